@@ -1,0 +1,377 @@
+//! The host: what the kernel says about one machine's way from memory to wire, read once, as plain
+//! data. Only types and small pure questions live here; reading is `linerate-host`'s work.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{CpuId, CpuSet, IrqNumber, NicName, NodeId, PciAddress};
+use crate::known::{Gap, Known};
+use crate::units::{BitRate, Bytes, TransferRate};
+
+/// One machine (seen from one network namespace), read once.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Host {
+    /// Which machine and kernel this is.
+    pub identity: Identity,
+    /// The CPUs, by number.
+    pub cpus: Vec<Cpu>,
+    /// The NUMA nodes, by number.
+    pub nodes: Vec<Node>,
+    /// The network interfaces, by index.
+    pub nics: Vec<Nic>,
+    /// The interrupts, by number.
+    pub irqs: Vec<Irq>,
+    /// RDMA devices, by name.
+    pub rdma: Vec<RdmaDevice>,
+    /// Block devices, by name.
+    pub block: Vec<BlockDevice>,
+    /// Sysctls that rules and settings speak of, by their dotted name, as the kernel prints them.
+    pub sysctls: BTreeMap<String, Known<String>>,
+    /// What could not be read and has no field of its own.
+    pub gaps: Vec<Gap>,
+}
+
+/// Which machine, kernel and namespace was read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Identity {
+    /// The host's name.
+    pub hostname: Known<String>,
+    /// The kernel's release, as `uname -r` prints it.
+    pub kernel_release: Known<String>,
+    /// The machine's architecture, as `uname -m` prints it.
+    pub architecture: Known<String>,
+    /// Changes at every boot; equal on both ends means one kernel (two namespaces of one machine).
+    pub boot_id: Known<String>,
+    /// The kernel's command line.
+    pub command_line: Known<String>,
+    /// The CPU model as `/proc/cpuinfo` names it.
+    pub cpu_model: Known<String>,
+    /// Whether the kernel accounts interrupt time exactly (`CONFIG_IRQ_TIME_ACCOUNTING`) or by ticks.
+    pub irq_time_accounting: Known<bool>,
+}
+
+/// A logical CPU.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cpu {
+    /// Its number.
+    pub id: CpuId,
+    /// Whether it is online.
+    pub online: Known<bool>,
+    /// Its NUMA node.
+    pub node: Known<NodeId>,
+    /// Its physical package (socket).
+    pub package: Known<u32>,
+    /// Its core within the package.
+    pub core: Known<u32>,
+    /// The CPUs of the same core, itself included.
+    pub siblings: Known<CpuSet>,
+    /// The cpufreq governor.
+    pub governor: Known<String>,
+}
+
+/// A NUMA node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Node {
+    /// Its number.
+    pub id: NodeId,
+    /// Its CPUs (none for a memory-only node).
+    pub cpus: Known<CpuSet>,
+    /// Its memory.
+    pub memory_bytes: Known<Bytes>,
+    /// Its distance to every online node, in the order of node numbers (10 is itself).
+    pub distances: Known<Vec<u32>>,
+}
+
+/// What kind of interface a [`Nic`] is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum NicKind {
+    /// A function of a bus device (PCI, virtio, USB ...).
+    Physical,
+    /// A virtual function of an SR-IOV card.
+    Virtual,
+    /// One end of a virtual Ethernet pair.
+    Veth,
+    /// A bridge.
+    Bridge,
+    /// A bond.
+    Bond,
+    /// A VLAN on another interface.
+    Vlan,
+    /// A VXLAN or Geneve tunnel end.
+    Tunnel,
+    /// A macvlan or ipvlan.
+    Macvlan,
+    /// A TUN or TAP device.
+    Tun,
+    /// IP over InfiniBand.
+    Ipoib,
+    /// The loopback.
+    Loopback,
+    /// Anything else the kernel can make.
+    Other,
+}
+
+impl NicKind {
+    /// Whether `speed` says something about a wire. A veth claims 10 Gb/s and moves what memory moves.
+    pub fn has_wire(self) -> bool {
+        matches!(self, Self::Physical | Self::Virtual | Self::Ipoib)
+    }
+}
+
+/// A network interface.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Nic {
+    /// Its name.
+    pub name: NicName,
+    /// Its index in this namespace.
+    pub index: Known<u32>,
+    /// What it is.
+    pub kind: NicKind,
+    /// Its kernel driver.
+    pub driver: Known<String>,
+    /// Its PCI function.
+    pub pci_address: Known<PciAddress>,
+    /// The NUMA node its device sits on.
+    pub numa_node: Known<NodeId>,
+    /// The CPUs close to its device.
+    pub local_cpus: Known<CpuSet>,
+    /// The speed of its link, one direction.
+    pub link_bit_per_s: Known<BitRate>,
+    /// Its MTU in bytes.
+    pub mtu: Known<u32>,
+    /// `up`, `down`, `lowerlayerdown` ... (RFC 2863, as `operstate` prints it).
+    pub operstate: Known<String>,
+    /// Its addresses with prefix length, `10.0.0.1/24`, in the kernel's order.
+    pub addresses: Known<Vec<String>>,
+    /// Its PCIe link and the narrowest link on the way to the root.
+    pub pcie: Known<PcieLink>,
+    /// Its queues as sysfs lists them, receive queues first.
+    pub queues: Vec<Queue>,
+    /// Offload features by the kernel's own name (`tx-tcp-segmentation`).
+    pub features: Known<BTreeMap<String, Feature>>,
+    /// Ring sizes.
+    pub rings: Known<Rings>,
+    /// Queue counts.
+    pub channels: Known<Channels>,
+    /// Interrupt moderation.
+    pub coalesce: Known<Coalesce>,
+    /// The root queueing discipline.
+    pub qdisc: Known<Qdisc>,
+    /// The interfaces it stands on (a VLAN's parent, a bond's slaves, a bridge's ports).
+    pub lower: Vec<NicName>,
+    /// The RDMA device of the same function.
+    pub rdma: Known<String>,
+}
+
+/// A PCIe link, with the kernel's own figures for what passes (`PCIE_SPEED2MBS_ENC`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PcieLink {
+    /// The current transfer rate of the device's own link.
+    pub transfer_mt_per_s: Known<TransferRate>,
+    /// The current width of the device's own link in lanes.
+    pub width: Known<u32>,
+    /// What the narrowest link between the device and the root lets pass.
+    pub available_bit_per_s: Known<BitRate>,
+    /// The function whose link is the narrowest.
+    pub limited_by: Known<PciAddress>,
+    /// What the device itself could do.
+    pub capable_bit_per_s: Known<BitRate>,
+    /// Every link from the device to the root.
+    pub links: Vec<PcieHop>,
+}
+
+/// One link on the way from a device to the root.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PcieHop {
+    /// The function at the lower end of the link.
+    pub address: PciAddress,
+    /// Its current transfer rate.
+    pub transfer_mt_per_s: Known<TransferRate>,
+    /// Its current width in lanes.
+    pub width: Known<u32>,
+    /// The transfer rate it is capable of.
+    pub transfer_max_mt_per_s: Known<TransferRate>,
+    /// The width it is capable of, in lanes.
+    pub width_max: Known<u32>,
+    /// The sysfs folder these came from.
+    pub path: String,
+}
+
+/// The direction of a queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum QueueKind {
+    /// Receive.
+    Rx,
+    /// Transmit.
+    Tx,
+}
+
+/// A queue of a network interface.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Queue {
+    /// Its number within its direction.
+    pub index: u32,
+    /// Its direction.
+    pub kind: QueueKind,
+    /// Its interrupt.
+    pub irq: Known<IrqNumber>,
+    /// The CPUs its interrupt is really delivered to.
+    pub cpus: Known<CpuSet>,
+    /// Receive packet steering: the CPUs that take its packets; empty is off. Rx only.
+    pub rps_cpus: Known<CpuSet>,
+    /// Receive flow steering: entries of its table; 0 is off. Rx only.
+    pub rps_flow_cnt: Known<u64>,
+    /// Transmit packet steering: the CPUs that use it. Tx only.
+    pub xps_cpus: Known<CpuSet>,
+}
+
+/// An offload feature.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Feature {
+    /// Whether it is on now.
+    pub active: bool,
+    /// Whether a user may switch it.
+    pub changeable: bool,
+}
+
+/// Ring sizes in descriptors.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rings {
+    /// Receive ring.
+    pub rx: Known<u32>,
+    /// The largest receive ring.
+    pub rx_max: Known<u32>,
+    /// Transmit ring.
+    pub tx: Known<u32>,
+    /// The largest transmit ring.
+    pub tx_max: Known<u32>,
+}
+
+/// Numbers of queues.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Channels {
+    /// Receive-only queues.
+    pub rx: Known<u32>,
+    /// Transmit-only queues.
+    pub tx: Known<u32>,
+    /// Queues that do both.
+    pub combined: Known<u32>,
+    /// The most receive-only queues.
+    pub rx_max: Known<u32>,
+    /// The most transmit-only queues.
+    pub tx_max: Known<u32>,
+    /// The most combined queues.
+    pub combined_max: Known<u32>,
+}
+
+/// Interrupt moderation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Coalesce {
+    /// Delay of a receive interrupt in microseconds.
+    pub rx_usecs: Known<u32>,
+    /// Delay of a transmit interrupt in microseconds.
+    pub tx_usecs: Known<u32>,
+    /// Whether the driver adapts the receive delay.
+    pub adaptive_rx: Known<bool>,
+    /// Whether the driver adapts the transmit delay.
+    pub adaptive_tx: Known<bool>,
+}
+
+/// A root queueing discipline.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Qdisc {
+    /// `noqueue`, `mq`, `fq_codel`, `tbf` ...
+    pub kind: String,
+    /// Its handle, `8001:0` as 0x8001_0000; 0 for none.
+    pub handle: u32,
+    /// The rate a shaper lets pass, counted on the frame without preamble and FCS; absent for others.
+    pub rate_bit_per_s: Option<BitRate>,
+    /// The kernel's own parameters (`TCA_OPTIONS`) in hexadecimal: what a restore writes back.
+    pub options: String,
+}
+
+/// An interrupt.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Irq {
+    /// Its number.
+    pub number: IrqNumber,
+    /// The names of what it serves.
+    pub actions: Known<Vec<String>>,
+    /// Where it was asked to go.
+    pub requested: Known<CpuSet>,
+    /// Where it really goes.
+    pub effective: Known<CpuSet>,
+}
+
+/// An RDMA device.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RdmaDevice {
+    /// Its name, `mlx5_0`.
+    pub name: String,
+    /// Its ports.
+    pub ports: Vec<RdmaPort>,
+    /// The NUMA node of its function.
+    pub numa_node: Known<NodeId>,
+    /// Its PCI function.
+    pub pci_address: Known<PciAddress>,
+}
+
+/// A port of an RDMA device.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RdmaPort {
+    /// Its number, from 1.
+    pub port: u32,
+    /// `ACTIVE`, `DOWN` ...
+    pub state: Known<String>,
+    /// Its rate as the kernel states it (signalling rate for InfiniBand).
+    pub rate_bit_per_s: Known<BitRate>,
+    /// `InfiniBand` or `Ethernet`.
+    pub link_layer: Known<String>,
+    /// The network interface of the same port.
+    pub netdev: Known<NicName>,
+}
+
+/// A block device.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BlockDevice {
+    /// Its name, `nvme0n1`.
+    pub name: String,
+    /// The NUMA node of its device.
+    pub numa_node: Known<NodeId>,
+    /// The active I/O scheduler.
+    pub scheduler: Known<String>,
+    /// How many hardware queues it has.
+    pub hardware_queues: Known<u32>,
+}
+
+impl Host {
+    /// The interface called `name`.
+    pub fn nic(&self, name: &NicName) -> Option<&Nic> {
+        self.nics.iter().find(|nic| nic.name == *name)
+    }
+
+    /// The interface that carries `address` (without prefix length).
+    pub fn nic_with_address(&self, address: &str) -> Option<&Nic> {
+        self.nics.iter().find(|nic| {
+            nic.addresses.value().is_some_and(|all| {
+                all.iter().any(|own| own.split('/').next() == Some(address))
+            })
+        })
+    }
+
+    /// The CPUs that are online, when the kernel says so of every one of them.
+    pub fn online_cpus(&self) -> CpuSet {
+        self.cpus.iter().filter(|cpu| cpu.online.get() == Some(true)).map(|cpu| cpu.id).collect()
+    }
+
+    /// A sysctl's text, or why it is not known.
+    pub fn sysctl(&self, name: &str) -> Known<String> {
+        self.sysctls
+            .get(name)
+            .cloned()
+            .unwrap_or_else(|| Known::not_asked(format!("/proc/sys/{}", name.replace('.', "/"))))
+    }
+}

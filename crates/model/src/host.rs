@@ -356,15 +356,19 @@ impl Host {
     /// The interface that carries `address` (without prefix length).
     pub fn nic_with_address(&self, address: &str) -> Option<&Nic> {
         self.nics.iter().find(|nic| {
-            nic.addresses.value().is_some_and(|all| {
-                all.iter().any(|own| own.split('/').next() == Some(address))
-            })
+            nic.addresses
+                .value()
+                .is_some_and(|all| all.iter().any(|own| own.split('/').next() == Some(address)))
         })
     }
 
     /// The CPUs that are online, when the kernel says so of every one of them.
     pub fn online_cpus(&self) -> CpuSet {
-        self.cpus.iter().filter(|cpu| cpu.online.get() == Some(true)).map(|cpu| cpu.id).collect()
+        self.cpus
+            .iter()
+            .filter(|cpu| cpu.online.get() == Some(true))
+            .map(|cpu| cpu.id)
+            .collect()
     }
 
     /// A sysctl's text, or why it is not known.

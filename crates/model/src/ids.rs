@@ -107,7 +107,11 @@ impl CpuSet {
     /// Reads the kernel's mask format, `0000ff00,00000001`: hexadecimal groups of up to 8 digits, the
     /// most significant first.
     pub fn from_mask(text: &str) -> Result<Self, IdError> {
-        let wrong = |why| IdError { text: text.to_owned(), what: "CPU mask", why };
+        let wrong = |why| IdError {
+            text: text.to_owned(),
+            what: "CPU mask",
+            why,
+        };
         let mut cpus = BTreeSet::new();
         for (group, digits) in text.trim().rsplit(',').enumerate() {
             if digits.is_empty() || digits.len() > 8 {
@@ -115,7 +119,9 @@ impl CpuSet {
             }
             let bits = u32::from_str_radix(digits, 16).map_err(|_| wrong("not hexadecimal"))?;
             for bit in (0..32).filter(|bit| bits >> bit & 1 == 1) {
-                let cpu = u32::try_from(group).ok().and_then(|g| g.checked_mul(32)?.checked_add(bit));
+                let cpu = u32::try_from(group)
+                    .ok()
+                    .and_then(|g| g.checked_mul(32)?.checked_add(bit));
                 match cpu {
                     Some(cpu) if cpu <= Self::CPU_MAX => cpus.insert(cpu),
                     _ => return Err(wrong("a CPU number is larger than 16383")),
@@ -133,7 +139,11 @@ impl CpuSet {
             .map(|group| {
                 let bits = self.0.range(group * 32..group * 32 + 32);
                 let word = bits.fold(0u32, |word, cpu| word | 1 << (cpu % 32));
-                if group + 1 == groups { format!("{word:x}") } else { format!("{word:08x}") }
+                if group + 1 == groups {
+                    format!("{word:x}")
+                } else {
+                    format!("{word:08x}")
+                }
             })
             .collect();
         words.join(",")
@@ -169,7 +179,11 @@ impl fmt::Display for CpuSet {
 impl FromStr for CpuSet {
     type Err = IdError;
     fn from_str(text: &str) -> Result<Self, IdError> {
-        let wrong = |why| IdError { text: text.to_owned(), what: "CPU list", why };
+        let wrong = |why| IdError {
+            text: text.to_owned(),
+            what: "CPU list",
+            why,
+        };
         let number = |digits: &str| match digits.parse::<u32>() {
             Ok(cpu) if cpu <= Self::CPU_MAX => Ok(cpu),
             Ok(_) => Err(wrong("a CPU number is larger than 16383")),
@@ -216,7 +230,12 @@ pub struct PciAddress {
 
 impl fmt::Display for PciAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { domain, bus, device, function } = self;
+        let Self {
+            domain,
+            bus,
+            device,
+            function,
+        } = self;
         write!(f, "{domain:04x}:{bus:02x}:{device:02x}.{function:x}")
     }
 }
@@ -233,14 +252,22 @@ impl FromStr for PciAddress {
             let plain = !digits.is_empty()
                 && digits.len() <= most
                 && digits.bytes().all(|b| b.is_ascii_hexdigit());
-            if plain { u32::from_str_radix(digits, 16).map_err(|_| wrong()) } else { Err(wrong()) }
+            if plain {
+                u32::from_str_radix(digits, 16).map_err(|_| wrong())
+            } else {
+                Err(wrong())
+            }
         };
         let (domain, rest) = text.split_once(':').ok_or_else(wrong)?;
         let (bus, rest) = rest.split_once(':').ok_or_else(wrong)?;
         let (device, function) = rest.split_once('.').ok_or_else(wrong)?;
         let byte = |digits, most, limit: u32| {
             let value = hex(digits, most)?;
-            if value > limit { Err(wrong()) } else { u8::try_from(value).map_err(|_| wrong()) }
+            if value > limit {
+                Err(wrong())
+            } else {
+                u8::try_from(value).map_err(|_| wrong())
+            }
         };
         Ok(Self {
             domain: hex(domain, 8)?,
@@ -286,11 +313,20 @@ impl fmt::Display for NicName {
 impl FromStr for NicName {
     type Err = IdError;
     fn from_str(text: &str) -> Result<Self, IdError> {
-        let wrong = |why| Err(IdError { text: text.to_owned(), what: "network interface name", why });
+        let wrong = |why| {
+            Err(IdError {
+                text: text.to_owned(),
+                what: "network interface name",
+                why,
+            })
+        };
         if text.is_empty() || text.len() > 15 {
             return wrong("it has 1 to 15 bytes");
         }
-        if text == "." || text == ".." || text.contains(['/', ':']) || text.contains(char::is_whitespace)
+        if text == "."
+            || text == ".."
+            || text.contains(['/', ':'])
+            || text.contains(char::is_whitespace)
         {
             return wrong("it holds no slash, colon or white space and is not `.` or `..`");
         }
@@ -347,7 +383,12 @@ mod tests {
     fn the_kernels_own_forms_are_read() {
         assert_eq!("0-5,12".parse::<CpuSet>().expect("a list").len(), 7);
         assert_eq!("".parse::<CpuSet>(), Ok(CpuSet::empty()));
-        assert_eq!(CpuSet::from_mask("00000001,00000003").expect("a mask").to_string(), "0-1,32");
+        assert_eq!(
+            CpuSet::from_mask("00000001,00000003")
+                .expect("a mask")
+                .to_string(),
+            "0-1,32"
+        );
         assert_eq!(
             "10000:16:00.0".parse::<PciAddress>().map(|a| a.to_string()),
             Ok("10000:16:00.0".to_owned())

@@ -48,7 +48,11 @@ pub struct Gap {
 impl Gap {
     /// A gap at `path` because of `cause`, explained by `reason`.
     pub fn new(cause: Cause, path: impl Into<String>, reason: impl Into<String>) -> Self {
-        Self { cause, path: path.into(), reason: reason.into() }
+        Self {
+            cause,
+            path: path.into(),
+            reason: reason.into(),
+        }
     }
 }
 
@@ -144,8 +148,17 @@ mod tests {
     fn an_unknown_fact_keeps_its_cause_across_the_wire() {
         let gap: Known<u64> = Known::unknown(Cause::Denied, "/proc/x", "needs root");
         let text = serde_json::to_string(&gap).expect("a gap is plain data");
-        assert_eq!(text, r#"{"unknown":"denied","path":"/proc/x","reason":"needs root"}"#);
-        assert_eq!(serde_json::from_str::<Known<u64>>(&text).expect("what was written"), gap);
-        assert_eq!(serde_json::from_str::<Known<u64>>("7").expect("a value"), Known::Value(7));
+        assert_eq!(
+            text,
+            r#"{"unknown":"denied","path":"/proc/x","reason":"needs root"}"#
+        );
+        assert_eq!(
+            serde_json::from_str::<Known<u64>>(&text).expect("what was written"),
+            gap
+        );
+        assert_eq!(
+            serde_json::from_str::<Known<u64>>("7").expect("a value"),
+            Known::Value(7)
+        );
     }
 }

@@ -22,7 +22,9 @@ pub struct UnitError {
 }
 
 /// A count of bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+)]
 #[serde(transparent)]
 pub struct Bytes(u64);
 
@@ -47,8 +49,12 @@ impl Bytes {
 
 impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const STEPS: [(u64, &str); 4] =
-            [(1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+        const STEPS: [(u64, &str); 4] = [
+            (1 << 40, "TiB"),
+            (1 << 30, "GiB"),
+            (1 << 20, "MiB"),
+            (1 << 10, "KiB"),
+        ];
         for (size, name) in STEPS {
             if self.0 >= size {
                 return write!(f, "{} {name}", three_digits(ratio(self.0, size)));
@@ -77,16 +83,20 @@ impl FromStr for Bytes {
             ("GB", 1_000_000_000),
             ("B", 1),
         ];
-        parse_with_unit(text, &UNITS).map(Self).ok_or_else(|| UnitError {
-            text: text.to_owned(),
-            what: "size",
-            example: "128KiB",
-        })
+        parse_with_unit(text, &UNITS)
+            .map(Self)
+            .ok_or_else(|| UnitError {
+                text: text.to_owned(),
+                what: "size",
+                example: "128KiB",
+            })
     }
 }
 
 /// A rate in bits per second.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+)]
 #[serde(transparent)]
 pub struct BitRate(u64);
 
@@ -102,14 +112,20 @@ impl BitRate {
     /// The rate at which `bytes` pass in `time`; `None` when no time passed.
     pub fn of(bytes: Bytes, time: Nanoseconds) -> Option<Self> {
         let per_second = u128::from(bytes.0) * 8 * 1_000_000_000;
-        per_second.checked_div(u128::from(time.0)).and_then(|r| u64::try_from(r).ok()).map(Self)
+        per_second
+            .checked_div(u128::from(time.0))
+            .and_then(|r| u64::try_from(r).ok())
+            .map(Self)
     }
     /// The rate in bit/s.
     pub const fn as_bit_per_s(self) -> u64 {
         self.0
     }
     /// The rate in bit/s for arithmetic in `stats`; exact up to 2^53 bit/s (9 Pb/s).
-    #[expect(clippy::cast_precision_loss, reason = "rates stay far below 2^53 bit/s")]
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "rates stay far below 2^53 bit/s"
+    )]
     pub const fn as_f64(self) -> f64 {
         self.0 as f64
     }
@@ -121,7 +137,8 @@ impl BitRate {
         reason = "the range is checked first"
     )]
     pub fn from_f64(rate: f64) -> Option<Self> {
-        (rate.is_finite() && (0.0..u64::MAX as f64).contains(&rate)).then(|| Self(rate.round() as u64))
+        (rate.is_finite() && (0.0..u64::MAX as f64).contains(&rate))
+            .then(|| Self(rate.round() as u64))
     }
 }
 
@@ -171,7 +188,9 @@ impl FromStr for BitRate {
 }
 
 /// A length of time in nanoseconds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+)]
 #[serde(transparent)]
 pub struct Nanoseconds(u64);
 
@@ -193,7 +212,10 @@ impl Nanoseconds {
         self.0
     }
     /// The time in seconds, for printing and statistics.
-    #[expect(clippy::cast_precision_loss, reason = "104 days of nanoseconds fit in 2^53")]
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "104 days of nanoseconds fit in 2^53"
+    )]
     pub const fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e9
     }
@@ -234,11 +256,13 @@ impl FromStr for Nanoseconds {
             ("s", 1_000_000_000),
             ("m", 60_000_000_000),
         ];
-        parse_with_unit(text, &UNITS).map(Self).ok_or_else(|| UnitError {
-            text: text.to_owned(),
-            what: "time",
-            example: "500ms",
-        })
+        parse_with_unit(text, &UNITS)
+            .map(Self)
+            .ok_or_else(|| UnitError {
+                text: text.to_owned(),
+                what: "time",
+                example: "500ms",
+            })
     }
 }
 
@@ -286,14 +310,21 @@ impl fmt::Display for Ratio {
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "only for printing three or four digits")]
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "only for printing three or four digits"
+)]
 fn ratio(value: u64, unit: u64) -> f64 {
     value as f64 / unit as f64
 }
 
 /// Enough digits to tell two close rates apart, no more: `37.97`, `4.80`, `126.0`, `1`.
 fn three_digits(value: f64) -> String {
-    if value >= 100.0 { format!("{value:.1}") } else { format!("{value:.2}") }
+    if value >= 100.0 {
+        format!("{value:.1}")
+    } else {
+        format!("{value:.2}")
+    }
 }
 
 #[expect(
@@ -304,7 +335,9 @@ fn three_digits(value: f64) -> String {
 )]
 fn parse_with_unit(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     let text = text.trim();
-    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let end = text
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
     let factor = units.iter().find(|(name, _)| *name == unit.trim())?.1;
     if let Ok(whole) = number.parse::<u64>() {
@@ -337,7 +370,10 @@ mod tests {
 
     #[test]
     fn display_keeps_the_unit() {
-        assert_eq!(BitRate::from_bit_per_s(37_970_000_000).to_string(), "37.97 Gb/s");
+        assert_eq!(
+            BitRate::from_bit_per_s(37_970_000_000).to_string(),
+            "37.97 Gb/s"
+        );
         assert_eq!(Bytes::kib(128).to_string(), "128.0 KiB");
         assert_eq!(Bytes::new(12).to_string(), "12 B");
         assert_eq!(TransferRate::from_mt_per_s(2500).to_string(), "2.5 GT/s");

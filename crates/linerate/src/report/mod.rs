@@ -1,0 +1,1 @@
+//! The listeners on a run: terminal, JSON, and one self-contained page.

@@ -1,0 +1,184 @@
+//! What a rule says: a finding with its evidence, or that it could not judge and why.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::host::Host;
+use crate::ids::NicName;
+use crate::known::Gap;
+use crate::plan::{Change, End};
+use crate::sample::Sample;
+use crate::setting::Class;
+
+/// How much a finding matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// Worth knowing; may be right as it is.
+    Note,
+    /// Costs something in the profile asked for.
+    Warn,
+    /// A hard limit or an error.
+    Crit,
+}
+
+impl fmt::Display for Severity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Note => "note",
+            Self::Warn => "warn",
+            Self::Crit => "crit",
+        })
+    }
+}
+
+/// What the host is used for; rules judge by it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Profile {
+    /// Bulk transfer.
+    Throughput,
+    /// Small messages, fast.
+    Latency,
+    /// Routing and switching.
+    Forwarding,
+    /// Remote direct memory access.
+    Rdma,
+    /// Block and file traffic.
+    Storage,
+    /// Everything a little.
+    Mixed,
+    /// A host whose job is to measure.
+    Measurement,
+}
+
+/// One value that a rule looked at.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Evidence {
+    /// What it is, in words.
+    pub what: String,
+    /// Its value with its unit.
+    pub value: String,
+    /// Where it came from.
+    pub path: String,
+}
+
+impl Evidence {
+    /// `what` was `value`, as `path` says.
+    pub fn new(what: impl Into<String>, value: impl fmt::Display, path: impl Into<String>) -> Self {
+        Self {
+            what: what.into(),
+            value: value.to_string(),
+            path: path.into(),
+        }
+    }
+}
+
+/// A change that may help, on one end.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Remedy {
+    /// Which end it is for.
+    pub end: End,
+    /// The change.
+    #[serde(flatten)]
+    pub change: Change,
+    /// How it can be taken back.
+    pub class: Class,
+}
+
+/// A rule's finding.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Finding {
+    /// The rule's id.
+    pub rule: String,
+    /// How much it matters.
+    pub severity: Severity,
+    /// The end it was found on.
+    pub end: End,
+    /// `nic/eth2`, `rdma/mlx5_0`, `cpu/3`, `block/nvme0n1`, `host`.
+    pub subject: String,
+    /// One line: what is wrong and what to do.
+    pub summary: String,
+    /// The values that say so.
+    pub evidence: Vec<Evidence>,
+    /// The threshold they were held against.
+    pub threshold: String,
+    /// Changes that may help; all of one finding are tried together.
+    pub remedies: Vec<Remedy>,
+}
+
+/// A rule that could not judge.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Undetermined {
+    /// The rule's id.
+    pub rule: String,
+    /// The end it was asked about.
+    pub end: End,
+    /// What it was asked about.
+    pub subject: String,
+    /// The facts that are missing.
+    pub missing: Vec<Gap>,
+}
+
+/// What a rule answers about one subject. A rule that finds nothing wrong answers nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// Something is wrong.
+    Finding(Finding),
+    /// A fact is missing.
+    Undetermined(Undetermined),
+}
+
+/// What a rule may look at: one end of a path, its other end, and a trial over it.
+#[derive(Debug, Clone, Copy)]
+pub struct Scene<'a> {
+    /// Which end is judged.
+    pub end: End,
+    /// The host that is judged.
+    pub host: &'a Host,
+    /// The interface to judge; `None` for all of them.
+    pub nic: Option<&'a NicName>,
+    /// The host at the other end, when there is one.
+    pub other: Option<&'a Host>,
+    /// A trial over the path, when there was one.
+    pub sample: Option<&'a Sample>,
+    /// What the host is used for.
+    pub profile: Profile,
+    /// Whether the caller owns the shapers on the path, so that removing one may be proposed.
+    pub owns_shapers: bool,
+}
+
+/// A rule: one question about a host with its threshold, its source and what it answers.
+#[derive(Debug, Clone, Copy)]
+pub struct Rule {
+    /// The kebab-case id of the catalogue.
+    pub id: &'static str,
+    /// What is wrong when it fires, in one line.
+    pub title: &'static str,
+    /// The worst severity it gives.
+    pub severity: Severity,
+    /// The profiles in which it judges; in the others it is silent.
+    pub profiles: &'static [Profile],
+    /// The threshold, in words.
+    pub threshold: &'static str,
+    /// What mending it brings, with the source of that figure.
+    pub effect: &'static str,
+    /// Where the rule comes from.
+    pub source: &'static str,
+    /// How a remedy is kept across reboots.
+    pub persist: &'static str,
+    /// The explanation page, Markdown.
+    pub page: &'static str,
+    /// The judgement.
+    pub check: fn(&Rule, &Scene<'_>) -> Vec<Outcome>,
+}
+
+/// What all rules said about a scene.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Diagnosis {
+    /// What is wrong, worst first.
+    pub findings: Vec<Finding>,
+    /// What could not be judged.
+    pub undetermined: Vec<Undetermined>,
+}

@@ -1,0 +1,18 @@
+//! What linerate knows and how it judges: plain data and pure functions.
+//!
+//! No file, socket, clock or random number is touched here, and there is no unsafe code; whatever
+//! needs one of them gets it as an argument. See `docs/ARCHITECTURE.md` for the rooms around this one.
+
+#![forbid(unsafe_code)]
+
+pub mod finding;
+pub mod host;
+pub mod ids;
+pub mod known;
+pub mod plan;
+pub mod protocol;
+pub mod prove;
+pub mod sample;
+pub mod setting;
+pub mod units;
+pub mod workload;

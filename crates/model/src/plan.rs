@@ -1,0 +1,212 @@
+//! Plans: what to change, from what, to what, and why. Making one, applying it to data and undoing it
+//! are pure functions; `linerate-host` carries them out.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::setting::{SettingKey, Settings, Value};
+
+/// Which end of the path a change is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum End {
+    /// The host that linerate was started on.
+    Local,
+    /// The peer.
+    Remote,
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Local => "local",
+            Self::Remote => "remote",
+        })
+    }
+}
+
+/// One change of one setting.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Change {
+    /// The setting.
+    pub setting: SettingKey,
+    /// The value it has.
+    pub from: Value,
+    /// The value it shall have.
+    pub to: Value,
+}
+
+impl Change {
+    /// The change that takes this one back.
+    #[must_use]
+    pub fn inverse(&self) -> Self {
+        Self {
+            setting: self.setting.clone(),
+            from: self.to.clone(),
+            to: self.from.clone(),
+        }
+    }
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {} -> {}", self.setting, self.from, self.to)
+    }
+}
+
+/// An ordered list of changes of one host.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Plan {
+    /// The changes, in the order they are made.
+    pub changes: Vec<Change>,
+}
+
+/// Why a plan does not fit the settings it is applied to.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PlanError {
+    /// A setting does not have the value the plan starts from.
+    #[error("cannot change {setting}: it is {found}, the plan expects {expected}")]
+    Conflict {
+        /// The setting.
+        setting: SettingKey,
+        /// The value it has.
+        found: Box<Value>,
+        /// The value the plan starts from.
+        expected: Box<Value>,
+    },
+    /// A setting is not there.
+    #[error("cannot change {setting}: it is not known here")]
+    Missing {
+        /// The setting.
+        setting: SettingKey,
+    },
+    /// A plan names a setting twice.
+    #[error("the plan changes {setting} twice")]
+    Twice {
+        /// The setting.
+        setting: SettingKey,
+    },
+}
+
+impl Plan {
+    /// A plan of `changes` in this order; changes that change nothing are left out.
+    pub fn new(changes: Vec<Change>) -> Result<Self, PlanError> {
+        let changes: Vec<Change> = changes
+            .into_iter()
+            .filter(|change| change.from != change.to)
+            .collect();
+        for (index, change) in changes.iter().enumerate() {
+            if changes[..index]
+                .iter()
+                .any(|earlier| earlier.setting == change.setting)
+            {
+                return Err(PlanError::Twice {
+                    setting: change.setting.clone(),
+                });
+            }
+        }
+        Ok(Self { changes })
+    }
+
+    /// The plan that takes this one back: the inverse changes in reverse order.
+    #[must_use]
+    pub fn undo(&self) -> Self {
+        Self {
+            changes: self.changes.iter().rev().map(Change::inverse).collect(),
+        }
+    }
+
+    /// The settings after the plan; all or nothing.
+    pub fn apply(&self, settings: &Settings) -> Result<Settings, PlanError> {
+        let mut after = settings.clone();
+        for Change { setting, from, to } in &self.changes {
+            let Some(value) = after.get_mut(setting) else {
+                return Err(PlanError::Missing {
+                    setting: setting.clone(),
+                });
+            };
+            if value != from {
+                return Err(PlanError::Conflict {
+                    setting: setting.clone(),
+                    found: Box::new(value.clone()),
+                    expected: Box::new(from.clone()),
+                });
+            }
+            *value = to.clone();
+        }
+        Ok(after)
+    }
+
+    /// The plan that brings `settings` to `desired`; settings that `desired` does not name stay.
+    pub fn towards(settings: &Settings, desired: &Settings) -> Result<Self, PlanError> {
+        let changes = desired
+            .iter()
+            .map(|(setting, to)| match settings.get(setting) {
+                Some(from) => Ok(Change {
+                    setting: setting.clone(),
+                    from: from.clone(),
+                    to: to.clone(),
+                }),
+                None => Err(PlanError::Missing {
+                    setting: setting.clone(),
+                }),
+            })
+            .collect::<Result<_, _>>()?;
+        Self::new(changes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn any_settings() -> impl Strategy<Value = Settings> {
+        let value = prop_oneof![
+            any::<bool>().prop_map(Value::Switch),
+            (0u64..9).prop_map(Value::Integer),
+            "[a-z ]{0,8}".prop_map(Value::Text),
+        ];
+        proptest::collection::btree_map(
+            "[a-z]{1,3}\\.[a-z]{1,3}".prop_map(SettingKey::Sysctl),
+            value,
+            0..12,
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn undo_after_apply_gives_the_host_back(before in any_settings(), other in any_settings()) {
+            let desired: Settings =
+                other.into_iter().filter(|(key, _)| before.contains_key(key)).collect();
+            let plan = Plan::towards(&before, &desired).expect("every setting is known");
+            let after = plan.apply(&before).expect("the plan starts from here");
+            for (key, value) in &desired {
+                prop_assert_eq!(after.get(key), Some(value));
+            }
+            prop_assert_eq!(plan.undo().apply(&after), Ok(before));
+        }
+    }
+
+    #[test]
+    fn a_plan_whose_start_has_moved_changes_nothing() {
+        let key = SettingKey::Sysctl("a.b".to_owned());
+        let plan = Plan::new(vec![Change {
+            setting: key.clone(),
+            from: Value::Integer(1),
+            to: Value::Integer(2),
+        }])
+        .expect("one change");
+        let settings = Settings::from([(key.clone(), Value::Integer(7))]);
+        assert_eq!(
+            plan.apply(&settings),
+            Err(PlanError::Conflict {
+                setting: key,
+                found: Box::new(Value::Integer(7)),
+                expected: Box::new(Value::Integer(1))
+            })
+        );
+    }
+}

@@ -1,0 +1,156 @@
+//! What the two ends of linerate say to each other, as data, and the agent's side of the talk as a
+//! pure state machine. Every message is one line of JSON; every limit is stated here.
+//!
+//! ```text
+//! controller                         agent
+//!   Hello{protocol, version}   -->
+//!                              <--   Hello{protocol, version, boot_id, netns}
+//!   ReadHost                   -->
+//!                              <--   Host(..)
+//!   Apply{plan} / Undo         -->
+//!                              <--   Applied / Undone
+//!   Prepare{spec, token}       -->
+//!                              <--   Prepared{port}
+//!   (data connections)
+//!   Start                      -->
+//!                              <--   Done(SideSample)
+//!   Bye, or end of stream      -->   (everything not committed is undone)
+//! ```
+
+use serde::{Deserialize, Serialize};
+
+use crate::host::Host;
+use crate::ids::NicName;
+use crate::plan::Plan;
+use crate::sample::SideSample;
+use crate::workload::StreamSpec;
+
+/// The version of this protocol. Both ends must speak the same one.
+pub const PROTOCOL: u32 = 1;
+
+/// The longest line either end reads: a host of 1,024 CPUs and 4,096 interrupts takes about 2 MiB.
+pub const LINE_BYTES_MAX: usize = 64 << 20;
+
+/// How long a data connection may take to present its token.
+pub const TOKEN_MILLIS_MAX: u64 = 1_000;
+
+/// What a data connection presents before its first byte of payload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Token(pub [u8; 16]);
+
+/// From the controller to the agent.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Request {
+    /// The first message.
+    Hello {
+        /// The protocol the controller speaks.
+        protocol: u32,
+        /// The controller's version of linerate.
+        version: String,
+    },
+    /// Read the host.
+    ReadHost,
+    /// Apply a plan, journalled; undone when the stream ends.
+    Apply {
+        /// The changes.
+        plan: Plan,
+    },
+    /// Undo the newest plan that is still applied.
+    Undo,
+    /// Keep what is applied: forget how to undo it.
+    Commit,
+    /// Make ready for a trial: listen for the data connections.
+    Prepare {
+        /// What will be moved.
+        spec: StreamSpec,
+        /// What each data connection presents.
+        token: Token,
+        /// The address to listen on; empty is every address.
+        bind: String,
+    },
+    /// Begin to move bytes; answered when the trial is over.
+    Start,
+    /// Give up the trial that was prepared or runs.
+    Abort,
+    /// The last message.
+    Bye,
+}
+
+/// From the agent to the controller.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reply {
+    /// The answer to [`Request::Hello`].
+    Hello {
+        /// The protocol the agent speaks.
+        protocol: u32,
+        /// The agent's version of linerate.
+        version: String,
+        /// The addresses that the controller may try for data, best first.
+        addresses: Vec<AgentAddress>,
+    },
+    /// The answer to [`Request::ReadHost`].
+    Host(Box<Host>),
+    /// The plan is applied and read back.
+    Applied,
+    /// The newest plan is undone and read back.
+    Undone,
+    /// What was applied stays.
+    Committed,
+    /// The agent listens for data connections on this port.
+    Prepared {
+        /// The TCP port.
+        port: u16,
+    },
+    /// The trial is over.
+    Done(Box<SideSample>),
+    /// The trial was given up.
+    Aborted,
+    /// The request failed; the agent is as it was before it.
+    Failed(Failure),
+}
+
+/// An address of the agent's host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AgentAddress {
+    /// The interface that carries it.
+    pub nic: NicName,
+    /// The address with its prefix length.
+    pub address: String,
+}
+
+/// Why a request failed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{message}")]
+pub struct Failure {
+    /// What kind of failure it was: decides the exit code.
+    pub kind: FailureKind,
+    /// What failed, on what, why, and what to do.
+    pub message: String,
+}
+
+/// Kinds of failure, one for each documented exit code that a far end can cause.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FailureKind {
+    /// The message does not fit the state of the talk, or its content is out of range.
+    BadInput,
+    /// Another version of the protocol.
+    Version,
+    /// A capability is missing.
+    Permission,
+    /// This kernel or device cannot do it.
+    NotSupported,
+    /// No port, memory, file or space was left.
+    Resource,
+    /// It took longer than its limit.
+    TimeOut,
+    /// A change failed, and everything was put back.
+    Restored,
+    /// A change failed, and not everything could be put back.
+    RestoreIncomplete,
+    /// Anything else.
+    Other,
+}

@@ -1,0 +1,127 @@
+//! The document that `prove` and `demo` print and store: what was measured before and after, the
+//! ceiling, the findings, every remedy with its effect, and whether everything was put back.
+
+use serde::{Deserialize, Serialize};
+
+use crate::finding::Finding;
+use crate::plan::{Change, End};
+
+/// The schema name of [`ProveDocument`].
+pub const SCHEMA: &str = "linerate.prove/1";
+
+/// What `prove --format json` prints.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ProveDocument {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// The rate before any change.
+    pub before: Rate,
+    /// The rate with every kept remedy.
+    pub after: Rate,
+    /// The lowest computed bound, and what share of it was reached afterwards.
+    pub ceiling: CeilingDocument,
+    /// What limited the path before any change.
+    pub limit: LimitDocument,
+    /// What the rules found.
+    pub findings: Vec<Finding>,
+    /// Every remedy that was tried.
+    pub remedies: Vec<RemedyResult>,
+    /// Whether both hosts are as they were found (true also when kept remedies were to stay).
+    pub restored: bool,
+    /// The rules of the faults that the demo planted; empty outside the demo.
+    pub planted: Vec<String>,
+    /// The rules whose remedy's interval excludes zero, and the rule of the named limit.
+    pub found: Vec<String>,
+    /// The seed of the order of trials and of the intervals.
+    pub seed: u64,
+    /// The run's folder.
+    pub run: Option<String>,
+    /// The page.
+    pub report: Option<String>,
+}
+
+/// A measured rate with its interval.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Rate {
+    /// Median of the trials.
+    pub rate_bit_per_s: f64,
+    /// Lower end of the interval of the median.
+    pub low_bit_per_s: f64,
+    /// Upper end of the interval of the median.
+    pub high_bit_per_s: f64,
+    /// Number of trials.
+    pub trials: usize,
+    /// CPU seconds per gigabyte (10^9 bytes) of linerate's threads on both ends.
+    pub cpu_s_per_gb: Option<f64>,
+}
+
+/// A ceiling as it is printed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CeilingDocument {
+    /// The bound; null when none could be computed.
+    pub bit_per_s: Option<f64>,
+    /// The measured share of it.
+    pub share: Option<f64>,
+    /// Its arithmetic in words.
+    pub reason: String,
+}
+
+/// A named limit as it is printed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LimitDocument {
+    /// What limits, or `not determined`.
+    pub what: String,
+    /// The figures that say so.
+    pub evidence: Vec<crate::finding::Evidence>,
+}
+
+/// One remedy and what the experiment said of it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RemedyResult {
+    /// The rule that proposed it.
+    pub rule: String,
+    /// The end of the first change.
+    pub end: End,
+    /// The setting of the first change.
+    pub setting: String,
+    /// Its value before.
+    pub from: String,
+    /// Its value with the remedy.
+    pub to: String,
+    /// Every change of the remedy (more than one when both ends must change together).
+    pub changes: Vec<EndChange>,
+    /// The relative effect on the rate.
+    pub effect: Option<EffectDocument>,
+    /// Whether it was kept: its interval lies above zero.
+    pub kept: bool,
+    /// Why there is no effect, or what else must be said.
+    pub note: Option<String>,
+    /// The rates of the pairs, (without, with), bit/s, in the order they were made.
+    pub pairs_bit_per_s: Vec<(f64, f64)>,
+}
+
+/// A change and the end it is for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct EndChange {
+    /// Which end.
+    pub end: End,
+    /// The change.
+    pub change: Change,
+}
+
+/// A relative effect with its interval.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct EffectDocument {
+    /// The relative difference: 0.4 is 40 % faster.
+    pub relative: f64,
+    /// Lower end of the interval.
+    pub low: f64,
+    /// Upper end of the interval.
+    pub high: f64,
+    /// The level of the interval.
+    pub level: f64,
+    /// Number of pairs.
+    pub pairs: usize,
+    /// The smallest difference that these pairs would have shown.
+    pub smallest_detectable: f64,
+}

@@ -14,5 +14,6 @@ pub mod protocol;
 pub mod prove;
 pub mod sample;
 pub mod setting;
+pub mod talk;
 pub mod units;
 pub mod workload;

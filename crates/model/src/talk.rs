@@ -1,0 +1,375 @@
+//! The talk of two ends as state machines without I/O: bytes and messages in, actions out. The loops
+//! that read and write live in `linerate::agent` and `linerate::peer`.
+
+use crate::plan::Plan;
+use crate::protocol::{Failure, FailureKind, LINE_BYTES_MAX, PROTOCOL, Reply, Request, Token};
+use crate::workload::StreamSpec;
+
+/// Cuts a stream of bytes into lines, holding at most [`LINE_BYTES_MAX`] of an unfinished one.
+#[derive(Debug, Default)]
+pub struct Lines {
+    held: Vec<u8>,
+    searched: usize,
+}
+
+/// A line grew past [`LINE_BYTES_MAX`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a message is longer than {LINE_BYTES_MAX} bytes")]
+pub struct LineTooLong;
+
+impl Lines {
+    /// Takes in what was read.
+    pub fn push(&mut self, bytes: &[u8]) -> Result<(), LineTooLong> {
+        self.held.extend_from_slice(bytes);
+        let unfinished = match self.held.iter().rposition(|&byte| byte == b'\n') {
+            Some(end) => self.held.len() - end - 1,
+            None => self.held.len(),
+        };
+        if unfinished > LINE_BYTES_MAX {
+            Err(LineTooLong)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// The next whole line, without its end.
+    pub fn next_line(&mut self) -> Option<Vec<u8>> {
+        let found = self.held[self.searched..]
+            .iter()
+            .position(|&byte| byte == b'\n');
+        let Some(offset) = found else {
+            self.searched = self.held.len();
+            return None;
+        };
+        let rest = self.held.split_off(self.searched + offset + 1);
+        let mut line = std::mem::replace(&mut self.held, rest);
+        self.searched = 0;
+        line.pop();
+        Some(line)
+    }
+}
+
+/// Where the agent's side of the talk stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum AgentState {
+    Greeting,
+    Idle,
+    Prepared,
+    Running,
+    Over,
+}
+
+/// The agent's side of the talk.
+#[derive(Debug)]
+pub struct AgentTalk {
+    state: AgentState,
+    version: &'static str,
+}
+
+/// What the agent shall do next. Everything but [`AgentAction::Close`] ends in one reply.
+#[derive(Debug, Clone, PartialEq)]
+pub enum AgentAction {
+    /// Answer the greeting.
+    Greet,
+    /// Read the host.
+    ReadHost,
+    /// Apply a plan.
+    Apply(Plan),
+    /// Undo the newest plan.
+    Undo,
+    /// Forget how to undo.
+    Commit,
+    /// Listen for the data connections of a trial.
+    Prepare {
+        /// What will be moved.
+        spec: StreamSpec,
+        /// What each connection presents.
+        token: Token,
+        /// The address to listen on.
+        bind: String,
+    },
+    /// Begin the prepared trial.
+    Start,
+    /// Give up the trial.
+    Abort,
+    /// Answer with this failure.
+    Refuse(Failure),
+    /// Undo what is not committed, and end.
+    Close,
+}
+
+impl AgentTalk {
+    /// A talk that waits for its greeting; `version` is this program's own.
+    pub fn new(version: &'static str) -> Self {
+        Self {
+            state: AgentState::Greeting,
+            version,
+        }
+    }
+
+    /// What to do about one line from the controller.
+    pub fn on_line(&mut self, line: &[u8]) -> AgentAction {
+        match serde_json::from_slice(line) {
+            Ok(request) => self.on_request(request),
+            Err(error) => refuse(
+                FailureKind::BadInput,
+                format!("cannot read a request: {error}"),
+            ),
+        }
+    }
+
+    /// What to do about a request.
+    pub fn on_request(&mut self, request: Request) -> AgentAction {
+        use AgentState::{Greeting, Idle, Over, Prepared, Running};
+        match (self.state, request) {
+            (_, Request::Bye) => {
+                self.state = Over;
+                AgentAction::Close
+            }
+            (Greeting, Request::Hello { protocol, version }) => {
+                if protocol != PROTOCOL {
+                    return refuse(
+                        FailureKind::Version,
+                        format!(
+                            "the controller (linerate {version}) speaks protocol {protocol}, this agent \
+                             (linerate {}) speaks {PROTOCOL}",
+                            self.version
+                        ),
+                    );
+                }
+                self.state = Idle;
+                AgentAction::Greet
+            }
+            (Idle, Request::ReadHost) => AgentAction::ReadHost,
+            (Idle, Request::Apply { plan }) => AgentAction::Apply(plan),
+            (Idle, Request::Undo) => AgentAction::Undo,
+            (Idle, Request::Commit) => AgentAction::Commit,
+            (Idle, Request::Prepare { spec, token, bind }) => match spec.check() {
+                Err(error) => refuse(FailureKind::BadInput, error.to_string()),
+                Ok(()) => {
+                    self.state = Prepared;
+                    AgentAction::Prepare { spec, token, bind }
+                }
+            },
+            (Prepared, Request::Start) => {
+                self.state = Running;
+                AgentAction::Start
+            }
+            (Idle | Prepared | Running, Request::Abort) => {
+                self.state = Idle;
+                AgentAction::Abort
+            }
+            (state, request) => refuse(
+                FailureKind::BadInput,
+                format!(
+                    "`{}` does not fit here (the agent is in state {state:?})",
+                    name(&request)
+                ),
+            ),
+        }
+    }
+
+    /// The trial ended, or could not be prepared.
+    pub fn on_trial_over(&mut self) {
+        if matches!(self.state, AgentState::Prepared | AgentState::Running) {
+            self.state = AgentState::Idle;
+        }
+    }
+
+    /// Whether the talk is over.
+    pub fn is_over(&self) -> bool {
+        self.state == AgentState::Over
+    }
+}
+
+fn refuse(kind: FailureKind, message: String) -> AgentAction {
+    AgentAction::Refuse(Failure { kind, message })
+}
+
+fn name(request: &Request) -> &'static str {
+    match request {
+        Request::Hello { .. } => "hello",
+        Request::ReadHost => "read-host",
+        Request::Apply { .. } => "apply",
+        Request::Undo => "undo",
+        Request::Commit => "commit",
+        Request::Prepare { .. } => "prepare",
+        Request::Start => "start",
+        Request::Abort => "abort",
+        Request::Bye => "bye",
+    }
+}
+
+/// The controller's side: which reply answers which request.
+///
+/// A failure passes through; a reply that answers another question means that the two ends have lost
+/// each other, and nothing after it can be trusted.
+pub fn answer(asked: &Request, reply: Reply) -> Result<Reply, Failure> {
+    let fits = matches!(
+        (asked, &reply),
+        (Request::Hello { .. }, Reply::Hello { .. })
+            | (Request::ReadHost, Reply::Host(_))
+            | (Request::Apply { .. }, Reply::Applied)
+            | (Request::Undo, Reply::Undone)
+            | (Request::Commit, Reply::Committed)
+            | (Request::Prepare { .. }, Reply::Prepared { .. })
+            | (Request::Start, Reply::Done(_))
+            | (Request::Abort, Reply::Aborted)
+    );
+    match reply {
+        Reply::Failed(failure) => Err(failure),
+        Reply::Hello {
+            protocol, version, ..
+        } if protocol != PROTOCOL => Err(Failure {
+            kind: FailureKind::Version,
+            message: format!(
+                "the far end runs linerate {version} with protocol {protocol}, this end speaks {PROTOCOL}"
+            ),
+        }),
+        reply if fits => Ok(reply),
+        _ => Err(Failure {
+            kind: FailureKind::Other,
+            message: format!(
+                "the far end gave an answer that does not fit `{}`",
+                name(asked)
+            ),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::ids::CpuSet;
+    use crate::units::{Bytes, Nanoseconds};
+    use crate::workload::{Direction, Placement};
+
+    fn spec() -> StreamSpec {
+        StreamSpec {
+            flows: 1,
+            direction: Direction::Forward,
+            duration_ns: Nanoseconds::from_millis(500),
+            interval_ns: Nanoseconds::from_millis(50),
+            buffer_bytes: Bytes::kib(128),
+            socket_buffer_bytes: None,
+            congestion_control: None,
+            placement: Placement {
+                sender_cpus: CpuSet::empty(),
+                receiver_cpus: CpuSet::empty(),
+            },
+        }
+    }
+
+    fn prepare() -> Request {
+        Request::Prepare {
+            spec: spec(),
+            token: Token([7; 16]),
+            bind: String::new(),
+        }
+    }
+
+    fn hello(protocol: u32) -> Request {
+        Request::Hello {
+            protocol,
+            version: "0.0.0".to_owned(),
+        }
+    }
+
+    fn greeted() -> AgentTalk {
+        let mut talk = AgentTalk::new("0.0.0");
+        assert_eq!(talk.on_request(hello(PROTOCOL)), AgentAction::Greet);
+        talk
+    }
+
+    #[test]
+    fn nothing_is_done_before_the_greeting() {
+        let mut talk = AgentTalk::new("0.0.0");
+        assert!(matches!(
+            talk.on_request(Request::ReadHost),
+            AgentAction::Refuse(_)
+        ));
+        assert!(matches!(talk.on_request(prepare()), AgentAction::Refuse(_)));
+    }
+
+    #[test]
+    fn another_protocol_is_refused_by_name() {
+        let mut talk = AgentTalk::new("0.0.0");
+        let AgentAction::Refuse(failure) = talk.on_request(hello(PROTOCOL + 1)) else {
+            panic!("it was not refused")
+        };
+        assert_eq!(failure.kind, FailureKind::Version);
+    }
+
+    #[test]
+    fn no_setting_changes_while_a_trial_runs() {
+        let mut talk = greeted();
+        assert!(matches!(
+            talk.on_request(prepare()),
+            AgentAction::Prepare { .. }
+        ));
+        assert_eq!(talk.on_request(Request::Start), AgentAction::Start);
+        let change = Request::Apply {
+            plan: Plan::default(),
+        };
+        assert!(matches!(
+            talk.on_request(change.clone()),
+            AgentAction::Refuse(_)
+        ));
+        talk.on_trial_over();
+        assert!(matches!(talk.on_request(change), AgentAction::Apply(_)));
+    }
+
+    #[test]
+    fn a_trial_that_was_given_up_can_be_prepared_again() {
+        let mut talk = greeted();
+        assert!(matches!(
+            talk.on_request(prepare()),
+            AgentAction::Prepare { .. }
+        ));
+        assert_eq!(talk.on_request(Request::Abort), AgentAction::Abort);
+        assert!(matches!(
+            talk.on_request(prepare()),
+            AgentAction::Prepare { .. }
+        ));
+    }
+
+    #[test]
+    fn an_answer_to_another_question_is_not_taken() {
+        let failure = answer(&Request::Undo, Reply::Applied).expect_err("it does not fit");
+        assert!(failure.message.contains("undo"), "{failure}");
+    }
+
+    proptest! {
+        #[test]
+        fn lines_come_out_as_they_went_in(
+            lines in proptest::collection::vec("[a-z]{0,20}", 0..20), cut in 1usize..7,
+        ) {
+            let stream: Vec<u8> = lines.iter().flat_map(|l| format!("{l}\n").into_bytes()).collect();
+            let mut cutter = Lines::default();
+            let mut seen = Vec::new();
+            for piece in stream.chunks(cut) {
+                cutter.push(piece).expect("short lines");
+                while let Some(line) = cutter.next_line() {
+                    seen.push(String::from_utf8(line).expect("ASCII"));
+                }
+            }
+            prop_assert_eq!(seen, lines);
+        }
+
+        #[test]
+        fn no_line_panics_the_agent(line in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let mut talk = greeted();
+            let _ = talk.on_line(&line);
+        }
+    }
+
+    #[test]
+    fn a_line_without_end_is_refused_before_it_fills_memory() {
+        let mut lines = Lines::default();
+        let piece = vec![b'x'; LINE_BYTES_MAX / 2 + 1];
+        assert_eq!(lines.push(&piece), Ok(()));
+        assert_eq!(lines.push(&piece), Err(LineTooLong));
+    }
+}

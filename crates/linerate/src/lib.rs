@@ -1,5 +1,76 @@
 //! The program for people: command line, session, agent, peer, store, analysis and report.
+//!
+//! Data goes one way: `cli` says what is asked; `prove` (the session) runs trials over a
+//! [`trial::Path`], whose two ends are a [`station::Station`] here and an agent there; the `store` keeps
+//! the raw records; `analysis` judges them; `report` shows what came of it.
 
 #![forbid(unsafe_code)]
 
+pub mod agent;
+pub mod analysis;
+pub mod cli;
+pub mod commands;
+pub mod demo;
+pub mod exit;
+pub mod interrupt;
+pub mod measure;
+pub mod peer;
+pub mod prove;
 pub mod report;
+pub mod say;
+pub mod station;
+pub mod store;
+pub mod trial;
+pub mod tune;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::cli::{Cli, Command};
+use crate::exit::{Code, Outcome, Stop};
+use crate::say::Say;
+
+/// Parses the command line, carries it out, and turns what came of it into an exit code.
+pub fn run() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version come this way too; clap knows which stream each belongs to.
+            let _ = error.print();
+            return ExitCode::from(if error.use_stderr() { Code::Usage.number() } else { 0 });
+        }
+    };
+    let say = Say { format: cli.format.into(), quiet: cli.quiet };
+    let result = catch_unwind(AssertUnwindSafe(|| carry_out(&cli, &say))).unwrap_or_else(|_| {
+        Err(Stop::new(Code::Bug, "this is a bug in linerate; what it had changed was put back")
+            .hint("please report it with the message above and the command line"))
+    });
+    match result {
+        Ok(code) => ExitCode::from(code.number()),
+        Err(stop) => {
+            say.stop(&stop);
+            ExitCode::from(stop.code.number())
+        }
+    }
+}
+
+fn carry_out(cli: &Cli, say: &Say) -> Outcome<Code> {
+    let state = commands::state_folder(cli.state.as_deref())?;
+    let done = |()| Code::Done;
+    match &cli.command {
+        Command::Demo(args) => demo::run(args, &state, say).map(done),
+        Command::Map(args) => commands::map(args, cli.format, say).map(done),
+        Command::Doctor(args) => commands::doctor(args, say),
+        Command::Explain { rule } => commands::explain(rule, say).map(done),
+        Command::Ceiling(args) => commands::ceiling(args, say).map(done),
+        Command::Measure(args) => measure::run(args, &state, say).map(done),
+        Command::Prove(args) => commands::prove(args, &state, say).map(done),
+        Command::Tune { action } => tune::run(action, &state, say).map(done),
+        Command::Agent { .. } => agent::serve(&state).map(done),
+        Command::Capture { file } => commands::capture(file, say).map(done),
+        Command::Report { run, out } => commands::report(run, out.as_deref(), say).map(done),
+        Command::Completions { shell } => commands::completions(*shell).map(done),
+    }
+}

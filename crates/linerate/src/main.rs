@@ -1,2 +1,9 @@
-//! placeholder
-fn main() {}
+//! `linerate`: what people type.
+
+#![forbid(unsafe_code)]
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    linerate::run()
+}

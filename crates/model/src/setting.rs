@@ -635,6 +635,80 @@ fn current_of_nic(nic: &Nic, key: &SettingKey, knob: &NicKnob) -> Known<Value> {
     }
 }
 
+/// Puts a value into what was read of a host: the host as it would be read after the change. False when
+/// the host has no such setting, or the value does not fit it.
+pub fn put(host: &mut Host, key: &SettingKey, value: &Value) -> bool {
+    if current(host, key).value().is_none() {
+        return false;
+    }
+    match (key, value) {
+        (SettingKey::Sysctl(name), Value::Text(text)) => {
+            host.sysctls.insert(name.clone(), Known::Value(text.clone()));
+            true
+        }
+        (SettingKey::Nic(name, knob), value) => host
+            .nics
+            .iter_mut()
+            .find(|nic| nic.name == *name)
+            .is_some_and(|nic| put_into_nic(nic, knob, value).is_some()),
+        _ => false,
+    }
+}
+
+fn put_into_nic(nic: &mut Nic, knob: &NicKnob, value: &Value) -> Option<()> {
+    fn known<T>(fact: &mut Known<T>) -> Option<&mut T> {
+        match fact {
+            Known::Value(value) => Some(value),
+            Known::Unknown(_) => None,
+        }
+    }
+    let mut queue = |kind: QueueKind, index: u32| {
+        nic.queues.iter_mut().find(|queue| queue.kind == kind && queue.index == index)
+    };
+    let count: Option<&mut Known<u32>> = match (knob, value) {
+        (NicKnob::Feature(name), Value::Switch(on)) => {
+            known(&mut nic.features)?.get_mut(name)?.active = *on;
+            return Some(());
+        }
+        (NicKnob::CoalesceAdaptiveRx, Value::Switch(on)) => {
+            known(&mut nic.coalesce)?.adaptive_rx = Known::Value(*on);
+            return Some(());
+        }
+        (NicKnob::Qdisc, Value::Qdisc(qdisc)) => {
+            nic.qdisc = Known::Value(qdisc.clone());
+            return Some(());
+        }
+        (NicKnob::IrqCpus(kind, index), Value::Text(cpus)) => {
+            queue(*kind, *index)?.cpus = Known::Value(cpus.parse().ok()?);
+            return Some(());
+        }
+        (NicKnob::RpsCpus(index), Value::Text(cpus)) => {
+            queue(QueueKind::Rx, *index)?.rps_cpus = Known::Value(cpus.parse().ok()?);
+            return Some(());
+        }
+        (NicKnob::XpsCpus(index), Value::Text(cpus)) => {
+            queue(QueueKind::Tx, *index)?.xps_cpus = Known::Value(cpus.parse().ok()?);
+            return Some(());
+        }
+        (NicKnob::RpsFlowCnt(index), Value::Integer(entries)) => {
+            queue(QueueKind::Rx, *index)?.rps_flow_cnt = Known::Value(*entries);
+            return Some(());
+        }
+        (NicKnob::Mtu, _) => Some(&mut nic.mtu),
+        (NicKnob::RingRx, _) => known(&mut nic.rings).map(|rings| &mut rings.rx),
+        (NicKnob::RingTx, _) => known(&mut nic.rings).map(|rings| &mut rings.tx),
+        (NicKnob::ChannelsCombined, _) => known(&mut nic.channels).map(|c| &mut c.combined),
+        (NicKnob::ChannelsRx, _) => known(&mut nic.channels).map(|c| &mut c.rx),
+        (NicKnob::ChannelsTx, _) => known(&mut nic.channels).map(|c| &mut c.tx),
+        (NicKnob::CoalesceRxUsecs, _) => known(&mut nic.coalesce).map(|c| &mut c.rx_usecs),
+        (NicKnob::CoalesceTxUsecs, _) => known(&mut nic.coalesce).map(|c| &mut c.tx_usecs),
+        _ => None,
+    };
+    let Value::Integer(number) = value else { return None };
+    *count? = Known::Value(u32::try_from(*number).ok()?);
+    Some(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -144,13 +144,13 @@ impl AgentTalk {
             (Idle, Request::Apply { plan }) => AgentAction::Apply(plan),
             (Idle, Request::Undo) => AgentAction::Undo,
             (Idle, Request::Commit) => AgentAction::Commit,
-            (Idle, Request::Prepare { spec, token, bind }) => match spec.check() {
-                Err(error) => refuse(FailureKind::BadInput, error.to_string()),
-                Ok(()) => {
-                    self.state = Prepared;
-                    AgentAction::Prepare { spec, token, bind }
+            (Idle, Request::Prepare { spec, token, bind }) => {
+                if let Err(error) = spec.check() {
+                    return refuse(FailureKind::BadInput, error.to_string());
                 }
-            },
+                self.state = Prepared;
+                AgentAction::Prepare { spec, token, bind }
+            }
             (Prepared, Request::Start) => {
                 self.state = Running;
                 AgentAction::Start

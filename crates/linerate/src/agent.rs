@@ -1,0 +1,226 @@
+//! The far end: a thin loop round [`AgentTalk`] that turns its actions into calls on the host and on
+//! the traffic engine. When the controller goes away, whatever is not committed is undone.
+
+use std::io::{Read, Write};
+use std::net::IpAddr;
+use std::path::Path;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::time::{Duration, Instant};
+
+use linerate_model::protocol::{
+    AgentAddress, Failure, FailureKind, PROTOCOL, Reply, Token,
+};
+use linerate_model::sample::SideSample;
+use linerate_model::talk::{AgentAction, AgentTalk, Lines};
+use linerate_model::workload::StreamSpec;
+use linerate_traffic::abort::Abort;
+use linerate_traffic::tcp::Listening;
+
+use crate::exit::{Code, Outcome, Stop};
+use crate::station::Station;
+use crate::trial::{record_side, traffic_failure};
+
+/// How long the data connections of a prepared trial may take to arrive.
+const ARRIVAL: Duration = Duration::from_secs(15);
+
+/// What the loop waits for.
+enum Event {
+    Line(Vec<u8>),
+    Garbled(String),
+    Closed,
+    TrialOver(Result<SideSample, Failure>),
+}
+
+/// A trial between its preparation and its end.
+struct Trial {
+    abort: Abort,
+    start: Sender<()>,
+    /// The outcome, when it came before anybody asked for it.
+    early: Option<Result<SideSample, Failure>>,
+    started: bool,
+}
+
+/// Serves one controller on standard input and output.
+pub fn serve(state: &Path) -> Outcome<()> {
+    linerate_testbed::child::ignore_interrupts();
+    let station = Station::open(state)?;
+    let (events, heard) = mpsc::channel();
+    let lines = events.clone();
+    std::thread::spawn(move || read_lines(std::io::stdin(), &lines));
+    let mut agent =
+        Agent { station, talk: AgentTalk::new(env!("CARGO_PKG_VERSION")), trial: None, events };
+    let served = agent.serve(&heard);
+    if let Some(trial) = agent.trial.take() {
+        trial.abort.trigger();
+    }
+    let restored = agent.station.undo_all();
+    restored.map_err(|failure| Stop::new(Code::RestoreIncomplete, failure.message))?;
+    served
+}
+
+struct Agent {
+    station: Station,
+    talk: AgentTalk,
+    trial: Option<Trial>,
+    events: Sender<Event>,
+}
+
+impl Agent {
+    fn serve(&mut self, heard: &Receiver<Event>) -> Outcome<()> {
+        while let Ok(event) = heard.recv() {
+            let reply = match event {
+                Event::Closed => return Ok(()),
+                Event::Garbled(why) => return Err(Stop::new(Code::BadInput, why)),
+                Event::TrialOver(result) => self.trial_over(result),
+                Event::Line(line) => match self.talk.on_line(&line) {
+                    AgentAction::Close => return Ok(()),
+                    action => self.act(action),
+                },
+            };
+            if let Some(reply) = reply
+                && !say(&reply)?
+            {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Carries out an action; `None` when its reply comes later.
+    fn act(&mut self, action: AgentAction) -> Option<Reply> {
+        let done = match action {
+            AgentAction::Close => return None,
+            AgentAction::Greet => Ok(Reply::Hello {
+                protocol: PROTOCOL,
+                version: env!("CARGO_PKG_VERSION").to_owned(),
+                addresses: self.addresses(),
+            }),
+            AgentAction::ReadHost => Ok(Reply::Host(Box::new(self.station.read_host()))),
+            AgentAction::Apply(plan) => self.station.apply(&plan).map(|()| Reply::Applied),
+            AgentAction::Undo => self.station.undo().map(|()| Reply::Undone),
+            AgentAction::Commit => self.station.commit().map(|()| Reply::Committed),
+            AgentAction::Prepare { spec, token, bind } => self.prepare(spec, token, &bind),
+            AgentAction::Start => return self.start(),
+            AgentAction::Abort => {
+                if let Some(trial) = self.trial.take() {
+                    trial.abort.trigger();
+                }
+                Ok(Reply::Aborted)
+            }
+            AgentAction::Refuse(failure) => Err(failure),
+        };
+        Some(done.unwrap_or_else(Reply::Failed))
+    }
+
+    fn addresses(&self) -> Vec<AgentAddress> {
+        let host = self.station.read_host();
+        host.nics
+            .iter()
+            .flat_map(|nic| {
+                let all = nic.addresses.value().into_iter().flatten();
+                all.map(|address| AgentAddress { nic: nic.name.clone(), address: address.clone() })
+            })
+            .collect()
+    }
+
+    fn prepare(&mut self, spec: StreamSpec, token: Token, bind: &str) -> Result<Reply, Failure> {
+        let prepared = Self::listen(&spec, token, bind);
+        let listening = match prepared {
+            Ok(listening) => listening,
+            Err(failure) => {
+                self.talk.on_trial_over();
+                return Err(failure);
+            }
+        };
+        let port = listening.port();
+        let abort = Abort::default();
+        let (start, started) = mpsc::channel();
+        let events = self.events.clone();
+        let heard = abort.clone();
+        std::thread::spawn(move || {
+            let result = run_trial(listening, &heard, &started);
+            // A trial that was given up has nobody to report to.
+            if !heard.is_triggered() {
+                let _ = events.send(Event::TrialOver(result));
+            }
+        });
+        self.trial = Some(Trial { abort, start, early: None, started: false });
+        Ok(Reply::Prepared { port })
+    }
+
+    fn listen(spec: &StreamSpec, token: Token, bind: &str) -> Result<Listening, Failure> {
+        let address: Option<IpAddr> = match bind {
+            "" => None,
+            text => Some(text.parse().map_err(|_| Failure {
+                kind: FailureKind::BadInput,
+                message: format!("cannot listen on `{text}`: not an address"),
+            })?),
+        };
+        Listening::open(spec, token, address).map_err(|error| traffic_failure(&error))
+    }
+
+    fn start(&mut self) -> Option<Reply> {
+        let trial = self.trial.as_mut()?;
+        trial.started = true;
+        // The thread is gone when the connections never came; then its reason is here already.
+        let _ = trial.start.send(());
+        let early = trial.early.take()?;
+        self.trial_over(early)
+    }
+
+    fn trial_over(&mut self, result: Result<SideSample, Failure>) -> Option<Reply> {
+        let trial = self.trial.as_mut()?;
+        if !trial.started {
+            trial.early = Some(result);
+            return None;
+        }
+        self.trial = None;
+        self.talk.on_trial_over();
+        Some(result.map_or_else(Reply::Failed, |side| Reply::Done(Box::new(side))))
+    }
+}
+
+fn run_trial(
+    listening: Listening,
+    abort: &Abort,
+    start: &Receiver<()>,
+) -> Result<SideSample, Failure> {
+    let connected = listening
+        .accept(Instant::now() + ARRIVAL, abort)
+        .map_err(|error| traffic_failure(&error))?;
+    if start.recv().is_err() {
+        return Err(Failure { kind: FailureKind::Other, message: "the trial was given up".to_owned() });
+    }
+    record_side(connected, abort)
+}
+
+/// Writes one reply; false when the controller is gone.
+fn say(reply: &Reply) -> Outcome<bool> {
+    let mut line = serde_json::to_vec(reply)
+        .map_err(|error| Stop::new(Code::Bug, "cannot write a reply").because(error))?;
+    line.push(b'\n');
+    let mut out = std::io::stdout().lock();
+    Ok(out.write_all(&line).and_then(|()| out.flush()).is_ok())
+}
+
+fn read_lines(mut input: impl Read, events: &Sender<Event>) {
+    let mut lines = Lines::default();
+    let mut buffer = vec![0u8; 64 << 10];
+    loop {
+        let count = match input.read(&mut buffer) {
+            Ok(count) if count > 0 => count,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+            _ => break,
+        };
+        if let Err(error) = lines.push(&buffer[..count]) {
+            let _ = events.send(Event::Garbled(error.to_string()));
+            return;
+        }
+        while let Some(line) = lines.next_line() {
+            if events.send(Event::Line(line)).is_err() {
+                return;
+            }
+        }
+    }
+    let _ = events.send(Event::Closed);
+}

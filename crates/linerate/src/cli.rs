@@ -1,0 +1,388 @@
+//! What people type. Types only; what each command does is in its own module.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use linerate_model::finding::{Profile, Severity};
+use linerate_model::ids::{CpuSet, NicName};
+use linerate_model::units::{BitRate, Bytes, Nanoseconds};
+use linerate_model::workload::Placement;
+
+use crate::peer::PeerAddress;
+use crate::say::Format;
+
+/// Finds out why a fast link is slow, proves it by measuring, fixes it, and can take the fix back.
+#[derive(Debug, Parser)]
+#[command(name = "linerate", version, about, propagate_version = true, max_term_width = 100)]
+#[command(after_help = "Data goes to stdout, talk to stderr. Exit codes: see `linerate explain exit-codes`.")]
+pub struct Cli {
+    /// How the result is printed.
+    #[arg(long, global = true, value_enum, default_value = "text")]
+    pub format: FormatArg,
+    /// Leave out talk and progress.
+    #[arg(long, short, global = true)]
+    pub quiet: bool,
+    /// Where runs and undo journals are kept [default: /var/lib/linerate as root, else
+    /// $XDG_STATE_HOME/linerate].
+    #[arg(long, global = true, value_name = "DIR")]
+    pub state: Option<PathBuf>,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The formats of `--format`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum FormatArg {
+    /// For a person.
+    Text,
+    /// One JSON document with its schema's name first.
+    Json,
+    /// Graphviz (`map` only).
+    Dot,
+    /// A picture (`map` only).
+    Svg,
+}
+
+impl From<FormatArg> for Format {
+    fn from(format: FormatArg) -> Self {
+        if format == FormatArg::Json { Self::Json } else { Self::Text }
+    }
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Two hosts in namespaces, three planted faults, the whole story, a report (about two minutes).
+    Demo(DemoArgs),
+    /// The picture of a host: NIC, PCIe, NUMA node, CPU, queue, interrupt.
+    Map(MapArgs),
+    /// What is wrong on a host, worst first.
+    Doctor(DoctorArgs),
+    /// Why a rule exists, how it judges, how to check it by hand.
+    Explain {
+        /// The rule's id; `rules` lists them, `exit-codes` explains those.
+        rule: String,
+    },
+    /// The computed upper bounds of a path, with their arithmetic.
+    Ceiling(CeilingArgs),
+    /// One measurement.
+    Measure(MeasureArgs),
+    /// Map both ends, measure, name the limit, try the remedies as experiments, keep what helps.
+    Prove(ProveArgs),
+    /// Plan, apply and undo settings.
+    Tune {
+        /// What to do with them.
+        #[command(subcommand)]
+        action: TuneAction,
+    },
+    /// The far end of a measurement.
+    Agent {
+        /// Talk over standard input and output (how `ssh://`, `netns:` and `exec:` peers start it).
+        #[arg(long, required = true)]
+        stdio: bool,
+    },
+    /// Write this host into one reviewable text archive, names and addresses made anonymous.
+    Capture {
+        /// The archive to write.
+        #[arg(value_name = "FILE.lrcap")]
+        file: PathBuf,
+    },
+    /// Make the report of a stored run again, from its raw records.
+    Report {
+        /// The run's folder.
+        run: PathBuf,
+        /// The page to write [default: report.html in the run's folder].
+        #[arg(long, value_name = "FILE")]
+        out: Option<PathBuf>,
+    },
+    /// Print shell completions.
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+}
+
+/// `demo`.
+#[derive(Debug, Args)]
+pub struct DemoArgs {
+    /// Fixes which faults are planted, the order of trials and the intervals.
+    #[arg(long)]
+    pub seed: Option<u64>,
+    /// Pairs of trials for each remedy.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(3..=1000))]
+    pub pairs: u32,
+    /// Where the run is stored [default: runs/ in the state folder].
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Inner steps of the demo, each a process of its own.
+    #[arg(long, hide = true, value_enum)]
+    pub stage: Option<DemoStage>,
+    /// The folder that the inner steps share.
+    #[arg(long, hide = true)]
+    pub folder: Option<PathBuf>,
+}
+
+/// The processes of the demo.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum DemoStage {
+    /// Makes the two hosts and conducts.
+    Conduct,
+    /// Plants the faults.
+    Plant,
+}
+
+/// `map`.
+#[derive(Debug, Args)]
+pub struct MapArgs {
+    /// Only this interface.
+    pub nic: Option<NicName>,
+    /// A captured host instead of this one: an archive or a folder that holds `sys` and `proc`.
+    #[arg(long, value_name = "PATH")]
+    pub from: Option<PathBuf>,
+}
+
+/// `doctor`.
+#[derive(Debug, Args)]
+pub struct DoctorArgs {
+    /// Only this interface.
+    pub nic: Option<NicName>,
+    /// A captured host instead of this one: an archive or a folder that holds `sys` and `proc`.
+    #[arg(long, value_name = "PATH")]
+    pub from: Option<PathBuf>,
+    /// What the host is used for.
+    #[arg(long, default_value = "throughput", value_parser = parse_profile)]
+    pub profile: Profile,
+    /// The severity from which on the exit code is 10: note, warn, crit, never.
+    #[arg(long, default_value = "warn", value_parser = parse_fail_on)]
+    pub fail_on: FailOn,
+    /// Evidence and what could not be judged, too.
+    #[arg(long, short)]
+    pub verbose: bool,
+}
+
+/// The severity from which on `doctor` exits with 10.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FailOn(pub Option<Severity>);
+
+/// `ceiling`.
+#[derive(Debug, Args)]
+pub struct CeilingArgs {
+    /// The interface; without one the figures must be given.
+    #[arg(conflicts_with = "speed")]
+    pub nic: Option<NicName>,
+    /// The speed of the wire, `40G`.
+    #[arg(long)]
+    pub speed: Option<BitRate>,
+    /// The MTU in bytes.
+    #[arg(long, default_value_t = 1500, value_parser = clap::value_parser!(u32).range(68..=65_535))]
+    pub mtu: u32,
+    /// TCP timestamps: `on` or `off`.
+    #[arg(long, default_value = "on", value_parser = parse_switch, action = clap::ArgAction::Set)]
+    pub timestamps: bool,
+    /// IPv6 instead of IPv4.
+    #[arg(long)]
+    pub ipv6: bool,
+    /// Number of VLAN tags.
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=2))]
+    pub vlan_tags: u32,
+    /// In a VXLAN tunnel.
+    #[arg(long)]
+    pub vxlan: bool,
+    /// A window, for the bound window/RTT.
+    #[arg(long, requires = "rtt")]
+    pub window: Option<Bytes>,
+    /// The round-trip time.
+    #[arg(long, requires = "window")]
+    pub rtt: Option<Nanoseconds>,
+    /// A shaper's rate.
+    #[arg(long)]
+    pub shaper: Option<BitRate>,
+    /// A captured host instead of this one.
+    #[arg(long, value_name = "PATH", requires = "nic")]
+    pub from: Option<PathBuf>,
+}
+
+/// What is common to everything that talks to a peer.
+#[derive(Debug, Args)]
+pub struct PeerArgs {
+    /// The peer: `[ssh://][user@]host[:port]`, `netns:NAME`, `exec:COMMAND`, `local`.
+    pub peer: PeerAddress,
+    /// Copy this program to the peer first (ssh only).
+    #[arg(long)]
+    pub push: bool,
+    /// The address of the peer that data goes to [default: one on a common subnet, else the ssh host].
+    #[arg(long, value_name = "ADDRESS")]
+    pub address: Option<std::net::IpAddr>,
+}
+
+/// What is common to everything that moves a stream.
+#[derive(Debug, Args)]
+pub struct StreamArgs {
+    /// Seconds of each trial.
+    #[arg(long, value_name = "S", value_parser = parse_seconds)]
+    pub time: Option<Nanoseconds>,
+    /// Connections.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub flows: u32,
+    /// From the peer to here.
+    #[arg(long, conflicts_with = "bidir")]
+    pub reverse: bool,
+    /// Both ways at once.
+    #[arg(long)]
+    pub bidir: bool,
+    /// The size of each send and receive.
+    #[arg(long, default_value = "128KiB")]
+    pub buffer: Bytes,
+    /// The size of the socket buffers [default: the kernel's autotuning].
+    #[arg(long)]
+    pub socket_buffer: Option<Bytes>,
+    /// The congestion control [default: the host's].
+    #[arg(long)]
+    pub cc: Option<String>,
+    /// The CPUs of the threads, `SENDER_CPUS:RECEIVER_CPUS`, such as `0-3:8`.
+    #[arg(long, value_parser = parse_placement)]
+    pub place: Option<Placement>,
+}
+
+/// `measure`.
+#[derive(Debug, Args)]
+pub struct MeasureArgs {
+    /// What to move.
+    #[arg(value_enum)]
+    pub workload: Workload,
+    /// The peer.
+    #[command(flatten)]
+    pub peer: PeerArgs,
+    /// The stream.
+    #[command(flatten)]
+    pub stream: StreamArgs,
+}
+
+/// The workloads that `measure` knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Workload {
+    /// Bulk TCP, one thread for each connection.
+    Stream,
+}
+
+/// `prove`.
+#[derive(Debug, Args)]
+pub struct ProveArgs {
+    /// The peer.
+    #[command(flatten)]
+    pub peer: PeerArgs,
+    /// The stream.
+    #[command(flatten)]
+    pub stream: StreamArgs,
+    /// Pairs of trials for each remedy.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(3..=1000))]
+    pub pairs: u32,
+    /// Fixes the order of trials and the intervals.
+    #[arg(long)]
+    pub seed: Option<u64>,
+    /// Put everything back at the end, also what helped.
+    #[arg(long)]
+    pub undo: bool,
+    /// The shapers on the path are yours: removing one may be tried.
+    #[arg(long)]
+    pub own_shapers: bool,
+    /// Where the run is stored [default: runs/ in the state folder].
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+}
+
+/// `tune`.
+#[derive(Debug, Subcommand)]
+pub enum TuneAction {
+    /// Show what would change.
+    Plan {
+        /// A plan file: a TOML table `[settings]` of `"key" = value` [default: the doctor's remedies].
+        #[arg(long, value_name = "FILE")]
+        from: Option<PathBuf>,
+    },
+    /// Change it, journalled; `undo` takes it back.
+    Apply {
+        /// A plan file: a TOML table `[settings]` of `"key" = value`.
+        #[arg(long, value_name = "FILE")]
+        from: PathBuf,
+    },
+    /// Take back what was applied.
+    Undo {
+        /// The transaction [default: the newest that is applied].
+        id: Option<String>,
+    },
+    /// Complete what a killed linerate left half done.
+    Recover,
+    /// Show the transactions.
+    Status,
+}
+
+fn parse_switch(text: &str) -> Result<bool, String> {
+    match text {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err("expected `on` or `off`".to_owned()),
+    }
+}
+
+fn parse_profile(text: &str) -> Result<Profile, String> {
+    serde_json::from_value(serde_json::Value::String(text.to_owned())).map_err(|_| {
+        "expected throughput, latency, forwarding, rdma, storage, mixed or measurement".to_owned()
+    })
+}
+
+fn parse_fail_on(text: &str) -> Result<FailOn, String> {
+    match text {
+        "never" => Ok(FailOn(None)),
+        "note" => Ok(FailOn(Some(Severity::Note))),
+        "warn" => Ok(FailOn(Some(Severity::Warn))),
+        "crit" => Ok(FailOn(Some(Severity::Crit))),
+        _ => Err("expected note, warn, crit or never".to_owned()),
+    }
+}
+
+/// Seconds as people write them after `--time`: a plain number, or with a unit.
+fn parse_seconds(text: &str) -> Result<Nanoseconds, String> {
+    let with_unit = if text.ends_with(|c: char| c.is_ascii_digit()) {
+        format!("{text}s")
+    } else {
+        text.to_owned()
+    };
+    with_unit.parse().map_err(|error: linerate_model::units::UnitError| error.to_string())
+}
+
+fn parse_placement(text: &str) -> Result<Placement, String> {
+    let (sender, receiver) =
+        text.split_once(':').ok_or("expected SENDER_CPUS:RECEIVER_CPUS such as `0:1`")?;
+    let cpus = |list: &str| list.parse::<CpuSet>().map_err(|error| error.to_string());
+    Ok(Placement { sender_cpus: cpus(sender)?, receiver_cpus: cpus(receiver)? })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn seconds_are_seconds() {
+        assert_eq!(parse_seconds("10"), Ok(Nanoseconds::from_millis(10_000)));
+        assert_eq!(parse_seconds("0.5"), Ok(Nanoseconds::from_millis(500)));
+        assert_eq!(parse_seconds("250ms"), Ok(Nanoseconds::from_millis(250)));
+        assert!(parse_seconds("soon").is_err());
+    }
+
+    #[test]
+    fn a_placement_names_both_ends() {
+        let placement = parse_placement("0-1:3").expect("both ends");
+        assert_eq!(placement.sender_cpus.to_string(), "0-1");
+        assert_eq!(placement.receiver_cpus.to_string(), "3");
+        assert!(parse_placement("0").is_err());
+    }
+}

@@ -1,0 +1,396 @@
+//! The commands that are one step long: map, doctor, explain, ceiling, prove, capture, report,
+//! completions. What they say is data; how it is shown is `report`'s work.
+
+use std::io::Write;
+use std::path::{Path as FilePath, PathBuf};
+use std::time::SystemTime;
+
+use clap::CommandFactory;
+use linerate_host::capture::{Captured, capture as capture_host};
+use linerate_host::read::read_host;
+use linerate_model::ceiling::{self, Ceiling, EthernetPath};
+use linerate_model::finding::{Diagnosis, Finding, Profile, Scene};
+use linerate_model::host::Host;
+use linerate_model::ids::NicName;
+use linerate_model::known::Known;
+use linerate_model::plan::End;
+use linerate_model::units::BitRate;
+use serde_json::{Value, json};
+
+use crate::analysis;
+use crate::cli::{CeilingArgs, Cli, DoctorArgs, FormatArg, MapArgs, ProveArgs};
+use crate::exit::{Code, Outcome, Stop};
+use crate::interrupt::Interrupt;
+use crate::measure::{copy_bandwidth, open_path, stream_spec};
+use crate::prove::{Options, Session, fresh_seed};
+use crate::report;
+use crate::say::{Format, Say};
+use crate::station::Station;
+use crate::store::{self, Header, Run};
+
+/// Where runs and journals are kept.
+pub fn state_folder(given: Option<&FilePath>) -> Outcome<PathBuf> {
+    if let Some(folder) = given {
+        return Ok(folder.to_owned());
+    }
+    if rustix::process::geteuid().is_root() && std::env::var_os("XDG_STATE_HOME").is_none() {
+        return Ok(PathBuf::from("/var/lib/linerate"));
+    }
+    let folder = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
+    folder("XDG_STATE_HOME")
+        .or_else(|| folder("HOME").map(|home| home.join(".local/state")))
+        .map(|base| base.join("linerate"))
+        .ok_or_else(|| {
+            Stop::new(Code::NotSupported, "cannot tell where to keep runs and journals: $HOME is not set")
+                .hint("name a folder with `--state`")
+        })
+}
+
+/// The host that is asked about: this one, or a captured one.
+fn host_from(from: Option<&FilePath>) -> Outcome<Host> {
+    match from {
+        None => {
+            let live = linerate_host::root::LiveHost::open()
+                .map_err(|error| Stop::io("open the root folder", error))?;
+            let netlink = linerate_host::netlink::Netlink::open()
+                .map_err(|error| Stop::io("open a netlink socket", error))?;
+            Ok(read_host(live.root(), &netlink))
+        }
+        Some(path) => {
+            let captured = Captured::open(path).map_err(|error| {
+                Stop::new(Code::BadInput, format!("cannot read the captured host: {error}"))
+            })?;
+            Ok(read_host(captured.root(), &captured))
+        }
+    }
+}
+
+fn check_nic(host: &Host, nic: Option<&NicName>) -> Outcome<()> {
+    match nic {
+        Some(name) if host.nic(name).is_none() => {
+            let names: Vec<&str> = host.nics.iter().map(|nic| nic.name.as_str()).collect();
+            Err(Stop::new(Code::BadInput, format!("there is no interface `{name}`"))
+                .hint(format!("there are: {}", names.join(", "))))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// `linerate map`.
+pub fn map(args: &MapArgs, format: FormatArg, say: &Say) -> Outcome<()> {
+    let mut host = host_from(args.from.as_deref())?;
+    check_nic(&host, args.nic.as_ref())?;
+    if let Some(name) = &args.nic {
+        host.nics.retain(|nic| nic.name == *name);
+    }
+    match format {
+        FormatArg::Json => say.json(&report::map_json(&host)),
+        FormatArg::Text => say.data(&report::map_text(&host)),
+        FormatArg::Dot => say.data(&report::map_dot(&host)),
+        FormatArg::Svg => say.data(&report::single_map_svg(&host)),
+    }
+}
+
+/// `linerate doctor`.
+pub fn doctor(args: &DoctorArgs, say: &Say) -> Outcome<Code> {
+    let host = host_from(args.from.as_deref())?;
+    check_nic(&host, args.nic.as_ref())?;
+    let scene = Scene {
+        end: End::Local,
+        host: &host,
+        nic: args.nic.as_ref(),
+        other: None,
+        sample: None,
+        profile: args.profile,
+        owns_shapers: false,
+    };
+    let diagnosis = linerate_model::rules::diagnose(&scene);
+    if say.format == Format::Json {
+        say.json(&doctor_json(args.profile, &diagnosis))?;
+    } else {
+        say.data(&doctor_text(&diagnosis, args.verbose))?;
+    }
+    let worst = diagnosis.findings.iter().map(|finding| finding.severity).max();
+    match (worst, args.fail_on.0) {
+        (Some(worst), Some(limit)) if worst >= limit => Ok(Code::Findings),
+        _ => Ok(Code::Done),
+    }
+}
+
+fn doctor_json(profile: Profile, diagnosis: &Diagnosis) -> Value {
+    json!({
+        "schema": "linerate.doctor/1",
+        "profile": profile,
+        "findings": diagnosis.findings,
+        "undetermined": diagnosis.undetermined,
+    })
+}
+
+fn doctor_text(diagnosis: &Diagnosis, verbose: bool) -> String {
+    let mut lines = Vec::new();
+    for finding in &diagnosis.findings {
+        lines.push(format!(
+            "{:<4}  {}  {}\n      {}",
+            finding.severity, finding.subject, finding.rule, finding.summary
+        ));
+        lines.extend(remedy_lines(finding));
+        if verbose {
+            lines.push(format!("      threshold: {}", finding.threshold));
+            for evidence in &finding.evidence {
+                lines.push(format!("      {}: {}  [{}]", evidence.what, evidence.value, evidence.path));
+            }
+        }
+    }
+    if diagnosis.findings.is_empty() {
+        lines.push("no findings".to_owned());
+    }
+    let unknown = diagnosis.undetermined.len();
+    if verbose {
+        for undetermined in &diagnosis.undetermined {
+            let missing: Vec<String> = undetermined.missing.iter().map(ToString::to_string).collect();
+            lines.push(format!(
+                "?     {}  {}: not determined, missing {}",
+                undetermined.subject,
+                undetermined.rule,
+                missing.join("; ")
+            ));
+        }
+    } else if unknown > 0 {
+        lines.push(format!("{unknown} rules could not judge for want of facts (-v tells which)"));
+    }
+    lines.join("\n")
+}
+
+fn remedy_lines(finding: &Finding) -> Vec<String> {
+    let line = |remedy: &linerate_model::finding::Remedy| {
+        format!("      remedy [{}]: {}", remedy.class, remedy.change)
+    };
+    finding.remedies.iter().map(line).collect()
+}
+
+/// `linerate explain`.
+pub fn explain(rule: &str, say: &Say) -> Outcome<()> {
+    match rule {
+        "rules" => {
+            for rule in linerate_model::rules::RULES {
+                say.data(&format!("{:<30} {:<4}  {}", rule.id, rule.severity, rule.title))?;
+            }
+            return Ok(());
+        }
+        "exit-codes" => return say.data(include_str!("../../../docs/reference/exit-codes.md")),
+        _ => {}
+    }
+    let Some(found) = linerate_model::rules::find(rule) else {
+        return Err(Stop::new(Code::BadInput, format!("there is no rule `{rule}`"))
+            .hint("`linerate explain rules` lists them"));
+    };
+    if say.format == Format::Json {
+        return say.json(&json!({
+            "schema": "linerate.rule/1",
+            "id": found.id,
+            "title": found.title,
+            "severity": found.severity,
+            "profiles": found.profiles,
+            "threshold": found.threshold,
+            "effect": found.effect,
+            "source": found.source,
+            "persist": found.persist,
+            "page": found.page,
+        }));
+    }
+    say.data(found.page)
+}
+
+/// `linerate ceiling`.
+pub fn ceiling(args: &CeilingArgs, say: &Say) -> Outcome<()> {
+    let (bounds, missing) = match &args.nic {
+        Some(nic) => bounds_of_nic(args, nic)?,
+        None => (bounds_of_figures(args)?, Vec::new()),
+    };
+    let mut bounds = bounds;
+    bounds.sort_by_key(|bound| bound.bit_per_s);
+    if bounds.is_empty() && missing.is_empty() {
+        return Err(Stop::new(Code::Usage, "nothing to compute a bound from")
+            .hint("name an interface, or give figures: `--speed 40G --mtu 1500 --timestamps off`"));
+    }
+    if say.format == Format::Json {
+        return say.json(&json!({
+            "schema": "linerate.ceiling/1",
+            "ceiling": bounds.first(),
+            "bounds": bounds,
+            "undetermined": missing,
+        }));
+    }
+    for (place, bound) in bounds.iter().enumerate() {
+        let mark = if place == 0 { "the ceiling" } else { "" };
+        say.data(&format!("{:>12}  {:<12} {}: {}", bound.bit_per_s, mark, bound.bound, bound.reason))?;
+    }
+    for gap in &missing {
+        say.data(&format!("{:>12}  {gap}", "not known"))?;
+    }
+    Ok(())
+}
+
+fn bounds_of_figures(args: &CeilingArgs) -> Outcome<Vec<Ceiling>> {
+    let mut bounds = Vec::new();
+    if let Some(speed) = args.speed {
+        bounds.push(ceiling::ethernet(&EthernetPath {
+            timestamps: args.timestamps,
+            ipv6: args.ipv6,
+            vlan_tags: args.vlan_tags,
+            vxlan: args.vxlan,
+            ..EthernetPath::plain(speed, args.mtu)
+        }));
+    }
+    if let Some(rate) = args.shaper {
+        bounds.push(ceiling::shaper(rate, args.mtu, args.timestamps));
+    }
+    if let (Some(window), Some(rtt)) = (args.window, args.rtt) {
+        bounds.push(ceiling::window_rtt(window, rtt, 1));
+    }
+    let known = |bound: Known<Ceiling>| match bound {
+        Known::Value(bound) => Ok(bound),
+        Known::Unknown(gap) => Err(Stop::new(Code::BadInput, gap.to_string())),
+    };
+    bounds.into_iter().map(known).collect()
+}
+
+fn bounds_of_nic(args: &CeilingArgs, nic: &NicName) -> Outcome<(Vec<Ceiling>, Vec<String>)> {
+    let host = host_from(args.from.as_deref())?;
+    check_nic(&host, Some(nic))?;
+    let Some(nic) = host.nic(nic) else { return Ok((Vec::new(), Vec::new())) };
+    let mut bounds = Vec::new();
+    if nic.kind.has_wire() {
+        let mtu = nic.mtu.clone();
+        bounds.push(nic.link_bit_per_s.clone().and_then(|speed| {
+            mtu.and_then(|mtu| {
+                ceiling::ethernet(&EthernetPath {
+                    timestamps: args.timestamps,
+                    ipv6: args.ipv6,
+                    vlan_tags: args.vlan_tags,
+                    vxlan: args.vxlan,
+                    ..EthernetPath::plain(speed, mtu)
+                })
+            })
+        }));
+    }
+    bounds.push(nic.pcie.clone().and_then(|link| ceiling::pcie(&link, None)));
+    if let Some(rate) = nic.qdisc.value().and_then(|qdisc| qdisc.rate_bit_per_s) {
+        let mtu = nic.mtu.get().unwrap_or(args.mtu);
+        bounds.push(ceiling::shaper(rate, mtu, args.timestamps));
+    }
+    let mut all = Vec::new();
+    let mut missing = Vec::new();
+    for bound in bounds {
+        match bound {
+            Known::Value(bound) => all.push(bound),
+            Known::Unknown(gap) => missing.push(gap.to_string()),
+        }
+    }
+    if !nic.kind.has_wire() {
+        missing.push(format!("{} has no wire: what it moves is bound by memory copies", nic.name));
+    }
+    Ok((all, missing))
+}
+
+/// `linerate prove`.
+pub fn prove(args: &ProveArgs, state: &FilePath, say: &Say) -> Outcome<()> {
+    let spec = stream_spec(&args.stream, linerate_model::units::Nanoseconds::from_millis(1_000))?;
+    let seed = args.seed.map_or_else(fresh_seed, Ok)?;
+    let interrupt = Interrupt::listen()?;
+    let mut path = open_path(&args.peer, state, &interrupt)?;
+    let created_unix_s = now_unix_s();
+    let folder = args.out.clone().unwrap_or_else(|| run_folder(state, "prove", created_unix_s, seed));
+    let header = Header {
+        schema: store::SCHEMA.to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        created_unix_s,
+        command: std::env::args().collect(),
+        seed,
+        pairs: args.pairs,
+        peer: args.peer.peer.to_string(),
+        local_nic: path.local_nic.clone(),
+        remote_nic: path.remote_nic.clone(),
+        address: path.address.to_string(),
+        copy_bit_per_s: copy_bandwidth(&path).map(BitRate::as_bit_per_s),
+    };
+    let mut run = Run::create(&folder, &header)?;
+    say.note(&format!(
+        "proving {} -> {} ({}): 5 trials of {} before, {} pairs for each remedy, 5 trials after; seed {seed}\n\
+         the run is kept in {}; Ctrl-C ends it and puts everything back",
+        path.local_nic,
+        path.address,
+        args.peer.peer,
+        spec.duration_ns,
+        args.pairs,
+        folder.display()
+    ));
+    let options =
+        Options { spec, pairs: args.pairs, seed, undo: args.undo, owns_shapers: args.own_shapers };
+    Session::new(&mut path, &mut run, options, say).prove()?;
+    path.peer.leave()?;
+    show_run(&folder, &folder.join("report.html"), say)
+}
+
+/// Judges a run from its records, writes its page and prints the verdict.
+pub fn show_run(folder: &FilePath, page: &FilePath, say: &Say) -> Outcome<()> {
+    let stored = store::read(folder)?;
+    if stored.torn {
+        say.note("the run was cut off while it was written: its last record is left out");
+    }
+    let mut document = analysis::document(&stored.header, &stored.records);
+    document.run = Some(folder.display().to_string());
+    document.report = Some(page.display().to_string());
+    let data = report::fill::report_data(&stored, &document);
+    store::write_whole(page, report::render_page(&data).as_bytes())
+        .map_err(|error| store::cannot_write(folder, error))?;
+    if say.format == Format::Json {
+        say.json(&document)
+    } else {
+        say.data(&report::render_text(&document, say.width(), say.colour()))
+    }
+}
+
+/// A new folder's name: when, what, and the seed, so that a list of runs sorts by time.
+pub fn run_folder(state: &FilePath, what: &str, created_unix_s: u64, seed: u64) -> PathBuf {
+    let stamp = crate::report::fill::utc(created_unix_s).replace([' ', ':'], "-");
+    state.join("runs").join(format!("{}-{what}-{seed}", stamp.trim_end_matches("-UTC")))
+}
+
+/// Seconds since 1970.
+pub fn now_unix_s() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |time| time.as_secs())
+}
+
+/// `linerate capture`.
+pub fn capture(file: &FilePath, say: &Say) -> Outcome<()> {
+    let live = linerate_host::root::LiveHost::open()
+        .map_err(|error| Stop::io("open the root folder", error))?;
+    let netlink = linerate_host::netlink::Netlink::open()
+        .map_err(|error| Stop::io("open a netlink socket", error))?;
+    let archive = capture_host(live.root(), &netlink, env!("CARGO_PKG_VERSION"));
+    let text = archive.to_text();
+    store::write_whole(file, text.as_bytes())
+        .map_err(|error| Stop::io(format!("write {}", file.display()), error))?;
+    say.note(&format!(
+        "{} written: plain text, names and addresses replaced by pseudonyms; read it before you pass it on",
+        file.display()
+    ));
+    Ok(())
+}
+
+/// `linerate report`.
+pub fn report(run: &FilePath, out: Option<&FilePath>, say: &Say) -> Outcome<()> {
+    let page = out.map_or_else(|| run.join("report.html"), FilePath::to_owned);
+    show_run(run, &page, say)
+}
+
+/// `linerate completions`.
+pub fn completions(shell: clap_complete::Shell) -> Outcome<()> {
+    let mut text = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "linerate", &mut text);
+    std::io::stdout()
+        .lock()
+        .write_all(&text)
+        .map_err(|error| Stop::io("write to standard output", error))
+}

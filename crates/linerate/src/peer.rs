@@ -1,0 +1,475 @@
+//! The other end of a measurement: how it is named, how its agent is started, and the talk with it.
+//!
+//! Control always goes through the standard streams of a child process (ssh, a shell command, or this
+//! program in another namespace): whoever may start that child is who may talk to the agent.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::io::{Read, Write};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::str::FromStr;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use linerate_model::protocol::{AgentAddress, PROTOCOL, Reply, Request};
+use linerate_model::talk::{Lines, answer};
+
+use crate::exit::{Code, Outcome, Stop};
+use crate::interrupt::Interrupt;
+
+/// How long the far end may take to greet: a person may have to type a password.
+const GREETING: Duration = Duration::from_secs(60);
+/// How long the far end may take over anything that is not a trial.
+const WORK: Duration = Duration::from_secs(30);
+/// How long the far end may take to put things back and end.
+const FAREWELL: Duration = Duration::from_secs(20);
+
+/// How a peer is named.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PeerAddress {
+    /// `[ssh://][user@]host[:port]`.
+    Ssh {
+        /// `user@host` or `host`, as ssh takes it.
+        destination: String,
+        /// The port, when it is not ssh's own choice.
+        port: Option<u16>,
+    },
+    /// `netns:NAME`, a network namespace of this machine.
+    Netns(String),
+    /// `exec:COMMAND`, any command that starts `linerate agent --stdio` at the far end.
+    Exec(String),
+    /// This host, in this namespace.
+    Local,
+}
+
+impl fmt::Display for PeerAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ssh { destination, port: None } => write!(f, "ssh://{destination}"),
+            Self::Ssh { destination, port: Some(port) } => write!(f, "ssh://{destination}:{port}"),
+            Self::Netns(name) => write!(f, "netns:{name}"),
+            Self::Exec(command) => write!(f, "exec:{command}"),
+            Self::Local => f.write_str("local"),
+        }
+    }
+}
+
+impl FromStr for PeerAddress {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "local" {
+            return Ok(Self::Local);
+        }
+        if let Some(name) = text.strip_prefix("netns:") {
+            let plain = !name.is_empty() && !name.contains('/') && name != "." && name != "..";
+            return if plain {
+                Ok(Self::Netns(name.to_owned()))
+            } else {
+                Err("expected `netns:NAME` with the name of a network namespace".to_owned())
+            };
+        }
+        if let Some(command) = text.strip_prefix("exec:") {
+            return if command.trim().is_empty() {
+                Err("expected `exec:COMMAND`".to_owned())
+            } else {
+                Ok(Self::Exec(command.to_owned()))
+            };
+        }
+        if text.starts_with("tls://") {
+            return Err("`tls://` peers are not built yet: use ssh, `exec:` or `netns:`".to_owned());
+        }
+        let rest = text.strip_prefix("ssh://").unwrap_or(text);
+        if rest.contains("://") {
+            return Err("expected ssh://, netns:, exec: or local".to_owned());
+        }
+        parse_ssh(rest)
+    }
+}
+
+fn parse_ssh(rest: &str) -> Result<PeerAddress, String> {
+    let (user, host) = rest.rsplit_once('@').map_or((None, rest), |(user, host)| (Some(user), host));
+    let (host, port) = match host.strip_prefix('[').and_then(|inner| inner.split_once(']')) {
+        Some((inner, "")) => (inner, None),
+        Some((inner, port)) => (inner, port.strip_prefix(':')),
+        None if host.matches(':').count() == 1 => {
+            host.split_once(':').map_or((host, None), |(host, port)| (host, Some(port)))
+        }
+        None => (host, None),
+    };
+    let port = match port.map(str::parse::<u16>) {
+        None => None,
+        Some(Ok(port)) => Some(port),
+        Some(Err(_)) => return Err("the port is a number from 1 to 65535".to_owned()),
+    };
+    let odd = |part: &str| part.is_empty() || part.starts_with('-') || part.contains(char::is_whitespace);
+    if odd(host) || user.is_some_and(odd) {
+        return Err("expected `[user@]host[:port]`".to_owned());
+    }
+    let destination = user.map_or_else(|| host.to_owned(), |user| format!("{user}@{host}"));
+    Ok(PeerAddress::Ssh { destination, port })
+}
+
+/// A running agent at the far end.
+#[derive(Debug)]
+pub struct Peer {
+    /// How it was named.
+    pub address: PeerAddress,
+    /// Its addresses.
+    pub addresses: Vec<AgentAddress>,
+    /// Its version of linerate.
+    pub version: String,
+    child: Child,
+    input: Option<ChildStdin>,
+    replies: Receiver<Heard>,
+    last_words: Arc<Mutex<VecDeque<u8>>>,
+    interrupt: Interrupt,
+}
+
+/// What came from the far end.
+#[derive(Debug)]
+enum Heard {
+    Reply(Box<Reply>),
+    Garbled(String),
+    Closed,
+}
+
+impl Peer {
+    /// Starts the agent and greets it.
+    pub fn start(address: &PeerAddress, push: bool, interrupt: &Interrupt) -> Outcome<Self> {
+        let mut command = agent_command(address, push)?;
+        linerate_testbed::child::shield_from_interrupts(&mut command);
+        linerate_testbed::child::die_with_parent(&mut command);
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|error| cannot_start(address, error))?;
+        let input = child.stdin.take();
+        let (heard, replies) = mpsc::channel();
+        let last_words = Arc::default();
+        if let Some(output) = child.stdout.take() {
+            std::thread::spawn(move || listen(output, &heard));
+        }
+        if let Some(errors) = child.stderr.take() {
+            let words = Arc::clone(&last_words);
+            std::thread::spawn(move || keep_last_words(errors, &words));
+        }
+        let mut peer = Self {
+            address: address.clone(),
+            addresses: Vec::new(),
+            version: String::new(),
+            child,
+            input,
+            replies,
+            last_words,
+            interrupt: interrupt.clone(),
+        };
+        let hello =
+            Request::Hello { protocol: PROTOCOL, version: env!("CARGO_PKG_VERSION").to_owned() };
+        if let Reply::Hello { addresses, version, .. } = peer.ask_within(&hello, GREETING)? {
+            peer.addresses = addresses;
+            peer.version = version;
+        }
+        Ok(peer)
+    }
+
+    /// Asks and waits for the answer.
+    pub fn ask(&mut self, request: &Request) -> Outcome<Reply> {
+        self.ask_within(request, WORK)
+    }
+
+    fn ask_within(&mut self, request: &Request, limit: Duration) -> Outcome<Reply> {
+        self.send(request)?;
+        self.hear(request, limit)
+    }
+
+    /// Sends a request whose answer [`Peer::hear`] takes later.
+    pub fn send(&mut self, request: &Request) -> Outcome<()> {
+        let mut line = serde_json::to_vec(request)
+            .map_err(|e| Stop::new(Code::Bug, "cannot write a request").because(e))?;
+        line.push(b'\n');
+        let sent = match &mut self.input {
+            Some(input) => input.write_all(&line).and_then(|()| input.flush()),
+            None => Err(std::io::ErrorKind::BrokenPipe.into()),
+        };
+        sent.map_err(|_| self.gone())
+    }
+
+    /// Waits for the answer to `asked`.
+    pub fn hear(&mut self, asked: &Request, limit: Duration) -> Outcome<Reply> {
+        let deadline = Instant::now() + limit;
+        loop {
+            // A short beat, so that Ctrl-C is heard while the far end works.
+            let beat = Duration::from_millis(100).min(deadline.saturating_duration_since(Instant::now()));
+            match self.replies.recv_timeout(beat) {
+                Ok(Heard::Reply(reply)) => return Ok(answer(asked, *reply)?),
+                Ok(Heard::Garbled(why)) => {
+                    return Err(Stop::new(
+                        Code::PeerUnreachable,
+                        format!("{} answered something that is not linerate's protocol: {why}", self.address),
+                    )
+                    .hint("the far end's shell may print text at login; it must be silent for commands"));
+                }
+                Ok(Heard::Closed) | Err(RecvTimeoutError::Disconnected) => return Err(self.gone()),
+                Err(RecvTimeoutError::Timeout) if Instant::now() >= deadline => {
+                    return Err(Stop::new(
+                        Code::TimeOut,
+                        format!("{} did not answer within {} s", self.address, limit.as_secs()),
+                    ));
+                }
+                Err(RecvTimeoutError::Timeout) => self.interrupt.check()?,
+            }
+        }
+    }
+
+    /// Gives up the trial at the far end, whatever state it is in.
+    pub fn abort_trial(&mut self) -> Outcome<()> {
+        self.send(&Request::Abort)?;
+        let deadline = Instant::now() + WORK;
+        loop {
+            match self.replies.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+                Ok(Heard::Reply(reply)) if matches!(*reply, Reply::Aborted) => return Ok(()),
+                // The end of the trial that is given up may have been on its way.
+                Ok(Heard::Reply(_)) => {}
+                _ => return Err(self.gone()),
+            }
+        }
+    }
+
+    /// Undoes at the far end even while Ctrl-C is pending, and reports what it says.
+    pub fn undo(&mut self) -> Outcome<()> {
+        self.send(&Request::Undo)?;
+        match self.replies.recv_timeout(WORK) {
+            Ok(Heard::Reply(reply)) => {
+                answer(&Request::Undo, *reply)?;
+                Ok(())
+            }
+            Err(RecvTimeoutError::Timeout) => {
+                Err(Stop::new(Code::TimeOut, format!("{} did not undo in time", self.address)))
+            }
+            _ => Err(self.gone()),
+        }
+    }
+
+    /// Says good-bye, and waits until the far end has put back what was not committed.
+    pub fn leave(mut self) -> Outcome<()> {
+        let _ = self.send(&Request::Bye);
+        self.end()
+    }
+
+    fn end(&mut self) -> Outcome<()> {
+        self.input = None;
+        let deadline = Instant::now() + FAREWELL;
+        // The reader ends when the far end closes its side: no polling needed until then.
+        loop {
+            match self.replies.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+                Ok(Heard::Closed) | Err(RecvTimeoutError::Disconnected) => break,
+                Ok(_) => {}
+                Err(RecvTimeoutError::Timeout) => {
+                    let _ = self.child.kill();
+                    break;
+                }
+            }
+        }
+        match self.child.wait() {
+            Ok(status) if status.code() == Some(i32::from(Code::RestoreIncomplete.number())) => {
+                Err(Stop::new(
+                    Code::RestoreIncomplete,
+                    format!("{} could not put everything back: {}", self.address, self.words()),
+                )
+                .hint("run `linerate tune recover` there"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn words(&self) -> String {
+        let Ok(words) = self.last_words.lock() else { return String::new() };
+        let bytes: Vec<u8> = words.iter().copied().collect();
+        String::from_utf8_lossy(&bytes).trim().to_owned()
+    }
+
+    /// The far end has gone away: says what it said last, and what to do.
+    fn gone(&mut self) -> Stop {
+        self.input = None;
+        let status = self.child.wait().ok();
+        let words = self.words();
+        let said = if words.is_empty() { String::new() } else { format!(": {words}") };
+        let code = status.and_then(|status| status.code());
+        if let (PeerAddress::Ssh { .. }, Some(127)) = (&self.address, code) {
+            return Stop::new(
+                Code::PeerUnreachable,
+                format!("{} has no `linerate` in its path{said}", self.address),
+            )
+            .hint("`--push` copies this program there");
+        }
+        if let (PeerAddress::Ssh { .. }, Some(255)) = (&self.address, code) {
+            return Stop::new(Code::PeerUnreachable, format!("cannot reach {}{said}", self.address));
+        }
+        let how = match (code, self.version.is_empty()) {
+            (Some(code), true) => format!("ended with exit code {code} before it answered"),
+            (Some(code), false) => format!("went away (exit code {code})"),
+            (None, _) => "was killed".to_owned(),
+        };
+        Stop::new(Code::PeerUnreachable, format!("the agent at {} {how}{said}", self.address))
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        let _ = self.end();
+    }
+}
+
+fn listen(mut output: impl Read, heard: &Sender<Heard>) {
+    let mut lines = Lines::default();
+    let mut buffer = vec![0u8; 64 << 10];
+    loop {
+        let count = match output.read(&mut buffer) {
+            Ok(count) if count > 0 => count,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+            _ => break,
+        };
+        if let Err(error) = lines.push(&buffer[..count]) {
+            let _ = heard.send(Heard::Garbled(error.to_string()));
+            break;
+        }
+        while let Some(line) = lines.next_line() {
+            let message = match serde_json::from_slice(&line) {
+                Ok(reply) => Heard::Reply(Box::new(reply)),
+                Err(error) => {
+                    let start: String = String::from_utf8_lossy(&line).chars().take(60).collect();
+                    Heard::Garbled(format!("{error} in `{start}`"))
+                }
+            };
+            if heard.send(message).is_err() {
+                return;
+            }
+        }
+    }
+    let _ = heard.send(Heard::Closed);
+}
+
+/// Keeps the last 2 KiB of what the far end says on stderr: it explains why it went away.
+fn keep_last_words(mut errors: impl Read, words: &Mutex<VecDeque<u8>>) {
+    let mut buffer = [0u8; 1024];
+    while let Ok(count @ 1..) = errors.read(&mut buffer) {
+        let Ok(mut words) = words.lock() else { return };
+        words.extend(&buffer[..count]);
+        let excess = words.len().saturating_sub(2048);
+        words.drain(..excess);
+    }
+}
+
+fn agent_command(address: &PeerAddress, push: bool) -> Outcome<Command> {
+    if push && !matches!(address, PeerAddress::Ssh { .. }) {
+        return Err(Stop::new(Code::Usage, "`--push` is for ssh peers only"));
+    }
+    let own = || {
+        std::env::current_exe().map_err(|error| Stop::io("find this program's own file", error))
+    };
+    match address {
+        PeerAddress::Local => {
+            let mut command = Command::new(own()?);
+            command.args(["agent", "--stdio"]);
+            Ok(command)
+        }
+        PeerAddress::Exec(text) => {
+            let mut command = Command::new("sh");
+            command.args(["-c", text]);
+            Ok(command)
+        }
+        PeerAddress::Netns(name) => {
+            let namespace = crate::demo::open_namespace(name)?;
+            let mut command = Command::new(own()?);
+            command.args(["agent", "--stdio"]);
+            namespace.enter_in_child(&mut command);
+            Ok(command)
+        }
+        PeerAddress::Ssh { destination, port } => {
+            let program = if push { push_binary(destination, *port)? } else { "linerate".to_owned() };
+            let mut command = ssh(destination, *port);
+            command.arg(format!("{program} agent --stdio"));
+            Ok(command)
+        }
+    }
+}
+
+fn ssh(destination: &str, port: Option<u16>) -> Command {
+    let mut command = Command::new("ssh");
+    command.args(["-T", "-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=5"]);
+    if let Some(port) = port {
+        command.args(["-p", &port.to_string()]);
+    }
+    command.args(["--", destination]);
+    command
+}
+
+/// Copies this program to the far end, under a name that carries its version, and gives back its path
+/// there. The copy is written beside its place and moved, so that a torn one is never started.
+fn push_binary(destination: &str, port: Option<u16>) -> Outcome<String> {
+    let own = std::env::current_exe().map_err(|e| Stop::io("find this program's own file", e))?;
+    let program = std::fs::File::open(&own).map_err(|e| Stop::io("read this program's own file", e))?;
+    let place = concat!(".cache/linerate/linerate-", env!("CARGO_PKG_VERSION"));
+    let script = format!(
+        "set -e; umask 077; mkdir -p ~/.cache/linerate; cat > ~/{place}.new; chmod 700 ~/{place}.new; \
+         mv ~/{place}.new ~/{place}"
+    );
+    let mut command = ssh(destination, port);
+    let output = command
+        .arg(script)
+        .stdin(program)
+        .stdout(Stdio::null())
+        .output()
+        .map_err(|error| Stop::new(Code::NotSupported, "cannot start `ssh`").because(error))?;
+    if !output.status.success() {
+        return Err(Stop::new(
+            Code::PeerUnreachable,
+            format!(
+                "cannot copy linerate to {destination}: {}",
+                String::from_utf8_lossy(&output.stderr).trim()
+            ),
+        ));
+    }
+    Ok(format!("~/{place}"))
+}
+
+fn cannot_start(address: &PeerAddress, error: std::io::Error) -> Stop {
+    if error.kind() == std::io::ErrorKind::NotFound && matches!(address, PeerAddress::Ssh { .. }) {
+        return Stop::new(Code::NotSupported, "cannot start `ssh`: it is not installed here")
+            .hint("`apt-get install openssh-client`, or use an `exec:` peer");
+    }
+    Stop::io(format!("start the agent at {address}"), error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bare_host_means_ssh() {
+        let ssh = |destination: &str, port| {
+            Ok(PeerAddress::Ssh { destination: destination.to_owned(), port })
+        };
+        assert_eq!("apricot".parse(), ssh("apricot", None));
+        assert_eq!("me@apricot:2222".parse(), ssh("me@apricot", Some(2222)));
+        assert_eq!("ssh://[fe80::1]:22".parse(), ssh("fe80::1", Some(22)));
+        assert_eq!("fe80::1".parse(), ssh("fe80::1", None));
+    }
+
+    #[test]
+    fn what_ssh_would_take_for_an_option_is_refused() {
+        for text in ["-oProxyCommand=x", "me@-x", "", "@", "a b", "http://x", "host:port"] {
+            assert!(text.parse::<PeerAddress>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_name_reads_back_as_it_was_written() {
+        for text in ["netns:far", "exec:docker exec x linerate agent --stdio", "local", "ssh://a@b:7"] {
+            assert_eq!(text.parse::<PeerAddress>().map(|peer| peer.to_string()), Ok(text.to_owned()));
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! One end's own machine: what the agent and the session both do with the host they run on. Reading,
+//! changing under a journal, putting back.
+
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use linerate_host::apply::{
+    self, ApplyError, Ending, Header, JournalError, LiveMachine, Recovered, RecoveryOutcome,
+    Surroundings, Transaction,
+};
+use linerate_host::netlink::Netlink;
+use linerate_host::read::read_host;
+use linerate_host::root::LiveHost;
+use linerate_model::host::Host;
+use linerate_model::known::Known;
+use linerate_model::plan::Plan;
+use linerate_model::protocol::{Failure, FailureKind};
+use linerate_model::setting::{SettingKey, Value};
+use serde::Serialize;
+
+use crate::exit::{Code, Outcome, Stop};
+
+/// This machine, seen from this network namespace, and the transactions that are open on it.
+#[derive(Debug)]
+pub struct Station {
+    live: LiveHost,
+    netlink: Netlink,
+    state: PathBuf,
+    open: Vec<Transaction<LiveMachine>>,
+}
+
+/// One transaction, as `tune` lists it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Entry {
+    /// Its name.
+    pub id: String,
+    /// What became of it.
+    pub state: &'static str,
+    /// Its changes, or the reason for its state.
+    pub about: String,
+}
+
+impl Station {
+    /// This machine; journals are kept below `state`.
+    pub fn open(state: &Path) -> Outcome<Self> {
+        let live = LiveHost::open().map_err(|error| Stop::io("open the root folder", error))?;
+        let netlink = Netlink::open().map_err(|error| Stop::io("open a netlink socket", error))?;
+        Ok(Self { live, netlink, state: state.to_owned(), open: Vec::new() })
+    }
+
+    /// Reads the host.
+    pub fn read_host(&self) -> Host {
+        read_host(self.live.root(), &self.netlink)
+    }
+
+    /// Reads one setting.
+    pub fn read_setting(&self, key: &SettingKey) -> Known<Value> {
+        apply::settings::read(self.live.root(), &self.netlink, key)
+    }
+
+    /// Applies a plan as a transaction of its own, on top of those that are open.
+    pub fn apply(&mut self, plan: &Plan) -> Result<(), Failure> {
+        let mut transaction = self.begin()?;
+        match transaction.apply(plan) {
+            Ok(()) => {
+                self.open.push(transaction);
+                Ok(())
+            }
+            Err(error) => Err(apply_failure(&error)),
+        }
+    }
+
+    fn begin(&self) -> Result<Transaction<LiveMachine>, Failure> {
+        let other = |error: &dyn std::error::Error| failure(FailureKind::Other, &error.to_string());
+        let live = LiveHost::open().map_err(|error| other(&error))?;
+        let netlink = Netlink::open().map_err(|error| other(&error))?;
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let started = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
+        let header = Header::here(started).map_err(|error| other(&error))?;
+        let machine = LiveMachine::new(live, Box::new(netlink));
+        Transaction::begin(machine, &self.state, &header)
+            .map_err(|error| failure(journal_kind(&error), &error.to_string()))
+    }
+
+    /// Undoes the newest open transaction.
+    pub fn undo(&mut self) -> Result<(), Failure> {
+        match self.open.pop() {
+            None => Ok(()),
+            Some(transaction) => match transaction.undo() {
+                Ok(_) => Ok(()),
+                Err(error) => Err(apply_failure(&error)),
+            },
+        }
+    }
+
+    /// Undoes every open transaction, the newest first; all are tried, the first failure is told.
+    pub fn undo_all(&mut self) -> Result<(), Failure> {
+        let mut result = Ok(());
+        while !self.open.is_empty() {
+            result = result.and(self.undo());
+        }
+        result
+    }
+
+    /// Lets every open transaction stay.
+    pub fn commit(&mut self) -> Result<(), Failure> {
+        for transaction in self.open.drain(..) {
+            transaction.commit().map_err(|error| apply_failure(&error))?;
+        }
+        Ok(())
+    }
+
+    /// Takes back what killed processes left half done.
+    pub fn recover(state: &Path) -> Outcome<Vec<Entry>> {
+        let recovered = apply::recover(state, &Surroundings::live().map_err(identity)?)
+            .map_err(|error| journal_stop(&error))?;
+        settle(recovered)
+    }
+
+    /// Takes back a committed transaction: `id`, or the newest.
+    pub fn undo_committed(state: &Path, id: Option<&str>) -> Outcome<Vec<Entry>> {
+        let around = Surroundings::live().map_err(identity)?;
+        let undone = apply::undo_committed(state, id, &around).map_err(|e| journal_stop(&e))?;
+        match (undone, id) {
+            (None, Some(id)) => {
+                Err(Stop::new(Code::BadInput, format!("there is no applied transaction `{id}`"))
+                    .hint("`linerate tune status` lists them"))
+            }
+            (undone, _) => settle(undone.into_iter().collect()),
+        }
+    }
+
+    /// Lists the transactions.
+    pub fn status(state: &Path) -> Outcome<Vec<Entry>> {
+        let listed = apply::journal_listing(state).map_err(|error| journal_stop(&error))?;
+        let entry = |listed: apply::Listed| {
+            let (state, about) = match &listed.journal {
+                Err(error) => ("unreadable", error.to_string()),
+                Ok(told) => {
+                    let changes: Vec<String> = told.changes.iter().map(ToString::to_string).collect();
+                    let state = match &told.ending {
+                        Ending::Committed => "applied",
+                        Ending::Aborted { .. } => "undone",
+                        Ending::Open | Ending::Released => "open",
+                    };
+                    (state, changes.join("; "))
+                }
+            };
+            Entry { id: listed.id, state, about }
+        };
+        Ok(listed.into_iter().map(entry).collect())
+    }
+}
+
+/// What recovery did, as entries; a restore that stays incomplete is an error with its own exit code.
+fn settle(recovered: Vec<Recovered>) -> Outcome<Vec<Entry>> {
+    let mut entries = Vec::new();
+    let mut incomplete = Vec::new();
+    for Recovered { id, outcome } in recovered {
+        let (state, about) = match outcome {
+            RecoveryOutcome::Restored(undone) => {
+                let left: Vec<String> = undone.left.iter().map(ToString::to_string).collect();
+                let about = format!("{} settings put back", undone.restored.len());
+                ("restored", [vec![about], left].concat().join("; "))
+            }
+            RecoveryOutcome::NothingLeft(why) => ("over", why.to_owned()),
+            RecoveryOutcome::OwnerAlive(_) => {
+                ("at work", "the process that made it still runs".to_owned())
+            }
+            RecoveryOutcome::LeftAlone(why) => {
+                incomplete.push(format!("{id}: {why}"));
+                ("left alone", why)
+            }
+            RecoveryOutcome::Incomplete(undone) => {
+                let left: Vec<String> = undone.left.iter().map(ToString::to_string).collect();
+                incomplete.push(format!("{id}: {}", left.join("; ")));
+                ("incomplete", left.join("; "))
+            }
+        };
+        entries.push(Entry { id, state, about });
+    }
+    if incomplete.is_empty() {
+        return Ok(entries);
+    }
+    Err(Stop::new(
+        Code::RestoreIncomplete,
+        format!("not everything could be put back: {}", incomplete.join("; ")),
+    )
+    .hint("mend the cause, then run `linerate tune recover` again"))
+}
+
+fn identity(error: apply::IdentityError) -> Stop {
+    Stop::new(Code::NotSupported, "cannot tell which machine and namespace this is").because(error)
+}
+
+fn journal_stop(error: &JournalError) -> Stop {
+    let failure = failure(journal_kind(error), &error.to_string());
+    failure.into()
+}
+
+fn journal_kind(error: &JournalError) -> FailureKind {
+    match error.io_kind() {
+        Some(std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem) => {
+            FailureKind::Permission
+        }
+        Some(std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded) => {
+            FailureKind::Resource
+        }
+        Some(_) => FailureKind::Other,
+        None => FailureKind::BadInput,
+    }
+}
+
+fn failure(kind: FailureKind, message: &str) -> Failure {
+    Failure { kind, message: message.to_owned() }
+}
+
+fn apply_failure(error: &ApplyError) -> Failure {
+    let kind = match error {
+        ApplyError::RestoreIncomplete { .. } => FailureKind::RestoreIncomplete,
+        _ if error.is_permission() => FailureKind::Permission,
+        _ if error.is_unsupported() => FailureKind::NotSupported,
+        _ => FailureKind::Restored,
+    };
+    failure(kind, &error.to_string())
+}

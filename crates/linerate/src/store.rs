@@ -1,0 +1,359 @@
+//! The stored run: a folder that anyone can copy, analyse again and verify.
+//!
+//! ```text
+//! RUN/run.json        who, when, with what: written first, never changed
+//! RUN/records.jsonl   one record a line: checksum, blank, JSON; append-only, flushed to disk
+//! RUN/report.html     the page, made from the two above
+//! ```
+//!
+//! A record whose checksum is wrong never existed: that is what a crash in the middle of a write
+//! leaves, and only the last line can be one. Format version 1.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use linerate_model::finding::Diagnosis;
+use linerate_model::host::Host;
+use linerate_model::ids::NicName;
+use linerate_model::prove::EndChange;
+use linerate_model::sample::Sample;
+use serde::{Deserialize, Serialize};
+
+use crate::exit::{Code, Outcome, Stop};
+
+/// The name of the header's schema.
+pub const SCHEMA: &str = "linerate.run/1";
+
+/// What a run is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Header {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// The version of linerate that made it.
+    pub version: String,
+    /// When it began, seconds since 1970 (UTC).
+    pub created_unix_s: u64,
+    /// The command line that made it.
+    pub command: Vec<String>,
+    /// The seed of the order of trials and of the intervals.
+    pub seed: u64,
+    /// The pairs of each experiment.
+    pub pairs: u32,
+    /// How the peer was named.
+    pub peer: String,
+    /// The interface that the data leaves by.
+    pub local_nic: NicName,
+    /// The interface that carries the far address.
+    pub remote_nic: NicName,
+    /// The far address.
+    pub address: String,
+    /// Memory copy bandwidth of one core, when it was measured.
+    pub copy_bit_per_s: Option<u64>,
+}
+
+/// The arm of a trial in a paired experiment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Arm {
+    /// As it was.
+    Without,
+    /// With the remedy.
+    With,
+}
+
+/// What happened, in the order it happened.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Record {
+    /// Both hosts before anything was done.
+    Hosts {
+        /// The host that linerate was started on.
+        local: Box<Host>,
+        /// The peer.
+        remote: Box<Host>,
+    },
+    /// A trial before any change.
+    Before(Box<Sample>),
+    /// What the rules said of both ends with the trial before it in view.
+    Diagnosis(Box<Diagnosis>),
+    /// A remedy whose experiment begins; the number is its place in the run.
+    Remedy {
+        /// Its number, from 0.
+        remedy: usize,
+        /// The rule that proposed it.
+        rule: String,
+        /// What it changes.
+        changes: Vec<EndChange>,
+    },
+    /// A trial of a remedy's experiment.
+    Paired {
+        /// The remedy.
+        remedy: usize,
+        /// The pair, from 0.
+        pair: u32,
+        /// The arm.
+        arm: Arm,
+        /// The trial.
+        sample: Box<Sample>,
+    },
+    /// What was decided about a remedy.
+    Decided {
+        /// The remedy.
+        remedy: usize,
+        /// Whether it is kept.
+        kept: bool,
+        /// Why it could not be tried, when it could not.
+        note: Option<String>,
+    },
+    /// A trial with every kept remedy.
+    After(Box<Sample>),
+    /// What was put back at the end.
+    Ended {
+        /// Whether both hosts are as they were found.
+        restored: bool,
+        /// Whether what helped was to stay.
+        kept: bool,
+    },
+    /// What the demo planted: rule ids.
+    Planted(Vec<String>),
+    /// Why the run stopped before its end.
+    Stopped(String),
+}
+
+/// A run that is being written.
+#[derive(Debug)]
+pub struct Run {
+    folder: PathBuf,
+    file: File,
+    records: Vec<Record>,
+}
+
+/// A run as it was found.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StoredRun {
+    /// Its folder.
+    pub folder: PathBuf,
+    /// Its header.
+    pub header: Header,
+    /// Its records.
+    pub records: Vec<Record>,
+    /// Whether its last line was torn and left out.
+    pub torn: bool,
+}
+
+impl Run {
+    /// Makes the folder and writes the header; nothing is measured before this worked.
+    pub fn create(folder: &Path, header: &Header) -> Outcome<Self> {
+        let failed = |error| cannot_write(folder, error);
+        fs::create_dir_all(folder).map_err(failed)?;
+        let place = folder.join("run.json");
+        if place.exists() {
+            return Err(Stop::new(
+                Code::BadInput,
+                format!("{} holds a run already", folder.display()),
+            )
+            .hint("give another folder with `--out`"));
+        }
+        let text = serde_json::to_vec_pretty(header)
+            .map_err(|error| Stop::new(Code::Bug, "cannot write a run's header").because(error))?;
+        write_whole(&place, &text).map_err(failed)?;
+        let file = OpenOptions::new()
+            .create_new(true)
+            .append(true)
+            .open(folder.join("records.jsonl"))
+            .map_err(failed)?;
+        Ok(Self { folder: folder.to_owned(), file, records: Vec::new() })
+    }
+
+    /// Opens a stored run to add to it. A run with a torn end is not added to.
+    pub fn append_to(folder: &Path) -> Outcome<Self> {
+        let stored = read(folder)?;
+        if stored.torn {
+            return Err(Stop::new(
+                Code::BadInput,
+                format!("{} was cut off while it was written", folder.display()),
+            ));
+        }
+        let file = OpenOptions::new()
+            .append(true)
+            .open(folder.join("records.jsonl"))
+            .map_err(|error| cannot_write(folder, error))?;
+        Ok(Self { folder: folder.to_owned(), file, records: stored.records })
+    }
+
+    /// Adds a record and waits until the disk has it.
+    pub fn add(&mut self, record: Record) -> Outcome<()> {
+        let json = serde_json::to_string(&record)
+            .map_err(|error| Stop::new(Code::Bug, "cannot write a record").because(error))?;
+        let line = format!("{:08x} {json}\n", crc32fast::hash(json.as_bytes()));
+        self.file
+            .write_all(line.as_bytes())
+            .and_then(|()| self.file.sync_data())
+            .map_err(|error| cannot_write(&self.folder, error))?;
+        self.records.push(record);
+        Ok(())
+    }
+
+    /// What was recorded so far.
+    pub fn records(&self) -> &[Record] {
+        &self.records
+    }
+
+    /// The folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+}
+
+/// Reads a run back.
+pub fn read(folder: &Path) -> Outcome<StoredRun> {
+    let wrong = |what: &str, error: String| {
+        Stop::new(Code::BadInput, format!("{} is not a run: {what}: {error}", folder.display()))
+    };
+    let text = fs::read_to_string(folder.join("run.json"))
+        .map_err(|error| wrong("run.json", error.to_string()))?;
+    let header: Header =
+        serde_json::from_str(&text).map_err(|error| wrong("run.json", error.to_string()))?;
+    if header.schema != SCHEMA {
+        return Err(Stop::new(
+            Code::BadInput,
+            format!(
+                "{} is a run of format `{}`; this linerate reads `{SCHEMA}`",
+                folder.display(),
+                header.schema
+            ),
+        ));
+    }
+    let bytes = fs::read(folder.join("records.jsonl"))
+        .map_err(|error| wrong("records.jsonl", error.to_string()))?;
+    let (records, torn) = parse_records(&bytes).map_err(|why| wrong("records.jsonl", why))?;
+    Ok(StoredRun { folder: folder.to_owned(), header, records, torn })
+}
+
+fn parse_records(bytes: &[u8]) -> Result<(Vec<Record>, bool), String> {
+    let mut records = Vec::new();
+    let mut lines = bytes.split_inclusive(|&byte| byte == b'\n').enumerate().peekable();
+    while let Some((number, line)) = lines.next() {
+        match parse_record(line) {
+            Ok(record) => records.push(record),
+            Err(_) if lines.peek().is_none() => return Ok((records, true)),
+            Err(why) => return Err(format!("line {}: {why}", number + 1)),
+        }
+    }
+    Ok((records, false))
+}
+
+fn parse_record(line: &[u8]) -> Result<Record, String> {
+    let text = std::str::from_utf8(line).map_err(|_| "not UTF-8")?;
+    let text = text.strip_suffix('\n').ok_or("not ended")?;
+    let (sum, json) = text.split_once(' ').ok_or("no checksum")?;
+    let sum = u32::from_str_radix(sum, 16).map_err(|_| "no checksum")?;
+    if sum != crc32fast::hash(json.as_bytes()) {
+        return Err("the checksum is wrong".to_owned());
+    }
+    serde_json::from_str(json).map_err(|error| error.to_string())
+}
+
+/// Writes a file so that it is there whole or not at all.
+pub fn write_whole(place: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut beside = place.as_os_str().to_owned();
+    beside.push(".new");
+    let beside = PathBuf::from(beside);
+    let mut file = File::create(&beside)?;
+    let written = file.write_all(bytes).and_then(|()| file.sync_all());
+    if let Err(error) = written {
+        let _ = fs::remove_file(&beside);
+        return Err(error);
+    }
+    fs::rename(&beside, place)
+}
+
+/// The stop for a run that cannot be written.
+pub fn cannot_write(folder: &Path, error: io::Error) -> Stop {
+    let full = matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
+    let stop = Stop::io(format!("write the run in {}", folder.display()), error);
+    if full {
+        stop.hint("what was recorded before is kept; free some space, or give another place with `--out`")
+    } else {
+        stop
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header() -> Header {
+        Header {
+            schema: SCHEMA.to_owned(),
+            version: "0.0.0".to_owned(),
+            created_unix_s: 0,
+            command: vec!["linerate".to_owned()],
+            seed: 7,
+            pairs: 5,
+            peer: "netns:far".to_owned(),
+            local_nic: "near0".parse().expect("a name"),
+            remote_nic: "far0".parse().expect("a name"),
+            address: "10.77.0.2".to_owned(),
+            copy_bit_per_s: None,
+        }
+    }
+
+    fn records() -> Vec<Record> {
+        vec![
+            Record::Diagnosis(Box::default()),
+            Record::Decided { remedy: 0, kept: true, note: None },
+            Record::Ended { restored: true, kept: false },
+        ]
+    }
+
+    #[test]
+    fn a_run_reads_back_as_it_was_written() {
+        let place = tempfile::tempdir().expect("a folder");
+        let folder = place.path().join("run");
+        let mut run = Run::create(&folder, &header()).expect("a new run");
+        for record in records() {
+            run.add(record).expect("a record");
+        }
+        let stored = read(&folder).expect("the run");
+        assert_eq!((stored.header, stored.records, stored.torn), (header(), records(), false));
+    }
+
+    #[test]
+    fn a_run_cut_off_at_any_byte_keeps_every_record_before_the_cut() {
+        let place = tempfile::tempdir().expect("a folder");
+        let mut run = Run::create(place.path(), &header()).expect("a new run");
+        for record in records() {
+            run.add(record).expect("a record");
+        }
+        let whole = fs::read(place.path().join("records.jsonl")).expect("the records");
+        for end in 0..whole.len() {
+            let (kept, torn) = parse_records(&whole[..end]).expect("only the last line is torn");
+            let complete = whole[..end].iter().filter(|&&b| b == b'\n').count();
+            assert_eq!(kept, records()[..complete], "cut at {end}");
+            assert_eq!(torn, end > 0 && whole[end - 1] != b'\n', "cut at {end}");
+        }
+    }
+
+    #[test]
+    fn a_record_that_was_changed_is_named() {
+        let place = tempfile::tempdir().expect("a folder");
+        let mut run = Run::create(place.path(), &header()).expect("a new run");
+        for record in records() {
+            run.add(record).expect("a record");
+        }
+        let file = place.path().join("records.jsonl");
+        let text = fs::read_to_string(&file).expect("the records").replace("true,\"note", "false,\"note");
+        fs::write(&file, text).expect("the change");
+        let stop = read(place.path()).expect_err("it was changed");
+        assert!(stop.message.contains("line 2: the checksum is wrong"), "{stop}");
+    }
+
+    #[test]
+    fn a_run_is_never_written_over() {
+        let place = tempfile::tempdir().expect("a folder");
+        Run::create(place.path(), &header()).expect("a new run");
+        assert_eq!(Run::create(place.path(), &header()).expect_err("there").code, Code::BadInput);
+    }
+}

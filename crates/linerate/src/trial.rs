@@ -1,0 +1,266 @@
+//! One trial over a path, and the path itself: both ends, their hosts, and the address between.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use linerate_host::counters::CpuCounters;
+use linerate_host::root::LiveHost;
+use linerate_model::host::{Host, Nic};
+use linerate_model::ids::NicName;
+use linerate_model::known::Known;
+use linerate_model::protocol::{Failure, FailureKind, Reply, Request, Token};
+use linerate_model::sample::{Sample, SideSample};
+use linerate_model::workload::StreamSpec;
+use linerate_traffic::abort::Abort;
+use linerate_traffic::error::TrafficError;
+use linerate_traffic::tcp::Connected;
+
+use crate::exit::{Code, Outcome, Stop};
+use crate::interrupt::Interrupt;
+use crate::peer::{Peer, PeerAddress};
+use crate::station::Station;
+
+/// How long the data connections may take.
+const CONNECT: Duration = Duration::from_secs(10);
+/// How much longer than its duration the far end may take over a trial.
+const GRACE: Duration = Duration::from_secs(30);
+
+/// Both ends of a path, and the way between them.
+#[derive(Debug)]
+pub struct Path {
+    /// This end.
+    pub station: Station,
+    /// The far end.
+    pub peer: Peer,
+    /// This host, as it was read last.
+    pub local: Host,
+    /// The far host, as it was read last.
+    pub remote: Host,
+    /// The interface that the data leaves by.
+    pub local_nic: NicName,
+    /// The interface that carries the far address.
+    pub remote_nic: NicName,
+    /// The far address.
+    pub address: IpAddr,
+    /// Ctrl-C.
+    pub interrupt: Interrupt,
+}
+
+impl Path {
+    /// Starts the far end, reads both hosts and finds the way between them.
+    pub fn open(
+        station: Station,
+        peer: Peer,
+        address: Option<IpAddr>,
+        interrupt: &Interrupt,
+    ) -> Outcome<Self> {
+        let mut peer = peer;
+        let local = station.read_host();
+        let remote = read_remote(&mut peer)?;
+        let address = match address {
+            Some(address) => address,
+            None => choose_address(&local, &peer)?,
+        };
+        let local_nic = outgoing_nic(&local, address)?;
+        let remote_nic = remote.nic_with_address(&address.to_string()).map_or_else(
+            || {
+                Err(Stop::new(
+                    Code::BadInput,
+                    format!("no interface of {} carries {address}", peer.address),
+                )
+                .hint("with address translation between the hosts, give `--address` a real one"))
+            },
+            |nic| Ok(nic.name.clone()),
+        )?;
+        let interrupt = interrupt.clone();
+        Ok(Self { station, peer, local, remote, local_nic, remote_nic, address, interrupt })
+    }
+
+    /// Whether both ends run on one kernel.
+    pub fn shared_kernel(&self) -> bool {
+        let boot = |host: &Host| host.identity.boot_id.value().cloned();
+        boot(&self.local).is_some_and(|id| boot(&self.remote) == Some(id))
+    }
+
+    /// Reads both hosts again.
+    pub fn read_again(&mut self) -> Outcome<()> {
+        self.local = self.station.read_host();
+        self.remote = read_remote(&mut self.peer)?;
+        Ok(())
+    }
+
+    /// This end's interface.
+    pub fn local_interface(&self) -> Option<&Nic> {
+        self.local.nic(&self.local_nic)
+    }
+
+    /// Runs one trial.
+    pub fn run(&mut self, spec: &StreamSpec, token: Token) -> Outcome<Sample> {
+        self.interrupt.check()?;
+        let result = self.run_unguarded(spec, token);
+        if result.is_err() && self.interrupt.asked() {
+            self.peer.abort_trial()?;
+            return Err(Stop::interrupted());
+        }
+        result
+    }
+
+    fn run_unguarded(&mut self, spec: &StreamSpec, token: Token) -> Outcome<Sample> {
+        let bind = self.address.to_string();
+        let prepare = Request::Prepare { spec: spec.clone(), token, bind };
+        let Reply::Prepared { port } = self.peer.ask(&prepare)? else {
+            return Err(Stop::new(Code::Bug, "an answer passed that does not fit"));
+        };
+        let abort = self.interrupt.abort().clone();
+        let target = SocketAddr::new(self.address, port);
+        let deadline = Instant::now() + CONNECT;
+        let connected = match Connected::connect(spec, target, token, deadline, &abort) {
+            Ok(connected) => connected,
+            Err(error) => {
+                let failure = traffic_failure(&error);
+                if !self.interrupt.asked() {
+                    self.peer.abort_trial()?;
+                }
+                return Err(failure.into());
+            }
+        };
+        self.peer.send(&Request::Start)?;
+        let local = record_side(connected, &abort);
+        // A far end that went away explains more than the broken connection it left here.
+        let limit = Duration::from(spec.duration_ns) + GRACE;
+        let remote = match self.peer.hear(&Request::Start, limit)? {
+            Reply::Done(side) => *side,
+            _ => return Err(Stop::new(Code::Bug, "an answer passed that does not fit")),
+        };
+        Ok(Sample {
+            spec: spec.clone(),
+            local: local?,
+            remote,
+            shared_kernel: self.shared_kernel(),
+            flags: Vec::new(),
+        })
+    }
+}
+
+/// Moves the bytes of one end and adds what the machine's counters say of the time.
+pub fn record_side(connected: Connected, abort: &Abort) -> Result<SideSample, Failure> {
+    let live = LiveHost::open().map_err(|error| Failure {
+        kind: FailureKind::Other,
+        message: format!("cannot open the root folder: {error}"),
+    })?;
+    let before = CpuCounters::read(live.root());
+    let mut side = connected.run(abort).map_err(|error| traffic_failure(&error))?;
+    side.cpu.machine = match (before, CpuCounters::read(live.root())) {
+        (Known::Value(before), Known::Value(after)) => Known::Value(after.since(&before)),
+        (Known::Unknown(gap), _) | (_, Known::Unknown(gap)) => Known::Unknown(gap),
+    };
+    Ok(side)
+}
+
+/// What the far end is told, and what a person reads, of an error of the traffic engine.
+pub fn traffic_failure(error: &TrafficError) -> Failure {
+    Failure { kind: error.kind(), message: error.to_string() }
+}
+
+fn read_remote(peer: &mut Peer) -> Outcome<Host> {
+    match peer.ask(&Request::ReadHost)? {
+        Reply::Host(host) => Ok(*host),
+        _ => Err(Stop::new(Code::Bug, "an answer passed that does not fit")),
+    }
+}
+
+/// An address of the peer on a subnet that this host is on too; else the host that ssh goes to.
+fn choose_address(local: &Host, peer: &Peer) -> Outcome<IpAddr> {
+    let own: Vec<(IpAddr, u8)> = local
+        .nics
+        .iter()
+        .flat_map(|nic| nic.addresses.value().into_iter().flatten())
+        .filter_map(|text| parse_prefixed(text))
+        .filter(|(address, _)| usable(*address))
+        .collect();
+    let theirs = peer.addresses.iter().filter_map(|a| parse_prefixed(&a.address));
+    let mut theirs: Vec<IpAddr> = theirs.map(|(address, _)| address).collect();
+    if peer.address == PeerAddress::Local {
+        theirs.retain(|address| own.iter().any(|(mine, _)| mine == address));
+        return theirs.into_iter().next().or(Some(IpAddr::from([127, 0, 0, 1]))).ok_or_else(no_address);
+    }
+    let common = theirs.iter().copied().filter(|a| usable(*a)).find(|theirs| {
+        own.iter().any(|(mine, prefix)| mine != theirs && same_subnet(*mine, *theirs, *prefix))
+    });
+    if let Some(address) = common {
+        return Ok(address);
+    }
+    if let PeerAddress::Ssh { destination, .. } = &peer.address {
+        let host = destination.rsplit('@').next().unwrap_or(destination);
+        if let Ok(mut found) = std::net::ToSocketAddrs::to_socket_addrs(&(host, 0)) {
+            if let Some(address) = found.next() {
+                return Ok(address.ip());
+            }
+        }
+    }
+    Err(no_address())
+}
+
+fn no_address() -> Stop {
+    Stop::new(Code::BadInput, "the two hosts share no subnet, so the way of the data is not clear")
+        .hint("give the peer's address with `--address`")
+}
+
+fn parse_prefixed(text: &str) -> Option<(IpAddr, u8)> {
+    let (address, prefix) = text.split_once('/')?;
+    Some((address.parse().ok()?, prefix.parse().ok()?))
+}
+
+/// Loopback and link-local addresses need a scope and lead nowhere else.
+fn usable(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(v4) => !v4.is_loopback() && !v4.is_link_local(),
+        IpAddr::V6(v6) => !v6.is_loopback() && !v6.is_unicast_link_local(),
+    }
+}
+
+fn same_subnet(one: IpAddr, other: IpAddr, prefix: u8) -> bool {
+    let bits = |address: IpAddr| match address {
+        IpAddr::V4(v4) => (u128::from(v4.to_bits()) << 96, 32),
+        IpAddr::V6(v6) => (v6.to_bits(), 128),
+    };
+    let ((one, width), (other, other_width)) = (bits(one), bits(other));
+    if width != other_width || prefix > width {
+        return false;
+    }
+    let mask = u128::MAX.checked_shl(128 - u32::from(prefix)).unwrap_or(0);
+    one & mask == other & mask
+}
+
+/// The interface that the kernel would send to `address` by: it is asked by connecting a UDP socket,
+/// which sends nothing.
+fn outgoing_nic(local: &Host, address: IpAddr) -> Outcome<NicName> {
+    let any = if address.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+    let source = std::net::UdpSocket::bind(any)
+        .and_then(|socket| {
+            socket.connect((address, 9))?;
+            socket.local_addr()
+        })
+        .map_err(|error| {
+            Stop::new(Code::PeerUnreachable, format!("there is no way to {address}")).because(error)
+        })?;
+    let nic = local.nic_with_address(&source.ip().to_string());
+    nic.map(|nic| nic.name.clone()).ok_or_else(|| {
+        Stop::new(Code::NotSupported, format!("no interface here carries {}", source.ip()))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_of_one_subnet_are_told_from_others() {
+        let ip = |text: &str| text.parse::<IpAddr>().expect(text);
+        assert!(same_subnet(ip("10.77.0.1"), ip("10.77.0.2"), 24));
+        assert!(!same_subnet(ip("10.77.0.1"), ip("10.77.1.2"), 24));
+        assert!(same_subnet(ip("fd00::1"), ip("fd00::2"), 64));
+        assert!(!same_subnet(ip("10.0.0.1"), ip("fd00::2"), 0));
+        assert!(same_subnet(ip("1.2.3.4"), ip("200.2.3.4"), 0));
+    }
+}

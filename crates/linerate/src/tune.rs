@@ -1,0 +1,155 @@
+//! `linerate tune`: show, apply, undo and recover settings of this host.
+
+use std::fs;
+use std::path::Path as FilePath;
+
+use linerate_model::finding::{Profile, Scene};
+use linerate_model::plan::{Change, End, Plan};
+use linerate_model::propose::propose;
+use linerate_model::setting::{Class, SettingKey, Settings, current};
+use serde::Serialize;
+
+use crate::cli::TuneAction;
+use crate::exit::{Code, Outcome, Stop};
+use crate::say::{Format, Say};
+use crate::station::Station;
+
+/// The document that `tune` prints.
+#[derive(Debug, Serialize)]
+struct TuneDocument<T> {
+    schema: &'static str,
+    action: &'static str,
+    #[serde(flatten)]
+    body: T,
+}
+
+/// Carries out a `tune` action.
+pub fn run(action: &TuneAction, state: &FilePath, say: &Say) -> Outcome<()> {
+    match action {
+        TuneAction::Plan { from: Some(file) } => {
+            let station = Station::open(state)?;
+            let plan = plan_from_file(file, &station)?;
+            show_plan("plan", &plan, say)
+        }
+        TuneAction::Plan { from: None } => show_plan("plan", &plan_from_rules(state)?, say),
+        TuneAction::Apply { from } => {
+            let mut station = Station::open(state)?;
+            let plan = plan_from_file(from, &station)?;
+            if plan.changes.is_empty() {
+                say.note("nothing to change: every setting has its value already");
+            } else {
+                say.note(&format!("changing {} settings", plan.changes.len()));
+                station.apply(&plan)?;
+                station.commit()?;
+                say.note("`linerate tune undo` takes it back");
+            }
+            show_plan("apply", &plan, say)
+        }
+        TuneAction::Undo { id } => report("undo", Station::undo_committed(state, id.as_deref())?, say),
+        TuneAction::Recover => report("recover", Station::recover(state)?, say),
+        TuneAction::Status => report("status", Station::status(state)?, say),
+    }
+}
+
+fn show_plan(action: &'static str, plan: &Plan, say: &Say) -> Outcome<()> {
+    if say.format == Format::Json {
+        return say.json(&TuneDocument { schema: "linerate.tune/1", action, body: plan });
+    }
+    if plan.changes.is_empty() {
+        return say.data("no changes");
+    }
+    for change in &plan.changes {
+        let spec = change.setting.spec();
+        say.data(&format!("{change}   [{}, {}]", spec.class, spec.about))?;
+    }
+    Ok(())
+}
+
+fn report(action: &'static str, lines: Vec<crate::station::Entry>, say: &Say) -> Outcome<()> {
+    #[derive(Serialize)]
+    struct Entries {
+        transactions: Vec<crate::station::Entry>,
+    }
+    if say.format == Format::Json {
+        let body = Entries { transactions: lines };
+        return say.json(&TuneDocument { schema: "linerate.tune/1", action, body });
+    }
+    if lines.is_empty() {
+        return say.data("nothing to do: no transactions");
+    }
+    for entry in &lines {
+        say.data(&format!("{}  {}  {}", entry.id, entry.state, entry.about))?;
+    }
+    Ok(())
+}
+
+/// A plan file: a TOML table `[settings]` of `"key" = value`.
+fn plan_from_file(file: &FilePath, station: &Station) -> Outcome<Plan> {
+    let text = fs::read_to_string(file)
+        .map_err(|error| Stop::io(format!("read the plan {}", file.display()), error))?;
+    let wrong = |why: String| Stop::new(Code::BadInput, format!("{}: {why}", file.display()));
+    let table: toml::Table = text.parse().map_err(|error: toml::de::Error| wrong(error.to_string()))?;
+    for name in table.keys() {
+        match name.as_str() {
+            "settings" => {}
+            "peer" => return Err(wrong("`[peer.settings]` needs a peer: use `linerate prove`".to_owned())),
+            _ => return Err(wrong(format!("`{name}` is not known here: expected `[settings]`"))),
+        }
+    }
+    let settings = table
+        .get("settings")
+        .and_then(toml::Value::as_table)
+        .ok_or_else(|| wrong("it has no table `[settings]`".to_owned()))?;
+    let mut desired = Settings::new();
+    let mut now = Settings::new();
+    for (name, value) in settings {
+        let key: SettingKey = name.parse().map_err(|e: linerate_model::setting::SettingError| wrong(e.to_string()))?;
+        let to = key.parse_value(&plain_text(value)).map_err(|e| wrong(e.to_string()))?;
+        let from = station.read_setting(&key);
+        match from.ok() {
+            Ok(from) => now.insert(key.clone(), from.clone()),
+            Err(gap) => {
+                return Err(Stop::new(Code::NotSupported, format!("cannot change {key}: {gap}")));
+            }
+        };
+        desired.insert(key, to);
+    }
+    Plan::towards(&now, &desired).map_err(|error| wrong(error.to_string()))
+}
+
+/// A TOML value as a person would type it: `true` is `on`, a list is its items with blanks between.
+fn plain_text(value: &toml::Value) -> String {
+    match value {
+        toml::Value::String(text) => text.clone(),
+        toml::Value::Array(items) => {
+            items.iter().map(plain_text).collect::<Vec<_>>().join(" ")
+        }
+        other => other.to_string(),
+    }
+}
+
+/// The remedies of the doctor's findings that this host can carry out alone and at once.
+fn plan_from_rules(state: &FilePath) -> Outcome<Plan> {
+    let station = Station::open(state)?;
+    let host = station.read_host();
+    let scene = Scene {
+        end: End::Local,
+        host: &host,
+        nic: None,
+        other: None,
+        sample: None,
+        profile: Profile::Throughput,
+        owns_shapers: false,
+    };
+    let diagnosis = linerate_model::rules::diagnose(&scene);
+    let mut changes: Vec<Change> = Vec::new();
+    for proposal in propose(&diagnosis.findings, Class::R2) {
+        for (_, change) in proposal.changes {
+            let known = current(&host, &change.setting).value().is_some();
+            if known && changes.iter().all(|other| other.setting != change.setting) {
+                changes.push(change);
+            }
+        }
+    }
+    Plan::new(changes).map_err(|error| Stop::new(Code::Bug, error.to_string()))
+}

@@ -1,4 +1,4 @@
-//! The distributions the other modules lean on: normal, Student's t, binomial.
+//! The distributions the other modules lean on: normal and Student's t.
 //!
 //! Written by hand because the crate has no dependencies. Golden values in the tests were computed
 //! with mpmath at 30 digits.
@@ -45,21 +45,21 @@ pub(crate) fn normal_cdf(z: f64) -> f64 {
     if z > 0.0 { 1.0 - tail } else { tail }
 }
 
-/// The value that a Student t variable with `freedom` degrees of freedom stays below with
-/// `probability`.
+/// The value that a Student t variable with `freedom` degrees of freedom exceeds with probability
+/// `tail`, which is at most one half.
 ///
+/// Asked by the tail and not by 1 - `tail`, which rounding would make 1 for the smallest tails.
 /// The distribution function is inverted by bisection: it is monotone, so nothing can go wrong, and
 /// the interval is halved until the two ends are neighbours.
-pub(crate) fn student_quantile(probability: f64, freedom: f64) -> f64 {
+pub(crate) fn student_critical(tail: f64, freedom: f64) -> f64 {
     assert!(
-        probability > 0.0 && probability < 1.0,
-        "no quantile at probability {probability}"
+        tail > 0.0 && tail <= 0.5,
+        "{tail} is no probability of a tail"
     );
     assert!(
         freedom > 0.0,
         "no t distribution with {freedom} degrees of freedom"
     );
-    let tail = probability.min(1.0 - probability);
     let mut low = 0.0;
     let mut high = 1.0;
     while student_tail(high, freedom) > tail && high < f64::MAX / 4.0 {
@@ -77,7 +77,7 @@ pub(crate) fn student_quantile(probability: f64, freedom: f64) -> f64 {
             high = middle;
         }
     }
-    if probability < 0.5 { -high } else { high }
+    high
 }
 
 /// The probability that a Student t variable exceeds `t`, for `t` >= 0 (NIST DLMF 8.17, with
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn student_quantiles_are_those_of_the_tables() {
+    fn student_critical_values_are_those_of_the_tables() {
         for (probability, freedom, want) in [
             (0.975, 1.0, 12.706_204_736_174_705),
             (0.975, 2.0, 4.302_652_729_749_464),
@@ -199,15 +199,14 @@ mod tests {
             (0.8, 4.0, 0.940_964_577_235_181_2),
             (0.6, 7.0, 0.263_166_861_352_022_8),
         ] {
-            near(student_quantile(probability, freedom), want);
-            near(student_quantile(1.0 - probability, freedom), -want);
+            near(student_critical(1.0 - probability, freedom), want);
         }
     }
 
     #[test]
     fn the_middle_of_student_is_zero_and_many_degrees_of_freedom_are_normal() {
-        assert!(student_quantile(0.5, 4.0).abs() < 1e-12);
-        assert!((student_quantile(0.975, 1e7) - 1.959_963_984_540_054).abs() < 1e-6);
+        assert!(student_critical(0.5, 4.0).abs() < 1e-12);
+        assert!((student_critical(0.025, 1e7) - 1.959_963_984_540_054).abs() < 1e-6);
     }
 
     #[test]

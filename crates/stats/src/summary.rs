@@ -1,6 +1,7 @@
 //! What a handful of values say together: centre, spread, quantiles, and how sure the centre is.
 
 use crate::Interval;
+use crate::distribution::ln_gamma;
 use crate::error::{StatsError, check_level, check_values};
 
 /// The arithmetic mean.
@@ -88,7 +89,6 @@ fn values_for_median(level: f64) -> usize {
 /// The probability of exactly `heads` heads in `n` tosses of a fair coin, through logarithms so that
 /// thousands of tosses do not underflow before they are added.
 fn coin_probability(n: usize, heads: usize) -> f64 {
-    use crate::distribution::ln_gamma;
     let (n, heads) = (count(n), count(heads));
     let ways = ln_gamma(n + 1.0) - ln_gamma(heads + 1.0) - ln_gamma(n - heads + 1.0);
     (ways - n * std::f64::consts::LN_2).exp()
@@ -102,16 +102,9 @@ pub(crate) fn mean_of(values: &[f64]) -> f64 {
 /// The sample standard deviation of two or more values already checked, in two passes: the one-pass
 /// formula loses everything when the spread is small against the mean, as it is for rates.
 pub(crate) fn deviation_of(values: &[f64]) -> f64 {
-    (squares_about_mean(values) / count(values.len() - 1)).sqrt()
-}
-
-/// The sum of squared distances from the mean.
-pub(crate) fn squares_about_mean(values: &[f64]) -> f64 {
     let mean = mean_of(values);
-    values
-        .iter()
-        .map(|value| (value - mean) * (value - mean))
-        .sum()
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    (squares / count(values.len() - 1)).sqrt()
 }
 
 /// A sorted copy of values already checked to be finite.

@@ -16,18 +16,15 @@ pub(crate) enum Noise {
     HalfSpeed(f64),
     /// One of two speeds 20 % apart: which core or queue the flow fell on.
     TwoSpeeds,
-    /// Quiet pairs and loud pairs.
-    LoudPairs,
 }
 
 impl Noise {
-    pub(crate) const ALL: [Self; 6] = [
+    /// The shapes that differ on log ratios. Lognormal noise of any size is the first of them there.
+    pub(crate) const ALL: [Self; 4] = [
         Self::Normal(0.02),
-        Self::Lognormal(0.1),
         Self::Dips(0.05),
         Self::HalfSpeed(0.05),
         Self::TwoSpeeds,
-        Self::LoudPairs,
     ];
 
     fn factor(self, random: &mut Random) -> f64 {
@@ -48,7 +45,6 @@ impl Noise {
                 let slow = if random.unit() < 0.5 { 0.8 } else { 1.0 };
                 slow * Self::Normal(0.01).factor(random)
             }
-            Self::LoudPairs => unreachable!("chosen once a pair"),
         }
     }
 
@@ -59,13 +55,8 @@ impl Noise {
         let mut pairs = Vec::with_capacity(count);
         for _ in 0..count {
             rate *= 1.0 + 0.05 * random.normal();
-            let noise = match self {
-                Self::LoudPairs if random.unit() < 0.3 => Self::Normal(0.1),
-                Self::LoudPairs => Self::Normal(0.02),
-                other => other,
-            };
-            let before = rate * noise.factor(random);
-            let after = rate * (1.0 + effect) * noise.factor(random);
+            let before = rate * self.factor(random);
+            let after = rate * (1.0 + effect) * self.factor(random);
             pairs.push((before, after));
         }
         pairs

@@ -49,6 +49,14 @@ fn a_level_that_is_no_level_is_refused() {
 }
 
 #[test]
+fn the_highest_and_lowest_levels_there_are_still_get_an_answer() {
+    for level in [f64::MIN_POSITIVE, 1.0 - f64::EPSILON / 2.0] {
+        let effect = paired_relative(&PAIRS, level, Seed(1)).expect("a level between 0 and 1");
+        assert!(effect.interval.contains(effect.relative), "{effect:?}");
+    }
+}
+
+#[test]
 fn the_estimate_is_the_geometric_mean_of_the_ratios() {
     // Ratios 1, 2 and 4: their geometric mean is 2, an effect of +100 %.
     let effect = paired_relative(&[(5.0, 5.0), (1.0, 2.0), (1.0, 4.0)], 0.95, Seed(1))

@@ -1,0 +1,107 @@
+//! Why numbers could not be answered with a number.
+
+use std::fmt;
+
+/// Data or a question that no honest number answers.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum StatsError {
+    /// An effect was asked of too few pairs.
+    TooFewPairs {
+        /// The pairs there were.
+        have: usize,
+        /// The pairs it takes.
+        need: usize,
+    },
+    /// A summary was asked of too few values.
+    TooFewValues {
+        /// The values there were.
+        have: usize,
+        /// The values it takes.
+        need: usize,
+    },
+    /// A rate was zero, negative, infinite or not a number, so a pair has no ratio.
+    RateNotPositive {
+        /// The position of the pair, counted from 0.
+        pair: usize,
+        /// The rate as given.
+        rate: f64,
+    },
+    /// A value was infinite or not a number.
+    NotFinite {
+        /// The position of the value, counted from 0.
+        index: usize,
+    },
+    /// A level was not strictly between 0 and 1.
+    LevelOutOfRange {
+        /// The level as given.
+        level: f64,
+    },
+    /// The probability of a quantile was not between 0 and 1.
+    ProbabilityOutOfRange {
+        /// The probability as given.
+        probability: f64,
+    },
+}
+
+impl fmt::Display for StatsError {
+    // Lower-case fragments that complete "cannot ...: ", as every error of linerate does.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::TooFewPairs { have, need } => {
+                write!(
+                    f,
+                    "{have} pairs of measurements cannot show an effect: it takes {need}"
+                )
+            }
+            Self::TooFewValues { have, need } => {
+                write!(f, "{have} values are too few to answer: it takes {need}")
+            }
+            Self::RateNotPositive { pair, rate } => {
+                write!(
+                    f,
+                    "pair {pair} holds the rate {rate}: a rate must be finite and above 0"
+                )
+            }
+            Self::NotFinite { index } => {
+                write!(f, "value {index} is infinite or not a number")
+            }
+            Self::LevelOutOfRange { level } => {
+                write!(
+                    f,
+                    "{level} is not a confidence level: it must lie between 0 and 1, as 0.95"
+                )
+            }
+            Self::ProbabilityOutOfRange { probability } => {
+                write!(
+                    f,
+                    "{probability} is not a probability: it must lie from 0 to 1"
+                )
+            }
+        }
+    }
+}
+
+impl std::error::Error for StatsError {}
+
+/// Refuses a level that is not strictly between 0 and 1, NaN included.
+pub(crate) fn check_level(level: f64) -> Result<(), StatsError> {
+    if level > 0.0 && level < 1.0 {
+        Ok(())
+    } else {
+        Err(StatsError::LevelOutOfRange { level })
+    }
+}
+
+/// Refuses fewer than `need` values, and values that are infinite or not a number.
+pub(crate) fn check_values(values: &[f64], need: usize) -> Result<(), StatsError> {
+    if values.len() < need {
+        return Err(StatsError::TooFewValues {
+            have: values.len(),
+            need,
+        });
+    }
+    match values.iter().position(|value| !value.is_finite()) {
+        Some(index) => Err(StatsError::NotFinite { index }),
+        None => Ok(()),
+    }
+}

@@ -120,12 +120,7 @@ impl Ethtool {
     /// Ring sizes.
     pub(super) fn rings(&mut self, nic: &NicName) -> Result<Rings, Failure> {
         self.read(Command::RingsGet, nic, |attributes| {
-            Ok(Rings {
-                rx: number(attributes, RINGS_RX, nic, "rings/rx")?,
-                rx_max: number(attributes, RINGS_RX_MAX, nic, "rings/rx-max")?,
-                tx: number(attributes, RINGS_TX, nic, "rings/tx")?,
-                tx_max: number(attributes, RINGS_TX_MAX, nic, "rings/tx-max")?,
-            })
+            parse_rings(attributes, nic)
         })
     }
 
@@ -141,15 +136,7 @@ impl Ethtool {
     /// Queue counts.
     pub(super) fn channels(&mut self, nic: &NicName) -> Result<Channels, Failure> {
         self.read(Command::ChannelsGet, nic, |attributes| {
-            let count = |kind, name| number(attributes, kind, nic, name);
-            Ok(Channels {
-                rx: count(CHANNELS_RX, "channels/rx")?,
-                tx: count(CHANNELS_TX, "channels/tx")?,
-                combined: count(CHANNELS_COMBINED, "channels/combined")?,
-                rx_max: count(CHANNELS_RX_MAX, "channels/rx-max")?,
-                tx_max: count(CHANNELS_TX_MAX, "channels/tx-max")?,
-                combined_max: count(CHANNELS_COMBINED_MAX, "channels/combined-max")?,
-            })
+            parse_channels(attributes, nic)
         })
     }
 
@@ -166,16 +153,7 @@ impl Ethtool {
     /// Interrupt moderation.
     pub(super) fn coalesce(&mut self, nic: &NicName) -> Result<Coalesce, Failure> {
         self.read(Command::CoalesceGet, nic, |attributes| {
-            let switch = |kind, name| {
-                let value = attributes.switch(kind)?;
-                Ok::<_, Failure>(said(value, nic, name))
-            };
-            Ok(Coalesce {
-                rx_usecs: number(attributes, COALESCE_RX_USECS, nic, "coalesce/rx-usecs")?,
-                tx_usecs: number(attributes, COALESCE_TX_USECS, nic, "coalesce/tx-usecs")?,
-                adaptive_rx: switch(COALESCE_ADAPTIVE_RX, "coalesce/adaptive-rx")?,
-                adaptive_tx: switch(COALESCE_ADAPTIVE_TX, "coalesce/adaptive-tx")?,
-            })
+            parse_coalesce(attributes, nic)
         })
     }
 
@@ -240,9 +218,8 @@ impl Ethtool {
         }
         let list = Request::new(CONTROL_FAMILY, &CONTROL_GET_FAMILY);
         for answer in self.connection.dump(&list)? {
-            let attributes = Attributes::after(&answer.body, GENERIC_HEADER_BYTES)?;
-            if attributes.text(CONTROL_FAMILY_NAME)?.as_deref() == Some("ethtool") {
-                self.family = attributes.u16(CONTROL_FAMILY_ID)?;
+            if let Some(family) = parse_ethtool_family(&answer.body)? {
+                self.family = Some(family);
             }
         }
         self.family.ok_or(Failure::NoFamily)
@@ -261,6 +238,15 @@ fn request(
     });
     fill(&mut request);
     request
+}
+
+/// The number of the family that `body` describes, when it is ethtool's.
+fn parse_ethtool_family(body: &[u8]) -> Result<Option<u16>, Failure> {
+    let attributes = Attributes::after(body, GENERIC_HEADER_BYTES)?;
+    if attributes.text(CONTROL_FAMILY_NAME)?.as_deref() != Some("ethtool") {
+        return Ok(None);
+    }
+    attributes.u16(CONTROL_FAMILY_ID)
 }
 
 /// A bitset of one bit: with a mask implied by the list, so that no other feature is touched.
@@ -318,6 +304,38 @@ fn parse_bitset(bitset: &Attributes<'_>) -> Result<BTreeMap<String, bool>, Failu
         }
     }
     Ok(bits)
+}
+
+fn parse_rings(attributes: &Attributes<'_>, nic: &NicName) -> Result<Rings, Failure> {
+    let size = |kind, name| number(attributes, kind, nic, name);
+    Ok(Rings {
+        rx: size(RINGS_RX, "rings/rx")?,
+        rx_max: size(RINGS_RX_MAX, "rings/rx-max")?,
+        tx: size(RINGS_TX, "rings/tx")?,
+        tx_max: size(RINGS_TX_MAX, "rings/tx-max")?,
+    })
+}
+
+fn parse_channels(attributes: &Attributes<'_>, nic: &NicName) -> Result<Channels, Failure> {
+    let count = |kind, name| number(attributes, kind, nic, name);
+    Ok(Channels {
+        rx: count(CHANNELS_RX, "channels/rx")?,
+        tx: count(CHANNELS_TX, "channels/tx")?,
+        combined: count(CHANNELS_COMBINED, "channels/combined")?,
+        rx_max: count(CHANNELS_RX_MAX, "channels/rx-max")?,
+        tx_max: count(CHANNELS_TX_MAX, "channels/tx-max")?,
+        combined_max: count(CHANNELS_COMBINED_MAX, "channels/combined-max")?,
+    })
+}
+
+fn parse_coalesce(attributes: &Attributes<'_>, nic: &NicName) -> Result<Coalesce, Failure> {
+    let switch = |kind, name| attributes.switch(kind).map(|value| said(value, nic, name));
+    Ok(Coalesce {
+        rx_usecs: number(attributes, COALESCE_RX_USECS, nic, "coalesce/rx-usecs")?,
+        tx_usecs: number(attributes, COALESCE_TX_USECS, nic, "coalesce/tx-usecs")?,
+        adaptive_rx: switch(COALESCE_ADAPTIVE_RX, "coalesce/adaptive-rx")?,
+        adaptive_tx: switch(COALESCE_ADAPTIVE_TX, "coalesce/adaptive-tx")?,
+    })
 }
 
 fn number(

@@ -49,7 +49,8 @@ pub(super) struct Request {
     kind: u16,
     flags: u16,
     body: Vec<u8>,
-    too_long: bool,
+    /// Why it cannot be sent.
+    wrong: Option<&'static str>,
 }
 
 impl Request {
@@ -59,7 +60,7 @@ impl Request {
             kind,
             flags: 0,
             body: fixed.to_vec(),
-            too_long: false,
+            wrong: None,
         };
         request.pad();
         request
@@ -91,6 +92,10 @@ impl Request {
 
     /// Appends a text with the zero byte the kernel expects.
     pub(super) fn put_text(&mut self, kind: u16, text: &str) -> &mut Self {
+        // The kernel would take the text before it for the whole: another interface, another feature.
+        if text.contains('\0') {
+            self.wrong = Some("a name holds a zero byte");
+        }
         let mut bytes = text.as_bytes().to_vec();
         bytes.push(0);
         self.put(kind, &bytes)
@@ -123,19 +128,20 @@ impl Request {
                 self.body[start..start + 2].copy_from_slice(&length.to_ne_bytes());
                 self.body[start + 2..start + 4].copy_from_slice(&kind.to_ne_bytes());
             }
-            Err(_) => self.too_long = true,
+            Err(_) => {
+                self.wrong = Some("the value is longer than a netlink attribute can be (64 KiB)");
+            }
         }
         self.pad();
     }
 
     /// The message to send, with `flags` and `sequence`.
     pub(super) fn to_bytes(&self, flags: u16, sequence: u32) -> Result<Vec<u8>, Failure> {
-        let length = u32::try_from(HEADER_BYTES + self.body.len());
-        let (Ok(length), false) = (length, self.too_long) else {
-            return Err(Failure::BadInput(
-                "the value is longer than a netlink attribute can be (64 KiB)".to_owned(),
-            ));
-        };
+        if let Some(why) = self.wrong {
+            return Err(Failure::BadInput(why.to_owned()));
+        }
+        let length = u32::try_from(HEADER_BYTES + self.body.len())
+            .map_err(|_| Failure::BadInput("the request is longer than 4 GiB".to_owned()))?;
         let mut bytes = Vec::with_capacity(HEADER_BYTES + self.body.len());
         bytes.extend_from_slice(&length.to_ne_bytes());
         bytes.extend_from_slice(&self.kind.to_ne_bytes());
@@ -224,8 +230,8 @@ impl<'a> Attributes<'a> {
     /// taken for absent that was only cut off.
     pub(super) fn parse(mut bytes: &'a [u8]) -> Result<Self, Failure> {
         let mut all = Vec::new();
-        // Fewer bytes than a header are padding.
-        while bytes.len() >= ATTRIBUTE_HEADER_BYTES {
+        // Zeros shorter than a header are padding.
+        while bytes.len() >= ATTRIBUTE_HEADER_BYTES || bytes.iter().any(|byte| *byte != 0) {
             let length = usize::from(u16_at(bytes, 0)?);
             let payload = bytes
                 .get(ATTRIBUTE_HEADER_BYTES..length)

@@ -20,6 +20,8 @@ use self::ethtool::Ethtool;
 use self::socket::Connection;
 use crate::nic_control::{NicRead, NicWrite, Pair};
 
+#[cfg(all(test, target_endian = "little"))]
+mod captured;
 mod error;
 mod ethtool;
 mod link;

@@ -56,9 +56,14 @@ impl Connection {
         // Connected to the kernel (port 0), it takes no message from another process.
         connect(&socket, &SocketAddrNetlink::new(0, 0))?;
         set_socket_timeout(&socket, Timeout::Recv, Some(ANSWER_TIME_MAX))?;
-        // The kernel's words instead of a bare number; without the request's payload before them.
-        sys::switch_on(socket.as_fd(), libc::NETLINK_EXT_ACK)?;
-        sys::switch_on(socket.as_fd(), libc::NETLINK_CAP_ACK)?;
+        // The kernel's words instead of a bare number, without the request's payload before them. A
+        // kernel before 4.12 has none, and a number is enough to go on with.
+        for option in [libc::NETLINK_EXT_ACK, libc::NETLINK_CAP_ACK] {
+            match sys::switch_on(socket.as_fd(), option) {
+                Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => {}
+                switched => switched?,
+            }
+        }
         Ok(Self {
             socket,
             sequence: 0,
@@ -134,3 +139,7 @@ impl Connection {
         Ok(length)
     }
 }
+
+#[cfg(test)]
+#[path = "socket_tests.rs"]
+mod tests;

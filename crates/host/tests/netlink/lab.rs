@@ -5,6 +5,7 @@
 //! test binary again under `unshare(1)`.
 
 use std::fs::File;
+use std::io::Write;
 use std::os::fd::AsFd;
 use std::process::{Command, Stdio};
 
@@ -26,13 +27,13 @@ pub(crate) fn name(text: &str) -> NicName {
     text.parse().expect("a valid name")
 }
 
-#[expect(clippy::print_stderr, reason = "a skip is a result and must be seen")]
+/// Says that something was not tested, past the capture of a passing test's output.
 pub(crate) fn skip(reason: &str) {
-    eprintln!("SKIP: {reason}");
+    writeln!(std::io::stderr(), "SKIP: {reason}").expect("stderr is open");
 }
 
 /// Runs `test` in a lab, in a thread of its own, since a namespace is a thread's.
-pub(crate) fn in_lab(test_name: &str, test: impl FnOnce(&Lab) + Send) {
+pub(crate) fn in_lab<Test: FnOnce(&Lab) + Send>(test: Test) {
     let made = std::thread::scope(|scope| {
         let thread = scope.spawn(|| match Lab::new() {
             Ok(lab) => {
@@ -46,7 +47,7 @@ pub(crate) fn in_lab(test_name: &str, test: impl FnOnce(&Lab) + Send) {
     match made {
         Ok(Ok(())) => {}
         Ok(Err(error)) if error.kind() == std::io::ErrorKind::PermissionDenied => {
-            in_user_namespace(test_name);
+            in_user_namespace(&name_of_test::<Test>());
         }
         Ok(Err(error)) => panic!("cannot make the lab: {error}"),
         Err(panic) => std::panic::resume_unwind(panic),
@@ -66,14 +67,29 @@ fn in_user_namespace(test_name: &str) {
     if !possible.is_ok_and(|status| status.success()) {
         return skip("needs root, or unshare(1) and user namespaces");
     }
-    let status = Command::new("unshare")
+    let output = Command::new("unshare")
         .args(unshare)
         .arg(std::env::current_exe().expect("a running test has a file"))
         .args(["--exact", test_name, "--nocapture"])
         .env(INSIDE, "1")
-        .status()
+        .stderr(Stdio::inherit())
+        .output()
         .expect("it could be run before");
-    assert!(status.success(), "{test_name} failed in a user namespace");
+    let text = String::from_utf8_lossy(&output.stdout);
+    // A name that matches no test would pass too.
+    assert!(
+        output.status.success() && text.contains("1 passed"),
+        "{text}"
+    );
+}
+
+/// The name that the test harness knows a test by, from the type of the closure in it:
+/// `netlink::qdisc::a_test::{{closure}}`.
+fn name_of_test<Test>() -> String {
+    let path = std::any::type_name::<Test>();
+    let path = path.strip_suffix("::{{closure}}").unwrap_or(path);
+    let (_crate, name) = path.split_once("::").unwrap_or(("", path));
+    name.to_owned()
 }
 
 impl Lab {
@@ -92,30 +108,28 @@ impl Lab {
         lab.netlink.set_up(&lab.nic)?;
         Ok(lab)
     }
+}
 
-    /// What a tool prints; `None`, with a skip, when it is not installed.
-    pub(crate) fn tool(&self, line: &str) -> Option<String> {
-        let mut words = line.split_whitespace();
-        let program = words.next().expect("a command line has a first word");
-        let Ok(output) = Command::new(program).args(words).output() else {
-            skip(&format!("`{program}` is not installed"));
-            return None;
-        };
-        assert!(
-            output.status.success(),
-            "`{line}`: {}",
-            String::from_utf8_lossy(&output.stderr)
-        );
-        Some(String::from_utf8(output.stdout).expect("tools print text"))
-    }
+/// What a tool prints, in this thread's namespace; `None`, with a skip, when it is not installed.
+pub(crate) fn tool(line: &str) -> Option<String> {
+    let mut words = line.split_whitespace();
+    let program = words.next().expect("a command line has a first word");
+    let Ok(output) = Command::new(program).args(words).output() else {
+        skip(&format!("`{program}` is not installed"));
+        return None;
+    };
+    assert!(
+        output.status.success(),
+        "`{line}`: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    Some(String::from_utf8(output.stdout).expect("tools print text"))
+}
 
-    /// What a tool prints as JSON.
-    pub(crate) fn json(&self, line: &str) -> Option<Value> {
-        let text = self.tool(line)?;
-        Some(
-            serde_json::from_str(&text).unwrap_or_else(|error| panic!("`{line}`: {error}: {text}")),
-        )
-    }
+/// What a tool prints as JSON.
+pub(crate) fn json(line: &str) -> Option<Value> {
+    let text = tool(line)?;
+    Some(serde_json::from_str(&text).unwrap_or_else(|error| panic!("`{line}`: {error}: {text}")))
 }
 
 mod sys {

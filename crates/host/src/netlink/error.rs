@@ -29,10 +29,7 @@ impl NetlinkError {
 
     /// The kernel's own explanation, when it gave one.
     pub fn kernel_message(&self) -> Option<&str> {
-        match &self.failure {
-            Failure::Kernel { message, .. } => message.as_deref(),
-            _ => None,
-        }
+        self.failure.kernel_message()
     }
 }
 
@@ -73,6 +70,14 @@ pub(super) enum Failure {
     /// It could be done but not taken back, so it is not done.
     #[error("{0}, which could not be put back; remove or change it by hand (tc(8)) first")]
     NotRestorable(String),
+    /// It failed halfway, and so did going back.
+    #[error("{first}; and the former root could not be put back: {second}")]
+    NotPutBack {
+        /// Why it failed.
+        first: Box<Failure>,
+        /// Why going back failed.
+        second: Box<Failure>,
+    },
     /// The caller's value cannot be put in a message.
     #[error("{0}")]
     BadInput(String),
@@ -127,8 +132,17 @@ impl Failure {
         Gap::new(cause, path, reason)
     }
 
+    fn kernel_message(&self) -> Option<&str> {
+        match self {
+            Self::Kernel { message, .. } => message.as_deref(),
+            Self::NotPutBack { first, .. } => first.kernel_message(),
+            _ => None,
+        }
+    }
+
     fn errno(&self) -> Option<i32> {
         match self {
+            Self::NotPutBack { first, .. } => first.errno(),
             Self::Kernel { errno, .. } => Some(*errno),
             Self::Socket(error) => error.raw_os_error(),
             _ => None,
@@ -137,6 +151,7 @@ impl Failure {
 
     fn kind(&self) -> io::ErrorKind {
         match self {
+            Self::NotPutBack { first, .. } => first.kind(),
             Self::Kernel { errno, .. } => io::Error::from_raw_os_error(*errno).kind(),
             Self::Socket(error) => error.kind(),
             Self::Malformed(_) => io::ErrorKind::InvalidData,

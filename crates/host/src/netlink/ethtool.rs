@@ -94,27 +94,42 @@ impl Ethtool {
         self.read(Command::FeaturesGet, nic, parse_features)
     }
 
-    /// Switches one feature and looks whether it really is as asked.
+    /// Switches one feature and looks whether it really is as asked. When it is not, the kernel forgets
+    /// that we asked: else it would switch by itself the day that what holds it gives way.
     pub(super) fn set_feature(
         &mut self,
         nic: &NicName,
         feature: &str,
         on: bool,
     ) -> Result<(), Failure> {
+        let wanted = self.read(Command::FeaturesGet, nic, |attributes| {
+            parse_bitset(&attributes.nest(FEATURES_WANTED)?)
+        })?;
+        self.want_feature(nic, feature, on)?;
+        let now = self.features(nic)?.get(feature).copied();
+        if now.is_some_and(|now| now.active == on) {
+            return Ok(());
+        }
+        if wanted.get(feature).copied().unwrap_or(false) != on {
+            self.want_feature(nic, feature, !on)?;
+        }
+        let word = if on { "on" } else { "off" };
+        Err(Failure::NotDone(match now {
+            Some(now) if now.changeable => {
+                format!("`{feature}` is not {word}: another feature or the driver holds it")
+            }
+            Some(_) => {
+                format!("`{feature}` stays as it is: the driver does not let it be switched")
+            }
+            None => format!("there is no feature `{feature}`"),
+        }))
+    }
+
+    fn want_feature(&mut self, nic: &NicName, feature: &str, on: bool) -> Result<(), Failure> {
         self.ask(Command::FeaturesSet, nic, |request| {
             put_feature(request, feature, on);
-        })?;
-        let word = if on { "on" } else { "off" };
-        match self.features(nic)?.get(feature) {
-            Some(now) if now.active == on => Ok(()),
-            Some(now) if !now.changeable => Err(Failure::NotDone(format!(
-                "`{feature}` stays as it is: the driver does not let it be switched"
-            ))),
-            Some(_) => Err(Failure::NotDone(format!(
-                "`{feature}` is not {word}: another feature or the driver holds it"
-            ))),
-            None => Err(Failure::NotDone(format!("there is no feature `{feature}`"))),
-        }
+        })
+        .map(drop)
     }
 
     /// Ring sizes.

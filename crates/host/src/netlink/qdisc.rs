@@ -101,7 +101,7 @@ pub(super) fn read(connection: &mut Connection, nic: &NicName) -> Result<Qdisc, 
     })
 }
 
-/// Makes `wanted` the root of `nic`, and looks whether it is.
+/// Makes `wanted` the root of `nic`, and looks whether it is; when not, the former root is put back.
 ///
 /// Handle 0 is the kernel's own choice for the interface: deleting the root brings it back. When that
 /// is another than `wanted`, `wanted` is made by hand and the kernel gives it a handle. `noqueue` and
@@ -111,16 +111,48 @@ pub(super) fn set(
     nic: &NicName,
     wanted: &Qdisc,
 ) -> Result<(), Failure> {
+    let before = read(connection, nic)?;
     let options = from_hex(&wanted.options)?;
-    if is_as(&read(connection, nic)?, wanted) {
+    if is_as(&before, wanted) {
         return Ok(());
     }
     let index = link::read(connection, nic)?.index;
     refuse_unless_restorable(connection, index)?;
+    put(connection, nic, index, wanted, &options).map_err(|first| {
+        // Some ways to the new root lead over the default one; a failure must not end there.
+        match put_back(connection, nic, index, &before) {
+            Ok(()) => first,
+            Err(second) => Failure::NotPutBack {
+                first: Box::new(first),
+                second: Box::new(second),
+            },
+        }
+    })
+}
+
+fn put_back(
+    connection: &mut Connection,
+    nic: &NicName,
+    index: u32,
+    before: &Qdisc,
+) -> Result<(), Failure> {
+    if is_as(&read(connection, nic)?, before) {
+        return Ok(());
+    }
+    put(connection, nic, index, before, &from_hex(&before.options)?)
+}
+
+fn put(
+    connection: &mut Connection,
+    nic: &NicName,
+    index: u32,
+    wanted: &Qdisc,
+    options: &[u8],
+) -> Result<(), Failure> {
     if wanted.handle == 0 {
-        set_default(connection, nic, index, wanted, &options)
+        set_default(connection, nic, index, wanted, options)
     } else {
-        set_exactly(connection, nic, index, wanted, &options)
+        set_exactly(connection, nic, index, wanted, options)
     }
 }
 

@@ -157,3 +157,22 @@ fn rings_and_coalescing_are_what_ethtool_says_or_absent_where_it_says_unsupporte
         assert_eq!(error.kind(), io::ErrorKind::Unsupported);
     });
 }
+
+#[test]
+fn a_feature_that_another_holds_is_an_error_and_is_not_left_requested() {
+    in_lab(|lab| {
+        for feature in ["tx-tcp-segmentation", "tx-scatter-gather"] {
+            lab.netlink
+                .set_feature(&lab.nic, feature, false)
+                .expect("a veth lets it be switched");
+        }
+        let text = || tool(&format!("ethtool -k {}", lab.nic));
+        let before = text();
+        let error = lab
+            .netlink
+            .set_feature(&lab.nic, "tx-tcp-segmentation", true)
+            .expect_err("segments cannot be sent without scatter-gather");
+        assert!(error.to_string().contains("another feature"), "{error}");
+        assert_eq!(text(), before);
+    });
+}

@@ -288,3 +288,32 @@ fn a_plain_kind_is_made_with_the_kernels_defaults() {
         assert_eq!(now.value(), Some(&Qdisc::plain("noqueue")));
     });
 }
+
+#[test]
+fn a_root_that_cannot_be_made_leaves_the_former_one() {
+    in_lab(|lab| {
+        let (rate, size) = (BitRate::from_mbit_per_s(100), Bytes::kib(64));
+        lab.netlink
+            .add_tbf(&lab.nic, rate, size, size, 0x8001_0000)
+            .expect("a veth takes a shaper");
+        let before = lab.netlink.qdisc(&lab.nic);
+        let impossible = |kind: &str, handle, options: &str| Qdisc {
+            kind: kind.to_owned(),
+            handle,
+            rate_bit_per_s: None,
+            options: options.to_owned(),
+        };
+        for wanted in [
+            impossible("no_such_qdisc", 0, ""),
+            impossible("no_such_qdisc", 0x8001_0000, ""),
+            impossible("no_such_qdisc", 0x9001_0000, ""),
+            impossible("tbf", 0x8001_0000, "0000"),
+            impossible("tbf", 0x9001_0000, "00ff00ff"),
+            impossible("pfifo", 0x8001_0000, "01"),
+        ] {
+            let error = lab.netlink.set_qdisc(&lab.nic, &wanted);
+            error.expect_err("the kernel cannot make it");
+            assert_eq!(lab.netlink.qdisc(&lab.nic), before, "{wanted:?}");
+        }
+    });
+}

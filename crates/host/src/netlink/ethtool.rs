@@ -1,0 +1,381 @@
+//! ethtool over generic netlink: features, rings, channels and coalescing, by the numbers of
+//! `<linux/ethtool_netlink.h>` (`Documentation/networking/ethtool-netlink.rst`, Linux 5.6 and later).
+
+use std::collections::BTreeMap;
+use std::io;
+
+use linerate_model::host::{Channels, Coalesce, Feature, Rings};
+use linerate_model::ids::NicName;
+use linerate_model::known::{Cause, Known};
+
+use super::error::Failure;
+use super::message::{Attributes, Request};
+use super::socket::{Answer, Connection};
+use crate::nic_control::Pair;
+
+/// `GENL_ID_CTRL`: the one family whose number is fixed.
+const CONTROL_FAMILY: u16 = 16;
+/// `CTRL_CMD_GETFAMILY`, version 2.
+const CONTROL_GET_FAMILY: [u8; 4] = [3, 2, 0, 0];
+const CONTROL_FAMILY_ID: u16 = 1;
+const CONTROL_FAMILY_NAME: u16 = 2;
+
+/// `struct genlmsghdr`: command, version, two reserved bytes.
+const GENERIC_HEADER_BYTES: usize = 4;
+/// `ETHTOOL_GENL_VERSION`.
+const VERSION: u8 = 1;
+
+/// The requests' numbers (`ETHTOOL_MSG_*` from user to kernel). A wrong one is another request, some
+/// of which disturb a link (27 is a cable test), so each is pinned to the header by a test.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+enum Command {
+    FeaturesGet = 11,
+    FeaturesSet = 12,
+    RingsGet = 15,
+    RingsSet = 16,
+    ChannelsGet = 17,
+    ChannelsSet = 18,
+    CoalesceGet = 19,
+    CoalesceSet = 20,
+}
+
+/// The header nest is attribute 1 of every ethtool message.
+const HEADER: u16 = 1;
+const HEADER_DEVICE_NAME: u16 = 2;
+
+const BITSET_NOMASK: u16 = 1;
+const BITSET_BITS: u16 = 3;
+const BITS_BIT: u16 = 1;
+const BIT_NAME: u16 = 2;
+const BIT_VALUE: u16 = 3;
+
+const FEATURES_HARDWARE: u16 = 2;
+const FEATURES_WANTED: u16 = 3;
+const FEATURES_ACTIVE: u16 = 4;
+const FEATURES_NOCHANGE: u16 = 5;
+
+const RINGS_RX_MAX: u16 = 2;
+const RINGS_TX_MAX: u16 = 5;
+const RINGS_RX: u16 = 6;
+const RINGS_TX: u16 = 9;
+
+const CHANNELS_RX_MAX: u16 = 2;
+const CHANNELS_TX_MAX: u16 = 3;
+const CHANNELS_COMBINED_MAX: u16 = 5;
+const CHANNELS_RX: u16 = 6;
+const CHANNELS_TX: u16 = 7;
+const CHANNELS_COMBINED: u16 = 9;
+
+const COALESCE_RX_USECS: u16 = 2;
+const COALESCE_TX_USECS: u16 = 6;
+const COALESCE_ADAPTIVE_RX: u16 = 11;
+const COALESCE_ADAPTIVE_TX: u16 = 12;
+
+/// A generic netlink socket and the number that this kernel gave the ethtool family.
+#[derive(Debug)]
+pub(super) struct Ethtool {
+    connection: Connection,
+    family: Option<u16>,
+}
+
+impl Ethtool {
+    /// A socket in the network namespace of this thread.
+    pub(super) fn open() -> io::Result<Self> {
+        let connection = Connection::open(Some(rustix::net::netlink::GENERIC))?;
+        Ok(Self {
+            connection,
+            family: None,
+        })
+    }
+
+    /// Every offload feature of `nic` by name.
+    pub(super) fn features(&mut self, nic: &NicName) -> Result<BTreeMap<String, Feature>, Failure> {
+        self.read(Command::FeaturesGet, nic, parse_features)
+    }
+
+    /// Switches one feature and looks whether it really is as asked. When it is not, the kernel forgets
+    /// that we asked: else it would switch by itself the day that what holds it gives way.
+    pub(super) fn set_feature(
+        &mut self,
+        nic: &NicName,
+        feature: &str,
+        on: bool,
+    ) -> Result<(), Failure> {
+        let wanted = self.read(Command::FeaturesGet, nic, |attributes| {
+            parse_bitset(&attributes.nest(FEATURES_WANTED)?)
+        })?;
+        self.want_feature(nic, feature, on)?;
+        let now = self.features(nic)?.get(feature).copied();
+        if now.is_some_and(|now| now.active == on) {
+            return Ok(());
+        }
+        if wanted.get(feature).copied().unwrap_or(false) != on {
+            self.want_feature(nic, feature, !on)?;
+        }
+        let word = if on { "on" } else { "off" };
+        Err(Failure::NotDone(match now {
+            Some(now) if now.changeable => {
+                format!("`{feature}` is not {word}: another feature or the driver holds it")
+            }
+            Some(_) => {
+                format!("`{feature}` stays as it is: the driver does not let it be switched")
+            }
+            None => format!("there is no feature `{feature}`"),
+        }))
+    }
+
+    fn want_feature(&mut self, nic: &NicName, feature: &str, on: bool) -> Result<(), Failure> {
+        self.ask(Command::FeaturesSet, nic, |request| {
+            put_feature(request, feature, on);
+        })
+        .map(drop)
+    }
+
+    /// Ring sizes.
+    pub(super) fn rings(&mut self, nic: &NicName) -> Result<Rings, Failure> {
+        self.read(Command::RingsGet, nic, |attributes| {
+            parse_rings(attributes, nic)
+        })
+    }
+
+    /// Sets ring sizes.
+    pub(super) fn set_rings(&mut self, nic: &NicName, rings: Pair) -> Result<(), Failure> {
+        if rings.combined.is_some() {
+            return Err(Failure::BadInput("rings have no combined count".to_owned()));
+        }
+        let numbers = [(RINGS_RX, rings.rx), (RINGS_TX, rings.tx)];
+        self.set_numbers(Command::RingsSet, nic, &numbers)
+    }
+
+    /// Queue counts.
+    pub(super) fn channels(&mut self, nic: &NicName) -> Result<Channels, Failure> {
+        self.read(Command::ChannelsGet, nic, |attributes| {
+            parse_channels(attributes, nic)
+        })
+    }
+
+    /// Sets queue counts.
+    pub(super) fn set_channels(&mut self, nic: &NicName, channels: Pair) -> Result<(), Failure> {
+        let numbers = [
+            (CHANNELS_RX, channels.rx),
+            (CHANNELS_TX, channels.tx),
+            (CHANNELS_COMBINED, channels.combined),
+        ];
+        self.set_numbers(Command::ChannelsSet, nic, &numbers)
+    }
+
+    /// Interrupt moderation.
+    pub(super) fn coalesce(&mut self, nic: &NicName) -> Result<Coalesce, Failure> {
+        self.read(Command::CoalesceGet, nic, |attributes| {
+            parse_coalesce(attributes, nic)
+        })
+    }
+
+    /// Sets interrupt moderation; what is `None` stays.
+    pub(super) fn set_coalesce(
+        &mut self,
+        nic: &NicName,
+        rx_usecs: Option<u32>,
+        tx_usecs: Option<u32>,
+        adaptive_rx: Option<bool>,
+    ) -> Result<(), Failure> {
+        self.ask(Command::CoalesceSet, nic, |request| {
+            put_numbers(
+                request,
+                &[(COALESCE_RX_USECS, rx_usecs), (COALESCE_TX_USECS, tx_usecs)],
+            );
+            if let Some(on) = adaptive_rx {
+                request.put(COALESCE_ADAPTIVE_RX, &[u8::from(on)]);
+            }
+        })
+        .map(drop)
+    }
+
+    fn set_numbers(
+        &mut self,
+        command: Command,
+        nic: &NicName,
+        numbers: &[(u16, Option<u32>)],
+    ) -> Result<(), Failure> {
+        self.ask(command, nic, |request| put_numbers(request, numbers))
+            .map(drop)
+    }
+
+    fn read<T>(
+        &mut self,
+        command: Command,
+        nic: &NicName,
+        parse: impl FnOnce(&Attributes<'_>) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let answers = self.ask(command, nic, |_| ())?;
+        let answer = answers
+            .first()
+            .ok_or(Failure::Malformed("nothing came before the end"))?;
+        parse(&Attributes::after(&answer.body, GENERIC_HEADER_BYTES)?)
+    }
+
+    fn ask(
+        &mut self,
+        command: Command,
+        nic: &NicName,
+        fill: impl FnOnce(&mut Request),
+    ) -> Result<Vec<Answer>, Failure> {
+        let family = self.family()?;
+        self.connection.ask(&request(family, command, nic, fill))
+    }
+
+    /// The family's number. Asking for it by name would make the kernel load a module when there is
+    /// none, and reading must change nothing; so all families are listed.
+    fn family(&mut self) -> Result<u16, Failure> {
+        if let Some(family) = self.family {
+            return Ok(family);
+        }
+        let list = Request::new(CONTROL_FAMILY, &CONTROL_GET_FAMILY);
+        for answer in self.connection.dump(&list)? {
+            if let Some(family) = parse_ethtool_family(&answer.body)? {
+                self.family = Some(family);
+            }
+        }
+        self.family.ok_or(Failure::NoFamily)
+    }
+}
+
+fn request(
+    family: u16,
+    command: Command,
+    nic: &NicName,
+    fill: impl FnOnce(&mut Request),
+) -> Request {
+    let mut request = Request::new(family, &[command as u8, VERSION, 0, 0]);
+    request.nest(HEADER, |header| {
+        header.put_text(HEADER_DEVICE_NAME, nic.as_str());
+    });
+    fill(&mut request);
+    request
+}
+
+/// The number of the family that `body` describes, when it is ethtool's.
+fn parse_ethtool_family(body: &[u8]) -> Result<Option<u16>, Failure> {
+    let attributes = Attributes::after(body, GENERIC_HEADER_BYTES)?;
+    if attributes.text(CONTROL_FAMILY_NAME)?.as_deref() != Some("ethtool") {
+        return Ok(None);
+    }
+    attributes.u16(CONTROL_FAMILY_ID)
+}
+
+/// A bitset of one bit: with a mask implied by the list, so that no other feature is touched.
+fn put_feature(request: &mut Request, feature: &str, on: bool) {
+    request.nest(FEATURES_WANTED, |bitset| {
+        bitset.nest(BITSET_BITS, |bits| {
+            bits.nest(BITS_BIT, |bit| {
+                bit.put_text(BIT_NAME, feature);
+                if on {
+                    bit.put(BIT_VALUE, &[]);
+                }
+            });
+        });
+    });
+}
+
+fn put_numbers(request: &mut Request, numbers: &[(u16, Option<u32>)]) {
+    for (kind, number) in numbers {
+        if let Some(number) = number {
+            request.put_u32(*kind, *number);
+        }
+    }
+}
+
+fn parse_features(attributes: &Attributes<'_>) -> Result<BTreeMap<String, Feature>, Failure> {
+    let active = parse_bitset(&attributes.nest(FEATURES_ACTIVE)?)?;
+    let nochange = parse_bitset(&attributes.nest(FEATURES_NOCHANGE)?)?;
+    let hardware = parse_bitset(&attributes.nest(FEATURES_HARDWARE)?)?;
+    let is_on = |set: &BTreeMap<String, bool>, name: &str| set.get(name) == Some(&true);
+    // The hardware's set has the mask of all bits, so it names every feature there is.
+    Ok(hardware
+        .iter()
+        .map(|(name, switchable)| {
+            let feature = Feature {
+                active: is_on(&active, name),
+                changeable: *switchable && !is_on(&nochange, name),
+            };
+            (name.clone(), feature)
+        })
+        .collect())
+}
+
+/// The named bits of a bitset. Without a mask a bit that is listed is on; with one its value says so.
+fn parse_bitset(bitset: &Attributes<'_>) -> Result<BTreeMap<String, bool>, Failure> {
+    let is_list = bitset.bytes(BITSET_NOMASK).is_some();
+    let mut bits = BTreeMap::new();
+    for (kind, payload) in bitset.nest(BITSET_BITS)?.iter() {
+        if kind != BITS_BIT {
+            continue;
+        }
+        let bit = Attributes::parse(payload)?;
+        // Unused bits have an empty name.
+        if let Some(name) = bit.text(BIT_NAME)?.filter(|name| !name.is_empty()) {
+            bits.insert(name, is_list || bit.bytes(BIT_VALUE).is_some());
+        }
+    }
+    Ok(bits)
+}
+
+fn parse_rings(attributes: &Attributes<'_>, nic: &NicName) -> Result<Rings, Failure> {
+    let size = |kind, name| number(attributes, kind, nic, name);
+    Ok(Rings {
+        rx: size(RINGS_RX, "rings/rx")?,
+        rx_max: size(RINGS_RX_MAX, "rings/rx-max")?,
+        tx: size(RINGS_TX, "rings/tx")?,
+        tx_max: size(RINGS_TX_MAX, "rings/tx-max")?,
+    })
+}
+
+fn parse_channels(attributes: &Attributes<'_>, nic: &NicName) -> Result<Channels, Failure> {
+    let count = |kind, name| number(attributes, kind, nic, name);
+    Ok(Channels {
+        rx: count(CHANNELS_RX, "channels/rx")?,
+        tx: count(CHANNELS_TX, "channels/tx")?,
+        combined: count(CHANNELS_COMBINED, "channels/combined")?,
+        rx_max: count(CHANNELS_RX_MAX, "channels/rx-max")?,
+        tx_max: count(CHANNELS_TX_MAX, "channels/tx-max")?,
+        combined_max: count(CHANNELS_COMBINED_MAX, "channels/combined-max")?,
+    })
+}
+
+fn parse_coalesce(attributes: &Attributes<'_>, nic: &NicName) -> Result<Coalesce, Failure> {
+    let switch = |kind, name| attributes.switch(kind).map(|value| said(value, nic, name));
+    Ok(Coalesce {
+        rx_usecs: number(attributes, COALESCE_RX_USECS, nic, "coalesce/rx-usecs")?,
+        tx_usecs: number(attributes, COALESCE_TX_USECS, nic, "coalesce/tx-usecs")?,
+        adaptive_rx: switch(COALESCE_ADAPTIVE_RX, "coalesce/adaptive-rx")?,
+        adaptive_tx: switch(COALESCE_ADAPTIVE_TX, "coalesce/adaptive-tx")?,
+    })
+}
+
+fn number(
+    attributes: &Attributes<'_>,
+    kind: u16,
+    nic: &NicName,
+    what: &str,
+) -> Result<Known<u32>, Failure> {
+    Ok(said(attributes.u32(kind)?, nic, what))
+}
+
+/// A field of an answer; the driver leaves out what it does not have.
+fn said<T>(value: Option<T>, nic: &NicName, what: &str) -> Known<T> {
+    value.map_or_else(
+        || {
+            Known::unknown(
+                Cause::Absent,
+                format!("netlink/ethtool/{nic}/{what}"),
+                "the driver does not offer it",
+            )
+        },
+        Known::Value,
+    )
+}
+
+#[cfg(test)]
+#[path = "ethtool_tests.rs"]
+mod tests;

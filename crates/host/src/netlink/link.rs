@@ -1,0 +1,138 @@
+//! Interfaces and their addresses over rtnetlink (`rtnetlink(7)`, `<linux/if_link.h>`,
+//! `<linux/if_addr.h>`).
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use linerate_model::host::NicKind;
+use linerate_model::ids::NicName;
+
+use super::error::Failure;
+use super::message::{Attributes, Request, u16_at, u32_at};
+use super::socket::{Answer, Connection};
+
+/// `struct ifinfomsg`.
+const LINK_HEADER_BYTES: usize = 16;
+/// `struct ifaddrmsg`.
+const ADDRESS_HEADER_BYTES: usize = 8;
+
+/// `ARPHRD_LOOPBACK` and `ARPHRD_INFINIBAND` of `<linux/if_arp.h>`: what an interface is when it
+/// names no kind of its own.
+const HARDWARE_LOOPBACK: u16 = 772;
+const HARDWARE_INFINIBAND: u16 = 32;
+
+/// What rtnetlink says about an interface.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Link {
+    pub(super) index: u32,
+    /// What it is, when the kernel names it.
+    pub(super) kind: Option<NicKind>,
+    /// The kind of its root qdisc, also for the built-in ones that a dump leaves out.
+    pub(super) qdisc: Option<String>,
+}
+
+/// The header of a message about the interface `index` (0: the one named by attribute).
+pub(super) fn link_header(index: u32, flags: u32, change: u32) -> [u8; LINK_HEADER_BYTES] {
+    let mut header = [0; LINK_HEADER_BYTES];
+    header[4..8].copy_from_slice(&index.to_ne_bytes());
+    header[8..12].copy_from_slice(&flags.to_ne_bytes());
+    header[12..16].copy_from_slice(&change.to_ne_bytes());
+    header
+}
+
+/// The interface called `nic`.
+pub(super) fn read(connection: &mut Connection, nic: &NicName) -> Result<Link, Failure> {
+    let mut request = Request::new(libc::RTM_GETLINK, &link_header(0, 0, 0));
+    request.put_text(libc::IFLA_IFNAME, nic.as_str());
+    let answers = connection.ask(&request)?;
+    let answer = answers
+        .iter()
+        .find(|answer| answer.kind == libc::RTM_NEWLINK)
+        .ok_or(Failure::Malformed("nothing came before the end"))?;
+    parse(&answer.body)
+}
+
+/// Sets the MTU of the interface `index`.
+pub(super) fn set_mtu(connection: &mut Connection, index: u32, mtu: u32) -> Result<(), Failure> {
+    let mut request = Request::new(libc::RTM_SETLINK, &link_header(index, 0, 0));
+    request.put_u32(libc::IFLA_MTU, mtu);
+    connection.ask(&request).map(drop)
+}
+
+/// The addresses of the interface `index`, IPv4 first, as the kernel lists them.
+pub(super) fn addresses(connection: &mut Connection, index: u32) -> Result<Vec<String>, Failure> {
+    let answers = connection.dump(&Request::new(libc::RTM_GETADDR, &[0; ADDRESS_HEADER_BYTES]))?;
+    let mut addresses = Vec::new();
+    for Answer { kind, body } in &answers {
+        if *kind != libc::RTM_NEWADDR {
+            continue;
+        }
+        if let Some((own, address)) = parse_address(body)?
+            && own == index
+        {
+            addresses.push(address);
+        }
+    }
+    Ok(addresses)
+}
+
+fn parse(body: &[u8]) -> Result<Link, Failure> {
+    let attributes = Attributes::after(body, LINK_HEADER_BYTES)?;
+    let info = attributes.nest(libc::IFLA_LINKINFO)?;
+    let kind = match info.text(libc::IFLA_INFO_KIND)? {
+        Some(name) => Some(kind_of(&name)),
+        None => match u16_at(body, 2)? {
+            HARDWARE_LOOPBACK => Some(NicKind::Loopback),
+            HARDWARE_INFINIBAND => Some(NicKind::Ipoib),
+            _ => None,
+        },
+    };
+    Ok(Link {
+        index: u32_at(body, 4)?,
+        kind,
+        qdisc: attributes.text(libc::IFLA_QDISC)?,
+    })
+}
+
+fn kind_of(name: &str) -> NicKind {
+    match name {
+        "veth" => NicKind::Veth,
+        "bridge" => NicKind::Bridge,
+        "bond" => NicKind::Bond,
+        "vlan" => NicKind::Vlan,
+        "vxlan" | "geneve" => NicKind::Tunnel,
+        "macvlan" | "macvtap" | "ipvlan" | "ipvtap" => NicKind::Macvlan,
+        "tun" => NicKind::Tun,
+        "ipoib" => NicKind::Ipoib,
+        _ => NicKind::Other,
+    }
+}
+
+/// An address with its prefix length and the interface it is on; `None` for a family that has none.
+fn parse_address(body: &[u8]) -> Result<Option<(u32, String)>, Failure> {
+    let [family, prefix, _, _] = *body
+        .first_chunk()
+        .ok_or(Failure::Malformed("an address breaks off"))?;
+    let index = u32_at(body, 4)?;
+    let attributes = Attributes::after(body, ADDRESS_HEADER_BYTES)?;
+    // On a point-to-point link `IFA_ADDRESS` is the other end and `IFA_LOCAL` ours.
+    let own = attributes
+        .bytes(libc::IFA_LOCAL)
+        .or_else(|| attributes.bytes(libc::IFA_ADDRESS));
+    let wrong = || Failure::Malformed("an address has another length than its family's");
+    let address: Option<IpAddr> = match (i32::from(family), own) {
+        (libc::AF_INET, Some(bytes)) => {
+            let octets: [u8; 4] = bytes.try_into().map_err(|_| wrong())?;
+            Some(Ipv4Addr::from(octets).into())
+        }
+        (libc::AF_INET6, Some(bytes)) => {
+            let octets: [u8; 16] = bytes.try_into().map_err(|_| wrong())?;
+            Some(Ipv6Addr::from(octets).into())
+        }
+        _ => None,
+    };
+    Ok(address.map(|address| (index, format!("{address}/{prefix}"))))
+}
+
+#[cfg(test)]
+#[path = "link_tests.rs"]
+mod tests;

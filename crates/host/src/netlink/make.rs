@@ -1,0 +1,178 @@
+//! What a testbed makes of nothing: veth pairs, addresses, shapers (`ip-link(8)`, `ip-address(8)`,
+//! `tc-tbf(8)`).
+
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use linerate_model::ids::NicName;
+use linerate_model::units::{BitRate, Bytes};
+
+use super::error::Failure;
+use super::link::{self, link_header};
+use super::message::{CREATE, EXCLUSIVE, REPLACE, Request};
+use super::{Netlink, lock, qdisc};
+
+/// `VETH_INFO_PEER` of `<linux/veth.h>`.
+const VETH_PEER: u16 = 1;
+
+const TBF_PARAMETERS: u16 = 1;
+const TBF_RATE64: u16 = 4;
+const TBF_BURST: u16 = 6;
+/// `TC_LINKLAYER_ETHERNET`: said outright, the kernel wants no rate table to guess it from.
+const LINKLAYER_ETHERNET: u8 = 1;
+/// The unit of a burst's length in time: `PSCHED_SHIFT` is 6, so 64 ns (the first two numbers of
+/// `/proc/net/psched` divided), the same since Linux 2.6.31.
+const TICK_NANOSECONDS: u128 = 64;
+
+impl Netlink {
+    /// Makes a veth pair: `name` here, `peer` in the network namespace `peer_netns`.
+    pub fn create_veth(
+        &self,
+        name: &NicName,
+        peer: &NicName,
+        peer_netns: BorrowedFd<'_>,
+    ) -> io::Result<()> {
+        let netns = peer_netns.as_raw_fd().cast_unsigned();
+        lock(&self.route)
+            .ask(&new_veth(name, peer, netns))
+            .map(drop)
+            .map_err(|failure| failure.during("make the veth pair", format!("{name}, {peer}")))
+    }
+
+    /// Sets an interface up.
+    pub fn set_up(&self, nic: &NicName) -> io::Result<()> {
+        let up = libc::IFF_UP.cast_unsigned();
+        self.on_link("set up", nic, |index| {
+            Ok(Request::new(libc::RTM_SETLINK, &link_header(index, up, up)))
+        })
+    }
+
+    /// Gives an interface an address with prefix length, `10.0.0.1/24` or `fd00::1/64`.
+    pub fn add_address(&self, nic: &NicName, address: &str) -> io::Result<()> {
+        self.on_link("add an address to", nic, |index| {
+            new_address(index, address)
+        })
+    }
+
+    /// Deletes an interface (and with a veth its peer).
+    pub fn delete_link(&self, nic: &NicName) -> io::Result<()> {
+        self.on_link("delete", nic, |index| {
+            Ok(Request::new(libc::RTM_DELLINK, &link_header(index, 0, 0)))
+        })
+    }
+
+    /// Puts a token bucket filter at an interface's root: `rate` on the average, `burst` at once,
+    /// `limit` waiting at most. `handle` as in [`linerate_model::host::Qdisc`].
+    pub fn add_tbf(
+        &self,
+        nic: &NicName,
+        rate: BitRate,
+        burst: Bytes,
+        limit: Bytes,
+        handle: u32,
+    ) -> io::Result<()> {
+        self.on_link("put a shaper on", nic, |index| {
+            let options = tbf_options(rate, burst, limit)?;
+            Ok(qdisc::new_root(
+                index,
+                handle,
+                "tbf",
+                &options,
+                CREATE | REPLACE,
+            ))
+        })
+    }
+
+    fn on_link(
+        &self,
+        doing: &'static str,
+        nic: &NicName,
+        request: impl FnOnce(u32) -> Result<Request, Failure>,
+    ) -> io::Result<()> {
+        let mut route = lock(&self.route);
+        link::read(&mut route, nic)
+            .and_then(|link| request(link.index))
+            .and_then(|request| route.ask(&request))
+            .map(drop)
+            .map_err(|failure| failure.during(doing, nic))
+    }
+}
+
+fn new_veth(name: &NicName, peer: &NicName, netns: u32) -> Request {
+    let mut request =
+        Request::new(libc::RTM_NEWLINK, &link_header(0, 0, 0)).with_flags(CREATE | EXCLUSIVE);
+    request.put_text(libc::IFLA_IFNAME, name.as_str());
+    request.nest(libc::IFLA_LINKINFO, |info| {
+        info.put_text(libc::IFLA_INFO_KIND, "veth");
+        info.nest(libc::IFLA_INFO_DATA, |data| {
+            data.nest(VETH_PEER, |other| {
+                other.put_fixed(&link_header(0, 0, 0));
+                other.put_text(libc::IFLA_IFNAME, peer.as_str());
+                other.put_u32(libc::IFLA_NET_NS_FD, netns);
+            });
+        });
+    });
+    request
+}
+
+fn new_address(index: u32, text: &str) -> Result<Request, Failure> {
+    let wrong = || {
+        Failure::BadInput(format!(
+            "`{text}` is not an address with prefix length, for example `10.0.0.1/24`"
+        ))
+    };
+    let (address, prefix) = text.split_once('/').ok_or_else(wrong)?;
+    let address: IpAddr = address.parse().map_err(|_| wrong())?;
+    let prefix: u8 = prefix.parse().map_err(|_| wrong())?;
+    let (family, octets, prefix_max, flags) = match address {
+        IpAddr::V4(v4) => (libc::AF_INET, v4.octets().to_vec(), 32, 0),
+        // Without duplicate address detection: nobody else is there, and until it ends (a second or
+        // two) the address could not be used.
+        IpAddr::V6(v6) => (libc::AF_INET6, v6.octets().to_vec(), 128, libc::IFA_F_NODAD),
+    };
+    let family = u8::try_from(family).map_err(|_| wrong())?;
+    let flags = u8::try_from(flags).map_err(|_| wrong())?;
+    if prefix > prefix_max {
+        return Err(wrong());
+    }
+    let mut header = vec![family, prefix, flags, libc::RT_SCOPE_UNIVERSE];
+    header.extend_from_slice(&index.to_ne_bytes());
+    let mut request = Request::new(libc::RTM_NEWADDR, &header).with_flags(CREATE | EXCLUSIVE);
+    request.put(libc::IFA_LOCAL, &octets);
+    request.put(libc::IFA_ADDRESS, &octets);
+    Ok(request)
+}
+
+/// `TCA_OPTIONS` of a token bucket filter: `struct tc_tbf_qopt` and what does not fit in its 32 bits.
+fn tbf_options(rate: BitRate, burst: Bytes, limit: Bytes) -> Result<Vec<u8>, Failure> {
+    let wrong = |what: &str| Failure::BadInput(format!("the shaper's {what} is out of range"));
+    let bytes_per_s = rate.as_bit_per_s() / 8;
+    let burst_bytes = u32::try_from(burst.as_u64()).map_err(|_| wrong("burst"))?;
+    let limit_bytes = u32::try_from(limit.as_u64()).map_err(|_| wrong("limit"))?;
+    let ticks = (u128::from(burst_bytes) * 1_000_000_000)
+        .checked_div(u128::from(bytes_per_s) * TICK_NANOSECONDS)
+        .ok_or_else(|| wrong("rate"))?;
+    let ticks = u32::try_from(ticks).map_err(|_| wrong("burst"))?;
+
+    let mut parameters = Vec::with_capacity(36);
+    parameters.extend_from_slice(&[0, LINKLAYER_ETHERNET, 0, 0, 0, 0, 0, 0]);
+    let short = u32::try_from(bytes_per_s).unwrap_or(u32::MAX);
+    parameters.extend_from_slice(&short.to_ne_bytes());
+    parameters.extend_from_slice(&[0; 12]); // no peak rate
+    parameters.extend_from_slice(&limit_bytes.to_ne_bytes());
+    parameters.extend_from_slice(&ticks.to_ne_bytes());
+    parameters.extend_from_slice(&0u32.to_ne_bytes()); // no peak burst
+
+    let mut options = Request::new(0, &[]);
+    options.put(TBF_PARAMETERS, &parameters);
+    options.put_u32(TBF_BURST, burst_bytes);
+    if u32::try_from(bytes_per_s).is_err() {
+        options.put(TBF_RATE64, &bytes_per_s.to_ne_bytes());
+    }
+    Ok(options.into_body())
+}
+
+#[cfg(test)]
+#[path = "make_tests.rs"]
+mod tests;

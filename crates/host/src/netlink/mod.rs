@@ -1,0 +1,171 @@
+//! The kernel's netlink, as far as linerate needs it: rtnetlink for links, addresses and queueing
+//! disciplines, generic netlink for ethtool.
+//!
+//! The codec is our own: the dozen messages we use need some hundred lines, whereas the one crate
+//! that covers ethtool's requests sends wrong command numbers (one of them starts a cable test), and
+//! reading and changing a host safely is what linerate is for. Every number is from the kernel's
+//! uapi headers, named in the file that uses it and checked against them or the live kernel by tests.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use linerate_model::host::{Channels, Coalesce, Feature, NicKind, Qdisc, Rings};
+use linerate_model::ids::NicName;
+use linerate_model::known::{Cause, Known};
+
+use self::error::Failure;
+pub use self::error::NetlinkError;
+use self::ethtool::Ethtool;
+use self::socket::Connection;
+use crate::nic_control::{NicRead, NicWrite, Pair};
+
+#[cfg(all(test, target_endian = "little"))]
+mod captured;
+mod error;
+mod ethtool;
+mod link;
+mod make;
+mod message;
+mod qdisc;
+mod socket;
+mod sys;
+
+const NO_DRIVER: &str = "the driver does not offer it";
+const NO_KERNEL: &str = "this kernel does not offer it";
+
+/// The network of one network namespace: the one in which it was opened, for as long as it is open.
+/// Its methods may be called from any thread, one at a time.
+#[derive(Debug)]
+pub struct Netlink {
+    route: Mutex<Connection>,
+    ethtool: Mutex<Ethtool>,
+}
+
+/// A panic in the middle of an exchange leaves at most answers that nobody waits for, and those are
+/// passed over by their number.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn known<T>(result: Result<T, Failure>, path: String, absent: &str) -> Known<T> {
+    result.map_or_else(
+        |failure| Known::Unknown(failure.into_gap(path, absent)),
+        Known::Value,
+    )
+}
+
+impl Netlink {
+    /// Opens the sockets in the network namespace of this thread.
+    pub fn open() -> io::Result<Self> {
+        Ok(Self {
+            route: Mutex::new(Connection::open(None)?), // protocol 0 is `NETLINK_ROUTE`
+            ethtool: Mutex::new(Ethtool::open()?),
+        })
+    }
+
+    fn read_route<T>(
+        &self,
+        nic: &NicName,
+        what: &str,
+        read: impl FnOnce(&mut Connection) -> Result<T, Failure>,
+    ) -> Known<T> {
+        let result = read(&mut lock(&self.route));
+        known(result, format!("netlink/route/{nic}/{what}"), NO_KERNEL)
+    }
+
+    fn read_ethtool<T>(
+        &self,
+        nic: &NicName,
+        what: &str,
+        read: impl FnOnce(&mut Ethtool) -> Result<T, Failure>,
+    ) -> Known<T> {
+        let result = read(&mut lock(&self.ethtool));
+        known(result, format!("netlink/ethtool/{nic}/{what}"), NO_DRIVER)
+    }
+}
+
+impl NicRead for Netlink {
+    fn kind(&self, nic: &NicName) -> Known<NicKind> {
+        let link = self.read_route(nic, "kind", |route| link::read(route, nic));
+        link.and_then(|link| match link.kind {
+            Some(kind) => Known::Value(kind),
+            None => Known::unknown(
+                Cause::NotSaid,
+                format!("netlink/route/{nic}/kind"),
+                "the kernel names no kind, as for a device on a bus",
+            ),
+        })
+    }
+
+    fn addresses(&self, nic: &NicName) -> Known<Vec<String>> {
+        self.read_route(nic, "addresses", |route| {
+            let link = link::read(route, nic)?;
+            link::addresses(route, link.index)
+        })
+    }
+
+    fn features(&self, nic: &NicName) -> Known<BTreeMap<String, Feature>> {
+        self.read_ethtool(nic, "features", |ethtool| ethtool.features(nic))
+    }
+
+    fn rings(&self, nic: &NicName) -> Known<Rings> {
+        self.read_ethtool(nic, "rings", |ethtool| ethtool.rings(nic))
+    }
+
+    fn channels(&self, nic: &NicName) -> Known<Channels> {
+        self.read_ethtool(nic, "channels", |ethtool| ethtool.channels(nic))
+    }
+
+    fn coalesce(&self, nic: &NicName) -> Known<Coalesce> {
+        self.read_ethtool(nic, "coalesce", |ethtool| ethtool.coalesce(nic))
+    }
+
+    fn qdisc(&self, nic: &NicName) -> Known<Qdisc> {
+        self.read_route(nic, "qdisc", |route| qdisc::read(route, nic))
+    }
+}
+
+impl NicWrite for Netlink {
+    fn set_feature(&self, nic: &NicName, feature: &str, on: bool) -> io::Result<()> {
+        lock(&self.ethtool)
+            .set_feature(nic, feature, on)
+            .map_err(|failure| failure.during("switch a feature of", nic))
+    }
+
+    fn set_rings(&self, nic: &NicName, rings: Pair) -> io::Result<()> {
+        lock(&self.ethtool)
+            .set_rings(nic, rings)
+            .map_err(|failure| failure.during("set the ring sizes of", nic))
+    }
+
+    fn set_channels(&self, nic: &NicName, channels: Pair) -> io::Result<()> {
+        lock(&self.ethtool)
+            .set_channels(nic, channels)
+            .map_err(|failure| failure.during("set the queue counts of", nic))
+    }
+
+    fn set_coalesce(
+        &self,
+        nic: &NicName,
+        rx_usecs: Option<u32>,
+        tx_usecs: Option<u32>,
+        adaptive_rx: Option<bool>,
+    ) -> io::Result<()> {
+        lock(&self.ethtool)
+            .set_coalesce(nic, rx_usecs, tx_usecs, adaptive_rx)
+            .map_err(|failure| failure.during("set the interrupt moderation of", nic))
+    }
+
+    fn set_mtu(&self, nic: &NicName, mtu: u32) -> io::Result<()> {
+        let mut route = lock(&self.route);
+        link::read(&mut route, nic)
+            .and_then(|link| link::set_mtu(&mut route, link.index, mtu))
+            .map_err(|failure| failure.during("set the MTU of", nic))
+    }
+
+    fn set_qdisc(&self, nic: &NicName, qdisc: &Qdisc) -> io::Result<()> {
+        qdisc::set(&mut lock(&self.route), nic, qdisc)
+            .map_err(|failure| failure.during("set the root qdisc of", nic))
+    }
+}

@@ -1,0 +1,392 @@
+//! Root queueing disciplines over rtnetlink (`<linux/pkt_sched.h>`, `tc(8)`): read, and put back
+//! exactly as they were.
+//!
+//! What a dump says is fed back as it came. Only a root that its kind, handle and options describe
+//! completely is ever replaced: classes, filters and children would be lost with it.
+
+use linerate_model::host::Qdisc;
+use linerate_model::ids::NicName;
+use linerate_model::units::BitRate;
+
+use super::error::Failure;
+use super::link;
+use super::message::{Attributes, CREATE, REPLACE, Request, u32_at};
+use super::socket::Connection;
+
+/// `struct tcmsg`.
+const HEADER_BYTES: usize = 20;
+/// `TC_H_ROOT`: the parent of a root.
+const ROOT: u32 = 0xffff_ffff;
+/// `TC_H_MAJ_MASK`: the part of a handle that names the qdisc.
+const MAJOR: u32 = 0xffff_0000;
+
+const TBF_PARAMETERS: u16 = 1;
+const TBF_RATE64: u16 = 4;
+const HTB_PARAMETERS: u16 = 1;
+const HTB_INIT: u16 = 2;
+const HTB_RATE64: u16 = 6;
+/// Where `struct tc_ratespec` keeps its rate; both shapers' parameters begin with one.
+const RATE_AT: usize = 8;
+/// Where `struct tc_htb_glob` keeps the default class.
+const HTB_DEFAULT_CLASS_AT: usize = 8;
+
+/// Kinds without classes whose dump holds every parameter they were made with. Left out are `red`,
+/// `choke`, `gred` and `sfb` (they need tables that no dump gives back), and `netem` (its delay
+/// distribution is not dumped).
+const RESTORABLE: [&str; 13] = [
+    "tbf",
+    "pfifo",
+    "bfifo",
+    "pfifo_fast",
+    "pfifo_head_drop",
+    "fq",
+    "fq_codel",
+    "codel",
+    "cake",
+    "sfq",
+    "pie",
+    "fq_pie",
+    "hhf",
+];
+
+/// A qdisc or a class, as a dump lists it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Entry {
+    interface: u32,
+    handle: u32,
+    parent: u32,
+    kind: String,
+    options: Vec<u8>,
+    has_size_table: bool,
+}
+
+impl Entry {
+    fn parse(body: &[u8]) -> Result<Self, Failure> {
+        let attributes = Attributes::after(body, HEADER_BYTES)?;
+        Ok(Self {
+            interface: u32_at(body, 4)?,
+            handle: u32_at(body, 8)?,
+            parent: u32_at(body, 12)?,
+            kind: attributes.text(libc::TCA_KIND)?.unwrap_or_default(),
+            options: attributes
+                .bytes(libc::TCA_OPTIONS)
+                .unwrap_or_default()
+                .to_vec(),
+            has_size_table: attributes.bytes(libc::TCA_STAB).is_some(),
+        })
+    }
+}
+
+/// The root qdisc of `nic`.
+pub(super) fn read(connection: &mut Connection, nic: &NicName) -> Result<Qdisc, Failure> {
+    let link = link::read(connection, nic)?;
+    let entries = entries(connection, libc::RTM_GETQDISC, link.index)?;
+    let Some(root) = root_of(&entries) else {
+        return match link.qdisc {
+            // A dump leaves out the built-in ones, such as `noop` of an interface that is down.
+            Some(kind) => Ok(Qdisc::plain(&kind)),
+            None => Err(Failure::Malformed("the interface names no root qdisc")),
+        };
+    };
+    let rate_bit_per_s = match root.kind.as_str() {
+        "tbf" => tbf_rate(&root.options)?,
+        "htb" => htb_rate(root, &entries_of_classes(connection, link.index)?)?,
+        _ => None,
+    };
+    Ok(Qdisc {
+        kind: root.kind.clone(),
+        handle: root.handle,
+        rate_bit_per_s,
+        options: to_hex(&root.options),
+    })
+}
+
+/// Makes `wanted` the root of `nic`, and looks whether it is; when not, the former root is put back.
+///
+/// Handle 0 is the kernel's own choice for the interface: deleting the root brings it back. When that
+/// is another than `wanted`, `wanted` is made by hand and the kernel gives it a handle. `noqueue` and
+/// `noop` are left to the kernel, since they mean that no discipline was asked for.
+pub(super) fn set(
+    connection: &mut Connection,
+    nic: &NicName,
+    wanted: &Qdisc,
+) -> Result<(), Failure> {
+    let before = read(connection, nic)?;
+    let options = from_hex(&wanted.options)?;
+    if is_as(&before, wanted) {
+        return Ok(());
+    }
+    let index = link::read(connection, nic)?.index;
+    refuse_unless_restorable(connection, index)?;
+    put(connection, nic, index, wanted, &options).map_err(|first| {
+        // Some ways to the new root lead over the default one; a failure must not end there.
+        match put_back(connection, nic, index, &before) {
+            Ok(()) => first,
+            Err(second) => Failure::NotPutBack {
+                first: Box::new(first),
+                second: Box::new(second),
+            },
+        }
+    })
+}
+
+fn put_back(
+    connection: &mut Connection,
+    nic: &NicName,
+    index: u32,
+    before: &Qdisc,
+) -> Result<(), Failure> {
+    if is_as(&read(connection, nic)?, before) {
+        return Ok(());
+    }
+    put(connection, nic, index, before, &from_hex(&before.options)?)
+}
+
+fn put(
+    connection: &mut Connection,
+    nic: &NicName,
+    index: u32,
+    wanted: &Qdisc,
+    options: &[u8],
+) -> Result<(), Failure> {
+    if wanted.handle == 0 {
+        set_default(connection, nic, index, wanted, options)
+    } else {
+        set_exactly(connection, nic, index, wanted, options)
+    }
+}
+
+fn set_default(
+    connection: &mut Connection,
+    nic: &NicName,
+    index: u32,
+    wanted: &Qdisc,
+    options: &[u8],
+) -> Result<(), Failure> {
+    delete_root(connection, nic, index)?;
+    let is_as_asked = |now: &Qdisc| {
+        now.kind == wanted.kind && (options.is_empty() || now.options == wanted.options)
+    };
+    let now = read(connection, nic)?;
+    if is_as_asked(&now) || matches!(wanted.kind.as_str(), "noqueue" | "noop") {
+        return Ok(());
+    }
+    // The kernel's choice again, whose parameters someone had changed in place; or another kind.
+    let flags = if now.kind == wanted.kind {
+        0
+    } else {
+        CREATE | REPLACE
+    };
+    connection.ask(&new_root(index, 0, &wanted.kind, options, flags))?;
+    let now = read(connection, nic)?;
+    is_as_asked(&now)
+        .then_some(())
+        .ok_or_else(|| other_than(&now, wanted))
+}
+
+fn set_exactly(
+    connection: &mut Connection,
+    nic: &NicName,
+    index: u32,
+    wanted: &Qdisc,
+    options: &[u8],
+) -> Result<(), Failure> {
+    let request = new_root(
+        index,
+        wanted.handle,
+        &wanted.kind,
+        options,
+        CREATE | REPLACE,
+    );
+    let now = read(connection, nic)?;
+    if now.handle == wanted.handle {
+        // Under the same handle the kernel changes in place: impossible between kinds, refused for
+        // some parameters, and silent about those left out. Where that fails, start from nothing.
+        if now.kind == wanted.kind
+            && connection.ask(&request).is_ok()
+            && is_as(&read(connection, nic)?, wanted)
+        {
+            return Ok(());
+        }
+        delete_root(connection, nic, index)?;
+    }
+    connection.ask(&request)?;
+    let now = read(connection, nic)?;
+    is_as(&now, wanted)
+        .then_some(())
+        .ok_or_else(|| other_than(&now, wanted))
+}
+
+/// Whether two are the same to the kernel (the rate is our reading of the options).
+fn is_as(now: &Qdisc, wanted: &Qdisc) -> bool {
+    now.kind == wanted.kind && now.handle == wanted.handle && now.options == wanted.options
+}
+
+fn other_than(now: &Qdisc, wanted: &Qdisc) -> Failure {
+    let what = if now.kind == wanted.kind {
+        "with other parameters"
+    } else {
+        "another kind"
+    };
+    Failure::NotDone(format!(
+        "the root is now `{}` {:x}: ({what} than `{}` {:x}:)",
+        now.kind,
+        now.handle >> 16,
+        wanted.kind,
+        wanted.handle >> 16
+    ))
+}
+
+/// Deletes the root; the kernel's own choice (handle 0) cannot be deleted and need not be.
+fn delete_root(connection: &mut Connection, nic: &NicName, index: u32) -> Result<(), Failure> {
+    let now = read(connection, nic)?;
+    if now.handle == 0 {
+        return Ok(());
+    }
+    let request = Request::new(libc::RTM_DELQDISC, &header(index, 0, ROOT));
+    connection.ask(&request).map(drop)
+}
+
+/// The request for a root qdisc of `kind`.
+pub(super) fn new_root(index: u32, handle: u32, kind: &str, options: &[u8], flags: u16) -> Request {
+    let mut request =
+        Request::new(libc::RTM_NEWQDISC, &header(index, handle, ROOT)).with_flags(flags);
+    request.put_text(libc::TCA_KIND, kind);
+    if !options.is_empty() {
+        request.put(libc::TCA_OPTIONS, options);
+    }
+    request
+}
+
+fn header(index: u32, handle: u32, parent: u32) -> [u8; HEADER_BYTES] {
+    let mut header = [0; HEADER_BYTES];
+    header[4..8].copy_from_slice(&index.to_ne_bytes());
+    header[8..12].copy_from_slice(&handle.to_ne_bytes());
+    header[12..16].copy_from_slice(&parent.to_ne_bytes());
+    header
+}
+
+fn entries(connection: &mut Connection, question: u16, index: u32) -> Result<Vec<Entry>, Failure> {
+    // Not every kernel filters by interface.
+    let answers = connection.dump(&Request::new(question, &header(index, 0, 0)))?;
+    let mut entries = Vec::new();
+    for answer in answers {
+        let entry = Entry::parse(&answer.body)?;
+        if entry.interface == index {
+            entries.push(entry);
+        }
+    }
+    Ok(entries)
+}
+
+fn entries_of_classes(connection: &mut Connection, index: u32) -> Result<Vec<Entry>, Failure> {
+    entries(connection, libc::RTM_GETTCLASS, index)
+}
+
+fn root_of(entries: &[Entry]) -> Option<&Entry> {
+    entries.iter().find(|entry| entry.parent == ROOT)
+}
+
+/// Refuses to touch a root that could not be put back.
+fn refuse_unless_restorable(connection: &mut Connection, index: u32) -> Result<(), Failure> {
+    let qdiscs = entries(connection, libc::RTM_GETQDISC, index)?;
+    if let Some(why) = lost_with_root(&qdiscs) {
+        return Err(Failure::NotRestorable(why));
+    }
+    let Some(root) = root_of(&qdiscs).filter(|root| root.handle != 0) else {
+        return Ok(());
+    };
+    let filters = Request::new(libc::RTM_GETTFILTER, &header(index, 0, root.handle));
+    match connection.dump(&filters) {
+        Ok(filters) if filters.is_empty() => return Ok(()),
+        // A kernel without classifiers has no filter.
+        Err(Failure::Kernel { errno, .. }) if errno == libc::EOPNOTSUPP => return Ok(()),
+        Err(failure) => return Err(failure),
+        Ok(_) => {}
+    }
+    Err(Failure::NotRestorable(format!(
+        "the root `{}` {:x}: has filters",
+        root.kind,
+        root.handle >> 16
+    )))
+}
+
+/// What would be lost if the root were replaced.
+fn lost_with_root(qdiscs: &[Entry]) -> Option<String> {
+    // The kernel's own choice has nothing of anyone's.
+    let root = root_of(qdiscs).filter(|root| root.handle != 0)?;
+    let name = format!("the root `{}` {:x}:", root.kind, root.handle >> 16);
+    if !RESTORABLE.contains(&root.kind.as_str()) && root.kind != "noqueue" {
+        return Some(format!("{name} may have classes or tables"));
+    }
+    if root.has_size_table {
+        return Some(format!("{name} has a size table"));
+    }
+    let is_child = |entry: &&Entry| entry.parent != ROOT && entry.parent & MAJOR == root.handle;
+    let child = qdiscs.iter().find(is_child)?;
+    Some(format!("{name} has a child `{}`", child.kind))
+}
+
+/// A rate in bit/s from a shaper's parameters: 32 bit of bytes per second, or 64 where those are too few.
+fn rate(
+    options: &Attributes<'_>,
+    parameters: u16,
+    rate64: u16,
+) -> Result<Option<BitRate>, Failure> {
+    let Some(parameters) = options.bytes(parameters) else {
+        return Ok(None);
+    };
+    let short = u64::from(u32_at(parameters, RATE_AT)?);
+    let bytes_per_s = options.u64(rate64)?.unwrap_or(short);
+    Ok(bytes_per_s.checked_mul(8).map(BitRate::from_bit_per_s))
+}
+
+fn tbf_rate(options: &[u8]) -> Result<Option<BitRate>, Failure> {
+    rate(&Attributes::parse(options)?, TBF_PARAMETERS, TBF_RATE64)
+}
+
+/// The rate of the only class when all traffic goes to it and it has nobody to borrow from: then it
+/// is the rate of the interface. Anything richer has no single rate.
+fn htb_rate(root: &Entry, classes: &[Entry]) -> Result<Option<BitRate>, Failure> {
+    let init = Attributes::parse(&root.options)?;
+    let (Some(init), [class]) = (init.bytes(HTB_INIT), classes) else {
+        return Ok(None);
+    };
+    let default = (root.handle & MAJOR) | (u32_at(init, HTB_DEFAULT_CLASS_AT)? & !MAJOR);
+    if class.parent != ROOT || class.handle != default {
+        return Ok(None);
+    }
+    rate(
+        &Attributes::parse(&class.options)?,
+        HTB_PARAMETERS,
+        HTB_RATE64,
+    )
+}
+
+fn to_hex(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digit = |nibble: u8| char::from(DIGITS[usize::from(nibble & 0xf)]);
+    bytes
+        .iter()
+        .flat_map(|byte| [digit(byte >> 4), digit(*byte)])
+        .collect()
+}
+
+fn from_hex(text: &str) -> Result<Vec<u8>, Failure> {
+    let wrong = || Failure::BadInput("the qdisc's options are not hexadecimal bytes".to_owned());
+    let nibble = |digit: u8| char::from(digit).to_digit(16).ok_or_else(wrong);
+    if !text.len().is_multiple_of(2) {
+        return Err(wrong());
+    }
+    text.as_bytes()
+        .chunks_exact(2)
+        .map(|pair| {
+            let byte = nibble(pair[0])? << 4 | nibble(pair[1])?;
+            u8::try_from(byte).map_err(|_| wrong())
+        })
+        .collect()
+}
+
+#[cfg(test)]
+#[path = "qdisc_tests.rs"]
+mod tests;

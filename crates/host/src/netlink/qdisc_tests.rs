@@ -1,0 +1,104 @@
+//! Qdiscs as a kernel described them, and which of them may be replaced.
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::*;
+
+proptest! {
+    #[test]
+    fn no_bytes_panic_a_parser(body in vec(any::<u8>(), 0..200)) {
+        let _ = tbf_rate(&body);
+        if let Ok(entry) = Entry::parse(&body) {
+            let root = Entry { options: body.clone(), ..entry.clone() };
+            let _ = htb_rate(&root, &[entry]);
+        }
+    }
+
+    #[test]
+    fn hexadecimal_reads_back_as_it_was_written(bytes in vec(any::<u8>(), 0..100)) {
+        prop_assert_eq!(from_hex(&to_hex(&bytes)).expect("our own"), bytes);
+    }
+
+    #[test]
+    fn no_text_panics_the_hexadecimal_reader(text in ".{0,20}") {
+        let _ = from_hex(&text);
+    }
+}
+
+fn entry(kind: &str, handle: u32, parent: u32) -> Entry {
+    Entry {
+        interface: 2,
+        handle,
+        parent,
+        kind: kind.to_owned(),
+        options: Vec::new(),
+        has_size_table: false,
+    }
+}
+
+#[test]
+fn only_a_root_that_its_options_describe_may_be_replaced() {
+    let root = |kind: &str, handle| entry(kind, handle, ROOT);
+    // The kernel's own choice, with children of its own.
+    assert_eq!(lost_with_root(&[root("mq", 0), entry("fq", 0, 1)]), None);
+    assert_eq!(lost_with_root(&[root("tbf", 0x8001_0000)]), None);
+    assert_eq!(lost_with_root(&[root("noqueue", 0x8001_0000)]), None);
+    for kind in ["htb", "mq", "mqprio", "prio", "red", "netem", "unheard-of"] {
+        assert!(lost_with_root(&[root(kind, 0x1_0000)]).is_some(), "{kind}");
+    }
+    let child = entry("pfifo", 0x2_0000, 0x1_0001);
+    assert!(lost_with_root(&[root("tbf", 0x1_0000), child.clone()]).is_some());
+    // An ingress qdisc hangs on the interface, not on the root.
+    let ingress = entry("ingress", 0xffff_0000, 0xffff_fff1);
+    assert_eq!(lost_with_root(&[root("tbf", 0x1_0000), ingress]), None);
+    let sized = Entry {
+        has_size_table: true,
+        ..root("tbf", 0x1_0000)
+    };
+    assert!(lost_with_root(&[sized]).is_some());
+}
+
+#[cfg(target_endian = "little")]
+mod captured {
+    use super::*;
+    use crate::netlink::captured::answers;
+
+    fn entries_in(hex: &str) -> Vec<Entry> {
+        answers(hex)
+            .iter()
+            .map(|answer| Entry::parse(&answer.body).expect("the kernel's own"))
+            .collect()
+    }
+
+    #[test]
+    fn a_kernels_shaper_is_read_and_asked_for_again_with_the_same_bytes() {
+        let answer = &answers(include_str!("captured/qdisc-tbf.hex"))[0];
+        let shaper = Entry::parse(&answer.body).expect("the kernel's own");
+        assert_eq!(
+            (shaper.kind.as_str(), shaper.handle, shaper.parent),
+            ("tbf", 0x8001_0000, ROOT)
+        );
+        let rate = tbf_rate(&shaper.options).expect("a rate");
+        assert_eq!(rate, Some(BitRate::from_mbit_per_s(100)));
+
+        let again = new_root(2, shaper.handle, "tbf", &shaper.options, CREATE | REPLACE);
+        let body = again.into_body();
+        // The header but for its last field (a reference count in an answer), the kind, the options.
+        assert_eq!(body[..16], answer.body[..16]);
+        assert_eq!(body[20..], answer.body[20..body.len()]);
+    }
+
+    #[test]
+    fn only_the_single_default_class_of_htb_has_the_interfaces_rate() {
+        let root = &entries_in(include_str!("captured/qdisc-htb.hex"))[0];
+        let one = entries_in(include_str!("captured/classes-htb-one.hex"));
+        let two = entries_in(include_str!("captured/classes-htb-two.hex"));
+        assert_eq!((root.kind.as_str(), one.len(), two.len()), ("htb", 1, 2));
+        let rate = |classes: &[Entry]| htb_rate(root, classes).expect("the kernel's own");
+        assert_eq!(rate(&one), Some(BitRate::from_mbit_per_s(50)));
+        assert_eq!(rate(&two), None);
+        assert_eq!(rate(&two[..1]), None, "not the default class");
+        assert_eq!(rate(&[]), None);
+    }
+}

@@ -2,6 +2,7 @@
 //! same programs can be run a second time as another user, and their skips counted.
 
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
@@ -28,7 +29,7 @@ pub(crate) fn run(root: &Path) -> Tally {
     build
         .args(["test", "--workspace", "--no-run", "--message-format=json"])
         .current_dir(root);
-    let built = build.stderr(std::process::Stdio::inherit()).output();
+    let built = build.stderr(Stdio::inherit()).output();
     let messages = match built {
         Ok(output) if output.status.success() => {
             String::from_utf8_lossy(&output.stdout).into_owned()
@@ -48,6 +49,7 @@ pub(crate) fn run(root: &Path) -> Tally {
     let doc = ["test", "--workspace", "--doc", "--", "--show-output"];
     let output = capture(cargo().args(doc).current_dir(root));
     tally.add(Tally::of_tests("doc", &output));
+    tally.add(page(root));
     if user::is_root() {
         let touching: Vec<Program> = programs
             .into_iter()
@@ -56,6 +58,22 @@ pub(crate) fn run(root: &Path) -> Tally {
         tally.add(round(User::ordinary(root), &touching));
     }
     tally
+}
+
+/// The report's page in a real browser, with the page's own tools (npm).
+fn page(root: &Path) -> Tally {
+    const SCRIPT: &str = "command -v npm >/dev/null || { echo 'SKIP: there is no npm'; exit 0; }
+        [ -d node_modules ] || npm ci --no-audit --no-fund ||
+            { echo 'SKIP: npm could not install what the tests of the page need'; exit 0; }
+        npm test --silent";
+    let folder = root.join("web");
+    if !folder.join("package.json").exists() {
+        return Tally::default();
+    }
+    heading("the page in a browser");
+    let mut test = Command::new("sh");
+    let output = capture(test.args(["-c", SCRIPT]).current_dir(folder));
+    Tally::of_gate("the page in a browser", &output)
 }
 
 /// All programs as one user.

@@ -1,0 +1,74 @@
+//! The chores of linerate's own house, for its developers only: `cargo xtask check|test|tidy`.
+//!
+//! `make` is the front door; it checks the toolchain first and then calls this program.
+
+#![forbid(unsafe_code)]
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a developer's tool that talks to its terminal"
+)]
+
+mod check;
+mod tally;
+mod test_run;
+mod tidy;
+mod user;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+const USAGE: &str = "usage: cargo xtask check | test | tidy
+
+  check   format, lints, dependencies, tidy, the page's bundle, documentation
+  test    check, then every test; as root also a second time as an ordinary user
+  tidy    only the house rules that no other tool knows";
+
+fn main() -> ExitCode {
+    let root = root();
+    match std::env::args().nth(1).as_deref() {
+        Some("check") => closing_line(&check::run(&root)),
+        Some("test") => {
+            let mut tally = check::run(&root);
+            tally.add(test_run::run(&root));
+            closing_line(&tally)
+        }
+        Some("tidy") => {
+            if tidy::run(&root) {
+                ExitCode::SUCCESS
+            } else {
+                ExitCode::FAILURE
+            }
+        }
+        _ => {
+            eprintln!("{USAGE}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// The folder that holds the workspace.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("xtask lies in the workspace's folder")
+        .to_owned()
+}
+
+/// Repeats what failed and what was skipped, so that nobody has to scroll for it, and ends with the
+/// sum on a line of its own.
+fn closing_line(tally: &tally::Tally) -> ExitCode {
+    println!();
+    for skip in &tally.skips {
+        println!("skipped: {skip}");
+    }
+    for failure in &tally.failures {
+        println!("FAILED: {failure}");
+    }
+    println!("{tally}");
+    if tally.failures.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}

@@ -1,0 +1,268 @@
+//! Counts what passed, failed and was skipped, from what libtest prints (`test result: ok. 3 passed;
+//! ...`, and with `--show-output` a `---- NAME stdout ----` section for each test that printed).
+//!
+//! A test that prints `SKIP: reason` did not prove what its name says: libtest calls it passed, this
+//! counts it as skipped.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+/// What passed, what failed and what was skipped.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tally {
+    /// How many passed and proved something.
+    pub(crate) passed: usize,
+    /// What failed, one line each.
+    pub(crate) failures: Vec<String>,
+    /// Every visible skip with its reason, one line each.
+    pub(crate) skips: Vec<String>,
+}
+
+/// What one program printed and how it ended.
+#[derive(Debug, Default)]
+pub(crate) struct Output {
+    /// Its standard output.
+    pub(crate) stdout: String,
+    /// Its standard error.
+    pub(crate) stderr: String,
+    /// Whether it ended with success.
+    pub(crate) success: bool,
+}
+
+impl Tally {
+    /// Takes in another sum.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.passed += other.passed;
+        self.failures.extend(other.failures);
+        self.skips.extend(other.skips);
+    }
+
+    /// One gate that is not a test program: it failed, or it said that it skipped, or it passed.
+    pub(crate) fn of_gate(name: &str, output: &Output) -> Self {
+        let mut tally = Self::default();
+        let lines = output.stdout.lines().chain(output.stderr.lines());
+        tally.skips.extend(
+            lines
+                .filter_map(skip_reason)
+                .map(|why| format!("{name}: {why}")),
+        );
+        if !output.success {
+            tally.failures.push(name.to_owned());
+        } else if tally.skips.is_empty() {
+            tally.passed = 1;
+        }
+        tally
+    }
+
+    /// One test program.
+    pub(crate) fn of_tests(program: &str, output: &Output) -> Self {
+        let mut reader = Reader::new(program);
+        for line in output.stdout.lines() {
+            reader.line(line);
+        }
+        // What a test or a program it started wrote past libtest belongs to a test we cannot name.
+        for reason in output.stderr.lines().filter_map(skip_reason) {
+            reader.skip_without_name(reason);
+        }
+        reader.finish(output.success)
+    }
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            passed,
+            failures,
+            skips,
+        } = self;
+        let (failed, skipped) = (failures.len(), skips.len());
+        write!(f, "{passed} passed, {failed} failed, {skipped} skipped")
+    }
+}
+
+/// Walks through libtest's output line by line.
+struct Reader<'a> {
+    program: &'a str,
+    tally: Tally,
+    /// Whether the sections being read are those of tests that passed.
+    in_successes: bool,
+    section: Option<String>,
+    skipped_tests: BTreeSet<String>,
+    skips_without_name: usize,
+    has_result: bool,
+}
+
+impl<'a> Reader<'a> {
+    fn new(program: &'a str) -> Self {
+        Self {
+            program,
+            tally: Tally::default(),
+            in_successes: false,
+            section: None,
+            skipped_tests: BTreeSet::new(),
+            skips_without_name: 0,
+            has_result: false,
+        }
+    }
+
+    fn line(&mut self, line: &str) {
+        let heading = line
+            .strip_prefix("---- ")
+            .and_then(|rest| rest.strip_suffix(" stdout ----"));
+        if let Some(name) = heading {
+            self.section = Some(name.to_owned());
+        } else if line == "successes:" || line == "failures:" {
+            self.in_successes = line == "successes:";
+            self.section = None;
+        } else if let Some(reason) = skip_reason(line) {
+            match self.section.clone() {
+                Some(test) => {
+                    self.tally
+                        .skips
+                        .push(format!("{} {test}: {reason}", self.program));
+                    if self.in_successes {
+                        self.skipped_tests.insert(test);
+                    }
+                }
+                None => self.skip_without_name(reason),
+            }
+        } else if let Some(name) = failed_test(line) {
+            self.tally.failures.push(format!("{} {name}", self.program));
+        } else if let Some((_, counts)) = line.split_once("test result: ") {
+            self.has_result = true;
+            self.tally.passed += count_of(counts, " passed");
+            for _ in 0..count_of(counts, " ignored") {
+                self.tally
+                    .skips
+                    .push(format!("{}: a test marked as ignored", self.program));
+            }
+            let failed = count_of(counts, " failed");
+            while self.tally.failures.len() < failed {
+                self.tally
+                    .failures
+                    .push(format!("{}: a test whose name was lost", self.program));
+            }
+        }
+    }
+
+    fn skip_without_name(&mut self, reason: &str) {
+        self.skips_without_name += 1;
+        self.tally.skips.push(format!("{}: {reason}", self.program));
+    }
+
+    fn finish(mut self, success: bool) -> Tally {
+        if !self.has_result && success && self.tally.skips.is_empty() {
+            self.tally.passed = 1; // a test program without libtest's harness is one test
+        }
+        if !success && self.tally.failures.is_empty() {
+            self.tally
+                .failures
+                .push(format!("{}: ended without success", self.program));
+        }
+        self.tally.passed = self
+            .tally
+            .passed
+            .saturating_sub(self.skipped_tests.len() + self.skips_without_name);
+        self.tally
+    }
+}
+
+/// The reason of a line that says a test was skipped; `test NAME ... ` may stand before it when the
+/// test wrote past libtest.
+fn skip_reason(line: &str) -> Option<&str> {
+    let line = line.rsplit_once(" ... ").map_or(line, |(_, rest)| rest);
+    line.trim().strip_prefix("SKIP:").map(str::trim)
+}
+
+fn failed_test(line: &str) -> Option<&str> {
+    line.strip_prefix("test ")?.strip_suffix(" ... FAILED")
+}
+
+/// The number before `word` in `ok. 3 passed; 0 failed; 1 ignored`.
+fn count_of(counts: &str, word: &str) -> usize {
+    counts
+        .split([';', '.'])
+        .filter_map(|part| part.trim().strip_suffix(word.trim_start()))
+        .find_map(|number| number.trim().parse().ok())
+        .unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(stdout: &str, stderr: &str, success: bool) -> Tally {
+        let output = Output {
+            stdout: stdout.to_owned(),
+            stderr: stderr.to_owned(),
+            success,
+        };
+        Tally::of_tests("host", &output)
+    }
+
+    #[test]
+    fn passed_and_failed_tests_are_counted_by_name() {
+        let tally = of(
+            "test a ... ok\ntest b ... FAILED\n\nfailures:\n\n---- b stdout ----\nboom\n\n\
+             failures:\n    b\n\ntest result: FAILED. 1 passed; 1 failed; 0 ignored; 0 measured\n",
+            "",
+            false,
+        );
+        assert_eq!(tally.to_string(), "1 passed, 1 failed, 0 skipped");
+        assert_eq!(tally.failures, ["host b"]);
+    }
+
+    #[test]
+    fn a_test_that_says_skip_is_not_counted_as_passed() {
+        let tally = of(
+            "test a ... ok\ntest b ... ok\n\nsuccesses:\n\n---- b stdout ----\nSKIP: no netem here\n\n\
+             successes:\n    a\n    b\n\ntest result: ok. 2 passed; 0 failed; 0 ignored\n",
+            "",
+            true,
+        );
+        assert_eq!(tally.to_string(), "1 passed, 0 failed, 1 skipped");
+        assert_eq!(tally.skips, ["host b: no netem here"]);
+    }
+
+    #[test]
+    fn a_skip_written_past_libtest_is_counted_too() {
+        let tally = of(
+            "test a ... ok\ntest result: ok. 1 passed; 0 failed; 0 ignored\n",
+            "SKIP: no user namespaces\n",
+            true,
+        );
+        assert_eq!(tally.to_string(), "0 passed, 0 failed, 1 skipped");
+    }
+
+    #[test]
+    fn two_skips_of_one_test_take_one_test_away() {
+        let tally = of(
+            "successes:\n---- a stdout ----\nSKIP: x\nSKIP: y\nsuccesses:\n    a\n    b\n\
+             test result: ok. 2 passed; 0 failed; 0 ignored\n",
+            "",
+            true,
+        );
+        assert_eq!(tally.to_string(), "1 passed, 0 failed, 2 skipped");
+    }
+
+    #[test]
+    fn a_test_program_that_dies_is_a_failure() {
+        let tally = of("running 3 tests\ntest a ... ok\n", "signal 6\n", false);
+        assert_eq!(tally.to_string(), "0 passed, 1 failed, 0 skipped");
+    }
+
+    #[test]
+    fn a_gate_passes_or_fails_or_says_why_it_skipped() {
+        let gate = |stderr: &str, success| {
+            let output = Output {
+                stderr: stderr.to_owned(),
+                success,
+                ..Output::default()
+            };
+            Tally::of_gate("deny", &output).to_string()
+        };
+        assert_eq!(gate("", true), "1 passed, 0 failed, 0 skipped");
+        assert_eq!(gate("", false), "0 passed, 1 failed, 0 skipped");
+        assert_eq!(gate("SKIP: offline", true), "0 passed, 0 failed, 1 skipped");
+    }
+}

@@ -1,1 +1,25 @@
 //! The listeners on a run: terminal, JSON, and one self-contained page.
+
+#![expect(
+    clippy::format_push_string,
+    reason = "a page is made once; `write!` would give every line a Result that cannot fail"
+)]
+
+pub mod data;
+mod figures;
+mod html;
+mod map_dot;
+mod map_json;
+mod map_svg;
+mod map_text;
+pub mod page;
+mod sections;
+mod text;
+
+pub use data::ReportData;
+pub use map_dot::map_dot;
+pub use map_json::{MAP_SCHEMA, map_json};
+pub use map_svg::{Layout, MapEnd, host_map_svg};
+pub use map_text::map_text;
+pub use page::render_page;
+pub use text::render_text;

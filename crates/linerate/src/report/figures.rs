@@ -1,0 +1,367 @@
+//! Numbers and names as a report prints them: always with a unit, with an interval where there is one,
+//! and a `?` where there is no number. Shared by the page, the map and the terminal.
+
+use linerate_model::prove::{EffectDocument, ProveDocument, Rate, RemedyResult};
+use linerate_model::sample::Flag;
+use linerate_model::units::BitRate;
+
+use super::data::{Arm, CpuCost, ReportData, TrialCpu};
+
+/// A rate in bit/s with its unit; `?` when it is not a rate at all.
+pub(super) fn rate(bit_per_s: f64) -> String {
+    BitRate::from_f64(bit_per_s).map_or_else(|| "?".to_owned(), |rate| rate.to_string())
+}
+
+/// A rate's interval and how many trials stand behind it.
+pub(super) fn rate_interval(measured: &Rate) -> String {
+    format!(
+        "{} to {}, {}",
+        rate(measured.low_bit_per_s),
+        rate(measured.high_bit_per_s),
+        count(measured.trials, "trial")
+    )
+}
+
+/// `1 trial`, `5 trials`.
+pub(super) fn count(number: usize, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}
+
+/// CPU seconds per gigabyte, with digits enough to tell small costs apart.
+pub(super) fn cost(s_per_gb: f64) -> String {
+    if !s_per_gb.is_finite() {
+        "?".to_owned()
+    } else if s_per_gb < 0.0995 {
+        format!("{s_per_gb:.4} s/GB")
+    } else {
+        format!("{s_per_gb:.3} s/GB")
+    }
+}
+
+/// A relative difference in percent with its sign.
+pub(super) fn percent(ratio: f64) -> String {
+    if !ratio.is_finite() {
+        return "?".to_owned();
+    }
+    let digits = usize::from(ratio.abs() < 9.995);
+    let text = format!("{:+.digits$} %", ratio * 100.0);
+    // A rounded zero has no direction.
+    if text.trim_start_matches(['+', '-']) == "0.0 %" {
+        "0.0 %".to_owned()
+    } else {
+        text
+    }
+}
+
+/// A share in percent.
+pub(super) fn share(ratio: f64) -> String {
+    if ratio.is_finite() {
+        format!("{:.1} %", ratio * 100.0)
+    } else {
+        "?".to_owned()
+    }
+}
+
+/// A quotient of two rates with the bounds that the ends of their intervals allow: wider than an
+/// interval of the quotient would be, never narrower.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Times {
+    pub(super) value: f64,
+    pub(super) low: f64,
+    pub(super) high: f64,
+}
+
+impl Times {
+    /// How many times `after` is of `before`; `None` when there is nothing to divide by.
+    pub(super) fn of(before: &Rate, after: &Rate) -> Option<Self> {
+        let times = Self {
+            value: after.rate_bit_per_s / before.rate_bit_per_s,
+            low: after.low_bit_per_s / before.high_bit_per_s,
+            high: after.high_bit_per_s / before.low_bit_per_s,
+        };
+        [times.value, times.low, times.high]
+            .iter()
+            .all(|number| number.is_finite() && *number >= 0.0)
+            .then_some(times)
+    }
+
+    /// Whether the intervals leave room for "no difference".
+    pub(super) fn holds_one(self) -> bool {
+        self.low <= 1.0 && self.high >= 1.0
+    }
+}
+
+/// A quotient: two digits where one would hide the difference.
+pub(super) fn times(value: f64) -> String {
+    if value < 2.0 {
+        format!("{value:.2}x")
+    } else {
+        format!("{value:.1}x")
+    }
+}
+
+/// What became of a remedy. Each word also has a mark, so that no meaning hangs on colour.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fate {
+    Kept,
+    Undone,
+    NotTried,
+}
+
+impl Fate {
+    pub(super) fn of(remedy: &RemedyResult) -> Self {
+        match (&remedy.effect, remedy.kept) {
+            (_, true) => Self::Kept,
+            (Some(_), false) => Self::Undone,
+            (None, false) => Self::NotTried,
+        }
+    }
+
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Kept => "kept",
+            Self::Undone => "undone",
+            Self::NotTried => "not tried",
+        }
+    }
+
+    pub(super) fn mark(self) -> &'static str {
+        match self {
+            Self::Kept => "●",
+            Self::Undone => "○",
+            Self::NotTried => "?",
+        }
+    }
+}
+
+/// What an effect's interval says, in words.
+pub(super) fn effect_meaning(effect: &EffectDocument) -> String {
+    if effect.low > 0.0 {
+        "faster".to_owned()
+    } else if effect.high < 0.0 {
+        "slower".to_owned()
+    } else {
+        format!(
+            "no difference shown; {} would have been",
+            percent(effect.smallest_detectable).trim_start_matches('+')
+        )
+    }
+}
+
+/// An interval of an effect with its level and number of pairs.
+pub(super) fn effect_interval(effect: &EffectDocument) -> String {
+    format!(
+        "{} to {} ({:.0} %, {})",
+        percent(effect.low),
+        percent(effect.high),
+        effect.level * 100.0,
+        count(effect.pairs, "pair")
+    )
+}
+
+/// What a remedy changes: `setting: from -> to`, and how many changes go with it.
+pub(super) fn remedy_change(remedy: &RemedyResult) -> String {
+    let more = match remedy.changes.len() {
+        0 | 1 => String::new(),
+        all => format!(" (with {} more)", count(all - 1, "change")),
+    };
+    format!("{}: {} -> {}{more}", remedy.setting, remedy.from, remedy.to)
+}
+
+/// A planted or found rule, and which of the two it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Score<'a> {
+    pub(super) rule: &'a str,
+    pub(super) planted: bool,
+    pub(super) found: bool,
+}
+
+impl Score<'_> {
+    pub(super) fn word(&self) -> &'static str {
+        match (self.planted, self.found) {
+            (true, true) => "planted and found",
+            (true, false) => "planted, NOT found",
+            (false, true) => "found, not planted",
+            (false, false) => "neither",
+        }
+    }
+}
+
+/// Planted against found, the planted ones first.
+pub(super) fn scores(prove: &ProveDocument) -> Vec<Score<'_>> {
+    let mut rules: Vec<&str> = Vec::new();
+    for rule in prove.planted.iter().chain(&prove.found) {
+        if !rules.contains(&rule.as_str()) {
+            rules.push(rule);
+        }
+    }
+    rules
+        .into_iter()
+        .map(|rule| Score {
+            rule,
+            planted: prove.planted.iter().any(|other| other == rule),
+            found: prove.found.iter().any(|other| other == rule),
+        })
+        .collect()
+}
+
+/// How a flag is called in JSON, and what it means for the reader.
+pub(super) fn flag(flag: Flag) -> (&'static str, &'static str) {
+    match flag {
+        Flag::SharedKernel => (
+            "shared-kernel",
+            "both ends ran on one kernel: softirq time and machine counters are shared",
+        ),
+        Flag::TickAccounting => (
+            "tick-accounting",
+            "the kernel accounts CPU time by ticks, so CPU figures are coarse",
+        ),
+        Flag::Steal => (
+            "steal",
+            "the hypervisor took more than 2 % of the CPU time away",
+        ),
+        Flag::CeilingWrong => (
+            "ceiling-wrong",
+            "the rate is above the computed ceiling, so that ceiling is wrong",
+        ),
+        Flag::CountsDisagree => (
+            "counts-disagree",
+            "the two ends' byte counts disagree by more than what was in flight",
+        ),
+        Flag::NoWarmupCut => (
+            "no-warmup-cut",
+            "no leading part could be told apart as warm-up",
+        ),
+        Flag::NotSettled => ("not-settled", "the rate never settled within the trial"),
+        Flag::CutShort => ("cut-short", "the trial ended before its time"),
+    }
+}
+
+/// CPU cost of one kind at one end in one arm, over all its trials.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+pub(super) struct CpuBar {
+    pub(super) arm: Arm,
+    pub(super) end: String,
+    pub(super) kind: &'static str,
+    /// Mean, lowest and highest of the trials; null when any trial does not know.
+    pub(super) s_per_gb: Option<[f64; 3]>,
+    pub(super) trials: usize,
+}
+
+type Side = fn(&TrialCpu) -> Option<&CpuCost>;
+
+/// CPU cost before and after by end and kind. Kinds that no trial of an end knows are left out when
+/// the shared kernel has them.
+pub(super) fn cpu_bars(data: &ReportData) -> Vec<CpuBar> {
+    let sides: [(&str, Side); 3] = [
+        (&data.local.name, |cpu| Some(&cpu.local)),
+        (&data.remote.name, |cpu| Some(&cpu.remote)),
+        ("shared kernel", |cpu| cpu.shared.as_ref()),
+    ];
+    let mut bars = Vec::new();
+    for arm in [Arm::Before, Arm::After] {
+        let trials: Vec<&TrialCpu> = data
+            .trials
+            .iter()
+            .filter(|trial| trial.arm == arm)
+            .map(|trial| &trial.cpu)
+            .collect();
+        let shared = trials.iter().any(|cpu| cpu.shared.is_some());
+        for (end, side) in sides {
+            let costs: Vec<&CpuCost> = trials.iter().filter_map(|cpu| side(cpu)).collect();
+            for (index, kind) in ["user", "system", "softirq", "irq", "steal"]
+                .iter()
+                .enumerate()
+            {
+                let known: Option<Vec<f64>> =
+                    costs.iter().map(|cost| cost.kinds()[index].1).collect();
+                let nobody = costs.iter().all(|cost| cost.kinds()[index].1.is_none());
+                if costs.is_empty() || (shared && nobody) {
+                    continue;
+                }
+                bars.push(CpuBar {
+                    arm,
+                    end: end.to_owned(),
+                    kind,
+                    s_per_gb: known.and_then(|values| mean_and_range(&values)),
+                    trials: costs.len(),
+                });
+            }
+        }
+    }
+    bars
+}
+
+#[expect(clippy::cast_precision_loss, reason = "the number of trials is small")]
+fn mean_and_range(values: &[f64]) -> Option<[f64; 3]> {
+    let low = values.iter().copied().reduce(f64::min)?;
+    let high = values.iter().copied().reduce(f64::max)?;
+    let mean = values.iter().sum::<f64>() / values.len() as f64;
+    mean.is_finite().then_some([mean, low, high])
+}
+
+/// Text that a host or a stored run provided, with every control character and every character that
+/// turns the direction of writing made visible: neither a terminal nor a page may be steered by a name.
+pub(super) fn visible(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        let steers = c.is_control()
+            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
+        if steers {
+            out.extend(c.escape_unicode());
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn measured(rate: f64, low: f64, high: f64) -> Rate {
+        Rate {
+            rate_bit_per_s: rate,
+            low_bit_per_s: low,
+            high_bit_per_s: high,
+            trials: 5,
+            cpu_s_per_gb: None,
+        }
+    }
+
+    #[test]
+    fn what_is_not_a_rate_is_a_question_mark_and_never_zero() {
+        assert_eq!(rate(f64::NAN), "?");
+        assert_eq!(rate(-1.0), "?");
+        assert_eq!(rate(f64::INFINITY), "?");
+        assert_eq!(rate(3.1e9), "3.10 Gb/s");
+        assert_eq!(percent(f64::NAN), "?");
+    }
+
+    #[test]
+    fn a_quotient_has_bounds_and_none_without_a_divisor() {
+        let times = Times::of(&measured(2.0, 1.0, 4.0), &measured(8.0, 6.0, 9.0));
+        let times = times.expect("both are rates");
+        assert!((times.value - 4.0).abs() < 1e-12);
+        assert!((times.low - 1.5).abs() < 1e-12);
+        assert!((times.high - 9.0).abs() < 1e-12);
+        assert_eq!(
+            Times::of(&measured(0.0, 0.0, 0.0), &measured(8.0, 6.0, 9.0)),
+            None
+        );
+    }
+
+    #[test]
+    fn a_rounded_zero_has_no_sign() {
+        assert_eq!(percent(-0.000_01), "0.0 %");
+        assert_eq!(percent(0.4), "+40.0 %");
+        assert_eq!(percent(-0.031), "-3.1 %");
+        assert_eq!(percent(12.5), "+1250 %");
+    }
+
+    #[test]
+    fn text_that_would_steer_a_terminal_becomes_visible() {
+        assert_eq!(visible("eth\u{1b}[2J\u{202e}0"), "eth\\u{1b}[2J\\u{202e}0");
+    }
+}

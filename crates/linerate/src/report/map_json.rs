@@ -1,0 +1,56 @@
+//! `linerate map --format json`: the host with `null` for every fact that is not known, and each of
+//! those facts under `gaps` with the place that was asked and why it did not answer.
+
+use linerate_model::host::Host;
+use serde_json::{Map, Value, json};
+
+/// The schema name of what [`map_json`] makes.
+pub const MAP_SCHEMA: &str = "linerate.map/1";
+
+/// The host as `map --format json` prints it.
+pub fn map_json(host: &Host) -> Value {
+    let mut body = serde_json::to_value(host).unwrap_or(Value::Null);
+    let mut gaps = Vec::new();
+    // The host's own list of gaps belongs to the document, not to the machine.
+    if let Some(Value::Array(own)) = body.as_object_mut().and_then(|host| host.remove("gaps")) {
+        gaps.extend(own.iter().filter_map(|gap| entry(gap.as_object()?, None)));
+    }
+    hoist(&mut body, "", &mut gaps);
+    json!({"schema": MAP_SCHEMA, "host": body, "gaps": gaps})
+}
+
+/// Turns every gap below `value` into null and lists it; `field` is the JSON pointer (RFC 6901) of
+/// `value` within the host.
+fn hoist(value: &mut Value, field: &str, gaps: &mut Vec<Value>) {
+    if let Some(found) = value
+        .as_object()
+        .and_then(|object| entry(object, Some(field)))
+    {
+        gaps.push(found);
+        *value = Value::Null;
+        return;
+    }
+    match value {
+        Value::Object(object) => {
+            for (key, inner) in object {
+                let key = key.replace('~', "~0").replace('/', "~1");
+                hoist(inner, &format!("{field}/{key}"), gaps);
+            }
+        }
+        Value::Array(items) => {
+            for (index, inner) in items.iter_mut().enumerate() {
+                hoist(inner, &format!("{field}/{index}"), gaps);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// A serialized `Gap` as an entry of `gaps`. Exactly its three texts make a gap: a feature or sysctl
+/// that happens to be called `unknown` does not.
+fn entry(object: &Map<String, Value>, field: Option<&str>) -> Option<Value> {
+    let text = |key: &str| object.get(key).and_then(Value::as_str);
+    let (cause, path, reason) = (text("unknown")?, text("path")?, text("reason")?);
+    (object.len() == 3)
+        .then(|| json!({"path": path, "reason": reason, "cause": cause, "field": field}))
+}

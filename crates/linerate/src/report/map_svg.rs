@@ -1,0 +1,668 @@
+//! The host map as a picture: CPUs by NUMA node, the PCIe links, the interface with its queues, a line
+//! from each queue to the CPUs that serve it, and the wire to the other host.
+//!
+//! Letters, borders and dashes carry the meaning (S sends, R receives, I interrupt); colour only helps. A
+//! fact that is not known is a `?` whose `<title>` says why. Colours are CSS variables with a fallback, so
+//! that the picture follows the page's light or dark scheme and still stands alone as a file.
+
+use linerate_model::host::{Cpu, Host, Nic, Queue, QueueKind};
+use linerate_model::ids::{CpuId, CpuSet, NicName};
+use linerate_model::known::{Gap, Known};
+
+use super::figures::{count, visible};
+use super::html::escape;
+use super::map_text::{kind_word, link_text, qdisc_text, queue_name};
+
+/// One host of a map.
+#[derive(Debug, Clone, Copy)]
+pub struct MapEnd<'a> {
+    /// What it is called.
+    pub name: &'a str,
+    /// The host.
+    pub host: &'a Host,
+    /// The interface to draw; `None` draws every one.
+    pub nic: Option<&'a NicName>,
+    /// The CPUs of sending threads.
+    pub sender_cpus: &'a CpuSet,
+    /// The CPUs of receiving threads.
+    pub receiver_cpus: &'a CpuSet,
+}
+
+/// How two hosts stand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Layout {
+    /// Next to each other, for wide pages.
+    Beside,
+    /// One below the other, for phones.
+    Stacked,
+}
+
+const PANEL: u32 = 400;
+const PAD: u32 = 16;
+const INNER: u32 = PANEL - 2 * PAD;
+/// Room between two hosts for the wire and its name.
+const BETWEEN: u32 = 150;
+/// Room for the lines from queues to CPUs.
+const LINES: u32 = 70;
+/// A machine with more CPUs on a node than this gets their number in words as well.
+const CPUS_DRAWN: usize = 512;
+const QUEUES_DRAWN: usize = 12;
+const NICS_DRAWN: usize = 8;
+
+const INK: &str = "var(--ink, #1b2430)";
+const SOFT: &str = "var(--ink-soft, #5b6675)";
+const LINE: &str = "var(--line, #c9d1da)";
+const CARD: &str = "var(--card, #ffffff)";
+const PAPER: &str = "var(--paper, #f6f7f9)";
+const SEND: &str = "var(--accent, #0b62c4)";
+const RECEIVE: &str = "var(--warm, #a8480a)";
+
+/// The map of one host, or of two with the wire between them.
+pub fn host_map_svg(near: &MapEnd<'_>, far: Option<(&MapEnd<'_>, &str)>, layout: Layout) -> String {
+    let near_panel = Panel::draw(near, false, lines_room(near));
+    let names = far.map_or_else(
+        || near.name.to_owned(),
+        |(far, _)| format!("{} and {}", near.name, far.name),
+    );
+    let (width, height, body) = match far {
+        None => (PANEL, near_panel.height, near_panel.body),
+        Some((far, wire)) if layout == Layout::Beside => beside(near, far, wire),
+        Some((far, wire)) => stacked(&near_panel, far, wire),
+    };
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" role=\"img\" aria-label=\"Map of {}: CPUs by NUMA node, interface, queues and interrupts\" font-family=\"ui-sans-serif, system-ui, sans-serif\" font-size=\"12\" fill=\"{INK}\">{body}</svg>",
+        escape(&names)
+    )
+}
+
+fn beside(near: &MapEnd<'_>, far: &MapEnd<'_>, wire: &str) -> (u32, u32, String) {
+    let ends = [near, far];
+    let room = lines_room(near).max(lines_room(far));
+    let heights = ends.map(|end| Panel::draw(end, false, room).height);
+    let height = heights[0].max(heights[1]);
+    // The lower of the two gets longer lines, so that both begin and end together.
+    let panels = [0, 1].map(|side| Panel::draw(ends[side], false, room + height - heights[side]));
+    // Interfaces stand at the foot of each panel, so the wire runs straight.
+    let y = height - PAD - 24;
+    let (from, to) = (PANEL - PAD, PANEL + BETWEEN + PAD);
+    let wire = format!(
+        "<line x1=\"{from}\" y1=\"{y}\" x2=\"{to}\" y2=\"{y}\" stroke=\"{INK}\" stroke-width=\"2.5\"/>{}",
+        label((PANEL + to - PAD) / 2, y - 10, "middle", INK, 12, wire)
+    );
+    let body = format!(
+        "{}{}{wire}",
+        placed(&panels[0], 0, 0),
+        placed(&panels[1], PANEL + BETWEEN, 0)
+    );
+    (2 * PANEL + BETWEEN, height, body)
+}
+
+fn stacked(near: &Panel, far: &MapEnd<'_>, wire: &str) -> (u32, u32, String) {
+    let far = Panel::draw(far, true, lines_room(far));
+    let gap = 56;
+    let (from, to) = (near.height - PAD, near.height + gap + PAD);
+    let x = PANEL / 2;
+    let wire = format!(
+        "<line x1=\"{x}\" y1=\"{from}\" x2=\"{x}\" y2=\"{to}\" stroke=\"{INK}\" stroke-width=\"2.5\"/>{}",
+        label(x + 10, near.height + gap / 2 + 4, "start", INK, 12, wire)
+    );
+    let body = format!(
+        "{}{}{wire}",
+        placed(near, 0, 0),
+        placed(&far, 0, near.height + gap)
+    );
+    (PANEL, near.height + gap + far.height, body)
+}
+
+/// A panel on its card.
+fn placed(panel: &Panel, x: u32, y: u32) -> String {
+    let card = rect(0, 0, PANEL, panel.height, CARD, LINE, " rx=\"10\"");
+    format!(
+        "<g transform=\"translate({x} {y})\">{card}{}</g>",
+        panel.body
+    )
+}
+
+/// One host, drawn from (0, 0).
+struct Panel {
+    height: u32,
+    body: String,
+}
+
+/// Where a CPU was drawn: its middle, and the edge that looks at the queues.
+struct Spot {
+    cpu: CpuId,
+    x: u32,
+    y: u32,
+}
+
+impl Panel {
+    /// Draws a host with its interface at the foot, or, `flipped`, at the head, and `room` for the lines
+    /// between CPUs and queues.
+    fn draw(end: &MapEnd<'_>, flipped: bool, room: u32) -> Self {
+        let head = 46;
+        let nics = chosen_nics(end);
+        let nic_height: u32 = nics.iter().map(|nic| nic_height(nic) + 10).sum();
+        let (cpu_y, nic_y);
+        let mut spots = Vec::new();
+        let (cpu_body, cpu_height) = if flipped {
+            nic_y = head;
+            cpu_y = head + nic_height + room;
+            cpus(end, cpu_y, true, &mut spots)
+        } else {
+            cpu_y = head;
+            let drawn = cpus(end, cpu_y, false, &mut spots);
+            nic_y = cpu_y + drawn.1 + room;
+            drawn
+        };
+        let mut body = title(end);
+        let mut y = nic_y;
+        let mut boxes = String::new();
+        for nic in &nics {
+            boxes.push_str(&nic_box(nic, y, flipped, &spots, &mut body));
+            y += nic_height_with_gap(nic);
+        }
+        if nics.is_empty() {
+            let text = "interface of the path: ? (not told)";
+            boxes.push_str(&label(PAD, nic_y + 16, "start", SOFT, 12, text));
+        }
+        body.push_str(&cpu_body);
+        body.push_str(&boxes);
+        let foot = if flipped {
+            cpu_y + cpu_height
+        } else {
+            nic_y + nic_height.max(30)
+        };
+        Self {
+            height: foot + PAD - 10,
+            body,
+        }
+    }
+}
+
+fn chosen_nics<'a>(end: &MapEnd<'a>) -> Vec<&'a Nic> {
+    let all = end.host.nics.iter();
+    all.filter(|nic| end.nic.is_none_or(|name| nic.name == *name))
+        .take(NICS_DRAWN)
+        .collect()
+}
+
+/// A host none of whose queues has a CPU of its own needs no room for lines.
+fn lines_room(end: &MapEnd<'_>) -> u32 {
+    let drawn = |queue: &Queue| {
+        [&queue.cpus, steering(queue)]
+            .iter()
+            .any(|fact| fact.value().is_some_and(has_lines))
+    };
+    if chosen_nics(end)
+        .iter()
+        .any(|nic| nic.queues.iter().any(drawn))
+    {
+        LINES
+    } else {
+        14
+    }
+}
+
+/// A queue that any of many CPUs may serve gets no lines: a fan of them says less than its title.
+fn has_lines(cpus: &CpuSet) -> bool {
+    (1..=4).contains(&cpus.len())
+}
+
+/// The CPUs that packets of a queue are steered to.
+fn steering(queue: &Queue) -> &Known<CpuSet> {
+    match queue.kind {
+        QueueKind::Rx => &queue.rps_cpus,
+        QueueKind::Tx => &queue.xps_cpus,
+    }
+}
+
+fn title(end: &MapEnd<'_>) -> String {
+    let identity = &end.host.identity;
+    let text = format!(
+        "Linux {}, {}, {}",
+        short(&identity.kernel_release),
+        short(&identity.architecture),
+        count(end.host.cpus.len(), "CPU")
+    );
+    let gaps: Vec<&Gap> = [&identity.kernel_release, &identity.architecture]
+        .iter()
+        .filter_map(|fact| fact.gap())
+        .collect();
+    format!(
+        "<g font-weight=\"600\">{}</g>{}",
+        label(PAD, 22, "start", INK, 15, &cut(end.name, 40)),
+        titled(&gaps, &label(PAD, 38, "start", SOFT, 11, &cut(&text, 64)))
+    )
+}
+
+/// CPUs by node. Returns the picture and its height, and notes where each CPU stands.
+fn cpus(end: &MapEnd<'_>, top: u32, flipped: bool, spots: &mut Vec<Spot>) -> (String, u32) {
+    let mut body = String::new();
+    let mut y = top;
+    for (name, members, gaps) in groups(end.host) {
+        let cell = Cell::for_count(members.len());
+        let shown = members.len().min(CPUS_DRAWN);
+        let rows = u32::try_from(shown.div_ceil(cell.per_row)).unwrap_or(u32::MAX / 4096);
+        let height = 26 + rows * (cell.height + 4) + 18;
+        body.push_str(&rect(PAD, y, INNER, height, PAPER, LINE, " rx=\"6\""));
+        let heading = label(PAD + 8, y + 17, "start", SOFT, 11, &cut(&name, 60));
+        body.push_str(&titled(&gaps, &heading));
+        for (index, cpu) in members.iter().take(shown).enumerate() {
+            let column = u32::try_from(index % cell.per_row).unwrap_or(0);
+            let row = u32::try_from(index / cell.per_row).unwrap_or(0);
+            let (cx, cy) = (
+                PAD + 8 + column * (cell.width + 4),
+                y + 26 + row * (cell.height + 4),
+            );
+            body.push_str(&cpu_cell(end, cpu, &cell, cx, cy));
+            spots.push(Spot {
+                cpu: cpu.id,
+                x: cx + cell.width / 2,
+                y: if flipped { cy } else { cy + cell.height },
+            });
+        }
+        let roles = roles_text(end, &members, members.len() - shown);
+        body.push_str(&label(
+            PAD + 8,
+            y + height - 7,
+            "start",
+            INK,
+            11,
+            &cut(&roles, 62),
+        ));
+        y += height + 8;
+    }
+    (body, (y - top).saturating_sub(8))
+}
+
+type Group<'a> = (String, Vec<&'a Cpu>, Vec<&'a Gap>);
+
+/// The nodes with their CPUs, and the CPUs whose node is not known.
+fn groups(host: &Host) -> Vec<Group<'_>> {
+    let mut groups: Vec<Group<'_>> = host
+        .nodes
+        .iter()
+        .map(|node| {
+            let members = host
+                .cpus
+                .iter()
+                .filter(|cpu| cpu.node.get() == Some(node.id));
+            let name = format!(
+                "NUMA node {}, memory {}",
+                node.id,
+                short(&node.memory_bytes)
+            );
+            (
+                name,
+                members.collect(),
+                node.memory_bytes.gap().into_iter().collect(),
+            )
+        })
+        .collect();
+    let listed = |cpu: &Cpu| {
+        host.nodes
+            .iter()
+            .any(|node| cpu.node.get() == Some(node.id))
+    };
+    let homeless: Vec<&Cpu> = host.cpus.iter().filter(|cpu| !listed(cpu)).collect();
+    if !homeless.is_empty() || groups.is_empty() {
+        let gaps: Vec<&Gap> = homeless
+            .iter()
+            .filter_map(|cpu| cpu.node.gap())
+            .take(1)
+            .collect();
+        groups.push(("NUMA node ?".to_owned(), homeless, gaps));
+    }
+    groups
+}
+
+/// The size of a CPU's box.
+struct Cell {
+    width: u32,
+    height: u32,
+    per_row: usize,
+    numbered: bool,
+}
+
+impl Cell {
+    fn for_count(count: usize) -> Self {
+        match count {
+            0..=16 => Self {
+                width: 40,
+                height: 24,
+                per_row: 8,
+                numbered: true,
+            },
+            17..=64 => Self {
+                width: 18,
+                height: 18,
+                per_row: 16,
+                numbered: true,
+            },
+            _ => Self {
+                width: 7,
+                height: 7,
+                per_row: 32,
+                numbered: false,
+            },
+        }
+    }
+}
+
+fn cpu_cell(end: &MapEnd<'_>, cpu: &Cpu, cell: &Cell, x: u32, y: u32) -> String {
+    let sends = end.sender_cpus.contains(cpu.id);
+    let receives = end.receiver_cpus.contains(cpu.id);
+    let roles = match (sends, receives) {
+        (true, true) => "SR",
+        (true, false) => "S",
+        (false, true) => "R",
+        (false, false) => "",
+    };
+    let online = cpu.online.get();
+    let (stroke, weight) = match (sends, receives) {
+        (true, _) => (SEND, "2.5"),
+        (false, true) => (RECEIVE, "2.5"),
+        _ => (LINE, "1"),
+    };
+    let dashes = if online == Some(true) {
+        ""
+    } else {
+        " stroke-dasharray=\"3 2\""
+    };
+    let style = format!(" rx=\"3\" stroke-width=\"{weight}\"{dashes}");
+    let mut body = rect(x, y, cell.width, cell.height, CARD, stroke, &style);
+    if cell.numbered {
+        let wide = cell.width > 20;
+        let unknown = if online.is_none() { "?" } else { "" };
+        let text = if wide && !roles.is_empty() {
+            format!("{}{unknown} {roles}", cpu.id)
+        } else {
+            format!("{}{unknown}", cpu.id)
+        };
+        let size = if wide { 12 } else { 9 };
+        let baseline = y + cell.height / 2 + size / 3 + 1;
+        body.push_str(&label(
+            x + cell.width / 2,
+            baseline,
+            "middle",
+            INK,
+            size,
+            &text,
+        ));
+    }
+    let state = match &cpu.online {
+        Known::Value(true) => "online".to_owned(),
+        Known::Value(false) => "offline".to_owned(),
+        Known::Unknown(gap) => format!("online: ? ({gap})"),
+    };
+    let role = match roles {
+        "S" => ", sends",
+        "R" => ", receives",
+        "SR" => ", sends and receives",
+        _ => "",
+    };
+    format!(
+        "<g><title>{}</title>{body}</g>",
+        escape(&format!("CPU {}: {state}{role}", cpu.id))
+    )
+}
+
+/// The roles of a node's CPUs in words: what the letters and borders say.
+fn roles_text(end: &MapEnd<'_>, members: &[&Cpu], hidden: usize) -> String {
+    let here: CpuSet = members.iter().map(|cpu| cpu.id).collect();
+    let mut words = Vec::new();
+    for (word, set) in [
+        ("S sends", end.sender_cpus),
+        ("R receives", end.receiver_cpus),
+    ] {
+        let set = set.and(&here);
+        if !set.is_empty() {
+            words.push(format!("{word}: CPU {set}"));
+        }
+    }
+    if words.is_empty() {
+        words.push(match members.len() {
+            0 => "no CPU here".to_owned(),
+            _ if end.sender_cpus.is_empty() && end.receiver_cpus.is_empty() => {
+                "no thread is pinned".to_owned()
+            }
+            _ => "no thread is pinned here".to_owned(),
+        });
+    }
+    if hidden > 0 {
+        words.push(format!("{hidden} more not drawn"));
+    }
+    words.join("; ")
+}
+
+/// What an interface's box says, line by line, each with the gaps behind its question marks.
+fn nic_lines(nic: &Nic) -> Vec<(String, Vec<&Gap>)> {
+    let mut lines = vec![
+        (
+            format!(
+                "{}, driver {}, {}",
+                kind_word(nic),
+                short(&nic.driver),
+                short(&nic.operstate)
+            ),
+            [nic.driver.gap(), nic.operstate.gap()]
+                .into_iter()
+                .flatten()
+                .collect(),
+        ),
+        (
+            format!("{}, MTU {}", link_text(nic), short(&nic.mtu)),
+            [nic.link_bit_per_s.gap(), nic.mtu.gap()]
+                .into_iter()
+                .flatten()
+                .collect(),
+        ),
+        (
+            format!("qdisc {}", qdisc_text(nic)),
+            nic.qdisc.gap().into_iter().collect(),
+        ),
+    ];
+    if !nic.kind.has_wire() {
+        lines.push((
+            "no PCIe and no NUMA node: a virtual interface".to_owned(),
+            Vec::new(),
+        ));
+        return lines;
+    }
+    lines.push((
+        format!(
+            "NUMA node {}, close CPUs {}",
+            short(&nic.numa_node),
+            short(&nic.local_cpus)
+        ),
+        [nic.numa_node.gap(), nic.local_cpus.gap()]
+            .into_iter()
+            .flatten()
+            .collect(),
+    ));
+    match &nic.pcie {
+        Known::Unknown(gap) => lines.push(("PCIe ?".to_owned(), vec![gap])),
+        Known::Value(pcie) => {
+            for (index, hop) in pcie.links.iter().take(5).enumerate() {
+                let narrowest = pcie.limited_by.get() == Some(hop.address);
+                lines.push((
+                    format!(
+                        "{}PCIe {} {} x{}{}",
+                        if index == 0 { "" } else { "↳ " },
+                        hop.address,
+                        short(&hop.transfer_mt_per_s),
+                        short(&hop.width),
+                        if narrowest {
+                            format!("  ◀ narrowest, {}", short(&pcie.available_bit_per_s))
+                        } else {
+                            String::new()
+                        }
+                    ),
+                    [hop.transfer_mt_per_s.gap(), hop.width.gap()]
+                        .into_iter()
+                        .flatten()
+                        .collect(),
+                ));
+            }
+        }
+    }
+    lines
+}
+
+fn nic_height(nic: &Nic) -> u32 {
+    let lines = u32::try_from(nic_lines(nic).len()).unwrap_or(0);
+    30 + lines * 16 + if nic.queues.is_empty() { 0 } else { 34 }
+}
+
+fn nic_height_with_gap(nic: &Nic) -> u32 {
+    nic_height(nic) + 10
+}
+
+/// An interface with its queues on the side of the CPUs; the lines to them go to `lines`, under all boxes.
+fn nic_box(nic: &Nic, top: u32, flipped: bool, spots: &[Spot], lines: &mut String) -> String {
+    let height = nic_height(nic);
+    let mut body = rect(
+        PAD,
+        top,
+        INNER,
+        height,
+        PAPER,
+        INK,
+        " rx=\"6\" stroke-width=\"1.5\"",
+    );
+    let queue_y = if flipped { top + height - 28 } else { top + 8 };
+    let mut y = if nic.queues.is_empty() || flipped {
+        top + 20
+    } else {
+        top + 54
+    };
+    body.push_str("<g font-weight=\"600\">");
+    body.push_str(&label(PAD + 10, y, "start", INK, 13, nic.name.as_str()));
+    body.push_str("</g>");
+    for (text, gaps) in nic_lines(nic) {
+        y += 16;
+        body.push_str(&titled(
+            &gaps,
+            &label(PAD + 10, y, "start", SOFT, 11, &cut(&text, 62)),
+        ));
+    }
+    let shown = nic.queues.len().min(QUEUES_DRAWN);
+    let more = nic.queues.len() > shown;
+    let places = u32::try_from(shown + usize::from(more)).unwrap_or(1).max(1);
+    let width = ((INNER - 16) / places).min(84) - 4;
+    let mut x = PAD + 8;
+    for queue in nic.queues.iter().take(shown) {
+        body.push_str(&queue_box(nic, queue, x, queue_y, width));
+        let edge = if flipped { queue_y + 20 } else { queue_y };
+        lines.push_str(&queue_lines(queue, x + width / 2, edge, spots));
+        x += width + 4;
+    }
+    if more {
+        let text = format!("+{}", nic.queues.len() - shown);
+        body.push_str(&label(
+            x + width / 2,
+            queue_y + 14,
+            "middle",
+            SOFT,
+            10,
+            &text,
+        ));
+    }
+    body
+}
+
+fn queue_box(nic: &Nic, queue: &Queue, x: u32, y: u32, width: u32) -> String {
+    let name = queue_name(queue);
+    let interrupt = match (&queue.irq, nic.kind.has_wire()) {
+        (Known::Value(irq), _) => format!("irq {irq}"),
+        (Known::Unknown(_), true) => "irq ?".to_owned(),
+        (Known::Unknown(_), false) => "no irq".to_owned(),
+    };
+    let text = match width {
+        0..=30 => String::new(),
+        31..=60 => name.clone(),
+        _ => format!("{name} {interrupt}"),
+    };
+    let mut about = vec![format!("{name}: {interrupt}")];
+    for (what, fact) in [
+        ("served by CPUs", &queue.cpus),
+        ("RPS", &queue.rps_cpus),
+        ("XPS", &queue.xps_cpus),
+    ] {
+        match fact {
+            Known::Value(set) if set.is_empty() => about.push(format!("{what}: none")),
+            Known::Value(set) => about.push(format!("{what}: {set}")),
+            Known::Unknown(gap) => about.push(format!("{what}: ? ({gap})")),
+        }
+    }
+    if let Some(gap) = queue.irq.gap() {
+        about.push(gap.to_string());
+    }
+    format!(
+        "<g><title>{}</title>{}{}</g>",
+        escape(&about.join("; ")),
+        rect(x, y, width, 20, CARD, LINE, " rx=\"3\""),
+        label(x + width / 2, y + 14, "middle", INK, 10, &text)
+    )
+}
+
+/// Lines from a queue to its CPUs: whole for the interrupt, dashed for packet steering.
+fn queue_lines(queue: &Queue, x: u32, y: u32, spots: &[Spot]) -> String {
+    let mut out = String::new();
+    for (set, dashes) in [
+        (&queue.cpus, ""),
+        (steering(queue), " stroke-dasharray=\"4 3\""),
+    ] {
+        let Some(set) = set.value().filter(|set| has_lines(set)) else {
+            continue;
+        };
+        for spot in spots.iter().filter(|spot| set.contains(spot.cpu)) {
+            let middle = u32::midpoint(spot.y, y);
+            out.push_str(&format!(
+                "<path d=\"M{x} {y} C{x} {middle} {} {middle} {} {}\" fill=\"none\" stroke=\"{SOFT}\" stroke-width=\"1.2\"{dashes}/>",
+                spot.x, spot.x, spot.y
+            ));
+        }
+    }
+    out
+}
+
+/// A fact, or `?`; the cause stands in the title.
+fn short<T: ToString>(fact: &Known<T>) -> String {
+    fact.value()
+        .map_or_else(|| "?".to_owned(), |value| visible(&value.to_string()))
+}
+
+/// At most `most` characters; what is cut stays in the page's tables.
+fn cut(text: &str, most: usize) -> String {
+    if text.chars().count() <= most {
+        return text.to_owned();
+    }
+    text.chars().take(most - 1).chain(['…']).collect()
+}
+
+/// Gives a piece the reasons behind its question marks.
+fn titled(gaps: &[&Gap], piece: &str) -> String {
+    if gaps.is_empty() {
+        return piece.to_owned();
+    }
+    let reasons: Vec<String> = gaps.iter().map(ToString::to_string).collect();
+    format!(
+        "<g><title>{}</title>{piece}</g>",
+        escape(&reasons.join("; "))
+    )
+}
+
+fn rect(x: u32, y: u32, width: u32, height: u32, fill: &str, stroke: &str, more: &str) -> String {
+    format!(
+        "<rect x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\" fill=\"{fill}\" stroke=\"{stroke}\"{more}/>"
+    )
+}
+
+fn label(x: u32, y: u32, anchor: &str, fill: &str, size: u32, text: &str) -> String {
+    format!(
+        "<text x=\"{x}\" y=\"{y}\" text-anchor=\"{anchor}\" fill=\"{fill}\" font-size=\"{size}\">{}</text>",
+        escape(text)
+    )
+}

@@ -1,0 +1,342 @@
+//! `linerate map` for a terminal: one host as a tree within 80 columns, NIC - PCIe - NUMA - CPU - queue -
+//! interrupt. A fact that is not known is `? (cause)`.
+
+use linerate_model::host::{BlockDevice, Host, Nic, PcieHop, Queue, QueueKind, RdmaDevice};
+use linerate_model::known::Known;
+
+use super::figures::{count, visible};
+
+const WIDTH: usize = 80;
+
+/// One line of the tree and what hangs on it.
+struct Branch {
+    text: String,
+    below: Vec<Branch>,
+}
+
+impl Branch {
+    fn leaf(text: String) -> Self {
+        Self {
+            text,
+            below: Vec::new(),
+        }
+    }
+}
+
+/// The host as a tree of text lines, none longer than 80 characters.
+pub fn map_text(host: &Host) -> String {
+    let identity = &host.identity;
+    let head = format!(
+        "{}: Linux {}, {}, {}, {}",
+        show(&identity.hostname),
+        show(&identity.kernel_release),
+        show(&identity.architecture),
+        count(host.cpus.len(), "CPU"),
+        show(&identity.cpu_model)
+    );
+    let mut below: Vec<Branch> = host
+        .nodes
+        .iter()
+        .map(|node| {
+            Branch::leaf(format!(
+                "node {}: CPUs {}, memory {}, distances {}",
+                node.id,
+                show(&node.cpus),
+                show(&node.memory_bytes),
+                show_with(&node.distances, |all| {
+                    let words: Vec<String> = all.iter().map(ToString::to_string).collect();
+                    words.join(" ")
+                })
+            ))
+        })
+        .collect();
+    below.extend(host.nics.iter().map(nic_branch));
+    below.extend(host.rdma.iter().map(rdma_branch));
+    below.extend(host.block.iter().map(block_branch));
+    if !host.gaps.is_empty() {
+        let gaps = host
+            .gaps
+            .iter()
+            .map(|gap| Branch::leaf(gap.to_string()))
+            .collect();
+        below.push(Branch {
+            text: format!("{} that no other line shows", count(host.gaps.len(), "gap")),
+            below: gaps,
+        });
+    }
+    let mut out = String::new();
+    write_branch(&Branch { text: head, below }, "", "", &mut out);
+    out
+}
+
+fn nic_branch(nic: &Nic) -> Branch {
+    let mut below = Vec::new();
+    if let Known::Value(pcie) = &nic.pcie {
+        below.push(Branch {
+            text: format!(
+                "PCIe {}: {} x{}, to the root {}, narrowest {}",
+                show(&nic.pci_address),
+                show(&pcie.transfer_mt_per_s),
+                show(&pcie.width),
+                show(&pcie.available_bit_per_s),
+                show(&pcie.limited_by)
+            ),
+            below: pcie
+                .links
+                .iter()
+                .map(|hop| Branch::leaf(hop_text(hop)))
+                .collect(),
+        });
+    } else if nic.kind.has_wire() {
+        below.push(Branch::leaf(format!(
+            "PCIe {}",
+            show_with(&nic.pcie, |_| String::new())
+        )));
+    } else {
+        below.push(Branch::leaf("PCIe none: a virtual interface".to_owned()));
+    }
+    if nic.kind.has_wire() {
+        below.push(Branch::leaf(format!(
+            "NUMA node {}, close CPUs {}",
+            show(&nic.numa_node),
+            show(&nic.local_cpus)
+        )));
+    }
+    below.push(Branch::leaf(format!("qdisc {}", qdisc_text(nic))));
+    below.extend(queue_branches(nic));
+    for lower in &nic.lower {
+        below.push(Branch::leaf(format!(
+            "stands on {}",
+            visible(lower.as_str())
+        )));
+    }
+    if let Some(rdma) = nic.rdma.value() {
+        below.push(Branch::leaf(format!("RDMA device {}", visible(rdma))));
+    }
+    Branch {
+        text: format!(
+            "{}: {}, driver {}, {}, {}, MTU {}",
+            visible(nic.name.as_str()),
+            kind_word(nic),
+            show(&nic.driver),
+            show(&nic.operstate),
+            link_text(nic),
+            show(&nic.mtu)
+        ),
+        below,
+    }
+}
+
+/// The kind as the JSON calls it.
+pub(super) fn kind_word(nic: &Nic) -> String {
+    serde_json::to_value(nic.kind)
+        .ok()
+        .and_then(|kind| kind.as_str().map(str::to_owned))
+        .unwrap_or_else(|| "?".to_owned())
+}
+
+/// The link's speed; what a virtual device claims is said to be a claim.
+pub(super) fn link_text(nic: &Nic) -> String {
+    let speed = show(&nic.link_bit_per_s);
+    if nic.kind.has_wire() {
+        format!("link {speed}")
+    } else if nic.link_bit_per_s.value().is_some() {
+        format!("claims {speed}, has no wire")
+    } else {
+        "no wire".to_owned()
+    }
+}
+
+/// The root queueing discipline and what a shaper lets pass.
+pub(super) fn qdisc_text(nic: &Nic) -> String {
+    show_with(&nic.qdisc, |qdisc| match qdisc.rate_bit_per_s {
+        Some(rate) => format!("{}, shapes to {rate}", visible(&qdisc.kind)),
+        None => visible(&qdisc.kind),
+    })
+}
+
+/// One PCIe link.
+pub(super) fn hop_text(hop: &PcieHop) -> String {
+    format!(
+        "{}: {} x{} of {} x{}",
+        hop.address,
+        show(&hop.transfer_mt_per_s),
+        show(&hop.width),
+        show(&hop.transfer_max_mt_per_s),
+        show(&hop.width_max)
+    )
+}
+
+/// `rx-0`, as setting keys call it.
+pub(super) fn queue_name(queue: &Queue) -> String {
+    match queue.kind {
+        QueueKind::Rx => format!("rx-{}", queue.index),
+        QueueKind::Tx => format!("tx-{}", queue.index),
+    }
+}
+
+/// Neighbours that say the same stand on one line.
+fn queue_branches(nic: &Nic) -> Vec<Branch> {
+    let mut lines: Vec<(String, String, String)> = Vec::new();
+    for queue in &nic.queues {
+        let name = queue_name(queue);
+        let text = queue_text(nic, queue);
+        match lines.last_mut() {
+            Some((first, last, same)) if *same == text && first[..2] == name[..2] => *last = name,
+            _ => lines.push((name.clone(), name, text)),
+        }
+    }
+    lines
+        .into_iter()
+        .map(|(first, last, text)| {
+            let names = if first == last {
+                first
+            } else {
+                format!("{first} to {last}")
+            };
+            Branch::leaf(format!("{names}: {text}"))
+        })
+        .collect()
+}
+
+fn queue_text(nic: &Nic, queue: &Queue) -> String {
+    let cpus = |set: &linerate_model::ids::CpuSet| {
+        if set.is_empty() {
+            "off".to_owned()
+        } else {
+            format!("CPUs {set}")
+        }
+    };
+    let interrupt = if nic.kind.has_wire() || queue.irq.value().is_some() {
+        format!("irq {} - CPUs {}", show(&queue.irq), show(&queue.cpus))
+    } else {
+        "no interrupt".to_owned()
+    };
+    let steering = match queue.kind {
+        QueueKind::Rx => format!("RPS {}", show_with(&queue.rps_cpus, cpus)),
+        QueueKind::Tx => format!("XPS {}", show_with(&queue.xps_cpus, cpus)),
+    };
+    format!("{interrupt}, {steering}")
+}
+
+fn rdma_branch(device: &RdmaDevice) -> Branch {
+    let ports = device.ports.iter().map(|port| {
+        Branch::leaf(format!(
+            "port {}: {}, {}, {}, interface {}",
+            port.port,
+            show(&port.state),
+            show(&port.rate_bit_per_s),
+            show(&port.link_layer),
+            show(&port.netdev)
+        ))
+    });
+    Branch {
+        text: format!(
+            "RDMA {}: NUMA node {}, PCIe {}",
+            visible(&device.name),
+            show(&device.numa_node),
+            show(&device.pci_address)
+        ),
+        below: ports.collect(),
+    }
+}
+
+fn block_branch(device: &BlockDevice) -> Branch {
+    Branch::leaf(format!(
+        "block {}: NUMA node {}, scheduler {}, hardware queues {}",
+        visible(&device.name),
+        show(&device.numa_node),
+        show(&device.scheduler),
+        show(&device.hardware_queues)
+    ))
+}
+
+/// A fact, or `? (cause)`.
+pub(super) fn show<T: ToString>(fact: &Known<T>) -> String {
+    show_with(fact, |value| visible(&value.to_string()))
+}
+
+/// Like [`show`], for a fact that has no text of its own.
+pub(super) fn show_with<T>(fact: &Known<T>, text: impl Fn(&T) -> String) -> String {
+    match fact {
+        Known::Value(value) => text(value),
+        Known::Unknown(gap) => format!("? ({})", gap.cause),
+    }
+}
+
+fn write_branch(branch: &Branch, first: &str, rest: &str, out: &mut String) {
+    // What stands under a wrapped line keeps the tree's bars unbroken.
+    let hang = if branch.below.is_empty() {
+        "    "
+    } else {
+        "│   "
+    };
+    for (index, line) in wrap(&visible(&branch.text), WIDTH - rest.chars().count() - 4)
+        .iter()
+        .enumerate()
+    {
+        let prefix = if index == 0 {
+            first.to_owned()
+        } else {
+            format!("{rest}{hang}")
+        };
+        out.push_str(format!("{prefix}{line}").trim_end());
+        out.push('\n');
+    }
+    for (index, below) in branch.below.iter().enumerate() {
+        let (tee, bar) = if index + 1 == branch.below.len() {
+            ("└─ ", "   ")
+        } else {
+            ("├─ ", "│  ")
+        };
+        write_branch(below, &format!("{rest}{tee}"), &format!("{rest}{bar}"), out);
+    }
+}
+
+/// Breaks text into lines of at most `width` characters, between words where there are any.
+pub(super) fn wrap(text: &str, width: usize) -> Vec<String> {
+    let width = width.max(8);
+    let mut lines = vec![String::new()];
+    let mut used = 0;
+    for word in text.split(' ') {
+        let mut word: Vec<char> = word.chars().collect();
+        if used > 0 && used + 1 + word.len() > width {
+            lines.push(String::new());
+            used = 0;
+        }
+        while word.len() > width {
+            let tail = word.split_off(width);
+            lines.push(String::new());
+            if let Some(line) = lines.iter_mut().rev().nth(1) {
+                line.extend(word);
+            }
+            word = tail;
+        }
+        if let Some(line) = lines.last_mut() {
+            if used > 0 {
+                line.push(' ');
+                used += 1;
+            }
+            used += word.len();
+            line.extend(word);
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wrapped_text_keeps_every_letter_and_the_width() {
+        let text = format!("one {} three four", "x".repeat(50));
+        let lines = wrap(&text, 20);
+        assert!(
+            lines.iter().all(|line| line.chars().count() <= 20),
+            "{lines:?}"
+        );
+        let letters = |text: &str| text.replace(' ', "");
+        assert_eq!(letters(&lines.concat()), letters(&text));
+    }
+}

@@ -1,0 +1,85 @@
+//! The page of a run: one HTML file that needs no network, no server and no program, and that says
+//! everything essential without JavaScript. With it, the charts are drawn by the bundle that `web/` builds.
+//!
+//! Nothing from a host is trusted here: every text goes through `html::escape`, the data through
+//! `html::json_for_script`, and the page's own policy (CSP level 3) lets only the one bundled script run,
+//! by its hash, and nothing be loaded or sent.
+
+use serde::Serialize;
+
+use super::data::{ReportData, TrialSeries};
+use super::figures::{CpuBar, cpu_bars};
+use super::html::{escape, json_for_script};
+use super::sections;
+
+/// The charts, built by `web/` and committed, so that building linerate needs no Node.
+const BUNDLE: &str = include_str!("bundle.js");
+/// The bundle's SHA-256 in base64, written by the same build.
+const BUNDLE_SHA256: &str = include_str!("bundle.sha256");
+const STYLE: &str = include_str!("page.css");
+
+/// A chart cannot show more points of one trial than it has pixels; more only make the page heavy.
+const POINTS_MAX: usize = 600;
+
+/// What the charts get.
+#[derive(Serialize)]
+struct PageData<'a> {
+    report: &'a ReportData,
+    cpu: Vec<CpuBar>,
+}
+
+/// The page of a run as one HTML document.
+pub fn render_page(data: &ReportData) -> String {
+    let mut thinned = data.clone();
+    for trial in &mut thinned.trials {
+        thin(trial);
+    }
+    let page_data = PageData {
+        report: &thinned,
+        cpu: cpu_bars(data),
+    };
+    // Plain data of strings, numbers and lists always becomes JSON; were it not so, the page would
+    // still say everything in its tables.
+    let json = serde_json::to_string(&page_data).unwrap_or_else(|_| "null".to_owned());
+    let hash = BUNDLE_SHA256.trim();
+    format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; script-src 'sha256-{hash}'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"color-scheme\" content=\"light dark\">\n\
+         <meta name=\"referrer\" content=\"no-referrer\">\n\
+         <meta name=\"generator\" content=\"linerate {}\">\n\
+         <link rel=\"icon\" href=\"data:,\">\n<title>{}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n{}\
+         <script type=\"application/json\" id=\"linerate-data\">{}</script>\n\
+         <script>{BUNDLE}</script>\n</body>\n</html>\n",
+        escape(&data.linerate_version),
+        escape(&data.title),
+        sections::body(data),
+        json_for_script(&json)
+    )
+}
+
+/// Averages neighbouring intervals until at most [`POINTS_MAX`] are left. The intervals of a trial are
+/// equally long, so the mean of their rates is the rate of the whole.
+fn thin(trial: &mut TrialSeries) {
+    let points = trial.at_s.len().min(trial.rate_bit_per_s.len());
+    let step = points.div_ceil(POINTS_MAX).max(1);
+    if step == 1 {
+        return;
+    }
+    let mean = |rates: &[f64]| {
+        #[expect(clippy::cast_precision_loss, reason = "a handful of neighbours")]
+        let count = rates.len() as f64;
+        rates.iter().sum::<f64>() / count
+    };
+    trial.rate_bit_per_s = trial.rate_bit_per_s[..points]
+        .chunks(step)
+        .map(mean)
+        .collect();
+    let ends = trial.at_s[..points]
+        .chunks(step)
+        .filter_map(|ends| ends.last().copied());
+    trial.at_s = ends.collect();
+    // An interval that is partly warm-up counts as warm-up.
+    trial.first_kept = trial.first_kept.div_ceil(step);
+}

@@ -1,0 +1,732 @@
+//! The sections of the page, top to bottom: verdict, path, remedies, rates, CPU, findings, ceilings,
+//! hosts, trials, how to get each number by hand.
+
+use linerate_model::finding::{Evidence, Finding};
+use linerate_model::prove::{ProveDocument, Rate, RemedyResult};
+
+use super::data::{Arm, EndData, ReportData};
+use super::figures::{
+    Fate, Times, cost, count, cpu_bars, effect_interval, effect_meaning, flag, percent, rate,
+    rate_interval, scores, share, times,
+};
+use super::html::{chart, code, escape, section, table};
+use super::map_svg::{Layout, MapEnd, host_map_svg};
+use super::map_text::{link_text, qdisc_text, show};
+use super::text::{ceiling_words, headline};
+
+/// Everything between `<body>` and the data.
+pub(super) fn body(data: &ReportData) -> String {
+    let parts = [
+        verdict(data),
+        path(data),
+        remedies(&data.prove),
+        rates(data),
+        cpu(data),
+        findings(data),
+        ceilings(data),
+        hosts(data),
+        trials(data),
+        reproduce(data),
+    ];
+    format!(
+        "<a class=\"skip\" href=\"#verdict\">To the verdict</a>\n<header class=\"top\"><p class=\"brand\">linerate <span>report</span></p><p>{} · {} to {}</p></header>\n<main>\n{}</main>\n{}",
+        escape(&data.created),
+        escape(&data.local.name),
+        escape(&data.remote.name),
+        parts.concat(),
+        footer(data)
+    )
+}
+
+fn verdict(data: &ReportData) -> String {
+    let prove = &data.prove;
+    let ratio = Times::of(&prove.before, &prove.after);
+    let gain = ratio.map_or_else(String::new, |ratio| {
+        if ratio.holds_one() {
+            "<span class=\"times\">no difference shown</span>".to_owned()
+        } else {
+            format!(
+                "<span class=\"times\">{}</span>",
+                times(ratio.value).replace('x', "×")
+            )
+        }
+    });
+    let big = format!(
+        "<p class=\"headline\" aria-label=\"{}\"><span class=\"was\">{}</span><span class=\"arrow\" aria-hidden=\"true\">→</span><span class=\"is\">{}</span>{gain}</p>",
+        escape(&headline(prove)),
+        spaced(&rate(prove.before.rate_bit_per_s)),
+        spaced(&rate(prove.after.rate_bit_per_s))
+    );
+    format!(
+        "<section class=\"verdict\" aria-labelledby=\"verdict\"><h1 id=\"verdict\">{}</h1>{big}<p class=\"summary\">{}</p>{}{}</section>\n",
+        escape(&data.title),
+        escape(&summary(prove)),
+        facts(prove, ratio),
+        verdict_table(prove)
+    )
+}
+
+/// The number large, its unit small.
+fn spaced(text: &str) -> String {
+    match text.split_once(' ') {
+        Some((number, unit)) => format!("{}<small> {}</small>", escape(number), escape(unit)),
+        None => escape(text),
+    }
+}
+
+fn summary(prove: &ProveDocument) -> String {
+    let kept = prove.remedies.iter().filter(|remedy| remedy.kept).count();
+    let ceiling = match (prove.ceiling.bit_per_s, prove.ceiling.share) {
+        (Some(bound), Some(part)) if part > 1.0 => format!(
+            "The computed ceiling of {} is wrong: {} of it was measured.",
+            rate(bound),
+            share(part)
+        ),
+        (Some(bound), Some(part)) => {
+            format!("That is {} of the ceiling, {}.", share(part), rate(bound))
+        }
+        (Some(bound), None) => format!("The ceiling is {}.", rate(bound)),
+        (None, _) => "The ceiling is not known.".to_owned(),
+    };
+    let tried = match prove.remedies.len() {
+        0 => "No finding had a remedy to try.".to_owned(),
+        1 => format!("1 remedy was tried, {kept} kept."),
+        all => format!("{all} remedies were tried, {kept} kept."),
+    };
+    format!(
+        "{ceiling} Before any change, the limit was: {}. {tried}",
+        prove.limit.what
+    )
+}
+
+/// Short facts, each a name and its words.
+fn facts(prove: &ProveDocument, ratio: Option<Times>) -> String {
+    let mut facts = Vec::new();
+    if let Some(ratio) = ratio {
+        facts.push((
+            "Gain",
+            format!(
+                "{} ({} to {})",
+                times(ratio.value),
+                times(ratio.low),
+                times(ratio.high)
+            )
+            .replace('x', "×"),
+        ));
+    }
+    facts.push((
+        "Ceiling",
+        prove.ceiling.bit_per_s.map_or("not known".to_owned(), rate),
+    ));
+    facts.push((
+        "Share reached",
+        prove.ceiling.share.map_or("not known".to_owned(), share),
+    ));
+    if !prove.planted.is_empty() {
+        let scores = scores(prove);
+        let hits = scores
+            .iter()
+            .filter(|score| score.planted && score.found)
+            .count();
+        facts.push((
+            "Planted faults found",
+            format!("{hits} of {}", prove.planted.len()),
+        ));
+    }
+    let restored = if prove.restored {
+        "✓ yes"
+    } else {
+        "✗ NO: run `linerate tune recover`"
+    };
+    facts.push(("Restored", restored.to_owned()));
+    let items: Vec<String> = facts
+        .iter()
+        .map(|(name, text)| format!("<div><dt>{name}</dt><dd>{}</dd></div>", escape(text)))
+        .collect();
+    format!("<dl class=\"facts\">{}</dl>", items.concat())
+}
+
+fn verdict_table(prove: &ProveDocument) -> String {
+    let row = |name: &str, measured: &Rate| {
+        vec![
+            name.to_owned(),
+            escape(&rate(measured.rate_bit_per_s)),
+            escape(&rate_interval(measured)),
+            measured.cpu_s_per_gb.map_or("not known".to_owned(), cost),
+        ]
+    };
+    let ceiling = vec![
+        "Ceiling".to_owned(),
+        prove.ceiling.bit_per_s.map_or("not known".to_owned(), rate),
+        escape(&ceiling_words(prove)),
+        "–".to_owned(),
+    ];
+    let numbers = table(
+        "Before, after and the ceiling",
+        &["", "Rate (median)", "Interval or reason", "CPU, both ends"],
+        &[
+            row("Before", &prove.before),
+            row("After", &prove.after),
+            ceiling,
+        ],
+    );
+    let bars = chart(
+        "bars",
+        None,
+        "Before, after, ceiling",
+        "Bars of the rate before, the rate after and the ceiling, with intervals; the numbers stand in the table below",
+    );
+    format!("{bars}{numbers}")
+}
+
+fn path(data: &ReportData) -> String {
+    let near = map_end(&data.local);
+    let far = map_end(&data.remote);
+    let picture = |layout| host_map_svg(&near, Some((&far, &data.wire)), layout);
+    let evidence = if data.prove.limit.evidence.is_empty() {
+        "<p>No figures say more about the limit.</p>".to_owned()
+    } else {
+        evidence_table(
+            &format!(
+                "What limited the path before any change: {}",
+                data.prove.limit.what
+            ),
+            &data.prove.limit.evidence,
+        )
+    };
+    section(
+        "path",
+        "The path",
+        "From CPU to CPU. S marks a CPU whose thread sends, R one that receives; a whole line goes from a queue to the CPU of its interrupt, a dashed one to a CPU that packets are steered to. A ? is a fact that could not be read: point at it for the cause.",
+        &format!(
+            "<div class=\"map wide\">{}</div><div class=\"map narrow\">{}</div>{evidence}",
+            picture(Layout::Beside),
+            picture(Layout::Stacked)
+        ),
+    )
+}
+
+fn map_end(end: &EndData) -> MapEnd<'_> {
+    MapEnd {
+        name: &end.name,
+        host: &end.host,
+        nic: end.nic.as_ref(),
+        sender_cpus: &end.sender_cpus,
+        receiver_cpus: &end.receiver_cpus,
+    }
+}
+
+fn evidence_table(caption: &str, evidence: &[Evidence]) -> String {
+    let rows: Vec<Vec<String>> = evidence
+        .iter()
+        .map(|line| vec![escape(&line.what), escape(&line.value), code(&line.path)])
+        .collect();
+    table(caption, &["Figure", "Value", "Where it came from"], &rows)
+}
+
+fn remedies(prove: &ProveDocument) -> String {
+    if prove.remedies.is_empty() {
+        return section(
+            "remedies",
+            "Remedies",
+            "No finding had a remedy to try.",
+            "",
+        );
+    }
+    let rows: Vec<Vec<String>> = prove.remedies.iter().map(remedy_row).collect();
+    let charts = format!(
+        "<div class=\"pair\">{}{}</div>",
+        chart(
+            "effects",
+            None,
+            "Effect on the rate, with its interval",
+            "A point with its interval for each remedy against a line at zero; the numbers stand in the table below"
+        ),
+        chart(
+            "pairs",
+            None,
+            "Every pair: the rate without ○ and with ● the remedy",
+            "For each remedy and pair, a line from the rate without to the rate with it; the numbers stand in the table of trials"
+        )
+    );
+    let body = format!(
+        "{charts}{}{}",
+        table(
+            "Every remedy that was tried",
+            &[
+                "Remedy",
+                "Change",
+                "Effect",
+                "Interval",
+                "What it says",
+                "Fate"
+            ],
+            &rows
+        ),
+        planted(prove)
+    );
+    section(
+        "remedies",
+        "Remedies",
+        "Each remedy was tried in interleaved pairs of trials, one without and one with it, in random order. It is kept only when the whole interval of its effect lies above zero.",
+        &body,
+    )
+}
+
+fn remedy_row(remedy: &RemedyResult) -> Vec<String> {
+    let mut changes: Vec<String> = remedy
+        .changes
+        .iter()
+        .map(|change| {
+            format!(
+                "<li>{} <span class=\"soft\">{}: {} → {}</span></li>",
+                code(&change.change.setting.to_string()),
+                change.end,
+                escape(&change.change.from.to_string()),
+                escape(&change.change.to.to_string())
+            )
+        })
+        .collect();
+    if changes.is_empty() {
+        changes.push(format!(
+            "<li>{} <span class=\"soft\">{}: {} → {}</span></li>",
+            code(&remedy.setting),
+            remedy.end,
+            escape(&remedy.from),
+            escape(&remedy.to)
+        ));
+    }
+    let note = remedy.note.as_ref().map_or_else(String::new, |note| {
+        format!("<br><span class=\"soft\">{}</span>", escape(note))
+    });
+    let fate = Fate::of(remedy);
+    let (effect, interval, meaning) = match &remedy.effect {
+        Some(effect) => (
+            format!("<strong class=\"n\">{}</strong>", percent(effect.relative)),
+            no_break(&effect_interval(effect)),
+            format!("{}{note}", escape(&effect_meaning(effect))),
+        ),
+        None => (
+            "none".to_owned(),
+            "none".to_owned(),
+            format!("no effect is known{note}"),
+        ),
+    };
+    vec![
+        escape(&remedy.rule),
+        format!("<ul class=\"changes\">{}</ul>", changes.concat()),
+        effect,
+        interval,
+        meaning,
+        format!(
+            "<span class=\"fate {}\">{} {}</span>",
+            fate.word().replace(' ', "-"),
+            fate.mark(),
+            fate.word()
+        ),
+    ]
+}
+
+/// A number stays with its unit, an interval with its numbers.
+fn no_break(text: &str) -> String {
+    let (numbers, rest) = text.split_once(" (").unwrap_or((text, ""));
+    let numbers: Vec<String> = numbers
+        .split(" to ")
+        .map(|number| format!("<span class=\"n\">{}</span>", escape(number)))
+        .collect();
+    let rest = rest.trim_end_matches(')');
+    format!(
+        "{} <span class=\"soft\">({})</span>",
+        numbers.join(" to "),
+        escape(rest)
+    )
+}
+
+fn planted(prove: &ProveDocument) -> String {
+    if prove.planted.is_empty() {
+        return String::new();
+    }
+    let yes = |is: bool| if is { "✓ yes" } else { "– no" }.to_owned();
+    let rows: Vec<Vec<String>> = scores(prove)
+        .iter()
+        .map(|score| {
+            vec![
+                escape(score.rule),
+                yes(score.planted),
+                yes(score.found),
+                score.word().to_owned(),
+            ]
+        })
+        .collect();
+    table(
+        "Planted against found: a separate process planted the faults, and linerate was not told",
+        &["Rule", "Planted", "Found", "Verdict"],
+        &rows,
+    )
+}
+
+fn rates(data: &ReportData) -> String {
+    let mut charts = String::new();
+    let ends = |arm| matches!(arm, Arm::Before | Arm::After | Arm::Confirm);
+    if data.trials.iter().any(|trial| ends(trial.arm)) {
+        charts.push_str(&chart(
+            "series",
+            None,
+            "Before and after",
+            "The rate of every trial before and after over time",
+        ));
+    }
+    for (index, remedy) in data.prove.remedies.iter().enumerate() {
+        if data
+            .trials
+            .iter()
+            .any(|trial| trial.remedy_index == Some(index))
+        {
+            charts.push_str(&chart(
+                "series",
+                Some(index),
+                &remedy.rule,
+                &format!(
+                    "The rate of every trial with and without the remedy of {} over time",
+                    remedy.rule
+                ),
+            ));
+        }
+    }
+    section(
+        "rates",
+        "Rates over time",
+        "Every trial, laid over each other. What lies in the shaded part was cut as warm-up and counts in no figure. The dashed line across is the ceiling.",
+        &format!(
+            "<div class=\"grid\">{charts}</div><noscript><p class=\"note\">The charts need JavaScript; every figure in them stands in the tables.</p></noscript>"
+        ),
+    )
+}
+
+fn cpu(data: &ReportData) -> String {
+    let rows: Vec<Vec<String>> = cpu_bars(data)
+        .iter()
+        .map(|bar| {
+            vec![
+                format!("{}, {}", bar.arm.word(), escape(&bar.end)),
+                bar.kind.to_owned(),
+                bar.s_per_gb.map_or("not known".to_owned(), |[mean, _, _]| {
+                    format!("{mean:.3} s/GB")
+                }),
+                bar.s_per_gb
+                    .map_or("not known".to_owned(), |[_, low, high]| {
+                        format!(
+                            "{low:.3} s/GB to {high:.3} s/GB, {}",
+                            count(bar.trials, "trial")
+                        )
+                    }),
+            ]
+        })
+        .collect();
+    section(
+        "cpu",
+        "Who did the work",
+        "CPU time for each gigabyte (10⁹ bytes) moved, by kind and end: the mean of the trials and the lowest and highest of them.",
+        &format!(
+            "{}{}",
+            chart(
+                "cpu",
+                None,
+                "CPU seconds per gigabyte by kind",
+                "Stacked bars of CPU seconds per gigabyte by kind, before and after, at each end; the numbers stand in the table below"
+            ),
+            table(
+                "CPU seconds per gigabyte",
+                &["When and where", "Kind", "Mean", "Lowest to highest"],
+                &rows
+            )
+        ),
+    )
+}
+
+fn findings(data: &ReportData) -> String {
+    let mut body: String = data.prove.findings.iter().map(finding).collect();
+    if !data.undetermined.is_empty() {
+        let rows: Vec<Vec<String>> = data
+            .undetermined
+            .iter()
+            .map(|rule| {
+                let missing: Vec<String> = rule
+                    .missing
+                    .iter()
+                    .map(|gap| {
+                        format!(
+                            "{}: {} ({})",
+                            code(&gap.path),
+                            gap.cause,
+                            escape(&gap.reason)
+                        )
+                    })
+                    .collect();
+                vec![
+                    escape(&rule.rule),
+                    format!("{}, {}", rule.end, escape(&rule.subject)),
+                    missing.join("<br>"),
+                ]
+            })
+            .collect();
+        body.push_str(&table(
+            "Rules that could not judge: not the same as passed",
+            &["Rule", "Subject", "What was missing"],
+            &rows,
+        ));
+    }
+    let lead = if data.prove.findings.is_empty() {
+        "No rule found anything wrong."
+    } else {
+        "What the rules found on the hosts as they were, worst first, each with the values that say so."
+    };
+    section("findings", "Findings", lead, &body)
+}
+
+fn finding(finding: &Finding) -> String {
+    let remedies: Vec<String> = finding
+        .remedies
+        .iter()
+        .map(|remedy| {
+            format!(
+                "<li>{}: {} <span class=\"soft\">(class {})</span></li>",
+                remedy.end,
+                code(&remedy.change.to_string()),
+                remedy.class
+            )
+        })
+        .collect();
+    let remedies = if remedies.is_empty() {
+        "<p class=\"soft\">No remedy that linerate can try.</p>".to_owned()
+    } else {
+        format!("<ul class=\"changes\">{}</ul>", remedies.concat())
+    };
+    format!(
+        "<article class=\"finding {severity}\"><h3><span class=\"severity\">{severity}</span> {} <span class=\"soft\">{}, {}</span></h3><p>{}</p>{}<p class=\"soft\">Threshold: {}</p>{remedies}</article>",
+        escape(&finding.rule),
+        finding.end,
+        escape(&finding.subject),
+        escape(&finding.summary),
+        evidence_table(&format!("Evidence for {}", finding.rule), &finding.evidence),
+        escape(&finding.threshold),
+        severity = finding.severity,
+    )
+}
+
+fn ceilings(data: &ReportData) -> String {
+    let lowest = data.prove.ceiling.bit_per_s;
+    let rows: Vec<Vec<String>> = data
+        .ceilings
+        .iter()
+        .map(|ceiling| {
+            let bound = ceiling.bit_per_s.map_or("none".to_owned(), rate);
+            let is_lowest = ceiling.bit_per_s.is_some() && ceiling.bit_per_s == lowest;
+            vec![
+                escape(&ceiling.name),
+                if is_lowest {
+                    format!("<strong>{bound}</strong> ◀ the ceiling")
+                } else {
+                    bound
+                },
+                escape(&ceiling.reason),
+            ]
+        })
+        .collect();
+    section(
+        "ceilings",
+        "Ceilings",
+        "Computed upper bounds of the path. The ceiling is the lowest of those that still hold with the kept remedies.",
+        &table(
+            "Every bound that was considered",
+            &["Bound", "Rate", "Arithmetic"],
+            &rows,
+        ),
+    )
+}
+
+fn hosts(data: &ReportData) -> String {
+    let ends = [&data.local, &data.remote];
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    let mut row = |name: &str, text: &dyn Fn(&EndData) -> String| {
+        let mut cells = vec![name.to_owned()];
+        cells.extend(ends.iter().map(|end| escape(&text(end))));
+        rows.push(cells);
+    };
+    row("Host name", &|end| show(&end.host.identity.hostname));
+    row("Kernel", &|end| show(&end.host.identity.kernel_release));
+    row("CPU", &|end| {
+        format!(
+            "{}, {}",
+            show(&end.host.identity.cpu_model),
+            count(end.host.cpus.len(), "CPU")
+        )
+    });
+    row("NUMA nodes", &|end| end.host.nodes.len().to_string());
+    row("Kernel command line", &|end| {
+        show(&end.host.identity.command_line)
+    });
+    row("Boot id", &|end| show(&end.host.identity.boot_id));
+    row("Interrupt time accounting", &|end| {
+        super::map_text::show_with(&end.host.identity.irq_time_accounting, |exact| {
+            if *exact { "exact" } else { "by ticks" }.to_owned()
+        })
+    });
+    let nic = |text: &dyn Fn(&linerate_model::host::Nic) -> String, end: &EndData| {
+        end.path_nic()
+            .map_or_else(|| "? (not told)".to_owned(), text)
+    };
+    row("Interface of the path", &|end| {
+        nic(
+            &|nic| format!("{}, driver {}", nic.name, show(&nic.driver)),
+            end,
+        )
+    });
+    row("Link", &|end| nic(&link_text, end));
+    row("MTU", &|end| nic(&|nic| show(&nic.mtu), end));
+    row("Queueing discipline", &|end| nic(&qdisc_text, end));
+    row("Sending threads on", &|end| cpus_text(&end.sender_cpus));
+    row("Receiving threads on", &|end| cpus_text(&end.receiver_cpus));
+    let sysctls: std::collections::BTreeSet<&String> = ends
+        .iter()
+        .flat_map(|end| end.host.sysctls.keys())
+        .collect();
+    let settings: Vec<Vec<String>> = sysctls
+        .into_iter()
+        .map(|name| {
+            let mut cells = vec![code(name)];
+            cells.extend(ends.iter().map(|end| escape(&show(&end.host.sysctl(name)))));
+            cells
+        })
+        .collect();
+    let head = ["", &data.local.name, &data.remote.name];
+    let mut body = table("Both hosts as they were found", &head, &rows);
+    if !settings.is_empty() {
+        body.push_str(&format!(
+            "<details><summary>Kernel settings of both hosts ({})</summary>{}</details>",
+            settings.len(),
+            table("Kernel settings (sysctl)", &head, &settings)
+        ));
+    }
+    section(
+        "hosts",
+        "Hosts",
+        "The environment is part of the result.",
+        &body,
+    )
+}
+
+fn cpus_text(cpus: &linerate_model::ids::CpuSet) -> String {
+    if cpus.is_empty() {
+        "not pinned".to_owned()
+    } else {
+        format!("CPU {cpus}")
+    }
+}
+
+fn trials(data: &ReportData) -> String {
+    let mut trials: Vec<_> = data.trials.iter().collect();
+    trials.sort_by_key(|trial| trial.order);
+    let mut flags: Vec<_> = trials
+        .iter()
+        .flat_map(|trial| trial.flags.iter().copied())
+        .collect();
+    flags.sort_unstable();
+    flags.dedup();
+    let rows: Vec<Vec<String>> = flags
+        .iter()
+        .map(|which| {
+            let marked = trials
+                .iter()
+                .filter(|trial| trial.flags.contains(which))
+                .count();
+            let (name, meaning) = flag(*which);
+            vec![
+                name.to_owned(),
+                meaning.to_owned(),
+                format!("{marked} of {}", count(trials.len(), "trial")),
+            ]
+        })
+        .collect();
+    let flags_part = if rows.is_empty() {
+        "<p>No trial carries a flag.</p>".to_owned()
+    } else {
+        table(
+            "Flags: why a trial may not be trusted, or how it must be read",
+            &["Flag", "Meaning", "Trials"],
+            &rows,
+        )
+    };
+    let rows: Vec<Vec<String>> = trials
+        .iter()
+        .map(|trial| {
+            let of = trial
+                .remedy_index
+                .and_then(|index| data.prove.remedies.get(index))
+                .map_or_else(String::new, |remedy| format!(" {}", escape(&remedy.rule)));
+            let names: Vec<&str> = trial.flags.iter().map(|which| flag(*which).0).collect();
+            vec![
+                escape(&trial.label),
+                format!("{}{of}", trial.arm.word()),
+                rate(trial.mean_bit_per_s),
+                if names.is_empty() {
+                    "none".to_owned()
+                } else {
+                    names.join(", ")
+                },
+            ]
+        })
+        .collect();
+    section(
+        "trials",
+        "Trials and their flags",
+        "A flagged trial is marked, never silently averaged.",
+        &format!(
+            "{flags_part}<details><summary>Every trial in the order it was made ({})</summary>{}</details>",
+            trials.len(),
+            table(
+                "Every trial",
+                &["Trial", "Part", "Mean rate, warm-up cut", "Flags"],
+                &rows
+            )
+        ),
+    )
+}
+
+fn reproduce(data: &ReportData) -> String {
+    let items: Vec<String> = data
+        .reproduce
+        .iter()
+        .map(|line| {
+            format!(
+                "<li><p>{}</p><pre tabindex=\"0\"><code>{}</code></pre></li>",
+                escape(&line.what),
+                // A command may have several lines.
+                line.command
+                    .lines()
+                    .map(escape)
+                    .collect::<Vec<_>>()
+                    .join("\n")
+            )
+        })
+        .collect();
+    section(
+        "reproduce",
+        "By hand",
+        "How to get each number without linerate.",
+        &format!("<ol class=\"reproduce\">{}</ol>", items.concat()),
+    )
+}
+
+fn footer(data: &ReportData) -> String {
+    let run = data
+        .prove
+        .run
+        .as_ref()
+        .map_or_else(String::new, |run| format!(" · run {}", code(run)));
+    format!(
+        "<footer><p>linerate {} · seed {}{run}</p><p>This page holds its own data (<code>#linerate-data</code>, JSON) and loads nothing. Charts: Vega and Vega-Lite, BSD-3-Clause; their licences stand at the head of the script.</p></footer>\n",
+        escape(&data.linerate_version),
+        data.prove.seed
+    )
+}

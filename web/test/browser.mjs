@@ -1,0 +1,72 @@
+// What the browser tests stand on: the sample page, made by linerate itself, and a Chromium that may
+// reach nothing. A test that cannot run here says so.
+
+import { execFileSync } from "node:child_process";
+import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { fileURLToPath, pathToFileURL } from "node:url";
+
+export const root = join(dirname(fileURLToPath(import.meta.url)), "../..");
+
+const CHROMIUM = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
+
+/** The path of Chromium, or null after a visible skip. */
+export function chromium() {
+  const found = [process.env.CHROMIUM, ...CHROMIUM].find((path) => path && existsSync(path));
+  if (found === undefined) {
+    console.error("SKIP: no Chromium; install it with `apt-get install chromium` or name it in CHROMIUM");
+    return null;
+  }
+  return found;
+}
+
+/** Starts Chromium without a sandbox only where it refuses to have one: as root. */
+export async function launch(executablePath) {
+  const { chromium: driver } = await import("playwright-core");
+  const args = ["--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync"];
+  return driver.launch({ executablePath, args, chromiumSandbox: process.getuid?.() !== 0 });
+}
+
+/** Makes the page of a fixture, given as text after `change` of the parsed data, and returns its address. */
+export function makePage(folder, name, change = (data) => data) {
+  const fixture = join(root, "fixtures/report/sample.json");
+  const data = change(JSON.parse(execFileSync("cat", [fixture], { encoding: "utf8" })));
+  const input = join(folder, `${name}.json`);
+  writeFileSync(input, JSON.stringify(data));
+  const page = execFileSync(
+    "cargo", ["run", "--quiet", "-p", "linerate", "--example", "report_page", "--", input],
+    { cwd: root, maxBuffer: 64 << 20, stdio: ["ignore", "pipe", "inherit"] },
+  );
+  const path = join(folder, `${name}.html`);
+  writeFileSync(path, page);
+  return pathToFileURL(path).href;
+}
+
+/** A folder that goes with the test. */
+export function workFolder(context) {
+  const folder = mkdtempSync(join(tmpdir(), "linerate-report-"));
+  context.after(() => rmSync(folder, { recursive: true, force: true }));
+  return folder;
+}
+
+/** Opens a page and records everything it says and asks for, until its charts are drawn. */
+export async function open(browser, address, options = {}) {
+  const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, ...options });
+  const page = await context.newPage();
+  const complaints = [];
+  const requests = [];
+  page.on("console", (message) => {
+    if (message.type() === "error" || message.type() === "warning") {
+      complaints.push(message.text());
+    }
+  });
+  page.on("pageerror", (error) => complaints.push(String(error)));
+  page.on("request", (request) => requests.push(request.url()));
+  await page.goto(address);
+  if (options.javaScriptEnabled !== false) {
+    await page.waitForFunction(() => document.documentElement.dataset.charts === "done");
+  }
+  return { page, complaints, requests };
+}

@@ -2,7 +2,6 @@
 //! the traffic engine. When the controller goes away, whatever is not committed is undone.
 
 use std::io::{Read, Write};
-use std::net::IpAddr;
 use std::path::Path;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
@@ -13,8 +12,10 @@ use linerate_model::protocol::{
 use linerate_model::sample::SideSample;
 use linerate_model::talk::{AgentAction, AgentTalk, Lines};
 use linerate_model::workload::StreamSpec;
-use linerate_traffic::abort::Abort;
+use linerate_traffic::Abort;
 use linerate_traffic::tcp::Listening;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 
 use crate::exit::{Code, Outcome, Stop};
 use crate::station::Station;
@@ -42,9 +43,9 @@ struct Trial {
 
 /// Serves one controller on standard input and output.
 pub fn serve(state: &Path) -> Outcome<()> {
-    linerate_testbed::child::ignore_interrupts();
     let station = Station::open(state)?;
     let (events, heard) = mpsc::channel();
+    end_on_signals(events.clone())?;
     let lines = events.clone();
     std::thread::spawn(move || read_lines(std::io::stdin(), &lines));
     let mut agent =
@@ -56,6 +57,21 @@ pub fn serve(state: &Path) -> Outcome<()> {
     let restored = agent.station.undo_all();
     restored.map_err(|failure| Stop::new(Code::RestoreIncomplete, failure.message))?;
     served
+}
+
+/// SIGTERM and SIGHUP end the talk as the controller's good-bye does. SIGINT is the controller's affair:
+/// a terminal sends it to both, and the controller still needs this end to put things back.
+fn end_on_signals(events: Sender<Event>) -> Outcome<()> {
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])
+        .map_err(|error| Stop::io("listen for signals", error))?;
+    std::thread::spawn(move || {
+        for signal in signals.forever() {
+            if signal != SIGINT {
+                let _ = events.send(Event::Closed);
+            }
+        }
+    });
+    Ok(())
 }
 
 struct Agent {
@@ -133,7 +149,7 @@ impl Agent {
             }
         };
         let port = listening.port();
-        let abort = Abort::default();
+        let abort = Abort::new().map_err(|error| traffic_failure(&error))?;
         let (start, started) = mpsc::channel();
         let events = self.events.clone();
         let heard = abort.clone();
@@ -149,14 +165,7 @@ impl Agent {
     }
 
     fn listen(spec: &StreamSpec, token: Token, bind: &str) -> Result<Listening, Failure> {
-        let address: Option<IpAddr> = match bind {
-            "" => None,
-            text => Some(text.parse().map_err(|_| Failure {
-                kind: FailureKind::BadInput,
-                message: format!("cannot listen on `{text}`: not an address"),
-            })?),
-        };
-        Listening::open(spec, token, address).map_err(|error| traffic_failure(&error))
+        Listening::open(spec, token, bind).map_err(|error| traffic_failure(&error))
     }
 
     fn start(&mut self) -> Option<Reply> {

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use linerate_traffic::abort::Abort;
+use linerate_traffic::Abort;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::exit::{Outcome, Stop};
+use crate::exit::{Code, Outcome, Stop};
 
 /// Whether the work shall end.
 #[derive(Debug, Clone)]
@@ -19,7 +19,9 @@ pub struct Interrupt {
 impl Interrupt {
     /// Listens for SIGINT, SIGTERM and SIGHUP from now on.
     pub fn listen() -> Outcome<Self> {
-        let interrupt = Self { asked: Arc::default(), abort: Abort::default() };
+        let abort = Abort::new()
+            .map_err(|error| Stop::new(Code::Resource, "cannot prepare for Ctrl-C").because(error))?;
+        let interrupt = Self { asked: Arc::default(), abort };
         let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])
             .map_err(|error| Stop::io("listen for signals", error))?;
         let told = interrupt.clone();
@@ -48,5 +50,39 @@ impl Interrupt {
     /// What a running trial listens to.
     pub fn abort(&self) -> &Abort {
         &self.abort
+    }
+}
+
+/// Passes an interrupt that reached this process on to a child, as long as it lives.
+#[derive(Debug)]
+pub struct Forward {
+    handle: signal_hook::iterator::Handle,
+}
+
+impl Forward {
+    /// Passes SIGINT, SIGTERM and SIGHUP on to `child` as SIGINT; each process handles a second one,
+    /// which a terminal sends to all of them, as the same wish.
+    pub fn to(child: Option<rustix::process::Pid>) -> Outcome<Self> {
+        let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])
+            .map_err(|error| Stop::io("listen for signals", error))?;
+        let handle = signals.handle();
+        std::thread::Builder::new()
+            .name("signals".to_owned())
+            .spawn(move || {
+                for _ in signals.forever() {
+                    if let Some(child) = child {
+                        // A child that is gone has nothing left to end.
+                        let _ = rustix::process::kill_process(child, rustix::process::Signal::INT);
+                    }
+                }
+            })
+            .map_err(|error| Stop::io("start a thread", error))?;
+        Ok(Self { handle })
+    }
+}
+
+impl Drop for Forward {
+    fn drop(&mut self) {
+        self.handle.close();
     }
 }

@@ -87,7 +87,7 @@ pub fn stream_spec(args: &StreamArgs, time: Nanoseconds) -> Outcome<StreamSpec> 
 /// Opens the way to a peer.
 pub fn open_path(args: &PeerArgs, state: &FilePath, interrupt: &Interrupt) -> Outcome<Path> {
     let station = Station::open(state)?;
-    let peer = Peer::start(&args.peer, args.push, interrupt)?;
+    let peer = Peer::start(&args.peer, args.push, state, interrupt)?;
     Path::open(station, peer, args.address, interrupt)
 }
 

@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::io::{Read, Write};
+use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::str::FromStr;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -135,11 +136,16 @@ enum Heard {
 }
 
 impl Peer {
-    /// Starts the agent and greets it.
-    pub fn start(address: &PeerAddress, push: bool, interrupt: &Interrupt) -> Outcome<Self> {
-        let mut command = agent_command(address, push)?;
-        linerate_testbed::child::shield_from_interrupts(&mut command);
-        linerate_testbed::child::die_with_parent(&mut command);
+    /// Starts the agent and greets it. `state` is where an agent on this machine keeps its journals.
+    pub fn start(
+        address: &PeerAddress,
+        push: bool,
+        state: &Path,
+        interrupt: &Interrupt,
+    ) -> Outcome<Self> {
+        let mut command = agent_command(address, push, state)?;
+        linerate_testbed::shield_from_interrupts(&mut command);
+        linerate_testbed::tie_to_parent(&mut command);
         let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -363,7 +369,7 @@ fn keep_last_words(mut errors: impl Read, words: &Mutex<VecDeque<u8>>) {
     }
 }
 
-fn agent_command(address: &PeerAddress, push: bool) -> Outcome<Command> {
+fn agent_command(address: &PeerAddress, push: bool, state: &Path) -> Outcome<Command> {
     if push && !matches!(address, PeerAddress::Ssh { .. }) {
         return Err(Stop::new(Code::Usage, "`--push` is for ssh peers only"));
     }
@@ -373,7 +379,7 @@ fn agent_command(address: &PeerAddress, push: bool) -> Outcome<Command> {
     match address {
         PeerAddress::Local => {
             let mut command = Command::new(own()?);
-            command.args(["agent", "--stdio"]);
+            command.arg("--state").arg(state).args(["agent", "--stdio"]);
             Ok(command)
         }
         PeerAddress::Exec(text) => {
@@ -384,8 +390,10 @@ fn agent_command(address: &PeerAddress, push: bool) -> Outcome<Command> {
         PeerAddress::Netns(name) => {
             let namespace = crate::demo::open_namespace(name)?;
             let mut command = Command::new(own()?);
-            command.args(["agent", "--stdio"]);
-            namespace.enter_in_child(&mut command);
+            command.arg("--state").arg(state).args(["agent", "--stdio"]);
+            namespace
+                .enter_in_child(&mut command)
+                .map_err(|error| Stop::io(format!("enter the namespace `{name}`"), error))?;
             Ok(command)
         }
         PeerAddress::Ssh { destination, port } => {

@@ -1,8 +1,6 @@
 //! The one loop of linerate: measure, judge, try each remedy as an experiment, keep what helps, undo
 //! the rest. Everything it does is recorded first and judged from the record.
 
-use std::time::Duration;
-
 use linerate_model::analysis;
 use linerate_model::experiment::{Arm as DesignArm, PairedDesign};
 use linerate_model::finding::{Diagnosis, Profile, Scene};
@@ -12,17 +10,18 @@ use linerate_model::prove::EndChange;
 use linerate_model::protocol::{Reply, Request, Token};
 use linerate_model::sample::Sample;
 use linerate_model::setting::{Class, PlacementKnob, SettingKey, Value};
-use linerate_model::workload::{Direction, Placement, StreamSpec};
-use linerate_stats::random::{Random, Seed};
+use linerate_model::workload::{Placement, StreamSpec};
+use linerate_stats::{Random, Seed};
 
 use crate::analysis::{effect_of, rate_of};
 use crate::exit::{Code, Outcome, Stop};
-use crate::say::{Progress, Say};
+use crate::say::Say;
 use crate::store::{Arm, Record, Run};
 use crate::trial::Path;
 
-/// Trials before and after: an odd number, so that one of them is the median.
-const REPEATS: u32 = 5;
+/// Trials before and after: odd, so that one of them is the median, and enough for its 95 % interval
+/// (six are needed).
+const REPEATS: u32 = 7;
 /// How often the rules are asked again after something helped.
 const ROUNDS_MAX: u32 = 4;
 
@@ -209,7 +208,7 @@ impl<'a> Session<'a> {
                 DesignArm::With => Arm::With,
             };
             let sample = if arm == Arm::With {
-                self.with_changes(changes, &bar)?
+                self.with_changes(changes)?
             } else {
                 self.trial()?
             };
@@ -227,48 +226,23 @@ impl<'a> Session<'a> {
         newest_with.ok_or_else(|| Stop::new(Code::Bug, "the experiment has no trial with the remedy"))
     }
 
-    fn with_changes(&mut self, changes: &[EndChange], _bar: &Progress) -> Outcome<Sample> {
+    fn with_changes(&mut self, changes: &[EndChange]) -> Outcome<Sample> {
         let placement = self.placement.clone();
         self.apply(changes)?;
         let sample = self.trial();
-        let undone = self.undo(changes);
+        let undone = undo_changes(self.path, changes);
         self.placement = placement;
         undone?;
         sample
     }
 
-    /// Makes the changes on both ends, or none of them.
+    /// Makes the changes on both ends, or none of them, and takes placements into the next trials.
     fn apply(&mut self, changes: &[EndChange]) -> Outcome<()> {
-        let (local, remote) = (plan_for(End::Local, changes)?, plan_for(End::Remote, changes)?);
-        if !local.changes.is_empty() {
-            self.path.station.apply(&local)?;
-        }
-        if !remote.changes.is_empty() {
-            let applied = self.path.peer.ask(&Request::Apply { plan: remote });
-            if let Err(stop) = applied {
-                if !local.changes.is_empty() {
-                    self.path.station.undo()?;
-                }
-                return Err(stop);
-            }
-        }
+        apply_changes(self.path, changes)?;
         for change in changes {
             place(&mut self.placement, &change.change)?;
         }
         Ok(())
-    }
-
-    /// Takes back what the last [`Session::apply`] did.
-    fn undo(&mut self, changes: &[EndChange]) -> Outcome<()> {
-        let (local, remote) = (plan_for(End::Local, changes)?, plan_for(End::Remote, changes)?);
-        // Both are tried, whatever the first one says.
-        let there = if remote.changes.is_empty() { Ok(()) } else { self.path.peer.undo() };
-        let here = if local.changes.is_empty() {
-            Ok(())
-        } else {
-            self.path.station.undo().map_err(Stop::from)
-        };
-        here.and(there)
     }
 
     fn undo_everything(&mut self) -> Outcome<()> {
@@ -288,11 +262,7 @@ impl<'a> Session<'a> {
             self.undo_everything()?;
             Vec::new()
         } else {
-            self.path.station.commit()?;
-            match self.path.peer.ask(&Request::Commit)? {
-                Reply::Committed => {}
-                _ => return Err(Stop::new(Code::Bug, "an answer passed that does not fit")),
-            }
+            keep_changes(self.path)?;
             let changes = self.kept.drain(..).flat_map(|kept| kept.changes);
             changes.map(|change| (change.end, change.change.setting)).collect()
         };
@@ -341,6 +311,41 @@ pub fn diagnose_path(
     whole
 }
 
+/// Makes changes on both ends of a path, or none of them. Placements are not a host's: they are left out.
+pub fn apply_changes(path: &mut Path, changes: &[EndChange]) -> Outcome<()> {
+    let (local, remote) = (plan_for(End::Local, changes)?, plan_for(End::Remote, changes)?);
+    if !local.changes.is_empty() {
+        path.station.apply(&local)?;
+    }
+    if !remote.changes.is_empty()
+        && let Err(stop) = path.peer.ask(&Request::Apply { plan: remote })
+    {
+        if !local.changes.is_empty() {
+            path.station.undo()?;
+        }
+        return Err(stop);
+    }
+    Ok(())
+}
+
+/// Takes back what the last [`apply_changes`] did. Both ends are tried, whatever the first one says.
+pub fn undo_changes(path: &mut Path, changes: &[EndChange]) -> Outcome<()> {
+    let (local, remote) = (plan_for(End::Local, changes)?, plan_for(End::Remote, changes)?);
+    let there = if remote.changes.is_empty() { Ok(()) } else { path.peer.undo() };
+    let here =
+        if local.changes.is_empty() { Ok(()) } else { path.station.undo().map_err(Stop::from) };
+    here.and(there)
+}
+
+/// Lets every change that is applied stay, on both ends.
+pub fn keep_changes(path: &mut Path) -> Outcome<()> {
+    path.station.commit()?;
+    match path.peer.ask(&Request::Commit)? {
+        Reply::Committed => Ok(()),
+        _ => Err(Stop::new(Code::Bug, "an answer passed that does not fit")),
+    }
+}
+
 fn plan_for(end: End, changes: &[EndChange]) -> Outcome<Plan> {
     let of_host = |change: &&EndChange| {
         change.end == end && !matches!(change.change.setting, SettingKey::Placement(_))
@@ -376,15 +381,4 @@ pub fn fresh_token() -> Outcome<Token> {
 pub fn fresh_seed() -> Outcome<u64> {
     let token = fresh_token()?;
     Ok(u64::from(u32::from_le_bytes([token.0[0], token.0[1], token.0[2], token.0[3]])))
-}
-
-/// How long a session takes at most, for the first line that a person reads.
-pub fn at_most(spec: &StreamSpec, pairs: u32, remedies: u32) -> Duration {
-    let trials = REPEATS * 2 + pairs * 2 * remedies;
-    Duration::from(spec.duration_ns) * trials
-}
-
-/// Whether this spec sends from here.
-pub fn sends_from_here(spec: &StreamSpec) -> bool {
-    spec.direction != Direction::Reverse
 }

@@ -11,9 +11,8 @@ use linerate_model::known::Known;
 use linerate_model::protocol::{Failure, FailureKind, Reply, Request, Token};
 use linerate_model::sample::{Sample, SideSample};
 use linerate_model::workload::StreamSpec;
-use linerate_traffic::abort::Abort;
-use linerate_traffic::error::TrafficError;
 use linerate_traffic::tcp::Connected;
+use linerate_traffic::{Abort, TrafficError};
 
 use crate::exit::{Code, Outcome, Stop};
 use crate::interrupt::Interrupt;

@@ -7,6 +7,7 @@
 
 pub mod data;
 mod figures;
+pub mod fill;
 mod html;
 mod map_dot;
 mod map_json;

@@ -1,0 +1,199 @@
+//! `linerate demo`: two hosts in namespaces, three planted faults, the whole story.
+//!
+//! Four processes, each tied to the one before it, so that nothing survives a `kill -9` of the first:
+//!
+//! ```text
+//! demo            what the person started: waits, and passes Ctrl-C on
+//! `- conduct      makes the two hosts in namespaces that only it and its children see
+//!    |- plant     plants the faults, and measures that each one costs something
+//!    `- prove     the same command that a person would run; it is told nothing of the faults
+//!       `- agent  the far end
+//! ```
+
+mod fault;
+mod plant;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::str::FromStr;
+
+use linerate_host::netlink::Netlink;
+use linerate_model::ids::NicName;
+use linerate_testbed::{Netns, NetnsError, Obstacle, Stage, StageError};
+
+use crate::cli::{DemoArgs, DemoStage};
+use crate::commands::{now_unix_s, run_folder, show_run};
+use crate::exit::{Code, Outcome, Stop};
+use crate::interrupt::Interrupt;
+use crate::prove::fresh_seed;
+use crate::say::Say;
+use crate::station::Station;
+use crate::store::{Record, Run};
+
+/// How long each trial of the proof lasts, seconds.
+const TRIAL_SECONDS: &str = "0.8";
+
+/// Carries out the demo, or one of its inner steps.
+pub fn run(args: &DemoArgs, state: &Path, say: &Say) -> Outcome<()> {
+    match (args.stage, &args.folder) {
+        (None, None) => start(args, state, say),
+        (Some(DemoStage::Conduct), Some(folder)) => conduct(args, state, folder, say),
+        (Some(DemoStage::Plant), Some(folder)) => plant::run(args, state, folder, say),
+        _ => Err(Stop::new(Code::Usage, "`--stage` and `--folder` go together")),
+    }
+}
+
+/// What the person started.
+fn start(args: &DemoArgs, state: &Path, say: &Say) -> Outcome<()> {
+    sweep(state, say)?;
+    let seed = args.seed.map_or_else(fresh_seed, Ok)?;
+    let out = args.out.clone().unwrap_or_else(|| run_folder(state, "demo", now_unix_s(), seed));
+    let out = std::path::absolute(&out).map_err(|error| Stop::io("find the run's folder", error))?;
+    say.note(&format!(
+        "linerate demo: makes two hosts in namespaces of its own, plants three faults, and lets \
+         `linerate prove` find them.\nIt takes about two minutes and changes nothing on this machine; \
+         Ctrl-C ends it. Seed {seed}."
+    ));
+    let folder = state.join(format!("demo-{}", std::process::id()));
+    fs::create_dir_all(&folder).map_err(|e| Stop::io(format!("make {}", folder.display()), e))?;
+    let mut command = myself(state, say)?;
+    command.args(["demo", "--stage", "conduct", "--folder"]).arg(&folder);
+    command.args(["--seed", &seed.to_string(), "--pairs", &args.pairs.to_string(), "--out"]).arg(&out);
+    linerate_testbed::tie_to_parent(&mut command);
+    let code = wait_for(command, "conduct");
+    // What the inner steps left for each other; the run itself is elsewhere.
+    let _ = fs::remove_dir_all(&folder);
+    code?;
+    if !say.quiet {
+        say.note("everything was made in namespaces that are gone now: this machine is as it was");
+    }
+    Ok(())
+}
+
+/// Removes what killed demos left: folders of dead processes, and journals whose namespaces are gone.
+fn sweep(state: &Path, say: &Say) -> Outcome<()> {
+    for entry in fs::read_dir(state).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let pid = name.to_str().and_then(|name| name.strip_prefix("demo-")?.parse::<u32>().ok());
+        if pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+    let recovered = Station::recover(state)?;
+    if !recovered.is_empty() {
+        say.note(&format!("cleared {} journals of linerates that were killed", recovered.len()));
+    }
+    Ok(())
+}
+
+/// Makes the hosts and runs the other steps in them.
+fn conduct(args: &DemoArgs, state: &Path, folder: &Path, say: &Say) -> Outcome<()> {
+    // First of all, while this process has one thread.
+    let stage = Stage::enter().map_err(stage_stop)?;
+    let _interrupt = Interrupt::listen()?;
+    let (near, _far) = hosts(&stage)?;
+    let seed = args.seed.unwrap_or_default();
+    say.note("\nPlanting three faults (each is measured to cost at least 10 %):");
+    let mut plant = myself(&folder.join("state"), say)?;
+    plant.args(["demo", "--stage", "plant", "--seed", &seed.to_string(), "--folder"]).arg(folder);
+    enter(&near, &mut plant)?;
+    wait_for(plant, "plant")?;
+    let planted = plant::read(folder)?;
+
+    let out = args.out.clone().unwrap_or_else(|| run_folder(state, "demo", now_unix_s(), seed));
+    say.note("\nNow `linerate prove netns:far`, which is told nothing of them:");
+    let mut prove = myself(state, say)?;
+    prove.args(["--format", "json", "prove", "netns:far", "--undo", "--own-shapers"]);
+    prove.args(["--time", TRIAL_SECONDS, "--pairs", &args.pairs.to_string()]);
+    prove.args(["--seed", &seed.to_string(), "--out"]).arg(&out);
+    // What it prints is made again below, with the planted faults in it.
+    prove.stdout(Stdio::null());
+    enter(&near, &mut prove)?;
+    wait_for(prove, "prove")?;
+
+    let mut run = Run::append_to(&out)?;
+    run.add(Record::Planted(planted))?;
+    say.note("");
+    show_run(&out, &out.join("report.html"), say)
+}
+
+/// Two hosts, `near` and `far`, joined by a virtual Ethernet pair.
+fn hosts(stage: &Stage) -> Outcome<(Netns, Netns)> {
+    let near = stage.add_host("near").map_err(stage_stop)?;
+    let far = stage.add_host("far").map_err(stage_stop)?;
+    let name = |text| NicName::from_str(text).map_err(|e| Stop::new(Code::Bug, e.to_string()));
+    let (near_nic, far_nic) = (name("near0")?, name("far0")?);
+    linerate_testbed::join(
+        (&near, &near_nic, "10.77.0.1/24"),
+        (&far, &far_nic, "10.77.0.2/24"),
+        Netlink::open,
+    )
+    .map_err(|error| Stop::io("join the two hosts by a veth pair", error))?;
+    Ok((near, far))
+}
+
+fn enter(host: &Netns, command: &mut Command) -> Outcome<()> {
+    host.enter_in_child(command)
+        .map_err(|error| Stop::io(format!("enter the namespace `{}`", host.name()), error))
+}
+
+/// This program, with the arguments that every step shares.
+fn myself(state: &Path, say: &Say) -> Outcome<Command> {
+    let own = std::env::current_exe().map_err(|e| Stop::io("find this program's own file", e))?;
+    let mut command = Command::new(own);
+    command.arg("--state").arg(state);
+    if say.quiet {
+        command.arg("--quiet");
+    }
+    if say.format == crate::say::Format::Json {
+        command.args(["--format", "json"]);
+    }
+    Ok(command)
+}
+
+/// Runs a step to its end, passing on an interrupt that reached only this process.
+fn wait_for(mut command: Command, step: &str) -> Outcome<()> {
+    let mut child =
+        command.spawn().map_err(|error| Stop::io(format!("start the step `{step}`"), error))?;
+    let pid = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw);
+    let forward = crate::interrupt::Forward::to(pid)?;
+    let status = child.wait().map_err(|error| Stop::io(format!("wait for the step `{step}`"), error))?;
+    drop(forward);
+    match status.code() {
+        Some(0) => Ok(()),
+        Some(code) => {
+            let known = Code::ALL.into_iter().find(|known| i32::from(known.number()) == code);
+            Err(Stop::new(known.unwrap_or(Code::Bug), format!("the step `{step}` stopped, see above")))
+        }
+        None => Err(Stop::new(Code::FailedRestored, format!("the step `{step}` was killed"))),
+    }
+}
+
+/// Opens a namespace for a peer `netns:NAME`.
+pub fn open_namespace(name: &str) -> Outcome<Netns> {
+    linerate_testbed::netns::open(name).map_err(|error| match error {
+        NetnsError::Name { .. } => Stop::new(Code::Usage, error.to_string()),
+        NetnsError::Open { ref source, .. } => {
+            let code = match source.kind() {
+                std::io::ErrorKind::PermissionDenied => Code::PermissionMissing,
+                _ => Code::PeerUnreachable,
+            };
+            Stop::new(code, error.to_string()).hint("`ip netns list` shows the namespaces there are")
+        }
+    })
+}
+
+fn stage_stop(error: StageError) -> Stop {
+    let code = match error.obstacle() {
+        Obstacle::NotSupported | Obstacle::UserNamespacesForbidden => Code::NotSupported,
+        Obstacle::Permission => Code::PermissionMissing,
+        Obstacle::Failed => Code::FailedRestored,
+    };
+    Stop::new(code, error.to_string())
+}
+
+/// The file in the step's folder that tells what was planted.
+fn planted_file(folder: &Path) -> PathBuf {
+    folder.join("planted.json")
+}

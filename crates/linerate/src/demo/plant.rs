@@ -1,0 +1,168 @@
+//! The planter: a process of its own, so that the prover cannot know what it did. It makes both hosts
+//! healthy, tries faults in random order, and plants the first three that cost at least 10 %.
+
+use std::fs;
+use std::path::Path as FilePath;
+
+use linerate_model::ids::CpuSet;
+use linerate_model::plan::{Change, End};
+use linerate_model::prove::EndChange;
+use linerate_model::setting::{SettingKey, Value, current};
+use linerate_model::units::{BitRate, Bytes, Nanoseconds};
+use linerate_model::workload::{Direction, Placement, StreamSpec};
+use linerate_stats::effect::paired_relative;
+use linerate_stats::summary::median;
+use linerate_stats::{Random, Seed};
+
+use super::fault::{Fault, candidates};
+use super::planted_file;
+use crate::analysis::{LEVEL, rate_of};
+use crate::cli::DemoArgs;
+use crate::exit::{Code, Outcome, Stop};
+use crate::interrupt::Interrupt;
+use crate::peer::{Peer, PeerAddress};
+use crate::prove::{apply_changes, fresh_token, keep_changes, undo_changes};
+use crate::say::Say;
+use crate::station::Station;
+use crate::store;
+use crate::trial::Path;
+
+/// How many faults are planted.
+const FAULTS: usize = 3;
+/// What a fault must cost at least.
+const COST_MIN: f64 = 0.10;
+/// Pairs of trials that show what it costs.
+const PAIRS: u32 = 5;
+
+/// Plants, and writes the rules' ids where only the conductor looks.
+pub fn run(args: &DemoArgs, state: &FilePath, folder: &FilePath, say: &Say) -> Outcome<()> {
+    let interrupt = Interrupt::listen()?;
+    let far = PeerAddress::Netns("far".to_owned());
+    let peer = Peer::start(&far, false, state, &interrupt)?;
+    let mut path = Path::open(Station::open(state)?, peer, None, &interrupt)?;
+    make_healthy(&mut path)?;
+    let clean = clean_rate(&mut path)?;
+    // Another stream than the prover's: the same seed must not tell it the order of the faults.
+    let mut random = Random::new(Seed(args.seed.unwrap_or_default() ^ 0x706c_616e_7400));
+    let mut faults = candidates(&path, clean)?;
+    random.shuffle(&mut faults);
+    let bar = say.progress(FAULTS as u64, "planting");
+    let mut planted = Vec::new();
+    for fault in faults {
+        if planted.len() < FAULTS && costs_enough(&mut path, &fault, &mut random)? {
+            planted.push(fault);
+            bar.step("one more");
+        }
+    }
+    if planted.len() < FAULTS {
+        return Err(Stop::new(
+            Code::Inconclusive,
+            format!("only {} of {FAULTS} faults cost at least 10 % here", planted.len()),
+        )
+        .hint("the machine may be too busy to measure on; try again, or with another `--seed`"));
+    }
+    for fault in &planted {
+        apply_changes(&mut path, &fault.changes)?;
+        if let Some(cpu) = fault.confine {
+            confine_conductor(cpu.0)?;
+        }
+    }
+    keep_changes(&mut path)?;
+    bar.done("three faults, named at the end");
+    let rules: Vec<&str> = planted.iter().map(|fault| fault.rule).collect();
+    let text = serde_json::to_vec(&rules)
+        .map_err(|error| Stop::new(Code::Bug, "cannot write what was planted").because(error))?;
+    store::write_whole(&planted_file(folder), &text)
+        .map_err(|error| Stop::io("write what was planted", error))?;
+    path.peer.leave()
+}
+
+/// What was planted.
+pub fn read(folder: &FilePath) -> Outcome<Vec<String>> {
+    let text = fs::read(planted_file(folder)).map_err(|e| Stop::io("read what was planted", e))?;
+    serde_json::from_slice(&text)
+        .map_err(|error| Stop::new(Code::Bug, "cannot read what was planted").because(error))
+}
+
+/// Some kernels begin with a congestion control that costs a quarter of the rate here: that is one of
+/// the faults, so both hosts begin without it.
+fn make_healthy(path: &mut Path) -> Outcome<()> {
+    let setting: SettingKey = "sysctl/net.ipv4.tcp_congestion_control"
+        .parse()
+        .map_err(|error: linerate_model::setting::SettingError| Stop::new(Code::Bug, error.to_string()))?;
+    let to = Value::Text("cubic".to_owned());
+    let mut changes = Vec::new();
+    for (end, host) in [(End::Local, &path.local), (End::Remote, &path.remote)] {
+        if let Some(from) = current(host, &setting).value()
+            && *from != to
+        {
+            let change = Change { setting: setting.clone(), from: from.clone(), to: to.clone() };
+            changes.push(EndChange { end, change });
+        }
+    }
+    apply_changes(path, &changes)?;
+    keep_changes(path)?;
+    path.read_again()
+}
+
+fn spec(placement: Placement) -> StreamSpec {
+    StreamSpec {
+        flows: 1,
+        direction: Direction::Forward,
+        duration_ns: Nanoseconds::from_millis(400),
+        interval_ns: Nanoseconds::from_millis(20),
+        buffer_bytes: Bytes::kib(128),
+        socket_buffer_bytes: None,
+        congestion_control: None,
+        placement,
+    }
+}
+
+fn trial(path: &mut Path, confine: Option<CpuSet>) -> Outcome<f64> {
+    let cpus = confine.unwrap_or_default();
+    let placement = Placement { sender_cpus: cpus.clone(), receiver_cpus: cpus };
+    let sample = path.run(&spec(placement), fresh_token()?)?;
+    rate_of(&sample)
+        .map(BitRate::as_f64)
+        .ok_or_else(|| Stop::new(Code::Inconclusive, "a trial moved nothing"))
+}
+
+fn clean_rate(path: &mut Path) -> Outcome<BitRate> {
+    let rates = [trial(path, None)?, trial(path, None)?, trial(path, None)?];
+    median(&rates)
+        .ok()
+        .and_then(BitRate::from_f64)
+        .ok_or_else(|| Stop::new(Code::Inconclusive, "the two hosts exchange nothing"))
+}
+
+/// Whether the fault costs at least 10 %, beyond the doubt of its interval.
+fn costs_enough(path: &mut Path, fault: &Fault, random: &mut Random) -> Outcome<bool> {
+    let mut pairs = Vec::new();
+    for _ in 0..PAIRS {
+        let first_faulty = random.below(2) == 0;
+        let (mut clean, mut faulty) = (0.0, 0.0);
+        for is_faulty in [first_faulty, !first_faulty] {
+            if is_faulty {
+                apply_changes(path, &fault.changes)?;
+                let rate = trial(path, fault.confine.map(CpuSet::one));
+                undo_changes(path, &fault.changes)?;
+                faulty = rate?;
+            } else {
+                clean = trial(path, None)?;
+            }
+        }
+        pairs.push((clean, faulty));
+    }
+    let effect = paired_relative(&pairs, LEVEL, Seed(1));
+    Ok(effect.is_ok_and(|effect| effect.interval.high <= -COST_MIN))
+}
+
+/// Confines the conductor, and with it everything that it starts, to one CPU: what `taskset` or a
+/// cpuset would do to a person's shell.
+fn confine_conductor(cpu: u32) -> Outcome<()> {
+    let mut cpus = rustix::thread::CpuSet::new();
+    cpus.set(usize::try_from(cpu).unwrap_or(0));
+    let parent = rustix::process::getppid();
+    rustix::thread::sched_setaffinity(parent, &cpus)
+        .map_err(|errno| Stop::io("confine the hosts to one CPU", errno.into()))
+}

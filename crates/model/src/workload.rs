@@ -101,11 +101,13 @@ impl StreamSpec {
                 "1 ms to the duration",
             );
         }
-        if self.duration_ns.as_u64() / self.interval_ns.as_u64() > 1_000_000 {
+        // Bounds the memory of the readings, and keeps a record within the protocol's longest line.
+        let intervals = self.duration_ns.as_u64() / self.interval_ns.as_u64();
+        if intervals.saturating_mul(u64::from(self.flows)) > 1_000_000 {
             return wrong(
                 "the interval",
                 self.interval_ns.to_string(),
-                "at most a million a trial",
+                "at most a million a trial, of all flows together",
             );
         }
         if !(1..=1 << 30).contains(&self.buffer_bytes.as_u64()) {

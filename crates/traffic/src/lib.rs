@@ -1,1 +1,19 @@
-//! placeholder
+//! The hot path: moves bytes between two hosts and records what happened.
+//!
+//! * [`tcp`]: the `stream` workload over TCP, one thread per connection.
+//! * [`copy`]: what one core's memory copy makes, the ceiling of a path that has no wire.
+//! * [`simulated`]: a path whose true rate is known, for proving what reads the samples.
+//!
+//! Nothing here knows how a host is read or changed: where threads run arrives as data in the
+//! specification, and counters of the machine are the caller's. Between start and stop a data thread
+//! only calls `send` or `recv` and stores one counter: it allocates, locks and logs nothing.
+
+mod abort;
+pub mod copy;
+mod error;
+pub mod simulated;
+mod sys;
+pub mod tcp;
+
+pub use abort::Abort;
+pub use error::TrafficError;

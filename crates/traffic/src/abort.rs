@@ -1,0 +1,87 @@
+//! How a trial is given up from outside: a handle that any thread, or a signal handler, can trigger.
+//!
+//! An eventfd (eventfd(2)) rather than a flag alone, because the threads that must notice sleep in
+//! `poll`; and writing it is async-signal-safe (signal-safety(7)), which a condition variable is not.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use rustix::event::{EventfdFlags, eventfd};
+
+use crate::TrafficError;
+
+/// A way to give up whatever waits on it; clones trigger the same one, and it stays triggered.
+#[derive(Debug, Clone)]
+pub struct Abort(Arc<OwnedFd>);
+
+impl Abort {
+    /// An abort that is not triggered.
+    pub fn new() -> Result<Self, TrafficError> {
+        new_event().map(|event| Self(Arc::new(event)))
+    }
+
+    /// Gives up, now and for good.
+    pub fn trigger(&self) {
+        signal(&*self.0);
+    }
+
+    /// Whether it was triggered.
+    pub fn is_triggered(&self) -> bool {
+        let mut fds = [rustix::event::PollFd::new(
+            &*self.0,
+            rustix::event::PollFlags::IN,
+        )];
+        let now = rustix::event::Timespec::default();
+        matches!(rustix::event::poll(&mut fds, Some(&now)), Ok(ready) if ready > 0)
+    }
+}
+
+impl AsFd for Abort {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// An eventfd that never blocks.
+pub(crate) fn new_event() -> Result<OwnedFd, TrafficError> {
+    eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)
+        .map_err(|errno| TrafficError::of_errno("make an eventfd", errno))
+}
+
+/// Adds one to an eventfd, which wakes whoever polls it.
+pub(crate) fn signal(event: impl AsFd) {
+    // It can only fail when the counter is at 2^64 - 2, and then its readers are awake already.
+    let _ = rustix::io::write(event, &1u64.to_ne_bytes());
+}
+
+/// Takes the count of an eventfd: how often it was signalled since the last time.
+pub(crate) fn take_signals(event: impl AsFd) -> u64 {
+    let mut count = [0u8; 8];
+    match rustix::io::read(event, &mut count) {
+        Ok(8) => u64::from_ne_bytes(count),
+        _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_abort_stays_triggered_and_is_shared_by_its_clones() {
+        let abort = Abort::new().expect("an eventfd");
+        assert!(!abort.is_triggered());
+        abort.clone().trigger();
+        assert!(abort.is_triggered());
+        assert!(abort.is_triggered());
+    }
+
+    #[test]
+    fn signals_are_counted_and_taken_once() {
+        let event = new_event().expect("an eventfd");
+        signal(&event);
+        signal(&event);
+        assert_eq!(take_signals(&event), 2);
+        assert_eq!(take_signals(&event), 0);
+    }
+}

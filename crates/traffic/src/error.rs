@@ -1,0 +1,233 @@
+//! What can go wrong while bytes are moved: what was being done, on what, why, and what to do.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use linerate_model::ids::CpuId;
+use linerate_model::protocol::FailureKind;
+use linerate_model::units::Bytes;
+use linerate_model::workload::SpecError;
+use rustix::io::Errno;
+
+/// Why a trial could not be made ready, or did not come to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum TrafficError {
+    /// The specification is out of its limits.
+    #[error("cannot carry out this trial: {0}")]
+    Spec(#[from] SpecError),
+    /// The address to listen on is not one.
+    #[error(
+        "cannot listen on `{given}`: expected an IP address, with a port if it must be a certain \
+         one, such as `10.0.0.1` or `[::1]:5201`"
+    )]
+    BindAddress {
+        /// The text as it was given.
+        given: String,
+    },
+    /// The address is not one of this host's.
+    #[error("cannot listen on {address}: this host (or network namespace) has no such address")]
+    NoSuchAddress {
+        /// The address.
+        address: SocketAddr,
+    },
+    /// Another program listens there.
+    #[error(
+        "cannot listen on {address}: the port is in use; end the program that holds it (`ss -ltnp`) \
+         or leave the port to linerate"
+    )]
+    PortInUse {
+        /// The address.
+        address: SocketAddr,
+    },
+    /// The peer's kernel answered that nobody listens.
+    #[error("cannot connect to {address}: connection refused; nobody listens there")]
+    Refused {
+        /// The address.
+        address: SocketAddr,
+    },
+    /// No answer, or not all connections arrived in time.
+    #[error(
+        "cannot connect to {address}: no answer within {waited:.1?}; a firewall may drop the data \
+         port, or the peer cannot be reached at this address"
+    )]
+    ConnectTimeOut {
+        /// The address.
+        address: SocketAddr,
+        /// How long was waited.
+        waited: Duration,
+    },
+    /// No route, or the network says no.
+    #[error("cannot connect to {address}: {source}")]
+    Unreachable {
+        /// The address.
+        address: SocketAddr,
+        /// The kernel's reason.
+        source: io::Error,
+    },
+    /// The listener closed the connection instead of accepting it.
+    #[error(
+        "cannot start the data connections: {address} refused the token; another trial or another \
+         program listens there, or the peer gave up"
+    )]
+    TokenRefused {
+        /// The address.
+        address: SocketAddr,
+    },
+    /// The connections did not all arrive.
+    #[error(
+        "{arrived} of {expected} data connections arrived within {waited:.1?}; a firewall may drop \
+         the data port {port}"
+    )]
+    AcceptTimeOut {
+        /// How many arrived.
+        arrived: usize,
+        /// How many were expected.
+        expected: usize,
+        /// How long was waited.
+        waited: Duration,
+        /// The port listened on.
+        port: u16,
+    },
+    /// The peer connected but did not start.
+    #[error("the peer did not start the trial within {waited:.1?}")]
+    StartTimeOut {
+        /// How long was waited.
+        waited: Duration,
+    },
+    /// The connection ended before its time.
+    #[error(
+        "the peer closed the connection of flow {flow} early, {after:.3?} after the start; it was \
+         interrupted or died"
+    )]
+    PeerClosed {
+        /// The flow.
+        flow: u32,
+        /// When, since this end's start.
+        after: Duration,
+    },
+    /// Data was still outstanding long after the end.
+    #[error(
+        "flow {flow} had not ended {grace:.1?} after the end of the trial: the peer vanished, or the \
+         path needs longer than that to drain the socket buffers (ask for smaller ones)"
+    )]
+    Overdue {
+        /// The flow.
+        flow: u32,
+        /// How long was waited after the end.
+        grace: Duration,
+    },
+    /// The trial was given up from outside.
+    #[error("the trial was given up")]
+    Aborted,
+    /// The thread cannot run there.
+    #[error(
+        "cannot run a thread on CPU {cpu}: it does not exist, is offline, or is outside this \
+         process's cpuset (`taskset -p` and /proc/self/status say which are allowed)"
+    )]
+    NoSuchCpu {
+        /// The CPU.
+        cpu: CpuId,
+    },
+    /// The kernel does not have this congestion control.
+    #[error(
+        "the congestion control `{name}` is not available: \
+         /proc/sys/net/ipv4/tcp_available_congestion_control lists those that are; its module may \
+         have to be loaded"
+    )]
+    CongestionControlMissing {
+        /// Its name.
+        name: String,
+    },
+    /// The kernel has it, but not for this user.
+    #[error(
+        "the congestion control `{name}` is not permitted without CAP_NET_ADMIN: \
+         /proc/sys/net/ipv4/tcp_allowed_congestion_control lists those that are"
+    )]
+    CongestionControlDenied {
+        /// Its name.
+        name: String,
+    },
+    /// The kernel gave a smaller socket buffer than was asked for.
+    #[error(
+        "cannot have a socket buffer of {asked}: the kernel gave {given}; raise {sysctl} or ask for less"
+    )]
+    SocketBuffer {
+        /// What was asked for.
+        asked: Bytes,
+        /// What the kernel gave.
+        given: Bytes,
+        /// The sysctl that limits it.
+        sysctl: &'static str,
+    },
+    /// No file descriptor was left.
+    #[error("cannot {doing}: no file descriptor is left; raise the limit (`ulimit -n`)")]
+    OutOfFiles {
+        /// What was being done.
+        doing: &'static str,
+    },
+    /// No memory was left.
+    #[error("cannot {doing}: no memory is left; ask for fewer flows or smaller buffers")]
+    OutOfMemory {
+        /// What was being done.
+        doing: &'static str,
+    },
+    /// No thread could be started.
+    #[error(
+        "cannot start a data thread: {source}; the limit of processes may be reached (`ulimit -u`)"
+    )]
+    OutOfThreads {
+        /// The kernel's reason.
+        source: io::Error,
+    },
+    /// Any other answer of the kernel.
+    #[error("cannot {doing}: {source}")]
+    Kernel {
+        /// What was being done.
+        doing: &'static str,
+        /// The kernel's reason.
+        source: io::Error,
+    },
+}
+
+impl TrafficError {
+    /// The error for `errno` while `doing`, with the cases that a user can mend told apart.
+    pub(crate) fn of_errno(doing: &'static str, errno: Errno) -> Self {
+        match errno {
+            Errno::MFILE | Errno::NFILE => Self::OutOfFiles { doing },
+            Errno::NOMEM | Errno::NOBUFS => Self::OutOfMemory { doing },
+            _ => Self::Kernel {
+                doing,
+                source: errno.into(),
+            },
+        }
+    }
+
+    /// The kind of failure, which decides the exit code.
+    pub fn kind(&self) -> FailureKind {
+        match self {
+            Self::Spec(_)
+            | Self::BindAddress { .. }
+            | Self::NoSuchAddress { .. }
+            | Self::NoSuchCpu { .. } => FailureKind::BadInput,
+            Self::PortInUse { .. }
+            | Self::OutOfFiles { .. }
+            | Self::OutOfMemory { .. }
+            | Self::OutOfThreads { .. } => FailureKind::Resource,
+            Self::ConnectTimeOut { .. }
+            | Self::AcceptTimeOut { .. }
+            | Self::StartTimeOut { .. }
+            | Self::Overdue { .. } => FailureKind::TimeOut,
+            Self::CongestionControlMissing { .. } | Self::SocketBuffer { .. } => {
+                FailureKind::NotSupported
+            }
+            Self::CongestionControlDenied { .. } => FailureKind::Permission,
+            Self::Refused { .. }
+            | Self::Unreachable { .. }
+            | Self::TokenRefused { .. }
+            | Self::PeerClosed { .. }
+            | Self::Aborted
+            | Self::Kernel { .. } => FailureKind::Other,
+        }
+    }
+}

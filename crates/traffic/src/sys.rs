@@ -1,0 +1,143 @@
+//! The system calls that have no safe wrapper, each in one small function: affinity of any CPU number
+//! (sched_setaffinity(2); the usual wrappers stop at 1024), CPU time of a thread (getrusage(2)), and
+//! the kernel's account of a connection (`TCP_INFO`, tcp(7)).
+
+#![expect(unsafe_code, reason = "the one module of this crate that calls libc")]
+
+use std::os::fd::{AsFd, AsRawFd};
+
+use linerate_model::ids::{CpuId, CpuSet};
+use linerate_model::units::Nanoseconds;
+use rustix::io::Errno;
+
+const WORD_BITS: u32 = u64::BITS;
+const MASK_WORDS: usize = (CpuSet::CPU_MAX / WORD_BITS + 1) as usize;
+
+fn last_errno() -> Errno {
+    Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
+}
+
+/// Binds the calling thread to `cpus`.
+pub(crate) fn pin_thread(cpus: &CpuSet) -> Result<(), Errno> {
+    let mut mask = [0u64; MASK_WORDS];
+    for CpuId(cpu) in cpus.iter() {
+        // A CPU number above CPU_MAX can be made by hand (the field is public): no such CPU.
+        let word = mask
+            .get_mut((cpu / WORD_BITS) as usize)
+            .ok_or(Errno::INVAL)?;
+        *word |= 1 << (cpu % WORD_BITS);
+    }
+    // SAFETY: the mask is an initialised array of the size stated, which the kernel only reads; bit n
+    // of a little-endian word array is CPU n on every architecture with 64-bit longs.
+    let result = unsafe { libc::sched_setaffinity(0, size_of_val(&mask), mask.as_ptr().cast()) };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(last_errno())
+    }
+}
+
+/// The CPUs that the calling thread may run on.
+pub(crate) fn allowed_cpus() -> Result<CpuSet, Errno> {
+    let mut mask = [0u64; MASK_WORDS];
+    // SAFETY: the kernel writes at most the size stated into the array; any bit pattern is a valid u64.
+    let result =
+        unsafe { libc::sched_getaffinity(0, size_of_val(&mask), mask.as_mut_ptr().cast()) };
+    if result != 0 {
+        return Err(last_errno());
+    }
+    Ok((0..=CpuSet::CPU_MAX)
+        .filter(|cpu| mask[(cpu / WORD_BITS) as usize] >> (cpu % WORD_BITS) & 1 == 1)
+        .map(CpuId)
+        .collect())
+}
+
+/// CPU time of one thread since it began.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct ThreadTime {
+    pub(crate) user: Nanoseconds,
+    pub(crate) system: Nanoseconds,
+}
+
+impl ThreadTime {
+    /// What was used since `earlier`. The kernel scales the two kinds from one exact sum, so a kind may
+    /// step back by a tick between two readings: that is no time, not a wrapped one.
+    pub(crate) fn since(self, earlier: Self) -> Self {
+        let minus = |now: Nanoseconds, then: Nanoseconds| {
+            Nanoseconds::new(now.as_u64().saturating_sub(then.as_u64()))
+        };
+        Self {
+            user: minus(self.user, earlier.user),
+            system: minus(self.system, earlier.system),
+        }
+    }
+}
+
+/// The CPU time of the calling thread.
+pub(crate) fn thread_time() -> Result<ThreadTime, Errno> {
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::uninit();
+    // SAFETY: the pointer is valid for writes of one rusage.
+    let result = unsafe { libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr()) };
+    if result != 0 {
+        return Err(last_errno());
+    }
+    // SAFETY: getrusage succeeded, so it filled the whole structure.
+    let usage = unsafe { usage.assume_init() };
+    let nanoseconds = |time: libc::timeval| {
+        let (s, us) = (
+            u64::try_from(time.tv_sec).unwrap_or(0),
+            u64::try_from(time.tv_usec).unwrap_or(0),
+        );
+        Nanoseconds::new(s.saturating_mul(1_000_000_000).saturating_add(us * 1_000))
+    };
+    Ok(ThreadTime {
+        user: nanoseconds(usage.ru_utime),
+        system: nanoseconds(usage.ru_stime),
+    })
+}
+
+/// More than any kernel's `struct tcp_info` (Linux 6.18: 280 bytes).
+pub(crate) const TCP_INFO_BYTES_MAX: usize = 512;
+
+/// Fills `into` with the kernel's `struct tcp_info` and returns how many bytes of it the kernel knows.
+pub(crate) fn tcp_info(
+    socket: impl AsFd,
+    into: &mut [u8; TCP_INFO_BYTES_MAX],
+) -> Result<usize, Errno> {
+    let mut length = libc::socklen_t::try_from(into.len()).expect("512 fits");
+    // SAFETY: the kernel writes at most `length` bytes into the array and the new length into
+    // `length`; the descriptor is borrowed for the whole call.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            into.as_mut_ptr().cast(),
+            &raw mut length,
+        )
+    };
+    if result == 0 {
+        Ok((length as usize).min(into.len()))
+    } else {
+        Err(last_errno())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cpu_beyond_every_kernel_is_refused_and_never_wraps() {
+        assert_eq!(pin_thread(&CpuSet::one(CpuId(u32::MAX))), Err(Errno::INVAL));
+        assert_eq!(pin_thread(&CpuSet::one(CpuId(16_383))), Err(Errno::INVAL));
+    }
+
+    #[test]
+    fn pinning_to_what_is_allowed_changes_nothing() {
+        let allowed = allowed_cpus().expect("the kernel says");
+        assert!(!allowed.is_empty());
+        pin_thread(&allowed).expect("every one is allowed");
+        assert_eq!(allowed_cpus(), Ok(allowed));
+    }
+}

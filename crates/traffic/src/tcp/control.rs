@@ -1,0 +1,233 @@
+//! The control thread: reads every flow's counter at a steady beat, and ends the trial: at its time,
+//! when it is given up, when a flow fails, or when the peer vanished.
+//!
+//! It sleeps in ppoll(2) between beats. It ends the data threads' blocking calls by shutting their
+//! sockets down (shutdown(2) wakes them), so that they need neither a timeout nor a clock of their own.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use linerate_model::ids::CpuSet;
+use linerate_model::sample::Role;
+use linerate_model::units::{Bytes, Nanoseconds};
+use linerate_model::workload::StreamSpec;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::net::{Shutdown, shutdown};
+
+use super::Flow;
+use super::flow::{Board, Counter};
+use super::run::end_both_ways;
+use super::socket::timespec;
+use crate::abort::take_signals;
+use crate::sys::{allowed_cpus, pin_thread};
+use crate::{Abort, TrafficError};
+
+/// How long after the end of a trial its receivers wait for what is still on the way.
+pub(super) const DRAIN_MAX: Duration = Duration::from_secs(10);
+
+/// Readings beyond those of the duration: the receivers' while the socket buffers drain.
+const READINGS_SPARE: usize = 32;
+
+/// The readings of one counter.
+#[derive(Debug, Default)]
+pub(super) struct Readings {
+    pub(super) at: Vec<Nanoseconds>,
+    pub(super) bytes: Vec<Bytes>,
+}
+
+/// The control thread's view of the trial.
+#[derive(Debug)]
+pub(super) struct Control<'a> {
+    flows: &'a [Flow],
+    counters: &'a [Counter],
+    board: &'a Board,
+    abort: &'a Abort,
+    duration: Duration,
+    interval: Duration,
+    readings: Vec<Readings>,
+}
+
+impl<'a> Control<'a> {
+    /// Allocates everything that the control thread will need.
+    pub(super) fn new(
+        spec: &StreamSpec,
+        flows: &'a [Flow],
+        counters: &'a [Counter],
+        board: &'a Board,
+        abort: &'a Abort,
+    ) -> Result<Self, TrafficError> {
+        let beats = spec.duration_ns.as_u64() / spec.interval_ns.as_u64().max(1);
+        let most = usize::try_from(beats)
+            .unwrap_or(usize::MAX)
+            .saturating_add(READINGS_SPARE);
+        let readings = flows
+            .iter()
+            .map(|_| Readings::with_room_for(most))
+            .collect::<Result<_, _>>()?;
+        Ok(Self {
+            flows,
+            counters,
+            board,
+            abort,
+            duration: spec.duration_ns.into(),
+            interval: spec.interval_ns.into(),
+            readings,
+        })
+    }
+
+    /// Watches over the trial until every data thread has ended.
+    pub(super) fn run(mut self, start: Instant) -> Vec<Readings> {
+        let mut next_beat = self.interval;
+        let mut stopped = false;
+        let mut torn_down = false;
+        let mut finished = 0;
+        while finished < self.flows.len() as u64 {
+            let now = start.elapsed();
+            if now >= next_beat {
+                self.read_counters(start);
+                next_beat = beat_after(now, self.interval);
+            }
+            if !stopped && now >= self.duration {
+                stopped = true;
+                self.end_sending();
+            }
+            if !torn_down && now >= self.duration + DRAIN_MAX {
+                self.board.fail(self.overdue());
+            }
+            if !torn_down && self.board.failure.get().is_some() {
+                torn_down = true;
+                self.tear_down();
+            }
+            let next_event = match (stopped, torn_down) {
+                (false, false) => self.duration,
+                (true, false) => self.duration + DRAIN_MAX,
+                (_, true) => now + DRAIN_MAX,
+            };
+            let left = next_event.min(next_beat).saturating_sub(start.elapsed());
+            if self.sleep(left, torn_down) {
+                self.board.fail(TrafficError::Aborted);
+            }
+            finished += take_signals(&self.board.finished);
+        }
+        self.readings
+    }
+
+    /// Sleeps until a thread ends, the trial is given up, or `time` has passed; whether it was given
+    /// up. Once the trial is being torn down the abort stays readable and would keep us awake.
+    fn sleep(&self, time: Duration, torn_down: bool) -> bool {
+        let abort_interest = if torn_down {
+            PollFlags::empty()
+        } else {
+            PollFlags::IN
+        };
+        let mut fds = [
+            PollFd::new(&self.board.finished, PollFlags::IN),
+            PollFd::new(self.abort, abort_interest),
+        ];
+        // An interrupted or failed poll only means that we look once more.
+        let _ = poll(&mut fds, Some(&timespec(time)));
+        fds[1].revents().contains(PollFlags::IN)
+    }
+
+    fn read_counters(&mut self, start: Instant) {
+        for (readings, counter) in self.readings.iter_mut().zip(self.counters) {
+            // The room was reserved, and a reading beyond it would allocate: the end of each flow is
+            // recorded by its own thread in any case.
+            if readings.at.len() < readings.at.capacity() {
+                let bytes = counter.bytes.load(Ordering::Relaxed);
+                readings.at.push(start.elapsed().into());
+                readings.bytes.push(Bytes::new(bytes));
+            }
+        }
+    }
+
+    /// Ends the senders, also those in a `send` that blocks: the kernel gives back what it had taken
+    /// of that buffer, sends everything it took, and then the end of file.
+    fn end_sending(&self) {
+        self.board.stop();
+        for flow in self.flows.iter().filter(|flow| flow.role == Role::Sender) {
+            // It fails when the connection is gone, which its thread reports.
+            let _ = shutdown(&flow.socket, Shutdown::Write);
+        }
+    }
+
+    fn tear_down(&self) {
+        self.board.stop();
+        self.flows.iter().for_each(end_both_ways);
+    }
+
+    fn overdue(&self) -> TrafficError {
+        let late = self
+            .flows
+            .iter()
+            .zip(self.counters)
+            .find(|(_, counter)| !counter.done.load(Ordering::Acquire));
+        TrafficError::Overdue {
+            flow: late.map_or(0, |(flow, _)| flow.number),
+            grace: DRAIN_MAX,
+        }
+    }
+}
+
+impl Readings {
+    fn with_room_for(count: usize) -> Result<Self, TrafficError> {
+        let full = |_| TrafficError::OutOfMemory {
+            doing: "allocate the readings of a flow",
+        };
+        let mut readings = Self::default();
+        readings.at.try_reserve_exact(count).map_err(full)?;
+        readings.bytes.try_reserve_exact(count).map_err(full)?;
+        Ok(readings)
+    }
+
+    /// Ends with what the flow's own thread counted, in place of readings made after its end.
+    pub(super) fn end_with(mut self, at: Nanoseconds, bytes: Bytes) -> Self {
+        let before = self.at.partition_point(|&reading| reading < at);
+        self.at.truncate(before);
+        self.bytes.truncate(before);
+        self.at.push(at);
+        self.bytes.push(bytes);
+        self
+    }
+}
+
+/// The first beat after `now`; beats that were slept through are left out, never made up for.
+fn beat_after(now: Duration, interval: Duration) -> Duration {
+    let interval_ns = interval.as_nanos().max(1);
+    let beat = (now.as_nanos() / interval_ns + 1).saturating_mul(interval_ns);
+    Duration::from_nanos(u64::try_from(beat).unwrap_or(u64::MAX))
+}
+
+/// Moves the calling thread off the data threads' CPUs where others are allowed: reading the counters
+/// must not take time from what they count.
+pub(super) fn leave_data_cpus(data: &CpuSet) {
+    let Ok(allowed) = allowed_cpus() else { return };
+    let others = allowed.minus(data);
+    if !data.is_empty() && !others.is_empty() {
+        // Staying where we are is the only consequence of a refusal.
+        let _ = pin_thread(&others);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn beats_that_were_slept_through_are_left_out() {
+        let ms = Duration::from_millis;
+        assert_eq!(beat_after(ms(10), ms(10)), ms(20));
+        assert_eq!(beat_after(ms(57), ms(10)), ms(60));
+    }
+
+    #[test]
+    fn the_last_reading_is_the_threads_own_and_times_stay_ascending() {
+        let readings = Readings {
+            at: [10, 20, 30].map(Nanoseconds::new).to_vec(),
+            bytes: [1, 2, 3].map(Bytes::new).to_vec(),
+        };
+        let ended = readings.end_with(Nanoseconds::new(20), Bytes::new(3));
+        assert_eq!(ended.at, [10, 20].map(Nanoseconds::new));
+        assert_eq!(ended.bytes, [1, 3].map(Bytes::new));
+    }
+}

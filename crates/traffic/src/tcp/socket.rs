@@ -1,0 +1,121 @@
+//! Making data sockets, and waiting on them. Options follow socket(7) and tcp(7); those that shape
+//! the handshake (the receive buffer decides the window scale) are set before it.
+
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use linerate_model::units::Bytes;
+use linerate_model::workload::StreamSpec;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
+
+use crate::{Abort, TrafficError};
+
+/// A TCP socket for `address` with the buffers and the congestion control of `spec`; its calls do not
+/// block yet.
+pub(super) fn new(spec: &StreamSpec, address: SocketAddr) -> Result<OwnedFd, TrafficError> {
+    let family = match address {
+        SocketAddr::V4(_) => AddressFamily::INET,
+        SocketAddr::V6(_) => AddressFamily::INET6,
+    };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(family, SocketType::STREAM, flags, None)
+        .map_err(|errno| TrafficError::of_errno("make a socket", errno))?;
+    if let Some(size) = spec.socket_buffer_bytes {
+        set_buffers(&socket, size)?;
+    }
+    if let Some(name) = &spec.congestion_control {
+        set_congestion_control(&socket, name)?;
+    }
+    Ok(socket)
+}
+
+fn set_buffers(socket: &OwnedFd, asked: Bytes) -> Result<(), TrafficError> {
+    let failed = |errno| TrafficError::of_errno("set the socket buffers", errno);
+    let size = usize::try_from(asked.as_u64()).unwrap_or(usize::MAX);
+    sockopt::set_socket_send_buffer_size(socket, size).map_err(failed)?;
+    sockopt::set_socket_recv_buffer_size(socket, size).map_err(failed)?;
+    let given = [
+        (
+            sockopt::socket_send_buffer_size(socket),
+            "net.core.wmem_max",
+        ),
+        (
+            sockopt::socket_recv_buffer_size(socket),
+            "net.core.rmem_max",
+        ),
+    ];
+    for (kernel_size, sysctl) in given {
+        // The kernel doubles what is asked for its own bookkeeping, and cuts it to the sysctl without
+        // a word: a trial with other buffers than it says would be a lie.
+        let given = Bytes::new(kernel_size.map_err(failed)? as u64 / 2);
+        if given < asked {
+            return Err(TrafficError::SocketBuffer {
+                asked,
+                given,
+                sysctl,
+            });
+        }
+    }
+    Ok(())
+}
+
+fn set_congestion_control(socket: &OwnedFd, name: &str) -> Result<(), TrafficError> {
+    sockopt::set_tcp_congestion(socket, name).map_err(|errno| match errno {
+        Errno::NOENT => TrafficError::CongestionControlMissing {
+            name: name.to_owned(),
+        },
+        Errno::PERM => TrafficError::CongestionControlDenied {
+            name: name.to_owned(),
+        },
+        _ => TrafficError::of_errno("set the congestion control", errno),
+    })
+}
+
+/// What [`wait`] came back with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Woken {
+    /// A descriptor is ready, or the time has come: look.
+    Look,
+    /// The trial was given up.
+    Aborted,
+}
+
+/// Waits until one of `waited` is ready, `until` has come, or `abort` is triggered. `ready` holds
+/// afterwards, in the same order, whether each has something to say.
+pub(super) fn wait<'fd>(
+    waited: impl IntoIterator<Item = (BorrowedFd<'fd>, PollFlags)>,
+    until: Instant,
+    abort: &'fd Abort,
+    ready: &mut Vec<bool>,
+) -> Result<Woken, TrafficError> {
+    let mut fds = vec![PollFd::from_borrowed_fd(abort.as_fd(), PollFlags::IN)];
+    fds.extend(
+        waited
+            .into_iter()
+            .map(|(fd, flags)| PollFd::from_borrowed_fd(fd, flags)),
+    );
+    let left = timespec(until.saturating_duration_since(Instant::now()));
+    match poll(&mut fds, Some(&left)) {
+        Ok(_) | Err(Errno::INTR) => {}
+        Err(errno) => return Err(TrafficError::of_errno("wait for connections", errno)),
+    }
+    // After an interrupted poll the kernel has written nothing: every `revents` is still empty.
+    ready.clear();
+    ready.extend(fds[1..].iter().map(|fd| !fd.revents().is_empty()));
+    if fds[0].revents().is_empty() {
+        Ok(Woken::Look)
+    } else {
+        Ok(Woken::Aborted)
+    }
+}
+
+/// `time` for poll(2).
+pub(super) fn timespec(time: Duration) -> Timespec {
+    Timespec {
+        tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: time.subsec_nanos().into(),
+    }
+}

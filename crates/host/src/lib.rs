@@ -1,5 +1,6 @@
 //! The only hand on the machine: reads a Linux host through a root handle and netlink, changes its
 //! settings with a journal, and puts them back.
 
+pub mod apply;
 pub mod nic_control;
 pub mod root;

@@ -98,7 +98,7 @@ impl Machine for FakeMachine {
                 Fault::RefuseWrite(n) if *n == count => {
                     return Err(WriteError::Kernel {
                         setting: key.clone(),
-                        value: value.clone(),
+                        value: Box::new(value.clone()),
                         path: "a fake machine".to_owned(),
                         source: io::Error::other("planned fault"),
                     });

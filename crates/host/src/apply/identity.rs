@@ -4,6 +4,7 @@
 //! are used again after a namespace ends, hence the cookie beside it; `/proc/PID/stat` field 22,
 //! starttime (proc_pid_stat(5)), which tells a process from a later one of the same number.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsFd;
@@ -124,41 +125,74 @@ pub(super) enum Search {
     },
 }
 
-/// Looks for a namespace among the named ones and those that processes are in.
+/// Looks for a namespace among the named ones, those that threads are in, and those that have a name
+/// in a mount table of their own (a testbed's). One that only an open descriptor or a socket holds is
+/// not found: nothing that could be measured is in it.
 pub(super) fn search(netns: &NetnsIdentity) -> Search {
-    let named = names("/run/netns").map(|name| Path::new("/run/netns").join(name));
-    let running = names("/proc")
-        .filter(|name| name.bytes().all(|b| b.is_ascii_digit()))
-        .map(|pid| Path::new("/proc").join(pid).join("ns/net"));
-    let own_uid = rustix::process::geteuid().as_raw();
-    let mut hidden = 0;
-    for path in named.chain(running) {
-        match fs::metadata(&path) {
-            Ok(data) if data.ino() == netns.inode => match File::open(&path) {
-                Ok(file) if is_behind(&file, netns) => return Search::Found(file),
-                Ok(_) => {}
-                // It ended between the two looks, or may not be entered.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(_) => hidden += 1,
-            },
-            Ok(_) => {}
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                // An ordinary user's changes are in namespaces of his own making, where processes of
-                // others come only by root's hand: only his own hidden processes leave a doubt.
-                let process = path.ancestors().nth(2).unwrap_or(&path);
-                let uid = fs::metadata(process).map(|data| data.uid());
-                if own_uid == 0 || uid.is_ok_and(|uid| uid == own_uid) {
-                    hidden += 1;
-                }
+    let mut hidden = Hidden::default();
+    let mut mounts_seen = BTreeSet::new();
+    let mut places = named_in(Path::new("/"));
+    // Not the first process, which may be hidden even from root and is where this system's own
+    // namespace is: nobody enters another one with it.
+    let is_process = |name: &String| name != "1" && name.bytes().all(|b| b.is_ascii_digit());
+    for pid in names("/proc").filter(is_process) {
+        let process = Path::new("/proc").join(pid);
+        match fs::metadata(process.join("ns/mnt")) {
+            Ok(mounts) if mounts_seen.insert(mounts.ino()) => {
+                places.extend(named_in(&process.join("root")));
             }
-            Err(_) => {}
+            Ok(_) => {}
+            Err(error) => hidden.consider(&process, &error),
+        }
+        let threads = names(process.join("task"));
+        places.extend(threads.map(|thread| process.join("task").join(thread).join("ns/net")));
+    }
+    for path in places {
+        let found = fs::metadata(&path).is_ok_and(|data| data.ino() == netns.inode);
+        match found.then(|| File::open(&path)) {
+            Some(Ok(file)) if is_behind(&file, netns) => return Search::Found(file),
+            Some(Err(error)) => hidden.consider(&path, &error),
+            Some(Ok(_)) | None => {}
         }
     }
-    if hidden == 0 {
-        Search::Gone
-    } else {
-        Search::Hidden { processes: hidden }
+    match hidden.processes {
+        0 => Search::Gone,
+        processes => Search::Hidden { processes },
     }
+}
+
+fn named_in(root: &Path) -> Vec<PathBuf> {
+    let folder = root.join("run/netns");
+    names(&folder).map(|name| folder.join(name)).collect()
+}
+
+/// Processes that may not be looked at and might be in the namespace.
+#[derive(Default)]
+struct Hidden {
+    processes: usize,
+}
+
+impl Hidden {
+    fn consider(&mut self, path: &Path, error: &io::Error) {
+        if error.kind() != io::ErrorKind::PermissionDenied {
+            // It ended between two looks.
+            return;
+        }
+        // An ordinary user's changes are in namespaces of his own making, where processes of others
+        // come only by root's hand: only his own hidden processes leave a doubt.
+        let own = rustix::process::geteuid().as_raw();
+        let uid = fs::metadata(path).map(|data| data.uid());
+        if is_root_of_the_machine() || uid.is_ok_and(|uid| uid == own) {
+            self.processes += 1;
+        }
+    }
+}
+
+/// Whether this is root and not the root of a user namespace, who is an ordinary user outside.
+fn is_root_of_the_machine() -> bool {
+    let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    let all = map.split_ascii_whitespace().eq(["0", "0", "4294967295"]);
+    all && rustix::process::geteuid().is_root()
 }
 
 /// Whether the namespace behind `file` is `netns` and not a later one of the same inode. Without the
@@ -174,7 +208,7 @@ fn is_behind(file: &File, netns: &NetnsIdentity) -> bool {
         .is_none_or(|found| found.is(netns))
 }
 
-fn names(folder: &str) -> impl Iterator<Item = String> {
+fn names(folder: impl AsRef<Path>) -> impl Iterator<Item = String> {
     fs::read_dir(folder)
         .into_iter()
         .flatten()

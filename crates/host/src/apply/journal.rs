@@ -257,6 +257,7 @@ impl Journal {
     }
 
     /// Where it is.
+    #[cfg(test)]
     pub(super) fn folder(&self) -> &Path {
         &self.folder
     }

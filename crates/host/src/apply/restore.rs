@@ -163,12 +163,11 @@ impl Table {
             let main = entry(&mut all, setting, from);
             main.concerned = true;
             main.closure.extend(closure);
-            match &step.outcome {
-                Some((readback, _)) => main.ours.push(Ours::Exactly(readback.clone())),
-                None => {
-                    main.ours.push(Ours::Roughly(to.clone()));
-                    main.request_again = matches!(setting, SettingKey::Nic(_, NicKnob::Feature(_)));
-                }
+            if let Some((readback, _)) = &step.outcome {
+                main.ours.push(Ours::Exactly(readback.clone()));
+            } else {
+                main.ours.push(Ours::Roughly(to.clone()));
+                main.request_again = matches!(setting, SettingKey::Nic(_, NicKnob::Feature(_)));
             }
             for before in &step.closure {
                 let touched = entry(&mut all, &before.setting, &before.from);

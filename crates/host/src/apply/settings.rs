@@ -47,7 +47,7 @@ pub enum WriteError {
         /// The setting.
         setting: SettingKey,
         /// The value.
-        value: Value,
+        value: Box<Value>,
         /// What the setting takes.
         expected: &'static str,
     },
@@ -57,7 +57,7 @@ pub enum WriteError {
         /// The setting.
         setting: SettingKey,
         /// The value.
-        value: Value,
+        value: Box<Value>,
         /// The file or request that was refused.
         path: String,
         /// The kernel's reason.
@@ -307,7 +307,7 @@ fn tx(count: u32) -> Pair {
 fn refused(key: &SettingKey, value: &Value, path: String, source: io::Error) -> WriteError {
     WriteError::Kernel {
         setting: key.clone(),
-        value: value.clone(),
+        value: Box::new(value.clone()),
         path,
         source,
     }
@@ -316,7 +316,7 @@ fn refused(key: &SettingKey, value: &Value, path: String, source: io::Error) -> 
 fn misfit(key: &SettingKey, value: &Value) -> WriteError {
     WriteError::Value {
         setting: key.clone(),
-        value: value.clone(),
+        value: Box::new(value.clone()),
         expected: key.spec().domain.expected(),
     }
 }

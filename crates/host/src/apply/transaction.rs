@@ -41,7 +41,7 @@ pub enum StepError {
         /// The setting.
         setting: SettingKey,
         /// Why not.
-        gap: Gap,
+        gap: Box<Gap>,
     },
     /// The kernel refused a write.
     #[error(transparent)]
@@ -100,7 +100,8 @@ pub enum ApplyError {
 }
 
 fn also(left: &[Left]) -> String {
-    left.iter().map(|left| format!("; {left}")).collect()
+    left.iter()
+        .fold(String::new(), |text, left| format!("{text}; {left}"))
 }
 
 impl ApplyError {
@@ -195,7 +196,7 @@ impl<M: Machine> Transaction<M> {
             Known::Value(value) => Ok(value),
             Known::Unknown(gap) => Err(StepError::Unknown {
                 setting: setting.clone(),
-                gap,
+                gap: Box::new(gap),
             }),
         }
     }

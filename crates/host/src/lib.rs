@@ -1,6 +1,7 @@
 //! The only hand on the machine: reads a Linux host through a root handle and netlink, changes its
 //! settings with a journal, and puts them back.
 
+pub mod apply;
 pub mod netlink;
 pub mod nic_control;
 pub mod root;

@@ -1,0 +1,204 @@
+//! What else the kernel changes when one setting is written: which settings to record before a write,
+//! and which value found later may be the kernel's own doing.
+//!
+//! Facts: `netdev_fix_features` in net/core/dev.c (segmentation needs checksums and scatter-gather, so
+//! they fall and rise together); `addrconf_notify` in net/ipv6/addrconf.c (an MTU change sets the
+//! IPv6 MTU); `netif_set_real_num_tx_queues` (fewer queues lose their XPS maps);
+//! `tcp_set_default_congestion_control` (the default joins the allowed ones, initial namespace);
+//! `inet_forward_change` in net/ipv4/devinet.c and `addrconf_fixup_forwarding` (forwarding is copied to
+//! every interface).
+
+use linerate_model::ids::NicName;
+use linerate_model::plan::Change;
+use linerate_model::setting::{NicKnob, SettingKey, Value};
+
+use crate::nic_control::NicRead;
+use crate::root::HostRoot;
+
+const CONGESTION_CONTROL: &str = "net.ipv4.tcp_congestion_control";
+const CONGESTION_ALLOWED: &str = "net.ipv4.tcp_allowed_congestion_control";
+
+/// The settings that writing `key` may change besides `key` itself.
+pub(super) fn disturbed_by(
+    root: &HostRoot,
+    nics: &dyn NicRead,
+    key: &SettingKey,
+) -> Vec<SettingKey> {
+    let mut disturbed = match key {
+        SettingKey::Sysctl(name) => disturbed_by_sysctl(root, name),
+        SettingKey::Nic(nic, knob) => match knob {
+            NicKnob::Feature(_) => features(nics, nic),
+            NicKnob::Mtu => {
+                let mut keys = features(nics, nic);
+                keys.push(ipv6_mtu(nic));
+                keys
+            }
+            NicKnob::ChannelsCombined | NicKnob::ChannelsRx | NicKnob::ChannelsTx => {
+                queues(root, nic)
+            }
+            _ => Vec::new(),
+        },
+        SettingKey::Placement(_) => Vec::new(),
+    };
+    disturbed.retain(|other| other != key);
+    disturbed
+}
+
+fn features(nics: &dyn NicRead, nic: &NicName) -> Vec<SettingKey> {
+    let all = nics.features(nic);
+    all.value().map_or_else(Vec::new, |all| {
+        // A fixed feature cannot be written back, so recording it would promise too much.
+        all.iter()
+            .filter(|(_, feature)| feature.changeable)
+            .map(|(name, _)| SettingKey::Nic(nic.clone(), NicKnob::Feature(name.clone())))
+            .collect()
+    })
+}
+
+fn queues(root: &HostRoot, nic: &NicName) -> Vec<SettingKey> {
+    let names = root.list(&format!("sys/class/net/{nic}/queues"));
+    let mut knobs = vec![
+        NicKnob::ChannelsCombined,
+        NicKnob::ChannelsRx,
+        NicKnob::ChannelsTx,
+    ];
+    for name in names.value().into_iter().flatten() {
+        let Some((kind, index)) = name.split_once('-') else {
+            continue;
+        };
+        match (kind, index.parse()) {
+            ("rx", Ok(index)) => {
+                knobs.extend([NicKnob::RpsCpus(index), NicKnob::RpsFlowCnt(index)]);
+            }
+            ("tx", Ok(index)) => knobs.push(NicKnob::XpsCpus(index)),
+            _ => {}
+        }
+    }
+    knobs.push(NicKnob::Qdisc);
+    let key = |knob| SettingKey::Nic(nic.clone(), knob);
+    knobs.into_iter().map(key).collect()
+}
+
+fn ipv6_mtu(nic: &NicName) -> SettingKey {
+    SettingKey::Sysctl(format!("net.ipv6.conf.{nic}.mtu"))
+}
+
+fn is_forwarding(name: &str) -> bool {
+    name == "net.ipv4.ip_forward" || (name.starts_with("net.ipv") && name.ends_with(".forwarding"))
+}
+
+fn disturbed_by_sysctl(root: &HostRoot, name: &str) -> Vec<SettingKey> {
+    if name == CONGESTION_CONTROL {
+        return vec![SettingKey::Sysctl(CONGESTION_ALLOWED.to_owned())];
+    }
+    if !is_forwarding(name) {
+        return Vec::new();
+    }
+    let family = if name.starts_with("net.ipv6.") {
+        "ipv6"
+    } else {
+        "ipv4"
+    };
+    let nics = root.list(&format!("proc/sys/net/{family}/conf"));
+    let sysctl = |nic: &String, leaf| SettingKey::Sysctl(format!("net.{family}.conf.{nic}.{leaf}"));
+    let mut keys: Vec<SettingKey> = nics
+        .value()
+        .into_iter()
+        .flatten()
+        .flat_map(|nic| [sysctl(nic, "forwarding"), sysctl(nic, "accept_redirects")])
+        .collect();
+    if family == "ipv4" {
+        keys.push(SettingKey::Sysctl("net.ipv4.ip_forward".to_owned()));
+    }
+    keys
+}
+
+/// Whether `found` in `key` may be what the kernel did when `change` was written. It answers only for
+/// the moment between a write and its record, when a crash left no reading of what the write did; a
+/// value it does not expect is somebody else's.
+pub(super) fn could_be_effect(change: &Change, key: &SettingKey, found: &Value) -> bool {
+    match (&change.setting, key) {
+        (SettingKey::Nic(nic, knob), SettingKey::Nic(other_nic, other)) if nic == other_nic => {
+            match (knob, other) {
+                // Features fall with what they need, and rise with it again.
+                (NicKnob::Feature(_), NicKnob::Feature(_)) => *found == change.to,
+                // Large frames make drivers drop receive aggregation; small ones give it back.
+                (NicKnob::Mtu, NicKnob::Feature(_)) => matches!(found, Value::Switch(_)),
+                (
+                    NicKnob::ChannelsCombined | NicKnob::ChannelsRx | NicKnob::ChannelsTx,
+                    NicKnob::RpsCpus(_) | NicKnob::XpsCpus(_) | NicKnob::RpsFlowCnt(_),
+                ) => match found {
+                    Value::Text(cpus) => cpus.is_empty(),
+                    Value::Integer(entries) => *entries == 0,
+                    Value::Switch(_) | Value::Qdisc(_) => false,
+                },
+                _ => false,
+            }
+        }
+        (SettingKey::Nic(nic, NicKnob::Mtu), SettingKey::Sysctl(_)) => {
+            *key == ipv6_mtu(nic) && *found == Value::Text(change.to.to_string())
+        }
+        (SettingKey::Sysctl(name), SettingKey::Sysctl(other)) if name == CONGESTION_CONTROL => {
+            let default = change.to.to_string();
+            other == CONGESTION_ALLOWED
+                && matches!(found, Value::Text(all) if all.split(' ').any(|one| one == default))
+        }
+        (SettingKey::Sysctl(name), SettingKey::Sysctl(other)) if is_forwarding(name) => {
+            // Redirects are accepted by hosts and not by routers.
+            if other.ends_with(".accept_redirects") {
+                *found != change.to
+            } else {
+                is_forwarding(other) && *found == change.to
+            }
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::apply::fake::NoNics;
+
+    #[test]
+    fn cutting_queues_may_empty_the_maps_of_queues_and_nothing_else() {
+        let cut = Change {
+            setting: "nic/eth0/channels/combined".parse().expect("a key"),
+            from: Value::Integer(4),
+            to: Value::Integer(1),
+        };
+        let xps: SettingKey = "nic/eth0/queue/tx-0/xps-cpus".parse().expect("a key");
+        assert!(could_be_effect(&cut, &xps, &Value::Text(String::new())));
+        assert!(!could_be_effect(&cut, &xps, &Value::Text("3".to_owned())));
+        let elsewhere: SettingKey = "nic/eth1/queue/tx-0/xps-cpus".parse().expect("a key");
+        assert!(!could_be_effect(
+            &cut,
+            &elsewhere,
+            &Value::Text(String::new())
+        ));
+    }
+
+    #[test]
+    fn forwarding_disturbs_every_interface_of_its_family() {
+        let folder = tempfile::tempdir().expect("a folder");
+        for nic in ["all", "eth0"] {
+            std::fs::create_dir_all(folder.path().join("proc/sys/net/ipv4/conf").join(nic))
+                .expect("a folder");
+        }
+        let root = HostRoot::open(folder.path()).expect("the folder that was just made");
+        let key: SettingKey = "sysctl/net.ipv4.ip_forward".parse().expect("a key");
+        let disturbed: Vec<String> = disturbed_by(&root, &NoNics, &key)
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        assert_eq!(
+            disturbed,
+            [
+                "sysctl/net.ipv4.conf.all.forwarding",
+                "sysctl/net.ipv4.conf.all.accept_redirects",
+                "sysctl/net.ipv4.conf.eth0.forwarding",
+                "sysctl/net.ipv4.conf.eth0.accept_redirects",
+            ]
+        );
+    }
+}

@@ -1,0 +1,253 @@
+//! Machines that do not exist, for tests of whatever changes settings: one that keeps settings in
+//! memory and follows a plan of faults, and a step counter that ends the process.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::io;
+
+use linerate_model::host::{Channels, Coalesce, Feature, NicKind, Qdisc, Rings};
+use linerate_model::ids::NicName;
+use linerate_model::known::{Cause, Known};
+use linerate_model::setting::{NicKnob, SettingKey, Settings, Value};
+
+use super::machine::Machine;
+use super::settings::WriteError;
+use crate::nic_control::{NicRead, NicWrite, Pair};
+
+/// What goes wrong, counted from the first write (0).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fault {
+    /// The n-th write is refused.
+    RefuseWrite(usize),
+    /// The n-th write is taken and changes nothing.
+    IgnoreWrite(usize),
+    /// The first read after the n-th write tells this value.
+    LieAfterWrite(usize, Value),
+    /// Somebody else sets a value right after the n-th write.
+    Foreign(usize, SettingKey, Value),
+}
+
+/// A machine of settings in memory. Writing a feature brings those along that need it
+/// (see [`FakeMachine::couple`]).
+#[derive(Debug, Default)]
+pub struct FakeMachine {
+    requested: RefCell<Settings>,
+    needs: Vec<(SettingKey, SettingKey)>,
+    faults: Vec<Fault>,
+    writes: Cell<usize>,
+    lie: RefCell<Option<(SettingKey, Value)>>,
+}
+
+impl FakeMachine {
+    /// A machine with these settings that does what it is told, but for `faults`.
+    pub fn new(settings: Settings, faults: Vec<Fault>) -> Self {
+        Self {
+            requested: RefCell::new(settings),
+            faults,
+            ..Self::default()
+        }
+    }
+
+    /// Makes the switch `key` off whenever the switch `needed` is, as the kernel does with
+    /// segmentation and checksums; on again with it, if it was requested.
+    #[must_use]
+    pub fn couple(mut self, key: SettingKey, needed: SettingKey) -> Self {
+        self.needs.push((key, needed));
+        self
+    }
+
+    /// All settings as they are.
+    pub fn settings(&self) -> Settings {
+        let requested = self.requested.borrow();
+        let all = requested.keys();
+        all.filter_map(|key| Some((key.clone(), self.actual(&requested, key)?)))
+            .collect()
+    }
+
+    /// Sets a value as somebody else would.
+    pub fn set(&self, key: &SettingKey, value: Value) {
+        self.requested.borrow_mut().insert(key.clone(), value);
+    }
+
+    fn actual(&self, requested: &Settings, key: &SettingKey) -> Option<Value> {
+        let value = requested.get(key)?.clone();
+        let lacks = self.needs.iter().any(|(dependant, needed)| {
+            dependant == key && requested.get(needed) == Some(&Value::Switch(false))
+        });
+        Some(if lacks { Value::Switch(false) } else { value })
+    }
+}
+
+impl Machine for FakeMachine {
+    fn read(&self, key: &SettingKey) -> Known<Value> {
+        let mut lie = self.lie.borrow_mut();
+        if let Some((_, value)) = lie.take_if(|(about, _)| about == key) {
+            return Known::Value(value);
+        }
+        match self.actual(&self.requested.borrow(), key) {
+            Some(value) => Known::Value(value),
+            None => Known::unknown(Cause::Absent, key.to_string(), "not on this fake machine"),
+        }
+    }
+
+    fn write(&self, key: &SettingKey, value: &Value) -> Result<(), WriteError> {
+        let count = self.writes.replace(self.writes.get() + 1);
+        let mut ignored = false;
+        for fault in &self.faults {
+            match fault {
+                Fault::RefuseWrite(n) if *n == count => {
+                    return Err(WriteError::Kernel {
+                        setting: key.clone(),
+                        value: Box::new(value.clone()),
+                        path: "a fake machine".to_owned(),
+                        source: io::Error::other("planned fault"),
+                    });
+                }
+                Fault::IgnoreWrite(n) if *n == count => ignored = true,
+                Fault::LieAfterWrite(n, lie) if *n == count => {
+                    *self.lie.borrow_mut() = Some((key.clone(), lie.clone()));
+                }
+                _ => {}
+            }
+        }
+        if !ignored {
+            self.set(key, value.clone());
+        }
+        for fault in &self.faults {
+            if let Fault::Foreign(n, foreign, value) = fault
+                && *n == count
+            {
+                self.set(foreign, value.clone());
+            }
+        }
+        Ok(())
+    }
+
+    fn disturbed_by(&self, key: &SettingKey) -> Vec<SettingKey> {
+        let SettingKey::Nic(nic, NicKnob::Feature(_)) = key else {
+            return Vec::new();
+        };
+        let requested = self.requested.borrow();
+        let features = requested.keys().filter(|other| {
+            *other != key && matches!(other, SettingKey::Nic(n, NicKnob::Feature(_)) if n == nic)
+        });
+        features.cloned().collect()
+    }
+}
+
+/// A machine at whose n-th call (read or write, counted from 0) `death` is called, once before the
+/// call takes effect (even steps) and once after it (odd steps).
+pub struct Mortal<M, F> {
+    machine: M,
+    death: F,
+    die_at: usize,
+    step: Cell<usize>,
+}
+
+impl<M: std::fmt::Debug, F> std::fmt::Debug for Mortal<M, F> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Mortal")
+            .field("machine", &self.machine)
+            .field("die_at", &self.die_at)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<M, F: Fn()> Mortal<M, F> {
+    /// `machine`, with `death` called at step `die_at`.
+    pub fn new(machine: M, die_at: usize, death: F) -> Self {
+        Self {
+            machine,
+            death,
+            die_at,
+            step: Cell::new(0),
+        }
+    }
+
+    fn step(&self) {
+        if self.step.replace(self.step.get() + 1) == self.die_at {
+            (self.death)();
+        }
+    }
+}
+
+impl<M: Machine, F: Fn()> Machine for Mortal<M, F> {
+    fn read(&self, key: &SettingKey) -> Known<Value> {
+        self.step();
+        let value = self.machine.read(key);
+        self.step();
+        value
+    }
+    fn write(&self, key: &SettingKey, value: &Value) -> Result<(), WriteError> {
+        self.step();
+        let written = self.machine.write(key, value);
+        self.step();
+        written
+    }
+    fn disturbed_by(&self, key: &SettingKey) -> Vec<SettingKey> {
+        self.machine.disturbed_by(key)
+    }
+}
+
+/// Netlink of a machine without interfaces.
+#[derive(Debug, Clone, Copy)]
+pub struct NoNics;
+
+fn no_nic<T>(nic: &NicName) -> Known<T> {
+    Known::unknown(Cause::Absent, format!("nic/{nic}"), "no such interface")
+}
+
+impl NicRead for NoNics {
+    fn kind(&self, nic: &NicName) -> Known<NicKind> {
+        no_nic(nic)
+    }
+    fn addresses(&self, nic: &NicName) -> Known<Vec<String>> {
+        no_nic(nic)
+    }
+    fn features(&self, nic: &NicName) -> Known<BTreeMap<String, Feature>> {
+        no_nic(nic)
+    }
+    fn rings(&self, nic: &NicName) -> Known<Rings> {
+        no_nic(nic)
+    }
+    fn channels(&self, nic: &NicName) -> Known<Channels> {
+        no_nic(nic)
+    }
+    fn coalesce(&self, nic: &NicName) -> Known<Coalesce> {
+        no_nic(nic)
+    }
+    fn qdisc(&self, nic: &NicName) -> Known<Qdisc> {
+        no_nic(nic)
+    }
+}
+
+fn no_device() -> io::Result<()> {
+    Err(io::Error::from_raw_os_error(libc::ENODEV))
+}
+
+impl NicWrite for NoNics {
+    fn set_feature(&self, _: &NicName, _: &str, _: bool) -> io::Result<()> {
+        no_device()
+    }
+    fn set_rings(&self, _: &NicName, _: Pair) -> io::Result<()> {
+        no_device()
+    }
+    fn set_channels(&self, _: &NicName, _: Pair) -> io::Result<()> {
+        no_device()
+    }
+    fn set_coalesce(
+        &self,
+        _: &NicName,
+        _: Option<u32>,
+        _: Option<u32>,
+        _: Option<bool>,
+    ) -> io::Result<()> {
+        no_device()
+    }
+    fn set_mtu(&self, _: &NicName, _: u32) -> io::Result<()> {
+        no_device()
+    }
+    fn set_qdisc(&self, _: &NicName, _: &Qdisc) -> io::Result<()> {
+        no_device()
+    }
+}

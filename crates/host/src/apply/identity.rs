@@ -1,0 +1,251 @@
+//! Who owns a transaction and where it applies: the boot, the network namespace and the process.
+//!
+//! Facts: `/proc/sys/kernel/random/boot_id` (random(4)); namespaces(7) for inodes of namespaces, which
+//! are used again after a namespace ends, hence the cookie beside it; `/proc/PID/stat` field 22,
+//! starttime (proc_pid_stat(5)), which tells a process from a later one of the same number.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::sys;
+
+/// A network namespace of one boot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NetnsIdentity {
+    /// The inode of its file in nsfs, as `/proc/PID/ns/net` names it.
+    pub inode: u64,
+    /// Its cookie, which no later namespace of this boot gets; none before Linux 5.14.
+    pub cookie: Option<u64>,
+}
+
+/// A process of one boot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Owner {
+    /// Its number.
+    pub pid: u32,
+    /// When it started, in clock ticks since boot.
+    pub start_ticks: u64,
+}
+
+/// Something about this process or machine could not be learnt, so no transaction can begin.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot tell {what} from {path}: {source}")]
+pub struct IdentityError {
+    what: &'static str,
+    path: PathBuf,
+    source: io::Error,
+}
+
+fn failed(what: &'static str, path: &str) -> impl FnOnce(io::Error) -> IdentityError {
+    let path = PathBuf::from(path);
+    move |source| IdentityError { what, path, source }
+}
+
+impl NetnsIdentity {
+    /// The namespace of this thread.
+    pub fn current() -> Result<Self, IdentityError> {
+        const PATH: &str = "/proc/thread-self/ns/net";
+        let inode = fs::metadata(PATH)
+            .map_err(failed("the network namespace", PATH))?
+            .ino();
+        Ok(Self {
+            inode,
+            // A kernel without the option leaves the inode, which is right while anything holds it.
+            cookie: sys::netns_cookie().ok(),
+        })
+    }
+
+    /// Whether both name the same namespace.
+    pub fn is(&self, other: &Self) -> bool {
+        match (self.cookie, other.cookie) {
+            (Some(own), Some(others)) => own == others,
+            _ => self.inode == other.inode,
+        }
+    }
+}
+
+impl Owner {
+    /// This process.
+    pub fn current() -> Result<Self, IdentityError> {
+        const PATH: &str = "/proc/self/stat";
+        let stat = fs::read_to_string(PATH).map_err(failed("when this process started", PATH))?;
+        let (_, start_ticks) = parse_stat(&stat).ok_or_else(|| {
+            failed("when this process started", PATH)(io::Error::from(io::ErrorKind::InvalidData))
+        })?;
+        Ok(Self {
+            pid: std::process::id(),
+            start_ticks,
+        })
+    }
+
+    /// Whether the process still runs. One that has ended and was not yet waited for does not.
+    pub fn is_alive(&self) -> bool {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid)).ok();
+        stat.as_deref()
+            .and_then(parse_stat)
+            .is_some_and(|(state, start)| start == self.start_ticks && !"ZXx".contains(state))
+    }
+}
+
+/// State and start time. The second field is the program's name in brackets and may hold anything, also
+/// brackets and blanks: the fields are counted from the last bracket.
+fn parse_stat(stat: &str) -> Option<(char, u64)> {
+    let (_, fields) = stat.rsplit_once(')')?;
+    let mut fields = fields.split_ascii_whitespace();
+    let state = fields.next()?.chars().next()?;
+    // starttime is field 22; state, the first here, is field 3.
+    let start = fields.nth(22 - 3 - 1)?.parse().ok()?;
+    Some((state, start))
+}
+
+/// This boot's random name.
+pub fn boot_id() -> Result<String, IdentityError> {
+    const PATH: &str = "/proc/sys/kernel/random/boot_id";
+    let text = fs::read_to_string(PATH).map_err(failed("this boot", PATH))?;
+    Ok(text.trim().to_owned())
+}
+
+/// What a search for a namespace found.
+#[derive(Debug)]
+pub(super) enum Search {
+    /// An open file of it.
+    Found(File),
+    /// Nothing holds it any more.
+    Gone,
+    /// Nothing that may be looked at holds it, but some processes may not be looked at.
+    Hidden {
+        /// How many processes.
+        processes: usize,
+    },
+}
+
+/// Looks for a namespace among the named ones, those that threads are in, and those that have a name
+/// in a mount table of their own (a testbed's). One that only an open descriptor or a socket holds is
+/// not found: nothing that could be measured is in it.
+pub(super) fn search(netns: &NetnsIdentity) -> Search {
+    let mut hidden = Hidden::default();
+    let mut mounts_seen = BTreeSet::new();
+    let mut places = named_in(Path::new("/"));
+    // Not the first process, which may be hidden even from root and is where this system's own
+    // namespace is: nobody enters another one with it.
+    let is_process = |name: &String| name != "1" && name.bytes().all(|b| b.is_ascii_digit());
+    for pid in names("/proc").filter(is_process) {
+        let process = Path::new("/proc").join(pid);
+        match fs::metadata(process.join("ns/mnt")) {
+            Ok(mounts) if mounts_seen.insert(mounts.ino()) => {
+                places.extend(named_in(&process.join("root")));
+            }
+            Ok(_) => {}
+            Err(error) => hidden.consider(&process, &error),
+        }
+        let threads = names(process.join("task"));
+        places.extend(threads.map(|thread| process.join("task").join(thread).join("ns/net")));
+    }
+    for path in places {
+        let found = fs::metadata(&path).is_ok_and(|data| data.ino() == netns.inode);
+        match found.then(|| File::open(&path)) {
+            Some(Ok(file)) if is_behind(&file, netns) => return Search::Found(file),
+            Some(Err(error)) => hidden.consider(&path, &error),
+            Some(Ok(_)) | None => {}
+        }
+    }
+    match hidden.processes {
+        0 => Search::Gone,
+        processes => Search::Hidden { processes },
+    }
+}
+
+fn named_in(root: &Path) -> Vec<PathBuf> {
+    let folder = root.join("run/netns");
+    names(&folder).map(|name| folder.join(name)).collect()
+}
+
+/// Processes that may not be looked at and might be in the namespace.
+#[derive(Default)]
+struct Hidden {
+    processes: usize,
+}
+
+impl Hidden {
+    fn consider(&mut self, path: &Path, error: &io::Error) {
+        if error.kind() != io::ErrorKind::PermissionDenied {
+            // It ended between two looks.
+            return;
+        }
+        // An ordinary user's changes are in namespaces of his own making, where processes of others
+        // come only by root's hand: only his own hidden processes leave a doubt.
+        let own = rustix::process::geteuid().as_raw();
+        let uid = fs::metadata(path).map(|data| data.uid());
+        if is_root_of_the_machine() || uid.is_ok_and(|uid| uid == own) {
+            self.processes += 1;
+        }
+    }
+}
+
+/// Whether this is root and not the root of a user namespace, who is an ordinary user outside.
+fn is_root_of_the_machine() -> bool {
+    let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    let all = map.split_ascii_whitespace().eq(["0", "0", "4294967295"]);
+    all && rustix::process::geteuid().is_root()
+}
+
+/// Whether the namespace behind `file` is `netns` and not a later one of the same inode. Without the
+/// right to enter it the inode has to do.
+fn is_behind(file: &File, netns: &NetnsIdentity) -> bool {
+    let look = || {
+        sys::enter_netns(file.as_fd()).ok()?;
+        NetnsIdentity::current().ok()
+    };
+    std::thread::scope(|scope| scope.spawn(look).join())
+        .ok()
+        .flatten()
+        .is_none_or(|found| found.is(netns))
+}
+
+fn names(folder: impl AsRef<Path>) -> impl Iterator<Item = String> {
+    fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_named_like_a_stat_line_does_not_confuse_the_start_time() {
+        let tail = (4..=21)
+            .map(|n| n.to_string())
+            .collect::<Vec<_>>()
+            .join(" ");
+        let stat = format!("7 (a) R 1) S {tail} 4711 0 0");
+        assert_eq!(parse_stat(&stat), Some(('S', 4711)));
+        assert_eq!(parse_stat("7 (a"), None);
+        assert_eq!(parse_stat("7 (a) S 1 2"), None);
+    }
+
+    #[test]
+    fn this_process_is_alive_and_another_of_its_number_is_not() {
+        let owner = Owner::current().expect("this process");
+        assert!(owner.is_alive());
+        let earlier = Owner {
+            start_ticks: owner.start_ticks + 1,
+            ..owner
+        };
+        assert!(!earlier.is_alive());
+    }
+
+    #[test]
+    fn this_namespace_is_found_by_its_identity() {
+        let here = NetnsIdentity::current().expect("this namespace");
+        assert!(here.is(&here));
+        assert!(matches!(search(&here), Search::Found(_)));
+    }
+}

@@ -1,0 +1,520 @@
+//! The undo journal of a transaction: `<state>/txn/<id>/journal`, one record a line, each line its
+//! CRC-32 in hexadecimal, a blank and JSON. Only appended to, and on stable storage (fdatasync(2), the
+//! folders by fsync(2)) before the write that it describes.
+//!
+//! A line that does not end, or whose sum is wrong, was being written when the power or the process
+//! went: it and what follows is ignored, which is safe because the write it announces never began.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use linerate_model::plan::Change;
+use linerate_model::setting::{SettingKey, Value};
+
+use super::identity::{IdentityError, NetnsIdentity, Owner, boot_id};
+use super::restore::{Left, Step};
+
+/// The version of the format that this program writes, and the only one it reads.
+pub const JOURNAL_VERSION: u32 = 1;
+
+/// No journal is longer: a plan of 10,000 changes, each with 60 recorded features.
+const JOURNAL_BYTES_MAX: u64 = 64 << 20;
+
+/// What a journal begins with.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Header {
+    /// [`JOURNAL_VERSION`].
+    pub version: u32,
+    /// The boot: after another one, every runtime setting is gone.
+    pub boot_id: String,
+    /// Where the changes are.
+    pub netns: NetnsIdentity,
+    /// The process that makes them.
+    pub owner: Owner,
+    /// The version of linerate.
+    pub linerate: String,
+    /// When it began, nanoseconds since 1970.
+    pub started_unix_ns: u64,
+}
+
+impl Header {
+    /// A header of this process in this thread's network namespace.
+    pub fn here(started_unix_ns: u64) -> Result<Self, IdentityError> {
+        Ok(Self {
+            version: JOURNAL_VERSION,
+            boot_id: boot_id()?,
+            netns: NetnsIdentity::current()?,
+            owner: Owner::current()?,
+            linerate: env!("CARGO_PKG_VERSION").to_owned(),
+            started_unix_ns,
+        })
+    }
+}
+
+/// A setting that a write may disturb, and its value before.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Before {
+    /// The setting.
+    pub setting: SettingKey,
+    /// Its value before the write.
+    pub from: Value,
+}
+
+/// A setting that a write did disturb.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Disturbed {
+    /// The setting.
+    pub setting: SettingKey,
+    /// Its value after the write; none when it could no longer be read (its queue is gone).
+    pub became: Option<Value>,
+}
+
+/// One line of a journal.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "record", rename_all = "kebab-case")]
+pub(super) enum Record {
+    /// The first line.
+    Header(Header),
+    /// The write that comes next; without its `Done` it may have happened.
+    Intent {
+        seq: usize,
+        change: Change,
+        closure: Vec<Before>,
+    },
+    /// The write was made and read back.
+    Done {
+        seq: usize,
+        readback: Value,
+        disturbed: Vec<Disturbed>,
+    },
+    /// The changes stay.
+    Commit,
+    /// The changes are undone, or gone with their boot or namespace.
+    Aborted { why: String, left: Vec<Left> },
+    /// The owner could not undo everything and gave up: whoever recovers may take over.
+    Released,
+}
+
+/// Why a journal could not be written or read.
+#[derive(Debug, thiserror::Error)]
+pub enum JournalError {
+    /// The state folder cannot be used; nothing was changed.
+    #[error("cannot keep an undo journal in {path}: {source}")]
+    Create {
+        /// The folder or file.
+        path: PathBuf,
+        /// The operating system's reason.
+        source: io::Error,
+    },
+    /// A record did not reach stable storage.
+    #[error("cannot write to the undo journal {path}: {source}")]
+    Append {
+        /// The journal.
+        path: PathBuf,
+        /// The operating system's reason.
+        source: io::Error,
+    },
+    /// A journal or its folder cannot be read.
+    #[error("cannot read {path}: {source}")]
+    Read {
+        /// The journal or folder.
+        path: PathBuf,
+        /// The operating system's reason.
+        source: io::Error,
+    },
+    /// The file does not begin with a header that this program understands.
+    #[error("cannot read {path}: {why}")]
+    Foreign {
+        /// The journal.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// Another process works on it.
+    #[error("{path} is in use by another process")]
+    Busy {
+        /// The journal.
+        path: PathBuf,
+    },
+    /// A failed change has ended the transaction.
+    #[error("the transaction is over: begin another one")]
+    Over,
+    /// This process could not be described.
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
+}
+
+/// An open journal, locked for this process (flock(2)): the lock ends with the process.
+#[derive(Debug)]
+pub(super) struct Journal {
+    folder: PathBuf,
+    file: File,
+    /// How much of the file is whole records.
+    whole: u64,
+}
+
+/// The folder of all transactions below a state folder.
+pub(super) fn transactions(state: &Path) -> PathBuf {
+    state.join("txn")
+}
+
+fn sync_folder(folder: &Path) -> io::Result<()> {
+    File::open(folder)?.sync_all()
+}
+
+impl Journal {
+    /// Makes `<state>/txn/<id>/journal` with its header. The folder gets its name only when the header
+    /// is on stable storage, so a folder with a name always has a whole header.
+    pub(super) fn create(state: &Path, header: &Header) -> Result<Self, JournalError> {
+        let all = transactions(state);
+        let create = |path: &Path| {
+            let path = path.to_owned();
+            move |source| JournalError::Create { path, source }
+        };
+        fs::create_dir_all(&all).map_err(create(&all))?;
+        let Owner { pid, start_ticks } = header.owner;
+        let millis = header.started_unix_ns / 1_000_000;
+        for count in 0u32.. {
+            // Names sort by time; one process may begin several in one millisecond.
+            let id = format!("{millis:013}-{pid}-{count}");
+            let unnamed = all.join(format!(".{id}-{start_ticks}"));
+            let folder = all.join(&id);
+            if folder.exists() {
+                continue;
+            }
+            match fs::create_dir(&unnamed) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
+                made => made.map_err(create(&unnamed))?,
+            }
+            let begun = Self::begin(&all, &unnamed, folder, header);
+            if begun.is_err() {
+                // Best effort: what stays is a nameless folder, which `recover` removes.
+                let _ = fs::remove_dir_all(&unnamed);
+            }
+            return begun;
+        }
+        unreachable!("2^32 transactions in one millisecond")
+    }
+
+    fn begin(
+        all: &Path,
+        unnamed: &Path,
+        folder: PathBuf,
+        header: &Header,
+    ) -> Result<Self, JournalError> {
+        let create = |path: &Path| {
+            let path = path.to_owned();
+            move |source| JournalError::Create { path, source }
+        };
+        let path = unnamed.join("journal");
+        let file = OpenOptions::new()
+            .append(true)
+            .read(true)
+            .create_new(true)
+            .open(&path)
+            .map_err(create(&path))?;
+        lock(&file, &path)?;
+        let mut journal = Self {
+            folder: unnamed.to_owned(),
+            file,
+            whole: 0,
+        };
+        journal.append(&Record::Header(header.clone()))?;
+        sync_folder(unnamed).map_err(create(unnamed))?;
+        fs::rename(unnamed, &folder).map_err(create(&folder))?;
+        sync_folder(all).map_err(create(all))?;
+        // The entry of `txn` itself: new on the first transaction.
+        if let Some(state) = all.parent() {
+            sync_folder(state).map_err(create(state))?;
+        }
+        journal.folder = folder;
+        Ok(journal)
+    }
+
+    /// Opens a journal that another process left, to complete it; what is torn is cut off.
+    pub(super) fn reopen(folder: &Path) -> Result<(Self, Story), JournalError> {
+        let path = folder.join("journal");
+        let file = OpenOptions::new()
+            .append(true)
+            .read(true)
+            .open(&path)
+            .map_err(|source| JournalError::Read {
+                path: path.clone(),
+                source,
+            })?;
+        lock(&file, &path)?;
+        let story = Story::read(folder)?;
+        let journal = Self {
+            folder: folder.to_owned(),
+            file,
+            whole: story.whole,
+        };
+        journal.cut().map_err(|source| journal.failed(source))?;
+        Ok((journal, story))
+    }
+
+    /// Where it is.
+    #[cfg(test)]
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Its name: the last part of its folder.
+    pub(super) fn id(&self) -> String {
+        id_of(&self.folder)
+    }
+
+    fn failed(&self, source: io::Error) -> JournalError {
+        JournalError::Append {
+            path: self.folder.join("journal"),
+            source,
+        }
+    }
+
+    fn cut(&self) -> io::Result<()> {
+        if self.file.metadata()?.len() > self.whole {
+            self.file.set_len(self.whole)?;
+            self.file.sync_data()?;
+        }
+        Ok(())
+    }
+
+    /// Puts a record on stable storage.
+    pub(super) fn append(&mut self, record: &Record) -> Result<(), JournalError> {
+        let json = serde_json::to_string(record).map_err(|error| self.failed(error.into()))?;
+        let line = format!("{:08x} {json}\n", crc32fast::hash(json.as_bytes()));
+        let write = || -> io::Result<()> {
+            // A record that failed half way (disk full) must not stand before this one.
+            self.cut()?;
+            (&self.file).write_all(line.as_bytes())?;
+            self.file.sync_data()
+        };
+        match write() {
+            Ok(()) => {
+                self.whole += line.len() as u64;
+                Ok(())
+            }
+            Err(source) => {
+                // Best effort: a torn or unsynced record is ignored or harmless to read.
+                let _ = self.cut();
+                Err(self.failed(source))
+            }
+        }
+    }
+
+    /// Forgets the transaction: everything is as before it, so there is nothing to tell.
+    pub(super) fn remove(self) {
+        // The journal says it is finished; a folder that stays is removed by a later `recover`.
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn lock(file: &File, path: &Path) -> Result<(), JournalError> {
+    use rustix::fs::FlockOperation::NonBlockingLockExclusive;
+    match rustix::fs::flock(file, NonBlockingLockExclusive) {
+        Err(rustix::io::Errno::WOULDBLOCK) => Err(JournalError::Busy {
+            path: path.to_owned(),
+        }),
+        // A file system without locks leaves the owner's process number and start time to tell.
+        _ => Ok(()),
+    }
+}
+
+/// The name of the transaction in `folder`.
+pub(super) fn id_of(folder: &Path) -> String {
+    let name = folder.file_name().unwrap_or_default();
+    name.to_string_lossy().into_owned()
+}
+
+/// How a transaction ended, as its journal says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ending {
+    /// It has not: its owner is at work, or died.
+    Open,
+    /// Its owner could not undo everything.
+    Released,
+    /// Its changes stay.
+    Committed,
+    /// Its changes are undone or gone.
+    Aborted {
+        /// In words.
+        why: String,
+        /// What was not put back.
+        left: Vec<Left>,
+    },
+}
+
+/// What a journal tells.
+#[derive(Debug)]
+pub(super) struct Story {
+    pub(super) header: Header,
+    pub(super) steps: Vec<Step>,
+    pub(super) ending: Ending,
+    whole: u64,
+}
+
+impl Story {
+    pub(super) fn read(folder: &Path) -> Result<Self, JournalError> {
+        let path = folder.join("journal");
+        let mut bytes = Vec::new();
+        File::open(&path)
+            .and_then(|file| file.take(JOURNAL_BYTES_MAX + 1).read_to_end(&mut bytes))
+            .map_err(|source| JournalError::Read {
+                path: path.clone(),
+                source,
+            })?;
+        if bytes.len() as u64 > JOURNAL_BYTES_MAX {
+            let why = "it is longer than 64 MiB";
+            return Err(JournalError::Foreign { path, why });
+        }
+        Self::parse(&bytes).map_err(|why| JournalError::Foreign { path, why })
+    }
+
+    fn parse(bytes: &[u8]) -> Result<Self, &'static str> {
+        let mut rest = bytes;
+        let Some(Record::Header(header)) = next_record(&mut rest) else {
+            return Err("it does not begin with a whole header of this version");
+        };
+        if header.version != JOURNAL_VERSION {
+            return Err("another version of linerate wrote it: recover with that one");
+        }
+        let mut story = Self {
+            header,
+            steps: Vec::new(),
+            ending: Ending::Open,
+            whole: 0,
+        };
+        while let Some(record) = next_record(&mut rest) {
+            story.tell(record);
+        }
+        story.whole = (bytes.len() - rest.len()) as u64;
+        Ok(story)
+    }
+
+    fn tell(&mut self, record: Record) {
+        match record {
+            Record::Header(_) => {}
+            Record::Intent {
+                change, closure, ..
+            } => self.steps.push(Step::intended(change, closure)),
+            Record::Done {
+                seq,
+                readback,
+                disturbed,
+            } => {
+                if let Some(step) = self.steps.get_mut(seq) {
+                    step.done(readback, disturbed);
+                }
+            }
+            Record::Commit => self.ending = Ending::Committed,
+            Record::Released => self.ending = Ending::Released,
+            Record::Aborted { why, left } => self.ending = Ending::Aborted { why, left },
+        }
+    }
+}
+
+/// The next whole record; `rest` stays before the first that is not.
+fn next_record(rest: &mut &[u8]) -> Option<Record> {
+    let end = rest.iter().position(|byte| *byte == b'\n')?;
+    let line = std::str::from_utf8(&rest[..end]).ok()?;
+    let (sum, json) = line.split_once(' ')?;
+    let sum = u32::from_str_radix(sum, 16).ok()?;
+    let record = (sum == crc32fast::hash(json.as_bytes()))
+        .then(|| serde_json::from_str(json).ok())
+        .flatten()?;
+    *rest = &rest[end + 1..];
+    Some(record)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn sample() -> Vec<u8> {
+        let folder = tempfile::tempdir().expect("a state folder");
+        let header = Header::here(1).expect("this process");
+        let mut journal = Journal::create(folder.path(), &header).expect("a journal");
+        let change = Change {
+            setting: "sysctl/net.ipv4.tcp_sack".parse().expect("a key"),
+            from: Value::Text("1".to_owned()),
+            to: Value::Text("0".to_owned()),
+        };
+        for seq in 0..3 {
+            let intent = Record::Intent {
+                seq,
+                change: change.clone(),
+                closure: Vec::new(),
+            };
+            journal.append(&intent).expect("room");
+            let done = Record::Done {
+                seq,
+                readback: change.to.clone(),
+                disturbed: Vec::new(),
+            };
+            journal.append(&done).expect("room");
+        }
+        fs::read(journal.folder().join("journal")).expect("what was written")
+    }
+
+    #[test]
+    fn a_journal_cut_anywhere_tells_a_beginning_of_the_same_story() {
+        let bytes = sample();
+        let whole = Story::parse(&bytes).expect("whole");
+        assert_eq!(whole.steps.len(), 3);
+        for length in 0..bytes.len() {
+            if let Ok(story) = Story::parse(&bytes[..length]) {
+                assert!(story.steps.len() <= 3);
+                assert!(usize::try_from(story.whole).is_ok_and(|whole| whole <= length));
+                let told = whole.steps.iter().zip(&story.steps);
+                assert!(told.clone().all(|(all, some)| all.change == some.change));
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_journal_with_any_byte_changed_never_panics_and_never_invents_a_change(
+            at in 0usize..1000, to in any::<u8>(),
+        ) {
+            let mut bytes = sample();
+            let at = at % bytes.len();
+            let whole = Story::parse(&bytes).expect("whole");
+            bytes[at] = to;
+            if let Ok(story) = Story::parse(&bytes) {
+                prop_assert!(story.steps.iter().all(|step| step.change == whole.steps[0].change));
+            }
+        }
+    }
+
+    #[test]
+    fn a_state_folder_that_cannot_be_written_is_said_before_anything_changes() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("not-a-folder");
+        fs::write(&file, "").expect("a file");
+        let header = Header::here(1).expect("this process");
+        let error = Journal::create(&file, &header).expect_err("a file is no folder");
+        let text = error.to_string();
+        assert!(
+            text.starts_with("cannot keep an undo journal in "),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn two_transactions_of_one_moment_have_two_names() {
+        let folder = tempfile::tempdir().expect("a state folder");
+        let header = Header::here(1).expect("this process");
+        let first = Journal::create(folder.path(), &header).expect("a journal");
+        let second = Journal::create(folder.path(), &header).expect("another");
+        assert_ne!(first.id(), second.id());
+        assert!(matches!(
+            Journal::reopen(first.folder()),
+            Err(JournalError::Busy { .. })
+        ));
+    }
+}

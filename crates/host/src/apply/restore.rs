@@ -1,0 +1,342 @@
+//! Putting settings back. What was written is data ([`Step`]); putting back is compare-and-swap, one
+//! setting at a time: a setting that has a value of ours gets its old value, one that has its old
+//! value is left, and one that has any other value was changed by somebody else and is reported, never
+//! overwritten. So it may be stopped at any point and done again.
+//!
+//! Writing a setting back may itself disturb others (fewer queues lose their maps), so each write is
+//! watched and the whole is repeated until nothing moves, at most [`PASSES_MAX`] times.
+
+use std::fmt;
+
+use linerate_model::known::{Cause, Known};
+use linerate_model::plan::Change;
+use linerate_model::setting::{NicKnob, SettingKey, Value};
+use serde::{Deserialize, Serialize};
+
+use super::effects::could_be_effect;
+use super::journal::{Before, Disturbed};
+use super::machine::Machine;
+use super::settings::{agrees, by_hand};
+
+/// Settings, what they disturb, and what putting those back disturbs (research of the kernel's own
+/// chains found none longer than channels, queue maps).
+const PASSES_MAX: usize = 3;
+
+/// One write that was announced, and what is known of it.
+#[derive(Debug, Clone)]
+pub(super) struct Step {
+    pub(super) change: Change,
+    pub(super) closure: Vec<Before>,
+    /// What was read after the write; none when that is not known.
+    pub(super) outcome: Option<(Value, Vec<Disturbed>)>,
+}
+
+impl Step {
+    pub(super) fn intended(change: Change, closure: Vec<Before>) -> Self {
+        Self {
+            change,
+            closure,
+            outcome: None,
+        }
+    }
+
+    pub(super) fn done(&mut self, readback: Value, disturbed: Vec<Disturbed>) {
+        self.outcome = Some((readback, disturbed));
+    }
+}
+
+/// Why a setting was not put back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LeftWhy {
+    /// Somebody else has changed it since; it is theirs.
+    Foreign {
+        /// The value it has.
+        found: Value,
+    },
+    /// It is no longer there (the interface or its queue is gone).
+    Gone,
+    /// Reading or writing it failed.
+    Failed {
+        /// In words.
+        reason: String,
+    },
+}
+
+/// A setting that was not put back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Left {
+    /// The setting.
+    pub setting: SettingKey,
+    /// The value it had before.
+    pub old: Value,
+    /// Why it does not have it now.
+    pub why: LeftWhy,
+}
+
+impl Left {
+    /// The command by which a person puts it back, where a usual tool can.
+    pub fn by_hand(&self) -> Option<String> {
+        by_hand(&self.setting, &self.old)
+    }
+}
+
+impl fmt::Display for Left {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { setting, old, why } = self;
+        match why {
+            LeftWhy::Foreign { found } => write!(
+                f,
+                "{setting} is {found}: somebody else changed it, so it was not set back to {old}"
+            ),
+            LeftWhy::Gone => write!(f, "{setting} was {old} and is no longer there"),
+            LeftWhy::Failed { reason } => {
+                write!(f, "{setting} could not be set back to {old}: {reason}")
+            }
+        }
+    }
+}
+
+/// What putting back did.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Undone {
+    /// The settings that were written back.
+    pub restored: Vec<SettingKey>,
+    /// The settings that do not have their old value.
+    pub left: Vec<Left>,
+}
+
+impl Undone {
+    /// Whether nothing is left that trying again could put back.
+    pub fn is_settled(&self) -> bool {
+        !self
+            .left
+            .iter()
+            .any(|left| matches!(left.why, LeftWhy::Failed { .. }))
+    }
+}
+
+/// A value that is ours when it is found.
+enum Ours {
+    /// It was read after the write.
+    Exactly(Value),
+    /// It was written, and never read: the kernel may have rounded it.
+    Roughly(Value),
+}
+
+/// A setting that the steps touched, by writing it or by what a write disturbed.
+struct Touched {
+    key: SettingKey,
+    old: Value,
+    ours: Vec<Ours>,
+    /// Writes that may have changed this setting at a moment that no record covers.
+    suspects: Vec<Change>,
+    /// What writing this setting may disturb.
+    closure: Vec<SettingKey>,
+    /// Whether the steps, or putting them back, are known to have changed it. What a write might have
+    /// disturbed and did not is none of our business.
+    concerned: bool,
+    /// Whether a write of it may have failed half way: a feature that the kernel could not switch yet
+    /// stays requested, unless its old value is requested again.
+    request_again: bool,
+    written_back: bool,
+    failure: Option<String>,
+}
+
+struct Table(Vec<Touched>);
+
+enum Judgement {
+    AsBefore,
+    Ours,
+    Foreign(Value),
+    Unreadable(Cause, String),
+}
+
+impl Table {
+    /// Settings in the order of putting back: those that were written, the last one first (channels
+    /// before the maps of their queues), then those that were disturbed.
+    fn of(steps: &[Step]) -> Self {
+        let mut all: Vec<Touched> = Vec::new();
+        for step in steps {
+            let Change { setting, from, to } = &step.change;
+            let closure = step.closure.iter().map(|before| before.setting.clone());
+            let main = entry(&mut all, setting, from);
+            main.concerned = true;
+            main.closure.extend(closure);
+            if let Some((readback, _)) = &step.outcome {
+                main.ours.push(Ours::Exactly(readback.clone()));
+            } else {
+                main.ours.push(Ours::Roughly(to.clone()));
+                main.request_again = matches!(setting, SettingKey::Nic(_, NicKnob::Feature(_)));
+            }
+            for before in &step.closure {
+                let touched = entry(&mut all, &before.setting, &before.from);
+                touched.disturbed_by(step);
+            }
+        }
+        let written = |touched: &Touched| {
+            steps
+                .iter()
+                .rposition(|step| step.change.setting == touched.key)
+        };
+        all.sort_by_key(|touched| written(touched).map_or(usize::MAX, |last| steps.len() - last));
+        Self(all)
+    }
+
+    fn judge(&self, index: usize, machine: &impl Machine) -> Judgement {
+        let touched = &self.0[index];
+        let found = match machine.read(&touched.key) {
+            Known::Value(found) => found,
+            Known::Unknown(gap) => return Judgement::Unreadable(gap.cause, gap.to_string()),
+        };
+        if found == touched.old
+            || (touched.written_back && agrees(&touched.key, &touched.old, &found))
+        {
+            return Judgement::AsBefore;
+        }
+        let ours = touched.ours.iter().any(|ours| match ours {
+            Ours::Exactly(value) => *value == found,
+            Ours::Roughly(value) => agrees(&touched.key, value, &found),
+        });
+        let suspected = || {
+            touched
+                .suspects
+                .iter()
+                .any(|change| could_be_effect(change, &touched.key, &found))
+        };
+        if ours || suspected() {
+            Judgement::Ours
+        } else {
+            Judgement::Foreign(found)
+        }
+    }
+
+    /// Writes the old value and notes what else moved: that is our doing too.
+    fn put_back(&mut self, index: usize, machine: &impl Machine) {
+        let Touched {
+            key, old, closure, ..
+        } = &self.0[index];
+        let watched: Vec<usize> = (0..self.0.len())
+            .filter(|other| *other != index && closure.contains(&self.0[*other].key))
+            .collect();
+        let look = |table: &Self| -> Vec<Known<Value>> {
+            let keys = watched.iter().map(|other| &table.0[*other].key);
+            keys.map(|key| machine.read(key)).collect()
+        };
+        let before = look(self);
+        let failure = machine.write(key, old).err().map(|error| error.to_string());
+        let after = look(self);
+        for ((other, before), after) in watched.iter().zip(before).zip(after) {
+            if let (true, Known::Value(after)) = (before != after, after) {
+                let other = &mut self.0[*other];
+                other.concerned = true;
+                other.ours.push(Ours::Exactly(after));
+            }
+        }
+        let touched = &mut self.0[index];
+        touched.written_back = true;
+        touched.concerned = true;
+        touched.failure = failure;
+    }
+}
+
+fn entry<'t>(all: &'t mut Vec<Touched>, key: &SettingKey, old: &Value) -> &'t mut Touched {
+    let index = all.iter().position(|touched| touched.key == *key);
+    let index = index.unwrap_or_else(|| {
+        all.push(Touched {
+            key: key.clone(),
+            old: old.clone(),
+            ours: Vec::new(),
+            suspects: Vec::new(),
+            closure: Vec::new(),
+            concerned: false,
+            request_again: false,
+            written_back: false,
+            failure: None,
+        });
+        all.len() - 1
+    });
+    &mut all[index]
+}
+
+impl Touched {
+    fn disturbed_by(&mut self, step: &Step) {
+        let Some((_, disturbed)) = &step.outcome else {
+            // Killed between write and record: what the write did was not seen.
+            self.suspects
+                .extend([step.change.clone(), step.change.inverse()]);
+            return;
+        };
+        let Some(disturbed) = disturbed.iter().find(|one| one.setting == self.key) else {
+            return;
+        };
+        self.concerned = true;
+        // Killed while putting back: what writing the old value did was not seen.
+        self.suspects.push(step.change.inverse());
+        match &disturbed.became {
+            Some(value) => self.ours.push(Ours::Exactly(value.clone())),
+            // Its queue went; when it comes back it has what the kernel gives a new one.
+            None => self.suspects.push(step.change.clone()),
+        }
+    }
+}
+
+/// Puts back what `steps` changed.
+pub(super) fn undo(steps: &[Step], machine: &impl Machine) -> Undone {
+    let mut table = Table::of(steps);
+    for _ in 0..PASSES_MAX {
+        let mut moved = false;
+        for index in 0..table.0.len() {
+            match table.judge(index, machine) {
+                Judgement::Ours => {
+                    table.put_back(index, machine);
+                    moved = true;
+                }
+                Judgement::AsBefore if table.0[index].request_again => {
+                    table.0[index].request_again = false;
+                    // Its value is right already; only the kernel's memory of a request is at stake.
+                    let Touched { key, old, .. } = &table.0[index];
+                    let _ = machine.write(key, old);
+                }
+                _ => {}
+            }
+        }
+        if !moved {
+            break;
+        }
+    }
+    table.summary(machine)
+}
+
+impl Table {
+    fn summary(self, machine: &impl Machine) -> Undone {
+        let mut undone = Undone::default();
+        let judgements: Vec<Judgement> = (0..self.0.len())
+            .map(|index| self.judge(index, machine))
+            .collect();
+        for (touched, judgement) in self.0.into_iter().zip(judgements) {
+            let why = match judgement {
+                Judgement::AsBefore if touched.written_back => {
+                    undone.restored.push(touched.key);
+                    continue;
+                }
+                Judgement::AsBefore => continue,
+                Judgement::Foreign(_) | Judgement::Unreadable(..) if !touched.concerned => continue,
+                Judgement::Foreign(found) => LeftWhy::Foreign { found },
+                Judgement::Unreadable(Cause::Absent, _) => LeftWhy::Gone,
+                Judgement::Unreadable(_, reason) => LeftWhy::Failed { reason },
+                Judgement::Ours => LeftWhy::Failed {
+                    reason: touched
+                        .failure
+                        .unwrap_or_else(|| "the kernel took the write and changed nothing".into()),
+                },
+            };
+            undone.left.push(Left {
+                setting: touched.key,
+                old: touched.old,
+                why,
+            });
+        }
+        undone
+    }
+}

@@ -1,0 +1,534 @@
+//! One setting of the machine, read and written: the only reader that a transaction trusts, and the
+//! only writer in the project.
+//!
+//! Text has the form that [`linerate_model::setting::current`] gives it, so a plan made from a host
+//! compares equal with what is read here: sysctls with blanks folded, CPU sets in list form, features
+//! as switches. Places: `/proc/sys` (Documentation/admin-guide/sysctl), `/sys/class/net/*/mtu` and
+//! `/sys/class/net/*/queues/*` (Documentation/ABI/testing/sysfs-class-net-queues), and what a
+//! [`NicRead`] asks netlink.
+
+use std::io;
+
+use linerate_model::host::{Qdisc, QueueKind};
+use linerate_model::ids::{CpuSet, NicName};
+use linerate_model::known::{Cause, Known};
+use linerate_model::setting::{NicKnob, SettingKey, Value, fold_blanks};
+
+use crate::nic_control::{NicRead, NicWrite, Pair};
+use crate::root::{HostRoot, LiveHost};
+
+/// A sysctl name has fewer words than this; it bounds the search for the file of a hostile name.
+const SYSCTL_WORDS_MAX: usize = 16;
+
+/// Why an interrupt's CPUs are neither read nor written here yet: the file is
+/// `/proc/irq/N/smp_affinity_list`, and which N a queue has is the host reader's knowledge.
+const IRQ_REASON: &str = "the interrupt of a queue is not yet handed to the writer of settings";
+
+/// Why a setting could not be written. Nothing was changed, or the kernel says that nothing was.
+#[derive(Debug, thiserror::Error)]
+pub enum WriteError {
+    /// A placement is a property of a measurement.
+    #[error("cannot set {setting}: a placement belongs to a measurement, not to a host")]
+    Placement {
+        /// The setting.
+        setting: SettingKey,
+    },
+    /// linerate has no way to write this one.
+    #[error("cannot set {setting}: {why}")]
+    NotSupported {
+        /// The setting.
+        setting: SettingKey,
+        /// What is missing.
+        why: &'static str,
+    },
+    /// The value does not fit the setting.
+    #[error("cannot set {setting} to `{value}`: expected {expected}")]
+    Value {
+        /// The setting.
+        setting: SettingKey,
+        /// The value.
+        value: Box<Value>,
+        /// What the setting takes.
+        expected: &'static str,
+    },
+    /// The kernel refused.
+    #[error("cannot set {setting} to `{value}` ({path}): {source}")]
+    Kernel {
+        /// The setting.
+        setting: SettingKey,
+        /// The value.
+        value: Box<Value>,
+        /// The file or request that was refused.
+        path: String,
+        /// The kernel's reason.
+        source: io::Error,
+    },
+}
+
+impl WriteError {
+    /// Whether more rights would have helped.
+    pub fn is_permission(&self) -> bool {
+        matches!(self, Self::Kernel { source, .. }
+            if source.kind() == io::ErrorKind::PermissionDenied)
+    }
+}
+
+/// The value that `key` has now.
+pub fn read(root: &HostRoot, nics: &dyn NicRead, key: &SettingKey) -> Known<Value> {
+    match key {
+        SettingKey::Sysctl(name) => {
+            sysctl_path(root, name).and_then(|path| root.read(&path).map(|text| text_value(&text)))
+        }
+        SettingKey::Placement(_) => Known::unknown(
+            Cause::Absent,
+            key.to_string(),
+            "a placement belongs to a measurement, not to a host",
+        ),
+        SettingKey::Nic(nic, knob) => read_nic(root, nics, key, nic, knob),
+    }
+}
+
+fn read_nic(
+    root: &HostRoot,
+    nics: &dyn NicRead,
+    key: &SettingKey,
+    nic: &NicName,
+    knob: &NicKnob,
+) -> Known<Value> {
+    let count = |value: Known<u32>| value.map(|n| Value::Integer(u64::from(n)));
+    let number = |path: String| {
+        root.read(&path).and_then(|text| match text.parse() {
+            Ok(number) => Known::Value(Value::Integer(number)),
+            Err(_) => Known::unknown(Cause::Unreadable, path.clone(), "not a whole number"),
+        })
+    };
+    let mask = |path: String| {
+        root.read(&path)
+            .and_then(|text| match CpuSet::from_mask(&text) {
+                Ok(cpus) => Known::Value(Value::Text(cpus.to_string())),
+                Err(error) => Known::unknown(Cause::Unreadable, path.clone(), error.to_string()),
+            })
+    };
+    match knob {
+        NicKnob::Mtu => number(nic_path(nic, "mtu")),
+        NicKnob::RpsCpus(index) => mask(queue_path(nic, QueueKind::Rx, *index, "rps_cpus")),
+        NicKnob::RpsFlowCnt(index) => {
+            number(queue_path(nic, QueueKind::Rx, *index, "rps_flow_cnt"))
+        }
+        NicKnob::XpsCpus(index) => mask(queue_path(nic, QueueKind::Tx, *index, "xps_cpus")),
+        NicKnob::IrqCpus(..) => Known::unknown(Cause::NotAsked, key.to_string(), IRQ_REASON),
+        NicKnob::Feature(name) => nics.features(nic).and_then(|all| match all.get(name) {
+            Some(feature) => Known::Value(Value::Switch(feature.active)),
+            None => Known::unknown(
+                Cause::Absent,
+                key.to_string(),
+                "the driver has no such feature",
+            ),
+        }),
+        NicKnob::CoalesceRxUsecs => nics.coalesce(nic).and_then(|c| count(c.rx_usecs)),
+        NicKnob::CoalesceTxUsecs => nics.coalesce(nic).and_then(|c| count(c.tx_usecs)),
+        NicKnob::CoalesceAdaptiveRx => nics
+            .coalesce(nic)
+            .and_then(|c| c.adaptive_rx.map(Value::Switch)),
+        NicKnob::RingRx => nics.rings(nic).and_then(|r| count(r.rx)),
+        NicKnob::RingTx => nics.rings(nic).and_then(|r| count(r.tx)),
+        NicKnob::ChannelsCombined => nics.channels(nic).and_then(|c| count(c.combined)),
+        NicKnob::ChannelsRx => nics.channels(nic).and_then(|c| count(c.rx)),
+        NicKnob::ChannelsTx => nics.channels(nic).and_then(|c| count(c.tx)),
+        NicKnob::Qdisc => nics.qdisc(nic).map(Value::Qdisc),
+    }
+}
+
+/// Gives `key` the value `value`. Whether the kernel really did so, a read tells.
+pub fn write(
+    live: &LiveHost,
+    nics: &dyn NicWrite,
+    key: &SettingKey,
+    value: &Value,
+) -> Result<(), WriteError> {
+    match key {
+        SettingKey::Placement(_) => Err(WriteError::Placement {
+            setting: key.clone(),
+        }),
+        SettingKey::Sysctl(name) => {
+            let text = as_text(key, value)?;
+            let path = match sysctl_path(live.root(), name) {
+                Known::Value(path) => path,
+                Known::Unknown(gap) => {
+                    let source = io::Error::new(io::ErrorKind::NotFound, gap.reason);
+                    return Err(refused(key, value, gap.path, source));
+                }
+            };
+            live.write(&path, text)
+                .map_err(|source| refused(key, value, format!("/{path}"), source))
+        }
+        SettingKey::Nic(nic, knob) => write_nic(live, nics, key, nic, knob, value),
+    }
+}
+
+fn write_nic(
+    live: &LiveHost,
+    nics: &dyn NicWrite,
+    key: &SettingKey,
+    nic: &NicName,
+    knob: &NicKnob,
+    value: &Value,
+) -> Result<(), WriteError> {
+    let file = |path: String, text: String| {
+        live.write(&path, &text)
+            .map_err(|source| refused(key, value, format!("/{path}"), source))
+    };
+    let request = |what: &'static str, answer: io::Result<()>| {
+        answer.map_err(|source| refused(key, value, what.to_owned(), source))
+    };
+    let count = || as_count(key, value);
+    match knob {
+        NicKnob::Mtu => request("rtnetlink link", nics.set_mtu(nic, count()?)),
+        NicKnob::Feature(name) => request(
+            "ethtool features",
+            nics.set_feature(nic, name, as_switch(key, value)?),
+        ),
+        NicKnob::CoalesceRxUsecs => request(
+            "ethtool coalesce",
+            nics.set_coalesce(nic, Some(count()?), None, None),
+        ),
+        NicKnob::CoalesceTxUsecs => request(
+            "ethtool coalesce",
+            nics.set_coalesce(nic, None, Some(count()?), None),
+        ),
+        NicKnob::CoalesceAdaptiveRx => request(
+            "ethtool coalesce",
+            nics.set_coalesce(nic, None, None, Some(as_switch(key, value)?)),
+        ),
+        NicKnob::RingRx => request("ethtool rings", nics.set_rings(nic, rx(count()?))),
+        NicKnob::RingTx => request("ethtool rings", nics.set_rings(nic, tx(count()?))),
+        NicKnob::ChannelsRx => request("ethtool channels", nics.set_channels(nic, rx(count()?))),
+        NicKnob::ChannelsTx => request("ethtool channels", nics.set_channels(nic, tx(count()?))),
+        NicKnob::ChannelsCombined => {
+            let combined = Pair {
+                combined: Some(count()?),
+                ..Pair::default()
+            };
+            request("ethtool channels", nics.set_channels(nic, combined))
+        }
+        NicKnob::Qdisc => request(
+            "rtnetlink qdisc",
+            nics.set_qdisc(nic, as_qdisc(key, value)?),
+        ),
+        NicKnob::RpsCpus(index) => file(
+            queue_path(nic, QueueKind::Rx, *index, "rps_cpus"),
+            as_mask(key, value)?,
+        ),
+        NicKnob::XpsCpus(index) => file(
+            queue_path(nic, QueueKind::Tx, *index, "xps_cpus"),
+            as_mask(key, value)?,
+        ),
+        NicKnob::RpsFlowCnt(index) => file(
+            queue_path(nic, QueueKind::Rx, *index, "rps_flow_cnt"),
+            as_integer(key, value)?.to_string(),
+        ),
+        NicKnob::IrqCpus(..) => Err(WriteError::NotSupported {
+            setting: key.clone(),
+            why: IRQ_REASON,
+        }),
+    }
+}
+
+/// The file of a sysctl, relative to the root.
+///
+/// The words of a name become folders. An interface's own name may hold dots
+/// (`net.ipv4.conf.eth0.100.forwarding`): a word that is no folder, or leads to no file, is joined
+/// with the next one, so the file that exists decides. sysctl(8)'s other form, with slashes, is not a
+/// setting key. A name that leads nowhere is absent at the place where plain words would be.
+pub(super) fn sysctl_path(root: &HostRoot, name: &str) -> Known<String> {
+    let words: Vec<&str> = name.split('.').collect();
+    let plain = format!("proc/sys/{}", words.join("/"));
+    let hostile = words
+        .iter()
+        .any(|word| word.is_empty() || word.contains(['/', '\0']));
+    if hostile || words.len() > SYSCTL_WORDS_MAX {
+        return Known::unknown(Cause::Absent, name, "not a sysctl's name");
+    }
+    if root.exists(&plain) {
+        return Known::Value(plain);
+    }
+    match descend(root, "proc/sys".to_owned(), &words) {
+        Some(path) => Known::Value(path),
+        None => Known::unknown(
+            Cause::Absent,
+            format!("/{plain}"),
+            "this kernel or network namespace has no such sysctl",
+        ),
+    }
+}
+
+fn descend(root: &HostRoot, folder: String, words: &[&str]) -> Option<String> {
+    if words.is_empty() {
+        return Some(folder);
+    }
+    (1..=words.len()).find_map(|taken| {
+        let path = format!("{folder}/{}", words[..taken].join("."));
+        root.exists(&path)
+            .then(|| descend(root, path, &words[taken..]))
+            .flatten()
+    })
+}
+
+fn nic_path(nic: &NicName, file: &str) -> String {
+    format!("sys/class/net/{nic}/{file}")
+}
+
+fn queue_path(nic: &NicName, kind: QueueKind, index: u32, file: &str) -> String {
+    let kind = match kind {
+        QueueKind::Rx => "rx",
+        QueueKind::Tx => "tx",
+    };
+    nic_path(nic, &format!("queues/{kind}-{index}/{file}"))
+}
+
+fn text_value(text: &str) -> Value {
+    Value::Text(fold_blanks(text))
+}
+
+fn rx(count: u32) -> Pair {
+    Pair {
+        rx: Some(count),
+        ..Pair::default()
+    }
+}
+
+fn tx(count: u32) -> Pair {
+    Pair {
+        tx: Some(count),
+        ..Pair::default()
+    }
+}
+
+fn refused(key: &SettingKey, value: &Value, path: String, source: io::Error) -> WriteError {
+    WriteError::Kernel {
+        setting: key.clone(),
+        value: Box::new(value.clone()),
+        path,
+        source,
+    }
+}
+
+fn misfit(key: &SettingKey, value: &Value) -> WriteError {
+    WriteError::Value {
+        setting: key.clone(),
+        value: Box::new(value.clone()),
+        expected: key.spec().domain.expected(),
+    }
+}
+
+fn as_text<'v>(key: &SettingKey, value: &'v Value) -> Result<&'v str, WriteError> {
+    match value {
+        Value::Text(text) if !text.contains(['\n', '\0']) => Ok(text),
+        _ => Err(misfit(key, value)),
+    }
+}
+
+fn as_integer(key: &SettingKey, value: &Value) -> Result<u64, WriteError> {
+    match value {
+        Value::Integer(count) => Ok(*count),
+        _ => Err(misfit(key, value)),
+    }
+}
+
+fn as_count(key: &SettingKey, value: &Value) -> Result<u32, WriteError> {
+    u32::try_from(as_integer(key, value)?).map_err(|_| misfit(key, value))
+}
+
+fn as_switch(key: &SettingKey, value: &Value) -> Result<bool, WriteError> {
+    match value {
+        Value::Switch(on) => Ok(*on),
+        _ => Err(misfit(key, value)),
+    }
+}
+
+fn as_mask(key: &SettingKey, value: &Value) -> Result<String, WriteError> {
+    let cpus: CpuSet = as_text(key, value)?
+        .parse()
+        .map_err(|_| misfit(key, value))?;
+    Ok(cpus.to_mask())
+}
+
+fn as_qdisc<'v>(key: &SettingKey, value: &'v Value) -> Result<&'v Qdisc, WriteError> {
+    match value {
+        Value::Qdisc(qdisc) => Ok(qdisc),
+        _ => Err(misfit(key, value)),
+    }
+}
+
+/// The command by which a person gives `key` the value `value`; none where no usual tool does.
+pub fn by_hand(key: &SettingKey, value: &Value) -> Option<String> {
+    let (nic, knob) = match key {
+        SettingKey::Sysctl(name) => return Some(format!("sysctl -w '{name}={value}'")),
+        SettingKey::Placement(_) => return None,
+        SettingKey::Nic(nic, knob) => (nic, knob),
+    };
+    let mask = || as_mask(key, value).ok();
+    Some(match knob {
+        NicKnob::Mtu => format!("ip link set dev {nic} mtu {value}"),
+        NicKnob::Feature(name) => format!("ethtool -K {nic} {name} {value}"),
+        NicKnob::CoalesceRxUsecs => format!("ethtool -C {nic} rx-usecs {value}"),
+        NicKnob::CoalesceTxUsecs => format!("ethtool -C {nic} tx-usecs {value}"),
+        NicKnob::CoalesceAdaptiveRx => format!("ethtool -C {nic} adaptive-rx {value}"),
+        NicKnob::RingRx => format!("ethtool -G {nic} rx {value}"),
+        NicKnob::RingTx => format!("ethtool -G {nic} tx {value}"),
+        NicKnob::ChannelsCombined => format!("ethtool -L {nic} combined {value}"),
+        NicKnob::ChannelsRx => format!("ethtool -L {nic} rx {value}"),
+        NicKnob::ChannelsTx => format!("ethtool -L {nic} tx {value}"),
+        NicKnob::RpsCpus(index) => format!(
+            "echo {} > /{}",
+            mask()?,
+            queue_path(nic, QueueKind::Rx, *index, "rps_cpus")
+        ),
+        NicKnob::XpsCpus(index) => format!(
+            "echo {} > /{}",
+            mask()?,
+            queue_path(nic, QueueKind::Tx, *index, "xps_cpus")
+        ),
+        NicKnob::RpsFlowCnt(index) => format!(
+            "echo {value} > /{}",
+            queue_path(nic, QueueKind::Rx, *index, "rps_flow_cnt")
+        ),
+        // A queueing discipline's parameters are bytes of the kernel's; tc(8) takes words.
+        NicKnob::IrqCpus(..) | NicKnob::Qdisc => return None,
+    })
+}
+
+/// Whether `found` is what writing `wrote` gives: the same, or what the kernel makes of it.
+///
+/// A queueing discipline asked for without handle or parameters gets the kernel's. Drivers round ring
+/// sizes and delays to what the hardware has, and the kernel rounds a flow table up to a power of two
+/// (`store_rps_dev_flow_table_cnt`): up to a factor of two is taken for rounding.
+pub(super) fn agrees(key: &SettingKey, wrote: &Value, found: &Value) -> bool {
+    if wrote == found {
+        return true;
+    }
+    match (wrote, found) {
+        (Value::Qdisc(wrote), Value::Qdisc(found)) => {
+            wrote.kind == found.kind
+                && (wrote.handle == 0 || wrote.handle == found.handle)
+                && (wrote.options.is_empty() || wrote.options == found.options)
+        }
+        (Value::Integer(wrote), Value::Integer(found)) => {
+            let rounds = matches!(
+                key,
+                SettingKey::Nic(
+                    _,
+                    NicKnob::RingRx
+                        | NicKnob::RingTx
+                        | NicKnob::CoalesceRxUsecs
+                        | NicKnob::CoalesceTxUsecs
+                        | NicKnob::RpsFlowCnt(_)
+                )
+            );
+            rounds && *wrote > 0 && *found >= wrote / 2 && *found <= wrote.saturating_mul(2)
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn captured(files: &[(&str, &str)]) -> (tempfile::TempDir, HostRoot) {
+        let folder = tempfile::tempdir().expect("a folder for the captured host");
+        for (path, text) in files {
+            let path = folder.path().join(path);
+            fs::create_dir_all(path.parent().expect("a file is in a folder")).expect("a folder");
+            fs::write(path, text).expect("a file");
+        }
+        let root = HostRoot::open(folder.path()).expect("the folder that was just made");
+        (folder, root)
+    }
+
+    fn key(text: &str) -> SettingKey {
+        text.parse().expect("a key")
+    }
+
+    #[test]
+    fn a_sysctl_of_an_interface_with_dots_in_its_name_is_found() {
+        let (_folder, root) = captured(&[
+            ("proc/sys/net/ipv4/conf/eth0/forwarding", "0\n"),
+            ("proc/sys/net/ipv4/conf/eth0.100/forwarding", "1\n"),
+            ("proc/sys/net/ipv4/tcp_rmem", "4096\t131072\t6291456\n"),
+        ]);
+        let nics = crate::apply::fake::NoNics;
+        let text = |name: &str| read(&root, &nics, &key(&format!("sysctl/{name}")));
+        assert_eq!(
+            text("net.ipv4.conf.eth0.100.forwarding").value(),
+            Some(&Value::Text("1".to_owned()))
+        );
+        assert_eq!(
+            text("net.ipv4.conf.eth0.forwarding").value(),
+            Some(&Value::Text("0".to_owned()))
+        );
+        assert_eq!(
+            text("net.ipv4.tcp_rmem").value(),
+            Some(&Value::Text("4096 131072 6291456".to_owned()))
+        );
+        let gap = text("net.ipv4.no_such").gap().cloned().expect("a gap");
+        assert_eq!(gap.cause, Cause::Absent);
+        assert_eq!(gap.path, "/proc/sys/net/ipv4/no_such");
+    }
+
+    #[test]
+    fn a_queues_mask_is_read_as_a_list() {
+        let (_folder, root) = captured(&[
+            (
+                "sys/class/net/eth2/queues/rx-0/rps_cpus",
+                "00000000,00000f01\n",
+            ),
+            ("sys/class/net/eth2/mtu", "9000\n"),
+        ]);
+        let nics = crate::apply::fake::NoNics;
+        assert_eq!(
+            read(&root, &nics, &key("nic/eth2/queue/rx-0/rps-cpus")).value(),
+            Some(&Value::Text("0,8-11".to_owned()))
+        );
+        assert_eq!(
+            read(&root, &nics, &key("nic/eth2/mtu")).value(),
+            Some(&Value::Integer(9000))
+        );
+    }
+
+    #[test]
+    fn a_hostile_sysctl_name_reads_nothing() {
+        let (_folder, root) = captured(&[("proc/sys/a", "1"), ("secret", "x")]);
+        for name in ["../../secret", "..", "", "a\0b"] {
+            let path = sysctl_path(&root, name);
+            assert!(path.gap().is_some(), "{name:?}: {path:?}");
+        }
+    }
+
+    #[test]
+    fn a_placement_is_not_a_hosts() {
+        let live = LiveHost::open().expect("this machine");
+        let error = write(
+            &live,
+            &crate::apply::fake::NoNics,
+            &key("placement/sender-cpus"),
+            &Value::Text("0".to_owned()),
+        )
+        .expect_err("not a host's");
+        assert_eq!(
+            error.to_string(),
+            "cannot set placement/sender-cpus: a placement belongs to a measurement, not to a host"
+        );
+    }
+
+    #[test]
+    fn a_rounded_ring_agrees_and_a_rounded_mtu_does_not() {
+        let (ring, mtu) = (key("nic/eth2/ring/rx"), key("nic/eth2/mtu"));
+        let (asked, got) = (Value::Integer(1000), Value::Integer(1024));
+        assert!(agrees(&ring, &asked, &got));
+        assert!(!agrees(&mtu, &asked, &got));
+        assert!(!agrees(&ring, &asked, &Value::Integer(4096)));
+    }
+}

@@ -1,0 +1,10 @@
+//! What a transaction promises: on a fake machine under every planned fault, and on the real kernel
+//! under SIGKILL.
+
+mod killed;
+mod property;
+#[expect(
+    unsafe_code,
+    reason = "the child process enters a namespace before exec"
+)]
+mod sys;

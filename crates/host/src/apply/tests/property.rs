@@ -1,0 +1,372 @@
+//! On a fake machine: whatever goes wrong, the settings end old or new, and what somebody else set
+//! stays.
+
+use std::panic::{AssertUnwindSafe, catch_unwind, panic_any};
+use std::path::Path;
+use std::rc::Rc;
+
+use linerate_model::plan::{Change, Plan};
+use linerate_model::setting::{SettingKey, Settings, Value};
+use proptest::prelude::*;
+
+use crate::apply::fake::{FakeMachine, Fault, Mortal};
+use crate::apply::{
+    ApplyError, Ending, Header, LeftWhy, Outcome, Reach, Surroundings, Transaction,
+    journal_listing, recover, undo_committed,
+};
+
+const SYSCTLS: [&str; 3] = ["sysctl/net.a.x", "sysctl/net.a.y", "sysctl/net.a.z"];
+const CHECKSUM: &str = "nic/eth0/feature/tx-checksum-ip-generic";
+const TSO: &str = "nic/eth0/feature/tx-tcp-segmentation";
+const GRO: &str = "nic/eth0/feature/rx-gro";
+
+fn key(text: &str) -> SettingKey {
+    text.parse().expect("a key")
+}
+
+fn text(value: &str) -> Value {
+    Value::Text(value.to_owned())
+}
+
+/// A state folder in memory where there is one: hundreds of cases, each with a dozen syncs.
+fn state() -> tempfile::TempDir {
+    let memory = Path::new("/dev/shm");
+    let made = if memory.is_dir() {
+        tempfile::tempdir_in(memory)
+    } else {
+        tempfile::tempdir()
+    };
+    made.expect("a state folder")
+}
+
+fn machine(switches: [bool; 3], faults: Vec<Fault>) -> Rc<FakeMachine> {
+    let mut settings = Settings::new();
+    for sysctl in SYSCTLS {
+        settings.insert(key(sysctl), text("old"));
+    }
+    for (name, on) in [CHECKSUM, TSO, GRO].into_iter().zip(switches) {
+        settings.insert(key(name), Value::Switch(on));
+    }
+    Rc::new(FakeMachine::new(settings, faults).couple(key(TSO), key(CHECKSUM)))
+}
+
+fn any_setting() -> impl Strategy<Value = &'static str> {
+    prop::sample::select(vec![SYSCTLS[0], SYSCTLS[1], SYSCTLS[2], CHECKSUM, TSO, GRO])
+}
+
+fn any_fault() -> impl Strategy<Value = Fault> {
+    prop_oneof![
+        (0usize..9).prop_map(Fault::RefuseWrite),
+        (0usize..9).prop_map(Fault::IgnoreWrite),
+        (0usize..9).prop_map(|n| Fault::LieAfterWrite(n, text("lie"))),
+        (0usize..9, 0usize..3).prop_map(|(n, which)| Fault::Foreign(
+            n,
+            key(SYSCTLS[which]),
+            text("foreign")
+        )),
+    ]
+}
+
+#[derive(Debug, Clone)]
+struct Case {
+    switches: [bool; 3],
+    order: Vec<&'static str>,
+    faults: Vec<Fault>,
+    die_at: usize,
+    die_again_at: usize,
+    commit: bool,
+}
+
+fn any_case() -> impl Strategy<Value = Case> {
+    (
+        any::<[bool; 3]>(),
+        proptest::collection::vec(any_setting(), 1..5),
+        proptest::collection::vec(any_fault(), 0..3),
+        // Beyond the last step: nobody dies.
+        0usize..160,
+        0usize..80,
+        any::<bool>(),
+    )
+        .prop_map(
+            |(switches, mut order, faults, die_at, die_again_at, commit)| {
+                let mut seen = Vec::new();
+                order.retain(|one| {
+                    !seen.contains(one) && {
+                        seen.push(one);
+                        true
+                    }
+                });
+                Case {
+                    switches,
+                    order,
+                    faults,
+                    die_at,
+                    die_again_at,
+                    commit,
+                }
+            },
+        )
+}
+
+fn plan(machine: &FakeMachine, order: &[&str]) -> Plan {
+    let settings = machine.settings();
+    let change = |name: &&str| {
+        let setting = key(name);
+        let from = settings[&setting].clone();
+        let to = match &from {
+            Value::Switch(on) => Value::Switch(!on),
+            _ => text("new"),
+        };
+        Change { setting, from, to }
+    };
+    Plan::new(order.iter().map(change).collect()).expect("every setting once")
+}
+
+fn header() -> Header {
+    Header::here(1).expect("this process")
+}
+
+fn around<'a>(
+    boot_id: &'a str,
+    reach: &'a dyn Fn(&crate::apply::NetnsIdentity) -> Reach,
+) -> Surroundings<'a> {
+    Surroundings {
+        boot_id,
+        // The one who died in these tests is this process.
+        is_alive: &|_| false,
+        reach,
+    }
+}
+
+fn die() {
+    // Not a message for the person who reads the test's output.
+    panic_any(());
+}
+
+/// Applies, dies perhaps, recovers until there is nothing more to do.
+fn live_and_die(case: &Case, machine: &Rc<FakeMachine>, state: &Path) -> bool {
+    let plan = plan(machine, &case.order);
+    let mortal = Mortal::new(Rc::clone(machine), case.die_at, die);
+    let mut transaction =
+        Transaction::begin(mortal, state, &header()).expect("a writable state folder");
+    let committed = match catch_unwind(AssertUnwindSafe(|| transaction.apply(&plan))) {
+        Err(_) => {
+            transaction.die();
+            false
+        }
+        Ok(Ok(())) if case.commit => {
+            transaction.commit().expect("a writable journal");
+            true
+        }
+        Ok(_) => {
+            // Taken back already, or by the drop; the machine may die in that too.
+            drop(catch_unwind(AssertUnwindSafe(|| drop(transaction))));
+            false
+        }
+    };
+    let boot_id = header().boot_id;
+    let dying = |_: &_| {
+        Reach::Machine(Box::new(Mortal::new(
+            Rc::clone(machine),
+            case.die_again_at,
+            die,
+        )))
+    };
+    drop(catch_unwind(AssertUnwindSafe(|| {
+        recover(state, &around(&boot_id, &dying))
+    })));
+    let healthy = |_: &_| Reach::Machine(Box::new(Rc::clone(machine)));
+    for _ in 0..=case.faults.len() {
+        recover(state, &around(&boot_id, &healthy)).expect("a readable state folder");
+    }
+    committed
+}
+
+fn quietly<T>(work: impl FnOnce() -> T) -> T {
+    use std::sync::Once;
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let usual = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            if !info.payload().is::<()>() {
+                usual(info);
+            }
+        }));
+    });
+    work()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1500))]
+    #[test]
+    fn whatever_goes_wrong_the_settings_end_old_or_new_and_what_others_set_stays(case in any_case()) {
+        let machine = machine(case.switches, case.faults.clone());
+        let old = machine.settings();
+        let new = {
+            let ideal = self::machine(case.switches, Vec::new());
+            let plan = plan(&ideal, &case.order);
+            let state = state();
+            let mut transaction =
+                Transaction::begin(&*ideal, state.path(), &header()).expect("a state folder");
+            match transaction.apply(&plan) {
+                Ok(()) => transaction.commit().expect("a writable journal"),
+                Err(_) => drop(transaction),
+            }
+            ideal.settings()
+        };
+        let state = state();
+        let committed = quietly(|| live_and_die(&case, &machine, state.path()));
+        let end = machine.settings();
+        let wanted = if committed { &new } else { &old };
+        for (setting, value) in &end {
+            if *value != text("foreign") {
+                prop_assert_eq!(value, &wanted[setting], "{}", setting);
+            }
+        }
+        for listed in journal_listing(state.path()).expect("a readable folder") {
+            let told = listed.journal.expect("a whole journal");
+            prop_assert_ne!(told.ending, Ending::Open);
+        }
+    }
+}
+
+#[test]
+fn a_plan_that_starts_elsewhere_changes_nothing() {
+    let (machine, state) = (machine([true; 3], Vec::new()), state());
+    let plan = plan(&machine, &SYSCTLS);
+    machine.set(&key(SYSCTLS[2]), text("moved"));
+    let before = machine.settings();
+    let mut transaction =
+        Transaction::begin(&*machine, state.path(), &header()).expect("a state folder");
+    let error = transaction.apply(&plan).expect_err("the start has moved");
+    assert!(matches!(error, ApplyError::Untouched { .. }));
+    assert_eq!(
+        error.to_string(),
+        "cannot change sysctl/net.a.z: it is moved, the plan expects old; nothing was changed"
+    );
+    assert_eq!(machine.settings(), before);
+}
+
+#[test]
+fn what_somebody_else_changed_meanwhile_is_reported_and_stays() {
+    let (machine, state) = (machine([true; 3], Vec::new()), state());
+    let plan = plan(&machine, &SYSCTLS[..2]);
+    let mut transaction =
+        Transaction::begin(&*machine, state.path(), &header()).expect("a state folder");
+    transaction.apply(&plan).expect("no fault");
+    machine.set(&key(SYSCTLS[0]), text("theirs"));
+    let undone = transaction.undo().expect("nothing failed");
+    assert_eq!(undone.restored, [key(SYSCTLS[1])]);
+    assert_eq!(
+        undone.left[0].to_string(),
+        "sysctl/net.a.x is theirs: somebody else changed it, so it was not set back to old"
+    );
+    assert_eq!(
+        undone.left[0].by_hand().as_deref(),
+        Some("sysctl -w 'net.a.x=old'")
+    );
+    assert_eq!(machine.settings()[&key(SYSCTLS[0])], text("theirs"));
+}
+
+#[test]
+fn a_restore_that_keeps_failing_says_what_is_left_and_how_to_complete_it() {
+    let refusals = (1..9).map(Fault::RefuseWrite).collect();
+    let (machine, state) = (machine([true; 3], refusals), state());
+    let old = machine.settings();
+    let plan = plan(&machine, &SYSCTLS[..2]);
+    let mut transaction =
+        Transaction::begin(Rc::clone(&machine), state.path(), &header()).expect("a state folder");
+    let error = transaction
+        .apply(&plan)
+        .expect_err("the second write is refused");
+    let ApplyError::RestoreIncomplete { left, command, .. } = error else {
+        panic!("{error}");
+    };
+    assert_eq!(command, "linerate tune recover");
+    assert!(matches!(&left[0].why, LeftWhy::Failed { .. }), "{left:?}");
+    drop(transaction);
+    let boot_id = header().boot_id;
+    let reach = |_: &_| Reach::Machine(Box::new(Rc::clone(&machine)));
+    let around = Surroundings {
+        // It has given up, so its life does not matter.
+        is_alive: &|_| true,
+        ..around(&boot_id, &reach)
+    };
+    let mut rounds = 0;
+    while machine.settings() != old {
+        recover(state.path(), &around).expect("a readable folder");
+        rounds += 1;
+        assert!(rounds < 9, "{:?}", machine.settings());
+    }
+}
+
+#[test]
+fn a_transaction_of_another_boot_or_a_living_owner_is_not_touched() {
+    let (machine, state) = (machine([true; 3], Vec::new()), state());
+    let mut transaction =
+        Transaction::begin(&*machine, state.path(), &header()).expect("a state folder");
+    transaction
+        .apply(&plan(&machine, &SYSCTLS))
+        .expect("no fault");
+    transaction.die();
+    let changed = machine.settings();
+    let reach = |_: &_| -> Reach { panic!("nobody may reach for it") };
+    let boot_id = header().boot_id;
+    let alive = Surroundings {
+        is_alive: &|_| true,
+        ..around(&boot_id, &reach)
+    };
+    let told = recover(state.path(), &alive).expect("a readable folder");
+    assert!(
+        matches!(told[0].outcome, Outcome::OwnerAlive(_)),
+        "{told:?}"
+    );
+    let told = recover(state.path(), &around("another", &reach)).expect("a readable folder");
+    assert!(
+        matches!(told[0].outcome, Outcome::NothingLeft(_)),
+        "{told:?}"
+    );
+    assert_eq!(machine.settings(), changed);
+    let again = recover(state.path(), &around(&boot_id, &reach)).expect("a readable folder");
+    assert!(again.is_empty(), "{again:?}");
+}
+
+#[test]
+fn a_committed_transaction_can_be_undone_later() {
+    let (machine, state) = (machine([true; 3], Vec::new()), state());
+    let old = machine.settings();
+    let mut transaction =
+        Transaction::begin(&*machine, state.path(), &header()).expect("a state folder");
+    transaction
+        .apply(&plan(&machine, &[SYSCTLS[0], CHECKSUM]))
+        .expect("no fault");
+    transaction.commit().expect("a writable journal");
+    assert_ne!(machine.settings(), old);
+    let boot_id = header().boot_id;
+    let reach = |_: &_| Reach::Machine(Box::new(Rc::clone(&machine)));
+    let around = around(&boot_id, &reach);
+    assert!(recover(state.path(), &around).expect("readable").is_empty());
+    let undone = undo_committed(state.path(), None, &around).expect("readable");
+    assert!(matches!(undone.expect("one").outcome, Outcome::Restored(_)));
+    assert_eq!(machine.settings(), old);
+    assert!(
+        undo_committed(state.path(), None, &around)
+            .expect("readable")
+            .is_none()
+    );
+}
+
+#[test]
+fn what_a_write_brought_along_is_taken_back_along() {
+    let (machine, state) = (machine([true; 3], Vec::new()), state());
+    let old = machine.settings();
+    let mut transaction =
+        Transaction::begin(&*machine, state.path(), &header()).expect("a state folder");
+    transaction
+        .apply(&plan(&machine, &[CHECKSUM, TSO]))
+        .expect("no fault");
+    assert_eq!(machine.settings()[&key(TSO)], Value::Switch(false));
+    assert_eq!(transaction.changes().count(), 1, "TSO fell with checksums");
+    transaction.undo().expect("nothing failed");
+    assert_eq!(machine.settings(), old);
+}

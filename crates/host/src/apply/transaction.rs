@@ -1,0 +1,377 @@
+//! A transaction: changes that are all made, or all taken back. The outcome of every failure, panic
+//! and crash is the old state; only [`Transaction::commit`] makes the new one stay.
+//!
+//! For each change: read, record the intent on stable storage, write, read back, compare, record. This
+//! is the thin form of the design in `docs/ARCHITECTURE.md`; a separate reverter with a dead man's
+//! timer, the protection of the management path and the proof of reachability before commit are to
+//! stand around [`Transaction`], not in it.
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+
+use linerate_model::known::{Gap, Known};
+use linerate_model::plan::{Change, Plan};
+use linerate_model::setting::{SettingKey, Value};
+
+use super::journal::{Before, Disturbed, Header, Journal, JournalError, Record};
+use super::machine::Machine;
+use super::restore::{self, Left, Step, Undone};
+use super::settings::{WriteError, agrees};
+
+/// The command that completes a restore.
+const RECOVER: &str = "linerate tune recover";
+
+/// Why one step of a plan failed.
+#[derive(Debug, thiserror::Error)]
+pub enum StepError {
+    /// A setting is not what the plan starts from.
+    #[error("cannot change {setting}: it is {found}, the plan expects {expected}")]
+    Conflict {
+        /// The setting.
+        setting: SettingKey,
+        /// The value it has.
+        found: Box<Value>,
+        /// The value the plan starts from.
+        expected: Box<Value>,
+    },
+    /// A setting cannot be read.
+    #[error("cannot read {setting}: {gap}")]
+    Unknown {
+        /// The setting.
+        setting: SettingKey,
+        /// Why not.
+        gap: Box<Gap>,
+    },
+    /// The kernel refused a write.
+    #[error(transparent)]
+    Write(#[from] WriteError),
+    /// The kernel took a write and the setting has another value.
+    #[error("cannot set {setting} to `{wrote}`: the kernel took it, but the value is `{found}`")]
+    ReadBack {
+        /// The setting.
+        setting: SettingKey,
+        /// What was written.
+        wrote: Box<Value>,
+        /// What is there.
+        found: Box<Value>,
+    },
+    /// The undo journal cannot be written.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+}
+
+/// Why a plan was not applied.
+#[derive(Debug, thiserror::Error)]
+pub enum ApplyError {
+    /// Nothing was changed.
+    #[error("{cause}; nothing was changed")]
+    Untouched {
+        /// What stopped it.
+        cause: Box<StepError>,
+    },
+    /// Something was changed and put back.
+    #[error("{cause}; every change was taken back{}", also(.left))]
+    Restored {
+        /// What stopped it.
+        cause: Box<StepError>,
+        /// What somebody else changed meanwhile, or what is gone.
+        left: Vec<Left>,
+    },
+    /// Something was changed and could not all be put back.
+    #[error("not everything could be taken back{}; complete it with `{command}`", also(.left))]
+    RestoreIncomplete {
+        /// What stopped it; none when the undo itself was asked for.
+        #[source]
+        cause: Option<Box<StepError>>,
+        /// What does not have its old value.
+        left: Vec<Left>,
+        /// The command that completes the restore once the cause is gone.
+        command: String,
+    },
+    /// The changes could not be made to stay; they were taken back.
+    #[error("cannot commit: {cause}; every change was taken back{}", also(.left))]
+    NotCommitted {
+        /// Why not.
+        cause: JournalError,
+        /// What somebody else changed meanwhile, or what is gone.
+        left: Vec<Left>,
+    },
+}
+
+fn also(left: &[Left]) -> String {
+    left.iter()
+        .fold(String::new(), |text, left| format!("{text}; {left}"))
+}
+
+impl ApplyError {
+    /// Whether more rights would have helped.
+    pub fn is_permission(&self) -> bool {
+        let cause = match self {
+            Self::Untouched { cause } | Self::Restored { cause, .. } => Some(cause),
+            Self::RestoreIncomplete { cause, .. } => cause.as_ref(),
+            Self::NotCommitted { .. } => None,
+        };
+        match cause.map(AsRef::as_ref) {
+            Some(StepError::Write(error)) => error.is_permission(),
+            Some(StepError::Unknown { gap, .. }) => {
+                gap.cause == linerate_model::known::Cause::Denied
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Changes of one machine that are not yet decided. Dropped undecided, it takes them back.
+pub struct Transaction<M: Machine> {
+    machine: M,
+    /// None when the transaction is decided.
+    journal: Option<Journal>,
+    steps: Vec<Step>,
+}
+
+impl<M: Machine> fmt::Debug for Transaction<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Transaction")
+            .field("journal", &self.journal)
+            .field("steps", &self.steps)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<M: Machine> Transaction<M> {
+    /// Opens a journal below the folder `state`. Nothing is changed; where no journal can be kept,
+    /// nothing can be.
+    pub fn begin(machine: M, state: &Path, header: &Header) -> Result<Self, JournalError> {
+        Ok(Self {
+            machine,
+            journal: Some(Journal::create(state, header)?),
+            steps: Vec::new(),
+        })
+    }
+
+    /// Its name below `<state>/txn`.
+    pub fn id(&self) -> String {
+        self.journal.as_ref().map_or_else(String::new, Journal::id)
+    }
+
+    /// Makes the changes of `plan` in order. On any failure everything that this transaction changed
+    /// is taken back and the transaction is over, unless the error is [`ApplyError::Untouched`].
+    pub fn apply(&mut self, plan: &Plan) -> Result<(), ApplyError> {
+        self.check(plan).map_err(|cause| ApplyError::Untouched {
+            cause: Box::new(cause),
+        })?;
+        let writes_before = self.steps.len();
+        for change in &plan.changes {
+            if let Err(cause) = self.step(change) {
+                let cause = Box::new(cause);
+                if self.steps.len() == writes_before {
+                    return Err(ApplyError::Untouched { cause });
+                }
+                let undone = self.take_back("a change failed");
+                return Err(if undone.is_settled() {
+                    let left = undone.left;
+                    ApplyError::Restored { cause, left }
+                } else {
+                    incomplete(Some(cause), undone)
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether every setting has the value that the plan starts from.
+    fn check(&self, plan: &Plan) -> Result<(), StepError> {
+        for Change { setting, from, .. } in &plan.changes {
+            let found = self.read(setting)?;
+            if found != *from {
+                return Err(conflict(setting, found, from));
+            }
+        }
+        Ok(())
+    }
+
+    fn read(&self, setting: &SettingKey) -> Result<Value, StepError> {
+        match self.machine.read(setting) {
+            Known::Value(value) => Ok(value),
+            Known::Unknown(gap) => Err(StepError::Unknown {
+                setting: setting.clone(),
+                gap: Box::new(gap),
+            }),
+        }
+    }
+
+    fn step(&mut self, change: &Change) -> Result<(), StepError> {
+        let Change { setting, from, to } = change;
+        let found = self.read(setting)?;
+        if found != *from && !self.is_our_effect(setting, &found) {
+            return Err(conflict(setting, found, from));
+        }
+        if found == *to {
+            // An earlier change of this plan brought it along; its undo takes it back along too.
+            return Ok(());
+        }
+        let closure = self.closure(setting);
+        let change = Change {
+            from: found,
+            ..change.clone()
+        };
+        let seq = self.steps.len();
+        self.record(&Record::Intent {
+            seq,
+            change: change.clone(),
+            closure: closure.clone(),
+        })?;
+        self.steps.push(Step::intended(change.clone(), closure));
+        self.machine.write(setting, to)?;
+        let readback = self.read(setting)?;
+        // The old value is not a rounding of the new one: the write did nothing.
+        if readback == change.from || !agrees(setting, to, &readback) {
+            return Err(StepError::ReadBack {
+                setting: setting.clone(),
+                wrote: Box::new(to.clone()),
+                found: Box::new(readback),
+            });
+        }
+        let disturbed = self.disturbed(&self.steps[seq].closure);
+        self.steps[seq].done(readback.clone(), disturbed.clone());
+        self.record(&Record::Done {
+            seq,
+            readback,
+            disturbed,
+        })?;
+        Ok(())
+    }
+
+    fn record(&mut self, record: &Record) -> Result<(), JournalError> {
+        self.journal
+            .as_mut()
+            .ok_or(JournalError::Over)?
+            .append(record)
+    }
+
+    fn is_our_effect(&self, setting: &SettingKey, found: &Value) -> bool {
+        let outcomes = self.steps.iter().filter_map(|step| step.outcome.as_ref());
+        outcomes
+            .flat_map(|(_, disturbed)| disturbed)
+            .any(|one| one.setting == *setting && one.became.as_ref() == Some(found))
+    }
+
+    fn closure(&self, setting: &SettingKey) -> Vec<Before> {
+        let keys = self.machine.disturbed_by(setting).into_iter();
+        keys.filter_map(|setting| match self.machine.read(&setting) {
+            Known::Value(from) => Some(Before { setting, from }),
+            // What cannot be read cannot be written back either.
+            Known::Unknown(_) => None,
+        })
+        .collect()
+    }
+
+    fn disturbed(&self, closure: &[Before]) -> Vec<Disturbed> {
+        let now = closure.iter().map(|Before { setting, from }| {
+            let became = self.machine.read(setting).value().cloned();
+            (became.as_ref() != Some(from)).then(|| Disturbed {
+                setting: setting.clone(),
+                became,
+            })
+        });
+        now.flatten().collect()
+    }
+
+    /// The settings that the transaction changed so far, and from what to what.
+    pub fn changes(&self) -> impl Iterator<Item = &Change> {
+        self.steps.iter().map(|step| &step.change)
+    }
+
+    /// Lets the changes stay. They can still be taken back with [`super::undo_committed`].
+    pub fn commit(mut self) -> Result<(), ApplyError> {
+        match self.record(&Record::Commit) {
+            Ok(()) => {
+                self.journal = None;
+                Ok(())
+            }
+            Err(cause) => {
+                let undone = self.take_back("the commit could not be recorded");
+                Err(if undone.is_settled() {
+                    let left = undone.left;
+                    ApplyError::NotCommitted { cause, left }
+                } else {
+                    incomplete(Some(Box::new(cause.into())), undone)
+                })
+            }
+        }
+    }
+
+    /// Takes the changes back. What somebody else changed since is in the answer and stays.
+    pub fn undo(mut self) -> Result<Undone, ApplyError> {
+        let undone = self.take_back("undone");
+        if undone.is_settled() {
+            Ok(undone)
+        } else {
+            Err(incomplete(None, undone))
+        }
+    }
+
+    /// Puts everything back and closes the journal; an undo that stays incomplete leaves it open.
+    fn take_back(&mut self, why: &str) -> Undone {
+        let undone = restore::undo(&self.steps, &self.machine);
+        if let Some(mut journal) = self.journal.take() {
+            close(&mut journal, &undone, why);
+            if undone.left.is_empty() {
+                journal.remove();
+            }
+        }
+        if undone.is_settled() {
+            self.steps.clear();
+        }
+        undone
+    }
+
+    /// Ends as a killed process does: nothing is taken back, the lock goes.
+    #[cfg(test)]
+    pub(super) fn die(mut self) {
+        self.journal = None;
+    }
+}
+
+/// Writes down how an undo ended. A record that cannot be written leaves the journal open, and whoever
+/// recovers finds every setting as it was.
+pub(super) fn close(journal: &mut Journal, undone: &Undone, why: &str) {
+    let record = if undone.is_settled() {
+        Record::Aborted {
+            why: why.to_owned(),
+            left: undone.left.clone(),
+        }
+    } else {
+        Record::Released
+    };
+    let _ = journal.append(&record);
+}
+
+fn incomplete(cause: Option<Box<StepError>>, undone: Undone) -> ApplyError {
+    ApplyError::RestoreIncomplete {
+        cause,
+        left: undone.left,
+        command: RECOVER.to_owned(),
+    }
+}
+
+fn conflict(setting: &SettingKey, found: Value, expected: &Value) -> StepError {
+    StepError::Conflict {
+        setting: setting.clone(),
+        found: Box::new(found),
+        expected: Box::new(expected.clone()),
+    }
+}
+
+impl<M: Machine> Drop for Transaction<M> {
+    fn drop(&mut self) {
+        if self.journal.is_some() {
+            // The machine may be what panicked. A second panic would abort the process; the journal
+            // stays open then, and `recover` does the rest.
+            let _ = catch_unwind(AssertUnwindSafe(|| {
+                self.take_back("dropped without a decision")
+            }));
+        }
+    }
+}

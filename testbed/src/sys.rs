@@ -1,0 +1,127 @@
+//! The system calls of the testbed that need unsafe code. Facts: unshare(2), setns(2), mount(2),
+//! prctl(2), sched_setaffinity(2), signal-safety(7) for what a hook between fork and exec may do.
+
+use std::ffi::CStr;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+fn checked(answer: libc::c_int) -> io::Result<()> {
+    if answer < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
+}
+
+/// Leaves the mount table, and the user namespace if `user`, for new ones.
+pub(crate) fn unshare_stage(user: bool) -> io::Result<()> {
+    let flags = if user {
+        libc::CLONE_NEWUSER | libc::CLONE_NEWNS
+    } else {
+        libc::CLONE_NEWNS
+    };
+    // SAFETY: unshare reads no memory of ours; descriptors stay shared with the other threads.
+    checked(unsafe { libc::unshare(flags) })
+}
+
+/// Moves this thread into a new network namespace.
+pub(crate) fn unshare_net() -> io::Result<()> {
+    // SAFETY: unshare reads no memory of ours.
+    checked(unsafe { libc::unshare(libc::CLONE_NEWNET) })
+}
+
+/// mount(2) without data.
+pub(crate) fn mount(
+    source: &CStr,
+    target: &CStr,
+    kind: Option<&CStr>,
+    flags: libc::c_ulong,
+) -> io::Result<()> {
+    let kind = kind.map_or(std::ptr::null(), CStr::as_ptr);
+    // SAFETY: the strings end in NUL and outlive the call; a null type and null data are allowed.
+    checked(unsafe {
+        libc::mount(
+            source.as_ptr(),
+            target.as_ptr(),
+            kind,
+            flags,
+            std::ptr::null(),
+        )
+    })
+}
+
+/// Brings the loopback of this thread's network namespace up (netdevice(7)).
+pub(crate) fn loopback_up() -> io::Result<()> {
+    // SAFETY: all zeroes is a valid ifreq, a name and a union of plain numbers.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(b"lo") {
+        *to = from.cast_signed();
+    }
+    request.ifr_ifru.ifru_flags = i16::try_from(libc::IFF_UP).expect("IFF_UP is 1");
+    let socket = rustix::net::socket(
+        rustix::net::AddressFamily::INET,
+        rustix::net::SocketType::DGRAM,
+        None,
+    )?;
+    // SAFETY: the request is an ifreq as SIOCSIFFLAGS takes it, and outlives the call.
+    checked(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, &raw const request) })
+}
+
+fn die_with_parent(parent: u32) -> io::Result<()> {
+    // SAFETY: this prctl takes numbers only.
+    checked(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) })?;
+    // SAFETY: getppid has no arguments and cannot fail.
+    let now = unsafe { libc::getppid() };
+    if u32::try_from(now).is_ok_and(|now| now == parent) {
+        Ok(())
+    } else {
+        // The parent died before the signal was asked for, so none will come.
+        Err(io::Error::from_raw_os_error(libc::ESRCH))
+    }
+}
+
+/// Ties this process to its parent again: a change of credentials takes the signal back.
+pub(crate) fn renew_tie(parent: u32) -> io::Result<()> {
+    die_with_parent(parent)
+}
+
+/// The child will be killed when the calling thread ends.
+pub(crate) fn tie(command: &mut Command) {
+    let parent = std::process::id();
+    // SAFETY: the hook makes two system calls and allocates nothing.
+    unsafe { command.pre_exec(move || die_with_parent(parent)) };
+}
+
+/// The child will run in `netns` with a `/sys` that shows it.
+pub(crate) fn enter_netns(command: &mut Command, netns: OwnedFd) {
+    let hook = move || {
+        enter_thread(netns.as_fd())?;
+        mount_own_sysfs()
+    };
+    // SAFETY: the hook makes system calls only, with strings that are constants.
+    unsafe { command.pre_exec(hook) };
+}
+
+/// Gives this thread a mount table of its own in which `/sys` shows its network namespace: a sysfs
+/// shows the namespace it was mounted in, whoever looks.
+pub(crate) fn mount_own_sysfs() -> io::Result<()> {
+    // SAFETY: unshare reads no memory of ours; the calling thread alone leaves the shared table.
+    checked(unsafe { libc::unshare(libc::CLONE_NEWNS) })?;
+    // What the stage mounts later is seen here; what is mounted here stays here.
+    mount(c"none", c"/", None, libc::MS_REC | libc::MS_SLAVE)?;
+    mount(c"sysfs", c"/sys", Some(c"sysfs"), 0)
+}
+
+/// Moves this thread into `netns`.
+pub(crate) fn enter_thread(netns: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: setns reads no memory of ours; the descriptor is open for the length of the borrow.
+    checked(unsafe { libc::setns(netns.as_raw_fd(), libc::CLONE_NEWNET) })
+}
+
+/// The child will run on these CPUs.
+pub(crate) fn pin(command: &mut Command, cpus: rustix::thread::CpuSet) {
+    // SAFETY: the hook makes one system call on a value that was copied before the fork.
+    unsafe { command.pre_exec(move || Ok(rustix::thread::sched_setaffinity(None, &cpus)?)) };
+}

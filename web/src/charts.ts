@@ -93,19 +93,22 @@ export function bars({ report }: PageData): TopLevelSpec {
       mark: { type: "rule", color: INK, strokeWidth: 2 },
       encoding: { y: { field: "name", type: "nominal", sort: null }, x: { field: "low", type: "quantitative" }, x2: { field: "high" } },
     },
-    {
-      mark: { type: "text", align: "left", dx: 12, fontWeight: "bold", stroke: CARD, strokeWidth: 4, strokeJoin: "round" },
-      encoding: { y: { field: "name", type: "nominal", sort: null }, x: { field: "high", type: "quantitative" }, text: { field: "text" } },
-    },
-    {
-      mark: { type: "text", align: "left", dx: 12, fontWeight: "bold" },
-      encoding: { y: { field: "name", type: "nominal", sort: null }, x: { field: "high", type: "quantitative" }, text: { field: "text" } },
-    },
+    // A long bar carries its figure, a short one has it beside.
+    barText(rows.filter((row) => row.high > end / 2), { align: "right", dx: -12, color: CARD }, "low"),
+    barText(rows.filter((row) => row.high <= end / 2), { align: "left", dx: 12 }, "high"),
   ];
   if (ceiling.bit_per_s !== null) {
     layer.push(...ceilingRule(ceiling.bit_per_s, "x"));
   }
   return spec(96, layer, rows);
+}
+
+function barText(values: unknown[], style: Layer, at: string): Layer {
+  return {
+    data: { values },
+    mark: { type: "text", fontWeight: "bold", fontSize: 13, ...style },
+    encoding: { y: { field: "name", type: "nominal", sort: null }, x: { field: at, type: "quantitative" }, text: { field: "text" } },
+  };
 }
 
 /** The ceiling as a dashed line with its name and rate. */
@@ -152,6 +155,7 @@ export function effects({ report }: PageData): TopLevelSpec {
     about: `${percentText(effect.relative)}, ${percentText(effect.low)} to ${percentText(effect.high)} `
       + `(${(effect.level * 100).toFixed(0)} %, ${effect.pairs} pairs)`,
   }]);
+  const untried = remedies.flatMap(({ effect }, index) => effect === null ? [{ name: names[index], zero: 0, text: "? not tried" }] : []);
   const y = remedyAxis(names);
   const x = { type: "quantitative", title: "change of the rate", axis: { format: "+.0%", tickCount: 5 } };
   return spec(names.length * ROW, [
@@ -179,6 +183,11 @@ export function effects({ report }: PageData): TopLevelSpec {
       encoding: { y, x: { ...x, field: "relative" }, text: { field: "text" } },
     },
     {
+      data: { values: untried },
+      mark: { type: "text", align: "left", dx: 8, color: SOFT },
+      encoding: { y, x: { ...x, field: "zero" }, text: { field: "text" } },
+    },
+    {
       data: { values: [{ text: "grey: too small for these pairs to show" }] },
       mark: { type: "text", align: "right", baseline: "bottom", color: SOFT, fontSize: 11, x: "width", y: -4 },
       encoding: { text: { field: "text" } },
@@ -199,7 +208,7 @@ export function pairs({ report }: PageData): TopLevelSpec {
   })));
   const y = remedyAxis(names);
   const yOffset = { field: "pair", type: "ordinal", scale: { paddingOuter: 0.5 } };
-  const x = { type: "quantitative", title: RATE_TITLE, scale: { zero: false, nice: true }, axis: { tickCount: 5 } };
+  const x = { type: "quantitative", title: RATE_TITLE, scale: { zero: false, nice: false, padding: 8 }, axis: { tickCount: 5 } };
   return spec(names.length * ROW, [
     {
       mark: { type: "rule", color: SOFT, strokeWidth: 1.2 },
@@ -213,7 +222,7 @@ export function pairs({ report }: PageData): TopLevelSpec {
       mark: { type: "point", size: 34, filled: true, color: ACCENT, opacity: 1 },
       encoding: { y, yOffset, x: { ...x, field: "with" }, tooltip: { field: "about" } },
     },
-  ].map((layer) => layer as Layer), rows);
+  ], rows);
 }
 
 const ARM_STYLE: Record<Arm, { colour: string; dash: number[] }> = {
@@ -320,5 +329,5 @@ export function cpu({ cpu }: PageData): TopLevelSpec {
       mark: { type: "text", align: "left", dx: 6, fontWeight: "bold" },
       encoding: { y, x: { ...x, field: "sum" }, text: { field: "text" } },
     },
-  ].map((layer) => layer as Layer), labelled);
+  ], labelled);
 }

@@ -2,7 +2,7 @@
 // reach nothing. A test that cannot run here says so.
 
 import { execFileSync } from "node:child_process";
-import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
@@ -32,7 +32,7 @@ export async function launch(executablePath) {
 /** Makes the page of a fixture, given as text after `change` of the parsed data, and returns its address. */
 export function makePage(folder, name, change = (data) => data) {
   const fixture = join(root, "fixtures/report/sample.json");
-  const data = change(JSON.parse(execFileSync("cat", [fixture], { encoding: "utf8" })));
+  const data = change(JSON.parse(readFileSync(fixture, "utf8")));
   const input = join(folder, `${name}.json`);
   writeFileSync(input, JSON.stringify(data));
   const page = execFileSync(
@@ -44,11 +44,10 @@ export function makePage(folder, name, change = (data) => data) {
   return pathToFileURL(path).href;
 }
 
-/** A folder that goes with the test. */
-export function workFolder(context) {
+/** A folder of the test's own, and what takes it away again. */
+export function workFolder() {
   const folder = mkdtempSync(join(tmpdir(), "linerate-report-"));
-  context.after(() => rmSync(folder, { recursive: true, force: true }));
-  return folder;
+  return { folder, remove: () => rmSync(folder, { recursive: true, force: true }) };
 }
 
 /** Opens a page and records everything it says and asks for, until its charts are drawn. */

@@ -62,7 +62,7 @@ pub(super) fn table(caption: &str, head: &[&str], rows: &[Vec<String>]) -> Strin
                 out.push_str(&format!("<th scope=\"row\" role=\"rowheader\">{cell}</th>"));
             } else {
                 out.push_str(&format!(
-                    "<td role=\"cell\" data-label=\"{}\">{cell}</td>",
+                    "<td role=\"cell\" data-label=\"{}\"><div>{cell}</div></td>",
                     escape(label)
                 ));
             }

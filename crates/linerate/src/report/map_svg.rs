@@ -39,6 +39,8 @@ pub enum Layout {
 
 const PANEL: u32 = 400;
 const PAD: u32 = 16;
+/// Room for a host's name and kernel.
+const HEAD: u32 = 46;
 const INNER: u32 = PANEL - 2 * PAD;
 /// Room between two hosts for the wire and its name.
 const BETWEEN: u32 = 150;
@@ -100,11 +102,12 @@ fn beside(near: &MapEnd<'_>, far: &MapEnd<'_>, wire: &str) -> (u32, u32, String)
 fn stacked(near: &Panel, far: &MapEnd<'_>, wire: &str) -> (u32, u32, String) {
     let far = Panel::draw(far, true, lines_room(far));
     let gap = 56;
-    let (from, to) = (near.height - PAD, near.height + gap + PAD);
-    let x = PANEL / 2;
+    let (from, to) = (near.height - PAD, near.height + gap + HEAD);
+    // Right of the far host's name.
+    let x = PANEL - 90;
     let wire = format!(
         "<line x1=\"{x}\" y1=\"{from}\" x2=\"{x}\" y2=\"{to}\" stroke=\"{INK}\" stroke-width=\"2.5\"/>{}",
-        label(x + 10, near.height + gap / 2 + 4, "start", INK, 12, wire)
+        label(x - 10, near.height + gap / 2 + 4, "end", INK, 12, wire)
     );
     let body = format!(
         "{}{}{wire}",
@@ -140,42 +143,38 @@ impl Panel {
     /// Draws a host with its interface at the foot, or, `flipped`, at the head, and `room` for the lines
     /// between CPUs and queues.
     fn draw(end: &MapEnd<'_>, flipped: bool, room: u32) -> Self {
-        let head = 46;
         let nics = chosen_nics(end);
-        let nic_height: u32 = nics.iter().map(|nic| nic_height(nic) + 10).sum();
-        let (cpu_y, nic_y);
-        let mut spots = Vec::new();
-        let (cpu_body, cpu_height) = if flipped {
-            nic_y = head;
-            cpu_y = head + nic_height + room;
-            cpus(end, cpu_y, true, &mut spots)
+        let nic_height: u32 = nics.iter().map(|nic| nic_height_with_gap(nic)).sum();
+        let cpu_y = if flipped {
+            HEAD + nic_height + room
         } else {
-            cpu_y = head;
-            let drawn = cpus(end, cpu_y, false, &mut spots);
-            nic_y = cpu_y + drawn.1 + room;
-            drawn
+            HEAD
         };
-        let mut body = title(end);
+        let cpus = Cpus::draw(end, cpu_y, flipped);
+        let nic_y = if flipped {
+            HEAD
+        } else {
+            cpu_y + cpus.height + room
+        };
+        let (mut lines, mut boxes) = (String::new(), String::new());
         let mut y = nic_y;
-        let mut boxes = String::new();
         for nic in &nics {
-            boxes.push_str(&nic_box(nic, y, flipped, &spots, &mut body));
+            boxes.push_str(&nic_box(nic, y, flipped, &cpus.spots, &mut lines));
             y += nic_height_with_gap(nic);
         }
         if nics.is_empty() {
             let text = "interface of the path: ? (not told)";
             boxes.push_str(&label(PAD, nic_y + 16, "start", SOFT, 12, text));
         }
-        body.push_str(&cpu_body);
-        body.push_str(&boxes);
         let foot = if flipped {
-            cpu_y + cpu_height
+            cpu_y + cpus.height
         } else {
             nic_y + nic_height.max(30)
         };
+        // Lines run over the nodes' ground and under everything that is read.
         Self {
             height: foot + PAD - 10,
-            body,
+            body: [title(end), cpus.ground, lines, cpus.cells, boxes].concat(),
         }
     }
 }
@@ -236,44 +235,55 @@ fn title(end: &MapEnd<'_>) -> String {
     )
 }
 
-/// CPUs by node. Returns the picture and its height, and notes where each CPU stands.
-fn cpus(end: &MapEnd<'_>, top: u32, flipped: bool, spots: &mut Vec<Spot>) -> (String, u32) {
-    let mut body = String::new();
-    let mut y = top;
-    for (name, members, gaps) in groups(end.host) {
-        let cell = Cell::for_count(members.len());
-        let shown = members.len().min(CPUS_DRAWN);
-        let rows = u32::try_from(shown.div_ceil(cell.per_row)).unwrap_or(u32::MAX / 4096);
-        let height = 26 + rows * (cell.height + 4) + 18;
-        body.push_str(&rect(PAD, y, INNER, height, PAPER, LINE, " rx=\"6\""));
-        let heading = label(PAD + 8, y + 17, "start", SOFT, 11, &cut(&name, 60));
-        body.push_str(&titled(&gaps, &heading));
-        for (index, cpu) in members.iter().take(shown).enumerate() {
-            let column = u32::try_from(index % cell.per_row).unwrap_or(0);
-            let row = u32::try_from(index / cell.per_row).unwrap_or(0);
-            let (cx, cy) = (
-                PAD + 8 + column * (cell.width + 4),
-                y + 26 + row * (cell.height + 4),
-            );
-            body.push_str(&cpu_cell(end, cpu, &cell, cx, cy));
-            spots.push(Spot {
-                cpu: cpu.id,
-                x: cx + cell.width / 2,
-                y: if flipped { cy } else { cy + cell.height },
-            });
+/// The CPUs of a host by node, in two layers, and where each one stands.
+struct Cpus {
+    height: u32,
+    ground: String,
+    cells: String,
+    spots: Vec<Spot>,
+}
+
+impl Cpus {
+    fn draw(end: &MapEnd<'_>, top: u32, flipped: bool) -> Self {
+        let (mut ground, mut cells, mut spots) = (String::new(), String::new(), Vec::new());
+        let mut y = top;
+        for (name, members, gaps) in groups(end.host) {
+            let cell = Cell::for_count(members.len());
+            let shown = members.len().min(CPUS_DRAWN);
+            let rows = u32::try_from(shown.div_ceil(cell.per_row)).unwrap_or(0);
+            let height = 26 + rows * (cell.height + 4) + 18;
+            ground.push_str(&rect(PAD, y, INNER, height, PAPER, LINE, " rx=\"6\""));
+            let heading = label(PAD + 8, y + 17, "start", SOFT, 11, &cut(&name, 60));
+            cells.push_str(&over_lines(&titled(&gaps, &heading)));
+            for (index, cpu) in members.iter().take(shown).enumerate() {
+                let column = u32::try_from(index % cell.per_row).unwrap_or(0);
+                let row = u32::try_from(index / cell.per_row).unwrap_or(0);
+                let x = PAD + 8 + column * (cell.width + 4);
+                let cell_y = y + 26 + row * (cell.height + 4);
+                cells.push_str(&cpu_cell(end, cpu, &cell, x, cell_y));
+                spots.push(Spot {
+                    cpu: cpu.id,
+                    x: x + cell.width / 2,
+                    y: if flipped {
+                        cell_y
+                    } else {
+                        cell_y + cell.height
+                    },
+                });
+            }
+            let roles = roles_text(end, &members, members.len() - shown);
+            let baseline = y + height - 7;
+            let roles = label(PAD + 8, baseline, "start", INK, 11, &cut(&roles, 62));
+            cells.push_str(&over_lines(&roles));
+            y += height + 8;
         }
-        let roles = roles_text(end, &members, members.len() - shown);
-        body.push_str(&label(
-            PAD + 8,
-            y + height - 7,
-            "start",
-            INK,
-            11,
-            &cut(&roles, 62),
-        ));
-        y += height + 8;
+        Self {
+            height: (y - top).saturating_sub(8),
+            ground,
+            cells,
+            spots,
+        }
     }
-    (body, (y - top).saturating_sub(8))
 }
 
 type Group<'a> = (String, Vec<&'a Cpu>, Vec<&'a Gap>);
@@ -519,7 +529,7 @@ fn nic_height_with_gap(nic: &Nic) -> u32 {
     nic_height(nic) + 10
 }
 
-/// An interface with its queues on the side of the CPUs; the lines to them go to `lines`, under all boxes.
+/// An interface with its queues on the side of the CPUs; the lines to them go to `lines`.
 fn nic_box(nic: &Nic, top: u32, flipped: bool, spots: &[Spot], lines: &mut String) -> String {
     let height = nic_height(nic);
     let mut body = rect(
@@ -580,8 +590,7 @@ fn queue_box(nic: &Nic, queue: &Queue, x: u32, y: u32, width: u32) -> String {
         (Known::Unknown(_), false) => "no irq".to_owned(),
     };
     let text = match width {
-        0..=30 => String::new(),
-        31..=60 => name.clone(),
+        0..=60 => name.replace('-', ""),
         _ => format!("{name} {interrupt}"),
     };
     let mut about = vec![format!("{name}: {interrupt}")];
@@ -603,7 +612,14 @@ fn queue_box(nic: &Nic, queue: &Queue, x: u32, y: u32, width: u32) -> String {
         "<g><title>{}</title>{}{}</g>",
         escape(&about.join("; ")),
         rect(x, y, width, 20, CARD, LINE, " rx=\"3\""),
-        label(x + width / 2, y + 14, "middle", INK, 10, &text)
+        label(
+            x + width / 2,
+            y + 14,
+            "middle",
+            INK,
+            if width > 30 { 10 } else { 9 },
+            &text
+        )
     )
 }
 
@@ -651,6 +667,13 @@ fn titled(gaps: &[&Gap], piece: &str) -> String {
     format!(
         "<g><title>{}</title>{piece}</g>",
         escape(&reasons.join("; "))
+    )
+}
+
+/// Keeps text readable where lines run under it.
+fn over_lines(text: &str) -> String {
+    format!(
+        "<g paint-order=\"stroke\" stroke=\"{PAPER}\" stroke-width=\"4\" stroke-linejoin=\"round\">{text}</g>"
     )
 }
 

@@ -208,7 +208,12 @@ fn queue_text(nic: &Nic, queue: &Queue) -> String {
         }
     };
     let interrupt = if nic.kind.has_wire() || queue.irq.value().is_some() {
-        format!("irq {} - CPUs {}", show(&queue.irq), show(&queue.cpus))
+        match (&queue.irq, &queue.cpus) {
+            (Known::Unknown(irq), Known::Unknown(cpus)) if irq.cause == cpus.cause => {
+                format!("irq and its CPUs ? ({})", irq.cause)
+            }
+            _ => format!("irq {} - CPUs {}", show(&queue.irq), show(&queue.cpus)),
+        }
     } else {
         "no interrupt".to_owned()
     };
@@ -293,12 +298,33 @@ fn write_branch(branch: &Branch, first: &str, rest: &str, out: &mut String) {
     }
 }
 
+/// The words of a text; a number and its unit are one.
+fn words(text: &str) -> Vec<String> {
+    const UNITS: [&str; 9] = [
+        "%", "b/s", "kb/s", "Mb/s", "Gb/s", "Tb/s", "s/GB", "GB/s", "GT/s",
+    ];
+    let mut words: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        let unit = word.trim_end_matches([',', ';', '.', ')', ':']);
+        match words.last_mut() {
+            Some(number)
+                if UNITS.contains(&unit) && number.ends_with(|c: char| c.is_ascii_digit()) =>
+            {
+                number.push(' ');
+                number.push_str(word);
+            }
+            _ => words.push(word.to_owned()),
+        }
+    }
+    words
+}
+
 /// Breaks text into lines of at most `width` characters, between words where there are any.
 pub(super) fn wrap(text: &str, width: usize) -> Vec<String> {
     let width = width.max(8);
     let mut lines = vec![String::new()];
     let mut used = 0;
-    for word in text.split(' ') {
+    for word in words(text) {
         let mut word: Vec<char> = word.chars().collect();
         if used > 0 && used + 1 + word.len() > width {
             lines.push(String::new());
@@ -327,6 +353,12 @@ pub(super) fn wrap(text: &str, width: usize) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_number_is_not_parted_from_its_unit() {
+        let lines = wrap("it is about 0.430 s/GB, or 11.2 % of all", 16);
+        assert_eq!(lines, ["it is about", "0.430 s/GB, or", "11.2 % of all"]);
+    }
 
     #[test]
     fn wrapped_text_keeps_every_letter_and_the_width() {

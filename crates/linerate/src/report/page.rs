@@ -49,7 +49,7 @@ pub fn render_page(data: &ReportData) -> String {
          <meta name=\"color-scheme\" content=\"light dark\">\n\
          <meta name=\"referrer\" content=\"no-referrer\">\n\
          <meta name=\"generator\" content=\"linerate {}\">\n\
-         <link rel=\"icon\" href=\"data:,\">\n<title>{}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n{}\
+         <link rel=\"icon\" href=\"data:,\">\n<title>{}</title>\n<style>{STYLE}</style>\n<noscript><style>.chart{{display:none}}</style></noscript>\n</head>\n<body>\n{}\
          <script type=\"application/json\" id=\"linerate-data\">{}</script>\n\
          <script>{BUNDLE}</script>\n</body>\n</html>\n",
         escape(&data.linerate_version),

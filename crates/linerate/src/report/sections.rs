@@ -47,7 +47,7 @@ fn verdict(data: &ReportData) -> String {
         } else {
             format!(
                 "<span class=\"times\">{}</span>",
-                times(ratio.value).replace('x', "×")
+                cross(&times(ratio.value))
             )
         }
     });
@@ -99,51 +99,51 @@ fn summary(prove: &ProveDocument) -> String {
     )
 }
 
-/// Short facts, each a name and its words.
+/// Short facts: a name, the fact, and what must be said with it.
 fn facts(prove: &ProveDocument, ratio: Option<Times>) -> String {
-    let mut facts = Vec::new();
+    let mut facts: Vec<(&str, String, String)> = Vec::new();
     if let Some(ratio) = ratio {
-        facts.push((
-            "Gain",
-            format!(
-                "{} ({} to {})",
-                times(ratio.value),
-                times(ratio.low),
-                times(ratio.high)
-            )
-            .replace('x', "×"),
-        ));
+        let range = format!("{} to {}", times(ratio.low), times(ratio.high));
+        facts.push(("Gain", cross(&times(ratio.value)), cross(&range)));
     }
-    facts.push((
-        "Ceiling",
-        prove.ceiling.bit_per_s.map_or("not known".to_owned(), rate),
-    ));
-    facts.push((
-        "Share reached",
-        prove.ceiling.share.map_or("not known".to_owned(), share),
-    ));
+    let not_known = || "not known".to_owned();
+    let bound = prove.ceiling.bit_per_s.map_or_else(not_known, rate);
+    let reached = prove.ceiling.share.map_or_else(not_known, share);
+    facts.push(("Ceiling", bound, "computed".to_owned()));
+    facts.push(("Share reached", reached, "rate after / ceiling".to_owned()));
     if !prove.planted.is_empty() {
         let scores = scores(prove);
-        let hits = scores
-            .iter()
-            .filter(|score| score.planted && score.found)
-            .count();
+        let planted = scores.iter().filter(|score| score.planted);
+        let hits = planted.filter(|score| score.found).count();
+        let besides = scores.iter().filter(|score| !score.planted).count();
         facts.push((
             "Planted faults found",
             format!("{hits} of {}", prove.planted.len()),
+            format!("{besides} found besides"),
         ));
     }
-    let restored = if prove.restored {
-        "✓ yes"
+    let (restored, how) = if prove.restored {
+        ("✓ yes", "nothing is left that was not to stay")
     } else {
-        "✗ NO: run `linerate tune recover`"
+        ("✗ NO", "run `linerate tune recover`")
     };
-    facts.push(("Restored", restored.to_owned()));
+    facts.push(("Restored", restored.to_owned(), how.to_owned()));
     let items: Vec<String> = facts
         .iter()
-        .map(|(name, text)| format!("<div><dt>{name}</dt><dd>{}</dd></div>", escape(text)))
+        .map(|(name, fact, more)| {
+            format!(
+                "<div><dt>{name}</dt><dd>{}<small>{}</small></dd></div>",
+                escape(fact),
+                escape(more)
+            )
+        })
         .collect();
     format!("<dl class=\"facts\">{}</dl>", items.concat())
+}
+
+/// The sign of multiplication where a page has it and a terminal may not.
+fn cross(times: &str) -> String {
+    times.replace('x', "×")
 }
 
 fn verdict_table(prove: &ProveDocument) -> String {
@@ -410,13 +410,14 @@ fn cpu(data: &ReportData) -> String {
             vec![
                 format!("{}, {}", bar.arm.word(), escape(&bar.end)),
                 bar.kind.to_owned(),
-                bar.s_per_gb.map_or("not known".to_owned(), |[mean, _, _]| {
-                    format!("{mean:.3} s/GB")
-                }),
+                bar.s_per_gb
+                    .map_or("not known".to_owned(), |[mean, _, _]| cost(mean)),
                 bar.s_per_gb
                     .map_or("not known".to_owned(), |[_, low, high]| {
                         format!(
-                            "{low:.3} s/GB to {high:.3} s/GB, {}",
+                            "{} to {}, {}",
+                            cost(low),
+                            cost(high),
                             count(bar.trials, "trial")
                         )
                     }),

@@ -166,7 +166,7 @@ fn remedy_lines(remedy: &RemedyResult, scale: &Scale, page: &mut Page) {
     let change = format!("{}, {} end", remedy_change(remedy), remedy.end);
     page.say(DIM, (MARGIN, MARGIN + 2), &change);
     if let Some(effect) = &remedy.effect {
-        let room = page.width.saturating_sub(MARGIN).min(44);
+        let room = page.width.saturating_sub(MARGIN).min(64);
         page.line(style, MARGIN, &scale.bar(effect, room));
         let text = format!(
             "{}, {}; {}",

@@ -1,0 +1,148 @@
+// The report page in a real browser, made by linerate from a fixed sample: what a person sees, with and
+// without JavaScript, light and dark, wide and narrow, and with hostile names in the data.
+
+import assert from "node:assert/strict";
+import { after, before, describe, test } from "node:test";
+import { chromium, launch, makePage, open, workFolder } from "./browser.mjs";
+
+const executable = chromium();
+
+/** Relative luminance and contrast as WCAG 2.2 defines them. */
+function contrast(one, other) {
+  const luminance = (colour) => {
+    const [r, g, b] = colour.match(/\d+(\.\d+)?/g).slice(0, 3).map((part) => {
+      const value = Number(part) / 255;
+      return value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4;
+    });
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const [bright, dark] = [luminance(one), luminance(other)].sort((a, b) => b - a);
+  return (bright + 0.05) / (dark + 0.05);
+}
+
+describe("the report page", { skip: executable === null && "no Chromium (apt-get install chromium)" }, () => {
+  let work;
+  let browser;
+  let address;
+  let hostile;
+
+  before(async () => {
+    work = workFolder();
+    address = makePage(work.folder, "sample");
+    hostile = makePage(work.folder, "hostile", (data) => {
+      const evil = "</script><script>window.pwned=1</script><img src=x onerror=window.pwned=1>";
+      data.title = evil;
+      data.local.name = `"><svg onload=window.pwned=1>${evil}`;
+      data.local.host.nics[0].name = "<b>'\"&</b>".replace("/", "");
+      data.local.nic = data.local.host.nics[0].name;
+      data.local.host.identity.hostname = `${evil}\u2028\u202e\u0000<!--<script>`;
+      data.prove.remedies[0].rule = evil;
+      data.prove.limit.what = evil;
+      data.reproduce[0].command = evil;
+      data.trials[0].label = evil;
+      return data;
+    });
+    browser = await launch(executable);
+  });
+
+  after(async () => {
+    await browser?.close();
+    work?.remove();
+  });
+
+  test("loads without an error and asks the network for nothing", async () => {
+    const { page, complaints, requests } = await open(browser, address);
+    assert.deepEqual(complaints, []);
+    assert.deepEqual(requests, [address]);
+    await page.context().close();
+  });
+
+  test("draws every chart with marks in it", async () => {
+    const { page } = await open(browser, address);
+    const places = await page.locator("[data-chart]").count();
+    assert.ok(places >= 10, `only ${places} places for charts`);
+    assert.equal(await page.locator('[data-chart][data-drawn="yes"] > svg').count(), places);
+    for (const svg of await page.locator("[data-chart] > svg").all()) {
+      const marks = await svg.locator(".mark-rect path, .mark-symbol path, .mark-line path, .mark-rule line").count();
+      assert.ok(marks > 0, "a chart has no mark");
+    }
+    await page.context().close();
+  });
+
+  test("says the verdict first, and every figure of the remedies in a table", async () => {
+    const { page } = await open(browser, address);
+    const headline = await page.locator(".headline").innerText();
+    assert.match(headline.replace(/\s+/g, " "), /3\.\d\d Gb\/s.*2\d\.\d\d Gb\/s.*8\.\d×/);
+    const table = page.getByRole("table", { name: "Every remedy that was tried" });
+    assert.equal(await table.getByRole("row").count(), 1 + 7);
+    assert.match(await table.innerText(), /no difference shown; \d+\.\d % would have been/);
+    assert.equal(await page.locator("table:not(:has(caption))").count(), 0);
+    await page.context().close();
+  });
+
+  test("is whole without JavaScript", async () => {
+    const { page, complaints } = await open(browser, address, { javaScriptEnabled: false });
+    const text = await page.locator("main").innerText();
+    for (const words of ["Gb/s", "kept", "undone", "not tried", "planted and found", "shared-kernel", "iperf3", "memory copy"]) {
+      assert.ok(text.includes(words), `the page does not say ${words}`);
+    }
+    assert.ok(await page.locator(".map svg").first().isVisible());
+    assert.deepEqual(complaints, []);
+    await page.context().close();
+  });
+
+  for (const width of [320, 400, 768, 1280]) {
+    test(`does not scroll sideways at ${width} px`, async () => {
+      const { page } = await open(browser, address, { viewport: { width, height: 800 } });
+      const [needed, offered] = await page.evaluate(() => [
+        document.documentElement.scrollWidth, document.documentElement.clientWidth,
+      ]);
+      assert.ok(needed <= offered, `${needed} px in ${offered} px`);
+      const seen = await page.locator(".map:visible").count();
+      assert.equal(seen, 1, "exactly one form of the map is shown");
+      await page.context().close();
+    });
+  }
+
+  for (const colorScheme of ["light", "dark"]) {
+    test(`has readable text in the ${colorScheme} scheme, in charts too`, async () => {
+      const { page } = await open(browser, address, { colorScheme });
+      const [ground, ...inks] = await page.evaluate(() => {
+        const of = (selector, property) => getComputedStyle(document.querySelector(selector))[property];
+        return [
+          of(".chart", "backgroundColor"), of("p.lead", "color"), of(".headline .is", "color"),
+          of(".fate.kept", "color"), of('[data-chart="effects"] svg .mark-text text', "fill"),
+          of('[data-chart="series"] svg .role-axis-label text', "fill"),
+        ];
+      });
+      for (const ink of inks) {
+        assert.ok(contrast(ink, ground) >= 4.5, `${ink} on ${ground} in ${colorScheme}`);
+      }
+      const dark = contrast(ground, "rgb(255,255,255)") > 10;
+      assert.equal(dark, colorScheme === "dark");
+      await page.context().close();
+    });
+  }
+
+  test("is not steered by names from a host", async () => {
+    const { page, complaints, requests } = await open(browser, hostile);
+    assert.equal(await page.evaluate(() => window.pwned), undefined);
+    assert.deepEqual(complaints, []);
+    assert.deepEqual(requests, [hostile]);
+    assert.equal(await page.locator("main img, main script").count(), 0);
+    assert.ok((await page.title()).startsWith("</script><script>"), "the name is shown as it is");
+    await page.context().close();
+  });
+
+  test("forbids eval and inline code that is not its own", async () => {
+    const { page } = await open(browser, address);
+    const blocked = await page.evaluate(() => {
+      const script = document.createElement("script");
+      script.textContent = "window.pwned = 1";
+      document.body.append(script);
+      return window.pwned === undefined;
+    });
+    assert.ok(blocked);
+    await page.context().close();
+  });
+});

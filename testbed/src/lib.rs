@@ -36,6 +36,6 @@ mod stage;
 mod sys;
 
 pub use error::{Obstacle, StageError};
-pub use link::{LinkEnd, LinkMaker, join};
+pub use link::{LinkEnd, join};
 pub use netns::{Netns, NetnsError};
-pub use stage::{Stage, pin_like, tie_to_parent};
+pub use stage::{Stage, pin_like, shield_from_interrupts, tie_to_parent};

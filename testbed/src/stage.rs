@@ -27,6 +27,12 @@ pub fn tie_to_parent(command: &mut Command) {
     sys::tie(command);
 }
 
+/// The child of `command` does not hear Ctrl-C: a terminal sends it to every process of the job, and a
+/// far end must live to put back what it changed. It ends when its standard input does.
+pub fn shield_from_interrupts(command: &mut Command) {
+    sys::ignore_interrupts(command);
+}
+
 /// The child of `command` runs on the CPUs that the process `pid` may run on now, so that a planted
 /// process and the one it is compared with have the same machine.
 pub fn pin_like(command: &mut Command, pid: u32) -> io::Result<()> {

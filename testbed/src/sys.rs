@@ -94,6 +94,17 @@ pub(crate) fn tie(command: &mut Command) {
     unsafe { command.pre_exec(move || die_with_parent(parent)) };
 }
 
+/// The child will ignore SIGINT; execve(2) keeps that.
+pub(crate) fn ignore_interrupts(command: &mut Command) {
+    let hook = || {
+        // SAFETY: the disposition of a signal is set in the child alone; no handler is installed.
+        let former = unsafe { libc::signal(libc::SIGINT, libc::SIG_IGN) };
+        if former == libc::SIG_ERR { Err(io::Error::last_os_error()) } else { Ok(()) }
+    };
+    // SAFETY: the hook makes one system call and allocates nothing.
+    unsafe { command.pre_exec(hook) };
+}
+
 /// The child will run in `netns` with a `/sys` that shows it.
 pub(crate) fn enter_netns(command: &mut Command, netns: OwnedFd) {
     let hook = move || {

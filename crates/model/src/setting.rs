@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::host::{Host, Nic, Qdisc, QueueKind};
+use crate::host::{Host, Nic, Qdisc, Queue, QueueKind};
 use crate::ids::{CpuSet, NicName};
 use crate::known::{Cause, Known};
 
@@ -662,9 +662,6 @@ fn put_into_nic(nic: &mut Nic, knob: &NicKnob, value: &Value) -> Option<()> {
             Known::Unknown(_) => None,
         }
     }
-    let mut queue = |kind: QueueKind, index: u32| {
-        nic.queues.iter_mut().find(|queue| queue.kind == kind && queue.index == index)
-    };
     let count: Option<&mut Known<u32>> = match (knob, value) {
         (NicKnob::Feature(name), Value::Switch(on)) => {
             known(&mut nic.features)?.get_mut(name)?.active = *on;
@@ -679,19 +676,19 @@ fn put_into_nic(nic: &mut Nic, knob: &NicKnob, value: &Value) -> Option<()> {
             return Some(());
         }
         (NicKnob::IrqCpus(kind, index), Value::Text(cpus)) => {
-            queue(*kind, *index)?.cpus = Known::Value(cpus.parse().ok()?);
+            queue_of(nic, *kind, *index)?.cpus = Known::Value(cpus.parse().ok()?);
             return Some(());
         }
         (NicKnob::RpsCpus(index), Value::Text(cpus)) => {
-            queue(QueueKind::Rx, *index)?.rps_cpus = Known::Value(cpus.parse().ok()?);
+            queue_of(nic, QueueKind::Rx, *index)?.rps_cpus = Known::Value(cpus.parse().ok()?);
             return Some(());
         }
         (NicKnob::XpsCpus(index), Value::Text(cpus)) => {
-            queue(QueueKind::Tx, *index)?.xps_cpus = Known::Value(cpus.parse().ok()?);
+            queue_of(nic, QueueKind::Tx, *index)?.xps_cpus = Known::Value(cpus.parse().ok()?);
             return Some(());
         }
         (NicKnob::RpsFlowCnt(index), Value::Integer(entries)) => {
-            queue(QueueKind::Rx, *index)?.rps_flow_cnt = Known::Value(*entries);
+            queue_of(nic, QueueKind::Rx, *index)?.rps_flow_cnt = Known::Value(*entries);
             return Some(());
         }
         (NicKnob::Mtu, _) => Some(&mut nic.mtu),
@@ -707,6 +704,10 @@ fn put_into_nic(nic: &mut Nic, knob: &NicKnob, value: &Value) -> Option<()> {
     let Value::Integer(number) = value else { return None };
     *count? = Known::Value(u32::try_from(*number).ok()?);
     Some(())
+}
+
+fn queue_of(nic: &mut Nic, kind: QueueKind, index: u32) -> Option<&mut Queue> {
+    nic.queues.iter_mut().find(|queue| queue.kind == kind && queue.index == index)
 }
 
 #[cfg(test)]

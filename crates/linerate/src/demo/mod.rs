@@ -18,7 +18,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::str::FromStr;
 
-use linerate_host::netlink::Netlink;
 use linerate_model::ids::NicName;
 use linerate_testbed::{Netns, NetnsError, Obstacle, Stage, StageError};
 
@@ -127,7 +126,6 @@ fn hosts(stage: &Stage) -> Outcome<(Netns, Netns)> {
     linerate_testbed::join(
         (&near, &near_nic, "10.77.0.1/24"),
         (&far, &far_nic, "10.77.0.2/24"),
-        Netlink::open,
     )
     .map_err(|error| Stop::io("join the two hosts by a veth pair", error))?;
     Ok((near, far))

@@ -3,7 +3,7 @@
 
 use std::os::fd::AsFd;
 use std::panic::resume_unwind;
-use std::thread;
+use std::thread::{self, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use linerate_model::ids::{CpuId, CpuSet};
@@ -30,7 +30,8 @@ const STACK_BYTES: usize = 256 * 1024;
 
 impl Connected {
     /// Moves bytes for the duration and records it. The peer must run its end within 10 s, and this
-    /// end comes back at the latest 10 s after the duration, also when the peer vanished.
+    /// end comes back at the latest 10 s after the duration, also when the peer vanished. An abort ends
+    /// it at once: the connections are shut down under the threads.
     ///
     /// The record holds what this crate can see: `cpu.machine` is the caller's to fill.
     pub fn run(self, abort: &Abort) -> Result<SideSample, TrafficError> {
@@ -52,18 +53,7 @@ impl Connected {
         });
 
         let (readings, endings) = thread::scope(|scope| {
-            let mut threads = Vec::new();
-            for task in tasks {
-                let name = format!("linerate-{}", task.flow.number);
-                let builder = thread::Builder::new().name(name).stack_size(STACK_BYTES);
-                match builder.spawn_scoped(scope, move || task.run()) {
-                    Ok(thread) => threads.push(thread),
-                    Err(source) => {
-                        board.fail(TrafficError::OutOfThreads { source });
-                        break;
-                    }
-                }
-            }
+            let threads = start_data_threads(scope, tasks, &board);
             board.wait_for(threads.len());
             let watch = || {
                 leave_data_cpus(&data_cpus);
@@ -92,7 +82,7 @@ impl Connected {
             };
             let endings: Vec<Option<Ending>> = threads
                 .into_iter()
-                .map(|thread| thread.join().ok().flatten())
+                .map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)))
                 .collect();
             (readings, endings)
         });
@@ -114,6 +104,7 @@ impl Connected {
     /// Agrees with the peer on the start and opens the gate.
     fn start(&self, board: &Board, abort: &Abort) -> Result<Instant, TrafficError> {
         if board.failure.get().is_some() || abort.is_triggered() {
+            // A failure that is on the board already goes before this one.
             return Err(TrafficError::Aborted);
         }
         let deadline = Instant::now() + START_MAX;
@@ -174,6 +165,27 @@ impl Connected {
             flows,
         }
     }
+}
+
+/// Starts a thread for each task; those that could be started when the board holds a failure.
+fn start_data_threads<'scope, 'env>(
+    scope: &'scope Scope<'scope, 'env>,
+    tasks: impl Iterator<Item = Task<'env>>,
+    board: &Board,
+) -> Vec<ScopedJoinHandle<'scope, Option<Ending>>> {
+    let mut threads = Vec::new();
+    for task in tasks {
+        let name = format!("linerate-{}", task.flow.number);
+        let builder = thread::Builder::new().name(name).stack_size(STACK_BYTES);
+        match builder.spawn_scoped(scope, move || task.run()) {
+            Ok(thread) => threads.push(thread),
+            Err(source) => {
+                board.fail(TrafficError::OutOfThreads { source });
+                break;
+            }
+        }
+    }
+    threads
 }
 
 fn closed_before_start(flow: &Flow) -> TrafficError {

@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod experiment;
 pub mod finding;
 pub mod host;
 pub mod ids;

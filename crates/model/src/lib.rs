@@ -5,6 +5,10 @@
 
 #![forbid(unsafe_code)]
 
+pub mod analysis;
+pub mod buffers;
+pub mod build;
+pub mod ceiling;
 pub mod experiment;
 pub mod finding;
 pub mod host;

@@ -16,6 +16,7 @@ pub mod ids;
 pub mod known;
 pub mod limit;
 pub mod plan;
+pub mod propose;
 pub mod protocol;
 pub mod prove;
 pub mod rules;

@@ -149,6 +149,24 @@ pub struct Scene<'a> {
     pub owns_shapers: bool,
 }
 
+/// The order of questioning (research/rules.md, 2.R): what is asked, and tried, first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Stage {
+    /// Nothing can pass it: link speed, PCIe, a shaper.
+    HardCeiling,
+    /// Corruption, loss, drops.
+    Errors,
+    /// A CPU or a queue has no time left.
+    Saturation,
+    /// Work is done on the wrong CPU or node.
+    Locality,
+    /// Offloads and buffers.
+    Offloads,
+    /// Fine tuning, often contested: only a measurement on the host at hand tells.
+    Tuning,
+}
+
 /// A rule: one question about a host with its threshold, its source and what it answers.
 #[derive(Debug, Clone, Copy)]
 pub struct Rule {
@@ -158,6 +176,8 @@ pub struct Rule {
     pub title: &'static str,
     /// The worst severity it gives.
     pub severity: Severity,
+    /// When it is asked, and its remedies tried, among all rules.
+    pub stage: Stage,
     /// The profiles in which it judges; in the others it is silent.
     pub profiles: &'static [Profile],
     /// The threshold, in words.

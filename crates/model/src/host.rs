@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{CpuId, CpuSet, IrqNumber, NicName, NodeId, PciAddress};
-use crate::known::{Gap, Known};
+use crate::known::{Cause, Gap, Known};
 use crate::units::{BitRate, Bytes, TransferRate};
 
 /// One machine (seen from one network namespace), read once.
@@ -377,5 +377,25 @@ impl Host {
             .get(name)
             .cloned()
             .unwrap_or_else(|| Known::not_asked(format!("/proc/sys/{}", name.replace('.', "/"))))
+    }
+}
+
+impl Qdisc {
+    /// Whether its kind holds packets back to keep a rate.
+    pub fn shapes(&self) -> bool {
+        matches!(self.kind.as_str(), "tbf" | "htb" | "hfsc" | "cbq" | "cake")
+            || self.rate_bit_per_s.is_some()
+    }
+
+    /// Why a shaper's rate is not known: it stands in its classes or in options that are not read.
+    pub fn rate_gap(&self, nic: &NicName) -> Gap {
+        Gap::new(
+            Cause::NotAsked,
+            format!("tc class show dev {nic}"),
+            format!(
+                "the rate of {} is set in its classes, which are not read",
+                self.kind
+            ),
+        )
     }
 }

@@ -5,13 +5,21 @@
 
 #![forbid(unsafe_code)]
 
+pub mod analysis;
+pub mod buffers;
+pub mod build;
+pub mod ceiling;
+pub mod experiment;
 pub mod finding;
 pub mod host;
 pub mod ids;
 pub mod known;
+pub mod limit;
 pub mod plan;
+pub mod propose;
 pub mod protocol;
 pub mod prove;
+pub mod rules;
 pub mod sample;
 pub mod setting;
 pub mod talk;

@@ -101,7 +101,7 @@ pub struct RemedyResult {
 }
 
 /// A change and the end it is for.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndChange {
     /// Which end.
     pub end: End,

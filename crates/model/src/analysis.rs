@@ -1,0 +1,328 @@
+//! From the raw counters of a sample to figures: rates, CPU time per byte, whether both ends counted
+//! alike, and the flags that say how far to trust them. Pure: a stored run is judged again by the same
+//! functions. Which leading intervals are warm-up is decided elsewhere (`linerate-stats`) and passed in.
+
+mod cost;
+mod trust;
+
+use serde::{Deserialize, Serialize};
+
+pub use cost::{SideCost, cost_of_local, cost_of_remote};
+pub use trust::{CountCheck, count_checks, flags};
+
+use crate::ids::CpuId;
+use crate::plan::End;
+use crate::sample::{FlowRecord, Sample, SideSample};
+use crate::units::{BitRate, Bytes, Nanoseconds, Ratio};
+use crate::workload::Direction;
+
+/// One direction in which a trial moved bytes.
+#[derive(Debug, Clone, Copy)]
+pub struct Way<'a> {
+    /// The end that sends.
+    pub from: End,
+    /// What the sending end recorded.
+    pub sender: &'a SideSample,
+    /// What the receiving end recorded.
+    pub receiver: &'a SideSample,
+}
+
+/// The directions in which `sample` moved bytes: one, or two at once.
+pub fn ways(sample: &Sample) -> Vec<Way<'_>> {
+    let forward = Way {
+        from: End::Local,
+        sender: &sample.local,
+        receiver: &sample.remote,
+    };
+    let reverse = Way {
+        from: End::Remote,
+        sender: &sample.remote,
+        receiver: &sample.local,
+    };
+    match sample.spec.direction {
+        Direction::Forward => vec![forward],
+        Direction::Reverse => vec![reverse],
+        Direction::Bidirectional => vec![forward, reverse],
+    }
+}
+
+/// Whether the trial had `end` send.
+pub fn sends(sample: &Sample, end: End) -> bool {
+    ways(sample).iter().any(|way| way.from == end)
+}
+
+impl Way<'_> {
+    /// The smallest round-trip time that any of its senders saw.
+    pub fn rtt_min(&self) -> Option<Nanoseconds> {
+        self.sender
+            .senders()
+            .filter_map(|flow| flow.tcp.value())
+            .map(|tcp| tcp.rtt_min_ns)
+            // Before the first measurement the kernel holds 0 or its largest number of microseconds.
+            .filter(|rtt| rtt.as_u64() > 0 && rtt.as_u64() < u64::from(u32::MAX) * 1_000)
+            .min()
+    }
+}
+
+impl FlowRecord {
+    /// The CPU of its thread: where it was pinned, else where it was when it ended.
+    pub fn cpu(&self) -> Option<CpuId> {
+        self.pinned_to.or_else(|| self.last_cpu.get())
+    }
+
+    /// The share of `elapsed` during which its thread was on a CPU.
+    pub fn cpu_share(&self, elapsed: Nanoseconds) -> Option<Ratio> {
+        let busy = self.user_ns.as_secs_f64() + self.system_ns.as_secs_f64();
+        (elapsed.as_u64() > 0).then(|| Ratio::new(busy / elapsed.as_secs_f64()))
+    }
+
+    /// The bytes counted by `time`, in a straight line between two readings.
+    fn bytes_by(&self, time: Nanoseconds) -> u64 {
+        let index = self.at_ns.partition_point(|at| *at <= time);
+        let reading = |index: usize| {
+            let at = self.at_ns.get(index)?.as_u64();
+            Some((at, self.bytes.get(index)?.as_u64()))
+        };
+        let (at0, bytes0) = index.checked_sub(1).and_then(reading).unwrap_or((0, 0));
+        let Some((at1, bytes1)) = reading(index) else {
+            return bytes0;
+        };
+        let (gained, span) = (bytes1.saturating_sub(bytes0), at1.saturating_sub(at0));
+        let part = u128::from(gained) * u128::from(time.as_u64().saturating_sub(at0));
+        let part = part.checked_div(u128::from(span)).unwrap_or(0);
+        bytes0.saturating_add(u64::try_from(part).unwrap_or(u64::MAX))
+    }
+}
+
+/// The rate of one interval.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RatePoint {
+    /// The end of the interval, since the start of the trial.
+    pub at_ns: Nanoseconds,
+    /// The mean rate within it.
+    pub bit_per_s: BitRate,
+}
+
+/// The rates of one flow.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FlowSeries {
+    /// The number of the connection.
+    pub flow: u32,
+    /// The end that sent.
+    pub from: End,
+    /// Its rates, one for each interval.
+    pub points: Vec<RatePoint>,
+}
+
+/// The rates of a trial as its receivers counted them, all on the same intervals.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct RateSeries {
+    /// Each flow.
+    pub flows: Vec<FlowSeries>,
+    /// All flows together.
+    pub total: Vec<RatePoint>,
+}
+
+/// The times at which intervals begin and end (the first is 0): those of the receiver that was read
+/// longest, up to the planned end of the trial. What trickles in after it (a tail while the queues
+/// drain) is no part of the rate.
+fn boundaries(sample: &Sample) -> Vec<Nanoseconds> {
+    let last = sample
+        .spec
+        .duration_ns
+        .as_u64()
+        .saturating_add(sample.spec.interval_ns.as_u64() / 2);
+    let ways = ways(sample);
+    let longest = ways
+        .iter()
+        .flat_map(|way| way.receiver.receivers())
+        .max_by_key(|flow| flow.at_ns.last().copied());
+    let mut times = vec![Nanoseconds::new(0)];
+    for at in longest.into_iter().flat_map(|flow| &flow.at_ns) {
+        let newest = times[times.len() - 1];
+        if *at > newest && at.as_u64() <= last {
+            times.push(*at);
+        }
+    }
+    times
+}
+
+fn points(times: &[Nanoseconds], bytes_by: impl Fn(Nanoseconds) -> u64) -> Vec<RatePoint> {
+    let bytes: Vec<u64> = times.iter().map(|at| bytes_by(*at)).collect();
+    times
+        .windows(2)
+        .zip(bytes.windows(2))
+        .filter_map(|(at, bytes)| {
+            let span = Nanoseconds::new(at[1].as_u64() - at[0].as_u64());
+            let gained = Bytes::new(bytes[1].saturating_sub(bytes[0]));
+            Some(RatePoint {
+                at_ns: at[1],
+                bit_per_s: BitRate::of(gained, span)?,
+            })
+        })
+        .collect()
+}
+
+/// The mean rate of one direction over the whole trial.
+pub fn rate_of_way(sample: &Sample, way: &Way<'_>) -> Option<BitRate> {
+    let end = *boundaries(sample).last()?;
+    let bytes = way
+        .receiver
+        .receivers()
+        .fold(0, |sum: u64, flow| sum.saturating_add(flow.bytes_by(end)));
+    BitRate::of(Bytes::new(bytes), end)
+}
+
+/// The bytes of all receivers by `time`. Each end counts time from its own start, which differ by about
+/// a round trip.
+fn received_by(sample: &Sample, time: Nanoseconds) -> u64 {
+    ways(sample)
+        .iter()
+        .flat_map(|way| way.receiver.receivers())
+        .fold(0, |sum: u64, flow| sum.saturating_add(flow.bytes_by(time)))
+}
+
+/// The rates of a trial over time, for each flow and for all together.
+pub fn rate_series(sample: &Sample) -> RateSeries {
+    let times = boundaries(sample);
+    let mut flows = Vec::new();
+    for way in ways(sample) {
+        for flow in way.receiver.receivers() {
+            flows.push(FlowSeries {
+                flow: flow.flow,
+                from: way.from,
+                points: points(&times, |at| flow.bytes_by(at)),
+            });
+        }
+    }
+    RateSeries {
+        flows,
+        total: points(&times, |at| received_by(sample, at)),
+    }
+}
+
+/// The mean rate of all flows together from interval `first_kept` (counted from 0) to the end; `None`
+/// when nothing is left.
+pub fn rate_after(sample: &Sample, first_kept: usize) -> Option<BitRate> {
+    let times = boundaries(sample);
+    let start = *times.get(first_kept)?;
+    let end = *times.last()?;
+    let span = Nanoseconds::new(end.as_u64().saturating_sub(start.as_u64()));
+    let gained = received_by(sample, end).saturating_sub(received_by(sample, start));
+    BitRate::of(Bytes::new(gained), span)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::build;
+    use crate::sample::Role;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn readings(flow: &mut FlowRecord, readings: &[(u64, u64)]) {
+        flow.at_ns = readings
+            .iter()
+            .map(|(at, _)| Nanoseconds::new(*at))
+            .collect();
+        flow.bytes = readings
+            .iter()
+            .map(|(_, bytes)| Bytes::new(*bytes))
+            .collect();
+    }
+
+    #[test]
+    fn the_rate_is_what_the_receivers_counted() {
+        let sample = build::sample().flows(2).gbit(10).build();
+        let series = rate_series(&sample);
+        assert_eq!(series.flows.len(), 2);
+        assert!(
+            series
+                .total
+                .iter()
+                .all(|p| p.bit_per_s.to_string() == "10.00 Gb/s")
+        );
+        assert!(
+            series.flows[0]
+                .points
+                .iter()
+                .all(|p| p.bit_per_s.to_string() == "5.00 Gb/s")
+        );
+        assert_eq!(
+            rate_after(&sample, 0).map(|r| r.to_string()),
+            Some("10.00 Gb/s".to_owned())
+        );
+    }
+
+    #[test]
+    fn warm_up_is_left_out_of_the_rate() {
+        let mut sample = build::sample().build();
+        sample.spec.duration_ns = Nanoseconds::new(3 * SECOND);
+        let slow_first = [(SECOND, 125), (2 * SECOND, 375), (3 * SECOND, 625)];
+        readings(&mut sample.remote.flows[0], &slow_first);
+        let bit_per_s = |kept| rate_after(&sample, kept).map(BitRate::as_bit_per_s);
+        assert_eq!(bit_per_s(0), Some(1_666));
+        assert_eq!(bit_per_s(1), Some(2_000));
+        assert_eq!(bit_per_s(3), None);
+        assert_eq!(bit_per_s(usize::MAX), None);
+    }
+
+    #[test]
+    fn flows_read_at_other_times_are_put_on_common_intervals() {
+        let mut sample = build::sample().flows(2).build();
+        sample.spec.duration_ns = Nanoseconds::new(2 * SECOND);
+        readings(
+            &mut sample.remote.flows[0],
+            &[(SECOND, 1000), (2 * SECOND, 2000)],
+        );
+        let odd = [
+            (SECOND / 2, 500),
+            (3 * SECOND / 2, 1500),
+            (2 * SECOND - 1, 2000),
+        ];
+        readings(&mut sample.remote.flows[1], &odd);
+        let total = rate_series(&sample).total;
+        let rates: Vec<u64> = total.iter().map(|p| p.bit_per_s.as_bit_per_s()).collect();
+        assert_eq!(rates, [16_000, 16_000]);
+    }
+
+    #[test]
+    fn what_drains_after_the_planned_end_is_no_part_of_the_rate() {
+        let mut sample = build::sample().build();
+        sample.spec.duration_ns = Nanoseconds::new(SECOND);
+        sample.spec.interval_ns = Nanoseconds::from_millis(100);
+        let tail = [(SECOND, 1_000_000), (2 * SECOND, 1_000_001)];
+        readings(&mut sample.remote.flows[0], &tail);
+        assert_eq!(
+            rate_after(&sample, 0),
+            Some(BitRate::from_bit_per_s(8_000_000))
+        );
+    }
+
+    #[test]
+    fn both_directions_add_up_and_each_is_its_receivers() {
+        let sample = build::sample()
+            .direction(Direction::Bidirectional)
+            .gbit(6)
+            .build();
+        assert_eq!(ways(&sample).len(), 2);
+        let series = rate_series(&sample);
+        assert_eq!(series.flows.len(), 2);
+        assert_eq!(series.total[0].bit_per_s.to_string(), "12.00 Gb/s");
+    }
+
+    #[test]
+    fn a_broken_record_gives_no_rate_and_no_panic() {
+        let mut sample = build::sample().build();
+        sample.remote.flows[0].bytes.clear();
+        assert_eq!(rate_after(&sample, 0).map(BitRate::as_bit_per_s), Some(0));
+        readings(
+            &mut sample.remote.flows[0],
+            &[(5, 9), (5, 3), (2, u64::MAX)],
+        );
+        let _ = rate_series(&sample);
+        sample.remote.flows[0].role = Role::Sender;
+        assert_eq!(rate_after(&sample, 0), None);
+        assert!(rate_series(&sample).total.is_empty());
+    }
+}

@@ -1,0 +1,211 @@
+//! How far a trial may be trusted: do both ends' byte counts agree, and which flags it carries.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use super::ways;
+use crate::buffers::{self, Buffer};
+use crate::ceiling::Ceiling;
+use crate::host::Host;
+use crate::ids::CpuId;
+use crate::known::Known;
+use crate::plan::End;
+use crate::sample::{Flag, FlowRecord, Sample, SideSample};
+use crate::units::{BitRate, Bytes};
+
+/// More than this share of CPU time stolen, and a trial is flagged.
+const STEAL_SHARE: f64 = 0.02;
+
+/// The bytes of one connection as both ends counted them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CountCheck {
+    /// The number of the connection.
+    pub flow: u32,
+    /// The end that sent.
+    pub from: End,
+    /// What the sender handed to its kernel; `None` when it kept no record.
+    pub sent: Option<Bytes>,
+    /// What the receiver got from its kernel; `None` when it kept no record.
+    pub received: Option<Bytes>,
+    /// What both kernels and one buffer in each program can hold at most.
+    pub in_flight_max: Known<Bytes>,
+}
+
+impl CountCheck {
+    /// Whether the counts agree within what was in flight; a missing record does not agree.
+    pub fn agrees(&self) -> Known<bool> {
+        let (Some(sent), Some(received)) = (self.sent, self.received) else {
+            return Known::Value(false);
+        };
+        self.in_flight_max.clone().map(|most| {
+            // The receiver may be read a moment after the sender, so the difference has no sign.
+            sent.as_u64().abs_diff(received.as_u64()) <= most.as_u64()
+        })
+    }
+}
+
+/// Both ends' counts of every connection of a trial.
+pub fn count_checks(sample: &Sample, local: &Host, remote: &Host) -> Vec<CountCheck> {
+    let mut checks = Vec::new();
+    for way in ways(sample) {
+        let (from, to) = match way.from {
+            End::Local => (local, remote),
+            End::Remote => (remote, local),
+        };
+        let in_flight_max = in_flight_max(sample, from, to);
+        let total = |flow: Option<&FlowRecord>| flow.map(FlowRecord::total);
+        let numbers: BTreeSet<u32> = way
+            .sender
+            .senders()
+            .chain(way.receiver.receivers())
+            .map(|flow| flow.flow)
+            .collect();
+        for number in numbers {
+            checks.push(CountCheck {
+                flow: number,
+                from: way.from,
+                sent: total(way.sender.senders().find(|flow| flow.flow == number)),
+                received: total(way.receiver.receivers().find(|flow| flow.flow == number)),
+                in_flight_max: in_flight_max.clone(),
+            });
+        }
+    }
+    checks
+}
+
+fn in_flight_max(sample: &Sample, from: &Host, to: &Host) -> Known<Bytes> {
+    // One packet of 64 KiB may pass each kernel's limit, and one call's buffer is on its way in each
+    // program when the counters are read.
+    let beside = 2 * (sample.spec.buffer_bytes.as_u64().min(1 << 30) + (64 << 10));
+    let asked = sample.spec.socket_buffer_bytes;
+    buffers::largest(from, Buffer::Send, asked).and_then(|sent| {
+        buffers::largest(to, Buffer::Receive, asked).map(|received| {
+            let held = sent.as_u64().saturating_add(received.as_u64());
+            Bytes::new(held.saturating_add(beside))
+        })
+    })
+}
+
+/// Every flag of a trial: those it was recorded with, and those that follow from its figures. `ceiling`
+/// is the lowest one, `rate` the rate that is held against it.
+pub fn flags(
+    sample: &Sample,
+    local: &Host,
+    remote: &Host,
+    ceiling: Option<&Ceiling>,
+    rate: Option<BitRate>,
+) -> Vec<Flag> {
+    let mut flags: BTreeSet<Flag> = sample.flags.iter().copied().collect();
+    let sides = [(&sample.local, local), (&sample.remote, remote)];
+    let mut flag_if = |flag, holds: bool| {
+        if holds {
+            flags.insert(flag);
+        }
+    };
+    flag_if(Flag::SharedKernel, sample.shared_kernel);
+    for (side, host) in sides {
+        let exact = host.identity.irq_time_accounting.get();
+        flag_if(Flag::TickAccounting, exact == Some(false));
+        flag_if(
+            Flag::Steal,
+            steal_share(side).is_some_and(|share| share > STEAL_SHARE),
+        );
+        flag_if(Flag::CutShort, cut_short(sample, side));
+    }
+    let disagree = |check: &CountCheck| check.agrees().get() == Some(false);
+    flag_if(
+        Flag::CountsDisagree,
+        count_checks(sample, local, remote).iter().any(disagree),
+    );
+    let above = ceiling
+        .zip(rate)
+        .is_some_and(|(ceiling, rate)| rate > ceiling.bit_per_s);
+    flag_if(Flag::CeilingWrong, above);
+    flags.into_iter().collect()
+}
+
+/// The stolen share of the CPUs that ran this end's threads (of all, where that is not known): on a
+/// large machine the idle CPUs would hide it.
+fn steal_share(side: &SideSample) -> Option<f64> {
+    let used: BTreeSet<CpuId> = side.flows.iter().filter_map(FlowRecord::cpu).collect();
+    let mut stolen = 0.0;
+    let mut total = 0.0;
+    for cpu in side.cpu.machine.value()? {
+        if used.is_empty() || used.contains(&cpu.cpu) {
+            stolen += cpu.steal_ns.as_secs_f64();
+            total += cpu.total().as_secs_f64();
+        }
+    }
+    (total > 0.0).then(|| stolen / total)
+}
+
+/// Whether an end stopped more than an interval before its time.
+fn cut_short(sample: &Sample, side: &SideSample) -> bool {
+    let lasted = side.elapsed_ns.as_u64();
+    lasted.saturating_add(sample.spec.interval_ns.as_u64()) < sample.spec.duration_ns.as_u64()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::build;
+    use crate::units::Nanoseconds;
+
+    fn flags_of(sample: &Sample) -> Vec<Flag> {
+        let (near, far) = build::veth_pair();
+        flags(sample, &near, &far, None, None)
+    }
+
+    #[test]
+    fn a_sound_trial_on_one_kernel_says_only_that() {
+        let sample = build::sample().shared_kernel().build();
+        assert_eq!(flags_of(&sample), [Flag::SharedKernel]);
+    }
+
+    #[test]
+    fn counts_may_differ_by_what_was_in_flight_and_no_more() {
+        let mut sample = build::sample().build();
+        let sent = sample.local.flows[0].total().as_u64();
+        let last = |bytes: u64, sample: &mut Sample| {
+            *sample.local.flows[0].bytes.last_mut().expect("readings") = Bytes::new(bytes);
+        };
+        last(sent + (20 << 20), &mut sample);
+        assert_eq!(flags_of(&sample), []);
+        last(sent + (200 << 20), &mut sample);
+        assert_eq!(flags_of(&sample), [Flag::CountsDisagree]);
+        sample.local.flows.clear();
+        assert_eq!(flags_of(&sample), [Flag::CountsDisagree]);
+    }
+
+    #[test]
+    fn unknown_buffers_leave_the_agreement_unknown() {
+        let sample = build::sample().build();
+        let host = build::host().without_sysctl("net.ipv4.tcp_rmem").build();
+        let checks = count_checks(&sample, &host, &host);
+        assert!(checks[0].agrees().gap().is_some());
+    }
+
+    #[test]
+    fn steal_is_judged_on_the_cpus_that_worked() {
+        let mut sample = build::sample().build();
+        let Known::Value(machine) = &mut sample.local.cpu.machine else {
+            panic!("the builder knows the machine's times");
+        };
+        machine[0].steal_ns = Nanoseconds::from_millis(100);
+        assert_eq!(flags_of(&sample), [Flag::Steal]);
+    }
+
+    #[test]
+    fn ticks_a_short_end_and_a_rate_above_the_ceiling_are_flagged() {
+        let mut sample = build::sample().gbit(10).build();
+        sample.remote.elapsed_ns = Nanoseconds::from_millis(900);
+        let host = build::host().irq_time_accounting(false).build();
+        let ceiling = crate::ceiling::copy(BitRate::from_mbit_per_s(9_000), 1, None);
+        let rate = super::super::rate_after(&sample, 0);
+        assert_eq!(
+            flags(&sample, &host, &host, Some(&ceiling), rate),
+            [Flag::TickAccounting, Flag::CeilingWrong, Flag::CutShort]
+        );
+    }
+}

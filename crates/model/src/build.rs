@@ -1,0 +1,183 @@
+//! Hosts and samples in a few lines, for tests of every crate. Nothing here reads a machine: what is
+//! not said keeps a plain, healthy value, so that a test states only what it is about.
+//!
+//! ```
+//! use linerate_model::build;
+//!
+//! let server = build::host().nodes(2, 6).nic("eth2", |nic| nic.gbit(40).node(1)).build();
+//! assert_eq!(server.online_cpus().to_string(), "0-11");
+//! let (near, far) = build::veth_pair();
+//! assert_eq!(near.identity.boot_id, far.identity.boot_id);
+//! ```
+
+mod nic;
+mod trial;
+
+use std::collections::BTreeMap;
+
+pub use nic::{NicBuilder, pcie_link, tbf};
+pub use trial::{SampleBuilder, sample};
+
+use crate::host::{Cpu, Host, Identity, Node};
+use crate::ids::{CpuId, CpuSet, NicName, NodeId};
+use crate::known::{Cause, Known};
+use crate::units::Bytes;
+
+/// A host in the making; see [`host`].
+#[derive(Debug, Clone)]
+pub struct HostBuilder {
+    host: Host,
+}
+
+/// A machine of one node and two CPUs, without interfaces, with the sysctls of Linux 6.18 (cubic, 4 MiB
+/// to send, 32 MiB to receive).
+pub fn host() -> HostBuilder {
+    let known = |text: &str| Known::Value(text.to_owned());
+    let sysctls = [
+        ("net.ipv4.tcp_rmem", "4096 131072 33554432"),
+        ("net.ipv4.tcp_wmem", "4096 16384 4194304"),
+        ("net.core.rmem_max", "212992"),
+        ("net.core.wmem_max", "212992"),
+        ("net.ipv4.tcp_timestamps", "1"),
+        ("net.ipv4.tcp_congestion_control", "cubic"),
+        (
+            "net.ipv4.tcp_available_congestion_control",
+            "reno bbr cubic",
+        ),
+        ("net.ipv4.tcp_allowed_congestion_control", "reno bbr cubic"),
+    ];
+    let host = Host {
+        identity: Identity {
+            hostname: known("host"),
+            kernel_release: known("6.18.0"),
+            architecture: known("x86_64"),
+            boot_id: known("00000000-0000-4000-8000-000000000001"),
+            command_line: known(""),
+            cpu_model: known("a CPU"),
+            irq_time_accounting: Known::Value(true),
+        },
+        cpus: Vec::new(),
+        nodes: Vec::new(),
+        nics: Vec::new(),
+        irqs: Vec::new(),
+        rdma: Vec::new(),
+        block: Vec::new(),
+        sysctls: sysctls
+            .into_iter()
+            .map(|(name, text)| (name.to_owned(), known(text)))
+            .collect::<BTreeMap<_, _>>(),
+        gaps: Vec::new(),
+    };
+    HostBuilder { host }.nodes(1, 2)
+}
+
+impl HostBuilder {
+    /// `nodes` NUMA nodes of `cpus` CPUs each, numbered node by node, with 16 GiB each.
+    #[must_use]
+    pub fn nodes(mut self, nodes: u32, cpus: u32) -> Self {
+        let of_node =
+            |node: u32| -> CpuSet { (node * cpus..(node + 1) * cpus).map(CpuId).collect() };
+        self.host.nodes = (0..nodes)
+            .map(|node| Node {
+                id: NodeId(node),
+                cpus: Known::Value(of_node(node)),
+                memory_bytes: Known::Value(Bytes::mib(16 << 10)),
+                distances: Known::Value(
+                    (0..nodes)
+                        .map(|other| if other == node { 10 } else { 21 })
+                        .collect(),
+                ),
+            })
+            .collect();
+        self.host.cpus = (0..nodes * cpus)
+            .map(|cpu| Cpu {
+                id: CpuId(cpu),
+                online: Known::Value(true),
+                node: Known::Value(NodeId(cpu / cpus)),
+                package: Known::Value(cpu / cpus),
+                core: Known::Value(cpu % cpus),
+                siblings: Known::Value(CpuSet::one(CpuId(cpu))),
+                governor: Known::Value("performance".to_owned()),
+            })
+            .collect();
+        self
+    }
+
+    /// The memory of every node.
+    #[must_use]
+    pub fn memory(mut self, memory: Bytes) -> Self {
+        for node in &mut self.host.nodes {
+            node.memory_bytes = Known::Value(memory);
+        }
+        self
+    }
+
+    /// Another machine: another boot id (hosts have the same one unless this is said).
+    #[must_use]
+    pub fn boot_id(mut self, id: &str) -> Self {
+        self.host.identity.boot_id = Known::Value(id.to_owned());
+        self
+    }
+
+    /// A sysctl.
+    #[must_use]
+    pub fn sysctl(mut self, name: &str, text: &str) -> Self {
+        let text = Known::Value(text.to_owned());
+        self.host.sysctls.insert(name.to_owned(), text);
+        self
+    }
+
+    /// A sysctl that is not there.
+    #[must_use]
+    pub fn without_sysctl(mut self, name: &str) -> Self {
+        let gap = Known::unknown(
+            Cause::Absent,
+            crate::buffers::path(name),
+            "the kernel has no such sysctl",
+        );
+        self.host.sysctls.insert(name.to_owned(), gap);
+        self
+    }
+
+    /// Whether the kernel accounts interrupt time exactly.
+    #[must_use]
+    pub fn irq_time_accounting(mut self, exact: bool) -> Self {
+        self.host.identity.irq_time_accounting = Known::Value(exact);
+        self
+    }
+
+    /// An interface: a PCI card of 10 Gb/s on node 0 with one queue pair, unless `change` says otherwise.
+    #[must_use]
+    pub fn nic(mut self, name: &str, change: impl FnOnce(NicBuilder) -> NicBuilder) -> Self {
+        let name: NicName = name.parse().expect("a test names its interfaces well");
+        let builder = NicBuilder::card(name, &self.host);
+        let nic = change(builder).build(&mut self.host.irqs);
+        self.host.nics.push(nic);
+        self
+    }
+
+    /// Changes anything that has no word here.
+    #[must_use]
+    pub fn with(mut self, change: impl FnOnce(&mut Host)) -> Self {
+        change(&mut self.host);
+        self
+    }
+
+    /// The host.
+    pub fn build(self) -> Host {
+        self.host
+    }
+}
+
+/// Two hosts on one kernel of two CPUs, joined by the veth pair `near0` - `far0`, with nothing wrong.
+pub fn veth_pair() -> (Host, Host) {
+    let end = |name: &str, address: &str| {
+        let address = address.to_owned();
+        host()
+            .nic(name, |nic| {
+                nic.veth().with(|nic| nic.addresses = vec![address].into())
+            })
+            .build()
+    };
+    (end("near0", "10.0.0.1/24"), end("far0", "10.0.0.2/24"))
+}

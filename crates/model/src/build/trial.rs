@@ -1,0 +1,250 @@
+//! Samples for tests: a trial of two seconds that ran evenly.
+
+use crate::ids::{CpuId, CpuSet};
+use crate::known::Known;
+use crate::sample::{CpuRecord, CpuTimes, FlowRecord, Role, Sample, SideSample, TcpInfo};
+use crate::units::{BitRate, Bytes, Nanoseconds, Ratio};
+use crate::workload::{Direction, Placement, StreamSpec};
+
+const DURATION: Nanoseconds = Nanoseconds::from_millis(2_000);
+const INTERVAL: Nanoseconds = Nanoseconds::from_millis(100);
+
+/// A sample in the making; see [`sample`].
+#[derive(Debug, Clone)]
+pub struct SampleBuilder {
+    sample: Sample,
+    mbit: u64,
+    sender: Thread,
+    receiver: Thread,
+    tcp: TcpInfo,
+}
+
+/// What the builder knows of the threads of one role.
+#[derive(Debug, Clone, Copy)]
+struct Thread {
+    cpu: CpuId,
+    pinned: bool,
+    share: f64,
+}
+
+/// A forward trial of one flow at 10 Gb/s, the sender on CPU 0 and the receiver on CPU 1, each busy half
+/// of the time, with nothing that limits it.
+pub fn sample() -> SampleBuilder {
+    let empty = || SideSample {
+        flows: Vec::new(),
+        cpu: CpuRecord {
+            threads_user_ns: Nanoseconds::new(0),
+            threads_system_ns: Nanoseconds::new(0),
+            machine: Known::Value(Vec::new()),
+        },
+        elapsed_ns: DURATION,
+    };
+    let thread = |cpu| Thread {
+        cpu: CpuId(cpu),
+        pinned: false,
+        share: 0.5,
+    };
+    SampleBuilder {
+        sample: Sample {
+            spec: StreamSpec {
+                flows: 1,
+                direction: Direction::Forward,
+                duration_ns: DURATION,
+                interval_ns: INTERVAL,
+                buffer_bytes: Bytes::kib(128),
+                socket_buffer_bytes: None,
+                congestion_control: None,
+                placement: Placement::default(),
+            },
+            local: empty(),
+            remote: empty(),
+            shared_kernel: false,
+            flags: Vec::new(),
+        },
+        mbit: 10_000,
+        sender: thread(0),
+        receiver: thread(1),
+        tcp: TcpInfo {
+            rtt_ns: Nanoseconds::from_micros(100),
+            rtt_min_ns: Nanoseconds::from_micros(40),
+            snd_mss_bytes: Bytes::new(1448),
+            cwnd_segments: 1000,
+            busy_ns: DURATION,
+            rwnd_limited_ns: Nanoseconds::new(0),
+            sndbuf_limited_ns: Nanoseconds::new(0),
+            bytes_sent: Bytes::new(2_500_000_000),
+            bytes_retransmitted: Bytes::new(0),
+            segments_out: 1_700_000,
+            retransmits: 0,
+            delivery_rate_bit_per_s: BitRate::from_mbit_per_s(10_000),
+            snd_wnd_bytes: Some(Bytes::mib(3)),
+            congestion_control: Some("cubic".to_owned()),
+            timestamps: true,
+        },
+    }
+}
+
+impl SampleBuilder {
+    /// How many flows share the rate.
+    #[must_use]
+    pub fn flows(mut self, flows: u32) -> Self {
+        self.sample.spec.flows = flows;
+        self
+    }
+
+    /// Which way the bytes go.
+    #[must_use]
+    pub fn direction(mut self, direction: Direction) -> Self {
+        self.sample.spec.direction = direction;
+        self
+    }
+
+    /// The rate of all flows of one direction, in Gb/s.
+    #[must_use]
+    pub fn gbit(self, gbit: u64) -> Self {
+        self.mbit(gbit * 1000)
+    }
+
+    /// The rate of all flows of one direction, in Mb/s.
+    #[must_use]
+    pub fn mbit(mut self, mbit: u64) -> Self {
+        self.mbit = mbit;
+        self
+    }
+
+    /// The share of the time that each sending and each receiving thread was on its CPU.
+    #[must_use]
+    pub fn cpu_share(mut self, sender: f64, receiver: f64) -> Self {
+        self.sender.share = sender;
+        self.receiver.share = receiver;
+        self
+    }
+
+    /// The CPUs that the threads were on when they ended.
+    #[must_use]
+    pub fn cpus(mut self, sender: u32, receiver: u32) -> Self {
+        self.sender.cpu = CpuId(sender);
+        self.receiver.cpu = CpuId(receiver);
+        self
+    }
+
+    /// Says that the threads were pinned to their CPUs.
+    #[must_use]
+    pub fn pinned(mut self) -> Self {
+        self.sender.pinned = true;
+        self.receiver.pinned = true;
+        self.sample.spec.placement = Placement {
+            sender_cpus: CpuSet::one(self.sender.cpu),
+            receiver_cpus: CpuSet::one(self.receiver.cpu),
+        };
+        self
+    }
+
+    /// Says that both ends ran on one kernel.
+    #[must_use]
+    pub fn shared_kernel(mut self) -> Self {
+        self.sample.shared_kernel = true;
+        self
+    }
+
+    /// The shares of the busy time limited by the receive window and by the send buffer.
+    #[must_use]
+    pub fn limited(mut self, receive_window: f64, send_buffer: f64) -> Self {
+        self.tcp.rwnd_limited_ns = part(DURATION, receive_window);
+        self.tcp.sndbuf_limited_ns = part(DURATION, send_buffer);
+        self
+    }
+
+    /// Changes what the kernel said of every sending connection.
+    #[must_use]
+    pub fn tcp(mut self, change: impl FnOnce(&mut TcpInfo)) -> Self {
+        change(&mut self.tcp);
+        self
+    }
+
+    /// The sample.
+    pub fn build(mut self) -> Sample {
+        let direction = self.sample.spec.direction;
+        let mut local = Vec::new();
+        let mut remote = Vec::new();
+        for flow in 0..self.sample.spec.flows {
+            if direction != Direction::Reverse {
+                local.push(self.record(flow, Role::Sender));
+                remote.push(self.record(flow, Role::Receiver));
+            }
+            if direction != Direction::Forward {
+                remote.push(self.record(flow, Role::Sender));
+                local.push(self.record(flow, Role::Receiver));
+            }
+        }
+        let shared = self.sample.shared_kernel;
+        let everybody: Vec<FlowRecord> = local.iter().chain(&remote).cloned().collect();
+        for (side, flows) in [
+            (&mut self.sample.local, local),
+            (&mut self.sample.remote, remote),
+        ] {
+            side.cpu = cpu_record(&flows, if shared { &everybody } else { &flows });
+            side.flows = flows;
+        }
+        self.sample
+    }
+
+    fn record(&self, flow: u32, role: Role) -> FlowRecord {
+        let thread = match role {
+            Role::Sender => self.sender,
+            Role::Receiver => self.receiver,
+        };
+        let steps = DURATION.as_u64() / INTERVAL.as_u64();
+        let flows = u64::from(self.sample.spec.flows.max(1));
+        let step_bytes = self.mbit * 125_000 / 10 / flows;
+        FlowRecord {
+            flow,
+            role,
+            at_ns: (1..=steps)
+                .map(|n| Nanoseconds::new(n * INTERVAL.as_u64()))
+                .collect(),
+            bytes: (1..=steps).map(|n| Bytes::new(n * step_bytes)).collect(),
+            pinned_to: thread.pinned.then_some(thread.cpu),
+            last_cpu: Known::Value(thread.cpu),
+            incoming_cpu: Known::Value(thread.cpu),
+            user_ns: Nanoseconds::new(0),
+            system_ns: part(DURATION, thread.share),
+            tcp: Known::Value(self.tcp.clone()),
+        }
+    }
+}
+
+/// The threads' time, and a machine of two CPUs that did what `all` the threads on it did.
+fn cpu_record(own: &[FlowRecord], all: &[FlowRecord]) -> CpuRecord {
+    let system = |flows: &mut dyn Iterator<Item = &FlowRecord>| {
+        Nanoseconds::new(flows.map(|flow| flow.system_ns.as_u64()).sum())
+    };
+    let cpu = |number: u32| {
+        let busy = system(&mut all.iter().filter(|flow| flow.cpu() == Some(CpuId(number))));
+        let none = Nanoseconds::new(0);
+        CpuTimes {
+            cpu: CpuId(number),
+            user_ns: none,
+            system_ns: busy,
+            irq_ns: none,
+            softirq_ns: none,
+            steal_ns: none,
+            idle_ns: Nanoseconds::new(DURATION.as_u64().saturating_sub(busy.as_u64())),
+        }
+    };
+    CpuRecord {
+        threads_user_ns: Nanoseconds::new(0),
+        threads_system_ns: system(&mut own.iter()),
+        machine: Known::Value(vec![cpu(0), cpu(1)]),
+    }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::cast_precision_loss,
+    reason = "a test's shares lie between 0 and a few"
+)]
+fn part(time: Nanoseconds, share: f64) -> Nanoseconds {
+    Nanoseconds::new((time.as_u64() as f64 * Ratio::new(share).as_f64()) as u64)
+}

@@ -1,0 +1,281 @@
+//! From findings to proposals: which remedies to try, and in what order.
+//!
+//! All remedies of one rule are one proposal, also when both ends need them (a send buffer here, a
+//! receive buffer there): apart they may do nothing. The order is that of questioning
+//! (research/rules.md, 2.R): hard ceilings, errors, saturation, locality, offloads and buffers, tuning.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use crate::finding::{Finding, Severity, Stage};
+use crate::plan::End;
+use crate::prove::EndChange;
+use crate::rules;
+use crate::setting::{Class, Scope, SettingKey};
+
+/// A set of changes that are tried together.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Proposal {
+    /// The rule that proposes it.
+    pub rule: String,
+    /// What it found wrong, with the end, in the order of the findings.
+    pub subjects: Vec<(End, String)>,
+    /// The worst severity of its findings.
+    pub severity: Severity,
+    /// The changes, in the order they are made.
+    pub changes: Vec<EndChange>,
+    /// The class of the change that is hardest to take back.
+    pub class: Class,
+}
+
+/// What may be tried, and what is only advice here.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Proposals {
+    /// To be tried, in this order.
+    pub to_try: Vec<Proposal>,
+    /// Not to be tried, since a change is of a class above what is permitted.
+    pub held_back: Vec<Proposal>,
+}
+
+/// What the caller permits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Permit {
+    /// The hardest class of change that may be tried.
+    pub class_max: Class,
+    /// Whether both ends share a kernel: a setting of the machine is then one setting, not two.
+    pub shared_kernel: bool,
+}
+
+impl Default for Permit {
+    /// What linerate does alone: nothing that drops a link (research/rules.md, 2.0).
+    fn default() -> Self {
+        Self {
+            class_max: Class::R2,
+            shared_kernel: false,
+        }
+    }
+}
+
+/// The remedies of `findings` (of both ends) as proposals.
+pub fn propose(findings: &[Finding], permit: Permit) -> Proposals {
+    let mut merged: Vec<Proposal> = Vec::new();
+    for finding in findings
+        .iter()
+        .filter(|finding| !finding.remedies.is_empty())
+    {
+        let subject = (finding.end, finding.subject.clone());
+        let changes = finding.remedies.iter().map(|remedy| EndChange {
+            end: remedy.end,
+            change: remedy.change.clone(),
+        });
+        let class = finding.remedies.iter().map(|remedy| remedy.class).max();
+        let class = class.unwrap_or(Class::R0);
+        match merged
+            .iter_mut()
+            .find(|proposal| proposal.rule == finding.rule)
+        {
+            Some(proposal) => {
+                proposal.subjects.push(subject);
+                proposal.severity = proposal.severity.max(finding.severity);
+                proposal.changes.extend(changes);
+                proposal.class = proposal.class.max(class);
+            }
+            None => merged.push(Proposal {
+                rule: finding.rule.clone(),
+                subjects: vec![subject],
+                severity: finding.severity,
+                changes: changes.collect(),
+                class,
+            }),
+        }
+    }
+    // The sort is stable: within a stage and a severity the findings' own order stays.
+    merged.sort_by(|one, other| {
+        stage(one)
+            .cmp(&stage(other))
+            .then(other.severity.cmp(&one.severity))
+    });
+    let mut proposals = Proposals::default();
+    let mut known: Vec<EndChange> = Vec::new();
+    for mut proposal in merged {
+        once_each(&mut proposal, permit);
+        // What an earlier proposal changes in the same way need not be tried again.
+        proposal.changes.retain(|change| !known.contains(change));
+        if proposal.changes.is_empty() {
+            continue;
+        }
+        if proposal.class > permit.class_max {
+            proposals.held_back.push(proposal);
+        } else {
+            known.extend(proposal.changes.iter().cloned());
+            proposals.to_try.push(proposal);
+        }
+    }
+    proposals
+}
+
+/// A rule that is not in the catalogue (a stored run of another version) is asked last.
+fn stage(proposal: &Proposal) -> Stage {
+    rules::find(&proposal.rule).map_or(Stage::Tuning, |rule| rule.stage)
+}
+
+/// A setting is changed once; of two wishes the first is kept.
+fn once_each(proposal: &mut Proposal, permit: Permit) {
+    let mut seen: BTreeSet<(Option<End>, SettingKey)> = BTreeSet::new();
+    proposal.changes.retain(|EndChange { end, change }| {
+        let common = match change.setting.spec().scope {
+            // A placement is of the measurement, which is one for both ends.
+            Scope::Trial => true,
+            Scope::Machine => permit.shared_kernel,
+            Scope::Netns => false,
+        };
+        seen.insert(((!common).then_some(*end), change.setting.clone()))
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::build;
+    use crate::finding::{Profile, Remedy, Scene};
+    use crate::host::Host;
+    use crate::plan::Change;
+    use crate::plan::End::{Local, Remote};
+    use crate::sample::Sample;
+    use crate::setting::Value;
+
+    /// The findings of both ends of a trial, as `prove` gathers them.
+    fn findings(near: &Host, far: &Host, sample: &Sample) -> Vec<Finding> {
+        let scene = |end, host, other| Scene {
+            end,
+            host,
+            nic: None,
+            other: Some(other),
+            sample: Some(sample),
+            profile: Profile::Throughput,
+            owns_shapers: true,
+        };
+        let mut findings = rules::diagnose(&scene(Local, near, far)).findings;
+        findings.extend(rules::diagnose(&scene(Remote, far, near)).findings);
+        rules::sort(&mut findings);
+        findings
+    }
+
+    fn one(rule: &str, end: End, key: &str, class: Class) -> Finding {
+        let setting: SettingKey = key.parse().expect("a key");
+        Finding {
+            rule: rule.to_owned(),
+            severity: Severity::Warn,
+            end,
+            subject: "host".to_owned(),
+            summary: String::new(),
+            evidence: Vec::new(),
+            threshold: String::new(),
+            remedies: vec![Remedy {
+                end,
+                change: Change {
+                    setting,
+                    from: Value::Integer(1),
+                    to: Value::Integer(2),
+                },
+                class,
+            }],
+        }
+    }
+
+    #[test]
+    fn the_planted_faults_of_the_demo_are_proposed_in_order_and_buffers_of_both_ends_together() {
+        let faulty = |name: &str| {
+            build::host()
+                .sysctl("net.ipv4.tcp_wmem", "4096 16384 65536")
+                .sysctl("net.ipv4.tcp_rmem", "4096 65536 65536")
+                .sysctl("net.ipv4.tcp_congestion_control", "bbr")
+                .nic(name, |nic| {
+                    nic.veth()
+                        .qdisc(build::tbf(5_000))
+                        .feature("tx-tcp-segmentation", false, true)
+                        .rps("1")
+                })
+                .build()
+        };
+        let sample = build::sample()
+            .shared_kernel()
+            .cpus(0, 0)
+            .pinned()
+            .mbit(4_700)
+            .build();
+        let found = findings(&faulty("near0"), &faulty("far0"), &sample);
+        let proposals = propose(&found, Permit::default());
+        let rules: Vec<&str> = proposals.to_try.iter().map(|p| p.rule.as_str()).collect();
+        assert_eq!(
+            rules,
+            [
+                "qdisc-shaper",
+                "endpoints-share-cpu",
+                "rps-wrong",
+                "tx-segmentation-or-csum-off",
+                "tcp-buffer-below-bdp",
+                "tcp-cc-qdisc"
+            ]
+        );
+        assert_eq!(proposals.held_back, []);
+        let ends = |rule: &str| {
+            let proposal = proposals
+                .to_try
+                .iter()
+                .find(|p| p.rule == rule)
+                .expect("proposed");
+            proposal.changes.iter().map(|c| c.end).collect::<Vec<_>>()
+        };
+        assert_eq!(ends("tcp-buffer-below-bdp"), [Local, Local, Remote, Remote]);
+        assert_eq!(ends("tcp-cc-qdisc"), [Local]);
+        assert_eq!(ends("qdisc-shaper"), [Local]);
+    }
+
+    #[test]
+    fn what_drops_the_link_is_held_back_unless_permitted() {
+        let findings = [one("x", Local, "nic/eth0/mtu", Class::R3)];
+        let proposals = propose(&findings, Permit::default());
+        assert_eq!((proposals.to_try.len(), proposals.held_back.len()), (0, 1));
+        let permit = Permit {
+            class_max: Class::R3,
+            ..Permit::default()
+        };
+        assert_eq!(propose(&findings, permit).to_try.len(), 1);
+    }
+
+    #[test]
+    fn a_setting_of_the_machine_is_changed_once_where_both_ends_share_it() {
+        let both = [
+            one("x", Local, "sysctl/vm.swappiness", Class::R1),
+            one("x", Remote, "sysctl/vm.swappiness", Class::R1),
+        ];
+        let changes = |shared_kernel| {
+            let permit = Permit {
+                shared_kernel,
+                ..Permit::default()
+            };
+            propose(&both, permit).to_try[0].changes.len()
+        };
+        assert_eq!((changes(true), changes(false)), (1, 2));
+    }
+
+    #[test]
+    fn the_same_change_is_not_tried_for_two_rules() {
+        let twice = [
+            one("x", Local, "nic/eth0/ring/rx", Class::R2),
+            one("y", Local, "nic/eth0/ring/rx", Class::R2),
+        ];
+        let proposals = propose(&twice, Permit::default());
+        assert_eq!(proposals.to_try.len(), 1);
+        assert_eq!(proposals.to_try[0].rule, "x");
+    }
+
+    #[test]
+    fn a_finding_without_a_remedy_proposes_nothing() {
+        let mut finding = one("x", Local, "nic/eth0/ring/rx", Class::R2);
+        finding.remedies.clear();
+        assert_eq!(propose(&[finding], Permit::default()), Proposals::default());
+    }
+}

@@ -1,0 +1,398 @@
+//! The rules: one file each, listed in [`RULES`]. A rule asks one question about a [`Scene`]; what it
+//! answers is a finding, that a fact is missing, or (when all is well or the profile is not concerned)
+//! nothing. Catalogue and thresholds: research/rules.md; each rule names its source.
+
+mod endpoints_share_cpu;
+mod irq_remote_numa;
+mod pcie_link_degraded;
+mod qdisc_shaper;
+mod rps_wrong;
+mod tcp_buffer_below_bdp;
+mod tcp_cc_qdisc;
+mod tx_segmentation_or_csum_off;
+
+pub(crate) use endpoints_share_cpu::shared_cpu;
+
+use crate::analysis;
+use crate::finding::{
+    Diagnosis, Evidence, Finding, Outcome, Profile, Remedy, Rule, Scene, Severity, Undetermined,
+};
+use crate::host::{Nic, NicKind};
+use crate::known::{Cause, Gap, Known};
+use crate::plan::{Change, End};
+use crate::setting::{self, SettingKey, Value};
+
+/// Every rule, in the order of questioning.
+pub const RULES: &[&Rule] = &[
+    &qdisc_shaper::RULE,
+    &pcie_link_degraded::RULE,
+    &endpoints_share_cpu::RULE,
+    &irq_remote_numa::RULE,
+    &rps_wrong::RULE,
+    &tx_segmentation_or_csum_off::RULE,
+    &tcp_buffer_below_bdp::RULE,
+    &tcp_cc_qdisc::RULE,
+];
+
+/// All profiles, for rules that hold in every one.
+const ALWAYS: &[Profile] = &[
+    Profile::Throughput,
+    Profile::Latency,
+    Profile::Forwarding,
+    Profile::Rdma,
+    Profile::Storage,
+    Profile::Mixed,
+    Profile::Measurement,
+];
+
+/// The profiles of hosts that end TCP connections which carry much.
+const BULK: &[Profile] = &[
+    Profile::Throughput,
+    Profile::Storage,
+    Profile::Mixed,
+    Profile::Measurement,
+];
+
+/// The rule called `id`.
+pub fn find(id: &str) -> Option<&'static Rule> {
+    RULES.iter().find(|rule| rule.id == id).copied()
+}
+
+/// What one rule says about a scene: nothing where the profile is not concerned.
+pub fn judge(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
+    if rule.profiles.contains(&scene.profile) {
+        (rule.check)(rule, scene)
+    } else {
+        Vec::new()
+    }
+}
+
+/// What all rules say about a scene: findings worst first, then in the order of questioning.
+pub fn diagnose(scene: &Scene<'_>) -> Diagnosis {
+    let mut diagnosis = Diagnosis::default();
+    for outcome in RULES.iter().flat_map(|rule| judge(rule, scene)) {
+        match outcome {
+            Outcome::Finding(finding) => diagnosis.findings.push(finding),
+            Outcome::Undetermined(unknown) => diagnosis.undetermined.push(unknown),
+        }
+    }
+    sort(&mut diagnosis.findings);
+    diagnosis
+}
+
+/// Sorts findings (of one end or of both) worst first; equals keep the order of questioning.
+pub fn sort(findings: &mut [Finding]) {
+    let stage = |id: &str| find(id).map(|rule| rule.stage);
+    findings.sort_by(|one, other| {
+        other
+            .severity
+            .cmp(&one.severity)
+            .then_with(|| stage(&one.rule).cmp(&stage(&other.rule)))
+    });
+}
+
+/// What a rule has to say beyond what the rule and the scene say already.
+struct Said {
+    severity: Severity,
+    subject: String,
+    summary: String,
+    evidence: Vec<Evidence>,
+    remedies: Vec<Remedy>,
+}
+
+fn found(rule: &Rule, scene: &Scene<'_>, said: Said) -> Outcome {
+    Outcome::Finding(Finding {
+        rule: rule.id.to_owned(),
+        severity: said.severity,
+        end: scene.end,
+        subject: said.subject,
+        summary: said.summary,
+        evidence: said.evidence,
+        threshold: rule.threshold.to_owned(),
+        remedies: said.remedies,
+    })
+}
+
+fn undetermined(rule: &Rule, scene: &Scene<'_>, subject: String, missing: Vec<Gap>) -> Outcome {
+    Outcome::Undetermined(Undetermined {
+        rule: rule.id.to_owned(),
+        end: scene.end,
+        subject,
+        missing,
+    })
+}
+
+fn subject(nic: &Nic) -> String {
+    format!("nic/{}", nic.name)
+}
+
+/// The interfaces to judge: the one asked for, else every one that is up and leads out of the host.
+fn nics<'a>(scene: &Scene<'a>) -> Vec<&'a Nic> {
+    scene
+        .host
+        .nics
+        .iter()
+        .filter(|nic| {
+            let down = nic.operstate.value().is_some_and(|state| state == "down");
+            let leads_out = nic.kind != NicKind::Loopback && !down;
+            scene.nic.map_or(leads_out, |name| nic.name == *name)
+        })
+        .collect()
+}
+
+/// Asks `check` about each interface to judge; one that was asked for and is not there is a gap.
+fn each_nic<'a>(
+    rule: &Rule,
+    scene: &Scene<'a>,
+    check: impl Fn(&'a Nic) -> Option<Outcome>,
+) -> Vec<Outcome> {
+    match scene.nic {
+        Some(name) if scene.host.nic(name).is_none() => {
+            let gap = Gap::new(
+                Cause::Absent,
+                format!("/sys/class/net/{name}"),
+                "the host has no such interface",
+            );
+            vec![undetermined(rule, scene, format!("nic/{name}"), vec![gap])]
+        }
+        _ => nics(scene).into_iter().filter_map(check).collect(),
+    }
+}
+
+/// The change of `setting` on the judged host to `to`; none where its present value is not known (what
+/// could not be read could not be put back) or is that already.
+fn remedy(scene: &Scene<'_>, setting: SettingKey, to: Value) -> Option<Remedy> {
+    match setting::current(scene.host, &setting) {
+        Known::Value(from) if from != to => Some(Remedy {
+            end: scene.end,
+            class: setting.spec().class,
+            change: Change { setting, from, to },
+        }),
+        _ => None,
+    }
+}
+
+/// Whether the judged end sends; without a trial it may.
+fn sends(scene: &Scene<'_>) -> bool {
+    scene
+        .sample
+        .is_none_or(|sample| analysis::sends(sample, scene.end))
+}
+
+/// Whether the judged end receives; without a trial it may.
+fn receives(scene: &Scene<'_>) -> bool {
+    let other = match scene.end {
+        End::Local => End::Remote,
+        End::Remote => End::Local,
+    };
+    scene
+        .sample
+        .is_none_or(|sample| analysis::sends(sample, other))
+}
+
+#[cfg(test)]
+pub(crate) mod testing {
+    //! What the tests of all rules ask with.
+
+    use super::*;
+    use crate::host::Host;
+    use crate::sample::Sample;
+
+    /// A scene of the local end of `host` alone, for bulk transfer.
+    pub(crate) fn scene(host: &Host) -> Scene<'_> {
+        Scene {
+            end: End::Local,
+            host,
+            nic: None,
+            other: None,
+            sample: None,
+            profile: Profile::Throughput,
+            owns_shapers: false,
+        }
+    }
+
+    /// The same with a trial towards `other`.
+    pub(crate) fn with_trial<'a>(host: &'a Host, other: &'a Host, sample: &'a Sample) -> Scene<'a> {
+        Scene {
+            other: Some(other),
+            sample: Some(sample),
+            ..scene(host)
+        }
+    }
+
+    /// The one finding of a rule.
+    pub(crate) fn finding(id: &str, scene: &Scene<'_>) -> Finding {
+        let rule = find(id).expect("a rule of the list");
+        match judge(rule, scene).as_slice() {
+            [Outcome::Finding(finding)] => finding.clone(),
+            other => panic!("{id}: expected one finding, got {other:?}"),
+        }
+    }
+
+    /// The gaps of a rule that could not judge.
+    pub(crate) fn missing(id: &str, scene: &Scene<'_>) -> Vec<Gap> {
+        let rule = find(id).expect("a rule of the list");
+        match judge(rule, scene).as_slice() {
+            [Outcome::Undetermined(unknown)] => unknown.missing.clone(),
+            other => panic!("{id}: expected that it cannot judge, got {other:?}"),
+        }
+    }
+
+    /// Whether a rule has nothing to say.
+    pub(crate) fn silent(id: &str, scene: &Scene<'_>) -> bool {
+        judge(find(id).expect("a rule of the list"), scene).is_empty()
+    }
+
+    /// The remedies of a finding in words.
+    pub(crate) fn remedies(finding: &Finding) -> Vec<String> {
+        finding
+            .remedies
+            .iter()
+            .map(|remedy| remedy.change.to_string())
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::testing::{scene, with_trial};
+    use super::*;
+    use crate::build;
+
+    #[test]
+    fn every_rule_has_its_own_id_a_page_and_a_source() {
+        let ids: BTreeSet<&str> = RULES.iter().map(|rule| rule.id).collect();
+        assert_eq!(ids.len(), RULES.len());
+        for rule in RULES {
+            let kebab = |c: char| c.is_ascii_lowercase() || c == '-';
+            assert!(rule.id.chars().all(kebab), "{}", rule.id);
+            assert!(
+                rule.page.starts_with(&format!("# {}\n", rule.id)),
+                "{}",
+                rule.id
+            );
+            for part in [
+                "## What is wrong",
+                "## How it is detected",
+                "## What mending brings",
+                "## Check by hand",
+                "## Keep it",
+                "## Risks",
+            ] {
+                assert!(rule.page.contains(part), "{} lacks `{part}`", rule.id);
+            }
+            for text in [
+                rule.title,
+                rule.threshold,
+                rule.effect,
+                rule.source,
+                rule.persist,
+            ] {
+                assert!(!text.is_empty(), "{}", rule.id);
+            }
+            assert_eq!(find(rule.id).map(|found| found.id), Some(rule.id));
+        }
+        assert!(RULES.is_sorted_by_key(|rule| rule.stage));
+    }
+
+    #[test]
+    fn a_healthy_pair_on_one_kernel_has_no_finding_at_all() {
+        let (near, far) = build::veth_pair();
+        let sample = build::sample()
+            .shared_kernel()
+            .gbit(25)
+            .cpu_share(0.97, 0.8)
+            .limited(0.3, 0.4)
+            .build();
+        for (end, host, other) in [(End::Local, &near, &far), (End::Remote, &far, &near)] {
+            for sample in [None, Some(&sample)] {
+                let scene = Scene {
+                    end,
+                    other: Some(other),
+                    sample,
+                    owns_shapers: true,
+                    ..scene(host)
+                };
+                assert_eq!(diagnose(&scene).findings, []);
+            }
+        }
+        let scene = with_trial(&near, &far, &sample);
+        assert_eq!(diagnose(&scene).undetermined, []);
+    }
+
+    #[test]
+    fn the_worst_comes_first() {
+        let host = build::host()
+            .sysctl("net.ipv4.tcp_congestion_control", "bbr")
+            .sysctl("net.ipv4.tcp_wmem", "4096 16384 65536")
+            .nic("eth0", |nic| {
+                nic.gbit(100)
+                    .feature("tx-tcp-segmentation", false, true)
+                    .pcie(build::pcie_link((8_000, 8), (8_000, 16)))
+            })
+            .build();
+        let rules: Vec<String> = diagnose(&scene(&host))
+            .findings
+            .into_iter()
+            .map(|finding| finding.rule)
+            .collect();
+        assert_eq!(
+            rules,
+            [
+                "pcie-link-degraded",
+                "tx-segmentation-or-csum-off",
+                "tcp-buffer-below-bdp",
+                "tcp-cc-qdisc"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_host_of_which_nothing_is_known_passes_no_rule() {
+        let host = build::host()
+            .nic("eth0", |nic| {
+                nic.with(|nic| {
+                    nic.features = Known::not_asked("features");
+                    nic.qdisc = Known::not_asked("qdisc");
+                    nic.pcie = Known::not_asked("pcie");
+                    nic.numa_node = Known::not_asked("numa_node");
+                    for queue in &mut nic.queues {
+                        queue.irq = Known::not_asked("irq");
+                        queue.cpus = Known::not_asked("cpus");
+                        queue.rps_cpus = Known::not_asked("rps_cpus");
+                    }
+                })
+            })
+            .nodes(2, 2)
+            .with(|host| {
+                for text in host.sysctls.values_mut() {
+                    *text = Known::not_asked("sysctl");
+                }
+            })
+            .build();
+        let said = diagnose(&scene(&host));
+        assert_eq!(said.findings, []);
+        let unsure: BTreeSet<&str> = said.undetermined.iter().map(|u| u.rule.as_str()).collect();
+        // `endpoints-share-cpu` asks about a pair of ends; here is only one.
+        let all: BTreeSet<&str> = RULES.iter().map(|rule| rule.id).collect();
+        assert_eq!(
+            all.difference(&unsure).collect::<Vec<_>>(),
+            [&"endpoints-share-cpu"]
+        );
+    }
+
+    #[test]
+    fn an_interface_that_is_not_there_is_a_gap() {
+        let host = build::host().build();
+        let name = "eth9".parse().expect("a name");
+        let scene = Scene {
+            nic: Some(&name),
+            ..scene(&host)
+        };
+        let said = diagnose(&scene);
+        assert!(said.undetermined.iter().any(|u| u.subject == "nic/eth9"));
+        assert_eq!(said.findings, []);
+    }
+}

@@ -1,0 +1,218 @@
+//! `pcie-link-degraded`: a PCIe link between the card and the root is slower or narrower than the card.
+//! The same walk as `pcie_bandwidth_available` and `__pcie_print_link_status` in drivers/pci/pci.c, whose
+//! line in the kernel log is "63.008 Gb/s available PCIe bandwidth, limited by 8.0 GT/s PCIe x8 link at
+//! 0000:16:00.0 (capable of 126.016 Gb/s with 8.0 GT/s PCIe x16 link)".
+
+use super::{ALWAYS, Said, each_nic, found, subject, undetermined};
+use crate::ceiling::{gigabits, link_words};
+use crate::finding::{Evidence, Outcome, Rule, Scene, Severity, Stage};
+use crate::host::{Nic, PcieHop, PcieLink};
+use crate::known::Known;
+use crate::units::{BitRate, TransferRate};
+
+pub(super) const RULE: Rule = Rule {
+    id: "pcie-link-degraded",
+    title: "a PCIe link on the way passes less than the card could",
+    severity: Severity::Crit,
+    stage: Stage::HardCeiling,
+    profiles: ALWAYS,
+    threshold: "available below capable bandwidth; crit when 90 % of what is available is less than the \
+                port's rate",
+    effect: "exact: Gen3 x8 passes 63.008 Gb/s, so a 100 Gb/s port loses more than a third",
+    source: "pcie_bandwidth_available in drivers/pci/pci.c; research/rules.md rule 43",
+    persist: "hardware: slot, riser, or a BIOS setting",
+    page: include_str!("../../../../docs/rules/pcie-link-degraded.md"),
+    check,
+};
+
+/// Of what a link passes, packet headers and descriptors leave at most about this much for payload
+/// (research/rules.md rule 44).
+const USABLE: f64 = 0.9;
+
+fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
+    each_nic(rule, scene, |nic| check_nic(rule, scene, nic))
+}
+
+fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
+    // What is not on PCI (veth, virtio-mmio, USB) has no link to judge.
+    nic.pci_address.value()?;
+    let facts = nic.pcie.ok().map_err(Clone::clone).and_then(|link| {
+        let available = link.available_bit_per_s.ok().map_err(Clone::clone)?;
+        let capable = link.capable_bit_per_s.ok().map_err(Clone::clone)?;
+        Ok((link, *available, *capable))
+    });
+    match facts {
+        Err(gap) => Some(undetermined(rule, scene, subject(nic), vec![gap])),
+        Ok((_, available, capable)) if available >= capable => None,
+        Ok((link, available, capable)) => {
+            Some(found(rule, scene, said(nic, link, available, capable)))
+        }
+    }
+}
+
+fn said(nic: &Nic, link: &PcieLink, available: BitRate, capable: BitRate) -> Said {
+    let at = match link.limited_by.get() {
+        Some(address) => format!(" at {address}"),
+        None => String::new(),
+    };
+    let narrowest = link
+        .links
+        .iter()
+        .find(|hop| Some(hop.address) == link.limited_by.get());
+    let path = narrowest.or(link.links.first()).map_or_else(
+        || format!("/sys/class/net/{}/device", nic.name),
+        |hop| hop.path.clone(),
+    );
+    let mut evidence = vec![
+        Evidence::new(
+            "available PCIe bandwidth",
+            gigabits(available),
+            path.clone(),
+        ),
+        Evidence::new("bandwidth the card is capable of", gigabits(capable), path),
+    ];
+    evidence.extend(link.links.iter().map(|hop| {
+        Evidence::new(
+            format!("link at {}", hop.address),
+            format!(
+                "{}, capable of {}",
+                link_words(hop.transfer_mt_per_s.get(), hop.width.get()),
+                link_words(hop.transfer_max_mt_per_s.get(), hop.width_max.get())
+            ),
+            hop.path.clone(),
+        )
+    }));
+    evidence.push(match &nic.link_bit_per_s {
+        Known::Value(rate) => Evidence::new(
+            "rate of the port",
+            rate,
+            format!("/sys/class/net/{}/speed", nic.name),
+        ),
+        Known::Unknown(gap) => Evidence::new("rate of the port", "not known", gap.to_string()),
+    });
+    let binding = nic
+        .link_bit_per_s
+        .get()
+        .is_none_or(|rate| available.as_f64() * USABLE < rate.as_f64());
+    let words = |rate: Option<TransferRate>, width: Option<u32>| link_words(rate, width);
+    let why = match narrowest.map(cause) {
+        Some(Cause::Trained(hop)) => format!(
+            "it runs at {} although it could do {}; check slot, riser and BIOS",
+            words(hop.transfer_mt_per_s.get(), hop.width.get()),
+            words(hop.transfer_max_mt_per_s.get(), hop.width_max.get())
+        ),
+        Some(Cause::Slot) => "the slot itself gives no more; use another".to_owned(),
+        None => "compare the links in the evidence".to_owned(),
+    };
+    Said {
+        severity: if binding {
+            Severity::Crit
+        } else {
+            Severity::Warn
+        },
+        subject: subject(nic),
+        summary: format!(
+            "PCIe passes {} of the {} that {} is capable of, limited by the link{at}: {why}",
+            gigabits(available),
+            gigabits(capable),
+            nic.name
+        ),
+        evidence,
+        remedies: Vec::new(),
+    }
+}
+
+/// Why the narrowest link is narrow.
+enum Cause<'a> {
+    /// It could do more than it was trained to.
+    Trained(&'a PcieHop),
+    /// It does all it can, which is less than the card.
+    Slot,
+}
+
+fn cause(hop: &PcieHop) -> Cause<'_> {
+    let below = |now: Option<u32>, most: Option<u32>| now < most && now.is_some();
+    let mt = |rate: &Known<TransferRate>| rate.get().map(TransferRate::as_mt_per_s);
+    if below(mt(&hop.transfer_mt_per_s), mt(&hop.transfer_max_mt_per_s))
+        || below(hop.width.get(), hop.width_max.get())
+    {
+        Cause::Trained(hop)
+    } else {
+        Cause::Slot
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{finding, missing, scene, silent};
+    use super::*;
+    use crate::build;
+    use crate::host::Host;
+    use crate::known::Gap;
+
+    const ID: &str = RULE.id;
+
+    fn card(gbit: u64, now: (u32, u32), most: (u32, u32)) -> Host {
+        build::host()
+            .nic("eth2", |nic| {
+                nic.gbit(gbit).pcie(build::pcie_link(now, most))
+            })
+            .build()
+    }
+
+    #[test]
+    fn a_hundred_gigabit_port_on_eight_lanes_is_critical() {
+        let host = card(100, (8_000, 8), (8_000, 16));
+        let said = finding(ID, &scene(&host));
+        assert_eq!(said.severity, Severity::Crit);
+        for part in ["63.008 Gb/s", "126.016 Gb/s", "0000:16:00.0", "8.0 GT/s x8"] {
+            assert!(said.summary.contains(part), "{part}: {}", said.summary);
+        }
+        assert!(said.remedies.is_empty(), "no setting mends a slot");
+    }
+
+    #[test]
+    fn a_port_that_the_link_still_feeds_is_warned_about() {
+        let host = card(25, (8_000, 8), (16_000, 8));
+        assert_eq!(finding(ID, &scene(&host)).severity, Severity::Warn);
+    }
+
+    #[test]
+    fn a_slot_that_does_all_it_can_is_named_as_the_slot() {
+        let mut host = card(100, (8_000, 8), (8_000, 16));
+        if let Known::Value(link) = &mut host.nics[0].pcie {
+            link.links[1].width_max = Known::Value(8);
+        }
+        let said = finding(ID, &scene(&host));
+        assert!(said.summary.contains("the slot itself"), "{}", said.summary);
+    }
+
+    #[test]
+    fn a_full_link_and_what_is_not_on_pci_are_no_fault() {
+        assert!(silent(ID, &scene(&card(100, (8_000, 16), (8_000, 16)))));
+        let (near, _) = build::veth_pair();
+        assert!(silent(ID, &scene(&near)));
+    }
+
+    #[test]
+    fn an_unknown_link_is_not_passed() {
+        let host = build::host()
+            .nic("eth2", |nic| {
+                nic.with(|nic| nic.pcie = Known::not_asked("current_link_speed"))
+            })
+            .build();
+        assert_eq!(missing(ID, &scene(&host))[0].path, "current_link_speed");
+        let mut host = card(100, (8_000, 8), (8_000, 16));
+        if let Known::Value(link) = &mut host.nics[0].pcie {
+            link.capable_bit_per_s = Known::not_asked("max_link_width");
+        }
+        assert_eq!(
+            missing(ID, &scene(&host)),
+            [Gap::new(
+                crate::known::Cause::NotAsked,
+                "max_link_width",
+                "this reader did not ask"
+            )]
+        );
+    }
+}

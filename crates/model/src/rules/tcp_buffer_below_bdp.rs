@@ -1,0 +1,335 @@
+//! `tcp-buffer-below-bdp`: a TCP buffer's maximum is too small for what the path holds in a round trip,
+//! or smaller than the kernel ships with. Facts from Documentation/networking/ip-sysctl.rst and
+//! RFC 7323 (bandwidth-delay product).
+
+use super::{BULK, Said, found, receives, remedy, sends, undetermined};
+use crate::analysis::{self, Way};
+use crate::buffers::{self, Buffer, Limits};
+use crate::finding::{Evidence, Outcome, Rule, Scene, Severity, Stage};
+use crate::known::{Gap, Known};
+use crate::limit::{Figures, threshold};
+use crate::plan::End;
+use crate::setting::{SettingKey, Value};
+use crate::units::{BitRate, Bytes, Nanoseconds, Ratio};
+
+pub(super) const RULE: Rule = Rule {
+    id: "tcp-buffer-below-bdp",
+    title: "the largest TCP buffer is too small for the path",
+    severity: Severity::Warn,
+    stage: Stage::Offloads,
+    profiles: BULK,
+    threshold: "maximum of tcp_wmem below 4 MiB or of tcp_rmem below 6 MiB (what kernels ship with; less \
+                where memory is below 1.5 GiB), or below 2 x rate x round-trip time of one flow (4 x when \
+                TCP_INFO shows the flow limited by it for more than 20 % of its time)",
+    effect: "one flow passes at most its window in a round trip: if the whole buffer were window, 6 MiB \
+             pass 50 Gb/s at 1 ms, 5 at 10 ms, 0.5 at 100 ms",
+    source: "Documentation/networking/ip-sysctl.rst; research/rules.md rule 57",
+    persist: "/etc/sysctl.d/90-linerate.conf",
+    page: include_str!("../../../../docs/rules/tcp-buffer-below-bdp.md"),
+    check,
+};
+
+/// What one buffer is found to need.
+struct Need {
+    buffer: Buffer,
+    limits: Limits,
+    max: Bytes,
+    evidence: Vec<Evidence>,
+}
+
+fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
+    let mut needs = Vec::new();
+    let mut missing: Vec<Gap> = Vec::new();
+    for buffer in [Buffer::Send, Buffer::Receive] {
+        match buffers::limits(scene.host, buffer) {
+            Known::Value(limits) => needs.extend(need(scene, buffer, limits)),
+            Known::Unknown(gap) => missing.push(gap),
+        }
+    }
+    let mut outcomes = Vec::new();
+    if !needs.is_empty() {
+        outcomes.push(finding(rule, scene, &needs));
+    }
+    if !missing.is_empty() {
+        outcomes.push(undetermined(rule, scene, "host".to_owned(), missing));
+    }
+    outcomes
+}
+
+fn finding(rule: &Rule, scene: &Scene<'_>, needs: &[Need]) -> Outcome {
+    let names: Vec<String> = needs
+        .iter()
+        .map(|need| format!("{} stops at {}", need.buffer.sysctl(), need.limits.max))
+        .collect();
+    let remedies = needs
+        .iter()
+        .filter_map(|need| {
+            // Only the maximum moves: memory for idle connections and the first window stay as they are.
+            let raised = Limits {
+                max: need.max,
+                ..need.limits
+            };
+            let key = SettingKey::Sysctl(need.buffer.sysctl().to_owned());
+            remedy(scene, key, Value::Text(raised.to_string()))
+        })
+        .collect();
+    found(
+        rule,
+        scene,
+        Said {
+            severity: Severity::Warn,
+            subject: "host".to_owned(),
+            summary: format!("{}: raise the maximum", names.join(" and ")),
+            evidence: needs
+                .iter()
+                .flat_map(|need| need.evidence.clone())
+                .collect(),
+            remedies,
+        },
+    )
+}
+
+fn need(scene: &Scene<'_>, buffer: Buffer, limits: Limits) -> Option<Need> {
+    let shipped = buffer.shipped_max(scene.host);
+    let demand = demand(scene, buffer);
+    let wanted = demand.as_ref().map_or(0, |demand| demand.wanted.as_u64());
+    if limits.max >= shipped && limits.max.as_u64() >= wanted {
+        return None;
+    }
+    let power = wanted
+        .checked_next_power_of_two()
+        .unwrap_or(wanted)
+        .min(MAX_ADVISED);
+    let max = Bytes::new(power).max(shipped);
+    if max <= limits.max {
+        return None;
+    }
+    let mut evidence = vec![Evidence::new(
+        format!("{} (least, first, largest {buffer})", buffer.sysctl()),
+        limits,
+        buffers::path(buffer.sysctl()),
+    )];
+    if limits.max < shipped {
+        evidence.push(Evidence::new(
+            "maximum that kernels ship with",
+            shipped,
+            "net/ipv4/tcp.c tcp_init",
+        ));
+    }
+    evidence.extend(demand.into_iter().flat_map(|demand| demand.evidence));
+    Some(Need {
+        buffer,
+        limits,
+        max,
+        evidence,
+    })
+}
+
+/// A sysctl maximum is a 31-bit number to the kernel; half of it is the most that makes sense.
+const MAX_ADVISED: u64 = 1 << 30;
+
+/// What a trial says the buffer should hold.
+struct Demand {
+    wanted: Bytes,
+    evidence: Vec<Evidence>,
+}
+
+fn demand(scene: &Scene<'_>, buffer: Buffer) -> Option<Demand> {
+    let sample = scene.sample?;
+    // A program that sets its own buffers has no use for these.
+    if sample.spec.socket_buffer_bytes.is_some() {
+        return None;
+    }
+    let (concerned, from) = match (buffer, scene.end) {
+        (Buffer::Send, end) => (sends(scene), end),
+        (Buffer::Receive, End::Local) => (receives(scene), End::Remote),
+        (Buffer::Receive, End::Remote) => (receives(scene), End::Local),
+    };
+    if !concerned {
+        return None;
+    }
+    let way = analysis::ways(sample)
+        .into_iter()
+        .find(|way| way.from == from)?;
+    // The smallest time: the smoothed one holds the queues that the flow itself has filled.
+    let rtt = way.rtt_min()?;
+    let rate = rate_of_one_flow(scene, &way)?;
+    let bdp = bdp(rate, rtt);
+    let figures = Figures::of(&way);
+    let limited = match buffer {
+        Buffer::Send => figures.sndbuf_limited,
+        Buffer::Receive => figures.rwnd_limited,
+    };
+    let often = limited.is_some_and(|share| share > threshold::LIMITED_SHARE);
+    let times = if often { 4 } else { 2 };
+    let mut evidence = vec![Evidence::new(
+        "rate of one flow x smallest round-trip time",
+        format!("{rate} x {rtt} = {bdp}"),
+        "the trial, TCP_INFO tcpi_min_rtt",
+    )];
+    evidence.extend(limited.map(|share| limited_evidence(buffer, share)));
+    Some(Demand {
+        wanted: Bytes::new(bdp.as_u64().saturating_mul(times)),
+        evidence,
+    })
+}
+
+fn limited_evidence(buffer: Buffer, share: Ratio) -> Evidence {
+    let field = match buffer {
+        Buffer::Send => "tcpi_sndbuf_limited",
+        Buffer::Receive => "tcpi_rwnd_limited",
+    };
+    Evidence::new(
+        format!("share of the busy time that the {buffer} limited"),
+        share,
+        format!("TCP_INFO {field} / tcpi_busy_time"),
+    )
+}
+
+/// What one flow made, or would have to make to fill the slower of both links, where they have a wire.
+fn rate_of_one_flow(scene: &Scene<'_>, way: &Way<'_>) -> Option<BitRate> {
+    let sample = scene.sample?;
+    let flows = u64::try_from(way.receiver.receivers().count())
+        .ok()
+        .filter(|n| *n > 0)?;
+    let link = scene
+        .nic
+        .and_then(|name| scene.host.nic(name))
+        .filter(|nic| nic.kind.has_wire())
+        .and_then(|nic| nic.link_bit_per_s.get());
+    let measured = analysis::rate_of_way(sample, way)?;
+    let all = link.map_or(measured, |link| link.max(measured));
+    Some(BitRate::from_bit_per_s(all.as_bit_per_s() / flows))
+}
+
+fn bdp(rate: BitRate, rtt: Nanoseconds) -> Bytes {
+    let bits = u128::from(rate.as_bit_per_s()) * u128::from(rtt.as_u64()) / 1_000_000_000;
+    Bytes::new(u64::try_from(bits / 8).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{finding, missing, remedies, scene, silent, with_trial};
+    use super::*;
+    use crate::build::{self, HostBuilder};
+    use crate::host::Host;
+
+    const ID: &str = RULE.id;
+
+    fn small() -> Host {
+        build::host()
+            .sysctl("net.ipv4.tcp_wmem", "4096\t16384\t65536")
+            .sysctl("net.ipv4.tcp_rmem", "4096\t65536\t65536")
+            .nic("near0", build::NicBuilder::veth)
+            .build()
+    }
+
+    #[test]
+    fn maxima_below_the_shipped_ones_are_raised_and_nothing_else_is_touched() {
+        let host = small();
+        let said = finding(ID, &scene(&host));
+        assert_eq!(said.severity, Severity::Warn);
+        assert_eq!(
+            remedies(&said),
+            [
+                "sysctl/net.ipv4.tcp_wmem: 4096 16384 65536 -> 4096 16384 4194304",
+                "sysctl/net.ipv4.tcp_rmem: 4096 65536 65536 -> 4096 65536 6291456"
+            ]
+        );
+    }
+
+    #[test]
+    fn the_defaults_of_any_kernel_are_no_fault() {
+        for rmem in ["4096 131072 6291456", "4096 131072 33554432"] {
+            let host = build::host().sysctl("net.ipv4.tcp_rmem", rmem).build();
+            assert!(silent(ID, &scene(&host)), "{rmem}");
+        }
+        let small_machine = build::host()
+            .memory(Bytes::mib(512))
+            .sysctl("net.ipv4.tcp_wmem", "4096 16384 2097152")
+            .sysctl("net.ipv4.tcp_rmem", "4096 131072 2097152")
+            .build();
+        assert!(silent(ID, &scene(&small_machine)));
+    }
+
+    #[test]
+    fn a_long_path_needs_more_than_the_default_at_the_end_that_uses_it() {
+        let host = build::host().nic("eth0", |nic| nic.gbit(10)).build();
+        let sample = build::sample()
+            .gbit(3)
+            .tcp(|tcp| tcp.rtt_min_ns = Nanoseconds::from_millis(20))
+            .build();
+        let nic = "eth0".parse().expect("a name");
+        let sender = Scene {
+            nic: Some(&nic),
+            ..with_trial(&host, &host, &sample)
+        };
+        // 10 Gb/s x 20 ms = 25 MB; twice that is 50 MB, the next power of two 64 MiB.
+        assert_eq!(
+            remedies(&finding(ID, &sender)),
+            ["sysctl/net.ipv4.tcp_wmem: 4096 16384 4194304 -> 4096 16384 67108864"]
+        );
+        let receiver = Scene {
+            end: End::Remote,
+            ..sender
+        };
+        assert_eq!(
+            remedies(&finding(ID, &receiver)),
+            ["sysctl/net.ipv4.tcp_rmem: 4096 131072 33554432 -> 4096 131072 67108864"]
+        );
+    }
+
+    #[test]
+    fn a_flow_that_waits_for_its_buffer_needs_twice_the_room() {
+        let host = build::host().build();
+        let trial = |sndbuf| {
+            build::sample()
+                .gbit(1)
+                .limited(0.0, sndbuf)
+                .tcp(|tcp| tcp.rtt_min_ns = Nanoseconds::from_millis(10))
+                .build()
+        };
+        // 1 Gb/s x 10 ms = 1.25 MB: twice that fits into 4 MiB, four times does not.
+        assert!(silent(ID, &with_trial(&host, &host, &trial(0.1))));
+        let often = trial(0.5);
+        let said = finding(ID, &with_trial(&host, &host, &often));
+        assert_eq!(
+            remedies(&said),
+            ["sysctl/net.ipv4.tcp_wmem: 4096 16384 4194304 -> 4096 16384 8388608"]
+        );
+        assert!(
+            said.evidence.iter().any(|e| e.value == "50.0 %"),
+            "{:?}",
+            said.evidence
+        );
+    }
+
+    #[test]
+    fn a_program_with_its_own_buffers_is_not_judged_by_the_path() {
+        let host = build::host().build();
+        let mut sample = build::sample()
+            .gbit(10)
+            .tcp(|tcp| tcp.rtt_min_ns = Nanoseconds::from_millis(100))
+            .build();
+        sample.spec.socket_buffer_bytes = Some(Bytes::mib(1));
+        assert!(silent(ID, &with_trial(&host, &host, &sample)));
+    }
+
+    #[test]
+    fn one_unknown_buffer_does_not_hide_the_other() {
+        let host: HostBuilder = build::host()
+            .without_sysctl("net.ipv4.tcp_rmem")
+            .sysctl("net.ipv4.tcp_wmem", "4096 16384 65536");
+        let host = host.build();
+        let outcomes = super::super::judge(&RULE, &scene(&host));
+        assert!(
+            matches!(
+                outcomes.as_slice(),
+                [Outcome::Finding(_), Outcome::Undetermined(_)]
+            ),
+            "{outcomes:?}"
+        );
+        let host = build::host().sysctl("net.ipv4.tcp_wmem", "many").build();
+        assert_eq!(missing(ID, &scene(&host)).len(), 1);
+    }
+}

@@ -1,0 +1,213 @@
+//! `tcp-cc-qdisc`: the congestion control and what it asks of the queueing discipline. Contested advice:
+//! it is only ever a note that says "measure it". Facts from tcp_bbr.c ("BBR might depend on pacing ...
+//! fq") and Documentation/networking/ip-sysctl.rst.
+
+use super::{BULK, Said, found, nics, remedy, sends, undetermined};
+use crate::finding::{Evidence, Outcome, Rule, Scene, Severity, Stage};
+use crate::known::{Cause, Gap, Known};
+use crate::setting::{SettingKey, Value};
+
+pub(super) const RULE: Rule = Rule {
+    id: "tcp-cc-qdisc",
+    title: "the congestion control is not the usual one, or paces without fq",
+    severity: Severity::Note,
+    stage: Stage::Tuning,
+    profiles: BULK,
+    threshold: "congestion control other than cubic, except bbr with fq as root qdisc",
+    effect: "depends on the path, measure it: one flow over veth made 18 Gb/s with bbr and 25 Gb/s with \
+             cubic (measured for linerate, Linux 6.18); at 10 % loss bpftune saw the reverse, cubic 58 \
+             and bbr 490 Mb/s",
+    source: "net/ipv4/tcp_bbr.c; research/rules.md rule 59",
+    persist: "/etc/sysctl.d/90-linerate.conf",
+    page: include_str!("../../../../docs/rules/tcp-cc-qdisc.md"),
+    check,
+};
+
+const CONTROL: &str = "net.ipv4.tcp_congestion_control";
+const AVAILABLE: &str = "net.ipv4.tcp_available_congestion_control";
+/// In any network namespace but the first, only these may be made the default
+/// (`tcp_set_default_congestion_control` in net/ipv4/tcp_cong.c).
+const ALLOWED: &str = "net.ipv4.tcp_allowed_congestion_control";
+
+fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
+    // Only the sender's congestion control moves data.
+    if !sends(scene) {
+        return Vec::new();
+    }
+    let unsure = |missing| vec![undetermined(rule, scene, "host".to_owned(), missing)];
+    let control = match scene.host.sysctl(CONTROL) {
+        Known::Value(text) => text.trim().to_owned(),
+        Known::Unknown(gap) => return unsure(vec![gap]),
+    };
+    let mut evidence = vec![Evidence::new(
+        "congestion control",
+        &control,
+        crate::buffers::path(CONTROL),
+    )];
+    let why = match control.as_str() {
+        "cubic" => return Vec::new(),
+        "bbr" => match paced_by(scene) {
+            Ok(without_fq) if without_fq.is_empty() => return Vec::new(),
+            Ok(without_fq) => {
+                evidence.extend(without_fq);
+                "bbr without fq paces with one timer for each connection"
+            }
+            Err(missing) => return unsure(missing),
+        },
+        _ => "it is not the default, cubic",
+    };
+    // A trial that names its own congestion control does not follow the sysctl.
+    let follows = scene
+        .sample
+        .is_none_or(|sample| sample.spec.congestion_control.is_none());
+    let names_cubic = |text: &str| text.split_whitespace().any(|name| name == "cubic");
+    let available = match scene.host.sysctl(AVAILABLE) {
+        Known::Value(text) => names_cubic(&text),
+        Known::Unknown(gap) => return unsure(vec![gap]),
+    };
+    let forbidden = match scene.host.sysctl(ALLOWED) {
+        Known::Value(text) if available && !names_cubic(&text) => {
+            evidence.push(Evidence::new(
+                "congestion controls allowed in namespaces",
+                crate::setting::fold_blanks(&text),
+                crate::buffers::path(ALLOWED),
+            ));
+            true
+        }
+        _ => false,
+    };
+    let cubic = || {
+        let key = SettingKey::Sysctl(CONTROL.to_owned());
+        remedy(scene, key, Value::Text("cubic".to_owned()))
+    };
+    vec![found(
+        rule,
+        scene,
+        Said {
+            severity: Severity::Note,
+            subject: "host".to_owned(),
+            summary: if forbidden {
+                format!(
+                    "congestion control is {control}: {why}; to measure whether cubic is faster, \
+                     allow it in {ALLOWED} first"
+                )
+            } else {
+                format!(
+                    "congestion control is {control}: {why}; whether cubic is faster here, measure it"
+                )
+            },
+            evidence,
+            remedies: (available && !forbidden && follows)
+                .then(cubic)
+                .flatten()
+                .into_iter()
+                .collect(),
+        },
+    )]
+}
+
+/// The interfaces whose root qdisc does not pace, or the facts that are missing to say so.
+fn paced_by(scene: &Scene<'_>) -> Result<Vec<Evidence>, Vec<Gap>> {
+    let mut without_fq = Vec::new();
+    let mut missing = Vec::new();
+    let judged = nics(scene);
+    if judged.is_empty() {
+        let why = "no interface to judge: it is not there, or none is up";
+        missing.push(Gap::new(Cause::Absent, "/sys/class/net", why));
+    }
+    for nic in judged {
+        let path = format!("tc qdisc show dev {}", nic.name);
+        match &nic.qdisc {
+            Known::Value(qdisc) if qdisc.kind == "fq" => {}
+            Known::Value(qdisc) if matches!(qdisc.kind.as_str(), "mq" | "mqprio") => {
+                let why = format!("the leaves below {} are not read", qdisc.kind);
+                missing.push(Gap::new(Cause::NotAsked, path, why));
+            }
+            Known::Value(qdisc) => {
+                let what = format!("root qdisc of {}", nic.name);
+                without_fq.push(Evidence::new(what, &qdisc.kind, path));
+            }
+            Known::Unknown(gap) => missing.push(gap.clone()),
+        }
+    }
+    if without_fq.is_empty() && !missing.is_empty() {
+        return Err(missing);
+    }
+    Ok(without_fq)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{finding, missing, remedies, scene, silent, with_trial};
+    use super::*;
+    use crate::build::{self, HostBuilder};
+    use crate::host::Qdisc;
+    use crate::plan::End;
+
+    const ID: &str = RULE.id;
+
+    fn host(control: &str, qdisc: &str) -> HostBuilder {
+        build::host()
+            .sysctl(CONTROL, control)
+            .nic("near0", |nic| nic.veth().qdisc(Qdisc::plain(qdisc)))
+    }
+
+    #[test]
+    fn bbr_without_fq_is_a_note_with_cubic_to_try() {
+        let host = host("bbr", "noqueue").build();
+        let said = finding(ID, &scene(&host));
+        assert_eq!(said.severity, Severity::Note);
+        assert_eq!(
+            remedies(&said),
+            ["sysctl/net.ipv4.tcp_congestion_control: bbr -> cubic"]
+        );
+        assert!(said.summary.contains("measure it"));
+    }
+
+    #[test]
+    fn any_other_control_is_a_note_too() {
+        let host = host("reno", "fq").build();
+        assert_eq!(finding(ID, &scene(&host)).severity, Severity::Note);
+    }
+
+    #[test]
+    fn cubic_bbr_with_fq_and_the_end_that_only_received_are_no_fault() {
+        assert!(silent(ID, &scene(&host("cubic", "noqueue").build())));
+        assert!(silent(ID, &scene(&host("bbr", "fq").build())));
+        let host = host("bbr", "noqueue").build();
+        let sample = build::sample().build();
+        let scene = Scene {
+            end: End::Remote,
+            ..with_trial(&host, &host, &sample)
+        };
+        assert!(silent(ID, &scene));
+    }
+
+    #[test]
+    fn cubic_is_proposed_only_where_it_is_there_and_would_be_used() {
+        let without = host("bbr", "noqueue").sysctl(AVAILABLE, "reno bbr").build();
+        assert_eq!(remedies(&finding(ID, &scene(&without))), [""; 0]);
+        let host = host("bbr", "noqueue").build();
+        let mut sample = build::sample().build();
+        sample.spec.congestion_control = Some("bbr".to_owned());
+        let said = finding(ID, &with_trial(&host, &host, &sample));
+        assert_eq!(remedies(&said), [""; 0]);
+    }
+
+    #[test]
+    fn cubic_that_a_namespace_may_not_choose_is_not_proposed() {
+        let host = host("bbr", "noqueue").sysctl(ALLOWED, "reno bbr").build();
+        let said = finding(ID, &scene(&host));
+        assert_eq!(remedies(&said), [""; 0]);
+        assert!(said.summary.contains("allow it"), "{}", said.summary);
+    }
+
+    #[test]
+    fn what_is_not_known_is_not_passed() {
+        for name in [CONTROL, AVAILABLE] {
+            let host = host("bbr", "noqueue").without_sysctl(name).build();
+            assert_eq!(missing(ID, &scene(&host))[0].cause, Cause::Absent);
+        }
+        assert!(!missing(ID, &scene(&host("bbr", "mq").build())).is_empty());
+    }
+}

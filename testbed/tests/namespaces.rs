@@ -72,13 +72,13 @@ enum User {
 /// Root is tested as an ordinary user too, where that one can run this program.
 fn users() -> Vec<User> {
     if !rustix::process::geteuid().is_root() {
-        println!("SKIP: not root, so only this ordinary user is tested");
+        eprintln!("SKIP: not root, so only this ordinary user is tested");
         return vec![User::Own];
     }
     match own("pinned", User::Nobody).output() {
         Ok(output) if output.status.success() => vec![User::Own, User::Nobody],
         other => {
-            println!("SKIP: nobody cannot run this program, so only root is tested: {other:?}");
+            eprintln!("SKIP: nobody cannot run this program, so only root is tested: {other:?}");
             vec![User::Own]
         }
     }
@@ -119,7 +119,7 @@ fn each_host_sees_only_its_own_interfaces(user: User) {
         String::from_utf8_lossy(&output.stderr)
     );
     if text.contains("SKIP") {
-        print!("{text}");
+        eprint!("{text}");
     }
     for name in ["near", "far"] {
         let outside = netns::open(name);
@@ -275,7 +275,7 @@ fn nothing_outlives_a_sigkill(user: User) {
     let mut lines = BufReader::new(director.stdout.take().expect("piped")).lines();
     let line = lines.next().expect("a line").expect("text");
     if line.starts_with("SKIP") {
-        println!("{line}");
+        eprintln!("{line}");
         director.wait().expect("our child");
         return;
     }

@@ -33,9 +33,11 @@ pub enum Fault {
 pub struct FakeMachine {
     requested: RefCell<Settings>,
     needs: Vec<(SettingKey, SettingKey)>,
+    resets: Vec<(SettingKey, SettingKey, Value)>,
     faults: Vec<Fault>,
     writes: Cell<usize>,
     lie: RefCell<Option<(SettingKey, Value)>>,
+    foreign: RefCell<Settings>,
 }
 
 impl FakeMachine {
@@ -56,6 +58,14 @@ impl FakeMachine {
         self
     }
 
+    /// Gives `victim` this value whenever `key` is written, as the kernel does with the maps of queues
+    /// when their number changes.
+    #[must_use]
+    pub fn reset(mut self, key: SettingKey, victim: SettingKey, value: Value) -> Self {
+        self.resets.push((key, victim, value));
+        self
+    }
+
     /// All settings as they are.
     pub fn settings(&self) -> Settings {
         let requested = self.requested.borrow();
@@ -67,6 +77,11 @@ impl FakeMachine {
     /// Sets a value as somebody else would.
     pub fn set(&self, key: &SettingKey, value: Value) {
         self.requested.borrow_mut().insert(key.clone(), value);
+    }
+
+    /// What [`Fault::Foreign`] has set so far.
+    pub fn foreign(&self) -> Settings {
+        self.foreign.borrow().clone()
     }
 
     fn actual(&self, requested: &Settings, key: &SettingKey) -> Option<Value> {
@@ -112,12 +127,17 @@ impl Machine for FakeMachine {
         }
         if !ignored {
             self.set(key, value.clone());
+            for (_, victim, value) in self.resets.iter().filter(|(cause, ..)| cause == key) {
+                self.set(victim, value.clone());
+            }
         }
         for fault in &self.faults {
             if let Fault::Foreign(n, foreign, value) = fault
                 && *n == count
             {
                 self.set(foreign, value.clone());
+                let mut all = self.foreign.borrow_mut();
+                all.insert(foreign.clone(), value.clone());
             }
         }
         Ok(())
@@ -125,7 +145,8 @@ impl Machine for FakeMachine {
 
     fn disturbed_by(&self, key: &SettingKey) -> Vec<SettingKey> {
         let SettingKey::Nic(nic, NicKnob::Feature(_)) = key else {
-            return Vec::new();
+            let own = self.resets.iter().filter(|(cause, ..)| cause == key);
+            return own.map(|(_, victim, _)| victim.clone()).collect();
         };
         let requested = self.requested.borrow();
         let features = requested.keys().filter(|other| {

@@ -7,6 +7,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -147,6 +148,13 @@ pub enum JournalError {
     Identity(#[from] IdentityError),
 }
 
+impl JournalError {
+    /// Whether there is no journal: its transaction is over and was removed.
+    pub(super) fn is_absent(&self) -> bool {
+        matches!(self, Self::Read { source, .. } if source.kind() == io::ErrorKind::NotFound)
+    }
+}
+
 /// An open journal, locked for this process (flock(2)): the lock ends with the process.
 #[derive(Debug)]
 pub(super) struct Journal {
@@ -174,7 +182,11 @@ impl Journal {
             let path = path.to_owned();
             move |source| JournalError::Create { path, source }
         };
-        fs::create_dir_all(&all).map_err(create(&all))?;
+        // For this user alone: who may write here tells the next recovery what to write.
+        let mut folders = fs::DirBuilder::new();
+        folders.mode(0o700);
+        folders.recursive(true).create(&all).map_err(create(&all))?;
+        folders.recursive(false);
         let Owner { pid, start_ticks } = header.owner;
         let millis = header.started_unix_ns / 1_000_000;
         for count in 0u32.. {
@@ -185,7 +197,7 @@ impl Journal {
             if folder.exists() {
                 continue;
             }
-            match fs::create_dir(&unnamed) {
+            match folders.create(&unnamed) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
                 made => made.map_err(create(&unnamed))?,
             }
@@ -360,12 +372,21 @@ impl Story {
     pub(super) fn read(folder: &Path) -> Result<Self, JournalError> {
         let path = folder.join("journal");
         let mut bytes = Vec::new();
-        File::open(&path)
-            .and_then(|file| file.take(JOURNAL_BYTES_MAX + 1).read_to_end(&mut bytes))
-            .map_err(|source| JournalError::Read {
-                path: path.clone(),
-                source,
-            })?;
+        let mut read = || -> io::Result<u32> {
+            let file = File::open(&path)?;
+            let owner = file.metadata()?.uid();
+            file.take(JOURNAL_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+            Ok(owner)
+        };
+        let owner = match read() {
+            Ok(owner) => owner,
+            Err(source) => return Err(JournalError::Read { path, source }),
+        };
+        if owner != rustix::process::geteuid().as_raw() {
+            // Root must not write to the machine what somebody else wrote into a file.
+            let why = "it belongs to another user, who can recover it";
+            return Err(JournalError::Foreign { path, why });
+        }
         if bytes.len() as u64 > JOURNAL_BYTES_MAX {
             let why = "it is longer than 64 MiB";
             return Err(JournalError::Foreign { path, why });

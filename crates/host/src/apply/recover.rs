@@ -1,7 +1,8 @@
 //! After a crash: every transaction that nobody decided is taken back. And what the journals tell.
 //!
 //! It can be run at any time, by several at once, and again: a journal whose owner lives, or that
-//! another process has locked, is left alone, and putting back is compare-and-swap.
+//! another process has locked, is left alone, and putting back is compare-and-swap. A transaction that
+//! left nothing to tell is removed; what is listed is open, committed, or not wholly restored.
 
 use std::fs;
 use std::io;
@@ -10,7 +11,7 @@ use std::path::{Path, PathBuf};
 use linerate_model::plan::Change;
 
 use super::identity::{NetnsIdentity, Owner};
-use super::journal::{Ending, Header, Journal, JournalError, Record, Story, id_of, transactions};
+use super::journal::{Ending, Header, Journal, JournalError, Story, id_of, transactions};
 use super::netns::Reach;
 use super::restore::{self, Undone};
 use super::transaction::close;
@@ -79,9 +80,7 @@ fn recover_one(folder: &Path, around: &Surroundings<'_>) -> Option<Outcome> {
     let story = match Story::read(folder) {
         Ok(story) => story,
         // It was removed between listing and reading: its owner has finished.
-        Err(JournalError::Read { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
-            return None;
-        }
+        Err(error) if error.is_absent() => return None,
         Err(error) => return Some(Outcome::LeftAlone(error.to_string())),
     };
     let other_boot = story.header.boot_id != around.boot_id;
@@ -97,13 +96,14 @@ fn recover_one(folder: &Path, around: &Surroundings<'_>) -> Option<Outcome> {
         }
         Ending::Open | Ending::Released => {}
     }
-    let (mut journal, story) = match Journal::reopen(folder) {
+    let (journal, story) = match Journal::reopen(folder) {
         Ok(opened) => opened,
+        Err(error) if error.is_absent() => return None,
         Err(error) => return Some(Outcome::LeftAlone(error.to_string())),
     };
     if matches!(story.ending, Ending::Open | Ending::Released) {
         Some(take_back(
-            &mut journal,
+            journal,
             &story,
             around,
             "taken back after a crash",
@@ -114,19 +114,10 @@ fn recover_one(folder: &Path, around: &Surroundings<'_>) -> Option<Outcome> {
     }
 }
 
-fn take_back(
-    journal: &mut Journal,
-    story: &Story,
-    around: &Surroundings<'_>,
-    why: &str,
-) -> Outcome {
-    let nothing_left = |journal: &mut Journal, why: &'static str| {
-        let record = Record::Aborted {
-            why: why.to_owned(),
-            left: Vec::new(),
-        };
-        // Unrecorded, the next recovery comes to the same answer.
-        let _ = journal.append(&record);
+fn take_back(mut journal: Journal, story: &Story, around: &Surroundings<'_>, why: &str) -> Outcome {
+    let nothing_left = |mut journal: Journal, why: &'static str| {
+        close(&mut journal, &Undone::default(), why);
+        journal.remove();
         Outcome::NothingLeft(why)
     };
     if story.header.boot_id != around.boot_id {
@@ -137,12 +128,14 @@ fn take_back(
         Reach::Unreachable(reason) => Outcome::LeftAlone(reason),
         Reach::Machine(machine) => {
             let undone = restore::undo(&story.steps, &machine);
-            close(journal, &undone, why);
-            if undone.is_settled() {
-                Outcome::Restored(undone)
-            } else {
-                Outcome::Incomplete(undone)
+            close(&mut journal, &undone, why);
+            if !undone.is_settled() {
+                return Outcome::Incomplete(undone);
             }
+            if undone.left.is_empty() {
+                journal.remove();
+            }
+            Outcome::Restored(undone)
         }
     }
 }
@@ -164,8 +157,8 @@ pub fn undo_committed(
             Err(_) => continue,
         };
         if ending == Ending::Committed {
-            let (mut journal, story) = Journal::reopen(&folder)?;
-            let outcome = take_back(&mut journal, &story, around, "undone after its commit");
+            let (journal, story) = Journal::reopen(&folder)?;
+            let outcome = take_back(journal, &story, around, "undone after its commit");
             return Ok(Some(Recovered { id: name, outcome }));
         }
     }

@@ -18,8 +18,8 @@ use super::journal::{Before, Disturbed};
 use super::machine::Machine;
 use super::settings::{agrees, by_hand};
 
-/// Settings, what they disturb, and what putting those back disturbs (research of the kernel's own
-/// chains found none longer than channels, queue maps).
+/// The first pass writes what was written, the second what the first disturbed (the maps of queues after
+/// their number), the third what waited for the second.
 const PASSES_MAX: usize = 3;
 
 /// One write that was announced, and what is known of it.

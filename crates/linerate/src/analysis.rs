@@ -265,14 +265,14 @@ pub fn limit_of(header: &Header, sorted: &Sorted<'_>) -> Option<Limit> {
     let sample = median_sample(&sorted.before)?;
     let (local, remote) = sorted.hosts?;
     let ceilings = ceilings(header, sorted, Some(sample));
-    Some(name_limit(sample, local, remote, &ceilings.ceilings, rate_of(sample)))
+    Some(name_limit(sample, local, remote, &ceilings.ceilings, rate_of(sample)?))
 }
 
 /// The document of a run.
 pub fn document(header: &Header, records: &[Record]) -> ProveDocument {
     let sorted = sort(records);
     let after = if sorted.after.is_empty() { &sorted.before } else { &sorted.after };
-    let ceilings = ceilings_after(header, &sorted, records);
+    let ceilings = ceilings_after(header, &sorted);
     let rate_after = rate_document(after);
     let remedies: Vec<RemedyResult> = sorted
         .remedies
@@ -301,7 +301,7 @@ pub fn document(header: &Header, records: &[Record]) -> ProveDocument {
 
 /// The ceilings of the path as the kept remedies leave it. The hosts in the records are those from
 /// before any change, so what was kept is put into them first.
-fn ceilings_after(header: &Header, sorted: &Sorted<'_>, _records: &[Record]) -> PathCeilings {
+fn ceilings_after(header: &Header, sorted: &Sorted<'_>) -> PathCeilings {
     let Some((local, remote)) = sorted.hosts else { return PathCeilings::default() };
     let (mut local, mut remote) = (local.clone(), remote.clone());
     for remedy in sorted.remedies.iter().filter(|remedy| remedy.kept) {
@@ -369,8 +369,8 @@ fn found(remedies: &[RemedyResult], limit: Option<&Limit>) -> Vec<String> {
     let helped = |remedy: &&RemedyResult| remedy.effect.as_ref().is_some_and(|e| e.low > 0.0);
     let mut found: Vec<String> =
         remedies.iter().filter(helped).map(|remedy| remedy.rule.clone()).collect();
-    if let Some(rule) = limit.and_then(|limit| limit.rule) {
-        found.push(rule.to_owned());
+    if let Some(rule) = limit.and_then(|limit| limit.rule.clone()) {
+        found.push(rule);
     }
     found.sort();
     found.dedup();

@@ -6,7 +6,7 @@ use std::path::{Path as FilePath, PathBuf};
 use std::time::SystemTime;
 
 use clap::CommandFactory;
-use linerate_host::capture::{Captured, capture as capture_host};
+use linerate_host::capture::{CaptureOptions, Captured, capture as capture_host};
 use linerate_host::read::read_host;
 use linerate_model::ceiling::{self, Ceiling, EthernetPath};
 use linerate_model::finding::{Diagnosis, Finding, Profile, Scene};
@@ -25,7 +25,6 @@ use crate::measure::{copy_bandwidth, open_path, stream_spec};
 use crate::prove::{Options, Session, fresh_seed};
 use crate::report;
 use crate::say::{Format, Say};
-use crate::station::Station;
 use crate::store::{self, Header, Run};
 
 /// Where runs and journals are kept.
@@ -87,7 +86,7 @@ pub fn map(args: &MapArgs, format: FormatArg, say: &Say) -> Outcome<()> {
         FormatArg::Json => say.json(&report::map_json(&host)),
         FormatArg::Text => say.data(&report::map_text(&host)),
         FormatArg::Dot => say.data(&report::map_dot(&host)),
-        FormatArg::Svg => say.data(&report::single_map_svg(&host)),
+        FormatArg::Svg => say.data(&report::map_svg(&host)),
     }
 }
 
@@ -341,7 +340,9 @@ pub fn show_run(folder: &FilePath, page: &FilePath, say: &Say) -> Outcome<()> {
     let mut document = analysis::document(&stored.header, &stored.records);
     document.run = Some(folder.display().to_string());
     document.report = Some(page.display().to_string());
-    let data = report::fill::report_data(&stored, &document);
+    let data = report::fill::report_data(&stored, &document).ok_or_else(|| {
+        Stop::new(Code::Inconclusive, format!("{} ended before both hosts were read", folder.display()))
+    })?;
     store::write_whole(page, report::render_page(&data).as_bytes())
         .map_err(|error| store::cannot_write(folder, error))?;
     if say.format == Format::Json {
@@ -353,7 +354,7 @@ pub fn show_run(folder: &FilePath, page: &FilePath, say: &Say) -> Outcome<()> {
 
 /// A new folder's name: when, what, and the seed, so that a list of runs sorts by time.
 pub fn run_folder(state: &FilePath, what: &str, created_unix_s: u64, seed: u64) -> PathBuf {
-    let stamp = crate::report::fill::utc(created_unix_s).replace([' ', ':'], "-");
+    let stamp = report::fill::utc(created_unix_s).replace([' ', ':'], "-");
     state.join("runs").join(format!("{}-{what}-{seed}", stamp.trim_end_matches("-UTC")))
 }
 
@@ -368,7 +369,9 @@ pub fn capture(file: &FilePath, say: &Say) -> Outcome<()> {
         .map_err(|error| Stop::io("open the root folder", error))?;
     let netlink = linerate_host::netlink::Netlink::open()
         .map_err(|error| Stop::io("open a netlink socket", error))?;
-    let archive = capture_host(live.root(), &netlink, env!("CARGO_PKG_VERSION"));
+    let options =
+        CaptureOptions { version: env!("CARGO_PKG_VERSION").to_owned(), pseudonyms: true };
+    let archive = capture_host(live.root(), &netlink, &options);
     let text = archive.to_text();
     store::write_whole(file, text.as_bytes())
         .map_err(|error| Stop::io(format!("write {}", file.display()), error))?;

@@ -136,7 +136,8 @@ fn document(path: &Path, sample: Sample, copy: Option<BitRate>) -> MeasureDocume
     let rate = rate_of(&sample);
     let lowest = ceilings.lowest();
     let reached = lowest.zip(rate).and_then(|(ceiling, rate)| share(rate, ceiling.bit_per_s));
-    let limit = name_limit(&sample, &path.local, &path.remote, &ceilings.ceilings, rate);
+    let limit =
+        rate.map(|rate| name_limit(&sample, &path.local, &path.remote, &ceilings.ceilings, rate));
     let flags = flags(&sample, &path.local, &path.remote, lowest, rate);
     let bytes = [&sample.local, &sample.remote]
         .into_iter()
@@ -171,7 +172,11 @@ fn document(path: &Path, sample: Sample, copy: Option<BitRate>) -> MeasureDocume
             "share": reached.map(Ratio::as_f64),
             "reason": lowest.map(|ceiling| ceiling.reason.clone()),
         }),
-        limit: json!({ "what": limit.what.to_string(), "rule": limit.rule, "evidence": limit.evidence }),
+        limit: json!({
+            "what": limit.as_ref().map_or("not determined".to_owned(), |l| l.what.to_string()),
+            "rule": limit.as_ref().and_then(|l| l.rule.clone()),
+            "evidence": limit.as_ref().map(|l| l.evidence.clone()).unwrap_or_default(),
+        }),
         flags,
         hosts: json!({ "local": host_line(&path.local), "remote": host_line(&path.remote) }),
         raw: sample,
@@ -217,7 +222,7 @@ fn flows(sample: &Sample) -> Vec<Value> {
 /// A value as `--format json` prints it: what is not known is null.
 fn known_or_null<T: Serialize>(value: &T) -> Value {
     let mut value = serde_json::to_value(value).unwrap_or(Value::Null);
-    crate::report::null_unknowns(&mut value, &mut |_, _| {});
+    crate::report::null_gaps(&mut value);
     value
 }
 

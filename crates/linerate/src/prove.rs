@@ -5,11 +5,11 @@ use linerate_model::analysis;
 use linerate_model::experiment::{Arm as DesignArm, PairedDesign};
 use linerate_model::finding::{Diagnosis, Profile, Scene};
 use linerate_model::plan::{Change, End, Plan};
-use linerate_model::propose::{Proposal, propose};
+use linerate_model::propose::{Permit, Proposal, propose};
 use linerate_model::prove::EndChange;
 use linerate_model::protocol::{Reply, Request, Token};
 use linerate_model::sample::Sample;
-use linerate_model::setting::{Class, PlacementKnob, SettingKey, Value};
+use linerate_model::setting::{PlacementKnob, SettingKey, Value};
 use linerate_model::workload::{Placement, StreamSpec};
 use linerate_stats::{Random, Seed};
 
@@ -110,7 +110,9 @@ impl<'a> Session<'a> {
             let diagnosis = self.diagnose(&newest);
             self.run.add(Record::Diagnosis(Box::new(diagnosis.clone())))?;
             let kept_before = self.kept.len();
-            for proposal in propose(&diagnosis.findings, Class::R2) {
+            let permit =
+                Permit { shared_kernel: self.path.shared_kernel(), ..Permit::default() };
+            for proposal in propose(&diagnosis.findings, permit).to_try {
                 if let Some(sample) = self.try_remedy(&proposal)? {
                     newest = sample;
                 }
@@ -145,7 +147,7 @@ impl<'a> Session<'a> {
     fn trial(&mut self) -> Outcome<Sample> {
         let spec = StreamSpec { placement: self.placement.clone(), ..self.options.spec.clone() };
         let mut sample = self.path.run(&spec, fresh_token()?)?;
-        sample.flags = analysis::flags(&sample, &self.path.local, &self.path.remote);
+        sample.flags = analysis::flags(&sample, &self.path.local, &self.path.remote, None, None);
         Ok(sample)
     }
 
@@ -155,11 +157,7 @@ impl<'a> Session<'a> {
 
     /// Tries a remedy; gives back a trial with it when it was kept.
     fn try_remedy(&mut self, proposal: &Proposal) -> Outcome<Option<Sample>> {
-        let changes: Vec<EndChange> = proposal
-            .changes
-            .iter()
-            .map(|(end, change)| EndChange { end: *end, change: change.clone() })
-            .collect();
+        let changes = proposal.changes.clone();
         // A remedy that did not help is worth another try only when something else has changed since.
         let seen = self.tried.iter().rfind(|tried| tried.changes == changes);
         if seen.is_some_and(|tried| tried.kept || tried.kept_before == self.kept.len()) {

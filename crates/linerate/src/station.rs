@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use linerate_host::apply::{
-    self, ApplyError, Ending, Header, JournalError, LiveMachine, Recovered, RecoveryOutcome,
+    self, ApplyError, Ending, Header, JournalError, LiveMachine, NetnsIdentity, Owner, Recovered,
     Surroundings, Transaction,
 };
 use linerate_host::netlink::Netlink;
@@ -112,15 +112,12 @@ impl Station {
 
     /// Takes back what killed processes left half done.
     pub fn recover(state: &Path) -> Outcome<Vec<Entry>> {
-        let recovered = apply::recover(state, &Surroundings::live().map_err(identity)?)
-            .map_err(|error| journal_stop(&error))?;
-        settle(recovered)
+        with_surroundings(|around| apply::recover(state, around)).and_then(settle)
     }
 
     /// Takes back a committed transaction: `id`, or the newest.
     pub fn undo_committed(state: &Path, id: Option<&str>) -> Outcome<Vec<Entry>> {
-        let around = Surroundings::live().map_err(identity)?;
-        let undone = apply::undo_committed(state, id, &around).map_err(|e| journal_stop(&e))?;
+        let undone = with_surroundings(|around| apply::undo_committed(state, id, around))?;
         match (undone, id) {
             (None, Some(id)) => {
                 Err(Stop::new(Code::BadInput, format!("there is no applied transaction `{id}`"))
@@ -158,20 +155,20 @@ fn settle(recovered: Vec<Recovered>) -> Outcome<Vec<Entry>> {
     let mut incomplete = Vec::new();
     for Recovered { id, outcome } in recovered {
         let (state, about) = match outcome {
-            RecoveryOutcome::Restored(undone) => {
+            apply::Outcome::Restored(undone) => {
                 let left: Vec<String> = undone.left.iter().map(ToString::to_string).collect();
                 let about = format!("{} settings put back", undone.restored.len());
                 ("restored", [vec![about], left].concat().join("; "))
             }
-            RecoveryOutcome::NothingLeft(why) => ("over", why.to_owned()),
-            RecoveryOutcome::OwnerAlive(_) => {
+            apply::Outcome::NothingLeft(why) => ("over", why.to_owned()),
+            apply::Outcome::OwnerAlive(_) => {
                 ("at work", "the process that made it still runs".to_owned())
             }
-            RecoveryOutcome::LeftAlone(why) => {
+            apply::Outcome::LeftAlone(why) => {
                 incomplete.push(format!("{id}: {why}"));
                 ("left alone", why)
             }
-            RecoveryOutcome::Incomplete(undone) => {
+            apply::Outcome::Incomplete(undone) => {
                 let left: Vec<String> = undone.left.iter().map(ToString::to_string).collect();
                 incomplete.push(format!("{id}: {}", left.join("; ")));
                 ("incomplete", left.join("; "))
@@ -189,17 +186,30 @@ fn settle(recovered: Vec<Recovered>) -> Outcome<Vec<Entry>> {
     .hint("mend the cause, then run `linerate tune recover` again"))
 }
 
+/// Runs a recovery with this boot, this machine's processes and its namespaces in view.
+fn with_surroundings<T>(
+    work: impl FnOnce(&Surroundings<'_>) -> Result<T, JournalError>,
+) -> Outcome<T> {
+    let boot_id = apply::boot_id().map_err(identity)?;
+    let reach = |netns: &NetnsIdentity| apply::reach(netns, || Ok(Box::new(Netlink::open()?)));
+    let around = Surroundings { boot_id: &boot_id, is_alive: &Owner::is_alive, reach: &reach };
+    work(&around).map_err(|error| journal_stop(&error))
+}
+
 fn identity(error: apply::IdentityError) -> Stop {
     Stop::new(Code::NotSupported, "cannot tell which machine and namespace this is").because(error)
 }
 
 fn journal_stop(error: &JournalError) -> Stop {
-    let failure = failure(journal_kind(error), &error.to_string());
-    failure.into()
+    failure(journal_kind(error), &error.to_string()).into()
 }
 
 fn journal_kind(error: &JournalError) -> FailureKind {
-    match error.io_kind() {
+    io_kind(error.io_kind())
+}
+
+fn io_kind(kind: Option<std::io::ErrorKind>) -> FailureKind {
+    match kind {
         Some(std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem) => {
             FailureKind::Permission
         }
@@ -220,6 +230,7 @@ fn apply_failure(error: &ApplyError) -> Failure {
         ApplyError::RestoreIncomplete { .. } => FailureKind::RestoreIncomplete,
         _ if error.is_permission() => FailureKind::Permission,
         _ if error.is_unsupported() => FailureKind::NotSupported,
+        _ if error.journal_kind().is_some() => io_kind(error.journal_kind()),
         _ => FailureKind::Restored,
     };
     failure(kind, &error.to_string())

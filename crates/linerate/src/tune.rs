@@ -5,8 +5,9 @@ use std::path::Path as FilePath;
 
 use linerate_model::finding::{Profile, Scene};
 use linerate_model::plan::{Change, End, Plan};
-use linerate_model::propose::propose;
-use linerate_model::setting::{Class, SettingKey, Settings, current};
+use linerate_model::propose::{Permit, propose};
+use linerate_model::prove::EndChange;
+use linerate_model::setting::{SettingKey, Settings, current};
 use serde::Serialize;
 
 use crate::cli::TuneAction;
@@ -143,8 +144,8 @@ fn plan_from_rules(state: &FilePath) -> Outcome<Plan> {
     };
     let diagnosis = linerate_model::rules::diagnose(&scene);
     let mut changes: Vec<Change> = Vec::new();
-    for proposal in propose(&diagnosis.findings, Class::R2) {
-        for (_, change) in proposal.changes {
+    for proposal in propose(&diagnosis.findings, Permit::default()).to_try {
+        for EndChange { change, .. } in proposal.changes {
             let known = current(&host, &change.setting).value().is_some();
             if known && changes.iter().all(|other| other.setting != change.setting) {
                 changes.push(change);

@@ -149,6 +149,16 @@ pub enum JournalError {
 }
 
 impl JournalError {
+    /// The operating system's reason, where it had one: a full disk and a missing right end differently.
+    pub fn io_kind(&self) -> Option<io::ErrorKind> {
+        match self {
+            Self::Create { source, .. } | Self::Append { source, .. } | Self::Read { source, .. } => {
+                Some(source.kind())
+            }
+            Self::Foreign { .. } | Self::Busy { .. } | Self::Over | Self::Identity(_) => None,
+        }
+    }
+
     /// Whether there is no journal: its transaction is over and was removed.
     pub(super) fn is_absent(&self) -> bool {
         matches!(self, Self::Read { source, .. } if source.kind() == io::ErrorKind::NotFound)

@@ -66,6 +66,15 @@ pub enum WriteError {
 }
 
 impl WriteError {
+    /// Whether linerate, the kernel or the device has no way to write it.
+    pub fn is_unsupported(&self) -> bool {
+        match self {
+            Self::NotSupported { .. } => true,
+            Self::Kernel { source, .. } => source.kind() == io::ErrorKind::Unsupported,
+            Self::Placement { .. } | Self::Value { .. } => false,
+        }
+    }
+
     /// Whether more rights would have helped.
     pub fn is_permission(&self) -> bool {
         matches!(self, Self::Kernel { source, .. }

@@ -7,6 +7,7 @@
 //! stand around [`Transaction`], not in it.
 
 use std::fmt;
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
@@ -105,14 +106,37 @@ fn also(left: &[Left]) -> String {
 }
 
 impl ApplyError {
+    fn step(&self) -> Option<&StepError> {
+        match self {
+            Self::Untouched { cause } | Self::Restored { cause, .. } => Some(cause),
+            Self::RestoreIncomplete { cause, .. } => cause.as_deref(),
+            Self::NotCommitted { .. } => None,
+        }
+    }
+
+    /// Whether this kernel, device or linerate has no way to do it.
+    pub fn is_unsupported(&self) -> bool {
+        match self.step() {
+            Some(StepError::Write(error)) => error.is_unsupported(),
+            Some(StepError::Unknown { gap, .. }) => {
+                gap.cause == linerate_model::known::Cause::Absent
+            }
+            _ => false,
+        }
+    }
+
+    /// The operating system's reason, when the journal could not be written.
+    pub fn journal_kind(&self) -> Option<io::ErrorKind> {
+        match (self, self.step()) {
+            (Self::NotCommitted { cause, .. }, _) => cause.io_kind(),
+            (_, Some(StepError::Journal(error))) => error.io_kind(),
+            _ => None,
+        }
+    }
+
     /// Whether more rights would have helped.
     pub fn is_permission(&self) -> bool {
-        let cause = match self {
-            Self::Untouched { cause } | Self::Restored { cause, .. } => Some(cause),
-            Self::RestoreIncomplete { cause, .. } => cause.as_ref(),
-            Self::NotCommitted { .. } => None,
-        };
-        match cause.map(AsRef::as_ref) {
+        match self.step() {
             Some(StepError::Write(error)) => error.is_permission(),
             Some(StepError::Unknown { gap, .. }) => {
                 gap.cause == linerate_model::known::Cause::Denied

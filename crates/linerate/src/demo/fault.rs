@@ -15,7 +15,7 @@ use crate::trial::Path;
 
 /// A fault: the rule that should find it, and what makes it.
 #[derive(Debug, Clone)]
-pub struct Fault {
+pub(super) struct Fault {
     /// The rule.
     pub rule: &'static str,
     /// What to change on the hosts.
@@ -25,7 +25,7 @@ pub struct Fault {
 }
 
 /// Every fault that this kernel and user can make, with the clean rate at hand.
-pub fn candidates(path: &Path, clean: BitRate) -> Outcome<Vec<Fault>> {
+pub(super) fn candidates(path: &Path, clean: BitRate) -> Outcome<Vec<Fault>> {
     let mut faults = vec![
         settings_fault(
             path,

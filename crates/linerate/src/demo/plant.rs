@@ -35,7 +35,7 @@ const COST_MIN: f64 = 0.10;
 const PAIRS: u32 = 5;
 
 /// Plants, and writes the rules' ids where only the conductor looks.
-pub fn run(args: &DemoArgs, state: &FilePath, folder: &FilePath, say: &Say) -> Outcome<()> {
+pub(super) fn run(args: &DemoArgs, state: &FilePath, folder: &FilePath, say: &Say) -> Outcome<()> {
     let interrupt = Interrupt::listen()?;
     let far = PeerAddress::Netns("far".to_owned());
     let peer = Peer::start(&far, false, state, &interrupt)?;
@@ -78,7 +78,7 @@ pub fn run(args: &DemoArgs, state: &FilePath, folder: &FilePath, say: &Say) -> O
 }
 
 /// What was planted.
-pub fn read(folder: &FilePath) -> Outcome<Vec<String>> {
+pub(super) fn read(folder: &FilePath) -> Outcome<Vec<String>> {
     let text = fs::read(planted_file(folder)).map_err(|e| Stop::io("read what was planted", e))?;
     serde_json::from_slice(&text)
         .map_err(|error| Stop::new(Code::Bug, "cannot read what was planted").because(error))

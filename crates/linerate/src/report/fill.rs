@@ -1,5 +1,6 @@
 //! From a stored run to what its page shows.
 
+use linerate_host::apply::settings::by_hand;
 use linerate_model::analysis::{cost_of_local, cost_of_remote, rate_series};
 use linerate_model::finding::Undetermined;
 use linerate_model::host::Host;
@@ -157,7 +158,7 @@ fn reproduce(stored: &StoredRun, document: &ProveDocument) -> Vec<Reproduce> {
     ];
     for remedy in &document.remedies {
         for change in &remedy.changes {
-            if let Some(command) = linerate_host::apply::by_hand(&change.change.setting, &change.change.to) {
+            if let Some(command) = by_hand(&change.change.setting, &change.change.to) {
                 lines.push(line(&format!("the remedy of {} ({} end)", remedy.rule, change.end), command));
             }
         }

@@ -19,6 +19,13 @@ pub fn map_json(host: &Host) -> Value {
     json!({"schema": MAP_SCHEMA, "host": body, "gaps": gaps})
 }
 
+/// Turns every gap within `value` into null and gives them as the entries of `gaps`.
+pub fn null_gaps(value: &mut Value) -> Vec<Value> {
+    let mut gaps = Vec::new();
+    hoist(value, "", &mut gaps);
+    gaps
+}
+
 /// Turns every gap below `value` into null and lists it; `field` is the JSON pointer (RFC 6901) of
 /// `value` within the host.
 fn hoist(value: &mut Value, field: &str, gaps: &mut Vec<Value>) {

@@ -19,8 +19,8 @@ mod text;
 
 pub use data::ReportData;
 pub use map_dot::map_dot;
-pub use map_json::{MAP_SCHEMA, map_json};
-pub use map_svg::{Layout, MapEnd, host_map_svg};
+pub use map_json::{MAP_SCHEMA, map_json, null_gaps};
+pub use map_svg::{Layout, MapEnd, host_map_svg, map_svg};
 pub use map_text::map_text;
 pub use page::render_page;
 pub use text::render_text;

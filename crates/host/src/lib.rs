@@ -1,5 +1,10 @@
 //! The only hand on the machine: reads a Linux host through a root handle and netlink, changes its
 //! settings with a journal, and puts them back.
 
+pub mod capture;
+pub mod counters;
 pub mod nic_control;
+pub mod procfs;
+pub mod read;
 pub mod root;
+pub mod sysfs;

@@ -21,6 +21,7 @@ use linerate_model::host::Host;
 pub use open::Captured;
 
 use crate::nic_control::NicRead;
+use crate::procfs::identity;
 use crate::read::read_host;
 use crate::root::HostRoot;
 use answers::CapturedNics;
@@ -65,16 +66,20 @@ pub fn record(root: &HostRoot, nics: &dyn NicRead, options: &CaptureOptions) -> 
     (host, archive)
 }
 
-/// The kernel's configuration has thousands of lines of which the readers use a handful.
+/// The kernel's configuration has thousands of lines of which the readers use a handful, and
+/// `/proc/cpuinfo` may hold a serial number.
 fn without_idle_lines(tree: &Tree) -> Tree {
     let mut shorter = tree.clone();
     for (path, entry) in tree.iter() {
-        if let Entry::File { mode, text } = entry
-            && path.starts_with("boot/config-")
-        {
-            let text = crate::procfs::identity::used_config_lines(text);
-            shorter.put(path, Entry::File { mode: *mode, text });
-        }
+        let Entry::File { mode, text } = entry else {
+            continue;
+        };
+        let text = match path.as_str() {
+            "proc/cpuinfo" => identity::used_cpuinfo_lines(text),
+            path if path.starts_with("boot/config-") => identity::used_config_lines(text),
+            _ => continue,
+        };
+        shorter.put(path, Entry::File { mode: *mode, text });
     }
     shorter
 }

@@ -141,6 +141,23 @@ pub(crate) fn used_config_lines(config: &str) -> String {
     first.into_iter().chain(used).collect::<Vec<_>>().join("\n")
 }
 
+/// The part of `/proc/cpuinfo` that is used here: it also holds serial numbers, on s390 and some Arm.
+pub(crate) fn used_cpuinfo_lines(text: &str) -> String {
+    const KEYS: [&str; 4] = ["model name", "cpu", "Processor", "vendor_id"];
+    let of_key = |key: &&str| {
+        text.lines().find(|line| {
+            line.split_once(':')
+                .is_some_and(|(name, value)| name.trim() == *key && !value.trim().is_empty())
+        })
+    };
+    let machine = text
+        .split_once("machine = ")
+        .and_then(|(_, rest)| rest.lines().next())
+        .map(|machine| format!("machine = {machine}"));
+    let lines = KEYS.iter().filter_map(of_key).map(str::to_owned);
+    lines.chain(machine).collect::<Vec<_>>().join("\n")
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -188,6 +205,17 @@ mod tests {
                 parse_accounting(&used_config_lines(&config), &text)
             );
             let _ = parse_cpu_model(&text);
+        }
+
+        #[test]
+        fn the_kept_lines_of_cpuinfo_name_the_same_model(lines in proptest::collection::vec(
+            "(model name|cpu|Processor|vendor_id|processor 0|x)\t: ?(IBM/S390|A 7|id = 1, machine = 2817)?",
+            0..8,
+        )) {
+            let text = lines.join("\n");
+            let kept = used_cpuinfo_lines(&text);
+            prop_assert_eq!(parse_cpu_model(&text), parse_cpu_model(&kept));
+            prop_assert!(!kept.contains("processor"));
         }
     }
 }

@@ -2,6 +2,11 @@
 //! settings with a journal, and puts them back.
 
 pub mod apply;
+pub mod capture;
+pub mod counters;
 pub mod netlink;
 pub mod nic_control;
+pub mod procfs;
+pub mod read;
 pub mod root;
+pub mod sysfs;

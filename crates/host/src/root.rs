@@ -1,25 +1,42 @@
 //! The machine's root folder as a value: every read of a host goes through one, so that a captured
 //! host is read by the same code as the live one.
 //!
-//! Paths are relative to the root (`sys/class/net`); links are resolved inside it
-//! (`openat2(2)` with `RESOLVE_IN_ROOT`), so a captured absolute link cannot lead out.
+//! Paths are relative to the root (`sys/class/net`). In an unpacked folder links are resolved inside
+//! it (`openat2(2)` with `RESOLVE_IN_ROOT`), so a captured absolute link cannot lead out; the live
+//! root is `/` itself, where plain `openat(2)` does the same and works before Linux 5.6 too.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use linerate_model::known::{Cause, Known};
+use linerate_model::known::{Cause, Gap, Known};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
+
+use crate::capture::record::Log;
+use crate::capture::tree::{Entry, Missing, Tree};
 
 /// The longest file a reader takes in: `/proc/interrupts` of 1,024 CPUs and 4,096 interrupts is
 /// about 50 MiB.
 pub const FILE_BYTES_MAX: u64 = 64 << 20;
 
+/// A sysfs attribute fits in a page; so does nearly everything that is read of a host.
+const PAGE_BYTES: usize = 4096;
+
 /// A machine's root folder, live or captured. It can only be read.
 #[derive(Debug)]
 pub struct HostRoot {
-    folder: OwnedFd,
+    source: Source,
+    /// What was asked and answered, while a capture is being made.
+    log: Option<Mutex<Log>>,
+}
+
+#[derive(Debug)]
+enum Source {
+    Live(Arc<OwnedFd>),
+    Folder(Arc<OwnedFd>),
+    Tree(Arc<Tree>),
 }
 
 /// The machine this program runs on. Only its holder can change settings; a captured host has no way
@@ -32,77 +49,202 @@ pub struct LiveHost {
 impl HostRoot {
     /// The root `folder` of a captured host, unpacked.
     pub fn open(folder: &Path) -> io::Result<Self> {
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        Ok(Self {
-            folder: rustix::fs::openat(CWD, folder, flags, Mode::empty())?,
-        })
+        let root = Self::of(Source::Folder(open_folder(folder)?));
+        // Before Linux 5.6 there is no openat2: better said now than by a host full of gaps.
+        root.descend(".", OFlags::PATH)?;
+        Ok(root)
     }
 
-    fn descend(&self, path: &str, flags: OFlags) -> io::Result<OwnedFd> {
-        let path = path.trim_start_matches('/');
-        let flags = flags | OFlags::CLOEXEC;
-        Ok(rustix::fs::openat2(
-            &self.folder,
-            path,
-            flags,
-            Mode::empty(),
-            ResolveFlags::IN_ROOT,
-        )?)
+    /// A host that is held in memory.
+    pub(crate) fn in_memory(tree: Tree) -> Self {
+        Self::of(Source::Tree(Arc::new(tree)))
+    }
+
+    fn of(source: Source) -> Self {
+        Self { source, log: None }
+    }
+
+    /// The same root, writing down every answer it gives.
+    pub(crate) fn recording(&self) -> Self {
+        let source = match &self.source {
+            Source::Live(folder) => Source::Live(Arc::clone(folder)),
+            Source::Folder(folder) => Source::Folder(Arc::clone(folder)),
+            Source::Tree(tree) => Source::Tree(Arc::clone(tree)),
+        };
+        Self {
+            source,
+            log: Some(Mutex::new(Log::default())),
+        }
+    }
+
+    /// What was written down.
+    pub(crate) fn into_log(self) -> Log {
+        self.log.map_or_else(Log::default, |log| {
+            log.into_inner().unwrap_or_else(PoisonError::into_inner)
+        })
     }
 
     /// The text of a file without the white space at its end.
     pub fn read(&self, path: &str) -> Known<String> {
-        let mut text = Vec::new();
-        let read = self
-            .descend(path, OFlags::RDONLY | OFlags::NONBLOCK)
-            .and_then(|fd| {
-                File::from(fd)
-                    .take(FILE_BYTES_MAX + 1)
-                    .read_to_end(&mut text)
-            });
-        match read {
-            Err(error) => Known::Unknown(gap(path, &error)),
-            Ok(_) if text.len() as u64 > FILE_BYTES_MAX => {
+        let answer = match self.take(path, FILE_BYTES_MAX + 1) {
+            Ok(text) if text.len() as u64 > FILE_BYTES_MAX => {
                 Known::unknown(Cause::Unreadable, absolute(path), "longer than 64 MiB")
             }
-            Ok(_) => match String::from_utf8(text) {
-                Ok(text) => Known::Value(text.trim_end().to_owned()),
-                Err(_) => Known::unknown(Cause::Unreadable, absolute(path), "not UTF-8 text"),
-            },
-        }
+            Ok(text) => text_of(path, text),
+            Err(gap) => Known::Unknown(gap),
+        };
+        self.note(path, &answer);
+        answer
+    }
+
+    /// The text at the beginning of a file, at most `bytes` of it and cut at the end of a line: for
+    /// files whose whole text costs the kernel much and tells nothing more (`/proc/cpuinfo`).
+    pub fn read_start(&self, path: &str, bytes: u64) -> Known<String> {
+        let answer = match self.take(path, bytes) {
+            Ok(mut text) => {
+                if text.len() as u64 == bytes {
+                    let end = text.iter().rposition(|byte| *byte == b'\n').unwrap_or(0);
+                    text.truncate(end);
+                }
+                text_of(path, text)
+            }
+            Err(gap) => Known::Unknown(gap),
+        };
+        self.note(path, &answer);
+        answer
     }
 
     /// The names in a folder, sorted.
     pub fn list(&self, path: &str) -> Known<Vec<String>> {
-        let names = || -> io::Result<Vec<String>> {
-            let folder = self.descend(path, OFlags::RDONLY | OFlags::DIRECTORY)?;
-            let mut names = Vec::new();
-            for entry in rustix::fs::Dir::read_from(&folder)? {
-                let name = entry?.file_name().to_string_lossy().into_owned();
-                if name != "." && name != ".." {
-                    names.push(name);
-                }
+        let answer = match &self.source {
+            Source::Tree(tree) => tree.list(path).map_err(|missing| missing.gap(path)),
+            Source::Live(_) | Source::Folder(_) => {
+                self.list_files(path).map_err(|error| gap(path, &error))
             }
-            names.sort();
-            Ok(names)
         };
-        names().map_or_else(|error| Known::Unknown(gap(path, &error)), Known::Value)
+        if let Some(log) = &self.log {
+            let mut log = log.lock().unwrap_or_else(PoisonError::into_inner);
+            log.listed(self, path, &answer);
+        }
+        answer.map_or_else(Known::Unknown, Known::Value)
     }
 
     /// Where a symbolic link points, as it is written.
     pub fn link(&self, path: &str) -> Known<String> {
-        let target = self
-            .descend(path, OFlags::PATH | OFlags::NOFOLLOW)
-            .and_then(|fd| Ok(rustix::fs::readlinkat(&fd, "", Vec::new())?));
-        match target {
-            Ok(target) => Known::Value(target.to_string_lossy().into_owned()),
-            Err(error) => Known::Unknown(gap(path, &error)),
+        let answer = self.link_unlogged(path);
+        if let Some(log) = &self.log {
+            let mut log = log.lock().unwrap_or_else(PoisonError::into_inner);
+            log.linked(self, path, &answer);
         }
+        answer
     }
 
     /// Whether something is there.
     pub fn exists(&self, path: &str) -> bool {
-        self.descend(path, OFlags::PATH).is_ok()
+        match &self.source {
+            Source::Tree(tree) => tree.has(path),
+            Source::Live(_) | Source::Folder(_) => self.descend(path, OFlags::PATH).is_ok(),
+        }
+    }
+
+    /// The machine's architecture. The kernel has a file for it since 6.1; before, only `uname(2)`
+    /// tells, of the live machine.
+    pub(crate) fn architecture(&self) -> Known<String> {
+        const FILE: &str = "proc/sys/kernel/arch";
+        match (self.read(FILE), &self.source) {
+            (Known::Unknown(gap), Source::Live(_)) if gap.cause == Cause::Absent => {
+                let machine = rustix::system::uname();
+                let answer = Known::Value(machine.machine().to_string_lossy().into_owned());
+                self.note(FILE, &answer);
+                answer
+            }
+            (answer, _) => answer,
+        }
+    }
+
+    pub(crate) fn link_unlogged(&self, path: &str) -> Known<String> {
+        let target = match &self.source {
+            Source::Tree(tree) => tree.link(path).map_err(|missing| missing.gap(path)),
+            Source::Live(_) | Source::Folder(_) => self
+                .descend(path, OFlags::PATH | OFlags::NOFOLLOW)
+                .and_then(|fd| {
+                    // Of an open file that is no link, readlinkat says ENOENT, which would read as
+                    // absent; readlink(2) by name says EINVAL.
+                    rustix::fs::readlinkat(&fd, "", Vec::new())
+                        .map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))
+                })
+                .map(|target| target.to_string_lossy().into_owned())
+                .map_err(|error| gap(path, &error)),
+        };
+        target.map_or_else(Known::Unknown, Known::Value)
+    }
+
+    /// The permission bits of what `path` leads to.
+    pub(crate) fn mode(&self, path: &str) -> Option<u32> {
+        match &self.source {
+            Source::Tree(tree) => tree.mode(path),
+            Source::Live(_) | Source::Folder(_) => {
+                let fd = self.descend(path, OFlags::PATH).ok()?;
+                Some(rustix::fs::fstat(&fd).ok()?.st_mode & 0o7777)
+            }
+        }
+    }
+
+    fn note(&self, path: &str, answer: &Known<String>) {
+        if let Some(log) = &self.log {
+            let mut log = log.lock().unwrap_or_else(PoisonError::into_inner);
+            log.read(self, path, answer);
+        }
+    }
+
+    fn take(&self, path: &str, bytes: u64) -> Result<Vec<u8>, Gap> {
+        let opened = match &self.source {
+            Source::Tree(tree) => {
+                let text = tree.read(path).map_err(|missing| missing.gap(path))?;
+                let end = usize::try_from(bytes).map_or(text.len(), |most| most.min(text.len()));
+                return Ok(text.as_bytes()[..end].to_vec());
+            }
+            Source::Live(_) | Source::Folder(_) => {
+                self.descend(path, OFlags::RDONLY | OFlags::NONBLOCK)
+            }
+        };
+        let mut text = Vec::with_capacity(PAGE_BYTES);
+        opened
+            .and_then(|fd| File::from(fd).take(bytes).read_to_end(&mut text))
+            .map_err(|error| gap(path, &error))?;
+        Ok(text)
+    }
+
+    fn list_files(&self, path: &str) -> io::Result<Vec<String>> {
+        let folder = self.descend(path, OFlags::RDONLY | OFlags::DIRECTORY)?;
+        let mut names = Vec::new();
+        for entry in rustix::fs::Dir::new(folder)? {
+            let name = entry?.file_name().to_string_lossy().into_owned();
+            if name != "." && name != ".." {
+                names.push(name);
+            }
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    fn descend(&self, path: &str, flags: OFlags) -> io::Result<OwnedFd> {
+        let path = match path.trim_start_matches('/') {
+            "" => ".",
+            path => path,
+        };
+        let flags = flags | OFlags::CLOEXEC;
+        Ok(match &self.source {
+            Source::Live(root) => rustix::fs::openat(root.as_ref(), path, flags, Mode::empty())?,
+            Source::Folder(root) => rustix::fs::openat2(
+                root.as_ref(),
+                path,
+                flags,
+                Mode::empty(),
+                ResolveFlags::IN_ROOT,
+            )?,
+            Source::Tree(_) => return Err(io::ErrorKind::ReadOnlyFilesystem.into()),
+        })
     }
 }
 
@@ -110,7 +252,7 @@ impl LiveHost {
     /// This machine.
     pub fn open() -> io::Result<Self> {
         Ok(Self {
-            root: HostRoot::open(Path::new("/"))?,
+            root: HostRoot::of(Source::Live(open_folder(Path::new("/"))?)),
         })
     }
 
@@ -126,16 +268,42 @@ impl LiveHost {
     }
 }
 
-fn absolute(path: &str) -> String {
+fn open_folder(folder: &Path) -> io::Result<Arc<OwnedFd>> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(Arc::new(rustix::fs::openat(
+        CWD,
+        folder,
+        flags,
+        Mode::empty(),
+    )?))
+}
+
+fn text_of(path: &str, text: Vec<u8>) -> Known<String> {
+    match String::from_utf8(text) {
+        Ok(text) => Known::Value(text.trim_end().to_owned()),
+        Err(_) => Known::unknown(Cause::Unreadable, absolute(path), Entry::NOT_TEXT),
+    }
+}
+
+pub(crate) fn absolute(path: &str) -> String {
     format!("/{}", path.trim_start_matches('/'))
 }
 
 /// The gap that an error of the operating system leaves.
-pub(crate) fn gap(path: &str, error: &io::Error) -> linerate_model::known::Gap {
+pub(crate) fn gap(path: &str, error: &io::Error) -> Gap {
     let cause = match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Cause::Absent,
         io::ErrorKind::PermissionDenied => Cause::Denied,
         _ => Cause::Unreadable,
     };
-    linerate_model::known::Gap::new(cause, absolute(path), error.to_string())
+    Gap::new(cause, absolute(path), error.to_string())
+}
+
+impl Missing {
+    fn gap(self, path: &str) -> Gap {
+        match self {
+            Self::Os(error) => gap(path, &error),
+            Self::Recorded(cause, reason) => Gap::new(cause, absolute(path), reason),
+        }
+    }
 }

@@ -106,7 +106,8 @@ pub fn flags(
     flag_if(Flag::SharedKernel, sample.shared_kernel);
     for (side, host) in sides {
         let exact = host.identity.irq_time_accounting.get();
-        flag_if(Flag::TickAccounting, exact == Some(false));
+        // Where the kernel does not say, the coarser accounting is the one to expect.
+        flag_if(Flag::TickAccounting, exact != Some(true));
         flag_if(
             Flag::Steal,
             steal_share(side).is_some_and(|share| share > STEAL_SHARE),

@@ -1,0 +1,102 @@
+//! What netlink told of each interface, which has no file: kept in an archive beside the files.
+
+use std::collections::BTreeMap;
+
+use linerate_model::host::{Channels, Coalesce, Feature, NicKind, Qdisc, Rings};
+use linerate_model::ids::NicName;
+use linerate_model::known::Known;
+use serde::{Deserialize, Serialize};
+
+use crate::nic_control::NicRead;
+
+/// The answers of a [`NicRead`] about one interface.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NicAnswers {
+    /// [`NicRead::kind`].
+    pub kind: Known<NicKind>,
+    /// [`NicRead::addresses`].
+    pub addresses: Known<Vec<String>>,
+    /// [`NicRead::features`].
+    pub features: Known<BTreeMap<String, Feature>>,
+    /// [`NicRead::rings`].
+    pub rings: Known<Rings>,
+    /// [`NicRead::channels`].
+    pub channels: Known<Channels>,
+    /// [`NicRead::coalesce`].
+    pub coalesce: Known<Coalesce>,
+    /// [`NicRead::qdisc`].
+    pub qdisc: Known<Qdisc>,
+}
+
+impl NicAnswers {
+    /// Asks everything about `nic`.
+    pub fn ask(nics: &dyn NicRead, nic: &NicName) -> Self {
+        Self {
+            kind: nics.kind(nic),
+            addresses: nics.addresses(nic),
+            features: nics.features(nic),
+            rings: nics.rings(nic),
+            channels: nics.channels(nic),
+            coalesce: nics.coalesce(nic),
+            qdisc: nics.qdisc(nic),
+        }
+    }
+
+    /// The answers about an interface whose netlink facts were not captured.
+    pub fn not_asked(nic: &NicName) -> Self {
+        Self {
+            kind: not_asked(nic, "kind"),
+            addresses: not_asked(nic, "addresses"),
+            features: not_asked(nic, "features"),
+            rings: not_asked(nic, "rings"),
+            channels: not_asked(nic, "channels"),
+            coalesce: not_asked(nic, "coalesce"),
+            qdisc: not_asked(nic, "qdisc"),
+        }
+    }
+}
+
+/// Captured answers, by interface.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct CapturedNics(pub(crate) BTreeMap<NicName, NicAnswers>);
+
+impl CapturedNics {
+    fn answer<T: Clone>(
+        &self,
+        nic: &NicName,
+        what: &str,
+        of: impl Fn(&NicAnswers) -> &Known<T>,
+    ) -> Known<T> {
+        self.0
+            .get(nic)
+            .map_or_else(|| not_asked(nic, what), |answers| of(answers).clone())
+    }
+}
+
+fn not_asked<T>(nic: &NicName, what: &str) -> Known<T> {
+    Known::not_asked(format!("netlink: {what} of {nic}"))
+}
+
+impl NicRead for CapturedNics {
+    fn kind(&self, nic: &NicName) -> Known<NicKind> {
+        self.answer(nic, "kind", |a| &a.kind)
+    }
+    fn addresses(&self, nic: &NicName) -> Known<Vec<String>> {
+        self.answer(nic, "addresses", |a| &a.addresses)
+    }
+    fn features(&self, nic: &NicName) -> Known<BTreeMap<String, Feature>> {
+        self.answer(nic, "features", |a| &a.features)
+    }
+    fn rings(&self, nic: &NicName) -> Known<Rings> {
+        self.answer(nic, "rings", |a| &a.rings)
+    }
+    fn channels(&self, nic: &NicName) -> Known<Channels> {
+        self.answer(nic, "channels", |a| &a.channels)
+    }
+    fn coalesce(&self, nic: &NicName) -> Known<Coalesce> {
+        self.answer(nic, "coalesce", |a| &a.coalesce)
+    }
+    fn qdisc(&self, nic: &NicName) -> Known<Qdisc> {
+        self.answer(nic, "qdisc", |a| &a.qdisc)
+    }
+}

@@ -1,0 +1,210 @@
+//! Reads the text of an archive (see [`super::archive`]) line by line, within stated limits, and says
+//! of what it cannot read which line that is.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, BufRead, Read};
+
+use linerate_model::ids::NicName;
+
+use super::answers::CapturedNics;
+use super::archive::{Archive, FORMAT, MAGIC, cause_of, ending, from_one_line};
+use super::error::CaptureError;
+use super::tree::{Entry, Tree};
+
+/// The longest line: a line of `/proc/interrupts` with 16,384 CPUs is about 180 KiB.
+const LINE_BYTES_MAX: u64 = 1 << 20;
+/// The most lines of an archive.
+const LINES_MAX: u64 = 16 << 20;
+/// The most bytes of an archive.
+const ARCHIVE_BYTES_MAX: u64 = 256 << 20;
+
+/// An archive that is being read.
+pub(crate) struct Parser<R> {
+    from: io::Take<R>,
+    /// The number of the line that was read last, from 1.
+    line: u64,
+    checksum: crc32fast::Hasher,
+}
+
+impl<R: BufRead> Parser<R> {
+    pub(crate) fn of(from: R) -> Self {
+        Self {
+            from: from.take(ARCHIVE_BYTES_MAX),
+            line: 0,
+            checksum: crc32fast::Hasher::new(),
+        }
+    }
+
+    pub(crate) fn archive(mut self) -> Result<Archive, CaptureError> {
+        let first = self.next_line()?;
+        match first.strip_prefix(MAGIC) {
+            Some(format) if format.trim() == FORMAT.to_string() => {}
+            Some(format) => {
+                return Err(CaptureError::Format {
+                    found: format.trim().to_owned(),
+                    known: FORMAT,
+                });
+            }
+            None => return Err(self.wrong("expected `linerate capture 1`")),
+        }
+        let version = self.headed("by linerate ")?;
+        let pseudonyms = match self.headed("pseudonyms ")?.as_str() {
+            "yes" => true,
+            "no" => false,
+            _ => return Err(self.wrong("expected `pseudonyms yes` or `pseudonyms no`")),
+        };
+        let mut archive = Archive {
+            version: from_one_line(&version).ok_or_else(|| self.wrong("a wrong escape"))?,
+            pseudonyms,
+            tree: Tree::new(false),
+            nics: CapturedNics(BTreeMap::new()),
+        };
+        let mut entries = 0;
+        loop {
+            let before = self.checksum.clone().finalize();
+            let head = self.next_line()?;
+            if let Some(promised) = head.strip_prefix("end ") {
+                let found = ending(entries, before);
+                if promised.trim() == found {
+                    return Ok(archive);
+                }
+                return Err(CaptureError::Changed {
+                    line: self.line,
+                    promised: promised.trim().to_owned(),
+                    found,
+                });
+            }
+            self.entry(&head, &mut archive)?;
+            entries += 1;
+        }
+    }
+
+    fn entry(&mut self, head: &str, archive: &mut Archive) -> Result<(), CaptureError> {
+        let (kind, rest) = head.split_once(' ').unwrap_or((head, ""));
+        match kind {
+            "file" => {
+                let (mode, lines, path) = self.sized(rest)?;
+                let text = self.lines(lines)?;
+                archive.tree.put(&path, Entry::File { mode, text });
+            }
+            "folder" => {
+                let (mode, lines, path) = self.sized(rest)?;
+                let mut names = BTreeSet::new();
+                for _ in 0..lines {
+                    let name = self.next_line()?;
+                    names.insert(self.unescaped(&name)?);
+                }
+                archive.tree.put(&path, Entry::Folder { mode, names });
+            }
+            "link" => {
+                let path = self.path(rest)?;
+                let target = self.next_line()?;
+                let target = self.unescaped(&target)?;
+                archive.tree.put(&path, Entry::Link { target });
+            }
+            "absent" => archive.tree.put(&self.path(rest)?, Entry::absent()),
+            "gap" => {
+                let (cause, path) = rest.split_once(' ').unwrap_or((rest, ""));
+                let cause = cause_of(cause).ok_or_else(|| self.wrong("an unknown cause"))?;
+                let path = self.path(path)?;
+                let reason = self.next_line()?;
+                let reason = self.unescaped(&reason)?;
+                archive.tree.put(&path, Entry::Gap { cause, reason });
+            }
+            "nic" => {
+                let (lines, nic) = rest.split_once(' ').unwrap_or((rest, ""));
+                let lines = self.number(lines, 10)?;
+                let nic: NicName = nic.parse().map_err(|error| self.wrong(error))?;
+                let json = self.lines(lines)?;
+                let answers = serde_json::from_str(&json).map_err(|error| self.wrong(error))?;
+                archive.nics.0.insert(nic, answers);
+            }
+            _ => {
+                return Err(self
+                    .wrong("expected `file`, `folder`, `link`, `absent`, `gap`, `nic` or `end`"));
+            }
+        }
+        Ok(())
+    }
+
+    fn sized(&self, rest: &str) -> Result<(u32, u64, String), CaptureError> {
+        let mut parts = rest.splitn(3, ' ');
+        let (Some(mode), Some(lines), Some(path)) = (parts.next(), parts.next(), parts.next())
+        else {
+            return Err(self.wrong("expected permission bits, a number of lines and a path"));
+        };
+        let mode = u32::try_from(self.number(mode, 8)?).map_err(|error| self.wrong(error))?;
+        Ok((mode & 0o7777, self.number(lines, 10)?, self.path(path)?))
+    }
+
+    fn number(&self, digits: &str, radix: u32) -> Result<u64, CaptureError> {
+        u64::from_str_radix(digits, radix).map_err(|error| self.wrong(error))
+    }
+
+    fn path(&self, path: &str) -> Result<String, CaptureError> {
+        let path = path
+            .strip_prefix('/')
+            .ok_or_else(|| self.wrong("expected a path that begins with `/`"))?;
+        self.unescaped(path)
+    }
+
+    fn unescaped(&self, line: &str) -> Result<String, CaptureError> {
+        from_one_line(line).ok_or_else(|| self.wrong("a wrong escape after a backslash"))
+    }
+
+    fn headed(&mut self, head: &str) -> Result<String, CaptureError> {
+        let line = self.next_line()?;
+        line.strip_prefix(head)
+            .map(str::to_owned)
+            .ok_or_else(|| self.wrong(format!("expected `{head}...`")))
+    }
+
+    fn lines(&mut self, count: u64) -> Result<String, CaptureError> {
+        let mut text = String::new();
+        for line in 0..count {
+            if line > 0 {
+                text.push('\n');
+            }
+            text.push_str(&self.next_line()?);
+        }
+        Ok(text)
+    }
+
+    fn next_line(&mut self) -> Result<String, CaptureError> {
+        let mut bytes = Vec::new();
+        let read = (&mut self.from)
+            .take(LINE_BYTES_MAX)
+            .read_until(b'\n', &mut bytes);
+        if let Err(error) = read {
+            return Err(self.wrong(error));
+        }
+        if self.from.limit() == 0 || self.line >= LINES_MAX {
+            return Err(self.wrong("the archive is larger than a captured host can be (256 MiB)"));
+        }
+        if bytes.pop_if(|last| *last == b'\n').is_none() {
+            return Err(if bytes.len() as u64 == LINE_BYTES_MAX {
+                self.line += 1;
+                self.wrong("it is longer than 1 MiB")
+            } else {
+                CaptureError::CutShort {
+                    line: self.line + u64::from(!bytes.is_empty()),
+                }
+            });
+        }
+        self.line += 1;
+        self.checksum.update(&bytes);
+        self.checksum.update(b"\n");
+        String::from_utf8(bytes).map_err(|_| self.wrong("it is not UTF-8 text"))
+    }
+
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "reads better at two dozen calls"
+    )]
+    fn wrong(&self, why: impl ToString) -> CaptureError {
+        CaptureError::Line {
+            line: self.line,
+            why: why.to_string(),
+        }
+    }
+}

@@ -1,0 +1,366 @@
+//! Pseudonyms: what tells whose machine it is, replaced by something of the same form.
+//!
+//! Each is a hash of the original, keyed by the boot id: equal things stay equal inside an archive and
+//! between archives of one boot (two namespaces of one kernel), and nobody without the boot id can
+//! test a guess. IP addresses keep their common prefixes (the idea of Crypto-PAn: a bit is flipped
+//! according to the bits before it), so that two ends of a subnet stay in one subnet.
+
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use linerate_model::known::Known;
+
+use super::answers::CapturedNics;
+use super::archive::Archive;
+use super::tree::{Entry, Tree};
+
+const HOSTNAME: &str = "proc/sys/kernel/hostname";
+const BOOT_ID: &str = "proc/sys/kernel/random/boot_id";
+const COMMAND_LINE: &str = "proc/cmdline";
+
+/// Kernel parameters whose values rules read and that tell nothing about whose machine it is.
+const KEPT_PARAMETERS: [&str; 30] = [
+    "amd_iommu",
+    "amd_pstate",
+    "audit",
+    "clocksource",
+    "default_hugepagesz",
+    "hugepages",
+    "hugepagesz",
+    "idle",
+    "intel_idle.max_cstate",
+    "intel_iommu",
+    "intel_pstate",
+    "iommu",
+    "iommu.passthrough",
+    "iommu.strict",
+    "irqaffinity",
+    "irqtime",
+    "isolcpus",
+    "kthread_cpus",
+    "mitigations",
+    "nohz",
+    "nohz_full",
+    "numa_balancing",
+    "pci",
+    "pcie_aspm",
+    "preempt",
+    "processor.max_cstate",
+    "rcu_nocbs",
+    "spectre_v2",
+    "transparent_hugepage",
+    "tsc",
+];
+
+/// The pseudonyms of one boot of one host.
+#[derive(Debug)]
+pub(crate) struct Pseudonyms {
+    key: u64,
+}
+
+impl Pseudonyms {
+    /// The pseudonyms for what `archive` holds.
+    pub(crate) fn of(archive: &Archive) -> Self {
+        let tree = &archive.tree;
+        let secret = tree.read(BOOT_ID).or_else(|_| tree.read(HOSTNAME));
+        let mut hasher = DefaultHasher::new();
+        secret.unwrap_or("no boot id").hash(&mut hasher);
+        Self {
+            key: hasher.finish(),
+        }
+    }
+
+    /// `archive` under pseudonyms.
+    pub(crate) fn applied(&self, archive: Archive) -> Archive {
+        let mut tree = Tree::new(false);
+        for (path, entry) in archive.tree.iter() {
+            tree.put(&self.text(path), self.entry(path, entry));
+        }
+        let mut nics = BTreeMap::new();
+        for (nic, mut answers) in archive.nics.0 {
+            if let Known::Value(addresses) = &mut answers.addresses {
+                for address in addresses {
+                    *address = self.address(address);
+                }
+            }
+            let name = self.text(nic.as_str()).parse().unwrap_or(nic);
+            nics.insert(name, answers);
+        }
+        Archive {
+            version: archive.version,
+            pseudonyms: true,
+            tree,
+            nics: CapturedNics(nics),
+        }
+    }
+
+    fn entry(&self, path: &str, entry: &Entry) -> Entry {
+        match entry {
+            Entry::File { mode, text } => Entry::File {
+                mode: *mode,
+                text: match path {
+                    HOSTNAME if !text.is_empty() => self.hostname(text),
+                    COMMAND_LINE => self.command_line(text),
+                    _ => self.text(text),
+                },
+            },
+            Entry::Folder { mode, names } => Entry::Folder {
+                mode: *mode,
+                names: names.iter().map(|name| self.text(name)).collect(),
+            },
+            Entry::Link { target } => Entry::Link {
+                target: self.text(target),
+            },
+            Entry::Gap { cause, reason } => Entry::Gap {
+                cause: *cause,
+                reason: self.text(reason),
+            },
+        }
+    }
+
+    fn hash(&self, what: &str, of: impl Hash) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        (self.key, what).hash(&mut hasher);
+        of.hash(&mut hasher);
+        hasher.finish()
+    }
+
+    fn hostname(&self, name: &str) -> String {
+        format!("host-{:08x}", self.hash("hostname", name) >> 32)
+    }
+
+    /// Text with every UUID, hardware address and interface name made of one replaced.
+    pub(crate) fn text(&self, text: &str) -> String {
+        let mut out = String::with_capacity(text.len());
+        let mut rest = text;
+        let mut before: Option<char> = None;
+        while let Some(c) = rest.chars().next() {
+            let starts_word = before.is_none_or(|c| !c.is_ascii_alphanumeric());
+            let found = if starts_word && c.is_ascii_alphanumeric() {
+                self.at_start(rest)
+            } else {
+                None
+            };
+            let taken = if let Some((length, pseudonym)) = found {
+                out.push_str(&pseudonym);
+                length
+            } else {
+                out.push(c);
+                c.len_utf8()
+            };
+            before = rest[..taken].chars().next_back();
+            rest = &rest[taken..];
+        }
+        out
+    }
+
+    /// The length of what stands at the start of `text` and must be replaced, and by what.
+    fn at_start(&self, text: &str) -> Option<(usize, String)> {
+        let found = [
+            hardware_address(text).map(|length| (length, self.hardware_address(&text[..length]))),
+            uuid(text).map(|length| (length, self.uuid(&text[..length]))),
+            // systemd names an interface without a better name by its address: enx781dba0a0b0c.
+            hex_name(text).map(|length| {
+                let digits = self.hash("name", &text[3..length]) & 0xffff_ffff_ffff;
+                (length, format!("{}{digits:012x}", &text[..3]))
+            }),
+        ];
+        let (length, pseudonym) = found.into_iter().flatten().next()?;
+        let ends_word = !text[length..].starts_with(|c: char| c.is_ascii_alphanumeric());
+        ends_word.then_some((length, pseudonym))
+    }
+
+    fn uuid(&self, uuid: &str) -> String {
+        let hash = self.hash("uuid", uuid.to_ascii_lowercase());
+        let (high, low) = (hash >> 48 & 0xfff, hash & 0xffff_ffff_ffff);
+        format!("00000000-0000-4000-8{high:03x}-{low:012x}")
+    }
+
+    fn hardware_address(&self, address: &str) -> String {
+        let is_plain = address.bytes().all(|b| matches!(b, b'0' | b':'))
+            || address.bytes().all(|b| matches!(b, b'f' | b':'));
+        if is_plain {
+            return address.to_owned();
+        }
+        let bytes = address.split(':').count();
+        let mut pseudonym = vec!["02".to_owned()];
+        for index in 1..bytes {
+            let byte = self.hash("hardware address", (address.to_ascii_lowercase(), index)) & 0xff;
+            pseudonym.push(format!("{byte:02x}"));
+        }
+        pseudonym.join(":")
+    }
+
+    /// An IP address with or without its prefix length.
+    pub(crate) fn address(&self, text: &str) -> String {
+        let (address, length) = match text.split_once('/') {
+            Some((address, length)) => (address, format!("/{length}")),
+            None => (text, String::new()),
+        };
+        match address.parse::<IpAddr>() {
+            Ok(address) => format!("{}{length}", self.ip(address)),
+            Err(_) => "withheld".to_owned(),
+        }
+    }
+
+    fn ip(&self, address: IpAddr) -> IpAddr {
+        if address.is_loopback() || address.is_unspecified() || address.is_multicast() {
+            return address;
+        }
+        match address {
+            IpAddr::V4(v4) => {
+                let kept = match v4.octets() {
+                    [169, 254, ..] | [192, 168, ..] => 16,
+                    _ => 8,
+                };
+                let bits = self.flipped(u128::from(v4.to_bits()), 32, kept);
+                IpAddr::V4(Ipv4Addr::from_bits(u32::try_from(bits).unwrap_or_default()))
+            }
+            IpAddr::V6(v6) => {
+                let kept = if v6.is_unicast_link_local() { 64 } else { 16 };
+                IpAddr::V6(Ipv6Addr::from_bits(self.flipped(v6.to_bits(), 128, kept)))
+            }
+        }
+    }
+
+    fn flipped(&self, address: u128, bits: u32, kept: u32) -> u128 {
+        (kept..bits).fold(address, |out, bit| {
+            let prefix = address.checked_shr(bits - bit).unwrap_or(0);
+            let flip = u128::from(self.hash("ip", (bits, bit, prefix)) & 1);
+            out ^ flip << (bits - bit - 1)
+        })
+    }
+
+    /// The command line with the values of the parameters that rules read; all other values that could
+    /// name something, and what is meant for init, are withheld.
+    fn command_line(&self, text: &str) -> String {
+        let words = text.split_whitespace().take_while(|word| *word != "--");
+        let kept: Vec<String> = words
+            .map(|word| {
+                let (key, value) = word.split_once('=').unwrap_or((word, ""));
+                let is_plain_word = value.is_empty() && !key.contains(['.', '/', ':', '@']);
+                let is_number = !value.is_empty()
+                    && value
+                        .bytes()
+                        .all(|b| b.is_ascii_digit() || b",-".contains(&b));
+                if KEPT_PARAMETERS.contains(&key) || is_plain_word || is_number {
+                    self.text(word)
+                } else {
+                    let value = self.hash("parameter", value) >> 32;
+                    format!("{}=withheld-{value:08x}", self.text(key))
+                }
+            })
+            .collect();
+        kept.join(" ")
+    }
+}
+
+/// The length of six or more pairs of hexadecimal digits with colons between (20 for InfiniBand).
+fn hardware_address(text: &str) -> Option<usize> {
+    let bytes = text.as_bytes();
+    let is_pair = |at: usize| {
+        bytes
+            .get(at..at + 2)
+            .is_some_and(|p| p.iter().all(u8::is_ascii_hexdigit))
+    };
+    let mut end = 0;
+    let mut pairs = 0;
+    while is_pair(end) {
+        pairs += 1;
+        end += 2;
+        if bytes.get(end) == Some(&b':') && is_pair(end + 1) {
+            end += 1;
+        } else {
+            break;
+        }
+    }
+    (pairs >= 6).then_some(end)
+}
+
+fn uuid(text: &str) -> Option<usize> {
+    let uuid = text.as_bytes().get(..36)?;
+    let fits = uuid.iter().enumerate().all(|(at, byte)| match at {
+        8 | 13 | 18 | 23 => *byte == b'-',
+        _ => byte.is_ascii_hexdigit(),
+    });
+    fits.then_some(36)
+}
+
+fn hex_name(text: &str) -> Option<usize> {
+    let name = text.as_bytes().get(..15)?;
+    let fits = name[..2].iter().all(u8::is_ascii_lowercase)
+        && name[2] == b'x'
+        && name[3..].iter().all(u8::is_ascii_hexdigit);
+    fits.then_some(15)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const NAMES: Pseudonyms = Pseudonyms { key: 7 };
+
+    #[test]
+    fn addresses_of_one_subnet_stay_in_one_subnet() {
+        let (a, b) = (
+            NAMES.address("10.20.30.1/24"),
+            NAMES.address("10.20.30.2/24"),
+        );
+        let net = |text: &str| text.rsplit_once('.').map(|(net, _)| net.to_owned());
+        assert_eq!(net(&a), net(&b));
+        assert_ne!(a, b);
+        assert!(!a.contains("20.30"), "{a}");
+        assert_eq!(NAMES.address("127.0.0.1/8"), "127.0.0.1/8");
+        assert_eq!(NAMES.address("::1/128"), "::1/128");
+        assert!(NAMES.address("fe80::1234/64").starts_with("fe80::"));
+    }
+
+    #[test]
+    fn uuids_hardware_addresses_and_names_made_of_them_are_replaced_alike() {
+        let text =
+            "root=UUID=5f2c1cdd-3a0c-4b7e-9c3e-0123456789ab 78:2b:cb:38:ac:1b enx782bcb38ac1b";
+        let out = NAMES.text(text);
+        assert!(!out.contains("5f2c1cdd") && !out.contains("2b:cb") && !out.contains("782bcb"));
+        assert_eq!(out, NAMES.text(text));
+        assert_eq!(
+            out.split(' ').map(str::len).collect::<Vec<_>>(),
+            [46, 17, 15]
+        );
+    }
+
+    #[test]
+    fn device_addresses_and_cpu_lists_are_left_as_they_are() {
+        for text in [
+            "mlx5_comp3@pci:0000:81:00.0",
+            "0-3,8",
+            "00000001,00000003",
+            "../../0000:16:00.0",
+        ] {
+            assert_eq!(NAMES.text(text), text);
+        }
+    }
+
+    #[test]
+    fn a_command_line_keeps_what_rules_read_and_withholds_the_rest() {
+        let line = "root=/dev/mapper/acme-root isolcpus=2-5 nfsroot=10.1.1.1:/srv quiet iommu=pt -- --secret x";
+        let out = NAMES.command_line(line);
+        assert!(out.contains("isolcpus=2-5") && out.contains("quiet") && out.contains("iommu=pt"));
+        assert!(!out.contains("acme") && !out.contains("10.1.1.1") && !out.contains("secret"));
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_panics(text in ".{0,60}") {
+            let _ = (NAMES.text(&text), NAMES.address(&text), NAMES.command_line(&text));
+        }
+
+        #[test]
+        fn common_prefixes_of_addresses_survive(a in any::<u128>(), b in any::<u128>()) {
+            let (x, y) = (NAMES.flipped(a, 128, 0), NAMES.flipped(b, 128, 0));
+            prop_assert_eq!((a ^ b).leading_zeros(), (x ^ y).leading_zeros());
+        }
+    }
+}

@@ -1,0 +1,396 @@
+//! The files of a captured host, in memory: folders, links, texts, and what could not be read.
+//!
+//! Links are followed inside the tree only, at most as many as the kernel follows (path_resolution(7)).
+
+use std::collections::btree_map::{self, BTreeMap};
+use std::collections::{BTreeSet, VecDeque};
+use std::io;
+
+use linerate_model::known::Cause;
+
+/// How many links a path may lead through before the kernel says `ELOOP` (path_resolution(7)).
+const LINKS_MAX: usize = 40;
+
+/// What stands at a path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Entry {
+    /// A file's text without the white space at its end.
+    File { mode: u32, text: String },
+    /// A folder and everything in it by name.
+    Folder { mode: u32, names: BTreeSet<String> },
+    /// A symbolic link.
+    Link { target: String },
+    /// What was asked for and not answered.
+    Gap { cause: Cause, reason: String },
+}
+
+impl Entry {
+    /// The reason of a gap that a binary file leaves.
+    pub(crate) const NOT_TEXT: &'static str = "not UTF-8 text";
+
+    /// The gap of a file that is not there.
+    pub(crate) fn absent() -> Self {
+        Self::Gap {
+            cause: Cause::Absent,
+            reason: os_error(libc::ENOENT).to_string(),
+        }
+    }
+
+    fn folder() -> Self {
+        Self::Folder {
+            mode: 0o755,
+            names: BTreeSet::new(),
+        }
+    }
+}
+
+/// Why a tree does not answer.
+#[derive(Debug)]
+pub(crate) enum Missing {
+    /// As the kernel would have failed.
+    Os(io::Error),
+    /// As it was recorded.
+    Recorded(Cause, String),
+}
+
+impl Missing {
+    /// Whether it is known that nothing is there.
+    pub(crate) fn is_absent(&self) -> bool {
+        matches!(self, Self::Os(error) if error.raw_os_error() == Some(libc::ENOENT))
+    }
+}
+
+/// Files by their real path, without a slash at the front.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Tree {
+    entries: BTreeMap<String, Entry>,
+    /// Whether the tree holds all that the host had: then what is missing is absent. Otherwise
+    /// nobody asked for it when the host was captured.
+    complete: bool,
+}
+
+impl Tree {
+    /// A tree without files.
+    pub(crate) fn new(complete: bool) -> Self {
+        Self {
+            entries: BTreeMap::new(),
+            complete,
+        }
+    }
+
+    /// Every entry by its path, in order.
+    pub(crate) fn iter(&self) -> btree_map::Iter<'_, String, Entry> {
+        self.entries.iter()
+    }
+
+    /// What stands at the real path `path`.
+    pub(crate) fn get(&self, path: &str) -> Option<&Entry> {
+        self.entries.get(path)
+    }
+
+    /// Puts `entry` at the real path `path`. In a complete tree the folders above come with it.
+    pub(crate) fn put(&mut self, path: &str, entry: Entry) {
+        let path = path.trim_matches('/');
+        let is_there = !matches!(
+            &entry,
+            Entry::Gap {
+                cause: Cause::Absent,
+                ..
+            }
+        );
+        match (self.entries.get_mut(path), entry) {
+            // The folder was made when something was put into it.
+            (Some(Entry::Folder { names, .. }), Entry::Folder { names: more, .. }) => {
+                names.extend(more);
+            }
+            (_, entry) => {
+                self.entries.insert(path.to_owned(), entry);
+            }
+        }
+        if !self.complete || !is_there {
+            return;
+        }
+        let mut child = path;
+        while let Some((folder, name)) = split(child) {
+            let above = self
+                .entries
+                .entry(folder.to_owned())
+                .or_insert_with(Entry::folder);
+            if let Entry::Folder { names, .. } = above
+                && !names.insert(name.to_owned())
+            {
+                break;
+            }
+            child = folder;
+        }
+    }
+
+    /// Changes what stands at `path`, found through links: another text, or nothing. The folder above
+    /// says so too.
+    pub(crate) fn edit(&mut self, path: &str, text: Option<&str>) {
+        let real = self
+            .real_path(path, true)
+            .unwrap_or_else(|| path.to_owned());
+        let entry = match text {
+            None => Entry::absent(),
+            Some(text) => Entry::File {
+                mode: self.mode(&real).unwrap_or(0o644),
+                text: text.trim_end().to_owned(),
+            },
+        };
+        self.put(&real, entry);
+        if let Some((folder, name)) = split(&real)
+            && let Some(Entry::Folder { names, .. }) = self.entries.get_mut(folder)
+        {
+            match text {
+                Some(_) => names.insert(name.to_owned()),
+                None => names.remove(name),
+            };
+        }
+    }
+
+    /// The same files seen from `folder` as the root.
+    pub(crate) fn below(&self, folder: &str) -> Self {
+        let folder = folder.trim_matches('/');
+        let mut below = Self::new(self.complete);
+        for (path, entry) in &self.entries {
+            let inside = match folder {
+                "" => Some(path.as_str()),
+                folder if path == folder => Some(""),
+                folder => path
+                    .strip_prefix(folder)
+                    .and_then(|rest| rest.strip_prefix('/')),
+            };
+            if let Some(inside) = inside {
+                below.entries.insert(inside.to_owned(), entry.clone());
+            }
+        }
+        below
+    }
+
+    /// The real path of `path`: no link on the way, nor (when `last_too`) at its end.
+    pub(crate) fn real_path(&self, path: &str, last_too: bool) -> Option<String> {
+        real_path(path, last_too, |path| match self.entries.get(path) {
+            Some(Entry::Link { target }) => Some(target.clone()),
+            _ => None,
+        })
+    }
+
+    pub(crate) fn read(&self, path: &str) -> Result<&str, Missing> {
+        match self.find(path, true)? {
+            Entry::File { text, .. } => Ok(text),
+            Entry::Folder { .. } => Err(Missing::Os(os_error(libc::EISDIR))),
+            Entry::Link { .. } => Err(Missing::Os(os_error(libc::ELOOP))),
+            Entry::Gap { cause, reason } => Err(Missing::Recorded(*cause, reason.clone())),
+        }
+    }
+
+    pub(crate) fn list(&self, path: &str) -> Result<Vec<String>, Missing> {
+        match self.find(path, true)? {
+            Entry::Folder { names, .. } => Ok(names.iter().cloned().collect()),
+            Entry::File { .. } | Entry::Link { .. } => Err(Missing::Os(os_error(libc::ENOTDIR))),
+            Entry::Gap { cause, reason } => Err(Missing::Recorded(*cause, reason.clone())),
+        }
+    }
+
+    pub(crate) fn link(&self, path: &str) -> Result<String, Missing> {
+        match self.find(path, false) {
+            Ok(Entry::Link { target }) => Ok(target.clone()),
+            Ok(Entry::Gap { cause, reason }) if *cause == Cause::Absent => {
+                Err(Missing::Recorded(*cause, reason.clone()))
+            }
+            Ok(_) => Err(Missing::Os(os_error(libc::EINVAL))),
+            Err(missing) => Err(missing),
+        }
+    }
+
+    pub(crate) fn has(&self, path: &str) -> bool {
+        match self.find(path, true) {
+            Ok(Entry::Gap { cause, .. }) => *cause != Cause::Absent,
+            Ok(_) => true,
+            Err(_) => false,
+        }
+    }
+
+    pub(crate) fn mode(&self, path: &str) -> Option<u32> {
+        match self.find(path, true).ok()? {
+            Entry::File { mode, .. } | Entry::Folder { mode, .. } => Some(*mode),
+            Entry::Link { .. } | Entry::Gap { .. } => None,
+        }
+    }
+
+    fn find(&self, path: &str, last_too: bool) -> Result<&Entry, Missing> {
+        let real = self
+            .real_path(path, last_too)
+            .ok_or_else(|| Missing::Os(os_error(libc::ELOOP)))?;
+        self.entries.get(&real).ok_or_else(|| self.missing(&real))
+    }
+
+    /// Why nothing stands at the real path `real`: the nearest folder above that is known decides.
+    fn missing(&self, real: &str) -> Missing {
+        let absent = || Missing::Os(os_error(libc::ENOENT));
+        let mut child = real;
+        while let Some((folder, name)) = split(child) {
+            match self.entries.get(folder) {
+                Some(Entry::File { .. }) => return Missing::Os(os_error(libc::ENOTDIR)),
+                Some(Entry::Folder { names, .. }) if !names.contains(name) => return absent(),
+                Some(Entry::Gap { cause, .. }) if *cause == Cause::Absent => return absent(),
+                Some(_) => break,
+                None if folder.is_empty() => break,
+                None => child = folder,
+            }
+        }
+        if self.complete {
+            return absent();
+        }
+        Missing::Recorded(
+            Cause::NotAsked,
+            "the archive does not hold it: capture the host again with this linerate".to_owned(),
+        )
+    }
+}
+
+/// The folder and the last name of a path; the root has neither.
+fn split(path: &str) -> Option<(&str, &str)> {
+    match path.rsplit_once('/') {
+        Some(parts) => Some(parts),
+        None if path.is_empty() => None,
+        None => Some(("", path)),
+    }
+}
+
+/// Follows every link on the way of `path`, and at its end when `last_too`; `None` when there are too
+/// many. `..` at the root stays there.
+pub(crate) fn real_path(
+    path: &str,
+    last_too: bool,
+    mut link: impl FnMut(&str) -> Option<String>,
+) -> Option<String> {
+    let mut ahead: VecDeque<String> = path.split('/').map(str::to_owned).collect();
+    let mut real = String::new();
+    let mut links = 0;
+    while let Some(name) = ahead.pop_front() {
+        match name.as_str() {
+            "" | "." => continue,
+            ".." => {
+                real.truncate(real.rfind('/').unwrap_or(0));
+                continue;
+            }
+            _ => {}
+        }
+        let folder_end = real.len();
+        if !real.is_empty() {
+            real.push('/');
+        }
+        real.push_str(&name);
+        let is_last = ahead.iter().all(String::is_empty);
+        if is_last && !last_too {
+            break;
+        }
+        if let Some(target) = link(&real) {
+            links += 1;
+            if links > LINKS_MAX {
+                return None;
+            }
+            let from_root = target.starts_with('/');
+            real.truncate(if from_root { 0 } else { folder_end });
+            for name in target.rsplit('/') {
+                ahead.push_front(name.to_owned());
+            }
+        }
+    }
+    Some(real)
+}
+
+pub(crate) fn os_error(code: i32) -> io::Error {
+    io::Error::from_raw_os_error(code)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn file(text: &str) -> Entry {
+        Entry::File {
+            mode: 0o644,
+            text: text.to_owned(),
+        }
+    }
+
+    fn link(target: &str) -> Entry {
+        Entry::Link {
+            target: target.to_owned(),
+        }
+    }
+
+    #[test]
+    fn links_are_followed_inside_the_tree_only() {
+        let mut tree = Tree::new(true);
+        tree.put("sys/devices/card/net/eth0/mtu", file("1500"));
+        tree.put("sys/class/net/eth0", link("../../devices/card/net/eth0"));
+        tree.put(
+            "sys/class/net/up",
+            link("../../../../../../sys/devices/card/net/eth0"),
+        );
+        tree.put("sys/class/net/abs", link("/sys/devices/card/net/eth0"));
+        for name in ["eth0", "up", "abs"] {
+            let path = format!("sys/class/net/{name}/mtu");
+            assert_eq!(tree.read(&path).ok(), Some("1500"), "{name}");
+        }
+        assert_eq!(
+            tree.list("/sys/class/net").ok().map(|names| names.len()),
+            Some(3)
+        );
+    }
+
+    #[test]
+    fn a_circle_of_links_ends_as_the_kernel_ends_it() {
+        let mut tree = Tree::new(true);
+        tree.put("a", link("b"));
+        tree.put("b", link("a"));
+        let Err(Missing::Os(error)) = tree.read("a/x") else {
+            panic!("a circle has no end");
+        };
+        assert_eq!(error.raw_os_error(), Some(libc::ELOOP));
+    }
+
+    #[test]
+    fn what_an_archive_does_not_hold_is_absent_only_where_its_folder_says_so() {
+        let mut tree = Tree::new(false);
+        tree.put(
+            "sys/class",
+            Entry::Folder {
+                mode: 0o755,
+                names: BTreeSet::from(["net".to_owned()]),
+            },
+        );
+        assert!(matches!(
+            tree.read("sys/class/infiniband/x"),
+            Err(Missing::Os(_))
+        ));
+        assert!(matches!(
+            tree.read("sys/class/net/eth0/mtu"),
+            Err(Missing::Recorded(Cause::NotAsked, _))
+        ));
+        assert!(matches!(
+            tree.read("proc/cpuinfo"),
+            Err(Missing::Recorded(Cause::NotAsked, _))
+        ));
+    }
+
+    proptest! {
+        #[test]
+        fn no_path_or_link_panics_a_tree(
+            entries in proptest::collection::vec(("[a-c./]{0,6}", "[a-c./]{0,8}"), 0..12),
+            path in "[a-c./]{0,12}",
+        ) {
+            let mut tree = Tree::new(true);
+            for (at, target) in &entries {
+                tree.put(at, link(target));
+            }
+            let _ = (tree.read(&path).is_ok(), tree.list(&path).is_ok(), tree.link(&path).is_ok());
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! Interrupts: `/proc/irq/N` (Documentation/core-api/irq/irq-affinity.rst) for where they go, and for
+//! what they serve `/sys/kernel/irq/N/actions` (Documentation/ABI/testing/sysfs-kernel-irq, since 4.9),
+//! or else `/proc/interrupts`, whose text grows with CPUs times interrupts and is therefore the second
+//! choice.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use linerate_model::host::Irq;
+use linerate_model::ids::{CpuSet, IrqNumber};
+use linerate_model::known::{Cause, Gap, Known};
+
+use crate::root::{HostRoot, absolute};
+use crate::sysfs::{cpu_list, cpu_mask, numbered, or_if_absent};
+
+const PROC: &str = "proc/irq";
+const SYSFS: &str = "sys/kernel/irq";
+const TABLE: &str = "proc/interrupts";
+
+/// Reads every interrupt, by number.
+pub(crate) fn read_irqs(root: &HostRoot, gaps: &mut Vec<Gap>) -> Vec<Irq> {
+    let listed = root.list(PROC);
+    let in_sysfs: BTreeSet<u32> = match root.list(SYSFS) {
+        Known::Value(names) => numbered(&names, "").into_iter().collect(),
+        Known::Unknown(_) => BTreeSet::new(),
+    };
+    let table = if in_sysfs.is_empty() {
+        root.read(TABLE).map(|text| parse_interrupts(&text))
+    } else {
+        Known::not_asked(absolute(TABLE))
+    };
+    let numbers = match (&listed, &table) {
+        (Known::Value(names), _) => numbered(names, ""),
+        (Known::Unknown(gap), Known::Value(table)) => {
+            gaps.push(gap.clone());
+            table.keys().copied().collect()
+        }
+        (Known::Unknown(gap), Known::Unknown(_)) => {
+            gaps.push(gap.clone());
+            in_sysfs.iter().copied().collect()
+        }
+    };
+    numbers
+        .into_iter()
+        .map(|number| {
+            let folder = format!("{PROC}/{number}");
+            Irq {
+                number: IrqNumber(number),
+                actions: read_actions(root, number, &in_sysfs, &table),
+                requested: or_if_absent(
+                    cpu_list(root, &format!("{folder}/smp_affinity_list")),
+                    || cpu_mask(root, &format!("{folder}/smp_affinity")),
+                ),
+                effective: read_effective(root, &folder),
+            }
+        })
+        .collect()
+}
+
+/// Where the interrupt really goes (since 4.13); empty where the interrupt chip does not tell.
+fn read_effective(root: &HostRoot, folder: &str) -> Known<CpuSet> {
+    let path = format!("{folder}/effective_affinity_list");
+    cpu_list(root, &path).and_then(|cpus| {
+        if cpus.is_empty() {
+            let reason = "no CPU: the interrupt is not started, or its chip does not tell";
+            return Known::unknown(Cause::NotSaid, absolute(&path), reason);
+        }
+        Known::Value(cpus)
+    })
+}
+
+fn read_actions(
+    root: &HostRoot,
+    number: u32,
+    in_sysfs: &BTreeSet<u32>,
+    table: &Known<BTreeMap<u32, Vec<String>>>,
+) -> Known<Vec<String>> {
+    if in_sysfs.contains(&number) {
+        let path = format!("{SYSFS}/{number}/actions");
+        return root.read(&path).map(|text| split_actions(&text));
+    }
+    match table {
+        Known::Value(table) => table.get(&number).cloned().map_or_else(
+            || {
+                let reason = format!("interrupt {number} has no line");
+                Known::unknown(Cause::Absent, absolute(TABLE), reason)
+            },
+            Known::Value,
+        ),
+        // The table was not read because sysfs has the others.
+        Known::Unknown(gap) if gap.cause == Cause::NotAsked => Known::unknown(
+            Cause::Absent,
+            absolute(&format!("{SYSFS}/{number}")),
+            "the interrupt is not listed",
+        ),
+        Known::Unknown(gap) => Known::Unknown(gap.clone()),
+    }
+}
+
+/// `/sys/kernel/irq/N/actions`: names with commas between.
+pub(crate) fn split_actions(text: &str) -> Vec<String> {
+    text.split(',')
+        .map(str::trim)
+        .filter(|name| !name.is_empty())
+        .map(str::to_owned)
+        .collect()
+}
+
+/// The numbered lines of `/proc/interrupts`: a count for each CPU, the chip, the chip's own number and
+/// trigger (one word or two, by version), then the names with commas between. A line without a name
+/// belongs to an interrupt that nothing uses.
+pub(crate) fn parse_interrupts(text: &str) -> BTreeMap<u32, Vec<String>> {
+    let cpus = text
+        .lines()
+        .next()
+        .map_or(0, |head| head.split_whitespace().count());
+    let line = |line: &str| -> Option<(u32, Vec<String>)> {
+        let (number, rest) = line.split_once(':')?;
+        let number = number.trim().parse().ok()?;
+        let words: Vec<&str> = rest.split_whitespace().skip(cpus).collect();
+        let described = match words.iter().take(4).position(|word| is_trigger(word)) {
+            Some(trigger) => trigger + 1,
+            None => {
+                1 + words
+                    .iter()
+                    .skip(1)
+                    .take_while(|word| is_number(word))
+                    .count()
+            }
+        };
+        let names = words.get(described..).unwrap_or_default().join(" ");
+        Some((number, split_actions(&names)))
+    };
+    text.lines().skip(1).filter_map(line).collect()
+}
+
+/// `IO-APIC-edge`, `5-edge`, `1-fasteoi`, `Level`, `Edge`.
+fn is_trigger(word: &str) -> bool {
+    let word = word.rsplit('-').next().unwrap_or(word);
+    matches!(
+        word.to_ascii_lowercase().as_str(),
+        "edge" | "level" | "fasteoi" | "fasteio" | "percpu" | "none"
+    )
+}
+
+fn is_number(word: &str) -> bool {
+    word.bytes().all(|b| b.is_ascii_digit())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn names_are_found_after_every_form_of_description() {
+        let text = "\
+           CPU0       CPU1
+  0:        119          1   IO-APIC-edge      timer
+ 23:          0          0   IO-APIC-fasteoi   uhci_hcd:usb3, uhci_hcd:usb5, radeon
+ 26:          0         14  IO-APIC   4-edge      ttyS0
+ 38:          0       5722 PCI-MSIX-0000:00:03.0   1-edge      virtio2-input.0
+ 40:          5          6     GICv3  27 Level     arch_timer
+ 41:          5          6     PCI-MSI 524288 Edge      mlx5_comp0@pci:0000:01:00.0
+ 42:          0          0   IO-APIC-edge
+ 43:          1          2   XIVE-IRQ 16 Edge      my driver
+NMI:          0          0   Non-maskable interrupts
+ERR:          0
+";
+        let table = parse_interrupts(text);
+        let names = |number| table.get(&number).map(|names| names.join("|"));
+        assert_eq!(names(0).as_deref(), Some("timer"));
+        assert_eq!(
+            names(23).as_deref(),
+            Some("uhci_hcd:usb3|uhci_hcd:usb5|radeon")
+        );
+        assert_eq!(names(26).as_deref(), Some("ttyS0"));
+        assert_eq!(names(38).as_deref(), Some("virtio2-input.0"));
+        assert_eq!(names(40).as_deref(), Some("arch_timer"));
+        assert_eq!(names(41).as_deref(), Some("mlx5_comp0@pci:0000:01:00.0"));
+        assert_eq!(names(42).as_deref(), Some(""));
+        assert_eq!(names(43).as_deref(), Some("my driver"));
+        assert_eq!(table.len(), 8);
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_panics(
+            lines in proptest::collection::vec("( CPU0)?|[ 0-9]{0,5}:[ 0-9]{0,12}[a-zA-Z0-9, -]{0,20}|.{0,20}", 0..6)
+        ) {
+            let _ = parse_interrupts(&lines.join("\n"));
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Sysctls: `/proc/sys` (Documentation/admin-guide/sysctl/net.rst, kernel.rst, vm.rst;
+//! Documentation/networking/ip-sysctl.rst).
+
+use std::collections::BTreeMap;
+
+use linerate_model::known::{Cause, Known};
+
+use crate::root::HostRoot;
+
+/// The sysctls that are read: those that rules and settings speak of.
+pub const SYSCTLS: [&str; 27] = [
+    "kernel.numa_balancing",
+    "net.core.busy_poll",
+    "net.core.busy_read",
+    "net.core.default_qdisc",
+    "net.core.netdev_budget",
+    "net.core.netdev_budget_usecs",
+    "net.core.netdev_max_backlog",
+    "net.core.rmem_default",
+    "net.core.rmem_max",
+    "net.core.rps_sock_flow_entries",
+    "net.core.somaxconn",
+    "net.core.wmem_default",
+    "net.core.wmem_max",
+    "net.ipv4.ip_forward",
+    "net.ipv4.tcp_allowed_congestion_control",
+    "net.ipv4.tcp_available_congestion_control",
+    "net.ipv4.tcp_congestion_control",
+    "net.ipv4.tcp_moderate_rcvbuf",
+    "net.ipv4.tcp_mtu_probing",
+    "net.ipv4.tcp_notsent_lowat",
+    "net.ipv4.tcp_rmem",
+    "net.ipv4.tcp_sack",
+    "net.ipv4.tcp_slow_start_after_idle",
+    "net.ipv4.tcp_timestamps",
+    "net.ipv4.tcp_window_scaling",
+    "net.ipv4.tcp_wmem",
+    "vm.swappiness",
+];
+
+/// In the first network namespace of every kernel, in no other of any.
+const MACHINE_WIDE_PROBE: &str = "net.core.netdev_budget";
+
+/// The file of a sysctl.
+pub fn path_of(name: &str) -> String {
+    format!("proc/sys/{}", name.replace('.', "/"))
+}
+
+/// Reads the sysctls. Another network namespace than the first does not show what belongs to the whole
+/// machine: that is absent here, not from the kernel.
+pub(crate) fn read_sysctls(root: &HostRoot) -> BTreeMap<String, Known<String>> {
+    let mut sysctls: BTreeMap<String, Known<String>> = SYSCTLS
+        .iter()
+        .map(|name| ((*name).to_owned(), root.read(&path_of(name))))
+        .collect();
+    let is_absent = |value: Option<&Known<String>>| {
+        value
+            .and_then(Known::gap)
+            .is_some_and(|gap| gap.cause == Cause::Absent)
+    };
+    // With no net.core at all there is nothing to tell a namespace by.
+    let in_namespace =
+        is_absent(sysctls.get(MACHINE_WIDE_PROBE)) && !is_absent(sysctls.get("net.core.somaxconn"));
+    if in_namespace {
+        let hidden = sysctls
+            .iter_mut()
+            .filter(|(name, _)| name.starts_with("net.core."))
+            .filter(|(_, value)| is_absent(Some(value)));
+        for (_, value) in hidden {
+            if let Known::Unknown(gap) = value {
+                "machine-wide, not visible in this network namespace".clone_into(&mut gap.reason);
+            }
+        }
+    }
+    sysctls
+}

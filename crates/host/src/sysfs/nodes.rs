@@ -1,0 +1,98 @@
+//! NUMA nodes: `/sys/devices/system/node` (Documentation/ABI/stable/sysfs-devices-node).
+
+use linerate_model::host::Node;
+use linerate_model::ids::{CpuId, NodeId};
+use linerate_model::known::{Cause, Gap, Known};
+use linerate_model::units::Bytes;
+
+use super::{cpu_list, cpu_mask, numbered, or_if_absent, parsed};
+use crate::root::HostRoot;
+
+const FOLDER: &str = "sys/devices/system/node";
+
+/// Reads every node; a kernel built without NUMA has none.
+pub fn read_nodes(root: &HostRoot, gaps: &mut Vec<Gap>) -> Vec<Node> {
+    let names = match root.list(FOLDER) {
+        Known::Value(names) => names,
+        Known::Unknown(gap) => {
+            gaps.push(gap);
+            return Vec::new();
+        }
+    };
+    numbered(&names, "node")
+        .into_iter()
+        .map(|id| {
+            let folder = format!("{FOLDER}/node{id}");
+            Node {
+                id: NodeId(id),
+                cpus: or_if_absent(cpu_list(root, &format!("{folder}/cpulist")), || {
+                    cpu_mask(root, &format!("{folder}/cpumap"))
+                }),
+                memory_bytes: parsed(root, &format!("{folder}/meminfo"), parse_memory),
+                distances: parsed(root, &format!("{folder}/distance"), parse_distances),
+            }
+        })
+        .collect()
+}
+
+/// The node of a CPU. A CPU that two nodes list (firmware does that) is on neither for certain.
+pub fn node_of(cpu: CpuId, nodes: &[Node]) -> Known<NodeId> {
+    let path = format!("/{FOLDER}/node*/cpulist");
+    let mut holders = nodes
+        .iter()
+        .filter(|node| node.cpus.value().is_some_and(|cpus| cpus.contains(cpu)));
+    match (holders.next(), holders.next()) {
+        (Some(node), None) => Known::Value(node.id),
+        (Some(one), Some(other)) => Known::unknown(
+            Cause::Unreadable,
+            path,
+            format!("nodes {} and {} both list CPU {cpu}", one.id, other.id),
+        ),
+        (None, _) => match nodes.iter().find_map(|node| node.cpus.gap()) {
+            Some(gap) => Known::Unknown(gap.clone()),
+            None if nodes.is_empty() => {
+                Known::unknown(Cause::Absent, path, "the kernel shows no NUMA nodes")
+            }
+            None => Known::unknown(Cause::NotSaid, path, format!("no node lists CPU {cpu}")),
+        },
+    }
+}
+
+/// `Node 0 MemTotal:       16270844 kB`.
+pub fn parse_memory(text: &str) -> Result<Bytes, &'static str> {
+    let kib = text
+        .lines()
+        .find_map(|line| line.split_once("MemTotal:"))
+        .and_then(|(_, rest)| rest.trim().strip_suffix("kB"))
+        .and_then(|kib| kib.trim().parse::<u64>().ok())
+        .ok_or("expected `MemTotal: N kB`")?;
+    kib.checked_mul(1024)
+        .map(Bytes::new)
+        .ok_or("more memory than there can be")
+}
+
+/// `10 21`, one number per node.
+pub fn parse_distances(text: &str) -> Result<Vec<u32>, std::num::ParseIntError> {
+    text.split_whitespace().map(str::parse).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn no_text_panics(text in "(Node 0 )?(MemTotal: *)?[0-9]{0,22} ?k?B?.{0,20}") {
+            let _ = (parse_memory(&text), parse_distances(&text));
+        }
+    }
+
+    #[test]
+    fn memory_is_counted_in_bytes() {
+        let text = "\nNode 1 MemTotal:       2048 kB\nNode 1 MemFree: 7 kB";
+        assert_eq!(parse_memory(text), Ok(Bytes::mib(2)));
+        assert_eq!(parse_distances("10 21"), Ok(vec![10, 21]));
+    }
+}

@@ -151,7 +151,7 @@ pub(super) fn tried(prove: &ProveDocument) -> String {
     };
     match untried {
         0 => format!("{tried}."),
-        some => format!("{tried}; {some} could not be tried."),
+        some => format!("{tried}; {some} not tried."),
     }
 }
 

@@ -75,7 +75,7 @@ pub fn render_text(prove: &ProveDocument, width: usize, colour: bool) -> String 
 }
 
 /// The first line of every report: what it was, what it is, how many times that is.
-pub(super) fn headline(prove: &ProveDocument) -> String {
+fn headline(prove: &ProveDocument) -> String {
     let (before, after) = (&prove.before, &prove.after);
     let rates = format!(
         "{} -> {}",

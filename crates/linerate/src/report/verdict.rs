@@ -8,7 +8,7 @@ use super::figures::{
     share, times, tried,
 };
 use super::html::{chart, code, escape, section, table};
-use super::text::{ceiling_words, headline};
+use super::text::ceiling_words;
 
 /// The first thing on the page.
 pub(super) fn verdict(data: &ReportData) -> String {
@@ -25,8 +25,7 @@ pub(super) fn verdict(data: &ReportData) -> String {
         }
     });
     let big = format!(
-        "<p class=\"headline\" aria-label=\"{}\"><span class=\"was\">{}</span><span class=\"arrow\" aria-hidden=\"true\">→</span><span class=\"is\">{}</span>{gain}</p>",
-        escape(&headline(prove)),
+        "<p class=\"headline\"><span class=\"was\">{}</span><span class=\"arrow\"><span aria-hidden=\"true\">→</span><span class=\"spoken\"> became </span></span><span class=\"is\">{}</span>{gain}</p>",
         spaced(&rate(prove.before.rate_bit_per_s)),
         spaced(&rate(prove.after.rate_bit_per_s))
     );

@@ -13,7 +13,8 @@ const CHROMIUM = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/go
 
 /** The path of Chromium, or null after a visible skip. */
 export function chromium() {
-  const found = [process.env.CHROMIUM, ...CHROMIUM].find((path) => path && existsSync(path));
+  const asked = process.env.CHROMIUM;
+  const found = (asked ? [asked] : CHROMIUM).find((path) => existsSync(path));
   if (found === undefined) {
     console.error("SKIP: no Chromium; install it with `apt-get install chromium` or name it in CHROMIUM");
     return null;

@@ -200,7 +200,7 @@ fn the_page_stands_what_is_not_a_number_and_what_is_not_there() {
     data.prove.remedies.clear();
     data.prove.findings.clear();
     data.ceilings.clear();
-    assert!(render_page(&data).contains("No finding had a remedy to try."));
+    assert!(render_page(&data).contains("No remedy was tried."));
 }
 
 #[test]

@@ -134,6 +134,27 @@ impl Fate {
     }
 }
 
+/// How many remedies were tried, kept, and not tried at all, as a sentence.
+pub(super) fn tried(prove: &ProveDocument) -> String {
+    let of = |fate| {
+        prove
+            .remedies
+            .iter()
+            .filter(|remedy| Fate::of(remedy) == fate)
+            .count()
+    };
+    let (kept, untried) = (of(Fate::Kept), of(Fate::NotTried));
+    let tried = match prove.remedies.len() - untried {
+        0 => "No remedy was tried".to_owned(),
+        1 => format!("1 remedy was tried, {kept} kept"),
+        all => format!("{all} remedies were tried, {kept} kept"),
+    };
+    match untried {
+        0 => format!("{tried}."),
+        some => format!("{tried}; {some} not tried."),
+    }
+}
+
 /// What an effect's interval says, in words.
 pub(super) fn effect_meaning(effect: &EffectDocument) -> String {
     if effect.low > 0.0 {

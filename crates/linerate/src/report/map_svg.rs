@@ -11,7 +11,7 @@ use linerate_model::known::{Gap, Known};
 
 use super::figures::{count, visible};
 use super::html::escape;
-use super::map_text::{kind_word, link_text, qdisc_text, queue_name};
+use super::map_nic::{nic_box, nic_height_with_gap};
 
 /// One host of a map.
 #[derive(Debug, Clone, Copy)]
@@ -38,24 +38,23 @@ pub enum Layout {
 }
 
 const PANEL: u32 = 400;
-const PAD: u32 = 16;
+pub(super) const PAD: u32 = 16;
 /// Room for a host's name and kernel.
 const HEAD: u32 = 46;
-const INNER: u32 = PANEL - 2 * PAD;
+pub(super) const INNER: u32 = PANEL - 2 * PAD;
 /// Room between two hosts for the wire and its name.
 const BETWEEN: u32 = 150;
 /// Room for the lines from queues to CPUs.
 const LINES: u32 = 70;
 /// A machine with more CPUs on a node than this gets their number in words as well.
 const CPUS_DRAWN: usize = 512;
-const QUEUES_DRAWN: usize = 12;
 const NICS_DRAWN: usize = 8;
 
-const INK: &str = "var(--ink, #1b2430)";
-const SOFT: &str = "var(--ink-soft, #5b6675)";
-const LINE: &str = "var(--line, #c9d1da)";
-const CARD: &str = "var(--card, #ffffff)";
-const PAPER: &str = "var(--paper, #f6f7f9)";
+pub(super) const INK: &str = "var(--ink, #1b2430)";
+pub(super) const SOFT: &str = "var(--ink-soft, #5b6675)";
+pub(super) const LINE: &str = "var(--line, #c9d1da)";
+pub(super) const CARD: &str = "var(--card, #ffffff)";
+pub(super) const PAPER: &str = "var(--paper, #f6f7f9)";
 const SEND: &str = "var(--accent, #0b62c4)";
 const RECEIVE: &str = "var(--warm, #a8480a)";
 
@@ -141,10 +140,10 @@ struct Panel {
 }
 
 /// Where a CPU was drawn: its middle, and the edge that looks at the queues.
-struct Spot {
-    cpu: CpuId,
-    x: u32,
-    y: u32,
+pub(super) struct Spot {
+    pub(super) cpu: CpuId,
+    pub(super) x: u32,
+    pub(super) y: u32,
 }
 
 impl Panel {
@@ -212,12 +211,12 @@ fn lines_room(end: &MapEnd<'_>) -> u32 {
 }
 
 /// A queue that any of many CPUs may serve gets no lines: a fan of them says less than its title.
-fn has_lines(cpus: &CpuSet) -> bool {
+pub(super) fn has_lines(cpus: &CpuSet) -> bool {
     (1..=4).contains(&cpus.len())
 }
 
 /// The CPUs that packets of a queue are steered to.
-fn steering(queue: &Queue) -> &Known<CpuSet> {
+pub(super) fn steering(queue: &Queue) -> &Known<CpuSet> {
     match queue.kind {
         QueueKind::Rx => &queue.rps_cpus,
         QueueKind::Tx => &queue.xps_cpus,
@@ -454,212 +453,14 @@ fn roles_text(end: &MapEnd<'_>, members: &[&Cpu], hidden: usize) -> String {
     words.join("; ")
 }
 
-/// What an interface's box says, line by line, each with the gaps behind its question marks.
-fn nic_lines(nic: &Nic) -> Vec<(String, Vec<&Gap>)> {
-    let mut lines = vec![
-        (
-            format!(
-                "{}, driver {}, {}",
-                kind_word(nic),
-                short(&nic.driver),
-                short(&nic.operstate)
-            ),
-            [nic.driver.gap(), nic.operstate.gap()]
-                .into_iter()
-                .flatten()
-                .collect(),
-        ),
-        (
-            format!("{}, MTU {}", link_text(nic), short(&nic.mtu)),
-            [nic.link_bit_per_s.gap(), nic.mtu.gap()]
-                .into_iter()
-                .flatten()
-                .collect(),
-        ),
-        (
-            format!("qdisc {}", qdisc_text(nic)),
-            nic.qdisc.gap().into_iter().collect(),
-        ),
-    ];
-    if !nic.kind.has_wire() {
-        lines.push((
-            "no PCIe and no NUMA node: a virtual interface".to_owned(),
-            Vec::new(),
-        ));
-        return lines;
-    }
-    lines.push((
-        format!(
-            "NUMA node {}, close CPUs {}",
-            short(&nic.numa_node),
-            short(&nic.local_cpus)
-        ),
-        [nic.numa_node.gap(), nic.local_cpus.gap()]
-            .into_iter()
-            .flatten()
-            .collect(),
-    ));
-    match &nic.pcie {
-        Known::Unknown(gap) => lines.push(("PCIe ?".to_owned(), vec![gap])),
-        Known::Value(pcie) => {
-            for (index, hop) in pcie.links.iter().take(5).enumerate() {
-                let narrowest = pcie.limited_by.get() == Some(hop.address);
-                lines.push((
-                    format!(
-                        "{}PCIe {} {} x{}{}",
-                        if index == 0 { "" } else { "↳ " },
-                        hop.address,
-                        short(&hop.transfer_mt_per_s),
-                        short(&hop.width),
-                        if narrowest {
-                            format!("  ◀ narrowest, {}", short(&pcie.available_bit_per_s))
-                        } else {
-                            String::new()
-                        }
-                    ),
-                    [hop.transfer_mt_per_s.gap(), hop.width.gap()]
-                        .into_iter()
-                        .flatten()
-                        .collect(),
-                ));
-            }
-        }
-    }
-    lines
-}
-
-fn nic_height(nic: &Nic) -> u32 {
-    let lines = u32::try_from(nic_lines(nic).len()).unwrap_or(0);
-    30 + lines * 16 + if nic.queues.is_empty() { 0 } else { 34 }
-}
-
-fn nic_height_with_gap(nic: &Nic) -> u32 {
-    nic_height(nic) + 10
-}
-
-/// An interface with its queues on the side of the CPUs; the lines to them go to `lines`.
-fn nic_box(nic: &Nic, top: u32, flipped: bool, spots: &[Spot], lines: &mut String) -> String {
-    let height = nic_height(nic);
-    let mut body = rect(
-        PAD,
-        top,
-        INNER,
-        height,
-        PAPER,
-        INK,
-        " rx=\"6\" stroke-width=\"1.5\"",
-    );
-    let queue_y = if flipped { top + height - 28 } else { top + 8 };
-    let mut y = if nic.queues.is_empty() || flipped {
-        top + 20
-    } else {
-        top + 54
-    };
-    body.push_str("<g font-weight=\"600\">");
-    body.push_str(&label(PAD + 10, y, "start", INK, 13, nic.name.as_str()));
-    body.push_str("</g>");
-    for (text, gaps) in nic_lines(nic) {
-        y += 16;
-        body.push_str(&titled(
-            &gaps,
-            &label(PAD + 10, y, "start", SOFT, 11, &cut(&text, 62)),
-        ));
-    }
-    let shown = nic.queues.len().min(QUEUES_DRAWN);
-    let more = nic.queues.len() > shown;
-    let places = u32::try_from(shown + usize::from(more)).unwrap_or(1).max(1);
-    let width = ((INNER - 16) / places).min(84) - 4;
-    let mut x = PAD + 8;
-    for queue in nic.queues.iter().take(shown) {
-        body.push_str(&queue_box(nic, queue, x, queue_y, width));
-        let edge = if flipped { queue_y + 20 } else { queue_y };
-        lines.push_str(&queue_lines(queue, x + width / 2, edge, spots));
-        x += width + 4;
-    }
-    if more {
-        let text = format!("+{}", nic.queues.len() - shown);
-        body.push_str(&label(
-            x + width / 2,
-            queue_y + 14,
-            "middle",
-            SOFT,
-            10,
-            &text,
-        ));
-    }
-    body
-}
-
-fn queue_box(nic: &Nic, queue: &Queue, x: u32, y: u32, width: u32) -> String {
-    let name = queue_name(queue);
-    let interrupt = match (&queue.irq, nic.kind.has_wire()) {
-        (Known::Value(irq), _) => format!("irq {irq}"),
-        (Known::Unknown(_), true) => "irq ?".to_owned(),
-        (Known::Unknown(_), false) => "no irq".to_owned(),
-    };
-    let text = match width {
-        0..=60 => name.replace('-', ""),
-        _ => format!("{name} {interrupt}"),
-    };
-    let mut about = vec![format!("{name}: {interrupt}")];
-    for (what, fact) in [
-        ("served by CPUs", &queue.cpus),
-        ("RPS", &queue.rps_cpus),
-        ("XPS", &queue.xps_cpus),
-    ] {
-        match fact {
-            Known::Value(set) if set.is_empty() => about.push(format!("{what}: none")),
-            Known::Value(set) => about.push(format!("{what}: {set}")),
-            Known::Unknown(gap) => about.push(format!("{what}: ? ({gap})")),
-        }
-    }
-    if let Some(gap) = queue.irq.gap() {
-        about.push(gap.to_string());
-    }
-    format!(
-        "<g><title>{}</title>{}{}</g>",
-        escape(&about.join("; ")),
-        rect(x, y, width, 20, CARD, LINE, " rx=\"3\""),
-        label(
-            x + width / 2,
-            y + 14,
-            "middle",
-            INK,
-            if width > 30 { 10 } else { 9 },
-            &text
-        )
-    )
-}
-
-/// Lines from a queue to its CPUs: whole for the interrupt, dashed for packet steering.
-fn queue_lines(queue: &Queue, x: u32, y: u32, spots: &[Spot]) -> String {
-    let mut out = String::new();
-    for (set, dashes) in [
-        (&queue.cpus, ""),
-        (steering(queue), " stroke-dasharray=\"4 3\""),
-    ] {
-        let Some(set) = set.value().filter(|set| has_lines(set)) else {
-            continue;
-        };
-        for spot in spots.iter().filter(|spot| set.contains(spot.cpu)) {
-            let middle = u32::midpoint(spot.y, y);
-            out.push_str(&format!(
-                "<path d=\"M{x} {y} C{x} {middle} {} {middle} {} {}\" fill=\"none\" stroke=\"{SOFT}\" stroke-width=\"1.2\"{dashes}/>",
-                spot.x, spot.x, spot.y
-            ));
-        }
-    }
-    out
-}
-
 /// A fact, or `?`; the cause stands in the title.
-fn short<T: ToString>(fact: &Known<T>) -> String {
+pub(super) fn short<T: ToString>(fact: &Known<T>) -> String {
     fact.value()
         .map_or_else(|| "?".to_owned(), |value| visible(&value.to_string()))
 }
 
 /// At most `most` characters; what is cut stays in the page's tables.
-fn cut(text: &str, most: usize) -> String {
+pub(super) fn cut(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
         return text.to_owned();
     }
@@ -667,7 +468,7 @@ fn cut(text: &str, most: usize) -> String {
 }
 
 /// Gives a piece the reasons behind its question marks.
-fn titled(gaps: &[&Gap], piece: &str) -> String {
+pub(super) fn titled(gaps: &[&Gap], piece: &str) -> String {
     if gaps.is_empty() {
         return piece.to_owned();
     }
@@ -685,13 +486,21 @@ fn over_lines(text: &str) -> String {
     )
 }
 
-fn rect(x: u32, y: u32, width: u32, height: u32, fill: &str, stroke: &str, more: &str) -> String {
+pub(super) fn rect(
+    x: u32,
+    y: u32,
+    width: u32,
+    height: u32,
+    fill: &str,
+    stroke: &str,
+    more: &str,
+) -> String {
     format!(
         "<rect x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\" fill=\"{fill}\" stroke=\"{stroke}\"{more}/>"
     )
 }
 
-fn label(x: u32, y: u32, anchor: &str, fill: &str, size: u32, text: &str) -> String {
+pub(super) fn label(x: u32, y: u32, anchor: &str, fill: &str, size: u32, text: &str) -> String {
     format!(
         "<text x=\"{x}\" y=\"{y}\" text-anchor=\"{anchor}\" fill=\"{fill}\" font-size=\"{size}\">{}</text>",
         escape(text)

@@ -11,11 +11,13 @@ pub mod fill;
 mod html;
 mod map_dot;
 mod map_json;
+mod map_nic;
 mod map_svg;
 mod map_text;
 pub mod page;
 mod sections;
 mod text;
+mod verdict;
 
 pub use data::ReportData;
 pub use map_dot::map_dot;

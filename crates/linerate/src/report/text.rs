@@ -6,7 +6,7 @@ use linerate_model::prove::{EffectDocument, ProveDocument, RemedyResult};
 
 use super::figures::{
     Fate, Times, cost, effect_interval, effect_meaning, percent, rate, rate_interval,
-    remedy_change, scores, share, times, visible,
+    remedy_change, scores, share, times, tried, visible,
 };
 use super::map_text::wrap;
 
@@ -75,7 +75,7 @@ pub fn render_text(prove: &ProveDocument, width: usize, colour: bool) -> String 
 }
 
 /// The first line of every report: what it was, what it is, how many times that is.
-pub(super) fn headline(prove: &ProveDocument) -> String {
+fn headline(prove: &ProveDocument) -> String {
     let (before, after) = (&prove.before, &prove.after);
     let rates = format!(
         "{} -> {}",
@@ -146,12 +146,7 @@ fn remedies(prove: &ProveDocument, page: &mut Page) {
         page.say("", (0, 0), "No finding had a remedy to try.");
         return;
     }
-    let kept = prove.remedies.iter().filter(|remedy| remedy.kept).count();
-    let heading = match prove.remedies.len() {
-        1 => format!("1 remedy tried, {kept} kept"),
-        all => format!("{all} remedies tried, {kept} kept"),
-    };
-    page.say(BOLD, (0, 0), &heading);
+    page.say(BOLD, (0, 0), &tried(prove));
     let scale = Scale::of(&prove.remedies);
     for remedy in &prove.remedies {
         remedy_lines(remedy, &scale, page);

@@ -99,7 +99,11 @@ pub(crate) fn ignore_interrupts(command: &mut Command) {
     let hook = || {
         // SAFETY: the disposition of a signal is set in the child alone; no handler is installed.
         let former = unsafe { libc::signal(libc::SIGINT, libc::SIG_IGN) };
-        if former == libc::SIG_ERR { Err(io::Error::last_os_error()) } else { Ok(()) }
+        if former == libc::SIG_ERR {
+            Err(io::Error::last_os_error())
+        } else {
+            Ok(())
+        }
     };
     // SAFETY: the hook makes one system call and allocates nothing.
     unsafe { command.pre_exec(hook) };

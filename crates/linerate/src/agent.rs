@@ -6,9 +6,7 @@ use std::path::Path;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
 
-use linerate_model::protocol::{
-    AgentAddress, Failure, FailureKind, PROTOCOL, Reply, Token,
-};
+use linerate_model::protocol::{AgentAddress, Failure, FailureKind, PROTOCOL, Reply, Token};
 use linerate_model::sample::SideSample;
 use linerate_model::talk::{AgentAction, AgentTalk, Lines};
 use linerate_model::workload::StreamSpec;
@@ -48,8 +46,12 @@ pub fn serve(state: &Path) -> Outcome<()> {
     end_on_signals(events.clone())?;
     let lines = events.clone();
     std::thread::spawn(move || read_lines(std::io::stdin(), &lines));
-    let mut agent =
-        Agent { station, talk: AgentTalk::new(env!("CARGO_PKG_VERSION")), trial: None, events };
+    let mut agent = Agent {
+        station,
+        talk: AgentTalk::new(env!("CARGO_PKG_VERSION")),
+        trial: None,
+        events,
+    };
     let served = agent.serve(&heard);
     if let Some(trial) = agent.trial.take() {
         trial.abort.trigger();
@@ -134,7 +136,10 @@ impl Agent {
             .iter()
             .flat_map(|nic| {
                 let all = nic.addresses.value().into_iter().flatten();
-                all.map(|address| AgentAddress { nic: nic.name.clone(), address: address.clone() })
+                all.map(|address| AgentAddress {
+                    nic: nic.name.clone(),
+                    address: address.clone(),
+                })
             })
             .collect()
     }
@@ -160,7 +165,12 @@ impl Agent {
                 let _ = events.send(Event::TrialOver(result));
             }
         });
-        self.trial = Some(Trial { abort, start, early: None, started: false });
+        self.trial = Some(Trial {
+            abort,
+            start,
+            early: None,
+            started: false,
+        });
         Ok(Reply::Prepared { port })
     }
 
@@ -198,7 +208,10 @@ fn run_trial(
         .accept(Instant::now() + ARRIVAL, abort)
         .map_err(|error| traffic_failure(&error))?;
     if start.recv().is_err() {
-        return Err(Failure { kind: FailureKind::Other, message: "the trial was given up".to_owned() });
+        return Err(Failure {
+            kind: FailureKind::Other,
+            message: "the trial was given up".to_owned(),
+        });
     }
     record_side(connected, abort)
 }

@@ -25,8 +25,11 @@ pub const LEVEL: f64 = 0.95;
 
 /// How many leading intervals of a trial are warm-up.
 pub fn first_kept(sample: &Sample) -> usize {
-    let rates: Vec<f64> =
-        rate_series(sample).total.iter().map(|point| point.bit_per_s.as_f64()).collect();
+    let rates: Vec<f64> = rate_series(sample)
+        .total
+        .iter()
+        .map(|point| point.bit_per_s.as_f64())
+        .collect();
     warmup::cut(&rates).first_kept
 }
 
@@ -37,11 +40,18 @@ pub fn rate_of(sample: &Sample) -> Option<BitRate> {
 
 /// The median of some rates with its interval.
 pub fn rate_document(samples: &[&Sample]) -> Rate {
-    let rates: Vec<f64> = samples.iter().filter_map(|s| rate_of(s)).map(BitRate::as_f64).collect();
+    let rates: Vec<f64> = samples
+        .iter()
+        .filter_map(|s| rate_of(s))
+        .map(BitRate::as_f64)
+        .collect();
     let middle = median(&rates).unwrap_or(f64::NAN);
-    let (low, high) =
-        median_interval(&rates, LEVEL).map_or((middle, middle), |interval| (interval.low, interval.high));
-    let costs: Vec<f64> = samples.iter().filter_map(|sample| cpu_s_per_gb(sample)).collect();
+    let (low, high) = median_interval(&rates, LEVEL)
+        .map_or((middle, middle), |interval| (interval.low, interval.high));
+    let costs: Vec<f64> = samples
+        .iter()
+        .filter_map(|sample| cpu_s_per_gb(sample))
+        .collect();
     Rate {
         rate_bit_per_s: middle,
         low_bit_per_s: low,
@@ -59,7 +69,9 @@ fn cpu_s_per_gb(sample: &Sample) -> Option<f64> {
 
 /// A line that tells a person what some trials gave.
 pub fn rates_in_words(rates: &[f64]) -> String {
-    let Ok(middle) = median(rates) else { return "no rate could be told".to_owned() };
+    let Ok(middle) = median(rates) else {
+        return "no rate could be told".to_owned();
+    };
     let word = |rate| BitRate::from_f64(rate).map_or_else(|| "?".to_owned(), |r| r.to_string());
     match median_interval(rates, LEVEL) {
         Ok(interval) => format!(
@@ -77,19 +89,29 @@ pub fn rates_in_words(rates: &[f64]) -> String {
 pub fn pairs_of(records: &[Record], remedy: usize) -> Vec<(f64, f64)> {
     let rate = |wanted_pair: u32, wanted_arm: Arm| {
         records.iter().find_map(|record| match record {
-            Record::Paired { remedy: r, pair, arm, sample }
-                if *r == remedy && *pair == wanted_pair && *arm == wanted_arm =>
-            {
+            Record::Paired {
+                remedy: r,
+                pair,
+                arm,
+                sample,
+            } if *r == remedy && *pair == wanted_pair && *arm == wanted_arm => {
                 rate_of(sample).map(BitRate::as_f64)
             }
             _ => None,
         })
     };
     let pairs = records.iter().filter_map(|record| match record {
-        Record::Paired { remedy: r, pair, arm: Arm::With, .. } if *r == remedy => Some(*pair),
+        Record::Paired {
+            remedy: r,
+            pair,
+            arm: Arm::With,
+            ..
+        } if *r == remedy => Some(*pair),
         _ => None,
     });
-    pairs.filter_map(|pair| Some((rate(pair, Arm::Without)?, rate(pair, Arm::With)?))).collect()
+    pairs
+        .filter_map(|pair| Some((rate(pair, Arm::Without)?, rate(pair, Arm::With)?)))
+        .collect()
 }
 
 /// The effect of a remedy, as far as its pairs tell.
@@ -118,7 +140,10 @@ pub fn effect_in_words(effect: Option<&EffectDocument>, changes: &[EndChange]) -
     let verdict = if effect.low > 0.0 {
         "kept".to_owned()
     } else {
-        format!("undone; {} would have been seen", signed(effect.smallest_detectable))
+        format!(
+            "undone; {} would have been seen",
+            signed(effect.smallest_detectable)
+        )
     };
     format!(
         "{} [{}, {}], {verdict} ({})",
@@ -168,7 +193,10 @@ fn knobs_of(nic: &Nic) -> Vec<NicKnob> {
     knobs.extend(features.map(|(name, _)| NicKnob::Feature(name.clone())));
     for queue in &nic.queues {
         match queue.kind {
-            Rx => knobs.extend([NicKnob::RpsCpus(queue.index), NicKnob::RpsFlowCnt(queue.index)]),
+            Rx => knobs.extend([
+                NicKnob::RpsCpus(queue.index),
+                NicKnob::RpsFlowCnt(queue.index),
+            ]),
             Tx => knobs.push(NicKnob::XpsCpus(queue.index)),
         }
     }
@@ -217,7 +245,12 @@ pub fn sort(records: &[Record]) -> Sorted<'_> {
             Record::After(sample) => sorted.after.push(sample),
             Record::Diagnosis(diagnosis) => sorted.diagnoses.push(diagnosis),
             Record::Remedy { rule, changes, .. } => {
-                sorted.remedies.push(SortedRemedy { rule, changes, kept: false, note: None });
+                sorted.remedies.push(SortedRemedy {
+                    rule,
+                    changes,
+                    kept: false,
+                    note: None,
+                });
             }
             Record::Decided { remedy, kept, note } => {
                 if let Some(sorted) = sorted.remedies.get_mut(*remedy) {
@@ -235,9 +268,10 @@ pub fn sort(records: &[Record]) -> Sorted<'_> {
 
 /// The ceilings of a run's path, with one of its trials in view.
 pub fn ceilings(header: &Header, sorted: &Sorted<'_>, sample: Option<&Sample>) -> PathCeilings {
-    let (Some((local, remote)), Some(spec)) =
-        (sorted.hosts, sorted.before.first().map(|sample| &sample.spec))
-    else {
+    let (Some((local, remote)), Some(spec)) = (
+        sorted.hosts,
+        sorted.before.first().map(|sample| &sample.spec),
+    ) else {
         return PathCeilings::default();
     };
     ceilings_of_path(&PathFacts {
@@ -254,8 +288,10 @@ pub fn ceilings(header: &Header, sorted: &Sorted<'_>, sample: Option<&Sample>) -
 
 /// The trial whose rate is the median of `samples`.
 pub fn median_sample<'a>(samples: &[&'a Sample]) -> Option<&'a Sample> {
-    let mut rated: Vec<(BitRate, &Sample)> =
-        samples.iter().filter_map(|sample| Some((rate_of(sample)?, *sample))).collect();
+    let mut rated: Vec<(BitRate, &Sample)> = samples
+        .iter()
+        .filter_map(|sample| Some((rate_of(sample)?, *sample)))
+        .collect();
     rated.sort_by_key(|(rate, _)| *rate);
     rated.get(rated.len() / 2).map(|(_, sample)| *sample)
 }
@@ -265,13 +301,23 @@ pub fn limit_of(header: &Header, sorted: &Sorted<'_>) -> Option<Limit> {
     let sample = median_sample(&sorted.before)?;
     let (local, remote) = sorted.hosts?;
     let ceilings = ceilings(header, sorted, Some(sample));
-    Some(name_limit(sample, local, remote, &ceilings.ceilings, rate_of(sample)?))
+    Some(name_limit(
+        sample,
+        local,
+        remote,
+        &ceilings.ceilings,
+        rate_of(sample)?,
+    ))
 }
 
 /// The document of a run.
 pub fn document(header: &Header, records: &[Record]) -> ProveDocument {
     let sorted = sort(records);
-    let after = if sorted.after.is_empty() { &sorted.before } else { &sorted.after };
+    let after = if sorted.after.is_empty() {
+        &sorted.before
+    } else {
+        &sorted.after
+    };
     let ceilings = ceilings_after(header, &sorted);
     let rate_after = rate_document(after);
     let remedies: Vec<RemedyResult> = sorted
@@ -288,7 +334,11 @@ pub fn document(header: &Header, records: &[Record]) -> ProveDocument {
         ceiling: ceiling_document(ceilings.lowest(), rate_after.rate_bit_per_s),
         after: rate_after,
         limit: limit_document(limit),
-        findings: sorted.diagnoses.first().map(|first| first.findings.clone()).unwrap_or_default(),
+        findings: sorted
+            .diagnoses
+            .first()
+            .map(|first| first.findings.clone())
+            .unwrap_or_default(),
         remedies,
         restored: sorted.restored,
         planted: sorted.planted,
@@ -302,11 +352,17 @@ pub fn document(header: &Header, records: &[Record]) -> ProveDocument {
 /// The ceilings of the path as the kept remedies leave it. The hosts in the records are those from
 /// before any change, so what was kept is put into them first.
 fn ceilings_after(header: &Header, sorted: &Sorted<'_>) -> PathCeilings {
-    let Some((local, remote)) = sorted.hosts else { return PathCeilings::default() };
+    let Some((local, remote)) = sorted.hosts else {
+        return PathCeilings::default();
+    };
     let (mut local, mut remote) = (local.clone(), remote.clone());
     for remedy in sorted.remedies.iter().filter(|remedy| remedy.kept) {
         for EndChange { end, change } in remedy.changes {
-            let host = if *end == End::Local { &mut local } else { &mut remote };
+            let host = if *end == End::Local {
+                &mut local
+            } else {
+                &mut remote
+            };
             linerate_model::setting::put(host, &change.setting, &change.to);
         }
     }
@@ -315,7 +371,11 @@ fn ceilings_after(header: &Header, sorted: &Sorted<'_>) -> PathCeilings {
         before: sorted.before.clone(),
         ..Sorted::default()
     };
-    let samples = if sorted.after.is_empty() { &sorted.before } else { &sorted.after };
+    let samples = if sorted.after.is_empty() {
+        &sorted.before
+    } else {
+        &sorted.after
+    };
     ceilings(header, &changed, median_sample(samples))
 }
 
@@ -337,8 +397,14 @@ fn ceiling_document(ceiling: Option<&Ceiling>, rate: f64) -> CeilingDocument {
 
 fn limit_document(limit: Option<Limit>) -> LimitDocument {
     limit.map_or_else(
-        || LimitDocument { what: "not determined".to_owned(), evidence: Vec::new() },
-        |limit| LimitDocument { what: limit.what.to_string(), evidence: limit.evidence },
+        || LimitDocument {
+            what: "not determined".to_owned(),
+            evidence: Vec::new(),
+        },
+        |limit| LimitDocument {
+            what: limit.what.to_string(),
+            evidence: limit.evidence,
+        },
     )
 }
 
@@ -367,8 +433,11 @@ fn remedy_result(
 /// The rules whose remedy's interval lies above zero, and the rule of the named limit.
 fn found(remedies: &[RemedyResult], limit: Option<&Limit>) -> Vec<String> {
     let helped = |remedy: &&RemedyResult| remedy.effect.as_ref().is_some_and(|e| e.low > 0.0);
-    let mut found: Vec<String> =
-        remedies.iter().filter(helped).map(|remedy| remedy.rule.clone()).collect();
+    let mut found: Vec<String> = remedies
+        .iter()
+        .filter(helped)
+        .map(|remedy| remedy.rule.clone())
+        .collect();
     if let Some(rule) = limit.and_then(|limit| limit.rule.clone()) {
         found.push(rule);
     }

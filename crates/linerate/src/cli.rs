@@ -13,8 +13,16 @@ use crate::say::Format;
 
 /// Finds out why a fast link is slow, proves it by measuring, fixes it, and can take the fix back.
 #[derive(Debug, Parser)]
-#[command(name = "linerate", version, about, propagate_version = true, max_term_width = 100)]
-#[command(after_help = "Data goes to stdout, talk to stderr. Exit codes: see `linerate explain exit-codes`.")]
+#[command(
+    name = "linerate",
+    version,
+    about,
+    propagate_version = true,
+    max_term_width = 100
+)]
+#[command(
+    after_help = "Data goes to stdout, talk to stderr. Exit codes: see `linerate explain exit-codes`."
+)]
 pub struct Cli {
     /// How the result is printed.
     #[arg(long, global = true, value_enum, default_value = "text")]
@@ -46,7 +54,11 @@ pub enum FormatArg {
 
 impl From<FormatArg> for Format {
     fn from(format: FormatArg) -> Self {
-        if format == FormatArg::Json { Self::Json } else { Self::Text }
+        if format == FormatArg::Json {
+            Self::Json
+        } else {
+            Self::Text
+        }
     }
 }
 
@@ -349,14 +361,20 @@ fn parse_seconds(text: &str) -> Result<Nanoseconds, String> {
     } else {
         text.to_owned()
     };
-    with_unit.parse().map_err(|error: linerate_model::units::UnitError| error.to_string())
+    with_unit
+        .parse()
+        .map_err(|error: linerate_model::units::UnitError| error.to_string())
 }
 
 fn parse_placement(text: &str) -> Result<Placement, String> {
-    let (sender, receiver) =
-        text.split_once(':').ok_or("expected SENDER_CPUS:RECEIVER_CPUS such as `0:1`")?;
+    let (sender, receiver) = text
+        .split_once(':')
+        .ok_or("expected SENDER_CPUS:RECEIVER_CPUS such as `0:1`")?;
     let cpus = |list: &str| list.parse::<CpuSet>().map_err(|error| error.to_string());
-    Ok(Placement { sender_cpus: cpus(sender)?, receiver_cpus: cpus(receiver)? })
+    Ok(Placement {
+        sender_cpus: cpus(sender)?,
+        receiver_cpus: cpus(receiver)?,
+    })
 }
 
 #[cfg(test)]

@@ -35,13 +35,20 @@ pub fn state_folder(given: Option<&FilePath>) -> Outcome<PathBuf> {
     if rustix::process::geteuid().is_root() && std::env::var_os("XDG_STATE_HOME").is_none() {
         return Ok(PathBuf::from("/var/lib/linerate"));
     }
-    let folder = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
+    let folder = |name: &str| {
+        std::env::var_os(name)
+            .map(PathBuf::from)
+            .filter(|p| p.is_absolute())
+    };
     folder("XDG_STATE_HOME")
         .or_else(|| folder("HOME").map(|home| home.join(".local/state")))
         .map(|base| base.join("linerate"))
         .ok_or_else(|| {
-            Stop::new(Code::NotSupported, "cannot tell where to keep runs and journals: $HOME is not set")
-                .hint("name a folder with `--state`")
+            Stop::new(
+                Code::NotSupported,
+                "cannot tell where to keep runs and journals: $HOME is not set",
+            )
+            .hint("name a folder with `--state`")
         })
 }
 
@@ -57,7 +64,10 @@ fn host_from(from: Option<&FilePath>) -> Outcome<Host> {
         }
         Some(path) => {
             let captured = Captured::open(path).map_err(|error| {
-                Stop::new(Code::BadInput, format!("cannot read the captured host: {error}"))
+                Stop::new(
+                    Code::BadInput,
+                    format!("cannot read the captured host: {error}"),
+                )
             })?;
             Ok(read_host(captured.root(), &captured))
         }
@@ -68,8 +78,10 @@ fn check_nic(host: &Host, nic: Option<&NicName>) -> Outcome<()> {
     match nic {
         Some(name) if host.nic(name).is_none() => {
             let names: Vec<&str> = host.nics.iter().map(|nic| nic.name.as_str()).collect();
-            Err(Stop::new(Code::BadInput, format!("there is no interface `{name}`"))
-                .hint(format!("there are: {}", names.join(", "))))
+            Err(
+                Stop::new(Code::BadInput, format!("there is no interface `{name}`"))
+                    .hint(format!("there are: {}", names.join(", "))),
+            )
         }
         _ => Ok(()),
     }
@@ -109,7 +121,11 @@ pub fn doctor(args: &DoctorArgs, say: &Say) -> Outcome<Code> {
     } else {
         say.data(&doctor_text(&diagnosis, args.verbose))?;
     }
-    let worst = diagnosis.findings.iter().map(|finding| finding.severity).max();
+    let worst = diagnosis
+        .findings
+        .iter()
+        .map(|finding| finding.severity)
+        .max();
     match (worst, args.fail_on.0) {
         (Some(worst), Some(limit)) if worst >= limit => Ok(Code::Findings),
         _ => Ok(Code::Done),
@@ -136,7 +152,10 @@ fn doctor_text(diagnosis: &Diagnosis, verbose: bool) -> String {
         if verbose {
             lines.push(format!("      threshold: {}", finding.threshold));
             for evidence in &finding.evidence {
-                lines.push(format!("      {}: {}  [{}]", evidence.what, evidence.value, evidence.path));
+                lines.push(format!(
+                    "      {}: {}  [{}]",
+                    evidence.what, evidence.value, evidence.path
+                ));
             }
         }
     }
@@ -146,7 +165,11 @@ fn doctor_text(diagnosis: &Diagnosis, verbose: bool) -> String {
     let unknown = diagnosis.undetermined.len();
     if verbose {
         for undetermined in &diagnosis.undetermined {
-            let missing: Vec<String> = undetermined.missing.iter().map(ToString::to_string).collect();
+            let missing: Vec<String> = undetermined
+                .missing
+                .iter()
+                .map(ToString::to_string)
+                .collect();
             lines.push(format!(
                 "?     {}  {}: not determined, missing {}",
                 undetermined.subject,
@@ -155,7 +178,9 @@ fn doctor_text(diagnosis: &Diagnosis, verbose: bool) -> String {
             ));
         }
     } else if unknown > 0 {
-        lines.push(format!("{unknown} rules could not judge for want of facts (-v tells which)"));
+        lines.push(format!(
+            "{unknown} rules could not judge for want of facts (-v tells which)"
+        ));
     }
     lines.join("\n")
 }
@@ -172,7 +197,10 @@ pub fn explain(rule: &str, say: &Say) -> Outcome<()> {
     match rule {
         "rules" => {
             for rule in linerate_model::rules::RULES {
-                say.data(&format!("{:<30} {:<4}  {}", rule.id, rule.severity, rule.title))?;
+                say.data(&format!(
+                    "{:<30} {:<4}  {}",
+                    rule.id, rule.severity, rule.title
+                ))?;
             }
             return Ok(());
         }
@@ -180,8 +208,10 @@ pub fn explain(rule: &str, say: &Say) -> Outcome<()> {
         _ => {}
     }
     let Some(found) = linerate_model::rules::find(rule) else {
-        return Err(Stop::new(Code::BadInput, format!("there is no rule `{rule}`"))
-            .hint("`linerate explain rules` lists them"));
+        return Err(
+            Stop::new(Code::BadInput, format!("there is no rule `{rule}`"))
+                .hint("`linerate explain rules` lists them"),
+        );
     };
     if say.format == Format::Json {
         return say.json(&json!({
@@ -209,8 +239,11 @@ pub fn ceiling(args: &CeilingArgs, say: &Say) -> Outcome<()> {
     let mut bounds = bounds;
     bounds.sort_by_key(|bound| bound.bit_per_s);
     if bounds.is_empty() && missing.is_empty() {
-        return Err(Stop::new(Code::Usage, "nothing to compute a bound from")
-            .hint("name an interface, or give figures: `--speed 40G --mtu 1500 --timestamps off`"));
+        return Err(
+            Stop::new(Code::Usage, "nothing to compute a bound from").hint(
+                "name an interface, or give figures: `--speed 40G --mtu 1500 --timestamps off`",
+            ),
+        );
     }
     if say.format == Format::Json {
         return say.json(&json!({
@@ -222,7 +255,10 @@ pub fn ceiling(args: &CeilingArgs, say: &Say) -> Outcome<()> {
     }
     for (place, bound) in bounds.iter().enumerate() {
         let mark = if place == 0 { "the ceiling" } else { "" };
-        say.data(&format!("{:>12}  {:<12} {}: {}", bound.bit_per_s, mark, bound.bound, bound.reason))?;
+        say.data(&format!(
+            "{:>12}  {:<12} {}: {}",
+            bound.bit_per_s, mark, bound.bound, bound.reason
+        ))?;
     }
     for gap in &missing {
         say.data(&format!("{:>12}  {gap}", "not known"))?;
@@ -257,7 +293,9 @@ fn bounds_of_figures(args: &CeilingArgs) -> Outcome<Vec<Ceiling>> {
 fn bounds_of_nic(args: &CeilingArgs, nic: &NicName) -> Outcome<(Vec<Ceiling>, Vec<String>)> {
     let host = host_from(args.from.as_deref())?;
     check_nic(&host, Some(nic))?;
-    let Some(nic) = host.nic(nic) else { return Ok((Vec::new(), Vec::new())) };
+    let Some(nic) = host.nic(nic) else {
+        return Ok((Vec::new(), Vec::new()));
+    };
     let mut bounds = Vec::new();
     if nic.kind.has_wire() {
         let mtu = nic.mtu.clone();
@@ -287,19 +325,28 @@ fn bounds_of_nic(args: &CeilingArgs, nic: &NicName) -> Outcome<(Vec<Ceiling>, Ve
         }
     }
     if !nic.kind.has_wire() {
-        missing.push(format!("{} has no wire: what it moves is bound by memory copies", nic.name));
+        missing.push(format!(
+            "{} has no wire: what it moves is bound by memory copies",
+            nic.name
+        ));
     }
     Ok((all, missing))
 }
 
 /// `linerate prove`.
 pub fn prove(args: &ProveArgs, state: &FilePath, say: &Say) -> Outcome<()> {
-    let spec = stream_spec(&args.stream, linerate_model::units::Nanoseconds::from_millis(1_000))?;
+    let spec = stream_spec(
+        &args.stream,
+        linerate_model::units::Nanoseconds::from_millis(1_000),
+    )?;
     let seed = args.seed.map_or_else(fresh_seed, Ok)?;
     let interrupt = Interrupt::listen()?;
     let mut path = open_path(&args.peer, state, &interrupt)?;
     let created_unix_s = now_unix_s();
-    let folder = args.out.clone().unwrap_or_else(|| run_folder(state, "prove", created_unix_s, seed));
+    let folder = args
+        .out
+        .clone()
+        .unwrap_or_else(|| run_folder(state, "prove", created_unix_s, seed));
     let header = Header {
         schema: store::SCHEMA.to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -324,8 +371,13 @@ pub fn prove(args: &ProveArgs, state: &FilePath, say: &Say) -> Outcome<()> {
         args.pairs,
         folder.display()
     ));
-    let options =
-        Options { spec, pairs: args.pairs, seed, undo: args.undo, owns_shapers: args.own_shapers };
+    let options = Options {
+        spec,
+        pairs: args.pairs,
+        seed,
+        undo: args.undo,
+        owns_shapers: args.own_shapers,
+    };
     Session::new(&mut path, &mut run, options, say).prove()?;
     path.peer.leave()?;
     show_run(&folder, &folder.join("report.html"), say)
@@ -341,7 +393,10 @@ pub fn show_run(folder: &FilePath, page: &FilePath, say: &Say) -> Outcome<()> {
     document.run = Some(folder.display().to_string());
     document.report = Some(page.display().to_string());
     let data = report::fill::report_data(&stored, &document).ok_or_else(|| {
-        Stop::new(Code::Inconclusive, format!("{} ended before both hosts were read", folder.display()))
+        Stop::new(
+            Code::Inconclusive,
+            format!("{} ended before both hosts were read", folder.display()),
+        )
     })?;
     store::write_whole(page, report::render_page(&data).as_bytes())
         .map_err(|error| store::cannot_write(folder, error))?;
@@ -355,12 +410,16 @@ pub fn show_run(folder: &FilePath, page: &FilePath, say: &Say) -> Outcome<()> {
 /// A new folder's name: when, what, and the seed, so that a list of runs sorts by time.
 pub fn run_folder(state: &FilePath, what: &str, created_unix_s: u64, seed: u64) -> PathBuf {
     let stamp = report::fill::utc(created_unix_s).replace([' ', ':'], "-");
-    state.join("runs").join(format!("{}-{what}-{seed}", stamp.trim_end_matches("-UTC")))
+    state
+        .join("runs")
+        .join(format!("{}-{what}-{seed}", stamp.trim_end_matches("-UTC")))
 }
 
 /// Seconds since 1970.
 pub fn now_unix_s() -> u64 {
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |time| time.as_secs())
+    SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .map_or(0, |time| time.as_secs())
 }
 
 /// `linerate capture`.
@@ -369,8 +428,10 @@ pub fn capture(file: &FilePath, say: &Say) -> Outcome<()> {
         .map_err(|error| Stop::io("open the root folder", error))?;
     let netlink = linerate_host::netlink::Netlink::open()
         .map_err(|error| Stop::io("open a netlink socket", error))?;
-    let options =
-        CaptureOptions { version: env!("CARGO_PKG_VERSION").to_owned(), pseudonyms: true };
+    let options = CaptureOptions {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        pseudonyms: true,
+    };
     let archive = capture_host(live.root(), &netlink, &options);
     let text = archive.to_text();
     store::write_whole(file, text.as_bytes())

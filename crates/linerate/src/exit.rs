@@ -87,7 +87,12 @@ pub type Outcome<T> = Result<T, Stop>;
 impl Stop {
     /// A stop with `code` because of `message`.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), hint: None, cause: None }
+        Self {
+            code,
+            message: message.into(),
+            hint: None,
+            cause: None,
+        }
     }
 
     /// Adds what to do about it.

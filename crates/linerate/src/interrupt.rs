@@ -19,9 +19,13 @@ pub struct Interrupt {
 impl Interrupt {
     /// Listens for SIGINT, SIGTERM and SIGHUP from now on.
     pub fn listen() -> Outcome<Self> {
-        let abort = Abort::new()
-            .map_err(|error| Stop::new(Code::Resource, "cannot prepare for Ctrl-C").because(error))?;
-        let interrupt = Self { asked: Arc::default(), abort };
+        let abort = Abort::new().map_err(|error| {
+            Stop::new(Code::Resource, "cannot prepare for Ctrl-C").because(error)
+        })?;
+        let interrupt = Self {
+            asked: Arc::default(),
+            abort,
+        };
         let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])
             .map_err(|error| Stop::io("listen for signals", error))?;
         let told = interrupt.clone();
@@ -39,7 +43,11 @@ impl Interrupt {
 
     /// Ends the work here when it was asked to.
     pub fn check(&self) -> Outcome<()> {
-        if self.asked() { Err(Stop::interrupted()) } else { Ok(()) }
+        if self.asked() {
+            Err(Stop::interrupted())
+        } else {
+            Ok(())
+        }
     }
 
     /// Whether the work shall end.

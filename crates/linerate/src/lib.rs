@@ -39,13 +39,23 @@ pub fn run() -> ExitCode {
         Err(error) => {
             // Help and version come this way too; clap knows which stream each belongs to.
             let _ = error.print();
-            return ExitCode::from(if error.use_stderr() { Code::Usage.number() } else { 0 });
+            return ExitCode::from(if error.use_stderr() {
+                Code::Usage.number()
+            } else {
+                0
+            });
         }
     };
-    let say = Say { format: cli.format.into(), quiet: cli.quiet };
+    let say = Say {
+        format: cli.format.into(),
+        quiet: cli.quiet,
+    };
     let result = catch_unwind(AssertUnwindSafe(|| carry_out(&cli, &say))).unwrap_or_else(|_| {
-        Err(Stop::new(Code::Bug, "this is a bug in linerate; what it had changed was put back")
-            .hint("please report it with the message above and the command line"))
+        Err(Stop::new(
+            Code::Bug,
+            "this is a bug in linerate; what it had changed was put back",
+        )
+        .hint("please report it with the message above and the command line"))
     });
     match result {
         Ok(code) => ExitCode::from(code.number()),

@@ -80,7 +80,8 @@ pub fn stream_spec(args: &StreamArgs, time: Nanoseconds) -> Outcome<StreamSpec> 
         congestion_control: args.cc.clone(),
         placement: args.place.clone().unwrap_or_default(),
     };
-    spec.check().map_err(|error| Stop::new(crate::exit::Code::Usage, error.to_string()))?;
+    spec.check()
+        .map_err(|error| Stop::new(crate::exit::Code::Usage, error.to_string()))?;
     Ok(spec)
 }
 
@@ -93,7 +94,9 @@ pub fn open_path(args: &PeerArgs, state: &FilePath, interrupt: &Interrupt) -> Ou
 
 /// What one core copies, for a path without a wire: the only bound that it has.
 pub fn copy_bandwidth(path: &Path) -> Option<BitRate> {
-    let wire = path.local_interface().is_some_and(|nic| nic.kind.has_wire());
+    let wire = path
+        .local_interface()
+        .is_some_and(|nic| nic.kind.has_wire());
     if wire {
         return None;
     }
@@ -135,7 +138,9 @@ fn document(path: &Path, sample: Sample, copy: Option<BitRate>) -> MeasureDocume
     let ceilings = ceilings_of_path(&facts);
     let rate = rate_of(&sample);
     let lowest = ceilings.lowest();
-    let reached = lowest.zip(rate).and_then(|(ceiling, rate)| share(rate, ceiling.bit_per_s));
+    let reached = lowest
+        .zip(rate)
+        .and_then(|(ceiling, rate)| share(rate, ceiling.bit_per_s));
     let limit =
         rate.map(|rate| name_limit(&sample, &path.local, &path.remote, &ceilings.ceilings, rate));
     let flags = flags(&sample, &path.local, &path.remote, lowest, rate);
@@ -184,14 +189,32 @@ fn document(path: &Path, sample: Sample, copy: Option<BitRate>) -> MeasureDocume
 }
 
 fn placement_document(placement: &Placement, direction: Direction) -> PlacementDocument {
-    let (sender, receiver) = (placement.sender_cpus.to_string(), placement.receiver_cpus.to_string());
-    let word = |cpus: String| if cpus.is_empty() { "scheduler".to_owned() } else { cpus };
+    let (sender, receiver) = (
+        placement.sender_cpus.to_string(),
+        placement.receiver_cpus.to_string(),
+    );
+    let word = |cpus: String| {
+        if cpus.is_empty() {
+            "scheduler".to_owned()
+        } else {
+            cpus
+        }
+    };
     match direction {
-        Direction::Forward => PlacementDocument { local: word(sender), remote: word(receiver) },
-        Direction::Reverse => PlacementDocument { local: word(receiver), remote: word(sender) },
+        Direction::Forward => PlacementDocument {
+            local: word(sender),
+            remote: word(receiver),
+        },
+        Direction::Reverse => PlacementDocument {
+            local: word(receiver),
+            remote: word(sender),
+        },
         Direction::Bidirectional => {
             let both = format!("senders {}, receivers {}", word(sender), word(receiver));
-            PlacementDocument { local: both.clone(), remote: both }
+            PlacementDocument {
+                local: both.clone(),
+                remote: both,
+            }
         }
     }
 }
@@ -200,7 +223,10 @@ fn flows(sample: &Sample) -> Vec<Value> {
     let series = rate_series(sample);
     let flow = |series: &linerate_model::analysis::FlowSeries| {
         let record = |side: &linerate_model::sample::SideSample, role| {
-            side.flows.iter().find(|f| f.flow == series.flow && f.role == role).cloned()
+            side.flows
+                .iter()
+                .find(|f| f.flow == series.flow && f.role == role)
+                .cloned()
         };
         use linerate_model::sample::Role::{Receiver, Sender};
         let sender = record(&sample.local, Sender).or_else(|| record(&sample.remote, Sender));
@@ -237,38 +263,62 @@ fn host_line(host: &Host) -> Value {
 
 fn text(document: &MeasureDocument, path: &Path) -> String {
     let rate = |rate: Option<f64>| {
-        rate.and_then(BitRate::from_f64).map_or_else(|| "not known".to_owned(), |r| r.to_string())
+        rate.and_then(BitRate::from_f64)
+            .map_or_else(|| "not known".to_owned(), |r| r.to_string())
     };
     let mut lines = vec![format!(
         "rate      {}   ({} flow{}, {:.1} s, first {:.2} s cut as warm-up)",
         rate(document.total.rate_bit_per_s),
         document.raw.spec.flows,
-        if document.raw.spec.flows == 1 { "" } else { "s" },
+        if document.raw.spec.flows == 1 {
+            ""
+        } else {
+            "s"
+        },
         document.seconds,
         document.total.warmup_s,
     )];
     let bound = document.ceiling["bit_per_s"].as_f64();
-    let reason = document.ceiling["reason"].as_str().unwrap_or("no bound could be computed");
+    let reason = document.ceiling["reason"]
+        .as_str()
+        .unwrap_or("no bound could be computed");
     let reached = document.ceiling["share"]
         .as_f64()
-        .map_or_else(String::new, |share| format!(" ({} reached)", Ratio::new(share)));
+        .map_or_else(String::new, |share| {
+            format!(" ({} reached)", Ratio::new(share))
+        });
     lines.push(format!("ceiling   {}{reached}: {reason}", rate(bound)));
-    lines.push(format!("limit     {}", document.limit["what"].as_str().unwrap_or("not determined")));
+    lines.push(format!(
+        "limit     {}",
+        document.limit["what"].as_str().unwrap_or("not determined")
+    ));
     for evidence in document.limit["evidence"].as_array().into_iter().flatten() {
         let field = |name: &str| evidence[name].as_str().unwrap_or_default().to_owned();
-        lines.push(format!("          {}: {}  [{}]", field("what"), field("value"), field("path")));
+        lines.push(format!(
+            "          {}: {}  [{}]",
+            field("what"),
+            field("value"),
+            field("path")
+        ));
     }
-    for (end, name) in [("local", path.local_nic.to_string()), ("remote", path.remote_nic.to_string())] {
+    for (end, name) in [
+        ("local", path.local_nic.to_string()),
+        ("remote", path.remote_nic.to_string()),
+    ] {
         let cpu = &document.cpu[end];
         let seconds = |kind: &str| {
-            cpu[kind].as_f64().map_or_else(|| "?".to_owned(), |s| format!("{s:.2}"))
+            cpu[kind]
+                .as_f64()
+                .map_or_else(|| "?".to_owned(), |s| format!("{s:.2}"))
         };
         lines.push(format!(
             "cpu       {end:<6} ({name}) user {} s, system {} s, softirq {} s, {} s per GB",
             seconds("user_s"),
             seconds("system_s"),
             seconds("softirq_s"),
-            cpu["s_per_gb"].as_f64().map_or_else(|| "?".to_owned(), |s| format!("{s:.3}")),
+            cpu["s_per_gb"]
+                .as_f64()
+                .map_or_else(|| "?".to_owned(), |s| format!("{s:.3}")),
         ));
     }
     if !document.flags.is_empty() {

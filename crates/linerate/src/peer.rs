@@ -47,8 +47,14 @@ pub enum PeerAddress {
 impl fmt::Display for PeerAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Ssh { destination, port: None } => write!(f, "ssh://{destination}"),
-            Self::Ssh { destination, port: Some(port) } => write!(f, "ssh://{destination}:{port}"),
+            Self::Ssh {
+                destination,
+                port: None,
+            } => write!(f, "ssh://{destination}"),
+            Self::Ssh {
+                destination,
+                port: Some(port),
+            } => write!(f, "ssh://{destination}:{port}"),
             Self::Netns(name) => write!(f, "netns:{name}"),
             Self::Exec(command) => write!(f, "exec:{command}"),
             Self::Local => f.write_str("local"),
@@ -78,7 +84,9 @@ impl FromStr for PeerAddress {
             };
         }
         if text.starts_with("tls://") {
-            return Err("`tls://` peers are not built yet: use ssh, `exec:` or `netns:`".to_owned());
+            return Err(
+                "`tls://` peers are not built yet: use ssh, `exec:` or `netns:`".to_owned(),
+            );
         }
         let rest = text.strip_prefix("ssh://").unwrap_or(text);
         if rest.contains("://") {
@@ -89,13 +97,18 @@ impl FromStr for PeerAddress {
 }
 
 fn parse_ssh(rest: &str) -> Result<PeerAddress, String> {
-    let (user, host) = rest.rsplit_once('@').map_or((None, rest), |(user, host)| (Some(user), host));
-    let (host, port) = match host.strip_prefix('[').and_then(|inner| inner.split_once(']')) {
+    let (user, host) = rest
+        .rsplit_once('@')
+        .map_or((None, rest), |(user, host)| (Some(user), host));
+    let (host, port) = match host
+        .strip_prefix('[')
+        .and_then(|inner| inner.split_once(']'))
+    {
         Some((inner, "")) => (inner, None),
         Some((inner, port)) => (inner, port.strip_prefix(':')),
-        None if host.matches(':').count() == 1 => {
-            host.split_once(':').map_or((host, None), |(host, port)| (host, Some(port)))
-        }
+        None if host.matches(':').count() == 1 => host
+            .split_once(':')
+            .map_or((host, None), |(host, port)| (host, Some(port))),
         None => (host, None),
     };
     let port = match port.map(str::parse::<u16>) {
@@ -103,7 +116,8 @@ fn parse_ssh(rest: &str) -> Result<PeerAddress, String> {
         Some(Ok(port)) => Some(port),
         Some(Err(_)) => return Err("the port is a number from 1 to 65535".to_owned()),
     };
-    let odd = |part: &str| part.is_empty() || part.starts_with('-') || part.contains(char::is_whitespace);
+    let odd =
+        |part: &str| part.is_empty() || part.starts_with('-') || part.contains(char::is_whitespace);
     if odd(host) || user.is_some_and(odd) {
         return Err("expected `[user@]host[:port]`".to_owned());
     }
@@ -172,9 +186,14 @@ impl Peer {
             last_words,
             interrupt: interrupt.clone(),
         };
-        let hello =
-            Request::Hello { protocol: PROTOCOL, version: env!("CARGO_PKG_VERSION").to_owned() };
-        if let Reply::Hello { addresses, version, .. } = peer.ask_within(&hello, GREETING)? {
+        let hello = Request::Hello {
+            protocol: PROTOCOL,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        };
+        if let Reply::Hello {
+            addresses, version, ..
+        } = peer.ask_within(&hello, GREETING)?
+        {
             peer.addresses = addresses;
             peer.version = version;
         }
@@ -208,7 +227,8 @@ impl Peer {
         let deadline = Instant::now() + limit;
         loop {
             // A short beat, so that Ctrl-C is heard while the far end works.
-            let beat = Duration::from_millis(100).min(deadline.saturating_duration_since(Instant::now()));
+            let beat =
+                Duration::from_millis(100).min(deadline.saturating_duration_since(Instant::now()));
             match self.replies.recv_timeout(beat) {
                 Ok(Heard::Reply(reply)) => return Ok(answer(asked, *reply)?),
                 Ok(Heard::Garbled(why)) => {
@@ -222,7 +242,11 @@ impl Peer {
                 Err(RecvTimeoutError::Timeout) if Instant::now() >= deadline => {
                     return Err(Stop::new(
                         Code::TimeOut,
-                        format!("{} did not answer within {} s", self.address, limit.as_secs()),
+                        format!(
+                            "{} did not answer within {} s",
+                            self.address,
+                            limit.as_secs()
+                        ),
                     ));
                 }
                 Err(RecvTimeoutError::Timeout) => self.interrupt.check()?,
@@ -235,7 +259,10 @@ impl Peer {
         self.send(&Request::Abort)?;
         let deadline = Instant::now() + WORK;
         loop {
-            match self.replies.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            match self
+                .replies
+                .recv_timeout(deadline.saturating_duration_since(Instant::now()))
+            {
                 Ok(Heard::Reply(reply)) if matches!(*reply, Reply::Aborted) => return Ok(()),
                 // The end of the trial that is given up may have been on its way.
                 Ok(Heard::Reply(_)) => {}
@@ -252,9 +279,10 @@ impl Peer {
                 answer(&Request::Undo, *reply)?;
                 Ok(())
             }
-            Err(RecvTimeoutError::Timeout) => {
-                Err(Stop::new(Code::TimeOut, format!("{} did not undo in time", self.address)))
-            }
+            Err(RecvTimeoutError::Timeout) => Err(Stop::new(
+                Code::TimeOut,
+                format!("{} did not undo in time", self.address),
+            )),
             _ => Err(self.gone()),
         }
     }
@@ -270,7 +298,10 @@ impl Peer {
         let deadline = Instant::now() + FAREWELL;
         // The reader ends when the far end closes its side: no polling needed until then.
         loop {
-            match self.replies.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            match self
+                .replies
+                .recv_timeout(deadline.saturating_duration_since(Instant::now()))
+            {
                 Ok(Heard::Closed) | Err(RecvTimeoutError::Disconnected) => break,
                 Ok(_) => {}
                 Err(RecvTimeoutError::Timeout) => {
@@ -283,7 +314,11 @@ impl Peer {
             Ok(status) if status.code() == Some(i32::from(Code::RestoreIncomplete.number())) => {
                 Err(Stop::new(
                     Code::RestoreIncomplete,
-                    format!("{} could not put everything back: {}", self.address, self.words()),
+                    format!(
+                        "{} could not put everything back: {}",
+                        self.address,
+                        self.words()
+                    ),
                 )
                 .hint("run `linerate tune recover` there"))
             }
@@ -292,7 +327,9 @@ impl Peer {
     }
 
     fn words(&self) -> String {
-        let Ok(words) = self.last_words.lock() else { return String::new() };
+        let Ok(words) = self.last_words.lock() else {
+            return String::new();
+        };
         let bytes: Vec<u8> = words.iter().copied().collect();
         String::from_utf8_lossy(&bytes).trim().to_owned()
     }
@@ -302,7 +339,11 @@ impl Peer {
         self.input = None;
         let status = self.child.wait().ok();
         let words = self.words();
-        let said = if words.is_empty() { String::new() } else { format!(": {words}") };
+        let said = if words.is_empty() {
+            String::new()
+        } else {
+            format!(": {words}")
+        };
         let code = status.and_then(|status| status.code());
         if let (PeerAddress::Ssh { .. }, Some(127)) = (&self.address, code) {
             return Stop::new(
@@ -312,14 +353,20 @@ impl Peer {
             .hint("`--push` copies this program there");
         }
         if let (PeerAddress::Ssh { .. }, Some(255)) = (&self.address, code) {
-            return Stop::new(Code::PeerUnreachable, format!("cannot reach {}{said}", self.address));
+            return Stop::new(
+                Code::PeerUnreachable,
+                format!("cannot reach {}{said}", self.address),
+            );
         }
         let how = match (code, self.version.is_empty()) {
             (Some(code), true) => format!("ended with exit code {code} before it answered"),
             (Some(code), false) => format!("went away (exit code {code})"),
             (None, _) => "was killed".to_owned(),
         };
-        Stop::new(Code::PeerUnreachable, format!("the agent at {} {how}{said}", self.address))
+        Stop::new(
+            Code::PeerUnreachable,
+            format!("the agent at {} {how}{said}", self.address),
+        )
     }
 }
 
@@ -373,9 +420,8 @@ fn agent_command(address: &PeerAddress, push: bool, state: &Path) -> Outcome<Com
     if push && !matches!(address, PeerAddress::Ssh { .. }) {
         return Err(Stop::new(Code::Usage, "`--push` is for ssh peers only"));
     }
-    let own = || {
-        std::env::current_exe().map_err(|error| Stop::io("find this program's own file", error))
-    };
+    let own =
+        || std::env::current_exe().map_err(|error| Stop::io("find this program's own file", error));
     match address {
         PeerAddress::Local => {
             let mut command = Command::new(own()?);
@@ -397,7 +443,11 @@ fn agent_command(address: &PeerAddress, push: bool, state: &Path) -> Outcome<Com
             Ok(command)
         }
         PeerAddress::Ssh { destination, port } => {
-            let program = if push { push_binary(destination, *port)? } else { "linerate".to_owned() };
+            let program = if push {
+                push_binary(destination, *port)?
+            } else {
+                "linerate".to_owned()
+            };
             let mut command = ssh(destination, *port);
             command.arg(format!("{program} agent --stdio"));
             Ok(command)
@@ -407,7 +457,13 @@ fn agent_command(address: &PeerAddress, push: bool, state: &Path) -> Outcome<Com
 
 fn ssh(destination: &str, port: Option<u16>) -> Command {
     let mut command = Command::new("ssh");
-    command.args(["-T", "-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=5"]);
+    command.args([
+        "-T",
+        "-o",
+        "ConnectTimeout=10",
+        "-o",
+        "ServerAliveInterval=5",
+    ]);
     if let Some(port) = port {
         command.args(["-p", &port.to_string()]);
     }
@@ -419,7 +475,8 @@ fn ssh(destination: &str, port: Option<u16>) -> Command {
 /// there. The copy is written beside its place and moved, so that a torn one is never started.
 fn push_binary(destination: &str, port: Option<u16>) -> Outcome<String> {
     let own = std::env::current_exe().map_err(|e| Stop::io("find this program's own file", e))?;
-    let program = std::fs::File::open(&own).map_err(|e| Stop::io("read this program's own file", e))?;
+    let program =
+        std::fs::File::open(&own).map_err(|e| Stop::io("read this program's own file", e))?;
     let place = concat!(".cache/linerate/linerate-", env!("CARGO_PKG_VERSION"));
     let script = format!(
         "set -e; umask 077; mkdir -p ~/.cache/linerate; cat > ~/{place}.new; chmod 700 ~/{place}.new; \
@@ -446,8 +503,11 @@ fn push_binary(destination: &str, port: Option<u16>) -> Outcome<String> {
 
 fn cannot_start(address: &PeerAddress, error: std::io::Error) -> Stop {
     if error.kind() == std::io::ErrorKind::NotFound && matches!(address, PeerAddress::Ssh { .. }) {
-        return Stop::new(Code::NotSupported, "cannot start `ssh`: it is not installed here")
-            .hint("`apt-get install openssh-client`, or use an `exec:` peer");
+        return Stop::new(
+            Code::NotSupported,
+            "cannot start `ssh`: it is not installed here",
+        )
+        .hint("`apt-get install openssh-client`, or use an `exec:` peer");
     }
     Stop::io(format!("start the agent at {address}"), error)
 }
@@ -459,7 +519,10 @@ mod tests {
     #[test]
     fn a_bare_host_means_ssh() {
         let ssh = |destination: &str, port| {
-            Ok(PeerAddress::Ssh { destination: destination.to_owned(), port })
+            Ok(PeerAddress::Ssh {
+                destination: destination.to_owned(),
+                port,
+            })
         };
         assert_eq!("apricot".parse(), ssh("apricot", None));
         assert_eq!("me@apricot:2222".parse(), ssh("me@apricot", Some(2222)));
@@ -469,15 +532,31 @@ mod tests {
 
     #[test]
     fn what_ssh_would_take_for_an_option_is_refused() {
-        for text in ["-oProxyCommand=x", "me@-x", "", "@", "a b", "http://x", "host:port"] {
+        for text in [
+            "-oProxyCommand=x",
+            "me@-x",
+            "",
+            "@",
+            "a b",
+            "http://x",
+            "host:port",
+        ] {
             assert!(text.parse::<PeerAddress>().is_err(), "{text}");
         }
     }
 
     #[test]
     fn a_name_reads_back_as_it_was_written() {
-        for text in ["netns:far", "exec:docker exec x linerate agent --stdio", "local", "ssh://a@b:7"] {
-            assert_eq!(text.parse::<PeerAddress>().map(|peer| peer.to_string()), Ok(text.to_owned()));
+        for text in [
+            "netns:far",
+            "exec:docker exec x linerate agent --stdio",
+            "local",
+            "ssh://a@b:7",
+        ] {
+            assert_eq!(
+                text.parse::<PeerAddress>().map(|peer| peer.to_string()),
+                Ok(text.to_owned())
+            );
         }
     }
 }

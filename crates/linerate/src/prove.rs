@@ -4,13 +4,14 @@
 use linerate_model::analysis;
 use linerate_model::experiment::{Arm as DesignArm, PairedDesign};
 use linerate_model::finding::{Diagnosis, Profile, Scene};
+use linerate_model::ids::CpuSet;
 use linerate_model::plan::{Change, End, Plan};
 use linerate_model::propose::{Permit, Proposal, propose};
-use linerate_model::prove::EndChange;
 use linerate_model::protocol::{Reply, Request, Token};
+use linerate_model::prove::EndChange;
 use linerate_model::sample::Sample;
-use linerate_model::setting::{PlacementKnob, SettingKey, Value};
-use linerate_model::workload::{Placement, StreamSpec};
+use linerate_model::setting::{SettingKey, TrialKnob, Value};
+use linerate_model::workload::StreamSpec;
 use linerate_stats::{Random, Seed};
 
 use crate::analysis::{effect_of, rate_of};
@@ -53,8 +54,8 @@ pub struct Session<'a> {
     pub say: &'a Say,
     /// The next draw of every random choice.
     random: Random,
-    /// Where the threads run, as far as kept remedies changed it.
-    placement: Placement,
+    /// The trial, as kept remedies and the arm of an experiment leave it.
+    spec: StreamSpec,
     /// Remedies kept so far.
     kept: Vec<Kept>,
     /// Remedies tried so far.
@@ -79,8 +80,17 @@ impl<'a> Session<'a> {
     /// A session over `path`, recorded in `run`.
     pub fn new(path: &'a mut Path, run: &'a mut Run, options: Options, say: &'a Say) -> Self {
         let random = Random::new(Seed(options.seed));
-        let placement = options.spec.placement.clone();
-        Self { path, run, options, say, random, placement, kept: Vec::new(), tried: Vec::new() }
+        let spec = options.spec.clone();
+        Self {
+            path,
+            run,
+            options,
+            say,
+            random,
+            spec,
+            kept: Vec::new(),
+            tried: Vec::new(),
+        }
     }
 
     /// The whole story. On an error everything is put back before it is reported.
@@ -108,10 +118,13 @@ impl<'a> Session<'a> {
         let mut newest = self.repeat("before", Record::Before)?;
         for _ in 0..ROUNDS_MAX {
             let diagnosis = self.diagnose(&newest);
-            self.run.add(Record::Diagnosis(Box::new(diagnosis.clone())))?;
+            self.run
+                .add(Record::Diagnosis(Box::new(diagnosis.clone())))?;
             let kept_before = self.kept.len();
-            let permit =
-                Permit { shared_kernel: self.path.shared_kernel(), ..Permit::default() };
+            let permit = Permit {
+                shared_kernel: self.path.shared_kernel(),
+                ..Permit::default()
+            };
             for proposal in propose(&diagnosis.findings, permit).to_try {
                 if let Some(sample) = self.try_remedy(&proposal)? {
                     newest = sample;
@@ -145,14 +158,18 @@ impl<'a> Session<'a> {
     }
 
     fn trial(&mut self) -> Outcome<Sample> {
-        let spec = StreamSpec { placement: self.placement.clone(), ..self.options.spec.clone() };
-        let mut sample = self.path.run(&spec, fresh_token()?)?;
+        let mut sample = self.path.run(&self.spec, fresh_token()?)?;
         sample.flags = analysis::flags(&sample, &self.path.local, &self.path.remote, None, None);
         Ok(sample)
     }
 
     fn diagnose(&self, sample: &Sample) -> Diagnosis {
-        diagnose_path(self.path, Some(sample), Profile::Throughput, self.options.owns_shapers)
+        diagnose_path(
+            self.path,
+            Some(sample),
+            Profile::Throughput,
+            self.options.owns_shapers,
+        )
     }
 
     /// Tries a remedy; gives back a trial with it when it was kept.
@@ -166,25 +183,37 @@ impl<'a> Session<'a> {
         let remedy = self.tried.len();
         let kept_before = self.kept.len();
         let rule = proposal.rule.clone();
-        self.run.add(Record::Remedy { remedy, rule, changes: changes.clone() })?;
+        self.run.add(Record::Remedy {
+            remedy,
+            rule,
+            changes: changes.clone(),
+        })?;
         let outcome = self.experiment(remedy, &changes, &proposal.rule);
         let (sample, kept, note) = match outcome {
             Ok(sample) => (Some(sample), self.helped(remedy), None),
             // What this kernel or user cannot change is no reason to stop; anything else is.
-            Err(stop) if matches!(stop.code, Code::NotSupported | Code::PermissionMissing) => {
-                (None, false, Some(format!("could not be tried: {}", stop.message)))
-            }
+            Err(stop) if matches!(stop.code, Code::NotSupported | Code::PermissionMissing) => (
+                None,
+                false,
+                Some(format!("could not be tried: {}", stop.message)),
+            ),
             Err(stop) => return Err(stop),
         };
         if kept {
             self.apply(&changes)?;
-            self.kept.push(Kept { changes: changes.clone() });
+            self.kept.push(Kept {
+                changes: changes.clone(),
+            });
         }
         if let Some(note) = &note {
             self.say.note(&format!("  {:<34} {note}", proposal.rule));
         }
         self.run.add(Record::Decided { remedy, kept, note })?;
-        self.tried.push(Tried { changes, kept_before, kept });
+        self.tried.push(Tried {
+            changes,
+            kept_before,
+            kept,
+        });
         Ok(sample.filter(|_| kept))
     }
 
@@ -211,34 +240,43 @@ impl<'a> Session<'a> {
                 self.trial()?
             };
             if let Some(rate) = rate_of(&sample) {
-                bar.step(&format!("{} {rate}", if arm == Arm::With { "with" } else { "without" }));
+                bar.step(&format!(
+                    "{} {rate}",
+                    if arm == Arm::With { "with" } else { "without" }
+                ));
             }
             if arm == Arm::With {
                 newest_with = Some(sample.clone());
             }
             let pair = u32::try_from(place / 2).unwrap_or(u32::MAX);
-            self.run.add(Record::Paired { remedy, pair, arm, sample: Box::new(sample) })?;
+            self.run.add(Record::Paired {
+                remedy,
+                pair,
+                arm,
+                sample: Box::new(sample),
+            })?;
         }
         let effect = effect_of(self.run.records(), remedy, self.options.seed);
         bar.done(&crate::analysis::effect_in_words(effect.as_ref(), changes));
-        newest_with.ok_or_else(|| Stop::new(Code::Bug, "the experiment has no trial with the remedy"))
+        newest_with
+            .ok_or_else(|| Stop::new(Code::Bug, "the experiment has no trial with the remedy"))
     }
 
     fn with_changes(&mut self, changes: &[EndChange]) -> Outcome<Sample> {
-        let placement = self.placement.clone();
+        let spec = self.spec.clone();
         self.apply(changes)?;
         let sample = self.trial();
         let undone = undo_changes(self.path, changes);
-        self.placement = placement;
+        self.spec = spec;
         undone?;
         sample
     }
 
-    /// Makes the changes on both ends, or none of them, and takes placements into the next trials.
+    /// Makes the changes on both ends, or none of them, and takes those of the trial into the next ones.
     fn apply(&mut self, changes: &[EndChange]) -> Outcome<()> {
         apply_changes(self.path, changes)?;
         for change in changes {
-            place(&mut self.placement, &change.change)?;
+            change_trial(&mut self.spec, &change.change)?;
         }
         Ok(())
     }
@@ -262,20 +300,30 @@ impl<'a> Session<'a> {
         } else {
             keep_changes(self.path)?;
             let changes = self.kept.drain(..).flat_map(|kept| kept.changes);
-            changes.map(|change| (change.end, change.change.setting)).collect()
+            changes
+                .map(|change| (change.end, change.change.setting))
+                .collect()
         };
         let Some(Record::Hosts { local, remote }) = self.run.records().first().cloned() else {
             return Err(Stop::new(Code::Bug, "the run has no hosts"));
         };
         self.path.read_again()?;
         let mut moved = crate::analysis::moved_settings(&local, &self.path.local, End::Local);
-        moved.extend(crate::analysis::moved_settings(&remote, &self.path.remote, End::Remote));
+        moved.extend(crate::analysis::moved_settings(
+            &remote,
+            &self.path.remote,
+            End::Remote,
+        ));
         moved.retain(|setting| !settings_kept.contains(setting));
         for (end, setting) in &moved {
-            self.say.note(&format!("  {end} {setting} is not as it was found"));
+            self.say
+                .note(&format!("  {end} {setting} is not as it was found"));
         }
         let kept = !settings_kept.is_empty();
-        self.run.add(Record::Ended { restored: moved.is_empty(), kept })
+        self.run.add(Record::Ended {
+            restored: moved.is_empty(),
+            kept,
+        })
     }
 }
 
@@ -311,7 +359,10 @@ pub fn diagnose_path(
 
 /// Makes changes on both ends of a path, or none of them. Placements are not a host's: they are left out.
 pub fn apply_changes(path: &mut Path, changes: &[EndChange]) -> Outcome<()> {
-    let (local, remote) = (plan_for(End::Local, changes)?, plan_for(End::Remote, changes)?);
+    let (local, remote) = (
+        plan_for(End::Local, changes)?,
+        plan_for(End::Remote, changes)?,
+    );
     if !local.changes.is_empty() {
         path.station.apply(&local)?;
     }
@@ -328,10 +379,20 @@ pub fn apply_changes(path: &mut Path, changes: &[EndChange]) -> Outcome<()> {
 
 /// Takes back what the last [`apply_changes`] did. Both ends are tried, whatever the first one says.
 pub fn undo_changes(path: &mut Path, changes: &[EndChange]) -> Outcome<()> {
-    let (local, remote) = (plan_for(End::Local, changes)?, plan_for(End::Remote, changes)?);
-    let there = if remote.changes.is_empty() { Ok(()) } else { path.peer.undo() };
-    let here =
-        if local.changes.is_empty() { Ok(()) } else { path.station.undo().map_err(Stop::from) };
+    let (local, remote) = (
+        plan_for(End::Local, changes)?,
+        plan_for(End::Remote, changes)?,
+    );
+    let there = if remote.changes.is_empty() {
+        Ok(())
+    } else {
+        path.peer.undo()
+    };
+    let here = if local.changes.is_empty() {
+        Ok(())
+    } else {
+        path.station.undo().map_err(Stop::from)
+    };
     here.and(there)
 }
 
@@ -346,23 +407,33 @@ pub fn keep_changes(path: &mut Path) -> Outcome<()> {
 
 fn plan_for(end: End, changes: &[EndChange]) -> Outcome<Plan> {
     let of_host = |change: &&EndChange| {
-        change.end == end && !matches!(change.change.setting, SettingKey::Placement(_))
+        change.end == end && !matches!(change.change.setting, SettingKey::Trial(_))
     };
-    let changes = changes.iter().filter(of_host).map(|change| change.change.clone()).collect();
+    let changes = changes
+        .iter()
+        .filter(of_host)
+        .map(|change| change.change.clone())
+        .collect();
     Plan::new(changes).map_err(|error| Stop::new(Code::Bug, error.to_string()))
 }
 
-/// Takes a change of placement into the next trials; other changes are for the hosts.
-fn place(placement: &mut Placement, change: &Change) -> Outcome<()> {
-    let (SettingKey::Placement(knob), Value::Text(cpus)) = (&change.setting, &change.to) else {
+/// Takes a change of the trial into the next ones; other changes are for the hosts.
+fn change_trial(spec: &mut StreamSpec, change: &Change) -> Outcome<()> {
+    let (SettingKey::Trial(knob), Value::Text(text)) = (&change.setting, &change.to) else {
         return Ok(());
     };
-    let cpus = cpus.parse().map_err(|error| {
-        Stop::new(Code::Bug, format!("a rule proposed `{cpus}` for a placement: {error}"))
-    })?;
+    let cpus = || {
+        text.parse::<CpuSet>().map_err(|error| {
+            Stop::new(
+                Code::Bug,
+                format!("a rule proposed `{text}` for {}: {error}", change.setting),
+            )
+        })
+    };
     match knob {
-        PlacementKnob::SenderCpus => placement.sender_cpus = cpus,
-        PlacementKnob::ReceiverCpus => placement.receiver_cpus = cpus,
+        TrialKnob::SenderCpus => spec.placement.sender_cpus = cpus()?,
+        TrialKnob::ReceiverCpus => spec.placement.receiver_cpus = cpus()?,
+        TrialKnob::CongestionControl => spec.congestion_control = Some(text.clone()),
     }
     Ok(())
 }
@@ -378,5 +449,7 @@ pub fn fresh_token() -> Outcome<Token> {
 /// A seed from the kernel's generator, short enough to type.
 pub fn fresh_seed() -> Outcome<u64> {
     let token = fresh_token()?;
-    Ok(u64::from(u32::from_le_bytes([token.0[0], token.0[1], token.0[2], token.0[3]])))
+    Ok(u64::from(u32::from_le_bytes([
+        token.0[0], token.0[1], token.0[2], token.0[3],
+    ])))
 }

@@ -62,8 +62,11 @@ impl Say {
     /// A bar for `steps` steps; without a terminal each step's label is a line.
     pub fn progress(&self, steps: u64, what: &str) -> Progress {
         let terminal = io::stderr().is_terminal() && !self.quiet;
-        let target =
-            if terminal { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+        let target = if terminal {
+            ProgressDrawTarget::stderr()
+        } else {
+            ProgressDrawTarget::hidden()
+        };
         let bar = ProgressBar::with_draw_target(Some(steps), target);
         if let Ok(style) =
             ProgressStyle::with_template("  {prefix:<34} [{bar:24}] {pos}/{len} {wide_msg}")
@@ -74,7 +77,11 @@ impl Say {
         if terminal {
             bar.enable_steady_tick(Duration::from_millis(200));
         }
-        Progress { bar, say: self.clone(), what: what.to_owned() }
+        Progress {
+            bar,
+            say: self.clone(),
+            what: what.to_owned(),
+        }
     }
 
     /// How wide a terminal on stdout is, at most 100; 80 when it is none.

@@ -45,7 +45,12 @@ impl Station {
     pub fn open(state: &Path) -> Outcome<Self> {
         let live = LiveHost::open().map_err(|error| Stop::io("open the root folder", error))?;
         let netlink = Netlink::open().map_err(|error| Stop::io("open a netlink socket", error))?;
-        Ok(Self { live, netlink, state: state.to_owned(), open: Vec::new() })
+        Ok(Self {
+            live,
+            netlink,
+            state: state.to_owned(),
+            open: Vec::new(),
+        })
     }
 
     /// Reads the host.
@@ -74,7 +79,9 @@ impl Station {
         let other = |error: &dyn std::error::Error| failure(FailureKind::Other, &error.to_string());
         let live = LiveHost::open().map_err(|error| other(&error))?;
         let netlink = Netlink::open().map_err(|error| other(&error))?;
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let now = SystemTime::now()
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap_or_default();
         let started = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
         let header = Header::here(started).map_err(|error| other(&error))?;
         let machine = LiveMachine::new(live, Box::new(netlink));
@@ -105,7 +112,9 @@ impl Station {
     /// Lets every open transaction stay.
     pub fn commit(&mut self) -> Result<(), Failure> {
         for transaction in self.open.drain(..) {
-            transaction.commit().map_err(|error| apply_failure(&error))?;
+            transaction
+                .commit()
+                .map_err(|error| apply_failure(&error))?;
         }
         Ok(())
     }
@@ -119,10 +128,11 @@ impl Station {
     pub fn undo_committed(state: &Path, id: Option<&str>) -> Outcome<Vec<Entry>> {
         let undone = with_surroundings(|around| apply::undo_committed(state, id, around))?;
         match (undone, id) {
-            (None, Some(id)) => {
-                Err(Stop::new(Code::BadInput, format!("there is no applied transaction `{id}`"))
-                    .hint("`linerate tune status` lists them"))
-            }
+            (None, Some(id)) => Err(Stop::new(
+                Code::BadInput,
+                format!("there is no applied transaction `{id}`"),
+            )
+            .hint("`linerate tune status` lists them")),
             (undone, _) => settle(undone.into_iter().collect()),
         }
     }
@@ -134,7 +144,8 @@ impl Station {
             let (state, about) = match &listed.journal {
                 Err(error) => ("unreadable", error.to_string()),
                 Ok(told) => {
-                    let changes: Vec<String> = told.changes.iter().map(ToString::to_string).collect();
+                    let changes: Vec<String> =
+                        told.changes.iter().map(ToString::to_string).collect();
                     let state = match &told.ending {
                         Ending::Committed => "applied",
                         Ending::Aborted { .. } => "undone",
@@ -143,7 +154,11 @@ impl Station {
                     (state, changes.join("; "))
                 }
             };
-            Entry { id: listed.id, state, about }
+            Entry {
+                id: listed.id,
+                state,
+                about,
+            }
         };
         Ok(listed.into_iter().map(entry).collect())
     }
@@ -181,7 +196,10 @@ fn settle(recovered: Vec<Recovered>) -> Outcome<Vec<Entry>> {
     }
     Err(Stop::new(
         Code::RestoreIncomplete,
-        format!("not everything could be put back: {}", incomplete.join("; ")),
+        format!(
+            "not everything could be put back: {}",
+            incomplete.join("; ")
+        ),
     )
     .hint("mend the cause, then run `linerate tune recover` again"))
 }
@@ -192,12 +210,20 @@ fn with_surroundings<T>(
 ) -> Outcome<T> {
     let boot_id = apply::boot_id().map_err(identity)?;
     let reach = |netns: &NetnsIdentity| apply::reach(netns, || Ok(Box::new(Netlink::open()?)));
-    let around = Surroundings { boot_id: &boot_id, is_alive: &Owner::is_alive, reach: &reach };
+    let around = Surroundings {
+        boot_id: &boot_id,
+        is_alive: &Owner::is_alive,
+        reach: &reach,
+    };
     work(&around).map_err(|error| journal_stop(&error))
 }
 
 fn identity(error: apply::IdentityError) -> Stop {
-    Stop::new(Code::NotSupported, "cannot tell which machine and namespace this is").because(error)
+    Stop::new(
+        Code::NotSupported,
+        "cannot tell which machine and namespace this is",
+    )
+    .because(error)
 }
 
 fn journal_stop(error: &JournalError) -> Stop {
@@ -222,7 +248,10 @@ fn io_kind(kind: Option<std::io::ErrorKind>) -> FailureKind {
 }
 
 fn failure(kind: FailureKind, message: &str) -> Failure {
-    Failure { kind, message: message.to_owned() }
+    Failure {
+        kind,
+        message: message.to_owned(),
+    }
 }
 
 fn apply_failure(error: &ApplyError) -> Failure {

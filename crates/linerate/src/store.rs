@@ -163,7 +163,11 @@ impl Run {
             .append(true)
             .open(folder.join("records.jsonl"))
             .map_err(failed)?;
-        Ok(Self { folder: folder.to_owned(), file, records: Vec::new() })
+        Ok(Self {
+            folder: folder.to_owned(),
+            file,
+            records: Vec::new(),
+        })
     }
 
     /// Opens a stored run to add to it. A run with a torn end is not added to.
@@ -179,7 +183,11 @@ impl Run {
             .append(true)
             .open(folder.join("records.jsonl"))
             .map_err(|error| cannot_write(folder, error))?;
-        Ok(Self { folder: folder.to_owned(), file, records: stored.records })
+        Ok(Self {
+            folder: folder.to_owned(),
+            file,
+            records: stored.records,
+        })
     }
 
     /// Adds a record and waits until the disk has it.
@@ -209,7 +217,10 @@ impl Run {
 /// Reads a run back.
 pub fn read(folder: &Path) -> Outcome<StoredRun> {
     let wrong = |what: &str, error: String| {
-        Stop::new(Code::BadInput, format!("{} is not a run: {what}: {error}", folder.display()))
+        Stop::new(
+            Code::BadInput,
+            format!("{} is not a run: {what}: {error}", folder.display()),
+        )
     };
     let text = fs::read_to_string(folder.join("run.json"))
         .map_err(|error| wrong("run.json", error.to_string()))?;
@@ -228,12 +239,20 @@ pub fn read(folder: &Path) -> Outcome<StoredRun> {
     let bytes = fs::read(folder.join("records.jsonl"))
         .map_err(|error| wrong("records.jsonl", error.to_string()))?;
     let (records, torn) = parse_records(&bytes).map_err(|why| wrong("records.jsonl", why))?;
-    Ok(StoredRun { folder: folder.to_owned(), header, records, torn })
+    Ok(StoredRun {
+        folder: folder.to_owned(),
+        header,
+        records,
+        torn,
+    })
 }
 
 fn parse_records(bytes: &[u8]) -> Result<(Vec<Record>, bool), String> {
     let mut records = Vec::new();
-    let mut lines = bytes.split_inclusive(|&byte| byte == b'\n').enumerate().peekable();
+    let mut lines = bytes
+        .split_inclusive(|&byte| byte == b'\n')
+        .enumerate()
+        .peekable();
     while let Some((number, line)) = lines.next() {
         match parse_record(line) {
             Ok(record) => records.push(record),
@@ -271,10 +290,15 @@ pub fn write_whole(place: &Path, bytes: &[u8]) -> io::Result<()> {
 
 /// The stop for a run that cannot be written.
 pub fn cannot_write(folder: &Path, error: io::Error) -> Stop {
-    let full = matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
+    let full = matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+    );
     let stop = Stop::io(format!("write the run in {}", folder.display()), error);
     if full {
-        stop.hint("what was recorded before is kept; free some space, or give another place with `--out`")
+        stop.hint(
+            "what was recorded before is kept; free some space, or give another place with `--out`",
+        )
     } else {
         stop
     }
@@ -303,8 +327,15 @@ mod tests {
     fn records() -> Vec<Record> {
         vec![
             Record::Diagnosis(Box::default()),
-            Record::Decided { remedy: 0, kept: true, note: None },
-            Record::Ended { restored: true, kept: false },
+            Record::Decided {
+                remedy: 0,
+                kept: true,
+                note: None,
+            },
+            Record::Ended {
+                restored: true,
+                kept: false,
+            },
         ]
     }
 
@@ -317,7 +348,10 @@ mod tests {
             run.add(record).expect("a record");
         }
         let stored = read(&folder).expect("the run");
-        assert_eq!((stored.header, stored.records, stored.torn), (header(), records(), false));
+        assert_eq!(
+            (stored.header, stored.records, stored.torn),
+            (header(), records(), false)
+        );
     }
 
     #[test]
@@ -344,16 +378,26 @@ mod tests {
             run.add(record).expect("a record");
         }
         let file = place.path().join("records.jsonl");
-        let text = fs::read_to_string(&file).expect("the records").replace("true,\"note", "false,\"note");
+        let text = fs::read_to_string(&file)
+            .expect("the records")
+            .replace("true,\"note", "false,\"note");
         fs::write(&file, text).expect("the change");
         let stop = read(place.path()).expect_err("it was changed");
-        assert!(stop.message.contains("line 2: the checksum is wrong"), "{stop}");
+        assert!(
+            stop.message.contains("line 2: the checksum is wrong"),
+            "{stop}"
+        );
     }
 
     #[test]
     fn a_run_is_never_written_over() {
         let place = tempfile::tempdir().expect("a folder");
         Run::create(place.path(), &header()).expect("a new run");
-        assert_eq!(Run::create(place.path(), &header()).expect_err("there").code, Code::BadInput);
+        assert_eq!(
+            Run::create(place.path(), &header())
+                .expect_err("there")
+                .code,
+            Code::BadInput
+        );
     }
 }

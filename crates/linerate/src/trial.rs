@@ -72,7 +72,16 @@ impl Path {
             |nic| Ok(nic.name.clone()),
         )?;
         let interrupt = interrupt.clone();
-        Ok(Self { station, peer, local, remote, local_nic, remote_nic, address, interrupt })
+        Ok(Self {
+            station,
+            peer,
+            local,
+            remote,
+            local_nic,
+            remote_nic,
+            address,
+            interrupt,
+        })
     }
 
     /// Whether both ends run on one kernel.
@@ -106,7 +115,11 @@ impl Path {
 
     fn run_unguarded(&mut self, spec: &StreamSpec, token: Token) -> Outcome<Sample> {
         let bind = self.address.to_string();
-        let prepare = Request::Prepare { spec: spec.clone(), token, bind };
+        let prepare = Request::Prepare {
+            spec: spec.clone(),
+            token,
+            bind,
+        };
         let Reply::Prepared { port } = self.peer.ask(&prepare)? else {
             return Err(Stop::new(Code::Bug, "an answer passed that does not fit"));
         };
@@ -148,7 +161,9 @@ pub fn record_side(connected: Connected, abort: &Abort) -> Result<SideSample, Fa
         message: format!("cannot open the root folder: {error}"),
     })?;
     let before = CpuCounters::read(live.root());
-    let mut side = connected.run(abort).map_err(|error| traffic_failure(&error))?;
+    let mut side = connected
+        .run(abort)
+        .map_err(|error| traffic_failure(&error))?;
     side.cpu.machine = match (before, CpuCounters::read(live.root())) {
         (Known::Value(before), Known::Value(after)) => Known::Value(after.since(&before)),
         (Known::Unknown(gap), _) | (_, Known::Unknown(gap)) => Known::Unknown(gap),
@@ -158,7 +173,10 @@ pub fn record_side(connected: Connected, abort: &Abort) -> Result<SideSample, Fa
 
 /// What the far end is told, and what a person reads, of an error of the traffic engine.
 pub fn traffic_failure(error: &TrafficError) -> Failure {
-    Failure { kind: error.kind(), message: error.to_string() }
+    Failure {
+        kind: error.kind(),
+        message: error.to_string(),
+    }
 }
 
 fn read_remote(peer: &mut Peer) -> Outcome<Host> {
@@ -177,15 +195,27 @@ fn choose_address(local: &Host, peer: &Peer) -> Outcome<IpAddr> {
         .filter_map(|text| parse_prefixed(text))
         .filter(|(address, _)| usable(*address))
         .collect();
-    let theirs = peer.addresses.iter().filter_map(|a| parse_prefixed(&a.address));
+    let theirs = peer
+        .addresses
+        .iter()
+        .filter_map(|a| parse_prefixed(&a.address));
     let mut theirs: Vec<IpAddr> = theirs.map(|(address, _)| address).collect();
     if peer.address == PeerAddress::Local {
         theirs.retain(|address| own.iter().any(|(mine, _)| mine == address));
-        return theirs.into_iter().next().or(Some(IpAddr::from([127, 0, 0, 1]))).ok_or_else(no_address);
+        return theirs
+            .into_iter()
+            .next()
+            .or(Some(IpAddr::from([127, 0, 0, 1])))
+            .ok_or_else(no_address);
     }
-    let common = theirs.iter().copied().filter(|a| usable(*a)).find(|theirs| {
-        own.iter().any(|(mine, prefix)| mine != theirs && same_subnet(*mine, *theirs, *prefix))
-    });
+    let common = theirs
+        .iter()
+        .copied()
+        .filter(|a| usable(*a))
+        .find(|theirs| {
+            own.iter()
+                .any(|(mine, prefix)| mine != theirs && same_subnet(*mine, *theirs, *prefix))
+        });
     if let Some(address) = common {
         return Ok(address);
     }
@@ -201,8 +231,11 @@ fn choose_address(local: &Host, peer: &Peer) -> Outcome<IpAddr> {
 }
 
 fn no_address() -> Stop {
-    Stop::new(Code::BadInput, "the two hosts share no subnet, so the way of the data is not clear")
-        .hint("give the peer's address with `--address`")
+    Stop::new(
+        Code::BadInput,
+        "the two hosts share no subnet, so the way of the data is not clear",
+    )
+    .hint("give the peer's address with `--address`")
 }
 
 fn parse_prefixed(text: &str) -> Option<(IpAddr, u8)> {
@@ -234,18 +267,29 @@ fn same_subnet(one: IpAddr, other: IpAddr, prefix: u8) -> bool {
 /// The interface that the kernel would send to `address` by: it is asked by connecting a UDP socket,
 /// which sends nothing.
 fn outgoing_nic(local: &Host, address: IpAddr) -> Outcome<NicName> {
-    let any = if address.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+    let any = if address.is_ipv4() {
+        "0.0.0.0:0"
+    } else {
+        "[::]:0"
+    };
     let source = std::net::UdpSocket::bind(any)
         .and_then(|socket| {
             socket.connect((address, 9))?;
             socket.local_addr()
         })
         .map_err(|error| {
-            Stop::new(Code::PeerUnreachable, format!("there is no way to {address}")).because(error)
+            Stop::new(
+                Code::PeerUnreachable,
+                format!("there is no way to {address}"),
+            )
+            .because(error)
         })?;
     let nic = local.nic_with_address(&source.ip().to_string());
     nic.map(|nic| nic.name.clone()).ok_or_else(|| {
-        Stop::new(Code::NotSupported, format!("no interface here carries {}", source.ip()))
+        Stop::new(
+            Code::NotSupported,
+            format!("no interface here carries {}", source.ip()),
+        )
     })
 }
 

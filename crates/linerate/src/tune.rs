@@ -46,7 +46,9 @@ pub fn run(action: &TuneAction, state: &FilePath, say: &Say) -> Outcome<()> {
             }
             show_plan("apply", &plan, say)
         }
-        TuneAction::Undo { id } => report("undo", Station::undo_committed(state, id.as_deref())?, say),
+        TuneAction::Undo { id } => {
+            report("undo", Station::undo_committed(state, id.as_deref())?, say)
+        }
         TuneAction::Recover => report("recover", Station::recover(state)?, say),
         TuneAction::Status => report("status", Station::status(state)?, say),
     }
@@ -54,7 +56,11 @@ pub fn run(action: &TuneAction, state: &FilePath, say: &Say) -> Outcome<()> {
 
 fn show_plan(action: &'static str, plan: &Plan, say: &Say) -> Outcome<()> {
     if say.format == Format::Json {
-        return say.json(&TuneDocument { schema: "linerate.tune/1", action, body: plan });
+        return say.json(&TuneDocument {
+            schema: "linerate.tune/1",
+            action,
+            body: plan,
+        });
     }
     if plan.changes.is_empty() {
         return say.data("no changes");
@@ -72,8 +78,14 @@ fn report(action: &'static str, lines: Vec<crate::station::Entry>, say: &Say) ->
         transactions: Vec<crate::station::Entry>,
     }
     if say.format == Format::Json {
-        let body = Entries { transactions: lines };
-        return say.json(&TuneDocument { schema: "linerate.tune/1", action, body });
+        let body = Entries {
+            transactions: lines,
+        };
+        return say.json(&TuneDocument {
+            schema: "linerate.tune/1",
+            action,
+            body,
+        });
     }
     if lines.is_empty() {
         return say.data("nothing to do: no transactions");
@@ -89,12 +101,22 @@ fn plan_from_file(file: &FilePath, station: &Station) -> Outcome<Plan> {
     let text = fs::read_to_string(file)
         .map_err(|error| Stop::io(format!("read the plan {}", file.display()), error))?;
     let wrong = |why: String| Stop::new(Code::BadInput, format!("{}: {why}", file.display()));
-    let table: toml::Table = text.parse().map_err(|error: toml::de::Error| wrong(error.to_string()))?;
+    let table: toml::Table = text
+        .parse()
+        .map_err(|error: toml::de::Error| wrong(error.to_string()))?;
     for name in table.keys() {
         match name.as_str() {
             "settings" => {}
-            "peer" => return Err(wrong("`[peer.settings]` needs a peer: use `linerate prove`".to_owned())),
-            _ => return Err(wrong(format!("`{name}` is not known here: expected `[settings]`"))),
+            "peer" => {
+                return Err(wrong(
+                    "`[peer.settings]` needs a peer: use `linerate prove`".to_owned(),
+                ));
+            }
+            _ => {
+                return Err(wrong(format!(
+                    "`{name}` is not known here: expected `[settings]`"
+                )));
+            }
         }
     }
     let settings = table
@@ -104,13 +126,20 @@ fn plan_from_file(file: &FilePath, station: &Station) -> Outcome<Plan> {
     let mut desired = Settings::new();
     let mut now = Settings::new();
     for (name, value) in settings {
-        let key: SettingKey = name.parse().map_err(|e: linerate_model::setting::SettingError| wrong(e.to_string()))?;
-        let to = key.parse_value(&plain_text(value)).map_err(|e| wrong(e.to_string()))?;
+        let key: SettingKey = name
+            .parse()
+            .map_err(|e: linerate_model::setting::SettingError| wrong(e.to_string()))?;
+        let to = key
+            .parse_value(&plain_text(value))
+            .map_err(|e| wrong(e.to_string()))?;
         let from = station.read_setting(&key);
         match from.ok() {
             Ok(from) => now.insert(key.clone(), from.clone()),
             Err(gap) => {
-                return Err(Stop::new(Code::NotSupported, format!("cannot change {key}: {gap}")));
+                return Err(Stop::new(
+                    Code::NotSupported,
+                    format!("cannot change {key}: {gap}"),
+                ));
             }
         };
         desired.insert(key, to);
@@ -122,9 +151,7 @@ fn plan_from_file(file: &FilePath, station: &Station) -> Outcome<Plan> {
 fn plain_text(value: &toml::Value) -> String {
     match value {
         toml::Value::String(text) => text.clone(),
-        toml::Value::Array(items) => {
-            items.iter().map(plain_text).collect::<Vec<_>>().join(" ")
-        }
+        toml::Value::Array(items) => items.iter().map(plain_text).collect::<Vec<_>>().join(" "),
         other => other.to_string(),
     }
 }

@@ -46,13 +46,16 @@ pub enum NicKnob {
     Qdisc,
 }
 
-/// Where linerate's own threads run: settings of the measurement, not of the machine.
+/// How linerate itself measures: where its threads run, what its sockets ask for. Settings of the trial,
+/// not of the machine; an application has the same ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum PlacementKnob {
+pub enum TrialKnob {
     /// `sender-cpus`.
     SenderCpus,
     /// `receiver-cpus`.
     ReceiverCpus,
+    /// `congestion-control` of the stream's own sockets.
+    CongestionControl,
 }
 
 /// The stable key of a setting: a path of nouns with the kernel's own name at the end.
@@ -62,8 +65,8 @@ pub enum SettingKey {
     Sysctl(String),
     /// `nic/eth2/...`.
     Nic(NicName, NicKnob),
-    /// `placement/...`.
-    Placement(PlacementKnob),
+    /// `placement/...` and `stream/...`.
+    Trial(TrialKnob),
 }
 
 /// Why a key or a value was refused.
@@ -102,11 +105,14 @@ impl fmt::Display for SettingKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (nic, knob) = match self {
             Self::Sysctl(name) => return write!(f, "sysctl/{name}"),
-            Self::Placement(PlacementKnob::SenderCpus) => {
+            Self::Trial(TrialKnob::SenderCpus) => {
                 return f.write_str("placement/sender-cpus");
             }
-            Self::Placement(PlacementKnob::ReceiverCpus) => {
+            Self::Trial(TrialKnob::ReceiverCpus) => {
                 return f.write_str("placement/receiver-cpus");
+            }
+            Self::Trial(TrialKnob::CongestionControl) => {
+                return f.write_str("stream/congestion-control");
             }
             Self::Nic(nic, knob) => (nic, knob),
         };
@@ -153,8 +159,9 @@ impl FromStr for SettingKey {
                     Err(wrong("a sysctl is named by words with dots between"))
                 }
             }
-            ["placement", "sender-cpus"] => Ok(Self::Placement(PlacementKnob::SenderCpus)),
-            ["placement", "receiver-cpus"] => Ok(Self::Placement(PlacementKnob::ReceiverCpus)),
+            ["placement", "sender-cpus"] => Ok(Self::Trial(TrialKnob::SenderCpus)),
+            ["placement", "receiver-cpus"] => Ok(Self::Trial(TrialKnob::ReceiverCpus)),
+            ["stream", "congestion-control"] => Ok(Self::Trial(TrialKnob::CongestionControl)),
             ["nic", nic, knob @ ..] => {
                 let nic: NicName = nic
                     .parse()
@@ -163,7 +170,9 @@ impl FromStr for SettingKey {
                     .ok_or_else(|| wrong("an interface has no such setting in the catalogue"))?;
                 Ok(Self::Nic(nic, knob))
             }
-            _ => Err(wrong("a key begins with `sysctl/`, `nic/` or `placement/`")),
+            _ => Err(wrong(
+                "a key begins with `sysctl/`, `nic/`, `placement/` or `stream/`",
+            )),
         }
     }
 }
@@ -494,6 +503,14 @@ pub const CATALOGUE: &[SettingSpec] = &[
         "CPUs of linerate's receiving threads",
         "sched_setaffinity(2)"
     ),
+    spec!(
+        "stream/congestion-control",
+        Text,
+        R0,
+        Trial,
+        "congestion control of the stream's own sockets",
+        "tcp(7), TCP_CONGESTION"
+    ),
 ];
 
 impl SettingKey {
@@ -502,8 +519,9 @@ impl SettingKey {
         let pattern = match self {
             Self::Sysctl(name) if name.starts_with("net.") => "sysctl/net.NAME",
             Self::Sysctl(_) => "sysctl/NAME",
-            Self::Placement(PlacementKnob::SenderCpus) => "placement/sender-cpus",
-            Self::Placement(PlacementKnob::ReceiverCpus) => "placement/receiver-cpus",
+            Self::Trial(TrialKnob::SenderCpus) => "placement/sender-cpus",
+            Self::Trial(TrialKnob::ReceiverCpus) => "placement/receiver-cpus",
+            Self::Trial(TrialKnob::CongestionControl) => "stream/congestion-control",
             Self::Nic(_, knob) => match knob {
                 NicKnob::Mtu => "nic/NAME/mtu",
                 NicKnob::Feature(_) => "nic/NAME/feature/FEATURE",
@@ -586,7 +604,7 @@ pub fn current(host: &Host, key: &SettingKey) -> Known<Value> {
         SettingKey::Sysctl(name) => host
             .sysctl(name)
             .map(|text| Value::Text(fold_blanks(&text))),
-        SettingKey::Placement(_) => absent("a placement belongs to a measurement, not to a host"),
+        SettingKey::Trial(_) => absent("it belongs to a measurement, not to a host"),
         SettingKey::Nic(name, knob) => match host.nic(name) {
             Some(nic) => current_of_nic(nic, key, knob),
             None => absent("no such interface"),
@@ -643,7 +661,8 @@ pub fn put(host: &mut Host, key: &SettingKey, value: &Value) -> bool {
     }
     match (key, value) {
         (SettingKey::Sysctl(name), Value::Text(text)) => {
-            host.sysctls.insert(name.clone(), Known::Value(text.clone()));
+            host.sysctls
+                .insert(name.clone(), Known::Value(text.clone()));
             true
         }
         (SettingKey::Nic(name, knob), value) => host
@@ -701,13 +720,17 @@ fn put_into_nic(nic: &mut Nic, knob: &NicKnob, value: &Value) -> Option<()> {
         (NicKnob::CoalesceTxUsecs, _) => known(&mut nic.coalesce).map(|c| &mut c.tx_usecs),
         _ => None,
     };
-    let Value::Integer(number) = value else { return None };
+    let Value::Integer(number) = value else {
+        return None;
+    };
     *count? = Known::Value(u32::try_from(*number).ok()?);
     Some(())
 }
 
 fn queue_of(nic: &mut Nic, kind: QueueKind, index: u32) -> Option<&mut Queue> {
-    nic.queues.iter_mut().find(|queue| queue.kind == kind && queue.index == index)
+    nic.queues
+        .iter_mut()
+        .find(|queue| queue.kind == kind && queue.index == index)
 }
 
 #[cfg(test)]
@@ -735,6 +758,7 @@ mod tests {
         "nic/eth2/qdisc",
         "placement/sender-cpus",
         "placement/receiver-cpus",
+        "stream/congestion-control",
     ];
 
     #[test]

@@ -38,7 +38,7 @@ pub(super) fn disturbed_by(
             }
             _ => Vec::new(),
         },
-        SettingKey::Placement(_) => Vec::new(),
+        SettingKey::Trial(_) => Vec::new(),
     };
     disturbed.retain(|other| other != key);
     disturbed

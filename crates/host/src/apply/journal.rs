@@ -152,9 +152,9 @@ impl JournalError {
     /// The operating system's reason, where it had one: a full disk and a missing right end differently.
     pub fn io_kind(&self) -> Option<io::ErrorKind> {
         match self {
-            Self::Create { source, .. } | Self::Append { source, .. } | Self::Read { source, .. } => {
-                Some(source.kind())
-            }
+            Self::Create { source, .. }
+            | Self::Append { source, .. }
+            | Self::Read { source, .. } => Some(source.kind()),
             Self::Foreign { .. } | Self::Busy { .. } | Self::Over | Self::Identity(_) => None,
         }
     }

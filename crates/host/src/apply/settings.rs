@@ -27,9 +27,9 @@ const IRQ_REASON: &str = "the interrupt of a queue is not yet handed to the writ
 /// Why a setting could not be written. Nothing was changed, or the kernel says that nothing was.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
-    /// A placement is a property of a measurement.
-    #[error("cannot set {setting}: a placement belongs to a measurement, not to a host")]
-    Placement {
+    /// It is a property of a measurement.
+    #[error("cannot set {setting}: it belongs to a measurement, not to a host")]
+    Trial {
         /// The setting.
         setting: SettingKey,
     },
@@ -71,7 +71,7 @@ impl WriteError {
         match self {
             Self::NotSupported { .. } => true,
             Self::Kernel { source, .. } => source.kind() == io::ErrorKind::Unsupported,
-            Self::Placement { .. } | Self::Value { .. } => false,
+            Self::Trial { .. } | Self::Value { .. } => false,
         }
     }
 
@@ -88,7 +88,7 @@ pub fn read(root: &HostRoot, nics: &dyn NicRead, key: &SettingKey) -> Known<Valu
         SettingKey::Sysctl(name) => {
             sysctl_path(root, name).and_then(|path| root.read(&path).map(|text| text_value(&text)))
         }
-        SettingKey::Placement(_) => Known::unknown(
+        SettingKey::Trial(_) => Known::unknown(
             Cause::Absent,
             key.to_string(),
             "a placement belongs to a measurement, not to a host",
@@ -156,7 +156,7 @@ pub fn write(
     value: &Value,
 ) -> Result<(), WriteError> {
     match key {
-        SettingKey::Placement(_) => Err(WriteError::Placement {
+        SettingKey::Trial(_) => Err(WriteError::Trial {
             setting: key.clone(),
         }),
         SettingKey::Sysctl(name) => {
@@ -373,7 +373,7 @@ fn as_qdisc<'v>(key: &SettingKey, value: &'v Value) -> Result<&'v Qdisc, WriteEr
 pub fn by_hand(key: &SettingKey, value: &Value) -> Option<String> {
     let (nic, knob) = match key {
         SettingKey::Sysctl(name) => return Some(format!("sysctl -w '{name}={value}'")),
-        SettingKey::Placement(_) => return None,
+        SettingKey::Trial(_) => return None,
         SettingKey::Nic(nic, knob) => (nic, knob),
     };
     let mask = || as_mask(key, value).ok();

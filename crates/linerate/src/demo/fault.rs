@@ -30,21 +30,28 @@ pub(super) fn candidates(path: &Path, clean: BitRate) -> Outcome<Vec<Fault>> {
         settings_fault(
             path,
             "tx-segmentation-or-csum-off",
-            &[(End::Local, "feature/tso", "off"), (End::Local, "feature/gso", "off")],
+            &[
+                (End::Local, "feature/tso", "off"),
+                (End::Local, "feature/gso", "off"),
+            ],
         ),
         buffers(path),
-        settings_fault(
-            path,
-            "tcp-cc-qdisc",
-            &[(End::Local, "sysctl/net.ipv4.tcp_congestion_control", "bbr")],
-        ),
+        congestion_control(path, End::Local, "bbr").map(|change| Fault {
+            rule: "tcp-cc-qdisc",
+            changes: vec![change],
+            confine: None,
+        }),
         rps(path),
     ];
     faults.push(Some(shaper(path, clean)?));
     let cpus = path.local.online_cpus();
     if cpus.len() > 1 {
         let confine = cpus.first();
-        faults.push(Some(Fault { rule: "endpoints-share-cpu", changes: Vec::new(), confine }));
+        faults.push(Some(Fault {
+            rule: "endpoints-share-cpu",
+            changes: Vec::new(),
+            confine,
+        }));
     }
     Ok(faults.into_iter().flatten().collect())
 }
@@ -59,25 +66,42 @@ fn settings_fault(
         .iter()
         .map(|(end, key, to)| {
             let (host, nic) = end_of(path, *end);
-            let text = if key.starts_with("sysctl/") { (*key).to_owned() } else { format!("nic/{nic}/{key}") };
+            let text = if key.starts_with("sysctl/") {
+                (*key).to_owned()
+            } else {
+                format!("nic/{nic}/{key}")
+            };
             let setting: SettingKey = text.parse().ok()?;
             let from = current(host, &setting).value()?.clone();
             let to = setting.parse_value(to).ok()?;
-            (from != to && available(host, &setting, &to))
-                .then_some(EndChange { end: *end, change: Change { setting, from, to } })
+            (from != to).then_some(EndChange {
+                end: *end,
+                change: Change { setting, from, to },
+            })
         })
         .collect();
-    changes.map(|changes| Fault { rule, changes, confine: None })
+    changes.map(|changes| Fault {
+        rule,
+        changes,
+        confine: None,
+    })
 }
 
-/// A congestion control can be set only where the kernel has it.
-fn available(host: &Host, setting: &SettingKey, to: &Value) -> bool {
-    let (SettingKey::Sysctl(name), Value::Text(wanted)) = (setting, to) else { return true };
-    name != "net.ipv4.tcp_congestion_control"
-        || matches!(
-            host.sysctl("net.ipv4.tcp_available_congestion_control"),
-            Known::Value(all) if all.split_whitespace().any(|one| one == wanted)
-        )
+/// Another congestion control as the default of an end; `None` where it is the default already, or where
+/// the kernel does not let a namespace choose it (tcp_allowed_congestion_control).
+pub(super) fn congestion_control(path: &Path, end: End, wanted: &str) -> Option<EndChange> {
+    let (host, _) = end_of(path, end);
+    let allowed = host.sysctl("net.ipv4.tcp_allowed_congestion_control");
+    let may = allowed
+        .value()
+        .is_some_and(|all| all.split_whitespace().any(|one| one == wanted));
+    let setting = SettingKey::Sysctl("net.ipv4.tcp_congestion_control".to_owned());
+    let from = current(host, &setting).value()?.clone();
+    let to = Value::Text(wanted.to_owned());
+    (may && from != to).then_some(EndChange {
+        end,
+        change: Change { setting, from, to },
+    })
 }
 
 /// Buffers whose largest size is far below what the path needs.
@@ -100,15 +124,18 @@ fn rps(path: &Path) -> Option<Fault> {
     settings_fault(
         path,
         "rps-wrong",
-        &[(End::Remote, "queue/rx-0/rps-cpus", &CpuSet::one(target).to_string())],
+        &[(
+            End::Remote,
+            "queue/rx-0/rps-cpus",
+            &CpuSet::one(target).to_string(),
+        )],
     )
 }
 
 /// Whether this is the initial user namespace: its map covers every id.
 fn fs_is_initial_user_namespace() -> bool {
-    std::fs::read_to_string("/proc/self/uid_map").is_ok_and(|map| {
-        map.split_whitespace().eq(["0", "0", "4294967295"])
-    })
+    std::fs::read_to_string("/proc/self/uid_map")
+        .is_ok_and(|map| map.split_whitespace().eq(["0", "0", "4294967295"]))
 }
 
 /// A token bucket at a fifth of the clean rate. It is made once and taken away again, so that its value
@@ -123,14 +150,23 @@ fn shaper(path: &Path, clean: BitRate) -> Outcome<Fault> {
     };
     let from = known(netlink.qdisc(&nic))?;
     let rate = BitRate::from_bit_per_s(clean.as_bit_per_s() / 5);
-    netlink.add_tbf(&nic, rate, Bytes::mib(1), Bytes::mib(4), 0x8001_0000).map_err(failed)?;
+    netlink
+        .add_tbf(&nic, rate, Bytes::mib(1), Bytes::mib(4), 0x8001_0000)
+        .map_err(failed)?;
     let to = known(netlink.qdisc(&nic));
     netlink.set_qdisc(&nic, &from).map_err(failed)?;
     let setting = SettingKey::Nic(nic, linerate_model::setting::NicKnob::Qdisc);
-    let change = Change { setting, from: Value::Qdisc(from), to: Value::Qdisc(to?) };
+    let change = Change {
+        setting,
+        from: Value::Qdisc(from),
+        to: Value::Qdisc(to?),
+    };
     Ok(Fault {
         rule: "qdisc-shaper",
-        changes: vec![EndChange { end: End::Local, change }],
+        changes: vec![EndChange {
+            end: End::Local,
+            change,
+        }],
         confine: None,
     })
 }

@@ -39,7 +39,10 @@ pub fn run(args: &DemoArgs, state: &Path, say: &Say) -> Outcome<()> {
         (None, None) => start(args, state, say),
         (Some(DemoStage::Conduct), Some(folder)) => conduct(args, state, folder, say),
         (Some(DemoStage::Plant), Some(folder)) => plant::run(args, state, folder, say),
-        _ => Err(Stop::new(Code::Usage, "`--stage` and `--folder` go together")),
+        _ => Err(Stop::new(
+            Code::Usage,
+            "`--stage` and `--folder` go together",
+        )),
     }
 }
 
@@ -47,8 +50,12 @@ pub fn run(args: &DemoArgs, state: &Path, say: &Say) -> Outcome<()> {
 fn start(args: &DemoArgs, state: &Path, say: &Say) -> Outcome<()> {
     sweep(state, say)?;
     let seed = args.seed.map_or_else(fresh_seed, Ok)?;
-    let out = args.out.clone().unwrap_or_else(|| run_folder(state, "demo", now_unix_s(), seed));
-    let out = std::path::absolute(&out).map_err(|error| Stop::io("find the run's folder", error))?;
+    let out = args
+        .out
+        .clone()
+        .unwrap_or_else(|| run_folder(state, "demo", now_unix_s(), seed));
+    let out =
+        std::path::absolute(&out).map_err(|error| Stop::io("find the run's folder", error))?;
     say.note(&format!(
         "linerate demo: makes two hosts in namespaces of its own, plants three faults, and lets \
          `linerate prove` find them.\nIt takes about two minutes and changes nothing on this machine; \
@@ -57,8 +64,18 @@ fn start(args: &DemoArgs, state: &Path, say: &Say) -> Outcome<()> {
     let folder = state.join(format!("demo-{}", std::process::id()));
     fs::create_dir_all(&folder).map_err(|e| Stop::io(format!("make {}", folder.display()), e))?;
     let mut command = myself(state, say)?;
-    command.args(["demo", "--stage", "conduct", "--folder"]).arg(&folder);
-    command.args(["--seed", &seed.to_string(), "--pairs", &args.pairs.to_string(), "--out"]).arg(&out);
+    command
+        .args(["demo", "--stage", "conduct", "--folder"])
+        .arg(&folder);
+    command
+        .args([
+            "--seed",
+            &seed.to_string(),
+            "--pairs",
+            &args.pairs.to_string(),
+            "--out",
+        ])
+        .arg(&out);
     linerate_testbed::tie_to_parent(&mut command);
     let code = wait_for(command, "conduct");
     // What the inner steps left for each other; the run itself is elsewhere.
@@ -74,14 +91,19 @@ fn start(args: &DemoArgs, state: &Path, say: &Say) -> Outcome<()> {
 fn sweep(state: &Path, say: &Say) -> Outcome<()> {
     for entry in fs::read_dir(state).into_iter().flatten().flatten() {
         let name = entry.file_name();
-        let pid = name.to_str().and_then(|name| name.strip_prefix("demo-")?.parse::<u32>().ok());
+        let pid = name
+            .to_str()
+            .and_then(|name| name.strip_prefix("demo-")?.parse::<u32>().ok());
         if pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
             let _ = fs::remove_dir_all(entry.path());
         }
     }
     let recovered = Station::recover(state)?;
     if !recovered.is_empty() {
-        say.note(&format!("cleared {} journals of linerates that were killed", recovered.len()));
+        say.note(&format!(
+            "cleared {} journals of linerates that were killed",
+            recovered.len()
+        ));
     }
     Ok(())
 }
@@ -95,15 +117,34 @@ fn conduct(args: &DemoArgs, state: &Path, folder: &Path, say: &Say) -> Outcome<(
     let seed = args.seed.unwrap_or_default();
     say.note("\nPlanting three faults (each is measured to cost at least 10 %):");
     let mut plant = myself(&folder.join("state"), say)?;
-    plant.args(["demo", "--stage", "plant", "--seed", &seed.to_string(), "--folder"]).arg(folder);
+    plant
+        .args([
+            "demo",
+            "--stage",
+            "plant",
+            "--seed",
+            &seed.to_string(),
+            "--folder",
+        ])
+        .arg(folder);
     enter(&near, &mut plant)?;
     wait_for(plant, "plant")?;
     let planted = plant::read(folder)?;
 
-    let out = args.out.clone().unwrap_or_else(|| run_folder(state, "demo", now_unix_s(), seed));
+    let out = args
+        .out
+        .clone()
+        .unwrap_or_else(|| run_folder(state, "demo", now_unix_s(), seed));
     say.note("\nNow `linerate prove netns:far`, which is told nothing of them:");
     let mut prove = myself(state, say)?;
-    prove.args(["--format", "json", "prove", "netns:far", "--undo", "--own-shapers"]);
+    prove.args([
+        "--format",
+        "json",
+        "prove",
+        "netns:far",
+        "--undo",
+        "--own-shapers",
+    ]);
     prove.args(["--time", TRIAL_SECONDS, "--pairs", &args.pairs.to_string()]);
     prove.args(["--seed", &seed.to_string(), "--out"]).arg(&out);
     // What it prints is made again below, with the planted faults in it.
@@ -152,19 +193,32 @@ fn myself(state: &Path, say: &Say) -> Outcome<Command> {
 
 /// Runs a step to its end, passing on an interrupt that reached only this process.
 fn wait_for(mut command: Command, step: &str) -> Outcome<()> {
-    let mut child =
-        command.spawn().map_err(|error| Stop::io(format!("start the step `{step}`"), error))?;
-    let pid = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw);
+    let mut child = command
+        .spawn()
+        .map_err(|error| Stop::io(format!("start the step `{step}`"), error))?;
+    let pid = i32::try_from(child.id())
+        .ok()
+        .and_then(rustix::process::Pid::from_raw);
     let forward = crate::interrupt::Forward::to(pid)?;
-    let status = child.wait().map_err(|error| Stop::io(format!("wait for the step `{step}`"), error))?;
+    let status = child
+        .wait()
+        .map_err(|error| Stop::io(format!("wait for the step `{step}`"), error))?;
     drop(forward);
     match status.code() {
         Some(0) => Ok(()),
         Some(code) => {
-            let known = Code::ALL.into_iter().find(|known| i32::from(known.number()) == code);
-            Err(Stop::new(known.unwrap_or(Code::Bug), format!("the step `{step}` stopped, see above")))
+            let known = Code::ALL
+                .into_iter()
+                .find(|known| i32::from(known.number()) == code);
+            Err(Stop::new(
+                known.unwrap_or(Code::Bug),
+                format!("the step `{step}` stopped, see above"),
+            ))
         }
-        None => Err(Stop::new(Code::FailedRestored, format!("the step `{step}` was killed"))),
+        None => Err(Stop::new(
+            Code::FailedRestored,
+            format!("the step `{step}` was killed"),
+        )),
     }
 }
 
@@ -177,7 +231,8 @@ pub fn open_namespace(name: &str) -> Outcome<Netns> {
                 std::io::ErrorKind::PermissionDenied => Code::PermissionMissing,
                 _ => Code::PeerUnreachable,
             };
-            Stop::new(code, error.to_string()).hint("`ip netns list` shows the namespaces there are")
+            Stop::new(code, error.to_string())
+                .hint("`ip netns list` shows the namespaces there are")
         }
     })
 }

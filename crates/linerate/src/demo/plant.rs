@@ -5,16 +5,14 @@ use std::fs;
 use std::path::Path as FilePath;
 
 use linerate_model::ids::CpuSet;
-use linerate_model::plan::{Change, End};
-use linerate_model::prove::EndChange;
-use linerate_model::setting::{SettingKey, Value, current};
+use linerate_model::plan::End;
 use linerate_model::units::{BitRate, Bytes, Nanoseconds};
 use linerate_model::workload::{Direction, Placement, StreamSpec};
 use linerate_stats::effect::paired_relative;
 use linerate_stats::summary::median;
 use linerate_stats::{Random, Seed};
 
-use super::fault::{Fault, candidates};
+use super::fault::{Fault, candidates, congestion_control};
 use super::planted_file;
 use crate::analysis::{LEVEL, rate_of};
 use crate::cli::DemoArgs;
@@ -57,7 +55,10 @@ pub(super) fn run(args: &DemoArgs, state: &FilePath, folder: &FilePath, say: &Sa
     if planted.len() < FAULTS {
         return Err(Stop::new(
             Code::Inconclusive,
-            format!("only {} of {FAULTS} faults cost at least 10 % here", planted.len()),
+            format!(
+                "only {} of {FAULTS} faults cost at least 10 % here",
+                planted.len()
+            ),
         )
         .hint("the machine may be too busy to measure on; try again, or with another `--seed`"));
     }
@@ -85,22 +86,13 @@ pub(super) fn read(folder: &FilePath) -> Outcome<Vec<String>> {
 }
 
 /// Some kernels begin with a congestion control that costs a quarter of the rate here: that is one of
-/// the faults, so both hosts begin without it.
+/// the faults, so both hosts begin without it, where the kernel lets a namespace choose.
 fn make_healthy(path: &mut Path) -> Outcome<()> {
-    let setting: SettingKey = "sysctl/net.ipv4.tcp_congestion_control"
-        .parse()
-        .map_err(|error: linerate_model::setting::SettingError| Stop::new(Code::Bug, error.to_string()))?;
-    let to = Value::Text("cubic".to_owned());
-    let mut changes = Vec::new();
-    for (end, host) in [(End::Local, &path.local), (End::Remote, &path.remote)] {
-        if let Some(from) = current(host, &setting).value()
-            && *from != to
-        {
-            let change = Change { setting: setting.clone(), from: from.clone(), to: to.clone() };
-            changes.push(EndChange { end, change });
-        }
-    }
-    apply_changes(path, &changes)?;
+    let cubic = [End::Local, End::Remote]
+        .into_iter()
+        .filter_map(|end| congestion_control(path, end, "cubic"))
+        .collect::<Vec<_>>();
+    apply_changes(path, &cubic)?;
     keep_changes(path)?;
     path.read_again()
 }
@@ -120,7 +112,10 @@ fn spec(placement: Placement) -> StreamSpec {
 
 fn trial(path: &mut Path, confine: Option<CpuSet>) -> Outcome<f64> {
     let cpus = confine.unwrap_or_default();
-    let placement = Placement { sender_cpus: cpus.clone(), receiver_cpus: cpus };
+    let placement = Placement {
+        sender_cpus: cpus.clone(),
+        receiver_cpus: cpus,
+    };
     let sample = path.run(&spec(placement), fresh_token()?)?;
     rate_of(&sample)
         .map(BitRate::as_f64)

@@ -26,14 +26,25 @@ pub fn report_data(stored: &StoredRun, document: &ProveDocument) -> Option<Repor
     } else {
         format!("linerate prove {}", header.peer)
     };
-    let placement = sorted.before.first().map(|sample| sample.spec.placement.clone());
+    let placement = sorted
+        .before
+        .first()
+        .map(|sample| sample.spec.placement.clone());
     let placement = placement.unwrap_or_default();
     let end = |host: &Host, name: &str, nic, sends: bool| EndData {
         name: name.to_owned(),
         host: host.clone(),
         nic: Some(nic),
-        sender_cpus: if sends { placement.sender_cpus.clone() } else { Default::default() },
-        receiver_cpus: if sends { Default::default() } else { placement.receiver_cpus.clone() },
+        sender_cpus: if sends {
+            placement.sender_cpus.clone()
+        } else {
+            Default::default()
+        },
+        receiver_cpus: if sends {
+            Default::default()
+        } else {
+            placement.receiver_cpus.clone()
+        },
     };
     Some(ReportData {
         schema: SCHEMA.to_owned(),
@@ -41,7 +52,12 @@ pub fn report_data(stored: &StoredRun, document: &ProveDocument) -> Option<Repor
         title,
         created: utc(header.created_unix_s),
         prove: document.clone(),
-        local: end(local, if demo { "near" } else { "this host" }, header.local_nic.clone(), true),
+        local: end(
+            local,
+            if demo { "near" } else { "this host" },
+            header.local_nic.clone(),
+            true,
+        ),
         remote: end(remote, &header.peer, header.remote_nic.clone(), false),
         wire: wire(local, &header.local_nic),
         trials: trials(&stored.records),
@@ -64,7 +80,12 @@ fn trials(records: &[Record]) -> Vec<TrialSeries> {
     let sampled = records.iter().filter_map(|record| match record {
         Record::Before(sample) => Some((Arm::Before, None, sample)),
         Record::After(sample) => Some((Arm::After, None, sample)),
-        Record::Paired { remedy, arm, sample, .. } => {
+        Record::Paired {
+            remedy,
+            arm,
+            sample,
+            ..
+        } => {
             let arm = match arm {
                 store::Arm::Without => Arm::Without,
                 store::Arm::With => Arm::With,
@@ -79,15 +100,26 @@ fn trials(records: &[Record]) -> Vec<TrialSeries> {
         .collect()
 }
 
-fn trial(order: usize, arm: Arm, remedy_index: Option<usize>, sample: &Sample) -> Option<TrialSeries> {
+fn trial(
+    order: usize,
+    arm: Arm,
+    remedy_index: Option<usize>,
+    sample: &Sample,
+) -> Option<TrialSeries> {
     let series = rate_series(sample).total;
     Some(TrialSeries {
         label: format!("trial {}", order + 1),
         arm,
         remedy_index,
         order,
-        at_s: series.iter().map(|point| point.at_ns.as_secs_f64()).collect(),
-        rate_bit_per_s: series.iter().map(|point| point.bit_per_s.as_f64()).collect(),
+        at_s: series
+            .iter()
+            .map(|point| point.at_ns.as_secs_f64())
+            .collect(),
+        rate_bit_per_s: series
+            .iter()
+            .map(|point| point.bit_per_s.as_f64())
+            .collect(),
         first_kept: first_kept(sample),
         mean_bit_per_s: rate_of(sample)?.as_f64(),
         cpu: cpu(sample),
@@ -113,7 +145,11 @@ fn cpu(sample: &Sample) -> TrialCpu {
         }
     };
     let threads = |cost: &linerate_model::analysis::SideCost| {
-        let own = if sample.shared_kernel { CpuCost::default() } else { machine(cost) };
+        let own = if sample.shared_kernel {
+            CpuCost::default()
+        } else {
+            machine(cost)
+        };
         CpuCost {
             user_s_per_gb: per_gb(cost.user_s),
             system_s_per_gb: per_gb(cost.system_s),
@@ -143,23 +179,39 @@ fn ceiling_lines(stored: &StoredRun, sorted: &Sorted<'_>) -> Vec<CeilingLine> {
 }
 
 fn undetermined(sorted: &Sorted<'_>) -> Vec<Undetermined> {
-    sorted.diagnoses.first().map(|first| first.undetermined.clone()).unwrap_or_default()
+    sorted
+        .diagnoses
+        .first()
+        .map(|first| first.undetermined.clone())
+        .unwrap_or_default()
 }
 
 /// How to get the numbers without linerate.
 fn reproduce(stored: &StoredRun, document: &ProveDocument) -> Vec<Reproduce> {
     let header = &stored.header;
-    let line = |what: &str, command: String| Reproduce { what: what.to_owned(), command };
+    let line = |what: &str, command: String| Reproduce {
+        what: what.to_owned(),
+        command,
+    };
     let mut lines = vec![
         line("this run again, same order", header.command.join(" ")),
-        line("this page again, from the raw records", format!("linerate report {}", stored.folder.display())),
+        line(
+            "this page again, from the raw records",
+            format!("linerate report {}", stored.folder.display()),
+        ),
         line("the rate: at the peer", "iperf3 -s".to_owned()),
-        line("the rate: here", format!("iperf3 -c {} -l 128K -t 10", header.address)),
+        line(
+            "the rate: here",
+            format!("iperf3 -c {} -l 128K -t 10", header.address),
+        ),
     ];
     for remedy in &document.remedies {
         for change in &remedy.changes {
             if let Some(command) = by_hand(&change.change.setting, &change.change.to) {
-                lines.push(line(&format!("the remedy of {} ({} end)", remedy.rule, change.end), command));
+                lines.push(line(
+                    &format!("the remedy of {} ({} end)", remedy.rule, change.end),
+                    command,
+                ));
             }
         }
     }
@@ -177,7 +229,11 @@ pub fn utc(unix_s: u64) -> String {
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let month_shifted = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * month_shifted + 2) / 5 + 1;
-    let month = if month_shifted < 10 { month_shifted + 3 } else { month_shifted - 9 };
+    let month = if month_shifted < 10 {
+        month_shifted + 3
+    } else {
+        month_shifted - 9
+    };
     let year = year_of_era + era * 400 + u64::from(month <= 2);
     let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")

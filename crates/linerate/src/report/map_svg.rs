@@ -61,8 +61,18 @@ const RECEIVE: &str = "var(--warm, #a8480a)";
 /// The picture of one host, every interface of it.
 pub fn map_svg(host: &Host) -> String {
     let none = CpuSet::empty();
-    let name = host.identity.hostname.value().map_or("this host", String::as_str);
-    let end = MapEnd { name, host, nic: None, sender_cpus: &none, receiver_cpus: &none };
+    let name = host
+        .identity
+        .hostname
+        .value()
+        .map_or("this host", String::as_str);
+    let end = MapEnd {
+        name,
+        host,
+        nic: None,
+        sender_cpus: &none,
+        receiver_cpus: &none,
+    };
     host_map_svg(&end, None, Layout::Beside)
 }
 

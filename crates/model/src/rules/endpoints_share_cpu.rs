@@ -12,7 +12,7 @@ use crate::ids::{CpuId, CpuSet};
 use crate::known::{Cause, Gap, Known};
 use crate::plan::{Change, End};
 use crate::sample::{FlowRecord, Sample};
-use crate::setting::{PlacementKnob, SettingKey, Value};
+use crate::setting::{SettingKey, TrialKnob, Value};
 
 pub(super) const RULE: Rule = Rule {
     id: "endpoints-share-cpu",
@@ -141,7 +141,7 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
         ),
     ];
     let change = Change {
-        setting: SettingKey::Placement(PlacementKnob::SenderCpus),
+        setting: SettingKey::Trial(TrialKnob::SenderCpus),
         from: Value::Text(sample.spec.placement.sender_cpus.to_string()),
         to: Value::Text(CpuSet::one(free).to_string()),
     };

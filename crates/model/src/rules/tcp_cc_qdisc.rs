@@ -3,9 +3,10 @@
 //! fq") and Documentation/networking/ip-sysctl.rst.
 
 use super::{BULK, Said, found, nics, remedy, sends, undetermined};
-use crate::finding::{Evidence, Outcome, Rule, Scene, Severity, Stage};
+use crate::finding::{Evidence, Outcome, Remedy, Rule, Scene, Severity, Stage};
 use crate::known::{Cause, Gap, Known};
-use crate::setting::{SettingKey, Value};
+use crate::plan::{Change, End};
+use crate::setting::{SettingKey, TrialKnob, Value};
 
 pub(super) const RULE: Rule = Rule {
     id: "tcp-cc-qdisc",
@@ -77,6 +78,9 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
         _ => false,
     };
     let cubic = || {
+        if forbidden {
+            return in_the_stream(scene, &control);
+        }
         let key = SettingKey::Sysctl(CONTROL.to_owned());
         remedy(scene, key, Value::Text("cubic".to_owned()))
     };
@@ -88,8 +92,9 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
             subject: "host".to_owned(),
             summary: if forbidden {
                 format!(
-                    "congestion control is {control}: {why}; to measure whether cubic is faster, \
-                     allow it in {ALLOWED} first"
+                    "congestion control is {control}: {why}; whether cubic is faster here, measure it \
+                     (programs may ask for it by TCP_CONGESTION; as the default of a namespace \
+                     {ALLOWED} forbids it)"
                 )
             } else {
                 format!(
@@ -97,13 +102,30 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
                 )
             },
             evidence,
-            remedies: (available && !forbidden && follows)
+            remedies: (available && follows)
                 .then(cubic)
                 .flatten()
                 .into_iter()
                 .collect(),
         },
     )]
+}
+
+/// Where a namespace may not have it as its default, a socket still can: what the trial's sockets prove,
+/// an application can use. Without a trial there is no stream to change.
+fn in_the_stream(scene: &Scene<'_>, control: &str) -> Option<Remedy> {
+    scene.sample?;
+    let change = Change {
+        setting: SettingKey::Trial(TrialKnob::CongestionControl),
+        from: Value::Text(control.to_owned()),
+        to: Value::Text("cubic".to_owned()),
+    };
+    let class = change.setting.spec().class;
+    Some(Remedy {
+        end: End::Local,
+        change,
+        class,
+    })
 }
 
 /// The interfaces whose root qdisc does not pace, or the facts that are missing to say so.

@@ -9,15 +9,13 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{self, BufRead, BufReader};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::io::{BufRead, BufReader};
+use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
 use linerate_model::ids::NicName;
-use linerate_testbed::{
-    LinkMaker, Netns, Obstacle, Stage, StageError, join, netns, pin_like, tie_to_parent,
-};
+use linerate_testbed::{Netns, Obstacle, Stage, StageError, join, netns, pin_like, tie_to_parent};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 
@@ -153,7 +151,6 @@ fn look_stage() {
         join(
             (&near, &near_nic, "10.77.0.1/24"),
             (&far, &far_nic, "10.77.0.2/24"),
-            || Ok(Ip),
         )
         .expect("a virtual pair");
     } else {
@@ -234,34 +231,6 @@ fn look() {
     println!();
     fs::write("/proc/sys/net/ipv4/tcp_sack", "0")
         .expect("root of its namespace may set its sysctls");
-}
-
-/// Links by iproute2, a witness that is not ours.
-struct Ip;
-
-fn ip(args: &[&str]) -> io::Result<()> {
-    let output = Command::new("ip").args(args).output()?;
-    if output.status.success() {
-        Ok(())
-    } else {
-        Err(io::Error::other(format!("{args:?}: {output:?}")))
-    }
-}
-
-impl LinkMaker for Ip {
-    fn create_veth(&self, near: &NicName, far: &NicName, netns: BorrowedFd<'_>) -> io::Result<()> {
-        let netns = format!("/proc/{}/fd/{}", std::process::id(), netns.as_raw_fd());
-        let (near, far) = (near.as_str(), far.as_str());
-        ip(&[
-            "link", "add", near, "type", "veth", "peer", "name", far, "netns", &netns,
-        ])
-    }
-    fn set_up(&self, nic: &NicName) -> io::Result<()> {
-        ip(&["link", "set", nic.as_str(), "up"])
-    }
-    fn add_address(&self, nic: &NicName, address: &str) -> io::Result<()> {
-        ip(&["address", "add", address, "dev", nic.as_str()])
-    }
 }
 
 // --- what a kill leaves ------------------------------------------------------------------------------

@@ -1,5 +1,10 @@
 //! Real machines of the corpus, read whole; a skip says so where the corpus is not there.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a test starts programs and reads its own environment"
+)]
+
 mod common;
 
 use std::fs;

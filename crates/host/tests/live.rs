@@ -1,5 +1,10 @@
 //! This machine: reading it, capturing it, reading the capture; and hosts that are out to do harm.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a test starts programs and reads its own environment"
+)]
+
 mod common;
 
 use std::collections::BTreeMap;

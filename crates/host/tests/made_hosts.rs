@@ -1,6 +1,11 @@
 //! The made hosts that ship in `fixtures/hosts`: they are what their makers make, and are read as
 //! they were meant. `LINERATE_BLESS=1` writes them anew.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a test starts programs and reads its own environment"
+)]
+
 mod common;
 
 use std::path::PathBuf;

@@ -1,6 +1,11 @@
 //! Netlink against a real kernel: what linerate reads is what `ip`, `tc` and `ethtool` read, and what
 //! it sets they see.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a test starts programs and reads its own environment"
+)]
+
 #[path = "netlink/ethtool.rs"]
 mod ethtool;
 #[path = "netlink/lab.rs"]

@@ -2,19 +2,16 @@
 //!
 //! usage: `cargo run -p linerate --example report_page -- DATA.json > page.html`
 
+use std::error::Error;
 use std::io::Write;
 
-use anyhow::Context;
 use linerate::report::{ReportData, render_page};
 
-fn main() -> anyhow::Result<()> {
+fn main() -> Result<(), Box<dyn Error>> {
     let path = std::env::args()
         .nth(1)
-        .context("usage: report_page DATA.json > page.html")?;
-    let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
-    let data: ReportData =
-        serde_json::from_str(&text).with_context(|| format!("{path} is no report data"))?;
-    std::io::stdout()
-        .write_all(render_page(&data).as_bytes())
-        .context("cannot write the page")
+        .ok_or("usage: report_page DATA.json > page.html")?;
+    let data: ReportData = serde_json::from_str(&std::fs::read_to_string(path)?)?;
+    std::io::stdout().write_all(render_page(&data).as_bytes())?;
+    Ok(())
 }

@@ -117,7 +117,7 @@ impl Agent {
             AgentAction::Apply(plan) => self.station.apply(&plan).map(|()| Reply::Applied),
             AgentAction::Undo => self.station.undo().map(|()| Reply::Undone),
             AgentAction::Commit => self.station.commit().map(|()| Reply::Committed),
-            AgentAction::Prepare { spec, token, bind } => self.prepare(spec, token, &bind),
+            AgentAction::Prepare { spec, token, bind } => self.prepare(&spec, token, &bind),
             AgentAction::Start => return self.start(),
             AgentAction::Abort => {
                 if let Some(trial) = self.trial.take() {
@@ -144,8 +144,8 @@ impl Agent {
             .collect()
     }
 
-    fn prepare(&mut self, spec: StreamSpec, token: Token, bind: &str) -> Result<Reply, Failure> {
-        let prepared = Self::listen(&spec, token, bind);
+    fn prepare(&mut self, spec: &StreamSpec, token: Token, bind: &str) -> Result<Reply, Failure> {
+        let prepared = Self::listen(spec, token, bind);
         let listening = match prepared {
             Ok(listening) => listening,
             Err(failure) => {

@@ -6,7 +6,7 @@ use linerate_model::analysis::{cost_of_local, cost_of_remote, flags, rate_series
 use linerate_model::ceiling::{PathFacts, ceilings_of_path, share};
 use linerate_model::host::Host;
 use linerate_model::limit::name_limit;
-use linerate_model::sample::{Flag, Sample};
+use linerate_model::sample::{Flag, Role, Sample, SideSample};
 use linerate_model::units::{BitRate, Nanoseconds, Ratio};
 use linerate_model::workload::{Direction, Placement, StreamSpec};
 use serde::Serialize;
@@ -146,7 +146,7 @@ fn document(path: &Path, sample: Sample, copy: Option<BitRate>) -> MeasureDocume
     let flags = flags(&sample, &path.local, &path.remote, lowest, rate);
     let bytes = [&sample.local, &sample.remote]
         .into_iter()
-        .flat_map(|side| side.receivers())
+        .flat_map(SideSample::receivers)
         .map(|flow| flow.total().as_u64())
         .sum();
     let kept = first_kept(&sample);
@@ -222,15 +222,16 @@ fn placement_document(placement: &Placement, direction: Direction) -> PlacementD
 fn flows(sample: &Sample) -> Vec<Value> {
     let series = rate_series(sample);
     let flow = |series: &linerate_model::analysis::FlowSeries| {
-        let record = |side: &linerate_model::sample::SideSample, role| {
+        let record = |side: &SideSample, role| {
             side.flows
                 .iter()
                 .find(|f| f.flow == series.flow && f.role == role)
                 .cloned()
         };
-        use linerate_model::sample::Role::{Receiver, Sender};
-        let sender = record(&sample.local, Sender).or_else(|| record(&sample.remote, Sender));
-        let receiver = record(&sample.remote, Receiver).or_else(|| record(&sample.local, Receiver));
+        let sender =
+            record(&sample.local, Role::Sender).or_else(|| record(&sample.remote, Role::Sender));
+        let receiver = record(&sample.remote, Role::Receiver)
+            .or_else(|| record(&sample.local, Role::Receiver));
         json!({
             "flow": series.flow,
             "from": series.from,

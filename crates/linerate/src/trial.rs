@@ -221,10 +221,10 @@ fn choose_address(local: &Host, peer: &Peer) -> Outcome<IpAddr> {
     }
     if let PeerAddress::Ssh { destination, .. } = &peer.address {
         let host = destination.rsplit('@').next().unwrap_or(destination);
-        if let Ok(mut found) = std::net::ToSocketAddrs::to_socket_addrs(&(host, 0)) {
-            if let Some(address) = found.next() {
-                return Ok(address.ip());
-            }
+        if let Ok(mut found) = std::net::ToSocketAddrs::to_socket_addrs(&(host, 0))
+            && let Some(address) = found.next()
+        {
+            return Ok(address.ip());
         }
     }
     Err(no_address())

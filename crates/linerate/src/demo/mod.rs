@@ -111,7 +111,7 @@ fn sweep(state: &Path, say: &Say) -> Outcome<()> {
 /// Makes the hosts and runs the other steps in them.
 fn conduct(args: &DemoArgs, state: &Path, folder: &Path, say: &Say) -> Outcome<()> {
     // First of all, while this process has one thread.
-    let stage = Stage::enter().map_err(stage_stop)?;
+    let stage = Stage::enter().map_err(|error| stage_stop(&error))?;
     let _interrupt = Interrupt::listen()?;
     let (near, _far) = hosts(&stage)?;
     let seed = args.seed.unwrap_or_default();
@@ -160,8 +160,8 @@ fn conduct(args: &DemoArgs, state: &Path, folder: &Path, say: &Say) -> Outcome<(
 
 /// Two hosts, `near` and `far`, joined by a virtual Ethernet pair.
 fn hosts(stage: &Stage) -> Outcome<(Netns, Netns)> {
-    let near = stage.add_host("near").map_err(stage_stop)?;
-    let far = stage.add_host("far").map_err(stage_stop)?;
+    let near = stage.add_host("near").map_err(|error| stage_stop(&error))?;
+    let far = stage.add_host("far").map_err(|error| stage_stop(&error))?;
     let name = |text| NicName::from_str(text).map_err(|e| Stop::new(Code::Bug, e.to_string()));
     let (near_nic, far_nic) = (name("near0")?, name("far0")?);
     linerate_testbed::join(
@@ -237,7 +237,7 @@ pub fn open_namespace(name: &str) -> Outcome<Netns> {
     })
 }
 
-fn stage_stop(error: StageError) -> Stop {
+fn stage_stop(error: &StageError) -> Stop {
     let code = match error.obstacle() {
         Obstacle::NotSupported | Obstacle::UserNamespacesForbidden => Code::NotSupported,
         Obstacle::Permission => Code::PermissionMissing,

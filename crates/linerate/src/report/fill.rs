@@ -4,9 +4,10 @@ use linerate_host::apply::settings::by_hand;
 use linerate_model::analysis::{cost_of_local, cost_of_remote, rate_series};
 use linerate_model::finding::Undetermined;
 use linerate_model::host::Host;
+use linerate_model::ids::CpuSet;
 use linerate_model::known::Known;
 use linerate_model::prove::ProveDocument;
-use linerate_model::sample::Sample;
+use linerate_model::sample::{Sample, SideSample};
 use linerate_model::units::BitRate;
 
 use super::data::{
@@ -38,10 +39,10 @@ pub fn report_data(stored: &StoredRun, document: &ProveDocument) -> Option<Repor
         sender_cpus: if sends {
             placement.sender_cpus.clone()
         } else {
-            Default::default()
+            CpuSet::empty()
         },
         receiver_cpus: if sends {
-            Default::default()
+            CpuSet::empty()
         } else {
             placement.receiver_cpus.clone()
         },
@@ -131,7 +132,7 @@ fn cpu(sample: &Sample) -> TrialCpu {
     let (local, remote) = (cost_of_local(sample), cost_of_remote(sample));
     let gigabytes = [&sample.local, &sample.remote]
         .into_iter()
-        .flat_map(|side| side.receivers())
+        .flat_map(SideSample::receivers)
         .map(|flow| BitRate::from_bit_per_s(flow.total().as_u64()).as_f64() / 1e9)
         .sum::<f64>();
     let per_gb = |seconds: f64| (gigabytes > 0.0).then(|| seconds / gigabytes);

@@ -30,6 +30,9 @@ const AVAILABLE: &str = "net.ipv4.tcp_available_congestion_control";
 /// (`tcp_set_default_congestion_control` in net/ipv4/tcp_cong.c).
 const ALLOWED: &str = "net.ipv4.tcp_allowed_congestion_control";
 
+const FORBIDDEN: &str = " (a program may ask for it by TCP_CONGESTION; as the default of this namespace \
+                         net.ipv4.tcp_allowed_congestion_control forbids it)";
+
 fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
     // Only the sender's congestion control moves data.
     if !sends(scene) {
@@ -90,17 +93,10 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
         Said {
             severity: Severity::Note,
             subject: "host".to_owned(),
-            summary: if forbidden {
-                format!(
-                    "congestion control is {control}: {why}; whether cubic is faster here, measure it \
-                     (programs may ask for it by TCP_CONGESTION; as the default of a namespace \
-                     {ALLOWED} forbids it)"
-                )
-            } else {
-                format!(
-                    "congestion control is {control}: {why}; whether cubic is faster here, measure it"
-                )
-            },
+            summary: format!(
+                "congestion control is {control}: {why}; whether cubic is faster here, measure it{}",
+                if forbidden { FORBIDDEN } else { "" }
+            ),
             evidence,
             remedies: (available && follows)
                 .then(cubic)

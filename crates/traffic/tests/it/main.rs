@@ -1,6 +1,11 @@
 //! The traffic crate seen from outside: real connections over the loopback, real strangers, peers that
 //! misbehave, and the simulated path held against its own truth.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a test may look at the kernel behind the engine"
+)]
+
 mod hostile;
 mod scene;
 mod simulated;

@@ -79,13 +79,12 @@ pub(super) fn no_machine_or_registry_of_ours(files: &[TreeFile]) -> Vec<Problem>
                 && trimmed.starts_with("source = ")
                 && !trimmed.contains("github.com/rust-lang/crates.io-index")
             {
-                "a package from elsewhere than crates.io"
-            } else if file.name() == "package-lock.json"
-                && trimmed.starts_with("\"resolved\"")
-                && !trimmed.contains("\"https://registry.npmjs.org/")
+                "a package from elsewhere than the crates index"
+            } else if file.name() == "package-lock.json" && trimmed.starts_with("\"resolved\"") {
+                "names where a package was fetched from"
+            } else if (file.name() == ".npmrc" && trimmed.contains("registry="))
+                || trimmed.starts_with("[source.")
             {
-                "a package from elsewhere than registry.npmjs.org"
-            } else if file.name() == ".npmrc" || trimmed.starts_with("[source.") {
                 "where packages come from is each machine's own business"
             } else {
                 continue;

@@ -83,6 +83,7 @@ fn every_byte_of_a_known_number_is_counted_and_no_other() {
             peer.write_all(&[1; 997]).expect("it reads");
         }
         // An end before the duration would be a peer that vanished: the last part comes after it.
+        // tidy: time itself is the subject
         thread::sleep(Duration::from(spec.duration_ns).saturating_sub(begun.elapsed()));
         peer.write_all(&[1; 997]).expect("it reads");
         drop(peer);

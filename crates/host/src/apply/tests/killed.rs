@@ -2,7 +2,10 @@
 //! own hand, at a chosen step) and what it left is recovered. Interfaces' features are a file, because
 //! a namespace made by an ordinary user has only `lo`.
 
-#![expect(clippy::disallowed_methods, reason = "the test is its own parent and child")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the test is its own parent and child"
+)]
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};

@@ -22,7 +22,7 @@ use crate::cli::{CeilingArgs, Cli, DoctorArgs, FormatArg, MapArgs, ProveArgs};
 use crate::exit::{Code, Outcome, Stop};
 use crate::interrupt::Interrupt;
 use crate::measure::{copy_bandwidth, open_path, stream_spec};
-use crate::prove::{Options, Session, fresh_seed};
+use crate::prove::{Options, REPEATS, Session, fresh_seed};
 use crate::report;
 use crate::say::{Format, Say};
 use crate::store::{self, Header, Run};
@@ -362,7 +362,7 @@ pub fn prove(args: &ProveArgs, state: &FilePath, say: &Say) -> Outcome<()> {
     };
     let mut run = Run::create(&folder, &header)?;
     say.note(&format!(
-        "proving {} -> {} ({}): 5 trials of {} before, {} pairs for each remedy, 5 trials after; seed {seed}\n\
+        "proving {} -> {} ({}): {REPEATS} trials of {} before, {} pairs for each remedy, {REPEATS} trials after; seed {seed}\n\
          the run is kept in {}; Ctrl-C ends it and puts everything back",
         path.local_nic,
         path.address,

@@ -31,6 +31,10 @@ for end in near:1 far:2; do
     ip -n $host link set $host'0' up
     ip netns exec $host true
 done
+# The kernel tells a carrier up to a second later (net/core/link_watch.c): only then nothing moves.
+for host in near far; do
+    until ip -n $host link show $host'0' | grep -q 'state UP'; do :; done
+done
 echo ready
 exec cat >/dev/null";
 

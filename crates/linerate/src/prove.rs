@@ -28,7 +28,7 @@ use crate::store::{Arm, Log, Record};
 
 /// Trials before and after: odd, so that one of them is the median, and enough for its 95 % interval
 /// (six are needed).
-const REPEATS: u32 = 7;
+pub const REPEATS: u32 = 7;
 /// How often the rules are asked again after something helped.
 const ROUNDS_MAX: u32 = 4;
 

@@ -309,6 +309,8 @@ pub struct SortedRemedy<'a> {
     pub rule: &'a str,
     /// What it changes.
     pub changes: &'a [EndChange],
+    /// The rules of the remedies that were in place in both arms.
+    pub beside: &'a [String],
     /// Whether it was kept.
     pub kept: bool,
     /// Why it could not be tried.
@@ -337,10 +339,16 @@ pub fn sort(records: &[Record]) -> Sorted<'_> {
             Record::Before(sample) => sorted.before.push(sample),
             Record::After(sample) => sorted.after.push(sample),
             Record::Diagnosis(diagnosis) => sorted.diagnoses.push(diagnosis),
-            Record::Remedy { rule, changes, .. } => {
+            Record::Remedy {
+                rule,
+                changes,
+                beside,
+                ..
+            } => {
                 sorted.remedies.push(SortedRemedy {
                     rule,
                     changes,
+                    beside,
                     kept: false,
                     note: None,
                     experiment: Experiment::default(),
@@ -371,6 +379,7 @@ pub fn sort(records: &[Record]) -> Sorted<'_> {
                     sorted.note = note.as_deref();
                 }
             }
+            Record::Between(_) => {}
             Record::Ended { restored, .. } => {
                 sorted.restored = *restored;
                 sorted.ended = true;
@@ -549,6 +558,7 @@ fn remedy_results(header: &Header, sorted: &Sorted<'_>) -> Vec<RemedyResult> {
             kept: remedy.kept,
             note: (!notes.is_empty()).then(|| notes.join("; ")),
             pairs_bit_per_s: rates,
+            beside: remedy.beside.to_vec(),
             ..untried(remedy.rule, remedy.changes)
         });
     }
@@ -584,6 +594,7 @@ fn untried(rule: &str, changes: &[EndChange]) -> RemedyResult {
         kept: false,
         tried_again: false,
         note: None,
+        beside: Vec::new(),
         pairs_bit_per_s: Vec::new(),
     }
 }

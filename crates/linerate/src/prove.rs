@@ -1,8 +1,12 @@
-//! The one loop of linerate: measure, judge, try each remedy as an experiment, keep what helps, undo
-//! the rest. Everything it does is recorded first and judged from the record. It sees the machine
+//! The one loop of linerate: measure, judge, weigh each remedy by an experiment, keep what helps, undo
+//! the rest.
+//!
+//! Limits stand in a row: while a shaper holds the rate, no larger buffer shows. So the remedies of a
+//! round are weighed together: the pairs of each compare *all of them* with *all but this one*. What a
+//! remedy is worth is then seen with every other limit out of the way, which is also how a fault that
+//! is found was once made.
+//! Everything it does is recorded first and judged from the record. It sees the machine
 //! through [`Ends`] and the disk through [`Log`] only, so that it is proved against simulated ones.
-
-use std::collections::BTreeSet;
 
 use linerate_model::analysis;
 use linerate_model::experiment::{Arm as DesignArm, PairedDesign};
@@ -96,12 +100,38 @@ pub struct Session<'a> {
     doubts: Vec<String>,
 }
 
-/// A remedy that was tried, and how many were kept when it was.
+/// A remedy that was weighed, and how many were kept when its round was over.
 #[derive(Debug)]
 struct Tried {
     changes: Vec<EndChange>,
-    kept_before: usize,
+    kept_then: usize,
     kept: bool,
+}
+
+/// What the two arms of an experiment change.
+#[derive(Debug)]
+struct Arms {
+    without: Vec<EndChange>,
+    with: Vec<EndChange>,
+}
+
+impl Arms {
+    /// All of a package against all but one of it.
+    fn of(package: &[Proposal], place: usize) -> Self {
+        let all = |skipped: Option<usize>| {
+            let others = package
+                .iter()
+                .enumerate()
+                .filter(|(at, _)| Some(*at) != skipped);
+            others
+                .flat_map(|(_, proposal)| proposal.changes.iter().cloned())
+                .collect()
+        };
+        Self {
+            without: all(Some(place)),
+            with: all(None),
+        }
+    }
 }
 
 impl<'a> Session<'a> {
@@ -166,44 +196,135 @@ impl<'a> Session<'a> {
         })?;
         let mut newest = self.repeat("before", Record::Before)?;
         for _ in 0..ROUNDS_MAX {
-            let kept_before = self.kept;
-            newest = self.round(design, newest)?;
-            if self.kept == kept_before {
-                break;
+            match self.round(design, &newest)? {
+                Some(sample) => newest = sample,
+                None => break,
             }
         }
         self.repeat("after", Record::After)?;
         self.finish()
     }
 
-    /// Asks the rules, and tries the remedy of each rule once. Gives back a trial of the state it leaves.
-    fn round(&mut self, design: PairedDesign, newest: Sample) -> Outcome<Sample> {
-        let mut newest = newest;
-        let mut asked: BTreeSet<String> = BTreeSet::new();
-        let mut proposals = self.proposals(&newest)?;
-        loop {
-            let next = proposals
-                .to_try
-                .iter()
-                .find(|proposal| !asked.contains(&proposal.rule) && self.is_worth_a_try(proposal));
-            let Some(proposal) = next.cloned() else {
-                return Ok(newest);
-            };
-            asked.insert(proposal.rule.clone());
-            if let Some(sample) = self.try_remedy(design, &proposal)? {
-                newest = sample;
-                // What is proposed from here on starts from what the hosts have become.
-                self.ends.read_again()?;
-                proposals = self.proposals(&newest)?;
+    /// Asks the rules and weighs what they propose. Gives back a trial of the state it leaves, when
+    /// another round may find more.
+    fn round(&mut self, design: PairedDesign, newest: &Sample) -> Outcome<Option<Sample>> {
+        let (package, deferred) = self.package(newest)?;
+        let kept_before = self.kept;
+        let mut verdicts = Vec::new();
+        for place in 0..package.len() {
+            verdicts.push(self.weigh(design, &package, place)?);
+        }
+        for (proposal, kept) in package.iter().zip(&verdicts) {
+            if *kept {
+                self.apply(&proposal.changes)?;
+                self.kept += 1;
             }
         }
+        for (proposal, kept) in package.into_iter().zip(verdicts) {
+            let changes = proposal.changes;
+            self.tried.push(Tried {
+                changes,
+                kept_then: self.kept,
+                kept,
+            });
+        }
+        if self.kept == kept_before && !deferred {
+            return Ok(None);
+        }
+        // What is proposed next starts from what the hosts have become.
+        self.ends.read_again()?;
+        let sample = self.trial()?;
+        self.log.add(Record::Between(Box::new(sample.clone())))?;
+        Ok(Some(sample))
     }
 
-    /// Whether a remedy is worth a try: one that did not help is only when something has been kept since.
+    /// The remedies that can be weighed together, and whether one must wait for the next round because
+    /// it changes the same setting as another. Each is made and undone once, alone: what this kernel or
+    /// user cannot change is told, and is no reason to stop.
+    fn package(&mut self, newest: &Sample) -> Outcome<(Vec<Proposal>, bool)> {
+        let mut package: Vec<Proposal> = Vec::new();
+        let mut deferred = false;
+        for proposal in self.proposals(newest)?.to_try {
+            if !self.is_worth_a_try(&proposal) {
+                continue;
+            }
+            let clashes = |other: &Proposal| {
+                settings_of(&other.changes)
+                    .any(|one| settings_of(&proposal.changes).any(|o| o == one))
+            };
+            if package.iter().any(clashes) {
+                deferred = true;
+            } else if self.can_be_made(&proposal)? {
+                package.push(proposal);
+            }
+        }
+        Ok((package, deferred))
+    }
+
+    fn can_be_made(&mut self, proposal: &Proposal) -> Outcome<bool> {
+        let spec = self.spec.clone();
+        let made = self
+            .apply(&proposal.changes)
+            .and_then(|()| self.undo_newest());
+        self.spec = spec;
+        let Err(stop) = made else { return Ok(true) };
+        let impossible = matches!(stop.code, Code::NotSupported | Code::PermissionMissing);
+        if !impossible || !self.doubts.is_empty() {
+            return Err(stop);
+        }
+        let note = format!("could not be tried: {}", stop.message);
+        let label = remedy_in_words(&proposal.rule, &proposal.changes);
+        self.say.note(&format!("  {label:<34} {note}"));
+        let remedy = self.begin(proposal, Vec::new())?;
+        self.log.add(Record::Decided {
+            remedy,
+            kept: false,
+            note: Some(note),
+        })?;
+        let changes = proposal.changes.clone();
+        self.tried.push(Tried {
+            changes,
+            kept_then: usize::MAX,
+            kept: false,
+        });
+        Ok(false)
+    }
+
+    /// Whether a remedy is worth a try: one that did not help is only when something was kept since.
     fn is_worth_a_try(&self, proposal: &Proposal) -> bool {
         let before = |tried: &&Tried| tried.changes == proposal.changes;
         let seen = self.tried.iter().rfind(before);
-        seen.is_none_or(|tried| !tried.kept && tried.kept_before < self.kept)
+        seen.is_none_or(|tried| !tried.kept && tried.kept_then < self.kept)
+    }
+
+    /// Records that a remedy's experiment begins; gives back its number.
+    fn begin(&mut self, proposal: &Proposal, beside: Vec<String>) -> Outcome<usize> {
+        let begun = |record: &&Record| matches!(record, Record::Remedy { .. });
+        let remedy = self.log.records().iter().filter(begun).count();
+        self.log.add(Record::Remedy {
+            remedy,
+            rule: proposal.rule.clone(),
+            changes: proposal.changes.clone(),
+            beside,
+        })?;
+        Ok(remedy)
+    }
+
+    /// Weighs one remedy of a package; true when it helps.
+    fn weigh(&mut self, design: PairedDesign, package: &[Proposal], place: usize) -> Outcome<bool> {
+        let proposal = &package[place];
+        let others = package.iter().enumerate().filter(|(at, _)| *at != place);
+        let beside = others.map(|(_, other)| other.rule.clone()).collect();
+        let remedy = self.begin(proposal, beside)?;
+        let label = remedy_in_words(&proposal.rule, &proposal.changes);
+        self.experiment(design, remedy, &Arms::of(package, place), &label)?;
+        let kept = self.helped(remedy);
+        self.log.add(Record::Decided {
+            remedy,
+            kept,
+            note: None,
+        })?;
+        Ok(kept)
     }
 
     /// What the rules propose for the hosts as they were read last.
@@ -254,85 +375,42 @@ impl<'a> Session<'a> {
         Ok(sample)
     }
 
-    /// Tries a remedy; gives back a trial with it when it was kept.
-    fn try_remedy(&mut self, design: PairedDesign, proposal: &Proposal) -> Outcome<Option<Sample>> {
-        let changes = proposal.changes.clone();
-        let remedy = self.tried.len();
-        let kept_before = self.kept;
-        self.log.add(Record::Remedy {
-            remedy,
-            rule: proposal.rule.clone(),
-            changes: changes.clone(),
-        })?;
-        let label = remedy_in_words(&proposal.rule, &changes);
-        let (sample, note) = match self.experiment(design, remedy, &changes, &label) {
-            Ok(sample) => (self.helped(remedy).then_some(sample), None),
-            // What this kernel or user cannot change is no reason to stop; anything else is.
-            Err(stop)
-                if matches!(stop.code, Code::NotSupported | Code::PermissionMissing)
-                    && self.doubts.is_empty() =>
-            {
-                let note = format!("could not be tried: {}", stop.message);
-                self.say.note(&format!("  {label:<34} {note}"));
-                (None, Some(note))
-            }
-            Err(stop) => return Err(stop),
-        };
-        let kept = sample.is_some();
-        if kept {
-            self.apply(&changes)?;
-            self.kept += 1;
-        }
-        self.log.add(Record::Decided { remedy, kept, note })?;
-        self.tried.push(Tried {
-            changes,
-            kept_before,
-            kept,
-        });
-        Ok(sample)
-    }
-
     fn helped(&self, remedy: usize) -> bool {
         experiment_of(self.log.records(), remedy)
             .effect(self.options.seed)
             .is_some_and(|effect| effect.low > 0.0)
     }
 
-    /// Interleaved pairs of trials without and with the remedy, each pair in random order. Gives back the
-    /// middle one of those with it.
+    /// Interleaved pairs of trials without and with the remedy, each pair in random order.
     fn experiment(
         &mut self,
         design: PairedDesign,
         remedy: usize,
-        changes: &[EndChange],
+        arms: &Arms,
         label: &str,
-    ) -> Outcome<Sample> {
+    ) -> Outcome<()> {
         let order = design.order(&mut |bound| self.random.below(bound));
         let bar = self.say.progress(order.len() as u64, label);
-        let mut with = Vec::new();
-        for (pair, arms) in (0..).zip(order.chunks(2)) {
+        for (pair, in_order) in (0..).zip(order.chunks(2)) {
             // One second chance for each pair: on a machine that is never quiet it must end, too.
             let mut may_repeat = true;
-            for arm in arms {
+            for arm in in_order {
                 let arm = match arm {
                     DesignArm::Without => Arm::Without,
                     DesignArm::With => Arm::With,
                 };
-                let mut sample = self.trial_of_pair(remedy, pair, arm, changes)?;
+                let mut sample = self.trial_of_pair(remedy, pair, arm, arms)?;
                 if may_repeat && is_doubtful(&sample) {
                     may_repeat = false;
-                    sample = self.trial_of_pair(remedy, pair, arm, changes)?;
+                    sample = self.trial_of_pair(remedy, pair, arm, arms)?;
                 }
                 let rate = rate_of(&sample).map_or_else(String::new, |rate| rate.to_string());
                 bar.step(&format!("{} {rate}", arm.word()));
-                if arm == Arm::With {
-                    with.push(sample);
-                }
             }
         }
         let effect = experiment_of(self.log.records(), remedy).effect(self.options.seed);
         bar.done(&effect_in_words(effect.as_ref()));
-        middle_of(with)
+        Ok(())
     }
 
     /// Runs and records one trial of an experiment.
@@ -341,12 +419,12 @@ impl<'a> Session<'a> {
         remedy: usize,
         pair: u32,
         arm: Arm,
-        changes: &[EndChange],
+        arms: &Arms,
     ) -> Outcome<Sample> {
-        let sample = match arm {
-            Arm::Without => self.trial()?,
-            Arm::With => self.with_changes(changes)?,
-        };
+        let sample = self.with_changes(match arm {
+            Arm::Without => &arms.without,
+            Arm::With => &arms.with,
+        })?;
         self.log.add(Record::Paired {
             remedy,
             pair,

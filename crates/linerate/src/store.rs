@@ -97,7 +97,12 @@ pub enum Record {
         rule: String,
         /// What it changes.
         changes: Vec<EndChange>,
+        /// The rules of the remedies that were in place in both arms.
+        #[serde(default)]
+        beside: Vec<String>,
     },
+    /// A trial between two rounds, for the rules to look at.
+    Between(Box<Sample>),
     /// A trial of a remedy's experiment. A second one of the same remedy, pair and arm was made because
     /// of the first one's flags, and takes its place.
     Paired {

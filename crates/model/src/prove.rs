@@ -102,6 +102,9 @@ pub struct RemedyResult {
     pub tried_again: bool,
     /// Why there is no effect, or what else must be said.
     pub note: Option<String>,
+    /// The rules of the remedies that were in place in both arms, so that no other limit hid this one.
+    #[serde(default)]
+    pub beside: Vec<String>,
     /// The rates of the pairs, (without, with), bit/s, in the order they were made.
     pub pairs_bit_per_s: Vec<(f64, f64)>,
 }

@@ -17,7 +17,7 @@ pub(super) const RULE: Rule = Rule {
     stage: Stage::HardCeiling,
     profiles: ALWAYS,
     threshold: "available below capable bandwidth; crit when 90 % of what is available is less than the \
-                port's rate",
+                port's rate; note when the port is fed and the slot gives no more",
     effect: "exact: Gen3 x8 passes 63.008 Gb/s, so a 100 Gb/s port loses more than a third",
     source: "pcie_bandwidth_available in drivers/pci/pci.c; research/rules.md rule 43",
     persist: "hardware: slot, riser, or a BIOS setting",
@@ -82,6 +82,21 @@ fn said(nic: &Nic, link: &PcieLink, available: BitRate, capable: BitRate) -> Sai
             hop.path.clone(),
         )
     }));
+    // A degraded link has four files; the two that say how it runs now are named one by one.
+    evidence.extend(narrowest.into_iter().flat_map(|hop| {
+        let part = |what: &str, value: String, file: &str| {
+            let what = format!("{what} of the narrowest link, {}", hop.address);
+            Evidence::new(what, value, format!("{}/{file}", hop.path))
+        };
+        let speed = hop.transfer_mt_per_s.get();
+        let width = hop.width.get();
+        [
+            speed.map(|speed| part("transfer rate", speed.to_string(), "current_link_speed")),
+            width.map(|width| part("lanes", format!("x{width}"), "current_link_width")),
+        ]
+        .into_iter()
+        .flatten()
+    }));
     evidence.push(match &nic.link_bit_per_s {
         Known::Value(rate) => Evidence::new(
             "rate of the port",
@@ -90,12 +105,20 @@ fn said(nic: &Nic, link: &PcieLink, available: BitRate, capable: BitRate) -> Sai
         ),
         Known::Unknown(gap) => Evidence::new("rate of the port", "not known", gap.to_string()),
     });
-    let binding = nic
+    let feeds_port = nic
         .link_bit_per_s
         .get()
-        .is_none_or(|rate| available.as_f64() * USABLE < rate.as_f64());
+        .map(|rate| available.as_f64() * USABLE >= rate.as_f64());
     let words = |rate: Option<TransferRate>, width: Option<u32>| link_words(rate, width);
-    let why = match narrowest.map(cause) {
+    let cause = narrowest.map(cause);
+    // What the slot never gave and the port does not need costs nothing; a link that was trained below
+    // what both its ends can is a fault even where it is still wide enough.
+    let severity = match (feeds_port, &cause) {
+        (Some(false), _) => Severity::Crit,
+        (Some(true), Some(Cause::Slot)) => Severity::Note,
+        _ => Severity::Warn,
+    };
+    let why = match cause {
         Some(Cause::Trained(hop)) => format!(
             "it runs at {} although it could do {}; check slot, riser and BIOS",
             words(hop.transfer_mt_per_s.get(), hop.width.get()),
@@ -105,11 +128,7 @@ fn said(nic: &Nic, link: &PcieLink, available: BitRate, capable: BitRate) -> Sai
         None => "compare the links in the evidence".to_owned(),
     };
     Said {
-        severity: if binding {
-            Severity::Crit
-        } else {
-            Severity::Warn
-        },
+        severity,
         subject: subject(nic),
         summary: format!(
             "PCIe passes {} of the {} that {} is capable of, limited by the link{at}: {why}",
@@ -185,6 +204,40 @@ mod tests {
         }
         let said = finding(ID, &scene(&host));
         assert!(said.summary.contains("the slot itself"), "{}", said.summary);
+    }
+
+    #[test]
+    fn a_slot_that_feeds_the_port_costs_nothing_and_is_a_note() {
+        let mut host = card(25, (8_000, 8), (8_000, 16));
+        if let Known::Value(link) = &mut host.nics[0].pcie {
+            link.links[1].width_max = Known::Value(8);
+        }
+        assert_eq!(finding(ID, &scene(&host)).severity, Severity::Note);
+    }
+
+    #[test]
+    fn a_port_of_unknown_rate_is_no_proof_that_the_link_binds() {
+        let mut host = card(100, (8_000, 8), (8_000, 16));
+        host.nics[0].link_bit_per_s = Known::not_asked("speed");
+        assert_eq!(finding(ID, &scene(&host)).severity, Severity::Warn);
+    }
+
+    #[test]
+    fn the_narrow_link_is_shown_by_its_own_files() {
+        let host = card(100, (8_000, 8), (8_000, 16));
+        let said = finding(ID, &scene(&host));
+        for (file, value) in [
+            ("current_link_speed", "8.0 GT/s"),
+            ("current_link_width", "x8"),
+        ] {
+            let path = format!("/sys/bus/pci/devices/0000:16:00.0/{file}");
+            let evidence = said.evidence.iter().find(|one| one.path == path);
+            assert_eq!(
+                evidence.map(|one| one.value.as_str()),
+                Some(value),
+                "{path}"
+            );
+        }
     }
 
     #[test]

@@ -59,58 +59,13 @@ fn said(nic: &Nic, link: &PcieLink, available: BitRate, capable: BitRate) -> Sai
         .links
         .iter()
         .find(|hop| Some(hop.address) == link.limited_by.get());
-    let path = narrowest.or(link.links.first()).map_or_else(
-        || format!("/sys/class/net/{}/device", nic.name),
-        |hop| hop.path.clone(),
-    );
-    let mut evidence = vec![
-        Evidence::new(
-            "available PCIe bandwidth",
-            gigabits(available),
-            path.clone(),
-        ),
-        Evidence::new("bandwidth the card is capable of", gigabits(capable), path),
-    ];
-    evidence.extend(link.links.iter().map(|hop| {
-        Evidence::new(
-            format!("link at {}", hop.address),
-            format!(
-                "{}, capable of {}",
-                link_words(hop.transfer_mt_per_s.get(), hop.width.get()),
-                link_words(hop.transfer_max_mt_per_s.get(), hop.width_max.get())
-            ),
-            hop.path.clone(),
-        )
-    }));
-    // A degraded link has four files; the two that say how it runs now are named one by one.
-    evidence.extend(narrowest.into_iter().flat_map(|hop| {
-        let part = |what: &str, value: String, file: &str| {
-            let what = format!("{what} of the narrowest link, {}", hop.address);
-            Evidence::new(what, value, format!("{}/{file}", hop.path))
-        };
-        let speed = hop.transfer_mt_per_s.get();
-        let width = hop.width.get();
-        [
-            speed.map(|speed| part("transfer rate", speed.to_string(), "current_link_speed")),
-            width.map(|width| part("lanes", format!("x{width}"), "current_link_width")),
-        ]
-        .into_iter()
-        .flatten()
-    }));
-    evidence.push(match &nic.link_bit_per_s {
-        Known::Value(rate) => Evidence::new(
-            "rate of the port",
-            rate,
-            format!("/sys/class/net/{}/speed", nic.name),
-        ),
-        Known::Unknown(gap) => Evidence::new("rate of the port", "not known", gap.to_string()),
-    });
+    let evidence = evidence(nic, link, narrowest, (available, capable));
     let feeds_port = nic
         .link_bit_per_s
         .get()
         .map(|rate| available.as_f64() * USABLE >= rate.as_f64());
     let words = |rate: Option<TransferRate>, width: Option<u32>| link_words(rate, width);
-    let cause = narrowest.map(cause);
+    let cause = narrowest.and_then(cause);
     // What the slot never gave and the port does not need costs nothing; a link that was trained below
     // what both its ends can is a fault even where it is still wide enough.
     let severity = match (feeds_port, &cause) {
@@ -141,6 +96,63 @@ fn said(nic: &Nic, link: &PcieLink, available: BitRate, capable: BitRate) -> Sai
     }
 }
 
+fn evidence(
+    nic: &Nic,
+    link: &PcieLink,
+    narrowest: Option<&PcieHop>,
+    (available, capable): (BitRate, BitRate),
+) -> Vec<Evidence> {
+    let path = narrowest.or(link.links.first()).map_or_else(
+        || format!("/sys/class/net/{}/device", nic.name),
+        |hop| hop.path.clone(),
+    );
+    let mut evidence = vec![
+        Evidence::new(
+            "available PCIe bandwidth",
+            gigabits(available),
+            path.clone(),
+        ),
+        Evidence::new("bandwidth the card is capable of", gigabits(capable), path),
+    ];
+    evidence.extend(link.links.iter().map(|hop| {
+        Evidence::new(
+            format!("link at {}", hop.address),
+            format!(
+                "{}, capable of {}",
+                link_words(hop.transfer_mt_per_s.get(), hop.width.get()),
+                link_words(hop.transfer_max_mt_per_s.get(), hop.width_max.get())
+            ),
+            hop.path.clone(),
+        )
+    }));
+    evidence.extend(narrowest.into_iter().flat_map(files));
+    evidence.push(match &nic.link_bit_per_s {
+        Known::Value(rate) => Evidence::new(
+            "rate of the port",
+            rate,
+            format!("/sys/class/net/{}/speed", nic.name),
+        ),
+        Known::Unknown(gap) => Evidence::new("rate of the port", "not known", gap.to_string()),
+    });
+    evidence
+}
+
+/// A link has four files; the two that say how it runs now are named one by one.
+fn files(hop: &PcieHop) -> impl Iterator<Item = Evidence> {
+    let part = |what: &str, value: String, file: &str| {
+        let what = format!("{what} of the narrowest link, {}", hop.address);
+        Evidence::new(what, value, format!("{}/{file}", hop.path))
+    };
+    let rate = hop.transfer_mt_per_s.get();
+    let lanes = hop.width.get();
+    [
+        rate.map(|rate| part("transfer rate", rate.to_string(), "current_link_speed")),
+        lanes.map(|lanes| part("lanes", format!("x{lanes}"), "current_link_width")),
+    ]
+    .into_iter()
+    .flatten()
+}
+
 /// Why the narrowest link is narrow.
 enum Cause<'a> {
     /// It could do more than it was trained to.
@@ -149,15 +161,16 @@ enum Cause<'a> {
     Slot,
 }
 
-fn cause(hop: &PcieHop) -> Cause<'_> {
-    let below = |now: Option<u32>, most: Option<u32>| now < most && now.is_some();
-    let mt = |rate: &Known<TransferRate>| rate.get().map(TransferRate::as_mt_per_s);
-    if below(mt(&hop.transfer_mt_per_s), mt(&hop.transfer_max_mt_per_s))
-        || below(hop.width.get(), hop.width_max.get())
-    {
-        Cause::Trained(hop)
-    } else {
-        Cause::Slot
+/// None where the link does not say what it could do: then nobody knows whether the slot is to blame.
+fn cause(hop: &PcieHop) -> Option<Cause<'_>> {
+    let rate = |rate: &Known<TransferRate>| rate.get().map(TransferRate::as_mt_per_s);
+    let rates = rate(&hop.transfer_mt_per_s).zip(rate(&hop.transfer_max_mt_per_s));
+    let widths = hop.width.get().zip(hop.width_max.get());
+    let below = |pair: Option<(u32, u32)>| pair.map(|(now, most)| now < most);
+    match (below(rates), below(widths)) {
+        (Some(true), _) | (_, Some(true)) => Some(Cause::Trained(hop)),
+        (Some(false), Some(false)) => Some(Cause::Slot),
+        _ => None,
     }
 }
 
@@ -213,6 +226,17 @@ mod tests {
             link.links[1].width_max = Known::Value(8);
         }
         assert_eq!(finding(ID, &scene(&host)).severity, Severity::Note);
+    }
+
+    #[test]
+    fn a_slot_that_does_not_say_what_it_could_do_is_not_blamed() {
+        let mut host = card(25, (8_000, 8), (8_000, 16));
+        if let Known::Value(link) = &mut host.nics[0].pcie {
+            link.links[1].width_max = Known::not_asked("max_link_width");
+        }
+        let said = finding(ID, &scene(&host));
+        assert_eq!(said.severity, Severity::Warn);
+        assert!(!said.summary.contains("slot itself"), "{}", said.summary);
     }
 
     #[test]

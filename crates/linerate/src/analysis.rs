@@ -1,5 +1,7 @@
 //! What the records of a run say. Everything here can be computed again from a stored run.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use linerate_model::analysis::{rate_after, rate_series};
 use linerate_model::ceiling::{Ceiling, PathCeilings, PathFacts, ceilings_of_path, share};
 use linerate_model::finding::Diagnosis;
@@ -10,8 +12,8 @@ use linerate_model::prove::{
     CeilingDocument, EffectDocument, EndChange, LimitDocument, ProveDocument, Rate, RemedyResult,
     SCHEMA,
 };
-use linerate_model::sample::Sample;
-use linerate_model::setting::{NicKnob, SettingKey, current};
+use linerate_model::sample::{Flag, Sample};
+use linerate_model::setting::{Class, NicKnob, Scope, SettingKey, current};
 use linerate_model::units::{BitRate, Ratio};
 use linerate_stats::Seed;
 use linerate_stats::effect::paired_relative;
@@ -22,6 +24,19 @@ use crate::store::{Arm, Header, Record};
 
 /// The level of every interval.
 pub const LEVEL: f64 = 0.95;
+/// What makes a trial of a pair worth another one, since it did not measure what it was to measure.
+const NOT_TO_BE_TRUSTED: [(Flag, &str); 3] = [
+    (Flag::CutShort, "cut short"),
+    (Flag::CountsDisagree, "the ends' counts disagree"),
+    (Flag::Steal, "steal"),
+];
+
+/// Whether a trial's flags say that it is no measurement of what it was to measure.
+pub fn is_doubtful(sample: &Sample) -> bool {
+    NOT_TO_BE_TRUSTED
+        .iter()
+        .any(|(flag, _)| sample.flags.contains(flag))
+}
 
 /// How many leading intervals of a trial are warm-up.
 pub fn first_kept(sample: &Sample) -> usize {
@@ -85,38 +100,80 @@ pub fn rates_in_words(rates: &[f64]) -> String {
     }
 }
 
-/// The pairs of a remedy's experiment, (without, with), in the order they were made.
-pub fn pairs_of(records: &[Record], remedy: usize) -> Vec<(f64, f64)> {
-    let rate = |wanted_pair: u32, wanted_arm: Arm| {
-        records.iter().find_map(|record| match record {
-            Record::Paired {
-                remedy: r,
-                pair,
-                arm,
-                sample,
-            } if *r == remedy && *pair == wanted_pair && *arm == wanted_arm => {
-                rate_of(sample).map(BitRate::as_f64)
-            }
-            _ => None,
-        })
-    };
-    let pairs = records.iter().filter_map(|record| match record {
-        Record::Paired {
-            remedy: r,
-            pair,
-            arm: Arm::With,
-            ..
-        } if *r == remedy => Some(*pair),
-        _ => None,
-    });
-    pairs
-        .filter_map(|pair| Some((rate(pair, Arm::Without)?, rate(pair, Arm::With)?)))
-        .collect()
+/// The trials of one remedy's experiment.
+#[derive(Debug, Default)]
+pub struct Experiment<'a> {
+    pairs: BTreeMap<u32, Pair<'a>>,
+    /// Trials that another one of the same pair and arm has taken the place of.
+    pub set_aside: Vec<&'a Sample>,
 }
 
-/// The effect of a remedy, as far as its pairs tell.
-pub fn effect_of(records: &[Record], remedy: usize, seed: u64) -> Option<EffectDocument> {
-    let effect = paired_relative(&pairs_of(records, remedy), LEVEL, Seed(seed)).ok()?;
+#[derive(Debug, Default)]
+struct Pair<'a> {
+    without: Option<&'a Sample>,
+    with: Option<&'a Sample>,
+}
+
+impl<'a> Experiment<'a> {
+    fn add(&mut self, pair: u32, arm: Arm, sample: &'a Sample) {
+        let pair = self.pairs.entry(pair).or_default();
+        let place = match arm {
+            Arm::Without => &mut pair.without,
+            Arm::With => &mut pair.with,
+        };
+        self.set_aside.extend(place.replace(sample));
+    }
+
+    /// The rates of the whole pairs, (without, with), in the order they were made.
+    pub fn rates(&self) -> Vec<(f64, f64)> {
+        let rate = |sample: Option<&Sample>| rate_of(sample?).map(BitRate::as_f64);
+        let pairs = self.pairs.values();
+        pairs
+            .filter_map(|pair| Some((rate(pair.without)?, rate(pair.with)?)))
+            .collect()
+    }
+
+    /// The effect of the remedy, as far as the pairs tell.
+    pub fn effect(&self, seed: u64) -> Option<EffectDocument> {
+        effect_of_pairs(&self.rates(), seed)
+    }
+
+    /// What must be said of trials that were made twice.
+    fn note(&self) -> Option<String> {
+        let flags = NOT_TO_BE_TRUSTED.iter().filter(|(flag, _)| {
+            let mut samples = self.set_aside.iter();
+            samples.any(|sample| sample.flags.contains(flag))
+        });
+        let why: Vec<&str> = flags.map(|(_, words)| *words).collect();
+        let times = match self.set_aside.len() {
+            0 => return None,
+            1 => "1 trial was".to_owned(),
+            more => format!("{more} trials were"),
+        };
+        Some(format!("{times} made again ({})", why.join(", ")))
+    }
+}
+
+/// The experiment of one remedy.
+pub fn experiment_of(records: &[Record], remedy: usize) -> Experiment<'_> {
+    let mut experiment = Experiment::default();
+    for record in records {
+        if let Record::Paired {
+            remedy: of,
+            pair,
+            arm,
+            sample,
+        } = record
+            && *of == remedy
+        {
+            experiment.add(*pair, *arm, sample);
+        }
+    }
+    experiment
+}
+
+fn effect_of_pairs(pairs: &[(f64, f64)], seed: u64) -> Option<EffectDocument> {
+    let effect = paired_relative(pairs, LEVEL, Seed(seed)).ok()?;
     Some(EffectDocument {
         relative: effect.relative,
         low: effect.interval.low,
@@ -127,42 +184,59 @@ pub fn effect_of(records: &[Record], remedy: usize, seed: u64) -> Option<EffectD
     })
 }
 
-/// A line that tells a person what an experiment said.
-pub fn effect_in_words(effect: Option<&EffectDocument>, changes: &[EndChange]) -> String {
-    let what: Vec<String> = changes
-        .iter()
-        .map(|EndChange { end, change }| format!("{end} {change}"))
-        .collect();
-    let Some(effect) = effect else {
-        return format!("no effect could be told ({})", what.join("; "));
+/// A remedy's name for a line: its rule and the end that it changes.
+pub fn remedy_in_words(rule: &str, changes: &[EndChange]) -> String {
+    let of_host = |change: &&EndChange| change.change.setting.spec().scope != Scope::Trial;
+    let ends: BTreeSet<End> = changes.iter().filter(of_host).map(|c| c.end).collect();
+    let place = match (ends.first(), ends.len()) {
+        (None, _) => "trial".to_owned(),
+        (Some(end), 1) => end.to_string(),
+        _ => "both".to_owned(),
     };
-    let signed = |value: f64| format!("{:+.1} %", value * 100.0);
+    format!("{rule} {place}")
+}
+
+/// A line that tells a person what an experiment said; what was changed stands in the verdict.
+pub fn effect_in_words(effect: Option<&EffectDocument>) -> String {
+    let Some(effect) = effect else {
+        return "no effect could be told, undone".to_owned();
+    };
+    let percent = |value: f64| format!("{:+.1}", value * 100.0);
     let verdict = if effect.low > 0.0 {
-        "kept".to_owned()
+        "faster, kept".to_owned()
+    } else if effect.high < 0.0 {
+        "slower, undone".to_owned()
     } else {
-        format!(
-            "undone; {} would have been seen",
-            signed(effect.smallest_detectable)
-        )
+        let seen = effect.smallest_detectable * 100.0;
+        format!("undone; sees {seen:.1} %")
     };
     format!(
-        "{} [{}, {}], {verdict} ({})",
-        signed(effect.relative),
-        signed(effect.low),
-        signed(effect.high),
-        what.join("; ")
+        "{} % [{}, {}] {verdict}",
+        percent(effect.relative),
+        percent(effect.low),
+        percent(effect.high),
     )
 }
 
 /// The settings of an end that are not as they were. Only what a setting can change is compared: where
-/// an interrupt was delivered last, or how many packets passed, is nobody's doing.
-pub fn moved_settings(before: &Host, after: &Host, end: End) -> Vec<(End, SettingKey)> {
+/// an interrupt was delivered last, or how many packets passed, is nobody's doing. Which CPUs may take an
+/// interrupt is moved by daemons all the time: that is compared only where it is among `touched`.
+pub fn moved_settings(
+    before: &Host,
+    after: &Host,
+    end: End,
+    touched: &[(End, SettingKey)],
+) -> Vec<(End, SettingKey)> {
     let mut moved: Vec<(End, SettingKey)> = Vec::new();
     let mut compare = |key: SettingKey| {
-        if current(before, &key).value() != current(after, &key).value() {
+        let changed = current(before, &key).value() != current(after, &key).value();
+        if changed && !moved.contains(&(end, key.clone())) {
             moved.push((end, key));
         }
     };
+    for (_, key) in touched.iter().filter(|(of, _)| *of == end) {
+        compare(key.clone());
+    }
     for name in before.sysctls.keys() {
         compare(SettingKey::Sysctl(name.clone()));
     }
@@ -216,6 +290,12 @@ pub struct Sorted<'a> {
     pub diagnoses: Vec<&'a Diagnosis>,
     /// Each remedy: rule, changes, what was decided.
     pub remedies: Vec<SortedRemedy<'a>>,
+    /// Remedies that were not tried by will.
+    pub held_back: Vec<HeldBack<'a>>,
+    /// Why the run stopped before its end.
+    pub stopped: Option<&'a str>,
+    /// Whether it came to an end in which everything was put back or kept.
+    pub ended: bool,
     /// Whether both hosts are as they were found.
     pub restored: bool,
     /// What the demo planted.
@@ -233,6 +313,19 @@ pub struct SortedRemedy<'a> {
     pub kept: bool,
     /// Why it could not be tried.
     pub note: Option<&'a str>,
+    /// Its trials.
+    pub experiment: Experiment<'a>,
+}
+
+/// A remedy that was only advice.
+#[derive(Debug)]
+pub struct HeldBack<'a> {
+    /// The rule that proposed it.
+    pub rule: &'a str,
+    /// What it would change.
+    pub changes: &'a [EndChange],
+    /// Why it was not tried.
+    pub class: Class,
 }
 
 /// Sorts a run's records.
@@ -250,28 +343,59 @@ pub fn sort(records: &[Record]) -> Sorted<'_> {
                     changes,
                     kept: false,
                     note: None,
+                    experiment: Experiment::default(),
                 });
             }
+            Record::Paired {
+                remedy,
+                pair,
+                arm,
+                sample,
+            } => {
+                if let Some(sorted) = sorted.remedies.get_mut(*remedy) {
+                    sorted.experiment.add(*pair, *arm, sample);
+                }
+            }
+            Record::HeldBack {
+                rule,
+                changes,
+                class,
+            } => sorted.held_back.push(HeldBack {
+                rule,
+                changes,
+                class: *class,
+            }),
             Record::Decided { remedy, kept, note } => {
                 if let Some(sorted) = sorted.remedies.get_mut(*remedy) {
                     sorted.kept = *kept;
                     sorted.note = note.as_deref();
                 }
             }
-            Record::Ended { restored, .. } => sorted.restored = *restored,
+            Record::Ended { restored, .. } => {
+                sorted.restored = *restored;
+                sorted.ended = true;
+            }
+            Record::Stopped(why) => sorted.stopped = Some(why),
             Record::Planted(rules) => sorted.planted.clone_from(rules),
-            Record::Paired { .. } | Record::Stopped(_) => {}
         }
     }
     sorted
 }
 
-/// The ceilings of a run's path, with one of its trials in view.
+/// The ceilings of a run's path as it was found, with one of its trials in view.
 pub fn ceilings(header: &Header, sorted: &Sorted<'_>, sample: Option<&Sample>) -> PathCeilings {
-    let (Some((local, remote)), Some(spec)) = (
-        sorted.hosts,
-        sorted.before.first().map(|sample| &sample.spec),
-    ) else {
+    sorted.hosts.map_or_else(PathCeilings::default, |hosts| {
+        ceilings_between(header, sorted, hosts, sample)
+    })
+}
+
+fn ceilings_between(
+    header: &Header,
+    sorted: &Sorted<'_>,
+    (local, remote): (&Host, &Host),
+    sample: Option<&Sample>,
+) -> PathCeilings {
+    let Some(spec) = sorted.before.first().map(|sample| &sample.spec) else {
         return PathCeilings::default();
     };
     ceilings_of_path(&PathFacts {
@@ -296,11 +420,16 @@ pub fn median_sample<'a>(samples: &[&'a Sample]) -> Option<&'a Sample> {
     rated.get(rated.len() / 2).map(|(_, sample)| *sample)
 }
 
-/// What limited the path before any change.
-pub fn limit_of(header: &Header, sorted: &Sorted<'_>) -> Option<Limit> {
-    let sample = median_sample(&sorted.before)?;
-    let (local, remote) = sorted.hosts?;
-    let ceilings = ceilings(header, sorted, Some(sample));
+/// What limits the path in some of its trials, with both hosts as they were then.
+fn limit_of(
+    header: &Header,
+    sorted: &Sorted<'_>,
+    hosts: (&Host, &Host),
+    trials: &[&Sample],
+) -> Option<Limit> {
+    let sample = median_sample(trials)?;
+    let ceilings = ceilings_between(header, sorted, hosts, Some(sample));
+    let (local, remote) = hosts;
     Some(name_limit(
         sample,
         local,
@@ -310,35 +439,36 @@ pub fn limit_of(header: &Header, sorted: &Sorted<'_>) -> Option<Limit> {
     ))
 }
 
-/// The document of a run.
+/// The document of a run. Of a run that was cut short it holds what there is: what was not measured is
+/// not a number.
 pub fn document(header: &Header, records: &[Record]) -> ProveDocument {
     let sorted = sort(records);
-    let after = if sorted.after.is_empty() {
-        &sorted.before
-    } else {
-        &sorted.after
-    };
-    let ceilings = ceilings_after(header, &sorted);
-    let rate_after = rate_document(after);
-    let remedies: Vec<RemedyResult> = sorted
-        .remedies
-        .iter()
-        .enumerate()
-        .map(|(index, remedy)| remedy_result(header, records, index, remedy))
-        .collect();
-    let limit = limit_of(header, &sorted);
+    let rate_after = rate_document(&sorted.after);
+    let hosts_after = hosts_after(&sorted);
+    let changed = hosts_after.as_ref().map(|(local, remote)| (local, remote));
+    let ceilings = changed.map_or_else(PathCeilings::default, |hosts| {
+        let trials = if sorted.after.is_empty() {
+            &sorted.before
+        } else {
+            &sorted.after
+        };
+        ceilings_between(header, &sorted, hosts, median_sample(trials))
+    });
+    let limit = sorted
+        .hosts
+        .and_then(|hosts| limit_of(header, &sorted, hosts, &sorted.before));
+    let limit_after = changed.and_then(|hosts| limit_of(header, &sorted, hosts, &sorted.after));
+    let remedies = remedy_results(header, &sorted);
     let found = found(&remedies, limit.as_ref());
+    let findings = sorted.diagnoses.first().map(|first| first.findings.clone());
     ProveDocument {
         schema: SCHEMA.to_owned(),
         before: rate_document(&sorted.before),
         ceiling: ceiling_document(ceilings.lowest(), rate_after.rate_bit_per_s),
-        after: rate_after,
         limit: limit_document(limit),
-        findings: sorted
-            .diagnoses
-            .first()
-            .map(|first| first.findings.clone())
-            .unwrap_or_default(),
+        limit_after: (!sorted.after.is_empty()).then(|| limit_document(limit_after)),
+        after: rate_after,
+        findings: findings.unwrap_or_default(),
         remedies,
         restored: sorted.restored,
         planted: sorted.planted,
@@ -349,34 +479,21 @@ pub fn document(header: &Header, records: &[Record]) -> ProveDocument {
     }
 }
 
-/// The ceilings of the path as the kept remedies leave it. The hosts in the records are those from
-/// before any change, so what was kept is put into them first.
-fn ceilings_after(header: &Header, sorted: &Sorted<'_>) -> PathCeilings {
-    let Some((local, remote)) = sorted.hosts else {
-        return PathCeilings::default();
-    };
+/// Both hosts as the kept remedies leave them. Those in the records are from before any change, so what
+/// was kept is put into them.
+fn hosts_after(sorted: &Sorted<'_>) -> Option<(Host, Host)> {
+    let (local, remote) = sorted.hosts?;
     let (mut local, mut remote) = (local.clone(), remote.clone());
     for remedy in sorted.remedies.iter().filter(|remedy| remedy.kept) {
         for EndChange { end, change } in remedy.changes {
-            let host = if *end == End::Local {
-                &mut local
-            } else {
-                &mut remote
+            let host = match end {
+                End::Local => &mut local,
+                End::Remote => &mut remote,
             };
             linerate_model::setting::put(host, &change.setting, &change.to);
         }
     }
-    let changed = Sorted {
-        hosts: Some((&local, &remote)),
-        before: sorted.before.clone(),
-        ..Sorted::default()
-    };
-    let samples = if sorted.after.is_empty() {
-        &sorted.before
-    } else {
-        &sorted.after
-    };
-    ceilings(header, &changed, median_sample(samples))
+    Some((local, remote))
 }
 
 fn ceiling_document(ceiling: Option<&Ceiling>, rate: f64) -> CeilingDocument {
@@ -408,25 +525,66 @@ fn limit_document(limit: Option<Limit>) -> LimitDocument {
     )
 }
 
-fn remedy_result(
-    header: &Header,
-    records: &[Record],
-    index: usize,
-    remedy: &SortedRemedy<'_>,
-) -> RemedyResult {
-    let first = remedy.changes.first();
+/// Every try with what must be said of it beside its effect, then what was held back.
+fn remedy_results(header: &Header, sorted: &Sorted<'_>) -> Vec<RemedyResult> {
+    let mut results: Vec<RemedyResult> = Vec::new();
+    for remedy in &sorted.remedies {
+        let mut notes: Vec<String> = remedy.note.map(ToOwned::to_owned).into_iter().collect();
+        notes.extend(remedy.experiment.note());
+        for before in results.iter_mut().filter(|b| same_remedy(b, remedy)) {
+            before.tried_again = true;
+            before.note = Some("tried again when another limit was gone".to_owned());
+            let seen = if remedy.kept {
+                "hidden by another limit when it was tried before"
+            } else {
+                "tried before, too, without success"
+            };
+            if !notes.iter().any(|note| note == seen) {
+                notes.push(seen.to_owned());
+            }
+        }
+        let rates = remedy.experiment.rates();
+        results.push(RemedyResult {
+            effect: effect_of_pairs(&rates, header.seed),
+            kept: remedy.kept,
+            note: (!notes.is_empty()).then(|| notes.join("; ")),
+            pairs_bit_per_s: rates,
+            ..untried(remedy.rule, remedy.changes)
+        });
+    }
+    results.extend(sorted.held_back.iter().map(|held| RemedyResult {
+        note: Some(format!("held back: class {}", held.class)),
+        ..untried(held.rule, held.changes)
+    }));
+    results
+}
+
+/// Whether a try that did not help was of the same settings for the same reason.
+fn same_remedy(before: &RemedyResult, remedy: &SortedRemedy<'_>) -> bool {
+    let settings = |changes: &[EndChange]| -> BTreeSet<(End, SettingKey)> {
+        let pair = |change: &EndChange| (change.end, change.change.setting.clone());
+        changes.iter().map(pair).collect()
+    };
+    !before.kept
+        && before.rule == remedy.rule
+        && settings(&before.changes) == settings(remedy.changes)
+}
+
+fn untried(rule: &str, changes: &[EndChange]) -> RemedyResult {
+    let first = changes.first();
     let word = |pick: fn(&EndChange) -> String| first.map(pick).unwrap_or_default();
     RemedyResult {
-        rule: remedy.rule.to_owned(),
+        rule: rule.to_owned(),
         end: first.map_or(End::Local, |change| change.end),
         setting: word(|c| c.change.setting.to_string()),
         from: word(|c| c.change.from.to_string()),
         to: word(|c| c.change.to.to_string()),
-        changes: remedy.changes.to_vec(),
-        effect: effect_of(records, index, header.seed),
-        kept: remedy.kept,
-        note: remedy.note.map(ToOwned::to_owned),
-        pairs_bit_per_s: pairs_of(records, index),
+        changes: changes.to_vec(),
+        effect: None,
+        kept: false,
+        tried_again: false,
+        note: None,
+        pairs_bit_per_s: Vec::new(),
     }
 }
 

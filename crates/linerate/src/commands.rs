@@ -379,17 +379,6 @@ pub fn prove(args: &ProveArgs, state: &FilePath, say: &Say) -> Outcome<()> {
         address: path.address.to_string(),
         copy_bit_per_s: copy_bandwidth(&path).map(BitRate::as_bit_per_s),
     };
-    let mut run = Run::create(&folder, &header)?;
-    say.note(&format!(
-        "proving {} -> {} ({}): 5 trials of {} before, {} pairs for each remedy, 5 trials after; seed {seed}\n\
-         the run is kept in {}; Ctrl-C ends it and puts everything back",
-        path.local_nic,
-        path.address,
-        args.peer.peer,
-        spec.duration_ns,
-        args.pairs,
-        folder.display()
-    ));
     let options = Options {
         spec,
         pairs: args.pairs,
@@ -397,6 +386,16 @@ pub fn prove(args: &ProveArgs, state: &FilePath, say: &Say) -> Outcome<()> {
         undo: args.undo,
         owns_shapers: args.own_shapers,
     };
+    let mut run = Run::create(&folder, &header)?;
+    say.note(&format!(
+        "proving {} -> {} ({}), seed {seed}: {}\n\
+         the run is kept in {}; Ctrl-C ends it and puts everything back",
+        path.local_nic,
+        path.address,
+        args.peer.peer,
+        options.in_words(),
+        folder.display()
+    ));
     Session::new(&mut path, &mut run, options, say).prove()?;
     path.peer.leave()?;
     show_run(&folder, &folder.join("report.html"), say)

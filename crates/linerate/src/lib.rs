@@ -1,7 +1,7 @@
 //! The program for people: command line, session, agent, peer, store, analysis and report.
 //!
-//! Data goes one way: `cli` says what is asked; `prove` (the session) runs trials over a
-//! [`trial::Path`], whose two ends are a [`station::Station`] here and an agent there; the `store` keeps
+//! Data goes one way: `cli` says what is asked; `prove` (the session) runs trials between two
+//! [`ends`], in life a [`trial::Path`] from a [`station::Station`] here to an agent there; the `store` keeps
 //! the raw records; `analysis` judges them; `report` shows what came of it.
 
 #![forbid(unsafe_code)]
@@ -11,6 +11,7 @@ pub mod analysis;
 pub mod cli;
 pub mod commands;
 pub mod demo;
+pub mod ends;
 pub mod exit;
 pub mod interrupt;
 pub mod measure;

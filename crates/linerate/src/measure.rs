@@ -6,7 +6,8 @@ use linerate_model::analysis::{cost_of_local, cost_of_remote, flags, rate_series
 use linerate_model::ceiling::{PathFacts, ceilings_of_path, share};
 use linerate_model::host::Host;
 use linerate_model::limit::name_limit;
-use linerate_model::sample::{Flag, Role, Sample, SideSample};
+use linerate_model::plan::End;
+use linerate_model::sample::{Flag, Sample, SideSample};
 use linerate_model::units::{BitRate, Nanoseconds, Ratio};
 use linerate_model::workload::{Direction, Placement, StreamSpec};
 use serde::Serialize;
@@ -45,11 +46,11 @@ struct MeasureDocument {
     raw: Sample,
 }
 
-/// Where the threads of both ends ran.
+/// Where the threads of both ends were put; null is the scheduler's choice.
 #[derive(Debug, Serialize)]
 struct PlacementDocument {
-    local: String,
-    remote: String,
+    local: Value,
+    remote: Value,
 }
 
 #[derive(Debug, Serialize)]
@@ -175,7 +176,7 @@ fn document(path: &Path, sample: Sample, copy: Option<BitRate>) -> MeasureDocume
         ceiling: json!({
             "bit_per_s": lowest.map(|ceiling| ceiling.bit_per_s.as_f64()),
             "share": reached.map(Ratio::as_f64),
-            "reason": lowest.map(|ceiling| ceiling.reason.clone()),
+            "reason": lowest.map_or("no bound could be computed", |ceiling| &ceiling.reason),
         }),
         limit: json!({
             "what": limit.as_ref().map_or("not determined".to_owned(), |l| l.what.to_string()),
@@ -189,58 +190,52 @@ fn document(path: &Path, sample: Sample, copy: Option<BitRate>) -> MeasureDocume
 }
 
 fn placement_document(placement: &Placement, direction: Direction) -> PlacementDocument {
-    let (sender, receiver) = (
-        placement.sender_cpus.to_string(),
-        placement.receiver_cpus.to_string(),
-    );
-    let word = |cpus: String| {
-        if cpus.is_empty() {
-            "scheduler".to_owned()
+    let end = |sends: bool, receives: bool| {
+        let chosen = [
+            ("sender_cpus", &placement.sender_cpus, sends),
+            ("receiver_cpus", &placement.receiver_cpus, receives),
+        ];
+        let chosen: serde_json::Map<String, Value> = chosen
+            .into_iter()
+            .filter(|(_, cpus, is_here)| *is_here && !cpus.is_empty())
+            .map(|(name, cpus, _)| (name.to_owned(), json!(cpus)))
+            .collect();
+        if chosen.is_empty() {
+            Value::Null
         } else {
-            cpus
+            Value::Object(chosen)
         }
     };
-    match direction {
-        Direction::Forward => PlacementDocument {
-            local: word(sender),
-            remote: word(receiver),
-        },
-        Direction::Reverse => PlacementDocument {
-            local: word(receiver),
-            remote: word(sender),
-        },
-        Direction::Bidirectional => {
-            let both = format!("senders {}, receivers {}", word(sender), word(receiver));
-            PlacementDocument {
-                local: both.clone(),
-                remote: both,
-            }
-        }
+    let both = direction == Direction::Bidirectional;
+    let forward = direction == Direction::Forward;
+    PlacementDocument {
+        local: end(both || forward, both || !forward),
+        remote: end(both || !forward, both || forward),
     }
 }
 
 fn flows(sample: &Sample) -> Vec<Value> {
     let series = rate_series(sample);
     let flow = |series: &linerate_model::analysis::FlowSeries| {
-        let record = |side: &SideSample, role| {
-            side.flows
-                .iter()
-                .find(|f| f.flow == series.flow && f.role == role)
-                .cloned()
+        let (from, to) = match series.from {
+            End::Local => (&sample.local, &sample.remote),
+            End::Remote => (&sample.remote, &sample.local),
         };
-        let sender =
-            record(&sample.local, Role::Sender).or_else(|| record(&sample.remote, Role::Sender));
-        let receiver = record(&sample.remote, Role::Receiver)
-            .or_else(|| record(&sample.local, Role::Receiver));
+        let sender = from.senders().find(|f| f.flow == series.flow);
+        let receiver = to.receivers().find(|f| f.flow == series.flow);
+        let mean = receiver.and_then(|f| BitRate::of(f.total(), *f.at_ns.last()?));
         json!({
             "flow": series.flow,
             "from": series.from,
-            "bytes": receiver.as_ref().map(|f| f.total().as_u64()),
-            "at_s": series.points.iter().map(|p| p.at_ns.as_secs_f64()).collect::<Vec<_>>(),
-            "rate_bit_per_s": series.points.iter().map(|p| p.bit_per_s.as_f64()).collect::<Vec<_>>(),
-            "sender_cpu": sender.as_ref().and_then(|f| f.last_cpu.get()),
-            "receiver_cpu": receiver.as_ref().and_then(|f| f.last_cpu.get()),
-            "tcp": sender.as_ref().map(|f| known_or_null(&f.tcp)),
+            "bytes": receiver.map(|f| f.total().as_u64()),
+            "rate_bit_per_s": mean.map(BitRate::as_f64),
+            "series": {
+                "at_s": series.points.iter().map(|p| p.at_ns.as_secs_f64()).collect::<Vec<_>>(),
+                "rate_bit_per_s": series.points.iter().map(|p| p.bit_per_s.as_f64()).collect::<Vec<_>>(),
+            },
+            "sender_cpu": sender.and_then(|f| f.last_cpu.get()),
+            "receiver_cpu": receiver.and_then(|f| f.last_cpu.get()),
+            "tcp": sender.map(|f| known_or_null(&f.tcp)),
         })
     };
     series.flows.iter().map(flow).collect()

@@ -271,17 +271,19 @@ impl Peer {
         }
     }
 
-    /// Undoes at the far end even while Ctrl-C is pending, and reports what it says.
-    pub fn undo(&mut self) -> Outcome<()> {
-        self.send(&Request::Undo)?;
+    /// Asks and waits for the answer even while Ctrl-C is pending: what was begun at the far end must be
+    /// known to be done or not, and what is undone must be undone.
+    pub fn see_through(&mut self, request: &Request) -> Outcome<Reply> {
+        self.send(request)?;
         match self.replies.recv_timeout(WORK) {
-            Ok(Heard::Reply(reply)) => {
-                answer(&Request::Undo, *reply)?;
-                Ok(())
-            }
+            Ok(Heard::Reply(reply)) => Ok(answer(request, *reply)?),
             Err(RecvTimeoutError::Timeout) => Err(Stop::new(
                 Code::TimeOut,
-                format!("{} did not undo in time", self.address),
+                format!(
+                    "{} did not answer within {} s",
+                    self.address,
+                    WORK.as_secs()
+                ),
             )),
             _ => Err(self.gone()),
         }

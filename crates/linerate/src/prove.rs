@@ -1,30 +1,40 @@
 //! The one loop of linerate: measure, judge, try each remedy as an experiment, keep what helps, undo
-//! the rest. Everything it does is recorded first and judged from the record.
+//! the rest. Everything it does is recorded first and judged from the record. It sees the machine
+//! through [`Ends`] and the disk through [`Log`] only, so that it is proved against simulated ones.
+
+use std::collections::BTreeSet;
 
 use linerate_model::analysis;
 use linerate_model::experiment::{Arm as DesignArm, PairedDesign};
-use linerate_model::finding::{Diagnosis, Profile, Scene};
-use linerate_model::ids::CpuSet;
-use linerate_model::plan::{Change, End, Plan};
-use linerate_model::propose::{Permit, Proposal, propose};
-use linerate_model::protocol::{Reply, Request, Token};
+use linerate_model::finding::Diagnosis;
+use linerate_model::plan::End;
+use linerate_model::propose::{Permit, Proposal, Proposals, propose};
+use linerate_model::protocol::Token;
 use linerate_model::prove::EndChange;
 use linerate_model::sample::Sample;
-use linerate_model::setting::{SettingKey, TrialKnob, Value};
+use linerate_model::setting::SettingKey;
+use linerate_model::units::Nanoseconds;
 use linerate_model::workload::StreamSpec;
 use linerate_stats::{Random, Seed};
 
-use crate::analysis::{effect_of, rate_of};
+use crate::analysis::{
+    effect_in_words, experiment_of, is_doubtful, median_sample, moved_settings, rate_of,
+    rates_in_words, remedy_in_words,
+};
+use crate::ends::{Ends, apply_changes, change_trial, diagnose, keep_changes, undo_changes};
 use crate::exit::{Code, Outcome, Stop};
 use crate::say::Say;
-use crate::store::{Arm, Record, Run};
-use crate::trial::Path;
+use crate::store::{Arm, Log, Record};
 
 /// Trials before and after: odd, so that one of them is the median, and enough for its 95 % interval
 /// (six are needed).
-const REPEATS: u32 = 7;
+pub const REPEATS: u32 = 7;
 /// How often the rules are asked again after something helped.
 const ROUNDS_MAX: u32 = 4;
+
+/// What to do when a host may still be changed.
+const RECOVER: &str =
+    "run `linerate tune recover` on both hosts; `linerate tune status` lists what is left";
 
 /// What `prove` is asked to do.
 #[derive(Debug, Clone)]
@@ -41,31 +51,49 @@ pub struct Options {
     pub owns_shapers: bool,
 }
 
+impl Options {
+    /// What will be done, and how long it takes, for the first line.
+    pub fn in_words(&self) -> String {
+        format!(
+            "{REPEATS} trials of {} before and as many after ({} in all), {} pairs of trials for each \
+             remedy ({}; at most {ROUNDS_MAX} tries of it)",
+            self.spec.duration_ns,
+            self.time_of(2 * u64::from(REPEATS)),
+            self.pairs,
+            self.time_of(2 * u64::from(self.pairs)),
+        )
+    }
+
+    /// How long so many trials move bytes.
+    fn time_of(&self, trials: u64) -> Nanoseconds {
+        Nanoseconds::new(self.spec.duration_ns.as_u64().saturating_mul(trials))
+    }
+}
+
 /// A path under proof.
 #[derive(Debug)]
 pub struct Session<'a> {
-    /// Both ends.
-    pub path: &'a mut Path,
-    /// Where everything is recorded.
-    pub run: &'a mut Run,
-    /// What was asked.
-    pub options: Options,
-    /// The voice.
-    pub say: &'a Say,
+    ends: &'a mut dyn Ends,
+    log: &'a mut dyn Log,
+    options: Options,
+    say: &'a Say,
     /// The next draw of every random choice.
     random: Random,
     /// The trial, as kept remedies and the arm of an experiment leave it.
     spec: StreamSpec,
-    /// Remedies kept so far.
-    kept: Vec<Kept>,
+    /// Changes that are applied and not committed, the newest last: the remedies that were kept, and the
+    /// one of a running trial.
+    open: Vec<Vec<EndChange>>,
+    /// How many remedies were kept.
+    kept: usize,
     /// Remedies tried so far.
     tried: Vec<Tried>,
-}
-
-/// A remedy that stays.
-#[derive(Debug)]
-struct Kept {
-    changes: Vec<EndChange>,
+    /// Remedies held back so far.
+    held_back: Vec<Proposal>,
+    /// Settings that were ever changed.
+    touched: Vec<(End, SettingKey)>,
+    /// Why an end may be changed although nothing is open on it.
+    doubts: Vec<String>,
 }
 
 /// A remedy that was tried, and how many were kept when it was.
@@ -77,365 +105,381 @@ struct Tried {
 }
 
 impl<'a> Session<'a> {
-    /// A session over `path`, recorded in `run`.
-    pub fn new(path: &'a mut Path, run: &'a mut Run, options: Options, say: &'a Say) -> Self {
+    /// A session over `ends`, recorded in `log`.
+    pub fn new(
+        ends: &'a mut dyn Ends,
+        log: &'a mut dyn Log,
+        options: Options,
+        say: &'a Say,
+    ) -> Self {
         let random = Random::new(Seed(options.seed));
         let spec = options.spec.clone();
         Self {
-            path,
-            run,
+            ends,
+            log,
             options,
             say,
             random,
             spec,
-            kept: Vec::new(),
+            open: Vec::new(),
+            kept: 0,
             tried: Vec::new(),
+            held_back: Vec::new(),
+            touched: Vec::new(),
+            doubts: Vec::new(),
         }
     }
 
     /// The whole story. On an error everything is put back before it is reported.
     pub fn prove(mut self) -> Outcome<()> {
-        let result = self.story();
-        let Err(stop) = result else { return Ok(()) };
+        let Err(stop) = self.story() else {
+            return Ok(());
+        };
+        let why = if stop.code == Code::Interrupted {
+            "interrupted".to_owned()
+        } else {
+            stop.message.clone()
+        };
         // The record is for later; the reason to stop is for now.
-        let _ = self.run.add(Record::Stopped(stop.message.clone()));
-        match self.undo_everything() {
-            Ok(()) => Err(stop),
-            Err(failed) => {
-                let message = format!("{}; before that: {}", failed.message, stop.message);
-                Err(Stop::new(Code::RestoreIncomplete, message)
-                    .hint("run `linerate tune recover` on both hosts"))
+        let _ = self.log.add(Record::Stopped(why.clone()));
+        let put_back = self.undo_everything();
+        let _ = self.log.add(Record::Ended {
+            restored: put_back.as_ref().is_ok_and(Vec::is_empty),
+            kept: false,
+        });
+        Err(match (stop.code, put_back) {
+            (Code::RestoreIncomplete, _) => stop.hint(RECOVER),
+            (_, Ok(_)) => stop,
+            (_, Err(failed)) => {
+                let message = format!("{}; before that: {why}", failed.message);
+                Stop { message, ..failed }
             }
-        }
+        })
     }
 
     fn story(&mut self) -> Outcome<()> {
-        let hosts = Record::Hosts {
-            local: Box::new(self.path.local.clone()),
-            remote: Box::new(self.path.remote.clone()),
-        };
-        self.run.add(hosts)?;
+        let design = PairedDesign::new(self.options.pairs, self.options.seed)
+            .map_err(|error| Stop::new(Code::Usage, error.to_string()))?;
+        self.log.add(Record::Hosts {
+            local: Box::new(self.ends.host(End::Local).clone()),
+            remote: Box::new(self.ends.host(End::Remote).clone()),
+        })?;
         let mut newest = self.repeat("before", Record::Before)?;
         for _ in 0..ROUNDS_MAX {
-            let diagnosis = self.diagnose(&newest);
-            self.run
-                .add(Record::Diagnosis(Box::new(diagnosis.clone())))?;
-            let kept_before = self.kept.len();
-            let permit = Permit {
-                shared_kernel: self.path.shared_kernel(),
-                ..Permit::default()
-            };
-            for proposal in propose(&diagnosis.findings, permit).to_try {
-                if let Some(sample) = self.try_remedy(&proposal)? {
-                    newest = sample;
-                }
-            }
-            if self.kept.len() == kept_before {
+            let kept_before = self.kept;
+            newest = self.round(design, newest)?;
+            if self.kept == kept_before {
                 break;
             }
-            self.path.read_again()?;
         }
         self.repeat("after", Record::After)?;
         self.finish()
     }
 
-    /// Several trials of the present state; gives back the last.
+    /// Asks the rules, and tries the remedy of each rule once. Gives back a trial of the state it leaves.
+    fn round(&mut self, design: PairedDesign, newest: Sample) -> Outcome<Sample> {
+        let mut newest = newest;
+        let mut asked: BTreeSet<String> = BTreeSet::new();
+        let mut proposals = self.proposals(&newest)?;
+        loop {
+            let next = proposals
+                .to_try
+                .iter()
+                .find(|proposal| !asked.contains(&proposal.rule) && self.is_worth_a_try(proposal));
+            let Some(proposal) = next.cloned() else {
+                return Ok(newest);
+            };
+            asked.insert(proposal.rule.clone());
+            if let Some(sample) = self.try_remedy(design, &proposal)? {
+                newest = sample;
+                // What is proposed from here on starts from what the hosts have become.
+                self.ends.read_again()?;
+                proposals = self.proposals(&newest)?;
+            }
+        }
+    }
+
+    /// Whether a remedy is worth a try: one that did not help is only when something has been kept since.
+    fn is_worth_a_try(&self, proposal: &Proposal) -> bool {
+        let before = |tried: &&Tried| tried.changes == proposal.changes;
+        let seen = self.tried.iter().rfind(before);
+        seen.is_none_or(|tried| !tried.kept && tried.kept_before < self.kept)
+    }
+
+    /// What the rules propose for the hosts as they were read last.
+    fn proposals(&mut self, sample: &Sample) -> Outcome<Proposals> {
+        let diagnosis: Diagnosis = diagnose(self.ends, Some(sample), self.options.owns_shapers);
+        let permit = Permit {
+            shared_kernel: self.ends.shared_kernel(),
+            ..Permit::default()
+        };
+        let proposals = propose(&diagnosis.findings, permit);
+        self.log.add(Record::Diagnosis(Box::new(diagnosis)))?;
+        for proposal in &proposals.held_back {
+            let same = |other: &Proposal| other.changes == proposal.changes;
+            if !self.held_back.iter().any(same) {
+                self.held_back.push(proposal.clone());
+                self.log.add(Record::HeldBack {
+                    rule: proposal.rule.clone(),
+                    changes: proposal.changes.clone(),
+                    class: proposal.class,
+                })?;
+            }
+        }
+        Ok(proposals)
+    }
+
+    /// Several trials of the present state; gives back the middle one.
     fn repeat(&mut self, what: &str, record: fn(Box<Sample>) -> Record) -> Outcome<Sample> {
         let bar = self.say.progress(u64::from(REPEATS), what);
         let mut rates = Vec::new();
-        let mut last = None;
+        let mut samples = Vec::new();
         for _ in 0..REPEATS {
             let sample = self.trial()?;
             if let Some(rate) = rate_of(&sample) {
                 rates.push(rate.as_f64());
                 bar.step(&rate.to_string());
             }
-            self.run.add(record(Box::new(sample.clone())))?;
-            last = Some(sample);
+            self.log.add(record(Box::new(sample.clone())))?;
+            samples.push(sample);
         }
-        bar.done(&crate::analysis::rates_in_words(&rates));
-        last.ok_or_else(|| Stop::new(Code::Bug, "no trial was made"))
+        bar.done(&rates_in_words(&rates));
+        middle_of(samples)
     }
 
     fn trial(&mut self) -> Outcome<Sample> {
-        let mut sample = self.path.run(&self.spec, fresh_token()?)?;
-        sample.flags = analysis::flags(&sample, &self.path.local, &self.path.remote, None, None);
+        let mut sample = self.ends.trial(&self.spec)?;
+        let (local, remote) = (self.ends.host(End::Local), self.ends.host(End::Remote));
+        sample.flags = analysis::flags(&sample, local, remote, None, None);
         Ok(sample)
     }
 
-    fn diagnose(&self, sample: &Sample) -> Diagnosis {
-        diagnose_path(
-            self.path,
-            Some(sample),
-            Profile::Throughput,
-            self.options.owns_shapers,
-        )
-    }
-
     /// Tries a remedy; gives back a trial with it when it was kept.
-    fn try_remedy(&mut self, proposal: &Proposal) -> Outcome<Option<Sample>> {
+    fn try_remedy(&mut self, design: PairedDesign, proposal: &Proposal) -> Outcome<Option<Sample>> {
         let changes = proposal.changes.clone();
-        // A remedy that did not help is worth another try only when something else has changed since.
-        let seen = self.tried.iter().rfind(|tried| tried.changes == changes);
-        if seen.is_some_and(|tried| tried.kept || tried.kept_before == self.kept.len()) {
-            return Ok(None);
-        }
         let remedy = self.tried.len();
-        let kept_before = self.kept.len();
-        let rule = proposal.rule.clone();
-        self.run.add(Record::Remedy {
+        let kept_before = self.kept;
+        self.log.add(Record::Remedy {
             remedy,
-            rule,
+            rule: proposal.rule.clone(),
             changes: changes.clone(),
         })?;
-        let outcome = self.experiment(remedy, &changes, &proposal.rule);
-        let (sample, kept, note) = match outcome {
-            Ok(sample) => (Some(sample), self.helped(remedy), None),
+        let label = remedy_in_words(&proposal.rule, &changes);
+        let (sample, note) = match self.experiment(design, remedy, &changes, &label) {
+            Ok(sample) => (self.helped(remedy).then_some(sample), None),
             // What this kernel or user cannot change is no reason to stop; anything else is.
-            Err(stop) if matches!(stop.code, Code::NotSupported | Code::PermissionMissing) => (
-                None,
-                false,
-                Some(format!("could not be tried: {}", stop.message)),
-            ),
+            Err(stop)
+                if matches!(stop.code, Code::NotSupported | Code::PermissionMissing)
+                    && self.doubts.is_empty() =>
+            {
+                let note = format!("could not be tried: {}", stop.message);
+                self.say.note(&format!("  {label:<34} {note}"));
+                (None, Some(note))
+            }
             Err(stop) => return Err(stop),
         };
+        let kept = sample.is_some();
         if kept {
             self.apply(&changes)?;
-            self.kept.push(Kept {
-                changes: changes.clone(),
-            });
+            self.kept += 1;
         }
-        if let Some(note) = &note {
-            self.say.note(&format!("  {:<34} {note}", proposal.rule));
-        }
-        self.run.add(Record::Decided { remedy, kept, note })?;
+        self.log.add(Record::Decided { remedy, kept, note })?;
         self.tried.push(Tried {
             changes,
             kept_before,
             kept,
         });
-        Ok(sample.filter(|_| kept))
+        Ok(sample)
     }
 
     fn helped(&self, remedy: usize) -> bool {
-        effect_of(self.run.records(), remedy, self.options.seed)
+        experiment_of(self.log.records(), remedy)
+            .effect(self.options.seed)
             .is_some_and(|effect| effect.low > 0.0)
     }
 
-    /// Interleaved pairs of trials without and with the remedy, each pair in random order.
-    fn experiment(&mut self, remedy: usize, changes: &[EndChange], rule: &str) -> Outcome<Sample> {
-        let design = PairedDesign::new(self.options.pairs, self.options.seed)
-            .map_err(|error| Stop::new(Code::Usage, error.to_string()))?;
+    /// Interleaved pairs of trials without and with the remedy, each pair in random order. Gives back the
+    /// middle one of those with it.
+    fn experiment(
+        &mut self,
+        design: PairedDesign,
+        remedy: usize,
+        changes: &[EndChange],
+        label: &str,
+    ) -> Outcome<Sample> {
         let order = design.order(&mut |bound| self.random.below(bound));
-        let bar = self.say.progress(order.len() as u64, rule);
-        let mut newest_with = None;
-        for (place, arm) in order.into_iter().enumerate() {
-            let arm = match arm {
-                DesignArm::Without => Arm::Without,
-                DesignArm::With => Arm::With,
-            };
-            let sample = if arm == Arm::With {
-                self.with_changes(changes)?
-            } else {
-                self.trial()?
-            };
-            if let Some(rate) = rate_of(&sample) {
-                bar.step(&format!(
-                    "{} {rate}",
-                    if arm == Arm::With { "with" } else { "without" }
-                ));
+        let bar = self.say.progress(order.len() as u64, label);
+        let mut with = Vec::new();
+        for (pair, arms) in (0..).zip(order.chunks(2)) {
+            // One second chance for each pair: on a machine that is never quiet it must end, too.
+            let mut may_repeat = true;
+            for arm in arms {
+                let arm = match arm {
+                    DesignArm::Without => Arm::Without,
+                    DesignArm::With => Arm::With,
+                };
+                let mut sample = self.trial_of_pair(remedy, pair, arm, changes)?;
+                if may_repeat && is_doubtful(&sample) {
+                    may_repeat = false;
+                    sample = self.trial_of_pair(remedy, pair, arm, changes)?;
+                }
+                let rate = rate_of(&sample).map_or_else(String::new, |rate| rate.to_string());
+                bar.step(&format!("{} {rate}", arm.word()));
+                if arm == Arm::With {
+                    with.push(sample);
+                }
             }
-            if arm == Arm::With {
-                newest_with = Some(sample.clone());
-            }
-            let pair = u32::try_from(place / 2).unwrap_or(u32::MAX);
-            self.run.add(Record::Paired {
-                remedy,
-                pair,
-                arm,
-                sample: Box::new(sample),
-            })?;
         }
-        let effect = effect_of(self.run.records(), remedy, self.options.seed);
-        bar.done(&crate::analysis::effect_in_words(effect.as_ref(), changes));
-        newest_with
-            .ok_or_else(|| Stop::new(Code::Bug, "the experiment has no trial with the remedy"))
+        let effect = experiment_of(self.log.records(), remedy).effect(self.options.seed);
+        bar.done(&effect_in_words(effect.as_ref()));
+        middle_of(with)
+    }
+
+    /// Runs and records one trial of an experiment.
+    fn trial_of_pair(
+        &mut self,
+        remedy: usize,
+        pair: u32,
+        arm: Arm,
+        changes: &[EndChange],
+    ) -> Outcome<Sample> {
+        let sample = match arm {
+            Arm::Without => self.trial()?,
+            Arm::With => self.with_changes(changes)?,
+        };
+        self.log.add(Record::Paired {
+            remedy,
+            pair,
+            arm,
+            sample: Box::new(sample.clone()),
+        })?;
+        Ok(sample)
     }
 
     fn with_changes(&mut self, changes: &[EndChange]) -> Outcome<Sample> {
         let spec = self.spec.clone();
         self.apply(changes)?;
         let sample = self.trial();
-        let undone = undo_changes(self.path, changes);
+        let undone = self.undo_newest();
         self.spec = spec;
+        let sample = sample?;
         undone?;
-        sample
+        Ok(sample)
     }
 
     /// Makes the changes on both ends, or none of them, and takes those of the trial into the next ones.
     fn apply(&mut self, changes: &[EndChange]) -> Outcome<()> {
-        apply_changes(self.path, changes)?;
-        for change in changes {
-            change_trial(&mut self.spec, &change.change)?;
+        let mut spec = self.spec.clone();
+        change_trial(&mut spec, changes)?;
+        self.touched.extend(settings_of(changes));
+        if let Err(refused) = apply_changes(self.ends, changes) {
+            if refused.in_doubt {
+                self.doubts.push(refused.stop.message.clone());
+            }
+            return Err(refused.stop);
         }
+        self.open.push(changes.to_vec());
+        self.spec = spec;
         Ok(())
     }
 
-    fn undo_everything(&mut self) -> Outcome<()> {
-        let here = self.path.station.undo_all().map_err(Stop::from);
-        let mut there = Ok(());
-        while let Some(kept) = self.kept.pop() {
-            if !plan_for(End::Remote, &kept.changes)?.changes.is_empty() {
-                there = there.and(self.path.peer.undo());
-            }
+    fn undo_newest(&mut self) -> Outcome<()> {
+        let Some(changes) = self.open.pop() else {
+            return Ok(());
+        };
+        undo_changes(self.ends, &changes).map_err(|stop| {
+            self.doubts.push(stop.message.clone());
+            restore_incomplete(&stop.message)
+        })
+    }
+
+    /// Undoes what is open, the newest first, and looks whether it worked. Gives back the settings that
+    /// moved by another hand than this session's.
+    fn undo_everything(&mut self) -> Outcome<Vec<(End, SettingKey)>> {
+        while !self.open.is_empty() {
+            // What fails is kept among the doubts; the others are undone all the same.
+            let _ = self.undo_newest();
         }
-        here.and(there)
+        match self.ends.read_again() {
+            Ok(()) => self.moved(&[]),
+            // Without a look, the books must do: they say whether an undo failed, or an answer got lost.
+            Err(_) if self.doubts.is_empty() => Ok(Vec::new()),
+            Err(_) => Err(restore_incomplete(&self.doubts.join("; "))),
+        }
+    }
+
+    /// The settings that are not as they were found, but for those that stay. One that this session had
+    /// changed is an error; others are somebody else's doing, and left as they are.
+    fn moved(&self, stay: &[EndChange]) -> Outcome<Vec<(End, SettingKey)>> {
+        let Some(Record::Hosts { local, remote }) = self.log.records().first() else {
+            // Nothing is changed before the hosts are recorded.
+            return Ok(Vec::new());
+        };
+        let mut moved = Vec::new();
+        for (end, before) in [(End::Local, local), (End::Remote, remote)] {
+            let after = self.ends.host(end);
+            moved.extend(moved_settings(before, after, end, &self.touched));
+        }
+        let stay: Vec<_> = settings_of(stay).collect();
+        moved.retain(|setting| !stay.contains(setting));
+        let ours: Vec<String> = moved
+            .iter()
+            .filter(|setting| self.touched.contains(setting))
+            .map(|(end, setting)| format!("{end} {setting}"))
+            .collect();
+        if ours.is_empty() {
+            return Ok(moved);
+        }
+        let ours = ours.join(", ");
+        Err(restore_incomplete(&format!("{ours} not as found")))
     }
 
     /// Puts back or commits, and holds both hosts against what they were.
     fn finish(&mut self) -> Outcome<()> {
-        let settings_kept: Vec<(End, SettingKey)> = if self.options.undo {
-            self.undo_everything()?;
-            Vec::new()
+        let keeps = !self.options.undo && !self.open.is_empty();
+        let moved = if keeps {
+            self.ends.read_again()?;
+            self.moved(&self.open.concat())?
         } else {
-            keep_changes(self.path)?;
-            let changes = self.kept.drain(..).flat_map(|kept| kept.changes);
-            changes
-                .map(|change| (change.end, change.change.setting))
-                .collect()
+            self.undo_everything()?
         };
-        let Some(Record::Hosts { local, remote }) = self.run.records().first().cloned() else {
-            return Err(Stop::new(Code::Bug, "the run has no hosts"));
-        };
-        self.path.read_again()?;
-        let mut moved = crate::analysis::moved_settings(&local, &self.path.local, End::Local);
-        moved.extend(crate::analysis::moved_settings(
-            &remote,
-            &self.path.remote,
-            End::Remote,
-        ));
-        moved.retain(|setting| !settings_kept.contains(setting));
         for (end, setting) in &moved {
-            self.say
-                .note(&format!("  {end} {setting} is not as it was found"));
+            self.say.note(&format!(
+                "  {end} {setting} is not as it was found: somebody else changed it"
+            ));
         }
-        let kept = !settings_kept.is_empty();
-        self.run.add(Record::Ended {
+        // Recorded before it is done: a run that cannot be written to its end changes nothing.
+        self.log.add(Record::Ended {
             restored: moved.is_empty(),
-            kept,
-        })
-    }
-}
-
-/// What the rules say of both ends of a path.
-pub fn diagnose_path(
-    path: &Path,
-    sample: Option<&Sample>,
-    profile: Profile,
-    owns_shapers: bool,
-) -> Diagnosis {
-    let ends = [
-        (End::Local, &path.local, &path.local_nic, &path.remote),
-        (End::Remote, &path.remote, &path.remote_nic, &path.local),
-    ];
-    let scenes = ends.map(|(end, host, nic, other)| Scene {
-        end,
-        host,
-        nic: Some(nic),
-        other: Some(other),
-        sample,
-        profile,
-        owns_shapers,
-    });
-    let mut whole = Diagnosis::default();
-    for scene in &scenes {
-        let diagnosis = linerate_model::rules::diagnose(scene);
-        whole.findings.extend(diagnosis.findings);
-        whole.undetermined.extend(diagnosis.undetermined);
-    }
-    linerate_model::rules::sort(&mut whole.findings);
-    whole
-}
-
-/// Makes changes on both ends of a path, or none of them. Placements are not a host's: they are left out.
-pub fn apply_changes(path: &mut Path, changes: &[EndChange]) -> Outcome<()> {
-    let (local, remote) = (
-        plan_for(End::Local, changes)?,
-        plan_for(End::Remote, changes)?,
-    );
-    if !local.changes.is_empty() {
-        path.station.apply(&local)?;
-    }
-    if !remote.changes.is_empty()
-        && let Err(stop) = path.peer.ask(&Request::Apply { plan: remote })
-    {
-        if !local.changes.is_empty() {
-            path.station.undo()?;
+            kept: keeps,
+        })?;
+        if keeps {
+            keep_changes(self.ends).inspect_err(|stop| self.doubts.push(stop.message.clone()))?;
+            self.open.clear();
         }
-        return Err(stop);
-    }
-    Ok(())
-}
-
-/// Takes back what the last [`apply_changes`] did. Both ends are tried, whatever the first one says.
-pub fn undo_changes(path: &mut Path, changes: &[EndChange]) -> Outcome<()> {
-    let (local, remote) = (
-        plan_for(End::Local, changes)?,
-        plan_for(End::Remote, changes)?,
-    );
-    let there = if remote.changes.is_empty() {
         Ok(())
-    } else {
-        path.peer.undo()
-    };
-    let here = if local.changes.is_empty() {
-        Ok(())
-    } else {
-        path.station.undo().map_err(Stop::from)
-    };
-    here.and(there)
-}
-
-/// Lets every change that is applied stay, on both ends.
-pub fn keep_changes(path: &mut Path) -> Outcome<()> {
-    path.station.commit()?;
-    match path.peer.ask(&Request::Commit)? {
-        Reply::Committed => Ok(()),
-        _ => Err(Stop::new(Code::Bug, "an answer passed that does not fit")),
     }
 }
 
-fn plan_for(end: End, changes: &[EndChange]) -> Outcome<Plan> {
-    let of_host = |change: &&EndChange| {
-        change.end == end && !matches!(change.change.setting, SettingKey::Trial(_))
-    };
-    let changes = changes
-        .iter()
-        .filter(of_host)
-        .map(|change| change.change.clone())
-        .collect();
-    Plan::new(changes).map_err(|error| Stop::new(Code::Bug, error.to_string()))
+fn settings_of(changes: &[EndChange]) -> impl Iterator<Item = (End, SettingKey)> {
+    let pair = |change: &EndChange| (change.end, change.change.setting.clone());
+    changes.iter().map(pair)
 }
 
-/// Takes a change of the trial into the next ones; other changes are for the hosts.
-fn change_trial(spec: &mut StreamSpec, change: &Change) -> Outcome<()> {
-    let (SettingKey::Trial(knob), Value::Text(text)) = (&change.setting, &change.to) else {
-        return Ok(());
-    };
-    let cpus = || {
-        text.parse::<CpuSet>().map_err(|error| {
-            Stop::new(
-                Code::Bug,
-                format!("a rule proposed `{text}` for {}: {error}", change.setting),
-            )
-        })
-    };
-    match knob {
-        TrialKnob::SenderCpus => spec.placement.sender_cpus = cpus()?,
-        TrialKnob::ReceiverCpus => spec.placement.receiver_cpus = cpus()?,
-        TrialKnob::CongestionControl => spec.congestion_control = Some(text.clone()),
-    }
-    Ok(())
+/// The trial whose rate is the median; of trials that moved nothing, the last.
+fn middle_of(mut samples: Vec<Sample>) -> Outcome<Sample> {
+    let middle = median_sample(&samples.iter().collect::<Vec<_>>()).cloned();
+    middle
+        .or_else(|| samples.pop())
+        .ok_or_else(|| Stop::new(Code::Bug, "no trial was made"))
+}
+
+fn restore_incomplete(why: &str) -> Stop {
+    Stop::new(
+        Code::RestoreIncomplete,
+        format!("not everything could be put back: {why}"),
+    )
+    .hint(RECOVER)
 }
 
 /// A token that nobody can guess, from the kernel's generator.

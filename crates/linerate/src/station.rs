@@ -109,9 +109,11 @@ impl Station {
         result
     }
 
-    /// Lets every open transaction stay.
+    /// Lets every open transaction stay, the oldest first. Where one cannot, those after it are
+    /// still open and can be undone.
     pub fn commit(&mut self) -> Result<(), Failure> {
-        for transaction in self.open.drain(..) {
+        while !self.open.is_empty() {
+            let transaction = self.open.remove(0);
             transaction
                 .commit()
                 .map_err(|error| apply_failure(&error))?;

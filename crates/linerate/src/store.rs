@@ -9,6 +9,7 @@
 //! A record whose checksum is wrong never existed: that is what a crash in the middle of a write
 //! leaves, and only the last line can be one. Format version 1.
 
+use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -18,6 +19,7 @@ use linerate_model::host::Host;
 use linerate_model::ids::NicName;
 use linerate_model::prove::EndChange;
 use linerate_model::sample::Sample;
+use linerate_model::setting::Class;
 use serde::{Deserialize, Serialize};
 
 use crate::exit::{Code, Outcome, Stop};
@@ -62,6 +64,16 @@ pub enum Arm {
     With,
 }
 
+impl Arm {
+    /// The word of the arm, as in the record.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Without => "without",
+            Self::With => "with",
+        }
+    }
+}
+
 /// What happened, in the order it happened.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -86,7 +98,8 @@ pub enum Record {
         /// What it changes.
         changes: Vec<EndChange>,
     },
-    /// A trial of a remedy's experiment.
+    /// A trial of a remedy's experiment. A second one of the same remedy, pair and arm was made because
+    /// of the first one's flags, and takes its place.
     Paired {
         /// The remedy.
         remedy: usize,
@@ -106,6 +119,15 @@ pub enum Record {
         /// Why it could not be tried, when it could not.
         note: Option<String>,
     },
+    /// A remedy that is only advice, since a change of it is of a class above what linerate does alone.
+    HeldBack {
+        /// The rule that proposed it.
+        rule: String,
+        /// What it would change.
+        changes: Vec<EndChange>,
+        /// The class of the change that is hardest to take back.
+        class: Class,
+    },
     /// A trial with every kept remedy.
     After(Box<Sample>),
     /// What was put back at the end.
@@ -121,11 +143,22 @@ pub enum Record {
     Stopped(String),
 }
 
+/// Where a session records what happens: in life a [`Run`].
+pub trait Log: fmt::Debug {
+    /// Adds a record; once this gives back `Ok` it is kept.
+    fn add(&mut self, record: Record) -> Outcome<()>;
+
+    /// What was recorded so far.
+    fn records(&self) -> &[Record];
+}
+
 /// A run that is being written.
 #[derive(Debug)]
 pub struct Run {
     folder: PathBuf,
     file: File,
+    /// How long the file is, all of it whole lines.
+    bytes: u64,
     records: Vec<Record>,
 }
 
@@ -166,6 +199,7 @@ impl Run {
         Ok(Self {
             folder: folder.to_owned(),
             file,
+            bytes: 0,
             records: Vec::new(),
         })
     }
@@ -183,35 +217,53 @@ impl Run {
             .append(true)
             .open(folder.join("records.jsonl"))
             .map_err(|error| cannot_write(folder, error))?;
+        let bytes = file
+            .metadata()
+            .map_err(|error| cannot_write(folder, error))?
+            .len();
         Ok(Self {
             folder: folder.to_owned(),
             file,
+            bytes,
             records: stored.records,
         })
-    }
-
-    /// Adds a record and waits until the disk has it.
-    pub fn add(&mut self, record: Record) -> Outcome<()> {
-        let json = serde_json::to_string(&record)
-            .map_err(|error| Stop::new(Code::Bug, "cannot write a record").because(error))?;
-        let line = format!("{:08x} {json}\n", crc32fast::hash(json.as_bytes()));
-        self.file
-            .write_all(line.as_bytes())
-            .and_then(|()| self.file.sync_data())
-            .map_err(|error| cannot_write(&self.folder, error))?;
-        self.records.push(record);
-        Ok(())
-    }
-
-    /// What was recorded so far.
-    pub fn records(&self) -> &[Record] {
-        &self.records
     }
 
     /// The folder.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
+}
+
+impl Log for Run {
+    /// Adds a record and waits until the disk has it.
+    fn add(&mut self, record: Record) -> Outcome<()> {
+        let line = line_of(&record)?;
+        let written = self
+            .file
+            .write_all(line.as_bytes())
+            .and_then(|()| self.file.sync_data());
+        if let Err(error) = written {
+            // Half a line would make everything after it unreadable: the reason to stop comes next, and
+            // where a sample found no space a sentence may.
+            let _ = self.file.set_len(self.bytes);
+            return Err(cannot_write(&self.folder, error));
+        }
+        self.bytes += line.len() as u64;
+        self.records.push(record);
+        Ok(())
+    }
+
+    fn records(&self) -> &[Record] {
+        &self.records
+    }
+}
+
+/// A record as its line in the file.
+pub fn line_of(record: &Record) -> Outcome<String> {
+    let json = serde_json::to_string(record)
+        .map_err(|error| Stop::new(Code::Bug, "cannot write a record").because(error))?;
+    Ok(format!("{:08x} {json}\n", crc32fast::hash(json.as_bytes())))
 }
 
 /// Reads a run back.
@@ -236,8 +288,11 @@ pub fn read(folder: &Path) -> Outcome<StoredRun> {
             ),
         ));
     }
-    let bytes = fs::read(folder.join("records.jsonl"))
-        .map_err(|error| wrong("records.jsonl", error.to_string()))?;
+    let bytes = match fs::read(folder.join("records.jsonl")) {
+        // The header is written first: a run may have been cut off between the two.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+        read => read.map_err(|error| wrong("records.jsonl", error.to_string()))?,
+    };
     let (records, torn) = parse_records(&bytes).map_err(|why| wrong("records.jsonl", why))?;
     Ok(StoredRun {
         folder: folder.to_owned(),

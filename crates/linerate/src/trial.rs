@@ -8,15 +8,18 @@ use linerate_host::root::LiveHost;
 use linerate_model::host::{Host, Nic};
 use linerate_model::ids::NicName;
 use linerate_model::known::Known;
+use linerate_model::plan::{End, Plan};
 use linerate_model::protocol::{Failure, FailureKind, Reply, Request, Token};
 use linerate_model::sample::{Sample, SideSample};
 use linerate_model::workload::StreamSpec;
 use linerate_traffic::tcp::Connected;
 use linerate_traffic::{Abort, TrafficError};
 
+use crate::ends::Ends;
 use crate::exit::{Code, Outcome, Stop};
 use crate::interrupt::Interrupt;
 use crate::peer::{Peer, PeerAddress};
+use crate::prove::fresh_token;
 use crate::station::Station;
 
 /// How long the data connections may take.
@@ -84,19 +87,6 @@ impl Path {
         })
     }
 
-    /// Whether both ends run on one kernel.
-    pub fn shared_kernel(&self) -> bool {
-        let boot = |host: &Host| host.identity.boot_id.value().cloned();
-        boot(&self.local).is_some_and(|id| boot(&self.remote) == Some(id))
-    }
-
-    /// Reads both hosts again.
-    pub fn read_again(&mut self) -> Outcome<()> {
-        self.local = self.station.read_host();
-        self.remote = read_remote(&mut self.peer)?;
-        Ok(())
-    }
-
     /// This end's interface.
     pub fn local_interface(&self) -> Option<&Nic> {
         self.local.nic(&self.local_nic)
@@ -111,6 +101,11 @@ impl Path {
             return Err(Stop::interrupted());
         }
         result
+    }
+
+    /// Has the far end change itself; an answer that does not fit the question is refused on the way.
+    fn far(&mut self, request: &Request) -> Outcome<()> {
+        self.peer.see_through(request).map(|_| ())
     }
 
     fn run_unguarded(&mut self, spec: &StreamSpec, token: Token) -> Outcome<Sample> {
@@ -154,6 +149,53 @@ impl Path {
     }
 }
 
+impl Ends for Path {
+    fn host(&self, end: End) -> &Host {
+        match end {
+            End::Local => &self.local,
+            End::Remote => &self.remote,
+        }
+    }
+
+    fn nic(&self, end: End) -> &NicName {
+        match end {
+            End::Local => &self.local_nic,
+            End::Remote => &self.remote_nic,
+        }
+    }
+
+    fn read_again(&mut self) -> Outcome<()> {
+        self.local = self.station.read_host();
+        self.remote = read_remote(&mut self.peer)?;
+        Ok(())
+    }
+
+    fn trial(&mut self, spec: &StreamSpec) -> Outcome<Sample> {
+        self.run(spec, fresh_token()?)
+    }
+
+    fn apply(&mut self, end: End, plan: &Plan) -> Outcome<()> {
+        match end {
+            End::Local => Ok(self.station.apply(plan)?),
+            End::Remote => self.far(&Request::Apply { plan: plan.clone() }),
+        }
+    }
+
+    fn undo(&mut self, end: End) -> Outcome<()> {
+        match end {
+            End::Local => Ok(self.station.undo()?),
+            End::Remote => self.far(&Request::Undo),
+        }
+    }
+
+    fn commit(&mut self, end: End) -> Outcome<()> {
+        match end {
+            End::Local => Ok(self.station.commit()?),
+            End::Remote => self.far(&Request::Commit),
+        }
+    }
+}
+
 /// Moves the bytes of one end and adds what the machine's counters say of the time.
 pub fn record_side(connected: Connected, abort: &Abort) -> Result<SideSample, Failure> {
     let live = LiveHost::open().map_err(|error| Failure {
@@ -180,7 +222,7 @@ pub fn traffic_failure(error: &TrafficError) -> Failure {
 }
 
 fn read_remote(peer: &mut Peer) -> Outcome<Host> {
-    match peer.ask(&Request::ReadHost)? {
+    match peer.see_through(&Request::ReadHost)? {
         Reply::Host(host) => Ok(*host),
         _ => Err(Stop::new(Code::Bug, "an answer passed that does not fit")),
     }

@@ -22,9 +22,12 @@ pub struct ProveDocument {
     pub ceiling: CeilingDocument,
     /// What limited the path before any change.
     pub limit: LimitDocument,
+    /// What limits the path with every kept remedy; null when the run ended before that was measured.
+    #[serde(default)]
+    pub limit_after: Option<LimitDocument>,
     /// What the rules found.
     pub findings: Vec<Finding>,
-    /// Every remedy that was tried.
+    /// Every try of a remedy, in order; then those that were held back.
     pub remedies: Vec<RemedyResult>,
     /// Whether both hosts are as they were found (true also when kept remedies were to stay).
     pub restored: bool,
@@ -94,6 +97,9 @@ pub struct RemedyResult {
     pub effect: Option<EffectDocument>,
     /// Whether it was kept: its interval lies above zero.
     pub kept: bool,
+    /// Whether it was tried again later, after another limit was gone: this try is not the last word.
+    #[serde(default)]
+    pub tried_again: bool,
     /// Why there is no effect, or what else must be said.
     pub note: Option<String>,
     /// The rates of the pairs, (without, with), bit/s, in the order they were made.

@@ -28,7 +28,7 @@ use crate::interrupt::Interrupt;
 use crate::prove::fresh_seed;
 use crate::say::Say;
 use crate::station::Station;
-use crate::store::{Record, Run};
+use crate::store::{Log, Record, Run};
 
 /// How long each trial of the proof lasts, seconds.
 const TRIAL_SECONDS: &str = "0.8";

@@ -16,10 +16,11 @@ use super::fault::{Fault, candidates, congestion_control};
 use super::planted_file;
 use crate::analysis::{LEVEL, rate_of};
 use crate::cli::DemoArgs;
+use crate::ends::{Ends, apply_changes, keep_changes, undo_changes};
 use crate::exit::{Code, Outcome, Stop};
 use crate::interrupt::Interrupt;
 use crate::peer::{Peer, PeerAddress};
-use crate::prove::{apply_changes, fresh_token, keep_changes, undo_changes};
+use crate::prove::fresh_token;
 use crate::say::Say;
 use crate::station::Station;
 use crate::store;
@@ -29,8 +30,9 @@ use crate::trial::Path;
 const FAULTS: usize = 3;
 /// What a fault must cost at least.
 const COST_MIN: f64 = 0.10;
-/// Pairs of trials that show what it costs.
-const PAIRS: u32 = 5;
+/// The fewest pairs of trials that show what it costs, and the most that are tried.
+const PAIRS_MIN: usize = 4;
+const PAIRS_MAX: usize = 12;
 
 /// Plants, and writes the rules' ids where only the conductor looks.
 pub(super) fn run(args: &DemoArgs, state: &FilePath, folder: &FilePath, say: &Say) -> Outcome<()> {
@@ -130,26 +132,44 @@ fn clean_rate(path: &mut Path) -> Outcome<BitRate> {
         .ok_or_else(|| Stop::new(Code::Inconclusive, "the two hosts exchange nothing"))
 }
 
-/// Whether the fault costs at least 10 %, beyond the doubt of its interval.
+/// Whether the fault costs at least 10 % beyond doubt: pairs are added until the interval says so, or
+/// until there is little hope that it will.
 fn costs_enough(path: &mut Path, fault: &Fault, random: &mut Random) -> Outcome<bool> {
     let mut pairs = Vec::new();
-    for _ in 0..PAIRS {
-        let first_faulty = random.below(2) == 0;
-        let (mut clean, mut faulty) = (0.0, 0.0);
-        for is_faulty in [first_faulty, !first_faulty] {
-            if is_faulty {
-                apply_changes(path, &fault.changes)?;
-                let rate = trial(path, fault.confine.map(CpuSet::one));
-                undo_changes(path, &fault.changes)?;
-                faulty = rate?;
-            } else {
-                clean = trial(path, None)?;
-            }
+    while pairs.len() < PAIRS_MAX {
+        pairs.push(pair(path, fault, random)?);
+        if pairs.len() < PAIRS_MIN {
+            continue;
         }
-        pairs.push((clean, faulty));
+        let Ok(effect) = paired_relative(&pairs, LEVEL, Seed(1)) else {
+            return Ok(false);
+        };
+        if effect.interval.high <= -COST_MIN {
+            return Ok(true);
+        }
+        let weak = pairs.len() >= PAIRS_MAX / 2 && effect.relative > -1.5 * COST_MIN;
+        if weak || effect.interval.low > -COST_MIN {
+            return Ok(false);
+        }
     }
-    let effect = paired_relative(&pairs, LEVEL, Seed(1));
-    Ok(effect.is_ok_and(|effect| effect.interval.high <= -COST_MIN))
+    Ok(false)
+}
+
+/// The rates of one pair of trials, (clean, faulty), in random order.
+fn pair(path: &mut Path, fault: &Fault, random: &mut Random) -> Outcome<(f64, f64)> {
+    let faulty_first = random.below(2) == 0;
+    let (mut clean, mut faulty) = (0.0, 0.0);
+    for is_faulty in [faulty_first, !faulty_first] {
+        if is_faulty {
+            apply_changes(path, &fault.changes)?;
+            let rate = trial(path, fault.confine.map(CpuSet::one));
+            undo_changes(path, &fault.changes)?;
+            faulty = rate?;
+        } else {
+            clean = trial(path, None)?;
+        }
+    }
+    Ok((clean, faulty))
 }
 
 /// Confines the conductor, and with it everything that it starts, to one CPU: what `taskset` or a

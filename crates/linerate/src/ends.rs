@@ -1,0 +1,172 @@
+//! The two ends of a path, as the session needs them: a trait, so that the loop is proved against
+//! simulated ends with planned faults, and what is the same for every pair of ends: making a change on
+//! both or on none, and asking the rules about both.
+
+use std::fmt;
+
+use linerate_model::finding::{Diagnosis, Profile, Scene};
+use linerate_model::host::Host;
+use linerate_model::ids::{CpuSet, NicName};
+use linerate_model::plan::{Change, End, Plan};
+use linerate_model::prove::EndChange;
+use linerate_model::sample::Sample;
+use linerate_model::setting::{SettingKey, TrialKnob, Value};
+use linerate_model::workload::StreamSpec;
+
+use crate::exit::{Code, Outcome, Stop};
+
+/// Two hosts with a way between them. Transactions of an end are a stack: [`Ends::apply`] opens one on
+/// top, [`Ends::undo`] takes back the newest, [`Ends::commit`] lets all of them stay.
+pub trait Ends: fmt::Debug {
+    /// A host, as it was read last.
+    fn host(&self, end: End) -> &Host;
+
+    /// The interface that a host reaches the other one by.
+    fn nic(&self, end: End) -> &NicName;
+
+    /// Reads both hosts again.
+    fn read_again(&mut self) -> Outcome<()>;
+
+    /// Runs one trial.
+    fn trial(&mut self, spec: &StreamSpec) -> Outcome<Sample>;
+
+    /// Makes the changes of a plan on one end, all or none.
+    fn apply(&mut self, end: End, plan: &Plan) -> Outcome<()>;
+
+    /// Undoes the newest plan that is open on one end. Ctrl-C does not keep it from doing so.
+    fn undo(&mut self, end: End) -> Outcome<()>;
+
+    /// Lets every plan that is open on one end stay.
+    fn commit(&mut self, end: End) -> Outcome<()>;
+
+    /// Whether both ends run on one kernel.
+    fn shared_kernel(&self) -> bool {
+        let boot = |end| self.host(end).identity.boot_id.value();
+        boot(End::Local).is_some_and(|id| boot(End::Remote) == Some(id))
+    }
+}
+
+/// Why changes were not made, and what must be feared of it.
+#[derive(Debug)]
+pub struct Refused {
+    /// Why.
+    pub stop: Stop,
+    /// Whether an end may have been left changed: it could not undo, or went away before it answered.
+    pub in_doubt: bool,
+}
+
+impl From<Refused> for Stop {
+    fn from(refused: Refused) -> Self {
+        refused.stop
+    }
+}
+
+/// Makes changes on both ends, or none of them. Changes of the trial are not a host's: they are left out.
+pub fn apply_changes(ends: &mut dyn Ends, changes: &[EndChange]) -> Result<(), Refused> {
+    let unplanned = |stop| Refused {
+        stop,
+        in_doubt: false,
+    };
+    let mut done = Vec::new();
+    for (end, plan) in plans(changes).map_err(unplanned)? {
+        if let Err(stop) = ends.apply(end, &plan) {
+            let mut in_doubt = !refuses_cleanly(stop.code);
+            for end in done {
+                in_doubt |= ends.undo(end).is_err();
+            }
+            return Err(Refused { stop, in_doubt });
+        }
+        done.push(end);
+    }
+    Ok(())
+}
+
+/// Whether a code of a refused plan says that the end is as it was.
+fn refuses_cleanly(code: Code) -> bool {
+    matches!(
+        code,
+        Code::PermissionMissing
+            | Code::NotSupported
+            | Code::BadInput
+            | Code::Resource
+            | Code::FailedRestored
+    )
+}
+
+/// Takes back what the last [`apply_changes`] did. Both ends are tried, whatever the first one says.
+pub fn undo_changes(ends: &mut dyn Ends, changes: &[EndChange]) -> Outcome<()> {
+    let mut result = Ok(());
+    for (end, _) in plans(changes)?.into_iter().rev() {
+        result = result.and(ends.undo(end));
+    }
+    result
+}
+
+/// Lets every change that is applied stay, on both ends. The far end comes first: it is the one that may
+/// be gone, and then this end can still be put back.
+pub fn keep_changes(ends: &mut dyn Ends) -> Outcome<()> {
+    ends.commit(End::Remote)?;
+    ends.commit(End::Local)
+}
+
+/// What the rules say of both ends.
+pub fn diagnose(ends: &dyn Ends, sample: Option<&Sample>, owns_shapers: bool) -> Diagnosis {
+    let mut whole = Diagnosis::default();
+    for (end, other) in [(End::Local, End::Remote), (End::Remote, End::Local)] {
+        let diagnosis = linerate_model::rules::diagnose(&Scene {
+            end,
+            host: ends.host(end),
+            nic: Some(ends.nic(end)),
+            other: Some(ends.host(other)),
+            sample,
+            profile: Profile::Throughput,
+            owns_shapers,
+        });
+        whole.findings.extend(diagnosis.findings);
+        whole.undetermined.extend(diagnosis.undetermined);
+    }
+    linerate_model::rules::sort(&mut whole.findings);
+    whole
+}
+
+/// What each host must do of some changes, in the order in which the ends are changed.
+fn plans(changes: &[EndChange]) -> Outcome<Vec<(End, Plan)>> {
+    let mut plans = Vec::new();
+    for end in [End::Local, End::Remote] {
+        let of_end = changes.iter().filter(|change| change.end == end);
+        let of_host = of_end
+            .map(|change| &change.change)
+            .filter(|change| !matches!(change.setting, SettingKey::Trial(_)));
+        let plan = Plan::new(of_host.cloned().collect())
+            .map_err(|error| Stop::new(Code::Bug, error.to_string()))?;
+        if !plan.changes.is_empty() {
+            plans.push((end, plan));
+        }
+    }
+    Ok(plans)
+}
+
+/// Takes those changes that are of the trial into the next ones.
+pub fn change_trial(spec: &mut StreamSpec, changes: &[EndChange]) -> Outcome<()> {
+    for EndChange { change, .. } in changes {
+        let (SettingKey::Trial(knob), Value::Text(text)) = (&change.setting, &change.to) else {
+            continue;
+        };
+        match knob {
+            TrialKnob::SenderCpus => spec.placement.sender_cpus = cpus(change, text)?,
+            TrialKnob::ReceiverCpus => spec.placement.receiver_cpus = cpus(change, text)?,
+            TrialKnob::CongestionControl => spec.congestion_control = Some(text.clone()),
+        }
+    }
+    Ok(())
+}
+
+fn cpus(change: &Change, text: &str) -> Outcome<CpuSet> {
+    text.parse().map_err(|error| {
+        let setting = &change.setting;
+        Stop::new(
+            Code::Bug,
+            format!("a rule proposed `{text}` for {setting}: {error}"),
+        )
+    })
+}

@@ -1,0 +1,118 @@
+//! `prove` against faults that `ethtool`, `tc` and `sysctl` planted: proposed, tried, kept or put back.
+
+use serde_json::Value;
+
+use crate::fitting;
+use crate::job::Done;
+use crate::lab::{Lab, assert_same, text};
+
+/// Segmentation switched off, where this kernel lets it be.
+pub(crate) const NO_SEGMENTATION: &str = "ethtool -K near0 tso off gso off";
+/// A shaper far below anything else: its removal shows on the busiest machine.
+const SHAPER: &str = "tc qdisc add dev near0 root tbf rate 100mbit burst 64kb latency 20ms";
+
+/// Proves with few, short trials and gives back the document.
+#[track_caller]
+fn prove(lab: &Lab, run: &str, more: &[&str]) -> (Value, Done) {
+    let run = lab.path(run);
+    let fixed = [
+        "--format", "json", "prove", "netns:far", "--pairs", "3", "--time", "0.2", "--seed", "7",
+        "--out", text(&run),
+    ];
+    let done = lab.run(&[&fixed, more].concat()).expect_code(0);
+    (fitting(&done.out), done)
+}
+
+/// The changes that were tried for `rule`, as their setting keys.
+fn tried(document: &Value, rule: &str) -> Vec<String> {
+    let remedies = document["remedies"].as_array().expect("remedies").iter();
+    remedies
+        .filter(|remedy| remedy["rule"] == rule)
+        .flat_map(|remedy| remedy["changes"].as_array().expect("changes"))
+        .map(|change| change["change"]["setting"].as_str().expect("a key").to_owned())
+        .collect()
+}
+
+fn remedy<'a>(document: &'a Value, rule: &str) -> &'a Value {
+    let mut remedies = document["remedies"].as_array().expect("remedies").iter();
+    let found = remedies.find(|remedy| remedy["rule"] == rule);
+    found.unwrap_or_else(|| panic!("{rule} was not tried: {:#}", document["remedies"]))
+}
+
+#[test]
+fn segmentation_switched_off_is_found_tried_and_put_back() {
+    let Some(lab) = Lab::new() else { return };
+    lab.shell("near", NO_SEGMENTATION);
+    let before = lab.dump();
+    let (document, done) = prove(&lab, "run", &["--undo"]);
+    assert_eq!(document["restored"], true);
+    let keys = tried(&document, "tx-segmentation-or-csum-off");
+    for feature in ["tx-tcp-segmentation", "tx-generic-segmentation"] {
+        let key = format!("nic/near0/feature/{feature}");
+        assert!(keys.contains(&key), "{key} is not in {keys:?}");
+    }
+    let effect = &remedy(&document, "tx-segmentation-or-csum-off")["effect"];
+    assert_eq!(effect["pairs"], 3);
+    assert!(effect["low"].as_f64() <= effect["relative"].as_f64());
+    assert!(effect["relative"].as_f64() <= effect["high"].as_f64());
+    assert_same(&lab, &before, "after `prove --undo`");
+    // What it said it would do is what it did, and the run tells the same again.
+    assert!(done.err.contains("7 trials of"), "{}", done.err);
+    let report = lab.run(&["--format", "json", "report", text(&lab.path("run"))]);
+    let again = fitting(&report.expect_code(0).out);
+    for key in ["before", "after", "remedies", "restored", "found"] {
+        assert_eq!(again[key], document[key], "{key}");
+    }
+}
+
+#[test]
+fn a_remedy_that_helps_stays_and_tune_undo_takes_it_back() {
+    let Some(lab) = Lab::new() else { return };
+    lab.shell("near", SHAPER);
+    let before = lab.dump();
+    let (document, _) = prove(&lab, "run", &["--own-shapers"]);
+    let shaper = remedy(&document, "qdisc-shaper");
+    assert_eq!(shaper["kept"], true, "{shaper:#}");
+    assert!(shaper["effect"]["low"].as_f64() > Some(0.0), "{shaper:#}");
+    let found = document["found"].as_array().expect("rules");
+    assert!(found.contains(&Value::from("qdisc-shaper")), "{found:?}");
+    assert_eq!(document["restored"], true, "but for what was kept");
+    let kept = lab.shell("near", "tc qdisc show dev near0");
+    assert!(!kept.contains("tbf"), "{kept}");
+    // The newest first, one call each, until nothing is applied.
+    for _ in document["remedies"].as_array().expect("remedies") {
+        lab.run(&["tune", "undo"]).expect_code(0);
+    }
+    assert_same(&lab, &before, "after `tune undo`");
+}
+
+#[test]
+fn a_shaper_that_is_not_ours_is_named_and_left_alone() {
+    let Some(lab) = Lab::new() else { return };
+    lab.shell("near", SHAPER);
+    let before = lab.dump();
+    let (document, _) = prove(&lab, "run", &["--undo"]);
+    assert_eq!(tried(&document, "qdisc-shaper"), Vec::<String>::new());
+    let reason = document["ceiling"]["reason"].as_str().expect("a reason");
+    assert!(reason.contains("100"), "{reason}");
+    assert_same(&lab, &before, "after `prove --undo`");
+}
+
+#[test]
+fn what_only_both_ends_together_mend_is_tried_on_both() {
+    let Some(lab) = Lab::new() else { return };
+    lab.shell("near", "sysctl -qw net.ipv4.tcp_wmem='4096 16384 16384'");
+    lab.shell("far", "sysctl -qw net.ipv4.tcp_rmem='4096 16384 16384'");
+    let before = lab.dump();
+    let (document, _) = prove(&lab, "run", &["--undo"]);
+    let changes = remedy(&document, "tcp-buffer-below-bdp")["changes"].clone();
+    let ends: Vec<&Value> = changes
+        .as_array()
+        .expect("changes")
+        .iter()
+        .map(|change| &change["end"])
+        .collect();
+    assert!(ends.contains(&&Value::from("local")), "{changes:#}");
+    assert!(ends.contains(&&Value::from("remote")), "{changes:#}");
+    assert_same(&lab, &before, "after `prove --undo`");
+}

@@ -1,0 +1,166 @@
+//! `measure stream`: what it says was moved, held against the interfaces' own counters.
+
+use serde_json::{Value, json};
+
+use crate::fitting;
+use crate::lab::Lab;
+
+/// Measures and gives back the document, with what `near0` sent and received meanwhile.
+#[track_caller]
+fn measured(lab: &Lab, arguments: &[&str]) -> (Value, u64, u64) {
+    let before = (
+        lab.counter("near", "tx_bytes"),
+        lab.counter("near", "rx_bytes"),
+    );
+    let fixed = [
+        "--format",
+        "json",
+        "measure",
+        "stream",
+        "netns:far",
+        "--time",
+        "0.6",
+    ];
+    let done = lab.run(&[&fixed, arguments].concat()).expect_code(0);
+    let after = (
+        lab.counter("near", "tx_bytes"),
+        lab.counter("near", "rx_bytes"),
+    );
+    (fitting(&done.out), after.0 - before.0, after.1 - before.1)
+}
+
+/// The last reading of each flow of one role at one end.
+fn totals(document: &Value, end: &str, role: &str) -> Vec<u64> {
+    let flows = document["raw"][end]["flows"].as_array().expect("flows");
+    let last = |flow: &Value| {
+        let readings = flow["bytes"].as_array().expect("readings");
+        readings
+            .last()
+            .map_or(0, |last| last.as_u64().expect("a count"))
+    };
+    flows
+        .iter()
+        .filter(|flow| flow["role"] == role)
+        .map(last)
+        .collect()
+}
+
+/// What travelled one way, by both ends' word and the interface's: every byte received was sent, none
+/// came from nowhere, and the interface saw them all with their headers and little else.
+#[track_caller]
+fn assert_agrees(document: &Value, from: &str, to: &str, seen: u64) {
+    let sent = totals(document, from, "sender");
+    let received = totals(document, to, "receiver");
+    assert_eq!(sent.len(), received.len());
+    for (flow, (sent, received)) in sent.iter().zip(&received).enumerate() {
+        assert!(
+            received <= sent,
+            "flow {flow}: {received} received of {sent} sent"
+        );
+        assert!(*received > 0, "flow {flow} moved nothing");
+    }
+    let (sent, received) = (sent.iter().sum::<u64>(), received.iter().sum::<u64>());
+    assert!(
+        seen >= received,
+        "{received} received, the interface saw {seen}"
+    );
+    let again: u64 = document["raw"][from]["flows"]
+        .as_array()
+        .expect("flows")
+        .iter()
+        .filter_map(|flow| flow["tcp"]["bytes_retransmitted"].as_u64())
+        .sum();
+    // At most 66 bytes of headers on each 1,448 of payload, the other way's acknowledgements, ARP.
+    let most = (sent + again) / 1_448 * 1_514 + (4 << 20) + seen / 10;
+    assert!(seen <= most, "{sent} sent, the interface saw {seen}");
+}
+
+#[test]
+fn four_flows_agree_with_the_interface_about_the_bytes() {
+    let Some(lab) = Lab::new() else { return };
+    let (document, sent, _) = measured(&lab, &["--flows", "4"]);
+    assert_eq!(document["flows"].as_array().map(Vec::len), Some(4));
+    assert_agrees(&document, "local", "remote", sent);
+    let total = document["total"]["bytes"].as_u64().expect("a count");
+    assert_eq!(
+        total,
+        totals(&document, "remote", "receiver").iter().sum::<u64>()
+    );
+    let flows = document["flows"].as_array().expect("flows");
+    let of_flows: u64 = flows.iter().filter_map(|flow| flow["bytes"].as_u64()).sum();
+    assert_eq!(total, of_flows);
+    // The rate leaves the warm-up out, so it is not quite bytes by seconds, but never far from it.
+    let rate = document["total"]["rate_bit_per_s"]
+        .as_f64()
+        .expect("a rate");
+    #[expect(clippy::cast_precision_loss, reason = "a few gigabytes")]
+    let mean = total as f64 * 8.0 / 0.6;
+    assert!(
+        (0.3..3.0).contains(&(rate / mean)),
+        "{rate} bit/s, {mean} in the mean"
+    );
+}
+
+#[test]
+fn a_reverse_stream_comes_from_the_far_end() {
+    let Some(lab) = Lab::new() else { return };
+    let (document, _, received) = measured(&lab, &["--reverse"]);
+    assert_eq!(document["direction"], "reverse");
+    assert_agrees(&document, "remote", "local", received);
+}
+
+#[test]
+fn a_bidirectional_stream_goes_both_ways() {
+    let Some(lab) = Lab::new() else { return };
+    let (document, sent, received) = measured(&lab, &["--bidir", "--flows", "2"]);
+    assert_eq!(document["direction"], "bidirectional");
+    assert_agrees(&document, "local", "remote", sent);
+    assert_agrees(&document, "remote", "local", received);
+    let both: u64 = ["local", "remote"]
+        .iter()
+        .flat_map(|end| totals(&document, end, "receiver"))
+        .sum();
+    assert_eq!(document["total"]["bytes"].as_u64(), Some(both));
+}
+
+#[test]
+fn threads_run_where_they_are_placed() {
+    let Some(lab) = Lab::new() else { return };
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    if cpus < 2 {
+        eprintln!("SKIP: one CPU only");
+        return;
+    }
+    let (document, ..) = measured(&lab, &["--place", "0:1", "--flows", "2"]);
+    let asked = json!({"local": {"sender_cpus": "0"}, "remote": {"receiver_cpus": "1"}});
+    assert_eq!(document["placement"], asked);
+    for (end, cpu) in [("local", 0), ("remote", 1)] {
+        for flow in document["raw"][end]["flows"].as_array().expect("flows") {
+            assert_eq!(flow["pinned_to"], cpu, "{end}");
+            assert_eq!(flow["last_cpu"], cpu, "{end}");
+        }
+    }
+    // In the other direction the sender is the far end.
+    let (document, ..) = measured(&lab, &["--place", "0:1", "--reverse"]);
+    let asked = json!({"local": {"receiver_cpus": "1"}, "remote": {"sender_cpus": "0"}});
+    assert_eq!(document["placement"], asked);
+    assert_eq!(document["raw"]["local"]["flows"][0]["last_cpu"], 1);
+    assert_eq!(document["raw"]["remote"]["flows"][0]["last_cpu"], 0);
+}
+
+#[test]
+fn congestion_control_and_socket_buffers_are_as_asked() {
+    let Some(lab) = Lab::new() else { return };
+    let (document, ..) = measured(&lab, &["--cc", "reno", "--socket-buffer", "32KiB"]);
+    for end in ["local", "remote"] {
+        let tcp = &document["raw"][end]["flows"][0]["tcp"];
+        assert_eq!(tcp["congestion_control"], "reno", "{end}");
+    }
+    // A receive buffer of this size cannot grant a window of more than its double.
+    let window = document["raw"]["local"]["flows"][0]["tcp"]["snd_wnd_bytes"].as_u64();
+    if let Some(window) = window {
+        assert!(window <= 64 << 10, "a window of {window} bytes");
+    } else {
+        eprintln!("SKIP: this kernel does not tell the window that was granted");
+    }
+}

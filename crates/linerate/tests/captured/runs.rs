@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use linerate::store::{Arm, Header, Record, Run, SCHEMA};
+use linerate::store::{Arm, Header, Log, Record, Run, SCHEMA};
 use linerate_model::build;
 use linerate_model::finding::Scene;
 use linerate_model::plan::{Change, End};

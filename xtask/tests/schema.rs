@@ -54,7 +54,7 @@ fn a_finding_fits_and_one_without_its_evidence_does_not() {
         "schema": "linerate.doctor/1", "profile": "throughput",
         "findings": [finding],
         "undetermined": [{"rule": "irq-remote-numa", "subject": "nic/eth2",
-            "missing": [{"unknown": "not-said", "path": "/sys/class/net/eth2/device/numa_node", "reason": "-1"}]}],
+            "missing": [{"path": "/sys/class/net/eth2/device/numa_node", "reason": "-1", "cause": "not-said"}]}],
     });
     assert_eq!(fits("doctor", &document), Ok(()));
     document["findings"][0]

@@ -9,10 +9,10 @@ use clap::CommandFactory;
 use linerate_host::capture::{CaptureOptions, Captured, capture as capture_host};
 use linerate_host::read::read_host;
 use linerate_model::ceiling::{self, Ceiling, EthernetPath};
-use linerate_model::finding::{Diagnosis, Finding, Profile, Scene};
+use linerate_model::finding::{Diagnosis, Finding, Profile, Scene, Undetermined};
 use linerate_model::host::Host;
 use linerate_model::ids::NicName;
-use linerate_model::known::Known;
+use linerate_model::known::{Cause, Gap, Known};
 use linerate_model::plan::End;
 use linerate_model::units::BitRate;
 use serde_json::{Value, json};
@@ -133,12 +133,25 @@ pub fn doctor(args: &DoctorArgs, say: &Say) -> Outcome<Code> {
 }
 
 fn doctor_json(profile: Profile, diagnosis: &Diagnosis) -> Value {
+    let undetermined = |one: &Undetermined| {
+        json!({
+            "rule": one.rule,
+            "end": one.end,
+            "subject": one.subject,
+            "missing": one.missing.iter().map(gap_json).collect::<Vec<_>>(),
+        })
+    };
     json!({
         "schema": "linerate.doctor/1",
         "profile": profile,
         "findings": diagnosis.findings,
-        "undetermined": diagnosis.undetermined,
+        "undetermined": diagnosis.undetermined.iter().map(undetermined).collect::<Vec<_>>(),
     })
+}
+
+/// What is not known, as every printed document says it.
+fn gap_json(gap: &Gap) -> Value {
+    json!({"path": gap.path, "reason": gap.reason, "cause": gap.cause})
 }
 
 fn doctor_text(diagnosis: &Diagnosis, verbose: bool) -> String {
@@ -178,8 +191,13 @@ fn doctor_text(diagnosis: &Diagnosis, verbose: bool) -> String {
             ));
         }
     } else if unknown > 0 {
+        let judgements = if unknown == 1 {
+            "1 judgement"
+        } else {
+            &format!("{unknown} judgements")
+        };
         lines.push(format!(
-            "{unknown} rules could not judge for want of facts (-v tells which)"
+            "{judgements} not made for want of facts (-v tells which)"
         ));
     }
     lines.join("\n")
@@ -250,7 +268,7 @@ pub fn ceiling(args: &CeilingArgs, say: &Say) -> Outcome<()> {
             "schema": "linerate.ceiling/1",
             "ceiling": bounds.first(),
             "bounds": bounds,
-            "undetermined": missing,
+            "gaps": missing.iter().map(gap_json).collect::<Vec<_>>(),
         }));
     }
     for (place, bound) in bounds.iter().enumerate() {
@@ -290,7 +308,7 @@ fn bounds_of_figures(args: &CeilingArgs) -> Outcome<Vec<Ceiling>> {
     bounds.into_iter().map(known).collect()
 }
 
-fn bounds_of_nic(args: &CeilingArgs, nic: &NicName) -> Outcome<(Vec<Ceiling>, Vec<String>)> {
+fn bounds_of_nic(args: &CeilingArgs, nic: &NicName) -> Outcome<(Vec<Ceiling>, Vec<Gap>)> {
     let host = host_from(args.from.as_deref())?;
     check_nic(&host, Some(nic))?;
     let Some(nic) = host.nic(nic) else {
@@ -321,13 +339,14 @@ fn bounds_of_nic(args: &CeilingArgs, nic: &NicName) -> Outcome<(Vec<Ceiling>, Ve
     for bound in bounds {
         match bound {
             Known::Value(bound) => all.push(bound),
-            Known::Unknown(gap) => missing.push(gap.to_string()),
+            Known::Unknown(gap) => missing.push(gap),
         }
     }
     if !nic.kind.has_wire() {
-        missing.push(format!(
-            "{} has no wire: what it moves is bound by memory copies",
-            nic.name
+        missing.push(Gap::new(
+            Cause::Absent,
+            format!("/sys/class/net/{}/speed", nic.name),
+            "the interface has no wire: what it moves is bound by memory copies",
         ));
     }
     Ok((all, missing))

@@ -140,6 +140,9 @@ fn nics<'a>(scene: &Scene<'a>) -> Vec<&'a Nic> {
         .collect()
 }
 
+/// Where the kernel lists the interfaces.
+const NICS: &str = "/sys/class/net";
+
 /// Asks `check` about each interface to judge; one that was asked for and is not there is a gap.
 fn each_nic<'a>(
     rule: &Rule,
@@ -155,6 +158,14 @@ fn each_nic<'a>(
             );
             vec![undetermined(rule, scene, format!("nic/{name}"), vec![gap])]
         }
+        // Without the list of interfaces, "none of them is at fault" would be a guess.
+        _ if scene.host.nics.is_empty() => scene
+            .host
+            .gaps
+            .iter()
+            .filter(|gap| gap.path == NICS)
+            .map(|gap| undetermined(rule, scene, "host".to_owned(), vec![gap.clone()]))
+            .collect(),
         _ => nics(scene).into_iter().filter_map(check).collect(),
     }
 }
@@ -381,6 +392,24 @@ mod tests {
             all.difference(&unsure).collect::<Vec<_>>(),
             [&"endpoints-share-cpu"]
         );
+    }
+
+    #[test]
+    fn a_host_whose_interfaces_could_not_be_listed_is_not_passed() {
+        let gap = Gap::new(Cause::Denied, NICS, "Permission denied");
+        let host = build::host()
+            .with(|host| host.gaps.push(gap.clone()))
+            .build();
+        let said = diagnose(&scene(&host));
+        let unsure: Vec<&str> = said.undetermined.iter().map(|u| u.rule.as_str()).collect();
+        for rule in [
+            "qdisc-shaper",
+            "pcie-link-degraded",
+            "tx-segmentation-or-csum-off",
+        ] {
+            assert!(unsure.contains(&rule), "{rule} not among {unsure:?}");
+        }
+        assert!(said.undetermined.iter().any(|u| u.missing == [gap.clone()]));
     }
 
     #[test]

@@ -24,6 +24,7 @@ use crate::nic_control::NicRead;
 use crate::procfs::identity;
 use crate::read::read_host;
 use crate::root::HostRoot;
+use crate::sysfs::nodes;
 use answers::CapturedNics;
 use pseudonym::Pseudonyms;
 use tree::{Entry, Tree};
@@ -66,8 +67,8 @@ pub fn record(root: &HostRoot, nics: &dyn NicRead, options: &CaptureOptions) -> 
     (host, archive)
 }
 
-/// The kernel's configuration has thousands of lines of which the readers use a handful, and
-/// `/proc/cpuinfo` may hold a serial number.
+/// The kernel's configuration has thousands of lines of which the readers use a handful, a node's
+/// `meminfo` moves from one second to the next, and `/proc/cpuinfo` may hold a serial number.
 fn without_idle_lines(tree: &Tree) -> Tree {
     let mut shorter = tree.clone();
     for (path, entry) in tree.iter() {
@@ -76,6 +77,9 @@ fn without_idle_lines(tree: &Tree) -> Tree {
         };
         let text = match path.as_str() {
             "proc/cpuinfo" => identity::used_cpuinfo_lines(text),
+            path if path.starts_with("sys/devices/system/node/") && path.ends_with("/meminfo") => {
+                nodes::used_memory_lines(text)
+            }
             path if path.starts_with("boot/config-") => identity::used_config_lines(text),
             _ => continue,
         };

@@ -71,6 +71,12 @@ pub fn parse_memory(text: &str) -> Result<Bytes, &'static str> {
         .ok_or("more memory than there can be")
 }
 
+/// The part of a node's `meminfo` that is used here: the rest moves from one second to the next.
+pub(crate) fn used_memory_lines(text: &str) -> String {
+    let used = |line: &&str| line.contains("MemTotal:");
+    text.lines().find(used).unwrap_or_default().to_owned()
+}
+
 /// `10 21`, one number per node.
 pub fn parse_distances(text: &str) -> Result<Vec<u32>, std::num::ParseIntError> {
     text.split_whitespace().map(str::parse).collect()

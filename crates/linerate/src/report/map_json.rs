@@ -16,6 +16,16 @@ pub fn map_json(host: &Host) -> Value {
         gaps.extend(own.iter().filter_map(|gap| entry(gap.as_object()?, None)));
     }
     hoist(&mut body, "", &mut gaps);
+    // A shaper whose rate was not read has none to print; of all other disciplines null says "none".
+    gaps.extend(host.nics.iter().enumerate().filter_map(|(index, nic)| {
+        let qdisc = nic.qdisc.value()?;
+        if !qdisc.shapes() || qdisc.rate_bit_per_s.is_some() {
+            return None;
+        }
+        let gap = serde_json::to_value(qdisc.rate_gap(&nic.name)).ok()?;
+        let field = format!("/nics/{index}/qdisc/rate_bit_per_s");
+        entry(gap.as_object()?, Some(&field))
+    }));
     json!({"schema": MAP_SCHEMA, "host": body, "gaps": gaps})
 }
 

@@ -17,7 +17,7 @@ pub(super) const RULE: Rule = Rule {
     stage: Stage::HardCeiling,
     profiles: ALWAYS,
     threshold: "available below capable bandwidth; crit when 90 % of what is available is less than the \
-                port's rate",
+                port's rate; note when the port is fed and the slot gives no more",
     effect: "exact: Gen3 x8 passes 63.008 Gb/s, so a 100 Gb/s port loses more than a third",
     source: "pcie_bandwidth_available in drivers/pci/pci.c; research/rules.md rule 43",
     persist: "hardware: slot, riser, or a BIOS setting",
@@ -59,6 +59,49 @@ fn said(nic: &Nic, link: &PcieLink, available: BitRate, capable: BitRate) -> Sai
         .links
         .iter()
         .find(|hop| Some(hop.address) == link.limited_by.get());
+    let evidence = evidence(nic, link, narrowest, (available, capable));
+    let feeds_port = nic
+        .link_bit_per_s
+        .get()
+        .map(|rate| available.as_f64() * USABLE >= rate.as_f64());
+    let words = |rate: Option<TransferRate>, width: Option<u32>| link_words(rate, width);
+    let cause = narrowest.and_then(cause);
+    // What the slot never gave and the port does not need costs nothing; a link that was trained below
+    // what both its ends can is a fault even where it is still wide enough.
+    let severity = match (feeds_port, &cause) {
+        (Some(false), _) => Severity::Crit,
+        (Some(true), Some(Cause::Slot)) => Severity::Note,
+        _ => Severity::Warn,
+    };
+    let why = match cause {
+        Some(Cause::Trained(hop)) => format!(
+            "it runs at {} although it could do {}; check slot, riser and BIOS",
+            words(hop.transfer_mt_per_s.get(), hop.width.get()),
+            words(hop.transfer_max_mt_per_s.get(), hop.width_max.get())
+        ),
+        Some(Cause::Slot) => "the slot itself gives no more; use another".to_owned(),
+        None => "compare the links in the evidence".to_owned(),
+    };
+    Said {
+        severity,
+        subject: subject(nic),
+        summary: format!(
+            "PCIe passes {} of the {} that {} is capable of, limited by the link{at}: {why}",
+            gigabits(available),
+            gigabits(capable),
+            nic.name
+        ),
+        evidence,
+        remedies: Vec::new(),
+    }
+}
+
+fn evidence(
+    nic: &Nic,
+    link: &PcieLink,
+    narrowest: Option<&PcieHop>,
+    (available, capable): (BitRate, BitRate),
+) -> Vec<Evidence> {
     let path = narrowest.or(link.links.first()).map_or_else(
         || format!("/sys/class/net/{}/device", nic.name),
         |hop| hop.path.clone(),
@@ -82,6 +125,7 @@ fn said(nic: &Nic, link: &PcieLink, available: BitRate, capable: BitRate) -> Sai
             hop.path.clone(),
         )
     }));
+    evidence.extend(narrowest.into_iter().flat_map(files));
     evidence.push(match &nic.link_bit_per_s {
         Known::Value(rate) => Evidence::new(
             "rate of the port",
@@ -90,36 +134,23 @@ fn said(nic: &Nic, link: &PcieLink, available: BitRate, capable: BitRate) -> Sai
         ),
         Known::Unknown(gap) => Evidence::new("rate of the port", "not known", gap.to_string()),
     });
-    let binding = nic
-        .link_bit_per_s
-        .get()
-        .is_none_or(|rate| available.as_f64() * USABLE < rate.as_f64());
-    let words = |rate: Option<TransferRate>, width: Option<u32>| link_words(rate, width);
-    let why = match narrowest.map(cause) {
-        Some(Cause::Trained(hop)) => format!(
-            "it runs at {} although it could do {}; check slot, riser and BIOS",
-            words(hop.transfer_mt_per_s.get(), hop.width.get()),
-            words(hop.transfer_max_mt_per_s.get(), hop.width_max.get())
-        ),
-        Some(Cause::Slot) => "the slot itself gives no more; use another".to_owned(),
-        None => "compare the links in the evidence".to_owned(),
+    evidence
+}
+
+/// A link has four files; the two that say how it runs now are named one by one.
+fn files(hop: &PcieHop) -> impl Iterator<Item = Evidence> {
+    let part = |what: &str, value: String, file: &str| {
+        let what = format!("{what} of the narrowest link, {}", hop.address);
+        Evidence::new(what, value, format!("{}/{file}", hop.path))
     };
-    Said {
-        severity: if binding {
-            Severity::Crit
-        } else {
-            Severity::Warn
-        },
-        subject: subject(nic),
-        summary: format!(
-            "PCIe passes {} of the {} that {} is capable of, limited by the link{at}: {why}",
-            gigabits(available),
-            gigabits(capable),
-            nic.name
-        ),
-        evidence,
-        remedies: Vec::new(),
-    }
+    let rate = hop.transfer_mt_per_s.get();
+    let lanes = hop.width.get();
+    [
+        rate.map(|rate| part("transfer rate", rate.to_string(), "current_link_speed")),
+        lanes.map(|lanes| part("lanes", format!("x{lanes}"), "current_link_width")),
+    ]
+    .into_iter()
+    .flatten()
 }
 
 /// Why the narrowest link is narrow.
@@ -130,15 +161,16 @@ enum Cause<'a> {
     Slot,
 }
 
-fn cause(hop: &PcieHop) -> Cause<'_> {
-    let below = |now: Option<u32>, most: Option<u32>| now < most && now.is_some();
-    let mt = |rate: &Known<TransferRate>| rate.get().map(TransferRate::as_mt_per_s);
-    if below(mt(&hop.transfer_mt_per_s), mt(&hop.transfer_max_mt_per_s))
-        || below(hop.width.get(), hop.width_max.get())
-    {
-        Cause::Trained(hop)
-    } else {
-        Cause::Slot
+/// None where the link does not say what it could do: then nobody knows whether the slot is to blame.
+fn cause(hop: &PcieHop) -> Option<Cause<'_>> {
+    let rate = |rate: &Known<TransferRate>| rate.get().map(TransferRate::as_mt_per_s);
+    let rates = rate(&hop.transfer_mt_per_s).zip(rate(&hop.transfer_max_mt_per_s));
+    let widths = hop.width.get().zip(hop.width_max.get());
+    let below = |pair: Option<(u32, u32)>| pair.map(|(now, most)| now < most);
+    match (below(rates), below(widths)) {
+        (Some(true), _) | (_, Some(true)) => Some(Cause::Trained(hop)),
+        (Some(false), Some(false)) => Some(Cause::Slot),
+        _ => None,
     }
 }
 
@@ -185,6 +217,51 @@ mod tests {
         }
         let said = finding(ID, &scene(&host));
         assert!(said.summary.contains("the slot itself"), "{}", said.summary);
+    }
+
+    #[test]
+    fn a_slot_that_feeds_the_port_costs_nothing_and_is_a_note() {
+        let mut host = card(25, (8_000, 8), (8_000, 16));
+        if let Known::Value(link) = &mut host.nics[0].pcie {
+            link.links[1].width_max = Known::Value(8);
+        }
+        assert_eq!(finding(ID, &scene(&host)).severity, Severity::Note);
+    }
+
+    #[test]
+    fn a_slot_that_does_not_say_what_it_could_do_is_not_blamed() {
+        let mut host = card(25, (8_000, 8), (8_000, 16));
+        if let Known::Value(link) = &mut host.nics[0].pcie {
+            link.links[1].width_max = Known::not_asked("max_link_width");
+        }
+        let said = finding(ID, &scene(&host));
+        assert_eq!(said.severity, Severity::Warn);
+        assert!(!said.summary.contains("slot itself"), "{}", said.summary);
+    }
+
+    #[test]
+    fn a_port_of_unknown_rate_is_no_proof_that_the_link_binds() {
+        let mut host = card(100, (8_000, 8), (8_000, 16));
+        host.nics[0].link_bit_per_s = Known::not_asked("speed");
+        assert_eq!(finding(ID, &scene(&host)).severity, Severity::Warn);
+    }
+
+    #[test]
+    fn the_narrow_link_is_shown_by_its_own_files() {
+        let host = card(100, (8_000, 8), (8_000, 16));
+        let said = finding(ID, &scene(&host));
+        for (file, value) in [
+            ("current_link_speed", "8.0 GT/s"),
+            ("current_link_width", "x8"),
+        ] {
+            let path = format!("/sys/bus/pci/devices/0000:16:00.0/{file}");
+            let evidence = said.evidence.iter().find(|one| one.path == path);
+            assert_eq!(
+                evidence.map(|one| one.value.as_str()),
+                Some(value),
+                "{path}"
+            );
+        }
     }
 
     #[test]

@@ -217,7 +217,7 @@ mod tests {
         let host = host("bbr", "noqueue").sysctl(ALLOWED, "reno bbr").build();
         let said = finding(ID, &scene(&host));
         assert_eq!(remedies(&said), [""; 0]);
-        assert!(said.summary.contains("allow it"), "{}", said.summary);
+        assert!(said.summary.contains("forbids it"), "{}", said.summary);
     }
 
     #[test]

@@ -1,0 +1,58 @@
+//! `linerate ceiling`: the bounds of captured interfaces and of given figures.
+
+use serde_json::Value;
+
+use super::archives::place;
+use super::documents::document;
+use super::program::{linerate, on};
+
+fn of(name: &str, nic: &str) -> Value {
+    document(&on(&place(name), &["ceiling", nic, "--format", "json"]).with_code(0))
+}
+
+#[test]
+fn the_lowest_bound_is_the_ceiling() {
+    // 100 Gb/s x 1448 / 1538 with timestamps; PCIe passes more.
+    let healthy = of("two-socket-healthy", "eth2");
+    assert_eq!(healthy["ceiling"]["bound"], "ethernet");
+    let rate = healthy["ceiling"]["bit_per_s"].as_u64().expect("a rate");
+    assert_eq!(rate / 100_000_000, 941, "{healthy}");
+    assert_eq!(healthy["gaps"], serde_json::json!([]));
+    let narrow = of("two-socket-remote-irqs-narrow-pcie", "eth2");
+    assert_eq!(narrow["ceiling"]["bound"], "pcie");
+    let rate = narrow["ceiling"]["bit_per_s"].as_u64().expect("a rate");
+    assert!(rate <= 31_504_000_000, "{narrow}");
+}
+
+#[test]
+fn bounds_that_cannot_be_computed_are_gaps_and_never_a_number() {
+    for (name, nic) in [
+        ("veth-pair-near", "near0"),
+        ("vm-two-cpus", "eth0"),
+        ("vm-virtio", "ens3"),
+    ] {
+        let said = of(name, nic);
+        assert_eq!(said["ceiling"], Value::Null, "{name}");
+        assert_eq!(said["bounds"], serde_json::json!([]), "{name}");
+        assert!(
+            said["gaps"].as_array().is_some_and(|all| !all.is_empty()),
+            "{name}"
+        );
+        let text = on(&place(name), &["ceiling", nic]).with_code(0);
+        assert!(text.contains("not known"), "{text}");
+    }
+}
+
+#[test]
+fn given_figures_give_the_bounds_that_a_person_computes() {
+    let words = ["--speed", "40G", "--mtu", "1500", "--timestamps", "off"];
+    let all: Vec<&str> = ["ceiling", "--format", "json"]
+        .iter()
+        .chain(&words)
+        .copied()
+        .collect();
+    let said = document(&linerate(&all).with_code(0));
+    let rate = said["ceiling"]["bit_per_s"].as_u64().expect("a rate");
+    assert_eq!(rate, 40_000_000_000 * 1460 / 1538);
+    assert_eq!(linerate(&["ceiling"]).code, Some(2));
+}

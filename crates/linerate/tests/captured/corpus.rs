@@ -1,0 +1,95 @@
+//! Real machines of other projects (`LINERATE_CORPUS`, or `shared/corpus` beside the workspace): every
+//! one maps in every form and is judged without a panic. They are not part of the repository.
+
+use std::fs;
+use std::path::PathBuf;
+
+use super::archives::repository;
+use super::documents::document;
+use super::map::every_form_of;
+use super::program::on;
+
+fn hosts() -> Vec<PathBuf> {
+    let found = std::env::var_os("LINERATE_CORPUS")
+        .map(PathBuf::from)
+        .into_iter()
+        .chain(["../shared/corpus", "../../shared/corpus"].map(repository))
+        .map(|folder| folder.join("hosts"))
+        .find(|folder| folder.is_dir());
+    let Some(folder) = found else {
+        eprintln!("SKIP: no corpus of real machines: set LINERATE_CORPUS to its folder");
+        return Vec::new();
+    };
+    let mut hosts: Vec<PathBuf> = fs::read_dir(folder)
+        .expect("the corpus")
+        .map(|entry| entry.expect("an entry").path())
+        .collect();
+    hosts.sort();
+    hosts
+}
+
+#[test]
+fn every_real_machine_maps_in_every_form() {
+    for host in hosts() {
+        let map = every_form_of(&host);
+        let cpus = map["host"]["cpus"].as_array().expect("a list");
+        assert!(!cpus.is_empty(), "{host:?}");
+    }
+}
+
+/// None of these machines is known to be ill: what one is told as an error or a cost must be looked at.
+#[test]
+fn no_real_machine_gets_a_warning_that_nobody_looked_at() {
+    for host in hosts() {
+        let ended = on(&host, &["doctor", "--fail-on", "note", "--format", "json"]);
+        let code = ended.code;
+        let said = document(&ended.out);
+        let findings = said["findings"].as_array().expect("a list");
+        let found: Vec<(&str, &str)> = findings
+            .iter()
+            .filter_map(|one| Some((one["rule"].as_str()?, one["severity"].as_str()?)))
+            .collect();
+        // Its on-board X722 says 2.5 GT/s x1 for a port of 1 Gb/s: narrow, but it feeds the port.
+        let looked_at: &[(&str, &str)] = if host.ends_with("32intel64-2p8co2t+8ve.tar.bz2") {
+            &[("pcie-link-degraded", "note")]
+        } else {
+            &[]
+        };
+        assert_eq!(found, looked_at, "{host:?}");
+        assert_eq!(
+            code,
+            Some(if found.is_empty() { 0 } else { 10 }),
+            "{host:?}"
+        );
+    }
+}
+
+#[test]
+fn a_machine_of_which_no_interface_is_known_is_not_called_clean() {
+    for host in hosts() {
+        let map = document(&on(&host, &["map", "--format", "json"]).with_code(0));
+        if map["host"]["nics"]
+            .as_array()
+            .is_some_and(|nics| !nics.is_empty())
+        {
+            continue;
+        }
+        let said = document(&on(&host, &["doctor", "--format", "json"]).with_code(0));
+        let unsure: Vec<&str> = said["undetermined"]
+            .as_array()
+            .expect("a list")
+            .iter()
+            .filter_map(|one| one["rule"].as_str())
+            .collect();
+        for rule in [
+            "qdisc-shaper",
+            "pcie-link-degraded",
+            "tx-segmentation-or-csum-off",
+        ] {
+            assert!(
+                unsure.contains(&rule),
+                "{host:?}: {rule} not among {unsure:?}"
+            );
+        }
+    }
+}

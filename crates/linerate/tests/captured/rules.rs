@@ -1,0 +1,236 @@
+//! Each rule on captured hosts: firing, silent and undetermined, each by one changed line.
+
+use std::collections::BTreeSet;
+
+use linerate_model::finding::{Finding, Outcome, Profile, Scene, Severity};
+use linerate_model::host::Host;
+use linerate_model::known::Known;
+use linerate_model::plan::End;
+use linerate_model::rules::{RULES, diagnose, find, judge};
+use linerate_model::sample::Sample;
+use linerate_model::setting::{SettingKey, current};
+
+use super::archives::{Edit, HEALTHY, archive, host};
+use super::cases::{Case, Expect, all};
+
+pub(crate) const PROFILES: [Profile; 7] = [
+    Profile::Throughput,
+    Profile::Latency,
+    Profile::Forwarding,
+    Profile::Rdma,
+    Profile::Storage,
+    Profile::Mixed,
+    Profile::Measurement,
+];
+
+/// What a case shows to its rule; the caller owns what shapes, as the demo does.
+struct Shown {
+    host: Host,
+    other: Option<Host>,
+    sample: Option<Sample>,
+}
+
+impl Shown {
+    fn of(case: &Case, edited: bool) -> Self {
+        let archive = archive(case.fixture);
+        let archive = if edited {
+            case.edit.applied(archive)
+        } else {
+            archive
+        };
+        Self {
+            host: host(archive),
+            other: case.other.map(|name| host(super::archives::archive(name))),
+            sample: case.sample.map(|make| make()),
+        }
+    }
+
+    fn judged(&self, rule: &str) -> Vec<Outcome> {
+        let scene = Scene {
+            end: End::Local,
+            host: &self.host,
+            nic: None,
+            other: self.other.as_ref(),
+            sample: self.sample.as_ref(),
+            profile: Profile::Throughput,
+            owns_shapers: true,
+        };
+        judge(find(rule).expect("a rule of the list"), &scene)
+    }
+}
+
+/// `/sys/a/b` and `sys/a/b` are one place, and so is a file of a device that one names through the link
+/// of its interface and the other by its real folder.
+fn same_place(one: &str, other: &str) -> bool {
+    let (one, other) = (one.trim_start_matches('/'), other.trim_start_matches('/'));
+    let file = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();
+    let through_link = |path: &str| path.contains("/device/");
+    one == other || (through_link(one) != through_link(other) && file(one) == file(other))
+}
+
+fn check_finding(at: &str, shown: &Shown, case: &Case, finding: &Finding) {
+    let Expect::Fires {
+        severity,
+        subject,
+        value,
+        path,
+        remedies,
+    } = &case.expect
+    else {
+        panic!("{at}: it fires: {}", finding.summary);
+    };
+    assert_eq!(finding.severity, *severity, "{at}: {}", finding.summary);
+    assert_eq!(finding.subject, *subject, "{at}");
+    if let Edit::File(changed, _) = case.edit {
+        assert!(same_place(changed, path), "{at}: it must name {changed}");
+    }
+    let named = finding
+        .evidence
+        .iter()
+        .any(|one| one.value == *value && one.path.trim_start_matches('/') == *path);
+    assert!(
+        named,
+        "{at}: no `{value}` [{path}] in {:#?}",
+        finding.evidence
+    );
+    let words: Vec<String> = finding
+        .remedies
+        .iter()
+        .map(|remedy| remedy.change.to_string())
+        .collect();
+    assert_eq!(words, *remedies, "{at}");
+    for remedy in &finding.remedies {
+        let change = &remedy.change;
+        let now = match &change.setting {
+            SettingKey::Trial(_) => shown.sample.as_ref().map(|sample| {
+                linerate_model::setting::Value::Text(sample.spec.placement.sender_cpus.to_string())
+            }),
+            key => current(&shown.host, key).value().cloned(),
+        };
+        assert_eq!(now.as_ref(), Some(&change.from), "{at}: what the host has");
+        assert_ne!(change.from, change.to, "{at}");
+    }
+}
+
+fn check(number: usize, case: &Case) {
+    let at = format!("case {number}, {} {}", case.rule, case.expect.word());
+    let shown = Shown::of(case, true);
+    let before = Shown::of(case, false);
+    let said = shown.judged(case.rule);
+    match (&case.expect, said.as_slice()) {
+        (Expect::Silent, []) => {}
+        (Expect::Fires { .. }, [Outcome::Finding(finding)]) => {
+            check_finding(&at, &shown, case, finding);
+        }
+        (Expect::Undetermined { path }, [Outcome::Undetermined(unsure)]) => {
+            let named = unsure.missing.iter().any(|gap| same_place(&gap.path, path));
+            assert!(named, "{at}: {path} is not among {:#?}", unsure.missing);
+            assert!(
+                unsure.missing.iter().all(|gap| !gap.reason.is_empty()),
+                "{at}"
+            );
+        }
+        (_, said) => panic!("{at}: it says {said:#?}"),
+    }
+    // The one line made the difference: of the host always, of the verdict unless the case is silent.
+    assert_ne!(shown.host, before.host, "{at}: the line changes nothing");
+    if !matches!(case.expect, Expect::Silent) {
+        assert_ne!(said, before.judged(case.rule), "{at}");
+    }
+}
+
+#[test]
+fn each_rule_answers_each_of_its_cases_on_a_captured_host() {
+    for (number, case) in all().iter().enumerate() {
+        check(number, case);
+    }
+}
+
+#[test]
+fn each_rule_is_shown_firing_silent_and_undetermined() {
+    let shown: BTreeSet<(&str, &str)> = all()
+        .iter()
+        .map(|case| (case.rule, case.expect.word()))
+        .collect();
+    let missing: Vec<String> = RULES
+        .iter()
+        .flat_map(|rule| ["firing", "silent", "undetermined"].map(|word| (rule.id, word)))
+        .filter(|wanted| !shown.contains(wanted))
+        .map(|(rule, word)| format!("{rule} {word}"))
+        .collect();
+    assert_eq!(missing, [""; 0], "cases to add to the table of `cases.rs`");
+    let known: BTreeSet<&str> = RULES.iter().map(|rule| rule.id).collect();
+    let strangers: Vec<&str> = shown
+        .iter()
+        .map(|(rule, _)| *rule)
+        .filter(|rule| !known.contains(rule))
+        .collect();
+    assert_eq!(strangers, [""; 0], "cases of rules that are not there");
+}
+
+#[test]
+fn a_healthy_host_has_no_warning_in_any_profile() {
+    for name in HEALTHY {
+        let host = host(archive(name));
+        for profile in PROFILES {
+            let scene = Scene {
+                end: End::Local,
+                host: &host,
+                nic: None,
+                other: None,
+                sample: None,
+                profile,
+                owns_shapers: false,
+            };
+            let said = diagnose(&scene);
+            let loud: Vec<&Finding> = said
+                .findings
+                .iter()
+                .filter(|finding| finding.severity > Severity::Note)
+                .collect();
+            assert!(loud.is_empty(), "{name}, {profile:?}: {loud:#?}");
+        }
+    }
+}
+
+#[test]
+fn a_finding_speaks_of_the_interface_that_was_asked_for_only() {
+    let host = host(archive("two-socket-remote-irqs-narrow-pcie"));
+    let judged = |name: &str| {
+        let nic = name.parse().expect("a name");
+        let scene = Scene {
+            end: End::Local,
+            host: &host,
+            nic: Some(&nic),
+            other: None,
+            sample: None,
+            profile: Profile::Throughput,
+            owns_shapers: false,
+        };
+        diagnose(&scene)
+    };
+    let subjects: BTreeSet<String> = judged("eth2")
+        .findings
+        .into_iter()
+        .map(|finding| finding.subject)
+        .collect();
+    assert_eq!(subjects, BTreeSet::from(["nic/eth2".to_owned()]));
+    assert_eq!(judged("lo").findings, []);
+}
+
+#[test]
+fn the_ends_of_a_captured_veth_pair_are_known_to_share_a_kernel() {
+    let (near, far) = (
+        host(archive("veth-pair-near")),
+        host(archive("veth-pair-far")),
+    );
+    assert!(matches!(near.identity.boot_id, Known::Value(_)));
+    assert_eq!(near.identity.boot_id, far.identity.boot_id);
+    let subnet = |host: &Host, name: &str| {
+        let nic = host.nic(&name.parse().expect("a name")).expect("its end");
+        let addresses = nic.addresses.value().expect("addresses").clone();
+        let (net, _) = addresses[0].rsplit_once('.').expect("an IPv4 address");
+        net.to_owned()
+    };
+    assert_eq!(subnet(&near, "near0"), subnet(&far, "far0"));
+}

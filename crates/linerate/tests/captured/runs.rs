@@ -1,0 +1,146 @@
+//! A stored run made of captured hosts and built samples: its header, the verdict that is printed of it,
+//! and the data of its page fit their schemas.
+
+use std::path::Path;
+
+use linerate::store::{Arm, Header, Log, Record, Run, SCHEMA};
+use linerate_model::build;
+use linerate_model::finding::Scene;
+use linerate_model::plan::{Change, End};
+use linerate_model::prove::EndChange;
+use linerate_model::rules::diagnose;
+use linerate_model::sample::Sample;
+use serde_json::Value;
+
+use super::archives::{Edit, archive, host, repository};
+use super::documents::{document, fits};
+use super::program::linerate;
+
+const WMEM: Edit = Edit::File("proc/sys/net/ipv4/tcp_wmem", Some("4096\t16384\t65536"));
+
+fn trial(mbit: u64) -> Box<Sample> {
+    let sample = build::sample().shared_kernel().mbit(mbit);
+    Box::new(sample.cpu_share(0.6, 0.4).limited(0.0, 0.8).build())
+}
+
+fn header() -> Header {
+    Header {
+        schema: SCHEMA.to_owned(),
+        version: "0.1.0".to_owned(),
+        created_unix_s: 1_800_000_000,
+        command: vec![
+            "linerate".to_owned(),
+            "prove".to_owned(),
+            "netns:far".to_owned(),
+        ],
+        seed: u64::MAX,
+        pairs: 5,
+        peer: "netns:far".to_owned(),
+        local_nic: "near0".parse().expect("a name"),
+        remote_nic: "far0".parse().expect("a name"),
+        address: "10.196.219.76".to_owned(),
+        copy_bit_per_s: Some(60_000_000_000),
+    }
+}
+
+/// A run over the captured veth pair whose near end has a small send buffer.
+fn store(folder: &Path) {
+    let near = host(WMEM.applied(archive("veth-pair-near")));
+    let far = host(archive("veth-pair-far"));
+    let header = header();
+    let mut run = Run::create(folder, &header).expect("a new run");
+    let first = trial(9_000);
+    let diagnosis = diagnose(&Scene {
+        end: End::Local,
+        host: &near,
+        nic: Some(&header.local_nic),
+        other: Some(&far),
+        sample: Some(&first),
+        profile: linerate_model::finding::Profile::Throughput,
+        owns_shapers: false,
+    });
+    let finding = diagnosis
+        .findings
+        .first()
+        .expect("the small buffer")
+        .clone();
+    let mut records = vec![Record::Hosts {
+        local: Box::new(near),
+        remote: Box::new(far),
+    }];
+    records.extend([9_000, 9_100, 8_900, 9_050, 8_950].map(|mbit| Record::Before(trial(mbit))));
+    records.push(Record::Diagnosis(Box::new(diagnosis)));
+    records.push(Record::Remedy {
+        remedy: 0,
+        rule: finding.rule,
+        changes: finding
+            .remedies
+            .iter()
+            .map(|remedy| EndChange {
+                end: remedy.end,
+                change: Change::clone(&remedy.change),
+            })
+            .collect(),
+    });
+    for pair in 0..5 {
+        for (arm, mbit) in [(Arm::Without, 9_000), (Arm::With, 18_000)] {
+            let sample = trial(mbit + 10 * u64::from(pair));
+            records.push(Record::Paired {
+                remedy: 0,
+                pair,
+                arm,
+                sample,
+            });
+        }
+    }
+    records.push(Record::Decided {
+        remedy: 0,
+        kept: true,
+        note: None,
+    });
+    records.extend([18_000, 18_100, 17_900].map(|mbit| Record::After(trial(mbit))));
+    records.push(Record::Ended {
+        restored: true,
+        kept: false,
+    });
+    for record in records {
+        run.add(record).expect("a record");
+    }
+}
+
+#[test]
+fn a_stored_run_its_verdict_and_the_data_of_its_page_fit_their_schemas() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let run = folder.path().join("run");
+    store(&run);
+    let header = std::fs::read_to_string(run.join("run.json")).expect("the header");
+    document(&header);
+    let name = run.to_str().expect("a path in UTF-8");
+    let verdict = document(&linerate(&["report", name, "--format", "json"]).with_code(0));
+    assert_eq!(verdict["schema"], "linerate.prove/1");
+    assert_eq!(verdict["seed"], u64::MAX);
+    assert_eq!(verdict["restored"], true);
+    let remedy = &verdict["remedies"][0];
+    assert_eq!(remedy["setting"], "sysctl/net.ipv4.tcp_wmem");
+    assert_eq!(remedy["from"], "4096 16384 65536");
+    assert_eq!(remedy["kept"], true);
+    assert_eq!(verdict["planted"], serde_json::json!([]));
+    let found = verdict["found"].as_array().expect("a list");
+    assert!(found.contains(&"tcp-buffer-below-bdp".into()), "{found:?}");
+    fits(&data_of(&run.join("report.html")));
+}
+
+/// The JSON that a page carries for its pictures.
+fn data_of(page: &Path) -> Value {
+    let page = std::fs::read_to_string(page).expect("the page");
+    let start = page.find("{\"schema\":\"linerate.report/1\"");
+    let start = start.expect("the data name their schema first");
+    let mut values = serde_json::Deserializer::from_str(&page[start..]).into_iter();
+    values.next().expect("the data").expect("JSON")
+}
+
+#[test]
+fn the_sample_report_fits_its_schema() {
+    let text = std::fs::read_to_string(repository("fixtures/report/sample.json"));
+    fits(&serde_json::from_str(&text.expect("the sample")).expect("JSON"));
+}

@@ -10,7 +10,7 @@ use linerate_model::prove::{
     CeilingDocument, EffectDocument, EndChange, LimitDocument, ProveDocument, Rate, RemedyResult,
     SCHEMA,
 };
-use linerate_model::sample::Sample;
+use linerate_model::sample::{Flag, Sample};
 use linerate_model::setting::{NicKnob, SettingKey, current};
 use linerate_model::units::{BitRate, Ratio};
 use linerate_stats::Seed;
@@ -23,14 +23,23 @@ use crate::store::{Arm, Header, Record};
 /// The level of every interval.
 pub const LEVEL: f64 = 0.95;
 
-/// How many leading intervals of a trial are warm-up.
-pub fn first_kept(sample: &Sample) -> usize {
+fn warm_up(sample: &Sample) -> warmup::Warmup {
     let rates: Vec<f64> = rate_series(sample)
         .total
         .iter()
         .map(|point| point.bit_per_s.as_f64())
         .collect();
-    warmup::cut(&rates).first_kept
+    warmup::cut(&rates)
+}
+
+/// How many leading intervals of a trial are warm-up.
+pub fn first_kept(sample: &Sample) -> usize {
+    warm_up(sample).first_kept
+}
+
+/// The flag of a trial whose rate was still moving, or of which too little is known to say.
+pub fn settling_flag(sample: &Sample) -> Option<Flag> {
+    (!warm_up(sample).settled).then_some(Flag::NotSettled)
 }
 
 /// The rate of a trial after its warm-up, as the receivers counted it.

@@ -22,7 +22,7 @@ use crate::cli::{CeilingArgs, Cli, DoctorArgs, FormatArg, MapArgs, ProveArgs};
 use crate::exit::{Code, Outcome, Stop};
 use crate::interrupt::Interrupt;
 use crate::measure::{copy_bandwidth, open_path, stream_spec};
-use crate::prove::{Options, Session, fresh_seed};
+use crate::prove::{Options, REPEATS, Session, fresh_seed};
 use crate::report;
 use crate::say::{Format, Say};
 use crate::store::{self, Header, Run};
@@ -178,8 +178,13 @@ fn doctor_text(diagnosis: &Diagnosis, verbose: bool) -> String {
             ));
         }
     } else if unknown > 0 {
+        let questions = if unknown == 1 {
+            "question"
+        } else {
+            "questions"
+        };
         lines.push(format!(
-            "{unknown} rules could not judge for want of facts (-v tells which)"
+            "{unknown} {questions} could not be answered for want of facts (-v tells which)"
         ));
     }
     lines.join("\n")
@@ -205,6 +210,7 @@ pub fn explain(rule: &str, say: &Say) -> Outcome<()> {
             return Ok(());
         }
         "exit-codes" => return say.data(include_str!("../../../docs/reference/exit-codes.md")),
+        "settings" => return say.data(&crate::settings_page::page()),
         _ => {}
     }
     let Some(found) = linerate_model::rules::find(rule) else {
@@ -256,8 +262,10 @@ pub fn ceiling(args: &CeilingArgs, say: &Say) -> Outcome<()> {
     for (place, bound) in bounds.iter().enumerate() {
         let mark = if place == 0 { "the ceiling" } else { "" };
         say.data(&format!(
-            "{:>12}  {:<12} {}: {}",
-            bound.bit_per_s, mark, bound.bound, bound.reason
+            "{:>12}  {mark:<12} {}: {}",
+            bound.bit_per_s.to_string(),
+            bound.bound,
+            bound.reason
         ))?;
     }
     for gap in &missing {
@@ -362,8 +370,10 @@ pub fn prove(args: &ProveArgs, state: &FilePath, say: &Say) -> Outcome<()> {
     };
     let mut run = Run::create(&folder, &header)?;
     say.note(&format!(
-        "proving {} -> {} ({}): 5 trials of {} before, {} pairs for each remedy, 5 trials after; seed {seed}\n\
-         the run is kept in {}; Ctrl-C ends it and puts everything back",
+        "proving {} -> {} ({}), seed {seed}\n\
+         {REPEATS} trials of {} before, {} pairs for each remedy, {REPEATS} trials after\n\
+         the run is kept in {}\n\
+         Ctrl-C ends it and puts everything back",
         path.local_nic,
         path.address,
         args.peer.peer,

@@ -14,7 +14,7 @@ use linerate_model::setting::{SettingKey, TrialKnob, Value};
 use linerate_model::workload::StreamSpec;
 use linerate_stats::{Random, Seed};
 
-use crate::analysis::{effect_of, rate_of};
+use crate::analysis::{effect_of, rate_of, settling_flag};
 use crate::exit::{Code, Outcome, Stop};
 use crate::say::Say;
 use crate::store::{Arm, Record, Run};
@@ -22,7 +22,7 @@ use crate::trial::Path;
 
 /// Trials before and after: odd, so that one of them is the median, and enough for its 95 % interval
 /// (six are needed).
-const REPEATS: u32 = 7;
+pub const REPEATS: u32 = 7;
 /// How often the rules are asked again after something helped.
 const ROUNDS_MAX: u32 = 4;
 
@@ -160,6 +160,7 @@ impl<'a> Session<'a> {
     fn trial(&mut self) -> Outcome<Sample> {
         let mut sample = self.path.run(&self.spec, fresh_token()?)?;
         sample.flags = analysis::flags(&sample, &self.path.local, &self.path.remote, None, None);
+        sample.flags.extend(settling_flag(&sample));
         Ok(sample)
     }
 
@@ -206,7 +207,7 @@ impl<'a> Session<'a> {
             });
         }
         if let Some(note) = &note {
-            self.say.note(&format!("  {:<34} {note}", proposal.rule));
+            self.say.note(&format!("  {:<27} {note}", proposal.rule));
         }
         self.run.add(Record::Decided { remedy, kept, note })?;
         self.tried.push(Tried {

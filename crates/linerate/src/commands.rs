@@ -399,6 +399,12 @@ pub fn show_run(folder: &FilePath, page: &FilePath, say: &Say) -> Outcome<()> {
     if stored.torn {
         say.note("the run was cut off while it was written: its last record is left out");
     }
+    let whole = |record: &store::Record| matches!(record, store::Record::After(_));
+    if !stored.records.iter().any(whole) {
+        say.note(
+            "the run ended before its last trials: what is shown as `after` is what was measured before",
+        );
+    }
     let mut document = analysis::document(&stored.header, &stored.records);
     document.run = Some(folder.display().to_string());
     document.report = Some(page.display().to_string());

@@ -438,7 +438,8 @@ fn harmful(c: char) -> bool {
 
 /// `text` with each character that a terminal might obey replaced by the replacement character.
 fn printable(text: &str) -> String {
-    text.replace(harmful, "\u{fffd}")
+    // ssh ends its lines for a terminal in raw mode.
+    text.replace("\r\n", "\n").replace(harmful, "\u{fffd}")
 }
 
 /// Keeps the last 2 KiB of what the far end says on stderr: it explains why it went away.
@@ -588,6 +589,7 @@ mod tests {
             panic!("a failure");
         };
         assert_eq!(failure.message, "\u{fffd}[2Jno \u{fffd}1m\tway\n");
+        assert_eq!(printable("one\r\ntwo\rthree"), "one\ntwo\u{fffd}three");
         let mut keys = serde_json::json!({ "a\u{7}b": ["\u{1b}"] });
         make_printable(&mut keys);
         assert_eq!(keys, serde_json::json!({ "a\u{fffd}b": ["\u{fffd}"] }));

@@ -38,14 +38,23 @@ pub fn is_doubtful(sample: &Sample) -> bool {
         .any(|(flag, _)| sample.flags.contains(flag))
 }
 
-/// How many leading intervals of a trial are warm-up.
-pub fn first_kept(sample: &Sample) -> usize {
+fn warm_up(sample: &Sample) -> warmup::Warmup {
     let rates: Vec<f64> = rate_series(sample)
         .total
         .iter()
         .map(|point| point.bit_per_s.as_f64())
         .collect();
-    warmup::cut(&rates).first_kept
+    warmup::cut(&rates)
+}
+
+/// How many leading intervals of a trial are warm-up.
+pub fn first_kept(sample: &Sample) -> usize {
+    warm_up(sample).first_kept
+}
+
+/// The flag of a trial whose rate was still moving, or of which too little is known to say.
+pub fn settling_flag(sample: &Sample) -> Option<Flag> {
+    (!warm_up(sample).settled).then_some(Flag::NotSettled)
 }
 
 /// The rate of a trial after its warm-up, as the receivers counted it.

@@ -73,7 +73,7 @@ pub enum Command {
     Doctor(DoctorArgs),
     /// Why a rule exists, how it judges, how to check it by hand.
     Explain {
-        /// The rule's id; `rules` lists them, `exit-codes` explains those.
+        /// The rule's id; `rules` lists them, `settings` and `exit-codes` explain those.
         rule: String,
     },
     /// The computed upper bounds of a path, with their arithmetic.

@@ -223,6 +223,7 @@ pub fn explain(rule: &str, say: &Say) -> Outcome<()> {
             return Ok(());
         }
         "exit-codes" => return say.data(include_str!("../../../docs/reference/exit-codes.md")),
+        "settings" => return say.data(&crate::settings_page::page()),
         _ => {}
     }
     let Some(found) = linerate_model::rules::find(rule) else {
@@ -274,8 +275,10 @@ pub fn ceiling(args: &CeilingArgs, say: &Say) -> Outcome<()> {
     for (place, bound) in bounds.iter().enumerate() {
         let mark = if place == 0 { "the ceiling" } else { "" };
         say.data(&format!(
-            "{:>12}  {:<12} {}: {}",
-            bound.bit_per_s, mark, bound.bound, bound.reason
+            "{:>12}  {mark:<12} {}: {}",
+            bound.bit_per_s.to_string(),
+            bound.bound,
+            bound.reason
         ))?;
     }
     for gap in &missing {
@@ -406,6 +409,12 @@ pub fn show_run(folder: &FilePath, page: &FilePath, say: &Say) -> Outcome<()> {
     let stored = store::read(folder)?;
     if stored.torn {
         say.note("the run was cut off while it was written: its last record is left out");
+    }
+    let whole = |record: &store::Record| matches!(record, store::Record::After(_));
+    if !stored.records.iter().any(whole) {
+        say.note(
+            "the run ended before its last trials: what is shown as `after` is what was measured before",
+        );
     }
     let mut document = analysis::document(&stored.header, &stored.records);
     document.run = Some(folder.display().to_string());

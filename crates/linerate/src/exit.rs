@@ -79,6 +79,8 @@ pub struct Stop {
     pub hint: Option<String>,
     /// What was behind it.
     pub cause: Option<Box<dyn Error + Send + Sync>>,
+    /// Whether the person has read it already, from the process that met it.
+    pub told: bool,
 }
 
 /// What a command gives back.
@@ -92,6 +94,7 @@ impl Stop {
             message: message.into(),
             hint: None,
             cause: None,
+            told: false,
         }
     }
 
@@ -99,6 +102,13 @@ impl Stop {
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
+        self
+    }
+
+    /// Says nothing more: the process that met it has told the person.
+    #[must_use]
+    pub fn already_told(mut self) -> Self {
+        self.told = true;
         self
     }
 

@@ -19,6 +19,7 @@ pub mod peer;
 pub mod prove;
 pub mod report;
 pub mod say;
+pub mod settings_page;
 pub mod station;
 pub mod store;
 pub mod trial;

@@ -13,7 +13,7 @@ use linerate_model::workload::{Direction, Placement, StreamSpec};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::analysis::{first_kept, rate_of};
+use crate::analysis::{first_kept, rate_of, settling_flag};
 use crate::cli::{MeasureArgs, PeerArgs, StreamArgs};
 use crate::exit::{Outcome, Stop};
 use crate::interrupt::Interrupt;
@@ -144,7 +144,8 @@ fn document(path: &Path, sample: Sample, copy: Option<BitRate>) -> MeasureDocume
         .and_then(|(ceiling, rate)| share(rate, ceiling.bit_per_s));
     let limit =
         rate.map(|rate| name_limit(&sample, &path.local, &path.remote, &ceilings.ceilings, rate));
-    let flags = flags(&sample, &path.local, &path.remote, lowest, rate);
+    let mut flags = flags(&sample, &path.local, &path.remote, lowest, rate);
+    flags.extend(settling_flag(&sample));
     let bytes = [&sample.local, &sample.remote]
         .into_iter()
         .flat_map(SideSample::receivers)

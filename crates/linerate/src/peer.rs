@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use linerate_model::protocol::{AgentAddress, PROTOCOL, Reply, Request};
 use linerate_model::talk::{Lines, answer};
+use serde_json::Value;
 
 use crate::exit::{Code, Outcome, Stop};
 use crate::interrupt::Interrupt;
@@ -333,7 +334,7 @@ impl Peer {
             return String::new();
         };
         let bytes: Vec<u8> = words.iter().copied().collect();
-        String::from_utf8_lossy(&bytes).trim().to_owned()
+        printable(String::from_utf8_lossy(&bytes).trim())
     }
 
     /// The far end has gone away: says what it said last, and what to do.
@@ -392,11 +393,11 @@ fn listen(mut output: impl Read, heard: &Sender<Heard>) {
             break;
         }
         while let Some(line) = lines.next_line() {
-            let message = match serde_json::from_slice(&line) {
+            let message = match reply_from(&line) {
                 Ok(reply) => Heard::Reply(Box::new(reply)),
                 Err(error) => {
                     let start: String = String::from_utf8_lossy(&line).chars().take(60).collect();
-                    Heard::Garbled(format!("{error} in `{start}`"))
+                    Heard::Garbled(printable(&format!("{error} in `{start}`")))
                 }
             };
             if heard.send(message).is_err() {
@@ -405,6 +406,42 @@ fn listen(mut output: impl Read, heard: &Sender<Heard>) {
         }
     }
     let _ = heard.send(Heard::Closed);
+}
+
+/// Reads a reply. Whatever text is in it may reach a terminal (an error, a host's name, a sysctl), so it
+/// loses its control characters here, at the one door that everything comes in by.
+fn reply_from(line: &[u8]) -> Result<Reply, serde_json::Error> {
+    let mut value = serde_json::from_slice(line)?;
+    make_printable(&mut value);
+    serde_json::from_value(value)
+}
+
+fn make_printable(value: &mut Value) {
+    match value {
+        Value::String(text) if text.contains(harmful) => *text = printable(text),
+        Value::Array(items) => items.iter_mut().for_each(make_printable),
+        Value::Object(fields) => {
+            fields.values_mut().for_each(make_printable);
+            if fields.keys().any(|name| name.contains(harmful)) {
+                *fields = std::mem::take(fields)
+                    .into_iter()
+                    .map(|(name, field)| (printable(&name), field))
+                    .collect();
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+/// Whether a terminal might obey the character. Tabs and line ends are in the kernel's own texts.
+fn harmful(c: char) -> bool {
+    c.is_control() && !matches!(c, '\t' | '\n')
+}
+
+/// `text` with each character that a terminal might obey replaced by the replacement character.
+fn printable(text: &str) -> String {
+    // ssh ends its lines for a terminal in raw mode.
+    text.replace("\r\n", "\n").replace(harmful, "\u{fffd}")
 }
 
 /// Keeps the last 2 KiB of what the far end says on stderr: it explains why it went away.
@@ -496,7 +533,7 @@ fn push_binary(destination: &str, port: Option<u16>) -> Outcome<String> {
             Code::PeerUnreachable,
             format!(
                 "cannot copy linerate to {destination}: {}",
-                String::from_utf8_lossy(&output.stderr).trim()
+                printable(String::from_utf8_lossy(&output.stderr).trim())
             ),
         ));
     }
@@ -545,6 +582,19 @@ mod tests {
         ] {
             assert!(text.parse::<PeerAddress>().is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn what_a_far_end_says_cannot_steer_the_terminal() {
+        let line = br#"{"failed":{"kind":"other","message":"\u001b[2Jno \u009b1m\tway\n"}}"#;
+        let Ok(Reply::Failed(failure)) = reply_from(line) else {
+            panic!("a failure");
+        };
+        assert_eq!(failure.message, "\u{fffd}[2Jno \u{fffd}1m\tway\n");
+        assert_eq!(printable("one\r\ntwo\rthree"), "one\ntwo\u{fffd}three");
+        let mut keys = serde_json::json!({ "a\u{7}b": ["\u{1b}"] });
+        make_printable(&mut keys);
+        assert_eq!(keys, serde_json::json!({ "a\u{fffd}b": ["\u{fffd}"] }));
     }
 
     #[test]

@@ -23,7 +23,7 @@ use linerate_stats::{Random, Seed};
 
 use crate::analysis::{
     effect_in_words, experiment_of, is_doubtful, median_sample, moved_settings, rate_of,
-    rates_in_words, remedy_in_words,
+    rates_in_words, remedy_in_words, settling_flag,
 };
 use crate::ends::{Ends, apply_changes, change_trial, diagnose, keep_changes, undo_changes};
 use crate::exit::{Code, Outcome, Stop};
@@ -372,6 +372,7 @@ impl<'a> Session<'a> {
         let mut sample = self.ends.trial(&self.spec)?;
         let (local, remote) = (self.ends.host(End::Local), self.ends.host(End::Remote));
         sample.flags = analysis::flags(&sample, local, remote, None, None);
+        sample.flags.extend(settling_flag(&sample));
         Ok(sample)
     }
 

@@ -56,7 +56,9 @@ impl Say {
 
     /// Says why the command stopped.
     pub fn stop(&self, stop: &Stop) {
-        let _ = writeln!(io::stderr().lock(), "error: {stop}");
+        if !stop.told {
+            let _ = writeln!(io::stderr().lock(), "error: {stop}");
+        }
     }
 
     /// A bar for `steps` steps; without a terminal each step's label is a line.
@@ -69,7 +71,7 @@ impl Say {
         };
         let bar = ProgressBar::with_draw_target(Some(steps), target);
         if let Ok(style) =
-            ProgressStyle::with_template("  {prefix:<34} [{bar:24}] {pos}/{len} {wide_msg}")
+            ProgressStyle::with_template("  {prefix:<27} [{bar:14}] {pos:>2}/{len} {wide_msg}")
         {
             bar.set_style(style.progress_chars("=> "));
         }
@@ -120,6 +122,6 @@ impl Progress {
     /// All is done; `message` is what came of it, as a line that stays.
     pub fn done(&self, message: &str) {
         self.bar.finish_and_clear();
-        self.say.note(&format!("  {:<34} {message}", self.what));
+        self.say.note(&format!("  {:<27} {message}", self.what));
     }
 }

@@ -12,6 +12,7 @@
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use linerate_model::finding::Diagnosis;
@@ -184,7 +185,12 @@ impl Run {
     /// Makes the folder and writes the header; nothing is measured before this worked.
     pub fn create(folder: &Path, header: &Header) -> Outcome<Self> {
         let failed = |error| cannot_write(folder, error);
-        fs::create_dir_all(folder).map_err(failed)?;
+        // A run tells a host's addresses and settings: it is its owner's to pass on.
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(folder)
+            .map_err(failed)?;
         let place = folder.join("run.json");
         if place.exists() {
             return Err(Stop::new(
@@ -447,6 +453,19 @@ mod tests {
             stop.message.contains("line 2: the checksum is wrong"),
             "{stop}"
         );
+    }
+
+    #[test]
+    fn a_run_is_not_readable_by_other_users() {
+        use std::os::unix::fs::PermissionsExt;
+        let place = tempfile::tempdir().expect("a folder");
+        let folder = place.path().join("runs/one");
+        Run::create(&folder, &header()).expect("a new run");
+        let mode = fs::metadata(&folder)
+            .expect("the folder")
+            .permissions()
+            .mode();
+        assert_eq!(mode & 0o077, 0, "{mode:o}");
     }
 
     #[test]

@@ -88,7 +88,11 @@ fn report(action: &'static str, lines: Vec<crate::station::Entry>, say: &Say) ->
         });
     }
     if lines.is_empty() {
-        return say.data("nothing to do: no transactions");
+        return say.data(match action {
+            "recover" => "nothing to take back: no linerate was killed at work",
+            "undo" => "nothing to take back: no plan is applied",
+            _ => "no transactions",
+        });
     }
     for entry in &lines {
         say.data(&format!("{}  {}  {}", entry.id, entry.state, entry.about))?;

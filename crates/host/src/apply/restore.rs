@@ -152,6 +152,17 @@ enum Judgement {
     Unreadable(Cause, String),
 }
 
+/// What is there when fewer numbers were written than a sysctl has: the kernel sets the first ones and
+/// keeps the others (`proc_dointvec` and its kin, kernel/sysctl.c). It is ours although nobody asked for it.
+fn first_numbers_only(from: &Value, to: &Value) -> Option<Value> {
+    let (Value::Text(from), Value::Text(to)) = (from, to) else {
+        return None;
+    };
+    let written = to.split_whitespace().count();
+    let kept: Vec<&str> = from.split_whitespace().skip(written).collect();
+    (written > 0 && !kept.is_empty()).then(|| Value::Text(format!("{to} {}", kept.join(" "))))
+}
+
 impl Table {
     /// Settings in the order of putting back: those that were written, the last one first (channels
     /// before the maps of their queues), then those that were disturbed.
@@ -167,6 +178,8 @@ impl Table {
                 main.ours.push(Ours::Exactly(readback.clone()));
             } else {
                 main.ours.push(Ours::Roughly(to.clone()));
+                main.ours
+                    .extend(first_numbers_only(from, to).map(Ours::Exactly));
                 main.request_again = matches!(setting, SettingKey::Nic(_, NicKnob::Feature(_)));
             }
             for before in &step.closure {
@@ -338,5 +351,19 @@ impl Table {
             });
         }
         undone
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_that_the_kernel_kept_are_our_doing() {
+        let text = |value: &str| Value::Text(value.to_owned());
+        let left = |to| first_numbers_only(&text("4096 16384 4194304"), &text(to));
+        assert_eq!(left("1 2"), Some(text("1 2 4194304")));
+        assert_eq!(left("1 2 3"), None);
+        assert_eq!(left(""), None);
     }
 }

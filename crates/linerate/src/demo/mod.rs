@@ -212,8 +212,9 @@ fn wait_for(mut command: Command, step: &str) -> Outcome<()> {
                 .find(|known| i32::from(known.number()) == code);
             Err(Stop::new(
                 known.unwrap_or(Code::Bug),
-                format!("the step `{step}` stopped, see above"),
-            ))
+                format!("the step `{step}` stopped"),
+            )
+            .already_told())
         }
         None => Err(Stop::new(
             Code::FailedRestored,

@@ -155,6 +155,25 @@ pub(super) fn tried(prove: &ProveDocument) -> String {
     }
 }
 
+/// The gain of the kept remedies; none where nothing was kept, for then a difference between before and
+/// after is the machine's own.
+pub(super) fn gain(prove: &ProveDocument) -> Option<Times> {
+    let kept = prove.remedies.iter().any(|remedy| remedy.kept);
+    Times::of(&prove.before, &prove.after).filter(|_| kept)
+}
+
+/// What the headline says of the two rates.
+pub(super) fn gain_words(prove: &ProveDocument) -> Option<String> {
+    let ratio = Times::of(&prove.before, &prove.after)?;
+    Some(if ratio.holds_one() {
+        "no difference shown".to_owned()
+    } else if gain(prove).is_some() {
+        times(ratio.value)
+    } else {
+        "but nothing was kept: the machine itself changed".to_owned()
+    })
+}
+
 /// What an effect's interval says, in words.
 pub(super) fn effect_meaning(effect: &EffectDocument) -> String {
     if effect.low > 0.0 {

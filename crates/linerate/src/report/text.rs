@@ -5,7 +5,7 @@
 use linerate_model::prove::{EffectDocument, ProveDocument, RemedyResult};
 
 use super::figures::{
-    Fate, Times, cost, effect_interval, effect_meaning, percent, rate, rate_interval,
+    Fate, cost, effect_interval, effect_meaning, gain, gain_words, percent, rate, rate_interval,
     remedy_change, scores, share, times, tried, visible,
 };
 use super::map_text::wrap;
@@ -82,9 +82,8 @@ fn headline(prove: &ProveDocument) -> String {
         rate(before.rate_bit_per_s),
         rate(after.rate_bit_per_s)
     );
-    match Times::of(before, after) {
-        Some(ratio) if ratio.holds_one() => format!("{rates}: no difference shown"),
-        Some(ratio) => format!("{rates}, {}", times(ratio.value)),
+    match gain_words(prove) {
+        Some(words) => format!("{rates}, {words}"),
         None => rates,
     }
 }
@@ -118,7 +117,7 @@ fn verdict(prove: &ProveDocument, page: &mut Page) {
         );
         page.pair("", name, &text);
     }
-    if let Some(ratio) = Times::of(&prove.before, &prove.after) {
+    if let Some(ratio) = gain(prove) {
         let text = format!(
             "{} ({} to {} by the ends of the two intervals)",
             times(ratio.value),

@@ -4,8 +4,8 @@ use linerate_model::prove::{ProveDocument, Rate, RemedyResult};
 
 use super::data::ReportData;
 use super::figures::{
-    Fate, Times, cost, effect_interval, effect_meaning, percent, rate, rate_interval, scores,
-    share, times, tried,
+    Fate, Times, cost, effect_interval, effect_meaning, gain, gain_words, percent, rate,
+    rate_interval, scores, share, times, tried,
 };
 use super::html::{chart, code, escape, section, table};
 use super::text::ceiling_words;
@@ -13,19 +13,12 @@ use super::text::ceiling_words;
 /// The first thing on the page.
 pub(super) fn verdict(data: &ReportData) -> String {
     let prove = &data.prove;
-    let ratio = Times::of(&prove.before, &prove.after);
-    let gain = ratio.map_or_else(String::new, |ratio| {
-        if ratio.holds_one() {
-            "<span class=\"times\">no difference shown</span>".to_owned()
-        } else {
-            format!(
-                "<span class=\"times\">{}</span>",
-                cross(&times(ratio.value))
-            )
-        }
+    let ratio = gain(prove);
+    let words = gain_words(prove).map_or_else(String::new, |words| {
+        format!("<span class=\"times\">{}</span>", cross(&words))
     });
     let big = format!(
-        "<p class=\"headline\"><span class=\"was\">{}</span><span class=\"arrow\"><span aria-hidden=\"true\">→</span><span class=\"spoken\"> became </span></span><span class=\"is\">{}</span>{gain}</p>",
+        "<p class=\"headline\"><span class=\"was\">{}</span><span class=\"arrow\"><span aria-hidden=\"true\">→</span><span class=\"spoken\"> became </span></span><span class=\"is\">{}</span>{words}</p>",
         spaced(&rate(prove.before.rate_bit_per_s)),
         spaced(&rate(prove.after.rate_bit_per_s))
     );

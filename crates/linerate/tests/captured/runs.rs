@@ -81,6 +81,7 @@ fn store(folder: &Path) {
                 change: Change::clone(&remedy.change),
             })
             .collect(),
+        beside: Vec::new(),
     });
     for pair in 0..5 {
         for (arm, mbit) in [(Arm::Without, 9_000), (Arm::With, 18_000)] {

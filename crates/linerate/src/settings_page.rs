@@ -1,0 +1,63 @@
+//! The page of all settings, made from the catalogue: what `linerate explain settings` prints and
+//! `docs/reference/settings.md` holds, so that neither can tell of a setting that is not there.
+
+use std::fmt::Write;
+
+use linerate_model::setting::{CATALOGUE, Domain, Scope};
+
+/// What stands before the table.
+const PREFACE: &str = include_str!("settings_page.md");
+
+/// The page in Markdown.
+pub fn page() -> String {
+    let mut page = PREFACE.to_owned();
+    page.push_str("| key | value | class | scope | what it is | defined in |\n");
+    page.push_str("|---|---|---|---|---|---|\n");
+    for spec in CATALOGUE {
+        // Writing into a String does not fail.
+        let _ = writeln!(
+            page,
+            "| `{}` | {} | {} | {} | {} | {} |",
+            spec.pattern,
+            value(spec.domain),
+            spec.class,
+            scope(spec.scope),
+            spec.about,
+            spec.source
+        );
+    }
+    page
+}
+
+fn value(domain: Domain) -> &'static str {
+    match domain {
+        Domain::Switch => "on, off",
+        Domain::Integer => "number",
+        Domain::Text => "text",
+        Domain::Cpus => "CPUs",
+        Domain::Qdisc => "discipline",
+    }
+}
+
+fn scope(scope: Scope) -> &'static str {
+    match scope {
+        Scope::Trial => "trial",
+        Scope::Netns => "netns",
+        Scope::Machine => "machine",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_in_the_book_is_the_catalogue() {
+        let stored = include_str!("../../../docs/reference/settings.md");
+        assert!(
+            stored == page(),
+            "docs/reference/settings.md is stale: make it again by\n  \
+             target/release/linerate explain settings > docs/reference/settings.md"
+        );
+    }
+}

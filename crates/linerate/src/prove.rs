@@ -100,7 +100,13 @@ impl<'a> Session<'a> {
         // The record is for later; the reason to stop is for now.
         let _ = self.run.add(Record::Stopped(stop.message.clone()));
         match self.undo_everything() {
-            Ok(()) => Err(stop),
+            Ok(()) => {
+                let _ = self.run.add(Record::Ended {
+                    restored: stop.code != Code::RestoreIncomplete,
+                    kept: false,
+                });
+                Err(stop)
+            }
             Err(failed) => {
                 let message = format!("{}; before that: {}", failed.message, stop.message);
                 Err(Stop::new(Code::RestoreIncomplete, message)
@@ -386,7 +392,7 @@ pub fn undo_changes(path: &mut Path, changes: &[EndChange]) -> Outcome<()> {
     let there = if remote.changes.is_empty() {
         Ok(())
     } else {
-        path.peer.undo()
+        path.peer.undo().map_err(far_end_in_doubt)
     };
     let here = if local.changes.is_empty() {
         Ok(())
@@ -394,6 +400,12 @@ pub fn undo_changes(path: &mut Path, changes: &[EndChange]) -> Outcome<()> {
         path.station.undo().map_err(Stop::from)
     };
     here.and(there)
+}
+
+/// A far end that did not confirm its undo may still be changed: that says more than why it is silent.
+fn far_end_in_doubt(stop: Stop) -> Stop {
+    let message = format!("the far end may not be as before: {}", stop.message);
+    Stop::new(Code::RestoreIncomplete, message).hint("run `linerate tune recover` on the far host")
 }
 
 /// Lets every change that is applied stay, on both ends.

@@ -33,8 +33,8 @@ const REPEATS: u32 = 7;
 const ROUNDS_MAX: u32 = 4;
 
 /// What to do when a host may still be changed.
-const RECOVER: &str =
-    "run `linerate tune recover` on both hosts; `linerate tune status` lists what is left";
+const RECOVER: &str = "run `linerate tune recover` on both hosts; `linerate tune status` lists what is \
+                       left, and `linerate tune undo` takes it back";
 
 /// What `prove` is asked to do.
 #[derive(Debug, Clone)]
@@ -52,15 +52,26 @@ pub struct Options {
 }
 
 impl Options {
-    /// What will be done, and how long it takes, for the first line.
+    /// What will be done, for the first line.
     pub fn in_words(&self) -> String {
         format!(
-            "{REPEATS} trials of {} before and as many after ({} in all), {} pairs of trials for each \
-             remedy ({}; at most {ROUNDS_MAX} tries of it)",
+            "{REPEATS} trials of {} before and as many after ({} in all), and {} pairs of trials for \
+             each remedy ({})",
             self.spec.duration_ns,
             self.time_of(2 * u64::from(REPEATS)),
             self.pairs,
             self.time_of(2 * u64::from(self.pairs)),
+        )
+    }
+
+    /// How long the tries of so many remedies take.
+    fn tries_in_words(&self, remedies: usize) -> String {
+        let (remedies, pairs) = (remedies as u64, u64::from(self.pairs));
+        format!(
+            "  {remedies} remedies to try: about {}, at most {} (trials that must be made again, and \
+             {ROUNDS_MAX} rounds when each helps only after another)",
+            self.time_of(remedies * pairs * 2),
+            self.time_of(remedies * pairs * 3 * u64::from(ROUNDS_MAX)),
         )
     }
 
@@ -181,6 +192,10 @@ impl<'a> Session<'a> {
         let mut newest = newest;
         let mut asked: BTreeSet<String> = BTreeSet::new();
         let mut proposals = self.proposals(&newest)?;
+        if self.tried.is_empty() {
+            let remedies = proposals.to_try.len();
+            self.say.note(&self.options.tries_in_words(remedies));
+        }
         loop {
             let next = proposals
                 .to_try

@@ -63,7 +63,7 @@ fn the_same_seed_gives_the_same_order_and_the_same_bytes() {
         prove(&mut world, &mut log, options(order)).expect("nothing goes wrong");
         log
     };
-    assert_eq!(run(11, 5).text, run(11, 5).text);
+    assert_eq!(run(11, 5).text(), run(11, 5).text());
     let arms = |log: &Memory| -> Vec<&'static str> {
         let arm = |record: &Record| match record {
             Record::Paired { arm, .. } => Some(arm.word()),

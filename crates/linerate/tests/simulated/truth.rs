@@ -246,6 +246,11 @@ fn on_a_machine_that_is_never_quiet_the_session_ends_all_the_same() {
     let (said, log) = proved(&mut world, options(5));
     let first = |record: &Record| matches!(record, Record::Paired { remedy: 0, .. });
     assert_eq!(count(&log, first), 15);
+    let note = said.remedies[0].note.as_deref().expect("what was done");
+    assert!(
+        note.contains("10 trials were used although no better"),
+        "{note}"
+    );
     assert!(tries(&said).contains(&(OFFLOADS, true)));
 }
 
@@ -274,4 +279,31 @@ fn a_remedy_without_effect_says_what_would_have_been_seen() {
     let effect = said.remedies[0].effect.as_ref().expect("measured");
     assert!(effect.low < 0.0 && effect.high > 0.0, "{effect:?}");
     assert!(effect.smallest_detectable > 0.0);
+}
+
+/// Seen on a loaded machine: one connection that stalled took the effect of the whole experiment away.
+#[test]
+fn a_trial_that_stalls_is_made_again_and_does_not_void_the_experiment() {
+    let mut world = faulty(4);
+    world.stalls = |trial| trial == 7;
+    let (said, _) = proved(&mut world, options(4));
+    let first = &said.remedies[0];
+    assert!(first.kept && first.effect.is_some());
+    let note = first.note.as_deref();
+    assert_eq!(note, Some("1 trial was made again (nothing moved)"));
+}
+
+#[test]
+fn a_remedy_with_which_nothing_moves_is_undone() {
+    let mut world = faulty(4);
+    world
+        .costs
+        .push(cost(End::Local, TSO, |value| value == "on", 0.0));
+    let before = world.truth.clone();
+    let (said, _) = proved(&mut world, options(4));
+    let first = &said.remedies[0];
+    assert!(!first.kept && first.effect.is_none());
+    assert_eq!(first.pairs_bit_per_s.len(), 5);
+    assert!(tries(&said).contains(&(BUFFER, true)));
+    assert_eq!(world.truth, before);
 }

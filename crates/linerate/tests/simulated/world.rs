@@ -76,6 +76,8 @@ pub(crate) struct World {
     pub costs: Vec<Cost>,
     /// Flags of trials, by number.
     pub flagged: fn(u64) -> Vec<Flag>,
+    /// Which trials move nothing, by number.
+    pub stalls: fn(u64) -> bool,
     pub planned: Option<Planned>,
     pub trials: u64,
     /// Calls of each kind: apply, undo, commit, all.
@@ -106,6 +108,7 @@ impl World {
             caps: Vec::new(),
             costs: Vec::new(),
             flagged: |_| Vec::new(),
+            stalls: |_| false,
             planned: None,
             trials: 0,
             calls: [0; 4],
@@ -216,6 +219,9 @@ impl Ends for World {
             }
         }
         let caps = self.caps.iter();
+        if (self.stalls)(self.trials) {
+            path.base = BitRate::from_bit_per_s(0);
+        }
         path.cap = caps
             .filter(|cap| self.holds(cap.end, cap.key, cap.holds, spec))
             .map(|cap| cap.rate)
@@ -283,9 +289,17 @@ impl Ends for World {
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
     records: Vec<Record>,
-    /// The file that a run would have.
-    pub text: String,
     pub room: Option<usize>,
+}
+
+impl Memory {
+    /// The file that a run would have.
+    pub(crate) fn text(&self) -> String {
+        let lines = self.records.iter().map(line_of);
+        lines
+            .collect::<Outcome<_>>()
+            .expect("records are plain data")
+    }
 }
 
 impl Log for Memory {
@@ -294,7 +308,6 @@ impl Log for Memory {
             let full = std::io::ErrorKind::StorageFull.into();
             return Err(Stop::io("write the run in memory", full));
         }
-        self.text.push_str(&line_of(&record)?);
         self.records.push(record);
         Ok(())
     }

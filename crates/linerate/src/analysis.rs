@@ -31,11 +31,17 @@ const NOT_TO_BE_TRUSTED: [(Flag, &str); 3] = [
     (Flag::Steal, "steal"),
 ];
 
-/// Whether a trial's flags say that it is no measurement of what it was to measure.
+/// Whether a trial is no measurement of what it was to measure: its flags say so, or it stalled.
 pub fn is_doubtful(sample: &Sample) -> bool {
-    NOT_TO_BE_TRUSTED
-        .iter()
-        .any(|(flag, _)| sample.flags.contains(flag))
+    stalled(sample)
+        || NOT_TO_BE_TRUSTED
+            .iter()
+            .any(|(flag, _)| sample.flags.contains(flag))
+}
+
+/// Whether nothing was moved once the trial had settled.
+fn stalled(sample: &Sample) -> bool {
+    rate_of(sample).is_none_or(|rate| rate.as_bit_per_s() == 0)
 }
 
 fn warm_up(sample: &Sample) -> warmup::Warmup {
@@ -133,12 +139,15 @@ impl<'a> Experiment<'a> {
         self.set_aside.extend(place.replace(sample));
     }
 
-    /// The rates of the whole pairs, (without, with), in the order they were made.
+    /// The rates of the whole pairs, (without, with), in the order they were made. A pair whose trial
+    /// without the remedy stalled has no ratio, and to leave it out speaks against the remedy; one that
+    /// stalled with it stays, and then no effect can be told.
     pub fn rates(&self) -> Vec<(f64, f64)> {
         let rate = |sample: Option<&Sample>| rate_of(sample?).map(BitRate::as_f64);
         let pairs = self.pairs.values();
         pairs
             .filter_map(|pair| Some((rate(pair.without)?, rate(pair.with)?)))
+            .filter(|(without, _)| *without > 0.0)
             .collect()
     }
 
@@ -147,19 +156,37 @@ impl<'a> Experiment<'a> {
         effect_of_pairs(&self.rates(), seed)
     }
 
-    /// What must be said of trials that were made twice.
+    /// What must be said of trials that were made twice, and of those that are no better for it.
     fn note(&self) -> Option<String> {
+        if self.set_aside.is_empty() {
+            return None;
+        }
         let flags = NOT_TO_BE_TRUSTED.iter().filter(|(flag, _)| {
             let mut samples = self.set_aside.iter();
             samples.any(|sample| sample.flags.contains(flag))
         });
-        let why: Vec<&str> = flags.map(|(_, words)| *words).collect();
-        let times = match self.set_aside.len() {
-            0 => return None,
-            1 => "1 trial was".to_owned(),
-            more => format!("{more} trials were"),
-        };
-        Some(format!("{times} made again ({})", why.join(", ")))
+        let mut why: Vec<&str> = flags.map(|(_, words)| *words).collect();
+        if self.set_aside.iter().any(|sample| stalled(sample)) {
+            why.push("nothing moved");
+        }
+        let used = self
+            .pairs
+            .values()
+            .flat_map(|pair| [pair.without, pair.with]);
+        let doubtful = used.flatten().filter(|sample| is_doubtful(sample)).count();
+        let made = trials_in_words(self.set_aside.len());
+        let again = format!("{made} made again ({})", why.join(", "));
+        Some(match doubtful {
+            0 => again,
+            some => format!("{again}; {} used although no better", trials_in_words(some)),
+        })
+    }
+}
+
+fn trials_in_words(count: usize) -> String {
+    match count {
+        1 => "1 trial was".to_owned(),
+        more => format!("{more} trials were"),
     }
 }
 

@@ -427,9 +427,19 @@ pub fn show_run(folder: &FilePath, page: &FilePath, say: &Say) -> Outcome<()> {
     })?;
     store::write_whole(page, report::render_page(&data).as_bytes())
         .map_err(|error| store::cannot_write(folder, error))?;
+    let sorted = analysis::sort(&stored.records);
+    match (sorted.stopped, sorted.ended) {
+        (Some(why), _) => say.note(&format!("the run stopped before its end: {why}")),
+        (None, false) => {
+            say.note("the run was killed before its end: only what it recorded is shown");
+        }
+        (None, true) => {}
+    }
     if say.format == Format::Json {
         say.json(&document)
     } else {
+        // For a person the last word on each remedy; every try stands in the record and on the page.
+        document.remedies.retain(|remedy| !remedy.tried_again);
         say.data(&report::render_text(&document, say.width(), say.colour()))
     }
 }

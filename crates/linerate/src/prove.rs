@@ -37,8 +37,8 @@ pub const REPEATS: u32 = 7;
 const ROUNDS_MAX: u32 = 4;
 
 /// What to do when a host may still be changed.
-const RECOVER: &str =
-    "run `linerate tune recover` on both hosts; `linerate tune status` lists what is left";
+const RECOVER: &str = "run `linerate tune recover` on both hosts; `linerate tune status` lists what is \
+                       left, and `linerate tune undo` takes it back";
 
 /// What `prove` is asked to do.
 #[derive(Debug, Clone)]
@@ -56,15 +56,26 @@ pub struct Options {
 }
 
 impl Options {
-    /// What will be done, and how long it takes, for the first line.
+    /// What will be done, for the first line.
     pub fn in_words(&self) -> String {
         format!(
-            "{REPEATS} trials of {} before and as many after ({} in all), {} pairs of trials for each \
-             remedy ({}; at most {ROUNDS_MAX} tries of it)",
+            "{REPEATS} trials of {} before and as many after ({} in all), and {} pairs of trials for \
+             each remedy ({})",
             self.spec.duration_ns,
             self.time_of(2 * u64::from(REPEATS)),
             self.pairs,
             self.time_of(2 * u64::from(self.pairs)),
+        )
+    }
+
+    /// How long the tries of so many remedies take.
+    fn tries_in_words(&self, remedies: usize) -> String {
+        let (remedies, pairs) = (remedies as u64, u64::from(self.pairs));
+        format!(
+            "  {remedies} remedies to try: about {}, at most {} (trials that must be made again, and \
+             {ROUNDS_MAX} rounds when one shows what the last one hid)",
+            self.time_of(remedies * pairs * 2),
+            self.time_of(remedies * pairs * 3 * u64::from(ROUNDS_MAX)),
         )
     }
 
@@ -244,7 +255,11 @@ impl<'a> Session<'a> {
     fn package(&mut self, newest: &Sample) -> Outcome<(Vec<Proposal>, bool)> {
         let mut package: Vec<Proposal> = Vec::new();
         let mut deferred = false;
-        for proposal in self.proposals(newest)?.to_try {
+        let proposals = self.proposals(newest)?.to_try;
+        if self.tried.is_empty() {
+            self.say.note(&self.options.tries_in_words(proposals.len()));
+        }
+        for proposal in proposals {
             if !self.is_worth_a_try(&proposal) {
                 continue;
             }
@@ -262,11 +277,15 @@ impl<'a> Session<'a> {
     }
 
     fn can_be_made(&mut self, proposal: &Proposal) -> Outcome<bool> {
-        let spec = self.spec.clone();
-        let made = self
-            .apply(&proposal.changes)
-            .and_then(|()| self.undo_newest());
-        self.spec = spec;
+        let of_the_trial =
+            |change: &EndChange| matches!(change.change.setting, SettingKey::Trial(_));
+        let made = if proposal.changes.iter().any(of_the_trial) {
+            // Only a trial can tell whether its sockets and threads may have what they ask for.
+            self.with_changes(&proposal.changes).map(drop)
+        } else {
+            self.apply(&proposal.changes)
+                .and_then(|()| self.undo_newest())
+        };
         let Err(stop) = made else { return Ok(true) };
         let impossible = matches!(stop.code, Code::NotSupported | Code::PermissionMissing);
         if !impossible || !self.doubts.is_empty() {

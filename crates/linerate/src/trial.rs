@@ -58,7 +58,7 @@ impl Path {
     ) -> Outcome<Self> {
         let mut peer = peer;
         let local = station.read_host();
-        let remote = read_remote(&mut peer)?;
+        let remote = host_of(peer.ask(&Request::ReadHost)?)?;
         let address = match address {
             Some(address) => address,
             None => choose_address(&local, &peer)?,
@@ -166,7 +166,8 @@ impl Ends for Path {
 
     fn read_again(&mut self) -> Outcome<()> {
         self.local = self.station.read_host();
-        self.remote = read_remote(&mut self.peer)?;
+        // Also after Ctrl-C: only a look tells whether everything was put back.
+        self.remote = host_of(self.peer.see_through(&Request::ReadHost)?)?;
         Ok(())
     }
 
@@ -221,8 +222,8 @@ pub fn traffic_failure(error: &TrafficError) -> Failure {
     }
 }
 
-fn read_remote(peer: &mut Peer) -> Outcome<Host> {
-    match peer.see_through(&Request::ReadHost)? {
+fn host_of(reply: Reply) -> Outcome<Host> {
+    match reply {
         Reply::Host(host) => Ok(*host),
         _ => Err(Stop::new(Code::Bug, "an answer passed that does not fit")),
     }

@@ -1,7 +1,7 @@
 //! The document that `prove` and `demo` print and store: what was measured before and after, the
 //! ceiling, the findings, every remedy with its effect, and whether everything was put back.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::finding::Finding;
 use crate::plan::{Change, End};
@@ -43,19 +43,28 @@ pub struct ProveDocument {
     pub report: Option<String>,
 }
 
-/// A measured rate with its interval.
+/// A measured rate with its interval. Without a trial (a run that was cut short) its figures are not
+/// numbers, which JSON writes as null.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Rate {
     /// Median of the trials.
+    #[serde(deserialize_with = "number_or_null")]
     pub rate_bit_per_s: f64,
     /// Lower end of the interval of the median.
+    #[serde(deserialize_with = "number_or_null")]
     pub low_bit_per_s: f64,
     /// Upper end of the interval of the median.
+    #[serde(deserialize_with = "number_or_null")]
     pub high_bit_per_s: f64,
     /// Number of trials.
     pub trials: usize,
     /// CPU seconds per gigabyte (10^9 bytes) of linerate's threads on both ends.
     pub cpu_s_per_gb: Option<f64>,
+}
+
+/// What is not a number is written as null, and read back as it was.
+fn number_or_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or(f64::NAN))
 }
 
 /// A ceiling as it is printed.
@@ -133,4 +142,24 @@ pub struct EffectDocument {
     pub pairs: usize,
     /// The smallest difference that these pairs would have shown.
     pub smallest_detectable: f64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_that_was_never_measured_is_null_and_reads_back() {
+        let rate = Rate {
+            rate_bit_per_s: f64::NAN,
+            low_bit_per_s: f64::NAN,
+            high_bit_per_s: f64::NAN,
+            trials: 0,
+            cpu_s_per_gb: None,
+        };
+        let text = serde_json::to_string(&rate).expect("a rate is plain data");
+        assert!(text.contains("\"rate_bit_per_s\":null"), "{text}");
+        let back: Rate = serde_json::from_str(&text).expect("what was written");
+        assert!(back.rate_bit_per_s.is_nan() && back.high_bit_per_s.is_nan());
+    }
 }

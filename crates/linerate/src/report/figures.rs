@@ -113,6 +113,8 @@ impl Fate {
         match (&remedy.effect, remedy.kept) {
             (_, true) => Self::Kept,
             (Some(_), false) => Self::Undone,
+            // Trials without a figure to show for them are trials all the same.
+            (None, false) if !remedy.pairs_bit_per_s.is_empty() => Self::Undone,
             (None, false) => Self::NotTried,
         }
     }

@@ -1,0 +1,83 @@
+//! The session's loop between simulated hosts: held against known truth, and against every fault at
+//! every step. No network, no clock, no root; each session takes milliseconds.
+
+mod faults;
+mod statistics;
+mod stored;
+mod truth;
+mod world;
+
+use linerate::analysis::document;
+use linerate::exit::Outcome;
+use linerate::prove::{Options, Session};
+use linerate::say::{Format, Say};
+use linerate::store::{Header, Log, Record, SCHEMA};
+use linerate_model::prove::ProveDocument;
+use linerate_model::units::{Bytes, Nanoseconds};
+use linerate_model::workload::{Direction, Placement, StreamSpec};
+
+use world::{Memory, World};
+
+/// What a session is asked in these tests, unless a test says otherwise.
+fn options(seed: u64) -> Options {
+    Options {
+        spec: StreamSpec {
+            flows: 1,
+            direction: Direction::Forward,
+            duration_ns: Nanoseconds::from_millis(1_000),
+            interval_ns: Nanoseconds::from_millis(50),
+            buffer_bytes: Bytes::kib(128),
+            socket_buffer_bytes: None,
+            congestion_control: None,
+            placement: Placement::default(),
+        },
+        pairs: 5,
+        seed,
+        undo: true,
+        owns_shapers: true,
+    }
+}
+
+fn prove(world: &mut World, log: &mut dyn Log, options: Options) -> Outcome<()> {
+    let say = Say {
+        format: Format::Json,
+        quiet: true,
+    };
+    Session::new(world, log, options, &say).prove()
+}
+
+fn header(seed: u64) -> Header {
+    Header {
+        schema: SCHEMA.to_owned(),
+        version: "0.0.0".to_owned(),
+        created_unix_s: 0,
+        command: vec!["linerate".to_owned()],
+        seed,
+        pairs: 5,
+        peer: "netns:far".to_owned(),
+        local_nic: "near0".parse().expect("a name"),
+        remote_nic: "far0".parse().expect("a name"),
+        address: "10.0.0.2".to_owned(),
+        copy_bit_per_s: None,
+    }
+}
+
+/// A whole session and the document of its run.
+fn proved(world: &mut World, options: Options) -> (ProveDocument, Memory) {
+    let seed = options.seed;
+    let mut log = Memory::default();
+    prove(world, &mut log, options).expect("nothing goes wrong");
+    let document = document(&header(seed), log.records());
+    (document, log)
+}
+
+/// Every try in its order: the rule, and whether it was kept.
+fn tries(document: &ProveDocument) -> Vec<(&str, bool)> {
+    let remedies = document.remedies.iter();
+    remedies.map(|r| (r.rule.as_str(), r.kept)).collect()
+}
+
+/// How many records there are of a kind.
+fn count(log: &dyn Log, is: impl Fn(&Record) -> bool) -> usize {
+    log.records().iter().filter(|record| is(record)).count()
+}

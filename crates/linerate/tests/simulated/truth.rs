@@ -1,0 +1,309 @@
+//! Planted faults with known effects: what is kept, what is undone, and what is said of it.
+
+use linerate::store::Record;
+use linerate_model::plan::End;
+use linerate_model::sample::Flag;
+use linerate_model::units::BitRate;
+
+use crate::world::{Cap, Cost, World, put, shape};
+use crate::{count, options, proved, tries};
+
+const TSO: &str = "nic/near0/feature/tx-tcp-segmentation";
+const WMEM: &str = "sysctl/net.ipv4.tcp_wmem";
+const RPS: &str = "nic/far0/queue/rx-0/rps-cpus";
+const CONTROL: &str = "sysctl/net.ipv4.tcp_congestion_control";
+const QDISC: &str = "nic/near0/qdisc";
+
+const OFFLOADS: &str = "tx-segmentation-or-csum-off";
+const BUFFER: &str = "tcp-buffer-below-bdp";
+const SHAPER: &str = "qdisc-shaper";
+const CC: &str = "tcp-cc-qdisc";
+
+fn cost(end: End, key: &'static str, holds: fn(&str) -> bool, factor: f64) -> Cost {
+    Cost {
+        end,
+        key,
+        holds,
+        factor,
+    }
+}
+
+fn off(value: &str) -> bool {
+    value == "off"
+}
+
+fn small(value: &str) -> bool {
+    value.ends_with(" 65536")
+}
+
+/// TSO off costs 40 %, a small send buffer 30 %, bbr gains 10 %, and 1 % noise lies over all.
+fn faulty(seed: u64) -> World {
+    let mut world = World::new(seed, 25, |near, _| {
+        put(near, TSO, "off");
+        put(near, WMEM, "4096 16384 65536");
+        put(near, CONTROL, "bbr");
+    });
+    world.costs = vec![
+        cost(End::Local, TSO, off, 0.6),
+        cost(End::Local, WMEM, small, 0.7),
+        cost(End::Local, CONTROL, |value| value == "bbr", 1.1),
+    ];
+    world.path.noise_sd = 0.01;
+    world.path.reading_noise_sd = 0.02;
+    world
+}
+
+#[test]
+fn what_has_a_true_effect_is_kept_and_what_harms_is_undone() {
+    for seed in 0..20 {
+        let mut world = faulty(seed);
+        let (said, _) = proved(&mut world, options(seed));
+        let tries = tries(&said);
+        assert!(tries.contains(&(OFFLOADS, true)), "{seed}: {tries:?}");
+        assert!(tries.contains(&(BUFFER, true)), "{seed}: {tries:?}");
+        assert!(!tries.contains(&(CC, true)), "{seed}: {tries:?}");
+        let slower = said.remedies.iter().find(|r| r.rule == CC).expect("tried");
+        assert!(
+            slower.effect.as_ref().expect("measured").high < 0.0,
+            "{seed}"
+        );
+        assert_eq!(said.found, [BUFFER, OFFLOADS], "{seed}");
+        let gain = said.after.rate_bit_per_s / said.before.rate_bit_per_s;
+        assert!((gain * 0.6 * 0.7 - 1.0).abs() < 0.05, "{seed}: {gain}");
+    }
+}
+
+#[test]
+fn with_undo_both_hosts_are_exactly_as_before() {
+    for seed in 0..20 {
+        let mut world = faulty(seed);
+        let before = world.truth.clone();
+        let (said, _) = proved(&mut world, options(seed));
+        assert_eq!(world.truth, before, "{seed}");
+        assert_eq!(world.open, [[], []], "{seed}");
+        assert!(said.restored, "{seed}");
+    }
+}
+
+#[test]
+fn without_undo_exactly_what_was_kept_stays() {
+    let mut world = faulty(7);
+    let mut wanted = world.truth.clone();
+    let mut options = options(7);
+    options.undo = false;
+    let (said, _) = proved(&mut world, options);
+    for change in said
+        .remedies
+        .iter()
+        .filter(|r| r.kept)
+        .flat_map(|r| &r.changes)
+    {
+        let host = &mut wanted[usize::from(change.end == End::Remote)];
+        assert!(linerate_model::setting::put(
+            host,
+            &change.change.setting,
+            &change.change.to
+        ));
+    }
+    assert_eq!(world.truth, wanted);
+    assert_eq!(world.open, [[], []]);
+    assert_eq!(world.value(End::Local, TSO), "on");
+    assert_eq!(world.value(End::Local, CONTROL), "bbr");
+    assert!(said.restored, "all else is as it was found");
+}
+
+/// A small buffer bounds the rate far below what TSO costs: alone, neither TSO's remedy nor anything
+/// else shows before the buffer is mended.
+#[test]
+fn a_fault_that_another_limit_hides_is_found_in_a_later_round() {
+    for seed in 0..10 {
+        let mut world = World::new(seed, 25, |near, _| {
+            put(near, TSO, "off");
+            put(near, WMEM, "4096 16384 65536");
+        });
+        world.costs = vec![cost(End::Local, TSO, off, 0.6)];
+        world.caps = vec![Cap {
+            end: End::Local,
+            key: WMEM,
+            holds: small,
+            rate: BitRate::from_mbit_per_s(5_000),
+        }];
+        world.path.noise_sd = 0.01;
+        let before = world.truth.clone();
+        let (said, _) = proved(&mut world, options(seed));
+        assert_eq!(
+            tries(&said),
+            [(OFFLOADS, false), (BUFFER, true), (OFFLOADS, true)],
+            "{seed}"
+        );
+        let again: Vec<bool> = said.remedies.iter().map(|r| r.tried_again).collect();
+        assert_eq!(again, [true, false, false]);
+        let note = said.remedies[2].note.as_deref();
+        assert_eq!(
+            note,
+            Some("hidden by another limit when it was tried before")
+        );
+        assert!(said.remedies.iter().all(|r| r.pairs_bit_per_s.len() == 5));
+        assert_eq!(world.truth, before, "{seed}");
+    }
+}
+
+#[test]
+fn a_shaper_that_hides_everything_is_asked_about_first() {
+    let mut world = World::new(3, 25, |near, _| {
+        shape(near, 4_000);
+        put(near, TSO, "off");
+    });
+    world.costs = vec![cost(End::Local, TSO, off, 0.6)];
+    world.caps = vec![Cap {
+        end: End::Local,
+        key: QDISC,
+        holds: |value| value.starts_with("tbf"),
+        rate: BitRate::from_mbit_per_s(3_825),
+    }];
+    world.path.noise_sd = 0.01;
+    let before = world.truth.clone();
+    let (said, _) = proved(&mut world, options(3));
+    assert_eq!(tries(&said), [(SHAPER, true), (OFFLOADS, true)]);
+    assert_eq!(said.limit.what, "a shaper");
+    let after = said.limit_after.expect("it was measured");
+    assert_ne!(after.what, "a shaper");
+    assert_eq!(world.truth, before);
+}
+
+#[test]
+fn a_shaper_of_somebody_else_is_named_and_left_alone() {
+    let mut world = World::new(3, 25, |near, _| shape(near, 4_000));
+    world.caps = vec![Cap {
+        end: End::Local,
+        key: QDISC,
+        holds: |value| value.starts_with("tbf"),
+        rate: BitRate::from_mbit_per_s(3_825),
+    }];
+    let mut options = options(3);
+    options.owns_shapers = false;
+    let (said, _) = proved(&mut world, options);
+    assert_eq!(tries(&said), []);
+    assert_eq!(said.limit.what, "a shaper");
+    assert_eq!(said.found, [SHAPER]);
+}
+
+#[test]
+fn a_healthy_pair_is_left_alone() {
+    let mut world = World::new(1, 25, |_, _| {});
+    world.path.noise_sd = 0.01;
+    let (said, log) = proved(&mut world, options(1));
+    assert_eq!(said.remedies, []);
+    assert!(said.restored);
+    let is_trial = |record: &Record| matches!(record, Record::Before(_) | Record::After(_));
+    assert_eq!(count(&log, is_trial), 14);
+}
+
+#[test]
+fn what_the_kernel_refuses_is_noted_and_the_others_are_tried() {
+    use crate::world::{Fault, Planned};
+    use linerate::exit::Code;
+    for code in [Code::NotSupported, Code::PermissionMissing] {
+        let mut world = faulty(2);
+        world.planned = Some(Planned {
+            fault: Fault::Refused(code),
+            at: 0,
+        });
+        let before = world.truth.clone();
+        let (said, _) = proved(&mut world, options(2));
+        let first = &said.remedies[0];
+        assert_eq!((first.rule.as_str(), first.kept), (OFFLOADS, false));
+        let note = first.note.as_deref().expect("a reason");
+        assert!(note.contains("tried again"), "{note}");
+        assert!(tries(&said).contains(&(BUFFER, true)));
+        assert_eq!(world.truth, before);
+    }
+}
+
+#[test]
+fn a_trial_that_cannot_be_trusted_is_made_again_once_and_both_are_kept() {
+    let mut world = faulty(4);
+    // Trials 0 to 6 are those before any change; 8 takes the place of 7, and 11 that of 10.
+    world.flagged = |trial| {
+        if trial == 7 || trial == 10 {
+            vec![Flag::Steal]
+        } else {
+            Vec::new()
+        }
+    };
+    let (said, log) = proved(&mut world, options(4));
+    let note = said.remedies[0].note.as_deref();
+    assert_eq!(note, Some("2 trials were made again (steal)"));
+    assert_eq!(said.remedies[0].pairs_bit_per_s.len(), 5);
+    let first = |record: &Record| matches!(record, Record::Paired { remedy: 0, .. });
+    assert_eq!(count(&log, first), 12);
+}
+
+#[test]
+fn on_a_machine_that_is_never_quiet_the_session_ends_all_the_same() {
+    let mut world = faulty(5);
+    world.flagged = |_| vec![Flag::Steal];
+    let (said, log) = proved(&mut world, options(5));
+    let first = |record: &Record| matches!(record, Record::Paired { remedy: 0, .. });
+    assert_eq!(count(&log, first), 15);
+    let note = said.remedies[0].note.as_deref().expect("what was done");
+    assert!(
+        note.contains("10 trials were used although no better"),
+        "{note}"
+    );
+    assert!(tries(&said).contains(&(OFFLOADS, true)));
+}
+
+#[test]
+fn a_remedy_of_both_ends_is_made_and_taken_back_on_both() {
+    let mut world = World::new(6, 25, |near, far| {
+        put(near, WMEM, "4096 16384 65536");
+        put(far, "sysctl/net.ipv4.tcp_rmem", "4096 65536 65536");
+    });
+    world.costs = vec![cost(End::Remote, "sysctl/net.ipv4.tcp_rmem", small, 0.5)];
+    world.path.noise_sd = 0.01;
+    let before = world.truth.clone();
+    let (said, _) = proved(&mut world, options(6));
+    assert_eq!(tries(&said), [(BUFFER, true)]);
+    let ends: Vec<End> = said.remedies[0].changes.iter().map(|c| c.end).collect();
+    assert_eq!(ends, [End::Local, End::Remote]);
+    assert_eq!(world.truth, before);
+}
+
+#[test]
+fn a_remedy_without_effect_says_what_would_have_been_seen() {
+    let mut world = World::new(8, 25, |_, far| put(far, RPS, "1"));
+    world.path.noise_sd = 0.02;
+    let (said, _) = proved(&mut world, options(8));
+    assert_eq!(tries(&said), [("rps-wrong", false)]);
+    let effect = said.remedies[0].effect.as_ref().expect("measured");
+    assert!(effect.low < 0.0 && effect.high > 0.0, "{effect:?}");
+    assert!(effect.smallest_detectable > 0.0);
+}
+
+/// Seen on a loaded machine: one connection that stalled took the effect of the whole experiment away.
+#[test]
+fn a_trial_that_stalls_is_made_again_and_does_not_void_the_experiment() {
+    let mut world = faulty(4);
+    world.stalls = |trial| trial == 7;
+    let (said, _) = proved(&mut world, options(4));
+    let first = &said.remedies[0];
+    assert!(first.kept && first.effect.is_some());
+    let note = first.note.as_deref();
+    assert_eq!(note, Some("1 trial was made again (nothing moved)"));
+}
+
+#[test]
+fn a_remedy_with_which_nothing_moves_is_undone() {
+    let mut world = faulty(4);
+    world
+        .costs
+        .push(cost(End::Local, TSO, |value| value == "on", 0.0));
+    let before = world.truth.clone();
+    let (said, _) = proved(&mut world, options(4));
+    let first = &said.remedies[0];
+    assert!(!first.kept && first.effect.is_none());
+    assert_eq!(first.pairs_bit_per_s.len(), 5);
+    assert!(tries(&said).contains(&(BUFFER, true)));
+    assert_eq!(world.truth, before);
+}

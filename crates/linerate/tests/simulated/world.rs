@@ -1,0 +1,335 @@
+//! Two simulated hosts on one kernel, joined by a path whose truth is known, with planned faults. What
+//! the session reads of them may be old until it reads again, as with real ones.
+
+use std::collections::BTreeSet;
+
+use linerate::ends::Ends;
+use linerate::exit::{Code, Outcome, Stop};
+use linerate::store::{Log, Record, line_of};
+use linerate_model::build;
+use linerate_model::host::Host;
+use linerate_model::ids::NicName;
+use linerate_model::plan::{End, Plan};
+use linerate_model::sample::{Flag, Sample};
+use linerate_model::setting::{self, Value};
+use linerate_model::units::BitRate;
+use linerate_model::workload::StreamSpec;
+use linerate_traffic::simulated::SimulatedPath;
+
+/// A bound of the path that holds while a host has a setting at some values.
+#[derive(Debug, Clone)]
+pub(crate) struct Cap {
+    pub end: End,
+    pub key: &'static str,
+    pub holds: fn(&str) -> bool,
+    pub rate: BitRate,
+}
+
+/// A share of the rate that is left while a host has a setting at some values.
+#[derive(Debug, Clone)]
+pub(crate) struct Cost {
+    pub end: End,
+    pub key: &'static str,
+    pub holds: fn(&str) -> bool,
+    /// What is left: 0.6 costs 40 %.
+    pub factor: f64,
+}
+
+/// What goes wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// A plan is refused, and the host as it was.
+    Refused(Code),
+    /// An undo fails: the host stays changed.
+    UndoFails,
+    /// A commit fails before it did anything.
+    CommitFails,
+    /// The far end is killed: it neither answers nor puts anything back.
+    PeerKilled,
+    /// The far end is killed after it did what it was asked and before it said so.
+    AnswerLost,
+    /// Ctrl-C, which only trials listen to.
+    Interrupt,
+    /// The disk is full, and stays so.
+    DiskFull,
+}
+
+/// A fault, and the call at which it comes: calls are counted from 0, of its own kind where it has one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Planned {
+    pub fault: Fault,
+    pub at: usize,
+}
+
+/// Both hosts, and what is true of the path between them.
+#[derive(Debug)]
+pub(crate) struct World {
+    /// The hosts as they are.
+    pub truth: [Host; 2],
+    /// The hosts as they were read last.
+    seen: [Host; 2],
+    nics: [NicName; 2],
+    /// Plans that are applied and neither undone nor committed.
+    pub open: [Vec<Plan>; 2],
+    pub path: SimulatedPath,
+    pub caps: Vec<Cap>,
+    pub costs: Vec<Cost>,
+    /// Flags of trials, by number.
+    pub flagged: fn(u64) -> Vec<Flag>,
+    /// Which trials move nothing, by number.
+    pub stalls: fn(u64) -> bool,
+    pub planned: Option<Planned>,
+    pub trials: u64,
+    /// Calls of each kind: apply, undo, commit, all.
+    calls: [usize; 4],
+    peer_gone: bool,
+    interrupted: bool,
+    /// Whether the planned fault has come.
+    pub struck: bool,
+}
+
+const APPLY: usize = 0;
+const UNDO: usize = 1;
+const COMMIT: usize = 2;
+const ANY: usize = 3;
+
+impl World {
+    /// Two hosts with an exact path of `gbit` between them, changed by `make`.
+    pub(crate) fn new(seed: u64, gbit: u64, make: impl FnOnce(&mut Host, &mut Host)) -> Self {
+        let (mut near, mut far) = build::veth_pair();
+        make(&mut near, &mut far);
+        let nics = ["near0", "far0"].map(|name| name.parse().expect("a name"));
+        Self {
+            truth: [near.clone(), far.clone()],
+            seen: [near, far],
+            nics,
+            open: [Vec::new(), Vec::new()],
+            path: SimulatedPath::exact(seed, BitRate::from_mbit_per_s(gbit * 1000)),
+            caps: Vec::new(),
+            costs: Vec::new(),
+            flagged: |_| Vec::new(),
+            stalls: |_| false,
+            planned: None,
+            trials: 0,
+            calls: [0; 4],
+            peer_gone: false,
+            interrupted: false,
+            struck: false,
+        }
+    }
+
+    /// The text of a setting of an end as it is.
+    pub(crate) fn value(&self, end: End, key: &str) -> String {
+        let key = key.parse().expect("a key");
+        let value = setting::current(&self.truth[index(end)], &key);
+        value.value().expect("a setting of the host").to_string()
+    }
+
+    /// Whether the planned fault strikes at this call of a kind.
+    fn strikes(&mut self, kind: usize) -> Option<Fault> {
+        let planned = self.planned?;
+        let own = match planned.fault {
+            Fault::Refused(_) => APPLY,
+            Fault::UndoFails => UNDO,
+            Fault::CommitFails => COMMIT,
+            Fault::PeerKilled | Fault::AnswerLost | Fault::Interrupt => ANY,
+            Fault::DiskFull => return None,
+        };
+        let strikes = (own == kind || own == ANY) && self.calls[own] == planned.at;
+        self.calls[ANY] += 1;
+        if kind != ANY {
+            self.calls[kind] += 1;
+        }
+        if !strikes {
+            return None;
+        }
+        self.struck = true;
+        match planned.fault {
+            Fault::PeerKilled => self.peer_gone = true,
+            Fault::Interrupt => self.interrupted = true,
+            _ => {}
+        }
+        Some(planned.fault)
+    }
+
+    fn reach(&self, end: End) -> Outcome<()> {
+        if end == End::Remote && self.peer_gone {
+            return Err(gone());
+        }
+        Ok(())
+    }
+
+    /// The answer to a call that did its work.
+    fn answer(&mut self, end: End, fault: Option<Fault>) -> Outcome<()> {
+        if fault == Some(Fault::AnswerLost) && end == End::Remote {
+            self.peer_gone = true;
+        }
+        self.reach(end)
+    }
+
+    fn holds(&self, end: End, key: &str, holds: fn(&str) -> bool, spec: &StreamSpec) -> bool {
+        match (key, &spec.congestion_control) {
+            ("sysctl/net.ipv4.tcp_congestion_control", Some(own)) => holds(own),
+            _ => holds(&self.value(end, key)),
+        }
+    }
+}
+
+fn index(end: End) -> usize {
+    match end {
+        End::Local => 0,
+        End::Remote => 1,
+    }
+}
+
+fn gone() -> Stop {
+    Stop::new(Code::PeerUnreachable, "the agent at netns:far was killed")
+}
+
+impl Ends for World {
+    fn host(&self, end: End) -> &Host {
+        &self.seen[index(end)]
+    }
+
+    fn nic(&self, end: End) -> &NicName {
+        &self.nics[index(end)]
+    }
+
+    fn read_again(&mut self) -> Outcome<()> {
+        let fault = self.strikes(ANY);
+        self.seen[0] = self.truth[0].clone();
+        self.reach(End::Remote)?;
+        self.seen[1] = self.truth[1].clone();
+        self.answer(End::Remote, fault)
+    }
+
+    fn trial(&mut self, spec: &StreamSpec) -> Outcome<Sample> {
+        let fault = self.strikes(ANY);
+        if self.interrupted {
+            return Err(Stop::interrupted());
+        }
+        self.answer(End::Remote, fault)?;
+        let mut path = self.path.clone();
+        let mut active = BTreeSet::new();
+        for (number, cost) in self.costs.iter().enumerate() {
+            if self.holds(cost.end, cost.key, cost.holds, spec) {
+                let name = number.to_string();
+                path.factors.insert(name.clone(), cost.factor);
+                active.insert(name);
+            }
+        }
+        let caps = self.caps.iter();
+        if (self.stalls)(self.trials) {
+            path.base = BitRate::from_bit_per_s(0);
+        }
+        path.cap = caps
+            .filter(|cap| self.holds(cap.end, cap.key, cap.holds, spec))
+            .map(|cap| cap.rate)
+            .min();
+        let mut sample = path
+            .trial(spec, &active, self.trials)
+            .expect("the trial is within its limits");
+        sample.shared_kernel = true;
+        sample.flags = (self.flagged)(self.trials);
+        self.trials += 1;
+        Ok(sample)
+    }
+
+    fn apply(&mut self, end: End, plan: &Plan) -> Outcome<()> {
+        let fault = self.strikes(APPLY);
+        self.reach(end)?;
+        if let Some(Fault::Refused(code)) = fault {
+            return Err(Stop::new(code, "cannot change it: the plan says so"));
+        }
+        let mut changed = self.truth[index(end)].clone();
+        for change in &plan.changes {
+            let found = setting::current(&changed, &change.setting);
+            let fits = found.value() == Some(&change.from)
+                && setting::put(&mut changed, &change.setting, &change.to);
+            if !fits {
+                return Err(Stop::new(
+                    Code::FailedRestored,
+                    format!("cannot change {}: it is {found:?}", change.setting),
+                ));
+            }
+        }
+        self.truth[index(end)] = changed;
+        self.open[index(end)].push(plan.clone());
+        self.answer(end, fault)
+    }
+
+    fn undo(&mut self, end: End) -> Outcome<()> {
+        let fault = self.strikes(UNDO);
+        self.reach(end)?;
+        let Some(plan) = self.open[index(end)].pop() else {
+            return self.answer(end, fault);
+        };
+        if fault == Some(Fault::UndoFails) {
+            return Err(Stop::new(Code::FailedRestored, "cannot write it"));
+        }
+        for change in plan.undo().changes {
+            let host = &mut self.truth[index(end)];
+            assert!(setting::put(host, &change.setting, &change.to));
+        }
+        self.answer(end, fault)
+    }
+
+    fn commit(&mut self, end: End) -> Outcome<()> {
+        let fault = self.strikes(COMMIT);
+        self.reach(end)?;
+        if fault == Some(Fault::CommitFails) {
+            return Err(Stop::new(Code::Resource, "cannot write the journal"));
+        }
+        self.open[index(end)].clear();
+        self.answer(end, fault)
+    }
+}
+
+/// A log in memory that is full after so many records.
+#[derive(Debug, Default)]
+pub(crate) struct Memory {
+    records: Vec<Record>,
+    pub room: Option<usize>,
+}
+
+impl Memory {
+    /// The file that a run would have.
+    pub(crate) fn text(&self) -> String {
+        let lines = self.records.iter().map(line_of);
+        lines
+            .collect::<Outcome<_>>()
+            .expect("records are plain data")
+    }
+}
+
+impl Log for Memory {
+    fn add(&mut self, record: Record) -> Outcome<()> {
+        if self.room.is_some_and(|room| self.records.len() >= room) {
+            let full = std::io::ErrorKind::StorageFull.into();
+            return Err(Stop::io("write the run in memory", full));
+        }
+        self.records.push(record);
+        Ok(())
+    }
+
+    fn records(&self) -> &[Record] {
+        &self.records
+    }
+}
+
+/// Puts a value into a host; the key must be there.
+pub(crate) fn put(host: &mut Host, key: &str, text: &str) {
+    let key: setting::SettingKey = key.parse().expect("a key");
+    let value = match key.parse_value(text) {
+        Ok(value) => value,
+        Err(error) => panic!("{error}"),
+    };
+    assert!(setting::put(host, &key, &value), "{key}");
+}
+
+/// Puts a shaper onto the interface of a host.
+pub(crate) fn shape(host: &mut Host, mbit: u64) {
+    let nic = host.nics[0].name.clone();
+    let key = setting::SettingKey::Nic(nic, setting::NicKnob::Qdisc);
+    assert!(setting::put(host, &key, &Value::Qdisc(build::tbf(mbit))));
+}

@@ -160,6 +160,13 @@ fn a_commit_that_fails_is_never_passed_over() {
     let codes = at_every_step(Fault::CommitFails, false);
     // The far end's comes first, and then both can still be put back.
     assert_eq!(codes, [Some(Code::Resource), Some(Code::RestoreIncomplete)]);
+    let left = struck(Fault::CommitFails, 1, false).expect("two commits");
+    assert_eq!(left.world.truth[0], world().truth[0], "this end can be");
+    assert_eq!(
+        left.world
+            .value(End::Local, "nic/near0/feature/tx-tcp-segmentation"),
+        "off"
+    );
 }
 
 #[test]

@@ -307,3 +307,32 @@ fn a_remedy_with_which_nothing_moves_is_undone() {
     assert!(tries(&said).contains(&(BUFFER, true)));
     assert_eq!(world.truth, before);
 }
+
+/// What a rule proposes next starts from what was kept before, not from what was found.
+#[test]
+fn a_rule_whose_remedy_was_kept_may_ask_for_more_from_there() {
+    let mut world = World::new(10, 600, |near, _| put(near, WMEM, "4096 16384 65536"));
+    let cap = |holds, gbit: u64| Cap {
+        end: End::Local,
+        key: WMEM,
+        holds,
+        rate: BitRate::from_mbit_per_s(gbit * 1000),
+    };
+    world.caps = vec![cap(small, 5), cap(|value| value.ends_with(" 4194304"), 400)];
+    world.path.noise_sd = 0.01;
+    let before = world.truth.clone();
+    let (said, _) = proved(&mut world, options(10));
+    let steps: Vec<(&str, &str, bool)> = said
+        .remedies
+        .iter()
+        .map(|r| (r.from.as_str(), r.to.as_str(), r.kept))
+        .collect();
+    assert_eq!(
+        steps[..2],
+        [
+            ("4096 16384 65536", "4096 16384 4194304", true),
+            ("4096 16384 4194304", "4096 16384 8388608", true),
+        ]
+    );
+    assert_eq!(world.truth, before);
+}

@@ -528,7 +528,7 @@ mod tests {
         .expect_err("not a host's");
         assert_eq!(
             error.to_string(),
-            "cannot set placement/sender-cpus: a placement belongs to a measurement, not to a host"
+            "cannot set placement/sender-cpus: it belongs to a measurement, not to a host"
         );
     }
 

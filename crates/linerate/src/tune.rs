@@ -39,7 +39,10 @@ pub fn run(action: &TuneAction, state: &FilePath, say: &Say) -> Outcome<()> {
             if plan.changes.is_empty() {
                 say.note("nothing to change: every setting has its value already");
             } else {
-                say.note(&format!("changing {} settings", plan.changes.len()));
+                say.note(&match plan.changes.len() {
+                    1 => "changing 1 setting".to_owned(),
+                    all => format!("changing {all} settings"),
+                });
                 station.apply(&plan)?;
                 station.commit()?;
                 say.note("`linerate tune undo` takes it back");

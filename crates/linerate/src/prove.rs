@@ -119,6 +119,17 @@ struct Tried {
     kept: bool,
 }
 
+/// What an experiment says of a remedy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Weight {
+    /// Its interval lies above zero.
+    Helps,
+    /// Its interval holds zero.
+    Nothing,
+    /// Its interval lies below zero, nothing moved with it, or it could not be made.
+    Harms,
+}
+
 /// What the two arms of an experiment change.
 #[derive(Debug)]
 struct Arms {
@@ -219,27 +230,40 @@ impl<'a> Session<'a> {
     /// Asks the rules and weighs what they propose. Gives back a trial of the state it leaves, when
     /// another round may find more.
     fn round(&mut self, design: PairedDesign, newest: &Sample) -> Outcome<Option<Sample>> {
-        let (package, deferred) = self.package(newest)?;
+        let (mut package, mut again) = self.package(newest)?;
         let kept_before = self.kept;
-        let mut verdicts = Vec::new();
-        for place in 0..package.len() {
-            verdicts.push(self.weigh(design, &package, place)?);
-        }
-        for (proposal, kept) in package.iter().zip(&verdicts) {
-            if *kept {
-                self.apply(&proposal.changes)?;
-                self.kept += 1;
+        let mut helps = Vec::new();
+        while helps.len() < package.len() {
+            match self.weigh(design, &package, helps.len())? {
+                Weight::Helps => helps.push(true),
+                Weight::Nothing => helps.push(false),
+                Weight::Harms => {
+                    // It must not stand in the way of the others any more, and those that showed nothing
+                    // while it did get another chance.
+                    let changes = package.remove(helps.len()).changes;
+                    self.tried.push(Tried {
+                        changes,
+                        kept_then: self.kept,
+                        kept: false,
+                    });
+                    again |= helps.contains(&false);
+                }
             }
         }
-        for (proposal, kept) in package.into_iter().zip(verdicts) {
-            let changes = proposal.changes;
-            self.tried.push(Tried {
-                changes,
-                kept_then: self.kept,
-                kept,
-            });
+        for (proposal, _) in package.iter().zip(&helps).filter(|(_, helps)| **helps) {
+            self.apply(&proposal.changes)?;
+            self.kept += 1;
         }
-        if self.kept == kept_before && !deferred {
+        for (proposal, kept) in package.into_iter().zip(helps) {
+            if kept || !again {
+                self.tried.push(Tried {
+                    changes: proposal.changes,
+                    kept_then: self.kept,
+                    kept,
+                });
+            }
+        }
+        if self.kept == kept_before && !again {
             return Ok(None);
         }
         // What is proposed next starts from what the hosts have become.
@@ -287,6 +311,18 @@ impl<'a> Session<'a> {
                 .and_then(|()| self.undo_newest())
         };
         let Err(stop) = made else { return Ok(true) };
+        let remedy = self.begin(proposal, Vec::new())?;
+        self.cannot_be_made(proposal, remedy, stop)?;
+        self.tried.push(Tried {
+            changes: proposal.changes.clone(),
+            kept_then: self.kept,
+            kept: false,
+        });
+        Ok(false)
+    }
+
+    /// Records that a remedy cannot be made here; any other reason to stop passes through.
+    fn cannot_be_made(&mut self, proposal: &Proposal, remedy: usize, stop: Stop) -> Outcome<()> {
         let impossible = matches!(stop.code, Code::NotSupported | Code::PermissionMissing);
         if !impossible || !self.doubts.is_empty() {
             return Err(stop);
@@ -294,19 +330,11 @@ impl<'a> Session<'a> {
         let note = format!("could not be tried: {}", stop.message);
         let label = remedy_in_words(&proposal.rule, &proposal.changes);
         self.say.note(&format!("  {label:<34} {note}"));
-        let remedy = self.begin(proposal, Vec::new())?;
         self.log.add(Record::Decided {
             remedy,
             kept: false,
             note: Some(note),
-        })?;
-        let changes = proposal.changes.clone();
-        self.tried.push(Tried {
-            changes,
-            kept_then: usize::MAX,
-            kept: false,
-        });
-        Ok(false)
+        })
     }
 
     /// Whether a remedy is worth a try: one that did not help is only when something was kept since.
@@ -329,21 +357,35 @@ impl<'a> Session<'a> {
         Ok(remedy)
     }
 
-    /// Weighs one remedy of a package; true when it helps.
-    fn weigh(&mut self, design: PairedDesign, package: &[Proposal], place: usize) -> Outcome<bool> {
+    /// Weighs one remedy of a package.
+    fn weigh(
+        &mut self,
+        design: PairedDesign,
+        package: &[Proposal],
+        place: usize,
+    ) -> Outcome<Weight> {
         let proposal = &package[place];
         let others = package.iter().enumerate().filter(|(at, _)| *at != place);
         let beside = others.map(|(_, other)| other.rule.clone()).collect();
         let remedy = self.begin(proposal, beside)?;
         let label = remedy_in_words(&proposal.rule, &proposal.changes);
-        self.experiment(design, remedy, &Arms::of(package, place), &label)?;
-        let kept = self.helped(remedy);
+        if let Err(stop) = self.experiment(design, remedy, &Arms::of(package, place), &label) {
+            self.cannot_be_made(proposal, remedy, stop)?;
+            return Ok(Weight::Harms);
+        }
+        let effect = experiment_of(self.log.records(), remedy).effect(self.options.seed);
+        let weight = match effect {
+            Some(effect) if effect.low > 0.0 => Weight::Helps,
+            Some(effect) if effect.high >= 0.0 => Weight::Nothing,
+            // Slower, or nothing moved.
+            _ => Weight::Harms,
+        };
         self.log.add(Record::Decided {
             remedy,
-            kept,
+            kept: weight == Weight::Helps,
             note: None,
         })?;
-        Ok(kept)
+        Ok(weight)
     }
 
     /// What the rules propose for the hosts as they were read last.
@@ -393,12 +435,6 @@ impl<'a> Session<'a> {
         sample.flags = analysis::flags(&sample, local, remote, None, None);
         sample.flags.extend(settling_flag(&sample));
         Ok(sample)
-    }
-
-    fn helped(&self, remedy: usize) -> bool {
-        experiment_of(self.log.records(), remedy)
-            .effect(self.options.seed)
-            .is_some_and(|effect| effect.low > 0.0)
     }
 
     /// Interleaved pairs of trials without and with the remedy, each pair in random order.

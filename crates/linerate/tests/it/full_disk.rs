@@ -13,18 +13,41 @@ fn a_disk_that_fills_in_mid_run_ends_with_41_and_keeps_the_run_up_to_there() {
     let disk = lab.small_disk("disk", "88k");
     let run = disk.join("run");
     let arguments = [
-        "prove", "netns:far", "--undo", "--pairs", "3", "--time", "0.1", "--flows", "4", "--out",
+        "prove",
+        "netns:far",
+        "--undo",
+        "--pairs",
+        "3",
+        "--time",
+        "0.1",
+        "--flows",
+        "4",
+        "--out",
         text(&run),
     ];
     let done = lab.run(&arguments).expect_code(41);
     assert!(done.err.contains("o space left"), "{}", done.err);
-    assert!(done.err.contains("--out"), "no way out is named: {}", done.err);
+    assert!(
+        done.err.contains("--out"),
+        "no way out is named: {}",
+        done.err
+    );
     assert_same(&lab, &before, "after the disk was full");
     // The page does not fit on that disk either: it goes elsewhere.
     let page = lab.path("page.html");
-    let report = ["--format", "json", "report", text(&run), "--out", text(&page)];
+    let report = [
+        "--format",
+        "json",
+        "report",
+        text(&run),
+        "--out",
+        text(&page),
+    ];
     let document = fitting(&lab.run(&report).expect_code(0).out);
-    assert!(document["before"]["trials"].as_u64() > Some(0), "{document:#}");
+    assert!(
+        document["before"]["trials"].as_u64() > Some(0),
+        "{document:#}"
+    );
     assert!(page.exists());
     let status = lab.run(&["tune", "status"]).expect_code(0).out;
     assert!(status.contains("no transactions"), "{status}");
@@ -35,11 +58,22 @@ fn without_room_for_an_undo_journal_nothing_is_changed() {
     let Some(lab) = Lab::new() else { return };
     let before = lab.dump();
     let disk = lab.small_disk("disk", "16k");
-    lab.shell("near", &format!("cat /dev/zero > {}/filler || true", disk.display()));
+    lab.shell(
+        "near",
+        &format!("cat /dev/zero > {}/filler || true", disk.display()),
+    );
     let plan = lab.path("plan.toml");
-    std::fs::write(&plan, "[settings]\n\"sysctl/net.ipv4.tcp_sack\" = 0\n").expect("the lab's folder");
+    std::fs::write(&plan, "[settings]\n\"sysctl/net.ipv4.tcp_sack\" = 0\n")
+        .expect("the lab's folder");
     let mut command = lab.on("near", crate::LINERATE);
-    command.args(["--state", text(&disk), "tune", "apply", "--from", text(&plan)]);
+    command.args([
+        "--state",
+        text(&disk),
+        "tune",
+        "apply",
+        "--from",
+        text(&plan),
+    ]);
     let done = crate::job::run(command).expect_code(41);
     assert!(done.err.contains("undo journal"), "{}", done.err);
     assert_same(&lab, &before, "without room for a journal");
@@ -49,8 +83,13 @@ fn without_room_for_an_undo_journal_nothing_is_changed() {
 fn a_run_that_has_no_room_at_all_ends_before_anything_is_measured() {
     let Some(lab) = Lab::new() else { return };
     let disk = lab.small_disk("disk", "16k");
-    lab.shell("near", &format!("cat /dev/zero > {}/filler || true", disk.display()));
+    lab.shell(
+        "near",
+        &format!("cat /dev/zero > {}/filler || true", disk.display()),
+    );
     let run = disk.join("run");
-    let done = lab.run(&["prove", "netns:far", "--out", text(&run)]).expect_code(41);
+    let done = lab
+        .run(&["prove", "netns:far", "--out", text(&run)])
+        .expect_code(41);
     assert!(!done.err.contains("proving"), "{}", done.err);
 }

@@ -21,9 +21,21 @@ fn a_peer_that_is_no_linerate_of_this_version_ends_with_its_code_and_says_why() 
         ("netns:no-such-host", 20, &["no-such-host", "ip netns list"]),
         ("exec:false", 20, &["exit code 1", "before it answered"]),
         ("exec:cat", 20, &["not linerate's protocol"]),
-        ("exec:echo Welcome; cat", 20, &["not linerate's protocol", "Welcome", "silent"]),
-        ("exec:exec >&2; echo no such container; exit 3", 20, &["exit code 3", "no such container"]),
-        ("exec:no-such-program-of-ours agent --stdio", 20, &["exit code 127"]),
+        (
+            "exec:echo Welcome; cat",
+            20,
+            &["not linerate's protocol", "Welcome", "silent"],
+        ),
+        (
+            "exec:exec >&2; echo no such container; exit 3",
+            20,
+            &["exit code 3", "no such container"],
+        ),
+        (
+            "exec:no-such-program-of-ours agent --stdio",
+            20,
+            &["exit code 127"],
+        ),
         (OTHER_PROTOCOL, 20, &["9.9.9", "protocol 99"]),
         (REFUSES, 20, &["speaks 0"]),
         ("exec:kill -9 $$", 20, &["was killed"]),
@@ -34,7 +46,11 @@ fn a_peer_that_is_no_linerate_of_this_version_ends_with_its_code_and_says_why() 
             let fixed = ["--state", text(state.path())];
             let done = run(linerate(&[&fixed, command, &[peer]].concat())).expect_code(code);
             for word in words {
-                assert!(done.err.contains(word), "{peer}: no {word:?} in {}", done.err);
+                assert!(
+                    done.err.contains(word),
+                    "{peer}: no {word:?} in {}",
+                    done.err
+                );
             }
             assert_eq!(done.out, "", "{peer}: data without a measurement");
         }
@@ -45,7 +61,13 @@ fn a_peer_that_is_no_linerate_of_this_version_ends_with_its_code_and_says_why() 
 #[test]
 fn without_ssh_an_ssh_peer_names_the_package() {
     let empty = tempfile::tempdir().expect("a temporary folder");
-    let mut command = linerate(&["--state", text(empty.path()), "measure", "stream", "ssh://nobody@nowhere"]);
+    let mut command = linerate(&[
+        "--state",
+        text(empty.path()),
+        "measure",
+        "stream",
+        "ssh://nobody@nowhere",
+    ]);
     command.env("PATH", empty.path());
     let done = run(command).expect_code(22);
     assert!(done.err.contains("not installed"), "{}", done.err);
@@ -70,15 +92,27 @@ fn with_ssh(script: &str, arguments: &[&str]) -> crate::job::Done {
 fn a_far_end_without_linerate_is_told_from_one_that_cannot_be_reached() {
     let measure = ["measure", "stream", "ssh://me@apricot:2222"];
     let done = with_ssh("echo 'sh: linerate: not found' >&2; exit 127", &measure).expect_code(20);
-    assert!(done.err.contains("no `linerate` in its path"), "{}", done.err);
+    assert!(
+        done.err.contains("no `linerate` in its path"),
+        "{}",
+        done.err
+    );
     assert!(done.err.contains("--push"), "{}", done.err);
     let refused = "echo 'Connection refused' >&2; exit 255";
     let done = with_ssh(refused, &measure).expect_code(20);
-    assert!(done.err.contains("cannot reach ssh://me@apricot:2222"), "{}", done.err);
+    assert!(
+        done.err.contains("cannot reach ssh://me@apricot:2222"),
+        "{}",
+        done.err
+    );
     assert!(done.err.contains("Connection refused"), "{}", done.err);
     let full = "cat >/dev/null; echo 'No space left on device' >&2; exit 1";
     let done = with_ssh(full, &[&measure[..], &["--push"]].concat()).expect_code(20);
-    assert!(done.err.contains("cannot copy linerate to me@apricot"), "{}", done.err);
+    assert!(
+        done.err.contains("cannot copy linerate to me@apricot"),
+        "{}",
+        done.err
+    );
     assert!(done.err.contains("No space left"), "{}", done.err);
 }
 
@@ -88,12 +122,27 @@ fn agent_killed(lab: &Lab, run: &str, moment: usize) -> crate::job::Done {
     let out = lab.path(run);
     let watch = Watch::new(&out, &lab.state());
     let job = Job::start(lab.linerate(&[
-        "prove", "netns:far", "--undo", "--pairs", "3", "--time", "0.2", "--seed", "5", "--out",
+        "prove",
+        "netns:far",
+        "--undo",
+        "--pairs",
+        "3",
+        "--time",
+        "0.2",
+        "--seed",
+        "5",
+        "--out",
         text(&out),
     ]));
-    assert_eq!(watch.wait(moment, &job.ending()), moment, "it was over too soon");
+    assert_eq!(
+        watch.wait(moment, &job.ending()),
+        moment,
+        "it was over too soon"
+    );
     let family = job.family();
-    let agent = family.iter().find(|(_, words)| words.contains("agent --stdio"));
+    let agent = family
+        .iter()
+        .find(|(_, words)| words.contains("agent --stdio"));
     let (agent, _) = agent.unwrap_or_else(|| panic!("no agent in {family:?}"));
     kill_process(*agent, Signal::KILL).expect("it was alive a moment ago");
     job.end()
@@ -112,7 +161,10 @@ fn a_peer_that_dies_in_mid_trial_ends_with_20_and_keeps_the_run() {
     let document = crate::fitting(&report.expect_code(0).out);
     assert_eq!(document["restored"], true);
     let records = fs::read_to_string(lab.path("run").join("records.jsonl")).expect("kept");
-    assert!(records.contains("\"stopped\""), "the reason is not in the record");
+    assert!(
+        records.contains("\"stopped\""),
+        "the reason is not in the record"
+    );
 }
 
 #[test]
@@ -129,7 +181,12 @@ fn a_peer_that_dies_while_it_is_changed_is_doubted_and_recovered() {
         assert_eq!(done.code, Some(31), "{}", done.err);
         assert!(done.err.contains("tune recover"), "{}", done.err);
     } else {
-        assert!(matches!(done.code, Some(20 | 31)), "{:?} {}", done.code, done.err);
+        assert!(
+            matches!(done.code, Some(20 | 31)),
+            "{:?} {}",
+            done.code,
+            done.err
+        );
     }
     lab.run(&["tune", "recover"]).expect_code(0);
     assert_same(&lab, &before, "after `tune recover`");
@@ -142,12 +199,19 @@ fn a_data_port_that_cannot_be_reached_is_named() {
     // What a firewall between the hosts does: control passes, data does not.
     lab.shell("near", "ip route add blackhole 10.77.0.2/32");
     let done = lab.run(&["measure", "stream", "netns:far", "--time", "0.2"]);
-    assert!(matches!(done.code, Some(20)), "{:?} {}", done.code, done.err);
+    assert!(
+        matches!(done.code, Some(20)),
+        "{:?} {}",
+        done.code,
+        done.err
+    );
     assert!(done.err.contains("10.77.0.2"), "{}", done.err);
     lab.shell("near", "ip route del blackhole 10.77.0.2/32");
     assert_same(&lab, &before, "after a measurement without a way");
     // An address of nobody here.
-    let done = lab.run(&["measure", "stream", "netns:far", "--address", "10.77.0.9"]).expect_code(23);
+    let done = lab
+        .run(&["measure", "stream", "netns:far", "--address", "10.77.0.9"])
+        .expect_code(23);
     assert!(done.err.contains("10.77.0.9"), "{}", done.err);
 }
 
@@ -157,14 +221,22 @@ fn a_firewall_that_drops_the_data_is_a_time_out_that_names_the_port() {
     // The far end cannot answer: its way back is closed, so the handshake never ends.
     lab.shell("far", "ip route add blackhole 10.77.0.1/32");
     let done = lab.run(&["measure", "stream", "netns:far", "--time", "0.2"]);
-    assert!(matches!(done.code, Some(20 | 40)), "{:?} {}", done.code, done.err);
+    assert!(
+        matches!(done.code, Some(20 | 40)),
+        "{:?} {}",
+        done.code,
+        done.err
+    );
     assert!(done.err.contains("10.77.0.2"), "{}", done.err);
 }
 
 #[test]
 fn two_hosts_without_a_common_subnet_are_told_to_name_the_address() {
     let Some(lab) = Lab::new() else { return };
-    lab.shell("far", "ip address flush dev far0 && ip address add 10.99.0.2/24 dev far0");
+    lab.shell(
+        "far",
+        "ip address flush dev far0 && ip address add 10.99.0.2/24 dev far0",
+    );
     let done = lab.run(&["measure", "stream", "netns:far"]).expect_code(23);
     assert!(done.err.contains("share no subnet"), "{}", done.err);
     assert!(done.err.contains("--address"), "{}", done.err);

@@ -16,8 +16,18 @@ const SHAPER: &str = "tc qdisc add dev near0 root tbf rate 100mbit burst 64kb la
 fn prove(lab: &Lab, run: &str, more: &[&str]) -> (Value, Done) {
     let run = lab.path(run);
     let fixed = [
-        "--format", "json", "prove", "netns:far", "--pairs", "3", "--time", "0.2", "--seed", "7",
-        "--out", text(&run),
+        "--format",
+        "json",
+        "prove",
+        "netns:far",
+        "--pairs",
+        "3",
+        "--time",
+        "0.2",
+        "--seed",
+        "7",
+        "--out",
+        text(&run),
     ];
     let done = lab.run(&[&fixed, more].concat()).expect_code(0);
     (fitting(&done.out), done)
@@ -29,7 +39,12 @@ fn tried(document: &Value, rule: &str) -> Vec<String> {
     remedies
         .filter(|remedy| remedy["rule"] == rule)
         .flat_map(|remedy| remedy["changes"].as_array().expect("changes"))
-        .map(|change| change["change"]["setting"].as_str().expect("a key").to_owned())
+        .map(|change| {
+            change["change"]["setting"]
+                .as_str()
+                .expect("a key")
+                .to_owned()
+        })
         .collect()
 }
 

@@ -26,8 +26,19 @@ const EVENTS: usize = 60;
 
 fn start(lab: &Lab, out: &Path) -> Job {
     Job::start(lab.linerate(&[
-        "--format", "json", "prove", "netns:far", "--undo", "--pairs", "3", "--time", "0.1",
-        "--seed", "3", "--out", text(out),
+        "--format",
+        "json",
+        "prove",
+        "netns:far",
+        "--undo",
+        "--pairs",
+        "3",
+        "--time",
+        "0.1",
+        "--seed",
+        "3",
+        "--out",
+        text(out),
     ]))
 }
 
@@ -57,7 +68,12 @@ fn assert_readable(lab: &Lab, out: &Path) {
 
 /// Stops a run at `moment`; none when it was over before.
 #[track_caller]
-fn stopped(lab: &Lab, number: u32, moment: usize, stop: impl Fn(Job) -> Done) -> (PathBuf, Option<Done>) {
+fn stopped(
+    lab: &Lab,
+    number: u32,
+    moment: usize,
+    stop: impl Fn(Job) -> Done,
+) -> (PathBuf, Option<Done>) {
     let out = lab.path(&format!("run-{number}"));
     let watch = Watch::new(&out, &lab.state());
     let job = start(lab, &out);
@@ -83,13 +99,22 @@ fn after_a_sigkill_at_any_moment_tune_recover_puts_both_hosts_back() {
         if done.signal == Some(9) {
             killed += 1;
         }
-        let recovered = lab.run(&["--format", "json", "tune", "recover"]).expect_code(0);
-        assert_same(&lab, &before, &format!("killed at event {moment}\n{}", recovered.out));
+        let recovered = lab
+            .run(&["--format", "json", "tune", "recover"])
+            .expect_code(0);
+        assert_same(
+            &lab,
+            &before,
+            &format!("killed at event {moment}\n{}", recovered.out),
+        );
         assert_readable(&lab, &out);
         let status = lab.run(&["tune", "status"]).expect_code(0).out;
         assert!(!status.contains("open"), "{status}");
     }
-    assert!(killed >= KILLS / 2, "only {killed} of {KILLS} kills came in time");
+    assert!(
+        killed >= KILLS / 2,
+        "only {killed} of {KILLS} kills came in time"
+    );
     // Recovering again finds nothing.
     let again = lab.run(&["tune", "recover"]).expect_code(0).out;
     assert!(again.contains("nothing to do"), "{again}");
@@ -135,7 +160,9 @@ fn a_measurement_that_is_interrupted_ends_with_130() {
     let before = bytes();
     let job = Job::start(lab.linerate(&["measure", "stream", "netns:far", "--time", "60"]));
     // Once data flows; looking takes a program of its own each time, so this is no busy loop.
-    while bytes() < before + (1 << 20) && !crate::job::ends_within(&job.ending(), std::time::Duration::ZERO) {}
+    while bytes() < before + (1 << 20)
+        && !crate::job::ends_within(&job.ending(), std::time::Duration::ZERO)
+    {}
     job.send(Signal::INT);
     let done = job.end().expect_code(130);
     assert!(done.err.contains("interrupted"), "{}", done.err);

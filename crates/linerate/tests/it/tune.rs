@@ -22,7 +22,9 @@ fn plan(lab: &Lab) -> std::path::PathBuf {
 
 #[track_caller]
 fn json(lab: &Lab, arguments: &[&str]) -> Value {
-    let done = lab.run(&[&["--format", "json", "tune"], arguments].concat()).expect_code(0);
+    let done = lab
+        .run(&[&["--format", "json", "tune"], arguments].concat())
+        .expect_code(0);
     let document: Value = serde_json::from_str(&done.out).expect("one document");
     assert_eq!(document["schema"], "linerate.tune/1");
     document
@@ -36,7 +38,11 @@ fn a_plan_is_shown_applied_once_and_taken_back() {
     let before = lab.dump();
 
     let planned = json(&lab, &["plan", "--from", file]);
-    assert_eq!(planned["changes"].as_array().map(Vec::len), Some(3), "{planned:#}");
+    assert_eq!(
+        planned["changes"].as_array().map(Vec::len),
+        Some(3),
+        "{planned:#}"
+    );
     assert_same(&lab, &before, "after `tune plan`");
 
     json(&lab, &["apply", "--from", file]);
@@ -47,7 +53,11 @@ fn a_plan_is_shown_applied_once_and_taken_back() {
     assert_ne!(after, before);
 
     let again = json(&lab, &["apply", "--from", file]);
-    assert_eq!(again["changes"].as_array().map(Vec::len), Some(0), "{again:#}");
+    assert_eq!(
+        again["changes"].as_array().map(Vec::len),
+        Some(0),
+        "{again:#}"
+    );
     assert_same(&lab, &after, "after the second `tune apply`");
     let status = json(&lab, &["status"]);
     let transactions = status["transactions"].as_array().expect("a list");
@@ -82,7 +92,9 @@ fn undo_leaves_alone_what_somebody_else_has_set_since() {
 #[test]
 fn a_transaction_is_undone_by_its_name_only_when_there_is_one() {
     let Some(lab) = Lab::new() else { return };
-    let done = lab.run(&["tune", "undo", "no-such-transaction"]).expect_code(23);
+    let done = lab
+        .run(&["tune", "undo", "no-such-transaction"])
+        .expect_code(23);
     assert!(done.err.contains("no applied transaction"), "{}", done.err);
 }
 
@@ -104,5 +116,8 @@ fn a_value_that_the_kernel_refuses_leaves_nothing_half_done() {
     assert!(done.err.contains("tcp_congestion_control"), "{}", done.err);
     assert_same(&lab, &before, "after a refused `tune apply`");
     let status = lab.run(&["tune", "status"]).expect_code(0).out;
-    assert!(!status.contains("applied") && !status.contains("open"), "{status}");
+    assert!(
+        !status.contains("applied") && !status.contains("open"),
+        "{status}"
+    );
 }

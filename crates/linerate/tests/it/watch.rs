@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::OwnedFd;
-use rustix::fs::inotify::{CreateFlags, Reader, ReadFlags, WatchFlags, add_watch, init};
+use rustix::fs::inotify::{CreateFlags, ReadFlags, Reader, WatchFlags, add_watch, init};
 use rustix::io::Errno;
 
 use crate::job::HANGS;
@@ -28,6 +28,11 @@ impl Watch {
             add_watch(&events, folder, kinds()).expect("a folder that was just made");
         }
         Self { events, journals }
+    }
+
+    /// Watches one more folder.
+    pub(crate) fn look_at(&self, folder: &Path) {
+        add_watch(&self.events, folder, kinds()).expect("it is there");
     }
 
     /// Waits for the `number`-th event from now; gives back how many came before `end` became

@@ -392,7 +392,7 @@ pub fn undo_changes(path: &mut Path, changes: &[EndChange]) -> Outcome<()> {
     let there = if remote.changes.is_empty() {
         Ok(())
     } else {
-        path.peer.undo().map_err(far_end_in_doubt)
+        path.peer.undo().map_err(|stop| far_end_in_doubt(&stop))
     };
     let here = if local.changes.is_empty() {
         Ok(())
@@ -403,7 +403,7 @@ pub fn undo_changes(path: &mut Path, changes: &[EndChange]) -> Outcome<()> {
 }
 
 /// A far end that did not confirm its undo may still be changed: that says more than why it is silent.
-fn far_end_in_doubt(stop: Stop) -> Stop {
+fn far_end_in_doubt(stop: &Stop) -> Stop {
     let message = format!("the far end may not be as before: {}", stop.message);
     Stop::new(Code::RestoreIncomplete, message).hint("run `linerate tune recover` on the far host")
 }

@@ -309,7 +309,7 @@ fn without_the_right_to_write_a_setting_the_right_is_named_and_nothing_changed()
     let plan = folder.path().join("plan.toml");
     let sack = || fs::read_to_string("/proc/sys/net/ipv4/tcp_sack").expect("proc is mounted");
     let before = sack();
-    let other = if before.trim() == "1" { 0 } else { 1 };
+    let other = u8::from(before.trim() != "1");
     let state = folder.path().join("state");
     fs::create_dir(&state).expect("a temporary folder");
     fs::write(

@@ -1,7 +1,6 @@
 //! The commands that are one step long: map, doctor, explain, ceiling, prove, capture, report,
 //! completions. What they say is data; how it is shown is `report`'s work.
 
-use std::io::Write;
 use std::path::{Path as FilePath, PathBuf};
 use std::time::SystemTime;
 
@@ -487,11 +486,8 @@ pub fn report(run: &FilePath, out: Option<&FilePath>, say: &Say) -> Outcome<()> 
 }
 
 /// `linerate completions`.
-pub fn completions(shell: clap_complete::Shell) -> Outcome<()> {
+pub fn completions(shell: clap_complete::Shell, say: &Say) -> Outcome<()> {
     let mut text = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "linerate", &mut text);
-    std::io::stdout()
-        .lock()
-        .write_all(&text)
-        .map_err(|error| Stop::io("write to standard output", error))
+    say.data(&String::from_utf8_lossy(&text))
 }

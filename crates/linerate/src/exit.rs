@@ -128,7 +128,7 @@ impl Stop {
     pub fn io(doing: impl fmt::Display, error: std::io::Error) -> Self {
         use std::io::ErrorKind as Kind;
         let code = match error.kind() {
-            Kind::PermissionDenied => Code::PermissionMissing,
+            Kind::PermissionDenied | Kind::ReadOnlyFilesystem => Code::PermissionMissing,
             Kind::StorageFull | Kind::QuotaExceeded | Kind::OutOfMemory | Kind::AddrInUse => {
                 Code::Resource
             }

@@ -83,6 +83,6 @@ fn carry_out(cli: &Cli, say: &Say) -> Outcome<Code> {
         Command::Agent { .. } => agent::serve(&state).map(done),
         Command::Capture { file } => commands::capture(file, say).map(done),
         Command::Report { run, out } => commands::report(run, out.as_deref(), say).map(done),
-        Command::Completions { shell } => commands::completions(*shell).map(done),
+        Command::Completions { shell } => commands::completions(*shell, say).map(done),
     }
 }

@@ -10,6 +10,9 @@ use crate::workload::StreamSpec;
 pub struct Lines {
     held: Vec<u8>,
     searched: usize,
+    /// How much of `held` is after its last line's end: each byte is looked at once, however long the
+    /// message.
+    unfinished: usize,
 }
 
 /// A line grew past [`LINE_BYTES_MAX`].
@@ -21,11 +24,11 @@ impl Lines {
     /// Takes in what was read.
     pub fn push(&mut self, bytes: &[u8]) -> Result<(), LineTooLong> {
         self.held.extend_from_slice(bytes);
-        let unfinished = match self.held.iter().rposition(|&byte| byte == b'\n') {
-            Some(end) => self.held.len() - end - 1,
-            None => self.held.len(),
+        self.unfinished = match bytes.iter().rposition(|&byte| byte == b'\n') {
+            Some(end) => bytes.len() - end - 1,
+            None => self.unfinished + bytes.len(),
         };
-        if unfinished > LINE_BYTES_MAX {
+        if self.unfinished > LINE_BYTES_MAX {
             Err(LineTooLong)
         } else {
             Ok(())

@@ -60,18 +60,13 @@ pub(crate) struct Job {
 impl Job {
     /// Starts it with nothing on its standard input.
     pub(crate) fn start(mut command: Command) -> Self {
-        command.stdin(Stdio::null());
-        Self::start_with_input(command)
-    }
-
-    /// Starts it; its standard input is what `command` says.
-    pub(crate) fn start_with_input(mut command: Command) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let mark = format!("{MARK}={}-{count}", std::process::id());
         let (name, value) = mark.split_once('=').expect("it was just written");
         command
             .env(name, value)
+            .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         let mut child = command.spawn().expect("the program starts");
@@ -83,11 +78,6 @@ impl Job {
             out,
             err,
         }
-    }
-
-    /// Its standard input, when it is a pipe.
-    pub(crate) fn input(&mut self) -> std::process::ChildStdin {
-        self.child.stdin.take().expect("piped, and taken once")
     }
 
     /// Sends a signal to it alone.

@@ -30,6 +30,11 @@ impl Watch {
         Self { events, journals }
     }
 
+    /// Watches one more folder.
+    pub(crate) fn look_at(&self, folder: &Path) {
+        add_watch(&self.events, folder, kinds()).expect("it is there");
+    }
+
     /// Waits for the `number`-th event from now; gives back how many came before `end` became
     /// readable, at most `number`.
     pub(crate) fn wait(&self, number: usize, end: &OwnedFd) -> usize {

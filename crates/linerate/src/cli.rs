@@ -226,6 +226,10 @@ pub struct PeerArgs {
     /// The address of the peer that data goes to [default: one on a common subnet, else the ssh host].
     #[arg(long, value_name = "ADDRESS")]
     pub address: Option<std::net::IpAddr>,
+    /// The TCP port at the peer that data goes to, for a firewall that lets only some pass [default:
+    /// one that is free].
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    pub port: Option<u16>,
 }
 
 /// What is common to everything that moves a stream.

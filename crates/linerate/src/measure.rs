@@ -90,7 +90,11 @@ pub fn stream_spec(args: &StreamArgs, time: Nanoseconds) -> Outcome<StreamSpec> 
 pub fn open_path(args: &PeerArgs, state: &FilePath, interrupt: &Interrupt) -> Outcome<Path> {
     let station = Station::open(state)?;
     let peer = Peer::start(&args.peer, args.push, state, interrupt)?;
-    Path::open(station, peer, args.address, interrupt)
+    let path = Path::open(station, peer, args.address, interrupt)?;
+    Ok(Path {
+        port: args.port,
+        ..path
+    })
 }
 
 /// What one core copies, for a path without a wire: the only bound that it has.

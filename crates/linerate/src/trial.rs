@@ -44,6 +44,8 @@ pub struct Path {
     pub remote_nic: NicName,
     /// The far address.
     pub address: IpAddr,
+    /// The far port, when it must be a certain one.
+    pub port: Option<u16>,
     /// Ctrl-C.
     pub interrupt: Interrupt,
 }
@@ -83,6 +85,7 @@ impl Path {
             local_nic,
             remote_nic,
             address,
+            port: None,
             interrupt,
         })
     }
@@ -109,7 +112,10 @@ impl Path {
     }
 
     fn run_unguarded(&mut self, spec: &StreamSpec, token: Token) -> Outcome<Sample> {
-        let bind = self.address.to_string();
+        let bind = match self.port {
+            Some(port) => SocketAddr::new(self.address, port).to_string(),
+            None => self.address.to_string(),
+        };
         let prepare = Request::Prepare {
             spec: spec.clone(),
             token,

@@ -213,3 +213,43 @@ fn what_a_killed_agent_left_is_recovered_and_what_it_committed_is_undone_by_name
     lab.run(&["tune", "undo", id]).expect_code(0);
     assert_same(&lab, &before, "after `tune undo ID`");
 }
+
+#[test]
+fn a_data_port_that_is_taken_ends_with_41_and_one_that_is_free_is_used() {
+    let Some(lab) = Lab::new() else { return };
+    // Another agent waits for the data of a trial that never begins.
+    let mut holder = Agent::start({
+        let mut command = lab.on("far", env!("CARGO_BIN_EXE_linerate"));
+        command.args([
+            "--state",
+            crate::lab::text(&lab.state()),
+            "agent",
+            "--stdio",
+        ]);
+        command
+    });
+    holder.greet();
+    let spec = json!({
+        "flows": 1, "direction": "forward", "duration_ns": 200_000_000, "interval_ns": 10_000_000,
+        "buffer_bytes": 131_072, "socket_buffer_bytes": null, "congestion_control": null,
+        "placement": {"sender_cpus": "", "receiver_cpus": ""},
+    });
+    let prepare = json!({"prepare": {"spec": spec, "token": vec![7; 16], "bind": "10.77.0.2:5999"}});
+    assert_eq!(holder.ask(&prepare)["prepared"]["port"], 5999);
+    let measure = |port: &str| {
+        lab.run(&[
+            "measure",
+            "stream",
+            "netns:far",
+            "--time",
+            "0.2",
+            "--port",
+            port,
+        ])
+    };
+    let taken = measure("5999").expect_code(41);
+    assert!(taken.err.contains("10.77.0.2:5999"), "{}", taken.err);
+    assert!(taken.err.contains("ss -ltnp"), "{}", taken.err);
+    measure("5998").expect_code(0);
+    assert_eq!(holder.leave(), Some(0));
+}

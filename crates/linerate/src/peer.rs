@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::io::{Read, Write};
 use std::path::Path;
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::str::FromStr;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex};
@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 
 use linerate_model::protocol::{AgentAddress, PROTOCOL, Reply, Request};
 use linerate_model::talk::{Lines, answer};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde_json::Value;
 
 use crate::exit::{Code, Outcome, Stop};
@@ -26,6 +28,9 @@ const GREETING: Duration = Duration::from_secs(60);
 const WORK: Duration = Duration::from_secs(30);
 /// How long the far end may take to put things back and end.
 const FAREWELL: Duration = Duration::from_secs(20);
+
+/// How long the last words of a far end that has ended may be on their way.
+const LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// How a peer is named.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -139,6 +144,8 @@ pub struct Peer {
     input: Option<ChildStdin>,
     replies: Receiver<Heard>,
     last_words: Arc<Mutex<VecDeque<u8>>>,
+    /// Disconnected when the last word was heard.
+    silence: Receiver<()>,
     interrupt: Interrupt,
 }
 
@@ -170,12 +177,16 @@ impl Peer {
         let input = child.stdin.take();
         let (heard, replies) = mpsc::channel();
         let last_words = Arc::default();
+        let (speaking, silence) = mpsc::channel();
         if let Some(output) = child.stdout.take() {
             std::thread::spawn(move || listen(output, &heard));
         }
         if let Some(errors) = child.stderr.take() {
             let words = Arc::clone(&last_words);
-            std::thread::spawn(move || keep_last_words(errors, &words));
+            std::thread::spawn(move || {
+                let _speaking: Sender<()> = speaking;
+                keep_last_words(errors, &words);
+            });
         }
         let mut peer = Self {
             address: address.clone(),
@@ -185,6 +196,7 @@ impl Peer {
             input,
             replies,
             last_words,
+            silence,
             interrupt: interrupt.clone(),
         };
         let hello = Request::Hello {
@@ -313,8 +325,8 @@ impl Peer {
                 }
             }
         }
-        match self.child.wait() {
-            Ok(status) if status.code() == Some(i32::from(Code::RestoreIncomplete.number())) => {
+        match self.last_status() {
+            Some(status) if status.code() == Some(i32::from(Code::RestoreIncomplete.number())) => {
                 Err(Stop::new(
                     Code::RestoreIncomplete,
                     format!(
@@ -329,7 +341,29 @@ impl Peer {
         }
     }
 
+    /// How the child ended. One that has closed its side and lives on is killed: there is nobody to talk to.
+    fn last_status(&mut self) -> Option<ExitStatus> {
+        if let Ok(Some(status)) = self.child.try_wait() {
+            return Some(status);
+        }
+        let pid = i32::try_from(self.child.id())
+            .ok()
+            .and_then(Pid::from_raw)?;
+        let ending = pidfd_open(pid, PidfdFlags::empty()).ok();
+        let ended = ending.is_some_and(|ending| {
+            let limit = Timespec::try_from(FAREWELL).unwrap_or_default();
+            let mut watched = [PollFd::new(&ending, PollFlags::IN)];
+            poll(&mut watched, Some(&limit)).is_ok_and(|ready| ready > 0)
+        });
+        if !ended {
+            let _ = self.child.kill();
+        }
+        self.child.wait().ok()
+    }
+
     fn words(&self) -> String {
+        // They may still be on their way when the child has ended; a grandchild may hold the pipe open.
+        let _ = self.silence.recv_timeout(LAST_WORDS);
         let Ok(words) = self.last_words.lock() else {
             return String::new();
         };
@@ -340,7 +374,7 @@ impl Peer {
     /// The far end has gone away: says what it said last, and what to do.
     fn gone(&mut self) -> Stop {
         self.input = None;
-        let status = self.child.wait().ok();
+        let status = self.last_status();
         let words = self.words();
         let said = if words.is_empty() {
             String::new()

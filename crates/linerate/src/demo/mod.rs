@@ -20,6 +20,7 @@ use std::str::FromStr;
 
 use linerate_model::ids::NicName;
 use linerate_testbed::{Netns, NetnsError, Obstacle, Stage, StageError};
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::cli::{DemoArgs, DemoStage};
 use crate::commands::{now_unix_s, run_folder, show_run};
@@ -48,6 +49,7 @@ pub fn run(args: &DemoArgs, state: &Path, say: &Say) -> Outcome<()> {
 
 /// What the person started.
 fn start(args: &DemoArgs, state: &Path, say: &Say) -> Outcome<()> {
+    let interrupt = Interrupt::listen()?;
     sweep(state, say)?;
     let seed = args.seed.map_or_else(fresh_seed, Ok)?;
     let out = args
@@ -77,7 +79,7 @@ fn start(args: &DemoArgs, state: &Path, say: &Say) -> Outcome<()> {
         ])
         .arg(&out);
     linerate_testbed::tie_to_parent(&mut command);
-    let code = wait_for(command, "conduct");
+    let code = wait_for(command, "conduct", &interrupt);
     // What the inner steps left for each other; the run itself is elsewhere.
     let _ = fs::remove_dir_all(&folder);
     code?;
@@ -112,7 +114,7 @@ fn sweep(state: &Path, say: &Say) -> Outcome<()> {
 fn conduct(args: &DemoArgs, state: &Path, folder: &Path, say: &Say) -> Outcome<()> {
     // First of all, while this process has one thread.
     let stage = Stage::enter().map_err(|error| stage_stop(&error))?;
-    let _interrupt = Interrupt::listen()?;
+    let interrupt = Interrupt::listen()?;
     let (near, _far) = hosts(&stage)?;
     let seed = args.seed.unwrap_or_default();
     say.note("\nPlanting three faults (each is measured to cost at least 10 %):");
@@ -128,7 +130,7 @@ fn conduct(args: &DemoArgs, state: &Path, folder: &Path, say: &Say) -> Outcome<(
         ])
         .arg(folder);
     enter(&near, &mut plant)?;
-    wait_for(plant, "plant")?;
+    wait_for(plant, "plant", &interrupt)?;
     let planted = plant::read(folder)?;
 
     let out = args
@@ -143,7 +145,7 @@ fn conduct(args: &DemoArgs, state: &Path, folder: &Path, say: &Say) -> Outcome<(
     // What it prints is made again below, with the planted faults in it.
     prove.stdout(Stdio::null());
     enter(&near, &mut prove)?;
-    wait_for(prove, "prove")?;
+    wait_for(prove, "prove", &interrupt)?;
 
     let mut run = Run::append_to(&out)?;
     run.add(Record::Planted(planted))?;
@@ -185,14 +187,17 @@ fn myself(state: &Path, say: &Say) -> Outcome<Command> {
 }
 
 /// Runs a step to its end, passing on an interrupt that reached only this process.
-fn wait_for(mut command: Command, step: &str) -> Outcome<()> {
+fn wait_for(mut command: Command, step: &str, interrupt: &Interrupt) -> Outcome<()> {
+    interrupt.check()?;
     let mut child = command
         .spawn()
         .map_err(|error| Stop::io(format!("start the step `{step}`"), error))?;
-    let pid = i32::try_from(child.id())
-        .ok()
-        .and_then(rustix::process::Pid::from_raw);
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     let forward = crate::interrupt::Forward::to(pid)?;
+    if let (true, Some(pid)) = (interrupt.asked(), pid) {
+        // It came before there was somebody to pass it on.
+        let _ = kill_process(pid, Signal::INT);
+    }
     let status = child
         .wait()
         .map_err(|error| Stop::io(format!("wait for the step `{step}`"), error))?;
@@ -209,6 +214,8 @@ fn wait_for(mut command: Command, step: &str) -> Outcome<()> {
             )
             .already_told())
         }
+        // A step that is only just beginning dies of an interrupt; it had done nothing yet.
+        None if interrupt.asked() => Err(Stop::interrupted()),
         None => Err(Stop::new(
             Code::FailedRestored,
             format!("the step `{step}` was killed"),

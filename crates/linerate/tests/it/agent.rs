@@ -234,7 +234,8 @@ fn a_data_port_that_is_taken_ends_with_41_and_one_that_is_free_is_used() {
         "buffer_bytes": 131_072, "socket_buffer_bytes": null, "congestion_control": null,
         "placement": {"sender_cpus": "", "receiver_cpus": ""},
     });
-    let prepare = json!({"prepare": {"spec": spec, "token": vec![7; 16], "bind": "10.77.0.2:5999"}});
+    let prepare =
+        json!({"prepare": {"spec": spec, "token": vec![7; 16], "bind": "10.77.0.2:5999"}});
     assert_eq!(holder.ask(&prepare)["prepared"]["port"], 5999);
     let measure = |port: &str| {
         lab.run(&[

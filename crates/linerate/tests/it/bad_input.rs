@@ -305,7 +305,8 @@ fn as_user(arguments: &[&str]) -> Option<Command> {
 
 #[test]
 fn without_the_right_to_write_a_setting_the_right_is_named_and_nothing_changed() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
+    // Where another user gets to: the runner's own temporary folder is closed to others.
+    let folder = tempfile::tempdir_in("/tmp").expect("a temporary folder");
     let plan = folder.path().join("plan.toml");
     let sack = || fs::read_to_string("/proc/sys/net/ipv4/tcp_sack").expect("proc is mounted");
     let before = sack();

@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use crate::cases::{Case, Direction};
 use crate::scene::{FAR_ADDRESS, Work};
-use crate::trial::{BenchError, Trial};
+use crate::trial::{BenchError, Trial, bytes_by};
 
 pub(crate) const NAME: &str = "iperf3";
 /// The name of the package that holds it.
@@ -34,7 +34,6 @@ pub(crate) fn client(program: &Path, case: &Case, work: &Work) -> Command {
     command.args(["--json", "--get-server-output", "--interval", INTERVAL]);
     command.args(["--time", &work.seconds.to_string()]);
     command.args(["--parallel", &case.flows.to_string()]);
-    command.args(["--congestion", &work.congestion_control]);
     command.args(["--length", &work.buffer_bytes.to_string()]);
     if case.direction == Direction::Reverse {
         command.arg("--reverse");
@@ -81,7 +80,6 @@ struct Interval {
 
 #[derive(Debug, Deserialize)]
 struct Sum {
-    start: f64,
     end: f64,
     bytes: u64,
 }
@@ -129,30 +127,33 @@ pub(crate) fn parse(printed: &[u8], case: &Case, work: &Work) -> Result<Trial, B
         Direction::Reverse => document.intervals,
     };
     let (from, to) = work.window();
-    let (from, to) = (from.as_secs_f64(), to.as_secs_f64());
-    // Whole intervals only; their ends are late by some milliseconds.
-    let slack = 0.1;
-    let within = intervals
-        .iter()
-        .map(|interval| &interval.sum)
-        .filter(|sum| sum.start >= from - slack && sum.end <= to + slack);
-    let (mut bytes, mut seconds) = (0, 0.0);
-    for sum in within {
-        bytes += sum.bytes;
-        seconds += sum.end - sum.start;
+    let readings = readings(&intervals);
+    let last = readings.last().map_or(0.0, |reading| reading.0).min(to);
+    if last < to * 0.98 {
+        return Err(unreadable("its intervals end before the trial does"));
     }
-    if seconds < (to - from) * 0.9 {
-        return Err(unreadable("its intervals do not fill the window"));
-    }
+    let of = |time| bytes_by(readings.iter().copied(), time);
     let cpu = end.cpu_utilization_percent.host_total + end.cpu_utilization_percent.remote_total;
     Ok(Trial {
-        bytes,
-        seconds,
+        bytes: of(last) - of(from),
+        seconds: last - from,
         printed_bit_per_s: end.sum_received.bits_per_second,
         bytes_all: end.sum_received.bytes,
         cpu_moving_s: cpu / 100.0 * end.sum_received.seconds,
         cpu_command_s: 0.0,
     })
+}
+
+/// What had been received by the end of each interval.
+fn readings(intervals: &[Interval]) -> Vec<(f64, u64)> {
+    let mut received = 0;
+    intervals
+        .iter()
+        .map(|interval| {
+            received += interval.sum.bytes;
+            (interval.sum.end, received)
+        })
+        .collect()
 }
 
 #[cfg(test)]
@@ -201,18 +202,16 @@ mod tests {
         for words in [forward, reverse] {
             assert!(words.contains("--length 131072"), "{words}");
             assert!(words.contains("--window 212992"), "{words}");
-            assert!(words.contains("--congestion cubic"), "{words}");
+            // See `Scene::congestion_control`.
+            assert!(!words.contains("--congestion"), "{words}");
         }
     }
 
     /// Both ends' counts in intervals of half a second: the client's `sent`, the server's `received`.
     fn document(sent: u64, received: u64) -> Value {
         let intervals = |bytes: u64| {
-            let each = |index: u32| {
-                let start = f64::from(index) / 2.0;
-                json!({"sum": {"start": start, "end": start + 0.5, "bytes": bytes}})
-            };
-            (0..4).map(each).collect::<Vec<Value>>()
+            let each = |index: u32| json!({"sum": {"end": f64::from(index) / 2.0, "bytes": bytes}});
+            (1..=4).map(each).collect::<Vec<Value>>()
         };
         json!({
             "start": {"connected": [{}]},

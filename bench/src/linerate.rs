@@ -2,7 +2,6 @@
 
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
 
 use linerate_model::analysis::ways;
 use linerate_model::sample::{FlowRecord, Sample};
@@ -10,7 +9,7 @@ use serde::Deserialize;
 
 use crate::cases::{Case, Direction};
 use crate::scene::{FAR, Work};
-use crate::trial::{BenchError, Trial};
+use crate::trial::{BenchError, Trial, bytes_by};
 
 pub(crate) const NAME: &str = "linerate";
 
@@ -22,12 +21,7 @@ pub(crate) fn command(program: &Path, state: &Path, case: &Case, work: &Work) ->
         .arg(state);
     command.args(["measure", "stream", &format!("netns:{FAR}")]);
     command.args(["--time", &work.seconds.to_string()]);
-    command.args([
-        "--flows",
-        &case.flows.to_string(),
-        "--cc",
-        &work.congestion_control,
-    ]);
+    command.args(["--flows", &case.flows.to_string()]);
     command.args(["--buffer", &format!("{}B", work.buffer_bytes)]);
     if case.direction == Direction::Reverse {
         command.arg("--reverse");
@@ -71,17 +65,17 @@ pub(crate) fn parse(printed: &[u8], case: &Case, work: &Work) -> Result<Trial, B
     let (from, to) = work.window();
     // A sender may stop a moment before the receiver's clock has come to the end.
     let last = receivers().filter_map(|flow| flow.at_ns.last()).min();
-    let to = last.map_or(to, |last| Duration::from(*last).min(to));
-    if receivers().count() != case.flows as usize || to < work.window().1.mul_f64(0.98) {
-        return Err(unreadable(format!("the trial was over after {to:?}")));
+    let last = last.map_or(0.0, |last| last.as_secs_f64()).min(to);
+    if receivers().count() != case.flows as usize || last < to * 0.98 {
+        return Err(unreadable(format!("the trial was over after {last} s")));
     }
     let bytes = receivers()
-        .map(|flow| bytes_by(flow, to).saturating_sub(bytes_by(flow, from)))
+        .map(|flow| bytes_by(readings(flow), last) - bytes_by(readings(flow), from))
         .sum();
     let cpu = [&sample.local.cpu, &sample.remote.cpu];
     Ok(Trial {
         bytes,
-        seconds: (to - from).as_secs_f64(),
+        seconds: last - from,
         printed_bit_per_s,
         bytes_all: receivers().map(|flow| flow.total().as_u64()).sum(),
         cpu_moving_s: cpu
@@ -92,21 +86,10 @@ pub(crate) fn parse(printed: &[u8], case: &Case, work: &Work) -> Result<Trial, B
     })
 }
 
-/// The bytes of a flow by `time`, in a straight line between two readings.
-fn bytes_by(flow: &FlowRecord, time: Duration) -> u64 {
-    let time = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-    let readings = flow.at_ns.iter().zip(&flow.bytes);
-    let readings = readings.map(|(at, bytes)| (at.as_u64(), bytes.as_u64()));
-    let mut before = (0, 0);
-    for (at, bytes) in readings {
-        if at >= time {
-            let part = u128::from(bytes.saturating_sub(before.1)) * u128::from(time - before.0)
-                / u128::from((at - before.0).max(1));
-            return before.1 + u64::try_from(part).unwrap_or(u64::MAX);
-        }
-        before = (at, bytes);
-    }
-    before.1
+/// What a flow's counter held, and when.
+fn readings(flow: &FlowRecord) -> impl Iterator<Item = (f64, u64)> {
+    let times = flow.at_ns.iter().map(|at| at.as_secs_f64());
+    times.zip(flow.bytes.iter().map(|bytes| bytes.as_u64()))
 }
 
 #[cfg(test)]
@@ -142,7 +125,7 @@ mod tests {
         );
         assert_eq!(
             words(&command),
-            "--quiet --format json --state /s measure stream netns:far --time 2 --flows 4 --cc cubic \
+            "--quiet --format json --state /s measure stream netns:far --time 2 --flows 4 \
              --buffer 131072B --reverse --socket-buffer 212992B --place 2:5"
         );
     }

@@ -56,9 +56,9 @@ struct Args {
     /// Seconds of each trial
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=3600))]
     time: u32,
-    /// The congestion control of both programs
-    #[arg(long, default_value = "cubic")]
-    cc: String,
+    /// The congestion control of both hosts [default: the kernel's]
+    #[arg(long)]
+    cc: Option<String>,
     /// The size of each send and receive, bytes
     #[arg(long, default_value_t = 128 * 1024)]
     buffer: u64,
@@ -168,7 +168,7 @@ fn conduct(args: &Args, state: &Path) -> Result<(), BenchError> {
             seconds: args.time,
             warmup_s: f64::from(args.time) / 4.0,
             buffer_bytes: args.buffer,
-            congestion_control: args.cc.clone(),
+            congestion_control: scene.congestion_control(args.cc.as_deref())?,
         },
         cases: wanted_cases(args, &allowed)?,
     };
@@ -178,24 +178,34 @@ fn conduct(args: &Args, state: &Path) -> Result<(), BenchError> {
         args.pairs.into()
     };
     announce(&comparison, pairs);
-    for (done, round) in cases::order(comparison.cases.len(), pairs, comparison.seed)
-        .iter()
-        .enumerate()
-    {
+    let result = run_rounds(&scene, &mut comparison, pairs, args);
+    // What was measured before something failed is worth its table.
+    print_result(&comparison, args)?;
+    result
+}
+
+fn run_rounds(
+    scene: &Scene,
+    comparison: &mut Comparison,
+    rounds: usize,
+    args: &Args,
+) -> Result<(), BenchError> {
+    let order = cases::order(comparison.cases.len(), rounds, comparison.seed);
+    for (done, round) in order.iter().enumerate() {
         for turn in round {
             let CasePairs { case, pairs } = &mut comparison.cases[turn.case];
-            pairs.push(run_pair(&scene, *turn, case, &comparison.work)?);
+            pairs.push(run_pair(scene, *turn, case, &comparison.work)?);
         }
-        comparison.environment.load_after = environment::load();
-        let load = comparison.environment.load_after.as_deref();
+        let load = environment::load();
         eprintln!(
-            "round {} of {pairs} done, load {}",
+            "round {} of {rounds} done, load average {}",
             done + 1,
-            load.unwrap_or("not known")
+            load.as_deref().unwrap_or("not known")
         );
-        keep(&comparison, args)?;
+        comparison.environment.load_after = load;
+        keep(comparison, args)?;
     }
-    print_result(&comparison, args)
+    Ok(())
 }
 
 fn linerate_file(args: &Args) -> Result<PathBuf, BenchError> {

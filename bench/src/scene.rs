@@ -38,12 +38,9 @@ pub(crate) struct Work {
 }
 
 impl Work {
-    /// The part of a trial that is compared, since its start.
-    pub(crate) fn window(&self) -> (Duration, Duration) {
-        (
-            Duration::from_secs_f64(self.warmup_s),
-            Duration::from_secs(self.seconds.into()),
-        )
+    /// The part of a trial that is compared: from and to, seconds since its start.
+    pub(crate) fn window(&self) -> (f64, f64) {
+        (self.warmup_s, f64::from(self.seconds))
     }
 }
 
@@ -86,6 +83,41 @@ impl Scene {
             iperf3: find_iperf3()?,
             state: state.to_owned(),
         })
+    }
+
+    /// Sets the congestion control of both hosts where one is asked for, and says which they have.
+    ///
+    /// Neither program is told: iperf3 3.12 sets its option on the connected socket, so the default's
+    /// start has run by then, and what bbr asked for (`SK_PACING_NEEDED`, net/ipv4/tcp_bbr.c) stays: the
+    /// kernel goes on pacing a connection that calls itself cubic. On a host whose default is bbr that
+    /// cost iperf3 two thirds of its rate, and the ratio told nothing of the programs.
+    pub(crate) fn congestion_control(&self, asked: Option<&str>) -> Result<String, BenchError> {
+        const FILE: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
+        let given = |host: &Netns| {
+            if let Some(name) = asked {
+                let set = host
+                    .inside(|| fs::write(FILE, name))
+                    .and_then(|result| result);
+                set.map_err(|source| BenchError::CongestionControl {
+                    name: name.to_owned(),
+                    source,
+                })?;
+            }
+            host.inside(|| fs::read_to_string(FILE))
+                .and_then(|text| text)
+                .map(|name| name.trim().to_owned())
+                .map_err(BenchError::io(format!("read {FILE}")))
+        };
+        let (near, far) = (given(&self.near)?, given(&self.far)?);
+        if near == far {
+            Ok(near)
+        } else {
+            let what = format!("the hosts have `{near}` and `{far}`, and must have the same");
+            Err(BenchError::Unreadable {
+                program: "the kernel",
+                what,
+            })
+        }
     }
 
     /// Runs one trial.

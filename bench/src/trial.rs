@@ -80,6 +80,15 @@ pub(crate) enum BenchError {
     },
     #[error("read what {program} printed: {what}")]
     Unreadable { program: &'static str, what: String },
+    #[error(
+        "make `{name}` the congestion control of both hosts: {source}\nhint: a namespace takes only what \
+         `sysctl net.ipv4.tcp_allowed_congestion_control` lists; the choice is not left to iperf3's own \
+         option, because it comes after connecting and keeps the pacing of the default"
+    )]
+    CongestionControl {
+        name: String,
+        source: std::io::Error,
+    },
     #[error("compare: {0}")]
     Statistics(#[from] linerate_stats::StatsError),
     #[error(
@@ -93,6 +102,28 @@ impl BenchError {
         let doing = doing.into();
         move |source| Self::Io { doing, source }
     }
+}
+
+/// The bytes counted by `time` (seconds), in a straight line between two readings of (seconds, bytes).
+///
+/// A busy machine delays readings; cutting at whole intervals would compare windows of other lengths.
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a share, from 0 to 1, of bytes far below 2^53"
+)]
+pub(crate) fn bytes_by(readings: impl IntoIterator<Item = (f64, u64)>, time: f64) -> u64 {
+    let mut before = (0.0, 0);
+    for (at, bytes) in readings {
+        if at >= time {
+            let share = (time - before.0) / (at - before.0).max(f64::MIN_POSITIVE);
+            let gained = bytes.saturating_sub(before.1) as f64;
+            return before.1 + (gained * share.clamp(0.0, 1.0)) as u64;
+        }
+        before = (at, bytes);
+    }
+    before.1
 }
 
 /// Starts a program with its output piped. It dies with the calling thread, so call it from the main one.
@@ -214,6 +245,21 @@ mod tests {
         let stat = "42 (a) b) S 1 42 42 0 -1 4194304 100 200 0 0 5 6 70 80 20 0 1 0 9";
         assert_eq!(children_ticks(stat), Some(150));
         assert_eq!(children_ticks("42 (short) S 1"), None);
+    }
+
+    #[test]
+    fn between_two_readings_the_count_rises_in_a_straight_line() {
+        let readings = [(0.5, 1000), (1.0, 2000), (2.0, 4000)];
+        for (time, bytes) in [
+            (0.25, 500),
+            (0.5, 1000),
+            (1.5, 3000),
+            (2.0, 4000),
+            (9.0, 4000),
+        ] {
+            assert_eq!(bytes_by(readings, time), bytes, "by {time} s");
+        }
+        assert_eq!(bytes_by([], 1.0), 0);
     }
 
     #[test]

@@ -83,9 +83,9 @@ struct Args {
     /// The linerate to measure [default: the one beside this program]
     #[arg(long, value_name = "FILE")]
     linerate: Option<PathBuf>,
-    /// Be the process that holds the namespaces; its state is kept in this folder
-    #[arg(long, hide = true, value_name = "FOLDER")]
-    stage: Option<PathBuf>,
+    /// Be the process that holds the namespaces
+    #[arg(long, hide = true)]
+    stage: bool,
 }
 
 fn pins_of(text: &str) -> Result<Pins, String> {
@@ -98,10 +98,10 @@ fn pins_of(text: &str) -> Result<Pins, String> {
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    let result = match (&args.show, &args.stage) {
+    let result = match (&args.show, args.stage) {
         (Some(file), _) => show(file, &args),
-        (None, Some(state)) => conduct(&args, state),
-        (None, None) => return start(&args),
+        (None, true) => conduct(&args),
+        (None, false) => return start(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -112,16 +112,15 @@ fn main() -> ExitCode {
     }
 }
 
-/// What the person started: runs itself again as the stage, and removes its folder.
+/// What the person started: runs itself again as the stage.
 fn start(args: &Args) -> ExitCode {
     let run = || -> Result<ExitCode, BenchError> {
         find_iperf3()?; // before anything is made
         let own =
             std::env::current_exe().map_err(BenchError::io("find this program's own file"))?;
-        let state = std::env::temp_dir().join(format!("linerate-bench-{}", std::process::id()));
         let mut stage = Command::new(own);
         stage.args(std::env::args_os().skip(1));
-        stage.arg("--stage").arg(&state);
+        stage.arg("--stage");
         if args.seed.is_none() {
             let now = SystemTime::now()
                 .duration_since(UNIX_EPOCH)
@@ -130,8 +129,6 @@ fn start(args: &Args) -> ExitCode {
         }
         tie_to_parent(&mut stage);
         let status = stage.status().map_err(BenchError::io("start the stage"))?;
-        // Empty journals only. A Ctrl-C leaves the folder where temporary files are swept.
-        let _ = fs::remove_dir_all(&state);
         Ok(if status.success() {
             ExitCode::SUCCESS
         } else {
@@ -155,12 +152,12 @@ fn show(file: &Path, args: &Args) -> Result<(), BenchError> {
 }
 
 /// The stage: makes the two hosts and runs every pair.
-fn conduct(args: &Args, state: &Path) -> Result<(), BenchError> {
+fn conduct(args: &Args) -> Result<(), BenchError> {
     // First of all, while this process has one thread.
     let stage = Stage::enter()?;
     let linerate = linerate_file(args)?;
     let allowed = allowed_cpus()?;
-    let scene = Scene::set(&stage, &linerate, state)?;
+    let scene = Scene::set(&stage, &linerate)?;
     let mut comparison = Comparison {
         seed: args.seed.unwrap_or_default(),
         environment: Environment::read(&linerate, &find_iperf3()?, allowed.len()),

@@ -19,6 +19,10 @@ pub(crate) const FAR: &str = "far";
 const NEAR_ADDRESS: &str = "10.78.0.1";
 pub(crate) const FAR_ADDRESS: &str = "10.78.0.2";
 
+/// Where linerate keeps its journals meanwhile: in the folder that the stage covers with a tmpfs of its
+/// own, so that they vanish with it, however it ends.
+const STATE: &str = "/run/netns/.linerate-bench";
+
 /// How much longer than its duration a trial may take.
 const GRACE: Duration = Duration::from_secs(60);
 /// How often we look whether the server listens. (It says so only where it does not print JSON.)
@@ -61,13 +65,11 @@ pub(crate) struct Scene {
     far: Netns,
     linerate: PathBuf,
     iperf3: PathBuf,
-    /// Where linerate keeps its journals meanwhile.
-    state: PathBuf,
 }
 
 impl Scene {
     /// Makes the hosts; they are gone when this process is.
-    pub(crate) fn set(stage: &Stage, linerate: &Path, state: &Path) -> Result<Self, BenchError> {
+    pub(crate) fn set(stage: &Stage, linerate: &Path) -> Result<Self, BenchError> {
         let near = stage.add_host("near")?;
         let far = stage.add_host(FAR)?;
         let nic = |name| NicName::from_str(name).expect("a short name of letters and digits");
@@ -81,7 +83,6 @@ impl Scene {
             far,
             linerate: linerate.to_owned(),
             iperf3: find_iperf3()?,
-            state: state.to_owned(),
         })
     }
 
@@ -90,7 +91,7 @@ impl Scene {
     /// Neither program is told: iperf3 3.12 sets its option on the connected socket, so the default's
     /// start has run by then, and what bbr asked for (`SK_PACING_NEEDED`, net/ipv4/tcp_bbr.c) stays: the
     /// kernel goes on pacing a connection that calls itself cubic. On a host whose default is bbr that
-    /// cost iperf3 two thirds of its rate, and the ratio told nothing of the programs.
+    /// cost iperf3 more than half of its rate, and the ratio told nothing of the programs.
     pub(crate) fn congestion_control(&self, asked: Option<&str>) -> Result<String, BenchError> {
         const FILE: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
         let given = |host: &Netns| {
@@ -138,7 +139,7 @@ impl Scene {
     }
 
     fn run_linerate(&self, case: &Case, work: &Work, limit: Duration) -> Result<Trial, BenchError> {
-        let mut command = linerate::command(&self.linerate, &self.state, case, work);
+        let mut command = linerate::command(&self.linerate, Path::new(STATE), case, work);
         enter(&self.near, &mut command)?;
         let child = start(&mut command, linerate::NAME)?;
         let printed = successful(finish(child, linerate::NAME, limit)?, linerate::NAME)?;

@@ -47,8 +47,10 @@ impl Comparison {
     pub(crate) fn text(&self) -> Result<String, StatsError> {
         let figures = figures(&self.cases, self.seed)?;
         let mut text = format!("{}\n{}\n\n", self.environment.text(), self.settings());
-        text.push_str(&rate_table(&figures));
-        text.push_str(&cost_table(&figures));
+        if !figures.is_empty() {
+            text.push_str(&rate_table(&figures));
+            text.push_str(&cost_table(&figures));
+        }
         let short = self.cases.len() - figures.len();
         if short > 0 {
             let _ = writeln!(text, "\n{short} cases have too few pairs for an interval.");

@@ -6,11 +6,11 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 MSRV := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 # In CI a Cargo.lock that does not fit Cargo.toml is an error; at the desk cargo mends it.
 LOCKED := $(if $(CI),--locked)
-# Arguments for the demo: make demo ARGS="--pairs 9"
+# Arguments for the demo and the benchmark: make demo ARGS="--pairs 9"
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo check test fmt advisories install-deps toolchain clean
+.PHONY: help build demo bench check test fmt advisories install-deps toolchain clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -20,6 +20,9 @@ build: toolchain ## build target/release/linerate
 
 demo: build ## show the whole story on this machine, two minutes (ARGS="..." is handed on)
 	target/release/linerate demo $(ARGS)
+
+bench: toolchain ## hold `measure stream` against iperf3, a quarter of an hour (ARGS="--quick" for a look)
+	@bench/stream $(ARGS)
 
 check: toolchain ## every gate: format, lints, dependencies, tidy, the page's bundle, documentation
 	@cargo run $(LOCKED) --quiet --package xtask -- check

@@ -28,8 +28,8 @@ use crate::trial::Path;
 
 /// How many faults are planted.
 const FAULTS: usize = 3;
-/// What a fault must cost at least.
-const COST_MIN: f64 = 0.10;
+/// What a fault must cost at least: twice what is announced, so that the prover's few pairs can see it.
+const COST_MIN: f64 = 0.20;
 /// The fewest pairs of trials that show what it costs, and the most that are tried.
 const PAIRS_MIN: usize = 4;
 const PAIRS_MAX: usize = 12;

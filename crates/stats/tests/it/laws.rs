@@ -9,9 +9,13 @@ fn effect(pairs: &[(f64, f64)]) -> Effect {
     paired_relative(pairs, 0.95, Seed(1)).expect("rates are positive")
 }
 
-/// Rates from a slow serial line to a very fast wire.
+/// Rates from a slow serial line to a very fast wire; the two of a pair differ up to tenfold.
+///
+/// Not by nine orders of magnitude in some pairs only: then an end of the interval lies so near to -100 %
+/// that `ln_1p` of it has no digits left to compare.
 fn rates() -> impl Strategy<Value = Vec<(f64, f64)>> {
-    prop::collection::vec((1e3..1e12_f64, 1e3..1e12_f64), 3..12)
+    let pair = (1e3..1e12_f64, 0.1..10.0_f64).prop_map(|(rate, ratio)| (rate, rate * ratio));
+    prop::collection::vec(pair, 3..12)
 }
 
 fn series() -> impl Strategy<Value = Vec<f64>> {
@@ -70,6 +74,8 @@ proptest! {
 
     #[test]
     fn the_bootstrap_seed_moves_the_interval_little(pairs in rates(), seed in any::<u64>()) {
+        // Of three or four pairs there are too few different resamples for a tail to be steady.
+        prop_assume!(pairs.len() >= 5);
         let one = effect(&pairs);
         let other = paired_relative(&pairs, 0.95, Seed(seed)).expect("rates are positive");
         let width = |e: &Effect| e.interval.high.ln_1p() - e.interval.low.ln_1p();

@@ -390,8 +390,8 @@ pub fn prove(args: &ProveArgs, state: &FilePath, say: &Say) -> Outcome<()> {
     };
     let mut run = Run::create(&folder, &header)?;
     say.note(&format!(
-        "proving {} -> {} ({}), seed {seed}: {}\n\
-         the run is kept in {}; Ctrl-C ends it and puts everything back",
+        "proving {} -> {} ({}), seed {seed}; Ctrl-C ends it and puts everything back\n{}\n\
+         the run is kept in {}",
         path.local_nic,
         path.address,
         args.peer.peer,

@@ -5,8 +5,8 @@
 use linerate_model::prove::{EffectDocument, ProveDocument, RemedyResult};
 
 use super::figures::{
-    Fate, cost, effect_interval, effect_meaning, gain, gain_words, percent, rate, rate_interval,
-    remedy_change, scores, share, times, tried, visible,
+    Fate, cost, effect_figure, effect_interval, effect_meaning, gain, gain_words, rate,
+    rate_interval, remedy_change, scores, share, times, tried, visible,
 };
 use super::map_text::wrap;
 
@@ -164,7 +164,7 @@ fn remedy_lines(remedy: &RemedyResult, scale: &Scale, page: &mut Page) {
         page.line(style, MARGIN, &scale.bar(effect, room));
         let text = format!(
             "{}, {}; {}",
-            percent(effect.relative),
+            effect_figure(effect)(effect.relative),
             effect_interval(effect),
             effect_meaning(effect)
         );

@@ -118,7 +118,7 @@ pub fn doctor(args: &DoctorArgs, say: &Say) -> Outcome<Code> {
     if say.format == Format::Json {
         say.json(&doctor_json(args.profile, &diagnosis))?;
     } else {
-        say.data(&doctor_text(&diagnosis, args.verbose))?;
+        say.lines(&doctor_text(&diagnosis, args.verbose))?;
     }
     let worst = diagnosis
         .findings
@@ -273,7 +273,7 @@ pub fn ceiling(args: &CeilingArgs, say: &Say) -> Outcome<()> {
     }
     for (place, bound) in bounds.iter().enumerate() {
         let mark = if place == 0 { "the ceiling" } else { "" };
-        say.data(&format!(
+        say.lines(&format!(
             "{:>12}  {mark:<12} {}: {}",
             bound.bit_per_s.to_string(),
             bound.bound,
@@ -281,7 +281,7 @@ pub fn ceiling(args: &CeilingArgs, say: &Say) -> Outcome<()> {
         ))?;
     }
     for gap in &missing {
-        say.data(&format!("{:>12}  {gap}", "not known"))?;
+        say.lines(&format!("{:>12}  {gap}", "not known"))?;
     }
     Ok(())
 }

@@ -123,7 +123,7 @@ pub fn run(args: &MeasureArgs, state: &FilePath, say: &Say) -> Outcome<()> {
     if say.format == Format::Json {
         say.json(&document)?;
     } else {
-        say.data(&text(&document, &path))?;
+        say.lines(&text(&document, &path))?;
     }
     path.peer.leave()
 }

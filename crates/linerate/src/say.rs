@@ -46,6 +46,14 @@ impl Say {
         }
     }
 
+    /// Prints lines for a person to stdout: on a terminal none is longer than it is wide.
+    pub fn lines(&self, text: &str) -> Outcome<()> {
+        match terminal_width(io::stdout()) {
+            Some(width) => self.data(&in_lines(text, width.clamp(NARROWEST, WIDEST))),
+            None => self.data(text),
+        }
+    }
+
     /// Prints a document as JSON to stdout.
     pub fn json<T: Serialize>(&self, document: &T) -> Outcome<()> {
         let text = serde_json::to_string_pretty(document)
@@ -136,6 +144,7 @@ fn in_lines(text: &str, width: usize) -> String {
             continue;
         }
         let indent = line.len() - line.trim_start_matches(' ').len();
+        let hang = column_of_text(line, indent).unwrap_or(indent + 2);
         let mut now = String::new();
         for word in crate::report::words(line) {
             let used = now.chars().count();
@@ -144,13 +153,21 @@ fn in_lines(text: &str, width: usize) -> String {
             } else if used + 1 + word.chars().count() <= width {
                 now = format!("{now} {word}");
             } else {
-                let next = format!("{}{word}", " ".repeat(indent + 2));
+                let next = format!("{}{word}", " ".repeat(hang));
                 lines.push(std::mem::replace(&mut now, next));
             }
         }
         lines.push(now);
     }
     lines.join("\n")
+}
+
+/// Where the text of a line begins that has a name before it, set off by two blanks or more.
+fn column_of_text(line: &str, indent: usize) -> Option<usize> {
+    let named = line.get(indent..)?;
+    let gap = named.find("  ")?;
+    let text = named.get(gap..)?.trim_start_matches(' ');
+    Some(line.len() - text.len()).filter(|column| *column <= 14 && line.is_char_boundary(*column))
 }
 
 /// A label and what belongs to it: beside it, or below it when the line would be too long.
@@ -200,6 +217,13 @@ mod tests {
         let text = format!("  kept for you in {path}\nshort");
         let expected = format!("  kept for you in\n    {path}\nshort");
         assert_eq!(in_lines(&text, 40), expected);
+    }
+
+    #[test]
+    fn what_follows_a_name_hangs_below_itself() {
+        let text = "limit     the processor of the sender that is busy";
+        let expected = "limit     the processor of the sender\n          that is busy";
+        assert_eq!(in_lines(text, 40), expected);
     }
 
     #[test]

@@ -170,6 +170,9 @@ pub(super) fn tried(prove: &ProveDocument) -> String {
     };
     let (kept, untried) = (of(Fate::Kept), of(Fate::NotTried));
     let tried = match prove.remedies.len() - untried {
+        // What could not be tried is all there is to tell.
+        0 if untried == 1 => return "1 remedy was found and could not be tried.".to_owned(),
+        0 if untried > 1 => return format!("{untried} remedies were found, none could be tried."),
         0 => "No remedy was tried".to_owned(),
         1 => format!("1 remedy was tried, {kept} kept"),
         all => format!("{all} remedies were tried, {kept} kept"),

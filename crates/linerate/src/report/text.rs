@@ -51,7 +51,11 @@ impl Page {
 
     /// A name and its value in two columns.
     fn pair(&mut self, style: &str, name: &str, text: &str) {
-        self.say(style, (0, 9), &format!("{name:<9}{text}"));
+        let room = self.width.saturating_sub(9);
+        for (index, line) in wrap(&visible(text), room).iter().enumerate() {
+            let name = if index == 0 { name } else { "" };
+            self.line(style, 0, &format!("{name:<9}{line}"));
+        }
     }
 
     fn gap(&mut self) {

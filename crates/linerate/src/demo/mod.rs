@@ -116,7 +116,7 @@ fn conduct(args: &DemoArgs, state: &Path, folder: &Path, say: &Say) -> Outcome<(
     let (near, _far) = hosts(&stage)?;
     let seed = args.seed.unwrap_or_default();
     say.note(
-        "\nPlanting three faults (each is measured to cost at least 10 %, up to half a minute):",
+        "\nPlanting three faults, each measured to cost at least 10 % (half a minute):",
     );
     let mut plant = myself(&folder.join("state"), say)?;
     plant

@@ -220,10 +220,10 @@ fn remedy_row(remedy: &RemedyResult) -> Vec<String> {
         Some(effect) => (
             format!(
                 "<strong class=\"n\">{}</strong>",
-                effect_figure(effect)(effect.relative)
+                cross(&effect_figure(effect)(effect.relative))
             ),
-            no_break(&effect_interval(effect)),
-            format!("{}{note}", escape(&effect_meaning(effect))),
+            no_break(&cross(&effect_interval(effect))),
+            format!("{}{note}", cross(&escape(&effect_meaning(effect)))),
         ),
         None => (
             "none".to_owned(),

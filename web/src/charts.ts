@@ -40,6 +40,16 @@ function percentText(ratio: number): string {
   return `${ratio > 0 && Number(text) !== 0 ? "+" : ""}${text} %`;
 }
 
+/** Quotients as the tables print them: two digits where one would hide the difference. */
+function timesText(value: number): string {
+  return `${value.toFixed(value < 2 ? 2 : 1)}×`;
+}
+
+/** A figure of an effect: from a doubling on the whole effect is told as a factor. */
+function effectText(effect: { relative: number }, ratio: number): string {
+  return effect.relative >= 1 ? timesText(1 + ratio) : percentText(ratio);
+}
+
 function spec(height: number, layer: Layer[], data: unknown[] = []): TopLevelSpec {
   // Layers are written as plain data; Vega-Lite checks them when it compiles.
   return {
@@ -143,27 +153,32 @@ function remedyAxis(names: string[]): Layer {
 export function effects({ report }: PageData): TopLevelSpec {
   const { remedies } = report.prove;
   const names = remedyNames(remedies);
+  // One axis for all: of factors when one of them doubles the rate, else of percent.
+  const inFactors = remedies.some(({ effect }) => effect !== null && effect.relative >= 1);
+  const zero = inFactors ? 1 : 0;
   const rows = remedies.flatMap(({ effect, kept }, index) => effect === null ? [] : [{
     name: names[index],
-    relative: effect.relative,
-    low: effect.low,
-    high: effect.high,
-    unseen_low: -effect.smallest_detectable,
-    unseen_high: effect.smallest_detectable,
+    relative: zero + effect.relative,
+    low: zero + effect.low,
+    high: zero + effect.high,
+    unseen_low: zero - Math.min(effect.smallest_detectable, 1),
+    unseen_high: zero + effect.smallest_detectable,
     fate: kept ? "● kept" : "◇ undone",
-    text: `${percentText(effect.relative)} ${kept ? "kept" : "undone"}`,
-    about: `${percentText(effect.relative)}, ${percentText(effect.low)} to ${percentText(effect.high)} `
+    text: `${effectText(effect, effect.relative)} ${kept ? "kept" : "undone"}`,
+    about: `${effectText(effect, effect.relative)}, ${effectText(effect, effect.low)} to ${effectText(effect, effect.high)} `
       + `(${(effect.level * 100).toFixed(0)} %, ${effect.pairs} pairs)`,
   }]);
-  const untried = remedies.flatMap(({ effect }, index) => effect === null ? [{ name: names[index], zero: 0, text: "? not tried" }] : []);
+  const untried = remedies.flatMap(({ effect }, index) => effect === null ? [{ name: names[index], zero, text: "? not tried" }] : []);
   const y = remedyAxis(names);
-  const x = { type: "quantitative", title: "change of the rate", axis: { format: "+.0%", tickCount: 5 } };
+  const x = inFactors
+    ? { type: "quantitative", title: "rate with the remedy / rate without", axis: { format: "~g", labelExpr: "datum.label + '×'", tickCount: 5 } }
+    : { type: "quantitative", title: "change of the rate", axis: { format: "+.0%", tickCount: 5 } };
   return spec(names.length * ROW, [
     {
       mark: { type: "bar", height: { band: 0.5 }, color: BAND },
       encoding: { y, x: { ...x, field: "unseen_low" }, x2: { field: "unseen_high" } },
     },
-    { data: { values: [{ zero: 0 }] }, mark: { type: "rule", color: INK, strokeWidth: 1 }, encoding: { x: { ...x, field: "zero" } } },
+    { data: { values: [{ zero }] }, mark: { type: "rule", color: INK, strokeWidth: 1 }, encoding: { x: { ...x, field: "zero" } } },
     {
       mark: { type: "errorbar", ticks: { size: 10, thickness: 1.5, color: INK }, rule: { strokeWidth: 1.5, color: INK } },
       encoding: { y, x: { ...x, field: "low" }, x2: { field: "high" } },

@@ -20,6 +20,7 @@ use linerate_stats::effect::paired_relative;
 use linerate_stats::summary::{median, median_interval};
 use linerate_stats::warmup;
 
+use crate::report::{detectable, effect_figure};
 use crate::store::{Arm, Header, Record};
 
 /// The level of every interval.
@@ -237,20 +238,21 @@ pub fn effect_in_words(effect: Option<&EffectDocument>) -> String {
     let Some(effect) = effect else {
         return "no effect could be told, undone".to_owned();
     };
-    let percent = |value: f64| format!("{:+.1}", value * 100.0);
+    let figure = effect_figure(effect);
     let verdict = if effect.low > 0.0 {
         "faster, kept".to_owned()
     } else if effect.high < 0.0 {
         "slower, undone".to_owned()
     } else {
-        let seen = effect.smallest_detectable * 100.0;
-        format!("undone; sees {seen:.1} %")
+        format!("undone; {} would show", detectable(effect))
     };
+    // One unit for all three figures: it need not be said of each.
+    let bare = |value: f64| figure(value).trim_end_matches(" %").to_owned();
     format!(
-        "{} % [{}, {}] {verdict}",
-        percent(effect.relative),
-        percent(effect.low),
-        percent(effect.high),
+        "{} [{}, {}] {verdict}",
+        figure(effect.relative),
+        bare(effect.low),
+        bare(effect.high),
     )
 }
 

@@ -11,6 +11,9 @@ use linerate_model::workload::Placement;
 use crate::peer::PeerAddress;
 use crate::say::Format;
 
+/// The options that every command takes stand apart from its own.
+const EVERYWHERE: &str = "Options of every command";
+
 /// Finds out why a fast link is slow, proves it by measuring, fixes it, and can take the fix back.
 #[derive(Debug, Parser)]
 #[command(
@@ -24,15 +27,22 @@ use crate::say::Format;
     after_help = "Data goes to stdout, talk to stderr. Exit codes: see `linerate explain exit-codes`."
 )]
 pub struct Cli {
-    /// How the result is printed.
-    #[arg(long, global = true, value_enum, default_value = "text")]
+    /// How the result is printed: text or json; `map` also as dot or svg.
+    #[arg(
+        long,
+        global = true,
+        value_enum,
+        default_value = "text",
+        hide_possible_values = true,
+        help_heading = EVERYWHERE
+    )]
     pub format: FormatArg,
     /// Leave out talk and progress.
-    #[arg(long, short, global = true)]
+    #[arg(long, short, global = true, help_heading = EVERYWHERE)]
     pub quiet: bool,
     /// Where runs and undo journals are kept [default: /var/lib/linerate as root, else
     /// $XDG_STATE_HOME/linerate].
-    #[arg(long, global = true, value_name = "DIR")]
+    #[arg(long, global = true, value_name = "DIR", help_heading = EVERYWHERE)]
     pub state: Option<PathBuf>,
     /// What to do.
     #[command(subcommand)]
@@ -162,11 +172,11 @@ pub struct DoctorArgs {
     /// A captured host instead of this one: an archive or a folder that holds `sys` and `proc`.
     #[arg(long, value_name = "PATH")]
     pub from: Option<PathBuf>,
-    /// What the host is used for.
+    /// What the host is used for: throughput, latency, forwarding, rdma, storage, mixed, measurement.
     #[arg(long, default_value = "throughput", value_parser = parse_profile)]
     pub profile: Profile,
-    /// The severity from which on the exit code is 10: note, warn, crit, never.
-    #[arg(long, default_value = "warn", value_parser = parse_fail_on)]
+    /// From which severity on the exit code is 10: note, warn, crit, never.
+    #[arg(long, value_name = "SEVERITY", default_value = "warn", value_parser = parse_fail_on)]
     pub fail_on: FailOn,
     /// Evidence and what could not be judged, too.
     #[arg(long, short)]
@@ -235,8 +245,8 @@ pub struct PeerArgs {
 /// What is common to everything that moves a stream.
 #[derive(Debug, Args)]
 pub struct StreamArgs {
-    /// Seconds of each trial.
-    #[arg(long, value_name = "S", value_parser = parse_seconds)]
+    /// How long each trial lasts: seconds, or with a unit [default: 10 for `measure`, 1 for `prove`].
+    #[arg(long, value_name = "TIME", value_parser = parse_seconds)]
     pub time: Option<Nanoseconds>,
     /// Connections.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]

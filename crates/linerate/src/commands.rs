@@ -118,7 +118,7 @@ pub fn doctor(args: &DoctorArgs, say: &Say) -> Outcome<Code> {
     if say.format == Format::Json {
         say.json(&doctor_json(args.profile, &diagnosis))?;
     } else {
-        say.data(&doctor_text(&diagnosis, args.verbose))?;
+        say.lines(&doctor_text(&diagnosis, args.verbose))?;
     }
     let worst = diagnosis
         .findings
@@ -273,7 +273,7 @@ pub fn ceiling(args: &CeilingArgs, say: &Say) -> Outcome<()> {
     }
     for (place, bound) in bounds.iter().enumerate() {
         let mark = if place == 0 { "the ceiling" } else { "" };
-        say.data(&format!(
+        say.lines(&format!(
             "{:>12}  {mark:<12} {}: {}",
             bound.bit_per_s.to_string(),
             bound.bound,
@@ -281,7 +281,7 @@ pub fn ceiling(args: &CeilingArgs, say: &Say) -> Outcome<()> {
         ))?;
     }
     for gap in &missing {
-        say.data(&format!("{:>12}  {gap}", "not known"))?;
+        say.lines(&format!("{:>12}  {gap}", "not known"))?;
     }
     Ok(())
 }
@@ -390,8 +390,8 @@ pub fn prove(args: &ProveArgs, state: &FilePath, say: &Say) -> Outcome<()> {
     };
     let mut run = Run::create(&folder, &header)?;
     say.note(&format!(
-        "proving {} -> {} ({}), seed {seed}: {}\n\
-         the run is kept in {}; Ctrl-C ends it and puts everything back",
+        "proving {} -> {} ({}), seed {seed}; Ctrl-C ends it and puts everything back\n{}\n\
+         the run is kept in {}",
         path.local_nic,
         path.address,
         args.peer.peer,

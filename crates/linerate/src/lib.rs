@@ -70,6 +70,13 @@ pub fn run() -> ExitCode {
 
 fn carry_out(cli: &Cli, say: &Say) -> Outcome<Code> {
     let state = commands::state_folder(cli.state.as_deref())?;
+    let picture = matches!(cli.format, cli::FormatArg::Dot | cli::FormatArg::Svg);
+    if picture && !matches!(cli.command, Command::Map(_)) {
+        return Err(Stop::new(
+            Code::Usage,
+            "only `map` can be printed as dot or svg",
+        ));
+    }
     let done = |()| Code::Done;
     match &cli.command {
         Command::Demo(args) => demo::run(args, &state, say).map(done),

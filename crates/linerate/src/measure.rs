@@ -18,7 +18,7 @@ use crate::cli::{MeasureArgs, PeerArgs, StreamArgs};
 use crate::exit::{Outcome, Stop};
 use crate::interrupt::Interrupt;
 use crate::peer::Peer;
-use crate::prove::fresh_token;
+use crate::prove::{fresh_token, seconds_in_words};
 use crate::say::{Format, Say};
 use crate::station::Station;
 use crate::trial::Path;
@@ -116,7 +116,10 @@ pub fn run(args: &MeasureArgs, state: &FilePath, say: &Say) -> Outcome<()> {
     let mut path = open_path(&args.peer, state, &interrupt)?;
     say.note(&format!(
         "measuring a TCP stream over {} to {} ({}) for {}; Ctrl-C stops it",
-        path.local_nic, path.address, args.peer.peer, spec.duration_ns
+        path.local_nic,
+        path.address,
+        args.peer.peer,
+        seconds_in_words(spec.duration_ns)
     ));
     let copy = copy_bandwidth(&path);
     let sample = path.run(&spec, fresh_token()?)?;
@@ -124,7 +127,7 @@ pub fn run(args: &MeasureArgs, state: &FilePath, say: &Say) -> Outcome<()> {
     if say.format == Format::Json {
         say.json(&document)?;
     } else {
-        say.data(&text(&document, &path))?;
+        say.lines(&text(&document, &path))?;
     }
     path.peer.leave()
 }

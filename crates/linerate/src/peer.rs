@@ -390,10 +390,19 @@ impl Peer {
             .hint("`--push` copies this program there");
         }
         if let (PeerAddress::Ssh { .. }, Some(255)) = (&self.address, code) {
-            return Stop::new(
-                Code::PeerUnreachable,
-                format!("cannot reach {}{said}", self.address),
-            );
+            // Once it has greeted, it was reached.
+            return if self.version.is_empty() {
+                Stop::new(
+                    Code::PeerUnreachable,
+                    format!("cannot reach {}{said}", self.address),
+                )
+                .hint("the same address must work with plain `ssh`: try that first")
+            } else {
+                Stop::new(
+                    Code::PeerUnreachable,
+                    format!("the connection to {} was lost{said}", self.address),
+                )
+            };
         }
         let how = match (code, self.version.is_empty()) {
             (Some(code), true) => format!("ended with exit code {code} before it answered"),

@@ -56,12 +56,12 @@ pub struct Options {
 }
 
 impl Options {
-    /// What will be done, for the first line.
+    /// What will be done, for the first lines.
     pub fn in_words(&self) -> String {
         format!(
-            "{REPEATS} trials of {} before and as many after ({} in all), and {} pairs of trials for \
-             each remedy ({})",
-            self.spec.duration_ns,
+            "{REPEATS} trials of {} before and {REPEATS} after: {}\n\
+             {} pairs of trials for each remedy: {}",
+            self.time_of(1),
             self.time_of(2 * u64::from(REPEATS)),
             self.pairs,
             self.time_of(2 * u64::from(self.pairs)),
@@ -70,18 +70,25 @@ impl Options {
 
     /// How long the tries of so many remedies take.
     fn tries_in_words(&self, remedies: usize) -> String {
+        let noun = match remedies {
+            0 => return "no remedy to try".to_owned(),
+            1 => "1 remedy",
+            more => &format!("{more} remedies"),
+        };
         let (remedies, pairs) = (remedies as u64, u64::from(self.pairs));
         format!(
-            "  {remedies} remedies to try: about {}, at most {} (trials that must be made again, and \
-             {ROUNDS_MAX} rounds when one shows what the last one hid)",
+            "{noun} to try: about {}, at most {} (trials made again, and {ROUNDS_MAX} rounds \
+             when one shows what the last one hid)",
             self.time_of(remedies * pairs * 2),
             self.time_of(remedies * pairs * 3 * u64::from(ROUNDS_MAX)),
         )
     }
 
     /// How long so many trials move bytes.
-    fn time_of(&self, trials: u64) -> Nanoseconds {
-        Nanoseconds::new(self.spec.duration_ns.as_u64().saturating_mul(trials))
+    fn time_of(&self, trials: u64) -> String {
+        seconds_in_words(Nanoseconds::new(
+            self.spec.duration_ns.as_u64().saturating_mul(trials),
+        ))
     }
 }
 
@@ -329,7 +336,7 @@ impl<'a> Session<'a> {
         }
         let note = format!("could not be tried: {}", stop.message);
         let label = remedy_in_words(&proposal.rule, &proposal.changes);
-        self.say.note(&format!("  {label:<34} {note}"));
+        self.say.result(&label, &note);
         self.log.add(Record::Decided {
             remedy,
             kept: false,
@@ -606,6 +613,17 @@ fn middle_of(mut samples: Vec<Sample>) -> Outcome<Sample> {
     middle
         .or_else(|| samples.pop())
         .ok_or_else(|| Stop::new(Code::Bug, "no trial was made"))
+}
+
+/// A time as people give it to `--time`, or in minutes where that is more than a few.
+pub fn seconds_in_words(time: Nanoseconds) -> String {
+    let seconds = time.as_secs_f64();
+    if seconds < 180.0 {
+        // To the millisecond, and no digit that says nothing: 0.8 s, 11.2 s, 3 s.
+        format!("{} s", (seconds * 1e3).round() / 1e3)
+    } else {
+        format!("{:.0} minutes", seconds / 60.0)
+    }
 }
 
 fn restore_incomplete(why: &str) -> Stop {

@@ -9,6 +9,13 @@ use serde::Serialize;
 
 use crate::exit::{Code, Outcome, Stop};
 
+/// Lines are never cut shorter than this, however narrow the terminal.
+const NARROWEST: usize = 40;
+/// Longer lines are hard to read, however wide the terminal.
+const WIDEST: usize = 100;
+/// The column of labels: the longest rule's name and the end it is about.
+const LABEL: usize = 34;
+
 /// How the command's result is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
@@ -39,6 +46,14 @@ impl Say {
         }
     }
 
+    /// Prints lines for a person to stdout: on a terminal none is longer than it is wide.
+    pub fn lines(&self, text: &str) -> Outcome<()> {
+        match terminal_width(io::stdout()) {
+            Some(width) => self.data(&in_lines(text, width.clamp(NARROWEST, WIDEST))),
+            None => self.data(text),
+        }
+    }
+
     /// Prints a document as JSON to stdout.
     pub fn json<T: Serialize>(&self, document: &T) -> Outcome<()> {
         let text = serde_json::to_string_pretty(document)
@@ -49,15 +64,23 @@ impl Say {
     /// Says something to the person, on stderr.
     pub fn note(&self, text: &str) {
         if !self.quiet {
+            let text = talk_width().map_or_else(|| text.to_owned(), |width| in_lines(text, width));
             // Talk that nobody can hear is no reason to stop the work.
             let _ = writeln!(io::stderr().lock(), "{text}");
         }
     }
 
+    /// Says what came of a step: its label, and the rest beside it or, on a narrow terminal, below it.
+    pub fn result(&self, label: &str, text: &str) {
+        self.note(&labelled(label, text, talk_width()));
+    }
+
     /// Says why the command stopped.
     pub fn stop(&self, stop: &Stop) {
         if !stop.told {
-            let _ = writeln!(io::stderr().lock(), "error: {stop}");
+            let text = format!("error: {stop}");
+            let text = talk_width().map_or_else(|| text.clone(), |width| in_lines(&text, width));
+            let _ = writeln!(io::stderr().lock(), "{text}");
         }
     }
 
@@ -70,9 +93,9 @@ impl Say {
             ProgressDrawTarget::hidden()
         };
         let bar = ProgressBar::with_draw_target(Some(steps), target);
-        if let Ok(style) =
-            ProgressStyle::with_template("  {prefix:<27} [{bar:14}] {pos:>2}/{len} {wide_msg}")
-        {
+        let template =
+            format!("  {{prefix:<{LABEL}}} [{{bar:10}}] {{pos:>2}}/{{len}} {{wide_msg}}");
+        if let Ok(style) = ProgressStyle::with_template(&template) {
             bar.set_style(style.progress_chars("=> "));
         }
         bar.set_prefix(what.to_owned());
@@ -88,7 +111,7 @@ impl Say {
 
     /// How wide a terminal on stdout is, at most 100; 80 when it is none.
     pub fn width(&self) -> usize {
-        terminal_width().clamp(60, 100)
+        terminal_width(io::stdout()).map_or(80, |width| width.clamp(NARROWEST, WIDEST))
     }
 
     /// Whether colour may be used on stdout.
@@ -97,11 +120,64 @@ impl Say {
     }
 }
 
-fn terminal_width() -> usize {
-    rustix::termios::tcgetwinsize(io::stdout()).map_or(80, |size| match size.ws_col {
+/// The columns of the terminal that a stream goes to; none when it goes elsewhere.
+fn terminal_width(stream: impl rustix::fd::AsFd) -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(stream).ok()?;
+    Some(match size.ws_col {
         0 => 80,
         columns => usize::from(columns),
     })
+}
+
+/// How wide talk may be: on a terminal only, for a file is searched by lines.
+fn talk_width() -> Option<usize> {
+    terminal_width(io::stderr()).map(|width| width.clamp(NARROWEST, WIDEST))
+}
+
+/// Text with each line that is too long broken between words, the rest of it set further in. A word is
+/// never cut: a path in two lines cannot be copied.
+fn in_lines(text: &str, width: usize) -> String {
+    let mut lines = Vec::new();
+    for line in text.split('\n') {
+        if line.chars().count() <= width {
+            lines.push(line.to_owned());
+            continue;
+        }
+        let indent = line.len() - line.trim_start_matches(' ').len();
+        let hang = column_of_text(line, indent).unwrap_or(indent + 2);
+        let mut now = String::new();
+        for word in crate::report::words(line) {
+            let used = now.chars().count();
+            if now.trim().is_empty() {
+                now = format!("{}{word}", " ".repeat(indent));
+            } else if used + 1 + word.chars().count() <= width {
+                now = format!("{now} {word}");
+            } else {
+                let next = format!("{}{word}", " ".repeat(hang));
+                lines.push(std::mem::replace(&mut now, next));
+            }
+        }
+        lines.push(now);
+    }
+    lines.join("\n")
+}
+
+/// Where the text of a line begins that has a name before it, set off by two blanks or more.
+fn column_of_text(line: &str, indent: usize) -> Option<usize> {
+    let named = line.get(indent..)?;
+    let gap = named.find("  ")?;
+    let text = named.get(gap..)?.trim_start_matches(' ');
+    Some(line.len() - text.len()).filter(|column| *column <= 14 && line.is_char_boundary(*column))
+}
+
+/// A label and what belongs to it: beside it, or below it when the line would be too long.
+fn labelled(label: &str, text: &str, width: Option<usize>) -> String {
+    let line = format!("  {label:<LABEL$} {text}");
+    if width.is_some_and(|width| line.chars().count() > width) {
+        format!("  {label}\n    {text}")
+    } else {
+        line
+    }
 }
 
 /// A running bar.
@@ -122,6 +198,49 @@ impl Progress {
     /// All is done; `message` is what came of it, as a line that stays.
     pub fn done(&self, message: &str) {
         self.bar.finish_and_clear();
-        self.say.note(&format!("  {:<27} {message}", self.what));
+        self.say.result(&self.what, message);
+    }
+
+    /// Says what is going on, without a step being done.
+    pub fn tell(&self, message: &str) {
+        self.bar.set_message(message.to_owned());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_line_of_talk_is_broken_between_words_and_a_path_stays_whole() {
+        let path = "/var/lib/linerate/runs/2026-01-01-00-00-00-prove-3";
+        let text = format!("  kept for you in {path}\nshort");
+        let expected = format!("  kept for you in\n    {path}\nshort");
+        assert_eq!(in_lines(&text, 40), expected);
+    }
+
+    #[test]
+    fn what_follows_a_name_hangs_below_itself() {
+        let text = "limit     the processor of the sender that is busy";
+        let expected = "limit     the processor of the sender\n          that is busy";
+        assert_eq!(in_lines(text, 40), expected);
+    }
+
+    #[test]
+    fn what_does_not_fit_beside_its_label_stands_below_it() {
+        let (label, text) = ("some-rule local", "+5.0 % [+1.0, +9.0] faster, kept");
+        assert_eq!(
+            labelled(label, text, Some(60)),
+            format!("  {label}\n    {text}")
+        );
+        assert!(!labelled(label, text, Some(80)).contains('\n'));
+        assert!(!labelled(label, text, None).contains('\n'));
+    }
+
+    #[test]
+    fn every_label_fits_its_column() {
+        for rule in linerate_model::rules::RULES {
+            assert!(format!("{} remote", rule.id).len() <= LABEL, "{}", rule.id);
+        }
     }
 }

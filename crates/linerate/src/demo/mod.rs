@@ -59,9 +59,9 @@ fn start(args: &DemoArgs, state: &Path, say: &Say) -> Outcome<()> {
     let out =
         std::path::absolute(&out).map_err(|error| Stop::io("find the run's folder", error))?;
     say.note(&format!(
-        "linerate demo: makes two hosts in namespaces of its own, plants three faults, and lets \
-         `linerate prove` find them.\nIt takes about two minutes and changes nothing on this machine; \
-         Ctrl-C ends it. Seed {seed}."
+        "linerate demo: makes two hosts in namespaces of its own, plants three faults,\n\
+         and lets `linerate prove` find them. It takes about two minutes and changes\n\
+         nothing on this machine; Ctrl-C ends it. Seed {seed}."
     ));
     let folder = state.join(format!("demo-{}", std::process::id()));
     fs::create_dir_all(&folder).map_err(|e| Stop::io(format!("make {}", folder.display()), e))?;
@@ -117,7 +117,7 @@ fn conduct(args: &DemoArgs, state: &Path, folder: &Path, say: &Say) -> Outcome<(
     let interrupt = Interrupt::listen()?;
     let (near, _far) = hosts(&stage)?;
     let seed = args.seed.unwrap_or_default();
-    say.note("\nPlanting three faults (each is measured to cost at least 10 %):");
+    say.note("\nPlanting three faults, each measured to cost at least 10 % (half a minute):");
     let mut plant = myself(&folder.join("state"), say)?;
     plant
         .args([

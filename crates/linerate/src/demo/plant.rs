@@ -49,8 +49,14 @@ pub(super) fn run(args: &DemoArgs, state: &FilePath, folder: &FilePath, say: &Sa
     random.shuffle(&mut faults);
     let bar = say.progress(FAULTS as u64, "planting");
     let mut planted = Vec::new();
-    for fault in faults {
-        if planted.len() < FAULTS && costs_enough(&mut path, &healthy, &fault, &mut random)? {
+    let candidates = faults.len();
+    for (number, fault) in (1..).zip(faults) {
+        if planted.len() == FAULTS {
+            break;
+        }
+        // A number tells no name: the order is random.
+        bar.tell(&format!("trying candidate {number} of {candidates}"));
+        if costs_enough(&mut path, &healthy, &fault, &mut random)? {
             planted.push(fault);
             bar.step("one more");
         }
@@ -59,11 +65,12 @@ pub(super) fn run(args: &DemoArgs, state: &FilePath, folder: &FilePath, say: &Sa
         return Err(Stop::new(
             Code::Inconclusive,
             format!(
-                "only {} of {FAULTS} faults cost at least 10 % here",
+                "only {} of {FAULTS} faults could be shown to cost at least 10 % here ({candidates} tried)",
                 planted.len()
             ),
         )
-        .hint("the machine may be too busy to measure on; try again, or with another `--seed`"));
+        .hint("nothing is wrong with linerate or this machine: it may be too busy to measure on just now; \
+             try again when it is quieter, or with another `--seed`"));
     }
     for fault in &planted {
         apply_changes(&mut path, &fault.changes)?;

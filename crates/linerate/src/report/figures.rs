@@ -53,6 +53,29 @@ pub(super) fn percent(ratio: f64) -> String {
     }
 }
 
+/// How the figures of one effect are written, all in the same way: in percent, or from a doubling on as a
+/// factor, for nobody sees in `+2686 %` that it is 27.9 times as much.
+pub(crate) fn effect_figure(effect: &EffectDocument) -> fn(f64) -> String {
+    if effect.relative >= 1.0 {
+        |ratio| {
+            if ratio.is_finite() {
+                times(1.0 + ratio)
+            } else {
+                "?".to_owned()
+            }
+        }
+    } else {
+        percent
+    }
+}
+
+/// The smallest effect that the pairs would have shown.
+pub(crate) fn detectable(effect: &EffectDocument) -> String {
+    effect_figure(effect)(effect.smallest_detectable)
+        .trim_start_matches('+')
+        .to_owned()
+}
+
 /// A share in percent.
 pub(super) fn share(ratio: f64) -> String {
     if ratio.is_finite() {
@@ -147,6 +170,9 @@ pub(super) fn tried(prove: &ProveDocument) -> String {
     };
     let (kept, untried) = (of(Fate::Kept), of(Fate::NotTried));
     let tried = match prove.remedies.len() - untried {
+        // What could not be tried is all there is to tell.
+        0 if untried == 1 => return "1 remedy was found and could not be tried.".to_owned(),
+        0 if untried > 1 => return format!("{untried} remedies were found, none could be tried."),
         0 => "No remedy was tried".to_owned(),
         1 => format!("1 remedy was tried, {kept} kept"),
         all => format!("{all} remedies were tried, {kept} kept"),
@@ -185,17 +211,18 @@ pub(super) fn effect_meaning(effect: &EffectDocument) -> String {
     } else {
         format!(
             "no difference shown; {} would have been",
-            percent(effect.smallest_detectable).trim_start_matches('+')
+            detectable(effect)
         )
     }
 }
 
 /// An interval of an effect with its level and number of pairs.
 pub(super) fn effect_interval(effect: &EffectDocument) -> String {
+    let figure = effect_figure(effect);
     format!(
         "{} to {} ({:.0} %, {})",
-        percent(effect.low),
-        percent(effect.high),
+        figure(effect.low),
+        figure(effect.high),
         effect.level * 100.0,
         count(effect.pairs, "pair")
     )

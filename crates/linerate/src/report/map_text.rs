@@ -299,7 +299,7 @@ fn write_branch(branch: &Branch, first: &str, rest: &str, out: &mut String) {
 }
 
 /// The words of a text; a number and its unit are one.
-fn words(text: &str) -> Vec<String> {
+pub(crate) fn words(text: &str) -> Vec<String> {
     const UNITS: [&str; 9] = [
         "%", "b/s", "kb/s", "Mb/s", "Gb/s", "Tb/s", "s/GB", "GB/s", "GT/s",
     ];

@@ -20,9 +20,11 @@ mod text;
 mod verdict;
 
 pub use data::ReportData;
+pub(crate) use figures::{detectable, effect_figure};
 pub use map_dot::map_dot;
 pub use map_json::{MAP_SCHEMA, map_json, null_gaps};
 pub use map_svg::{Layout, MapEnd, host_map_svg, map_svg};
 pub use map_text::map_text;
+pub(crate) use map_text::words;
 pub use page::render_page;
 pub use text::render_text;

@@ -5,8 +5,8 @@
 use linerate_model::prove::{EffectDocument, ProveDocument, RemedyResult};
 
 use super::figures::{
-    Fate, cost, effect_interval, effect_meaning, gain, gain_words, percent, rate, rate_interval,
-    remedy_change, scores, share, times, tried, visible,
+    Fate, cost, effect_figure, effect_interval, effect_meaning, gain, gain_words, rate,
+    rate_interval, remedy_change, scores, share, times, tried, visible,
 };
 use super::map_text::wrap;
 
@@ -51,7 +51,11 @@ impl Page {
 
     /// A name and its value in two columns.
     fn pair(&mut self, style: &str, name: &str, text: &str) {
-        self.say(style, (0, 9), &format!("{name:<9}{text}"));
+        let room = self.width.saturating_sub(9);
+        for (index, line) in wrap(&visible(text), room).iter().enumerate() {
+            let name = if index == 0 { name } else { "" };
+            self.line(style, 0, &format!("{name:<9}{line}"));
+        }
     }
 
     fn gap(&mut self) {
@@ -164,7 +168,7 @@ fn remedy_lines(remedy: &RemedyResult, scale: &Scale, page: &mut Page) {
         page.line(style, MARGIN, &scale.bar(effect, room));
         let text = format!(
             "{}, {}; {}",
-            percent(effect.relative),
+            effect_figure(effect)(effect.relative),
             effect_interval(effect),
             effect_meaning(effect)
         );

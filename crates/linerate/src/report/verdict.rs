@@ -4,7 +4,7 @@ use linerate_model::prove::{ProveDocument, Rate, RemedyResult};
 
 use super::data::ReportData;
 use super::figures::{
-    Fate, Times, cost, effect_interval, effect_meaning, gain, gain_words, percent, rate,
+    Fate, Times, cost, effect_figure, effect_interval, effect_meaning, gain, gain_words, rate,
     rate_interval, scores, share, times, tried,
 };
 use super::html::{chart, code, escape, section, table};
@@ -218,9 +218,12 @@ fn remedy_row(remedy: &RemedyResult) -> Vec<String> {
     let fate = Fate::of(remedy);
     let (effect, interval, meaning) = match &remedy.effect {
         Some(effect) => (
-            format!("<strong class=\"n\">{}</strong>", percent(effect.relative)),
-            no_break(&effect_interval(effect)),
-            format!("{}{note}", escape(&effect_meaning(effect))),
+            format!(
+                "<strong class=\"n\">{}</strong>",
+                cross(&effect_figure(effect)(effect.relative))
+            ),
+            no_break(&cross(&effect_interval(effect))),
+            format!("{}{note}", cross(&escape(&effect_meaning(effect)))),
         ),
         None => (
             "none".to_owned(),

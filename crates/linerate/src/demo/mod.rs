@@ -115,9 +115,7 @@ fn conduct(args: &DemoArgs, state: &Path, folder: &Path, say: &Say) -> Outcome<(
     let _interrupt = Interrupt::listen()?;
     let (near, _far) = hosts(&stage)?;
     let seed = args.seed.unwrap_or_default();
-    say.note(
-        "\nPlanting three faults, each measured to cost at least 10 % (half a minute):",
-    );
+    say.note("\nPlanting three faults, each measured to cost at least 10 % (half a minute):");
     let mut plant = myself(&folder.join("state"), say)?;
     plant
         .args([

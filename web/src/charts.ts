@@ -145,7 +145,12 @@ function remedyNames(remedies: Remedy[]): string[] {
 function remedyAxis(names: string[]): Layer {
   return {
     field: "name", type: "nominal", title: null, scale: { domain: names },
-    axis: { ticks: false, domain: false, labelColor: INK, labelLimit: 150, labelPadding: 8 },
+    // A long name goes on at its last hyphen: a cut one is not the name of any rule.
+    axis: {
+      ticks: false, domain: false, labelColor: INK, labelLimit: 160, labelPadding: 8,
+      labelExpr: "length(datum.label) > 22 ? [slice(datum.label, 0, 1 + lastindexof(slice(datum.label, 0, 20), '-')), "
+        + "slice(datum.label, 1 + lastindexof(slice(datum.label, 0, 20), '-'))] : datum.label",
+    },
   };
 }
 
@@ -171,7 +176,7 @@ export function effects({ report }: PageData): TopLevelSpec {
   const untried = remedies.flatMap(({ effect }, index) => effect === null ? [{ name: names[index], zero, text: "? not tried" }] : []);
   const y = remedyAxis(names);
   const x = inFactors
-    ? { type: "quantitative", title: "rate with the remedy / rate without", axis: { format: "~g", labelExpr: "datum.label + '×'", tickCount: 5 } }
+    ? { type: "quantitative", title: "times the rate without", axis: { format: "~g", labelExpr: "datum.label + '×'", tickCount: 5 } }
     : { type: "quantitative", title: "change of the rate", axis: { format: "+.0%", tickCount: 5 } };
   return spec(names.length * ROW, [
     {
@@ -319,7 +324,12 @@ export function cpu({ cpu }: PageData): TopLevelSpec {
   }));
   const y = {
     field: "name", type: "nominal", title: null, scale: { domain: names },
-    axis: { ticks: false, domain: false, labelColor: INK, labelLimit: 150, labelPadding: 8 },
+    // A long name goes on at its last hyphen: a cut one is not the name of any rule.
+    axis: {
+      ticks: false, domain: false, labelColor: INK, labelLimit: 160, labelPadding: 8,
+      labelExpr: "length(datum.label) > 22 ? [slice(datum.label, 0, 1 + lastindexof(slice(datum.label, 0, 20), '-')), "
+        + "slice(datum.label, 1 + lastindexof(slice(datum.label, 0, 20), '-'))] : datum.label",
+    },
   };
   // Room at the right for the sums.
   const x = { type: "quantitative", title: "CPU time, s/GB", axis: { tickCount: 6 }, scale: { nice: false, domain: [0, widest * 1.14] } };

@@ -106,7 +106,7 @@ pub fn rates_in_words(rates: &[f64]) -> String {
     let word = |rate| BitRate::from_f64(rate).map_or_else(|| "?".to_owned(), |r| r.to_string());
     match median_interval(rates, LEVEL) {
         Ok(interval) => format!(
-            "{} (95 % interval {} to {}, {} trials)",
+            "{} [{}, {}], {} trials",
             word(middle),
             word(interval.low),
             word(interval.high),

@@ -390,7 +390,7 @@ pub fn prove(args: &ProveArgs, state: &FilePath, say: &Say) -> Outcome<()> {
     };
     let mut run = Run::create(&folder, &header)?;
     say.note(&format!(
-        "proving {} -> {} ({}), seed {seed}; Ctrl-C ends it and puts everything back\n{}\n\
+        "proving {} -> {} ({}), seed {seed}; Ctrl-C puts everything back\n{}\n\
          the run is kept in {}",
         path.local_nic,
         path.address,

@@ -60,7 +60,7 @@ impl Options {
     pub fn in_words(&self) -> String {
         format!(
             "{REPEATS} trials of {} before and {REPEATS} after: {}\n\
-             {} pairs of trials for each remedy: {}",
+             {} pairs of trials for each remedy: {}; [intervals] are of 95 %",
             self.time_of(1),
             self.time_of(2 * u64::from(REPEATS)),
             self.pairs,

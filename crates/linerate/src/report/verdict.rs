@@ -184,7 +184,7 @@ pub(super) fn remedies(prove: &ProveDocument) -> String {
     section(
         "remedies",
         "Remedies",
-        "Each remedy was tried in interleaved pairs of trials, one without and one with it, in random order. It is kept only when the whole interval of its effect lies above zero.",
+        "Each remedy was tried in interleaved pairs of trials, one without and one with it, in random order. It is kept only when its whole interval speaks for it: above 0 %, or above 1×.",
         &body,
     )
 }

@@ -9,14 +9,12 @@ use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::str::FromStr;
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, SyncSender};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use linerate_model::protocol::{AgentAddress, PROTOCOL, Reply, Request};
 use linerate_model::talk::{Lines, answer};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde_json::Value;
 
 use crate::exit::{Code, Outcome, Stop};
@@ -28,9 +26,11 @@ const GREETING: Duration = Duration::from_secs(60);
 const WORK: Duration = Duration::from_secs(30);
 /// How long the far end may take to put things back and end.
 const FAREWELL: Duration = Duration::from_secs(20);
-
 /// How long the last words of a far end that has ended may be on their way.
 const LAST_WORDS: Duration = Duration::from_millis(500);
+/// Replies that may wait to be heard. A far end answers one question at a time; one that floods is made
+/// to wait, and fills nobody's memory.
+const REPLIES_WAITING_MAX: usize = 4;
 
 /// How a peer is named.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -175,7 +175,7 @@ impl Peer {
             .spawn()
             .map_err(|error| cannot_start(address, error))?;
         let input = child.stdin.take();
-        let (heard, replies) = mpsc::channel();
+        let (heard, replies) = mpsc::sync_channel(REPLIES_WAITING_MAX);
         let last_words = Arc::default();
         let (speaking, silence) = mpsc::channel();
         if let Some(output) = child.stdout.take() {
@@ -312,53 +312,68 @@ impl Peer {
         self.input = None;
         let deadline = Instant::now() + FAREWELL;
         // The reader ends when the far end closes its side: no polling needed until then.
-        loop {
-            match self
-                .replies
-                .recv_timeout(deadline.saturating_duration_since(Instant::now()))
-            {
-                Ok(Heard::Closed) | Err(RecvTimeoutError::Disconnected) => break,
-                Ok(_) => {}
-                Err(RecvTimeoutError::Timeout) => {
-                    let _ = self.child.kill();
-                    break;
-                }
+        let closed = loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match self.replies.recv_timeout(left) {
+                Ok(Heard::Closed) | Err(RecvTimeoutError::Disconnected) => break true,
+                // One that talks on instead of going is not listened to for ever.
+                Ok(_) if !left.is_zero() => {}
+                Ok(_) | Err(RecvTimeoutError::Timeout) => break false,
             }
+        };
+        let status = closed.then(|| self.wait_for_end()).flatten();
+        let Some(status) = status else {
+            self.kill();
+            return Err(Stop::new(
+                Code::RestoreIncomplete,
+                format!(
+                    "{} did not end within {} s and was killed: whether it put everything back is not \
+                     known",
+                    self.address,
+                    FAREWELL.as_secs()
+                ),
+            )
+            .hint("run `linerate tune recover` there"));
+        };
+        if status.code() == Some(i32::from(Code::RestoreIncomplete.number())) {
+            return Err(Stop::new(
+                Code::RestoreIncomplete,
+                format!(
+                    "{} could not put everything back: {}",
+                    self.address,
+                    self.words()
+                ),
+            )
+            .hint("run `linerate tune recover` there"));
         }
-        match self.last_status() {
-            Some(status) if status.code() == Some(i32::from(Code::RestoreIncomplete.number())) => {
-                Err(Stop::new(
-                    Code::RestoreIncomplete,
-                    format!(
-                        "{} could not put everything back: {}",
-                        self.address,
-                        self.words()
-                    ),
-                )
-                .hint("run `linerate tune recover` there"))
+        Ok(())
+    }
+
+    /// The exit status of a far end that has closed its side, or was told to end; `None` when it stays
+    /// all the same. It may still be putting things back, so it is given the time for that.
+    fn wait_for_end(&mut self) -> Option<ExitStatus> {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        use rustix::process::{Pid, PidfdFlags, pidfd_open};
+        let deadline = Instant::now() + FAREWELL;
+        loop {
+            if let Some(status) = self.child.try_wait().ok()? {
+                return Some(status);
             }
-            _ => Ok(()),
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return None;
+            }
+            let going = pidfd_open(Pid::from_child(&self.child), PidfdFlags::empty()).ok()?;
+            let left = Timespec::try_from(left).ok()?;
+            // Woken by its end, by a signal or by the time: the loop looks which.
+            let _ = poll(&mut [PollFd::new(&going, PollFlags::IN)], Some(&left));
         }
     }
 
-    /// How the child ended. One that has closed its side and lives on is killed: there is nobody to talk to.
-    fn last_status(&mut self) -> Option<ExitStatus> {
-        if let Ok(Some(status)) = self.child.try_wait() {
-            return Some(status);
-        }
-        let pid = i32::try_from(self.child.id())
-            .ok()
-            .and_then(Pid::from_raw)?;
-        let ending = pidfd_open(pid, PidfdFlags::empty()).ok();
-        let ended = ending.is_some_and(|ending| {
-            let limit = Timespec::try_from(FAREWELL).unwrap_or_default();
-            let mut watched = [PollFd::new(&ending, PollFlags::IN)];
-            poll(&mut watched, Some(&limit)).is_ok_and(|ready| ready > 0)
-        });
-        if !ended {
-            let _ = self.child.kill();
-        }
-        self.child.wait().ok()
+    fn kill(&mut self) {
+        // It fails when the child is gone already, which is what is wanted.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 
     fn words(&self) -> String {
@@ -374,7 +389,10 @@ impl Peer {
     /// The far end has gone away: says what it said last, and what to do.
     fn gone(&mut self) -> Stop {
         self.input = None;
-        let status = self.last_status();
+        let status = self.wait_for_end();
+        if status.is_none() {
+            self.kill();
+        }
         let words = self.words();
         let said = if words.is_empty() {
             String::new()
@@ -390,21 +408,13 @@ impl Peer {
             .hint("`--push` copies this program there");
         }
         if let (PeerAddress::Ssh { .. }, Some(255)) = (&self.address, code) {
-            // Once it has greeted, it was reached.
-            return if self.version.is_empty() {
-                Stop::new(
-                    Code::PeerUnreachable,
-                    format!("cannot reach {}{said}", self.address),
-                )
-                .hint("the same address must work with plain `ssh`: try that first")
-            } else {
-                Stop::new(
-                    Code::PeerUnreachable,
-                    format!("the connection to {} was lost{said}", self.address),
-                )
-            };
+            return Stop::new(
+                Code::PeerUnreachable,
+                format!("cannot reach {}{said}", self.address),
+            );
         }
         let how = match (code, self.version.is_empty()) {
+            _ if status.is_none() => "closed its side without ending".to_owned(),
             (Some(code), true) => format!("ended with exit code {code} before it answered"),
             (Some(code), false) => format!("went away (exit code {code})"),
             (None, _) => "was killed".to_owned(),
@@ -422,7 +432,7 @@ impl Drop for Peer {
     }
 }
 
-fn listen(mut output: impl Read, heard: &Sender<Heard>) {
+fn listen(mut output: impl Read, heard: &SyncSender<Heard>) {
     let mut lines = Lines::default();
     let mut buffer = vec![0u8; 64 << 10];
     loop {

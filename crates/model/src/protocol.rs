@@ -1,19 +1,21 @@
-//! What the two ends of linerate say to each other, as data, and the agent's side of the talk as a
-//! pure state machine. Every message is one line of JSON; every limit is stated here.
+//! What the two ends of linerate say to each other, as data; who may say what when is `talk`'s. Every
+//! message is one line of JSON; every limit is stated here.
 //!
 //! ```text
 //! controller                         agent
 //!   Hello{protocol, version}   -->
-//!                              <--   Hello{protocol, version, boot_id, netns}
+//!                              <--   Hello{protocol, version, addresses}
 //!   ReadHost                   -->
 //!                              <--   Host(..)
-//!   Apply{plan} / Undo         -->
-//!                              <--   Applied / Undone
-//!   Prepare{spec, token}       -->
+//!   Apply{plan} / Undo / Commit-->
+//!                              <--   Applied / Undone / Committed
+//!   Prepare{spec, token, bind} -->
 //!                              <--   Prepared{port}
 //!   (data connections)
 //!   Start                      -->
 //!                              <--   Done(SideSample)
+//!   Abort (of a trial)         -->
+//!                              <--   Aborted
 //!   Bye, or end of stream      -->   (everything not committed is undone)
 //! ```
 

@@ -149,8 +149,6 @@ pub enum Flag {
     CeilingWrong,
     /// The two ends' byte counts disagree by more than what was in flight.
     CountsDisagree,
-    /// No leading part of the trial could be told apart as warm-up.
-    NoWarmupCut,
     /// The rate never settled within the trial.
     NotSettled,
     /// The trial ended before its time.

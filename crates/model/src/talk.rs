@@ -178,11 +178,6 @@ impl AgentTalk {
             self.state = AgentState::Idle;
         }
     }
-
-    /// Whether the talk is over.
-    pub fn is_over(&self) -> bool {
-        self.state == AgentState::Over
-    }
 }
 
 fn refuse(kind: FailureKind, message: String) -> AgentAction {

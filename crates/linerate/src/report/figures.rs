@@ -297,10 +297,6 @@ pub(super) fn flag(flag: Flag) -> (&'static str, &'static str) {
             "counts-disagree",
             "the two ends' byte counts disagree by more than what was in flight",
         ),
-        Flag::NoWarmupCut => (
-            "no-warmup-cut",
-            "no leading part could be told apart as warm-up",
-        ),
         Flag::NotSettled => ("not-settled", "the rate never settled within the trial"),
         Flag::CutShort => ("cut-short", "the trial ended before its time"),
     }

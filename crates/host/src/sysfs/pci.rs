@@ -6,6 +6,7 @@
 //! root, and of equally narrow ones the link nearest to the root, so that `limited_by` is the function
 //! that the kernel's own boot message names.
 
+use linerate_model::ceiling::pcie_lane;
 use linerate_model::host::{Node, PcieHop, PcieLink};
 use linerate_model::ids::{CpuSet, NodeId, PciAddress};
 use linerate_model::known::{Cause, Gap, Known};
@@ -17,23 +18,9 @@ use crate::root::{HostRoot, absolute};
 /// The widest link that PCIe knows.
 const WIDTH_MAX: u32 = 32;
 
-/// What one lane at `rate` lets pass after line encoding, by the kernel's figures.
-pub fn lane_rate(rate: TransferRate) -> Option<BitRate> {
-    let mbit_per_s = match rate.as_mt_per_s() {
-        2_500 => 2_000,
-        5_000 => 4_000,
-        8_000 => 7_876,
-        16_000 => 15_753,
-        32_000 => 31_507,
-        64_000 => 64_000,
-        _ => return None,
-    };
-    Some(BitRate::from_mbit_per_s(mbit_per_s))
-}
-
 /// What `width` lanes at `rate` let pass.
 pub fn link_rate(rate: TransferRate, width: u32) -> Option<BitRate> {
-    let bits = lane_rate(rate)?.as_bit_per_s();
+    let bits = pcie_lane(rate)?.as_bit_per_s();
     Some(BitRate::from_bit_per_s(bits.checked_mul(u64::from(width))?))
 }
 

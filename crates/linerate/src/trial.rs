@@ -145,7 +145,16 @@ impl Path {
         // A far end that went away explains more than the broken connection it left here.
         let limit = Duration::from(spec.duration_ns) + GRACE;
         let remote = match self.peer.hear(&Request::Start, limit)? {
-            Reply::Done(side) => *side,
+            Reply::Done(side) => {
+                side.check(spec).map_err(|error| {
+                    let peer = &self.peer.address;
+                    Stop::new(
+                        Code::PeerUnreachable,
+                        format!("{peer} answered wrongly: {error}"),
+                    )
+                })?;
+                *side
+            }
             _ => return Err(Stop::new(Code::Bug, "an answer passed that does not fit")),
         };
         Ok(Sample {

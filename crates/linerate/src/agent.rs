@@ -145,16 +145,17 @@ impl Agent {
     }
 
     fn prepare(&mut self, spec: &StreamSpec, token: Token, bind: &str) -> Result<Reply, Failure> {
-        let prepared = Self::listen(spec, token, bind);
-        let listening = match prepared {
-            Ok(listening) => listening,
+        let prepared = Listening::open(spec, token, bind)
+            .and_then(|listening| Ok((listening, Abort::new()?)))
+            .map_err(|error| traffic_failure(&error));
+        let (listening, abort) = match prepared {
+            Ok(prepared) => prepared,
             Err(failure) => {
                 self.talk.on_trial_over();
                 return Err(failure);
             }
         };
         let port = listening.port();
-        let abort = Abort::new().map_err(|error| traffic_failure(&error))?;
         let (start, started) = mpsc::channel();
         let events = self.events.clone();
         let heard = abort.clone();
@@ -172,10 +173,6 @@ impl Agent {
             started: false,
         });
         Ok(Reply::Prepared { port })
-    }
-
-    fn listen(spec: &StreamSpec, token: Token, bind: &str) -> Result<Listening, Failure> {
-        Listening::open(spec, token, bind).map_err(|error| traffic_failure(&error))
     }
 
     fn start(&mut self) -> Option<Reply> {

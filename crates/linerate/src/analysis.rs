@@ -601,7 +601,10 @@ fn remedy_results(header: &Header, sorted: &Sorted<'_>) -> Vec<RemedyResult> {
         });
     }
     results.extend(sorted.held_back.iter().map(|held| RemedyResult {
-        note: Some(format!("held back: class {}", held.class)),
+        note: Some(format!(
+            "held back: class {}, more than linerate changes alone; change it by hand, then prove again",
+            held.class
+        )),
         ..untried(held.rule, held.changes)
     }));
     results

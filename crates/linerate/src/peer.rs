@@ -32,6 +32,10 @@ const LAST_WORDS: Duration = Duration::from_millis(500);
 /// to wait, and fills nobody's memory.
 const REPLIES_WAITING_MAX: usize = 4;
 
+/// The longest text of a far end that is taken as it is: the kernel's own end at a page, lists of CPUs
+/// are a few times that.
+const TEXT_CHARS_MAX: usize = 32 << 10;
+
 /// How a peer is named.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PeerAddress {
@@ -471,6 +475,10 @@ fn reply_from(line: &[u8]) -> Result<Reply, serde_json::Error> {
 
 fn make_printable(value: &mut Value) {
     match value {
+        Value::String(text) if text.chars().nth(TEXT_CHARS_MAX).is_some() => {
+            let start: String = text.chars().take(TEXT_CHARS_MAX).collect();
+            *text = printable(&start) + "...";
+        }
         Value::String(text) if text.contains(harmful) => *text = printable(text),
         Value::Array(items) => items.iter_mut().for_each(make_printable),
         Value::Object(fields) => {
@@ -645,6 +653,10 @@ mod tests {
         };
         assert_eq!(failure.message, "\u{fffd}[2Jno \u{fffd}1m\tway\n");
         assert_eq!(printable("one\r\ntwo\rthree"), "one\ntwo\u{fffd}three");
+        let mut long = serde_json::json!(["\u{e9}".repeat(TEXT_CHARS_MAX + 1)]);
+        make_printable(&mut long);
+        let kept = long[0].as_str().map(|text| text.chars().count());
+        assert_eq!(kept, Some(TEXT_CHARS_MAX + 3));
         let mut keys = serde_json::json!({ "a\u{7}b": ["\u{1b}"] });
         make_printable(&mut keys);
         assert_eq!(keys, serde_json::json!({ "a\u{fffd}b": ["\u{fffd}"] }));

@@ -337,7 +337,29 @@ fn parse_record(line: &[u8]) -> Result<Record, String> {
     if sum != crc32fast::hash(json.as_bytes()) {
         return Err("the checksum is wrong".to_owned());
     }
-    serde_json::from_str(json).map_err(|error| error.to_string())
+    let record = serde_json::from_str(json).map_err(|error| error.to_string())?;
+    check_trial(&record)?;
+    Ok(record)
+}
+
+/// A run may come from anybody: a trial larger than linerate makes is not judged.
+fn check_trial(record: &Record) -> Result<(), String> {
+    let (Record::Before(sample)
+    | Record::Between(sample)
+    | Record::After(sample)
+    | Record::Paired { sample, .. }) = record
+    else {
+        return Ok(());
+    };
+    let Sample {
+        spec,
+        local,
+        remote,
+        ..
+    } = &**sample;
+    spec.check().map_err(|error| error.to_string())?;
+    let sides = local.check(spec).and_then(|()| remote.check(spec));
+    sides.map_err(|error| error.to_string())
 }
 
 /// Writes a file so that it is there whole or not at all.

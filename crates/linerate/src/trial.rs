@@ -99,11 +99,20 @@ impl Path {
     pub fn run(&mut self, spec: &StreamSpec, token: Token) -> Outcome<Sample> {
         self.interrupt.check()?;
         let result = self.run_unguarded(spec, token);
-        if result.is_err() && self.interrupt.asked() {
-            self.peer.abort_trial()?;
-            return Err(Stop::interrupted());
+        match result {
+            Err(_) if self.interrupt.asked() => {
+                self.peer.abort_trial()?;
+                Err(Stop::interrupted())
+            }
+            // Its late answer would be taken for that of the next question, and while it thinks that
+            // a trial is on it refuses to put anything back.
+            Err(stop) if stop.code == Code::TimeOut => {
+                // If it does not hear this either, the undo that follows says so.
+                let _ = self.peer.abort_trial();
+                Err(stop)
+            }
+            result => result,
         }
-        result
     }
 
     /// Has the far end change itself; an answer that does not fit the question is refused on the way.
@@ -142,7 +151,16 @@ impl Path {
         // A far end that went away explains more than the broken connection it left here.
         let limit = Duration::from(spec.duration_ns) + GRACE;
         let remote = match self.peer.hear(&Request::Start, limit)? {
-            Reply::Done(side) => *side,
+            Reply::Done(side) => {
+                side.check(spec).map_err(|error| {
+                    let peer = &self.peer.address;
+                    Stop::new(
+                        Code::PeerUnreachable,
+                        format!("{peer} answered wrongly: {error}"),
+                    )
+                })?;
+                *side
+            }
             _ => return Err(Stop::new(Code::Bug, "an answer passed that does not fit")),
         };
         Ok(Sample {

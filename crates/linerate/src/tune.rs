@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use crate::cli::TuneAction;
 use crate::exit::{Code, Outcome, Stop};
+use crate::interrupt::Interrupt;
 use crate::say::{Format, Say};
 use crate::station::Station;
 
@@ -43,16 +44,26 @@ pub fn run(action: &TuneAction, state: &FilePath, say: &Say) -> Outcome<()> {
                     1 => "changing 1 setting".to_owned(),
                     all => format!("changing {all} settings"),
                 });
+                let interrupt = Interrupt::listen()?;
                 station.apply(&plan)?;
+                if interrupt.asked() {
+                    station.undo()?;
+                    return Err(Stop::interrupted());
+                }
                 station.commit()?;
                 say.note("`linerate tune undo` takes it back");
             }
             show_plan("apply", &plan, say)
         }
         TuneAction::Undo { id } => {
+            // What puts things back is not stopped half way.
+            let _interrupt = Interrupt::listen()?;
             report("undo", Station::undo_committed(state, id.as_deref())?, say)
         }
-        TuneAction::Recover => report("recover", Station::recover(state)?, say),
+        TuneAction::Recover => {
+            let _interrupt = Interrupt::listen()?;
+            report("recover", Station::recover(state)?, say)
+        }
         TuneAction::Status => report("status", Station::status(state)?, say),
     }
 }

@@ -167,9 +167,61 @@ impl SideSample {
     }
 }
 
+/// An end's record that cannot be of the trial that was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the record holds {given} {what}, and the trial allows {most}")]
+pub struct TooMuch {
+    what: &'static str,
+    given: usize,
+    most: usize,
+}
+
+impl SideSample {
+    /// Whether this can be an end's record of a trial of `spec`: a far end, or a stored run, may claim
+    /// anything, and what judges it works with every flow at every reading's time.
+    pub fn check(&self, spec: &StreamSpec) -> Result<(), TooMuch> {
+        // Both directions; and some readings while the socket buffers drain after the planned end.
+        let flows = 2 * spec.flows as usize;
+        let planned = spec.duration_ns.as_u64() / spec.interval_ns.as_u64().max(1);
+        let readings = usize::try_from(planned)
+            .unwrap_or(usize::MAX)
+            .saturating_add(1_024);
+        let most = |what, given, most| {
+            if given > most {
+                Err(TooMuch { what, given, most })
+            } else {
+                Ok(())
+            }
+        };
+        most("flows", self.flows.len(), flows)?;
+        self.flows.iter().try_for_each(|flow| {
+            most("readings of a flow", flow.at_ns.len(), readings)?;
+            most("counts of a flow", flow.bytes.len(), readings)
+        })
+    }
+}
+
 impl FlowRecord {
     /// All bytes of this end.
     pub fn total(&self) -> Bytes {
         self.bytes.last().copied().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::build;
+
+    #[test]
+    fn a_record_of_more_than_was_asked_for_is_refused() {
+        let sample = build::sample().flows(2).build();
+        assert_eq!(sample.remote.check(&sample.spec), Ok(()));
+        let mut flood = sample.remote.clone();
+        flood.flows = vec![flood.flows[0].clone(); 5];
+        assert!(flood.check(&sample.spec).is_err());
+        let mut long = sample.remote.clone();
+        long.flows[1].at_ns = vec![Nanoseconds::new(1); 10_000_000];
+        assert!(long.check(&sample.spec).is_err());
     }
 }

@@ -4,12 +4,49 @@
 use std::collections::BTreeMap;
 use std::io;
 
-use linerate_model::host::{Channels, Coalesce, Feature, NicKind, Qdisc, Rings};
+use linerate_model::host::{
+    Card, Channels, Coalesce, Dispatch, Feature, NicKind, Qdisc, Rings, Shaping, Stack, Wire,
+};
 use linerate_model::ids::NicName;
-use linerate_model::known::Known;
+use linerate_model::known::{Gap, Known};
+use serde::{Deserialize, Serialize};
 
-/// Reads what has no file: offload features, rings, channels, coalescing, qdisc, addresses, kind.
+/// Counters of one interface that have no file, by their keys below `nic/NAME/`
+/// ([`linerate_model::watch::Watch`]).
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct NicCounts {
+    /// Each counter's value and the request that it was read by.
+    pub values: BTreeMap<String, (u64, String)>,
+    /// What could not be read, by the first part of the keys (`fec`, `driver`).
+    pub gaps: BTreeMap<String, Gap>,
+}
+
+/// Reads what has no file. The groups that a reader does not know stay "not asked".
 pub trait NicRead {
+    /// Driver, firmware, health.
+    fn card(&self, _nic: &NicName) -> Card {
+        Card::default()
+    }
+    /// The port and what is plugged into it.
+    fn wire(&self, _nic: &NicName) -> Wire {
+        Wire::default()
+    }
+    /// What it is among the other interfaces.
+    fn stack(&self, _nic: &NicName) -> Stack {
+        Stack::default()
+    }
+    /// How its packets are spread over queues and CPUs.
+    fn dispatch(&self, _nic: &NicName) -> Dispatch {
+        Dispatch::default()
+    }
+    /// What shapes its packets.
+    fn shaping(&self, _nic: &NicName) -> Shaping {
+        Shaping::default()
+    }
+    /// Its counters as they stand.
+    fn counts(&self, _nic: &NicName) -> NicCounts {
+        NicCounts::default()
+    }
     /// The link kind that rtnetlink names (`IFLA_INFO_KIND`); unknown when it names none.
     fn kind(&self, nic: &NicName) -> Known<NicKind>;
     /// Addresses with prefix length, in the kernel's order.

@@ -1,7 +1,7 @@
 //! Reads a whole host, once. Reading never fails as a whole: what cannot be read leaves a gap, in its
 //! own field or, where it has none, in [`Host::gaps`].
 
-use linerate_model::host::{Host, Nic, RdmaDevice};
+use linerate_model::host::{Host, Isolation, Kernel, Nic, Power, RdmaDevice, Software};
 use linerate_model::known::{Cause, Gap, Known};
 
 use crate::nic_control::NicRead;
@@ -30,6 +30,10 @@ pub fn read_host(root: &HostRoot, nics: &dyn NicRead) -> Host {
         cpus,
         block: read_block(root, &nodes, &mut gaps),
         sysctls: read_sysctls(root),
+        power: Power::default(),
+        isolation: Isolation::default(),
+        kernel: Kernel::default(),
+        software: Software::default(),
         nodes,
         nics,
         irqs,

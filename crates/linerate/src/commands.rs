@@ -111,6 +111,7 @@ pub fn doctor(args: &DoctorArgs, say: &Say) -> Outcome<Code> {
         nic: args.nic.as_ref(),
         other: None,
         sample: None,
+        watch: None,
         profile: args.profile,
         owns_shapers: false,
     };

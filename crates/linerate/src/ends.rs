@@ -119,6 +119,7 @@ pub fn diagnose(ends: &dyn Ends, sample: Option<&Sample>, owns_shapers: bool) ->
             nic: Some(ends.nic(end)),
             other: Some(ends.host(other)),
             sample,
+            watch: None,
             profile: Profile::Throughput,
             owns_shapers,
         });

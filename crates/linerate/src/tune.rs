@@ -184,6 +184,7 @@ fn plan_from_rules(state: &FilePath) -> Outcome<Plan> {
         nic: None,
         other: None,
         sample: None,
+        watch: None,
         profile: Profile::Throughput,
         owns_shapers: false,
     };

@@ -10,15 +10,18 @@
 //! assert_eq!(near.identity.boot_id, far.identity.boot_id);
 //! ```
 
+mod machine;
 mod nic;
 mod trial;
+mod watch;
 
 use std::collections::BTreeMap;
 
 pub use nic::{NicBuilder, pcie_link, tbf};
 pub use trial::{SampleBuilder, sample};
+pub use watch::{WatchBuilder, watch};
 
-use crate::host::{Cpu, Host, Identity, Node};
+use crate::host::{Cpu, CpuKind, Host, Identity, Node};
 use crate::ids::{CpuId, CpuSet, NicName, NodeId};
 use crate::known::{Cause, Known};
 use crate::units::Bytes;
@@ -45,6 +48,30 @@ pub fn host() -> HostBuilder {
             "reno bbr cubic",
         ),
         ("net.ipv4.tcp_allowed_congestion_control", "reno bbr cubic"),
+        ("kernel.numa_balancing", "0"),
+        ("net.core.busy_poll", "0"),
+        ("net.core.busy_read", "0"),
+        ("net.core.default_qdisc", "fq_codel"),
+        ("net.core.netdev_budget", "300"),
+        ("net.core.netdev_budget_usecs", "2000"),
+        ("net.core.netdev_max_backlog", "1000"),
+        ("net.core.rps_default_mask", "0"),
+        ("net.core.rps_sock_flow_entries", "0"),
+        ("net.core.somaxconn", "4096"),
+        ("net.ipv4.ip_forward", "0"),
+        ("net.ipv4.ip_no_pmtu_disc", "0"),
+        ("net.ipv4.tcp_dsack", "1"),
+        ("net.ipv4.tcp_mem", "383000 510000 766000"),
+        ("net.ipv4.tcp_moderate_rcvbuf", "1"),
+        ("net.ipv4.tcp_mtu_probing", "0"),
+        ("net.ipv4.tcp_notsent_lowat", "4294967295"),
+        ("net.ipv4.tcp_sack", "1"),
+        ("net.ipv4.tcp_slow_start_after_idle", "1"),
+        ("net.ipv4.tcp_window_scaling", "1"),
+        ("net.ipv6.conf.all.forwarding", "0"),
+        ("vm.min_free_kbytes", "67584"),
+        ("vm.swappiness", "60"),
+        ("vm.zone_reclaim_mode", "0"),
     ];
     let host = Host {
         identity: Identity {
@@ -57,6 +84,10 @@ pub fn host() -> HostBuilder {
             irq_time_accounting: Known::Value(true),
         },
         cpus: Vec::new(),
+        power: machine::power(),
+        isolation: machine::isolation(),
+        kernel: machine::kernel(),
+        software: machine::software(),
         nodes: Vec::new(),
         nics: Vec::new(),
         irqs: Vec::new(),
@@ -87,6 +118,8 @@ impl HostBuilder {
                         .map(|other| if other == node { 10 } else { 21 })
                         .collect(),
                 ),
+                memory_free_bytes: Known::Value(Bytes::mib(12 << 10)),
+                hugepages: Known::Value(Vec::new()),
             })
             .collect();
         self.host.cpus = (0..nodes * cpus)
@@ -95,11 +128,19 @@ impl HostBuilder {
                 online: Known::Value(true),
                 node: Known::Value(NodeId(cpu / cpus)),
                 package: Known::Value(cpu / cpus),
+                die: Known::Value(0),
+                last_level_cache: Known::Value(of_node(cpu / cpus)),
+                kind: Known::Value(CpuKind::Uniform),
                 core: Known::Value(cpu % cpus),
                 siblings: Known::Value(CpuSet::one(CpuId(cpu))),
                 governor: Known::Value("performance".to_owned()),
             })
             .collect();
+        if let Known::Value(policies) = &mut self.host.power.frequency {
+            for policy in policies {
+                policy.cpus = Known::Value((0..nodes * cpus).map(CpuId).collect());
+            }
+        }
         self
     }
 

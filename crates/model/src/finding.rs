@@ -10,6 +10,7 @@ use crate::known::Gap;
 use crate::plan::{Change, End};
 use crate::sample::Sample;
 use crate::setting::Class;
+use crate::watch::Watch;
 
 /// How much a finding matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -143,6 +144,8 @@ pub struct Scene<'a> {
     pub other: Option<&'a Host>,
     /// A trial over the path, when there was one.
     pub sample: Option<&'a Sample>,
+    /// What the host's counters did while they were watched, when they were.
+    pub watch: Option<&'a Watch>,
     /// What the host is used for.
     pub profile: Profile,
     /// Whether the caller owns the shapers on the path, so that removing one may be proposed.
@@ -172,6 +175,8 @@ pub enum Stage {
 pub struct Rule {
     /// The kebab-case id of the catalogue.
     pub id: &'static str,
+    /// Its number in the catalogue (research/rules.md); rules of our own count from 101.
+    pub number: u8,
     /// What is wrong when it fires, in one line.
     pub title: &'static str,
     /// The worst severity it gives.
@@ -188,6 +193,8 @@ pub struct Rule {
     pub source: &'static str,
     /// How a remedy is kept across reboots.
     pub persist: &'static str,
+    /// Where sources disagree: what each side says. The remedy is then to be measured, not asserted.
+    pub contested: Option<&'static str>,
     /// The explanation page, Markdown.
     pub page: &'static str,
     /// The judgement.

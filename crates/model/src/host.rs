@@ -1,13 +1,35 @@
 //! The host: what the kernel says about one machine's way from memory to wire, read once, as plain
 //! data. Only types and small pure questions live here; reading is `linerate-host`'s work.
 
+mod devices;
+mod dispatch;
+mod pci;
+mod processor;
+mod software;
+mod stack;
+mod wire;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{CpuId, CpuSet, IrqNumber, NicName, NodeId, PciAddress};
+pub use self::devices::{BlockDevice, Gid, NvmePath, RdmaDevice, RdmaPort};
+pub use self::dispatch::{
+    Card, Dcb, Dispatch, HealthReporter, Napi, QdiscClass, QdiscNode, QueueCoalesce, Rss, Shaping,
+    Temperature, TunnelPort,
+};
+pub use self::pci::{NodeReport, NodeSource, PciFunction, PcieControl, PcieHop, PcieLink};
+pub use self::processor::{
+    Cpu, CpuKind, FrequencyPolicy, HugePages, IdleState, Isolation, Kernel, Limit, Node, Power,
+};
+pub use self::software::{Conntrack, Owner, SocketOwner, Software, SysctlLine, Tap};
+pub use self::stack::{Bond, BondPort, Bridge, Stack, Tunnel, VirtualFunction, Vlan};
+pub use self::wire::{
+    Eee, Fec, LinkModes, LinkState, Module, ModuleLane, Pause, Timestamping, Wire,
+};
+use crate::ids::{CpuSet, IrqNumber, NicName, NodeId, PciAddress};
 use crate::known::{Cause, Gap, Known};
-use crate::units::{BitRate, Bytes, TransferRate};
+use crate::units::BitRate;
 
 /// One machine (seen from one network namespace), read once.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -16,6 +38,15 @@ pub struct Host {
     pub identity: Identity,
     /// The CPUs, by number.
     pub cpus: Vec<Cpu>,
+    /// How their speed and sleep are managed.
+    #[serde(default)]
+    pub power: Power,
+    /// The CPUs kept for themselves.
+    #[serde(default)]
+    pub isolation: Isolation,
+    /// The kernel's clocks, protections and memory policy.
+    #[serde(default)]
+    pub kernel: Kernel,
     /// The NUMA nodes, by number.
     pub nodes: Vec<Node>,
     /// The network interfaces, by index.
@@ -28,6 +59,9 @@ pub struct Host {
     pub block: Vec<BlockDevice>,
     /// Sysctls that rules and settings speak of, by their dotted name, as the kernel prints them.
     pub sysctls: BTreeMap<String, Known<String>>,
+    /// Programs and kernel parts on the way.
+    #[serde(default)]
+    pub software: Software,
     /// What could not be read and has no field of its own.
     pub gaps: Vec<Gap>,
 }
@@ -51,38 +85,6 @@ pub struct Identity {
     pub irq_time_accounting: Known<bool>,
 }
 
-/// A logical CPU.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Cpu {
-    /// Its number.
-    pub id: CpuId,
-    /// Whether it is online.
-    pub online: Known<bool>,
-    /// Its NUMA node.
-    pub node: Known<NodeId>,
-    /// Its physical package (socket).
-    pub package: Known<u32>,
-    /// Its core within the package.
-    pub core: Known<u32>,
-    /// The CPUs of the same core, itself included.
-    pub siblings: Known<CpuSet>,
-    /// The cpufreq governor.
-    pub governor: Known<String>,
-}
-
-/// A NUMA node.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Node {
-    /// Its number.
-    pub id: NodeId,
-    /// Its CPUs (none for a memory-only node).
-    pub cpus: Known<CpuSet>,
-    /// Its memory.
-    pub memory_bytes: Known<Bytes>,
-    /// Its distance to every online node, in the order of node numbers (10 is itself).
-    pub distances: Known<Vec<u32>>,
-}
-
 /// What kind of interface a [`Nic`] is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -97,6 +99,8 @@ pub enum NicKind {
     Bridge,
     /// A bond.
     Bond,
+    /// A team.
+    Team,
     /// A VLAN on another interface.
     Vlan,
     /// A VXLAN or Geneve tunnel end.
@@ -135,6 +139,12 @@ pub struct Nic {
     pub pci_address: Known<PciAddress>,
     /// The NUMA node its device sits on.
     pub numa_node: Known<NodeId>,
+    /// How that node was found.
+    #[serde(default)]
+    pub numa_node_source: Known<NodeSource>,
+    /// What each place that knows the node says.
+    #[serde(default)]
+    pub numa_node_report: Known<NodeReport>,
     /// The CPUs close to its device.
     pub local_cpus: Known<CpuSet>,
     /// The speed of its link, one direction.
@@ -147,6 +157,24 @@ pub struct Nic {
     pub addresses: Known<Vec<String>>,
     /// Its PCIe link and the narrowest link on the way to the root.
     pub pcie: Known<PcieLink>,
+    /// Its PCI function's own settings.
+    #[serde(default)]
+    pub pci: Known<PciFunction>,
+    /// Driver, firmware, health.
+    #[serde(default)]
+    pub card: Card,
+    /// The port and what is plugged into it.
+    #[serde(default)]
+    pub wire: Wire,
+    /// What it is among the other interfaces.
+    #[serde(default)]
+    pub stack: Stack,
+    /// How its packets are spread over queues and CPUs.
+    #[serde(default)]
+    pub dispatch: Dispatch,
+    /// What shapes its packets.
+    #[serde(default)]
+    pub shaping: Shaping,
     /// Its queues as sysfs lists them, receive queues first.
     pub queues: Vec<Queue>,
     /// Offload features by the kernel's own name (`tx-tcp-segmentation`).
@@ -163,40 +191,6 @@ pub struct Nic {
     pub lower: Vec<NicName>,
     /// The RDMA device of the same function.
     pub rdma: Known<String>,
-}
-
-/// A PCIe link, with the kernel's own figures for what passes (`PCIE_SPEED2MBS_ENC`).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PcieLink {
-    /// The current transfer rate of the device's own link.
-    pub transfer_mt_per_s: Known<TransferRate>,
-    /// The current width of the device's own link in lanes.
-    pub width: Known<u32>,
-    /// What the narrowest link between the device and the root lets pass.
-    pub available_bit_per_s: Known<BitRate>,
-    /// The function whose link is the narrowest.
-    pub limited_by: Known<PciAddress>,
-    /// What the device itself could do.
-    pub capable_bit_per_s: Known<BitRate>,
-    /// Every link from the device to the root.
-    pub links: Vec<PcieHop>,
-}
-
-/// One link on the way from a device to the root.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PcieHop {
-    /// The function at the lower end of the link.
-    pub address: PciAddress,
-    /// Its current transfer rate.
-    pub transfer_mt_per_s: Known<TransferRate>,
-    /// Its current width in lanes.
-    pub width: Known<u32>,
-    /// The transfer rate it is capable of.
-    pub transfer_max_mt_per_s: Known<TransferRate>,
-    /// The width it is capable of, in lanes.
-    pub width_max: Known<u32>,
-    /// The sysfs folder these came from.
-    pub path: String,
 }
 
 /// The direction of a queue.
@@ -226,6 +220,15 @@ pub struct Queue {
     pub rps_flow_cnt: Known<u64>,
     /// Transmit packet steering: the CPUs that use it. Tx only.
     pub xps_cpus: Known<CpuSet>,
+    /// Transmit packet steering by receive queue: those whose connections use it. Tx only.
+    #[serde(default)]
+    pub xps_rxqs: Known<Vec<u32>>,
+    /// The rate that the card limits it to (`tx_maxrate`); 0 is no limit. Tx only.
+    #[serde(default)]
+    pub max_bit_per_s: Known<BitRate>,
+    /// The polling context that serves it (`napi-id` of netdev netlink).
+    #[serde(default)]
+    pub napi: Known<u32>,
 }
 
 /// An offload feature.
@@ -304,47 +307,12 @@ pub struct Irq {
     pub requested: Known<CpuSet>,
     /// Where it really goes.
     pub effective: Known<CpuSet>,
-}
-
-/// An RDMA device.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RdmaDevice {
-    /// Its name, `mlx5_0`.
-    pub name: String,
-    /// Its ports.
-    pub ports: Vec<RdmaPort>,
-    /// The NUMA node of its function.
-    pub numa_node: Known<NodeId>,
-    /// Its PCI function.
-    pub pci_address: Known<PciAddress>,
-}
-
-/// A port of an RDMA device.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RdmaPort {
-    /// Its number, from 1.
-    pub port: u32,
-    /// `ACTIVE`, `DOWN` ...
-    pub state: Known<String>,
-    /// Its rate as the kernel states it (signalling rate for InfiniBand).
-    pub rate_bit_per_s: Known<BitRate>,
-    /// `InfiniBand` or `Ethernet`.
-    pub link_layer: Known<String>,
-    /// The network interface of the same port.
-    pub netdev: Known<NicName>,
-}
-
-/// A block device.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct BlockDevice {
-    /// Its name, `nvme0n1`.
-    pub name: String,
-    /// The NUMA node of its device.
-    pub numa_node: Known<NodeId>,
-    /// The active I/O scheduler.
-    pub scheduler: Known<String>,
-    /// How many hardware queues it has.
-    pub hardware_queues: Known<u32>,
+    /// Whether the kernel places it by itself and lets nobody move it (mode 0444 of its affinity).
+    #[serde(default)]
+    pub managed: Known<bool>,
+    /// The node that its chip belongs to (`/proc/irq/N/node`).
+    #[serde(default)]
+    pub node: Known<NodeId>,
 }
 
 impl Host {

@@ -127,6 +127,13 @@ impl<T> Known<T> {
     }
 }
 
+/// Nobody asked: the default of a fact that a record of an older version does not hold.
+impl<T> Default for Known<T> {
+    fn default() -> Self {
+        Self::not_asked("")
+    }
+}
+
 impl<T: Copy> Known<T> {
     /// The fact by value, when it is known.
     pub fn get(&self) -> Option<T> {

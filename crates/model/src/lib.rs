@@ -24,4 +24,5 @@ pub mod sample;
 pub mod setting;
 pub mod talk;
 pub mod units;
+pub mod watch;
 pub mod workload;

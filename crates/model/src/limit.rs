@@ -191,6 +191,7 @@ impl Trial<'_> {
             nic: None,
             other: Some(other),
             sample: Some(self.sample),
+            watch: None,
             profile: Profile::Throughput,
             owns_shapers: false,
         };

@@ -34,7 +34,7 @@ pub struct Proposal {
 pub struct Proposals {
     /// To be tried, in this order.
     pub to_try: Vec<Proposal>,
-    /// Not to be tried, since a change is of a class above what is permitted.
+    /// Not to be tried: a change is of a class above what is permitted, or linerate cannot write it yet.
     pub held_back: Vec<Proposal>,
 }
 
@@ -105,7 +105,8 @@ pub fn propose(findings: &[Finding], permit: Permit) -> Proposals {
         if proposal.changes.is_empty() {
             continue;
         }
-        if proposal.class > permit.class_max {
+        let is_writable = |change: &EndChange| change.change.setting.is_writable();
+        if proposal.class > permit.class_max || !proposal.changes.iter().all(is_writable) {
             proposals.held_back.push(proposal);
         } else {
             known.extend(proposal.changes.iter().cloned());
@@ -153,6 +154,7 @@ mod tests {
             nic: None,
             other: Some(other),
             sample: Some(sample),
+            watch: None,
             profile: Profile::Throughput,
             owns_shapers: true,
         };

@@ -47,8 +47,142 @@ pub enum NicKnob {
     RpsFlowCnt(u32),
     /// `queue/tx-N/xps-cpus`.
     XpsCpus(u32),
+    /// `queue/tx-N/xps-rxqs`, receive queues in list form.
+    XpsRxqs(u32),
     /// `qdisc`, the root queueing discipline.
     Qdisc,
+    /// `coalesce/adaptive-tx`.
+    CoalesceAdaptiveTx,
+    /// `napi/gro-flush-timeout-ns`.
+    GroFlushTimeoutNs,
+    /// `napi/defer-hard-irqs`.
+    DeferHardIrqs,
+    /// `napi/threaded`.
+    Threaded,
+    /// `pause/rx`.
+    PauseRx,
+    /// `pause/tx`.
+    PauseTx,
+    /// `eee`.
+    Eee,
+    /// `fec`, by the kernel's names.
+    Fec,
+    /// `rss/table`: `equal N`, or the queues one by one.
+    RssTable,
+    /// `rss/fields/KIND` as `ethtool -N DEV rx-flow-hash` names them.
+    RssFields(String),
+    /// `gso-max-bytes`.
+    GsoMaxBytes,
+    /// `gso-ipv4-max-bytes`.
+    GsoIpv4MaxBytes,
+    /// `gro-max-bytes`.
+    GroMaxBytes,
+    /// `gro-ipv4-max-bytes`.
+    GroIpv4MaxBytes,
+    /// `ring/tcp-data-split`.
+    TcpDataSplit,
+    /// `private-flag/NAME`, by the driver's own name.
+    PrivateFlag(String),
+    /// `bond/hash-policy`.
+    BondHashPolicy,
+    /// `ipoib/mode`.
+    IpoibMode,
+    /// `pci/STATE`, a power-saving state of its link: `l1-aspm` ...
+    Aspm(String),
+}
+
+/// The knobs of an interface whose path has no parameter.
+const NIC_PATHS: &[(&str, NicKnob)] = &[
+    ("mtu", NicKnob::Mtu),
+    ("qdisc", NicKnob::Qdisc),
+    ("coalesce/rx-usecs", NicKnob::CoalesceRxUsecs),
+    ("coalesce/tx-usecs", NicKnob::CoalesceTxUsecs),
+    ("coalesce/adaptive-rx", NicKnob::CoalesceAdaptiveRx),
+    ("coalesce/adaptive-tx", NicKnob::CoalesceAdaptiveTx),
+    ("ring/rx", NicKnob::RingRx),
+    ("ring/tx", NicKnob::RingTx),
+    ("ring/tcp-data-split", NicKnob::TcpDataSplit),
+    ("channels/combined", NicKnob::ChannelsCombined),
+    ("channels/rx", NicKnob::ChannelsRx),
+    ("channels/tx", NicKnob::ChannelsTx),
+    ("napi/gro-flush-timeout-ns", NicKnob::GroFlushTimeoutNs),
+    ("napi/defer-hard-irqs", NicKnob::DeferHardIrqs),
+    ("napi/threaded", NicKnob::Threaded),
+    ("pause/rx", NicKnob::PauseRx),
+    ("pause/tx", NicKnob::PauseTx),
+    ("eee", NicKnob::Eee),
+    ("fec", NicKnob::Fec),
+    ("rss/table", NicKnob::RssTable),
+    ("gso-max-bytes", NicKnob::GsoMaxBytes),
+    ("gso-ipv4-max-bytes", NicKnob::GsoIpv4MaxBytes),
+    ("gro-max-bytes", NicKnob::GroMaxBytes),
+    ("gro-ipv4-max-bytes", NicKnob::GroIpv4MaxBytes),
+    ("bond/hash-policy", NicKnob::BondHashPolicy),
+    ("ipoib/mode", NicKnob::IpoibMode),
+];
+
+/// A knob of the machine's CPUs and memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum MachineKnob {
+    /// `cpu/turbo`.
+    Turbo,
+    /// `cpu/smt`.
+    Smt,
+    /// `cpu/governor`, of every CPU.
+    Governor,
+    /// `cpu/energy-preference`, of every CPU.
+    EnergyPreference,
+    /// `cpu/max-latency-us`: idle states that take longer to leave are not entered.
+    MaxLatencyUs,
+    /// `cpu/clocksource`.
+    Clocksource,
+    /// `memory/transparent-hugepages`.
+    TransparentHugepages,
+}
+
+/// The paths of [`MachineKnob`].
+const MACHINE_PATHS: &[(&str, MachineKnob)] = &[
+    ("cpu/turbo", MachineKnob::Turbo),
+    ("cpu/smt", MachineKnob::Smt),
+    ("cpu/governor", MachineKnob::Governor),
+    ("cpu/energy-preference", MachineKnob::EnergyPreference),
+    ("cpu/max-latency-us", MachineKnob::MaxLatencyUs),
+    ("cpu/clocksource", MachineKnob::Clocksource),
+    (
+        "memory/transparent-hugepages",
+        MachineKnob::TransparentHugepages,
+    ),
+];
+
+/// A knob of a block device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum BlockKnob {
+    /// `scheduler`.
+    Scheduler,
+    /// `nomerges`.
+    Nomerges,
+    /// `rq-affinity`.
+    RqAffinity,
+    /// `io-policy` of an NVMe subsystem.
+    IoPolicy,
+}
+
+/// The paths of [`BlockKnob`].
+const BLOCK_PATHS: &[(&str, BlockKnob)] = &[
+    ("scheduler", BlockKnob::Scheduler),
+    ("nomerges", BlockKnob::Nomerges),
+    ("rq-affinity", BlockKnob::RqAffinity),
+    ("io-policy", BlockKnob::IoPolicy),
+];
+
+fn path_of<K: PartialEq>(table: &'static [(&'static str, K)], knob: &K) -> Option<&'static str> {
+    let found = table.iter().find(|(_, own)| own == knob);
+    found.map(|(path, _)| *path)
+}
+
+fn knob_of<K: Clone>(table: &[(&str, K)], path: &str) -> Option<K> {
+    let found = table.iter().find(|(own, _)| *own == path);
+    found.map(|(_, knob)| knob.clone())
 }
 
 /// How linerate itself measures: where its threads run, what its sockets ask for. Settings of the trial,
@@ -70,6 +204,12 @@ pub enum SettingKey {
     Sysctl(String),
     /// `nic/eth2/...`.
     Nic(NicName, NicKnob),
+    /// `cpu/...` and `memory/...`.
+    Machine(MachineKnob),
+    /// `block/nvme0n1/...`.
+    Block(String, BlockKnob),
+    /// `rdma/mlx5_0/1/default-gid-type`.
+    RdmaGidType(String, u32),
     /// `placement/...` and `stream/...`.
     Trial(TrialKnob),
 }
@@ -106,39 +246,65 @@ const FEATURE_ALIASES: [(&str, &str); 5] = [
     ("ntuple", "rx-ntuple-filter"),
 ];
 
+impl SettingKey {
+    /// Whether linerate can write it by now; the others are read, judged and advised.
+    pub fn is_writable(&self) -> bool {
+        match self {
+            Self::Sysctl(_) | Self::Trial(_) => true,
+            Self::Machine(_) | Self::Block(..) | Self::RdmaGidType(..) => false,
+            Self::Nic(_, knob) => matches!(
+                knob,
+                NicKnob::Mtu
+                    | NicKnob::Feature(_)
+                    | NicKnob::CoalesceRxUsecs
+                    | NicKnob::CoalesceTxUsecs
+                    | NicKnob::CoalesceAdaptiveRx
+                    | NicKnob::RingRx
+                    | NicKnob::RingTx
+                    | NicKnob::ChannelsCombined
+                    | NicKnob::ChannelsRx
+                    | NicKnob::ChannelsTx
+                    | NicKnob::RpsCpus(_)
+                    | NicKnob::RpsFlowCnt(_)
+                    | NicKnob::XpsCpus(_)
+                    | NicKnob::Qdisc
+            ),
+        }
+    }
+}
+
 impl fmt::Display for SettingKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (nic, knob) = match self {
-            Self::Sysctl(name) => return write!(f, "sysctl/{name}"),
-            Self::Trial(TrialKnob::SenderCpus) => {
-                return f.write_str("placement/sender-cpus");
+        match self {
+            Self::Sysctl(name) => write!(f, "sysctl/{name}"),
+            Self::Machine(knob) => f.write_str(path_of(MACHINE_PATHS, knob).unwrap_or_default()),
+            Self::Block(device, knob) => {
+                let path = path_of(BLOCK_PATHS, knob).unwrap_or_default();
+                write!(f, "block/{device}/{path}")
             }
-            Self::Trial(TrialKnob::ReceiverCpus) => {
-                return f.write_str("placement/receiver-cpus");
-            }
-            Self::Trial(TrialKnob::CongestionControl) => {
-                return f.write_str("stream/congestion-control");
-            }
-            Self::Nic(nic, knob) => (nic, knob),
-        };
-        write!(f, "nic/{nic}/")?;
-        match knob {
-            NicKnob::Mtu => f.write_str("mtu"),
-            NicKnob::Feature(name) => write!(f, "feature/{name}"),
-            NicKnob::CoalesceRxUsecs => f.write_str("coalesce/rx-usecs"),
-            NicKnob::CoalesceTxUsecs => f.write_str("coalesce/tx-usecs"),
-            NicKnob::CoalesceAdaptiveRx => f.write_str("coalesce/adaptive-rx"),
-            NicKnob::RingRx => f.write_str("ring/rx"),
-            NicKnob::RingTx => f.write_str("ring/tx"),
-            NicKnob::ChannelsCombined => f.write_str("channels/combined"),
-            NicKnob::ChannelsRx => f.write_str("channels/rx"),
-            NicKnob::ChannelsTx => f.write_str("channels/tx"),
-            NicKnob::IrqCpus(QueueKind::Rx, index) => write!(f, "queue/rx-{index}/irq-cpus"),
-            NicKnob::IrqCpus(QueueKind::Tx, index) => write!(f, "queue/tx-{index}/irq-cpus"),
-            NicKnob::RpsCpus(index) => write!(f, "queue/rx-{index}/rps-cpus"),
-            NicKnob::RpsFlowCnt(index) => write!(f, "queue/rx-{index}/rps-flow-cnt"),
-            NicKnob::XpsCpus(index) => write!(f, "queue/tx-{index}/xps-cpus"),
-            NicKnob::Qdisc => f.write_str("qdisc"),
+            Self::RdmaGidType(device, port) => write!(f, "rdma/{device}/{port}/default-gid-type"),
+            Self::Trial(TrialKnob::SenderCpus) => f.write_str("placement/sender-cpus"),
+            Self::Trial(TrialKnob::ReceiverCpus) => f.write_str("placement/receiver-cpus"),
+            Self::Trial(TrialKnob::CongestionControl) => f.write_str("stream/congestion-control"),
+            Self::Nic(nic, knob) => write!(f, "nic/{nic}/{knob}"),
+        }
+    }
+}
+
+impl fmt::Display for NicKnob {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Feature(name) => write!(f, "feature/{name}"),
+            Self::PrivateFlag(name) => write!(f, "private-flag/{name}"),
+            Self::RssFields(kind) => write!(f, "rss/fields/{kind}"),
+            Self::Aspm(state) => write!(f, "pci/{state}"),
+            Self::IrqCpus(QueueKind::Rx, index) => write!(f, "queue/rx-{index}/irq-cpus"),
+            Self::IrqCpus(QueueKind::Tx, index) => write!(f, "queue/tx-{index}/irq-cpus"),
+            Self::RpsCpus(index) => write!(f, "queue/rx-{index}/rps-cpus"),
+            Self::RpsFlowCnt(index) => write!(f, "queue/rx-{index}/rps-flow-cnt"),
+            Self::XpsCpus(index) => write!(f, "queue/tx-{index}/xps-cpus"),
+            Self::XpsRxqs(index) => write!(f, "queue/tx-{index}/xps-rxqs"),
+            plain => f.write_str(path_of(NIC_PATHS, plain).unwrap_or_default()),
         }
     }
 }
@@ -164,6 +330,16 @@ impl FromStr for SettingKey {
                     Err(wrong("a sysctl is named by words with dots between"))
                 }
             }
+            ["cpu" | "memory", _] => knob_of(MACHINE_PATHS, text)
+                .map(Self::Machine)
+                .ok_or_else(|| wrong("the machine has no such setting in the catalogue")),
+            ["block", device, knob] if is_device(device) => knob_of(BLOCK_PATHS, knob)
+                .map(|knob| Self::Block((*device).to_owned(), knob))
+                .ok_or_else(|| wrong("a block device has no such setting in the catalogue")),
+            ["rdma", device, port, "default-gid-type"] if is_device(device) => port
+                .parse()
+                .map(|port| Self::RdmaGidType((*device).to_owned(), port))
+                .map_err(|_| wrong("its third part is not the number of a port")),
             ["placement", "sender-cpus"] => Ok(Self::Trial(TrialKnob::SenderCpus)),
             ["placement", "receiver-cpus"] => Ok(Self::Trial(TrialKnob::ReceiverCpus)),
             ["stream", "congestion-control"] => Ok(Self::Trial(TrialKnob::CongestionControl)),
@@ -176,28 +352,30 @@ impl FromStr for SettingKey {
                 Ok(Self::Nic(nic, knob))
             }
             _ => Err(wrong(
-                "a key begins with `sysctl/`, `nic/`, `placement/` or `stream/`",
+                "a key begins with `sysctl/`, `nic/`, `cpu/`, `memory/`, `block/`, `rdma/`, `placement/` or `stream/`",
             )),
         }
     }
 }
 
+/// A name that stands in a path of sysfs.
+fn is_device(name: &str) -> bool {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b"._-!:".contains(&b);
+    !name.is_empty() && name.bytes().all(plain) && name != "." && name != ".."
+}
+
 fn parse_nic_knob(parts: &[&str]) -> Option<NicKnob> {
+    if let Some(knob) = knob_of(NIC_PATHS, &parts.join("/")) {
+        return Some(knob);
+    }
     Some(match parts {
-        ["mtu"] => NicKnob::Mtu,
-        ["qdisc"] => NicKnob::Qdisc,
         ["feature", name] if !name.is_empty() => {
             let alias = FEATURE_ALIASES.iter().find(|(short, _)| short == name);
             NicKnob::Feature(alias.map_or(*name, |(_, long)| *long).to_owned())
         }
-        ["coalesce", "rx-usecs"] => NicKnob::CoalesceRxUsecs,
-        ["coalesce", "tx-usecs"] => NicKnob::CoalesceTxUsecs,
-        ["coalesce", "adaptive-rx"] => NicKnob::CoalesceAdaptiveRx,
-        ["ring", "rx"] => NicKnob::RingRx,
-        ["ring", "tx"] => NicKnob::RingTx,
-        ["channels", "combined"] => NicKnob::ChannelsCombined,
-        ["channels", "rx"] => NicKnob::ChannelsRx,
-        ["channels", "tx"] => NicKnob::ChannelsTx,
+        ["private-flag", name] if !name.is_empty() => NicKnob::PrivateFlag((*name).to_owned()),
+        ["rss", "fields", kind] if is_device(kind) => NicKnob::RssFields((*kind).to_owned()),
+        ["pci", state] if is_device(state) => NicKnob::Aspm((*state).to_owned()),
         ["queue", queue, knob] => {
             let (kind, index) = match queue.split_once('-')? {
                 ("rx", index) => (QueueKind::Rx, index.parse().ok()?),
@@ -209,6 +387,7 @@ fn parse_nic_knob(parts: &[&str]) -> Option<NicKnob> {
                 (QueueKind::Rx, "rps-cpus") => NicKnob::RpsCpus(index),
                 (QueueKind::Rx, "rps-flow-cnt") => NicKnob::RpsFlowCnt(index),
                 (QueueKind::Tx, "xps-cpus") => NicKnob::XpsCpus(index),
+                (QueueKind::Tx, "xps-rxqs") => NicKnob::XpsRxqs(index),
                 _ => return None,
             }
         }
@@ -302,6 +481,38 @@ mod tests {
         "nic/eth2/queue/rx-0/rps-flow-cnt",
         "nic/eth2/queue/tx-0/xps-cpus",
         "nic/eth2/qdisc",
+        "nic/eth2/queue/tx-0/xps-rxqs",
+        "nic/eth2/coalesce/adaptive-tx",
+        "nic/eth2/napi/gro-flush-timeout-ns",
+        "nic/eth2/napi/defer-hard-irqs",
+        "nic/eth2/napi/threaded",
+        "nic/eth2/pause/rx",
+        "nic/eth2/pause/tx",
+        "nic/eth2/eee",
+        "nic/eth2/fec",
+        "nic/eth2/rss/table",
+        "nic/eth2/rss/fields/udp4",
+        "nic/eth2/gso-max-bytes",
+        "nic/eth2/gso-ipv4-max-bytes",
+        "nic/eth2/gro-max-bytes",
+        "nic/eth2/gro-ipv4-max-bytes",
+        "nic/eth2/ring/tcp-data-split",
+        "nic/eth2/private-flag/rx_cqe_compress",
+        "nic/bond0/bond/hash-policy",
+        "nic/ib0/ipoib/mode",
+        "nic/eth2/pci/l1-aspm",
+        "cpu/turbo",
+        "cpu/smt",
+        "cpu/governor",
+        "cpu/energy-preference",
+        "cpu/max-latency-us",
+        "cpu/clocksource",
+        "memory/transparent-hugepages",
+        "block/nvme0n1/scheduler",
+        "block/nvme0n1/nomerges",
+        "block/nvme0n1/rq-affinity",
+        "block/nvme0n1/io-policy",
+        "rdma/mlx5_0/1/default-gid-type",
         "placement/sender-cpus",
         "placement/receiver-cpus",
         "stream/congestion-control",
@@ -343,7 +554,8 @@ mod tests {
             "sysctl/../etc",
             "nic/eth0",
             "nic/a b/mtu",
-            "cpu/turbo",
+            "cpu/warp",
+            "block/../scheduler",
         ] {
             assert!(text.parse::<SettingKey>().is_err(), "{text}");
         }

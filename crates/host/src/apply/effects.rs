@@ -38,7 +38,10 @@ pub(super) fn disturbed_by(
             }
             _ => Vec::new(),
         },
-        SettingKey::Trial(_) => Vec::new(),
+        SettingKey::Trial(_)
+        | SettingKey::Machine(_)
+        | SettingKey::Block(..)
+        | SettingKey::RdmaGidType(..) => Vec::new(),
     };
     disturbed.retain(|other| other != key);
     disturbed

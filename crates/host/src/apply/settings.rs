@@ -20,9 +20,8 @@ use crate::root::{HostRoot, LiveHost};
 /// A sysctl name has fewer words than this; it bounds the search for the file of a hostile name.
 const SYSCTL_WORDS_MAX: usize = 16;
 
-/// Why an interrupt's CPUs are neither read nor written here yet: the file is
-/// `/proc/irq/N/smp_affinity_list`, and which N a queue has is the host reader's knowledge.
-const IRQ_REASON: &str = "the interrupt of a queue is not yet handed to the writer of settings";
+/// Why a setting of the catalogue is neither read nor written here.
+const NOT_WRITABLE: &str = "linerate reads and judges it, but cannot write it yet";
 
 /// Why a setting could not be written. Nothing was changed, or the kernel says that nothing was.
 #[derive(Debug, thiserror::Error)]
@@ -94,6 +93,9 @@ pub fn read(root: &HostRoot, nics: &dyn NicRead, key: &SettingKey) -> Known<Valu
             "a placement belongs to a measurement, not to a host",
         ),
         SettingKey::Nic(nic, knob) => read_nic(root, nics, key, nic, knob),
+        SettingKey::Machine(_) | SettingKey::Block(..) | SettingKey::RdmaGidType(..) => {
+            Known::unknown(Cause::NotAsked, key.to_string(), NOT_WRITABLE)
+        }
     }
 }
 
@@ -125,7 +127,6 @@ fn read_nic(
             number(queue_path(nic, QueueKind::Rx, *index, "rps_flow_cnt"))
         }
         NicKnob::XpsCpus(index) => mask(queue_path(nic, QueueKind::Tx, *index, "xps_cpus")),
-        NicKnob::IrqCpus(..) => Known::unknown(Cause::NotAsked, key.to_string(), IRQ_REASON),
         NicKnob::Feature(name) => nics.features(nic).and_then(|all| match all.get(name) {
             Some(feature) => Known::Value(Value::Switch(feature.active)),
             None => Known::unknown(
@@ -145,6 +146,7 @@ fn read_nic(
         NicKnob::ChannelsRx => nics.channels(nic).and_then(|c| count(c.rx)),
         NicKnob::ChannelsTx => nics.channels(nic).and_then(|c| count(c.tx)),
         NicKnob::Qdisc => nics.qdisc(nic).map(Value::Qdisc),
+        _ => Known::unknown(Cause::NotAsked, key.to_string(), NOT_WRITABLE),
     }
 }
 
@@ -172,6 +174,12 @@ pub fn write(
                 .map_err(|source| refused(key, value, format!("/{path}"), source))
         }
         SettingKey::Nic(nic, knob) => write_nic(live, nics, key, nic, knob, value),
+        SettingKey::Machine(_) | SettingKey::Block(..) | SettingKey::RdmaGidType(..) => {
+            Err(WriteError::NotSupported {
+                setting: key.clone(),
+                why: NOT_WRITABLE,
+            })
+        }
     }
 }
 
@@ -236,9 +244,9 @@ fn write_nic(
             queue_path(nic, QueueKind::Rx, *index, "rps_flow_cnt"),
             as_integer(key, value)?.to_string(),
         ),
-        NicKnob::IrqCpus(..) => Err(WriteError::NotSupported {
+        _ => Err(WriteError::NotSupported {
             setting: key.clone(),
-            why: IRQ_REASON,
+            why: NOT_WRITABLE,
         }),
     }
 }
@@ -373,7 +381,10 @@ fn as_qdisc<'v>(key: &SettingKey, value: &'v Value) -> Result<&'v Qdisc, WriteEr
 pub fn by_hand(key: &SettingKey, value: &Value) -> Option<String> {
     let (nic, knob) = match key {
         SettingKey::Sysctl(name) => return Some(format!("sysctl -w '{name}={value}'")),
-        SettingKey::Trial(_) => return None,
+        SettingKey::Trial(_)
+        | SettingKey::Machine(_)
+        | SettingKey::Block(..)
+        | SettingKey::RdmaGidType(..) => return None,
         SettingKey::Nic(nic, knob) => (nic, knob),
     };
     let mask = || as_mask(key, value).ok();
@@ -403,7 +414,8 @@ pub fn by_hand(key: &SettingKey, value: &Value) -> Option<String> {
             queue_path(nic, QueueKind::Rx, *index, "rps_flow_cnt")
         ),
         // A queueing discipline's parameters are bytes of the kernel's; tc(8) takes words.
-        NicKnob::IrqCpus(..) | NicKnob::Qdisc => return None,
+        // The others cannot be written yet.
+        _ => return None,
     })
 }
 

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use linerate_model::host::{Channels, Coalesce, Feature, NicKind, Qdisc, Rings};
+use linerate_model::host::{
+    Card, Channels, Coalesce, Dispatch, Feature, NicKind, Qdisc, Rings, Shaping, Stack, Wire,
+};
 use linerate_model::ids::NicName;
 use linerate_model::known::Known;
 use serde::{Deserialize, Serialize};
@@ -26,6 +28,21 @@ pub struct NicAnswers {
     pub coalesce: Known<Coalesce>,
     /// [`NicRead::qdisc`].
     pub qdisc: Known<Qdisc>,
+    /// [`NicRead::card`].
+    #[serde(default)]
+    pub card: Card,
+    /// [`NicRead::wire`].
+    #[serde(default)]
+    pub wire: Wire,
+    /// [`NicRead::stack`].
+    #[serde(default)]
+    pub stack: Stack,
+    /// [`NicRead::dispatch`].
+    #[serde(default)]
+    pub dispatch: Dispatch,
+    /// [`NicRead::shaping`].
+    #[serde(default)]
+    pub shaping: Shaping,
 }
 
 impl NicAnswers {
@@ -39,6 +56,11 @@ impl NicAnswers {
             channels: nics.channels(nic),
             coalesce: nics.coalesce(nic),
             qdisc: nics.qdisc(nic),
+            card: nics.card(nic),
+            wire: nics.wire(nic),
+            stack: nics.stack(nic),
+            dispatch: nics.dispatch(nic),
+            shaping: nics.shaping(nic),
         }
     }
 
@@ -52,6 +74,11 @@ impl NicAnswers {
             channels: not_asked(nic, "channels"),
             coalesce: not_asked(nic, "coalesce"),
             qdisc: not_asked(nic, "qdisc"),
+            card: Card::default(),
+            wire: Wire::default(),
+            stack: Stack::default(),
+            dispatch: Dispatch::default(),
+            shaping: Shaping::default(),
         }
     }
 }
@@ -70,6 +97,14 @@ impl CapturedNics {
         self.0
             .get(nic)
             .map_or_else(|| not_asked(nic, what), |answers| of(answers).clone())
+    }
+}
+
+impl CapturedNics {
+    fn group<T: Clone + Default>(&self, nic: &NicName, of: impl Fn(&NicAnswers) -> &T) -> T {
+        self.0
+            .get(nic)
+            .map_or_else(T::default, |answers| of(answers).clone())
     }
 }
 
@@ -98,5 +133,20 @@ impl NicRead for CapturedNics {
     }
     fn qdisc(&self, nic: &NicName) -> Known<Qdisc> {
         self.answer(nic, "qdisc", |a| &a.qdisc)
+    }
+    fn card(&self, nic: &NicName) -> Card {
+        self.group(nic, |a| &a.card)
+    }
+    fn wire(&self, nic: &NicName) -> Wire {
+        self.group(nic, |a| &a.wire)
+    }
+    fn stack(&self, nic: &NicName) -> Stack {
+        self.group(nic, |a| &a.stack)
+    }
+    fn dispatch(&self, nic: &NicName) -> Dispatch {
+        self.group(nic, |a| &a.dispatch)
+    }
+    fn shaping(&self, nic: &NicName) -> Shaping {
+        self.group(nic, |a| &a.shaping)
     }
 }

@@ -5,7 +5,9 @@ use std::fs::{self, File};
 use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 
-use linerate_model::host::{Channels, Coalesce, Feature, NicKind, Qdisc, Rings};
+use linerate_model::host::{
+    Card, Channels, Coalesce, Dispatch, Feature, NicKind, Qdisc, Rings, Shaping, Stack, Wire,
+};
 use linerate_model::ids::NicName;
 use linerate_model::known::Known;
 
@@ -112,5 +114,20 @@ impl NicRead for Captured {
     }
     fn qdisc(&self, nic: &NicName) -> Known<Qdisc> {
         self.nics.qdisc(nic)
+    }
+    fn card(&self, nic: &NicName) -> Card {
+        self.nics.card(nic)
+    }
+    fn wire(&self, nic: &NicName) -> Wire {
+        self.nics.wire(nic)
+    }
+    fn stack(&self, nic: &NicName) -> Stack {
+        self.nics.stack(nic)
+    }
+    fn dispatch(&self, nic: &NicName) -> Dispatch {
+        self.nics.dispatch(nic)
+    }
+    fn shaping(&self, nic: &NicName) -> Shaping {
+        self.nics.shaping(nic)
     }
 }

@@ -10,7 +10,9 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use linerate_model::host::{Channels, Coalesce, Feature, NicKind, Qdisc, Rings};
+use linerate_model::host::{
+    Card, Channels, Coalesce, Dispatch, Feature, NicKind, Qdisc, Rings, Shaping, Stack, Wire,
+};
 use linerate_model::ids::NicName;
 use linerate_model::known::{Cause, Known};
 
@@ -18,7 +20,7 @@ use self::error::Failure;
 pub use self::error::NetlinkError;
 use self::ethtool::Ethtool;
 use self::socket::Connection;
-use crate::nic_control::{NicRead, NicWrite, Pair};
+use crate::nic_control::{NicCounts, NicRead, NicWrite, Pair};
 
 #[cfg(all(test, target_endian = "little"))]
 mod captured;
@@ -123,6 +125,30 @@ impl NicRead for Netlink {
 
     fn qdisc(&self, nic: &NicName) -> Known<Qdisc> {
         self.read_route(nic, "qdisc", |route| qdisc::read(route, nic))
+    }
+
+    fn card(&self, _nic: &NicName) -> Card {
+        Card::default()
+    }
+
+    fn wire(&self, _nic: &NicName) -> Wire {
+        Wire::default()
+    }
+
+    fn stack(&self, _nic: &NicName) -> Stack {
+        Stack::default()
+    }
+
+    fn dispatch(&self, _nic: &NicName) -> Dispatch {
+        Dispatch::default()
+    }
+
+    fn shaping(&self, _nic: &NicName) -> Shaping {
+        Shaping::default()
+    }
+
+    fn counts(&self, _nic: &NicName) -> NicCounts {
+        NicCounts::default()
     }
 }
 

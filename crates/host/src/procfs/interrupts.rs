@@ -44,6 +44,8 @@ pub(crate) fn read_irqs(root: &HostRoot, gaps: &mut Vec<Gap>) -> Vec<Irq> {
         .map(|number| {
             let folder = format!("{PROC}/{number}");
             Irq {
+                managed: Known::default(),
+                node: Known::default(),
                 number: IrqNumber(number),
                 actions: read_actions(root, number, &in_sysfs, &table),
                 requested: or_if_absent(

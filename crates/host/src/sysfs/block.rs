@@ -36,6 +36,17 @@ pub(crate) fn read_block(root: &HostRoot, nodes: &[Node], gaps: &mut Vec<Gap>) -
             let scheduler = format!("{FOLDER}/{name}/queue/scheduler");
             let queues = root.list(&format!("{FOLDER}/{name}/mq"));
             BlockDevice {
+                schedulers: Known::default(),
+                queue_cpus: Known::default(),
+                rq_affinity: Known::default(),
+                nomerges: Known::default(),
+                nr_requests: Known::default(),
+                rotational: Known::default(),
+                size_bytes: Known::default(),
+                transport: Known::default(),
+                nvme_transport: Known::default(),
+                io_policy: Known::default(),
+                paths: Known::default(),
                 numa_node,
                 scheduler: root
                     .read(&scheduler)

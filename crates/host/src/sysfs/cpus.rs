@@ -39,6 +39,9 @@ fn read_cpu(root: &HostRoot, id: CpuId, online: &Known<CpuSet>, nodes: &[Node]) 
     }
     let topology = format!("{folder}/topology");
     Cpu {
+        die: Known::default(),
+        last_level_cache: Known::default(),
+        kind: Known::default(),
         id,
         online,
         node: node_of(id, nodes),
@@ -64,6 +67,9 @@ fn offline(id: CpuId, folder: &str, online: Known<bool>, nodes: &[Node]) -> Cpu 
     }
     let topology = format!("/{folder}/topology");
     Cpu {
+        die: Known::default(),
+        last_level_cache: Known::default(),
+        kind: Known::default(),
         id,
         online,
         node: node_of(id, nodes),

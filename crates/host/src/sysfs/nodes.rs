@@ -24,6 +24,8 @@ pub fn read_nodes(root: &HostRoot, gaps: &mut Vec<Gap>) -> Vec<Node> {
         .map(|id| {
             let folder = format!("{FOLDER}/node{id}");
             Node {
+                memory_free_bytes: Known::default(),
+                hugepages: Known::default(),
                 id: NodeId(id),
                 cpus: or_if_absent(cpu_list(root, &format!("{folder}/cpulist")), || {
                     cpu_mask(root, &format!("{folder}/cpumap"))

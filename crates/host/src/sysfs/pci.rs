@@ -134,6 +134,7 @@ pub fn read_link(root: &HostRoot, function: &str) -> PcieLink {
 
 fn read_hop(root: &HostRoot, folder: &str, address: PciAddress) -> PcieHop {
     PcieHop {
+        control: Known::default(),
         address,
         transfer_mt_per_s: read_speed(root, &format!("{folder}/current_link_speed")),
         width: read_width(root, &format!("{folder}/current_link_width")),
@@ -237,6 +238,7 @@ mod tests {
 
     fn hop(address: &str, mt_per_s: u32, width: u32) -> PcieHop {
         PcieHop {
+            control: Known::default(),
             address: address.parse().expect("an address"),
             transfer_mt_per_s: Known::Value(TransferRate::from_mt_per_s(mt_per_s)),
             width: Known::Value(width),

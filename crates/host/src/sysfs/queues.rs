@@ -55,6 +55,9 @@ pub(crate) fn read_queues(
     for &index in &rx {
         let at = format!("{folder}/rx-{index}");
         queues.push(Queue {
+            xps_rxqs: Known::default(),
+            max_bit_per_s: Known::default(),
+            napi: Known::default(),
             index,
             kind: QueueKind::Rx,
             cpus: cpus_of(&irq_of(QueueKind::Rx, index), irqs),
@@ -67,6 +70,9 @@ pub(crate) fn read_queues(
     for &index in &tx {
         let at = format!("{folder}/tx-{index}");
         queues.push(Queue {
+            xps_rxqs: Known::default(),
+            max_bit_per_s: Known::default(),
+            napi: Known::default(),
             index,
             kind: QueueKind::Tx,
             cpus: cpus_of(&irq_of(QueueKind::Tx, index), irqs),

@@ -52,6 +52,12 @@ fn read_device(root: &HostRoot, name: String, nodes: &[Node], gaps: &mut Vec<Gap
     };
     let folder = function.as_ref().map(|(folder, _)| folder.as_str());
     RdmaDevice {
+        numa_node_source: Known::default(),
+        pcie: Known::default(),
+        firmware: Known::default(),
+        board: Known::default(),
+        node_type: Known::default(),
+        limits: Known::default(),
         ports: numbers
             .into_iter()
             .map(|port| read_port(root, &class, port, folder))
@@ -73,6 +79,14 @@ fn read_port(root: &HostRoot, class: &str, port: u32, function: Option<&str>) ->
     let state = format!("{folder}/state");
     let rate = format!("{folder}/rate");
     RdmaPort {
+        physical_state: Known::default(),
+        width: Known::default(),
+        speed: Known::default(),
+        mtu_active: Known::default(),
+        mtu_max: Known::default(),
+        gids: Known::default(),
+        default_gid_type: Known::default(),
+        subnet_manager_lid: Known::default(),
         port,
         state: parsed(root, &state, parse_state),
         rate_bit_per_s: root.read(&rate).and_then(|text| match text.as_str() {

@@ -52,6 +52,7 @@ impl Shown {
             nic: None,
             other: self.other.as_ref(),
             sample: self.sample.as_ref(),
+            watch: None,
             profile: Profile::Throughput,
             owns_shapers: true,
         };
@@ -179,6 +180,7 @@ fn a_healthy_host_has_no_warning_in_any_profile() {
                 nic: None,
                 other: None,
                 sample: None,
+                watch: None,
                 profile,
                 owns_shapers: false,
             };
@@ -204,6 +206,7 @@ fn a_finding_speaks_of_the_interface_that_was_asked_for_only() {
             nic: Some(&nic),
             other: None,
             sample: None,
+            watch: None,
             profile: Profile::Throughput,
             owns_shapers: false,
         };

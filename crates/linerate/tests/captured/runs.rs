@@ -56,6 +56,7 @@ fn store(folder: &Path) {
         nic: Some(&header.local_nic),
         other: Some(&far),
         sample: Some(&first),
+        watch: None,
         profile: linerate_model::finding::Profile::Throughput,
         owns_shapers: false,
     });

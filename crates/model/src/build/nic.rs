@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 
 use crate::ceiling::pcie_lane;
 use crate::host::{
-    Channels, Coalesce, Feature, Host, Irq, Nic, NicKind, PcieHop, PcieLink, Qdisc, Queue,
-    QueueKind, Rings,
+    Card, Channels, Coalesce, Dispatch, Eee, Feature, Fec, Host, Irq, LinkModes, LinkState, Nic,
+    NicKind, NodeReport, NodeSource, Pause, PciFunction, PcieControl, PcieHop, PcieLink, Qdisc,
+    QdiscNode, Queue, QueueKind, Rings, Rss, Shaping, Stack, Timestamping, Wire,
 };
 use crate::ids::{CpuId, CpuSet, IrqNumber, NicName, NodeId, PciAddress};
 use crate::known::{Cause, Known};
-use crate::units::{BitRate, TransferRate};
+use crate::units::{BitRate, Bytes, TransferRate};
 
 /// An interface in the making.
 #[derive(Debug, Clone)]
@@ -55,12 +56,24 @@ impl NicBuilder {
             driver: Known::Value("mlx5_core".to_owned()),
             pci_address: Known::Value(ADDRESS),
             numa_node: Known::Value(NodeId(0)),
+            numa_node_source: Known::Value(NodeSource::Firmware),
+            numa_node_report: Known::Value(NodeReport {
+                firmware: Known::Value(NodeId(0)),
+                local_cpus: Known::Value(vec![NodeId(0)]),
+                bridge: absent("the bridge above"),
+            }),
             local_cpus: Known::Value(local_cpus.first().cloned().unwrap_or_default()),
             link_bit_per_s: Known::Value(BitRate::from_mbit_per_s(10_000)),
             mtu: Known::Value(1500),
             operstate: Known::Value("up".to_owned()),
             addresses: Known::Value(Vec::new()),
             pcie: Known::Value(pcie_link((8_000, 16), (8_000, 16))),
+            pci: Known::Value(function()),
+            card: card(),
+            wire: wire(),
+            stack: stack(),
+            dispatch: dispatch(),
+            shaping: Shaping::default(),
             queues: Vec::new(),
             features: Known::Value(features.iter().map(|f| ((*f).to_owned(), on)).collect()),
             rings: Known::Value(Rings {
@@ -87,7 +100,8 @@ impl NicBuilder {
             lower: Vec::new(),
             rdma: absent("infiniband"),
         };
-        Self { nic, local_cpus }.queues(&[0])
+        let builder = Self { nic, local_cpus }.queues(&[0]);
+        builder.qdisc(Qdisc::plain("fq_codel"))
     }
 
     /// One end of a veth pair: no device, no interrupts, no wire.
@@ -102,6 +116,13 @@ impl NicBuilder {
         nic.pcie = absent("device");
         nic.coalesce = absent("ETHTOOL_MSG_COALESCE_GET");
         nic.qdisc = Known::Value(Qdisc::plain("noqueue"));
+        nic.shaping.tree = Known::Value(vec![node("noqueue", None)]);
+        nic.numa_node_source = absent("device/numa_node");
+        nic.numa_node_report = absent("device/numa_node");
+        nic.pci = absent("device");
+        nic.wire = virtual_wire();
+        nic.stack.xdp = Known::Value("none".to_owned());
+        nic.dispatch.rss = absent("ETHTOOL_MSG_RSS_GET");
         for queue in &mut nic.queues {
             queue.irq = absent("device/msi_irqs");
             queue.cpus = absent("device/msi_irqs");
@@ -120,6 +141,11 @@ impl NicBuilder {
     #[must_use]
     pub fn node(mut self, node: u32) -> Self {
         self.nic.numa_node = Known::Value(NodeId(node));
+        self.nic.numa_node_report = Known::Value(NodeReport {
+            firmware: Known::Value(NodeId(node)),
+            local_cpus: Known::Value(vec![NodeId(node)]),
+            bridge: absent("the bridge above"),
+        });
         let cpus = self.local_cpus.get(node as usize).cloned();
         self.nic.local_cpus = Known::Value(cpus.expect("a test names a node that it made"));
         self
@@ -145,9 +171,29 @@ impl NicBuilder {
                     } else {
                         absent("rps_flow_cnt")
                     },
-                    xps_cpus: if rx { other() } else { none() },
+                    // One queue for each CPU that takes an interrupt, as the kernel spreads them.
+                    xps_cpus: match (rx, cpus.len()) {
+                        (true, _) => other(),
+                        (false, 1) => none(),
+                        (false, _) => Known::Value(CpuSet::one(CpuId(*cpu))),
+                    },
+                    xps_rxqs: absent("xps_rxqs"),
+                    max_bit_per_s: if rx {
+                        absent("tx_maxrate")
+                    } else {
+                        Known::Value(BitRate::from_bit_per_s(0))
+                    },
+                    napi: Known::Value(index + 1),
                 });
             }
+        }
+        let count = u32::try_from(cpus.len()).unwrap_or(u32::MAX);
+        if let Known::Value(channels) = &mut self.nic.channels {
+            channels.combined = Known::Value(count);
+            channels.combined_max = Known::Value(count);
+        }
+        if let Known::Value(rss) = &mut self.nic.dispatch.rss {
+            rss.table = Known::Value((0..128).map(|entry| entry % count.max(1)).collect());
         }
         self
     }
@@ -176,6 +222,8 @@ impl NicBuilder {
     /// Its root queueing discipline.
     #[must_use]
     pub fn qdisc(mut self, qdisc: Qdisc) -> Self {
+        self.nic.shaping.tree = Known::Value(vec![node(&qdisc.kind, qdisc.rate_bit_per_s)]);
+        self.nic.shaping.classes = Known::Value(Vec::new());
         self.nic.qdisc = Known::Value(qdisc);
         self
     }
@@ -205,6 +253,8 @@ impl NicBuilder {
                     actions: Known::Value(vec![format!("{}-{}", self.nic.name, queue.index)]),
                     requested: queue.cpus.clone(),
                     effective: queue.cpus.clone(),
+                    managed: Known::Value(false),
+                    node: self.nic.numa_node.clone(),
                 });
             }
         }
@@ -228,6 +278,13 @@ pub fn pcie_link(current: (u32, u32), card: (u32, u32)) -> PcieLink {
         width: Known::Value(current.1),
         transfer_max_mt_per_s: rate(card),
         width_max: Known::Value(card.1),
+        control: Known::Value(PcieControl {
+            max_payload_bytes: Bytes::new(256),
+            max_payload_supported_bytes: Bytes::new(256),
+            max_read_request_bytes: Bytes::new(4096),
+            relaxed_ordering: true,
+            acs_redirect: None,
+        }),
         path: format!("/sys/bus/pci/devices/{address}"),
     };
     let port = PciAddress {
@@ -250,5 +307,157 @@ pub fn tbf(mbit: u64) -> Qdisc {
         handle: 0x8001_0000,
         rate_bit_per_s: Some(BitRate::from_mbit_per_s(mbit)),
         ..Qdisc::plain("tbf")
+    }
+}
+
+fn text(word: &str) -> Known<String> {
+    Known::Value(word.to_owned())
+}
+
+fn function() -> PciFunction {
+    PciFunction {
+        vendor: text("0x15b3"),
+        device: text("0x1017"),
+        class: text("0x020000"),
+        aspm: Known::Value(Vec::new()),
+        iommu_type: text("DMA-FQ"),
+        physical_function: absent("physfn"),
+        virtual_functions: Known::Value(0),
+        virtual_functions_max: Known::Value(8),
+        power_state: text("D0"),
+    }
+}
+
+fn card() -> Card {
+    Card {
+        driver: text("mlx5_core"),
+        driver_version: text("6.18.0"),
+        firmware: text("16.35.2000 (MT_0000000011)"),
+        firmware_stored: Known::Value(BTreeMap::new()),
+        board: text("MT_0000000011"),
+        health: Known::Value(Vec::new()),
+        temperatures: Known::Value(Vec::new()),
+    }
+}
+
+fn wire() -> Wire {
+    let modes = vec!["10000baseSR/Full".to_owned()];
+    Wire {
+        modes: Known::Value(LinkModes {
+            autoneg: Known::Value(true),
+            speed_bit_per_s: Known::Value(BitRate::from_mbit_per_s(10_000)),
+            duplex: text("full"),
+            lanes: Known::Value(1),
+            supported: modes.clone(),
+            advertised: modes.clone(),
+            partner: modes,
+            port: text("FIBRE"),
+        }),
+        state: Known::Value(LinkState {
+            link: Known::Value(true),
+            extended_state: absent("extended state"),
+            extended_substate: absent("extended state"),
+            signal_quality: absent("signal quality"),
+        }),
+        fec: Known::Value(Fec {
+            active: text("RS"),
+            configured: vec!["Auto".to_owned()],
+            auto: Known::Value(true),
+        }),
+        pause: Known::Value(Pause {
+            autoneg: Known::Value(false),
+            rx: Known::Value(true),
+            tx: Known::Value(true),
+        }),
+        eee: Known::Value(Eee {
+            enabled: Known::Value(false),
+            active: Known::Value(false),
+        }),
+        module: absent("ETHTOOL_MSG_MODULE_EEPROM_GET"),
+        timestamping: Known::Value(Timestamping {
+            capabilities: vec![
+                "hardware-transmit".to_owned(),
+                "hardware-receive".to_owned(),
+                "hardware-raw-clock".to_owned(),
+            ],
+            tx_types: vec!["off".to_owned(), "on".to_owned()],
+            rx_filters: vec!["none".to_owned(), "all".to_owned()],
+            phc_index: Known::Value(0),
+        }),
+    }
+}
+
+fn virtual_wire() -> Wire {
+    Wire {
+        modes: absent("ETHTOOL_MSG_LINKMODES_GET"),
+        state: Known::Value(LinkState {
+            link: Known::Value(true),
+            extended_state: absent("extended state"),
+            extended_substate: absent("extended state"),
+            signal_quality: absent("signal quality"),
+        }),
+        fec: absent("ETHTOOL_MSG_FEC_GET"),
+        pause: absent("ETHTOOL_MSG_PAUSE_GET"),
+        eee: absent("ETHTOOL_MSG_EEE_GET"),
+        module: absent("ETHTOOL_MSG_MODULE_EEPROM_GET"),
+        timestamping: absent("ETHTOOL_MSG_TSINFO_GET"),
+    }
+}
+
+fn stack() -> Stack {
+    let legacy = || Known::Value(Bytes::kib(64));
+    Stack {
+        mtu_max: Known::Value(9978),
+        gso_max_bytes: legacy(),
+        gso_ipv4_max_bytes: legacy(),
+        gro_max_bytes: legacy(),
+        gro_ipv4_max_bytes: legacy(),
+        tso_max_bytes: legacy(),
+        tx_queue_len: Known::Value(1000),
+        xdp: text("none"),
+        promiscuity: Known::Value(0),
+        virtual_functions: Known::Value(Vec::new()),
+        ..Stack::default()
+    }
+}
+
+fn dispatch() -> Dispatch {
+    let fields = ["tcp4", "tcp6", "udp4", "udp6"];
+    Dispatch {
+        rss: Known::Value(Rss {
+            table: Known::Value(vec![0; 128]),
+            function: text("toeplitz"),
+            key_bytes: Known::Value(40),
+            symmetric: Known::Value(false),
+            fields: Known::Value(
+                fields
+                    .iter()
+                    .map(|kind| ((*kind).to_owned(), "sdfn".to_owned()))
+                    .collect(),
+            ),
+        }),
+        napis: Known::Value(Vec::new()),
+        private_flags: Known::Value(BTreeMap::new()),
+        tunnel_ports: Known::Value(Vec::new()),
+        gro_flush_timeout_ns: Known::Value(0),
+        defer_hard_irqs: Known::Value(0),
+        threaded: Known::Value(false),
+        tcp_data_split: text("auto"),
+        queue_coalesce: absent("ETHTOOL_PERQUEUE"),
+        xdp_features: Known::Value(Vec::new()),
+    }
+}
+
+/// The root of a tree of queueing disciplines.
+fn node(kind: &str, rate_bit_per_s: Option<BitRate>) -> QdiscNode {
+    QdiscNode {
+        kind: kind.to_owned(),
+        handle: 0x8001_0000,
+        parent: u32::MAX,
+        rate_bit_per_s,
+        drops: Known::Value(0),
+        requeues: Known::Value(0),
+        overlimits: Known::Value(0),
+        offloaded: Known::Value(false),
     }
 }

@@ -236,6 +236,7 @@ fn wire_bounds(all: &mut PathCeilings, end: End, chain: &[&Nic], timestamps: boo
         NicKind::Veth | NicKind::Loopback | NicKind::Tun => return,
         NicKind::Bridge
         | NicKind::Bond
+        | NicKind::Team
         | NicKind::Vlan
         | NicKind::Tunnel
         | NicKind::Macvlan

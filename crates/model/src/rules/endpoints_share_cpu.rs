@@ -16,6 +16,7 @@ use crate::setting::{SettingKey, TrialKnob, Value};
 
 pub(super) const RULE: Rule = Rule {
     id: "endpoints-share-cpu",
+    number: 102,
     title: "sender and receiver take turns on one CPU while others are idle",
     severity: Severity::Warn,
     stage: Stage::Saturation,
@@ -30,6 +31,7 @@ pub(super) const RULE: Rule = Rule {
     effect: "15 -> 18 Gb/s for one flow over veth (measured for linerate, Linux 6.18, two CPUs)",
     source: "sched_setaffinity(2); Documentation/networking/scaling.rst",
     persist: "the program's own placement: systemd CPUAffinity=, taskset, or linerate's --place",
+    contested: None,
     page: include_str!("../../../../docs/rules/endpoints-share-cpu.md"),
     check,
 };
@@ -183,12 +185,29 @@ fn other_cpu(host: &Host, taken: CpuId) -> Option<CpuId> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::testing::{finding, missing, remedies, silent, with_trial};
+pub(super) mod tests {
+    use super::super::testing::{Cases, World, finding, missing, remedies, silent, with_trial};
     use super::*;
     use crate::build::{self, SampleBuilder};
 
     const ID: &str = RULE.id;
+
+    pub(crate) const CASES: Cases = Cases {
+        fires: &[("both pinned to CPU 0", || {
+            let (near, far) = build::veth_pair();
+            let sample = on_one_cpu().pinned().build();
+            World::of(near).towards(far).tried(sample)
+        })],
+        silent: &[("pinned apart", || {
+            let (near, far) = build::veth_pair();
+            let sample = build::sample().shared_kernel().pinned().build();
+            World::of(near).towards(far).tried(sample)
+        })],
+        undetermined: &[("no trial", || {
+            let (near, far) = build::veth_pair();
+            World::of(near).towards(far)
+        })],
+    };
 
     fn on_one_cpu() -> SampleBuilder {
         build::sample()

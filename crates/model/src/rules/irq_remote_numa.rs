@@ -14,6 +14,7 @@ use crate::units::Ratio;
 
 pub(super) const RULE: Rule = Rule {
     id: "irq-remote-numa",
+    number: 2,
     title: "interrupts of the card are taken by CPUs of another node",
     severity: Severity::Warn,
     stage: Stage::Locality,
@@ -23,6 +24,7 @@ pub(super) const RULE: Rule = Rule {
              thread on the other socket (Sci. Prog. 2018, 4120561)",
     source: "Documentation/networking/scaling.rst; research/rules.md rule 2",
     persist: "a unit that runs at boot and after every link reset or channel change; and tell irqbalance",
+    contested: None,
     page: include_str!("../../../../docs/rules/irq-remote-numa.md"),
     check,
 };
@@ -151,14 +153,24 @@ fn share(part: usize, whole: usize) -> f64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::testing::{finding, missing, remedies, scene, silent};
+pub(super) mod tests {
+    use super::super::testing::{Cases, World, finding, missing, remedies, scene, silent};
     use super::*;
     use crate::build;
     use crate::host::Host;
     use crate::known::Cause;
 
     const ID: &str = RULE.id;
+
+    pub(crate) const CASES: Cases = Cases {
+        fires: &[("the first queues on the other node", || World::of(server(&[0, 6, 1])))],
+        silent: &[("all on the card's node", || World::of(server(&[6, 7, 8])))],
+        undetermined: &[("the firmware says -1", || {
+            let mut host = server(&[0]);
+            host.nics[0].numa_node = Known::unknown(Cause::NotSaid, "numa_node", "-1");
+            World::of(host)
+        })],
+    };
 
     fn server(cpus: &[u32]) -> Host {
         build::host()

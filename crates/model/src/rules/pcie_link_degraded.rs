@@ -12,6 +12,7 @@ use crate::units::{BitRate, TransferRate};
 
 pub(super) const RULE: Rule = Rule {
     id: "pcie-link-degraded",
+    number: 43,
     title: "a PCIe link on the way passes less than the card could",
     severity: Severity::Crit,
     stage: Stage::HardCeiling,
@@ -21,6 +22,7 @@ pub(super) const RULE: Rule = Rule {
     effect: "exact: Gen3 x8 passes 63.008 Gb/s, so a 100 Gb/s port loses more than a third",
     source: "pcie_bandwidth_available in drivers/pci/pci.c; research/rules.md rule 43",
     persist: "hardware: slot, riser, or a BIOS setting",
+    contested: None,
     page: include_str!("../../../../docs/rules/pcie-link-degraded.md"),
     check,
 };
@@ -175,14 +177,26 @@ fn cause(hop: &PcieHop) -> Option<Cause<'_>> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::testing::{finding, missing, scene, silent};
+pub(super) mod tests {
+    use super::super::testing::{Cases, World, finding, missing, scene, silent};
     use super::*;
     use crate::build;
     use crate::host::Host;
     use crate::known::Gap;
 
     const ID: &str = RULE.id;
+
+    pub(crate) const CASES: Cases = Cases {
+        fires: &[("eight lanes of sixteen", || {
+            World::of(card(100, (8_000, 8), (8_000, 16)))
+        })],
+        silent: &[("the whole link", || World::of(card(100, (8_000, 16), (8_000, 16))))],
+        undetermined: &[("the link cannot be read", || {
+            let mut host = card(100, (8_000, 8), (8_000, 16));
+            host.nics[0].pcie = Known::not_asked("current_link_speed");
+            World::of(host)
+        })],
+    };
 
     fn card(gbit: u64, now: (u32, u32), most: (u32, u32)) -> Host {
         build::host()

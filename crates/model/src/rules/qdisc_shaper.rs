@@ -13,6 +13,7 @@ use crate::units::BitRate;
 
 pub(super) const RULE: Rule = Rule {
     id: "qdisc-shaper",
+    number: 101,
     title: "a shaper holds the interface below what the path could carry",
     severity: Severity::Crit,
     stage: Stage::HardCeiling,
@@ -24,6 +25,7 @@ pub(super) const RULE: Rule = Rule {
     source: "tc-tbf(8), tc-htb(8); qdisc_pkt_len_init in net/core/dev.c",
     persist: "nothing to keep after removing it, but find its owner (a unit, NetworkManager, a container \
               runtime), which may set it again",
+    contested: None,
     page: include_str!("../../../../docs/rules/qdisc-shaper.md"),
     check,
 };
@@ -132,14 +134,25 @@ fn without_shaper(scene: &Scene<'_>, nic: &Nic) -> Option<crate::finding::Remedy
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::testing::{finding, missing, remedies, scene, silent, with_trial};
+pub(super) mod tests {
+    use super::super::testing::{Cases, World, finding, missing, remedies, scene, silent, with_trial};
     use super::*;
     use crate::build;
     use crate::host::Host;
     use crate::plan::End;
 
     const ID: &str = RULE.id;
+
+    pub(crate) const CASES: Cases = Cases {
+        fires: &[("a token bucket of 5 Gb/s", || World::of(shaped(5_000)))],
+        silent: &[("no shaper", || {
+            World::of(build::host().nic("near0", build::NicBuilder::veth).build())
+        })],
+        undetermined: &[("the rate stands in classes", || {
+            let htb = build::host().nic("eth0", |nic| nic.qdisc(Qdisc::plain("htb")));
+            World::of(htb.build())
+        })],
+    };
 
     fn shaped(mbit: u64) -> Host {
         build::host()

@@ -13,6 +13,7 @@ use crate::setting::{NicKnob, SettingKey, Value};
 
 pub(super) const RULE: Rule = Rule {
     id: "rps-wrong",
+    number: 12,
     title: "receive packet steering loads one CPU, or one that has other work, or is not needed",
     severity: Severity::Warn,
     stage: Stage::Locality,
@@ -29,6 +30,7 @@ pub(super) const RULE: Rule = Rule {
              (OpenShift turned RPS off by default, the ENA guide advises it for more CPUs than queues)",
     source: "Documentation/networking/scaling.rst; research/rules.md rule 12",
     persist: "a unit that runs at boot; net.core.rps_default_mask for new queues",
+    contested: Some("the ENA guide recommends it where CPUs outnumber queues; OpenShift turned it off by default"),
     page: include_str!("../../../../docs/rules/rps-wrong.md"),
     check,
 };
@@ -150,14 +152,24 @@ fn workers(scene: &Scene<'_>) -> CpuSet {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::testing::{finding, missing, remedies, scene, silent, with_trial};
+pub(super) mod tests {
+    use super::super::testing::{Cases, World, finding, missing, remedies, scene, silent, with_trial};
     use super::*;
     use crate::build;
     use crate::host::Host;
     use crate::known::Known;
 
     const ID: &str = RULE.id;
+
+    pub(crate) const CASES: Cases = Cases {
+        fires: &[("one CPU for all packets", || World::of(veth("1")))],
+        silent: &[("off", || World::of(veth("")))],
+        undetermined: &[("the mask cannot be read", || {
+            let mut host = veth("");
+            host.nics[0].queues[0].rps_cpus = Known::not_asked("rps_cpus");
+            World::of(host)
+        })],
+    };
 
     fn veth(rps: &str) -> Host {
         build::host()

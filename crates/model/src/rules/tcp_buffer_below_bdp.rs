@@ -14,6 +14,7 @@ use crate::units::{BitRate, Bytes, Nanoseconds, Ratio};
 
 pub(super) const RULE: Rule = Rule {
     id: "tcp-buffer-below-bdp",
+    number: 57,
     title: "the largest TCP buffer is too small for the path",
     severity: Severity::Warn,
     stage: Stage::Offloads,
@@ -25,6 +26,7 @@ pub(super) const RULE: Rule = Rule {
              pass 50 Gb/s at 1 ms, 5 at 10 ms, 0.5 at 100 ms",
     source: "Documentation/networking/ip-sysctl.rst; research/rules.md rule 57",
     persist: "/etc/sysctl.d/90-linerate.conf",
+    contested: None,
     page: include_str!("../../../../docs/rules/tcp-buffer-below-bdp.md"),
     check,
 };
@@ -208,13 +210,21 @@ fn bdp(rate: BitRate, rtt: Nanoseconds) -> Bytes {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::testing::{finding, missing, remedies, scene, silent, with_trial};
+pub(super) mod tests {
+    use super::super::testing::{Cases, World, finding, missing, remedies, scene, silent, with_trial};
     use super::*;
     use crate::build::{self, HostBuilder};
     use crate::host::Host;
 
     const ID: &str = RULE.id;
+
+    pub(crate) const CASES: Cases = Cases {
+        fires: &[("64 KiB at most", || World::of(small()))],
+        silent: &[("the kernel's defaults", || World::of(build::host().build()))],
+        undetermined: &[("no such sysctl", || {
+            World::of(build::host().without_sysctl("net.ipv4.tcp_rmem").build())
+        })],
+    };
 
     fn small() -> Host {
         build::host()

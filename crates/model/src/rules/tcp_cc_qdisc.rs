@@ -10,6 +10,7 @@ use crate::setting::{SettingKey, TrialKnob, Value};
 
 pub(super) const RULE: Rule = Rule {
     id: "tcp-cc-qdisc",
+    number: 59,
     title: "the congestion control is not the usual one, or paces without fq",
     severity: Severity::Note,
     stage: Stage::Tuning,
@@ -20,6 +21,7 @@ pub(super) const RULE: Rule = Rule {
              and bbr 490 Mb/s",
     source: "net/ipv4/tcp_bbr.c; research/rules.md rule 59",
     persist: "/etc/sysctl.d/90-linerate.conf",
+    contested: Some("fq beside bbr saves timers, says tcp_bbr.c; on a path without loss cubic is often as fast"),
     page: include_str!("../../../../docs/rules/tcp-cc-qdisc.md"),
     check,
 };
@@ -155,14 +157,22 @@ fn paced_by(scene: &Scene<'_>) -> Result<Vec<Evidence>, Vec<Gap>> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::testing::{finding, missing, remedies, scene, silent, with_trial};
+pub(super) mod tests {
+    use super::super::testing::{Cases, World, finding, missing, remedies, scene, silent, with_trial};
     use super::*;
     use crate::build::{self, HostBuilder};
     use crate::host::Qdisc;
     use crate::plan::End;
 
     const ID: &str = RULE.id;
+
+    pub(crate) const CASES: Cases = Cases {
+        fires: &[("bbr without fq", || World::of(host("bbr", "noqueue").build()))],
+        silent: &[("cubic", || World::of(host("cubic", "noqueue").build()))],
+        undetermined: &[("no such sysctl", || {
+            World::of(host("bbr", "noqueue").without_sysctl(CONTROL).build())
+        })],
+    };
 
     fn host(control: &str, qdisc: &str) -> HostBuilder {
         build::host()

@@ -12,6 +12,7 @@ use crate::setting::{NicKnob, SettingKey, Value};
 
 pub(super) const RULE: Rule = Rule {
     id: "tx-segmentation-or-csum-off",
+    number: 28,
     title: "an offload that sends large packets is off although it could be on",
     severity: Severity::Warn,
     stage: Stage::Offloads,
@@ -22,6 +23,7 @@ pub(super) const RULE: Rule = Rule {
     source: "Documentation/networking/segmentation-offloads.rst; research/rules.md rule 28",
     persist: "systemd .link file (TCPSegmentationOffload=, GenericSegmentationOffload=) or nmcli \
               ethtool.feature-*",
+    contested: None,
     page: include_str!("../../../../docs/rules/tx-segmentation-or-csum-off.md"),
     check,
 };
@@ -122,8 +124,8 @@ fn off(features: &BTreeMap<String, Feature>) -> Vec<&'static str> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::testing::{finding, missing, remedies, scene, silent, with_trial};
+pub(super) mod tests {
+    use super::super::testing::{Cases, World, finding, missing, remedies, scene, silent, with_trial};
     use super::*;
     use crate::build;
     use crate::finding::Profile;
@@ -131,6 +133,18 @@ mod tests {
     use crate::plan::End;
 
     const ID: &str = RULE.id;
+
+    pub(crate) const CASES: Cases = Cases {
+        fires: &[("TSO and GSO off", || World::of(both_off()))],
+        silent: &[("both on", || {
+            World::of(build::host().nic("eth0", |nic| nic).build())
+        })],
+        undetermined: &[("features not read", || {
+            let mut host = both_off();
+            host.nics[0].features = Known::not_asked("ETHTOOL");
+            World::of(host)
+        })],
+    };
 
     fn both_off() -> Host {
         build::host()

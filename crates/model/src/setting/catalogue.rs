@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::{NicKnob, SettingError, SettingKey, TrialKnob, Value, fold_blanks};
+use super::{NicKnob, SettingError, SettingKey, Value, fold_blanks};
 use crate::host::Qdisc;
 use crate::ids::CpuSet;
 
@@ -104,7 +104,7 @@ macro_rules! spec {
     };
 }
 
-/// Every setting that linerate can read and write.
+/// Every setting that linerate knows. Which of them it can write by now, `linerate explain settings` says.
 pub const CATALOGUE: &[SettingSpec] = &[
     spec!(
         "sysctl/net.NAME",
@@ -243,6 +243,262 @@ pub const CATALOGUE: &[SettingSpec] = &[
         "tc(8)"
     ),
     spec!(
+        "nic/NAME/queue/QUEUE/xps-rxqs",
+        Text,
+        R1,
+        Netns,
+        "receive queues whose connections send through the queue",
+        "Documentation/networking/scaling.rst"
+    ),
+    spec!(
+        "nic/NAME/coalesce/adaptive-tx",
+        Switch,
+        R1,
+        Netns,
+        "whether the driver adapts the transmit delay",
+        "Documentation/networking/ethtool-netlink.rst"
+    ),
+    spec!(
+        "nic/NAME/napi/gro-flush-timeout-ns",
+        Integer,
+        R1,
+        Netns,
+        "how long polling without work goes on before interrupts come back, nanoseconds",
+        "Documentation/networking/napi.rst"
+    ),
+    spec!(
+        "nic/NAME/napi/defer-hard-irqs",
+        Integer,
+        R1,
+        Netns,
+        "empty polls before interrupts come back",
+        "Documentation/networking/napi.rst"
+    ),
+    spec!(
+        "nic/NAME/napi/threaded",
+        Switch,
+        R2,
+        Netns,
+        "whether polling runs in threads of its own",
+        "Documentation/networking/napi.rst"
+    ),
+    spec!(
+        "nic/NAME/pause/rx",
+        Switch,
+        R3,
+        Netns,
+        "whether frames that ask for a pause are obeyed",
+        "Documentation/networking/ethtool-netlink.rst"
+    ),
+    spec!(
+        "nic/NAME/pause/tx",
+        Switch,
+        R3,
+        Netns,
+        "whether frames that ask for a pause are sent",
+        "Documentation/networking/ethtool-netlink.rst"
+    ),
+    spec!(
+        "nic/NAME/eee",
+        Switch,
+        R3,
+        Netns,
+        "energy-efficient Ethernet",
+        "Documentation/networking/ethtool-netlink.rst"
+    ),
+    spec!(
+        "nic/NAME/fec",
+        Text,
+        R3,
+        Netns,
+        "forward error correction",
+        "Documentation/networking/ethtool-netlink.rst"
+    ),
+    spec!(
+        "nic/NAME/rss/table",
+        Text,
+        R2,
+        Netns,
+        "the receive hash's table: `equal N` or its queues",
+        "Documentation/networking/scaling.rst"
+    ),
+    spec!(
+        "nic/NAME/rss/fields/KIND",
+        Text,
+        R1,
+        Netns,
+        "what of a kind of flow is hashed (`sdfn`)",
+        "ethtool(8), rx-flow-hash"
+    ),
+    spec!(
+        "nic/NAME/gso-max-bytes",
+        Integer,
+        R1,
+        Netns,
+        "largest super-packet sent, IPv6 and others",
+        "ip-link(8)"
+    ),
+    spec!(
+        "nic/NAME/gso-ipv4-max-bytes",
+        Integer,
+        R1,
+        Netns,
+        "largest super-packet sent, IPv4",
+        "ip-link(8)"
+    ),
+    spec!(
+        "nic/NAME/gro-max-bytes",
+        Integer,
+        R1,
+        Netns,
+        "largest super-packet made of what is received",
+        "ip-link(8)"
+    ),
+    spec!(
+        "nic/NAME/gro-ipv4-max-bytes",
+        Integer,
+        R1,
+        Netns,
+        "the same for IPv4",
+        "ip-link(8)"
+    ),
+    spec!(
+        "nic/NAME/ring/tcp-data-split",
+        Text,
+        R2,
+        Netns,
+        "whether the card splits headers from data: `on`, `off`, `auto`",
+        "Documentation/networking/ethtool-netlink.rst"
+    ),
+    spec!(
+        "nic/NAME/private-flag/FLAG",
+        Switch,
+        R2,
+        Netns,
+        "a flag of the driver's own",
+        "Documentation/networking/ethtool-netlink.rst"
+    ),
+    spec!(
+        "nic/NAME/bond/hash-policy",
+        Text,
+        R2,
+        Netns,
+        "by what a bond chooses the slave",
+        "Documentation/networking/bonding.rst"
+    ),
+    spec!(
+        "nic/NAME/ipoib/mode",
+        Text,
+        R3,
+        Netns,
+        "`datagram` or `connected`",
+        "Documentation/infiniband/ipoib.rst"
+    ),
+    spec!(
+        "nic/NAME/pci/STATE",
+        Switch,
+        R1,
+        Machine,
+        "a power-saving state of the card's PCIe link",
+        "Documentation/ABI/testing/sysfs-bus-pci"
+    ),
+    spec!(
+        "cpu/turbo",
+        Switch,
+        R1,
+        Machine,
+        "whether CPUs may run above their base frequency",
+        "Documentation/admin-guide/pm/cpufreq.rst"
+    ),
+    spec!(
+        "cpu/smt",
+        Text,
+        R4,
+        Machine,
+        "simultaneous multithreading: `on`, `off`",
+        "Documentation/ABI/testing/sysfs-devices-system-cpu"
+    ),
+    spec!(
+        "cpu/governor",
+        Text,
+        R1,
+        Machine,
+        "the cpufreq governor of every CPU",
+        "Documentation/admin-guide/pm/cpufreq.rst"
+    ),
+    spec!(
+        "cpu/energy-preference",
+        Text,
+        R1,
+        Machine,
+        "energy-performance preference of every CPU",
+        "Documentation/admin-guide/pm/intel_pstate.rst"
+    ),
+    spec!(
+        "cpu/max-latency-us",
+        Integer,
+        R0,
+        Machine,
+        "longest wake-up allowed, microseconds; held while linerate runs",
+        "Documentation/power/pm_qos_interface.rst"
+    ),
+    spec!(
+        "cpu/clocksource",
+        Text,
+        R1,
+        Machine,
+        "the kernel's clock",
+        "Documentation/ABI/testing/sysfs-devices-system-clocksource"
+    ),
+    spec!(
+        "memory/transparent-hugepages",
+        Text,
+        R1,
+        Machine,
+        "transparent huge pages: `always`, `madvise`, `never`",
+        "Documentation/admin-guide/mm/transhuge.rst"
+    ),
+    spec!(
+        "block/NAME/scheduler",
+        Text,
+        R1,
+        Machine,
+        "the I/O scheduler",
+        "Documentation/ABI/stable/sysfs-block"
+    ),
+    spec!(
+        "block/NAME/nomerges",
+        Integer,
+        R1,
+        Machine,
+        "merging of requests: 0 all, 1 simple, 2 none",
+        "Documentation/ABI/stable/sysfs-block"
+    ),
+    spec!(
+        "block/NAME/rq-affinity",
+        Integer,
+        R1,
+        Machine,
+        "where requests complete: 1 near, 2 on the CPU that asked",
+        "Documentation/ABI/stable/sysfs-block"
+    ),
+    spec!(
+        "block/NAME/io-policy",
+        Text,
+        R1,
+        Machine,
+        "how an NVMe subsystem chooses a path",
+        "Documentation/admin-guide/nvme-multipath.rst"
+    ),
+    spec!(
+        "rdma/NAME/PORT/default-gid-type",
+        Text,
+        R1,
+        Machine,
+        "the GID type that rdma_cm uses",
+        "Documentation/ABI/testing/configfs-rdma_cm"
+    ),
+    spec!(
         "placement/sender-cpus",
         Cpus,
         R0,
@@ -271,28 +527,24 @@ pub const CATALOGUE: &[SettingSpec] = &[
 impl SettingKey {
     /// The catalogue's entry for this setting.
     pub fn spec(&self) -> &'static SettingSpec {
+        let of_queue = |knob: &str| format!("nic/NAME/queue/QUEUE/{knob}");
         let pattern = match self {
-            Self::Sysctl(name) if name.starts_with("net.") => "sysctl/net.NAME",
-            Self::Sysctl(_) => "sysctl/NAME",
-            Self::Trial(TrialKnob::SenderCpus) => "placement/sender-cpus",
-            Self::Trial(TrialKnob::ReceiverCpus) => "placement/receiver-cpus",
-            Self::Trial(TrialKnob::CongestionControl) => "stream/congestion-control",
+            Self::Sysctl(name) if name.starts_with("net.") => "sysctl/net.NAME".to_owned(),
+            Self::Sysctl(_) => "sysctl/NAME".to_owned(),
+            Self::Block(_, knob) => Self::Block("NAME".to_owned(), *knob).to_string(),
+            Self::RdmaGidType(..) => "rdma/NAME/PORT/default-gid-type".to_owned(),
+            Self::Machine(_) | Self::Trial(_) => self.to_string(),
             Self::Nic(_, knob) => match knob {
-                NicKnob::Mtu => "nic/NAME/mtu",
-                NicKnob::Feature(_) => "nic/NAME/feature/FEATURE",
-                NicKnob::CoalesceRxUsecs => "nic/NAME/coalesce/rx-usecs",
-                NicKnob::CoalesceTxUsecs => "nic/NAME/coalesce/tx-usecs",
-                NicKnob::CoalesceAdaptiveRx => "nic/NAME/coalesce/adaptive-rx",
-                NicKnob::RingRx => "nic/NAME/ring/rx",
-                NicKnob::RingTx => "nic/NAME/ring/tx",
-                NicKnob::ChannelsCombined => "nic/NAME/channels/combined",
-                NicKnob::ChannelsRx => "nic/NAME/channels/rx",
-                NicKnob::ChannelsTx => "nic/NAME/channels/tx",
-                NicKnob::IrqCpus(..) => "nic/NAME/queue/QUEUE/irq-cpus",
-                NicKnob::RpsCpus(_) => "nic/NAME/queue/QUEUE/rps-cpus",
-                NicKnob::RpsFlowCnt(_) => "nic/NAME/queue/QUEUE/rps-flow-cnt",
-                NicKnob::XpsCpus(_) => "nic/NAME/queue/QUEUE/xps-cpus",
-                NicKnob::Qdisc => "nic/NAME/qdisc",
+                NicKnob::Feature(_) => "nic/NAME/feature/FEATURE".to_owned(),
+                NicKnob::PrivateFlag(_) => "nic/NAME/private-flag/FLAG".to_owned(),
+                NicKnob::RssFields(_) => "nic/NAME/rss/fields/KIND".to_owned(),
+                NicKnob::Aspm(_) => "nic/NAME/pci/STATE".to_owned(),
+                NicKnob::IrqCpus(..) => of_queue("irq-cpus"),
+                NicKnob::RpsCpus(_) => of_queue("rps-cpus"),
+                NicKnob::RpsFlowCnt(_) => of_queue("rps-flow-cnt"),
+                NicKnob::XpsCpus(_) => of_queue("xps-cpus"),
+                NicKnob::XpsRxqs(_) => of_queue("xps-rxqs"),
+                plain => format!("nic/NAME/{plain}"),
             },
         };
         CATALOGUE

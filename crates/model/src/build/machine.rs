@@ -1,0 +1,79 @@
+//! A machine's power management, isolation, kernel and software for tests: nothing wrong with them.
+
+use std::collections::BTreeMap;
+
+use crate::host::{FrequencyPolicy, IdleState, Isolation, Kernel, Limit, Power, Software};
+use crate::ids::CpuSet;
+use crate::known::{Cause, Known};
+
+fn text(word: &str) -> Known<String> {
+    Known::Value(word.to_owned())
+}
+
+pub(super) fn power() -> Power {
+    let none = || Known::Value(CpuSet::empty());
+    let idle = |name: &str, exit_latency_us: u32| IdleState {
+        name: name.to_owned(),
+        exit_latency_us: Known::Value(exit_latency_us),
+        disabled_on: none(),
+    };
+    Power {
+        frequency: Known::Value(vec![FrequencyPolicy {
+            cpus: none(),
+            driver: text("intel_pstate"),
+            governor: text("performance"),
+            energy_preference: text("performance"),
+            min_khz: Known::Value(1_200_000),
+            max_khz: Known::Value(3_600_000),
+            hardware_max_khz: Known::Value(3_600_000),
+            base_khz: Known::Value(3_000_000),
+        }]),
+        turbo: Known::Value(true),
+        pstate_mode: text("active"),
+        smt: text("off"),
+        idle_driver: text("intel_idle"),
+        idle_states: Known::Value(vec![idle("POLL", 0), idle("C1", 2), idle("C1E", 10)]),
+        latency_limit_us: Known::Value(2_000_000_000),
+    }
+}
+
+pub(super) fn isolation() -> Isolation {
+    let none = || Known::Value(CpuSet::empty());
+    Isolation {
+        isolated: none(),
+        nohz_full: none(),
+        offline: none(),
+        default_irq_cpus: none(),
+        workqueue_cpus: none(),
+    }
+}
+
+pub(super) fn kernel() -> Kernel {
+    Kernel {
+        clocksource: text("tsc"),
+        clocksources: Known::Value(vec!["tsc".to_owned(), "hpet".to_owned()]),
+        mitigations: Known::Value(BTreeMap::from([(
+            "meltdown".to_owned(),
+            "Not affected".to_owned(),
+        )])),
+        transparent_hugepages: text("madvise"),
+        transparent_hugepages_defrag: text("madvise"),
+        hypervisor: text("none"),
+        locked_memory: Known::Value(Limit::Unlimited),
+        aspm_policy: text("performance"),
+    }
+}
+
+pub(super) fn software() -> Software {
+    Software {
+        owners: Known::Value(Vec::new()),
+        taps: Known::Value(Vec::new()),
+        conntrack: Known::unknown(
+            Cause::Absent,
+            "/proc/sys/net/netfilter/nf_conntrack_count",
+            "connection tracking is not loaded",
+        ),
+        sysctl_lines: Known::Value(Vec::new()),
+        socket_owners: Known::Value(Vec::new()),
+    }
+}

@@ -1,0 +1,182 @@
+//! CPUs, their power management and isolation, NUMA nodes and memory policy
+//! (Documentation/ABI/testing/sysfs-devices-system-cpu, sysfs-devices-node;
+//! Documentation/admin-guide/pm).
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{CpuId, CpuSet, NodeId};
+use crate::known::Known;
+use crate::units::Bytes;
+
+/// A logical CPU.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cpu {
+    /// Its number.
+    pub id: CpuId,
+    /// Whether it is online.
+    pub online: Known<bool>,
+    /// Its NUMA node.
+    pub node: Known<NodeId>,
+    /// Its physical package (socket).
+    pub package: Known<u32>,
+    /// Its die within the package.
+    #[serde(default)]
+    pub die: Known<u32>,
+    /// Its core within the package.
+    pub core: Known<u32>,
+    /// The CPUs of the same core, itself included.
+    pub siblings: Known<CpuSet>,
+    /// The CPUs that share its last-level cache, itself included.
+    #[serde(default)]
+    pub last_level_cache: Known<CpuSet>,
+    /// Its kind on a hybrid processor.
+    #[serde(default)]
+    pub kind: Known<CpuKind>,
+    /// The cpufreq governor.
+    pub governor: Known<String>,
+}
+
+/// The kinds of core of a hybrid processor (`/sys/devices/cpu_core`, `cpu_atom`; `cpu_capacity` on Arm).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CpuKind {
+    /// All cores of this machine are of one kind.
+    Uniform,
+    /// A large, fast core.
+    Performance,
+    /// A small, thrifty core.
+    Efficiency,
+}
+
+/// How the CPUs' speed and sleep are managed.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Power {
+    /// The groups of CPUs that change frequency together.
+    pub frequency: Known<Vec<FrequencyPolicy>>,
+    /// Whether turbo (boost) is allowed.
+    pub turbo: Known<bool>,
+    /// `active`, `passive`, `guided` or `off` of `intel_pstate` or `amd_pstate`.
+    pub pstate_mode: Known<String>,
+    /// Whether simultaneous multithreading is in use: `on`, `off`, `forceoff`, `notsupported` ...
+    pub smt: Known<String>,
+    /// The cpuidle driver; `none` without one.
+    pub idle_driver: Known<String>,
+    /// The idle states, the shallowest first.
+    pub idle_states: Known<Vec<IdleState>>,
+    /// The wake-up latency that somebody asked the kernel to keep, in microseconds; 2000000000 is none
+    /// (`/dev/cpu_dma_latency`).
+    pub latency_limit_us: Known<u32>,
+}
+
+/// CPUs that change frequency together (`/sys/devices/system/cpu/cpufreq/policyN`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FrequencyPolicy {
+    /// Its CPUs.
+    pub cpus: Known<CpuSet>,
+    /// `intel_pstate`, `acpi-cpufreq` ...
+    pub driver: Known<String>,
+    /// `performance`, `powersave`, `schedutil` ...
+    pub governor: Known<String>,
+    /// The energy-performance preference: `performance`, `balance_performance` ...
+    pub energy_preference: Known<String>,
+    /// The lowest frequency allowed, kHz.
+    pub min_khz: Known<u64>,
+    /// The highest frequency allowed, kHz.
+    pub max_khz: Known<u64>,
+    /// The highest frequency that the hardware can run at, kHz.
+    pub hardware_max_khz: Known<u64>,
+    /// The frequency without turbo, kHz.
+    pub base_khz: Known<u64>,
+}
+
+/// One idle state (`cpuidle/stateN`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IdleState {
+    /// `POLL`, `C1`, `C6` ...
+    pub name: String,
+    /// Time to leave it, microseconds.
+    pub exit_latency_us: Known<u32>,
+    /// The CPUs on which it is disabled.
+    pub disabled_on: Known<CpuSet>,
+}
+
+/// CPUs kept for themselves.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Isolation {
+    /// Not balanced by the scheduler (`isolcpus=`).
+    pub isolated: Known<CpuSet>,
+    /// Without the scheduling tick while one task runs (`nohz_full=`).
+    pub nohz_full: Known<CpuSet>,
+    /// Present and switched off.
+    pub offline: Known<CpuSet>,
+    /// Where new interrupts go (`/proc/irq/default_smp_affinity`).
+    pub default_irq_cpus: Known<CpuSet>,
+    /// Where unbound kernel work runs (`/sys/devices/virtual/workqueue/cpumask`).
+    pub workqueue_cpus: Known<CpuSet>,
+}
+
+/// The kernel's clocks, protections and memory policy.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Kernel {
+    /// The clock in use: `tsc`, `kvm-clock`, `hpet` ...
+    pub clocksource: Known<String>,
+    /// The clocks that could be used.
+    pub clocksources: Known<Vec<String>>,
+    /// Each vulnerability with what the kernel does about it.
+    pub mitigations: Known<BTreeMap<String, String>>,
+    /// Transparent huge pages: `always`, `madvise`, `never`.
+    pub transparent_hugepages: Known<String>,
+    /// How hard the kernel tries to make them: `always`, `defer`, `madvise` ...
+    pub transparent_hugepages_defrag: Known<String>,
+    /// The hypervisor's name when this is a guest (`hypervisor` flag and DMI); `none` on bare metal.
+    pub hypervisor: Known<String>,
+    /// Memory that a process may lock, `Max locked memory` of `/proc/self/limits` (soft); absent for no limit.
+    pub locked_memory: Known<Limit>,
+    /// Command line words that switch PCIe and IOMMU behaviour are in [`super::Identity::command_line`].
+    pub aspm_policy: Known<String>,
+}
+
+/// A resource limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Limit {
+    /// No limit.
+    Unlimited,
+    /// So many bytes.
+    Bytes(Bytes),
+}
+
+/// A NUMA node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Node {
+    /// Its number.
+    pub id: NodeId,
+    /// Its CPUs (none for a memory-only node).
+    pub cpus: Known<CpuSet>,
+    /// Its memory (0 for a node of CPUs only).
+    pub memory_bytes: Known<Bytes>,
+    /// Its distance to every online node, in the order of node numbers (10 is itself).
+    pub distances: Known<Vec<u32>>,
+    /// Free memory.
+    #[serde(default)]
+    pub memory_free_bytes: Known<Bytes>,
+    /// Huge pages set aside on this node, by size.
+    #[serde(default)]
+    pub hugepages: Known<Vec<HugePages>>,
+}
+
+/// Huge pages of one size on one node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HugePages {
+    /// The size of one page.
+    pub page_bytes: Bytes,
+    /// How many there are.
+    pub total: Known<u64>,
+    /// How many of them are free.
+    pub free: Known<u64>,
+}

@@ -1,0 +1,161 @@
+//! How interfaces stand on each other (rtnetlink; `/sys/class/net/*/bonding`, `bridge`;
+//! `/proc/net/vlan`; Documentation/networking/bonding.rst, ipoib.rst, vxlan.rst).
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::NicName;
+use crate::known::Known;
+use crate::units::{BitRate, Bytes};
+
+/// What an interface is among the others. What its kind does not have is `None`.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Stack {
+    /// The interfaces that stand on it.
+    pub upper: Vec<NicName>,
+    /// A bond's own settings.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bond: Option<Bond>,
+    /// Its part in a bond or team that stands on it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bond_port: Option<BondPort>,
+    /// A VLAN's own settings.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vlan: Option<Vlan>,
+    /// A tunnel's own settings.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tunnel: Option<Tunnel>,
+    /// A bridge's own settings.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bridge: Option<Bridge>,
+    /// The mode of a macvlan or ipvlan: `bridge`, `private`, `l2` ...
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub macvlan_mode: Option<Known<String>>,
+    /// `datagram` or `connected`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ipoib_mode: Option<Known<String>>,
+    /// The largest MTU its driver allows.
+    pub mtu_max: Known<u32>,
+    /// Largest super-packet it sends: IPv6 and others.
+    pub gso_max_bytes: Known<Bytes>,
+    /// Largest super-packet it sends: IPv4.
+    pub gso_ipv4_max_bytes: Known<Bytes>,
+    /// Largest super-packet it makes of what it receives.
+    pub gro_max_bytes: Known<Bytes>,
+    /// The same for IPv4.
+    pub gro_ipv4_max_bytes: Known<Bytes>,
+    /// Largest super-packet that its hardware segments.
+    pub tso_max_bytes: Known<Bytes>,
+    /// Length of its transmit queue in packets.
+    pub tx_queue_len: Known<u32>,
+    /// How an XDP program is attached: `none`, `native`, `generic`, `offloaded`.
+    pub xdp: Known<String>,
+    /// How many users asked for all packets.
+    pub promiscuity: Known<u32>,
+    /// Its virtual functions, as the host's administrator set them.
+    pub virtual_functions: Known<Vec<VirtualFunction>>,
+}
+
+/// A bond.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Bond {
+    /// `802.3ad`, `active-backup`, `balance-xor` ...
+    pub mode: Known<String>,
+    /// `layer2`, `layer3+4`, `encap3+4` ...
+    pub hash_policy: Known<String>,
+    /// The active slave, of modes that have one.
+    pub active_slave: Known<NicName>,
+    /// How often the link is looked at, milliseconds.
+    pub miimon_ms: Known<u32>,
+    /// `slow` or `fast`.
+    pub lacp_rate: Known<String>,
+    /// The partner's address; all zero when no partner speaks LACP.
+    pub partner_mac: Known<String>,
+    /// The active aggregator.
+    pub aggregator: Known<u32>,
+    /// How many ports the active aggregator has.
+    pub aggregator_ports: Known<u32>,
+}
+
+/// One interface's part in a bond.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct BondPort {
+    /// The bond.
+    pub bond: Known<NicName>,
+    /// `active` or `backup`.
+    pub state: Known<String>,
+    /// `up`, `down`, `going down` ...
+    pub mii_status: Known<String>,
+    /// Its aggregator.
+    pub aggregator: Known<u32>,
+    /// How often its link failed.
+    pub link_failures: Known<u64>,
+}
+
+/// A VLAN.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Vlan {
+    /// Its number.
+    pub id: Known<u32>,
+    /// `802.1Q` or `802.1ad`.
+    pub protocol: Known<String>,
+    /// Socket priority to VLAN priority of what is sent.
+    pub egress: Known<Vec<(u32, u32)>>,
+    /// VLAN priority to socket priority of what is received.
+    pub ingress: Known<Vec<(u32, u32)>>,
+}
+
+/// A tunnel end.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Tunnel {
+    /// `vxlan`, `geneve`, `gre`, `ipip` ...
+    pub kind: Known<String>,
+    /// The network's number.
+    pub id: Known<u32>,
+    /// The UDP port it sends to.
+    pub port: Known<u32>,
+    /// Its own address.
+    pub local: Known<String>,
+    /// The far end's address.
+    pub remote: Known<String>,
+    /// The interface it sends by.
+    pub link: Known<NicName>,
+    /// Whether it takes and sends outer UDP without checksum over IPv6.
+    pub udp_checksum: Known<bool>,
+}
+
+/// A bridge.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Bridge {
+    /// Whether it runs the spanning tree protocol.
+    pub stp: Known<bool>,
+    /// Whether it filters VLANs.
+    pub vlan_filtering: Known<bool>,
+    /// Whether packets pass through netfilter's IP hooks (`nf_call_iptables` of this bridge or the host).
+    pub calls_iptables: Known<bool>,
+}
+
+/// One virtual function of an SR-IOV card (`IFLA_VF_INFO`).
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct VirtualFunction {
+    /// Its number.
+    pub index: u32,
+    /// Most that it may send; unknown for no limit.
+    pub max_bit_per_s: Known<BitRate>,
+    /// Least that it is given.
+    pub min_bit_per_s: Known<BitRate>,
+    /// `auto`, `enable`, `disable`.
+    pub link_state: Known<String>,
+    /// Whether its address is held.
+    pub spoof_check: Known<bool>,
+    /// Whether it may change its own settings.
+    pub trusted: Known<bool>,
+    /// Its VLAN; 0 is none.
+    pub vlan: Known<u32>,
+}

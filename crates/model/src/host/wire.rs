@@ -1,0 +1,153 @@
+//! What is plugged into a port: link modes, forward error correction, pause, the module and its health
+//! (Documentation/networking/ethtool-netlink.rst; SFF-8472, SFF-8636, CMIS).
+
+use serde::{Deserialize, Serialize};
+
+use crate::known::Known;
+use crate::units::BitRate;
+
+/// The port and what is plugged into it.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Wire {
+    /// Link modes, autonegotiation, lanes, duplex.
+    pub modes: Known<LinkModes>,
+    /// Whether there is a link, and if not why.
+    pub state: Known<LinkState>,
+    /// Forward error correction.
+    pub fec: Known<Fec>,
+    /// Flow control.
+    pub pause: Known<Pause>,
+    /// Energy-efficient Ethernet.
+    pub eee: Known<Eee>,
+    /// The module, decoded from its EEPROM.
+    pub module: Known<Module>,
+    /// Timestamping.
+    pub timestamping: Known<Timestamping>,
+}
+
+/// `ETHTOOL_MSG_LINKMODES_GET`, `ETHTOOL_MSG_LINKINFO_GET`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LinkModes {
+    /// Whether it negotiates.
+    pub autoneg: Known<bool>,
+    /// The speed it runs at.
+    pub speed_bit_per_s: Known<BitRate>,
+    /// `full` or `half`.
+    pub duplex: Known<String>,
+    /// Lanes in use.
+    pub lanes: Known<u32>,
+    /// What it could do, by the kernel's names (`100000baseCR4/Full`).
+    pub supported: Vec<String>,
+    /// What it offers.
+    pub advertised: Vec<String>,
+    /// What the partner offers; empty where it does not say.
+    pub partner: Vec<String>,
+    /// `Twisted Pair`, `FIBRE`, `Direct Attach Copper` ...
+    pub port: Known<String>,
+}
+
+/// `ETHTOOL_MSG_LINKSTATE_GET`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LinkState {
+    /// Whether there is a link.
+    pub link: Known<bool>,
+    /// Why there is none, by the kernel's names, `Cable issue`.
+    pub extended_state: Known<String>,
+    /// The finer reason, `Unsupported cable`.
+    pub extended_substate: Known<String>,
+    /// Signal quality index and its maximum.
+    pub signal_quality: Known<(u32, u32)>,
+}
+
+/// `ETHTOOL_MSG_FEC_GET`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fec {
+    /// The one in use: `RS`, `BaseR`, `LLRS`, `None` ...; unknown while there is no link.
+    pub active: Known<String>,
+    /// Those configured.
+    pub configured: Vec<String>,
+    /// Whether the driver chooses.
+    pub auto: Known<bool>,
+}
+
+/// `ETHTOOL_MSG_PAUSE_GET`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pause {
+    /// Whether it is negotiated.
+    pub autoneg: Known<bool>,
+    /// Whether frames that ask for a pause are obeyed.
+    pub rx: Known<bool>,
+    /// Whether they are sent.
+    pub tx: Known<bool>,
+}
+
+/// `ETHTOOL_MSG_EEE_GET`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Eee {
+    /// Whether it is enabled.
+    pub enabled: Known<bool>,
+    /// Whether it is in use on this link.
+    pub active: Known<bool>,
+}
+
+/// `ETHTOOL_MSG_TSINFO_GET`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Timestamping {
+    /// `hardware-transmit`, `hardware-receive`, `software-receive` ...
+    pub capabilities: Vec<String>,
+    /// `off`, `on` ...
+    pub tx_types: Vec<String>,
+    /// `none`, `all`, `ptpv2-event` ...
+    pub rx_filters: Vec<String>,
+    /// The number of its PTP hardware clock.
+    pub phc_index: Known<u32>,
+}
+
+/// A pluggable module or cable, decoded from its EEPROM.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Module {
+    /// `SFP`, `QSFP28`, `QSFP-DD` ... (SFF-8024 identifier).
+    pub form_factor: String,
+    /// The memory map it was decoded by: `SFF-8472`, `SFF-8636`, `CMIS 5.0`.
+    pub standard: String,
+    /// Vendor, part and serial number as the module says (the serial number is left out of captures).
+    pub vendor: Known<String>,
+    /// The vendor's part number.
+    pub part: Known<String>,
+    /// The vendor's revision.
+    pub revision: Known<String>,
+    /// `Optical`, `Passive copper`, `Active copper` ...
+    pub technology: Known<String>,
+    /// Length of the cable or the longest reach, in decimetres.
+    pub length_dm: Known<u32>,
+    /// The connector.
+    pub connector: Known<String>,
+    /// Copper: attenuation in dB at 5, 7, 12.9 and 25.8 GHz as far as it says.
+    pub attenuation_db: Known<Vec<(String, u32)>>,
+    /// CMIS module state: `ModuleReady`, `ModuleLowPwr` ...
+    pub state: Known<String>,
+    /// Temperature in thousandths of a degree Celsius.
+    pub temperature_mc: Known<i32>,
+    /// Supply voltage in millivolts.
+    pub voltage_mv: Known<u32>,
+    /// Each lane's light and bias; empty for copper.
+    pub lanes: Vec<ModuleLane>,
+    /// The alarms and warnings that it raises, in words (`lane 2: receive power low alarm`).
+    pub alarms: Vec<String>,
+    /// Its warnings.
+    pub warnings: Vec<String>,
+}
+
+/// One lane of an optical module.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModuleLane {
+    /// Its number, from 1.
+    pub lane: u32,
+    /// Receive power in nanowatts.
+    pub rx_power_nw: Known<u32>,
+    /// Transmit power in nanowatts.
+    pub tx_power_nw: Known<u32>,
+    /// Laser bias in microamperes.
+    pub bias_ua: Known<u32>,
+}

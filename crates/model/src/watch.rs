@@ -1,0 +1,187 @@
+//! Counters over a time. A rule never judges a counter as it stands: only what it grew by while it was
+//! watched. A counter that did not grow was not seen to move, which is not the same as "no errors": some
+//! firmware never counts.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::known::{Cause, Gap, Known};
+use crate::units::Nanoseconds;
+
+/// Two readings of a host's counters and the time between them.
+///
+/// Keys are paths of nouns with the kernel's own name at the end:
+///
+/// | key | what |
+/// |---|---|
+/// | `nic/NAME/stat/rx_missed_errors` | `struct rtnl_link_stats64`, also `carrier_changes` |
+/// | `nic/NAME/driver/rx_out_of_buffer` | `ETH_SS_STATS` of the driver, by its own names |
+/// | `nic/NAME/phy/SymbolErrorDuringCarrier`, `mac/...`, `ctrl/...`, `rmon/...` | standard groups of `ETHTOOL_MSG_STATS_GET` |
+/// | `nic/NAME/fec/corrected`, `uncorrectable`, `corrected-bits` | `ETHTOOL_MSG_FEC_GET` statistics |
+/// | `nic/NAME/pause/tx-frames`, `rx-frames` | `ETHTOOL_MSG_PAUSE_GET` statistics |
+/// | `nic/NAME/queue/rx-3/packets` | netdev `qstats-get` by queue; `nic/NAME/qstat/rx-alloc-fail` by interface |
+/// | `nic/NAME/queue/tx-0/tx_timeout`, `stall_cnt` | sysfs |
+/// | `nic/NAME/qdisc/drops`, `requeues`, `overlimits` | sum over its queueing disciplines |
+/// | `nic/NAME/link/ext_down_cnt` | `ETHTOOL_MSG_LINKSTATE_GET` |
+/// | `nic/NAME/health/tx/errors` | devlink health reporter |
+/// | `nic/NAME/page-pool/alloc-slow` | netdev `page-pool-stats-get` |
+/// | `pci/0000:17:00.0/aer_correctable`, `aer_nonfatal`, `aer_fatal` | totals of `aer_dev_*` |
+/// | `cpu/3/softnet/dropped`, `time_squeeze`, `processed`, `flow_limit` | `/proc/net/softnet_stat` |
+/// | `cpu/3/time/user`, `system`, `irq`, `softirq`, `steal`, `idle` | `/proc/stat`, nanoseconds |
+/// | `cpu/3/throttle/core`, `package` | `thermal_throttle/*_count` |
+/// | `cpu/3/idle/STATE/time_us`, `usage` | cpuidle |
+/// | `irq/45/cpu/3` | `/sys/kernel/irq/45/per_cpu_count`, non-zero ones only |
+/// | `netstat/TcpExt/ListenOverflows`, `netstat/IpExt/...` | `/proc/net/netstat` |
+/// | `snmp/Udp/RcvbufErrors`, `snmp/Tcp/RetransSegs` | `/proc/net/snmp` |
+/// | `vmstat/allocstall_normal` | `/proc/vmstat` |
+/// | `conntrack/drop`, `early_drop`, `insert_failed`, `search_restart` | `/proc/net/stat/nf_conntrack`, summed |
+/// | `rdma/mlx5_0/1/counter/port_xmit_data`, `rdma/mlx5_0/1/hw/out_of_sequence` | sysfs; data in octets |
+/// | `block/nvme0n1/...` | `/sys/block/NAME/stat` |
+/// | `pressure/irq/total_us` | `/proc/pressure/irq` |
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Watch {
+    /// The time between the readings.
+    pub span_ns: Nanoseconds,
+    /// Every counter that stood in both readings.
+    pub counters: BTreeMap<String, Counter>,
+    /// What could not be read, by the prefix of the keys that are missing for it (`nic/eth0/fec`).
+    pub gaps: BTreeMap<String, Gap>,
+}
+
+/// One counter, read twice.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counter {
+    /// At the first reading.
+    pub before: u64,
+    /// At the second.
+    pub after: u64,
+    /// Where it was read.
+    pub path: String,
+}
+
+impl Watch {
+    /// By how much the counter `key` grew. A counter that ran backwards was reset: not known.
+    pub fn grown(&self, key: &str) -> Known<u64> {
+        let Some(counter) = self.counters.get(key) else {
+            return Known::Unknown(self.gap_of(key));
+        };
+        match counter.after.checked_sub(counter.before) {
+            Some(grown) => Known::Value(grown),
+            None => Known::unknown(
+                Cause::Unreadable,
+                &*counter.path,
+                format!(
+                    "the counter ran backwards, from {} to {}: it was reset",
+                    counter.before, counter.after
+                ),
+            ),
+        }
+    }
+
+    /// By how much it grew in a second.
+    pub fn per_second(&self, key: &str) -> Known<f64> {
+        let seconds = self.span_ns.as_secs_f64();
+        self.grown(key).and_then(|grown| {
+            if seconds > 0.0 {
+                Known::Value(as_f64(grown) / seconds)
+            } else {
+                Known::unknown(Cause::NotSaid, key, "no time passed between the readings")
+            }
+        })
+    }
+
+    /// Every counter below `prefix` (ending in `/`) with the rest of its key and what it grew by;
+    /// those that ran backwards are left out.
+    pub fn below<'a>(
+        &'a self,
+        prefix: &'a str,
+    ) -> impl Iterator<Item = (&'a str, u64, &'a Counter)> {
+        self.counters
+            .range(prefix.to_owned()..)
+            .map_while(move |(key, counter)| key.strip_prefix(prefix).map(|rest| (rest, counter)))
+            .filter_map(|(rest, counter)| {
+                Some((rest, counter.after.checked_sub(counter.before)?, counter))
+            })
+    }
+
+    /// Where the counter `key` was read; the key itself when it was not.
+    pub fn path(&self, key: &str) -> String {
+        self.counters
+            .get(key)
+            .map_or_else(|| key.to_owned(), |counter| counter.path.clone())
+    }
+
+    /// Why `key` is missing: the gap of its longest prefix, or that the kernel counts no such thing.
+    fn gap_of(&self, key: &str) -> Gap {
+        let mut prefix = key;
+        loop {
+            if let Some(gap) = self.gaps.get(prefix) {
+                return gap.clone();
+            }
+            match prefix.rsplit_once('/') {
+                Some((above, _)) => prefix = above,
+                None => {
+                    return Gap::new(Cause::Absent, key, "nothing here counts that");
+                }
+            }
+        }
+    }
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "a rate needs no more than 53 bits"
+)]
+fn as_f64(count: u64) -> f64 {
+    count as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn watch() -> Watch {
+        let counter = |before, after| Counter {
+            before,
+            after,
+            path: "/proc/x".to_owned(),
+        };
+        Watch {
+            span_ns: Nanoseconds::from_millis(2_000),
+            counters: BTreeMap::from([
+                ("nic/eth0/stat/rx_bytes".to_owned(), counter(5, 25)),
+                ("nic/eth0/stat/rx_packets".to_owned(), counter(7, 3)),
+                ("nic/eth1/stat/rx_bytes".to_owned(), counter(0, 1)),
+            ]),
+            gaps: BTreeMap::from([(
+                "nic/eth0/fec".to_owned(),
+                Gap::new(Cause::Denied, "netlink/ethtool/eth0/fec", "needs root"),
+            )]),
+        }
+    }
+
+    #[test]
+    fn a_counter_tells_its_growth_and_its_rate() {
+        let watch = watch();
+        assert_eq!(watch.grown("nic/eth0/stat/rx_bytes"), Known::Value(20));
+        assert_eq!(
+            watch.per_second("nic/eth0/stat/rx_bytes"),
+            Known::Value(10.0)
+        );
+        let below: Vec<_> = watch
+            .below("nic/eth0/")
+            .map(|(key, by, _)| (key, by))
+            .collect();
+        assert_eq!(below, [("stat/rx_bytes", 20)]);
+    }
+
+    #[test]
+    fn what_was_reset_or_not_read_is_not_known() {
+        let watch = watch();
+        let cause = |key: &str| watch.grown(key).gap().map(|gap| gap.cause);
+        assert_eq!(cause("nic/eth0/stat/rx_packets"), Some(Cause::Unreadable));
+        assert_eq!(cause("nic/eth0/fec/corrected"), Some(Cause::Denied));
+        assert_eq!(cause("nic/eth0/phy/SymbolError"), Some(Cause::Absent));
+    }
+}

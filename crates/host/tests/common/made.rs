@@ -268,6 +268,11 @@ fn answers(address: &str, queues: u32, qdisc: &str) -> NicAnswers {
             absent("coalesce")
         },
         qdisc: Known::Value(Qdisc::plain(qdisc)),
+        card: Default::default(),
+        wire: Default::default(),
+        stack: Default::default(),
+        dispatch: Default::default(),
+        shaping: Default::default(),
     }
 }
 

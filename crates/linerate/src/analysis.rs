@@ -452,6 +452,7 @@ fn ceilings_between(
         remote_nic: &header.remote_nic,
         flows: spec.flows,
         direction: spec.direction,
+        ipv6: header.address.contains(':'),
         copy_bandwidth: header.copy_bit_per_s.map(BitRate::from_bit_per_s),
         sample,
     })

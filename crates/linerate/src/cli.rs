@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use linerate_model::ceiling::{InfinibandSpeed, Roce, pcie_generation};
 use linerate_model::finding::{Profile, Severity};
 use linerate_model::ids::{CpuSet, NicName};
-use linerate_model::units::{BitRate, Bytes, Nanoseconds};
+use linerate_model::units::{BitRate, Bytes, Nanoseconds, TransferRate};
 use linerate_model::workload::Placement;
 
 use crate::peer::PeerAddress;
@@ -190,10 +191,15 @@ pub struct FailOn(pub Option<Severity>);
 /// `ceiling`.
 #[derive(Debug, Args)]
 pub struct CeilingArgs {
-    /// The interface; without one the figures must be given.
-    #[arg(conflicts_with = "speed")]
+    /// The interface; without one, figures or a peer must be given.
     pub nic: Option<NicName>,
-    /// The speed of the wire, `40G`.
+    /// The whole path to a peer: both ends are read, memory copies measured.
+    #[arg(long, value_name = "PEER", conflicts_with = "from")]
+    pub peer: Option<PeerAddress>,
+    /// Copy this program to the peer first (ssh only).
+    #[arg(long, requires = "peer")]
+    pub push: bool,
+    /// The speed of an Ethernet link, `40G`.
     #[arg(long)]
     pub speed: Option<BitRate>,
     /// The MTU in bytes.
@@ -202,15 +208,45 @@ pub struct CeilingArgs {
     /// TCP timestamps: `on` or `off`.
     #[arg(long, default_value = "on", value_parser = parse_switch, action = clap::ArgAction::Set)]
     pub timestamps: bool,
+    /// All TCP options of a segment in bytes, in place of `--timestamps`.
+    #[arg(long, value_name = "BYTES", conflicts_with = "timestamps", value_parser = clap::value_parser!(u32).range(0..=40))]
+    pub tcp_options: Option<u32>,
     /// IPv6 instead of IPv4.
     #[arg(long)]
     pub ipv6: bool,
     /// Number of VLAN tags.
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=2))]
     pub vlan_tags: u32,
-    /// In a VXLAN tunnel.
-    #[arg(long)]
+    /// In a tunnel.
+    #[arg(long, value_enum)]
+    pub tunnel: Option<TunnelArg>,
+    /// The same as `--tunnel vxlan`.
+    #[arg(long, conflicts_with = "tunnel")]
     pub vxlan: bool,
+    /// The tunnel's outer packets are IPv6.
+    #[arg(long)]
+    pub outer_ipv6: bool,
+    /// RDMA over that link instead of TCP: RoCE `v1` or `v2`.
+    #[arg(long, value_name = "VERSION", value_parser = parse_roce, requires = "speed")]
+    pub roce: Option<Roce>,
+    /// The RDMA MTU: 256, 512, 1024, 2048 or 4096 [default: 4096 for RoCE].
+    #[arg(long, value_name = "BYTES")]
+    pub rdma_mtu: Option<u32>,
+    /// An InfiniBand link: `QDR`, `4xEDR`; four lanes unless said.
+    #[arg(long, value_name = "LINK", value_parser = parse_infiniband)]
+    pub infiniband: Option<InfinibandLink>,
+    /// A PCIe link, generation and lanes: `3x8`, or `8GT/s x8`.
+    #[arg(long, value_name = "LINK", value_parser = parse_pcie)]
+    pub pcie: Option<PcieFigures>,
+    /// MaxPayload of the PCIe link: takes the headers of its packets off.
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(128..=4096))]
+    pub max_payload: Option<u32>,
+    /// Links of `--speed` in a bond.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub links: u32,
+    /// Connections.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub flows: u32,
     /// A window, for the bound window/RTT.
     #[arg(long, requires = "rtt")]
     pub window: Option<Bytes>,
@@ -220,9 +256,108 @@ pub struct CeilingArgs {
     /// A shaper's rate.
     #[arg(long)]
     pub shaper: Option<BitRate>,
+    /// What one thread copies from memory to memory.
+    #[arg(long, value_name = "RATE")]
+    pub copy: Option<BitRate>,
+    /// What the provider of a virtual machine lets pass.
+    #[arg(long, value_name = "RATE")]
+    pub allowance: Option<BitRate>,
+    /// What the provider lets each flow have.
+    #[arg(long, value_name = "RATE", requires = "allowance")]
+    pub flow_allowance: Option<BitRate>,
+    /// A measured rate, to see its share of each bound: `37.9G`, `4613MB/s`.
+    #[arg(long)]
+    pub rate: Option<BitRate>,
     /// A captured host instead of this one.
     #[arg(long, value_name = "PATH", requires = "nic")]
     pub from: Option<PathBuf>,
+}
+
+/// A tunnel's kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum TunnelArg {
+    /// VXLAN (RFC 7348).
+    Vxlan,
+    /// Geneve (RFC 8926).
+    Geneve,
+    /// GRE (RFC 2784).
+    Gre,
+    /// IP in IP (RFC 2003).
+    Ipip,
+}
+
+/// An InfiniBand link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InfinibandLink {
+    /// Its generation.
+    pub speed: InfinibandSpeed,
+    /// Its lanes.
+    pub lanes: u32,
+}
+
+/// A PCIe link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PcieFigures {
+    /// Its transfer rate.
+    pub rate: TransferRate,
+    /// Its lanes.
+    pub lanes: u32,
+}
+
+fn parse_roce(text: &str) -> Result<Roce, String> {
+    match text.to_ascii_lowercase().as_str() {
+        "v1" | "1" => Ok(Roce::V1),
+        "v2" | "2" => Ok(Roce::V2),
+        _ => Err("expected `v1` or `v2`".to_owned()),
+    }
+}
+
+fn parse_infiniband(text: &str) -> Result<InfinibandLink, String> {
+    let text = text.trim().to_ascii_uppercase();
+    let (lanes, speed) = match text.split_once('X') {
+        Some((lanes, speed)) if lanes.bytes().all(|b| b.is_ascii_digit()) && !lanes.is_empty() => {
+            (lanes.parse().ok(), speed.trim())
+        }
+        _ => (Some(4), text.as_str()),
+    };
+    let lanes = lanes
+        .filter(|lanes| matches!(lanes, 1 | 2 | 4 | 8 | 12))
+        .ok_or("an InfiniBand link has 1, 2, 4, 8 or 12 lanes")?;
+    let speed = speed
+        .parse::<InfinibandSpeed>()
+        .map_err(|error| error.to_string())?;
+    Ok(InfinibandLink { speed, lanes })
+}
+
+fn parse_pcie(text: &str) -> Result<PcieFigures, String> {
+    let wrong = || "expected a generation and lanes such as `3x8`, or `8GT/s x8`".to_owned();
+    let (rate, lanes) = text.trim().rsplit_once(['x', 'X']).ok_or_else(wrong)?;
+    let lanes: u32 = lanes.trim().parse().map_err(|_| wrong())?;
+    if !matches!(lanes, 1 | 2 | 4 | 8 | 12 | 16 | 32) {
+        return Err("a PCIe link has 1, 2, 4, 8, 12, 16 or 32 lanes".to_owned());
+    }
+    let rate = rate.trim();
+    let rate = match rate.split_once("GT/s") {
+        Some((number, _)) => {
+            let known = [
+                ("2.5", 2_500),
+                ("5", 5_000),
+                ("8", 8_000),
+                ("16", 16_000),
+                ("32", 32_000),
+                ("64", 64_000),
+            ];
+            let number = number.trim().trim_end_matches(".0");
+            let found = known.iter().find(|(name, _)| *name == number);
+            found.map(|(_, rate)| TransferRate::from_mt_per_s(*rate))
+        }
+        None => {
+            let generation = rate.trim_start_matches(|c: char| !c.is_ascii_digit());
+            generation.parse().ok().and_then(pcie_generation)
+        }
+    };
+    rate.map(|rate| PcieFigures { rate, lanes })
+        .ok_or_else(wrong)
 }
 
 /// What is common to everything that talks to a peer.

@@ -7,17 +7,16 @@ use std::time::SystemTime;
 use clap::CommandFactory;
 use linerate_host::capture::{CaptureOptions, Captured, capture as capture_host};
 use linerate_host::read::read_host;
-use linerate_model::ceiling::{self, Ceiling, EthernetPath};
 use linerate_model::finding::{Diagnosis, Finding, Profile, Scene, Undetermined};
 use linerate_model::host::Host;
 use linerate_model::ids::NicName;
-use linerate_model::known::{Cause, Gap, Known};
+use linerate_model::known::Gap;
 use linerate_model::plan::End;
 use linerate_model::units::BitRate;
 use serde_json::{Value, json};
 
 use crate::analysis;
-use crate::cli::{CeilingArgs, Cli, DoctorArgs, FormatArg, MapArgs, ProveArgs};
+use crate::cli::{Cli, DoctorArgs, FormatArg, MapArgs, ProveArgs};
 use crate::exit::{Code, Outcome, Stop};
 use crate::interrupt::Interrupt;
 use crate::measure::{copy_bandwidth, open_path, stream_spec};
@@ -52,7 +51,7 @@ pub fn state_folder(given: Option<&FilePath>) -> Outcome<PathBuf> {
 }
 
 /// The host that is asked about: this one, or a captured one.
-fn host_from(from: Option<&FilePath>) -> Outcome<Host> {
+pub fn host_from(from: Option<&FilePath>) -> Outcome<Host> {
     match from {
         None => {
             let live = linerate_host::root::LiveHost::open()
@@ -73,7 +72,8 @@ fn host_from(from: Option<&FilePath>) -> Outcome<Host> {
     }
 }
 
-fn check_nic(host: &Host, nic: Option<&NicName>) -> Outcome<()> {
+/// Whether the host has the interface that was asked for.
+pub fn check_nic(host: &Host, nic: Option<&NicName>) -> Outcome<()> {
     match nic {
         Some(name) if host.nic(name).is_none() => {
             let names: Vec<&str> = host.nics.iter().map(|nic| nic.name.as_str()).collect();
@@ -150,7 +150,7 @@ fn doctor_json(profile: Profile, diagnosis: &Diagnosis) -> Value {
 }
 
 /// What is not known, as every printed document says it.
-fn gap_json(gap: &Gap) -> Value {
+pub fn gap_json(gap: &Gap) -> Value {
     json!({"path": gap.path, "reason": gap.reason, "cause": gap.cause})
 }
 
@@ -247,112 +247,6 @@ pub fn explain(rule: &str, say: &Say) -> Outcome<()> {
         }));
     }
     say.data(found.page)
-}
-
-/// `linerate ceiling`.
-pub fn ceiling(args: &CeilingArgs, say: &Say) -> Outcome<()> {
-    let (bounds, missing) = match &args.nic {
-        Some(nic) => bounds_of_nic(args, nic)?,
-        None => (bounds_of_figures(args)?, Vec::new()),
-    };
-    let mut bounds = bounds;
-    bounds.sort_by_key(|bound| bound.bit_per_s);
-    if bounds.is_empty() && missing.is_empty() {
-        return Err(
-            Stop::new(Code::Usage, "nothing to compute a bound from").hint(
-                "name an interface, or give figures: `--speed 40G --mtu 1500 --timestamps off`",
-            ),
-        );
-    }
-    if say.format == Format::Json {
-        return say.json(&json!({
-            "schema": "linerate.ceiling/1",
-            "ceiling": bounds.first(),
-            "bounds": bounds,
-            "gaps": missing.iter().map(gap_json).collect::<Vec<_>>(),
-        }));
-    }
-    for (place, bound) in bounds.iter().enumerate() {
-        let mark = if place == 0 { "the ceiling" } else { "" };
-        say.lines(&format!(
-            "{:>12}  {mark:<12} {}: {}",
-            bound.bit_per_s.to_string(),
-            bound.bound,
-            bound.reason
-        ))?;
-    }
-    for gap in &missing {
-        say.lines(&format!("{:>12}  {gap}", "not known"))?;
-    }
-    Ok(())
-}
-
-fn bounds_of_figures(args: &CeilingArgs) -> Outcome<Vec<Ceiling>> {
-    let mut bounds = Vec::new();
-    if let Some(speed) = args.speed {
-        bounds.push(ceiling::ethernet(&EthernetPath {
-            timestamps: args.timestamps,
-            ipv6: args.ipv6,
-            vlan_tags: args.vlan_tags,
-            vxlan: args.vxlan,
-            ..EthernetPath::plain(speed, args.mtu)
-        }));
-    }
-    if let Some(rate) = args.shaper {
-        bounds.push(ceiling::shaper(rate, args.mtu, args.timestamps));
-    }
-    if let (Some(window), Some(rtt)) = (args.window, args.rtt) {
-        bounds.push(ceiling::window_rtt(window, rtt, 1));
-    }
-    let known = |bound: Known<Ceiling>| match bound {
-        Known::Value(bound) => Ok(bound),
-        Known::Unknown(gap) => Err(Stop::new(Code::BadInput, gap.to_string())),
-    };
-    bounds.into_iter().map(known).collect()
-}
-
-fn bounds_of_nic(args: &CeilingArgs, nic: &NicName) -> Outcome<(Vec<Ceiling>, Vec<Gap>)> {
-    let host = host_from(args.from.as_deref())?;
-    check_nic(&host, Some(nic))?;
-    let Some(nic) = host.nic(nic) else {
-        return Ok((Vec::new(), Vec::new()));
-    };
-    let mut bounds = Vec::new();
-    if nic.kind.has_wire() {
-        let mtu = nic.mtu.clone();
-        bounds.push(nic.link_bit_per_s.clone().and_then(|speed| {
-            mtu.and_then(|mtu| {
-                ceiling::ethernet(&EthernetPath {
-                    timestamps: args.timestamps,
-                    ipv6: args.ipv6,
-                    vlan_tags: args.vlan_tags,
-                    vxlan: args.vxlan,
-                    ..EthernetPath::plain(speed, mtu)
-                })
-            })
-        }));
-    }
-    bounds.push(nic.pcie.clone().and_then(|link| ceiling::pcie(&link, None)));
-    if let Some(rate) = nic.qdisc.value().and_then(|qdisc| qdisc.rate_bit_per_s) {
-        let mtu = nic.mtu.get().unwrap_or(args.mtu);
-        bounds.push(ceiling::shaper(rate, mtu, args.timestamps));
-    }
-    let mut all = Vec::new();
-    let mut missing = Vec::new();
-    for bound in bounds {
-        match bound {
-            Known::Value(bound) => all.push(bound),
-            Known::Unknown(gap) => missing.push(gap),
-        }
-    }
-    if !nic.kind.has_wire() {
-        missing.push(Gap::new(
-            Cause::Absent,
-            format!("/sys/class/net/{}/speed", nic.name),
-            "the interface has no wire: what it moves is bound by memory copies",
-        ));
-    }
-    Ok((all, missing))
 }
 
 /// `linerate prove`.

@@ -8,6 +8,7 @@
 
 pub mod agent;
 pub mod analysis;
+pub mod ceiling;
 pub mod cli;
 pub mod commands;
 pub mod demo;
@@ -83,7 +84,7 @@ fn carry_out(cli: &Cli, say: &Say) -> Outcome<Code> {
         Command::Map(args) => commands::map(args, cli.format, say).map(done),
         Command::Doctor(args) => commands::doctor(args, say),
         Command::Explain { rule } => commands::explain(rule, say).map(done),
-        Command::Ceiling(args) => commands::ceiling(args, say).map(done),
+        Command::Ceiling(args) => ceiling::run(args, &state, say).map(done),
         Command::Measure(args) => measure::run(args, &state, say).map(done),
         Command::Prove(args) => commands::prove(args, &state, say).map(done),
         Command::Tune { action } => tune::run(action, &state, say).map(done),

@@ -144,6 +144,7 @@ fn document(path: &Path, sample: Sample, copy: Option<BitRate>) -> MeasureDocume
         remote_nic: &path.remote_nic,
         flows: sample.spec.flows,
         direction: sample.spec.direction,
+        ipv6: path.address.is_ipv6(),
         copy_bandwidth: copy,
         sample: Some(&sample),
     };

@@ -7,6 +7,7 @@
 
 mod infiniband;
 mod path;
+mod rdma;
 
 use std::fmt;
 
@@ -14,7 +15,10 @@ use serde::{Deserialize, Serialize};
 
 pub use infiniband::{InfinibandSpeed, infiniband};
 pub(crate) use path::same_kernel;
-pub use path::{PathCeilings, PathFacts, UnknownCeiling, ceilings_of_path};
+pub use path::{
+    Packets, PathCeilings, PathFacts, UnknownCeiling, ceilings_of_nic, ceilings_of_path,
+};
+pub use rdma::{Roce, RocePath, infiniband_payload, roce};
 
 use crate::finding::Evidence;
 use crate::host::PcieLink;
@@ -30,6 +34,10 @@ pub enum Bound {
     Shaper,
     /// The frames of an Ethernet link.
     Ethernet,
+    /// The links of a bond that the flows can use.
+    Bond,
+    /// The packets of RDMA over Converged Ethernet.
+    Roce,
     /// The encoding of an InfiniBand link.
     Infiniband,
     /// The narrowest PCIe link.
@@ -38,6 +46,8 @@ pub enum Bound {
     WindowRtt,
     /// The copies between program and kernel.
     Copy,
+    /// What the provider of a virtual machine lets pass.
+    Allowance,
 }
 
 impl fmt::Display for Bound {
@@ -45,10 +55,13 @@ impl fmt::Display for Bound {
         f.write_str(match self {
             Self::Shaper => "shaper",
             Self::Ethernet => "Ethernet framing",
+            Self::Bond => "bond",
+            Self::Roce => "RoCE packets",
             Self::Infiniband => "InfiniBand encoding",
             Self::Pcie => "PCIe",
             Self::WindowRtt => "window / round trip",
             Self::Copy => "memory copy",
+            Self::Allowance => "provider's allowance",
         })
     }
 }
@@ -94,22 +107,63 @@ pub fn share(rate: BitRate, whole: BitRate) -> Option<Ratio> {
     (whole.as_bit_per_s() > 0).then(|| Ratio::new(rate.as_f64() / whole.as_f64()))
 }
 
+/// A tunnel whose headers each packet carries outside its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Tunnel {
+    /// RFC 7348: inner Ethernet 14, VXLAN 8, UDP 8.
+    Vxlan,
+    /// RFC 8926 without options: inner Ethernet 14, Geneve 8, UDP 8.
+    Geneve,
+    /// RFC 2784 without key: 4.
+    Gre,
+    /// RFC 2003: nothing but the outer IP header.
+    Ipip,
+}
+
+impl Tunnel {
+    /// What it adds to a packet, the outer IP header included.
+    fn bytes(self, outer_ipv6: bool) -> u32 {
+        let outer = if outer_ipv6 { 40 } else { 20 };
+        outer
+            + match self {
+                Self::Vxlan | Self::Geneve => 30,
+                Self::Gre => 4,
+                Self::Ipip => 0,
+            }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Vxlan => "VXLAN",
+            Self::Geneve => "Geneve",
+            Self::Gre => "GRE",
+            Self::Ipip => "IP in IP",
+        }
+    }
+}
+
 /// The ways of an Ethernet link that decide how much TCP payload its frames carry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EthernetPath {
     /// The speed of the link, one direction.
     pub speed: BitRate,
-    /// The MTU in bytes (of the VXLAN interface, when there is one).
+    /// The MTU in bytes (of the tunnel's interface, when there is one).
     pub mtu: u32,
-    /// Whether every segment carries TCP timestamps (12 bytes with padding).
-    pub timestamps: bool,
+    /// The TCP options of every segment in bytes: 12 with timestamps (RFC 7323, padded), else 0.
+    pub options_bytes: u32,
     /// Whether the packets are IPv6 (40 bytes of header instead of 20).
     pub ipv6: bool,
     /// How many VLAN tags each frame carries (4 bytes each).
     pub vlan_tags: u32,
-    /// Whether the packets travel in VXLAN (50 bytes: Ethernet, IPv4, UDP, VXLAN).
-    pub vxlan: bool,
+    /// The tunnel that the packets travel in.
+    pub tunnel: Option<Tunnel>,
+    /// Whether the tunnel's outer packets are IPv6.
+    pub outer_ipv6: bool,
 }
+
+/// What TCP timestamps take of every segment: 10 bytes and 2 of padding (RFC 7323).
+pub const TIMESTAMPS_BYTES: u32 = 12;
 
 impl EthernetPath {
     /// A link of `speed` and `mtu` that carries IPv4 with TCP timestamps and nothing else.
@@ -117,10 +171,11 @@ impl EthernetPath {
         Self {
             speed,
             mtu,
-            timestamps: true,
+            options_bytes: TIMESTAMPS_BYTES,
             ipv6: false,
             vlan_tags: 0,
-            vxlan: false,
+            tunnel: None,
+            outer_ipv6: false,
         }
     }
 }
@@ -128,21 +183,27 @@ impl EthernetPath {
 /// Goodput of TCP over Ethernet: payload of a full frame over what the frame takes on the wire, header
 /// 14, FCS 4, preamble 8 and gap 12 bytes included.
 pub fn ethernet(path: &EthernetPath) -> Known<Ceiling> {
-    let headers = if path.ipv6 { 60 } else { 40 };
-    let options = if path.timestamps { 12 } else { 0 };
+    let headers = tcp_headers(path.ipv6);
     let tags = u64::from(path.vlan_tags);
-    let tunnel = if path.vxlan { 50 } else { 0 };
-    let wire = u64::from(path.mtu) + 38 + tags * 4 + tunnel;
+    let tunnel = path
+        .tunnel
+        .map(|tunnel| (tunnel, tunnel.bytes(path.outer_ipv6)));
+    let tunnel_bytes = tunnel.map_or(0, |(_, bytes)| u64::from(bytes));
+    let wire = u64::from(path.mtu) + 38 + tags * 4 + tunnel_bytes;
     let tagged = match tags {
         0 => String::new(),
         tags => format!(" + {tags} x 4 VLAN"),
     };
-    let tunnelled = if path.vxlan { " + 50 VXLAN" } else { "" };
-    payload(path.mtu, headers, options).map(|payload| {
+    let tunnelled = match tunnel {
+        Some((tunnel, bytes)) => format!(" + {bytes} {}", tunnel.name()),
+        None => String::new(),
+    };
+    payload(path.mtu, headers, path.options_bytes).map(|payload| {
         let bound = scaled(path.speed, payload, wire);
-        let options = match options {
+        let options = match path.options_bytes {
             0 => String::new(),
-            bytes => format!(" - {bytes} timestamps"),
+            TIMESTAMPS_BYTES => format!(" - {TIMESTAMPS_BYTES} timestamps"),
+            bytes => format!(" - {bytes} TCP options"),
         };
         let reason = format!(
             "{} x ({mtu} - {headers}{options}) / ({mtu} + 14 + 4 + 8 + 12{tagged}{tunnelled}) = {} x {payload}/{wire} = {bound}: \
@@ -155,6 +216,66 @@ pub fn ethernet(path: &EthernetPath) -> Known<Ceiling> {
     })
 }
 
+/// The headers of IP and TCP without options.
+fn tcp_headers(ipv6: bool) -> u32 {
+    if ipv6 { 60 } else { 40 }
+}
+
+/// What the links of a bond let `flows` flows have: the hash puts each flow on one link, so a single flow
+/// has one link, and n flows have the n fastest at best (Documentation/networking/bonding.rst,
+/// "xmit_hash_policy"). `None` for a bond without links.
+pub fn bond(links: &[Ceiling], flows: u32) -> Option<Ceiling> {
+    let mut fastest: Vec<&Ceiling> = links.iter().collect();
+    fastest.sort_by_key(|link| std::cmp::Reverse(link.bit_per_s));
+    let used = fastest
+        .iter()
+        .take(usize::try_from(flows.max(1)).unwrap_or(usize::MAX));
+    let rates: Vec<BitRate> = used.map(|link| link.bit_per_s).collect();
+    let sum = rates
+        .iter()
+        .fold(0u64, |sum, rate| sum.saturating_add(rate.as_bit_per_s()));
+    let bound = BitRate::from_bit_per_s(sum);
+    let words: Vec<String> = rates.iter().map(ToString::to_string).collect();
+    let first = fastest.first()?;
+    let sum = match words.as_slice() {
+        [_] => String::new(),
+        _ => format!("{} = ", words.join(" + ")),
+    };
+    let used = if flows == 1 {
+        "1 flow uses 1".to_owned()
+    } else {
+        format!("{flows} flows use {} at best", rates.len())
+    };
+    let reason = format!(
+        "{sum}{bound}: {used} of {} links, each flow one; a link: {}",
+        links.len(),
+        first.reason
+    );
+    let mut ceiling = Ceiling::new(Bound::Bond, bound, reason);
+    ceiling.evidence = links
+        .iter()
+        .flat_map(|link| link.evidence.clone())
+        .collect();
+    Some(ceiling)
+}
+
+/// What the provider of a virtual machine lets pass: of all flows together, and of each.
+pub fn allowance(of_all: BitRate, of_flow: Option<BitRate>, flows: u32) -> Ceiling {
+    let by_flows = of_flow.map(|one| (one, scaled(one, u64::from(flows), 1)));
+    match by_flows {
+        Some((one, bound)) if bound < of_all => Ceiling::new(
+            Bound::Allowance,
+            bound,
+            format!("{flows} x {one} = {bound}: the provider's allowance for each flow"),
+        ),
+        _ => Ceiling::new(
+            Bound::Allowance,
+            of_all,
+            format!("{of_all}: the provider's allowance for the machine"),
+        ),
+    }
+}
+
 /// Goodput of TCP through a shaper (TBF, HTB) of `rate`: it counts the frame with its Ethernet header,
 /// without preamble, gap and FCS.
 ///
@@ -163,10 +284,9 @@ pub fn ethernet(path: &EthernetPath) -> Known<Ceiling> {
 /// counts, as if it had been cut already; a packet longer than TBF's burst is really cut, by
 /// `tbf_segment`. The bucket may let one burst pass on top, which counts only in the first instants of a
 /// trial. `overhead` and `linklayer` options lower the goodput further and are not counted.
-pub fn shaper(rate: BitRate, mtu: u32, timestamps: bool) -> Known<Ceiling> {
-    let options = if timestamps { 12 } else { 0 };
+pub fn shaper(rate: BitRate, mtu: u32, options_bytes: u32, ipv6: bool) -> Known<Ceiling> {
     let frame = u64::from(mtu) + 14;
-    payload(mtu, 40, options).map(|payload| {
+    payload(mtu, tcp_headers(ipv6), options_bytes).map(|payload| {
         let bound = scaled(rate, payload, frame);
         let reason = format!(
             "{rate} x {payload}/{frame} = {bound}: a shaper counts the frame without preamble and FCS"
@@ -202,19 +322,7 @@ pub fn pcie(link: &PcieLink, max_payload: Option<u32>) -> Known<Ceiling> {
         None => String::new(),
     };
     link.available_bit_per_s.clone().map(|available| {
-        let (bound, payload) = match max_payload {
-            Some(size) if size > 0 => {
-                let bytes = u64::from(size);
-                let bound = scaled(available, bytes, bytes + TLP_OVERHEAD_BYTES);
-                (
-                    bound,
-                    format!(
-                        " x {bytes}/({bytes} + {TLP_OVERHEAD_BYTES}) of PCIe packets = {bound}"
-                    ),
-                )
-            }
-            _ => (available, String::new()),
-        };
+        let (bound, payload) = pcie_payload(available, max_payload);
         let reason = format!(
             "{} available PCIe bandwidth{narrowest}{payload}",
             gigabits(available)
@@ -236,6 +344,51 @@ pub fn pcie(link: &PcieLink, max_payload: Option<u32>) -> Known<Ceiling> {
             .collect();
         ceiling
     })
+}
+
+/// The transfer rate of a PCIe generation, 1 to 6.
+pub fn pcie_generation(generation: u32) -> Option<TransferRate> {
+    let rate = match generation {
+        1 => 2_500,
+        2 => 5_000,
+        3 => 8_000,
+        4 => 16_000,
+        5 => 32_000,
+        6 => 64_000,
+        _ => return None,
+    };
+    Some(TransferRate::from_mt_per_s(rate))
+}
+
+/// What a PCIe link of `width` lanes at `rate` lets pass; with `max_payload` the headers of its packets
+/// are taken off.
+pub fn pcie_of(rate: TransferRate, width: u32, max_payload: Option<u32>) -> Known<Ceiling> {
+    let Some(lane) = pcie_lane(rate) else {
+        let reason = format!("no figure is known for a lane at {rate}");
+        return Known::unknown(Cause::Unreadable, "PCIE_SPEED2MBS_ENC", reason);
+    };
+    let available = scaled(lane, u64::from(width), 1);
+    let (bound, packets) = pcie_payload(available, max_payload);
+    let reason = format!(
+        "{} = {width} lanes x {} at {rate}{packets}",
+        gigabits(available),
+        gigabits(lane)
+    );
+    Known::Value(Ceiling::new(Bound::Pcie, bound, reason))
+}
+
+/// The share of payload in a PCIe link's packets, and its arithmetic.
+fn pcie_payload(available: BitRate, max_payload: Option<u32>) -> (BitRate, String) {
+    match max_payload {
+        Some(size) if size > 0 => {
+            let bytes = u64::from(size);
+            let bound = scaled(available, bytes, bytes + TLP_OVERHEAD_BYTES);
+            let words =
+                format!(" x {bytes}/({bytes} + {TLP_OVERHEAD_BYTES}) of PCIe packets = {bound}");
+            (bound, words)
+        }
+        _ => (available, String::new()),
+    }
 }
 
 /// A PCIe link in the kernel's words, `8.0 GT/s x8`.
@@ -291,15 +444,13 @@ pub fn copy(bandwidth: BitRate, flows: u32, shared_cpus: Option<u32>) -> Ceiling
 }
 
 fn payload(mtu: u32, headers: u32, options: u32) -> Known<u64> {
-    match mtu.checked_sub(headers + options) {
+    let taken = headers.saturating_add(options);
+    match mtu.checked_sub(taken) {
         Some(bytes) if bytes > 0 => Known::Value(u64::from(bytes)),
         _ => Known::unknown(
             Cause::Unreadable,
             "mtu",
-            format!(
-                "an MTU of {mtu} holds no TCP payload beside {} bytes of headers",
-                headers + options
-            ),
+            format!("an MTU of {mtu} holds no TCP payload beside {taken} bytes of headers"),
         ),
     }
 }
@@ -318,136 +469,4 @@ pub(crate) fn gigabits(rate: BitRate) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::build;
-
-    const G40: BitRate = BitRate::from_mbit_per_s(40_000);
-
-    fn ethernet_gbit(path: EthernetPath) -> String {
-        ethernet(&path)
-            .value()
-            .expect("a bound")
-            .bit_per_s
-            .to_string()
-    }
-
-    #[test]
-    fn forty_gigabit_ethernet_carries_what_the_report_found() {
-        let plain = EthernetPath::plain(G40, 1500);
-        let bare = EthernetPath {
-            timestamps: false,
-            ..plain
-        };
-        assert_eq!(ethernet_gbit(plain), "37.66 Gb/s");
-        assert_eq!(ethernet_gbit(bare), "37.97 Gb/s");
-        let bound = ethernet(&bare).value().expect("a bound").clone();
-        assert!(bound.reason.contains("1460/1538"), "{}", bound.reason);
-        let reached = bound.share(BitRate::from_mbit_per_s(37_900)).expect("some");
-        assert_eq!(reached.to_string(), "99.8 %");
-    }
-
-    #[test]
-    fn rdma_at_forty_gigabit_reached_ninety_two_percent_of_the_line() {
-        let rate = BitRate::from_mbit_per_s(4_613 * 8);
-        let reached = share(rate, G40).expect("some").as_f64();
-        assert!((reached - 0.922).abs() < 0.001, "{reached}");
-    }
-
-    #[test]
-    fn tags_tunnels_and_long_headers_each_take_their_bytes() {
-        let plain = EthernetPath::plain(G40, 1500);
-        let payload_over_wire = |path: EthernetPath, share: &str| {
-            let reason = ethernet(&path).value().expect("a bound").reason.clone();
-            assert!(reason.contains(share), "{reason}");
-        };
-        payload_over_wire(
-            EthernetPath {
-                ipv6: true,
-                ..plain
-            },
-            "1428/1538",
-        );
-        payload_over_wire(
-            EthernetPath {
-                vlan_tags: 2,
-                ..plain
-            },
-            "1448/1546",
-        );
-        payload_over_wire(
-            EthernetPath {
-                vxlan: true,
-                mtu: 1450,
-                ..plain
-            },
-            "1398/1538",
-        );
-        payload_over_wire(EthernetPath { mtu: 9000, ..plain }, "8948/9038");
-    }
-
-    #[test]
-    fn an_mtu_without_room_for_payload_is_a_gap_and_no_panic() {
-        for mtu in [0, 40, 52] {
-            assert!(ethernet(&EthernetPath::plain(G40, mtu)).gap().is_some());
-            assert!(shaper(G40, mtu, true).gap().is_some());
-        }
-        let huge = EthernetPath {
-            vlan_tags: u32::MAX,
-            ..EthernetPath::plain(BitRate::from_bit_per_s(u64::MAX), u32::MAX)
-        };
-        assert!(ethernet(&huge).value().is_some());
-    }
-
-    #[test]
-    fn pcie_gen3_x8_is_what_the_kernel_says() {
-        let link = build::pcie_link((8_000, 8), (8_000, 16));
-        let bound = pcie(&link, None).value().expect("a bound").clone();
-        assert_eq!(bound.bit_per_s, BitRate::from_mbit_per_s(63_008));
-        assert!(
-            bound.reason.contains("63.008 Gb/s") && bound.reason.contains("0000:16:00.0"),
-            "{}",
-            bound.reason
-        );
-        let with_headers = pcie(&link, Some(256)).value().expect("a bound").bit_per_s;
-        assert_eq!(with_headers.to_string(), "57.61 Gb/s");
-        assert_eq!(pcie_lane(TransferRate::from_mt_per_s(7)), None);
-    }
-
-    #[test]
-    fn a_shaper_counts_the_frame_without_preamble_and_fcs() {
-        let bound = shaper(BitRate::from_mbit_per_s(5_000), 1500, true);
-        let bound = bound.value().expect("a bound");
-        assert_eq!(bound.bit_per_s.to_string(), "4.78 Gb/s");
-        assert!(bound.reason.contains("1448/1514"), "{}", bound.reason);
-    }
-
-    #[test]
-    fn a_window_of_six_mebibytes_passes_fifty_gigabit_at_one_millisecond() {
-        let bound = |rtt| {
-            window_rtt(Bytes::mib(6), rtt, 1)
-                .value()
-                .map(|c| c.bit_per_s.to_string())
-        };
-        assert_eq!(
-            bound(Nanoseconds::from_millis(1)),
-            Some("50.33 Gb/s".to_owned())
-        );
-        assert_eq!(
-            bound(Nanoseconds::from_millis(100)),
-            Some("503.3 Mb/s".to_owned())
-        );
-        assert_eq!(bound(Nanoseconds::new(0)), None);
-    }
-
-    #[test]
-    fn both_ends_on_two_cpus_copy_each_byte_twice() {
-        let one = BitRate::from_mbit_per_s(80_000);
-        assert_eq!(copy(one, 1, None).bit_per_s, one);
-        assert_eq!(copy(one, 4, Some(2)).bit_per_s, one);
-        assert_eq!(
-            copy(one, 2, Some(64)).bit_per_s,
-            BitRate::from_mbit_per_s(160_000)
-        );
-    }
-}
+mod tests;

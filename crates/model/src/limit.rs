@@ -224,7 +224,10 @@ fn by_ceiling(trial: &Trial<'_>) -> Option<Limit> {
                 threshold::SHAPER_SHARE,
                 Some("qdisc-shaper"),
             ),
-            Bound::Ethernet | Bound::Infiniband => (LimitKind::Wire, threshold::WIRE_SHARE, None),
+            Bound::Ethernet | Bound::Infiniband | Bound::Bond | Bound::Roce => {
+                (LimitKind::Wire, threshold::WIRE_SHARE, None)
+            }
+            Bound::Allowance => (LimitKind::Shaper, threshold::SHAPER_SHARE, None),
             Bound::Pcie => (
                 LimitKind::Pcie,
                 threshold::PCIE_SHARE,

@@ -171,6 +171,13 @@ impl FromStr for BitRate {
             ("", 1),
         ];
         const ENDINGS: [&str; 5] = ["b/s", "bit/s", "bit", "bps", ""];
+        // RDMA tools and disks speak of bytes; the capital B tells (10^6 bytes in a MB).
+        if let Some(stem) = text.trim().strip_suffix("B/s") {
+            let octets = parse_with_unit(stem.trim_end(), &PREFIXES);
+            if let Some(rate) = octets.and_then(|octets: u64| octets.checked_mul(8)) {
+                return Ok(Self(rate));
+            }
+        }
         let parsed = ENDINGS.iter().find_map(|ending| {
             let stem = text.trim().strip_suffix(ending)?.trim_end();
             let units: Vec<(&str, u64)> = PREFIXES

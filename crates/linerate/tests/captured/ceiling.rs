@@ -56,3 +56,55 @@ fn given_figures_give_the_bounds_that_a_person_computes() {
     assert_eq!(rate, 40_000_000_000 * 1460 / 1538);
     assert_eq!(linerate(&["ceiling"]).code, Some(2));
 }
+
+/// The figures of the field reports, recomputed: text of `linerate ceiling` must hold each.
+#[test]
+fn the_figures_of_the_field_reports_come_out() {
+    for (words, expected) in [
+        (
+            "--speed 40G --mtu 1500 --timestamps off --rate 37.9G",
+            ["37.97 Gb/s", "99.8 %"],
+        ),
+        ("--pcie 3x8 --rate 55.1G", ["63.008 Gb/s", "87.4 %"]),
+        (
+            "--speed 40G --roce v2 --rate 4613MB/s",
+            ["39.21 Gb/s", "92.3 %"],
+        ),
+        ("--infiniband QDR", ["32.00 Gb/s", "8b/10b"]),
+        ("--speed 40G --mtu 1500", ["37.66 Gb/s", "1448/1538"]),
+        (
+            "--speed 40G --tunnel geneve --outer-ipv6 --mtu 1430",
+            ["1378/1538", "Geneve"],
+        ),
+        (
+            "--speed 25G --links 4 --flows 2",
+            ["47.07 Gb/s", "of 4 links"],
+        ),
+        (
+            "--allowance 50G --flow-allowance 5G",
+            ["5.00 Gb/s", "for each flow"],
+        ),
+    ] {
+        let words: Vec<&str> = std::iter::once("ceiling").chain(words.split(' ')).collect();
+        let text = linerate(&words).with_code(0);
+        for part in expected {
+            assert!(text.contains(part), "{words:?}: no {part} in {text}");
+        }
+    }
+}
+
+#[test]
+fn figures_that_cannot_be_are_refused_with_what_would_do() {
+    for (words, code) in [
+        ("--pcie 9x8", 2),
+        ("--pcie 3x7", 2),
+        ("--infiniband 3xQDR", 2),
+        ("--infiniband WARP", 2),
+        ("--speed 40G --roce v2 --rdma-mtu 1500", 23),
+        ("--speed 40G --roce v3", 2),
+        ("--window 1MiB", 2),
+    ] {
+        let all: Vec<&str> = std::iter::once("ceiling").chain(words.split(' ')).collect();
+        assert_eq!(linerate(&all).code, Some(code), "{words}");
+    }
+}

@@ -2,7 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Bound, Ceiling, EthernetPath, copy, ethernet, pcie, shaper, window_rtt};
+use super::{
+    Bound, Ceiling, EthernetPath, InfinibandSpeed, TIMESTAMPS_BYTES, Tunnel, bond, copy, ethernet,
+    infiniband, pcie, shaper, window_rtt,
+};
 use crate::analysis::{self, Way};
 use crate::buffers::{self, Buffer};
 use crate::finding::Evidence;
@@ -29,6 +32,8 @@ pub struct PathFacts<'a> {
     pub flows: u32,
     /// Which way the bytes go.
     pub direction: Direction,
+    /// Whether the flows use IPv6.
+    pub ipv6: bool,
     /// What one thread copies, when that was measured.
     pub copy_bandwidth: Option<BitRate>,
     /// A trial over the path: gives the round-trip time and whether timestamps are on.
@@ -80,6 +85,35 @@ impl PathCeilings {
             }),
         }
     }
+}
+
+/// What the packets of a flow carry beside payload, and how many flows there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Packets {
+    /// TCP options of every segment, bytes.
+    pub options_bytes: u32,
+    /// Whether they are IPv6.
+    pub ipv6: bool,
+    /// VLAN tags beside those that the host's own interfaces add.
+    pub vlan_tags: u32,
+    /// A tunnel beside those of the host's own interfaces.
+    pub tunnel: Option<Tunnel>,
+    /// Connections.
+    pub flows: u32,
+}
+
+/// The ceilings of one interface of one host, whatever is at the other end.
+pub fn ceilings_of_nic(host: &Host, nic: &Nic, packets: Packets) -> PathCeilings {
+    let mut all = PathCeilings::default();
+    let chain = chain(host, nic);
+    wire_bounds(&mut all, host, End::Local, &chain, packets);
+    for lower in &chain {
+        if let Some(bound) = shaper_bound(lower, nic, packets) {
+            all.add(Bound::Shaper, Some((End::Local, lower)), bound);
+        }
+    }
+    all.ceilings.sort_by_key(|ceiling| ceiling.bit_per_s);
+    all
 }
 
 /// One end of one direction.
@@ -160,7 +194,17 @@ fn both_ways(forward: &PathCeilings, reverse: &PathCeilings) -> PathCeilings {
 
 fn one_way(path: &PathFacts<'_>, sender: Side<'_>, receiver: Side<'_>) -> PathCeilings {
     let mut all = PathCeilings::default();
-    let timestamps = timestamps(path);
+    let packets = Packets {
+        options_bytes: if timestamps(path) {
+            TIMESTAMPS_BYTES
+        } else {
+            0
+        },
+        ipv6: path.ipv6,
+        vlan_tags: 0,
+        tunnel: None,
+        flows: path.flows,
+    };
     for side in [sender, receiver] {
         let Some(top) = side.host.nic(side.nic) else {
             all.undetermined.push(UnknownCeiling {
@@ -176,11 +220,11 @@ fn one_way(path: &PathFacts<'_>, sender: Side<'_>, receiver: Side<'_>) -> PathCe
             continue;
         };
         let chain = chain(side.host, top);
-        wire_bounds(&mut all, side.end, &chain, timestamps);
+        wire_bounds(&mut all, side.host, side.end, &chain, packets);
         if side.end == sender.end {
             // Only what leaves is shaped: the qdiscs of the receiving end see acknowledgements.
             for nic in &chain {
-                if let Some(bound) = shaper_bound(nic, top, timestamps) {
+                if let Some(bound) = shaper_bound(nic, top, packets) {
                     all.add(Bound::Shaper, Some((side.end, nic)), bound);
                 }
             }
@@ -209,38 +253,143 @@ fn timestamps(path: &PathFacts<'_>) -> bool {
     seen.unwrap_or_else(|| asked(path.local) && asked(path.remote))
 }
 
-/// The interface and what it stands on, down to the first that does not stand on exactly one other. A
-/// hostile capture may close a circle, so the depth is limited.
+/// The interface and what it stands on, down to the first of which it cannot be told which link below
+/// carries the flow. A hostile capture may close a circle, so the depth is limited.
 fn chain<'a>(host: &'a Host, top: &'a Nic) -> Vec<&'a Nic> {
     const DEPTH_MAX: usize = 8;
     let mut chain = vec![top];
     while chain.len() < DEPTH_MAX {
         let nic = chain[chain.len() - 1];
-        let stands = matches!(nic.kind, NicKind::Vlan | NicKind::Macvlan | NicKind::Tunnel);
-        match (stands, nic.lower.as_slice()) {
-            (true, [lower]) => match host.nic(lower) {
-                Some(lower) => chain.push(lower),
+        let below = nic.lower.iter().filter_map(|name| host.nic(name));
+        let mut below: Box<dyn Iterator<Item = &Nic>> = match nic.kind {
+            NicKind::Vlan | NicKind::Macvlan | NicKind::Tunnel => Box::new(below),
+            // What leaves the host by a bridge leaves by a port with a wire.
+            NicKind::Bridge => Box::new(below.filter(|port| leads_out(port))),
+            // One link carries all while the others wait.
+            NicKind::Bond => match active_slave(nic) {
+                Some(active) => Box::new(below.filter(move |slave| slave.name == active)),
                 None => break,
             },
+            _ => break,
+        };
+        match (below.next(), below.next()) {
+            (Some(only), None) => chain.push(only),
             _ => break,
         }
     }
     chain
 }
 
-fn wire_bounds(all: &mut PathCeilings, end: End, chain: &[&Nic], timestamps: bool) {
-    let (top, nic) = (chain[0], chain[chain.len() - 1]);
+fn leads_out(port: &Nic) -> bool {
+    port.kind.has_wire() || matches!(port.kind, NicKind::Bond | NicKind::Vlan | NicKind::Tunnel)
+}
+
+/// The slave in use of a bond of which only one is.
+fn active_slave(nic: &Nic) -> Option<NicName> {
+    let bond = nic.stack.bond.as_ref()?;
+    let single = bond
+        .mode
+        .value()
+        .is_some_and(|mode| mode.starts_with("active-backup"));
+    single.then(|| bond.active_slave.value().cloned()).flatten()
+}
+
+/// How the frames of a chain's lowest interface look: what the interfaces above add counts too.
+fn frames(chain: &[&Nic], wire: &Nic, packets: Packets) -> Known<Ceiling> {
+    let top = chain[0];
+    let count = |kind| chain.iter().filter(|nic| nic.kind == kind).count();
+    let own_tunnel = chain
+        .iter()
+        .find(|nic| nic.kind == NicKind::Tunnel)
+        .map(|nic| {
+            let kind = nic
+                .stack
+                .tunnel
+                .as_ref()
+                .and_then(|tunnel| tunnel.kind.value());
+            match kind.map(String::as_str) {
+                Some("geneve") => Tunnel::Geneve,
+                Some("gre" | "gretap" | "ip6gre" | "ip6gretap") => Tunnel::Gre,
+                Some("ipip" | "ip6tnl" | "sit") => Tunnel::Ipip,
+                _ => Tunnel::Vxlan,
+            }
+        });
+    let vlans = u32::try_from(count(NicKind::Vlan)).unwrap_or(u32::MAX);
+    let bound = wire.link_bit_per_s.clone().and_then(|speed| {
+        top.mtu.clone().and_then(|mtu| {
+            ethernet(&EthernetPath {
+                speed,
+                mtu,
+                options_bytes: packets.options_bytes,
+                ipv6: packets.ipv6,
+                vlan_tags: packets.vlan_tags.saturating_add(vlans),
+                tunnel: own_tunnel.or(packets.tunnel),
+                outer_ipv6: false,
+            })
+        })
+    });
+    bound.map(|mut ceiling| {
+        ceiling.evidence = vec![
+            known_evidence("link speed", &wire.link_bit_per_s, sys(wire, "speed")),
+            known_evidence("MTU in bytes", &top.mtu, sys(top, "mtu")),
+        ];
+        ceiling
+    })
+}
+
+/// The bound of a bond whose links all carry: that of the links that are up.
+fn bond_bound(host: &Host, chain: &[&Nic], nic: &Nic, packets: Packets) -> Known<Ceiling> {
+    let mut links = Vec::new();
+    for slave in nic.lower.iter().filter_map(|name| host.nic(name)) {
+        if slave.operstate.value().is_some_and(|state| state == "down") {
+            continue;
+        }
+        match frames(chain, slave, packets) {
+            Known::Value(link) => links.push(link),
+            Known::Unknown(gap) => return Known::Unknown(gap),
+        }
+    }
+    match bond(&links, packets.flows) {
+        Some(bound) => Known::Value(bound),
+        None => Known::unknown(
+            Cause::NotSaid,
+            sys(nic, "lower_*"),
+            "no link of the bond is up",
+        ),
+    }
+}
+
+/// The bound of an IPoIB interface: the encoding of its port's link, as the RDMA device names it, else
+/// the speed that the interface claims. Headers are not counted.
+fn infiniband_bound(host: &Host, nic: &Nic) -> Known<Ceiling> {
+    let ports = host.rdma.iter().flat_map(|device| &device.ports);
+    let port = ports
+        .into_iter()
+        .find(|port| port.netdev.value() == Some(&nic.name));
+    let named = port.and_then(|port| {
+        let speed: InfinibandSpeed = port.speed.value()?.parse().ok()?;
+        Some(infiniband(speed, port.width.get()?))
+    });
+    match named {
+        Some(bound) => Known::Value(bound),
+        None => nic.link_bit_per_s.clone().map(|speed| {
+            let reason = format!("{speed}: the rate of the InfiniBand link, headers not counted");
+            Ceiling::new(Bound::Infiniband, speed, reason)
+        }),
+    }
+}
+
+fn wire_bounds(all: &mut PathCeilings, host: &Host, end: End, chain: &[&Nic], packets: Packets) {
+    let nic = chain[chain.len() - 1];
     let at = Some((end, nic));
     match nic.kind {
         // A path through these has no wire at this end.
         NicKind::Veth | NicKind::Loopback | NicKind::Tun => return,
-        NicKind::Bridge
-        | NicKind::Bond
-        | NicKind::Team
-        | NicKind::Vlan
-        | NicKind::Tunnel
-        | NicKind::Macvlan
-        | NicKind::Other => {
+        NicKind::Bond | NicKind::Team => {
+            all.add(Bound::Bond, at, bond_bound(host, chain, nic, packets));
+            return;
+        }
+        NicKind::Bridge | NicKind::Vlan | NicKind::Tunnel | NicKind::Macvlan | NicKind::Other => {
             let gap = Known::unknown(
                 Cause::NotAsked,
                 format!("/sys/class/net/{}", nic.name),
@@ -249,36 +398,9 @@ fn wire_bounds(all: &mut PathCeilings, end: End, chain: &[&Nic], timestamps: boo
             all.add(Bound::Ethernet, at, gap);
             return;
         }
-        NicKind::Ipoib => {
-            let bound = nic.link_bit_per_s.clone().map(|speed| {
-                let reason =
-                    format!("{speed}: the rate of the InfiniBand link, headers not counted");
-                Ceiling::new(Bound::Infiniband, speed, reason)
-            });
-            all.add(Bound::Infiniband, at, bound);
-        }
+        NicKind::Ipoib => all.add(Bound::Infiniband, at, infiniband_bound(host, nic)),
         NicKind::Physical | NicKind::Virtual => {
-            let count = |kind| chain.iter().filter(|nic| nic.kind == kind).count();
-            let bound = nic.link_bit_per_s.clone().and_then(|speed| {
-                top.mtu.clone().and_then(|mtu| {
-                    ethernet(&EthernetPath {
-                        speed,
-                        mtu,
-                        timestamps,
-                        ipv6: false,
-                        vlan_tags: u32::try_from(count(NicKind::Vlan)).unwrap_or(u32::MAX),
-                        vxlan: count(NicKind::Tunnel) > 0,
-                    })
-                })
-            });
-            let bound = bound.map(|mut ceiling| {
-                ceiling.evidence = vec![
-                    known_evidence("link speed", &nic.link_bit_per_s, sys(nic, "speed")),
-                    known_evidence("MTU in bytes", &top.mtu, sys(top, "mtu")),
-                ];
-                ceiling
-            });
-            all.add(Bound::Ethernet, at, bound);
+            all.add(Bound::Ethernet, at, frames(chain, nic, packets));
         }
     }
     // A function that is not on PCI (virtio-mmio, USB) has no PCIe link to ask for.
@@ -303,7 +425,7 @@ fn known_evidence<T: std::fmt::Display>(what: &str, value: &Known<T>, path: Stri
 }
 
 /// The bound of the root qdisc of `nic`, when it shapes.
-fn shaper_bound(nic: &Nic, top: &Nic, timestamps: bool) -> Option<Known<Ceiling>> {
+fn shaper_bound(nic: &Nic, top: &Nic, packets: Packets) -> Option<Known<Ceiling>> {
     let qdisc = match &nic.qdisc {
         Known::Value(qdisc) if qdisc.shapes() => qdisc,
         Known::Value(_) => return None,
@@ -315,7 +437,7 @@ fn shaper_bound(nic: &Nic, top: &Nic, timestamps: bool) -> Option<Known<Ceiling>
     let bound = top
         .mtu
         .clone()
-        .and_then(|mtu| shaper(rate, mtu, timestamps));
+        .and_then(|mtu| shaper(rate, mtu, packets.options_bytes, packets.ipv6));
     Some(bound.map(|mut ceiling| {
         ceiling.evidence = vec![Evidence::new(
             format!("rate of the root qdisc {}", qdisc.kind),
@@ -375,201 +497,4 @@ fn window_bound(path: &PathFacts<'_>, sender: Side<'_>, receiver: Side<'_>) -> K
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::build::{self, NicBuilder};
-
-    fn facts<'a>(local: &'a Host, remote: &'a Host, sample: Option<&'a Sample>) -> PathFacts<'a> {
-        PathFacts {
-            local,
-            local_nic: &local.nics[0].name,
-            remote,
-            remote_nic: &remote.nics[0].name,
-            flows: 1,
-            direction: Direction::Forward,
-            copy_bandwidth: None,
-            sample,
-        }
-    }
-
-    fn bounds(all: &PathCeilings) -> Vec<(Bound, String)> {
-        let words = |ceiling: &Ceiling| (ceiling.bound, ceiling.bit_per_s.to_string());
-        all.ceilings.iter().map(words).collect()
-    }
-
-    #[test]
-    fn a_veth_has_no_wire_and_is_bounded_by_window_and_copies_only() {
-        let (near, far) = build::veth_pair();
-        let sample = build::sample().build();
-        let path = PathFacts {
-            copy_bandwidth: Some(BitRate::from_mbit_per_s(60_000)),
-            ..facts(&near, &far, Some(&sample))
-        };
-        let all = ceilings_of_path(&path);
-        // (4 MiB + 64 KiB) x 8 / 40 us; both ends copy on two shared CPUs.
-        let wanted = [
-            (Bound::Copy, "60.00 Gb/s".to_owned()),
-            (Bound::WindowRtt, "852.0 Gb/s".to_owned()),
-        ];
-        assert_eq!(bounds(&all), wanted);
-        assert_eq!(all.undetermined, []);
-        assert_eq!(all.lowest().map(|c| c.bound), Some(Bound::Copy));
-    }
-
-    #[test]
-    fn without_a_trial_the_window_is_undetermined_and_not_unbounded() {
-        let (near, far) = build::veth_pair();
-        let all = ceilings_of_path(&facts(&near, &far, None));
-        assert_eq!(bounds(&all), []);
-        assert_eq!(all.undetermined[0].bound, Bound::WindowRtt);
-        assert_eq!(all.undetermined[0].missing.cause, Cause::NotAsked);
-    }
-
-    #[test]
-    fn the_slower_of_two_cards_and_the_narrow_link_are_found_with_their_ends() {
-        let card = |gbit, pcie| {
-            build::host()
-                .nic("eth2", |nic| {
-                    nic.gbit(gbit).pcie(build::pcie_link(pcie, (8_000, 16)))
-                })
-                .build()
-        };
-        let (local, remote) = (card(100, (8_000, 8)), card(40, (8_000, 16)));
-        let all = ceilings_of_path(&facts(&local, &remote, None));
-        let ends: Vec<_> = all.ceilings.iter().map(|c| (c.bound, c.end)).collect();
-        assert_eq!(
-            ends,
-            [
-                (Bound::Ethernet, Some(End::Remote)),
-                (Bound::Pcie, Some(End::Local)),
-                (Bound::Ethernet, Some(End::Local)),
-                (Bound::Pcie, Some(End::Remote)),
-            ]
-        );
-        assert_eq!(
-            all.lowest().map(|c| c.bit_per_s.to_string()),
-            Some("37.66 Gb/s".to_owned())
-        );
-        assert_eq!(all.ceilings[0].subject.as_deref(), Some("nic/eth2"));
-    }
-
-    #[test]
-    fn timestamps_count_only_when_both_ends_agree_on_them() {
-        let card = || build::host().nic("eth2", |nic| nic.gbit(40));
-        let with = card().build();
-        let without = card().sysctl("net.ipv4.tcp_timestamps", "0").build();
-        let lowest = |a, b| {
-            ceilings_of_path(&facts(a, b, None))
-                .lowest()
-                .map(|c| c.bit_per_s)
-        };
-        assert_eq!(
-            lowest(&with, &with).map(|b| b.to_string()),
-            Some("37.66 Gb/s".to_owned())
-        );
-        assert_eq!(
-            lowest(&with, &without).map(|b| b.to_string()),
-            Some("37.97 Gb/s".to_owned())
-        );
-    }
-
-    #[test]
-    fn only_the_sending_ends_shaper_bounds() {
-        let shaped = build::host()
-            .nic("near0", |nic| nic.veth().qdisc(build::tbf(5_000)))
-            .build();
-        let (_, far) = build::veth_pair();
-        let forward = facts(&shaped, &far, None);
-        assert_eq!(
-            bounds(&ceilings_of_path(&forward)),
-            [(Bound::Shaper, "4.78 Gb/s".to_owned())]
-        );
-        let reverse = PathFacts {
-            direction: Direction::Reverse,
-            ..forward
-        };
-        assert_eq!(bounds(&ceilings_of_path(&reverse)), []);
-    }
-
-    #[test]
-    fn both_directions_add_up_only_when_both_are_bounded() {
-        let shaped = |name: &str, mbit| {
-            build::host()
-                .nic(name, |nic| nic.veth().qdisc(build::tbf(mbit)))
-                .build()
-        };
-        let (near, far) = (shaped("near0", 5_000), shaped("far0", 2_000));
-        let both = |far| PathFacts {
-            direction: Direction::Bidirectional,
-            ..facts(&near, far, None)
-        };
-        assert_eq!(
-            bounds(&ceilings_of_path(&both(&far))),
-            [(Bound::Shaper, "6.69 Gb/s".to_owned())]
-        );
-        let (_, free) = build::veth_pair();
-        assert_eq!(bounds(&ceilings_of_path(&both(&free))), []);
-    }
-
-    #[test]
-    fn a_vlan_stands_on_its_wire_and_a_circle_ends() {
-        let mut host = build::host()
-            .nic("vlan10", |nic| {
-                nic.with(|nic| {
-                    nic.kind = NicKind::Vlan;
-                    nic.lower = vec!["eth2".parse().expect("a name")];
-                })
-            })
-            .nic("eth2", |nic| nic.gbit(40))
-            .build();
-        let all = ceilings_of_path(&facts(&host, &host, None));
-        let lowest = all.lowest().expect("a bound");
-        assert!(lowest.reason.contains("1448/1542"), "{}", lowest.reason);
-        assert_eq!(lowest.subject.as_deref(), Some("nic/eth2"));
-        host.nics[0].lower = vec![host.nics[0].name.clone()];
-        let circle = ceilings_of_path(&facts(&host, &host, None));
-        assert!(
-            circle
-                .undetermined
-                .iter()
-                .any(|u| u.bound == Bound::Ethernet)
-        );
-    }
-
-    #[test]
-    fn an_unknown_speed_qdisc_or_interface_leaves_its_bound_undetermined() {
-        let host = build::host()
-            .nic("eth0", |nic| {
-                nic.with(|nic| {
-                    nic.link_bit_per_s = Known::unknown(Cause::NotSaid, "speed", "it says -1");
-                    nic.qdisc = Known::not_asked("RTM_GETQDISC");
-                })
-            })
-            .build();
-        let (_, far) = build::veth_pair();
-        let all = ceilings_of_path(&facts(&host, &far, None));
-        let unknown: Vec<Bound> = all.undetermined.iter().map(|u| u.bound).collect();
-        assert_eq!(unknown, [Bound::Ethernet, Bound::Shaper, Bound::WindowRtt]);
-        let gone = "eth9".parse().expect("a name");
-        let path = PathFacts {
-            remote_nic: &gone,
-            ..facts(&host, &far, None)
-        };
-        let all = ceilings_of_path(&path);
-        assert!(
-            all.undetermined
-                .iter()
-                .any(|u| u.subject.as_deref() == Some("nic/eth9"))
-        );
-    }
-
-    #[test]
-    fn a_program_that_sets_its_buffers_is_bounded_by_them() {
-        let near = build::host().nic("near0", NicBuilder::veth).build();
-        let mut sample = build::sample().build();
-        sample.spec.socket_buffer_bytes = Some(Bytes::kib(64));
-        let all = ceilings_of_path(&facts(&near, &near, Some(&sample)));
-        // Twice 64 KiB to receive, x 8 / 40 us.
-        assert_eq!(bounds(&all), [(Bound::WindowRtt, "26.21 Gb/s".to_owned())]);
-    }
-}
+mod tests;

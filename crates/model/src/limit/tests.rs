@@ -16,6 +16,7 @@ fn limit_between(near: &Host, far: &Host, sample: &SampleBuilder) -> Limit {
         remote_nic: &nic(far),
         flows: sample.spec.flows,
         direction: sample.spec.direction,
+        ipv6: false,
         copy_bandwidth: None,
         sample: Some(&sample),
     };

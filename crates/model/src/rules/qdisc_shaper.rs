@@ -101,7 +101,7 @@ fn reached(scene: &Scene<'_>, nic: &Nic, rate: BitRate, evidence: &mut Vec<Evide
     let bound = nic
         .mtu
         .get()
-        .and_then(|mtu| ceiling::shaper(rate, mtu, true).value().cloned());
+        .and_then(|mtu| ceiling::shaper(rate, mtu, ceiling::TIMESTAMPS_BYTES, false).value().cloned());
     let (Some(measured), Some(bound)) = (measured, bound) else {
         return Severity::Warn;
     };

@@ -1,0 +1,153 @@
+//! What RDMA carries: RoCE v1 and v2 over Ethernet, InfiniBand packets (InfiniBand Architecture
+//! Specification, volume 1, chapters 5 and 7 and annexes A16 and A17).
+//!
+//! The packets in the middle of a long message are counted: base transport header and payload. The first
+//! one of a write carries 16 bytes more (RETH), so messages as long as the path MTU reach a little less.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Bound, Ceiling, InfinibandSpeed, infiniband, scaled};
+use crate::known::{Cause, Known};
+use crate::units::BitRate;
+
+/// Base transport header and invariant checksum.
+const TRANSPORT_BYTES: u64 = 12 + 4;
+
+/// The version of RDMA over Converged Ethernet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Roce {
+    /// On Ethernet itself, with a global route header of 40 bytes.
+    V1,
+    /// In UDP: an IP header of 20 or 40 bytes and 8 of UDP.
+    V2,
+}
+
+/// The ways of an Ethernet link that decide how much RDMA payload its frames carry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RocePath {
+    /// The speed of the link, one direction.
+    pub speed: BitRate,
+    /// The RDMA path MTU, payload of a packet: 256, 512, 1024, 2048 or 4096 bytes.
+    pub rdma_mtu: u32,
+    /// The version.
+    pub version: Roce,
+    /// Whether version 2 uses IPv6.
+    pub ipv6: bool,
+    /// How many VLAN tags each frame carries.
+    pub vlan_tags: u32,
+}
+
+/// RDMA payload over Ethernet: a packet's payload over what its frame takes on the wire.
+pub fn roce(path: &RocePath) -> Known<Ceiling> {
+    if !valid_mtu(path.rdma_mtu) {
+        return wrong_mtu(path.rdma_mtu);
+    }
+    let (headers, words) = match (path.version, path.ipv6) {
+        (Roce::V1, _) => (40, "40 GRH"),
+        (Roce::V2, false) => (28, "20 IPv4 + 8 UDP"),
+        (Roce::V2, true) => (48, "40 IPv6 + 8 UDP"),
+    };
+    let tags = u64::from(path.vlan_tags) * 4;
+    let payload = u64::from(path.rdma_mtu);
+    let wire = payload + headers + TRANSPORT_BYTES + 38 + tags;
+    let tagged = match path.vlan_tags {
+        0 => String::new(),
+        tags => format!(" + {tags} x 4 VLAN"),
+    };
+    let bound = scaled(path.speed, payload, wire);
+    let reason = format!(
+        "{} x {payload} / ({payload} + 12 BTH + 4 ICRC + {words} + 14 + 4 + 8 + 12{tagged}) = {} x {payload}/{wire} = {bound}: \
+         RDMA payload over the frame on the wire",
+        path.speed, path.speed
+    );
+    Known::Value(Ceiling::new(Bound::Roce, bound, reason))
+}
+
+/// RDMA payload over InfiniBand within a subnet: the link without its encoding, less local route header
+/// 8, base transport header 12 and checksums 4 and 2 of each packet.
+pub fn infiniband_payload(speed: InfinibandSpeed, lanes: u32, rdma_mtu: u32) -> Known<Ceiling> {
+    if !valid_mtu(rdma_mtu) {
+        return wrong_mtu(rdma_mtu);
+    }
+    let link = infiniband(speed, lanes);
+    let payload = u64::from(rdma_mtu);
+    let wire = payload + 8 + TRANSPORT_BYTES + 2;
+    let bound = scaled(link.bit_per_s, payload, wire);
+    let reason = format!(
+        "{} x {payload} / ({payload} + 8 LRH + 12 BTH + 4 ICRC + 2 VCRC) = {bound}: RDMA payload; {}",
+        link.bit_per_s, link.reason
+    );
+    Known::Value(Ceiling::new(Bound::Infiniband, bound, reason))
+}
+
+fn valid_mtu(bytes: u32) -> bool {
+    matches!(bytes, 256 | 512 | 1024 | 2048 | 4096)
+}
+
+fn wrong_mtu(bytes: u32) -> Known<Ceiling> {
+    let reason = format!("an RDMA MTU is 256, 512, 1024, 2048 or 4096 bytes, not {bytes}");
+    Known::unknown(Cause::Unreadable, "RDMA MTU", reason)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(version: Roce) -> RocePath {
+        RocePath {
+            speed: BitRate::from_mbit_per_s(40_000),
+            rdma_mtu: 4096,
+            version,
+            ipv6: false,
+            vlan_tags: 0,
+        }
+    }
+
+    #[test]
+    fn long_packets_carry_nearly_all_and_short_ones_less() {
+        let rate = |path: &RocePath| roce(path).value().map(|c| c.bit_per_s.to_string());
+        assert_eq!(rate(&path(Roce::V2)).as_deref(), Some("39.21 Gb/s"));
+        assert_eq!(rate(&path(Roce::V1)).as_deref(), Some("39.12 Gb/s"));
+        let small = RocePath {
+            rdma_mtu: 1024,
+            ..path(Roce::V2)
+        };
+        assert_eq!(rate(&small).as_deref(), Some("37.04 Gb/s"));
+        let reason = roce(&small).value().expect("a bound").reason.clone();
+        assert!(reason.contains("1024/1106"), "{reason}");
+    }
+
+    #[test]
+    fn the_reports_forty_gigabit_rdma_lies_below_its_ceiling() {
+        let bound = roce(&path(Roce::V2)).value().expect("a bound").clone();
+        let reached = bound
+            .share(BitRate::from_mbit_per_s(4_613 * 8))
+            .expect("some");
+        assert_eq!(reached.to_string(), "94.1 %");
+    }
+
+    #[test]
+    fn infiniband_packets_take_their_headers_too() {
+        let bound = infiniband_payload(InfinibandSpeed::Qdr, 4, 2048);
+        let bound = bound.value().expect("a bound");
+        assert_eq!(bound.bit_per_s.to_string(), "31.60 Gb/s");
+        assert!(bound.reason.contains("32.00 Gb/s"), "{}", bound.reason);
+    }
+
+    #[test]
+    fn an_mtu_that_rdma_does_not_know_is_a_gap() {
+        for bytes in [0, 1500, 4097, u32::MAX] {
+            let wrong = RocePath {
+                rdma_mtu: bytes,
+                ..path(Roce::V2)
+            };
+            assert!(roce(&wrong).gap().is_some());
+            assert!(
+                infiniband_payload(InfinibandSpeed::Edr, 4, bytes)
+                    .gap()
+                    .is_some()
+            );
+        }
+    }
+}

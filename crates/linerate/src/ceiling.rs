@@ -14,10 +14,11 @@ use linerate_model::workload::Direction;
 use serde_json::{Value, json};
 
 use crate::cli::{CeilingArgs, TunnelArg};
-use crate::commands::{check_nic, gap_json, host_from};
+use crate::commands::{check_nic, host_from};
 use crate::exit::{Code, Outcome, Stop};
 use crate::interrupt::Interrupt;
 use crate::measure::{copy_bandwidth, open_path};
+use crate::report::doctor::gap_json;
 use crate::say::{Format, Say};
 
 /// `linerate ceiling`.

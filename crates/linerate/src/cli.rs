@@ -1,6 +1,7 @@
 //! What people type. Types only; what each command does is in its own module.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use linerate_model::ceiling::{InfinibandSpeed, Roce, pcie_generation};
@@ -28,7 +29,7 @@ const EVERYWHERE: &str = "Options of every command";
     after_help = "Data goes to stdout, talk to stderr. Exit codes: see `linerate explain exit-codes`."
 )]
 pub struct Cli {
-    /// How the result is printed: text or json; `map` also as dot or svg.
+    /// How the result is printed: text or json; `map` also as dot or svg, `doctor` as sarif or junit.
     #[arg(
         long,
         global = true,
@@ -61,11 +62,15 @@ pub enum FormatArg {
     Dot,
     /// A picture (`map` only).
     Svg,
+    /// Static Analysis Results Interchange Format 2.1.0 (`doctor` only).
+    Sarif,
+    /// JUnit's XML (`doctor` only).
+    Junit,
 }
 
 impl From<FormatArg> for Format {
     fn from(format: FormatArg) -> Self {
-        if format == FormatArg::Json {
+        if matches!(format, FormatArg::Json | FormatArg::Sarif) {
             Self::Json
         } else {
             Self::Text
@@ -160,6 +165,16 @@ pub enum DemoStage {
 pub struct MapArgs {
     /// Only this interface.
     pub nic: Option<NicName>,
+    /// Measure, too, what the CPUs of each NUMA node make of the memory of each: latency, and bandwidth of
+    /// reading, writing and copying by one core and by all (about 3 s for each pair of nodes).
+    #[arg(long, conflicts_with_all = ["from", "diff", "why"])]
+    pub memory: bool,
+    /// Every fact on a line of its own with the file or request that it comes from.
+    #[arg(long)]
+    pub why: bool,
+    /// What differs between two captured hosts, or between one and this host now.
+    #[arg(long, value_names = ["BEFORE", "AFTER"], num_args = 1..=2, conflicts_with_all = ["from", "why"])]
+    pub diff: Vec<PathBuf>,
     /// A captured host instead of this one: an archive or a folder that holds `sys` and `proc`.
     #[arg(long, value_name = "PATH")]
     pub from: Option<PathBuf>,
@@ -173,6 +188,12 @@ pub struct DoctorArgs {
     /// A captured host instead of this one: an archive or a folder that holds `sys` and `proc`.
     #[arg(long, value_name = "PATH")]
     pub from: Option<PathBuf>,
+    /// Watch the counters for so long; 0 leaves out the rules that judge them.
+    #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = parse_watch, conflicts_with = "from")]
+    pub watch: Duration,
+    /// A later capture of the same host: counters are judged by what they did between the two.
+    #[arg(long, value_name = "PATH", requires = "from")]
+    pub then: Option<PathBuf>,
     /// What the host is used for: throughput, latency, forwarding, rdma, storage, mixed, measurement.
     #[arg(long, default_value = "throughput", value_parser = parse_profile)]
     pub profile: Profile,
@@ -302,6 +323,23 @@ pub struct PcieFigures {
     pub rate: TransferRate,
     /// Its lanes.
     pub lanes: u32,
+}
+
+/// Longer is a mistake: a rule's answer would come tomorrow.
+const WATCH_MAX_S: f64 = 86_400.0;
+
+fn parse_watch(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text
+        .trim()
+        .trim_end_matches('s')
+        .trim_end()
+        .parse()
+        .map_err(|_| "expected seconds, such as `2` or `0.5`".to_owned())?;
+    if seconds.is_finite() && (0.0..=WATCH_MAX_S).contains(&seconds) {
+        Ok(Duration::from_secs_f64(seconds))
+    } else {
+        Err(format!("expected 0 to {WATCH_MAX_S} seconds"))
+    }
 }
 
 fn parse_roce(text: &str) -> Result<Roce, String> {

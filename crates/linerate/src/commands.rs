@@ -7,16 +7,12 @@ use std::time::SystemTime;
 use clap::CommandFactory;
 use linerate_host::capture::{CaptureOptions, Captured, capture as capture_host};
 use linerate_host::read::read_host;
-use linerate_model::finding::{Diagnosis, Finding, Profile, Scene, Undetermined};
 use linerate_model::host::Host;
 use linerate_model::ids::NicName;
-use linerate_model::known::Gap;
-use linerate_model::plan::End;
 use linerate_model::units::BitRate;
-use serde_json::{Value, json};
 
 use crate::analysis;
-use crate::cli::{Cli, DoctorArgs, FormatArg, MapArgs, ProveArgs};
+use crate::cli::{Cli, ProveArgs};
 use crate::exit::{Code, Outcome, Stop};
 use crate::interrupt::Interrupt;
 use crate::measure::{copy_bandwidth, open_path, stream_spec};
@@ -84,169 +80,6 @@ pub fn check_nic(host: &Host, nic: Option<&NicName>) -> Outcome<()> {
         }
         _ => Ok(()),
     }
-}
-
-/// `linerate map`.
-pub fn map(args: &MapArgs, format: FormatArg, say: &Say) -> Outcome<()> {
-    let mut host = host_from(args.from.as_deref())?;
-    check_nic(&host, args.nic.as_ref())?;
-    if let Some(name) = &args.nic {
-        host.nics.retain(|nic| nic.name == *name);
-    }
-    match format {
-        FormatArg::Json => say.json(&report::map_json(&host)),
-        FormatArg::Text => say.data(&report::map_text(&host)),
-        FormatArg::Dot => say.data(&report::map_dot(&host)),
-        FormatArg::Svg => say.data(&report::map_svg(&host)),
-    }
-}
-
-/// `linerate doctor`.
-pub fn doctor(args: &DoctorArgs, say: &Say) -> Outcome<Code> {
-    let host = host_from(args.from.as_deref())?;
-    check_nic(&host, args.nic.as_ref())?;
-    let scene = Scene {
-        end: End::Local,
-        host: &host,
-        nic: args.nic.as_ref(),
-        other: None,
-        sample: None,
-        watch: None,
-        profile: args.profile,
-        owns_shapers: false,
-    };
-    let diagnosis = linerate_model::rules::diagnose(&scene);
-    if say.format == Format::Json {
-        say.json(&doctor_json(args.profile, &diagnosis))?;
-    } else {
-        say.lines(&doctor_text(&diagnosis, args.verbose))?;
-    }
-    let worst = diagnosis
-        .findings
-        .iter()
-        .map(|finding| finding.severity)
-        .max();
-    match (worst, args.fail_on.0) {
-        (Some(worst), Some(limit)) if worst >= limit => Ok(Code::Findings),
-        _ => Ok(Code::Done),
-    }
-}
-
-fn doctor_json(profile: Profile, diagnosis: &Diagnosis) -> Value {
-    let undetermined = |one: &Undetermined| {
-        json!({
-            "rule": one.rule,
-            "end": one.end,
-            "subject": one.subject,
-            "missing": one.missing.iter().map(gap_json).collect::<Vec<_>>(),
-        })
-    };
-    json!({
-        "schema": "linerate.doctor/1",
-        "profile": profile,
-        "findings": diagnosis.findings,
-        "undetermined": diagnosis.undetermined.iter().map(undetermined).collect::<Vec<_>>(),
-    })
-}
-
-/// What is not known, as every printed document says it.
-pub fn gap_json(gap: &Gap) -> Value {
-    json!({"path": gap.path, "reason": gap.reason, "cause": gap.cause})
-}
-
-fn doctor_text(diagnosis: &Diagnosis, verbose: bool) -> String {
-    let mut lines = Vec::new();
-    for finding in &diagnosis.findings {
-        lines.push(format!(
-            "{:<4}  {}  {}\n      {}",
-            finding.severity, finding.subject, finding.rule, finding.summary
-        ));
-        lines.extend(remedy_lines(finding));
-        if verbose {
-            lines.push(format!("      threshold: {}", finding.threshold));
-            for evidence in &finding.evidence {
-                lines.push(format!(
-                    "      {}: {}  [{}]",
-                    evidence.what, evidence.value, evidence.path
-                ));
-            }
-        }
-    }
-    if diagnosis.findings.is_empty() {
-        lines.push("no findings".to_owned());
-    }
-    let unknown = diagnosis.undetermined.len();
-    if verbose {
-        for undetermined in &diagnosis.undetermined {
-            let missing: Vec<String> = undetermined
-                .missing
-                .iter()
-                .map(ToString::to_string)
-                .collect();
-            lines.push(format!(
-                "?     {}  {}: not determined, missing {}",
-                undetermined.subject,
-                undetermined.rule,
-                missing.join("; ")
-            ));
-        }
-    } else if unknown > 0 {
-        let judgements = if unknown == 1 {
-            "1 judgement"
-        } else {
-            &format!("{unknown} judgements")
-        };
-        lines.push(format!(
-            "{judgements} not made for want of facts (-v tells which)"
-        ));
-    }
-    lines.join("\n")
-}
-
-fn remedy_lines(finding: &Finding) -> Vec<String> {
-    let line = |remedy: &linerate_model::finding::Remedy| {
-        format!("      remedy [{}]: {}", remedy.class, remedy.change)
-    };
-    finding.remedies.iter().map(line).collect()
-}
-
-/// `linerate explain`.
-pub fn explain(rule: &str, say: &Say) -> Outcome<()> {
-    match rule {
-        "rules" => {
-            for rule in linerate_model::rules::RULES {
-                say.data(&format!(
-                    "{:<30} {:<4}  {}",
-                    rule.id, rule.severity, rule.title
-                ))?;
-            }
-            return Ok(());
-        }
-        "exit-codes" => return say.data(include_str!("../../../docs/reference/exit-codes.md")),
-        "settings" => return say.data(&crate::settings_page::page()),
-        _ => {}
-    }
-    let Some(found) = linerate_model::rules::find(rule) else {
-        return Err(
-            Stop::new(Code::BadInput, format!("there is no rule `{rule}`"))
-                .hint("`linerate explain rules` lists them"),
-        );
-    };
-    if say.format == Format::Json {
-        return say.json(&json!({
-            "schema": "linerate.rule/1",
-            "id": found.id,
-            "title": found.title,
-            "severity": found.severity,
-            "profiles": found.profiles,
-            "threshold": found.threshold,
-            "effect": found.effect,
-            "source": found.source,
-            "persist": found.persist,
-            "page": found.page,
-        }));
-    }
-    say.data(found.page)
 }
 
 /// `linerate prove`.

@@ -12,10 +12,13 @@ pub mod ceiling;
 pub mod cli;
 pub mod commands;
 pub mod demo;
+pub mod doctor;
 pub mod ends;
 pub mod exit;
 pub mod interrupt;
+pub mod map;
 pub mod measure;
+pub mod memory;
 pub mod peer;
 pub mod prove;
 pub mod report;
@@ -25,6 +28,7 @@ pub mod station;
 pub mod store;
 pub mod trial;
 pub mod tune;
+pub mod watched;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
@@ -78,12 +82,19 @@ fn carry_out(cli: &Cli, say: &Say) -> Outcome<Code> {
             "only `map` can be printed as dot or svg",
         ));
     }
+    let pipeline = matches!(cli.format, cli::FormatArg::Sarif | cli::FormatArg::Junit);
+    if pipeline && !matches!(cli.command, Command::Doctor(_)) {
+        return Err(Stop::new(
+            Code::Usage,
+            "only `doctor` can be printed as sarif or junit",
+        ));
+    }
     let done = |()| Code::Done;
     match &cli.command {
         Command::Demo(args) => demo::run(args, &state, say).map(done),
-        Command::Map(args) => commands::map(args, cli.format, say).map(done),
-        Command::Doctor(args) => commands::doctor(args, say),
-        Command::Explain { rule } => commands::explain(rule, say).map(done),
+        Command::Map(args) => map::run(args, cli.format, say).map(done),
+        Command::Doctor(args) => doctor::run(args, cli.format, say),
+        Command::Explain { rule } => doctor::explain(rule, say).map(done),
         Command::Ceiling(args) => ceiling::run(args, &state, say).map(done),
         Command::Measure(args) => measure::run(args, &state, say).map(done),
         Command::Prove(args) => commands::prove(args, &state, say).map(done),

@@ -2,6 +2,7 @@
 //!
 //! * [`tcp`]: the `stream` workload over TCP, one thread per connection.
 //! * [`copy`]: what one core's memory copy makes, the ceiling of a path that has no wire.
+//! * [`memory`]: what each node's CPUs make of each node's memory.
 //! * [`simulated`]: a path whose true rate is known, for proving what reads the samples.
 //!
 //! Nothing here knows how a host is read or changed: where threads run arrives as data in the
@@ -11,6 +12,7 @@
 mod abort;
 pub mod copy;
 mod error;
+pub mod memory;
 pub mod simulated;
 mod sys;
 pub mod tcp;

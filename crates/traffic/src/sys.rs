@@ -6,8 +6,8 @@
 
 use std::os::fd::{AsFd, AsRawFd};
 
-use linerate_model::ids::{CpuId, CpuSet};
-use linerate_model::units::Nanoseconds;
+use linerate_model::ids::{CpuId, CpuSet, NodeId};
+use linerate_model::units::{Bytes, Nanoseconds};
 use rustix::io::Errno;
 
 const WORD_BITS: u32 = u64::BITS;
@@ -139,5 +139,106 @@ mod tests {
         assert!(!allowed.is_empty());
         pin_thread(&allowed).expect("every one is allowed");
         assert_eq!(allowed_cpus(), Ok(allowed));
+    }
+}
+
+/// Nodes that a node mask can name here: what the largest kernel is built for.
+const NODES_MAX: u32 = 1024;
+const NODE_WORDS: usize = (NODES_MAX / WORD_BITS) as usize;
+
+/// Memory of one NUMA node, whole pages, every one of them touched there.
+#[derive(Debug)]
+pub(crate) struct NodeBuffer {
+    start: *mut libc::c_void,
+    length: usize,
+}
+
+impl NodeBuffer {
+    /// `size` bytes on `node`. A kernel without NUMA has one node, 0.
+    pub(crate) fn new(size: Bytes, node: NodeId) -> Result<Self, Errno> {
+        let length = usize::try_from(size.as_u64()).map_err(|_| Errno::NOMEM)?;
+        // SAFETY: an anonymous mapping at an address of the kernel's choice touches no memory of ours.
+        let start = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                length,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            )
+        };
+        if start == libc::MAP_FAILED {
+            return Err(last_errno());
+        }
+        let mut buffer = Self { start, length };
+        buffer.bind(node)?;
+        // SAFETY: advice about our own whole mapping; a kernel without huge pages refuses, no harm done.
+        unsafe { libc::madvise(start, length, libc::MADV_HUGEPAGE) };
+        buffer.words().fill(1);
+        if buffer.is_elsewhere(node) {
+            return Err(Errno::NOMEM);
+        }
+        Ok(buffer)
+    }
+
+    fn bind(&self, node: NodeId) -> Result<(), Errno> {
+        let mut mask = [0u64; NODE_WORDS];
+        let word = mask
+            .get_mut((node.0 / WORD_BITS) as usize)
+            .ok_or(Errno::INVAL)?;
+        *word |= 1 << (node.0 % WORD_BITS);
+        // SAFETY: the mapping is ours; the mask is an initialised array of `NODES_MAX` bits, which the
+        // kernel only reads (mbind(2); it counts one bit more than the mask has).
+        let result = unsafe {
+            libc::syscall(
+                libc::SYS_mbind,
+                self.start,
+                self.length,
+                libc::MPOL_BIND,
+                mask.as_ptr(),
+                libc::c_ulong::from(NODES_MAX) + 1,
+                0,
+            )
+        };
+        match result {
+            0 => Ok(()),
+            _ if last_errno() == Errno::NOSYS && node.0 == 0 => Ok(()),
+            _ => Err(last_errno()),
+        }
+    }
+
+    /// Whether the kernel says that the first page is on another node.
+    fn is_elsewhere(&self, node: NodeId) -> bool {
+        let mut status: libc::c_int = -1;
+        // SAFETY: one page of our own mapping is asked about; `status` takes the one answer, and without
+        // a list of nodes nothing is moved (move_pages(2)).
+        let result = unsafe {
+            libc::syscall(
+                libc::SYS_move_pages,
+                0,
+                1 as libc::c_ulong,
+                &raw const self.start,
+                std::ptr::null::<libc::c_int>(),
+                &raw mut status,
+                0,
+            )
+        };
+        result == 0 && status >= 0 && u32::try_from(status) != Ok(node.0)
+    }
+
+    /// Its words.
+    pub(crate) fn words(&mut self) -> &mut [u64] {
+        let words = self.length / size_of::<u64>();
+        // SAFETY: the mapping is page-aligned, readable and writable, as long as stated, initialised by
+        // the kernel (with zeroes), and lives as long as `self`, of which this is the only borrow.
+        unsafe { std::slice::from_raw_parts_mut(self.start.cast(), words) }
+    }
+}
+
+impl Drop for NodeBuffer {
+    fn drop(&mut self) {
+        // SAFETY: the mapping was made by `new` with this length, and nothing borrows it any more.
+        unsafe { libc::munmap(self.start, self.length) };
     }
 }

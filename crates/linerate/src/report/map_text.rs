@@ -1,21 +1,24 @@
 //! `linerate map` for a terminal: one host as a tree within 80 columns, NIC - PCIe - NUMA - CPU - queue -
 //! interrupt. A fact that is not known is `? (cause)`.
 
-use linerate_model::host::{BlockDevice, Host, Nic, PcieHop, Queue, QueueKind, RdmaDevice};
+use linerate_model::host::{Host, Nic, PcieHop, Queue, QueueKind};
 use linerate_model::known::Known;
 
 use super::figures::{count, visible};
+use super::map_devices::{block_branches, rdma_branch};
+use super::map_interface::nic_branches;
+use super::map_machine::{cpus_in_words, denied, machine_branches};
 
 const WIDTH: usize = 80;
 
 /// One line of the tree and what hangs on it.
-struct Branch {
-    text: String,
-    below: Vec<Branch>,
+pub(super) struct Branch {
+    pub(super) text: String,
+    pub(super) below: Vec<Branch>,
 }
 
 impl Branch {
-    fn leaf(text: String) -> Self {
+    pub(super) fn leaf(text: String) -> Self {
         Self {
             text,
             below: Vec::new(),
@@ -31,28 +34,13 @@ pub fn map_text(host: &Host) -> String {
         show(&identity.hostname),
         show(&identity.kernel_release),
         show(&identity.architecture),
-        count(host.cpus.len(), "CPU"),
+        cpus_in_words(host),
         show(&identity.cpu_model)
     );
-    let mut below: Vec<Branch> = host
-        .nodes
-        .iter()
-        .map(|node| {
-            Branch::leaf(format!(
-                "node {}: CPUs {}, memory {}, distances {}",
-                node.id,
-                show(&node.cpus),
-                show(&node.memory_bytes),
-                show_with(&node.distances, |all| {
-                    let words: Vec<String> = all.iter().map(ToString::to_string).collect();
-                    words.join(" ")
-                })
-            ))
-        })
-        .collect();
-    below.extend(host.nics.iter().map(nic_branch));
+    let mut below = machine_branches(host);
+    below.extend(nic_branches(host));
     below.extend(host.rdma.iter().map(rdma_branch));
-    below.extend(host.block.iter().map(block_branch));
+    below.extend(block_branches(&host.block));
     if !host.gaps.is_empty() {
         let gaps = host
             .gaps
@@ -64,67 +52,10 @@ pub fn map_text(host: &Host) -> String {
             below: gaps,
         });
     }
+    below.extend(denied(host));
     let mut out = String::new();
     write_branch(&Branch { text: head, below }, "", "", &mut out);
     out
-}
-
-fn nic_branch(nic: &Nic) -> Branch {
-    let mut below = Vec::new();
-    if let Known::Value(pcie) = &nic.pcie {
-        below.push(Branch {
-            text: format!(
-                "PCIe {}: {} x{}, to the root {}, narrowest {}",
-                show(&nic.pci_address),
-                show(&pcie.transfer_mt_per_s),
-                show(&pcie.width),
-                show(&pcie.available_bit_per_s),
-                show(&pcie.limited_by)
-            ),
-            below: pcie
-                .links
-                .iter()
-                .map(|hop| Branch::leaf(hop_text(hop)))
-                .collect(),
-        });
-    } else if nic.kind.has_wire() {
-        below.push(Branch::leaf(format!(
-            "PCIe {}",
-            show_with(&nic.pcie, |_| String::new())
-        )));
-    } else {
-        below.push(Branch::leaf("PCIe none: a virtual interface".to_owned()));
-    }
-    if nic.kind.has_wire() {
-        below.push(Branch::leaf(format!(
-            "NUMA node {}, close CPUs {}",
-            show(&nic.numa_node),
-            show(&nic.local_cpus)
-        )));
-    }
-    below.push(Branch::leaf(format!("qdisc {}", qdisc_text(nic))));
-    below.extend(queue_branches(nic));
-    for lower in &nic.lower {
-        below.push(Branch::leaf(format!(
-            "stands on {}",
-            visible(lower.as_str())
-        )));
-    }
-    if let Some(rdma) = nic.rdma.value() {
-        below.push(Branch::leaf(format!("RDMA device {}", visible(rdma))));
-    }
-    Branch {
-        text: format!(
-            "{}: {}, driver {}, {}, {}, MTU {}",
-            visible(nic.name.as_str()),
-            kind_word(nic),
-            show(&nic.driver),
-            show(&nic.operstate),
-            link_text(nic),
-            show(&nic.mtu)
-        ),
-        below,
-    }
 }
 
 /// The kind as the JSON calls it.
@@ -173,87 +104,6 @@ pub(super) fn queue_name(queue: &Queue) -> String {
         QueueKind::Rx => format!("rx-{}", queue.index),
         QueueKind::Tx => format!("tx-{}", queue.index),
     }
-}
-
-/// Neighbours that say the same stand on one line.
-fn queue_branches(nic: &Nic) -> Vec<Branch> {
-    let mut lines: Vec<(String, String, String)> = Vec::new();
-    for queue in &nic.queues {
-        let name = queue_name(queue);
-        let text = queue_text(nic, queue);
-        match lines.last_mut() {
-            Some((first, last, same)) if *same == text && first[..2] == name[..2] => *last = name,
-            _ => lines.push((name.clone(), name, text)),
-        }
-    }
-    lines
-        .into_iter()
-        .map(|(first, last, text)| {
-            let names = if first == last {
-                first
-            } else {
-                format!("{first} to {last}")
-            };
-            Branch::leaf(format!("{names}: {text}"))
-        })
-        .collect()
-}
-
-fn queue_text(nic: &Nic, queue: &Queue) -> String {
-    let cpus = |set: &linerate_model::ids::CpuSet| {
-        if set.is_empty() {
-            "off".to_owned()
-        } else {
-            format!("CPUs {set}")
-        }
-    };
-    let interrupt = if nic.kind.has_wire() || queue.irq.value().is_some() {
-        match (&queue.irq, &queue.cpus) {
-            (Known::Unknown(irq), Known::Unknown(cpus)) if irq.cause == cpus.cause => {
-                format!("irq and its CPUs ? ({})", irq.cause)
-            }
-            _ => format!("irq {} - CPUs {}", show(&queue.irq), show(&queue.cpus)),
-        }
-    } else {
-        "no interrupt".to_owned()
-    };
-    let steering = match queue.kind {
-        QueueKind::Rx => format!("RPS {}", show_with(&queue.rps_cpus, cpus)),
-        QueueKind::Tx => format!("XPS {}", show_with(&queue.xps_cpus, cpus)),
-    };
-    format!("{interrupt}, {steering}")
-}
-
-fn rdma_branch(device: &RdmaDevice) -> Branch {
-    let ports = device.ports.iter().map(|port| {
-        Branch::leaf(format!(
-            "port {}: {}, {}, {}, interface {}",
-            port.port,
-            show(&port.state),
-            show(&port.rate_bit_per_s),
-            show(&port.link_layer),
-            show(&port.netdev)
-        ))
-    });
-    Branch {
-        text: format!(
-            "RDMA {}: NUMA node {}, PCIe {}",
-            visible(&device.name),
-            show(&device.numa_node),
-            show(&device.pci_address)
-        ),
-        below: ports.collect(),
-    }
-}
-
-fn block_branch(device: &BlockDevice) -> Branch {
-    Branch::leaf(format!(
-        "block {}: NUMA node {}, scheduler {}, hardware queues {}",
-        visible(&device.name),
-        show(&device.numa_node),
-        show(&device.scheduler),
-        show(&device.hardware_queues)
-    ))
 }
 
 /// A fact, or `? (cause)`.

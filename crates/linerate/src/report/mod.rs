@@ -6,11 +6,16 @@
 )]
 
 pub mod data;
+pub mod doctor;
 mod figures;
 pub mod fill;
+pub mod flat;
 mod html;
+mod map_devices;
 mod map_dot;
+mod map_interface;
 mod map_json;
+mod map_machine;
 mod map_nic;
 mod map_svg;
 mod map_text;

@@ -1,0 +1,185 @@
+//! `linerate doctor`: what is wrong on a host, worst first; and `linerate explain`, why.
+
+use linerate_model::finding::{Diagnosis, Scene};
+use linerate_model::host::Host;
+use linerate_model::plan::End;
+use linerate_model::rules::{self, CATALOGUE, Entry, RULES, Status};
+use linerate_model::watch::Watch;
+use serde_json::{Value, json};
+
+use crate::cli::{DoctorArgs, FormatArg};
+use crate::commands::check_nic;
+use crate::exit::{Code, Outcome, Stop};
+use crate::report::doctor::{Visit, doctor_json, doctor_junit, doctor_sarif, doctor_text};
+use crate::say::{Format, Say};
+use crate::watched::read_watched;
+
+/// `linerate doctor`.
+pub fn run(args: &DoctorArgs, format: FormatArg, say: &Say) -> Outcome<Code> {
+    let (host, watch) = read_watched(args, say)?;
+    check_nic(&host, args.nic.as_ref())?;
+    let diagnosis = diagnose(args, &host, watch.as_ref());
+    let visit = Visit {
+        profile: args.profile,
+        watched_s: watch.as_ref().map(|watch| watch.span_ns.as_secs_f64()),
+        diagnosis: &diagnosis,
+    };
+    match format {
+        FormatArg::Json => say.json(&doctor_json(&visit))?,
+        FormatArg::Sarif => say.json(&doctor_sarif(&visit))?,
+        FormatArg::Junit => say.data(&doctor_junit(&visit))?,
+        FormatArg::Text | FormatArg::Dot | FormatArg::Svg => {
+            say.lines(&doctor_text(&visit, args.verbose))?;
+        }
+    }
+    let worst = diagnosis
+        .findings
+        .iter()
+        .map(|finding| finding.severity)
+        .max();
+    match (worst, args.fail_on.0) {
+        (Some(worst), Some(limit)) if worst >= limit => Ok(Code::Findings),
+        _ => Ok(Code::Done),
+    }
+}
+
+fn diagnose(args: &DoctorArgs, host: &Host, watch: Option<&Watch>) -> Diagnosis {
+    rules::diagnose(&Scene {
+        end: End::Local,
+        host,
+        nic: args.nic.as_ref(),
+        other: None,
+        sample: None,
+        watch,
+        profile: args.profile,
+        owns_shapers: false,
+    })
+}
+
+/// `linerate explain`.
+pub fn explain(topic: &str, say: &Say) -> Outcome<()> {
+    let is_json = say.format == Format::Json;
+    match topic {
+        "rules" if is_json => return say.json(&rules_json()),
+        "rules" => return say.data(&rules_text()),
+        "exit-codes" => {
+            return page(
+                "exit-codes",
+                include_str!("../../../docs/reference/exit-codes.md"),
+                say,
+            );
+        }
+        "settings" => return page("settings", &crate::settings_page::page(), say),
+        _ => {}
+    }
+    let Some(found) = rules::find(topic) else {
+        let why = CATALOGUE.iter().find(|entry| entry.id == topic);
+        if let Some(Entry {
+            wrong,
+            status: Status::NotBuilt(why),
+            ..
+        }) = why
+        {
+            return page(
+                topic,
+                &format!("{topic}: {wrong}\n\nThis rule is not built: {why}."),
+                say,
+            );
+        }
+        return Err(
+            Stop::new(Code::BadInput, format!("there is no rule `{topic}`"))
+                .hint("`linerate explain rules` lists them"),
+        );
+    };
+    if is_json {
+        return say.json(&json!({
+            "schema": "linerate.rule/1",
+            "id": found.id,
+            "number": found.number,
+            "title": found.title,
+            "severity": found.severity,
+            "stage": found.stage,
+            "profiles": found.profiles,
+            "threshold": found.threshold,
+            "effect": found.effect,
+            "source": found.source,
+            "persist": found.persist,
+            "contested": found.contested,
+            "page": found.page,
+        }));
+    }
+    say.data(found.page)
+}
+
+fn page(topic: &str, text: &str, say: &Say) -> Outcome<()> {
+    if say.format == Format::Json {
+        return say.json(&json!({
+            "schema": "linerate.page/1",
+            "topic": topic,
+            "page": text,
+        }));
+    }
+    say.data(text)
+}
+
+/// All rules: the eighty of the catalogue, built or why not, and those of our own.
+fn rules_text() -> String {
+    let mut lines: Vec<String> = CATALOGUE
+        .iter()
+        .map(|entry| match rules::find(entry.id) {
+            Some(rule) => format!(
+                "{:>3}  {:<36} {:<4}  {}",
+                entry.number, rule.id, rule.severity, rule.title
+            ),
+            None => {
+                let why = match entry.status {
+                    Status::NotBuilt(why) => why,
+                    Status::Implemented => "",
+                };
+                format!(
+                    "{:>3}  {:<36} -     {} (not built: {why})",
+                    entry.number, entry.id, entry.wrong
+                )
+            }
+        })
+        .collect();
+    lines.extend(
+        RULES
+            .iter()
+            .filter(|rule| rule.number > 80)
+            .map(|rule| format!("  +  {:<36} {:<4}  {}", rule.id, rule.severity, rule.title)),
+    );
+    lines.join("\n")
+}
+
+fn rules_json() -> Value {
+    let catalogue = CATALOGUE.iter().map(|entry| {
+        let rule = rules::find(entry.id);
+        json!({
+            "number": entry.number,
+            "id": entry.id,
+            "status": if rule.is_some() { "implemented" } else { "not-built" },
+            "why_not": match entry.status { Status::NotBuilt(why) => Some(why), Status::Implemented => None },
+            "title": rule.map_or(entry.wrong, |rule| rule.title),
+            "severity": rule.map(|rule| rule.severity),
+            "profiles": rule.map(|rule| rule.profiles),
+            "threshold": rule.map(|rule| rule.threshold),
+        })
+    });
+    let own = RULES.iter().filter(|rule| rule.number > 80).map(|rule| {
+        json!({
+            "number": null,
+            "id": rule.id,
+            "status": "implemented",
+            "why_not": null,
+            "title": rule.title,
+            "severity": rule.severity,
+            "profiles": rule.profiles,
+            "threshold": rule.threshold,
+        })
+    });
+    json!({
+        "schema": "linerate.rules/1",
+        "rules": catalogue.chain(own).collect::<Vec<_>>(),
+    })
+}

@@ -1,0 +1,133 @@
+//! `linerate map`: the picture of a host, every fact with its place, and what differs between two.
+
+use linerate_model::host::Host;
+use serde_json::{Value, json};
+
+use crate::cli::{FormatArg, MapArgs};
+use crate::commands::{check_nic, host_from};
+use crate::exit::{Code, Outcome, Stop};
+use crate::memory::{matrix, memory_json, memory_text};
+use crate::report;
+use crate::report::doctor::gap_json;
+use crate::report::flat::{Change, Fact, changes, facts, shown};
+use crate::say::Say;
+
+/// `linerate map`.
+pub fn run(args: &MapArgs, format: FormatArg, say: &Say) -> Outcome<()> {
+    if !args.diff.is_empty() {
+        return diff(args, format, say);
+    }
+    let host = one(args, host_from(args.from.as_deref())?)?;
+    if args.why {
+        return why(&host, format, say);
+    }
+    let memory = if args.memory {
+        no_picture(format)?;
+        Some(matrix(&host, say)?)
+    } else {
+        None
+    };
+    match format {
+        FormatArg::Json => {
+            let mut document = report::map_json(&host);
+            if let (Some(object), Some(rows)) = (document.as_object_mut(), &memory) {
+                object.insert("memory".to_owned(), memory_json(rows));
+            }
+            say.json(&document)
+        }
+        FormatArg::Dot => say.data(&report::map_dot(&host)),
+        FormatArg::Svg => say.data(&report::map_svg(&host)),
+        FormatArg::Text | FormatArg::Sarif | FormatArg::Junit => {
+            say.data(&report::map_text(&host))?;
+            memory.map_or(Ok(()), |rows| say.data(&memory_text(&rows)))
+        }
+    }
+}
+
+/// The host, with only the interface that was asked for.
+fn one(args: &MapArgs, mut host: Host) -> Outcome<Host> {
+    check_nic(&host, args.nic.as_ref())?;
+    if let Some(name) = &args.nic {
+        host.nics.retain(|nic| nic.name == *name);
+    }
+    Ok(host)
+}
+
+fn no_picture(format: FormatArg) -> Outcome<()> {
+    if matches!(format, FormatArg::Dot | FormatArg::Svg) {
+        return Err(Stop::new(
+            Code::Usage,
+            "a list of facts and a matrix are no picture: print them as text or json",
+        ));
+    }
+    Ok(())
+}
+
+/// Every fact with its place.
+fn why(host: &Host, format: FormatArg, say: &Say) -> Outcome<()> {
+    no_picture(format)?;
+    let all = facts(host);
+    if format == FormatArg::Json {
+        let list = all.iter().map(|(key, fact)| fact_json(key, fact));
+        return say.json(&json!({
+            "schema": "linerate.facts/1",
+            "facts": list.collect::<Vec<_>>(),
+        }));
+    }
+    let lines = all.iter().map(|(key, fact)| match &fact.value {
+        Ok(value) => format!("{key} = {}  [{}]", shown(value), fact.source),
+        Err(gap) => format!(
+            "{key} = ? ({}: {})  [{}]",
+            gap.cause, gap.reason, fact.source
+        ),
+    });
+    say.data(&lines.collect::<Vec<_>>().join("\n"))
+}
+
+fn fact_json(key: &str, fact: &Fact) -> Value {
+    json!({
+        "key": key,
+        "value": fact.value.as_ref().ok(),
+        "gap": fact.value.as_ref().err().map(gap_json),
+        "source": fact.source,
+    })
+}
+
+/// What differs between two hosts, or two moments of one.
+fn diff(args: &MapArgs, format: FormatArg, say: &Say) -> Outcome<()> {
+    no_picture(format)?;
+    let read = |place: Option<&std::path::PathBuf>| {
+        one(args, host_from(place.map(std::path::PathBuf::as_path))?)
+    };
+    let before = read(args.diff.first())?;
+    let after = read(args.diff.get(1))?;
+    let all = changes(&before, &after);
+    if format == FormatArg::Json {
+        let list = all.iter().map(|change| {
+            let side = |fact: &Option<Fact>| fact.as_ref().map(|fact| fact_json(&change.key, fact));
+            json!({"key": change.key, "from": side(&change.from), "to": side(&change.to)})
+        });
+        return say.json(&json!({
+            "schema": "linerate.map-diff/1",
+            "changes": list.collect::<Vec<_>>(),
+        }));
+    }
+    if all.is_empty() {
+        return say.data("no differences");
+    }
+    say.data(&all.iter().map(change_line).collect::<Vec<_>>().join("\n"))
+}
+
+fn change_line(change: &Change) -> String {
+    let side = |fact: &Option<Fact>| match fact.as_ref().map(|fact| &fact.value) {
+        Some(Ok(value)) => shown(value),
+        Some(Err(gap)) => format!("? ({})", gap.cause),
+        None => "none".to_owned(),
+    };
+    format!(
+        "{}: {} -> {}",
+        change.key,
+        side(&change.from),
+        side(&change.to)
+    )
+}

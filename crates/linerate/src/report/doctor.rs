@@ -1,0 +1,352 @@
+//! What `doctor` prints: text, JSON, and the two formats that pipelines read, SARIF 2.1.0 (OASIS) and
+//! JUnit's XML. All show the same diagnosis.
+
+use linerate_model::finding::{Diagnosis, Finding, Profile, Severity, Undetermined};
+use linerate_model::known::Gap;
+use linerate_model::rules::RULES;
+use serde_json::{Value, json};
+
+/// What was judged, and how.
+#[derive(Debug, Clone, Copy)]
+pub struct Visit<'a> {
+    /// What the host is used for.
+    pub profile: Profile,
+    /// The seconds that counters were watched for; none when they were not.
+    pub watched_s: Option<f64>,
+    /// What the rules said.
+    pub diagnosis: &'a Diagnosis,
+}
+
+/// What is not known, as every printed document says it.
+pub fn gap_json(gap: &Gap) -> Value {
+    json!({"path": gap.path, "reason": gap.reason, "cause": gap.cause})
+}
+
+/// `doctor --format json`.
+pub fn doctor_json(visit: &Visit<'_>) -> Value {
+    let undetermined = |one: &Undetermined| {
+        json!({
+            "rule": one.rule,
+            "end": one.end,
+            "subject": one.subject,
+            "missing": one.missing.iter().map(gap_json).collect::<Vec<_>>(),
+        })
+    };
+    let finding = |one: &Finding| {
+        let mut value = serde_json::to_value(one).unwrap_or(Value::Null);
+        if let (Some(object), Some(rule)) = (
+            value.as_object_mut(),
+            linerate_model::rules::find(&one.rule),
+        ) {
+            object.insert("effect".to_owned(), json!(rule.effect));
+            object.insert("persist".to_owned(), json!(rule.persist));
+            object.insert("contested".to_owned(), json!(rule.contested));
+        }
+        value
+    };
+    let diagnosis = visit.diagnosis;
+    json!({
+        "schema": "linerate.doctor/1",
+        "profile": visit.profile,
+        "watched_s": visit.watched_s,
+        "rules": RULES.len(),
+        "findings": diagnosis.findings.iter().map(finding).collect::<Vec<_>>(),
+        "undetermined": diagnosis.undetermined.iter().map(undetermined).collect::<Vec<_>>(),
+    })
+}
+
+/// `doctor` for a person: one line for each finding, everything with `verbose`.
+pub fn doctor_text(visit: &Visit<'_>, verbose: bool) -> String {
+    let diagnosis = visit.diagnosis;
+    let mut lines = Vec::new();
+    for finding in &diagnosis.findings {
+        let head = format!(
+            "{:<4}  {}  {}",
+            finding.severity, finding.subject, finding.rule
+        );
+        lines.push(format!("{head}: {}", finding.summary));
+        if verbose {
+            lines.extend(details(finding));
+        }
+    }
+    if diagnosis.findings.is_empty() {
+        lines.push(format!("no findings by {} rules", RULES.len()));
+    }
+    if verbose {
+        lines.extend(diagnosis.undetermined.iter().map(undetermined_line));
+    } else {
+        lines.extend(closing(diagnosis));
+    }
+    lines.join("\n")
+}
+
+fn details(finding: &Finding) -> Vec<String> {
+    let mut lines: Vec<String> = finding
+        .remedies
+        .iter()
+        .map(|remedy| format!("      remedy [{}]: {}", remedy.class, remedy.change))
+        .collect();
+    lines.push(format!("      threshold: {}", finding.threshold));
+    lines.extend(finding.evidence.iter().map(|evidence| {
+        format!(
+            "      {}: {}  [{}]",
+            evidence.what, evidence.value, evidence.path
+        )
+    }));
+    if let Some(rule) = linerate_model::rules::find(&finding.rule) {
+        lines.push(format!("      effect: {}", rule.effect));
+        lines.push(format!("      keep it: {}", rule.persist));
+        if let Some(both) = rule.contested {
+            lines.push(format!("      contested, measure it: {both}"));
+        }
+    }
+    lines
+}
+
+fn undetermined_line(undetermined: &Undetermined) -> String {
+    let missing: Vec<String> = undetermined
+        .missing
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    format!(
+        "?     {}  {}: not determined, missing {}",
+        undetermined.subject,
+        undetermined.rule,
+        missing.join("; ")
+    )
+}
+
+/// What a terse page leaves out, in a line each.
+fn closing(diagnosis: &Diagnosis) -> Vec<String> {
+    let mut lines = Vec::new();
+    let remedies: usize = diagnosis.findings.iter().map(|f| f.remedies.len()).sum();
+    if remedies > 0 {
+        lines.push(format!(
+            "{} proposed (-v shows them with the evidence; `linerate tune plan` makes a plan of them)",
+            counted(remedies, "change")
+        ));
+    }
+    let unknown = diagnosis.undetermined.len();
+    if unknown > 0 {
+        lines.push(format!(
+            "{} not made for want of facts (-v tells which)",
+            counted(unknown, "judgement")
+        ));
+    }
+    lines
+}
+
+fn counted(count: usize, noun: &str) -> String {
+    if count == 1 {
+        format!("1 {noun}")
+    } else {
+        format!("{count} {noun}s")
+    }
+}
+
+/// `doctor --format sarif`: Static Analysis Results Interchange Format 2.1.0. A rule that could not judge
+/// is a result of kind `open`.
+pub fn doctor_sarif(visit: &Visit<'_>) -> Value {
+    let rules: Vec<Value> = RULES
+        .iter()
+        .map(|rule| {
+            json!({
+                "id": rule.id,
+                "shortDescription": {"text": rule.title},
+                "help": {"text": rule.page, "markdown": rule.page},
+                "properties": {"threshold": rule.threshold, "source": rule.source},
+            })
+        })
+        .collect();
+    let place = |subject: &str| json!([{"logicalLocations": [{"fullyQualifiedName": subject}]}]);
+    let found = visit.diagnosis.findings.iter().map(|finding| {
+        json!({
+            "ruleId": finding.rule,
+            "kind": "fail",
+            "level": match finding.severity {
+                Severity::Crit => "error",
+                Severity::Warn => "warning",
+                Severity::Note => "note",
+            },
+            "message": {"text": finding.summary},
+            "locations": place(&finding.subject),
+            "properties": {
+                "evidence": finding.evidence,
+                "threshold": finding.threshold,
+                "remedies": finding.remedies,
+            },
+        })
+    });
+    let open = visit.diagnosis.undetermined.iter().map(|unknown| {
+        let missing: Vec<String> = unknown.missing.iter().map(ToString::to_string).collect();
+        json!({
+            "ruleId": unknown.rule,
+            "kind": "open",
+            "level": "none",
+            "message": {"text": format!("not determined, missing {}", missing.join("; "))},
+            "locations": place(&unknown.subject),
+        })
+    });
+    json!({
+        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [{
+            "tool": {"driver": {
+                "name": "linerate",
+                "version": env!("CARGO_PKG_VERSION"),
+                "rules": rules,
+            }},
+            "results": found.chain(open).collect::<Vec<_>>(),
+        }],
+    })
+}
+
+/// `doctor --format junit`: a test suite with a case for each rule and subject. Findings of warn and crit
+/// are failures, notes pass with their text, what could not be judged is skipped.
+pub fn doctor_junit(visit: &Visit<'_>) -> String {
+    let mut cases = Vec::new();
+    let (mut failures, mut skipped) = (0usize, 0usize);
+    for rule in RULES {
+        let findings = visit
+            .diagnosis
+            .findings
+            .iter()
+            .filter(|f| f.rule == rule.id);
+        let unknown = visit
+            .diagnosis
+            .undetermined
+            .iter()
+            .filter(|u| u.rule == rule.id);
+        let before = cases.len();
+        for finding in findings {
+            let text = xml(&finding.summary);
+            let body = if finding.severity >= Severity::Warn {
+                failures += 1;
+                let evidence: Vec<String> = details(finding);
+                format!(
+                    "<failure type=\"{}\" message=\"{text}\">{}</failure>",
+                    finding.severity,
+                    xml(&evidence.join("\n"))
+                )
+            } else {
+                format!("<system-out>{text}</system-out>")
+            };
+            cases.push(case(rule.id, &finding.subject, &body));
+        }
+        for one in unknown {
+            skipped += 1;
+            let body = format!("<skipped message=\"{}\"/>", xml(&undetermined_line(one)));
+            cases.push(case(rule.id, &one.subject, &body));
+        }
+        if cases.len() == before {
+            cases.push(case(rule.id, "host", ""));
+        }
+    }
+    format!(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n\
+         <testsuites>\n\
+         <testsuite name=\"linerate doctor\" tests=\"{}\" failures=\"{failures}\" errors=\"0\" skipped=\"{skipped}\">\n\
+         {}\n</testsuite>\n</testsuites>",
+        cases.len(),
+        cases.join("\n")
+    )
+}
+
+fn case(rule: &str, subject: &str, body: &str) -> String {
+    format!(
+        "<testcase classname=\"{}\" name=\"{}\">{body}</testcase>",
+        xml(rule),
+        xml(subject)
+    )
+}
+
+/// Text for XML 1.0: its five characters escaped, those it does not allow replaced.
+fn xml(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&apos;"),
+            '\t' | '\n' => out.push(c),
+            c if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => out.push('\u{fffd}'),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use linerate_model::finding::Evidence;
+    use linerate_model::known::Cause;
+    use linerate_model::plan::End;
+
+    fn diagnosis() -> Diagnosis {
+        Diagnosis {
+            findings: vec![Finding {
+                rule: "rps-wrong".to_owned(),
+                severity: Severity::Warn,
+                end: End::Local,
+                subject: "nic/<eth0>".to_owned(),
+                summary: "a & b \u{1}".to_owned(),
+                evidence: vec![Evidence::new("mask", "1", "/sys/x")],
+                threshold: "t".to_owned(),
+                remedies: Vec::new(),
+            }],
+            undetermined: vec![Undetermined {
+                rule: "irq-remote-numa".to_owned(),
+                end: End::Local,
+                subject: "nic/eth0".to_owned(),
+                missing: vec![Gap::new(Cause::Denied, "/p", "needs root")],
+            }],
+        }
+    }
+
+    fn visit(diagnosis: &Diagnosis) -> Visit<'_> {
+        Visit {
+            profile: Profile::Throughput,
+            watched_s: Some(2.0),
+            diagnosis,
+        }
+    }
+
+    #[test]
+    fn a_pipeline_reads_failures_skips_and_passes() {
+        let diagnosis = diagnosis();
+        let text = doctor_junit(&visit(&diagnosis));
+        let count = format!(
+            "tests=\"{}\" failures=\"1\" errors=\"0\" skipped=\"1\"",
+            RULES.len()
+        );
+        assert!(text.contains(&count), "{text}");
+        assert!(text.contains("name=\"nic/&lt;eth0&gt;\"") && text.contains("a &amp; b \u{fffd}"));
+    }
+
+    #[test]
+    fn sarif_says_what_is_wrong_and_what_is_open() {
+        let diagnosis = diagnosis();
+        let sarif = doctor_sarif(&visit(&diagnosis));
+        let results = &sarif["runs"][0]["results"];
+        assert_eq!(results[0]["level"], "warning");
+        assert_eq!(results[1]["kind"], "open");
+        let rules = sarif["runs"][0]["tool"]["driver"]["rules"].as_array();
+        assert_eq!(rules.map(Vec::len), Some(RULES.len()));
+    }
+
+    #[test]
+    fn a_finding_is_one_line_until_more_is_asked_for() {
+        let diagnosis = diagnosis();
+        let short = doctor_text(&visit(&diagnosis), false);
+        assert_eq!(short.lines().count(), 2, "{short}");
+        let long = doctor_text(&visit(&diagnosis), true);
+        assert!(
+            long.contains("[/sys/x]") && long.contains("needs root"),
+            "{long}"
+        );
+    }
+}

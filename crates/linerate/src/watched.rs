@@ -1,0 +1,102 @@
+//! A host with its counters watched: the live one for some seconds, or a captured one at two moments.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use linerate_host::capture::Captured;
+use linerate_host::netlink::Netlink;
+use linerate_host::nic_control::NicRead;
+use linerate_host::read::read_host;
+use linerate_host::root::{HostRoot, LiveHost};
+use linerate_host::watch::{Reading, read_counters};
+use linerate_model::host::Host;
+use linerate_model::units::Nanoseconds;
+use linerate_model::watch::Watch;
+
+use crate::cli::DoctorArgs;
+use crate::exit::{Code, Outcome, Stop};
+use crate::interrupt::Interrupt;
+use crate::say::Say;
+
+/// The host that is asked about, and what its counters did while they were watched.
+pub fn read_watched(args: &DoctorArgs, say: &Say) -> Outcome<(Host, Option<Watch>)> {
+    match &args.from {
+        None => live(args, say),
+        Some(from) => captured(from, args.then.as_deref()),
+    }
+}
+
+fn live(args: &DoctorArgs, say: &Say) -> Outcome<(Host, Option<Watch>)> {
+    let live = LiveHost::open().map_err(|error| Stop::io("open the root folder", error))?;
+    let netlink = Netlink::open().map_err(|error| Stop::io("open a netlink socket", error))?;
+    let host = read_host(live.root(), &netlink);
+    if args.watch.is_zero() {
+        return Ok((host, None));
+    }
+    say.note(&format!(
+        "watching the counters for {} s (`--watch 0` leaves that out)",
+        args.watch.as_secs_f64()
+    ));
+    let began = Instant::now();
+    let before = read_counters(live.root(), &netlink, &host);
+    wait(args.watch)?;
+    let span = began.elapsed();
+    let after = read_counters(live.root(), &netlink, &host);
+    let span = Nanoseconds::new(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX));
+    Ok((host, Some(after.since(&before, span))))
+}
+
+/// Waits, or stops at once when the person says so.
+fn wait(time: Duration) -> Outcome<()> {
+    let interrupt = Interrupt::listen()?;
+    let end = Instant::now() + time;
+    loop {
+        interrupt.check()?;
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Ok(());
+        }
+        std::thread::sleep(left.min(Duration::from_millis(50)));
+    }
+}
+
+fn open(from: &Path) -> Outcome<Captured> {
+    Captured::open(from).map_err(|error| {
+        Stop::new(
+            Code::BadInput,
+            format!("cannot read the captured host: {error}"),
+        )
+    })
+}
+
+/// A captured host as it was: its counters moved between two captures, when a later one is given.
+fn captured(from: &Path, then: Option<&Path>) -> Outcome<(Host, Option<Watch>)> {
+    let first = open(from)?;
+    let host = read_host(first.root(), &first);
+    let Some(then) = then else {
+        return Ok((host, None));
+    };
+    let reading = |root: &HostRoot, nics: &dyn NicRead| read_counters(root, nics, &host);
+    let before = reading(first.root(), &first);
+    let second = open(then)?;
+    let after = reading(second.root(), &second);
+    let span = between(&before, &after).ok_or_else(|| {
+        Stop::new(
+            Code::BadInput,
+            format!(
+                "{} is not a later moment of the same boot as {}: /proc/uptime says so",
+                then.display(),
+                from.display()
+            ),
+        )
+    })?;
+    Ok((host, Some(after.since(&before, span))))
+}
+
+/// The time between two readings, by the machine's own clock.
+fn between(before: &Reading, after: &Reading) -> Option<Nanoseconds> {
+    let then = before.uptime_ns?;
+    let now = after.uptime_ns?;
+    let span = now.checked_sub(then)?;
+    (span > 0).then(|| Nanoseconds::new(span))
+}

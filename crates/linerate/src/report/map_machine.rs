@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use linerate_model::host::{Cpu, CpuKind, Host, IdleState, Node, Power};
 use linerate_model::ids::CpuSet;
-use linerate_model::known::{Cause, Known};
+use linerate_model::known::Known;
+use serde_json::Value;
 
 use super::figures::{count, visible};
 use super::map_text::{Branch, show, show_with};
@@ -219,20 +220,31 @@ fn owners_line(host: &Host) -> Option<String> {
 
 /// How much more root would see, when it would.
 pub(super) fn denied(host: &Host) -> Option<Branch> {
-    let facts = super::flat::facts(host);
-    let denied = facts.values().filter(|fact| {
-        fact.value
-            .as_ref()
-            .is_err_and(|gap| gap.cause == Cause::Denied)
-    });
-    let places: BTreeSet<&str> = denied.map(|fact| fact.source.as_str()).collect();
-    if places.is_empty() {
-        return None;
+    let mut places = BTreeSet::new();
+    // Gaps stand anywhere in a host; its serialized form is the one that can be walked.
+    denied_below(&serde_json::to_value(host).ok()?, &mut places);
+    (!places.is_empty()).then(|| {
+        Branch::leaf(format!(
+            "root would also see {} (`map --why` names them)",
+            count(places.len(), "place")
+        ))
+    })
+}
+
+fn denied_below(value: &Value, places: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(object) => {
+            if object.get("unknown").is_some_and(|cause| cause == "denied") {
+                let path = object.get("path").and_then(Value::as_str);
+                places.extend(path.map(str::to_owned));
+            }
+            object
+                .values()
+                .for_each(|inner| denied_below(inner, places));
+        }
+        Value::Array(items) => items.iter().for_each(|inner| denied_below(inner, places)),
+        _ => {}
     }
-    Some(Branch::leaf(format!(
-        "root would also see {} (`map --why` names them)",
-        count(places.len(), "place")
-    )))
 }
 
 /// Whether a fact is known and true.

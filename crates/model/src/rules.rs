@@ -535,6 +535,7 @@ mod tests {
             .sysctl("net.ipv4.tcp_wmem", "4096 16384 65536")
             .nic("eth0", |nic| {
                 nic.gbit(100)
+                    .with(|nic| nic.mtu = Known::Value(9000))
                     .feature("tx-tcp-segmentation", false, true)
                     .pcie(build::pcie_link((8_000, 8), (8_000, 16)))
             })

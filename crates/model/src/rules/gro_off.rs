@@ -95,7 +95,6 @@ pub(super) mod tests {
     use crate::finding::Profile;
     use crate::host::Host;
     use crate::known::Known;
-    use crate::plan::End;
 
     pub(crate) const CASES: Cases = Cases {
         fires: &[
@@ -144,12 +143,10 @@ pub(super) mod tests {
         let said = finding(RULE.id, &scene(&host));
         assert_eq!(remedies(&said), ["nic/eth0/feature/rx-gro: off -> on"]);
         let sample = build::sample().build();
-        let sender = Scene {
-            end: End::Local,
-            sample: Some(&sample),
-            ..scene(&host)
-        };
-        let said = finding(RULE.id, &sender);
+        let sender = World::of(host.clone()).tried(sample.clone());
+        let said = finding(RULE.id, &sender.scene());
         assert_eq!((said.severity, said.remedies), (Severity::Note, vec![]));
+        let receiver = World::of(host).tried(sample).remote();
+        assert_eq!(finding(RULE.id, &receiver.scene()).severity, Severity::Warn);
     }
 }

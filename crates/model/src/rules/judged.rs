@@ -103,6 +103,9 @@ pub(super) fn speed(nic: &Nic) -> Option<Evidence> {
     ))
 }
 
+/// So many characters of counters stand in a summary.
+const WORDS_MAX: usize = 48;
+
 /// What some counters of an interface did while they were watched.
 pub(super) struct Growth {
     /// Those that grew: the name below `nic/NAME/`, by how much, and that as evidence.
@@ -174,13 +177,25 @@ impl Growth {
         self.grew.iter().map(|(.., seen)| seen.clone()).collect()
     }
 
-    /// What grew in words, the first three.
+    /// What grew in words: the first, and others while they fit into a line.
     pub(super) fn words(&self) -> String {
-        let named = |(name, by, _): &(String, u64, Evidence)| {
-            format!("{} +{by}", name.rsplit('/').next().unwrap_or(name))
-        };
-        let words: Vec<String> = self.grew.iter().take(3).map(named).collect();
-        words.join(", ")
+        let mut words = String::new();
+        let mut left = self.grew.len();
+        for (name, by, _) in &self.grew {
+            let word = format!("{} +{by}", name.rsplit('/').next().unwrap_or(name));
+            if words.is_empty() {
+                words = word;
+            } else if words.len() + word.len() <= WORDS_MAX {
+                words = format!("{words}, {word}");
+            } else {
+                break;
+            }
+            left -= 1;
+        }
+        match left {
+            0 => words,
+            more => format!("{words}, {more} more"),
+        }
     }
 
     /// Nothing grew; that is only known where something was read, or where nothing counts it here.
@@ -208,4 +223,169 @@ impl Growth {
 )]
 pub(super) fn real(count: u64) -> f64 {
     count as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::World;
+    use super::super::{RULES, judge};
+    use super::*;
+    use crate::build::{self, WatchBuilder};
+    use crate::finding::{Profile, Severity};
+    use crate::host::{Host, NicKind, Wire};
+
+    #[test]
+    fn counters_in_words_stay_short() {
+        let host = build::host().nic("eth0", |nic| nic).build();
+        let names: Vec<String> = (0..30)
+            .map(|queue| format!("driver/rx{queue}_bad"))
+            .collect();
+        let watch = names
+            .iter()
+            .fold(build::watch(&host), |w, name| {
+                w.grew(&format!("nic/eth0/{name}"), 7)
+            })
+            .build();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let words = growth(&watch, &host.nics[0], &names).words();
+        assert_eq!(
+            words,
+            "rx0_bad +7, rx1_bad +7, rx2_bad +7, rx3_bad +7, 26 more"
+        );
+    }
+
+    fn absent<T>() -> Known<T> {
+        Known::unknown(Cause::Absent, "netlink/ethtool", "the driver has none")
+    }
+
+    fn plain_wire() -> Wire {
+        Wire {
+            modes: absent(),
+            state: absent(),
+            fec: absent(),
+            pause: absent(),
+            eee: absent(),
+            module: absent(),
+            timestamping: absent(),
+        }
+    }
+
+    /// Copper at 1 Gb/s that starts without TSO and saves energy, a port without a cable, a bridge of
+    /// containers, and forwarding for them.
+    fn laptop() -> Host {
+        build::host()
+            .sysctl("net.ipv4.ip_forward", "1")
+            .nic("enp2s0", |nic| {
+                nic.gbit(1)
+                    .feature("tx-tcp-segmentation", false, true)
+                    .feature("tx-scatter-gather", false, true)
+                    .with(|nic| {
+                        if let Known::Value(eee) = &mut nic.wire.eee {
+                            (eee.enabled, eee.active) = (true.into(), true.into());
+                        }
+                        if let Known::Value(modes) = &mut nic.wire.modes {
+                            modes.speed_bit_per_s = BitRate::from_mbit_per_s(1_000).into();
+                            modes.supported =
+                                vec!["1000baseT/Full".into(), "2500baseT/Full".into()];
+                            modes.partner = vec!["1000baseT/Full".into()];
+                        }
+                    })
+            })
+            .nic("enp3s0", |nic| {
+                nic.with(|nic| {
+                    nic.operstate = Known::Value("down".to_owned());
+                    if let Known::Value(state) = &mut nic.wire.state {
+                        state.link = Known::Value(false);
+                        state.extended_state = Known::Value("No cable".to_owned());
+                    }
+                })
+            })
+            .nic("docker0", |nic| {
+                nic.veth().with(|nic| nic.kind = NicKind::Bridge)
+            })
+            .nic("veth1", |nic| {
+                nic.veth()
+                    .feature("rx-gro", false, true)
+                    .with(|nic| nic.stack.upper = vec!["docker0".parse().expect("a name")])
+            })
+            .nic("tun0", |nic| {
+                nic.veth()
+                    .feature("tx-tcp-segmentation", false, true)
+                    .with(|nic| nic.kind = NicKind::Tun)
+            })
+            .build()
+    }
+
+    fn guest() -> Host {
+        build::host()
+            .nic("ens3", |nic| {
+                nic.feature("tx-tcp-segmentation", false, false)
+                    .with(|nic| {
+                        nic.driver = Known::Value("virtio_net".to_owned());
+                        nic.link_bit_per_s = Known::unknown(Cause::NotSaid, "speed", "-1");
+                        nic.wire = plain_wire();
+                    })
+            })
+            .build()
+    }
+
+    /// A captured folder: what only netlink says was never asked.
+    fn captured() -> Host {
+        build::host()
+            .nodes(2, 4)
+            .nic("eth2", |nic| {
+                nic.gbit(100).with(|nic| {
+                    nic.features = Known::not_asked("netlink/ethtool/eth2/features");
+                    nic.rings = Known::not_asked("netlink/ethtool/eth2/rings");
+                    nic.wire = Wire::default();
+                    nic.stack = crate::host::Stack::default();
+                })
+            })
+            .build()
+    }
+
+    /// Busy, and all that moves is what moves on a good day.
+    fn busy(watch: WatchBuilder, nic: &Nic) -> WatchBuilder {
+        let key = |name: &str| format!("nic/{}/{name}", nic.name);
+        watch
+            .grew(&key("stat/rx_packets"), 8_000_000)
+            .grew(&key("stat/tx_packets"), 8_000_000)
+            .grew(&key("fec/corrected-bits"), 900)
+            .grew(&key("pause/rx-frames"), 3)
+            .grew(&key("qstat/tx-stop"), 2_000)
+            .grew(&key("page-pool/alloc-fast"), 5_000_000)
+            .grew(&key("page-pool/alloc-slow"), 9_000)
+    }
+
+    #[test]
+    fn a_healthy_host_of_any_shape_gets_no_warning() {
+        let (near, far) = build::veth_pair();
+        for host in [laptop(), guest(), captured(), near, far] {
+            for profile in super::super::ALWAYS {
+                let worlds = [
+                    World::of(host.clone()),
+                    World::of(host.clone()).watched(|w| w),
+                    World::of(host.clone()).watched(|w| host.nics.iter().fold(w, busy)),
+                ];
+                for world in worlds {
+                    let world = world.profile(*profile);
+                    warns_of_nothing(&world, *profile);
+                }
+            }
+        }
+    }
+
+    fn warns_of_nothing(world: &World, profile: Profile) {
+        for rule in RULES.iter().filter(|rule| (22..=42).contains(&rule.number)) {
+            for said in judge(rule, &world.scene()) {
+                if let Outcome::Finding(finding) = said {
+                    assert_eq!(
+                        finding.severity,
+                        Severity::Note,
+                        "{profile:?}: {finding:#?}"
+                    );
+                }
+            }
+        }
+    }
 }

@@ -175,6 +175,13 @@ pub(super) mod tests {
         assert_eq!(severity(at(1_000, &[])), Severity::Note);
     }
 
+    proptest::proptest! {
+        #[test]
+        fn no_text_panics(mode in "\\PC*", number in "[0-9]{0,30}") {
+            let _ = fastest(&[mode, format!("{number}baseT/Full")]);
+        }
+    }
+
     #[test]
     fn names_of_modes_that_are_no_speed_are_passed_over() {
         let modes = ["Pause", "basex", "99999999999999999999base", "2500baseT/Full"];

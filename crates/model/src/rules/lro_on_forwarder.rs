@@ -97,11 +97,9 @@ fn forwards(host: &Host) -> Result<Vec<Evidence>, Gap> {
             Known::Value(text) if text.trim() == "1" => {
                 on.push(Evidence::new(name, "1", crate::buffers::path(name)));
             }
-            Known::Value(_) => {}
-            // A kernel without IPv6 routes none.
-            Known::Unknown(gap) if gap.cause == Cause::Absent => {}
-            Known::Unknown(gap) if on.is_empty() => return Err(gap),
-            Known::Unknown(_) => {}
+            // A kernel without IPv6 routes none of it; one that routes IPv4 need not be asked again.
+            Known::Unknown(gap) if gap.cause != Cause::Absent && on.is_empty() => return Err(gap),
+            Known::Value(_) | Known::Unknown(_) => {}
         }
     }
     Ok(on)

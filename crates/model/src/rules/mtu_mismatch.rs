@@ -62,10 +62,11 @@ fn check_nic(scene: &Scene<'_>, nic: &Nic) -> Judged {
         return Ok(None);
     };
     let worst = misfits.iter().find(|misfit| misfit.severity == severity);
-    let mut summary = worst.map_or_else(String::new, |misfit| misfit.words.clone());
-    if misfits.len() > 1 {
-        summary.push_str(&format!(" (and {} more)", misfits.len() - 1));
-    }
+    let words = worst.map_or("", |misfit| misfit.words.as_str());
+    let summary = match misfits.len() {
+        0 | 1 => words.to_owned(),
+        all => format!("{words} (and {} more)", all - 1),
+    };
     let mut evidence: Vec<Evidence> = Vec::new();
     for seen in misfits.iter().flat_map(|misfit| &misfit.evidence) {
         if !evidence.contains(seen) {
@@ -215,6 +216,7 @@ fn far_end(scene: &Scene<'_>, nic: &Nic) -> Option<Misfit> {
     };
     let far = other.nics.iter().find(|far| {
         far.kind != NicKind::Loopback
+            && far.operstate.value().is_none_or(|state| state != "down")
             && far.mtu.get().is_some_and(|mtu| mtu != own)
             && share_a_subnet(nic, far)
             && !stays_inside(scene.host, nic)

@@ -54,7 +54,7 @@ fn check_nic(nic: &Nic, watch: &Watch) -> Judged {
         (false, true) => format!("damaged frames arrive at {name} ({})", damaged.words()),
         (true, false) => format!("the link of {name} went and came ({})", flaps.words()),
         (false, false) => format!(
-            "damaged frames arrive at {name} ({}) and its link went and came",
+            "damaged frames arrive at {name} ({}) and its link flaps",
             damaged.words()
         ),
     };
@@ -63,7 +63,7 @@ fn check_nic(nic: &Nic, watch: &Watch) -> Judged {
     Ok(Some(Said {
         severity: Severity::Warn,
         subject: subject(nic),
-        summary: format!("{what}: reseat or replace cable and module; the far end's counters tell which side"),
+        summary: format!("{what}: reseat or replace cable and module; compare the far end's counters"),
         evidence,
         remedies: Vec::new(),
     }))

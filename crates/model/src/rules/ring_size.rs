@@ -30,13 +30,12 @@ pub(super) const RULE: Rule = Rule {
 const LONG: u32 = 1024;
 
 /// What counts packets that found no descriptor, by driver.
-const DROPS: [&str; 7] = [
+const DROPS: [&str; 6] = [
     "stat/rx_missed_errors",
     "stat/rx_fifo_errors",
     "qstat/rx-hw-drop-overruns",
     "driver/rx_out_of_buffer",
     "driver/rx_overruns",
-    "driver/rx_no_buffer_count",
     "driver/rx_no_dma_resources",
 ];
 

@@ -56,6 +56,14 @@ mod tests {
         host.build().nics.remove(0)
     }
 
+    proptest::proptest! {
+        #[test]
+        fn no_text_panics(one in "\\PC*", other in "[0-9a-f.:]{0,20}/[0-9]{0,4}") {
+            let _ = share_a_subnet(&with(&one), &with(&other));
+            let _ = share_a_subnet(&with(&other), &with(&other));
+        }
+    }
+
     #[test]
     fn only_different_addresses_of_one_network_share_it() {
         let share = |one: &str, other: &str| share_a_subnet(&with(one), &with(other));

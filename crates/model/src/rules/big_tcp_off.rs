@@ -52,8 +52,16 @@ fn check_nic(scene: &Scene<'_>, nic: &Nic) -> Judged {
     let limits: [(&str, &Known<Bytes>, NicKnob); 4] = [
         ("gso_max_size", &stack.gso_max_bytes, NicKnob::GsoMaxBytes),
         ("gro_max_size", &stack.gro_max_bytes, NicKnob::GroMaxBytes),
-        ("gso_ipv4_max_size", &stack.gso_ipv4_max_bytes, NicKnob::GsoIpv4MaxBytes),
-        ("gro_ipv4_max_size", &stack.gro_ipv4_max_bytes, NicKnob::GroIpv4MaxBytes),
+        (
+            "gso_ipv4_max_size",
+            &stack.gso_ipv4_max_bytes,
+            NicKnob::GsoIpv4MaxBytes,
+        ),
+        (
+            "gro_ipv4_max_size",
+            &stack.gro_ipv4_max_bytes,
+            NicKnob::GroIpv4MaxBytes,
+        ),
     ];
     let to = WANTED.min(*hardware);
     let path = |what: &str| format!("netlink/route/{}/{what}", nic.name);
@@ -69,7 +77,11 @@ fn check_nic(scene: &Scene<'_>, nic: &Nic) -> Judged {
     if remedies.is_empty() {
         return Ok(None);
     }
-    evidence.push(Evidence::new("tso_max_size", hardware, path("tso_max_size")));
+    evidence.push(Evidence::new(
+        "tso_max_size",
+        hardware,
+        path("tso_max_size"),
+    ));
     Ok(Some(Said {
         severity: Severity::Note,
         subject: subject(nic),
@@ -90,7 +102,9 @@ pub(super) mod tests {
     use crate::host::Host;
 
     pub(crate) const CASES: Cases = Cases {
-        fires: &[("64 KiB of 512 KiB at 100 Gb/s", || World::of(card(100, 512)))],
+        fires: &[("64 KiB of 512 KiB at 100 Gb/s", || {
+            World::of(card(100, 512))
+        })],
         silent: &[
             ("25 Gb/s", || World::of(card(25, 512))),
             ("the card takes no more", || World::of(card(100, 64))),

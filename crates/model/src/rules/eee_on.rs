@@ -51,7 +51,9 @@ fn check_nic(scene: &Scene<'_>, nic: &Nic) -> Judged {
             Evidence::new("energy-efficient Ethernet", "enabled", path.clone()),
             Evidence::new("energy-efficient Ethernet on this link", "in use", path),
         ],
-        remedies: remedy(scene, key, Value::Switch(false)).into_iter().collect(),
+        remedies: remedy(scene, key, Value::Switch(false))
+            .into_iter()
+            .collect(),
     }))
 }
 
@@ -66,7 +68,9 @@ pub(super) mod tests {
     pub(crate) const CASES: Cases = Cases {
         fires: &[("in use", || World::of(card(true)).profile(Profile::Latency))],
         silent: &[
-            ("enabled and not in use", || World::of(card(false)).profile(Profile::Latency)),
+            ("enabled and not in use", || {
+                World::of(card(false)).profile(Profile::Latency)
+            }),
             ("bulk does not care", || World::of(card(true))),
         ],
         undetermined: &[("not asked", || {

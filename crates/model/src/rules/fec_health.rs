@@ -83,14 +83,23 @@ fn check_nic(scene: &Scene<'_>, nic: &Nic) -> Judged {
     let mut evidence: Vec<Evidence> = speed(nic).into_iter().collect();
     evidence.push(Evidence::new("active FEC", "none", ethtool(nic, "fec")));
     let (severity, advice) = if needed {
-        (Severity::Warn, "its standard needs one: set the same mode on both ends")
+        (
+            Severity::Warn,
+            "its standard needs one: set the same mode on both ends",
+        )
     } else {
-        (Severity::Note, "some optics and short cables need none; watch its errors")
+        (
+            Severity::Note,
+            "some optics and short cables need none; watch its errors",
+        )
     };
     Ok(Some(Said {
         severity,
         subject: subject(nic),
-        summary: format!("{} runs without forward error correction: {advice}", nic.name),
+        summary: format!(
+            "{} runs without forward error correction: {advice}",
+            nic.name
+        ),
         evidence,
         remedies: Vec::new(),
     }))
@@ -140,7 +149,12 @@ fn words(nic: &Nic, lost: &Growth, (before, after): Rates<'_>, limits: Limits) -
     format!("{what}. {}", ber::advice(before, after, limits))
 }
 
-fn evidence(nic: &Nic, lost: &Growth, mended: &Growth, (before, after): Rates<'_>) -> Vec<Evidence> {
+fn evidence(
+    nic: &Nic,
+    lost: &Growth,
+    mended: &Growth,
+    (before, after): Rates<'_>,
+) -> Vec<Evidence> {
     let mut evidence = lost.evidence();
     evidence.extend(mended.evidence());
     let path = format!("computed from these and the speed of {}", nic.name);
@@ -169,7 +183,8 @@ pub(super) mod tests {
                 World::of(card(100, 4)).watched(|w| w.grew("nic/eth0/fec/uncorrectable", 1))
             }),
             ("many bits are mended", || {
-                World::of(card(100, 4)).watched(|w| w.grew("nic/eth0/fec/corrected-bits", 20_000_000))
+                World::of(card(100, 4))
+                    .watched(|w| w.grew("nic/eth0/fec/corrected-bits", 20_000_000))
             }),
             ("no correction at 400 Gb/s", || {
                 World::of(without(400)).watched(|w| w)
@@ -180,7 +195,8 @@ pub(super) mod tests {
                 World::of(card(100, 4)).watched(|w| w.grew("nic/eth0/fec/corrected-bits", 1_000))
             }),
             ("errors that lanes of four levels always have", || {
-                World::of(card(100, 1)).watched(|w| w.grew("nic/eth0/fec/corrected-bits", 5_000_000))
+                World::of(card(100, 1))
+                    .watched(|w| w.grew("nic/eth0/fec/corrected-bits", 5_000_000))
             }),
             ("40 Gb/s has none", || World::of(without(40))),
             ("a card without FEC", || {
@@ -197,7 +213,8 @@ pub(super) mod tests {
                 World::of(host)
             }),
             ("the counters may not be read", || {
-                World::of(card(100, 4)).watched(|w| w.denied("nic/eth0/fec").without("nic/eth0/driver"))
+                World::of(card(100, 4))
+                    .watched(|w| w.denied("nic/eth0/fec").without("nic/eth0/driver"))
             }),
         ],
     };
@@ -227,7 +244,12 @@ pub(super) mod tests {
             let said = finding(RULE.id, &world.scene());
             assert_eq!(said.severity, severity);
             let rate = |e: &&Evidence| e.what.starts_with("bit error rate");
-            let rates: Vec<&str> = said.evidence.iter().filter(rate).map(|e| e.value.as_str()).collect();
+            let rates: Vec<&str> = said
+                .evidence
+                .iter()
+                .filter(rate)
+                .map(|e| e.value.as_str())
+                .collect();
             assert_eq!(rates.len(), 2);
             assert_eq!(rates[1], "below 3.0e-12 (no error seen)");
         }

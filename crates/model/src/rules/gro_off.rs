@@ -57,7 +57,10 @@ fn check_nic(scene: &Scene<'_>, nic: &Nic) -> Judged {
     let (severity, advice) = if receives {
         (Severity::Warn, "switch on rx-gro")
     } else {
-        (Severity::Note, "the trial sent this end little, but switch on rx-gro for what does")
+        (
+            Severity::Note,
+            "the trial sent this end little, but switch on rx-gro for what does",
+        )
     };
     Ok(Some(Said {
         severity,
@@ -77,7 +80,9 @@ fn check_nic(scene: &Scene<'_>, nic: &Nic) -> Judged {
 /// The veths of either end that cut packets before they send them.
 fn cut_before_sent<'a>(scene: &Scene<'a>) -> impl Iterator<Item = Evidence> + 'a {
     let ends = [Some(scene.host), scene.other].into_iter().flatten();
-    let veths = ends.flat_map(|host| &host.nics).filter(|nic| nic.kind == NicKind::Veth);
+    let veths = ends
+        .flat_map(|host| &host.nics)
+        .filter(|nic| nic.kind == NicKind::Veth);
     veths.flat_map(|nic| {
         let off = |name: &&str| matches!(feature(nic, name), Ok(Some(feature)) if !feature.active);
         CUTS_LATE.into_iter().filter(off).map(|name| {
@@ -110,15 +115,20 @@ pub(super) mod tests {
             }),
         ],
         silent: &[
-            ("on", || World::of(build::host().nic("eth0", |nic| nic).build())),
+            ("on", || {
+                World::of(build::host().nic("eth0", |nic| nic).build())
+            }),
             ("the driver cannot", || {
                 let host = build::host().nic("eth0", |nic| nic.feature(GRO, false, false));
                 World::of(host.build())
             }),
-            ("a router", || World::of(card()).profile(Profile::Forwarding)),
-            ("off on a veth that gets super-packets, the kernel's default", || {
-                World::of(veth()).towards(build::veth_pair().1)
+            ("a router", || {
+                World::of(card()).profile(Profile::Forwarding)
             }),
+            (
+                "off on a veth that gets super-packets, the kernel's default",
+                || World::of(veth()).towards(build::veth_pair().1),
+            ),
         ],
         undetermined: &[("features not read", || {
             let mut host = card();
@@ -128,7 +138,9 @@ pub(super) mod tests {
     };
 
     fn card() -> Host {
-        build::host().nic("eth0", |nic| nic.feature(GRO, false, true)).build()
+        build::host()
+            .nic("eth0", |nic| nic.feature(GRO, false, true))
+            .build()
     }
 
     fn veth() -> Host {

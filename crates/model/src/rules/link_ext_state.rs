@@ -113,7 +113,10 @@ fn advice(why: &str) -> &'static str {
         ("logical mismatch", "Set speed and FEC alike on both ends."),
         ("signal integrity", "Clean or replace cable and module."),
         ("no cable", "Plug it in."),
-        ("cable issue", "Use a cable that the card supports, or replace it."),
+        (
+            "cable issue",
+            "Use a cable that the card supports, or replace it.",
+        ),
         ("eeprom", "Replace the module or cable: it cannot be read."),
         ("calibration", "Replace the module, or restart the card."),
         ("power budget", "Use a module that needs less power."),
@@ -133,11 +136,15 @@ pub(super) mod tests {
 
     pub(crate) const CASES: Cases = Cases {
         fires: &[
-            ("a bad cable", || World::of(down(Some("Bad signal integrity")))),
+            ("a bad cable", || {
+                World::of(down(Some("Bad signal integrity")))
+            }),
             ("an empty port", || World::of(down(Some("No cable")))),
         ],
         silent: &[
-            ("a link", || World::of(build::host().nic("eth0", |nic| nic).build())),
+            ("a link", || {
+                World::of(build::host().nic("eth0", |nic| nic).build())
+            }),
             ("a port that is switched off", || World::of(down(None))),
         ],
         undetermined: &[("not asked", || {
@@ -188,6 +195,10 @@ pub(super) mod tests {
             nic: Some(&name),
             ..world.scene()
         };
-        assert!(finding(RULE.id, &asked).summary.contains("does not say why"));
+        assert!(
+            finding(RULE.id, &asked)
+                .summary
+                .contains("does not say why")
+        );
     }
 }

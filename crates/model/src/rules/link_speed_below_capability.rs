@@ -73,7 +73,10 @@ fn check_nic(nic: &Nic) -> Judged {
             (false, Severity::Note) => "check whether module, cable and partner can too",
             (false, _) => "check the cable, and what each end was told to offer",
         };
-        (severity, format!("{name} runs at {speed} where {who} {best}: {advice}"))
+        (
+            severity,
+            format!("{name} runs at {speed} where {who} {best}: {advice}"),
+        )
     };
     Ok(Some(Said {
         severity,
@@ -107,7 +110,11 @@ fn fastest(modes: &[String]) -> Option<BitRate> {
         // No link is faster than 10 Tb/s by now; a longer number is no speed.
         number.parse().ok().filter(|mbit| *mbit <= 10_000_000)
     };
-    modes.iter().filter_map(speed).max().map(BitRate::from_mbit_per_s)
+    modes
+        .iter()
+        .filter_map(speed)
+        .max()
+        .map(BitRate::from_mbit_per_s)
 }
 
 #[cfg(test)]
@@ -120,7 +127,9 @@ pub(super) mod tests {
 
     pub(crate) const CASES: Cases = Cases {
         fires: &[
-            ("1 Gb/s where both can 10", || World::of(at(1_000, &["10000baseT/Full"]))),
+            ("1 Gb/s where both can 10", || {
+                World::of(at(1_000, &["10000baseT/Full"]))
+            }),
             ("the partner says nothing", || World::of(at(1_000, &[]))),
             ("half duplex", || {
                 let mut host = at(10_000, &[]);
@@ -132,7 +141,9 @@ pub(super) mod tests {
         ],
         silent: &[
             ("as fast as it can", || World::of(at(10_000, &[]))),
-            ("the partner can no more", || World::of(at(1_000, &["1000baseT/Full"]))),
+            ("the partner can no more", || {
+                World::of(at(1_000, &["1000baseT/Full"]))
+            }),
             ("a card without modes", || {
                 let mut host = at(1_000, &[]);
                 host.nics[0].wire.modes = Known::unknown(Cause::Absent, "linkmodes", "none");
@@ -184,7 +195,12 @@ pub(super) mod tests {
 
     #[test]
     fn names_of_modes_that_are_no_speed_are_passed_over() {
-        let modes = ["Pause", "basex", "99999999999999999999base", "2500baseT/Full"];
+        let modes = [
+            "Pause",
+            "basex",
+            "99999999999999999999base",
+            "2500baseT/Full",
+        ];
         let speed = fastest(&modes.map(str::to_owned));
         assert_eq!(speed, Some(BitRate::from_mbit_per_s(2_500)));
         assert_eq!(fastest(&[]), None);

@@ -72,7 +72,9 @@ fn check_nic(scene: &Scene<'_>, nic: &Nic) -> Judged {
             nic.name
         ),
         evidence,
-        remedies: remedy(scene, key, Value::Switch(false)).into_iter().collect(),
+        remedies: remedy(scene, key, Value::Switch(false))
+            .into_iter()
+            .collect(),
     }))
 }
 

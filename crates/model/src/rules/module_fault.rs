@@ -60,7 +60,11 @@ fn check_nic(scene: &Scene<'_>, nic: &Nic) -> Judged {
     let mut evidence: Vec<Evidence> = said
         .into_iter()
         .map(|(severity, what)| {
-            let kind = if severity == Severity::Note { "warning" } else { "fault" };
+            let kind = if severity == Severity::Note {
+                "warning"
+            } else {
+                "fault"
+            };
             Evidence::new(format!("{kind} of the module"), what, path.clone())
         })
         .collect();
@@ -96,10 +100,16 @@ fn complaints(module: &Module) -> Vec<(Severity, String)> {
     if let Some(state) = module.state.value().filter(|state| *state != "ModuleReady") {
         said.push((Severity::Warn, format!("state {state}")));
     }
-    said.extend(module.alarms.iter().map(|alarm| (Severity::Warn, alarm.clone())));
+    said.extend(
+        module
+            .alarms
+            .iter()
+            .map(|alarm| (Severity::Warn, alarm.clone())),
+    );
     said.extend(module.warnings.iter().map(|warning| {
         let text = warning.to_ascii_lowercase();
-        let dark = text.contains("low") && (text.contains("receive power") || text.contains("rx power"));
+        let dark =
+            text.contains("low") && (text.contains("receive power") || text.contains("rx power"));
         let severity = if dark { Severity::Warn } else { Severity::Note };
         (severity, warning.clone())
     }));
@@ -123,7 +133,13 @@ pub(super) mod tests {
 
     pub(crate) const CASES: Cases = Cases {
         fires: &[
-            ("an alarm", || World::of(with(&["lane 2: receive power low alarm"], &[], "ModuleReady"))),
+            ("an alarm", || {
+                World::of(with(
+                    &["lane 2: receive power low alarm"],
+                    &[],
+                    "ModuleReady",
+                ))
+            }),
             ("not ready", || World::of(with(&[], &[], "ModuleLowPwr"))),
             ("the card counts its heat", || {
                 World::of(with(&[], &[], "ModuleReady"))
@@ -132,7 +148,9 @@ pub(super) mod tests {
         ],
         silent: &[
             ("a good module", || World::of(with(&[], &[], "ModuleReady"))),
-            ("no module", || World::of(build::host().nic("eth0", |nic| nic).build())),
+            ("no module", || {
+                World::of(build::host().nic("eth0", |nic| nic).build())
+            }),
             ("not asked of a port of twisted pair", || {
                 let mut host = unread();
                 if let Known::Value(modes) = &mut host.nics[0].wire.modes {
@@ -177,7 +195,14 @@ pub(super) mod tests {
     fn too_little_light_is_worse_than_a_warm_module() {
         let warm = with(&[], &["temperature high warning"], "ModuleReady");
         assert_eq!(finding(RULE.id, &scene(&warm)).severity, Severity::Note);
-        let dark = with(&[], &["temperature high warning", "lane 1: receive power low warning"], "ModuleReady");
+        let dark = with(
+            &[],
+            &[
+                "temperature high warning",
+                "lane 1: receive power low warning",
+            ],
+            "ModuleReady",
+        );
         let said = finding(RULE.id, &scene(&dark));
         assert_eq!(said.severity, Severity::Warn);
         assert!(said.summary.contains("says: lane 1"), "{}", said.summary);

@@ -7,7 +7,7 @@ mod subnet;
 use super::judged::{Judged, growth, judge_each};
 use super::{ALWAYS, Said, remedy, subject};
 use crate::finding::{Evidence, Outcome, Remedy, Rule, Scene, Severity, Stage};
-use crate::host::{Nic, NicKind, Tunnel};
+use crate::host::{Nic, NicKind};
 use crate::known::Gap;
 use crate::setting::{NicKnob, SettingKey, Value};
 use subnet::share_a_subnet;
@@ -52,7 +52,12 @@ fn check_nic(scene: &Scene<'_>, nic: &Nic) -> Judged {
     let mut misfits = stacked(scene, nic)?;
     // Who asks about one interface also wants to know what stands on it.
     if scene.nic.is_some() {
-        for upper in scene.host.nics.iter().filter(|own| own.lower.contains(&nic.name)) {
+        for upper in scene
+            .host
+            .nics
+            .iter()
+            .filter(|own| own.lower.contains(&nic.name))
+        {
             misfits.extend(stacked(scene, upper)?);
         }
     }
@@ -78,7 +83,10 @@ fn check_nic(scene: &Scene<'_>, nic: &Nic) -> Judged {
         subject: subject(nic),
         summary,
         evidence,
-        remedies: misfits.into_iter().filter_map(|misfit| misfit.remedy).collect(),
+        remedies: misfits
+            .into_iter()
+            .filter_map(|misfit| misfit.remedy)
+            .collect(),
     }))
 }
 
@@ -89,40 +97,43 @@ fn stacked(scene: &Scene<'_>, nic: &Nic) -> Result<Vec<Misfit>, Gap> {
     let lower: Vec<&Nic> = nic.lower.iter().filter_map(named).filter(up).collect();
     match nic.kind {
         NicKind::Vlan | NicKind::Macvlan => above(scene, nic, &lower, 0),
-        NicKind::Tunnel | NicKind::Other => match &nic.stack.tunnel {
-            Some(tunnel) => match (overhead(tunnel), tunnel.link.value().and_then(named)) {
-                (Some(more), Some(link)) => above(scene, nic, &[link], more),
+        NicKind::Tunnel | NicKind::Other => {
+            let tunnel = nic.stack.tunnel.as_ref();
+            // Its own link where it says one, else what it was seen to stand on.
+            let link = tunnel.and_then(|tunnel| tunnel.link.value());
+            let below = link.or(nic.lower.first()).and_then(named);
+            match (overhead(nic), below) {
+                (Some(more), Some(below)) => above(scene, nic, &[below], more),
                 _ => Ok(Vec::new()),
-            },
-            None => Ok(Vec::new()),
-        },
+            }
+        }
         NicKind::Bond | NicKind::Team => ports(scene, nic, &lower, Severity::Crit),
         NicKind::Bridge => ports(scene, nic, &lower, Severity::Warn),
         _ => Ok(Vec::new()),
     }
 }
 
-/// What a tunnel puts before each packet, bytes, as far as its kind is known.
-fn overhead(tunnel: &Tunnel) -> Option<u32> {
-    let over_ipv4 = match tunnel.kind.value()?.as_str() {
-        "vxlan" | "geneve" => 50,
-        "gretap" => 38,
-        "gre" => 24,
-        "ipip" | "sit" => 20,
+/// What a tunnel puts before each packet, bytes, as far as its kind is known. A [`NicKind::Tunnel`] that
+/// names none is a VXLAN or Geneve.
+fn overhead(nic: &Nic) -> Option<u32> {
+    let tunnel = nic.stack.tunnel.as_ref();
+    let kind = tunnel.and_then(|tunnel| tunnel.kind.value());
+    let over_ipv4 = match kind.map(String::as_str) {
+        Some("vxlan" | "geneve") => 50,
+        Some("gretap") => 38,
+        Some("gre") => 24,
+        Some("ipip" | "sit") => 20,
+        None if nic.kind == NicKind::Tunnel => 50,
         _ => return None,
     };
-    let ends = [tunnel.local.value(), tunnel.remote.value()];
-    let over_ipv6 = ends.into_iter().flatten().any(|end| end.contains(':'));
+    let ends = tunnel.map(|tunnel| [tunnel.local.value(), tunnel.remote.value()]);
+    let ends = ends.into_iter().flatten().flatten();
+    let over_ipv6 = ends.into_iter().any(|end| end.contains(':'));
     Some(if over_ipv6 { over_ipv4 + 20 } else { over_ipv4 })
 }
 
 /// `nic` sends packets of its MTU and `more` bytes by `lower`.
-fn above(
-    scene: &Scene<'_>,
-    nic: &Nic,
-    lower: &[&Nic],
-    more: u32,
-) -> Result<Vec<Misfit>, Gap> {
+fn above(scene: &Scene<'_>, nic: &Nic, lower: &[&Nic], more: u32) -> Result<Vec<Misfit>, Gap> {
     let mut misfits = Vec::new();
     for below in lower {
         let (own, carries) = (mtu(nic)?, mtu(below)?);
@@ -177,7 +188,11 @@ fn ports(
         return Ok(Vec::new());
     }
     let mut evidence = vec![said(nic, mtu(nic)?)];
-    evidence.extend(ports.iter().filter_map(|port| Some(said(port, port.mtu.get()?))));
+    evidence.extend(
+        ports
+            .iter()
+            .filter_map(|port| Some(said(port, port.mtu.get()?))),
+    );
     if nic.kind == NicKind::Bridge {
         return Ok(vec![Misfit {
             severity,
@@ -237,7 +252,9 @@ fn far_end(scene: &Scene<'_>, nic: &Nic) -> Option<Misfit> {
             nic.name, far.name
         ),
         evidence,
-        remedy: (own < theirs && fits).then(|| change(scene, nic, theirs)).flatten(),
+        remedy: (own < theirs && fits)
+            .then(|| change(scene, nic, theirs))
+            .flatten(),
     })
 }
 

@@ -77,13 +77,18 @@ fn check_nic(nic: &Nic, watch: &Watch) -> Judged {
         (severity, what)
     } else {
         let words = discards.words();
-        let what = format!("{} drops before the host takes the packets ({words})", nic.name);
+        let what = format!(
+            "{} drops before the host takes the packets ({words})",
+            nic.name
+        );
         (Severity::Crit, what)
     };
     Ok(Some(Said {
         severity,
         subject: subject(nic),
-        summary: format!("{what}: look at PCIe, IOMMU, node and clock; a larger ring does not help"),
+        summary: format!(
+            "{what}: look at PCIe, IOMMU, node and clock; a larger ring does not help"
+        ),
         evidence,
         remedies: Vec::new(),
     }))

@@ -71,13 +71,19 @@ fn check_nic(nic: &Nic, watch: &Watch) -> Judged {
         (0, _) => Some(Severity::Warn),
         _ => Some(Severity::Crit),
     };
-    let mut words = format!("the pauses of {} became a storm ({})", nic.name, storms.words());
+    let mut words = format!(
+        "the pauses of {} became a storm ({})",
+        nic.name,
+        storms.words()
+    );
     let mut unread = storms.quiet();
     for way in &WAYS {
-        let seen = growth(watch, nic, &[way.frames, way.duration])
-            .and_below(watch, nic, "driver", |name| {
-                name.starts_with(way.prefix) && name.ends_with("_pause_duration")
-            });
+        let seen = growth(watch, nic, &[way.frames, way.duration]).and_below(
+            watch,
+            nic,
+            "driver",
+            |name| name.starts_with(way.prefix) && name.ends_with("_pause_duration"),
+        );
         unread = unread.and(seen.quiet());
         let Some((share, how)) = share(nic, watch, way, &seen) else {
             continue;
@@ -114,14 +120,19 @@ fn share(nic: &Nic, watch: &Watch, way: &Way, seen: &Growth) -> Option<(f64, &'s
     }
     let frames = real(seen.by(way.frames));
     let durations = seen.grew.iter().filter(|(name, ..)| *name != way.frames);
-    let counted = watch.counters.contains_key(&format!("nic/{}/{}", nic.name, way.duration));
+    let counted = watch
+        .counters
+        .contains_key(&format!("nic/{}/{}", nic.name, way.duration));
     let longest = durations.map(|(_, by, _)| *by).max();
     let (share, how) = match longest {
         Some(longest) => (real(longest) / 1e6 / seconds, "counted"),
         None if counted || frames / seconds < FRAMES_PER_SECOND => return None,
         None => {
             let speed = nic.link_bit_per_s.get()?.as_f64().max(1.0);
-            ((frames * LONGEST_PAUSE_BITS / speed / seconds).min(1.0), "at most")
+            (
+                (frames * LONGEST_PAUSE_BITS / speed / seconds).min(1.0),
+                "at most",
+            )
         }
     };
     (share > PAUSED.as_f64()).then_some((share, how))
@@ -144,12 +155,15 @@ pub(super) mod tests {
                     .watched(|w| w.grew("nic/eth0/driver/tx_global_pause_duration", 200_000))
             }),
             ("of one priority", || {
-                World::of(card()).watched(|w| w.grew("nic/eth0/driver/rx_prio3_pause_duration", 200_000))
+                World::of(card())
+                    .watched(|w| w.grew("nic/eth0/driver/rx_prio3_pause_duration", 200_000))
             }),
         ],
         silent: &[
             ("none", || World::of(card()).watched(|w| w)),
-            ("a burst", || World::of(card()).watched(|w| w.grew("nic/eth0/pause/rx-frames", 20))),
+            ("a burst", || {
+                World::of(card()).watched(|w| w.grew("nic/eth0/pause/rx-frames", 20))
+            }),
             ("many frames that were released at once", || {
                 World::of(card()).watched(|w| {
                     w.grew("nic/eth0/pause/rx-frames", 5_000)

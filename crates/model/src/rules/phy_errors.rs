@@ -63,7 +63,9 @@ fn check_nic(nic: &Nic, watch: &Watch) -> Judged {
     Ok(Some(Said {
         severity: Severity::Warn,
         subject: subject(nic),
-        summary: format!("{what}: reseat or replace cable and module; compare the far end's counters"),
+        summary: format!(
+            "{what}: reseat or replace cable and module; compare the far end's counters"
+        ),
         evidence,
         remedies: Vec::new(),
     }))
@@ -94,7 +96,9 @@ pub(super) mod tests {
         ],
         undetermined: &[
             ("nobody watched", || World::of(card())),
-            ("no statistics", || World::of(card()).watched(|w| w.without("nic/eth0/stat"))),
+            ("no statistics", || {
+                World::of(card()).watched(|w| w.without("nic/eth0/stat"))
+            }),
         ],
     };
 
@@ -110,6 +114,10 @@ pub(super) mod tests {
         });
         let said = finding(RULE.id, &world.scene());
         assert_eq!(said.evidence.len(), 2);
-        assert!(said.summary.contains("rx_crc_errors +3"), "{}", said.summary);
+        assert!(
+            said.summary.contains("rx_crc_errors +3"),
+            "{}",
+            said.summary
+        );
     }
 }

@@ -96,9 +96,17 @@ fn discovery_off(scene: &Scene<'_>) -> Result<Option<Said>, Gap> {
     Ok(Some(Said {
         severity: Severity::Note,
         subject: "host".to_owned(),
-        summary: format!("{NO_DISCOVERY} is 1: a path that needs smaller packets cuts them in routers; set it to 0"),
-        evidence: vec![Evidence::new(NO_DISCOVERY, 1, crate::buffers::path(NO_DISCOVERY))],
-        remedies: remedy(scene, key, Value::Text("0".to_owned())).into_iter().collect(),
+        summary: format!(
+            "{NO_DISCOVERY} is 1: a path that needs smaller packets cuts them in routers; set it to 0"
+        ),
+        evidence: vec![Evidence::new(
+            NO_DISCOVERY,
+            1,
+            crate::buffers::path(NO_DISCOVERY),
+        )],
+        remedies: remedy(scene, key, Value::Text("0".to_owned()))
+            .into_iter()
+            .collect(),
     }))
 }
 
@@ -128,7 +136,9 @@ pub(super) mod tests {
             }),
         ],
         silent: &[
-            ("no probing, as the kernel has it", || World::of(probing("0"))),
+            ("no probing, as the kernel has it", || {
+                World::of(probing("0"))
+            }),
             ("it always probes", || {
                 World::of(probing("2")).watched(|w| w.grew("netstat/TcpExt/TCPMTUPFail", 2))
             }),

@@ -163,8 +163,8 @@ pub(super) mod tests {
     #[test]
     fn the_ring_is_doubled_and_never_made_larger_than_it_can_be() {
         for (size, remedy) in [(1024, "1024 -> 2048"), (6000, "6000 -> 8192")] {
-            let world = World::of(with_ring(size))
-                .watched(|w| w.grew("nic/eth0/stat/rx_missed_errors", 7));
+            let world =
+                World::of(with_ring(size)).watched(|w| w.grew("nic/eth0/stat/rx_missed_errors", 7));
             let said = finding(RULE.id, &world.scene());
             assert_eq!(remedies(&said), [format!("nic/eth0/ring/rx: {remedy}")]);
         }

@@ -53,12 +53,10 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
 }
 
 fn check_nic(scene: &Scene<'_>, nic: &Nic, watch: &Watch) -> Judged {
-    let failed = growth(watch, nic, &["qstat/rx-alloc-fail"]).and_below(
-        watch,
-        nic,
-        "driver",
-        |name| FAILED.iter().any(|end| name.ends_with(end)),
-    );
+    let failed =
+        growth(watch, nic, &["qstat/rx-alloc-fail"]).and_below(watch, nic, "driver", |name| {
+            FAILED.iter().any(|end| name.ends_with(end))
+        });
     if failed.grew.is_empty() {
         return match slow(watch, nic) {
             Some(said) => Ok(Some(said)),
@@ -92,8 +90,15 @@ fn check_nic(scene: &Scene<'_>, nic: &Nic, watch: &Watch) -> Judged {
 
 /// The slow way of the page pool, as a note: what it costs is to be measured.
 fn slow(watch: &Watch, nic: &Nic) -> Option<Said> {
-    let pool: Growth = growth(watch, nic, &["page-pool/alloc-slow", "page-pool/alloc-fast"]);
-    let (slow, fast) = (pool.by("page-pool/alloc-slow"), pool.by("page-pool/alloc-fast"));
+    let pool: Growth = growth(
+        watch,
+        nic,
+        &["page-pool/alloc-slow", "page-pool/alloc-fast"],
+    );
+    let (slow, fast) = (
+        pool.by("page-pool/alloc-slow"),
+        pool.by("page-pool/alloc-fast"),
+    );
     let share = real(slow) / real((slow + fast).max(1));
     if slow + fast < SLOW_FROM || share <= SLOW_SHARE.as_f64() {
         return None;
@@ -177,6 +182,9 @@ pub(super) mod tests {
         let world = World::of(host()).watched(|w| w.grew("nic/eth0/qstat/rx-alloc-fail", 3));
         let said = finding(RULE.id, &world.scene());
         assert_eq!(said.severity, Severity::Warn);
-        assert_eq!(remedies(&said), ["sysctl/vm.min_free_kbytes: 67584 -> 167772"]);
+        assert_eq!(
+            remedies(&said),
+            ["sysctl/vm.min_free_kbytes: 67584 -> 167772"]
+        );
     }
 }

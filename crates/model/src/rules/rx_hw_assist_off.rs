@@ -49,7 +49,9 @@ fn check_nic(scene: &Scene<'_>, nic: &Nic) -> Judged {
             nic.name
         ),
         evidence: speed(nic).into_iter().chain([off]).collect(),
-        remedies: remedy(scene, key, Value::Switch(true)).into_iter().collect(),
+        remedies: remedy(scene, key, Value::Switch(true))
+            .into_iter()
+            .collect(),
     }))
 }
 

@@ -64,7 +64,11 @@ fn check_nic(scene: &Scene<'_>, nic: &Nic) -> Judged {
     if evidence.is_empty() {
         return Ok(None);
     }
-    let names: Vec<&str> = tunnels.iter().map(|tunnel| tunnel.name.as_str()).take(3).collect();
+    let names: Vec<&str> = tunnels
+        .iter()
+        .map(|tunnel| tunnel.name.as_str())
+        .take(3)
+        .collect();
     let advice = if remedies.is_empty() {
         "use a UDP port that the card knows (4789, 6081)"
     } else {
@@ -87,7 +91,10 @@ fn check_nic(scene: &Scene<'_>, nic: &Nic) -> Judged {
 fn tunnels_on<'a>(host: &'a Host, nic: &Nic) -> Vec<&'a Nic> {
     let sends_by = |own: &&Nic| {
         own.stack.tunnel.as_ref().is_some_and(|tunnel| {
-            let udp = matches!(tunnel.kind.value().map(String::as_str), Some("vxlan" | "geneve"));
+            let udp = matches!(
+                tunnel.kind.value().map(String::as_str),
+                Some("vxlan" | "geneve")
+            );
             let by = match (tunnel.link.value(), tunnel.local.value()) {
                 (Some(link), _) => *link == nic.name,
                 (None, Some(local)) => host
@@ -113,9 +120,16 @@ fn unknown_ports(nic: &Nic, tunnels: &[&Nic]) -> Result<Vec<Evidence>, Gap> {
     let missing = |tunnel: &&Nic| {
         let port = tunnel.stack.tunnel.as_ref()?.port.get()?;
         (!known.iter().any(|own| own.port == port)).then(|| {
-            let has = if has.is_empty() { "none".to_owned() } else { has.join(", ") };
+            let has = if has.is_empty() {
+                "none".to_owned()
+            } else {
+                has.join(", ")
+            };
             Evidence::new(
-                format!("UDP ports that the card knows, without {port} of {}", tunnel.name),
+                format!(
+                    "UDP ports that the card knows, without {port} of {}",
+                    tunnel.name
+                ),
                 has,
                 ethtool(nic, "tunnel-info"),
             )
@@ -134,12 +148,18 @@ pub(super) mod tests {
 
     pub(crate) const CASES: Cases = Cases {
         fires: &[
-            ("segmentation off", || World::of(host(4789, |nic| nic.feature(SEGMENTATION[0], false, true)))),
-            ("a port that the card does not know", || World::of(host(8472, |nic| nic))),
+            ("segmentation off", || {
+                World::of(host(4789, |nic| nic.feature(SEGMENTATION[0], false, true)))
+            }),
+            ("a port that the card does not know", || {
+                World::of(host(8472, |nic| nic))
+            }),
         ],
         silent: &[
             ("all on", || World::of(host(4789, |nic| nic))),
-            ("no tunnel", || World::of(build::host().nic("eth0", |nic| nic).build())),
+            ("no tunnel", || {
+                World::of(build::host().nic("eth0", |nic| nic).build())
+            }),
             ("a card that cannot", || {
                 World::of(host(8472, |nic| {
                     nic.with(|nic| {

@@ -39,7 +39,14 @@ fn check_nic(nic: &Nic, watch: &Watch) -> Judged {
     let of_queues = |first: &[&str], ending: &str| {
         growth(watch, nic, first).and_below(watch, nic, "queue", |name| name.ends_with(ending))
     };
-    let timeouts = of_queues(&["driver/tx_timeout", "driver/tx_timeout_count", "health/tx/errors"], "/tx_timeout");
+    let timeouts = of_queues(
+        &[
+            "driver/tx_timeout",
+            "driver/tx_timeout_count",
+            "health/tx/errors",
+        ],
+        "/tx_timeout",
+    );
     // Without a queue's own counter there is one question left: was it allowed to look?
     let probe = growth(watch, nic, &["queue/tx-0/tx_timeout"]);
     let stalls = of_queues(&[], "/stall_cnt");

@@ -136,7 +136,9 @@ fn off(features: &BTreeMap<String, Feature>) -> Vec<&'static str> {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::testing::{Cases, World, finding, missing, remedies, scene, silent, with_trial};
+    use super::super::testing::{
+        Cases, World, finding, missing, remedies, scene, silent, with_trial,
+    };
     use super::*;
     use crate::build;
     use crate::finding::Profile;
@@ -202,11 +204,10 @@ pub(super) mod tests {
         let with = |mbit: u64, kind: NicKind| {
             build::host()
                 .nic("eth0", |nic| {
-                    nic.feature("tx-tcp-segmentation", false, true)
-                        .with(|nic| {
-                            nic.kind = kind;
-                            nic.link_bit_per_s = BitRate::from_mbit_per_s(mbit).into();
-                        })
+                    nic.feature("tx-tcp-segmentation", false, true).with(|nic| {
+                        nic.kind = kind;
+                        nic.link_bit_per_s = BitRate::from_mbit_per_s(mbit).into();
+                    })
                 })
                 .build()
         };

@@ -9,7 +9,10 @@ use crate::host::Nic;
 pub(super) fn share_a_subnet(one: &Nic, other: &Nic) -> bool {
     let of = |nic: &Nic| -> Vec<(IpAddr, u32)> {
         let all = nic.addresses.value();
-        all.into_iter().flatten().filter_map(|text| parse(text)).collect()
+        all.into_iter()
+            .flatten()
+            .filter_map(|text| parse(text))
+            .collect()
     };
     let others = of(other);
     of(one).iter().any(|(own, length)| {

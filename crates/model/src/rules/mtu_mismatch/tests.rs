@@ -3,7 +3,7 @@
 use super::super::testing::{Cases, World, finding, remedies};
 use super::*;
 use crate::build::{self, HostBuilder};
-use crate::host::Host;
+use crate::host::{Host, Tunnel};
 use crate::known::Known;
 
 pub(crate) const CASES: Cases = Cases {
@@ -11,6 +11,10 @@ pub(crate) const CASES: Cases = Cases {
         ("a VXLAN as large as its underlay", || {
             World::of(tunnel("vxlan", 1500))
         }),
+        (
+            "a tunnel of which only the interface below is known",
+            || World::of(on(NicKind::Tunnel, 1500, &[1500])),
+        ),
         ("a VLAN larger than its parent", || {
             World::of(on(NicKind::Vlan, 9000, &[1500]))
         }),
@@ -127,7 +131,10 @@ fn a_slave_follows_its_bond_and_a_bridge_is_only_told() {
 #[test]
 fn of_two_ends_the_smaller_one_is_raised() {
     let (small, large) = (end(1500, "10.0.0.1/24"), end(9000, "10.0.0.2/24"));
-    let said = finding(RULE.id, &World::of(small.clone()).towards(large.clone()).scene());
+    let said = finding(
+        RULE.id,
+        &World::of(small.clone()).towards(large.clone()).scene(),
+    );
     assert_eq!(remedies(&said), ["nic/eth0/mtu: 1500 -> 9000"]);
     let said = finding(RULE.id, &World::of(large).towards(small).scene());
     assert_eq!(remedies(&said), [""; 0]);

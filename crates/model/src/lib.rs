@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod analysis;
+pub mod ber;
 pub mod buffers;
 pub mod build;
 pub mod ceiling;

@@ -3,6 +3,7 @@
 //! nothing. Catalogue and thresholds: research/rules.md; each rule names its source.
 
 mod catalogue;
+mod judged;
 
 pub(crate) use endpoints_share_cpu::shared_cpu;
 
@@ -39,10 +40,30 @@ rules! {
     rps_wrong,
     // Coalescing, NAPI, softirq.
     // Rings, drops, memory.
+    ring_size,
+    nic_discards_before_host,
+    rx_alloc_fail_or_page_pool_slow,
+    tx_queue_stalls,
+    cloud_allowance_exceeded,
     // Offloads.
+    gro_off,
     tx_segmentation_or_csum_off,
+    lro_on_forwarder,
+    rx_hw_assist_off,
+    big_tcp_off,
+    tunnel_offload_missing,
     // MTU.
+    mtu_mismatch,
+    mtu_not_jumbo,
+    pmtu_blackhole,
     // Link, cable, module.
+    link_speed_below_capability,
+    link_ext_state,
+    fec_health,
+    phy_errors,
+    module_fault,
+    pause_storm,
+    eee_on,
     // PCIe and IOMMU.
     pcie_link_degraded,
     // CPU, power, kernel.
@@ -213,7 +234,6 @@ fn remedy(scene: &Scene<'_>, setting: SettingKey, to: Value) -> Option<Remedy> {
     }
 }
 
-#[allow(dead_code, reason = "the counter rules follow in the next commits")]
 /// The counters that were watched, or that the rule cannot judge without them (said once, of the host).
 fn watched<'a>(rule: &Rule, scene: &Scene<'a>) -> Result<&'a Watch, Vec<Outcome>> {
     scene.watch.ok_or_else(|| {
@@ -515,6 +535,7 @@ mod tests {
             .sysctl("net.ipv4.tcp_wmem", "4096 16384 65536")
             .nic("eth0", |nic| {
                 nic.gbit(100)
+                    .with(|nic| nic.mtu = Known::Value(9000))
                     .feature("tx-tcp-segmentation", false, true)
                     .pcie(build::pcie_link((8_000, 8), (8_000, 16)))
             })

@@ -153,6 +153,22 @@ impl WatchBuilder {
         self
     }
 
+    /// No counter whose key begins with `prefix` was allowed to be read.
+    #[must_use]
+    pub fn denied(mut self, prefix: &str) -> Self {
+        self = self.without(prefix);
+        let gap = Gap::new(Cause::Denied, prefix, "it needs root");
+        self.watch.gaps.insert(prefix.to_owned(), gap);
+        self
+    }
+
+    /// Changes anything that has no word here.
+    #[must_use]
+    pub fn with(mut self, change: impl FnOnce(&mut Watch)) -> Self {
+        change(&mut self.watch);
+        self
+    }
+
     /// The readings.
     pub fn build(self) -> Watch {
         self.watch

@@ -1,0 +1,143 @@
+//! `big-tcp-off`: super-packets end at 64 KiB although card and kernel could carry larger ones. Sizes from
+//! rtnetlink (`IFLA_GSO_MAX_SIZE`, `IFLA_GRO_MAX_SIZE`, their IPv4 twins, `IFLA_TSO_MAX_SIZE`).
+
+use super::judged::{Judged, judge_each, offered, runs_at, speed};
+use super::{BULK, Said, remedy, subject};
+use crate::finding::{Evidence, Outcome, Rule, Scene, Severity, Stage};
+use crate::host::Nic;
+use crate::known::Known;
+use crate::setting::{NicKnob, SettingKey, Value};
+use crate::units::Bytes;
+
+pub(super) const RULE: Rule = Rule {
+    id: "big-tcp-off",
+    number: 31,
+    title: "super-packets end at 64 KiB although the card can carry larger ones",
+    severity: Severity::Note,
+    stage: Stage::Tuning,
+    profiles: BULK,
+    threshold: "a super-packet limit of 64 KiB while the hardware's is larger, on a link of 100 Gb/s or more",
+    effect: "8887 -> 12839 transactions/s of 80 kB at 100 Gb/s (+44 %), p99 172 -> 132 us (BIG TCP cover \
+             letter); no gain for one flow at 200 Gb/s on gve",
+    source: "the BIG TCP series on netdev; Documentation/netlink/specs/rt-link.yaml; research/rules.md rule 31",
+    persist: "a unit that runs at boot, or a systemd .link file (names not verified)",
+    contested: Some(
+        "yes: the kernel's own figures, +27 to +44 % of transactions; no: no gain for one flow on gve, and \
+         captures, BPF programs and drivers may assume 64 KiB",
+    ),
+    page: include_str!("../../../../docs/rules/big-tcp-off.md"),
+    check,
+};
+
+/// From this speed on, in Gb/s.
+const FROM_GBIT: u64 = 100;
+/// The limit of an IP packet's length field.
+const LEGACY: Bytes = Bytes::kib(64);
+/// What the kernel's authors tried: 185000.
+const WANTED: Bytes = Bytes::new(185_000);
+
+fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
+    judge_each(rule, scene, |nic| check_nic(scene, nic))
+}
+
+fn check_nic(scene: &Scene<'_>, nic: &Nic) -> Judged {
+    if !nic.kind.has_wire() || !runs_at(nic, FROM_GBIT)? {
+        return Ok(None);
+    }
+    // A kernel without this limit has no BIG TCP either.
+    let Some(hardware) = offered(&nic.stack.tso_max_bytes)?.filter(|most| **most > LEGACY) else {
+        return Ok(None);
+    };
+    let stack = &nic.stack;
+    let limits: [(&str, &Known<Bytes>, NicKnob); 4] = [
+        ("gso_max_size", &stack.gso_max_bytes, NicKnob::GsoMaxBytes),
+        ("gro_max_size", &stack.gro_max_bytes, NicKnob::GroMaxBytes),
+        (
+            "gso_ipv4_max_size",
+            &stack.gso_ipv4_max_bytes,
+            NicKnob::GsoIpv4MaxBytes,
+        ),
+        (
+            "gro_ipv4_max_size",
+            &stack.gro_ipv4_max_bytes,
+            NicKnob::GroIpv4MaxBytes,
+        ),
+    ];
+    let to = WANTED.min(*hardware);
+    let path = |what: &str| format!("netlink/route/{}/{what}", nic.name);
+    let mut evidence: Vec<Evidence> = speed(nic).into_iter().collect();
+    let mut remedies = Vec::new();
+    for (name, limit, knob) in limits {
+        if let Some(limit) = offered(limit)?.filter(|limit| **limit <= LEGACY) {
+            evidence.push(Evidence::new(name, limit, path(name)));
+            let key = SettingKey::Nic(nic.name.clone(), knob);
+            remedies.extend(remedy(scene, key, Value::Integer(to.as_u64())));
+        }
+    }
+    if remedies.is_empty() {
+        return Ok(None);
+    }
+    evidence.push(Evidence::new(
+        "tso_max_size",
+        hardware,
+        path("tso_max_size"),
+    ));
+    Ok(Some(Said {
+        severity: Severity::Note,
+        subject: subject(nic),
+        summary: format!(
+            "{} cuts super-packets at 64 KiB where its card takes {hardware}: try {to} on both ends and measure it",
+            nic.name
+        ),
+        evidence,
+        remedies,
+    }))
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::super::testing::{Cases, World, finding, remedies, scene};
+    use super::*;
+    use crate::build;
+    use crate::host::Host;
+
+    pub(crate) const CASES: Cases = Cases {
+        fires: &[("64 KiB of 512 KiB at 100 Gb/s", || {
+            World::of(card(100, 512))
+        })],
+        silent: &[
+            ("25 Gb/s", || World::of(card(25, 512))),
+            ("the card takes no more", || World::of(card(100, 64))),
+        ],
+        undetermined: &[("not asked", || {
+            let mut host = card(100, 512);
+            host.nics[0].stack.tso_max_bytes = Known::not_asked("netlink/route/eth0/tso_max_size");
+            World::of(host)
+        })],
+    };
+
+    fn card(gbit: u64, kib: u64) -> Host {
+        build::host()
+            .nic("eth0", |nic| {
+                nic.gbit(gbit)
+                    .with(|nic| nic.stack.tso_max_bytes = Known::Value(Bytes::kib(kib)))
+            })
+            .build()
+    }
+
+    #[test]
+    fn all_limits_are_raised_to_what_the_hardware_takes() {
+        let host = card(100, 128);
+        let said = finding(RULE.id, &scene(&host));
+        assert_eq!(said.severity, Severity::Note);
+        assert_eq!(
+            remedies(&said),
+            [
+                "nic/eth0/gso-max-bytes: 65536 -> 131072",
+                "nic/eth0/gro-max-bytes: 65536 -> 131072",
+                "nic/eth0/gso-ipv4-max-bytes: 65536 -> 131072",
+                "nic/eth0/gro-ipv4-max-bytes: 65536 -> 131072"
+            ]
+        );
+    }
+}

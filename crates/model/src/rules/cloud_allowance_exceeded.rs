@@ -1,0 +1,115 @@
+//! `cloud-allowance-exceeded`: the provider's shaper holds the instance back. Counters of the ENA driver
+//! (Documentation/networking/device_drivers/ethernet/amazon/ena.rst).
+
+use super::judged::{Judged, growth, judge_watched, real};
+use super::{ALWAYS, Said, subject};
+use crate::finding::{Outcome, Rule, Scene, Severity, Stage};
+use crate::host::Nic;
+use crate::units::Ratio;
+use crate::watch::Watch;
+
+pub(super) const RULE: Rule = Rule {
+    id: "cloud-allowance-exceeded",
+    number: 26,
+    title: "the provider shapes the instance: its allowance is used up",
+    severity: Severity::Crit,
+    stage: Stage::HardCeiling,
+    profiles: ALWAYS,
+    threshold: "more than 0.1 % of the packets queued or dropped over the allowance (crit), fewer (note)",
+    effect: "exact: no setting of the host passes the provider's limit",
+    source: "ena.rst; research/rules.md rule 26",
+    persist: "a larger instance; nothing on the host",
+    contested: None,
+    page: include_str!("../../../../docs/rules/cloud-allowance-exceeded.md"),
+    check,
+};
+
+/// Above this share of packets the allowance is the ceiling; below it, a burst met it.
+const SHARE: Ratio = Ratio::new(0.001);
+
+const ALLOWANCES: [&str; 5] = [
+    "driver/bw_in_allowance_exceeded",
+    "driver/bw_out_allowance_exceeded",
+    "driver/pps_allowance_exceeded",
+    "driver/conntrack_allowance_exceeded",
+    "driver/linklocal_allowance_exceeded",
+];
+
+fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
+    let is_ena = |nic: &Nic| nic.driver.value().is_some_and(|driver| driver == "ena");
+    judge_watched(rule, scene, is_ena, check_nic)
+}
+
+fn check_nic(nic: &Nic, watch: &Watch) -> Judged {
+    let exceeded = growth(watch, nic, &ALLOWANCES);
+    if exceeded.grew.is_empty() {
+        return exceeded.quiet_if_read();
+    }
+    let passed = growth(watch, nic, &["stat/rx_packets", "stat/tx_packets"]);
+    let packets: u64 = passed.grew.iter().map(|(_, by, _)| *by).sum();
+    let share = real(exceeded.most()) / real(packets.max(1));
+    let severity = if share > SHARE.as_f64() {
+        Severity::Crit
+    } else {
+        Severity::Note
+    };
+    let mut evidence = exceeded.evidence();
+    evidence.extend(passed.evidence());
+    Ok(Some(Said {
+        severity,
+        subject: subject(nic),
+        summary: format!(
+            "the provider shapes {} ({}): a larger instance or more flows; no host setting helps",
+            nic.name,
+            exceeded.words()
+        ),
+        evidence,
+        remedies: Vec::new(),
+    }))
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::super::testing::{Cases, World, finding};
+    use super::*;
+    use crate::build;
+    use crate::host::Host;
+    use crate::known::Known;
+
+    pub(crate) const CASES: Cases = Cases {
+        fires: &[("bandwidth used up", || {
+            World::of(ena()).watched(|w| w.grew("nic/ens5/driver/bw_out_allowance_exceeded", 900))
+        })],
+        silent: &[
+            ("within the allowance", || {
+                World::of(ena()).watched(|w| w.grew("nic/ens5/driver/bw_out_allowance_exceeded", 0))
+            }),
+            ("another driver", || {
+                World::of(build::host().nic("eth0", |nic| nic).build())
+            }),
+        ],
+        undetermined: &[
+            ("nobody watched", || World::of(ena())),
+            ("the driver's counters are not there", || {
+                World::of(ena()).watched(|w| w.without("nic/ens5/driver"))
+            }),
+        ],
+    };
+
+    fn ena() -> Host {
+        build::host()
+            .nic("ens5", |nic| {
+                nic.with(|nic| nic.driver = Known::Value("ena".to_owned()))
+            })
+            .build()
+    }
+
+    #[test]
+    fn a_burst_is_a_note() {
+        let world = World::of(ena()).watched(|w| {
+            w.grew("nic/ens5/driver/bw_out_allowance_exceeded", 9)
+                .grew("nic/ens5/stat/tx_packets", 1_000_000)
+        });
+        assert_eq!(finding(RULE.id, &world.scene()).severity, Severity::Note);
+    }
+}

@@ -1,0 +1,103 @@
+//! `eee-on`: the link sleeps between packets and wakes for each (IEEE 802.3az). Facts from
+//! `ETHTOOL_MSG_EEE_GET` (Documentation/networking/ethtool-netlink.rst).
+
+use super::judged::{Judged, ethtool, judge_each, offered};
+use super::{Said, remedy, subject};
+use crate::finding::{Evidence, Outcome, Profile, Rule, Scene, Severity, Stage};
+use crate::host::Nic;
+use crate::setting::{NicKnob, SettingKey, Value};
+
+pub(super) const RULE: Rule = Rule {
+    id: "eee-on",
+    number: 42,
+    title: "the link sleeps between packets",
+    severity: Severity::Note,
+    stage: Stage::Tuning,
+    profiles: &[Profile::Latency],
+    threshold: "energy-efficient Ethernet enabled and in use on the link",
+    effect: "the time to wake the link, for each packet after a pause; to be measured",
+    source: "IEEE 802.3az; Documentation/networking/ethtool-netlink.rst; research/rules.md rule 42",
+    persist: "systemd .link file (option not verified) or a unit that runs at boot",
+    contested: None,
+    page: include_str!("../../../../docs/rules/eee-on.md"),
+    check,
+};
+
+fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
+    judge_each(rule, scene, |nic| check_nic(scene, nic))
+}
+
+fn check_nic(scene: &Scene<'_>, nic: &Nic) -> Judged {
+    if !nic.kind.has_wire() {
+        return Ok(None);
+    }
+    let Some(eee) = offered(&nic.wire.eee)? else {
+        return Ok(None);
+    };
+    let (enabled, active) = (offered(&eee.enabled)?, offered(&eee.active)?);
+    if (enabled, active) != (Some(&true), Some(&true)) {
+        return Ok(None);
+    }
+    let path = ethtool(nic, "eee");
+    let key = SettingKey::Nic(nic.name.clone(), NicKnob::Eee);
+    Ok(Some(Said {
+        severity: Severity::Note,
+        subject: subject(nic),
+        summary: format!(
+            "the link of {} sleeps between packets (EEE): switch it off and measure the latency",
+            nic.name
+        ),
+        evidence: vec![
+            Evidence::new("energy-efficient Ethernet", "enabled", path.clone()),
+            Evidence::new("energy-efficient Ethernet on this link", "in use", path),
+        ],
+        remedies: remedy(scene, key, Value::Switch(false))
+            .into_iter()
+            .collect(),
+    }))
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::super::testing::{Cases, World, finding, remedies};
+    use super::*;
+    use crate::build;
+    use crate::host::{Eee, Host};
+    use crate::known::Known;
+
+    pub(crate) const CASES: Cases = Cases {
+        fires: &[("in use", || World::of(card(true)).profile(Profile::Latency))],
+        silent: &[
+            ("enabled and not in use", || {
+                World::of(card(false)).profile(Profile::Latency)
+            }),
+            ("bulk does not care", || World::of(card(true))),
+        ],
+        undetermined: &[("not asked", || {
+            let mut host = card(true);
+            host.nics[0].wire.eee = Known::not_asked("netlink/ethtool/eth0/eee");
+            World::of(host).profile(Profile::Latency)
+        })],
+    };
+
+    fn card(active: bool) -> Host {
+        build::host()
+            .nic("eth0", |nic| {
+                nic.with(|nic| {
+                    nic.wire.eee = Known::Value(Eee {
+                        enabled: Known::Value(true),
+                        active: Known::Value(active),
+                    });
+                })
+            })
+            .build()
+    }
+
+    #[test]
+    fn it_is_a_note_that_names_the_change() {
+        let world = World::of(card(true)).profile(Profile::Latency);
+        let said = finding(RULE.id, &world.scene());
+        assert_eq!(said.severity, Severity::Note);
+        assert_eq!(remedies(&said), ["nic/eth0/eee: on -> off"]);
+    }
+}

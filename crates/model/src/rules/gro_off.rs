@@ -1,0 +1,164 @@
+//! `gro-off`: the kernel hands every received packet through its whole stack by itself. The feature and
+//! what it does from Documentation/networking/segmentation-offloads.rst; that a veth has it off by
+//! default from `veth_disable_gro` in drivers/net/veth.c.
+
+use super::judged::{Judged, could_be_on, ethtool, feature, judge_each};
+use super::{BULK, Said, receives, remedy, subject};
+use crate::finding::{Evidence, Outcome, Rule, Scene, Severity, Stage};
+use crate::host::{Nic, NicKind};
+use crate::setting::{NicKnob, SettingKey, Value};
+
+pub(super) const RULE: Rule = Rule {
+    id: "gro-off",
+    number: 27,
+    title: "received packets are not merged although they could be",
+    severity: Severity::Warn,
+    stage: Stage::Offloads,
+    profiles: BULK,
+    threshold: "rx-gro inactive and changeable; of a veth only where an end of the path cuts before it sends",
+    effect: "one pass through the stack for many packets; 4.10 -> 9.14 Gb/s in one program with its own \
+             stack (Tailscale)",
+    source: "Documentation/networking/segmentation-offloads.rst; research/rules.md rule 27",
+    persist: "systemd .link file (GenericReceiveOffload=) or nmcli ethtool.feature-gro",
+    contested: None,
+    page: include_str!("../../../../docs/rules/gro-off.md"),
+    check,
+};
+
+const GRO: &str = "rx-gro";
+/// What sends super-packets over a veth: with these there is nothing left to merge.
+const CUTS_LATE: [&str; 2] = ["tx-tcp-segmentation", "tx-generic-segmentation"];
+
+fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
+    judge_each(rule, scene, |nic| check_nic(scene, nic))
+}
+
+fn check_nic(scene: &Scene<'_>, nic: &Nic) -> Judged {
+    let veth = nic.kind == NicKind::Veth;
+    // Only where packets enter the stack is there anything to merge; a port of a bridge forwards.
+    let enters = nic.kind.has_wire() || veth && nic.stack.upper.is_empty();
+    if !enters || !could_be_on(nic, GRO)? {
+        return Ok(None);
+    }
+    let mut evidence = vec![Evidence::new(
+        "feature rx-gro",
+        "off, could be on",
+        ethtool(nic, "features"),
+    )];
+    if veth {
+        let cut: Vec<Evidence> = cut_before_sent(scene).collect();
+        if cut.is_empty() {
+            return Ok(None);
+        }
+        evidence.extend(cut);
+    }
+    let receives = receives(scene);
+    let key = SettingKey::Nic(nic.name.clone(), NicKnob::Feature(GRO.to_owned()));
+    let (severity, advice) = if receives {
+        (Severity::Warn, "switch on rx-gro")
+    } else {
+        (
+            Severity::Note,
+            "the trial sent this end little, but switch on rx-gro for what does",
+        )
+    };
+    Ok(Some(Said {
+        severity,
+        subject: subject(nic),
+        summary: format!(
+            "{} hands each received packet to the stack by itself: {advice}",
+            nic.name
+        ),
+        evidence,
+        remedies: remedy(scene, key, Value::Switch(true))
+            .filter(|_| receives)
+            .into_iter()
+            .collect(),
+    }))
+}
+
+/// The veths of either end that cut packets before they send them.
+fn cut_before_sent<'a>(scene: &Scene<'a>) -> impl Iterator<Item = Evidence> + 'a {
+    let ends = [Some(scene.host), scene.other].into_iter().flatten();
+    let veths = ends
+        .flat_map(|host| &host.nics)
+        .filter(|nic| nic.kind == NicKind::Veth);
+    veths.flat_map(|nic| {
+        let off = |name: &&str| matches!(feature(nic, name), Ok(Some(feature)) if !feature.active);
+        CUTS_LATE.into_iter().filter(off).map(|name| {
+            let what = format!("feature {name} of {}", nic.name);
+            Evidence::new(what, "off", ethtool(nic, "features"))
+        })
+    })
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::super::testing::{Cases, World, finding, remedies, scene};
+    use super::*;
+    use crate::build;
+    use crate::finding::Profile;
+    use crate::host::Host;
+    use crate::known::Known;
+
+    pub(crate) const CASES: Cases = Cases {
+        fires: &[
+            ("off on a card", || World::of(card())),
+            ("off on a veth whose far end cuts by itself", || {
+                World::of(veth()).towards(
+                    build::host()
+                        .nic("far0", |nic| {
+                            nic.veth().feature("tx-tcp-segmentation", false, true)
+                        })
+                        .build(),
+                )
+            }),
+        ],
+        silent: &[
+            ("on", || {
+                World::of(build::host().nic("eth0", |nic| nic).build())
+            }),
+            ("the driver cannot", || {
+                let host = build::host().nic("eth0", |nic| nic.feature(GRO, false, false));
+                World::of(host.build())
+            }),
+            ("a router", || {
+                World::of(card()).profile(Profile::Forwarding)
+            }),
+            (
+                "off on a veth that gets super-packets, the kernel's default",
+                || World::of(veth()).towards(build::veth_pair().1),
+            ),
+        ],
+        undetermined: &[("features not read", || {
+            let mut host = card();
+            host.nics[0].features = Known::not_asked("netlink/ethtool/eth0/features");
+            World::of(host)
+        })],
+    };
+
+    fn card() -> Host {
+        build::host()
+            .nic("eth0", |nic| nic.feature(GRO, false, true))
+            .build()
+    }
+
+    fn veth() -> Host {
+        build::host()
+            .nic("near0", |nic| nic.veth().feature(GRO, false, true))
+            .build()
+    }
+
+    #[test]
+    fn the_end_that_receives_switches_it_on_and_the_other_is_told() {
+        let host = card();
+        let said = finding(RULE.id, &scene(&host));
+        assert_eq!(remedies(&said), ["nic/eth0/feature/rx-gro: off -> on"]);
+        let sample = build::sample().build();
+        let sender = World::of(host.clone()).tried(sample.clone());
+        let said = finding(RULE.id, &sender.scene());
+        assert_eq!((said.severity, said.remedies), (Severity::Note, vec![]));
+        let receiver = World::of(host).tried(sample).remote();
+        assert_eq!(finding(RULE.id, &receiver.scene()).severity, Severity::Warn);
+    }
+}

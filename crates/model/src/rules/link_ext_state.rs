@@ -1,0 +1,204 @@
+//! `link-ext-state`: a port without a link, and why. The kernel's words from
+//! `ETHTOOL_MSG_LINKSTATE_GET` (`ETHTOOL_A_LINKSTATE_EXT_STATE`,
+//! Documentation/networking/ethtool-netlink.rst).
+
+use super::judged::{Judged, ethtool, outcome};
+use super::{ALWAYS, Said, each_nic, subject};
+use crate::finding::{Evidence, Outcome, Rule, Scene, Severity, Stage};
+use crate::host::{Host, LinkState, Nic};
+use crate::known::{Cause, Known};
+
+pub(super) const RULE: Rule = Rule {
+    id: "link-ext-state",
+    number: 37,
+    title: "a port that is switched on has no link",
+    severity: Severity::Crit,
+    stage: Stage::HardCeiling,
+    profiles: ALWAYS,
+    threshold: "no link, and the driver names a fault (crit); no cable or no partner: crit where the \
+                interface was asked for, warn where a bond counts on it, else a note",
+    effect: "without a link nothing passes",
+    source: "Documentation/networking/ethtool-netlink.rst (extended link state); research/rules.md rule 37",
+    persist: "nothing on the host: cable, module, partner or its FEC and speed",
+    contested: None,
+    page: include_str!("../../../../docs/rules/link-ext-state.md"),
+    check,
+};
+
+fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
+    if scene.nic.is_some() || scene.host.nics.is_empty() {
+        return each_nic(rule, scene, |nic| {
+            outcome(rule, scene, nic, check_nic(scene, nic))
+        });
+    }
+    // The other rules pass over what is down; this one is about it.
+    let nics = scene.host.nics.iter();
+    nics.filter_map(|nic| outcome(rule, scene, nic, check_nic(scene, nic)))
+        .collect()
+}
+
+fn check_nic(scene: &Scene<'_>, nic: &Nic) -> Judged {
+    let up = nic.operstate.value().is_some_and(|state| state == "up");
+    if !nic.kind.has_wire() || up {
+        return Ok(None);
+    }
+    let state = match &nic.wire.state {
+        Known::Value(state) => state,
+        Known::Unknown(gap) if gap.cause == Cause::Absent => return Ok(None),
+        Known::Unknown(gap) => return Err(gap.clone()),
+    };
+    if state.link.get() != Some(false) {
+        return Ok(None);
+    }
+    let asked = scene.nic.is_some();
+    let Some(why) = state.extended_state.value() else {
+        // A port that is switched off or whose driver tells no reason is judged only when asked for.
+        return Ok(asked.then(|| no_reason(nic)));
+    };
+    let severity = if !unplugged(state, why) || asked {
+        Severity::Crit
+    } else if counted_on(scene.host, nic) {
+        Severity::Warn
+    } else {
+        Severity::Note
+    };
+    let path = ethtool(nic, "linkstate");
+    let mut evidence = vec![Evidence::new("extended link state", why, path.clone())];
+    let mut reason = why.clone();
+    if let Some(finer) = state.extended_substate.value() {
+        evidence.push(Evidence::new("extended link substate", finer, path));
+        reason = format!("{why}, {finer}");
+    }
+    Ok(Some(Said {
+        severity,
+        subject: subject(nic),
+        summary: format!("{} has no link: {reason}. {}", nic.name, advice(why)),
+        evidence,
+        remedies: Vec::new(),
+    }))
+}
+
+fn no_reason(nic: &Nic) -> Said {
+    Said {
+        severity: Severity::Crit,
+        subject: subject(nic),
+        summary: format!(
+            "{} has no link, and its driver does not say why: is it switched on, plugged in, its partner up?",
+            nic.name
+        ),
+        evidence: vec![Evidence::new("link", "none", ethtool(nic, "linkstate"))],
+        remedies: Vec::new(),
+    }
+}
+
+/// An empty port, as spare ports are: nobody is at the other end.
+fn unplugged(state: &LinkState, why: &str) -> bool {
+    let is = |text: &str, word: &str| text.to_ascii_lowercase().contains(word);
+    let finer = state.extended_substate.value();
+    is(why, "no cable") || finer.is_some_and(|finer| is(finer, "no partner"))
+}
+
+/// Whether a bond or team stands on it.
+fn counted_on(host: &Host, nic: &Nic) -> bool {
+    use crate::host::NicKind::{Bond, Team};
+    let bond = |own: &Nic| matches!(own.kind, Bond | Team) && own.lower.contains(&nic.name);
+    nic.stack.bond_port.is_some() || host.nics.iter().any(bond)
+}
+
+/// What to do about each of the kernel's states.
+fn advice(why: &str) -> &'static str {
+    const ADVICE: [(&str, &str); 10] = [
+        ("autoneg", "Compare what both ends offer: speed and FEC."),
+        ("link training", "Reseat or replace the cable."),
+        ("logical mismatch", "Set speed and FEC alike on both ends."),
+        ("signal integrity", "Clean or replace cable and module."),
+        ("no cable", "Plug it in."),
+        (
+            "cable issue",
+            "Use a cable that the card supports, or replace it.",
+        ),
+        ("eeprom", "Replace the module or cable: it cannot be read."),
+        ("calibration", "Replace the module, or restart the card."),
+        ("power budget", "Use a module that needs less power."),
+        ("overheat", "Cool the card or module."),
+    ];
+    let why = why.to_ascii_lowercase();
+    let found = ADVICE.iter().find(|(word, _)| why.contains(word));
+    found.map_or("Check module, cable and partner.", |(_, advice)| advice)
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::super::testing::{Cases, World, finding};
+    use super::*;
+    use crate::build;
+    use crate::ids::NicName;
+
+    pub(crate) const CASES: Cases = Cases {
+        fires: &[
+            ("a bad cable", || {
+                World::of(down(Some("Bad signal integrity")))
+            }),
+            ("an empty port", || World::of(down(Some("No cable")))),
+        ],
+        silent: &[
+            ("a link", || {
+                World::of(build::host().nic("eth0", |nic| nic).build())
+            }),
+            ("a port that is switched off", || World::of(down(None))),
+        ],
+        undetermined: &[("not asked", || {
+            let mut host = down(None);
+            host.nics[0].wire.state = Known::not_asked("netlink/ethtool/eth0/linkstate");
+            World::of(host)
+        })],
+    };
+
+    fn down(why: Option<&str>) -> Host {
+        build::host()
+            .nic("eth0", |nic| {
+                nic.with(|nic| {
+                    nic.operstate = Known::Value("down".to_owned());
+                    if let Known::Value(state) = &mut nic.wire.state {
+                        state.link = Known::Value(false);
+                        if let Some(why) = why {
+                            state.extended_state = Known::Value(why.to_owned());
+                        }
+                    }
+                })
+            })
+            .build()
+    }
+
+    #[test]
+    fn an_empty_port_matters_to_who_counts_on_it() {
+        let host = down(Some("No cable"));
+        let world = World::of(host.clone());
+        assert_eq!(finding(RULE.id, &world.scene()).severity, Severity::Note);
+        let name: NicName = "eth0".parse().expect("a name");
+        let asked = Scene {
+            nic: Some(&name),
+            ..world.scene()
+        };
+        assert_eq!(finding(RULE.id, &asked).severity, Severity::Crit);
+        let mut slave = host;
+        slave.nics[0].stack.bond_port = Some(crate::host::BondPort::default());
+        let world = World::of(slave);
+        assert_eq!(finding(RULE.id, &world.scene()).severity, Severity::Warn);
+    }
+
+    #[test]
+    fn who_asks_for_a_port_without_a_link_hears_that_nobody_knows_why() {
+        let world = World::of(down(None));
+        let name: NicName = "eth0".parse().expect("a name");
+        let asked = Scene {
+            nic: Some(&name),
+            ..world.scene()
+        };
+        assert!(
+            finding(RULE.id, &asked)
+                .summary
+                .contains("does not say why")
+        );
+    }
+}

@@ -1,0 +1,208 @@
+//! `link-speed-below-capability`: the link runs slower than both ends could. Modes from
+//! `ETHTOOL_MSG_LINKMODES_GET` (Documentation/networking/ethtool-netlink.rst).
+
+use super::judged::{Judged, ethtool, judge_each, offered};
+use super::{ALWAYS, Said, subject};
+use crate::finding::{Evidence, Outcome, Rule, Scene, Severity, Stage};
+use crate::host::{LinkModes, Nic};
+use crate::units::BitRate;
+
+pub(super) const RULE: Rule = Rule {
+    id: "link-speed-below-capability",
+    number: 36,
+    title: "the link runs slower than its ends could",
+    severity: Severity::Warn,
+    stage: Stage::HardCeiling,
+    profiles: ALWAYS,
+    threshold: "a speed below the fastest mode that both ends offer, or half duplex (warn); below the port's \
+                own fastest mode where the partner does not say (note)",
+    effect: "exact: the ratio of the speeds",
+    source: "Documentation/networking/ethtool-netlink.rst; research/rules.md rule 36",
+    persist: "systemd .link file (BitsPerSecond=, AutoNegotiation=) where the speed was set by hand",
+    contested: None,
+    page: include_str!("../../../../docs/rules/link-speed-below-capability.md"),
+    check,
+};
+
+fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
+    judge_each(rule, scene, check_nic)
+}
+
+fn check_nic(nic: &Nic) -> Judged {
+    if !nic.kind.has_wire() {
+        return Ok(None);
+    }
+    let Some(modes) = offered(&nic.wire.modes)? else {
+        return Ok(None);
+    };
+    // A port that lists no modes (virtio, many virtual functions) has none to fall short of.
+    let Some(own) = fastest(&modes.supported) else {
+        return Ok(None);
+    };
+    let speed = modes.speed_bit_per_s.get().or(nic.link_bit_per_s.get());
+    let Some(speed) = speed.filter(|speed| speed.as_bit_per_s() > 0) else {
+        // No link, no speed: that is the question of `link-ext-state`.
+        return Ok(None);
+    };
+    let half = modes.duplex.value().is_some_and(|duplex| duplex == "half");
+    let common: Vec<String> = modes
+        .partner
+        .iter()
+        .filter(|mode| modes.supported.contains(mode))
+        .cloned()
+        .collect();
+    let (severity, best) = match fastest(&common) {
+        Some(best) => (Severity::Warn, best),
+        None => (Severity::Note, own),
+    };
+    if speed >= best && !half {
+        return Ok(None);
+    }
+    let by_hand = modes.autoneg.get() == Some(false);
+    let name = &nic.name;
+    let (severity, summary) = if half {
+        let summary = format!("{name} runs in half duplex at {speed}: let both ends negotiate");
+        (Severity::Warn, summary)
+    } else {
+        let who = match severity {
+            Severity::Note => "its port can do",
+            _ => "both ends can do",
+        };
+        let advice = match (by_hand, severity) {
+            (true, _) => "its speed is set by hand; check cable and partner, or let it negotiate",
+            (false, Severity::Note) => "check whether module, cable and partner can too",
+            (false, _) => "check the cable, and what each end was told to offer",
+        };
+        (
+            severity,
+            format!("{name} runs at {speed} where {who} {best}: {advice}"),
+        )
+    };
+    Ok(Some(Said {
+        severity,
+        subject: subject(nic),
+        summary,
+        evidence: evidence(nic, modes, speed, best),
+        remedies: Vec::new(),
+    }))
+}
+
+fn evidence(nic: &Nic, modes: &LinkModes, speed: BitRate, best: BitRate) -> Vec<Evidence> {
+    let path = ethtool(nic, "linkmodes");
+    let mut evidence = vec![
+        Evidence::new("speed of the link", speed, path.clone()),
+        Evidence::new("fastest mode", best, path.clone()),
+    ];
+    if let Some(duplex) = modes.duplex.value() {
+        evidence.push(Evidence::new("duplex", duplex, path.clone()));
+    }
+    if let Some(autoneg) = modes.autoneg.get() {
+        let word = if autoneg { "on" } else { "off" };
+        evidence.push(Evidence::new("autonegotiation", word, path));
+    }
+    evidence
+}
+
+/// The fastest of link modes by the kernel's names, `100000baseCR4/Full`: the number is in Mb/s.
+fn fastest(modes: &[String]) -> Option<BitRate> {
+    let speed = |mode: &String| -> Option<u64> {
+        let (number, _) = mode.split_once("base")?;
+        // No link is faster than 10 Tb/s by now; a longer number is no speed.
+        number.parse().ok().filter(|mbit| *mbit <= 10_000_000)
+    };
+    modes
+        .iter()
+        .filter_map(speed)
+        .max()
+        .map(BitRate::from_mbit_per_s)
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::super::testing::{Cases, World, finding};
+    use super::*;
+    use crate::build;
+    use crate::host::Host;
+    use crate::known::{Cause, Known};
+
+    pub(crate) const CASES: Cases = Cases {
+        fires: &[
+            ("1 Gb/s where both can 10", || {
+                World::of(at(1_000, &["10000baseT/Full"]))
+            }),
+            ("the partner says nothing", || World::of(at(1_000, &[]))),
+            ("half duplex", || {
+                let mut host = at(10_000, &[]);
+                if let Known::Value(modes) = &mut host.nics[0].wire.modes {
+                    modes.duplex = Known::Value("half".to_owned());
+                }
+                World::of(host)
+            }),
+        ],
+        silent: &[
+            ("as fast as it can", || World::of(at(10_000, &[]))),
+            ("the partner can no more", || {
+                World::of(at(1_000, &["1000baseT/Full"]))
+            }),
+            ("a card without modes", || {
+                let mut host = at(1_000, &[]);
+                host.nics[0].wire.modes = Known::unknown(Cause::Absent, "linkmodes", "none");
+                World::of(host)
+            }),
+            ("a virtio that lists none", || {
+                let mut host = at(1_000, &[]);
+                if let Known::Value(modes) = &mut host.nics[0].wire.modes {
+                    modes.supported.clear();
+                }
+                World::of(host)
+            }),
+        ],
+        undetermined: &[("not asked", || {
+            let mut host = at(1_000, &[]);
+            host.nics[0].wire.modes = Known::not_asked("netlink/ethtool/eth0/linkmodes");
+            World::of(host)
+        })],
+    };
+
+    fn at(mbit: u64, partner: &[&str]) -> Host {
+        build::host()
+            .nic("eth0", |nic| {
+                nic.with(|nic| {
+                    if let Known::Value(modes) = &mut nic.wire.modes {
+                        let own = ["TP", "Autoneg", "1000baseT/Full", "10000baseT/Full"];
+                        modes.supported = own.map(str::to_owned).to_vec();
+                        modes.partner = partner.iter().map(|mode| (*mode).to_owned()).collect();
+                        modes.speed_bit_per_s = BitRate::from_mbit_per_s(mbit).into();
+                    }
+                })
+            })
+            .build()
+    }
+
+    #[test]
+    fn what_both_can_is_a_fault_and_what_one_can_a_note() {
+        let severity = |host: Host| finding(RULE.id, &World::of(host).scene()).severity;
+        assert_eq!(severity(at(1_000, &["10000baseT/Full"])), Severity::Warn);
+        assert_eq!(severity(at(1_000, &[])), Severity::Note);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_text_panics(mode in "\\PC*", number in "[0-9]{0,30}") {
+            let _ = fastest(&[mode, format!("{number}baseT/Full")]);
+        }
+    }
+
+    #[test]
+    fn names_of_modes_that_are_no_speed_are_passed_over() {
+        let modes = [
+            "Pause",
+            "basex",
+            "99999999999999999999base",
+            "2500baseT/Full",
+        ];
+        let speed = fastest(&modes.map(str::to_owned));
+        assert_eq!(speed, Some(BitRate::from_mbit_per_s(2_500)));
+        assert_eq!(fastest(&[]), None);
+    }
+}

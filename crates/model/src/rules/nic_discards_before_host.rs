@@ -1,0 +1,150 @@
+//! `nic-discards-before-host`: the card drops what it received because the way into memory does not take
+//! it fast enough. Counter names from
+//! Documentation/networking/device_drivers/ethernet/mellanox/mlx5/counters.rst and intel/ice.rst.
+
+use super::judged::{Growth, Judged, growth, judge_watched};
+use super::{ALWAYS, Said, subject};
+use crate::finding::{Evidence, Outcome, Rule, Scene, Severity, Stage};
+use crate::host::Nic;
+use crate::watch::Watch;
+
+pub(super) const RULE: Rule = Rule {
+    id: "nic-discards-before-host",
+    number: 23,
+    title: "the card drops packets because host and PCIe do not take them fast enough",
+    severity: Severity::Crit,
+    stage: Stage::Errors,
+    profiles: ALWAYS,
+    threshold: "any packet discarded in the card's own buffer; PCIe writes stalled for more than 5 % of a \
+                second (note), 30 % (crit)",
+    effect: "the rate that PCIe and memory really take; no ring size helps",
+    source: "mlx5 counters.rst (outbound_pci_stalled_wr, rx_discards_phy), ice.rst; research/rules.md rule 23",
+    persist: "as the rule that finds the cause says (PCIe, IOMMU, node, clock)",
+    contested: None,
+    page: include_str!("../../../../docs/rules/nic-discards-before-host.md"),
+    check,
+};
+
+/// Per cent of the last second in which the card waited to write to memory.
+const STALLED_NOTE: u64 = 5;
+const STALLED_CRIT: u64 = 30;
+
+const DISCARDS: [&str; 3] = [
+    "driver/rx_discards_phy",
+    "driver/outbound_pci_buffer_overflow",
+    "driver/rx_dropped.nic",
+];
+/// A count of seconds, and of buffers that were nearly full: they explain, they are no loss.
+const SIGNS: [&str; 2] = [
+    "driver/outbound_pci_stalled_wr_events",
+    "driver/rx_buffer_passed_thres_phy",
+];
+
+/// What the card discarded.
+pub(super) fn discards(watch: &Watch, nic: &Nic) -> Growth {
+    growth(watch, nic, &DISCARDS).and_below(watch, nic, "driver", |name| {
+        name.starts_with("rx_prio") && name.ends_with("_discards")
+    })
+}
+
+fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
+    judge_watched(rule, scene, |nic| nic.kind.has_wire(), check_nic)
+}
+
+fn check_nic(nic: &Nic, watch: &Watch) -> Judged {
+    let discards = discards(watch, nic);
+    let signs = growth(watch, nic, &SIGNS);
+    let key = format!("nic/{}/driver/outbound_pci_stalled_wr", nic.name);
+    // Not a count but a share, renewed every second: the last reading is the newest.
+    let stalled = watch.counters.get(&key).map_or(0, |gauge| gauge.after);
+    let long_stall = stalled > STALLED_CRIT || signs.by(SIGNS[0]) > 0;
+    let mut evidence = discards.evidence();
+    evidence.extend(signs.evidence());
+    if stalled > 0 {
+        evidence.push(Evidence::new(
+            "share of a second in which writes over PCIe stalled",
+            format!("{stalled} %"),
+            watch.path(&key),
+        ));
+    }
+    let (severity, what) = if discards.grew.is_empty() {
+        let severity = match (long_stall, stalled > STALLED_NOTE) {
+            (true, _) => Severity::Crit,
+            (false, true) => Severity::Note,
+            (false, false) => return discards.quiet(),
+        };
+        let what = format!("{} waits for PCIe to take its writes", nic.name);
+        (severity, what)
+    } else {
+        let words = discards.words();
+        let what = format!(
+            "{} drops before the host takes the packets ({words})",
+            nic.name
+        );
+        (Severity::Crit, what)
+    };
+    Ok(Some(Said {
+        severity,
+        subject: subject(nic),
+        summary: format!(
+            "{what}: look at PCIe, IOMMU, node and clock; a larger ring does not help"
+        ),
+        evidence,
+        remedies: Vec::new(),
+    }))
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::super::testing::{Cases, World, finding};
+    use super::*;
+    use crate::build;
+    use crate::host::Host;
+
+    pub(crate) const CASES: Cases = Cases {
+        fires: &[
+            ("discards on the port", || {
+                World::of(host()).watched(|w| w.grew("nic/eth0/driver/rx_discards_phy", 1))
+            }),
+            ("discards of one priority", || {
+                World::of(host()).watched(|w| w.grew("nic/eth0/driver/rx_prio3_discards", 1))
+            }),
+            ("seconds in which PCIe stalled", || {
+                World::of(host())
+                    .watched(|w| w.grew("nic/eth0/driver/outbound_pci_stalled_wr_events", 2))
+            }),
+        ],
+        silent: &[
+            ("a driver that counts no discards", || {
+                World::of(host()).watched(|w| w)
+            }),
+            ("none", || {
+                World::of(host()).watched(|w| w.grew("nic/eth0/driver/rx_discards_phy", 0))
+            }),
+        ],
+        undetermined: &[
+            ("nobody watched", || World::of(host())),
+            ("the driver's counters may not be read", || {
+                World::of(host()).watched(|w| w.denied("nic/eth0/driver"))
+            }),
+        ],
+    };
+
+    fn host() -> Host {
+        build::host().nic("eth0", |nic| nic).build()
+    }
+
+    #[test]
+    fn a_short_stall_is_a_note_and_a_long_one_critical() {
+        for (per_cent, severity) in [(6, Severity::Note), (31, Severity::Crit)] {
+            let world = World::of(host()).watched(|w| {
+                w.grew("nic/eth0/driver/outbound_pci_stalled_wr", 0)
+                    .with(|watch| {
+                        let key = "nic/eth0/driver/outbound_pci_stalled_wr";
+                        watch.counters.get_mut(key).expect("a gauge").after = per_cent;
+                    })
+            });
+            assert_eq!(finding(RULE.id, &world.scene()).severity, severity);
+        }
+    }
+}

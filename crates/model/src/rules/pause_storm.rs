@@ -1,0 +1,200 @@
+//! `pause-storm`: one end of the link stops the other by pause frames. Counts from
+//! `ETHTOOL_MSG_PAUSE_GET` (IEEE 802.3 clause 31B), durations and storm events from mlx5 counters.rst.
+
+use super::judged::{Growth, Judged, growth, judge_watched, real};
+use super::{ALWAYS, Said, subject};
+use crate::finding::{Evidence, Outcome, Rule, Scene, Severity, Stage};
+use crate::host::Nic;
+use crate::units::Ratio;
+use crate::watch::Watch;
+
+pub(super) const RULE: Rule = Rule {
+    id: "pause-storm",
+    number: 41,
+    title: "one end of the link keeps stopping the other",
+    severity: Severity::Crit,
+    stage: Stage::Errors,
+    profiles: ALWAYS,
+    threshold: "paused for more than 1 % of the time (counted, or frames x the longest pause where only they \
+                are counted and come ten in a second); a storm event of the card (warn), its error event (crit)",
+    effect: "exact: the share of time in which nothing may be sent",
+    source: "IEEE 802.3 clause 31B; mlx5 counters.rst; research/rules.md rule 41",
+    persist: "systemd .link file (RxFlowControl=, TxFlowControl=) where pause is to be switched",
+    contested: None,
+    page: include_str!("../../../../docs/rules/pause-storm.md"),
+    check,
+};
+
+/// The share of time in which the link may be stopped.
+const PAUSED: Ratio = Ratio::new(0.01);
+/// Fewer frames in a second are a burst that was held for a moment.
+const FRAMES_PER_SECOND: f64 = 10.0;
+/// The longest pause that one frame asks for: 65535 quanta of 512 bit times.
+const LONGEST_PAUSE_BITS: f64 = 65_535.0 * 512.0;
+
+const STORM_ERROR: &str = "driver/tx_pause_storm_error_events";
+const STORM_WARNING: &str = "driver/tx_pause_storm_warning_events";
+
+/// One direction of pause frames.
+struct Way {
+    frames: &'static str,
+    duration: &'static str,
+    /// Which priorities of mlx5 count it.
+    prefix: &'static str,
+    means: &'static str,
+}
+
+const WAYS: [Way; 2] = [
+    Way {
+        frames: "pause/tx-frames",
+        duration: "driver/tx_global_pause_duration",
+        prefix: "tx_prio",
+        means: "stops its partner: this host takes packets too slowly (PCIe, memory, CPU)",
+    },
+    Way {
+        frames: "pause/rx-frames",
+        duration: "driver/rx_global_pause_duration",
+        prefix: "rx_prio",
+        means: "is stopped by its partner: the network or the peer takes packets too slowly",
+    },
+];
+
+fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
+    judge_watched(rule, scene, |nic| nic.kind.has_wire(), check_nic)
+}
+
+fn check_nic(nic: &Nic, watch: &Watch) -> Judged {
+    let storms = growth(watch, nic, &[STORM_ERROR, STORM_WARNING]);
+    let mut evidence = storms.evidence();
+    let mut severity = match (storms.by(STORM_ERROR), storms.by(STORM_WARNING)) {
+        (0, 0) => None,
+        (0, _) => Some(Severity::Warn),
+        _ => Some(Severity::Crit),
+    };
+    let mut words = format!(
+        "the pauses of {} became a storm ({})",
+        nic.name,
+        storms.words()
+    );
+    let mut unread = storms.quiet();
+    for way in &WAYS {
+        let seen = growth(watch, nic, &[way.frames, way.duration]).and_below(
+            watch,
+            nic,
+            "driver",
+            |name| name.starts_with(way.prefix) && name.ends_with("_pause_duration"),
+        );
+        unread = unread.and(seen.quiet());
+        let Some((share, how)) = share(nic, watch, way, &seen) else {
+            continue;
+        };
+        evidence.extend(seen.evidence());
+        evidence.push(Evidence::new(
+            format!("share of the time paused ({})", way.frames),
+            format!("{how} {}", Ratio::new(share)),
+            watch.path(&format!("nic/{}/{}", nic.name, way.frames)),
+        ));
+        if severity.is_none() {
+            words = format!("{} {}", nic.name, way.means);
+            severity = Some(Severity::Warn);
+        }
+    }
+    let Some(severity) = severity else {
+        return unread;
+    };
+    Ok(Some(Said {
+        severity,
+        subject: subject(nic),
+        summary: words,
+        evidence,
+        remedies: Vec::new(),
+    }))
+}
+
+/// The share of time that one direction was paused, where it is above the threshold: counted by the card
+/// in microseconds, else at most what its frames can ask for.
+fn share(nic: &Nic, watch: &Watch, way: &Way, seen: &Growth) -> Option<(f64, &'static str)> {
+    let seconds = watch.span_ns.as_secs_f64();
+    if seconds <= 0.0 {
+        return None;
+    }
+    let frames = real(seen.by(way.frames));
+    let durations = seen.grew.iter().filter(|(name, ..)| *name != way.frames);
+    let counted = watch
+        .counters
+        .contains_key(&format!("nic/{}/{}", nic.name, way.duration));
+    let longest = durations.map(|(_, by, _)| *by).max();
+    let (share, how) = match longest {
+        Some(longest) => (real(longest) / 1e6 / seconds, "counted"),
+        None if counted || frames / seconds < FRAMES_PER_SECOND => return None,
+        None => {
+            let speed = nic.link_bit_per_s.get()?.as_f64().max(1.0);
+            (
+                (frames * LONGEST_PAUSE_BITS / speed / seconds).min(1.0),
+                "at most",
+            )
+        }
+    };
+    (share > PAUSED.as_f64()).then_some((share, how))
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::super::testing::{Cases, World, finding};
+    use super::*;
+    use crate::build;
+    use crate::host::Host;
+
+    pub(crate) const CASES: Cases = Cases {
+        fires: &[
+            ("many pause frames come in", || {
+                World::of(card()).watched(|w| w.grew("nic/eth0/pause/rx-frames", 5_000))
+            }),
+            ("two per cent of the time, counted", || {
+                World::of(card())
+                    .watched(|w| w.grew("nic/eth0/driver/tx_global_pause_duration", 200_000))
+            }),
+            ("of one priority", || {
+                World::of(card())
+                    .watched(|w| w.grew("nic/eth0/driver/rx_prio3_pause_duration", 200_000))
+            }),
+        ],
+        silent: &[
+            ("none", || World::of(card()).watched(|w| w)),
+            ("a burst", || {
+                World::of(card()).watched(|w| w.grew("nic/eth0/pause/rx-frames", 20))
+            }),
+            ("many frames that were released at once", || {
+                World::of(card()).watched(|w| {
+                    w.grew("nic/eth0/pause/rx-frames", 5_000)
+                        .grew("nic/eth0/driver/rx_global_pause_duration", 900)
+                })
+            }),
+        ],
+        undetermined: &[
+            ("nobody watched", || World::of(card())),
+            ("the counters may not be read", || {
+                World::of(card()).watched(|w| w.denied("nic/eth0/pause"))
+            }),
+        ],
+    };
+
+    fn card() -> Host {
+        build::host().nic("eth0", |nic| nic).build()
+    }
+
+    #[test]
+    fn who_is_slow_depends_on_the_direction() {
+        let said = |key: &str| {
+            let world = World::of(card()).watched(|w| w.grew(key, 5_000));
+            finding(RULE.id, &world.scene())
+        };
+        let tx = said("nic/eth0/pause/tx-frames");
+        assert!(tx.summary.contains("this host"), "{}", tx.summary);
+        let rx = said("nic/eth0/pause/rx-frames");
+        assert!(rx.summary.contains("the peer"), "{}", rx.summary);
+        assert_eq!(rx.severity, Severity::Warn);
+        let storm = said("nic/eth0/driver/tx_pause_storm_error_events");
+        assert_eq!(storm.severity, Severity::Crit);
+    }
+}

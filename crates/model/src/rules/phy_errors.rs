@@ -1,0 +1,123 @@
+//! `phy-errors`: frames arrive damaged, or the link goes and comes. Counters of
+//! `struct rtnl_link_stats64`, the standard groups of `ETHTOOL_MSG_STATS_GET` (IEEE 802.3 clause 30),
+//! and mlx5 counters.rst.
+
+use super::judged::{Judged, growth, judge_watched};
+use super::{ALWAYS, Said, subject};
+use crate::finding::{Outcome, Rule, Scene, Severity, Stage};
+use crate::host::Nic;
+use crate::watch::Watch;
+
+pub(super) const RULE: Rule = Rule {
+    id: "phy-errors",
+    number: 39,
+    title: "frames arrive damaged, or the link goes and comes",
+    severity: Severity::Warn,
+    stage: Stage::Errors,
+    profiles: ALWAYS,
+    threshold: "any damaged frame, or any loss of the link while it was watched",
+    effect: "each damaged frame is a lost one, and each lost one slows its connection; no figure",
+    source: "Documentation/networking/statistics.rst; mlx5 counters.rst; research/rules.md rule 39",
+    persist: "nothing on the host: cable, module or port",
+    contested: None,
+    page: include_str!("../../../../docs/rules/phy-errors.md"),
+    check,
+};
+
+const DAMAGED: [&str; 9] = [
+    "stat/rx_crc_errors",
+    "stat/rx_frame_errors",
+    "stat/rx_length_errors",
+    "phy/SymbolErrorDuringCarrier",
+    "mac/FrameCheckSequenceErrors",
+    "mac/AlignmentErrors",
+    "driver/rx_crc_errors_phy",
+    "driver/rx_symbol_err_phy",
+    "driver/rx_in_range_len_errors_phy",
+];
+const FLAPS: [&str; 3] = [
+    "stat/carrier_changes",
+    "link/ext_down_cnt",
+    "driver/link_down_events_phy",
+];
+
+fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
+    judge_watched(rule, scene, |nic| nic.kind.has_wire(), check_nic)
+}
+
+fn check_nic(nic: &Nic, watch: &Watch) -> Judged {
+    let damaged = growth(watch, nic, &DAMAGED);
+    let flaps = growth(watch, nic, &FLAPS);
+    let name = &nic.name;
+    let what = match (damaged.grew.is_empty(), flaps.grew.is_empty()) {
+        (true, true) => return damaged.quiet_if_read(),
+        (false, true) => format!("damaged frames arrive at {name} ({})", damaged.words()),
+        (true, false) => format!("the link of {name} went and came ({})", flaps.words()),
+        (false, false) => format!(
+            "damaged frames arrive at {name} ({}) and its link flaps",
+            damaged.words()
+        ),
+    };
+    let mut evidence = damaged.evidence();
+    evidence.extend(flaps.evidence());
+    Ok(Some(Said {
+        severity: Severity::Warn,
+        subject: subject(nic),
+        summary: format!(
+            "{what}: reseat or replace cable and module; compare the far end's counters"
+        ),
+        evidence,
+        remedies: Vec::new(),
+    }))
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::super::testing::{Cases, World, finding};
+    use super::*;
+    use crate::build;
+    use crate::host::Host;
+
+    pub(crate) const CASES: Cases = Cases {
+        fires: &[
+            ("damaged frames", || {
+                World::of(card()).watched(|w| w.grew("nic/eth0/stat/rx_crc_errors", 1))
+            }),
+            ("symbols without a carrier", || {
+                World::of(card()).watched(|w| w.grew("nic/eth0/phy/SymbolErrorDuringCarrier", 9))
+            }),
+            ("the link went and came", || {
+                World::of(card()).watched(|w| w.grew("nic/eth0/stat/carrier_changes", 2))
+            }),
+        ],
+        silent: &[
+            ("nothing moved", || World::of(card()).watched(|w| w)),
+            ("a veth has no wire", || World::of(build::veth_pair().0)),
+        ],
+        undetermined: &[
+            ("nobody watched", || World::of(card())),
+            ("no statistics", || {
+                World::of(card()).watched(|w| w.without("nic/eth0/stat"))
+            }),
+        ],
+    };
+
+    fn card() -> Host {
+        build::host().nic("eth0", |nic| nic).build()
+    }
+
+    #[test]
+    fn everything_that_grew_is_shown() {
+        let world = World::of(card()).watched(|w| {
+            w.grew("nic/eth0/stat/rx_crc_errors", 3)
+                .grew("nic/eth0/driver/link_down_events_phy", 1)
+        });
+        let said = finding(RULE.id, &world.scene());
+        assert_eq!(said.evidence.len(), 2);
+        assert!(
+            said.summary.contains("rx_crc_errors +3"),
+            "{}",
+            said.summary
+        );
+    }
+}

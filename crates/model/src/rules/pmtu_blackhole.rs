@@ -1,0 +1,171 @@
+//! `pmtu-blackhole`: packets that are too long for the path vanish, and no router says so. This part
+//! judges what the host's own TCP found (`TCPMTUPSuccess`, `TCPMTUPFail`, RFC 4821 as in
+//! net/ipv4/tcp_timer.c and tcp_output.c); a probe of the path needs traffic.
+
+use super::{ALWAYS, Said, found, remedy, undetermined};
+use crate::finding::{Evidence, Outcome, Rule, Scene, Severity, Stage};
+use crate::known::{Cause, Gap, Known};
+use crate::setting::{SettingKey, Value};
+use crate::watch::Watch;
+
+pub(super) const RULE: Rule = Rule {
+    id: "pmtu-blackhole",
+    number: 35,
+    title: "packets too long for the path vanish without a word",
+    severity: Severity::Warn,
+    stage: Stage::Errors,
+    profiles: ALWAYS,
+    threshold: "a probe of the path's MTU after TCP took it for a black hole (tcp_mtu_probing 1); path MTU \
+                discovery switched off (note)",
+    effect: "connections that stop at the first full packet go on; no figure",
+    source: "Documentation/networking/ip-sysctl.rst (tcp_mtu_probing, ip_no_pmtu_disc); RFC 4821; \
+             research/rules.md rule 35",
+    persist: "/etc/sysctl.d (net.ipv4.tcp_mtu_probing)",
+    contested: None,
+    page: include_str!("../../../../docs/rules/pmtu-blackhole.md"),
+    check,
+};
+
+const PROBING: &str = "net.ipv4.tcp_mtu_probing";
+const NO_DISCOVERY: &str = "net.ipv4.ip_no_pmtu_disc";
+const PROBES: [&str; 2] = ["TCPMTUPFail", "TCPMTUPSuccess"];
+
+fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
+    let said = |said: Said| vec![found(rule, scene, said)];
+    match judge(scene) {
+        Ok(Some(whole)) => said(whole),
+        Ok(None) => Vec::new(),
+        Err(gap) => vec![undetermined(rule, scene, "host".to_owned(), vec![gap])],
+    }
+}
+
+fn judge(scene: &Scene<'_>) -> Result<Option<Said>, Gap> {
+    if let Some(said) = discovery_off(scene)? {
+        return Ok(Some(said));
+    }
+    // 0 never probes; 2 always does, and what it counts is its everyday search.
+    if number(scene, PROBING)? != Some(1) {
+        return Ok(None);
+    }
+    let Some(watch) = scene.watch else {
+        return Err(Gap::new(
+            Cause::NotAsked,
+            "counters",
+            "nobody watched the counters for a time (`--watch SECONDS`)",
+        ));
+    };
+    let grown = PROBES.map(|name| (name, watch.grown(&key(name))));
+    if let [(_, Known::Unknown(gap)), (_, Known::Unknown(_))] = &grown {
+        return Err(gap.clone());
+    }
+    let mut evidence: Vec<Evidence> = grown
+        .iter()
+        .filter_map(|(name, grown)| Some((name, grown.get().filter(|by| *by > 0)?)))
+        .map(|(name, by)| seen(watch, name, by))
+        .collect();
+    if evidence.is_empty() {
+        return Ok(None);
+    }
+    evidence.push(Evidence::new(PROBING, 1, crate::buffers::path(PROBING)));
+    Ok(Some(Said {
+        severity: Severity::Warn,
+        subject: "host".to_owned(),
+        summary: "TCP took a path for a black hole and probes its MTU: find who drops ICMP `too big`, or \
+                  lower the MTU of the route"
+            .to_owned(),
+        evidence,
+        remedies: Vec::new(),
+    }))
+}
+
+fn key(name: &str) -> String {
+    format!("netstat/TcpExt/{name}")
+}
+
+fn seen(watch: &Watch, name: &str, by: u64) -> Evidence {
+    let value = format!("+{by} in {}", watch.span_ns);
+    Evidence::new(name, value, watch.path(&key(name)))
+}
+
+/// 1 sends without the do-not-fragment bit and believes no router that asks for less.
+fn discovery_off(scene: &Scene<'_>) -> Result<Option<Said>, Gap> {
+    if number(scene, NO_DISCOVERY)? != Some(1) {
+        return Ok(None);
+    }
+    let key = SettingKey::Sysctl(NO_DISCOVERY.to_owned());
+    Ok(Some(Said {
+        severity: Severity::Note,
+        subject: "host".to_owned(),
+        summary: format!(
+            "{NO_DISCOVERY} is 1: a path that needs smaller packets cuts them in routers; set it to 0"
+        ),
+        evidence: vec![Evidence::new(
+            NO_DISCOVERY,
+            1,
+            crate::buffers::path(NO_DISCOVERY),
+        )],
+        remedies: remedy(scene, key, Value::Text("0".to_owned()))
+            .into_iter()
+            .collect(),
+    }))
+}
+
+/// A sysctl's number; `None` where this kernel has no such thing.
+fn number(scene: &Scene<'_>, name: &str) -> Result<Option<u32>, Gap> {
+    match scene.host.sysctl(name) {
+        Known::Value(text) => Ok(text.trim().parse().ok()),
+        Known::Unknown(gap) if gap.cause == Cause::Absent => Ok(None),
+        Known::Unknown(gap) => Err(gap),
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::super::testing::{Cases, World, finding, remedies};
+    use super::*;
+    use crate::build;
+    use crate::host::Host;
+
+    pub(crate) const CASES: Cases = Cases {
+        fires: &[
+            ("TCP probes after a black hole", || {
+                World::of(probing("1")).watched(|w| w.grew("netstat/TcpExt/TCPMTUPSuccess", 2))
+            }),
+            ("discovery off", || {
+                World::of(build::host().sysctl(NO_DISCOVERY, "1").build())
+            }),
+        ],
+        silent: &[
+            ("no probing, as the kernel has it", || {
+                World::of(probing("0"))
+            }),
+            ("it always probes", || {
+                World::of(probing("2")).watched(|w| w.grew("netstat/TcpExt/TCPMTUPFail", 2))
+            }),
+            ("no black hole", || World::of(probing("1")).watched(|w| w)),
+        ],
+        undetermined: &[
+            ("nobody watched", || World::of(probing("1"))),
+            ("the sysctl not read", || {
+                let mut host = probing("1");
+                host.sysctls.remove(PROBING);
+                World::of(host)
+            }),
+            ("the counters may not be read", || {
+                World::of(probing("1")).watched(|w| w.denied("netstat"))
+            }),
+        ],
+    };
+
+    fn probing(how: &str) -> Host {
+        build::host().sysctl(PROBING, how).build()
+    }
+
+    #[test]
+    fn discovery_is_switched_on_again() {
+        let world = World::of(build::host().sysctl(NO_DISCOVERY, "1").build());
+        let said = finding(RULE.id, &world.scene());
+        assert_eq!(said.severity, Severity::Note);
+        assert_eq!(remedies(&said), ["sysctl/net.ipv4.ip_no_pmtu_disc: 1 -> 0"]);
+    }
+}

@@ -1,0 +1,172 @@
+//! `ring-size`: the receive ring runs full although it could be larger, or is long where answers must be
+//! fast. Sizes from `ETHTOOL_MSG_RINGS_GET`, drops from `struct rtnl_link_stats64` and the driver.
+
+use super::judged::{Judged, ethtool, growth, judge_watched, offered};
+use super::nic_discards_before_host::discards;
+use super::{ALWAYS, Said, remedy, subject};
+use crate::finding::{Evidence, Outcome, Profile, Rule, Scene, Severity, Stage};
+use crate::host::Nic;
+use crate::setting::{NicKnob, SettingKey, Value};
+use crate::watch::Watch;
+
+pub(super) const RULE: Rule = Rule {
+    id: "ring-size",
+    number: 22,
+    title: "the receive ring is too small for its bursts, or too long for fast answers",
+    severity: Severity::Warn,
+    stage: Stage::Errors,
+    profiles: ALWAYS,
+    threshold: "a packet dropped for want of a descriptor while the receive ring is below its maximum; for \
+                latency, more than 1024 descriptors without a drop",
+    effect: "no more drops at the ring; no verified figure for the rate",
+    source: "struct rtnl_link_stats64; the ENA and ice driver guides; research/rules.md rule 22",
+    persist: "systemd .link file (RxBufferSize=) or nmcli ethtool.ring-rx",
+    contested: None,
+    page: include_str!("../../../../docs/rules/ring-size.md"),
+    check,
+};
+
+/// Above this the ring is long for the latency profile.
+const LONG: u32 = 1024;
+
+/// What counts packets that found no descriptor, by driver.
+const DROPS: [&str; 6] = [
+    "stat/rx_missed_errors",
+    "stat/rx_fifo_errors",
+    "qstat/rx-hw-drop-overruns",
+    "driver/rx_out_of_buffer",
+    "driver/rx_overruns",
+    "driver/rx_no_dma_resources",
+];
+
+fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
+    judge_watched(
+        rule,
+        scene,
+        |nic| nic.kind.has_wire(),
+        |nic, watch| check_nic(scene, nic, watch),
+    )
+}
+
+fn check_nic(scene: &Scene<'_>, nic: &Nic, watch: &Watch) -> Judged {
+    let drops = growth(watch, nic, &DROPS);
+    if drops.grew.is_empty() && scene.profile != Profile::Latency {
+        return drops.quiet_if_read();
+    }
+    // What the card drops before it even asks for a descriptor, no ring can hold.
+    if !discards(watch, nic).grew.is_empty() {
+        return Ok(None);
+    }
+    let Some(rings) = offered(&nic.rings)? else {
+        return Ok(None);
+    };
+    let (Some(size), Some(most)) = (offered(&rings.rx)?, offered(&rings.rx_max)?) else {
+        return Ok(None);
+    };
+    let at = |to: u32| {
+        let key = SettingKey::Nic(nic.name.clone(), NicKnob::RingRx);
+        remedy(scene, key, Value::Integer(u64::from(to)))
+    };
+    let mut evidence = vec![Evidence::new(
+        "receive ring",
+        format!("{size} of at most {most} descriptors"),
+        ethtool(nic, "rings"),
+    )];
+    evidence.extend(drops.evidence());
+    let said = |severity, summary, to| {
+        Ok(Some(Said {
+            severity,
+            subject: subject(nic),
+            summary,
+            evidence,
+            remedies: at(to).into_iter().collect(),
+        }))
+    };
+    let dropped = !drops.grew.is_empty();
+    if dropped && size < most {
+        let to = size.saturating_mul(2).min(*most);
+        let summary = format!(
+            "{} dropped packets for want of descriptors ({}): double its receive ring of {size} to {to}",
+            nic.name,
+            drops.words()
+        );
+        said(Severity::Warn, summary, to)
+    } else if !dropped && scene.profile == Profile::Latency && *size > LONG {
+        drops.quiet_if_read()?;
+        let summary = format!(
+            "the receive ring of {} holds {size} packets and dropped none: {LONG} may answer faster, measure it",
+            nic.name
+        );
+        said(Severity::Note, summary, LONG)
+    } else {
+        Ok(None)
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::super::testing::{Cases, World, finding, remedies};
+    use super::*;
+    use crate::build;
+    use crate::host::Host;
+    use crate::known::Known;
+
+    pub(crate) const CASES: Cases = Cases {
+        fires: &[
+            ("drops at a ring that could grow", || {
+                World::of(host()).watched(|w| w.grew("nic/eth0/driver/rx_out_of_buffer", 7))
+            }),
+            ("a long ring where answers must be fast", || {
+                World::of(with_ring(4096))
+                    .profile(Profile::Latency)
+                    .watched(|w| w)
+            }),
+        ],
+        silent: &[
+            ("no drop", || World::of(host()).watched(|w| w)),
+            ("the ring is as large as it can be", || {
+                World::of(with_ring(8192)).watched(|w| w.grew("nic/eth0/stat/rx_missed_errors", 7))
+            }),
+            ("the card drops before the ring", || {
+                World::of(host()).watched(|w| {
+                    w.grew("nic/eth0/driver/rx_discards_phy", 90)
+                        .grew("nic/eth0/stat/rx_missed_errors", 7)
+                })
+            }),
+            ("a veth has no ring", || World::of(build::veth_pair().0)),
+        ],
+        undetermined: &[
+            ("nobody watched", || World::of(host())),
+            ("the counters may not be read", || {
+                World::of(host()).watched(|w| w.denied("nic/eth0/stat"))
+            }),
+            ("drops, and nobody asked for the rings", || {
+                let mut host = host();
+                host.nics[0].rings = Known::not_asked("netlink/ethtool/eth0/rings");
+                World::of(host).watched(|w| w.grew("nic/eth0/stat/rx_missed_errors", 7))
+            }),
+        ],
+    };
+
+    fn host() -> Host {
+        build::host().nic("eth0", |nic| nic).build()
+    }
+
+    fn with_ring(size: u32) -> Host {
+        let mut host = host();
+        if let Known::Value(rings) = &mut host.nics[0].rings {
+            rings.rx = Known::Value(size);
+        }
+        host
+    }
+
+    #[test]
+    fn the_ring_is_doubled_and_never_made_larger_than_it_can_be() {
+        for (size, remedy) in [(1024, "1024 -> 2048"), (6000, "6000 -> 8192")] {
+            let world =
+                World::of(with_ring(size)).watched(|w| w.grew("nic/eth0/stat/rx_missed_errors", 7));
+            let said = finding(RULE.id, &world.scene());
+            assert_eq!(remedies(&said), [format!("nic/eth0/ring/rx: {remedy}")]);
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! `rx-alloc-fail-or-page-pool-slow`: the driver finds no memory for what arrives, or gets it the slow
+//! way. Counters of Documentation/netlink/specs/netdev.yaml (`qstats-get`, `page-pool-stats-get`),
+//! Documentation/networking/page_pool.rst, and the drivers' own.
+
+use super::judged::{Growth, Judged, growth, judge_watched, real};
+use super::{ALWAYS, Said, remedy, subject};
+use crate::finding::{Evidence, Outcome, Remedy, Rule, Scene, Severity, Stage};
+use crate::host::Nic;
+use crate::setting::{SettingKey, Value};
+use crate::units::Ratio;
+use crate::watch::Watch;
+
+pub(super) const RULE: Rule = Rule {
+    id: "rx-alloc-fail-or-page-pool-slow",
+    number: 24,
+    title: "the driver gets no memory for received packets, or gets it slowly",
+    severity: Severity::Warn,
+    stage: Stage::Errors,
+    profiles: ALWAYS,
+    threshold: "any failed allocation of a receive buffer (warn); more than 1 % of the page pool's \
+                allocations by the slow way (note)",
+    effect: "no drops for want of memory; no verified figure for the slow way",
+    source: "Documentation/networking/page_pool.rst; the ENA driver guide; research/rules.md rule 24",
+    persist: "/etc/sysctl.d (vm.min_free_kbytes)",
+    contested: None,
+    page: include_str!("../../../../docs/rules/rx-alloc-fail-or-page-pool-slow.md"),
+    check,
+};
+
+/// The share of slow allocations that is worth a note; fewer than so many in all say nothing.
+const SLOW_SHARE: Ratio = Ratio::new(0.01);
+const SLOW_FROM: u64 = 10_000;
+/// How much memory the kernel should keep free for those who cannot wait: 1 % (the ENA guide says 1-3 %).
+const FREE_PER_CENT: u64 = 1;
+
+/// Names of the drivers end in these words (`rx3_buff_alloc_err`, `queue_0_rx_page_alloc_fail`,
+/// `alloc_rx_buff_failed`).
+const FAILED: [&str; 5] = [
+    "buff_alloc_err",
+    "page_alloc_fail",
+    "skb_alloc_fail",
+    "alloc_rx_page_failed",
+    "alloc_rx_buff_failed",
+];
+
+fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
+    judge_watched(
+        rule,
+        scene,
+        |nic| nic.kind.has_wire(),
+        |nic, watch| check_nic(scene, nic, watch),
+    )
+}
+
+fn check_nic(scene: &Scene<'_>, nic: &Nic, watch: &Watch) -> Judged {
+    let failed =
+        growth(watch, nic, &["qstat/rx-alloc-fail"]).and_below(watch, nic, "driver", |name| {
+            FAILED.iter().any(|end| name.ends_with(end))
+        });
+    if failed.grew.is_empty() {
+        return match slow(watch, nic) {
+            Some(said) => Ok(Some(said)),
+            None => failed.quiet(),
+        };
+    }
+    let mut evidence = failed.evidence();
+    let stalls = |(name, by, counter): (&str, u64, &crate::watch::Counter)| {
+        (by > 0).then(|| {
+            let span = watch.span_ns;
+            Evidence::new(
+                format!("allocstall{name}"),
+                format!("+{by} in {span}"),
+                &*counter.path,
+            )
+        })
+    };
+    evidence.extend(watch.below("vmstat/allocstall").filter_map(stalls));
+    Ok(Some(Said {
+        severity: Severity::Warn,
+        subject: subject(nic),
+        summary: format!(
+            "{} got no memory for received packets ({}): keep more memory free, or find who takes it",
+            nic.name,
+            failed.words()
+        ),
+        evidence,
+        remedies: more_free(scene).into_iter().collect(),
+    }))
+}
+
+/// The slow way of the page pool, as a note: what it costs is to be measured.
+fn slow(watch: &Watch, nic: &Nic) -> Option<Said> {
+    let pool: Growth = growth(
+        watch,
+        nic,
+        &["page-pool/alloc-slow", "page-pool/alloc-fast"],
+    );
+    let (slow, fast) = (
+        pool.by("page-pool/alloc-slow"),
+        pool.by("page-pool/alloc-fast"),
+    );
+    let share = real(slow) / real((slow + fast).max(1));
+    if slow + fast < SLOW_FROM || share <= SLOW_SHARE.as_f64() {
+        return None;
+    }
+    let others = ["page-pool/alloc-waive", "page-pool/recycle-ring-full"];
+    let mut evidence = pool.evidence();
+    evidence.extend(growth(watch, nic, &others).evidence());
+    Some(Said {
+        severity: Severity::Note,
+        subject: subject(nic),
+        summary: format!(
+            "{} of the page allocations of {} take the slow way: a reader on another node, or too slow?",
+            Ratio::new(share),
+            nic.name
+        ),
+        evidence,
+        remedies: Vec::new(),
+    })
+}
+
+fn more_free(scene: &Scene<'_>) -> Option<Remedy> {
+    let memory = scene.host.nodes.iter().try_fold(0u64, |sum, node| {
+        Some(sum.saturating_add(node.memory_bytes.get()?.as_u64()))
+    })?;
+    let wanted = memory / 1024 / 100 * FREE_PER_CENT;
+    let name = "vm.min_free_kbytes";
+    let own: u64 = scene.host.sysctl(name).value()?.trim().parse().ok()?;
+    let key = SettingKey::Sysctl(name.to_owned());
+    (own < wanted)
+        .then(|| remedy(scene, key, Value::Text(wanted.to_string())))
+        .flatten()
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::super::testing::{Cases, World, finding, remedies};
+    use super::*;
+    use crate::build;
+    use crate::host::Host;
+
+    pub(crate) const CASES: Cases = Cases {
+        fires: &[
+            ("the queues found no memory", || {
+                World::of(host()).watched(|w| w.grew("nic/eth0/qstat/rx-alloc-fail", 3))
+            }),
+            ("a driver's own counter", || {
+                World::of(host()).watched(|w| {
+                    w.grew("nic/eth0/driver/rx2_buff_alloc_err", 3)
+                        .grew("vmstat/allocstall_normal", 2)
+                })
+            }),
+            ("every fiftieth page the slow way", || {
+                World::of(host()).watched(|w| {
+                    w.grew("nic/eth0/page-pool/alloc-slow", 2_000)
+                        .grew("nic/eth0/page-pool/alloc-fast", 98_000)
+                })
+            }),
+        ],
+        silent: &[
+            ("none failed", || {
+                World::of(host()).watched(|w| w.grew("nic/eth0/qstat/rx-alloc-fail", 0))
+            }),
+            ("a few slow ones while the ring was filled", || {
+                World::of(host()).watched(|w| w.grew("nic/eth0/page-pool/alloc-slow", 64))
+            }),
+        ],
+        undetermined: &[
+            ("nobody watched", || World::of(host())),
+            ("the counters may not be read", || {
+                World::of(host()).watched(|w| w.denied("nic/eth0/qstat"))
+            }),
+        ],
+    };
+
+    fn host() -> Host {
+        build::host().nic("eth0", |nic| nic).build()
+    }
+
+    #[test]
+    fn a_hundredth_of_the_memory_is_kept_free() {
+        let world = World::of(host()).watched(|w| w.grew("nic/eth0/qstat/rx-alloc-fail", 3));
+        let said = finding(RULE.id, &world.scene());
+        assert_eq!(said.severity, Severity::Warn);
+        assert_eq!(
+            remedies(&said),
+            ["sysctl/vm.min_free_kbytes: 67584 -> 167772"]
+        );
+    }
+}

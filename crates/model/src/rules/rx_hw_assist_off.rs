@@ -1,0 +1,94 @@
+//! `rx-hw-assist-off`: the card could merge received packets itself and does not. `rx-gro-hw` from
+//! Documentation/networking/netdev-features.rst.
+
+use super::judged::{Judged, could_be_on, ethtool, judge_each, runs_at, speed};
+use super::{BULK, Said, remedy, subject};
+use crate::finding::{Evidence, Outcome, Rule, Scene, Severity, Stage};
+use crate::host::Nic;
+use crate::setting::{NicKnob, SettingKey, Value};
+
+pub(super) const RULE: Rule = Rule {
+    id: "rx-hw-assist-off",
+    number: 30,
+    title: "the card could merge received packets itself",
+    severity: Severity::Note,
+    stage: Stage::Tuning,
+    profiles: BULK,
+    threshold: "rx-gro-hw inactive and changeable on a link of 100 Gb/s or more",
+    effect: "no published figure verified: to be measured",
+    source: "Documentation/networking/netdev-features.rst; research/rules.md rule 30",
+    persist: "systemd .link file (GenericReceiveOffloadHardware=) or a unit that runs at boot",
+    contested: None,
+    page: include_str!("../../../../docs/rules/rx-hw-assist-off.md"),
+    check,
+};
+
+/// From this speed on software merging becomes a cost worth saving, in Gb/s.
+const FROM_GBIT: u64 = 100;
+const GRO_HW: &str = "rx-gro-hw";
+
+fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
+    judge_each(rule, scene, |nic| check_nic(scene, nic))
+}
+
+fn check_nic(scene: &Scene<'_>, nic: &Nic) -> Judged {
+    if !nic.kind.has_wire() || !runs_at(nic, FROM_GBIT)? || !could_be_on(nic, GRO_HW)? {
+        return Ok(None);
+    }
+    let key = SettingKey::Nic(nic.name.clone(), NicKnob::Feature(GRO_HW.to_owned()));
+    let off = Evidence::new(
+        "feature rx-gro-hw",
+        "off, could be on",
+        ethtool(nic, "features"),
+    );
+    Ok(Some(Said {
+        severity: Severity::Note,
+        subject: subject(nic),
+        summary: format!(
+            "{} could merge received packets in hardware: switch on rx-gro-hw and measure it",
+            nic.name
+        ),
+        evidence: speed(nic).into_iter().chain([off]).collect(),
+        remedies: remedy(scene, key, Value::Switch(true))
+            .into_iter()
+            .collect(),
+    }))
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::super::testing::{Cases, World, finding, remedies, scene};
+    use super::*;
+    use crate::build;
+    use crate::host::Host;
+    use crate::known::Known;
+
+    pub(crate) const CASES: Cases = Cases {
+        fires: &[("off at 100 Gb/s", || World::of(card(100)))],
+        silent: &[
+            ("off at 25 Gb/s", || World::of(card(25))),
+            ("a card without it", || {
+                World::of(build::host().nic("eth0", |nic| nic.gbit(100)).build())
+            }),
+        ],
+        undetermined: &[("features not read", || {
+            let mut host = card(100);
+            host.nics[0].features = Known::not_asked("netlink/ethtool/eth0/features");
+            World::of(host)
+        })],
+    };
+
+    fn card(gbit: u64) -> Host {
+        build::host()
+            .nic("eth0", |nic| nic.gbit(gbit).feature(GRO_HW, false, true))
+            .build()
+    }
+
+    #[test]
+    fn it_is_a_note_with_a_change_to_measure() {
+        let host = card(200);
+        let said = finding(RULE.id, &scene(&host));
+        assert_eq!(said.severity, Severity::Note);
+        assert_eq!(remedies(&said), ["nic/eth0/feature/rx-gro-hw: off -> on"]);
+    }
+}

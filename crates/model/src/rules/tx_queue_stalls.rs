@@ -1,0 +1,146 @@
+//! `tx-queue-stalls`: a transmit queue stood still. `tx_timeout` and the stall counters of byte queue
+//! limits from Documentation/ABI/testing/sysfs-class-net-queues; stops and wakes from
+//! Documentation/netlink/specs/netdev.yaml.
+
+use super::judged::{Growth, Judged, growth, judge_watched, real};
+use super::{ALWAYS, Said, subject};
+use crate::finding::{Outcome, Rule, Scene, Severity, Stage};
+use crate::host::Nic;
+use crate::units::Ratio;
+use crate::watch::Watch;
+
+pub(super) const RULE: Rule = Rule {
+    id: "tx-queue-stalls",
+    number: 25,
+    title: "a transmit queue stood still",
+    severity: Severity::Crit,
+    stage: Stage::Errors,
+    profiles: ALWAYS,
+    threshold: "a transmit timeout (crit); a stall that byte queue limits saw (warn); the queue stopped for \
+                more than 1 % of the packets (note)",
+    effect: "no verified figure; a timeout resets the queue or the card and loses what it held",
+    source: "Documentation/ABI/testing/sysfs-class-net-queues; the ENA driver guide; research/rules.md rule 25",
+    persist: "systemd .link file (TxBufferSize=) where the ring was the cause",
+    contested: None,
+    page: include_str!("../../../../docs/rules/tx-queue-stalls.md"),
+    check,
+};
+
+/// The share of sent packets at which the queue had to be stopped that is worth a note.
+const STOPPED_SHARE: Ratio = Ratio::new(0.01);
+/// Fewer stops than this say nothing.
+const STOPPED_FROM: u64 = 100;
+
+fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
+    judge_watched(rule, scene, |nic| nic.kind.has_wire(), check_nic)
+}
+
+fn check_nic(nic: &Nic, watch: &Watch) -> Judged {
+    let of_queues = |first: &[&str], ending: &str| {
+        growth(watch, nic, first).and_below(watch, nic, "queue", |name| name.ends_with(ending))
+    };
+    let timeouts = of_queues(
+        &[
+            "driver/tx_timeout",
+            "driver/tx_timeout_count",
+            "health/tx/errors",
+        ],
+        "/tx_timeout",
+    );
+    // Without a queue's own counter there is one question left: was it allowed to look?
+    let probe = growth(watch, nic, &["queue/tx-0/tx_timeout"]);
+    let stalls = of_queues(&[], "/stall_cnt");
+    let stops = growth(watch, nic, &["qstat/tx-stop", "qstat/tx-wake"]);
+    let said = |severity, summary, seen: &Growth| {
+        Ok(Some(Said {
+            severity,
+            subject: subject(nic),
+            summary,
+            evidence: seen.evidence(),
+            remedies: Vec::new(),
+        }))
+    };
+    let name = &nic.name;
+    if !timeouts.grew.is_empty() {
+        let words = timeouts.words();
+        let summary = format!(
+            "transmit queues of {name} timed out ({words}): look at the driver's log, its firmware, and for \
+             a CPU without time"
+        );
+        return said(Severity::Crit, summary, &timeouts);
+    }
+    if !stalls.grew.is_empty() {
+        let summary = format!(
+            "transmit queues of {name} stalled {} times: is the CPU of their interrupt busy, or moderation long?",
+            stalls.most()
+        );
+        return said(Severity::Warn, summary, &stalls);
+    }
+    let stopped = stops.by("qstat/tx-stop");
+    let sent = growth(watch, nic, &["stat/tx_packets"]).most();
+    let share = real(stopped) / real(sent.max(1));
+    if stopped >= STOPPED_FROM && share > STOPPED_SHARE.as_f64() {
+        let summary = format!(
+            "{name} stopped a full transmit queue {stopped} times in {sent} packets: a larger ring or shorter \
+             moderation may help, measure it"
+        );
+        return said(Severity::Note, summary, &stops);
+    }
+    probe.quiet()
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::super::testing::{Cases, World, finding};
+    use super::*;
+    use crate::build;
+    use crate::host::Host;
+
+    pub(crate) const CASES: Cases = Cases {
+        fires: &[
+            ("a timeout", || {
+                World::of(host()).watched(|w| w.grew("nic/eth0/queue/tx-3/tx_timeout", 1))
+            }),
+            ("a stall", || {
+                World::of(host()).watched(|w| w.grew("nic/eth0/queue/tx-3/stall_cnt", 4))
+            }),
+            ("stopped all the time", || {
+                World::of(host()).watched(|w| {
+                    w.grew("nic/eth0/qstat/tx-stop", 5_000)
+                        .grew("nic/eth0/stat/tx_packets", 100_000)
+                })
+            }),
+        ],
+        silent: &[
+            ("none", || {
+                World::of(host()).watched(|w| w.grew("nic/eth0/queue/tx-0/tx_timeout", 0))
+            }),
+            ("stopped now and then", || {
+                World::of(host()).watched(|w| {
+                    w.grew("nic/eth0/qstat/tx-stop", 500)
+                        .grew("nic/eth0/stat/tx_packets", 1_000_000)
+                })
+            }),
+        ],
+        undetermined: &[
+            ("nobody watched", || World::of(host())),
+            ("the queues may not be read", || {
+                World::of(host()).watched(|w| w.denied("nic/eth0/queue"))
+            }),
+        ],
+    };
+
+    fn host() -> Host {
+        build::host().nic("eth0", |nic| nic).build()
+    }
+
+    #[test]
+    fn a_timeout_is_worse_than_a_stall() {
+        let said = |key: &str| {
+            let world = World::of(host()).watched(|w| w.grew(key, 1));
+            finding(RULE.id, &world.scene()).severity
+        };
+        assert_eq!(said("nic/eth0/queue/tx-0/tx_timeout"), Severity::Crit);
+        assert_eq!(said("nic/eth0/queue/tx-0/stall_cnt"), Severity::Warn);
+    }
+}

@@ -60,7 +60,9 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
     if notices.is_empty() {
         notices.extend(every_packet(scene, table));
     }
-    let missing = [unknown(&table.count), unknown(&table.max)];
+    let drops = scene.watch.map(|watch| watch.grown("conntrack/drop"));
+    let drops = drops.and_then(|drops| drops.gap().cloned());
+    let missing = [unknown(&table.count), unknown(&table.max), drops];
     let missing = missing.into_iter().flatten().collect();
     let said = judged(rule, scene, subject(), notices, missing);
     or_unwatched(rule, scene, true, said.into_iter().collect())
@@ -170,6 +172,9 @@ pub(super) mod tests {
         ],
         undetermined: &[
             ("not watched", || tracking(10, 1000)),
+            ("the drops are not counted here", || {
+                tracking(10, 1000).watched(|watch| watch.without("conntrack/"))
+            }),
             ("the table may not be read", || {
                 World::of(
                     build::host()

@@ -70,11 +70,14 @@ pub(super) fn judged(
         return (!missing.is_empty()).then(|| undetermined(rule, scene, subject, missing));
     };
     let severity = worst.severity;
-    let mut summary = String::new();
-    for notice in &notices {
-        let separator = if summary.is_empty() { "" } else { "; " };
-        if summary.len() + separator.len() + notice.summary.len() <= LINE {
-            summary.push_str(separator);
+    // Names come from the host and may be of any length.
+    let mut summary: String = worst.summary.clone();
+    while summary.len() > LINE {
+        summary.pop();
+    }
+    for notice in notices.iter().skip(1) {
+        if summary.len() + "; ".len() + notice.summary.len() <= LINE {
+            summary.push_str("; ");
             summary.push_str(&notice.summary);
         }
     }
@@ -209,6 +212,41 @@ pub(super) fn ports<'a>(scene: &Scene<'a>) -> Vec<Port<'a>> {
                 .is_none_or(|name| port.nic(scene).is_some_and(|nic| nic.name == *name))
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::build;
+
+    #[test]
+    fn what_was_noticed_is_one_line_with_the_worst_first_and_each_value_once() {
+        let host = build::host().build();
+        let scene = crate::rules::testing::scene(&host);
+        let rule = &crate::rules::conntrack_cost::RULE;
+        let value = Evidence::new("what", 1, "path");
+        let notices = vec![
+            Notice::new(Severity::Note, "small").with([value.clone()]),
+            Notice::new(Severity::Warn, "ü".repeat(90)).with([value.clone()]),
+            Notice::new(Severity::Note, "x".repeat(190)).with([value]),
+        ];
+        let said = judged(rule, &scene, "host".to_owned(), notices, Vec::new());
+        let Some(Outcome::Finding(finding)) = said else {
+            panic!("notices make a finding");
+        };
+        assert_eq!(finding.severity, Severity::Warn);
+        assert_eq!(finding.summary, format!("{}; small", "ü".repeat(90)));
+        assert_eq!(finding.evidence.len(), 1);
+        let long = vec![Notice::new(Severity::Note, "ü".repeat(300))];
+        match judged(rule, &scene, "host".to_owned(), long, Vec::new()) {
+            Some(Outcome::Finding(finding)) => assert_eq!(finding.summary.len(), LINE),
+            other => panic!("a notice makes a finding, not {other:?}"),
+        }
+        assert_eq!(
+            judged(rule, &scene, "host".to_owned(), Vec::new(), Vec::new()),
+            None
+        );
+    }
 }
 
 #[cfg(test)]

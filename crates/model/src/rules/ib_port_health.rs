@@ -4,6 +4,7 @@
 use super::ALWAYS;
 use super::devices::{Notice, Port, growth, grown, judged, or_unwatched, ports, unknown};
 use crate::finding::{Evidence, Outcome, Profile, Rule, Scene, Severity, Stage};
+use crate::known::{Cause, Gap};
 use crate::units::BitRate;
 use crate::watch::Watch;
 
@@ -61,6 +62,7 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
             if let Some(watch) = scene.watch {
                 notices.extend(link_lost(watch, port));
                 notices.extend(errors(watch, port));
+                missing.extend(uncounted(watch, port));
             }
             judged(rule, scene, port.subject(), notices, missing)
         })
@@ -150,6 +152,16 @@ fn rate(port: Port<'_>) -> Option<Notice> {
     })
 }
 
+/// Why no counter of an active port is known; software RoCE and many Ethernet cards have none.
+fn uncounted(watch: &Watch, port: Port<'_>) -> Option<Gap> {
+    let grown = |name: &str| watch.grown(&port.key(&format!("counter/{name}")));
+    if !port.is_active() || LINK.iter().chain(&ERRORS).any(|name| grown(name).get().is_some()) {
+        return None;
+    }
+    let gap = grown("link_downed").gap().cloned()?;
+    (port.is_infiniband() || gap.cause != Cause::Absent).then_some(gap)
+}
+
 fn link_lost(watch: &Watch, port: Port<'_>) -> Option<Notice> {
     let key = |name: &str| port.key(&format!("counter/{name}"));
     let lost = grown(watch, LINK, key);
@@ -220,6 +232,9 @@ pub(super) mod tests {
         ],
         undetermined: &[
             ("not watched", || World::of(host(|_| {}))),
+            ("its errors are not counted", || {
+                World::of(host(|_| {})).watched(|watch| watch.without("rdma/"))
+            }),
             ("the state may not be read", || {
                 World::of(host(|port| port.state = Known::not_asked("state")))
             }),

@@ -6,6 +6,7 @@ use super::{ALWAYS, each_nic, remedy, subject};
 use crate::finding::{Evidence, Outcome, Rule, Scene, Severity, Stage};
 use crate::host::{Nic, NicKind};
 use crate::setting::{NicKnob, SettingKey, Value};
+use crate::units::Bytes;
 
 pub(super) const RULE: Rule = Rule {
     id: "ipoib-mode-mtu",
@@ -38,7 +39,7 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
         let mut missing = Vec::from_iter(unknown(mode));
         missing.extend(unknown(&nic.mtu));
         let notice = match mode.value().map(String::as_str) {
-            Some("connected") => connected(scene, nic),
+            Some("connected") => Some(connected(scene, nic)),
             Some("datagram") => datagram(scene, nic),
             _ => None,
         };
@@ -56,18 +57,16 @@ fn mtu_of(nic: &Nic) -> Option<Evidence> {
     Some(Evidence::new("MTU", format!("{mtu} bytes"), path))
 }
 
-fn connected(scene: &Scene<'_>, nic: &Nic) -> Option<Notice> {
+fn connected(scene: &Scene<'_>, nic: &Nic) -> Notice {
     let key = SettingKey::Nic(nic.name.clone(), NicKnob::IpoibMode);
     let summary = format!(
         "{} is in connected mode, which has no offloads: measure it against datagram mode, on all hosts",
         nic.name
     );
-    Some(
-        Notice::new(Severity::Note, summary)
+    Notice::new(Severity::Note, summary)
             .with([mode_of(nic, "connected")])
             .with(mtu_of(nic))
-            .mended_by(remedy(scene, key, Value::Text("datagram".to_owned()))),
-    )
+            .mended_by(remedy(scene, key, Value::Text("datagram".to_owned())))
 }
 
 fn datagram(scene: &Scene<'_>, nic: &Nic) -> Option<Notice> {
@@ -75,8 +74,8 @@ fn datagram(scene: &Scene<'_>, nic: &Nic) -> Option<Notice> {
     let port = ports(scene)
         .into_iter()
         .find(|port| port.nic(scene).is_some_and(|own| own.name == nic.name))?;
-    let carries = port.port.mtu_active.get().map(|mtu| mtu.as_u64());
-    let could = port.port.mtu_max.get().map(|mtu| mtu.as_u64());
+    let carries = port.port.mtu_active.get().map(Bytes::as_u64);
+    let could = port.port.mtu_max.get().map(Bytes::as_u64);
     // What the port carries now is for the interface to use; what it could, for the subnet manager to allow.
     let (most, now) = match (carries, could) {
         (Some(now), _) if mtu + HEADER < now => (now, true),
@@ -114,7 +113,6 @@ pub(super) mod tests {
     use super::*;
     use crate::build;
     use crate::known::Known;
-    use crate::units::Bytes;
 
     const ID: &str = RULE.id;
 

@@ -111,14 +111,12 @@ fn held(scene: &Scene<'_>, nic: &Nic, shaper: Shaper) -> Result<Option<Notice>, 
     {
         return Err(gap.clone());
     }
-    let summary = if !sends(scene) {
-        format!("{what} of {} shapes only acknowledgements here, to {rate}", nic.name)
-    } else {
-        let part = if of_all { "" } else { "part of " };
-        if each {
+    let part = if of_all { "" } else { "part of " };
+    let summary = match (sends(scene), each) {
+        (false, _) => format!("{what} of {} shapes only acknowledgements here, to {rate}", nic.name),
+        (true, false) => format!("{what} shapes {part}what {} sends to {rate}", nic.name),
+        (true, true) => {
             format!("{part}what {} sends is held by {what}, the least to {rate}", nic.name)
-        } else {
-            format!("{what} shapes {part}what {} sends to {rate}", nic.name)
         }
     };
     Ok(Some(Notice::new(severity, summary).with(evidence)))

@@ -2,7 +2,7 @@
 //! have no read outstanding. Facts from getrlimit(2), `/proc/self/limits` and `struct ib_device_attr`.
 
 use super::ALWAYS;
-use super::devices::{Notice, judged, ports, unknown, weighed};
+use super::devices::{Notice, Port, judged, ports, unknown, weighed};
 use crate::finding::{Evidence, Outcome, Profile, Rule, Scene, Severity, Stage};
 use crate::host::{Limit, RdmaDevice};
 use crate::units::Bytes;
@@ -28,7 +28,7 @@ pub(super) const RULE: Rule = Rule {
 const LITTLE: Bytes = Bytes::mib(64);
 
 fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
-    let active: Vec<_> = ports(scene).into_iter().filter(|port| port.is_active()).collect();
+    let active: Vec<_> = ports(scene).into_iter().filter(Port::is_active).collect();
     if active.is_empty() {
         return Vec::new();
     }

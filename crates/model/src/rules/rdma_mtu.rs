@@ -7,7 +7,7 @@ use crate::finding::{Evidence, Outcome, Rule, Scene, Severity, Stage};
 use crate::host::Nic;
 use crate::known::{Gap, Known};
 use crate::setting::{NicKnob, SettingKey, Value};
-use crate::units::BitRate;
+use crate::units::{BitRate, Bytes};
 
 pub(super) const RULE: Rule = Rule {
     id: "rdma-mtu",
@@ -69,7 +69,7 @@ fn in_use(scene: &Scene<'_>, port: Port<'_>) -> Result<(u64, Evidence), Gap> {
 }
 
 fn small(scene: &Scene<'_>, port: Port<'_>, active: u64, evidence: Evidence) -> Option<Notice> {
-    let most = port.port.mtu_max.get().map_or(WANTED, |mtu| mtu.as_u64());
+    let most = port.port.mtu_max.get().map_or(WANTED, Bytes::as_u64);
     if active >= most.min(WANTED) {
         return None;
     }
@@ -123,7 +123,6 @@ pub(super) mod tests {
     use crate::build;
     use crate::finding::Profile;
     use crate::host::RdmaPort;
-    use crate::units::Bytes;
 
     const ID: &str = RULE.id;
 

@@ -74,8 +74,8 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
 }
 
 fn uncounted(watch: &Watch, port: Port<'_>) -> Option<Gap> {
-    let known = |name: &&str| watch.grown(&port.key(&format!("hw/{name}"))).get().is_some();
-    if LOSS.iter().chain(&RECEIVER).chain(&CORRUPT).any(|name| known(&name)) {
+    let known = |name: &str| watch.grown(&port.key(&format!("hw/{name}"))).get().is_some();
+    if LOSS.iter().chain(&RECEIVER).chain(&CORRUPT).any(|name| known(name)) {
         return None;
     }
     let gap = watch.grown(&port.key("hw/out_of_sequence")).gap().cloned()?;

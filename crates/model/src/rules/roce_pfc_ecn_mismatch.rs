@@ -78,7 +78,7 @@ fn with_peer(nic: &Nic, dcb: &Dcb, lossless: u32) -> Option<Notice> {
         Severity::Crit
     };
     let summary = format!(
-        "{} keeps priority {} lossless, the port it is plugged into {}: set up both alike",
+        "lossless priorities of {}: {}, of the port it is plugged into: {}; set up both alike",
         nic.name,
         priorities(lossless),
         priorities(peer)
@@ -107,7 +107,7 @@ fn with_other_end(scene: &Scene<'_>, nic: &Nic, lossless: u32) -> Option<Notice>
         return None;
     }
     let summary = format!(
-        "{} keeps priority {} lossless, {} at the other end {}: set up both alike",
+        "lossless priorities of {}: {}, of {} at the other end: {}; set up both alike",
         nic.name,
         priorities(lossless),
         other.name,

@@ -50,9 +50,19 @@ fn ceiling(class: &QdiscClass, all: &[QdiscClass]) -> Option<BitRate> {
         .min()
 }
 
-/// The class that takes what no filter names: `Some(None)` where there is none and such packets pass
-/// unshaped, `None` where the parameters do not say.
-fn default_class(qdisc: &Qdisc) -> Option<Option<u32>> {
+/// Where packets go that no filter names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Unnamed {
+    /// To this class.
+    To(u32),
+    /// Past all classes, unshaped.
+    Past,
+    /// The parameters do not say.
+    NotSaid,
+}
+
+/// Where the parameters of `htb` say that unnamed packets go.
+fn default_class(qdisc: &Qdisc) -> Unnamed {
     // TCA_HTB_INIT (2) with `struct tc_htb_glob`: version, rate2quantum, defcls.
     const VERSION: u32 = 3;
     let digits = qdisc.options.as_bytes();
@@ -71,28 +81,32 @@ fn default_class(qdisc: &Qdisc) -> Option<Option<u32>> {
         // The bytes stand in the order of the machine that was read.
         for read in [u32::from_le_bytes, u32::from_be_bytes] {
             if is_init && word(at + 4).map(read) == Some(VERSION) {
-                let minor = read(word(at + 12)?) & !MAJOR;
-                return Some((minor != 0).then_some((qdisc.handle & MAJOR) | minor));
+                return match word(at + 12).map(read).map(|class| class & !MAJOR) {
+                    Some(0) => Unnamed::Past,
+                    Some(minor) => Unnamed::To((qdisc.handle & MAJOR) | minor),
+                    None => Unnamed::NotSaid,
+                };
             }
         }
         let length = usize::from(u16::from_le_bytes([low, high]));
         at += length.max(4).next_multiple_of(4);
     }
-    None
+    Unnamed::NotSaid
 }
 
 /// What the classes of the qdisc `handle` let pass: its default class, or where that is not told, the
 /// widest of all, when none is unlimited.
-fn of_classes(kind: &str, handle: u32, default: Option<Option<u32>>, nic: &Nic) -> Option<Shaper> {
+fn of_classes(kind: &str, handle: u32, unnamed: Unnamed, nic: &Nic) -> Option<Shaper> {
     let all = nic.shaping.classes.value()?;
     let own: Vec<&QdiscClass> = all
         .iter()
         .filter(|class| class.handle & MAJOR == handle & MAJOR)
         .collect();
     let named = |class: &QdiscClass| all.iter().find(|other| other.handle == class.handle);
-    let default_class = default
-        .flatten()
-        .and_then(|handle| own.iter().find(|class| class.handle == handle));
+    let default_class = match unnamed {
+        Unnamed::To(handle) => own.iter().find(|class| class.handle == handle),
+        Unnamed::Past | Unnamed::NotSaid => None,
+    };
     let (class, of_all) = if let Some(class) = default_class {
         (*class, true)
     } else {
@@ -103,7 +117,7 @@ fn of_classes(kind: &str, handle: u32, default: Option<Option<u32>>, nic: &Nic) 
             return None;
         }
         let widest = leaves.into_iter().max_by_key(|class| ceiling(class, all))?;
-        (widest, default.is_none())
+        (widest, unnamed == Unnamed::NotSaid)
     };
     let rate = ceiling(named(class)?, all)?;
     let path = format!("RTM_GETTCLASS {}", nic.name);
@@ -122,16 +136,16 @@ fn of_classes(kind: &str, handle: u32, default: Option<Option<u32>>, nic: &Nic) 
 
 /// What the classes of the root qdisc let pass; `None` where they hold nothing back or are not known.
 pub(super) fn of_root(nic: &Nic, qdisc: &Qdisc) -> Option<Shaper> {
-    let default = match qdisc.kind.as_str() {
+    let unnamed = match qdisc.kind.as_str() {
         "htb" => default_class(qdisc),
-        _ => None,
+        _ => Unnamed::NotSaid,
     };
     // Made-up and old records name no handle; their only qdisc with classes is the root.
     let handle = match (qdisc.handle, nic.shaping.classes.value()) {
         (0, Some(classes)) => classes.first()?.handle,
         (handle, _) => handle,
     };
-    of_classes(&qdisc.kind, handle, default, nic)
+    of_classes(&qdisc.kind, handle, unnamed, nic)
 }
 
 /// Whether the classes of the root are known and there are some.
@@ -165,7 +179,8 @@ fn below_root(nic: &Nic) -> Option<Shaper> {
     let tree = nic.shaping.tree.value()?;
     let leaves = tree.iter().filter(|node| node.parent != ROOT);
     let rate = |node: &QdiscNode| {
-        let of_classes = || of_classes(&node.kind, node.handle, None, nic).map(|own| own.rate);
+        let of_classes =
+            || of_classes(&node.kind, node.handle, Unnamed::NotSaid, nic).map(|own| own.rate);
         match node.kind.as_str() {
             "htb" | "hfsc" => node.rate_bit_per_s.or_else(of_classes),
             "ingress" | "clsact" => None,
@@ -272,13 +287,13 @@ mod tests {
     fn the_default_class_stands_in_the_parameters() {
         // TCA_HTB_INIT of 20 bytes, as `tc qdisc add dev eth0 root handle 1: htb default 10` dumps it.
         let init = "18000200030000000a000000100000000000000000000000";
-        assert_eq!(default_class(&htb(init)), Some(Some(0x1_0010)));
+        assert_eq!(default_class(&htb(init)), Unnamed::To(0x1_0010));
         let direct_queue = format!("08000500e8030000{init}");
-        assert_eq!(default_class(&htb(&direct_queue)), Some(Some(0x1_0010)));
+        assert_eq!(default_class(&htb(&direct_queue)), Unnamed::To(0x1_0010));
         let none = "18000200030000000a000000000000000000000000000000";
-        assert_eq!(default_class(&htb(none)), Some(None));
+        assert_eq!(default_class(&htb(none)), Unnamed::Past);
         for odd in ["", "18", "zz000200", "00000000", "1800020003"] {
-            assert_eq!(default_class(&htb(odd)), None, "{odd}");
+            assert_eq!(default_class(&htb(odd)), Unnamed::NotSaid, "{odd}");
         }
     }
 

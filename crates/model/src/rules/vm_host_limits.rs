@@ -5,7 +5,7 @@ use super::devices::{Notice, growth, judged, or_unwatched, unknown};
 use super::{ALWAYS, each_nic, subject};
 use crate::finding::{Evidence, Outcome, Rule, Scene, Severity, Stage};
 use crate::host::{Nic, VirtualFunction};
-use crate::known::Known;
+use crate::known::{Gap, Known};
 use crate::units::{BitRate, Ratio};
 
 pub(super) const RULE: Rule = Rule {
@@ -42,9 +42,18 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
     if guest || maybe {
         let notices = [stolen(scene), flat(scene).filter(|_| guest)];
         let notices = notices.into_iter().flatten().collect();
-        said.extend(judged(rule, scene, "host".to_owned(), notices, Vec::new()));
+        let missing = Vec::from_iter(uncounted(scene).filter(|_| guest));
+        said.extend(judged(rule, scene, "host".to_owned(), notices, missing));
     }
     or_unwatched(rule, scene, guest || maybe, said)
+}
+
+/// Why stolen time is not known of any CPU, where somebody watched.
+fn uncounted(scene: &Scene<'_>) -> Option<Gap> {
+    let watch = scene.watch?;
+    let mut all = scene.host.cpus.iter().map(|cpu| watch.grown(&format!("cpu/{}/time/steal", cpu.id)));
+    let first = all.next()?.gap().cloned()?;
+    all.all(|steal| steal.get().is_none()).then_some(first)
 }
 
 fn stolen(scene: &Scene<'_>) -> Option<Notice> {
@@ -153,6 +162,9 @@ pub(super) mod tests {
         ],
         undetermined: &[
             ("a guest that was not watched", || World::of(guest(2))),
+            ("a guest whose stolen time is not told", || {
+                World::of(guest(2)).watched(|watch| watch.without("cpu/"))
+            }),
             ("nobody knows whether it is a guest", || {
                 let unasked = Known::not_asked("/sys/hypervisor");
                 World::of(build::host().with(|host| host.kernel.hypervisor = unasked).build())

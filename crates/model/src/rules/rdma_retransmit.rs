@@ -29,7 +29,7 @@ pub(super) const RULE: Rule = Rule {
 const LOSSY: Ratio = Ratio::new(1e-5);
 
 /// What went missing or came out of order.
-const LOSS: [&str; 12] = [
+const LOSS: [&str; 13] = [
     "out_of_sequence",
     "packet_seq_err",
     "local_ack_timeout_err",
@@ -38,7 +38,8 @@ const LOSS: [&str; 12] = [
     "roce_adp_retrans_to",
     "to_retransmits",
     "seq_err_naks_rcvd",
-    "retransSegs",
+    "tcpRetransSegs",
+    "RetransSegs",
     "out_of_seq_request",
     "rcvd_seq_err",
     "retry_exceeded_err",

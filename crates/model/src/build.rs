@@ -10,6 +10,7 @@
 //! assert_eq!(near.identity.boot_id, far.identity.boot_id);
 //! ```
 
+mod block;
 mod machine;
 mod nic;
 mod trial;
@@ -17,6 +18,7 @@ mod watch;
 
 use std::collections::BTreeMap;
 
+pub use block::block;
 pub use nic::{NicBuilder, pcie_link, tbf};
 pub use trial::{SampleBuilder, sample};
 pub use watch::{WatchBuilder, watch};

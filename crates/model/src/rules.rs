@@ -3,7 +3,9 @@
 //! nothing. Catalogue and thresholds: research/rules.md; each rule names its source.
 
 mod catalogue;
+mod devices;
 mod judged;
+mod shapers;
 
 pub(crate) use endpoints_share_cpu::shared_cpu;
 
@@ -71,11 +73,28 @@ rules! {
     tcp_buffer_below_bdp,
     tcp_cc_qdisc,
     // Netfilter, taps, XDP.
+    conntrack_cost,
+    packet_tap_or_generic_xdp,
     // Bonding, VLAN, DCB.
+    lag_hash_imbalance,
+    qos_map_conflict,
     // RDMA.
+    rdma_gid_type,
+    rdma_mtu,
+    rdma_limits_and_caps,
+    roce_pfc_ecn_mismatch,
+    roce_congestion_signals,
+    rdma_retransmit,
+    ib_port_health,
+    ipoib_mode_mtu,
     // Storage.
+    blk_mq_config,
+    nvme_path_numa,
     // Virtualization.
+    virtio_single_queue,
+    vm_host_limits,
     // Software owners and health.
+    driver_firmware_health_and_owners,
     // Of our own (decision 8).
     qdisc_shaper,
     endpoints_share_cpu,

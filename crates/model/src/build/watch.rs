@@ -52,6 +52,14 @@ const OF_CPU: [&str; 10] = [
     "time/steal",
     "time/idle",
 ];
+const OF_RDMA_PORT: [&str; 6] = [
+    "counter/link_downed",
+    "counter/link_error_recovery",
+    "counter/symbol_error",
+    "counter/port_rcv_errors",
+    "counter/port_xmit_discards",
+    "counter/VL15_dropped",
+];
 const OF_HOST: [&str; 28] = [
     "netstat/TcpExt/ListenOverflows",
     "netstat/TcpExt/ListenDrops",
@@ -99,6 +107,13 @@ pub fn watch(host: &Host) -> WatchBuilder {
         if let Some(address) = nic.pci_address.value() {
             for name in ["aer_correctable", "aer_nonfatal", "aer_fatal"] {
                 builder = builder.grew(&format!("pci/{address}/{name}"), 0);
+            }
+        }
+    }
+    for device in &host.rdma {
+        for port in &device.ports {
+            for name in OF_RDMA_PORT {
+                builder = builder.grew(&format!("rdma/{}/{}/{name}", device.name, port.port), 0);
             }
         }
     }

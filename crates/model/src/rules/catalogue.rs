@@ -291,92 +291,46 @@ pub const CATALOGUE: &[Entry] = &[
         "blog sysctls with no or bad effect",
         "not built yet",
     ),
-    waits(
+    built(
         64,
         "conntrack-cost",
         "tracking on bulk flows, table near full",
-        "not built yet",
     ),
-    waits(
-        65,
-        "packet-tap-or-generic-xdp",
-        "a copy per packet",
-        "not built yet",
-    ),
-    waits(
+    built(65, "packet-tap-or-generic-xdp", "a copy per packet"),
+    built(
         66,
         "lag-hash-imbalance",
         "one slave carries all; LACP split",
-        "not built yet",
     ),
-    waits(
+    built(
         67,
         "qos-map-conflict",
         "priorities, ETS, rates or owners disagree",
-        "not built yet",
     ),
-    waits(68, "rdma-gid-type", "wrong GID index/type", "not built yet"),
-    waits(69, "rdma-mtu", "active MTU below max", "not built yet"),
-    waits(
-        70,
-        "rdma-limits-and-caps",
-        "memlock, ODP, netns",
-        "not built yet",
-    ),
-    waits(
-        71,
-        "roce-pfc-ecn-mismatch",
-        "lossless class not end to end",
-        "not built yet",
-    ),
-    waits(
+    built(68, "rdma-gid-type", "wrong GID index/type"),
+    built(69, "rdma-mtu", "active MTU below max"),
+    built(70, "rdma-limits-and-caps", "memlock, ODP, netns"),
+    built(71, "roce-pfc-ecn-mismatch", "lossless class not end to end"),
+    built(
         72,
         "roce-congestion-signals",
         "CNPs ignored, pause with ECN off",
-        "not built yet",
     ),
-    waits(
+    built(
         73,
         "rdma-retransmit",
         "loss, reordering, slow receiver, corruption",
-        "not built yet",
     ),
-    waits(
-        74,
-        "ib-port-health",
-        "cable/SM/width faults",
-        "not built yet",
-    ),
-    waits(75, "ipoib-mode-mtu", "mode/MTU unfit", "not built yet"),
-    waits(
-        76,
-        "blk-mq-config",
-        "scheduler/queues cost IOPS",
-        "not built yet",
-    ),
-    waits(
-        77,
-        "nvme-path-numa",
-        "path policy ignores NUMA",
-        "not built yet",
-    ),
-    waits(
-        78,
-        "virtio-single-queue",
-        "one queue, userspace net",
-        "not built yet",
-    ),
-    waits(
-        79,
-        "vm-host-limits",
-        "steal, VF caps, flat NUMA",
-        "not built yet",
-    ),
-    waits(
+    built(74, "ib-port-health", "cable/SM/width faults"),
+    built(75, "ipoib-mode-mtu", "mode/MTU unfit"),
+    built(76, "blk-mq-config", "scheduler/queues cost IOPS"),
+    built(77, "nvme-path-numa", "path policy ignores NUMA"),
+    built(78, "virtio-single-queue", "one queue, userspace net"),
+    built(79, "vm-host-limits", "steal, VF caps, flat NUMA"),
+    built(
         80,
         "driver-firmware-health-and-owners",
         "old/failed firmware; other tuners active",
-        "not built yet",
     ),
 ];
 

@@ -1,12 +1,14 @@
-//! `qdisc-shaper`: the root queueing discipline holds packets back to keep a rate below what the path
-//! could carry. Kinds and what they count from tc-tbf(8), tc-htb(8) and net/sched.
+//! `qdisc-shaper`: a queueing discipline, a queue or a traffic class holds packets back to keep a rate
+//! below what the path could carry. Kinds and what they count from tc-tbf(8), tc-htb(8) and net/sched.
 
-use super::{ALWAYS, Said, each_nic, found, remedy, sends, subject, undetermined};
+use super::devices::{Notice, judged};
+use super::shapers::{self, Shaper};
+use super::{ALWAYS, each_nic, remedy, sends, subject};
 use crate::analysis;
 use crate::ceiling;
 use crate::finding::{Evidence, Outcome, Rule, Scene, Severity, Stage};
 use crate::host::{Nic, Qdisc};
-use crate::known::Known;
+use crate::known::{Gap, Known};
 use crate::limit::threshold;
 use crate::setting::{NicKnob, SettingKey, Value};
 use crate::units::BitRate;
@@ -18,8 +20,8 @@ pub(super) const RULE: Rule = Rule {
     severity: Severity::Crit,
     stage: Stage::HardCeiling,
     profiles: ALWAYS,
-    threshold: "a root qdisc with a rate below the link's; crit when a trial reached 85 % of what the \
-                shaper lets pass",
+    threshold: "a qdisc, a default class, a queue or a traffic class with a rate below the link's; crit when a \
+                trial reached 85 % of what the shaper lets pass; a note where it holds some flows only",
     effect: "exact: TCP gets the shaper's rate x payload/frame (1448/1514 at MTU 1500), whatever the \
              link could do",
     source: "tc-tbf(8), tc-htb(8); qdisc_pkt_len_init in net/core/dev.c",
@@ -35,27 +37,70 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
 }
 
 fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
-    let unsure = |gap| Some(undetermined(rule, scene, subject(nic), vec![gap]));
-    let qdisc = match &nic.qdisc {
-        Known::Value(qdisc) if qdisc.shapes() => qdisc,
-        Known::Value(_) => return None,
-        Known::Unknown(gap) => return unsure(gap.clone()),
-    };
-    let Some(rate) = qdisc.rate_bit_per_s else {
-        return unsure(qdisc.rate_gap(&nic.name));
-    };
+    let mut notices = Vec::new();
+    let mut missing = Vec::new();
+    match at_root(nic) {
+        Ok(Some(shaper)) => match held(scene, nic, shaper) {
+            Ok(notice) => notices.extend(notice.map(|notice| {
+                let change = without_shaper(scene, nic).filter(|_| sends(scene));
+                notice.mended_by(change)
+            })),
+            Err(gap) => missing.push(gap),
+        },
+        Ok(None) => {}
+        Err(gap) => missing.push(gap),
+    }
+    for shaper in shapers::beside_root(nic) {
+        match held(scene, nic, shaper) {
+            Ok(notice) => notices.extend(notice),
+            Err(gap) => missing.push(gap),
+        }
+    }
+    judged(rule, scene, subject(nic), notices, missing)
+}
+
+/// The rate that the root qdisc keeps, by itself or by its classes.
+fn at_root(nic: &Nic) -> Result<Option<Shaper>, Gap> {
+    let qdisc = nic.qdisc.ok().map_err(Clone::clone)?;
+    if !qdisc.shapes() {
+        return Ok(None);
+    }
+    if let Some(rate) = qdisc.rate_bit_per_s {
+        return Ok(Some(Shaper {
+            what: qdisc.kind.clone(),
+            rate,
+            each: false,
+            of_all: true,
+            evidence: vec![Evidence::new(
+                format!("rate of the root qdisc {}", qdisc.kind),
+                rate,
+                format!("tc qdisc show dev {}", nic.name),
+            )],
+        }));
+    }
+    if shapers::has_classes(nic) {
+        Ok(shapers::of_root(nic, qdisc))
+    } else {
+        Err(qdisc.rate_gap(&nic.name))
+    }
+}
+
+/// What a shaper means here: nothing at or above the link's rate; not known beside a link of unknown speed.
+fn held(scene: &Scene<'_>, nic: &Nic, shaper: Shaper) -> Result<Option<Notice>, Gap> {
+    let Shaper {
+        what,
+        rate,
+        each,
+        of_all,
+        mut evidence,
+    } = shaper;
     let link = nic.kind.has_wire().then_some(&nic.link_bit_per_s);
     if let Some(Known::Value(link)) = link
         && rate >= *link
     {
-        return None;
+        return Ok(None);
     }
-    let mut evidence = vec![Evidence::new(
-        format!("rate of the root qdisc {}", qdisc.kind),
-        rate,
-        format!("tc qdisc show dev {}", nic.name),
-    )];
-    let severity = if sends(scene) {
+    let severity = if sends(scene) && of_all {
         reached(scene, nic, rate, &mut evidence)
     } else {
         Severity::Note
@@ -64,30 +109,17 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
     if let Some(Known::Unknown(gap)) = link
         && severity < Severity::Crit
     {
-        return unsure(gap.clone());
+        return Err(gap.clone());
     }
-    let summary = if severity == Severity::Note {
-        format!(
-            "{} of {} shapes only acknowledgements here, to {rate}",
-            qdisc.kind, nic.name
-        )
-    } else {
-        format!("{} shapes what {} sends to {rate}", qdisc.kind, nic.name)
+    let part = if of_all { "" } else { "part of " };
+    let summary = match (sends(scene), each) {
+        (false, _) => format!("{what} of {} shapes only acknowledgements here, to {rate}", nic.name),
+        (true, false) => format!("{what} shapes {part}what {} sends to {rate}", nic.name),
+        (true, true) => {
+            format!("{part}what {} sends is held by {what}, the least to {rate}", nic.name)
+        }
     };
-    Some(found(
-        rule,
-        scene,
-        Said {
-            severity,
-            subject: subject(nic),
-            summary,
-            evidence,
-            remedies: without_shaper(scene, nic)
-                .into_iter()
-                .filter(|_| sends(scene))
-                .collect(),
-        },
-    ))
+    Ok(Some(Notice::new(severity, summary).with(evidence)))
 }
 
 /// How bad it is: a trial that came close to what the shaper lets pass was held by it.
@@ -138,21 +170,147 @@ pub(super) mod tests {
     use super::super::testing::{Cases, World, finding, missing, remedies, scene, silent, with_trial};
     use super::*;
     use crate::build;
-    use crate::host::Host;
+    use crate::host::{Dcb, Host, QdiscClass};
     use crate::plan::End;
 
     const ID: &str = RULE.id;
 
     pub(crate) const CASES: Cases = Cases {
-        fires: &[("a token bucket of 5 Gb/s", || World::of(shaped(5_000)))],
-        silent: &[("no shaper", || {
-            World::of(build::host().nic("near0", build::NicBuilder::veth).build())
-        })],
+        fires: &[
+            ("a token bucket of 5 Gb/s", || World::of(shaped(5_000))),
+            ("at the receiving end", || World::of(shaped(5_000)).remote()),
+            ("a default class of 1 Gb/s", || World::of(classful("htb", INIT, &[(0x10, 1_000)]))),
+            ("each class below the link", || {
+                World::of(classful("htb", "", &[(0x10, 1_000), (0x20, 2_000)]))
+            }),
+            ("a bucket on a leaf of mq", || World::of(on_leaf(1_000))),
+            ("a rate of a queue", || World::of(on_queue(1_000))),
+            ("a rate of a traffic class", || World::of(on_class(1_000))),
+        ],
+        silent: &[
+            ("no shaper", || {
+                World::of(build::host().nic("near0", build::NicBuilder::veth).build())
+            }),
+            ("a default class of the link's rate beside a slow one", || {
+                World::of(classful("htb", INIT, &[(0x10, 10_000), (0x20, 1_000)]))
+            }),
+            ("a rate above the link's on a leaf, a queue", || World::of(on_leaf(40_000))),
+            ("a queue without a rate", || World::of(on_queue(0))),
+            ("a traffic class without a rate", || World::of(on_class(0))),
+        ],
         undetermined: &[("the rate stands in classes", || {
             let htb = build::host().nic("eth0", |nic| nic.qdisc(Qdisc::plain("htb")));
             World::of(htb.build())
         })],
     };
+
+    /// The parameters of `htb default 10`.
+    const INIT: &str = "18000200030000000a000000100000000000000000000000";
+
+    /// A card of 10 Gb/s with classes (minor, Mb/s) below one of 10 Gb/s.
+    fn classful(kind: &str, options: &str, classes: &[(u32, u64)]) -> Host {
+        let class = |minor: u32, parent: u32, mbit: u64| QdiscClass {
+            kind: kind.to_owned(),
+            handle: 0x1_0000 | minor,
+            parent,
+            rate_bit_per_s: Some(BitRate::from_mbit_per_s(1)),
+            ceil_bit_per_s: Some(BitRate::from_mbit_per_s(mbit)),
+        };
+        let mut all = vec![class(1, u32::MAX, 10_000)];
+        all.extend(classes.iter().map(|(minor, mbit)| class(*minor, 0x1_0001, *mbit)));
+        let root = Qdisc {
+            handle: 0x1_0000,
+            options: options.to_owned(),
+            ..Qdisc::plain(kind)
+        };
+        build::host()
+            .nic("eth0", |nic| {
+                nic.qdisc(root)
+                    .with(|nic| nic.shaping.classes = Known::Value(all))
+            })
+            .build()
+    }
+
+    fn on_leaf(mbit: u64) -> Host {
+        build::host()
+            .nic("eth0", |nic| {
+                nic.qdisc(Qdisc::plain("mq")).with(|nic| {
+                    if let Known::Value(tree) = &mut nic.shaping.tree
+                        && let Some(mut leaf) = tree.first().cloned()
+                    {
+                        leaf.kind = "tbf".to_owned();
+                        leaf.parent = 0x8001_0001;
+                        leaf.rate_bit_per_s = Some(BitRate::from_mbit_per_s(mbit));
+                        tree.push(leaf);
+                    }
+                })
+            })
+            .build()
+    }
+
+    fn on_queue(mbit: u64) -> Host {
+        build::host()
+            .nic("eth0", |nic| {
+                nic.with(|nic| {
+                    let rate = Known::Value(BitRate::from_mbit_per_s(mbit));
+                    nic.queues[1].max_bit_per_s = rate;
+                })
+            })
+            .build()
+    }
+
+    fn on_class(mbit: u64) -> Host {
+        let dcb = Dcb {
+            class_max_bit_per_s: Known::Value(vec![BitRate::from_mbit_per_s(mbit)]),
+            ..Dcb::default()
+        };
+        build::host()
+            .nic("eth0", |nic| nic.with(|nic| nic.shaping.dcb = Known::Value(dcb)))
+            .build()
+    }
+
+    #[test]
+    fn a_default_class_is_found_with_its_rate_and_its_trial() {
+        let host = classful("htb", INIT, &[(0x10, 1_000), (0x20, 5_000)]);
+        let said = finding(ID, &scene(&host));
+        assert_eq!(said.severity, Severity::Warn);
+        assert_eq!(
+            said.summary,
+            "class 1:10 of htb shapes what eth0 sends to 1.00 Gb/s"
+        );
+        let sample = build::sample().mbit(940).build();
+        let said = finding(ID, &with_trial(&host, &host, &sample));
+        assert_eq!(said.severity, Severity::Crit);
+    }
+
+    #[test]
+    fn the_widest_class_tells_where_no_default_is_known_and_hfsc_has_upper_limits() {
+        let host = classful("hfsc", "", &[(0x10, 1_000), (0x20, 2_000)]);
+        let said = finding(ID, &scene(&host));
+        assert!(said.summary.contains("class 1:20"), "{}", said.summary);
+        let mut unlimited = host;
+        let classes = &mut unlimited.nics[0].shaping.classes;
+        *classes = classes.clone().map(|mut all| {
+            for class in &mut all {
+                class.ceil_bit_per_s = None;
+            }
+            all
+        });
+        assert!(silent(ID, &scene(&unlimited)));
+    }
+
+    #[test]
+    fn a_shaper_beside_the_root_says_where_it_is() {
+        for (host, place) in [
+            (on_leaf(1_000), "1 qdisc below the root"),
+            (on_queue(1_000), "1 queue by tx_maxrate"),
+            (on_class(1_000), "1 traffic class by DCB"),
+        ] {
+            let said = finding(ID, &scene(&host));
+            assert_eq!(said.severity, Severity::Warn);
+            assert!(said.summary.contains(place), "{}", said.summary);
+        }
+    }
 
     fn shaped(mbit: u64) -> Host {
         build::host()

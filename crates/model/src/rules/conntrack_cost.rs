@@ -1,0 +1,221 @@
+//! `conntrack-cost`: the table of tracked connections is full or nearly so. Facts from
+//! Documentation/networking/nf_conntrack-sysctl.rst and `/proc/net/stat/nf_conntrack`.
+
+use super::devices::{Notice, growth, grown, judged, or_unwatched, unknown};
+use super::{ALWAYS, remedy, undetermined};
+use crate::finding::{Evidence, Outcome, Profile, Rule, Scene, Severity, Stage};
+use crate::host::Conntrack;
+use crate::known::Known;
+use crate::setting::{SettingKey, Value};
+use crate::units::Ratio;
+
+pub(super) const RULE: Rule = Rule {
+    id: "conntrack-cost",
+    number: 64,
+    title: "connection tracking drops connections, or its table is near full",
+    severity: Severity::Crit,
+    stage: Stage::Errors,
+    profiles: ALWAYS,
+    threshold: "more than 80 % of the table in use; any drop or early drop while watched; on average more \
+                than 4 connections in a bucket",
+    effect: "new connections are no longer dropped; what tracking costs each packet must be measured",
+    source: "Documentation/networking/nf_conntrack-sysctl.rst; research/rules.md rule 64",
+    persist: "net.netfilter.nf_conntrack_max in /etc/sysctl.d; notrack rules in the firewall's own file",
+    contested: None,
+    page: include_str!("../../../../docs/rules/conntrack-cost.md"),
+    check,
+};
+
+const FULL: Ratio = Ratio::new(0.8);
+const CHAIN: u64 = 4;
+const MAX: &str = "net.netfilter.nf_conntrack_max";
+/// The profiles in which the look-up for each packet itself is worth a word.
+const EACH_PACKET: &[Profile] = &[
+    Profile::Forwarding,
+    Profile::Latency,
+    Profile::Measurement,
+];
+
+fn file(name: &str) -> String {
+    format!("/proc/sys/net/netfilter/nf_conntrack_{name}")
+}
+
+fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
+    let subject = || "host".to_owned();
+    let fact = &scene.host.software.conntrack;
+    let table = match fact {
+        Known::Value(table) => table,
+        Known::Unknown(_) => {
+            let missing = unknown(fact).into_iter();
+            return missing
+                .map(|gap| undetermined(rule, scene, subject(), vec![gap]))
+                .collect();
+        }
+    };
+    let mut notices: Vec<Notice> = [fill(scene, table), chains(table)]
+        .into_iter()
+        .flatten()
+        .collect();
+    notices.extend(lost(scene));
+    if notices.is_empty() {
+        notices.extend(every_packet(scene, table));
+    }
+    let drops = scene.watch.map(|watch| watch.grown("conntrack/drop"));
+    let drops = drops.and_then(|drops| drops.gap().cloned());
+    let missing = [unknown(&table.count), unknown(&table.max), drops];
+    let missing = missing.into_iter().flatten().collect();
+    let said = judged(rule, scene, subject(), notices, missing);
+    or_unwatched(rule, scene, true, said.into_iter().collect())
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a share needs three digits")]
+fn share(part: u64, whole: u64) -> Ratio {
+    Ratio::new(part as f64 / whole as f64)
+}
+
+fn fill(scene: &Scene<'_>, table: &Conntrack) -> Option<Notice> {
+    let (count, max) = (table.count.get()?, table.max.get()?);
+    // A maximum of 0 is no limit.
+    if max == 0 || share(count, max).as_f64() <= FULL.as_f64() {
+        return None;
+    }
+    let severity = if count >= max {
+        Severity::Crit
+    } else {
+        Severity::Warn
+    };
+    let summary = format!(
+        "{count} of {max} connections are tracked ({}): a full table drops new ones; raise {MAX}",
+        share(count, max)
+    );
+    let more = Value::Text(max.saturating_mul(2).to_string());
+    Some(
+        Notice::new(severity, summary)
+            .with([
+                Evidence::new("connections tracked", count, file("count")),
+                Evidence::new("most that may be", max, file("max")),
+            ])
+            .mended_by(remedy(scene, SettingKey::Sysctl(MAX.to_owned()), more)),
+    )
+}
+
+fn chains(table: &Conntrack) -> Option<Notice> {
+    let (count, buckets) = (table.count.get()?, table.buckets.get()?);
+    if buckets == 0 || count / buckets < CHAIN {
+        return None;
+    }
+    let summary = format!("{count} connections in {buckets} buckets make long chains: add buckets");
+    Some(Notice::new(Severity::Note, summary).with([
+        Evidence::new("connections tracked", count, file("count")),
+        Evidence::new("buckets", buckets, file("buckets")),
+    ]))
+}
+
+/// What the table lost while it was watched. `insert_failed` alone is a race that clients repeat.
+fn lost(scene: &Scene<'_>) -> Option<Notice> {
+    let watch = scene.watch?;
+    let key = |name: &str| format!("conntrack/{name}");
+    let lost = grown(watch, ["drop", "early_drop", "insert_failed"], key);
+    let severity = match lost.first() {
+        Some(("drop", _)) => Severity::Crit,
+        Some(("early_drop", _)) => Severity::Warn,
+        Some(_) => Severity::Note,
+        None => return None,
+    };
+    let words: Vec<String> = lost.iter().map(|(name, by)| format!("{name} {by}")).collect();
+    let summary = format!(
+        "connection tracking lost packets or connections while watched ({}): find what fills the table",
+        words.join(", ")
+    );
+    let evidence = lost.iter().map(|(name, by)| growth(watch, name, &key(name), *by));
+    Some(Notice::new(severity, summary).with(evidence))
+}
+
+fn every_packet(scene: &Scene<'_>, table: &Conntrack) -> Option<Notice> {
+    let count = table.count.get().filter(|count| *count > 0)?;
+    EACH_PACKET.contains(&scene.profile).then(|| {
+        let summary = format!(
+            "{count} connections are tracked: each packet is looked up; measure it with `notrack` for the bulk"
+        );
+        let evidence = Evidence::new("connections tracked", count, file("count"));
+        Notice::new(Severity::Note, summary).with([evidence])
+    })
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::super::testing::{Cases, World, finding, remedies};
+    use super::*;
+    use crate::build;
+    use crate::known::Cause;
+
+    const ID: &str = RULE.id;
+
+    pub(crate) const CASES: Cases = Cases {
+        fires: &[
+            ("the table is 90 % full", || tracking(900, 1000)),
+            ("it drops", || {
+                tracking(10, 1000).watched(|watch| watch.grew("conntrack/drop", 3))
+            }),
+            ("long chains", || tracking(400, 1000)),
+            ("a router tracks", || {
+                tracking(10, 1000)
+                    .profile(Profile::Forwarding)
+                    .watched(|watch| watch)
+            }),
+        ],
+        silent: &[
+            ("the module is not loaded", || World::of(build::host().build())),
+            ("few connections and no drop", || {
+                tracking(10, 1000).watched(|watch| watch)
+            }),
+        ],
+        undetermined: &[
+            ("not watched", || tracking(10, 1000)),
+            ("the drops are not counted here", || {
+                tracking(10, 1000).watched(|watch| watch.without("conntrack/"))
+            }),
+            ("the table may not be read", || {
+                World::of(
+                    build::host()
+                        .with(|host| {
+                            host.software.conntrack =
+                                Known::unknown(Cause::Denied, file("count"), "needs root");
+                        })
+                        .build(),
+                )
+            }),
+        ],
+    };
+
+    fn tracking(count: u64, max: u64) -> World {
+        let table = Conntrack {
+            count: Known::Value(count),
+            max: Known::Value(max),
+            buckets: Known::Value(if count == 400 { 50 } else { max }),
+        };
+        let host = build::host()
+            .sysctl(MAX, &max.to_string())
+            .with(|host| host.software.conntrack = Known::Value(table));
+        World::of(host.build())
+    }
+
+    #[test]
+    fn a_full_table_is_critical_and_is_doubled() {
+        let world = tracking(1000, 1000);
+        let said = finding(ID, &world.scene());
+        assert_eq!(said.severity, Severity::Crit);
+        assert_eq!(
+            remedies(&said),
+            ["sysctl/net.netfilter.nf_conntrack_max: 1000 -> 2000"]
+        );
+        let world = tracking(900, 1000);
+        assert_eq!(finding(ID, &world.scene()).severity, Severity::Warn);
+    }
+
+    #[test]
+    fn a_failed_insert_alone_is_a_note() {
+        let world = tracking(10, 1000).watched(|watch| watch.grew("conntrack/insert_failed", 2));
+        assert_eq!(finding(ID, &world.scene()).severity, Severity::Note);
+    }
+}

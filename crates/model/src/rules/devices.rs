@@ -1,0 +1,321 @@
+//! What the rules about RDMA ports, bonds, block devices and the host's software have in common.
+
+use super::{Said, found, undetermined};
+use crate::finding::{Evidence, Outcome, Profile, Remedy, Rule, Scene, Severity};
+use crate::host::{Nic, RdmaDevice, RdmaPort};
+use crate::known::{Cause, Gap, Known};
+use crate::watch::Watch;
+
+/// The profiles in which remote direct memory access carries what matters.
+pub(super) const RDMA: &[Profile] = &[Profile::Rdma, Profile::Storage];
+
+/// Why a fact is not known. What is absent does not apply here and is no gap.
+pub(super) fn unknown<T>(fact: &Known<T>) -> Option<Gap> {
+    let gap = fact.gap()?;
+    (gap.cause != Cause::Absent).then(|| gap.clone())
+}
+
+/// `severity` where the profile is concerned, a note elsewhere.
+pub(super) fn weighed(scene: &Scene<'_>, concerned: &[Profile], severity: Severity) -> Severity {
+    if concerned.contains(&scene.profile) {
+        severity
+    } else {
+        Severity::Note
+    }
+}
+
+/// One thing that a rule noticed about a subject.
+pub(super) struct Notice {
+    pub(super) severity: Severity,
+    summary: String,
+    evidence: Vec<Evidence>,
+    remedies: Vec<Remedy>,
+}
+
+impl Notice {
+    pub(super) fn new(severity: Severity, summary: impl Into<String>) -> Self {
+        Self {
+            severity,
+            summary: summary.into(),
+            evidence: Vec::new(),
+            remedies: Vec::new(),
+        }
+    }
+
+    pub(super) fn with(mut self, evidence: impl IntoIterator<Item = Evidence>) -> Self {
+        self.evidence.extend(evidence);
+        self
+    }
+
+    pub(super) fn mended_by(mut self, remedies: impl IntoIterator<Item = Remedy>) -> Self {
+        self.remedies.extend(remedies);
+        self
+    }
+}
+
+/// The longest summary, bytes.
+const LINE: usize = 200;
+
+/// What was noticed about one subject as one finding, the worst first; without any, what could not be
+/// judged; without that, nothing.
+pub(super) fn judged(
+    rule: &Rule,
+    scene: &Scene<'_>,
+    subject: String,
+    mut notices: Vec<Notice>,
+    missing: Vec<Gap>,
+) -> Option<Outcome> {
+    notices.sort_by_key(|notice| std::cmp::Reverse(notice.severity));
+    let Some(worst) = notices.first() else {
+        return (!missing.is_empty()).then(|| undetermined(rule, scene, subject, missing));
+    };
+    let severity = worst.severity;
+    // Names come from the host and may be of any length.
+    let mut summary: String = worst.summary.clone();
+    while summary.len() > LINE {
+        summary.pop();
+    }
+    for notice in notices.iter().skip(1) {
+        if summary.len() + "; ".len() + notice.summary.len() <= LINE {
+            summary.push_str("; ");
+            summary.push_str(&notice.summary);
+        }
+    }
+    let mut evidence: Vec<Evidence> = Vec::new();
+    let mut remedies = Vec::new();
+    for notice in notices {
+        for one in notice.evidence {
+            if !evidence.contains(&one) {
+                evidence.push(one);
+            }
+        }
+        remedies.extend(notice.remedies);
+    }
+    Some(found(
+        rule,
+        scene,
+        Said {
+            severity,
+            subject,
+            summary,
+            evidence,
+            remedies,
+        },
+    ))
+}
+
+/// Adds that the counters were not watched where the rule applies and found nothing without them.
+pub(super) fn or_unwatched(
+    rule: &Rule,
+    scene: &Scene<'_>,
+    applies: bool,
+    mut outcomes: Vec<Outcome>,
+) -> Vec<Outcome> {
+    let found_any = outcomes.iter().any(|o| matches!(o, Outcome::Finding(_)));
+    if applies
+        && !found_any
+        && let Err(said) = super::watched(rule, scene)
+    {
+        outcomes.extend(said);
+    }
+    outcomes
+}
+
+/// Those of `keys` that grew, with by how much.
+pub(super) fn grown<'a>(
+    watch: &Watch,
+    keys: impl IntoIterator<Item = &'a str>,
+    full: impl Fn(&str) -> String,
+) -> Vec<(&'a str, u64)> {
+    keys.into_iter()
+        .filter_map(|key| Some((key, watch.grown(&full(key)).get()?)))
+        .filter(|(_, by)| *by > 0)
+        .collect()
+}
+
+/// A counter's growth as evidence.
+pub(super) fn growth(watch: &Watch, what: &str, key: &str, by: u64) -> Evidence {
+    let value = format!("grew by {by} in {:.1} s", watch.span_ns.as_secs_f64());
+    Evidence::new(what, value, watch.path(key))
+}
+
+/// A port of an RDMA device.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Port<'a> {
+    pub(super) device: &'a RdmaDevice,
+    pub(super) port: &'a RdmaPort,
+}
+
+impl<'a> Port<'a> {
+    /// `mlx5_0/1`.
+    pub(super) fn name(&self) -> String {
+        format!("{}/{}", self.device.name, self.port.port)
+    }
+
+    pub(super) fn subject(&self) -> String {
+        format!("rdma/{}", self.name())
+    }
+
+    /// The key of one of its counters.
+    pub(super) fn key(&self, counter: &str) -> String {
+        format!("rdma/{}/{counter}", self.name())
+    }
+
+    /// One of its files.
+    pub(super) fn file(&self, name: &str) -> String {
+        let Self { device, port } = self;
+        format!(
+            "/sys/class/infiniband/{}/ports/{}/{name}",
+            device.name, port.port
+        )
+    }
+
+    /// `4: ACTIVE` as sysfs prints it, or `ACTIVE`.
+    pub(super) fn is_active(&self) -> bool {
+        let state = self.port.state.value();
+        state.is_some_and(|state| state.ends_with("ACTIVE"))
+    }
+
+    pub(super) fn is_infiniband(&self) -> bool {
+        let layer = self.port.link_layer.value();
+        layer.is_some_and(|layer| layer == "InfiniBand")
+    }
+
+    /// Whether it speaks RoCE: Ethernet, and not iWARP (`RNIC`), which has neither GID types nor IB MTUs.
+    pub(super) fn is_roce(&self) -> bool {
+        let iwarp = self.device.node_type.value();
+        let layer = self.port.link_layer.value();
+        layer.is_some_and(|layer| layer == "Ethernet")
+            && !iwarp.is_some_and(|kind| kind.contains("RNIC") || kind.contains("usNIC"))
+    }
+
+    /// The network interface of the same port.
+    pub(super) fn nic(&self, scene: &Scene<'a>) -> Option<&'a Nic> {
+        let of_port = self.port.netdev.value();
+        scene.host.nics.iter().find(|nic| match of_port {
+            Some(name) => nic.name == *name,
+            None => nic.rdma.value() == Some(&self.device.name) && self.device.ports.len() == 1,
+        })
+    }
+}
+
+/// The ports to judge: those of the interface asked for, else all.
+pub(super) fn ports<'a>(scene: &Scene<'a>) -> Vec<Port<'a>> {
+    scene
+        .host
+        .rdma
+        .iter()
+        .flat_map(|device| device.ports.iter().map(move |port| Port { device, port }))
+        .filter(|port| {
+            scene
+                .nic
+                .is_none_or(|name| port.nic(scene).is_some_and(|nic| nic.name == *name))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::build;
+
+    #[test]
+    fn what_was_noticed_is_one_line_with_the_worst_first_and_each_value_once() {
+        let host = build::host().build();
+        let scene = crate::rules::testing::scene(&host);
+        let rule = &crate::rules::conntrack_cost::RULE;
+        let value = Evidence::new("what", 1, "path");
+        let notices = vec![
+            Notice::new(Severity::Note, "small").with([value.clone()]),
+            Notice::new(Severity::Warn, "ü".repeat(90)).with([value.clone()]),
+            Notice::new(Severity::Note, "x".repeat(190)).with([value]),
+        ];
+        let said = judged(rule, &scene, "host".to_owned(), notices, Vec::new());
+        let Some(Outcome::Finding(finding)) = said else {
+            panic!("notices make a finding");
+        };
+        assert_eq!(finding.severity, Severity::Warn);
+        assert_eq!(finding.summary, format!("{}; small", "ü".repeat(90)));
+        assert_eq!(finding.evidence.len(), 1);
+        let long = vec![Notice::new(Severity::Note, "ü".repeat(300))];
+        match judged(rule, &scene, "host".to_owned(), long, Vec::new()) {
+            Some(Outcome::Finding(finding)) => assert_eq!(finding.summary.len(), LINE),
+            other => panic!("a notice makes a finding, not {other:?}"),
+        }
+        assert_eq!(
+            judged(rule, &scene, "host".to_owned(), Vec::new(), Vec::new()),
+            None
+        );
+    }
+}
+
+#[cfg(test)]
+pub(super) mod testing {
+    use std::collections::BTreeMap;
+
+    use crate::host::{Gid, RdmaDevice, RdmaPort};
+    use crate::ids::{NicName, NodeId};
+    use crate::known::{Cause, Known};
+    use crate::units::{BitRate, Bytes};
+
+    fn text(word: &str) -> Known<String> {
+        Known::Value(word.to_owned())
+    }
+
+    /// A healthy InfiniBand device of one port, EDR, without an interface.
+    pub(crate) fn infiniband(name: &str) -> RdmaDevice {
+        let port = RdmaPort {
+            port: 1,
+            state: text("ACTIVE"),
+            physical_state: text("LinkUp"),
+            rate_bit_per_s: Known::Value(BitRate::from_mbit_per_s(100_000)),
+            width: Known::Value(4),
+            speed: text("EDR"),
+            link_layer: text("InfiniBand"),
+            netdev: Known::unknown(Cause::Absent, "netdev", "it has none"),
+            mtu_active: Known::Value(Bytes::new(4096)),
+            mtu_max: Known::Value(Bytes::new(4096)),
+            gids: Known::Value(Vec::new()),
+            default_gid_type: Known::unknown(Cause::Absent, "default_roce_mode", "not RoCE"),
+            subnet_manager_lid: Known::Value(1),
+        };
+        RdmaDevice {
+            name: name.to_owned(),
+            ports: vec![port],
+            numa_node: Known::Value(NodeId(0)),
+            numa_node_source: Known::default(),
+            pci_address: Known::unknown(Cause::Absent, "device", "made up"),
+            pcie: Known::default(),
+            firmware: text("16.35.2000"),
+            board: text("MT_0000000011"),
+            node_type: text("CA"),
+            limits: Known::Value(BTreeMap::new()),
+        }
+    }
+
+    /// A healthy RoCE device of one port on the interface `nic`.
+    pub(crate) fn roce(name: &str, nic: &str) -> RdmaDevice {
+        let nic: NicName = nic.parse().expect("a test names its interfaces well");
+        let mut device = infiniband(name);
+        let port = &mut device.ports[0];
+        port.link_layer = text("Ethernet");
+        port.netdev = Known::Value(nic.clone());
+        port.default_gid_type = text("RoCE v2");
+        port.subnet_manager_lid = Known::Value(0);
+        let gid = |index: u32, gid: &str, kind: &str| Gid {
+            index,
+            gid: gid.to_owned(),
+            kind: text(kind),
+            netdev: Known::Value(nic.clone()),
+        };
+        let mapped = "0000:0000:0000:0000:0000:ffff:0a00:0001";
+        let local = "fe80:0000:0000:0000:0000:00ff:fe00:0001";
+        port.gids = Known::Value(vec![
+            gid(0, local, "IB/RoCE v1"),
+            gid(1, local, "RoCE v2"),
+            gid(2, mapped, "IB/RoCE v1"),
+            gid(3, mapped, "RoCE v2"),
+        ]);
+        device
+    }
+}

@@ -1,0 +1,263 @@
+//! `driver-firmware-health-and-owners`: a card whose driver reports errors, a firmware that waits for a
+//! reset, and programs that will undo changes. Facts from Documentation/networking/devlink
+//! (devlink-health, devlink-info) and the processes that run.
+
+use super::devices::{Notice, growth, judged, unknown};
+use super::{ALWAYS, each_nic, subject};
+use crate::finding::{Evidence, Outcome, Rule, Scene, Severity, Stage};
+use crate::host::{Nic, NicKind, Owner};
+
+pub(super) const RULE: Rule = Rule {
+    id: "driver-firmware-health-and-owners",
+    number: 80,
+    title: "a card reports errors, a firmware waits for a reset, or programs will undo changes",
+    severity: Severity::Crit,
+    stage: Stage::Errors,
+    profiles: ALWAYS,
+    threshold: "a health reporter in state error, or errors or transmit timeouts that grew while watched; a \
+                temperature at its limit; note: stored firmware other than the running, a program that \
+                changes settings by itself",
+    effect: "a card that works; changes that stay; no figure",
+    source: "Documentation/networking/devlink/devlink-health.rst, devlink-info.rst; research/rules.md rule 80",
+    persist: "firmware by the vendor's tool; changes through the program that owns the setting",
+    contested: None,
+    page: include_str!("../../../../docs/rules/driver-firmware-health-and-owners.md"),
+    check,
+};
+
+/// Programs that change what linerate would change, and what that is.
+const OWNERS: &[(&str, &str)] = &[
+    ("irqbalance", "moves interrupts"),
+    ("tuned", "sets sysctls, CPU and disk settings of its profile"),
+    ("bpftune", "sets sysctls by what it sees"),
+    ("lldpad", "sets traffic classes"),
+    ("cloud-agent", "sets interfaces"),
+    ("cluster-node-tuning", "sets a tuned profile"),
+];
+
+fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
+    let mut said = each_nic(rule, scene, |nic| {
+        if !matches!(nic.kind, NicKind::Physical | NicKind::Virtual) {
+            return None;
+        }
+        let notices = [
+            health(scene, nic),
+            timeouts(scene, nic),
+            hot(nic),
+            firmware(nic),
+        ];
+        let notices = notices.into_iter().flatten().collect();
+        let missing = Vec::from_iter(unknown(&nic.card.health));
+        judged(rule, scene, subject(nic), notices, missing)
+    });
+    let owners = &scene.host.software.owners;
+    let notices = Vec::from_iter(undoing(owners.value().map_or(&[], Vec::as_slice)));
+    let missing = Vec::from_iter(unknown(owners));
+    said.extend(judged(rule, scene, "host".to_owned(), notices, missing));
+    said
+}
+
+fn health(scene: &Scene<'_>, nic: &Nic) -> Option<Notice> {
+    let reporters = nic.card.health.value()?;
+    let key = |name: &str| format!("nic/{}/health/{name}/errors", nic.name);
+    let mut evidence = Vec::new();
+    let mut bad = Vec::new();
+    for reporter in reporters {
+        let name = reporter.name.as_str();
+        let path = format!("devlink health show {}: {name}", nic.name);
+        if reporter.state.value().is_some_and(|state| state == "error") {
+            bad.push(name);
+            evidence.push(Evidence::new(format!("state of health reporter {name}"), "error", path));
+        }
+        let grown = scene.watch.and_then(|watch| Some((watch, watch.grown(&key(name)).get()?)));
+        if let Some((watch, by)) = grown.filter(|(_, by)| *by > 0) {
+            bad.push(name);
+            evidence.push(growth(watch, &format!("errors of health reporter {name}"), &key(name), by));
+        }
+    }
+    bad.dedup();
+    let first = bad.first()?;
+    let summary = format!(
+        "the driver of {} reports errors of {first}{}: read its diagnosis, update driver and firmware",
+        nic.name,
+        if bad.len() > 1 { " and others" } else { "" }
+    );
+    Some(Notice::new(Severity::Crit, summary).with(evidence))
+}
+
+fn timeouts(scene: &Scene<'_>, nic: &Nic) -> Option<Notice> {
+    let watch = scene.watch?;
+    let prefix = format!("nic/{}/queue/", nic.name);
+    let evidence: Vec<Evidence> = watch
+        .below(&prefix)
+        .filter(|(name, by, _)| name.ends_with("/tx_timeout") && *by > 0)
+        .map(|(name, by, _)| {
+            let what = format!("transmit timeouts ({name})");
+            growth(watch, &what, &format!("{prefix}{name}"), by)
+        })
+        .collect();
+    (!evidence.is_empty()).then(|| {
+        let summary = format!(
+            "{} queues of {} stopped sending until the driver reset them: update driver and firmware",
+            evidence.len(),
+            nic.name
+        );
+        Notice::new(Severity::Crit, summary).with(evidence)
+    })
+}
+
+/// Sensors of boards without a limit say 0 or less.
+fn hot(nic: &Nic) -> Option<Notice> {
+    let all = nic.card.temperatures.value()?;
+    let (label, now, limit) = all.iter().find_map(|one| {
+        let (now, limit) = (one.value_mc.get()?, one.critical_mc.get()?);
+        (limit > 0 && now >= limit).then_some((&one.label, now, limit))
+    })?;
+    let degrees = |mc: i32| format!("{} °C", mc / 1000);
+    let summary = format!(
+        "{} is at {} ({label}), its limit is {}: cool it",
+        nic.name,
+        degrees(now),
+        degrees(limit)
+    );
+    let path = format!("/sys/class/net/{}/device/hwmon", nic.name);
+    Some(Notice::new(Severity::Crit, summary).with([
+        Evidence::new(format!("temperature {label}"), degrees(now), &*path),
+        Evidence::new("its limit", degrees(limit), &*path),
+    ]))
+}
+
+fn firmware(nic: &Nic) -> Option<Notice> {
+    let (part, stored) = nic.card.firmware_stored.value()?.first_key_value()?;
+    // Some drivers list what is stored even where it is what runs.
+    let running = nic.card.firmware.value();
+    if running.is_some_and(|own| own.split_whitespace().any(|word| word == stored)) {
+        return None;
+    }
+    let path = format!("devlink dev info {}", nic.name);
+    let summary = format!(
+        "{} runs another firmware than is stored ({part} {stored}): it takes effect at the next reset",
+        nic.name
+    );
+    let running = running.map(|own| Evidence::new("running firmware", own, &*path));
+    Some(
+        Notice::new(Severity::Note, summary)
+            .with([Evidence::new(format!("stored {part}"), stored, &*path)])
+            .with(running),
+    )
+}
+
+fn undoing(owners: &[Owner]) -> Option<Notice> {
+    let of = |owner: &Owner| OWNERS.iter().find(|(name, _)| owner.name.starts_with(name));
+    let known: Vec<(&Owner, &str)> = owners
+        .iter()
+        .filter_map(|owner| match of(owner) {
+            Some((_, what)) => Some((owner, *what)),
+            // A network manager leaves alone what no connection names.
+            None => owner.detail.is_some().then_some((owner, "sets what its configuration says")),
+        })
+        .collect();
+    let words: Vec<String> = known
+        .iter()
+        .map(|(owner, what)| format!("{} {what}", owner.name))
+        .collect();
+    let mut words = words.join(", ");
+    if words.len() > 130 {
+        let names: Vec<&str> = known.iter().map(|(owner, _)| owner.name.as_str()).collect();
+        words = names.into_iter().take(6).collect::<Vec<_>>().join(", ");
+    }
+    (!known.is_empty()).then(|| {
+        let summary = format!("{words}: make changes of that kind there, or they are undone");
+        Notice::new(Severity::Note, summary).with(known.iter().map(|(owner, _)| {
+            let value = match &owner.detail {
+                Some(detail) => format!("process {}, {detail}", owner.pid),
+                None => format!("process {}", owner.pid),
+            };
+            Evidence::new(&*owner.name, value, &*owner.path)
+        }))
+    })
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use std::collections::BTreeMap;
+
+    use super::super::testing::{Cases, World, finding};
+    use super::*;
+    use crate::build;
+    use crate::host::{HealthReporter, Host, Temperature};
+    use crate::known::Known;
+
+    const ID: &str = RULE.id;
+
+    pub(crate) const CASES: Cases = Cases {
+        fires: &[
+            ("a reporter in state error", || World::of(card(|nic| report(nic, "error")))),
+            ("errors that grew", || {
+                World::of(card(|nic| report(nic, "healthy")))
+                    .watched(|watch| watch.grew("nic/eth0/health/tx/errors", 2))
+            }),
+            ("a transmit timeout", || {
+                World::of(card(|_| {})).watched(|watch| watch.grew("nic/eth0/queue/tx-0/tx_timeout", 1))
+            }),
+            ("at its limit", || World::of(card(heat))),
+            ("firmware that waits", || World::of(card(|nic| store(nic, "16.99.0000")))),
+            ("irqbalance runs", || World::of(owned("irqbalance", None))),
+        ],
+        silent: &[
+            ("healthy", || World::of(card(|nic| report(nic, "healthy")))),
+            ("stored is what runs", || World::of(card(|nic| store(nic, "16.35.2000")))),
+            ("a network manager that sets nothing", || World::of(owned("NetworkManager", None))),
+        ],
+        undetermined: &[("nobody asked", || {
+            World::of(card(|nic| nic.card.health = Known::not_asked("devlink")))
+        })],
+    };
+
+    fn card(change: impl FnOnce(&mut Nic)) -> Host {
+        build::host().nic("eth0", |nic| nic.with(change)).build()
+    }
+
+    fn report(nic: &mut Nic, state: &str) {
+        nic.card.health = Known::Value(vec![HealthReporter {
+            name: "tx".to_owned(),
+            state: Known::Value(state.to_owned()),
+            errors: Known::Value(3),
+            recoveries: Known::Value(3),
+        }]);
+    }
+
+    fn heat(nic: &mut Nic) {
+        nic.card.temperatures = Known::Value(vec![Temperature {
+            label: "asic".to_owned(),
+            value_mc: Known::Value(106_000),
+            critical_mc: Known::Value(105_000),
+        }]);
+    }
+
+    fn store(nic: &mut Nic, version: &str) {
+        let stored = BTreeMap::from([("fw.version".to_owned(), version.to_owned())]);
+        nic.card.firmware_stored = Known::Value(stored);
+    }
+
+    fn owned(name: &str, detail: Option<&str>) -> Host {
+        let owner = Owner {
+            name: name.to_owned(),
+            pid: 900,
+            detail: detail.map(str::to_owned),
+            path: "/proc/900/comm".to_owned(),
+        };
+        build::host()
+            .with(|host| host.software.owners = Known::Value(vec![owner]))
+            .build()
+    }
+
+    #[test]
+    fn an_owner_is_a_note_with_what_it_does_and_an_error_is_critical() {
+        let said = finding(ID, &World::of(owned("irqbalance", None)).scene());
+        assert_eq!((said.severity, said.subject.as_str()), (Severity::Note, "host"));
+        assert!(said.summary.contains("moves interrupts"), "{}", said.summary);
+        let said = finding(ID, &World::of(card(|nic| report(nic, "error"))).scene());
+        assert_eq!(said.severity, Severity::Crit);
+    }
+}

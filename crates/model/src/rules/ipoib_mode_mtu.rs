@@ -1,0 +1,164 @@
+//! `ipoib-mode-mtu`: IP over InfiniBand in a mode or with an MTU that does not suit it. Facts from
+//! Documentation/infiniband/ipoib.rst.
+
+use super::devices::{Notice, Port, judged, ports, unknown};
+use super::{ALWAYS, each_nic, remedy, subject};
+use crate::finding::{Evidence, Outcome, Rule, Scene, Severity, Stage};
+use crate::host::{Nic, NicKind};
+use crate::setting::{NicKnob, SettingKey, Value};
+use crate::units::Bytes;
+
+pub(super) const RULE: Rule = Rule {
+    id: "ipoib-mode-mtu",
+    number: 75,
+    title: "IP over InfiniBand runs in a mode or with an MTU that does not suit it",
+    severity: Severity::Note,
+    stage: Stage::Tuning,
+    profiles: ALWAYS,
+    threshold: "connected mode; datagram mode with an MTU more than 4 bytes below what the port carries",
+    effect: "datagram mode has checksum and segmentation offloads, connected mode packets of 64 KiB: measure",
+    source: "Documentation/infiniband/ipoib.rst; research/rules.md rule 75",
+    persist: "the connection's transport mode and MTU in NetworkManager or the distribution's own files; all \
+              hosts of the subnet alike",
+    contested: Some(
+        "for datagram: stateless offloads, several queues; for connected: an MTU of 65520, few packets",
+    ),
+    page: include_str!("../../../../docs/rules/ipoib-mode-mtu.md"),
+    check,
+};
+
+/// The encapsulation's header.
+const HEADER: u64 = 4;
+
+fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
+    each_nic(rule, scene, |nic| {
+        if nic.kind != NicKind::Ipoib {
+            return None;
+        }
+        let mode = nic.stack.ipoib_mode.as_ref()?;
+        let mut missing = Vec::from_iter(unknown(mode));
+        missing.extend(unknown(&nic.mtu));
+        let notice = match mode.value().map(String::as_str) {
+            Some("connected") => Some(connected(scene, nic)),
+            Some("datagram") => datagram(scene, nic),
+            _ => None,
+        };
+        judged(rule, scene, subject(nic), Vec::from_iter(notice), missing)
+    })
+}
+
+fn mode_of(nic: &Nic, mode: &str) -> Evidence {
+    Evidence::new("mode", mode, format!("/sys/class/net/{}/mode", nic.name))
+}
+
+fn mtu_of(nic: &Nic) -> Option<Evidence> {
+    let path = format!("/sys/class/net/{}/mtu", nic.name);
+    let mtu = nic.mtu.get()?;
+    Some(Evidence::new("MTU", format!("{mtu} bytes"), path))
+}
+
+fn connected(scene: &Scene<'_>, nic: &Nic) -> Notice {
+    let key = SettingKey::Nic(nic.name.clone(), NicKnob::IpoibMode);
+    let summary = format!(
+        "{} is in connected mode, which has no offloads: measure it against datagram mode, on all hosts",
+        nic.name
+    );
+    Notice::new(Severity::Note, summary)
+            .with([mode_of(nic, "connected")])
+            .with(mtu_of(nic))
+            .mended_by(remedy(scene, key, Value::Text("datagram".to_owned())))
+}
+
+fn datagram(scene: &Scene<'_>, nic: &Nic) -> Option<Notice> {
+    let mtu = u64::from(nic.mtu.get()?);
+    let port = ports(scene)
+        .into_iter()
+        .find(|port| port.nic(scene).is_some_and(|own| own.name == nic.name))?;
+    let carries = port.port.mtu_active.get().map(Bytes::as_u64);
+    let could = port.port.mtu_max.get().map(Bytes::as_u64);
+    // What the port carries now is for the interface to use; what it could, for the subnet manager to allow.
+    let (most, now) = match (carries, could) {
+        (Some(now), _) if mtu + HEADER < now => (now, true),
+        (_, Some(most)) if mtu + HEADER < most => (most, false),
+        _ => return None,
+    };
+    let to = most.saturating_sub(HEADER);
+    let what = if now { "raise it" } else { "set the subnet manager's partition to it first" };
+    let summary = format!("{} has an MTU of {mtu} where its port carries {to}: {what}, on all hosts", nic.name);
+    let key = SettingKey::Nic(nic.name.clone(), NicKnob::Mtu);
+    let change = now.then(|| remedy(scene, key, Value::Integer(to))).flatten();
+    Some(
+        Notice::new(Severity::Note, summary)
+            .with([mode_of(nic, "datagram")])
+            .with(mtu_of(nic))
+            .with([of_port(port, most, now)])
+            .mended_by(change),
+    )
+}
+
+fn of_port(port: Port<'_>, most: u64, now: bool) -> Evidence {
+    let (what, field) = if now {
+        ("active MTU of the port", "active_mtu")
+    } else {
+        ("largest MTU of the port", "max_mtu")
+    };
+    let path = format!("ibv_query_port {}: {field}", port.name());
+    Evidence::new(what, format!("{most} bytes"), path)
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::super::devices::testing::infiniband;
+    use super::super::testing::{Cases, World, finding, remedies};
+    use super::*;
+    use crate::build;
+    use crate::known::Known;
+
+    const ID: &str = RULE.id;
+
+    pub(crate) const CASES: Cases = Cases {
+        fires: &[
+            ("connected", || world(65_520, Known::Value("connected".to_owned()), 4096)),
+            ("2044 where 4092 passes", || world(2044, datagram(), 4096)),
+            ("2044 by the subnet manager", || world(2044, datagram(), 2048)),
+        ],
+        silent: &[
+            ("4092", || world(4092, datagram(), 4096)),
+            ("an Ethernet card", || World::of(build::host().nic("eth0", |nic| nic).build())),
+        ],
+        undetermined: &[("nobody asked", || world(2044, Known::not_asked("mode"), 4096))],
+    };
+
+    fn datagram() -> Known<String> {
+        Known::Value("datagram".to_owned())
+    }
+
+    fn world(mtu: u32, mode: Known<String>, active: u64) -> World {
+        let mut device = infiniband("mlx5_0");
+        device.ports[0].netdev = Known::Value("ib0".parse().expect("a name"));
+        device.ports[0].mtu_active = Known::Value(Bytes::new(active));
+        let host = build::host()
+            .nic("ib0", |nic| {
+                nic.with(|nic| {
+                    nic.kind = NicKind::Ipoib;
+                    nic.mtu = Known::Value(mtu);
+                    nic.stack.ipoib_mode = Some(mode);
+                })
+            })
+            .with(|host| host.rdma.push(device));
+        World::of(host.build())
+    }
+
+    #[test]
+    fn the_mtu_is_raised_only_as_far_as_the_port_carries_now() {
+        let said = finding(ID, &world(2044, datagram(), 4096).scene());
+        assert_eq!(remedies(&said), ["nic/ib0/mtu: 2044 -> 4092"]);
+        let said = finding(ID, &world(2044, datagram(), 2048).scene());
+        assert_eq!(said.remedies.len(), 0);
+        let connected = world(65_520, Known::Value("connected".to_owned()), 4096);
+        assert_eq!(
+            remedies(&finding(ID, &connected.scene())),
+            ["nic/ib0/ipoib/mode: connected -> datagram"]
+        );
+    }
+}

@@ -1,0 +1,293 @@
+//! `lag-hash-imbalance`: a bond of several interfaces that lets one of them carry all, or whose partner
+//! does not speak LACP. Facts from Documentation/networking/bonding.rst (`xmit_hash_policy`, 802.3ad).
+
+use std::collections::BTreeSet;
+
+use super::devices::{Notice, growth, judged, unknown};
+use super::{ALWAYS, each_nic, remedy, subject};
+use crate::finding::{Evidence, Outcome, Rule, Scene, Severity, Stage};
+use crate::host::{Bond, Nic, NicKind};
+use crate::known::{Gap, Known};
+use crate::setting::{NicKnob, SettingKey, Value};
+use crate::units::BitRate;
+
+pub(super) const RULE: Rule = Rule {
+    id: "lag-hash-imbalance",
+    number: 66,
+    title: "one interface of a bond carries all, or the partner does not speak LACP",
+    severity: Severity::Crit,
+    stage: Stage::HardCeiling,
+    profiles: ALWAYS,
+    threshold: "802.3ad or balance-xor over two slaves or more that hashes by layer2; a partner address of \
+                zeros; slaves in different aggregators or of different speed; one slave at 80 % of its link \
+                while another sends less than half of it",
+    effect: "up to the sum of the slaves for several flows; one flow never gets more than one slave",
+    source: "Documentation/networking/bonding.rst; research/rules.md rule 66",
+    persist: "bond options in NetworkManager, systemd-networkd (TransmitHashPolicy=) or netplan",
+    contested: None,
+    page: include_str!("../../../../docs/rules/lag-hash-imbalance.md"),
+    check,
+};
+
+const BUSY_SHARE: f64 = 0.8;
+
+fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
+    each_nic(rule, scene, |nic| {
+        let bond = nic.stack.bond.as_ref()?;
+        let mut missing: Vec<Gap> = Vec::from_iter(unknown(&bond.mode));
+        let mode = word(&bond.mode);
+        let lacp = mode == Some("802.3ad");
+        let slaves = slaves(scene, nic);
+        // Modes of one sender at a time, or that take turns packet by packet, hash nothing.
+        if !(lacp || mode == Some("balance-xor")) {
+            return judged(rule, scene, subject(nic), Vec::new(), missing);
+        }
+        missing.extend(unknown(&bond.hash_policy));
+        let mut notices = Vec::new();
+        if slaves.len() >= 2 {
+            notices.extend(hash(scene, nic, bond, slaves.len()));
+            notices.extend(speeds(nic, &slaves));
+            notices.extend(nodes(scene, nic, &slaves));
+            notices.extend(uneven(scene, nic, bond, &slaves));
+        }
+        if lacp {
+            missing.extend(unknown(&bond.partner_mac));
+            notices.extend(no_partner(nic, bond));
+            notices.extend(split(nic, &slaves));
+        }
+        judged(rule, scene, subject(nic), notices, missing)
+    })
+}
+
+/// `802.3ad 4` as sysfs prints it, or `802.3ad`.
+fn word(fact: &Known<String>) -> Option<&str> {
+    fact.value()?.split_whitespace().next()
+}
+
+fn file(bond: &Nic, name: &str) -> String {
+    format!("/sys/class/net/{}/bonding/{name}", bond.name)
+}
+
+/// The interfaces of the bond, those without a link left out.
+fn slaves<'a>(scene: &Scene<'a>, bond: &Nic) -> Vec<&'a Nic> {
+    let down = |nic: &Nic| nic.operstate.value().is_some_and(|state| state == "down");
+    let of_bond = |nic: &Nic| match &nic.stack.bond_port {
+        Some(port) if port.bond.value().is_some() => port.bond.value() == Some(&bond.name),
+        _ => bond.lower.contains(&nic.name),
+    };
+    let all = scene.host.nics.iter();
+    all.filter(|nic| of_bond(nic) && !down(nic) && nic.kind != NicKind::Bond)
+        .collect()
+}
+
+fn hash(scene: &Scene<'_>, nic: &Nic, bond: &Bond, slaves: usize) -> Option<Notice> {
+    let policy = word(&bond.hash_policy)?;
+    let (severity, why) = match policy {
+        "layer2" => (Severity::Warn, "all packets to one peer or gateway take one slave"),
+        "layer2+3" => (Severity::Note, "all flows to one address take one slave"),
+        _ => return None,
+    };
+    let key = SettingKey::Nic(nic.name.clone(), NicKnob::BondHashPolicy);
+    let summary = format!("{} hashes by {policy}: {why} of {slaves}; use layer3+4", nic.name);
+    Some(
+        Notice::new(severity, summary)
+            .with([
+                Evidence::new("hash policy", policy, file(nic, "xmit_hash_policy")),
+                Evidence::new("slaves with a link", slaves, file(nic, "slaves")),
+            ])
+            .mended_by(remedy(scene, key, Value::Text("layer3+4".to_owned()))),
+    )
+}
+
+fn no_partner(nic: &Nic, bond: &Bond) -> Option<Notice> {
+    let partner = bond.partner_mac.value()?;
+    if partner.is_empty() || partner.chars().any(|c| c != '0' && c != ':') {
+        return None;
+    }
+    let summary = format!(
+        "{} has no LACP partner: one slave at most carries packets; set up LACP on the switch",
+        nic.name
+    );
+    let evidence = Evidence::new("LACP partner", partner, file(nic, "ad_partner_mac"));
+    Some(Notice::new(Severity::Crit, summary).with([evidence]))
+}
+
+fn split(nic: &Nic, slaves: &[&Nic]) -> Option<Notice> {
+    let own: Vec<(&Nic, u32)> = slaves
+        .iter()
+        .filter_map(|slave| {
+            let port = slave.stack.bond_port.as_ref()?;
+            Some((*slave, port.aggregator.get()?))
+        })
+        .collect();
+    let different: BTreeSet<u32> = own.iter().map(|(_, id)| *id).collect();
+    if different.len() < 2 {
+        return None;
+    }
+    let summary = format!(
+        "slaves of {} are in {} aggregators and only one carries packets: check the switch's ports",
+        nic.name,
+        different.len()
+    );
+    Some(Notice::new(Severity::Warn, summary).with(own.iter().map(|(slave, id)| {
+        let path = format!("/sys/class/net/{}/bonding_slave/ad_aggregator_id", slave.name);
+        Evidence::new(format!("aggregator of {}", slave.name), id, path)
+    })))
+}
+
+fn speeds(nic: &Nic, slaves: &[&Nic]) -> Option<Notice> {
+    let own: Vec<(&Nic, BitRate)> = slaves
+        .iter()
+        .filter_map(|slave| Some((*slave, slave.link_bit_per_s.get()?)))
+        .collect();
+    let different: BTreeSet<BitRate> = own.iter().map(|(_, rate)| *rate).collect();
+    if different.len() < 2 {
+        return None;
+    }
+    let summary = format!(
+        "slaves of {} run at different speeds: LACP joins only equal ones, a hash fills the slow one first",
+        nic.name
+    );
+    Some(Notice::new(Severity::Warn, summary).with(own.iter().map(|(slave, rate)| {
+        let path = format!("/sys/class/net/{}/speed", slave.name);
+        Evidence::new(format!("speed of {}", slave.name), rate, path)
+    })))
+}
+
+fn nodes(scene: &Scene<'_>, nic: &Nic, slaves: &[&Nic]) -> Option<Notice> {
+    let own: Vec<_> = slaves
+        .iter()
+        .filter_map(|slave| Some((*slave, slave.numa_node.get()?)))
+        .collect();
+    let different: BTreeSet<_> = own.iter().map(|(_, node)| *node).collect();
+    if different.len() < 2 || scene.host.nodes.len() < 2 {
+        return None;
+    }
+    let summary = format!(
+        "slaves of {} sit on different nodes: a flow's packets come by the one that the switch's hash says",
+        nic.name
+    );
+    Some(Notice::new(Severity::Note, summary).with(own.iter().map(|(slave, node)| {
+        let path = format!("/sys/class/net/{}/device/numa_node", slave.name);
+        Evidence::new(format!("node of {}", slave.name), node, path)
+    })))
+}
+
+/// While watched, one slave was near its link's speed and another was not half as busy.
+fn uneven(scene: &Scene<'_>, nic: &Nic, bond: &Bond, slaves: &[&Nic]) -> Option<Notice> {
+    let watch = scene.watch?;
+    let key = |slave: &Nic| format!("nic/{}/stat/tx_bytes", slave.name);
+    let sent: Vec<(&Nic, u64)> = slaves
+        .iter()
+        .filter_map(|slave| Some((*slave, watch.grown(&key(slave)).get()?)))
+        .collect();
+    let (busy, most) = sent.iter().max_by_key(|(_, bytes)| *bytes)?;
+    let (idle, least) = sent.iter().min_by_key(|(_, bytes)| *bytes)?;
+    let rate = watch.per_second(&key(busy)).get()? * 8.0;
+    let near = rate >= BUSY_SHARE * busy.link_bit_per_s.get()?.as_f64();
+    if !near || least.saturating_mul(2) >= *most {
+        return None;
+    }
+    // Where ports are hashed already, a few large flows do that too.
+    let by_port = word(&bond.hash_policy).is_some_and(|policy| policy.contains("3+4"));
+    let (severity, what) = if by_port {
+        (Severity::Note, "more flows would fill it")
+    } else {
+        (Severity::Warn, "hash by layer3+4")
+    };
+    let summary = format!(
+        "{} of {} is near its link's speed while {} sends less than half of that: {what}",
+        busy.name, nic.name, idle.name
+    );
+    let evidence = sent.iter().map(|(slave, bytes)| {
+        growth(watch, &format!("bytes sent by {}", slave.name), &key(slave), *bytes)
+    });
+    Some(Notice::new(severity, summary).with(evidence))
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::super::testing::{Cases, World, finding, remedies, scene};
+    use super::*;
+    use crate::build;
+    use crate::host::{BondPort, Host};
+
+    const ID: &str = RULE.id;
+
+    pub(crate) const CASES: Cases = Cases {
+        fires: &[
+            ("layer2", || World::of(bond("802.3ad", "layer2"))),
+            ("layer2 as sysfs prints it", || {
+                World::of(bond("balance-xor 2", "layer2 0"))
+            }),
+            ("one slave full and the other idle", || {
+                World::of(bond("802.3ad", "layer3+4")).watched(|watch| {
+                    watch
+                        .grew("nic/eth0/stat/tx_bytes", 12_000_000_000)
+                        .grew("nic/eth1/stat/tx_bytes", 10_000)
+                })
+            }),
+        ],
+        silent: &[
+            ("layer3+4", || World::of(bond("802.3ad", "layer3+4"))),
+            ("active-backup", || World::of(bond("active-backup", "layer2"))),
+            ("no bond", || World::of(build::host().nic("eth0", |nic| nic).build())),
+        ],
+        undetermined: &[("the policy is not known", || {
+            let mut host = bond("802.3ad", "layer2");
+            let bond = host.nics[0].stack.bond.as_mut().expect("a bond");
+            bond.hash_policy = Known::not_asked("xmit_hash_policy");
+            World::of(host)
+        })],
+    };
+
+    fn bond(mode: &str, policy: &str) -> Host {
+        let text = |word: &str| Known::Value(word.to_owned());
+        let own = Bond {
+            mode: text(mode),
+            hash_policy: text(policy),
+            partner_mac: text("00:1c:73:00:00:01"),
+            ..Bond::default()
+        };
+        let slave = |aggregator: u32| BondPort {
+            bond: Known::Value("bond0".parse().expect("a name")),
+            aggregator: Known::Value(aggregator),
+            ..BondPort::default()
+        };
+        build::host()
+            .nic("bond0", |nic| {
+                nic.with(|nic| {
+                    nic.kind = NicKind::Bond;
+                    nic.stack.bond = Some(own);
+                })
+            })
+            .nic("eth0", |nic| nic.with(|nic| nic.stack.bond_port = Some(slave(1))))
+            .nic("eth1", |nic| nic.with(|nic| nic.stack.bond_port = Some(slave(1))))
+            .build()
+    }
+
+    #[test]
+    fn layer2_is_changed_to_layer3_and_4() {
+        let host = bond("802.3ad", "layer2");
+        let said = finding(ID, &scene(&host));
+        assert_eq!(said.severity, Severity::Warn);
+        assert_eq!(remedies(&said), ["nic/bond0/bond/hash-policy: layer2 -> layer3+4"]);
+    }
+
+    #[test]
+    fn no_partner_is_critical_and_a_split_warns() {
+        let mut host = bond("802.3ad", "layer3+4");
+        host.nics[2].stack.bond_port.as_mut().expect("a slave").aggregator = Known::Value(2);
+        assert_eq!(finding(ID, &scene(&host)).severity, Severity::Warn);
+        let bond = host.nics[0].stack.bond.as_mut().expect("a bond");
+        bond.partner_mac = Known::Value("00:00:00:00:00:00".to_owned());
+        assert_eq!(finding(ID, &scene(&host)).severity, Severity::Crit);
+    }
+
+    #[test]
+    fn different_speeds_warn() {
+        let mut host = bond("balance-xor", "layer3+4");
+        host.nics[1].link_bit_per_s = Known::Value(BitRate::from_mbit_per_s(1_000));
+        assert_eq!(finding(ID, &scene(&host)).severity, Severity::Warn);
+    }
+}

@@ -1,0 +1,163 @@
+//! `nvme-path-numa`: an NVMe subsystem of several paths chooses among them without regard to nodes, uses
+//! one of them only, or has lost one. Facts from Documentation/admin-guide/nvme-multipath.rst.
+
+use std::collections::BTreeSet;
+
+use super::devices::{Notice, judged, unknown};
+use super::remedy;
+use crate::finding::{Evidence, Outcome, Profile, Rule, Scene, Severity, Stage};
+use crate::host::{BlockDevice, NvmePath};
+use crate::setting::{BlockKnob, SettingKey, Value};
+
+pub(super) const RULE: Rule = Rule {
+    id: "nvme-path-numa",
+    number: 77,
+    title: "an NVMe subsystem chooses its path without regard to nodes, or lost one",
+    severity: Severity::Warn,
+    stage: Stage::Locality,
+    profiles: &[Profile::Storage, Profile::Rdma],
+    threshold: "two live paths or more: policy numa with all of them on one node, or round-robin with paths on \
+                several nodes; any path that is not live",
+    effect: "all paths carry requests, or none crosses the link between sockets; no verified figure",
+    source: "Documentation/admin-guide/nvme-multipath.rst; research/rules.md rule 77",
+    persist: "a udev rule on SUBSYSTEM==\"nvme-subsystem\": ATTR{iopolicy}=\"queue-depth\"",
+    contested: Some(
+        "numa keeps requests near and leaves paths idle; round-robin and queue-depth use all and cross nodes",
+    ),
+    page: include_str!("../../../../docs/rules/nvme-path-numa.md"),
+    check,
+};
+
+fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
+    let devices = scene.host.block.iter();
+    devices
+        .filter_map(|device| {
+            let subject = format!("block/{}", device.name);
+            let is_nvme = device.name.starts_with("nvme");
+            let Some(paths) = device.paths.value() else {
+                let missing = unknown(&device.paths).filter(|_| is_nvme);
+                return judged(rule, scene, subject, Vec::new(), Vec::from_iter(missing));
+            };
+            let mut notices = Vec::from_iter(lost(device, paths));
+            let live: Vec<&NvmePath> = paths.iter().filter(|path| is(path, "live")).collect();
+            let mut missing = Vec::new();
+            if live.len() > 1 {
+                missing.extend(unknown(&device.io_policy));
+                notices.extend(policy(scene, device, &live));
+            }
+            judged(rule, scene, subject, notices, missing)
+        })
+        .collect()
+}
+
+fn is(path: &NvmePath, state: &str) -> bool {
+    path.state.value().is_some_and(|own| own == state)
+}
+
+fn state(path: &NvmePath) -> Option<Evidence> {
+    let file = format!("/sys/class/nvme/{}/state", path.controller);
+    Some(Evidence::new(format!("state of {}", path.controller), path.state.value()?, file))
+}
+
+fn lost(device: &BlockDevice, paths: &[NvmePath]) -> Option<Notice> {
+    let lost = |path: &&NvmePath| path.state.value().is_some() && !is(path, "live") && !is(path, "new");
+    let first = paths.iter().find(lost)?;
+    let summary = format!(
+        "path {} of {} is {}: fewer paths carry its requests",
+        first.controller,
+        device.name,
+        first.state.value().map_or("not live", String::as_str)
+    );
+    Some(Notice::new(Severity::Warn, summary).with(paths.iter().filter_map(state)))
+}
+
+fn policy(scene: &Scene<'_>, device: &BlockDevice, live: &[&NvmePath]) -> Option<Notice> {
+    let own = device.io_policy.value()?;
+    let nodes: BTreeSet<_> = live.iter().filter_map(|path| path.numa_node.get()).collect();
+    let (summary, to) = match own.as_str() {
+        "numa" if nodes.len() < 2 => (
+            format!(
+                "{} has {} live paths on one node and policy numa uses one: measure queue-depth",
+                device.name,
+                live.len()
+            ),
+            "queue-depth",
+        ),
+        "round-robin" if nodes.len() > 1 && scene.host.nodes.len() > 1 => (
+            format!(
+                "{} takes turns over paths on {} nodes: part of its requests cross nodes; measure numa",
+                device.name,
+                nodes.len()
+            ),
+            "numa",
+        ),
+        _ => return None,
+    };
+    let key = SettingKey::Block(device.name.clone(), BlockKnob::IoPolicy);
+    let evidence = Evidence::new("path policy", own, "/sys/class/nvme-subsystem/*/iopolicy");
+    let of_paths = live.iter().filter_map(|path| {
+        let file = format!("/sys/class/nvme/{}/numa_node", path.controller);
+        let node = path.numa_node.get()?;
+        Some(Evidence::new(format!("node of live path {}", path.controller), node, file))
+    });
+    Some(
+        Notice::new(Severity::Note, summary)
+            .with([evidence])
+            .with(live.iter().filter_map(|path| state(path)))
+            .with(of_paths)
+            .mended_by(remedy(scene, key, Value::Text(to.to_owned()))),
+    )
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::super::testing::{Cases, World, finding, remedies};
+    use super::*;
+    use crate::build::{self, block};
+    use crate::ids::NodeId;
+    use crate::known::Known;
+
+    const ID: &str = RULE.id;
+
+    pub(crate) const CASES: Cases = Cases {
+        fires: &[
+            ("numa on one node", || world("numa", &[("live", 0), ("live", 0)])),
+            ("round-robin over two nodes", || world("round-robin", &[("live", 0), ("live", 1)])),
+            ("a path is gone", || world("numa", &[("live", 0), ("connecting", 1)])),
+        ],
+        silent: &[
+            ("numa over two nodes", || world("numa", &[("live", 0), ("live", 1)])),
+            ("one path", || world("numa", &[("live", 0)])),
+            ("no NVMe", || World::of(build::host().build()).profile(Profile::Storage)),
+        ],
+        undetermined: &[("nobody asked", || {
+            let mut device = block("nvme0n1", "nvme");
+            device.paths = Known::not_asked("nvme-subsystem");
+            World::of(build::host().with(|host| host.block.push(device)).build())
+                .profile(Profile::Storage)
+        })],
+    };
+
+    fn world(policy: &str, paths: &[(&str, u32)]) -> World {
+        let mut device = block("nvme0n1", "nvme");
+        device.io_policy = Known::Value(policy.to_owned());
+        let path = |(number, (state, node)): (usize, &(&str, u32))| NvmePath {
+            controller: format!("nvme{number}"),
+            state: Known::Value((*state).to_owned()),
+            transport: Known::Value("tcp".to_owned()),
+            numa_node: Known::Value(NodeId(*node)),
+        };
+        device.paths = Known::Value(paths.iter().enumerate().map(path).collect());
+        let host = build::host().nodes(2, 2).with(|host| host.block.push(device));
+        World::of(host.build()).profile(Profile::Storage)
+    }
+
+    #[test]
+    fn the_policy_is_a_note_to_be_measured_and_a_lost_path_warns() {
+        let said = finding(ID, &world("numa", &[("live", 0), ("live", 0)]).scene());
+        assert_eq!(said.severity, Severity::Note);
+        assert_eq!(remedies(&said), ["block/nvme0n1/io-policy: numa -> queue-depth"]);
+        let said = finding(ID, &world("numa", &[("live", 0), ("dead", 0)]).scene());
+        assert_eq!(said.severity, Severity::Warn);
+    }
+}

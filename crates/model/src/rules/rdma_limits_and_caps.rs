@@ -1,0 +1,125 @@
+//! `rdma-limits-and-caps`: a program may lock too little memory to register its buffers, or a device can
+//! have no read outstanding. Facts from getrlimit(2), `/proc/self/limits` and `struct ib_device_attr`.
+
+use super::ALWAYS;
+use super::devices::{Notice, Port, judged, ports, unknown, weighed};
+use crate::finding::{Evidence, Outcome, Profile, Rule, Scene, Severity, Stage};
+use crate::host::{Limit, RdmaDevice};
+use crate::units::Bytes;
+
+pub(super) const RULE: Rule = Rule {
+    id: "rdma-limits-and-caps",
+    number: 70,
+    title: "programs may lock too little memory for RDMA, or a device can have no read outstanding",
+    severity: Severity::Warn,
+    stage: Stage::Offloads,
+    profiles: ALWAYS,
+    threshold: "a limit of locked memory of 64 MiB or less on a host with an active RDMA port; a device with \
+                one RDMA read outstanding or none",
+    effect: "registration of large buffers succeeds; no figure",
+    source: "getrlimit(2), RLIMIT_MEMLOCK; research/rules.md rule 70",
+    persist: "LimitMEMLOCK=infinity in the service's unit, or a file in /etc/security/limits.d",
+    contested: None,
+    page: include_str!("../../../../docs/rules/rdma-limits-and-caps.md"),
+    check,
+};
+
+/// Far above the kernel's defaults (64 KiB, 8 MiB), far below what RDMA programs register.
+const LITTLE: Bytes = Bytes::mib(64);
+
+fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
+    let active: Vec<_> = ports(scene).into_iter().filter(Port::is_active).collect();
+    if active.is_empty() {
+        return Vec::new();
+    }
+    let locked = &scene.host.kernel.locked_memory;
+    let missing = unknown(locked).into_iter().collect();
+    let notices = match locked.get() {
+        Some(Limit::Bytes(limit)) if limit <= LITTLE => Vec::from([few_pages(scene, limit)]),
+        _ => Vec::new(),
+    };
+    let of_host = judged(rule, scene, "host".to_owned(), notices, missing);
+    let mut said = Vec::from_iter(of_host);
+    let mut names: Vec<&str> = Vec::new();
+    for port in active {
+        if !names.contains(&port.device.name.as_str()) {
+            names.push(&port.device.name);
+            let subject = format!("rdma/{}", port.device.name);
+            let notices = Vec::from_iter(few_reads(port.device));
+            said.extend(judged(rule, scene, subject, notices, Vec::new()));
+        }
+    }
+    said
+}
+
+fn few_pages(scene: &Scene<'_>, limit: Bytes) -> Notice {
+    let summary = format!(
+        "programs started from here may lock {limit} for RDMA buffers: set LimitMEMLOCK=infinity for the service"
+    );
+    // Storage over RDMA is the kernel's own; only programs are held by this limit.
+    let severity = weighed(scene, &[Profile::Rdma], Severity::Warn);
+    Notice::new(severity, summary).with([Evidence::new(
+        "most memory that may be locked",
+        limit,
+        "/proc/self/limits",
+    )])
+}
+
+fn few_reads(device: &RdmaDevice) -> Option<Notice> {
+    let reads = *device.limits.value()?.get("max_qp_rd_atom")?;
+    (reads <= 1).then(|| {
+        let summary = format!("{} has at most {reads} RDMA read under way per connection", device.name);
+        let path = format!("ibv_query_device {}: max_qp_rd_atom", device.name);
+        Notice::new(Severity::Note, summary).with([Evidence::new("RDMA reads outstanding", reads, path)])
+    })
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use std::collections::BTreeMap;
+
+    use super::super::devices::testing::infiniband;
+    use super::super::testing::{Cases, World, finding};
+    use super::*;
+    use crate::build;
+    use crate::known::{Cause, Known};
+
+    const ID: &str = RULE.id;
+
+    pub(crate) const CASES: Cases = Cases {
+        fires: &[
+            ("8 MiB", || world(Known::Value(Limit::Bytes(Bytes::mib(8))))),
+            ("no read outstanding", || {
+                let mut device = infiniband("mlx5_0");
+                device.limits = Known::Value(BTreeMap::from([("max_qp_rd_atom".to_owned(), 0)]));
+                World::of(build::host().with(|host| host.rdma.push(device)).build())
+            }),
+        ],
+        silent: &[
+            ("no limit", || world(Known::Value(Limit::Unlimited))),
+            ("no RDMA", || {
+                let little = Known::Value(Limit::Bytes(Bytes::mib(8)));
+                World::of(build::host().with(|host| host.kernel.locked_memory = little).build())
+            }),
+        ],
+        undetermined: &[("the limits may not be read", || {
+            world(Known::unknown(Cause::Denied, "/proc/self/limits", "Permission denied"))
+        })],
+    };
+
+    fn world(limit: Known<Limit>) -> World {
+        let host = build::host().with(|host| {
+            host.kernel.locked_memory = limit;
+            host.rdma.push(infiniband("mlx5_0"));
+        });
+        World::of(host.build()).profile(Profile::Rdma)
+    }
+
+    #[test]
+    fn it_warns_only_where_programs_use_rdma() {
+        let little = || world(Known::Value(Limit::Bytes(Bytes::mib(8))));
+        assert_eq!(finding(ID, &little().scene()).severity, Severity::Warn);
+        let storage = little().profile(Profile::Storage);
+        assert_eq!(finding(ID, &storage.scene()).severity, Severity::Note);
+    }
+}

@@ -1,0 +1,170 @@
+//! `rdma-mtu`: an RDMA port sends smaller packets than it could. What an interface's MTU leaves for RoCE
+//! from `iboe_get_mtu` (include/rdma/ib_addr.h).
+
+use super::devices::{Notice, Port, RDMA, judged, ports, weighed};
+use super::{ALWAYS, remedy};
+use crate::finding::{Evidence, Outcome, Rule, Scene, Severity, Stage};
+use crate::host::Nic;
+use crate::known::{Gap, Known};
+use crate::setting::{NicKnob, SettingKey, Value};
+use crate::units::{BitRate, Bytes};
+
+pub(super) const RULE: Rule = Rule {
+    id: "rdma-mtu",
+    number: 69,
+    title: "an RDMA port uses a smaller MTU than it could",
+    severity: Severity::Warn,
+    stage: Stage::Offloads,
+    profiles: ALWAYS,
+    threshold: "an active MTU below the largest and below 4096 bytes; a warning from 100 Gb/s on",
+    effect: "1024 instead of 4096 bytes is four times the packets",
+    source: "include/rdma/ib_addr.h (iboe_get_mtu); research/rules.md rule 69",
+    persist: "the interface's MTU in a systemd .link file or its connection; InfiniBand: the subnet manager",
+    contested: None,
+    page: include_str!("../../../../docs/rules/rdma-mtu.md"),
+    check,
+};
+
+const WANTED: u64 = 4096;
+const FAST: BitRate = BitRate::from_mbit_per_s(100_000);
+/// Headers that the kernel takes off the interface's MTU: GRH 40, UDP 8, BTH 12, XRC 4, atomic 28, ICRC 4.
+const HEADERS: u32 = 96;
+/// An MTU that holds 4096 bytes and the headers, and the common one for jumbo frames.
+const ENOUGH: u32 = 4200;
+const JUMBO: u32 = 9000;
+
+fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
+    let all = ports(scene).into_iter();
+    all.filter(|port| port.is_active() && (port.is_infiniband() || port.is_roce()))
+        .filter_map(|port| match in_use(scene, port) {
+            Ok((active, evidence)) => {
+                let notices = small(scene, port, active, evidence);
+                judged(rule, scene, port.subject(), Vec::from_iter(notices), Vec::new())
+            }
+            Err(gap) => judged(rule, scene, port.subject(), Vec::new(), vec![gap]),
+        })
+        .collect()
+}
+
+/// The MTU in use, asked of the device or worked out from the interface of a RoCE port.
+fn in_use(scene: &Scene<'_>, port: Port<'_>) -> Result<(u64, Evidence), Gap> {
+    let path = format!("ibv_query_port {}: active_mtu", port.name());
+    let gap = match &port.port.mtu_active {
+        Known::Value(mtu) => {
+            let bytes = mtu.as_u64();
+            return Ok((bytes, Evidence::new("active MTU", format!("{bytes} bytes"), path)));
+        }
+        Known::Unknown(gap) => gap,
+    };
+    let nic = port.nic(scene).filter(|_| port.is_roce());
+    let Some((nic, mtu)) = nic.and_then(|nic| Some((nic, nic.mtu.get()?))) else {
+        return Err(gap.clone());
+    };
+    let left = mtu.saturating_sub(HEADERS);
+    let active = [4096, 2048, 1024, 512, 256].into_iter().find(|size| *size <= left);
+    let path = format!("/sys/class/net/{}/mtu", nic.name);
+    let active = active.unwrap_or(256);
+    let value = format!("{mtu} bytes, which leaves an RDMA MTU of {active} bytes");
+    Ok((u64::from(active), Evidence::new(format!("MTU of {}", nic.name), value, path)))
+}
+
+fn small(scene: &Scene<'_>, port: Port<'_>, active: u64, evidence: Evidence) -> Option<Notice> {
+    let most = port.port.mtu_max.get().map_or(WANTED, Bytes::as_u64);
+    if active >= most.min(WANTED) {
+        return None;
+    }
+    let fast = port.port.rate_bit_per_s.get().is_some_and(|rate| rate >= FAST);
+    let severity = if fast {
+        weighed(scene, RDMA, Severity::Warn)
+    } else {
+        Severity::Note
+    };
+    let nic = port.nic(scene).filter(|_| port.is_roce());
+    let what = match nic {
+        Some(nic) => format!("raise the MTU of {} (all hosts and switches on the way first)", nic.name),
+        None => "set the subnet manager's partition to 4096".to_owned(),
+    };
+    let summary = format!("{} sends {active} of {most} bytes in a packet: {what}", port.name());
+    let max = port.port.mtu_max.get().map(|mtu| {
+        let path = format!("ibv_query_port {}: max_mtu", port.name());
+        Evidence::new("largest MTU", format!("{} bytes", mtu.as_u64()), path)
+    });
+    let own = nic.and_then(|nic| {
+        let path = format!("/sys/class/net/{}/mtu", nic.name);
+        let mtu = nic.mtu.get()?;
+        let of_device = port.port.mtu_active.value().is_some();
+        of_device.then(|| Evidence::new(format!("MTU of {}", nic.name), format!("{mtu} bytes"), path))
+    });
+    Some(
+        Notice::new(severity, summary)
+            .with([evidence])
+            .with(max)
+            .with(own)
+            .mended_by(nic.and_then(|nic| raised(scene, nic))),
+    )
+}
+
+fn raised(scene: &Scene<'_>, nic: &Nic) -> Option<crate::finding::Remedy> {
+    let now = nic.mtu.get()?;
+    let most = nic.stack.mtu_max.get()?;
+    let to = [JUMBO, ENOUGH].into_iter().find(|mtu| *mtu <= most)?;
+    if now >= ENOUGH {
+        return None;
+    }
+    let key = SettingKey::Nic(nic.name.clone(), NicKnob::Mtu);
+    remedy(scene, key, Value::Integer(u64::from(to)))
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::super::devices::testing::{infiniband, roce};
+    use super::super::testing::{Cases, World, finding, remedies};
+    use super::*;
+    use crate::build;
+    use crate::finding::Profile;
+    use crate::host::RdmaPort;
+
+    const ID: &str = RULE.id;
+
+    pub(crate) const CASES: Cases = Cases {
+        fires: &[
+            ("1024 of 4096", || world(1500, |port| port.mtu_active = Known::Value(Bytes::new(1024)))),
+            ("worked out from the interface", || {
+                world(1500, |port| port.mtu_active = Known::not_asked("uverbs"))
+            }),
+            ("a small partition", || {
+                let mut device = infiniband("mlx5_0");
+                device.ports[0].mtu_active = Known::Value(Bytes::new(2048));
+                World::of(build::host().with(|host| host.rdma.push(device)).build())
+            }),
+        ],
+        silent: &[
+            ("4096 of 4096", || world(9000, |_| {})),
+            ("an MTU of 4200 is enough", || {
+                world(4200, |port| port.mtu_active = Known::not_asked("uverbs"))
+            }),
+            ("no RDMA", || World::of(build::host().build())),
+        ],
+        undetermined: &[("nobody asked", || {
+            let mut device = infiniband("mlx5_0");
+            device.ports[0].mtu_active = Known::not_asked("uverbs");
+            World::of(build::host().with(|host| host.rdma.push(device)).build())
+        })],
+    };
+
+    fn world(mtu: u32, change: impl FnOnce(&mut RdmaPort)) -> World {
+        let mut device = roce("mlx5_0", "eth0");
+        change(&mut device.ports[0]);
+        let host = build::host()
+            .nic("eth0", |nic| nic.gbit(100).with(|nic| nic.mtu = Known::Value(mtu)))
+            .with(|host| host.rdma.push(device));
+        World::of(host.build()).profile(Profile::Rdma)
+    }
+
+    #[test]
+    fn the_interface_is_raised_to_jumbo_frames() {
+        let said = finding(ID, &world(1500, |port| port.mtu_active = Known::Value(Bytes::new(1024))).scene());
+        assert_eq!(said.severity, Severity::Warn);
+        assert_eq!(remedies(&said), ["nic/eth0/mtu: 1500 -> 9000"]);
+    }
+}

@@ -1,0 +1,173 @@
+//! `roce-congestion-signals`: congestion notifications that are ignored, or pauses that stop the sender
+//! where notifications should have slowed it. Counters of the RDMA drivers (`hw_counters`) and of mlx5's
+//! priorities (`rx_prioN_pause_duration`, microseconds).
+
+use super::ALWAYS;
+use super::devices::{Notice, Port, growth, grown, judged, or_unwatched, ports};
+use crate::finding::{Evidence, Outcome, Rule, Scene, Severity, Stage};
+use crate::known::{Cause, Gap};
+use crate::units::Ratio;
+use crate::watch::Watch;
+
+pub(super) const RULE: Rule = Rule {
+    id: "roce-congestion-signals",
+    number: 72,
+    title: "congestion notifications are ignored, or pauses do their work",
+    severity: Severity::Warn,
+    stage: Stage::Errors,
+    profiles: ALWAYS,
+    threshold: "any notification ignored while watched; a priority of a RoCE interface paused for more than \
+                1 % of the time",
+    effect: "senders slow down instead of stopping the fabric; no verified figure",
+    source: "hw_counters of mlx5, irdma and bnxt_re; research/rules.md rule 72",
+    persist: "the card's congestion control settings by its own tool; see roce-pfc-ecn-mismatch",
+    contested: None,
+    page: include_str!("../../../../docs/rules/roce-congestion-signals.md"),
+    check,
+};
+
+const PAUSED: Ratio = Ratio::new(0.01);
+/// mlx5, irdma.
+const IGNORED: [&str; 2] = ["rp_cnp_ignored", "cnpIgnored"];
+/// mlx5, irdma, bnxt_re.
+const NOTIFIED: [&str; 8] = [
+    "np_ecn_marked_roce_packets",
+    "np_cnp_sent",
+    "rp_cnp_handled",
+    "RxECNMrkd",
+    "cnpSent",
+    "cnpHandled",
+    "rx_ecn_marked_pkts",
+    "rx_cnp_pkts",
+];
+
+fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
+    let all: Vec<Port<'_>> = ports(scene)
+        .into_iter()
+        .filter(|port| port.is_roce() && port.is_active())
+        .collect();
+    let mut said = Vec::new();
+    if let Some(watch) = scene.watch {
+        said.extend(all.iter().filter_map(|port| {
+            let notices = [ignored(watch, *port), paused(scene, watch, *port)];
+            let notices = notices.into_iter().flatten().collect();
+            let missing = Vec::from_iter(uncounted(watch, *port));
+            judged(rule, scene, port.subject(), notices, missing)
+        }));
+    }
+    or_unwatched(rule, scene, !all.is_empty(), said)
+}
+
+/// Without one counter of the device, nothing is known; a device that counts, but not these, has none.
+fn uncounted(watch: &Watch, port: Port<'_>) -> Option<Gap> {
+    let prefix = port.key("hw/");
+    if watch.below(&prefix).next().is_some() {
+        return None;
+    }
+    let gap = watch.grown(&port.key("hw/np_cnp_sent")).gap().cloned()?;
+    Some(match gap.cause {
+        Cause::Absent => Gap::new(
+            Cause::Absent,
+            port.file("hw_counters"),
+            "the device counts nothing of its own",
+        ),
+        _ => gap,
+    })
+}
+
+fn ignored(watch: &Watch, port: Port<'_>) -> Option<Notice> {
+    let key = |name: &str| port.key(&format!("hw/{name}"));
+    let lost = grown(watch, IGNORED, key);
+    let (_, by) = lost.first()?;
+    let summary = format!(
+        "{} ignored {by} congestion notifications while watched: switch the reaction point on",
+        port.name()
+    );
+    let evidence = lost.iter().map(|(name, by)| growth(watch, name, &key(name), *by));
+    Some(Notice::new(Severity::Warn, summary).with(evidence))
+}
+
+fn paused(scene: &Scene<'_>, watch: &Watch, port: Port<'_>) -> Option<Notice> {
+    let nic = port.nic(scene)?;
+    let prefix = format!("nic/{}/driver/", nic.name);
+    let span_us = watch.span_ns.as_secs_f64() * 1e6;
+    let (name, by, share) = watch
+        .below(&prefix)
+        .filter(|(name, _, _)| name.contains("_prio") && name.ends_with("_pause_duration"))
+        .map(|(name, by, _)| (name, by, part(by, span_us)))
+        .filter(|(_, _, share)| share.as_f64() > PAUSED.as_f64())
+        .max_by_key(|(_, by, _)| *by)?;
+    let key = |name: &str| port.key(&format!("hw/{name}"));
+    let signals = grown(watch, NOTIFIED, key);
+    let what = if signals.is_empty() {
+        "without any congestion notification: ECN seems off on the fabric or the card"
+    } else {
+        "although notifications came: they come too late, or too many send to one"
+    };
+    let summary = format!("{} was paused {share} of the time {what}", nic.name);
+    let pause = growth(watch, &format!("{name}, microseconds"), &format!("{prefix}{name}"), by);
+    let seen = signals.iter().map(|(name, by)| growth(watch, name, &key(name), *by));
+    let evidence: Vec<Evidence> = std::iter::once(pause).chain(seen).collect();
+    Some(Notice::new(Severity::Warn, summary).with(evidence))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a share needs three digits")]
+fn part(us: u64, span_us: f64) -> Ratio {
+    Ratio::new(us as f64 / span_us)
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::super::devices::testing::roce;
+    use super::super::testing::{Cases, World, finding};
+    use super::*;
+    use crate::build;
+
+    const ID: &str = RULE.id;
+
+    pub(crate) const CASES: Cases = Cases {
+        fires: &[
+            ("notifications ignored", || {
+                world().watched(|watch| watch.grew("rdma/mlx5_0/1/hw/rp_cnp_ignored", 5))
+            }),
+            ("paused for 5 % without a notification", || {
+                world().watched(|watch| {
+                    watch
+                        .grew("rdma/mlx5_0/1/hw/np_cnp_sent", 0)
+                        .grew("nic/eth0/driver/rx_prio3_pause_duration", 500_000)
+                })
+            }),
+        ],
+        silent: &[
+            ("notifications handled", || {
+                world().watched(|watch| {
+                    watch
+                        .grew("rdma/mlx5_0/1/hw/rp_cnp_ignored", 0)
+                        .grew("rdma/mlx5_0/1/hw/rp_cnp_handled", 100)
+                })
+            }),
+            ("no RDMA", || World::of(build::host().build())),
+        ],
+        undetermined: &[
+            ("not watched", world),
+            ("a device that counts nothing", || world().watched(|watch| watch)),
+        ],
+    };
+
+    fn world() -> World {
+        let host = build::host().nic("eth0", |nic| nic);
+        World::of(host.with(|host| host.rdma.push(roce("mlx5_0", "eth0"))).build())
+    }
+
+    #[test]
+    fn a_pause_without_a_notification_says_so() {
+        let world = world().watched(|watch| {
+            watch
+                .grew("rdma/mlx5_0/1/hw/np_cnp_sent", 0)
+                .grew("nic/eth0/driver/rx_prio3_pause_duration", 500_000)
+        });
+        let said = finding(ID, &world.scene());
+        assert!(said.summary.contains("5.0 %"), "{}", said.summary);
+        assert!(said.summary.contains("ECN seems off"), "{}", said.summary);
+    }
+}

@@ -1,0 +1,207 @@
+//! `vm-host-limits`: what the machine below takes from a guest or caps it to: stolen CPU time, a rate of a
+//! virtual function, memory without nodes. Facts from proc_stat(5) and `IFLA_VF_INFO` (ip-link(8)).
+
+use super::devices::{Notice, growth, judged, or_unwatched, unknown};
+use super::{ALWAYS, each_nic, subject};
+use crate::finding::{Evidence, Outcome, Rule, Scene, Severity, Stage};
+use crate::host::{Nic, VirtualFunction};
+use crate::known::{Gap, Known};
+use crate::units::{BitRate, Ratio};
+
+pub(super) const RULE: Rule = Rule {
+    id: "vm-host-limits",
+    number: 79,
+    title: "the machine below takes CPU time from this guest, or caps a virtual function",
+    severity: Severity::Warn,
+    stage: Stage::HardCeiling,
+    profiles: ALWAYS,
+    threshold: "more than 1 % of a CPU's time stolen while watched; note: a rate of a virtual function below \
+                the link's, 32 CPUs or more in one node",
+    effect: "a ceiling: only the machine below can lift it",
+    source: "proc_stat(5); ip-link(8), vf; research/rules.md rule 79",
+    persist: "the host's own: pinned virtual CPUs, no overcommitment, `ip link set PF vf N max_tx_rate`",
+    contested: None,
+    page: include_str!("../../../../docs/rules/vm-host-limits.md"),
+    check,
+};
+
+const STOLEN: Ratio = Ratio::new(0.01);
+/// From here on the machine below has most likely more than one node.
+const MANY_CPUS: usize = 32;
+
+fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
+    let mut said = each_nic(rule, scene, |nic| {
+        judged(rule, scene, subject(nic), Vec::from_iter(capped(nic)), Vec::new())
+    });
+    let hypervisor = &scene.host.kernel.hypervisor;
+    // On bare metal nobody steals. A kernel that says nothing of a hypervisor may still run on one.
+    let (guest, maybe) = match hypervisor {
+        Known::Value(name) => (name != "none", name != "none"),
+        Known::Unknown(_) => (false, unknown(hypervisor).is_some()),
+    };
+    if guest || maybe {
+        let notices = [stolen(scene), flat(scene).filter(|_| guest)];
+        let notices = notices.into_iter().flatten().collect();
+        let missing = Vec::from_iter(uncounted(scene).filter(|_| guest));
+        said.extend(judged(rule, scene, "host".to_owned(), notices, missing));
+    }
+    or_unwatched(rule, scene, guest || maybe, said)
+}
+
+/// Why stolen time is not known of any CPU, where somebody watched.
+fn uncounted(scene: &Scene<'_>) -> Option<Gap> {
+    let watch = scene.watch?;
+    let mut all = scene.host.cpus.iter().map(|cpu| watch.grown(&format!("cpu/{}/time/steal", cpu.id)));
+    let first = all.next()?.gap().cloned()?;
+    all.all(|steal| steal.get().is_none()).then_some(first)
+}
+
+fn stolen(scene: &Scene<'_>) -> Option<Notice> {
+    let watch = scene.watch?;
+    let span = watch.span_ns.as_secs_f64() * 1e9;
+    let key = |cpu: &crate::ids::CpuId| format!("cpu/{cpu}/time/steal");
+    let all: Vec<_> = scene
+        .host
+        .cpus
+        .iter()
+        .filter_map(|cpu| Some((cpu.id, watch.grown(&key(&cpu.id)).get()?)))
+        .map(|(cpu, by)| (cpu, by, part(by, span)))
+        .filter(|(_, _, share)| share.as_f64() > STOLEN.as_f64())
+        .collect();
+    let (cpu, _, share) = all.iter().max_by_key(|(_, by, _)| *by)?;
+    let summary = format!(
+        "the machine below took {share} of CPU {cpu}'s time{}: it runs more guests than it has CPUs for",
+        match all.len() {
+            1 => String::new(),
+            count => format!(", and more than 1 % of {} others", count - 1),
+        }
+    );
+    let evidence = all.iter().map(|(cpu, by, share)| {
+        let what = format!("time stolen from CPU {cpu}, nanoseconds ({share})");
+        growth(watch, &what, &key(cpu), *by)
+    });
+    Some(Notice::new(Severity::Warn, summary).with(evidence))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a share needs three digits")]
+fn part(ns: u64, span: f64) -> Ratio {
+    Ratio::new(ns as f64 / span)
+}
+
+fn flat(scene: &Scene<'_>) -> Option<Notice> {
+    let cpus = scene.host.online_cpus();
+    if cpus.len() < MANY_CPUS || scene.host.nodes.len() != 1 {
+        return None;
+    }
+    let summary = format!(
+        "this guest sees {} CPUs in one node: what is near its interfaces cannot be told; ask for a topology",
+        cpus.len()
+    );
+    Some(Notice::new(Severity::Note, summary).with([
+        Evidence::new("CPUs online", cpus, "/sys/devices/system/cpu/online"),
+        Evidence::new("NUMA nodes", 1, "/sys/devices/system/node"),
+    ]))
+}
+
+/// The virtual functions of a card that may send less than its link carries, or nothing.
+fn capped(nic: &Nic) -> Option<Notice> {
+    let link = nic.link_bit_per_s.get();
+    let cap = |vf: &VirtualFunction| {
+        let none = BitRate::from_bit_per_s(0);
+        vf.max_bit_per_s
+            .get()
+            .filter(|rate| *rate > none && link.is_none_or(|link| *rate < link))
+    };
+    let off = |vf: &VirtualFunction| vf.link_state.value().is_some_and(|state| state == "disable");
+    let all = nic.stack.virtual_functions.value()?;
+    let path = |what: &str| format!("RTM_GETLINK {}: IFLA_VF_INFO {what}", nic.name);
+    let evidence: Vec<Evidence> = all
+        .iter()
+        .flat_map(|vf| {
+            let index = vf.index;
+            let rate = cap(vf).map(|rate| {
+                Evidence::new(format!("most that function {index} may send"), rate, path("rate"))
+            });
+            let state = off(vf).then(|| {
+                Evidence::new(format!("link of function {index}"), "disable", path("link_state"))
+            });
+            rate.into_iter().chain(state)
+        })
+        .collect();
+    let first = evidence.first()?;
+    let summary = format!(
+        "{} holds virtual functions back, {}: {}; see whether that is meant",
+        nic.name, first.what, first.value
+    );
+    Some(Notice::new(Severity::Note, summary).with(evidence))
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::super::testing::{Cases, World, finding};
+    use super::*;
+    use crate::build;
+    use crate::host::Host;
+
+    const ID: &str = RULE.id;
+
+    pub(crate) const CASES: Cases = Cases {
+        fires: &[
+            ("5 % of a CPU is stolen", || {
+                World::of(guest(2)).watched(|watch| watch.grew("cpu/1/time/steal", 500_000_000))
+            }),
+            ("a capped virtual function", || World::of(with_function(1_000))),
+            ("64 CPUs in one node", || World::of(guest(64))),
+        ],
+        silent: &[
+            ("bare metal", || World::of(build::host().build())),
+            ("a guest that loses nothing", || {
+                World::of(guest(2)).watched(|watch| watch.grew("cpu/1/time/steal", 50_000_000))
+            }),
+            ("a virtual function without a cap", || World::of(with_function(0))),
+        ],
+        undetermined: &[
+            ("a guest that was not watched", || World::of(guest(2))),
+            ("a guest whose stolen time is not told", || {
+                World::of(guest(2)).watched(|watch| watch.without("cpu/"))
+            }),
+            ("nobody knows whether it is a guest", || {
+                let unasked = Known::not_asked("/sys/hypervisor");
+                World::of(build::host().with(|host| host.kernel.hypervisor = unasked).build())
+            }),
+        ],
+    };
+
+    fn guest(cpus: u32) -> Host {
+        let kvm = Known::Value("kvm".to_owned());
+        build::host()
+            .nodes(1, cpus)
+            .with(|host| host.kernel.hypervisor = kvm)
+            .build()
+    }
+
+    fn with_function(mbit: u64) -> Host {
+        let function = VirtualFunction {
+            max_bit_per_s: Known::Value(BitRate::from_mbit_per_s(mbit)),
+            link_state: Known::Value("auto".to_owned()),
+            ..VirtualFunction::default()
+        };
+        build::host()
+            .nic("eth0", |nic| {
+                nic.with(|nic| nic.stack.virtual_functions = Known::Value(vec![function]))
+            })
+            .build()
+    }
+
+    #[test]
+    fn stolen_time_names_the_worst_cpu_and_its_share() {
+        let world = World::of(guest(4)).watched(|watch| {
+            watch
+                .grew("cpu/1/time/steal", 500_000_000)
+                .grew("cpu/3/time/steal", 2_000_000_000)
+        });
+        let said = finding(ID, &world.scene());
+        assert_eq!(said.severity, Severity::Warn);
+        assert!(said.summary.contains("20.0 % of CPU 3"), "{}", said.summary);
+    }
+}

@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use linerate_model::known::{Cause, Gap, Known};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 
+use crate::capture::hex::{from_hex, to_hex};
 use crate::capture::record::Log;
 use crate::capture::tree::{Entry, Missing, Tree};
 
@@ -115,26 +116,16 @@ impl HostRoot {
     }
 
     /// The first bytes of a file that is not text, at most `max` of them. A captured host holds such a
-    /// file as hexadecimal digits.
+    /// file in hexadecimal, as it was asked for.
     pub(crate) fn read_bytes(&self, path: &str, max: u64) -> Known<Vec<u8>> {
         let answer = match &self.source {
-            Source::Tree(tree) => tree
-                .read(path)
-                .map_err(|missing| missing.gap(path))
-                .and_then(|text| {
-                    let end = usize::try_from(max).unwrap_or(usize::MAX);
-                    match from_hex(text) {
-                        Some(mut bytes) => {
-                            bytes.truncate(end);
-                            Ok(bytes)
-                        }
-                        None => Err(Gap::new(
-                            Cause::Unreadable,
-                            absolute(path),
-                            "the captured host does not hold it as hexadecimal digits",
-                        )),
-                    }
+            Source::Tree(tree) => match tree.read(path) {
+                Ok(text) => from_hex(text).ok_or_else(|| {
+                    let reason = "the captured host does not hold it in hexadecimal";
+                    Gap::new(Cause::Unreadable, absolute(path), reason)
                 }),
+                Err(missing) => Err(missing.gap(path)),
+            },
             Source::Live(_) | Source::Folder(_) => self.take(path, max),
         };
         let answer = answer.map_or_else(Known::Unknown, Known::Value);
@@ -313,30 +304,6 @@ fn text_of(path: &str, text: Vec<u8>) -> Known<String> {
         Ok(text) => Known::Value(text.trim_end().to_owned()),
         Err(_) => Known::unknown(Cause::Unreadable, absolute(path), Entry::NOT_TEXT),
     }
-}
-
-/// Bytes as a captured host holds them.
-pub(crate) fn to_hex(bytes: &[u8]) -> String {
-    let digit = |half: u8| char::from_digit(u32::from(half), 16).unwrap_or('0');
-    bytes
-        .iter()
-        .flat_map(|byte| [digit(byte >> 4), digit(byte & 0xf)])
-        .collect()
-}
-
-/// The bytes that [`to_hex`] wrote.
-pub(crate) fn from_hex(text: &str) -> Option<Vec<u8>> {
-    let digits: Option<Vec<u8>> = text
-        .chars()
-        .map(|c| c.to_digit(16).and_then(|digit| u8::try_from(digit).ok()))
-        .collect();
-    let digits = digits.filter(|digits| digits.len() % 2 == 0)?;
-    Some(
-        digits
-            .chunks_exact(2)
-            .map(|pair| pair.iter().fold(0, |byte, digit| byte << 4 | digit))
-            .collect(),
-    )
 }
 
 pub(crate) fn absolute(path: &str) -> String {

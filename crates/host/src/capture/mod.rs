@@ -7,6 +7,7 @@
 mod answers;
 mod archive;
 mod error;
+pub(crate) mod hex;
 mod open;
 mod parser;
 mod pseudonym;
@@ -23,9 +24,10 @@ pub use open::Captured;
 use crate::nic_control::NicRead;
 use crate::procfs::{identity, vlan};
 use crate::read::read_host;
-use crate::root::{HostRoot, from_hex, to_hex};
+use crate::root::HostRoot;
 use crate::sysfs::{config_space, gids, nodes};
 use answers::CapturedNics;
+use hex::{from_hex, to_hex};
 use pseudonym::Pseudonyms;
 use tree::{Entry, Tree};
 
@@ -105,8 +107,10 @@ fn used_text(path: &str, text: &str) -> String {
     } else if path.starts_with("boot/config-") {
         identity::used_config_lines(text)
     } else if path.starts_with("sys/devices/") && path.ends_with("/config") {
-        let space = from_hex(text).unwrap_or_default();
-        to_hex(&config_space::used_bytes(&space))
+        match from_hex(text) {
+            Some(space) => to_hex(&config_space::used_bytes(&space)),
+            None => text.to_owned(),
+        }
     } else if path.contains("/net/vlan/") {
         vlan::used_vlan_lines(text)
     } else {

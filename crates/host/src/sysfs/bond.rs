@@ -21,13 +21,13 @@ pub(crate) fn fill_bond(root: &HostRoot, class: &str, known: Bond) -> Bond {
         let path = file(name);
         root.read(&path).and_then(|text| {
             let (cause, why) = match (text.as_str(), is_lacp, name) {
+                ("", _, "active_slave") => {
+                    (Cause::Absent, "the mode has no active slave, or none is up")
+                }
                 ("", true, "ad_partner_mac") => {
                     (Cause::Denied, "the file is empty: root would see it")
                 }
                 ("", true, _) => (Cause::NotSaid, "no aggregator is active"),
-                ("", false, "active_slave") => {
-                    (Cause::Absent, "the mode has no active slave, or none is up")
-                }
                 ("", false, _) => (Cause::Absent, "only mode 802.3ad has it"),
                 _ => return Known::Value(text),
             };

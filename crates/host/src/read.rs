@@ -13,6 +13,7 @@ use crate::sysfs::block::read_block;
 use crate::sysfs::cpus::read_cpus;
 use crate::sysfs::nics::read_nics;
 use crate::sysfs::nodes::read_nodes;
+use crate::sysfs::pci::Functions;
 use crate::sysfs::rdma::read_rdma;
 
 /// Reads the host at `root`, asking `nics` for what has no file.
@@ -22,8 +23,9 @@ pub fn read_host(root: &HostRoot, nics: &dyn NicRead) -> Host {
     let nodes = read_nodes(root, &mut gaps);
     let cpus = read_cpus(root, &nodes, &mut gaps);
     let irqs = read_irqs(root, &mut gaps);
-    let mut nics = read_nics(root, nics, &nodes, &irqs, &mut gaps);
-    let rdma = read_rdma(root, &nodes, &mut gaps);
+    let mut functions = Functions::new(root, &nodes);
+    let mut nics = read_nics(root, nics, &mut functions, &irqs, &mut gaps);
+    let rdma = read_rdma(root, &mut functions, &mut gaps);
     pair_rdma(&mut nics, &rdma);
     Host {
         identity,

@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use linerate_model::known::{Cause, Gap, Known};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 
+use crate::capture::hex::{from_hex, to_hex};
 use crate::capture::record::Log;
 use crate::capture::tree::{Entry, Missing, Tree};
 
@@ -111,6 +112,26 @@ impl HostRoot {
             Err(gap) => Known::Unknown(gap),
         };
         self.note(path, &answer);
+        answer
+    }
+
+    /// The first bytes of a file that is not text, at most `max` of them. A captured host holds such a
+    /// file in hexadecimal, as it was asked for.
+    pub(crate) fn read_bytes(&self, path: &str, max: u64) -> Known<Vec<u8>> {
+        let answer = match &self.source {
+            Source::Tree(tree) => match tree.read(path) {
+                Ok(text) => from_hex(text).ok_or_else(|| {
+                    let reason = "the captured host does not hold it in hexadecimal";
+                    Gap::new(Cause::Unreadable, absolute(path), reason)
+                }),
+                Err(missing) => Err(missing.gap(path)),
+            },
+            Source::Live(_) | Source::Folder(_) => self.take(path, max),
+        };
+        let answer = answer.map_or_else(Known::Unknown, Known::Value);
+        if self.log.is_some() {
+            self.note(path, &answer.clone().map(|bytes| to_hex(&bytes)));
+        }
         answer
     }
 

@@ -17,7 +17,7 @@ use linerate_host::capture::{Archive, CaptureError, CaptureOptions, Captured, re
 use linerate_host::counters::read_softnet;
 use linerate_host::read::read_host;
 use linerate_host::root::HostRoot;
-use linerate_model::host::{Host, NicKind};
+use linerate_model::host::{Host, NicKind, NodeSource};
 use linerate_model::ids::NodeId;
 use linerate_model::known::{Cause, Known};
 use linerate_model::units::{BitRate, Bytes};
@@ -83,7 +83,20 @@ fn a_host_without_node_numbers_says_where_its_cards_are_not_known_to_be() {
         (NicKind::Ipoib, &Known::Value(NodeId(2)))
     );
     assert_eq!(ib0.rdma, Known::Value("qib0".to_owned()));
-    let port = &host.rdma[0].ports[0];
+    assert_eq!(ib0.numa_node_source, Known::Value(NodeSource::Firmware));
+    let mode = ib0.stack.ipoib_mode.as_ref().and_then(Known::value);
+    assert_eq!(mode.map(String::as_str), Some("connected"));
+    let qib0 = &host.rdma[0];
+    assert_eq!(qib0.numa_node_source, Known::Value(NodeSource::Firmware));
+    assert_eq!(qib0.node_type, Known::Value("CA".to_owned()));
+    let port = &qib0.ports[0];
+    assert_eq!(port.physical_state, Known::Value("LinkUp".to_owned()));
+    assert_eq!(
+        (port.width.get(), port.speed.clone()),
+        (Some(4), Known::Value("QDR".to_owned()))
+    );
+    assert_eq!(port.subnet_manager_lid, Known::Value(1));
+    assert_eq!(port.gids.value().map(Vec::len), Some(1), "four are not set");
     assert_eq!(
         port.rate_bit_per_s,
         Known::Value(BitRate::from_mbit_per_s(40_000))
@@ -116,6 +129,9 @@ fn the_narrowest_link_upstream_is_found() {
     let limit = pcie.limited_by.value().map(ToString::to_string);
     assert_eq!(limit.as_deref(), Some("0000:5f:03.0"));
     assert_eq!(nic.numa_node, Known::Value(NodeId(0)));
+    let report = nic.numa_node_report.value().expect("a report");
+    assert_eq!(report.firmware, Known::Value(NodeId(0)));
+    assert_eq!(report.local_cpus, Known::Value(vec![NodeId(0)]));
 }
 
 #[test]

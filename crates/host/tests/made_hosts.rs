@@ -90,6 +90,7 @@ fn a_host_with_planted_faults_differs_from_its_healthy_sibling_in_them_only() {
     assert_ne!(healed.nics[bad].queues, well.nics[good].queues);
     healed.nics[bad].queues = well.nics[good].queues.clone();
     healed.nics[bad].pcie = well.nics[good].pcie.clone();
+    healed.rdma[0].pcie = well.rdma[0].pcie.clone();
     healed.irqs = well.irqs.clone();
     assert_eq!(healed, well);
 }

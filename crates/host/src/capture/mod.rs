@@ -7,6 +7,7 @@
 mod answers;
 mod archive;
 mod error;
+pub(crate) mod hex;
 mod open;
 mod parser;
 mod pseudonym;
@@ -21,11 +22,12 @@ use linerate_model::host::Host;
 pub use open::Captured;
 
 use crate::nic_control::NicRead;
-use crate::procfs::identity;
+use crate::procfs::{identity, vlan};
 use crate::read::read_host;
 use crate::root::HostRoot;
-use crate::sysfs::nodes;
+use crate::sysfs::{config_space, gids, nodes};
 use answers::CapturedNics;
+use hex::{from_hex, to_hex};
 use pseudonym::Pseudonyms;
 use tree::{Entry, Tree};
 
@@ -68,22 +70,59 @@ pub fn record(root: &HostRoot, nics: &dyn NicRead, options: &CaptureOptions) -> 
 }
 
 /// The kernel's configuration has thousands of lines of which the readers use a handful, a node's
-/// `meminfo` moves from one second to the next, and `/proc/cpuinfo` may hold a serial number.
+/// `meminfo` and a VLAN's counters move from one second to the next, and `/proc/cpuinfo` and a
+/// configuration space may hold a serial number. Most entries of a table of GIDs are empty.
 fn without_idle_lines(tree: &Tree) -> Tree {
-    let mut shorter = tree.clone();
+    let mut shorter = Tree::new(false);
     for (path, entry) in tree.iter() {
-        let Entry::File { mode, text } = entry else {
-            continue;
-        };
-        let text = match path.as_str() {
-            "proc/cpuinfo" => identity::used_cpuinfo_lines(text),
-            path if path.starts_with("sys/devices/system/node/") && path.ends_with("/meminfo") => {
-                nodes::used_memory_lines(text)
+        let entry = match entry {
+            Entry::File { text, .. } if gids::folder_of(path).is_some() && !gids::is_set(text) => {
+                continue;
             }
-            path if path.starts_with("boot/config-") => identity::used_config_lines(text),
-            _ => continue,
+            Entry::File { mode, text } => Entry::File {
+                mode: *mode,
+                text: used_text(path, text),
+            },
+            Entry::Folder { mode, names } if path.ends_with("/gids") => Entry::Folder {
+                mode: *mode,
+                names: names
+                    .iter()
+                    .filter(|name| is_set_in(tree, path, name))
+                    .cloned()
+                    .collect(),
+            },
+            entry => entry.clone(),
         };
-        shorter.put(path, Entry::File { mode: *mode, text });
+        shorter.put(path, entry);
     }
     shorter
+}
+
+/// What the readers use of a file's text.
+fn used_text(path: &str, text: &str) -> String {
+    if path == "proc/cpuinfo" {
+        identity::used_cpuinfo_lines(text)
+    } else if path.starts_with("sys/devices/system/node/") && path.ends_with("/meminfo") {
+        nodes::used_memory_lines(text)
+    } else if path.starts_with("boot/config-") {
+        identity::used_config_lines(text)
+    } else if path.starts_with("sys/devices/") && path.ends_with("/config") {
+        match from_hex(text) {
+            Some(space) => to_hex(&config_space::used_bytes(&space)),
+            None => text.to_owned(),
+        }
+    } else if path.contains("/net/vlan/") {
+        vlan::used_vlan_lines(text)
+    } else {
+        text.to_owned()
+    }
+}
+
+/// Whether the GID called `name` in `folder` is one that is kept.
+fn is_set_in(tree: &Tree, folder: &str, name: &str) -> bool {
+    let path = format!("{folder}/{name}");
+    match tree.get(&path) {
+        Some(Entry::File { text, .. }) => gids::folder_of(&path).is_none() || gids::is_set(text),
+        _ => true,
+    }
 }

@@ -130,7 +130,7 @@ impl Pseudonyms {
         format!("host-{:08x}", self.hash("hostname", name) >> 32)
     }
 
-    /// Text with every UUID, hardware address and interface name made of one replaced.
+    /// Text with every UUID, hardware address, RDMA identifier and interface name made of one replaced.
     pub(crate) fn text(&self, text: &str) -> String {
         let mut out = String::with_capacity(text.len());
         let mut rest = text;
@@ -158,6 +158,7 @@ impl Pseudonyms {
     /// The length of what stands at the start of `text` and must be replaced, and by what.
     fn at_start(&self, text: &str) -> Option<(usize, String)> {
         let found = [
+            gid(text).map(|gid| (GID_CHARS, self.gid(gid))),
             hardware_address(text).map(|length| (length, self.hardware_address(&text[..length]))),
             uuid(text).map(|length| (length, self.uuid(&text[..length]))),
             // systemd names an interface without a better name by its address: enx781dba0a0b0c.
@@ -190,6 +191,23 @@ impl Pseudonyms {
             pseudonym.push(format!("{byte:02x}"));
         }
         pseudonym.join(":")
+    }
+
+    /// The identifier of an RDMA port is an IPv6 address, or an IPv4 one that is mapped into it: it
+    /// stays the one that its interface has.
+    fn gid(&self, gid: Ipv6Addr) -> String {
+        let address = match gid.to_ipv4_mapped() {
+            Some(v4) => match self.ip(IpAddr::V4(v4)) {
+                IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+                IpAddr::V6(v6) => v6,
+            },
+            None => match self.ip(IpAddr::V6(gid)) {
+                IpAddr::V6(v6) => v6,
+                IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+            },
+        };
+        let groups = address.segments().map(|group| format!("{group:04x}"));
+        groups.join(":")
     }
 
     /// An IP address with or without its prefix length.
@@ -274,6 +292,15 @@ fn hardware_address(text: &str) -> Option<usize> {
     (pairs >= 6).then_some(end)
 }
 
+/// The kernel writes the identifier of an RDMA port as an IPv6 address of eight whole groups.
+const GID_CHARS: usize = 39;
+
+fn gid(text: &str) -> Option<Ipv6Addr> {
+    let gid = text.get(..GID_CHARS)?;
+    let is_whole = gid.split(':').count() == 8 && gid.split(':').all(|group| group.len() == 4);
+    if is_whole { gid.parse().ok() } else { None }
+}
+
 fn uuid(text: &str) -> Option<usize> {
     let uuid = text.as_bytes().get(..36)?;
     let fits = uuid.iter().enumerate().all(|(at, byte)| match at {
@@ -325,6 +352,24 @@ mod tests {
             out.split(' ').map(str::len).collect::<Vec<_>>(),
             [46, 17, 15]
         );
+    }
+
+    #[test]
+    fn identifiers_of_rdma_ports_are_replaced_as_the_addresses_that_they_are() {
+        let link_local = NAMES.text("fe80:0000:0000:0000:0202:c9ff:fe0b:4d01");
+        assert!(link_local.starts_with("fe80:0000:0000:0000:") && !link_local.contains("c9ff"));
+        let same = NAMES.address("fe80::202:c9ff:fe0b:4d01");
+        assert_eq!(link_local.parse::<Ipv6Addr>().ok(), same.parse().ok());
+        let mapped = NAMES.text("0000:0000:0000:0000:0000:ffff:0a14:1e01");
+        let v4 = mapped.parse::<Ipv6Addr>().expect("an address");
+        let v4 = v4.to_ipv4_mapped().expect("a mapped one").to_string();
+        assert_eq!(v4, NAMES.address("10.20.30.1"));
+        for empty in [
+            "fe80:0000:0000:0000:0000:0000:0000:0000",
+            "0000:0000:0000:0000:0000:0000:0000:0000",
+        ] {
+            assert_eq!(NAMES.text(empty)[..19], empty[..19]);
+        }
     }
 
     #[test]

@@ -2,13 +2,22 @@
 //! `parse_*` takes text and knows no files; `read_*` takes a root.
 
 pub(crate) mod block;
+pub(crate) mod bond;
+pub(crate) mod config_space;
 pub mod cpus;
+pub(crate) mod function;
+pub(crate) mod gids;
+pub(crate) mod hwmon;
 pub(crate) mod irq_names;
+pub(crate) mod locality;
+pub(crate) mod nic_kind;
 pub(crate) mod nics;
 pub mod nodes;
 pub mod pci;
+pub(crate) mod queue_irqs;
 pub(crate) mod queues;
 pub(crate) mod rdma;
+pub(crate) mod stack;
 
 use std::fmt::Display;
 use std::str::FromStr;
@@ -85,6 +94,17 @@ pub(crate) fn or_if_absent<T>(first: Known<T>, second: impl FnOnce() -> Known<T>
             answer => answer,
         },
         first => first,
+    }
+}
+
+/// `first`, or when it is not known, `second`. Of two gaps the one of the place that was asked stays.
+pub(crate) fn or_known<T>(first: Known<T>, second: impl FnOnce() -> Known<T>) -> Known<T> {
+    match first {
+        Known::Unknown(gap) => match second() {
+            Known::Unknown(_) if gap.cause != Cause::NotAsked => Known::Unknown(gap),
+            answer => answer,
+        },
+        Known::Value(value) => Known::Value(value),
     }
 }
 

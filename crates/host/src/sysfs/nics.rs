@@ -1,24 +1,24 @@
 //! Network interfaces: `/sys/class/net` (Documentation/ABI/testing/sysfs-class-net), with what
 //! netlink tells beside it.
 
-use linerate_model::host::{Irq, Nic, NicKind, Node};
-use linerate_model::ids::NicName;
+use linerate_model::host::{Card, Dispatch, Irq, Nic, NicKind, PciFunction};
+use linerate_model::ids::{NicName, PciAddress};
 use linerate_model::known::{Cause, Gap, Known};
 use linerate_model::units::BitRate;
 
-use super::pci::{function_above, read_link, read_local_cpus, read_node};
-use super::queues::{Device, read_queues};
-use super::{followed, last_name, number, understood};
+use super::function::read_function;
+use super::hwmon::read_temperatures;
+use super::locality::Locality;
+use super::nic_kind::{KindEvidence, parse_device_type};
+use super::pci::{Functions, function_above};
+use super::queue_irqs::Device;
+use super::queues::read_queues;
+use super::stack::{fill_stack, fill_team_ports, linked, parse_flag};
+use super::{followed, last_name, number, or_known, parsed, understood};
 use crate::nic_control::NicRead;
 use crate::root::{HostRoot, absolute};
 
 const FOLDER: &str = "sys/class/net";
-
-/// `include/uapi/linux/if_arp.h`.
-const ARPHRD_INFINIBAND: u32 = 32;
-const ARPHRD_LOOPBACK: u32 = 772;
-/// IPIP, IP6IP6, SIT, GRE and GRE over IPv6.
-const ARPHRD_TUNNELS: [u32; 5] = [768, 769, 776, 778, 823];
 
 /// A speed above 1 Pb/s is no speed.
 const SPEED_MBIT_MAX: u64 = 1_000_000_000;
@@ -27,7 +27,7 @@ const SPEED_MBIT_MAX: u64 = 1_000_000_000;
 pub(crate) fn read_nics(
     root: &HostRoot,
     netlink: &dyn NicRead,
-    nodes: &[Node],
+    functions: &mut Functions<'_>,
     irqs: &[Irq],
     gaps: &mut Vec<Gap>,
 ) -> Vec<Nic> {
@@ -45,7 +45,7 @@ pub(crate) fn read_nics(
             continue;
         }
         match name.parse::<NicName>() {
-            Ok(name) => nics.push(read_nic(root, netlink, nodes, irqs, name, gaps)),
+            Ok(name) => nics.push(read_nic(root, netlink, functions, irqs, name, gaps)),
             Err(error) => gaps.push(Gap::new(
                 Cause::Unreadable,
                 absolute(FOLDER),
@@ -57,6 +57,7 @@ pub(crate) fn read_nics(
         let key = |nic: &Nic| nic.index.get().unwrap_or(u32::MAX);
         key(a).cmp(&key(b)).then_with(|| a.name.cmp(&b.name))
     });
+    fill_team_ports(&mut nics);
     nics
 }
 
@@ -69,7 +70,7 @@ struct Places {
     /// The real folder of its device.
     device: Option<String>,
     /// The PCI function at or above the device.
-    function: Option<(String, linerate_model::ids::PciAddress)>,
+    function: Option<(String, PciAddress)>,
 }
 
 impl Places {
@@ -90,18 +91,37 @@ impl Places {
         }
     }
 
+    /// The folder of the PCI function, or why there is none.
+    fn function(&self) -> Result<&str, Gap> {
+        match (&self.function, &self.device) {
+            (Some((function, _)), _) => Ok(function),
+            (None, Some(device)) => Err(Gap::new(
+                Cause::Absent,
+                absolute(device),
+                "it is on no PCI function",
+            )),
+            (None, None) => Err(self.no_device()),
+        }
+    }
+
+    fn no_device(&self) -> Gap {
+        Gap::new(
+            Cause::Absent,
+            absolute(&format!("{}/device", self.class)),
+            "the interface has no device",
+        )
+    }
+
     /// A fact that only an interface on a PCI function has.
     fn on_function<T>(&self, read: impl FnOnce(&str) -> Known<T>) -> Known<T> {
-        match (&self.function, &self.device) {
-            (Some((function, _)), _) => read(function),
-            (None, Some(device)) => {
-                Known::unknown(Cause::Absent, absolute(device), "it is on no PCI function")
-            }
-            (None, None) => Known::unknown(
-                Cause::Absent,
-                absolute(&format!("{}/device", self.class)),
-                "the interface has no device",
-            ),
+        self.function().map_or_else(Known::Unknown, read)
+    }
+
+    /// A fact that only an interface with a device has.
+    fn on_device<T>(&self, read: impl FnOnce(&str) -> Known<T>) -> Known<T> {
+        match self.device.as_deref() {
+            Some(device) => read(device),
+            None => Known::Unknown(self.no_device()),
         }
     }
 }
@@ -109,50 +129,55 @@ impl Places {
 fn read_nic(
     root: &HostRoot,
     netlink: &dyn NicRead,
-    nodes: &[Node],
+    functions: &mut Functions<'_>,
     irqs: &[Irq],
     name: NicName,
     gaps: &mut Vec<Gap>,
 ) -> Nic {
     let places = Places::find(root, &name, gaps);
     let class = &places.class;
-    let driver = match &places.device {
-        Some(device) => root
-            .link(&format!("{device}/driver"))
-            .map(|target| last_name(&target).to_owned()),
-        None => places.on_function(|_| Known::not_asked(absolute(class))),
-    };
-    let device = places.device.as_deref().map(|device| Device {
-        function: places.function.as_ref().map(|(folder, _)| folder.as_str()),
-        name: last_name(device),
-        driver: driver.value().map(String::as_str),
-        has_one_nic: root
-            .list(&format!("{device}/net"))
-            .value()
-            .is_some_and(|nics| nics.len() == 1),
+    let driver = places.on_device(|device| {
+        root.link(&format!("{device}/driver"))
+            .map(|target| last_name(&target).to_owned())
     });
-    let queues = read_queues(root, &name, device.as_ref(), irqs, gaps);
+    let pci = places.on_function(|function| Known::Value(read_function(root, function)));
+    let kind = read_kind(root, netlink, &name, &places, pci.value());
+    let locality = match places.function() {
+        Ok(function) => functions.locality(function),
+        Err(gap) => Locality::unknown(&gap),
+    };
+    let dispatch = fill_dispatch(root, class, netlink.dispatch(&name));
+    let queues = {
+        let device = device_of(root, &places, &driver);
+        read_queues(root, &name, device.as_ref(), irqs, &dispatch.napis, gaps)
+    };
     Nic {
         index: number(root, &format!("{class}/ifindex")),
-        kind: read_kind(root, netlink, &name, &places),
-        pci_address: match &places.function {
-            Some((_, address)) => Known::Value(*address),
-            None => places.on_function(|_| Known::not_asked(absolute(class))),
-        },
-        numa_node: places.on_function(|function| read_node(root, function, nodes)),
-        local_cpus: places.on_function(|function| read_local_cpus(root, function)),
+        kind,
+        pci_address: places.on_function(|function| {
+            understood(function, last_name(function), str::parse::<PciAddress>)
+        }),
+        numa_node: locality.node,
+        numa_node_source: locality.source,
+        numa_node_report: locality.report,
+        local_cpus: places.on_function(|function| functions.local_cpus(function)),
         link_bit_per_s: read_speed(root, &format!("{class}/speed")),
         mtu: number(root, &format!("{class}/mtu")),
         operstate: root.read(&format!("{class}/operstate")),
         addresses: netlink.addresses(&name),
-        numa_node_source: Known::default(),
-        numa_node_report: Known::default(),
-        pcie: places.on_function(|function| Known::Value(read_link(root, function))),
-        pci: Known::default(),
-        card: netlink.card(&name),
+        pcie: places.on_function(|function| Known::Value(functions.link(function))),
+        pci,
+        card: fill_card(root, &places, &driver, netlink.card(&name)),
         wire: netlink.wire(&name),
-        stack: netlink.stack(&name),
-        dispatch: netlink.dispatch(&name),
+        stack: fill_stack(
+            root,
+            &name,
+            kind,
+            class,
+            &places.names,
+            netlink.stack(&name),
+        ),
+        dispatch,
         shaping: netlink.shaping(&name),
         queues,
         features: netlink.features(&name),
@@ -160,11 +185,7 @@ fn read_nic(
         channels: netlink.channels(&name),
         coalesce: netlink.coalesce(&name),
         qdisc: netlink.qdisc(&name),
-        lower: places
-            .names
-            .iter()
-            .filter_map(|name| name.strip_prefix("lower_")?.parse().ok())
-            .collect(),
+        lower: linked(&places.names, "lower_"),
         // The devices of RDMA are read after the interfaces; see `read::pair_rdma`.
         rdma: Known::not_asked("/sys/class/infiniband"),
         driver,
@@ -172,12 +193,60 @@ fn read_nic(
     }
 }
 
-fn read_kind(root: &HostRoot, netlink: &dyn NicRead, name: &NicName, places: &Places) -> NicKind {
+/// What is known of the device when the queues' interrupts are looked for.
+fn device_of<'a>(
+    root: &HostRoot,
+    places: &'a Places,
+    driver: &'a Known<String>,
+) -> Option<Device<'a>> {
+    let device = places.device.as_deref()?;
+    let nics = root.list(&format!("{device}/net"));
+    Some(Device {
+        function: places.function.as_ref().map(|(folder, _)| folder.as_str()),
+        name: last_name(device),
+        driver: driver.value().map(String::as_str),
+        has_one_nic: nics.value().is_some_and(|nics| nics.len() == 1),
+    })
+}
+
+/// What netlink left open of a card.
+fn fill_card(root: &HostRoot, places: &Places, driver: &Known<String>, card: Card) -> Card {
+    Card {
+        driver: or_known(card.driver, || driver.clone()),
+        temperatures: or_known(card.temperatures, || {
+            // A virtio device stands below its function; the function has the monitor.
+            let function = places.function.as_ref().map(|(folder, _)| folder.as_str());
+            places.on_device(|device| read_temperatures(root, function.unwrap_or(device)))
+        }),
+        ..card
+    }
+}
+
+/// What netlink left open of how packets are polled (Documentation/networking/napi.rst).
+fn fill_dispatch(root: &HostRoot, class: &str, dispatch: Dispatch) -> Dispatch {
+    let file = |name: &str| format!("{class}/{name}");
+    Dispatch {
+        gro_flush_timeout_ns: or_known(dispatch.gro_flush_timeout_ns, || {
+            number(root, &file("gro_flush_timeout"))
+        }),
+        defer_hard_irqs: or_known(dispatch.defer_hard_irqs, || {
+            number(root, &file("napi_defer_hard_irqs"))
+        }),
+        threaded: or_known(dispatch.threaded, || {
+            parsed(root, &file("threaded"), parse_flag)
+        }),
+        ..dispatch
+    }
+}
+
+fn read_kind(
+    root: &HostRoot,
+    netlink: &dyn NicRead,
+    name: &NicName,
+    places: &Places,
+    function: Option<&PciFunction>,
+) -> NicKind {
     let class = &places.class;
-    let is_virtual_function = places
-        .function
-        .as_ref()
-        .is_some_and(|(function, _)| root.link(&format!("{function}/physfn")).value().is_some());
     let evidence = KindEvidence {
         hardware: number(root, &format!("{class}/type")).get(),
         device_type: root
@@ -186,61 +255,13 @@ fn read_kind(root: &HostRoot, netlink: &dyn NicRead, name: &NicName, places: &Pl
             .and_then(|text| parse_device_type(text)),
         names: &places.names,
         has_device: places.device.is_some(),
-        is_virtual_function,
+        is_virtual_function: function
+            .is_some_and(|function| function.physical_function.value().is_some()),
     };
     match evidence.kind() {
         Some(kind) => kind,
         None => netlink.kind(name).get().unwrap_or(NicKind::Other),
     }
-}
-
-/// What sysfs shows of an interface's kind.
-struct KindEvidence<'a> {
-    hardware: Option<u32>,
-    device_type: Option<String>,
-    names: &'a [String],
-    has_device: bool,
-    is_virtual_function: bool,
-}
-
-impl KindEvidence<'_> {
-    fn kind(&self) -> Option<NicKind> {
-        let has = |name: &str| self.names.iter().any(|own| own == name);
-        match self.hardware {
-            Some(ARPHRD_LOOPBACK) => return Some(NicKind::Loopback),
-            Some(ARPHRD_INFINIBAND) => return Some(NicKind::Ipoib),
-            Some(hardware) if ARPHRD_TUNNELS.contains(&hardware) => return Some(NicKind::Tunnel),
-            _ => {}
-        }
-        match self.device_type.as_deref() {
-            Some("vlan") => return Some(NicKind::Vlan),
-            Some("vxlan" | "geneve" | "gretap" | "ip6gretap") => return Some(NicKind::Tunnel),
-            Some("bridge") => return Some(NicKind::Bridge),
-            Some("bond") => return Some(NicKind::Bond),
-            Some("macvlan" | "ipvlan" | "ipvtap" | "macvtap") => return Some(NicKind::Macvlan),
-            _ => {}
-        }
-        if has("bonding") {
-            Some(NicKind::Bond)
-        } else if has("bridge") {
-            Some(NicKind::Bridge)
-        } else if has("tun_flags") {
-            Some(NicKind::Tun)
-        } else if self.is_virtual_function {
-            Some(NicKind::Virtual)
-        } else if self.has_device {
-            Some(NicKind::Physical)
-        } else {
-            None
-        }
-    }
-}
-
-/// The line `DEVTYPE=vlan` of a uevent file.
-fn parse_device_type(text: &str) -> Option<String> {
-    text.lines()
-        .find_map(|line| line.strip_prefix("DEVTYPE="))
-        .map(str::to_owned)
 }
 
 /// The speed in Mb/s. The kernel refuses (`EINVAL`), says -1 (before 2.6.38 as 65535, later sometimes
@@ -283,44 +304,10 @@ mod tests {
 
     use super::*;
 
-    fn kind(
-        hardware: u32,
-        device_type: Option<&str>,
-        names: &[&str],
-        has_device: bool,
-    ) -> Option<NicKind> {
-        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-        KindEvidence {
-            hardware: Some(hardware),
-            device_type: device_type.map(str::to_owned),
-            names: &names,
-            has_device,
-            is_virtual_function: names.iter().any(|name| name == "vf"),
-        }
-        .kind()
-    }
-
-    #[test]
-    fn the_kind_is_told_from_sysfs_where_sysfs_tells() {
-        assert_eq!(kind(772, None, &[], false), Some(NicKind::Loopback));
-        assert_eq!(kind(32, None, &["device"], true), Some(NicKind::Ipoib));
-        assert_eq!(kind(1, Some("vlan"), &[], false), Some(NicKind::Vlan));
-        assert_eq!(kind(1, None, &["bonding"], false), Some(NicKind::Bond));
-        assert_eq!(kind(1, None, &["tun_flags"], false), Some(NicKind::Tun));
-        assert_eq!(kind(1, None, &["brport"], true), Some(NicKind::Physical));
-        assert_eq!(kind(1, None, &["vf"], true), Some(NicKind::Virtual));
-        assert_eq!(kind(778, None, &[], false), Some(NicKind::Tunnel));
-        assert_eq!(
-            kind(1, None, &[], false),
-            None,
-            "a veth shows nothing of itself in sysfs"
-        );
-    }
-
     proptest! {
         #[test]
         fn no_text_panics(text in "[0-9-]{0,24}|.{0,24}") {
-            let _ = (parse_speed(&text), parse_device_type(&text));
+            let _ = parse_speed(&text);
         }
     }
 }

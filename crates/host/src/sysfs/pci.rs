@@ -1,10 +1,15 @@
 //! PCI functions: their node, their CPUs, their links up to the root
 //! (Documentation/ABI/testing/sysfs-bus-pci).
 //!
+//! Cards share the bridges above them, so each function is asked once for a whole host
+//! ([`Functions`]): a read of a configuration space costs the device an answer for every four bytes.
+//!
 //! What a link lets pass is computed as the kernel's own `pcie_bandwidth_available` does
 //! (drivers/pci/pci.c): per-lane figures of `PCIE_SPEED2MBS_ENC`, every link between the device and the
 //! root, and of equally narrow ones the link nearest to the root, so that `limited_by` is the function
 //! that the kernel's own boot message names.
+
+use std::collections::BTreeMap;
 
 use linerate_model::ceiling::pcie_lane;
 use linerate_model::host::{Node, PcieHop, PcieLink};
@@ -12,11 +17,13 @@ use linerate_model::ids::{CpuSet, NodeId, PciAddress};
 use linerate_model::known::{Cause, Gap, Known};
 use linerate_model::units::{BitRate, TransferRate};
 
+use super::config_space::{CONVENTIONAL_BYTES, EXTENDED_BYTES, Express, NotTold, parse_config};
+use super::locality::{Locality, Said, locate, read_said};
 use super::{cpu_list, cpu_mask, followed, last_name, or_if_absent, understood};
 use crate::root::{HostRoot, absolute};
 
 /// The widest link that PCIe knows.
-const WIDTH_MAX: u32 = 32;
+pub(crate) const WIDTH_MAX: u32 = 32;
 
 /// What `width` lanes at `rate` let pass.
 pub fn link_rate(rate: TransferRate, width: u32) -> Option<BitRate> {
@@ -57,7 +64,7 @@ pub fn function_above(folder: &str) -> Option<(String, PciAddress)> {
 
 /// The functions from a device's own up to the root of its bus, the device first. A bridge to another
 /// domain (Intel VMD) begins a new root.
-fn functions_to_root(folder: &str) -> Vec<(String, PciAddress)> {
+pub(crate) fn functions_to_root(folder: &str) -> Vec<(String, PciAddress)> {
     let mut functions = Vec::new();
     let mut folder = folder;
     while let Ok(address) = last_name(folder).parse() {
@@ -70,46 +77,79 @@ fn functions_to_root(folder: &str) -> Vec<(String, PciAddress)> {
     functions
 }
 
-/// The node of a PCI function. -1 is "the firmware does not say", which on a machine with a single
-/// node leaves only that one.
+/// The node of a PCI function, the best known one (see [`super::locality`]).
 pub fn read_node(root: &HostRoot, function: &str, nodes: &[Node]) -> Known<NodeId> {
-    let path = format!("{function}/numa_node");
-    root.read(&path)
-        .and_then(|text| match (text.trim(), nodes) {
-            ("-1", [only]) => Known::Value(only.id),
-            ("-1", []) => Known::unknown(
-                Cause::NotSaid,
-                absolute(&path),
-                "-1, and the kernel shows no NUMA nodes",
-            ),
-            ("-1", nodes) => Known::unknown(
-                Cause::NotSaid,
-                absolute(&path),
-                format!(
-                    "-1, the firmware does not say on which of {} nodes; {}",
-                    nodes.len(),
-                    hint_of_cpus(root, function, nodes)
-                ),
-            ),
-            (text, _) => understood(&path, text, str::parse::<u32>).map(NodeId),
-        })
+    let own = read_said(root, function);
+    if own.firmware.value().is_some() {
+        return own.firmware;
+    }
+    locate(function, nodes, |folder| read_said(root, folder)).node
 }
 
-/// What `local_cpulist` says where `numa_node` does not.
-fn hint_of_cpus(root: &HostRoot, function: &str, nodes: &[Node]) -> String {
-    let Known::Value(cpus) = read_local_cpus(root, function) else {
-        return "local_cpulist does not say either".to_owned();
-    };
-    let touched: Vec<String> = nodes
-        .iter()
-        .filter(|node| node.cpus.value().is_some_and(|own| !own.is_disjoint(&cpus)))
-        .map(|node| node.id.to_string())
-        .collect();
-    match touched.as_slice() {
-        [node] => format!("local_cpulist {cpus} lies on node {node}"),
-        [] => "local_cpulist names no CPU of a node".to_owned(),
-        nodes => format!("local_cpulist {cpus} spans nodes {}", nodes.join(", ")),
+/// The PCI functions of one host, each of which is asked once.
+#[derive(Debug)]
+pub(crate) struct Functions<'a> {
+    root: &'a HostRoot,
+    nodes: &'a [Node],
+    hops: BTreeMap<String, PcieHop>,
+    said: BTreeMap<String, Said>,
+}
+
+impl<'a> Functions<'a> {
+    pub(crate) fn new(root: &'a HostRoot, nodes: &'a [Node]) -> Self {
+        Self {
+            root,
+            nodes,
+            hops: BTreeMap::new(),
+            said: BTreeMap::new(),
+        }
     }
+
+    /// On which node the function in `folder` sits.
+    pub(crate) fn locality(&mut self, folder: &str) -> Locality {
+        let (root, said) = (self.root, &mut self.said);
+        locate(folder, self.nodes, |folder| {
+            asked_once(said, folder, || read_said(root, folder))
+        })
+    }
+
+    /// The CPUs close to the function in `folder`.
+    pub(crate) fn local_cpus(&mut self, folder: &str) -> Known<CpuSet> {
+        let root = self.root;
+        asked_once(&mut self.said, folder, || read_said(root, folder)).local_cpus
+    }
+
+    /// Every link from the function in `folder` to the root. A virtual function's link is its physical
+    /// one's.
+    pub(crate) fn link(&mut self, folder: &str) -> PcieLink {
+        let own = match followed(self.root, folder, "physfn") {
+            Known::Value(physical) => physical,
+            Known::Unknown(_) => folder.to_owned(),
+        };
+        let (root, hops) = (self.root, &mut self.hops);
+        let links = functions_to_root(&own).into_iter().enumerate();
+        let links: Vec<PcieHop> = links
+            .map(|(above, (folder, address))| {
+                asked_once(hops, &folder, || {
+                    read_hop(root, &folder, address, above > 0)
+                })
+            })
+            .collect();
+        narrowest(links, &own)
+    }
+}
+
+fn asked_once<T: Clone>(
+    answers: &mut BTreeMap<String, T>,
+    folder: &str,
+    ask: impl FnOnce() -> T,
+) -> T {
+    if let Some(answer) = answers.get(folder) {
+        return answer.clone();
+    }
+    let answer = ask();
+    answers.insert(folder.to_owned(), answer.clone());
+    answer
 }
 
 /// The CPUs close to a PCI function.
@@ -119,30 +159,86 @@ pub fn read_local_cpus(root: &HostRoot, function: &str) -> Known<CpuSet> {
     })
 }
 
-/// Reads every link from a PCI function to the root. A virtual function's link is its physical one's.
-pub fn read_link(root: &HostRoot, function: &str) -> PcieLink {
-    let own = match followed(root, function, "physfn") {
-        Known::Value(physical) => physical,
-        Known::Unknown(_) => function.to_owned(),
-    };
-    let links: Vec<PcieHop> = functions_to_root(&own)
-        .into_iter()
-        .map(|(folder, address)| read_hop(root, &folder, address))
-        .collect();
-    narrowest(links, &own)
-}
-
-fn read_hop(root: &HostRoot, folder: &str, address: PciAddress) -> PcieHop {
+fn read_hop(root: &HostRoot, folder: &str, address: PciAddress, is_bridge: bool) -> PcieHop {
+    let express = read_express(root, folder, is_bridge);
+    let file = |name: &str| format!("{folder}/{name}");
     PcieHop {
-        control: Known::default(),
         address,
-        transfer_mt_per_s: read_speed(root, &format!("{folder}/current_link_speed")),
-        width: read_width(root, &format!("{folder}/current_link_width")),
-        transfer_max_mt_per_s: read_speed(root, &format!("{folder}/max_link_speed")),
-        width_max: read_width(root, &format!("{folder}/max_link_width")),
+        transfer_mt_per_s: or_express(
+            read_speed(root, &file("current_link_speed")),
+            &express,
+            |express| express.speed,
+        ),
+        width: or_express(
+            read_width(root, &file("current_link_width")),
+            &express,
+            |express| express.width,
+        ),
+        transfer_max_mt_per_s: or_express(
+            read_speed(root, &file("max_link_speed")),
+            &express,
+            |express| express.speed_max,
+        ),
+        width_max: or_express(
+            read_width(root, &file("max_link_width")),
+            &express,
+            |express| express.width_max,
+        ),
+        control: express.map(|express| express.control),
         path: absolute(folder),
     }
 }
+
+/// The PCI Express capability of the function in `folder`. Access control, far up in the space,
+/// matters of bridges only.
+fn read_express(root: &HostRoot, folder: &str, is_bridge: bool) -> Known<Express> {
+    let path = format!("{folder}/config");
+    let bytes = if is_bridge {
+        EXTENDED_BYTES
+    } else {
+        CONVENTIONAL_BYTES
+    };
+    root.read_bytes(&path, bytes as u64).and_then(|space| {
+        let (cause, why) = match parse_config(&space) {
+            Ok(express) => return Known::Value(express),
+            Err(NotTold::Hidden) => (
+                Cause::Denied,
+                "an ordinary user is shown 64 bytes of the configuration space; root would see all",
+            ),
+            Err(NotTold::NotExpress) => {
+                (Cause::Absent, "the function has no PCI Express capability")
+            }
+            Err(NotTold::Gone) => (Cause::Unreadable, "all ones: the device does not answer"),
+        };
+        Known::unknown(cause, absolute(&path), why)
+    })
+}
+
+/// What a file says, or where the kernel has no such file (before 4.13), the configuration space.
+fn or_express<T>(
+    file: Known<T>,
+    express: &Known<Express>,
+    of: impl FnOnce(&Express) -> Option<T>,
+) -> Known<T> {
+    let gap = match file {
+        Known::Unknown(gap) if gap.cause == Cause::Absent => gap,
+        answer => return answer,
+    };
+    match express {
+        Known::Value(express) => match of(express) {
+            Some(value) => Known::Value(value),
+            None => Known::unknown(Cause::NotSaid, gap.path, NO_LINK),
+        },
+        Known::Unknown(hidden) if hidden.cause == Cause::Denied => Known::unknown(
+            Cause::Denied,
+            hidden.path.as_str(),
+            "the kernel has no file for it (before 4.13), and root would see it here",
+        ),
+        Known::Unknown(_) => Known::Unknown(gap),
+    }
+}
+
+const NO_LINK: &str = "the link has no speed or width (virtual, integrated or not trained)";
 
 fn read_speed(root: &HostRoot, path: &str) -> Known<TransferRate> {
     root.read(path).and_then(|text| {

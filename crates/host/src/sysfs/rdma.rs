@@ -1,18 +1,24 @@
 //! RDMA devices: `/sys/class/infiniband` (Documentation/ABI/stable/sysfs-class-infiniband).
 
-use linerate_model::host::{Node, RdmaDevice, RdmaPort};
+use linerate_model::host::{RdmaDevice, RdmaPort};
 use linerate_model::ids::NicName;
 use linerate_model::known::{Cause, Gap, Known};
 use linerate_model::units::BitRate;
 
-use super::pci::{function_above, read_node};
+use super::gids::read_gids;
+use super::locality::Locality;
+use super::pci::{Functions, function_above};
 use super::{followed, joined, numbered, parsed, understood};
 use crate::root::{HostRoot, absolute};
 
 const FOLDER: &str = "sys/class/infiniband";
 
 /// Reads every RDMA device. Without the kernel's RDMA the folder is missing: that is none, not a gap.
-pub(crate) fn read_rdma(root: &HostRoot, nodes: &[Node], gaps: &mut Vec<Gap>) -> Vec<RdmaDevice> {
+pub(crate) fn read_rdma(
+    root: &HostRoot,
+    functions: &mut Functions<'_>,
+    gaps: &mut Vec<Gap>,
+) -> Vec<RdmaDevice> {
     let names = match root.list(FOLDER) {
         Known::Value(names) => names,
         Known::Unknown(gap) => {
@@ -24,11 +30,16 @@ pub(crate) fn read_rdma(root: &HostRoot, nodes: &[Node], gaps: &mut Vec<Gap>) ->
     };
     names
         .into_iter()
-        .map(|name| read_device(root, name, nodes, gaps))
+        .map(|name| read_device(root, name, functions, gaps))
         .collect()
 }
 
-fn read_device(root: &HostRoot, name: String, nodes: &[Node], gaps: &mut Vec<Gap>) -> RdmaDevice {
+fn read_device(
+    root: &HostRoot,
+    name: String,
+    functions: &mut Functions<'_>,
+    gaps: &mut Vec<Gap>,
+) -> RdmaDevice {
     let class = format!("{FOLDER}/{name}");
     let real = followed(root, FOLDER, &name).value().cloned();
     let real = real.unwrap_or_else(|| class.clone());
@@ -51,51 +62,118 @@ fn read_device(root: &HostRoot, name: String, nodes: &[Node], gaps: &mut Vec<Gap
         }
     };
     let folder = function.as_ref().map(|(folder, _)| folder.as_str());
+    let locality = match folder {
+        Some(folder) => functions.locality(folder),
+        None => Locality::unknown(&no_function()),
+    };
+    let text = |name: &str| filled(root, &format!("{class}/{name}"));
     RdmaDevice {
-        numa_node_source: Known::default(),
-        pcie: Known::default(),
-        firmware: Known::default(),
-        board: Known::default(),
-        node_type: Known::default(),
-        limits: Known::default(),
         ports: numbers
             .into_iter()
-            .map(|port| read_port(root, &class, port, folder))
+            .map(|port| read_port(root, &name, port, folder))
             .collect(),
-        numa_node: match folder {
-            Some(folder) => read_node(root, folder, nodes),
-            None => Known::Unknown(no_function()),
-        },
+        numa_node: locality.node,
+        numa_node_source: locality.source,
         pci_address: match &function {
             Some((_, address)) => Known::Value(*address),
             None => Known::Unknown(no_function()),
         },
+        pcie: match folder {
+            Some(folder) => Known::Value(functions.link(folder)),
+            None => Known::Unknown(no_function()),
+        },
+        firmware: text("fw_ver"),
+        board: text("board_id"),
+        node_type: parsed(root, &format!("{class}/node_type"), parse_state),
+        limits: not_in_sysfs(&class, "limits of a device"),
         name,
     }
 }
 
-fn read_port(root: &HostRoot, class: &str, port: u32, function: Option<&str>) -> RdmaPort {
+/// The text of a file that says something.
+fn filled(root: &HostRoot, path: &str) -> Known<String> {
+    root.read(path).and_then(|text| match text.trim() {
+        "" => Known::unknown(Cause::NotSaid, absolute(path), "the file is empty"),
+        text => Known::Value(text.to_owned()),
+    })
+}
+
+fn not_in_sysfs<T>(folder: &str, what: &str) -> Known<T> {
+    let reason = format!("sysfs has no {what}; a query of its uverbs device would tell");
+    Known::unknown(Cause::NotAsked, absolute(folder), reason)
+}
+
+fn read_port(root: &HostRoot, device: &str, port: u32, function: Option<&str>) -> RdmaPort {
+    let class = format!("{FOLDER}/{device}");
     let folder = format!("{class}/ports/{port}");
-    let state = format!("{folder}/state");
-    let rate = format!("{folder}/rate");
+    let file = |name: &str| format!("{folder}/{name}");
+    let rate = filled(root, &file("rate"))
+        .and_then(|text| understood(&file("rate"), &text, parse_port_rate));
+    let link_layer = root.read(&file("link_layer"));
     RdmaPort {
-        physical_state: Known::default(),
-        width: Known::default(),
-        speed: Known::default(),
-        mtu_active: Known::default(),
-        mtu_max: Known::default(),
-        gids: Known::default(),
-        default_gid_type: Known::default(),
-        subnet_manager_lid: Known::default(),
         port,
-        state: parsed(root, &state, parse_state),
-        rate_bit_per_s: root.read(&rate).and_then(|text| match text.as_str() {
-            "" => Known::unknown(Cause::NotSaid, absolute(&rate), "the file is empty"),
-            text => understood(&rate, text, parse_rate),
+        state: parsed(root, &file("state"), parse_state),
+        physical_state: parsed(root, &file("phys_state"), parse_state),
+        rate_bit_per_s: rate.clone().map(|rate| rate.rate),
+        width: rate.clone().and_then(|rate| {
+            said_of_rate(rate.width, &file("rate"), "the rate is without a width")
         }),
-        link_layer: root.read(&format!("{folder}/link_layer")),
-        netdev: read_netdev(root, class, &folder, port, function),
+        speed: rate.and_then(|rate| {
+            said_of_rate(
+                rate.speed,
+                &file("rate"),
+                "the rate is without a speed's name",
+            )
+        }),
+        netdev: read_netdev(root, &class, &folder, port, function),
+        mtu_active: not_in_sysfs(&folder, "MTU of a port"),
+        mtu_max: not_in_sysfs(&folder, "MTU of a port"),
+        gids: read_gids(root, &folder),
+        default_gid_type: read_default_gid_type(root, device, port, &link_layer),
+        subnet_manager_lid: read_manager(root, &file("sm_lid"), &link_layer),
+        link_layer,
     }
+}
+
+fn said_of_rate<T>(value: Option<T>, path: &str, why: &str) -> Known<T> {
+    value.map_or_else(
+        || Known::unknown(Cause::NotSaid, absolute(path), why),
+        Known::Value,
+    )
+}
+
+fn is_layer(link_layer: &Known<String>, layer: &str) -> bool {
+    link_layer.value().is_some_and(|own| own == layer)
+}
+
+/// The GID type that the connection manager takes (Documentation/ABI/testing/configfs-rdma_cm).
+fn read_default_gid_type(
+    root: &HostRoot,
+    device: &str,
+    port: u32,
+    link_layer: &Known<String>,
+) -> Known<String> {
+    let path = format!("sys/kernel/config/rdma_cm/{device}/ports/{port}/default_roce_mode");
+    if is_layer(link_layer, "InfiniBand") {
+        let reason = "only a port on Ethernet has types of GIDs to choose from";
+        return Known::unknown(Cause::Absent, absolute(&path), reason);
+    }
+    match filled(root, &path) {
+        Known::Unknown(gap) if gap.cause == Cause::Absent => Known::unknown(
+            Cause::Absent,
+            gap.path,
+            "configfs tells it of devices for which root has made a folder in rdma_cm",
+        ),
+        answer => answer,
+    }
+}
+
+fn read_manager(root: &HostRoot, path: &str, link_layer: &Known<String>) -> Known<u32> {
+    if is_layer(link_layer, "Ethernet") {
+        let reason = "a port on Ethernet has no subnet manager";
+        return Known::unknown(Cause::Absent, absolute(path), reason);
+    }
+    parsed(root, path, parse_lid)
 }
 
 /// The interface of a port: of its first GID (RoCE); else of the device (soft-RoCE's `parent`); else
@@ -157,11 +235,31 @@ pub(crate) fn parse_state(text: &str) -> Result<String, &'static str> {
     }
 }
 
-/// `40 Gb/sec (4X QDR)`, `2.5 Gb/sec (1X SDR)`.
-pub(crate) fn parse_rate(text: &str) -> Result<BitRate, &'static str> {
+/// `0x1f`.
+fn parse_lid(text: &str) -> Result<u32, std::num::ParseIntError> {
+    match text.trim().strip_prefix("0x") {
+        Some(digits) => u32::from_str_radix(digits, 16),
+        None => text.trim().parse(),
+    }
+}
+
+/// What the text of a port's rate says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct PortRate {
+    rate: BitRate,
+    width: Option<u32>,
+    speed: Option<String>,
+}
+
+/// `40 Gb/sec (4X QDR)`, `2.5 Gb/sec (1X)`. The kernel names no speed where it is SDR
+/// (`rate_show` in drivers/infiniband/core/sysfs.c).
+pub(crate) fn parse_port_rate(text: &str) -> Result<PortRate, &'static str> {
     let wrong = "expected a rate such as `40 Gb/sec (4X QDR)`";
-    let number = text.split_once("Gb/sec").ok_or(wrong)?.0.trim();
-    let (whole, tenths) = number.split_once('.').unwrap_or((number, "0"));
+    let (number, rest) = text.split_once("Gb/sec").ok_or(wrong)?;
+    let (whole, tenths) = number
+        .trim()
+        .split_once('.')
+        .unwrap_or((number.trim(), "0"));
     let whole: u64 = whole.parse().map_err(|_| wrong)?;
     let tenths: u64 = match tenths.len() {
         1 => tenths.parse().map_err(|_| wrong)?,
@@ -170,7 +268,19 @@ pub(crate) fn parse_rate(text: &str) -> Result<BitRate, &'static str> {
     if whole > 1_000_000 {
         return Err("faster than 1 Pb/s");
     }
-    Ok(BitRate::from_mbit_per_s(whole * 1000 + tenths * 100))
+    let words = rest
+        .trim()
+        .strip_prefix('(')
+        .and_then(|rest| rest.strip_suffix(')'));
+    let (lanes, speed) = match words.map(|words| words.split_once(' ').unwrap_or((words, "SDR"))) {
+        Some((lanes, speed)) => (lanes.strip_suffix('X'), Some(speed.trim().to_owned())),
+        None => (None, None),
+    };
+    Ok(PortRate {
+        rate: BitRate::from_mbit_per_s(whole * 1000 + tenths * 100),
+        width: lanes.and_then(|lanes| lanes.parse().ok()),
+        speed,
+    })
 }
 
 #[cfg(test)]
@@ -182,21 +292,23 @@ mod tests {
     #[test]
     fn states_and_rates_are_read_as_the_kernel_writes_them() {
         assert_eq!(parse_state("4: ACTIVE").as_deref(), Ok("ACTIVE"));
-        assert_eq!(
-            parse_rate("40 Gb/sec (4X QDR)"),
-            Ok(BitRate::from_mbit_per_s(40_000))
-        );
-        assert_eq!(
-            parse_rate("2.5 Gb/sec (1X SDR)"),
-            Ok(BitRate::from_mbit_per_s(2_500))
-        );
-        assert!(parse_rate("").is_err() && parse_state("ACTIVE").is_err());
+        assert_eq!(parse_state("5: LinkUp").as_deref(), Ok("LinkUp"));
+        let rate = |text| {
+            let rate = parse_port_rate(text).expect("a rate");
+            let speed = rate.speed.unwrap_or_default();
+            (rate.rate.as_bit_per_s() / 100_000_000, rate.width, speed)
+        };
+        assert_eq!(rate("40 Gb/sec (4X QDR)"), (400, Some(4), "QDR".to_owned()));
+        assert_eq!(rate("2.5 Gb/sec (1X)"), (25, Some(1), "SDR".to_owned()));
+        assert_eq!(rate("100 Gb/sec"), (1000, None, String::new()));
+        assert!(parse_port_rate("").is_err() && parse_state("ACTIVE").is_err());
+        assert_eq!((parse_lid("0x1f"), parse_lid("3")), (Ok(31), Ok(3)));
     }
 
     proptest! {
         #[test]
         fn no_text_panics(text in "[0-9.]{0,24} Gb/sec.{0,8}|[0-9]{0,3}:.{0,8}|.{0,12}") {
-            let _ = (parse_rate(&text), parse_state(&text));
+            let _ = (parse_port_rate(&text), parse_state(&text), parse_lid(&text));
         }
     }
 }

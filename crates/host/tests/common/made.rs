@@ -7,7 +7,9 @@ use std::path::Path;
 
 use linerate_host::capture::{Archive, CaptureOptions, NicAnswers, capture};
 use linerate_host::root::HostRoot;
-use linerate_model::host::{Channels, Coalesce, Feature, Qdisc, Rings};
+use linerate_model::host::{
+    Card, Channels, Coalesce, Dispatch, Feature, Qdisc, Rings, Shaping, Stack, Wire,
+};
 use linerate_model::known::{Cause, Known};
 
 use super::{FakeNics, nic};
@@ -268,11 +270,11 @@ fn answers(address: &str, queues: u32, qdisc: &str) -> NicAnswers {
             absent("coalesce")
         },
         qdisc: Known::Value(Qdisc::plain(qdisc)),
-        card: Default::default(),
-        wire: Default::default(),
-        stack: Default::default(),
-        dispatch: Default::default(),
-        shaping: Default::default(),
+        card: Card::default(),
+        wire: Wire::default(),
+        stack: Stack::default(),
+        dispatch: Dispatch::default(),
+        shaping: Shaping::default(),
     }
 }
 

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test binary uses a part")]
 
+pub(crate) mod cards;
 pub(crate) mod made;
 
 use std::collections::BTreeMap;

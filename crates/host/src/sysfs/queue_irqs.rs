@@ -1,0 +1,200 @@
+//! The interrupt of each queue of a NIC, found by ids: netlink's polling contexts name queues and
+//! interrupt (Documentation/netlink/specs/netdev.yaml, since 6.8); else it is the function's own
+//! interrupts (`msi_irqs`) and among them the queue's number in the name that the driver gave.
+
+use std::collections::BTreeMap;
+
+use linerate_model::host::{Irq, Napi, QueueKind};
+use linerate_model::ids::{CpuSet, IrqNumber, NicName};
+use linerate_model::known::{Cause, Gap, Known};
+
+use super::irq_names::parse_queue_name;
+use super::numbered;
+use crate::root::{HostRoot, absolute};
+
+/// What is known of the device behind a NIC when its interrupts are looked for.
+#[derive(Debug)]
+pub(crate) struct Device<'a> {
+    /// The folder of the PCI function, when there is one.
+    pub(crate) function: Option<&'a str>,
+    /// The last name of the device's own folder: `virtio2`, `0000:16:00.0`.
+    pub(crate) name: &'a str,
+    /// Its driver.
+    pub(crate) driver: Option<&'a str>,
+    /// Whether the function has this NIC and no other.
+    pub(crate) has_one_nic: bool,
+}
+
+/// The polling contexts of a NIC's queues.
+pub(crate) struct QueueNapis<'a> {
+    of: BTreeMap<(QueueKind, u32), &'a Napi>,
+    why_not: Gap,
+}
+
+impl<'a> QueueNapis<'a> {
+    pub(crate) fn new(nic: &NicName, napis: &'a Known<Vec<Napi>>) -> Self {
+        let mut of = BTreeMap::new();
+        for napi in napis.value().into_iter().flatten() {
+            let rx = napi.rx_queues.iter().map(|index| (QueueKind::Rx, *index));
+            let tx = napi.tx_queues.iter().map(|index| (QueueKind::Tx, *index));
+            of.extend(rx.chain(tx).map(|queue| (queue, napi)));
+        }
+        let why_not = napis.gap().cloned().unwrap_or_else(|| {
+            let reason = "no polling context names this queue";
+            Gap::new(
+                Cause::NotSaid,
+                format!("netlink: polling contexts of {nic}"),
+                reason,
+            )
+        });
+        Self { of, why_not }
+    }
+
+    /// The id of the context that serves a queue.
+    pub(crate) fn id(&self, kind: QueueKind, index: u32) -> Known<u32> {
+        match self.of.get(&(kind, index)) {
+            Some(napi) => Known::Value(napi.id),
+            None => Known::Unknown(self.why_not.clone()),
+        }
+    }
+
+    /// The interrupt of a queue's context. Many drivers name none, and one says 0 for none.
+    pub(crate) fn irq(&self, kind: QueueKind, index: u32) -> Option<IrqNumber> {
+        let irq = self.of.get(&(kind, index))?.irq.get()?;
+        (irq.0 != 0).then_some(irq)
+    }
+}
+
+/// Where a queue's interrupt is really delivered.
+pub(crate) fn cpus_of(irq: &Known<IrqNumber>, irqs: &[Irq]) -> Known<CpuSet> {
+    let number = match irq {
+        Known::Value(number) => *number,
+        Known::Unknown(gap) => return Known::Unknown(gap.clone()),
+    };
+    match irqs.binary_search_by_key(&number, |irq| irq.number) {
+        Ok(at) => irqs[at].effective.clone(),
+        Err(_) => Known::unknown(
+            Cause::Absent,
+            format!("/proc/irq/{number}"),
+            "the interrupt is not listed",
+        ),
+    }
+}
+
+/// The interrupts of a NIC's queues by their names.
+pub(crate) struct QueueIrqs {
+    of: BTreeMap<(QueueKind, u32), Vec<IrqNumber>>,
+    /// Interrupts that are called as the interface is.
+    bare: Vec<IrqNumber>,
+    looked_at: String,
+    why_not: String,
+}
+
+impl QueueIrqs {
+    /// A queue's interrupt.
+    pub(crate) fn of(&self, kind: QueueKind, index: u32) -> Known<IrqNumber> {
+        let looked_at = self.looked_at.as_str();
+        match self.of.get(&(kind, index)).map(Vec::as_slice) {
+            Some([only]) => Known::Value(*only),
+            Some([one, other, ..]) => Known::unknown(
+                Cause::Unreadable,
+                looked_at,
+                format!("interrupts {one} and {other} both claim the queue"),
+            ),
+            _ => Known::unknown(Cause::NotSaid, looked_at, self.why_not.as_str()),
+        }
+    }
+
+    fn add(
+        &mut self,
+        action: &str,
+        irq: IrqNumber,
+        nic: &NicName,
+        device: &Device<'_>,
+        sole: bool,
+    ) {
+        if action == nic.as_str() && !self.bare.contains(&irq) {
+            self.bare.push(irq);
+        }
+        let Some(queue) = parse_queue_name(action) else {
+            return;
+        };
+        if !(sole || is_owner(queue.owner, nic, device)) {
+            return;
+        }
+        for kind in [QueueKind::Rx, QueueKind::Tx] {
+            if queue.serves.covers(kind, device.driver) {
+                let claims = self.of.entry((kind, queue.index)).or_default();
+                if !claims.contains(&irq) {
+                    claims.push(irq);
+                }
+            }
+        }
+    }
+}
+
+/// Finds the interrupts of a NIC's queues by the names of the function's interrupts, or where the
+/// function lists none, of all.
+pub(crate) fn find_irqs(
+    root: &HostRoot,
+    nic: &NicName,
+    device: &Device<'_>,
+    irqs: &[Irq],
+    rx_queues: usize,
+) -> QueueIrqs {
+    let own = device.function.and_then(|function| {
+        let names = root.list(&format!("{function}/msi_irqs"));
+        names.value().map(|names| numbered(names, ""))
+    });
+    let mut found = QueueIrqs {
+        of: BTreeMap::new(),
+        bare: Vec::new(),
+        looked_at: match device.function {
+            Some(function) if own.is_some() => absolute(&format!("{function}/msi_irqs")),
+            _ => "/proc/interrupts".to_owned(),
+        },
+        why_not: String::new(),
+    };
+    // Among the function's own interrupts a number is enough when no other NIC shares them.
+    let sole = own.is_some() && device.has_one_nic;
+    let mut candidates = 0;
+    let mut look = |irq: &Irq| {
+        for action in irq.actions.value().into_iter().flatten() {
+            candidates += 1;
+            found.add(action, irq.number, nic, device, sole);
+        }
+    };
+    match own {
+        Some(own) => own
+            .into_iter()
+            .filter_map(|number| {
+                let at = irqs
+                    .binary_search_by_key(&number, |irq| irq.number.0)
+                    .ok()?;
+                irqs.get(at)
+            })
+            .for_each(&mut look),
+        None => irqs.iter().for_each(&mut look),
+    }
+    // A device with one queue names its interrupt as itself; with more, that is the one for events.
+    if found.of.is_empty() && rx_queues == 1 && found.bare.len() == 1 {
+        for kind in [QueueKind::Rx, QueueKind::Tx] {
+            found.of.insert((kind, 0), found.bare.clone());
+        }
+    }
+    found.why_not = format!(
+        "none of the {candidates} names of its interrupts tells which of them serves this queue"
+    );
+    found
+}
+
+/// Whether the owner in an interrupt's name, with or without the driver's name before it, is this NIC,
+/// its device or its PCI function.
+fn is_owner(owner: &str, nic: &NicName, device: &Device<'_>) -> bool {
+    let function = device.function.map(super::last_name);
+    [Some(nic.as_str()), Some(device.name), function]
+        .into_iter()
+        .flatten()
+        .filter_map(|name| owner.strip_suffix(name))
+        .any(|driver| driver.is_empty() || driver.ends_with('-'))
+}

@@ -1,0 +1,155 @@
+//! How interfaces stand on each other, as far as files tell: what netlink said stays, and what it left
+//! open is filled (Documentation/ABI/testing/sysfs-class-net; Documentation/networking/bridge.rst,
+//! Documentation/infiniband/ipoib.rst).
+
+use linerate_model::host::{Bond, BondPort, Bridge, Nic, NicKind, Stack, Tunnel, Vlan};
+use linerate_model::ids::NicName;
+use linerate_model::known::{Cause, Known};
+
+use super::bond::{fill_bond, fill_bond_port};
+use super::{number, or_known, parsed};
+use crate::procfs::vlan::fill_vlan;
+use crate::root::HostRoot;
+
+/// Whether every bridge of the namespace calls netfilter; there when its module is loaded.
+const HOST_CALLS_IPTABLES: &str = "proc/sys/net/bridge/bridge-nf-call-iptables";
+
+/// Fills what netlink left open of `nic`, whose folder is `class` and holds `names`.
+pub(crate) fn fill_stack(
+    root: &HostRoot,
+    nic: &NicName,
+    kind: NicKind,
+    class: &str,
+    names: &[String],
+    mut stack: Stack,
+) -> Stack {
+    if stack.upper.is_empty() {
+        stack.upper = linked(names, "upper_");
+    }
+    let tx_queue_len = std::mem::take(&mut stack.tx_queue_len);
+    stack.tx_queue_len = or_known(tx_queue_len, || {
+        number(root, &format!("{class}/tx_queue_len"))
+    });
+    stack.bond_port = fill_bond_port(root, class, names, nic, stack.bond_port);
+    match kind {
+        NicKind::Bond => {
+            let known: Bond = stack.bond.unwrap_or_default();
+            stack.bond = Some(fill_bond(root, class, known));
+        }
+        NicKind::Vlan => {
+            let known: Vlan = stack.vlan.unwrap_or_default();
+            stack.vlan = Some(fill_vlan(root, nic, known));
+        }
+        NicKind::Bridge => {
+            let known: Bridge = stack.bridge.unwrap_or_default();
+            stack.bridge = Some(fill_bridge(root, class, known));
+        }
+        NicKind::Ipoib => {
+            let known = stack.ipoib_mode.unwrap_or_default();
+            stack.ipoib_mode = Some(or_known(known, || root.read(&format!("{class}/mode"))));
+        }
+        // What these are has no file; that nobody said is not that they are nothing.
+        NicKind::Tunnel => stack.tunnel = stack.tunnel.or_else(|| Some(no_tunnel(nic))),
+        NicKind::Macvlan => {
+            let mode = || Some(Known::not_asked(format!("rtnetlink: mode of {nic}")));
+            stack.macvlan_mode = stack.macvlan_mode.or_else(mode);
+        }
+        _ => {}
+    }
+    stack
+}
+
+/// The interfaces that a folder's links name.
+pub(crate) fn linked(names: &[String], prefix: &str) -> Vec<NicName> {
+    names
+        .iter()
+        .filter_map(|name| name.strip_prefix(prefix)?.parse().ok())
+        .collect()
+}
+
+fn fill_bridge(root: &HostRoot, class: &str, known: Bridge) -> Bridge {
+    let flag = |path: &str| parsed(root, path, parse_flag);
+    let file = |name: &str| format!("{class}/bridge/{name}");
+    Bridge {
+        stp: or_known(known.stp, || flag(&file("stp_state"))),
+        vlan_filtering: or_known(known.vlan_filtering, || flag(&file("vlan_filtering"))),
+        calls_iptables: match flag(HOST_CALLS_IPTABLES) {
+            Known::Value(true) => Known::Value(true),
+            // Netlink knows of the bridge only, as its file does.
+            _ => or_known(known.calls_iptables, || flag(&file("nf_call_iptables"))),
+        },
+    }
+}
+
+fn no_tunnel(nic: &NicName) -> Tunnel {
+    fn gap<T>(nic: &NicName) -> Known<T> {
+        Known::not_asked(format!("rtnetlink: tunnel of {nic}"))
+    }
+    Tunnel {
+        kind: gap(nic),
+        id: gap(nic),
+        port: gap(nic),
+        local: gap(nic),
+        remote: gap(nic),
+        link: gap(nic),
+        udp_checksum: gap(nic),
+    }
+}
+
+/// 0 is off. `stp_state` is 1 for the kernel's own spanning tree and 2 for a daemon's.
+pub(crate) fn parse_flag(text: &str) -> Result<bool, std::num::ParseIntError> {
+    text.trim().parse::<u32>().map(|number| number != 0)
+}
+
+/// Ports of teams: sysfs names the interface above and no more.
+pub(crate) fn fill_team_ports(nics: &mut [Nic]) {
+    let teams: Vec<NicName> = nics
+        .iter()
+        .filter(|nic| nic.kind == NicKind::Team)
+        .map(|nic| nic.name.clone())
+        .collect();
+    for nic in nics {
+        let mut upper = nic.stack.upper.iter();
+        if let (None, Some(team)) = (
+            &nic.stack.bond_port,
+            upper.find(|name| teams.contains(name)),
+        ) {
+            nic.stack.bond_port = Some(team_port(team));
+        }
+    }
+}
+
+fn team_port(team: &NicName) -> BondPort {
+    fn gap<T>(team: &NicName) -> Known<T> {
+        let why = "a team tells this to its own daemon only";
+        Known::unknown(Cause::Absent, format!("/sys/class/net/{team}"), why)
+    }
+    BondPort {
+        bond: Known::Value(team.clone()),
+        state: gap(team),
+        mii_status: gap(team),
+        aggregator: gap(team),
+        link_failures: gap(team),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_flag_is_off_at_0_only() {
+        assert_eq!(parse_flag("0"), Ok(false));
+        assert_eq!(parse_flag("2"), Ok(true));
+        assert!(parse_flag("").is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_panics(text in "[0-9-]{0,24}|.{0,12}") {
+            let _ = (parse_flag(&text), linked(std::slice::from_ref(&text), "upper_"));
+        }
+    }
+}

@@ -10,3 +10,4 @@ pub mod procfs;
 pub mod read;
 pub mod root;
 pub mod sysfs;
+pub mod watch;

@@ -91,7 +91,10 @@ impl Netlink {
             Known::Value(reporters) => {
                 let path = format!("netlink/devlink/{nic}/health");
                 for reporter in reporters {
-                    let numbers = [("errors", reporter.errors), ("recoveries", reporter.recoveries)];
+                    let numbers = [
+                        ("errors", reporter.errors),
+                        ("recoveries", reporter.recoveries),
+                    ];
                     for (name, value) in numbers {
                         if let Known::Value(value) = value {
                             let key = format!("health/{}/{name}", reporter.name);
@@ -194,7 +197,11 @@ fn parse_versions(body: &[u8]) -> Result<Versions, Failure> {
             _ => continue,
         };
         let version = Attributes::parse(version)?;
-        group.extend(version.text(VERSION_NAME)?.zip(version.text(VERSION_VALUE)?));
+        group.extend(
+            version
+                .text(VERSION_NAME)?
+                .zip(version.text(VERSION_VALUE)?),
+        );
     }
     Ok(versions)
 }

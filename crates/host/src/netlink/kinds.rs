@@ -127,7 +127,9 @@ pub(super) fn bond(data: &Said<'_>, names: &Names) -> Bond {
         partner_mac: aggregate.fact("partner-mac", |attributes| {
             attributes.bytes(AD_INFO_PARTNER).map(mac).transpose()
         }),
-        aggregator: aggregate.u16(AD_INFO_AGGREGATOR, "aggregator").map(u32::from),
+        aggregator: aggregate
+            .u16(AD_INFO_AGGREGATOR, "aggregator")
+            .map(u32::from),
         aggregator_ports: aggregate.u16(AD_INFO_PORTS, "ports").map(u32::from),
     }
 }

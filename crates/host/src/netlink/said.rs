@@ -159,13 +159,19 @@ mod tests {
     #[test]
     fn a_fact_knows_whether_it_was_not_sent_or_not_understood() {
         let mut request = Request::new(0, &[]);
-        request.put(1, &[7]).put(2, &[]).put(3, &[1, 2, 3, 4, 5, 6, 7, 8]);
+        request
+            .put(1, &[7])
+            .put(2, &[])
+            .put(3, &[1, 2, 3, 4, 5, 6, 7, 8]);
         let body = request.into_body();
         let said = Said::after(&body, 0, "netlink/x", "not offered");
         assert_eq!(said.u8(1, "one"), Known::Value(7));
         let cause = |known: Known<u8>| known.gap().map(|gap| (gap.cause, gap.path.clone()));
         let at = |what: &str| format!("netlink/x/{what}");
-        assert_eq!(cause(said.u8(2, "two")), Some((Cause::Unreadable, at("two"))));
+        assert_eq!(
+            cause(said.u8(2, "two")),
+            Some((Cause::Unreadable, at("two")))
+        );
         assert_eq!(cause(said.u8(9, "nine")), Some((Cause::Absent, at("nine"))));
         assert!(said.uint(3, "three").value().is_some());
         assert!(said.word(Known::Value(7), "one", &["a"]).value().is_none());

@@ -137,11 +137,9 @@ impl Answers {
         stack.upper = upper(&self.all, &names, index, master.get());
         stack.virtual_functions = match &self.with_vf {
             Ok(body) => virtual_functions(body, path),
-            Err(failure) => said.missing(
-                Cause::Unreadable,
-                "virtual-functions",
-                &failure.to_string(),
-            ),
+            Err(failure) => {
+                said.missing(Cause::Unreadable, "virtual-functions", &failure.to_string())
+            }
         };
         by_kind(&said, &names, master, &mut stack);
         stack

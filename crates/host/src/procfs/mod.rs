@@ -1,8 +1,12 @@
 //! One module per place below `/proc` (proc(5); Documentation/filesystems/proc.rst). `parse_*` takes
 //! text and knows no files; `read_*` takes a root.
 
+pub(crate) mod conntrack_stat;
 pub(crate) mod identity;
 pub(crate) mod interrupts;
+pub(crate) mod netstat;
+pub(crate) mod pressure;
 pub(crate) mod softnet;
 pub(crate) mod stat;
 pub mod sysctls;
+pub(crate) mod vmstat;

@@ -30,6 +30,8 @@ mod devlink;
 mod error;
 mod ethtool;
 mod families;
+#[cfg(test)]
+mod headers;
 mod kinds;
 mod link;
 mod make;

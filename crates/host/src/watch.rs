@@ -185,7 +185,7 @@ impl Reading {
 /// backwards ran over.
 fn unwrapped(key: &str, before: u64, after: u64) -> u64 {
     let is_short = key.starts_with("cpu/") && key.contains("/softnet/");
-    if is_short && after < before && before <= u64::from(u32::MAX) {
+    if is_short && after < before && u32::try_from(before).is_ok() {
         after + (1 << 32)
     } else {
         after

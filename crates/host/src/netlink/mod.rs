@@ -1,5 +1,5 @@
 //! The kernel's netlink, as far as linerate needs it: rtnetlink for links, addresses and queueing
-//! disciplines, generic netlink for ethtool.
+//! disciplines, generic netlink for ethtool, netdev and devlink.
 //!
 //! The codec is our own: the dozen messages we use need some hundred lines, whereas the one crate
 //! that covers ethtool's requests sends wrong command numbers (one of them starts a cable test), and

@@ -111,12 +111,12 @@ impl<'a> Said<'a> {
 
     /// The word for a number that counts up from 0.
     pub(super) fn word(&self, number: Known<u8>, what: &str, words: &[&str]) -> Known<String> {
-        number.and_then(|number| match words.get(usize::from(number)) {
-            Some(word) => Known::Value((*word).to_owned()),
-            None => {
-                let why = format!("linerate knows no meaning of {number}");
-                self.missing(Cause::Unreadable, what, &why)
+        number.and_then(|number| {
+            if let Some(word) = words.get(usize::from(number)) {
+                return Known::Value((*word).to_owned());
             }
+            let why = format!("linerate knows no meaning of {number}");
+            self.missing(Cause::Unreadable, what, &why)
         })
     }
 }

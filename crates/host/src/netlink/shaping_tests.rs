@@ -160,7 +160,7 @@ proptest! {
         let kinds = ["tbf", "htb", "cake", "netem", "hfsc"];
         let made = listed(kinds[kind], 1, ROOT, &body, &[1]);
         let entry = Entry::parse(&made).expect("our own");
-        let _ = (rate_of(&entry, &[entry.clone()]).is_ok(), class_rates(&entry).is_ok());
+        let _ = (rate_of(&entry, std::slice::from_ref(&entry)).is_ok(), class_rates(&entry).is_ok());
         let tables = tables(vec![made.clone(), body.clone()], vec![made, body]);
         let _ = (tables.tree(&nic()), tables.classes(&nic()));
     }

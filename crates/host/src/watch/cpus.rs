@@ -36,14 +36,12 @@ fn read_softnet(root: &HostRoot, host: &Host, reading: &mut Reading) {
     for (at, line) in lines.iter().enumerate() {
         // Kernels before 5.10 do not say the CPU; their lines are those of the online CPUs in order.
         let by_order = (lines.len() == online.len()).then(|| online.get(at).copied());
-        match line.cpu.get().or(by_order.flatten()) {
-            Some(cpu) => take_softnet(cpu, line, reading),
-            None => {
-                let why = "the kernel does not say which CPU a line is of";
-                let gap = Gap::new(Cause::NotSaid, absolute(SOFTNET), why);
-                return miss_each(host, "softnet", &gap, reading);
-            }
-        }
+        let Some(cpu) = line.cpu.get().or(by_order.flatten()) else {
+            let why = "the kernel does not say which CPU a line is of";
+            let gap = Gap::new(Cause::NotSaid, absolute(SOFTNET), why);
+            return miss_each(host, "softnet", &gap, reading);
+        };
+        take_softnet(cpu, line, reading);
     }
 }
 
@@ -102,7 +100,7 @@ fn read_throttling(root: &HostRoot, host: &Host, reading: &mut Reading) {
     let first = online
         .first()
         .map(|cpu| format!("{CPUS}/cpu{cpu}/thermal_throttle"));
-    if !first.is_some_and(|folder| root.list(&folder).value().is_some()) {
+    if first.is_none_or(|folder| root.list(&folder).value().is_none()) {
         return;
     }
     for cpu in online.iter() {

@@ -126,9 +126,14 @@ pub(super) fn parse_rdma_counter(name: &str, text: &str) -> Option<u64> {
     }
 }
 
-/// The counters of every block device.
+/// The counters of every block device that is one, and not a part of memory or a file.
 pub(super) fn read_block(root: &HostRoot, host: &Host, reading: &mut Reading) {
-    for device in host.block.iter().take(BLOCK_MAX) {
+    let is_device = |name: &str| {
+        let made = ["loop", "ram", "zram"];
+        !made.iter().any(|made| name.starts_with(made))
+    };
+    let devices = host.block.iter().filter(|device| is_device(&device.name));
+    for device in devices.take(BLOCK_MAX) {
         let prefix = format!("block/{}", device.name);
         let path = format!("sys/block/{}/stat", device.name);
         reading.take_table(&prefix, root, &path, parse_block);

@@ -13,6 +13,7 @@ use crate::capture::tree::{Entry, Tree};
 use crate::nic_control::NicCounts;
 use crate::read::read_host;
 
+const BRIDGE: &str = "sys/devices/pci0000:00/0000:00:03.0";
 const FUNCTION: &str = "sys/devices/pci0000:00/0000:00:03.0/0000:17:00.0";
 
 /// Says of every interface that nothing is offered, and what it counts.
@@ -57,122 +58,113 @@ fn corrected(value: u64) -> Counts {
     })
 }
 
+/// A file of the host and its text.
+type File = (String, String);
+
+fn file(path: impl Into<String>, text: impl std::fmt::Display) -> File {
+    (path.into(), text.to_string())
+}
+
+fn cpu_files(moved: u64) -> Vec<File> {
+    let folder = "sys/devices/system/cpu";
+    let mut files = Vec::new();
+    for name in ["online", "present", "possible"] {
+        files.push(file(format!("{folder}/{name}"), "0-1"));
+    }
+    for cpu in ["cpu0", "cpu1"].map(|cpu| format!("{folder}/{cpu}")) {
+        let throttle = format!("{cpu}/thermal_throttle");
+        files.push(file(format!("{cpu}/topology/core_id"), 0));
+        files.push(file(format!("{throttle}/core_throttle_count"), moved));
+        files.push(file(format!("{throttle}/package_throttle_count"), 4));
+        files.push(file(format!("{cpu}/cpuidle/state0/name"), "C1"));
+        files.push(file(format!("{cpu}/cpuidle/state0/usage"), 10 + moved));
+        files.push(file(format!("{cpu}/cpuidle/state0/time"), 5));
+    }
+    files
+}
+
+fn proc_files(moved: u64) -> Vec<File> {
+    let user = 5 + moved;
+    let processed = u32::MAX.wrapping_add(u32::try_from(moved).expect("small"));
+    let stat = format!("cpu0 {user} 0 0 9 0 0 3 0 0 0\ncpu1 0 0 0 0 0 0 0 0");
+    let softnet = format!("{processed:x} 0 {moved:x} 0 0 0 0 0 0 0 0 0 1");
+    let snmp = format!("Tcp: CurrEstab RetransSegs\nTcp: 9 {}", 7 + moved);
+    let conntrack = format!("entries drop\n1 {moved:x}\n1 {moved:x}");
+    vec![
+        file("proc/uptime", format!("{}.25 9.00", 100 + moved)),
+        file("proc/stat", stat),
+        file("proc/net/softnet_stat", softnet),
+        file(
+            "proc/net/netstat",
+            format!("TcpExt: ListenDrops\nTcpExt: {moved}"),
+        ),
+        file("proc/net/snmp", snmp),
+        file(
+            "proc/vmstat",
+            format!("nr_free_pages 8\nallocstall_normal {moved}"),
+        ),
+        file("proc/net/stat/nf_conntrack", conntrack),
+        file(
+            "proc/pressure/irq",
+            format!("full avg10=0.00 total={moved}"),
+        ),
+        file("proc/irq/45/smp_affinity_list", "0-1"),
+        file("sys/kernel/irq/45/actions", "eth0-TxRx-0"),
+        file("sys/kernel/irq/45/per_cpu_count", format!("17,{moved}")),
+    ]
+}
+
+fn device_files(moved: u64) -> Vec<File> {
+    let eth = format!("{FUNCTION}/net/eth0");
+    let sent = format!("{eth}/queues/tx-0");
+    let port = "sys/class/infiniband/mlx5_0/ports/1";
+    let received = 1000 * (5 - moved);
+    let corrected = format!("RxErr 1\nTOTAL_ERR_COR {moved}");
+    let fatal = format!("Undefined 0\nTOTAL_ERR_FATAL {moved}");
+    let overrun = format!("{port}/counters/excessive_buffer_overrun_errors");
+    let block = format!("{} 0 8 1 0 0 0 0 3 4 5", 10 + moved);
+    vec![
+        file(format!("{FUNCTION}/msi_irqs/45"), "msix"),
+        file(format!("{FUNCTION}/class"), "0x020000"),
+        file(format!("{FUNCTION}/aer_dev_correctable"), corrected),
+        file(format!("{BRIDGE}/aer_dev_fatal"), fatal),
+        file(format!("{eth}/ifindex"), 2),
+        file(format!("{eth}/carrier_changes"), 2 + moved),
+        file(format!("{eth}/statistics/rx_bytes"), received),
+        file(format!("{eth}/statistics/tx_bytes"), 1000 * moved),
+        file(format!("{eth}/queues/rx-0/rps_cpus"), 0),
+        file(format!("{sent}/tx_timeout"), moved),
+        file(format!("{sent}/byte_queue_limits/stall_cnt"), 1),
+        file(format!("{port}/counters/port_xmit_data"), 100 + moved),
+        file(overrun, "N/A (no PMA)"),
+        file(format!("{port}/hw_counters/out_of_sequence"), moved),
+        file(format!("{port}/hw_counters/lifespan"), 12),
+        file("sys/block/nvme0n1/stat", &block),
+        file("sys/block/loop0/stat", block),
+    ]
+}
+
 /// The host's files; `moved` says by how much its counters are ahead.
 fn tree(moved: u64) -> Tree {
     let mut tree = Tree::new(true);
-    let mut put = |path: &str, text: String| {
-        tree.put(path, Entry::File { mode: 0o444, text });
-    };
-    let eth = format!("{FUNCTION}/net/eth0");
-    put("sys/devices/system/cpu/online", "0-1".to_owned());
-    put("sys/devices/system/cpu/present", "0-1".to_owned());
-    put("sys/devices/system/cpu/possible", "0-1".to_owned());
-    for cpu in 0..2 {
-        let cpu = format!("sys/devices/system/cpu/cpu{cpu}");
-        put(&format!("{cpu}/topology/core_id"), "0".to_owned());
-        let throttle = format!("{cpu}/thermal_throttle");
-        put(
-            &format!("{throttle}/core_throttle_count"),
-            moved.to_string(),
-        );
-        put(
-            &format!("{throttle}/package_throttle_count"),
-            "4".to_owned(),
-        );
-        put(&format!("{cpu}/cpuidle/state0/name"), "C1".to_owned());
-        put(
-            &format!("{cpu}/cpuidle/state0/usage"),
-            (10 + moved).to_string(),
-        );
-        put(&format!("{cpu}/cpuidle/state0/time"), "5".to_owned());
+    for files in [cpu_files(moved), proc_files(moved), device_files(moved)] {
+        for (path, text) in files {
+            tree.put(&path, Entry::File { mode: 0o444, text });
+        }
     }
-    put("proc/uptime", format!("{}.25 9.00", 100 + moved));
-    put(
-        "proc/stat",
-        format!("cpu0 {} 0 0 9 0 0 3 0 0 0\ncpu1 0 0 0 0 0 0 0 0", 5 + moved),
-    );
-    let processed = u32::MAX.wrapping_add(u32::try_from(moved).expect("small"));
-    let softnet = format!("{processed:x} 0 {moved:x} 0 0 0 0 0 0 0 0 0 1");
-    put("proc/net/softnet_stat", softnet);
-    put(
-        "proc/net/netstat",
-        format!("TcpExt: ListenDrops\nTcpExt: {moved}"),
-    );
-    put(
-        "proc/net/snmp",
-        format!("Tcp: CurrEstab RetransSegs\nTcp: 9 {}", 7 + moved),
-    );
-    put(
-        "proc/vmstat",
-        format!("nr_free_pages 8\nallocstall_normal {moved}"),
-    );
-    put(
-        "proc/net/stat/nf_conntrack",
-        format!("entries drop\n1 {moved:x}\n1 {moved:x}"),
-    );
-    put(
-        "proc/pressure/irq",
-        format!("full avg10=0.00 total={moved}"),
-    );
-    put("proc/irq/45/smp_affinity_list", "0-1".to_owned());
-    put("sys/kernel/irq/45/actions", "eth0-TxRx-0".to_owned());
-    put("sys/kernel/irq/45/per_cpu_count", format!("17,{moved}"));
-    put(&format!("{FUNCTION}/msi_irqs/45"), "msix".to_owned());
-    put(&format!("{FUNCTION}/class"), "0x020000".to_owned());
-    put(
-        &format!("{FUNCTION}/aer_dev_correctable"),
-        format!("RxErr 1\nTOTAL_ERR_COR {moved}"),
-    );
-    let bridge = "sys/devices/pci0000:00/0000:00:03.0";
-    put(
-        &format!("{bridge}/aer_dev_fatal"),
-        format!("Undefined 0\nTOTAL_ERR_FATAL {moved}"),
-    );
-    put(&format!("{eth}/ifindex"), "2".to_owned());
-    put(&format!("{eth}/carrier_changes"), (2 + moved).to_string());
-    put(
-        &format!("{eth}/statistics/rx_bytes"),
-        (1000 * (5 - moved)).to_string(),
-    );
-    put(
-        &format!("{eth}/statistics/tx_bytes"),
-        (1000 * moved).to_string(),
-    );
-    put(&format!("{eth}/queues/rx-0/rps_cpus"), "0".to_owned());
-    put(&format!("{eth}/queues/tx-0/tx_timeout"), moved.to_string());
-    put(
-        &format!("{eth}/queues/tx-0/byte_queue_limits/stall_cnt"),
-        "1".to_owned(),
-    );
-    let port = "sys/class/infiniband/mlx5_0/ports/1";
-    put(
-        &format!("{port}/counters/port_xmit_data"),
-        (100 + moved).to_string(),
-    );
-    put(
-        &format!("{port}/counters/excessive_buffer_overrun_errors"),
-        "N/A (no PMA)".to_owned(),
-    );
-    put(
-        &format!("{port}/hw_counters/out_of_sequence"),
-        moved.to_string(),
-    );
-    put(&format!("{port}/hw_counters/lifespan"), "12".to_owned());
-    put(
-        "sys/block/nvme0n1/stat",
-        format!("{} 0 8 1 0 0 0 0 3 4 5", 10 + moved),
-    );
+    let eth = format!("{FUNCTION}/net/eth0");
+    let pci = "sys/bus/pci/devices";
     for (path, target) in [
         ("sys/class/net/eth0", format!("../../../{eth}")),
+        (&format!("{eth}/device"), "../../../0000:17:00.0".to_owned()),
         (
-            "sys/bus/pci/devices/0000:17:00.0",
+            &format!("{pci}/0000:17:00.0"),
             format!("../../../../{FUNCTION}"),
         ),
         (
-            "sys/bus/pci/devices/0000:00:03.0",
-            format!("../../../../{bridge}"),
+            &format!("{pci}/0000:00:03.0"),
+            format!("../../../../{BRIDGE}"),
         ),
-        (&format!("{eth}/device"), "../../../0000:17:00.0".to_owned()),
     ] {
         tree.put(path, Entry::Link { target });
     }
@@ -227,6 +219,7 @@ fn every_group_of_counters_is_watched_by_its_key() {
         "snmp/Tcp/CurrEstab",
         "rdma/mlx5_0/1/hw/lifespan",
         "vmstat/nr_free_pages",
+        "block/loop0/read_ios",
     ] {
         assert!(!watch.counters.contains_key(key), "{key} is no counter");
     }

@@ -1,26 +1,213 @@
-//! stub
-use crate::nic_control::NicRead;
-use crate::root::HostRoot;
+//! All counters of a host, as they stand at one moment; two such readings make a
+//! [`Watch`]. Sleeping between them is the caller's part.
+//!
+//! A reading is quick (a few milliseconds on an ordinary host) and bounded: what a machine has a great
+//! many of (interfaces, CPUs with idle states) is read up to a number, and beyond it a gap says so.
+//! What a kernel does not count leaves nothing behind; what could not be read leaves a gap at the
+//! prefix of its keys.
+
+mod cpus;
+mod devices;
+mod interrupts;
+mod nics;
+
+use std::collections::{BTreeMap, BTreeSet};
+
 use linerate_model::host::Host;
+use linerate_model::known::{Cause, Gap, Known};
 use linerate_model::units::Nanoseconds;
-use linerate_model::watch::Watch;
-/// stub
-#[derive(Debug)]
+use linerate_model::watch::{Counter, Watch};
+use serde::{Deserialize, Serialize};
+
+use crate::nic_control::NicRead;
+use crate::procfs::conntrack_stat::parse_conntrack_stat;
+use crate::procfs::netstat::parse_netstat;
+use crate::procfs::pressure::parse_full_total;
+use crate::procfs::vmstat::parse_vmstat;
+use crate::root::{HostRoot, absolute};
+use crate::sysfs::{parsed, understood};
+
+/// The counters of a host at one moment, by the keys of [`Watch`].
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Reading {
-    /// stub
-    pub uptime_ns: Option<u64>,
+    /// Since when the machine runs (`/proc/uptime`, hundredths of a second).
+    pub uptime_ns: Known<Nanoseconds>,
+    /// Each counter's value and where it was read.
+    pub counters: BTreeMap<String, (u64, String)>,
+    /// How often each interrupt of a NIC's queue came, by its number.
+    pub interrupts: BTreeMap<u32, Interrupts>,
+    /// What could not be read, by the prefix of the keys that are missing for it.
+    pub gaps: BTreeMap<String, Gap>,
 }
-/// stub
-pub fn read_counters(_root: &HostRoot, _nics: &dyn NicRead, _host: &Host) -> Reading {
-    Reading { uptime_ns: None }
+
+/// How often one interrupt came.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Interrupts {
+    /// Where it was read.
+    pub path: String,
+    /// How often on each CPU, by its number; never is left out.
+    pub cpus: BTreeMap<u32, u64>,
 }
+
+/// Reads every counter of `host` that has a file below `root` or that `nics` tells.
+pub fn read_counters(root: &HostRoot, nics: &dyn NicRead, host: &Host) -> Reading {
+    let mut reading = Reading {
+        uptime_ns: parsed(root, "proc/uptime", parse_uptime),
+        ..Reading::default()
+    };
+    nics::read(root, nics, host, &mut reading);
+    devices::read_aer(root, host, &mut reading);
+    devices::read_rdma(root, host, &mut reading);
+    devices::read_block(root, host, &mut reading);
+    cpus::read(root, host, &mut reading);
+    interrupts::read(root, host, &mut reading);
+    reading.take_table("netstat", root, "proc/net/netstat", parse_netstat);
+    reading.take_table("snmp", root, "proc/net/snmp", parse_netstat);
+    reading.take_table("vmstat", root, "proc/vmstat", parse_vmstat);
+    let conntrack = "proc/net/stat/nf_conntrack";
+    reading.take_table("conntrack", root, conntrack, parse_conntrack_stat);
+    reading.take_table("pressure/irq", root, "proc/pressure/irq", |text| {
+        parse_full_total(text).map(|total| BTreeMap::from([("total_us".to_owned(), total)]))
+    });
+    reading
+}
+
 impl Reading {
-    /// stub
-    pub fn since(&self, _earlier: &Self, span: Nanoseconds) -> Watch {
+    /// What moved between the reading `earlier` and this one, `span` apart. A counter that stood in
+    /// one of them only (a queue that went, a NIC that came) did not stand in the watch.
+    pub fn since(&self, earlier: &Self, span: Nanoseconds) -> Watch {
+        let mut counters = BTreeMap::new();
+        let mut gaps = earlier.gaps.clone();
+        gaps.extend(self.gaps.clone());
+        for (key, (after, path)) in &self.counters {
+            let Some((before, _)) = earlier.counters.get(key) else {
+                let why = "it was not there at the first reading";
+                gaps.insert(key.clone(), Gap::new(Cause::Absent, path, why));
+                continue;
+            };
+            let counter = Counter {
+                before: *before,
+                after: unwrapped(key, *before, *after),
+                path: path.clone(),
+            };
+            counters.insert(key.clone(), counter);
+        }
+        for (key, (_, path)) in &earlier.counters {
+            if !self.counters.contains_key(key) {
+                let why = "it was not there any more at the second reading";
+                gaps.entry(key.clone())
+                    .or_insert_with(|| Gap::new(Cause::Absent, path, why));
+            }
+        }
+        for (irq, after) in &self.interrupts {
+            let Some(before) = earlier.interrupts.get(irq) else {
+                continue;
+            };
+            let cpus: BTreeSet<&u32> = before.cpus.keys().chain(after.cpus.keys()).collect();
+            for cpu in cpus {
+                let counter = Counter {
+                    before: before.cpus.get(cpu).copied().unwrap_or(0),
+                    after: after.cpus.get(cpu).copied().unwrap_or(0),
+                    path: after.path.clone(),
+                };
+                counters.insert(format!("irq/{irq}/cpu/{cpu}"), counter);
+            }
+        }
         Watch {
             span_ns: span,
-            counters: Default::default(),
-            gaps: Default::default(),
+            counters,
+            gaps,
+        }
+    }
+
+    /// The time since the reading `earlier` by the machine's own clock, for two that were captured;
+    /// not known when the machine started anew in between.
+    pub fn span_since(&self, earlier: &Self) -> Known<Nanoseconds> {
+        let ends = (self.uptime_ns.clone(), earlier.uptime_ns.clone());
+        let (after, before) = match ends {
+            (Known::Value(after), Known::Value(before)) => (after.as_u64(), before.as_u64()),
+            (Known::Unknown(gap), _) | (_, Known::Unknown(gap)) => return Known::Unknown(gap),
+        };
+        match after.checked_sub(before) {
+            Some(span) if span > 0 => Known::Value(Nanoseconds::new(span)),
+            _ => Known::unknown(
+                Cause::Unreadable,
+                "/proc/uptime",
+                "the machine started anew between the readings, or they are one and the same",
+            ),
+        }
+    }
+
+    fn take(&mut self, key: String, value: u64, path: &str) {
+        self.counters.insert(key, (value, absolute(path)));
+    }
+
+    /// Takes a counter that has a file to itself. One that is not there is not counted here.
+    fn take_file(&mut self, key: String, root: &HostRoot, path: &str) {
+        let number = |text: &str| text.trim().parse::<u64>();
+        match root.read(path) {
+            Known::Value(text) => match understood(path, &text, number) {
+                Known::Value(value) => self.take(key, value, path),
+                Known::Unknown(gap) => self.miss(key, gap),
+            },
+            Known::Unknown(gap) => self.miss(key, gap),
+        }
+    }
+
+    /// Takes the counters of a file that holds many, below `prefix`.
+    fn take_table(
+        &mut self,
+        prefix: &str,
+        root: &HostRoot,
+        path: &str,
+        parse: impl FnOnce(&str) -> Result<BTreeMap<String, u64>, String>,
+    ) {
+        match parsed(root, path, parse) {
+            Known::Value(counters) => {
+                for (name, value) in counters {
+                    self.take(format!("{prefix}/{name}"), value, path);
+                }
+            }
+            Known::Unknown(gap) => self.miss(prefix.to_owned(), gap),
+        }
+    }
+
+    /// Notes what could not be read; that something is not there needs no note.
+    fn miss(&mut self, prefix: String, gap: Gap) {
+        if gap.cause != Cause::Absent {
+            self.gaps.insert(prefix, gap);
         }
     }
 }
+
+/// The counters of `/proc/net/softnet_stat` have 32 bits and nothing resets them: one that ran
+/// backwards ran over.
+fn unwrapped(key: &str, before: u64, after: u64) -> u64 {
+    let is_short = key.starts_with("cpu/") && key.contains("/softnet/");
+    if is_short && after < before && u32::try_from(before).is_ok() {
+        after + (1 << 32)
+    } else {
+        after
+    }
+}
+
+/// `1785.02 2898.26`: seconds since boot, and idle seconds of all CPUs together.
+pub(crate) fn parse_uptime(text: &str) -> Result<Nanoseconds, String> {
+    let first = text.split_whitespace().next().unwrap_or_default();
+    let (seconds, hundredths) = first.split_once('.').unwrap_or((first, "00"));
+    let wrong = || format!("`{first}` is no time in seconds");
+    if hundredths.len() != 2 {
+        return Err(wrong());
+    }
+    let seconds: u64 = seconds.parse().map_err(|_| wrong())?;
+    let hundredths: u64 = hundredths.parse().map_err(|_| wrong())?;
+    let whole = seconds.checked_mul(1_000_000_000);
+    whole
+        .and_then(|whole| whole.checked_add(hundredths * 10_000_000))
+        .map(Nanoseconds::new)
+        .ok_or_else(wrong)
+}
+
+#[cfg(test)]
+mod tests;

@@ -12,6 +12,8 @@ mod ethtool;
 mod lab;
 #[path = "netlink/qdisc.rs"]
 mod qdisc;
+#[path = "netlink/stack.rs"]
+mod stack;
 
 use std::io;
 use std::os::fd::AsFd;

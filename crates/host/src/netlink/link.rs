@@ -11,7 +11,7 @@ use super::message::{Attributes, Request, u16_at, u32_at};
 use super::socket::{Answer, Connection};
 
 /// `struct ifinfomsg`.
-const LINK_HEADER_BYTES: usize = 16;
+pub(super) const LINK_HEADER_BYTES: usize = 16;
 /// `struct ifaddrmsg`.
 const ADDRESS_HEADER_BYTES: usize = 8;
 
@@ -41,14 +41,24 @@ pub(super) fn link_header(index: u32, flags: u32, change: u32) -> [u8; LINK_HEAD
 
 /// The interface called `nic`.
 pub(super) fn read(connection: &mut Connection, nic: &NicName) -> Result<Link, Failure> {
+    parse(&ask(connection, nic, |_| ())?)
+}
+
+/// What the kernel answers about the interface called `nic`, asked with what `fill` puts.
+pub(super) fn ask(
+    connection: &mut Connection,
+    nic: &NicName,
+    fill: impl FnOnce(&mut Request),
+) -> Result<Vec<u8>, Failure> {
     let mut request = Request::new(libc::RTM_GETLINK, &link_header(0, 0, 0));
     request.put_text(libc::IFLA_IFNAME, nic.as_str());
+    fill(&mut request);
     let answers = connection.ask(&request)?;
-    let answer = answers
-        .iter()
+    answers
+        .into_iter()
         .find(|answer| answer.kind == libc::RTM_NEWLINK)
-        .ok_or(Failure::Malformed("nothing came before the end"))?;
-    parse(&answer.body)
+        .map(|answer| answer.body)
+        .ok_or(Failure::Malformed("nothing came before the end"))
 }
 
 /// Sets the MTU of the interface `index`.

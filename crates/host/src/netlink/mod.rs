@@ -1,5 +1,5 @@
 //! The kernel's netlink, as far as linerate needs it: rtnetlink for links, addresses and queueing
-//! disciplines, generic netlink for ethtool.
+//! disciplines, generic netlink for ethtool, netdev and devlink.
 //!
 //! The codec is our own: the dozen messages we use need some hundred lines, whereas the one crate
 //! that covers ethtool's requests sends wrong command numbers (one of them starts a cable test), and
@@ -19,18 +19,29 @@ use linerate_model::known::{Cause, Known};
 use self::error::Failure;
 pub use self::error::NetlinkError;
 use self::ethtool::Ethtool;
+use self::families::Families;
 use self::socket::Connection;
 use crate::nic_control::{NicCounts, NicRead, NicWrite, Pair};
 
 #[cfg(all(test, target_endian = "little"))]
 mod captured;
+mod dcb;
+mod devlink;
 mod error;
 mod ethtool;
+mod families;
+#[cfg(test)]
+mod headers;
+mod kinds;
 mod link;
 mod make;
 mod message;
+mod netdev;
 mod qdisc;
+mod said;
+mod shaping;
 mod socket;
+mod stack;
 mod sys;
 
 const NO_DRIVER: &str = "the driver does not offer it";
@@ -42,6 +53,7 @@ const NO_KERNEL: &str = "this kernel does not offer it";
 pub struct Netlink {
     route: Mutex<Connection>,
     ethtool: Mutex<Ethtool>,
+    families: Mutex<Families>,
 }
 
 /// A panic in the middle of an exchange leaves at most answers that nobody waits for, and those are
@@ -63,6 +75,7 @@ impl Netlink {
         Ok(Self {
             route: Mutex::new(Connection::open(None)?), // protocol 0 is `NETLINK_ROUTE`
             ethtool: Mutex::new(Ethtool::open()?),
+            families: Mutex::new(Families::open()?),
         })
     }
 
@@ -127,28 +140,34 @@ impl NicRead for Netlink {
         self.read_route(nic, "qdisc", |route| qdisc::read(route, nic))
     }
 
-    fn card(&self, _nic: &NicName) -> Card {
-        Card::default()
+    fn card(&self, nic: &NicName) -> Card {
+        let mut card = Card::default();
+        self.fill_card_by_devlink(nic, &mut card);
+        card
     }
 
     fn wire(&self, _nic: &NicName) -> Wire {
         Wire::default()
     }
 
-    fn stack(&self, _nic: &NicName) -> Stack {
-        Stack::default()
+    fn stack(&self, nic: &NicName) -> Stack {
+        self.stack_of_route(nic)
     }
 
-    fn dispatch(&self, _nic: &NicName) -> Dispatch {
-        Dispatch::default()
+    fn dispatch(&self, nic: &NicName) -> Dispatch {
+        let mut dispatch = Dispatch::default();
+        self.fill_dispatch_by_netdev(nic, &mut dispatch);
+        dispatch
     }
 
-    fn shaping(&self, _nic: &NicName) -> Shaping {
-        Shaping::default()
+    fn shaping(&self, nic: &NicName) -> Shaping {
+        self.shaping_of_route(nic)
     }
 
-    fn counts(&self, _nic: &NicName) -> NicCounts {
-        NicCounts::default()
+    fn counts(&self, nic: &NicName) -> NicCounts {
+        let mut counts = NicCounts::default();
+        self.counts_of_netdev(nic, &mut counts);
+        counts
     }
 }
 

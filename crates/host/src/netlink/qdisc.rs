@@ -14,19 +14,19 @@ use super::message::{Attributes, CREATE, REPLACE, Request, u32_at};
 use super::socket::Connection;
 
 /// `struct tcmsg`.
-const HEADER_BYTES: usize = 20;
+pub(super) const HEADER_BYTES: usize = 20;
 /// `TC_H_ROOT`: the parent of a root.
-const ROOT: u32 = 0xffff_ffff;
+pub(super) const ROOT: u32 = 0xffff_ffff;
 /// `TC_H_MAJ_MASK`: the part of a handle that names the qdisc.
 const MAJOR: u32 = 0xffff_0000;
 
 const TBF_PARAMETERS: u16 = 1;
 const TBF_RATE64: u16 = 4;
-const HTB_PARAMETERS: u16 = 1;
+pub(super) const HTB_PARAMETERS: u16 = 1;
 const HTB_INIT: u16 = 2;
-const HTB_RATE64: u16 = 6;
+pub(super) const HTB_RATE64: u16 = 6;
 /// Where `struct tc_ratespec` keeps its rate; both shapers' parameters begin with one.
-const RATE_AT: usize = 8;
+pub(super) const RATE_AT: usize = 8;
 /// Where `struct tc_htb_glob` keeps the default class.
 const HTB_DEFAULT_CLASS_AT: usize = 8;
 
@@ -51,17 +51,17 @@ const RESTORABLE: [&str; 13] = [
 
 /// A qdisc or a class, as a dump lists it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Entry {
-    interface: u32,
-    handle: u32,
-    parent: u32,
-    kind: String,
-    options: Vec<u8>,
+pub(super) struct Entry {
+    pub(super) interface: u32,
+    pub(super) handle: u32,
+    pub(super) parent: u32,
+    pub(super) kind: String,
+    pub(super) options: Vec<u8>,
     has_size_table: bool,
 }
 
 impl Entry {
-    fn parse(body: &[u8]) -> Result<Self, Failure> {
+    pub(super) fn parse(body: &[u8]) -> Result<Self, Failure> {
         let attributes = Attributes::after(body, HEADER_BYTES)?;
         Ok(Self {
             interface: u32_at(body, 4)?,
@@ -258,7 +258,8 @@ pub(super) fn new_root(index: u32, handle: u32, kind: &str, options: &[u8], flag
     request
 }
 
-fn header(index: u32, handle: u32, parent: u32) -> [u8; HEADER_BYTES] {
+/// The header of a message about a qdisc or class of the interface `index`.
+pub(super) fn header(index: u32, handle: u32, parent: u32) -> [u8; HEADER_BYTES] {
     let mut header = [0; HEADER_BYTES];
     header[4..8].copy_from_slice(&index.to_ne_bytes());
     header[8..12].copy_from_slice(&handle.to_ne_bytes());
@@ -327,27 +328,30 @@ fn lost_with_root(qdiscs: &[Entry]) -> Option<String> {
     Some(format!("{name} has a child `{}`", child.kind))
 }
 
-/// A rate in bit/s from a shaper's parameters: 32 bit of bytes per second, or 64 where those are too few.
-fn rate(
+/// A rate in bit/s from a shaper's parameters, at byte `at` of them: 32 bit of bytes per second, or 64
+/// where those are too few.
+pub(super) fn rate(
     options: &Attributes<'_>,
     parameters: u16,
+    at: usize,
     rate64: u16,
 ) -> Result<Option<BitRate>, Failure> {
     let Some(parameters) = options.bytes(parameters) else {
         return Ok(None);
     };
-    let short = u64::from(u32_at(parameters, RATE_AT)?);
+    let short = u64::from(u32_at(parameters, at)?);
     let bytes_per_s = options.u64(rate64)?.unwrap_or(short);
     Ok(bytes_per_s.checked_mul(8).map(BitRate::from_bit_per_s))
 }
 
-fn tbf_rate(options: &[u8]) -> Result<Option<BitRate>, Failure> {
-    rate(&Attributes::parse(options)?, TBF_PARAMETERS, TBF_RATE64)
+pub(super) fn tbf_rate(options: &[u8]) -> Result<Option<BitRate>, Failure> {
+    let options = Attributes::parse(options)?;
+    rate(&options, TBF_PARAMETERS, RATE_AT, TBF_RATE64)
 }
 
 /// The rate of the only class when all traffic goes to it and it has nobody to borrow from: then it
 /// is the rate of the interface. Anything richer has no single rate.
-fn htb_rate(root: &Entry, classes: &[Entry]) -> Result<Option<BitRate>, Failure> {
+pub(super) fn htb_rate(root: &Entry, classes: &[Entry]) -> Result<Option<BitRate>, Failure> {
     let init = Attributes::parse(&root.options)?;
     let (Some(init), [class]) = (init.bytes(HTB_INIT), classes) else {
         return Ok(None);
@@ -359,6 +363,7 @@ fn htb_rate(root: &Entry, classes: &[Entry]) -> Result<Option<BitRate>, Failure>
     rate(
         &Attributes::parse(&class.options)?,
         HTB_PARAMETERS,
+        RATE_AT,
         HTB_RATE64,
     )
 }

@@ -2,9 +2,13 @@
 //! text and knows no files; `read_*` takes a root.
 
 pub(crate) mod bonding;
+pub(crate) mod conntrack_stat;
 pub(crate) mod identity;
 pub(crate) mod interrupts;
+pub(crate) mod netstat;
+pub(crate) mod pressure;
 pub(crate) mod softnet;
 pub(crate) mod stat;
 pub mod sysctls;
 pub(crate) mod vlan;
+pub(crate) mod vmstat;

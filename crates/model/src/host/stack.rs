@@ -124,7 +124,7 @@ pub struct Tunnel {
     pub remote: Known<String>,
     /// The interface it sends by.
     pub link: Known<NicName>,
-    /// Whether it takes and sends outer UDP without checksum over IPv6.
+    /// Whether it puts a checksum on the outer UDP that it sends.
     pub udp_checksum: Known<bool>,
 }
 

@@ -1,0 +1,207 @@
+//! Data centre bridging over rtnetlink (`<linux/dcbnl.h>`, `dcb(8)`; IEEE 802.1Q, clauses 36 to 38).
+
+use linerate_model::host::Dcb;
+use linerate_model::ids::NicName;
+use linerate_model::known::Known;
+use linerate_model::units::{BitRate, Bytes};
+
+use super::error::Failure;
+use super::known;
+use super::message::{Request, u16_at};
+use super::said::{Said, numbers};
+use super::socket::{Answer, Connection};
+
+const NO_DCB: &str = "the driver offers no data centre bridging";
+
+/// `struct dcbmsg`.
+const HEADER_BYTES: usize = 4;
+pub(super) const COMMAND_IEEE_GET: u8 = 21;
+pub(super) const COMMAND_GET_DCBX: u8 = 22;
+pub(super) const NAME: u16 = 1;
+pub(super) const IEEE: u16 = 13;
+pub(super) const DCBX: u16 = 14;
+pub(super) const ETS: u16 = 1;
+pub(super) const PFC: u16 = 2;
+pub(super) const APP_TABLE: u16 = 3;
+pub(super) const PEER_ETS: u16 = 4;
+pub(super) const PEER_PFC: u16 = 5;
+pub(super) const MAX_RATE: u16 = 7;
+pub(super) const BUFFER: u16 = 10;
+/// Since Linux 6.3: by what a priority is told.
+pub(super) const TRUST_TABLE: u16 = 11;
+
+/// Where `struct ieee_ets` keeps its arrays of eight bytes, and `struct ieee_pfc` its priorities.
+pub(super) const ETS_BANDWIDTH_AT: usize = 3;
+pub(super) const ETS_ALGORITHM_AT: usize = 19;
+pub(super) const ETS_PRIORITY_CLASS_AT: usize = 27;
+pub(super) const PFC_ENABLED_AT: usize = 1;
+/// Where `struct dcbnl_buffer` keeps the sizes.
+const BUFFER_SIZES_AT: usize = 8;
+
+/// Application entries that are taken in; the kernel's own tables have some dozens.
+const APP_MAX: usize = 4_096;
+
+/// Asks for everything of data centre bridging.
+pub(super) fn read(connection: &mut Connection, nic: &NicName) -> Known<Dcb> {
+    let path = format!("netlink/dcb/{nic}");
+    let ieee = ask(connection, nic, COMMAND_IEEE_GET);
+    let dcbx = ask(connection, nic, COMMAND_GET_DCBX);
+    let dcbx = known(dcbx, format!("{path}/dcbx"), NO_DCB);
+    known(ieee, format!("{path}/ieee"), NO_DCB).map(|body| parse(&body, &dcbx, &path))
+}
+
+fn ask(connection: &mut Connection, nic: &NicName, command: u8) -> Result<Vec<u8>, Failure> {
+    let mut request = Request::new(libc::RTM_GETDCB, &[0, command, 0, 0]);
+    request.put_text(NAME, nic.as_str());
+    let first = connection.ask(&request)?.into_iter().next();
+    first
+        .map(|Answer { body, .. }| body)
+        .ok_or(Failure::Malformed("nothing came before the end"))
+}
+
+fn parse(body: &[u8], dcbx: &Known<Vec<u8>>, path: &str) -> Dcb {
+    let ieee = Said::after(body, HEADER_BYTES, path, NO_DCB).nest(IEEE, "ieee");
+    let ets = |at, what: &str| eight(&ieee, ETS, at, what);
+    let pfc = |kind, what: &str| {
+        ieee.fact(what, |attributes| {
+            let enabled = |pfc: &[u8]| byte_at(pfc, PFC_ENABLED_AT).map(u32::from);
+            attributes.bytes(kind).map(enabled).transpose()
+        })
+    };
+    Dcb {
+        priority_class: ets(ETS_PRIORITY_CLASS_AT, "ets/prio-tc"),
+        class_bandwidth: ets(ETS_BANDWIDTH_AT, "ets/tc-bw"),
+        class_algorithm: ets(ETS_ALGORITHM_AT, "ets/tc-tsa")
+            .map(|all| all.into_iter().map(algorithm).collect()),
+        class_max_bit_per_s: ieee.fact("maxrate", |attributes| {
+            attributes.bytes(MAX_RATE).map(max_rates).transpose()
+        }),
+        pfc_enabled: pfc(PFC, "pfc"),
+        peer_pfc_enabled: pfc(PEER_PFC, "peer-pfc"),
+        peer_class_bandwidth: eight(&ieee, PEER_ETS, ETS_BANDWIDTH_AT, "peer-ets/tc-bw"),
+        willing: ieee.fact("ets/willing", |attributes| {
+            let willing = |ets: &[u8]| byte_at(ets, 0).map(|byte| byte != 0);
+            attributes.bytes(ETS).map(willing).transpose()
+        }),
+        dcbx: dcbx.clone().and_then(|body| {
+            let said = Said::after(&body, HEADER_BYTES, path, NO_DCB);
+            said.u8(DCBX, "dcbx").map(dcbx_words)
+        }),
+        app: ieee.fact("app", |attributes| {
+            let table = attributes.nest(APP_TABLE)?;
+            let entries = table.iter().take(APP_MAX);
+            entries
+                .map(|(_, entry)| application(entry))
+                .collect::<Result<_, _>>()
+                .map(Some)
+        }),
+        trust: ieee.fact("apptrust", |attributes| {
+            let Some(_) = attributes.bytes(TRUST_TABLE) else {
+                return Ok(None);
+            };
+            let table = attributes.nest(TRUST_TABLE)?;
+            let words = table.iter().take(APP_MAX);
+            words
+                .map(|(_, selector)| byte_at(selector, 0).map(selector_word))
+                .collect::<Result<_, _>>()
+                .map(Some)
+        }),
+        buffer_bytes: ieee.fact("buffer", |attributes| {
+            attributes.bytes(BUFFER).map(buffers).transpose()
+        }),
+    }
+}
+
+/// An array of eight bytes within a structure.
+fn eight(ieee: &Said<'_>, kind: u16, at: usize, what: &str) -> Known<Vec<u32>> {
+    ieee.fact(what, |attributes| {
+        let Some(bytes) = attributes.bytes(kind) else {
+            return Ok(None);
+        };
+        let array = bytes
+            .get(at..at + 8)
+            .ok_or(Failure::Malformed("a structure breaks off"))?;
+        Ok(Some(array.iter().copied().map(u32::from).collect()))
+    })
+}
+
+fn byte_at(bytes: &[u8], at: usize) -> Result<u8, Failure> {
+    let byte = bytes.get(at).copied();
+    byte.ok_or(Failure::Malformed("a structure breaks off"))
+}
+
+/// `IEEE_8021QAZ_TSA_*`.
+fn algorithm(number: u32) -> String {
+    match number {
+        0 => "strict".to_owned(),
+        1 => "credit-based".to_owned(),
+        2 => "ets".to_owned(),
+        255 => "vendor".to_owned(),
+        other => format!("reserved {other}"),
+    }
+}
+
+/// `struct ieee_maxrate`: kb/s of each class.
+fn max_rates(bytes: &[u8]) -> Result<Vec<BitRate>, Failure> {
+    let words = numbers::<16>(bytes)?;
+    let (pairs, _) = words.as_chunks::<2>();
+    Ok(pairs
+        .iter()
+        .map(|[first, second]| {
+            let mut bytes = [0; 8];
+            bytes[..4].copy_from_slice(&first.to_ne_bytes());
+            bytes[4..].copy_from_slice(&second.to_ne_bytes());
+            BitRate::from_bit_per_s(u64::from_ne_bytes(bytes).saturating_mul(1_000))
+        })
+        .collect())
+}
+
+/// `DCB_CAP_DCBX_*`.
+fn dcbx_words(flags: u8) -> Vec<String> {
+    const WORDS: [&str; 5] = ["host", "firmware", "cee", "ieee", "static"];
+    let words = WORDS.iter().enumerate();
+    words
+        .filter(|(bit, _)| flags >> bit & 1 == 1)
+        .map(|(_, word)| (*word).to_owned())
+        .collect()
+}
+
+/// `struct dcb_app`: selector, priority, protocol.
+fn application(entry: &[u8]) -> Result<(String, u32, u32), Failure> {
+    Ok((
+        selector_word(byte_at(entry, 0)?),
+        u16_at(entry, 2)?.into(),
+        byte_at(entry, 1)?.into(),
+    ))
+}
+
+/// `IEEE_8021QAZ_APP_SEL_*` and `DCB_APP_SEL_PCP`.
+fn selector_word(selector: u8) -> String {
+    match selector {
+        1 => "ethertype".to_owned(),
+        2 => "stream-port".to_owned(),
+        3 => "dgram-port".to_owned(),
+        4 => "port".to_owned(),
+        5 => "dscp".to_owned(),
+        255 => "pcp".to_owned(),
+        other => format!("selector {other}"),
+    }
+}
+
+/// `struct dcbnl_buffer`: the buffer of each priority, then the size of each buffer; here the size of
+/// the buffer of each priority.
+fn buffers(bytes: &[u8]) -> Result<Vec<Bytes>, Failure> {
+    let sizes = bytes.get(BUFFER_SIZES_AT..).unwrap_or_default();
+    let sizes = numbers::<8>(sizes)?;
+    let of = |priority| {
+        let buffer = usize::from(byte_at(bytes, priority)?);
+        let size = sizes.get(buffer).copied();
+        let size = size.ok_or(Failure::Malformed("a priority names no buffer"))?;
+        Ok(Bytes::new(size.into()))
+    };
+    (0..8).map(of).collect()
+}
+
+#[cfg(test)]
+#[path = "dcb_tests.rs"]
+mod tests;

@@ -1,0 +1,265 @@
+//! devlink over generic netlink: a card's firmware, board and health
+//! (`<linux/devlink.h>`, Documentation/networking/devlink).
+
+use std::collections::BTreeMap;
+
+use linerate_model::host::{Card, HealthReporter};
+use linerate_model::ids::NicName;
+use linerate_model::known::{Cause, Gap, Known};
+
+use super::error::Failure;
+use super::families::{Families, GENERIC_HEADER_BYTES};
+use super::link::{self, LINK_HEADER_BYTES};
+use super::message::{Attributes, Request, u32_at};
+use super::said::Said;
+use super::{Netlink, lock};
+use crate::nic_control::NicCounts;
+
+const NO_FAMILY: &str = "this kernel has no devlink, or no driver that uses it";
+const NO_DEVICE: &str = "the driver does not offer it by devlink";
+
+pub(super) const COMMAND_PORT: u8 = 5;
+pub(super) const COMMAND_INFO: u8 = 51;
+pub(super) const COMMAND_HEALTH: u8 = 52;
+
+pub(super) const BUS: u16 = 1;
+pub(super) const DEVICE: u16 = 2;
+pub(super) const PORT: u16 = 3;
+pub(super) const PORT_NETDEV_INDEX: u16 = 6;
+pub(super) const VERSION_FIXED: u16 = 100;
+pub(super) const VERSION_RUNNING: u16 = 101;
+pub(super) const VERSION_STORED: u16 = 102;
+pub(super) const VERSION_NAME: u16 = 103;
+pub(super) const VERSION_VALUE: u16 = 104;
+pub(super) const REPORTER: u16 = 114;
+pub(super) const REPORTER_NAME: u16 = 115;
+pub(super) const REPORTER_STATE: u16 = 116;
+pub(super) const REPORTER_ERRORS: u16 = 117;
+pub(super) const REPORTER_RECOVERIES: u16 = 118;
+
+/// `IFLA_PARENT_DEV_NAME` and `IFLA_PARENT_DEV_BUS_NAME`, since Linux 5.14.
+pub(super) const PARENT_NAME: u16 = 56;
+pub(super) const PARENT_BUS: u16 = 57;
+
+/// Which version names are the firmware as a whole
+/// (Documentation/networking/devlink/devlink-info.rst).
+const FIRMWARE: [&str; 3] = ["fw", "fw.version", "fw.mgmt"];
+const BOARD: &str = "board.id";
+
+/// A device as devlink names it, and the interface's port of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Place {
+    bus: String,
+    device: String,
+    port: Option<u32>,
+}
+
+/// The versions that a card tells, by name.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Versions {
+    fixed: BTreeMap<String, String>,
+    running: BTreeMap<String, String>,
+    stored: BTreeMap<String, String>,
+}
+
+impl Netlink {
+    /// Fills in what devlink knows of a card; what another source said of its firmware stays.
+    pub(super) fn fill_card_by_devlink(&self, nic: &NicName, card: &mut Card) {
+        let versions = self.read_devlink(nic, "info", |devlink, family, place| {
+            let answers = devlink.ask(family, COMMAND_INFO, |request| put_place(request, place))?;
+            let answer = answers
+                .first()
+                .ok_or(Failure::Malformed("nothing came before the end"))?;
+            parse_versions(&answer.body)
+        });
+        card.health = self.health(nic);
+        match versions {
+            Known::Value(versions) => fill_versions(card, versions, nic),
+            Known::Unknown(gap) => {
+                if card.firmware == Known::default() {
+                    card.firmware = Known::Unknown(gap.clone());
+                }
+                card.firmware_stored = Known::Unknown(gap.clone());
+                card.board = Known::Unknown(gap);
+            }
+        }
+    }
+
+    /// Errors of the health reporters.
+    pub(super) fn counts_of_devlink(&self, nic: &NicName, counts: &mut NicCounts) {
+        match self.health(nic) {
+            Known::Value(reporters) => {
+                let path = format!("netlink/devlink/{nic}/health");
+                for reporter in reporters {
+                    let numbers = [
+                        ("errors", reporter.errors),
+                        ("recoveries", reporter.recoveries),
+                    ];
+                    for (name, value) in numbers {
+                        if let Known::Value(value) = value {
+                            let key = format!("health/{}/{name}", reporter.name);
+                            counts.values.insert(key, (value, path.clone()));
+                        }
+                    }
+                }
+            }
+            Known::Unknown(gap) => {
+                counts.gaps.insert("health".to_owned(), gap);
+            }
+        }
+    }
+
+    fn health(&self, nic: &NicName) -> Known<Vec<HealthReporter>> {
+        self.read_devlink(nic, "health", |devlink, family, place| {
+            let path = format!("netlink/devlink/{nic}/health");
+            let answers = devlink.dump(family, COMMAND_HEALTH, |_| ())?;
+            let mut reporters = Vec::new();
+            for answer in answers {
+                reporters.extend(parse_reporter(&answer.body, place, &path)?);
+            }
+            Ok(reporters)
+        })
+    }
+
+    fn read_devlink<T>(
+        &self,
+        nic: &NicName,
+        what: &str,
+        read: impl FnOnce(&mut Families, u16, &Place) -> Result<T, Failure>,
+    ) -> Known<T> {
+        let path = format!("netlink/devlink/{nic}/{what}");
+        let own = link::ask(&mut lock(&self.route), nic, |_| ());
+        let families = &mut *lock(&self.families);
+        let place = match (families.number("devlink"), own) {
+            (Ok(None), _) => return Known::unknown(Cause::Absent, path, NO_FAMILY),
+            (Ok(Some(family)), Ok(own)) => {
+                place_of(families, family, &own).map(|place| (family, place))
+            }
+            (Err(failure), _) | (_, Err(failure)) => Err(failure),
+        };
+        let result = match place {
+            Ok((family, Some(place))) => read(families, family, &place),
+            Ok((_, None)) => {
+                let why = "no devlink device has a port of this interface";
+                return Known::unknown(Cause::Absent, path, why);
+            }
+            Err(failure) => Err(failure),
+        };
+        super::known(result, path, NO_DEVICE)
+    }
+}
+
+/// The device of the interface that rtnetlink described as `own`: by its port, else by the device that
+/// it is on.
+fn place_of(families: &mut Families, family: u16, own: &[u8]) -> Result<Option<Place>, Failure> {
+    let index = u32_at(own, 4)?;
+    for answer in families.dump(family, COMMAND_PORT, |_| ())? {
+        if let Some(place) = parse_port(&answer.body, index)? {
+            return Ok(Some(place));
+        }
+    }
+    let own = Attributes::after(own, LINK_HEADER_BYTES)?;
+    let parent = own.text(PARENT_BUS)?.zip(own.text(PARENT_NAME)?);
+    // Of other buses a driver with devlink tells its ports.
+    Ok(parent
+        .filter(|(bus, _)| bus == "pci")
+        .map(|(bus, device)| Place {
+            bus,
+            device,
+            port: None,
+        }))
+}
+
+fn put_place(request: &mut Request, place: &Place) {
+    request.put_text(BUS, &place.bus);
+    request.put_text(DEVICE, &place.device);
+}
+
+/// The place that a port is at, when it is that of interface `index`.
+fn parse_port(body: &[u8], index: u32) -> Result<Option<Place>, Failure> {
+    let attributes = Attributes::after(body, GENERIC_HEADER_BYTES)?;
+    if attributes.u32(PORT_NETDEV_INDEX)? != Some(index) {
+        return Ok(None);
+    }
+    let place = attributes.text(BUS)?.zip(attributes.text(DEVICE)?);
+    let port = attributes.u32(PORT)?;
+    Ok(place.map(|(bus, device)| Place { bus, device, port }))
+}
+
+fn parse_versions(body: &[u8]) -> Result<Versions, Failure> {
+    let attributes = Attributes::after(body, GENERIC_HEADER_BYTES)?;
+    let mut versions = Versions::default();
+    for (kind, version) in attributes.iter() {
+        let group = match kind {
+            VERSION_FIXED => &mut versions.fixed,
+            VERSION_RUNNING => &mut versions.running,
+            VERSION_STORED => &mut versions.stored,
+            _ => continue,
+        };
+        let version = Attributes::parse(version)?;
+        group.extend(
+            version
+                .text(VERSION_NAME)?
+                .zip(version.text(VERSION_VALUE)?),
+        );
+    }
+    Ok(versions)
+}
+
+fn fill_versions(card: &mut Card, versions: Versions, nic: &NicName) {
+    let Versions {
+        mut fixed,
+        running,
+        stored,
+    } = versions;
+    let path = format!("netlink/devlink/{nic}/info");
+    if card.firmware.value().is_none()
+        && let Some(version) = FIRMWARE.iter().find_map(|name| running.get(*name))
+    {
+        card.firmware = Known::Value(version.clone());
+    }
+    card.firmware_stored = if stored.is_empty() {
+        let why = "the driver does not tell what is stored";
+        Known::Unknown(Gap::new(Cause::NotSaid, &*path, why))
+    } else {
+        let differs = |(name, stored): &(String, String)| {
+            running.get(name).is_some_and(|running| running != stored)
+        };
+        Known::Value(stored.into_iter().filter(differs).collect())
+    };
+    card.board = fixed.remove(BOARD).map_or_else(
+        || Known::unknown(Cause::NotSaid, path, "the driver names no board"),
+        Known::Value,
+    );
+}
+
+/// A health reporter, when it is of `place`: of its device, or of this port of it.
+fn parse_reporter(
+    body: &[u8],
+    place: &Place,
+    path: &str,
+) -> Result<Option<HealthReporter>, Failure> {
+    let attributes = Attributes::after(body, GENERIC_HEADER_BYTES)?;
+    let is_of_device = attributes.text(BUS)?.as_ref() == Some(&place.bus)
+        && attributes.text(DEVICE)?.as_ref() == Some(&place.device);
+    let port = attributes.u32(PORT)?;
+    if !is_of_device || (port.is_some() && port != place.port) {
+        return Ok(None);
+    }
+    let said = Said::after(body, GENERIC_HEADER_BYTES, path, NO_DEVICE);
+    let Known::Value(name) = said.nest(REPORTER, "reporter").text(REPORTER_NAME, "name") else {
+        return Ok(None);
+    };
+    let reporter = said.nest(REPORTER, &name);
+    let state = reporter.u8(REPORTER_STATE, "state");
+    Ok(Some(HealthReporter {
+        state: reporter.word(state, "state", &["healthy", "error"]),
+        errors: reporter.uint(REPORTER_ERRORS, "errors"),
+        recoveries: reporter.uint(REPORTER_RECOVERIES, "recoveries"),
+        name,
+    }))
+}
+
+#[cfg(test)]
+#[path = "devlink_tests.rs"]
+mod tests;

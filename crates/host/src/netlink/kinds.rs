@@ -1,0 +1,339 @@
+//! What an interface's kind says of itself: the `IFLA_INFO_DATA` and `IFLA_INFO_SLAVE_DATA` of bonds,
+//! VLANs, tunnels, bridges, macvlans and IPoIB (`<linux/if_link.h>`, `<linux/if_tunnel.h>`; words as
+//! the kernel's documents and sysfs use them: bonding.rst, ipoib.rst, vxlan.rst, ip-link(8)).
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use linerate_model::host::{Bond, BondPort, Bridge, Tunnel, Vlan};
+use linerate_model::ids::NicName;
+use linerate_model::known::{Cause, Known};
+
+use super::error::Failure;
+use super::said::{Said, numbers};
+
+pub(super) const BOND_MODE: u16 = 1;
+pub(super) const BOND_ACTIVE_SLAVE: u16 = 2;
+pub(super) const BOND_MIIMON: u16 = 3;
+pub(super) const BOND_HASH_POLICY: u16 = 14;
+pub(super) const BOND_LACP_RATE: u16 = 21;
+pub(super) const BOND_AD_INFO: u16 = 23;
+pub(super) const AD_INFO_AGGREGATOR: u16 = 1;
+pub(super) const AD_INFO_PORTS: u16 = 2;
+pub(super) const AD_INFO_PARTNER: u16 = 5;
+pub(super) const PORT_STATE: u16 = 1;
+pub(super) const PORT_MII_STATUS: u16 = 2;
+pub(super) const PORT_LINK_FAILURES: u16 = 3;
+pub(super) const PORT_AGGREGATOR: u16 = 6;
+
+pub(super) const VLAN_ID: u16 = 1;
+pub(super) const VLAN_EGRESS: u16 = 3;
+pub(super) const VLAN_INGRESS: u16 = 4;
+pub(super) const VLAN_PROTOCOL: u16 = 5;
+pub(super) const VLAN_QOS_MAPPING: u16 = 1;
+
+pub(super) const VXLAN_ID: u16 = 1;
+pub(super) const VXLAN_GROUP: u16 = 2;
+pub(super) const VXLAN_LINK: u16 = 3;
+pub(super) const VXLAN_LOCAL: u16 = 4;
+pub(super) const VXLAN_PORT: u16 = 15;
+pub(super) const VXLAN_GROUP6: u16 = 16;
+pub(super) const VXLAN_LOCAL6: u16 = 17;
+pub(super) const VXLAN_UDP_CHECKSUM: u16 = 18;
+pub(super) const VXLAN_UDP_ZERO_CHECKSUM6: u16 = 19;
+
+pub(super) const GENEVE_ID: u16 = 1;
+pub(super) const GENEVE_REMOTE: u16 = 2;
+pub(super) const GENEVE_PORT: u16 = 5;
+pub(super) const GENEVE_REMOTE6: u16 = 7;
+pub(super) const GENEVE_UDP_CHECKSUM: u16 = 8;
+pub(super) const GENEVE_UDP_ZERO_CHECKSUM6: u16 = 9;
+
+pub(super) const GRE_LINK: u16 = 1;
+pub(super) const GRE_OUT_FLAGS: u16 = 3;
+pub(super) const GRE_OUT_KEY: u16 = 5;
+pub(super) const GRE_LOCAL: u16 = 6;
+pub(super) const GRE_REMOTE: u16 = 7;
+pub(super) const GRE_ENCAP_TYPE: u16 = 14;
+pub(super) const GRE_ENCAP_FLAGS: u16 = 15;
+pub(super) const GRE_ENCAP_PORT: u16 = 17;
+/// `GRE_KEY` of `<linux/if_tunnel.h>`: the tunnel has a key.
+const GRE_KEY: u16 = 0x2000;
+
+pub(super) const IP_LINK: u16 = 1;
+pub(super) const IP_LOCAL: u16 = 2;
+pub(super) const IP_REMOTE: u16 = 3;
+pub(super) const IP_ENCAP_TYPE: u16 = 15;
+pub(super) const IP_ENCAP_FLAGS: u16 = 16;
+pub(super) const IP_ENCAP_PORT: u16 = 18;
+/// `TUNNEL_ENCAP_FLAG_CSUM`: the UDP around it has a checksum.
+const ENCAP_FLAG_CHECKSUM: u16 = 1;
+
+pub(super) const BRIDGE_STP: u16 = 5;
+pub(super) const BRIDGE_VLAN_FILTERING: u16 = 7;
+pub(super) const BRIDGE_CALLS_IPTABLES: u16 = 36;
+
+pub(super) const MACVLAN_MODE: u16 = 1;
+pub(super) const IPVLAN_MODE: u16 = 1;
+pub(super) const IPOIB_MODE: u16 = 2;
+
+/// The names of the interfaces of this namespace, by index.
+pub(super) type Names = BTreeMap<u32, NicName>;
+
+/// The interface with an index; index 0 is none.
+pub(super) fn named(
+    said: &Said<'_>,
+    names: &Names,
+    index: Known<u32>,
+    what: &str,
+) -> Known<NicName> {
+    index.and_then(|index| match (index, names.get(&index)) {
+        (0, _) => said.missing(Cause::Absent, what, "it names none"),
+        (_, Some(name)) => Known::Value(name.clone()),
+        (_, None) => {
+            let why = format!("interface {index} is not in this network namespace");
+            said.missing(Cause::NotSaid, what, &why)
+        }
+    })
+}
+
+pub(super) fn bond(data: &Said<'_>, names: &Names) -> Bond {
+    const MODES: [&str; 7] = [
+        "balance-rr",
+        "active-backup",
+        "balance-xor",
+        "broadcast",
+        "802.3ad",
+        "balance-tlb",
+        "balance-alb",
+    ];
+    const POLICIES: [&str; 6] = [
+        "layer2",
+        "layer3+4",
+        "layer2+3",
+        "encap2+3",
+        "encap3+4",
+        "vlan+srcmac",
+    ];
+    let word = |kind, what: &str, words: &[&str]| data.word(data.u8(kind, what), what, words);
+    let aggregate = data.nest(BOND_AD_INFO, "ad-info");
+    let active = data.u32(BOND_ACTIVE_SLAVE, "active-slave");
+    Bond {
+        mode: word(BOND_MODE, "mode", &MODES),
+        hash_policy: word(BOND_HASH_POLICY, "xmit-hash-policy", &POLICIES),
+        active_slave: named(data, names, active, "active-slave"),
+        miimon_ms: data.u32(BOND_MIIMON, "miimon"),
+        lacp_rate: word(BOND_LACP_RATE, "lacp-rate", &["slow", "fast"]),
+        partner_mac: aggregate.fact("partner-mac", |attributes| {
+            attributes.bytes(AD_INFO_PARTNER).map(mac).transpose()
+        }),
+        aggregator: aggregate
+            .u16(AD_INFO_AGGREGATOR, "aggregator")
+            .map(u32::from),
+        aggregator_ports: aggregate.u16(AD_INFO_PORTS, "ports").map(u32::from),
+    }
+}
+
+pub(super) fn bond_port(data: &Said<'_>, bond: Known<NicName>) -> BondPort {
+    const MII: [&str; 4] = ["up", "going down", "down", "going back"];
+    let word = |kind, what: &str, words: &[&str]| data.word(data.u8(kind, what), what, words);
+    BondPort {
+        bond,
+        state: word(PORT_STATE, "state", &["active", "backup"]),
+        mii_status: word(PORT_MII_STATUS, "mii-status", &MII),
+        aggregator: data.u16(PORT_AGGREGATOR, "aggregator").map(u32::from),
+        link_failures: data.u32(PORT_LINK_FAILURES, "link-failures").map(u64::from),
+    }
+}
+
+pub(super) fn vlan(data: &Said<'_>) -> Vlan {
+    let protocol = data.u16_of_network(VLAN_PROTOCOL, "protocol");
+    Vlan {
+        id: data.u16(VLAN_ID, "id").map(u32::from),
+        protocol: protocol.map(|number| match number {
+            0x8100 => "802.1Q".to_owned(),
+            0x88a8 => "802.1ad".to_owned(),
+            other => format!("{other:#06x}"),
+        }),
+        egress: priorities(data, VLAN_EGRESS, "egress-qos"),
+        ingress: priorities(data, VLAN_INGRESS, "ingress-qos"),
+    }
+}
+
+/// A map of priorities; the kernel sends only what is not the plain one, and nothing when all is.
+fn priorities(data: &Said<'_>, kind: u16, what: &str) -> Known<Vec<(u32, u32)>> {
+    data.fact(what, |attributes| {
+        let nest = attributes.nest(kind)?;
+        let pairs = nest.iter().filter(|(own, _)| *own == VLAN_QOS_MAPPING);
+        pairs
+            .map(|(_, pair)| numbers::<2>(pair).map(|[from, to]| (from, to)))
+            .collect::<Result<_, _>>()
+            .map(Some)
+    })
+}
+
+/// A tunnel's settings by the name of its kind; `None` for a kind that is no tunnel.
+pub(super) fn tunnel(kind: &str, data: &Said<'_>, names: &Names) -> Option<Tunnel> {
+    let mut tunnel = match kind {
+        "vxlan" => vxlan(data, names),
+        "geneve" => geneve(data),
+        "gre" | "gretap" | "erspan" | "ip6gre" | "ip6gretap" | "ip6erspan" => gre(data, names),
+        "ipip" | "sit" | "ip6tnl" => ip_in_ip(data, names),
+        "bareudp" | "wireguard" | "gtp" | "vti" | "vti6" | "xfrm" => Tunnel::default(),
+        _ => return None,
+    };
+    tunnel.kind = Known::Value(kind.to_owned());
+    Some(tunnel)
+}
+
+fn vxlan(data: &Said<'_>, names: &Names) -> Tunnel {
+    let over_6 = data.has(VXLAN_GROUP6) || data.has(VXLAN_LOCAL6);
+    Tunnel {
+        kind: Known::default(),
+        id: data.u32(VXLAN_ID, "id"),
+        port: data.u16_of_network(VXLAN_PORT, "port").map(u32::from),
+        local: address(data, &[VXLAN_LOCAL, VXLAN_LOCAL6], "local"),
+        remote: address(data, &[VXLAN_GROUP, VXLAN_GROUP6], "remote"),
+        link: named(data, names, data.u32(VXLAN_LINK, "link"), "link"),
+        udp_checksum: if over_6 {
+            data.u8(VXLAN_UDP_ZERO_CHECKSUM6, "udp-zero-csum6-tx")
+                .map(|off| off == 0)
+        } else {
+            data.u8(VXLAN_UDP_CHECKSUM, "udp-csum").map(|on| on != 0)
+        },
+    }
+}
+
+fn geneve(data: &Said<'_>) -> Tunnel {
+    Tunnel {
+        kind: Known::default(),
+        id: data.u32(GENEVE_ID, "id"),
+        port: data.u16_of_network(GENEVE_PORT, "port").map(u32::from),
+        local: data.missing(Cause::Absent, "local", "the route chooses the address"),
+        remote: address(data, &[GENEVE_REMOTE, GENEVE_REMOTE6], "remote"),
+        link: data.missing(Cause::Absent, "link", "the route chooses the interface"),
+        udp_checksum: if data.has(GENEVE_REMOTE6) {
+            data.u8(GENEVE_UDP_ZERO_CHECKSUM6, "udp-zero-csum6-tx")
+                .map(|off| off == 0)
+        } else {
+            data.u8(GENEVE_UDP_CHECKSUM, "udp-csum").map(|on| on != 0)
+        },
+    }
+}
+
+fn gre(data: &Said<'_>, names: &Names) -> Tunnel {
+    let flags = data.u16_of_network(GRE_OUT_FLAGS, "oflags");
+    let encap = [GRE_ENCAP_TYPE, GRE_ENCAP_PORT, GRE_ENCAP_FLAGS];
+    let (port, udp_checksum) = encapsulation(data, encap);
+    Tunnel {
+        kind: Known::default(),
+        id: if flags.get().is_some_and(|flags| flags & GRE_KEY == 0) {
+            data.missing(Cause::Absent, "okey", "the tunnel has no key")
+        } else {
+            data.u32(GRE_OUT_KEY, "okey").map(u32::from_be)
+        },
+        port,
+        local: address(data, &[GRE_LOCAL], "local"),
+        remote: address(data, &[GRE_REMOTE], "remote"),
+        link: named(data, names, data.u32(GRE_LINK, "link"), "link"),
+        udp_checksum,
+    }
+}
+
+fn ip_in_ip(data: &Said<'_>, names: &Names) -> Tunnel {
+    let encap = [IP_ENCAP_TYPE, IP_ENCAP_PORT, IP_ENCAP_FLAGS];
+    let (port, udp_checksum) = encapsulation(data, encap);
+    Tunnel {
+        kind: Known::default(),
+        id: data.missing(Cause::Absent, "id", "such a tunnel has no number"),
+        port,
+        local: address(data, &[IP_LOCAL], "local"),
+        remote: address(data, &[IP_REMOTE], "remote"),
+        link: named(data, names, data.u32(IP_LINK, "link"), "link"),
+        udp_checksum,
+    }
+}
+
+/// The UDP that a GRE or IP tunnel may be wrapped in (foo-over-UDP): its port and its checksum.
+fn encapsulation(data: &Said<'_>, [kind, port, flags]: [u16; 3]) -> (Known<u32>, Known<bool>) {
+    let wrapped = data.u16(kind, "encap-type");
+    if wrapped.get().is_none_or(|kind| kind == 0) {
+        let why = "the tunnel is not wrapped in UDP";
+        return (
+            data.missing(Cause::Absent, "port", why),
+            data.missing(Cause::Absent, "udp-csum", why),
+        );
+    }
+    (
+        data.u16_of_network(port, "encap-dport").map(u32::from),
+        data.u16(flags, "encap-flags")
+            .map(|flags| flags & ENCAP_FLAG_CHECKSUM != 0),
+    )
+}
+
+/// The first of `kinds` that is an address; all zero is "any", which names none.
+fn address(data: &Said<'_>, kinds: &[u16], what: &str) -> Known<String> {
+    let said = data.fact(what, |attributes| {
+        let first = kinds.iter().find_map(|kind| attributes.bytes(*kind));
+        first.map(ip).transpose()
+    });
+    said.and_then(|text| match text.as_str() {
+        "0.0.0.0" | "::" => data.missing(Cause::Absent, what, "any address"),
+        _ => Known::Value(text),
+    })
+}
+
+fn ip(bytes: &[u8]) -> Result<String, Failure> {
+    if let Ok(octets) = <[u8; 4]>::try_from(bytes) {
+        return Ok(Ipv4Addr::from(octets).to_string());
+    }
+    let octets = <[u8; 16]>::try_from(bytes)
+        .map_err(|_| Failure::Malformed("an address has neither 4 nor 16 bytes"))?;
+    Ok(Ipv6Addr::from(octets).to_string())
+}
+
+fn mac(bytes: &[u8]) -> Result<String, Failure> {
+    let octets = <[u8; 6]>::try_from(bytes)
+        .map_err(|_| Failure::Malformed("an Ethernet address has not 6 bytes"))?;
+    Ok(octets.map(|octet| format!("{octet:02x}")).join(":"))
+}
+
+pub(super) fn bridge(data: &Said<'_>) -> Bridge {
+    let own = data.u8(BRIDGE_CALLS_IPTABLES, "nf-call-iptables");
+    Bridge {
+        stp: data.u32(BRIDGE_STP, "stp").map(|state| state != 0),
+        vlan_filtering: data
+            .u8(BRIDGE_VLAN_FILTERING, "vlan-filtering")
+            .map(|on| on != 0),
+        calls_iptables: own.and_then(|on| match on {
+            0 => data.missing(
+                Cause::NotAsked,
+                "nf-call-iptables",
+                "not of this bridge alone: net.bridge.bridge-nf-call-iptables says it for all",
+            ),
+            _ => Known::Value(true),
+        }),
+    }
+}
+
+/// The mode of a macvlan or ipvlan.
+pub(super) fn macvlan_mode(kind: &str, data: &Said<'_>) -> Known<String> {
+    if kind.starts_with("ipv") {
+        let mode = data.u16(IPVLAN_MODE, "mode");
+        let mode = mode.map(|mode| u8::try_from(mode).unwrap_or(u8::MAX));
+        return data.word(mode, "mode", &["l2", "l3", "l3s"]);
+    }
+    // A bit each (`enum macvlan_mode`).
+    data.u32(MACVLAN_MODE, "mode").and_then(|mode| {
+        let words = ["private", "vepa", "bridge", "passthru", "source"];
+        let bit = u8::try_from(mode.trailing_zeros()).unwrap_or(u8::MAX);
+        data.word(Known::Value(bit), "mode", &words)
+    })
+}
+
+/// The mode of an IPoIB interface.
+pub(super) fn ipoib_mode(data: &Said<'_>) -> Known<String> {
+    let mode = data.u16(IPOIB_MODE, "mode");
+    let mode = mode.map(|mode| u8::try_from(mode).unwrap_or(u8::MAX));
+    data.word(mode, "mode", &["datagram", "connected"])
+}

@@ -1,0 +1,308 @@
+//! What an interface is among the others, over rtnetlink: its sizes, what stands on it, what its kind
+//! says of itself, and its virtual functions (`<linux/if_link.h>`).
+
+use std::collections::BTreeSet;
+
+use linerate_model::host::{Stack, VirtualFunction};
+use linerate_model::ids::NicName;
+use linerate_model::known::{Cause, Gap, Known};
+use linerate_model::units::{BitRate, Bytes};
+
+use super::error::Failure;
+use super::kinds::{self, Names};
+use super::link::{self, LINK_HEADER_BYTES};
+use super::message::{Attributes, Request, u32_at};
+use super::said::{Said, numbers};
+use super::socket::Connection;
+use super::{NO_KERNEL, Netlink, lock};
+
+pub(super) const PROMISCUITY: u16 = 30;
+pub(super) const NUMBER_OF_VF: u16 = 21;
+pub(super) const VF_LIST: u16 = 22;
+pub(super) const EXT_MASK: u16 = 29;
+pub(super) const LINK_NETNSID: u16 = 37;
+pub(super) const GSO_MAX: u16 = 41;
+pub(super) const XDP: u16 = 43;
+pub(super) const MAX_MTU: u16 = 51;
+pub(super) const GRO_MAX: u16 = 58;
+pub(super) const TSO_MAX: u16 = 59;
+/// Since Linux 6.3.
+pub(super) const GSO_IPV4_MAX: u16 = 63;
+pub(super) const GRO_IPV4_MAX: u16 = 64;
+
+pub(super) const INFO_DATA: u16 = 2;
+pub(super) const INFO_PORT_KIND: u16 = 4;
+pub(super) const INFO_PORT_DATA: u16 = 5;
+
+pub(super) const XDP_ATTACHED: u16 = 2;
+
+pub(super) const VF_INFO: u16 = 1;
+pub(super) const VF_MAC: u16 = 1;
+pub(super) const VF_VLAN: u16 = 2;
+pub(super) const VF_TX_RATE: u16 = 3;
+pub(super) const VF_SPOOF_CHECK: u16 = 4;
+pub(super) const VF_LINK_STATE: u16 = 5;
+pub(super) const VF_RATE: u16 = 6;
+pub(super) const VF_TRUST: u16 = 9;
+
+/// `RTEXT_FILTER_VF`: with virtual functions.
+const WITH_VF: u32 = 1;
+/// `RTEXT_FILTER_SKIP_STATS`: without counters.
+const WITHOUT_COUNTERS: u32 = 8;
+/// More virtual functions than PCI lets a function have are not taken in.
+const VF_MAX: usize = 65_536;
+
+impl Netlink {
+    /// [`crate::nic_control::NicRead::stack`].
+    pub(super) fn stack_of_route(&self, nic: &NicName) -> Stack {
+        let path = format!("netlink/route/{nic}");
+        let answers = read(&mut lock(&self.route), nic);
+        match answers {
+            Ok(answers) => answers.stack(&path),
+            Err(failure) => unknown(&failure.into_gap(format!("{path}/stack"), NO_KERNEL)),
+        }
+    }
+}
+
+/// What the kernel answered about one interface.
+struct Answers {
+    own: Vec<u8>,
+    /// The same with virtual functions. A long list of them does not fit in an attribute and breaks the
+    /// whole answer, so they are asked for apart.
+    with_vf: Result<Vec<u8>, Failure>,
+    all: Vec<Row>,
+}
+
+/// One of all interfaces.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Row {
+    index: u32,
+    name: NicName,
+    /// What it stands on, when that is in this namespace.
+    link: Option<u32>,
+}
+
+fn read(connection: &mut Connection, nic: &NicName) -> Result<Answers, Failure> {
+    let own = link::ask(connection, nic, |_| ())?;
+    let with_vf = link::ask(connection, nic, |request| {
+        request.put_u32(EXT_MASK, WITH_VF);
+    });
+    let mut list = Request::new(libc::RTM_GETLINK, &link::link_header(0, 0, 0));
+    list.put_u32(EXT_MASK, WITHOUT_COUNTERS);
+    let mut all = Vec::new();
+    for answer in connection.dump(&list)? {
+        if answer.kind == libc::RTM_NEWLINK {
+            all.extend(parse_row(&answer.body)?);
+        }
+    }
+    Ok(Answers { own, with_vf, all })
+}
+
+/// One of all interfaces; `None` for a name that is none to linerate.
+fn parse_row(body: &[u8]) -> Result<Option<Row>, Failure> {
+    let attributes = Attributes::after(body, LINK_HEADER_BYTES)?;
+    let name = attributes.text(libc::IFLA_IFNAME)?;
+    let Some(name) = name.and_then(|name| name.parse().ok()) else {
+        return Ok(None);
+    };
+    let info = attributes.nest(libc::IFLA_LINKINFO)?;
+    let kind = info.text(libc::IFLA_INFO_KIND)?.unwrap_or_default();
+    let is_elsewhere = attributes.bytes(LINK_NETNSID).is_some();
+    let link = match kind.as_str() {
+        // Of these `IFLA_LINK` is the other end.
+        "veth" | "netkit" | "vxcan" => None,
+        _ if is_elsewhere => None,
+        "vxlan" => info.nest(INFO_DATA)?.u32(kinds::VXLAN_LINK)?,
+        _ => attributes.u32(libc::IFLA_LINK)?,
+    };
+    let index = u32_at(body, 4)?;
+    Ok(Some(Row {
+        index,
+        name,
+        link: link.filter(|link| *link != index && *link != 0),
+    }))
+}
+
+impl Answers {
+    fn stack(&self, path: &str) -> Stack {
+        let said = Said::after(&self.own, LINK_HEADER_BYTES, path, NO_KERNEL);
+        let names: Names = self
+            .all
+            .iter()
+            .map(|row| (row.index, row.name.clone()))
+            .collect();
+        let index = u32_at(&self.own, 4).unwrap_or_default();
+        let master = said.u32(libc::IFLA_MASTER, "master");
+        let mut stack = sizes(&said);
+        stack.upper = upper(&self.all, &names, index, master.get());
+        stack.virtual_functions = match &self.with_vf {
+            Ok(body) => virtual_functions(body, path),
+            Err(failure) => {
+                said.missing(Cause::Unreadable, "virtual-functions", &failure.to_string())
+            }
+        };
+        by_kind(&said, &names, master, &mut stack);
+        stack
+    }
+}
+
+/// What stands on the interface `index`: its master, and those that name it as what they stand on.
+fn upper(all: &[Row], names: &Names, index: u32, master: Option<u32>) -> Vec<NicName> {
+    let on_it = all.iter().filter(|row| row.link == Some(index));
+    let indices: BTreeSet<u32> = on_it.map(|row| row.index).chain(master).collect();
+    let named = indices.iter().filter_map(|index| names.get(index));
+    named.cloned().collect()
+}
+
+fn sizes(said: &Said<'_>) -> Stack {
+    let bytes = |kind, what: &str| said.u32(kind, what).map(|size| Bytes::new(size.into()));
+    Stack {
+        mtu_max: said.u32(MAX_MTU, "max-mtu").and_then(|most| match most {
+            0 => said.missing(Cause::NotSaid, "max-mtu", "the driver names no limit"),
+            most => Known::Value(most),
+        }),
+        gso_max_bytes: bytes(GSO_MAX, "gso-max-size"),
+        gso_ipv4_max_bytes: bytes(GSO_IPV4_MAX, "gso-ipv4-max-size"),
+        gro_max_bytes: bytes(GRO_MAX, "gro-max-size"),
+        gro_ipv4_max_bytes: bytes(GRO_IPV4_MAX, "gro-ipv4-max-size"),
+        tso_max_bytes: bytes(TSO_MAX, "tso-max-size"),
+        tx_queue_len: said.u32(libc::IFLA_TXQLEN, "txqlen"),
+        promiscuity: said.u32(PROMISCUITY, "promiscuity"),
+        xdp: xdp(said),
+        ..Stack::default()
+    }
+}
+
+/// How an XDP program is attached (`XDP_ATTACHED_*`); `several` when more than one is.
+fn xdp(said: &Said<'_>) -> Known<String> {
+    const WORDS: [&str; 5] = ["none", "native", "generic", "offloaded", "several"];
+    let attached = said.nest(XDP, "xdp").u8(XDP_ATTACHED, "attached");
+    said.word(attached, "xdp/attached", &WORDS)
+}
+
+fn by_kind(said: &Said<'_>, names: &Names, master: Known<u32>, stack: &mut Stack) {
+    let info = said.nest(libc::IFLA_LINKINFO, "info");
+    let kind = info.text(libc::IFLA_INFO_KIND, "kind");
+    let data = info.nest(INFO_DATA, "data");
+    match kind.value().map(String::as_str) {
+        Some("bond") => stack.bond = Some(kinds::bond(&data, names)),
+        Some("vlan") => stack.vlan = Some(kinds::vlan(&data)),
+        Some("bridge") => stack.bridge = Some(kinds::bridge(&data)),
+        Some("ipoib") => stack.ipoib_mode = Some(kinds::ipoib_mode(&data)),
+        Some(kind @ ("macvlan" | "macvtap" | "ipvlan" | "ipvtap")) => {
+            stack.macvlan_mode = Some(kinds::macvlan_mode(kind, &data));
+        }
+        Some(kind) => stack.tunnel = kinds::tunnel(kind, &data, names),
+        None => {}
+    }
+    let port_kind = info.text(INFO_PORT_KIND, "port-kind");
+    if matches!(port_kind.value().map(String::as_str), Some("bond" | "team")) {
+        let data = info.nest(INFO_PORT_DATA, "port");
+        let bond = kinds::named(said, names, master, "master");
+        stack.bond_port = Some(kinds::bond_port(&data, bond));
+    }
+}
+
+/// The virtual functions of an answer that was asked for with them.
+fn virtual_functions(body: &[u8], path: &str) -> Known<Vec<VirtualFunction>> {
+    const WHAT: &str = "virtual-functions";
+    let said = Said::after(body, LINK_HEADER_BYTES, path, NO_KERNEL);
+    let number = said.fact(WHAT, |attributes| {
+        Ok(Some(attributes.u32(NUMBER_OF_VF)?.unwrap_or(0)))
+    });
+    number.and_then(|number| {
+        let list = said.nest(VF_LIST, WHAT);
+        let infos = list.iter().filter(|(kind, _)| *kind == VF_INFO);
+        let found: Result<Vec<_>, Failure> = infos
+            .take(VF_MAX)
+            .map(|(_, info)| parse_vf(info, path))
+            .collect();
+        match found {
+            Ok(found) if u32::try_from(found.len()) == Ok(number) => Known::Value(found),
+            Ok(found) => {
+                let why = format!("the kernel lists {} of {number}", found.len());
+                said.missing(Cause::Unreadable, WHAT, &why)
+            }
+            Err(failure) => said.missing(Cause::Unreadable, WHAT, &failure.to_string()),
+        }
+    })
+}
+
+/// One virtual function; each of its facts repeats its number before the value.
+fn parse_vf(info: &[u8], path: &str) -> Result<VirtualFunction, Failure> {
+    let attributes = Attributes::parse(info)?;
+    let index = attributes
+        .bytes(VF_MAC)
+        .or_else(|| attributes.bytes(VF_VLAN))
+        .ok_or(Failure::Malformed("a virtual function has no number"))?;
+    let index = u32_at(index, 0)?;
+    let path = format!("{path}/virtual-functions/{index}");
+    let said = Said::after(info, 0, &path, "the driver does not tell it");
+    let pair = |kind, what: &str| {
+        said.fact(what, |attributes| {
+            let pair = attributes.bytes(kind).map(numbers::<2>).transpose()?;
+            Ok(pair.map(|[_, value]| value))
+        })
+    };
+    let switch = |kind, what: &str| {
+        pair(kind, what).and_then(|value| match value {
+            u32::MAX => said.missing(Cause::NotSaid, what, "the driver does not tell it"),
+            value => Known::Value(value != 0),
+        })
+    };
+    let (min, max) = vf_rates(&said);
+    let state = pair(VF_LINK_STATE, "link-state").map(|word| u8::try_from(word).unwrap_or(u8::MAX));
+    Ok(VirtualFunction {
+        index,
+        max_bit_per_s: rate(&said, max, "max-tx-rate", "it has no limit"),
+        min_bit_per_s: rate(&said, min, "min-tx-rate", "it is given no share"),
+        link_state: said.word(state, "link-state", &["auto", "enable", "disable"]),
+        spoof_check: switch(VF_SPOOF_CHECK, "spoof-check"),
+        trusted: switch(VF_TRUST, "trust"),
+        vlan: pair(VF_VLAN, "vlan"),
+    })
+}
+
+/// The least and the most it may send, Mb/s; drivers of old tell the most only.
+fn vf_rates(said: &Said<'_>) -> (Known<u32>, Known<u32>) {
+    let both = said.fact("rate", |attributes| {
+        attributes.bytes(VF_RATE).map(numbers::<3>).transpose()
+    });
+    match both {
+        Known::Value([_, min, max]) => (Known::Value(min), Known::Value(max)),
+        Known::Unknown(gap) => {
+            let most = said.fact("tx-rate", |attributes| {
+                attributes.bytes(VF_TX_RATE).map(numbers::<2>).transpose()
+            });
+            (Known::Unknown(gap), most.map(|[_, rate]| rate))
+        }
+    }
+}
+
+fn rate(said: &Said<'_>, mbit: Known<u32>, what: &str, none: &str) -> Known<BitRate> {
+    mbit.and_then(|mbit| match mbit {
+        0 => said.missing(Cause::NotSaid, what, none),
+        mbit => Known::Value(BitRate::from_mbit_per_s(mbit.into())),
+    })
+}
+
+/// Nothing is known.
+fn unknown(gap: &Gap) -> Stack {
+    Stack {
+        mtu_max: Known::Unknown(gap.clone()),
+        gso_max_bytes: Known::Unknown(gap.clone()),
+        gso_ipv4_max_bytes: Known::Unknown(gap.clone()),
+        gro_max_bytes: Known::Unknown(gap.clone()),
+        gro_ipv4_max_bytes: Known::Unknown(gap.clone()),
+        tso_max_bytes: Known::Unknown(gap.clone()),
+        tx_queue_len: Known::Unknown(gap.clone()),
+        xdp: Known::Unknown(gap.clone()),
+        promiscuity: Known::Unknown(gap.clone()),
+        virtual_functions: Known::Unknown(gap.clone()),
+        ..Stack::default()
+    }
+}
+
+#[cfg(test)]
+#[path = "stack_tests.rs"]
+mod tests;

@@ -1,0 +1,136 @@
+//! The counters of CPUs: `/proc/net/softnet_stat`, `/proc/stat`, throttling
+//! (`thermal_throttle`, Documentation/ABI/testing/sysfs-devices-system-cpu) and idle states
+//! (Documentation/admin-guide/pm/cpuidle.rst).
+
+use linerate_model::host::Host;
+use linerate_model::ids::CpuId;
+use linerate_model::known::{Cause, Gap, Known};
+
+use super::Reading;
+use crate::procfs::softnet::{SoftnetLine, parse_softnet};
+use crate::procfs::stat::parse_stat;
+use crate::root::{HostRoot, absolute};
+use crate::sysfs::{numbered, parsed};
+
+const SOFTNET: &str = "proc/net/softnet_stat";
+const STAT: &str = "proc/stat";
+const CPUS: &str = "sys/devices/system/cpu";
+
+/// Idle states have three files each, and a CPU ten states: beyond this many CPUs only those are read
+/// that serve a NIC's queues.
+const IDLE_CPUS_MAX: usize = 32;
+
+pub(super) fn read(root: &HostRoot, host: &Host, reading: &mut Reading) {
+    read_softnet(root, host, reading);
+    read_times(root, host, reading);
+    read_throttling(root, host, reading);
+    read_idle(root, host, reading);
+}
+
+fn read_softnet(root: &HostRoot, host: &Host, reading: &mut Reading) {
+    let lines = match parsed(root, SOFTNET, parse_softnet) {
+        Known::Value(lines) => lines,
+        Known::Unknown(gap) => return miss_each(host, "softnet", &gap, reading),
+    };
+    let online: Vec<CpuId> = host.online_cpus().iter().collect();
+    for (at, line) in lines.iter().enumerate() {
+        // Kernels before 5.10 do not say the CPU; their lines are those of the online CPUs in order.
+        let by_order = (lines.len() == online.len()).then(|| online.get(at).copied());
+        let Some(cpu) = line.cpu.get().or(by_order.flatten()) else {
+            let why = "the kernel does not say which CPU a line is of";
+            let gap = Gap::new(Cause::NotSaid, absolute(SOFTNET), why);
+            return miss_each(host, "softnet", &gap, reading);
+        };
+        take_softnet(cpu, line, reading);
+    }
+}
+
+/// Notes that one group of counters is missing on every CPU.
+fn miss_each(host: &Host, group: &str, gap: &Gap, reading: &mut Reading) {
+    for cpu in host.online_cpus().iter() {
+        reading
+            .gaps
+            .insert(format!("cpu/{cpu}/{group}"), gap.clone());
+    }
+}
+
+fn take_softnet(cpu: CpuId, line: &SoftnetLine, reading: &mut Reading) {
+    let counters = [
+        ("processed", Some(line.processed)),
+        ("dropped", Some(line.dropped)),
+        ("time_squeeze", Some(line.time_squeeze)),
+        ("received_rps", line.received_rps.get()),
+        ("flow_limit", line.flow_limit.get()),
+    ];
+    for (name, value) in counters {
+        if let Some(value) = value {
+            let key = format!("cpu/{cpu}/softnet/{name}");
+            reading.take(key, value.into(), SOFTNET);
+        }
+    }
+}
+
+/// The kernel lets iowait run backwards, but not idle time and it together.
+fn read_times(root: &HostRoot, host: &Host, reading: &mut Reading) {
+    let cpus = match parsed(root, STAT, parse_stat) {
+        Known::Value(cpus) => cpus,
+        Known::Unknown(gap) => return miss_each(host, "time", &gap, reading),
+    };
+    // USER_HZ of this machine; it is 100 wherever a captured host may come from.
+    let tick_ns = 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1);
+    for (cpu, ticks) in cpus {
+        let times = [
+            ("user", ticks.user.saturating_add(ticks.nice)),
+            ("system", ticks.system),
+            ("irq", ticks.irq),
+            ("softirq", ticks.softirq),
+            ("steal", ticks.steal),
+            ("idle", ticks.idle.saturating_add(ticks.iowait)),
+        ];
+        for (name, ticks) in times {
+            let key = format!("cpu/{cpu}/time/{name}");
+            reading.take(key, ticks.saturating_mul(tick_ns), STAT);
+        }
+    }
+}
+
+fn read_throttling(root: &HostRoot, host: &Host, reading: &mut Reading) {
+    // One CPU tells for all whether the processor counts it.
+    let online = host.online_cpus();
+    let first = online
+        .first()
+        .map(|cpu| format!("{CPUS}/cpu{cpu}/thermal_throttle"));
+    if first.is_none_or(|folder| root.list(&folder).value().is_none()) {
+        return;
+    }
+    for cpu in online.iter() {
+        for name in ["core", "package"] {
+            let path = format!("{CPUS}/cpu{cpu}/thermal_throttle/{name}_throttle_count");
+            reading.take_file(format!("cpu/{cpu}/throttle/{name}"), root, &path);
+        }
+    }
+}
+
+fn read_idle(root: &HostRoot, host: &Host, reading: &mut Reading) {
+    let online = host.online_cpus();
+    let queues = host.nics.iter().flat_map(|nic| &nic.queues);
+    let serving = queues.filter_map(|queue| queue.cpus.value());
+    let serves = |cpu: &CpuId| serving.clone().any(|cpus| cpus.contains(*cpu));
+    let all_fit = online.len() <= IDLE_CPUS_MAX;
+    let cpus = online.iter().filter(|cpu| all_fit || serves(cpu));
+    for cpu in cpus.take(IDLE_CPUS_MAX) {
+        let folder = format!("{CPUS}/cpu{cpu}/cpuidle");
+        let Known::Value(names) = root.list(&folder) else {
+            continue;
+        };
+        for state in numbered(&names, "state") {
+            let at = format!("{folder}/state{state}");
+            let Known::Value(name) = root.read(&format!("{at}/name")) else {
+                continue;
+            };
+            let prefix = format!("cpu/{cpu}/idle/{name}");
+            reading.take_file(format!("{prefix}/time_us"), root, &format!("{at}/time"));
+            reading.take_file(format!("{prefix}/usage"), root, &format!("{at}/usage"));
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! The counters of devices: PCIe's error reports (Documentation/ABI/testing/sysfs-bus-pci-devices-aer_stats),
+//! RDMA ports (Documentation/ABI/stable/sysfs-class-infiniband), block devices
+//! (Documentation/block/stat.rst).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use linerate_model::host::Host;
+use linerate_model::ids::PciAddress;
+use linerate_model::known::Known;
+
+use super::Reading;
+use crate::root::HostRoot;
+use crate::sysfs::{joined, last_name, parsed};
+
+const PCI: &str = "sys/bus/pci/devices";
+const RDMA: &str = "sys/class/infiniband";
+
+/// More counters than any RDMA port has (mlx5: about 80).
+const RDMA_COUNTERS_MAX: usize = 512;
+/// Disks of a large storage host.
+const BLOCK_MAX: usize = 256;
+
+/// The columns of `/sys/block/NAME/stat` by the kernel's names; the ninth is what is under way now.
+const BLOCK: [Option<&str>; 17] = [
+    Some("read_ios"),
+    Some("read_merges"),
+    Some("read_sectors"),
+    Some("read_ticks"),
+    Some("write_ios"),
+    Some("write_merges"),
+    Some("write_sectors"),
+    Some("write_ticks"),
+    None,
+    Some("io_ticks"),
+    Some("time_in_queue"),
+    Some("discard_ios"),
+    Some("discard_merges"),
+    Some("discard_sectors"),
+    Some("discard_ticks"),
+    Some("flush_ios"),
+    Some("flush_ticks"),
+];
+
+/// The error reports of every NIC's and RDMA device's function and of the port at the other end of its
+/// link, which sees what goes wrong on the way up.
+pub(super) fn read_aer(root: &HostRoot, host: &Host, reading: &mut Reading) {
+    let nics = host.nics.iter().filter_map(|nic| nic.pci_address.get());
+    let rdma = host.rdma.iter().filter_map(|rdma| rdma.pci_address.get());
+    let mut functions: BTreeSet<PciAddress> = nics.chain(rdma).collect();
+    let partners: Vec<PciAddress> = functions
+        .iter()
+        .filter_map(|function| link_partner(root, *function))
+        .collect();
+    functions.extend(partners);
+    for function in functions {
+        for kind in ["correctable", "nonfatal", "fatal"] {
+            let path = format!("{PCI}/{function}/aer_dev_{kind}");
+            let key = format!("pci/{function}/aer_{kind}");
+            match parsed(root, &path, parse_aer_total) {
+                Known::Value(total) => reading.take(key, total, &path),
+                Known::Unknown(gap) => reading.miss(key, gap),
+            }
+        }
+    }
+}
+
+/// The bridge above a function.
+fn link_partner(root: &HostRoot, function: PciAddress) -> Option<PciAddress> {
+    let target = root.link(&format!("{PCI}/{function}"));
+    let folder = joined(PCI, target.value()?);
+    let (above, _) = folder.rsplit_once('/')?;
+    last_name(above).parse().ok()
+}
+
+/// `TOTAL_ERR_COR 3`, the last of the lines of one kind.
+pub(super) fn parse_aer_total(text: &str) -> Result<u64, String> {
+    let total = text
+        .lines()
+        .find_map(|line| line.strip_prefix("TOTAL_ERR_")?.split_once(' '));
+    let (_, number) = total.ok_or("no line `TOTAL_ERR_`")?;
+    let number = number.trim();
+    number
+        .parse()
+        .map_err(|error| format!("`{number}`: {error}"))
+}
+
+/// The counters of every RDMA port. A port counts data in words of four octets; here it is octets.
+pub(super) fn read_rdma(root: &HostRoot, host: &Host, reading: &mut Reading) {
+    for device in &host.rdma {
+        for port in &device.ports {
+            let folder = format!("{RDMA}/{}/ports/{}", device.name, port.port);
+            let prefix = format!("rdma/{}/{}", device.name, port.port);
+            for (group, files) in [("counter", "counters"), ("hw", "hw_counters")] {
+                let names = match root.list(&format!("{folder}/{files}")) {
+                    Known::Value(names) => names,
+                    Known::Unknown(gap) => {
+                        reading.miss(format!("{prefix}/{group}"), gap);
+                        continue;
+                    }
+                };
+                // `lifespan` is the age that a counter may have, a setting.
+                let counters = names.into_iter().filter(|name| name != "lifespan");
+                for name in counters.take(RDMA_COUNTERS_MAX) {
+                    let path = format!("{folder}/{files}/{name}");
+                    let key = format!("{prefix}/{group}/{name}");
+                    match root.read(&path) {
+                        // What the port does not count is `N/A (no PMA)`.
+                        Known::Value(text) => {
+                            if let Some(value) = parse_rdma_counter(&name, &text) {
+                                reading.take(key, value, &path);
+                            }
+                        }
+                        Known::Unknown(gap) => reading.miss(key, gap),
+                    }
+                }
+            }
+        }
+    }
+}
+
+pub(super) fn parse_rdma_counter(name: &str, text: &str) -> Option<u64> {
+    let value: u64 = text.trim().parse().ok()?;
+    match name {
+        "port_xmit_data" | "port_rcv_data" => Some(value.saturating_mul(4)),
+        _ => Some(value),
+    }
+}
+
+/// The counters of every block device that is one, and not a part of memory or a file.
+pub(super) fn read_block(root: &HostRoot, host: &Host, reading: &mut Reading) {
+    let is_device = |name: &str| {
+        let made = ["loop", "ram", "zram"];
+        !made.iter().any(|made| name.starts_with(made))
+    };
+    let devices = host.block.iter().filter(|device| is_device(&device.name));
+    for device in devices.take(BLOCK_MAX) {
+        let prefix = format!("block/{}", device.name);
+        let path = format!("sys/block/{}/stat", device.name);
+        reading.take_table(&prefix, root, &path, parse_block);
+    }
+}
+
+pub(super) fn parse_block(text: &str) -> Result<BTreeMap<String, u64>, String> {
+    let columns = text.split_whitespace().zip(BLOCK);
+    let named = columns.filter_map(|(word, name)| Some((word, name?)));
+    named
+        .map(|(word, name)| {
+            let value = word.parse().map_err(|error| format!("`{word}`: {error}"))?;
+            Ok((name.to_owned(), value))
+        })
+        .collect()
+}

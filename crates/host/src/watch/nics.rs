@@ -1,0 +1,77 @@
+//! The counters of network interfaces: their files below `/sys/class/net`
+//! (Documentation/ABI/testing/sysfs-class-net-statistics, sysfs-class-net-queues), and what netlink
+//! tells.
+
+use linerate_model::host::{Host, Nic, QueueKind};
+use linerate_model::known::{Cause, Gap, Known};
+
+use super::Reading;
+use crate::nic_control::NicRead;
+use crate::root::HostRoot;
+
+/// A host of containers has thousands of virtual interfaces; those with a wire are read first.
+const NICS_MAX: usize = 64;
+
+pub(super) fn read(root: &HostRoot, netlink: &dyn NicRead, host: &Host, reading: &mut Reading) {
+    let mut nics: Vec<&Nic> = host.nics.iter().collect();
+    nics.sort_by_key(|nic| !nic.kind.has_wire());
+    for (at, nic) in nics.into_iter().enumerate() {
+        if at < NICS_MAX {
+            read_files(root, nic, reading);
+            read_netlink(netlink, nic, reading);
+        } else {
+            let why = format!("of more than {NICS_MAX} interfaces not every one is watched");
+            let path = format!("/sys/class/net/{}", nic.name);
+            let gap = Gap::new(Cause::NotAsked, path, why);
+            reading.gaps.insert(format!("nic/{}", nic.name), gap);
+        }
+    }
+}
+
+fn read_files(root: &HostRoot, nic: &Nic, reading: &mut Reading) {
+    let folder = format!("sys/class/net/{}", nic.name);
+    let prefix = format!("nic/{}", nic.name);
+    match root.list(&format!("{folder}/statistics")) {
+        Known::Value(names) => {
+            for name in names {
+                let path = format!("{folder}/statistics/{name}");
+                reading.take_file(format!("{prefix}/stat/{name}"), root, &path);
+            }
+        }
+        // That an interface has no statistics is worth saying: every one has.
+        Known::Unknown(gap) => {
+            reading.gaps.insert(format!("{prefix}/stat"), gap);
+        }
+    }
+    let changes = format!("{folder}/carrier_changes");
+    reading.take_file(format!("{prefix}/stat/carrier_changes"), root, &changes);
+    let sent = nic
+        .queues
+        .iter()
+        .filter(|queue| queue.kind == QueueKind::Tx);
+    for queue in sent {
+        let own = format!("{folder}/queues/tx-{}", queue.index);
+        let key = format!("{prefix}/queue/tx-{}", queue.index);
+        reading.take_file(
+            format!("{key}/tx_timeout"),
+            root,
+            &format!("{own}/tx_timeout"),
+        );
+        let stalls = format!("{own}/byte_queue_limits/stall_cnt");
+        reading.take_file(format!("{key}/stall_cnt"), root, &stalls);
+    }
+}
+
+fn read_netlink(netlink: &dyn NicRead, nic: &Nic, reading: &mut Reading) {
+    let counts = netlink.counts(&nic.name);
+    for (key, counter) in counts.values {
+        let key = format!("nic/{}/{key}", nic.name);
+        // Both sources have counters of queues; they never name one alike.
+        reading.counters.entry(key).or_insert(counter);
+    }
+    for (group, gap) in counts.gaps {
+        reading
+            .gaps
+            .insert(format!("nic/{}/{group}", nic.name), gap);
+    }
+}

@@ -24,6 +24,15 @@ pub const FILE_BYTES_MAX: u64 = 64 << 20;
 /// A sysfs attribute fits in a page; so does nearly everything that is read of a host.
 const PAGE_BYTES: usize = 4096;
 
+/// The longest file that is expected to be small (an attribute, a process's name).
+const SMALL_BYTES_MAX: u64 = 64 << 10;
+
+/// The longest file of which a part is used.
+const USED_BYTES_MAX: u64 = 4 << 20;
+
+/// How a capture marks bytes that are no text.
+const HEX: &str = "hex:";
+
 /// A machine's root folder, live or captured. It can only be read.
 #[derive(Debug)]
 pub struct HostRoot {
@@ -114,19 +123,99 @@ impl HostRoot {
         answer
     }
 
+    /// The text of a small file and its permission bits, by opening it once.
+    pub(crate) fn read_with_mode(&self, path: &str) -> (Known<String>, Option<u32>) {
+        let (answer, mode) = match &self.source {
+            Source::Tree(_) => (self.take(path, SMALL_BYTES_MAX), self.mode(path)),
+            Source::Live(_) | Source::Folder(_) => {
+                match self.descend(path, OFlags::RDONLY | OFlags::NONBLOCK) {
+                    Ok(fd) => {
+                        let mode = rustix::fs::fstat(&fd).ok();
+                        let mode = mode.map(|stat| stat.st_mode & 0o7777);
+                        (taken(path, fd, SMALL_BYTES_MAX), mode)
+                    }
+                    Err(error) => (Err(gap(path, &error)), None),
+                }
+            }
+        };
+        let answer = answer.map_or_else(Known::Unknown, |text| text_of(path, text));
+        self.note(path, &answer);
+        (answer, mode)
+    }
+
+    /// The first `most` bytes of a file that holds no text. A capture keeps them in hexadecimal.
+    pub(crate) fn read_bytes(&self, path: &str, most: u64) -> Known<Vec<u8>> {
+        let taken = match &self.source {
+            Source::Tree(tree) => match tree.read(path) {
+                Ok(text) => text.strip_prefix(HEX).and_then(from_hex).ok_or_else(|| {
+                    let reason = "the capture keeps no bytes of it";
+                    Gap::new(Cause::Unreadable, absolute(path), reason)
+                }),
+                Err(missing) => Err(missing.gap(path)),
+            },
+            Source::Live(_) | Source::Folder(_) => self.take(path, most),
+        };
+        let answer = taken.map_or_else(Known::Unknown, Known::Value);
+        if self.log.is_some() {
+            let in_hex = |bytes: Vec<u8>| {
+                let digits = bytes.iter().map(|byte| format!("{byte:02x}"));
+                format!("{HEX}{}", digits.collect::<String>())
+            };
+            self.note(path, &answer.clone().map(in_hex));
+        }
+        answer
+    }
+
+    /// What `used` makes of a file's text, which is all that a capture holds of it, at this very path:
+    /// for files that a person wrote, and for links of theirs that lead anywhere.
+    pub(crate) fn read_used(&self, path: &str, used: impl FnOnce(&str) -> String) -> Known<String> {
+        let answer = match self.take(path, USED_BYTES_MAX + 1) {
+            Ok(text) if text.len() as u64 > USED_BYTES_MAX => {
+                Known::unknown(Cause::Unreadable, absolute(path), "longer than 4 MiB")
+            }
+            Ok(text) => text_of(path, text).map(|text| used(&text).trim_end().to_owned()),
+            Err(gap) => Known::Unknown(gap),
+        };
+        if let Some(log) = &self.log {
+            let mut log = log.lock().unwrap_or_else(PoisonError::into_inner);
+            log.used(self, path, &answer);
+        }
+        answer
+    }
+
     /// The names in a folder, sorted.
     pub fn list(&self, path: &str) -> Known<Vec<String>> {
+        let answer = self.list_unlogged(path);
+        self.note_list(path, &answer);
+        answer
+    }
+
+    /// The names in a folder of which a capture shall not hold all: the reader says which by
+    /// [`HostRoot::note_list`].
+    pub(crate) fn list_unlogged(&self, path: &str) -> Known<Vec<String>> {
         let answer = match &self.source {
             Source::Tree(tree) => tree.list(path).map_err(|missing| missing.gap(path)),
             Source::Live(_) | Source::Folder(_) => {
                 self.list_files(path).map_err(|error| gap(path, &error))
             }
         };
+        answer.map_or_else(Known::Unknown, Known::Value)
+    }
+
+    /// Writes down what a folder holds, as far as a capture may tell.
+    pub(crate) fn note_list(&self, path: &str, answer: &Known<Vec<String>>) {
         if let Some(log) = &self.log {
             let mut log = log.lock().unwrap_or_else(PoisonError::into_inner);
-            log.listed(self, path, &answer);
+            log.listed(self, path, answer);
         }
-        answer.map_or_else(Known::Unknown, Known::Value)
+    }
+
+    /// The text of a small file that a capture shall not hold unless [`HostRoot::note`] is told of it.
+    pub(crate) fn read_unlogged(&self, path: &str) -> Known<String> {
+        match self.take(path, SMALL_BYTES_MAX) {
+            Ok(text) => text_of(path, text),
+            Err(gap) => Known::Unknown(gap),
+        }
     }
 
     /// Where a symbolic link points, as it is written.
@@ -190,7 +279,8 @@ impl HostRoot {
         }
     }
 
-    fn note(&self, path: &str, answer: &Known<String>) {
+    /// Writes down the answer of a file.
+    pub(crate) fn note(&self, path: &str, answer: &Known<String>) {
         if let Some(log) = &self.log {
             let mut log = log.lock().unwrap_or_else(PoisonError::into_inner);
             log.read(self, path, answer);
@@ -208,11 +298,9 @@ impl HostRoot {
                 self.descend(path, OFlags::RDONLY | OFlags::NONBLOCK)
             }
         };
-        let mut text = Vec::with_capacity(PAGE_BYTES);
         opened
-            .and_then(|fd| File::from(fd).take(bytes).read_to_end(&mut text))
-            .map_err(|error| gap(path, &error))?;
-        Ok(text)
+            .map_err(|error| gap(path, &error))
+            .and_then(|fd| taken(path, fd, bytes))
     }
 
     fn list_files(&self, path: &str) -> io::Result<Vec<String>> {
@@ -276,6 +364,20 @@ fn open_folder(folder: &Path) -> io::Result<Arc<OwnedFd>> {
         flags,
         Mode::empty(),
     )?))
+}
+
+fn taken(path: &str, fd: OwnedFd, bytes: u64) -> Result<Vec<u8>, Gap> {
+    let mut text = Vec::with_capacity(PAGE_BYTES);
+    File::from(fd)
+        .take(bytes)
+        .read_to_end(&mut text)
+        .map_err(|error| gap(path, &error))?;
+    Ok(text)
+}
+
+fn from_hex(digits: &str) -> Option<Vec<u8>> {
+    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+    digits.as_bytes().chunks(2).map(byte).collect()
 }
 
 fn text_of(path: &str, text: Vec<u8>) -> Known<String> {

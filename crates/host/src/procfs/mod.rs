@@ -1,8 +1,13 @@
 //! One module per place below `/proc` (proc(5); Documentation/filesystems/proc.rst). `parse_*` takes
 //! text and knows no files; `read_*` takes a root.
 
+pub(crate) mod conntrack;
 pub(crate) mod identity;
 pub(crate) mod interrupts;
+pub(crate) mod limits;
+pub(crate) mod owners;
+pub mod sockets;
 pub(crate) mod softnet;
 pub(crate) mod stat;
 pub mod sysctls;
+pub(crate) mod taps;

@@ -2,11 +2,18 @@
 //! `parse_*` takes text and knows no files; `read_*` takes a root.
 
 pub(crate) mod block;
+pub(crate) mod caches;
 pub mod cpus;
+pub(crate) mod idle;
 pub(crate) mod irq_names;
+pub(crate) mod isolation;
+pub(crate) mod kernel;
+pub(crate) mod kinds;
 pub(crate) mod nics;
 pub mod nodes;
+pub(crate) mod nvme;
 pub mod pci;
+pub(crate) mod power;
 pub(crate) mod queues;
 pub(crate) mod rdma;
 

@@ -88,7 +88,10 @@ pub(crate) fn read_sysctl_lines(root: &HostRoot, gaps: &mut Vec<Gap>) -> Known<V
 /// The names of the files that count; a capture does not hold the others.
 fn list(root: &HostRoot, folder: &str) -> Known<Vec<String>> {
     let names = root.list_unlogged(folder).map(|mut names| {
-        names.retain(|name| name.ends_with(".conf"));
+        names.retain(|name| {
+            name.strip_suffix("conf")
+                .is_some_and(|rest| rest.ends_with('.'))
+        });
         names
     });
     root.note_list(folder, &names);

@@ -160,9 +160,9 @@ pub(crate) fn used_cpuinfo_lines(text: &str) -> String {
         .and_then(|(_, rest)| rest.lines().next())
         .map(|machine| format!("machine = {machine}"));
     // Of the flags, only the one that tells a guest.
-    let flags = parse_guest_flag(text).map(|is_guest| match is_guest {
-        true => "flags\t: hypervisor".to_owned(),
-        false => "flags\t:".to_owned(),
+    let flags = parse_guest_flag(text).map(|is_guest| {
+        let flag = if is_guest { "hypervisor" } else { "" };
+        format!("flags\t: {flag}")
     });
     let lines = KEYS.iter().filter_map(of_key).map(str::to_owned);
     lines

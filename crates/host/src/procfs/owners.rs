@@ -126,7 +126,7 @@ pub(crate) fn parse_irqbalance(text: &str) -> Vec<String> {
         let Some((key, value)) = line.split_once('=') else {
             continue;
         };
-        let value = value.trim().trim_matches(['"', '\'']);
+        let value = value.trim_matches(['"', '\'', ' ', '\t', '\r']);
         if line.starts_with('#') || value.is_empty() {
             continue;
         }

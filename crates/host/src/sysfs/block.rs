@@ -136,10 +136,8 @@ pub(crate) fn parse_transport(name: &str, folder: &str) -> Option<&'static str> 
         ("fd", "floppy"),
     ];
     if name.starts_with("sd") {
-        return Some(match folder.contains("/usb") {
-            true => "usb",
-            false => "scsi",
-        });
+        let is_usb = folder.contains("/usb");
+        return Some(if is_usb { "usb" } else { "scsi" });
     }
     let known = NAMES.iter().find(|(start, _)| name.starts_with(start));
     known.map(|(_, transport)| *transport)
@@ -161,10 +159,10 @@ pub(crate) fn parse_scheduler(text: &str) -> Result<String, &'static str> {
 pub(crate) fn parse_schedulers(text: &str) -> Result<Vec<String>, &'static str> {
     let plain = |word: &str| word.trim_matches(['[', ']']).to_owned();
     let names: Vec<String> = text.split_whitespace().map(plain).collect();
-    match names.is_empty() {
-        true => Err("it names no scheduler"),
-        false => Ok(names),
+    if names.is_empty() {
+        return Err("it names no scheduler");
     }
+    Ok(names)
 }
 
 #[cfg(test)]

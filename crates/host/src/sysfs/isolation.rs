@@ -3,11 +3,11 @@
 
 use linerate_model::host::{Cpu, Isolation};
 use linerate_model::ids::{CpuSet, IdError};
-use linerate_model::known::Known;
+use linerate_model::known::{Cause, Known};
 
 use super::cpus::FOLDER;
 use super::{cpu_mask, parsed};
-use crate::root::HostRoot;
+use crate::root::{HostRoot, absolute};
 
 /// Reads which CPUs are kept from what.
 pub(crate) fn read_isolation(root: &HostRoot, cpus: &[Cpu]) -> Isolation {
@@ -20,15 +20,21 @@ pub(crate) fn read_isolation(root: &HostRoot, cpus: &[Cpu]) -> Isolation {
     }
 }
 
-/// The kernel's own list of offline CPUs also names those that are not there and may come one day.
+/// The kernel's own list of offline CPUs also names those that are not there and may come one day. A CPU
+/// of which an old kernel does not say whether it is online cannot be switched off.
 fn offline(cpus: &[Cpu]) -> Known<CpuSet> {
+    let is_any_known = cpus.iter().any(|cpu| cpu.online.value().is_some());
     let mut offline = Vec::new();
     for cpu in cpus {
         match &cpu.online {
             Known::Value(true) => {}
             Known::Value(false) => offline.push(cpu.id),
+            Known::Unknown(gap) if is_any_known && gap.cause == Cause::Absent => {}
             Known::Unknown(gap) => return Known::Unknown(gap.clone()),
         }
+    }
+    if cpus.is_empty() {
+        return Known::unknown(Cause::Absent, absolute(FOLDER), "no CPU is listed");
     }
     Known::Value(offline.into_iter().collect())
 }

@@ -69,10 +69,9 @@ fn read_hypervisor(
     };
     let by_clock = clocksources.value().and_then(|clocks| parse_clocks(clocks));
     match (by_firmware, flag, by_clock) {
-        (Some(name), ..) | (None, Some(true), Some(name)) => Known::Value(name.to_owned()),
+        (Some(name), ..) | (None, None | Some(true), Some(name)) => Known::Value(name.to_owned()),
         (None, Some(true), None) => Known::Value("unnamed".to_owned()),
         (None, Some(false), _) => Known::Value("none".to_owned()),
-        (None, None, Some(name)) => Known::Value(name.to_owned()),
         (None, None, None) => Known::unknown(
             Cause::NotSaid,
             absolute(&format!("{DMI}/sys_vendor")),

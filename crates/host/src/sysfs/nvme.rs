@@ -91,7 +91,7 @@ impl Nvme {
         let subsystem = self.subsystems.value().and_then(|all| {
             all.iter().find(|subsystem| {
                 let holds = |name: &&str| subsystem.controllers.iter().any(|own| own == name);
-                above.contains(&subsystem.name.as_str()) || above.iter().any(|name| holds(&name))
+                above.contains(&subsystem.name.as_str()) || above.iter().any(|name| holds(name))
             })
         });
         let is_path = |controller: &&NvmePath| match subsystem {
@@ -141,12 +141,12 @@ fn shared(paths: &[NvmePath]) -> Known<String> {
     let Some((first, others)) = paths.split_first() else {
         return Known::default();
     };
-    match others.iter().all(|path| path.transport == first.transport) {
-        true => first.transport.clone(),
-        false => Known::unknown(
-            Cause::NotSaid,
-            absolute(&format!("{CONTROLLERS}/{}/transport", first.controller)),
-            "its paths are of several transports, or one of them is not known",
-        ),
+    if others.iter().all(|path| path.transport == first.transport) {
+        return first.transport.clone();
     }
+    Known::unknown(
+        Cause::NotSaid,
+        absolute(&format!("{CONTROLLERS}/{}/transport", first.controller)),
+        "its paths are of several transports, or one of them is not known",
+    )
 }

@@ -33,9 +33,11 @@ fn read_device(root: &HostRoot, name: &str, nodes: &[Node], nvme: &Nvme) -> Bloc
         .value()
         .cloned()
         .unwrap_or_else(|| format!("{FOLDER}/{name}"));
-    let numa_node = match function_above(&folder) {
-        Some((function, _)) => read_node(root, &function, nodes),
-        None => Known::unknown(
+    let said = nvme.of(&folder);
+    let numa_node = match (function_above(&folder), said.node()) {
+        (Some((function, _)), _) => read_node(root, &function, nodes),
+        (None, Some(node)) => Known::Value(node),
+        (None, None) => Known::unknown(
             Cause::Absent,
             absolute(&folder),
             "it is on no PCI function, so it has no node of its own",
@@ -46,7 +48,6 @@ fn read_device(root: &HostRoot, name: &str, nodes: &[Node], nvme: &Nvme) -> Bloc
     let queues = root
         .list(&format!("{FOLDER}/{name}/mq"))
         .map(|names| numbered(&names, ""));
-    let said = nvme.of(&folder);
     BlockDevice {
         name: name.to_owned(),
         numa_node,

@@ -36,7 +36,8 @@ pub(crate) fn read_kinds(
     }
     by_capacity(root, cpus).unwrap_or_else(|| {
         let by_cpu = base_frequencies(frequency);
-        let kind = |cpu: &CpuId| (*cpu, Known::Value(by_size(by_cpu.get(cpu), &by_cpu)));
+        let range = range(&by_cpu);
+        let kind = |cpu: &CpuId| (*cpu, Known::Value(by_size(by_cpu.get(cpu), range)));
         cpus.iter().map(kind).collect()
     })
 }
@@ -70,8 +71,9 @@ fn by_capacity(root: &HostRoot, cpus: &[CpuId]) -> Option<BTreeMap<CpuId, Known<
         .zip(&capacities)
         .filter_map(|(cpu, capacity)| Some((*cpu, capacity.get()?)))
         .collect();
+    let range = range(&known);
     let kind = |(cpu, capacity): (&CpuId, Known<u64>)| {
-        (*cpu, capacity.map(|own| by_size(Some(&own), &known)))
+        (*cpu, capacity.map(|own| by_size(Some(&own), range)))
     };
     Some(cpus.iter().zip(capacities).map(kind).collect())
 }
@@ -84,12 +86,16 @@ fn base_frequencies(frequency: &Known<Vec<FrequencyPolicy>>) -> BTreeMap<CpuId, 
         .collect()
 }
 
+fn range(sizes: &BTreeMap<CpuId, u64>) -> (Option<u64>, Option<u64>) {
+    let sizes = || sizes.values().copied();
+    (sizes().min(), sizes().max())
+}
+
 /// The largest are the performance cores, when not all are alike.
-fn by_size(own: Option<&u64>, all: &BTreeMap<CpuId, u64>) -> CpuKind {
-    let (least, most) = (all.values().min(), all.values().max());
+fn by_size(own: Option<&u64>, (least, most): (Option<u64>, Option<u64>)) -> CpuKind {
     if least == most || own.is_none() {
         CpuKind::Uniform
-    } else if own == most {
+    } else if own.copied() == most {
         CpuKind::Performance
     } else {
         CpuKind::Efficiency

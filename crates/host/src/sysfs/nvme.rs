@@ -91,7 +91,7 @@ impl Nvme {
         let subsystem = self.subsystems.value().and_then(|all| {
             all.iter().find(|subsystem| {
                 let holds = |name: &&str| subsystem.controllers.iter().any(|own| own == name);
-                above.contains(&subsystem.name.as_str()) || above.iter().any(|name| holds(name))
+                above.contains(&subsystem.name.as_str()) || above.iter().any(holds)
             })
         });
         let is_path = |controller: &&NvmePath| match subsystem {
@@ -123,6 +123,13 @@ impl Nvme {
 }
 
 impl Said {
+    /// The node of every path, when it is one: a device of several paths lies on no function itself.
+    pub(crate) fn node(&self) -> Option<NodeId> {
+        let (first, others) = self.paths.value()?.split_first()?;
+        let is_shared = others.iter().all(|path| path.numa_node == first.numa_node);
+        first.numa_node.get().filter(|_| is_shared)
+    }
+
     fn gap(gap: &Gap) -> Self {
         Self {
             transport: Known::Unknown(gap.clone()),

@@ -1,46 +1,71 @@
 //! Reads a whole host, once. Reading never fails as a whole: what cannot be read leaves a gap, in its
 //! own field or, where it has none, in [`Host::gaps`].
 
-use linerate_model::host::{Host, Isolation, Kernel, Nic, Power, RdmaDevice, Software};
+use linerate_model::host::{Host, Nic, RdmaDevice, Software};
 use linerate_model::known::{Cause, Gap, Known};
 
 use crate::nic_control::NicRead;
-use crate::procfs::identity::read_identity;
+use crate::procfs::conntrack::read_conntrack;
+use crate::procfs::identity::{read_cpuinfo, read_identity};
 use crate::procfs::interrupts::read_irqs;
+use crate::procfs::owners::read_owners;
 use crate::procfs::sysctls::read_sysctls;
+use crate::procfs::taps::read_taps;
 use crate::root::HostRoot;
+use crate::sysctl_files::read_sysctl_lines;
 use crate::sysfs::block::read_block;
-use crate::sysfs::cpus::read_cpus;
+use crate::sysfs::cpus::{list_cpus, read_cpus, usable};
+use crate::sysfs::isolation::read_isolation;
+use crate::sysfs::kernel::read_kernel;
 use crate::sysfs::nics::read_nics;
 use crate::sysfs::nodes::read_nodes;
 use crate::sysfs::pci::Functions;
+use crate::sysfs::power::{read_frequency, read_power};
 use crate::sysfs::rdma::read_rdma;
 
 /// Reads the host at `root`, asking `nics` for what has no file.
 pub fn read_host(root: &HostRoot, nics: &dyn NicRead) -> Host {
     let mut gaps = Vec::new();
-    let identity = read_identity(root);
+    let cpuinfo = read_cpuinfo(root);
+    let kernel = read_kernel(root, &cpuinfo);
+    let identity = read_identity(root, cpuinfo);
     let nodes = read_nodes(root, &mut gaps);
-    let cpus = read_cpus(root, &nodes, &mut gaps);
-    let irqs = read_irqs(root, &mut gaps);
+    let listed = list_cpus(root, &mut gaps);
+    let online = usable(&listed);
+    let frequency = read_frequency(root, &online);
+    let cpus = read_cpus(root, listed, &frequency, &nodes);
+    let release = identity.kernel_release.value().map(String::as_str);
+    let irqs = read_irqs(root, release, &mut gaps);
     let mut functions = Functions::new(root, &nodes);
     let mut nics = read_nics(root, nics, &mut functions, &irqs, &mut gaps);
     let rdma = read_rdma(root, &mut functions, &mut gaps);
     pair_rdma(&mut nics, &rdma);
     Host {
         identity,
+        power: read_power(root, &online, frequency),
+        isolation: read_isolation(root, &cpus),
+        kernel,
         cpus,
         block: read_block(root, &nodes, &mut gaps),
         sysctls: read_sysctls(root),
-        power: Power::default(),
-        isolation: Isolation::default(),
-        kernel: Kernel::default(),
-        software: Software::default(),
+        software: read_software(root, &nics, &mut gaps),
         nodes,
         nics,
         irqs,
         rdma,
         gaps,
+    }
+}
+
+/// Reads what else is on the way. Which programs hold sockets is asked apart
+/// ([`crate::procfs::sockets::read_socket_owners`]): it costs much, and no capture shall hold it.
+fn read_software(root: &HostRoot, nics: &[Nic], gaps: &mut Vec<Gap>) -> Software {
+    Software {
+        owners: read_owners(root),
+        taps: read_taps(root, nics, gaps),
+        conntrack: read_conntrack(root),
+        sysctl_lines: read_sysctl_lines(root, gaps),
+        socket_owners: Known::not_asked("/proc/*/fd"),
     }
 }
 

@@ -25,6 +25,12 @@ pub const FILE_BYTES_MAX: u64 = 64 << 20;
 /// A sysfs attribute fits in a page; so does nearly everything that is read of a host.
 const PAGE_BYTES: usize = 4096;
 
+/// The longest file that is expected to be small (an attribute, a process's name).
+const SMALL_BYTES_MAX: u64 = 64 << 10;
+
+/// The longest file of which a part is used.
+const USED_BYTES_MAX: u64 = 4 << 20;
+
 /// A machine's root folder, live or captured. It can only be read.
 #[derive(Debug)]
 pub struct HostRoot {
@@ -115,39 +121,95 @@ impl HostRoot {
         answer
     }
 
-    /// The first bytes of a file that is not text, at most `max` of them. A captured host holds such a
-    /// file in hexadecimal, as it was asked for.
-    pub(crate) fn read_bytes(&self, path: &str, max: u64) -> Known<Vec<u8>> {
-        let answer = match &self.source {
+    /// The text of a small file and its permission bits, by opening it once.
+    pub(crate) fn read_with_mode(&self, path: &str) -> (Known<String>, Option<u32>) {
+        let (answer, mode) = match &self.source {
+            Source::Tree(_) => (self.take(path, SMALL_BYTES_MAX), self.mode(path)),
+            Source::Live(_) | Source::Folder(_) => {
+                match self.descend(path, OFlags::RDONLY | OFlags::NONBLOCK) {
+                    Ok(fd) => {
+                        let mode = rustix::fs::fstat(&fd).ok();
+                        let mode = mode.map(|stat| stat.st_mode & 0o7777);
+                        (taken(path, fd, SMALL_BYTES_MAX), mode)
+                    }
+                    Err(error) => (Err(gap(path, &error)), None),
+                }
+            }
+        };
+        let answer = answer.map_or_else(Known::Unknown, |text| text_of(path, text));
+        self.note(path, &answer);
+        (answer, mode)
+    }
+
+    /// The first `most` bytes of a file that holds no text. A capture keeps them in hexadecimal.
+    pub(crate) fn read_bytes(&self, path: &str, most: u64) -> Known<Vec<u8>> {
+        let taken = match &self.source {
             Source::Tree(tree) => match tree.read(path) {
                 Ok(text) => from_hex(text).ok_or_else(|| {
-                    let reason = "the captured host does not hold it in hexadecimal";
+                    let reason = "the capture keeps no bytes of it";
                     Gap::new(Cause::Unreadable, absolute(path), reason)
                 }),
                 Err(missing) => Err(missing.gap(path)),
             },
-            Source::Live(_) | Source::Folder(_) => self.take(path, max),
+            Source::Live(_) | Source::Folder(_) => self.take(path, most),
         };
-        let answer = answer.map_or_else(Known::Unknown, Known::Value);
+        let answer = taken.map_or_else(Known::Unknown, Known::Value);
         if self.log.is_some() {
             self.note(path, &answer.clone().map(|bytes| to_hex(&bytes)));
         }
         answer
     }
 
+    /// What `used` makes of a file's text, which is all that a capture holds of it, at this very path:
+    /// for files that a person wrote, and for links of theirs that lead anywhere.
+    pub(crate) fn read_used(&self, path: &str, used: impl FnOnce(&str) -> String) -> Known<String> {
+        let answer = match self.take(path, USED_BYTES_MAX + 1) {
+            Ok(text) if text.len() as u64 > USED_BYTES_MAX => {
+                Known::unknown(Cause::Unreadable, absolute(path), "longer than 4 MiB")
+            }
+            Ok(text) => text_of(path, text).map(|text| used(&text).trim_end().to_owned()),
+            Err(gap) => Known::Unknown(gap),
+        };
+        if let Some(log) = &self.log {
+            let mut log = log.lock().unwrap_or_else(PoisonError::into_inner);
+            log.used(self, path, &answer);
+        }
+        answer
+    }
+
     /// The names in a folder, sorted.
     pub fn list(&self, path: &str) -> Known<Vec<String>> {
+        let answer = self.list_unlogged(path);
+        self.note_list(path, &answer);
+        answer
+    }
+
+    /// The names in a folder of which a capture shall not hold all: the reader says which by
+    /// [`HostRoot::note_list`].
+    pub(crate) fn list_unlogged(&self, path: &str) -> Known<Vec<String>> {
         let answer = match &self.source {
             Source::Tree(tree) => tree.list(path).map_err(|missing| missing.gap(path)),
             Source::Live(_) | Source::Folder(_) => {
                 self.list_files(path).map_err(|error| gap(path, &error))
             }
         };
+        answer.map_or_else(Known::Unknown, Known::Value)
+    }
+
+    /// Writes down what a folder holds, as far as a capture may tell.
+    pub(crate) fn note_list(&self, path: &str, answer: &Known<Vec<String>>) {
         if let Some(log) = &self.log {
             let mut log = log.lock().unwrap_or_else(PoisonError::into_inner);
-            log.listed(self, path, &answer);
+            log.listed(self, path, answer);
         }
-        answer.map_or_else(Known::Unknown, Known::Value)
+    }
+
+    /// The text of a small file that a capture shall not hold unless [`HostRoot::note`] is told of it.
+    pub(crate) fn read_unlogged(&self, path: &str) -> Known<String> {
+        match self.take(path, SMALL_BYTES_MAX) {
+            Ok(text) => text_of(path, text),
+            Err(gap) => Known::Unknown(gap),
+        }
     }
 
     /// Where a symbolic link points, as it is written.
@@ -211,7 +273,8 @@ impl HostRoot {
         }
     }
 
-    fn note(&self, path: &str, answer: &Known<String>) {
+    /// Writes down the answer of a file.
+    pub(crate) fn note(&self, path: &str, answer: &Known<String>) {
         if let Some(log) = &self.log {
             let mut log = log.lock().unwrap_or_else(PoisonError::into_inner);
             log.read(self, path, answer);
@@ -229,11 +292,9 @@ impl HostRoot {
                 self.descend(path, OFlags::RDONLY | OFlags::NONBLOCK)
             }
         };
-        let mut text = Vec::with_capacity(PAGE_BYTES);
         opened
-            .and_then(|fd| File::from(fd).take(bytes).read_to_end(&mut text))
-            .map_err(|error| gap(path, &error))?;
-        Ok(text)
+            .map_err(|error| gap(path, &error))
+            .and_then(|fd| taken(path, fd, bytes))
     }
 
     fn list_files(&self, path: &str) -> io::Result<Vec<String>> {
@@ -297,6 +358,29 @@ fn open_folder(folder: &Path) -> io::Result<Arc<OwnedFd>> {
         flags,
         Mode::empty(),
     )?))
+}
+
+fn taken(path: &str, fd: OwnedFd, bytes: u64) -> Result<Vec<u8>, Gap> {
+    let mut page = [0; PAGE_BYTES];
+    let mut file = File::from(fd);
+    let most = usize::try_from(bytes).map_or(PAGE_BYTES, |most| most.min(PAGE_BYTES));
+    let first = loop {
+        match file.read(page.get_mut(..most).unwrap_or_default()) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            first => break first.map_err(|error| gap(path, &error))?,
+        }
+    };
+    let mut text = page.get(..first).unwrap_or_default().to_vec();
+    // Most files of a host are of these two places and in one piece: not to ask each for its end saves a
+    // quarter of the time.
+    let is_whole = first < most && (path.starts_with("sys/") || path.starts_with("proc/irq/"))
+        || first == most && most as u64 == bytes;
+    if !is_whole && first > 0 {
+        file.take(bytes.saturating_sub(first as u64))
+            .read_to_end(&mut text)
+            .map_err(|error| gap(path, &error))?;
+    }
+    Ok(text)
 }
 
 fn text_of(path: &str, text: Vec<u8>) -> Known<String> {

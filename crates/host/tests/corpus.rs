@@ -17,8 +17,8 @@ use linerate_host::capture::{Archive, CaptureError, CaptureOptions, Captured, re
 use linerate_host::counters::read_softnet;
 use linerate_host::read::read_host;
 use linerate_host::root::HostRoot;
-use linerate_model::host::{Host, NicKind, NodeSource};
-use linerate_model::ids::NodeId;
+use linerate_model::host::{CpuKind, Host, NicKind, NodeSource};
+use linerate_model::ids::{CpuId, CpuSet, NodeId};
 use linerate_model::known::{Cause, Known};
 use linerate_model::units::{BitRate, Bytes};
 
@@ -158,12 +158,7 @@ fn offline_cpus_odd_nodes_and_memory_of_graphics_cards_are_read_as_they_are() {
         .iter()
         .find(|node| node.id == NodeId(255))
         .expect("a node");
-    assert!(
-        memory_only
-            .cpus
-            .value()
-            .is_some_and(linerate_model::ids::CpuSet::is_empty)
-    );
+    assert!(memory_only.cpus.value().is_some_and(CpuSet::is_empty));
     assert_eq!(
         memory_only.memory_bytes,
         Known::Value(Bytes::kib(15_728_640))
@@ -175,6 +170,104 @@ fn offline_cpus_odd_nodes_and_memory_of_graphics_cards_are_read_as_they_are() {
     let host = self::host("4fake-4gr1nu1pu").expect("the corpus");
     assert_eq!(host.cpus[3].node, Known::Value(NodeId(3)));
     assert!(self::host("2arm-2c").expect("the corpus").nodes.is_empty());
+}
+
+/// What one CPU says is taken for the others of its core, package or cache: each must say the same.
+#[test]
+fn what_is_read_of_one_cpu_for_others_is_what_they_say_themselves() {
+    let Some(folder) = corpus("hosts") else {
+        return;
+    };
+    for entry in fs::read_dir(folder).expect("the corpus") {
+        let path = entry.expect("an entry").path();
+        let captured = Captured::open(&path).expect("a host");
+        let root = captured.root();
+        let host = read_host(root, &captured);
+        for cpu in host
+            .cpus
+            .iter()
+            .filter(|cpu| cpu.online.get() != Some(false))
+        {
+            let own = |file: &str| {
+                let path = format!("sys/devices/system/cpu/cpu{}/{file}", cpu.id);
+                root.read(&path).value().cloned()
+            };
+            let number = |file: &str| own(file).and_then(|text| text.parse::<u32>().ok());
+            let at = format!("{} CPU {}", path.display(), cpu.id);
+            assert_eq!(number("topology/core_id"), cpu.core.get(), "{at}");
+            assert_eq!(
+                number("topology/physical_package_id"),
+                cpu.package.get(),
+                "{at}"
+            );
+            assert_eq!(number("topology/die_id"), cpu.die.get(), "{at}");
+            if let Some(threads) = own("topology/thread_siblings") {
+                let threads = CpuSet::from_mask(&threads).ok();
+                assert_eq!(cpu.siblings.value(), threads.as_ref(), "{at}");
+            }
+            let highest = (0..8)
+                .filter(|index| {
+                    own(&format!("cache/index{index}/type"))
+                        .is_some_and(|kind| kind != "Instruction")
+                })
+                .max_by_key(|index| number(&format!("cache/index{index}/level")));
+            let shared =
+                highest.and_then(|index| own(&format!("cache/index{index}/shared_cpu_map")));
+            let shared = shared.and_then(|mask| CpuSet::from_mask(&mask).ok());
+            assert_eq!(cpu.last_level_cache.value(), shared.as_ref(), "{at}");
+        }
+    }
+}
+
+#[test]
+fn the_kinds_of_cores_and_their_frequencies_are_told_apart() {
+    let Some(host) = host("20em64t-hybrid-1p6c2t+2ca4co1t") else {
+        return;
+    };
+    let kind = |cpu: usize| host.cpus[cpu].kind.get();
+    assert_eq!(
+        (kind(0), kind(12)),
+        (Some(CpuKind::Performance), Some(CpuKind::Efficiency))
+    );
+    let cache = host.cpus[12]
+        .last_level_cache
+        .value()
+        .map(ToString::to_string);
+    assert_eq!(cache.as_deref(), Some("0-19"));
+    let frequency = host.power.frequency.value().expect("policies");
+    assert_eq!(frequency.len(), 20);
+    assert_eq!(frequency[12].base_khz, Known::Value(1_400_000));
+    assert_eq!(host.cpus[12].governor, frequency[12].governor);
+    assert!(host.power.smt.value().is_some() && host.power.turbo.get().is_some());
+
+    let host = self::host("16em64t-4s2c2t-offlines").expect("the corpus");
+    let offline = host.isolation.offline.value().expect("each says it");
+    assert!(!offline.is_empty() && offline.contains(CpuId(5)));
+    assert_eq!(
+        host.cpus[5].kind.gap().map(|gap| gap.cause),
+        Some(Cause::Absent)
+    );
+    let host = self::host("128arm-2pa2n8cluster4co").expect("the corpus");
+    assert!(
+        host.cpus
+            .iter()
+            .all(|cpu| cpu.kind.get() == Some(CpuKind::Uniform))
+    );
+    let node = &host.nodes[0];
+    assert!(node.memory_free_bytes.get() < node.memory_bytes.get());
+    assert!(
+        node.hugepages
+            .value()
+            .is_some_and(|sizes| !sizes.is_empty())
+    );
+    let host = self::host("20s390-2g6s4c").expect("the corpus");
+    let cpu = host.cpus.iter().find(|cpu| cpu.online.get() == Some(true));
+    let gap = cpu.and_then(|cpu| cpu.last_level_cache.gap());
+    assert_eq!(
+        gap.map(|gap| gap.cause),
+        Some(Cause::Absent),
+        "it shows no cache"
+    );
 }
 
 #[test]

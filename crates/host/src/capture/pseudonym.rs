@@ -5,7 +5,7 @@
 //! test a guess. IP addresses keep their common prefixes (the idea of Crypto-PAn: a bit is flipped
 //! according to the bits before it), so that two ends of a subnet stay in one subnet.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -14,6 +14,8 @@ use linerate_model::known::Known;
 use super::answers::CapturedNics;
 use super::archive::Archive;
 use super::tree::{Entry, Tree};
+use crate::procfs::owners::TUNED_PROFILE;
+use crate::sysctl_files;
 
 const HOSTNAME: &str = "proc/sys/kernel/hostname";
 const BOOT_ID: &str = "proc/sys/kernel/random/boot_id";
@@ -53,6 +55,28 @@ const KEPT_PARAMETERS: [&str; 30] = [
     "tsc",
 ];
 
+/// Profiles that come with TuneD; others may be named after their owner.
+const STOCK_PROFILES: [&str; 15] = [
+    "accelerator-performance",
+    "aws",
+    "balanced",
+    "cpu-partitioning",
+    "desktop",
+    "hpc-compute",
+    "latency-performance",
+    "network-latency",
+    "network-throughput",
+    "openshift-node",
+    "powersave",
+    "realtime",
+    "realtime-virtual-host",
+    "throughput-performance",
+    "virtual-guest",
+];
+
+/// Files in `/etc/sysctl.d` that are called so on every machine that has them.
+const KNOWN_SYSCTL_FILES: [&str; 2] = ["90-linerate.conf", "99-sysctl.conf"];
+
 /// The pseudonyms of one boot of one host.
 #[derive(Debug)]
 pub(crate) struct Pseudonyms {
@@ -74,8 +98,17 @@ impl Pseudonyms {
     /// `archive` under pseudonyms.
     pub(crate) fn applied(&self, archive: Archive) -> Archive {
         let mut tree = Tree::new(false);
+        let withheld = withheld_sysctl_files(&archive.tree);
         for (path, entry) in archive.tree.iter() {
-            tree.put(&self.text(path), self.entry(path, entry));
+            let (to, entry) = (self.text(path), self.entry(path, entry));
+            if withheld.is_empty() {
+                tree.put(&to, entry);
+            } else {
+                tree.put(
+                    &renamed(&to, &withheld),
+                    names_renamed(path, entry, &withheld),
+                );
+            }
         }
         let mut nics = BTreeMap::new();
         for (nic, mut answers) in archive.nics.0 {
@@ -102,6 +135,9 @@ impl Pseudonyms {
                 text: match path {
                     HOSTNAME if !text.is_empty() => self.hostname(text),
                     COMMAND_LINE => self.command_line(text),
+                    TUNED_PROFILE if !STOCK_PROFILES.contains(&text.as_str()) => {
+                        format!("withheld-{:08x}", self.hash("profile", text) >> 32)
+                    }
                     _ => self.text(text),
                 },
             },
@@ -267,6 +303,39 @@ impl Pseudonyms {
             })
             .collect();
         kept.join(" ")
+    }
+}
+
+/// New names for the files of sysctls that came with no package.
+fn withheld_sysctl_files(tree: &Tree) -> BTreeMap<String, String> {
+    let names = |folder: &&str| tree.list(folder).unwrap_or_default();
+    let all: BTreeSet<String> = sysctl_files::FOLDERS.iter().flat_map(names).collect();
+    let packaged: BTreeSet<String> = sysctl_files::PACKAGED.iter().flat_map(names).collect();
+    sysctl_files::withheld_names(all.iter().map(String::as_str), |name| {
+        packaged.contains(name) || KNOWN_SYSCTL_FILES.contains(&name)
+    })
+}
+
+fn renamed(path: &str, withheld: &BTreeMap<String, String>) -> String {
+    match path.rsplit_once('/') {
+        Some((folder, name)) if sysctl_files::FOLDERS.contains(&folder) => {
+            let name = withheld.get(name).map_or(name, String::as_str);
+            format!("{folder}/{name}")
+        }
+        _ => path.to_owned(),
+    }
+}
+
+fn names_renamed(path: &str, entry: Entry, withheld: &BTreeMap<String, String>) -> Entry {
+    match entry {
+        Entry::Folder { mode, names } if sysctl_files::FOLDERS.contains(&path) => {
+            let name = |name: String| withheld.get(&name).cloned().unwrap_or(name);
+            Entry::Folder {
+                mode,
+                names: names.into_iter().map(name).collect(),
+            }
+        }
+        entry => entry,
     }
 }
 

@@ -29,19 +29,26 @@ impl Log {
         self.put(root, path, true, entry);
     }
 
-    /// A folder was listed.
-    pub(crate) fn listed(
-        &mut self,
-        root: &HostRoot,
-        path: &str,
-        answer: &Result<Vec<String>, Gap>,
-    ) {
+    /// A part of a file was used. It stands where it was asked for, as a plain file.
+    pub(crate) fn used(&mut self, root: &HostRoot, path: &str, answer: &Known<String>) {
         let entry = match answer {
-            Ok(names) => Entry::Folder {
+            Known::Value(text) => Entry::File {
+                mode: 0o444,
+                text: text.clone(),
+            },
+            Known::Unknown(gap) => gap_entry(gap),
+        };
+        self.put(root, path, false, entry);
+    }
+
+    /// A folder was listed.
+    pub(crate) fn listed(&mut self, root: &HostRoot, path: &str, answer: &Known<Vec<String>>) {
+        let entry = match answer {
+            Known::Value(names) => Entry::Folder {
                 mode: root.mode(path).unwrap_or(0o755),
                 names: names.iter().cloned().collect::<BTreeSet<_>>(),
             },
-            Err(gap) => gap_entry(gap),
+            Known::Unknown(gap) => gap_entry(gap),
         };
         self.put(root, path, true, entry);
     }

@@ -5,6 +5,7 @@ use linerate_model::host::Identity;
 use linerate_model::known::{Cause, Known};
 
 use crate::root::{HostRoot, absolute};
+use crate::sysfs::kernel::parse_guest_flag;
 
 /// Enough of `/proc/cpuinfo` for the first CPU. The whole is a megabyte on a large machine, and some
 /// kernels interrupt every CPU to write its line of frequency.
@@ -17,11 +18,15 @@ const CONFIG_KEYS: [&str; 3] = [
     "CONFIG_HAVE_IRQ_TIME_ACCOUNTING",
 ];
 
+/// The beginning of `/proc/cpuinfo`.
+pub(crate) fn read_cpuinfo(root: &HostRoot) -> Known<String> {
+    root.read_start("proc/cpuinfo", CPUINFO_BYTES)
+}
+
 /// Reads the identity of the host.
-pub(crate) fn read_identity(root: &HostRoot) -> Identity {
+pub(crate) fn read_identity(root: &HostRoot, cpuinfo: Known<String>) -> Identity {
     let kernel_release = root.read("proc/sys/kernel/osrelease");
     let command_line = root.read("proc/cmdline");
-    let cpuinfo = root.read_start("proc/cpuinfo", CPUINFO_BYTES);
     Identity {
         hostname: root.read("proc/sys/kernel/hostname"),
         architecture: root.architecture(),
@@ -154,8 +159,17 @@ pub(crate) fn used_cpuinfo_lines(text: &str) -> String {
         .split_once("machine = ")
         .and_then(|(_, rest)| rest.lines().next())
         .map(|machine| format!("machine = {machine}"));
+    // Of the flags, only the one that tells a guest.
+    let flags = parse_guest_flag(text).map(|is_guest| {
+        let flag = if is_guest { "hypervisor" } else { "" };
+        format!("flags\t: {flag}")
+    });
     let lines = KEYS.iter().filter_map(of_key).map(str::to_owned);
-    lines.chain(machine).collect::<Vec<_>>().join("\n")
+    lines
+        .chain(machine)
+        .chain(flags)
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 #[cfg(test)]
@@ -209,12 +223,13 @@ mod tests {
 
         #[test]
         fn the_kept_lines_of_cpuinfo_name_the_same_model(lines in proptest::collection::vec(
-            "(model name|cpu|Processor|vendor_id|processor 0|x)\t: ?(IBM/S390|A 7|id = 1, machine = 2817)?",
+            "(model name|cpu|Processor|vendor_id|processor 0|flags|x)\t: ?(IBM/S390|A 7|id = 1, machine = 2817|fpu hypervisor)?",
             0..8,
         )) {
             let text = lines.join("\n");
             let kept = used_cpuinfo_lines(&text);
             prop_assert_eq!(parse_cpu_model(&text), parse_cpu_model(&kept));
+            prop_assert_eq!(parse_guest_flag(&text), parse_guest_flag(&kept));
             prop_assert!(!kept.contains("processor"));
         }
     }

@@ -6,18 +6,23 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use linerate_model::host::Irq;
-use linerate_model::ids::{CpuSet, IrqNumber};
+use linerate_model::ids::{CpuSet, IrqNumber, NodeId};
 use linerate_model::known::{Cause, Gap, Known};
 
+use crate::parallel;
 use crate::root::{HostRoot, absolute};
-use crate::sysfs::{cpu_list, cpu_mask, numbered, or_if_absent};
+use crate::sysfs::{cpu_list, cpu_mask, number_or_minus_one, numbered, or_if_absent, understood};
 
 const PROC: &str = "proc/irq";
 const SYSFS: &str = "sys/kernel/irq";
 const TABLE: &str = "proc/interrupts";
+/// Linux 6.12: "genirq/proc: Correctly set file permissions for affinity control files".
+const MODES_SINCE: (u32, u32) = (6, 12);
 
 /// Reads every interrupt, by number.
-pub(crate) fn read_irqs(root: &HostRoot, gaps: &mut Vec<Gap>) -> Vec<Irq> {
+///
+/// The kernel's `release` says whether it tells by a file's mode which interrupts nobody may move.
+pub(crate) fn read_irqs(root: &HostRoot, release: Option<&str>, gaps: &mut Vec<Gap>) -> Vec<Irq> {
     let listed = root.list(PROC);
     let in_sysfs: BTreeSet<u32> = match root.list(SYSFS) {
         Known::Value(names) => numbered(&names, "").into_iter().collect(),
@@ -39,23 +44,75 @@ pub(crate) fn read_irqs(root: &HostRoot, gaps: &mut Vec<Gap>) -> Vec<Irq> {
             in_sysfs.iter().copied().collect()
         }
     };
-    numbers
-        .into_iter()
-        .map(|number| {
-            let folder = format!("{PROC}/{number}");
-            Irq {
-                managed: Known::default(),
-                node: Known::default(),
-                number: IrqNumber(number),
-                actions: read_actions(root, number, &in_sysfs, &table),
-                requested: or_if_absent(
-                    cpu_list(root, &format!("{folder}/smp_affinity_list")),
-                    || cpu_mask(root, &format!("{folder}/smp_affinity")),
-                ),
-                effective: read_effective(root, &folder),
-            }
-        })
-        .collect()
+    let (mut irqs, modes): (Vec<Irq>, Vec<Option<u32>>) = parallel::each(&numbers, |number| {
+        read_irq(root, *number, &in_sysfs, &table)
+    })
+    .into_iter()
+    .unzip();
+    let modes_tell = modes_tell(&modes, release);
+    for (irq, mode) in irqs.iter_mut().zip(modes) {
+        irq.managed = managed(irq.number, mode, modes_tell);
+    }
+    irqs
+}
+
+/// Reads one interrupt, and the permission bits of the file that places it.
+fn read_irq(
+    root: &HostRoot,
+    number: u32,
+    in_sysfs: &BTreeSet<u32>,
+    table: &Known<BTreeMap<u32, Vec<String>>>,
+) -> (Irq, Option<u32>) {
+    let folder = format!("{PROC}/{number}");
+    let path = format!("{folder}/smp_affinity_list");
+    let (text, mode) = root.read_with_mode(&path);
+    let requested = text.and_then(|text| understood(&path, &text, str::parse::<CpuSet>));
+    let irq = Irq {
+        number: IrqNumber(number),
+        actions: read_actions(root, number, in_sysfs, table),
+        requested: or_if_absent(requested, || {
+            cpu_mask(root, &format!("{folder}/smp_affinity"))
+        }),
+        effective: read_effective(root, &folder),
+        managed: Known::default(),
+        node: number_or_minus_one(
+            root,
+            &format!("{folder}/node"),
+            "the interrupt belongs to no node",
+        )
+        .map(NodeId),
+    };
+    (irq, mode)
+}
+
+/// Whether the permission bits say which interrupts may be moved: since Linux 6.12 (kernel/irq/proc.c,
+/// `register_irq_proc`), or earlier where that was taken over, which a difference between two interrupts
+/// shows. All read-only tells nothing: copies of a host lose their bits.
+fn modes_tell(modes: &[Option<u32>], release: Option<&str>) -> bool {
+    let mut known = modes.iter().flatten();
+    let writable = |mode: &u32| mode & 0o200 != 0;
+    let some_writable = known.clone().any(writable);
+    let some_not = known.any(|mode| !writable(mode));
+    some_writable && (some_not || release.and_then(parse_release) >= Some(MODES_SINCE))
+}
+
+fn managed(irq: IrqNumber, mode: Option<u32>, modes_tell: bool) -> Known<bool> {
+    let path = absolute(&format!("{PROC}/{irq}/smp_affinity_list"));
+    match mode {
+        Some(mode) if modes_tell => Known::Value(mode & 0o200 == 0),
+        Some(_) => {
+            let reason =
+                "only Linux 6.12 and later say by the file's mode who may move an interrupt";
+            Known::unknown(Cause::NotSaid, path, reason)
+        }
+        None => Known::unknown(Cause::Absent, path, "the kernel shows no place for it"),
+    }
+}
+
+/// The first two numbers of a kernel's release, `6.12.0-55.el10`.
+pub(crate) fn parse_release(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit());
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
 /// Where the interrupt really goes (since 4.13); empty where the interrupt chip does not tell.
@@ -185,7 +242,33 @@ ERR:          0
         assert_eq!(table.len(), 8);
     }
 
+    #[test]
+    fn modes_tell_who_may_move_an_interrupt_only_where_the_kernel_sets_them() {
+        let (writable, read_only) = (Some(0o644), Some(0o444));
+        assert!(modes_tell(&[writable, read_only], Some("5.14.0")));
+        assert!(modes_tell(&[writable, None], Some("6.12.0-55.el10")));
+        assert!(!modes_tell(&[writable, writable], Some("6.8.0-rc1")));
+        assert!(!modes_tell(&[writable], None));
+        assert!(!modes_tell(&[read_only, read_only], Some("6.18.0")));
+        let of = |mode, tell| managed(IrqNumber(7), mode, tell);
+        assert_eq!(of(read_only, true), Known::Value(true));
+        assert_eq!(of(writable, true), Known::Value(false));
+        assert_eq!(
+            of(writable, false).gap().map(|gap| gap.cause),
+            Some(Cause::NotSaid)
+        );
+        assert_eq!(
+            of(None, true).gap().map(|gap| gap.cause),
+            Some(Cause::Absent)
+        );
+    }
+
     proptest! {
+        #[test]
+        fn no_release_panics(release in "[0-9.a-z-]{0,12}|.{0,20}") {
+            let _ = parse_release(&release);
+        }
+
         #[test]
         fn no_text_panics(
             lines in proptest::collection::vec("( CPU0)?|[ 0-9]{0,5}:[ 0-9]{0,12}[a-zA-Z0-9, -]{0,20}|.{0,20}", 0..6)

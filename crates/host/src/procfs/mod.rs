@@ -2,13 +2,18 @@
 //! text and knows no files; `read_*` takes a root.
 
 pub(crate) mod bonding;
+pub(crate) mod conntrack;
 pub(crate) mod conntrack_stat;
 pub(crate) mod identity;
 pub(crate) mod interrupts;
+pub(crate) mod limits;
 pub(crate) mod netstat;
+pub(crate) mod owners;
 pub(crate) mod pressure;
+pub mod sockets;
 pub(crate) mod softnet;
 pub(crate) mod stat;
 pub mod sysctls;
+pub(crate) mod taps;
 pub(crate) mod vlan;
 pub(crate) mod vmstat;

@@ -1,18 +1,28 @@
 //! CPUs: `/sys/devices/system/cpu` (Documentation/ABI/stable/sysfs-devices-system-cpu,
 //! Documentation/admin-guide/cputopology.rst, Documentation/admin-guide/pm/cpufreq.rst).
+//!
+//! What several CPUs have in common is read of one of them: a list of the CPUs that share a thing says
+//! for which others the answer holds.
 
-use linerate_model::host::{Cpu, Node};
-use linerate_model::ids::{CpuId, CpuSet};
+use std::collections::BTreeMap;
+
+use linerate_model::host::{Cpu, FrequencyPolicy, Node};
+use linerate_model::ids::{CpuId, CpuSet, NodeId};
 use linerate_model::known::{Cause, Gap, Known};
 
+use super::caches::Caches;
+use super::kinds::read_kinds;
 use super::nodes::node_of;
 use super::{cpu_list, cpu_mask, number_or_minus_one, numbered, or_if_absent, understood};
 use crate::root::HostRoot;
 
-const FOLDER: &str = "sys/devices/system/cpu";
+pub(crate) const FOLDER: &str = "sys/devices/system/cpu";
 
-/// Reads every CPU that the kernel has a folder for, offline ones too.
-pub fn read_cpus(root: &HostRoot, nodes: &[Node], gaps: &mut Vec<Gap>) -> Vec<Cpu> {
+/// Every CPU that the kernel has a folder for, and whether it is online.
+pub(crate) type Listed = Vec<(CpuId, Known<bool>)>;
+
+/// Lists the CPUs, offline ones too.
+pub(crate) fn list_cpus(root: &HostRoot, gaps: &mut Vec<Gap>) -> Listed {
     let names = match root.list(FOLDER) {
         Known::Value(names) => names,
         Known::Unknown(gap) => {
@@ -21,62 +31,215 @@ pub fn read_cpus(root: &HostRoot, nodes: &[Node], gaps: &mut Vec<Gap>) -> Vec<Cp
         }
     };
     let online = cpu_list(root, &format!("{FOLDER}/online"));
+    let is_online = |id: CpuId| {
+        let listed = match &online {
+            Known::Value(online) => Known::Value(online.contains(id)),
+            Known::Unknown(gap) => Known::Unknown(gap.clone()),
+        };
+        or_if_absent(listed, || {
+            let path = format!("{FOLDER}/cpu{id}/online");
+            root.read(&path)
+                .and_then(|text| understood(&path, &text, parse_online))
+        })
+    };
     numbered(&names, "cpu")
         .into_iter()
-        .map(|id| read_cpu(root, CpuId(id), &online, nodes))
+        .map(|id| (CpuId(id), is_online(CpuId(id))))
         .collect()
 }
 
-fn read_cpu(root: &HostRoot, id: CpuId, online: &Known<CpuSet>, nodes: &[Node]) -> Cpu {
-    let folder = format!("{FOLDER}/cpu{id}");
-    let online = or_if_absent(online.clone().map(|set| set.contains(id)), || {
-        let path = format!("{folder}/online");
-        root.read(&path)
-            .and_then(|text| understood(&path, &text, parse_online))
-    });
-    if online.get() == Some(false) {
-        return offline(id, &folder, online, nodes);
-    }
-    let topology = format!("{folder}/topology");
-    Cpu {
-        die: Known::default(),
-        last_level_cache: Known::default(),
-        kind: Known::default(),
-        id,
-        online,
-        node: node_of(id, nodes),
-        package: number_or_minus_one(
-            root,
-            &format!("{topology}/physical_package_id"),
-            "the firmware does not describe packages",
-        ),
-        core: number_or_minus_one(
-            root,
-            &format!("{topology}/core_id"),
-            "the firmware does not describe cores",
-        ),
-        siblings: read_siblings(root, &topology),
-        governor: root.read(&format!("{folder}/cpufreq/scaling_governor")),
+/// The CPUs that are not known to be offline.
+pub(crate) fn usable(listed: &Listed) -> Vec<CpuId> {
+    let usable = listed
+        .iter()
+        .filter(|(_, online)| online.get() != Some(false));
+    usable.map(|(id, _)| *id).collect()
+}
+
+/// Reads every CPU that is listed.
+pub(crate) fn read_cpus(
+    root: &HostRoot,
+    listed: Listed,
+    frequency: &Known<Vec<FrequencyPolicy>>,
+    nodes: &[Node],
+) -> Vec<Cpu> {
+    let usable = usable(&listed);
+    let mut kinds = read_kinds(root, &usable, frequency);
+    let mut reader = Reader {
+        root,
+        packages: Told::default(),
+        dies: Told::default(),
+        siblings: Told::default(),
+        caches: Caches::default(),
+        governors: Governors::of(root, usable.first().copied(), frequency),
+    };
+    listed
+        .into_iter()
+        .map(|(id, online)| {
+            let node = node_of(id, nodes);
+            if online.get() == Some(false) {
+                return offline(id, online, node);
+            }
+            let kind = kinds.remove(&id).unwrap_or_default();
+            Cpu {
+                kind,
+                ..reader.read(id, online, node)
+            }
+        })
+        .collect()
+}
+
+/// Answers that are known already, by CPU.
+#[derive(Debug)]
+struct Told<T>(BTreeMap<CpuId, T>);
+
+impl<T> Default for Told<T> {
+    fn default() -> Self {
+        Self(BTreeMap::new())
     }
 }
 
+impl<T: Clone> Told<T> {
+    /// The answer for `cpu`: told before, or read now and then told of `others` too. A gap is told of
+    /// nobody else, because it names its own file.
+    fn of(
+        &mut self,
+        cpu: CpuId,
+        read: impl FnOnce() -> Known<T>,
+        others: impl FnOnce(&T) -> Option<CpuSet>,
+    ) -> Known<T> {
+        if let Some(told) = self.0.get(&cpu) {
+            return Known::Value(told.clone());
+        }
+        let answer = read();
+        if let Known::Value(value) = &answer
+            && let Some(others) = others(value)
+            && others.contains(cpu)
+        {
+            for other in others.iter() {
+                self.0.entry(other).or_insert_with(|| value.clone());
+            }
+        }
+        answer
+    }
+}
+
+struct Reader<'a> {
+    root: &'a HostRoot,
+    packages: Told<u32>,
+    dies: Told<u32>,
+    siblings: Told<CpuSet>,
+    caches: Caches,
+    governors: Governors,
+}
+
+impl Reader<'_> {
+    fn read(&mut self, id: CpuId, online: Known<bool>, node: Known<NodeId>) -> Cpu {
+        let root = self.root;
+        let topology = format!("{FOLDER}/cpu{id}/topology");
+        let id_of =
+            |file: &str, why: &str| number_or_minus_one(root, &format!("{topology}/{file}"), why);
+        let siblings = (self.siblings).of(
+            id,
+            || read_siblings(root, &topology),
+            |set| Some(set.clone()),
+        );
+        let of_core = || siblings.value().cloned();
+        let of = |lists: &[&str]| {
+            let lists = lists.iter();
+            let mut found = lists.map(|list| cpu_list(root, &format!("{topology}/{list}")));
+            found.find_map(|list| list.value().cloned())
+        };
+        Cpu {
+            id,
+            online,
+            node,
+            package: self.packages.of(
+                id,
+                || {
+                    id_of(
+                        "physical_package_id",
+                        "the firmware does not describe packages",
+                    )
+                },
+                |_| of(&["package_cpus_list", "core_siblings_list"]).or_else(of_core),
+            ),
+            die: self.dies.of(
+                id,
+                || id_of("die_id", "the firmware does not describe dies"),
+                |_| of(&["die_cpus_list"]).or_else(of_core),
+            ),
+            // Some processors number two cores apart that are siblings (AMD's modules of two cores).
+            core: id_of("core_id", "the firmware does not describe cores"),
+            last_level_cache: self.caches.of(root, id),
+            kind: Known::default(),
+            governor: (self.governors.of_cpu(id)).unwrap_or_else(|| root.read(&governor_path(id))),
+            siblings,
+        }
+    }
+}
+
+/// The governors by CPU.
+enum Governors {
+    /// As the frequency policies tell.
+    Told(BTreeMap<CpuId, Known<String>>),
+    /// Nothing manages the frequency: the reason, which is the same for each CPU.
+    None(Gap),
+    /// To be asked of each CPU, as kernels before 4.2 have it.
+    OfEach,
+}
+
+impl Governors {
+    fn of(root: &HostRoot, first: Option<CpuId>, frequency: &Known<Vec<FrequencyPolicy>>) -> Self {
+        if let Known::Value(policies) = frequency {
+            let mut told = BTreeMap::new();
+            for policy in policies {
+                let cpus = policy.cpus.value().into_iter().flat_map(CpuSet::iter);
+                told.extend(cpus.map(|cpu| (cpu, policy.governor.clone())));
+            }
+            return Self::Told(told);
+        }
+        match first.map(|first| root.read(&governor_path(first))) {
+            Some(Known::Unknown(gap)) if gap.cause == Cause::Absent => Self::None(gap),
+            _ => Self::OfEach,
+        }
+    }
+
+    fn of_cpu(&self, cpu: CpuId) -> Option<Known<String>> {
+        match self {
+            Self::Told(told) => told.get(&cpu).cloned(),
+            Self::None(gap) => Some(Known::unknown(
+                gap.cause,
+                format!("/{}", governor_path(cpu)),
+                gap.reason.clone(),
+            )),
+            Self::OfEach => None,
+        }
+    }
+}
+
+fn governor_path(cpu: CpuId) -> String {
+    format!("{FOLDER}/cpu{cpu}/cpufreq/scaling_governor")
+}
+
 /// The kernel takes the topology and the frequency of an offline CPU away.
-fn offline(id: CpuId, folder: &str, online: Known<bool>, nodes: &[Node]) -> Cpu {
+fn offline(id: CpuId, online: Known<bool>, node: Known<NodeId>) -> Cpu {
     fn gone<T>(path: String) -> Known<T> {
         Known::unknown(Cause::Absent, path, "the CPU is offline")
     }
-    let topology = format!("/{folder}/topology");
+    let folder = format!("/{FOLDER}/cpu{id}");
+    let topology = format!("{folder}/topology");
     Cpu {
-        die: Known::default(),
-        last_level_cache: Known::default(),
-        kind: Known::default(),
         id,
         online,
-        node: node_of(id, nodes),
+        node,
         package: gone(format!("{topology}/physical_package_id")),
+        die: gone(format!("{topology}/die_id")),
         core: gone(format!("{topology}/core_id")),
         siblings: gone(format!("{topology}/core_cpus_list")),
-        governor: gone(format!("/{folder}/cpufreq/scaling_governor")),
+        last_level_cache: gone(format!("{folder}/cache")),
+        kind: gone(folder.clone()),
+        governor: gone(format!("{folder}/cpufreq/scaling_governor")),
     }
 }
 

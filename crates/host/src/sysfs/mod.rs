@@ -3,17 +3,24 @@
 
 pub(crate) mod block;
 pub(crate) mod bond;
+pub(crate) mod caches;
 pub(crate) mod config_space;
 pub mod cpus;
 pub(crate) mod function;
 pub(crate) mod gids;
 pub(crate) mod hwmon;
+pub(crate) mod idle;
 pub(crate) mod irq_names;
+pub(crate) mod isolation;
+pub(crate) mod kernel;
+pub(crate) mod kinds;
 pub(crate) mod locality;
 pub(crate) mod nic_kind;
 pub(crate) mod nics;
 pub mod nodes;
+pub(crate) mod nvme;
 pub mod pci;
+pub(crate) mod power;
 pub(crate) mod queue_irqs;
 pub(crate) mod queues;
 pub(crate) mod rdma;

@@ -15,9 +15,11 @@ pub struct Software {
     pub taps: Known<Vec<Tap>>,
     /// Connection tracking; absent when the module is not loaded.
     pub conntrack: Known<Conntrack>,
-    /// Every sysctl that a file sets, in the order in which they take effect (the last wins).
+    /// Every line of a file that sets a sysctl which linerate speaks of, in the order in which they take
+    /// effect (the last wins).
     pub sysctl_lines: Known<Vec<SysctlLine>>,
-    /// Programs that wait in `accept` or hold established TCP connections, with where they may run.
+    /// Programs that wait in `accept` or hold established TCP connections, with where they may run. Asked
+    /// of the live machine only, never captured.
     pub socket_owners: Known<Vec<SocketOwner>>,
 }
 
@@ -37,7 +39,7 @@ pub struct Owner {
 /// A socket that takes a copy of packets (`/proc/net/packet`), or a handler of all protocols (`ptype`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tap {
-    /// The interface; none for all.
+    /// The interface (`index 9` when none that is seen has that index); none for all.
     pub nic: Option<String>,
     /// The protocol it takes; 3 is all.
     pub protocol: u32,

@@ -1,0 +1,165 @@
+//! The kernel's clocks, protections and memory policy (Documentation/admin-guide/hw-vuln,
+//! Documentation/admin-guide/mm/transhuge.rst, Documentation/ABI/testing/sysfs-devices-system-cpu).
+
+use std::collections::BTreeMap;
+
+use linerate_model::host::Kernel;
+use linerate_model::known::{Cause, Known};
+
+use super::cpus::FOLDER;
+use super::power::chosen;
+use crate::procfs::limits::read_locked_memory;
+use crate::root::{HostRoot, absolute};
+
+const CLOCK: &str = "sys/devices/system/clocksource/clocksource0";
+const DMI: &str = "sys/class/dmi/id";
+
+/// Reads it; `cpuinfo` is the beginning of `/proc/cpuinfo`.
+pub(crate) fn read_kernel(root: &HostRoot, cpuinfo: &Known<String>) -> Kernel {
+    let clocksources = root
+        .read(&format!("{CLOCK}/available_clocksource"))
+        .map(|text| text.split_whitespace().map(str::to_owned).collect());
+    Kernel {
+        clocksource: root.read(&format!("{CLOCK}/current_clocksource")),
+        mitigations: read_mitigations(root),
+        transparent_hugepages: chosen(root, "sys/kernel/mm/transparent_hugepage/enabled"),
+        transparent_hugepages_defrag: chosen(root, "sys/kernel/mm/transparent_hugepage/defrag"),
+        hypervisor: read_hypervisor(root, cpuinfo, &clocksources),
+        locked_memory: read_locked_memory(root),
+        aspm_policy: chosen(root, "sys/module/pcie_aspm/parameters/policy"),
+        clocksources,
+    }
+}
+
+fn read_mitigations(root: &HostRoot) -> Known<BTreeMap<String, String>> {
+    let folder = format!("{FOLDER}/vulnerabilities");
+    let names = match root.list(&folder) {
+        Known::Value(names) => names,
+        Known::Unknown(gap) => return Known::Unknown(gap),
+    };
+    let mut mitigations = BTreeMap::new();
+    for name in names {
+        match root.read(&format!("{folder}/{name}")) {
+            Known::Value(text) => mitigations.insert(name, text),
+            Known::Unknown(gap) => return Known::Unknown(gap),
+        };
+    }
+    Known::Value(mitigations)
+}
+
+/// Xen says its name itself; the others are known by the machine's name in the firmware and by the clock
+/// they offer. Whether this is a guest at all, x86 says by a flag of the CPU.
+fn read_hypervisor(
+    root: &HostRoot,
+    cpuinfo: &Known<String>,
+    clocksources: &Known<Vec<String>>,
+) -> Known<String> {
+    if let Known::Value(name) = root.read("sys/hypervisor/type")
+        && !name.is_empty()
+    {
+        return Known::Value(name);
+    }
+    let vendor = root.read(&format!("{DMI}/sys_vendor"));
+    let product = root.read(&format!("{DMI}/product_name"));
+    let text = |known: &Known<String>| known.value().cloned().unwrap_or_default();
+    let by_firmware = parse_firmware(&text(&vendor), &text(&product));
+    let flag = match cpuinfo {
+        Known::Value(text) => parse_guest_flag(text),
+        Known::Unknown(_) => None,
+    };
+    let by_clock = clocksources.value().and_then(|clocks| parse_clocks(clocks));
+    match (by_firmware, flag, by_clock) {
+        (Some(name), ..) | (None, None | Some(true), Some(name)) => Known::Value(name.to_owned()),
+        (None, Some(true), None) => Known::Value("unnamed".to_owned()),
+        (None, Some(false), _) => Known::Value("none".to_owned()),
+        (None, None, None) => Known::unknown(
+            Cause::NotSaid,
+            absolute(&format!("{DMI}/sys_vendor")),
+            "neither the CPU's flags nor the machine's name say whether this is a guest",
+        ),
+    }
+}
+
+/// The hypervisor by the names of vendor and product in the firmware (DMI type 1), as
+/// systemd-detect-virt(1) knows them. Cloud machines called `metal` are no guests.
+pub(crate) fn parse_firmware(vendor: &str, product: &str) -> Option<&'static str> {
+    const NAMES: [(&str, &str); 13] = [
+        ("KVM", "KVM"),
+        ("OpenStack", "KVM"),
+        ("Amazon EC2", "Amazon EC2"),
+        ("Google Compute Engine", "Google"),
+        ("QEMU", "QEMU"),
+        ("VMware", "VMware"),
+        ("VMW", "VMware"),
+        ("innotek GmbH", "VirtualBox"),
+        ("VirtualBox", "VirtualBox"),
+        ("Xen", "Xen"),
+        ("Bochs", "Bochs"),
+        ("Parallels", "Parallels"),
+        ("BHYVE", "bhyve"),
+    ];
+    if product.contains("metal") {
+        return None;
+    }
+    if vendor == "Microsoft Corporation" && product == "Virtual Machine" {
+        return Some("Hyper-V");
+    }
+    let of = |text: &str| NAMES.iter().find(|(start, _)| text.starts_with(start));
+    of(product).or_else(|| of(vendor)).map(|(_, name)| *name)
+}
+
+/// Whether the flags of an x86 CPU say that there is a hypervisor; `None` on other architectures.
+pub(crate) fn parse_guest_flag(cpuinfo: &str) -> Option<bool> {
+    let flags = cpuinfo
+        .lines()
+        .filter_map(|line| line.split_once(':'))
+        .find(|(name, _)| name.trim() == "flags")?;
+    Some(flags.1.split_whitespace().any(|flag| flag == "hypervisor"))
+}
+
+/// A clock that only guests of one hypervisor are offered.
+fn parse_clocks(clocks: &[String]) -> Option<&'static str> {
+    let name = |clock: &String| match clock.as_str() {
+        "kvm-clock" => Some("KVM"),
+        "xen" => Some("Xen"),
+        clock if clock.starts_with("hyperv_") => Some("Hyper-V"),
+        _ => None,
+    };
+    clocks.iter().find_map(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn guests_are_told_from_the_machines_that_clouds_lease_whole() {
+        assert_eq!(
+            parse_firmware("Amazon EC2", "c7i.large"),
+            Some("Amazon EC2")
+        );
+        assert_eq!(parse_firmware("Amazon EC2", "c7i.metal-24xl"), None);
+        assert_eq!(
+            parse_firmware("Microsoft Corporation", "Virtual Machine"),
+            Some("Hyper-V")
+        );
+        assert_eq!(parse_firmware("Microsoft Corporation", "Surface Pro"), None);
+        assert_eq!(parse_firmware("VMware, Inc.", "VMware20,1"), Some("VMware"));
+        assert_eq!(parse_firmware("Dell Inc.", "PowerEdge R750"), None);
+        assert_eq!(
+            parse_guest_flag("flags\t\t: fpu hypervisor lahf_lm"),
+            Some(true)
+        );
+        assert_eq!(parse_guest_flag("flags : fpu vmx"), Some(false));
+        assert_eq!(parse_guest_flag("Features : fp asimd"), None);
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_panics(text in "(flags)?.{0,40}", other in ".{0,20}") {
+            let _ = (parse_firmware(&text, &other), parse_guest_flag(&text));
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! NVMe controllers and the subsystems that join several of them: `/sys/class/nvme`,
+//! `/sys/class/nvme-subsystem` (drivers/nvme/host/sysfs.c, multipath.c).
+
+use linerate_model::host::NvmePath;
+use linerate_model::ids::NodeId;
+use linerate_model::known::{Cause, Gap, Known};
+
+use super::{number_or_minus_one, numbered};
+use crate::root::{HostRoot, absolute};
+
+const CONTROLLERS: &str = "sys/class/nvme";
+const SUBSYSTEMS: &str = "sys/class/nvme-subsystem";
+
+/// One subsystem.
+#[derive(Debug)]
+struct Subsystem {
+    name: String,
+    controllers: Vec<String>,
+    io_policy: Known<String>,
+}
+
+/// Every controller and subsystem.
+#[derive(Debug)]
+pub(crate) struct Nvme {
+    controllers: Vec<NvmePath>,
+    subsystems: Known<Vec<Subsystem>>,
+}
+
+/// What is said of one block device.
+pub(crate) struct Said {
+    pub(crate) transport: Known<String>,
+    pub(crate) io_policy: Known<String>,
+    pub(crate) paths: Known<Vec<NvmePath>>,
+}
+
+/// Reads all of them once.
+pub(crate) fn read_nvme(root: &HostRoot) -> Nvme {
+    let controllers = root.list(CONTROLLERS).value().map_or_else(Vec::new, |all| {
+        let numbers = numbered(all, "nvme");
+        let of = |number: &u32| read_controller(root, &format!("nvme{number}"));
+        numbers.iter().map(of).collect()
+    });
+    let subsystems = root.list(SUBSYSTEMS).map(|names| {
+        let of = |name: String| {
+            let folder = format!("{SUBSYSTEMS}/{name}");
+            let inside = root.list(&folder).value().cloned().unwrap_or_default();
+            let numbers = numbered(&inside, "nvme");
+            Subsystem {
+                controllers: numbers
+                    .iter()
+                    .map(|number| format!("nvme{number}"))
+                    .collect(),
+                io_policy: root.read(&format!("{folder}/iopolicy")),
+                name,
+            }
+        };
+        names.into_iter().map(of).collect()
+    });
+    Nvme {
+        controllers,
+        subsystems,
+    }
+}
+
+fn read_controller(root: &HostRoot, name: &str) -> NvmePath {
+    let folder = format!("{CONTROLLERS}/{name}");
+    NvmePath {
+        controller: name.to_owned(),
+        state: root.read(&format!("{folder}/state")),
+        transport: root.read(&format!("{folder}/transport")),
+        numa_node: number_or_minus_one(
+            root,
+            &format!("{folder}/numa_node"),
+            "the controller belongs to no node",
+        )
+        .map(NodeId),
+    }
+}
+
+impl Nvme {
+    /// What is said of the block device at the real folder `folder`.
+    pub(crate) fn of(&self, folder: &str) -> Said {
+        if !is_nvme(folder) {
+            return Said::gap(&Gap::new(
+                Cause::Absent,
+                absolute(folder),
+                "it is no NVMe device",
+            ));
+        }
+        let above: Vec<&str> = folder.split('/').collect();
+        let subsystem = self.subsystems.value().and_then(|all| {
+            all.iter().find(|subsystem| {
+                let holds = |name: &&str| subsystem.controllers.iter().any(|own| own == name);
+                above.contains(&subsystem.name.as_str()) || above.iter().any(holds)
+            })
+        });
+        let is_path = |controller: &&NvmePath| match subsystem {
+            Some(subsystem) => subsystem.controllers.contains(&controller.controller),
+            None => above.contains(&controller.controller.as_str()),
+        };
+        let paths: Vec<NvmePath> = self.controllers.iter().filter(is_path).cloned().collect();
+        if paths.is_empty() {
+            return Said::gap(&Gap::new(
+                Cause::Absent,
+                absolute(CONTROLLERS),
+                "no controller of the device is listed",
+            ));
+        }
+        Said {
+            transport: shared(&paths),
+            io_policy: match (subsystem, &self.subsystems) {
+                (Some(subsystem), _) => subsystem.io_policy.clone(),
+                (None, Known::Unknown(gap)) => Known::Unknown(gap.clone()),
+                (None, Known::Value(_)) => Known::unknown(
+                    Cause::Absent,
+                    absolute(SUBSYSTEMS),
+                    "no subsystem holds the device's controller",
+                ),
+            },
+            paths: Known::Value(paths),
+        }
+    }
+}
+
+impl Said {
+    /// The node of every path, when it is one: a device of several paths lies on no function itself.
+    pub(crate) fn node(&self) -> Option<NodeId> {
+        let (first, others) = self.paths.value()?.split_first()?;
+        let is_shared = others.iter().all(|path| path.numa_node == first.numa_node);
+        first.numa_node.get().filter(|_| is_shared)
+    }
+
+    fn gap(gap: &Gap) -> Self {
+        Self {
+            transport: Known::Unknown(gap.clone()),
+            io_policy: Known::Unknown(gap.clone()),
+            paths: Known::Unknown(gap.clone()),
+        }
+    }
+}
+
+fn is_nvme(folder: &str) -> bool {
+    super::last_name(folder).starts_with("nvme")
+}
+
+/// The transport of every path, when it is one.
+fn shared(paths: &[NvmePath]) -> Known<String> {
+    let Some((first, others)) = paths.split_first() else {
+        return Known::default();
+    };
+    if others.iter().all(|path| path.transport == first.transport) {
+        return first.transport.clone();
+    }
+    Known::unknown(
+        Cause::NotSaid,
+        absolute(&format!("{CONTROLLERS}/{}/transport", first.controller)),
+        "its paths are of several transports, or one of them is not known",
+    )
+}

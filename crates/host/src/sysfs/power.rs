@@ -1,0 +1,175 @@
+//! How the CPUs' speed and sleep are managed (Documentation/admin-guide/pm/cpufreq.rst,
+//! intel_pstate.rst, amd-pstate.rst, cpuidle.rst; Documentation/admin-guide/cputopology.rst).
+
+use linerate_model::host::{FrequencyPolicy, Power};
+use linerate_model::ids::{CpuId, CpuSet};
+use linerate_model::known::{Cause, Known};
+
+use super::cpus::FOLDER;
+use super::idle::read_idle_states;
+use super::{number, numbered, or_if_absent, parsed, understood};
+use crate::parallel;
+use crate::root::{HostRoot, absolute};
+
+const LATENCY: &str = "dev/cpu_dma_latency";
+
+/// Reads everything but what `frequency` holds, which is read before the CPUs.
+pub(crate) fn read_power(
+    root: &HostRoot,
+    cpus: &[CpuId],
+    frequency: Known<Vec<FrequencyPolicy>>,
+) -> Power {
+    let pstate = |file: &str| root.read(&format!("{FOLDER}/{file}"));
+    Power {
+        frequency,
+        turbo: or_if_absent(flag(root, "intel_pstate/no_turbo").map(|no| !no), || {
+            flag(root, "cpufreq/boost")
+        }),
+        pstate_mode: or_if_absent(pstate("intel_pstate/status"), || {
+            pstate("amd_pstate/status")
+        }),
+        smt: or_if_absent(root.read(&format!("{FOLDER}/smt/control")), || {
+            flag(root, "smt/active").map(|on| if on { "on" } else { "off" }.to_owned())
+        }),
+        idle_driver: root.read(&format!("{FOLDER}/cpuidle/current_driver")),
+        idle_states: read_idle_states(root, cpus),
+        latency_limit_us: root.read_bytes(LATENCY, 4).and_then(|bytes| {
+            match parse_latency(&bytes) {
+                Some(limit) => Known::Value(limit),
+                None => Known::unknown(
+                    Cause::Unreadable,
+                    absolute(LATENCY),
+                    format!("expected 4 bytes, got {}", bytes.len()),
+                ),
+            }
+        }),
+    }
+}
+
+fn flag(root: &HostRoot, file: &str) -> Known<bool> {
+    parsed(root, &format!("{FOLDER}/{file}"), super::cpus::parse_online)
+}
+
+/// A signed number of four bytes in the machine's own order (kernel/power/qos.c,
+/// `cpu_latency_qos_read`). A capture holds them as they were; where it is read, the order is the same
+/// on every machine but s390.
+pub(crate) fn parse_latency(bytes: &[u8]) -> Option<u32> {
+    let bytes: [u8; 4] = bytes.try_into().ok()?;
+    u32::try_from(i32::from_ne_bytes(bytes)).ok()
+}
+
+/// Reads the groups of CPUs that change frequency together; `usable` are the CPUs online.
+pub(crate) fn read_frequency(root: &HostRoot, usable: &[CpuId]) -> Known<Vec<FrequencyPolicy>> {
+    let folder = format!("{FOLDER}/cpufreq");
+    let numbers = match root.list(&folder) {
+        Known::Value(names) => numbered(&names, "policy"),
+        Known::Unknown(gap) => return Known::Unknown(gap),
+    };
+    let Some((first, others)) = numbers.split_first() else {
+        return Known::unknown(
+            Cause::Absent,
+            absolute(&folder),
+            "nothing manages the frequency of the CPUs",
+        );
+    };
+    // A policy bears the number of its first CPU: as many policies as CPUs have one CPU each.
+    let one_each = numbers.iter().copied().eq(usable.iter().map(|cpu| cpu.0));
+    let read = |number: u32, like: Option<&FrequencyPolicy>| {
+        read_policy(root, &format!("{folder}/policy{number}"), like, || {
+            one_each.then(|| CpuSet::one(CpuId(number)))
+        })
+    };
+    let first = read(*first, None);
+    let others = parallel::each(others, |number| read(*number, Some(&first)));
+    Known::Value(std::iter::once(first).chain(others).collect())
+}
+
+/// Reads one policy. The driver is the same for all, and with it which files there are: what `like`
+/// does not have is not looked for again.
+fn read_policy(
+    root: &HostRoot,
+    folder: &str,
+    like: Option<&FrequencyPolicy>,
+    cpus: impl FnOnce() -> Option<CpuSet>,
+) -> FrequencyPolicy {
+    let khz = |file: &str| number::<u64>(root, &format!("{folder}/{file}"));
+    let text = |file: &str| root.read(&format!("{folder}/{file}"));
+    FrequencyPolicy {
+        cpus: match cpus() {
+            Some(cpus) => Known::Value(cpus),
+            None => parsed(root, &format!("{folder}/affected_cpus"), parse_cpus),
+        },
+        driver: match like.map(|like| &like.driver) {
+            Some(Known::Value(driver)) => Known::Value(driver.clone()),
+            _ => text("scaling_driver"),
+        },
+        governor: text("scaling_governor"),
+        energy_preference: unless_absent(like.map(|like| &like.energy_preference), || {
+            text("energy_performance_preference")
+        }),
+        min_khz: khz("scaling_min_freq"),
+        max_khz: khz("scaling_max_freq"),
+        hardware_max_khz: khz("cpuinfo_max_freq"),
+        base_khz: unless_absent(like.map(|like| &like.base_khz), || khz("base_frequency")),
+    }
+}
+
+fn unless_absent<T: Clone>(like: Option<&Known<T>>, read: impl FnOnce() -> Known<T>) -> Known<T> {
+    match like {
+        Some(Known::Unknown(gap)) if gap.cause == Cause::Absent => Known::Unknown(gap.clone()),
+        _ => read(),
+    }
+}
+
+/// `affected_cpus`: numbers with spaces between.
+pub(crate) fn parse_cpus(text: &str) -> Result<CpuSet, String> {
+    let number = |word: &str| match word.parse::<u32>() {
+        Ok(cpu) if cpu <= CpuSet::CPU_MAX => Ok(CpuId(cpu)),
+        _ => Err(format!("`{word}` is no CPU")),
+    };
+    text.split_whitespace().map(number).collect()
+}
+
+/// The word in brackets: `always [madvise] never`.
+pub(crate) fn parse_chosen(text: &str) -> Result<String, &'static str> {
+    text.split_whitespace()
+        .find_map(|word| word.strip_prefix('[')?.strip_suffix(']'))
+        .map(str::to_owned)
+        .ok_or("no word stands in brackets")
+}
+
+/// Reads the word in brackets of a file.
+pub(crate) fn chosen(root: &HostRoot, path: &str) -> Known<String> {
+    root.read(path)
+        .and_then(|text| understood(path, &text, parse_chosen))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn the_kernels_own_forms_are_read() {
+        assert_eq!(
+            parse_latency(&2_000_000_000i32.to_ne_bytes()),
+            Some(2_000_000_000)
+        );
+        assert_eq!(parse_latency(&[0xff; 4]), None);
+        assert_eq!(parse_latency(b"abc"), None);
+        let cpus = parse_cpus("0 2 4").map(|cpus| cpus.to_string());
+        assert_eq!(cpus.as_deref(), Ok("0,2,4"));
+        assert_eq!(
+            parse_chosen("always [madvise] never").as_deref(),
+            Ok("madvise")
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_panics(text in "[0-9 ]{0,20}|.{0,20}", bytes in proptest::collection::vec(any::<u8>(), 0..6)) {
+            let _ = (parse_cpus(&text), parse_chosen(&text), parse_latency(&bytes));
+        }
+    }
+}

@@ -19,6 +19,7 @@ use linerate_model::known::{Cause, Known};
 use self::error::Failure;
 pub use self::error::NetlinkError;
 use self::ethtool::Ethtool;
+use self::ioctl::Control;
 use self::socket::Connection;
 use crate::nic_control::{NicCounts, NicRead, NicWrite, Pair};
 
@@ -26,6 +27,7 @@ use crate::nic_control::{NicCounts, NicRead, NicWrite, Pair};
 mod captured;
 mod error;
 mod ethtool;
+mod ioctl;
 mod link;
 mod make;
 mod message;
@@ -42,6 +44,7 @@ const NO_KERNEL: &str = "this kernel does not offer it";
 pub struct Netlink {
     route: Mutex<Connection>,
     ethtool: Mutex<Ethtool>,
+    control: Mutex<Control>,
 }
 
 /// A panic in the middle of an exchange leaves at most answers that nobody waits for, and those are
@@ -63,6 +66,7 @@ impl Netlink {
         Ok(Self {
             route: Mutex::new(Connection::open(None)?), // protocol 0 is `NETLINK_ROUTE`
             ethtool: Mutex::new(Ethtool::open()?),
+            control: Mutex::new(Control::open()?),
         })
     }
 
@@ -84,6 +88,19 @@ impl Netlink {
     ) -> Known<T> {
         let result = read(&mut lock(&self.ethtool));
         known(result, format!("netlink/ethtool/{nic}/{what}"), NO_DRIVER)
+    }
+
+    /// Asks by ioctl, once netlink knows the name: of one that it does not know the ioctl would make the
+    /// kernel load a module, and reading must change nothing.
+    fn read_control<T>(
+        &self,
+        nic: &NicName,
+        what: &str,
+        read: impl FnOnce(&mut Control) -> Result<T, Failure>,
+    ) -> Known<T> {
+        let exists = link::read(&mut lock(&self.route), nic);
+        let result = exists.and_then(|_| read(&mut lock(&self.control)));
+        known(result, format!("ioctl/ethtool/{nic}/{what}"), NO_DRIVER)
     }
 }
 
@@ -127,28 +144,30 @@ impl NicRead for Netlink {
         self.read_route(nic, "qdisc", |route| qdisc::read(route, nic))
     }
 
-    fn card(&self, _nic: &NicName) -> Card {
-        Card::default()
+    fn card(&self, nic: &NicName) -> Card {
+        self.card_of_ethtool(nic)
     }
 
-    fn wire(&self, _nic: &NicName) -> Wire {
-        Wire::default()
+    fn wire(&self, nic: &NicName) -> Wire {
+        self.wire_of_ethtool(nic)
     }
 
     fn stack(&self, _nic: &NicName) -> Stack {
         Stack::default()
     }
 
-    fn dispatch(&self, _nic: &NicName) -> Dispatch {
-        Dispatch::default()
+    fn dispatch(&self, nic: &NicName) -> Dispatch {
+        self.dispatch_of_ethtool(nic)
     }
 
     fn shaping(&self, _nic: &NicName) -> Shaping {
         Shaping::default()
     }
 
-    fn counts(&self, _nic: &NicName) -> NicCounts {
-        NicCounts::default()
+    fn counts(&self, nic: &NicName) -> NicCounts {
+        let mut counts = NicCounts::default();
+        self.counts_of_ethtool(nic, &mut counts);
+        counts
     }
 }
 

@@ -119,13 +119,13 @@ mod captured {
 
     #[test]
     fn a_kernels_rings_channels_and_moderation_are_read() {
-        let body = &answers(include_str!("captured/rings.hex"))[0].body;
+        let body = &answers(include_str!("../captured/rings.hex"))[0].body;
         let rings = Attributes::after(body, GENERIC_HEADER_BYTES).expect("the kernel's own");
         let rings = parse_rings(&rings, &nic("eth0")).expect("rings");
         assert_eq!((rings.rx.get(), rings.rx_max.get()), (Some(256), Some(256)));
         assert_eq!((rings.tx.get(), rings.tx_max.get()), (Some(256), Some(256)));
 
-        let body = &answers(include_str!("captured/channels.hex"))[0].body;
+        let body = &answers(include_str!("../captured/channels.hex"))[0].body;
         let channels = Attributes::after(body, GENERIC_HEADER_BYTES).expect("the kernel's own");
         let channels = parse_channels(&channels, &nic("near0")).expect("channels");
         assert_eq!(
@@ -138,7 +138,7 @@ mod captured {
         );
         assert!(channels.combined.gap().is_some());
 
-        let body = &answers(include_str!("captured/coalesce.hex"))[0].body;
+        let body = &answers(include_str!("../captured/coalesce.hex"))[0].body;
         let coalesce = Attributes::after(body, GENERIC_HEADER_BYTES).expect("the kernel's own");
         let coalesce = parse_coalesce(&coalesce, &nic("eth0")).expect("moderation");
         assert_eq!(
@@ -151,7 +151,7 @@ mod captured {
 
     #[test]
     fn a_kernels_features_are_read_by_name() {
-        let body = &answers(include_str!("captured/features.hex"))[0].body;
+        let body = &answers(include_str!("../captured/features.hex"))[0].body;
         let features = Attributes::after(body, GENERIC_HEADER_BYTES).expect("the kernel's own");
         let features = parse_features(&features).expect("features");
         let feature = |active, changeable| Some(Feature { active, changeable });
@@ -174,7 +174,7 @@ mod captured {
 
     #[test]
     fn the_family_is_found_among_all() {
-        let found: Vec<u16> = answers(include_str!("captured/families.hex"))
+        let found: Vec<u16> = answers(include_str!("../captured/families.hex"))
             .iter()
             .filter_map(|answer| parse_ethtool_family(&answer.body).expect("the kernel's own"))
             .collect();
@@ -207,7 +207,7 @@ mod captured {
         #[test]
         fn a_damaged_answer_panics_no_parser(at in 0usize..4280, byte in any::<u8>()) {
             let nic = nic("eth0");
-            let mut body = answers(include_str!("captured/features.hex"))[0].body.clone();
+            let mut body = answers(include_str!("../captured/features.hex"))[0].body.clone();
             let at = at % body.len();
             body[at] = byte;
             if let Ok(attributes) = Attributes::after(&body, GENERIC_HEADER_BYTES) {

@@ -6,7 +6,7 @@ use linerate_model::ids::NicName;
 use linerate_model::known::{Cause, Gap, Known};
 
 use super::stats;
-use crate::netlink::Netlink;
+use crate::netlink::{Netlink, lock};
 use crate::nic_control::NicCounts;
 
 impl Netlink {
@@ -33,13 +33,15 @@ impl Netlink {
 
     /// The port and what is plugged into it.
     pub(in crate::netlink) fn wire_of_ethtool(&self, nic: &NicName) -> Wire {
+        // A statement of its own: inside the expression below the lock would be held to its end.
+        let module = lock(&self.ethtool).module(nic);
         Wire {
+            module,
             modes: self.read_ethtool(nic, "modes", |ethtool| ethtool.modes(nic)),
             state: self.read_ethtool(nic, "state", |ethtool| ethtool.state(nic)),
             fec: self.read_ethtool(nic, "fec", |ethtool| ethtool.fec(nic)),
             pause: self.read_ethtool(nic, "pause", |ethtool| ethtool.pause(nic)),
             eee: self.read_ethtool(nic, "eee", |ethtool| ethtool.eee(nic)),
-            module: super::super::lock(&self.ethtool).module(nic),
             timestamping: self
                 .read_ethtool(nic, "timestamping", |ethtool| ethtool.timestamping(nic)),
         }

@@ -151,6 +151,11 @@ impl Control {
         }
         match refusal {
             Some(failure) if fields.is_empty() => Err(failure),
+            // A card without such a hash says that it hashes no field of anything.
+            _ if fields.values().all(String::is_empty) => Err(Failure::Kernel {
+                errno: libc::EOPNOTSUPP,
+                message: None,
+            }),
             _ => Ok(fields),
         }
     }

@@ -161,3 +161,7 @@ fn gap(counts: &mut NicCounts, group: &str, path: &str) {
     let gap = Gap::new(Cause::Absent, path, "the driver counts none of it");
     counts.gaps.insert(group.to_owned(), gap);
 }
+
+#[cfg(test)]
+#[path = "facts_tests.rs"]
+mod tests;

@@ -9,13 +9,13 @@ use crate::netlink::message::{Attributes, Request};
 
 pub(super) const GROUPS: u16 = 3;
 pub(super) const GROUP: u16 = 4;
-pub(super) const GROUP_ID: u16 = 3;
-pub(super) const GROUP_STAT: u16 = 5;
-pub(super) const HISTOGRAM_RX: u16 = 6;
-pub(super) const HISTOGRAM_TX: u16 = 7;
-pub(super) const BUCKET_LOW: u16 = 8;
-pub(super) const BUCKET_HIGH: u16 = 9;
-pub(super) const BUCKET_VALUE: u16 = 10;
+pub(super) const GROUP_ID: u16 = 2;
+pub(super) const GROUP_STAT: u16 = 4;
+pub(super) const HISTOGRAM_RX: u16 = 5;
+pub(super) const HISTOGRAM_TX: u16 = 6;
+pub(super) const BUCKET_LOW: u16 = 7;
+pub(super) const BUCKET_HIGH: u16 = 8;
+pub(super) const BUCKET_VALUE: u16 = 9;
 
 /// A group: its name in a request, in our keys, and its counters' names by their numbers.
 type Group = (&'static str, &'static str, &'static [&'static str]);

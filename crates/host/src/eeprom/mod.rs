@@ -177,8 +177,9 @@ impl View<'_> {
 
     /// The bounds at `at`: high alarm, low alarm, high warning, low warning.
     fn bounds(&self, at: u8) -> Option<[[u8; 2]; 4]> {
-        let [a, b, c, d, e, f, g, h] = self.bytes(at).get()?;
-        Some([[a, b], [c, d], [e, f], [g, h]])
+        let bytes: [u8; 8] = self.bytes(at).get()?;
+        let (bounds, _) = bytes.as_chunks();
+        bounds.try_into().ok()
     }
 }
 

@@ -18,6 +18,8 @@ pub(super) const BANK: u16 = 5;
 pub(super) const ADDRESS: u16 = 6;
 pub(super) const DATA: u16 = 7;
 
+const ONLY_ROOT: &str = "only root may read a module's memory (CAP_NET_ADMIN)";
+
 impl Ethtool {
     /// The module, decoded. It is read over a slow bus, so only the pages that are needed are.
     pub(super) fn module(&mut self, nic: &NicName) -> Known<Module> {
@@ -28,7 +30,7 @@ impl Ethtool {
             if let Known::Unknown(gap) = &mut bytes
                 && gap.cause == Cause::Denied
             {
-                gap.reason = "only root may read a module's memory (CAP_NET_ADMIN)".to_owned();
+                gap.reason = String::from(ONLY_ROOT);
             }
             pages.insert(half, bytes);
         }

@@ -4,6 +4,7 @@
 pub mod apply;
 pub mod capture;
 pub mod counters;
+mod eeprom;
 pub mod netlink;
 pub mod nic_control;
 pub(crate) mod parallel;

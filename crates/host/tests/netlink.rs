@@ -8,6 +8,8 @@
 
 #[path = "netlink/ethtool.rs"]
 mod ethtool;
+#[path = "netlink/facts.rs"]
+mod facts;
 #[path = "netlink/lab.rs"]
 mod lab;
 #[path = "netlink/qdisc.rs"]

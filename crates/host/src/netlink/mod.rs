@@ -20,6 +20,7 @@ use self::error::Failure;
 pub use self::error::NetlinkError;
 use self::ethtool::Ethtool;
 use self::families::Families;
+use self::ioctl::Control;
 use self::socket::Connection;
 use crate::nic_control::{NicCounts, NicRead, NicWrite, Pair};
 
@@ -32,6 +33,7 @@ mod ethtool;
 mod families;
 #[cfg(test)]
 mod headers;
+mod ioctl;
 mod kinds;
 mod link;
 mod make;
@@ -54,6 +56,7 @@ pub struct Netlink {
     route: Mutex<Connection>,
     ethtool: Mutex<Ethtool>,
     families: Mutex<Families>,
+    control: Mutex<Control>,
 }
 
 /// A panic in the middle of an exchange leaves at most answers that nobody waits for, and those are
@@ -76,6 +79,7 @@ impl Netlink {
             route: Mutex::new(Connection::open(None)?), // protocol 0 is `NETLINK_ROUTE`
             ethtool: Mutex::new(Ethtool::open()?),
             families: Mutex::new(Families::open()?),
+            control: Mutex::new(Control::open()?),
         })
     }
 
@@ -97,6 +101,19 @@ impl Netlink {
     ) -> Known<T> {
         let result = read(&mut lock(&self.ethtool));
         known(result, format!("netlink/ethtool/{nic}/{what}"), NO_DRIVER)
+    }
+
+    /// Asks by ioctl, once netlink knows the name: of one that it does not know the ioctl would make the
+    /// kernel load a module, and reading must change nothing.
+    fn read_control<T>(
+        &self,
+        nic: &NicName,
+        what: &str,
+        read: impl FnOnce(&mut Control) -> Result<T, Failure>,
+    ) -> Known<T> {
+        let exists = link::read(&mut lock(&self.route), nic);
+        let result = exists.and_then(|_| read(&mut lock(&self.control)));
+        known(result, format!("ioctl/ethtool/{nic}/{what}"), NO_DRIVER)
     }
 }
 
@@ -141,13 +158,13 @@ impl NicRead for Netlink {
     }
 
     fn card(&self, nic: &NicName) -> Card {
-        let mut card = Card::default();
+        let mut card = self.card_of_ethtool(nic);
         self.fill_card_by_devlink(nic, &mut card);
         card
     }
 
-    fn wire(&self, _nic: &NicName) -> Wire {
-        Wire::default()
+    fn wire(&self, nic: &NicName) -> Wire {
+        self.wire_of_ethtool(nic)
     }
 
     fn stack(&self, nic: &NicName) -> Stack {
@@ -155,7 +172,7 @@ impl NicRead for Netlink {
     }
 
     fn dispatch(&self, nic: &NicName) -> Dispatch {
-        let mut dispatch = Dispatch::default();
+        let mut dispatch = self.dispatch_of_ethtool(nic);
         self.fill_dispatch_by_netdev(nic, &mut dispatch);
         dispatch
     }
@@ -167,6 +184,7 @@ impl NicRead for Netlink {
     fn counts(&self, nic: &NicName) -> NicCounts {
         let mut counts = NicCounts::default();
         self.counts_of_netdev(nic, &mut counts);
+        self.counts_of_ethtool(nic, &mut counts);
         counts
     }
 }

@@ -1,12 +1,15 @@
-//! The one system call that `rustix` has no safe form of: the switches of a netlink socket
-//! (`netlink(7)`, "Socket options").
+//! The system calls that `rustix` has no safe form of: the switches of a netlink socket (`netlink(7)`,
+//! "Socket options") and ethtool's ioctl (`netdevice(7)`), with the memory that the kernel writes to.
 #![allow(
     unsafe_code,
-    reason = "netlink socket options have no safe wrapper in rustix"
+    reason = "netlink socket options and SIOCETHTOOL have no safe wrapper in rustix"
 )]
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
+use std::ptr::NonNull;
+
+use linerate_model::ids::NicName;
 
 /// Turns on one of the switches `NETLINK_*` of level `SOL_NETLINK`.
 pub(super) fn switch_on(socket: BorrowedFd<'_>, option: libc::c_int) -> io::Result<()> {
@@ -23,6 +26,106 @@ pub(super) fn switch_on(socket: BorrowedFd<'_>, option: libc::c_int) -> io::Resu
             length,
         )
     };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+/// Memory for ethtool's ioctls with a forbidden page behind it. For lists the kernel looks again how
+/// long they are and writes that much, whatever room it was told of; a list that grew meanwhile then
+/// ends in EFAULT and not in somebody else's memory.
+#[derive(Debug)]
+pub(super) struct Memory {
+    start: NonNull<u8>,
+    room: usize,
+    whole: usize,
+}
+
+// SAFETY: the mapping is this value's alone, and is reached only through its borrows.
+unsafe impl Send for Memory {}
+
+impl Memory {
+    /// Zeroed memory of at least `room` bytes; pages are the kernel's only once they are touched.
+    pub(super) fn new(room: usize) -> io::Result<Self> {
+        let page = rustix::param::page_size();
+        let room = room.next_multiple_of(page);
+        let whole = room + page;
+        // SAFETY: a new private mapping wherever the kernel likes touches no memory that is in use.
+        let start = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                whole,
+                libc::PROT_NONE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            )
+        };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        let memory = Self { start, room, whole };
+        // SAFETY: the range is the beginning of the mapping just made.
+        let opened = unsafe {
+            libc::mprotect(
+                memory.start.as_ptr().cast(),
+                room,
+                libc::PROT_READ | libc::PROT_WRITE,
+            )
+        };
+        if opened == 0 {
+            Ok(memory)
+        } else {
+            Err(io::Error::last_os_error())
+        }
+    }
+
+    /// The bytes.
+    pub(super) fn bytes(&self) -> &[u8] {
+        // SAFETY: `room` bytes from `start` are mapped readable and initialised (zero, or what was
+        // written since) for as long as `self` lives, and the borrow keeps writers away.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.room) }
+    }
+
+    /// The bytes, to write to.
+    pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in `bytes`, and writable; `&mut self` makes this the only borrow.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.room) }
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: the range is the mapping that `new` made, and no borrow of it outlives `self`.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.whole) };
+    }
+}
+
+/// `SIOCETHTOOL`: has the kernel read the command at the start of `memory` and write its answer there.
+pub(super) fn ethtool(
+    socket: BorrowedFd<'_>,
+    nic: &NicName,
+    memory: &mut Memory,
+) -> io::Result<()> {
+    // SAFETY: `ifreq` is plain data, for which zero is a value of every field.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    let name = nic.as_str().as_bytes();
+    // A name that fills the field would have no end.
+    if name.len() >= request.ifr_name.len() {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    for (to, from) in request.ifr_name.iter_mut().zip(name) {
+        *to = libc::c_char::from_ne_bytes([*from]);
+    }
+    request.ifr_ifru.ifru_data = memory.start.as_ptr().cast();
+    // SAFETY: the descriptor is open for the length of the call; `request` lives until it returns; what
+    // `ifru_data` points to is mapped writable, borrowed for us alone, and followed by a page that may
+    // not be written, at which the kernel stops with EFAULT.
+    let result =
+        unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL as _, &raw mut request) };
     if result == 0 {
         Ok(())
     } else {

@@ -63,7 +63,7 @@ pub struct LinkState {
 /// `ETHTOOL_MSG_FEC_GET`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fec {
-    /// The one in use: `RS`, `BaseR`, `LLRS`, `None` ...; unknown while there is no link.
+    /// The one in use: `RS`, `BASER`, `LLRS`, `None` ...; unknown while there is no link.
     pub active: Known<String>,
     /// Those configured.
     pub configured: Vec<String>,

@@ -1,5 +1,6 @@
-//! ethtool over generic netlink: features, rings, channels and coalescing, by the numbers of
-//! `<linux/ethtool_netlink.h>` (`Documentation/networking/ethtool-netlink.rst`, Linux 5.6 and later).
+//! ethtool over generic netlink, by the numbers of `<linux/ethtool_netlink.h>`
+//! (`Documentation/networking/ethtool-netlink.rst`, Linux 5.6 and later): here the exchange and what can
+//! be set (features, rings, channels, coalescing); below what is only read.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -12,6 +13,17 @@ use super::error::Failure;
 use super::message::{Attributes, Request};
 use super::socket::{Answer, Connection};
 use crate::nic_control::Pair;
+
+mod facts;
+mod fec;
+mod flags;
+mod linkmodes;
+mod linkstate;
+mod module;
+mod pause;
+mod stats;
+mod timestamping;
+mod tunnels;
 
 /// `GENL_ID_CTRL`: the one family whose number is fixed.
 const CONTROL_FAMILY: u16 = 16;
@@ -30,19 +42,44 @@ const VERSION: u8 = 1;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 enum Command {
+    LinkInfoGet = 2,
+    LinkModesGet = 4,
+    LinkStateGet = 6,
     FeaturesGet = 11,
     FeaturesSet = 12,
+    PrivateFlagsGet = 13,
     RingsGet = 15,
     RingsSet = 16,
     ChannelsGet = 17,
     ChannelsSet = 18,
     CoalesceGet = 19,
     CoalesceSet = 20,
+    PauseGet = 21,
+    EeeGet = 23,
+    TimestampingGet = 25,
+    TunnelInfoGet = 28,
+    FecGet = 29,
+    ModuleEepromGet = 31,
+    StatsGet = 32,
 }
 
-/// The header nest is attribute 1 of every ethtool message.
+impl Command {
+    /// The attribute that holds the header nest.
+    fn header(self) -> u16 {
+        match self {
+            Self::StatsGet => STATS_HEADER,
+            _ => HEADER,
+        }
+    }
+}
+
+/// The header nest is attribute 1 of every ethtool message but one.
 const HEADER: u16 = 1;
+const STATS_HEADER: u16 = 2;
 const HEADER_DEVICE_NAME: u16 = 2;
+const HEADER_FLAGS: u16 = 3;
+/// `ETHTOOL_FLAG_STATS`: the statistics that belong to the answer too.
+const FLAG_STATISTICS: u32 = 4;
 
 const BITSET_NOMASK: u16 = 1;
 const BITSET_BITS: u16 = 3;
@@ -208,7 +245,21 @@ impl Ethtool {
         nic: &NicName,
         parse: impl FnOnce(&Attributes<'_>) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        let answers = self.ask(command, nic, |_| ())?;
+        self.read_as(command, nic, 0, |_| (), parse)
+    }
+
+    /// Like [`Self::read`], with `flags` in the header and more attributes in the request.
+    fn read_as<T>(
+        &mut self,
+        command: Command,
+        nic: &NicName,
+        flags: u32,
+        fill: impl FnOnce(&mut Request),
+        parse: impl FnOnce(&Attributes<'_>) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let family = self.family()?;
+        let request = request_with(family, command, nic, flags, fill);
+        let answers = self.connection.ask(&request)?;
         let answer = answers
             .first()
             .ok_or(Failure::Malformed("nothing came before the end"))?;
@@ -247,9 +298,22 @@ fn request(
     nic: &NicName,
     fill: impl FnOnce(&mut Request),
 ) -> Request {
+    request_with(family, command, nic, 0, fill)
+}
+
+fn request_with(
+    family: u16,
+    command: Command,
+    nic: &NicName,
+    flags: u32,
+    fill: impl FnOnce(&mut Request),
+) -> Request {
     let mut request = Request::new(family, &[command as u8, VERSION, 0, 0]);
-    request.nest(HEADER, |header| {
+    request.nest(command.header(), |header| {
         header.put_text(HEADER_DEVICE_NAME, nic.as_str());
+        if flags != 0 {
+            header.put_u32(HEADER_FLAGS, flags);
+        }
     });
     fill(&mut request);
     request
@@ -304,10 +368,15 @@ fn parse_features(attributes: &Attributes<'_>) -> Result<BTreeMap<String, Featur
         .collect())
 }
 
-/// The named bits of a bitset. Without a mask a bit that is listed is on; with one its value says so.
 fn parse_bitset(bitset: &Attributes<'_>) -> Result<BTreeMap<String, bool>, Failure> {
+    parse_bits(bitset).map(|bits| bits.into_iter().collect())
+}
+
+/// The named bits of a bitset in the kernel's order. Without a mask a bit that is listed is on; with one
+/// its value says so.
+fn parse_bits(bitset: &Attributes<'_>) -> Result<Vec<(String, bool)>, Failure> {
     let is_list = bitset.bytes(BITSET_NOMASK).is_some();
-    let mut bits = BTreeMap::new();
+    let mut bits = Vec::new();
     for (kind, payload) in bitset.nest(BITSET_BITS)?.iter() {
         if kind != BITS_BIT {
             continue;
@@ -315,10 +384,21 @@ fn parse_bitset(bitset: &Attributes<'_>) -> Result<BTreeMap<String, bool>, Failu
         let bit = Attributes::parse(payload)?;
         // Unused bits have an empty name.
         if let Some(name) = bit.text(BIT_NAME)?.filter(|name| !name.is_empty()) {
-            bits.insert(name, is_list || bit.bytes(BIT_VALUE).is_some());
+            bits.push((name, is_list || bit.bytes(BIT_VALUE).is_some()));
         }
     }
     Ok(bits)
+}
+
+/// The names of the bits that are on.
+fn parse_names(bitset: &Attributes<'_>) -> Result<Vec<String>, Failure> {
+    let bits = parse_bits(bitset)?.into_iter();
+    Ok(bits.filter_map(|(name, on)| on.then_some(name)).collect())
+}
+
+/// A number sent as one byte.
+fn byte(attributes: &Attributes<'_>, kind: u16) -> Option<u8> {
+    attributes.bytes(kind)?.first().copied()
 }
 
 fn parse_rings(attributes: &Attributes<'_>, nic: &NicName) -> Result<Rings, Failure> {
@@ -377,5 +457,4 @@ fn said<T>(value: Option<T>, nic: &NicName, what: &str) -> Known<T> {
 }
 
 #[cfg(test)]
-#[path = "ethtool_tests.rs"]
 mod tests;

@@ -2,12 +2,16 @@
 
 use super::*;
 
-/// `/usr/include/linux/ethtool_netlink.h`, when the kernel's headers are installed; else, with a skip,
-/// nothing.
+/// `/usr/include/linux/ethtool_netlink.h` (whose numbers Linux 6.15 moved to a second file), when the
+/// kernel's headers are installed; else, with a skip, nothing.
 #[expect(clippy::disallowed_methods, reason = "a skip must be seen")]
 fn kernel_header() -> Option<String> {
     const PATH: &str = "/usr/include/linux/ethtool_netlink.h";
-    let text = std::fs::read_to_string(PATH).ok();
+    const GENERATED: &str = "/usr/include/linux/ethtool_netlink_generated.h";
+    let generated = std::fs::read_to_string(GENERATED).unwrap_or_default();
+    let text = std::fs::read_to_string(PATH)
+        .ok()
+        .map(|text| text + &generated);
     if text.is_none() {
         use io::Write;
         writeln!(io::stderr(), "SKIP: {PATH} is not installed").expect("stderr is open");
@@ -15,7 +19,8 @@ fn kernel_header() -> Option<String> {
     text
 }
 
-/// The number of `name` in the C enumeration that holds it (none of these assigns numbers).
+/// The number of `name` in the C enumeration that holds it (none of these assigns numbers but those that
+/// counting gives).
 fn number_in(header: &str, name: &str) -> usize {
     let is_name = |line: &&str| {
         line.trim()
@@ -44,6 +49,17 @@ fn the_commands_have_the_numbers_of_the_kernels_header() {
         ("CHANNELS_SET", Command::ChannelsSet, 18),
         ("COALESCE_GET", Command::CoalesceGet, 19),
         ("COALESCE_SET", Command::CoalesceSet, 20),
+        ("LINKINFO_GET", Command::LinkInfoGet, 2),
+        ("LINKMODES_GET", Command::LinkModesGet, 4),
+        ("LINKSTATE_GET", Command::LinkStateGet, 6),
+        ("PRIVFLAGS_GET", Command::PrivateFlagsGet, 13),
+        ("PAUSE_GET", Command::PauseGet, 21),
+        ("EEE_GET", Command::EeeGet, 23),
+        ("TSINFO_GET", Command::TimestampingGet, 25),
+        ("TUNNEL_INFO_GET", Command::TunnelInfoGet, 28),
+        ("FEC_GET", Command::FecGet, 29),
+        ("MODULE_EEPROM_GET", Command::ModuleEepromGet, 31),
+        ("STATS_GET", Command::StatsGet, 32),
     ];
     let header = kernel_header();
     for (name, command, number) in table {
@@ -106,6 +122,79 @@ fn an_answer_without_its_fields_says_absent_and_not_zero() {
     );
 }
 
+#[test]
+fn the_attributes_of_what_is_only_read_have_the_numbers_of_the_kernels_header() {
+    let Some(header) = kernel_header() else {
+        return;
+    };
+    for (name, number) in [
+        ("HEADER_FLAGS", HEADER_FLAGS),
+        ("STATS_HEADER", STATS_HEADER),
+        ("LINKMODES_HEADER", HEADER),
+        ("LINKMODES_AUTONEG", linkmodes::AUTONEG),
+        ("LINKMODES_OURS", linkmodes::OURS),
+        ("LINKMODES_PEER", linkmodes::PEER),
+        ("LINKMODES_SPEED", linkmodes::SPEED),
+        ("LINKMODES_DUPLEX", linkmodes::DUPLEX),
+        ("LINKMODES_LANES", linkmodes::LANES),
+        ("LINKINFO_PORT", linkmodes::PORT),
+        ("LINKSTATE_LINK", linkstate::LINK),
+        ("LINKSTATE_SQI", linkstate::QUALITY),
+        ("LINKSTATE_SQI_MAX", linkstate::QUALITY_MAX),
+        ("LINKSTATE_EXT_STATE", linkstate::REASON),
+        ("LINKSTATE_EXT_SUBSTATE", linkstate::DETAIL),
+        ("FEC_HEADER", HEADER),
+        ("FEC_MODES", fec::MODES),
+        ("FEC_AUTO", fec::AUTO),
+        ("FEC_ACTIVE", fec::ACTIVE),
+        ("FEC_STATS", fec::STATISTICS),
+        ("FEC_STAT_CORRECTED", fec::CORRECTED),
+        ("FEC_STAT_UNCORR", fec::UNCORRECTABLE),
+        ("FEC_STAT_CORR_BITS", fec::CORRECTED_BITS),
+        ("PAUSE_AUTONEG", pause::AUTONEG),
+        ("PAUSE_RX", pause::RX),
+        ("PAUSE_TX", pause::TX),
+        ("PAUSE_STATS", pause::STATISTICS),
+        ("PAUSE_STAT_TX_FRAMES", pause::TX_FRAMES),
+        ("PAUSE_STAT_RX_FRAMES", pause::RX_FRAMES),
+        ("EEE_ACTIVE", pause::EEE_ACTIVE),
+        ("EEE_ENABLED", pause::EEE_ENABLED),
+        ("TSINFO_TIMESTAMPING", timestamping::CAPABILITIES),
+        ("TSINFO_TX_TYPES", timestamping::TX_TYPES),
+        ("TSINFO_RX_FILTERS", timestamping::RX_FILTERS),
+        ("TSINFO_PHC_INDEX", timestamping::PHC_INDEX),
+        ("PRIVFLAGS_FLAGS", flags::FLAGS),
+        ("RINGS_TCP_DATA_SPLIT", flags::TCP_DATA_SPLIT),
+        ("TUNNEL_INFO_UDP_PORTS", tunnels::UDP_PORTS),
+        ("TUNNEL_UDP_TABLE", tunnels::TABLE),
+        ("TUNNEL_UDP_TABLE_ENTRY", tunnels::ENTRY),
+        ("TUNNEL_UDP_ENTRY_PORT", tunnels::ENTRY_PORT),
+        ("TUNNEL_UDP_ENTRY_TYPE", tunnels::ENTRY_TYPE),
+        ("MODULE_EEPROM_HEADER", HEADER),
+        ("MODULE_EEPROM_OFFSET", module::OFFSET),
+        ("MODULE_EEPROM_LENGTH", module::LENGTH),
+        ("MODULE_EEPROM_PAGE", module::PAGE),
+        ("MODULE_EEPROM_BANK", module::BANK),
+        ("MODULE_EEPROM_I2C_ADDRESS", module::ADDRESS),
+        ("MODULE_EEPROM_DATA", module::DATA),
+        ("STATS_GROUPS", stats::GROUPS),
+        ("STATS_GRP", stats::GROUP),
+        ("STATS_GRP_ID", stats::GROUP_ID),
+        ("STATS_GRP_STAT", stats::GROUP_STAT),
+        ("STATS_GRP_HIST_RX", stats::HISTOGRAM_RX),
+        ("STATS_GRP_HIST_TX", stats::HISTOGRAM_TX),
+        ("STATS_GRP_HIST_BKT_LOW", stats::BUCKET_LOW),
+        ("STATS_GRP_HIST_BKT_HI", stats::BUCKET_HIGH),
+        ("STATS_GRP_HIST_VAL", stats::BUCKET_VALUE),
+        // The last name of the longest list, and so the place of each before it.
+        ("STATS_ETH_MAC_25_TOO_LONG_ERR", 21),
+        ("STATS_RMON_JABBER", 3),
+    ] {
+        let theirs = number_in(&header, &format!("ETHTOOL_A_{name}"));
+        assert_eq!(theirs, usize::from(number), "{name}");
+    }
+}
+
 #[cfg(target_endian = "little")]
 mod captured {
     use proptest::prelude::*;
@@ -119,13 +208,13 @@ mod captured {
 
     #[test]
     fn a_kernels_rings_channels_and_moderation_are_read() {
-        let body = &answers(include_str!("captured/rings.hex"))[0].body;
+        let body = &answers(include_str!("../captured/rings.hex"))[0].body;
         let rings = Attributes::after(body, GENERIC_HEADER_BYTES).expect("the kernel's own");
         let rings = parse_rings(&rings, &nic("eth0")).expect("rings");
         assert_eq!((rings.rx.get(), rings.rx_max.get()), (Some(256), Some(256)));
         assert_eq!((rings.tx.get(), rings.tx_max.get()), (Some(256), Some(256)));
 
-        let body = &answers(include_str!("captured/channels.hex"))[0].body;
+        let body = &answers(include_str!("../captured/channels.hex"))[0].body;
         let channels = Attributes::after(body, GENERIC_HEADER_BYTES).expect("the kernel's own");
         let channels = parse_channels(&channels, &nic("near0")).expect("channels");
         assert_eq!(
@@ -138,7 +227,7 @@ mod captured {
         );
         assert!(channels.combined.gap().is_some());
 
-        let body = &answers(include_str!("captured/coalesce.hex"))[0].body;
+        let body = &answers(include_str!("../captured/coalesce.hex"))[0].body;
         let coalesce = Attributes::after(body, GENERIC_HEADER_BYTES).expect("the kernel's own");
         let coalesce = parse_coalesce(&coalesce, &nic("eth0")).expect("moderation");
         assert_eq!(
@@ -151,7 +240,7 @@ mod captured {
 
     #[test]
     fn a_kernels_features_are_read_by_name() {
-        let body = &answers(include_str!("captured/features.hex"))[0].body;
+        let body = &answers(include_str!("../captured/features.hex"))[0].body;
         let features = Attributes::after(body, GENERIC_HEADER_BYTES).expect("the kernel's own");
         let features = parse_features(&features).expect("features");
         let feature = |active, changeable| Some(Feature { active, changeable });
@@ -174,11 +263,52 @@ mod captured {
 
     #[test]
     fn the_family_is_found_among_all() {
-        let found: Vec<u16> = answers(include_str!("captured/families.hex"))
+        let found: Vec<u16> = answers(include_str!("../captured/families.hex"))
             .iter()
             .filter_map(|answer| parse_ethtool_family(&answer.body).expect("the kernel's own"))
             .collect();
         assert_eq!(found, [21]);
+    }
+
+    #[test]
+    fn a_virtio_port_says_what_it_does_not_know() {
+        let body = &answers(include_str!("../captured/linkmodes.hex"))[0].body;
+        let modes = Attributes::after(body, GENERIC_HEADER_BYTES).expect("the kernel's own");
+        let modes = linkmodes::parse_modes(&modes, &nic("eth0")).expect("modes");
+        assert_eq!(modes.autoneg, Known::Value(false));
+        let cause = modes.speed_bit_per_s.gap().map(|gap| gap.cause);
+        assert_eq!(cause, Some(Cause::NotSaid));
+        assert!(modes.duplex.gap().is_some() && modes.supported.is_empty());
+
+        let body = &answers(include_str!("../captured/linkinfo.hex"))[0].body;
+        let port = Attributes::after(body, GENERIC_HEADER_BYTES).expect("the kernel's own");
+        let port = linkmodes::parse_port(&port, &nic("eth0"));
+        assert_eq!(port, Known::Value("Other".to_owned()));
+
+        let body = &answers(include_str!("../captured/linkstate.hex"))[0].body;
+        let state = Attributes::after(body, GENERIC_HEADER_BYTES).expect("the kernel's own");
+        let state = linkstate::parse_state(&state, &nic("eth0")).expect("a state");
+        assert_eq!(state.link, Known::Value(true));
+        assert!(state.extended_state.gap().is_some());
+    }
+
+    #[test]
+    fn a_virtio_nic_stamps_in_software_and_counts_no_standard_counter() {
+        let body = &answers(include_str!("../captured/tsinfo.hex"))[0].body;
+        let stamps = Attributes::after(body, GENERIC_HEADER_BYTES).expect("the kernel's own");
+        let stamps = timestamping::parse_timestamping(&stamps, &nic("eth0")).expect("whole");
+        assert_eq!(
+            stamps.capabilities,
+            [
+                "software-transmit",
+                "software-receive",
+                "software-system-clock"
+            ]
+        );
+        assert!(stamps.phc_index.gap().is_some());
+        let body = &answers(include_str!("../captured/stats.hex"))[0].body;
+        let counts = Attributes::after(body, GENERIC_HEADER_BYTES).expect("the kernel's own");
+        assert_eq!(stats::parse_counts(&counts).expect("whole"), []);
     }
 
     #[test]
@@ -207,7 +337,7 @@ mod captured {
         #[test]
         fn a_damaged_answer_panics_no_parser(at in 0usize..4280, byte in any::<u8>()) {
             let nic = nic("eth0");
-            let mut body = answers(include_str!("captured/features.hex"))[0].body.clone();
+            let mut body = answers(include_str!("../captured/features.hex"))[0].body.clone();
             let at = at % body.len();
             body[at] = byte;
             if let Ok(attributes) = Attributes::after(&body, GENERIC_HEADER_BYTES) {

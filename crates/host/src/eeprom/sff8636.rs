@@ -1,0 +1,179 @@
+//! QSFP+, QSFP28 (SFF-8636 rev 2.10a): all in one memory, four lanes.
+
+use linerate_model::host::{Module, ModuleLane};
+use linerate_model::known::Known;
+
+use super::alarms::{Raised, crossed, either, levels, signed, unsigned};
+use super::sff8024::{NO_SEPARABLE_CONNECTOR, Technology, connector};
+use super::{
+    Half, LOWER, Pages, View, attenuations, bias_ua, longest, power_nw, temperature_mc, voltage_mv,
+};
+
+const IDENTITY: Half = Half::page(0x00);
+const BOUNDS: Half = Half::page(0x03);
+const LANES: u8 = 4;
+
+/// Byte 2, bit 2: there is no other page.
+const FLAT: (u8, u8) = (2, 2);
+
+/// What of the memory is of use.
+pub(super) fn parts(pages: &Pages, wanted: &mut Vec<Half>) {
+    wanted.push(IDENTITY);
+    let (at, bit) = FLAT;
+    if !pages.view(LOWER).bit(at, bit) && is_powered(pages) {
+        wanted.push(BOUNDS);
+    }
+}
+
+fn technology(pages: &Pages) -> Known<Technology> {
+    let transmitter = pages.view(IDENTITY).byte(147);
+    transmitter.map(|code| Technology::of_transmitter(code >> 4))
+}
+
+/// Whether it has something to monitor: a passive cable has not.
+fn is_powered(pages: &Pages) -> bool {
+    technology(pages).get() != Some(Technology::PassiveCopper)
+}
+
+pub(super) fn decode(pages: &Pages, form_factor: String) -> Module {
+    let (lower, identity) = (pages.view(LOWER), pages.view(IDENTITY));
+    let technology = technology(pages);
+    let mut raised = Raised::default();
+    let monitored = is_powered(pages);
+    if monitored {
+        raise_module(pages, &mut raised);
+        raise_lanes(pages, &mut raised);
+    }
+    let monitor = |bit: u8| {
+        // Byte 220 says what is monitored since revision 2.8 (8 in byte 1); before, all modules with
+        // power do.
+        let said = lower.flags(1) >= 8;
+        monitored && (!said || identity.bit(220, bit))
+    };
+    Module {
+        form_factor,
+        standard: "SFF-8636".to_owned(),
+        vendor: identity.text::<16>(148),
+        part: identity.text::<16>(168),
+        revision: identity.text::<2>(184),
+        technology: technology.clone().map(Technology::words),
+        length_dm: length(pages, technology.get()),
+        connector: identity.byte(130).and_then(|code| match connector(code) {
+            Some(words) => Known::Value(words),
+            None => pages.not_said("the module does not say its connector"),
+        }),
+        attenuation_db: match technology.get() {
+            Some(Technology::PassiveCopper | Technology::ActiveCopper) => attenuations(
+                pages,
+                identity,
+                &[
+                    (186, "2.5 GHz"),
+                    (187, "5 GHz"),
+                    (188, "7 GHz"),
+                    (189, "12.9 GHz"),
+                ],
+            ),
+            _ => pages.not_said("it is not copper"),
+        },
+        state: pages.not_said("only CMIS modules have a state"),
+        temperature_mc: if monitor(5) {
+            lower.signed(22).map(temperature_mc)
+        } else {
+            pages.not_said("the module does not monitor it")
+        },
+        voltage_mv: if monitor(4) {
+            lower.word(26).map(voltage_mv)
+        } else {
+            pages.not_said("the module does not monitor it")
+        },
+        lanes: lanes(pages, technology.get()),
+        alarms: raised.alarms,
+        warnings: raised.warnings,
+    }
+}
+
+/// Bytes 142 to 146: what fibre it reaches how far, or the length of a cable that is one with it.
+fn length(pages: &Pages, technology: Option<Technology>) -> Known<u32> {
+    let identity = pages.view(IDENTITY);
+    let is_cable = technology.is_some_and(|technology| technology != Technology::Optical)
+        || identity.flags(130) == NO_SEPARABLE_CONNECTOR;
+    if is_cable {
+        return longest(pages, [(identity.byte(146), 10)]);
+    }
+    let reaches = [(142, 10_000), (143, 20), (144, 10), (145, 10), (146, 20)];
+    longest(pages, reaches.map(|(at, unit)| (identity.byte(at), unit)))
+}
+
+/// Bytes 34 to 57: four lanes of each of three monitors.
+fn lanes(pages: &Pages, technology: Option<Technology>) -> Vec<ModuleLane> {
+    if technology.is_some_and(|technology| technology != Technology::Optical) {
+        return Vec::new();
+    }
+    let (lower, identity) = (pages.view(LOWER), pages.view(IDENTITY));
+    let tells_tx_power = identity.bit(220, 2);
+    (0..LANES)
+        .map(|lane| ModuleLane {
+            lane: u32::from(lane) + 1,
+            rx_power_nw: lower.word(34 + 2 * lane).map(power_nw),
+            tx_power_nw: if tells_tx_power {
+                lower.word(50 + 2 * lane).map(power_nw)
+            } else {
+                pages.not_said("the module does not monitor it")
+            },
+            bias_ua: lower.word(42 + 2 * lane).map(bias_ua),
+        })
+        .collect()
+}
+
+/// The flags at 6 and 7, the bounds at 03h 128 and 144.
+fn raise_module(pages: &Pages, raised: &mut Raised) {
+    let (lower, bounds) = (pages.view(LOWER), pages.view(BOUNDS));
+    let temperature = lower.signed(22).get().map(i32::from);
+    let beyond = crossed(temperature, bounds.bounds(128).map(signed));
+    raised.add(
+        None,
+        "temperature",
+        either(levels(lower.flags(6) >> 4), beyond),
+    );
+    let voltage = lower.word(26).get().map(i32::from);
+    let beyond = crossed(voltage, bounds.bounds(144).map(unsigned));
+    raised.add(
+        None,
+        "supply voltage",
+        either(levels(lower.flags(7) >> 4), beyond),
+    );
+}
+
+/// The flags at 3 to 5 and 9 to 14, the bounds from 03h 176.
+fn raise_lanes(pages: &Pages, raised: &mut Raised) {
+    let (lower, bounds) = (pages.view(LOWER), pages.view(BOUNDS));
+    let is_optical = technology(pages).get() == Some(Technology::Optical);
+    for lane in 0..LANES {
+        let number = Some(u32::from(lane) + 1);
+        for (what, flags_at, value_at, bounds_at) in [
+            ("receive power", 9, 34, 176),
+            ("transmit bias", 11, 42, 184),
+            ("transmit power", 13, 50, 192),
+        ] {
+            // Two lanes to a byte, the first in the upper four bits.
+            let shift = if lane % 2 == 0 { 4 } else { 0 };
+            let flagged = levels(lower.flags(flags_at + lane / 2) >> shift);
+            let tells = is_optical && is_told(pages.view(IDENTITY), value_at);
+            let value = lower.word(value_at + 2 * lane).get().filter(|_| tells);
+            let own = bounds.bounds(bounds_at).map(unsigned);
+            let beyond = crossed(value.map(i32::from), own);
+            raised.add(number, what, either(flagged, beyond));
+        }
+        let number = u32::from(lane) + 1;
+        raised.fault(number, "transmit fault", lower.bit(4, lane));
+        raised.fault(number, "receive loss of signal", lower.bit(3, lane));
+        raised.fault(number, "transmit loss of signal", lower.bit(3, lane + 4));
+        raised.fault(number, "receive loss of lock", lower.bit(5, lane));
+        raised.fault(number, "transmit loss of lock", lower.bit(5, lane + 4));
+    }
+}
+
+/// Transmit power is the one monitor of a lane that may be missing (byte 220, bit 2).
+fn is_told(identity: View<'_>, value_at: u8) -> bool {
+    value_at != 50 || identity.bit(220, 2)
+}

@@ -1,0 +1,76 @@
+//! Flow control (`ETHTOOL_MSG_PAUSE_GET`) and energy-efficient Ethernet (`ETHTOOL_MSG_EEE_GET`).
+
+use linerate_model::host::{Eee, Pause};
+use linerate_model::ids::NicName;
+
+use super::{Command, Ethtool, FLAG_STATISTICS, byte, said};
+use crate::netlink::error::Failure;
+use crate::netlink::message::Attributes;
+
+pub(super) const AUTONEG: u16 = 2;
+pub(super) const RX: u16 = 3;
+pub(super) const TX: u16 = 4;
+pub(super) const STATISTICS: u16 = 5;
+pub(super) const TX_FRAMES: u16 = 2;
+pub(super) const RX_FRAMES: u16 = 3;
+pub(super) const EEE_ACTIVE: u16 = 4;
+pub(super) const EEE_ENABLED: u16 = 5;
+
+impl Ethtool {
+    /// Flow control.
+    pub(super) fn pause(&mut self, nic: &NicName) -> Result<Pause, Failure> {
+        self.read(Command::PauseGet, nic, |attributes| {
+            Ok(parse_pause(attributes, nic))
+        })
+    }
+
+    /// Frames that ask for a pause, sent and received.
+    pub(super) fn pause_counts(&mut self, nic: &NicName) -> Result<Vec<(String, u64)>, Failure> {
+        self.read_as(
+            Command::PauseGet,
+            nic,
+            FLAG_STATISTICS,
+            |_| (),
+            parse_pause_counts,
+        )
+    }
+
+    /// Energy-efficient Ethernet.
+    pub(super) fn eee(&mut self, nic: &NicName) -> Result<Eee, Failure> {
+        self.read(Command::EeeGet, nic, |attributes| {
+            Ok(parse_eee(attributes, nic))
+        })
+    }
+}
+
+pub(super) fn parse_pause(attributes: &Attributes<'_>, nic: &NicName) -> Pause {
+    let switch = |kind, what| said(byte(attributes, kind).map(|on| on != 0), nic, what);
+    Pause {
+        autoneg: switch(AUTONEG, "pause/autoneg"),
+        rx: switch(RX, "pause/rx"),
+        tx: switch(TX, "pause/tx"),
+    }
+}
+
+pub(super) fn parse_pause_counts(
+    attributes: &Attributes<'_>,
+) -> Result<Vec<(String, u64)>, Failure> {
+    let statistics = attributes.nest(STATISTICS)?;
+    let mut counts = Vec::new();
+    for (name, kind) in [("tx-frames", TX_FRAMES), ("rx-frames", RX_FRAMES)] {
+        counts.extend(
+            statistics
+                .u64(kind)?
+                .map(|frames| (name.to_owned(), frames)),
+        );
+    }
+    Ok(counts)
+}
+
+pub(super) fn parse_eee(attributes: &Attributes<'_>, nic: &NicName) -> Eee {
+    let switch = |kind, what| said(byte(attributes, kind).map(|on| on != 0), nic, what);
+    Eee {
+        enabled: switch(EEE_ENABLED, "eee/enabled"),
+        active: switch(EEE_ACTIVE, "eee/active"),
+    }
+}

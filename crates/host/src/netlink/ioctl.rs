@@ -1,0 +1,312 @@
+//! What only ethtool's ioctls tell, or what they tell of more kernels than netlink does, by the numbers
+//! and structures of `<linux/ethtool.h>`: the driver and its counters, receive-side scaling
+//! (`ETHTOOL_MSG_RSS_GET` is only of Linux 6.3), moderation of single queues. They need no privilege.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use linerate_model::host::{QueueCoalesce, Rss};
+use linerate_model::ids::NicName;
+use linerate_model::known::{Cause, Known};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+
+use super::error::Failure;
+use super::message::u32_at;
+use super::sys::{Memory, ethtool};
+
+/// The commands' numbers (`ETHTOOL_G*`); each only reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+enum Command {
+    DriverInfo = 0x03,
+    Coalesce = 0x0e,
+    Strings = 0x1b,
+    Statistics = 0x1d,
+    HashFields = 0x29,
+    SetInfo = 0x37,
+    Rss = 0x46,
+    PerQueue = 0x4b,
+}
+
+/// `ETH_SS_STATS`: the names of the driver's counters.
+const STATISTICS_SET: u32 = 1;
+/// `ETH_GSTRING_LEN`.
+const NAME_BYTES: usize = 32;
+/// The most counters that are read; large NICs have some thousands.
+const NAMES_MAX: usize = 16_384;
+/// `MAX_NUM_QUEUE`.
+const QUEUES_MAX: usize = 4096;
+/// The largest redirection table that is read; the largest known has 16,384 entries.
+const TABLE_MAX: usize = 65_536;
+
+/// `struct ethtool_gstrings` and `struct ethtool_stats` before their lists.
+const STRINGS_HEAD: usize = 12;
+const STATISTICS_HEAD: usize = 8;
+/// `struct ethtool_rxfh` before its table and key.
+const RSS_HEAD: usize = 24;
+/// `struct ethtool_per_queue_op` before its list, and `struct ethtool_coalesce`.
+const PER_QUEUE_HEAD: usize = 8 + QUEUES_MAX / 8;
+const COALESCE_BYTES: usize = 23 * 4;
+/// Room for the longest list.
+const ROOM: usize = STRINGS_HEAD + NAMES_MAX * NAME_BYTES;
+
+/// Who drives an interface, as the driver says it; empty where it says nothing.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct DriverInfo {
+    pub(super) driver: String,
+    pub(super) version: String,
+    pub(super) firmware: String,
+}
+
+/// A socket for ioctls and the memory that they use.
+#[derive(Debug)]
+pub(super) struct Control {
+    socket: OwnedFd,
+    memory: Memory,
+}
+
+impl Control {
+    /// A socket in the network namespace of this thread.
+    pub(super) fn open() -> io::Result<Self> {
+        let flags = SocketFlags::CLOEXEC;
+        Ok(Self {
+            socket: socket_with(AddressFamily::INET, SocketType::DGRAM, flags, None)?,
+            memory: Memory::new(ROOM)?,
+        })
+    }
+
+    /// The driver's name and version and the firmware's.
+    pub(super) fn driver_info(&mut self, nic: &NicName) -> Result<DriverInfo, Failure> {
+        self.ask(Command::DriverInfo, nic, &[]).map(|answer| {
+            let text = |at: usize| text(answer.get(at..at + 32).unwrap_or_default());
+            DriverInfo {
+                driver: text(4),
+                version: text(36),
+                firmware: text(68),
+            }
+        })
+    }
+
+    /// The driver's own counters by its own names, in its order.
+    pub(super) fn statistics(&mut self, nic: &NicName) -> Result<Vec<(String, u64)>, Failure> {
+        let count = self.count_of_statistics(nic)?;
+        if count > NAMES_MAX {
+            return Err(Failure::Malformed(
+                "the driver has more than 16384 counters",
+            ));
+        }
+        if count == 0 {
+            return Ok(Vec::new());
+        }
+        let answer = self.ask(Command::Strings, nic, &[STATISTICS_SET])?;
+        let names = parse_names(answer, count)?;
+        let answer = self.ask(Command::Statistics, nic, &[])?;
+        parse_statistics(answer, names)
+    }
+
+    /// How many counters the driver has (`struct ethtool_sset_info`).
+    fn count_of_statistics(&mut self, nic: &NicName) -> Result<usize, Failure> {
+        let mask = (1u64 << STATISTICS_SET).to_ne_bytes();
+        let words = [u32_at(&mask, 0)?, u32_at(&mask, 4)?];
+        let answer = self.ask(Command::SetInfo, nic, &[0, words[0], words[1]])?;
+        // The kernel takes the bit out of a set that the driver does not have.
+        if answer.get(8..16).is_none_or(|left| left == [0; 8]) {
+            return Ok(0);
+        }
+        u32_at(answer, 16).map(|count| count as usize)
+    }
+
+    /// Receive-side scaling; the hashed fields each by their own request.
+    pub(super) fn rss(&mut self, nic: &NicName) -> Result<Rss, Failure> {
+        // With no room it tells the sizes, and with room for the table it tells the table; the key is a
+        // secret and stays where it is.
+        let answer = self.ask(Command::Rss, nic, &[0, 0, 0, 0, 0])?;
+        let entries = u32_at(answer, 8)?;
+        if entries as usize > TABLE_MAX {
+            return Err(Failure::Malformed(
+                "the redirection table has more than 65536 entries",
+            ));
+        }
+        let answer = self.ask(Command::Rss, nic, &[0, entries, 0, 0, 0])?;
+        let mut rss = parse_rss(answer, nic)?;
+        let fields = self.hash_fields(nic);
+        let path = format!("ioctl/ethtool/{nic}/rx-flow-hash");
+        rss.fields = super::known(fields, path, super::NO_DRIVER);
+        Ok(rss)
+    }
+
+    /// What is hashed of TCP and UDP (`TCP_V4_FLOW` and its like).
+    fn hash_fields(&mut self, nic: &NicName) -> Result<BTreeMap<String, String>, Failure> {
+        let mut fields = BTreeMap::new();
+        let mut refusal = None;
+        for (name, flow) in [("tcp4", 1), ("udp4", 2), ("tcp6", 5), ("udp6", 6)] {
+            // `struct ethtool_rxnfc`: command, kind of flow, 64 bits of fields.
+            match self.ask(Command::HashFields, nic, &[flow, 0, 0]) {
+                Ok(answer) => {
+                    fields.insert(name.to_owned(), field_letters(u32_at(answer, 8)?));
+                }
+                Err(failure) => refusal = Some(failure),
+            }
+        }
+        match refusal {
+            Some(failure) if fields.is_empty() => Err(failure),
+            // A card without such a hash says that it hashes no field of anything.
+            _ if fields.values().all(String::is_empty) => Err(Failure::Kernel {
+                errno: libc::EOPNOTSUPP,
+                message: None,
+            }),
+            _ => Ok(fields),
+        }
+    }
+
+    /// Interrupt moderation of queue 0 and up to `queues` of them.
+    pub(super) fn queue_coalesce(
+        &mut self,
+        nic: &NicName,
+        queues: usize,
+    ) -> Result<Vec<QueueCoalesce>, Failure> {
+        let queues = queues.min(QUEUES_MAX);
+        let mut words = [0; 1 + QUEUES_MAX / 32];
+        words[0] = Command::Coalesce as u32;
+        for queue in 0..queues {
+            if let Some(word) = words.get_mut(1 + queue / 32) {
+                *word |= 1 << (queue % 32);
+            }
+        }
+        let answer = self.ask(Command::PerQueue, nic, &words)?;
+        parse_queue_coalesce(answer, queues)
+    }
+
+    /// Puts the question `command` with `words` behind it; the answer lies where the question lay.
+    fn ask(&mut self, command: Command, nic: &NicName, words: &[u32]) -> Result<&[u8], Failure> {
+        let memory = self.memory.bytes_mut();
+        // A structure may be longer than what we say of it.
+        let (head, _) = memory.split_at_mut(memory.len().min(1024));
+        head.fill(0);
+        let question = std::iter::once(command as u32).chain(words.iter().copied());
+        for (to, word) in head.chunks_exact_mut(4).zip(question) {
+            to.copy_from_slice(&word.to_ne_bytes());
+        }
+        ethtool(self.socket.as_fd(), nic, &mut self.memory).map_err(refused)?;
+        Ok(self.memory.bytes())
+    }
+}
+
+fn refused(error: io::Error) -> Failure {
+    match error.raw_os_error() {
+        Some(errno) => Failure::Kernel {
+            errno,
+            message: None,
+        },
+        None => Failure::Socket(error),
+    }
+}
+
+/// A text of a fixed field: up to its zero byte, if it has one, without blanks around it.
+fn text(field: &[u8]) -> String {
+    let end = field.iter().position(|byte| *byte == 0);
+    let text = String::from_utf8_lossy(field.get(..end.unwrap_or(field.len())).unwrap_or_default());
+    text.trim()
+        .chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect()
+}
+
+/// `struct ethtool_gstrings` with `count` names.
+fn parse_names(answer: &[u8], count: usize) -> Result<Vec<String>, Failure> {
+    if u32_at(answer, 8)? as usize != count {
+        return Err(Failure::Unsteady);
+    }
+    let names = answer.get(STRINGS_HEAD..STRINGS_HEAD + count * NAME_BYTES);
+    let names = names.ok_or(Failure::Malformed("the list of names breaks off"))?;
+    Ok(names.chunks_exact(NAME_BYTES).map(text).collect())
+}
+
+/// `struct ethtool_stats`, with the names of its values.
+fn parse_statistics(answer: &[u8], names: Vec<String>) -> Result<Vec<(String, u64)>, Failure> {
+    if u32_at(answer, 4)? as usize != names.len() {
+        return Err(Failure::Unsteady);
+    }
+    let values = answer.get(STATISTICS_HEAD..STATISTICS_HEAD + names.len() * 8);
+    let values = values.ok_or(Failure::Malformed("the list of counters breaks off"))?;
+    let (values, _) = values.as_chunks();
+    let values = values.iter().map(|value| u64::from_ne_bytes(*value));
+    let named = names.into_iter().zip(values);
+    Ok(named.filter(|(name, _)| !name.is_empty()).collect())
+}
+
+/// `struct ethtool_rxfh`, without the fields that are hashed.
+fn parse_rss(answer: &[u8], nic: &NicName) -> Result<Rss, Failure> {
+    let (entries, key_bytes) = (u32_at(answer, 8)? as usize, u32_at(answer, 12)?);
+    let end = entries
+        .checked_mul(4)
+        .and_then(|bytes| bytes.checked_add(RSS_HEAD));
+    let table = end.and_then(|end| answer.get(RSS_HEAD..end));
+    let table = table.ok_or(Failure::Malformed("the redirection table breaks off"))?;
+    let (table, _) = table.as_chunks();
+    let table: Vec<u32> = table
+        .iter()
+        .map(|queue| u32::from_ne_bytes(*queue))
+        .collect();
+    let [function, transform, ..] = u32_at(answer, 16)?.to_ne_bytes();
+    let function = match function {
+        0 => None,
+        1 => Some("toeplitz".to_owned()),
+        2 => Some("xor".to_owned()),
+        4 => Some("crc32".to_owned()),
+        bits => Some(format!("functions {bits:#x}")),
+    };
+    let path = |what: &str| format!("ioctl/ethtool/{nic}/rss/{what}");
+    Ok(Rss {
+        table: or_absent((!table.is_empty()).then_some(table), path("table")),
+        function: or_absent(function, path("function")),
+        key_bytes: or_absent((key_bytes > 0).then_some(key_bytes), path("key")),
+        // `RXH_XFRM_SYM_XOR`, `RXH_XFRM_SYM_OR_XOR`; before Linux 6.8 there is no way to ask for it.
+        symmetric: Known::Value(transform & 0b11 != 0 && transform != u8::MAX),
+        fields: Known::not_asked(path("fields")),
+    })
+}
+
+fn or_absent<T>(value: Option<T>, path: String) -> Known<T> {
+    let absent = |path| Known::unknown(Cause::Absent, path, "the driver does not tell it");
+    value.map_or_else(|| absent(path), Known::Value)
+}
+
+/// `RXH_*` in the letters of ethtool(8), `rx-flow-hash`.
+fn field_letters(fields: u32) -> String {
+    const LETTERS: [(u32, char); 10] = [
+        (1, 'm'),  // RXH_L2DA: destination MAC address
+        (2, 'v'),  // RXH_VLAN
+        (3, 't'),  // RXH_L3_PROTO
+        (4, 's'),  // RXH_IP_SRC
+        (5, 'd'),  // RXH_IP_DST
+        (6, 'f'),  // RXH_L4_B_0_1: source port
+        (7, 'n'),  // RXH_L4_B_2_3: destination port
+        (8, 'e'),  // RXH_GTP_TEID
+        (9, 'l'),  // RXH_IP6_FL: flow label
+        (31, 'r'), // RXH_DISCARD
+    ];
+    let set = LETTERS.iter().filter(|(bit, _)| fields >> bit & 1 == 1);
+    set.map(|(_, letter)| letter).collect()
+}
+
+/// `struct ethtool_per_queue_op` with a `struct ethtool_coalesce` for each of `queues` queues.
+fn parse_queue_coalesce(answer: &[u8], queues: usize) -> Result<Vec<QueueCoalesce>, Failure> {
+    let list = answer.get(PER_QUEUE_HEAD..PER_QUEUE_HEAD + queues * COALESCE_BYTES);
+    let list = list.ok_or(Failure::Malformed("the list of queues breaks off"))?;
+    let all = list.chunks_exact(COALESCE_BYTES).zip(0..);
+    all.map(|(coalesce, queue)| {
+        Ok(QueueCoalesce {
+            queue,
+            rx_usecs: Known::Value(u32_at(coalesce, 4)?),
+            tx_usecs: Known::Value(u32_at(coalesce, 20)?),
+            adaptive_rx: Known::Value(u32_at(coalesce, 40)? != 0),
+        })
+    })
+    .collect()
+}
+
+#[cfg(test)]
+#[path = "ioctl_tests.rs"]
+mod tests;

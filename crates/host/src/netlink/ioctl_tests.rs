@@ -1,0 +1,133 @@
+//! ethtool's ioctls: numbers as in the kernel's header, structures made by hand, and a live kernel.
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn nic(name: &str) -> NicName {
+    name.parse().expect("a name")
+}
+
+fn words(words: &[u32]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_ne_bytes()).collect()
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a skip must be seen")]
+fn the_commands_have_the_numbers_of_the_kernels_header() {
+    let header = std::fs::read_to_string("/usr/include/linux/ethtool.h").ok();
+    if header.is_none() {
+        use io::Write;
+        writeln!(io::stderr(), "SKIP: the kernel's headers are not installed").expect("stderr");
+    }
+    for (name, command, number) in [
+        ("ETHTOOL_GDRVINFO", Command::DriverInfo, 0x03),
+        ("ETHTOOL_GCOALESCE", Command::Coalesce, 0x0e),
+        ("ETHTOOL_GSTRINGS", Command::Strings, 0x1b),
+        ("ETHTOOL_GSTATS", Command::Statistics, 0x1d),
+        ("ETHTOOL_GRXFH", Command::HashFields, 0x29),
+        ("ETHTOOL_GSSET_INFO", Command::SetInfo, 0x37),
+        ("ETHTOOL_GRSSH", Command::Rss, 0x46),
+        ("ETHTOOL_PERQUEUE", Command::PerQueue, 0x4b),
+    ] {
+        assert_eq!(command as u32, number, "{name}");
+        let Some(header) = &header else { continue };
+        let defined = header.lines().find_map(|line| {
+            let rest = line.strip_prefix("#define")?.trim().strip_prefix(name)?;
+            let digits = rest.strip_prefix(['\t', ' '])?.split_whitespace().next()?;
+            u32::from_str_radix(digits.strip_prefix("0x")?, 16).ok()
+        });
+        assert_eq!(defined, Some(number), "{name}");
+    }
+}
+
+#[test]
+fn a_redirection_table_is_read_with_its_function_and_without_its_key() {
+    let answer = words(&[0x46, 0, 4, 40, 0x0101, 0, 0, 1, 2, 1]);
+    let rss = parse_rss(&answer, &nic("eth0")).expect("whole");
+    assert_eq!(rss.table, Known::Value(vec![0, 1, 2, 1]));
+    assert_eq!(rss.function, Known::Value("toeplitz".to_owned()));
+    assert_eq!(rss.key_bytes, Known::Value(40));
+    assert_eq!(rss.symmetric, Known::Value(true));
+    let none = parse_rss(&words(&[0x46, 0, 0, 0, 2, 0]), &nic("eth0")).expect("whole");
+    assert_eq!(none.table.gap().map(|gap| gap.cause), Some(Cause::Absent));
+    assert_eq!(none.function, Known::Value("xor".to_owned()));
+    assert_eq!(none.symmetric, Known::Value(false));
+    assert!(parse_rss(&answer[..30], &nic("eth0")).is_err());
+}
+
+#[test]
+fn hashed_fields_are_the_letters_of_ethtool() {
+    assert_eq!(field_letters(0x30), "sd");
+    assert_eq!(field_letters(0xf0), "sdfn");
+    assert_eq!(field_letters(0x8000_0002), "mr");
+    assert_eq!(field_letters(0), "");
+}
+
+#[test]
+fn counters_have_the_names_of_their_places_and_a_list_that_changed_is_refused() {
+    let mut names = words(&[0x1b, 1, 3]);
+    for name in [&b" rx_drops"[..], b"", b"a_name_that_fills_all_32_bytes_xx"] {
+        let mut field = name.to_vec();
+        field.resize(NAME_BYTES, 0);
+        names.extend(field);
+    }
+    let mut values = words(&[0x1d, 3]);
+    values.extend([7u64, 8, 9].iter().flat_map(|value| value.to_ne_bytes()));
+    let names = parse_names(&names, 3).expect("whole");
+    let counted = parse_statistics(&values, names.clone()).expect("whole");
+    let last = "a_name_that_fills_all_32_bytes_x".to_owned();
+    assert_eq!(counted, [("rx_drops".to_owned(), 7), (last, 9)]);
+    let fewer = names.into_iter().take(2).collect();
+    assert!(matches!(
+        parse_statistics(&values, fewer),
+        Err(Failure::Unsteady)
+    ));
+}
+
+#[test]
+fn each_queue_has_its_own_moderation() {
+    let mut answer = vec![0; PER_QUEUE_HEAD];
+    for queue in 0..2u32 {
+        let mut coalesce = [0; 23];
+        (coalesce[1], coalesce[5], coalesce[10]) = (8 + queue, 16 + queue, queue);
+        answer.extend(words(&coalesce));
+    }
+    let queues = parse_queue_coalesce(&answer, 2).expect("whole");
+    assert_eq!(queues[1].queue, 1);
+    assert_eq!(queues[1].rx_usecs, Known::Value(9));
+    assert_eq!(queues[1].tx_usecs, Known::Value(17));
+    assert_eq!(queues[0].adaptive_rx, Known::Value(false));
+    assert_eq!(queues[1].adaptive_rx, Known::Value(true));
+    assert!(parse_queue_coalesce(&answer, 3).is_err());
+}
+
+#[test]
+fn the_kernel_stops_at_the_page_behind_the_memory() {
+    let mut memory = Memory::new(1).expect("a page");
+    assert_eq!(memory.bytes().len(), rustix::param::page_size());
+    memory.bytes_mut().fill(1);
+    assert!(memory.bytes().iter().all(|byte| *byte == 1));
+    let (start, room) = (memory.bytes().as_ptr(), memory.bytes().len());
+    let zero = std::fs::File::open("/proc/self/maps").expect("every process has a map");
+    let map = io::read_to_string(zero).expect("text");
+    let behind = start.addr() + room;
+    let line = map
+        .lines()
+        .find(|line| line.starts_with(&format!("{behind:x}-")));
+    assert!(line.is_some_and(|line| line.contains(" ---p ")), "{line:?}");
+}
+
+proptest! {
+    #[test]
+    fn no_answer_panics_a_parser(
+        bytes in proptest::collection::vec(any::<u8>(), 0..700),
+        count in 0usize..40,
+    ) {
+        let _ = parse_rss(&bytes, &nic("eth0"));
+        let _ = parse_names(&bytes, count).map(|names| parse_statistics(&bytes, names));
+        let _ = parse_statistics(&bytes, vec!["a".to_owned(); count]);
+        let _ = parse_queue_coalesce(&bytes, count);
+        let _ = text(&bytes);
+    }
+}

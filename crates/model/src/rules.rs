@@ -549,7 +549,6 @@ mod tests {
             rules,
             [
                 "pcie-link-degraded",
-                "pcie-ceiling-below-port-rate",
                 "tx-segmentation-or-csum-off",
                 "tcp-buffer-below-bdp",
                 "tcp-cc-qdisc"

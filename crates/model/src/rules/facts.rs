@@ -92,6 +92,13 @@ pub(super) fn pcie_link<'a>(nic: &'a Nic, missing: &mut Vec<Gap>) -> Option<&'a 
     need(&nic.pcie, missing)
 }
 
+/// Whether the card's link is the invention of the chipset that it sits in (Intel's X722 and the like): a
+/// single lane that could not carry the port even at its best.
+pub(super) fn made_up(link: &PcieLink, port: BitRate) -> bool {
+    let one_lane = link.links.first().and_then(|own| own.width_max.get()) == Some(1);
+    one_lane && link.capable_bit_per_s.get().is_none_or(|most| most < port)
+}
+
 /// The device control of every function from the card to the root that could be read.
 pub(super) fn controls<'a>(
     link: &'a PcieLink,

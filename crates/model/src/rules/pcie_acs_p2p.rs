@@ -1,7 +1,7 @@
 //! `pcie-acs-p2p`: a switch above the RDMA card sends what devices say to each other up to the root. PCI
 //! Express Base Specification 6.12 (Access Control Services); Documentation/driver-api/pci/p2pdma.rst.
 
-use super::facts::{answer_one, config, controls, is_guest, pcie_link};
+use super::facts::{answer_one, config, controls, pcie_link};
 use super::{Said, each_nic, subject};
 use crate::finding::{Evidence, Outcome, Profile, Rule, Scene, Severity, Stage};
 use crate::host::{Nic, PcieControl, PcieHop, PcieLink};
@@ -24,9 +24,6 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
-    if is_guest(scene.host) {
-        return Vec::new();
-    }
     each_nic(rule, scene, |nic| {
         nic.rdma.value()?;
         let mut missing = Vec::new();

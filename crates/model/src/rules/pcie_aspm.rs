@@ -1,7 +1,7 @@
 //! `pcie-aspm`: the card's PCIe link sleeps when it is idle, and the first packet waits until it is awake.
 //! Documentation/ABI/testing/sysfs-bus-pci (`link/l0s_aspm` ...), Documentation/power/pci.rst.
 
-use super::facts::{answer_one, is_guest, need};
+use super::facts::{answer_one, need};
 use super::{Said, each_nic, remedy, subject};
 use crate::finding::{Evidence, Outcome, Profile, Rule, Scene, Severity, Stage};
 use crate::host::Nic;
@@ -24,9 +24,6 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
-    if is_guest(scene.host) {
-        return Vec::new();
-    }
     each_nic(rule, scene, |nic| {
         nic.pci_address.value()?;
         let mut missing = Vec::new();

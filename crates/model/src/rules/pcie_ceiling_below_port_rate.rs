@@ -2,7 +2,7 @@
 //! Functions of one device, and devices behind one switch, share links; figures per lane as
 //! `PCIE_SPEED2MBS_ENC` of drivers/pci/pci.h.
 
-use super::facts::{answer_one, is_guest, need, pcie_link, rate_evidence};
+use super::facts::{answer_one, is_guest, made_up, pcie_link, rate_evidence};
 use super::{ALWAYS, Said, each_nic, subject};
 use crate::ceiling::{gigabits, link_words, pcie_lane};
 use crate::finding::{Evidence, Outcome, Rule, Scene, Severity, Stage};
@@ -18,8 +18,8 @@ pub(super) const RULE: Rule = Rule {
     severity: Severity::Crit,
     stage: Stage::HardCeiling,
     profiles: ALWAYS,
-    threshold: "90 % of a link on the way below the port's rate is crit; below the sum of the ports that \
-                share it is a warning",
+    threshold: "90 % of what the card's own link can pass below the port's rate (crit); 90 % of a link below \
+                the sum of the ports that share it (warn)",
     effect: "exact: a Gen3 x8 slot passes 63.008 Gb/s, a Gen3 x16 slot 126.016 Gb/s for both ports of a \
              2 x 100 Gb/s card",
     source: "pcie_bandwidth_available in drivers/pci/pci.c; research/rules.md rule 44",
@@ -40,10 +40,6 @@ struct Port<'a> {
 }
 
 fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
-    // The links that a guest sees are the hypervisor's invention.
-    if is_guest(scene.host) {
-        return Vec::new();
-    }
     let ports = ports(scene.host);
     let mut told = Vec::new();
     for nic in &scene.host.nics {
@@ -55,7 +51,7 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
     }
     each_nic(rule, scene, |nic| {
         let mut missing = Vec::new();
-        let said = match port(nic, &mut missing) {
+        let mut said = match port(nic, &mut missing) {
             None => None,
             Some(port) => too_narrow(&port).or_else(|| {
                 // Said once, of the first port that is judged.
@@ -65,6 +61,10 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
                     .then(|| shared(&ports, nic, hop))
             }),
         };
+        // The bridges that a hypervisor shows its guest hold nothing back.
+        if let Some(said) = said.as_mut().filter(|_| is_guest(scene.host)) {
+            said.severity = Severity::Note;
+        }
         answer_one(rule, scene, subject(nic), said, missing)
     })
 }
@@ -97,15 +97,12 @@ fn port<'a>(nic: &'a Nic, missing: &mut Vec<Gap>) -> Option<Port<'a>> {
         return None;
     }
     let link = pcie_link(nic, missing)?;
-    // A link without a speed is no link (integrated, paravirtual); one that never could do more than a
-    // single lane of the first generation is made up by the chipset (Intel's X722 and the like).
-    let own = link.links.first()?;
-    let made_up = own.width_max.get() == Some(1)
-        && own.transfer_max_mt_per_s.get().is_some_and(|rate| rate.as_mt_per_s() <= 2_500);
-    if made_up || rate_of(own).is_none() {
+    let rate = *nic.link_bit_per_s.value()?;
+    // A link without a speed is no link (integrated, paravirtual).
+    rate_of(link.links.first()?)?;
+    if made_up(link, rate) {
         return None;
     }
-    let rate = *nic.link_bit_per_s.value()?;
     Some(Port { nic, rate, link })
 }
 
@@ -158,6 +155,14 @@ fn sum(ports: &[&Port<'_>]) -> f64 {
 }
 
 fn too_narrow(port: &Port<'_>) -> Option<Said> {
+    // A link that takes from what the card could do is the matter of `pcie-link-degraded`.
+    let (available, capable) = (
+        port.link.available_bit_per_s.get(),
+        port.link.capable_bit_per_s.get(),
+    );
+    if available.zip(capable).is_some_and(|(now, most)| now < most) {
+        return None;
+    }
     let starved = port.link.links.iter().filter(|hop| !feeds(hop, port.rate.as_f64()));
     let hop = starved.min_by_key(|hop| rate_of(hop))?;
     let passes = rate_of(hop)?;
@@ -226,7 +231,7 @@ fn evidence(hop: &PcieHop, passes: BitRate) -> Vec<Evidence> {
         format!("{words}, {}", gigabits(passes)),
         file("current_link_speed"),
     )];
-    let width = need(&hop.width, &mut Vec::new()).copied();
+    let width = hop.width.get();
     all.extend(width.map(|lanes| {
         Evidence::new("lanes", format!("x{lanes}"), file("current_link_width"))
     }));
@@ -262,10 +267,10 @@ pub(super) mod tests {
             ("a link that the chipset makes up", || {
                 World::of(card(10, (2_500, 1)))
             }),
-            ("a guest", || {
-                let mut host = card(100, (8_000, 8));
-                host.kernel.hypervisor = Known::Value("kvm".to_owned());
-                World::of(host)
+            ("a link that was trained below what the card can", || {
+                let link = build::pcie_link((8_000, 8), (8_000, 16));
+                let host = build::host().nic("eth2", |nic| nic.gbit(100).pcie(link));
+                World::of(host.build())
             }),
         ],
         undetermined: &[("the link was not read", || {
@@ -311,6 +316,13 @@ pub(super) mod tests {
         let said = finding(ID, &scene(&card(100, (8_000, 8))));
         assert_eq!(said.severity, Severity::Crit);
         assert!(said.summary.contains("63.008 Gb/s"), "{}", said.summary);
+    }
+
+    #[test]
+    fn a_guest_is_told_and_not_warned() {
+        let mut host = card(100, (8_000, 8));
+        host.kernel.hypervisor = Known::Value("KVM".to_owned());
+        assert_eq!(finding(ID, &scene(&host)).severity, Severity::Note);
     }
 
     #[test]

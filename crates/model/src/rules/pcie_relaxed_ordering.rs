@@ -2,7 +2,7 @@
 //! Express Base Specification 7.5.3.4; `pci_configure_relaxed_ordering` in drivers/pci/probe.c clears it
 //! below root ports that handle it badly.
 
-use super::facts::{answer_one, config, gbit, is_guest, need, pcie_link, rate_evidence};
+use super::facts::{answer_one, config, gbit, need, pcie_link, rate_evidence};
 use super::{Said, each_nic, subject};
 use crate::finding::{Evidence, Outcome, Profile, Rule, Scene, Severity, Stage};
 use crate::host::{Host, Nic, PcieControl, PcieHop};
@@ -36,7 +36,7 @@ pub(super) const RULE: Rule = Rule {
 const FAST: BitRate = gbit(100);
 
 fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
-    if is_guest(scene.host) || cleared_by_the_kernel(scene.host) {
+    if cleared_by_the_kernel(scene.host) {
         return Vec::new();
     }
     each_nic(rule, scene, |nic| {

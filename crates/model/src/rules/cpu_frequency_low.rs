@@ -19,8 +19,8 @@ pub(super) const RULE: Rule = Rule {
     stage: Stage::Saturation,
     profiles: ALWAYS,
     threshold: "governor powersave or conservative (not of intel_pstate or amd_pstate in active mode); energy \
-                preference power or balance_power; turbo off; highest frequency allowed below the \
-                hardware's; thermal throttling while watched. Note where all links are below 10 Gb/s",
+                preference power or balance_power; turbo off; highest frequency allowed below 95 % of \
+                the hardware's (50 % with acpi-cpufreq, which counts boost apart); thermal throttling while watched. Note where all links are below 10 Gb/s",
     effect: "about 30 Gb/s for one flow needs 3 GHz or more (fasterdata.es.net)",
     source: "Documentation/admin-guide/pm/cpufreq.rst; research/rules.md rule 51",
     persist: "a unit that runs at boot, or the active profile of tuned",
@@ -31,6 +31,9 @@ pub(super) const RULE: Rule = Rule {
 
 /// Any core feeds a link below this.
 const CONCERNED: BitRate = super::facts::gbit(10);
+/// A limit below this part of what the hardware can is one that somebody has set.
+const HELD_PERCENT: u128 = 95;
+const HELD_PERCENT_BOOST: u128 = 50;
 const FOLDER: &str = "/sys/devices/system/cpu/cpufreq";
 
 fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
@@ -192,7 +195,12 @@ fn limited(scene: &Scene<'_>, policies: &[FrequencyPolicy]) -> Option<Said> {
         most.is_some_and(|(allowed, hardware)| {
             // Without turbo the base frequency is all there is; that is another finding.
             let by_turbo = turbo_off && base.is_some_and(|base| allowed >= base);
-            allowed < hardware && !by_turbo
+            // Below boost, acpi-cpufreq names its highest P-state, some two thirds of what boost reaches.
+            let share = match policy.driver.value().map(String::as_str) {
+                Some("acpi-cpufreq") => HELD_PERCENT_BOOST,
+                _ => HELD_PERCENT,
+            };
+            u128::from(allowed) * 100 < u128::from(hardware) * share && !by_turbo
         })
     };
     let held: Vec<&FrequencyPolicy> = policies.iter().filter(held).collect();
@@ -272,6 +280,13 @@ pub(super) mod tests {
         silent: &[
             ("powersave of intel_pstate", || {
                 World::of(with(|p| set(p, "intel_pstate", "powersave", "balance_performance")))
+            }),
+            ("the highest P-state of acpi-cpufreq, with boost above it", || {
+                World::of(with(|p| {
+                    set(p, "acpi-cpufreq", "schedutil", "");
+                    p.max_khz = Known::Value(2_250_000);
+                    p.hardware_max_khz = Known::Value(3_400_000);
+                }))
             }),
             ("schedutil", || {
                 World::of(with(|p| set(p, "acpi-cpufreq", "schedutil", "")))

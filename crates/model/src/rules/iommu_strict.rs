@@ -1,7 +1,7 @@
 //! `iommu-strict`: the IOMMU forgets each mapping of the card at once. Documentation/ABI/testing/
 //! sysfs-kernel-iommu_groups (`DMA`, `DMA-FQ`, `identity`); the command line is not what counts.
 
-use super::facts::{answer_one, gbit, need, rate_evidence};
+use super::facts::{answer_one, gbit, is_guest, need, rate_evidence};
 use super::{ALWAYS, Said, each_nic, subject};
 use crate::finding::{Evidence, Outcome, Rule, Scene, Severity, Stage};
 use crate::host::Nic;
@@ -45,7 +45,9 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
 fn strict(scene: &Scene<'_>, nic: &Nic, rate: BitRate, kind: &str) -> Said {
     // Elsewhere (Arm) strict is what the kernel does unless it is told otherwise.
     let architecture = scene.host.identity.architecture.value();
-    let chosen = architecture.is_some_and(|name| name == "x86_64");
+    // And a guest with an IOMMU has no choice.
+    let x86 = architecture.is_some_and(|name| name == "x86_64");
+    let chosen = x86 && !is_guest(scene.host);
     let path = format!("/sys/class/net/{}/device/iommu_group/type", nic.name);
     Said {
         severity: if chosen && rate >= FAST {

@@ -34,10 +34,10 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
 }
 
 fn judge(scene: &Scene<'_>, nic: &Nic, enabled: &[String]) -> Option<Said> {
-    // `clkpm` alone stops a clock, no link.
+    // `clkpm` stops a clock and no link; `l1_1_pcipm` is for devices that are switched off.
     let states: Vec<&String> = enabled
         .iter()
-        .filter(|state| state.starts_with('l'))
+        .filter(|state| state.ends_with("_aspm"))
         .collect();
     if states.is_empty() {
         return None;

@@ -3,7 +3,7 @@
 //! line in the kernel log is "63.008 Gb/s available PCIe bandwidth, limited by 8.0 GT/s PCIe x8 link at
 //! 0000:16:00.0 (capable of 126.016 Gb/s with 8.0 GT/s PCIe x16 link)".
 
-use super::facts::{is_guest, made_up};
+use super::facts::{gbit, is_guest, made_up};
 use super::{ALWAYS, Said, each_nic, found, subject, undetermined};
 use crate::ceiling::{gigabits, link_words};
 use crate::finding::{Evidence, Outcome, Rule, Scene, Severity, Stage};
@@ -19,7 +19,7 @@ pub(super) const RULE: Rule = Rule {
     stage: Stage::HardCeiling,
     profiles: ALWAYS,
     threshold: "available below capable bandwidth; crit when 90 % of what is available is less than the \
-                port's rate; note when the port is fed and the slot gives no more, and in a guest",
+                port's rate; note when the port is fed and below 10 Gb/s, or the slot gives no more, and in a guest",
     effect: "exact: Gen3 x8 passes 63.008 Gb/s, so a 100 Gb/s port loses more than a third",
     source: "pcie_bandwidth_available in drivers/pci/pci.c; research/rules.md rule 43",
     persist: "hardware: slot, riser, or a BIOS setting",
@@ -31,6 +31,8 @@ pub(super) const RULE: Rule = Rule {
 /// Of what a link passes, packet headers and descriptors leave at most about this much for payload
 /// (research/rules.md rule 44).
 const USABLE: f64 = 0.9;
+/// A port below this that is fed is no reason to open the machine.
+const SLOW: BitRate = gbit(10);
 
 fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
     each_nic(rule, scene, |nic| check_nic(rule, scene, nic))
@@ -96,14 +98,20 @@ fn said(nic: &Nic, link: &PcieLink, available: BitRate, capable: BitRate) -> Sai
     let cause = narrowest.and_then(|hop| cause(link, hop));
     // What the slot never gave and the port does not need costs nothing; a link that was trained below
     // what both its ends can is a fault even where it is still wide enough.
+    // Nor is a slow port worth the trouble; and radio cards have no rate and change their link as they like.
+    let slow = nic.link_bit_per_s.get().is_some_and(|rate| rate < SLOW);
+    let class = nic.pci.value().and_then(|pci| pci.class.value());
+    let radio = class.is_some_and(|class| class.starts_with("0x0280"));
     let severity = match (feeds_port, &cause) {
         (Some(false), _) => Severity::Crit,
+        (Some(true), _) if slow => Severity::Note,
+        (None, _) if radio => Severity::Note,
         (Some(true), Some(Cause::Slot)) => Severity::Note,
         _ => Severity::Warn,
     };
     let why = match cause {
         Some(Cause::Trained(now, most)) => format!(
-            "it runs at {} although it could do {}; check slot, riser and BIOS",
+            "it runs at {} and could do {}; check slot, riser and BIOS",
             words(Some(now.0), Some(now.1)),
             words(Some(most.0), Some(most.1))
         ),
@@ -114,7 +122,7 @@ fn said(nic: &Nic, link: &PcieLink, available: BitRate, capable: BitRate) -> Sai
         severity,
         subject: subject(nic),
         summary: format!(
-            "PCIe passes {} of the {} that {} is capable of, limited by the link{at}: {why}",
+            "PCIe passes {} of the {} that {} is capable of, limited{at}: {why}",
             gigabits(available),
             gigabits(capable),
             nic.name
@@ -300,6 +308,18 @@ pub(super) mod tests {
     fn a_port_that_the_link_still_feeds_is_warned_about() {
         let host = card(25, (8_000, 8), (16_000, 8));
         assert_eq!(finding(ID, &scene(&host)).severity, Severity::Warn);
+    }
+
+    #[test]
+    fn a_slow_port_that_is_fed_and_a_radio_card_are_only_noted() {
+        let host = card(1, (2_500, 1), (5_000, 1));
+        assert_eq!(finding(ID, &scene(&host)).severity, Severity::Note);
+        let mut host = card(1, (5_000, 1), (8_000, 1));
+        host.nics[0].link_bit_per_s = Known::not_asked("speed");
+        if let Known::Value(pci) = &mut host.nics[0].pci {
+            pci.class = Known::Value("0x028000".to_owned());
+        }
+        assert_eq!(finding(ID, &scene(&host)).severity, Severity::Note);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::analysis::{self, Way};
 use crate::finding::{Evidence, Outcome, Rule, Scene, Severity, Stage};
 use crate::known::Gap;
 use crate::limit::{Figures, threshold};
-use crate::units::Ratio;
+use crate::units::{Nanoseconds, Ratio};
 
 pub(super) const RULE: Rule = Rule {
     id: "tcp-limited-by",
@@ -18,7 +18,8 @@ pub(super) const RULE: Rule = Rule {
     stage: Stage::Errors,
     profiles: BULK,
     threshold: "of the busy time more than 20 % limited by the receive window or the send buffer, while no \
-                thread had used up its CPU; of the bytes more than 0.1 % sent again",
+                thread had used up its CPU (warn where tcp-buffer-below-bdp fires too); of the bytes more than \
+                0.1 % sent again (warn up to 2 ms of round trip)",
     effect: "it points to what to mend: buffers, the slow reader, or where packets are lost",
     source: "net/ipv4/tcp.c (tcp_get_info_chrono_stats); research/rules.md rule 58",
     persist: "see the rule that it points to",
@@ -27,6 +28,8 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
+/// Within a site.
+const NEAR_RTT: Nanoseconds = Nanoseconds::from_millis(2);
 const BUFFERS: &str = "tcp-buffer-below-bdp";
 
 fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
@@ -40,7 +43,7 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
         let sender = way.from == scene.end;
         let figures = Figures::of(&way);
         if sender {
-            said.extend(loss(&figures));
+            said.extend(loss(&way, &figures));
             let gaps = way.sender.senders().filter_map(|flow| flow.tcp.gap());
             missing.extend(gaps.take(1).cloned());
         }
@@ -79,7 +82,8 @@ fn wait(scene: &Scene<'_>, way: &Way<'_>, sender: bool, figures: &Figures) -> Op
     };
     let flows = way.sender.senders().count();
     Some(Said {
-        severity: Severity::Warn,
+        // A flow may wait for a buffer that is as large as it should be: a fact, and no fault.
+        severity: if explained { Severity::Warn } else { Severity::Note },
         subject: "host".to_owned(),
         summary: format!(
             "{flows} flows waited for the {what} of this end for {share} of their busy time: {mend}"
@@ -89,13 +93,19 @@ fn wait(scene: &Scene<'_>, way: &Way<'_>, sender: bool, figures: &Figures) -> Op
     })
 }
 
-fn loss(figures: &Figures) -> Option<Said> {
+fn loss(way: &Way<'_>, figures: &Figures) -> Option<Said> {
     let again: Ratio = figures
         .retransmitted
         .filter(|share| *share > threshold::LOSS_SHARE)?;
-    let evidence: Vec<Evidence> = figures.evidence();
+    let rtt = way.rtt_min();
+    let mut evidence: Vec<Evidence> = figures.evidence();
+    evidence.extend(rtt.map(|rtt| {
+        Evidence::new("smallest round-trip time", rtt, "TCP_INFO tcpi_min_rtt")
+    }));
+    // Long paths lose packets that nobody at either end can keep.
+    let near = rtt.is_some_and(|rtt| rtt <= NEAR_RTT);
     Some(Said {
-        severity: Severity::Warn,
+        severity: if near { Severity::Warn } else { Severity::Note },
         subject: "host".to_owned(),
         summary: format!(
             "{again} of the bytes were sent again: look for drops of rings, qdiscs, shapers and switches, and \
@@ -156,13 +166,17 @@ pub(super) mod tests {
 
     #[test]
     fn it_points_to_the_buffers_only_where_they_are_too_small() {
-        let words = |wmem: &str| {
+        let said = |wmem: &str| {
             let host = build::host().sysctl("net.ipv4.tcp_wmem", wmem).build();
             let sample = build::sample().limited(0.0, 0.5).build();
             let world = World::of(host).tried(sample);
-            finding(ID, &world.scene()).summary
+            finding(ID, &world.scene())
         };
-        assert!(words("4096 16384 65536").contains(BUFFERS));
-        assert!(words("4096 16384 67108864").contains("SO_SNDBUF"));
+        let small = said("4096 16384 65536");
+        assert_eq!(small.severity, Severity::Warn);
+        assert!(small.summary.contains(BUFFERS), "{}", small.summary);
+        let large = said("4096 16384 67108864");
+        assert_eq!(large.severity, Severity::Note);
+        assert!(large.summary.contains("SO_SNDBUF"), "{}", large.summary);
     }
 }

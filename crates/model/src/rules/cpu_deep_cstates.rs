@@ -1,5 +1,5 @@
-//! `cpu-deep-cstates`: idle CPUs sleep so deep that waking takes longer than the work. Documentation/
-//! admin-guide/pm/cpuidle.rst (idle states and PM QoS).
+//! `cpu-deep-cstates`: idle CPUs sleep so deep that waking takes longer than the work.
+//! Documentation/admin-guide/pm/cpuidle.rst (idle states and PM QoS).
 
 use super::facts::{answer, need};
 use super::{Said, remedy};

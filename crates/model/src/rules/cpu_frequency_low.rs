@@ -1,5 +1,5 @@
-//! `cpu-frequency-low`: the CPUs are kept slower than they could run. Documentation/admin-guide/pm/
-//! cpufreq.rst, intel_pstate.rst, amd-pstate.rst: `powersave` of `intel_pstate` or `amd_pstate` in active
+//! `cpu-frequency-low`: the CPUs are kept slower than they could run.
+//! Documentation/admin-guide/pm/cpufreq.rst, intel_pstate.rst, amd-pstate.rst: `powersave` of `intel_pstate` or `amd_pstate` in active
 //! mode is the normal choice, not a slow one.
 
 use super::facts::{answer, need};

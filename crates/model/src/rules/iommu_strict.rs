@@ -1,5 +1,6 @@
-//! `iommu-strict`: the IOMMU forgets each mapping of the card at once. Documentation/ABI/testing/
-//! sysfs-kernel-iommu_groups (`DMA`, `DMA-FQ`, `identity`); the command line is not what counts.
+//! `iommu-strict`: the IOMMU forgets each mapping of the card at once.
+//! Documentation/ABI/testing/sysfs-kernel-iommu_groups (`DMA`, `DMA-FQ`, `identity`); the command line is
+//! not what counts.
 
 use super::facts::{answer_one, gbit, is_guest, need, rate_evidence};
 use super::{ALWAYS, Said, each_nic, subject};

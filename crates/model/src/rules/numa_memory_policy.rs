@@ -1,5 +1,5 @@
-//! `numa-memory-policy`: the kernel's policy for memory makes programs wait. Documentation/admin-guide/
-//! sysctl/vm.rst (`zone_reclaim_mode`), sysctl/kernel.rst (`numa_balancing`), mm/transhuge.rst.
+//! `numa-memory-policy`: the kernel's policy for memory makes programs wait.
+//! Documentation/admin-guide/sysctl/vm.rst (`zone_reclaim_mode`), sysctl/kernel.rst (`numa_balancing`), mm/transhuge.rst.
 
 use super::facts::{answer, need, sysctl_evidence, sysctl_number};
 use super::{ALWAYS, Said, remedy};

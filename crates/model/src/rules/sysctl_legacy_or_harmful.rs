@@ -1,5 +1,5 @@
-//! `sysctl-legacy-or-harmful`: lines of sysctl files that do nothing or do harm on this kernel. Documentation/
-//! networking/ip-sysctl.rst; sysctl.d(5): of several lines the last one wins.
+//! `sysctl-legacy-or-harmful`: lines of sysctl files that do nothing or do harm on this kernel.
+//! Documentation/networking/ip-sysctl.rst; sysctl.d(5): of several lines the last one wins.
 
 use super::facts::{answer, need};
 use super::{ALWAYS, Said};

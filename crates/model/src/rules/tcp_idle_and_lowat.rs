@@ -1,5 +1,5 @@
-//! `tcp-idle-and-lowat`: two defaults of TCP that suit bulk transfer better than requests. Documentation/
-//! networking/ip-sysctl.rst (`tcp_slow_start_after_idle`, `tcp_notsent_lowat`); RFC 2861.
+//! `tcp-idle-and-lowat`: two defaults of TCP that suit bulk transfer better than requests.
+//! Documentation/networking/ip-sysctl.rst (`tcp_slow_start_after_idle`, `tcp_notsent_lowat`); RFC 2861.
 
 use super::facts::{answer, sysctl_evidence, sysctl_number};
 use super::{Said, remedy};

@@ -1,5 +1,5 @@
-//! `tcp-options-off`: an option of TCP that every kernel ships switched on is off. Documentation/networking/
-//! ip-sysctl.rst; RFC 7323 (window scale, timestamps), RFC 2018 (SACK), RFC 2883 (D-SACK).
+//! `tcp-options-off`: an option of TCP that every kernel ships switched on is off.
+//! Documentation/networking/ip-sysctl.rst; RFC 7323 (window scale, timestamps), RFC 2018 (SACK), RFC 2883 (D-SACK).
 
 use super::facts::{answer, sysctl_evidence, sysctl_number};
 use super::{Said, remedy};

@@ -49,9 +49,18 @@ impl Buffer {
         });
         match memory {
             Some(memory) if memory > 0 => usual.min(Bytes::new(memory / 256)),
-            _ => usual,
+            _ => by_tcp_mem(host).map_or(usual, |shipped| usual.min(shipped)),
         }
     }
+}
+
+/// A kernel without nodes does not say there how much memory it has; but the second number of `tcp_mem` is
+/// the 16th part of the pages that were free at boot (`tcp_init_mem`), and the shipped maximum their 128th.
+/// With pages larger than 4 KiB this is too little, and nobody is told to raise a limit because of it.
+fn by_tcp_mem(host: &Host) -> Option<Bytes> {
+    let text = host.sysctl("net.ipv4.tcp_mem");
+    let pressure: u64 = text.value()?.split_whitespace().nth(1)?.parse().ok()?;
+    Some(Bytes::new(pressure.saturating_mul(16 * 4096 / 128)))
 }
 
 impl fmt::Display for Buffer {
@@ -156,6 +165,15 @@ mod tests {
         let asked = |size| largest(&host, Buffer::Receive, Some(size)).get();
         assert_eq!(asked(Bytes::kib(64)), Some(Bytes::kib(128)));
         assert_eq!(asked(Bytes::mib(64)), Some(Bytes::new(425_984)));
+    }
+
+    #[test]
+    fn a_small_machine_without_nodes_is_known_by_its_share_for_tcp() {
+        let host = build::host()
+            .sysctl("net.ipv4.tcp_mem", "2880 3840 5760")
+            .with(|host| host.nodes.clear())
+            .build();
+        assert_eq!(Buffer::Send.shipped_max(&host), Bytes::new(3840 * 512));
     }
 
     #[test]

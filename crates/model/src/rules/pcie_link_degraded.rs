@@ -3,11 +3,12 @@
 //! line in the kernel log is "63.008 Gb/s available PCIe bandwidth, limited by 8.0 GT/s PCIe x8 link at
 //! 0000:16:00.0 (capable of 126.016 Gb/s with 8.0 GT/s PCIe x16 link)".
 
+use super::facts::{gbit, is_guest, made_up};
 use super::{ALWAYS, Said, each_nic, found, subject, undetermined};
 use crate::ceiling::{gigabits, link_words};
 use crate::finding::{Evidence, Outcome, Rule, Scene, Severity, Stage};
 use crate::host::{Nic, PcieHop, PcieLink};
-use crate::known::Known;
+use crate::known::{self, Gap, Known};
 use crate::units::{BitRate, TransferRate};
 
 pub(super) const RULE: Rule = Rule {
@@ -18,7 +19,7 @@ pub(super) const RULE: Rule = Rule {
     stage: Stage::HardCeiling,
     profiles: ALWAYS,
     threshold: "available below capable bandwidth; crit when 90 % of what is available is less than the \
-                port's rate; note when the port is fed and the slot gives no more",
+                port's rate; note when the port is fed and below 10 Gb/s, or the slot gives no more, and in a guest",
     effect: "exact: Gen3 x8 passes 63.008 Gb/s, so a 100 Gb/s port loses more than a third",
     source: "pcie_bandwidth_available in drivers/pci/pci.c; research/rules.md rule 43",
     persist: "hardware: slot, riser, or a BIOS setting",
@@ -30,6 +31,8 @@ pub(super) const RULE: Rule = Rule {
 /// Of what a link passes, packet headers and descriptors leave at most about this much for payload
 /// (research/rules.md rule 44).
 const USABLE: f64 = 0.9;
+/// A port below this that is fed is no reason to open the machine.
+const SLOW: BitRate = gbit(10);
 
 fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
     each_nic(rule, scene, |nic| check_nic(rule, scene, nic))
@@ -43,13 +46,38 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
         let capable = link.capable_bit_per_s.ok().map_err(Clone::clone)?;
         Ok((link, *available, *capable))
     });
+    let guest = is_guest(scene.host);
     match facts {
+        Err(gap) if no_link(nic) || (guest && not_there(&gap)) => None,
         Err(gap) => Some(undetermined(rule, scene, subject(nic), vec![gap])),
         Ok((_, available, capable)) if available >= capable => None,
+        Ok((link, ..)) if nic.link_bit_per_s.get().is_some_and(|port| made_up(link, port)) => None,
         Ok((link, available, capable)) => {
-            Some(found(rule, scene, said(nic, link, available, capable)))
+            let mut said = said(nic, link, available, capable);
+            // The bridges that a hypervisor shows its guest hold nothing back.
+            if guest {
+                said.severity = Severity::Note;
+            }
+            Some(found(rule, scene, said))
         }
     }
+}
+
+fn not_there(gap: &Gap) -> bool {
+    matches!(gap.cause, known::Cause::Absent | known::Cause::NotSaid)
+}
+
+/// Whether the kernel shows no link of the card itself ("Unknown", or no such files): it sits in the
+/// chipset, or in a hypervisor (virtio), or on conventional PCI.
+fn no_link(nic: &Nic) -> bool {
+    let own = match &nic.pcie {
+        Known::Unknown(gap) => return not_there(gap),
+        Known::Value(link) => link.links.first(),
+    };
+    own.is_none_or(|own| {
+        let gaps = [own.transfer_mt_per_s.gap(), own.width.gap()];
+        gaps.into_iter().flatten().any(not_there)
+    })
 }
 
 fn said(nic: &Nic, link: &PcieLink, available: BitRate, capable: BitRate) -> Said {
@@ -67,19 +95,25 @@ fn said(nic: &Nic, link: &PcieLink, available: BitRate, capable: BitRate) -> Sai
         .get()
         .map(|rate| available.as_f64() * USABLE >= rate.as_f64());
     let words = |rate: Option<TransferRate>, width: Option<u32>| link_words(rate, width);
-    let cause = narrowest.and_then(cause);
+    let cause = narrowest.and_then(|hop| cause(link, hop));
     // What the slot never gave and the port does not need costs nothing; a link that was trained below
     // what both its ends can is a fault even where it is still wide enough.
+    // Nor is a slow port worth the trouble; and radio cards have no rate and change their link as they like.
+    let slow = nic.link_bit_per_s.get().is_some_and(|rate| rate < SLOW);
+    let class = nic.pci.value().and_then(|pci| pci.class.value());
+    let radio = class.is_some_and(|class| class.starts_with("0x0280"));
     let severity = match (feeds_port, &cause) {
         (Some(false), _) => Severity::Crit,
+        (Some(true), _) if slow => Severity::Note,
+        (None, _) if radio => Severity::Note,
         (Some(true), Some(Cause::Slot)) => Severity::Note,
         _ => Severity::Warn,
     };
     let why = match cause {
-        Some(Cause::Trained(hop)) => format!(
-            "it runs at {} although it could do {}; check slot, riser and BIOS",
-            words(hop.transfer_mt_per_s.get(), hop.width.get()),
-            words(hop.transfer_max_mt_per_s.get(), hop.width_max.get())
+        Some(Cause::Trained(now, most)) => format!(
+            "it runs at {} and could do {}; check slot, riser and BIOS",
+            words(Some(now.0), Some(now.1)),
+            words(Some(most.0), Some(most.1))
         ),
         Some(Cause::Slot) => "the slot itself gives no more; use another".to_owned(),
         None => "compare the links in the evidence".to_owned(),
@@ -88,7 +122,7 @@ fn said(nic: &Nic, link: &PcieLink, available: BitRate, capable: BitRate) -> Sai
         severity,
         subject: subject(nic),
         summary: format!(
-            "PCIe passes {} of the {} that {} is capable of, limited by the link{at}: {why}",
+            "PCIe passes {} of the {} that {} is capable of, limited{at}: {why}",
             gigabits(available),
             gigabits(capable),
             nic.name
@@ -155,25 +189,33 @@ fn files(hop: &PcieHop) -> impl Iterator<Item = Evidence> {
     .flatten()
 }
 
+/// Transfer rate and lanes.
+type Speed = (TransferRate, u32);
+
 /// Why the narrowest link is narrow.
-enum Cause<'a> {
-    /// It could do more than it was trained to.
-    Trained(&'a PcieHop),
+enum Cause {
+    /// It could do more (second) than it was trained to (first).
+    Trained(Speed, Speed),
     /// It does all it can, which is less than the card.
     Slot,
 }
 
-/// None where the link does not say what it could do: then nobody knows whether the slot is to blame.
-fn cause(hop: &PcieHop) -> Option<Cause<'_>> {
-    let rate = |rate: &Known<TransferRate>| rate.get().map(TransferRate::as_mt_per_s);
-    let rates = rate(&hop.transfer_mt_per_s).zip(rate(&hop.transfer_max_mt_per_s));
-    let widths = hop.width.get().zip(hop.width_max.get());
-    let below = |pair: Option<(u32, u32)>| pair.map(|(now, most)| now < most);
-    match (below(rates), below(widths)) {
-        (Some(true), _) | (_, Some(true)) => Some(Cause::Trained(hop)),
-        (Some(false), Some(false)) => Some(Cause::Slot),
-        _ => None,
+/// None where an end of the link does not say what it could do: then nobody knows whether the slot is to
+/// blame. A link can do what both its ends can; from the card up, ends come in pairs.
+fn cause(link: &PcieLink, hop: &PcieHop) -> Option<Cause> {
+    let index = link.links.iter().position(|own| own == hop)?;
+    let now = hop.transfer_mt_per_s.get().zip(hop.width.get())?;
+    let most = |hop: &PcieHop| hop.transfer_max_mt_per_s.get().zip(hop.width_max.get());
+    let mut could = most(hop)?;
+    if let Some(other) = link.links.get(index ^ 1) {
+        let other = most(other)?;
+        could = (could.0.min(other.0), could.1.min(other.1));
     }
+    Some(if now.0 < could.0 || now.1 < could.1 {
+        Cause::Trained(now, could)
+    } else {
+        Cause::Slot
+    })
 }
 
 #[cfg(test)]
@@ -182,7 +224,6 @@ pub(super) mod tests {
     use super::*;
     use crate::build;
     use crate::host::Host;
-    use crate::known::Gap;
 
     const ID: &str = RULE.id;
 
@@ -190,7 +231,23 @@ pub(super) mod tests {
         fires: &[("eight lanes of sixteen", || {
             World::of(card(100, (8_000, 8), (8_000, 16)))
         })],
-        silent: &[("the whole link", || World::of(card(100, (8_000, 16), (8_000, 16))))],
+        silent: &[
+            ("the whole link", || World::of(card(100, (8_000, 16), (8_000, 16)))),
+            ("a paravirtual card whose link is unknown", || {
+                World::of(without_speed(known::Cause::NotSaid))
+            }),
+            ("a card on conventional PCI", || {
+                World::of(without_speed(known::Cause::Absent))
+            }),
+            ("a link that the chipset makes up", || {
+                let mut host = card(10, (2_500, 1), (8_000, 1));
+                if let Known::Value(link) = &mut host.nics[0].pcie {
+                    link.links[1].transfer_max_mt_per_s =
+                        Known::Value(TransferRate::from_mt_per_s(2_500));
+                }
+                World::of(host)
+            }),
+        ],
         undetermined: &[("the link cannot be read", || {
             let mut host = card(100, (8_000, 8), (8_000, 16));
             host.nics[0].pcie = Known::not_asked("current_link_speed");
@@ -204,6 +261,36 @@ pub(super) mod tests {
                 nic.gbit(gbit).pcie(build::pcie_link(now, most))
             })
             .build()
+    }
+
+    /// As `pci_bandwidth` sees a card whose link files say "Unknown", or that has none.
+    fn without_speed(cause: known::Cause) -> Host {
+        let mut host = card(100, (8_000, 8), (8_000, 16));
+        let unknown = || Gap::new(cause, "current_link_speed", "Unknown");
+        if let Known::Value(link) = &mut host.nics[0].pcie {
+            link.links[0].transfer_mt_per_s = Known::Unknown(unknown());
+            link.available_bit_per_s = Known::Unknown(unknown());
+            link.limited_by = Known::Unknown(unknown());
+        }
+        host
+    }
+
+    #[test]
+    fn a_guest_is_told_and_not_warned() {
+        let mut host = card(100, (8_000, 8), (8_000, 16));
+        host.kernel.hypervisor = Known::Value("kvm".to_owned());
+        assert_eq!(finding(ID, &scene(&host)).severity, Severity::Note);
+    }
+
+    #[test]
+    fn a_narrow_card_below_a_wide_port_of_an_old_machine_is_the_slots_matter() {
+        // Gen4 x8 in a slot of sixteen lanes of Gen3: eight lanes are all that the card has.
+        let mut host = card(25, (8_000, 8), (16_000, 8));
+        if let Known::Value(link) = &mut host.nics[0].pcie {
+            link.links[1].width_max = Known::Value(16);
+            link.links[1].transfer_max_mt_per_s = Known::Value(TransferRate::from_mt_per_s(8_000));
+        }
+        assert_eq!(finding(ID, &scene(&host)).severity, Severity::Note);
     }
 
     #[test]
@@ -221,6 +308,18 @@ pub(super) mod tests {
     fn a_port_that_the_link_still_feeds_is_warned_about() {
         let host = card(25, (8_000, 8), (16_000, 8));
         assert_eq!(finding(ID, &scene(&host)).severity, Severity::Warn);
+    }
+
+    #[test]
+    fn a_slow_port_that_is_fed_and_a_radio_card_are_only_noted() {
+        let host = card(1, (2_500, 1), (5_000, 1));
+        assert_eq!(finding(ID, &scene(&host)).severity, Severity::Note);
+        let mut host = card(1, (5_000, 1), (8_000, 1));
+        host.nics[0].link_bit_per_s = Known::not_asked("speed");
+        if let Known::Value(pci) = &mut host.nics[0].pci {
+            pci.class = Known::Value("0x028000".to_owned());
+        }
+        assert_eq!(finding(ID, &scene(&host)).severity, Severity::Note);
     }
 
     #[test]
@@ -300,7 +399,7 @@ pub(super) mod tests {
         assert_eq!(
             missing(ID, &scene(&host)),
             [Gap::new(
-                crate::known::Cause::NotAsked,
+                known::Cause::NotAsked,
                 "max_link_width",
                 "this reader did not ask"
             )]

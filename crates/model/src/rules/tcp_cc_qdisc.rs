@@ -2,8 +2,11 @@
 //! it is only ever a note that says "measure it". Facts from tcp_bbr.c ("BBR might depend on pacing ...
 //! fq") and Documentation/networking/ip-sysctl.rst.
 
+use std::collections::BTreeSet;
+
 use super::{BULK, Said, found, nics, remedy, sends, undetermined};
 use crate::finding::{Evidence, Outcome, Remedy, Rule, Scene, Severity, Stage};
+use crate::host::Nic;
 use crate::known::{Cause, Gap, Known};
 use crate::plan::{Change, End};
 use crate::setting::{SettingKey, TrialKnob, Value};
@@ -32,8 +35,8 @@ const AVAILABLE: &str = "net.ipv4.tcp_available_congestion_control";
 /// (`tcp_set_default_congestion_control` in net/ipv4/tcp_cong.c).
 const ALLOWED: &str = "net.ipv4.tcp_allowed_congestion_control";
 
-const FORBIDDEN: &str = " (a program may ask for it by TCP_CONGESTION; as the default of this namespace \
-                         net.ipv4.tcp_allowed_congestion_control forbids it)";
+const FORBIDDEN: &str =
+    " (tcp_allowed_congestion_control forbids it here; a program may use TCP_CONGESTION)";
 
 fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
     // Only the sender's congestion control moves data.
@@ -96,7 +99,7 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
             severity: Severity::Note,
             subject: "host".to_owned(),
             summary: format!(
-                "congestion control is {control}: {why}; whether cubic is faster here, measure it{}",
+                "congestion control is {control}: {why}; cubic may be faster, measure it{}",
                 if forbidden { FORBIDDEN } else { "" }
             ),
             evidence,
@@ -140,8 +143,20 @@ fn paced_by(scene: &Scene<'_>) -> Result<Vec<Evidence>, Vec<Gap>> {
         match &nic.qdisc {
             Known::Value(qdisc) if qdisc.kind == "fq" => {}
             Known::Value(qdisc) if matches!(qdisc.kind.as_str(), "mq" | "mqprio") => {
-                let why = format!("the leaves below {} are not read", qdisc.kind);
-                missing.push(Gap::new(Cause::NotAsked, path, why));
+                match leaves(nic) {
+                    Ok(leaves) if leaves.is_empty() => {
+                        let why = format!("the leaves below {} are not read", qdisc.kind);
+                        missing.push(Gap::new(Cause::NotAsked, path, why));
+                    }
+                    Ok(leaves) if leaves.iter().all(|kind| *kind == "fq") => {}
+                    Ok(leaves) => {
+                        let what = format!("qdiscs below {} of {}", qdisc.kind, nic.name);
+                        let kinds: BTreeSet<&str> = leaves.into_iter().collect();
+                        let kinds: Vec<&str> = kinds.into_iter().collect();
+                        without_fq.push(Evidence::new(what, kinds.join(" "), path));
+                    }
+                    Err(gap) => missing.push(gap.clone()),
+                }
             }
             Known::Value(qdisc) => {
                 let what = format!("root qdisc of {}", nic.name);
@@ -155,6 +170,16 @@ fn paced_by(scene: &Scene<'_>) -> Result<Vec<Evidence>, Vec<Gap>> {
     }
     Ok(without_fq)
 }
+
+/// The kinds of the queueing disciplines below the root.
+fn leaves(nic: &Nic) -> Result<Vec<&str>, &Gap> {
+    let tree = nic.shaping.tree.ok()?;
+    let below = tree.iter().filter(|node| node.parent != ROOT);
+    Ok(below.map(|node| node.kind.as_str()).collect())
+}
+
+/// `TC_H_ROOT`.
+const ROOT: u32 = u32::MAX;
 
 #[cfg(test)]
 pub(super) mod tests {
@@ -237,5 +262,29 @@ pub(super) mod tests {
             assert_eq!(missing(ID, &scene(&host))[0].cause, Cause::Absent);
         }
         assert!(!missing(ID, &scene(&host("bbr", "mq").build())).is_empty());
+    }
+
+    #[test]
+    fn the_leaves_below_mq_are_what_paces() {
+        let with = |kind: &str| {
+            let mut host = host("bbr", "mq").build();
+            if let Known::Value(tree) = &mut host.nics[0].shaping.tree {
+                let mut leaf = tree[0].clone();
+                leaf.kind = kind.to_owned();
+                leaf.parent = 0x8001_0001;
+                tree.push(leaf);
+            }
+            host
+        };
+        assert!(silent(ID, &scene(&with("fq"))));
+        let host = with("fq_codel");
+        assert_eq!(finding(ID, &scene(&host)).severity, Severity::Note);
+    }
+
+    #[test]
+    fn the_longest_summary_stays_one_line() {
+        let host = host("bbr", "noqueue").sysctl(ALLOWED, "reno bbr").build();
+        let said = finding(ID, &scene(&host));
+        assert!(said.summary.len() <= 200, "{}", said.summary);
     }
 }

@@ -1,0 +1,153 @@
+//! `clock-and-timestamps`: the kernel reads a slow clock, or the card stamps no packets where that counts.
+//! Documentation/timers/timekeeping.rst; Documentation/networking/timestamping.rst.
+
+use super::facts::{answer, answer_one, need};
+use super::{ALWAYS, Said, each_nic, remedy, subject};
+use crate::finding::{Evidence, Outcome, Profile, Rule, Scene, Severity, Stage};
+use crate::host::{Nic, NicKind};
+use crate::setting::{MachineKnob, SettingKey, Value};
+
+pub(super) const RULE: Rule = Rule {
+    id: "clock-and-timestamps",
+    number: 54,
+    title: "the kernel reads a slow clock, or the card stamps no packets",
+    severity: Severity::Warn,
+    stage: Stage::Saturation,
+    profiles: ALWAYS,
+    threshold: "clocksource hpet, acpi_pm, pit or jiffies; in the profile of measurement also a card that \
+                does not stamp what it receives",
+    effect: "each reading of hpet or acpi_pm goes to a device instead of a register, several for each \
+             packet; measure it",
+    source: "Documentation/timers/timekeeping.rst; research/rules.md rule 54",
+    persist: "clocksource=tsc on the kernel command line, when the kernel trusts the TSC",
+    contested: None,
+    page: include_str!("../../../../docs/rules/clock-and-timestamps.md"),
+    check,
+};
+
+const SLOW: [&str; 5] = ["hpet", "acpi_pm", "pit", "jiffies", "refined-jiffies"];
+/// What a kernel reads without leaving the processor, in the order of preference.
+const QUICK: [&str; 3] = ["tsc", "kvm-clock", "arch_sys_counter"];
+const FOLDER: &str = "/sys/devices/system/clocksource/clocksource0";
+
+fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
+    let mut missing = Vec::new();
+    let clock = need(&scene.host.kernel.clocksource, &mut missing);
+    let said = clock.and_then(|clock| slow(scene, clock));
+    let mut outcomes = answer(rule, scene, "host", said, missing);
+    if scene.profile == Profile::Measurement {
+        outcomes.extend(each_nic(rule, scene, |nic| stamps(rule, scene, nic)));
+    }
+    outcomes
+}
+
+fn slow(scene: &Scene<'_>, clock: &str) -> Option<Said> {
+    if !SLOW.contains(&clock) {
+        return None;
+    }
+    let available = scene.host.kernel.clocksources.value();
+    let offers = |name: &&&str| available.is_some_and(|all| all.iter().any(|own| own == **name));
+    let quick = QUICK.iter().find(offers);
+    let mut evidence = vec![Evidence::new(
+        "clocksource",
+        clock,
+        format!("{FOLDER}/current_clocksource"),
+    )];
+    evidence.extend(available.map(|all| {
+        let path = format!("{FOLDER}/available_clocksource");
+        Evidence::new("clocksources that it could use", all.join(" "), path)
+    }));
+    let key = SettingKey::Machine(MachineKnob::Clocksource);
+    let advice = match quick {
+        Some(quick) => format!("use {quick}"),
+        None => "look for `Marking clocksource 'tsc' as unstable` in the kernel log".to_owned(),
+    };
+    Some(Said {
+        severity: Severity::Warn,
+        subject: "host".to_owned(),
+        summary: format!("the kernel reads time from {clock}, a slow device, at each packet: {advice}"),
+        evidence,
+        remedies: quick
+            .and_then(|quick| remedy(scene, key, Value::Text((*quick).to_owned())))
+            .into_iter()
+            .collect(),
+    })
+}
+
+fn stamps(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
+    if nic.kind != NicKind::Physical {
+        return None;
+    }
+    let mut missing = Vec::new();
+    let said = need(&nic.wire.timestamping, &mut missing).and_then(|stamps| {
+        let hardware = stamps.capabilities.iter().any(|one| one == "hardware-receive");
+        (!hardware).then(|| Said {
+            severity: Severity::Note,
+            subject: subject(nic),
+            summary: format!(
+                "{} does not stamp what it receives: times of packets hold the delay of interrupt and CPU",
+                nic.name
+            ),
+            evidence: vec![Evidence::new(
+                "timestamping",
+                format!("[{}]", stamps.capabilities.join(" ")),
+                format!("ETHTOOL_MSG_TSINFO_GET {}", nic.name),
+            )],
+            remedies: Vec::new(),
+        })
+    });
+    answer_one(rule, scene, subject(nic), said, missing)
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::super::testing::{Cases, World, finding, remedies, scene};
+    use super::*;
+    use crate::build;
+    use crate::host::Host;
+    use crate::known::{Cause, Known};
+
+    const ID: &str = RULE.id;
+
+    pub(crate) const CASES: Cases = Cases {
+        fires: &[
+            ("hpet", || World::of(host("hpet"))),
+            ("a card without stamps on a host that measures", || {
+                let mut host = build::host().nic("eth2", |nic| nic).build();
+                if let Known::Value(stamps) = &mut host.nics[0].wire.timestamping {
+                    stamps.capabilities = vec!["software-receive".to_owned()];
+                }
+                World::of(host).profile(Profile::Measurement)
+            }),
+        ],
+        silent: &[
+            ("tsc", || World::of(host("tsc"))),
+            ("a guest's clock", || World::of(host("kvm-clock"))),
+            ("Arm", || World::of(host("arch_sys_counter"))),
+            ("POWER", || World::of(host("timebase"))),
+        ],
+        undetermined: &[("not read", || {
+            let mut host = host("tsc");
+            let path = "current_clocksource";
+            host.kernel.clocksource = Known::unknown(Cause::Unreadable, path, "not text");
+            World::of(host)
+        })],
+    };
+
+    fn host(clock: &str) -> Host {
+        let mut host = build::host().build();
+        host.kernel.clocksource = Known::Value(clock.to_owned());
+        host
+    }
+
+    #[test]
+    fn the_quick_clock_is_proposed_where_the_kernel_offers_it() {
+        let mut host = host("hpet");
+        let said = finding(ID, &scene(&host));
+        assert_eq!(remedies(&said), ["cpu/clocksource: hpet -> tsc"]);
+        host.kernel.clocksources = Known::Value(vec!["hpet".to_owned(), "acpi_pm".to_owned()]);
+        let said = finding(ID, &scene(&host));
+        assert!(said.remedies.is_empty());
+        assert!(said.summary.contains("unstable"), "{}", said.summary);
+    }
+}

@@ -1,0 +1,167 @@
+//! `cpu-deep-cstates`: idle CPUs sleep so deep that waking takes longer than the work.
+//! Documentation/admin-guide/pm/cpuidle.rst (idle states and PM QoS).
+
+use super::facts::{answer, need};
+use super::{Said, remedy};
+use crate::finding::{Evidence, Outcome, Profile, Rule, Scene, Severity, Stage};
+use crate::host::IdleState;
+use crate::ids::CpuSet;
+use crate::setting::{MachineKnob, SettingKey, Value};
+
+pub(super) const RULE: Rule = Rule {
+    id: "cpu-deep-cstates",
+    number: 52,
+    title: "idle CPUs take long to wake",
+    severity: Severity::Warn,
+    stage: Stage::Saturation,
+    profiles: &[Profile::Latency],
+    threshold: "an idle state that takes more than 10 us to leave is enabled on some CPU, and the latency \
+                limit of the kernel does not forbid it; latency profile only",
+    effect: "1.2 ms of a ping in a local network on one idle router (slava.cc); on servers not verified, \
+             measure it",
+    source: "Documentation/admin-guide/pm/cpuidle.rst; research/rules.md rule 52",
+    persist: "a small service that holds /dev/cpu_dma_latency open, or the latency profile of tuned",
+    contested: None,
+    page: include_str!("../../../../docs/rules/cpu-deep-cstates.md"),
+    check,
+};
+
+const LATENCY_US: u32 = 10;
+
+fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
+    let mut missing = Vec::new();
+    let states = need(&scene.host.power.idle_states, &mut missing).map_or(&[][..], Vec::as_slice);
+    let online = scene.host.online_cpus();
+    let mut deep: Vec<(usize, &IdleState, u32)> = Vec::new();
+    for (index, state) in states.iter().enumerate() {
+        let latency = need(&state.exit_latency_us, &mut missing).copied();
+        let Some(latency) = latency.filter(|latency| *latency > LATENCY_US) else {
+            continue;
+        };
+        // Without such files nothing can be switched off: it is enabled.
+        let off = need(&state.disabled_on, &mut missing);
+        if off.is_none_or(|off| off.is_empty() || !online.is_subset(off)) {
+            deep.push((index, state, latency));
+        }
+    }
+    let mut said = None;
+    if !deep.is_empty() {
+        let limit = need(&scene.host.power.latency_limit_us, &mut missing).copied();
+        deep.retain(|(_, _, latency)| limit.is_none_or(|limit| *latency <= limit));
+        if missing.is_empty() {
+            said = judge(scene, &deep, limit, &online);
+        }
+    }
+    answer(rule, scene, "host", said, missing)
+}
+
+fn judge(
+    scene: &Scene<'_>,
+    deep: &[(usize, &IdleState, u32)],
+    limit: Option<u32>,
+    online: &CpuSet,
+) -> Option<Said> {
+    let (_, deepest, latency) = deep.iter().max_by_key(|(_, _, latency)| *latency)?;
+    let mut evidence: Vec<Evidence> = deep
+        .iter()
+        .map(|(index, state, latency)| {
+            let awake = state.disabled_on.value().cloned().unwrap_or_default();
+            Evidence::new(
+                format!("time to leave {}, on CPUs {}", state.name, online.minus(&awake)),
+                format!("{latency} us"),
+                format!("/sys/devices/system/cpu/cpu0/cpuidle/state{index}/latency"),
+            )
+        })
+        .collect();
+    evidence.extend(limit.map(|limit| {
+        let path = "/dev/cpu_dma_latency";
+        Evidence::new("latency that somebody asked to keep", format!("{limit} us"), path)
+    }));
+    let key = SettingKey::Machine(MachineKnob::MaxLatencyUs);
+    Some(Said {
+        severity: Severity::Warn,
+        subject: "host".to_owned(),
+        summary: format!(
+            "idle CPUs may enter {}, which takes {latency} us to leave: hold /dev/cpu_dma_latency at \
+             {LATENCY_US} us",
+            deepest.name
+        ),
+        evidence,
+        remedies: remedy(scene, key, Value::Integer(u64::from(LATENCY_US)))
+            .into_iter()
+            .collect(),
+    })
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::super::testing::{Cases, World, finding, remedies};
+    use super::*;
+    use crate::build;
+    use crate::host::Host;
+    use crate::known::{Cause, Known};
+
+    const ID: &str = RULE.id;
+
+    pub(crate) const CASES: Cases = Cases {
+        fires: &[("C6 of 133 us", || latency(deep()))],
+        silent: &[
+            ("bulk transfer", || World::of(deep())),
+            ("none above 10 us", || latency(build::host().build())),
+            ("somebody holds 10 us", || {
+                let mut host = deep();
+                host.power.latency_limit_us = Known::Value(10);
+                latency(host)
+            }),
+            ("switched off on every CPU", || {
+                let mut host = deep();
+                let all = host.online_cpus();
+                if let Known::Value(states) = &mut host.power.idle_states {
+                    states[3].disabled_on = Known::Value(all);
+                }
+                latency(host)
+            }),
+            ("a guest without idle states", || latency(unknown(Cause::Absent))),
+        ],
+        undetermined: &[
+            ("not read", || latency(unknown(Cause::NotAsked))),
+            ("only root sees the limit", || {
+                let mut host = deep();
+                host.power.latency_limit_us =
+                    Known::unknown(Cause::Denied, "/dev/cpu_dma_latency", "only root reads it");
+                latency(host)
+            }),
+        ],
+    };
+
+    fn latency(host: Host) -> World {
+        World::of(host).profile(Profile::Latency)
+    }
+
+    fn deep() -> Host {
+        let mut host = build::host().build();
+        if let Known::Value(states) = &mut host.power.idle_states {
+            states.push(IdleState {
+                name: "C6".to_owned(),
+                exit_latency_us: Known::Value(133),
+                disabled_on: Known::Value(CpuSet::empty()),
+            });
+        }
+        host
+    }
+
+    fn unknown(cause: Cause) -> Host {
+        let mut host = build::host().build();
+        let path = "/sys/devices/system/cpu/cpu0/cpuidle";
+        host.power.idle_states = Known::unknown(cause, path, "no such folder");
+        host
+    }
+
+    #[test]
+    fn the_limit_is_what_is_proposed() {
+        let world = latency(deep());
+        let said = finding(ID, &world.scene());
+        assert_eq!(remedies(&said), ["cpu/max-latency-us: 2000000000 -> 10"]);
+        assert!(said.summary.contains("C6"), "{}", said.summary);
+    }
+}

@@ -1,0 +1,347 @@
+//! `cpu-frequency-low`: the CPUs are kept slower than they could run.
+//! Documentation/admin-guide/pm/cpufreq.rst, intel_pstate.rst, amd-pstate.rst: `powersave` of `intel_pstate` or `amd_pstate` in active
+//! mode is the normal choice, not a slow one.
+
+use super::facts::{answer, need};
+use super::{ALWAYS, Said, remedy};
+use crate::finding::{Evidence, Outcome, Profile, Rule, Scene, Severity, Stage};
+use crate::host::{FrequencyPolicy, Host};
+use crate::ids::{CpuId, CpuSet};
+use crate::setting::{MachineKnob, SettingKey, Value};
+use crate::units::BitRate;
+use crate::watch::Watch;
+
+pub(super) const RULE: Rule = Rule {
+    id: "cpu-frequency-low",
+    number: 51,
+    title: "the CPUs are kept slower than they could run",
+    severity: Severity::Warn,
+    stage: Stage::Saturation,
+    profiles: ALWAYS,
+    threshold: "governor powersave or conservative (not of intel_pstate or amd_pstate in active mode); energy \
+                preference power or balance_power; turbo off; highest frequency allowed below 95 % of \
+                the hardware's (50 % with acpi-cpufreq, which counts boost apart); thermal throttling while watched. Note where all links are below 10 Gb/s",
+    effect: "about 30 Gb/s for one flow needs 3 GHz or more (fasterdata.es.net)",
+    source: "Documentation/admin-guide/pm/cpufreq.rst; research/rules.md rule 51",
+    persist: "a unit that runs at boot, or the active profile of tuned",
+    contested: None,
+    page: include_str!("../../../../docs/rules/cpu-frequency-low.md"),
+    check,
+};
+
+/// Any core feeds a link below this.
+const CONCERNED: BitRate = super::facts::gbit(10);
+/// A limit below this part of what the hardware can is one that somebody has set.
+const HELD_PERCENT: u128 = 95;
+const HELD_PERCENT_BOOST: u128 = 50;
+const FOLDER: &str = "/sys/devices/system/cpu/cpufreq";
+
+fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
+    let power = &scene.host.power;
+    let mut missing = Vec::new();
+    let policies = need(&power.frequency, &mut missing).map_or(&[][..], Vec::as_slice);
+    let mut said = Vec::new();
+    said.extend(governor(scene, policies));
+    said.extend(preference(scene, policies));
+    said.extend(turbo(scene, policies));
+    said.extend(limited(scene, policies));
+    said.extend(scene.watch.and_then(|watch| throttled(scene, watch)));
+    answer(rule, scene, "host", said, missing)
+}
+
+/// A warning, or a note where no link needs a fast core.
+fn severity(scene: &Scene<'_>) -> Severity {
+    let rates = |host: &Host| {
+        let wired = host.nics.iter().filter(|nic| nic.kind.has_wire());
+        let rates: Vec<BitRate> = wired.filter_map(|nic| nic.link_bit_per_s.get()).collect();
+        rates
+    };
+    let rates = rates(scene.host);
+    let slow = !rates.is_empty() && rates.iter().all(|rate| *rate < CONCERNED);
+    if slow || scene.profile == Profile::Mixed {
+        Severity::Note
+    } else {
+        Severity::Warn
+    }
+}
+
+fn finding(
+    severity: Severity,
+    summary: String,
+    evidence: Vec<Evidence>,
+    change: Option<crate::finding::Remedy>,
+) -> Said {
+    Said {
+        severity,
+        subject: "host".to_owned(),
+        summary,
+        evidence,
+        remedies: change.into_iter().collect(),
+    }
+}
+
+/// A file of a policy, as evidence; policies are named after their first CPU.
+fn fact(policy: &FrequencyPolicy, file: &str, value: impl std::fmt::Display) -> Evidence {
+    let cpus = policy.cpus.value();
+    let first = cpus.and_then(CpuSet::first).unwrap_or(CpuId(0));
+    let of = cpus.map_or_else(String::new, |cpus| format!(" of CPUs {cpus}"));
+    Evidence::new(
+        format!("{file}{of}"),
+        value,
+        format!("{FOLDER}/policy{first}/{file}"),
+    )
+}
+
+/// Whether the driver chooses the frequency itself, by the hardware's own feedback.
+fn active_mode(scene: &Scene<'_>, policy: &FrequencyPolicy) -> bool {
+    match policy.driver.value().map(String::as_str) {
+        Some("intel_pstate" | "amd-pstate-epp" | "amd_pstate_epp") => true,
+        Some("intel_cpufreq" | "amd-pstate" | "acpi-cpufreq") => false,
+        _ => scene.host.power.pstate_mode.value().is_some_and(|mode| mode == "active"),
+    }
+}
+
+fn governor(scene: &Scene<'_>, policies: &[FrequencyPolicy]) -> Option<Said> {
+    let slow = |policy: &&FrequencyPolicy| {
+        let governor = policy.governor.value().map(String::as_str);
+        matches!(governor, Some("powersave" | "conservative")) && !active_mode(scene, policy)
+    };
+    let slow: Vec<&FrequencyPolicy> = policies.iter().filter(slow).collect();
+    let name = slow.first()?.governor.value()?;
+    let key = SettingKey::Machine(MachineKnob::Governor);
+    Some(finding(
+        severity(scene),
+        format!(
+            "the governor {name} keeps {} of {} groups of CPUs at low frequency: use performance or schedutil",
+            slow.len(),
+            policies.len()
+        ),
+        slow.iter()
+            .flat_map(|policy| {
+                let driver = policy.driver.value();
+                let driver = driver.map(|driver| fact(policy, "scaling_driver", driver));
+                [fact(policy, "scaling_governor", name)].into_iter().chain(driver)
+            })
+            .collect(),
+        remedy(scene, key, Value::Text("performance".to_owned())),
+    ))
+}
+
+fn preference(scene: &Scene<'_>, policies: &[FrequencyPolicy]) -> Option<Said> {
+    let thrifty = |policy: &&FrequencyPolicy| {
+        let wish = policy.energy_preference.value().map(String::as_str);
+        matches!(wish, Some("power" | "balance_power"))
+    };
+    let thrifty: Vec<&FrequencyPolicy> = policies.iter().filter(thrifty).collect();
+    let name = thrifty.first()?.energy_preference.value()?;
+    let key = SettingKey::Machine(MachineKnob::EnergyPreference);
+    Some(finding(
+        severity(scene),
+        format!(
+            "{} of {} groups of CPUs are told to save energy ({name}): prefer performance",
+            thrifty.len(),
+            policies.len()
+        ),
+        thrifty
+            .iter()
+            .map(|policy| fact(policy, "energy_performance_preference", name))
+            .collect(),
+        remedy(scene, key, Value::Text("performance".to_owned())),
+    ))
+}
+
+fn turbo(scene: &Scene<'_>, policies: &[FrequencyPolicy]) -> Option<Said> {
+    if scene.host.power.turbo.get()? {
+        return None;
+    }
+    let first = policies.first()?;
+    // `no_turbo` is 1 also where the processor has none.
+    let above_base = first
+        .hardware_max_khz
+        .get()
+        .zip(first.base_khz.get())
+        .is_some_and(|(most, base)| most > base);
+    let by_pstate = first
+        .driver
+        .value()
+        .is_some_and(|driver| driver.starts_with("intel_"));
+    // Where latency counts, an even frequency may be worth more than a high one.
+    let steady = matches!(scene.profile, Profile::Latency | Profile::Measurement);
+    let path = if by_pstate {
+        "/sys/devices/system/cpu/intel_pstate/no_turbo"
+    } else {
+        "/sys/devices/system/cpu/cpufreq/boost"
+    };
+    let mut evidence = vec![Evidence::new("turbo", "off", path)];
+    let known = |file, khz: Option<u64>| khz.map(|khz| fact(first, file, format!("{khz} kHz")));
+    evidence.extend(known("cpuinfo_max_freq", first.hardware_max_khz.get()));
+    evidence.extend(known("base_frequency", first.base_khz.get()));
+    let sure = (above_base || !by_pstate) && !steady;
+    Some(finding(
+        if sure { severity(scene) } else { Severity::Note },
+        "turbo is switched off: the CPUs stay at their base frequency; switch it on, or leave it where an \
+         even frequency counts"
+            .to_owned(),
+        evidence,
+        remedy(scene, SettingKey::Machine(MachineKnob::Turbo), Value::Switch(true)),
+    ))
+}
+
+fn limited(scene: &Scene<'_>, policies: &[FrequencyPolicy]) -> Option<Said> {
+    let turbo_off = scene.host.power.turbo.get() == Some(false);
+    let held = |policy: &&FrequencyPolicy| {
+        let most = policy.max_khz.get().zip(policy.hardware_max_khz.get());
+        let base = policy.base_khz.get();
+        most.is_some_and(|(allowed, hardware)| {
+            // Without turbo the base frequency is all there is; that is another finding.
+            let by_turbo = turbo_off && base.is_some_and(|base| allowed >= base);
+            // Below boost, acpi-cpufreq names its highest P-state, some two thirds of what boost reaches.
+            let share = match policy.driver.value().map(String::as_str) {
+                Some("acpi-cpufreq") => HELD_PERCENT_BOOST,
+                _ => HELD_PERCENT,
+            };
+            u128::from(allowed) * 100 < u128::from(hardware) * share && !by_turbo
+        })
+    };
+    let held: Vec<&FrequencyPolicy> = policies.iter().filter(held).collect();
+    let first = held.first()?;
+    let (allowed, hardware) = (first.max_khz.get()?, first.hardware_max_khz.get()?);
+    Some(finding(
+        severity(scene),
+        format!(
+            "{} of {} groups of CPUs may run at {allowed} kHz at most and could run at {hardware}: raise \
+             scaling_max_freq",
+            held.len(),
+            policies.len()
+        ),
+        held.iter()
+            .flat_map(|policy| {
+                let files = [
+                    ("scaling_max_freq", policy.max_khz.get()),
+                    ("cpuinfo_max_freq", policy.hardware_max_khz.get()),
+                ];
+                files
+                    .into_iter()
+                    .filter_map(|(file, khz)| Some(fact(policy, file, format!("{} kHz", khz?))))
+            })
+            .collect(),
+        None,
+    ))
+}
+
+fn throttled(scene: &Scene<'_>, watch: &Watch) -> Option<Said> {
+    let grew: Vec<Evidence> = watch
+        .below("cpu/")
+        .filter(|(key, by, _)| key.contains("/throttle/") && *by > 0)
+        .map(|(key, by, counter)| {
+            let value = format!("+{by} in {}", watch.span_ns);
+            Evidence::new(format!("throttled: cpu/{key}"), value, &*counter.path)
+        })
+        .collect();
+    (!grew.is_empty()).then(|| {
+        let summary = format!(
+            "{} counters of thermal throttling grew while watched for {}: look at cooling and power limits",
+            grew.len(),
+            watch.span_ns
+        );
+        finding(severity(scene), summary, grew, None)
+    })
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::super::testing::{Cases, World, finding, remedies, scene, silent};
+    use super::*;
+    use crate::build;
+    use crate::known::{Cause, Known};
+
+    const ID: &str = RULE.id;
+
+    pub(crate) const CASES: Cases = Cases {
+        fires: &[
+            ("powersave of acpi-cpufreq", || {
+                World::of(with(|p| set(p, "acpi-cpufreq", "powersave", "performance")))
+            }),
+            ("told to save energy", || {
+                World::of(with(|p| set(p, "intel_pstate", "powersave", "balance_power")))
+            }),
+            ("no turbo", || {
+                let mut host = with(|_| {});
+                host.power.turbo = Known::Value(false);
+                World::of(host)
+            }),
+            ("held below what it could do", || {
+                World::of(with(|p| p.max_khz = Known::Value(2_000_000)))
+            }),
+            ("throttled by heat", || {
+                World::of(with(|_| {})).watched(|w| w.grew("cpu/0/throttle/core", 7))
+            }),
+        ],
+        silent: &[
+            ("powersave of intel_pstate", || {
+                World::of(with(|p| set(p, "intel_pstate", "powersave", "balance_performance")))
+            }),
+            ("the highest P-state of acpi-cpufreq, with boost above it", || {
+                World::of(with(|p| {
+                    set(p, "acpi-cpufreq", "schedutil", "");
+                    p.max_khz = Known::Value(2_250_000);
+                    p.hardware_max_khz = Known::Value(3_400_000);
+                }))
+            }),
+            ("schedutil", || {
+                World::of(with(|p| set(p, "acpi-cpufreq", "schedutil", "")))
+            }),
+            ("a guest without frequencies", || {
+                World::of(unknown(Cause::Absent))
+            }),
+        ],
+        undetermined: &[("not read", || World::of(unknown(Cause::NotAsked)))],
+    };
+
+    fn with(change: impl FnOnce(&mut FrequencyPolicy)) -> Host {
+        let mut host = build::host().nic("eth2", |nic| nic.gbit(100)).build();
+        if let Known::Value(policies) = &mut host.power.frequency {
+            change(&mut policies[0]);
+        }
+        host
+    }
+
+    fn set(policy: &mut FrequencyPolicy, driver: &str, governor: &str, preference: &str) {
+        policy.driver = Known::Value(driver.to_owned());
+        policy.governor = Known::Value(governor.to_owned());
+        policy.energy_preference = Known::Value(preference.to_owned());
+    }
+
+    fn unknown(cause: Cause) -> Host {
+        let mut host = with(|_| {});
+        host.power.frequency = Known::unknown(cause, FOLDER, "no such folder");
+        host.power.turbo = Known::unknown(cause, "boost", "no such file");
+        host
+    }
+
+    #[test]
+    fn the_governor_is_named_with_its_driver_and_changed() {
+        let host = with(|p| set(p, "acpi-cpufreq", "powersave", "performance"));
+        let said = finding(ID, &scene(&host));
+        assert_eq!(said.severity, Severity::Warn);
+        assert_eq!(remedies(&said), ["cpu/governor: powersave -> performance"]);
+        assert_eq!(said.evidence[0].path, format!("{FOLDER}/policy0/scaling_governor"));
+    }
+
+    #[test]
+    fn a_laptop_is_only_noted() {
+        let mut host = with(|p| set(p, "intel_pstate", "powersave", "balance_power"));
+        host.nics[0].link_bit_per_s = Known::Value(super::super::facts::gbit(1));
+        assert_eq!(finding(ID, &scene(&host)).severity, Severity::Note);
+    }
+
+    #[test]
+    fn without_turbo_the_base_frequency_is_no_second_finding() {
+        let mut host = with(|p| p.max_khz = Known::Value(3_000_000));
+        host.power.turbo = Known::Value(false);
+        let said = finding(ID, &scene(&host));
+        assert!(said.summary.starts_with("turbo"), "{}", said.summary);
+        host.power.turbo = Known::Value(true);
+        assert!(!silent(ID, &scene(&host)));
+    }
+}

@@ -1,0 +1,120 @@
+//! `cpu-mitigations`: protections against the processor's own faults that cost time at each entry to the
+//! kernel. Documentation/admin-guide/hw-vuln; the words are those of arch/x86/kernel/cpu/bugs.c.
+
+use std::collections::BTreeMap;
+
+use super::facts::{answer, need};
+use super::{ALWAYS, Said};
+use crate::finding::{Evidence, Outcome, Rule, Scene, Severity, Stage};
+
+pub(super) const RULE: Rule = Rule {
+    id: "cpu-mitigations",
+    number: 53,
+    title: "protections cost time at each entry to the kernel",
+    severity: Severity::Note,
+    stage: Stage::Tuning,
+    profiles: ALWAYS,
+    threshold: "page table isolation, IBRS at each entry, cleared CPU buffers or untrained returns in use",
+    effect: "depends on how often the program enters the kernel; no figure holds for all, measure it",
+    source: "Documentation/admin-guide/hw-vuln; research/rules.md rule 53",
+    persist: "nothing to keep: newer processors need fewer of them",
+    contested: None,
+    page: include_str!("../../../../docs/rules/cpu-mitigations.md"),
+    check,
+};
+
+/// The vulnerability, what the kernel calls the costly answer to it, and what that is.
+const COSTLY: [(&str, &str, &str); 8] = [
+    ("meltdown", "PTI", "page table isolation"),
+    ("spectre_v2", "Mitigation: IBRS", "IBRS at each entry"),
+    ("retbleed", "untrained return thunk", "untrained returns"),
+    ("retbleed", "Mitigation: IBRS", "IBRS at each entry"),
+    ("spec_rstack_overflow", "Safe RET", "untrained returns"),
+    ("mds", "Clear CPU buffers", "cleared CPU buffers"),
+    ("tsx_async_abort", "Clear CPU buffers", "cleared CPU buffers"),
+    ("mmio_stale_data", "Clear CPU buffers", "cleared CPU buffers"),
+];
+const FOLDER: &str = "/sys/devices/system/cpu/vulnerabilities";
+
+fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
+    let mut missing = Vec::new();
+    let said = need(&scene.host.kernel.mitigations, &mut missing).and_then(judge);
+    answer(rule, scene, "host", said, missing)
+}
+
+fn judge(all: &BTreeMap<String, String>) -> Option<Said> {
+    let mut names: Vec<&str> = Vec::new();
+    let mut evidence: Vec<Evidence> = Vec::new();
+    for (vulnerability, words, name) in COSTLY {
+        let Some(text) = all.get(vulnerability) else {
+            continue;
+        };
+        // "Vulnerable: Clear CPU buffers attempted" costs the same.
+        if text.to_lowercase().contains(&words.to_lowercase()) {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+            let path = format!("{FOLDER}/{vulnerability}");
+            evidence.push(Evidence::new(vulnerability, text.trim(), path));
+        }
+    }
+    (!names.is_empty()).then(|| Said {
+        severity: Severity::Note,
+        subject: "host".to_owned(),
+        summary: format!(
+            "this processor needs {}: small messages pay for it at each system call; keep them on, and \
+             compare hosts by it",
+            names.join(", ")
+        ),
+        evidence,
+        remedies: Vec::new(),
+    })
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::super::testing::{Cases, World, finding, scene};
+    use super::*;
+    use crate::build;
+    use crate::host::Host;
+    use crate::known::{Cause, Known};
+
+    const ID: &str = RULE.id;
+
+    pub(crate) const CASES: Cases = Cases {
+        fires: &[("page table isolation", || {
+            World::of(host("meltdown", "Mitigation: PTI"))
+        })],
+        silent: &[
+            ("not affected", || World::of(host("meltdown", "Not affected"))),
+            ("the cheap answer", || {
+                let text = "Mitigation: Enhanced / Automatic IBRS; IBPB: conditional";
+                World::of(host("spectre_v2", text))
+            }),
+            ("a kernel that does not say", || World::of(unknown(Cause::Absent))),
+        ],
+        undetermined: &[("not readable", || World::of(unknown(Cause::Denied)))],
+    };
+
+    fn host(vulnerability: &str, text: &str) -> Host {
+        let mut host = build::host().build();
+        let all = BTreeMap::from([(vulnerability.to_owned(), text.to_owned())]);
+        host.kernel.mitigations = Known::Value(all);
+        host
+    }
+
+    fn unknown(cause: Cause) -> Host {
+        let mut host = build::host().build();
+        host.kernel.mitigations = Known::unknown(cause, FOLDER, "no such folder");
+        host
+    }
+
+    #[test]
+    fn it_never_proposes_to_switch_them_off() {
+        let host = host("mds", "Mitigation: Clear CPU buffers; SMT vulnerable");
+        let said = finding(ID, &scene(&host));
+        assert_eq!(said.severity, Severity::Note);
+        assert!(said.remedies.is_empty());
+        assert!(said.summary.contains("keep them on"), "{}", said.summary);
+    }
+}

@@ -1,0 +1,117 @@
+//! `iommu-strict`: the IOMMU forgets each mapping of the card at once.
+//! Documentation/ABI/testing/sysfs-kernel-iommu_groups (`DMA`, `DMA-FQ`, `identity`); the command line is
+//! not what counts.
+
+use super::facts::{answer_one, gbit, is_guest, need, rate_evidence};
+use super::{ALWAYS, Said, each_nic, subject};
+use crate::finding::{Evidence, Outcome, Rule, Scene, Severity, Stage};
+use crate::host::Nic;
+use crate::units::BitRate;
+
+pub(super) const RULE: Rule = Rule {
+    id: "iommu-strict",
+    number: 50,
+    title: "the IOMMU flushes each mapping of the card at once",
+    severity: Severity::Warn,
+    stage: Stage::Tuning,
+    profiles: ALWAYS,
+    threshold: "IOMMU domain of type DMA (strict) for a card of 10 Gb/s or more; warn from 25 Gb/s on x86, \
+                where lazy is the kernel's default",
+    effect: "up to 20 % of throughput at 200 Gb/s goes to IOTLB misses (Farshin et al., PeerJ CS 2023); \
+             strict mode adds the cost of each unmap",
+    source: "Documentation/ABI/testing/sysfs-kernel-iommu_groups; research/rules.md rule 50",
+    persist: "kernel command line: iommu.strict=0, or iommu.passthrough=1 where the card is trusted",
+    contested: None,
+    page: include_str!("../../../../docs/rules/iommu-strict.md"),
+    check,
+};
+
+const CONCERNED: BitRate = gbit(10);
+const FAST: BitRate = gbit(25);
+
+fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
+    each_nic(rule, scene, |nic| {
+        nic.pci_address.value()?;
+        let rate = need(&nic.link_bit_per_s, &mut Vec::new()).copied();
+        let rate = rate.filter(|rate| *rate >= CONCERNED)?;
+        let mut missing = Vec::new();
+        let kind = need(&nic.pci, &mut missing).and_then(|pci| need(&pci.iommu_type, &mut missing));
+        let said = kind
+            .filter(|kind| kind.as_str() == "DMA")
+            .map(|kind| strict(scene, nic, rate, kind));
+        answer_one(rule, scene, subject(nic), said, missing)
+    })
+}
+
+fn strict(scene: &Scene<'_>, nic: &Nic, rate: BitRate, kind: &str) -> Said {
+    // Elsewhere (Arm) strict is what the kernel does unless it is told otherwise.
+    let architecture = scene.host.identity.architecture.value();
+    // And a guest with an IOMMU has no choice.
+    let x86 = architecture.is_some_and(|name| name == "x86_64");
+    let chosen = x86 && !is_guest(scene.host);
+    let path = format!("/sys/class/net/{}/device/iommu_group/type", nic.name);
+    Said {
+        severity: if chosen && rate >= FAST {
+            Severity::Warn
+        } else {
+            Severity::Note
+        },
+        subject: subject(nic),
+        summary: format!(
+            "the IOMMU unmaps each buffer of {} ({rate}) strictly, with a flush each time: boot with \
+             iommu.strict=0, or iommu.passthrough=1 where the card is trusted",
+            nic.name
+        ),
+        evidence: vec![
+            Evidence::new("type of the IOMMU domain", kind, path),
+            rate_evidence(nic, rate),
+        ],
+        remedies: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::super::testing::{Cases, World, finding, scene};
+    use super::*;
+    use crate::build;
+    use crate::host::Host;
+    use crate::known::{Cause, Known};
+
+    const ID: &str = RULE.id;
+
+    pub(crate) const CASES: Cases = Cases {
+        fires: &[("strict at 100 Gb/s", || World::of(card(100, "DMA")))],
+        silent: &[
+            ("lazy", || World::of(card(100, "DMA-FQ"))),
+            ("passthrough", || World::of(card(100, "identity"))),
+            ("strict at 1 Gb/s", || World::of(card(1, "DMA"))),
+            ("no IOMMU", || World::of(unknown(Cause::Absent))),
+        ],
+        undetermined: &[("not readable", || World::of(unknown(Cause::Denied)))],
+    };
+
+    fn card(gbit: u64, kind: &str) -> Host {
+        with(gbit, Known::Value(kind.to_owned()))
+    }
+
+    fn unknown(cause: Cause) -> Host {
+        with(100, Known::unknown(cause, "iommu_group/type", "not shown"))
+    }
+
+    fn with(gbit: u64, kind: Known<String>) -> Host {
+        let mut host = build::host().nic("eth2", |nic| nic.gbit(gbit)).build();
+        if let Known::Value(pci) = &mut host.nics[0].pci {
+            pci.iommu_type = kind;
+        }
+        host
+    }
+
+    #[test]
+    fn the_default_of_arm_is_only_noted() {
+        let mut host = card(100, "DMA");
+        assert_eq!(finding(ID, &scene(&host)).severity, Severity::Warn);
+        host.identity.architecture = Known::Value("aarch64".to_owned());
+        assert_eq!(finding(ID, &scene(&host)).severity, Severity::Note);
+    }
+}

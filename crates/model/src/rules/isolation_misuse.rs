@@ -1,0 +1,241 @@
+//! `isolation-misuse`: CPUs were set aside, and general work is sent there or nobody uses them.
+//! Documentation/admin-guide/kernel-parameters.txt (`isolcpus=`, `nohz_full=`), Documentation/core-api/
+//! workqueue.rst.
+
+use super::facts::{answer, need};
+use super::{ALWAYS, Said, nics};
+use crate::finding::{Evidence, Outcome, Rule, Scene, Severity, Stage};
+use crate::host::SocketOwner;
+use crate::ids::CpuSet;
+
+pub(super) const RULE: Rule = Rule {
+    id: "isolation-misuse",
+    number: 55,
+    title: "isolated CPUs are given general work, or nobody uses them",
+    severity: Severity::Warn,
+    stage: Stage::Locality,
+    profiles: ALWAYS,
+    threshold: "a CPU of isolcpus= or nohz_full= takes packets by RPS (warn) or unbound kernel work (note); a \
+                program of several threads has several isolated CPUs, or none has any (note)",
+    effect: "isolated CPUs are taken from all other work; used wrongly they cost and bring nothing; measure",
+    source: "Documentation/admin-guide/kernel-parameters.txt; research/rules.md rule 55",
+    persist: "the kernel command line, or cpuset partitions",
+    contested: None,
+    page: include_str!("../../../../docs/rules/isolation-misuse.md"),
+    check,
+};
+
+const ISOLATED: &str = "/sys/devices/system/cpu/isolated";
+const NOHZ_FULL: &str = "/sys/devices/system/cpu/nohz_full";
+
+fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
+    let facts = &scene.host.isolation;
+    let mut missing = Vec::new();
+    let isolated = need(&facts.isolated, &mut missing).cloned().unwrap_or_default();
+    let tickless = need(&facts.nohz_full, &mut missing).cloned().unwrap_or_default();
+    let kept: CpuSet = isolated.iter().chain(tickless.iter()).collect();
+    let mut said = Vec::new();
+    if !kept.is_empty() {
+        said.extend(steered(scene, &kept));
+        if let Some(cpus) = need(&facts.workqueue_cpus, &mut missing) {
+            said.extend(unbound(&kept, cpus));
+        }
+    }
+    if !isolated.is_empty()
+        && let Some(owners) = need(&scene.host.software.socket_owners, &mut missing)
+    {
+        said.extend(owners.iter().filter_map(|owner| unbalanced(&isolated, owner)));
+        said.extend(unused(scene, &isolated, owners));
+    }
+    answer(rule, scene, "host", said, missing)
+}
+
+fn finding(
+    severity: Severity,
+    summary: String,
+    kept: &CpuSet,
+    evidence: impl IntoIterator<Item = Evidence>,
+) -> Said {
+    let mut all = vec![Evidence::new(
+        "CPUs set aside",
+        kept,
+        format!("{ISOLATED}, {NOHZ_FULL}"),
+    )];
+    all.extend(evidence);
+    Said {
+        severity,
+        subject: "host".to_owned(),
+        summary,
+        evidence: all,
+        remedies: Vec::new(),
+    }
+}
+
+fn steered(scene: &Scene<'_>, kept: &CpuSet) -> Option<Said> {
+    let mut evidence = Vec::new();
+    let mut hit = Vec::new();
+    for nic in nics(scene) {
+        for queue in &nic.queues {
+            let Some(cpus) = queue.rps_cpus.value().filter(|cpus| !cpus.is_disjoint(kept)) else {
+                continue;
+            };
+            hit.extend(cpus.and(kept).iter());
+            evidence.push(Evidence::new(
+                format!("RPS of {} rx-{}", nic.name, queue.index),
+                cpus,
+                format!("/sys/class/net/{}/queues/rx-{}/rps_cpus", nic.name, queue.index),
+            ));
+        }
+    }
+    let cpus: CpuSet = hit.into_iter().collect();
+    (!cpus.is_empty()).then(|| {
+        let summary = format!(
+            "RPS of {} queues sends packets to {} CPUs that were set aside: leave them out of rps_cpus",
+            evidence.len(),
+            cpus.len()
+        );
+        finding(Severity::Warn, summary, kept, evidence)
+    })
+}
+
+fn unbound(kept: &CpuSet, cpus: &CpuSet) -> Option<Said> {
+    (!cpus.is_disjoint(kept)).then(|| {
+        let path = "/sys/devices/virtual/workqueue/cpumask";
+        finding(
+            Severity::Note,
+            format!(
+                "unbound kernel work may run on {} CPUs that were set aside: take them out of the \
+                 workqueues' mask",
+                cpus.and(kept).len()
+            ),
+            kept,
+            [Evidence::new("CPUs of unbound kernel work", cpus, path)],
+        )
+    })
+}
+
+/// The scheduler does not balance isolated CPUs: threads stay on the one they started on, unless the
+/// program pins each of them.
+fn unbalanced(isolated: &CpuSet, owner: &SocketOwner) -> Option<Said> {
+    let cpus: CpuSet = owner.cpus_allowed.value()?.trim().parse().ok()?;
+    let threads = owner.threads.get()?;
+    let crowd = threads > 1 && cpus.len() > 1 && cpus.is_subset(isolated);
+    crowd.then(|| {
+        finding(
+            Severity::Note,
+            format!(
+                "{} has {threads} threads on {} isolated CPUs, where nothing spreads them: pin each thread \
+                 to its own CPU",
+                owner.name,
+                cpus.len()
+            ),
+            isolated,
+            [
+                Evidence::new(
+                    format!("CPUs allowed to {}", owner.name),
+                    &cpus,
+                    format!("/proc/{}/status", owner.pid),
+                ),
+                Evidence::new("threads", threads, format!("/proc/{}/status", owner.pid)),
+            ],
+        )
+    })
+}
+
+/// Nobody runs there: no busy program may, no interrupt goes there.
+fn unused(scene: &Scene<'_>, isolated: &CpuSet, owners: &[SocketOwner]) -> Option<Said> {
+    let busy: Option<Vec<(&SocketOwner, CpuSet)>> = owners
+        .iter()
+        .filter(|owner| owner.connections > 0)
+        .map(|owner| Some((owner, owner.cpus_allowed.value()?.trim().parse().ok()?)))
+        .collect();
+    let busy = busy.filter(|busy| !busy.is_empty())?;
+    let taken = busy.iter().any(|(_, cpus)| !cpus.is_disjoint(isolated))
+        || scene.host.irqs.iter().any(|irq| {
+            let goes = irq.effective.value();
+            goes.is_none_or(|cpus| !cpus.is_disjoint(isolated))
+        });
+    (!taken).then(|| {
+        let summary = format!(
+            "no program with connections may use the {} isolated CPUs: pin one there, or give them back",
+            isolated.len()
+        );
+        let evidence = busy.iter().map(|(owner, cpus)| {
+            Evidence::new(
+                format!("CPUs allowed to {}", owner.name),
+                cpus,
+                format!("/proc/{}/status", owner.pid),
+            )
+        });
+        finding(Severity::Note, summary, isolated, evidence)
+    })
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::super::testing::{Cases, World};
+    use super::*;
+    use crate::build;
+    use crate::host::Host;
+    use crate::known::{Cause, Known};
+
+    pub(crate) const CASES: Cases = Cases {
+        fires: &[
+            ("RPS to an isolated CPU", || World::of(host("2-3", "2"))),
+            ("unbound work on it", || {
+                let mut host = host("2-3", "");
+                host.isolation.workqueue_cpus = set("0-3");
+                World::of(host)
+            }),
+            ("many threads on several isolated CPUs", || {
+                let mut host = host("2-3", "");
+                host.software.socket_owners = Known::Value(vec![owner("2-3", 8)]);
+                World::of(host)
+            }),
+            ("programs elsewhere only", || {
+                let mut host = host("2-3", "");
+                host.software.socket_owners = Known::Value(vec![owner("0-1", 8)]);
+                World::of(host)
+            }),
+        ],
+        silent: &[
+            ("nothing is isolated", || World::of(host("", "0-3"))),
+            ("a program on its own isolated CPU", || {
+                let mut host = host("2-3", "0-1");
+                host.software.socket_owners = Known::Value(vec![owner("3", 1)]);
+                World::of(host)
+            }),
+        ],
+        undetermined: &[("not readable", || {
+            let mut host = host("", "");
+            host.isolation.isolated = Known::unknown(Cause::Denied, ISOLATED, "denied");
+            World::of(host)
+        })],
+    };
+
+    fn set(cpus: &str) -> Known<CpuSet> {
+        Known::Value(cpus.parse().expect("a test writes a CPU list"))
+    }
+
+    fn host(isolated: &str, rps: &str) -> Host {
+        let mut host = build::host()
+            .nodes(1, 4)
+            .nic("eth2", |nic| nic.rps(rps))
+            .build();
+        host.isolation.isolated = set(isolated);
+        host.isolation.workqueue_cpus = set("0-1");
+        host
+    }
+
+    fn owner(cpus: &str, threads: u32) -> SocketOwner {
+        SocketOwner {
+            pid: 77,
+            name: "server".to_owned(),
+            cpus_allowed: Known::Value(cpus.to_owned()),
+            last_cpu: Known::Value(0),
+            node_pages: Known::Value(Vec::new()),
+            connections: 3,
+            threads: Known::Value(threads),
+        }
+    }
+}

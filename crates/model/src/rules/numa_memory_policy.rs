@@ -1,0 +1,167 @@
+//! `numa-memory-policy`: the kernel's policy for memory makes programs wait.
+//! Documentation/admin-guide/sysctl/vm.rst (`zone_reclaim_mode`), sysctl/kernel.rst (`numa_balancing`), mm/transhuge.rst.
+
+use super::facts::{answer, need, sysctl_evidence, sysctl_number};
+use super::{ALWAYS, Said, remedy};
+use crate::finding::{Evidence, Outcome, Profile, Remedy, Rule, Scene, Severity, Stage};
+use crate::known::Gap;
+use crate::setting::{MachineKnob, SettingKey, Value};
+
+pub(super) const RULE: Rule = Rule {
+    id: "numa-memory-policy",
+    number: 56,
+    title: "the kernel's memory policy makes programs wait",
+    severity: Severity::Warn,
+    stage: Stage::Tuning,
+    profiles: ALWAYS,
+    threshold: "vm.zone_reclaim_mode not 0 on several nodes (warn); where latency counts: \
+                kernel.numa_balancing on, transparent huge pages always with defrag always (note)",
+    effect: "no verified figure: tuned's network-latency and mlnx_tune switch them off; measure it",
+    source: "Documentation/admin-guide/sysctl/vm.rst; research/rules.md rule 56",
+    persist: "/etc/sysctl.d/90-linerate.conf; transparent_hugepage= on the kernel command line",
+    contested: None,
+    page: include_str!("../../../../docs/rules/numa-memory-policy.md"),
+    check,
+};
+
+const RECLAIM: &str = "vm.zone_reclaim_mode";
+const BALANCING: &str = "kernel.numa_balancing";
+const THP: &str = "/sys/kernel/mm/transparent_hugepage";
+
+fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
+    let mut missing = Vec::new();
+    let mut said = Vec::new();
+    let latency = scene.profile == Profile::Latency;
+    if scene.host.nodes.len() > 1 {
+        said.extend(reclaim(scene, &mut missing));
+        if latency {
+            said.extend(balancing(scene, &mut missing));
+        }
+    }
+    if latency {
+        said.extend(huge_pages(scene, &mut missing));
+    }
+    answer(rule, scene, "host", said, missing)
+}
+
+fn finding(
+    severity: Severity,
+    summary: &str,
+    evidence: Vec<Evidence>,
+    change: Option<Remedy>,
+) -> Said {
+    Said {
+        severity,
+        subject: "host".to_owned(),
+        summary: summary.to_owned(),
+        evidence,
+        remedies: change.into_iter().collect(),
+    }
+}
+
+fn to_zero(scene: &Scene<'_>, name: &str) -> Option<Remedy> {
+    let key = SettingKey::Sysctl(name.to_owned());
+    remedy(scene, key, Value::Text("0".to_owned()))
+}
+
+fn reclaim(scene: &Scene<'_>, missing: &mut Vec<Gap>) -> Option<Said> {
+    let mode = sysctl_number(scene.host, RECLAIM, missing).filter(|mode| *mode != 0)?;
+    Some(finding(
+        Severity::Warn,
+        &format!(
+            "vm.zone_reclaim_mode is {mode}: a node that runs full drops its caches instead of taking memory \
+             of another; set it to 0"
+        ),
+        vec![
+            sysctl_evidence(RECLAIM, mode),
+            Evidence::new("NUMA nodes", scene.host.nodes.len(), "/sys/devices/system/node"),
+        ],
+        to_zero(scene, RECLAIM),
+    ))
+}
+
+fn balancing(scene: &Scene<'_>, missing: &mut Vec<Gap>) -> Option<Said> {
+    // Bit 0 moves pages between nodes; bit 1 is tiering.
+    let mode = sysctl_number(scene.host, BALANCING, missing).filter(|mode| mode & 1 == 1)?;
+    Some(finding(
+        Severity::Note,
+        "kernel.numa_balancing unmaps pages to see who uses them, and programs wait for the faults: switch it \
+         off where they are pinned, and measure it",
+        vec![sysctl_evidence(BALANCING, mode)],
+        to_zero(scene, BALANCING),
+    ))
+}
+
+fn huge_pages(scene: &Scene<'_>, missing: &mut Vec<Gap>) -> Option<Said> {
+    let kernel = &scene.host.kernel;
+    need(&kernel.transparent_hugepages, missing).filter(|mode| *mode == "always")?;
+    let defrag = need(&kernel.transparent_hugepages_defrag, missing);
+    defrag.filter(|mode| *mode == "always")?;
+    let key = SettingKey::Machine(MachineKnob::TransparentHugepages);
+    Some(finding(
+        Severity::Note,
+        "a program that touches new memory waits until a huge page is put together (enabled and defrag are \
+         always): use madvise, and measure it",
+        vec![
+            Evidence::new("transparent huge pages", "always", format!("{THP}/enabled")),
+            Evidence::new("effort to make them", "always", format!("{THP}/defrag")),
+        ],
+        remedy(scene, key, Value::Text("madvise".to_owned())),
+    ))
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::super::testing::{Cases, World, finding, remedies, scene};
+    use super::*;
+    use crate::build::{self, HostBuilder};
+    use crate::known::{Cause, Known};
+
+    const ID: &str = RULE.id;
+
+    pub(crate) const CASES: Cases = Cases {
+        fires: &[
+            ("zone reclaim on two nodes", || World::of(nodes(2).sysctl(RECLAIM, "1").build())),
+            ("balancing where latency counts", || {
+                latency(nodes(2).sysctl(BALANCING, "1"))
+            }),
+            ("huge pages made at once", || {
+                latency(nodes(1).with(|host| {
+                    let always = || Known::Value("always".to_owned());
+                    host.kernel.transparent_hugepages = always();
+                    host.kernel.transparent_hugepages_defrag = always();
+                }))
+            }),
+        ],
+        silent: &[
+            ("zone reclaim on one node", || World::of(nodes(1).sysctl(RECLAIM, "1").build())),
+            ("balancing in bulk transfer", || {
+                World::of(nodes(2).sysctl(BALANCING, "1").build())
+            }),
+            ("a kernel without it", || World::of(nodes(2).without_sysctl(RECLAIM).build())),
+        ],
+        undetermined: &[("not readable", || {
+            let host = nodes(2).with(|host| {
+                let gap = Known::unknown(Cause::Denied, "/proc/sys/vm/zone_reclaim_mode", "denied");
+                host.sysctls.insert(RECLAIM.to_owned(), gap);
+            });
+            World::of(host.build())
+        })],
+    };
+
+    fn nodes(nodes: u32) -> HostBuilder {
+        build::host().nodes(nodes, 4)
+    }
+
+    fn latency(host: HostBuilder) -> World {
+        World::of(host.build()).profile(Profile::Latency)
+    }
+
+    #[test]
+    fn zone_reclaim_is_switched_off() {
+        let host = nodes(2).sysctl(RECLAIM, "1").build();
+        let said = finding(ID, &scene(&host));
+        assert_eq!(said.severity, Severity::Warn);
+        assert_eq!(remedies(&said), ["sysctl/vm.zone_reclaim_mode: 1 -> 0"]);
+    }
+}

@@ -1,0 +1,134 @@
+//! `pcie-acs-p2p`: a switch above the RDMA card sends what devices say to each other up to the root. PCI
+//! Express Base Specification 6.12 (Access Control Services); Documentation/driver-api/pci/p2pdma.rst.
+
+use super::facts::{answer_one, config, controls, pcie_link};
+use super::{Said, each_nic, subject};
+use crate::finding::{Evidence, Outcome, Profile, Rule, Scene, Severity, Stage};
+use crate::host::{Nic, PcieControl, PcieHop, PcieLink};
+
+pub(super) const RULE: Rule = Rule {
+    id: "pcie-acs-p2p",
+    number: 49,
+    title: "traffic between devices below one PCIe switch goes up to the root",
+    severity: Severity::Note,
+    stage: Stage::Tuning,
+    profiles: &[Profile::Rdma],
+    threshold: "a switch port above an RDMA card redirects peer-to-peer requests or completions (ACS)",
+    effect: "about half the rate of GPU to network card was reported (torchcomms #3015); nothing where no \
+             device talks to another directly",
+    source: "Documentation/driver-api/pci/p2pdma.rst; research/rules.md rule 49",
+    persist: "kernel command line: pci=disable_acs_redir=ADDRESS or pci=config_acs=",
+    contested: None,
+    page: include_str!("../../../../docs/rules/pcie-acs-p2p.md"),
+    check,
+};
+
+fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
+    each_nic(rule, scene, |nic| {
+        nic.rdma.value()?;
+        let mut missing = Vec::new();
+        let link = pcie_link(nic, &mut missing)?;
+        // Card and root port alone: every word to another device passes the root anyway.
+        if link.links.len() <= ROOT_ONLY {
+            return None;
+        }
+        let said = judge(nic, link, &controls(link, &mut missing));
+        answer_one(rule, scene, subject(nic), said, missing)
+    })
+}
+
+const ROOT_ONLY: usize = 2;
+
+fn judge(nic: &Nic, link: &PcieLink, way: &[(&PcieHop, PcieControl)]) -> Option<Said> {
+    let root = link.links.last()?.address;
+    let redirects: Vec<&PcieHop> = way
+        .iter()
+        .filter(|(hop, control)| hop.address != root && control.acs_redirect == Some(true))
+        .map(|(hop, _)| *hop)
+        .collect();
+    let first = redirects.first()?;
+    Some(Said {
+        severity: Severity::Note,
+        subject: subject(nic),
+        summary: format!(
+            "the switch port {} above {} redirects peer-to-peer traffic to the root: GPUDirect pays for \
+             it; switch it off only where no VM gets a device",
+            first.address, nic.name
+        ),
+        evidence: redirects
+            .iter()
+            .map(|hop| {
+                let what = format!("ACS redirect of {}", hop.address);
+                Evidence::new(what, "on", config(hop))
+            })
+            .collect(),
+        remedies: Vec::new(),
+    })
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::super::testing::{Cases, World, finding};
+    use super::*;
+    use crate::build;
+    use crate::host::Host;
+    use crate::ids::PciAddress;
+    use crate::known::{Cause, Known};
+
+    const ID: &str = RULE.id;
+
+    pub(crate) const CASES: Cases = Cases {
+        fires: &[("a switch port redirects", || rdma(below_a_switch(Some(true))))],
+        silent: &[
+            ("it does not", || rdma(below_a_switch(Some(false)))),
+            ("it has no such services", || rdma(below_a_switch(None))),
+            ("bulk transfer", || World::of(below_a_switch(Some(true)))),
+            ("no switch on the way", || {
+                let mut host = below_a_switch(Some(true));
+                if let Known::Value(link) = &mut host.nics[0].pcie {
+                    link.links.truncate(2);
+                }
+                rdma(host)
+            }),
+        ],
+        undetermined: &[("only root sees it", || {
+            let mut host = below_a_switch(None);
+            if let Known::Value(link) = &mut host.nics[0].pcie {
+                let why = "only root sees more than 64 octets";
+                link.links[1].control = Known::unknown(Cause::Denied, "config", why);
+            }
+            rdma(host)
+        })],
+    };
+
+    fn rdma(host: Host) -> World {
+        World::of(host).profile(Profile::Rdma)
+    }
+
+    /// Card, switch port, the switch's own port, root port.
+    fn below_a_switch(redirect: Option<bool>) -> Host {
+        let mut link = build::pcie_link((8_000, 16), (8_000, 16));
+        for bus in [0x15, 0x14] {
+            let mut hop = link.links[1].clone();
+            hop.address = PciAddress { bus, ..hop.address };
+            link.links.push(hop);
+        }
+        if let Known::Value(control) = &mut link.links[1].control {
+            control.acs_redirect = redirect;
+        }
+        build::host()
+            .nic("ib0", |nic| {
+                nic.pcie(link)
+                    .with(|nic| nic.rdma = Known::Value("mlx5_0".to_owned()))
+            })
+            .build()
+    }
+
+    #[test]
+    fn it_names_the_port_and_the_risk() {
+        let world = rdma(below_a_switch(Some(true)));
+        let said = finding(ID, &world.scene());
+        assert!(said.summary.contains("0000:16:00.0"), "{}", said.summary);
+        assert!(said.summary.contains("no VM"), "{}", said.summary);
+    }
+}

@@ -1,0 +1,151 @@
+//! `pcie-mps-mrrs`: PCIe packets carry less than every function on the way could take. PCI Express Base
+//! Specification 7.5.3.4 (Device Control); Documentation/admin-guide/kernel-parameters.txt, `pci=pcie_bus_*`.
+
+use super::facts::{answer_one, config, controls, gbit, is_guest, need, pcie_link, rate_evidence};
+use super::{ALWAYS, Said, each_nic, subject};
+use crate::finding::{Evidence, Outcome, Rule, Scene, Severity, Stage};
+use crate::host::{Nic, PcieControl, PcieHop};
+use crate::units::{BitRate, Bytes};
+
+pub(super) const RULE: Rule = Rule {
+    id: "pcie-mps-mrrs",
+    number: 45,
+    title: "PCIe packets or read requests are smaller than the way allows",
+    severity: Severity::Warn,
+    stage: Stage::HardCeiling,
+    profiles: ALWAYS,
+    threshold: "at 10 Gb/s and more: payload of 128 octets where all functions on the way support 256 \
+                (warn from 100 Gb/s); from 100 Gb/s: read requests below 512 octets",
+    effect: "headers of 24 octets leave 84 % of a link for payload at 128 octets and 91 % at 256 \
+             (computed)",
+    source: "PCI Express Base Specification 7.5.3.4; research/rules.md rule 45",
+    persist: "kernel command line: pci=pcie_bus_safe or pci=pcie_bus_perf",
+    contested: None,
+    page: include_str!("../../../../docs/rules/pcie-mps-mrrs.md"),
+    check,
+};
+
+/// The payload that every function supports, and the one that is worth having.
+const PAYLOAD_SMALL: Bytes = Bytes::new(128);
+const PAYLOAD_WANTED: Bytes = Bytes::new(256);
+const READ_WANTED: Bytes = Bytes::new(512);
+/// A slower port has bandwidth to spare ...
+const CONCERNED: BitRate = gbit(10);
+/// ... and from here on headers cost what the port needs.
+const FAST: BitRate = gbit(100);
+
+fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
+    each_nic(rule, scene, |nic| {
+        let mut missing = Vec::new();
+        let link = pcie_link(nic, &mut missing);
+        let rate = need(&nic.link_bit_per_s, &mut Vec::new()).copied();
+        let rate = rate.filter(|rate| *rate >= CONCERNED)?;
+        let said = link.and_then(|link| judge(scene, nic, rate, &controls(link, &mut missing)));
+        answer_one(rule, scene, subject(nic), said, missing)
+    })
+}
+
+fn judge(scene: &Scene<'_>, nic: &Nic, rate: BitRate, way: &[(&PcieHop, PcieControl)]) -> Option<Said> {
+    let (card, own) = way.first()?;
+    let payload = way.iter().map(|(_, control)| control.max_payload_bytes).min()?;
+    let supported = way.iter().map(|(_, control)| control.max_payload_supported_bytes).min()?;
+    let small = payload <= PAYLOAD_SMALL && supported >= PAYLOAD_WANTED;
+    let short = rate >= FAST && own.max_read_request_bytes < READ_WANTED;
+    let octets = |size: Bytes| size.as_u64();
+    let name = &nic.name;
+    let summary = match (small, short) {
+        (false, false) => return None,
+        (true, _) => format!(
+            "PCIe packets of {name} carry {} octets although all functions on the way support {}: \
+             boot with pci=pcie_bus_safe or mend it in the BIOS",
+            octets(payload),
+            octets(supported)
+        ),
+        (false, true) => format!(
+            "{name} reads memory {} octets at a time, too little for {rate}: raise its PCIe read request \
+             size to {} or more",
+            octets(own.max_read_request_bytes),
+            octets(READ_WANTED)
+        ),
+    };
+    let mut evidence: Vec<Evidence> = Vec::new();
+    for (hop, control) in way {
+        let words = format!(
+            "{} of {} octets",
+            octets(control.max_payload_bytes),
+            octets(control.max_payload_supported_bytes)
+        );
+        let what = format!("largest payload of {}, and what it supports", hop.address);
+        evidence.push(Evidence::new(what, words, config(hop)));
+    }
+    let request = format!("{} octets", octets(own.max_read_request_bytes));
+    evidence.push(Evidence::new("largest read request", request, config(card)));
+    evidence.push(rate_evidence(nic, rate));
+    Some(Said {
+        severity: if rate >= FAST && !is_guest(scene.host) {Severity::Warn} else {Severity::Note},
+        subject: subject(nic),
+        summary,
+        evidence,
+        remedies: Vec::new(),
+    })
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::super::testing::{Cases, World, finding, scene};
+    use super::*;
+    use crate::build;
+    use crate::host::Host;
+    use crate::known::{Cause, Known};
+
+    const ID: &str = RULE.id;
+
+    pub(crate) const CASES: Cases = Cases {
+        fires: &[
+            ("128 octets of 256", || World::of(card(100, 128, 256, 4096))),
+            ("reads of 128 octets", || World::of(card(100, 256, 256, 128))),
+        ],
+        silent: &[
+            ("256 octets", || World::of(card(100, 256, 256, 512))),
+            ("128 octets are all there is", || World::of(card(100, 128, 128, 512))),
+            ("a port of 1 Gb/s", || World::of(card(1, 128, 256, 128))),
+            ("a function without the capability", || {
+                World::of(unknown(Cause::Absent))
+            }),
+        ],
+        undetermined: &[("only root sees the configuration space", || {
+            World::of(unknown(Cause::Denied))
+        })],
+    };
+
+    fn card(gbit: u64, payload: u64, supported: u64, read: u64) -> Host {
+        let mut link = build::pcie_link((8_000, 16), (8_000, 16));
+        for hop in &mut link.links {
+            hop.control = Known::Value(PcieControl {
+                max_payload_bytes: Bytes::new(payload),
+                max_payload_supported_bytes: Bytes::new(supported),
+                max_read_request_bytes: Bytes::new(read),
+                relaxed_ordering: true,
+                acs_redirect: None,
+            });
+        }
+        build::host().nic("eth2", |nic| nic.gbit(gbit).pcie(link)).build()
+    }
+
+    fn unknown(cause: Cause) -> Host {
+        let mut host = card(100, 128, 256, 512);
+        if let Known::Value(link) = &mut host.nics[0].pcie {
+            for hop in &mut link.links {
+                hop.control = Known::unknown(cause, format!("{}/config", hop.path), "not shown");
+            }
+        }
+        host
+    }
+
+    #[test]
+    fn headers_matter_to_a_fast_port_only() {
+        let severity = |gbit| finding(ID, &scene(&card(gbit, 128, 256, 512))).severity;
+        assert_eq!(severity(100), Severity::Warn);
+        assert_eq!(severity(25), Severity::Note);
+    }
+}

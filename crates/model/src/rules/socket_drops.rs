@@ -1,0 +1,184 @@
+//! `socket-drops`: packets reached the host and were dropped at a socket while it was watched. Counters of
+//! `/proc/net/netstat` and `/proc/net/snmp` (Documentation/networking/snmp_counter.rst).
+
+use super::facts::answer;
+use super::{ALWAYS, Said, remedy, watched};
+use crate::finding::{Evidence, Outcome, Remedy, Rule, Scene, Severity, Stage};
+use crate::known::{Cause, Gap, Known};
+use crate::setting::{SettingKey, Value};
+use crate::watch::Watch;
+
+pub(super) const RULE: Rule = Rule {
+    id: "socket-drops",
+    number: 62,
+    title: "packets are dropped at sockets",
+    severity: Severity::Warn,
+    stage: Stage::Errors,
+    profiles: ALWAYS,
+    threshold: "any drop at a socket while watched (warn); receive buffers pruned or windows closed without a \
+                drop (note)",
+    effect: "each drop is sent again by TCP and lost by UDP; there is no general figure",
+    source: "Documentation/networking/snmp_counter.rst; research/rules.md rule 62",
+    persist: "the program's own listen backlog and SO_RCVBUF; /etc/sysctl.d/90-linerate.conf for their limits",
+    contested: None,
+    page: include_str!("../../../../docs/rules/socket-drops.md"),
+    check,
+};
+
+/// Counters that tell of one trouble.
+struct Trouble {
+    severity: Severity,
+    what: &'static str,
+    mend: &'static str,
+    keys: &'static [&'static str],
+}
+
+const TROUBLES: [Trouble; 4] = [
+    Trouble {
+        severity: Severity::Warn,
+        what: "connections were refused because accept queues were full",
+        mend: "raise the program's backlog and net.core.somaxconn, or accept faster",
+        keys: &[
+            "netstat/TcpExt/ListenOverflows",
+            "netstat/TcpExt/ListenDrops",
+            "netstat/TcpExt/TCPReqQFullDrop",
+        ],
+    },
+    Trouble {
+        severity: Severity::Warn,
+        what: "segments were dropped at TCP sockets",
+        mend: "the reader is too slow or its buffer too small",
+        keys: &[
+            "netstat/TcpExt/TCPBacklogDrop",
+            "netstat/TcpExt/RcvPruned",
+            "netstat/TcpExt/TCPOFODrop",
+            "netstat/TcpExt/TCPZeroWindowDrop",
+            "netstat/TcpExt/TCPRcvQDrop",
+            "netstat/TcpExt/TCPMemoryPressures",
+        ],
+    },
+    Trouble {
+        severity: Severity::Warn,
+        what: "datagrams were dropped at UDP sockets",
+        mend: "raise SO_RCVBUF (and net.core.rmem_max), or read faster",
+        keys: &[
+            "snmp/Udp/RcvbufErrors",
+            "snmp/Udp/SndbufErrors",
+            "snmp/Udp/MemErrors",
+        ],
+    },
+    Trouble {
+        severity: Severity::Note,
+        what: "receive buffers ran full, without a drop",
+        mend: "the reader is slower than the sender; that may be as it should",
+        keys: &[
+            "netstat/TcpExt/PruneCalled",
+            "netstat/TcpExt/TCPRcvCollapsed",
+            "netstat/TcpExt/TCPToZeroWindowAdv",
+        ],
+    },
+];
+
+const SOMAXCONN: &str = "net.core.somaxconn";
+/// The kernel's default since 5.4.
+const SOMAXCONN_WANTED: u64 = 4096;
+
+fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
+    let watch = match watched(rule, scene) {
+        Ok(watch) => watch,
+        Err(unsure) => return unsure,
+    };
+    let mut missing: Vec<Gap> = Vec::new();
+    let said: Vec<Said> = TROUBLES
+        .iter()
+        .filter_map(|trouble| judge(scene, watch, trouble, &mut missing))
+        .collect();
+    answer(rule, scene, "host", said, missing)
+}
+
+fn judge(
+    scene: &Scene<'_>,
+    watch: &Watch,
+    trouble: &Trouble,
+    missing: &mut Vec<Gap>,
+) -> Option<Said> {
+    let mut sum: u64 = 0;
+    let mut evidence: Vec<Evidence> = Vec::new();
+    for key in trouble.keys {
+        match watch.grown(key) {
+            Known::Value(0) => {}
+            Known::Value(by) => {
+                sum = sum.saturating_add(by);
+                let name = key.rsplit('/').next().unwrap_or(key);
+                let value = format!("+{by} in {}", watch.span_ns);
+                evidence.push(Evidence::new(name, value, watch.path(key)));
+            }
+            // Kernels differ in what they count.
+            Known::Unknown(gap) if gap.cause == Cause::Absent => {}
+            Known::Unknown(gap) if missing.contains(&gap) => {}
+            Known::Unknown(gap) => missing.push(gap),
+        }
+    }
+    let overflow = trouble.keys.contains(&"netstat/TcpExt/ListenOverflows");
+    (sum > 0).then(|| Said {
+        severity: trouble.severity,
+        subject: "host".to_owned(),
+        summary: format!(
+            "{} ({sum} counts in {}): {}",
+            trouble.what, watch.span_ns, trouble.mend
+        ),
+        evidence,
+        remedies: overflow.then(|| backlog(scene)).flatten().into_iter().collect(),
+    })
+}
+
+/// The limit of every backlog, where it is below what the kernel ships with.
+fn backlog(scene: &Scene<'_>) -> Option<Remedy> {
+    let now: u64 = scene.host.sysctl(SOMAXCONN).value()?.trim().parse().ok()?;
+    let key = SettingKey::Sysctl(SOMAXCONN.to_owned());
+    let to = Value::Text(SOMAXCONN_WANTED.to_string());
+    (now < SOMAXCONN_WANTED).then(|| remedy(scene, key, to)).flatten()
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::super::testing::{Cases, World, finding, remedies};
+    use super::*;
+    use crate::build;
+
+    const ID: &str = RULE.id;
+
+    pub(crate) const CASES: Cases = Cases {
+        fires: &[
+            ("a full accept queue", || grew("netstat/TcpExt/ListenOverflows")),
+            ("a slow reader of UDP", || grew("snmp/Udp/RcvbufErrors")),
+            ("a closed window", || grew("netstat/TcpExt/TCPToZeroWindowAdv")),
+        ],
+        silent: &[
+            ("none moved", || World::of(build::host().build()).watched(|w| w)),
+            ("a kernel without such counters", || {
+                World::of(build::host().build()).watched(|w| w.without("netstat/TcpExt/TCPRcvQDrop"))
+            }),
+        ],
+        undetermined: &[("not watched", || World::of(build::host().build()))],
+    };
+
+    fn grew(key: &'static str) -> World {
+        World::of(build::host().build()).watched(|w| w.grew(key, 5))
+    }
+
+    #[test]
+    fn a_drop_is_a_warning_and_a_closed_window_a_note() {
+        let severity = |key| finding(ID, &grew(key).scene()).severity;
+        assert_eq!(severity("netstat/TcpExt/TCPBacklogDrop"), Severity::Warn);
+        assert_eq!(severity("netstat/TcpExt/TCPRcvCollapsed"), Severity::Note);
+    }
+
+    #[test]
+    fn a_low_limit_of_backlogs_is_raised() {
+        let host = build::host().sysctl(SOMAXCONN, "128").build();
+        let world = World::of(host).watched(|w| w.grew("netstat/TcpExt/ListenDrops", 1));
+        let said = finding(ID, &world.scene());
+        assert_eq!(remedies(&said), ["sysctl/net.core.somaxconn: 128 -> 4096"]);
+    }
+}

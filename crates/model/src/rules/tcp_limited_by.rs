@@ -1,0 +1,182 @@
+//! `tcp-limited-by`: what the kernel says a trial's flows waited for. TCP_INFO (include/uapi/linux/tcp.h:
+//! `tcpi_rwnd_limited`, `tcpi_sndbuf_limited`, `tcpi_bytes_retrans`); thresholds and figures are those by
+//! which `limit` names a trial's limit.
+
+use super::facts::answer;
+use super::{BULK, RULES, Said, judge};
+use crate::analysis::{self, Way};
+use crate::finding::{Evidence, Outcome, Rule, Scene, Severity, Stage};
+use crate::known::Gap;
+use crate::limit::{Figures, threshold};
+use crate::units::{Nanoseconds, Ratio};
+
+pub(super) const RULE: Rule = Rule {
+    id: "tcp-limited-by",
+    number: 58,
+    title: "the flows of a trial waited for a buffer, a window or lost packets",
+    severity: Severity::Warn,
+    stage: Stage::Errors,
+    profiles: BULK,
+    threshold: "of the busy time more than 20 % limited by the receive window or the send buffer, while no \
+                thread had used up its CPU (warn where tcp-buffer-below-bdp fires too); of the bytes more than \
+                0.1 % sent again (warn up to 2 ms of round trip)",
+    effect: "it points to what to mend: buffers, the slow reader, or where packets are lost",
+    source: "net/ipv4/tcp.c (tcp_get_info_chrono_stats); research/rules.md rule 58",
+    persist: "see the rule that it points to",
+    contested: None,
+    page: include_str!("../../../../docs/rules/tcp-limited-by.md"),
+    check,
+};
+
+/// Within a site.
+const NEAR_RTT: Nanoseconds = Nanoseconds::from_millis(2);
+const BUFFERS: &str = "tcp-buffer-below-bdp";
+
+fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
+    // Without a trial there is nothing to classify.
+    let Some(sample) = scene.sample else {
+        return Vec::new();
+    };
+    let mut said = Vec::new();
+    let mut missing: Vec<Gap> = Vec::new();
+    for way in analysis::ways(sample) {
+        let sender = way.from == scene.end;
+        let figures = Figures::of(&way);
+        if sender {
+            said.extend(loss(&way, &figures));
+            let gaps = way.sender.senders().filter_map(|flow| flow.tcp.gap());
+            missing.extend(gaps.take(1).cloned());
+        }
+        if cpu_is_left(&figures) {
+            said.extend(wait(scene, &way, sender, &figures));
+        }
+    }
+    answer(rule, scene, "host", said, missing)
+}
+
+/// Where a thread has no time left, the other end's wait is only what that looks like from there.
+fn cpu_is_left(figures: &Figures) -> bool {
+    [figures.sender_cpu, figures.receiver_cpu]
+        .into_iter()
+        .all(|share| share.is_none_or(|share| share < threshold::CPU_SHARE))
+}
+
+/// The send buffer is the sender's, the window the receiver's.
+fn wait(scene: &Scene<'_>, way: &Way<'_>, sender: bool, figures: &Figures) -> Option<Said> {
+    let (share, what, else_mend) = if sender {
+        let mend = "the program asks for a small SO_SNDBUF, or the path needs more";
+        (figures.sndbuf_limited, "send buffer", mend)
+    } else {
+        let mend = "the program reads slowly or asks for a small SO_RCVBUF";
+        (figures.rwnd_limited, "receive window", mend)
+    };
+    let share = share.filter(|share| *share > threshold::LIMITED_SHARE)?;
+    let explained = RULES.iter().any(|rule| {
+        let found = |outcome: &Outcome| matches!(outcome, Outcome::Finding(_));
+        rule.id == BUFFERS && judge(rule, scene).iter().any(found)
+    });
+    let mend = if explained {
+        "raise the maximum that tcp-buffer-below-bdp names"
+    } else {
+        else_mend
+    };
+    let flows = way.sender.senders().count();
+    Some(Said {
+        // A flow may wait for a buffer that is as large as it should be: a fact, and no fault.
+        severity: if explained { Severity::Warn } else { Severity::Note },
+        subject: "host".to_owned(),
+        summary: format!(
+            "{flows} flows waited for the {what} of this end for {share} of their busy time: {mend}"
+        ),
+        evidence: figures.evidence(),
+        remedies: Vec::new(),
+    })
+}
+
+fn loss(way: &Way<'_>, figures: &Figures) -> Option<Said> {
+    let again: Ratio = figures
+        .retransmitted
+        .filter(|share| *share > threshold::LOSS_SHARE)?;
+    let rtt = way.rtt_min();
+    let mut evidence: Vec<Evidence> = figures.evidence();
+    evidence.extend(rtt.map(|rtt| {
+        Evidence::new("smallest round-trip time", rtt, "TCP_INFO tcpi_min_rtt")
+    }));
+    // Long paths lose packets that nobody at either end can keep.
+    let near = rtt.is_some_and(|rtt| rtt <= NEAR_RTT);
+    Some(Said {
+        severity: if near { Severity::Warn } else { Severity::Note },
+        subject: "host".to_owned(),
+        summary: format!(
+            "{again} of the bytes were sent again: look for drops of rings, qdiscs, shapers and switches, and \
+             errors of the cable, at both ends"
+        ),
+        evidence,
+        remedies: Vec::new(),
+    })
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::super::testing::{Cases, World, finding};
+    use super::*;
+    use crate::build::{self, SampleBuilder};
+    use crate::known::Known;
+    use crate::units::Bytes;
+
+    const ID: &str = RULE.id;
+
+    pub(crate) const CASES: Cases = Cases {
+        fires: &[
+            ("the send buffer for half of the time", || {
+                trial(build::sample().limited(0.0, 0.5))
+            }),
+            ("the receive window, at the receiver", || {
+                trial(build::sample().limited(0.5, 0.0)).remote()
+            }),
+            ("a hundredth sent again", || trial(lossy(25_000_000))),
+        ],
+        silent: &[
+            ("no trial", || World::of(build::host().build())),
+            ("nothing waited", || trial(build::sample())),
+            ("the receive window is not the sender's", || {
+                trial(build::sample().limited(0.5, 0.0))
+            }),
+            ("a thread without time left", || {
+                trial(build::sample().limited(0.0, 0.5).cpu_share(0.97, 0.5))
+            }),
+            ("a few bytes sent again", || trial(lossy(250_000))),
+        ],
+        undetermined: &[("the kernel says nothing of the flow", || {
+            let mut sample = build::sample().build();
+            for flow in &mut sample.local.flows {
+                flow.tcp = Known::not_asked("TCP_INFO");
+            }
+            World::of(build::host().build()).tried(sample)
+        })],
+    };
+
+    fn trial(sample: SampleBuilder) -> World {
+        World::of(build::host().build()).tried(sample.build())
+    }
+
+    fn lossy(bytes: u64) -> SampleBuilder {
+        build::sample().tcp(|tcp| tcp.bytes_retransmitted = Bytes::new(bytes))
+    }
+
+    #[test]
+    fn it_points_to_the_buffers_only_where_they_are_too_small() {
+        let said = |wmem: &str| {
+            let host = build::host().sysctl("net.ipv4.tcp_wmem", wmem).build();
+            let sample = build::sample().limited(0.0, 0.5).build();
+            let world = World::of(host).tried(sample);
+            finding(ID, &world.scene())
+        };
+        let small = said("4096 16384 65536");
+        assert_eq!(small.severity, Severity::Warn);
+        assert!(small.summary.contains(BUFFERS), "{}", small.summary);
+        let large = said("4096 16384 67108864");
+        assert_eq!(large.severity, Severity::Note);
+        assert!(large.summary.contains("SO_SNDBUF"), "{}", large.summary);
+    }
+}

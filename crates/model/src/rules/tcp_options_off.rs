@@ -1,0 +1,142 @@
+//! `tcp-options-off`: an option of TCP that every kernel ships switched on is off.
+//! Documentation/networking/ip-sysctl.rst; RFC 7323 (window scale, timestamps), RFC 2018 (SACK), RFC 2883 (D-SACK).
+
+use super::facts::{answer, sysctl_evidence, sysctl_number};
+use super::{Said, remedy};
+use crate::finding::{Evidence, Outcome, Profile, Remedy, Rule, Scene, Severity, Stage};
+use crate::known::{Cause, Gap};
+use crate::setting::{SettingKey, Value};
+
+pub(super) const RULE: Rule = Rule {
+    id: "tcp-options-off",
+    number: 60,
+    title: "an option of TCP that carries fast flows is switched off",
+    severity: Severity::Warn,
+    stage: Stage::Offloads,
+    profiles: &[
+        Profile::Throughput,
+        Profile::Latency,
+        Profile::Storage,
+        Profile::Mixed,
+        Profile::Measurement,
+    ],
+    threshold: "any of tcp_window_scaling, tcp_sack, tcp_timestamps, tcp_moderate_rcvbuf is 0 (warn), or \
+                tcp_dsack (note)",
+    effect: "without window scaling a flow has at most 64 KiB on its way: 0.5 Gb/s at 1 ms (computed)",
+    source: "Documentation/networking/ip-sysctl.rst; research/rules.md rule 60",
+    persist: "take the line that switches it off out of sysctl.d; 1 is the kernel's default",
+    contested: None,
+    page: include_str!("../../../../docs/rules/tcp-options-off.md"),
+    check,
+};
+
+/// Each option, and what a flow loses without it.
+const OPTIONS: [(&str, &str); 5] = [
+    ("net.ipv4.tcp_window_scaling", "windows end at 64 KiB"),
+    ("net.ipv4.tcp_sack", "each loss is mended one packet in a round trip"),
+    ("net.ipv4.tcp_timestamps", "round trips are measured seldom and old segments not known"),
+    ("net.ipv4.tcp_moderate_rcvbuf", "receive buffers do not grow"),
+    (DSACK, "needless repeats stay unseen"),
+];
+const DSACK: &str = "net.ipv4.tcp_dsack";
+
+fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
+    let mut missing: Vec<Gap> = Vec::new();
+    let mut off: Vec<(&str, &str)> = Vec::new();
+    for (name, without) in OPTIONS {
+        let mut gaps = Vec::new();
+        if sysctl_number(scene.host, name, &mut gaps) == Some(0) {
+            off.push((name, without));
+        }
+        if name == DSACK {
+            continue;
+        }
+        // Every network namespace of every kernel has these: one that is not there was not captured.
+        let gap = scene.host.sysctl(name).gap().cloned();
+        missing.extend(gap.filter(|gap| gap.cause == Cause::Absent));
+        missing.extend(gaps);
+    }
+    answer(rule, scene, "host", judge(scene, &off), missing)
+}
+
+fn judge(scene: &Scene<'_>, off: &[(&str, &str)]) -> Option<Said> {
+    let (_, without) = off.first()?;
+    let names: Vec<&str> = off
+        .iter()
+        .map(|(name, _)| name.trim_start_matches("net.ipv4."))
+        .collect();
+    let on = |name: &str| -> Option<Remedy> {
+        let key = SettingKey::Sysctl(name.to_owned());
+        remedy(scene, key, Value::Text("1".to_owned()))
+    };
+    let evidence: Vec<Evidence> = off
+        .iter()
+        .map(|(name, _)| sysctl_evidence(name, 0))
+        .collect();
+    Some(Said {
+        severity: if off.iter().all(|(name, _)| *name == DSACK) {
+            Severity::Note
+        } else {
+            Severity::Warn
+        },
+        subject: "host".to_owned(),
+        summary: format!(
+            "{} switched off ({without}): set to 1, the kernel's default",
+            names.join(", ")
+        ),
+        evidence,
+        remedies: off.iter().filter_map(|(name, _)| on(name)).collect(),
+    })
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::super::testing::{Cases, World, finding, remedies, scene};
+    use super::*;
+    use crate::build;
+    use crate::host::Host;
+
+    const ID: &str = RULE.id;
+
+    pub(crate) const CASES: Cases = Cases {
+        fires: &[
+            ("no window scaling", || World::of(off(&["window_scaling"]))),
+            ("no autotuning", || World::of(off(&["moderate_rcvbuf"]))),
+            ("all of them", || {
+                let all = ["window_scaling", "sack", "timestamps", "moderate_rcvbuf", "dsack"];
+                World::of(off(&all))
+            }),
+        ],
+        silent: &[
+            ("the kernel's defaults", || World::of(build::host().build())),
+            ("a router", || {
+                World::of(off(&["sack"])).profile(Profile::Forwarding)
+            }),
+        ],
+        undetermined: &[("not captured", || {
+            World::of(build::host().without_sysctl("net.ipv4.tcp_sack").build())
+        })],
+    };
+
+    fn off(names: &[&str]) -> Host {
+        let host = build::host();
+        let off = |host: build::HostBuilder, name: &&str| {
+            host.sysctl(&format!("net.ipv4.tcp_{name}"), "0")
+        };
+        names.iter().fold(host, off).build()
+    }
+
+    #[test]
+    fn each_option_is_switched_on_again() {
+        let said = finding(ID, &scene(&off(&["sack", "timestamps"])));
+        assert_eq!(said.severity, Severity::Warn);
+        assert_eq!(
+            remedies(&said),
+            [
+                "sysctl/net.ipv4.tcp_sack: 0 -> 1",
+                "sysctl/net.ipv4.tcp_timestamps: 0 -> 1"
+            ]
+        );
+        assert_eq!(finding(ID, &scene(&off(&["dsack"]))).severity, Severity::Note);
+    }
+}

@@ -3,6 +3,7 @@
 //! nothing. Catalogue and thresholds: research/rules.md; each rule names its source.
 
 mod catalogue;
+mod spreading;
 
 pub(crate) use endpoints_share_cpu::shared_cpu;
 
@@ -33,11 +34,30 @@ macro_rules! rules {
 
 rules! {
     // Locality.
+    nic_numa_unknown,
     irq_remote_numa,
+    app_remote_numa,
     // Interrupts.
+    irq_single_cpu,
+    irq_cpu_collision,
+    irq_on_isolated_cpu,
+    irqbalance_or_managed_irq_conflict,
     // Queues and steering.
+    queues_too_few,
+    queues_too_many,
+    rss_table_uneven,
+    rss_fields_narrow,
     rps_wrong,
+    rfs_half_configured,
+    xps_misaligned,
     // Coalescing, NAPI, softirq.
+    coalesce_profile_mismatch,
+    napi_time_squeeze,
+    backlog_drops,
+    softirq_saturated,
+    busy_poll_incomplete,
+    gro_flush_defer_mismatch,
+    threaded_napi_unpinned,
     // Rings, drops, memory.
     // Offloads.
     tx_segmentation_or_csum_off,
@@ -213,7 +233,6 @@ fn remedy(scene: &Scene<'_>, setting: SettingKey, to: Value) -> Option<Remedy> {
     }
 }
 
-#[allow(dead_code, reason = "the counter rules follow in the next commits")]
 /// The counters that were watched, or that the rule cannot judge without them (said once, of the host).
 fn watched<'a>(rule: &Rule, scene: &Scene<'a>) -> Result<&'a Watch, Vec<Outcome>> {
     scene.watch.ok_or_else(|| {
@@ -504,8 +523,19 @@ mod tests {
                 assert_eq!(diagnose(&scene).findings, []);
             }
         }
-        let scene = with_trial(&near, &far, &sample);
-        assert_eq!(diagnose(&scene).undetermined, []);
+        // Nobody watched the counters: rules that judge them say so.
+        let unsure = diagnose(&with_trial(&near, &far, &sample)).undetermined;
+        let counters = |gap: &Gap| gap.path == "counters";
+        assert!(
+            unsure.iter().all(|u| u.missing.iter().all(counters)),
+            "{unsure:#?}"
+        );
+        let watch = build::watch(&near).build();
+        let watched = Scene {
+            watch: Some(&watch),
+            ..with_trial(&near, &far, &sample)
+        };
+        assert_eq!(diagnose(&watched), Diagnosis::default());
     }
 
     #[test]

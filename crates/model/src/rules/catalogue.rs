@@ -43,117 +43,67 @@ const fn waits(number: u8, id: &'static str, wrong: &'static str, why: &'static 
 
 /// All eighty.
 pub const CATALOGUE: &[Entry] = &[
-    waits(
+    built(
         1,
         "nic-numa-unknown",
         "firmware gives no node; tools guess 0",
-        "not built yet",
     ),
     built(2, "irq-remote-numa", "queue IRQs on a remote node"),
-    waits(
-        3,
-        "app-remote-numa",
-        "socket owner or its memory remote",
-        "not built yet",
-    ),
-    waits(
-        4,
-        "irq-single-cpu",
-        "every queue on one CPU",
-        "not built yet",
-    ),
-    waits(
+    built(3, "app-remote-numa", "socket owner or its memory remote"),
+    built(4, "irq-single-cpu", "every queue on one CPU"),
+    built(
         5,
         "irq-cpu-collision",
         "two hot queues, or queue+app siblings, share a core",
-        "not built yet",
     ),
-    waits(
+    built(
         6,
         "irq-on-isolated-cpu",
         "interrupts on isolated/nohz_full CPUs",
-        "not built yet",
     ),
-    waits(
+    built(
         7,
         "irqbalance-or-managed-irq-conflict",
         "another owner or the kernel decides",
-        "not built yet",
     ),
-    waits(
-        8,
-        "queues-too-few",
-        "fewer queues than useful cores",
-        "not built yet",
-    ),
-    waits(9, "queues-too-many", "queues share CPUs", "not built yet"),
-    waits(
+    built(8, "queues-too-few", "fewer queues than useful cores"),
+    built(9, "queues-too-many", "queues share CPUs"),
+    built(
         10,
         "rss-table-uneven",
         "indirection table skips or overweights queues",
-        "not built yet",
     ),
-    waits(
-        11,
-        "rss-fields-narrow",
-        "hash without ports",
-        "not built yet",
-    ),
+    built(11, "rss-fields-narrow", "hash without ports"),
     built(12, "rps-wrong", "RPS redundant, missing, or on bad CPUs"),
-    waits(
+    built(
         13,
         "rfs-half-configured",
         "one of the two tables is 0; aRFS off",
-        "not built yet",
     ),
-    waits(
+    built(
         14,
         "xps-misaligned",
         "TX queue chosen away from its IRQ CPU",
-        "not built yet",
     ),
-    waits(
+    built(
         15,
         "coalesce-profile-mismatch",
         "moderation set for another goal",
-        "not built yet",
     ),
-    waits(
-        16,
-        "napi-time-squeeze",
-        "poll budget ends with work left",
-        "not built yet",
-    ),
-    waits(
-        17,
-        "backlog-drops",
-        "per-CPU input queue overflows",
-        "not built yet",
-    ),
-    waits(
-        18,
-        "softirq-saturated",
-        "one CPU is the limit",
-        "not built yet",
-    ),
-    waits(
+    built(16, "napi-time-squeeze", "poll budget ends with work left"),
+    built(17, "backlog-drops", "per-CPU input queue overflows"),
+    built(18, "softirq-saturated", "one CPU is the limit"),
+    built(
         19,
         "busy-poll-incomplete",
         "polling half set, or IRQ suspension unused",
-        "not built yet",
     ),
-    waits(
+    built(
         20,
         "gro-flush-defer-mismatch",
         "the pair is half set or too long",
-        "not built yet",
     ),
-    waits(
-        21,
-        "threaded-napi-unpinned",
-        "napi threads float",
-        "not built yet",
-    ),
+    built(21, "threaded-napi-unpinned", "napi threads float"),
     waits(
         22,
         "ring-size",

@@ -3,12 +3,13 @@
 
 use std::collections::BTreeSet;
 
-use super::spreading::{few, local_cpus, needed, percent, share};
+use super::spreading::{brief, few, local_cpus, needed, percent, share};
 use super::{Said, found, nics, undetermined};
 use crate::finding::{Evidence, Outcome, Profile, Rule, Scene, Severity, Stage};
-use crate::host::SocketOwner;
+use crate::host::{Nic, SocketOwner};
 use crate::ids::{CpuSet, NodeId};
 use crate::known::{Gap, Known};
+use crate::units::BitRate;
 
 pub(super) const RULE: Rule = Rule {
     id: "app-remote-numa",
@@ -45,10 +46,7 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
     if scene.host.nodes.len() < 2 {
         return Vec::new();
     }
-    let cards: Vec<_> = nics(scene)
-        .into_iter()
-        .filter(|nic| nic.kind.has_wire() && nic.addresses.value().is_none_or(|a| !a.is_empty()))
-        .collect();
+    let cards = carriers(scene);
     let near: Vec<_> = cards
         .iter()
         .map(|nic| local_cpus(scene.host, nic))
@@ -100,12 +98,26 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
         summary: format!(
             "{} kept away from the cards' node: bind to CPUs {}, memory too",
             few(&names),
-            short(&local.to_string())
+            brief(&local)
         ),
         evidence: evidence.collect(),
         remedies: Vec::new(),
     };
     vec![found(rule, scene, said)]
+}
+
+/// The cards that carry the host's data: with an address or something that stands on them, and no slower
+/// than half of the fastest (a port for management is not what a program is bound for).
+fn carriers<'a>(scene: &Scene<'a>) -> Vec<&'a Nic> {
+    let mut cards = nics(scene);
+    cards.retain(|nic| {
+        let addressed = nic.addresses.value().is_none_or(|all| !all.is_empty());
+        nic.kind.has_wire() && (addressed || !nic.stack.upper.is_empty())
+    });
+    let rate = |nic: &Nic| nic.link_bit_per_s.get().map(BitRate::as_bit_per_s);
+    let fastest = cards.iter().filter_map(|nic| rate(nic)).max().unwrap_or(0);
+    cards.retain(|nic| rate(nic).unwrap_or(0) >= fastest / 2);
+    cards
 }
 
 /// What shows that a confined program, or its memory, is away from the cards.
@@ -166,9 +178,9 @@ fn unsure(rule: &Rule, scene: &Scene<'_>, owners: &[SocketOwner]) -> Vec<Outcome
     vec![undetermined(rule, scene, "host".to_owned(), missing)]
 }
 
-/// As much of a text as has room in a summary.
+/// As much of a name as the kernel itself keeps.
 fn short(text: &str) -> String {
-    text.chars().take(24).collect()
+    text.chars().take(15).collect()
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //! its core with the program's. Facts from Documentation/networking/scaling.rst ("hyperthreading has
 //! shown no benefit in initial tests" for interrupt handling).
 
-use super::spreading::{
+use super::spreading::{brief, as_f64, 
     Taken, cores, homes, in_use, irq_counts, irq_gaps, percent, queue_name, share, siblings, spread,
     taken, used, workers,
 };
@@ -20,7 +20,7 @@ pub(super) const RULE: Rule = Rule {
     stage: Stage::Locality,
     profiles: ALWAYS,
     threshold: "note: two receive queues on one CPU although a core close to the card takes none; warn: \
-                each of two on one core carried more than 10 % of the packets; note: a queue's core runs \
+                each of two on one core carried more than 10 % of 1000 packets a second and more; note: a queue's core runs \
                 a thread of the trial",
     effect: "two streams' interrupts on one core \"greatly impact\" results (fasterdata); no figure",
     source: "Documentation/networking/scaling.rst; fasterdata.es.net; research/rules.md rule 5",
@@ -33,8 +33,11 @@ pub(super) const RULE: Rule = Rule {
 /// A queue that carries more than this share of the packets is busy.
 const BUSY_QUEUE: f64 = 0.1;
 
+/// Fewer packets in a second than this are background: they do not tell which queues are busy.
+const FEW_PER_S: f64 = 1000.0;
+
 fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
-    if scene.host.cpus.len() < 2 {
+    if scene.host.online_cpus().len() < 2 {
         return Vec::new();
     }
     each_nic(rule, scene, |nic| check_nic(rule, scene, nic))
@@ -91,11 +94,12 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
             severity,
             subject: subject(nic),
             summary: format!(
-                "queues {} and {} of {} interrupt one core (CPU {}) while CPUs {free} take none: move one",
+                "queues {} and {} of {} interrupt one core (CPU {}) while CPUs {} take none: move one",
                 queue_name(one.queue),
                 queue_name(other.queue),
                 nic.name,
-                other.cpus
+                other.cpus,
+                brief(&free)
             ),
             evidence,
             remedies: spread(scene, nic, &[*other], &free, &CpuSet::empty()),
@@ -133,7 +137,7 @@ fn collisions(host: &Host, all: &[Taken<'_>]) -> Vec<(usize, usize, bool)> {
 }
 
 /// The share of the packets that each queue carried while it was watched, by its own counter or by its
-/// interrupts; none where nothing was counted.
+/// interrupts; none where next to nothing was counted.
 fn traffic(scene: &Scene<'_>, nic: &Nic, all: &[Taken<'_>]) -> Option<Vec<f64>> {
     let watch = scene.watch?;
     let packets = |taken: &Taken<'_>| {
@@ -145,7 +149,8 @@ fn traffic(scene: &Scene<'_>, nic: &Nic, all: &[Taken<'_>]) -> Option<Vec<f64>> 
     };
     let counts: Vec<u64> = all.iter().map(packets).collect();
     let whole: u64 = counts.iter().sum();
-    (whole > 0).then(|| counts.iter().map(|count| share(*count, whole)).collect())
+    let seconds = watch.span_ns.as_secs_f64();
+    (as_f64(whole) >= FEW_PER_S * seconds).then(|| counts.iter().map(|count| share(*count, whole)).collect())
 }
 
 /// A queue's interrupt on the other half of a core on which a thread of the trial ran.
@@ -174,10 +179,11 @@ fn beside_a_worker(
             severity: Severity::Note,
             subject: subject(nic),
             summary: format!(
-                "queue {} of {} interrupts CPU {}, half of a core that runs the trial: try CPUs {free}",
+                "queue {} of {} interrupts CPU {}, half of a core that runs the trial: try CPUs {}",
                 queue_name(taken.queue),
                 nic.name,
-                taken.cpus
+                brief(taken.cpus),
+                brief(&free)
             ),
             evidence: vec![
                 taken.evidence(),
@@ -203,8 +209,8 @@ pub(super) mod tests {
             ("both are busy", || {
                 World::of(server(&[0, 0, 1])).watched(|watch| {
                     watch
-                        .grew("nic/eth2/queue/rx-0/packets", 500)
-                        .grew("nic/eth2/queue/rx-1/packets", 500)
+                        .grew("nic/eth2/queue/rx-0/packets", 50_000)
+                        .grew("nic/eth2/queue/rx-1/packets", 50_000)
                 })
             }),
         ],
@@ -212,7 +218,7 @@ pub(super) mod tests {
             ("each has its CPU", || World::of(server(&[0, 1, 2]))),
             ("every core has its queue", || World::of(server(&[0, 1, 2, 3, 0, 1]))),
             ("one of the two is idle", || {
-                World::of(server(&[0, 0, 1])).watched(|watch| watch.grew("irq/100/cpu/0", 500))
+                World::of(server(&[0, 0, 1])).watched(|watch| watch.grew("irq/100/cpu/0", 50_000))
             }),
             ("a pair without interrupts", || World::of(build::veth_pair().0)),
         ],
@@ -257,7 +263,7 @@ pub(super) mod tests {
     fn halves_of_a_core_count_only_when_both_are_busy() {
         let world = World::of(threaded(&[0, 1]));
         assert!(silent(ID, &world.scene()));
-        let busy = world.watched(|w| w.grew("irq/100/cpu/0", 500).grew("irq/101/cpu/1", 500));
+        let busy = world.watched(|w| w.grew("irq/100/cpu/0", 50_000).grew("irq/101/cpu/1", 50_000));
         assert_eq!(finding(ID, &busy.scene()).severity, Severity::Warn);
     }
 

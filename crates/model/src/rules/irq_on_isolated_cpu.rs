@@ -1,7 +1,7 @@
 //! `irq-on-isolated-cpu`: queue interrupts go to CPUs that were set apart. Facts from
 //! Documentation/admin-guide/kernel-parameters.txt (`isolcpus=`, `nohz_full=`, `irqaffinity=`).
 
-use super::spreading::{
+use super::spreading::{brief, cpu_gaps, 
     Taken, in_use, irq_gaps, is_managed, kept_apart, local_cpus, needed, spread, taken, used,
 };
 use super::{ALWAYS, Said, each_nic, found, subject, undetermined};
@@ -70,7 +70,8 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic, kept: &CpuSet) -> Option
         .filter(|taken| !taken.cpus.is_disjoint(kept))
         .collect();
     if there.is_empty() {
-        return None;
+        let missing = cpu_gaps(&queues);
+        return (!missing.is_empty()).then(|| undetermined(rule, scene, subject(nic), missing));
     }
     let managed = there
         .iter()
@@ -86,7 +87,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic, kept: &CpuSet) -> Option
     let advice = if managed == there.len() {
         "the kernel places them; see isolcpus=managed_irq".to_owned()
     } else {
-        format!("move them to CPUs {homes}")
+        format!("move them to CPUs {}", brief(&homes))
     };
     Some(found(
         rule,
@@ -98,10 +99,11 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic, kept: &CpuSet) -> Option
             },
             subject: subject(nic),
             summary: format!(
-                "{} of {} interrupts of {} go to CPUs set apart ({kept}): {advice}",
+                "{} of {} interrupts of {} go to CPUs set apart ({}): {advice}",
                 there.len(),
                 all.len(),
-                nic.name
+                nic.name,
+                brief(kept)
             ),
             evidence: apart(scene)
                 .chain(there.iter().map(Taken::evidence))
@@ -138,7 +140,8 @@ fn check_default(rule: &Rule, scene: &Scene<'_>, kept: &CpuSet) -> Option<Outcom
         severity: Severity::Note,
         subject: "host".to_owned(),
         summary: format!(
-            "new interrupts may go to CPUs {exposed}, which were set apart: boot with irqaffinity="
+            "new interrupts may go to CPUs {}, which were set apart: boot with irqaffinity=",
+            brief(&exposed)
         ),
         evidence: apart(scene)
             .chain([Evidence::new("CPUs of new interrupts", default, DEFAULT)])

@@ -2,7 +2,7 @@
 //! Documentation/networking/scaling.rst and Documentation/core-api/irq/irq-affinity.rst;
 //! `effective_affinity_list` says where an interrupt really goes, `smp_affinity_list` only what was asked.
 
-use super::spreading::{device_file, in_use, irq_gaps, is_managed, local_cpus, spread, taken, used, Taken};
+use super::spreading::{brief, cpu_gaps, device_file, in_use, irq_gaps, is_managed, kept_apart, local_cpus, spread, taken, used, Taken};
 use super::{ALWAYS, Said, each_nic, found, subject, undetermined};
 use crate::finding::{Evidence, Outcome, Rule, Scene, Severity, Stage};
 use crate::host::{Nic, NodeSource, Queue, QueueKind};
@@ -74,7 +74,8 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
         .filter(|taken| taken.cpus.is_disjoint(&local))
         .collect();
     if share(remote.len(), all.len()) <= REMOTE_SHARE.as_f64() {
-        return None;
+        let missing = cpu_gaps(&queues);
+        return (!missing.is_empty()).then(|| undetermined(rule, scene, subject(nic), missing));
     }
     let managed = remote
         .iter()
@@ -83,8 +84,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
     let mut evidence = vec![Evidence::new("CPUs local to the card", &local, path)];
     evidence.extend(how_the_node_was_found(nic));
     evidence.extend(remote.iter().map(Taken::evidence));
-    let homes = local.minus(&super::spreading::kept_apart(scene.host));
-    let homes = if homes.is_empty() { &local } else { &homes };
+    let homes = &without_apart(scene, &local);
     Some(found(
         rule,
         scene,
@@ -109,13 +109,26 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
     ))
 }
 
+/// The close CPUs, without those that were set apart where others are left.
+fn without_apart(scene: &Scene<'_>, local: &CpuSet) -> CpuSet {
+    let homes = local.minus(&kept_apart(scene.host));
+    if homes.is_empty() {
+        local.clone()
+    } else {
+        homes
+    }
+}
+
 fn advice(managed: usize, remote: usize, homes: &CpuSet) -> String {
     match managed {
-        0 => format!("move them to CPUs {homes}"),
+        0 => format!("move them to CPUs {}", brief(homes)),
         _ if managed == remote => {
             "the kernel places them; fewer queues would keep to the near node".to_owned()
         }
-        _ => format!("move them to CPUs {homes} ({managed} are placed by the kernel)"),
+        _ => format!(
+            "move them to CPUs {} ({managed} are placed by the kernel)",
+            brief(homes)
+        ),
     }
 }
 
@@ -251,5 +264,12 @@ pub(super) mod tests {
         let said = finding(ID, &scene(&host));
         assert_eq!(said.severity, Severity::Note);
         assert_eq!(remedies(&said), Vec::<String>::new());
+    }
+
+    #[test]
+    fn one_interrupt_without_a_place_is_not_passed() {
+        let mut host = server(&[6, 7]);
+        host.nics[0].queues[1].cpus = Known::unknown(Cause::Absent, "irq 101", "no such file");
+        assert_eq!(missing(ID, &scene(&host))[0].path, "irq 101");
     }
 }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::spreading::{
+use super::spreading::{brief, 
     Taken, homes, in_use, irq_counts, irq_gaps, percent, share, softirq_evidence, softirq_share,
     spread, taken, used,
 };
@@ -40,7 +40,7 @@ const BUSY: f64 = 0.6;
 const ACTIVE: f64 = 0.1;
 
 fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
-    if scene.host.cpus.len() < 2 {
+    if scene.host.online_cpus().len() < 2 {
         return Vec::new();
     }
     each_nic(rule, scene, |nic| check_nic(rule, scene, nic))
@@ -85,9 +85,10 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
             severity,
             subject: subject(nic),
             summary: format!(
-                "CPU {cpu} takes the interrupts of {} receive queues of {}: spread them over CPUs {homes}",
+                "CPU {cpu} takes the interrupts of {} receive queues of {}: spread them over CPUs {}",
                 moved.len() + 1,
-                nic.name
+                nic.name,
+                brief(&homes)
             ),
             evidence,
             remedies: spread(scene, nic, &moved, &homes, &CpuSet::one(cpu)),

@@ -6,7 +6,7 @@ use super::spreading::{
     taken,
 };
 use super::{ALWAYS, Said, each_nic, found, nics, subject, undetermined};
-use crate::finding::{Evidence, Outcome, Rule, Scene, Severity, Stage};
+use crate::finding::{Evidence, Outcome, Profile, Rule, Scene, Severity, Stage};
 use crate::host::{Nic, Owner, Queue, QueueKind};
 use crate::known::{Gap, Known};
 
@@ -17,9 +17,9 @@ pub(super) const RULE: Rule = Rule {
     severity: Severity::Warn,
     stage: Stage::Tuning,
     profiles: ALWAYS,
-    threshold: "warn: irqbalance runs and an interrupt of the card was moved while it was watched; note: \
-                irqbalance runs and may move the interrupts of two or more queues, or the kernel manages \
-                one that is badly placed",
+    threshold: "irqbalance runs and an interrupt of the card was moved while it was watched (warn in the \
+                latency and measurement profiles), or it may move those of two or more queues; or the \
+                kernel manages one that is badly placed",
     effect: "a pin is lost within 10 s, irqbalance's default interval; contested, measure both",
     source: "irqbalance(1); kernel/irq/proc.c; research/rules.md rule 7",
     persist: "irqbalance's own --banirq= or policy script in its environment drop-in; not its file in place",
@@ -32,7 +32,7 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
-    if scene.host.cpus.len() < 2 {
+    if scene.host.online_cpus().len() < 2 {
         return Vec::new();
     }
     let mut outcomes = each_nic(rule, scene, |nic| managed(rule, scene, nic));
@@ -142,7 +142,11 @@ fn balanced(rule: &Rule, scene: &Scene<'_>) -> Option<Outcome> {
         .collect();
     let (severity, summary) = match (moved.is_empty(), movable.is_empty()) {
         (false, _) => (
-            Severity::Warn,
+            // Moving interrupts is what it is for; a host for latency or measuring wants them still.
+            match scene.profile {
+                Profile::Latency | Profile::Measurement => Severity::Warn,
+                _ => Severity::Note,
+            },
             format!(
                 "irqbalance moved interrupts while they were watched ({}): ban them there, then pin",
                 few(&moved)
@@ -276,11 +280,13 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn only_a_move_that_was_seen_is_warned_about() {
+    fn only_a_move_that_was_seen_is_warned_about_where_it_disturbs() {
         let host = server(true, None);
         assert_eq!(finding(ID, &scene(&host)).severity, Severity::Note);
         let world = World::of(host)
             .watched(|watch| watch.grew("irq/100/cpu/0", 50).grew("irq/100/cpu/1", 60));
+        assert_eq!(finding(ID, &world.scene()).severity, Severity::Note);
+        let world = world.profile(Profile::Latency);
         let said = finding(ID, &world.scene());
         assert_eq!(said.severity, Severity::Warn);
         assert!(said.summary.contains("eth2 rx-0"), "{}", said.summary);

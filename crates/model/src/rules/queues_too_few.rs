@@ -45,7 +45,7 @@ const MUCH: BitRate = BitRate::from_mbit_per_s(1_000);
 const BUSY: f64 = 0.6;
 
 fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
-    if scene.host.cpus.len() < 2 {
+    if scene.host.online_cpus().len() < 2 {
         return Vec::new();
     }
     each_nic(rule, scene, |nic| check_nic(rule, scene, nic))

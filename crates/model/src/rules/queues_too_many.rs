@@ -1,7 +1,7 @@
 //! `queues-too-many`: more queues than CPUs that take their interrupts. Facts from
 //! Documentation/networking/scaling.rst ("the number of interrupts grows with each additional queue").
 
-use super::spreading::{channel_count, homes, in_use, irq_gaps, needed, taken, used};
+use super::spreading::{brief, channel_count, homes, in_use, irq_gaps, needed, taken, used};
 use super::{ALWAYS, Said, each_nic, found, remedy, subject, undetermined};
 use crate::finding::{Evidence, Outcome, Rule, Scene, Severity, Stage};
 use crate::host::{Nic, QueueKind};
@@ -83,8 +83,9 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
             severity: Severity::Note,
             subject: subject(nic),
             summary: format!(
-                "{} has {count} receive queues, but only CPUs {cpus} serve them: try {most} queues",
-                nic.name
+                "{} has {count} receive queues, but only CPUs {} serve them: try {most} queues",
+                nic.name,
+                brief(&cpus)
             ),
             evidence,
             remedies: remedy(scene, key, Value::Integer(most)).into_iter().collect(),

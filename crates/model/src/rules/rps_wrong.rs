@@ -1,7 +1,7 @@
 //! `rps-wrong`: receive packet steering (`rps_cpus`) sends packets where they should not go. Facts from
 //! Documentation/networking/scaling.rst, "RPS: Receive Packet Steering".
 
-use super::spreading::{
+use super::spreading::{brief, 
     Taken, homes, in_use, kept_apart, local_cpus, queue_file, siblings, softirq_evidence,
     softirq_share, taken, workers,
 };
@@ -131,7 +131,10 @@ fn fault(
     }
     let workers = workers(scene);
     if !workers.is_empty() && targets.is_subset(&workers) && workers != online {
-        let why = format!("packets go only to CPUs {targets}, which ran the trial's threads");
+        let why = format!(
+            "packets go only to CPUs {}, which ran the trial's threads",
+            brief(&targets)
+        );
         return Some((Severity::Warn, why));
     }
     if targets.len() == 1 {
@@ -173,15 +176,21 @@ fn misplaced(
         _ => CpuSet::empty(),
     };
     if far == targets {
-        let why = format!("every packet goes to another node, to CPUs {far}");
+        let why = format!(
+            "every packet goes to another node, to CPUs {}",
+            brief(&far)
+        );
         return Some((Severity::Warn, why));
     }
     if !apart.is_empty() {
         let severity = if latency { Severity::Warn } else { Severity::Note };
-        return Some((severity, format!("packets go to CPUs {apart}, which were set apart")));
+        return Some((severity, format!("packets go to CPUs {}, which were set apart", brief(&apart))));
     }
     if !far.is_empty() {
-        let why = format!("some packets go to another node, to CPUs {far}");
+        let why = format!(
+            "some packets go to another node, to CPUs {}",
+            brief(&far)
+        );
         return Some((Severity::Note, why));
     }
     steered.iter().find_map(|(queue, cpus)| {
@@ -193,8 +202,9 @@ fn misplaced(
         let shared = cpus.and(&core);
         (!shared.is_empty()).then(|| {
             let why = format!(
-                "the mask of rx-{} holds CPUs {shared}, the core that takes its interrupt",
-                queue.index
+                "the mask of rx-{} holds CPUs {}, the core that takes its interrupt",
+                queue.index,
+                brief(&shared)
             );
             (Severity::Note, why)
         })
@@ -227,8 +237,9 @@ fn needed_and_off(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> 
         severity: Severity::Warn,
         subject: subject(nic),
         summary: format!(
-            "the one queue of {} fills CPU {cpu} with softirq: try steering its packets to CPUs {others}",
-            nic.name
+            "the one queue of {} fills CPU {cpu} with softirq: try steering its packets to CPUs {}",
+            nic.name,
+            brief(&others)
         ),
         evidence: vec![softirq_evidence(watch, cpu, busy), only.evidence(), off],
         remedies: remedy(scene, key, to).into_iter().collect(),

@@ -114,11 +114,15 @@ pub(super) fn taken<'a>(queues: &[&'a Queue]) -> Vec<Taken<'a>> {
 
 /// Why the interrupts of `queues` are not known; empty where the queues have none (a veth).
 pub(super) fn irq_gaps(queues: &[&Queue]) -> Vec<Gap> {
-    let gaps = queues.iter().filter_map(|queue| {
-        let gap = queue.irq.gap().or(queue.cpus.gap())?;
-        needed(gap)
-    });
-    gaps.take(1).collect()
+    let gaps = queues.iter().filter_map(|queue| needed(queue.irq.gap()?));
+    gaps.take(1).chain(cpu_gaps(queues)).collect()
+}
+
+/// Why it is not known where interrupts go that are there.
+pub(super) fn cpu_gaps(queues: &[&Queue]) -> Vec<Gap> {
+    let there = queues.iter().filter(|queue| queue.irq.get().is_some());
+    let gaps: BTreeSet<&Gap> = there.filter_map(|queue| queue.cpus.gap()).collect();
+    gaps.into_iter().cloned().collect()
 }
 
 /// The gap of a fact that may exist; none for what this host or device does not have.
@@ -306,9 +310,22 @@ pub(super) fn percent(share: f64) -> String {
     format!("{:.0} %", share * 100.0)
 }
 
+/// A set of CPUs in a summary, which is one line: every other CPU of a large machine fills several.
+pub(super) fn brief(cpus: &CpuSet) -> String {
+    const ROOM: usize = 24;
+    let text = cpus.to_string();
+    match (text.get(..ROOM), cpus.len()) {
+        (Some(start), count) if text.len() > ROOM => {
+            let whole = start.rsplit_once(',').map_or(start, |(whole, _)| whole);
+            format!("{whole},... ({count})")
+        }
+        _ => text,
+    }
+}
+
 /// The first few of `names`, and how many more there are: a summary is one line.
 pub(super) fn few(names: &[String]) -> String {
-    const SHOWN: usize = 4;
+    const SHOWN: usize = 3;
     let text = names
         .iter()
         .take(SHOWN)
@@ -318,5 +335,42 @@ pub(super) fn few(names: &[String]) -> String {
     match names.len().checked_sub(SHOWN) {
         Some(more) if more > 0 => format!("{text} and {more} more"),
         _ => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::build;
+
+    #[test]
+    fn every_other_cpu_of_a_large_machine_has_room_in_a_summary() {
+        let odd: CpuSet = (0..64).map(|half| CpuId(half * 2 + 1)).collect();
+        assert_eq!(brief(&odd), "1,3,5,7,9,11,13,15,17,... (64)");
+        let few: CpuSet = "0-5,12".parse().expect("a list");
+        assert_eq!(brief(&few), "0-5,12");
+        let names: Vec<String> = (0..5).map(|at| format!("eth{at}")).collect();
+        assert_eq!(super::few(&names), "eth0, eth1, eth2 and 2 more");
+    }
+
+    #[test]
+    fn queues_beyond_the_channels_are_not_in_use() {
+        let mut host = build::host()
+            .nic("eth2", |nic| nic.queues(&[0, 1, 0, 1]))
+            .build();
+        let nic = &mut host.nics[0];
+        assert_eq!(in_use(nic, QueueKind::Rx).len(), 4);
+        if let Known::Value(channels) = &mut nic.channels {
+            channels.combined = Known::Value(2);
+        }
+        assert_eq!(in_use(nic, QueueKind::Tx).len(), 2);
+    }
+
+    #[test]
+    fn time_that_was_not_counted_is_no_share() {
+        let host = build::veth_pair().0;
+        let watch = build::watch(&host).softirq(1, 0.25).build();
+        assert_eq!(softirq_share(&watch, CpuId(1)), Known::Value(0.25));
+        assert!(softirq_share(&watch, CpuId(7)).gap().is_some());
     }
 }

@@ -26,7 +26,7 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
-    if scene.host.cpus.len() < 2 {
+    if scene.host.online_cpus().len() < 2 {
         return Vec::new();
     }
     each_nic(rule, scene, |nic| check_nic(rule, scene, nic))

@@ -41,7 +41,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
     let pair = (&dispatch.gro_flush_timeout_ns, &dispatch.defer_hard_irqs);
     let (timeout, defer) = match pair {
         (Known::Value(timeout), Known::Value(defer)) => (*timeout, *defer),
-        // A kernel before 5.8 has no such pair.
+        // An older kernel has no such pair.
         (one, other) => {
             let gaps = [one.gap(), other.gap()].into_iter().flatten();
             let missing: Vec<Gap> = gaps.filter_map(needed).collect();

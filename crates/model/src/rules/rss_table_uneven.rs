@@ -29,7 +29,8 @@ pub(super) const RULE: Rule = Rule {
 /// How many times the entries of one queue another may have.
 const UNEVEN: f64 = 1.5;
 
-/// Some cards hash to 16 queues or 64 at most, however many they have (Intel 82599 to 16).
+/// Some cards hash to so many queues at most, however many they have (from memory, not verified): what
+/// they leave out then is no fault.
 const HARDWARE_LIMIT: usize = 16;
 
 fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {

@@ -40,7 +40,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
     match nic.dispatch.threaded.ok() {
         Ok(true) => {}
         Ok(false) => return None,
-        // A kernel before 5.12 has no such threads.
+        // An older kernel has no such threads.
         Err(gap) => return unsure(&needed(gap)?),
     }
     let napis = match nic.dispatch.napis.ok() {

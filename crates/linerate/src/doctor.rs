@@ -1,9 +1,9 @@
 //! `linerate doctor`: what is wrong on a host, worst first; and `linerate explain`, why.
 
-use linerate_model::finding::{Diagnosis, Scene};
+use linerate_model::finding::{Diagnosis, Rule, Scene};
 use linerate_model::host::Host;
 use linerate_model::plan::End;
-use linerate_model::rules::{self, CATALOGUE, Entry, RULES, Status};
+use linerate_model::rules::{self, CATALOGUE, RULES, Status};
 use linerate_model::watch::Watch;
 use serde_json::{Value, json};
 
@@ -73,19 +73,6 @@ pub fn explain(topic: &str, say: &Say) -> Outcome<()> {
         _ => {}
     }
     let Some(found) = rules::find(topic) else {
-        let why = CATALOGUE.iter().find(|entry| entry.id == topic);
-        if let Some(Entry {
-            wrong,
-            status: Status::NotBuilt(why),
-            ..
-        }) = why
-        {
-            return page(
-                topic,
-                &format!("{topic}: {wrong}\n\nThis rule is not built: {why}."),
-                say,
-            );
-        }
         return Err(
             Stop::new(Code::BadInput, format!("there is no rule `{topic}`"))
                 .hint("`linerate explain rules` lists them"),
@@ -122,62 +109,57 @@ fn page(topic: &str, text: &str, say: &Say) -> Outcome<()> {
     say.data(text)
 }
 
-/// All rules: the eighty of the catalogue, built or why not, and those of our own.
+/// All rules: the eighty of the catalogue with what became of each, and those of our own.
 fn rules_text() -> String {
-    let mut lines: Vec<String> = CATALOGUE
-        .iter()
-        .map(|entry| match rules::find(entry.id) {
-            Some(rule) => format!(
-                "{:>3}  {:<36} {:<4}  {}",
-                entry.number, rule.id, rule.severity, rule.title
-            ),
-            None => {
-                let why = match entry.status {
-                    Status::NotBuilt(why) => why,
-                    Status::Implemented => "",
-                };
-                format!(
-                    "{:>3}  {:<36} -     {} (not built: {why})",
-                    entry.number, entry.id, entry.wrong
-                )
-            }
-        })
-        .collect();
-    lines.extend(
-        RULES
-            .iter()
-            .filter(|rule| rule.number > 80)
-            .map(|rule| format!("  +  {:<36} {:<4}  {}", rule.id, rule.severity, rule.title)),
-    );
-    lines.join("\n")
+    let line = |number: &str, id: &str, more: &str| {
+        let (severity, title) = rules::find(id).map_or(("?".to_owned(), ""), |rule| {
+            (rule.severity.to_string(), rule.title)
+        });
+        format!("{number:>3}  {id:<36} {severity:<4}  {title}{more}")
+    };
+    let catalogue = CATALOGUE.iter().map(|entry| {
+        let more = match entry.status {
+            Status::Implemented => String::new(),
+            Status::AdviceOnly => " (advice only)".to_owned(),
+            Status::InPart(missing) => format!(" (in part: {missing})"),
+        };
+        line(&entry.number.to_string(), entry.id, &more)
+    });
+    catalogue
+        .chain(own().map(|rule| line("+", rule.id, "")))
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+/// The rules beside the catalogue (decision 8).
+fn own() -> impl Iterator<Item = &'static Rule> {
+    RULES.iter().copied().filter(|rule| rule.number > 80)
 }
 
 fn rules_json() -> Value {
-    let catalogue = CATALOGUE.iter().map(|entry| {
-        let rule = rules::find(entry.id);
+    let one = |id: &str, number: Option<u8>, status: Status| {
+        let (word, missing) = match status {
+            Status::Implemented => ("implemented", None),
+            Status::AdviceOnly => ("advice-only", None),
+            Status::InPart(missing) => ("in-part", Some(missing)),
+        };
+        let rule = rules::find(id);
         json!({
-            "number": entry.number,
-            "id": entry.id,
-            "status": if rule.is_some() { "implemented" } else { "not-built" },
-            "why_not": match entry.status { Status::NotBuilt(why) => Some(why), Status::Implemented => None },
-            "title": rule.map_or(entry.wrong, |rule| rule.title),
+            "number": number,
+            "id": id,
+            "status": word,
+            "missing": missing,
+            "title": rule.map(|rule| rule.title),
             "severity": rule.map(|rule| rule.severity),
+            "stage": rule.map(|rule| rule.stage),
             "profiles": rule.map(|rule| rule.profiles),
             "threshold": rule.map(|rule| rule.threshold),
         })
-    });
-    let own = RULES.iter().filter(|rule| rule.number > 80).map(|rule| {
-        json!({
-            "number": null,
-            "id": rule.id,
-            "status": "implemented",
-            "why_not": null,
-            "title": rule.title,
-            "severity": rule.severity,
-            "profiles": rule.profiles,
-            "threshold": rule.threshold,
-        })
-    });
+    };
+    let catalogue = CATALOGUE
+        .iter()
+        .map(|entry| one(entry.id, Some(entry.number), entry.status));
+    let own = own().map(|rule| one(rule.id, None, Status::Implemented));
     json!({
         "schema": "linerate.rules/1",
         "rules": catalogue.chain(own).collect::<Vec<_>>(),

@@ -5,11 +5,12 @@ use std::time::{Duration, Instant};
 
 use linerate_host::capture::Captured;
 use linerate_host::netlink::Netlink;
-use linerate_host::nic_control::NicRead;
+use linerate_host::procfs::sockets::read_socket_owners;
 use linerate_host::read::read_host;
-use linerate_host::root::{HostRoot, LiveHost};
-use linerate_host::watch::{Reading, read_counters};
+use linerate_host::root::LiveHost;
+use linerate_host::watch::read_counters;
 use linerate_model::host::Host;
+use linerate_model::known::Known;
 use linerate_model::units::Nanoseconds;
 use linerate_model::watch::Watch;
 
@@ -29,7 +30,9 @@ pub fn read_watched(args: &DoctorArgs, say: &Say) -> Outcome<(Host, Option<Watch
 fn live(args: &DoctorArgs, say: &Say) -> Outcome<(Host, Option<Watch>)> {
     let live = LiveHost::open().map_err(|error| Stop::io("open the root folder", error))?;
     let netlink = Netlink::open().map_err(|error| Stop::io("open a netlink socket", error))?;
-    let host = read_host(live.root(), &netlink);
+    let mut host = read_host(live.root(), &netlink);
+    // Which programs hold connections is asked of the live machine only, and never captured.
+    host.software.socket_owners = read_socket_owners(&live, &mut host.gaps);
     if args.watch.is_zero() {
         return Ok((host, None));
     }
@@ -76,27 +79,18 @@ fn captured(from: &Path, then: Option<&Path>) -> Outcome<(Host, Option<Watch>)> 
     let Some(then) = then else {
         return Ok((host, None));
     };
-    let reading = |root: &HostRoot, nics: &dyn NicRead| read_counters(root, nics, &host);
-    let before = reading(first.root(), &first);
+    let before = read_counters(first.root(), &first, &host);
     let second = open(then)?;
-    let after = reading(second.root(), &second);
-    let span = between(&before, &after).ok_or_else(|| {
-        Stop::new(
+    let after = read_counters(second.root(), &second, &host);
+    match after.span_since(&before) {
+        Known::Value(span) => Ok((host, Some(after.since(&before, span)))),
+        Known::Unknown(gap) => Err(Stop::new(
             Code::BadInput,
             format!(
-                "{} is not a later moment of the same boot as {}: /proc/uptime says so",
-                then.display(),
-                from.display()
+                "cannot tell how long after {} the capture {} was made: {gap}",
+                from.display(),
+                then.display()
             ),
-        )
-    })?;
-    Ok((host, Some(after.since(&before, span))))
-}
-
-/// The time between two readings, by the machine's own clock.
-fn between(before: &Reading, after: &Reading) -> Option<Nanoseconds> {
-    let then = before.uptime_ns?;
-    let now = after.uptime_ns?;
-    let span = now.checked_sub(then)?;
-    (span > 0).then(|| Nanoseconds::new(span))
+        )),
+    }
 }

@@ -7,6 +7,7 @@ mod devices;
 mod facts;
 mod judged;
 mod shapers;
+mod spreading;
 
 pub(crate) use endpoints_share_cpu::shared_cpu;
 
@@ -37,11 +38,30 @@ macro_rules! rules {
 
 rules! {
     // Locality.
+    nic_numa_unknown,
     irq_remote_numa,
+    app_remote_numa,
     // Interrupts.
+    irq_single_cpu,
+    irq_cpu_collision,
+    irq_on_isolated_cpu,
+    irqbalance_or_managed_irq_conflict,
     // Queues and steering.
+    queues_too_few,
+    queues_too_many,
+    rss_table_uneven,
+    rss_fields_narrow,
     rps_wrong,
+    rfs_half_configured,
+    xps_misaligned,
     // Coalescing, NAPI, softirq.
+    coalesce_profile_mismatch,
+    napi_time_squeeze,
+    backlog_drops,
+    softirq_saturated,
+    busy_poll_incomplete,
+    gro_flush_defer_mismatch,
+    threaded_napi_unpinned,
     // Rings, drops, memory.
     ring_size,
     nic_discards_before_host,
@@ -562,11 +582,19 @@ mod tests {
                 assert_eq!(diagnose(&scene).findings, []);
             }
         }
-        let scene = with_trial(&near, &far, &sample);
-        // Nobody has watched the counters.
-        let mut unsure = diagnose(&scene).undetermined;
-        unsure.retain(|one| one.missing.iter().any(|gap| gap.path != "counters"));
-        assert_eq!(unsure, []);
+        // Nobody watched the counters: rules that judge them say so.
+        let unsure = diagnose(&with_trial(&near, &far, &sample)).undetermined;
+        let counters = |gap: &Gap| gap.path == "counters";
+        assert!(
+            unsure.iter().all(|u| u.missing.iter().all(counters)),
+            "{unsure:#?}"
+        );
+        let watch = build::watch(&near).build();
+        let watched = Scene {
+            watch: Some(&watch),
+            ..with_trial(&near, &far, &sample)
+        };
+        assert_eq!(diagnose(&watched), Diagnosis::default());
     }
 
     #[test]

@@ -9,7 +9,7 @@ use linerate_model::ids::NicName;
 use linerate_model::known::Known;
 use serde::{Deserialize, Serialize};
 
-use crate::nic_control::NicRead;
+use crate::nic_control::{NicCounts, NicRead};
 
 /// The answers of a [`NicRead`] about one interface.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,6 +43,9 @@ pub struct NicAnswers {
     /// [`NicRead::shaping`].
     #[serde(default)]
     pub shaping: Shaping,
+    /// [`NicRead::counts`].
+    #[serde(default)]
+    pub counts: NicCounts,
 }
 
 impl NicAnswers {
@@ -61,6 +64,7 @@ impl NicAnswers {
             stack: nics.stack(nic),
             dispatch: nics.dispatch(nic),
             shaping: nics.shaping(nic),
+            counts: nics.counts(nic),
         }
     }
 
@@ -79,6 +83,7 @@ impl NicAnswers {
             stack: Stack::default(),
             dispatch: Dispatch::default(),
             shaping: Shaping::default(),
+            counts: NicCounts::default(),
         }
     }
 }
@@ -148,5 +153,8 @@ impl NicRead for CapturedNics {
     }
     fn shaping(&self, nic: &NicName) -> Shaping {
         self.group(nic, |a| &a.shaping)
+    }
+    fn counts(&self, nic: &NicName) -> NicCounts {
+        self.group(nic, |a| &a.counts)
     }
 }

@@ -26,6 +26,7 @@ use crate::procfs::{identity, vlan};
 use crate::read::read_host;
 use crate::root::HostRoot;
 use crate::sysfs::{config_space, gids, nodes};
+use crate::watch::read_counters;
 use answers::CapturedNics;
 use hex::{from_hex, to_hex};
 use pseudonym::Pseudonyms;
@@ -50,6 +51,8 @@ pub fn capture(root: &HostRoot, nics: &dyn NicRead, options: &CaptureOptions) ->
 pub fn record(root: &HostRoot, nics: &dyn NicRead, options: &CaptureOptions) -> (Host, Archive) {
     let recording = root.recording();
     let host = read_host(&recording, nics);
+    // Their files are written down with the others, so that two captures tell what moved between them.
+    let _ = read_counters(&recording, nics, &host);
     let answers = host
         .nics
         .iter()

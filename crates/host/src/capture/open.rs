@@ -15,7 +15,7 @@ use super::answers::CapturedNics;
 use super::archive::{Archive, MAGIC};
 use super::error::CaptureError;
 use super::tarball;
-use crate::nic_control::NicRead;
+use crate::nic_control::{NicCounts, NicRead};
 use crate::root::HostRoot;
 
 /// How many folders may stand above the one that holds `sys`.
@@ -129,5 +129,8 @@ impl NicRead for Captured {
     }
     fn shaping(&self, nic: &NicName) -> Shaping {
         self.nics.shaping(nic)
+    }
+    fn counts(&self, nic: &NicName) -> NicCounts {
+        self.nics.counts(nic)
     }
 }

@@ -6,6 +6,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
 use linerate_host::capture::{Archive, CaptureOptions, NicAnswers, capture};
+use linerate_host::nic_control::NicCounts;
 use linerate_host::root::HostRoot;
 use linerate_model::host::{
     Card, Channels, Coalesce, Dispatch, Feature, Qdisc, Rings, Shaping, Stack, Wire,
@@ -275,6 +276,7 @@ fn answers(address: &str, queues: u32, qdisc: &str) -> NicAnswers {
         stack: Stack::default(),
         dispatch: Dispatch::default(),
         shaping: Shaping::default(),
+        counts: NicCounts::default(),
     }
 }
 

@@ -69,16 +69,26 @@ fn key(device: &BlockDevice, knob: BlockKnob) -> SettingKey {
 fn scheduler(scene: &Scene<'_>, device: &BlockDevice) -> Option<Notice> {
     let own = device.scheduler.value().filter(|own| *own != "none")?;
     // With one hardware queue the kernel itself chooses mq-deadline; kyber is made for fast devices.
-    let several = device.hardware_queues.get().is_some_and(|queues| queues > 1);
+    let several = device
+        .hardware_queues
+        .get()
+        .is_some_and(|queues| queues > 1);
     let severity = if several && own != "kyber" {
         Severity::Warn
     } else {
         Severity::Note
     };
-    let summary = format!("{} is scheduled by {own}, which costs CPU time on NVMe: set none", device.name);
+    let summary = format!(
+        "{} is scheduled by {own}, which costs CPU time on NVMe: set none",
+        device.name
+    );
     let evidence = [Evidence::new("scheduler", own, file(device, "scheduler"))];
     let queues = device.hardware_queues.get().map(|queues| {
-        Evidence::new("hardware queues", queues, format!("/sys/block/{}/mq", device.name))
+        Evidence::new(
+            "hardware queues",
+            queues,
+            format!("/sys/block/{}/mq", device.name),
+        )
     });
     let none = Value::Text("none".to_owned());
     Some(
@@ -95,27 +105,52 @@ fn queues(scene: &Scene<'_>, device: &BlockDevice) -> Option<Notice> {
     if usize::try_from(own).is_ok_and(|own| own >= cpus) || own == 0 {
         return None;
     }
-    let summary = format!("{} has {own} hardware queues for {cpus} CPUs: some CPUs share one", device.name);
+    let summary = format!(
+        "{} has {own} hardware queues for {cpus} CPUs: some CPUs share one",
+        device.name
+    );
     Some(Notice::new(Severity::Note, summary).with([
-        Evidence::new("hardware queues", own, format!("/sys/block/{}/mq", device.name)),
-        Evidence::new("CPUs online", scene.host.online_cpus(), "/sys/devices/system/cpu/online"),
+        Evidence::new(
+            "hardware queues",
+            own,
+            format!("/sys/block/{}/mq", device.name),
+        ),
+        Evidence::new(
+            "CPUs online",
+            scene.host.online_cpus(),
+            "/sys/devices/system/cpu/online",
+        ),
     ]))
 }
 
 fn completions(scene: &Scene<'_>, device: &BlockDevice) -> Option<Notice> {
     let own = device.rq_affinity.get().filter(|own| *own == 0)?;
-    let summary = format!("{} completes requests on any CPU: set rq_affinity to 1", device.name);
+    let summary = format!(
+        "{} completes requests on any CPU: set rq_affinity to 1",
+        device.name
+    );
     Some(
         Notice::new(Severity::Note, summary)
-            .with([Evidence::new("rq_affinity", own, file(device, "rq_affinity"))])
-            .mended_by(remedy(scene, key(device, BlockKnob::RqAffinity), Value::Integer(1))),
+            .with([Evidence::new(
+                "rq_affinity",
+                own,
+                file(device, "rq_affinity"),
+            )])
+            .mended_by(remedy(
+                scene,
+                key(device, BlockKnob::RqAffinity),
+                Value::Integer(1),
+            )),
     )
 }
 
 fn rotating(scene: &Scene<'_>, device: &BlockDevice) -> Option<Notice> {
     device.rotational.get().filter(|rotates| *rotates)?;
     let own = device.scheduler.value().filter(|own| *own == "none")?;
-    let summary = format!("{} rotates and nothing orders its requests: set mq-deadline", device.name);
+    let summary = format!(
+        "{} rotates and nothing orders its requests: set mq-deadline",
+        device.name
+    );
     let offered = device.schedulers.value();
     let to = offered.is_none_or(|all| all.iter().any(|one| one == "mq-deadline"));
     let change = remedy(
@@ -144,16 +179,24 @@ pub(super) mod tests {
 
     pub(crate) const CASES: Cases = Cases {
         fires: &[
-            ("bfq on NVMe", || world("nvme0n1", "nvme", |device| schedule(device, "bfq"))),
+            ("bfq on NVMe", || {
+                world("nvme0n1", "nvme", |device| schedule(device, "bfq"))
+            }),
             ("one queue for two CPUs", || {
-                world("nvme0n1", "nvme", |device| device.hardware_queues = Known::Value(1))
+                world("nvme0n1", "nvme", |device| {
+                    device.hardware_queues = Known::Value(1)
+                })
             }),
             ("a disk that rotates without a scheduler", || {
-                world("sda", "scsi", |device| device.rotational = Known::Value(true))
+                world("sda", "scsi", |device| {
+                    device.rotational = Known::Value(true)
+                })
             }),
         ],
         silent: &[
-            ("NVMe without a scheduler", || world("nvme0n1", "nvme", |_| {})),
+            ("NVMe without a scheduler", || {
+                world("nvme0n1", "nvme", |_| {})
+            }),
             ("a loop device and a virtio disk", || {
                 world("loop0", "loop", |device| schedule(device, "mq-deadline"))
             }),
@@ -169,7 +212,9 @@ pub(super) mod tests {
             }),
         ],
         undetermined: &[("nobody asked", || {
-            world("nvme0n1", "nvme", |device| device.scheduler = Known::not_asked("scheduler"))
+            world("nvme0n1", "nvme", |device| {
+                device.scheduler = Known::not_asked("scheduler")
+            })
         })],
     };
 
@@ -194,7 +239,10 @@ pub(super) mod tests {
         };
         let said = finding(ID, &bfq(8).scene());
         assert_eq!(said.severity, Severity::Warn);
-        assert_eq!(remedies(&said), ["block/nvme0n1/scheduler: mq-deadline -> none"]);
+        assert_eq!(
+            remedies(&said),
+            ["block/nvme0n1/scheduler: mq-deadline -> none"]
+        );
         assert_eq!(finding(ID, &bfq(1).scene()).severity, Severity::Note);
     }
 }

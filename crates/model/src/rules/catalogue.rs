@@ -1,13 +1,14 @@
-//! The catalogue of rules (research/rules.md, 2.S): all eighty, each implemented here or with the reason
-//! why it is not. `docs/rules/README.md` and `linerate explain rules` show it.
+//! The catalogue of rules (research/rules.md, 2.S): all eighty, and what became of each. `docs/rules/README.md` and `linerate explain rules` show it.
 
 /// What became of a rule of the catalogue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Status {
     /// It judges; see its file.
     Implemented,
-    /// It is not built: why.
-    NotBuilt(&'static str),
+    /// It judges, and what it finds only people can mend: hardware, firmware, a provider, a fabric.
+    AdviceOnly,
+    /// It judges but for one part: which, and why.
+    InPart(&'static str),
 }
 
 /// One entry of the catalogue.
@@ -32,141 +33,112 @@ const fn built(number: u8, id: &'static str, wrong: &'static str) -> Entry {
     }
 }
 
-const fn waits(number: u8, id: &'static str, wrong: &'static str, why: &'static str) -> Entry {
+const fn advice(number: u8, id: &'static str, wrong: &'static str) -> Entry {
     Entry {
         number,
         id,
         wrong,
-        status: Status::NotBuilt(why),
+        status: Status::AdviceOnly,
+    }
+}
+
+const fn in_part(
+    number: u8,
+    id: &'static str,
+    wrong: &'static str,
+    missing: &'static str,
+) -> Entry {
+    Entry {
+        number,
+        id,
+        wrong,
+        status: Status::InPart(missing),
     }
 }
 
 /// All eighty.
 pub const CATALOGUE: &[Entry] = &[
-    waits(
+    built(
         1,
         "nic-numa-unknown",
         "firmware gives no node; tools guess 0",
-        "not built yet",
     ),
     built(2, "irq-remote-numa", "queue IRQs on a remote node"),
-    waits(
+    in_part(
         3,
         "app-remote-numa",
         "socket owner or its memory remote",
-        "not built yet",
+        "where busy programs run is judged; a measured comparison of nodes waits for the traffic workloads",
     ),
-    waits(
-        4,
-        "irq-single-cpu",
-        "every queue on one CPU",
-        "not built yet",
-    ),
-    waits(
+    built(4, "irq-single-cpu", "every queue on one CPU"),
+    built(
         5,
         "irq-cpu-collision",
         "two hot queues, or queue+app siblings, share a core",
-        "not built yet",
     ),
-    waits(
+    built(
         6,
         "irq-on-isolated-cpu",
         "interrupts on isolated/nohz_full CPUs",
-        "not built yet",
     ),
-    waits(
+    built(
         7,
         "irqbalance-or-managed-irq-conflict",
         "another owner or the kernel decides",
-        "not built yet",
     ),
-    waits(
-        8,
-        "queues-too-few",
-        "fewer queues than useful cores",
-        "not built yet",
-    ),
-    waits(9, "queues-too-many", "queues share CPUs", "not built yet"),
-    waits(
+    built(8, "queues-too-few", "fewer queues than useful cores"),
+    built(9, "queues-too-many", "queues share CPUs"),
+    built(
         10,
         "rss-table-uneven",
         "indirection table skips or overweights queues",
-        "not built yet",
     ),
-    waits(
-        11,
-        "rss-fields-narrow",
-        "hash without ports",
-        "not built yet",
-    ),
+    built(11, "rss-fields-narrow", "hash without ports"),
     built(12, "rps-wrong", "RPS redundant, missing, or on bad CPUs"),
-    waits(
+    in_part(
         13,
         "rfs-half-configured",
         "one of the two tables is 0; aRFS off",
-        "not built yet",
+        "aRFS (`rx-ntuple-filter`) is not judged",
     ),
-    waits(
+    built(
         14,
         "xps-misaligned",
         "TX queue chosen away from its IRQ CPU",
-        "not built yet",
     ),
-    waits(
+    built(
         15,
         "coalesce-profile-mismatch",
         "moderation set for another goal",
-        "not built yet",
     ),
-    waits(
-        16,
-        "napi-time-squeeze",
-        "poll budget ends with work left",
-        "not built yet",
-    ),
-    waits(
-        17,
-        "backlog-drops",
-        "per-CPU input queue overflows",
-        "not built yet",
-    ),
-    waits(
-        18,
-        "softirq-saturated",
-        "one CPU is the limit",
-        "not built yet",
-    ),
-    waits(
+    built(16, "napi-time-squeeze", "poll budget ends with work left"),
+    built(17, "backlog-drops", "per-CPU input queue overflows"),
+    built(18, "softirq-saturated", "one CPU is the limit"),
+    in_part(
         19,
         "busy-poll-incomplete",
         "polling half set, or IRQ suspension unused",
-        "not built yet",
+        "`irq-suspend-timeout` is not judged: no fact tells which program asks for it",
     ),
-    waits(
+    built(
         20,
         "gro-flush-defer-mismatch",
         "the pair is half set or too long",
-        "not built yet",
     ),
-    waits(
-        21,
-        "threaded-napi-unpinned",
-        "napi threads float",
-        "not built yet",
-    ),
+    built(21, "threaded-napi-unpinned", "napi threads float"),
     built(
         22,
         "ring-size",
         "too small with drops / too large for latency",
     ),
-    built(23, "nic-discards-before-host", "host/PCIe cannot absorb"),
+    advice(23, "nic-discards-before-host", "host/PCIe cannot absorb"),
     built(
         24,
         "rx-alloc-fail-or-page-pool-slow",
         "RX buffers unavailable",
     ),
     built(25, "tx-queue-stalls", "completions late, queue stopped"),
-    built(26, "cloud-allowance-exceeded", "provider's shaper"),
+    advice(26, "cloud-allowance-exceeded", "provider's shaper"),
     built(27, "gro-off", "per-packet stack cost"),
     built(
         28,
@@ -174,29 +146,44 @@ pub const CATALOGUE: &[Entry] = &[
         "segmentation in software",
     ),
     built(29, "lro-on-forwarder", "merged frames cannot be forwarded"),
-    built(30, "rx-hw-assist-off", "HW-GRO / header split unused"),
+    in_part(
+        30,
+        "rx-hw-assist-off",
+        "HW-GRO / header split unused",
+        "only hardware GRO is judged; nothing tells who would use header split",
+    ),
     built(31, "big-tcp-off", "64 kB limit on super-packets"),
     built(32, "tunnel-offload-missing", "inner traffic not offloaded"),
     built(33, "mtu-mismatch", "layers or peers differ"),
     built(34, "mtu-not-jumbo", "1500 on a jumbo path"),
-    built(35, "pmtu-blackhole", "ICMP filtered"),
+    in_part(
+        35,
+        "pmtu-blackhole",
+        "ICMP filtered",
+        "judged by counters; the DF probe waits for the traffic workloads",
+    ),
     built(
         36,
         "link-speed-below-capability",
         "negotiated below common best",
     ),
-    built(37, "link-ext-state", "link down without a reason shown"),
-    built(38, "fec-health", "FEC off/mismatched or uncorrectable"),
-    built(39, "phy-errors", "CRC/symbol errors, flaps"),
-    built(40, "module-fault", "optic alarms, low power, not ready"),
+    advice(37, "link-ext-state", "link down without a reason shown"),
+    in_part(
+        38,
+        "fec-health",
+        "FEC off/mismatched or uncorrectable",
+        "the FEC modes of two ends are not compared",
+    ),
+    advice(39, "phy-errors", "CRC/symbol errors, flaps"),
+    advice(40, "module-fault", "optic alarms, low power, not ready"),
     built(41, "pause-storm", "one side stops the other"),
     built(42, "eee-on", "LPI wake time"),
-    built(
+    advice(
         43,
         "pcie-link-degraded",
         "fewer lanes or lower GT/s than max",
     ),
-    built(
+    advice(
         44,
         "pcie-ceiling-below-port-rate",
         "slot cannot feed the port(s)",
@@ -204,30 +191,56 @@ pub const CATALOGUE: &[Entry] = &[
     built(45, "pcie-mps-mrrs", "small payload or read request"),
     built(46, "pcie-relaxed-ordering", "strict ordering throttles DMA"),
     built(47, "pcie-aspm", "link sleeps"),
-    built(48, "pcie-aer", "replays and bad TLPs"),
-    built(49, "pcie-acs-p2p", "GPU-NIC traffic goes via root"),
+    advice(48, "pcie-aer", "replays and bad TLPs"),
+    advice(49, "pcie-acs-p2p", "GPU-NIC traffic goes via root"),
     built(50, "iommu-strict", "per-unmap flush or IOTLB misses"),
-    built(51, "cpu-frequency-low", "governor/EPP/throttle"),
-    built(52, "cpu-deep-cstates", "wake-up latency"),
-    built(53, "cpu-mitigations", "syscall/indirect-branch cost"),
+    in_part(
+        51,
+        "cpu-frequency-low",
+        "governor/EPP/throttle",
+        "the frequency under load is not judged",
+    ),
+    in_part(
+        52,
+        "cpu-deep-cstates",
+        "wake-up latency",
+        "the states that are allowed are judged, not the time spent in them",
+    ),
+    advice(53, "cpu-mitigations", "syscall/indirect-branch cost"),
     built(54, "clock-and-timestamps", "slow clocksource, no HW stamps"),
     built(55, "isolation-misuse", "isolated CPUs unused or crowded"),
-    built(56, "numa-memory-policy", "balancing/reclaim/THP stalls"),
+    in_part(
+        56,
+        "numa-memory-policy",
+        "balancing/reclaim/THP stalls",
+        "huge pages set aside are shown by the map, not judged",
+    ),
     built(57, "tcp-buffer-below-bdp", "window cannot cover the path"),
-    built(58, "tcp-limited-by", "classifies the limit"),
+    in_part(
+        58,
+        "tcp-limited-by",
+        "classifies the limit",
+        "judges trials of linerate; an application's own sockets wait for the traffic workloads",
+    ),
     built(59, "tcp-cc-qdisc", "CC or qdisc unfit for the path"),
     built(60, "tcp-options-off", "no wscale/SACK/timestamps"),
     built(61, "tcp-idle-and-lowat", "cwnd reset; deep unsent queue"),
-    built(62, "socket-drops", "reader slow or queue short"),
-    built(
+    in_part(
+        62,
+        "socket-drops",
+        "reader slow or queue short",
+        "drops of single sockets (inet_diag) are not judged",
+    ),
+    advice(
         63,
         "sysctl-legacy-or-harmful",
         "blog sysctls with no or bad effect",
     ),
-    built(
+    in_part(
         64,
         "conntrack-cost",
         "tracking on bulk flows, table near full",
+        "the number of rules of a firewall is not read",
     ),
     built(65, "packet-tap-or-generic-xdp", "a copy per packet"),
     built(
@@ -243,24 +256,34 @@ pub const CATALOGUE: &[Entry] = &[
     built(68, "rdma-gid-type", "wrong GID index/type"),
     built(69, "rdma-mtu", "active MTU below max"),
     built(70, "rdma-limits-and-caps", "memlock, ODP, netns"),
-    built(71, "roce-pfc-ecn-mismatch", "lossless class not end to end"),
+    in_part(
+        71,
+        "roce-pfc-ecn-mismatch",
+        "lossless class not end to end",
+        "DCQCN's own switches are not readable by a stable interface",
+    ),
     built(
         72,
         "roce-congestion-signals",
         "CNPs ignored, pause with ECN off",
     ),
-    built(
+    advice(
         73,
         "rdma-retransmit",
         "loss, reordering, slow receiver, corruption",
     ),
-    built(74, "ib-port-health", "cable/SM/width faults"),
+    advice(74, "ib-port-health", "cable/SM/width faults"),
     built(75, "ipoib-mode-mtu", "mode/MTU unfit"),
-    built(76, "blk-mq-config", "scheduler/queues cost IOPS"),
+    in_part(
+        76,
+        "blk-mq-config",
+        "scheduler/queues cost IOPS",
+        "what fits a workload is measured, not judged; a queue's scheduler and CPUs are",
+    ),
     built(77, "nvme-path-numa", "path policy ignores NUMA"),
     built(78, "virtio-single-queue", "one queue, userspace net"),
-    built(79, "vm-host-limits", "steal, VF caps, flat NUMA"),
-    built(
+    advice(79, "vm-host-limits", "steal, VF caps, flat NUMA"),
+    advice(
         80,
         "driver-firmware-health-and-owners",
         "old/failed firmware; other tuners active",
@@ -278,13 +301,7 @@ mod tests {
         for (place, entry) in (1u8..).zip(CATALOGUE) {
             assert_eq!(entry.number, place, "{}", entry.id);
             let rule = RULES.iter().find(|rule| rule.id == entry.id);
-            let built = entry.status == Status::Implemented;
-            assert_eq!(
-                rule.map(|rule| rule.number),
-                built.then_some(place),
-                "{}",
-                entry.id
-            );
+            assert_eq!(rule.map(|rule| rule.number), Some(place), "{}", entry.id);
         }
         for rule in RULES.iter().filter(|rule| rule.number <= 80) {
             assert!(

@@ -65,7 +65,9 @@ fn slow(scene: &Scene<'_>, clock: &str) -> Option<Said> {
     Some(Said {
         severity: Severity::Warn,
         subject: "host".to_owned(),
-        summary: format!("the kernel reads time from {clock}, a slow device, at each packet: {advice}"),
+        summary: format!(
+            "the kernel reads time from {clock}, a slow device, at each packet: {advice}"
+        ),
         evidence,
         remedies: quick
             .and_then(|quick| remedy(scene, key, Value::Text((*quick).to_owned())))

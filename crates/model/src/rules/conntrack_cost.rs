@@ -1,7 +1,7 @@
 //! `conntrack-cost`: the table of tracked connections is full or nearly so. Facts from
 //! Documentation/networking/nf_conntrack-sysctl.rst and `/proc/net/stat/nf_conntrack`.
 
-use super::devices::{Notice, growth, grown, judged, or_unwatched, unknown};
+use super::devices::{Notice, grown, growth, judged, or_unwatched, unknown};
 use super::{ALWAYS, remedy, undetermined};
 use crate::finding::{Evidence, Outcome, Profile, Rule, Scene, Severity, Stage};
 use crate::host::Conntrack;
@@ -30,11 +30,7 @@ const FULL: Ratio = Ratio::new(0.8);
 const CHAIN: u64 = 4;
 const MAX: &str = "net.netfilter.nf_conntrack_max";
 /// The profiles in which the look-up for each packet itself is worth a word.
-const EACH_PACKET: &[Profile] = &[
-    Profile::Forwarding,
-    Profile::Latency,
-    Profile::Measurement,
-];
+const EACH_PACKET: &[Profile] = &[Profile::Forwarding, Profile::Latency, Profile::Measurement];
 
 fn file(name: &str) -> String {
     format!("/proc/sys/net/netfilter/nf_conntrack_{name}")
@@ -122,12 +118,17 @@ fn lost(scene: &Scene<'_>) -> Option<Notice> {
         Some(_) => Severity::Note,
         None => return None,
     };
-    let words: Vec<String> = lost.iter().map(|(name, by)| format!("{name} {by}")).collect();
+    let words: Vec<String> = lost
+        .iter()
+        .map(|(name, by)| format!("{name} {by}"))
+        .collect();
     let summary = format!(
         "connection tracking lost packets or connections while watched ({}): find what fills the table",
         words.join(", ")
     );
-    let evidence = lost.iter().map(|(name, by)| growth(watch, name, &key(name), *by));
+    let evidence = lost
+        .iter()
+        .map(|(name, by)| growth(watch, name, &key(name), *by));
     Some(Notice::new(severity, summary).with(evidence))
 }
 
@@ -165,7 +166,9 @@ pub(super) mod tests {
             }),
         ],
         silent: &[
-            ("the module is not loaded", || World::of(build::host().build())),
+            ("the module is not loaded", || {
+                World::of(build::host().build())
+            }),
             ("few connections and no drop", || {
                 tracking(10, 1000).watched(|watch| watch)
             }),

@@ -67,7 +67,11 @@ fn judge(
         .map(|(index, state, latency)| {
             let awake = state.disabled_on.value().cloned().unwrap_or_default();
             Evidence::new(
-                format!("time to leave {}, on CPUs {}", state.name, online.minus(&awake)),
+                format!(
+                    "time to leave {}, on CPUs {}",
+                    state.name,
+                    online.minus(&awake)
+                ),
                 format!("{latency} us"),
                 format!("/sys/devices/system/cpu/cpu0/cpuidle/state{index}/latency"),
             )
@@ -75,7 +79,11 @@ fn judge(
         .collect();
     evidence.extend(limit.map(|limit| {
         let path = "/dev/cpu_dma_latency";
-        Evidence::new("latency that somebody asked to keep", format!("{limit} us"), path)
+        Evidence::new(
+            "latency that somebody asked to keep",
+            format!("{limit} us"),
+            path,
+        )
     }));
     let key = SettingKey::Machine(MachineKnob::MaxLatencyUs);
     Some(Said {
@@ -121,7 +129,9 @@ pub(super) mod tests {
                 }
                 latency(host)
             }),
-            ("a guest without idle states", || latency(unknown(Cause::Absent))),
+            ("a guest without idle states", || {
+                latency(unknown(Cause::Absent))
+            }),
         ],
         undetermined: &[
             ("not read", || latency(unknown(Cause::NotAsked))),

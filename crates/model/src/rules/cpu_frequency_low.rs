@@ -97,7 +97,12 @@ fn active_mode(scene: &Scene<'_>, policy: &FrequencyPolicy) -> bool {
     match policy.driver.value().map(String::as_str) {
         Some("intel_pstate" | "amd-pstate-epp" | "amd_pstate_epp") => true,
         Some("intel_cpufreq" | "amd-pstate" | "acpi-cpufreq") => false,
-        _ => scene.host.power.pstate_mode.value().is_some_and(|mode| mode == "active"),
+        _ => scene
+            .host
+            .power
+            .pstate_mode
+            .value()
+            .is_some_and(|mode| mode == "active"),
     }
 }
 
@@ -120,7 +125,9 @@ fn governor(scene: &Scene<'_>, policies: &[FrequencyPolicy]) -> Option<Said> {
             .flat_map(|policy| {
                 let driver = policy.driver.value();
                 let driver = driver.map(|driver| fact(policy, "scaling_driver", driver));
-                [fact(policy, "scaling_governor", name)].into_iter().chain(driver)
+                [fact(policy, "scaling_governor", name)]
+                    .into_iter()
+                    .chain(driver)
             })
             .collect(),
         remedy(scene, key, Value::Text("performance".to_owned())),
@@ -263,7 +270,9 @@ pub(super) mod tests {
                 World::of(with(|p| set(p, "acpi-cpufreq", "powersave", "performance")))
             }),
             ("told to save energy", || {
-                World::of(with(|p| set(p, "intel_pstate", "powersave", "balance_power")))
+                World::of(with(|p| {
+                    set(p, "intel_pstate", "powersave", "balance_power")
+                }))
             }),
             ("no turbo", || {
                 let mut host = with(|_| {});
@@ -279,15 +288,20 @@ pub(super) mod tests {
         ],
         silent: &[
             ("powersave of intel_pstate", || {
-                World::of(with(|p| set(p, "intel_pstate", "powersave", "balance_performance")))
-            }),
-            ("the highest P-state of acpi-cpufreq, with boost above it", || {
                 World::of(with(|p| {
-                    set(p, "acpi-cpufreq", "schedutil", "");
-                    p.max_khz = Known::Value(2_250_000);
-                    p.hardware_max_khz = Known::Value(3_400_000);
+                    set(p, "intel_pstate", "powersave", "balance_performance")
                 }))
             }),
+            (
+                "the highest P-state of acpi-cpufreq, with boost above it",
+                || {
+                    World::of(with(|p| {
+                        set(p, "acpi-cpufreq", "schedutil", "");
+                        p.max_khz = Known::Value(2_250_000);
+                        p.hardware_max_khz = Known::Value(3_400_000);
+                    }))
+                },
+            ),
             ("schedutil", || {
                 World::of(with(|p| set(p, "acpi-cpufreq", "schedutil", "")))
             }),
@@ -325,7 +339,10 @@ pub(super) mod tests {
         let said = finding(ID, &scene(&host));
         assert_eq!(said.severity, Severity::Warn);
         assert_eq!(remedies(&said), ["cpu/governor: powersave -> performance"]);
-        assert_eq!(said.evidence[0].path, format!("{FOLDER}/policy0/scaling_governor"));
+        assert_eq!(
+            said.evidence[0].path,
+            format!("{FOLDER}/policy0/scaling_governor")
+        );
     }
 
     #[test]

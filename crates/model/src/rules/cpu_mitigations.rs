@@ -31,8 +31,16 @@ const COSTLY: [(&str, &str, &str); 8] = [
     ("retbleed", "Mitigation: IBRS", "IBRS at each entry"),
     ("spec_rstack_overflow", "Safe RET", "untrained returns"),
     ("mds", "Clear CPU buffers", "cleared CPU buffers"),
-    ("tsx_async_abort", "Clear CPU buffers", "cleared CPU buffers"),
-    ("mmio_stale_data", "Clear CPU buffers", "cleared CPU buffers"),
+    (
+        "tsx_async_abort",
+        "Clear CPU buffers",
+        "cleared CPU buffers",
+    ),
+    (
+        "mmio_stale_data",
+        "Clear CPU buffers",
+        "cleared CPU buffers",
+    ),
 ];
 const FOLDER: &str = "/sys/devices/system/cpu/vulnerabilities";
 
@@ -86,12 +94,16 @@ pub(super) mod tests {
             World::of(host("meltdown", "Mitigation: PTI"))
         })],
         silent: &[
-            ("not affected", || World::of(host("meltdown", "Not affected"))),
+            ("not affected", || {
+                World::of(host("meltdown", "Not affected"))
+            }),
             ("the cheap answer", || {
                 let text = "Mitigation: Enhanced / Automatic IBRS; IBPB: conditional";
                 World::of(host("spectre_v2", text))
             }),
-            ("a kernel that does not say", || World::of(unknown(Cause::Absent))),
+            ("a kernel that does not say", || {
+                World::of(unknown(Cause::Absent))
+            }),
         ],
         undetermined: &[("not readable", || World::of(unknown(Cause::Denied)))],
     };

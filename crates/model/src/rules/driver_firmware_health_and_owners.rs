@@ -28,7 +28,10 @@ pub(super) const RULE: Rule = Rule {
 /// Programs that change what linerate would change, and what that is.
 const OWNERS: &[(&str, &str)] = &[
     ("irqbalance", "moves interrupts"),
-    ("tuned", "sets sysctls, CPU and disk settings of its profile"),
+    (
+        "tuned",
+        "sets sysctls, CPU and disk settings of its profile",
+    ),
     ("bpftune", "sets sysctls by what it sees"),
     ("lldpad", "sets traffic classes"),
     ("cloud-agent", "sets interfaces"),
@@ -67,12 +70,23 @@ fn health(scene: &Scene<'_>, nic: &Nic) -> Option<Notice> {
         let path = format!("devlink health show {}: {name}", nic.name);
         if reporter.state.value().is_some_and(|state| state == "error") {
             bad.push(name);
-            evidence.push(Evidence::new(format!("state of health reporter {name}"), "error", path));
+            evidence.push(Evidence::new(
+                format!("state of health reporter {name}"),
+                "error",
+                path,
+            ));
         }
-        let grown = scene.watch.and_then(|watch| Some((watch, watch.grown(&key(name)).get()?)));
+        let grown = scene
+            .watch
+            .and_then(|watch| Some((watch, watch.grown(&key(name)).get()?)));
         if let Some((watch, by)) = grown.filter(|(_, by)| *by > 0) {
             bad.push(name);
-            evidence.push(growth(watch, &format!("errors of health reporter {name}"), &key(name), by));
+            evidence.push(growth(
+                watch,
+                &format!("errors of health reporter {name}"),
+                &key(name),
+                by,
+            ));
         }
     }
     bad.dedup();
@@ -154,7 +168,10 @@ fn undoing(owners: &[Owner]) -> Option<Notice> {
         .filter_map(|owner| match of(owner) {
             Some((_, what)) => Some((owner, *what)),
             // A network manager leaves alone what no connection names.
-            None => owner.detail.is_some().then_some((owner, "sets what its configuration says")),
+            None => owner
+                .detail
+                .is_some()
+                .then_some((owner, "sets what its configuration says")),
         })
         .collect();
     let words: Vec<String> = known
@@ -192,22 +209,31 @@ pub(super) mod tests {
 
     pub(crate) const CASES: Cases = Cases {
         fires: &[
-            ("a reporter in state error", || World::of(card(|nic| report(nic, "error")))),
+            ("a reporter in state error", || {
+                World::of(card(|nic| report(nic, "error")))
+            }),
             ("errors that grew", || {
                 World::of(card(|nic| report(nic, "healthy")))
                     .watched(|watch| watch.grew("nic/eth0/health/tx/errors", 2))
             }),
             ("a transmit timeout", || {
-                World::of(card(|_| {})).watched(|watch| watch.grew("nic/eth0/queue/tx-0/tx_timeout", 1))
+                World::of(card(|_| {}))
+                    .watched(|watch| watch.grew("nic/eth0/queue/tx-0/tx_timeout", 1))
             }),
             ("at its limit", || World::of(card(heat))),
-            ("firmware that waits", || World::of(card(|nic| store(nic, "16.99.0000")))),
+            ("firmware that waits", || {
+                World::of(card(|nic| store(nic, "16.99.0000")))
+            }),
             ("irqbalance runs", || World::of(owned("irqbalance", None))),
         ],
         silent: &[
             ("healthy", || World::of(card(|nic| report(nic, "healthy")))),
-            ("stored is what runs", || World::of(card(|nic| store(nic, "16.35.2000")))),
-            ("a network manager that sets nothing", || World::of(owned("NetworkManager", None))),
+            ("stored is what runs", || {
+                World::of(card(|nic| store(nic, "16.35.2000")))
+            }),
+            ("a network manager that sets nothing", || {
+                World::of(owned("NetworkManager", None))
+            }),
         ],
         undetermined: &[("nobody asked", || {
             World::of(card(|nic| nic.card.health = Known::not_asked("devlink")))
@@ -255,8 +281,15 @@ pub(super) mod tests {
     #[test]
     fn an_owner_is_a_note_with_what_it_does_and_an_error_is_critical() {
         let said = finding(ID, &World::of(owned("irqbalance", None)).scene());
-        assert_eq!((said.severity, said.subject.as_str()), (Severity::Note, "host"));
-        assert!(said.summary.contains("moves interrupts"), "{}", said.summary);
+        assert_eq!(
+            (said.severity, said.subject.as_str()),
+            (Severity::Note, "host")
+        );
+        assert!(
+            said.summary.contains("moves interrupts"),
+            "{}",
+            said.summary
+        );
         let said = finding(ID, &World::of(card(|nic| report(nic, "error"))).scene());
         assert_eq!(said.severity, Severity::Crit);
     }

@@ -2,7 +2,7 @@
 //! kind has, or that counts errors. Facts from Documentation/ABI/stable/sysfs-class-infiniband.
 
 use super::ALWAYS;
-use super::devices::{Notice, Port, growth, grown, judged, or_unwatched, ports, unknown};
+use super::devices::{Notice, Port, grown, growth, judged, or_unwatched, ports, unknown};
 use crate::finding::{Evidence, Outcome, Profile, Rule, Scene, Severity, Stage};
 use crate::known::{Cause, Gap};
 use crate::units::BitRate;
@@ -93,7 +93,8 @@ fn state(scene: &Scene<'_>, port: Port<'_>) -> Option<Notice> {
     } else {
         return None;
     };
-    let physical = physical.map(|own| Evidence::new("physical state", own, port.file("phys_state")));
+    let physical =
+        physical.map(|own| Evidence::new("physical state", own, port.file("phys_state")));
     Some(
         Notice::new(severity, summary)
             .with([Evidence::new("state", state, port.file("state"))])
@@ -104,7 +105,10 @@ fn state(scene: &Scene<'_>, port: Port<'_>) -> Option<Notice> {
 fn no_manager(port: Port<'_>) -> Option<Notice> {
     let lid = port.port.subnet_manager_lid.get()?;
     (lid == 0).then(|| {
-        let summary = format!("{} knows no subnet manager: routes and members cannot change", port.name());
+        let summary = format!(
+            "{} knows no subnet manager: routes and members cannot change",
+            port.name()
+        );
         let evidence = Evidence::new("LID of the subnet manager", lid, port.file("sm_lid"));
         Notice::new(Severity::Warn, summary).with([evidence])
     })
@@ -115,7 +119,10 @@ fn no_manager(port: Port<'_>) -> Option<Notice> {
 fn width(port: Port<'_>) -> Option<Notice> {
     let width = port.port.width.get()?;
     (width == 1).then(|| {
-        let summary = format!("{} runs on one lane: reseat or replace the cable", port.name());
+        let summary = format!(
+            "{} runs on one lane: reseat or replace the cable",
+            port.name()
+        );
         Notice::new(Severity::Warn, summary).with([Evidence::new("width", "1X", port.file("rate"))])
     })
 }
@@ -140,13 +147,23 @@ fn rate(port: Port<'_>) -> Option<Notice> {
     let speed = port.port.speed.value()?;
     let said = Evidence::new("rate", format!("{own} ({speed})"), port.file("rate"));
     if speed == "SDR" {
-        let summary = format!("{} came up at SDR, the fallback of every speed: check cable and peer", port.name());
+        let summary = format!(
+            "{} came up at SDR, the fallback of every speed: check cable and peer",
+            port.name()
+        );
         return Some(Notice::new(Severity::Warn, summary).with([said]));
     }
     let lanes = u64::from(port.port.width.get()?);
-    let whole = BitRate::from_bit_per_s(lane_mbit(speed)?.saturating_mul(1_000_000).saturating_mul(lanes));
+    let whole = BitRate::from_bit_per_s(
+        lane_mbit(speed)?
+            .saturating_mul(1_000_000)
+            .saturating_mul(lanes),
+    );
     (own.as_f64() < RATE_SHARE * whole.as_f64()).then(|| {
-        let summary = format!("{} runs at {own}, {lanes}X {speed} is {whole}: check cable and peer", port.name());
+        let summary = format!(
+            "{} runs at {own}, {lanes}X {speed} is {whole}: check cable and peer",
+            port.name()
+        );
         let width = Evidence::new("width", format!("{lanes}X"), port.file("rate"));
         Notice::new(Severity::Warn, summary).with([said, width])
     })
@@ -155,7 +172,12 @@ fn rate(port: Port<'_>) -> Option<Notice> {
 /// Why no counter of an active port is known; software RoCE and many Ethernet cards have none.
 fn uncounted(watch: &Watch, port: Port<'_>) -> Option<Gap> {
     let grown = |name: &str| watch.grown(&port.key(&format!("counter/{name}")));
-    if !port.is_active() || LINK.iter().chain(&ERRORS).any(|name| grown(name).get().is_some()) {
+    if !port.is_active()
+        || LINK
+            .iter()
+            .chain(&ERRORS)
+            .any(|name| grown(name).get().is_some())
+    {
         return None;
     }
     let gap = grown("link_downed").gap().cloned()?;
@@ -166,14 +188,24 @@ fn link_lost(watch: &Watch, port: Port<'_>) -> Option<Notice> {
     let key = |name: &str| port.key(&format!("counter/{name}"));
     let lost = grown(watch, LINK, key);
     let (name, by) = lost.first()?;
-    let summary = format!("{}: {name} grew by {by} while watched: check cable, module and peer", port.name());
-    let evidence = lost.iter().map(|(name, by)| growth(watch, name, &key(name), *by));
+    let summary = format!(
+        "{}: {name} grew by {by} while watched: check cable, module and peer",
+        port.name()
+    );
+    let evidence = lost
+        .iter()
+        .map(|(name, by)| growth(watch, name, &key(name), *by));
     Some(Notice::new(Severity::Crit, summary).with(evidence))
 }
 
 fn errors(watch: &Watch, port: Port<'_>) -> Option<Notice> {
     let key = |name: &str| port.key(&format!("counter/{name}"));
-    let often = |name: &str| watch.per_second(&key(name)).get().is_some_and(|rate| rate * 3600.0 > PER_HOUR);
+    let often = |name: &str| {
+        watch
+            .per_second(&key(name))
+            .get()
+            .is_some_and(|rate| rate * 3600.0 > PER_HOUR)
+    };
     let seen: Vec<_> = grown(watch, ERRORS, key)
         .into_iter()
         .filter(|(name, _)| often(name))
@@ -181,13 +213,19 @@ fn errors(watch: &Watch, port: Port<'_>) -> Option<Notice> {
     let (name, by) = seen.iter().max_by_key(|(_, by)| *by)?;
     // Management packets are dropped now and then on a healthy fabric, too.
     let harmless = seen.iter().all(|(name, _)| *name == "VL15_dropped");
-    let severity = if harmless { Severity::Note } else { Severity::Warn };
+    let severity = if harmless {
+        Severity::Note
+    } else {
+        Severity::Warn
+    };
     let summary = format!(
         "{}: {name} grew by {by} while watched{}: check cable, module and congestion",
         port.name(),
         if seen.len() > 1 { ", others too" } else { "" }
     );
-    let evidence = seen.iter().map(|(name, by)| growth(watch, name, &key(name), *by));
+    let evidence = seen
+        .iter()
+        .map(|(name, by)| growth(watch, name, &key(name), *by));
     Some(Notice::new(severity, summary).with(evidence))
 }
 
@@ -207,8 +245,12 @@ pub(super) mod tests {
             ("no subnet manager", || {
                 World::of(host(|port| port.state = Known::Value("INIT".to_owned())))
             }),
-            ("one lane", || World::of(host(|port| port.width = Known::Value(1)))),
-            ("SDR", || World::of(host(|port| port.speed = Known::Value("SDR".to_owned())))),
+            ("one lane", || {
+                World::of(host(|port| port.width = Known::Value(1)))
+            }),
+            ("SDR", || {
+                World::of(host(|port| port.speed = Known::Value("SDR".to_owned())))
+            }),
             ("errors of symbols", || {
                 World::of(host(|_| {}))
                     .watched(|watch| watch.grew("rdma/mlx5_0/1/counter/symbol_error", 9))
@@ -219,7 +261,9 @@ pub(super) mod tests {
             }),
         ],
         silent: &[
-            ("healthy and watched", || World::of(host(|_| {})).watched(|watch| watch)),
+            ("healthy and watched", || {
+                World::of(host(|_| {})).watched(|watch| watch)
+            }),
             ("without a cable", || World::of(host(unplugged))),
             ("two lanes of HDR, a split cable", || {
                 World::of(host(|port| {
@@ -260,7 +304,8 @@ pub(super) mod tests {
 
     #[test]
     fn a_rate_below_its_lanes_warns_with_both_figures() {
-        let host = host(|port| port.rate_bit_per_s = Known::Value(BitRate::from_mbit_per_s(50_000)));
+        let host =
+            host(|port| port.rate_bit_per_s = Known::Value(BitRate::from_mbit_per_s(50_000)));
         let said = finding(ID, &scene(&host));
         assert_eq!(said.severity, Severity::Warn);
         assert!(said.summary.contains("100.0 Gb/s"), "{}", said.summary);
@@ -270,7 +315,9 @@ pub(super) mod tests {
     fn a_port_without_a_cable_is_a_note_at_most_and_an_ethernet_port_has_no_manager() {
         let down = World::of(host(unplugged)).profile(Profile::Rdma);
         assert_eq!(finding(ID, &down.scene()).severity, Severity::Note);
-        let ethernet = build::host().with(|host| host.rdma.push(roce("mlx5_0", "eth0"))).build();
+        let ethernet = build::host()
+            .with(|host| host.rdma.push(roce("mlx5_0", "eth0")))
+            .build();
         let world = World::of(ethernet).watched(|watch| watch);
         assert!(silent(ID, &world.scene()));
     }

@@ -64,9 +64,9 @@ fn connected(scene: &Scene<'_>, nic: &Nic) -> Notice {
         nic.name
     );
     Notice::new(Severity::Note, summary)
-            .with([mode_of(nic, "connected")])
-            .with(mtu_of(nic))
-            .mended_by(remedy(scene, key, Value::Text("datagram".to_owned())))
+        .with([mode_of(nic, "connected")])
+        .with(mtu_of(nic))
+        .mended_by(remedy(scene, key, Value::Text("datagram".to_owned())))
 }
 
 fn datagram(scene: &Scene<'_>, nic: &Nic) -> Option<Notice> {
@@ -83,10 +83,19 @@ fn datagram(scene: &Scene<'_>, nic: &Nic) -> Option<Notice> {
         _ => return None,
     };
     let to = most.saturating_sub(HEADER);
-    let what = if now { "raise it" } else { "set the subnet manager's partition to it first" };
-    let summary = format!("{} has an MTU of {mtu} where its port carries {to}: {what}, on all hosts", nic.name);
+    let what = if now {
+        "raise it"
+    } else {
+        "set the subnet manager's partition to it first"
+    };
+    let summary = format!(
+        "{} has an MTU of {mtu} where its port carries {to}: {what}, on all hosts",
+        nic.name
+    );
     let key = SettingKey::Nic(nic.name.clone(), NicKnob::Mtu);
-    let change = now.then(|| remedy(scene, key, Value::Integer(to))).flatten();
+    let change = now
+        .then(|| remedy(scene, key, Value::Integer(to)))
+        .flatten();
     Some(
         Notice::new(Severity::Note, summary)
             .with([mode_of(nic, "datagram")])
@@ -118,15 +127,23 @@ pub(super) mod tests {
 
     pub(crate) const CASES: Cases = Cases {
         fires: &[
-            ("connected", || world(65_520, Known::Value("connected".to_owned()), 4096)),
+            ("connected", || {
+                world(65_520, Known::Value("connected".to_owned()), 4096)
+            }),
             ("2044 where 4092 passes", || world(2044, datagram(), 4096)),
-            ("2044 by the subnet manager", || world(2044, datagram(), 2048)),
+            ("2044 by the subnet manager", || {
+                world(2044, datagram(), 2048)
+            }),
         ],
         silent: &[
             ("4092", || world(4092, datagram(), 4096)),
-            ("an Ethernet card", || World::of(build::host().nic("eth0", |nic| nic).build())),
+            ("an Ethernet card", || {
+                World::of(build::host().nic("eth0", |nic| nic).build())
+            }),
         ],
-        undetermined: &[("nobody asked", || world(2044, Known::not_asked("mode"), 4096))],
+        undetermined: &[("nobody asked", || {
+            world(2044, Known::not_asked("mode"), 4096)
+        })],
     };
 
     fn datagram() -> Known<String> {

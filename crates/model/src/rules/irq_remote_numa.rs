@@ -2,14 +2,15 @@
 //! Documentation/networking/scaling.rst and Documentation/core-api/irq/irq-affinity.rst;
 //! `effective_affinity_list` says where an interrupt really goes, `smp_affinity_list` only what was asked.
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use super::{ALWAYS, Said, each_nic, found, remedy, subject, undetermined};
-use crate::finding::{Evidence, Outcome, Remedy, Rule, Scene, Severity, Stage};
-use crate::host::{Nic, Queue};
-use crate::ids::{CpuId, CpuSet, IrqNumber};
-use crate::known::{Gap, Known};
-use crate::setting::{NicKnob, SettingKey, Value};
+use super::spreading::{
+    Taken, brief, cpu_gaps, device_file, in_use, irq_gaps, is_managed, kept_apart, local_cpus,
+    spread, taken, used,
+};
+use super::{ALWAYS, Said, each_nic, found, subject, undetermined};
+use crate::finding::{Evidence, Outcome, Rule, Scene, Severity, Stage};
+use crate::host::{Nic, NodeSource, Queue, QueueKind};
+use crate::ids::CpuSet;
+use crate::known::{Cause, Gap, Known};
 use crate::units::Ratio;
 
 pub(super) const RULE: Rule = Rule {
@@ -43,108 +44,117 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
     if !nic.kind.has_wire() {
         return None;
     }
-    let mut missing: Vec<Gap> = Vec::new();
-    missing.extend(nic.numa_node.gap().cloned());
-    missing.extend(nic.local_cpus.gap().cloned());
-    let queues = one_for_each_irq(nic);
-    if queues.is_empty() {
-        missing.extend(
-            nic.queues
-                .iter()
-                .filter_map(|queue| queue.irq.gap().cloned())
-                .take(1),
-        );
-    }
-    missing.extend(
-        queues
-            .values()
-            .filter_map(|queue| queue.cpus.gap().cloned()),
-    );
-    let local = match &nic.local_cpus {
-        Known::Value(local) if missing.is_empty() => local.and(&scene.host.online_cpus()),
-        _ if missing.is_empty() => return None,
-        _ => return Some(undetermined(rule, scene, subject(nic), missing)),
-    };
-    let goes_to = |queue: &Queue| queue.cpus.value().cloned().unwrap_or_default();
-    let remote: Vec<(&IrqNumber, &&Queue)> = queues
-        .iter()
-        .filter(|(_, queue)| goes_to(queue).is_disjoint(&local))
+    let queues: Vec<&Queue> = [QueueKind::Rx, QueueKind::Tx]
+        .into_iter()
+        .flat_map(|kind| in_use(nic, kind))
         .collect();
-    if remote.is_empty() || share(remote.len(), queues.len()) <= REMOTE_SHARE.as_f64() {
+    let all = taken(&queues);
+    let mut missing: Vec<Gap> = Vec::new();
+    if all.is_empty() {
+        // A device without interrupts of its own (USB) has none that could be remote.
+        missing = irq_gaps(&queues);
+        if missing.is_empty() {
+            return None;
+        }
+    }
+    let near = local_cpus(scene.host, nic);
+    // A device on a bus without nodes (USB, virtio-mmio) is close to no CPU in particular.
+    if near.gap().is_some_and(|gap| gap.cause == Cause::Absent) {
         return None;
     }
-    let mut evidence = vec![Evidence::new(
-        "CPUs local to the card",
-        &local,
-        format!("/sys/class/net/{}/device/local_cpulist", nic.name),
-    )];
-    evidence.extend(remote.iter().map(|(irq, queue)| {
-        Evidence::new(
-            format!("CPUs of interrupt {irq} ({})", queue_name(queue)),
-            goes_to(queue),
-            format!("/proc/irq/{irq}/effective_affinity_list"),
-        )
-    }));
-    let taken: Vec<CpuSet> = queues.values().map(|queue| goes_to(queue)).collect();
+    missing.extend(near.gap().cloned());
+    let (local, path) = match near {
+        Known::Value(near) if missing.is_empty() => near,
+        _ => return Some(undetermined(rule, scene, subject(nic), missing)),
+    };
+    // A node of memory only has no CPU that could be preferred.
+    if local.is_empty() {
+        return None;
+    }
+    let remote: Vec<_> = all
+        .iter()
+        .copied()
+        .filter(|taken| taken.cpus.is_disjoint(&local))
+        .collect();
+    if share(remote.len(), all.len()) <= REMOTE_SHARE.as_f64() {
+        let missing = cpu_gaps(&queues);
+        return (!missing.is_empty()).then(|| undetermined(rule, scene, subject(nic), missing));
+    }
+    let managed = remote
+        .iter()
+        .filter(|taken| is_managed(scene.host, taken.irq))
+        .count();
+    let mut evidence = vec![Evidence::new("CPUs local to the card", &local, path)];
+    evidence.extend(how_the_node_was_found(nic));
+    evidence.extend(remote.iter().map(Taken::evidence));
+    let homes = &without_apart(scene, &local);
     Some(found(
         rule,
         scene,
         Said {
-            severity: Severity::Warn,
+            // What the kernel spreads by itself over all CPUs is its design, and nobody can move it.
+            severity: if managed == remote.len() {
+                Severity::Note
+            } else {
+                Severity::Warn
+            },
             subject: subject(nic),
             summary: format!(
-                "{} of {} interrupts of {} go to another node: move them to CPUs {local}",
+                "{} of {} interrupts of {} go to another node: {}",
                 remote.len(),
-                queues.len(),
-                nic.name
+                all.len(),
+                nic.name,
+                advice(managed, remote.len(), homes)
             ),
             evidence,
-            remedies: spread(scene, nic, &remote, &local, &taken),
+            remedies: spread(scene, nic, &remote, homes, &used(&all)),
         },
     ))
 }
 
-/// A receive and a transmit queue often share one interrupt; it is judged and moved once.
-fn one_for_each_irq(nic: &Nic) -> BTreeMap<IrqNumber, &Queue> {
-    let mut queues = BTreeMap::new();
-    for queue in &nic.queues {
-        if let Some(irq) = queue.irq.get() {
-            queues.entry(irq).or_insert(queue);
-        }
+/// The close CPUs, without those that were set apart where others are left.
+fn without_apart(scene: &Scene<'_>, local: &CpuSet) -> CpuSet {
+    let homes = local.minus(&kept_apart(scene.host));
+    if homes.is_empty() {
+        local.clone()
+    } else {
+        homes
     }
-    queues
 }
 
-/// One local CPU for each remote interrupt: those that no queue of the card uses yet first, then round
-/// robin.
-fn spread(
-    scene: &Scene<'_>,
-    nic: &Nic,
-    remote: &[(&IrqNumber, &&Queue)],
-    local: &CpuSet,
-    taken: &[CpuSet],
-) -> Vec<Remedy> {
-    let used: BTreeSet<CpuId> = taken.iter().flat_map(CpuSet::iter).collect();
-    let free = local.iter().filter(|cpu| !used.contains(cpu));
-    let busy = local.iter().filter(|cpu| used.contains(cpu));
-    let order: Vec<CpuId> = free.chain(busy).collect();
-    remote
-        .iter()
-        .zip(order.iter().cycle())
-        .filter_map(|((_, queue), cpu)| {
-            let knob = NicKnob::IrqCpus(queue.kind, queue.index);
-            let to = Value::Text(CpuSet::one(*cpu).to_string());
-            remedy(scene, SettingKey::Nic(nic.name.clone(), knob), to)
-        })
-        .collect()
+fn advice(managed: usize, remote: usize, homes: &CpuSet) -> String {
+    match managed {
+        0 => format!("move them to CPUs {}", brief(homes)),
+        _ if managed == remote => {
+            "the kernel places them; fewer queues would keep to the near node".to_owned()
+        }
+        _ => format!(
+            "move them to CPUs {} ({managed} are placed by the kernel)",
+            brief(homes)
+        ),
+    }
 }
 
-fn queue_name(queue: &Queue) -> String {
-    let kind = match queue.kind {
-        crate::host::QueueKind::Rx => "rx",
-        crate::host::QueueKind::Tx => "tx",
+/// Where the firmware does not say the node, the finding stands on how it was inferred.
+fn how_the_node_was_found(nic: &Nic) -> Option<Evidence> {
+    let node = nic.numa_node.get()?;
+    let how = match nic.numa_node_source.value()? {
+        NodeSource::LocalCpus(cpus) => {
+            let path = device_file(nic, "local_cpulist");
+            return Some(Evidence::new(
+                format!("node {node} of the card, inferred from the CPUs close to it"),
+                cpus,
+                path,
+            ));
+        }
+        NodeSource::UpstreamBridge(bridge) => bridge,
+        NodeSource::Firmware | NodeSource::OnlyNode => return None,
     };
-    format!("{kind}-{}", queue.index)
+    Some(Evidence::new(
+        format!("node of the card, inferred from the bridge {how} above it"),
+        node,
+        format!("/sys/bus/pci/devices/{how}/numa_node"),
+    ))
 }
 
 #[expect(clippy::cast_precision_loss, reason = "interrupts of a card are few")]
@@ -158,12 +168,13 @@ pub(super) mod tests {
     use super::*;
     use crate::build;
     use crate::host::Host;
-    use crate::known::Cause;
 
     const ID: &str = RULE.id;
 
     pub(crate) const CASES: Cases = Cases {
-        fires: &[("the first queues on the other node", || World::of(server(&[0, 6, 1])))],
+        fires: &[("the first queues on the other node", || {
+            World::of(server(&[0, 6, 1]))
+        })],
         silent: &[("all on the card's node", || World::of(server(&[6, 7, 8])))],
         undetermined: &[("the firmware says -1", || {
             let mut host = server(&[0]);
@@ -235,5 +246,35 @@ pub(super) mod tests {
             queue.irq = Known::not_asked("napi-get");
         }
         assert_eq!(missing(ID, &scene(&host))[0].path, "napi-get");
+    }
+
+    #[test]
+    fn a_node_that_was_inferred_is_judged_by_its_own_cpus() {
+        let mut host = server(&[0, 6]);
+        let bridge = "0000:16:00.0".parse().expect("an address");
+        host.nics[0].numa_node_source = Known::Value(NodeSource::UpstreamBridge(bridge));
+        host.nics[0].local_cpus = Known::Value("0-11".parse().expect("all CPUs"));
+        let said = finding(ID, &scene(&host));
+        assert!(said.summary.contains("1 of 2"), "{}", said.summary);
+        let path = "/sys/bus/pci/devices/0000:16:00.0/numa_node";
+        assert!(said.evidence.iter().any(|one| one.path == path));
+    }
+
+    #[test]
+    fn what_the_kernel_places_is_a_note_without_remedy() {
+        let mut host = server(&[0, 6]);
+        for irq in &mut host.irqs {
+            irq.managed = Known::Value(true);
+        }
+        let said = finding(ID, &scene(&host));
+        assert_eq!(said.severity, Severity::Note);
+        assert_eq!(remedies(&said), Vec::<String>::new());
+    }
+
+    #[test]
+    fn one_interrupt_without_a_place_is_not_passed() {
+        let mut host = server(&[6, 7]);
+        host.nics[0].queues[1].cpus = Known::unknown(Cause::Absent, "irq 101", "no such file");
+        assert_eq!(missing(ID, &scene(&host))[0].path, "irq 101");
     }
 }

@@ -31,8 +31,12 @@ const NOHZ_FULL: &str = "/sys/devices/system/cpu/nohz_full";
 fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
     let facts = &scene.host.isolation;
     let mut missing = Vec::new();
-    let isolated = need(&facts.isolated, &mut missing).cloned().unwrap_or_default();
-    let tickless = need(&facts.nohz_full, &mut missing).cloned().unwrap_or_default();
+    let isolated = need(&facts.isolated, &mut missing)
+        .cloned()
+        .unwrap_or_default();
+    let tickless = need(&facts.nohz_full, &mut missing)
+        .cloned()
+        .unwrap_or_default();
     let kept: CpuSet = isolated.iter().chain(tickless.iter()).collect();
     let mut said = Vec::new();
     if !kept.is_empty() {
@@ -44,7 +48,11 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
     if !isolated.is_empty()
         && let Some(owners) = need(&scene.host.software.socket_owners, &mut missing)
     {
-        said.extend(owners.iter().filter_map(|owner| unbalanced(&isolated, owner)));
+        said.extend(
+            owners
+                .iter()
+                .filter_map(|owner| unbalanced(&isolated, owner)),
+        );
         said.extend(unused(scene, &isolated, owners));
     }
     answer(rule, scene, "host", said, missing)
@@ -76,14 +84,21 @@ fn steered(scene: &Scene<'_>, kept: &CpuSet) -> Option<Said> {
     let mut hit = Vec::new();
     for nic in nics(scene) {
         for queue in &nic.queues {
-            let Some(cpus) = queue.rps_cpus.value().filter(|cpus| !cpus.is_disjoint(kept)) else {
+            let Some(cpus) = queue
+                .rps_cpus
+                .value()
+                .filter(|cpus| !cpus.is_disjoint(kept))
+            else {
                 continue;
             };
             hit.extend(cpus.and(kept).iter());
             evidence.push(Evidence::new(
                 format!("RPS of {} rx-{}", nic.name, queue.index),
                 cpus,
-                format!("/sys/class/net/{}/queues/rx-{}/rps_cpus", nic.name, queue.index),
+                format!(
+                    "/sys/class/net/{}/queues/rx-{}/rps_cpus",
+                    nic.name, queue.index
+                ),
             ));
         }
     }

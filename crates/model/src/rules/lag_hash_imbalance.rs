@@ -83,12 +83,18 @@ fn slaves<'a>(scene: &Scene<'a>, bond: &Nic) -> Vec<&'a Nic> {
 fn hash(scene: &Scene<'_>, nic: &Nic, bond: &Bond, slaves: usize) -> Option<Notice> {
     let policy = word(&bond.hash_policy)?;
     let (severity, why) = match policy {
-        "layer2" => (Severity::Warn, "all packets to one peer or gateway take one slave"),
+        "layer2" => (
+            Severity::Warn,
+            "all packets to one peer or gateway take one slave",
+        ),
         "layer2+3" => (Severity::Note, "all flows to one address take one slave"),
         _ => return None,
     };
     let key = SettingKey::Nic(nic.name.clone(), NicKnob::BondHashPolicy);
-    let summary = format!("{} hashes by {policy}: {why} of {slaves}; use layer3+4", nic.name);
+    let summary = format!(
+        "{} hashes by {policy}: {why} of {slaves}; use layer3+4",
+        nic.name
+    );
     Some(
         Notice::new(severity, summary)
             .with([
@@ -129,10 +135,15 @@ fn split(nic: &Nic, slaves: &[&Nic]) -> Option<Notice> {
         nic.name,
         different.len()
     );
-    Some(Notice::new(Severity::Warn, summary).with(own.iter().map(|(slave, id)| {
-        let path = format!("/sys/class/net/{}/bonding_slave/ad_aggregator_id", slave.name);
-        Evidence::new(format!("aggregator of {}", slave.name), id, path)
-    })))
+    Some(
+        Notice::new(Severity::Warn, summary).with(own.iter().map(|(slave, id)| {
+            let path = format!(
+                "/sys/class/net/{}/bonding_slave/ad_aggregator_id",
+                slave.name
+            );
+            Evidence::new(format!("aggregator of {}", slave.name), id, path)
+        })),
+    )
 }
 
 fn speeds(nic: &Nic, slaves: &[&Nic]) -> Option<Notice> {
@@ -148,10 +159,12 @@ fn speeds(nic: &Nic, slaves: &[&Nic]) -> Option<Notice> {
         "slaves of {} run at different speeds: LACP joins only equal ones, a hash fills the slow one first",
         nic.name
     );
-    Some(Notice::new(Severity::Warn, summary).with(own.iter().map(|(slave, rate)| {
-        let path = format!("/sys/class/net/{}/speed", slave.name);
-        Evidence::new(format!("speed of {}", slave.name), rate, path)
-    })))
+    Some(
+        Notice::new(Severity::Warn, summary).with(own.iter().map(|(slave, rate)| {
+            let path = format!("/sys/class/net/{}/speed", slave.name);
+            Evidence::new(format!("speed of {}", slave.name), rate, path)
+        })),
+    )
 }
 
 fn nodes(scene: &Scene<'_>, nic: &Nic, slaves: &[&Nic]) -> Option<Notice> {
@@ -167,10 +180,12 @@ fn nodes(scene: &Scene<'_>, nic: &Nic, slaves: &[&Nic]) -> Option<Notice> {
         "slaves of {} sit on different nodes: a flow's packets come by the one that the switch's hash says",
         nic.name
     );
-    Some(Notice::new(Severity::Note, summary).with(own.iter().map(|(slave, node)| {
-        let path = format!("/sys/class/net/{}/device/numa_node", slave.name);
-        Evidence::new(format!("node of {}", slave.name), node, path)
-    })))
+    Some(
+        Notice::new(Severity::Note, summary).with(own.iter().map(|(slave, node)| {
+            let path = format!("/sys/class/net/{}/device/numa_node", slave.name);
+            Evidence::new(format!("node of {}", slave.name), node, path)
+        })),
+    )
 }
 
 /// While watched, one slave was near its link's speed and another was not half as busy.
@@ -200,7 +215,12 @@ fn uneven(scene: &Scene<'_>, nic: &Nic, bond: &Bond, slaves: &[&Nic]) -> Option<
         busy.name, nic.name, idle.name
     );
     let evidence = sent.iter().map(|(slave, bytes)| {
-        growth(watch, &format!("bytes sent by {}", slave.name), &key(slave), *bytes)
+        growth(
+            watch,
+            &format!("bytes sent by {}", slave.name),
+            &key(slave),
+            *bytes,
+        )
     });
     Some(Notice::new(severity, summary).with(evidence))
 }
@@ -230,8 +250,12 @@ pub(super) mod tests {
         ],
         silent: &[
             ("layer3+4", || World::of(bond("802.3ad", "layer3+4"))),
-            ("active-backup", || World::of(bond("active-backup", "layer2"))),
-            ("no bond", || World::of(build::host().nic("eth0", |nic| nic).build())),
+            ("active-backup", || {
+                World::of(bond("active-backup", "layer2"))
+            }),
+            ("no bond", || {
+                World::of(build::host().nic("eth0", |nic| nic).build())
+            }),
         ],
         undetermined: &[("the policy is not known", || {
             let mut host = bond("802.3ad", "layer2");
@@ -261,8 +285,12 @@ pub(super) mod tests {
                     nic.stack.bond = Some(own);
                 })
             })
-            .nic("eth0", |nic| nic.with(|nic| nic.stack.bond_port = Some(slave(1))))
-            .nic("eth1", |nic| nic.with(|nic| nic.stack.bond_port = Some(slave(1))))
+            .nic("eth0", |nic| {
+                nic.with(|nic| nic.stack.bond_port = Some(slave(1)))
+            })
+            .nic("eth1", |nic| {
+                nic.with(|nic| nic.stack.bond_port = Some(slave(1)))
+            })
             .build()
     }
 
@@ -271,13 +299,21 @@ pub(super) mod tests {
         let host = bond("802.3ad", "layer2");
         let said = finding(ID, &scene(&host));
         assert_eq!(said.severity, Severity::Warn);
-        assert_eq!(remedies(&said), ["nic/bond0/bond/hash-policy: layer2 -> layer3+4"]);
+        assert_eq!(
+            remedies(&said),
+            ["nic/bond0/bond/hash-policy: layer2 -> layer3+4"]
+        );
     }
 
     #[test]
     fn no_partner_is_critical_and_a_split_warns() {
         let mut host = bond("802.3ad", "layer3+4");
-        host.nics[2].stack.bond_port.as_mut().expect("a slave").aggregator = Known::Value(2);
+        host.nics[2]
+            .stack
+            .bond_port
+            .as_mut()
+            .expect("a slave")
+            .aggregator = Known::Value(2);
         assert_eq!(finding(ID, &scene(&host)).severity, Severity::Warn);
         let bond = host.nics[0].stack.bond.as_mut().expect("a bond");
         bond.partner_mac = Known::Value("00:00:00:00:00:00".to_owned());

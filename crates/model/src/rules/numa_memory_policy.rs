@@ -74,7 +74,11 @@ fn reclaim(scene: &Scene<'_>, missing: &mut Vec<Gap>) -> Option<Said> {
         ),
         vec![
             sysctl_evidence(RECLAIM, mode),
-            Evidence::new("NUMA nodes", scene.host.nodes.len(), "/sys/devices/system/node"),
+            Evidence::new(
+                "NUMA nodes",
+                scene.host.nodes.len(),
+                "/sys/devices/system/node",
+            ),
         ],
         to_zero(scene, RECLAIM),
     ))
@@ -121,7 +125,9 @@ pub(super) mod tests {
 
     pub(crate) const CASES: Cases = Cases {
         fires: &[
-            ("zone reclaim on two nodes", || World::of(nodes(2).sysctl(RECLAIM, "1").build())),
+            ("zone reclaim on two nodes", || {
+                World::of(nodes(2).sysctl(RECLAIM, "1").build())
+            }),
             ("balancing where latency counts", || {
                 latency(nodes(2).sysctl(BALANCING, "1"))
             }),
@@ -134,11 +140,15 @@ pub(super) mod tests {
             }),
         ],
         silent: &[
-            ("zone reclaim on one node", || World::of(nodes(1).sysctl(RECLAIM, "1").build())),
+            ("zone reclaim on one node", || {
+                World::of(nodes(1).sysctl(RECLAIM, "1").build())
+            }),
             ("balancing in bulk transfer", || {
                 World::of(nodes(2).sysctl(BALANCING, "1").build())
             }),
-            ("a kernel without it", || World::of(nodes(2).without_sysctl(RECLAIM).build())),
+            ("a kernel without it", || {
+                World::of(nodes(2).without_sysctl(RECLAIM).build())
+            }),
         ],
         undetermined: &[("not readable", || {
             let host = nodes(2).with(|host| {

@@ -56,11 +56,16 @@ fn is(path: &NvmePath, state: &str) -> bool {
 
 fn state(path: &NvmePath) -> Option<Evidence> {
     let file = format!("/sys/class/nvme/{}/state", path.controller);
-    Some(Evidence::new(format!("state of {}", path.controller), path.state.value()?, file))
+    Some(Evidence::new(
+        format!("state of {}", path.controller),
+        path.state.value()?,
+        file,
+    ))
 }
 
 fn lost(device: &BlockDevice, paths: &[NvmePath]) -> Option<Notice> {
-    let lost = |path: &&NvmePath| path.state.value().is_some() && !is(path, "live") && !is(path, "new");
+    let lost =
+        |path: &&NvmePath| path.state.value().is_some() && !is(path, "live") && !is(path, "new");
     let first = paths.iter().find(lost)?;
     let summary = format!(
         "path {} of {} is {}: fewer paths carry its requests",
@@ -73,7 +78,10 @@ fn lost(device: &BlockDevice, paths: &[NvmePath]) -> Option<Notice> {
 
 fn policy(scene: &Scene<'_>, device: &BlockDevice, live: &[&NvmePath]) -> Option<Notice> {
     let own = device.io_policy.value()?;
-    let nodes: BTreeSet<_> = live.iter().filter_map(|path| path.numa_node.get()).collect();
+    let nodes: BTreeSet<_> = live
+        .iter()
+        .filter_map(|path| path.numa_node.get())
+        .collect();
     let (summary, to) = match own.as_str() {
         "numa" if nodes.len() < 2 => (
             format!(
@@ -98,7 +106,11 @@ fn policy(scene: &Scene<'_>, device: &BlockDevice, live: &[&NvmePath]) -> Option
     let of_paths = live.iter().filter_map(|path| {
         let file = format!("/sys/class/nvme/{}/numa_node", path.controller);
         let node = path.numa_node.get()?;
-        Some(Evidence::new(format!("node of live path {}", path.controller), node, file))
+        Some(Evidence::new(
+            format!("node of live path {}", path.controller),
+            node,
+            file,
+        ))
     });
     Some(
         Notice::new(Severity::Note, summary)
@@ -121,14 +133,24 @@ pub(super) mod tests {
 
     pub(crate) const CASES: Cases = Cases {
         fires: &[
-            ("numa on one node", || world("numa", &[("live", 0), ("live", 0)])),
-            ("round-robin over two nodes", || world("round-robin", &[("live", 0), ("live", 1)])),
-            ("a path is gone", || world("numa", &[("live", 0), ("connecting", 1)])),
+            ("numa on one node", || {
+                world("numa", &[("live", 0), ("live", 0)])
+            }),
+            ("round-robin over two nodes", || {
+                world("round-robin", &[("live", 0), ("live", 1)])
+            }),
+            ("a path is gone", || {
+                world("numa", &[("live", 0), ("connecting", 1)])
+            }),
         ],
         silent: &[
-            ("numa over two nodes", || world("numa", &[("live", 0), ("live", 1)])),
+            ("numa over two nodes", || {
+                world("numa", &[("live", 0), ("live", 1)])
+            }),
             ("one path", || world("numa", &[("live", 0)])),
-            ("no NVMe", || World::of(build::host().build()).profile(Profile::Storage)),
+            ("no NVMe", || {
+                World::of(build::host().build()).profile(Profile::Storage)
+            }),
         ],
         undetermined: &[("nobody asked", || {
             let mut device = block("nvme0n1", "nvme");
@@ -148,7 +170,9 @@ pub(super) mod tests {
             numa_node: Known::Value(NodeId(*node)),
         };
         device.paths = Known::Value(paths.iter().enumerate().map(path).collect());
-        let host = build::host().nodes(2, 2).with(|host| host.block.push(device));
+        let host = build::host()
+            .nodes(2, 2)
+            .with(|host| host.block.push(device));
         World::of(host.build()).profile(Profile::Storage)
     }
 
@@ -156,7 +180,10 @@ pub(super) mod tests {
     fn the_policy_is_a_note_to_be_measured_and_a_lost_path_warns() {
         let said = finding(ID, &world("numa", &[("live", 0), ("live", 0)]).scene());
         assert_eq!(said.severity, Severity::Note);
-        assert_eq!(remedies(&said), ["block/nvme0n1/io-policy: numa -> queue-depth"]);
+        assert_eq!(
+            remedies(&said),
+            ["block/nvme0n1/io-policy: numa -> queue-depth"]
+        );
         let said = finding(ID, &world("numa", &[("live", 0), ("dead", 0)]).scene());
         assert_eq!(said.severity, Severity::Warn);
     }

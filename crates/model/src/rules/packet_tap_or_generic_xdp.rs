@@ -45,11 +45,22 @@ const CAPTURES: &[&str] = &[
 
 fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
     let taps = &scene.host.software.taps;
-    let all = || taps.value().into_iter().flatten().filter(|tap| tap.protocol == ALL);
+    let all = || {
+        taps.value()
+            .into_iter()
+            .flatten()
+            .filter(|tap| tap.protocol == ALL)
+    };
     let everywhere = tapped("all interfaces", all().filter(|tap| tap.nic.is_none()));
     // Without the list, one gap of the host says it for all interfaces.
     let missing = unknown(taps).into_iter().collect();
-    let of_host = judged(rule, scene, "host".to_owned(), Vec::from_iter(everywhere), missing);
+    let of_host = judged(
+        rule,
+        scene,
+        "host".to_owned(),
+        Vec::from_iter(everywhere),
+        missing,
+    );
     let mut said = each_nic(rule, scene, |nic| {
         let here = all().filter(|tap| tap.nic.as_deref() == Some(nic.name.as_str()));
         let mut notices = Vec::from_iter(tapped(nic.name.as_str(), here));
@@ -74,9 +85,15 @@ fn tapped<'a>(whose: &str, taps: impl Iterator<Item = &'a Tap>) -> Option<Notice
     let (severity, what) = if captures(worst) {
         (Severity::Warn, "captures every packet")
     } else {
-        (Severity::Note, "asks for every packet, perhaps to drop most")
+        (
+            Severity::Note,
+            "asks for every packet, perhaps to drop most",
+        )
     };
-    let summary = format!("{} {what} of {whose}: end it unless it is needed", worst.name);
+    let summary = format!(
+        "{} {what} of {whose}: end it unless it is needed",
+        worst.name
+    );
     Some(Notice::new(severity, summary).with(taps.iter().map(|tap| {
         Evidence::new(
             format!("a tap of all protocols on {whose}"),
@@ -98,7 +115,10 @@ fn generic_xdp(nic: &Nic) -> Option<Notice> {
         Known::Unknown(_) => true,
     };
     let notice = if native {
-        let summary = format!("XDP on {} runs as generic, after a copy: attach it as native", nic.name);
+        let summary = format!(
+            "XDP on {} runs as generic, after a copy: attach it as native",
+            nic.name
+        );
         Notice::new(Severity::Warn, summary)
     } else {
         let summary = format!(
@@ -128,7 +148,10 @@ fn promiscuous(nic: &Nic) -> Option<Notice> {
         return None;
     }
     let path = format!("RTM_GETLINK {}: IFLA_PROMISCUITY", nic.name);
-    let summary = format!("{} is promiscuous and nothing stands on it: see who looks", nic.name);
+    let summary = format!(
+        "{} is promiscuous and nothing stands on it: see who looks",
+        nic.name
+    );
     let evidence = Evidence::new("users that asked for all packets", users, path);
     Some(Notice::new(Severity::Note, summary).with([evidence]))
 }
@@ -144,18 +167,26 @@ pub(super) mod tests {
 
     pub(crate) const CASES: Cases = Cases {
         fires: &[
-            ("tcpdump on the interface", || World::of(tap(Some("eth0"), "tcpdump", ALL))),
-            ("a capture of all interfaces", || World::of(tap(None, "tpacket_rcv", ALL))),
+            ("tcpdump on the interface", || {
+                World::of(tap(Some("eth0"), "tcpdump", ALL))
+            }),
+            ("a capture of all interfaces", || {
+                World::of(tap(None, "tpacket_rcv", ALL))
+            }),
             ("generic XDP on a driver with native", || {
                 World::of(xdp("generic", &["basic", "redirect"]))
             }),
             ("promiscuous alone", || {
-                World::of(nic(|nic| nic.with(|nic| nic.stack.promiscuity = Known::Value(1))))
+                World::of(nic(|nic| {
+                    nic.with(|nic| nic.stack.promiscuity = Known::Value(1))
+                }))
             }),
         ],
         silent: &[
             ("nobody looks", || World::of(nic(|nic| nic))),
-            ("a tap of one protocol", || World::of(tap(Some("eth0"), "lldpd", 0x88cc))),
+            ("a tap of one protocol", || {
+                World::of(tap(Some("eth0"), "lldpd", 0x88cc))
+            }),
             ("native XDP", || World::of(xdp("native", &["basic"]))),
         ],
         undetermined: &[("nobody asked", || {

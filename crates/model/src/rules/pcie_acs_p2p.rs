@@ -78,7 +78,9 @@ pub(super) mod tests {
     const ID: &str = RULE.id;
 
     pub(crate) const CASES: Cases = Cases {
-        fires: &[("a switch port redirects", || rdma(below_a_switch(Some(true))))],
+        fires: &[("a switch port redirects", || {
+            rdma(below_a_switch(Some(true)))
+        })],
         silent: &[
             ("it does not", || rdma(below_a_switch(Some(false)))),
             ("it has no such services", || rdma(below_a_switch(None))),

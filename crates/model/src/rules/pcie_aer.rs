@@ -82,7 +82,11 @@ fn judge(watch: &Watch, nic: &Nic, functions: &[PciAddress]) -> (Option<Said>, V
         (false, true) => Severity::Warn,
         (false, false) => return (None, missing),
     };
-    let what = if uncorrectable { "uncorrected" } else { "corrected" };
+    let what = if uncorrectable {
+        "uncorrected"
+    } else {
+        "corrected"
+    };
     let all: u64 = grew.iter().map(|(_, _, by)| *by).sum();
     let said = Said {
         severity,

@@ -90,7 +90,9 @@ pub(super) mod tests {
             ("none enabled", || latency(card(&[]))),
             ("only the clock", || latency(card(&["clkpm"]))),
             ("bulk transfer", || World::of(card(&["l1_aspm"]))),
-            ("the kernel controls none", || latency(unknown(Cause::Absent))),
+            ("the kernel controls none", || {
+                latency(unknown(Cause::Absent))
+            }),
         ],
         undetermined: &[("not readable", || latency(unknown(Cause::Denied)))],
     };

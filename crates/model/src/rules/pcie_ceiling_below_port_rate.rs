@@ -44,7 +44,9 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
     let mut told = Vec::new();
     for nic in &scene.host.nics {
         if let Some(shared) = too_narrow_for_all(&ports, nic)
-            && !told.iter().any(|(_, hop): &(&Nic, &PcieHop)| hop.address == shared.address)
+            && !told
+                .iter()
+                .any(|(_, hop): &(&Nic, &PcieHop)| hop.address == shared.address)
         {
             told.push((nic, shared));
         }
@@ -55,7 +57,8 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
             None => None,
             Some(port) => too_narrow(&port).or_else(|| {
                 // Said once, of the first port that is judged.
-                let mine = |hop: &PcieHop| sharing(&ports, hop).any(|port| port.nic.name == nic.name);
+                let mine =
+                    |hop: &PcieHop| sharing(&ports, hop).any(|port| port.nic.name == nic.name);
                 let (first, hop) = told.iter().find(|(_, hop)| mine(hop))?;
                 (first.name == nic.name || scene.nic == Some(&nic.name))
                     .then(|| shared(&ports, nic, hop))
@@ -92,7 +95,10 @@ fn ports(host: &Host) -> Vec<Port<'_>> {
 fn port<'a>(nic: &'a Nic, missing: &mut Vec<Gap>) -> Option<Port<'a>> {
     // A virtual function has its physical function's port.
     if !matches!(nic.kind, NicKind::Physical | NicKind::Ipoib)
-        || nic.pci.value().is_some_and(|pci| pci.physical_function.value().is_some())
+        || nic
+            .pci
+            .value()
+            .is_some_and(|pci| pci.physical_function.value().is_some())
     {
         return None;
     }
@@ -109,7 +115,9 @@ fn port<'a>(nic: &'a Nic, missing: &mut Vec<Gap>) -> Option<Port<'a>> {
 fn rate_of(hop: &PcieHop) -> Option<BitRate> {
     let lane = pcie_lane(hop.transfer_mt_per_s.get()?)?;
     let width = u64::from(hop.width.get()?);
-    Some(BitRate::from_bit_per_s(lane.as_bit_per_s().checked_mul(width)?))
+    Some(BitRate::from_bit_per_s(
+        lane.as_bit_per_s().checked_mul(width)?,
+    ))
 }
 
 fn feeds(hop: &PcieHop, rate: f64) -> bool {
@@ -129,10 +137,7 @@ fn same_link(one: (usize, &PcieHop), other: (usize, &PcieHop)) -> bool {
 }
 
 /// The ports that send through the link of `hop`.
-fn sharing<'p, 'a>(
-    ports: &'p [Port<'a>],
-    hop: &'p PcieHop,
-) -> impl Iterator<Item = &'p Port<'a>> {
+fn sharing<'p, 'a>(ports: &'p [Port<'a>], hop: &'p PcieHop) -> impl Iterator<Item = &'p Port<'a>> {
     ports.iter().filter(move |port| {
         let mut links = port.link.links.iter().enumerate();
         links.any(|at| [0, 1].iter().any(|depth| same_link(at, (*depth, hop))))
@@ -163,7 +168,11 @@ fn too_narrow(port: &Port<'_>) -> Option<Said> {
     if available.zip(capable).is_some_and(|(now, most)| now < most) {
         return None;
     }
-    let starved = port.link.links.iter().filter(|hop| !feeds(hop, port.rate.as_f64()));
+    let starved = port
+        .link
+        .links
+        .iter()
+        .filter(|hop| !feeds(hop, port.rate.as_f64()));
     let hop = starved.min_by_key(|hop| rate_of(hop))?;
     let passes = rate_of(hop)?;
     let name = &port.nic.name;
@@ -193,7 +202,11 @@ fn shared(ports: &[Port<'_>], nic: &Nic, hop: &PcieHop) -> Said {
     evidence.extend(all.iter().map(|port| rate_evidence(port.nic, port.rate)));
     Said {
         // Two ports of one bond that stand in for each other are never used together.
-        severity: if in_turn(&all) { Severity::Note } else { Severity::Warn },
+        severity: if in_turn(&all) {
+            Severity::Note
+        } else {
+            Severity::Warn
+        },
         subject: subject(nic),
         summary: format!(
             "{} ports of {whole} together share a PCIe link of {} at {} (about {} of payload): split them over two slots",
@@ -232,9 +245,9 @@ fn evidence(hop: &PcieHop, passes: BitRate) -> Vec<Evidence> {
         file("current_link_speed"),
     )];
     let width = hop.width.get();
-    all.extend(width.map(|lanes| {
-        Evidence::new("lanes", format!("x{lanes}"), file("current_link_width"))
-    }));
+    all.extend(
+        width.map(|lanes| Evidence::new("lanes", format!("x{lanes}"), file("current_link_width"))),
+    );
     all
 }
 
@@ -282,7 +295,9 @@ pub(super) mod tests {
 
     fn card(gbit: u64, link: (u32, u32)) -> Host {
         build::host()
-            .nic("eth2", |nic| nic.gbit(gbit).pcie(build::pcie_link(link, link)))
+            .nic("eth2", |nic| {
+                nic.gbit(gbit).pcie(build::pcie_link(link, link))
+            })
             .build()
     }
 

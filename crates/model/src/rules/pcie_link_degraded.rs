@@ -51,7 +51,14 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
         Err(gap) if no_link(nic) || (guest && not_there(&gap)) => None,
         Err(gap) => Some(undetermined(rule, scene, subject(nic), vec![gap])),
         Ok((_, available, capable)) if available >= capable => None,
-        Ok((link, ..)) if nic.link_bit_per_s.get().is_some_and(|port| made_up(link, port)) => None,
+        Ok((link, ..))
+            if nic
+                .link_bit_per_s
+                .get()
+                .is_some_and(|port| made_up(link, port)) =>
+        {
+            None
+        }
         Ok((link, available, capable)) => {
             let mut said = said(nic, link, available, capable);
             // The bridges that a hypervisor shows its guest hold nothing back.
@@ -232,7 +239,9 @@ pub(super) mod tests {
             World::of(card(100, (8_000, 8), (8_000, 16)))
         })],
         silent: &[
-            ("the whole link", || World::of(card(100, (8_000, 16), (8_000, 16)))),
+            ("the whole link", || {
+                World::of(card(100, (8_000, 16), (8_000, 16)))
+            }),
             ("a paravirtual card whose link is unknown", || {
                 World::of(without_speed(known::Cause::NotSaid))
             }),

@@ -45,10 +45,21 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
     })
 }
 
-fn judge(scene: &Scene<'_>, nic: &Nic, rate: BitRate, way: &[(&PcieHop, PcieControl)]) -> Option<Said> {
+fn judge(
+    scene: &Scene<'_>,
+    nic: &Nic,
+    rate: BitRate,
+    way: &[(&PcieHop, PcieControl)],
+) -> Option<Said> {
     let (card, own) = way.first()?;
-    let payload = way.iter().map(|(_, control)| control.max_payload_bytes).min()?;
-    let supported = way.iter().map(|(_, control)| control.max_payload_supported_bytes).min()?;
+    let payload = way
+        .iter()
+        .map(|(_, control)| control.max_payload_bytes)
+        .min()?;
+    let supported = way
+        .iter()
+        .map(|(_, control)| control.max_payload_supported_bytes)
+        .min()?;
     let small = payload <= PAYLOAD_SMALL && supported >= PAYLOAD_WANTED;
     let short = rate >= FAST && own.max_read_request_bytes < READ_WANTED;
     let octets = |size: Bytes| size.as_u64();
@@ -82,7 +93,11 @@ fn judge(scene: &Scene<'_>, nic: &Nic, rate: BitRate, way: &[(&PcieHop, PcieCont
     evidence.push(Evidence::new("largest read request", request, config(card)));
     evidence.push(rate_evidence(nic, rate));
     Some(Said {
-        severity: if rate >= FAST && !is_guest(scene.host) {Severity::Warn} else {Severity::Note},
+        severity: if rate >= FAST && !is_guest(scene.host) {
+            Severity::Warn
+        } else {
+            Severity::Note
+        },
         subject: subject(nic),
         summary,
         evidence,
@@ -103,11 +118,15 @@ pub(super) mod tests {
     pub(crate) const CASES: Cases = Cases {
         fires: &[
             ("128 octets of 256", || World::of(card(100, 128, 256, 4096))),
-            ("reads of 128 octets", || World::of(card(100, 256, 256, 128))),
+            ("reads of 128 octets", || {
+                World::of(card(100, 256, 256, 128))
+            }),
         ],
         silent: &[
             ("256 octets", || World::of(card(100, 256, 256, 512))),
-            ("128 octets are all there is", || World::of(card(100, 128, 128, 512))),
+            ("128 octets are all there is", || {
+                World::of(card(100, 128, 128, 512))
+            }),
             ("a port of 1 Gb/s", || World::of(card(1, 128, 256, 128))),
             ("a function without the capability", || {
                 World::of(unknown(Cause::Absent))
@@ -129,7 +148,9 @@ pub(super) mod tests {
                 acs_redirect: None,
             });
         }
-        build::host().nic("eth2", |nic| nic.gbit(gbit).pcie(link)).build()
+        build::host()
+            .nic("eth2", |nic| nic.gbit(gbit).pcie(link))
+            .build()
     }
 
     fn unknown(cause: Cause) -> Host {

@@ -115,7 +115,9 @@ pub(super) mod tests {
         if let Known::Value(control) = &mut link.links[0].control {
             control.relaxed_ordering = relaxed_ordering;
         }
-        build::host().nic("eth2", |nic| nic.gbit(gbit).pcie(link)).build()
+        build::host()
+            .nic("eth2", |nic| nic.gbit(gbit).pcie(link))
+            .build()
     }
 
     #[test]

@@ -113,10 +113,16 @@ fn held(scene: &Scene<'_>, nic: &Nic, shaper: Shaper) -> Result<Option<Notice>, 
     }
     let part = if of_all { "" } else { "part of " };
     let summary = match (sends(scene), each) {
-        (false, _) => format!("{what} of {} shapes only acknowledgements here, to {rate}", nic.name),
+        (false, _) => format!(
+            "{what} of {} shapes only acknowledgements here, to {rate}",
+            nic.name
+        ),
         (true, false) => format!("{what} shapes {part}what {} sends to {rate}", nic.name),
         (true, true) => {
-            format!("{part}what {} sends is held by {what}, the least to {rate}", nic.name)
+            format!(
+                "{part}what {} sends is held by {what}, the least to {rate}",
+                nic.name
+            )
         }
     };
     Ok(Some(Notice::new(severity, summary).with(evidence)))
@@ -130,10 +136,11 @@ fn reached(scene: &Scene<'_>, nic: &Nic, rate: BitRate, evidence: &mut Vec<Evide
             .find(|way| way.from == scene.end)?;
         analysis::rate_of_way(sample, &way)
     });
-    let bound = nic
-        .mtu
-        .get()
-        .and_then(|mtu| ceiling::shaper(rate, mtu, ceiling::TIMESTAMPS_BYTES, false).value().cloned());
+    let bound = nic.mtu.get().and_then(|mtu| {
+        ceiling::shaper(rate, mtu, ceiling::TIMESTAMPS_BYTES, false)
+            .value()
+            .cloned()
+    });
     let (Some(measured), Some(bound)) = (measured, bound) else {
         return Severity::Warn;
     };
@@ -167,7 +174,9 @@ fn without_shaper(scene: &Scene<'_>, nic: &Nic) -> Option<crate::finding::Remedy
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::testing::{Cases, World, finding, missing, remedies, scene, silent, with_trial};
+    use super::super::testing::{
+        Cases, World, finding, missing, remedies, scene, silent, with_trial,
+    };
     use super::*;
     use crate::build;
     use crate::host::{Dcb, Host, QdiscClass};
@@ -179,7 +188,9 @@ pub(super) mod tests {
         fires: &[
             ("a token bucket of 5 Gb/s", || World::of(shaped(5_000))),
             ("at the receiving end", || World::of(shaped(5_000)).remote()),
-            ("a default class of 1 Gb/s", || World::of(classful("htb", INIT, &[(0x10, 1_000)]))),
+            ("a default class of 1 Gb/s", || {
+                World::of(classful("htb", INIT, &[(0x10, 1_000)]))
+            }),
             ("each class below the link", || {
                 World::of(classful("htb", "", &[(0x10, 1_000), (0x20, 2_000)]))
             }),
@@ -191,10 +202,13 @@ pub(super) mod tests {
             ("no shaper", || {
                 World::of(build::host().nic("near0", build::NicBuilder::veth).build())
             }),
-            ("a default class of the link's rate beside a slow one", || {
-                World::of(classful("htb", INIT, &[(0x10, 10_000), (0x20, 1_000)]))
+            (
+                "a default class of the link's rate beside a slow one",
+                || World::of(classful("htb", INIT, &[(0x10, 10_000), (0x20, 1_000)])),
+            ),
+            ("a rate above the link's on a leaf, a queue", || {
+                World::of(on_leaf(40_000))
             }),
-            ("a rate above the link's on a leaf, a queue", || World::of(on_leaf(40_000))),
             ("a queue without a rate", || World::of(on_queue(0))),
             ("a traffic class without a rate", || World::of(on_class(0))),
         ],
@@ -217,7 +231,11 @@ pub(super) mod tests {
             ceil_bit_per_s: Some(BitRate::from_mbit_per_s(mbit)),
         };
         let mut all = vec![class(1, u32::MAX, 10_000)];
-        all.extend(classes.iter().map(|(minor, mbit)| class(*minor, 0x1_0001, *mbit)));
+        all.extend(
+            classes
+                .iter()
+                .map(|(minor, mbit)| class(*minor, 0x1_0001, *mbit)),
+        );
         let root = Qdisc {
             handle: 0x1_0000,
             options: options.to_owned(),
@@ -265,7 +283,9 @@ pub(super) mod tests {
             ..Dcb::default()
         };
         build::host()
-            .nic("eth0", |nic| nic.with(|nic| nic.shaping.dcb = Known::Value(dcb)))
+            .nic("eth0", |nic| {
+                nic.with(|nic| nic.shaping.dcb = Known::Value(dcb))
+            })
             .build()
     }
 

@@ -57,7 +57,8 @@ fn list<T: ToString>(values: &[T]) -> String {
 
 /// The classes that share what strict ones leave, with their shares.
 fn ets_classes(dcb: &Dcb) -> Vec<(usize, u32)> {
-    let (Some(share), Some(how)) = (dcb.class_bandwidth.value(), dcb.class_algorithm.value()) else {
+    let (Some(share), Some(how)) = (dcb.class_bandwidth.value(), dcb.class_algorithm.value())
+    else {
         return Vec::new();
     };
     let pairs = share.iter().zip(how).enumerate();
@@ -69,7 +70,9 @@ fn ets_classes(dcb: &Dcb) -> Vec<(usize, u32)> {
 
 fn shares(nic: &Nic, dcb: &Dcb) -> Option<Notice> {
     let classes = ets_classes(dcb);
-    let sum: u32 = classes.iter().fold(0, |sum, (_, share)| sum.saturating_add(*share));
+    let sum: u32 = classes
+        .iter()
+        .fold(0, |sum, (_, share)| sum.saturating_add(*share));
     if sum == 0 || sum == 100 {
         return None;
     }
@@ -87,7 +90,11 @@ fn starved(nic: &Nic, dcb: &Dcb) -> Option<Notice> {
     // All zeros is how a driver says that nobody set shares.
     let set = classes.iter().any(|(_, share)| *share > 0);
     let map = dcb.priority_class.value()?;
-    let empty = |class: u32| classes.iter().any(|(own, share)| u32::try_from(*own) == Ok(class) && *share == 0);
+    let empty = |class: u32| {
+        classes
+            .iter()
+            .any(|(own, share)| u32::try_from(*own) == Ok(class) && *share == 0)
+    };
     let priority = (0u32..).zip(map).find(|(_, class)| empty(**class));
     let (priority, class) = priority.filter(|_| set)?;
     let summary = format!(
@@ -105,21 +112,33 @@ fn starved(nic: &Nic, dcb: &Dcb) -> Option<Notice> {
 }
 
 fn peers(nic: &Nic, dcb: &Dcb) -> Option<Notice> {
-    let (own, peer) = (dcb.class_bandwidth.value()?, dcb.peer_class_bandwidth.value()?);
+    let (own, peer) = (
+        dcb.class_bandwidth.value()?,
+        dcb.peer_class_bandwidth.value()?,
+    );
     let set = |shares: &[u32]| shares.iter().any(|share| *share > 0);
     if own == peer || !set(own) || !set(peer) {
         return None;
     }
-    let summary = format!("{} and its peer share bandwidth among classes differently: agree on one plan", nic.name);
+    let summary = format!(
+        "{} and its peer share bandwidth among classes differently: agree on one plan",
+        nic.name
+    );
     Some(Notice::new(Severity::Warn, summary).with([
         Evidence::new("share of each class, %", list(own), path(nic, "tc_tx_bw")),
-        Evidence::new("the peer's", list(peer), path(nic, "DCB_ATTR_IEEE_PEER_ETS")),
+        Evidence::new(
+            "the peer's",
+            list(peer),
+            path(nic, "DCB_ATTR_IEEE_PEER_ETS"),
+        ),
     ]))
 }
 
 fn owners(scene: &Scene<'_>, nic: &Nic, dcb: &Dcb) -> Option<Notice> {
     let dcbx = dcb.dcbx.value()?;
-    let firmware = dcbx.iter().any(|word| word.eq_ignore_ascii_case("firmware"));
+    let firmware = dcbx
+        .iter()
+        .any(|word| word.eq_ignore_ascii_case("firmware"));
     let owners = scene.host.software.owners.value()?;
     let lldpad = owners.iter().find(|owner| owner.name == "lldpad")?;
     firmware.then(|| {
@@ -142,7 +161,11 @@ fn untagged(scene: &Scene<'_>, nic: &Nic, dcb: &Dcb) -> Option<Notice> {
         return None;
     }
     let vlan = scene.host.nics.iter().find(|upper| {
-        let egress = upper.stack.vlan.as_ref().and_then(|vlan| vlan.egress.value());
+        let egress = upper
+            .stack
+            .vlan
+            .as_ref()
+            .and_then(|vlan| vlan.egress.value());
         let over = upper.lower.contains(&nic.name) || nic.stack.upper.contains(&upper.name);
         over && egress.is_some_and(|map| map.iter().all(|(_, to)| *to == 0))
     })?;
@@ -152,8 +175,16 @@ fn untagged(scene: &Scene<'_>, nic: &Nic, dcb: &Dcb) -> Option<Notice> {
     );
     Some(
         Notice::new(weighed(scene, RDMA, Severity::Warn), summary).with([
-            Evidence::new("lossless priorities, bits", format!("{lossless:#04x}"), path(nic, "pfc_en")),
-            Evidence::new("priority told by", list(trust), path(nic, "DCB_ATTR_DCB_APP_TRUST_TABLE")),
+            Evidence::new(
+                "lossless priorities, bits",
+                format!("{lossless:#04x}"),
+                path(nic, "pfc_en"),
+            ),
+            Evidence::new(
+                "priority told by",
+                list(trust),
+                path(nic, "DCB_ATTR_DCB_APP_TRUST_TABLE"),
+            ),
             Evidence::new(
                 format!("egress map of {}", vlan.name),
                 "none",
@@ -205,7 +236,13 @@ pub(super) mod tests {
             ("a veth", || World::of(build::veth_pair().0)),
         ],
         undetermined: &[("nobody asked", || {
-            World::of(build::host().nic("eth0", |nic| nic.with(|nic| nic.shaping.dcb = Known::not_asked("RTM_GETDCB"))).build())
+            World::of(
+                build::host()
+                    .nic("eth0", |nic| {
+                        nic.with(|nic| nic.shaping.dcb = Known::not_asked("RTM_GETDCB"))
+                    })
+                    .build(),
+            )
         })],
     };
 
@@ -226,7 +263,9 @@ pub(super) mod tests {
             ..Vlan::default()
         };
         let host = build::host()
-            .nic("eth0", |nic| nic.with(|nic| nic.shaping.dcb = Known::Value(dcb)))
+            .nic("eth0", |nic| {
+                nic.with(|nic| nic.shaping.dcb = Known::Value(dcb))
+            })
             .nic("eth0.5", |nic| {
                 nic.with(|nic| {
                     nic.kind = NicKind::Vlan;

@@ -32,7 +32,10 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
     all.filter(|port| port.is_roce() && port.is_active())
         .filter_map(|port| {
             let notices = [by_default(scene, port), of_gids(scene, port)];
-            let missing = [unknown(&port.port.gids), unknown(&port.port.default_gid_type)];
+            let missing = [
+                unknown(&port.port.gids),
+                unknown(&port.port.default_gid_type),
+            ];
             let notices = notices.into_iter().flatten().collect();
             let missing = missing.into_iter().flatten().collect();
             judged(rule, scene, port.subject(), notices, missing)
@@ -65,7 +68,10 @@ fn of_gids(scene: &Scene<'_>, port: Port<'_>) -> Option<Notice> {
     if gids.is_empty() || gids.iter().any(|gid| gid.kind.value().is_none()) {
         return None;
     }
-    let of_v2: Vec<&Gid> = gids.iter().filter(|gid| gid.kind.value().is_some_and(|kind| kind == V2)).collect();
+    let of_v2: Vec<&Gid> = gids
+        .iter()
+        .filter(|gid| gid.kind.value().is_some_and(|kind| kind == V2))
+        .collect();
     let evidence = gids.iter().take(8).map(|gid| {
         let kind = gid.kind.value().map_or("", String::as_str);
         Evidence::new(
@@ -75,7 +81,10 @@ fn of_gids(scene: &Scene<'_>, port: Port<'_>) -> Option<Notice> {
         )
     });
     if of_v2.is_empty() {
-        let summary = format!("{} has no {V2} GID: its packets are not routed and carry no ECN", port.name());
+        let summary = format!(
+            "{} has no {V2} GID: its packets are not routed and carry no ECN",
+            port.name()
+        );
         return Some(Notice::new(weighed(scene, RDMA, Severity::Warn), summary).with(evidence));
     }
     let link_local = |gid: &&Gid| gid.gid.to_ascii_lowercase().starts_with("fe80");
@@ -86,7 +95,10 @@ fn of_gids(scene: &Scene<'_>, port: Port<'_>) -> Option<Notice> {
         Known::Value(nic) => nic.as_str(),
         Known::Unknown(_) => "its interface",
     };
-    let summary = format!("{} has only link-local GIDs: give {nic} an address", port.name());
+    let summary = format!(
+        "{} has only link-local GIDs: give {nic} an address",
+        port.name()
+    );
     Some(Notice::new(Severity::Note, summary).with(evidence))
 }
 
@@ -106,7 +118,11 @@ pub(super) mod tests {
         fires: &[
             ("version 1 by default", || world(v1_by_default)),
             ("no version 2", || {
-                world(|port| keep(port, |gid| gid.kind == Known::Value("IB/RoCE v1".to_owned())))
+                world(|port| {
+                    keep(port, |gid| {
+                        gid.kind == Known::Value("IB/RoCE v1".to_owned())
+                    })
+                })
             }),
             ("link-local only", || {
                 world(|port| keep(port, |gid| gid.gid.starts_with("fe80")))
@@ -116,11 +132,16 @@ pub(super) mod tests {
             ("version 2", || world(|_| {})),
             ("configfs is not there", || {
                 world(|port| {
-                    port.default_gid_type = Known::unknown(Cause::Absent, "default_roce_mode", "none");
+                    port.default_gid_type =
+                        Known::unknown(Cause::Absent, "default_roce_mode", "none");
                 })
             }),
             ("InfiniBand", || {
-                World::of(build::host().with(|host| host.rdma.push(infiniband("mlx5_0"))).build())
+                World::of(
+                    build::host()
+                        .with(|host| host.rdma.push(infiniband("mlx5_0")))
+                        .build(),
+                )
             }),
             ("a port without a link", || {
                 world(|port| {
@@ -147,7 +168,9 @@ pub(super) mod tests {
     fn world(change: impl FnOnce(&mut RdmaPort)) -> World {
         let mut device = roce("mlx5_0", "eth0");
         change(&mut device.ports[0]);
-        let host = build::host().nic("eth0", |nic| nic).with(|host| host.rdma.push(device));
+        let host = build::host()
+            .nic("eth0", |nic| nic)
+            .with(|host| host.rdma.push(device));
         World::of(host.build()).profile(Profile::Rdma)
     }
 

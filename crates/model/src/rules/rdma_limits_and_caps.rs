@@ -68,9 +68,16 @@ fn few_pages(scene: &Scene<'_>, limit: Bytes) -> Notice {
 fn few_reads(device: &RdmaDevice) -> Option<Notice> {
     let reads = *device.limits.value()?.get("max_qp_rd_atom")?;
     (reads <= 1).then(|| {
-        let summary = format!("{} has at most {reads} RDMA read under way per connection", device.name);
+        let summary = format!(
+            "{} has at most {reads} RDMA read under way per connection",
+            device.name
+        );
         let path = format!("ibv_query_device {}: max_qp_rd_atom", device.name);
-        Notice::new(Severity::Note, summary).with([Evidence::new("RDMA reads outstanding", reads, path)])
+        Notice::new(Severity::Note, summary).with([Evidence::new(
+            "RDMA reads outstanding",
+            reads,
+            path,
+        )])
     })
 }
 
@@ -99,11 +106,19 @@ pub(super) mod tests {
             ("no limit", || world(Known::Value(Limit::Unlimited))),
             ("no RDMA", || {
                 let little = Known::Value(Limit::Bytes(Bytes::mib(8)));
-                World::of(build::host().with(|host| host.kernel.locked_memory = little).build())
+                World::of(
+                    build::host()
+                        .with(|host| host.kernel.locked_memory = little)
+                        .build(),
+                )
             }),
         ],
         undetermined: &[("the limits may not be read", || {
-            world(Known::unknown(Cause::Denied, "/proc/self/limits", "Permission denied"))
+            world(Known::unknown(
+                Cause::Denied,
+                "/proc/self/limits",
+                "Permission denied",
+            ))
         })],
     };
 

@@ -39,7 +39,13 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
         .filter_map(|port| match in_use(scene, port) {
             Ok((active, evidence)) => {
                 let notices = small(scene, port, active, evidence);
-                judged(rule, scene, port.subject(), Vec::from_iter(notices), Vec::new())
+                judged(
+                    rule,
+                    scene,
+                    port.subject(),
+                    Vec::from_iter(notices),
+                    Vec::new(),
+                )
             }
             Err(gap) => judged(rule, scene, port.subject(), Vec::new(), vec![gap]),
         })
@@ -52,7 +58,10 @@ fn in_use(scene: &Scene<'_>, port: Port<'_>) -> Result<(u64, Evidence), Gap> {
     let gap = match &port.port.mtu_active {
         Known::Value(mtu) => {
             let bytes = mtu.as_u64();
-            return Ok((bytes, Evidence::new("active MTU", format!("{bytes} bytes"), path)));
+            return Ok((
+                bytes,
+                Evidence::new("active MTU", format!("{bytes} bytes"), path),
+            ));
         }
         Known::Unknown(gap) => gap,
     };
@@ -61,11 +70,16 @@ fn in_use(scene: &Scene<'_>, port: Port<'_>) -> Result<(u64, Evidence), Gap> {
         return Err(gap.clone());
     };
     let left = mtu.saturating_sub(HEADERS);
-    let active = [4096, 2048, 1024, 512, 256].into_iter().find(|size| *size <= left);
+    let active = [4096, 2048, 1024, 512, 256]
+        .into_iter()
+        .find(|size| *size <= left);
     let path = format!("/sys/class/net/{}/mtu", nic.name);
     let active = active.unwrap_or(256);
     let value = format!("{mtu} bytes, which leaves an RDMA MTU of {active} bytes");
-    Ok((u64::from(active), Evidence::new(format!("MTU of {}", nic.name), value, path)))
+    Ok((
+        u64::from(active),
+        Evidence::new(format!("MTU of {}", nic.name), value, path),
+    ))
 }
 
 fn small(scene: &Scene<'_>, port: Port<'_>, active: u64, evidence: Evidence) -> Option<Notice> {
@@ -73,7 +87,11 @@ fn small(scene: &Scene<'_>, port: Port<'_>, active: u64, evidence: Evidence) -> 
     if active >= most.min(WANTED) {
         return None;
     }
-    let fast = port.port.rate_bit_per_s.get().is_some_and(|rate| rate >= FAST);
+    let fast = port
+        .port
+        .rate_bit_per_s
+        .get()
+        .is_some_and(|rate| rate >= FAST);
     let severity = if fast {
         weighed(scene, RDMA, Severity::Warn)
     } else {
@@ -81,10 +99,16 @@ fn small(scene: &Scene<'_>, port: Port<'_>, active: u64, evidence: Evidence) -> 
     };
     let nic = port.nic(scene).filter(|_| port.is_roce());
     let what = match nic {
-        Some(nic) => format!("raise the MTU of {} (all hosts and switches on the way first)", nic.name),
+        Some(nic) => format!(
+            "raise the MTU of {} (all hosts and switches on the way first)",
+            nic.name
+        ),
         None => "set the subnet manager's partition to 4096".to_owned(),
     };
-    let summary = format!("{} sends {active} of {most} bytes in a packet: {what}", port.name());
+    let summary = format!(
+        "{} sends {active} of {most} bytes in a packet: {what}",
+        port.name()
+    );
     let max = port.port.mtu_max.get().map(|mtu| {
         let path = format!("ibv_query_port {}: max_mtu", port.name());
         Evidence::new("largest MTU", format!("{} bytes", mtu.as_u64()), path)
@@ -93,7 +117,8 @@ fn small(scene: &Scene<'_>, port: Port<'_>, active: u64, evidence: Evidence) -> 
         let path = format!("/sys/class/net/{}/mtu", nic.name);
         let mtu = nic.mtu.get()?;
         let of_device = port.port.mtu_active.value().is_some();
-        of_device.then(|| Evidence::new(format!("MTU of {}", nic.name), format!("{mtu} bytes"), path))
+        of_device
+            .then(|| Evidence::new(format!("MTU of {}", nic.name), format!("{mtu} bytes"), path))
     });
     Some(
         Notice::new(severity, summary)
@@ -128,7 +153,11 @@ pub(super) mod tests {
 
     pub(crate) const CASES: Cases = Cases {
         fires: &[
-            ("1024 of 4096", || world(1500, |port| port.mtu_active = Known::Value(Bytes::new(1024)))),
+            ("1024 of 4096", || {
+                world(1500, |port| {
+                    port.mtu_active = Known::Value(Bytes::new(1024))
+                })
+            }),
             ("worked out from the interface", || {
                 world(1500, |port| port.mtu_active = Known::not_asked("uverbs"))
             }),
@@ -156,14 +185,22 @@ pub(super) mod tests {
         let mut device = roce("mlx5_0", "eth0");
         change(&mut device.ports[0]);
         let host = build::host()
-            .nic("eth0", |nic| nic.gbit(100).with(|nic| nic.mtu = Known::Value(mtu)))
+            .nic("eth0", |nic| {
+                nic.gbit(100).with(|nic| nic.mtu = Known::Value(mtu))
+            })
             .with(|host| host.rdma.push(device));
         World::of(host.build()).profile(Profile::Rdma)
     }
 
     #[test]
     fn the_interface_is_raised_to_jumbo_frames() {
-        let said = finding(ID, &world(1500, |port| port.mtu_active = Known::Value(Bytes::new(1024))).scene());
+        let said = finding(
+            ID,
+            &world(1500, |port| {
+                port.mtu_active = Known::Value(Bytes::new(1024))
+            })
+            .scene(),
+        );
         assert_eq!(said.severity, Severity::Warn);
         assert_eq!(remedies(&said), ["nic/eth0/mtu: 1500 -> 9000"]);
     }

@@ -2,7 +2,7 @@
 //! Counters of the RDMA drivers: `hw_counters` of mlx5, bnxt_re, irdma and rxe.
 
 use super::ALWAYS;
-use super::devices::{Notice, Port, growth, grown, judged, or_unwatched, ports};
+use super::devices::{Notice, Port, grown, growth, judged, or_unwatched, ports};
 use crate::finding::{Outcome, Rule, Scene, Severity, Stage};
 use crate::known::{Cause, Gap};
 use crate::units::Ratio;
@@ -75,11 +75,24 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
 }
 
 fn uncounted(watch: &Watch, port: Port<'_>) -> Option<Gap> {
-    let known = |name: &str| watch.grown(&port.key(&format!("hw/{name}"))).get().is_some();
-    if LOSS.iter().chain(&RECEIVER).chain(&CORRUPT).any(|name| known(name)) {
+    let known = |name: &str| {
+        watch
+            .grown(&port.key(&format!("hw/{name}")))
+            .get()
+            .is_some()
+    };
+    if LOSS
+        .iter()
+        .chain(&RECEIVER)
+        .chain(&CORRUPT)
+        .any(|name| known(name))
+    {
         return None;
     }
-    let gap = watch.grown(&port.key("hw/out_of_sequence")).gap().cloned()?;
+    let gap = watch
+        .grown(&port.key("hw/out_of_sequence"))
+        .gap()
+        .cloned()?;
     Some(match gap.cause {
         Cause::Absent => Gap::new(
             Cause::Absent,
@@ -97,14 +110,21 @@ fn noticed(
     what: &str,
     lost: &[(&str, u64)],
 ) -> Notice {
-    let words: Vec<String> = lost.iter().map(|(name, by)| format!("{name} {by}")).collect();
+    let words: Vec<String> = lost
+        .iter()
+        .map(|(name, by)| format!("{name} {by}"))
+        .collect();
     let mut words = words.join(", ");
     if words.len() > 80 {
-        let total = lost.iter().fold(0u64, |sum, (_, by)| sum.saturating_add(*by));
+        let total = lost
+            .iter()
+            .fold(0u64, |sum, (_, by)| sum.saturating_add(*by));
         words = format!("{} counters, {total} in all", lost.len());
     }
     let key = |name: &str| port.key(&format!("hw/{name}"));
-    let evidence = lost.iter().map(|(name, by)| growth(watch, name, &key(name), *by));
+    let evidence = lost
+        .iter()
+        .map(|(name, by)| growth(watch, name, &key(name), *by));
     Notice::new(severity, format!("{} {what} ({words})", port.name())).with(evidence)
 }
 
@@ -164,7 +184,9 @@ pub(super) mod tests {
 
     pub(crate) const CASES: Cases = Cases {
         fires: &[
-            ("loss", || lossy(|watch| watch.grew(&hw("out_of_sequence"), 50))),
+            ("loss", || {
+                lossy(|watch| watch.grew(&hw("out_of_sequence"), 50))
+            }),
             ("a receiver that posts too little", || {
                 lossy(|watch| watch.grew(&hw("out_of_buffer"), 4))
             }),
@@ -173,7 +195,9 @@ pub(super) mod tests {
             }),
         ],
         silent: &[
-            ("nothing grew", || lossy(|watch| watch.grew(&hw("out_of_sequence"), 0))),
+            ("nothing grew", || {
+                lossy(|watch| watch.grew(&hw("out_of_sequence"), 0))
+            }),
             ("no RDMA", || World::of(build::host().build())),
         ],
         undetermined: &[
@@ -188,7 +212,10 @@ pub(super) mod tests {
 
     fn world() -> World {
         let host = build::host().nic("eth0", |nic| nic);
-        World::of(host.with(|host| host.rdma.push(roce("mlx5_0", "eth0"))).build())
+        World::of(
+            host.with(|host| host.rdma.push(roce("mlx5_0", "eth0")))
+                .build(),
+        )
     }
 
     fn lossy(change: impl FnOnce(WatchBuilder) -> WatchBuilder) -> World {
@@ -204,9 +231,17 @@ pub(super) mod tests {
     #[test]
     fn a_lossy_fabric_may_lose_a_little_and_infiniband_nothing() {
         let severity = |world: &World| finding(ID, &world.scene()).severity;
-        assert_eq!(severity(&lossy(|w| w.grew(&hw("packet_seq_err"), 50))), Severity::Crit);
-        assert_eq!(severity(&lossy(|w| w.grew(&hw("packet_seq_err"), 2))), Severity::Note);
-        let host = build::host().with(|host| host.rdma.push(infiniband("mlx5_0"))).build();
+        assert_eq!(
+            severity(&lossy(|w| w.grew(&hw("packet_seq_err"), 50))),
+            Severity::Crit
+        );
+        assert_eq!(
+            severity(&lossy(|w| w.grew(&hw("packet_seq_err"), 2))),
+            Severity::Note
+        );
+        let host = build::host()
+            .with(|host| host.rdma.push(infiniband("mlx5_0")))
+            .build();
         let world = World::of(host).watched(|watch| watch.grew(&hw("packet_seq_err"), 1));
         assert_eq!(severity(&world), Severity::Crit);
     }

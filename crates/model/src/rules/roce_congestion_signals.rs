@@ -3,7 +3,7 @@
 //! priorities (`rx_prioN_pause_duration`, microseconds).
 
 use super::ALWAYS;
-use super::devices::{Notice, Port, growth, grown, judged, or_unwatched, ports};
+use super::devices::{Notice, Port, grown, growth, judged, or_unwatched, ports};
 use crate::finding::{Evidence, Outcome, Rule, Scene, Severity, Stage};
 use crate::known::{Cause, Gap};
 use crate::units::Ratio;
@@ -83,7 +83,9 @@ fn ignored(watch: &Watch, port: Port<'_>) -> Option<Notice> {
         "{} ignored {by} congestion notifications while watched: switch the reaction point on",
         port.name()
     );
-    let evidence = lost.iter().map(|(name, by)| growth(watch, name, &key(name), *by));
+    let evidence = lost
+        .iter()
+        .map(|(name, by)| growth(watch, name, &key(name), *by));
     Some(Notice::new(Severity::Warn, summary).with(evidence))
 }
 
@@ -105,8 +107,15 @@ fn paused(scene: &Scene<'_>, watch: &Watch, port: Port<'_>) -> Option<Notice> {
         "although notifications came: they come too late, or too many send to one"
     };
     let summary = format!("{} was paused {share} of the time {what}", nic.name);
-    let pause = growth(watch, &format!("{name}, microseconds"), &format!("{prefix}{name}"), by);
-    let seen = signals.iter().map(|(name, by)| growth(watch, name, &key(name), *by));
+    let pause = growth(
+        watch,
+        &format!("{name}, microseconds"),
+        &format!("{prefix}{name}"),
+        by,
+    );
+    let seen = signals
+        .iter()
+        .map(|(name, by)| growth(watch, name, &key(name), *by));
     let evidence: Vec<Evidence> = std::iter::once(pause).chain(seen).collect();
     Some(Notice::new(Severity::Warn, summary).with(evidence))
 }
@@ -150,13 +159,18 @@ pub(super) mod tests {
         ],
         undetermined: &[
             ("not watched", world),
-            ("a device that counts nothing", || world().watched(|watch| watch)),
+            ("a device that counts nothing", || {
+                world().watched(|watch| watch)
+            }),
         ],
     };
 
     fn world() -> World {
         let host = build::host().nic("eth0", |nic| nic);
-        World::of(host.with(|host| host.rdma.push(roce("mlx5_0", "eth0"))).build())
+        World::of(
+            host.with(|host| host.rdma.push(roce("mlx5_0", "eth0")))
+                .build(),
+        )
     }
 
     #[test]

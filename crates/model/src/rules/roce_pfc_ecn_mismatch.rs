@@ -66,11 +66,18 @@ fn priorities(bits: u32) -> String {
 
 fn own(nic: &Nic, lossless: u32) -> Evidence {
     let path = format!("RTM_GETDCB {}: DCB_ATTR_IEEE_PFC pfc_en", nic.name);
-    Evidence::new(format!("lossless priorities of {}", nic.name), priorities(lossless), path)
+    Evidence::new(
+        format!("lossless priorities of {}", nic.name),
+        priorities(lossless),
+        path,
+    )
 }
 
 fn with_peer(nic: &Nic, dcb: &Dcb, lossless: u32) -> Option<Notice> {
-    let peer = dcb.peer_pfc_enabled.get().filter(|peer| *peer != lossless)?;
+    let peer = dcb
+        .peer_pfc_enabled
+        .get()
+        .filter(|peer| *peer != lossless)?;
     // A peer without any may also be one that does not tell.
     let severity = if peer == 0 || lossless == 0 {
         Severity::Warn
@@ -92,7 +99,10 @@ fn with_peer(nic: &Nic, dcb: &Dcb, lossless: u32) -> Option<Notice> {
 fn of_host(host: &Host) -> Vec<(&Nic, u32)> {
     let with_rdma = |nic: &&Nic| {
         let of_port = |port: &crate::host::RdmaPort| port.netdev.value() == Some(&nic.name);
-        host.rdma.iter().flat_map(|device| &device.ports).any(of_port)
+        host.rdma
+            .iter()
+            .flat_map(|device| &device.ports)
+            .any(of_port)
     };
     let bits = |nic: &Nic| nic.shaping.dcb.value()?.pfc_enabled.get();
     let nics = host.nics.iter().filter(with_rdma);
@@ -137,7 +147,11 @@ fn beside_pause(nic: &Nic, lossless: u32) -> Option<Notice> {
     let pause = nic.wire.pause.value()?;
     let on = pause.rx.get() == Some(true) || pause.tx.get() == Some(true);
     (on && lossless != 0).then(|| {
-        let summary = format!("{} pauses the whole link beside priority {}: switch link-level pause off", nic.name, priorities(lossless));
+        let summary = format!(
+            "{} pauses the whole link beside priority {}: switch link-level pause off",
+            nic.name,
+            priorities(lossless)
+        );
         let word = |fact: &Known<bool>| match fact.get() {
             Some(true) => "on",
             Some(false) => "off",
@@ -145,8 +159,10 @@ fn beside_pause(nic: &Nic, lossless: u32) -> Option<Notice> {
         };
         let value = format!("receive {}, send {}", word(&pause.rx), word(&pause.tx));
         let path = format!("ETHTOOL_MSG_PAUSE_GET {}", nic.name);
-        Notice::new(Severity::Warn, summary)
-            .with([own(nic, lossless), Evidence::new("link-level pause", value, path)])
+        Notice::new(Severity::Warn, summary).with([
+            own(nic, lossless),
+            Evidence::new("link-level pause", value, path),
+        ])
     })
 }
 
@@ -169,7 +185,11 @@ fn unreachable(nic: &Nic, dcb: &Dcb, lossless: u32) -> Option<Notice> {
 
 /// RoCE works without a lossless class, too, by ECN and retransmission: worth knowing only.
 fn none(port: Port<'_>, nic: &Nic, lossless: u32) -> Option<Notice> {
-    let paused = nic.wire.pause.value().is_some_and(|pause| pause.rx.get() == Some(true));
+    let paused = nic
+        .wire
+        .pause
+        .value()
+        .is_some_and(|pause| pause.rx.get() == Some(true));
     (lossless == 0 && !paused).then(|| {
         let summary = format!(
             "{} has no lossless priority and no pause: RoCE relies on ECN and retransmission; agree with the fabric",
@@ -197,7 +217,9 @@ pub(super) mod tests {
             }),
             ("two lossless priorities", || world(3 << 3, |_| {})),
             ("told by tag, and no VLAN", || {
-                world(1 << 3, |dcb| dcb.trust = Known::Value(vec!["pcp".to_owned()]))
+                world(1 << 3, |dcb| {
+                    dcb.trust = Known::Value(vec!["pcp".to_owned()])
+                })
             }),
             ("another priority at the other end", || {
                 world(1 << 3, |_| {}).towards(host(1 << 4, |_| {}))
@@ -216,7 +238,9 @@ pub(super) mod tests {
             ("bulk transfer by TCP", || {
                 world(3 << 3, |_| {}).profile(Profile::Throughput)
             }),
-            ("no RDMA", || World::of(build::host().build()).profile(Profile::Rdma)),
+            ("no RDMA", || {
+                World::of(build::host().build()).profile(Profile::Rdma)
+            }),
         ],
         undetermined: &[("nobody asked", || {
             let mut host = host(0, |_| {});
@@ -260,7 +284,16 @@ pub(super) mod tests {
         let other = world(1 << 3, |dcb| dcb.peer_pfc_enabled = Known::Value(1 << 4));
         let said = finding(ID, &other.scene());
         assert_eq!(said.severity, Severity::Crit);
-        assert_eq!((said.evidence[0].value.as_str(), said.evidence[1].value.as_str()), ("3", "4"));
-        assert_eq!(finding(ID, &world(0, |_| {}).scene()).severity, Severity::Note);
+        assert_eq!(
+            (
+                said.evidence[0].value.as_str(),
+                said.evidence[1].value.as_str()
+            ),
+            ("3", "4")
+        );
+        assert_eq!(
+            finding(ID, &world(0, |_| {}).scene()).severity,
+            Severity::Note
+        );
     }
 }

@@ -1,14 +1,15 @@
 //! `rps-wrong`: receive packet steering (`rps_cpus`) sends packets where they should not go. Facts from
 //! Documentation/networking/scaling.rst, "RPS: Receive Packet Steering".
 
-use std::collections::BTreeSet;
-
+use super::spreading::{
+    Taken, brief, homes, in_use, kept_apart, local_cpus, queue_file, siblings, softirq_evidence,
+    softirq_share, taken, workers,
+};
 use super::{Said, each_nic, found, remedy, subject, undetermined};
 use crate::finding::{Evidence, Outcome, Profile, Rule, Scene, Severity, Stage};
 use crate::host::{Nic, Queue, QueueKind};
 use crate::ids::CpuSet;
-use crate::plan::End;
-use crate::sample::{FlowRecord, SideSample};
+use crate::known::Known;
 use crate::setting::{NicKnob, SettingKey, Value};
 
 pub(super) const RULE: Rule = Rule {
@@ -24,13 +25,17 @@ pub(super) const RULE: Rule = Rule {
         Profile::Mixed,
         Profile::Measurement,
     ],
-    threshold: "warn: all queues steered to one CPU of several, or only to CPUs that ran the trial's \
-                threads; note: steering with as many receive queues as CPUs",
+    threshold: "warn: all queues steered to one CPU of several, only to CPUs that ran the trial's threads \
+                or only to another node, or none steered while the one queue's CPU is more than 80 % \
+                softirq; note: as many queues as CPUs, or a mask with the interrupt's core, another node \
+                or CPUs set apart (warn for latency)",
     effect: "an interrupt between CPUs and a second queue for every packet; contested, measure it \
              (OpenShift turned RPS off by default, the ENA guide advises it for more CPUs than queues)",
     source: "Documentation/networking/scaling.rst; research/rules.md rule 12",
     persist: "a unit that runs at boot; net.core.rps_default_mask for new queues",
-    contested: Some("the ENA guide recommends it where CPUs outnumber queues; OpenShift turned it off by default"),
+    contested: Some(
+        "the ENA guide recommends it where CPUs outnumber queues; OpenShift turned it off by default",
+    ),
     page: include_str!("../../../../docs/rules/rps-wrong.md"),
     check,
 };
@@ -38,6 +43,9 @@ pub(super) const RULE: Rule = Rule {
 fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
     each_nic(rule, scene, |nic| check_nic(rule, scene, nic))
 }
+
+/// Above this share of softirq the CPU of a lone queue needs help.
+const SATURATED: f64 = 0.8;
 
 fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
     let queues: Vec<&Queue> = nic
@@ -54,20 +62,22 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
         .filter_map(|queue| Some((*queue, queue.rps_cpus.value()?)))
         .filter(|(_, cpus)| !cpus.is_empty())
         .collect();
-    let Some((severity, why)) = fault(scene, queues.len(), &steered) else {
+    if steered.is_empty() && missing.is_empty() {
+        return needed_and_off(rule, scene, nic);
+    }
+    let fault = fault(scene, queues.len(), &steered).or_else(|| misplaced(scene, nic, &steered));
+    let Some((severity, why)) = fault else {
         let unsure = !missing.is_empty();
         return unsure.then(|| undetermined(rule, scene, subject(nic), missing));
     };
+    let irqs = taken(&in_use(nic, QueueKind::Rx));
     let evidence = steered
         .iter()
         .map(|(queue, cpus)| {
             Evidence::new(
                 format!("CPUs that queue rx-{} is steered to", queue.index),
                 cpus,
-                format!(
-                    "/sys/class/net/{}/queues/rx-{}/rps_cpus",
-                    nic.name, queue.index
-                ),
+                queue_file(nic, queue, "rps_cpus"),
             )
         })
         .chain([Evidence::new(
@@ -75,6 +85,8 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
             scene.host.online_cpus(),
             "/sys/devices/system/cpu/online",
         )])
+        .chain(irqs.iter().map(Taken::evidence))
+        .chain(by_default(scene))
         .collect();
     let remedies = steered
         .iter()
@@ -96,6 +108,18 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
     ))
 }
 
+/// The mask that new queues get, when there is one.
+fn by_default(scene: &Scene<'_>) -> Option<Evidence> {
+    let mask = scene.host.sysctl("net.core.rps_default_mask");
+    let mask = mask.value()?;
+    CpuSet::from_mask(mask)
+        .is_ok_and(|cpus| !cpus.is_empty())
+        .then(|| {
+            let path = "/proc/sys/net/core/rps_default_mask";
+            Evidence::new("mask that new queues get", mask, path)
+        })
+}
+
 /// What is wrong with the steering, worst first.
 fn fault(
     scene: &Scene<'_>,
@@ -103,17 +127,16 @@ fn fault(
     steered: &[(&Queue, &CpuSet)],
 ) -> Option<(Severity, String)> {
     let online = scene.host.online_cpus();
-    let targets: CpuSet = steered
-        .iter()
-        .flat_map(|(_, cpus)| cpus.iter())
-        .filter(|cpu| online.contains(*cpu))
-        .collect();
+    let targets = targets(scene, steered);
     if targets.is_empty() || online.len() < 2 {
         return None;
     }
     let workers = workers(scene);
     if !workers.is_empty() && targets.is_subset(&workers) && workers != online {
-        let why = format!("packets go only to CPUs {targets}, which ran the trial's threads");
+        let why = format!(
+            "packets go only to CPUs {}, which ran the trial's threads",
+            brief(&targets)
+        );
         return Some((Severity::Warn, why));
     }
     if targets.len() == 1 {
@@ -132,28 +155,106 @@ fn fault(
     })
 }
 
-/// The CPUs of the trial's threads on this host: of both ends, where they share a kernel.
-fn workers(scene: &Scene<'_>) -> CpuSet {
-    let Some(sample) = scene.sample else {
-        return CpuSet::empty();
+/// The online CPUs that packets are steered to.
+fn targets(scene: &Scene<'_>, steered: &[(&Queue, &CpuSet)]) -> CpuSet {
+    let all: CpuSet = steered.iter().flat_map(|(_, cpus)| cpus.iter()).collect();
+    all.and(&scene.host.online_cpus())
+}
+
+/// Steering onto CPUs that should not have this work, worst first.
+fn misplaced(
+    scene: &Scene<'_>,
+    nic: &Nic,
+    steered: &[(&Queue, &CpuSet)],
+) -> Option<(Severity, String)> {
+    let targets = targets(scene, steered);
+    if targets.is_empty() || scene.host.online_cpus().len() < 2 {
+        return None;
+    }
+    let apart = targets.and(&kept_apart(scene.host));
+    let latency = scene.profile == Profile::Latency;
+    let far = match local_cpus(scene.host, nic) {
+        Known::Value((near, _)) if nic.kind.has_wire() && !near.is_empty() => targets.minus(&near),
+        _ => CpuSet::empty(),
     };
-    let own = match scene.end {
-        End::Local => &sample.local,
-        End::Remote => &sample.remote,
+    if far == targets {
+        let why = format!("every packet goes to another node, to CPUs {}", brief(&far));
+        return Some((Severity::Warn, why));
+    }
+    if !apart.is_empty() {
+        let severity = if latency {
+            Severity::Warn
+        } else {
+            Severity::Note
+        };
+        return Some((
+            severity,
+            format!("packets go to CPUs {}, which were set apart", brief(&apart)),
+        ));
+    }
+    if !far.is_empty() {
+        let why = format!("some packets go to another node, to CPUs {}", brief(&far));
+        return Some((Severity::Note, why));
+    }
+    steered.iter().find_map(|(queue, cpus)| {
+        let irq = queue.cpus.value().filter(|_| nic.kind.has_wire())?;
+        let core: CpuSet = irq
+            .iter()
+            .flat_map(|cpu| siblings(scene.host, cpu).iter().collect::<Vec<_>>())
+            .collect();
+        let shared = cpus.and(&core);
+        (!shared.is_empty()).then(|| {
+            let why = format!(
+                "the mask of rx-{} holds CPUs {}, the core that takes its interrupt",
+                queue.index,
+                brief(&shared)
+            );
+            (Severity::Note, why)
+        })
+    })
+}
+
+/// One queue, nothing steered, and its CPU has no time left: steering may help.
+fn needed_and_off(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
+    let watch = scene.watch?;
+    let queues = in_use(nic, QueueKind::Rx);
+    let [queue] = queues.as_slice() else {
+        return None;
     };
-    let both = [&sample.local, &sample.remote];
-    let sides: &[&SideSample] = if sample.shared_kernel { &both } else { &[own] };
-    let cpus: BTreeSet<_> = sides
-        .iter()
-        .flat_map(|side| &side.flows)
-        .filter_map(FlowRecord::cpu)
-        .collect();
-    cpus.into_iter().collect()
+    let irqs = taken(&queues);
+    let only = irqs.first().filter(|_| nic.kind.has_wire())?;
+    let cpu = only.cpus.first()?;
+    let busy = softirq_share(watch, cpu).get()?;
+    let others = homes(scene.host, nic).minus(&siblings(scene.host, cpu));
+    if busy <= SATURATED || others.is_empty() {
+        return None;
+    }
+    let off = Evidence::new(
+        format!("CPUs that queue rx-{} is steered to", queue.index),
+        "none",
+        queue_file(nic, queue, "rps_cpus"),
+    );
+    let key = SettingKey::Nic(nic.name.clone(), NicKnob::RpsCpus(queue.index));
+    let to = Value::Text(others.to_string());
+    let said = Said {
+        severity: Severity::Warn,
+        subject: subject(nic),
+        summary: format!(
+            "the one queue of {} fills CPU {cpu} with softirq: try steering its packets to CPUs {}",
+            nic.name,
+            brief(&others)
+        ),
+        evidence: vec![softirq_evidence(watch, cpu, busy), only.evidence(), off],
+        remedies: remedy(scene, key, to).into_iter().collect(),
+    };
+    Some(found(rule, scene, said))
 }
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::testing::{Cases, World, finding, missing, remedies, scene, silent, with_trial};
+    use super::super::testing::{
+        Cases, World, finding, missing, remedies, scene, silent, with_trial,
+    };
     use super::*;
     use crate::build;
     use crate::host::Host;
@@ -228,5 +329,44 @@ pub(super) mod tests {
         let mut host = veth("");
         host.nics[0].queues[0].rps_cpus = Known::not_asked("rps_cpus");
         assert_eq!(missing(ID, &scene(&host))[0].path, "rps_cpus");
+    }
+
+    #[test]
+    fn a_mask_on_another_node_on_set_apart_cpus_or_on_the_interrupts_core_is_found() {
+        let server = |rps: &str| {
+            build::host()
+                .nodes(2, 4)
+                .nic("eth2", |nic| nic.node(1).queues(&[4]).rps(rps))
+                .build()
+        };
+        let far = finding(ID, &scene(&server("0-3")));
+        assert_eq!(far.severity, Severity::Warn);
+        assert!(far.summary.contains("another node"), "{}", far.summary);
+        assert_eq!(
+            finding(ID, &scene(&server("3,5-7"))).severity,
+            Severity::Note
+        );
+        let core = finding(ID, &scene(&server("4-7")));
+        assert!(core.summary.contains("CPUs 4"), "{}", core.summary);
+        assert!(silent(ID, &scene(&server("5-7"))));
+        let mut apart = server("5-7");
+        apart.isolation.isolated = Known::Value("7".parse().expect("a list"));
+        assert_eq!(finding(ID, &scene(&apart)).severity, Severity::Note);
+        let latency = World::of(apart).profile(Profile::Latency);
+        assert_eq!(finding(ID, &latency.scene()).severity, Severity::Warn);
+    }
+
+    #[test]
+    fn a_saturated_lone_queue_without_steering_is_found() {
+        let host = build::host()
+            .nodes(1, 4)
+            .nic("eth0", |nic| nic.queues(&[0]))
+            .build();
+        let world = World::of(host).watched(|watch| watch.softirq(0, 0.9));
+        let said = finding(ID, &world.scene());
+        assert_eq!(
+            remedies(&said),
+            ["nic/eth0/queue/rx-0/rps-cpus: none -> 1-3"]
+        );
     }
 }

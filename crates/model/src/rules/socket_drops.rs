@@ -128,7 +128,11 @@ fn judge(
             trouble.what, watch.span_ns, trouble.mend
         ),
         evidence,
-        remedies: overflow.then(|| backlog(scene)).flatten().into_iter().collect(),
+        remedies: overflow
+            .then(|| backlog(scene))
+            .flatten()
+            .into_iter()
+            .collect(),
     })
 }
 
@@ -137,7 +141,9 @@ fn backlog(scene: &Scene<'_>) -> Option<Remedy> {
     let now: u64 = scene.host.sysctl(SOMAXCONN).value()?.trim().parse().ok()?;
     let key = SettingKey::Sysctl(SOMAXCONN.to_owned());
     let to = Value::Text(SOMAXCONN_WANTED.to_string());
-    (now < SOMAXCONN_WANTED).then(|| remedy(scene, key, to)).flatten()
+    (now < SOMAXCONN_WANTED)
+        .then(|| remedy(scene, key, to))
+        .flatten()
 }
 
 #[cfg(test)]
@@ -150,14 +156,21 @@ pub(super) mod tests {
 
     pub(crate) const CASES: Cases = Cases {
         fires: &[
-            ("a full accept queue", || grew("netstat/TcpExt/ListenOverflows")),
+            ("a full accept queue", || {
+                grew("netstat/TcpExt/ListenOverflows")
+            }),
             ("a slow reader of UDP", || grew("snmp/Udp/RcvbufErrors")),
-            ("a closed window", || grew("netstat/TcpExt/TCPToZeroWindowAdv")),
+            ("a closed window", || {
+                grew("netstat/TcpExt/TCPToZeroWindowAdv")
+            }),
         ],
         silent: &[
-            ("none moved", || World::of(build::host().build()).watched(|w| w)),
+            ("none moved", || {
+                World::of(build::host().build()).watched(|w| w)
+            }),
             ("a kernel without such counters", || {
-                World::of(build::host().build()).watched(|w| w.without("netstat/TcpExt/TCPRcvQDrop"))
+                World::of(build::host().build())
+                    .watched(|w| w.without("netstat/TcpExt/TCPRcvQDrop"))
             }),
         ],
         undetermined: &[("not watched", || World::of(build::host().build()))],

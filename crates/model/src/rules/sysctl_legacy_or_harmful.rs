@@ -63,7 +63,9 @@ fn fault(host: &Host, line: &SysctlLine) -> Option<&'static str> {
         "net.ipv4.tcp_adv_win_scale" if release(host).is_some_and(|own| own >= NO_WIN_SCALE) => {
             Some("the kernel does not use it since 6.6")
         }
-        "net.ipv4.tcp_mem" => Some("it counts pages, for all of TCP; the kernel sizes it by memory"),
+        "net.ipv4.tcp_mem" => {
+            Some("it counts pages, for all of TCP; the kernel sizes it by memory")
+        }
         "net.ipv4.tcp_timestamps" if numbers == [0] => {
             Some("round trips are measured seldom without timestamps")
         }
@@ -129,7 +131,9 @@ pub(super) mod tests {
 
     pub(crate) const CASES: Cases = Cases {
         fires: &[
-            ("one that has no effect", || World::of(host(&[("net.ipv4.tcp_low_latency", "1")]))),
+            ("one that has no effect", || {
+                World::of(host(&[("net.ipv4.tcp_low_latency", "1")]))
+            }),
             ("pages taken for octets", || {
                 World::of(host(&[("net.ipv4.tcp_mem", "16777216 16777216 16777216")]))
             }),

@@ -211,7 +211,9 @@ fn bdp(rate: BitRate, rtt: Nanoseconds) -> Bytes {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::testing::{Cases, World, finding, missing, remedies, scene, silent, with_trial};
+    use super::super::testing::{
+        Cases, World, finding, missing, remedies, scene, silent, with_trial,
+    };
     use super::*;
     use crate::build::{self, HostBuilder};
     use crate::host::Host;

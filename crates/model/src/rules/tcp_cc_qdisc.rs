@@ -24,7 +24,9 @@ pub(super) const RULE: Rule = Rule {
              and bbr 490 Mb/s",
     source: "net/ipv4/tcp_bbr.c; research/rules.md rule 59",
     persist: "/etc/sysctl.d/90-linerate.conf",
-    contested: Some("fq beside bbr saves timers, says tcp_bbr.c; on a path without loss cubic is often as fast"),
+    contested: Some(
+        "fq beside bbr saves timers, says tcp_bbr.c; on a path without loss cubic is often as fast",
+    ),
     page: include_str!("../../../../docs/rules/tcp-cc-qdisc.md"),
     check,
 };
@@ -183,7 +185,9 @@ const ROOT: u32 = u32::MAX;
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::testing::{Cases, World, finding, missing, remedies, scene, silent, with_trial};
+    use super::super::testing::{
+        Cases, World, finding, missing, remedies, scene, silent, with_trial,
+    };
     use super::*;
     use crate::build::{self, HostBuilder};
     use crate::host::Qdisc;
@@ -192,7 +196,9 @@ pub(super) mod tests {
     const ID: &str = RULE.id;
 
     pub(crate) const CASES: Cases = Cases {
-        fires: &[("bbr without fq", || World::of(host("bbr", "noqueue").build()))],
+        fires: &[("bbr without fq", || {
+            World::of(host("bbr", "noqueue").build())
+        })],
         silent: &[("cubic", || World::of(host("cubic", "noqueue").build()))],
         undetermined: &[("no such sysctl", || {
             World::of(host("bbr", "noqueue").without_sysctl(CONTROL).build())

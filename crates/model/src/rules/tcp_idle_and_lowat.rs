@@ -84,7 +84,12 @@ pub(super) mod tests {
         silent: &[
             ("bulk transfer", || World::of(build::host().build())),
             ("both set", || {
-                latency(build::host().sysctl(IDLE, "0").sysctl(LOWAT, "131072").build())
+                latency(
+                    build::host()
+                        .sysctl(IDLE, "0")
+                        .sysctl(LOWAT, "131072")
+                        .build(),
+                )
             }),
         ],
         undetermined: &[("not readable", || {

@@ -83,7 +83,11 @@ fn wait(scene: &Scene<'_>, way: &Way<'_>, sender: bool, figures: &Figures) -> Op
     let flows = way.sender.senders().count();
     Some(Said {
         // A flow may wait for a buffer that is as large as it should be: a fact, and no fault.
-        severity: if explained { Severity::Warn } else { Severity::Note },
+        severity: if explained {
+            Severity::Warn
+        } else {
+            Severity::Note
+        },
         subject: "host".to_owned(),
         summary: format!(
             "{flows} flows waited for the {what} of this end for {share} of their busy time: {mend}"
@@ -99,9 +103,9 @@ fn loss(way: &Way<'_>, figures: &Figures) -> Option<Said> {
         .filter(|share| *share > threshold::LOSS_SHARE)?;
     let rtt = way.rtt_min();
     let mut evidence: Vec<Evidence> = figures.evidence();
-    evidence.extend(rtt.map(|rtt| {
-        Evidence::new("smallest round-trip time", rtt, "TCP_INFO tcpi_min_rtt")
-    }));
+    evidence.extend(
+        rtt.map(|rtt| Evidence::new("smallest round-trip time", rtt, "TCP_INFO tcpi_min_rtt")),
+    );
     // Long paths lose packets that nobody at either end can keep.
     let near = rtt.is_some_and(|rtt| rtt <= NEAR_RTT);
     Some(Said {

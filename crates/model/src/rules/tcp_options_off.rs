@@ -33,9 +33,18 @@ pub(super) const RULE: Rule = Rule {
 /// Each option, and what a flow loses without it.
 const OPTIONS: [(&str, &str); 5] = [
     ("net.ipv4.tcp_window_scaling", "windows end at 64 KiB"),
-    ("net.ipv4.tcp_sack", "each loss is mended one packet in a round trip"),
-    ("net.ipv4.tcp_timestamps", "round trips are measured seldom and old segments not known"),
-    ("net.ipv4.tcp_moderate_rcvbuf", "receive buffers do not grow"),
+    (
+        "net.ipv4.tcp_sack",
+        "each loss is mended one packet in a round trip",
+    ),
+    (
+        "net.ipv4.tcp_timestamps",
+        "round trips are measured seldom and old segments not known",
+    ),
+    (
+        "net.ipv4.tcp_moderate_rcvbuf",
+        "receive buffers do not grow",
+    ),
     (DSACK, "needless repeats stay unseen"),
 ];
 const DSACK: &str = "net.ipv4.tcp_dsack";
@@ -103,7 +112,13 @@ pub(super) mod tests {
             ("no window scaling", || World::of(off(&["window_scaling"]))),
             ("no autotuning", || World::of(off(&["moderate_rcvbuf"]))),
             ("all of them", || {
-                let all = ["window_scaling", "sack", "timestamps", "moderate_rcvbuf", "dsack"];
+                let all = [
+                    "window_scaling",
+                    "sack",
+                    "timestamps",
+                    "moderate_rcvbuf",
+                    "dsack",
+                ];
                 World::of(off(&all))
             }),
         ],
@@ -137,6 +152,9 @@ pub(super) mod tests {
                 "sysctl/net.ipv4.tcp_timestamps: 0 -> 1"
             ]
         );
-        assert_eq!(finding(ID, &scene(&off(&["dsack"]))).severity, Severity::Note);
+        assert_eq!(
+            finding(ID, &scene(&off(&["dsack"]))).severity,
+            Severity::Note
+        );
     }
 }

@@ -58,7 +58,11 @@ fn in_use(nic: &Nic) -> Result<(u32, Evidence), Gap> {
         let path = format!("ETHTOOL_MSG_CHANNELS_GET {}", nic.name);
         return Ok((count, Evidence::new("combined queues", count, path)));
     }
-    let listed = nic.queues.iter().filter(|queue| queue.kind == QueueKind::Rx).count();
+    let listed = nic
+        .queues
+        .iter()
+        .filter(|queue| queue.kind == QueueKind::Rx)
+        .count();
     match u32::try_from(listed) {
         Ok(count) if count > 0 => {
             let path = format!("/sys/class/net/{}/queues", nic.name);
@@ -93,7 +97,10 @@ fn one_queue(scene: &Scene<'_>, nic: &Nic, cpus: usize, evidence: Evidence) -> N
                 Severity::Note
             };
             let to = most.min(u32::try_from(cpus).unwrap_or(u32::MAX));
-            let summary = format!("{} uses 1 of {most} queue pairs for {cpus} CPUs: use {to}", nic.name);
+            let summary = format!(
+                "{} uses 1 of {most} queue pairs for {cpus} CPUs: use {to}",
+                nic.name
+            );
             let key = SettingKey::Nic(nic.name.clone(), NicKnob::ChannelsCombined);
             let change = remedy(scene, key, Value::Integer(u64::from(to)));
             Notice::new(severity, summary).mended_by(change)
@@ -133,7 +140,9 @@ pub(super) mod tests {
         silent: &[
             ("four queue pairs", || guest(4, &[0, 1, 2, 3], 4)),
             ("one CPU", || guest(1, &[0], 1)),
-            ("another driver", || World::of(build::host().nic("eth0", |nic| nic).build())),
+            ("another driver", || {
+                World::of(build::host().nic("eth0", |nic| nic).build())
+            }),
         ],
         undetermined: &[("neither ethtool nor sysfs says", || {
             let host = build::host().nodes(1, 4).nic("eth0", |nic| {

@@ -31,7 +31,13 @@ const MANY_CPUS: usize = 32;
 
 fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
     let mut said = each_nic(rule, scene, |nic| {
-        judged(rule, scene, subject(nic), Vec::from_iter(capped(nic)), Vec::new())
+        judged(
+            rule,
+            scene,
+            subject(nic),
+            Vec::from_iter(capped(nic)),
+            Vec::new(),
+        )
     });
     let hypervisor = &scene.host.kernel.hypervisor;
     // On bare metal nobody steals. A kernel that says nothing of a hypervisor may still run on one.
@@ -51,7 +57,11 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
 /// Why stolen time is not known of any CPU, where somebody watched.
 fn uncounted(scene: &Scene<'_>) -> Option<Gap> {
     let watch = scene.watch?;
-    let mut all = scene.host.cpus.iter().map(|cpu| watch.grown(&format!("cpu/{}/time/steal", cpu.id)));
+    let mut all = scene
+        .host
+        .cpus
+        .iter()
+        .map(|cpu| watch.grown(&format!("cpu/{}/time/steal", cpu.id)));
     let first = all.next()?.gap().cloned()?;
     all.all(|steal| steal.get().is_none()).then_some(first)
 }
@@ -112,7 +122,11 @@ fn capped(nic: &Nic) -> Option<Notice> {
             .get()
             .filter(|rate| *rate > none && link.is_none_or(|link| *rate < link))
     };
-    let off = |vf: &VirtualFunction| vf.link_state.value().is_some_and(|state| state == "disable");
+    let off = |vf: &VirtualFunction| {
+        vf.link_state
+            .value()
+            .is_some_and(|state| state == "disable")
+    };
     let all = nic.stack.virtual_functions.value()?;
     let path = |what: &str| format!("RTM_GETLINK {}: IFLA_VF_INFO {what}", nic.name);
     let evidence: Vec<Evidence> = all
@@ -120,10 +134,18 @@ fn capped(nic: &Nic) -> Option<Notice> {
         .flat_map(|vf| {
             let index = vf.index;
             let rate = cap(vf).map(|rate| {
-                Evidence::new(format!("most that function {index} may send"), rate, path("rate"))
+                Evidence::new(
+                    format!("most that function {index} may send"),
+                    rate,
+                    path("rate"),
+                )
             });
             let state = off(vf).then(|| {
-                Evidence::new(format!("link of function {index}"), "disable", path("link_state"))
+                Evidence::new(
+                    format!("link of function {index}"),
+                    "disable",
+                    path("link_state"),
+                )
             });
             rate.into_iter().chain(state)
         })
@@ -150,7 +172,9 @@ pub(super) mod tests {
             ("5 % of a CPU is stolen", || {
                 World::of(guest(2)).watched(|watch| watch.grew("cpu/1/time/steal", 500_000_000))
             }),
-            ("a capped virtual function", || World::of(with_function(1_000))),
+            ("a capped virtual function", || {
+                World::of(with_function(1_000))
+            }),
             ("64 CPUs in one node", || World::of(guest(64))),
         ],
         silent: &[
@@ -158,7 +182,9 @@ pub(super) mod tests {
             ("a guest that loses nothing", || {
                 World::of(guest(2)).watched(|watch| watch.grew("cpu/1/time/steal", 50_000_000))
             }),
-            ("a virtual function without a cap", || World::of(with_function(0))),
+            ("a virtual function without a cap", || {
+                World::of(with_function(0))
+            }),
         ],
         undetermined: &[
             ("a guest that was not watched", || World::of(guest(2))),
@@ -167,7 +193,11 @@ pub(super) mod tests {
             }),
             ("nobody knows whether it is a guest", || {
                 let unasked = Known::not_asked("/sys/hypervisor");
-                World::of(build::host().with(|host| host.kernel.hypervisor = unasked).build())
+                World::of(
+                    build::host()
+                        .with(|host| host.kernel.hypervisor = unasked)
+                        .build(),
+                )
             }),
         ],
     };

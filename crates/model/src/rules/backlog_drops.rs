@@ -1,0 +1,126 @@
+//! `backlog-drops`: a CPU's input queue overflows. It is used by receive packet steering, veth, loopback
+//! and generic XDP. Facts from Documentation/admin-guide/sysctl/net.rst (`netdev_max_backlog`) and
+//! `/proc/net/softnet_stat`.
+
+use super::{ALWAYS, Said, found, remedy, undetermined, watched};
+use crate::finding::{Evidence, Outcome, Remedy, Rule, Scene, Severity, Stage};
+use crate::ids::CpuId;
+use crate::known::{Gap, Known};
+use crate::setting::{SettingKey, Value};
+
+pub(super) const RULE: Rule = Rule {
+    id: "backlog-drops",
+    number: 17,
+    title: "a CPU's input queue overflows",
+    severity: Severity::Warn,
+    stage: Stage::Errors,
+    profiles: ALWAYS,
+    threshold: "dropped of /proc/net/softnet_stat grows on any CPU",
+    effect: "each drop is a lost packet that TCP sends again; no general figure",
+    source: "Documentation/admin-guide/sysctl/net.rst; RHEL's tuning guide; research/rules.md rule 17",
+    persist: "sysctl.d",
+    contested: None,
+    page: include_str!("../../../../docs/rules/backlog-drops.md"),
+    check,
+};
+
+const BACKLOG: &str = "net.core.netdev_max_backlog";
+
+/// Longer than this a queue costs more in waiting than it saves in drops.
+const LONGEST: u64 = 10_000;
+
+fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
+    let watch = match watched(rule, scene) {
+        Ok(watch) => watch,
+        Err(unsure) => return unsure,
+    };
+    let mut missing: Vec<Gap> = Vec::new();
+    let mut dropped: Vec<(CpuId, u64)> = Vec::new();
+    for cpu in scene.host.online_cpus().iter() {
+        match watch.grown(&format!("cpu/{cpu}/softnet/dropped")) {
+            Known::Value(0) => {}
+            Known::Value(grown) => dropped.push((cpu, grown)),
+            Known::Unknown(gap) => missing.push(gap),
+        }
+    }
+    dropped.sort_by_key(|(_, grown)| std::cmp::Reverse(*grown));
+    let Some((worst, _)) = dropped.first().copied() else {
+        missing.truncate(1);
+        return if missing.is_empty() {
+            Vec::new()
+        } else {
+            vec![undetermined(rule, scene, "host".to_owned(), missing)]
+        };
+    };
+    let sum: u64 = dropped.iter().map(|(_, grown)| grown).sum();
+    let backlog = scene.host.sysctl(BACKLOG);
+    let mut evidence: Vec<Evidence> = Vec::new();
+    for (cpu, grown) in &dropped {
+        let key = format!("cpu/{cpu}/softnet/dropped");
+        let what = format!("packets that the input queue of CPU {cpu} dropped");
+        evidence.push(Evidence::new(what, grown, watch.path(&key)));
+        let key = format!("cpu/{cpu}/softnet/flow_limit");
+        let limited = watch.grown(&key).get().filter(|grown| *grown > 0);
+        evidence.extend(limited.map(|grown| {
+            let what = format!("of them by the limit of one flow on CPU {cpu}");
+            Evidence::new(what, grown, watch.path(&key))
+        }));
+    }
+    evidence.extend(backlog.value().map(|text| {
+        let path = "/proc/sys/net/core/netdev_max_backlog";
+        Evidence::new("length of an input queue", format!("{text} packets"), path)
+    }));
+    let said = Said {
+        severity: Severity::Warn,
+        subject: format!("cpu/{worst}"),
+        summary: format!(
+            "input queues dropped {sum} packets while watched, most on CPU {worst}: relieve it, or lengthen them"
+        ),
+        evidence,
+        remedies: lengthen(scene, backlog.value()).into_iter().collect(),
+    };
+    vec![found(rule, scene, said)]
+}
+
+/// Twice the length, as far as that is reasonable.
+fn lengthen(scene: &Scene<'_>, now: Option<&String>) -> Option<Remedy> {
+    let now: u64 = now?.trim().parse().ok()?;
+    let to = now.saturating_mul(2).clamp(2000, LONGEST);
+    let key = SettingKey::Sysctl(BACKLOG.to_owned());
+    (now < to).then(|| remedy(scene, key, Value::Text(to.to_string())))?
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::super::testing::{self, Cases, World, finding};
+    use super::*;
+    use crate::build;
+
+    const ID: &str = RULE.id;
+
+    pub(crate) const CASES: Cases = Cases {
+        fires: &[("a CPU drops", || dropping(40))],
+        silent: &[("none drops", || dropping(0))],
+        undetermined: &[
+            ("nobody watched", || World::of(build::veth_pair().0)),
+            ("the kernel's file was not read", || {
+                World::of(build::veth_pair().0).watched(|watch| watch.without("cpu/1/softnet"))
+            }),
+        ],
+    };
+
+    fn dropping(packets: u64) -> World {
+        World::of(build::veth_pair().0)
+            .watched(|watch| watch.grew("cpu/1/softnet/dropped", packets))
+    }
+
+    #[test]
+    fn twice_the_length_is_tried() {
+        let said = finding(ID, &dropping(40).scene());
+        assert_eq!(said.subject, "cpu/1");
+        assert_eq!(
+            testing::remedies(&said),
+            ["sysctl/net.core.netdev_max_backlog: 1000 -> 2000"]
+        );
+    }
+}

@@ -1,0 +1,137 @@
+//! `busy-poll-incomplete`: busy polling is set for one way of waiting and not for the other. Facts from
+//! Documentation/admin-guide/sysctl/net.rst (`busy_read`, `busy_poll`) and Documentation/networking/napi.rst.
+
+use super::spreading::needed;
+use super::{ALWAYS, Said, found, remedy, undetermined};
+use crate::finding::{Evidence, Outcome, Profile, Rule, Scene, Severity, Stage};
+use crate::known::{Cause, Gap, Known};
+use crate::setting::{SettingKey, Value};
+
+pub(super) const RULE: Rule = Rule {
+    id: "busy-poll-incomplete",
+    number: 19,
+    title: "busy polling is set by half, or is set and polls nothing",
+    severity: Severity::Note,
+    stage: Stage::Tuning,
+    profiles: ALWAYS,
+    threshold: "net.core.busy_poll above 0 with net.core.busy_read 0; in the latency profile also both \
+                above 0 while BusyPollRxPackets does not grow",
+    effect: "sockets are polled only where the program asks for it (SO_BUSY_POLL); no general figure",
+    source: "Documentation/admin-guide/sysctl/net.rst; research/rules.md rule 19",
+    persist: "the program's own SO_BUSY_POLL; or sysctl.d",
+    contested: None,
+    page: include_str!("../../../../docs/rules/busy-poll-incomplete.md"),
+    check,
+};
+
+const POLL: &str = "net.core.busy_poll";
+const READ: &str = "net.core.busy_read";
+const POLLED: &str = "netstat/TcpExt/BusyPollRxPackets";
+
+fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
+    let (poll, read) = match (number(scene, POLL), number(scene, READ)) {
+        (Known::Value(poll), Known::Value(read)) => (poll, read),
+        (Known::Value(0), _) => return Vec::new(),
+        // A kernel without busy polling, or a namespace that has no such setting.
+        (Known::Unknown(gap), _) | (_, Known::Unknown(gap)) => {
+            return match needed(&gap) {
+                Some(gap) => vec![undetermined(rule, scene, "host".to_owned(), vec![gap])],
+                None => Vec::new(),
+            };
+        }
+    };
+    let mut evidence = vec![
+        Evidence::new(POLL, format!("{poll} us"), "/proc/sys/net/core/busy_poll"),
+        Evidence::new(READ, format!("{read} us"), "/proc/sys/net/core/busy_read"),
+    ];
+    let summary = match (poll, read) {
+        (0, _) => return Vec::new(),
+        (_, 0) => format!(
+            "{POLL} is {poll} us, but {READ} is 0: only sockets that ask for it are polled; set both or neither"
+        ),
+        _ => {
+            let watch = scene.watch.filter(|_| scene.profile == Profile::Latency);
+            let Some(Known::Value(0)) = watch.map(|watch| watch.grown(POLLED)) else {
+                return Vec::new();
+            };
+            let path = watch.map(|watch| watch.path(POLLED)).unwrap_or_default();
+            evidence.push(Evidence::new("packets found by busy polling", 0, path));
+            "busy polling is set and was not seen to find a packet: it may only burn CPU time; measure it"
+                .to_owned()
+        }
+    };
+    let remedies = if read == 0 {
+        let key = SettingKey::Sysctl(READ.to_owned());
+        remedy(scene, key, Value::Text(poll.to_string()))
+    } else {
+        None
+    };
+    let said = Said {
+        severity: Severity::Note,
+        subject: "host".to_owned(),
+        summary,
+        evidence,
+        remedies: remedies.into_iter().collect(),
+    };
+    vec![found(rule, scene, said)]
+}
+
+fn number(scene: &Scene<'_>, name: &str) -> Known<u64> {
+    scene.host.sysctl(name).and_then(|text| {
+        text.trim().parse().map_or_else(
+            |_| {
+                let path = format!("/proc/sys/{}", name.replace('.', "/"));
+                Known::Unknown(Gap::new(Cause::Unreadable, path, "it is no number"))
+            },
+            Known::Value,
+        )
+    })
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::super::testing::{Cases, World, finding, remedies, scene, silent};
+    use super::*;
+    use crate::build;
+    use crate::host::Host;
+
+    const ID: &str = RULE.id;
+
+    pub(crate) const CASES: Cases = Cases {
+        fires: &[
+            ("poll without read", || World::of(host("50", "0"))),
+            ("both, and nothing is found", || {
+                World::of(host("50", "50"))
+                    .profile(Profile::Latency)
+                    .watched(|watch| watch)
+            }),
+        ],
+        silent: &[
+            ("off", || World::of(host("0", "0"))),
+            ("both", || World::of(host("50", "50"))),
+            ("both, and packets are found", || {
+                World::of(host("50", "50"))
+                    .profile(Profile::Latency)
+                    .watched(|watch| watch.grew(POLLED, 7))
+            }),
+        ],
+        undetermined: &[("the sysctl was not read", || {
+            let mut host = host("50", "0");
+            host.sysctls.remove(READ);
+            World::of(host)
+        })],
+    };
+
+    fn host(poll: &str, read: &str) -> Host {
+        build::host().sysctl(POLL, poll).sysctl(READ, read).build()
+    }
+
+    #[test]
+    fn the_other_half_is_proposed() {
+        let said = finding(ID, &scene(&host("50", "0")));
+        assert_eq!(said.severity, Severity::Note);
+        assert_eq!(remedies(&said), ["sysctl/net.core.busy_read: 0 -> 50"]);
+        let absent = build::host().without_sysctl(POLL).without_sysctl(READ);
+        assert!(silent(ID, &scene(&absent.build())));
+    }
+}

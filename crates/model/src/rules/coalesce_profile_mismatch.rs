@@ -1,0 +1,244 @@
+//! `coalesce-profile-mismatch`: interrupts are held back for another purpose than the host's. Facts from
+//! the guides of Amazon's ENA driver and Intel's ice driver; `ETHTOOL_MSG_COALESCE_GET`.
+
+use super::spreading::{in_use, irq_counts, needed, taken};
+use super::{ALWAYS, BULK, Said, each_nic, found, remedy, subject, undetermined};
+use crate::ceiling::gigabits;
+use crate::finding::{Evidence, Outcome, Profile, Remedy, Rule, Scene, Severity, Stage};
+use crate::host::{Coalesce, Nic, QueueKind};
+use crate::known::Known;
+use crate::setting::{NicKnob, SettingKey, Value};
+use crate::units::BitRate;
+
+pub(super) const RULE: Rule = Rule {
+    id: "coalesce-profile-mismatch",
+    number: 15,
+    title: "interrupts are held back for another purpose than the host's",
+    severity: Severity::Warn,
+    stage: Stage::Tuning,
+    profiles: ALWAYS,
+    threshold: "latency: rx-usecs above 8 warns, an adaptive delay is a note; bulk: not adaptive with \
+                rx-usecs 0 at 10 Gb/s and more warns (a note on a guest); all but latency: more than 50000 interrupts of a \
+                queue in a second warn",
+    effect: "up to rx-usecs on each round trip; 80 us leave 12500 interrupts a second and queue, 10 us \
+             100000 (ice)",
+    source: "the ENA and ice drivers' guides; research/rules.md rule 15",
+    persist: "a .link file, or NetworkManager's ethtool.coalesce-* properties",
+    contested: Some(
+        "for bulk, fasterdata and the ENA guide want the delay adaptive; for latency, the ENA and ice \
+         guides want it off and rx-usecs 0",
+    ),
+    page: include_str!("../../../../docs/rules/coalesce-profile-mismatch.md"),
+    check,
+};
+
+/// The longest delay that a host for latency should have, microseconds.
+const LATENCY_USECS: u32 = 8;
+
+/// More interrupts of one queue in a second than this are many.
+const MANY_PER_S: f64 = 50_000.0;
+
+/// Below this rate a card without a delay costs little.
+const FAST: BitRate = BitRate::from_mbit_per_s(10_000);
+
+/// A delay that leaves 20000 interrupts a second and queue.
+const BULK_USECS: u64 = 50;
+
+fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
+    each_nic(rule, scene, |nic| check_nic(rule, scene, nic))
+}
+
+fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
+    if !nic.kind.has_wire() {
+        return None;
+    }
+    let latency = scene.profile == Profile::Latency;
+    let flooded = if latency { None } else { flood(scene, nic) };
+    let coalesce = match nic.coalesce.ok() {
+        Ok(coalesce) => coalesce,
+        // A device without a delay has none to set.
+        Err(gap) if flooded.is_none() => {
+            let judged = latency || BULK.contains(&scene.profile);
+            let gap = needed(gap).filter(|_| judged)?;
+            return Some(undetermined(rule, scene, subject(nic), vec![gap]));
+        }
+        Err(_) => &Coalesce {
+            rx_usecs: Known::default(),
+            tx_usecs: Known::default(),
+            adaptive_rx: Known::default(),
+            adaptive_tx: Known::default(),
+        },
+    };
+    let usecs = coalesce.rx_usecs.get();
+    let adaptive = coalesce.adaptive_rx.get();
+    let (severity, why) = if latency {
+        too_long(usecs, adaptive)?
+    } else if let Some(rate) = &flooded {
+        (
+            Severity::Warn,
+            format!("it interrupts too often ({})", rate.value),
+        )
+    } else {
+        // A guest's card may have its interrupts held back by the host.
+        let guest = scene.host.kernel.hypervisor.value();
+        let severity = match guest.map(String::as_str) {
+            Some("none") => Severity::Warn,
+            _ => Severity::Note,
+        };
+        (severity, too_short(scene, nic, usecs, adaptive)?)
+    };
+    let request = format!("netlink ethtool COALESCE_GET {}", nic.name);
+    let mut evidence: Vec<Evidence> = flooded.into_iter().collect();
+    evidence.extend(
+        usecs.map(|us| Evidence::new("delay (rx-usecs)", format!("{us} us"), request.clone())),
+    );
+    evidence.extend(adaptive.map(|on| {
+        let word = if on { "on" } else { "off" };
+        Evidence::new("adaptive delay (adaptive-rx)", word, request)
+    }));
+    evidence.extend(nic.link_bit_per_s.get().map(|rate| {
+        let path = format!("/sys/class/net/{}/speed", nic.name);
+        Evidence::new("rate of the link", gigabits(rate), path)
+    }));
+    let said = Said {
+        severity,
+        subject: subject(nic),
+        summary: format!("moderation of {}: {why}; measure it", nic.name),
+        evidence,
+        remedies: remedies(scene, nic, latency, adaptive),
+    };
+    Some(found(rule, scene, said))
+}
+
+fn too_long(usecs: Option<u32>, adaptive: Option<bool>) -> Option<(Severity, String)> {
+    if adaptive == Some(true) {
+        let why =
+            "the delay of interrupts is adaptive, which adds to round trips; try it off, 0 us";
+        return Some((Severity::Note, why.to_owned()));
+    }
+    let usecs = usecs.filter(|us| *us > LATENCY_USECS)?;
+    let why = format!("interrupts are held back {usecs} us on every round trip; try 0");
+    Some((Severity::Warn, why))
+}
+
+/// Without any delay each packet may interrupt. A paravirtual card has no timer and says 0; a slow card
+/// does not need one.
+fn too_short(
+    scene: &Scene<'_>,
+    nic: &Nic,
+    usecs: Option<u32>,
+    adaptive: Option<bool>,
+) -> Option<String> {
+    let driver = nic.driver.value().map_or("", String::as_str);
+    let paravirtual = ["virtio_net", "vmxnet3", "hv_netvsc"].contains(&driver);
+    let fast = nic.link_bit_per_s.get().is_some_and(|rate| rate >= FAST);
+    let bulk = BULK.contains(&scene.profile);
+    let none = usecs == Some(0) && adaptive == Some(false);
+    (none && bulk && fast && !paravirtual)
+        .then(|| "no delay of interrupts, so each packet may cause one; try adaptive".to_owned())
+}
+
+/// The queue that interrupted most often, when that was too often.
+fn flood(scene: &Scene<'_>, nic: &Nic) -> Option<Evidence> {
+    let watch = scene.watch?;
+    let seconds = watch.span_ns.as_secs_f64();
+    let all = taken(&in_use(nic, QueueKind::Rx));
+    let counts = all.iter().map(|taken| {
+        let count: u64 = irq_counts(watch, taken.irq).values().sum();
+        (taken.irq, super::spreading::as_f64(count) / seconds)
+    });
+    let (irq, rate) = counts.max_by(|one, other| one.1.total_cmp(&other.1))?;
+    (rate.is_finite() && rate > MANY_PER_S).then(|| {
+        Evidence::new(
+            format!("rate of interrupt {irq}"),
+            format!("{rate:.0} in a second"),
+            format!("/sys/kernel/irq/{irq}/per_cpu_count"),
+        )
+    })
+}
+
+fn remedies(scene: &Scene<'_>, nic: &Nic, latency: bool, adaptive: Option<bool>) -> Vec<Remedy> {
+    let set = |knob, to| remedy(scene, SettingKey::Nic(nic.name.clone(), knob), to);
+    let adapt = set(NicKnob::CoalesceAdaptiveRx, Value::Switch(!latency));
+    let delay = match (latency, adaptive) {
+        (true, _) => set(NicKnob::CoalesceRxUsecs, Value::Integer(0)),
+        // Where the driver can adapt, it finds the delay by itself.
+        (false, Some(false)) => None,
+        (false, _) => set(NicKnob::CoalesceRxUsecs, Value::Integer(BULK_USECS)),
+    };
+    adapt.into_iter().chain(delay).collect()
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::super::testing::{self, Cases, World, finding, scene};
+    use super::*;
+    use crate::build;
+    use crate::host::Host;
+
+    const ID: &str = RULE.id;
+
+    pub(crate) const CASES: Cases = Cases {
+        fires: &[
+            ("50 us where latency matters", || {
+                World::of(server(Some(50), false)).profile(Profile::Latency)
+            }),
+            ("no delay at all in bulk", || {
+                World::of(server(Some(0), false))
+            }),
+            ("60000 interrupts in a second", || {
+                World::of(server(Some(0), false)).watched(|w| w.grew("irq/100/cpu/0", 600_000))
+            }),
+        ],
+        silent: &[
+            ("adaptive in bulk", || World::of(server(Some(8), true))),
+            ("no delay where latency matters", || {
+                World::of(server(Some(0), false)).profile(Profile::Latency)
+            }),
+            ("a paravirtual card without a timer", || {
+                let mut host = server(Some(0), false);
+                host.nics[0].driver = Known::Value("virtio_net".to_owned());
+                World::of(host)
+            }),
+            ("a pair without interrupts", || {
+                World::of(build::veth_pair().0)
+            }),
+        ],
+        undetermined: &[("nobody asked", || {
+            let mut host = server(None, false);
+            host.nics[0].coalesce = Known::not_asked("netlink ethtool COALESCE_GET eth2");
+            World::of(host)
+        })],
+    };
+
+    fn server(usecs: Option<u32>, adaptive: bool) -> Host {
+        build::host()
+            .nic("eth2", |nic| {
+                nic.gbit(25).with(|nic| {
+                    if let (Known::Value(coalesce), Some(usecs)) = (&mut nic.coalesce, usecs) {
+                        coalesce.rx_usecs = Known::Value(usecs);
+                        coalesce.adaptive_rx = Known::Value(adaptive);
+                    }
+                })
+            })
+            .build()
+    }
+
+    #[test]
+    fn each_profile_is_given_its_own_remedy() {
+        let world = World::of(server(Some(50), false)).profile(Profile::Latency);
+        let said = finding(ID, &world.scene());
+        assert_eq!(said.severity, Severity::Warn);
+        assert_eq!(
+            testing::remedies(&said),
+            ["nic/eth2/coalesce/rx-usecs: 50 -> 0"]
+        );
+        let said = finding(ID, &scene(&server(Some(0), false)));
+        assert_eq!(
+            testing::remedies(&said),
+            ["nic/eth2/coalesce/adaptive-rx: off -> on"]
+        );
+        let world = World::of(server(Some(8), true)).profile(Profile::Latency);
+        assert_eq!(finding(ID, &world.scene()).severity, Severity::Note);
+    }
+}

@@ -1,0 +1,186 @@
+//! `gro-flush-defer-mismatch`: deferring interrupts takes two settings, and one is missing, or the wait is
+//! long. Facts from Documentation/networking/napi.rst, "Software IRQ coalescing".
+
+use super::spreading::needed;
+use super::{ALWAYS, Said, each_nic, found, remedy, subject, undetermined};
+use crate::finding::{Evidence, Outcome, Profile, Remedy, Rule, Scene, Severity, Stage};
+use crate::host::{Napi, Nic};
+use crate::known::{Gap, Known};
+use crate::setting::{NicKnob, SettingKey, Value};
+
+pub(super) const RULE: Rule = Rule {
+    id: "gro-flush-defer-mismatch",
+    number: 20,
+    title: "deferring interrupts is set by half, or waits long",
+    severity: Severity::Note,
+    stage: Stage::Tuning,
+    profiles: ALWAYS,
+    threshold: "exactly one of gro_flush_timeout and napi_defer_hard_irqs is not 0; in the latency profile \
+                also a timeout above 200 us",
+    effect: "a timeout alone holds packets back, deferring alone does nothing; a long timeout is latency \
+             at low load; no general figure",
+    source: "Documentation/networking/napi.rst; research/rules.md rule 20",
+    persist: "a unit that runs at boot",
+    contested: None,
+    page: include_str!("../../../../docs/rules/gro-flush-defer-mismatch.md"),
+    check,
+};
+
+/// The longest timeout where latency matters, nanoseconds.
+const LONG_NS: u64 = 200_000;
+
+/// The timeout of the kernel's own example, nanoseconds.
+const USUAL_NS: u64 = 20_000;
+
+fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
+    each_nic(rule, scene, |nic| check_nic(rule, scene, nic))
+}
+
+fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
+    let dispatch = &nic.dispatch;
+    let pair = (&dispatch.gro_flush_timeout_ns, &dispatch.defer_hard_irqs);
+    let (timeout, defer) = match pair {
+        (Known::Value(timeout), Known::Value(defer)) => (*timeout, *defer),
+        // An older kernel has no such pair.
+        (one, other) => {
+            let gaps = [one.gap(), other.gap()].into_iter().flatten();
+            let missing: Vec<Gap> = gaps.filter_map(needed).collect();
+            let unsure = !missing.is_empty();
+            return unsure.then(|| undetermined(rule, scene, subject(nic), missing));
+        }
+    };
+    let file = |name: &str| format!("/sys/class/net/{}/{name}", nic.name);
+    let mut evidence = vec![
+        Evidence::new(
+            "gro_flush_timeout",
+            format!("{timeout} ns"),
+            file("gro_flush_timeout"),
+        ),
+        Evidence::new("napi_defer_hard_irqs", defer, file("napi_defer_hard_irqs")),
+    ];
+    let half = |timeout: u64, defer: u32| (timeout == 0) != (defer == 0);
+    let long = scene.profile == Profile::Latency && timeout > LONG_NS;
+    let napi = halved(nic, half);
+    let (why, remedies) = if half(timeout, defer) {
+        let why = if timeout == 0 {
+            format!("interrupts are deferred {defer} times without a timeout, which does nothing")
+        } else {
+            format!("packets are held back {timeout} ns, but no interrupt is deferred")
+        };
+        (
+            format!("{why}; set both or neither"),
+            to_neither(scene, nic),
+        )
+    } else if long {
+        let key = SettingKey::Nic(nic.name.clone(), NicKnob::GroFlushTimeoutNs);
+        let shorter = remedy(scene, key, Value::Integer(USUAL_NS));
+        let why = format!("packets may wait {timeout} ns at low load; try {USUAL_NS}");
+        (why, shorter.into_iter().collect())
+    } else if let Some((napi, of_napi)) = napi {
+        evidence.extend(of_napi);
+        let why = format!("polling context {napi} has one of the two only; set both or neither");
+        (why, Vec::new())
+    } else {
+        return None;
+    };
+    let said = Said {
+        severity: Severity::Note,
+        subject: subject(nic),
+        summary: format!("deferred interrupts of {}: {why}", nic.name),
+        evidence,
+        remedies,
+    };
+    Some(found(rule, scene, said))
+}
+
+/// A polling context whose own pair is set by half.
+fn halved(nic: &Nic, half: impl Fn(u64, u32) -> bool) -> Option<(u32, Vec<Evidence>)> {
+    nic.dispatch.napis.value()?.iter().find_map(|napi: &Napi| {
+        let timeout = napi.gro_flush_timeout_ns.get()?;
+        let defer = napi.defer_hard_irqs.get()?;
+        let request = format!("netlink netdev napi-get {}", nic.name);
+        half(timeout, defer).then(|| {
+            let evidence = vec![
+                Evidence::new(
+                    format!("gro-flush-timeout of context {}", napi.id),
+                    format!("{timeout} ns"),
+                    request.clone(),
+                ),
+                Evidence::new(
+                    format!("defer-hard-irqs of context {}", napi.id),
+                    defer,
+                    request,
+                ),
+            ];
+            (napi.id, evidence)
+        })
+    })
+}
+
+fn to_neither(scene: &Scene<'_>, nic: &Nic) -> Vec<Remedy> {
+    [NicKnob::GroFlushTimeoutNs, NicKnob::DeferHardIrqs]
+        .into_iter()
+        .filter_map(|knob| {
+            let key = SettingKey::Nic(nic.name.clone(), knob);
+            remedy(scene, key, Value::Integer(0))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::super::testing::{self, Cases, World, finding, scene};
+    use super::*;
+    use crate::build;
+    use crate::host::Host;
+    use crate::known::Cause;
+
+    const ID: &str = RULE.id;
+
+    pub(crate) const CASES: Cases = Cases {
+        fires: &[
+            ("a timeout alone", || World::of(host(20_000, 0))),
+            ("deferring alone", || World::of(host(0, 100))),
+            ("a long timeout where latency matters", || {
+                World::of(host(500_000, 2)).profile(Profile::Latency)
+            }),
+        ],
+        silent: &[
+            ("off", || World::of(host(0, 0))),
+            ("both", || World::of(host(20_000, 100))),
+            ("a long timeout in bulk", || World::of(host(500_000, 2))),
+            ("an older kernel", || {
+                let mut host = host(0, 100);
+                host.nics[0].dispatch.gro_flush_timeout_ns =
+                    Known::unknown(Cause::Absent, "gro_flush_timeout", "no such file");
+                World::of(host)
+            }),
+        ],
+        undetermined: &[("nobody asked", || {
+            let mut host = host(20_000, 0);
+            host.nics[0].dispatch.defer_hard_irqs = Known::not_asked("napi_defer_hard_irqs");
+            World::of(host)
+        })],
+    };
+
+    fn host(timeout: u64, defer: u32) -> Host {
+        build::host()
+            .nic("eth2", |nic| {
+                nic.with(|nic| {
+                    nic.dispatch.gro_flush_timeout_ns = Known::Value(timeout);
+                    nic.dispatch.defer_hard_irqs = Known::Value(defer);
+                })
+            })
+            .build()
+    }
+
+    #[test]
+    fn half_a_pair_is_taken_back() {
+        let said = finding(ID, &scene(&host(20_000, 0)));
+        assert_eq!(said.severity, Severity::Note);
+        assert_eq!(
+            testing::remedies(&said),
+            ["nic/eth2/napi/gro-flush-timeout-ns: 20000 -> 0"]
+        );
+    }
+}

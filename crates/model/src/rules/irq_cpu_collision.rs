@@ -1,0 +1,303 @@
+//! `irq-cpu-collision`: two busy queues share a core while another core is free, or a queue's CPU shares
+//! its core with the program's. Facts from Documentation/networking/scaling.rst ("hyperthreading has
+//! shown no benefit in initial tests" for interrupt handling).
+
+use super::spreading::{
+    Taken, as_f64, brief, cores, homes, in_use, irq_counts, irq_gaps, percent, queue_name, share,
+    siblings, spread, taken, used, workers,
+};
+use super::{ALWAYS, Said, each_nic, found, subject, undetermined};
+use crate::finding::{Evidence, Outcome, Rule, Scene, Severity, Stage};
+use crate::host::{Host, Nic, QueueKind};
+use crate::ids::{CpuId, CpuSet};
+use crate::known::Known;
+
+pub(super) const RULE: Rule = Rule {
+    id: "irq-cpu-collision",
+    number: 5,
+    title: "two queues interrupt one core while another is free",
+    severity: Severity::Warn,
+    stage: Stage::Locality,
+    profiles: ALWAYS,
+    threshold: "note: two receive queues on one CPU although a core close to the card takes none; warn: \
+                each of two on one core carried more than 10 % of 1000 packets a second and more; note: a queue's core runs \
+                a thread of the trial",
+    effect: "two streams' interrupts on one core \"greatly impact\" results (fasterdata); no figure",
+    source: "Documentation/networking/scaling.rst; fasterdata.es.net; research/rules.md rule 5",
+    persist: "a unit that runs at boot and after every link reset or channel change; and tell irqbalance",
+    contested: None,
+    page: include_str!("../../../../docs/rules/irq-cpu-collision.md"),
+    check,
+};
+
+/// A queue that carries more than this share of the packets is busy.
+const BUSY_QUEUE: f64 = 0.1;
+
+/// Fewer packets in a second than this are background: they do not tell which queues are busy.
+const FEW_PER_S: f64 = 1000.0;
+
+fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
+    if scene.host.online_cpus().len() < 2 {
+        return Vec::new();
+    }
+    each_nic(rule, scene, |nic| check_nic(rule, scene, nic))
+}
+
+fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
+    let queues = in_use(nic, QueueKind::Rx);
+    if !nic.kind.has_wire() || queues.is_empty() {
+        return None;
+    }
+    let all = taken(&queues);
+    if all.is_empty() {
+        let missing = irq_gaps(&queues);
+        let unsure = queues.len() > 1 && !missing.is_empty();
+        return unsure.then(|| undetermined(rule, scene, subject(nic), missing));
+    }
+    let homes = homes(scene.host, nic);
+    // Where every core has its queue, sharing cannot be helped; that all are on one CPU is a finding of
+    // its own.
+    let free = free_of(scene.host, &homes, &used(&all).iter().collect::<Vec<_>>());
+    let on_one = all.len() > 1 && used(&all).len() == 1;
+    if free.is_empty() || on_one {
+        return None;
+    }
+    let pairs = collisions(scene.host, &all);
+    let shares = traffic(scene, nic, &all);
+    let busy = |at: &usize| {
+        shares
+            .as_ref()
+            .is_some_and(|s| s.get(*at) > Some(&BUSY_QUEUE))
+    };
+    let hot = pairs
+        .iter()
+        .find(|(one, other, _)| busy(one) && busy(other));
+    let same_cpu = pairs.iter().find(|(_, _, same)| *same);
+    // Counters that show idle queues show that the sharing costs nothing.
+    let idle = shares.is_some();
+    let (severity, pair) = match (hot, same_cpu) {
+        (Some(pair), _) => (Severity::Warn, pair),
+        (None, Some(pair)) if !idle => (Severity::Note, pair),
+        _ => return beside_a_worker(rule, scene, nic, &all, &free),
+    };
+    let (one, other) = (all.get(pair.0)?, all.get(pair.1)?);
+    let mut evidence = vec![one.evidence(), other.evidence()];
+    for at in [pair.0, pair.1] {
+        let part = shares.as_ref().and_then(|shares| shares.get(at));
+        evidence.extend(part.zip(all.get(at)).map(|(part, taken)| {
+            Evidence::new(
+                format!("packets of the card by {}", queue_name(taken.queue)),
+                percent(*part),
+                format!("nic/{}/queue, irq/{}/cpu", nic.name, taken.irq),
+            )
+        }));
+    }
+    evidence.push(cores_evidence(&free));
+    Some(found(
+        rule,
+        scene,
+        Said {
+            severity,
+            subject: subject(nic),
+            summary: format!(
+                "queues {} and {} of {} interrupt one core (CPU {}) while CPUs {} take none: move one",
+                queue_name(one.queue),
+                queue_name(other.queue),
+                nic.name,
+                other.cpus,
+                brief(&free)
+            ),
+            evidence,
+            remedies: spread(scene, nic, &[*other], &free, &CpuSet::empty()),
+        },
+    ))
+}
+
+fn cores_evidence(free: &CpuSet) -> Evidence {
+    let path = "/sys/devices/system/cpu/cpu*/topology/core_cpus_list";
+    Evidence::new("CPUs of cores that take no interrupt of it", free, path)
+}
+
+/// Those of `homes` whose core does not hold any of `taken`.
+fn free_of(host: &Host, homes: &CpuSet, taken: &[CpuId]) -> CpuSet {
+    let cores: CpuSet = taken
+        .iter()
+        .flat_map(|cpu| siblings(host, *cpu).iter().collect::<Vec<_>>())
+        .collect();
+    homes.minus(&cores)
+}
+
+/// The pairs of interrupts on one core, by their place, and whether it is the same CPU.
+fn collisions(host: &Host, all: &[Taken<'_>]) -> Vec<(usize, usize, bool)> {
+    let mut pairs = Vec::new();
+    for (at, one) in all.iter().enumerate() {
+        for (offset, other) in all.iter().skip(at + 1).enumerate() {
+            let both: CpuSet = one.cpus.iter().chain(other.cpus.iter()).collect();
+            let single = one.cpus.len() == 1 && other.cpus.len() == 1;
+            if single && cores(host, &both) == 1 {
+                pairs.push((at, at + 1 + offset, both.len() == 1));
+            }
+        }
+    }
+    pairs
+}
+
+/// The share of the packets that each queue carried while it was watched, by its own counter or by its
+/// interrupts; none where next to nothing was counted.
+fn traffic(scene: &Scene<'_>, nic: &Nic, all: &[Taken<'_>]) -> Option<Vec<f64>> {
+    let watch = scene.watch?;
+    let packets = |taken: &Taken<'_>| {
+        let key = format!("nic/{}/queue/{}/packets", nic.name, queue_name(taken.queue));
+        match watch.grown(&key) {
+            Known::Value(grown) => grown,
+            Known::Unknown(_) => irq_counts(watch, taken.irq).values().sum(),
+        }
+    };
+    let counts: Vec<u64> = all.iter().map(packets).collect();
+    let whole: u64 = counts.iter().sum();
+    let seconds = watch.span_ns.as_secs_f64();
+    (as_f64(whole) >= FEW_PER_S * seconds)
+        .then(|| counts.iter().map(|count| share(*count, whole)).collect())
+}
+
+/// A queue's interrupt on the other half of a core on which a thread of the trial ran.
+fn beside_a_worker(
+    rule: &Rule,
+    scene: &Scene<'_>,
+    nic: &Nic,
+    all: &[Taken<'_>],
+    free: &CpuSet,
+) -> Option<Outcome> {
+    let workers = workers(scene);
+    let taken = all.iter().find(|taken| {
+        taken.cpus.iter().any(|cpu| {
+            let beside = siblings(scene.host, cpu).minus(&CpuSet::one(cpu));
+            !beside.is_disjoint(&workers) && !workers.contains(cpu)
+        })
+    })?;
+    let free = free_of(scene.host, free, &workers.iter().collect::<Vec<_>>());
+    if free.is_empty() {
+        return None;
+    }
+    Some(found(
+        rule,
+        scene,
+        Said {
+            severity: Severity::Note,
+            subject: subject(nic),
+            summary: format!(
+                "queue {} of {} interrupts CPU {}, half of a core that runs the trial: try CPUs {}",
+                queue_name(taken.queue),
+                nic.name,
+                brief(taken.cpus),
+                brief(&free)
+            ),
+            evidence: vec![
+                taken.evidence(),
+                Evidence::new("CPUs of the trial's threads", workers, "the trial"),
+                cores_evidence(&free),
+            ],
+            remedies: spread(scene, nic, &[*taken], &free, &CpuSet::empty()),
+        },
+    ))
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::super::testing::{Cases, World, finding, remedies, scene, silent, with_trial};
+    use super::*;
+    use crate::build;
+
+    const ID: &str = RULE.id;
+
+    pub(crate) const CASES: Cases = Cases {
+        fires: &[
+            ("two of three queues on CPU 0", || {
+                World::of(server(&[0, 0, 1]))
+            }),
+            ("both are busy", || {
+                World::of(server(&[0, 0, 1])).watched(|watch| {
+                    watch
+                        .grew("nic/eth2/queue/rx-0/packets", 50_000)
+                        .grew("nic/eth2/queue/rx-1/packets", 50_000)
+                })
+            }),
+        ],
+        silent: &[
+            ("each has its CPU", || World::of(server(&[0, 1, 2]))),
+            ("every core has its queue", || {
+                World::of(server(&[0, 1, 2, 3, 0, 1]))
+            }),
+            ("one of the two is idle", || {
+                World::of(server(&[0, 0, 1])).watched(|watch| watch.grew("irq/100/cpu/0", 50_000))
+            }),
+            ("a pair without interrupts", || {
+                World::of(build::veth_pair().0)
+            }),
+        ],
+        undetermined: &[("nobody knows the interrupts", || {
+            let mut host = server(&[0, 0, 1]);
+            for queue in &mut host.nics[0].queues {
+                queue.irq = Known::not_asked("device/msi_irqs");
+            }
+            World::of(host)
+        })],
+    };
+
+    /// Four CPUs; the card's queues interrupt `cpus`.
+    fn server(cpus: &[u32]) -> Host {
+        build::host()
+            .nodes(1, 4)
+            .nic("eth2", |nic| nic.queues(cpus))
+            .build()
+    }
+
+    /// The same with the cores 0-1 and 2-3.
+    fn threaded(cpus: &[u32]) -> Host {
+        let mut host = server(cpus);
+        for cpu in &mut host.cpus {
+            let core = if cpu.id.0 < 2 { "0-1" } else { "2-3" };
+            cpu.siblings = Known::Value(core.parse().expect("a list"));
+        }
+        host
+    }
+
+    #[test]
+    fn sharing_is_a_note_until_both_carry_traffic() {
+        let host = server(&[0, 0, 1]);
+        let said = finding(ID, &scene(&host));
+        assert_eq!(said.severity, Severity::Note);
+        assert_eq!(remedies(&said), ["nic/eth2/queue/rx-1/irq-cpus: 0 -> 2"]);
+        let busy = (CASES.fires[1].1)();
+        assert_eq!(finding(ID, &busy.scene()).severity, Severity::Warn);
+    }
+
+    #[test]
+    fn halves_of_a_core_count_only_when_both_are_busy() {
+        let world = World::of(threaded(&[0, 1]));
+        assert!(silent(ID, &world.scene()));
+        let busy = world.watched(|w| {
+            w.grew("irq/100/cpu/0", 50_000)
+                .grew("irq/101/cpu/1", 50_000)
+        });
+        assert_eq!(finding(ID, &busy.scene()).severity, Severity::Warn);
+    }
+
+    #[test]
+    fn a_thread_of_the_trial_beside_a_queue_is_a_note() {
+        let host = build::host()
+            .nodes(1, 6)
+            .nic("eth2", |nic| nic.queues(&[0]))
+            .with(|host| {
+                for (at, cpu) in host.cpus.iter_mut().enumerate() {
+                    let core = ["0-1", "2-3", "4-5"][at / 2];
+                    cpu.siblings = Known::Value(core.parse().expect("a list"));
+                }
+            })
+            .build();
+        let sample = build::sample().cpus(1, 1).shared_kernel().build();
+        let said = finding(ID, &with_trial(&host, &host, &sample));
+        assert_eq!(said.severity, Severity::Note);
+        assert!(silent(ID, &scene(&host)));
+    }
+}

@@ -1,0 +1,226 @@
+//! `irq-on-isolated-cpu`: queue interrupts go to CPUs that were set apart. Facts from
+//! Documentation/admin-guide/kernel-parameters.txt (`isolcpus=`, `nohz_full=`, `irqaffinity=`).
+
+use super::spreading::{
+    Taken, brief, cpu_gaps, in_use, irq_gaps, is_managed, kept_apart, local_cpus, needed, spread,
+    taken, used,
+};
+use super::{ALWAYS, Said, each_nic, found, subject, undetermined};
+use crate::finding::{Evidence, Outcome, Profile, Rule, Scene, Severity, Stage};
+use crate::host::{Nic, Queue, QueueKind};
+use crate::ids::CpuSet;
+use crate::known::{Gap, Known};
+
+pub(super) const RULE: Rule = Rule {
+    id: "irq-on-isolated-cpu",
+    number: 6,
+    title: "interrupts of the card go to CPUs that were set apart",
+    severity: Severity::Warn,
+    stage: Stage::Locality,
+    profiles: ALWAYS,
+    threshold: "a queue interrupt on a CPU of isolcpus= or nohz_full=, or new interrupts allowed there; \
+                warn in the latency profile, note in others",
+    effect: "jitter on the CPUs that were set apart to have none; no general figure",
+    source: "Documentation/admin-guide/kernel-parameters.txt; tuned's irq plugin; research/rules.md rule 6",
+    persist: "irqaffinity= on the kernel's command line; isolcpus=managed_irq,... for managed interrupts",
+    contested: None,
+    page: include_str!("../../../../docs/rules/irq-on-isolated-cpu.md"),
+    check,
+};
+
+const ISOLATED: &str = "/sys/devices/system/cpu/isolated";
+const NOHZ_FULL: &str = "/sys/devices/system/cpu/nohz_full";
+const DEFAULT: &str = "/proc/irq/default_smp_affinity";
+
+fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
+    let isolation = &scene.host.isolation;
+    let kept = kept_apart(scene.host);
+    if kept.is_empty() {
+        // A kernel without these lists sets no CPU apart.
+        let missing: Vec<Gap> = [&isolation.isolated, &isolation.nohz_full]
+            .into_iter()
+            .filter_map(|cpus| needed(cpus.gap()?))
+            .collect();
+        return if missing.is_empty() {
+            Vec::new()
+        } else {
+            vec![undetermined(rule, scene, "host".to_owned(), missing)]
+        };
+    }
+    let mut outcomes = each_nic(rule, scene, |nic| check_nic(rule, scene, nic, &kept));
+    outcomes.extend(check_default(rule, scene, &kept));
+    outcomes
+}
+
+fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic, kept: &CpuSet) -> Option<Outcome> {
+    if !nic.kind.has_wire() {
+        return None;
+    }
+    let queues: Vec<&Queue> = [QueueKind::Rx, QueueKind::Tx]
+        .into_iter()
+        .flat_map(|kind| in_use(nic, kind))
+        .collect();
+    let all = taken(&queues);
+    if all.is_empty() {
+        let missing = irq_gaps(&queues);
+        return (!missing.is_empty()).then(|| undetermined(rule, scene, subject(nic), missing));
+    }
+    let there: Vec<Taken<'_>> = all
+        .iter()
+        .copied()
+        .filter(|taken| !taken.cpus.is_disjoint(kept))
+        .collect();
+    if there.is_empty() {
+        let missing = cpu_gaps(&queues);
+        return (!missing.is_empty()).then(|| undetermined(rule, scene, subject(nic), missing));
+    }
+    let managed = there
+        .iter()
+        .filter(|taken| is_managed(scene.host, taken.irq))
+        .count();
+    let online = scene.host.online_cpus().minus(kept);
+    let near = local_cpus(scene.host, nic);
+    let homes = near
+        .value()
+        .map(|(near, _)| near.minus(kept))
+        .filter(|near| !near.is_empty())
+        .unwrap_or(online);
+    let advice = if managed == there.len() {
+        "the kernel places them; see isolcpus=managed_irq".to_owned()
+    } else {
+        format!("move them to CPUs {}", brief(&homes))
+    };
+    Some(found(
+        rule,
+        scene,
+        Said {
+            severity: match scene.profile {
+                Profile::Latency => Severity::Warn,
+                _ => Severity::Note,
+            },
+            subject: subject(nic),
+            summary: format!(
+                "{} of {} interrupts of {} go to CPUs set apart ({}): {advice}",
+                there.len(),
+                all.len(),
+                nic.name,
+                brief(kept)
+            ),
+            evidence: apart(scene)
+                .chain(there.iter().map(Taken::evidence))
+                .collect(),
+            remedies: spread(scene, nic, &there, &homes, &used(&all)),
+        },
+    ))
+}
+
+/// Which CPUs were set apart, by the file that says so.
+fn apart<'a>(scene: &Scene<'a>) -> impl Iterator<Item = Evidence> + 'a {
+    let isolation = &scene.host.isolation;
+    [
+        (&isolation.isolated, "isolated CPUs", ISOLATED),
+        (&isolation.nohz_full, "CPUs without a tick", NOHZ_FULL),
+    ]
+    .into_iter()
+    .filter_map(|(cpus, what, path)| {
+        let cpus = cpus.value().filter(|cpus| !cpus.is_empty())?;
+        Some(Evidence::new(what, cpus, path))
+    })
+}
+
+/// New interrupts may go to such CPUs: a risk, not yet a fault.
+fn check_default(rule: &Rule, scene: &Scene<'_>, kept: &CpuSet) -> Option<Outcome> {
+    let Known::Value(default) = &scene.host.isolation.default_irq_cpus else {
+        return None;
+    };
+    let exposed = default.and(kept);
+    if exposed.is_empty() {
+        return None;
+    }
+    let said = Said {
+        severity: Severity::Note,
+        subject: "host".to_owned(),
+        summary: format!(
+            "new interrupts may go to CPUs {}, which were set apart: boot with irqaffinity=",
+            brief(&exposed)
+        ),
+        evidence: apart(scene)
+            .chain([Evidence::new("CPUs of new interrupts", default, DEFAULT)])
+            .collect(),
+        remedies: Vec::new(),
+    };
+    Some(found(rule, scene, said))
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::super::testing::{Cases, World, finding, remedies, scene};
+    use super::*;
+    use crate::build;
+    use crate::host::Host;
+
+    const ID: &str = RULE.id;
+
+    pub(crate) const CASES: Cases = Cases {
+        fires: &[
+            ("an interrupt on an isolated CPU", || {
+                World::of(server("2-3", &[0, 2]))
+            }),
+            ("new interrupts are allowed there", || {
+                let mut host = server("2-3", &[0, 1]);
+                host.isolation.default_irq_cpus = Known::Value("0-3".parse().expect("a list"));
+                World::of(host)
+            }),
+        ],
+        silent: &[
+            ("no CPU is set apart", || World::of(server("", &[0, 2]))),
+            ("the interrupts keep away", || {
+                World::of(server("2-3", &[0, 1]))
+            }),
+        ],
+        undetermined: &[
+            ("the list cannot be read", || {
+                let mut host = server("", &[0, 2]);
+                host.isolation.isolated = Known::not_asked(ISOLATED);
+                World::of(host)
+            }),
+            ("nobody knows the interrupts", || {
+                let mut host = server("2-3", &[0, 2]);
+                for queue in &mut host.nics[0].queues {
+                    queue.irq = Known::not_asked("device/msi_irqs");
+                }
+                World::of(host)
+            }),
+        ],
+    };
+
+    fn server(isolated: &str, cpus: &[u32]) -> Host {
+        build::host()
+            .nodes(1, 4)
+            .nic("eth2", |nic| nic.queues(cpus))
+            .with(|host| {
+                host.isolation.isolated = Known::Value(isolated.parse().expect("a list"));
+            })
+            .build()
+    }
+
+    #[test]
+    fn it_is_warned_about_where_latency_matters_and_moved_away() {
+        let world = World::of(server("2-3", &[0, 2]));
+        assert_eq!(finding(ID, &world.scene()).severity, Severity::Note);
+        let said = finding(ID, &world.profile(Profile::Latency).scene());
+        assert_eq!(said.severity, Severity::Warn);
+        assert_eq!(remedies(&said), ["nic/eth2/queue/rx-1/irq-cpus: 2 -> 1"]);
+    }
+
+    #[test]
+    fn what_the_kernel_places_is_left_to_it() {
+        let mut host = server("2-3", &[0, 2]);
+        for irq in &mut host.irqs {
+            irq.managed = Known::Value(true);
+        }
+        let said = finding(ID, &scene(&host));
+        assert!(said.summary.contains("managed_irq"), "{}", said.summary);
+        assert!(said.remedies.is_empty());
+    }
+}

@@ -1,0 +1,202 @@
+//! `irq-single-cpu`: all receive queues of a card interrupt one CPU, so that they are one queue. Facts
+//! from Documentation/networking/scaling.rst, "RSS IRQ Configuration".
+
+use std::collections::BTreeMap;
+
+use super::spreading::{
+    Taken, brief, homes, in_use, irq_counts, irq_gaps, percent, share, softirq_evidence,
+    softirq_share, spread, taken, used,
+};
+use super::{ALWAYS, Said, each_nic, found, subject, undetermined};
+use crate::finding::{Evidence, Outcome, Rule, Scene, Severity, Stage};
+use crate::host::{Nic, QueueKind};
+use crate::ids::{CpuId, CpuSet};
+use crate::watch::Watch;
+
+pub(super) const RULE: Rule = Rule {
+    id: "irq-single-cpu",
+    number: 4,
+    title: "all receive queues of the card interrupt one CPU",
+    severity: Severity::Crit,
+    stage: Stage::Locality,
+    profiles: ALWAYS,
+    threshold: "warn: two or more receive queues, all delivered to the same single CPU of several; crit: \
+                90 % of the interrupts of two or more queues on a CPU that is more than 60 % softirq",
+    effect: "a hard cap: what one core receives is all that the card receives (redpanda#10444)",
+    source: "Documentation/networking/scaling.rst; redpanda#10444; research/rules.md rule 4",
+    persist: "a unit that runs at boot and after every link reset or channel change; and tell irqbalance",
+    contested: None,
+    page: include_str!("../../../../docs/rules/irq-single-cpu.md"),
+    check,
+};
+
+/// The share of a card's interrupts that make one CPU the only one.
+const ON_ONE: f64 = 0.9;
+
+/// Above this share of softirq a CPU is near its end.
+const BUSY: f64 = 0.6;
+
+/// A queue with less than this share of the interrupts is not active.
+const ACTIVE: f64 = 0.1;
+
+fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
+    if scene.host.online_cpus().len() < 2 {
+        return Vec::new();
+    }
+    each_nic(rule, scene, |nic| check_nic(rule, scene, nic))
+}
+
+fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
+    let queues = in_use(nic, QueueKind::Rx);
+    if !nic.kind.has_wire() || queues.len() < 2 {
+        return None;
+    }
+    let all = taken(&queues);
+    if all.is_empty() {
+        let missing = irq_gaps(&queues);
+        return (!missing.is_empty()).then(|| undetermined(rule, scene, subject(nic), missing));
+    }
+    // One interrupt for all queues is the card's design; there is nothing to spread.
+    if all.len() < 2 {
+        return None;
+    }
+    let measured = scene.watch.and_then(|watch| busiest(watch, &all));
+    let same = used(&all);
+    let (severity, cpu, counts) = match (measured, same.first()) {
+        (Some((cpu, evidence)), _) => (Severity::Crit, cpu, evidence),
+        (None, Some(cpu)) if same.len() == 1 => (Severity::Warn, cpu, Vec::new()),
+        _ => return None,
+    };
+    let homes = homes(scene.host, nic);
+    let moved: Vec<Taken<'_>> = all
+        .iter()
+        .copied()
+        .filter(|taken| *taken.cpus == CpuSet::one(cpu))
+        .skip(1)
+        .collect();
+    let evidence = counts
+        .into_iter()
+        .chain(all.iter().map(Taken::evidence))
+        .collect();
+    Some(found(
+        rule,
+        scene,
+        Said {
+            severity,
+            subject: subject(nic),
+            summary: format!(
+                "CPU {cpu} takes the interrupts of {} receive queues of {}: spread them over CPUs {}",
+                moved.len() + 1,
+                nic.name,
+                brief(&homes)
+            ),
+            evidence,
+            remedies: spread(scene, nic, &moved, &homes, &CpuSet::one(cpu)),
+        },
+    ))
+}
+
+/// The busy CPU that took nearly all interrupts of several queues while they were watched.
+fn busiest(watch: &Watch, all: &[Taken<'_>]) -> Option<(CpuId, Vec<Evidence>)> {
+    let counts: Vec<BTreeMap<CpuId, u64>> = all
+        .iter()
+        .map(|taken| irq_counts(watch, taken.irq))
+        .collect();
+    let whole: u64 = counts.iter().flat_map(BTreeMap::values).sum();
+    let of = |cpu: &CpuId| {
+        counts
+            .iter()
+            .filter_map(|count| count.get(cpu))
+            .sum::<u64>()
+    };
+    let cpu = *counts
+        .iter()
+        .flat_map(BTreeMap::keys)
+        .max_by_key(|cpu| of(cpu))?;
+    let part = share(of(&cpu), whole);
+    let active = counts
+        .iter()
+        .filter(|count| share(count.get(&cpu).copied().unwrap_or(0), whole) >= ACTIVE)
+        .count();
+    let softirq = softirq_share(watch, cpu).get()?;
+    (part >= ON_ONE && active >= 2 && softirq > BUSY).then(|| {
+        let counted = Evidence::new(
+            format!("interrupts of the card that CPU {cpu} took"),
+            percent(part),
+            "/sys/kernel/irq/*/per_cpu_count",
+        );
+        (cpu, vec![counted, softirq_evidence(watch, cpu, softirq)])
+    })
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::super::testing::{Cases, World, finding, remedies, scene, silent};
+    use super::*;
+    use crate::build;
+    use crate::host::Host;
+    use crate::known::Known;
+
+    const ID: &str = RULE.id;
+
+    pub(crate) const CASES: Cases = Cases {
+        fires: &[
+            ("four queues on CPU 0", || World::of(server(&[0, 0, 0, 0]))),
+            ("and the CPU is busy with them", busy),
+        ],
+        silent: &[
+            ("two queues, each on its own CPU", || {
+                World::of(server(&[0, 1]))
+            }),
+            ("one queue", || World::of(server(&[0]))),
+            ("a pair without interrupts", || {
+                World::of(build::veth_pair().0)
+            }),
+        ],
+        undetermined: &[("nobody knows the interrupts", || {
+            let mut host = server(&[0, 0]);
+            for queue in &mut host.nics[0].queues {
+                queue.irq = Known::not_asked("device/msi_irqs");
+            }
+            World::of(host)
+        })],
+    };
+
+    fn server(cpus: &[u32]) -> Host {
+        build::host()
+            .nodes(1, 4)
+            .nic("eth2", |nic| nic.queues(cpus))
+            .build()
+    }
+
+    fn busy() -> World {
+        World::of(server(&[0, 0, 0, 0])).watched(|watch| {
+            watch
+                .grew("irq/100/cpu/0", 5000)
+                .grew("irq/101/cpu/0", 4000)
+                .softirq(0, 0.7)
+        })
+    }
+
+    #[test]
+    fn the_first_stays_and_the_others_go_to_free_cpus() {
+        let said = finding(ID, &scene(&server(&[0, 0, 0, 0])));
+        assert_eq!(said.severity, Severity::Warn);
+        assert_eq!(
+            remedies(&said),
+            [
+                "nic/eth2/queue/rx-1/irq-cpus: 0 -> 1",
+                "nic/eth2/queue/rx-2/irq-cpus: 0 -> 2",
+                "nic/eth2/queue/rx-3/irq-cpus: 0 -> 3"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_busy_cpu_makes_it_critical_and_one_flow_does_not() {
+        assert_eq!(finding(ID, &busy().scene()).severity, Severity::Crit);
+        let one = World::of(server(&[0, 1, 2, 3]))
+            .watched(|watch| watch.grew("irq/100/cpu/0", 9000).softirq(0, 0.9));
+        assert!(silent(ID, &one.scene()), "one flow has one queue");
+    }
+}

@@ -1,0 +1,302 @@
+//! `irqbalance-or-managed-irq-conflict`: somebody else decides where the card's interrupts go, so that a
+//! pin does not hold or is refused. Facts from kernel/irq/proc.c and irqbalance(1).
+
+use super::spreading::{
+    Taken, few, in_use, irq_counts, irq_gaps, is_managed, kept_apart, local_cpus, needed,
+    queue_name, taken,
+};
+use super::{ALWAYS, Said, each_nic, found, nics, subject, undetermined};
+use crate::finding::{Evidence, Outcome, Profile, Rule, Scene, Severity, Stage};
+use crate::host::{Nic, Owner, Queue, QueueKind};
+use crate::known::{Gap, Known};
+
+pub(super) const RULE: Rule = Rule {
+    id: "irqbalance-or-managed-irq-conflict",
+    number: 7,
+    title: "somebody else decides where the card's interrupts go",
+    severity: Severity::Warn,
+    stage: Stage::Tuning,
+    profiles: ALWAYS,
+    threshold: "irqbalance runs and an interrupt of the card was moved while it was watched (warn in the \
+                latency and measurement profiles), or it may move those of two or more queues; or the \
+                kernel manages one that is badly placed",
+    effect: "a pin is lost within 10 s, irqbalance's default interval; contested, measure both",
+    source: "irqbalance(1); kernel/irq/proc.c; research/rules.md rule 7",
+    persist: "irqbalance's own --banirq= or policy script in its environment drop-in; not its file in place",
+    contested: Some(
+        "Amazon's ENA guide keeps irqbalance and bans CPUs; the ice and mlx5 guides stop it, and \
+         chef-bcpc #2115 measured 10-20 % for pinning in Ceph",
+    ),
+    page: include_str!("../../../../docs/rules/irqbalance-or-managed-irq-conflict.md"),
+    check,
+};
+
+fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
+    if scene.host.online_cpus().len() < 2 {
+        return Vec::new();
+    }
+    let mut outcomes = each_nic(rule, scene, |nic| managed(rule, scene, nic));
+    outcomes.extend(balanced(rule, scene));
+    outcomes
+}
+
+fn queues(nic: &Nic) -> Vec<&Queue> {
+    [QueueKind::Rx, QueueKind::Tx]
+        .into_iter()
+        .flat_map(|kind| in_use(nic, kind))
+        .collect()
+}
+
+/// Interrupts that the kernel manages and that somebody would want elsewhere.
+fn managed(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
+    if !nic.kind.has_wire() {
+        return None;
+    }
+    let all = taken(&queues(nic));
+    let apart = kept_apart(scene.host);
+    let near = local_cpus(scene.host, nic);
+    let badly = |taken: &&Taken<'_>| {
+        let far = |(near, _): &(crate::ids::CpuSet, String)| {
+            !near.is_empty() && taken.cpus.is_disjoint(near)
+        };
+        !taken.cpus.is_disjoint(&apart) || near.value().is_some_and(far)
+    };
+    let stuck: Vec<Taken<'_>> = all
+        .iter()
+        .filter(|taken| is_managed(scene.host, taken.irq))
+        .filter(badly)
+        .copied()
+        .collect();
+    if stuck.is_empty() {
+        return unsure_of_managed(rule, scene, nic, all.iter().filter(badly));
+    }
+    let evidence = stuck.iter().flat_map(|taken| {
+        let mode = Evidence::new(
+            format!("who places interrupt {}", taken.irq),
+            "the kernel (nobody may write it)",
+            format!("/proc/irq/{}/smp_affinity", taken.irq),
+        );
+        [mode, taken.evidence()]
+    });
+    let said = Said {
+        severity: Severity::Note,
+        subject: subject(nic),
+        summary: format!(
+            "the kernel manages {} badly placed interrupts of {}: change the number of queues or irqaffinity=",
+            stuck.len(),
+            nic.name
+        ),
+        evidence: evidence.collect(),
+        remedies: Vec::new(),
+    };
+    Some(found(rule, scene, said))
+}
+
+/// Whether a badly placed interrupt can be moved is not known.
+fn unsure_of_managed<'a>(
+    rule: &Rule,
+    scene: &Scene<'_>,
+    nic: &Nic,
+    badly: impl Iterator<Item = &'a Taken<'a>>,
+) -> Option<Outcome> {
+    let missing: Vec<Gap> = badly
+        .filter_map(|taken| {
+            let irq = scene.host.irqs.iter().find(|irq| irq.number == taken.irq)?;
+            needed(irq.managed.gap()?)
+        })
+        .take(1)
+        .collect();
+    (!missing.is_empty()).then(|| undetermined(rule, scene, subject(nic), missing))
+}
+
+/// irqbalance beside cards with several queues.
+fn balanced(rule: &Rule, scene: &Scene<'_>) -> Option<Outcome> {
+    let cards: Vec<&Nic> = nics(scene)
+        .into_iter()
+        .filter(|nic| nic.kind.has_wire() && in_use(nic, QueueKind::Rx).len() > 1)
+        .collect();
+    if cards.is_empty() {
+        return None;
+    }
+    let owners = match &scene.host.software.owners {
+        Known::Value(owners) => owners,
+        Known::Unknown(gap) => {
+            let gap = needed(gap)?;
+            return Some(undetermined(rule, scene, "host".to_owned(), vec![gap]));
+        }
+    };
+    let irqbalance = owners.iter().find(|owner| owner.name == "irqbalance")?;
+    let mut evidence = vec![Evidence::new(
+        "irqbalance runs",
+        format!("process {}", irqbalance.pid),
+        irqbalance.path.clone(),
+    )];
+    evidence.extend(
+        irqbalance.detail.as_ref().map(|detail| {
+            Evidence::new("what irqbalance was told", detail, irqbalance.path.clone())
+        }),
+    );
+    let (moved, of_moved) = moved(scene, &cards);
+    let movable: Vec<String> = cards
+        .iter()
+        .filter(|nic| may_move(nic, irqbalance))
+        .map(|nic| nic.name.to_string())
+        .collect();
+    let (severity, summary) = match (moved.is_empty(), movable.is_empty()) {
+        (false, _) => (
+            // Moving interrupts is what it is for; a host for latency or measuring wants them still.
+            match scene.profile {
+                Profile::Latency | Profile::Measurement => Severity::Warn,
+                _ => Severity::Note,
+            },
+            format!(
+                "irqbalance moved interrupts while they were watched ({}): ban them there, then pin",
+                few(&moved)
+            ),
+        ),
+        (true, false) => (
+            Severity::Note,
+            format!(
+                "irqbalance may move the interrupts of {}: a pin will not hold; measure with and without",
+                few(&movable)
+            ),
+        ),
+        (true, true) => return None,
+    };
+    evidence.extend(of_moved);
+    let said = Said {
+        severity,
+        subject: "host".to_owned(),
+        summary,
+        evidence,
+        remedies: Vec::new(),
+    };
+    Some(found(rule, scene, said))
+}
+
+/// Whether irqbalance was not told to leave every interrupt of the card alone.
+fn may_move(nic: &Nic, irqbalance: &Owner) -> bool {
+    let queues = queues(nic);
+    let all = taken(&queues);
+    let banned = |taken: &Taken<'_>| {
+        irqbalance.detail.as_ref().is_some_and(|detail| {
+            detail.contains("ban")
+                && detail
+                    .split(|c: char| !c.is_ascii_digit())
+                    .any(|word| word == taken.irq.to_string())
+        })
+    };
+    // A card whose interrupts are not known may well be moved; one without any cannot.
+    (all.is_empty() && !irq_gaps(&queues).is_empty()) || all.iter().any(|taken| !banned(taken))
+}
+
+/// The interrupts that go to one CPU and were yet counted on several while they were watched.
+fn moved(scene: &Scene<'_>, cards: &[&Nic]) -> (Vec<String>, Vec<Evidence>) {
+    let Some(watch) = scene.watch else {
+        return (Vec::new(), Vec::new());
+    };
+    let mut names = Vec::new();
+    let mut evidence = Vec::new();
+    for nic in cards {
+        for taken in taken(&queues(nic)) {
+            let counts = irq_counts(watch, taken.irq);
+            let cpus: Vec<String> = counts
+                .iter()
+                .filter(|(_, grown)| **grown > 0)
+                .map(|(cpu, _)| cpu.to_string())
+                .collect();
+            if cpus.len() > 1 && taken.cpus.len() == 1 {
+                names.push(format!("{} {}", nic.name, queue_name(taken.queue)));
+                evidence.push(Evidence::new(
+                    format!("CPUs that counted interrupt {}", taken.irq),
+                    cpus.join(","),
+                    format!("/sys/kernel/irq/{}/per_cpu_count", taken.irq),
+                ));
+            }
+        }
+    }
+    (names, evidence)
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::super::testing::{Cases, World, finding, scene};
+    use super::*;
+    use crate::build;
+    use crate::host::Host;
+
+    const ID: &str = RULE.id;
+
+    pub(crate) const CASES: Cases = Cases {
+        fires: &[
+            ("irqbalance may move two queues", || {
+                World::of(server(true, None))
+            }),
+            ("a managed interrupt on the other node", || {
+                World::of(managed_remote())
+            }),
+        ],
+        silent: &[
+            ("nobody else", || World::of(server(false, None))),
+            ("it was told to leave them alone", || {
+                World::of(server(true, Some("banned interrupts: 100 101")))
+            }),
+            ("a pair without interrupts", || {
+                World::of(build::veth_pair().0)
+            }),
+        ],
+        undetermined: &[
+            ("nobody looked for programs", || {
+                let mut host = server(false, None);
+                host.software.owners = Known::not_asked("/proc");
+                World::of(host)
+            }),
+            ("who places them is not known", || {
+                let mut host = managed_remote();
+                for irq in &mut host.irqs {
+                    irq.managed = Known::not_asked("/proc/irq/100/smp_affinity");
+                }
+                World::of(host)
+            }),
+        ],
+    };
+
+    fn server(runs: bool, detail: Option<&str>) -> Host {
+        let owner = Owner {
+            name: "irqbalance".to_owned(),
+            pid: 700,
+            detail: detail.map(str::to_owned),
+            path: "/proc/700/comm".to_owned(),
+        };
+        build::host()
+            .nic("eth2", |nic| nic.queues(&[0, 1]))
+            .with(|host| {
+                host.software.owners = Known::Value(runs.then_some(owner).into_iter().collect());
+            })
+            .build()
+    }
+
+    fn managed_remote() -> Host {
+        let mut host = build::host()
+            .nodes(2, 2)
+            .nic("eth2", |nic| nic.queues(&[0, 2]))
+            .build();
+        for irq in &mut host.irqs {
+            irq.managed = Known::Value(true);
+        }
+        host
+    }
+
+    #[test]
+    fn only_a_move_that_was_seen_is_warned_about_where_it_disturbs() {
+        let host = server(true, None);
+        assert_eq!(finding(ID, &scene(&host)).severity, Severity::Note);
+        let world = World::of(host)
+            .watched(|watch| watch.grew("irq/100/cpu/0", 50).grew("irq/100/cpu/1", 60));
+        assert_eq!(finding(ID, &world.scene()).severity, Severity::Note);
+        let world = world.profile(Profile::Latency);
+        let said = finding(ID, &world.scene());
+        assert_eq!(said.severity, Severity::Warn);
+        assert!(said.summary.contains("eth2 rx-0"), "{}", said.summary);
+    }
+}

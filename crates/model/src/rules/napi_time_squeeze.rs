@@ -1,0 +1,185 @@
+//! `napi-time-squeeze`: the poll of the cards ends by its budget with packets left. Facts from
+//! Documentation/admin-guide/sysctl/net.rst (`netdev_budget`), `time_squeeze` of `/proc/net/softnet_stat`.
+
+use super::spreading::{percent, softirq_share};
+use super::{ALWAYS, Said, found, remedy, undetermined, watched};
+use crate::finding::{Evidence, Outcome, Remedy, Rule, Scene, Severity, Stage};
+use crate::ids::CpuId;
+use crate::known::{Gap, Known};
+use crate::setting::{SettingKey, Value};
+use crate::watch::Watch;
+
+pub(super) const RULE: Rule = Rule {
+    id: "napi-time-squeeze",
+    number: 16,
+    title: "polling the cards ends by its budget with packets left",
+    severity: Severity::Warn,
+    stage: Stage::Saturation,
+    profiles: ALWAYS,
+    threshold: "time_squeeze of a CPU grows by more than 1 in a second while it is more than 50 % softirq",
+    effect: "what is left waits in the ring and may be dropped there; no general figure",
+    source: "net/core/dev.c (net_rx_action); netutils-linux's thresholds; research/rules.md rule 16",
+    persist: "sysctl.d",
+    contested: None,
+    page: include_str!("../../../../docs/rules/napi-time-squeeze.md"),
+    check,
+};
+
+const PER_SECOND: f64 = 1.0;
+const BUSY: f64 = 0.5;
+
+/// The budget to try, packets; the kernel's own is 300.
+const BUDGET: u64 = 600;
+
+const OF_CARD: [&str; 2] = ["stat/rx_missed_errors", "stat/rx_fifo_errors"];
+
+fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
+    let watch = match watched(rule, scene) {
+        Ok(watch) => watch,
+        Err(unsure) => return unsure,
+    };
+    let mut missing: Vec<Gap> = Vec::new();
+    let mut squeezed: Vec<(CpuId, f64, f64)> = Vec::new();
+    for cpu in scene.host.online_cpus().iter() {
+        let key = format!("cpu/{cpu}/softnet/time_squeeze");
+        let rate = match watch.per_second(&key) {
+            Known::Value(rate) if rate > PER_SECOND => rate,
+            Known::Value(_) => continue,
+            Known::Unknown(gap) => {
+                missing.push(gap);
+                continue;
+            }
+        };
+        match softirq_share(watch, cpu) {
+            Known::Value(busy) if busy > BUSY => squeezed.push((cpu, rate, busy)),
+            Known::Value(_) => {}
+            Known::Unknown(gap) => missing.push(gap),
+        }
+    }
+    squeezed.sort_by(|one, other| other.1.total_cmp(&one.1));
+    let Some((worst, rate, busy)) = squeezed.first().copied() else {
+        missing.truncate(1);
+        return if missing.is_empty() {
+            Vec::new()
+        } else {
+            vec![undetermined(rule, scene, "host".to_owned(), missing)]
+        };
+    };
+    let drops = drops(scene, watch);
+    let advice = if drops.is_empty() {
+        "spread the work first; nothing was dropped"
+    } else {
+        "spread the work, or raise the budget: packets are dropped"
+    };
+    let evidence = squeezed.iter().flat_map(|(cpu, rate, busy)| {
+        [
+            Evidence::new(
+                format!("polls of CPU {cpu} that ended with packets left"),
+                format!("{rate:.1} in a second"),
+                watch.path(&format!("cpu/{cpu}/softnet/time_squeeze")),
+            ),
+            super::spreading::softirq_evidence(watch, *cpu, *busy),
+        ]
+    });
+    let said = Said {
+        severity: Severity::Warn,
+        subject: format!("cpu/{worst}"),
+        summary: format!(
+            "CPU {worst} ends {rate:.0} polls in a second with packets left, at {} softirq: {advice}",
+            percent(busy)
+        ),
+        remedies: if drops.is_empty() {
+            Vec::new()
+        } else {
+            remedies(scene)
+        },
+        evidence: evidence.chain(drops).collect(),
+    };
+    vec![found(rule, scene, said)]
+}
+
+/// The drops that may come from rings left full.
+fn drops(scene: &Scene<'_>, watch: &Watch) -> Vec<Evidence> {
+    let keys = scene.host.nics.iter().flat_map(|nic| {
+        OF_CARD
+            .iter()
+            .map(move |name| format!("nic/{}/{name}", nic.name))
+    });
+    keys.filter_map(|key| {
+        let grown = watch.grown(&key).get().filter(|grown| *grown > 0)?;
+        Some(Evidence::new(key.clone(), grown, watch.path(&key)))
+    })
+    .collect()
+}
+
+/// The budget, and twice the time.
+fn remedies(scene: &Scene<'_>) -> Vec<Remedy> {
+    let number = |name: &str| {
+        let text = scene.host.sysctl(name);
+        text.value()
+            .and_then(|text| text.trim().parse::<u64>().ok())
+    };
+    let raise = |name: &str, to: u64| {
+        let key = SettingKey::Sysctl(name.to_owned());
+        remedy(scene, key, Value::Text(to.to_string()))
+    };
+    let budget = number("net.core.netdev_budget")
+        .filter(|now| *now < BUDGET)
+        .and_then(|_| raise("net.core.netdev_budget", BUDGET));
+    let time = number("net.core.netdev_budget_usecs")
+        .and_then(|now| raise("net.core.netdev_budget_usecs", now.saturating_mul(2)));
+    budget.into_iter().chain(time).collect()
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::super::testing::{self, Cases, World, finding};
+    use super::*;
+    use crate::build;
+
+    const ID: &str = RULE.id;
+
+    pub(crate) const CASES: Cases = Cases {
+        fires: &[("often, on a busy CPU", || squeezed(50, 0.8))],
+        silent: &[
+            ("never", || squeezed(0, 0.8)),
+            ("on a CPU with time left", || squeezed(50, 0.2)),
+        ],
+        undetermined: &[
+            ("nobody watched", || World::of(build::veth_pair().0)),
+            ("the kernel's file was not read", || {
+                World::of(build::veth_pair().0).watched(|watch| watch.without("cpu/1/softnet"))
+            }),
+        ],
+    };
+
+    fn squeezed(times: u64, busy: f64) -> World {
+        let host = build::host().nic("eth2", |nic| nic).build();
+        World::of(host).watched(|watch| {
+            watch
+                .grew("cpu/1/softnet/time_squeeze", times)
+                .softirq(1, busy)
+        })
+    }
+
+    #[test]
+    fn the_budget_is_raised_only_when_packets_are_dropped() {
+        let said = finding(ID, &squeezed(50, 0.8).scene());
+        assert_eq!(said.subject, "cpu/1");
+        assert!(said.remedies.is_empty(), "spread first");
+        let host = build::host().nic("eth2", |nic| nic).build();
+        let world = World::of(host).watched(|watch| {
+            watch
+                .grew("cpu/1/softnet/time_squeeze", 50)
+                .grew("nic/eth2/stat/rx_missed_errors", 7)
+                .softirq(1, 0.8)
+        });
+        assert_eq!(
+            testing::remedies(&finding(ID, &world.scene())),
+            [
+                "sysctl/net.core.netdev_budget: 300 -> 600",
+                "sysctl/net.core.netdev_budget_usecs: 2000 -> 4000"
+            ]
+        );
+    }
+}

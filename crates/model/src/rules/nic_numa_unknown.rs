@@ -1,0 +1,202 @@
+//! `nic-numa-unknown`: on a machine with several nodes the firmware does not say on which of them a card
+//! sits, or what it says is contradicted. Facts from Documentation/ABI/testing/sysfs-bus-pci (`numa_node`).
+
+use super::spreading::device_file;
+use super::{ALWAYS, Said, each_nic, found, subject, undetermined};
+use crate::finding::{Evidence, Outcome, Rule, Scene, Severity, Stage};
+use crate::host::{Nic, NodeReport, NodeSource};
+use crate::ids::NodeId;
+use crate::known::{Cause, Known};
+
+pub(super) const RULE: Rule = Rule {
+    id: "nic-numa-unknown",
+    number: 1,
+    title: "the firmware does not say on which node the card sits",
+    severity: Severity::Note,
+    stage: Stage::Locality,
+    profiles: ALWAYS,
+    threshold: "numa_node is -1, or the bridge above names another node, on a machine with more than one \
+                node",
+    effect: "none by itself: it makes every rule and tool of locality guess, mostly node 0",
+    source: "Documentation/ABI/testing/sysfs-bus-pci; hwloc's NEWS names a BIOS that reports wrong \
+             nodes; research/rules.md rule 1",
+    persist: "a firmware update; a unit that writes numa_node at boot (it taints the kernel)",
+    contested: None,
+    page: include_str!("../../../../docs/rules/nic-numa-unknown.md"),
+    check,
+};
+
+fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
+    // On one node there is nothing to guess.
+    if scene.host.nodes.len() < 2 {
+        return Vec::new();
+    }
+    each_nic(rule, scene, |nic| check_nic(rule, scene, nic))
+}
+
+fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
+    if !nic.kind.has_wire() {
+        return None;
+    }
+    let said = |summary: String, evidence: Vec<Evidence>| {
+        let evidence = evidence.into_iter().chain([nodes(scene)]).collect();
+        Some(found(
+            rule,
+            scene,
+            Said {
+                severity: Severity::Note,
+                subject: subject(nic),
+                summary,
+                evidence,
+                remedies: Vec::new(),
+            },
+        ))
+    };
+    let node = match &nic.numa_node {
+        Known::Value(node) => *node,
+        // Not on a bus that knows nodes (USB, virtio-mmio).
+        Known::Unknown(gap) if gap.cause == Cause::Absent => return None,
+        Known::Unknown(gap) if gap.cause == Cause::NotSaid => {
+            let summary = format!(
+                "the firmware does not say on which of {} nodes {} sits: measure from each node",
+                scene.host.nodes.len(),
+                nic.name
+            );
+            return said(summary, vec![minus_one(nic)]);
+        }
+        Known::Unknown(gap) => {
+            return Some(undetermined(rule, scene, subject(nic), vec![gap.clone()]));
+        }
+    };
+    if let Some(source) = inferred(nic) {
+        let summary = format!(
+            "the firmware does not say on which node {} sits; node {node} is inferred, other tools guess 0",
+            nic.name
+        );
+        return said(summary, vec![minus_one(nic), source]);
+    }
+    let (other, evidence) = contradiction(nic, nic.numa_node_report.value()?)?;
+    let summary = format!(
+        "the firmware puts {} on node {node}, what is above it on node {other}: measure from both",
+        nic.name
+    );
+    said(summary, evidence)
+}
+
+fn nodes(scene: &Scene<'_>) -> Evidence {
+    Evidence::new(
+        "nodes of the machine",
+        scene.host.nodes.len(),
+        "/sys/devices/system/node/online",
+    )
+}
+
+fn minus_one(nic: &Nic) -> Evidence {
+    Evidence::new("node of the card", "-1", device_file(nic, "numa_node"))
+}
+
+/// What the node was inferred from, when the firmware did not say it.
+fn inferred(nic: &Nic) -> Option<Evidence> {
+    match nic.numa_node_source.value()? {
+        NodeSource::Firmware | NodeSource::OnlyNode => None,
+        NodeSource::LocalCpus(cpus) => Some(Evidence::new(
+            "CPUs close to the card",
+            cpus,
+            device_file(nic, "local_cpulist"),
+        )),
+        NodeSource::UpstreamBridge(bridge) => Some(Evidence::new(
+            "node of the bridge above",
+            nic.numa_node.get()?,
+            format!("/sys/bus/pci/devices/{bridge}/numa_node"),
+        )),
+    }
+}
+
+/// The node that the bridge above names, when it is another than the firmware's.
+fn contradiction(nic: &Nic, report: &NodeReport) -> Option<(NodeId, Vec<Evidence>)> {
+    let firmware = report.firmware.get()?;
+    let (bridge, other) = report.bridge.get()?;
+    (other != firmware).then(|| {
+        let evidence = vec![
+            Evidence::new("node of the card", firmware, device_file(nic, "numa_node")),
+            Evidence::new(
+                "node of the bridge above",
+                other,
+                format!("/sys/bus/pci/devices/{bridge}/numa_node"),
+            ),
+        ];
+        (other, evidence)
+    })
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::super::testing::{Cases, World, finding, scene, silent};
+    use super::*;
+    use crate::build;
+    use crate::host::Host;
+
+    const ID: &str = RULE.id;
+
+    pub(crate) const CASES: Cases = Cases {
+        fires: &[
+            ("the firmware says -1", || {
+                World::of(server(2, |nic| {
+                    nic.numa_node = Known::unknown(Cause::NotSaid, "numa_node", "-1");
+                }))
+            }),
+            ("-1, and the close CPUs tell the node", || {
+                World::of(server(2, |nic| {
+                    let cpus = "0-3".parse().expect("a list");
+                    nic.numa_node_source = Known::Value(NodeSource::LocalCpus(cpus));
+                }))
+            }),
+        ],
+        silent: &[
+            ("the firmware says it", || World::of(server(2, |_| ()))),
+            ("-1 on the only node", || {
+                World::of(server(1, |nic| {
+                    nic.numa_node_source = Known::Value(NodeSource::OnlyNode);
+                }))
+            }),
+            ("a device on no such bus", || {
+                World::of(server(2, |nic| {
+                    nic.numa_node = Known::unknown(Cause::Absent, "numa_node", "virtio-mmio");
+                }))
+            }),
+        ],
+        undetermined: &[("it may not be read", || {
+            World::of(server(2, |nic| {
+                nic.numa_node = Known::unknown(Cause::Denied, "numa_node", "denied");
+            }))
+        })],
+    };
+
+    fn server(nodes: u32, change: fn(&mut Nic)) -> Host {
+        build::host()
+            .nodes(nodes, 4)
+            .nic("eth2", |nic| nic.with(change))
+            .build()
+    }
+
+    #[test]
+    fn a_bridge_on_another_node_is_named() {
+        let host = server(2, |nic| {
+            if let Known::Value(report) = &mut nic.numa_node_report {
+                let bridge = "0000:16:00.0".parse().expect("an address");
+                report.bridge = Known::Value((bridge, NodeId(1)));
+            }
+        });
+        let said = finding(ID, &scene(&host));
+        assert!(said.summary.contains("on node 1"), "{}", said.summary);
+    }
+
+    #[test]
+    fn a_pair_without_a_device_has_no_node() {
+        let host = build::host()
+            .nodes(2, 2)
+            .nic("far0", build::NicBuilder::veth)
+            .build();
+        assert!(silent(ID, &scene(&host)));
+    }
+}

@@ -1,0 +1,232 @@
+//! `queues-too-few`: the card could use more queues, and there are cores to serve them. Facts from
+//! Documentation/networking/scaling.rst, "Suggested Configuration".
+
+use super::spreading::{
+    channel_count, cores, homes, in_use, needed, percent, softirq_evidence, softirq_share, taken,
+    used,
+};
+use super::{ALWAYS, Said, each_nic, found, remedy, subject, undetermined};
+use crate::ceiling::gigabits;
+use crate::finding::{Evidence, Outcome, Rule, Scene, Severity, Stage};
+use crate::host::{Channels, Nic, QueueKind};
+use crate::known::Known;
+use crate::setting::{NicKnob, SettingKey, Value};
+use crate::units::BitRate;
+
+pub(super) const RULE: Rule = Rule {
+    id: "queues-too-few",
+    number: 8,
+    title: "the card uses fewer queues than there are cores to serve them",
+    severity: Severity::Warn,
+    stage: Stage::Saturation,
+    profiles: ALWAYS,
+    threshold: "note: fewer than the card's most, the cores close to it and half of all cores; warn: also \
+                fewer than one for each 30 Gb/s of the link, or one where four are useful at 10 Gb/s and \
+                more, or more than 1 Gb/s came in and its CPU was more than 60 % softirq",
+    effect: "a core receives about 30 Gb/s of one flow at 3 GHz and more (fasterdata); the queues there \
+             are times that is the card's limit",
+    source: "Documentation/networking/scaling.rst; fasterdata.es.net; research/rules.md rule 8",
+    persist: "CombinedChannels= of a .link file, or NetworkManager's ethtool.channels-combined",
+    contested: None,
+    page: include_str!("../../../../docs/rules/queues-too-few.md"),
+    check,
+};
+
+/// What one core receives of one flow.
+const OF_ONE_CORE: BitRate = BitRate::from_mbit_per_s(30_000);
+
+/// From this rate on one queue is few.
+const FAST: BitRate = BitRate::from_mbit_per_s(10_000);
+
+/// Received while watched, above which a busy CPU is busy with this card.
+const MUCH: BitRate = BitRate::from_mbit_per_s(1_000);
+
+/// Above this share of softirq a CPU is near its end.
+const BUSY: f64 = 0.6;
+
+fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
+    if scene.host.online_cpus().len() < 2 {
+        return Vec::new();
+    }
+    each_nic(rule, scene, |nic| check_nic(rule, scene, nic))
+}
+
+fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
+    if !nic.kind.has_wire() {
+        return None;
+    }
+    let channels = match &nic.channels {
+        Known::Value(channels) => channels,
+        Known::Unknown(gap) => {
+            // A driver without the question has the queues that it has.
+            let gap = needed(gap)?;
+            return Some(undetermined(rule, scene, subject(nic), vec![gap]));
+        }
+    };
+    let (knob, most) = most(channels)?;
+    let count = channel_count(channels, QueueKind::Rx)?;
+    let useful = most.min(useful(scene, nic));
+    if count == 0 || count >= useful {
+        return None;
+    }
+    let measured = saturated(scene, nic);
+    let link = nic.link_bit_per_s.get();
+    let capacity = OF_ONE_CORE.as_bit_per_s().saturating_mul(u64::from(count));
+    let too_slow = link.is_some_and(|link| {
+        capacity < link.as_bit_per_s() || (count == 1 && useful >= 4 && link >= FAST)
+    });
+    let severity = if measured.is_some() || too_slow {
+        Severity::Warn
+    } else {
+        Severity::Note
+    };
+    let request = format!("netlink ethtool CHANNELS_GET {}", nic.name);
+    let mut evidence = vec![
+        Evidence::new("receive queues in use", count, request.clone()),
+        Evidence::new("most that the card could use", most, request),
+        Evidence::new(
+            "cores that could serve them",
+            useful,
+            "/sys/devices/system/cpu/cpu*/topology/core_cpus_list",
+        ),
+    ];
+    evidence.extend(link.map(|link| {
+        let path = format!("/sys/class/net/{}/speed", nic.name);
+        Evidence::new("rate of the link", gigabits(link), path)
+    }));
+    evidence.extend(measured.into_iter().flatten());
+    let key = SettingKey::Nic(nic.name.clone(), knob);
+    Some(found(
+        rule,
+        scene,
+        Said {
+            severity,
+            subject: subject(nic),
+            summary: format!(
+                "{} uses {count} of {most} receive queues where {useful} cores could serve them: try {useful}",
+                nic.name
+            ),
+            evidence,
+            remedies: remedy(scene, key, Value::Integer(u64::from(useful)))
+                .into_iter()
+                .collect(),
+        },
+    ))
+}
+
+/// What the number of receive queues is set by, and its largest value.
+fn most(channels: &Channels) -> Option<(NicKnob, u32)> {
+    let combined = channels.combined_max.get().filter(|most| *most > 0);
+    let only_rx = channels.rx_max.get().filter(|most| *most > 0);
+    let uses_rx = channels.rx.get().is_some_and(|count| count > 0);
+    match (combined, only_rx) {
+        (Some(most), _) if !uses_rx => Some((NicKnob::ChannelsCombined, most)),
+        (_, Some(most)) => Some((NicKnob::ChannelsRx, most)),
+        _ => None,
+    }
+}
+
+/// As many as cores close to the card; drivers of themselves take no more than half of all cores.
+fn useful(scene: &Scene<'_>, nic: &Nic) -> u32 {
+    let near = cores(scene.host, &homes(scene.host, nic));
+    let all = cores(scene.host, &scene.host.online_cpus());
+    let half = if all > 2 { all.div_ceil(2) } else { all };
+    u32::try_from(near.min(half)).unwrap_or(u32::MAX)
+}
+
+/// Much came in, and a CPU that takes the card's interrupts had little time left.
+fn saturated(scene: &Scene<'_>, nic: &Nic) -> Option<Vec<Evidence>> {
+    let watch = scene.watch?;
+    let bytes = format!("nic/{}/stat/rx_bytes", nic.name);
+    let rate = watch.per_second(&bytes).get()? * 8.0;
+    if rate < MUCH.as_f64() {
+        return None;
+    }
+    let cpus = used(&taken(&in_use(nic, QueueKind::Rx)));
+    let busy = cpus
+        .iter()
+        .filter_map(|cpu| Some((cpu, softirq_share(watch, cpu).get()?)))
+        .max_by(|one, other| one.1.total_cmp(&other.1))?;
+    (busy.1 > BUSY).then(|| {
+        let received = BitRate::from_f64(rate).unwrap_or(MUCH);
+        vec![
+            Evidence::new(
+                "received while watched",
+                gigabits(received),
+                watch.path(&bytes),
+            ),
+            softirq_evidence(watch, busy.0, busy.1),
+            Evidence::new("threshold of softirq", percent(BUSY), "rule"),
+        ]
+    })
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::super::testing::{Cases, World, finding, remedies, scene};
+    use super::*;
+    use crate::build;
+    use crate::host::Host;
+    use crate::known::Cause;
+
+    const ID: &str = RULE.id;
+
+    pub(crate) const CASES: Cases = Cases {
+        fires: &[
+            ("one queue of eight at 100 Gb/s", || {
+                World::of(server(100, 1, 8))
+            }),
+            ("one of eight at 1 Gb/s", || World::of(server(1, 1, 8))),
+        ],
+        silent: &[
+            ("as many as half of the cores", || {
+                World::of(server(100, 4, 8))
+            }),
+            ("the card has one", || World::of(server(100, 1, 1))),
+            ("the driver has no such question", || {
+                let mut host = server(100, 1, 8);
+                host.nics[0].channels = Known::unknown(Cause::Absent, "channels", "unsupported");
+                World::of(host)
+            }),
+            ("a pair without a wire", || World::of(build::veth_pair().0)),
+        ],
+        undetermined: &[("nobody asked", || {
+            let mut host = server(100, 1, 8);
+            host.nics[0].channels = Known::not_asked("netlink ethtool CHANNELS_GET eth2");
+            World::of(host)
+        })],
+    };
+
+    fn server(gbit: u64, queues: usize, most: u32) -> Host {
+        let cpus: Vec<u32> = (0..8).take(queues).collect();
+        build::host()
+            .nodes(1, 8)
+            .nic("eth2", |nic| {
+                nic.gbit(gbit).queues(&cpus).with(|nic| {
+                    if let Known::Value(channels) = &mut nic.channels {
+                        channels.combined_max = Known::Value(most);
+                    }
+                })
+            })
+            .build()
+    }
+
+    #[test]
+    fn a_link_that_one_core_cannot_receive_is_warned_about() {
+        let said = finding(ID, &scene(&server(100, 1, 8)));
+        assert_eq!(said.severity, Severity::Warn);
+        assert_eq!(remedies(&said), ["nic/eth2/channels/combined: 1 -> 4"]);
+        let slow = finding(ID, &scene(&server(1, 1, 8)));
+        assert_eq!(slow.severity, Severity::Note);
+    }
+
+    #[test]
+    fn a_busy_cpu_shows_that_it_costs() {
+        let world = World::of(server(5, 1, 8)).watched(|watch| {
+            watch
+                .grew("nic/eth2/stat/rx_bytes", 4_000_000_000)
+                .softirq(0, 0.9)
+        });
+        assert_eq!(finding(ID, &world.scene()).severity, Severity::Warn);
+    }
+}

@@ -1,0 +1,132 @@
+//! `queues-too-many`: more queues than CPUs that take their interrupts. Facts from
+//! Documentation/networking/scaling.rst ("the number of interrupts grows with each additional queue").
+
+use super::spreading::{brief, channel_count, homes, in_use, irq_gaps, needed, taken, used};
+use super::{ALWAYS, Said, each_nic, found, remedy, subject, undetermined};
+use crate::finding::{Evidence, Outcome, Rule, Scene, Severity, Stage};
+use crate::host::{Nic, QueueKind};
+use crate::known::Known;
+use crate::setting::{NicKnob, SettingKey, Value};
+
+pub(super) const RULE: Rule = Rule {
+    id: "queues-too-many",
+    number: 9,
+    title: "the card has more queues than CPUs that serve them",
+    severity: Severity::Note,
+    stage: Stage::Tuning,
+    profiles: ALWAYS,
+    threshold: "more receive queues in use than CPUs that take their interrupts, and than CPUs close to \
+                the card",
+    effect: "more interrupts for the same packets; no general figure",
+    source: "Documentation/networking/scaling.rst; seastar#503; research/rules.md rule 9",
+    persist: "CombinedChannels= of a .link file, or NetworkManager's ethtool.channels-combined",
+    contested: None,
+    page: include_str!("../../../../docs/rules/queues-too-many.md"),
+    check,
+};
+
+fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
+    each_nic(rule, scene, |nic| check_nic(rule, scene, nic))
+}
+
+fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
+    let queues = in_use(nic, QueueKind::Rx);
+    if !nic.kind.has_wire() || queues.len() < 2 {
+        return None;
+    }
+    let all = taken(&queues);
+    let homes = homes(scene.host, nic);
+    // However the interrupts are spread, each queue can have its CPU.
+    if queues.len() <= homes.len() {
+        return None;
+    }
+    if all.is_empty() {
+        let missing = irq_gaps(&queues);
+        return (!missing.is_empty()).then(|| undetermined(rule, scene, subject(nic), missing));
+    }
+    let (count, path) = match &nic.channels {
+        Known::Value(channels) => (
+            channel_count(channels, QueueKind::Rx).map(|count| count as usize)?,
+            format!("netlink ethtool CHANNELS_GET {}", nic.name),
+        ),
+        // sysfs may list queues that are not in use; what has an interrupt of its own is.
+        Known::Unknown(gap) if needed(gap).is_none() => {
+            (all.len(), format!("/sys/class/net/{}/queues", nic.name))
+        }
+        Known::Unknown(gap) => {
+            return Some(undetermined(rule, scene, subject(nic), vec![gap.clone()]));
+        }
+    };
+    let cpus = used(&all);
+    if count <= cpus.len() || count <= homes.len() {
+        return None;
+    }
+    let evidence = vec![
+        Evidence::new("receive queues in use", count, path),
+        Evidence::new(
+            "CPUs that take their interrupts",
+            &cpus,
+            "/proc/irq/*/effective_affinity_list",
+        ),
+        Evidence::new(
+            "CPUs close to the card",
+            &homes,
+            super::spreading::device_file(nic, "local_cpulist"),
+        ),
+    ];
+    let most = u64::try_from(homes.len()).unwrap_or(u64::MAX);
+    let key = SettingKey::Nic(nic.name.clone(), NicKnob::ChannelsCombined);
+    Some(found(
+        rule,
+        scene,
+        Said {
+            severity: Severity::Note,
+            subject: subject(nic),
+            summary: format!(
+                "{} has {count} receive queues, but only CPUs {} serve them: try {most} queues",
+                nic.name,
+                brief(&cpus)
+            ),
+            evidence,
+            remedies: remedy(scene, key, Value::Integer(most))
+                .into_iter()
+                .collect(),
+        },
+    ))
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::super::testing::{Cases, World, finding, remedies, scene};
+    use super::*;
+    use crate::build;
+    use crate::host::Host;
+
+    const ID: &str = RULE.id;
+
+    pub(crate) const CASES: Cases = Cases {
+        fires: &[("eight queues on two CPUs", || {
+            World::of(server(&[0, 1, 0, 1, 0, 1, 0, 1]))
+        })],
+        silent: &[
+            ("one for each CPU", || World::of(server(&[0, 1]))),
+            ("one queue", || World::of(server(&[0]))),
+        ],
+        undetermined: &[("nobody asked how many there are", || {
+            let mut host = server(&[0, 1, 0, 1]);
+            host.nics[0].channels = Known::not_asked("netlink ethtool CHANNELS_GET eth2");
+            World::of(host)
+        })],
+    };
+
+    fn server(cpus: &[u32]) -> Host {
+        build::host().nic("eth2", |nic| nic.queues(cpus)).build()
+    }
+
+    #[test]
+    fn as_many_as_cpus_are_tried() {
+        let said = finding(ID, &scene(&server(&[0, 1, 0, 1])));
+        assert_eq!(said.severity, Severity::Note);
+        assert_eq!(remedies(&said), ["nic/eth2/channels/combined: 4 -> 2"]);
+    }
+}

@@ -1,0 +1,210 @@
+//! `rss-fields-narrow`: the receive hash leaves the ports out, so that all flows between two hosts share
+//! one queue. Facts from Documentation/networking/scaling.rst and ethtool(8), `rx-flow-hash`.
+
+use super::spreading::{in_use, needed};
+use super::{ALWAYS, Said, each_nic, found, remedy, subject, undetermined};
+use crate::finding::{Evidence, Outcome, Remedy, Rule, Scene, Severity, Stage};
+use crate::host::{Host, Nic, QueueKind, Rss};
+use crate::setting::{NicKnob, SettingKey, Value};
+
+pub(super) const RULE: Rule = Rule {
+    id: "rss-fields-narrow",
+    number: 11,
+    title: "the receive hash leaves the ports out",
+    severity: Severity::Warn,
+    stage: Stage::Locality,
+    profiles: ALWAYS,
+    threshold: "ports not hashed: warn for TCP, and for UDP under a VXLAN or Geneve tunnel; note for other \
+                UDP, and for a hash made symmetric",
+    effect: "without ports all flows between two hosts land in one queue, on one core; no general figure",
+    source: "Documentation/networking/scaling.rst; ethtool(8); research/rules.md rule 11",
+    persist: "a unit that runs at boot",
+    contested: None,
+    page: include_str!("../../../../docs/rules/rss-fields-narrow.md"),
+    check,
+};
+
+/// The kinds of flow that have ports.
+const WITH_PORTS: [&str; 4] = ["tcp4", "tcp6", "udp4", "udp6"];
+
+fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
+    each_nic(rule, scene, |nic| check_nic(rule, scene, nic))
+}
+
+fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
+    // With one queue there is nothing to hash for.
+    if !nic.kind.has_wire() || in_use(nic, QueueKind::Rx).len() < 2 {
+        return None;
+    }
+    let rss = match nic.dispatch.rss.ok() {
+        Ok(rss) => rss,
+        Err(gap) => return Some(undetermined(rule, scene, subject(nic), vec![needed(gap)?])),
+    };
+    let symmetric = rss.symmetric.get() == Some(true);
+    let fields = match rss.fields.ok() {
+        Ok(fields) => fields,
+        Err(gap) if !symmetric => {
+            return Some(undetermined(rule, scene, subject(nic), vec![needed(gap)?]));
+        }
+        Err(_) => return Some(found(rule, scene, made_symmetric(nic, rss))),
+    };
+    let narrow: Vec<(&str, &String)> = WITH_PORTS
+        .iter()
+        .filter_map(|kind| Some((*kind, fields.get(*kind)?)))
+        // A driver that names no field at all does not say what it hashes.
+        .filter(|(_, hashed)| !hashed.is_empty())
+        .filter(|(_, hashed)| !(hashed.contains('f') && hashed.contains('n')))
+        .collect();
+    if narrow.is_empty() {
+        return symmetric.then(|| found(rule, scene, made_symmetric(nic, rss)));
+    }
+    let tcp = narrow.iter().any(|(kind, _)| kind.starts_with("tcp"));
+    let tunnel = tunnel_on(scene.host, nic);
+    let kinds: Vec<&str> = narrow.iter().map(|(kind, _)| *kind).collect();
+    let mut evidence: Vec<Evidence> = narrow
+        .iter()
+        .map(|(kind, hashed)| {
+            Evidence::new(
+                format!("what is hashed of {kind}"),
+                hashed,
+                format!("ioctl ETHTOOL_GRXFH {} {kind}", nic.name),
+            )
+        })
+        .collect();
+    evidence.extend(tunnel.map(|upper| {
+        let path = format!("/sys/class/net/{}", upper.name);
+        Evidence::new("tunnel on the card", &upper.name, path)
+    }));
+    Some(found(
+        rule,
+        scene,
+        Said {
+            severity: if tcp || tunnel.is_some() {
+                Severity::Warn
+            } else {
+                Severity::Note
+            },
+            subject: subject(nic),
+            summary: format!(
+                "the receive hash of {} leaves the ports of {} out: flows of two hosts share one queue; hash sdfn",
+                nic.name,
+                kinds.join(", ")
+            ),
+            evidence,
+            remedies: narrow
+                .iter()
+                .filter_map(|(kind, _)| widen(scene, nic, kind))
+                .collect(),
+        },
+    ))
+}
+
+fn widen(scene: &Scene<'_>, nic: &Nic, kind: &str) -> Option<Remedy> {
+    let knob = NicKnob::RssFields(kind.to_owned());
+    let key = SettingKey::Nic(nic.name.clone(), knob);
+    remedy(scene, key, Value::Text("sdfn".to_owned()))
+}
+
+/// A tunnel over UDP that sends by `nic`; its flows differ in the outer source port only.
+fn tunnel_on<'a>(host: &'a Host, nic: &Nic) -> Option<&'a Nic> {
+    host.nics.iter().find(|upper| {
+        upper.stack.tunnel.as_ref().is_some_and(|tunnel| {
+            let kind = tunnel.kind.value().map(String::as_str);
+            let by = tunnel.link.value() == Some(&nic.name) || upper.lower.contains(&nic.name);
+            matches!(kind, Some("vxlan" | "geneve")) && by
+        })
+    })
+}
+
+fn made_symmetric(nic: &Nic, rss: &Rss) -> Said {
+    let request = format!("netlink ethtool RSS_GET {}", nic.name);
+    let function = rss.function.value().map_or("not known", String::as_str);
+    Said {
+        severity: Severity::Note,
+        subject: subject(nic),
+        summary: format!(
+            "the receive hash of {} is made symmetric, which spreads flows less: off unless a program needs it",
+            nic.name
+        ),
+        evidence: vec![
+            Evidence::new("input of the hash", "symmetric-xor", request.clone()),
+            Evidence::new("function of the hash", function, request),
+        ],
+        remedies: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::super::testing::{Cases, World, finding, remedies, scene};
+    use super::*;
+    use crate::build;
+    use crate::host::{NicKind, Tunnel};
+    use crate::known::Known;
+
+    const ID: &str = RULE.id;
+
+    pub(crate) const CASES: Cases = Cases {
+        fires: &[
+            ("UDP by addresses only", || World::of(server("sdfn", "sd"))),
+            ("TCP by addresses only", || World::of(server("sd", "sdfn"))),
+            ("a symmetric hash", || {
+                let mut host = server("sdfn", "sdfn");
+                if let Known::Value(rss) = &mut host.nics[0].dispatch.rss {
+                    rss.symmetric = Known::Value(true);
+                }
+                World::of(host)
+            }),
+        ],
+        silent: &[
+            ("addresses and ports", || World::of(server("sdfn", "sdfn"))),
+            ("a pair without a wire", || World::of(build::veth_pair().0)),
+        ],
+        undetermined: &[("nobody asked", || {
+            let mut host = server("sd", "sd");
+            host.nics[0].dispatch.rss = Known::not_asked("ioctl ETHTOOL_GRXFH");
+            World::of(host)
+        })],
+    };
+
+    fn server(tcp: &str, udp: &str) -> Host {
+        let fields = [("tcp4", tcp), ("tcp6", tcp), ("udp4", udp), ("udp6", udp)];
+        build::host()
+            .nic("eth2", |nic| {
+                nic.queues(&[0, 1]).with(|nic| {
+                    if let Known::Value(rss) = &mut nic.dispatch.rss {
+                        let own = |(kind, hashed): &(&str, &str)| {
+                            ((*kind).to_owned(), (*hashed).to_owned())
+                        };
+                        rss.fields = Known::Value(fields.iter().map(own).collect());
+                    }
+                })
+            })
+            .build()
+    }
+
+    #[test]
+    fn udp_alone_is_a_note_and_under_a_tunnel_a_warning() {
+        let host = server("sdfn", "sd");
+        let said = finding(ID, &scene(&host));
+        assert_eq!(said.severity, Severity::Note);
+        assert_eq!(
+            remedies(&said),
+            [
+                "nic/eth2/rss/fields/udp4: sd -> sdfn",
+                "nic/eth2/rss/fields/udp6: sd -> sdfn"
+            ]
+        );
+        let mut host = host;
+        let mut tunnel = host.nics[0].clone();
+        tunnel.name = "vxlan7".parse().expect("a name");
+        tunnel.kind = NicKind::Tunnel;
+        tunnel.stack.tunnel = Some(Tunnel {
+            kind: Known::Value("vxlan".to_owned()),
+            link: Known::Value(host.nics[0].name.clone()),
+            ..Tunnel::default()
+        });
+        host.nics.push(tunnel);
+        assert_eq!(finding(ID, &scene(&host)).severity, Severity::Warn);
+    }
+}

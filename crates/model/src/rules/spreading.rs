@@ -1,0 +1,376 @@
+//! What the rules of locality, interrupts and queues share: which queues are in use, where their
+//! interrupts go, which CPUs are free for them, how busy a CPU was.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::remedy;
+use crate::finding::{Evidence, Remedy, Scene};
+use crate::host::{Channels, Host, Nic, NodeSource, Queue, QueueKind};
+use crate::ids::{CpuId, CpuSet, IrqNumber};
+use crate::known::{Cause, Gap, Known};
+use crate::plan::End;
+use crate::sample::{FlowRecord, SideSample};
+use crate::setting::{NicKnob, SettingKey, Value};
+use crate::watch::Watch;
+
+/// `rx-3`, as sysfs names the queue.
+pub(super) fn queue_name(queue: &Queue) -> String {
+    let kind = match queue.kind {
+        QueueKind::Rx => "rx",
+        QueueKind::Tx => "tx",
+    };
+    format!("{kind}-{}", queue.index)
+}
+
+/// A file of a queue.
+pub(super) fn queue_file(nic: &Nic, queue: &Queue, file: &str) -> String {
+    format!(
+        "/sys/class/net/{}/queues/{}/{file}",
+        nic.name,
+        queue_name(queue)
+    )
+}
+
+/// A file of the device behind an interface: of its PCI function where the device itself stands on one
+/// (virtio).
+pub(super) fn device_file(nic: &Nic, file: &str) -> String {
+    let on_virtio = nic.driver.value().is_some_and(|name| name == "virtio_net");
+    match nic.pci_address.get() {
+        Some(address) if on_virtio => format!("/sys/bus/pci/devices/{address}/{file}"),
+        _ => format!("/sys/class/net/{}/device/{file}", nic.name),
+    }
+}
+
+/// How many queues of a direction the driver uses, where it says so.
+pub(super) fn channel_count(channels: &Channels, kind: QueueKind) -> Option<u32> {
+    let own = match kind {
+        QueueKind::Rx => &channels.rx,
+        QueueKind::Tx => &channels.tx,
+    };
+    match (channels.combined.get(), own.get()) {
+        (None, None) => None,
+        (combined, own) => Some(
+            combined
+                .unwrap_or_default()
+                .saturating_add(own.unwrap_or_default()),
+        ),
+    }
+}
+
+/// The queues of a direction that are in use: sysfs may list more than there are channels (mlx5 does).
+pub(super) fn in_use(nic: &Nic, kind: QueueKind) -> Vec<&Queue> {
+    let count = nic
+        .channels
+        .value()
+        .and_then(|channels| channel_count(channels, kind))
+        .filter(|count| *count > 0);
+    nic.queues
+        .iter()
+        .filter(|queue| queue.kind == kind && count.is_none_or(|count| queue.index < count))
+        .collect()
+}
+
+/// An interrupt of an interface with the queue it serves and the CPUs that take it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Taken<'a> {
+    /// The interrupt.
+    pub(super) irq: IrqNumber,
+    /// The first queue it serves.
+    pub(super) queue: &'a Queue,
+    /// The CPUs it is delivered to.
+    pub(super) cpus: &'a CpuSet,
+}
+
+impl Taken<'_> {
+    /// Where it is delivered, as evidence.
+    pub(super) fn evidence(&self) -> Evidence {
+        Evidence::new(
+            format!(
+                "CPUs of interrupt {} ({})",
+                self.irq,
+                queue_name(self.queue)
+            ),
+            self.cpus,
+            format!("/proc/irq/{}/effective_affinity_list", self.irq),
+        )
+    }
+}
+
+/// The interrupts of `queues`, each once, that are known with their CPUs.
+pub(super) fn taken<'a>(queues: &[&'a Queue]) -> Vec<Taken<'a>> {
+    let mut seen = BTreeSet::new();
+    queues
+        .iter()
+        .filter_map(|queue| {
+            Some(Taken {
+                irq: queue.irq.get()?,
+                queue,
+                cpus: queue.cpus.value().filter(|cpus| !cpus.is_empty())?,
+            })
+        })
+        .filter(|taken| seen.insert(taken.irq))
+        .collect()
+}
+
+/// Why the interrupts of `queues` are not known; empty where the queues have none (a veth).
+pub(super) fn irq_gaps(queues: &[&Queue]) -> Vec<Gap> {
+    let gaps = queues.iter().filter_map(|queue| needed(queue.irq.gap()?));
+    gaps.take(1).chain(cpu_gaps(queues)).collect()
+}
+
+/// Why it is not known where interrupts go that are there.
+pub(super) fn cpu_gaps(queues: &[&Queue]) -> Vec<Gap> {
+    let there = queues.iter().filter(|queue| queue.irq.get().is_some());
+    let gaps: BTreeSet<&Gap> = there.filter_map(|queue| queue.cpus.gap()).collect();
+    gaps.into_iter().cloned().collect()
+}
+
+/// The gap of a fact that may exist; none for what this host or device does not have.
+pub(super) fn needed(gap: &Gap) -> Option<Gap> {
+    (gap.cause != Cause::Absent).then(|| gap.clone())
+}
+
+/// The online CPUs on the node of `nic`, with the file that names them; a card whose node was inferred
+/// has the CPUs of that node, as its own `local_cpulist` then names all of them.
+pub(super) fn local_cpus(host: &Host, nic: &Nic) -> Known<(CpuSet, String)> {
+    let online = host.online_cpus();
+    if let [_] = host.nodes.as_slice() {
+        return Known::Value((online, "/sys/devices/system/cpu/online".to_owned()));
+    }
+    let inferred = matches!(
+        nic.numa_node_source.value(),
+        Some(NodeSource::LocalCpus(_) | NodeSource::UpstreamBridge(_))
+    );
+    let node = match &nic.numa_node {
+        Known::Value(node) => *node,
+        Known::Unknown(gap) => return Known::Unknown(gap.clone()),
+    };
+    if !inferred {
+        let own = nic.local_cpus.clone();
+        return own.map(|cpus| (cpus.and(&online), device_file(nic, "local_cpulist")));
+    }
+    let path = format!("/sys/devices/system/node/node{node}/cpulist");
+    match host.nodes.iter().find(|own| own.id == node) {
+        Some(own) => own.cpus.clone().map(|cpus| (cpus.and(&online), path)),
+        None => Known::unknown(Cause::NotSaid, path, format!("there is no node {node}")),
+    }
+}
+
+/// The CPUs kept for themselves, as far as they are known.
+pub(super) fn kept_apart(host: &Host) -> CpuSet {
+    [&host.isolation.isolated, &host.isolation.nohz_full]
+        .into_iter()
+        .filter_map(Known::value)
+        .flat_map(CpuSet::iter)
+        .collect()
+}
+
+/// The CPUs that an interrupt of `nic` may go to: online, close to it, and not kept for other work.
+pub(super) fn homes(host: &Host, nic: &Nic) -> CpuSet {
+    let kept = kept_apart(host);
+    let online = host.online_cpus();
+    let near = match local_cpus(host, nic) {
+        Known::Value((near, _)) if !near.is_empty() => near,
+        _ => online.clone(),
+    };
+    [near.minus(&kept), online.minus(&kept), near.clone()]
+        .into_iter()
+        .find(|cpus| !cpus.is_empty())
+        .unwrap_or(near)
+}
+
+/// The CPUs of the same core as `cpu`, itself included.
+pub(super) fn siblings(host: &Host, cpu: CpuId) -> CpuSet {
+    host.cpus
+        .iter()
+        .find(|own| own.id == cpu)
+        .and_then(|own| own.siblings.value().cloned())
+        .unwrap_or_else(|| CpuSet::one(cpu))
+}
+
+/// How many physical cores `cpus` are.
+pub(super) fn cores(host: &Host, cpus: &CpuSet) -> usize {
+    let cores: BTreeSet<CpuSet> = cpus.iter().map(|cpu| siblings(host, cpu)).collect();
+    cores.len()
+}
+
+/// Whether the kernel places `irq` by itself, so that nobody else can.
+pub(super) fn is_managed(host: &Host, irq: IrqNumber) -> bool {
+    host.irqs
+        .iter()
+        .find(|own| own.number == irq)
+        .is_some_and(|own| own.managed.get() == Some(true))
+}
+
+/// One of `homes` for each interrupt of `moved` that can be moved: those that are not `used` first, then
+/// round robin.
+pub(super) fn spread(
+    scene: &Scene<'_>,
+    nic: &Nic,
+    moved: &[Taken<'_>],
+    homes: &CpuSet,
+    used: &CpuSet,
+) -> Vec<Remedy> {
+    let busy = homes.and(used);
+    let free = homes.minus(used);
+    let order: Vec<CpuId> = free.iter().chain(busy.iter()).collect();
+    moved
+        .iter()
+        .filter(|taken| !is_managed(scene.host, taken.irq))
+        .zip(order.iter().cycle())
+        .filter_map(|(taken, cpu)| {
+            let knob = NicKnob::IrqCpus(taken.queue.kind, taken.queue.index);
+            let to = Value::Text(CpuSet::one(*cpu).to_string());
+            remedy(scene, SettingKey::Nic(nic.name.clone(), knob), to)
+        })
+        .collect()
+}
+
+/// The CPUs that take any of `all`.
+pub(super) fn used(all: &[Taken<'_>]) -> CpuSet {
+    all.iter().flat_map(|taken| taken.cpus.iter()).collect()
+}
+
+/// The share of its time that `cpu` spent on interrupts, soft ones included, while it was watched.
+pub(super) fn softirq_share(watch: &Watch, cpu: CpuId) -> Known<f64> {
+    let mut whole = 0;
+    let mut part = 0;
+    for kind in ["user", "system", "irq", "softirq", "steal", "idle"] {
+        match watch.grown(&format!("cpu/{cpu}/time/{kind}")) {
+            Known::Value(time) => {
+                whole += time;
+                if kind.ends_with("irq") {
+                    part += time;
+                }
+            }
+            Known::Unknown(gap) => return Known::Unknown(gap),
+        }
+    }
+    if whole == 0 {
+        return Known::unknown(Cause::NotSaid, "/proc/stat", "no time passed");
+    }
+    Known::Value(share(part, whole))
+}
+
+/// Such a share as evidence.
+pub(super) fn softirq_evidence(watch: &Watch, cpu: CpuId, share: f64) -> Evidence {
+    Evidence::new(
+        format!("time of CPU {cpu} in interrupts and softirq"),
+        percent(share),
+        watch.path(&format!("cpu/{cpu}/time/softirq")),
+    )
+}
+
+/// How often each CPU took `irq` while it was watched.
+pub(super) fn irq_counts(watch: &Watch, irq: IrqNumber) -> BTreeMap<CpuId, u64> {
+    watch
+        .below(&format!("irq/{irq}/cpu/"))
+        .filter_map(|(cpu, grown, _)| Some((CpuId(cpu.parse().ok()?), grown)))
+        .collect()
+}
+
+/// The CPUs of the trial's threads on this host: of both ends, where they share a kernel.
+pub(super) fn workers(scene: &Scene<'_>) -> CpuSet {
+    let Some(sample) = scene.sample else {
+        return CpuSet::empty();
+    };
+    let own = match scene.end {
+        End::Local => &sample.local,
+        End::Remote => &sample.remote,
+    };
+    let both = [&sample.local, &sample.remote];
+    let sides: &[&SideSample] = if sample.shared_kernel { &both } else { &[own] };
+    sides
+        .iter()
+        .flat_map(|side| &side.flows)
+        .filter_map(FlowRecord::cpu)
+        .collect()
+}
+
+/// `part` of `whole`; nothing of nothing is 0.
+pub(super) fn share(part: u64, whole: u64) -> f64 {
+    if whole == 0 {
+        0.0
+    } else {
+        as_f64(part) / as_f64(whole)
+    }
+}
+
+/// A count as a figure to divide by.
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "a share needs no more than 53 bits"
+)]
+pub(super) fn as_f64(count: u64) -> f64 {
+    count as f64
+}
+
+/// `87 %`.
+pub(super) fn percent(share: f64) -> String {
+    format!("{:.0} %", share * 100.0)
+}
+
+/// A set of CPUs in a summary, which is one line: every other CPU of a large machine fills several.
+pub(super) fn brief(cpus: &CpuSet) -> String {
+    const ROOM: usize = 24;
+    let text = cpus.to_string();
+    match (text.get(..ROOM), cpus.len()) {
+        (Some(start), count) if text.len() > ROOM => {
+            let whole = start.rsplit_once(',').map_or(start, |(whole, _)| whole);
+            format!("{whole},... ({count})")
+        }
+        _ => text,
+    }
+}
+
+/// The first few of `names`, and how many more there are: a summary is one line.
+pub(super) fn few(names: &[String]) -> String {
+    const SHOWN: usize = 3;
+    let text = names
+        .iter()
+        .take(SHOWN)
+        .map(String::as_str)
+        .collect::<Vec<_>>()
+        .join(", ");
+    match names.len().checked_sub(SHOWN) {
+        Some(more) if more > 0 => format!("{text} and {more} more"),
+        _ => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::build;
+
+    #[test]
+    fn every_other_cpu_of_a_large_machine_has_room_in_a_summary() {
+        let odd: CpuSet = (0..64).map(|half| CpuId(half * 2 + 1)).collect();
+        assert_eq!(brief(&odd), "1,3,5,7,9,11,13,15,17,... (64)");
+        let few: CpuSet = "0-5,12".parse().expect("a list");
+        assert_eq!(brief(&few), "0-5,12");
+        let names: Vec<String> = (0..5).map(|at| format!("eth{at}")).collect();
+        assert_eq!(super::few(&names), "eth0, eth1, eth2 and 2 more");
+    }
+
+    #[test]
+    fn queues_beyond_the_channels_are_not_in_use() {
+        let mut host = build::host()
+            .nic("eth2", |nic| nic.queues(&[0, 1, 0, 1]))
+            .build();
+        let nic = &mut host.nics[0];
+        assert_eq!(in_use(nic, QueueKind::Rx).len(), 4);
+        if let Known::Value(channels) = &mut nic.channels {
+            channels.combined = Known::Value(2);
+        }
+        assert_eq!(in_use(nic, QueueKind::Tx).len(), 2);
+    }
+
+    #[test]
+    fn time_that_was_not_counted_is_no_share() {
+        let host = build::veth_pair().0;
+        let watch = build::watch(&host).softirq(1, 0.25).build();
+        assert_eq!(softirq_share(&watch, CpuId(1)), Known::Value(0.25));
+        assert!(softirq_share(&watch, CpuId(7)).gap().is_some());
+    }
+}

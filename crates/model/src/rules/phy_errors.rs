@@ -15,7 +15,8 @@ pub(super) const RULE: Rule = Rule {
     severity: Severity::Warn,
     stage: Stage::Errors,
     profiles: ALWAYS,
-    threshold: "any damaged frame, or any loss of the link while it was watched",
+    threshold: "any damaged frame, or any loss of the link while it was watched; frames of a wrong length \
+                alone are a note",
     effect: "each damaged frame is a lost one, and each lost one slows its connection; no figure",
     source: "Documentation/networking/statistics.rst; mlx5 counters.rst; research/rules.md rule 39",
     persist: "nothing on the host: cable, module or port",
@@ -24,10 +25,9 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-const DAMAGED: [&str; 9] = [
+const DAMAGED: [&str; 8] = [
     "stat/rx_crc_errors",
     "stat/rx_frame_errors",
-    "stat/rx_length_errors",
     "phy/SymbolErrorDuringCarrier",
     "mac/FrameCheckSequenceErrors",
     "mac/AlignmentErrors",
@@ -35,6 +35,9 @@ const DAMAGED: [&str; 9] = [
     "driver/rx_symbol_err_phy",
     "driver/rx_in_range_len_errors_phy",
 ];
+/// Frames too short or too long for their kind: a cable does that, but so does a far end (an emulated
+/// one sends short frames without padding).
+const ODD: [&str; 1] = ["stat/rx_length_errors"];
 const FLAPS: [&str; 3] = [
     "stat/carrier_changes",
     "link/ext_down_cnt",
@@ -50,7 +53,7 @@ fn check_nic(nic: &Nic, watch: &Watch) -> Judged {
     let flaps = growth(watch, nic, &FLAPS);
     let name = &nic.name;
     let what = match (damaged.grew.is_empty(), flaps.grew.is_empty()) {
-        (true, true) => return damaged.quiet_if_read(),
+        (true, true) => return odd_lengths(nic, watch, damaged.quiet_if_read()),
         (false, true) => format!("damaged frames arrive at {name} ({})", damaged.words()),
         (true, false) => format!("the link of {name} went and came ({})", flaps.words()),
         (false, false) => format!(
@@ -67,6 +70,25 @@ fn check_nic(nic: &Nic, watch: &Watch) -> Judged {
             "{what}: reseat or replace cable and module; compare the far end's counters"
         ),
         evidence,
+        remedies: Vec::new(),
+    }))
+}
+
+/// What is left to say of an interface with no damage: that frames of a wrong length arrive.
+fn odd_lengths(nic: &Nic, watch: &Watch, quiet: Judged) -> Judged {
+    let odd = growth(watch, nic, &ODD);
+    if odd.grew.is_empty() {
+        return quiet;
+    }
+    Ok(Some(Said {
+        severity: Severity::Note,
+        subject: subject(nic),
+        summary: format!(
+            "frames of a wrong length arrive at {} ({}): the far end sends them, or a cable damages them",
+            nic.name,
+            odd.words()
+        ),
+        evidence: odd.evidence(),
         remedies: Vec::new(),
     }))
 }
@@ -104,6 +126,12 @@ pub(super) mod tests {
 
     fn card() -> Host {
         build::host().nic("eth0", |nic| nic).build()
+    }
+
+    #[test]
+    fn frames_of_a_wrong_length_alone_are_a_note() {
+        let world = World::of(card()).watched(|w| w.grew("nic/eth0/stat/rx_length_errors", 2));
+        assert_eq!(finding(RULE.id, &world.scene()).severity, Severity::Note);
     }
 
     #[test]

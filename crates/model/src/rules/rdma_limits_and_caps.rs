@@ -14,8 +14,8 @@ pub(super) const RULE: Rule = Rule {
     severity: Severity::Warn,
     stage: Stage::Offloads,
     profiles: ALWAYS,
-    threshold: "a limit of locked memory of 64 MiB or less on a host with an active RDMA port; a device with \
-                one RDMA read outstanding or none",
+    threshold: "a limit of locked memory of 64 MiB or less on a host with an active RDMA port, a warning at \
+                1 MiB or less; a device with one RDMA read outstanding or none",
     effect: "registration of large buffers succeeds; no figure",
     source: "getrlimit(2), RLIMIT_MEMLOCK; research/rules.md rule 70",
     persist: "LimitMEMLOCK=infinity in the service's unit, or a file in /etc/security/limits.d",
@@ -24,8 +24,12 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-/// Far above the kernel's defaults (64 KiB, 8 MiB), far below what RDMA programs register.
+/// Far above the kernel's defaults (64 KiB; 8 MiB since 5.16), far below what RDMA programs register.
 const LITTLE: Bytes = Bytes::mib(64);
+
+/// With this little, hardly a queue pair can be made. More is a note: the limit is that of the shell which
+/// asked, a service may have its own, and every distribution ships 8 MiB.
+const NOTHING: Bytes = Bytes::mib(1);
 
 fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
     let active: Vec<_> = ports(scene).into_iter().filter(Port::is_active).collect();
@@ -57,7 +61,11 @@ fn few_pages(scene: &Scene<'_>, limit: Bytes) -> Notice {
         "programs started from here may lock {limit} for RDMA buffers: set LimitMEMLOCK=infinity for the service"
     );
     // Storage over RDMA is the kernel's own; only programs are held by this limit.
-    let severity = weighed(scene, &[Profile::Rdma], Severity::Warn);
+    let severity = if limit <= NOTHING {
+        weighed(scene, &[Profile::Rdma], Severity::Warn)
+    } else {
+        Severity::Note
+    };
     Notice::new(severity, summary).with([Evidence::new(
         "most memory that may be locked",
         limit,
@@ -132,7 +140,9 @@ pub(super) mod tests {
 
     #[test]
     fn it_warns_only_where_programs_use_rdma() {
-        let little = || world(Known::Value(Limit::Bytes(Bytes::mib(8))));
+        let little = || world(Known::Value(Limit::Bytes(Bytes::kib(64))));
+        let default = world(Known::Value(Limit::Bytes(Bytes::mib(8))));
+        assert_eq!(finding(ID, &default.scene()).severity, Severity::Note);
         assert_eq!(finding(ID, &little().scene()).severity, Severity::Warn);
         let storage = little().profile(Profile::Storage);
         assert_eq!(finding(ID, &storage.scene()).severity, Severity::Note);

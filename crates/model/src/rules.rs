@@ -222,7 +222,12 @@ fn found(rule: &Rule, scene: &Scene<'_>, said: Said) -> Outcome {
     })
 }
 
-fn undetermined(rule: &Rule, scene: &Scene<'_>, subject: String, missing: Vec<Gap>) -> Outcome {
+fn undetermined(rule: &Rule, scene: &Scene<'_>, subject: String, mut missing: Vec<Gap>) -> Outcome {
+    // The groups of facts that only netlink tells stay unasked on a host that is read from files alone.
+    for gap in missing.iter_mut().filter(|gap| gap.path.is_empty()) {
+        gap.path = format!("netlink facts of {subject}");
+        "the host was read from files alone".clone_into(&mut gap.reason);
+    }
     Outcome::Undetermined(Undetermined {
         rule: rule.id.to_owned(),
         end: scene.end,

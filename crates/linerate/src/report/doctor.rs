@@ -73,7 +73,7 @@ pub fn doctor_text(visit: &Visit<'_>, verbose: bool) -> String {
         lines.push(format!("no findings by {} rules", RULES.len()));
     }
     if verbose {
-        lines.extend(diagnosis.undetermined.iter().map(undetermined_line));
+        lines.extend(undetermined_lines(&diagnosis.undetermined));
     } else {
         lines.extend(closing(diagnosis));
     }
@@ -115,6 +115,40 @@ fn undetermined_line(undetermined: &Undetermined) -> String {
         undetermined.rule,
         missing.join("; ")
     )
+}
+
+/// What could not be judged; rules that lack the same facts share a line.
+fn undetermined_lines(all: &[Undetermined]) -> Vec<String> {
+    let mut groups: Vec<(&[Gap], Vec<&Undetermined>)> = Vec::new();
+    for one in all {
+        match groups
+            .iter_mut()
+            .find(|(missing, _)| *missing == one.missing)
+        {
+            Some((_, group)) => group.push(one),
+            None => groups.push((&one.missing, vec![one])),
+        }
+    }
+    let line = |(missing, group): (&[Gap], Vec<&Undetermined>)| match group.as_slice() {
+        [one] => undetermined_line(one),
+        group => {
+            let names: Vec<String> = group
+                .iter()
+                .map(|one| match one.subject.as_str() {
+                    "host" => one.rule.clone(),
+                    subject => format!("{} ({subject})", one.rule),
+                })
+                .collect();
+            let missing: Vec<String> = missing.iter().map(ToString::to_string).collect();
+            format!(
+                "?     {} judgements not determined, missing {}: {}",
+                group.len(),
+                missing.join("; "),
+                names.join(", ")
+            )
+        }
+    };
+    groups.into_iter().map(line).collect()
 }
 
 /// What a terse page leaves out, in a line each.

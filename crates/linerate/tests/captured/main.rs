@@ -15,5 +15,6 @@ mod documents;
 mod map;
 mod program;
 mod rules;
+mod rules_page;
 mod runs;
 mod schemas;

@@ -16,6 +16,7 @@ use linerate_host::netlink::Netlink;
 use linerate_host::read::read_host;
 use linerate_host::root::LiveHost;
 use linerate_host::watch::{Reading, read_counters};
+use linerate_model::finding::Diagnosis;
 use linerate_model::host::Host;
 use linerate_model::known::Known;
 use linerate_model::setting::{SettingKey, Value};
@@ -95,7 +96,10 @@ impl Scene {
         let own = plants.faults.iter().filter(|fault| fault.shape == name);
         for fault in own {
             if let Err(Trouble(why)) = self.plant(fault, score) {
-                say.push(format!("SKIP: {} ({}): cannot {why}", fault.what, self.name));
+                say.push(format!(
+                    "SKIP: {} ({}): cannot {why}",
+                    fault.what, self.name
+                ));
             }
         }
         Ok(())
@@ -124,7 +128,7 @@ impl Scene {
         Ok(())
     }
 
-    fn asked(&mut self, fault: &Fault) -> Result<Vec<linerate_model::finding::Finding>, Trouble> {
+    fn asked(&mut self, fault: &Fault) -> Result<Diagnosis, Trouble> {
         let (host, _) = self.here.look()?;
         let (other, _) = self.there.look()?;
         let seen = Seen { host, watch: None };
@@ -135,10 +139,9 @@ impl Scene {
 /// Runs `near ip link ...` in the namespace that its first word names.
 fn command(line: &str, near: &Netns, far: &Netns) -> Result<(), Trouble> {
     let trouble = |what: String| Trouble(format!("run `{line}`: {what}"));
-    let mut words = line.split_whitespace().map(|word| {
-        word.replace("NEAR", near.name())
-            .replace("FAR", far.name())
-    });
+    let mut words = line
+        .split_whitespace()
+        .map(|word| word.replace("NEAR", near.name()).replace("FAR", far.name()));
     let netns = match words.next().as_deref() {
         Some("near") => near,
         Some("far") => far,
@@ -235,9 +238,7 @@ pub(crate) fn inside() -> Result<(), Trouble> {
                 serde_json::to_string(&(host, reading))
                     .map_err(|error| Trouble(format!("write the host: {error}")))?
             }
-            Some(("set", rest)) => {
-                said(set(&live, &netlink, rest).map(|old| undo.push(old)))
-            }
+            Some(("set", rest)) => said(set(&live, &netlink, rest).map(|old| undo.push(old))),
             None if line == "undo" => {
                 let mut all = Ok(());
                 while let Some((key, value)) = undo.pop() {
@@ -261,11 +262,7 @@ fn said(result: Result<(), Trouble>) -> String {
 }
 
 /// Sets `KEY VALUE`; what it was before.
-fn set(
-    live: &LiveHost,
-    netlink: &Netlink,
-    words: &str,
-) -> Result<(SettingKey, Value), Trouble> {
+fn set(live: &LiveHost, netlink: &Netlink, words: &str) -> Result<(SettingKey, Value), Trouble> {
     let wrong = |what: String| Trouble(format!("set {words}: {what}"));
     let (key, value) = words
         .split_once(' ')

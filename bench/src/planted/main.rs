@@ -94,9 +94,9 @@ fn bench(args: &Args) -> Result<bool, Trouble> {
     // First of all, while this process has one thread.
     let stage = args.stage.then(Stage::enter);
     let mut plants = data::read(args.data.as_deref())?;
-    plants.faults.retain(|fault| {
-        fault.rule.contains(&args.only) || fault.shape.contains(&args.only)
-    });
+    plants
+        .faults
+        .retain(|fault| fault.rule.contains(&args.only) || fault.shape.contains(&args.only));
     plants.live.retain(|live| {
         args.only.is_empty() || plants.faults.iter().any(|fault| fault.shape == live.name)
     });
@@ -113,7 +113,11 @@ fn bench(args: &Args) -> Result<bool, Trouble> {
     }
     let (table, recall, precision) = score.table();
     println!("\n{table}");
-    println!("recall {:.1} %, precision {:.1} %", recall * 100.0, precision * 100.0);
+    println!(
+        "recall {:.1} %, precision {:.1} %",
+        recall * 100.0,
+        precision * 100.0
+    );
     Ok(recall >= args.min_recall && precision >= args.min_precision)
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use linerate_model::finding::{Finding, Profile, Scene, Severity};
+use linerate_model::finding::{Diagnosis, Finding, Profile, Scene, Severity};
 use linerate_model::host::Host;
 use linerate_model::plan::End;
 use linerate_model::rules;
@@ -45,7 +45,7 @@ pub(crate) struct Score {
 }
 
 /// What the doctor says of a host.
-pub(crate) fn ask(seen: &Seen, other: Option<&Host>, profile: Profile) -> Vec<Finding> {
+pub(crate) fn ask(seen: &Seen, other: Option<&Host>, profile: Profile) -> Diagnosis {
     let scene = Scene {
         end: End::Local,
         host: &seen.host,
@@ -56,7 +56,7 @@ pub(crate) fn ask(seen: &Seen, other: Option<&Host>, profile: Profile) -> Vec<Fi
         profile,
         owns_shapers: false,
     };
-    rules::diagnose(&scene).findings
+    rules::diagnose(&scene)
 }
 
 fn is_loud(finding: &Finding) -> bool {
@@ -64,17 +64,18 @@ fn is_loud(finding: &Finding) -> bool {
 }
 
 fn same(one: &Finding, other: &Finding) -> bool {
-    one.rule == other.rule && one.subject == other.subject && one.severity == other.severity
+    one.rule == other.rule
+        && one.subject == other.subject
+        && one.severity == other.severity
+        && one.summary == other.summary
 }
 
 impl Score {
     /// One fault: what was said before it was planted, and after.
-    pub(crate) fn take(&mut self, fault: &Fault, before: &[Finding], after: &[Finding]) {
+    pub(crate) fn take(&mut self, fault: &Fault, before: &Diagnosis, after: &Diagnosis) {
         self.shapes.insert(fault.shape.clone());
-        let new: Vec<&Finding> = after
-            .iter()
-            .filter(|finding| !before.iter().any(|old| same(old, finding)))
-            .collect();
+        let is_new = |finding: &&Finding| !before.findings.iter().any(|old| same(old, finding));
+        let new: Vec<&Finding> = after.findings.iter().filter(is_new).collect();
         let is_it = |finding: &Finding| {
             finding.rule == fault.rule
                 && finding.subject == fault.subject
@@ -85,12 +86,7 @@ impl Score {
         if new.iter().any(|finding| is_it(finding)) {
             tally.found += 1;
         } else {
-            let said: Vec<String> = new.iter().map(|finding| line(finding)).collect();
-            let said = if said.is_empty() {
-                "nothing new".to_owned()
-            } else {
-                said.join("; ")
-            };
+            let said = what_was_said(fault, &new, after);
             self.complaints.push(format!(
                 "MISSED {} on {} ({} of {}): {}. It said: {said}",
                 fault.rule, fault.shape, fault.severity, fault.subject, fault.what
@@ -119,12 +115,18 @@ impl Score {
         self.healthy += 1;
         let mut told = BTreeSet::new();
         for profile in PROFILES {
-            for finding in ask(seen, None, profile).iter().filter(|all| is_loud(all)) {
-                let is_stated =
-                    |one: &&Stated| one.rule == finding.rule && one.profile == profile;
+            for finding in ask(seen, None, profile)
+                .findings
+                .iter()
+                .filter(|all| is_loud(all))
+            {
+                let is_stated = |one: &&Stated| one.rule == finding.rule && one.profile == profile;
                 if let Some(why) = stated.iter().find(is_stated) {
-                    self.stated
-                        .push(format!("{name}, {profile:?}: {}. Right: {}", line(finding), why.why));
+                    self.stated.push(format!(
+                        "{name}, {profile:?}: {}. Right: {}",
+                        line(finding),
+                        why.why
+                    ));
                 } else if told.insert((finding.rule.clone(), finding.subject.clone())) {
                     self.rules.entry(finding.rule.clone()).or_default().wrong += 1;
                     self.complaints.push(format!(
@@ -151,7 +153,11 @@ impl Score {
             all.wrong += tally.wrong;
         }
         text += &row("all", &all);
-        let tested = self.rules.values().filter(|tally| tally.planted > 0).count();
+        let tested = self
+            .rules
+            .values()
+            .filter(|tally| tally.planted > 0)
+            .count();
         text += &format!(
             "\n{} faults of {tested} rules on {} shapes; {} healthy shapes in {} profiles each\n",
             all.planted,
@@ -159,7 +165,30 @@ impl Score {
             self.healthy,
             PROFILES.len()
         );
-        (text, share(all.found, all.planted), share(all.right, all.right + all.wrong))
+        (
+            text,
+            share(all.found, all.planted),
+            share(all.right, all.right + all.wrong),
+        )
+    }
+}
+
+/// What the doctor said instead of what it should have.
+fn what_was_said(fault: &Fault, new: &[&Finding], after: &Diagnosis) -> String {
+    let unsure = after
+        .undetermined
+        .iter()
+        .filter(|one| one.rule == fault.rule);
+    let unsure = unsure.flat_map(|one| &one.missing);
+    let said: Vec<String> = new
+        .iter()
+        .map(|finding| line(finding))
+        .chain(unsure.map(|gap| format!("it could not judge: {gap}")))
+        .collect();
+    if said.is_empty() {
+        "nothing new".to_owned()
+    } else {
+        said.join("; ")
     }
 }
 

@@ -36,7 +36,10 @@ pub(crate) struct Seen {
 }
 
 /// Every captured shape by its name. Says which part is left out for want of a corpus.
-pub(crate) fn all(plants: &Plants, say: &mut Vec<String>) -> Result<BTreeMap<String, Shape>, Trouble> {
+pub(crate) fn all(
+    plants: &Plants,
+    say: &mut Vec<String>,
+) -> Result<BTreeMap<String, Shape>, Trouble> {
     let mut shapes = BTreeMap::new();
     for path in files(&fixtures(), ".lrcap")? {
         let name = name_of(&path, ".lrcap");
@@ -50,7 +53,9 @@ pub(crate) fn all(plants: &Plants, say: &mut Vec<String>) -> Result<BTreeMap<Str
         shapes.insert(name, Shape { archive, is_real });
     }
     match std::env::var_os(CORPUS) {
-        None => say.push(format!("SKIP: {CORPUS} names no folder with hosts/*.tar.bz2")),
+        None => say.push(format!(
+            "SKIP: {CORPUS} names no folder with hosts/*.tar.bz2"
+        )),
         Some(folder) => {
             for path in files(&Path::new(&folder).join("hosts"), ".tar.bz2")? {
                 let captured = Captured::open(&path).map_err(trouble("read", &path))?;
@@ -135,7 +140,9 @@ pub(crate) fn still(edits: &Edits) -> Edits {
             .collect(),
         counts: counts
             .map(|(nic, all)| {
-                let all = all.iter().map(|(key, [first, _])| (key.clone(), [*first; 2]));
+                let all = all
+                    .iter()
+                    .map(|(key, [first, _])| (key.clone(), [*first; 2]));
                 (nic.clone(), all.collect())
             })
             .collect(),
@@ -158,7 +165,10 @@ fn edited(mut archive: Archive, edits: &Edits, moment: usize) -> Result<Archive,
         let answers = counts.iter().filter_map(|(key, values)| {
             let value = values.get(moment)?;
             let key = key.replace('/', "~1");
-            Some((format!("/counts/values/{key}"), serde_json::json!([value, "made"])))
+            Some((
+                format!("/counts/values/{key}"),
+                serde_json::json!([value, "made"]),
+            ))
         });
         archive = with_answers(archive, nic, &answers.collect())?;
     }
@@ -191,14 +201,18 @@ fn put(json: &mut Value, pointer: &str, value: Value) {
     for part in pointer.split('/').skip(1) {
         let part = part.replace("~1", "/").replace("~0", "~");
         if let (Value::Array(_), Ok(index)) = (&*at, part.parse::<usize>()) {
-            let Some(next) = at.get_mut(index) else { return };
+            let Some(next) = at.get_mut(index) else {
+                return;
+            };
             at = next;
             continue;
         }
         if !at.is_object() || at.get("unknown").is_some() {
             *at = Value::Object(Map::new());
         }
-        let Some(object) = at.as_object_mut() else { return };
+        let Some(object) = at.as_object_mut() else {
+            return;
+        };
         at = object.entry(part).or_insert(Value::Null);
     }
     *at = value;

@@ -64,8 +64,8 @@ pub(crate) struct Edits {
 #[serde(untagged)]
 pub(crate) enum Text {
     Is(String),
-    /// Always false.
-    Gone(bool),
+    /// `false`, whose value says no more.
+    Gone(#[expect(dead_code, reason = "only that it is no text matters")] bool),
 }
 
 impl Text {

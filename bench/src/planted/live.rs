@@ -84,6 +84,7 @@ impl Scene {
         say: &mut Vec<String>,
     ) -> Result<(), Trouble> {
         let (host, before) = self.here.look()?;
+        #[expect(clippy::disallowed_methods, reason = "a watch is of a time")]
         std::thread::sleep(Duration::from_secs(1));
         let (_, after) = self.here.look()?;
         let span = match after.span_since(&before) {

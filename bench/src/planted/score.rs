@@ -158,13 +158,14 @@ impl Score {
             .values()
             .filter(|tally| tally.planted > 0)
             .count();
-        text += &format!(
+        let sum = format!(
             "\n{} faults of {tested} rules on {} shapes; {} healthy shapes in {} profiles each\n",
             all.planted,
             self.shapes.len(),
             self.healthy,
             PROFILES.len()
         );
+        text.push_str(&sum);
         (
             text,
             share(all.found, all.planted),

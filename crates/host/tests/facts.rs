@@ -380,6 +380,7 @@ fn owners_taps_and_files_of_settings_are_found() {
         [
             (None, 3, "packet socket"),
             (Some("index 9"), 0x88cc, "packet socket"),
+            (None, 3, "tpacket_rcv"),
             (Some("eth7"), 3, "watch"),
         ]
     );

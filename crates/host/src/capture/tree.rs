@@ -139,13 +139,49 @@ impl Tree {
             },
         };
         self.put(&real, entry);
-        if let Some((folder, name)) = split(&real)
-            && let Some(Entry::Folder { names, .. }) = self.entries.get_mut(folder)
-        {
-            match text {
-                Some(_) => names.insert(name.to_owned()),
-                None => names.remove(name),
-            };
+        match text {
+            Some(_) => self.name_above(&real),
+            None => {
+                if let Some((folder, name)) = split(&real)
+                    && let Some(Entry::Folder { names, .. }) = self.entries.get_mut(folder)
+                {
+                    names.remove(name);
+                }
+            }
+        }
+    }
+
+    /// The folders above `real` name it. Those that were known to be absent are made; of what lies in a
+    /// folder that nobody listed nothing is said.
+    fn name_above(&mut self, real: &str) {
+        let (mut child, mut unlisted) = (real, Vec::new());
+        while let Some((folder, name)) = split(child) {
+            match self.entries.get_mut(folder) {
+                None => unlisted.push((folder.to_owned(), name.to_owned())),
+                Some(Entry::Folder { names, .. }) => {
+                    if names.insert(name.to_owned()) {
+                        self.put_folders(unlisted);
+                    }
+                    return;
+                }
+                Some(entry) if *entry == Entry::absent() => {
+                    *entry = Entry::Folder {
+                        mode: 0o755,
+                        names: BTreeSet::from([name.to_owned()]),
+                    };
+                    self.put_folders(std::mem::take(&mut unlisted));
+                }
+                Some(_) => return,
+            }
+            child = folder;
+        }
+    }
+
+    fn put_folders(&mut self, folders: Vec<(String, String)>) {
+        for (folder, name) in folders {
+            let names = BTreeSet::from([name]);
+            self.entries
+                .insert(folder, Entry::Folder { mode: 0o755, names });
         }
     }
 

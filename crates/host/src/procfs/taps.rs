@@ -90,7 +90,8 @@ pub(crate) fn parse_sockets(text: &str) -> Result<Vec<PacketSocket>, String> {
     text.lines().skip(1).map(socket).collect()
 }
 
-/// The handlers of all protocols but those of packet sockets, which the other file has: the interface
+/// The handlers of all protocols but those of plain packet sockets, which the other file has; a mapped ring
+/// (`tpacket_rcv`) stays, because only this file tells it, and captures have one: the interface
 /// (none for all) and the function without its offset. Lines: `ALL  eth0     function+0x0/0x50 [module]`.
 pub(crate) fn parse_handlers(text: &str) -> Vec<(Option<String>, String)> {
     let handler = |line: &str| {
@@ -107,7 +108,7 @@ pub(crate) fn parse_handlers(text: &str) -> Vec<(Option<String>, String)> {
             [] => return None,
         };
         let function = function.split('+').next().unwrap_or(function);
-        let is_socket = function.starts_with("packet_rcv") || function.starts_with("tpacket_rcv");
+        let is_socket = function.starts_with("packet_rcv");
         (!is_socket).then(|| (nic, function.to_owned()))
     };
     text.lines().skip(1).filter_map(handler).collect()
@@ -152,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn handlers_of_all_protocols_are_told_from_packet_sockets() {
+    fn handlers_of_all_protocols_and_rings_are_told_from_plain_packet_sockets() {
         let text = "Type Device      Function\n\
             ALL  eth0     tpacket_rcv+0x0/0x9a0 [af_packet]\n\
             ALL           packet_rcv\n\
@@ -163,6 +164,7 @@ mod tests {
         assert_eq!(
             handlers,
             [
+                (Some("eth0".to_owned()), "tpacket_rcv".to_owned()),
                 (None, "sniff".to_owned()),
                 (Some("eth1".to_owned()), "look".to_owned())
             ]

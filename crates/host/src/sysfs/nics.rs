@@ -1,8 +1,8 @@
 //! Network interfaces: `/sys/class/net` (Documentation/ABI/testing/sysfs-class-net), with what
 //! netlink tells beside it.
 
-use linerate_model::host::{Card, Dispatch, Irq, Nic, NicKind, PciFunction};
-use linerate_model::ids::{NicName, PciAddress};
+use linerate_model::host::{Card, Dispatch, Irq, Napi, Nic, NicKind, PciFunction};
+use linerate_model::ids::{CpuSet, NicName, PciAddress};
 use linerate_model::known::{Cause, Gap, Known};
 use linerate_model::units::BitRate;
 
@@ -16,9 +16,12 @@ use super::queues::read_queues;
 use super::stack::{fill_stack, fill_team_ports, linked, parse_flag};
 use super::{followed, last_name, number, or_known, parsed, understood};
 use crate::nic_control::NicRead;
+use crate::procfs::sockets::parse_status;
 use crate::root::{HostRoot, absolute};
 
 const FOLDER: &str = "sys/class/net";
+/// The line of `/proc/PID/status` that says where a thread may run (proc_pid_status(5)).
+const ALLOWED: &str = "Cpus_allowed_list";
 
 /// A speed above 1 Pb/s is no speed.
 const SPEED_MBIT_MAX: u64 = 1_000_000_000;
@@ -235,7 +238,36 @@ fn fill_dispatch(root: &HostRoot, class: &str, dispatch: Dispatch) -> Dispatch {
         threaded: or_known(dispatch.threaded, || {
             parsed(root, &file("threaded"), parse_flag)
         }),
+        napis: dispatch.napis.map(|napis| {
+            let with_cpus = |napi| with_thread_cpus(root, napi);
+            napis.into_iter().map(with_cpus).collect()
+        }),
         ..dispatch
+    }
+}
+
+/// Netlink names the thread that polls; where it may run stands in `/proc/PID/status`, of which a capture
+/// keeps that line only.
+fn with_thread_cpus(root: &HostRoot, napi: Napi) -> Napi {
+    let Some(pid) = napi.thread.get() else {
+        return napi;
+    };
+    let path = format!("proc/{pid}/status");
+    let line = |text: &str| {
+        let cpus = parse_status(text, ALLOWED).unwrap_or_default();
+        format!("{ALLOWED}:\t{cpus}")
+    };
+    let cpus = || {
+        root.read_used(&path, line).and_then(|text| {
+            understood(&path, &text, |text| {
+                let cpus = parse_status(text, ALLOWED)?;
+                cpus.parse::<CpuSet>().map_err(|error| error.to_string())
+            })
+        })
+    };
+    Napi {
+        thread_cpus: or_known(napi.thread_cpus, cpus),
+        ..napi
     }
 }
 

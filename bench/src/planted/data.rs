@@ -1,0 +1,203 @@
+//! The shapes and faults as data: `bench/planted.d/*.toml`, whose first file says how they are read.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use linerate_model::finding::{Profile, Severity};
+use linerate_model::rules;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::Trouble;
+
+/// The folder of this crate, where the data lie.
+const BENCH: &str = env!("CARGO_MANIFEST_DIR");
+
+/// Everything that is planted, and on what.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Plants {
+    /// Captures that were built by hand: faults are planted on them, but they are no proof of health.
+    pub(crate) made: BTreeSet<String>,
+    /// Captures that hold faults already: left out.
+    pub(crate) sick: BTreeSet<String>,
+    /// What a healthy shape is told and is right to be told.
+    #[serde(default)]
+    pub(crate) stated: Vec<Stated>,
+    /// Shapes made of others.
+    #[serde(default, rename = "shape")]
+    pub(crate) shapes: Vec<Derived>,
+    /// Shapes in network namespaces.
+    #[serde(default, rename = "live")]
+    pub(crate) live: Vec<Live>,
+    /// The faults.
+    #[serde(rename = "fault")]
+    pub(crate) faults: Vec<Fault>,
+}
+
+/// A finding that a host which nobody set up for a profile rightly gets in it.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Stated {
+    pub(crate) rule: String,
+    pub(crate) profile: Profile,
+    /// Why it is right.
+    pub(crate) why: String,
+}
+
+/// What is changed of a capture.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Edits {
+    /// A file's new text; `false` takes it away.
+    pub(crate) files: BTreeMap<String, Text>,
+    /// Netlink's answers about an interface, by JSON pointer.
+    pub(crate) nics: BTreeMap<String, BTreeMap<String, Value>>,
+    /// A file's text at two moments.
+    pub(crate) counters: BTreeMap<String, [String; 2]>,
+    /// Counters that netlink tells, at two moments, by their key below `nic/NAME/`.
+    pub(crate) counts: BTreeMap<String, BTreeMap<String, [u64; 2]>>,
+}
+
+/// A text, or none.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum Text {
+    Is(String),
+    /// `false`, whose value says no more.
+    Gone(#[expect(dead_code, reason = "only that it is no text matters")] bool),
+}
+
+impl Text {
+    pub(crate) fn text(&self) -> Option<&str> {
+        match self {
+            Self::Is(text) => Some(text),
+            Self::Gone(_) => None,
+        }
+    }
+}
+
+/// A shape made of another by edits that are no fault.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Derived {
+    pub(crate) name: String,
+    pub(crate) from: String,
+    /// What it is, for who reads the data.
+    #[serde(rename = "what")]
+    pub(crate) _what: String,
+    #[serde(default)]
+    pub(crate) edits: Edits,
+}
+
+/// A shape in network namespaces of this machine: `near`, which is judged, and `far`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Live {
+    pub(crate) name: String,
+    /// Commands that make it: the first word is the namespace.
+    pub(crate) make: Vec<String>,
+}
+
+/// One fault.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Fault {
+    /// One sentence.
+    pub(crate) what: String,
+    pub(crate) shape: String,
+    pub(crate) rule: String,
+    pub(crate) subject: String,
+    #[serde(default = "throughput")]
+    pub(crate) profile: Profile,
+    /// The least severity that is right.
+    #[serde(default = "warn")]
+    pub(crate) severity: Severity,
+    /// Other rules that rightly speak of it too.
+    #[serde(default)]
+    pub(crate) also: BTreeSet<String>,
+    /// The shape at the other end.
+    #[serde(default)]
+    pub(crate) other: Option<String>,
+    /// The time between the two moments.
+    #[serde(default = "ten")]
+    pub(crate) seconds: u64,
+    /// On a capture: its edits.
+    #[serde(default)]
+    pub(crate) edits: Edits,
+    /// On a live shape: settings of `near` and their value, by the project's own setters.
+    #[serde(default)]
+    pub(crate) set: BTreeMap<String, String>,
+    /// On a live shape: what has no setter, as commands with the namespace first.
+    #[serde(default)]
+    pub(crate) plant: Vec<String>,
+    /// And how it is taken back.
+    #[serde(default)]
+    pub(crate) undo: Vec<String>,
+}
+
+fn throughput() -> Profile {
+    Profile::Throughput
+}
+
+fn warn() -> Severity {
+    Severity::Warn
+}
+
+fn ten() -> u64 {
+    10
+}
+
+/// Reads the data beside this crate: every `*.toml` of the folder `planted.d`.
+pub(crate) fn read(folder: Option<&Path>) -> Result<Plants, Trouble> {
+    let own = Path::new(BENCH).join("planted.d");
+    let folder = folder.unwrap_or(&own);
+    let trouble = |what: String| Trouble(format!("read {}: {what}", folder.display()));
+    let mut texts = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(|error| trouble(error.to_string()))? {
+        let path = entry.map_err(|error| trouble(error.to_string()))?.path();
+        if path.extension().is_some_and(|end| end == "toml") {
+            texts.push(path);
+        }
+    }
+    texts.sort();
+    let mut whole = String::new();
+    for path in texts {
+        let text = std::fs::read_to_string(&path).map_err(|error| trouble(error.to_string()))?;
+        whole.push_str(&text);
+        whole.push('\n');
+    }
+    let plants: Plants = toml::from_str(&whole).map_err(|error| trouble(error.to_string()))?;
+    for fault in &plants.faults {
+        for rule in fault.also.iter().chain([&fault.rule]) {
+            if rules::find(rule).is_none() {
+                return Err(trouble(format!("`{}`: no rule `{rule}`", fault.what)));
+            }
+        }
+    }
+    Ok(plants)
+}
+
+/// The folder of captured hosts of the project.
+pub(crate) fn fixtures() -> std::path::PathBuf {
+    Path::new(BENCH).join("../fixtures/hosts")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_data_name_existing_rules_and_at_least_sixty_faults_of_ten_shapes() {
+        let plants = read(None).expect("the data beside this crate");
+        assert!(plants.faults.len() >= 60, "{}", plants.faults.len());
+        let shapes: BTreeSet<&str> = plants.faults.iter().map(|f| f.shape.as_str()).collect();
+        assert!(shapes.len() >= 10, "{shapes:?}");
+        let whats: BTreeSet<&str> = plants.faults.iter().map(|f| f.what.as_str()).collect();
+        assert_eq!(whats.len(), plants.faults.len(), "one sentence each");
+        for fault in &plants.faults {
+            let rule = rules::find(&fault.rule).expect("checked by the reader");
+            assert!(rule.profiles.contains(&fault.profile), "{}", fault.what);
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! `bench/planted`: the score of the doctor. Known faults are planted on captured hosts and in live network
+//! namespaces; recall says how many it finds, precision how much of what it warns of is there. The faults
+//! are data (`bench/planted.d`); README.md beside it says how to read the result.
+
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a developer's tool that talks to its terminal"
+)]
+
+mod data;
+mod live;
+mod score;
+mod shapes;
+
+use std::fmt;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+
+use clap::Parser;
+use linerate_testbed::{Stage, tie_to_parent};
+
+use crate::data::{Fault, Plants};
+use crate::score::{Score, ask};
+use crate::shapes::{Seen, Shape, look, still};
+
+/// Plants known faults on captured and live hosts, and prints recall and precision of each rule
+#[derive(Debug, Parser)]
+#[command(name = "bench/planted")]
+struct Args {
+    /// End with 1 when fewer of the faults are found
+    #[arg(long, default_value_t = 0.95)]
+    min_recall: f64,
+    /// End with 1 when less of what is warned of is right
+    #[arg(long, default_value_t = 0.95)]
+    min_precision: f64,
+    /// Only faults and shapes with this in the name of their rule or shape
+    #[arg(long, default_value = "")]
+    only: String,
+    /// No network namespaces
+    #[arg(long)]
+    no_live: bool,
+    /// The folder with the faults [default: bench/planted.d]
+    #[arg(long, value_name = "FOLDER")]
+    data: Option<PathBuf>,
+    /// Be the process that holds the namespaces
+    #[arg(long, hide = true)]
+    stage: bool,
+    /// Be the process in a namespace
+    #[arg(long, hide = true)]
+    inside: bool,
+}
+
+/// What went wrong, completing "cannot ...".
+#[derive(Debug)]
+pub(crate) struct Trouble(pub(crate) String);
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let result = if args.inside {
+        live::inside().map(|()| true)
+    } else if args.stage || args.no_live {
+        bench(&args)
+    } else {
+        restart_as_stage()
+    };
+    match result {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: cannot {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The namespaces belong to a child of their own and vanish with it.
+fn restart_as_stage() -> Result<bool, Trouble> {
+    let trouble = |error: std::io::Error| Trouble(format!("start the stage: {error}"));
+    let mut stage = Command::new(std::env::current_exe().map_err(trouble)?);
+    stage.args(std::env::args_os().skip(1)).arg("--stage");
+    tie_to_parent(&mut stage);
+    Ok(stage.status().map_err(trouble)?.success())
+}
+
+/// Whether the figures reach what was asked for.
+fn bench(args: &Args) -> Result<bool, Trouble> {
+    // First of all, while this process has one thread.
+    let stage = args.stage.then(Stage::enter);
+    let mut plants = data::read(args.data.as_deref())?;
+    plants
+        .faults
+        .retain(|fault| fault.rule.contains(&args.only) || fault.shape.contains(&args.only));
+    plants.live.retain(|live| {
+        args.only.is_empty() || plants.faults.iter().any(|fault| fault.shape == live.name)
+    });
+    let (mut score, mut say) = (Score::default(), Vec::new());
+    let shapes = shapes::all(&plants, &mut say)?;
+    on_captures(&plants, &shapes, &mut score, &mut say)?;
+    match stage {
+        None => say.push("SKIP: the faults in network namespaces (--no-live)".to_owned()),
+        Some(Err(error)) => say.push(format!("SKIP: the faults in network namespaces: {error}")),
+        Some(Ok(stage)) => live::run(&stage, &plants, &mut score, &mut say)?,
+    }
+    for line in say.iter().chain(&score.stated).chain(&score.complaints) {
+        println!("{line}");
+    }
+    let (table, recall, precision) = score.table();
+    println!("\n{table}");
+    println!(
+        "recall {:.1} %, precision {:.1} %",
+        recall * 100.0,
+        precision * 100.0
+    );
+    Ok(recall >= args.min_recall && precision >= args.min_precision)
+}
+
+fn on_captures(
+    plants: &Plants,
+    shapes: &std::collections::BTreeMap<String, Shape>,
+    score: &mut Score,
+    say: &mut Vec<String>,
+) -> Result<(), Trouble> {
+    for (name, shape) in shapes.iter().filter(|(_, shape)| shape.is_real) {
+        let seen = look(&shape.archive, &data::Edits::default(), 0)?;
+        score.take_healthy(name, &seen, &plants.stated);
+    }
+    let is_live = |fault: &&Fault| plants.live.iter().any(|live| live.name == fault.shape);
+    for fault in plants.faults.iter().filter(|fault| !is_live(fault)) {
+        let Some(shape) = shapes.get(&fault.shape) else {
+            say.push(format!("SKIP: {}: no shape {}", fault.what, fault.shape));
+            continue;
+        };
+        let named = |Trouble(why)| Trouble(format!("plant `{}`: {why}", fault.what));
+        let other = match &fault.other {
+            None => None,
+            Some(name) => match shapes.get(name) {
+                Some(shape) => Some(look(&shape.archive, &data::Edits::default(), 0)?),
+                None => return Err(named(Trouble(format!("find the shape {name}")))),
+            },
+        };
+        let other = other.as_ref().map(|seen: &Seen| &seen.host);
+        let before = look(&shape.archive, &still(&fault.edits), fault.seconds).map_err(named)?;
+        let after = look(&shape.archive, &fault.edits, fault.seconds).map_err(named)?;
+        score.take(
+            fault,
+            &ask(&before, other, fault.profile),
+            &ask(&after, other, fault.profile),
+        );
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        use clap::CommandFactory;
+        Args::command().debug_assert();
+    }
+}

@@ -1,0 +1,227 @@
+//! What was planted and what the doctor said, as figures: recall and precision of each rule.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use linerate_model::finding::{Diagnosis, Finding, Profile, Scene, Severity};
+use linerate_model::host::Host;
+use linerate_model::plan::End;
+use linerate_model::rules;
+
+use crate::data::{Fault, Stated};
+use crate::shapes::Seen;
+
+/// Every profile, worst known first in no order.
+pub(crate) const PROFILES: [Profile; 7] = [
+    Profile::Throughput,
+    Profile::Latency,
+    Profile::Forwarding,
+    Profile::Rdma,
+    Profile::Storage,
+    Profile::Mixed,
+    Profile::Measurement,
+];
+
+/// What was found and what not of one rule.
+#[derive(Debug, Default, Clone, Copy)]
+struct Tally {
+    planted: usize,
+    found: usize,
+    /// Its right findings of warn or worse.
+    right: usize,
+    /// Its wrong ones.
+    wrong: usize,
+}
+
+/// The figures as they grow.
+#[derive(Debug, Default)]
+pub(crate) struct Score {
+    rules: BTreeMap<String, Tally>,
+    shapes: BTreeSet<String>,
+    healthy: usize,
+    /// Each miss and each false alarm, in words.
+    pub(crate) complaints: Vec<String>,
+    /// What healthy hosts were told and it was right.
+    pub(crate) stated: Vec<String>,
+}
+
+/// What the doctor says of a host.
+pub(crate) fn ask(seen: &Seen, other: Option<&Host>, profile: Profile) -> Diagnosis {
+    let scene = Scene {
+        end: End::Local,
+        host: &seen.host,
+        nic: None,
+        other,
+        sample: None,
+        watch: seen.watch.as_ref(),
+        profile,
+        owns_shapers: false,
+    };
+    rules::diagnose(&scene)
+}
+
+fn is_loud(finding: &Finding) -> bool {
+    finding.severity >= Severity::Warn
+}
+
+fn same(one: &Finding, other: &Finding) -> bool {
+    one.rule == other.rule
+        && one.subject == other.subject
+        && one.severity == other.severity
+        && one.summary == other.summary
+}
+
+impl Score {
+    /// One fault: what was said before it was planted, and after.
+    pub(crate) fn take(&mut self, fault: &Fault, before: &Diagnosis, after: &Diagnosis) {
+        self.shapes.insert(fault.shape.clone());
+        let is_new = |finding: &&Finding| !before.findings.iter().any(|old| same(old, finding));
+        let new: Vec<&Finding> = after.findings.iter().filter(is_new).collect();
+        let is_it = |finding: &Finding| {
+            finding.rule == fault.rule
+                && finding.subject == fault.subject
+                && finding.severity >= fault.severity
+        };
+        let tally = self.rules.entry(fault.rule.clone()).or_default();
+        tally.planted += 1;
+        if new.iter().any(|finding| is_it(finding)) {
+            tally.found += 1;
+        } else {
+            let said = what_was_said(fault, &new, after);
+            self.complaints.push(format!(
+                "MISSED {} on {} ({} of {}): {}. It said: {said}",
+                fault.rule, fault.shape, fault.severity, fault.subject, fault.what
+            ));
+        }
+        for finding in new.into_iter().filter(|finding| is_loud(finding)) {
+            let of_rule = finding.rule == fault.rule && finding.subject == fault.subject;
+            let is_right = of_rule || fault.also.contains(&finding.rule);
+            let tally = self.rules.entry(finding.rule.clone()).or_default();
+            if is_right {
+                tally.right += 1;
+            } else {
+                tally.wrong += 1;
+                self.complaints.push(format!(
+                    "FALSE on {}, where only this is wrong: {}. It said: {}",
+                    fault.shape,
+                    fault.what,
+                    line(finding)
+                ));
+            }
+        }
+    }
+
+    /// A healthy host, in every profile.
+    pub(crate) fn take_healthy(&mut self, name: &str, seen: &Seen, stated: &[Stated]) {
+        self.healthy += 1;
+        let mut told = BTreeSet::new();
+        for profile in PROFILES {
+            for finding in ask(seen, None, profile)
+                .findings
+                .iter()
+                .filter(|all| is_loud(all))
+            {
+                let is_stated = |one: &&Stated| one.rule == finding.rule && one.profile == profile;
+                if let Some(why) = stated.iter().find(is_stated) {
+                    self.stated.push(format!(
+                        "{name}, {profile:?}: {}. Right: {}",
+                        line(finding),
+                        why.why
+                    ));
+                } else if told.insert((finding.rule.clone(), finding.subject.clone())) {
+                    self.rules.entry(finding.rule.clone()).or_default().wrong += 1;
+                    self.complaints.push(format!(
+                        "FALSE on the healthy {name}, {profile:?}: {}",
+                        line(finding)
+                    ));
+                }
+            }
+        }
+    }
+
+    /// The table, and recall and precision of all.
+    pub(crate) fn table(&self) -> (String, f64, f64) {
+        let mut all = Tally::default();
+        let mut text = format!(
+            "{:<36} {:>7} {:>6} {:>7} {:>6} {:>6} {:>10}\n",
+            "rule", "planted", "found", "recall", "right", "wrong", "precision"
+        );
+        for (rule, tally) in &self.rules {
+            text += &row(rule, tally);
+            all.planted += tally.planted;
+            all.found += tally.found;
+            all.right += tally.right;
+            all.wrong += tally.wrong;
+        }
+        text += &row("all", &all);
+        let tested = self
+            .rules
+            .values()
+            .filter(|tally| tally.planted > 0)
+            .count();
+        let sum = format!(
+            "\n{} faults of {tested} rules on {} shapes; {} healthy shapes in {} profiles each\n",
+            all.planted,
+            self.shapes.len(),
+            self.healthy,
+            PROFILES.len()
+        );
+        text.push_str(&sum);
+        (
+            text,
+            share(all.found, all.planted),
+            share(all.right, all.right + all.wrong),
+        )
+    }
+}
+
+/// What the doctor said instead of what it should have.
+fn what_was_said(fault: &Fault, new: &[&Finding], after: &Diagnosis) -> String {
+    let unsure = after
+        .undetermined
+        .iter()
+        .filter(|one| one.rule == fault.rule);
+    let unsure = unsure.flat_map(|one| &one.missing);
+    let said: Vec<String> = new
+        .iter()
+        .map(|finding| line(finding))
+        .chain(unsure.map(|gap| format!("it could not judge: {gap}")))
+        .collect();
+    if said.is_empty() {
+        "nothing new".to_owned()
+    } else {
+        said.join("; ")
+    }
+}
+
+fn line(finding: &Finding) -> String {
+    format!(
+        "{} {} {}: {}",
+        finding.severity, finding.rule, finding.subject, finding.summary
+    )
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a few hundred faults")]
+fn share(part: usize, whole: usize) -> f64 {
+    if whole == 0 {
+        1.0
+    } else {
+        part as f64 / whole as f64
+    }
+}
+
+/// A rule that gave no loud finding (all of its faults are notes) has no precision.
+fn row(name: &str, tally: &Tally) -> String {
+    let percent = |part, whole| match whole {
+        0 => "-".to_owned(),
+        whole => format!("{:.1} %", 100.0 * share(part, whole)),
+    };
+    format!(
+        "{name:<36} {:>7} {:>6} {:>7} {:>6} {:>6} {:>10}\n",
+        tally.planted,
+        tally.found,
+        percent(tally.found, tally.planted),
+        tally.right,
+        tally.wrong,
+        percent(tally.right, tally.right + tally.wrong)
+    )
+}

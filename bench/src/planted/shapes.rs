@@ -1,0 +1,234 @@
+//! The captured shapes: the project's own captures, the machines of a corpus, and what is made of them
+//! by edits; and a captured shape as a host that can be judged.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use linerate_host::capture::{Archive, CaptureOptions, Captured, capture};
+use linerate_host::read::read_host;
+use linerate_host::watch::read_counters;
+use linerate_model::host::Host;
+use linerate_model::ids::NicName;
+use linerate_model::known::Known;
+use linerate_model::watch::Watch;
+use serde_json::{Map, Value};
+
+use crate::Trouble;
+use crate::data::{Edits, Plants, fixtures};
+
+/// Names a folder with `hosts/*.tar.bz2`: trees of `/proc` and `/sys` of real machines.
+const CORPUS: &str = "LINERATE_CORPUS";
+
+/// A captured host.
+#[derive(Debug)]
+pub(crate) struct Shape {
+    pub(crate) archive: Archive,
+    /// Whether a healthy real machine stands behind it, so that any warning is wrong.
+    pub(crate) is_real: bool,
+}
+
+/// A host with what its counters did, when they were watched.
+#[derive(Debug)]
+pub(crate) struct Seen {
+    pub(crate) host: Host,
+    pub(crate) watch: Option<Watch>,
+}
+
+/// Every captured shape by its name. Says which part is left out for want of a corpus.
+pub(crate) fn all(
+    plants: &Plants,
+    say: &mut Vec<String>,
+) -> Result<BTreeMap<String, Shape>, Trouble> {
+    let mut shapes = BTreeMap::new();
+    for path in files(&fixtures(), ".lrcap")? {
+        let name = name_of(&path, ".lrcap");
+        if plants.sick.contains(&name) {
+            continue;
+        }
+        let file = fs::File::open(&path).map_err(trouble("open", &path))?;
+        let archive =
+            Archive::parse(std::io::BufReader::new(file)).map_err(trouble("read", &path))?;
+        let is_real = !plants.made.contains(&name);
+        shapes.insert(name, Shape { archive, is_real });
+    }
+    match std::env::var_os(CORPUS) {
+        None => say.push(format!(
+            "SKIP: {CORPUS} names no folder with hosts/*.tar.bz2"
+        )),
+        Some(folder) => {
+            for path in files(&Path::new(&folder).join("hosts"), ".tar.bz2")? {
+                let captured = Captured::open(&path).map_err(trouble("read", &path))?;
+                let options = CaptureOptions {
+                    version: env!("CARGO_PKG_VERSION").to_owned(),
+                    pseudonyms: false,
+                };
+                let archive = capture(captured.root(), &captured, &options);
+                let name = name_of(&path, ".tar.bz2");
+                let is_real = !plants.made.contains(&name);
+                shapes.insert(name, Shape { archive, is_real });
+            }
+        }
+    }
+    for derived in &plants.shapes {
+        let Some(from) = shapes.get(&derived.from) else {
+            say.push(format!("SKIP: {} needs {}", derived.name, derived.from));
+            continue;
+        };
+        let archive = edited(from.archive.clone(), &derived.edits, 0)?;
+        let is_real = false;
+        shapes.insert(derived.name.clone(), Shape { archive, is_real });
+    }
+    Ok(shapes)
+}
+
+fn files(folder: &Path, ending: &str) -> Result<Vec<PathBuf>, Trouble> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).map_err(trouble("list", folder))? {
+        let path = entry.map_err(trouble("list", folder))?.path();
+        if path.to_string_lossy().ends_with(ending) {
+            found.push(path);
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+fn name_of(path: &Path, ending: &str) -> String {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    name.trim_end_matches(ending).to_owned()
+}
+
+fn trouble<E: std::fmt::Display>(doing: &str, path: &Path) -> impl Fn(E) -> Trouble {
+    move |error| Trouble(format!("{doing} {}: {error}", path.display()))
+}
+
+/// A shape as it is, or with a fault, and with its counters watched where the fault is in them.
+pub(crate) fn look(archive: &Archive, edits: &Edits, seconds: u64) -> Result<Seen, Trouble> {
+    let first = edited(archive.clone(), edits, 0)?;
+    let is_watched = !edits.counters.is_empty() || !edits.counts.is_empty();
+    if !is_watched {
+        let first = first.into_captured();
+        let host = read_host(first.root(), &first);
+        return Ok(Seen { host, watch: None });
+    }
+    let second = edited(archive.clone(), edits, 1)?;
+    let at = |archive: Archive, second: u64| {
+        let uptime = format!("{}.00 {}.00", 1000 + second, 1000 + second);
+        archive.edited("proc/uptime", Some(&uptime)).into_captured()
+    };
+    let (first, second) = (at(first, 0), at(second, seconds));
+    let host = read_host(first.root(), &first);
+    let before = read_counters(first.root(), &first, &host);
+    let after = read_counters(second.root(), &second, &host);
+    match after.span_since(&before) {
+        Known::Value(span) => Ok(Seen {
+            watch: Some(after.since(&before, span)),
+            host,
+        }),
+        Known::Unknown(gap) => Err(Trouble(format!("tell the time between two moments: {gap}"))),
+    }
+}
+
+/// The same edits with nothing moving and no other change: what a healthy host would count.
+pub(crate) fn still(edits: &Edits) -> Edits {
+    let counters = edits.counters.iter();
+    let counts = edits.counts.iter();
+    Edits {
+        counters: counters
+            .map(|(path, [first, _])| (path.clone(), [first.clone(), first.clone()]))
+            .collect(),
+        counts: counts
+            .map(|(nic, all)| {
+                let all = all
+                    .iter()
+                    .map(|(key, [first, _])| (key.clone(), [*first; 2]));
+                (nic.clone(), all.collect())
+            })
+            .collect(),
+        ..Edits::default()
+    }
+}
+
+/// A capture with its edits, at moment 0 or 1.
+fn edited(mut archive: Archive, edits: &Edits, moment: usize) -> Result<Archive, Trouble> {
+    for (path, text) in &edits.files {
+        archive = archive.edited(path, text.text());
+    }
+    for (path, texts) in &edits.counters {
+        archive = archive.edited(path, texts.get(moment).map(String::as_str));
+    }
+    for (nic, answers) in &edits.nics {
+        archive = with_answers(archive, nic, answers)?;
+    }
+    for (nic, counts) in &edits.counts {
+        let answers = counts.iter().filter_map(|(key, values)| {
+            let value = values.get(moment)?;
+            let key = key.replace('/', "~1");
+            Some((
+                format!("/counts/values/{key}"),
+                serde_json::json!([value, "made"]),
+            ))
+        });
+        archive = with_answers(archive, nic, &answers.collect())?;
+    }
+    Ok(archive)
+}
+
+fn with_answers(
+    archive: Archive,
+    nic: &str,
+    changes: &BTreeMap<String, Value>,
+) -> Result<Archive, Trouble> {
+    let wrong = |what: String| Trouble(format!("edit the answers about {nic}: {what}"));
+    let name: NicName = nic.parse().map_err(|_| wrong("it is no name".to_owned()))?;
+    let answers = archive
+        .nic(&name)
+        .cloned()
+        .unwrap_or_else(|| linerate_host::capture::NicAnswers::not_asked(&name));
+    let mut json = serde_json::to_value(answers).map_err(|error| wrong(error.to_string()))?;
+    for (pointer, value) in changes {
+        put(&mut json, pointer, value.clone());
+    }
+    let answers = serde_json::from_value(json).map_err(|error| wrong(error.to_string()))?;
+    Ok(archive.with_nic(name, answers))
+}
+
+/// Puts `value` at a JSON pointer (RFC 6901); objects on the way are made, and a gap on the way gives
+/// place.
+fn put(json: &mut Value, pointer: &str, value: Value) {
+    let mut at = json;
+    for part in pointer.split('/').skip(1) {
+        let part = part.replace("~1", "/").replace("~0", "~");
+        if let (Value::Array(_), Ok(index)) = (&*at, part.parse::<usize>()) {
+            let Some(next) = at.get_mut(index) else {
+                return;
+            };
+            at = next;
+            continue;
+        }
+        if !at.is_object() || at.get("unknown").is_some() {
+            *at = Value::Object(Map::new());
+        }
+        let Some(object) = at.as_object_mut() else {
+            return;
+        };
+        at = object.entry(part).or_insert(Value::Null);
+    }
+    *at = value;
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_pointer_leads_through_lists_and_takes_the_place_of_a_gap() {
+        let mut json = json!({"a": [{"b": 1}], "g": {"unknown": "absent"}});
+        put(&mut json, "/a/0/b", json!(2));
+        put(&mut json, "/g/x~1y", json!(3));
+        assert_eq!(json, json!({"a": [{"b": 2}], "g": {"x/y": 3}}));
+    }
+}

@@ -7,7 +7,7 @@ use linerate_host::capture::Captured;
 use linerate_host::netlink::Netlink;
 use linerate_host::procfs::sockets::read_socket_owners;
 use linerate_host::read::read_host;
-use linerate_host::root::LiveHost;
+use linerate_host::root::{HostRoot, LiveHost};
 use linerate_host::watch::read_counters;
 use linerate_model::host::Host;
 use linerate_model::known::Known;
@@ -81,6 +81,19 @@ fn captured(from: &Path, then: Option<&Path>) -> Outcome<(Host, Option<Watch>)> 
     };
     let before = read_counters(first.root(), &first, &host);
     let second = open(then)?;
+    let boot = |root: &HostRoot| root.read("proc/sys/kernel/random/boot_id");
+    if let (Known::Value(one), Known::Value(other)) = (boot(first.root()), boot(second.root()))
+        && one != other
+    {
+        return Err(Stop::new(
+            Code::BadInput,
+            format!(
+                "{} and {} are not of one boot: what counted between them is not known",
+                from.display(),
+                then.display()
+            ),
+        ));
+    }
     let after = read_counters(second.root(), &second, &host);
     match after.span_since(&before) {
         Known::Value(span) => Ok((host, Some(after.since(&before, span)))),

@@ -34,8 +34,15 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
     let unsure = |gap: Gap| vec![undetermined(rule, scene, "host".to_owned(), vec![gap])];
     let text = match scene.host.sysctl(ENTRIES) {
         Known::Value(text) => text,
-        // A kernel without steering, or a namespace that has no such setting.
-        Known::Unknown(gap) => return needed(&gap).map(unsure).unwrap_or_default(),
+        // A kernel without steering has no table of queues either. A namespace does not show the sockets'
+        // table, which is the machine's: whether steering is whole cannot be told there.
+        Known::Unknown(gap) if needed(&gap).is_none() => {
+            return each_nic(rule, scene, |nic| {
+                let is_set = flows(nic).iter().any(|(_, entries)| *entries > 0);
+                is_set.then(|| undetermined(rule, scene, subject(nic), vec![gap.clone()]))
+            });
+        }
+        Known::Unknown(gap) => return unsure(gap),
     };
     match text.trim().parse::<u64>() {
         Ok(0) => each_nic(rule, scene, |nic| without_entries(rule, scene, nic)),
@@ -167,14 +174,20 @@ pub(super) mod tests {
         silent: &[
             ("off", || World::of(server("0", 0))),
             ("on", || World::of(server("32768", 16384))),
-            ("no such setting in this namespace", || {
-                let mut host = server("0", 4096);
+            ("no such setting in this namespace, and no table of queues", || {
+                let mut host = server("0", 0);
                 let gap = Gap::new(crate::known::Cause::Absent, ENTRIES_FILE, "no such file");
                 host.sysctls.insert(ENTRIES.to_owned(), Known::Unknown(gap));
                 World::of(host)
             }),
         ],
         undetermined: &[
+            ("a namespace that does not show it", || {
+                let mut host = server("0", 4096);
+                let gap = Gap::new(crate::known::Cause::Absent, ENTRIES_FILE, "no such file");
+                host.sysctls.insert(ENTRIES.to_owned(), Known::Unknown(gap));
+                World::of(host)
+            }),
             ("the sysctl was not read", || {
                 let mut host = server("0", 4096);
                 host.sysctls.remove(ENTRIES);

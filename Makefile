@@ -24,7 +24,7 @@ demo: build ## show the whole story on this machine, two minutes (ARGS="..." is 
 bench: toolchain ## hold `measure stream` against iperf3, a quarter of an hour (ARGS="--quick" for a look)
 	@bench/stream $(ARGS)
 
-check: toolchain ## every gate: format, lints, dependencies, tidy, the page's bundle, documentation
+check: toolchain ## every gate: format, lints, documentation, the rules' cases, bundle, dependencies, tidy
 	@cargo run $(LOCKED) --quiet --package xtask -- check
 
 test: toolchain ## check, then all tests; as root also a second time as an ordinary user

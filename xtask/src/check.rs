@@ -28,6 +28,17 @@ pub(crate) fn run(root: &Path) -> Tally {
             .args(["doc", "--workspace", "--no-deps", "--quiet"])
             .env("RUSTDOCFLAGS", "-D warnings"),
     );
+    gate(
+        "every rule fires, is silent and is undetermined",
+        cargo().args([
+            "test",
+            "--package",
+            "linerate-model",
+            "--lib",
+            "--quiet",
+            "rules::",
+        ]),
+    );
     gate_if_there(root, "web/check-bundle.sh", &mut gate);
     heading("dependencies");
     tally.add(Tally::of_gate("dependencies", &deny(root)));

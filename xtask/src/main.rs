@@ -20,7 +20,7 @@ use std::process::ExitCode;
 
 const USAGE: &str = "usage: cargo xtask check | test | tidy
 
-  check   format, lints, dependencies, tidy, the page's bundle, documentation
+  check   format, lints, documentation, the rules' own cases, the page's bundle, dependencies, tidy
   test    check, then every test; as root also a second time as an ordinary user
   tidy    only the house rules that no other tool knows";
 

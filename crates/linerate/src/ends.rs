@@ -4,11 +4,12 @@
 
 use std::fmt;
 
-use linerate_model::finding::{Diagnosis, Profile, Scene};
+use linerate_model::finding::{Diagnosis, Profile, Scene, Undetermined};
 use linerate_model::host::Host;
 use linerate_model::ids::{CpuSet, NicName};
 use linerate_model::plan::{Change, End, Plan};
 use linerate_model::prove::EndChange;
+use linerate_model::rules::UNWATCHED;
 use linerate_model::sample::Sample;
 use linerate_model::setting::{SettingKey, TrialKnob, Value};
 use linerate_model::workload::StreamSpec;
@@ -124,7 +125,10 @@ pub fn diagnose(ends: &dyn Ends, sample: Option<&Sample>, owns_shapers: bool) ->
             owns_shapers,
         });
         whole.findings.extend(diagnosis.findings);
-        whole.undetermined.extend(diagnosis.undetermined);
+        // Nobody can watch the counters of a far end yet: that they were not is no news of this path.
+        let news = |unsure: &Undetermined| unsure.missing.iter().any(|gap| gap.path != UNWATCHED);
+        let unsure = diagnosis.undetermined.into_iter().filter(news);
+        whole.undetermined.extend(unsure);
     }
     linerate_model::rules::sort(&mut whole.findings);
     whole

@@ -297,12 +297,15 @@ fn remedy(scene: &Scene<'_>, setting: SettingKey, to: Value) -> Option<Remedy> {
     }
 }
 
+/// The place of the gap of a rule that judges counters where nobody watched them.
+pub const UNWATCHED: &str = "counters";
+
 /// The counters that were watched, or that the rule cannot judge without them (said once, of the host).
 fn watched<'a>(rule: &Rule, scene: &Scene<'a>) -> Result<&'a Watch, Vec<Outcome>> {
     scene.watch.ok_or_else(|| {
         let gap = Gap::new(
             Cause::NotAsked,
-            "counters",
+            UNWATCHED,
             "nobody watched the counters for a time (`--watch SECONDS`)",
         );
         vec![undetermined(rule, scene, "host".to_owned(), vec![gap])]

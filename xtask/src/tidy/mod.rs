@@ -2,6 +2,7 @@
 //! from the tree's files to problems, so that its own test can show it a tree that breaks it.
 
 mod papers;
+mod rules;
 mod source;
 
 use std::fmt;
@@ -26,7 +27,7 @@ struct Problem {
 
 type Rule = fn(&[TreeFile]) -> Vec<Problem>;
 
-const RULES: [Rule; 14] = [
+const RULES: [Rule; 16] = [
     source::every_file_says_what_it_is,
     source::no_file_is_too_long,
     source::only_say_prints,
@@ -37,6 +38,8 @@ const RULES: [Rule; 14] = [
     papers::what_is_left_to_do_has_an_issue,
     papers::no_machine_or_registry_of_ours,
     papers::every_rule_has_a_page,
+    rules::every_rule_has_its_three_kinds_of_case,
+    rules::every_page_of_a_rule_is_listed,
     papers::every_exit_code_is_documented,
     papers::the_change_log_is_open,
     papers::every_schema_names_itself,

@@ -8,7 +8,7 @@ use linerate_model::known::{Cause, Known};
 use crate::root::HostRoot;
 
 /// The sysctls that are read: those that rules and settings speak of.
-pub const SYSCTLS: [&str; 54] = [
+pub const SYSCTLS: [&str; 55] = [
     "kernel.nmi_watchdog",
     "kernel.numa_balancing",
     "kernel.sched_rt_runtime_us",
@@ -59,6 +59,7 @@ pub const SYSCTLS: [&str; 54] = [
     "net.ipv4.udp_rmem_min",
     "net.ipv4.udp_wmem_min",
     "net.ipv6.conf.all.forwarding",
+    "net.netfilter.nf_conntrack_max",
     "vm.min_free_kbytes",
     "vm.stat_interval",
     "vm.swappiness",

@@ -105,6 +105,18 @@ const SYSCTLS: [(&str, &str); 26] = [
     ("vm/swappiness", "60"),
 ];
 
+const CLOCKS: &str = "sys/devices/system/clocksource/clocksource0";
+
+/// How each CPU's frequency is managed.
+const POLICY: [(&str, &str); 6] = [
+    ("cpuinfo_max_freq", "3500000"),
+    ("scaling_available_governors", "performance powersave"),
+    ("scaling_driver", "acpi-cpufreq"),
+    ("scaling_governor", "performance"),
+    ("scaling_max_freq", "3500000"),
+    ("scaling_min_freq", "800000"),
+];
+
 fn kernel(made: &mut Made, hostname: &str, boot_id: &str) {
     for (name, value) in SYSCTLS {
         made.file(&format!("proc/sys/{name}"), value);
@@ -114,6 +126,11 @@ fn kernel(made: &mut Made, hostname: &str, boot_id: &str) {
         .file("proc/sys/kernel/arch", "x86_64")
         .file("proc/sys/kernel/random/boot_id", boot_id)
         .file("proc/cmdline", "ro quiet mitigations=auto")
+        .file(&format!("{CLOCKS}/current_clocksource"), "tsc")
+        .file(
+            &format!("{CLOCKS}/available_clocksource"),
+            "tsc hpet acpi_pm",
+        )
         .file(
             "boot/config-6.12.0-made",
             "CONFIG_64BIT=y\nCONFIG_IRQ_TIME_ACCOUNTING=y",
@@ -141,8 +158,11 @@ fn cpus(made: &mut Made, sockets: u32, cores: u32, model: &str) {
         .file(
             &format!("{folder}/topology/core_cpus_list"),
             cpu.to_string(),
-        )
-        .file(&format!("{folder}/cpufreq/scaling_governor"), "performance");
+        );
+        let policy = format!("sys/devices/system/cpu/cpufreq/policy{cpu}");
+        for (name, value) in POLICY {
+            made.file(&format!("{policy}/{name}"), value);
+        }
     }
     for node in 0..sockets {
         let folder = format!("sys/devices/system/node/node{node}");
@@ -186,8 +206,19 @@ fn loopback(made: &mut Made) {
         .insert(nic("lo"), answers("127.0.0.1/8", 0, "noqueue"));
 }
 
-/// A NIC's own folder, with `queues` queues in both directions.
-fn interface(made: &mut Made, real: &str, name: &str, index: u32, queues: u32, speed: &str) {
+/// What differs between one made NIC and another.
+struct Port {
+    name: &'static str,
+    index: u32,
+    speed: &'static str,
+    mtu: &'static str,
+    /// The CPU that sends by each queue.
+    senders: Vec<u32>,
+}
+
+/// A NIC's own folder, with a queue in both directions for each of its senders.
+fn interface(made: &mut Made, real: &str, port: &Port) {
+    let Port { name, index, .. } = port;
     let device_type = format!("INTERFACE={name}\nIFINDEX={index}");
     made.link(
         &format!("sys/class/net/{name}"),
@@ -195,17 +226,17 @@ fn interface(made: &mut Made, real: &str, name: &str, index: u32, queues: u32, s
     )
     .file(&format!("{real}/ifindex"), index.to_string())
     .file(&format!("{real}/type"), "1")
-    .file(&format!("{real}/mtu"), "1500")
-    .file(&format!("{real}/speed"), speed)
+    .file(&format!("{real}/mtu"), port.mtu)
+    .file(&format!("{real}/speed"), port.speed)
     .file(&format!("{real}/operstate"), "up")
     .file(&format!("{real}/uevent"), device_type)
     .link(&format!("{real}/device"), "../..");
-    for queue in 0..queues {
+    for (queue, cpu) in port.senders.iter().enumerate() {
         made.file(&format!("{real}/queues/rx-{queue}/rps_cpus"), "00")
             .file(&format!("{real}/queues/rx-{queue}/rps_flow_cnt"), "0")
             .file(
                 &format!("{real}/queues/tx-{queue}/xps_cpus"),
-                format!("{:02x}", 1 << queue),
+                format!("{:02x}", 1 << cpu),
             );
     }
 }
@@ -314,23 +345,27 @@ pub(crate) fn two_socket(is_well: bool) -> Made {
     function(&mut made, &card, "16.0 GT/s PCIe", "16");
     made.file(&format!("{card}/numa_node"), "1")
         .file(&format!("{card}/local_cpulist"), "4-7")
+        .file(&format!("{card}/link/l1_aspm"), "0")
         .link(
             &format!("{card}/driver"),
             "../../../../../../bus/pci/drivers/mlx5_core",
         );
-    interface(
-        &mut made,
-        &format!("{card}/net/eth2"),
-        "eth2",
-        2,
-        4,
-        "100000",
-    );
+    // Each queue is sent by from the CPU of its interrupt.
+    let first = if is_well { 4 } else { 0 };
+    let port = Port {
+        name: "eth2",
+        index: 2,
+        speed: "100000",
+        // RDMA packets of 4096 bytes fit.
+        mtu: "9000",
+        senders: (first..first + 4).collect(),
+    };
+    interface(&mut made, &format!("{card}/net/eth2"), &port);
     made.nics
         .0
         .insert(nic("eth2"), answers("192.168.10.1/24", 4, "mq"));
-    for queue in 0..4 {
-        let cpu = if is_well { queue + 4 } else { queue }.to_string();
+    for (queue, cpu) in (0u32..).zip(&port.senders) {
+        let cpu = cpu.to_string();
         let number = 60 + queue;
         let action = format!("mlx5_comp{queue}@pci:0000:83:00.0");
         interrupt(&mut made, number, &action, &cpu, &cpu);
@@ -338,6 +373,12 @@ pub(crate) fn two_socket(is_well: bool) -> Made {
     }
     rdma(&mut made, &card);
     nvme(&mut made);
+    for (name, value) in [("count", "812"), ("max", "262144"), ("buckets", "65536")] {
+        made.file(
+            &format!("proc/sys/net/netfilter/nf_conntrack_{name}"),
+            value,
+        );
+    }
     made
 }
 
@@ -380,7 +421,14 @@ pub(crate) fn virtual_machine() -> Made {
             &format!("{device}/driver"),
             "../../../../bus/virtio/drivers/virtio_net",
         );
-    interface(&mut made, &format!("{device}/net/ens3"), "ens3", 2, 2, "-1");
+    let port = Port {
+        name: "ens3",
+        index: 2,
+        speed: "-1",
+        mtu: "1500",
+        senders: vec![0, 1],
+    };
+    interface(&mut made, &format!("{device}/net/ens3"), &port);
     made.nics
         .0
         .insert(nic("ens3"), answers("10.0.2.15/24", 2, "mq"));

@@ -1,5 +1,7 @@
 //! Holds a printed document against its schema under `schema/`, and against what all of them promise.
 
+use std::fs;
+
 use boon::{Compiler, Draft, Schemas};
 use serde_json::Value;
 
@@ -19,7 +21,8 @@ pub(crate) fn document(text: &str) -> Value {
     document
 }
 
-/// Holds a document against the schema that it names.
+/// Holds a document against the schema that it names, and demands that the schema describes every key of
+/// it: to readers further keys are allowed, to us an undescribed one is a mistake.
 #[track_caller]
 pub(crate) fn fits(document: &Value) {
     let name = document["schema"].as_str().expect("the name of a schema");
@@ -28,15 +31,40 @@ pub(crate) fn fits(document: &Value) {
         .and_then(|name| name.split_once('/'))
         .expect("linerate.NOUN/VERSION");
     let place = repository(&format!("schema/{noun}-{version}.json"));
+    let text = fs::read_to_string(&place).unwrap_or_else(|error| panic!("{place:?}: {error}"));
+    let mut schema: Value = serde_json::from_str(&text).expect("a schema is JSON");
+    close(&mut schema);
     let mut schemas = Schemas::new();
     let mut compiler = Compiler::new();
     compiler.set_default_draft(Draft::V2020_12);
-    let place = place.to_str().expect("a path in UTF-8");
+    let place = "urn:linerate:closed";
     let index = compiler
-        .compile(place, &mut schemas)
+        .add_resource(place, schema)
+        .and_then(|()| compiler.compile(place, &mut schemas))
         .unwrap_or_else(|error| panic!("{name}: {error:#}"));
     if let Err(error) = schemas.validate(document, index) {
         panic!("{name}: {error:#}");
+    }
+}
+
+/// Forbids the keys that a schema does not describe, wherever it describes an object's keys.
+fn close(schema: &mut Value) {
+    match schema {
+        Value::Object(keys) => {
+            let is_object = keys.get("type").is_some_and(|kind| {
+                kind == "object"
+                    || kind
+                        .as_array()
+                        .is_some_and(|all| all.contains(&"object".into()))
+            });
+            if is_object && keys.contains_key("properties") {
+                keys.entry("additionalProperties").or_insert(false.into());
+            }
+            keys.remove("$id");
+            keys.values_mut().for_each(close);
+        }
+        Value::Array(items) => items.iter_mut().for_each(close),
+        _ => {}
     }
 }
 

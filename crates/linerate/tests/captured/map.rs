@@ -29,8 +29,11 @@ pub(crate) fn every_form_of(from: &Path) -> Value {
     map
 }
 
-/// Every null stands for one gap and every gap with a field for one null. One null is an answer: a
-/// discipline that does not shape has no rate.
+/// The keys of which null says that there is none.
+const ANSWERS: [&str; 3] = ["/ceil_bit_per_s", "/acs_redirect", "/detail"];
+
+/// Every null stands for one gap and every gap with a field for one null, but for those nulls that are
+/// answers: a discipline that does not shape has no rate.
 fn each_null_has_its_gap(map: &Value) {
     let fields: BTreeSet<String> = map["gaps"]
         .as_array()
@@ -42,6 +45,7 @@ fn each_null_has_its_gap(map: &Value) {
         let qdisc = pointer.strip_suffix("/rate_bit_per_s");
         let kind = qdisc.and_then(|at| map["host"].pointer(at)?["kind"].as_str());
         kind.is_some_and(|kind| !["tbf", "htb", "hfsc", "cbq", "cake"].contains(&kind))
+            || ANSWERS.iter().any(|end| pointer.ends_with(end))
     };
     let nulls: BTreeSet<String> = nulls(&map["host"])
         .into_iter()
@@ -122,6 +126,58 @@ fn a_map_of_one_interface_shows_that_one() {
     let wrong = on(&healthy, &["map", "eth9"]);
     assert_eq!(wrong.code, Some(23));
     assert!(wrong.err.contains("eth2"), "{}", wrong.err);
+}
+
+#[test]
+fn every_fact_of_a_captured_host_names_the_place_it_comes_from() {
+    for name in names() {
+        let said = document(&on(&place(&name), &["map", "--why", "--format", "json"]).with_code(0));
+        let facts = said["facts"].as_array().expect("a list");
+        assert!(facts.len() > 100, "{name}: {}", facts.len());
+        for fact in facts {
+            let is_known = fact["gap"].is_null();
+            assert!(is_known || fact["value"].is_null(), "{name}: {fact}");
+        }
+        let text = on(&place(&name), &["map", "--why"]).with_code(0);
+        assert_eq!(text.lines().count(), facts.len(), "{name}");
+    }
+    let healthy = place("two-socket-healthy");
+    let text = on(&healthy, &["map", "--why"]).with_code(0);
+    let line = "nics/eth2/mtu = 9000  [/sys/class/net/eth2/mtu]";
+    assert!(text.lines().any(|own| own == line), "{text}");
+    assert_eq!(
+        on(&healthy, &["map", "--why", "--format", "dot"]).code,
+        Some(2)
+    );
+}
+
+#[test]
+fn a_diff_names_each_fact_that_is_other_and_no_more() {
+    let diff = |one: &str, other: &str| {
+        let (one, other) = (place(one), place(other));
+        let words = [one.to_str(), other.to_str()].map(|place| place.expect("a path in UTF-8"));
+        let json = linerate(&["map", "--diff", words[0], words[1], "--format", "json"]);
+        let text = linerate(&["map", "--diff", words[0], words[1]]).with_code(0);
+        (document(&json.with_code(0)), text)
+    };
+    let (same, words) = diff("two-socket-healthy", "two-socket-healthy");
+    assert_eq!(same["changes"], serde_json::json!([]));
+    assert_eq!(words.trim(), "no differences");
+    let (said, words) = diff("two-socket-healthy", "two-socket-remote-irqs-narrow-pcie");
+    let changes = said["changes"].as_array().expect("a list");
+    let of = |key: &str| changes.iter().find(|one| one["key"] == key);
+    let width = of("nics/eth2/queues/rx-0/cpus").expect("its interrupt moved");
+    assert_eq!(
+        (&width["from"]["value"], &width["to"]["value"]),
+        (&"4".into(), &"0".into())
+    );
+    assert_eq!(words.lines().count(), changes.len());
+    assert!(of("nics/eth2/mtu").is_none(), "the MTU is the same");
+    // An interface of one host only has one side.
+    let (said, _) = diff("two-socket-healthy", "vm-virtio");
+    let changes = said["changes"].as_array().expect("a list");
+    let gone = changes.iter().find(|one| one["key"] == "nics/eth2/mtu");
+    assert_eq!(gone.expect("eth2 is of one host")["to"], Value::Null);
 }
 
 #[test]

@@ -60,9 +60,9 @@ fn store(folder: &Path) {
         profile: linerate_model::finding::Profile::Throughput,
         owns_shapers: false,
     });
-    let finding = diagnosis
-        .findings
-        .first()
+    let mut found = diagnosis.findings.iter();
+    let finding = found
+        .find(|finding| finding.rule == "tcp-buffer-below-bdp")
         .expect("the small buffer")
         .clone();
     let mut records = vec![Record::Hosts {

@@ -1,6 +1,7 @@
 //! The documents that need no captured host: rules, plans, and a measurement over the loopback.
 
-use linerate_model::rules::RULES;
+use linerate_model::rules::{CATALOGUE, RULES};
+use serde_json::Value;
 
 use super::documents::document;
 use super::program::linerate;
@@ -10,10 +11,44 @@ fn every_rule_explains_itself() {
     for rule in RULES {
         let said = document(&linerate(&["explain", rule.id, "--format", "json"]).with_code(0));
         assert_eq!(said["id"], rule.id);
+        assert_eq!(said["number"], rule.number);
+        assert_eq!(
+            said["contested"],
+            rule.contested.map_or(Value::Null, Value::from)
+        );
         let page = linerate(&["explain", rule.id]).with_code(0);
         assert!(page.starts_with(&format!("# {}\n", rule.id)), "{page:.60}");
     }
     assert_eq!(linerate(&["explain", "no-such-rule"]).code, Some(23));
+}
+
+#[test]
+fn the_list_of_rules_holds_the_whole_catalogue_and_our_own() {
+    let said = document(&linerate(&["explain", "rules", "--format", "json"]).with_code(0));
+    let listed = said["rules"].as_array().expect("a list");
+    let ids: Vec<&str> = listed.iter().filter_map(|one| one["id"].as_str()).collect();
+    for rule in RULES {
+        assert!(ids.contains(&rule.id), "{} is not listed", rule.id);
+    }
+    let numbers: Vec<u64> = listed
+        .iter()
+        .filter_map(|one| one["number"].as_u64())
+        .collect();
+    assert_eq!(numbers, Vec::from_iter(1..=80));
+    assert_eq!(listed.len(), RULES.len().max(CATALOGUE.len()));
+    let text = linerate(&["explain", "rules"]).with_code(0);
+    assert_eq!(text.lines().count(), listed.len());
+}
+
+#[test]
+fn a_page_as_json_is_the_page_as_text() {
+    for topic in ["settings", "exit-codes"] {
+        let said = document(&linerate(&["explain", topic, "--format", "json"]).with_code(0));
+        assert_eq!(said["topic"], topic);
+        let page = linerate(&["explain", topic]).with_code(0);
+        let told = said["page"].as_str().expect("a text");
+        assert_eq!(told.trim_end(), page.trim_end());
+    }
 }
 
 /// Reads this machine and changes nothing of it.

@@ -137,7 +137,7 @@ pub struct Kernel {
     pub hypervisor: Known<String>,
     /// Memory that a process may lock, `Max locked memory` of `/proc/self/limits` (soft); absent for no limit.
     pub locked_memory: Known<Limit>,
-    /// Command line words that switch PCIe and IOMMU behaviour are in [`super::Identity::command_line`].
+    /// How hard idle PCIe links are put to sleep: `default`, `performance`, `powersave` ...
     pub aspm_policy: Known<String>,
 }
 

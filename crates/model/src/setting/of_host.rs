@@ -39,104 +39,117 @@ pub fn current(host: &Host, key: &SettingKey) -> Known<Value> {
 }
 
 fn current_of_nic(nic: &Nic, key: &SettingKey, knob: &NicKnob) -> Known<Value> {
-    let count = |value: Known<u32>| value.map(|n| Value::Integer(u64::from(n)));
-    let cpus = |value: Known<CpuSet>| value.map(|set| Value::Text(set.to_string()));
-    let queue = |kind: QueueKind, index: u32| {
-        nic.queues
-            .iter()
-            .find(|queue| queue.kind == kind && queue.index == index)
-    };
     let absent = |reason: &str| Known::unknown(Cause::Absent, key.to_string(), reason);
+    let queue = |kind: QueueKind, index: u32, what: fn(&Queue) -> Known<Value>| {
+        let mut queues = nic.queues.iter();
+        queues
+            .find(|queue| queue.kind == kind && queue.index == index)
+            .map_or_else(|| absent("no such queue"), what)
+    };
+    let named = |switches: Option<bool>, reason| {
+        switches.map_or_else(|| absent(reason), |on| Known::Value(Value::Switch(on)))
+    };
+    let (dispatch, stack, wire) = (&nic.dispatch, &nic.stack, &nic.wire);
     match knob {
-        NicKnob::Mtu => count(nic.mtu.clone()),
-        NicKnob::Feature(name) => nic.features.clone().and_then(|all| match all.get(name) {
-            Some(feature) => Known::Value(Value::Switch(feature.active)),
-            None => absent("the driver has no such feature"),
+        NicKnob::Mtu => count(&nic.mtu),
+        NicKnob::Feature(name) => part(&nic.features, |all| {
+            let feature = all.get(name).map(|feature| feature.active);
+            named(feature, "the driver has no such feature")
         }),
-        NicKnob::CoalesceRxUsecs => nic.coalesce.clone().and_then(|c| count(c.rx_usecs)),
-        NicKnob::CoalesceTxUsecs => nic.coalesce.clone().and_then(|c| count(c.tx_usecs)),
-        NicKnob::CoalesceAdaptiveRx => nic
-            .coalesce
-            .clone()
-            .and_then(|c| c.adaptive_rx.map(Value::Switch)),
-        NicKnob::RingRx => nic.rings.clone().and_then(|r| count(r.rx)),
-        NicKnob::RingTx => nic.rings.clone().and_then(|r| count(r.tx)),
-        NicKnob::ChannelsCombined => nic.channels.clone().and_then(|c| count(c.combined)),
-        NicKnob::ChannelsRx => nic.channels.clone().and_then(|c| count(c.rx)),
-        NicKnob::ChannelsTx => nic.channels.clone().and_then(|c| count(c.tx)),
+        NicKnob::CoalesceRxUsecs => part(&nic.coalesce, |c| count(&c.rx_usecs)),
+        NicKnob::CoalesceTxUsecs => part(&nic.coalesce, |c| count(&c.tx_usecs)),
+        NicKnob::CoalesceAdaptiveRx => part(&nic.coalesce, |c| switch(&c.adaptive_rx)),
+        NicKnob::CoalesceAdaptiveTx => part(&nic.coalesce, |c| switch(&c.adaptive_tx)),
+        NicKnob::RingRx => part(&nic.rings, |rings| count(&rings.rx)),
+        NicKnob::RingTx => part(&nic.rings, |rings| count(&rings.tx)),
+        NicKnob::ChannelsCombined => part(&nic.channels, |c| count(&c.combined)),
+        NicKnob::ChannelsRx => part(&nic.channels, |c| count(&c.rx)),
+        NicKnob::ChannelsTx => part(&nic.channels, |c| count(&c.tx)),
         NicKnob::Qdisc => nic.qdisc.clone().map(Value::Qdisc),
-        NicKnob::IrqCpus(kind, index) => {
-            queue(*kind, *index).map_or_else(|| absent("no such queue"), |q| cpus(q.cpus.clone()))
-        }
-        NicKnob::RpsCpus(index) => queue(QueueKind::Rx, *index)
-            .map_or_else(|| absent("no such queue"), |q| cpus(q.rps_cpus.clone())),
-        NicKnob::RpsFlowCnt(index) => queue(QueueKind::Rx, *index).map_or_else(
-            || absent("no such queue"),
-            |q| q.rps_flow_cnt.clone().map(Value::Integer),
-        ),
-        NicKnob::XpsCpus(index) => queue(QueueKind::Tx, *index)
-            .map_or_else(|| absent("no such queue"), |q| cpus(q.xps_cpus.clone())),
-        NicKnob::XpsRxqs(index) => queue(QueueKind::Tx, *index).map_or_else(
-            || absent("no such queue"),
-            |q| q.xps_rxqs.clone().map(|queues| Value::Text(words(&queues))),
-        ),
-        NicKnob::CoalesceAdaptiveTx => nic
-            .coalesce
-            .clone()
-            .and_then(|c| c.adaptive_tx.map(Value::Switch)),
-        NicKnob::GroFlushTimeoutNs => {
-            let timeout = nic.dispatch.gro_flush_timeout_ns.clone();
-            timeout.map(Value::Integer)
-        }
-        NicKnob::DeferHardIrqs => count(nic.dispatch.defer_hard_irqs.clone()),
-        NicKnob::Threaded => nic.dispatch.threaded.clone().map(Value::Switch),
-        NicKnob::PauseRx => nic.wire.pause.clone().and_then(|p| p.rx.map(Value::Switch)),
-        NicKnob::PauseTx => nic.wire.pause.clone().and_then(|p| p.tx.map(Value::Switch)),
-        NicKnob::Eee => nic
-            .wire
-            .eee
-            .clone()
-            .and_then(|e| e.enabled.map(Value::Switch)),
-        NicKnob::Fec => {
-            let fec = nic.wire.fec.clone();
-            fec.map(|fec| Value::Text(fec.configured.join(" ")))
-        }
-        NicKnob::RssTable => {
-            let rss = nic.dispatch.rss.clone();
-            rss.and_then(|rss| rss.table.map(|table| Value::Text(table_words(&table))))
-        }
-        NicKnob::RssFields(kind) => nic.dispatch.rss.clone().and_then(|rss| {
-            rss.fields.and_then(|fields| match fields.get(kind) {
-                Some(text) => Known::Value(Value::Text(text.clone())),
-                None => absent("the driver hashes no such kind of flow"),
-            })
+        NicKnob::IrqCpus(kind, index) => queue(*kind, *index, |queue| cpus(&queue.cpus)),
+        NicKnob::RpsCpus(index) => queue(QueueKind::Rx, *index, |queue| cpus(&queue.rps_cpus)),
+        NicKnob::RpsFlowCnt(index) => queue(QueueKind::Rx, *index, |queue| {
+            queue.rps_flow_cnt.clone().map(Value::Integer)
         }),
-        NicKnob::GsoMaxBytes => bytes(&nic.stack.gso_max_bytes),
-        NicKnob::GsoIpv4MaxBytes => bytes(&nic.stack.gso_ipv4_max_bytes),
-        NicKnob::GroMaxBytes => bytes(&nic.stack.gro_max_bytes),
-        NicKnob::GroIpv4MaxBytes => bytes(&nic.stack.gro_ipv4_max_bytes),
-        NicKnob::TcpDataSplit => nic.dispatch.tcp_data_split.clone().map(Value::Text),
-        NicKnob::PrivateFlag(name) => {
-            let flags = nic.dispatch.private_flags.clone();
-            flags.and_then(|flags| match flags.get(name) {
-                Some(on) => Known::Value(Value::Switch(*on)),
-                None => absent("the driver has no such flag"),
-            })
+        NicKnob::XpsCpus(index) => queue(QueueKind::Tx, *index, |queue| cpus(&queue.xps_cpus)),
+        NicKnob::XpsRxqs(index) => queue(QueueKind::Tx, *index, |queue| {
+            part(&queue.xps_rxqs, |own| Known::Value(Value::Text(words(own))))
+        }),
+        NicKnob::GroFlushTimeoutNs => dispatch.gro_flush_timeout_ns.clone().map(Value::Integer),
+        NicKnob::DeferHardIrqs => count(&dispatch.defer_hard_irqs),
+        NicKnob::Threaded => switch(&dispatch.threaded),
+        NicKnob::PauseRx => part(&wire.pause, |pause| switch(&pause.rx)),
+        NicKnob::PauseTx => part(&wire.pause, |pause| switch(&pause.tx)),
+        NicKnob::Eee => part(&wire.eee, |eee| switch(&eee.enabled)),
+        NicKnob::Fec => part(&wire.fec, |fec| {
+            Known::Value(Value::Text(fec.configured.join(" ")))
+        }),
+        NicKnob::RssTable | NicKnob::RssFields(_) => current_of_hash(nic, key, knob),
+        NicKnob::GsoMaxBytes => bytes(&stack.gso_max_bytes),
+        NicKnob::GsoIpv4MaxBytes => bytes(&stack.gso_ipv4_max_bytes),
+        NicKnob::GroMaxBytes => bytes(&stack.gro_max_bytes),
+        NicKnob::GroIpv4MaxBytes => bytes(&stack.gro_ipv4_max_bytes),
+        NicKnob::TcpDataSplit => text(&dispatch.tcp_data_split),
+        NicKnob::PrivateFlag(name) => part(&dispatch.private_flags, |flags| {
+            named(flags.get(name).copied(), "the driver has no such flag")
+        }),
+        NicKnob::BondHashPolicy => {
+            let policy = stack.bond.as_ref().map(|bond| text(&bond.hash_policy));
+            policy.unwrap_or_else(|| absent("the interface is no bond"))
         }
-        NicKnob::BondHashPolicy => match &nic.stack.bond {
-            Some(bond) => bond.hash_policy.clone().map(Value::Text),
-            None => absent("the interface is no bond"),
-        },
-        NicKnob::IpoibMode => match &nic.stack.ipoib_mode {
-            Some(mode) => mode.clone().map(Value::Text),
-            None => absent("the interface is not on InfiniBand"),
-        },
-        NicKnob::Aspm(state) => nic.pci.clone().and_then(|pci| {
+        NicKnob::IpoibMode => {
+            let mode = stack.ipoib_mode.as_ref().map(text);
+            mode.unwrap_or_else(|| absent("the interface is not on InfiniBand"))
+        }
+        NicKnob::Aspm(state) => part(&nic.pci, |pci| {
             let file = state.replace('-', "_");
-            pci.aspm
-                .map(|enabled| Value::Switch(enabled.contains(&file)))
+            part(&pci.aspm, |on| {
+                Known::Value(Value::Switch(on.contains(&file)))
+            })
         }),
     }
+}
+
+/// The receive hash: its table, or what it takes of one kind of flow.
+fn current_of_hash(nic: &Nic, key: &SettingKey, knob: &NicKnob) -> Known<Value> {
+    part(&nic.dispatch.rss, |rss| match knob {
+        NicKnob::RssFields(kind) => part(&rss.fields, |fields| match fields.get(kind) {
+            Some(text) => Known::Value(Value::Text(text.clone())),
+            None => {
+                let reason = "the driver hashes no such kind of flow";
+                Known::unknown(Cause::Absent, key.to_string(), reason)
+            }
+        }),
+        _ => part(&rss.table, |table| {
+            Known::Value(Value::Text(table_words(table)))
+        }),
+    })
+}
+
+/// A value that stands within a fact.
+fn part<T>(whole: &Known<T>, of: impl FnOnce(&T) -> Known<Value>) -> Known<Value> {
+    match whole {
+        Known::Value(whole) => of(whole),
+        Known::Unknown(gap) => Known::Unknown(gap.clone()),
+    }
+}
+
+fn count(number: &Known<u32>) -> Known<Value> {
+    number
+        .clone()
+        .map(|number| Value::Integer(u64::from(number)))
+}
+
+fn switch(on: &Known<bool>) -> Known<Value> {
+    on.clone().map(Value::Switch)
+}
+
+fn cpus(set: &Known<CpuSet>) -> Known<Value> {
+    set.clone().map(|set| Value::Text(set.to_string()))
+}
+
+fn text(word: &Known<String>) -> Known<Value> {
+    word.clone().map(Value::Text)
 }
 
 fn bytes(size: &Known<Bytes>) -> Known<Value> {
@@ -193,7 +206,6 @@ fn current_of_machine(host: &Host, knob: MachineKnob) -> Known<Value> {
 }
 
 fn current_of_block(device: &BlockDevice, knob: BlockKnob) -> Known<Value> {
-    let count = |value: &Known<u32>| value.clone().map(|n| Value::Integer(u64::from(n)));
     match knob {
         BlockKnob::Scheduler => device.scheduler.clone().map(Value::Text),
         BlockKnob::Nomerges => count(&device.nomerges),

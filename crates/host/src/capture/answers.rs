@@ -98,8 +98,9 @@ pub(crate) struct CapturedNics(pub(crate) BTreeMap<NicName, NicAnswers>);
 pub(crate) struct CapturedRdma(pub(crate) BTreeMap<String, RdmaAnswers>);
 
 impl RdmaRead for CapturedRdma {
-    fn rdma_device(&self, name: &str, _ports: &[u32], _node: &Known<Node>) -> RdmaAnswers {
-        self.0.get(name).cloned().unwrap_or_default()
+    fn rdma_device(&self, name: &str, ports: &[u32], _node: &Known<Node>) -> RdmaAnswers {
+        let answers = self.0.get(name).cloned();
+        answers.unwrap_or_else(|| RdmaAnswers::not_asked(name, ports))
     }
 
     fn rdma_counts(&self, device: &str, port: u32) -> Known<BTreeMap<String, u64>> {

@@ -23,6 +23,7 @@ pub use open::Captured;
 
 use crate::nic_control::NicRead;
 use crate::procfs::{identity, vlan};
+use crate::rdma::RdmaAnswers;
 use crate::read::read_host;
 use crate::root::HostRoot;
 use crate::sysfs::rdma::ask_device;
@@ -62,10 +63,11 @@ pub fn record(root: &HostRoot, nics: &dyn NicRead, options: &CaptureOptions) -> 
     let rdma = host
         .rdma
         .iter()
-        .map(|device| {
+        .filter_map(|device| {
             let ports: Vec<u32> = device.ports.iter().map(|port| port.port).collect();
             let answers = ask_device(&recording, nics.rdma(), &device.name, &ports);
-            (device.name.clone(), answers)
+            let told = answers != RdmaAnswers::not_asked(&device.name, &ports);
+            told.then(|| (device.name.clone(), answers))
         })
         .collect();
     let archive = Archive {

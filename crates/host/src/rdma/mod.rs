@@ -59,8 +59,8 @@ pub struct Node {
 /// Asks RDMA devices: a live kernel, or a captured host. One that is not asked leaves "not asked".
 pub trait RdmaRead {
     /// Asks the device `name`, which sysfs lists with these `ports` and this `node`.
-    fn rdma_device(&self, _name: &str, _ports: &[u32], _node: &Known<Node>) -> RdmaAnswers {
-        RdmaAnswers::default()
+    fn rdma_device(&self, name: &str, ports: &[u32], _node: &Known<Node>) -> RdmaAnswers {
+        RdmaAnswers::not_asked(name, ports)
     }
 
     /// The counters of a port as they stand now.
@@ -74,6 +74,27 @@ pub trait RdmaRead {
 pub struct NoRdma;
 
 impl RdmaRead for NoRdma {}
+
+impl RdmaAnswers {
+    /// The answers of a device that was not asked.
+    pub fn not_asked(name: &str, ports: &[u32]) -> Self {
+        let port = |port: u32| RdmaPortAnswers {
+            mtu_active: Known::not_asked(format!("uverbs: active MTU of {name}/{port}")),
+            mtu_max: Known::not_asked(format!("uverbs: largest MTU of {name}/{port}")),
+            limits: Known::not_asked(format!("uverbs: limits of {name}/{port}")),
+            netdev: Known::not_asked(format!("netlink/rdma/{name}/{port}/netdev")),
+            counts: Known::not_asked(format!("netlink/rdma/{name}/{port}/counters")),
+        };
+        Self {
+            limits: Known::not_asked(format!("uverbs: limits of {name}")),
+            netns_mode: Known::not_asked("netlink/rdma/netns"),
+            ports: ports
+                .iter()
+                .map(|number| (*number, port(*number)))
+                .collect(),
+        }
+    }
+}
 
 /// Asks the uverbs node of a device for limits and MTUs, and puts what it says to `answers`.
 pub(crate) fn ask_node(node: &Known<Node>, ports: &[u32], answers: &mut RdmaAnswers) {

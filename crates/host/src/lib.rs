@@ -9,6 +9,7 @@ pub mod netlink;
 pub mod nic_control;
 pub(crate) mod parallel;
 pub mod procfs;
+pub mod rdma;
 pub mod read;
 pub mod root;
 pub(crate) mod sysctl_files;

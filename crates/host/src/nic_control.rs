@@ -11,6 +11,8 @@ use linerate_model::ids::NicName;
 use linerate_model::known::{Gap, Known};
 use serde::{Deserialize, Serialize};
 
+use crate::rdma::{NoRdma, RdmaRead};
+
 /// Counters of one interface that have no file, by their keys below `nic/NAME/`
 /// ([`linerate_model::watch::Watch`]).
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -42,6 +44,10 @@ pub trait NicRead {
     /// What shapes its packets.
     fn shaping(&self, _nic: &NicName) -> Shaping {
         Shaping::default()
+    }
+    /// Who tells of the RDMA devices of the same host.
+    fn rdma(&self) -> &dyn RdmaRead {
+        &NoRdma
     }
     /// Its counters as they stand.
     fn counts(&self, _nic: &NicName) -> NicCounts {

@@ -37,8 +37,8 @@ pub fn read_host(root: &HostRoot, nics: &dyn NicRead) -> Host {
     let release = identity.kernel_release.value().map(String::as_str);
     let irqs = read_irqs(root, release, &mut gaps);
     let mut functions = Functions::new(root, &nodes);
+    let rdma = read_rdma(root, nics.rdma(), &mut functions, &mut gaps);
     let mut nics = read_nics(root, nics, &mut functions, &irqs, &mut gaps);
-    let rdma = read_rdma(root, &mut functions, &mut gaps);
     pair_rdma(&mut nics, &rdma);
     Host {
         identity,

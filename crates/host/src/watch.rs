@@ -58,7 +58,7 @@ pub fn read_counters(root: &HostRoot, nics: &dyn NicRead, host: &Host) -> Readin
     };
     nics::read(root, nics, host, &mut reading);
     devices::read_aer(root, host, &mut reading);
-    devices::read_rdma(root, host, &mut reading);
+    devices::read_rdma(root, nics.rdma(), host, &mut reading);
     devices::read_block(root, host, &mut reading);
     cpus::read(root, host, &mut reading);
     interrupts::read(root, host, &mut reading);

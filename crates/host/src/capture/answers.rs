@@ -10,6 +10,7 @@ use linerate_model::known::Known;
 use serde::{Deserialize, Serialize};
 
 use crate::nic_control::{NicCounts, NicRead};
+use crate::rdma::{Node, RdmaAnswers, RdmaRead};
 
 /// The answers of a [`NicRead`] about one interface.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -91,6 +92,25 @@ impl NicAnswers {
 /// Captured answers, by interface.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct CapturedNics(pub(crate) BTreeMap<NicName, NicAnswers>);
+
+/// Captured answers, by RDMA device.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct CapturedRdma(pub(crate) BTreeMap<String, RdmaAnswers>);
+
+impl RdmaRead for CapturedRdma {
+    fn rdma_device(&self, name: &str, ports: &[u32], _node: &Known<Node>) -> RdmaAnswers {
+        let answers = self.0.get(name).cloned();
+        answers.unwrap_or_else(|| RdmaAnswers::not_asked(name, ports))
+    }
+
+    fn rdma_counts(&self, device: &str, port: u32) -> Known<BTreeMap<String, u64>> {
+        let ports = self.0.get(device).map(|answers| &answers.ports);
+        match ports.and_then(|ports| ports.get(&port)) {
+            Some(port) => port.counts.clone(),
+            None => Known::not_asked(format!("netlink/rdma/{device}/{port}/counters")),
+        }
+    }
+}
 
 impl CapturedNics {
     fn answer<T: Clone>(

@@ -17,6 +17,8 @@
 //! Permission denied (os error 13)
 //! nic 3 eth2                                  what netlink told, as JSON of so many lines
 //! ...
+//! rdma 3 mlx5_0                               what an RDMA device told, likewise
+//! ...
 //! end 6 entries, checksum 1c291ca3            CRC-32 of all bytes before this line
 //! ```
 //!
@@ -27,8 +29,9 @@ use std::io::{self, BufRead, Write};
 
 use linerate_model::ids::NicName;
 use linerate_model::known::Cause;
+use serde::Serialize;
 
-use super::answers::{CapturedNics, NicAnswers};
+use super::answers::{CapturedNics, CapturedRdma, NicAnswers};
 use super::error::CaptureError;
 use super::open::Captured;
 use super::parser::Parser;
@@ -48,6 +51,7 @@ pub struct Archive {
     pub pseudonyms: bool,
     pub(crate) tree: Tree,
     pub(crate) nics: CapturedNics,
+    pub(crate) rdma: CapturedRdma,
 }
 
 impl Archive {
@@ -73,7 +77,7 @@ impl Archive {
 
     /// The host, to be read like a live one.
     pub fn into_captured(self) -> Captured {
-        Captured::of(HostRoot::in_memory(self.tree), self.nics)
+        Captured::of(HostRoot::in_memory(self.tree), self.nics, self.rdma)
     }
 
     /// Writes the archive.
@@ -93,9 +97,12 @@ impl Archive {
             write_entry(&mut text, path, entry);
         }
         for (nic, answers) in &self.nics.0 {
-            write_nic(&mut text, nic, answers);
+            write_answers(&mut text, "nic", nic.as_str(), answers);
         }
-        let entries = self.tree.iter().len() + self.nics.0.len();
+        for (device, answers) in &self.rdma.0 {
+            write_answers(&mut text, "rdma", device, answers);
+        }
+        let entries = self.tree.iter().len() + self.nics.0.len() + self.rdma.0.len();
         let end = ending(entries as u64, crc32fast::hash(text.as_bytes()));
         text + "end " + &end + "\n"
     }
@@ -130,7 +137,7 @@ fn write_entry(text: &mut String, path: &str, entry: &Entry) {
 }
 
 /// One key to a line, so that a reviewer sees what is there and a test can change one.
-fn write_nic(text: &mut String, nic: &NicName, answers: &NicAnswers) {
+fn write_answers(text: &mut String, kind: &str, name: &str, answers: &impl Serialize) {
     let json = serde_json::to_value(answers).unwrap_or_default();
     let keys: Vec<String> = json
         .as_object()
@@ -139,7 +146,7 @@ fn write_nic(text: &mut String, nic: &NicName, answers: &NicAnswers) {
         .map(|(key, value)| format!("\"{key}\":{value}"))
         .collect();
     let (lines, json) = (keys.len(), keys.join(",\n"));
-    let entry = format!("nic {lines} {nic}\n{{{json}}}\n");
+    let entry = format!("{kind} {lines} {}\n{{{json}}}\n", one_line(name));
     text.push_str(&entry);
 }
 
@@ -223,9 +230,12 @@ pub(crate) fn cause_of(word: &str) -> Option<Cause> {
 mod tests {
     use std::collections::BTreeMap;
 
+    use linerate_model::known::Known;
+    use linerate_model::units::Bytes;
     use proptest::prelude::*;
 
     use super::*;
+    use crate::rdma::{RdmaAnswers, RdmaPortAnswers};
 
     fn small() -> Archive {
         let mut tree = Tree::new(false);
@@ -252,11 +262,21 @@ mod tests {
         );
         let nic: NicName = "eth0".parse().expect("a name");
         let answers = NicAnswers::not_asked(&nic);
+        let port = RdmaPortAnswers {
+            mtu_active: Known::Value(Bytes::new(4096)),
+            ..RdmaPortAnswers::default()
+        };
+        let device = RdmaAnswers {
+            limits: Known::Value(BTreeMap::from([("max_qp".to_owned(), u64::MAX)])),
+            ports: BTreeMap::from([(1, port)]),
+            ..RdmaAnswers::default()
+        };
         Archive {
             version: "0.1.0".to_owned(),
             pseudonyms: true,
             tree,
             nics: CapturedNics(BTreeMap::from([(nic, answers)])),
+            rdma: CapturedRdma(BTreeMap::from([("mlx5_0".to_owned(), device)])),
         }
     }
 
@@ -316,7 +336,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_text_panics_the_parser(lines in proptest::collection::vec(
-            "(file|folder|link|absent|gap|nic|end)? ?[0-9]{0,20} ?[0-9]{0,3} ?[/a-z\\\\]{0,6}", 0..8,
+            "(file|folder|link|absent|gap|nic|rdma|end)? ?[0-9]{0,20} ?[0-9]{0,3} ?[/a-z\\\\]{0,6}", 0..8,
         )) {
             let text = format!("{MAGIC}1\nby linerate 0\npseudonyms no\n{}\n", lines.join("\n"));
             let _ = Archive::parse(text.as_bytes());

@@ -23,11 +23,13 @@ pub use open::Captured;
 
 use crate::nic_control::NicRead;
 use crate::procfs::{identity, vlan};
+use crate::rdma::RdmaAnswers;
 use crate::read::read_host;
 use crate::root::HostRoot;
+use crate::sysfs::rdma::ask_device;
 use crate::sysfs::{config_space, gids, nodes};
 use crate::watch::read_counters;
-use answers::CapturedNics;
+use answers::{CapturedNics, CapturedRdma};
 use hex::{from_hex, to_hex};
 use pseudonym::Pseudonyms;
 use tree::{Entry, Tree};
@@ -58,11 +60,22 @@ pub fn record(root: &HostRoot, nics: &dyn NicRead, options: &CaptureOptions) -> 
         .iter()
         .map(|nic| (nic.name.clone(), NicAnswers::ask(nics, &nic.name)))
         .collect();
+    let rdma = host
+        .rdma
+        .iter()
+        .filter_map(|device| {
+            let ports: Vec<u32> = device.ports.iter().map(|port| port.port).collect();
+            let answers = ask_device(&recording, nics.rdma(), &device.name, &ports);
+            let told = answers != RdmaAnswers::not_asked(&device.name, &ports);
+            told.then(|| (device.name.clone(), answers))
+        })
+        .collect();
     let archive = Archive {
         version: options.version.clone(),
         pseudonyms: options.pseudonyms,
         tree: without_idle_lines(&recording.into_log().into_tree()),
         nics: CapturedNics(answers),
+        rdma: CapturedRdma(rdma),
     };
     let archive = if options.pseudonyms {
         Pseudonyms::of(&archive).applied(archive)

@@ -11,11 +11,12 @@ use linerate_model::host::{
 use linerate_model::ids::NicName;
 use linerate_model::known::Known;
 
-use super::answers::CapturedNics;
+use super::answers::{CapturedNics, CapturedRdma};
 use super::archive::{Archive, MAGIC};
 use super::error::CaptureError;
 use super::tarball;
 use crate::nic_control::{NicCounts, NicRead};
+use crate::rdma::RdmaRead;
 use crate::root::HostRoot;
 
 /// How many folders may stand above the one that holds `sys`.
@@ -26,11 +27,16 @@ pub(crate) const FOLDERS_ABOVE_MAX: usize = 2;
 pub struct Captured {
     root: HostRoot,
     nics: CapturedNics,
+    rdma: CapturedRdma,
 }
 
 impl Captured {
-    pub(crate) fn of(root: HostRoot, nics: CapturedNics) -> Self {
-        Self { root, nics }
+    pub(crate) fn of(root: HostRoot, nics: CapturedNics, rdma: CapturedRdma) -> Self {
+        Self { root, nics, rdma }
+    }
+
+    fn without_answers(root: HostRoot) -> Self {
+        Self::of(root, CapturedNics::default(), CapturedRdma::default())
     }
 
     /// Opens an archive of `linerate capture`, a folder that holds `sys` (at most two folders down),
@@ -45,7 +51,7 @@ impl Captured {
                 path: path.to_owned(),
             })?;
             let root = HostRoot::open(&folder).map_err(io)?;
-            return Ok(Self::of(root, CapturedNics::default()));
+            return Ok(Self::without_answers(root));
         }
         let mut start = Vec::new();
         let mut file = File::open(path).map_err(io)?;
@@ -62,7 +68,7 @@ impl Captured {
                 });
             }
         };
-        Ok(Self::of(HostRoot::in_memory(tree), CapturedNics::default()))
+        Ok(Self::without_answers(HostRoot::in_memory(tree)))
     }
 
     /// The host's files.
@@ -129,6 +135,9 @@ impl NicRead for Captured {
     }
     fn shaping(&self, nic: &NicName) -> Shaping {
         self.nics.shaping(nic)
+    }
+    fn rdma(&self) -> &dyn RdmaRead {
+        &self.rdma
     }
     fn counts(&self, nic: &NicName) -> NicCounts {
         self.nics.counts(nic)

@@ -1,12 +1,12 @@
 //! Reads the text of an archive (see [`super::archive`]) line by line, within stated limits, and says
 //! of what it cannot read which line that is.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::io::{self, BufRead, Read};
 
 use linerate_model::ids::NicName;
 
-use super::answers::CapturedNics;
+use super::answers::{CapturedNics, CapturedRdma};
 use super::archive::{Archive, FORMAT, MAGIC, cause_of, ending, from_one_line};
 use super::error::CaptureError;
 use super::tree::{Entry, Tree};
@@ -57,7 +57,8 @@ impl<R: BufRead> Parser<R> {
             version: from_one_line(&version).ok_or_else(|| self.wrong("a wrong escape"))?,
             pseudonyms,
             tree: Tree::new(false),
-            nics: CapturedNics(BTreeMap::new()),
+            nics: CapturedNics::default(),
+            rdma: CapturedRdma::default(),
         };
         let mut entries = 0;
         loop {
@@ -119,9 +120,18 @@ impl<R: BufRead> Parser<R> {
                 let answers = serde_json::from_str(&json).map_err(|error| self.wrong(error))?;
                 archive.nics.0.insert(nic, answers);
             }
+            "rdma" => {
+                let (lines, device) = rest.split_once(' ').unwrap_or((rest, ""));
+                let lines = self.number(lines, 10)?;
+                let device = self.unescaped(device)?;
+                let json = self.lines(lines)?;
+                let answers = serde_json::from_str(&json).map_err(|error| self.wrong(error))?;
+                archive.rdma.0.insert(device, answers);
+            }
             _ => {
-                return Err(self
-                    .wrong("expected `file`, `folder`, `link`, `absent`, `gap`, `nic` or `end`"));
+                return Err(self.wrong(
+                    "expected `file`, `folder`, `link`, `absent`, `gap`, `nic`, `rdma` or `end`",
+                ));
             }
         }
         Ok(())

@@ -11,10 +11,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use linerate_model::known::Known;
 
-use super::answers::CapturedNics;
+use super::answers::{CapturedNics, CapturedRdma};
 use super::archive::Archive;
 use super::tree::{Entry, Tree};
 use crate::procfs::owners::TUNED_PROFILE;
+use crate::rdma::RdmaAnswers;
 use crate::sysctl_files;
 
 const HOSTNAME: &str = "proc/sys/kernel/hostname";
@@ -125,7 +126,20 @@ impl Pseudonyms {
             pseudonyms: true,
             tree,
             nics: CapturedNics(nics),
+            rdma: CapturedRdma(self.rdma(archive.rdma.0)),
         }
+    }
+
+    fn rdma(&self, devices: BTreeMap<String, RdmaAnswers>) -> BTreeMap<String, RdmaAnswers> {
+        let renamed = |(name, mut answers): (String, RdmaAnswers)| {
+            for port in answers.ports.values_mut() {
+                if let Known::Value(netdev) = &mut port.netdev {
+                    *netdev = self.text(netdev.as_str()).parse().unwrap_or(netdev.clone());
+                }
+            }
+            (self.text(&name), answers)
+        };
+        devices.into_iter().map(renamed).collect()
     }
 
     fn entry(&self, path: &str, entry: &Entry) -> Entry {

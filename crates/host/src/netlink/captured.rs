@@ -5,7 +5,7 @@ use super::message::parse_messages;
 use super::socket::Answer;
 
 /// The bytes of a captured datagram, or of any hexadecimal text.
-pub(super) fn bytes(hex: &str) -> Vec<u8> {
+pub(crate) fn bytes(hex: &str) -> Vec<u8> {
     let digits: Vec<u32> = hex.chars().filter_map(|c| c.to_digit(16)).collect();
     digits
         .chunks_exact(2)

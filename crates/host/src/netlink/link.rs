@@ -109,7 +109,7 @@ fn kind_of(name: &str) -> NicKind {
         "bridge" => NicKind::Bridge,
         "bond" => NicKind::Bond,
         "vlan" => NicKind::Vlan,
-        "vxlan" | "geneve" => NicKind::Tunnel,
+        "vxlan" | "geneve" | "gretap" | "erspan" | "ip6gretap" | "ip6erspan" => NicKind::Tunnel,
         "macvlan" | "macvtap" | "ipvlan" | "ipvtap" => NicKind::Macvlan,
         "tun" => NicKind::Tun,
         "ipoib" => NicKind::Ipoib,

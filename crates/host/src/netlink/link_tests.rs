@@ -16,6 +16,8 @@ proptest! {
 #[test]
 fn every_kind_has_its_word() {
     assert_eq!(kind_of("geneve"), NicKind::Tunnel);
+    assert_eq!(kind_of("erspan"), NicKind::Tunnel);
+    assert_eq!(kind_of("gretap"), NicKind::Tunnel);
     assert_eq!(kind_of("ipvlan"), NicKind::Macvlan);
     assert_eq!(kind_of("dummy"), NicKind::Other);
 }

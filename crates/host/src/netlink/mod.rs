@@ -1,5 +1,5 @@
 //! The kernel's netlink, as far as linerate needs it: rtnetlink for links, addresses and queueing
-//! disciplines, generic netlink for ethtool, netdev and devlink.
+//! disciplines, generic netlink for ethtool, netdev and devlink, RDMA netlink.
 //!
 //! The codec is our own: the dozen messages we use need some hundred lines, whereas the one crate
 //! that covers ethtool's requests sends wrong command numbers (one of them starts a cable test), and
@@ -21,11 +21,13 @@ pub use self::error::NetlinkError;
 use self::ethtool::Ethtool;
 use self::families::Families;
 use self::ioctl::Control;
+use self::nldev::Nldev;
 use self::socket::Connection;
 use crate::nic_control::{NicCounts, NicRead, NicWrite, Pair};
+use crate::rdma::RdmaRead;
 
 #[cfg(all(test, target_endian = "little"))]
-mod captured;
+pub(crate) mod captured;
 mod dcb;
 mod devlink;
 mod error;
@@ -39,6 +41,7 @@ mod link;
 mod make;
 mod message;
 mod netdev;
+mod nldev;
 mod qdisc;
 mod said;
 mod shaping;
@@ -57,6 +60,7 @@ pub struct Netlink {
     ethtool: Mutex<Ethtool>,
     families: Mutex<Families>,
     control: Mutex<Control>,
+    nldev: Mutex<Nldev>,
 }
 
 /// A panic in the middle of an exchange leaves at most answers that nobody waits for, and those are
@@ -80,6 +84,7 @@ impl Netlink {
             ethtool: Mutex::new(Ethtool::open()?),
             families: Mutex::new(Families::open()?),
             control: Mutex::new(Control::open()?),
+            nldev: Mutex::new(Nldev::open()),
         })
     }
 
@@ -179,6 +184,10 @@ impl NicRead for Netlink {
 
     fn shaping(&self, nic: &NicName) -> Shaping {
         self.shaping_of_route(nic)
+    }
+
+    fn rdma(&self) -> &dyn RdmaRead {
+        self
     }
 
     fn counts(&self, nic: &NicName) -> NicCounts {

@@ -29,7 +29,9 @@ impl KindEvidence<'_> {
         }
         match self.device_type.as_deref() {
             Some("vlan") => return Some(NicKind::Vlan),
-            Some("vxlan" | "geneve" | "gretap" | "ip6gretap") => return Some(NicKind::Tunnel),
+            Some("vxlan" | "geneve" | "gretap" | "erspan" | "ip6gretap" | "ip6erspan") => {
+                return Some(NicKind::Tunnel);
+            }
             Some("bridge") => return Some(NicKind::Bridge),
             Some("bond") => return Some(NicKind::Bond),
             Some("macvlan" | "ipvlan" | "ipvtap" | "macvtap") => return Some(NicKind::Macvlan),

@@ -9,13 +9,16 @@ use super::gids::read_gids;
 use super::locality::Locality;
 use super::pci::{Functions, function_above};
 use super::{followed, joined, numbered, parsed, understood};
+use crate::rdma::{Node, RdmaAnswers, RdmaPortAnswers, RdmaRead};
 use crate::root::{HostRoot, absolute};
 
 const FOLDER: &str = "sys/class/infiniband";
+const NODES: &str = "sys/class/infiniband_verbs";
 
 /// Reads every RDMA device. Without the kernel's RDMA the folder is missing: that is none, not a gap.
 pub(crate) fn read_rdma(
     root: &HostRoot,
+    rdma: &dyn RdmaRead,
     functions: &mut Functions<'_>,
     gaps: &mut Vec<Gap>,
 ) -> Vec<RdmaDevice> {
@@ -30,12 +33,50 @@ pub(crate) fn read_rdma(
     };
     names
         .into_iter()
-        .map(|name| read_device(root, name, functions, gaps))
+        .map(|name| read_device(root, rdma, name, functions, gaps))
         .collect()
+}
+
+/// Asks a device for what has no file.
+pub(crate) fn ask_device(
+    root: &HostRoot,
+    rdma: &dyn RdmaRead,
+    name: &str,
+    ports: &[u32],
+) -> RdmaAnswers {
+    rdma.rdma_device(name, ports, &read_node(root, name))
+}
+
+/// The uverbs node of a device (Documentation/infiniband/user_verbs.rst).
+fn read_node(root: &HostRoot, device: &str) -> Known<Node> {
+    root.list(NODES).and_then(|names| {
+        let of_device = |name: &&String| {
+            let ibdev = root.read(&format!("{NODES}/{name}/ibdev"));
+            ibdev.value().is_some_and(|own| own.trim() == device)
+        };
+        let Some(name) = names.iter().find(of_device) else {
+            let reason = "the device has no node for programs (is `ib_uverbs` loaded?)";
+            return Known::unknown(Cause::Absent, absolute(NODES), reason);
+        };
+        let number = parsed(root, &format!("{NODES}/{name}/dev"), parse_number);
+        number.map(|number| Node {
+            name: name.clone(),
+            number,
+        })
+    })
+}
+
+/// `231:192`.
+pub(crate) fn parse_number(text: &str) -> Result<(u32, u32), &'static str> {
+    let wrong = "expected a device number such as `231:192`";
+    let (major, minor) = text.trim().split_once(':').ok_or(wrong)?;
+    let number = |text: &str| text.parse().map_err(|_| wrong);
+    Ok((number(major)?, number(minor)?))
 }
 
 fn read_device(
     root: &HostRoot,
+    rdma: &dyn RdmaRead,
     name: String,
     functions: &mut Functions<'_>,
     gaps: &mut Vec<Gap>,
@@ -67,10 +108,14 @@ fn read_device(
         None => Locality::unknown(&no_function()),
     };
     let text = |name: &str| filled(root, &format!("{class}/{name}"));
+    let mut told = ask_device(root, rdma, &name, &numbers);
     RdmaDevice {
         ports: numbers
             .into_iter()
-            .map(|port| read_port(root, &name, port, folder))
+            .map(|port| {
+                let told = told.ports.remove(&port).unwrap_or_default();
+                read_port(root, &name, port, folder, told)
+            })
             .collect(),
         numa_node: locality.node,
         numa_node_source: locality.source,
@@ -85,7 +130,8 @@ fn read_device(
         firmware: text("fw_ver"),
         board: text("board_id"),
         node_type: parsed(root, &format!("{class}/node_type"), parse_state),
-        limits: not_in_sysfs(&class, "limits of a device"),
+        limits: told.limits,
+        netns_mode: told.netns_mode,
         name,
     }
 }
@@ -98,12 +144,13 @@ fn filled(root: &HostRoot, path: &str) -> Known<String> {
     })
 }
 
-fn not_in_sysfs<T>(folder: &str, what: &str) -> Known<T> {
-    let reason = format!("sysfs has no {what}; a query of its uverbs device would tell");
-    Known::unknown(Cause::NotAsked, absolute(folder), reason)
-}
-
-fn read_port(root: &HostRoot, device: &str, port: u32, function: Option<&str>) -> RdmaPort {
+fn read_port(
+    root: &HostRoot,
+    device: &str,
+    port: u32,
+    function: Option<&str>,
+    told: RdmaPortAnswers,
+) -> RdmaPort {
     let class = format!("{FOLDER}/{device}");
     let folder = format!("{class}/ports/{port}");
     let file = |name: &str| format!("{folder}/{name}");
@@ -125,9 +172,16 @@ fn read_port(root: &HostRoot, device: &str, port: u32, function: Option<&str>) -
                 "the rate is without a speed's name",
             )
         }),
-        netdev: read_netdev(root, &class, &folder, port, function),
-        mtu_active: not_in_sysfs(&folder, "MTU of a port"),
-        mtu_max: not_in_sysfs(&folder, "MTU of a port"),
+        netdev: match (
+            read_netdev(root, &class, &folder, port, function),
+            told.netdev,
+        ) {
+            (Known::Unknown(_), Known::Value(netdev)) => Known::Value(netdev),
+            (by_files, _) => by_files,
+        },
+        mtu_active: told.mtu_active,
+        mtu_max: told.mtu_max,
+        limits: told.limits,
         gids: read_gids(root, &folder),
         default_gid_type: read_default_gid_type(root, device, port, &link_layer),
         subnet_manager_lid: read_manager(root, &file("sm_lid"), &link_layer),
@@ -309,6 +363,7 @@ mod tests {
         #[test]
         fn no_text_panics(text in "[0-9.]{0,24} Gb/sec.{0,8}|[0-9]{0,3}:.{0,8}|.{0,12}") {
             let _ = (parse_port_rate(&text), parse_state(&text), parse_lid(&text));
+            let _ = parse_number(&text);
         }
     }
 }

@@ -6,9 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use linerate_model::host::Host;
 use linerate_model::ids::PciAddress;
-use linerate_model::known::Known;
+use linerate_model::known::{Gap, Known};
 
 use super::Reading;
+use crate::rdma::RdmaRead;
 use crate::root::HostRoot;
 use crate::sysfs::{joined, last_name, parsed};
 
@@ -85,7 +86,7 @@ pub(super) fn parse_aer_total(text: &str) -> Result<u64, String> {
 }
 
 /// The counters of every RDMA port. A port counts data in words of four octets; here it is octets.
-pub(super) fn read_rdma(root: &HostRoot, host: &Host, reading: &mut Reading) {
+pub(super) fn read_rdma(root: &HostRoot, rdma: &dyn RdmaRead, host: &Host, reading: &mut Reading) {
     for device in &host.rdma {
         for port in &device.ports {
             let folder = format!("{RDMA}/{}/ports/{}", device.name, port.port);
@@ -94,7 +95,9 @@ pub(super) fn read_rdma(root: &HostRoot, host: &Host, reading: &mut Reading) {
                 let names = match root.list(&format!("{folder}/{files}")) {
                     Known::Value(names) => names,
                     Known::Unknown(gap) => {
-                        reading.miss(format!("{prefix}/{group}"), gap);
+                        let told =
+                            (group == "hw").then(|| rdma.rdma_counts(&device.name, port.port));
+                        take_told(&prefix, group, told, gap, reading);
                         continue;
                     }
                 };
@@ -115,6 +118,25 @@ pub(super) fn read_rdma(root: &HostRoot, host: &Host, reading: &mut Reading) {
                 }
             }
         }
+    }
+}
+
+/// Takes the counters that netlink told of a port without their folder, as in a network namespace that
+/// is not the device's own; else the folder's gap stays.
+fn take_told(
+    prefix: &str,
+    group: &str,
+    told: Option<Known<BTreeMap<String, u64>>>,
+    gap: Gap,
+    reading: &mut Reading,
+) {
+    match told {
+        Some(Known::Value(counters)) if !counters.is_empty() => {
+            for (name, value) in counters {
+                reading.take(format!("{prefix}/{group}/{name}"), value, "netlink/rdma");
+            }
+        }
+        _ => reading.miss(format!("{prefix}/{group}"), gap),
     }
 }
 

@@ -103,6 +103,8 @@ fn a_bond_and_its_port_tell_their_state() {
         {
             return;
         }
+        let firmware = lab.netlink.card(&name("bond7")).firmware;
+        assert!(firmware.gap().is_some(), "a bond has none: {firmware:?}");
         let bond = lab.netlink.stack(&name("bond7")).bond.expect("a bond");
         assert_eq!(bond.mode, Known::Value("active-backup".to_owned()));
         assert_eq!(bond.hash_policy, Known::Value("layer3+4".to_owned()));

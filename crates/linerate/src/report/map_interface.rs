@@ -4,7 +4,7 @@ use linerate_model::host::{
     Channels, Coalesce, Host, Module, Nic, NicKind, NodeSource, PcieHop, Queue, Rings, Stack,
 };
 use linerate_model::ids::CpuSet;
-use linerate_model::known::Known;
+use linerate_model::known::{Cause, Known};
 
 use super::figures::{count, visible};
 use super::map_machine::is_on;
@@ -317,7 +317,16 @@ fn stack_line(nic: &Nic) -> Option<String> {
         ));
     }
     if let Some(tunnel) = tunnel {
-        parts.push(format!("{} {}", show(&tunnel.kind), show(&tunnel.id)));
+        let kind = show(&tunnel.kind);
+        let numberless = tunnel
+            .id
+            .gap()
+            .is_some_and(|gap| gap.cause == Cause::Absent);
+        parts.push(if numberless {
+            kind
+        } else {
+            format!("{kind} {}", show(&tunnel.id))
+        });
         if let Some(port) = tunnel.port.get() {
             parts.push(format!("UDP port {port}"));
         }

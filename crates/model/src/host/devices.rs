@@ -38,6 +38,9 @@ pub struct RdmaDevice {
     /// Its limits by the names of `struct ib_device_attr` (`max_qp`, `max_mr_size` ...).
     #[serde(default)]
     pub limits: Known<BTreeMap<String, u64>>,
+    /// How network namespaces share RDMA devices: `shared` or `exclusive`.
+    #[serde(default)]
+    pub netns_mode: Known<String>,
 }
 
 /// A port of an RDMA device.
@@ -68,6 +71,9 @@ pub struct RdmaPort {
     /// The largest MTU, bytes.
     #[serde(default)]
     pub mtu_max: Known<Bytes>,
+    /// Its limits by the names of `struct ib_port_attr` (`max_msg_sz`, `gid_tbl_len` ...).
+    #[serde(default)]
+    pub limits: Known<BTreeMap<String, u64>>,
     /// Its GIDs that are set.
     #[serde(default)]
     pub gids: Known<Vec<Gid>>,

@@ -275,6 +275,7 @@ pub(super) mod testing {
             netdev: Known::unknown(Cause::Absent, "netdev", "it has none"),
             mtu_active: Known::Value(Bytes::new(4096)),
             mtu_max: Known::Value(Bytes::new(4096)),
+            limits: Known::default(),
             gids: Known::Value(Vec::new()),
             default_gid_type: Known::unknown(Cause::Absent, "default_roce_mode", "not RoCE"),
             subnet_manager_lid: Known::Value(1),
@@ -290,6 +291,7 @@ pub(super) mod testing {
             board: text("MT_0000000011"),
             node_type: text("CA"),
             limits: Known::Value(BTreeMap::new()),
+            netns_mode: text("shared"),
         }
     }
 

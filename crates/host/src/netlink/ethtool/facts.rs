@@ -23,10 +23,16 @@ impl Netlink {
                 _ => Known::Value(text),
             })
         };
+        // Of a bond it is the version of the interface between kernel and ifenslave (`BOND_ABI_VERSION`).
+        let bond = info.value().is_some_and(|info| info.driver == "bonding");
         Card {
             driver: field(info.clone().map(|info| info.driver), "name"),
             driver_version: field(info.clone().map(|info| info.version), "version"),
-            firmware: field(info.map(|info| info.firmware), "firmware"),
+            firmware: if bond {
+                field(Known::Value(String::new()), "firmware")
+            } else {
+                field(info.map(|info| info.firmware), "firmware")
+            },
             ..Card::default()
         }
     }

@@ -1,15 +1,15 @@
 //! The network interfaces of the map: what stands on what, and the way of each to memory.
 
 use linerate_model::host::{
-    Channels, Coalesce, Host, Module, Nic, NicKind, NodeSource, PcieHop, Queue, Rings, Stack,
+    Channels, Coalesce, Host, Module, Nic, NicKind, NodeSource, PcieHop, Rings, Stack,
 };
-use linerate_model::ids::CpuSet;
 use linerate_model::known::Known;
 
 use super::figures::{count, visible};
 use super::map_machine::is_on;
+use super::map_queues::queue_branches;
 use super::map_text::{
-    Branch, hop_text, kind_word, link_text, qdisc_text, queue_name, show, show_with,
+    Branch, hop_text, kind_word, link_text, qdisc_text, show, show_with,
 };
 
 /// Interfaces that lead out first, with everything; the others in a line each, the loopback last.
@@ -333,50 +333,4 @@ fn stack_line(nic: &Nic) -> Option<String> {
         parts.push(format!("IPoIB {}", show(mode)));
     }
     (!parts.is_empty()).then(|| parts.join(", "))
-}
-
-/// Neighbours that say the same stand on one line. Of a virtual interface's queues only steering matters.
-fn queue_branches(nic: &Nic) -> Vec<Branch> {
-    let mut lines: Vec<(String, String, String)> = Vec::new();
-    for queue in &nic.queues {
-        let name = queue_name(queue);
-        let text = queue_text(nic, queue);
-        if text.is_empty() {
-            continue;
-        }
-        match lines.last_mut() {
-            Some((first, last, same)) if *same == text && first[..2] == name[..2] => *last = name,
-            _ => lines.push((name.clone(), name, text)),
-        }
-    }
-    lines
-        .into_iter()
-        .map(|(first, last, text)| {
-            let names = if first == last {
-                first
-            } else {
-                format!("{first} to {last}")
-            };
-            Branch::leaf(format!("{names}: {text}"))
-        })
-        .collect()
-}
-
-fn queue_text(nic: &Nic, queue: &Queue) -> String {
-    let mut parts = Vec::new();
-    if nic.kind.has_wire() || queue.irq.value().is_some() {
-        parts.push(match (&queue.irq, &queue.cpus) {
-            (Known::Unknown(irq), Known::Unknown(cpus)) if irq.cause == cpus.cause => {
-                format!("irq and its CPUs ? ({})", irq.cause)
-            }
-            _ => format!("irq {} - CPUs {}", show(&queue.irq), show(&queue.cpus)),
-        });
-    }
-    let steered = |name: &str, set: &Known<CpuSet>| {
-        let set = set.value().filter(|set| !set.is_empty())?;
-        Some(format!("{name} CPUs {set}"))
-    };
-    parts.extend(steered("RPS", &queue.rps_cpus));
-    parts.extend(steered("XPS", &queue.xps_cpus));
-    parts.join(", ")
 }

@@ -17,6 +17,7 @@ mod map_interface;
 mod map_json;
 mod map_machine;
 mod map_nic;
+mod map_queues;
 mod map_svg;
 mod map_text;
 pub mod page;

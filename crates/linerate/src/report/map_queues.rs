@@ -164,7 +164,8 @@ impl Said {
         way.extend(self.irq.as_ref().map(irqs));
         way.extend(self.cpus.as_ref().map(|row| {
             // Many interrupts that each go to all of these CPUs are not spread over them.
-            let is_shared = row.is_constant() && self.irq.as_ref().is_some_and(|irq| !irq.is_constant());
+            let is_shared =
+                row.is_constant() && self.irq.as_ref().is_some_and(|irq| !irq.is_constant());
             format!("{}{}", if is_shared { "each " } else { "" }, cpus(row))
         }));
         way.extend(self.lost.clone());
@@ -273,7 +274,10 @@ mod tests {
             lines(&[(40, "0,8"), (41, "1,9"), (42, "2,10")]),
             ["rx-0 to rx-2: irqs 40-42 - CPUs 0,8 to 2,10, moved on by 1"]
         );
-        assert_eq!(lines(&[(40, "0"), (40, "0")]), ["rx-0 to rx-1: irq 40 - CPU 0"]);
+        assert_eq!(
+            lines(&[(40, "0"), (40, "0")]),
+            ["rx-0 to rx-1: irq 40 - CPU 0"]
+        );
     }
 
     #[test]
@@ -282,7 +286,10 @@ mod tests {
             lines(&[(40, "4"), (41, "0")]),
             ["rx-0: irq 40 - CPU 4", "rx-1: irq 41 - CPU 0"]
         );
-        assert_eq!(lines(&[(40, "4"), (41, "0"), (45, "1"), (42, "7")]).len(), 4);
+        assert_eq!(
+            lines(&[(40, "4"), (41, "0"), (45, "1"), (42, "7")]).len(),
+            4
+        );
     }
 
     #[test]

@@ -13,6 +13,7 @@ pub mod flat;
 mod html;
 mod map_devices;
 mod map_dot;
+mod map_gaps;
 mod map_interface;
 mod map_json;
 mod map_machine;

@@ -59,7 +59,7 @@ impl Entry {
 
 /// The same gaps with one entry for one reason, in their order:
 /// places of a numbered row that differ in a number only (`/proc/irq/*/node`), and
-/// absent places of one folder (`netlink/ethtool/eth0/{eee,fec}`).
+/// absent places of one folder, and requests of one family (`netlink/ethtool/eth0/{eee,fec}`).
 pub(super) fn gathered(entries: Vec<Entry>) -> Vec<Entry> {
     let rows = grouped(
         entries,
@@ -74,9 +74,12 @@ pub(super) fn gathered(entries: Vec<Entry>) -> Vec<Entry> {
     );
     grouped(
         rows,
-        |entry| match entry.path.rsplit_once('/') {
-            Some((folder, _)) if entry.cause == "absent" => folder.to_owned(),
-            _ => entry.path.clone(),
+        |entry| {
+            let folder = entry.path.rsplit_once('/').map(|(folder, _)| folder);
+            request(&entry.path)
+                .or(folder.filter(|_| entry.cause == "absent"))
+                .unwrap_or(&entry.path)
+                .to_owned()
         },
         with_braces,
     )
@@ -99,19 +102,16 @@ fn grouped(
         ];
         // What has no field of its own is the reader's own word, and stays.
         let found = at.get(&known).copied().filter(|_| !entry.fields.is_empty());
-        match found.and_then(|index| groups.get_mut(index)) {
-            Some((group, paths)) => {
-                if !paths.contains(&entry.path) {
-                    paths.push(entry.path);
-                }
-                group.fields.extend(entry.fields);
+        if let Some((group, paths)) = found.and_then(|index| groups.get_mut(index)) {
+            if !paths.contains(&entry.path) {
+                paths.push(entry.path);
             }
-            None => {
-                if !entry.fields.is_empty() {
-                    at.insert(known, groups.len());
-                }
-                groups.push((entry.clone(), vec![entry.path]));
+            group.fields.extend(entry.fields);
+        } else {
+            if !entry.fields.is_empty() {
+                at.insert(known, groups.len());
             }
+            groups.push((entry.clone(), vec![entry.path]));
         }
     }
     let named = groups.into_iter().map(|(mut entry, paths)| {
@@ -167,16 +167,31 @@ fn with_stars(paths: &[String]) -> String {
     all.concat()
 }
 
-/// Paths of one folder as one, `folder/{a,b}`.
+/// The family and interface of a request (`netlink/ethtool/eth0`), where a path is one.
+fn request(path: &str) -> Option<&str> {
+    if !path.starts_with("netlink/") && !path.starts_with("ioctl/") {
+        return None;
+    }
+    let (end, _) = path.match_indices('/').nth(2)?;
+    path.get(..end)
+}
+
+/// Paths as one: the folder that all share, and what differs in braces.
 fn with_braces(paths: &[String]) -> String {
-    let names: Vec<&str> = paths
-        .iter()
-        .filter_map(|path| Some(path.rsplit_once('/')?.1))
+    let split: Vec<Vec<&str>> = paths.iter().map(|path| path.split('/').collect()).collect();
+    let Some((first, others)) = split.split_first() else {
+        return String::new();
+    };
+    let is_shared = |at: &usize| {
+        at + 1 < first.len() && others.iter().all(|other| other.get(*at) == first.get(*at))
+    };
+    let shared = (0..first.len()).take_while(is_shared).count();
+    let rest = split.iter().map(|words| words.iter().skip(shared));
+    let rest: Vec<String> = rest
+        .map(|words| words.copied().collect::<Vec<_>>().join("/"))
         .collect();
-    let folder = paths.first().and_then(|path| path.rsplit_once('/'));
-    folder.map_or_else(String::new, |(folder, _)| {
-        format!("{folder}/{{{}}}", names.join(","))
-    })
+    let folder: Vec<&str> = first.iter().take(shared).copied().collect();
+    format!("{}/{{{}}}", folder.join("/"), rest.join(","))
 }
 
 #[cfg(test)]
@@ -217,7 +232,11 @@ mod tests {
     fn what_an_interface_does_not_have_is_one_gap_but_each_refusal_stays() {
         let found = paths(vec![
             entry("/nics/0/wire/eee", "netlink/ethtool/lo/eee", "absent"),
-            entry("/nics/0/wire/fec", "netlink/ethtool/lo/fec", "absent"),
+            entry(
+                "/nics/0/wire/state",
+                "netlink/ethtool/lo/state/quality",
+                "absent",
+            ),
             entry("/nics/0/wire/pause", "netlink/ethtool/lo/pause", "denied"),
             entry("/nics/0/wire/modes", "netlink/ethtool/lo/modes", "denied"),
             entry(
@@ -231,8 +250,12 @@ mod tests {
                 "not-said",
             ),
         ]);
-        assert_eq!(found.len(), 5, "{found:?}");
-        assert_eq!(found[0], ("netlink/ethtool/lo/{eee,fec}".to_owned(), 2));
+        assert_eq!(found.len(), 4, "{found:?}");
+        assert_eq!(
+            found[0],
+            ("netlink/ethtool/lo/{eee,state/quality}".to_owned(), 2)
+        );
+        assert_eq!(found[1].0, "netlink/ethtool/lo/{pause,modes}");
     }
 
     #[test]

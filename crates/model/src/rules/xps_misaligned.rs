@@ -169,6 +169,14 @@ pub(super) mod tests {
                 }
                 World::of(host)
             }),
+            ("nobody knows where unsteered queues are served", || {
+                let mut host = server(&["", ""]);
+                for queue in &mut host.nics[0].queues {
+                    queue.irq = Known::unknown(Cause::NotSaid, "device/msi_irqs", "no name tells");
+                    queue.cpus = queue.irq.clone().and_then(|_| Known::not_asked(""));
+                }
+                World::of(host)
+            }),
             ("nobody knows the interrupts", || {
                 let mut host = server(&["1", "0"]);
                 for queue in &mut host.nics[0].queues {

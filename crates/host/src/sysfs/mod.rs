@@ -25,6 +25,7 @@ pub(crate) mod queue_irqs;
 pub(crate) mod queues;
 pub(crate) mod rdma;
 pub(crate) mod stack;
+pub(crate) mod unasked;
 
 use std::fmt::Display;
 use std::str::FromStr;
@@ -53,6 +54,8 @@ pub(crate) fn understood<T, E: Display>(
     text: &str,
     parse: impl FnOnce(&str) -> Result<T, E>,
 ) -> Known<T> {
+    // Old kernels end some files with a NUL, and copies of whole pages keep it.
+    let text = text.trim_end_matches(|c: char| c == '\0' || c.is_whitespace());
     match parse(text) {
         Ok(value) => Known::Value(value),
         Err(why) => {
@@ -193,6 +196,14 @@ mod tests {
             "sys/devices/a"
         );
         assert_eq!(joined("sys", "/../x"), "x");
+    }
+
+    #[test]
+    fn a_nul_at_the_end_of_a_file_is_no_part_of_its_text() {
+        let cpus = understood("cpulist", "0-31\n\0", str::parse::<CpuSet>);
+        assert_eq!(cpus.value().map(CpuSet::len), Some(32));
+        let inside = understood("cpulist", "0\0-31", str::parse::<CpuSet>);
+        assert_eq!(inside.gap().map(|gap| gap.cause), Some(Cause::Unreadable));
     }
 
     proptest! {

@@ -14,6 +14,7 @@ use super::pci::{Functions, function_above};
 use super::queue_irqs::Device;
 use super::queues::read_queues;
 use super::stack::{fill_stack, fill_team_ports, linked, parse_flag};
+use super::unasked::name_unasked;
 use super::{followed, last_name, number, or_known, parsed, understood};
 use crate::nic_control::NicRead;
 use crate::procfs::sockets::parse_status;
@@ -154,7 +155,7 @@ fn read_nic(
         let device = device_of(root, &places, &driver);
         read_queues(root, &name, device.as_ref(), irqs, &dispatch.napis, gaps)
     };
-    Nic {
+    let mut nic = Nic {
         index: number(root, &format!("{class}/ifindex")),
         kind,
         pci_address: places.on_function(|function| {
@@ -193,7 +194,9 @@ fn read_nic(
         rdma: Known::not_asked("/sys/class/infiniband"),
         driver,
         name,
-    }
+    };
+    name_unasked(&mut nic);
+    nic
 }
 
 /// What is known of the device when the queues' interrupts are looked for.

@@ -496,11 +496,37 @@ pub struct Change {
     pub to: Option<Fact>,
 }
 
-/// What differs between two hosts.
+/// Readings that move by themselves from one second to the next: no difference between two hosts, nor
+/// between two moments of one. `map --why` shows them.
+const READINGS: &[&str] = &[
+    "nodes/*/memory_free_bytes",
+    "nodes/*/hugepages/*/free",
+    "nics/*/card/temperatures/*/value_mc",
+    "nics/*/wire/module/temperature_mc",
+    "nics/*/wire/module/voltage_mv",
+    "nics/*/wire/module/lanes/*/rx_power_nw",
+    "nics/*/wire/module/lanes/*/tx_power_nw",
+    "nics/*/wire/module/lanes/*/bias_ua",
+    "nics/*/wire/state/signal_quality",
+    "nics/*/shaping/tree/*/drops",
+    "nics/*/shaping/tree/*/requeues",
+    "nics/*/shaping/tree/*/overlimits",
+    "software/conntrack/count",
+    "software/socket_owners**",
+];
+
+fn is_reading(key: &str) -> bool {
+    READINGS
+        .iter()
+        .any(|pattern| matched(pattern, key).is_some())
+}
+
+/// What differs between two hosts, readings that move by themselves left out.
 pub fn changes(one: &Host, other: &Host) -> Vec<Change> {
     let (from, to) = (facts(one), facts(other));
     let keys: std::collections::BTreeSet<&String> = from.keys().chain(to.keys()).collect();
     keys.into_iter()
+        .filter(|key| !is_reading(key))
         .filter_map(|key| {
             let (from, to) = (from.get(key), to.get(key));
             let value =
@@ -517,6 +543,7 @@ pub fn changes(one: &Host, other: &Host) -> Vec<Change> {
 #[cfg(test)]
 mod tests {
     use linerate_model::build;
+    use linerate_model::known::Known;
 
     use super::*;
 
@@ -558,6 +585,12 @@ mod tests {
         let keys: Vec<&str> = all.iter().map(|change| change.key.as_str()).collect();
         assert_eq!(keys, ["nics/eth0/mtu"]);
         assert_eq!(changes(&one, &one), []);
+        let mut later = one.clone();
+        for node in &mut later.nodes {
+            node.memory_free_bytes = Known::Value(linerate_model::units::Bytes::mib(7));
+        }
+        assert_ne!(later, one);
+        assert_eq!(changes(&one, &later), [], "free memory moves by itself");
         let more = build::host().nic("eth1", |nic| nic).build();
         let all = changes(&one, &more);
         assert!(

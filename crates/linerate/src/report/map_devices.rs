@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use linerate_model::host::{BlockDevice, RdmaDevice, RdmaPort};
+use linerate_model::known::{Cause, Known};
 
 use super::figures::{count, visible};
 use super::map_text::{Branch, show, show_with};
@@ -36,24 +37,26 @@ fn port_branch(port: &RdmaPort) -> Branch {
         Some(gids) if !gids.is_empty() => {
             let mut kinds: BTreeMap<String, usize> = BTreeMap::new();
             for gid in gids {
-                *kinds.entry(show(&gid.kind)).or_default() += 1;
+                *kinds.entry(gid_word(&gid.kind)).or_default() += 1;
             }
-            let words: Vec<String> = kinds
-                .iter()
-                .map(|(kind, n)| format!("{n} of {kind}"))
-                .collect();
+            let words: Vec<String> = kinds.iter().map(|(kind, n)| format!("{n}{kind}")).collect();
             format!(", GIDs {}", words.join(" and "))
         }
         _ => String::new(),
     };
+    let physical = port.physical_state.value();
+    let physical = physical.map_or_else(String::new, |state| format!(" ({})", visible(state)));
+    let netdev = match port.netdev.value() {
+        Some(netdev) => format!("interface {}", visible(netdev.as_str())),
+        None if is_absent(&port.netdev) => "no interface".to_owned(),
+        None => format!("interface {}", show(&port.netdev)),
+    };
     Branch::leaf(format!(
-        "port {}: {} ({}), {}{link}, {}, interface {}{mtu}{gids}",
+        "port {}: {}{physical}, {}{link}, {}, {netdev}{mtu}{gids}",
         port.port,
         show(&port.state),
-        show(&port.physical_state),
         show(&port.rate_bit_per_s),
         show(&port.link_layer),
-        show(&port.netdev)
     ))
 }
 
@@ -90,14 +93,35 @@ fn block_branch(device: &BlockDevice) -> Branch {
     if let Some(size) = device.size_bytes.value() {
         text += &format!(", {size}");
     }
-    text += &format!(
-        ": node {}, scheduler {}, {}",
-        show(&device.numa_node),
-        show(&device.scheduler),
-        show_with(&device.hardware_queues, |n| count(
-            usize::try_from(*n).unwrap_or(usize::MAX),
-            "hardware queue"
-        ))
-    );
+    let mut parts = Vec::new();
+    // A device of the mapper has no place; a kernel before blk-mq no hardware queues.
+    if !is_absent(&device.numa_node) {
+        parts.push(format!("node {}", show(&device.numa_node)));
+    }
+    if !is_absent(&device.scheduler) {
+        parts.push(format!("scheduler {}", show(&device.scheduler)));
+    }
+    if !is_absent(&device.hardware_queues) {
+        parts.push(show_with(&device.hardware_queues, |n| {
+            count(usize::try_from(*n).unwrap_or(usize::MAX), "hardware queue")
+        }));
+    }
+    if !parts.is_empty() {
+        text += &format!(": {}", parts.join(", "));
+    }
     Branch::leaf(text)
+}
+
+/// ` of RoCE v2`; old kernels name no kind.
+fn gid_word(kind: &Known<String>) -> String {
+    if is_absent(kind) {
+        String::new()
+    } else {
+        format!(" of {}", show(kind))
+    }
+}
+
+/// Whether the kernel has no such thing here, which needs no words in a picture.
+fn is_absent<T>(fact: &Known<T>) -> bool {
+    fact.gap().is_some_and(|gap| gap.cause == Cause::Absent)
 }

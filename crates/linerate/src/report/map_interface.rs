@@ -1,15 +1,15 @@
 //! The network interfaces of the map: what stands on what, and the way of each to memory.
 
 use linerate_model::host::{
-    Channels, Coalesce, Host, Module, Nic, NicKind, NodeSource, PcieHop, Queue, Rings, Stack,
+    Channels, Coalesce, Host, Module, Nic, NicKind, NodeSource, PcieHop, PcieLink, Rings, Stack,
 };
-use linerate_model::ids::CpuSet;
 use linerate_model::known::{Cause, Known};
 
 use super::figures::{count, visible};
 use super::map_machine::is_on;
+use super::map_queues::queue_branches;
 use super::map_text::{
-    Branch, hop_text, kind_word, link_text, qdisc_text, queue_name, show, show_with,
+    Branch, hop_text, kind_word, link_pair, link_text, qdisc_text, show, show_with,
 };
 
 /// Interfaces that lead out first, with everything; the others in a line each, the loopback last.
@@ -34,9 +34,7 @@ fn nic_branch(nic: &Nic) -> Branch {
         below.extend(engine_line(nic).map(Branch::leaf));
     }
     below.extend(stack_line(nic).map(Branch::leaf));
-    if nic.kind != NicKind::Loopback {
-        below.push(Branch::leaf(format!("qdisc {}", qdisc_text(nic))));
-    }
+    let first_queue = below.len();
     below.extend(queue_branches(nic));
     let lower: Vec<String> = nic
         .lower
@@ -49,14 +47,40 @@ fn nic_branch(nic: &Nic) -> Branch {
     if let Some(rdma) = nic.rdma.value() {
         below.push(Branch::leaf(format!("RDMA device {}", visible(rdma))));
     }
-    Branch {
-        text: head_text(nic),
-        below,
+    let mut text = head_text(nic);
+    // What nobody asked of any interface is said once, below all of them.
+    if nic.kind != NicKind::Loopback && !is_unasked(nic) {
+        let qdisc = format!("qdisc {}", qdisc_text(nic));
+        if below.is_empty() {
+            text = format!("{text}, {qdisc}");
+        } else {
+            below.insert(first_queue.min(below.len()), Branch::leaf(qdisc));
+        }
     }
+    Branch { text, below }
+}
+
+/// Whether netlink was not asked about an interface, as in an unpacked folder.
+fn is_unasked(nic: &Nic) -> bool {
+    let gap = nic.qdisc.gap();
+    gap.is_some_and(|gap| gap.cause == Cause::NotAsked)
+}
+
+/// What an unpacked folder cannot hold, said once.
+pub(super) fn unasked_branch(host: &Host) -> Option<Branch> {
+    host.nics.iter().any(is_unasked).then(|| {
+        Branch::leaf(
+            "netlink was not asked: qdiscs, offloads, rings, channels, link modes and addresses \
+             are not known"
+                .to_owned(),
+        )
+    })
 }
 
 fn head_text(nic: &Nic) -> String {
     let driver = match nic.driver.value().or(nic.card.driver.value()) {
+        // Of what software makes, the driver says the kind once more.
+        Some(driver) if *driver == kind_word(nic) => String::new(),
         Some(driver) => format!(", driver {}", visible(driver)),
         None if nic.kind.has_wire() => format!(", driver {}", show(&nic.driver)),
         None => String::new(),
@@ -104,12 +128,10 @@ fn pcie_branch(nic: &Nic) -> Option<Branch> {
     let iommu = iommu.map_or_else(String::new, |kind| format!(", IOMMU {}", visible(kind)));
     Some(Branch {
         text: format!(
-            "PCIe {}: {} x{}, to the root {}, narrowest {}{control}{iommu}",
+            "PCIe {}: {}, to the root {}{control}{iommu}",
             show(&nic.pci_address),
-            show(&pcie.transfer_mt_per_s),
-            show(&pcie.width),
-            show(&pcie.available_bit_per_s),
-            show(&pcie.limited_by)
+            link_pair(&pcie.transfer_mt_per_s, &pcie.width),
+            to_root(pcie)
         ),
         below: pcie
             .links
@@ -117,6 +139,15 @@ fn pcie_branch(nic: &Nic) -> Option<Branch> {
             .map(|hop| Branch::leaf(hop_text(hop)))
             .collect(),
     })
+}
+
+/// What passes to the root, and the link that lets no more pass.
+fn to_root(pcie: &PcieLink) -> String {
+    let rate = show(&pcie.available_bit_per_s);
+    match (&pcie.available_bit_per_s, &pcie.limited_by) {
+        (Known::Unknown(one), Known::Unknown(other)) if one.cause == other.cause => rate,
+        (_, narrowest) => format!("{rate}, narrowest {}", show(narrowest)),
+    }
 }
 
 fn locality_text(nic: &Nic) -> String {
@@ -342,50 +373,4 @@ fn stack_line(nic: &Nic) -> Option<String> {
         parts.push(format!("IPoIB {}", show(mode)));
     }
     (!parts.is_empty()).then(|| parts.join(", "))
-}
-
-/// Neighbours that say the same stand on one line. Of a virtual interface's queues only steering matters.
-fn queue_branches(nic: &Nic) -> Vec<Branch> {
-    let mut lines: Vec<(String, String, String)> = Vec::new();
-    for queue in &nic.queues {
-        let name = queue_name(queue);
-        let text = queue_text(nic, queue);
-        if text.is_empty() {
-            continue;
-        }
-        match lines.last_mut() {
-            Some((first, last, same)) if *same == text && first[..2] == name[..2] => *last = name,
-            _ => lines.push((name.clone(), name, text)),
-        }
-    }
-    lines
-        .into_iter()
-        .map(|(first, last, text)| {
-            let names = if first == last {
-                first
-            } else {
-                format!("{first} to {last}")
-            };
-            Branch::leaf(format!("{names}: {text}"))
-        })
-        .collect()
-}
-
-fn queue_text(nic: &Nic, queue: &Queue) -> String {
-    let mut parts = Vec::new();
-    if nic.kind.has_wire() || queue.irq.value().is_some() {
-        parts.push(match (&queue.irq, &queue.cpus) {
-            (Known::Unknown(irq), Known::Unknown(cpus)) if irq.cause == cpus.cause => {
-                format!("irq and its CPUs ? ({})", irq.cause)
-            }
-            _ => format!("irq {} - CPUs {}", show(&queue.irq), show(&queue.cpus)),
-        });
-    }
-    let steered = |name: &str, set: &Known<CpuSet>| {
-        let set = set.value().filter(|set| !set.is_empty())?;
-        Some(format!("{name} CPUs {set}"))
-    };
-    parts.extend(steered("RPS", &queue.rps_cpus));
-    parts.extend(steered("XPS", &queue.xps_cpus));
-    parts.join(", ")
 }

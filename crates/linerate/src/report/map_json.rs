@@ -2,7 +2,9 @@
 //! those facts under `gaps` with the place that was asked and why it did not answer.
 
 use linerate_model::host::Host;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
+
+use super::map_gaps::{Entry, gathered};
 
 /// The schema name of what [`map_json`] makes.
 pub const MAP_SCHEMA: &str = "linerate.map/1";
@@ -13,7 +15,10 @@ pub fn map_json(host: &Host) -> Value {
     let mut gaps = Vec::new();
     // The host's own list of gaps belongs to the document, not to the machine.
     if let Some(Value::Array(own)) = body.as_object_mut().and_then(|host| host.remove("gaps")) {
-        gaps.extend(own.iter().filter_map(|gap| entry(gap.as_object()?, None)));
+        gaps.extend(
+            own.iter()
+                .filter_map(|gap| Entry::of(gap.as_object()?, None)),
+        );
     }
     hoist(&mut body, "", &mut gaps);
     // A shaper whose rate was not read has none to print; of all other disciplines null says "none".
@@ -24,24 +29,23 @@ pub fn map_json(host: &Host) -> Value {
         }
         let gap = serde_json::to_value(qdisc.rate_gap(&nic.name)).ok()?;
         let field = format!("/nics/{index}/qdisc/rate_bit_per_s");
-        entry(gap.as_object()?, Some(&field))
+        Entry::of(gap.as_object()?, Some(&field))
     }));
+    let gaps: Vec<Value> = gathered(gaps).iter().map(Entry::to_json).collect();
     json!({"schema": MAP_SCHEMA, "host": body, "gaps": gaps})
 }
 
-/// Turns every gap within `value` into null and gives them as the entries of `gaps`.
-pub fn null_gaps(value: &mut Value) -> Vec<Value> {
-    let mut gaps = Vec::new();
-    hoist(value, "", &mut gaps);
-    gaps
+/// Turns every gap within `value` into null.
+pub fn null_gaps(value: &mut Value) {
+    hoist(value, "", &mut Vec::new());
 }
 
 /// Turns every gap below `value` into null and lists it; `field` is the JSON pointer (RFC 6901) of
 /// `value` within the host.
-fn hoist(value: &mut Value, field: &str, gaps: &mut Vec<Value>) {
+fn hoist(value: &mut Value, field: &str, gaps: &mut Vec<Entry>) {
     if let Some(found) = value
         .as_object()
-        .and_then(|object| entry(object, Some(field)))
+        .and_then(|object| Entry::of(object, Some(field)))
     {
         gaps.push(found);
         *value = Value::Null;
@@ -61,13 +65,4 @@ fn hoist(value: &mut Value, field: &str, gaps: &mut Vec<Value>) {
         }
         _ => {}
     }
-}
-
-/// A serialized `Gap` as an entry of `gaps`. Exactly its three texts make a gap: a feature or sysctl
-/// that happens to be called `unknown` does not.
-fn entry(object: &Map<String, Value>, field: Option<&str>) -> Option<Value> {
-    let text = |key: &str| object.get(key).and_then(Value::as_str);
-    let (cause, path, reason) = (text("unknown")?, text("path")?, text("reason")?);
-    (object.len() == 3)
-        .then(|| json!({"path": path, "reason": reason, "cause": cause, "field": field}))
 }

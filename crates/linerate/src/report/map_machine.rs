@@ -143,7 +143,12 @@ fn power_line(host: &Host) -> Option<String> {
         parts.push(format!("turbo {}", if turbo { "on" } else { "off" }));
     }
     if let Some(smt) = power.smt.value() {
-        parts.push(format!("SMT {}", visible(smt)));
+        // The kernel's words, apart (Documentation/ABI/testing/sysfs-devices-system-cpu).
+        parts.push(match smt.as_str() {
+            "notsupported" => "no SMT".to_owned(),
+            "notimplemented" => "no SMT that the kernel could switch".to_owned(),
+            word => format!("SMT {}", visible(word)),
+        });
     }
     (!parts.is_empty()).then(|| format!("power: {}", parts.join(", ")))
 }
@@ -189,7 +194,7 @@ fn kernel_line(host: &Host) -> Option<String> {
     if let Some(clock) = kernel.clocksource.value() {
         parts.push(format!("clock {}", visible(clock)));
     }
-    if let Some(all) = kernel.mitigations.value() {
+    if let Some(all) = kernel.mitigations.value().filter(|all| !all.is_empty()) {
         let active = all.values().filter(|text| text.starts_with("Mitigation"));
         parts.push(format!(
             "{} against CPU flaws",

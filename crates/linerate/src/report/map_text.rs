@@ -3,10 +3,11 @@
 
 use linerate_model::host::{Host, Nic, PcieHop, Queue, QueueKind};
 use linerate_model::known::Known;
+use linerate_model::units::TransferRate;
 
 use super::figures::{count, visible};
 use super::map_devices::{block_branches, rdma_branch};
-use super::map_interface::nic_branches;
+use super::map_interface::{nic_branches, unasked_branch};
 use super::map_machine::{cpus_in_words, denied, machine_branches};
 
 const WIDTH: usize = 80;
@@ -39,6 +40,7 @@ pub fn map_text(host: &Host) -> String {
     );
     let mut below = machine_branches(host);
     below.extend(nic_branches(host));
+    below.extend(unasked_branch(host));
     below.extend(host.rdma.iter().map(rdma_branch));
     below.extend(block_branches(&host.block));
     if !host.gaps.is_empty() {
@@ -86,16 +88,25 @@ pub(super) fn qdisc_text(nic: &Nic) -> String {
     })
 }
 
-/// One PCIe link.
+/// One PCIe link: what it runs at, and what it could.
 pub(super) fn hop_text(hop: &PcieHop) -> String {
-    format!(
-        "{}: {} x{} of {} x{}",
-        hop.address,
-        show(&hop.transfer_mt_per_s),
-        show(&hop.width),
-        show(&hop.transfer_max_mt_per_s),
-        show(&hop.width_max)
-    )
+    let now = link_pair(&hop.transfer_mt_per_s, &hop.width);
+    let most = link_pair(&hop.transfer_max_mt_per_s, &hop.width_max);
+    if now == most && now.starts_with('?') {
+        format!("{}: {now}", hop.address)
+    } else {
+        format!("{}: {now} of {most}", hop.address)
+    }
+}
+
+/// `16.0 GT/s x16`; two facts that are unknown for one cause are one question mark.
+pub(super) fn link_pair(rate: &Known<TransferRate>, width: &Known<u32>) -> String {
+    match (rate, width) {
+        (Known::Unknown(one), Known::Unknown(other)) if one.cause == other.cause => {
+            format!("? ({})", one.cause)
+        }
+        _ => format!("{} x{}", show(rate), show(width)),
+    }
 }
 
 /// `rx-0`, as setting keys call it.

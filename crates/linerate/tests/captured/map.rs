@@ -32,14 +32,15 @@ pub(crate) fn every_form_of(from: &Path) -> Value {
 /// The keys of which null says that there is none.
 const ANSWERS: [&str; 3] = ["/ceil_bit_per_s", "/acs_redirect", "/detail"];
 
-/// Every null stands for one gap and every gap with a field for one null, but for those nulls that are
+/// Every null stands for one gap and every field of a gap for one null, but for those nulls that are
 /// answers: a discipline that does not shape has no rate.
 fn each_null_has_its_gap(map: &Value) {
     let fields: BTreeSet<String> = map["gaps"]
         .as_array()
         .expect("a list")
         .iter()
-        .filter_map(|gap| gap["field"].as_str().map(str::to_owned))
+        .flat_map(|gap| gap["fields"].as_array().expect("a list"))
+        .filter_map(|field| field.as_str().map(str::to_owned))
         .collect();
     let is_answer = |pointer: &str| {
         let qdisc = pointer.strip_suffix("/rate_bit_per_s");
@@ -108,7 +109,7 @@ fn a_shaper_whose_rate_was_not_read_has_a_gap_for_it() {
     let map = every_form_of(&place);
     let gaps = map["gaps"].as_array().expect("a list");
     let gap = gaps.iter().find(|gap| {
-        let field = gap["field"].as_str().unwrap_or_default();
+        let field = gap["fields"][0].as_str().unwrap_or_default();
         field.ends_with("/qdisc/rate_bit_per_s")
     });
     assert_eq!(gap.expect("a gap")["path"], "tc class show dev near0");

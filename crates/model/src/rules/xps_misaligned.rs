@@ -54,6 +54,11 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
     if queues.iter().any(by_receive_queue) {
         return None;
     }
+    // Whose interrupts are not known (wireless cards, IPoIB), nobody can align.
+    if queues.iter().all(|queue| queue.cpus.value().is_none()) {
+        let missing = irq_gaps(&queues);
+        return (!missing.is_empty()).then(|| undetermined(rule, scene, subject(nic), missing));
+    }
     if steered.iter().all(|(_, cpus)| cpus.is_empty()) {
         let summary = format!(
             "none of {} transmit queues of {} has CPUs of its own: give each the CPU of its interrupt",
@@ -71,9 +76,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
         .copied()
         .collect();
     if away.is_empty() {
-        let missing = irq_gaps(&queues);
-        let unsure = queues.iter().all(|queue| queue.cpus.value().is_none()) && !missing.is_empty();
-        return unsure.then(|| undetermined(rule, scene, subject(nic), missing));
+        return None;
     }
     let names: Vec<String> = away.iter().map(|(queue, _)| queue_name(queue)).collect();
     let summary = format!(
@@ -163,6 +166,14 @@ pub(super) mod tests {
                 let mut host = server(&["", ""]);
                 for queue in &mut host.nics[0].queues {
                     queue.xps_cpus = Known::unknown(Cause::Denied, "xps_cpus", "denied");
+                }
+                World::of(host)
+            }),
+            ("nobody knows where unsteered queues are served", || {
+                let mut host = server(&["", ""]);
+                for queue in &mut host.nics[0].queues {
+                    queue.irq = Known::unknown(Cause::NotSaid, "device/msi_irqs", "no name tells");
+                    queue.cpus = queue.irq.clone().and_then(|_| Known::not_asked(""));
                 }
                 World::of(host)
             }),

@@ -169,6 +169,17 @@ pub struct MapArgs {
     /// reading, writing and copying by one core and by all (about 3 s for each pair of nodes).
     #[arg(long, conflicts_with_all = ["from", "diff", "why"])]
     pub memory: bool,
+    /// Read the counters twice, so long apart, and show what happened: traffic, interrupts and who took
+    /// them, errors of the link, busy CPUs.
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value = "0",
+        hide_default_value = true,
+        value_parser = parse_watch,
+        conflicts_with_all = ["from", "diff", "why"]
+    )]
+    pub watch: Duration,
     /// Every fact on a line of its own with the file or request that it comes from.
     #[arg(long)]
     pub why: bool,

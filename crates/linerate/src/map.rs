@@ -1,5 +1,6 @@
 //! `linerate map`: the picture of a host, every fact with its place, and what differs between two.
 
+use linerate_model::activity::{Activity, activity};
 use linerate_model::host::Host;
 use serde_json::{Value, json};
 
@@ -7,22 +8,26 @@ use crate::cli::{FormatArg, MapArgs};
 use crate::commands::{check_nic, host_from};
 use crate::exit::{Code, Outcome, Stop};
 use crate::memory::{matrix, memory_json, memory_text};
-use crate::report;
 use crate::report::doctor::gap_json;
 use crate::report::flat::{Change, Fact, changes, facts, shown};
+use crate::report::{self, Beside};
 use crate::say::Say;
+use crate::watched::Live;
 
 /// `linerate map`.
 pub fn run(args: &MapArgs, format: FormatArg, say: &Say) -> Outcome<()> {
     if !args.diff.is_empty() {
         return diff(args, format, say);
     }
-    let host = one(args, host_from(args.from.as_deref())?)?;
+    if args.memory || !args.watch.is_zero() {
+        no_picture(format)?;
+    }
+    let (whole, activity) = read(args, say)?;
+    let host = one(args, whole.clone())?;
     if args.why {
         return why(&host, format, say);
     }
     let memory = if args.memory {
-        no_picture(format)?;
         Some(matrix(&host, say)?)
     } else {
         None
@@ -30,18 +35,37 @@ pub fn run(args: &MapArgs, format: FormatArg, say: &Say) -> Outcome<()> {
     match format {
         FormatArg::Json => {
             let mut document = report::map_json(&host);
-            if let (Some(object), Some(rows)) = (document.as_object_mut(), &memory) {
-                object.insert("memory".to_owned(), memory_json(rows));
+            if let Some(object) = document.as_object_mut() {
+                let memory = memory.as_deref().map(memory_json);
+                object.extend(memory.map(|memory| ("memory".to_owned(), memory)));
+                let watch = activity.as_ref().map(report::watch_json);
+                object.extend(watch.map(|watch| ("watch".to_owned(), watch)));
             }
             say.json(&document)
         }
         FormatArg::Dot => say.data(&report::map_dot(&host)),
         FormatArg::Svg => say.data(&report::map_svg(&host)),
         FormatArg::Text | FormatArg::Sarif | FormatArg::Junit => {
-            say.data(&report::map_text(&host))?;
+            let beside = Beside {
+                whole: args.nic.is_some().then_some(&whole),
+                activity: activity.as_ref(),
+            };
+            say.data(&report::map_text_with(&host, &beside))?;
             memory.map_or(Ok(()), |rows| say.data(&memory_text(&rows)))
         }
     }
+}
+
+/// The host, and what it did where that is asked.
+fn read(args: &MapArgs, say: &Say) -> Outcome<(Host, Option<Activity>)> {
+    if args.watch.is_zero() {
+        return Ok((host_from(args.from.as_deref())?, None));
+    }
+    let live = Live::open()?;
+    let host = live.host();
+    let shown = one(args, host.clone())?;
+    let watch = live.watch(&shown, args.watch, "", say)?;
+    Ok((host, Some(activity(&shown, &watch))))
 }
 
 /// The host, with only the interface that was asked for.
@@ -57,7 +81,7 @@ fn no_picture(format: FormatArg) -> Outcome<()> {
     if matches!(format, FormatArg::Dot | FormatArg::Svg) {
         return Err(Stop::new(
             Code::Usage,
-            "a list of facts and a matrix are no picture: print them as text or json",
+            "facts, a matrix and figures over time are no picture: print them as text or json",
         ));
     }
     Ok(())

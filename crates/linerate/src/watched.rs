@@ -28,25 +28,50 @@ pub fn read_watched(args: &DoctorArgs, say: &Say) -> Outcome<(Host, Option<Watch
 }
 
 fn live(args: &DoctorArgs, say: &Say) -> Outcome<(Host, Option<Watch>)> {
-    let live = LiveHost::open().map_err(|error| Stop::io("open the root folder", error))?;
-    let netlink = Netlink::open().map_err(|error| Stop::io("open a netlink socket", error))?;
-    let mut host = read_host(live.root(), &netlink);
+    let live = Live::open()?;
+    let mut host = live.host();
     // Which programs hold connections is asked of the live machine only, and never captured.
-    host.software.socket_owners = read_socket_owners(&live, &mut host.gaps);
+    host.software.socket_owners = read_socket_owners(&live.machine, &mut host.gaps);
     if args.watch.is_zero() {
         return Ok((host, None));
     }
-    say.note(&format!(
-        "watching the counters for {} s (`--watch 0` leaves that out)",
-        args.watch.as_secs_f64()
-    ));
-    let began = Instant::now();
-    let before = read_counters(live.root(), &netlink, &host);
-    wait(args.watch)?;
-    let span = began.elapsed();
-    let after = read_counters(live.root(), &netlink, &host);
-    let span = Nanoseconds::new(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX));
-    Ok((host, Some(after.since(&before, span))))
+    let hint = " (`--watch 0` leaves that out)";
+    let watch = live.watch(&host, args.watch, hint, say)?;
+    Ok((host, Some(watch)))
+}
+
+/// This machine, open for reading.
+pub struct Live {
+    machine: LiveHost,
+    netlink: Netlink,
+}
+
+impl Live {
+    /// Opens it.
+    pub fn open() -> Outcome<Self> {
+        let machine = LiveHost::open().map_err(|error| Stop::io("open the root folder", error))?;
+        let netlink = Netlink::open().map_err(|error| Stop::io("open a netlink socket", error))?;
+        Ok(Self { machine, netlink })
+    }
+
+    /// Reads it once.
+    pub fn host(&self) -> Host {
+        read_host(self.machine.root(), &self.netlink)
+    }
+
+    /// Reads the counters of `host` twice, `time` apart, unless the person stops it; `hint` follows what
+    /// is said about that.
+    pub fn watch(&self, host: &Host, time: Duration, hint: &str, say: &Say) -> Outcome<Watch> {
+        let seconds = time.as_secs_f64();
+        say.note(&format!("watching the counters for {seconds} s{hint}"));
+        let began = Instant::now();
+        let before = read_counters(self.machine.root(), &self.netlink, host);
+        wait(time)?;
+        let span = began.elapsed();
+        let after = read_counters(self.machine.root(), &self.netlink, host);
+        let span = Nanoseconds::new(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX));
+        Ok(after.since(&before, span))
+    }
 }
 
 /// Waits, or stops at once when the person says so.

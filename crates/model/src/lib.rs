@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod activity;
 pub mod analysis;
 pub mod ber;
 pub mod buffers;

@@ -32,7 +32,14 @@ impl Entry {
     }
 
     pub(super) fn to_json(&self) -> Value {
-        json!({"path": self.path, "reason": self.reason, "cause": self.cause, "fields": self.fields})
+        // `field` is the first of them, as it was before one gap could explain several nulls.
+        json!({
+            "path": self.path,
+            "reason": self.reason,
+            "cause": self.cause,
+            "field": self.fields.first(),
+            "fields": self.fields,
+        })
     }
 
     /// The part of the host that it belongs to: one interface or RDMA device, else the kind of thing.

@@ -13,7 +13,8 @@ use super::map_text::{
 };
 
 /// Interfaces that lead out first, with everything; the others in a line each, the loopback last.
-pub(super) fn nic_branches(host: &Host) -> Vec<Branch> {
+/// `more` gives what else is shown of each.
+pub(super) fn nic_branches(host: &Host, more: &dyn Fn(&Nic) -> Vec<Branch>) -> Vec<Branch> {
     let rank = |nic: &&Nic| match nic.kind {
         NicKind::Physical | NicKind::Virtual | NicKind::Ipoib => 0,
         NicKind::Bond | NicKind::Team | NicKind::Vlan | NicKind::Tunnel | NicKind::Bridge => 1,
@@ -22,7 +23,13 @@ pub(super) fn nic_branches(host: &Host) -> Vec<Branch> {
     };
     let mut nics: Vec<&Nic> = host.nics.iter().collect();
     nics.sort_by_key(rank);
-    nics.into_iter().map(nic_branch).collect()
+    nics.into_iter()
+        .map(|nic| {
+            let mut branch = nic_branch(nic);
+            branch.below.extend(more(nic));
+            branch
+        })
+        .collect()
 }
 
 fn nic_branch(nic: &Nic) -> Branch {

@@ -35,9 +35,12 @@ pub fn map_json(host: &Host) -> Value {
     json!({"schema": MAP_SCHEMA, "host": body, "gaps": gaps})
 }
 
-/// Turns every gap within `value` into null.
-pub fn null_gaps(value: &mut Value) {
-    hoist(value, "", &mut Vec::new());
+/// Turns every gap within `value` into null and gives them as the entries of `gaps`, whose fields are JSON
+/// pointers within `value`.
+pub fn null_gaps(value: &mut Value) -> Vec<Value> {
+    let mut gaps = Vec::new();
+    hoist(value, "", &mut gaps);
+    gathered(gaps).iter().map(Entry::to_json).collect()
 }
 
 /// Turns every gap below `value` into null and lists it; `field` is the JSON pointer (RFC 6901) of

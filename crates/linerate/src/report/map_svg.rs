@@ -58,24 +58,6 @@ pub(super) const PAPER: &str = "var(--paper, #f6f7f9)";
 const SEND: &str = "var(--accent, #0b62c4)";
 const RECEIVE: &str = "var(--warm, #a8480a)";
 
-/// The picture of one host, every interface of it.
-pub fn map_svg(host: &Host) -> String {
-    let none = CpuSet::empty();
-    let name = host
-        .identity
-        .hostname
-        .value()
-        .map_or("this host", String::as_str);
-    let end = MapEnd {
-        name,
-        host,
-        nic: None,
-        sender_cpus: &none,
-        receiver_cpus: &none,
-    };
-    host_map_svg(&end, None, Layout::Beside)
-}
-
 /// The map of one host, or of two with the wire between them.
 pub fn host_map_svg(near: &MapEnd<'_>, far: Option<(&MapEnd<'_>, &str)>, layout: Layout) -> String {
     let near_panel = Panel::draw(near, false, lines_room(near));

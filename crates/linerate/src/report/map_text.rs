@@ -1,6 +1,7 @@
 //! `linerate map` for a terminal: one host as a tree within 80 columns, NIC - PCIe - NUMA - CPU - queue -
 //! interrupt. A fact that is not known is `? (cause)`.
 
+use linerate_model::activity::Activity;
 use linerate_model::host::{Host, Nic, PcieHop, Queue, QueueKind};
 use linerate_model::known::Known;
 use linerate_model::units::TransferRate;
@@ -9,6 +10,8 @@ use super::figures::{count, visible};
 use super::map_devices::{block_branches, rdma_branch};
 use super::map_interface::{nic_branches, unasked_branch};
 use super::map_machine::{cpus_in_words, denied, machine_branches};
+use super::map_one::one_branches;
+use super::map_watch::{cpus_branch, nic_activity, uncounted_branch};
 
 const WIDTH: usize = 80;
 
@@ -27,8 +30,22 @@ impl Branch {
     }
 }
 
+/// What a map shows beside the host.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Beside<'a> {
+    /// The whole host, where `host` holds one of its interfaces: that is shown with all its settings.
+    pub whole: Option<&'a Host>,
+    /// What it did while it was watched.
+    pub activity: Option<&'a Activity>,
+}
+
 /// The host as a tree of text lines, none longer than 80 characters.
 pub fn map_text(host: &Host) -> String {
+    map_text_with(host, &Beside::default())
+}
+
+/// Like [`map_text`], with what stands beside the host.
+pub fn map_text_with(host: &Host, beside: &Beside<'_>) -> String {
     let identity = &host.identity;
     let head = format!(
         "{}: Linux {}, {}, {}, {}",
@@ -39,7 +56,12 @@ pub fn map_text(host: &Host) -> String {
         show(&identity.cpu_model)
     );
     let mut below = machine_branches(host);
-    below.extend(nic_branches(host));
+    below.extend(beside.activity.and_then(cpus_branch));
+    below.extend(nic_branches(host, &|nic| {
+        let mut more = one_branches(nic, beside.whole);
+        more.extend(beside.activity.and_then(|all| nic_activity(nic, all)));
+        more
+    }));
     below.extend(unasked_branch(host));
     below.extend(host.rdma.iter().map(rdma_branch));
     below.extend(block_branches(&host.block));
@@ -54,6 +76,7 @@ pub fn map_text(host: &Host) -> String {
             below: gaps,
         });
     }
+    below.extend(beside.activity.and_then(uncounted_branch));
     below.extend(denied(host));
     let mut out = String::new();
     write_branch(&Branch { text: head, below }, "", "", &mut out);

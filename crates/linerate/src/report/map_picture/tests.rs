@@ -1,0 +1,166 @@
+use linerate_model::build;
+use linerate_model::host::{Bond, BondPort, NicKind, Tunnel, Vlan};
+use linerate_model::ids::NicName;
+
+use super::*;
+
+fn name(text: &str) -> NicName {
+    text.parse().expect("a name")
+}
+
+/// Two nodes of 16 CPUs; `nics` cards, every third with its interrupts on the other node.
+fn server(nics: u32) -> Host {
+    let mut host = build::host().nodes(2, 16);
+    for number in 0..nics {
+        let node = number % 2;
+        let far = number % 3 == 2;
+        let first = 16 * if far { 1 - node } else { node } + number % 8;
+        let cpus: Vec<u32> = (first..first + 4).collect();
+        host = host.nic(&format!("ens{number}np0"), |nic| {
+            nic.gbit(100).node(node).queues(&cpus)
+        });
+    }
+    host.build()
+}
+
+/// A VLAN and a tunnel on a bond of two of its cards.
+fn stacked_server() -> Host {
+    let mut host = server(2);
+    let mut add = |text: &str, kind: NicKind, lower: &[&str], change: &dyn Fn(&mut Nic)| {
+        let mut nic = build::host()
+            .nic(text, |nic| nic.veth())
+            .build()
+            .nics
+            .remove(0);
+        nic.kind = kind;
+        nic.lower = lower.iter().map(|text| name(text)).collect();
+        change(&mut nic);
+        host.nics.push(nic);
+    };
+    let known = |text: &str| Known::Value(text.to_owned());
+    add("bond0", NicKind::Bond, &["ens0np0", "ens1np0"], &|nic| {
+        nic.stack.bond = Some(Bond {
+            mode: known("802.3ad"),
+            hash_policy: known("layer3+4"),
+            ..Bond::default()
+        });
+    });
+    for id in [100, 200, 300] {
+        add(&format!("bond0.{id}"), NicKind::Vlan, &["bond0"], &|nic| {
+            nic.stack.vlan = Some(Vlan {
+                id: Known::Value(id),
+                ..Vlan::default()
+            });
+        });
+    }
+    add("vxlan42", NicKind::Tunnel, &["bond0.200"], &|nic| {
+        nic.stack.tunnel = Some(Tunnel {
+            kind: known("vxlan"),
+            id: Known::Value(42),
+            ..Tunnel::default()
+        });
+    });
+    add("br0", NicKind::Bridge, &["vxlan42", "veth7"], &|_| ());
+    add("veth7", NicKind::Veth, &[], &|_| ());
+    add("docker0", NicKind::Bridge, &[], &|_| ());
+    for nic in host.nics.iter_mut().take(2) {
+        nic.stack.bond_port = Some(BondPort {
+            state: known("active"),
+            ..BondPort::default()
+        });
+    }
+    host
+}
+
+/// The boxes of devices and of what is stacked: x, y, width, height on the picture.
+fn cards_of(svg: &str) -> Vec<[u32; 4]> {
+    let number = |text: &str, key: &str| -> Option<u32> {
+        let rest = text.split(&format!("{key}=\"")).nth(1)?;
+        rest.split('"').next()?.parse().ok()
+    };
+    svg.split("<g transform=\"translate(")
+        .skip(1)
+        .filter_map(|part| {
+            let (place, rest) = part.split_once(")\">")?;
+            let (x, y) = place.split_once(' ')?;
+            let own = rest.split("<rect").nth(1)?;
+            let size = [number(own, "width")?, number(own, "height")?];
+            Some([x.parse().ok()?, y.parse().ok()?, size[0], size[1]])
+        })
+        .collect()
+}
+
+#[test]
+fn no_card_lies_on_another_and_none_leaves_the_picture() {
+    for host in [server(1), server(16), server(70), stacked_server()] {
+        let svg = map_svg(&host);
+        let cards = cards_of(&svg);
+        assert!(cards.len() >= host.nics.len().min(2).min(NICS_DRAWN));
+        for (at, [x, y, width, height]) in cards.iter().enumerate() {
+            assert!(x + width <= WIDTH);
+            for [other_x, other_y, other_width, other_height] in cards.iter().skip(at + 1) {
+                let apart = x + width <= *other_x
+                    || other_x + other_width <= *x
+                    || y + height <= *other_y
+                    || other_y + other_height <= *y;
+                assert!(apart, "cards at {x},{y} and {other_x},{other_y}");
+            }
+        }
+    }
+}
+
+#[test]
+fn interrupts_on_another_node_are_seen_without_colour() {
+    let svg = map_svg(&server(3));
+    assert!(svg.contains("REMOTE: CPUs 18-21"), "{svg}");
+    assert!(svg.contains("stroke-dasharray=\"6 3\" marker-end"));
+    let near = map_svg(&server(2));
+    assert!(!near.contains("REMOTE") && !near.contains("stroke-dasharray=\"6 3\" marker-end"));
+}
+
+#[test]
+fn the_narrowest_link_of_a_way_stands_out() {
+    let mut host = server(1);
+    host.nics[0].pcie = Known::Value(build::pcie_link((8_000, 4), (16_000, 16)));
+    let svg = map_svg(&host);
+    assert!(svg.contains("8.0 GT/s x4") && svg.contains("to the root"));
+    if let Known::Value(pcie) = &mut host.nics[0].pcie {
+        let mut upper = pcie.links[0].clone();
+        upper.address = "0000:15:00.0".parse().expect("an address");
+        upper.width = Known::Value(16);
+        pcie.links.push(upper);
+    }
+    let svg = map_svg(&host);
+    assert!(svg.contains("narrowest (dark): 31.50"), "{svg}");
+}
+
+#[test]
+fn what_stands_on_what_is_drawn_with_arrows() {
+    let svg = map_svg(&stacked_server());
+    for words in [
+        "bond 802.3ad, layer3+4",
+        "VLAN 100",
+        "vxlan 42",
+        "on their own: docker0 (bridge)",
+    ] {
+        assert!(svg.contains(words), "{words}");
+    }
+    // Two to the cards, three to the bond, one each to the VLAN, the tunnel and the veth.
+    assert_eq!(svg.matches("stroke-width=\"1.2\" marker-end").count(), 8);
+}
+
+#[test]
+fn a_ring_of_interfaces_is_drawn_and_nothing_that_a_host_says_leaves_its_text() {
+    let mut host = stacked_server();
+    host.nics[0].lower = vec![name("br0")];
+    host.nics[0].driver = Known::Value("</text><script>alert(1)</script>".to_owned());
+    host.identity.hostname = Known::Value("\"/><x>".to_owned());
+    host.identity.cpu_model = Known::Value("\u{1b}[2J\0".to_owned());
+    let svg = map_svg(&host);
+    assert!(!svg.contains("<script") && !svg.contains("<x>") && !svg.contains('\u{1b}'));
+    for tag in ["g", "title", "text", "tspan"] {
+        let open =
+            svg.matches(&format!("<{tag} ")).count() + svg.matches(&format!("<{tag}>")).count();
+        assert_eq!(open, svg.matches(&format!("</{tag}>")).count(), "{tag}");
+    }
+}

@@ -5,6 +5,8 @@ pub mod apply;
 pub mod capture;
 pub mod counters;
 mod eeprom;
+#[cfg(any(test, feature = "fuzz"))]
+pub mod fuzz;
 pub mod netlink;
 pub mod nic_control;
 pub(crate) mod parallel;

@@ -7,8 +7,8 @@
 //! prefix of its keys.
 
 mod cpus;
-mod devices;
-mod interrupts;
+pub(crate) mod devices;
+pub(crate) mod interrupts;
 mod nics;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -15,6 +15,8 @@ pub mod demo;
 pub mod doctor;
 pub mod ends;
 pub mod exit;
+#[cfg(any(test, feature = "fuzz"))]
+pub mod fuzz;
 pub mod interrupt;
 pub mod map;
 pub mod measure;

@@ -313,7 +313,7 @@ pub fn read(folder: &Path) -> Outcome<StoredRun> {
     })
 }
 
-fn parse_records(bytes: &[u8]) -> Result<(Vec<Record>, bool), String> {
+pub(crate) fn parse_records(bytes: &[u8]) -> Result<(Vec<Record>, bool), String> {
     let mut records = Vec::new();
     let mut lines = bytes
         .split_inclusive(|&byte| byte == b'\n')

@@ -7,7 +7,7 @@ use linerate_model::finding::{Profile, Scene};
 use linerate_model::plan::{Change, End, Plan};
 use linerate_model::propose::{Permit, propose};
 use linerate_model::prove::EndChange;
-use linerate_model::setting::{SettingKey, Settings, current};
+use linerate_model::setting::{SettingError, SettingKey, Settings, current};
 use serde::Serialize;
 
 use crate::cli::TuneAction;
@@ -114,44 +114,15 @@ fn report(action: &'static str, lines: Vec<crate::station::Entry>, say: &Say) ->
     Ok(())
 }
 
-/// A plan file: a TOML table `[settings]` of `"key" = value`.
+/// A plan file, from the settings as they are to those that it asks for.
 fn plan_from_file(file: &FilePath, station: &Station) -> Outcome<Plan> {
     let text = fs::read_to_string(file)
         .map_err(|error| Stop::io(format!("read the plan {}", file.display()), error))?;
     let wrong = |why: String| Stop::new(Code::BadInput, format!("{}: {why}", file.display()));
-    let table: toml::Table = text
-        .parse()
-        .map_err(|error: toml::de::Error| wrong(error.to_string()))?;
-    for name in table.keys() {
-        match name.as_str() {
-            "settings" => {}
-            "peer" => {
-                return Err(wrong(
-                    "`[peer.settings]` needs a peer: use `linerate prove`".to_owned(),
-                ));
-            }
-            _ => {
-                return Err(wrong(format!(
-                    "`{name}` is not known here: expected `[settings]`"
-                )));
-            }
-        }
-    }
-    let settings = table
-        .get("settings")
-        .and_then(toml::Value::as_table)
-        .ok_or_else(|| wrong("it has no table `[settings]`".to_owned()))?;
-    let mut desired = Settings::new();
+    let desired = wanted_settings(&text).map_err(wrong)?;
     let mut now = Settings::new();
-    for (name, value) in settings {
-        let key: SettingKey = name
-            .parse()
-            .map_err(|e: linerate_model::setting::SettingError| wrong(e.to_string()))?;
-        let to = key
-            .parse_value(&plain_text(value))
-            .map_err(|e| wrong(e.to_string()))?;
-        let from = station.read_setting(&key);
-        match from.ok() {
+    for key in desired.keys() {
+        match station.read_setting(key).ok() {
             Ok(from) => now.insert(key.clone(), from.clone()),
             Err(gap) => {
                 return Err(Stop::new(
@@ -160,9 +131,38 @@ fn plan_from_file(file: &FilePath, station: &Station) -> Outcome<Plan> {
                 ));
             }
         };
-        desired.insert(key, to);
     }
     Plan::towards(&now, &desired).map_err(|error| wrong(error.to_string()))
+}
+
+/// What a plan file asks for: a TOML table `[settings]` of `"key" = value`.
+pub(crate) fn wanted_settings(text: &str) -> Result<Settings, String> {
+    let table: toml::Table = text
+        .parse()
+        .map_err(|error: toml::de::Error| error.to_string())?;
+    for name in table.keys() {
+        match name.as_str() {
+            "settings" => {}
+            "peer" => return Err("`[peer.settings]` needs a peer: use `linerate prove`".to_owned()),
+            _ => {
+                return Err(format!(
+                    "`{name}` is not known here: expected `[settings]`"
+                ));
+            }
+        }
+    }
+    let settings = table
+        .get("settings")
+        .and_then(toml::Value::as_table)
+        .ok_or("it has no table `[settings]`")?;
+    let mut wanted = Settings::new();
+    for (name, value) in settings {
+        let wrong = |error: SettingError| error.to_string();
+        let key: SettingKey = name.parse().map_err(wrong)?;
+        let to = key.parse_value(&plain_text(value)).map_err(wrong)?;
+        wanted.insert(key, to);
+    }
+    Ok(wanted)
 }
 
 /// A TOML value as a person would type it: `true` is `on`, a list is its items with blanks between.

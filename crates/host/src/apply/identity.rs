@@ -95,7 +95,7 @@ impl Owner {
 
 /// State and start time. The second field is the program's name in brackets and may hold anything, also
 /// brackets and blanks: the fields are counted from the last bracket.
-fn parse_stat(stat: &str) -> Option<(char, u64)> {
+pub(crate) fn parse_stat(stat: &str) -> Option<(char, u64)> {
     let (_, fields) = stat.rsplit_once(')')?;
     let mut fields = fields.split_ascii_whitespace();
     let state = fields.next()?.chars().next()?;

@@ -9,8 +9,8 @@
 
 mod effects;
 pub mod fake;
-mod identity;
-mod journal;
+pub(crate) mod identity;
+pub(crate) mod journal;
 mod machine;
 mod netns;
 mod recover;

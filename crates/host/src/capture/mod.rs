@@ -4,15 +4,15 @@
 //! What is captured is what the readers ask for and nothing else: a capture is one reading with every
 //! answer written down, refusals included.
 
-mod answers;
+pub(crate) mod answers;
 mod archive;
 mod error;
 pub(crate) mod hex;
 mod open;
 mod parser;
-mod pseudonym;
+pub(crate) mod pseudonym;
 pub(crate) mod record;
-mod tarball;
+pub(crate) mod tarball;
 pub(crate) mod tree;
 
 pub use answers::NicAnswers;

@@ -37,6 +37,16 @@ impl Families {
         })
     }
 
+    /// Two families, and `script` to answer for them.
+    #[cfg(any(test, feature = "fuzz"))]
+    pub(super) fn scripted(script: super::script::Script) -> io::Result<Self> {
+        let numbers = [("netdev", 21), ("devlink", 22)].map(|(name, id)| (name.to_owned(), id));
+        Ok(Self {
+            connection: Connection::scripted(script)?,
+            numbers: Some(BTreeMap::from(numbers)),
+        })
+    }
+
     /// The number of the family `name`; `None` when this kernel has it not. All are listed: asking for
     /// one by name would make the kernel load its module, and reading must change nothing.
     pub(super) fn number(&mut self, name: &str) -> Result<Option<u16>, Failure> {

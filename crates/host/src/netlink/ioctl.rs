@@ -64,6 +64,9 @@ pub(super) struct DriverInfo {
 pub(super) struct Control {
     socket: OwnedFd,
     memory: Memory,
+    /// What answers in the kernel's place.
+    #[cfg(any(test, feature = "fuzz"))]
+    script: Option<super::script::Script>,
 }
 
 impl Control {
@@ -73,6 +76,18 @@ impl Control {
         Ok(Self {
             socket: socket_with(AddressFamily::INET, SocketType::DGRAM, flags, None)?,
             memory: Memory::new(ROOM)?,
+            #[cfg(any(test, feature = "fuzz"))]
+            script: None,
+        })
+    }
+
+    /// One to which `script` answers.
+    #[cfg(any(test, feature = "fuzz"))]
+    pub(super) fn scripted(script: super::script::Script) -> io::Result<Self> {
+        Ok(Self {
+            socket: std::fs::File::open("/dev/null")?.into(),
+            memory: Memory::new(ROOM)?,
+            script: Some(script),
         })
     }
 
@@ -187,6 +202,11 @@ impl Control {
         let question = std::iter::once(command as u32).chain(words.iter().copied());
         for (to, word) in head.chunks_exact_mut(4).zip(question) {
             to.copy_from_slice(&word.to_ne_bytes());
+        }
+        #[cfg(any(test, feature = "fuzz"))]
+        if let Some(script) = &mut self.script {
+            script.fill(self.memory.bytes_mut())?;
+            return Ok(self.memory.bytes());
         }
         ethtool(self.socket.as_fd(), nic, &mut self.memory).map_err(refused)?;
         Ok(self.memory.bytes())

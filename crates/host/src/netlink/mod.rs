@@ -44,6 +44,8 @@ mod netdev;
 mod nldev;
 mod qdisc;
 mod said;
+#[cfg(any(test, feature = "fuzz"))]
+mod script;
 mod shaping;
 mod socket;
 mod stack;
@@ -88,6 +90,19 @@ impl Netlink {
         })
     }
 
+    /// One in which `bytes` answer for the kernel, on every socket from the front
+    /// (`netlink/script.rs`).
+    #[cfg(any(test, feature = "fuzz"))]
+    pub(crate) fn scripted(bytes: &[u8]) -> io::Result<Self> {
+        let script = || script::Script::new(bytes);
+        Ok(Self {
+            route: Mutex::new(Connection::scripted(script())?),
+            ethtool: Mutex::new(Ethtool::scripted(script())?),
+            families: Mutex::new(Families::scripted(script())?),
+            control: Mutex::new(Control::scripted(script())?),
+        })
+    }
+
     fn read_route<T>(
         &self,
         nic: &NicName,
@@ -119,6 +134,15 @@ impl Netlink {
         let exists = link::read(&mut lock(&self.route), nic);
         let result = exists.and_then(|_| read(&mut lock(&self.control)));
         known(result, format!("ioctl/ethtool/{nic}/{what}"), NO_DRIVER)
+    }
+}
+
+/// Takes `datagram` apart as every answer is, for the fuzz targets.
+#[cfg(any(test, feature = "fuzz"))]
+pub(crate) fn take_apart(datagram: &[u8]) {
+    for message in message::parse_messages(datagram).unwrap_or_default() {
+        let _ = message::parse_outcome(&message);
+        let _ = message::Attributes::parse(message.body);
     }
 }
 

@@ -17,6 +17,8 @@ use super::message::{
     ACK, DONE, DUMP, DUMP_INTERRUPTED, ERROR, OVERRUN, REQUEST, Request, parse_messages,
     parse_outcome,
 };
+#[cfg(any(test, feature = "fuzz"))]
+use super::script::Script;
 use super::sys;
 
 /// How often a dump is asked for before a table counts as never holding still.
@@ -42,6 +44,9 @@ pub(super) struct Connection {
     socket: OwnedFd,
     sequence: u32,
     buffer: Vec<u8>,
+    /// What answers in the kernel's place.
+    #[cfg(any(test, feature = "fuzz"))]
+    script: Option<Script>,
 }
 
 impl Connection {
@@ -68,6 +73,19 @@ impl Connection {
             socket,
             sequence: 0,
             buffer: vec![0; DATAGRAM_BYTES],
+            #[cfg(any(test, feature = "fuzz"))]
+            script: None,
+        })
+    }
+
+    /// One to which `script` answers.
+    #[cfg(any(test, feature = "fuzz"))]
+    pub(super) fn scripted(script: Script) -> io::Result<Self> {
+        Ok(Self {
+            socket: std::fs::File::open("/dev/null")?.into(),
+            sequence: 0,
+            buffer: Vec::new(),
+            script: Some(script),
         })
     }
 
@@ -92,6 +110,10 @@ impl Connection {
     fn exchange(&mut self, request: &Request, flags: u16) -> Result<(Vec<Answer>, bool), Failure> {
         self.sequence = self.sequence.wrapping_add(1);
         let bytes = request.to_bytes(flags, self.sequence)?;
+        #[cfg(any(test, feature = "fuzz"))]
+        if let Some(script) = &mut self.script {
+            return Ok((script.answers()?, false));
+        }
         let sent = rustix::io::retry_on_intr(|| send(&self.socket, &bytes, SendFlags::empty()))?;
         if sent != bytes.len() {
             return Err(Failure::Malformed("the request was not taken as a whole"));

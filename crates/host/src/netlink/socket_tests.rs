@@ -12,6 +12,7 @@ fn pair() -> (Connection, UnixDatagram) {
         socket: ours.into(),
         sequence: 0,
         buffer: vec![0; 64],
+        script: None,
     };
     (connection, kernel)
 }

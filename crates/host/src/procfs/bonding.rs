@@ -34,7 +34,7 @@ fn or_gap<T>(value: Option<T>, path: &str, why: &str) -> Known<T> {
 
 /// A port's paragraph.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Paragraph {
+pub(crate) struct Paragraph {
     state: Option<String>,
     mii_status: Option<String>,
     aggregator: Option<u32>,
@@ -43,7 +43,7 @@ struct Paragraph {
 
 /// Paragraphs of `key: value` lines: the bond's own first, then one for each port, which begins with
 /// `Slave Interface: eth0`.
-fn parse_bonding_port(text: &str, port: &str) -> Option<Paragraph> {
+pub(crate) fn parse_bonding_port(text: &str, port: &str) -> Option<Paragraph> {
     let mut active = None;
     let mut current = None;
     let mut found: Option<Paragraph> = None;

@@ -53,7 +53,7 @@ pub(crate) fn used_vlan_lines(text: &str) -> String {
 }
 
 /// `eth0.100  VID: 100  REORDER_HDR: 1  dev->priv_flags: 1021`, with a tab somewhere.
-fn parse_id(text: &str) -> Result<u32, &'static str> {
+pub(crate) fn parse_id(text: &str) -> Result<u32, &'static str> {
     text.lines()
         .find_map(|line| line.split_once(" VID: "))
         .and_then(|(_, rest)| rest.split_whitespace().next()?.parse().ok())
@@ -62,7 +62,7 @@ fn parse_id(text: &str) -> Result<u32, &'static str> {
 }
 
 /// `INGRESS priority mappings: 0:0  1:5 ...`. A mapping to 0 is none: netlink leaves it out too.
-fn parse_mappings(text: &str, start: &str) -> Result<Vec<(u32, u32)>, &'static str> {
+pub(crate) fn parse_mappings(text: &str, start: &str) -> Result<Vec<(u32, u32)>, &'static str> {
     let wrong = "expected pairs such as `0:0`";
     let line = text
         .lines()

@@ -99,7 +99,7 @@ pub(crate) fn fill_bond_port(
 }
 
 /// `802.3ad 4`: the name of an option's value, and its number.
-fn parse_option(text: &str) -> Result<String, &'static str> {
+pub(crate) fn parse_option(text: &str) -> Result<String, &'static str> {
     match text.split_once(' ') {
         Some((name, number)) if !name.is_empty() && number.trim().parse::<u32>().is_ok() => {
             Ok(name.to_owned())

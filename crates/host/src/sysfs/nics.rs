@@ -323,7 +323,7 @@ fn read_speed(root: &HostRoot, path: &str) -> Known<BitRate> {
     }
 }
 
-fn parse_speed(text: &str) -> Result<BitRate, String> {
+pub(crate) fn parse_speed(text: &str) -> Result<BitRate, String> {
     let mbit: u64 = text
         .parse()
         .map_err(|error: std::num::ParseIntError| error.to_string())?;

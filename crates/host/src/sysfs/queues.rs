@@ -113,7 +113,7 @@ fn of_direction<T>(has: bool, path: &str, read: impl FnOnce(&str) -> Known<T>) -
 }
 
 /// A mask of receive queues, written as one of CPUs is.
-fn parse_queue_mask(text: &str) -> Result<Vec<u32>, IdError> {
+pub(crate) fn parse_queue_mask(text: &str) -> Result<Vec<u32>, IdError> {
     CpuSet::from_mask(text).map(|queues| queues.iter().map(|queue| queue.0).collect())
 }
 

@@ -290,7 +290,7 @@ pub(crate) fn parse_state(text: &str) -> Result<String, &'static str> {
 }
 
 /// `0x1f`.
-fn parse_lid(text: &str) -> Result<u32, std::num::ParseIntError> {
+pub(crate) fn parse_lid(text: &str) -> Result<u32, std::num::ParseIntError> {
     match text.trim().strip_prefix("0x") {
         Some(digits) => u32::from_str_radix(digits, 16),
         None => text.trim().parse(),

@@ -74,7 +74,7 @@ fn link_partner(root: &HostRoot, function: PciAddress) -> Option<PciAddress> {
 }
 
 /// `TOTAL_ERR_COR 3`, the last of the lines of one kind.
-pub(super) fn parse_aer_total(text: &str) -> Result<u64, String> {
+pub(crate) fn parse_aer_total(text: &str) -> Result<u64, String> {
     let total = text
         .lines()
         .find_map(|line| line.strip_prefix("TOTAL_ERR_")?.split_once(' '));
@@ -140,7 +140,7 @@ fn take_told(
     }
 }
 
-pub(super) fn parse_rdma_counter(name: &str, text: &str) -> Option<u64> {
+pub(crate) fn parse_rdma_counter(name: &str, text: &str) -> Option<u64> {
     let value: u64 = text.trim().parse().ok()?;
     match name {
         "port_xmit_data" | "port_rcv_data" => Some(value.saturating_mul(4)),
@@ -162,7 +162,7 @@ pub(super) fn read_block(root: &HostRoot, host: &Host, reading: &mut Reading) {
     }
 }
 
-pub(super) fn parse_block(text: &str) -> Result<BTreeMap<String, u64>, String> {
+pub(crate) fn parse_block(text: &str) -> Result<BTreeMap<String, u64>, String> {
     let columns = text.split_whitespace().zip(BLOCK);
     let named = columns.filter_map(|(word, name)| Some((word, name?)));
     named

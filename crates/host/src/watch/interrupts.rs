@@ -66,7 +66,7 @@ fn read_table(root: &HostRoot, irqs: &BTreeSet<u32>, reading: &mut Reading) {
 }
 
 /// `0,119,0,4`, a number for each CPU of `possible`, or from 0 when those are not known.
-pub(super) fn parse_counts(
+pub(crate) fn parse_counts(
     text: &str,
     possible: Option<&CpuSet>,
 ) -> Result<BTreeMap<u32, u64>, String> {
@@ -87,7 +87,7 @@ pub(super) fn parse_counts(
 }
 
 /// The lines of `irqs` in `/proc/interrupts`, whose head names the CPUs of the columns.
-pub(super) fn parse_table(text: &str, irqs: &BTreeSet<u32>) -> BTreeMap<u32, BTreeMap<u32, u64>> {
+pub(crate) fn parse_table(text: &str, irqs: &BTreeSet<u32>) -> BTreeMap<u32, BTreeMap<u32, u64>> {
     let mut lines = text.lines();
     let head = lines.next().unwrap_or_default();
     let cpus: Vec<u32> = head

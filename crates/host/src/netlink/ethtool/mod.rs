@@ -126,6 +126,15 @@ impl Ethtool {
         })
     }
 
+    /// One to which `script` answers.
+    #[cfg(any(test, feature = "fuzz"))]
+    pub(super) fn scripted(script: super::script::Script) -> io::Result<Self> {
+        Ok(Self {
+            connection: Connection::scripted(script)?,
+            family: Some(20),
+        })
+    }
+
     /// Every offload feature of `nic` by name.
     pub(super) fn features(&mut self, nic: &NicName) -> Result<BTreeMap<String, Feature>, Failure> {
         self.read(Command::FeaturesGet, nic, parse_features)

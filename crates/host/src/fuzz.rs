@@ -1,0 +1,237 @@
+//! What the fuzz targets (`fuzz/` at the root of the repository) and the property tests below hand any
+//! bytes to: one function for each kind of reader. None may panic, hang or take much memory, whatever
+//! the bytes are. Only there with the feature `fuzz`.
+
+mod texts;
+
+use std::path::Path;
+
+use linerate_model::ceiling::{Packets, ceilings_of_nic};
+use linerate_model::finding::{Profile, Scene};
+use linerate_model::host::Host;
+use linerate_model::known::Known;
+use linerate_model::plan::End;
+use linerate_model::rules::diagnose;
+use linerate_model::units::Nanoseconds;
+use linerate_model::watch::Watch;
+
+use crate::capture::answers::CapturedNics;
+use crate::capture::pseudonym::Pseudonyms;
+use crate::capture::tarball::{self, Form};
+use crate::capture::{Archive, CaptureError, Captured};
+use crate::eeprom::{HALF_BYTES, Pages};
+use crate::netlink::{Netlink, take_apart};
+use crate::nic_control::NicRead;
+use crate::read::read_host;
+use crate::root::HostRoot;
+use crate::sysfs::config_space;
+use crate::watch::{Reading, read_counters};
+
+pub use texts::sysfs_text;
+
+/// Every profile there is.
+pub const PROFILES: [Profile; 7] = [
+    Profile::Throughput,
+    Profile::Latency,
+    Profile::Forwarding,
+    Profile::Rdma,
+    Profile::Storage,
+    Profile::Mixed,
+    Profile::Measurement,
+];
+
+const PACKETS: Packets = Packets {
+    options_bytes: 12,
+    ipv6: true,
+    vlan_tags: 1,
+    tunnel: None,
+    flows: 3,
+};
+
+/// Judges a host in every profile and computes the bounds of its interfaces.
+pub fn judge(host: &Host, watch: Option<&Watch>) {
+    for profile in PROFILES {
+        let _ = diagnose(&Scene {
+            end: End::Local,
+            host,
+            nic: None,
+            other: (profile == Profile::Throughput).then_some(host),
+            sample: None,
+            watch,
+            profile,
+            owns_shapers: profile == Profile::Mixed,
+        });
+    }
+    for nic in &host.nics {
+        let _ = ceilings_of_nic(host, nic, PACKETS);
+    }
+}
+
+/// A kernel's answers: the first byte chooses what is asked, the rest is what comes back
+/// (`netlink/script.rs`), and a datagram.
+pub fn netlink(bytes: &[u8]) {
+    let Some((which, rest)) = bytes.split_first() else {
+        return;
+    };
+    take_apart(rest);
+    let Ok(kernel) = Netlink::scripted(rest) else {
+        return;
+    };
+    let Ok(nic) = "eth0".parse() else {
+        return;
+    };
+    match which % 13 {
+        0 => drop(kernel.kind(&nic)),
+        1 => drop(kernel.addresses(&nic)),
+        2 => drop(kernel.features(&nic)),
+        3 => drop(kernel.rings(&nic)),
+        4 => drop(kernel.channels(&nic)),
+        5 => drop(kernel.coalesce(&nic)),
+        6 => drop(kernel.qdisc(&nic)),
+        7 => drop(kernel.card(&nic)),
+        8 => drop(kernel.wire(&nic)),
+        9 => drop(kernel.stack(&nic)),
+        10 => drop(kernel.dispatch(&nic)),
+        11 => drop(kernel.shaping(&nic)),
+        _ => drop(kernel.counts(&nic)),
+    }
+}
+
+/// The memory of a module, its halves of pages in the order in which they are asked for; the last may
+/// be short, and what is not there could not be read.
+pub fn eeprom(bytes: &[u8]) {
+    let mut pages = Pages::new("module".to_owned());
+    let mut halves = bytes.chunks(HALF_BYTES as usize);
+    // Far more than any module has: that it ends is a part of the promise.
+    for _ in 0..64 {
+        let Some(half) = crate::eeprom::next(&pages) else {
+            break;
+        };
+        let bytes = match halves.next() {
+            Some(bytes) => Known::Value(bytes.to_vec()),
+            None => Known::not_asked("module"),
+        };
+        pages.insert(half, bytes);
+        let _ = crate::eeprom::decode(&pages);
+    }
+    assert!(
+        crate::eeprom::next(&pages).is_none(),
+        "a module of endless pages"
+    );
+}
+
+/// A PCI function's configuration space.
+pub fn pcie_config(space: &[u8]) {
+    let told = config_space::parse_config(space);
+    let kept = config_space::used_bytes(space);
+    assert_eq!(
+        config_space::parse_config(&kept).is_ok(),
+        told.is_ok(),
+        "a capture tells another story"
+    );
+}
+
+/// The text of an archive, with or without its head and with a wrong checksum at its end: read, then
+/// the host in it, judged; and the same once more under pseudonyms.
+pub fn archive(text: &[u8]) {
+    let _ = Archive::parse(text);
+    if let Some(archive) = mended(text) {
+        let again = Archive::parse(archive.to_text().as_bytes());
+        assert!(again.is_ok(), "what was written is refused: {again:?}");
+        let hidden = Pseudonyms::of(&archive).applied(archive.clone());
+        let captured = archive.into_captured();
+        read_and_judge(captured.root(), &captured);
+        let _ = read_host(hidden.into_captured().root(), &captured);
+    }
+}
+
+/// The archive of which `text` is the middle: an archive's checksum is of all its bytes, and no bytes
+/// that were changed by chance would pass it.
+fn mended(text: &[u8]) -> Option<Archive> {
+    let mut whole = b"linerate capture 1\nby linerate 0\npseudonyms no\n".to_vec();
+    whole.extend_from_slice(text);
+    if !whole.ends_with(b"\n") {
+        whole.push(b'\n');
+    }
+    let body = whole.len();
+    whole.extend_from_slice(b"end x\n");
+    match Archive::parse(whole.as_slice()) {
+        Err(CaptureError::Changed { found, .. }) => {
+            whole.truncate(body);
+            whole.extend_from_slice(format!("end {found}\n").as_bytes());
+            Archive::parse(whole.as_slice()).ok()
+        }
+        _ => None,
+    }
+}
+
+/// A tar file of a host's files, packed or not, its headers with the right checksums.
+pub fn tarball(bytes: &[u8]) {
+    let form = tarball::form(bytes);
+    let mended = if form == Some(Form::TarBzip2) {
+        bytes.to_vec()
+    } else {
+        with_tar_checksums(bytes)
+    };
+    if let Ok(tree) = tarball::read(
+        Path::new("x.tar"),
+        mended.as_slice(),
+        form.unwrap_or(Form::Tar),
+    ) {
+        let root = HostRoot::in_memory(tree);
+        let captured = Captured::of(root, CapturedNics::default());
+        read_and_judge(captured.root(), &captured);
+    }
+}
+
+/// Puts the right checksum (POSIX ustar: bytes 148 to 155, counted as blanks) into every block that
+/// looks like a header.
+fn with_tar_checksums(bytes: &[u8]) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    for block in bytes.chunks_exact_mut(512) {
+        if block.get(257..262) != Some(b"ustar") {
+            continue;
+        }
+        if let Some(field) = block.get_mut(148..156) {
+            field.fill(b' ');
+        }
+        let sum: u32 = block.iter().map(|byte| u32::from(*byte)).sum();
+        if let Some(field) = block.get_mut(148..156) {
+            field.copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+        }
+    }
+    bytes
+}
+
+/// Reads a host and its counters twice, the second time with all of them moved, and judges it.
+pub fn read_and_judge(root: &HostRoot, nics: &dyn NicRead) {
+    let host = read_host(root, nics);
+    judge(&host, None);
+    let before = read_counters(root, nics, &host);
+    let after = moved(&before);
+    let _ = after.span_since(&before);
+    for span in [0, 1, 5_000_000_000, u64::MAX] {
+        judge(&host, Some(&after.since(&before, Nanoseconds::new(span))));
+    }
+}
+
+/// The same counters, each moved by as much as it happens to stand at, some of them backwards.
+fn moved(before: &Reading) -> Reading {
+    let mut after = before.clone();
+    for (place, (value, _)) in after.counters.values_mut().enumerate() {
+        *value = match place % 3 {
+            0 => value.saturating_mul(1000),
+            1 => value.saturating_add(*value / 2 + 1),
+            _ => *value / 2,
+        };
+    }
+    for interrupts in after.interrupts.values_mut() {
+        for count in interrupts.cpus.values_mut() {
+            *count = count.saturating_mul(7);
+        }
+    }
+    after
+}
+
+#[cfg(test)]
+mod tests;

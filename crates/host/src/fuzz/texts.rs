@@ -1,0 +1,122 @@
+//! The readers of single files below `/proc` and `/sys`, and of other small texts.
+
+use std::collections::BTreeSet;
+
+use linerate_model::ids::CpuSet;
+
+use crate::capture::hex::{from_hex, to_hex};
+use crate::procfs::{
+    bonding, conntrack_stat, identity, interrupts, limits, netstat, owners, pressure, sockets,
+    softnet, stat, taps, vlan, vmstat,
+};
+use crate::sysfs::{
+    block, bond, cpus, gids, irq_names, isolation, kernel, nic_kind, nics, nodes, pci, power,
+    queues, rdma, stack,
+};
+use crate::watch::{devices, interrupts as counts, parse_uptime};
+use crate::{apply, sysctl_files};
+
+/// What reads a text; every one that there is, so that the first byte can choose.
+type Reader = fn(&str);
+
+const READERS: &[Reader] = &[
+    |text| seen(&conntrack_stat::parse_conntrack_stat(text)),
+    |text| seen(&identity::parse_cpu_model(text)),
+    |text| {
+        let (config, command_line) = halves(text);
+        let _ = identity::parse_accounting(config, command_line);
+        let _ = identity::used_config_lines(config);
+    },
+    |text| seen(&identity::used_cpuinfo_lines(text)),
+    |text| seen(&(vlan::used_vlan_lines(text), vlan::parse_id(text))),
+    |text| seen(&vlan::parse_mappings(text, "INGRESS priority mappings:")),
+    |text| seen(&vmstat::parse_vmstat(text)),
+    |text| seen(&netstat::parse_netstat(text)),
+    |text| seen(&owners::parse_irqbalance(text)),
+    |text| seen(&(taps::parse_sockets(text), taps::parse_handlers(text))),
+    |text| seen(&limits::parse_locked_memory(text)),
+    |text| seen(&sockets::parse_sockets(text)),
+    |text| {
+        seen(&(
+            sockets::parse_socket_link(text),
+            sockets::parse_last_cpu(text),
+        ))
+    },
+    |text| seen(&sockets::parse_status(text, "Cpus_allowed_list")),
+    |text| seen(&sockets::parse_node_pages(text)),
+    |text| seen(&bonding::parse_bonding_port(text, "eth0")),
+    |text| seen(&softnet::parse_softnet(text)),
+    |text| seen(&pressure::parse_full_total(text)),
+    |text| seen(&(interrupts::parse_release(text), parse_uptime(text))),
+    |text| seen(&interrupts::parse_interrupts(text)),
+    |text| seen(&stat::parse_stat(text)),
+    |text| seen(&(block::parse_cpu_list(text), block::parse_size(text))),
+    |text| seen(&block::parse_transport(halves(text).0, halves(text).1)),
+    |text| seen(&(block::parse_scheduler(text), block::parse_schedulers(text))),
+    |text| seen(&(nodes::parse_page_size(text), nodes::parse_distances(text))),
+    |text| {
+        seen(&(
+            nodes::parse_memory(text, "MemTotal"),
+            nodes::used_memory_lines(text),
+        ))
+    },
+    |text| seen(&(bond::parse_option(text), nics::parse_speed(text))),
+    |text| seen(&(cpus::parse_online(text), isolation::parse_list(text))),
+    |text| seen(&(power::parse_cpus(text), power::parse_chosen(text))),
+    |text| seen(&power::parse_latency(text.as_bytes())),
+    |text| seen(&(stack::parse_flag(text), queues::parse_queue_mask(text))),
+    |text| seen(&irq_names::parse_queue_name(text)),
+    |text| seen(&(pci::parse_speed(text), pci::functions_to_root(text))),
+    |text| {
+        seen(&(
+            pci::function_above(text),
+            gids::folder_of(text),
+            gids::is_set(text),
+        ))
+    },
+    |text| seen(&kernel::parse_firmware(halves(text).0, halves(text).1)),
+    |text| seen(&kernel::parse_guest_flag(text)),
+    |text| seen(&(rdma::parse_state(text), rdma::parse_lid(text))),
+    |text| seen(&rdma::parse_port_rate(text)),
+    |text| seen(&nic_kind::parse_device_type(text)),
+    |text| seen(&(devices::parse_aer_total(text), devices::parse_block(text))),
+    |text| seen(&devices::parse_rdma_counter(halves(text).0, halves(text).1)),
+    |text| {
+        let (possible, line) = halves(text);
+        let _ = counts::parse_counts(line, possible.parse::<CpuSet>().ok().as_ref());
+    },
+    |text| seen(&counts::parse_table(text, &BTreeSet::from([0, 1, 24]))),
+    |text| seen(&sysctl_files::parse_sysctl_lines("/etc/sysctl.conf", text)),
+    |text| seen(&apply::identity::parse_stat(text)),
+    |text| apply::journal::read_any(text),
+    |text| {
+        if let Some(bytes) = from_hex(text) {
+            assert_eq!(from_hex(&to_hex(&bytes)), Some(bytes));
+        }
+    },
+];
+
+/// A text in two, at its first line's end, for readers of two.
+fn halves(text: &str) -> (&str, &str) {
+    text.split_once('\n').unwrap_or((text, ""))
+}
+
+/// A file's text, to the reader that the first byte chooses. What is not text never comes to a reader.
+pub fn sysfs_text(bytes: &[u8]) {
+    let Some((which, text)) = bytes.split_first() else {
+        return;
+    };
+    let text = String::from_utf8_lossy(text);
+    if let Some(read) = READERS.get(usize::from(*which) % READERS.len()) {
+        read(&text);
+    }
+}
+
+/// How many readers there are.
+#[cfg(test)]
+pub(super) fn count() -> u8 {
+    u8::try_from(READERS.len()).expect("one byte chooses")
+}
+
+/// Takes what a reader made of a text: that it came back is all that is asked.
+fn seen<T>(_: &T) {}

@@ -1,0 +1,179 @@
+//! What the fuzz targets (`fuzz/` at the root of the repository) hand any bytes to: what a far end, a
+//! plan file, a stored run and a host as JSON may say, and what is then computed and printed of it.
+//! Only there with the feature `fuzz`.
+
+mod edits;
+
+use std::path::PathBuf;
+
+use linerate_host::fuzz::{PROFILES, judge};
+use linerate_model::finding::{Diagnosis, Scene};
+use linerate_model::host::Host;
+use linerate_model::ids::{CpuSet, NicName, PciAddress};
+use linerate_model::plan::{End, Plan};
+use linerate_model::protocol::{Reply, Request};
+use linerate_model::rules::diagnose;
+use linerate_model::sample::Sample;
+use linerate_model::setting::{SettingKey, Settings};
+use linerate_model::talk::{AgentTalk, Lines, answer};
+use linerate_model::units::{BitRate, Bytes, Nanoseconds};
+use linerate_model::watch::Watch;
+
+use crate::peer::PeerAddress;
+use crate::report::doctor::{Visit, doctor_json, doctor_junit, doctor_sarif, doctor_text};
+use crate::report::{self, fill, flat};
+use crate::store::{self, Header, Record, StoredRun};
+use crate::{analysis, tune};
+
+pub use edits::facts;
+
+/// A host as JSON, as a far end or a stored run gives it: judged, bounded, and shown in every form.
+pub fn host_json(bytes: &[u8]) {
+    if let Ok(host) = serde_json::from_slice::<Host>(bytes) {
+        judge(&host, None);
+        show(&host, None, None);
+    }
+}
+
+/// Shows a host, and what the rules say of it, in every form.
+fn show(host: &Host, watch: Option<&Watch>, sample: Option<&Sample>) {
+    let _ = report::map_json(host);
+    let _ = report::map_text(host);
+    let _ = report::map_dot(host);
+    let _ = report::map_svg(host);
+    let _ = flat::facts(host);
+    let _ = flat::changes(host, host);
+    let diagnosis = diagnose(&Scene {
+        end: End::Local,
+        host,
+        nic: None,
+        other: Some(host),
+        sample,
+        watch,
+        profile: PROFILES[0],
+        owns_shapers: true,
+    });
+    show_diagnosis(&diagnosis, watch);
+}
+
+fn show_diagnosis(diagnosis: &Diagnosis, watch: Option<&Watch>) {
+    let visit = Visit {
+        profile: PROFILES[0],
+        watched_s: watch.map(|watch| watch.span_ns.as_secs_f64()),
+        diagnosis,
+    };
+    let _ = doctor_json(&visit);
+    let _ = doctor_text(&visit, true);
+    let _ = doctor_sarif(&visit);
+    let _ = doctor_junit(&visit);
+}
+
+/// What comes over the control channel, in pieces of a size that the first byte says: the agent's side
+/// takes its lines as requests, the controller's as replies.
+pub fn protocol(bytes: &[u8]) {
+    let Some((size, stream)) = bytes.split_first() else {
+        return;
+    };
+    let asked = [
+        Request::ReadHost,
+        Request::Undo,
+        Request::Commit,
+        Request::Start,
+        Request::Abort,
+    ];
+    let mut lines = Lines::default();
+    let mut agent = AgentTalk::new("0.0.0");
+    for piece in stream.chunks(usize::from(*size).max(1)) {
+        if lines.push(piece).is_err() {
+            return;
+        }
+        while let Some(line) = lines.next_line() {
+            let _ = agent.on_line(&line);
+            if let Ok(reply) = serde_json::from_slice::<Reply>(&line) {
+                for request in &asked {
+                    let _ = answer(request, reply.clone());
+                }
+            }
+        }
+    }
+}
+
+/// A plan file; and the way there from other settings and back, which must end where it began.
+pub fn plan(bytes: &[u8]) {
+    let Ok(wanted) = tune::wanted_settings(&String::from_utf8_lossy(bytes)) else {
+        return;
+    };
+    let now: Settings = wanted
+        .iter()
+        .zip(wanted.values().rev())
+        .map(|((key, _), value)| (key.clone(), value.clone()))
+        .collect();
+    if let Ok(plan) = Plan::towards(&now, &wanted) {
+        let there = plan.apply(&now);
+        let back = there.and_then(|there| plan.undo().apply(&there));
+        assert_eq!(back, Ok(now), "undo does not give the settings back");
+    }
+}
+
+/// The name of a setting and, after a line's end, a value of it; and the other small texts that people
+/// and far ends write: sizes, rates, times, CPUs, addresses.
+pub fn setting_key(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    let (name, value) = text.split_once('\n').unwrap_or((&text, ""));
+    if let Ok(key) = name.parse::<SettingKey>() {
+        assert_eq!(key.to_string().parse(), Ok(key.clone()), "{key}");
+        let _ = key.spec();
+        let _ = key.parse_value(value);
+    }
+    let _ = (name.parse::<Bytes>(), name.parse::<BitRate>());
+    let _ = (name.parse::<Nanoseconds>(), name.parse::<NicName>());
+    let _ = (name.parse::<PeerAddress>(), name.parse::<PciAddress>());
+    if let Ok(cpus) = name.parse::<CpuSet>() {
+        assert_eq!(cpus.to_string().parse(), Ok(cpus.clone()), "{cpus}");
+        let _ = CpuSet::from_mask(name);
+    }
+}
+
+/// The records of a stored run, as they are and with the right checksums; then the run's document, page
+/// and text.
+pub fn store(bytes: &[u8]) {
+    let _ = store::parse_records(bytes);
+    let with_sums: String = String::from_utf8_lossy(bytes)
+        .lines()
+        .map(|json| format!("{:08x} {json}\n", crc32fast::hash(json.as_bytes())))
+        .collect();
+    if let Ok((records, torn)) = store::parse_records(with_sums.as_bytes()) {
+        show_run(records, torn);
+    }
+}
+
+fn show_run(records: Vec<Record>, torn: bool) {
+    let Ok(nic) = "eth2".parse::<NicName>() else {
+        return;
+    };
+    let header = Header {
+        schema: store::SCHEMA.to_owned(),
+        version: "0.0.0".to_owned(),
+        created_unix_s: u64::MAX,
+        command: Vec::new(),
+        seed: 1,
+        pairs: 3,
+        peer: "local".to_owned(),
+        local_nic: nic.clone(),
+        remote_nic: nic,
+        address: "192.0.2.1".to_owned(),
+        copy_bit_per_s: Some(1),
+    };
+    let document = analysis::document(&header, &records);
+    let _ = report::render_text(&document, 80, true);
+    let _ = serde_json::to_value(&document);
+    let stored = StoredRun {
+        folder: PathBuf::from("run"),
+        header,
+        records,
+        torn,
+    };
+    if let Some(data) = fill::report_data(&stored, &document) {
+        let _ = report::render_page(&data);
+    }
+}

@@ -1,0 +1,171 @@
+//! Hosts that no kernel has: a made-up one, its counters and a trial, in which single facts are changed
+//! to whatever its type holds. Bytes changed by chance hardly ever give a host in JSON; these always do,
+//! so this looks at the arithmetic behind.
+
+use std::sync::LazyLock;
+
+use linerate_host::fuzz::judge;
+use linerate_model::build;
+use linerate_model::host::Host;
+use linerate_model::sample::Sample;
+use linerate_model::watch::Watch;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::show;
+
+/// What the rules look at.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Facts {
+    host: Host,
+    watch: Watch,
+    sample: Sample,
+}
+
+/// The facts that are changed, and how many places there are in them.
+static MADE: LazyLock<(Value, usize)> = LazyLock::new(|| {
+    let host = build::host()
+        .nodes(2, 3)
+        .nic("eth2", |nic| {
+            nic.gbit(100)
+                .node(1)
+                .queues(&[3, 4])
+                .rps("0-1")
+                .qdisc(build::tbf(1000))
+                .pcie(build::pcie_link((8000, 4), (16_000, 16)))
+        })
+        .nic("veth0", build::NicBuilder::veth)
+        .with(|host| host.block.push(build::block("nvme0n1", "nvme")))
+        .build();
+    let made = json!(Facts {
+        watch: build::watch(&host).build(),
+        sample: build::sample().build(),
+        host,
+    });
+    let mut places = 0;
+    visit(&made, &mut |_| places += 1);
+    (made, places)
+});
+
+/// Changes facts, three bytes for each (two say where, one to what), then judges and shows what came of
+/// it. A change that the types do not allow is left out.
+pub fn facts(bytes: &[u8]) {
+    let (made, places) = &*MADE;
+    let mut all = made.clone();
+    let mut last = None;
+    for edit in bytes.chunks_exact(3).take(12) {
+        let [low, high, to] = *edit else { return };
+        let place = usize::from(u16::from_le_bytes([low, high])) % places;
+        let mut changed = all.clone();
+        let mut left = place;
+        change(&mut changed, &mut left, to);
+        if let Ok(facts) = serde_json::from_value::<Facts>(changed.clone()) {
+            all = changed;
+            last = Some(facts);
+        }
+    }
+    let Some(Facts {
+        host,
+        watch,
+        sample,
+    }) = last
+    else {
+        return;
+    };
+    judge(&host, Some(&watch));
+    // A trial larger than linerate makes is refused where it is read.
+    let spec = &sample.spec;
+    let sides = [&sample.local, &sample.remote];
+    let is_taken = spec.check().is_ok() && sides.iter().all(|side| side.check(spec).is_ok());
+    show(&host, Some(&watch), is_taken.then_some(&sample));
+}
+
+fn visit(value: &Value, seen: &mut impl FnMut(&Value)) {
+    seen(value);
+    match value {
+        Value::Object(object) => object.values().for_each(|inner| visit(inner, seen)),
+        Value::Array(items) => items.iter().for_each(|inner| visit(inner, seen)),
+        _ => {}
+    }
+}
+
+/// Changes the value that is `left` places further on; whether it was found.
+fn change(value: &mut Value, left: &mut usize, to: u8) -> bool {
+    if *left == 0 {
+        put(value, to);
+        return true;
+    }
+    *left -= 1;
+    match value {
+        Value::Object(object) => object.values_mut().any(|inner| change(inner, left, to)),
+        Value::Array(items) => items.iter_mut().any(|inner| change(inner, left, to)),
+        _ => false,
+    }
+}
+
+fn put(value: &mut Value, to: u8) {
+    const NUMBERS: [u64; 16] = [
+        0,
+        1,
+        2,
+        3,
+        7,
+        64,
+        100,
+        4095,
+        65_535,
+        65_536,
+        1 << 31,
+        u32::MAX as u64,
+        1 << 40,
+        i64::MAX as u64,
+        u64::MAX - 1,
+        u64::MAX,
+    ];
+    const TEXTS: [&str; 16] = [
+        "",
+        "0",
+        "-1",
+        "4294967295",
+        "18446744073709551615",
+        "0-8191",
+        "0 0 0",
+        "18446744073709551615 18446744073709551615 18446744073709551615",
+        "yes",
+        "up",
+        "nonsense é\u{202e}\n",
+        "::/0",
+        "192.0.2.1/32",
+        "fe80::1/129",
+        "mlx5_core",
+        "nic/eth2/mtu",
+    ];
+    let pick = usize::from(to % 16);
+    let gap = json!({"unknown": "denied", "path": "/x", "reason": "y"});
+    *value = match (to / 16, &*value) {
+        (0..=7, Value::Number(_)) => json!(NUMBERS[pick]),
+        (0..=7, Value::String(_)) => json!(TEXTS[pick]),
+        (0..=3, Value::Bool(now)) => json!(!now),
+        (0..=3, Value::Array(items)) => {
+            // Twice as many, none, or as they are the other way round.
+            let mut items = items.clone();
+            match pick % 3 {
+                0 => items.extend(items.clone()),
+                1 => items.clear(),
+                _ => items.reverse(),
+            }
+            Value::Array(items)
+        }
+        (4..=7, Value::Array(items)) => items.first().cloned().into_iter().collect(),
+        (0..=3, _) => json!([NUMBERS[pick], NUMBERS[15 - pick]]),
+        (4..=5, _) => json!(NUMBERS[pick]),
+        (6..=7, _) => json!(TEXTS[pick]),
+        (8, _) => json!(to % 2 == 0),
+        (9, _) => json!([]),
+        (10, _) => json!({}),
+        (11, _) => json!([TEXTS[pick]]),
+        (12, _) => json!({TEXTS[pick]: NUMBERS[pick]}),
+        (13, Value::Number(now)) => now.as_u64().map_or(gap, |now| json!(now.wrapping_mul(1000))),
+        _ => gap,
+    };
+}

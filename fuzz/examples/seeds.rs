@@ -1,0 +1,269 @@
+//! Writes the first inputs of every target into `corpus/`, made from the repository's own fixtures: the
+//! captured hosts, the netlink messages of a real kernel, made-up hosts and trials.
+
+use std::error::Error;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use linerate::store::{Arm, Record};
+use linerate_host::capture::Captured;
+use linerate_host::read::read_host;
+use linerate_model::build;
+use linerate_model::protocol::{Reply, Request, Token};
+use serde::Serialize;
+
+type Outcome<T> = Result<T, Box<dyn Error>>;
+
+/// The longest seed: a fuzzer does little with long ones.
+const SEED_BYTES_MAX: usize = 32 << 10;
+
+fn main() -> Outcome<()> {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let seeds = Seeds(here.join("corpus"));
+    let repository = here.join("..");
+    for entry in fs::read_dir(repository.join("fixtures/hosts"))? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "lrcap") {
+            seeds_of_host(&seeds, &path)?;
+        }
+    }
+    seeds_of_netlink(&seeds, &repository.join("crates/host/src/netlink/captured"))?;
+    seeds_of_memory(&seeds)?;
+    seeds_of_trials(&seeds)?;
+    seeds.put("plan", "plan", PLAN)?;
+    for (place, text) in SETTINGS.iter().enumerate() {
+        seeds.put("setting_key", &place.to_string(), text)?;
+    }
+    seeds.put("host_facts", "none", [0; 12])
+}
+
+/// The folder of all seeds.
+struct Seeds(PathBuf);
+
+impl Seeds {
+    fn put(&self, target: &str, name: &str, bytes: impl AsRef<[u8]>) -> Outcome<()> {
+        let folder = self.0.join(target);
+        fs::create_dir_all(&folder)?;
+        if bytes.as_ref().len() <= SEED_BYTES_MAX {
+            fs::write(folder.join(format!("seed-{name}")), bytes)?;
+        }
+        Ok(())
+    }
+}
+
+/// A captured host: its archive, every one of its files to every reader of files, and the host.
+fn seeds_of_host(seeds: &Seeds, path: &Path) -> Outcome<()> {
+    let name = path.file_stem().unwrap_or_default().to_string_lossy();
+    let text = fs::read_to_string(path)?;
+    // The target puts head and end itself.
+    let body: Vec<&str> = text.lines().skip(3).collect();
+    let body = body[..body.len() - 1].join("\n");
+    for (place, part) in parts(&body).iter().enumerate() {
+        seeds.put("archive", &format!("{name}-{place}"), part)?;
+    }
+    let captured = Captured::open(path)?;
+    let mut tar = tar::Builder::new(Vec::new());
+    let mut lines = body.lines();
+    while let Some(line) = lines.next() {
+        let words: Vec<&str> = line.splitn(4, ' ').collect();
+        let (["file", _, count, path], Ok(root)) = (words.as_slice(), Path::new("/").canonicalize())
+        else {
+            continue;
+        };
+        let text: Vec<&str> = lines.by_ref().take(count.parse()?).collect();
+        let text = text.join("\n");
+        let path = Path::new(path).strip_prefix(&root)?;
+        if path.starts_with("sys/class/net") || path.starts_with("proc/sys/net") || text.len() < 8 {
+            let mut header = tar::Header::new_ustar();
+            header.set_size(text.len() as u64);
+            header.set_mode(0o644);
+            if tar.get_ref().len() + 2048 < SEED_BYTES_MAX {
+                tar.append_data(&mut header, path, text.as_bytes())?;
+            }
+        }
+        // Every reader is chosen by one byte; a text that suits one is a seed for all.
+        if text.lines().count() > 3 && text.len() < 4096 {
+            let file = path.to_string_lossy().replace('/', "-");
+            for which in 0..64u8 {
+                let bytes = [&[which], text.as_bytes()].concat();
+                seeds.put("sysfs_text", &format!("{which}-{file}"), bytes)?;
+            }
+        }
+    }
+    seeds.put("tarball", &name, tar.into_inner()?)?;
+    let host = read_host(captured.root(), &captured);
+    seeds.put("host_json", &name, serde_json::to_vec(&host)?)
+}
+
+/// A host's archive in pieces that begin at an entry.
+fn parts(body: &str) -> Vec<String> {
+    let mut parts = vec![String::new()];
+    let mut left = 0;
+    for line in body.lines() {
+        let part = parts.len() - 1;
+        if left == 0 {
+            let words: Vec<&str> = line.split(' ').collect();
+            left = match words.as_slice() {
+                ["file" | "folder", _, count, ..] | ["nic", count, ..] => count.parse().unwrap_or(0),
+                ["link" | "gap", ..] => 1,
+                _ => 0,
+            };
+            if parts[part].len() > SEED_BYTES_MAX / 2 {
+                parts.push(String::new());
+            }
+        } else {
+            left -= 1;
+        }
+        let part = parts.len() - 1;
+        parts[part].push_str(line);
+        parts[part].push('\n');
+    }
+    parts
+}
+
+/// A real kernel's answers, to every question.
+fn seeds_of_netlink(seeds: &Seeds, folder: &Path) -> Outcome<()> {
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let digits: Vec<u8> = fs::read_to_string(&path)?
+            .chars()
+            .filter_map(|c| c.to_digit(16).and_then(|digit| u8::try_from(digit).ok()))
+            .collect();
+        let datagram: Vec<u8> = digits.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]).collect();
+        seeds.put("netlink", &format!("whole-{name}"), [&[0], datagram.as_slice()].concat())?;
+        // Each message: length, type, flags, number, port (netlink(7)), and what it says.
+        let mut answers = Vec::new();
+        let mut rest = datagram.as_slice();
+        while let Some(head) = rest.first_chunk::<16>() {
+            let length = u32::from_ne_bytes([head[0], head[1], head[2], head[3]]) as usize;
+            let Some(body) = rest.get(16..length) else { break };
+            answers.push(head[4]);
+            answers.extend(u16::try_from(body.len())?.to_le_bytes());
+            answers.extend(body);
+            rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
+        }
+        for which in 0..13u8 {
+            // The same answers to a few questions, as a reader may ask who it is about first.
+            let one = [&[7u8], answers.as_slice()].concat();
+            let all = [&[which], one.as_slice(), &one, &one, &one].concat();
+            seeds.put("netlink", &format!("{which}-{name}"), all)?;
+        }
+    }
+    Ok(())
+}
+
+/// Modules of every map, and a configuration space with a PCI Express capability.
+fn seeds_of_memory(seeds: &Seeds) -> Outcome<()> {
+    for identifier in [0x03u8, 0x0d, 0x11, 0x18, 0x1e] {
+        let mut bytes: Vec<u8> = (0..=255).cycle().take(128 * 8).collect();
+        bytes[0] = identifier;
+        seeds.put("eeprom", &format!("{identifier:02x}"), &bytes)?;
+    }
+    let mut space = vec![0u8; 512];
+    space[..2].copy_from_slice(&[0x86, 0x80]);
+    space[0x06] = 0x10;
+    space[0x34] = 0x40;
+    space[0x40..0x42].copy_from_slice(&[0x10, 0x00]);
+    space[0x4c..0x54].copy_from_slice(&[0x03, 0x11, 0, 0, 0x40, 0, 0x03, 0x11]);
+    space[0x100..0x104].copy_from_slice(&[0x0d, 0, 1, 0]);
+    seeds.put("pcie_config", "express", &space)?;
+    seeds.put("pcie_config", "short", &space[..64])
+}
+
+/// What two ends say, and what a run keeps of it.
+fn seeds_of_trials(seeds: &Seeds) -> Outcome<()> {
+    let host = || Box::new(build::host().nic("eth2", |nic| nic.gbit(10)).build());
+    let sample = || Box::new(build::sample().build());
+    let paired = |pair, arm| Record::Paired {
+        remedy: 0,
+        pair,
+        arm,
+        sample: sample(),
+    };
+    let records = [
+        Record::Hosts {
+            local: host(),
+            remote: host(),
+        },
+        Record::Before(sample()),
+        Record::Remedy {
+            remedy: 0,
+            rule: "qdisc-shaper".to_owned(),
+            changes: Vec::new(),
+            beside: Vec::new(),
+        },
+        paired(0, Arm::Without),
+        paired(0, Arm::With),
+        paired(1, Arm::With),
+        paired(1, Arm::Without),
+        Record::Decided {
+            remedy: 0,
+            kept: true,
+            note: None,
+        },
+        Record::After(sample()),
+        Record::Ended {
+            restored: true,
+            kept: false,
+        },
+    ];
+    seeds.put("store", "run", lines(&records)?)?;
+    seeds.put("store", "one", lines(&records[..2])?)?;
+    let trial = build::sample().build();
+    let requests = [
+        Request::Hello {
+            protocol: 1,
+            version: "0".to_owned(),
+        },
+        Request::ReadHost,
+        Request::Prepare {
+            spec: trial.spec.clone(),
+            token: Token([7; 16]),
+            bind: String::new(),
+        },
+        Request::Start,
+        Request::Bye,
+    ];
+    let replies = [
+        Reply::Host(host()),
+        Reply::Prepared { port: 5001 },
+        Reply::Done(Box::new(trial.local.clone())),
+        Reply::Aborted,
+    ];
+    seeds.put("protocol", "requests", [&[9], lines(&requests)?.as_slice()].concat())?;
+    seeds.put("protocol", "replies", [&[255], lines(&replies)?.as_slice()].concat())
+}
+
+fn lines(all: &[impl Serialize]) -> Outcome<Vec<u8>> {
+    let mut lines = Vec::new();
+    for one in all {
+        serde_json::to_writer(&mut lines, one)?;
+        lines.push(b'\n');
+    }
+    Ok(lines)
+}
+
+const PLAN: &str = r#"[settings]
+"sysctl/net.core.rmem_max" = 212992
+"sysctl/net.ipv4.tcp_rmem" = [4096, 131072, 33554432]
+"nic/eth0/mtu" = 9000
+"nic/eth0/feature/rx-gro" = true
+"nic/eth0/qdisc" = "fq"
+"irq/24/cpus" = "0-3"
+"#;
+
+const SETTINGS: [&str; 12] = [
+    "sysctl/net.ipv4.tcp_rmem\n4096 131072 6291456",
+    "nic/eth0/mtu\n9000",
+    "nic/eth0/feature/rx-gro\non",
+    "nic/eth0/queue/rx-0/rps-cpus\n0-3",
+    "nic/eth0/qdisc\nfq",
+    "irq/24/cpus\n0-3,7",
+    "cpu/3/governor\nperformance",
+    "128KiB",
+    "10Gbit/s",
+    "0000:81:00.0",
+    "ssh://someone@[fe80::1]:22",
+    "ffffffff,00000000",
+];

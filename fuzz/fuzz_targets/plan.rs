@@ -1,0 +1,4 @@
+//! `linerate::fuzz::plan`
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| linerate::fuzz::plan(bytes));

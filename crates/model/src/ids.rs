@@ -1,6 +1,6 @@
 //! Names of things on a host, validated on construction.
 
-use std::collections::BTreeSet;
+use std::cmp::Ordering;
 use std::fmt;
 use std::str::FromStr;
 
@@ -49,8 +49,12 @@ number_id!(
 );
 
 /// A set of CPUs. Text form: the kernel's list format, `0-5,12`.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct CpuSet(BTreeSet<u32>);
+///
+/// Held as that form says it: first and last CPU of each range, ascending, with a gap between any two,
+/// so that equal sets are equal lists. A host with a thousand CPUs has thousands of sets, most of them
+/// one range.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct CpuSet(Vec<(u32, u32)>);
 
 impl CpuSet {
     /// The largest CPU number accepted, twice what any Linux kernel is built for; it bounds what a
@@ -59,11 +63,11 @@ impl CpuSet {
 
     /// No CPU.
     pub const fn empty() -> Self {
-        Self(BTreeSet::new())
+        Self(Vec::new())
     }
     /// One CPU.
     pub fn one(cpu: CpuId) -> Self {
-        Self(BTreeSet::from([cpu.0]))
+        Self(vec![(cpu.0, cpu.0)])
     }
     /// Whether it holds no CPU.
     pub fn is_empty(&self) -> bool {
@@ -71,37 +75,62 @@ impl CpuSet {
     }
     /// How many CPUs it holds.
     pub fn len(&self) -> usize {
-        self.0.len()
+        let each = self
+            .0
+            .iter()
+            .map(|(first, last)| (last - first) as usize + 1);
+        each.sum()
     }
     /// Whether `cpu` is in it.
     pub fn contains(&self, cpu: CpuId) -> bool {
-        self.0.contains(&cpu.0)
+        self.within(cpu.0, cpu.0).next().is_some()
     }
     /// The CPUs in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = CpuId> + '_ {
-        self.0.iter().copied().map(CpuId)
+        self.0
+            .iter()
+            .flat_map(|(first, last)| (*first..=*last).map(CpuId))
     }
     /// The lowest CPU.
     pub fn first(&self) -> Option<CpuId> {
-        self.0.first().copied().map(CpuId)
+        self.0.first().map(|(first, _)| CpuId(*first))
     }
     /// Whether every CPU of `self` is in `other`.
     pub fn is_subset(&self, other: &Self) -> bool {
-        self.0.is_subset(&other.0)
+        let mut own = self.0.iter();
+        own.all(|(first, last)| other.within(*first, *last).next() == Some((*first, *last)))
     }
     /// Whether the two have no CPU in common.
     pub fn is_disjoint(&self, other: &Self) -> bool {
-        self.0.is_disjoint(&other.0)
+        let mut own = self.0.iter();
+        own.all(|(first, last)| other.within(*first, *last).next().is_none())
     }
     /// The CPUs of `self` that are not in `other`.
     #[must_use]
     pub fn minus(&self, other: &Self) -> Self {
-        Self(self.0.difference(&other.0).copied().collect())
+        let mut left = Vec::new();
+        for (first, last) in &self.0 {
+            let mut from = Some(*first);
+            for (start, end) in other.within(*first, *last) {
+                if let Some(from) = from.filter(|from| *from < start) {
+                    left.push((from, start - 1));
+                }
+                from = end.checked_add(1);
+            }
+            if let Some(from) = from.filter(|from| from <= last) {
+                left.push((from, *last));
+            }
+        }
+        Self(left)
     }
     /// The CPUs in both.
     #[must_use]
     pub fn and(&self, other: &Self) -> Self {
-        Self(self.0.intersection(&other.0).copied().collect())
+        let own = self.0.iter();
+        Self(
+            own.flat_map(|(first, last)| other.within(*first, *last))
+                .collect(),
+        )
     }
 
     /// Reads the kernel's mask format, `0000ff00,00000001`: hexadecimal groups of up to 8 digits, the
@@ -112,33 +141,38 @@ impl CpuSet {
             what: "CPU mask",
             why,
         };
-        let mut cpus = BTreeSet::new();
+        let mut cpus = Self::empty();
         for (group, digits) in text.trim().rsplit(',').enumerate() {
             if digits.is_empty() || digits.len() > 8 {
                 return Err(wrong("a group has one to eight hexadecimal digits"));
             }
-            let bits = u32::from_str_radix(digits, 16).map_err(|_| wrong("not hexadecimal"))?;
-            for bit in (0..32).filter(|bit| bits >> bit & 1 == 1) {
-                let cpu = u32::try_from(group)
-                    .ok()
-                    .and_then(|g| g.checked_mul(32)?.checked_add(bit));
-                match cpu {
-                    Some(cpu) if cpu <= Self::CPU_MAX => cpus.insert(cpu),
+            let mut bits = u32::from_str_radix(digits, 16).map_err(|_| wrong("not hexadecimal"))?;
+            while bits != 0 {
+                let start = bits.trailing_zeros();
+                let end = start + (bits >> start).trailing_ones() - 1;
+                let base = u32::try_from(group).ok().and_then(|g| g.checked_mul(32));
+                match base.and_then(|base| base.checked_add(end)) {
+                    Some(last) if last <= Self::CPU_MAX => cpus.add(last - (end - start), last),
                     _ => return Err(wrong("a CPU number is larger than 16383")),
-                };
+                }
+                // The bits above `end`; a shift by all 32 leaves none.
+                bits &= u32::MAX.checked_shl(end + 1).unwrap_or(0);
             }
         }
-        Ok(Self(cpus))
+        Ok(cpus)
     }
 
     /// Writes the kernel's mask format, as `rps_cpus` and `xps_cpus` take it; `0` for no CPU.
     pub fn to_mask(&self) -> String {
-        let groups = self.0.last().map_or(1, |last| last / 32 + 1);
+        let groups = self.0.last().map_or(1, |(_, last)| last / 32 + 1);
         let words: Vec<String> = (0..groups)
             .rev()
             .map(|group| {
-                let bits = self.0.range(group * 32..group * 32 + 32);
-                let word = bits.fold(0u32, |word, cpu| word | 1 << (cpu % 32));
+                let base = group * 32;
+                let runs = self.within(base, base + 31);
+                let word = runs.fold(0u32, |word, (first, last)| {
+                    word | u32::MAX >> (31 - (last - first)) << (first - base)
+                });
                 if group + 1 == groups {
                     format!("{word:x}")
                 } else {
@@ -148,27 +182,70 @@ impl CpuSet {
             .collect();
         words.join(",")
     }
+
+    /// What of `first` to `last` is in the set, as ascending ranges.
+    fn within(&self, first: u32, last: u32) -> impl Iterator<Item = (u32, u32)> + '_ {
+        let from = self.0.partition_point(|(_, end)| *end < first);
+        let ranges = self.0.get(from..).unwrap_or_default().iter();
+        ranges
+            .take_while(move |(start, _)| *start <= last)
+            .map(move |(start, end)| (*start.max(&first), *end.min(&last)))
+    }
+
+    /// Adds `first` to `last`. Cheapest in ascending order.
+    fn add(&mut self, first: u32, last: u32) {
+        let touches = |end: u32, start: u32| end.checked_add(1).is_none_or(|next| next >= start);
+        let from = match self.0.last() {
+            Some((_, end)) if touches(*end, first) => {
+                self.0.partition_point(|(_, end)| !touches(*end, first))
+            }
+            _ => self.0.len(),
+        };
+        let to = from
+            + self
+                .0
+                .iter()
+                .skip(from)
+                .take_while(|(start, _)| touches(last, *start))
+                .count();
+        let merged = self.0.get(from..to).unwrap_or_default();
+        let first = merged.first().map_or(first, |(start, _)| first.min(*start));
+        let last = merged.last().map_or(last, |(_, end)| last.max(*end));
+        self.0.splice(from..to, [(first, last)]);
+    }
+}
+
+impl Ord for CpuSet {
+    /// As lists of ascending CPUs.
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.iter().cmp(other.iter())
+    }
+}
+
+impl PartialOrd for CpuSet {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
 }
 
 impl FromIterator<CpuId> for CpuSet {
     fn from_iter<I: IntoIterator<Item = CpuId>>(cpus: I) -> Self {
-        Self(cpus.into_iter().map(|cpu| cpu.0).collect())
+        let mut set = Self::empty();
+        for cpu in cpus {
+            set.add(cpu.0, cpu.0);
+        }
+        set
     }
 }
 
 impl fmt::Display for CpuSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut cpus = self.0.iter().copied().peekable();
         let mut separator = "";
-        while let Some(start) = cpus.next() {
-            let mut end = start;
-            while cpus.peek() == Some(&(end + 1)) {
-                end += 1;
-                cpus.next();
-            }
-            match end - start {
-                0 => write!(f, "{separator}{start}")?,
-                _ => write!(f, "{separator}{start}-{end}")?,
+        for (first, last) in &self.0 {
+            if first == last {
+                write!(f, "{separator}{first}")?;
+            } else {
+                write!(f, "{separator}{first}-{last}")?;
             }
             separator = ",";
         }
@@ -189,16 +266,16 @@ impl FromStr for CpuSet {
             Ok(_) => Err(wrong("a CPU number is larger than 16383")),
             Err(_) => Err(wrong("expected numbers and ranges such as `0-5,12`")),
         };
-        let mut cpus = BTreeSet::new();
+        let mut cpus = Self::empty();
         for part in text.trim().split(',').filter(|_| !text.trim().is_empty()) {
             let (start, end) = part.split_once('-').unwrap_or((part, part));
             let (start, end) = (number(start)?, number(end)?);
             if end < start {
                 return Err(wrong("a range ends before it starts"));
             }
-            cpus.extend(start..=end);
+            cpus.add(start, end);
         }
-        Ok(Self(cpus))
+        Ok(cpus)
     }
 }
 
@@ -343,15 +420,48 @@ impl<'de> Deserialize<'de> for NicName {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use proptest::prelude::*;
 
     use super::*;
 
+    fn of(numbers: &BTreeSet<u32>) -> CpuSet {
+        numbers.iter().copied().map(CpuId).collect()
+    }
+
     fn any_cpu_set() -> impl Strategy<Value = CpuSet> {
-        proptest::collection::btree_set(0u32..2048, 0..64).prop_map(CpuSet)
+        proptest::collection::btree_set(0u32..2048, 0..64).prop_map(|numbers| of(&numbers))
+    }
+
+    /// Dense, so that ranges touch and overlap, and with the last numbers there are.
+    fn any_numbers() -> impl Strategy<Value = Vec<u32>> {
+        proptest::collection::vec(
+            prop_oneof![0u32..12, 60u32..70, u32::MAX - 3..=u32::MAX],
+            0..24,
+        )
     }
 
     proptest! {
+        #[test]
+        fn a_cpu_set_is_a_set_of_numbers(one in any_numbers(), other in any_numbers()) {
+            let sets = [&one, &other].map(|all| all.iter().copied().map(CpuId).collect::<CpuSet>());
+            let numbers = [one, other].map(BTreeSet::from_iter);
+            let ([a, b], [x, y]) = (&sets, &numbers);
+            prop_assert_eq!(a.iter().map(|cpu| cpu.0).collect::<Vec<_>>(), x.iter().copied().collect::<Vec<_>>());
+            prop_assert_eq!(a, &of(x));
+            prop_assert_eq!((a.len(), a.is_empty()), (x.len(), x.is_empty()));
+            prop_assert_eq!(a.first().map(|cpu| cpu.0), x.first().copied());
+            for number in 0..72 {
+                prop_assert_eq!(a.contains(CpuId(number)), x.contains(&number));
+            }
+            prop_assert_eq!((a.is_subset(b), a.is_disjoint(b)), (x.is_subset(y), x.is_disjoint(y)));
+            prop_assert_eq!((a.cmp(b), a == b), (x.cmp(y), x == y));
+            prop_assert_eq!(a.minus(b), of(&(x - y)));
+            prop_assert_eq!(a.and(b), of(&(x & y)));
+            prop_assert!(a.and(b).is_subset(a) && a.minus(b).is_subset(a));
+        }
+
         #[test]
         fn a_cpu_list_reads_back_as_it_was_written(set in any_cpu_set()) {
             prop_assert_eq!(set.to_string().parse::<CpuSet>(), Ok(set));

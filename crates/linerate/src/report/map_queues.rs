@@ -101,7 +101,7 @@ pub(super) fn queue_branches(nic: &Nic) -> Vec<Branch> {
         if taken == 1 && !all.is_constant() {
             (all, taken) = (one.clone(), 0);
         }
-        let last = others.iter().take(taken).last();
+        let last = others.iter().take(taken).next_back();
         let names = last.map_or_else(
             || queue_name(first),
             |(last, _)| format!("{} to {}", queue_name(first), queue_name(last)),

@@ -132,6 +132,8 @@ fn a_bridge_and_a_macvlan_tell_their_settings() {
         if made("ip link add link near0 name mv7 type macvlan mode vepa") {
             let mode = lab.netlink.stack(&name("mv7")).macvlan_mode;
             assert_eq!(mode, Some(Known::Value("vepa".to_owned())));
+            // One parent carries macvlans or ipvlans, not both.
+            lab.netlink.delete_link(&name("mv7")).expect("it was made");
         }
         if made("ip link add link near0 name ipv7 type ipvlan mode l3") {
             let mode = lab.netlink.stack(&name("ipv7")).macvlan_mode;

@@ -103,6 +103,9 @@ fn small(scene: &Scene<'_>, port: Port<'_>, active: u64, evidence: Evidence) -> 
             "raise the MTU of {} (all hosts and switches on the way first)",
             nic.name
         ),
+        None if port.is_roce() => {
+            "raise the MTU of its interface, which is not seen from here".to_owned()
+        }
         None => "set the subnet manager's partition to 4096".to_owned(),
     };
     let summary = format!(
@@ -203,5 +206,19 @@ pub(super) mod tests {
         );
         assert_eq!(said.severity, Severity::Warn);
         assert_eq!(remedies(&said), ["nic/eth0/mtu: 1500 -> 9000"]);
+    }
+
+    #[test]
+    fn of_a_roce_port_whose_interface_is_elsewhere_no_subnet_manager_is_spoken() {
+        let said = finding(
+            ID,
+            &world(1500, |port| {
+                port.mtu_active = Known::Value(Bytes::new(1024));
+                port.netdev = Known::Value("eth9".parse().expect("a name"));
+            })
+            .scene(),
+        );
+        assert!(said.summary.contains("not seen from here"), "{}", said.summary);
+        assert!(remedies(&said).is_empty());
     }
 }

@@ -50,6 +50,10 @@ fn live(args: &DoctorArgs, say: &Say) -> Outcome<(Host, Option<Watch>)> {
 }
 
 /// Waits, or stops at once when the person says so.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "time is to pass, and nothing else is waited for"
+)]
 fn wait(time: Duration) -> Outcome<()> {
     let interrupt = Interrupt::listen()?;
     let end = Instant::now() + time;

@@ -339,6 +339,10 @@ impl Make<'_> {
                 address(nic)
             ),
         )?;
+        self.queues(&device, first)
+    }
+
+    fn queues(&self, device: &str, first: u32) -> io::Result<()> {
         for queue in 0..self.size.queues {
             let cpu = (first + queue) % self.size.cpus;
             self.files(

@@ -80,7 +80,7 @@ fn here(linerate: &Path, runs: u16) -> Result<(), BenchError> {
             &["--of", "console"],
         )),
         None => {
-            println!("lstopo-no-graphics is not here (package hwloc-nox): no peer to compare with")
+            println!("lstopo-no-graphics is not here (package hwloc-nox): no peer to compare with");
         }
     }
     let taken = interleaved(&all, runs)?;

@@ -9,7 +9,7 @@ use linerate_model::ceiling::{
 };
 use linerate_model::ids::NicName;
 use linerate_model::known::{Cause, Gap, Known};
-use linerate_model::units::BitRate;
+use linerate_model::units::{BitRate, Ratio};
 use linerate_model::workload::Direction;
 use serde_json::{Value, json};
 
@@ -74,7 +74,7 @@ fn ceiling_json(all: &PathCeilings, rate: Option<BitRate>, speed: Option<BitRate
         "ceiling": all.lowest().map(bound),
         "bounds": all.ceilings.iter().map(bound).collect::<Vec<_>>(),
         "rate_bit_per_s": rate,
-        "share_of_line": of_line.map(|share| share.as_f64()),
+        "share_of_line": of_line.map(Ratio::as_f64),
         "gaps": all.undetermined.iter().map(gap).collect::<Vec<_>>(),
     })
 }

@@ -222,6 +222,10 @@ pub struct FailOn(pub Option<Severity>);
 
 /// `ceiling`.
 #[derive(Debug, Args)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a switch of the command line"
+)]
 pub struct CeilingArgs {
     /// The interface; without one, figures or a peer must be given.
     pub nic: Option<NicName>,
@@ -386,24 +390,21 @@ fn parse_pcie(text: &str) -> Result<PcieFigures, String> {
         return Err("a PCIe link has 1, 2, 4, 8, 12, 16 or 32 lanes".to_owned());
     }
     let rate = rate.trim();
-    let rate = match rate.split_once("GT/s") {
-        Some((number, _)) => {
-            let known = [
-                ("2.5", 2_500),
-                ("5", 5_000),
-                ("8", 8_000),
-                ("16", 16_000),
-                ("32", 32_000),
-                ("64", 64_000),
-            ];
-            let number = number.trim().trim_end_matches(".0");
-            let found = known.iter().find(|(name, _)| *name == number);
-            found.map(|(_, rate)| TransferRate::from_mt_per_s(*rate))
-        }
-        None => {
-            let generation = rate.trim_start_matches(|c: char| !c.is_ascii_digit());
-            generation.parse().ok().and_then(pcie_generation)
-        }
+    let rate = if let Some((number, _)) = rate.split_once("GT/s") {
+        let known = [
+            ("2.5", 2_500),
+            ("5", 5_000),
+            ("8", 8_000),
+            ("16", 16_000),
+            ("32", 32_000),
+            ("64", 64_000),
+        ];
+        let number = number.trim().trim_end_matches(".0");
+        let found = known.iter().find(|(name, _)| *name == number);
+        found.map(|(_, rate)| TransferRate::from_mt_per_s(*rate))
+    } else {
+        let generation = rate.trim_start_matches(|c: char| !c.is_ascii_digit());
+        generation.parse().ok().and_then(pcie_generation)
     };
     rate.map(|rate| PcieFigures { rate, lanes })
         .ok_or_else(wrong)

@@ -75,6 +75,10 @@ impl Live {
 }
 
 /// Waits, or stops at once when the person says so.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "time is to pass, and nothing else is waited for"
+)]
 fn wait(time: Duration) -> Outcome<()> {
     let interrupt = Interrupt::listen()?;
     let end = Instant::now() + time;

@@ -28,7 +28,7 @@ const BANDWIDTH_BUFFER: Bytes = Bytes::mib(256);
 const BANDWIDTH_BUFFER_MIN: Bytes = Bytes::mib(16);
 const LINE_BYTES: usize = 64;
 /// Loads between two looks at the clock.
-const LOADS: usize = 1 << 16;
+const LOADS: u32 = 1 << 16;
 const PASSES_MIN: usize = 3;
 
 /// What some cores make of one node's memory.
@@ -123,7 +123,7 @@ fn latency(
         black_box(at);
         times.sort_unstable();
         let median = times.get(times.len() / 2).copied().unwrap_or_default();
-        Ok(median.as_secs_f64() * 1e9 / LOADS as f64)
+        Ok(median.as_secs_f64() * 1e9 / f64::from(LOADS))
     })
 }
 
@@ -149,7 +149,7 @@ fn chain(words: &mut [u64]) {
     }
 }
 
-fn follow(words: &[u64], mut at: usize, loads: usize) -> usize {
+fn follow(words: &[u64], mut at: usize, loads: u32) -> usize {
     for _ in 0..loads {
         at = words
             .get(at)

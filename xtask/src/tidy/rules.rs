@@ -20,7 +20,16 @@ fn declaring(files: &[TreeFile]) -> impl Iterator<Item = &TreeFile> {
 pub(super) fn every_rule_has_its_three_kinds_of_case(files: &[TreeFile]) -> Vec<Problem> {
     let mut problems = Vec::new();
     for file in declaring(files) {
-        let Some((_, cases)) = file.text.split_once(concat!("const CA", "SES: Cases")) else {
+        // A rule's tests may stand in a file of their own.
+        let apart = file.path.replace(".rs", "/tests.rs");
+        let mut places = files
+            .iter()
+            .filter(|own| own.path == file.path || own.path == apart);
+        let split = |own: &TreeFile| {
+            let (_, cases) = own.text.split_once(concat!("const CA", "SES: Cases"))?;
+            Some(cases.to_owned())
+        };
+        let Some(cases) = places.find_map(split) else {
             problems.push(Problem::new(file, None, "a rule without its `CASES`"));
             continue;
         };

@@ -35,7 +35,7 @@ pub(super) fn nic_branches(host: &Host, more: &dyn Fn(&Nic) -> Vec<Branch>) -> V
 fn nic_branch(nic: &Nic) -> Branch {
     let mut below = Vec::new();
     if nic.kind.has_wire() {
-        below.extend(pcie_branch(nic));
+        below.push(pcie_branch(nic));
         below.push(Branch::leaf(locality_text(nic)));
         below.extend(port_lines(nic).into_iter().map(Branch::leaf));
         below.extend(engine_line(nic).map(Branch::leaf));
@@ -106,20 +106,17 @@ fn head_text(nic: &Nic) -> String {
     )
 }
 
-fn pcie_branch(nic: &Nic) -> Option<Branch> {
+fn pcie_branch(nic: &Nic) -> Branch {
     let Known::Value(pcie) = &nic.pcie else {
-        return Some(Branch::leaf(format!(
-            "PCIe {}",
-            show_with(&nic.pcie, |_| String::new())
-        )));
+        return Branch::leaf(format!("PCIe {}", show_with(&nic.pcie, |_| String::new())));
     };
     let is_silent =
         |hop: &PcieHop| hop.transfer_mt_per_s.value().is_none() && hop.width.value().is_none();
     if pcie.links.iter().all(is_silent) {
-        return Some(Branch::leaf(format!(
+        return Branch::leaf(format!(
             "PCI {}: no link is told of (emulated or integrated)",
             show(&nic.pci_address)
-        )));
+        ));
     }
     let own = pcie.links.first().and_then(|hop| hop.control.value());
     let control = own.map_or_else(String::new, |own| {
@@ -133,7 +130,7 @@ fn pcie_branch(nic: &Nic) -> Option<Branch> {
     });
     let iommu = nic.pci.value().and_then(|pci| pci.iommu_type.value());
     let iommu = iommu.map_or_else(String::new, |kind| format!(", IOMMU {}", visible(kind)));
-    Some(Branch {
+    Branch {
         text: format!(
             "PCIe {}: {}, to the root {}{control}{iommu}",
             show(&nic.pci_address),
@@ -145,7 +142,7 @@ fn pcie_branch(nic: &Nic) -> Option<Branch> {
             .iter()
             .map(|hop| Branch::leaf(hop_text(hop)))
             .collect(),
-    })
+    }
 }
 
 /// What passes to the root, and the link that lets no more pass.
@@ -202,12 +199,12 @@ fn port_lines(nic: &Nic) -> Vec<String> {
     if !port.is_empty() {
         lines.push(format!("port: {}", port.join(", ")));
     }
-    if let Some(state) = wire.state.value() {
-        if let Some(why) = state.extended_state.value() {
-            let finer = state.extended_substate.value();
-            let finer = finer.map_or_else(String::new, |text| format!(": {}", visible(text)));
-            lines.push(format!("no link because of {}{finer}", visible(why)));
-        }
+    if let Some(state) = wire.state.value()
+        && let Some(why) = state.extended_state.value()
+    {
+        let finer = state.extended_substate.value();
+        let finer = finer.map_or_else(String::new, |text| format!(": {}", visible(text)));
+        lines.push(format!("no link because of {}{finer}", visible(why)));
     }
     lines.extend(wire.module.value().map(module_line));
     let hot = nic.card.temperatures.value().into_iter().flatten();
@@ -295,11 +292,10 @@ fn engine_line(nic: &Nic) -> Option<String> {
         adaptive_rx,
         ..
     }) = nic.coalesce.value()
+        && let Some(usecs) = rx_usecs.get()
     {
-        if let Some(usecs) = rx_usecs.get() {
-            let adaptive = if is_on(adaptive_rx) { ", adaptive" } else { "" };
-            parts.push(format!("interrupts held rx {usecs} us{adaptive}"));
-        }
+        let adaptive = if is_on(adaptive_rx) { ", adaptive" } else { "" };
+        parts.push(format!("interrupts held rx {usecs} us{adaptive}"));
     }
     if let Some(rss) = nic.dispatch.rss.value()
         && let Some(function) = rss.function.value()

@@ -31,16 +31,19 @@ pub(crate) fn fits(document: &Value) {
         .and_then(|name| name.split_once('/'))
         .expect("linerate.NOUN/VERSION");
     let place = repository(&format!("schema/{noun}-{version}.json"));
-    let text = fs::read_to_string(&place).unwrap_or_else(|error| panic!("{place:?}: {error}"));
+    let text =
+        fs::read_to_string(&place).unwrap_or_else(|error| panic!("{}: {error}", place.display()));
     let mut schema: Value = serde_json::from_str(&text).expect("a schema is JSON");
     close(&mut schema);
     let mut schemas = Schemas::new();
     let mut compiler = Compiler::new();
     compiler.set_default_draft(Draft::V2020_12);
     let place = "urn:linerate:closed";
+    if let Err(error) = compiler.add_resource(place, schema) {
+        panic!("{name}: {error:#}");
+    }
     let index = compiler
-        .add_resource(place, schema)
-        .and_then(|()| compiler.compile(place, &mut schemas))
+        .compile(place, &mut schemas)
         .unwrap_or_else(|error| panic!("{name}: {error:#}"));
     if let Err(error) = schemas.validate(document, index) {
         panic!("{name}: {error:#}");

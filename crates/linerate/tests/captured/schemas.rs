@@ -34,7 +34,7 @@ fn the_list_of_rules_holds_the_whole_catalogue_and_our_own() {
         .iter()
         .filter_map(|one| one["number"].as_u64())
         .collect();
-    assert_eq!(numbers, Vec::from_iter(1..=80));
+    assert_eq!(numbers, (1..=80).collect::<Vec<u64>>());
     assert_eq!(listed.len(), RULES.len().max(CATALOGUE.len()));
     let text = linerate(&["explain", "rules"]).with_code(0);
     assert_eq!(text.lines().count(), listed.len());
@@ -95,7 +95,7 @@ fn a_measurement_fits_its_schema_in_every_direction() {
                 .is_some_and(|bytes| bytes > 0),
             "{direction:?}"
         );
-        assert_eq!(said["latency_ns"], serde_json::Value::Null);
+        assert_eq!(said["latency_ns"], Value::Null);
         let flags = said["flags"].as_array().expect("a list");
         assert!(flags.contains(&"shared-kernel".into()), "{flags:?}");
     }

@@ -184,12 +184,12 @@ pub(super) mod tests {
             }),
             ("one queue for two CPUs", || {
                 world("nvme0n1", "nvme", |device| {
-                    device.hardware_queues = Known::Value(1)
+                    device.hardware_queues = Known::Value(1);
                 })
             }),
             ("a disk that rotates without a scheduler", || {
                 world("sda", "scsi", |device| {
-                    device.rotational = Known::Value(true)
+                    device.rotational = Known::Value(true);
                 })
             }),
         ],
@@ -213,7 +213,7 @@ pub(super) mod tests {
         ],
         undetermined: &[("nobody asked", || {
             world("nvme0n1", "nvme", |device| {
-                device.scheduler = Known::not_asked("scheduler")
+                device.scheduler = Known::not_asked("scheduler");
             })
         })],
     };

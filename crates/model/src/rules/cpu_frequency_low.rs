@@ -271,7 +271,7 @@ pub(super) mod tests {
             }),
             ("told to save energy", || {
                 World::of(with(|p| {
-                    set(p, "intel_pstate", "powersave", "balance_power")
+                    set(p, "intel_pstate", "powersave", "balance_power");
                 }))
             }),
             ("no turbo", || {
@@ -289,7 +289,7 @@ pub(super) mod tests {
         silent: &[
             ("powersave of intel_pstate", || {
                 World::of(with(|p| {
-                    set(p, "intel_pstate", "powersave", "balance_performance")
+                    set(p, "intel_pstate", "powersave", "balance_performance");
                 }))
             }),
             (

@@ -121,7 +121,7 @@ pub(super) mod tests {
                 world(|port| {
                     keep(port, |gid| {
                         gid.kind == Known::Value("IB/RoCE v1".to_owned())
-                    })
+                    });
                 })
             }),
             ("link-local only", || {

@@ -158,7 +158,7 @@ pub(super) mod tests {
         fires: &[
             ("1024 of 4096", || {
                 world(1500, |port| {
-                    port.mtu_active = Known::Value(Bytes::new(1024))
+                    port.mtu_active = Known::Value(Bytes::new(1024));
                 })
             }),
             ("worked out from the interface", || {
@@ -200,7 +200,7 @@ pub(super) mod tests {
         let said = finding(
             ID,
             &world(1500, |port| {
-                port.mtu_active = Known::Value(Bytes::new(1024))
+                port.mtu_active = Known::Value(Bytes::new(1024));
             })
             .scene(),
         );

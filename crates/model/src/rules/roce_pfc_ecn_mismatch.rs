@@ -218,7 +218,7 @@ pub(super) mod tests {
             ("two lossless priorities", || world(3 << 3, |_| {})),
             ("told by tag, and no VLAN", || {
                 world(1 << 3, |dcb| {
-                    dcb.trust = Known::Value(vec!["pcp".to_owned()])
+                    dcb.trust = Known::Value(vec!["pcp".to_owned()]);
                 })
             }),
             ("another priority at the other end", || {

@@ -112,17 +112,14 @@ fn current_of_nic(nic: &Nic, key: &SettingKey, knob: &NicKnob) -> Known<Value> {
 
 /// The receive hash: its table, or what it takes of one kind of flow.
 fn current_of_hash(nic: &Nic, key: &SettingKey, knob: &NicKnob) -> Known<Value> {
+    let reason = "the driver hashes no such kind of flow";
+    let absent = || Known::unknown(Cause::Absent, key.to_string(), reason);
+    let said = |words: &String| Known::Value(Value::Text(words.clone()));
     part(&nic.dispatch.rss, |rss| match knob {
-        NicKnob::RssFields(kind) => part(&rss.fields, |fields| match fields.get(kind) {
-            Some(text) => Known::Value(Value::Text(text.clone())),
-            None => {
-                let reason = "the driver hashes no such kind of flow";
-                Known::unknown(Cause::Absent, key.to_string(), reason)
-            }
+        NicKnob::RssFields(kind) => part(&rss.fields, |fields| {
+            fields.get(kind).map_or_else(absent, said)
         }),
-        _ => part(&rss.table, |table| {
-            Known::Value(Value::Text(table_words(table)))
-        }),
+        _ => part(&rss.table, |table| said(&table_words(table))),
     })
 }
 

@@ -7,9 +7,9 @@ use crate::cli::{FormatArg, MapArgs};
 use crate::commands::{check_nic, host_from};
 use crate::exit::{Code, Outcome, Stop};
 use crate::memory::{matrix, memory_json, memory_text};
-use crate::report;
 use crate::report::doctor::gap_json;
 use crate::report::flat::{Change, Fact, changes, facts, shown};
+use crate::report::{self, MapDocument};
 use crate::say::Say;
 
 /// `linerate map`.
@@ -29,11 +29,9 @@ pub fn run(args: &MapArgs, format: FormatArg, say: &Say) -> Outcome<()> {
     };
     match format {
         FormatArg::Json => {
-            let mut document = report::map_json(&host);
-            if let (Some(object), Some(rows)) = (document.as_object_mut(), &memory) {
-                object.insert("memory".to_owned(), memory_json(rows));
-            }
-            say.json(&document)
+            let memory = memory.map(|rows| memory_json(&rows));
+            let host = &host;
+            say.json(&MapDocument { host, memory })
         }
         FormatArg::Dot => say.data(&report::map_dot(&host)),
         FormatArg::Svg => say.data(&report::map_svg(&host)),

@@ -1,73 +1,75 @@
 //! `linerate map --format json`: the host with `null` for every fact that is not known, and each of
 //! those facts under `gaps` with the place that was asked and why it did not answer.
 
-use linerate_model::host::Host;
-use serde_json::{Map, Value, json};
+use std::cell::RefCell;
 
-/// The schema name of what [`map_json`] makes.
+use linerate_model::host::Host;
+use linerate_model::known::Gap;
+use serde::ser::{Serialize, SerializeStruct, Serializer};
+use serde_json::Value;
+
+use super::gaps::{Noted, Notes, Noting};
+
+/// The schema name of a [`MapDocument`].
 pub const MAP_SCHEMA: &str = "linerate.map/1";
 
-/// The host as `map --format json` prints it.
-pub fn map_json(host: &Host) -> Value {
-    let mut body = serde_json::to_value(host).unwrap_or(Value::Null);
-    let mut gaps = Vec::new();
-    // The host's own list of gaps belongs to the document, not to the machine.
-    if let Some(Value::Array(own)) = body.as_object_mut().and_then(|host| host.remove("gaps")) {
-        gaps.extend(own.iter().filter_map(|gap| entry(gap.as_object()?, None)));
+/// The host as `map --format json` prints it. The gaps are found while the host is written.
+#[derive(Debug)]
+pub struct MapDocument<'a> {
+    /// The host.
+    pub host: &'a Host,
+    /// What was measured of its memory, when it was asked for.
+    pub memory: Option<Value>,
+}
+
+impl Serialize for MapDocument<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let notes = RefCell::new(Notes {
+            // The host's own list of gaps belongs to the document, not to the machine.
+            found: self.host.gaps.iter().map(|gap| noted(gap, None)).collect(),
+            leave_out: Some("gaps"),
+            ..Notes::default()
+        });
+        let mut document = serializer.serialize_struct("MapDocument", 4)?;
+        document.serialize_field("schema", MAP_SCHEMA)?;
+        let host = Noting {
+            value: self.host,
+            notes: &notes,
+        };
+        document.serialize_field("host", &host)?;
+        let mut gaps = notes.into_inner().found;
+        gaps.extend(shapers_without_rate(self.host));
+        document.serialize_field("gaps", &gaps)?;
+        match &self.memory {
+            Some(memory) => document.serialize_field("memory", memory)?,
+            None => document.skip_field("memory")?,
+        }
+        document.end()
     }
-    hoist(&mut body, "", &mut gaps);
-    // A shaper whose rate was not read has none to print; of all other disciplines null says "none".
-    gaps.extend(host.nics.iter().enumerate().filter_map(|(index, nic)| {
+}
+
+/// A shaper whose rate was not read has none to print; of all other disciplines null says "none".
+fn shapers_without_rate(host: &Host) -> impl Iterator<Item = Noted> + '_ {
+    host.nics.iter().enumerate().filter_map(|(index, nic)| {
         let qdisc = nic.qdisc.value()?;
         if !qdisc.shapes() || qdisc.rate_bit_per_s.is_some() {
             return None;
         }
-        let gap = serde_json::to_value(qdisc.rate_gap(&nic.name)).ok()?;
         let field = format!("/nics/{index}/qdisc/rate_bit_per_s");
-        entry(gap.as_object()?, Some(&field))
-    }));
-    json!({"schema": MAP_SCHEMA, "host": body, "gaps": gaps})
+        Some(noted(&qdisc.rate_gap(&nic.name), Some(field)))
+    })
 }
 
-/// Turns every gap within `value` into null and gives them as the entries of `gaps`.
-pub fn null_gaps(value: &mut Value) -> Vec<Value> {
-    let mut gaps = Vec::new();
-    hoist(value, "", &mut gaps);
-    gaps
-}
-
-/// Turns every gap below `value` into null and lists it; `field` is the JSON pointer (RFC 6901) of
-/// `value` within the host.
-fn hoist(value: &mut Value, field: &str, gaps: &mut Vec<Value>) {
-    if let Some(found) = value
-        .as_object()
-        .and_then(|object| entry(object, Some(field)))
-    {
-        gaps.push(found);
-        *value = Value::Null;
-        return;
-    }
-    match value {
-        Value::Object(object) => {
-            for (key, inner) in object {
-                let key = key.replace('~', "~0").replace('/', "~1");
-                hoist(inner, &format!("{field}/{key}"), gaps);
-            }
-        }
-        Value::Array(items) => {
-            for (index, inner) in items.iter_mut().enumerate() {
-                hoist(inner, &format!("{field}/{index}"), gaps);
-            }
-        }
-        _ => {}
+fn noted(gap: &Gap, field: Option<String>) -> Noted {
+    Noted {
+        path: gap.path.clone(),
+        reason: gap.reason.clone(),
+        cause: gap.cause,
+        field,
     }
 }
 
-/// A serialized `Gap` as an entry of `gaps`. Exactly its three texts make a gap: a feature or sysctl
-/// that happens to be called `unknown` does not.
-fn entry(object: &Map<String, Value>, field: Option<&str>) -> Option<Value> {
-    let text = |key: &str| object.get(key).and_then(Value::as_str);
-    let (cause, path, reason) = (text("unknown")?, text("path")?, text("reason")?);
-    (object.len() == 3)
-        .then(|| json!({"path": path, "reason": reason, "cause": cause, "field": field}))
+/// A [`MapDocument`] of `host` as a value.
+pub fn map_json(host: &Host) -> Value {
+    serde_json::to_value(MapDocument { host, memory: None }).unwrap_or(Value::Null)
 }

@@ -1,6 +1,7 @@
 //! A host with its counters watched: the live one for some seconds, or a captured one at two moments.
 
 use std::path::Path;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use linerate_host::capture::Captured;
@@ -30,9 +31,7 @@ pub fn read_watched(args: &DoctorArgs, say: &Say) -> Outcome<(Host, Option<Watch
 fn live(args: &DoctorArgs, say: &Say) -> Outcome<(Host, Option<Watch>)> {
     let live = LiveHost::open().map_err(|error| Stop::io("open the root folder", error))?;
     let netlink = Netlink::open().map_err(|error| Stop::io("open a netlink socket", error))?;
-    let mut host = read_host(live.root(), &netlink);
-    // Which programs hold connections is asked of the live machine only, and never captured.
-    host.software.socket_owners = read_socket_owners(&live, &mut host.gaps);
+    let host = read_with_owners(&live, &netlink);
     if args.watch.is_zero() {
         return Ok((host, None));
     }
@@ -49,6 +48,28 @@ fn live(args: &DoctorArgs, say: &Say) -> Outcome<(Host, Option<Watch>)> {
     Ok((host, Some(after.since(&before, span))))
 }
 
+/// Reads the host and, beside it, which programs hold connections: that is asked of the live machine only,
+/// never captured, and takes as long as the rest.
+fn read_with_owners(live: &LiveHost, netlink: &Netlink) -> Host {
+    let owners = || {
+        let mut gaps = Vec::new();
+        (read_socket_owners(live, &mut gaps), gaps)
+    };
+    thread::scope(|scope| {
+        let beside = thread::Builder::new().spawn_scoped(scope, owners);
+        let mut host = read_host(live.root(), netlink);
+        let (owners, gaps) = match beside.map(thread::ScopedJoinHandle::join) {
+            Ok(Ok(read)) => read,
+            Ok(Err(panic)) => std::panic::resume_unwind(panic),
+            // A limit on threads is no reason not to read.
+            Err(_) => owners(),
+        };
+        host.software.socket_owners = owners;
+        host.gaps.extend(gaps);
+        host
+    })
+}
+
 /// Waits, or stops at once when the person says so.
 fn wait(time: Duration) -> Outcome<()> {
     let interrupt = Interrupt::listen()?;
@@ -59,7 +80,7 @@ fn wait(time: Duration) -> Outcome<()> {
         if left.is_zero() {
             return Ok(());
         }
-        std::thread::sleep(left.min(Duration::from_millis(50)));
+        thread::sleep(left.min(Duration::from_millis(50)));
     }
 }
 

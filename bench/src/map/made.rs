@@ -178,6 +178,8 @@ impl Make<'_> {
                         ("topology/core_id", &core.to_string()),
                         ("topology/core_cpus_list", &pair),
                         ("topology/thread_siblings_list", &pair),
+                        ("topology/package_cpus_list", &list),
+                        ("topology/die_cpus_list", &list),
                         ("cache/index0/level", "1"),
                         ("cache/index0/type", "Data"),
                         ("cache/index0/shared_cpu_list", &pair),

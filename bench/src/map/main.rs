@@ -32,7 +32,11 @@ struct Args {
     /// A look, not a result: 7 runs, small made hosts
     #[arg(long)]
     quick: bool,
-    /// Where the made hosts are written (about 500 MB for a moment) [default: the temporary folder]
+    /// Also made hosts of two and four times the size: does it stay a line?
+    #[arg(long, conflicts_with = "quick")]
+    large: bool,
+    /// Where the made hosts are written (about 500 MB for a moment, 2 GB with --large) [default: the
+    /// temporary folder]
     #[arg(long)]
     folder: Option<PathBuf>,
 }
@@ -108,33 +112,35 @@ fn here(linerate: &Path, runs: u16) -> Result<(), BenchError> {
 
 fn curve(linerate: &Path, runs: u16, args: &Args) -> Result<(), BenchError> {
     let parent = args.folder.clone().unwrap_or_else(std::env::temp_dir);
-    let parts: &[u32] = if args.quick {
-        &[1, 2]
-    } else {
-        &[1, 2, 4, 8, 16]
+    let parts: &[u32] = match (args.quick, args.large) {
+        (true, _) => &[1, 2],
+        (false, false) => &[1, 2, 4, 8, 16],
+        (false, true) => &[1, 2, 4, 8, 16, 32, 64],
     };
     println!(
-        "{:<44} {:>9} {:>9} {:>11} {:>11}",
-        "made host", "map ms", "doctor ms", "peak MiB", "us per CPU"
+        "{:<46} {:>8} {:>8} {:>9} {:>9} {:>11}",
+        "made host", "json ms", "text ms", "doctor ms", "peak MiB", "us per CPU"
     );
     for part in parts {
         let size = Size::sixteenths(*part);
         let folder = made::Folder::make(&parent, size)
             .map_err(|source| BenchError::new("make a host", source))?;
         let from = folder.path().display().to_string();
-        let map = ["map", "--format", "json", "--from", &from];
+        let json = ["map", "--format", "json", "--from", &from];
+        let text = ["map", "--from", &from];
         let doctor = ["doctor", "--from", &from, "--fail-on", "never"];
         let all = [
-            Process::new("map", linerate, &map),
+            Process::new("map json", linerate, &json),
+            Process::new("map text", linerate, &text),
             Process::new("doctor", linerate, &doctor),
         ];
         let taken = interleaved(&all, runs)?;
-        let (map, doctor) = (median_ms(&taken[0]), median_ms(&taken[1]));
+        let [json, text, doctor] = [0, 1, 2].map(|at| median_ms(&taken[at]));
+        let peak = taken.iter().map(|runs| peak_mib(runs)).fold(0.0, f64::max);
         println!(
-            "{:<44} {map:>9.2} {doctor:>9.2} {:>11.1} {:>11.1}",
+            "{:<46} {json:>8.2} {text:>8.2} {doctor:>9.2} {peak:>9.1} {:>11.1}",
             size.to_string(),
-            peak_mib(&taken[0]),
-            map * 1000.0 / f64::from(size.cpus)
+            json * 1000.0 / f64::from(size.cpus)
         );
     }
     Ok(())

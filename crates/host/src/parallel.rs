@@ -1,7 +1,6 @@
 //! Reads many small files by several threads. A read of `/proc` or `/sys` costs some microseconds in
 //! the kernel, and a machine with a thousand CPUs has tens of thousands of them.
 
-use std::num::NonZero;
 use std::thread;
 
 /// Fewer items than this are read by the caller alone: starting a thread costs as much as ten reads.
@@ -11,8 +10,12 @@ const THREADS_MAX: usize = 8;
 
 /// What `read` gives for every item, in the order of the items.
 pub(crate) fn each<I: Sync, T: Send>(items: &[I], read: impl Fn(&I) -> T + Sync) -> Vec<T> {
-    let processors = thread::available_parallelism().map_or(1, NonZero::get);
-    let threads = (items.len() / ITEMS_PER_THREAD_MIN).min(processors.min(THREADS_MAX));
+    let most = (items.len() / ITEMS_PER_THREAD_MIN).min(THREADS_MAX);
+    // How many processors there are costs some reads to learn.
+    let threads = match most {
+        0 | 1 => most,
+        _ => thread::available_parallelism().map_or(1, |processors| processors.get().min(most)),
+    };
     if threads < 2 {
         return items.iter().map(read).collect();
     }

@@ -222,6 +222,35 @@ impl HostRoot {
         answer
     }
 
+    /// Where the links in a folder point, as they are written, by opening the folder once: for folders
+    /// with very many (`/proc/PID/fd`), of which a capture holds nothing. What is no link is left out.
+    pub(crate) fn links_unlogged(&self, path: &str) -> Known<Vec<String>> {
+        let (Source::Live(_) | Source::Folder(_)) = &self.source else {
+            return self.list_unlogged(path).map(|names| {
+                let links = names
+                    .iter()
+                    .map(|name| self.link_unlogged(&format!("{path}/{name}")));
+                links.filter_map(|link| link.value().cloned()).collect()
+            });
+        };
+        match self.link_files(path) {
+            Ok(links) => Known::Value(links),
+            Err(error) => Known::Unknown(gap(path, &error)),
+        }
+    }
+
+    fn link_files(&self, path: &str) -> io::Result<Vec<String>> {
+        let folder = self.descend(path, OFlags::RDONLY | OFlags::DIRECTORY)?;
+        let mut links = Vec::new();
+        for entry in rustix::fs::Dir::read_from(&folder)? {
+            // A name without a slash does not lead out of the folder.
+            if let Ok(target) = rustix::fs::readlinkat(&folder, entry?.file_name(), Vec::new()) {
+                links.push(target.to_string_lossy().into_owned());
+            }
+        }
+        Ok(links)
+    }
+
     /// Whether something is there.
     pub fn exists(&self, path: &str) -> bool {
         match &self.source {
@@ -385,7 +414,10 @@ fn taken(path: &str, fd: OwnedFd, bytes: u64) -> Result<Vec<u8>, Gap> {
 
 fn text_of(path: &str, text: Vec<u8>) -> Known<String> {
     match String::from_utf8(text) {
-        Ok(text) => Known::Value(text.trim_end().to_owned()),
+        Ok(mut text) => {
+            text.truncate(text.trim_end().len());
+            Known::Value(text)
+        }
         Err(_) => Known::unknown(Cause::Unreadable, absolute(path), Entry::NOT_TEXT),
     }
 }

@@ -10,7 +10,7 @@ use crate::exit::{Code, Outcome, Stop};
 use crate::memory::{matrix, memory_json, memory_text};
 use crate::report::doctor::gap_json;
 use crate::report::flat::{Change, Fact, changes, facts, shown};
-use crate::report::{self, Beside};
+use crate::report::{self, Beside, MapDocument};
 use crate::say::Say;
 use crate::watched::Live;
 
@@ -34,14 +34,11 @@ pub fn run(args: &MapArgs, format: FormatArg, say: &Say) -> Outcome<()> {
     };
     match format {
         FormatArg::Json => {
-            let mut document = report::map_json(&host);
-            if let Some(object) = document.as_object_mut() {
-                let memory = memory.as_deref().map(memory_json);
-                object.extend(memory.map(|memory| ("memory".to_owned(), memory)));
-                let watch = activity.as_ref().map(report::watch_json);
-                object.extend(watch.map(|watch| ("watch".to_owned(), watch)));
-            }
-            say.json(&document)
+            say.json(&MapDocument {
+                host: &host,
+                memory: memory.as_deref().map(memory_json),
+                watch: activity.as_ref().map(report::watch_json),
+            })
         }
         FormatArg::Dot => say.data(&report::map_dot(&host)),
         FormatArg::Svg => say.data(&report::map_svg(&host)),

@@ -256,9 +256,7 @@ fn flows(sample: &Sample) -> Vec<Value> {
 
 /// A value as `--format json` prints it: what is not known is null.
 fn known_or_null<T: Serialize>(value: &T) -> Value {
-    let mut value = serde_json::to_value(value).unwrap_or(Value::Null);
-    crate::report::null_gaps(&mut value);
-    value
+    crate::report::nulled(value)
 }
 
 fn host_line(host: &Host) -> Value {

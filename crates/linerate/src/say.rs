@@ -1,7 +1,7 @@
 //! The only place that prints. stdout is data, stderr is talk and progress; a reader that has gone
 //! away (`| head`) ends the program quietly.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, BufWriter, IsTerminal, Write};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -15,6 +15,8 @@ const NARROWEST: usize = 40;
 const WIDEST: usize = 100;
 /// The column of labels: the longest rule's name and the end it is about.
 const LABEL: usize = 34;
+/// JSON goes out in pieces of this size.
+const JSON_BYTES: usize = 64 << 10;
 
 /// How the command's result is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,12 +40,7 @@ impl Say {
     /// Prints data to stdout, with a line's end.
     pub fn data(&self, text: &str) -> Outcome<()> {
         let mut out = io::stdout().lock();
-        match writeln!(out, "{}", text.trim_end_matches('\n')).and_then(|()| out.flush()) {
-            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-                Err(Stop::io("write to standard output", error))
-            }
-            _ => Ok(()),
-        }
+        printed(writeln!(out, "{}", text.trim_end_matches('\n')).and_then(|()| out.flush()))
     }
 
     /// Prints lines for a person to stdout: on a terminal none is longer than it is wide.
@@ -54,11 +51,21 @@ impl Say {
         }
     }
 
-    /// Prints a document as JSON to stdout.
+    /// Prints a document as JSON to stdout, as it is made: that of a large host has many megabytes.
     pub fn json<T: Serialize>(&self, document: &T) -> Outcome<()> {
-        let text = serde_json::to_string_pretty(document)
-            .map_err(|e| Stop::new(Code::Bug, "cannot write a document as JSON").because(e))?;
-        self.data(&text)
+        let mut out = BufWriter::with_capacity(JSON_BYTES, io::stdout().lock());
+        let written = match serde_json::to_writer_pretty(&mut out, document) {
+            Err(error) if !error.is_io() => {
+                let stop = Stop::new(Code::Bug, "cannot write a document as JSON");
+                return Err(stop.because(error));
+            }
+            written => written.map_err(io::Error::from),
+        };
+        printed(
+            written
+                .and_then(|()| writeln!(out))
+                .and_then(|()| out.flush()),
+        )
     }
 
     /// Says something to the person, on stderr.
@@ -117,6 +124,16 @@ impl Say {
     /// Whether colour may be used on stdout.
     pub fn colour(&self) -> bool {
         io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty())
+    }
+}
+
+/// What came of printing; a reader that has gone away is no failure.
+fn printed(written: io::Result<()>) -> Outcome<()> {
+    match written {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Stop::io("write to standard output", error))
+        }
+        _ => Ok(()),
     }
 }
 

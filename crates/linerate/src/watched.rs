@@ -1,6 +1,7 @@
 //! A host with its counters watched: the live one for some seconds, or a captured one at two moments.
 
 use std::path::Path;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use linerate_host::capture::Captured;
@@ -29,9 +30,7 @@ pub fn read_watched(args: &DoctorArgs, say: &Say) -> Outcome<(Host, Option<Watch
 
 fn live(args: &DoctorArgs, say: &Say) -> Outcome<(Host, Option<Watch>)> {
     let live = Live::open()?;
-    let mut host = live.host();
-    // Which programs hold connections is asked of the live machine only, and never captured.
-    host.software.socket_owners = read_socket_owners(&live.machine, &mut host.gaps);
+    let host = live.host_with_owners();
     if args.watch.is_zero() {
         return Ok((host, None));
     }
@@ -57,6 +56,28 @@ impl Live {
     /// Reads it once.
     pub fn host(&self) -> Host {
         read_host(self.machine.root(), &self.netlink)
+    }
+
+    /// Reads it and, beside it, which programs hold connections: that is asked of the live machine only,
+    /// never captured, and takes as long as the rest.
+    fn host_with_owners(&self) -> Host {
+        let owners = || {
+            let mut gaps = Vec::new();
+            (read_socket_owners(&self.machine, &mut gaps), gaps)
+        };
+        thread::scope(|scope| {
+            let beside = thread::Builder::new().spawn_scoped(scope, owners);
+            let mut host = self.host();
+            let (owners, gaps) = match beside.map(thread::ScopedJoinHandle::join) {
+                Ok(Ok(read)) => read,
+                Ok(Err(panic)) => std::panic::resume_unwind(panic),
+                // A limit on threads is no reason not to read.
+                Err(_) => owners(),
+            };
+            host.software.socket_owners = owners;
+            host.gaps.extend(gaps);
+            host
+        })
     }
 
     /// Reads the counters of `host` twice, `time` apart, unless the person stops it; `hint` follows what
@@ -88,7 +109,7 @@ fn wait(time: Duration) -> Outcome<()> {
         if left.is_zero() {
             return Ok(());
         }
-        std::thread::sleep(left.min(Duration::from_millis(50)));
+        thread::sleep(left.min(Duration::from_millis(50)));
     }
 }
 

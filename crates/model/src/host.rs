@@ -27,7 +27,7 @@ pub use self::stack::{Bond, BondPort, Bridge, Stack, Tunnel, VirtualFunction, Vl
 pub use self::wire::{
     Eee, Fec, LinkModes, LinkState, Module, ModuleLane, Pause, Timestamping, Wire,
 };
-use crate::ids::{CpuSet, IrqNumber, NicName, NodeId, PciAddress};
+use crate::ids::{CpuId, CpuSet, IrqNumber, NicName, NodeId, PciAddress};
 use crate::known::{Cause, Gap, Known};
 use crate::units::BitRate;
 
@@ -328,6 +328,22 @@ impl Host {
                 .value()
                 .is_some_and(|all| all.iter().any(|own| own.split('/').next() == Some(address)))
         })
+    }
+
+    /// The CPU with this number. Readers give the CPUs in order; only a host that is made otherwise is
+    /// searched through.
+    pub fn cpu(&self, id: CpuId) -> Option<&Cpu> {
+        let at = self.cpus.binary_search_by_key(&id, |cpu| cpu.id).ok();
+        at.and_then(|at| self.cpus.get(at))
+            .or_else(|| self.cpus.iter().find(|cpu| cpu.id == id))
+    }
+
+    /// The interrupt with this number, found as a CPU is.
+    pub fn irq(&self, number: IrqNumber) -> Option<&Irq> {
+        let at = self.irqs.binary_search_by_key(&number, |irq| irq.number);
+        at.ok()
+            .and_then(|at| self.irqs.get(at))
+            .or_else(|| self.irqs.iter().find(|irq| irq.number == number))
     }
 
     /// The CPUs that are online, when the kernel says so of every one of them.

@@ -95,24 +95,23 @@ fn search(
     let mut denied = 0;
     for pid in pids {
         let folder = format!("proc/{pid}/fd");
-        let names = match root.list(&folder) {
-            Known::Value(names) => names,
+        let links = match root.links_unlogged(&folder) {
+            Known::Value(links) => links,
             Known::Unknown(gap) => {
                 // A process that has ended meanwhile is no gap.
                 denied += usize::from(gap.cause == Cause::Denied);
                 continue;
             }
         };
-        files += names.len();
+        files += links.len();
         if files > FILES_MAX {
             let reason = format!("more than {FILES_MAX} open files: the rest was not searched");
             gaps.push(Gap::new(Cause::NotAsked, absolute(&folder), reason));
             break;
         }
-        let kinds = names.iter().filter_map(|name| {
-            let target = root.link_unlogged(&format!("{folder}/{name}"));
-            sockets.get(&parse_socket_link(target.value()?)?).copied()
-        });
+        let kinds = links
+            .iter()
+            .filter_map(|link| sockets.get(&parse_socket_link(link)?).copied());
         let kinds: Vec<SocketKind> = kinds.collect();
         let established = kinds
             .iter()

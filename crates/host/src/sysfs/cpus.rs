@@ -14,6 +14,7 @@ use super::caches::Caches;
 use super::kinds::read_kinds;
 use super::nodes::node_of;
 use super::{cpu_list, cpu_mask, number_or_minus_one, numbered, or_if_absent, understood};
+use crate::parallel;
 use crate::root::HostRoot;
 
 pub(crate) const FOLDER: &str = "sys/devices/system/cpu";
@@ -64,6 +65,8 @@ pub(crate) fn read_cpus(
     nodes: &[Node],
 ) -> Vec<Cpu> {
     let usable = usable(&listed);
+    let cores = parallel::each(&usable, |id| read_core(root, *id));
+    let mut cores: BTreeMap<_, _> = usable.iter().copied().zip(cores).collect();
     let mut kinds = read_kinds(root, &usable, frequency);
     let mut reader = Reader {
         root,
@@ -81,12 +84,21 @@ pub(crate) fn read_cpus(
                 return offline(id, online, node);
             }
             let kind = kinds.remove(&id).unwrap_or_default();
+            let core = cores.remove(&id).unwrap_or_default();
             Cpu {
                 kind,
+                core,
                 ..reader.read(id, online, node)
             }
         })
         .collect()
+}
+
+/// Read of each CPU: some processors number two cores apart that are siblings (AMD's modules of two
+/// cores).
+fn read_core(root: &HostRoot, id: CpuId) -> Known<u32> {
+    let path = format!("{FOLDER}/cpu{id}/topology/core_id");
+    number_or_minus_one(root, &path, "the firmware does not describe cores")
 }
 
 /// Answers that are known already, by CPU.
@@ -169,8 +181,7 @@ impl Reader<'_> {
                 || id_of("die_id", "the firmware does not describe dies"),
                 |_| of(&["die_cpus_list"]).or_else(of_core),
             ),
-            // Some processors number two cores apart that are siblings (AMD's modules of two cores).
-            core: id_of("core_id", "the firmware does not describe cores"),
+            core: Known::default(),
             last_level_cache: self.caches.of(root, id),
             kind: Known::default(),
             governor: (self.governors.of_cpu(id)).unwrap_or_else(|| root.read(&governor_path(id))),

@@ -11,6 +11,7 @@ use linerate_model::units::BitRate;
 
 use super::queue_irqs::{Device, QueueIrqs, QueueNapis, cpus_of, find_irqs};
 use super::{cpu_mask, number, numbered, parsed};
+use crate::parallel;
 use crate::root::{HostRoot, absolute};
 
 /// Reads a NIC's queues, receive queues first, each in numeric order.
@@ -41,9 +42,10 @@ pub(crate) fn read_queues(
     };
     let rx = rx.iter().map(|index| (QueueKind::Rx, "rx", *index));
     let tx = tx.iter().map(|index| (QueueKind::Tx, "tx", *index));
-    rx.chain(tx)
-        .map(|(kind, name, index)| reader.read(kind, index, &format!("{folder}/{name}-{index}")))
-        .collect()
+    let all: Vec<_> = rx.chain(tx).collect();
+    parallel::each(&all, |(kind, name, index)| {
+        reader.read(*kind, *index, &format!("{folder}/{name}-{index}"))
+    })
 }
 
 /// What the queues of one NIC share.

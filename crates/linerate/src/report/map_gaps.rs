@@ -4,33 +4,33 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Map, Value, json};
+use linerate_model::known::Cause;
+use serde_json::{Value, json};
+
+use super::gaps::Noted;
 
 /// One gap, or several of the same reason.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Entry {
     path: String,
     reason: String,
-    cause: String,
+    cause: Cause,
     /// The JSON pointers (RFC 6901) of the nulls that this explains.
     fields: Vec<String>,
 }
 
-impl Entry {
-    /// A serialized `Gap`. Exactly its three texts make one: a feature or sysctl that happens to be called
-    /// `unknown` does not.
-    pub(super) fn of(object: &Map<String, Value>, field: Option<&str>) -> Option<Self> {
-        let text = |key: &str| object.get(key).and_then(Value::as_str).map(str::to_owned);
-        let (cause, path, reason) = (text("unknown")?, text("path")?, text("reason")?);
-        let fields = field.map(str::to_owned).into_iter().collect();
-        (object.len() == 3).then_some(Self {
-            path,
-            reason,
-            cause,
-            fields,
-        })
+impl From<Noted> for Entry {
+    fn from(noted: Noted) -> Self {
+        Self {
+            path: noted.path,
+            reason: noted.reason,
+            cause: noted.cause,
+            fields: noted.field.into_iter().collect(),
+        }
     }
+}
 
+impl Entry {
     pub(super) fn to_json(&self) -> Value {
         // `field` is the first of them, as it was before one gap could explain several nulls.
         json!({
@@ -84,7 +84,7 @@ pub(super) fn gathered(entries: Vec<Entry>) -> Vec<Entry> {
         |entry| {
             let folder = entry.path.rsplit_once('/').map(|(folder, _)| folder);
             request(&entry.path)
-                .or(folder.filter(|_| entry.cause == "absent"))
+                .or(folder.filter(|_| entry.cause == Cause::Absent))
                 .unwrap_or(&entry.path)
                 .to_owned()
         },
@@ -102,7 +102,7 @@ fn grouped(
     let mut at: BTreeMap<[String; 4], usize> = BTreeMap::new();
     for entry in entries {
         let known = [
-            entry.cause.clone(),
+            entry.cause.to_string(),
             entry.reason.clone(),
             entry.owner(),
             place(&entry),

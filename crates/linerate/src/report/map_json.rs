@@ -1,71 +1,103 @@
 //! `linerate map --format json`: the host with `null` for every fact that is not known, and each of
 //! those facts under `gaps` with the place that was asked and why it did not answer.
 
-use linerate_model::host::Host;
-use serde_json::{Value, json};
+use std::cell::RefCell;
 
+use linerate_model::host::Host;
+use linerate_model::known::Gap;
+use serde::ser::{Serialize, SerializeStruct, Serializer};
+use serde_json::Value;
+
+use super::gaps::{Noted, Notes, Noting};
 use super::map_gaps::{Entry, gathered};
 
-/// The schema name of what [`map_json`] makes.
+/// The schema name of a [`MapDocument`].
 pub const MAP_SCHEMA: &str = "linerate.map/1";
 
-/// The host as `map --format json` prints it.
-pub fn map_json(host: &Host) -> Value {
-    let mut body = serde_json::to_value(host).unwrap_or(Value::Null);
-    let mut gaps = Vec::new();
-    // The host's own list of gaps belongs to the document, not to the machine.
-    if let Some(Value::Array(own)) = body.as_object_mut().and_then(|host| host.remove("gaps")) {
-        gaps.extend(
-            own.iter()
-                .filter_map(|gap| Entry::of(gap.as_object()?, None)),
-        );
+/// The host as `map --format json` prints it. The gaps are found while the host is written.
+#[derive(Debug)]
+pub struct MapDocument<'a> {
+    /// The host.
+    pub host: &'a Host,
+    /// What was measured of its memory, when it was asked for.
+    pub memory: Option<Value>,
+    /// What happened while it was watched, when it was.
+    pub watch: Option<Value>,
+}
+
+impl Serialize for MapDocument<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let notes = RefCell::new(Notes {
+            // The host's own list of gaps belongs to the document, not to the machine.
+            found: self.host.gaps.iter().map(|gap| noted(gap, None)).collect(),
+            leave_out: Some("gaps"),
+            ..Notes::default()
+        });
+        let mut document = serializer.serialize_struct("MapDocument", 5)?;
+        document.serialize_field("schema", MAP_SCHEMA)?;
+        let host = Noting {
+            value: self.host,
+            notes: &notes,
+        };
+        document.serialize_field("host", &host)?;
+        let mut gaps = notes.into_inner().found;
+        gaps.extend(shapers_without_rate(self.host));
+        document.serialize_field("gaps", &listed(gaps))?;
+        for (key, part) in [("memory", &self.memory), ("watch", &self.watch)] {
+            match part {
+                Some(part) => document.serialize_field(key, part)?,
+                None => document.skip_field(key)?,
+            }
+        }
+        document.end()
     }
-    hoist(&mut body, "", &mut gaps);
-    // A shaper whose rate was not read has none to print; of all other disciplines null says "none".
-    gaps.extend(host.nics.iter().enumerate().filter_map(|(index, nic)| {
+}
+
+/// One entry for one reason.
+fn listed(gaps: Vec<Noted>) -> Vec<Value> {
+    let entries = gaps.into_iter().map(Entry::from).collect();
+    gathered(entries).iter().map(Entry::to_json).collect()
+}
+
+/// A value with null for every gap, and those gaps as the entries of a list, whose fields are JSON pointers
+/// within the value.
+pub(super) fn null_gaps<T: Serialize + ?Sized>(value: &T) -> (Value, Vec<Value>) {
+    let notes = RefCell::new(Notes::default());
+    let noting = Noting {
+        value,
+        notes: &notes,
+    };
+    let nulled = serde_json::to_value(noting).unwrap_or(Value::Null);
+    (nulled, listed(notes.into_inner().found))
+}
+
+/// A shaper whose rate was not read has none to print; of all other disciplines null says "none".
+fn shapers_without_rate(host: &Host) -> impl Iterator<Item = Noted> + '_ {
+    host.nics.iter().enumerate().filter_map(|(index, nic)| {
         let qdisc = nic.qdisc.value()?;
         if !qdisc.shapes() || qdisc.rate_bit_per_s.is_some() {
             return None;
         }
-        let gap = serde_json::to_value(qdisc.rate_gap(&nic.name)).ok()?;
         let field = format!("/nics/{index}/qdisc/rate_bit_per_s");
-        Entry::of(gap.as_object()?, Some(&field))
-    }));
-    let gaps: Vec<Value> = gathered(gaps).iter().map(Entry::to_json).collect();
-    json!({"schema": MAP_SCHEMA, "host": body, "gaps": gaps})
+        Some(noted(&qdisc.rate_gap(&nic.name), Some(field)))
+    })
 }
 
-/// Turns every gap within `value` into null and gives them as the entries of `gaps`, whose fields are JSON
-/// pointers within `value`.
-pub fn null_gaps(value: &mut Value) -> Vec<Value> {
-    let mut gaps = Vec::new();
-    hoist(value, "", &mut gaps);
-    gathered(gaps).iter().map(Entry::to_json).collect()
+fn noted(gap: &Gap, field: Option<String>) -> Noted {
+    Noted {
+        path: gap.path.clone(),
+        reason: gap.reason.clone(),
+        cause: gap.cause,
+        field,
+    }
 }
 
-/// Turns every gap below `value` into null and lists it; `field` is the JSON pointer (RFC 6901) of
-/// `value` within the host.
-fn hoist(value: &mut Value, field: &str, gaps: &mut Vec<Entry>) {
-    if let Some(found) = value
-        .as_object()
-        .and_then(|object| Entry::of(object, Some(field)))
-    {
-        gaps.push(found);
-        *value = Value::Null;
-        return;
-    }
-    match value {
-        Value::Object(object) => {
-            for (key, inner) in object {
-                let key = key.replace('~', "~0").replace('/', "~1");
-                hoist(inner, &format!("{field}/{key}"), gaps);
-            }
-        }
-        Value::Array(items) => {
-            for (index, inner) in items.iter_mut().enumerate() {
-                hoist(inner, &format!("{field}/{index}"), gaps);
-            }
-        }
-        _ => {}
-    }
+/// A [`MapDocument`] of `host` as a value.
+pub fn map_json(host: &Host) -> Value {
+    let document = MapDocument {
+        host,
+        memory: None,
+        watch: None,
+    };
+    serde_json::to_value(document).unwrap_or(Value::Null)
 }

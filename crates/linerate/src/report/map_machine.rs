@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use linerate_model::host::{Cpu, CpuKind, Host, IdleState, Node, Power};
 use linerate_model::ids::CpuSet;
-use linerate_model::known::Known;
-use serde_json::Value;
+use linerate_model::known::{Cause, Known};
 
 use super::figures::{count, visible};
+use super::gaps::gaps_of;
 use super::map_text::{Branch, show, show_with};
 
 /// `48 CPUs (2 packages x 12 cores x 2 threads)`; the plain number where the shape is not even.
@@ -225,31 +225,14 @@ fn owners_line(host: &Host) -> Option<String> {
 
 /// How much more root would see, when it would.
 pub(super) fn denied(host: &Host) -> Option<Branch> {
-    let mut places = BTreeSet::new();
-    // Gaps stand anywhere in a host; its serialized form is the one that can be walked.
-    denied_below(&serde_json::to_value(host).ok()?, &mut places);
+    let gaps = gaps_of(host, Cause::Denied);
+    let places: BTreeSet<&str> = gaps.iter().map(|gap| gap.path.as_str()).collect();
     (!places.is_empty()).then(|| {
         Branch::leaf(format!(
             "root would also see {} (`map --why` names them)",
             count(places.len(), "place")
         ))
     })
-}
-
-fn denied_below(value: &Value, places: &mut BTreeSet<String>) {
-    match value {
-        Value::Object(object) => {
-            if object.get("unknown").is_some_and(|cause| cause == "denied") {
-                let path = object.get("path").and_then(Value::as_str);
-                places.extend(path.map(str::to_owned));
-            }
-            object
-                .values()
-                .for_each(|inner| denied_below(inner, places));
-        }
-        Value::Array(items) => items.iter().for_each(|inner| denied_below(inner, places)),
-        _ => {}
-    }
 }
 
 /// Whether a fact is known and true.

@@ -20,15 +20,17 @@ const LINES: usize = 16;
 /// What `map --format json` prints as `watch`: null for what could not be counted, and why under `gaps`,
 /// whose `field` is the place within `watch`.
 pub fn watch_json(activity: &Activity) -> Value {
-    let mut body = serde_json::to_value(activity).unwrap_or(Value::Null);
-    let own = body.as_object_mut().and_then(|watch| watch.remove("gaps"));
-    let mut gaps = null_gaps(&mut body);
-    // The activity's own gaps are shaped alike once they stand in a list.
-    let mut rest = own.unwrap_or(Value::Null);
-    for mut gap in null_gaps(&mut rest) {
-        gap["field"] = Value::Null;
-        gap["fields"] = json!([]);
-        gaps.push(gap);
+    let (mut body, mut gaps) = null_gaps(activity);
+    // The activity's own gaps belong to no field of it.
+    if let Some(watch) = body.as_object_mut() {
+        watch.remove("gaps");
+    }
+    for gap in &mut gaps {
+        let of_list = |field: &Value| field.as_str().is_some_and(|at| at.starts_with("/gaps/"));
+        if of_list(&gap["field"]) {
+            gap["field"] = Value::Null;
+            gap["fields"] = json!([]);
+        }
     }
     if let Some(watch) = body.as_object_mut() {
         watch.insert("gaps".to_owned(), json!(gaps));

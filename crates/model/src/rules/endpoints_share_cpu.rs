@@ -170,7 +170,7 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
 /// The best other CPU that is online: of the same node (it shares the memory), and not of the same core
 /// (it would share the core's units).
 fn other_cpu(host: &Host, taken: CpuId) -> Option<CpuId> {
-    let of = |id: CpuId| host.cpus.iter().find(|cpu| cpu.id == id);
+    let of = |id: CpuId| host.cpu(id);
     let node = of(taken).and_then(|cpu| cpu.node.get());
     let siblings = of(taken)
         .and_then(|cpu| cpu.siblings.value().cloned())

@@ -3,7 +3,7 @@
 //! shown no benefit in initial tests" for interrupt handling).
 
 use super::spreading::{
-    Taken, as_f64, brief, cores, homes, in_use, irq_counts, irq_gaps, percent, queue_name, share,
+    Taken, as_f64, brief, homes, in_use, irq_counts, irq_gaps, percent, queue_name, share,
     siblings, spread, taken, used, workers,
 };
 use super::{ALWAYS, Said, each_nic, found, subject, undetermined};
@@ -129,15 +129,20 @@ fn free_of(host: &Host, homes: &CpuSet, taken: &[CpuId]) -> CpuSet {
 
 /// The pairs of interrupts on one core, by their place, and whether it is the same CPU.
 fn collisions(host: &Host, all: &[Taken<'_>]) -> Vec<(usize, usize, bool)> {
+    let core = |(at, taken): (usize, &Taken<'_>)| {
+        let cpus = taken.cpus;
+        let cpu = cpus.first().filter(|_| cpus.len() == 1)?;
+        Some((at, cpu, siblings(host, cpu)))
+    };
+    let on_one: Vec<_> = all.iter().enumerate().filter_map(core).collect();
     let mut pairs = Vec::new();
-    for (at, one) in all.iter().enumerate() {
-        for (offset, other) in all.iter().skip(at + 1).enumerate() {
-            let both: CpuSet = one.cpus.iter().chain(other.cpus.iter()).collect();
-            let single = one.cpus.len() == 1 && other.cpus.len() == 1;
-            if single && cores(host, &both) == 1 {
-                pairs.push((at, at + 1 + offset, both.len() == 1));
-            }
-        }
+    for (from, (at, cpu, core)) in on_one.iter().enumerate() {
+        let others = on_one.iter().skip(from + 1);
+        pairs.extend(
+            others
+                .filter(|(.., other)| other == core)
+                .map(|(to, other, _)| (*at, *to, other == cpu)),
+        );
     }
     pairs
 }

@@ -101,7 +101,7 @@ fn unsure_of_managed<'a>(
 ) -> Option<Outcome> {
     let missing: Vec<Gap> = badly
         .filter_map(|taken| {
-            let irq = scene.host.irqs.iter().find(|irq| irq.number == taken.irq)?;
+            let irq = scene.host.irq(taken.irq)?;
             needed(irq.managed.gap()?)
         })
         .take(1)

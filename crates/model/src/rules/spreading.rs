@@ -181,9 +181,7 @@ pub(super) fn homes(host: &Host, nic: &Nic) -> CpuSet {
 
 /// The CPUs of the same core as `cpu`, itself included.
 pub(super) fn siblings(host: &Host, cpu: CpuId) -> CpuSet {
-    host.cpus
-        .iter()
-        .find(|own| own.id == cpu)
+    host.cpu(cpu)
         .and_then(|own| own.siblings.value().cloned())
         .unwrap_or_else(|| CpuSet::one(cpu))
 }
@@ -196,9 +194,7 @@ pub(super) fn cores(host: &Host, cpus: &CpuSet) -> usize {
 
 /// Whether the kernel places `irq` by itself, so that nobody else can.
 pub(super) fn is_managed(host: &Host, irq: IrqNumber) -> bool {
-    host.irqs
-        .iter()
-        .find(|own| own.number == irq)
+    host.irq(irq)
         .is_some_and(|own| own.managed.get() == Some(true))
 }
 

@@ -103,7 +103,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
 fn loose<'a>(host: &Host, napi: &'a Napi) -> Option<(&'a Napi, &'a CpuSet, Option<CpuSet>)> {
     let cpus = napi.thread_cpus.value()?;
     let irq = napi.irq.get().and_then(|number| {
-        let irq = host.irqs.iter().find(|irq| irq.number == number)?;
+        let irq = host.irq(number)?;
         irq.effective.value().cloned()
     });
     let anywhere = host.online_cpus().is_subset(cpus);

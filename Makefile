@@ -8,9 +8,12 @@ MSRV := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 LOCKED := $(if $(CI),--locked)
 # Arguments for the demo and the benchmark: make demo ARGS="--pairs 9"
 ARGS ?=
+# How long each fuzz target runs, and which (all of them): make fuzz SECONDS=120 TARGETS=archive
+SECONDS ?= 10
+TARGETS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo bench check test fmt advisories install-deps toolchain clean
+.PHONY: help build demo bench check test fuzz fmt advisories install-deps toolchain clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -30,6 +33,9 @@ check: toolchain ## every gate: format, lints, documentation, the rules' cases, 
 test: toolchain ## check, then all tests; as root also a second time as an ordinary user
 	@xtask/deps.sh test
 	@cargo run $(LOCKED) --quiet --package xtask -- test
+
+fuzz: toolchain ## every reader against bytes made to break it (SECONDS=10 for each, TARGETS="...")
+	@fuzz/run $(SECONDS) $(TARGETS)
 
 fmt: toolchain ## format the Rust sources
 	cargo fmt --all

@@ -1,4 +1,4 @@
-//! Writes the first inputs of every target into `corpus/`, made from the repository's own fixtures: the
+//! Writes the first inputs of every target into `target/corpus/`, made from the repository's own fixtures: the
 //! captured hosts, the netlink messages of a real kernel, made-up hosts and trials.
 
 use std::error::Error;
@@ -14,16 +14,22 @@ use serde::Serialize;
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
+/// How many readers of files there are, about: `linerate_host::fuzz::sysfs_text`.
+const READERS: u8 = 48;
+
 /// The longest seed: a fuzzer does little with long ones.
 const SEED_BYTES_MAX: usize = 32 << 10;
 
 fn main() -> Outcome<()> {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let seeds = Seeds(here.join("corpus"));
+    let seeds = Seeds(here.join("target/corpus"));
     let repository = here.join("..");
     for entry in fs::read_dir(repository.join("fixtures/hosts"))? {
         let path = entry?.path();
-        if path.extension().is_some_and(|extension| extension == "lrcap") {
+        if path
+            .extension()
+            .is_some_and(|extension| extension == "lrcap")
+        {
             seeds_of_host(&seeds, &path)?;
         }
     }
@@ -66,13 +72,12 @@ fn seeds_of_host(seeds: &Seeds, path: &Path) -> Outcome<()> {
     let mut lines = body.lines();
     while let Some(line) = lines.next() {
         let words: Vec<&str> = line.splitn(4, ' ').collect();
-        let (["file", _, count, path], Ok(root)) = (words.as_slice(), Path::new("/").canonicalize())
-        else {
+        let ["file", _, count, path] = words.as_slice() else {
             continue;
         };
         let text: Vec<&str> = lines.by_ref().take(count.parse()?).collect();
         let text = text.join("\n");
-        let path = Path::new(path).strip_prefix(&root)?;
+        let path = Path::new(path).strip_prefix("/")?;
         if path.starts_with("sys/class/net") || path.starts_with("proc/sys/net") || text.len() < 8 {
             let mut header = tar::Header::new_ustar();
             header.set_size(text.len() as u64);
@@ -82,9 +87,9 @@ fn seeds_of_host(seeds: &Seeds, path: &Path) -> Outcome<()> {
             }
         }
         // Every reader is chosen by one byte; a text that suits one is a seed for all.
-        if text.lines().count() > 3 && text.len() < 4096 {
+        if text.len() > 40 && text.len() < 4096 {
             let file = path.to_string_lossy().replace('/', "-");
-            for which in 0..64u8 {
+            for which in 0..READERS {
                 let bytes = [&[which], text.as_bytes()].concat();
                 seeds.put("sysfs_text", &format!("{which}-{file}"), bytes)?;
             }
@@ -104,7 +109,9 @@ fn parts(body: &str) -> Vec<String> {
         if left == 0 {
             let words: Vec<&str> = line.split(' ').collect();
             left = match words.as_slice() {
-                ["file" | "folder", _, count, ..] | ["nic", count, ..] => count.parse().unwrap_or(0),
+                ["file" | "folder", _, count, ..] | ["nic", count, ..] => {
+                    count.parse().unwrap_or(0)
+                }
                 ["link" | "gap", ..] => 1,
                 _ => 0,
             };
@@ -125,19 +132,32 @@ fn parts(body: &str) -> Vec<String> {
 fn seeds_of_netlink(seeds: &Seeds, folder: &Path) -> Outcome<()> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
-        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let name = path
+            .file_stem()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
         let digits: Vec<u8> = fs::read_to_string(&path)?
             .chars()
             .filter_map(|c| c.to_digit(16).and_then(|digit| u8::try_from(digit).ok()))
             .collect();
-        let datagram: Vec<u8> = digits.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]).collect();
-        seeds.put("netlink", &format!("whole-{name}"), [&[0], datagram.as_slice()].concat())?;
+        let datagram: Vec<u8> = digits
+            .chunks_exact(2)
+            .map(|pair| pair[0] << 4 | pair[1])
+            .collect();
+        seeds.put(
+            "netlink",
+            &format!("whole-{name}"),
+            [&[0], datagram.as_slice()].concat(),
+        )?;
         // Each message: length, type, flags, number, port (netlink(7)), and what it says.
         let mut answers = Vec::new();
         let mut rest = datagram.as_slice();
         while let Some(head) = rest.first_chunk::<16>() {
             let length = u32::from_ne_bytes([head[0], head[1], head[2], head[3]]) as usize;
-            let Some(body) = rest.get(16..length) else { break };
+            let Some(body) = rest.get(16..length) else {
+                break;
+            };
             answers.push(head[4]);
             answers.extend(u16::try_from(body.len())?.to_le_bytes());
             answers.extend(body);
@@ -231,8 +251,16 @@ fn seeds_of_trials(seeds: &Seeds) -> Outcome<()> {
         Reply::Done(Box::new(trial.local.clone())),
         Reply::Aborted,
     ];
-    seeds.put("protocol", "requests", [&[9], lines(&requests)?.as_slice()].concat())?;
-    seeds.put("protocol", "replies", [&[255], lines(&replies)?.as_slice()].concat())
+    seeds.put(
+        "protocol",
+        "requests",
+        [&[9], lines(&requests)?.as_slice()].concat(),
+    )?;
+    seeds.put(
+        "protocol",
+        "replies",
+        [&[255], lines(&replies)?.as_slice()].concat(),
+    )
 }
 
 fn lines(all: &[impl Serialize]) -> Outcome<Vec<u8>> {

@@ -138,10 +138,11 @@ pub fn setting_key(bytes: &[u8]) {
 /// and text.
 pub fn store(bytes: &[u8]) {
     let _ = store::parse_records(bytes);
-    let with_sums: String = String::from_utf8_lossy(bytes)
+    let with_sums: Vec<String> = String::from_utf8_lossy(bytes)
         .lines()
-        .map(|json| format!("{:08x} {json}\n", crc32fast::hash(json.as_bytes())))
+        .map(|json| format!("{:08x} {json}", crc32fast::hash(json.as_bytes())))
         .collect();
+    let with_sums = with_sums.join("\n") + "\n";
     if let Ok((records, torn)) = store::parse_records(with_sums.as_bytes()) {
         show_run(records, torn);
     }

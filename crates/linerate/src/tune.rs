@@ -145,9 +145,7 @@ pub(crate) fn wanted_settings(text: &str) -> Result<Settings, String> {
             "settings" => {}
             "peer" => return Err("`[peer.settings]` needs a peer: use `linerate prove`".to_owned()),
             _ => {
-                return Err(format!(
-                    "`{name}` is not known here: expected `[settings]`"
-                ));
+                return Err(format!("`{name}` is not known here: expected `[settings]`"));
             }
         }
     }

@@ -450,10 +450,11 @@ impl Story {
 /// Reads a journal of which `lines` are the records without their checksums, for the fuzz targets.
 #[cfg(any(test, feature = "fuzz"))]
 pub(crate) fn read_any(lines: &str) {
-    let with_sums: String = lines
+    let with_sums: Vec<String> = lines
         .lines()
-        .map(|json| format!("{:08x} {json}\n", crc32fast::hash(json.as_bytes())))
+        .map(|json| format!("{:08x} {json}", crc32fast::hash(json.as_bytes())))
         .collect();
+    let with_sums = with_sums.join("\n") + "\n";
     let _ = Story::parse(lines.as_bytes());
     let _ = Story::parse(with_sums.as_bytes());
 }

@@ -40,7 +40,7 @@ const READERS: &[Reader] = &[
         seen(&(
             sockets::parse_socket_link(text),
             sockets::parse_last_cpu(text),
-        ))
+        ));
     },
     |text| seen(&sockets::parse_status(text, "Cpus_allowed_list")),
     |text| seen(&sockets::parse_node_pages(text)),
@@ -58,7 +58,7 @@ const READERS: &[Reader] = &[
         seen(&(
             nodes::parse_memory(text, "MemTotal"),
             nodes::used_memory_lines(text),
-        ))
+        ));
     },
     |text| seen(&(bond::parse_option(text), nics::parse_speed(text))),
     |text| seen(&(cpus::parse_online(text), isolation::parse_list(text))),
@@ -72,7 +72,7 @@ const READERS: &[Reader] = &[
             pci::function_above(text),
             gids::folder_of(text),
             gids::is_set(text),
-        ))
+        ));
     },
     |text| seen(&kernel::parse_firmware(halves(text).0, halves(text).1)),
     |text| seen(&kernel::parse_guest_flag(text)),

@@ -9,21 +9,48 @@ use linerate_model::build;
 use linerate_model::host::Host;
 use linerate_model::sample::Sample;
 use linerate_model::watch::Watch;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::show;
 
-/// What the rules look at.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-struct Facts {
-    host: Host,
-    watch: Watch,
-    sample: Sample,
+/// What the rules look at: as it was made, and as JSON to be changed.
+struct Made<T> {
+    json: Value,
+    /// How many places there are in it.
+    places: usize,
+    whole: T,
 }
 
-/// The facts that are changed, and how many places there are in them.
-static MADE: LazyLock<(Value, usize)> = LazyLock::new(|| {
+impl<T: Serialize + DeserializeOwned + Clone> Made<T> {
+    fn new(made: T) -> Self {
+        let json = json!(made);
+        let mut places = 0;
+        visit(&json, &mut |_| places += 1);
+        Self {
+            json,
+            places,
+            whole: made,
+        }
+    }
+
+    /// It with every change that its type allows.
+    fn changed(&self, edits: &[(usize, u8)]) -> T {
+        let (mut json, mut made) = (self.json.clone(), None);
+        for (place, to) in edits {
+            let mut changed = json.clone();
+            change(&mut changed, &mut (place % self.places), *to);
+            if let Ok(one) = serde_json::from_value(changed.clone()) {
+                json = changed;
+                made = Some(one);
+            }
+        }
+        made.unwrap_or_else(|| self.whole.clone())
+    }
+}
+
+static HOST: LazyLock<Made<Host>> = LazyLock::new(|| {
     let host = build::host()
         .nodes(2, 3)
         .nic("eth2", |nic| {
@@ -35,43 +62,31 @@ static MADE: LazyLock<(Value, usize)> = LazyLock::new(|| {
                 .pcie(build::pcie_link((8000, 4), (16_000, 16)))
         })
         .nic("veth0", build::NicBuilder::veth)
-        .with(|host| host.block.push(build::block("nvme0n1", "nvme")))
-        .build();
-    let made = json!(Facts {
-        watch: build::watch(&host).build(),
-        sample: build::sample().build(),
-        host,
-    });
-    let mut places = 0;
-    visit(&made, &mut |_| places += 1);
-    (made, places)
+        .with(|host| host.block.push(build::block("nvme0n1", "nvme")));
+    Made::new(host.build())
 });
 
-/// Changes facts, three bytes for each (two say where, one to what), then judges and shows what came of
-/// it. A change that the types do not allow is left out.
+static WATCH: LazyLock<Made<Watch>> =
+    LazyLock::new(|| Made::new(build::watch(&HOST.whole).build()));
+
+static SAMPLE: LazyLock<Made<Sample>> = LazyLock::new(|| Made::new(build::sample().build()));
+
+/// Changes facts, three bytes for each (two say where, the first bits of them in what; one to what),
+/// then judges and shows what came of it.
 pub fn facts(bytes: &[u8]) {
-    let (made, places) = &*MADE;
-    let mut all = made.clone();
-    let mut last = None;
-    for edit in bytes.chunks_exact(3).take(12) {
-        let [low, high, to] = *edit else { return };
-        let place = usize::from(u16::from_le_bytes([low, high])) % places;
-        let mut changed = all.clone();
-        let mut left = place;
-        change(&mut changed, &mut left, to);
-        if let Ok(facts) = serde_json::from_value::<Facts>(changed.clone()) {
-            all = changed;
-            last = Some(facts);
-        }
-    }
-    let Some(Facts {
-        host,
-        watch,
-        sample,
-    }) = last
-    else {
-        return;
+    let edits = bytes.chunks_exact(3).take(12);
+    let edits: Vec<(usize, u8)> = edits
+        .map(|edit| (usize::from(edit[0]) | usize::from(edit[1]) << 8, edit[2]))
+        .collect();
+    let of = |kinds: &[usize]| -> Vec<(usize, u8)> {
+        let own = edits
+            .iter()
+            .filter(|(place, _)| kinds.contains(&(place % 4)));
+        own.map(|(place, to)| (place / 4, *to)).collect()
     };
+    let host = HOST.changed(&of(&[0, 1]));
+    let watch = WATCH.changed(&of(&[2]));
+    let sample = SAMPLE.changed(&of(&[3]));
     judge(&host, Some(&watch));
     // A trial larger than linerate makes is refused where it is read.
     let spec = &sample.spec;
@@ -160,12 +175,14 @@ fn put(value: &mut Value, to: u8) {
         (0..=3, _) => json!([NUMBERS[pick], NUMBERS[15 - pick]]),
         (4..=5, _) => json!(NUMBERS[pick]),
         (6..=7, _) => json!(TEXTS[pick]),
-        (8, _) => json!(to % 2 == 0),
+        (8, _) => json!(to.is_multiple_of(2)),
         (9, _) => json!([]),
         (10, _) => json!({}),
         (11, _) => json!([TEXTS[pick]]),
         (12, _) => json!({TEXTS[pick]: NUMBERS[pick]}),
-        (13, Value::Number(now)) => now.as_u64().map_or(gap, |now| json!(now.wrapping_mul(1000))),
+        (13, Value::Number(now)) => now
+            .as_u64()
+            .map_or(gap, |now| json!(now.wrapping_mul(1000))),
         _ => gap,
     };
 }

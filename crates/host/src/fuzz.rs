@@ -15,7 +15,7 @@ use linerate_model::rules::diagnose;
 use linerate_model::units::Nanoseconds;
 use linerate_model::watch::Watch;
 
-use crate::capture::answers::CapturedNics;
+use crate::capture::answers::{CapturedNics, CapturedRdma};
 use crate::capture::pseudonym::Pseudonyms;
 use crate::capture::tarball::{self, Form};
 use crate::capture::{Archive, CaptureError, Captured};
@@ -179,7 +179,7 @@ pub fn tarball(bytes: &[u8]) {
         form.unwrap_or(Form::Tar),
     ) {
         let root = HostRoot::in_memory(tree);
-        let captured = Captured::of(root, CapturedNics::default());
+        let captured = Captured::of(root, CapturedNics::default(), CapturedRdma::default());
         read_and_judge(captured.root(), &captured);
     }
 }

@@ -100,6 +100,7 @@ impl Netlink {
             ethtool: Mutex::new(Ethtool::scripted(script())?),
             families: Mutex::new(Families::scripted(script())?),
             control: Mutex::new(Control::scripted(script())?),
+            nldev: Mutex::new(Nldev::scripted(script())?),
         })
     }
 

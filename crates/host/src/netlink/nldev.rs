@@ -58,6 +58,11 @@ impl Nldev {
         }))
     }
 
+    #[cfg(any(test, feature = "fuzz"))]
+    pub(super) fn scripted(script: super::script::Script) -> io::Result<Self> {
+        Ok(Self(Ok(Connection::scripted(script)?)))
+    }
+
     fn ask<T>(
         &mut self,
         what: &str,

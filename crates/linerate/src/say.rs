@@ -14,7 +14,7 @@ const NARROWEST: usize = 40;
 /// Longer lines are hard to read, however wide the terminal.
 const WIDEST: usize = 100;
 /// The column of labels: the longest rule's name and the end it is about.
-const LABEL: usize = 34;
+const LABEL: usize = 41;
 /// JSON goes out in pieces of this size.
 const JSON_BYTES: usize = 64 << 10;
 

@@ -298,7 +298,7 @@ fn the_text_map_fits_80_columns_and_names_the_cause_of_every_unknown() {
         "narrowest 0000:16:02.0",
         "rx-0 to rx-5: irqs 120-125 - CPUs 8-13 one by one",
         "tx-0 to tx-7: irq and its CPUs ? (permission denied), XPS CPUs 0-7",
-        "block nvme0n1: node ? (not said by the kernel)",
+        "nvme0n1: node ? (not said by the kernel)",
         "RDMA mlx5_0",
         "8.0 GT/s x8 of ? (unreadable) x16",
     ] {

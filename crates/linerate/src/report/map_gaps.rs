@@ -206,8 +206,12 @@ mod tests {
     use super::*;
 
     fn entry(field: &str, path: &str, cause: &str) -> Entry {
-        let gap = json!({"unknown": cause, "path": path, "reason": "why"});
-        Entry::of(gap.as_object().expect("an object"), Some(field)).expect("a gap")
+        Entry::from(Noted {
+            path: path.to_owned(),
+            reason: "why".to_owned(),
+            cause: serde_json::from_value(json!(cause)).expect("a cause"),
+            field: Some(field.to_owned()),
+        })
     }
 
     fn paths(entries: Vec<Entry>) -> Vec<(String, usize)> {

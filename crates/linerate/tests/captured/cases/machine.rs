@@ -251,11 +251,5 @@ fn software() -> Vec<Case> {
                 &["sysctl/net.netfilter.nf_conntrack_max: 812 -> 1624"],
             ),
         ),
-        case(
-            "conntrack-cost",
-            SERVER,
-            Edit::File(TRACKED_MAX, None),
-            Expect::Undetermined { path: TRACKED_MAX },
-        ),
     ]
 }

@@ -95,7 +95,7 @@ impl HostRoot {
     pub fn read(&self, path: &str) -> Known<String> {
         let answer = match self.take(path, FILE_BYTES_MAX + 1) {
             Ok(text) if text.len() as u64 > FILE_BYTES_MAX => {
-                Known::unknown(Cause::Unreadable, absolute(path), "longer than 64 MiB")
+                Known::unknown(Cause::Unreadable, absolute(path), Entry::TOO_LONG)
             }
             Ok(text) => text_of(path, text),
             Err(gap) => Known::Unknown(gap),

@@ -9,6 +9,7 @@ use tar::EntryType;
 use super::error::CaptureError;
 use super::open::FOLDERS_ABOVE_MAX;
 use super::tree::{Entry, Tree};
+use crate::root::FILE_BYTES_MAX;
 use linerate_model::known::Cause;
 
 /// The most bytes of all files, unpacked.
@@ -88,17 +89,25 @@ fn put<R: Read>(tree: &mut Tree, mut entry: tar::Entry<'_, R>) -> io::Result<()>
     };
     match entry.header().entry_type() {
         EntryType::Regular | EntryType::Continuous => {
+            let gap = |reason: &str| Entry::Gap {
+                cause: Cause::Unreadable,
+                reason: reason.to_owned(),
+            };
+            // A packed file of a few hundred bytes may hold one of any length.
             let mut bytes = Vec::new();
-            entry.read_to_end(&mut bytes)?;
-            let file = match String::from_utf8(bytes) {
-                Ok(text) => Entry::File {
+            entry
+                .by_ref()
+                .take(FILE_BYTES_MAX + 1)
+                .read_to_end(&mut bytes)?;
+            let file = if bytes.len() as u64 > FILE_BYTES_MAX {
+                gap(Entry::TOO_LONG)
+            } else if let Ok(text) = String::from_utf8(bytes) {
+                Entry::File {
                     mode,
                     text: text.trim_end().to_owned(),
-                },
-                Err(_) => Entry::Gap {
-                    cause: Cause::Unreadable,
-                    reason: Entry::NOT_TEXT.to_owned(),
-                },
+                }
+            } else {
+                gap(Entry::NOT_TEXT)
             };
             tree.put(&path, file);
         }
@@ -146,4 +155,39 @@ fn folder_with_sys(tree: &Tree) -> Option<String> {
             .collect();
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header(path: &str, size: u64) -> tar::Header {
+        let mut header = tar::Header::new_ustar();
+        header.set_path(path).expect("a short path");
+        header.set_mode(0o644);
+        header.set_size(size);
+        header.set_cksum();
+        header
+    }
+
+    #[test]
+    fn a_file_longer_than_any_reader_takes_leaves_a_gap_and_does_not_fill_memory() {
+        let size = FILE_BYTES_MAX + 512;
+        let long = header("sys/long", size);
+        let short = header("sys/short", 512);
+        let tar = long.as_bytes().chain(io::repeat(b'7').take(size));
+        let tar = tar
+            .chain(short.as_bytes().as_slice())
+            .chain(io::repeat(b'7').take(512));
+        let tree = read(
+            Path::new("x.tar"),
+            tar.chain(io::repeat(0).take(1024)),
+            Form::Tar,
+        );
+        let tree = tree.expect("a tar file");
+        assert!(
+            matches!(tree.get("sys/long"), Some(Entry::Gap { reason, .. }) if reason == Entry::TOO_LONG)
+        );
+        assert!(tree.read("sys/short").is_ok());
+    }
 }

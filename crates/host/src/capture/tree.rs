@@ -27,6 +27,8 @@ pub(crate) enum Entry {
 impl Entry {
     /// The reason of a gap that a binary file leaves.
     pub(crate) const NOT_TEXT: &'static str = "not UTF-8 text";
+    /// The reason of a gap that a file of more than `FILE_BYTES_MAX` leaves.
+    pub(crate) const TOO_LONG: &'static str = "longer than 64 MiB";
 
     /// The gap of a file that is not there.
     pub(crate) fn absent() -> Self {

@@ -190,7 +190,9 @@ fn what_is_read_of_one_cpu_for_others_is_what_they_say_themselves() {
         {
             let own = |file: &str| {
                 let path = format!("sys/devices/system/cpu/cpu{}/{file}", cpu.id);
-                root.read(&path).value().cloned()
+                // Some kernels end a file with a zero byte, which belongs to no value.
+                let text = root.read(&path).value().cloned();
+                text.map(|text| text.trim_end_matches(['\0', '\n']).to_owned())
             };
             let number = |file: &str| own(file).and_then(|text| text.parse::<u32>().ok());
             let at = format!("{} CPU {}", path.display(), cpu.id);

@@ -33,13 +33,11 @@ pub fn run(args: &MapArgs, format: FormatArg, say: &Say) -> Outcome<()> {
         None
     };
     match format {
-        FormatArg::Json => {
-            say.json(&MapDocument {
-                host: &host,
-                memory: memory.as_deref().map(memory_json),
-                watch: activity.as_ref().map(report::watch_json),
-            })
-        }
+        FormatArg::Json => say.json(&MapDocument {
+            host: &host,
+            memory: memory.as_deref().map(memory_json),
+            watch: activity.as_ref().map(report::watch_json),
+        }),
         FormatArg::Dot => say.data(&report::map_dot(&host)),
         FormatArg::Svg => say.data(&report::map_svg(&host)),
         FormatArg::Text | FormatArg::Sarif | FormatArg::Junit => {

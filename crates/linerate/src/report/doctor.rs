@@ -271,7 +271,10 @@ pub fn doctor_junit(visit: &Visit<'_>) -> String {
         for one in unknown {
             skipped += 1;
             let missing: Vec<String> = one.missing.iter().map(ToString::to_string).collect();
-            let body = format!("<skipped message=\"missing {}\"/>", xml(&missing.join("; ")));
+            let body = format!(
+                "<skipped message=\"missing {}\"/>",
+                xml(&missing.join("; "))
+            );
             cases.push(case(rule.id, &one.subject, &body));
         }
         if cases.len() == before {

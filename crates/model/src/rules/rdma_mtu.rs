@@ -218,7 +218,11 @@ pub(super) mod tests {
             })
             .scene(),
         );
-        assert!(said.summary.contains("not seen from here"), "{}", said.summary);
+        assert!(
+            said.summary.contains("not seen from here"),
+            "{}",
+            said.summary
+        );
         assert!(remedies(&said).is_empty());
     }
 }

@@ -174,12 +174,15 @@ pub(super) mod tests {
         silent: &[
             ("off", || World::of(server("0", 0))),
             ("on", || World::of(server("32768", 16384))),
-            ("no such setting in this namespace, and no table of queues", || {
-                let mut host = server("0", 0);
-                let gap = Gap::new(crate::known::Cause::Absent, ENTRIES_FILE, "no such file");
-                host.sysctls.insert(ENTRIES.to_owned(), Known::Unknown(gap));
-                World::of(host)
-            }),
+            (
+                "no such setting in this namespace, and no table of queues",
+                || {
+                    let mut host = server("0", 0);
+                    let gap = Gap::new(crate::known::Cause::Absent, ENTRIES_FILE, "no such file");
+                    host.sysctls.insert(ENTRIES.to_owned(), Known::Unknown(gap));
+                    World::of(host)
+                },
+            ),
         ],
         undetermined: &[
             ("a namespace that does not show it", || {

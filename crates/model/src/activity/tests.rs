@@ -1,3 +1,5 @@
+//! What made-up counters say happened.
+
 use super::*;
 use crate::build;
 use crate::build::WatchBuilder;

@@ -1,3 +1,5 @@
+//! Gaps that are noted while a value is written.
+
 use std::collections::BTreeMap;
 
 use linerate_model::known::Known;

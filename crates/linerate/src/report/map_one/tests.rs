@@ -1,3 +1,5 @@
+//! What the map of one interface shows.
+
 use linerate_model::build;
 use linerate_model::host::{Bond, BondPort, Napi, QueueCoalesce, TunnelPort};
 use linerate_model::ids::IrqNumber;

@@ -1,3 +1,5 @@
+//! Pictures of made-up hosts.
+
 use linerate_model::build;
 use linerate_model::host::{Bond, BondPort, NicKind, Tunnel, Vlan};
 use linerate_model::ids::NicName;
@@ -28,7 +30,7 @@ fn stacked_server() -> Host {
     let mut host = server(2);
     let mut add = |text: &str, kind: NicKind, lower: &[&str], change: &dyn Fn(&mut Nic)| {
         let mut nic = build::host()
-            .nic(text, |nic| nic.veth())
+            .nic(text, build::NicBuilder::veth)
             .build()
             .nics
             .remove(0);

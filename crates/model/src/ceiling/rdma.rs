@@ -113,7 +113,7 @@ mod tests {
             rdma_mtu: 1024,
             ..path(Roce::V2)
         };
-        assert_eq!(rate(&small).as_deref(), Some("37.04 Gb/s"));
+        assert_eq!(rate(&small).as_deref(), Some("37.03 Gb/s"));
         let reason = roce(&small).value().expect("a bound").reason.clone();
         assert!(reason.contains("1024/1106"), "{reason}");
     }

@@ -15,10 +15,6 @@ use linerate_model::ids::NicName;
 use linerate_model::known::{Cause, Known};
 
 /// A file or folder of the corpus of real machines, which is not part of the repository.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a test has no command line to be told by"
-)]
 pub(crate) fn corpus(name: &str) -> Option<PathBuf> {
     let crate_folder = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     let beside = ["../../../shared/corpus", "../../../../shared/corpus"];

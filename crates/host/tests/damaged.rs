@@ -1,6 +1,11 @@
 //! A whole host of which parts are broken in any way that a file can be: reading it gives gaps, never a
 //! panic and never a reader without end, and what was read can be judged in every profile.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a test reads its own environment"
+)]
+
 mod common;
 
 use std::fs;

@@ -129,6 +129,11 @@ impl Watch {
     }
 }
 
+/// The sum of counters. What a capture or a far end says they are may be more than a sum can hold.
+pub fn total(counts: impl IntoIterator<Item = u64>) -> u64 {
+    counts.into_iter().fold(0, u64::saturating_add)
+}
+
 #[expect(
     clippy::cast_precision_loss,
     reason = "a rate needs no more than 53 bits"

@@ -10,6 +10,7 @@ use crate::host::{Nic, SocketOwner};
 use crate::ids::{CpuSet, NodeId};
 use crate::known::{Gap, Known};
 use crate::units::BitRate;
+use crate::watch::total;
 
 pub(super) const RULE: Rule = Rule {
     id: "app-remote-numa",
@@ -149,7 +150,7 @@ fn far(
     let pages = owner.node_pages.value()?;
     let sum = |far: bool| -> u64 {
         let of = |node: u32| nodes.contains(&NodeId(node)) != far;
-        pages.iter().filter(|(n, _)| of(*n)).map(|(_, p)| p).sum()
+        total(pages.iter().filter(|(n, _)| of(*n)).map(|(_, p)| *p))
     };
     let (remote, whole) = (sum(true), sum(true).saturating_add(sum(false)));
     let part = share(remote, whole);

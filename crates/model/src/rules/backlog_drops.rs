@@ -7,6 +7,7 @@ use crate::finding::{Evidence, Outcome, Remedy, Rule, Scene, Severity, Stage};
 use crate::ids::CpuId;
 use crate::known::{Gap, Known};
 use crate::setting::{SettingKey, Value};
+use crate::watch::total;
 
 pub(super) const RULE: Rule = Rule {
     id: "backlog-drops",
@@ -52,7 +53,7 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
             vec![undetermined(rule, scene, "host".to_owned(), missing)]
         };
     };
-    let sum: u64 = dropped.iter().map(|(_, grown)| grown).sum();
+    let sum = total(dropped.iter().map(|(_, grown)| *grown));
     let backlog = scene.host.sysctl(BACKLOG);
     let mut evidence: Vec<Evidence> = Vec::new();
     for (cpu, grown) in &dropped {

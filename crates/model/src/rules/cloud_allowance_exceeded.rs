@@ -6,7 +6,7 @@ use super::{ALWAYS, Said, subject};
 use crate::finding::{Outcome, Rule, Scene, Severity, Stage};
 use crate::host::Nic;
 use crate::units::Ratio;
-use crate::watch::Watch;
+use crate::watch::{Watch, total};
 
 pub(super) const RULE: Rule = Rule {
     id: "cloud-allowance-exceeded",
@@ -46,7 +46,7 @@ fn check_nic(nic: &Nic, watch: &Watch) -> Judged {
         return exceeded.quiet_if_read();
     }
     let passed = growth(watch, nic, &["stat/rx_packets", "stat/tx_packets"]);
-    let packets: u64 = passed.grew.iter().map(|(_, by, _)| *by).sum();
+    let packets = total(passed.grew.iter().map(|(_, by, _)| *by));
     let share = real(exceeded.most()) / real(packets.max(1));
     let severity = if share > SHARE.as_f64() {
         Severity::Crit

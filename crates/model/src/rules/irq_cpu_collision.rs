@@ -11,6 +11,7 @@ use crate::finding::{Evidence, Outcome, Rule, Scene, Severity, Stage};
 use crate::host::{Host, Nic, QueueKind};
 use crate::ids::{CpuId, CpuSet};
 use crate::known::Known;
+use crate::watch::total;
 
 pub(super) const RULE: Rule = Rule {
     id: "irq-cpu-collision",
@@ -155,11 +156,11 @@ fn traffic(scene: &Scene<'_>, nic: &Nic, all: &[Taken<'_>]) -> Option<Vec<f64>> 
         let key = format!("nic/{}/queue/{}/packets", nic.name, queue_name(taken.queue));
         match watch.grown(&key) {
             Known::Value(grown) => grown,
-            Known::Unknown(_) => irq_counts(watch, taken.irq).values().sum(),
+            Known::Unknown(_) => total(irq_counts(watch, taken.irq).into_values()),
         }
     };
     let counts: Vec<u64> = all.iter().map(packets).collect();
-    let whole: u64 = counts.iter().sum();
+    let whole = total(counts.iter().copied());
     let seconds = watch.span_ns.as_secs_f64();
     (as_f64(whole) >= FEW_PER_S * seconds)
         .then(|| counts.iter().map(|count| share(*count, whole)).collect())

@@ -11,7 +11,7 @@ use super::{ALWAYS, Said, each_nic, found, subject, undetermined};
 use crate::finding::{Evidence, Outcome, Rule, Scene, Severity, Stage};
 use crate::host::{Nic, QueueKind};
 use crate::ids::{CpuId, CpuSet};
-use crate::watch::Watch;
+use crate::watch::{Watch, total};
 
 pub(super) const RULE: Rule = Rule {
     id: "irq-single-cpu",
@@ -102,13 +102,8 @@ fn busiest(watch: &Watch, all: &[Taken<'_>]) -> Option<(CpuId, Vec<Evidence>)> {
         .iter()
         .map(|taken| irq_counts(watch, taken.irq))
         .collect();
-    let whole: u64 = counts.iter().flat_map(BTreeMap::values).sum();
-    let of = |cpu: &CpuId| {
-        counts
-            .iter()
-            .filter_map(|count| count.get(cpu))
-            .sum::<u64>()
-    };
+    let whole = total(counts.iter().flat_map(BTreeMap::values).copied());
+    let of = |cpu: &CpuId| total(counts.iter().filter_map(|count| count.get(cpu).copied()));
     let cpu = *counts
         .iter()
         .flat_map(BTreeMap::keys)

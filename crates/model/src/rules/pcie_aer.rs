@@ -7,7 +7,7 @@ use crate::finding::{Evidence, Outcome, Rule, Scene, Severity, Stage};
 use crate::host::Nic;
 use crate::ids::PciAddress;
 use crate::known::{Cause, Gap, Known};
-use crate::watch::Watch;
+use crate::watch::{Watch, total};
 
 pub(super) const RULE: Rule = Rule {
     id: "pcie-aer",
@@ -74,7 +74,7 @@ fn judge(watch: &Watch, nic: &Nic, functions: &[PciAddress]) -> (Option<Said>, V
     }
     let uncorrectable = grew.iter().any(|(_, kind, _)| *kind != KINDS[0]);
     let correctable = grew.iter().filter(|(_, kind, _)| *kind == KINDS[0]);
-    let correctable: u64 = correctable.map(|(_, _, by)| *by).sum();
+    let correctable = total(correctable.map(|(_, _, by)| *by));
     let span = u128::from(watch.span_ns.as_u64());
     let often = u128::from(correctable) * HOUR_NS > CORRECTABLE_PER_HOUR * span;
     let severity = match (uncorrectable, often) {
@@ -87,7 +87,7 @@ fn judge(watch: &Watch, nic: &Nic, functions: &[PciAddress]) -> (Option<Said>, V
     } else {
         "corrected"
     };
-    let all: u64 = grew.iter().map(|(_, _, by)| *by).sum();
+    let all = total(grew.iter().map(|(_, _, by)| *by));
     let said = Said {
         severity,
         subject: subject(nic),

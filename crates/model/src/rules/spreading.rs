@@ -229,14 +229,13 @@ pub(super) fn used(all: &[Taken<'_>]) -> CpuSet {
 
 /// The share of its time that `cpu` spent on interrupts, soft ones included, while it was watched.
 pub(super) fn softirq_share(watch: &Watch, cpu: CpuId) -> Known<f64> {
-    let mut whole = 0;
-    let mut part = 0;
+    let (mut whole, mut part) = (0u64, 0u64);
     for kind in ["user", "system", "irq", "softirq", "steal", "idle"] {
         match watch.grown(&format!("cpu/{cpu}/time/{kind}")) {
             Known::Value(time) => {
-                whole += time;
+                whole = whole.saturating_add(time);
                 if kind.ends_with("irq") {
-                    part += time;
+                    part = part.saturating_add(time);
                 }
             }
             Known::Unknown(gap) => return Known::Unknown(gap),

@@ -2,7 +2,7 @@
 //! (Documentation/ABI/testing/sysfs-bus-pci).
 //!
 //! Cards share the bridges above them, so each function is asked once for a whole host
-//! ([`Functions`]): a read of a configuration space costs the device an answer for every four bytes.
+//! (`Functions`): a read of a configuration space costs the device an answer for every four bytes.
 //!
 //! What a link lets pass is computed as the kernel's own `pcie_bandwidth_available` does
 //! (drivers/pci/pci.c): per-lane figures of `PCIE_SPEED2MBS_ENC`, every link between the device and the
@@ -77,7 +77,7 @@ pub(crate) fn functions_to_root(folder: &str) -> Vec<(String, PciAddress)> {
     functions
 }
 
-/// The node of a PCI function, the best known one (see [`super::locality`]).
+/// The node of a PCI function, the best known one (see `super::locality`).
 pub fn read_node(root: &HostRoot, function: &str, nodes: &[Node]) -> Known<NodeId> {
     let own = read_said(root, function);
     if own.firmware.value().is_some() {

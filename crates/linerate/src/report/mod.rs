@@ -27,8 +27,8 @@ mod verdict;
 
 pub use data::ReportData;
 pub(crate) use figures::{detectable, effect_figure};
-pub use map_dot::map_dot;
 pub use gaps::nulled;
+pub use map_dot::map_dot;
 pub use map_json::{MAP_SCHEMA, MapDocument, map_json};
 pub use map_svg::{Layout, MapEnd, host_map_svg, map_svg};
 pub use map_text::map_text;

@@ -58,7 +58,12 @@ pub fn matrix(host: &Host, say: &Say) -> Outcome<Vec<Row>> {
         ));
     }
     say.note(&format!(
-        "measuring {cells} pairs of nodes, about {} s; all cores of a node work at once for part of it",
+        "measuring {}, about {} s; all cores of a node work at once for part of it",
+        if cells == 1 {
+            "1 pair of nodes".to_owned()
+        } else {
+            format!("{cells} pairs of nodes")
+        },
         cells * CELL_S
     ));
     let interrupt = Interrupt::listen()?;

@@ -14,6 +14,8 @@ use linerate_model::host::Host;
 use linerate_model::known::Known;
 use linerate_model::units::Nanoseconds;
 use linerate_model::watch::Watch;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 
 use crate::cli::DoctorArgs;
 use crate::exit::{Code, Outcome, Stop};
@@ -97,11 +99,8 @@ impl Live {
     }
 }
 
-/// Waits, or stops at once when the person says so.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "time is to pass, and nothing else is waited for"
-)]
+/// Waits, or stops at once when the person says so: until the time is over or the interrupt's descriptor
+/// becomes readable.
 fn wait(time: Duration) -> Outcome<()> {
     let interrupt = Interrupt::listen()?;
     let end = Instant::now() + time;
@@ -111,7 +110,17 @@ fn wait(time: Duration) -> Outcome<()> {
         if left.is_zero() {
             return Ok(());
         }
-        thread::sleep(left.min(Duration::from_millis(50)));
+        let mut fds = [PollFd::new(interrupt.abort(), PollFlags::IN)];
+        let limit = Timespec::try_from(left).map_err(|_| {
+            Stop::new(
+                Code::BadInput,
+                "the time to watch is longer than a clock can count",
+            )
+        })?;
+        match poll(&mut fds, Some(&limit)) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => return Err(Stop::io("wait", errno.into())),
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 
 mod link;
 
+use crate::units::real;
 use serde::{Deserialize, Serialize};
 
 pub use self::link::{Counted, CountedRate, LinkErrors};
@@ -324,14 +325,6 @@ fn of_cpu(cpu: CpuId, watch: &Watch) -> Option<CpuActivity> {
         steal_share: steal,
         idle_share: idle,
     })
-}
-
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "a rate needs no more than 53 bits"
-)]
-fn real(count: u64) -> f64 {
-    count as f64
 }
 
 #[cfg(test)]

@@ -56,6 +56,14 @@ impl Gap {
     }
 }
 
+impl Gap {
+    /// Whether a judgement misses it. What is absent does not apply to this host or device, and nobody
+    /// could supply it; every other gap leaves a question open.
+    pub fn leaves_a_question(&self) -> bool {
+        self.cause != Cause::Absent
+    }
+}
+
 impl fmt::Display for Gap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {} ({})", self.path, self.cause, self.reason)

@@ -317,6 +317,12 @@ impl fmt::Display for Ratio {
     }
 }
 
+/// A count for the arithmetic of shares and rates, which need no more than 53 bits of it.
+#[expect(clippy::cast_precision_loss, reason = "said above")]
+pub(crate) fn real(count: u64) -> f64 {
+    count as f64
+}
+
 #[expect(
     clippy::cast_precision_loss,
     reason = "only for printing three or four digits"

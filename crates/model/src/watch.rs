@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::known::{Cause, Gap, Known};
-use crate::units::Nanoseconds;
+use crate::units::{Nanoseconds, real};
 
 /// Two readings of a host's counters and the time between them.
 ///
@@ -84,7 +84,7 @@ impl Watch {
         let seconds = self.span_ns.as_secs_f64();
         self.grown(key).and_then(|grown| {
             if seconds > 0.0 {
-                Known::Value(as_f64(grown) / seconds)
+                Known::Value(real(grown) / seconds)
             } else {
                 Known::unknown(Cause::NotSaid, key, "no time passed between the readings")
             }
@@ -132,14 +132,6 @@ impl Watch {
 /// The sum of counters. What a capture or a far end says they are may be more than a sum can hold.
 pub fn total(counts: impl IntoIterator<Item = u64>) -> u64 {
     counts.into_iter().fold(0, u64::saturating_add)
-}
-
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "a rate needs no more than 53 bits"
-)]
-fn as_f64(count: u64) -> f64 {
-    count as f64
 }
 
 #[cfg(test)]

@@ -1,11 +1,12 @@
 //! `cloud-allowance-exceeded`: the provider's shaper holds the instance back. Counters of the ENA driver
 //! (Documentation/networking/device_drivers/ethernet/amazon/ena.rst).
 
-use super::judged::{Judged, growth, judge_watched, real};
+use super::judged::{Judged, growth, judge_watched};
 use super::{ALWAYS, Said, subject};
 use crate::finding::{Outcome, Rule, Scene, Severity, Stage};
 use crate::host::Nic;
 use crate::units::Ratio;
+use crate::units::real;
 use crate::watch::{Watch, total};
 
 pub(super) const RULE: Rule = Rule {

@@ -9,6 +9,7 @@ use crate::host::{Coalesce, Nic, QueueKind};
 use crate::known::Known;
 use crate::setting::{NicKnob, SettingKey, Value};
 use crate::units::BitRate;
+use crate::units::real;
 use crate::watch::total;
 
 pub(super) const RULE: Rule = Rule {
@@ -146,7 +147,7 @@ fn flood(scene: &Scene<'_>, nic: &Nic) -> Option<Evidence> {
     let all = taken(&in_use(nic, QueueKind::Rx));
     let counts = all.iter().map(|taken| {
         let count = total(irq_counts(watch, taken.irq).into_values());
-        (taken.irq, super::spreading::as_f64(count) / seconds)
+        (taken.irq, real(count) / seconds)
     });
     let (irq, rate) = counts.max_by(|one, other| one.1.total_cmp(&other.1))?;
     (rate.is_finite() && rate > MANY_PER_S).then(|| {

@@ -3,7 +3,7 @@
 use super::{Said, found, undetermined};
 use crate::finding::{Evidence, Outcome, Profile, Remedy, Rule, Scene, Severity};
 use crate::host::{Nic, RdmaDevice, RdmaPort};
-use crate::known::{Cause, Gap, Known};
+use crate::known::{Gap, Known};
 use crate::watch::Watch;
 
 /// The profiles in which remote direct memory access carries what matters.
@@ -12,7 +12,7 @@ pub(super) const RDMA: &[Profile] = &[Profile::Rdma, Profile::Storage];
 /// Why a fact is not known. What is absent does not apply here and is no gap.
 pub(super) fn unknown<T>(fact: &Known<T>) -> Option<Gap> {
     let gap = fact.gap()?;
-    (gap.cause != Cause::Absent).then(|| gap.clone())
+    gap.leaves_a_question().then(|| gap.clone())
 }
 
 /// `severity` where the profile is concerned, a note elsewhere.

@@ -10,7 +10,7 @@ use crate::units::BitRate;
 /// gap is noted in `missing`.
 pub(super) fn need<'a, T>(fact: &'a Known<T>, missing: &mut Vec<Gap>) -> Option<&'a T> {
     if let Known::Unknown(gap) = fact
-        && gap.cause != Cause::Absent
+        && gap.leaves_a_question()
         && !missing.contains(gap)
     {
         missing.push(gap.clone());

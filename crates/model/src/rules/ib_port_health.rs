@@ -4,7 +4,7 @@
 use super::ALWAYS;
 use super::devices::{Notice, Port, grown, growth, judged, or_unwatched, ports, unknown};
 use crate::finding::{Evidence, Outcome, Profile, Rule, Scene, Severity, Stage};
-use crate::known::{Cause, Gap};
+use crate::known::Gap;
 use crate::units::BitRate;
 use crate::watch::Watch;
 
@@ -181,7 +181,7 @@ fn uncounted(watch: &Watch, port: Port<'_>) -> Option<Gap> {
         return None;
     }
     let gap = grown("link_downed").gap().cloned()?;
-    (port.is_infiniband() || gap.cause != Cause::Absent).then_some(gap)
+    (port.is_infiniband() || gap.leaves_a_question()).then_some(gap)
 }
 
 fn link_lost(watch: &Watch, port: Port<'_>) -> Option<Notice> {

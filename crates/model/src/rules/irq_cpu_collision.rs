@@ -3,14 +3,15 @@
 //! shown no benefit in initial tests" for interrupt handling).
 
 use super::spreading::{
-    Taken, as_f64, brief, homes, in_use, irq_counts, irq_gaps, percent, queue_name, share,
-    siblings, spread, taken, used, workers,
+    Taken, brief, homes, in_use, irq_counts, irq_gaps, percent, queue_name, share, siblings,
+    spread, taken, used, workers,
 };
 use super::{ALWAYS, Said, each_nic, found, subject, undetermined};
 use crate::finding::{Evidence, Outcome, Rule, Scene, Severity, Stage};
 use crate::host::{Host, Nic, QueueKind};
 use crate::ids::{CpuId, CpuSet};
 use crate::known::Known;
+use crate::units::real;
 use crate::watch::total;
 
 pub(super) const RULE: Rule = Rule {
@@ -162,7 +163,7 @@ fn traffic(scene: &Scene<'_>, nic: &Nic, all: &[Taken<'_>]) -> Option<Vec<f64>> 
     let counts: Vec<u64> = all.iter().map(packets).collect();
     let whole = total(counts.iter().copied());
     let seconds = watch.span_ns.as_secs_f64();
-    (as_f64(whole) >= FEW_PER_S * seconds)
+    (real(whole) >= FEW_PER_S * seconds)
         .then(|| counts.iter().map(|count| share(*count, whole)).collect())
 }
 

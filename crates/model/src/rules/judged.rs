@@ -61,8 +61,8 @@ pub(super) fn outcome(
 pub(super) fn offered<T>(fact: &Known<T>) -> Result<Option<&T>, Gap> {
     match fact {
         Known::Value(value) => Ok(Some(value)),
-        Known::Unknown(gap) if gap.cause == Cause::Absent => Ok(None),
-        Known::Unknown(gap) => Err(gap.clone()),
+        Known::Unknown(gap) if gap.leaves_a_question() => Err(gap.clone()),
+        Known::Unknown(_) => Ok(None),
     }
 }
 
@@ -200,7 +200,7 @@ impl Growth {
 
     /// Nothing grew; that is only known where something was read, or where nothing counts it here.
     pub(super) fn quiet(&self) -> Judged {
-        let unread = self.gaps.iter().find(|gap| gap.cause != Cause::Absent);
+        let unread = self.gaps.iter().find(|gap| gap.leaves_a_question());
         match unread {
             Some(gap) if self.read == 0 => Err(gap.clone()),
             _ => Ok(None),
@@ -214,15 +214,6 @@ impl Growth {
             _ => Ok(None),
         }
     }
-}
-
-/// A count for the arithmetic of shares.
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "a share needs no more than 53 bits"
-)]
-pub(super) fn real(count: u64) -> f64 {
-    count as f64
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use super::judged::{Judged, ethtool, feature, judge_each};
 use super::{ALWAYS, Said, remedy, subject};
 use crate::finding::{Evidence, Outcome, Profile, Rule, Scene, Severity, Stage};
 use crate::host::{Host, Nic, NicKind};
-use crate::known::{Cause, Gap, Known};
+use crate::known::{Gap, Known};
 use crate::setting::{NicKnob, SettingKey, Value};
 
 pub(super) const RULE: Rule = Rule {
@@ -100,7 +100,7 @@ fn forwards(host: &Host) -> Result<Vec<Evidence>, Gap> {
                 on.push(Evidence::new(name, "1", crate::buffers::path(name)));
             }
             // A kernel without IPv6 routes none of it; one that routes IPv4 need not be asked again.
-            Known::Unknown(gap) if gap.cause != Cause::Absent && on.is_empty() => return Err(gap),
+            Known::Unknown(gap) if gap.leaves_a_question() && on.is_empty() => return Err(gap),
             Known::Value(_) | Known::Unknown(_) => {}
         }
     }

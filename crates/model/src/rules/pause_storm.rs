@@ -1,11 +1,12 @@
 //! `pause-storm`: one end of the link stops the other by pause frames. Counts from
 //! `ETHTOOL_MSG_PAUSE_GET` (IEEE 802.3 clause 31B), durations and storm events from mlx5 counters.rst.
 
-use super::judged::{Growth, Judged, growth, judge_watched, real};
+use super::judged::{Growth, Judged, growth, judge_watched};
 use super::{ALWAYS, Said, subject};
 use crate::finding::{Evidence, Outcome, Rule, Scene, Severity, Stage};
 use crate::host::Nic;
 use crate::units::Ratio;
+use crate::units::real;
 use crate::watch::Watch;
 
 pub(super) const RULE: Rule = Rule {

@@ -1,9 +1,10 @@
 //! `rss-table-uneven`: the card's table of receive queues leaves some out or prefers others. Facts from
 //! Documentation/networking/scaling.rst, "RSS: Receive Side Scaling".
 
+use crate::units::real;
 use std::collections::BTreeMap;
 
-use super::spreading::{as_f64, channel_count, in_use, needed};
+use super::spreading::{channel_count, in_use, needed};
 use super::{ALWAYS, Said, each_nic, found, remedy, subject, undetermined};
 use crate::finding::{Evidence, Outcome, Rule, Scene, Severity, Stage};
 use crate::host::{Nic, QueueKind};
@@ -62,7 +63,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
     let most = entries.values().copied().max()?;
     let least = entries.values().copied().min()?;
     let left_out = entries.len() < queues && entries.len() < HARDWARE_LIMIT;
-    let uneven = most > least + 1 && as_f64(most) > UNEVEN * as_f64(least);
+    let uneven = most > least + 1 && real(most) > UNEVEN * real(least);
     let why = match (left_out, uneven) {
         (true, _) => format!("only {} of {queues} queues are in it", entries.len()),
         (false, true) => format!("one queue has {most} entries, another {least}"),

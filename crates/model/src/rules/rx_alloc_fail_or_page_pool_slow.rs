@@ -2,12 +2,13 @@
 //! way. Counters of Documentation/netlink/specs/netdev.yaml (`qstats-get`, `page-pool-stats-get`),
 //! Documentation/networking/page_pool.rst, and the drivers' own.
 
-use super::judged::{Growth, Judged, growth, judge_watched, real};
+use super::judged::{Growth, Judged, growth, judge_watched};
 use super::{ALWAYS, Said, remedy, subject};
 use crate::finding::{Evidence, Outcome, Remedy, Rule, Scene, Severity, Stage};
 use crate::host::Nic;
 use crate::setting::{SettingKey, Value};
 use crate::units::Ratio;
+use crate::units::real;
 use crate::watch::Watch;
 
 pub(super) const RULE: Rule = Rule {

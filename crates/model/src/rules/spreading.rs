@@ -1,6 +1,7 @@
 //! What the rules of locality, interrupts and queues share: which queues are in use, where their
 //! interrupts go, which CPUs are free for them, how busy a CPU was.
 
+use crate::units::real;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::remedy;
@@ -127,7 +128,7 @@ pub(super) fn cpu_gaps(queues: &[&Queue]) -> Vec<Gap> {
 
 /// The gap of a fact that may exist; none for what this host or device does not have.
 pub(super) fn needed(gap: &Gap) -> Option<Gap> {
-    (gap.cause != Cause::Absent).then(|| gap.clone())
+    gap.leaves_a_question().then(|| gap.clone())
 }
 
 /// The online CPUs on the node of `nic`, with the file that names them; a card whose node was inferred
@@ -287,17 +288,8 @@ pub(super) fn share(part: u64, whole: u64) -> f64 {
     if whole == 0 {
         0.0
     } else {
-        as_f64(part) / as_f64(whole)
+        real(part) / real(whole)
     }
-}
-
-/// A count as a figure to divide by.
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "a share needs no more than 53 bits"
-)]
-pub(super) fn as_f64(count: u64) -> f64 {
-    count as f64
 }
 
 /// `87 %`.

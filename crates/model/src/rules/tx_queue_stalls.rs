@@ -2,11 +2,12 @@
 //! limits from Documentation/ABI/testing/sysfs-class-net-queues; stops and wakes from
 //! Documentation/netlink/specs/netdev.yaml.
 
-use super::judged::{Growth, Judged, growth, judge_watched, real};
+use super::judged::{Growth, Judged, growth, judge_watched};
 use super::{ALWAYS, Said, subject};
 use crate::finding::{Outcome, Rule, Scene, Severity, Stage};
 use crate::host::Nic;
 use crate::units::Ratio;
+use crate::units::real;
 use crate::watch::Watch;
 
 pub(super) const RULE: Rule = Rule {

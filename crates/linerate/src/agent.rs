@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use linerate_model::protocol::{AgentAddress, Failure, FailureKind, PROTOCOL, Reply, Token};
 use linerate_model::sample::SideSample;
 use linerate_model::talk::{AgentAction, AgentTalk, Lines};
-use linerate_model::workload::StreamSpec;
+use linerate_model::workload::TrialSpec;
 use linerate_traffic::Abort;
 use linerate_traffic::tcp::Listening;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -144,7 +144,7 @@ impl Agent {
             .collect()
     }
 
-    fn prepare(&mut self, spec: &StreamSpec, token: Token, bind: &str) -> Result<Reply, Failure> {
+    fn prepare(&mut self, spec: &TrialSpec, token: Token, bind: &str) -> Result<Reply, Failure> {
         let prepared = Listening::open(spec, token, bind)
             .and_then(|listening| Ok((listening, Abort::new()?)))
             .map_err(|error| traffic_failure(&error));

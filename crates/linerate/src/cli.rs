@@ -573,6 +573,7 @@ fn parse_placement(text: &str) -> Result<Placement, String> {
     Ok(Placement {
         sender_cpus: cpus(sender)?,
         receiver_cpus: cpus(receiver)?,
+        ..Placement::default()
     })
 }
 

@@ -12,7 +12,7 @@ use linerate_model::prove::EndChange;
 use linerate_model::rules::UNWATCHED;
 use linerate_model::sample::Sample;
 use linerate_model::setting::{SettingKey, TrialKnob, Value};
-use linerate_model::workload::StreamSpec;
+use linerate_model::workload::TrialSpec;
 
 use crate::exit::{Code, Outcome, Stop};
 
@@ -29,7 +29,7 @@ pub trait Ends: fmt::Debug {
     fn read_again(&mut self) -> Outcome<()>;
 
     /// Runs one trial.
-    fn trial(&mut self, spec: &StreamSpec) -> Outcome<Sample>;
+    fn trial(&mut self, spec: &TrialSpec) -> Outcome<Sample>;
 
     /// Makes the changes of a plan on one end, all or none.
     fn apply(&mut self, end: End, plan: &Plan) -> Outcome<()>;
@@ -152,7 +152,7 @@ fn plans(changes: &[EndChange]) -> Outcome<Vec<(End, Plan)>> {
 }
 
 /// Takes those changes that are of the trial into the next ones.
-pub fn change_trial(spec: &mut StreamSpec, changes: &[EndChange]) -> Outcome<()> {
+pub fn change_trial(spec: &mut TrialSpec, changes: &[EndChange]) -> Outcome<()> {
     for EndChange { change, .. } in changes {
         let (SettingKey::Trial(knob), Value::Text(text)) = (&change.setting, &change.to) else {
             continue;

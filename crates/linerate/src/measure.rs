@@ -9,7 +9,7 @@ use linerate_model::limit::name_limit;
 use linerate_model::plan::End;
 use linerate_model::sample::{Flag, Sample, SideSample};
 use linerate_model::units::{BitRate, Nanoseconds, Ratio};
-use linerate_model::workload::{Direction, Placement, StreamSpec};
+use linerate_model::workload::{Direction, Placement, TrialSpec};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -62,7 +62,7 @@ struct Total {
 }
 
 /// The stream that the arguments ask for; trials last `time` when they do not say.
-pub fn stream_spec(args: &StreamArgs, time: Nanoseconds) -> Outcome<StreamSpec> {
+pub fn stream_spec(args: &StreamArgs, time: Nanoseconds) -> Outcome<TrialSpec> {
     let duration_ns = args.time.unwrap_or(time);
     let direction = match (args.reverse, args.bidir) {
         (true, _) => Direction::Reverse,
@@ -71,7 +71,7 @@ pub fn stream_spec(args: &StreamArgs, time: Nanoseconds) -> Outcome<StreamSpec> 
     };
     // Twenty readings of a short trial, ten a second of a long one.
     let interval = (duration_ns.as_u64() / 20).clamp(1_000_000, 100_000_000);
-    let spec = StreamSpec {
+    let spec = TrialSpec {
         flows: args.flows,
         direction,
         duration_ns,
@@ -80,6 +80,7 @@ pub fn stream_spec(args: &StreamArgs, time: Nanoseconds) -> Outcome<StreamSpec> 
         socket_buffer_bytes: args.socket_buffer,
         congestion_control: args.cc.clone(),
         placement: args.place.clone().unwrap_or_default(),
+        ..TrialSpec::default()
     };
     spec.check()
         .map_err(|error| Stop::new(crate::exit::Code::Usage, error.to_string()))?;

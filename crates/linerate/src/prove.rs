@@ -18,7 +18,7 @@ use linerate_model::prove::EndChange;
 use linerate_model::sample::Sample;
 use linerate_model::setting::SettingKey;
 use linerate_model::units::Nanoseconds;
-use linerate_model::workload::StreamSpec;
+use linerate_model::workload::TrialSpec;
 use linerate_stats::{Random, Seed};
 
 use crate::analysis::{
@@ -44,7 +44,7 @@ const RECOVER: &str = "run `linerate tune recover` on both hosts; `linerate tune
 #[derive(Debug, Clone)]
 pub struct Options {
     /// The trial.
-    pub spec: StreamSpec,
+    pub spec: TrialSpec,
     /// Pairs of each experiment.
     pub pairs: u32,
     /// The seed of every random choice.
@@ -102,7 +102,7 @@ pub struct Session<'a> {
     /// The next draw of every random choice.
     random: Random,
     /// The trial, as kept remedies and the arm of an experiment leave it.
-    spec: StreamSpec,
+    spec: TrialSpec,
     /// Changes that are applied and not committed, the newest last: the remedies that were kept, and the
     /// one of a running trial.
     open: Vec<Vec<EndChange>>,

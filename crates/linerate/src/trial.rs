@@ -11,7 +11,7 @@ use linerate_model::known::Known;
 use linerate_model::plan::{End, Plan};
 use linerate_model::protocol::{Failure, FailureKind, Reply, Request, Token};
 use linerate_model::sample::{Sample, SideSample};
-use linerate_model::workload::StreamSpec;
+use linerate_model::workload::TrialSpec;
 use linerate_traffic::tcp::Connected;
 use linerate_traffic::{Abort, TrafficError};
 
@@ -96,7 +96,7 @@ impl Path {
     }
 
     /// Runs one trial.
-    pub fn run(&mut self, spec: &StreamSpec, token: Token) -> Outcome<Sample> {
+    pub fn run(&mut self, spec: &TrialSpec, token: Token) -> Outcome<Sample> {
         self.interrupt.check()?;
         let result = self.run_unguarded(spec, token);
         match result {
@@ -120,7 +120,7 @@ impl Path {
         self.peer.see_through(request).map(|_| ())
     }
 
-    fn run_unguarded(&mut self, spec: &StreamSpec, token: Token) -> Outcome<Sample> {
+    fn run_unguarded(&mut self, spec: &TrialSpec, token: Token) -> Outcome<Sample> {
         let bind = match self.port {
             Some(port) => SocketAddr::new(self.address, port).to_string(),
             None => self.address.to_string(),
@@ -195,7 +195,7 @@ impl Ends for Path {
         Ok(())
     }
 
-    fn trial(&mut self, spec: &StreamSpec) -> Outcome<Sample> {
+    fn trial(&mut self, spec: &TrialSpec) -> Outcome<Sample> {
         self.run(spec, fresh_token()?)
     }
 

@@ -16,6 +16,7 @@ pub mod finding;
 pub mod host;
 pub mod ids;
 pub mod known;
+pub mod latency;
 pub mod limit;
 pub mod plan;
 pub mod propose;

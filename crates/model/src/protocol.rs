@@ -25,7 +25,7 @@ use crate::host::Host;
 use crate::ids::NicName;
 use crate::plan::Plan;
 use crate::sample::SideSample;
-use crate::workload::StreamSpec;
+use crate::workload::TrialSpec;
 
 /// The version of this protocol. Both ends must speak the same one.
 pub const PROTOCOL: u32 = 1;
@@ -66,7 +66,7 @@ pub enum Request {
     /// Make ready for a trial: listen for the data connections.
     Prepare {
         /// What will be moved.
-        spec: StreamSpec,
+        spec: TrialSpec,
         /// What each data connection presents.
         token: Token,
         /// The address to listen on; empty is every address.

@@ -3,16 +3,18 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::CpuId;
+use crate::ids::{CpuId, NodeId};
 use crate::known::Known;
+use crate::latency::Histogram;
 use crate::units::{BitRate, Bytes, Nanoseconds};
-use crate::workload::StreamSpec;
+use crate::watch::Watch;
+use crate::workload::TrialSpec;
 
 /// Everything recorded in one trial on both ends.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sample {
     /// What was moved and where the threads ran.
-    pub spec: StreamSpec,
+    pub spec: TrialSpec,
     /// What the host that linerate was started on recorded.
     pub local: SideSample,
     /// What the peer recorded.
@@ -32,6 +34,144 @@ pub struct SideSample {
     pub cpu: CpuRecord,
     /// How long this end moved bytes, by its own monotonic clock.
     pub elapsed_ns: Nanoseconds,
+    /// One record for each data thread at this end.
+    #[serde(default)]
+    pub threads: Vec<ThreadRecord>,
+    /// What was asked and answered, at the end that asks (`rr`, `pingpong`, `http`, `transfer`).
+    #[serde(default)]
+    pub operations: Option<Operations>,
+    /// What the machine's counters did between start and stop: interfaces, softnet, netstat, qdiscs,
+    /// interrupts per CPU, context switches, page faults.
+    #[serde(default)]
+    pub counters: Known<Watch>,
+    /// Where this end's CPUs spent the time.
+    #[serde(default)]
+    pub profile: Known<Profile>,
+}
+
+/// One data thread: where it was told to run, where it ran, and what it took.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ThreadRecord {
+    /// Its number at this end.
+    pub thread: u32,
+    /// What it did.
+    pub role: Role,
+    /// The CPU that it was pinned to, when it was.
+    pub pinned_to: Option<CpuId>,
+    /// The CPUs that it was seen on, ascending.
+    pub seen_on: Vec<CpuId>,
+    /// How often it was found on another CPU than the time before. At least so many migrations.
+    pub moves_seen: u32,
+    /// The node that its buffer is on (move_pages(2) of its first page, when it ended).
+    pub memory_node: Known<NodeId>,
+    /// User time.
+    pub user_ns: Nanoseconds,
+    /// System time.
+    pub system_ns: Nanoseconds,
+    /// Times it gave the CPU up (`ru_nvcsw`).
+    pub voluntary_switches: u64,
+    /// Times the CPU was taken from it (`ru_nivcsw`).
+    pub involuntary_switches: u64,
+    /// Page faults that needed no disk (`ru_minflt`).
+    pub minor_faults: u64,
+    /// Page faults that did (`ru_majflt`).
+    pub major_faults: u64,
+}
+
+/// What the end that asks counted and timed.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Operations {
+    /// Operations that came to their end between start and stop.
+    pub completed: u64,
+    /// Operations that failed: a wrong answer, a broken connection.
+    pub failed: u64,
+    /// Their times: round trips of `rr` and `http`, whole cycles of `transfer`. In open loop from the
+    /// intended start, so that a stall counts for everything that had to wait (no coordinated omission).
+    pub latency: Histogram,
+    /// In open loop, the times from when each was really sent: what a closed loop would have said.
+    pub service: Option<Histogram>,
+    /// How many had been completed at each reading, since the start; ascending in time.
+    pub steps: Vec<Step>,
+    /// How many each thread completed.
+    pub per_thread: Vec<u64>,
+    /// `pingpong`: each size.
+    pub sizes: Vec<SizeRecord>,
+}
+
+/// A count at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Step {
+    /// Since the start.
+    pub at_ns: Nanoseconds,
+    /// Completed until then.
+    pub completed: u64,
+}
+
+/// One size of `pingpong`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SizeRecord {
+    /// The message.
+    pub bytes: Bytes,
+    /// Round trips made.
+    pub repetitions: u64,
+    /// The time that all of them took together.
+    pub elapsed_ns: Nanoseconds,
+    /// Half of each round trip.
+    pub one_way: Histogram,
+}
+
+/// Where CPUs spent the time, by sampling (perf_event_open(2)).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Profile {
+    /// What made the samples: `cycles`, or `cpu-clock` where there is no hardware counter.
+    pub event: String,
+    /// All samples, on all CPUs, idle ones left out.
+    pub samples: u64,
+    /// Samples that the kernel lost.
+    pub lost: u64,
+    /// The hottest symbols, the hottest first.
+    pub symbols: Vec<Hot>,
+}
+
+/// One symbol of a profile.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hot {
+    /// The symbol, or the address where none is known.
+    pub symbol: String,
+    /// The kernel, a module (`[ixgbe]`) or a program's file.
+    pub place: String,
+    /// Whether it ran in the kernel.
+    pub kernel: bool,
+    /// Its samples.
+    pub samples: u64,
+}
+
+/// How payload really got into and out of the kernel on one connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Copies {
+    /// Sends that asked for no copy and whose completion was heard.
+    pub zerocopy_sends: u64,
+    /// Of them, those that the kernel copied all the same (`SO_EE_CODE_ZEROCOPY_COPIED`).
+    pub copied_after_all: u64,
+    /// Bytes that were mapped, not copied, on receive.
+    pub mapped_bytes: Bytes,
+}
+
+/// The datagrams of one end of a flow.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Datagrams {
+    /// Sent, at the sender; arrived, duplicates included, at the receiver.
+    pub count: u64,
+    /// At the receiver: sent (it is told after the end) and never arrived.
+    pub lost: u64,
+    /// At the receiver: arrived after one that was sent later.
+    pub reordered: u64,
+    /// At the receiver: arrived again.
+    pub duplicated: u64,
+    /// At the receiver: the smoothed difference of transit times (RFC 3550, 6.4.1).
+    pub jitter_ns: Nanoseconds,
+    /// At the receiver: one-way delay, where both ends have one clock; else empty.
+    pub delay: Option<Histogram>,
 }
 
 /// Whether an end of a connection sends or receives.
@@ -51,6 +191,9 @@ pub struct FlowRecord {
     pub flow: u32,
     /// What this end did.
     pub role: Role,
+    /// The thread that served it, in [`SideSample::threads`]; it may have served others too.
+    #[serde(default)]
+    pub thread: u32,
     /// When the byte counter was read, since this end's start; strictly ascending.
     pub at_ns: Vec<Nanoseconds>,
     /// What the counter of bytes handed to or by the kernel held at those times; never falls.
@@ -61,16 +204,25 @@ pub struct FlowRecord {
     pub last_cpu: Known<CpuId>,
     /// The CPU on which the kernel received this connection's packets (`SO_INCOMING_CPU`).
     pub incoming_cpu: Known<CpuId>,
-    /// User time of the thread.
+    /// The NAPI that received them (`SO_INCOMING_NAPI_ID`).
+    #[serde(default)]
+    pub incoming_napi: Known<u32>,
+    /// User time of the thread; of one that served several flows, an equal part.
     pub user_ns: Nanoseconds,
-    /// System time of the thread.
+    /// System time of the thread; of one that served several flows, an equal part.
     pub system_ns: Nanoseconds,
     /// The kernel's account of the connection when it ended.
     pub tcp: Known<TcpInfo>,
+    /// How payload crossed into the kernel, when copies were to be avoided.
+    #[serde(default)]
+    pub copies: Option<Copies>,
+    /// `udp`.
+    #[serde(default)]
+    pub datagrams: Option<Datagrams>,
 }
 
 /// The part of `struct tcp_info` (include/uapi/linux/tcp.h) that names limits.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct TcpInfo {
     /// Smoothed round-trip time.
     pub rtt_ns: Nanoseconds,
@@ -102,6 +254,30 @@ pub struct TcpInfo {
     pub congestion_control: Option<String>,
     /// Whether TCP timestamps were agreed on (12 bytes of every segment).
     pub timestamps: bool,
+    /// Whether ECN was agreed on.
+    #[serde(default)]
+    pub ecn: Option<bool>,
+    /// Packets that arrived with congestion marked, as the peer echoed them.
+    #[serde(default)]
+    pub delivered_ce: Option<u64>,
+    /// The number of segments by which the path is known to reorder.
+    #[serde(default)]
+    pub reordering: Option<u32>,
+    /// Reorderings seen (Linux 4.19).
+    #[serde(default)]
+    pub reordering_seen: Option<u64>,
+    /// Payload of a full segment received.
+    #[serde(default)]
+    pub rcv_mss_bytes: Option<Bytes>,
+    /// The receiver's own estimate of the round-trip time.
+    #[serde(default)]
+    pub rcv_rtt_ns: Option<Nanoseconds>,
+    /// What the receiver's autotuning found that the program reads in a round trip.
+    #[serde(default)]
+    pub rcv_space_bytes: Option<Bytes>,
+    /// Bytes that are acknowledged and wait to be read or were read (`tcpi_bytes_received`).
+    #[serde(default)]
+    pub bytes_received: Option<Bytes>,
 }
 
 /// CPU time on one end.
@@ -153,6 +329,23 @@ pub enum Flag {
     NotSettled,
     /// The trial ended before its time.
     CutShort,
+    /// A thread was found on several CPUs.
+    Migrated,
+    /// A buffer was not on the node that was asked for.
+    MemoryElsewhere,
+    /// The kernel copied what was to be sent or received without a copy.
+    CopiedAfterAll,
+    /// The CPUs' frequency moved by more than 5 % during the trial, or turbo is on: rates of few and of
+    /// many cores do not compare.
+    FrequencyMoved,
+    /// CPUs slept deeply between operations: more load may look faster.
+    DeepSleep,
+    /// Others sent or received on this interface.
+    OtherTraffic,
+    /// The load generator could not keep the rate that was asked for.
+    RateNotKept,
+    /// The far end is not linerate and cannot tell some of the figures.
+    ForeignPeer,
 }
 
 impl SideSample {
@@ -179,7 +372,7 @@ pub struct TooMuch {
 impl SideSample {
     /// Whether this can be an end's record of a trial of `spec`: a far end, or a stored run, may claim
     /// anything, and what judges it works with every flow at every reading's time.
-    pub fn check(&self, spec: &StreamSpec) -> Result<(), TooMuch> {
+    pub fn check(&self, spec: &TrialSpec) -> Result<(), TooMuch> {
         // Both directions; and some readings while the socket buffers drain after the planned end.
         let flows = 2 * spec.flows as usize;
         let planned = spec.duration_ns.as_u64() / spec.interval_ns.as_u64().max(1);
@@ -194,6 +387,26 @@ impl SideSample {
             }
         };
         most("flows", self.flows.len(), flows)?;
+        most("threads", self.threads.len(), flows.max(1_024))?;
+        if let Some(operations) = &self.operations {
+            most("steps", operations.steps.len(), readings)?;
+            most(
+                "counts of threads",
+                operations.per_thread.len(),
+                flows.max(1_024),
+            )?;
+            most("sizes", operations.sizes.len(), 256)?;
+        }
+        let symbols = self
+            .profile
+            .value()
+            .map_or(0, |profile| profile.symbols.len());
+        most("symbols", symbols, 10_000)?;
+        let counters = self
+            .counters
+            .value()
+            .map_or(0, |watch| watch.counters.len());
+        most("counters", counters, 1_000_000)?;
         self.flows.iter().try_for_each(|flow| {
             most("readings of a flow", flow.at_ns.len(), readings)?;
             most("counts of a flow", flow.bytes.len(), readings)

@@ -3,7 +3,7 @@
 
 use crate::plan::Plan;
 use crate::protocol::{Failure, FailureKind, LINE_BYTES_MAX, PROTOCOL, Reply, Request, Token};
-use crate::workload::StreamSpec;
+use crate::workload::TrialSpec;
 
 /// Cuts a stream of bytes into lines, holding at most [`LINE_BYTES_MAX`] of an unfinished one.
 #[derive(Debug, Default)]
@@ -85,7 +85,7 @@ pub enum AgentAction {
     /// Listen for the data connections of a trial.
     Prepare {
         /// What will be moved.
-        spec: StreamSpec,
+        spec: TrialSpec,
         /// What each connection presents.
         token: Token,
         /// The address to listen on.
@@ -240,23 +240,13 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::ids::CpuSet;
-    use crate::units::{Bytes, Nanoseconds};
-    use crate::workload::{Direction, Placement};
+    use crate::units::Nanoseconds;
 
-    fn spec() -> StreamSpec {
-        StreamSpec {
-            flows: 1,
-            direction: Direction::Forward,
+    fn spec() -> TrialSpec {
+        TrialSpec {
             duration_ns: Nanoseconds::from_millis(500),
             interval_ns: Nanoseconds::from_millis(50),
-            buffer_bytes: Bytes::kib(128),
-            socket_buffer_bytes: None,
-            congestion_control: None,
-            placement: Placement {
-                sender_cpus: CpuSet::empty(),
-                receiver_cpus: CpuSet::empty(),
-            },
+            ..TrialSpec::default()
         }
     }
 

@@ -1,12 +1,20 @@
-//! What a trial moves, and where its threads run. Declarative and plain; `linerate-traffic` carries
-//! it out.
+//! What a trial moves, how, and where its threads run. Declarative and plain; `linerate-traffic`
+//! carries it out.
+
+mod check;
+mod placement;
+
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{CpuId, CpuSet};
-use crate::units::{Bytes, Nanoseconds};
+pub use check::SpecError;
+pub use placement::{MemoryPolicy, Placement};
 
-/// Which way the bytes go, seen from the host that linerate was started on.
+use crate::units::{BitRate, Bytes, Nanoseconds};
+
+/// Which way the bytes go, seen from the host that linerate was started on. In an exchange of requests
+/// the sender is the end that asks: `Reverse` has the peer ask.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Direction {
@@ -18,132 +26,327 @@ pub enum Direction {
     Bidirectional,
 }
 
-/// Where the threads of one end run. Thread *i* runs on the *i*-th CPU of the set, modulo its size; an
-/// empty set leaves the choice to the scheduler (within what the process inherited).
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Placement {
-    /// CPUs of the sending threads.
-    pub sender_cpus: CpuSet,
-    /// CPUs of the receiving threads.
-    pub receiver_cpus: CpuSet,
-}
-
-impl Placement {
-    /// The CPU of thread `index` among `cpus`.
-    pub fn cpu_of(cpus: &CpuSet, index: usize) -> Option<CpuId> {
-        cpus.iter().nth(index.checked_rem(cpus.len())?)
-    }
-}
-
-/// A bulk TCP transfer: `flows` connections, one thread each on both ends.
+/// One trial: what is common to every workload, and the workload itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct StreamSpec {
-    /// Connections in each direction that carries data.
+pub struct TrialSpec {
+    /// What is moved.
+    #[serde(default)]
+    pub workload: Workload,
+    /// Connections (pairs, of `transfer`) in each direction that carries data.
     pub flows: u32,
     /// Which way the bytes go.
     pub direction: Direction,
-    /// How long the transfer lasts, warm-up included.
+    /// How long the transfer lasts, warm-up included. A workload of a fixed amount (`bytes`,
+    /// `repetitions`) ends when that is done, and at the latest after this time.
     pub duration_ns: Nanoseconds,
-    /// How often the byte counters are read.
+    /// How often the counters are read.
     pub interval_ns: Nanoseconds,
-    /// The size of each `send` and `recv`.
+    /// The size of each `send` and `recv` of bulk data.
     pub buffer_bytes: Bytes,
     /// `SO_SNDBUF`/`SO_RCVBUF`; `None` leaves the kernel's autotuning on.
     pub socket_buffer_bytes: Option<Bytes>,
     /// The congestion control of these connections; `None` is the host's default.
     pub congestion_control: Option<String>,
-    /// Where the threads run.
+    /// Where the threads run and where their buffers are.
     pub placement: Placement,
+    /// Data threads of each role at each end; the flows are shared out among them in turn. `None` is one
+    /// thread for each flow, up to what [`TrialSpec::threads`] says.
+    #[serde(default)]
+    pub threads: Option<u32>,
+    /// How a thread waits for its sockets.
+    #[serde(default)]
+    pub waiting: Waiting,
+    /// `TCP_MAXSEG`.
+    #[serde(default)]
+    pub mss_bytes: Option<Bytes>,
+    /// `SO_MAX_PACING_RATE` of each flow.
+    #[serde(default)]
+    pub pacing_bit_per_s: Option<BitRate>,
+    /// Samples a second of every CPU that both ends' hot symbols are found by; `None` is no profile.
+    #[serde(default)]
+    pub profile_hz: Option<u32>,
 }
 
-/// A limit of [`StreamSpec`] that was passed.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{what} is {given}: allowed is {allowed}")]
-pub struct SpecError {
-    /// The field.
-    pub what: &'static str,
-    /// What it was.
-    pub given: String,
-    /// What it may be.
-    pub allowed: &'static str,
+impl Default for TrialSpec {
+    /// A stream of one flow forward for ten seconds, everything else the kernel's choice.
+    fn default() -> Self {
+        Self {
+            workload: Workload::default(),
+            flows: 1,
+            direction: Direction::Forward,
+            duration_ns: Nanoseconds::from_millis(10_000),
+            interval_ns: Nanoseconds::from_millis(100),
+            buffer_bytes: Bytes::kib(128),
+            socket_buffer_bytes: None,
+            congestion_control: None,
+            placement: Placement::default(),
+            threads: None,
+            waiting: Waiting::default(),
+            mss_bytes: None,
+            pacing_bit_per_s: None,
+            profile_hz: None,
+        }
+    }
 }
 
-impl StreamSpec {
+impl TrialSpec {
     /// The most flows of one trial.
-    pub const FLOWS_MAX: u32 = 1024;
+    pub const FLOWS_MAX: u32 = 10_000;
+    /// The most data threads of a role at one end.
+    pub const THREADS_MAX: u32 = 1_024;
 
-    /// Whether both ends could carry it out; the agent checks what a controller asks of it.
-    pub fn check(&self) -> Result<(), SpecError> {
-        let wrong = |what, given: String, allowed| {
-            Err(SpecError {
-                what,
-                given,
-                allowed,
-            })
-        };
-        if !(1..=Self::FLOWS_MAX).contains(&self.flows) {
-            return wrong("the number of flows", self.flows.to_string(), "1 to 1024");
+    /// The data threads of each role at each end.
+    pub fn threads(&self) -> u32 {
+        let most = self.flows.min(Self::THREADS_MAX);
+        self.threads.unwrap_or(most).clamp(1, most.max(1))
+    }
+}
+
+/// What is moved, with what only this workload has.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Workload {
+    /// Bulk TCP.
+    Stream(Stream),
+    /// Requests and responses.
+    Rr(Rr),
+    /// Messages to and fro, over a row of sizes.
+    Pingpong(Pingpong),
+    /// HTTP/1.1.
+    Http(Http),
+    /// Announce, fetch, go, return, done (source 001): a buffer there and back.
+    Transfer(Transfer),
+    /// Datagrams.
+    Udp(Udp),
+}
+
+impl Default for Workload {
+    fn default() -> Self {
+        Self::Stream(Stream::default())
+    }
+}
+
+impl Workload {
+    /// Its name on the command line and in documents.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Stream(_) => "stream",
+            Self::Rr(_) => "rr",
+            Self::Pingpong(_) => "pingpong",
+            Self::Http(_) => "http",
+            Self::Transfer(_) => "transfer",
+            Self::Udp(_) => "udp",
         }
-        let seconds = self.duration_ns.as_secs_f64();
-        if !(0.05..=86_400.0).contains(&seconds) {
-            return wrong(
-                "the duration",
-                self.duration_ns.to_string(),
-                "50 ms to 24 h",
-            );
+    }
+
+    /// The transport that carries it.
+    pub fn transport(&self) -> &'static str {
+        match self {
+            Self::Udp(_) => "udp",
+            _ => "tcp",
         }
-        if self.interval_ns < Nanoseconds::from_millis(1) || self.interval_ns > self.duration_ns {
-            return wrong(
-                "the interval",
-                self.interval_ns.to_string(),
-                "1 ms to the duration",
-            );
+    }
+
+    /// Whether bytes go one way in bulk, so that a rate and its limit are the result.
+    pub fn is_bulk(&self) -> bool {
+        matches!(self, Self::Stream(_) | Self::Udp(_))
+    }
+}
+
+/// What only `stream` has.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Stream {
+    /// How payload gets into the kernel.
+    #[serde(default)]
+    pub send: SendMode,
+    /// How payload gets out of the kernel.
+    #[serde(default)]
+    pub receive: ReceiveMode,
+    /// The amount of all flows of a direction together; `None` is as much as the time allows.
+    #[serde(default)]
+    pub bytes: Option<Bytes>,
+}
+
+/// What only `rr` has.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rr {
+    /// The size of a request.
+    pub request_bytes: Bytes,
+    /// The size of a response.
+    pub response_bytes: Bytes,
+    /// Requests under way on each connection.
+    pub depth: u32,
+    /// A connection for each request.
+    pub connect_each: bool,
+    /// Open loop: requests begin at this rate, of all flows together, whatever the responses do, and
+    /// latency counts from the intended time. `None` is closed loop.
+    pub rate_per_s: Option<u64>,
+}
+
+/// What only `pingpong` has.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Pingpong {
+    /// The sizes, each in turn.
+    pub sizes: Vec<Bytes>,
+    /// How often the small ones are sent; large ones less often, as IMB does (at most 40 MiB a size, at
+    /// least 10 times).
+    pub repetitions: u32,
+}
+
+impl Pingpong {
+    /// The message sizes of IMB-MPI1 PingPong: 0, and the powers of two to 4 MiB.
+    pub fn imb_sizes() -> Vec<Bytes> {
+        std::iter::once(Bytes::new(0))
+            .chain((0..=22).map(|power| Bytes::new(1 << power)))
+            .collect()
+    }
+
+    /// How often a message of `size` goes to and fro.
+    pub fn repetitions_of(&self, size: Bytes) -> u32 {
+        const OVERALL: u64 = 40 << 20;
+        let by_volume = OVERALL / size.as_u64().max(1);
+        let by_volume = u32::try_from(by_volume).unwrap_or(u32::MAX).max(10);
+        self.repetitions.min(by_volume)
+    }
+}
+
+/// What only `http` has.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Http {
+    /// The path that is asked for.
+    pub path: String,
+    /// The size of a response's body (of our own server).
+    pub body_bytes: Bytes,
+    /// Open loop: requests begin at this rate, of all connections together. `None` is closed loop.
+    pub rate_per_s: Option<u64>,
+}
+
+/// What only `transfer` has.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Transfer {
+    /// The size of the buffer that goes there and back.
+    pub bytes: Bytes,
+    /// How often; `None` is as often as the time allows.
+    pub repetitions: Option<u64>,
+    /// Every byte is compared at both ends; the comparing is not in the times.
+    pub data_check: bool,
+}
+
+/// What only `udp` has.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Udp {
+    /// The payload of a datagram, linerate's header (24 bytes) included.
+    pub datagram_bytes: Bytes,
+    /// The rate of each flow; `None` is as fast as it goes.
+    pub rate_bit_per_s: Option<BitRate>,
+    /// How datagrams get into and out of the kernel.
+    pub batch: DatagramBatch,
+}
+
+/// How payload gets into the kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SendMode {
+    /// send(2): the kernel copies.
+    #[default]
+    Write,
+    /// `MSG_ZEROCOPY` (Documentation/networking/msg_zerocopy.rst).
+    Zerocopy,
+    /// sendfile(2) from a memory file.
+    Sendfile,
+    /// splice(2) through a pipe that holds pages of the buffer (vmsplice).
+    Splice,
+    /// io_uring's send.
+    Uring,
+    /// io_uring's zero-copy send from a registered buffer.
+    UringZerocopy,
+}
+
+/// How payload gets out of the kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ReceiveMode {
+    /// recv(2): the kernel copies.
+    #[default]
+    Read,
+    /// `MSG_TRUNC`: the kernel throws the payload away uncopied (tcp(7)); the bound of what reading costs.
+    Trunc,
+    /// `TCP_ZEROCOPY_RECEIVE`: whole pages are mapped, the rest is copied.
+    Zerocopy,
+    /// io_uring's multishot receive into provided buffers.
+    Uring,
+}
+
+/// How a data thread waits for its sockets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Waiting {
+    /// One connection a thread: calls that block. Several: epoll_wait(2) without a time-out.
+    #[default]
+    Blocking,
+    /// epoll_wait(2) without a time-out, also for a single connection.
+    Epoll,
+    /// Never sleeps: asks again and again (epoll_wait with a time-out of 0, or the socket itself).
+    Spin,
+    /// The kernel polls the device's queue for so many microseconds before it sleeps (`SO_BUSY_POLL`,
+    /// `SO_PREFER_BUSY_POLL`, and `EPIOCSPARAMS` of the epoll instance where the kernel has it).
+    BusyPoll(u32),
+    /// io_uring_enter(2).
+    Uring,
+    /// io_uring with a kernel thread that takes submissions (`IORING_SETUP_SQPOLL`).
+    UringSqpoll,
+}
+
+/// How datagrams get into and out of the kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DatagramBatch {
+    /// One system call for each datagram.
+    Single,
+    /// sendmmsg(2) and recvmmsg(2).
+    Mmsg,
+    /// `UDP_SEGMENT` and `UDP_GRO` in sendmmsg(2) and recvmmsg(2): the kernel cuts and joins.
+    #[default]
+    Gso,
+}
+
+macro_rules! words {
+    ($kind:ty: $($value:pat => $word:literal),+ $(,)?) => {
+        impl fmt::Display for $kind {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(match self { $($value => $word),+ })
+            }
         }
-        // Bounds the memory of the readings, and keeps a record within the protocol's longest line.
-        let intervals = self.duration_ns.as_u64() / self.interval_ns.as_u64();
-        if intervals.saturating_mul(u64::from(self.flows)) > 1_000_000 {
-            return wrong(
-                "the interval",
-                self.interval_ns.to_string(),
-                "at most a million a trial, of all flows together",
-            );
+    };
+}
+
+words!(SendMode:
+    Self::Write => "write", Self::Zerocopy => "zerocopy", Self::Sendfile => "sendfile",
+    Self::Splice => "splice", Self::Uring => "uring", Self::UringZerocopy => "uring-zerocopy",
+);
+words!(ReceiveMode:
+    Self::Read => "read", Self::Trunc => "trunc", Self::Zerocopy => "zerocopy", Self::Uring => "uring",
+);
+words!(DatagramBatch:
+    Self::Single => "single", Self::Mmsg => "mmsg", Self::Gso => "gso",
+);
+
+impl fmt::Display for Waiting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Blocking => f.write_str("blocking"),
+            Self::Epoll => f.write_str("epoll"),
+            Self::Spin => f.write_str("spin"),
+            Self::BusyPoll(micros) => write!(f, "busy-poll:{micros}"),
+            Self::Uring => f.write_str("uring"),
+            Self::UringSqpoll => f.write_str("uring-sqpoll"),
         }
-        if !(1..=1 << 30).contains(&self.buffer_bytes.as_u64()) {
-            return wrong("the buffer", self.buffer_bytes.to_string(), "1 B to 1 GiB");
-        }
-        if self
-            .buffer_bytes
-            .as_u64()
-            .saturating_mul(u64::from(self.flows))
-            > 8 << 30
-        {
-            return wrong(
-                "the buffers of all flows",
-                self.buffer_bytes.to_string(),
-                "8 GiB together",
-            );
-        }
-        if self
-            .socket_buffer_bytes
-            .is_some_and(|size| size.as_u64() > 1 << 30)
-        {
-            return wrong(
-                "the socket buffer",
-                format!("{:?}", self.socket_buffer_bytes),
-                "up to 1 GiB",
-            );
-        }
-        if let Some(name) = &self.congestion_control
-            && (name.is_empty() || name.len() > 15 || !name.bytes().all(|b| b.is_ascii_graphic()))
-        {
-            return wrong(
-                "the congestion control",
-                name.clone(),
-                "a name of 1 to 15 characters",
-            );
-        }
-        Ok(())
     }
 }

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use linerate_model::ids::CpuSet;
 use linerate_model::protocol::Token;
 use linerate_model::units::{BitRate, Bytes, Nanoseconds};
-use linerate_model::workload::{Direction, Placement, StreamSpec};
+use linerate_model::workload::{Direction, Placement, TrialSpec};
 use linerate_traffic::Abort;
 use linerate_traffic::copy::{cached_copy_bandwidth, copy_bandwidth};
 use linerate_traffic::tcp::{Connected, Listening};
@@ -46,9 +46,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
 }
 
-fn read_spec(seconds: &str, buffer: &str, rest: &[&str]) -> Result<StreamSpec, Box<dyn Error>> {
+fn read_spec(seconds: &str, buffer: &str, rest: &[&str]) -> Result<TrialSpec, Box<dyn Error>> {
     let cpus: CpuSet = rest.get(1).unwrap_or(&"").parse()?;
-    Ok(StreamSpec {
+    Ok(TrialSpec {
         flows: 1,
         direction: Direction::Forward,
         duration_ns: Nanoseconds::new(seconds.parse::<u64>()? * 1_000_000_000),
@@ -59,7 +59,9 @@ fn read_spec(seconds: &str, buffer: &str, rest: &[&str]) -> Result<StreamSpec, B
         placement: Placement {
             sender_cpus: cpus.clone(),
             receiver_cpus: cpus,
+            ..Placement::default()
         },
+        ..TrialSpec::default()
     })
 }
 
@@ -67,7 +69,7 @@ fn deadline() -> Instant {
     Instant::now() + Duration::from_secs(10)
 }
 
-fn listen(spec: &StreamSpec, port: &str) -> Result<(), Box<dyn Error>> {
+fn listen(spec: &TrialSpec, port: &str) -> Result<(), Box<dyn Error>> {
     let abort = Abort::new()?;
     let listening = Listening::open(spec, TOKEN, &format!("127.0.0.1:{port}"))?;
     let record = listening.accept(deadline(), &abort)?.run(&abort)?;
@@ -76,7 +78,7 @@ fn listen(spec: &StreamSpec, port: &str) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn send(spec: &StreamSpec, port: &str) -> Result<(), Box<dyn Error>> {
+fn send(spec: &TrialSpec, port: &str) -> Result<(), Box<dyn Error>> {
     let abort = Abort::new()?;
     let address = (Ipv4Addr::LOCALHOST, port.parse()?).into();
     Connected::connect(spec, address, TOKEN, deadline(), &abort)?.run(&abort)?;

@@ -117,6 +117,9 @@ pub enum TrafficError {
         /// How long was waited after the end.
         grace: Duration,
     },
+    /// The workload does not exist yet.
+    #[error("this workload is not built yet")]
+    NotBuilt,
     /// The trial was given up from outside.
     #[error("the trial was given up")]
     Aborted,
@@ -206,6 +209,7 @@ impl TrafficError {
     /// The kind of failure, which decides the exit code.
     pub fn kind(&self) -> FailureKind {
         match self {
+            Self::NotBuilt => FailureKind::NotSupported,
             Self::Spec(_)
             | Self::BindAddress { .. }
             | Self::NoSuchAddress { .. }

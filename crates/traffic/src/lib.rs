@@ -10,12 +10,19 @@
 //! only calls `send` or `recv` and stores one counter: it allocates, locks and logs nothing.
 
 mod abort;
+mod buffer;
 pub mod copy;
 mod error;
+mod exchange;
+mod http;
 pub mod memory;
 pub mod simulated;
+mod stream;
 mod sys;
 pub mod tcp;
+mod trial;
+mod udp;
+mod waiting;
 
 pub use abort::Abort;
 pub use error::TrafficError;

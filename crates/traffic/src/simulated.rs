@@ -11,12 +11,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use linerate_model::ids::CpuId;
 use linerate_model::known::{Cause, Known};
-use linerate_model::sample::{FlowRecord, Role, Sample, SideSample, TcpInfo};
+use linerate_model::sample::{FlowRecord, Role, Sample, SideSample, TcpInfo, ThreadRecord};
 use linerate_model::units::{BitRate, Bytes, Nanoseconds};
-use linerate_model::workload::{Direction, Placement, StreamSpec};
+use linerate_model::workload::{Direction, Placement, TrialSpec};
 
 use crate::TrafficError;
-use crate::tcp::run::{cpu_of_threads, elapsed};
+use crate::trial::{cpu_of_threads, elapsed};
 
 /// A path that exists only as numbers.
 #[derive(Debug, Clone, PartialEq)]
@@ -73,7 +73,7 @@ impl SimulatedPath {
     /// Trial number `trial` of `spec` with the settings of `active` in force; the same every time.
     pub fn trial(
         &self,
-        spec: &StreamSpec,
+        spec: &TrialSpec,
         active: &BTreeSet<String>,
         trial: u64,
     ) -> Result<Sample, TrafficError> {
@@ -121,7 +121,7 @@ impl SimulatedPath {
     }
 
     /// The counter of a flow of `rate` bit/s, read at every interval and at the end.
-    fn readings(&self, spec: &StreamSpec, rate: f64, random: &mut Random) -> Readings {
+    fn readings(&self, spec: &TrialSpec, rate: f64, random: &mut Random) -> Readings {
         let (duration, interval) = (spec.duration_ns.as_u64(), spec.interval_ns.as_u64());
         let mut readings = Readings::default();
         let (mut bytes, mut then) = (0.0, 0u64);
@@ -161,14 +161,37 @@ impl Readings {
 }
 
 fn side(flows: Vec<FlowRecord>) -> SideSample {
+    let threads: Vec<ThreadRecord> = flows.iter().map(thread_record).collect();
     SideSample {
-        cpu: cpu_of_threads(&flows),
+        cpu: cpu_of_threads(&threads),
         elapsed_ns: elapsed(&flows),
         flows,
+        threads,
+        operations: None,
+        counters: Known::not_asked("/proc"),
+        profile: Known::not_asked("perf_event_open(2)"),
     }
 }
 
-fn flow_record(spec: &StreamSpec, number: u32, role: Role, readings: &Readings) -> FlowRecord {
+/// The thread of a simulated flow.
+fn thread_record(flow: &FlowRecord) -> ThreadRecord {
+    ThreadRecord {
+        thread: flow.thread,
+        role: flow.role,
+        pinned_to: flow.pinned_to,
+        seen_on: flow.pinned_to.into_iter().collect(),
+        moves_seen: 0,
+        memory_node: Known::not_asked("move_pages(2)"),
+        user_ns: flow.user_ns,
+        system_ns: flow.system_ns,
+        voluntary_switches: 0,
+        involuntary_switches: 0,
+        minor_faults: 0,
+        major_faults: 0,
+    }
+}
+
+fn flow_record(spec: &TrialSpec, number: u32, role: Role, readings: &Readings) -> FlowRecord {
     let total = readings.total();
     let cpus = match role {
         Role::Sender => &spec.placement.sender_cpus,
@@ -181,21 +204,25 @@ fn flow_record(spec: &StreamSpec, number: u32, role: Role, readings: &Readings) 
     FlowRecord {
         flow: number,
         role,
+        thread: number,
         at_ns: readings.at.clone(),
         bytes: readings.bytes.clone(),
         pinned_to,
         last_cpu: pinned_to.map_or_else(|| nowhere("getcpu(2)"), Known::Value),
         incoming_cpu: nowhere("getsockopt(SO_INCOMING_CPU)"),
+        incoming_napi: Known::not_asked("getsockopt(SO_INCOMING_NAPI_ID)"),
         // Stated costs, so that a reader of CPU time has something to find: 0.02 s of user and 0.2 s
         // of system time per 10^9 bytes.
         user_ns: Nanoseconds::new(total.as_u64() / 50),
         system_ns: Nanoseconds::new(total.as_u64() / 5),
         tcp: Known::Value(tcp_info(spec, role, total)),
+        copies: None,
+        datagrams: None,
     }
 }
 
 /// A connection over a clean path of 50 us with a full-sized Ethernet frame.
-fn tcp_info(spec: &StreamSpec, role: Role, total: Bytes) -> TcpInfo {
+fn tcp_info(spec: &TrialSpec, role: Role, total: Bytes) -> TcpInfo {
     const SEGMENT: u64 = 1448;
     let (sent, busy) = match role {
         Role::Sender => (total, spec.duration_ns),
@@ -221,6 +248,7 @@ fn tcp_info(spec: &StreamSpec, role: Role, total: Bytes) -> TcpInfo {
                 .unwrap_or_else(|| "cubic".to_owned()),
         ),
         timestamps: true,
+        ..TcpInfo::default()
     }
 }
 

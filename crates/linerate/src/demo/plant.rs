@@ -7,7 +7,7 @@ use std::path::Path as FilePath;
 use linerate_model::ids::CpuSet;
 use linerate_model::plan::End;
 use linerate_model::units::{BitRate, Bytes, Nanoseconds};
-use linerate_model::workload::{Direction, Placement, StreamSpec};
+use linerate_model::workload::{Direction, Placement, TrialSpec};
 use linerate_stats::effect::paired_relative;
 use linerate_stats::summary::median;
 use linerate_stats::{Random, Seed};
@@ -109,7 +109,7 @@ fn make_healthy(path: &mut Path) -> Outcome<()> {
 
 /// The trial on healthy hosts. Where a namespace may not have cubic as its default, the trial asks for it,
 /// as the remedy of that would: a fault must cost something with all else in order.
-fn spec(path: &Path) -> StreamSpec {
+fn spec(path: &Path) -> TrialSpec {
     let names_cubic = |sysctl: &str| {
         let text = path.local.sysctl(sysctl);
         text.value()
@@ -117,7 +117,7 @@ fn spec(path: &Path) -> StreamSpec {
     };
     let asks = names_cubic("net.ipv4.tcp_available_congestion_control")
         && !names_cubic("net.ipv4.tcp_congestion_control");
-    StreamSpec {
+    TrialSpec {
         flows: 1,
         direction: Direction::Forward,
         duration_ns: Nanoseconds::from_millis(400),
@@ -126,17 +126,18 @@ fn spec(path: &Path) -> StreamSpec {
         socket_buffer_bytes: None,
         congestion_control: asks.then(|| "cubic".to_owned()),
         placement: Placement::default(),
+        ..TrialSpec::default()
     }
 }
 
-fn trial(path: &mut Path, spec: &StreamSpec) -> Outcome<f64> {
+fn trial(path: &mut Path, spec: &TrialSpec) -> Outcome<f64> {
     let sample = path.run(spec, fresh_token()?)?;
     rate_of(&sample)
         .map(BitRate::as_f64)
         .ok_or_else(|| Stop::new(Code::Inconclusive, "a trial moved nothing"))
 }
 
-fn clean_rate(path: &mut Path, healthy: &StreamSpec) -> Outcome<BitRate> {
+fn clean_rate(path: &mut Path, healthy: &TrialSpec) -> Outcome<BitRate> {
     let mut rates = Vec::new();
     for _ in 0..3 {
         rates.push(trial(path, healthy)?);
@@ -151,7 +152,7 @@ fn clean_rate(path: &mut Path, healthy: &StreamSpec) -> Outcome<BitRate> {
 /// until there is little hope that it will.
 fn costs_enough(
     path: &mut Path,
-    healthy: &StreamSpec,
+    healthy: &TrialSpec,
     fault: &Fault,
     random: &mut Random,
 ) -> Outcome<bool> {
@@ -178,7 +179,7 @@ fn costs_enough(
 /// The rates of one pair of trials, (clean, faulty), in random order.
 fn pair(
     path: &mut Path,
-    healthy: &StreamSpec,
+    healthy: &TrialSpec,
     fault: &Fault,
     random: &mut Random,
 ) -> Outcome<(f64, f64)> {
@@ -191,8 +192,9 @@ fn pair(
             let placement = Placement {
                 sender_cpus: cpus.clone(),
                 receiver_cpus: cpus,
+                ..Placement::default()
             };
-            let spec = StreamSpec {
+            let spec = TrialSpec {
                 placement,
                 ..healthy.clone()
             };

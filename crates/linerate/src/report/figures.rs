@@ -299,6 +299,32 @@ pub(super) fn flag(flag: Flag) -> (&'static str, &'static str) {
         ),
         Flag::NotSettled => ("not-settled", "the rate never settled within the trial"),
         Flag::CutShort => ("cut-short", "the trial ended before its time"),
+        Flag::Migrated => ("migrated", "a thread was found on several CPUs"),
+        Flag::MemoryElsewhere => (
+            "memory-elsewhere",
+            "a buffer was not on the node that was asked for",
+        ),
+        Flag::CopiedAfterAll => (
+            "copied-after-all",
+            "the kernel copied what was to be moved without a copy",
+        ),
+        Flag::FrequencyMoved => (
+            "frequency-moved",
+            "the CPUs' frequency moved: rates of few and of many cores do not compare",
+        ),
+        Flag::DeepSleep => (
+            "deep-sleep",
+            "CPUs slept deeply between operations: more load may look faster",
+        ),
+        Flag::OtherTraffic => ("other-traffic", "others used the interface too"),
+        Flag::RateNotKept => (
+            "rate-not-kept",
+            "the sender could not keep the rate that was asked for",
+        ),
+        Flag::ForeignPeer => (
+            "foreign-peer",
+            "the far end is not linerate and cannot tell some figures",
+        ),
     }
 }
 

@@ -14,14 +14,14 @@ use linerate::say::{Format, Say};
 use linerate::store::{Header, Log, Record, SCHEMA};
 use linerate_model::prove::ProveDocument;
 use linerate_model::units::{Bytes, Nanoseconds};
-use linerate_model::workload::{Direction, Placement, StreamSpec};
+use linerate_model::workload::{Direction, Placement, TrialSpec};
 
 use world::{Memory, World};
 
 /// What a session is asked in these tests, unless a test says otherwise.
 fn options(seed: u64) -> Options {
     Options {
-        spec: StreamSpec {
+        spec: TrialSpec {
             flows: 1,
             direction: Direction::Forward,
             duration_ns: Nanoseconds::from_millis(1_000),
@@ -30,6 +30,7 @@ fn options(seed: u64) -> Options {
             socket_buffer_bytes: None,
             congestion_control: None,
             placement: Placement::default(),
+            ..TrialSpec::default()
         },
         pairs: 5,
         seed,

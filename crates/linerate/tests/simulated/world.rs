@@ -13,7 +13,7 @@ use linerate_model::plan::{End, Plan};
 use linerate_model::sample::{Flag, Sample};
 use linerate_model::setting::{self, Value};
 use linerate_model::units::BitRate;
-use linerate_model::workload::StreamSpec;
+use linerate_model::workload::TrialSpec;
 use linerate_traffic::simulated::SimulatedPath;
 
 /// A bound of the path that holds while a host has a setting at some values.
@@ -167,7 +167,7 @@ impl World {
         self.reach(end)
     }
 
-    fn holds(&self, end: End, key: &str, holds: fn(&str) -> bool, spec: &StreamSpec) -> bool {
+    fn holds(&self, end: End, key: &str, holds: fn(&str) -> bool, spec: &TrialSpec) -> bool {
         match (key, &spec.congestion_control) {
             ("sysctl/net.ipv4.tcp_congestion_control", Some(own)) => holds(own),
             _ => holds(&self.value(end, key)),
@@ -203,7 +203,7 @@ impl Ends for World {
         self.answer(End::Remote, fault)
     }
 
-    fn trial(&mut self, spec: &StreamSpec) -> Outcome<Sample> {
+    fn trial(&mut self, spec: &TrialSpec) -> Outcome<Sample> {
         let fault = self.strikes(ANY);
         if self.interrupted {
             return Err(Stop::interrupted());

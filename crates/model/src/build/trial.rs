@@ -4,7 +4,7 @@ use crate::ids::{CpuId, CpuSet};
 use crate::known::Known;
 use crate::sample::{CpuRecord, CpuTimes, FlowRecord, Role, Sample, SideSample, TcpInfo};
 use crate::units::{BitRate, Bytes, Nanoseconds, Ratio};
-use crate::workload::{Direction, Placement, StreamSpec};
+use crate::workload::{Direction, Placement, TrialSpec};
 
 const DURATION: Nanoseconds = Nanoseconds::from_millis(2_000);
 const INTERVAL: Nanoseconds = Nanoseconds::from_millis(100);
@@ -38,6 +38,10 @@ pub fn sample() -> SampleBuilder {
             machine: Known::Value(Vec::new()),
         },
         elapsed_ns: DURATION,
+        threads: Vec::new(),
+        operations: None,
+        counters: Known::default(),
+        profile: Known::default(),
     };
     let thread = |cpu| Thread {
         cpu: CpuId(cpu),
@@ -46,15 +50,10 @@ pub fn sample() -> SampleBuilder {
     };
     SampleBuilder {
         sample: Sample {
-            spec: StreamSpec {
-                flows: 1,
-                direction: Direction::Forward,
+            spec: TrialSpec {
                 duration_ns: DURATION,
                 interval_ns: INTERVAL,
-                buffer_bytes: Bytes::kib(128),
-                socket_buffer_bytes: None,
-                congestion_control: None,
-                placement: Placement::default(),
+                ..TrialSpec::default()
             },
             local: empty(),
             remote: empty(),
@@ -80,6 +79,7 @@ pub fn sample() -> SampleBuilder {
             snd_wnd_bytes: Some(Bytes::mib(3)),
             congestion_control: Some("cubic".to_owned()),
             timestamps: true,
+            ..TcpInfo::default()
         },
     }
 }
@@ -136,6 +136,7 @@ impl SampleBuilder {
         self.sample.spec.placement = Placement {
             sender_cpus: CpuSet::one(self.sender.cpu),
             receiver_cpus: CpuSet::one(self.receiver.cpu),
+            ..Placement::default()
         };
         self
     }
@@ -200,6 +201,7 @@ impl SampleBuilder {
         FlowRecord {
             flow,
             role,
+            thread: flow,
             at_ns: (1..=steps)
                 .map(|n| Nanoseconds::new(n * INTERVAL.as_u64()))
                 .collect(),
@@ -207,9 +209,12 @@ impl SampleBuilder {
             pinned_to: thread.pinned.then_some(thread.cpu),
             last_cpu: Known::Value(thread.cpu),
             incoming_cpu: Known::Value(thread.cpu),
+            incoming_napi: Known::default(),
             user_ns: Nanoseconds::new(0),
             system_ns: part(DURATION, thread.share),
             tcp: Known::Value(self.tcp.clone()),
+            copies: None,
+            datagrams: None,
         }
     }
 }

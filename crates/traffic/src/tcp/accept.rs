@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use linerate_model::protocol::{TOKEN_MILLIS_MAX, Token};
-use linerate_model::workload::StreamSpec;
+use linerate_model::workload::TrialSpec;
 use rustix::event::PollFlags;
 use rustix::io::Errno;
 use rustix::net::{
@@ -28,7 +28,7 @@ const STRANGERS_MAX: usize = 64;
 /// A port that waits for the data connections of one trial.
 #[derive(Debug)]
 pub struct Listening {
-    spec: StreamSpec,
+    spec: TrialSpec,
     token: Token,
     socket: OwnedFd,
     port: u16,
@@ -55,7 +55,7 @@ impl Listening {
     ///
     /// `bind_to` is an IP address, one with a port (`10.0.0.1:5201`, `[::1]:5201`), or empty for every
     /// address; without a port the kernel chooses a free one.
-    pub fn open(spec: &StreamSpec, token: Token, bind_to: &str) -> Result<Self, TrafficError> {
+    pub fn open(spec: &TrialSpec, token: Token, bind_to: &str) -> Result<Self, TrafficError> {
         spec.check()?;
         let socket = if bind_to.is_empty() {
             // One IPv6 socket takes both families; a kernel booted without IPv6 has only the other.
@@ -176,6 +176,7 @@ impl Listening {
             .collect::<Result<_, TrafficError>>()?;
         Ok(Connected {
             spec: self.spec,
+            side: Side::Listening,
             flows,
         })
     }
@@ -224,7 +225,7 @@ fn parse_address(text: &str) -> Result<SocketAddr, TrafficError> {
         })
 }
 
-fn bound(spec: &StreamSpec, address: SocketAddr) -> Result<OwnedFd, TrafficError> {
+fn bound(spec: &TrialSpec, address: SocketAddr) -> Result<OwnedFd, TrafficError> {
     let socket = socket::new(spec, address)?;
     let failed = |errno| TrafficError::of_errno("prepare the listening socket", errno);
     // Without it a port stays taken for a minute after a trial whose sender listened (TIME_WAIT).

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::Instant;
 
 use linerate_model::protocol::Token;
-use linerate_model::workload::StreamSpec;
+use linerate_model::workload::TrialSpec;
 use rustix::event::PollFlags;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send, sockopt};
@@ -34,7 +34,7 @@ struct Attempt {
 impl Connected {
     /// Opens the connections of `spec` to the listener at `address` and presents `token` on each.
     pub fn connect(
-        spec: &StreamSpec,
+        spec: &TrialSpec,
         address: SocketAddr,
         token: Token,
         deadline: Instant,
@@ -79,13 +79,14 @@ impl Connected {
             .collect::<Result<_, _>>()?;
         Ok(Self {
             spec: spec.clone(),
+            side: Side::Connecting,
             flows,
         })
     }
 }
 
 impl Attempt {
-    fn begin(spec: &StreamSpec, number: u32, address: SocketAddr) -> Result<Self, TrafficError> {
+    fn begin(spec: &TrialSpec, number: u32, address: SocketAddr) -> Result<Self, TrafficError> {
         let socket = socket::new(spec, address)?;
         match rustix::net::connect(&socket, &address) {
             Ok(()) | Err(Errno::INPROGRESS | Errno::INTR) => Ok(Self {

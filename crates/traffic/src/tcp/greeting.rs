@@ -4,23 +4,23 @@
 use linerate_model::protocol::Token;
 
 /// The length of a greeting.
-pub(super) const GREETING_BYTES: usize = 28;
+pub(crate) const GREETING_BYTES: usize = 28;
 
 /// What the listening end answers to a good greeting. A bad one is closed without a word, so that a
 /// stranger learns nothing.
-pub(super) const ACCEPTED: u8 = 0x06;
+pub(crate) const ACCEPTED: u8 = 0x06;
 
 /// What both ends of every connection say when all their threads are ready.
-pub(super) const READY: u8 = 0x52;
+pub(crate) const READY: u8 = 0x52;
 
 /// What a receiving end says when it reads from now on.
-pub(super) const GO: u8 = 0x47;
+pub(crate) const GO: u8 = 0x47;
 
 const MAGIC: [u8; 4] = *b"LNRT";
 const VERSION: u32 = 1;
 
 /// The greeting of flow `flow`.
-pub(super) fn write(token: Token, flow: u32) -> [u8; GREETING_BYTES] {
+pub(crate) fn write(token: Token, flow: u32) -> [u8; GREETING_BYTES] {
     let mut bytes = [0; GREETING_BYTES];
     bytes[..4].copy_from_slice(&MAGIC);
     bytes[4..8].copy_from_slice(&VERSION.to_be_bytes());
@@ -30,7 +30,7 @@ pub(super) fn write(token: Token, flow: u32) -> [u8; GREETING_BYTES] {
 }
 
 /// The flow that `bytes` greets for, when they carry our token and version.
-pub(super) fn read(bytes: &[u8; GREETING_BYTES], token: Token) -> Option<u32> {
+pub(crate) fn read(bytes: &[u8; GREETING_BYTES], token: Token) -> Option<u32> {
     let expected = write(token, 0);
     // Every byte is compared, so that the time taken says nothing about how much was right.
     let difference = expected[..24]

@@ -10,33 +10,42 @@ use linerate_model::sample::TcpInfo;
 use linerate_model::units::{BitRate, Bytes, Nanoseconds};
 use rustix::net::sockopt;
 
-use crate::sys::{TCP_INFO_BYTES_MAX, tcp_info};
+use crate::sys::{TCP_INFO_BYTES_MAX, get_option, tcp_info};
 
 const PATH: &str = "getsockopt(TCP_INFO)";
 
 /// `TCPI_OPT_TIMESTAMPS`.
 const OPTION_TIMESTAMPS: u8 = 1;
+/// `TCPI_OPT_ECN`: ECN was negotiated.
+const OPTION_ECN: u8 = 8;
 
 /// Offsets of the fields, in bytes.
 mod offset {
     pub(super) const OPTIONS: usize = 5;
     pub(super) const SND_MSS: usize = 16;
+    pub(super) const RCV_MSS: usize = 20;
     pub(super) const RTT_US: usize = 68;
     pub(super) const SND_CWND: usize = 80;
+    pub(super) const REORDERING: usize = 88;
+    pub(super) const RCV_RTT_US: usize = 92;
+    pub(super) const RCV_SPACE: usize = 96;
     pub(super) const TOTAL_RETRANS: usize = 100;
+    pub(super) const BYTES_RECEIVED: usize = 128;
     pub(super) const SEGS_OUT: usize = 136;
     pub(super) const MIN_RTT_US: usize = 148;
     pub(super) const DELIVERY_RATE: usize = 160;
     pub(super) const BUSY_US: usize = 168;
     pub(super) const RWND_LIMITED_US: usize = 176;
     pub(super) const SNDBUF_LIMITED_US: usize = 184;
+    pub(super) const DELIVERED_CE: usize = 196;
     pub(super) const BYTES_SENT: usize = 200;
     pub(super) const BYTES_RETRANS: usize = 208;
+    pub(super) const REORD_SEEN: usize = 220;
     pub(super) const SND_WND: usize = 228;
 }
 
 /// Asks the kernel about the connection of `socket`.
-pub(super) fn read(socket: impl AsFd) -> Known<TcpInfo> {
+pub(crate) fn read(socket: impl AsFd) -> Known<TcpInfo> {
     let mut raw = [0; TCP_INFO_BYTES_MAX];
     let length = match tcp_info(&socket, &mut raw) {
         Ok(length) => length,
@@ -78,6 +87,17 @@ fn parse(raw: &[u8]) -> Option<TcpInfo> {
         snd_wnd_bytes: word(raw, offset::SND_WND).map(|window| Bytes::new(window.into())),
         congestion_control: None,
         timestamps: raw.get(offset::OPTIONS)? & OPTION_TIMESTAMPS != 0,
+        ecn: Some(raw.get(offset::OPTIONS)? & OPTION_ECN != 0),
+        delivered_ce: word(raw, offset::DELIVERED_CE).map(u64::from),
+        reordering: word(raw, offset::REORDERING),
+        reordering_seen: word(raw, offset::REORD_SEEN).map(u64::from),
+        rcv_mss_bytes: word(raw, offset::RCV_MSS).map(|mss| Bytes::new(mss.into())),
+        // 0 is the kernel's "not measured".
+        rcv_rtt_ns: word(raw, offset::RCV_RTT_US)
+            .filter(|&us| us > 0)
+            .map(|us| Nanoseconds::from_micros(us.into())),
+        rcv_space_bytes: word(raw, offset::RCV_SPACE).map(|space| Bytes::new(space.into())),
+        bytes_received: double_word(raw, offset::BYTES_RECEIVED).map(Bytes::new),
     })
 }
 
@@ -92,12 +112,22 @@ fn double_word(raw: &[u8], at: usize) -> Option<u64> {
 }
 
 /// The CPU on which the kernel received the packets of `socket` last.
-pub(super) fn incoming_cpu(socket: impl AsFd) -> Known<CpuId> {
+pub(crate) fn incoming_cpu(socket: impl AsFd) -> Known<CpuId> {
     const PATH: &str = "getsockopt(SO_INCOMING_CPU)";
     match sockopt::socket_incoming_cpu(socket) {
         // The kernel's -1: no packet has come in yet.
         Ok(u32::MAX) => Known::unknown(Cause::NotSaid, PATH, "no packet was received"),
         Ok(cpu) => Known::Value(CpuId(cpu)),
+        Err(errno) => Known::unknown(Cause::Unreadable, PATH, errno.to_string()),
+    }
+}
+
+/// The NAPI that received the packets of `socket` last.
+pub(crate) fn incoming_napi(socket: impl AsFd) -> Known<u32> {
+    const PATH: &str = "getsockopt(SO_INCOMING_NAPI_ID)";
+    match get_option(socket, libc::SOL_SOCKET, libc::SO_INCOMING_NAPI_ID) {
+        Ok(0) => Known::unknown(Cause::NotSaid, PATH, "no NAPI received a packet"),
+        Ok(napi) => Known::Value(napi),
         Err(errno) => Known::unknown(Cause::Unreadable, PATH, errno.to_string()),
     }
 }

@@ -1,4 +1,5 @@
-//! The `stream` workload over TCP: bulk transfer, one connection and one thread at each end per flow.
+//! The connections of a trial: every one presents the trial's token before anything else, and only then
+//! is it handed to the workload.
 //!
 //! One end listens (the agent), the other connects (the controller); who sends is the specification's
 //! direction. On each connection, in this order:
@@ -7,6 +8,7 @@
 //! connecting end                      listening end
 //!   greeting (token, flow)      -->                       within a second, or it is closed
 //!                               <--   ACCEPTED
+//! (what a workload has to tell its other end, such as a port)
 //! READY                         <->   READY                when every thread of an end is ready
 //! receiving end: GO             -->   sending end          when the receiver's clock runs
 //! sending end: payload          -->   receiving end        for the duration, then end of file
@@ -16,39 +18,58 @@
 //! sender that is still preparing, no payload is sent before its receiver reads, and an end of file
 //! before the duration is over can only mean that the sender was stopped. (Of a bidirectional trial
 //! both ends start half a round trip after their GO, so payload may be there before an end starts.)
+//!
+//! Workloads whose data does not go over these connections (`udp`, `http`, a connection for each request)
+//! have them all the same, as *companions*: to prove the token, to tell ports, to start and to end.
 
 mod accept;
 mod connect;
-mod control;
-mod flow;
-mod greeting;
-mod info;
-pub(crate) mod run;
-mod socket;
+pub(crate) mod greeting;
+pub(crate) mod info;
+pub(crate) mod socket;
 
 use std::os::fd::OwnedFd;
 
-use linerate_model::sample::Role;
-use linerate_model::workload::{Direction, StreamSpec};
+use linerate_model::sample::{Role, SideSample};
+use linerate_model::workload::{Direction, TrialSpec, Workload};
 
 pub use accept::Listening;
 
-use crate::TrafficError;
+use crate::{Abort, TrafficError};
+use crate::{exchange, http, stream, trial, udp};
 
 /// Data connections that are all there, greeted, and have not begun to move bytes.
 #[derive(Debug)]
 pub struct Connected {
-    spec: StreamSpec,
+    spec: TrialSpec,
+    side: Side,
     /// In flow order.
     flows: Vec<Flow>,
 }
 
 /// One end of one data connection.
 #[derive(Debug)]
-struct Flow {
-    number: u32,
-    role: Role,
-    socket: OwnedFd,
+pub(crate) struct Flow {
+    pub(crate) number: u32,
+    pub(crate) role: Role,
+    /// Its calls block.
+    pub(crate) socket: OwnedFd,
+}
+
+impl Connected {
+    /// Carries out the trial and records it. The peer must run its end within 10 s, and this end comes
+    /// back at the latest 10 s after the duration, also when the peer vanished. An abort ends it at once.
+    ///
+    /// The record holds what this crate can see: `cpu.machine` and `counters` are the caller's to fill.
+    pub fn run(self, abort: &Abort) -> Result<SideSample, TrafficError> {
+        let work: &trial::Work<'_> = match self.spec.workload {
+            Workload::Stream(_) => &stream::work,
+            Workload::Rr(_) | Workload::Pingpong(_) | Workload::Transfer(_) => &exchange::work,
+            Workload::Http(_) => &http::work,
+            Workload::Udp(_) => &udp::work,
+        };
+        trial::carry_out(&self.spec, self.side, &self.flows, work, abort)
+    }
 }
 
 impl Flow {
@@ -71,26 +92,35 @@ impl Flow {
 
 /// Which end of the data connections this is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Side {
+pub(crate) enum Side {
     Connecting,
     Listening,
 }
 
+/// How many connections `spec` needs in each direction: `http` makes its own, and has one companion a
+/// thread.
+pub(crate) fn per_direction(spec: &TrialSpec) -> u32 {
+    match spec.workload {
+        Workload::Http(_) => spec.threads(),
+        _ => spec.flows,
+    }
+}
+
 /// How many connections `spec` needs.
-pub(crate) fn connections(spec: &StreamSpec) -> u32 {
+pub(crate) fn connections(spec: &TrialSpec) -> u32 {
     match spec.direction {
-        Direction::Forward | Direction::Reverse => spec.flows,
-        Direction::Bidirectional => spec.flows * 2,
+        Direction::Forward | Direction::Reverse => per_direction(spec),
+        Direction::Bidirectional => per_direction(spec) * 2,
     }
 }
 
 /// What `side` does on flow `number`: of a bidirectional trial the first half of the flows goes
 /// forward (the connecting end sends), the second half back.
-fn role(spec: &StreamSpec, side: Side, number: u32) -> Role {
+fn role(spec: &TrialSpec, side: Side, number: u32) -> Role {
     let forward = match spec.direction {
         Direction::Forward => true,
         Direction::Reverse => false,
-        Direction::Bidirectional => number < spec.flows,
+        Direction::Bidirectional => number < per_direction(spec),
     };
     if forward == (side == Side::Connecting) {
         Role::Sender
@@ -101,9 +131,6 @@ fn role(spec: &StreamSpec, side: Side, number: u32) -> Role {
 
 #[cfg(test)]
 mod tests {
-    use linerate_model::units::{Bytes, Nanoseconds};
-    use linerate_model::workload::Placement;
-
     use super::*;
 
     #[test]
@@ -113,15 +140,10 @@ mod tests {
             Direction::Reverse,
             Direction::Bidirectional,
         ] {
-            let spec = StreamSpec {
+            let spec = TrialSpec {
                 flows: 3,
                 direction,
-                duration_ns: Nanoseconds::from_millis(100),
-                interval_ns: Nanoseconds::from_millis(10),
-                buffer_bytes: Bytes::kib(128),
-                socket_buffer_bytes: None,
-                congestion_control: None,
-                placement: Placement::default(),
+                ..TrialSpec::default()
             };
             for number in 0..connections(&spec) {
                 assert_ne!(

@@ -6,16 +6,17 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use linerate_model::units::Bytes;
-use linerate_model::workload::StreamSpec;
+use linerate_model::workload::TrialSpec;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
 
+use crate::sys::set_option;
 use crate::{Abort, TrafficError};
 
 /// A TCP socket for `address` with the buffers and the congestion control of `spec`; its calls do not
 /// block yet.
-pub(super) fn new(spec: &StreamSpec, address: SocketAddr) -> Result<OwnedFd, TrafficError> {
+pub(crate) fn new(spec: &TrialSpec, address: SocketAddr) -> Result<OwnedFd, TrafficError> {
     let family = match address {
         SocketAddr::V4(_) => AddressFamily::INET,
         SocketAddr::V6(_) => AddressFamily::INET6,
@@ -28,6 +29,20 @@ pub(super) fn new(spec: &StreamSpec, address: SocketAddr) -> Result<OwnedFd, Tra
     }
     if let Some(name) = &spec.congestion_control {
         set_congestion_control(&socket, name)?;
+    }
+    if let Some(mss) = spec.mss_bytes {
+        let mss = u32::try_from(mss.as_u64()).unwrap_or(u32::MAX);
+        set_option(&socket, libc::IPPROTO_TCP, libc::TCP_MAXSEG, mss)
+            .map_err(|errno| TrafficError::of_errno("set the segment size", errno))?;
+    }
+    if let Some(rate) = spec.pacing_bit_per_s {
+        set_option(
+            &socket,
+            libc::SOL_SOCKET,
+            libc::SO_MAX_PACING_RATE,
+            rate.as_bit_per_s() / 8,
+        )
+        .map_err(|errno| TrafficError::of_errno("set the pacing rate", errno))?;
     }
     Ok(socket)
 }
@@ -76,7 +91,7 @@ fn set_congestion_control(socket: &OwnedFd, name: &str) -> Result<(), TrafficErr
 
 /// What [`wait`] came back with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Woken {
+pub(crate) enum Woken {
     /// A descriptor is ready, or the time has come: look.
     Look,
     /// The trial was given up.
@@ -85,7 +100,7 @@ pub(super) enum Woken {
 
 /// Waits until one of `waited` is ready, `until` has come, or `abort` is triggered. `ready` holds
 /// afterwards, in the same order, whether each has something to say.
-pub(super) fn wait<'fd>(
+pub(crate) fn wait<'fd>(
     waited: impl IntoIterator<Item = (BorrowedFd<'fd>, PollFlags)>,
     until: Instant,
     abort: &'fd Abort,
@@ -113,7 +128,7 @@ pub(super) fn wait<'fd>(
 }
 
 /// `time` for poll(2).
-pub(super) fn timespec(time: Duration) -> Timespec {
+pub(crate) fn timespec(time: Duration) -> Timespec {
     Timespec {
         tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
         tv_nsec: time.subsec_nanos().into(),

@@ -6,7 +6,7 @@ use std::thread;
 
 use linerate_model::ids::{CpuId, CpuSet};
 use linerate_model::units::{Bytes, Nanoseconds};
-use linerate_model::workload::{Direction, Placement, StreamSpec};
+use linerate_model::workload::{Direction, Placement, TrialSpec};
 use linerate_traffic::TrafficError;
 use linerate_traffic::tcp::{Connected, Listening};
 
@@ -16,7 +16,7 @@ use crate::scene::{
 
 /// The listening end of `spec` against a hand-made peer of flow 0.
 fn against_a_peer(
-    spec: &StreamSpec,
+    spec: &TrialSpec,
     abort: &linerate_traffic::Abort,
     peer: impl FnOnce(std::net::TcpStream),
 ) -> Outcome {
@@ -29,8 +29,8 @@ fn against_a_peer(
 }
 
 /// So long that a test which waits for it hangs visibly.
-fn an_hour(direction: Direction) -> StreamSpec {
-    StreamSpec {
+fn an_hour(direction: Direction) -> TrialSpec {
+    TrialSpec {
         duration_ns: Nanoseconds::from_millis(3_600_000),
         interval_ns: Nanoseconds::from_millis(100),
         ..spec(1, direction)
@@ -72,7 +72,7 @@ fn a_peer_that_leaves_before_the_start_is_an_error() {
 
 #[test]
 fn a_receiver_that_hangs_does_not_keep_a_blocked_sender() {
-    let spec = StreamSpec {
+    let spec = TrialSpec {
         // More than both socket buffers can take, so that the very first `send` blocks.
         buffer_bytes: Bytes::mib(64),
         ..spec(1, Direction::Reverse)
@@ -168,10 +168,10 @@ fn when_one_end_gives_up_the_other_says_that_its_peer_closed() {
 #[test]
 fn a_cpu_that_does_not_exist_is_named_and_the_peer_is_let_go() {
     let nowhere = CpuId(CpuSet::CPU_MAX);
-    let (near, far) = run_both(&StreamSpec {
+    let (near, far) = run_both(&TrialSpec {
         placement: Placement {
             sender_cpus: CpuSet::one(nowhere),
-            receiver_cpus: CpuSet::empty(),
+            ..Placement::default()
         },
         ..an_hour(Direction::Forward)
     });
@@ -190,36 +190,36 @@ fn a_specification_out_of_its_limits_is_refused_by_both_ends() {
     let good = spec(1, Direction::Forward);
     let (_listening, address) = listen(&good);
     let hostile = [
-        StreamSpec {
+        TrialSpec {
             flows: 0,
             ..good.clone()
         },
-        StreamSpec {
+        TrialSpec {
             flows: u32::MAX,
             ..good.clone()
         },
-        StreamSpec {
+        TrialSpec {
             buffer_bytes: Bytes::new(0),
             ..good.clone()
         },
-        StreamSpec {
+        TrialSpec {
             buffer_bytes: Bytes::new(u64::MAX),
             ..good.clone()
         },
-        StreamSpec {
+        TrialSpec {
             interval_ns: Nanoseconds::new(0),
             ..good.clone()
         },
-        StreamSpec {
+        TrialSpec {
             duration_ns: Nanoseconds::new(u64::MAX),
             ..good.clone()
         },
-        StreamSpec {
+        TrialSpec {
             flows: 1024,
             interval_ns: Nanoseconds::from_millis(1),
             ..an_hour(Direction::Forward)
         },
-        StreamSpec {
+        TrialSpec {
             congestion_control: Some("a\0b".to_owned()),
             ..good.clone()
         },
@@ -234,7 +234,7 @@ fn a_specification_out_of_its_limits_is_refused_by_both_ends() {
 
 #[test]
 fn a_congestion_control_that_the_kernel_does_not_have_is_named() {
-    let spec = StreamSpec {
+    let spec = TrialSpec {
         congestion_control: Some("nosuch".to_owned()),
         ..spec(1, Direction::Forward)
     };
@@ -257,7 +257,7 @@ fn a_socket_buffer_that_the_kernel_cuts_is_an_error_and_not_a_smaller_trial() {
         eprintln!("SKIP: net.core.wmem_max is not below 1 GiB here: {limit:?}");
         return;
     }
-    let spec = StreamSpec {
+    let spec = TrialSpec {
         socket_buffer_bytes: Some(Bytes::mib(1024)),
         ..spec(1, Direction::Forward)
     };

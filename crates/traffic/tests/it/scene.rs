@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use linerate_model::protocol::Token;
 use linerate_model::sample::{FlowRecord, SideSample};
 use linerate_model::units::{Bytes, Nanoseconds};
-use linerate_model::workload::{Direction, Placement, StreamSpec};
+use linerate_model::workload::{Direction, Placement, TrialSpec};
 use linerate_traffic::tcp::{Connected, Listening};
 use linerate_traffic::{Abort, TrafficError};
 
@@ -26,8 +26,8 @@ pub(crate) fn abort() -> Abort {
     Abort::new().expect("an eventfd")
 }
 
-pub(crate) fn spec(flows: u32, direction: Direction) -> StreamSpec {
-    StreamSpec {
+pub(crate) fn spec(flows: u32, direction: Direction) -> TrialSpec {
+    TrialSpec {
         flows,
         direction,
         duration_ns: Nanoseconds::from_millis(120),
@@ -36,10 +36,11 @@ pub(crate) fn spec(flows: u32, direction: Direction) -> StreamSpec {
         socket_buffer_bytes: None,
         congestion_control: None,
         placement: Placement::default(),
+        ..TrialSpec::default()
     }
 }
 
-pub(crate) fn listen(spec: &StreamSpec) -> (Listening, SocketAddr) {
+pub(crate) fn listen(spec: &TrialSpec) -> (Listening, SocketAddr) {
     let listening = Listening::open(spec, TOKEN, "127.0.0.1").expect("a free port");
     let address = (Ipv4Addr::LOCALHOST, listening.port()).into();
     (listening, address)
@@ -48,14 +49,14 @@ pub(crate) fn listen(spec: &StreamSpec) -> (Listening, SocketAddr) {
 pub(crate) type Outcome = Result<SideSample, TrafficError>;
 
 /// Runs both ends; (connecting end, listening end).
-pub(crate) fn run_both(spec: &StreamSpec) -> (Outcome, Outcome) {
+pub(crate) fn run_both(spec: &TrialSpec) -> (Outcome, Outcome) {
     let (listening, address) = listen(spec);
     let abort = abort();
     run_against(spec, listening, address, &abort)
 }
 
 pub(crate) fn run_against(
-    spec: &StreamSpec,
+    spec: &TrialSpec,
     listening: Listening,
     address: SocketAddr,
     abort: &Abort,
@@ -69,7 +70,7 @@ pub(crate) fn run_against(
 }
 
 /// What must hold for every record of a trial that came to its end.
-pub(crate) fn check_record(flow: &FlowRecord, spec: &StreamSpec) {
+pub(crate) fn check_record(flow: &FlowRecord, spec: &TrialSpec) {
     let number = flow.flow;
     assert_eq!(flow.at_ns.len(), flow.bytes.len(), "flow {number}");
     assert!(

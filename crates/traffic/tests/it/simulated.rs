@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use linerate_model::sample::{Sample, SideSample};
 use linerate_model::units::{BitRate, Nanoseconds};
-use linerate_model::workload::{Direction, StreamSpec};
+use linerate_model::workload::{Direction, TrialSpec};
 use linerate_traffic::simulated::SimulatedPath;
 
 use crate::scene::{check_record, spec};
@@ -16,7 +16,7 @@ fn settings(names: &[&str]) -> BTreeSet<String> {
 }
 
 /// All that the receivers of `side` got, over the duration.
-fn rate(side: &SideSample, spec: &StreamSpec) -> f64 {
+fn rate(side: &SideSample, spec: &TrialSpec) -> f64 {
     let bytes: u64 = side.receivers().map(|flow| flow.total().as_u64()).sum();
     #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
     let bits = (bytes * 8) as f64;

@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 use linerate_model::ids::{CpuId, CpuSet};
 use linerate_model::sample::{Role, SideSample};
 use linerate_model::units::Bytes;
-use linerate_model::workload::{Direction, Placement, StreamSpec};
+use linerate_model::workload::{Direction, Placement, TrialSpec};
 
 use crate::scene::{
     abort, check_record, hang_guard, listen, read_byte, ready_peer, run_both, spec,
 };
 
 /// Runs `spec`, checks what must hold for every trial, and gives (connecting end, listening end).
-fn run_and_check(spec: &StreamSpec) -> (SideSample, SideSample) {
+fn run_and_check(spec: &TrialSpec) -> (SideSample, SideSample) {
     let (near, far) = run_both(spec);
     let (near, far) = (near.expect("the near end"), far.expect("the far end"));
     assert_eq!(near.flows.len(), far.flows.len());
@@ -95,7 +95,7 @@ fn every_byte_of_a_known_number_is_counted_and_no_other() {
 
 #[test]
 fn a_buffer_of_one_byte_moves_bytes_too() {
-    run_and_check(&StreamSpec {
+    run_and_check(&TrialSpec {
         buffer_bytes: Bytes::new(1),
         ..spec(1, Direction::Forward)
     });
@@ -103,7 +103,7 @@ fn a_buffer_of_one_byte_moves_bytes_too() {
 
 #[test]
 fn the_kernels_account_agrees_with_ours() {
-    let spec = StreamSpec {
+    let spec = TrialSpec {
         congestion_control: Some("reno".to_owned()),
         ..spec(1, Direction::Forward)
     };
@@ -133,10 +133,11 @@ fn pinned_threads_report_the_cpu_they_were_pinned_to() {
         .map(CpuId)
         .collect();
     let (first, last) = (allowed[0], allowed[allowed.len() - 1]);
-    let spec = StreamSpec {
+    let spec = TrialSpec {
         placement: Placement {
             sender_cpus: CpuSet::one(first),
             receiver_cpus: allowed.iter().copied().collect(),
+            ..Placement::default()
         },
         ..spec(allowed.len().try_into().expect("few"), Direction::Forward)
     };

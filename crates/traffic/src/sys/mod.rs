@@ -1,14 +1,18 @@
 //! The system calls that have no safe wrapper, each in one small function: affinity of any CPU number
-//! (sched_setaffinity(2); the usual wrappers stop at 1024), CPU time of a thread (getrusage(2)), and
-//! the kernel's account of a connection (`TCP_INFO`, tcp(7)).
+//! (sched_setaffinity(2); the usual wrappers stop at 1024), CPU time of a thread (getrusage(2)), socket
+//! options, the kernel's account of a connection (`TCP_INFO`, tcp(7)), memory of a chosen node.
 
 #![expect(unsafe_code, reason = "the one module of this crate that calls libc")]
 
+mod memory;
+
 use std::os::fd::{AsFd, AsRawFd};
 
-use linerate_model::ids::{CpuId, CpuSet, NodeId};
-use linerate_model::units::{Bytes, Nanoseconds};
+use linerate_model::ids::{CpuId, CpuSet};
+use linerate_model::units::Nanoseconds;
 use rustix::io::Errno;
+
+pub(crate) use memory::{Mapping, NodeBuffer};
 
 const WORD_BITS: u32 = u64::BITS;
 const MASK_WORDS: usize = (CpuSet::CPU_MAX / WORD_BITS + 1) as usize;
@@ -52,16 +56,20 @@ pub(crate) fn allowed_cpus() -> Result<CpuSet, Errno> {
         .collect())
 }
 
-/// CPU time of one thread since it began.
+/// What one thread used since it began.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct ThreadTime {
+pub(crate) struct ThreadUse {
     pub(crate) user: Nanoseconds,
     pub(crate) system: Nanoseconds,
+    pub(crate) voluntary_switches: u64,
+    pub(crate) involuntary_switches: u64,
+    pub(crate) minor_faults: u64,
+    pub(crate) major_faults: u64,
 }
 
-impl ThreadTime {
-    /// What was used since `earlier`. The kernel scales the two kinds from one exact sum, so a kind may
-    /// step back by a tick between two readings: that is no time, not a wrapped one.
+impl ThreadUse {
+    /// What was used since `earlier`. The kernel scales the two kinds of time from one exact sum, so a
+    /// kind may step back by a tick between two readings: that is no time, not a wrapped one.
     pub(crate) fn since(self, earlier: Self) -> Self {
         let minus = |now: Nanoseconds, then: Nanoseconds| {
             Nanoseconds::new(now.as_u64().saturating_sub(then.as_u64()))
@@ -69,12 +77,18 @@ impl ThreadTime {
         Self {
             user: minus(self.user, earlier.user),
             system: minus(self.system, earlier.system),
+            voluntary_switches: (self.voluntary_switches)
+                .saturating_sub(earlier.voluntary_switches),
+            involuntary_switches: (self.involuntary_switches)
+                .saturating_sub(earlier.involuntary_switches),
+            minor_faults: self.minor_faults.saturating_sub(earlier.minor_faults),
+            major_faults: self.major_faults.saturating_sub(earlier.major_faults),
         }
     }
 }
 
-/// The CPU time of the calling thread.
-pub(crate) fn thread_time() -> Result<ThreadTime, Errno> {
+/// What the calling thread used.
+pub(crate) fn thread_use() -> Result<ThreadUse, Errno> {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::uninit();
     // SAFETY: the pointer is valid for writes of one rusage.
     let result = unsafe { libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr()) };
@@ -83,6 +97,7 @@ pub(crate) fn thread_time() -> Result<ThreadTime, Errno> {
     }
     // SAFETY: getrusage succeeded, so it filled the whole structure.
     let usage = unsafe { usage.assume_init() };
+    let count = |value: libc::c_long| u64::try_from(value).unwrap_or(0);
     let nanoseconds = |time: libc::timeval| {
         let (s, us) = (
             u64::try_from(time.tv_sec).unwrap_or(0),
@@ -90,10 +105,101 @@ pub(crate) fn thread_time() -> Result<ThreadTime, Errno> {
         );
         Nanoseconds::new(s.saturating_mul(1_000_000_000).saturating_add(us * 1_000))
     };
-    Ok(ThreadTime {
+    Ok(ThreadUse {
         user: nanoseconds(usage.ru_utime),
         system: nanoseconds(usage.ru_stime),
+        voluntary_switches: count(usage.ru_nvcsw),
+        involuntary_switches: count(usage.ru_nivcsw),
+        minor_faults: count(usage.ru_minflt),
+        major_faults: count(usage.ru_majflt),
     })
+}
+
+/// Sets a socket option whose value is one number of `T`'s size.
+pub(crate) fn set_option<T: Copy>(
+    socket: impl AsFd,
+    level: libc::c_int,
+    name: libc::c_int,
+    value: T,
+) -> Result<(), Errno> {
+    let length = libc::socklen_t::try_from(size_of::<T>()).map_err(|_| Errno::INVAL)?;
+    // SAFETY: the kernel reads at most `length` bytes of `value`, which lives for the whole call; the
+    // descriptor is borrowed.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_fd().as_raw_fd(),
+            level,
+            name,
+            (&raw const value).cast(),
+            length,
+        )
+    };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(last_errno())
+    }
+}
+
+/// Has an epoll instance poll the devices' queues for `micros` before it sleeps (`EPIOCSPARAMS`,
+/// include/uapi/linux/eventpoll.h, Linux 6.9).
+pub(crate) fn set_epoll_busy_poll(epoll: impl AsFd, micros: u32) -> Result<(), Errno> {
+    #[repr(C)]
+    struct Parameters {
+        busy_poll_usecs: u32,
+        busy_poll_budget: u16,
+        prefer_busy_poll: u8,
+        pad: u8,
+    }
+    /// `_IOW(0x8A, 0x01, struct epoll_params)`.
+    const EPIOCSPARAMS: libc::c_ulong = 0x4008_8A01;
+    let parameters = Parameters {
+        busy_poll_usecs: micros,
+        // The kernel's own default; more needs CAP_NET_ADMIN.
+        busy_poll_budget: 8,
+        prefer_busy_poll: 1,
+        pad: 0,
+    };
+    // SAFETY: the kernel only reads the structure, which has the layout of its own; the descriptor is
+    // borrowed for the whole call.
+    let result = unsafe {
+        libc::ioctl(
+            epoll.as_fd().as_raw_fd(),
+            EPIOCSPARAMS as _,
+            &raw const parameters,
+        )
+    };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(last_errno())
+    }
+}
+
+/// Reads a socket option whose value is one 32-bit number.
+pub(crate) fn get_option(
+    socket: impl AsFd,
+    level: libc::c_int,
+    name: libc::c_int,
+) -> Result<u32, Errno> {
+    let mut value = 0u32;
+    let mut length: libc::socklen_t = 4;
+    // SAFETY: the kernel writes at most `length` bytes into `value` and the new length into `length`; any
+    // bit pattern is a valid u32, and the descriptor is borrowed for the whole call.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_fd().as_raw_fd(),
+            level,
+            name,
+            (&raw mut value).cast(),
+            &raw mut length,
+        )
+    };
+    if result == 0 {
+        Ok(value)
+    } else {
+        Err(last_errno())
+    }
 }
 
 /// More than any kernel's `struct tcp_info` (Linux 6.18: 280 bytes).
@@ -139,106 +245,5 @@ mod tests {
         assert!(!allowed.is_empty());
         pin_thread(&allowed).expect("every one is allowed");
         assert_eq!(allowed_cpus(), Ok(allowed));
-    }
-}
-
-/// Nodes that a node mask can name here: what the largest kernel is built for.
-const NODES_MAX: u32 = 1024;
-const NODE_WORDS: usize = (NODES_MAX / WORD_BITS) as usize;
-
-/// Memory of one NUMA node, whole pages, every one of them touched there.
-#[derive(Debug)]
-pub(crate) struct NodeBuffer {
-    start: *mut libc::c_void,
-    length: usize,
-}
-
-impl NodeBuffer {
-    /// `size` bytes on `node`. A kernel without NUMA has one node, 0.
-    pub(crate) fn new(size: Bytes, node: NodeId) -> Result<Self, Errno> {
-        let length = usize::try_from(size.as_u64()).map_err(|_| Errno::NOMEM)?;
-        // SAFETY: an anonymous mapping at an address of the kernel's choice touches no memory of ours.
-        let start = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                length,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-                -1,
-                0,
-            )
-        };
-        if start == libc::MAP_FAILED {
-            return Err(last_errno());
-        }
-        let mut buffer = Self { start, length };
-        buffer.bind(node)?;
-        // SAFETY: advice about our own whole mapping; a kernel without huge pages refuses, no harm done.
-        unsafe { libc::madvise(start, length, libc::MADV_HUGEPAGE) };
-        buffer.words().fill(1);
-        if buffer.is_elsewhere(node) {
-            return Err(Errno::NOMEM);
-        }
-        Ok(buffer)
-    }
-
-    fn bind(&self, node: NodeId) -> Result<(), Errno> {
-        let mut mask = [0u64; NODE_WORDS];
-        let word = mask
-            .get_mut((node.0 / WORD_BITS) as usize)
-            .ok_or(Errno::INVAL)?;
-        *word |= 1 << (node.0 % WORD_BITS);
-        // SAFETY: the mapping is ours; the mask is an initialised array of `NODES_MAX` bits, which the
-        // kernel only reads (mbind(2); it counts one bit more than the mask has).
-        let result = unsafe {
-            libc::syscall(
-                libc::SYS_mbind,
-                self.start,
-                self.length,
-                libc::MPOL_BIND,
-                mask.as_ptr(),
-                libc::c_ulong::from(NODES_MAX) + 1,
-                0,
-            )
-        };
-        match result {
-            0 => Ok(()),
-            _ if last_errno() == Errno::NOSYS && node.0 == 0 => Ok(()),
-            _ => Err(last_errno()),
-        }
-    }
-
-    /// Whether the kernel says that the first page is on another node.
-    fn is_elsewhere(&self, node: NodeId) -> bool {
-        let mut status: libc::c_int = -1;
-        // SAFETY: one page of our own mapping is asked about; `status` takes the one answer, and without
-        // a list of nodes nothing is moved (move_pages(2)).
-        let result = unsafe {
-            libc::syscall(
-                libc::SYS_move_pages,
-                0,
-                1 as libc::c_ulong,
-                &raw const self.start,
-                std::ptr::null::<libc::c_int>(),
-                &raw mut status,
-                0,
-            )
-        };
-        result == 0 && status >= 0 && u32::try_from(status) != Ok(node.0)
-    }
-
-    /// Its words.
-    pub(crate) fn words(&mut self) -> &mut [u64] {
-        let words = self.length / size_of::<u64>();
-        // SAFETY: the mapping is page-aligned, readable and writable, as long as stated, initialised by
-        // the kernel (with zeroes), and lives as long as `self`, of which this is the only borrow.
-        unsafe { std::slice::from_raw_parts_mut(self.start.cast(), words) }
-    }
-}
-
-impl Drop for NodeBuffer {
-    fn drop(&mut self) {
-        // SAFETY: the mapping was made by `new` with this length, and nothing borrows it any more.
-        unsafe { libc::munmap(self.start, self.length) };
     }
 }

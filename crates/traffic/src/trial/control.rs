@@ -4,26 +4,26 @@
 //! It sleeps in ppoll(2) between beats. It ends the data threads' blocking calls by shutting their
 //! sockets down (shutdown(2) wakes them), so that they need neither a timeout nor a clock of their own.
 
-use std::sync::atomic::Ordering;
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use linerate_model::ids::CpuSet;
-use linerate_model::sample::Role;
+use linerate_model::ids::{CpuId, CpuSet};
+use linerate_model::known::Known;
+use linerate_model::sample::{Role, Step};
 use linerate_model::units::{Bytes, Nanoseconds};
-use linerate_model::workload::StreamSpec;
+use linerate_model::workload::{TrialSpec, Workload};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{Shutdown, shutdown};
 
-use super::Flow;
-use super::flow::{Board, Counter};
-use super::run::end_both_ways;
-use super::socket::timespec;
+use super::board::{Board, Counter};
 use crate::abort::take_signals;
 use crate::sys::{allowed_cpus, pin_thread};
+use crate::tcp::Flow;
+use crate::tcp::socket::timespec;
 use crate::{Abort, TrafficError};
 
 /// How long after the end of a trial its receivers wait for what is still on the way.
-pub(super) const DRAIN_MAX: Duration = Duration::from_secs(10);
+pub(crate) const DRAIN_MAX: Duration = Duration::from_secs(10);
 
 /// Readings beyond those of the duration: the receivers' while the socket buffers drain.
 const READINGS_SPARE: usize = 32;
@@ -35,23 +35,73 @@ pub(super) struct Readings {
     pub(super) bytes: Vec<Bytes>,
 }
 
+/// Everything that the control thread read.
+#[derive(Debug, Default)]
+pub(super) struct Watched {
+    flows: Vec<Readings>,
+    steps: Vec<Step>,
+    /// Of each thread's own counter: the CPUs seen, in order of time, each change once.
+    cpus: Vec<Vec<u32>>,
+    ended_at: Nanoseconds,
+}
+
+impl Watched {
+    pub(super) fn take_readings(&mut self, flow: usize) -> Readings {
+        self.flows
+            .get_mut(flow)
+            .map(std::mem::take)
+            .unwrap_or_default()
+    }
+
+    /// The steps, the last of them at the end with what the threads themselves counted.
+    pub(super) fn take_steps(&mut self, completed: u64) -> Vec<Step> {
+        let mut steps = std::mem::take(&mut self.steps);
+        steps.retain(|step| step.at_ns < self.ended_at);
+        steps.push(Step {
+            at_ns: self.ended_at,
+            completed,
+        });
+        steps
+    }
+
+    /// The CPUs that a thread was seen on, and how often it had moved.
+    pub(super) fn whereabouts(&self, thread: usize, last: &Known<CpuId>) -> (Vec<CpuId>, u32) {
+        let seen = self.cpus.get(thread).map_or(&[][..], Vec::as_slice);
+        let last = last.get().map(|cpu| cpu.0);
+        let moved_last = matches!((seen.last(), last), (Some(&before), Some(now)) if before != now);
+        let moves = seen.len().saturating_sub(1) + usize::from(moved_last);
+        let all: BTreeSet<u32> = seen.iter().copied().chain(last).collect();
+        let moves = u32::try_from(moves).unwrap_or(u32::MAX);
+        (all.into_iter().map(CpuId).collect(), moves)
+    }
+
+    /// When the last thread had ended, since the start.
+    pub(super) fn ended_at(&self) -> Nanoseconds {
+        self.ended_at
+    }
+}
+
 /// The control thread's view of the trial.
 #[derive(Debug)]
 pub(super) struct Control<'a> {
+    spec: &'a TrialSpec,
     flows: &'a [Flow],
     counters: &'a [Counter],
     board: &'a Board,
     abort: &'a Abort,
     duration: Duration,
     interval: Duration,
-    readings: Vec<Readings>,
+    /// The index of each thread's own counter.
+    own: Vec<usize>,
+    watched: Watched,
 }
 
 impl<'a> Control<'a> {
     /// Allocates everything that the control thread will need.
     pub(super) fn new(
-        spec: &StreamSpec,
+        spec: &'a TrialSpec,
         flows: &'a [Flow],
+        own: Vec<usize>,
         counters: &'a [Counter],
         board: &'a Board,
         abort: &'a Abort,
@@ -64,24 +114,33 @@ impl<'a> Control<'a> {
             .iter()
             .map(|_| Readings::with_room_for(most))
             .collect::<Result<_, _>>()?;
+        let mut steps = Vec::new();
+        steps.try_reserve_exact(most).map_err(out_of_memory)?;
         Ok(Self {
+            spec,
             flows,
             counters,
             board,
             abort,
             duration: spec.duration_ns.into(),
             interval: spec.interval_ns.into(),
-            readings,
+            watched: Watched {
+                flows: readings,
+                steps,
+                cpus: vec![Vec::new(); own.len()],
+                ended_at: Nanoseconds::default(),
+            },
+            own,
         })
     }
 
     /// Watches over the trial until every data thread has ended.
-    pub(super) fn run(mut self, start: Instant) -> Vec<Readings> {
+    pub(super) fn run(mut self, start: Instant, threads: usize) -> Watched {
         let mut next_beat = self.interval;
         let mut stopped = false;
         let mut torn_down = false;
         let mut finished = 0;
-        while finished < self.flows.len() as u64 {
+        while finished < threads as u64 {
             let now = start.elapsed();
             if now >= next_beat {
                 self.read_counters(start);
@@ -109,7 +168,8 @@ impl<'a> Control<'a> {
             }
             finished += take_signals(&self.board.finished);
         }
-        self.readings
+        self.watched.ended_at = start.elapsed().into();
+        self.watched
     }
 
     /// Sleeps until a thread ends, the trial is given up, or `time` has passed; whether it was given
@@ -130,21 +190,38 @@ impl<'a> Control<'a> {
     }
 
     fn read_counters(&mut self, start: Instant) {
-        for (readings, counter) in self.readings.iter_mut().zip(self.counters) {
+        let watched = &mut self.watched;
+        for (readings, counter) in watched.flows.iter_mut().zip(self.counters) {
             // The room was reserved, and a reading beyond it would allocate: the end of each flow is
             // recorded by its own thread in any case.
             if readings.at.len() < readings.at.capacity() {
-                let bytes = counter.bytes.load(Ordering::Relaxed);
                 readings.at.push(start.elapsed().into());
-                readings.bytes.push(Bytes::new(bytes));
+                readings.bytes.push(Bytes::new(counter.bytes()));
+            }
+        }
+        if !self.spec.workload.is_bulk() && watched.steps.len() < watched.steps.capacity() {
+            watched.steps.push(Step {
+                at_ns: start.elapsed().into(),
+                completed: self.counters.iter().map(Counter::operations).sum(),
+            });
+        }
+        for (seen, &own) in watched.cpus.iter_mut().zip(&self.own) {
+            if let Some(cpu) = self.counters[own].cpu()
+                && seen.last() != Some(&cpu)
+            {
+                seen.push(cpu);
             }
         }
     }
 
-    /// Ends the senders, also those in a `send` that blocks: the kernel gives back what it had taken
-    /// of that buffer, sends everything it took, and then the end of file.
+    /// Ends the threads that begin operations. A stream's sender may be in a `send` that blocks: the
+    /// kernel gives back what it had taken of that buffer, sends everything it took, and then the end of
+    /// file. The others come back from what they wait for, and look.
     fn end_sending(&self) {
         self.board.stop();
+        if !matches!(self.spec.workload, Workload::Stream(_)) {
+            return;
+        }
         for flow in self.flows.iter().filter(|flow| flow.role == Role::Sender) {
             // It fails when the connection is gone, which its thread reports.
             let _ = shutdown(&flow.socket, Shutdown::Write);
@@ -161,7 +238,7 @@ impl<'a> Control<'a> {
             .flows
             .iter()
             .zip(self.counters)
-            .find(|(_, counter)| !counter.done.load(Ordering::Acquire));
+            .find(|(_, counter)| !counter.is_done());
         TrafficError::Overdue {
             flow: late.map_or(0, |(flow, _)| flow.number),
             grace: DRAIN_MAX,
@@ -169,14 +246,29 @@ impl<'a> Control<'a> {
     }
 }
 
+/// Ends a connection at once, also under a call that blocks on it.
+pub(crate) fn end_both_ways(flow: &Flow) {
+    // It fails when the connection is gone already.
+    let _ = shutdown(&flow.socket, Shutdown::Both);
+}
+
+fn out_of_memory(_: std::collections::TryReserveError) -> TrafficError {
+    TrafficError::OutOfMemory {
+        doing: "allocate the readings of a flow",
+    }
+}
+
 impl Readings {
     fn with_room_for(count: usize) -> Result<Self, TrafficError> {
-        let full = |_| TrafficError::OutOfMemory {
-            doing: "allocate the readings of a flow",
-        };
         let mut readings = Self::default();
-        readings.at.try_reserve_exact(count).map_err(full)?;
-        readings.bytes.try_reserve_exact(count).map_err(full)?;
+        readings
+            .at
+            .try_reserve_exact(count)
+            .map_err(out_of_memory)?;
+        readings
+            .bytes
+            .try_reserve_exact(count)
+            .map_err(out_of_memory)?;
         Ok(readings)
     }
 

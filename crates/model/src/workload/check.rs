@@ -1,0 +1,253 @@
+//! The limits of a trial: the agent checks by them what a controller asks of it.
+
+use super::{Http, Pingpong, Rr, Stream, Transfer, TrialSpec, Udp, Waiting, Workload};
+use crate::units::{Bytes, Nanoseconds};
+
+/// A limit of [`TrialSpec`] that was passed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{what} is {given}: allowed is {allowed}")]
+pub struct SpecError {
+    /// The field.
+    pub what: &'static str,
+    /// What it was.
+    pub given: String,
+    /// What it may be.
+    pub allowed: &'static str,
+}
+
+/// An error unless `holds`.
+fn require(
+    holds: bool,
+    what: &'static str,
+    given: impl FnOnce() -> String,
+    allowed: &'static str,
+) -> Result<(), SpecError> {
+    if holds {
+        return Ok(());
+    }
+    Err(SpecError {
+        what,
+        given: given(),
+        allowed,
+    })
+}
+
+/// The most that a message, a request or a datagram's buffer may have.
+const MESSAGE_MAX: u64 = 1 << 30;
+/// The most that the buffers of all flows may have together.
+const MEMORY_MAX: u64 = 8 << 30;
+
+impl TrialSpec {
+    /// Whether both ends could carry it out.
+    pub fn check(&self) -> Result<(), SpecError> {
+        require(
+            (1..=Self::FLOWS_MAX).contains(&self.flows),
+            "the number of flows",
+            || self.flows.to_string(),
+            "1 to 10000",
+        )?;
+        require(
+            (self.threads.unwrap_or(1)) >= 1 && self.threads.unwrap_or(1) <= Self::THREADS_MAX,
+            "the number of threads",
+            || self.threads.unwrap_or(0).to_string(),
+            "1 to 1024",
+        )?;
+        require(
+            (0.05..=86_400.0).contains(&self.duration_ns.as_secs_f64()),
+            "the duration",
+            || self.duration_ns.to_string(),
+            "50 ms to 24 h",
+        )?;
+        self.check_interval()?;
+        require(
+            (1..=MESSAGE_MAX).contains(&self.buffer_bytes.as_u64()),
+            "the buffer",
+            || self.buffer_bytes.to_string(),
+            "1 B to 1 GiB",
+        )?;
+        require(
+            self.socket_buffer_bytes
+                .is_none_or(|size| size.as_u64() <= MESSAGE_MAX),
+            "the socket buffer",
+            || self.socket_buffer_bytes.unwrap_or_default().to_string(),
+            "up to 1 GiB",
+        )?;
+        if let Some(name) = &self.congestion_control {
+            let plain =
+                (1..=15).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_graphic());
+            require(
+                plain,
+                "the congestion control",
+                || name.clone(),
+                "a name of 1 to 15 characters",
+            )?;
+        }
+        require(
+            (self.mss_bytes).is_none_or(|mss| (88..=32_767).contains(&mss.as_u64())),
+            "the segment size",
+            || self.mss_bytes.unwrap_or_default().to_string(),
+            "88 to 32767 bytes",
+        )?;
+        if let Waiting::BusyPoll(micros) = self.waiting {
+            require(
+                (1..=1_000_000).contains(&micros),
+                "the busy-poll time",
+                || micros.to_string(),
+                "1 to 1000000 us",
+            )?;
+        }
+        require(
+            self.profile_hz.is_none_or(|hz| (1..=10_000).contains(&hz)),
+            "the profile's samples a second",
+            || self.profile_hz.unwrap_or(0).to_string(),
+            "1 to 10000",
+        )?;
+        self.check_workload()
+    }
+
+    fn check_interval(&self) -> Result<(), SpecError> {
+        let in_range =
+            self.interval_ns >= Nanoseconds::from_millis(1) && self.interval_ns <= self.duration_ns;
+        require(
+            in_range,
+            "the interval",
+            || self.interval_ns.to_string(),
+            "1 ms to the duration",
+        )?;
+        // Bounds the memory of the readings, and keeps a record within the protocol's longest line.
+        let intervals = self.duration_ns.as_u64() / self.interval_ns.as_u64();
+        require(
+            intervals.saturating_mul(u64::from(self.flows)) <= 1_000_000,
+            "the interval",
+            || self.interval_ns.to_string(),
+            "at most a million a trial, of all flows together",
+        )
+    }
+
+    fn check_workload(&self) -> Result<(), SpecError> {
+        match &self.workload {
+            Workload::Stream(Stream { bytes, .. }) => {
+                require(
+                    bytes.is_none_or(|bytes| bytes.as_u64() > 0),
+                    "the amount",
+                    || "0".to_owned(),
+                    "1 B and more",
+                )?;
+                // A thread has one buffer, however many flows it serves.
+                self.check_memory(self.buffer_bytes, self.threads())
+            }
+            Workload::Rr(rr) => self.check_rr(rr),
+            Workload::Pingpong(pingpong) => self.check_pingpong(pingpong),
+            Workload::Http(http) => self.check_http(http),
+            Workload::Transfer(Transfer {
+                bytes, repetitions, ..
+            }) => {
+                message("the buffer of a transfer", *bytes)?;
+                require(
+                    repetitions.is_none_or(|count| count > 0),
+                    "the repetitions",
+                    || "0".to_owned(),
+                    "1 and more",
+                )?;
+                self.check_memory(*bytes, self.flows.saturating_mul(2))
+            }
+            Workload::Udp(Udp { datagram_bytes, .. }) => require(
+                (24..=65_507).contains(&datagram_bytes.as_u64()),
+                "the datagram",
+                || datagram_bytes.to_string(),
+                "24 to 65507 bytes",
+            ),
+        }
+    }
+
+    fn check_memory(&self, each: Bytes, count: u32) -> Result<(), SpecError> {
+        require(
+            each.as_u64().saturating_mul(u64::from(count)) <= MEMORY_MAX,
+            "the buffers of all threads",
+            || each.to_string(),
+            "8 GiB together",
+        )
+    }
+
+    fn check_rr(&self, rr: &Rr) -> Result<(), SpecError> {
+        message("the request", rr.request_bytes)?;
+        message("the response", rr.response_bytes)?;
+        require(
+            (1..=4_096).contains(&rr.depth),
+            "the depth",
+            || rr.depth.to_string(),
+            "1 to 4096",
+        )?;
+        require(
+            !(rr.connect_each && rr.depth > 1),
+            "the depth with a connection for each request",
+            || rr.depth.to_string(),
+            "1",
+        )?;
+        check_rate(rr.rate_per_s)?;
+        let each = rr.request_bytes.max(rr.response_bytes);
+        self.check_memory(each, self.flows)
+    }
+
+    fn check_pingpong(&self, pingpong: &Pingpong) -> Result<(), SpecError> {
+        require(
+            (1..=256).contains(&pingpong.sizes.len()),
+            "the number of sizes",
+            || pingpong.sizes.len().to_string(),
+            "1 to 256",
+        )?;
+        for &size in &pingpong.sizes {
+            require(
+                size.as_u64() <= MESSAGE_MAX,
+                "a message",
+                || size.to_string(),
+                "0 B to 1 GiB",
+            )?;
+        }
+        require(
+            (1..=10_000_000).contains(&pingpong.repetitions),
+            "the repetitions",
+            || pingpong.repetitions.to_string(),
+            "1 to 10000000",
+        )?;
+        let largest = pingpong.sizes.iter().copied().max().unwrap_or_default();
+        self.check_memory(largest, self.flows)
+    }
+
+    fn check_http(&self, http: &Http) -> Result<(), SpecError> {
+        let plain = http.path.starts_with('/')
+            && http.path.len() <= 4_096
+            && http.path.bytes().all(|byte| byte.is_ascii_graphic());
+        require(
+            plain,
+            "the path",
+            || http.path.clone(),
+            "`/` and up to 4095 visible ASCII characters",
+        )?;
+        require(
+            http.body_bytes.as_u64() <= MESSAGE_MAX,
+            "the body",
+            || http.body_bytes.to_string(),
+            "0 B to 1 GiB",
+        )?;
+        check_rate(http.rate_per_s)
+    }
+}
+
+fn message(what: &'static str, size: Bytes) -> Result<(), SpecError> {
+    require(
+        (1..=MESSAGE_MAX).contains(&size.as_u64()),
+        what,
+        || size.to_string(),
+        "1 B to 1 GiB",
+    )
+}
+
+fn check_rate(rate: Option<u64>) -> Result<(), SpecError> {
+    require(
+        rate.is_none_or(|rate| (1..=100_000_000).contains(&rate)),
+        "the rate",
+        || rate.unwrap_or(0).to_string(),
+        "1 to 100000000 a second",
+    )
+}

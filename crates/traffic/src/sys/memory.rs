@@ -1,0 +1,176 @@
+//! Memory of our own whose node is chosen: mmap(2), mbind(2), and move_pages(2) to see where it is.
+
+use linerate_model::ids::NodeId;
+use linerate_model::known::{Cause, Known};
+use linerate_model::units::Bytes;
+use linerate_model::workload::MemoryPolicy;
+use rustix::io::Errno;
+
+use super::last_errno;
+
+/// Nodes that a node mask can name here: what the largest kernel is built for.
+const NODES_MAX: u32 = 1024;
+const WORD_BITS: u32 = u64::BITS;
+const NODE_WORDS: usize = (NODES_MAX / WORD_BITS) as usize;
+
+/// Whole pages of anonymous memory.
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    start: *mut libc::c_void,
+    length: usize,
+}
+
+// SAFETY: the mapping is plain memory that this value alone owns; any thread may use or unmap it.
+unsafe impl Send for Mapping {}
+
+impl Mapping {
+    /// `length` bytes (at least one page), zeroed, no page of them there yet.
+    pub(crate) fn new(length: usize) -> Result<Self, Errno> {
+        let length = length.max(1);
+        // SAFETY: an anonymous mapping at an address of the kernel's choice touches no memory of ours.
+        let start = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                length,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            )
+        };
+        if start == libc::MAP_FAILED {
+            return Err(last_errno());
+        }
+        Ok(Self { start, length })
+    }
+
+    /// Has the kernel take the pages by `policy` when they are touched. A kernel without NUMA has one
+    /// node, 0, and needs no policy.
+    pub(crate) fn set_policy(&self, policy: &MemoryPolicy) -> Result<(), Errno> {
+        let (mode, nodes): (libc::c_int, &[NodeId]) = match policy {
+            MemoryPolicy::Default => return Ok(()),
+            MemoryPolicy::Local => (libc::MPOL_LOCAL, &[]),
+            MemoryPolicy::Bind(nodes) => (libc::MPOL_BIND, nodes),
+            MemoryPolicy::Interleave(nodes) => (libc::MPOL_INTERLEAVE, nodes),
+            MemoryPolicy::Preferred(node) => (libc::MPOL_PREFERRED, std::slice::from_ref(node)),
+        };
+        let mut mask = [0u64; NODE_WORDS];
+        for node in nodes {
+            let word = mask
+                .get_mut((node.0 / WORD_BITS) as usize)
+                .ok_or(Errno::INVAL)?;
+            *word |= 1 << (node.0 % WORD_BITS);
+        }
+        let (mask, bits) = if nodes.is_empty() {
+            (std::ptr::null(), 0)
+        } else {
+            // mbind(2) counts one bit more than the mask has.
+            (mask.as_ptr(), libc::c_ulong::from(NODES_MAX) + 1)
+        };
+        // SAFETY: the mapping is ours; the mask, where there is one, is an initialised array of `NODES_MAX`
+        // bits that outlives the call, which only reads it.
+        let result = unsafe {
+            libc::syscall(
+                libc::SYS_mbind,
+                self.start,
+                self.length,
+                mode,
+                mask,
+                bits,
+                0,
+            )
+        };
+        match result {
+            0 => Ok(()),
+            _ if last_errno() == Errno::NOSYS && nodes.iter().all(|node| node.0 == 0) => Ok(()),
+            _ => Err(last_errno()),
+        }
+    }
+
+    /// Asks for huge pages; a kernel without them refuses, no harm done.
+    pub(crate) fn prefer_huge_pages(&self) {
+        // SAFETY: advice about our own whole mapping.
+        unsafe { libc::madvise(self.start, self.length, libc::MADV_HUGEPAGE) };
+    }
+
+    /// The node that the first page is on; it must have been touched.
+    pub(crate) fn node(&self) -> Known<NodeId> {
+        const PATH: &str = "move_pages(2)";
+        let mut status: libc::c_int = -1;
+        // SAFETY: one page of our own mapping is asked about; `status` takes the one answer, and without
+        // a list of nodes nothing is moved.
+        let result = unsafe {
+            libc::syscall(
+                libc::SYS_move_pages,
+                0,
+                1 as libc::c_ulong,
+                &raw const self.start,
+                std::ptr::null::<libc::c_int>(),
+                &raw mut status,
+                0,
+            )
+        };
+        if result != 0 {
+            let errno = last_errno();
+            let cause = if errno == Errno::NOSYS {
+                Cause::Absent
+            } else {
+                Cause::Unreadable
+            };
+            return Known::unknown(cause, PATH, errno.to_string());
+        }
+        match u32::try_from(status) {
+            Ok(node) => Known::Value(NodeId(node)),
+            Err(_) => Known::unknown(
+                Cause::NotSaid,
+                PATH,
+                Errno::from_raw_os_error(-status).to_string(),
+            ),
+        }
+    }
+
+    /// Its bytes.
+    pub(crate) fn bytes(&mut self) -> &mut [u8] {
+        // SAFETY: the mapping is readable and writable, as long as stated, initialised by the kernel (with
+        // zeroes), and lives as long as `self`, of which this is the only borrow.
+        unsafe { std::slice::from_raw_parts_mut(self.start.cast(), self.length) }
+    }
+
+    /// Its whole words.
+    fn words(&mut self) -> &mut [u64] {
+        let words = self.length / size_of::<u64>();
+        // SAFETY: as above, and a mapping starts on a page, so its words are aligned.
+        unsafe { std::slice::from_raw_parts_mut(self.start.cast(), words) }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the mapping was made by `new` with this length, and nothing borrows it any more.
+        unsafe { libc::munmap(self.start, self.length) };
+    }
+}
+
+/// Memory of one NUMA node, whole pages, every one of them touched there.
+#[derive(Debug)]
+pub(crate) struct NodeBuffer(Mapping);
+
+impl NodeBuffer {
+    /// `size` bytes on `node`. A kernel without NUMA has one node, 0.
+    pub(crate) fn new(size: Bytes, node: NodeId) -> Result<Self, Errno> {
+        let length = usize::try_from(size.as_u64()).map_err(|_| Errno::NOMEM)?;
+        let mut mapping = Mapping::new(length)?;
+        mapping.set_policy(&MemoryPolicy::Bind(vec![node]))?;
+        mapping.prefer_huge_pages();
+        mapping.words().fill(1);
+        match mapping.node() {
+            Known::Value(other) if other != node => Err(Errno::NOMEM),
+            _ => Ok(Self(mapping)),
+        }
+    }
+
+    /// Its words.
+    pub(crate) fn words(&mut self) -> &mut [u64] {
+        self.0.words()
+    }
+}

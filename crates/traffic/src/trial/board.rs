@@ -1,0 +1,212 @@
+//! What all threads of one end share: the gate where they wait for the start, the sign to stop, the
+//! first failure; and the counters that each of them keeps.
+
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
+use std::time::Instant;
+
+use crate::TrafficError;
+use crate::abort::{new_event, signal};
+
+/// What a data thread writes for one flow while it runs, alone in its cache line: 128 bytes, because x86
+/// fetches lines in pairs and other machines have lines of that size.
+#[derive(Debug)]
+#[repr(align(128))]
+pub(crate) struct Counter {
+    bytes: AtomicU64,
+    operations: AtomicU64,
+    cpu: AtomicU32,
+    done: AtomicBool,
+}
+
+/// No CPU was noted.
+const NOWHERE: u32 = u32::MAX;
+
+impl Default for Counter {
+    fn default() -> Self {
+        Self {
+            bytes: AtomicU64::new(0),
+            operations: AtomicU64::new(0),
+            cpu: AtomicU32::new(NOWHERE),
+            done: AtomicBool::new(false),
+        }
+    }
+}
+
+impl Counter {
+    /// Says how many bytes there are by now, and where the thread runs. Only the flow's own thread may.
+    #[inline]
+    pub(crate) fn set_bytes(&self, bytes: u64) {
+        self.bytes.store(bytes, Ordering::Relaxed);
+        self.note_cpu();
+    }
+
+    /// Says how many operations there are by now, and where the thread runs. Only the flow's own thread
+    /// may.
+    #[inline]
+    pub(crate) fn set_operations(&self, operations: u64) {
+        self.operations.store(operations, Ordering::Relaxed);
+        self.note_cpu();
+    }
+
+    /// Costs a load: the kernel keeps the number in the thread's own memory (rseq(2)).
+    #[inline]
+    fn note_cpu(&self) {
+        let cpu = u32::try_from(rustix::thread::sched_getcpu()).unwrap_or(NOWHERE);
+        self.cpu.store(cpu, Ordering::Relaxed);
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn operations(&self) -> u64 {
+        self.operations.load(Ordering::Relaxed)
+    }
+
+    /// The flow's thread has come to its end.
+    pub(super) fn set_done(&self) {
+        self.done.store(true, Ordering::Release);
+    }
+
+    pub(super) fn is_done(&self) -> bool {
+        self.done.load(Ordering::Acquire)
+    }
+
+    /// Where the thread was when it counted last.
+    pub(crate) fn cpu(&self) -> Option<u32> {
+        Some(self.cpu.load(Ordering::Relaxed)).filter(|&cpu| cpu != NOWHERE)
+    }
+}
+
+/// What all threads of one end share.
+#[derive(Debug)]
+pub(crate) struct Board {
+    /// Read before every operation, written once; alone in its cache line.
+    stop: Aligned<AtomicBool>,
+    /// Readable from the stop on: for threads that sleep in poll or epoll.
+    pub(crate) stopping: OwnedFd,
+    /// Signalled by each thread that ends.
+    pub(super) finished: OwnedFd,
+    /// The first thing that went wrong; what follows from it is not its own story.
+    pub(super) failure: OnceLock<TrafficError>,
+    gate: Mutex<Gate>,
+    moved: Condvar,
+}
+
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Aligned<T>(T);
+
+/// Where threads wait for the start.
+#[derive(Debug, Default)]
+struct Gate {
+    arrived: usize,
+    verdict: Option<Verdict>,
+}
+
+/// When the trial began at this end.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Start {
+    /// The zero of this end's times.
+    pub(crate) at: Instant,
+    /// When the peer's senders were told that they may begin.
+    pub(crate) asked: Instant,
+}
+
+/// What the threads at the gate are told.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Verdict {
+    /// Move bytes.
+    Start(Start),
+    /// There will be no trial.
+    Leave,
+}
+
+impl Board {
+    pub(super) fn new() -> Result<Self, TrafficError> {
+        Ok(Self {
+            stop: Aligned::default(),
+            stopping: new_event()?,
+            finished: new_event()?,
+            failure: OnceLock::new(),
+            gate: Mutex::default(),
+            moved: Condvar::new(),
+        })
+    }
+
+    /// Whether the threads that start operations shall begin no further one.
+    #[inline]
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stop.0.load(Ordering::Relaxed)
+    }
+
+    /// Asks them to.
+    pub(crate) fn stop(&self) {
+        self.stop.0.store(true, Ordering::Relaxed);
+        signal(&self.stopping);
+    }
+
+    /// Records why the trial fails, unless something failed before.
+    pub(crate) fn fail(&self, error: TrafficError) {
+        let _ = self.failure.set(error);
+    }
+
+    fn gate(&self) -> std::sync::MutexGuard<'_, Gate> {
+        self.gate.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A thread is ready, or has failed: either way nobody needs to wait for it.
+    pub(super) fn arrive(&self) {
+        self.gate().arrived += 1;
+        self.moved.notify_all();
+    }
+
+    /// A thread has come to its end.
+    pub(super) fn leave(&self) {
+        signal(&self.finished);
+    }
+
+    /// Waits until `threads` threads have arrived.
+    pub(super) fn wait_for(&self, threads: usize) {
+        let mut gate = self.gate();
+        while gate.arrived < threads {
+            gate = self
+                .moved
+                .wait(gate)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Starts the waiting threads, or sends them home.
+    pub(super) fn decide(&self, verdict: Verdict) {
+        self.gate().verdict = Some(verdict);
+        self.moved.notify_all();
+    }
+
+    pub(super) fn wait_for_verdict(&self) -> Verdict {
+        let mut gate = self.gate();
+        loop {
+            if let Some(verdict) = gate.verdict {
+                return verdict;
+            }
+            gate = self
+                .moved
+                .wait(gate)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_of_two_threads_never_share_a_cache_line() {
+        let counters = [Counter::default(), Counter::default()];
+        let distance = (&raw const counters[1]).addr() - (&raw const counters[0]).addr();
+        assert_eq!(distance, 128);
+    }
+}

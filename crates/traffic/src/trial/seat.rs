@@ -1,0 +1,171 @@
+//! What a workload's thread has: its flows, its counters, the gate, and the account of what it took.
+
+use std::time::{Duration, Instant};
+
+use linerate_model::ids::{CpuId, CpuSet, NodeId};
+use linerate_model::known::{Cause, Known};
+use linerate_model::sample::{Copies, Datagrams, Operations, Role, TcpInfo};
+use linerate_model::workload::{MemoryPolicy, TrialSpec};
+use rustix::io::Errno;
+
+use super::board::{Board, Counter, Start, Verdict};
+use crate::TrafficError;
+use crate::sys::{ThreadUse, pin_thread, thread_use};
+use crate::tcp::{Flow, Side, info};
+
+/// One connection and the counter of what moves on it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SeatFlow<'a> {
+    pub(crate) flow: &'a Flow,
+    pub(crate) counter: &'a Counter,
+}
+
+/// A data thread's place in the trial. A workload's function makes everything ready (buffers, further
+/// sockets), calls [`Seat::ready`], and moves data until it is told to stop.
+#[derive(Debug)]
+pub(crate) struct Seat<'a> {
+    /// Its number at this end.
+    pub(crate) thread: u32,
+    /// Its number among the threads of its role.
+    pub(crate) index: u32,
+    pub(crate) role: Role,
+    /// Which end of the connections this is.
+    pub(crate) side: Side,
+    pub(crate) cpu: Option<CpuId>,
+    pub(crate) spec: &'a TrialSpec,
+    pub(crate) board: &'a Board,
+    /// The connections it serves.
+    pub(crate) flows: Vec<SeatFlow<'a>>,
+    /// Its own counter: that of its first flow, for what is not counted by flow.
+    pub(crate) counter: &'a Counter,
+    arrived: bool,
+    used_before: ThreadUse,
+}
+
+/// What a workload's thread found at its end.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    /// One for each of the seat's flows, in their order.
+    pub(crate) flows: Vec<FlowEnd>,
+    /// What the end that asks counted and timed.
+    pub(crate) operations: Option<Operations>,
+    /// The node of its buffer.
+    pub(crate) memory_node: Known<NodeId>,
+}
+
+/// One flow at its end.
+#[derive(Debug, Default)]
+pub(crate) struct FlowEnd {
+    /// Since the start.
+    pub(crate) at: Duration,
+    pub(crate) bytes: u64,
+    pub(crate) incoming_cpu: Known<CpuId>,
+    pub(crate) incoming_napi: Known<u32>,
+    pub(crate) tcp: Known<TcpInfo>,
+    pub(crate) copies: Option<Copies>,
+    pub(crate) datagrams: Option<Datagrams>,
+}
+
+impl FlowEnd {
+    /// The end of a TCP flow that moved `bytes`: what the kernel says of it now.
+    pub(crate) fn of_tcp(flow: &Flow, bytes: u64, ended: Instant, start: Start) -> Self {
+        Self {
+            at: ended.duration_since(start.at),
+            bytes,
+            incoming_cpu: info::incoming_cpu(&flow.socket),
+            incoming_napi: info::incoming_napi(&flow.socket),
+            tcp: info::read(&flow.socket),
+            copies: None,
+            datagrams: None,
+        }
+    }
+}
+
+impl<'a> Seat<'a> {
+    pub(super) fn new(
+        (thread, index): (u32, u32),
+        (role, side): (Role, Side),
+        cpu: Option<CpuId>,
+        spec: &'a TrialSpec,
+        board: &'a Board,
+        flows: Vec<SeatFlow<'a>>,
+        counter: &'a Counter,
+    ) -> Self {
+        Self {
+            thread,
+            index,
+            role,
+            side,
+            cpu,
+            spec,
+            board,
+            flows,
+            counter,
+            arrived: false,
+            used_before: ThreadUse::default(),
+        }
+    }
+
+    /// The policy of its buffers' memory.
+    pub(crate) fn memory(&self) -> &'a MemoryPolicy {
+        match self.role {
+            Role::Sender => &self.spec.placement.sender_memory,
+            Role::Receiver => &self.spec.placement.receiver_memory,
+        }
+    }
+
+    pub(super) fn pin(&self) -> Result<(), TrafficError> {
+        let Some(cpu) = self.cpu else { return Ok(()) };
+        pin_thread(&CpuSet::one(cpu)).map_err(|errno| match errno {
+            Errno::INVAL => TrafficError::NoSuchCpu { cpu },
+            _ => TrafficError::of_errno("pin a data thread", errno),
+        })
+    }
+
+    fn arrive(&mut self) {
+        if !std::mem::replace(&mut self.arrived, true) {
+            self.board.arrive();
+        }
+    }
+
+    /// Says that this thread is ready and waits for the start; `None` when there will be no trial.
+    pub(crate) fn ready(&mut self) -> Result<Option<Start>, TrafficError> {
+        self.arrive();
+        let verdict = self.board.wait_for_verdict();
+        self.used_before = usage()?;
+        Ok(match verdict {
+            Verdict::Start(start) => Some(start),
+            Verdict::Leave => None,
+        })
+    }
+
+    /// What the thread used since the start.
+    pub(super) fn used(&self) -> Result<ThreadUse, TrafficError> {
+        Ok(usage()?.since(self.used_before))
+    }
+}
+
+/// Also when it unwinds: a thread that nobody hears of again would be waited for without end.
+impl Drop for Seat<'_> {
+    fn drop(&mut self) {
+        self.arrive();
+        self.flows.iter().for_each(|one| one.counter.set_done());
+        self.board.leave();
+    }
+}
+
+fn usage() -> Result<ThreadUse, TrafficError> {
+    thread_use().map_err(|errno| TrafficError::of_errno("read a thread's CPU time", errno))
+}
+
+/// The CPU that the calling thread is on.
+pub(super) fn current_cpu() -> Known<CpuId> {
+    match u32::try_from(rustix::thread::sched_getcpu()) {
+        Ok(cpu) => Known::Value(CpuId(cpu)),
+        Err(_) => Known::unknown(
+            Cause::Unreadable,
+            "getcpu(2)",
+            "the kernel's answer is not a CPU number",
+        ),
+    }
+}

@@ -1,0 +1,9 @@
+//! The `udp` workload: datagrams.
+
+use crate::TrafficError;
+use crate::trial::{Found, Seat};
+
+/// What runs on each data thread.
+pub(crate) fn work(_seat: &mut Seat<'_>) -> Result<Option<Found>, TrafficError> {
+    Err(TrafficError::NotBuilt)
+}

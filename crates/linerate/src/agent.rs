@@ -15,7 +15,9 @@ use linerate_traffic::tcp::Listening;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use crate::cli::AgentArgs;
 use crate::exit::{Code, Outcome, Stop};
+use crate::say::Say;
 use crate::station::Station;
 use crate::trial::{record_side, traffic_failure};
 
@@ -39,8 +41,13 @@ struct Trial {
     started: bool,
 }
 
+/// `linerate agent`.
+pub fn run(_args: &AgentArgs, state: &Path, _say: &Say) -> Outcome<()> {
+    serve(state)
+}
+
 /// Serves one controller on standard input and output.
-pub fn serve(state: &Path) -> Outcome<()> {
+fn serve(state: &Path) -> Outcome<()> {
     let station = Station::open(state)?;
     let (events, heard) = mpsc::channel();
     end_on_signals(events.clone())?;

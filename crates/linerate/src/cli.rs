@@ -1,14 +1,21 @@
 //! What people type. Types only; what each command does is in its own module.
 
+mod measure;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use linerate_model::ceiling::{InfinibandSpeed, Roce, pcie_generation};
 use linerate_model::finding::{Profile, Severity};
-use linerate_model::ids::{CpuSet, NicName};
+use linerate_model::ids::NicName;
 use linerate_model::units::{BitRate, Bytes, Nanoseconds, TransferRate};
-use linerate_model::workload::Placement;
+
+pub use measure::{
+    AgentArgs, BatchArg, MeasureAction, MeasureHttp, MeasurePingpong, MeasureRr, MeasureStream,
+    MeasureTransfer, MeasureUdp, PeerOrForeign, Placing, ReceiveArg, SendArg, StreamArgs,
+    TrialArgs, UntilArgs,
+};
 
 use crate::peer::PeerAddress;
 use crate::say::Format;
@@ -95,7 +102,11 @@ pub enum Command {
     /// The computed upper bounds of a path, with their arithmetic.
     Ceiling(CeilingArgs),
     /// One measurement.
-    Measure(MeasureArgs),
+    Measure {
+        /// What to move.
+        #[command(subcommand)]
+        action: Box<MeasureAction>,
+    },
     /// Map both ends, measure, name the limit, try the remedies as experiments, keep what helps.
     Prove(ProveArgs),
     /// Plan, apply and undo settings.
@@ -105,11 +116,7 @@ pub enum Command {
         action: TuneAction,
     },
     /// The far end of a measurement.
-    Agent {
-        /// Talk over standard input and output (how `ssh://`, `netns:` and `exec:` peers start it).
-        #[arg(long, required = true)]
-        stdio: bool,
-    },
+    Agent(AgentArgs),
     /// Write this host into one reviewable text archive, names and addresses made anonymous.
     Capture {
         /// The archive to write.
@@ -414,6 +421,7 @@ fn parse_pcie(text: &str) -> Result<PcieFigures, String> {
 #[derive(Debug, Args)]
 pub struct PeerArgs {
     /// The peer: `[ssh://][user@]host[:port]`, `netns:NAME`, `exec:COMMAND`, `local`.
+    #[arg(value_name = "PEER")]
     pub peer: PeerAddress,
     /// Copy this program to the peer first (ssh only).
     #[arg(long)]
@@ -425,56 +433,6 @@ pub struct PeerArgs {
     /// one that is free].
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     pub port: Option<u16>,
-}
-
-/// What is common to everything that moves a stream.
-#[derive(Debug, Args)]
-pub struct StreamArgs {
-    /// How long each trial lasts: seconds, or with a unit [default: 10 for `measure`, 1 for `prove`].
-    #[arg(long, value_name = "TIME", value_parser = parse_seconds)]
-    pub time: Option<Nanoseconds>,
-    /// Connections.
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
-    pub flows: u32,
-    /// From the peer to here.
-    #[arg(long, conflicts_with = "bidir")]
-    pub reverse: bool,
-    /// Both ways at once.
-    #[arg(long)]
-    pub bidir: bool,
-    /// The size of each send and receive.
-    #[arg(long, default_value = "128KiB")]
-    pub buffer: Bytes,
-    /// The size of the socket buffers [default: the kernel's autotuning].
-    #[arg(long)]
-    pub socket_buffer: Option<Bytes>,
-    /// The congestion control [default: the host's].
-    #[arg(long)]
-    pub cc: Option<String>,
-    /// The CPUs of the threads, `SENDER_CPUS:RECEIVER_CPUS`, such as `0-3:8`.
-    #[arg(long, value_parser = parse_placement)]
-    pub place: Option<Placement>,
-}
-
-/// `measure`.
-#[derive(Debug, Args)]
-pub struct MeasureArgs {
-    /// What to move.
-    #[arg(value_enum)]
-    pub workload: Workload,
-    /// The peer.
-    #[command(flatten)]
-    pub peer: PeerArgs,
-    /// The stream.
-    #[command(flatten)]
-    pub stream: StreamArgs,
-}
-
-/// The workloads that `measure` knows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Workload {
-    /// Bulk TCP, one thread for each connection.
-    Stream,
 }
 
 /// `prove`.
@@ -565,18 +523,6 @@ fn parse_seconds(text: &str) -> Result<Nanoseconds, String> {
         .map_err(|error: linerate_model::units::UnitError| error.to_string())
 }
 
-fn parse_placement(text: &str) -> Result<Placement, String> {
-    let (sender, receiver) = text
-        .split_once(':')
-        .ok_or("expected SENDER_CPUS:RECEIVER_CPUS such as `0:1`")?;
-    let cpus = |list: &str| list.parse::<CpuSet>().map_err(|error| error.to_string());
-    Ok(Placement {
-        sender_cpus: cpus(sender)?,
-        receiver_cpus: cpus(receiver)?,
-        ..Placement::default()
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
@@ -594,13 +540,5 @@ mod tests {
         assert_eq!(parse_seconds("0.5"), Ok(Nanoseconds::from_millis(500)));
         assert_eq!(parse_seconds("250ms"), Ok(Nanoseconds::from_millis(250)));
         assert!(parse_seconds("soon").is_err());
-    }
-
-    #[test]
-    fn a_placement_names_both_ends() {
-        let placement = parse_placement("0-1:3").expect("both ends");
-        assert_eq!(placement.sender_cpus.to_string(), "0-1");
-        assert_eq!(placement.receiver_cpus.to_string(), "3");
-        assert!(parse_placement("0").is_err());
     }
 }

@@ -16,6 +16,7 @@ use crate::cli::{Cli, ProveArgs};
 use crate::exit::{Code, Outcome, Stop};
 use crate::interrupt::Interrupt;
 use crate::measure::{copy_bandwidth, open_path, stream_spec};
+use crate::place;
 use crate::prove::{Options, Session, fresh_seed};
 use crate::report;
 use crate::say::{Format, Say};
@@ -84,13 +85,15 @@ pub fn check_nic(host: &Host, nic: Option<&NicName>) -> Outcome<()> {
 
 /// `linerate prove`.
 pub fn prove(args: &ProveArgs, state: &FilePath, say: &Say) -> Outcome<()> {
-    let spec = stream_spec(
+    let mut spec = stream_spec(
         &args.stream,
+        None,
         linerate_model::units::Nanoseconds::from_millis(1_000),
     )?;
     let seed = args.seed.map_or_else(fresh_seed, Ok)?;
     let interrupt = Interrupt::listen()?;
     let mut path = open_path(&args.peer, state, &interrupt)?;
+    spec.placement = place::placement(&args.stream.trial, &spec, &path)?;
     let created_unix_s = now_unix_s();
     let folder = args
         .out

@@ -22,6 +22,7 @@ pub mod map;
 pub mod measure;
 pub mod memory;
 pub mod peer;
+pub mod place;
 pub mod prove;
 pub mod report;
 pub mod say;
@@ -98,10 +99,10 @@ fn carry_out(cli: &Cli, say: &Say) -> Outcome<Code> {
         Command::Doctor(args) => doctor::run(args, cli.format, say),
         Command::Explain { rule } => doctor::explain(rule, say).map(done),
         Command::Ceiling(args) => ceiling::run(args, &state, say).map(done),
-        Command::Measure(args) => measure::run(args, &state, say).map(done),
+        Command::Measure { action } => measure::run(action, &state, say).map(done),
         Command::Prove(args) => commands::prove(args, &state, say).map(done),
         Command::Tune { action } => tune::run(action, &state, say).map(done),
-        Command::Agent { .. } => agent::serve(&state).map(done),
+        Command::Agent(args) => agent::run(args, &state, say).map(done),
         Command::Capture { file } => commands::capture(file, say).map(done),
         Command::Report { run, out } => commands::report(run, out.as_deref(), say).map(done),
         Command::Completions { shell } => commands::completions(*shell, say).map(done),

@@ -328,6 +328,12 @@ pub(super) fn flag(flag: Flag) -> (&'static str, &'static str) {
     }
 }
 
+/// A flag's name and what it means, for a terminal.
+pub(crate) fn flag_in_words(one: Flag) -> String {
+    let (name, meaning) = flag(one);
+    format!("{name} ({meaning})")
+}
+
 /// CPU cost of one kind at one end in one arm, over all its trials.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub(super) struct CpuBar {

@@ -34,7 +34,7 @@ mod text;
 mod verdict;
 
 pub use data::ReportData;
-pub(crate) use figures::{detectable, effect_figure};
+pub(crate) use figures::{detectable, effect_figure, flag_in_words};
 pub use gaps::nulled;
 pub use map_dot::map_dot;
 pub use map_json::{MAP_SCHEMA, MapDocument, map_json};

@@ -1,0 +1,549 @@
+//! What `measure --format json` prints (schema `linerate.sample/1`), made of the raw record. Everything in
+//! it but `raw` can be computed again from `raw`.
+
+use linerate_model::analysis::{cost_of_local, cost_of_remote, flags, rate_series};
+use linerate_model::ceiling::{Ceiling, PathCeilings, PathFacts, ceilings_of_path, share};
+use linerate_model::host::Host;
+use linerate_model::latency::Histogram;
+use linerate_model::limit::{Limit, name_limit};
+use linerate_model::plan::End;
+use linerate_model::sample::{
+    Datagrams, FlowRecord, Operations, Role, Sample, SideSample, Step, ThreadRecord,
+};
+use linerate_model::units::{BitRate, Nanoseconds, Ratio};
+use linerate_model::workload::{Direction, TrialSpec, Workload};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use super::repeat::Repeats;
+use crate::analysis::{first_kept, rate_of, settling_flag};
+use crate::report::nulled;
+use crate::trial::Path;
+
+/// A measurement and what is known of its path.
+#[derive(Debug)]
+pub(super) struct Measured<'a> {
+    pub(super) sample: Sample,
+    pub(super) ends: Option<Ends<'a>>,
+    pub(super) rate: Option<BitRate>,
+    pub(super) ceilings: PathCeilings,
+    pub(super) limit: Option<Limit>,
+    /// What a program of others at the far end told of itself.
+    pub(super) foreign: Option<Value>,
+}
+
+/// The two ends, when both are ours.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ends<'a> {
+    pub(super) local: &'a Host,
+    pub(super) remote: &'a Host,
+    pub(super) local_nic: &'a str,
+    pub(super) remote_nic: &'a str,
+}
+
+/// Whether a workload has an amount of its own, so that its time is only a limit.
+pub(super) fn ends_by_itself(workload: &Workload) -> bool {
+    match workload {
+        Workload::Stream(stream) => stream.bytes.is_some(),
+        Workload::Transfer(transfer) => transfer.repetitions.is_some(),
+        Workload::Pingpong(_) => true,
+        Workload::Rr(_) | Workload::Http(_) | Workload::Udp(_) => false,
+    }
+}
+
+/// The figure that a trial is about: bit/s of bulk, operations a second of the others.
+pub(super) fn result_of(sample: &Sample) -> Option<f64> {
+    if sample.spec.workload.is_bulk() {
+        rate_of(sample).map(BitRate::as_f64)
+    } else {
+        ops_per_s(sample)
+    }
+}
+
+/// The ends that ask: one, or both at once.
+pub(super) fn askers(sample: &Sample) -> impl Iterator<Item = (&SideSample, &Operations)> {
+    [&sample.local, &sample.remote]
+        .into_iter()
+        .filter_map(|side| Some((side, side.operations.as_ref()?)))
+}
+
+/// Operations a second of all ends that ask.
+pub(super) fn ops_per_s(sample: &Sample) -> Option<f64> {
+    let rates: Vec<f64> = askers(sample)
+        .filter(|(side, _)| side.elapsed_ns.as_u64() > 0)
+        .map(|(side, operations)| real(operations.completed) / side.elapsed_ns.as_secs_f64())
+        .collect();
+    (!rates.is_empty()).then(|| rates.iter().sum())
+}
+
+impl<'a> Measured<'a> {
+    /// A trial over a path whose ends are both ours.
+    pub(super) fn over_path(path: &'a Path, mut sample: Sample, copy: Option<BitRate>) -> Self {
+        let bulk = sample.spec.workload.is_bulk();
+        let rate = if bulk {
+            rate_of(&sample)
+        } else {
+            exchanged_rate(&sample)
+        };
+        let facts = PathFacts {
+            local: &path.local,
+            local_nic: &path.local_nic,
+            remote: &path.remote,
+            remote_nic: &path.remote_nic,
+            flows: sample.spec.flows,
+            direction: sample.spec.direction,
+            ipv6: path.address.is_ipv6(),
+            copy_bandwidth: copy,
+            sample: Some(&sample),
+        };
+        let ceilings = match sample.spec.workload {
+            Workload::Stream(_) | Workload::Udp(_) => ceilings_of_path(&facts),
+            // A rate of both directions in turn: no bound of one direction is one of it.
+            _ => PathCeilings::default(),
+        };
+        let limit = rate
+            .filter(|_| matches!(sample.spec.workload, Workload::Stream(_)))
+            .map(|rate| name_limit(&sample, &path.local, &path.remote, &ceilings.ceilings, rate));
+        let mut all = flags(&sample, &path.local, &path.remote, ceilings.lowest(), rate);
+        if bulk && !ends_by_itself(&sample.spec.workload) {
+            all.extend(settling_flag(&sample));
+        }
+        sample.flags = all;
+        Self {
+            sample,
+            ends: Some(Ends {
+                local: &path.local,
+                remote: &path.remote,
+                local_nic: path.local_nic.as_str(),
+                remote_nic: path.remote_nic.as_str(),
+            }),
+            rate,
+            ceilings,
+            limit,
+            foreign: None,
+        }
+    }
+
+    /// The lowest bound.
+    pub(super) fn ceiling(&self) -> Option<&Ceiling> {
+        self.ceilings.lowest()
+    }
+
+    /// The share of the lowest bound that was reached.
+    pub(super) fn reached(&self) -> Option<Ratio> {
+        share(self.rate?, self.ceiling()?.bit_per_s)
+    }
+
+    /// The connections, each with what both ends recorded of it: (sender's end, sender, receiver).
+    pub(super) fn flows(&self) -> Vec<(End, Option<&FlowRecord>, Option<&FlowRecord>)> {
+        let sides = [
+            (End::Local, &self.sample.local),
+            (End::Remote, &self.sample.remote),
+        ];
+        let of = |role: Role| {
+            sides.iter().flat_map(move |(end, side)| {
+                let flows = side.flows.iter().filter(move |flow| flow.role == role);
+                flows.map(move |flow| (*end, flow))
+            })
+        };
+        let mut pairs: Vec<(End, Option<&FlowRecord>, Option<&FlowRecord>)> = of(Role::Sender)
+            .map(|(end, sender)| {
+                let other = of(Role::Receiver)
+                    .find(|(other, flow)| *other != end && flow.flow == sender.flow);
+                (end, Some(sender), other.map(|(_, flow)| flow))
+            })
+            .collect();
+        // A far end of others tells nothing of its flows: ours may be the receiving one.
+        let alone = of(Role::Receiver).filter(|(end, flow)| {
+            !of(Role::Sender).any(|(other, sender)| other != *end && sender.flow == flow.flow)
+        });
+        let alone: Vec<_> = alone
+            .map(|(end, flow)| (other_end(end), None, Some(flow)))
+            .collect();
+        pairs.extend(alone);
+        pairs.sort_by_key(|(_, sender, receiver)| sender.or(*receiver).map(|flow| flow.flow));
+        pairs
+    }
+}
+
+fn other_end(end: End) -> End {
+    match end {
+        End::Local => End::Remote,
+        End::Remote => End::Local,
+    }
+}
+
+/// What an exchange moved both ways, over its time.
+fn exchanged_rate(sample: &Sample) -> Option<BitRate> {
+    let each = |workload: &Workload| match workload {
+        Workload::Rr(rr) => Some(rr.request_bytes.as_u64() + rr.response_bytes.as_u64()),
+        Workload::Transfer(transfer) => Some(transfer.bytes.as_u64().saturating_mul(2)),
+        _ => None,
+    };
+    BitRate::from_f64(ops_per_s(sample)? * real(each(&sample.spec.workload)?) * 8.0)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts of a trial fit in 2^53")]
+pub(super) fn real(count: u64) -> f64 {
+    count as f64
+}
+
+/// The document.
+#[derive(Debug, Serialize)]
+pub(super) struct MeasureDocument {
+    schema: &'static str,
+    workload: &'static str,
+    transport: &'static str,
+    direction: Direction,
+    placement: Value,
+    seconds: f64,
+    total: Value,
+    repeats: Option<Value>,
+    flows: Vec<Value>,
+    latency_ns: Value,
+    #[serde(skip_serializing_if = "Map::is_empty", flatten)]
+    of_workload: Map<String, Value>,
+    pub(super) cpu: Value,
+    ceiling: Value,
+    pub(super) limit: Value,
+    flags: Value,
+    hosts: Value,
+    threads: Value,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    foreign: Option<Value>,
+    raw: Value,
+}
+
+/// Makes the document.
+pub(super) fn document(measured: &Measured<'_>, repeats: Option<&Repeats>) -> MeasureDocument {
+    let sample = &measured.sample;
+    let spec = &sample.spec;
+    let latency = whole_latency(sample, |operations| Some(&operations.latency));
+    MeasureDocument {
+        schema: "linerate.sample/1",
+        workload: spec.workload.name(),
+        transport: spec.workload.transport(),
+        direction: spec.direction,
+        placement: placement(spec),
+        seconds: spec.duration_ns.as_secs_f64(),
+        total: total(measured),
+        repeats: repeats.map(|repeats| json!(repeats)),
+        flows: flows(measured),
+        latency_ns: latency.as_ref().map_or(Value::Null, latency_value),
+        of_workload: of_workload(measured),
+        cpu: json!({
+            "local": cost(measured, End::Local),
+            "remote": cost(measured, End::Remote),
+        }),
+        ceiling: json!({
+            "bit_per_s": measured.ceiling().map(|ceiling| ceiling.bit_per_s.as_f64()),
+            "share": measured.reached().map(Ratio::as_f64),
+            "reason": measured.ceiling().map_or("no bound could be computed", |one| &one.reason),
+        }),
+        limit: json!({
+            "what": measured.limit.as_ref().map_or("not determined".to_owned(), |l| l.what.to_string()),
+            "rule": measured.limit.as_ref().and_then(|l| l.rule.clone()),
+            "evidence": measured.limit.as_ref().map(|l| l.evidence.clone()).unwrap_or_default(),
+        }),
+        flags: json!(sample.flags),
+        hosts: json!({
+            "local": measured.ends.map(|ends| host_line(ends.local)),
+            "remote": measured.ends.map(|ends| host_line(ends.remote)),
+        }),
+        threads: json!({
+            "local": nulled(&sample.local.threads),
+            "remote": nulled(&sample.remote.threads),
+        }),
+        foreign: measured.foreign.clone(),
+        raw: json!(sample),
+    }
+}
+
+/// Where each end's threads and buffers were put; null is the scheduler's choice.
+fn placement(spec: &TrialSpec) -> Value {
+    let place = &spec.placement;
+    let end = |sends: bool, receives: bool| {
+        let mut chosen = Map::new();
+        let mut add = |name: &str, value: Value| chosen.insert(name.to_owned(), value);
+        if sends && !place.sender_cpus.is_empty() {
+            add("sender_cpus", json!(place.sender_cpus));
+        }
+        if receives && !place.receiver_cpus.is_empty() {
+            add("receiver_cpus", json!(place.receiver_cpus));
+        }
+        if sends && place.sender_memory != Default::default() {
+            add("sender_memory", json!(place.sender_memory));
+        }
+        if receives && place.receiver_memory != Default::default() {
+            add("receiver_memory", json!(place.receiver_memory));
+        }
+        if place.by_receive_cpu {
+            add("by_receive_cpu", json!(true));
+        }
+        if chosen.is_empty() {
+            Value::Null
+        } else {
+            Value::Object(chosen)
+        }
+    };
+    let both = spec.direction == Direction::Bidirectional;
+    let forward = spec.direction == Direction::Forward;
+    json!({
+        "local": end(both || forward, both || !forward),
+        "remote": end(both || !forward, both || forward),
+    })
+}
+
+fn total(measured: &Measured<'_>) -> Value {
+    let sample = &measured.sample;
+    let bytes: u64 = if sample.spec.workload.is_bulk() {
+        measured
+            .flows()
+            .iter()
+            .filter_map(|(_, sender, receiver)| receiver.or(*sender))
+            .map(|flow| flow.total().as_u64())
+            .sum()
+    } else {
+        askers(sample)
+            .flat_map(|(side, _)| side.senders())
+            .map(|flow| flow.total().as_u64())
+            .sum()
+    };
+    let bulk = sample.spec.workload.is_bulk() && measured.ends.is_some();
+    let warmup = bulk.then(|| warmup(sample)).flatten();
+    json!({
+        "rate_bit_per_s": measured.rate.map(BitRate::as_f64),
+        "bytes": bytes,
+        "ops_per_s": ops_per_s(sample),
+        "operations": askers(sample).map(|(_, operations)| operations.completed).reduce(|a, b| a + b),
+        "failed": askers(sample).map(|(_, operations)| operations.failed).reduce(|a, b| a + b),
+        "warmup_s": warmup.unwrap_or(0.0),
+    })
+}
+
+/// How much of a bulk trial's beginning was left out of its rate, in seconds.
+pub(super) fn warmup(sample: &Sample) -> Option<f64> {
+    let last = first_kept(sample).checked_sub(1)?;
+    let point = *rate_series(sample).total.get(last)?;
+    Some(point.at_ns.as_secs_f64())
+}
+
+fn flows(measured: &Measured<'_>) -> Vec<Value> {
+    let series = rate_series(&measured.sample);
+    let flow = |(from, sender, receiver): &(End, Option<&FlowRecord>, Option<&FlowRecord>)| {
+        let known = receiver.or(*sender);
+        let number = known.map_or(0, |flow| flow.flow);
+        let mean = known.and_then(|flow| BitRate::of(flow.total(), *flow.at_ns.last()?));
+        let points = series
+            .flows
+            .iter()
+            .find(|series| series.flow == number && series.from == *from)
+            .map(|series| series.points.as_slice())
+            .unwrap_or_default();
+        let mut value = json!({
+            "flow": number,
+            "from": from,
+            "bytes": known.map(|flow| flow.total().as_u64()),
+            "rate_bit_per_s": mean.map(BitRate::as_f64),
+            "series": {
+                "at_s": points.iter().map(|p| p.at_ns.as_secs_f64()).collect::<Vec<_>>(),
+                "rate_bit_per_s": points.iter().map(|p| p.bit_per_s.as_f64()).collect::<Vec<_>>(),
+            },
+            "sender_cpu": sender.and_then(|f| f.last_cpu.get()),
+            "receiver_cpu": receiver.and_then(|f| f.last_cpu.get()),
+            "incoming_cpu": receiver.and_then(|f| f.incoming_cpu.get()),
+            "incoming_napi": receiver.and_then(|f| f.incoming_napi.get()),
+            "tcp": sender.map(|f| nulled(&f.tcp)),
+        });
+        let mut add = |name: &str, part: Option<Value>| {
+            if let (Some(part), Some(object)) = (part, value.as_object_mut()) {
+                object.insert(name.to_owned(), part);
+            }
+        };
+        add(
+            "send_copies",
+            sender.and_then(|f| f.copies).map(|c| json!(c)),
+        );
+        add(
+            "receive_copies",
+            receiver.and_then(|f| f.copies).map(|c| json!(c)),
+        );
+        let datagrams = |flow: Option<&FlowRecord>| flow.and_then(|f| f.datagrams.clone());
+        if let Some(received) = datagrams(*receiver) {
+            let sent = datagrams(*sender).map(|sent| sent.count);
+            add("datagrams", Some(datagrams_value(sent, &received)));
+        }
+        value
+    };
+    measured.flows().iter().map(flow).collect()
+}
+
+/// The keys that only some workloads have.
+fn of_workload(measured: &Measured<'_>) -> Map<String, Value> {
+    let sample = &measured.sample;
+    let mut keys = Map::new();
+    let mut add = |name: &str, value: Value| {
+        keys.insert(name.to_owned(), value);
+    };
+    if let Some(service) = whole_latency(sample, |operations| operations.service.as_ref()) {
+        add("service_latency_ns", latency_value(&service));
+    }
+    let steps = steps(sample);
+    if !steps.is_empty() {
+        add(
+            "steps",
+            json!({
+                "at_s": steps.iter().map(|(at, _)| *at).collect::<Vec<_>>(),
+                "ops_per_s": steps.iter().map(|(_, rate)| *rate).collect::<Vec<_>>(),
+            }),
+        );
+    }
+    if let Some(all) = datagrams(measured) {
+        let received: u64 = all.1.count;
+        let seconds = sample.local.elapsed_ns.as_secs_f64();
+        let mut value = datagrams_value(all.0, &all.1);
+        if seconds > 0.0 {
+            value["received_per_s"] = json!(real(received) / seconds);
+        }
+        add("datagrams", value);
+    }
+    if matches!(sample.spec.workload, Workload::Pingpong(_)) {
+        let sizes = askers(sample).flat_map(|(_, operations)| &operations.sizes);
+        let sizes: Vec<Value> = sizes
+            .map(|size| {
+                let rate = size
+                    .one_way
+                    .mean_ns()
+                    .filter(|ns| *ns > 0.0)
+                    .map(|ns| real(size.bytes.as_u64()) * 8e9 / ns);
+                json!({
+                    "bytes": size.bytes,
+                    "repetitions": size.repetitions,
+                    "latency_ns": latency_value(&size.one_way),
+                    "rate_bit_per_s": rate,
+                })
+            })
+            .collect();
+        add("sizes", json!(sizes));
+    }
+    keys
+}
+
+/// The completed operations of each step, as (end of the step in seconds, operations a second).
+pub(super) fn steps(sample: &Sample) -> Vec<(f64, f64)> {
+    let Some((_, operations)) = askers(sample).next() else {
+        return Vec::new();
+    };
+    let begin = Step {
+        at_ns: Nanoseconds::new(0),
+        completed: 0,
+    };
+    let starts = std::iter::once(&begin).chain(&operations.steps);
+    starts
+        .zip(&operations.steps)
+        .filter_map(|(before, after)| {
+            let span = after.at_ns.as_secs_f64() - before.at_ns.as_secs_f64();
+            let done = after.completed.saturating_sub(before.completed);
+            (span > 0.0).then(|| (after.at_ns.as_secs_f64(), real(done) / span))
+        })
+        .collect()
+}
+
+/// The histogram of all ends that ask.
+pub(super) fn whole_latency(
+    sample: &Sample,
+    pick: impl Fn(&Operations) -> Option<&Histogram>,
+) -> Option<Histogram> {
+    let mut whole: Option<Histogram> = None;
+    for (_, operations) in askers(sample) {
+        if let Some(one) = pick(operations) {
+            whole.get_or_insert_default().add(one);
+        }
+    }
+    whole.filter(|histogram| histogram.count() > 0)
+}
+
+/// The datagrams of all flows: how many were sent, when that is known, and what arrived.
+pub(super) fn datagrams(measured: &Measured<'_>) -> Option<(Option<u64>, Datagrams)> {
+    let mut sum: Option<(Option<u64>, Datagrams)> = None;
+    for (_, sender, receiver) in measured.flows() {
+        let Some(received) = receiver.and_then(|flow| flow.datagrams.as_ref()) else {
+            continue;
+        };
+        let sent = sender.and_then(|flow| Some(flow.datagrams.as_ref()?.count));
+        let (all_sent, all) = sum.get_or_insert_with(|| (Some(0), Datagrams::default()));
+        *all_sent = all_sent.zip(sent).map(|(all, one)| all + one);
+        all.count += received.count;
+        all.lost += received.lost;
+        all.reordered += received.reordered;
+        all.duplicated += received.duplicated;
+        all.jitter_ns = all.jitter_ns.max(received.jitter_ns);
+        if let Some(delay) = &received.delay {
+            all.delay.get_or_insert_default().add(delay);
+        }
+    }
+    sum
+}
+
+fn datagrams_value(sent: Option<u64>, received: &Datagrams) -> Value {
+    let expected = received.lost + received.count.saturating_sub(received.duplicated);
+    json!({
+        "sent": sent,
+        "received": received.count,
+        "lost": received.lost,
+        "lost_share": (expected > 0).then(|| real(received.lost) / real(expected)),
+        "reordered": received.reordered,
+        "duplicated": received.duplicated,
+        "jitter_ns": received.jitter_ns,
+        "delay_ns": received.delay.as_ref().map(latency_value),
+    })
+}
+
+/// The figures of a histogram, all in nanoseconds.
+pub(super) fn latency_value(histogram: &Histogram) -> Value {
+    json!({
+        "min": histogram.min(),
+        "mean": histogram.mean_ns(),
+        "stddev": histogram.stddev_ns(),
+        "p50": histogram.quantile(0.5),
+        "p90": histogram.quantile(0.9),
+        "p99": histogram.quantile(0.99),
+        "p999": histogram.quantile(0.999),
+        "max": histogram.max(),
+        "count": histogram.count(),
+        "within_stddev": histogram.within_one_stddev(),
+    })
+}
+
+/// What one end spent. An end that is not ours cannot tell.
+fn cost(measured: &Measured<'_>, end: End) -> Value {
+    let sample = &measured.sample;
+    let (cost, side) = match end {
+        End::Local => (cost_of_local(sample), &sample.local),
+        End::Remote => (cost_of_remote(sample), &sample.remote),
+    };
+    if side.threads.is_empty() {
+        return Value::Null;
+    }
+    let mut value = nulled(&cost);
+    let operations: u64 = askers(sample)
+        .map(|(_, operations)| operations.completed)
+        .sum();
+    if operations > 0 {
+        value["s_per_operation"] = json!((cost.user_s + cost.system_s) / real(operations));
+    }
+    let sum = |pick: fn(&ThreadRecord) -> u64| -> u64 { side.threads.iter().map(pick).sum() };
+    value["voluntary_switches"] = json!(sum(|thread| thread.voluntary_switches));
+    value["involuntary_switches"] = json!(sum(|thread| thread.involuntary_switches));
+    value["page_faults"] = json!(sum(|thread| thread.minor_faults + thread.major_faults));
+    value
+}
+
+fn host_line(host: &Host) -> Value {
+    json!({
+        "hostname": host.identity.hostname.value(),
+        "kernel_release": host.identity.kernel_release.value(),
+        "cpu_model": host.identity.cpu_model.value(),
+        "boot_id": host.identity.boot_id.value(),
+    })
+}

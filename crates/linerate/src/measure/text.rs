@@ -1,0 +1,438 @@
+//! What a person reads of a measurement.
+
+use linerate_model::latency::Histogram;
+use linerate_model::limit::LimitKind;
+use linerate_model::sample::FlowRecord;
+use linerate_model::units::{BitRate, Bytes};
+use linerate_model::workload::Workload;
+use serde_json::Value;
+
+use super::document::{
+    MeasureDocument, Measured, askers, datagrams, ops_per_s, real, steps, warmup, whole_latency,
+};
+use super::repeat::Repeats;
+
+/// More flows than these are told by their smallest, middle and largest.
+const FLOWS_SHOWN: usize = 16;
+/// A picture of steps has at most so many characters.
+const STEPS_SHOWN: usize = 60;
+/// The hottest symbols that are shown.
+const SYMBOLS_SHOWN: usize = 12;
+
+/// The lines.
+pub(super) fn text(
+    measured: &Measured<'_>,
+    document: &MeasureDocument,
+    repeats: Option<&Repeats>,
+) -> String {
+    let mut lines = Vec::new();
+    if measured.sample.spec.workload.is_bulk() {
+        bulk(&mut lines, measured);
+    } else {
+        operations(&mut lines, measured);
+    }
+    if let Some(repeats) = repeats {
+        let bulk = measured.sample.spec.workload.is_bulk();
+        let figure = |value| {
+            if bulk {
+                rate(BitRate::from_f64(value))
+            } else {
+                per_second(value)
+            }
+        };
+        lines.push(format!("repeats   {}", repeats.in_words(figure)));
+    }
+    if measured.ceiling().is_some() {
+        ceiling(&mut lines, measured);
+    }
+    if let Some(limit) = &measured.limit {
+        lines.push(format!("limit     {}", limit.what));
+        if limit.what == LimitKind::NotDetermined {
+            lines.push("          no figure passed its threshold:".to_owned());
+        }
+        for evidence in &limit.evidence {
+            let (what, value, path) = (&evidence.what, &evidence.value, &evidence.path);
+            lines.push(format!("          {what}: {value}  [{path}]"));
+        }
+    }
+    cpu(&mut lines, measured, document);
+    profile(&mut lines, measured);
+    if !measured.sample.flags.is_empty() {
+        let flags: Vec<String> = measured
+            .sample
+            .flags
+            .iter()
+            .map(|flag| crate::report::flag_in_words(*flag))
+            .collect();
+        lines.push(format!("flags     {}", flags.join("; ")));
+    }
+    lines.join("\n")
+}
+
+fn rate(rate: Option<BitRate>) -> String {
+    rate.map_or_else(|| "not known".to_owned(), |rate| rate.to_string())
+}
+
+fn bulk(lines: &mut Vec<String>, measured: &Measured<'_>) {
+    let spec = &measured.sample.spec;
+    let cut = warmup(&measured.sample).map_or_else(
+        || "no warm-up cut".to_owned(),
+        |seconds| format!("first {seconds:.2} s cut as warm-up"),
+    );
+    lines.push(format!(
+        "rate      {}   ({}, {:.1} s, {cut})",
+        rate(measured.rate),
+        count(u64::from(spec.flows), "flow"),
+        measured.sample.local.elapsed_ns.as_secs_f64(),
+    ));
+    if let Some((sent, all)) = datagrams(measured) {
+        let sent = sent.map_or_else(|| "?".to_owned(), |sent| sent.to_string());
+        let expected = (all.lost + all.count.saturating_sub(all.duplicated)).max(1);
+        let seconds = measured
+            .sample
+            .local
+            .elapsed_ns
+            .as_secs_f64()
+            .max(f64::MIN_POSITIVE);
+        lines.push(format!(
+            "datagrams {} a second; {sent} sent, {} received, {} lost ({:.3} %), {} reordered, {} twice, \
+             jitter {}",
+            per_second(real(all.count) / seconds),
+            all.count,
+            all.lost,
+            real(all.lost) * 100.0 / real(expected),
+            all.reordered,
+            all.duplicated,
+            all.jitter_ns,
+        ));
+        if let Some(delay) = &all.delay {
+            lines.push(format!("delay     {}", latency(delay)));
+        }
+    }
+    flow_table(lines, measured);
+}
+
+fn flow_table(lines: &mut Vec<String>, measured: &Measured<'_>) {
+    let flows = measured.flows();
+    let mean = |flow: &FlowRecord| BitRate::of(flow.total(), *flow.at_ns.last()?);
+    if flows.len() > FLOWS_SHOWN {
+        let mut rates: Vec<BitRate> = flows
+            .iter()
+            .filter_map(|(_, sender, receiver)| mean((*receiver).or(*sender)?))
+            .collect();
+        rates.sort_unstable();
+        if let (Some(low), Some(high)) = (rates.first(), rates.last()) {
+            let middle = rates[rates.len() / 2];
+            lines.push(format!(
+                "flows     slowest {low}, middle {middle}, fastest {high}"
+            ));
+        }
+        return;
+    }
+    if flows.len() < 2 {
+        return;
+    }
+    lines
+        .push("flow      from     bytes         rate            cpus       retransmits".to_owned());
+    for (from, sender, receiver) in flows {
+        let Some(known) = receiver.or(sender) else {
+            continue;
+        };
+        let cpu = |flow: Option<&FlowRecord>| {
+            let cpu = flow.and_then(|flow| flow.last_cpu.get());
+            cpu.map_or_else(|| "?".to_owned(), |cpu| cpu.to_string())
+        };
+        let retransmits = sender.and_then(|flow| flow.tcp.value().map(|tcp| tcp.retransmits));
+        lines.push(format!(
+            "{:<9} {:<8} {:<13} {:<15} {:<10} {}",
+            known.flow,
+            from.to_string(),
+            known.total().to_string(),
+            rate(mean(known)),
+            format!("{} -> {}", cpu(sender), cpu(receiver)),
+            retransmits.map_or_else(|| "?".to_owned(), |count| count.to_string()),
+        ));
+    }
+    let total: u64 = measured
+        .flows()
+        .iter()
+        .filter_map(|(_, sender, receiver)| receiver.or(*sender))
+        .map(|flow| flow.total().as_u64())
+        .sum();
+    let whole = BitRate::of(Bytes::new(total), measured.sample.local.elapsed_ns);
+    let bytes = Bytes::new(total).to_string();
+    lines.push(format!(
+        "sum                {bytes:<13} {} (warm-up included)",
+        rate(whole)
+    ));
+}
+
+fn operations(lines: &mut Vec<String>, measured: &Measured<'_>) {
+    let sample = &measured.sample;
+    let done: u64 = askers(sample)
+        .map(|(_, operations)| operations.completed)
+        .sum();
+    let failed: u64 = askers(sample)
+        .map(|(_, operations)| operations.failed)
+        .sum();
+    if matches!(sample.spec.workload, Workload::Pingpong(_)) {
+        sizes(lines, measured);
+    } else {
+        let what = match sample.spec.workload {
+            Workload::Transfer(_) => "cycles",
+            _ => "requests",
+        };
+        let moved = measured
+            .rate
+            .map_or_else(String::new, |rate| format!(", {rate} both ways together"));
+        lines.push(format!(
+            "{what:<9} {} a second   ({done} in {:.1} s on {}{}{moved})",
+            ops_per_s(sample).map_or_else(|| "?".to_owned(), per_second),
+            sample.local.elapsed_ns.as_secs_f64(),
+            count(u64::from(sample.spec.flows), "connection"),
+            if failed > 0 {
+                format!(", {failed} FAILED")
+            } else {
+                String::new()
+            },
+        ));
+        if let Some(all) = whole_latency(sample, |operations| Some(&operations.latency)) {
+            lines.push(format!("latency   {}", latency(&all)));
+            lines.push(format!("          {}", spread(&all)));
+        }
+        if let Some(service) = whole_latency(sample, |operations| operations.service.as_ref()) {
+            lines.push(format!(
+                "closed    {} (from when each was really sent: what a closed loop would have said)",
+                latency(&service)
+            ));
+        }
+        per_thread(lines, measured);
+    }
+    picture(lines, measured);
+}
+
+/// wrk's three figures, with the share within one standard deviation.
+fn spread(histogram: &Histogram) -> String {
+    let ns = |value: Option<f64>| value.map_or_else(|| "?".to_owned(), time);
+    let within = histogram.within_one_stddev().unwrap_or(f64::NAN) * 100.0;
+    format!(
+        "avg {}, stdev {}, max {}, {within:.2} % within 1 stdev",
+        ns(histogram.mean_ns()),
+        ns(histogram.stddev_ns()),
+        ns(histogram.max().map(|max| real(max.as_u64()))),
+    )
+}
+
+fn latency(histogram: &Histogram) -> String {
+    let at = |quantile| {
+        let found = histogram.quantile(quantile);
+        found.map_or_else(|| "?".to_owned(), |found| time(real(found.as_u64())))
+    };
+    format!(
+        "p50 {}, p90 {}, p99 {}, p99.9 {}, max {}",
+        at(0.5),
+        at(0.9),
+        at(0.99),
+        at(0.999),
+        at(1.0)
+    )
+}
+
+/// A time with the unit that suits it.
+fn time(ns: f64) -> String {
+    match ns {
+        ns if ns < 1e3 => format!("{ns:.0} ns"),
+        ns if ns < 1e6 => format!("{:.2} us", ns / 1e3),
+        ns if ns < 1e9 => format!("{:.2} ms", ns / 1e6),
+        ns => format!("{:.2} s", ns / 1e9),
+    }
+}
+
+fn per_second(value: f64) -> String {
+    match value {
+        value if value < 100.0 => format!("{value:.2}"),
+        value if value < 1e5 => format!("{value:.0}"),
+        value if value < 1e6 => format!("{:.1} k", value / 1e3),
+        value => format!("{:.3} M", value / 1e6),
+    }
+}
+
+fn count(number: u64, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}
+
+fn per_thread(lines: &mut Vec<String>, measured: &Measured<'_>) {
+    for (side, operations) in askers(&measured.sample) {
+        if operations.per_thread.len() < 2 || operations.per_thread.len() > FLOWS_SHOWN {
+            continue;
+        }
+        let seconds = side.elapsed_ns.as_secs_f64().max(f64::MIN_POSITIVE);
+        let each: Vec<String> = operations
+            .per_thread
+            .iter()
+            .map(|done| per_second(real(*done) / seconds))
+            .collect();
+        lines.push(format!("threads   {} a second", each.join(", ")));
+    }
+}
+
+/// IMB's table.
+fn sizes(lines: &mut Vec<String>, measured: &Measured<'_>) {
+    lines.push(format!(
+        "{:>12} {:>14} {:>12} {:>12} {:>12}",
+        "#bytes", "#repetitions", "t[us]", "Mbytes/s", "p99[us]"
+    ));
+    for size in askers(&measured.sample).flat_map(|(_, operations)| &operations.sizes) {
+        let mean = size.one_way.mean_ns().unwrap_or(f64::NAN);
+        let bytes = real(size.bytes.as_u64());
+        let rate = if mean > 0.0 {
+            bytes * 1e3 / mean
+        } else {
+            f64::NAN
+        };
+        let p99 = size.one_way.quantile(0.99).unwrap_or_default();
+        lines.push(format!(
+            "{:>12} {:>14} {:>12.2} {:>12.2} {:>12.2}",
+            size.bytes.as_u64(),
+            size.repetitions,
+            mean / 1e3,
+            rate,
+            real(p99.as_u64()) / 1e3,
+        ));
+    }
+}
+
+/// Operations a second over time.
+fn picture(lines: &mut Vec<String>, measured: &Measured<'_>) {
+    const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let steps = steps(&measured.sample);
+    if steps.len() < 2 || matches!(measured.sample.spec.workload, Workload::Pingpong(_)) {
+        return;
+    }
+    let each = steps.len().div_ceil(STEPS_SHOWN);
+    let means: Vec<f64> = steps
+        .chunks(each)
+        .map(|chunk| chunk.iter().map(|(_, rate)| rate).sum::<f64>() / real(chunk.len() as u64))
+        .collect();
+    let most = means.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
+    let bars: String = means
+        .iter()
+        .map(|rate| {
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "a share of 7"
+            )]
+            let height = (rate / most * 7.0).round().clamp(0.0, 7.0) as usize;
+            BARS[height]
+        })
+        .collect();
+    let least = means.iter().copied().fold(f64::INFINITY, f64::min);
+    let (least, most) = (per_second(least), per_second(most));
+    lines.push(format!("over time {bars}  {least} to {most} a second"));
+}
+
+fn ceiling(lines: &mut Vec<String>, measured: &Measured<'_>) {
+    let Some(ceiling) = measured.ceiling() else {
+        return;
+    };
+    let reached = measured
+        .reached()
+        .map_or_else(String::new, |share| format!(" ({share} reached)"));
+    let reason = &ceiling.reason;
+    lines.push(format!(
+        "ceiling   {}{reached}: {reason}",
+        ceiling.bit_per_s
+    ));
+}
+
+fn cpu(lines: &mut Vec<String>, measured: &Measured<'_>, document: &MeasureDocument) {
+    let ends = measured.ends.as_ref();
+    let names = [
+        ("local", ends.map_or("this host", |ends| ends.local_nic)),
+        ("remote", ends.map_or("", |ends| ends.remote_nic)),
+    ];
+    for (end, name) in names {
+        let cpu = &document.cpu[end];
+        if cpu.is_null() {
+            continue;
+        }
+        let seconds = |kind: &str| number(&cpu[kind], |s| format!("{s:.2}"));
+        let cost = match &cpu["s_per_operation"] {
+            Value::Null => format!(
+                "{} s per GB",
+                number(&cpu["s_per_gb"], |s| format!("{s:.3}"))
+            ),
+            each => format!("{} of CPU each", number(each, |s| time(s * 1e9))),
+        };
+        lines.push(format!(
+            "cpu       {end:<6} ({name}) user {} s, system {} s, softirq {} s, {cost}",
+            seconds("user_s"),
+            seconds("system_s"),
+            seconds("softirq_s"),
+        ));
+    }
+}
+
+fn number(value: &Value, show: impl Fn(f64) -> String) -> String {
+    value.as_f64().map_or_else(|| "?".to_owned(), show)
+}
+
+fn profile(lines: &mut Vec<String>, measured: &Measured<'_>) {
+    if measured.sample.spec.profile_hz.is_none() {
+        return;
+    }
+    let sides = [
+        ("local", &measured.sample.local),
+        ("remote", &measured.sample.remote),
+    ];
+    for (end, side) in sides {
+        let profile = match side.profile.value() {
+            Some(profile) => profile,
+            None => {
+                let why = side.profile.gap().map_or("", |gap| gap.reason.as_str());
+                lines.push(format!("profile   {end}: none: {why}"));
+                continue;
+            }
+        };
+        lines.push(format!(
+            "profile   {end}: {} samples of {}, {} lost",
+            profile.samples, profile.event, profile.lost
+        ));
+        for hot in profile.symbols.iter().take(SYMBOLS_SHOWN) {
+            let share = real(hot.samples) * 100.0 / real(profile.samples.max(1));
+            lines.push(format!(
+                "          {share:5.1} %  {}  {}",
+                hot.symbol, hot.place
+            ));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use linerate_model::units::Nanoseconds;
+
+    use super::*;
+
+    #[test]
+    fn times_have_the_unit_that_suits_them() {
+        assert_eq!(time(999.0), "999 ns");
+        assert_eq!(time(24_560.0), "24.56 us");
+        assert_eq!(time(1.5e9), "1.50 s");
+    }
+
+    #[test]
+    fn a_histogram_is_told_as_wrk_tells_it() {
+        let mut histogram = Histogram::default();
+        for us in [20, 20, 20, 60] {
+            histogram.record(Nanoseconds::from_micros(us));
+        }
+        assert!(
+            spread(&histogram).starts_with("avg 30.00 us, stdev 17.3"),
+            "{}",
+            spread(&histogram)
+        );
+        assert!(spread(&histogram).ends_with("75.00 % within 1 stdev"));
+    }
+}

@@ -46,6 +46,7 @@ const PACKETS: Packets = Packets {
     vlan_tags: 1,
     tunnel: None,
     flows: 3,
+    datagram_bytes: None,
 };
 
 /// Judges a host in every profile and computes the bounds of its interfaces.

@@ -150,6 +150,7 @@ fn read_and_judge(root: &HostRoot, nics: &dyn NicRead) {
             vlan_tags: 0,
             tunnel: None,
             flows: 1,
+            datagram_bytes: None,
         };
         let _ = ceilings_of_nic(&host, nic, packets);
     }

@@ -453,6 +453,7 @@ fn ceilings_between(
         flows: spec.flows,
         direction: spec.direction,
         ipv6: header.address.contains(':'),
+        datagram_bytes: None,
         copy_bandwidth: header.copy_bit_per_s.map(BitRate::from_bit_per_s),
         sample,
     })

@@ -153,12 +153,10 @@ fn bounds_of_figures(args: &CeilingArgs) -> Outcome<PathCeilings> {
         bounds.push(ceiling::pcie_of(link.rate, link.lanes, args.max_payload));
     }
     if let Some(rate) = args.shaper {
-        bounds.push(ceiling::shaper(
-            rate,
-            args.mtu,
-            options_bytes(args),
-            args.ipv6,
-        ));
+        bounds.push(match args.datagram {
+            Some(datagram) => ceiling::shaper_of_datagrams(rate, args.mtu, datagram, args.ipv6),
+            None => ceiling::shaper(rate, args.mtu, options_bytes(args), args.ipv6),
+        });
     }
     if let (Some(window), Some(rtt)) = (args.window, args.rtt) {
         bounds.push(ceiling::window_rtt(window, rtt, args.flows));
@@ -199,6 +197,7 @@ fn bound_of_wire(args: &CeilingArgs, speed: BitRate) -> Known<Ceiling> {
             vlan_tags: args.vlan_tags,
             tunnel: tunnel(args),
             outer_ipv6: args.outer_ipv6,
+            datagram_bytes: args.datagram,
         }),
     };
     if args.links == 1 {
@@ -220,6 +219,7 @@ fn packets(args: &CeilingArgs) -> Packets {
         vlan_tags: args.vlan_tags,
         tunnel: tunnel(args),
         flows: args.flows,
+        datagram_bytes: args.datagram,
     }
 }
 
@@ -280,6 +280,7 @@ fn bounds_towards_peer(args: &CeilingArgs, state: &FilePath, say: &Say) -> Outco
         flows: args.flows,
         direction: Direction::Forward,
         ipv6: args.ipv6 || path.address.is_ipv6(),
+        datagram_bytes: args.datagram,
         copy_bandwidth: copy_bandwidth(&path),
         sample: None,
     });

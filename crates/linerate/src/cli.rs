@@ -254,6 +254,9 @@ pub struct CeilingArgs {
     /// All TCP options of a segment in bytes, in place of `--timestamps`.
     #[arg(long, value_name = "BYTES", conflicts_with = "timestamps", value_parser = clap::value_parser!(u32).range(0..=40))]
     pub tcp_options: Option<u32>,
+    /// UDP datagrams of so many bytes of payload instead of TCP.
+    #[arg(long, value_name = "BYTES", conflicts_with_all = ["roce", "infiniband"], value_parser = clap::value_parser!(u32).range(1..=65_507))]
+    pub datagram: Option<u32>,
     /// IPv6 instead of IPv4.
     #[arg(long)]
     pub ipv6: bool,

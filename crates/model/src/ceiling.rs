@@ -160,6 +160,9 @@ pub struct EthernetPath {
     pub tunnel: Option<Tunnel>,
     /// Whether the tunnel's outer packets are IPv6.
     pub outer_ipv6: bool,
+    /// UDP datagrams of so many bytes of payload instead of full TCP segments.
+    #[serde(default)]
+    pub datagram_bytes: Option<u32>,
 }
 
 /// What TCP timestamps take of every segment: 10 bytes and 2 of padding (RFC 7323).
@@ -176,6 +179,7 @@ impl EthernetPath {
             vlan_tags: 0,
             tunnel: None,
             outer_ipv6: false,
+            datagram_bytes: None,
         }
     }
 }
@@ -189,6 +193,13 @@ pub fn ethernet(path: &EthernetPath) -> Known<Ceiling> {
         .tunnel
         .map(|tunnel| (tunnel, tunnel.bytes(path.outer_ipv6)));
     let tunnel_bytes = tunnel.map_or(0, |(_, bytes)| u64::from(bytes));
+    if let Some(datagram) = path.datagram_bytes {
+        let each = 38 + tags * 4 + tunnel_bytes;
+        return datagrams(path.speed, path.mtu, datagram, path.ipv6, each).map(|(bound, sum)| {
+            let reason = format!("{sum}: UDP payload over its frames on the wire");
+            Ceiling::new(Bound::Ethernet, bound, reason)
+        });
+    }
     let wire = u64::from(path.mtu) + 38 + tags * 4 + tunnel_bytes;
     let tagged = match tags {
         0 => String::new(),
@@ -214,6 +225,45 @@ pub fn ethernet(path: &EthernetPath) -> Known<Ceiling> {
         );
         Ceiling::new(Bound::Ethernet, bound, reason)
     })
+}
+
+/// What `rate` carries of datagrams with `datagram` bytes of payload when every packet takes `each` bytes
+/// beside itself, and the arithmetic of it. What does not fit the MTU goes in fragments (RFC 791, RFC 8200
+/// section 4.5): all but the last carry a multiple of 8 bytes.
+fn datagrams(
+    rate: BitRate,
+    mtu: u32,
+    datagram: u32,
+    ipv6: bool,
+    each: u64,
+) -> Known<(BitRate, String)> {
+    const UDP: u64 = 8;
+    let (header, fragment_header) = if ipv6 { (40, 8) } else { (20, 0) };
+    let whole = u64::from(datagram) + UDP;
+    let room = u64::from(mtu).saturating_sub(header);
+    let (packets, header) = if whole <= room {
+        (1, header)
+    } else {
+        let part = room.saturating_sub(fragment_header) / 8 * 8;
+        if part == 0 {
+            return Known::unknown(
+                Cause::Unreadable,
+                "MTU",
+                format!("an MTU of {mtu} has no room for a fragment"),
+            );
+        }
+        (whole.div_ceil(part), header + fragment_header)
+    };
+    let wire = whole + packets * (header + each);
+    let bound = scaled(rate, u64::from(datagram), wire);
+    let fragments = match packets {
+        1 => String::new(),
+        packets => format!(" in {packets} fragments"),
+    };
+    let sum = format!(
+        "{rate} x {datagram} / ({datagram} + {UDP} + {packets} x ({header} + {each}){fragments}) = {bound}"
+    );
+    Known::Value((bound, sum))
 }
 
 /// The headers of IP and TCP without options.
@@ -291,6 +341,14 @@ pub fn shaper(rate: BitRate, mtu: u32, options_bytes: u32, ipv6: bool) -> Known<
         let reason = format!(
             "{rate} x {payload}/{frame} = {bound}: a shaper counts the frame without preamble and FCS"
         );
+        Ceiling::new(Bound::Shaper, bound, reason)
+    })
+}
+
+/// The same for UDP datagrams of so many bytes of payload.
+pub fn shaper_of_datagrams(rate: BitRate, mtu: u32, datagram: u32, ipv6: bool) -> Known<Ceiling> {
+    datagrams(rate, mtu, datagram, ipv6, 14).map(|(bound, sum)| {
+        let reason = format!("{sum}: a shaper counts the frame without preamble and FCS");
         Ceiling::new(Bound::Shaper, bound, reason)
     })
 }

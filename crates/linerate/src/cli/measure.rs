@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 use linerate_model::ids::{CpuSet, IdError};
 use linerate_model::units::{BitRate, Bytes, Nanoseconds};
 use linerate_model::workload::{DatagramBatch, ReceiveMode, SendMode, Waiting};
@@ -406,7 +406,7 @@ impl From<BatchArg> for DatagramBatch {
 
 /// `agent`.
 #[derive(Debug, Args)]
-#[group(required = true, multiple = false)]
+#[command(group(ArgGroup::new("serves").required(true).args(["stdio", "iperf3", "http"])))]
 pub struct AgentArgs {
     /// Talk over standard input and output (how `ssh://`, `netns:` and `exec:` peers start it).
     #[arg(long)]
@@ -418,6 +418,15 @@ pub struct AgentArgs {
     /// Serve HTTP/1.1 on this address, for any client: one thread a CPU. Anyone who reaches it is answered.
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub http: Option<SocketAddr>,
+    /// Threads of the HTTP server [default: one a CPU].
+    #[arg(long, requires = "http", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub threads: Option<u32>,
+    /// The size of each HTTP response's body.
+    #[arg(long, requires = "http", default_value = "64B")]
+    pub body: Bytes,
+    /// How the HTTP server's threads wait: blocking, epoll, spin, busy-poll[:MICROSECONDS].
+    #[arg(long, requires = "http", value_name = "HOW", default_value = "blocking", hide_default_value = true, value_parser = parse_waiting)]
+    pub wait: Waiting,
 }
 
 /// How long `busy-poll` polls when nothing is said (Documentation/networking/napi.rst).

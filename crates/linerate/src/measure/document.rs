@@ -93,6 +93,10 @@ impl<'a> Measured<'a> {
             flows: sample.spec.flows,
             direction: sample.spec.direction,
             ipv6: path.address.is_ipv6(),
+            datagram_bytes: match &sample.spec.workload {
+                Workload::Udp(udp) => u32::try_from(udp.datagram_bytes.as_u64()).ok(),
+                _ => None,
+            },
             copy_bandwidth: copy,
             sample: Some(&sample),
         };

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Bound, Ceiling, EthernetPath, InfinibandSpeed, TIMESTAMPS_BYTES, Tunnel, bond, copy, ethernet,
-    infiniband, pcie, shaper, window_rtt,
+    infiniband, pcie, shaper, shaper_of_datagrams, window_rtt,
 };
 use crate::analysis::{self, Way};
 use crate::buffers::{self, Buffer};
@@ -34,6 +34,8 @@ pub struct PathFacts<'a> {
     pub direction: Direction,
     /// Whether the flows use IPv6.
     pub ipv6: bool,
+    /// UDP datagrams of so many bytes of payload instead of TCP.
+    pub datagram_bytes: Option<u32>,
     /// What one thread copies, when that was measured.
     pub copy_bandwidth: Option<BitRate>,
     /// A trial over the path: gives the round-trip time and whether timestamps are on.
@@ -100,6 +102,8 @@ pub struct Packets {
     pub tunnel: Option<Tunnel>,
     /// Connections.
     pub flows: u32,
+    /// UDP datagrams of so many bytes of payload instead of full TCP segments.
+    pub datagram_bytes: Option<u32>,
 }
 
 /// The ceilings of one interface of one host, whatever is at the other end.
@@ -204,6 +208,7 @@ fn one_way(path: &PathFacts<'_>, sender: Side<'_>, receiver: Side<'_>) -> PathCe
         vlan_tags: 0,
         tunnel: None,
         flows: path.flows,
+        datagram_bytes: path.datagram_bytes,
     };
     for side in [sender, receiver] {
         let Some(top) = side.host.nic(side.nic) else {
@@ -230,8 +235,11 @@ fn one_way(path: &PathFacts<'_>, sender: Side<'_>, receiver: Side<'_>) -> PathCe
             }
         }
     }
-    let window = window_bound(path, sender, receiver);
-    all.add(Bound::WindowRtt, None, window);
+    // Datagrams wait for no window.
+    if path.datagram_bytes.is_none() {
+        let window = window_bound(path, sender, receiver);
+        all.add(Bound::WindowRtt, None, window);
+    }
     all
 }
 
@@ -325,6 +333,7 @@ fn frames(chain: &[&Nic], wire: &Nic, packets: Packets) -> Known<Ceiling> {
                 vlan_tags: packets.vlan_tags.saturating_add(vlans),
                 tunnel: own_tunnel.or(packets.tunnel),
                 outer_ipv6: false,
+                datagram_bytes: packets.datagram_bytes,
             })
         })
     });
@@ -437,7 +446,10 @@ fn shaper_bound(nic: &Nic, top: &Nic, packets: Packets) -> Option<Known<Ceiling>
     let bound = top
         .mtu
         .clone()
-        .and_then(|mtu| shaper(rate, mtu, packets.options_bytes, packets.ipv6));
+        .and_then(|mtu| match packets.datagram_bytes {
+            Some(datagram) => shaper_of_datagrams(rate, mtu, datagram, packets.ipv6),
+            None => shaper(rate, mtu, packets.options_bytes, packets.ipv6),
+        });
     Some(bound.map(|mut ceiling| {
         ceiling.evidence = vec![Evidence::new(
             format!("rate of the root qdisc {}", qdisc.kind),

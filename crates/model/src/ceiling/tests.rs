@@ -158,3 +158,24 @@ fn both_ends_on_two_cpus_copy_each_byte_twice() {
         BitRate::from_mbit_per_s(160_000)
     );
 }
+
+#[test]
+fn datagrams_fill_a_link_less_the_smaller_they_are() {
+    let of = |datagram, mtu, ipv6| {
+        let path = EthernetPath {
+            datagram_bytes: Some(datagram),
+            ipv6,
+            ..EthernetPath::plain(BitRate::from_mbit_per_s(10_000), mtu)
+        };
+        ethernet(&path).value().expect("a bound").bit_per_s.as_f64() / 1e9
+    };
+    let near = |given: f64, expected: f64| assert!((given - expected).abs() < 1e-3, "{given}");
+    near(of(1472, 1500, false), 10.0 * 1472.0 / 1538.0);
+    near(of(64, 1500, false), 10.0 * 64.0 / 130.0);
+    near(of(1452, 1500, true), 10.0 * 1452.0 / 1538.0);
+    // 65,507 + 8 bytes in 45 fragments of 1,480.
+    near(
+        of(65_507, 1500, false),
+        10.0 * 65_507.0 / (65_515.0 + 45.0 * 58.0),
+    );
+}

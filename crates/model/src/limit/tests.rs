@@ -17,6 +17,7 @@ fn limit_between(near: &Host, far: &Host, sample: &SampleBuilder) -> Limit {
         flows: sample.spec.flows,
         direction: sample.spec.direction,
         ipv6: false,
+        datagram_bytes: None,
         copy_bandwidth: None,
         sample: Some(&sample),
     };

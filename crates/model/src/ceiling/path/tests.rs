@@ -12,6 +12,7 @@ fn facts<'a>(local: &'a Host, remote: &'a Host, sample: Option<&'a Sample>) -> P
         flows: 1,
         direction: Direction::Forward,
         ipv6: false,
+        datagram_bytes: None,
         copy_bandwidth: None,
         sample,
     }
@@ -27,6 +28,7 @@ fn a_veth_has_no_wire_and_is_bounded_by_window_and_copies_only() {
     let (near, far) = build::veth_pair();
     let sample = build::sample().build();
     let path = PathFacts {
+        datagram_bytes: None,
         copy_bandwidth: Some(BitRate::from_mbit_per_s(60_000)),
         ..facts(&near, &far, Some(&sample))
     };
@@ -261,6 +263,7 @@ fn a_bridge_leaves_the_host_by_its_one_wire() {
         vlan_tags: 0,
         tunnel: None,
         flows: 1,
+        datagram_bytes: None,
     };
     let all = ceilings_of_nic(&host, &host.nics[0], packets);
     let lowest = all.lowest().expect("a bound");

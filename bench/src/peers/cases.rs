@@ -1,0 +1,612 @@
+//! What is compared: each case is one piece of work, done by linerate and by every peer that can do it. All
+//! run in the same two namespaces (or over one loopback), and what they print is read by the functions here.
+
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+/// The far end's address.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    /// Where the server side listens.
+    pub(crate) address: String,
+    /// How linerate names the far end.
+    pub(crate) peer: String,
+    /// Seconds of each trial.
+    pub(crate) seconds: u32,
+    /// linerate's program.
+    pub(crate) linerate: PathBuf,
+    /// Where it keeps its journals.
+    pub(crate) state: PathBuf,
+}
+
+/// Whether more or less is better.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Better {
+    More,
+    Less,
+}
+
+/// One piece of work.
+#[derive(Debug, Clone)]
+pub(crate) struct Case {
+    pub(crate) name: String,
+    /// The unit of the figure.
+    pub(crate) unit: &'static str,
+    pub(crate) better: Better,
+    /// linerate first.
+    pub(crate) contestants: Vec<Contestant>,
+}
+
+/// One program that does the work.
+#[derive(Debug, Clone)]
+pub(crate) struct Contestant {
+    pub(crate) name: &'static str,
+    /// The Debian package that has it, or where it comes from.
+    pub(crate) from: &'static str,
+    /// Started at the far end first, and killed afterwards; waited for until it listens on the port.
+    pub(crate) server: Option<(Vec<String>, u16)>,
+    /// Started at the near end; what it prints holds the figure.
+    pub(crate) client: Vec<String>,
+    pub(crate) figure: fn(&str) -> Option<Figure>,
+}
+
+/// What a program says it did.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Figure {
+    /// In the case's unit.
+    pub(crate) value: f64,
+    /// Gigabytes, or millions of operations, that the machine's CPU time is divided by.
+    pub(crate) amount: f64,
+}
+
+impl Contestant {
+    /// The program that must be there.
+    pub(crate) fn program(&self) -> &str {
+        self.client.first().map_or("", String::as_str)
+    }
+}
+
+fn words(text: &str) -> Vec<String> {
+    text.split_whitespace().map(str::to_owned).collect()
+}
+
+fn number(text: &str) -> Option<f64> {
+    text.trim()
+        .parse()
+        .ok()
+        .filter(|value: &f64| value.is_finite())
+}
+
+/// The word after `key` on the line that has it, up to a blank or one of `;,`.
+fn after<'a>(text: &'a str, key: &str) -> Option<&'a str> {
+    let (_, rest) = text.split_once(key)?;
+    let rest = rest.trim_start_matches([' ', '=', ':']);
+    rest.split([' ', ';', ',', '\n']).next()
+}
+
+/// All cases.
+pub(crate) fn all(place: &Place) -> Vec<Case> {
+    let mut cases = Vec::new();
+    for flows in [1, 4] {
+        cases.push(stream(place, flows));
+    }
+    cases.push(stream_uncopied(place));
+    for bytes in [1, 64] {
+        cases.push(rr(place, bytes, false));
+        cases.push(rr(place, bytes, true));
+    }
+    for (bytes, name) in [(4, "4 B"), (4 << 20, "4 MiB")] {
+        cases.push(pingpong(place, bytes, name));
+    }
+    cases.push(udp(place));
+    cases.push(http_client(place));
+    cases.push(http_server(place));
+    cases
+}
+
+fn linerate(place: &Place, arguments: &str, figure: fn(&str) -> Option<Figure>) -> Contestant {
+    let mut client = vec![place.linerate.display().to_string()];
+    client.extend(words("--quiet --format json --state"));
+    client.push(place.state.display().to_string());
+    client.extend(words(arguments));
+    Contestant {
+        name: "linerate",
+        from: "this project",
+        server: None,
+        client,
+        figure,
+    }
+}
+
+/// Bulk: Gb/s, and gigabytes moved.
+fn bulk(bit_per_s: f64, bytes: f64) -> Figure {
+    Figure {
+        value: bit_per_s / 1e9,
+        amount: bytes / 1e9,
+    }
+}
+
+/// Operations: how many a second, and millions of them.
+fn operations(per_second: f64, seconds: f64) -> Figure {
+    Figure {
+        value: per_second,
+        amount: per_second * seconds / 1e6,
+    }
+}
+
+fn linerate_bulk(text: &str) -> Option<Figure> {
+    let document: Value = serde_json::from_str(text).ok()?;
+    let total = &document["total"];
+    Some(bulk(
+        total["rate_bit_per_s"].as_f64()?,
+        total["bytes"].as_f64()?,
+    ))
+}
+
+fn iperf3_bulk(text: &str) -> Option<Figure> {
+    let document: Value = serde_json::from_str(text).ok()?;
+    let sum = &document["end"]["sum_received"];
+    Some(bulk(
+        sum["bits_per_second"].as_f64()?,
+        sum["bytes"].as_f64()?,
+    ))
+}
+
+/// `-y C`: a line for each flow and, of several, one for the sum (its number is -1).
+fn iperf2_bulk(text: &str) -> Option<Figure> {
+    let line = text
+        .lines()
+        .filter(|line| line.split(',').count() >= 9)
+        .find(|line| line.split(',').nth(5) == Some("-1"))
+        .or_else(|| text.lines().rfind(|line| line.split(',').count() >= 9))?;
+    let fields: Vec<&str> = line.split(',').collect();
+    Some(bulk(number(fields[8])?, number(fields[7])?))
+}
+
+/// neper: the receiving end's count is its `remote_throughput`, in Mb/s.
+fn neper_bulk(text: &str) -> Option<Figure> {
+    let rate = number(after(text, "\nremote_throughput=")?)? * 1e6;
+    let seconds = number(after(text, "\ntime_end=")?).zip(number(after(text, "\ntime_start=")?));
+    let seconds = seconds.map(|(end, start)| end - start)?;
+    Some(bulk(rate, rate / 8.0 * seconds))
+}
+
+fn iperf3_server(place: &Place) -> Option<(Vec<String>, u16)> {
+    let command = format!("iperf3 --server --one-off --bind {}", place.address);
+    Some((words(&command), 5201))
+}
+
+fn neper(
+    place: &Place,
+    program: &str,
+    options: &str,
+    figure: fn(&str) -> Option<Figure>,
+) -> Contestant {
+    let seconds = place.seconds;
+    Contestant {
+        name: "neper",
+        from: "github.com/google/neper, built and put on the path",
+        server: Some((words(&format!("{program} {options} -l {seconds}")), 12866)),
+        client: words(&format!(
+            "{program} -c -H {} {options} -l {seconds}",
+            place.address
+        )),
+        figure,
+    }
+}
+
+fn stream(place: &Place, flows: u32) -> Case {
+    let Place {
+        address,
+        seconds,
+        peer,
+        ..
+    } = place;
+    let plural = if flows == 1 { "" } else { "s" };
+    Case {
+        name: format!("stream, {flows} flow{plural}"),
+        unit: "Gb/s",
+        better: Better::More,
+        contestants: vec![
+            linerate(
+                place,
+                &format!(
+                    "measure stream {peer} --address {address} --time {seconds} --flows {flows}"
+                ),
+                linerate_bulk,
+            ),
+            Contestant {
+                name: "iperf3",
+                from: "Debian: iperf3",
+                server: iperf3_server(place),
+                client: words(&format!(
+                    "iperf3 --client {address} --json --time {seconds} --parallel {flows} --length 131072"
+                )),
+                figure: iperf3_bulk,
+            },
+            Contestant {
+                name: "iperf2",
+                from: "Debian: iperf",
+                server: Some((words(&format!("iperf -s -B {address} -l 131072")), 5001)),
+                client: words(&format!(
+                    "iperf -c {address} -t {seconds} -P {flows} -l 131072 -y C"
+                )),
+                figure: iperf2_bulk,
+            },
+            neper(
+                place,
+                "tcp_stream",
+                &format!("-B 131072 -F {flows} -T {flows}"),
+                neper_bulk,
+            ),
+        ],
+    }
+}
+
+/// The payload is thrown away in the receiving kernel.
+fn stream_uncopied(place: &Place) -> Case {
+    let Place {
+        address,
+        seconds,
+        peer,
+        ..
+    } = place;
+    Case {
+        name: "stream, 1 flow, not copied on receive".to_owned(),
+        unit: "Gb/s",
+        better: Better::More,
+        contestants: vec![
+            linerate(
+                place,
+                &format!(
+                    "measure stream {peer} --address {address} --time {seconds} --receive trunc"
+                ),
+                linerate_bulk,
+            ),
+            neper(
+                place,
+                "tcp_stream",
+                "-B 131072 -F 1 -T 1 --skip-rx-copy",
+                neper_bulk,
+            ),
+        ],
+    }
+}
+
+fn linerate_operations(text: &str) -> Option<Figure> {
+    let document: Value = serde_json::from_str(text).ok()?;
+    let total = &document["total"];
+    Some(Figure {
+        value: total["ops_per_s"].as_f64()?,
+        amount: total["operations"].as_f64()? / 1e6,
+    })
+}
+
+/// `latency = N ns`, one way; the trial lasted as long as it was told to.
+fn qperf_operations(text: &str) -> Option<Figure> {
+    let one_way = number(after(text, "latency")?)?;
+    let per_second = 1e9 / (2.0 * one_way);
+    let seconds = number(after(text, "time").unwrap_or("0")).unwrap_or(0.0) / 1e9;
+    Some(operations(per_second, seconds))
+}
+
+fn sockperf_operations(text: &str) -> Option<Figure> {
+    let (_, valid) = text.split_once("[Valid Duration]")?;
+    let seconds = number(after(valid, "RunTime=")?)?;
+    let received =
+        number(after(valid, "ReceivedMessages=")?.trim_end_matches(|c: char| !c.is_ascii_digit()))?;
+    Some(operations(received / seconds, seconds))
+}
+
+fn neper_operations(text: &str) -> Option<Figure> {
+    let per_second = number(after(text, "\nthroughput=")?)?;
+    let count = number(after(text, "num_transactions=")?)?;
+    Some(Figure {
+        value: per_second,
+        amount: count / 1e6,
+    })
+}
+
+fn rr(place: &Place, bytes: u32, spinning: bool) -> Case {
+    let Place {
+        address,
+        seconds,
+        peer,
+        ..
+    } = place;
+    let wait = if spinning { "spin" } else { "blocking" };
+    let mut contestants = vec![linerate(
+        place,
+        &format!(
+            "measure rr {peer} --address {address} --time {seconds} --request {bytes}B \
+             --response {bytes}B --wait {wait}"
+        ),
+        linerate_operations,
+    )];
+    // qperf and neper cannot spin; sockperf has no message below 14 bytes.
+    if !spinning {
+        contestants.push(Contestant {
+            name: "qperf",
+            from: "Debian: qperf",
+            server: Some((words("qperf"), 19765)),
+            client: words(&format!(
+                "qperf {address} -t {seconds} -m {bytes} -v -uu tcp_lat"
+            )),
+            figure: qperf_operations,
+        });
+        contestants.push(neper(
+            place,
+            "tcp_rr",
+            &format!("-F 1 -T 1 -Q {bytes} -R {bytes}"),
+            neper_operations,
+        ));
+    }
+    if bytes >= 14 {
+        let how = if spinning { " --nonblocked" } else { "" };
+        contestants.push(Contestant {
+            name: "sockperf",
+            from: "Debian: sockperf",
+            server: Some((
+                words(&format!("sockperf server --tcp -i {address} -p 11111{how}")),
+                11111,
+            )),
+            client: words(&format!(
+                "sockperf ping-pong --tcp -i {address} -p 11111 -t {seconds} -m {bytes}{how}"
+            )),
+            figure: sockperf_operations,
+        });
+    }
+    Case {
+        name: format!("rr, {bytes} B, {wait}"),
+        unit: "1/s",
+        better: Better::More,
+        contestants,
+    }
+}
+
+/// The mean of the one size that was asked for, microseconds.
+fn linerate_pingpong(text: &str) -> Option<Figure> {
+    let document: Value = serde_json::from_str(text).ok()?;
+    let size = &document["sizes"][0];
+    Some(Figure {
+        value: size["latency_ns"]["mean"].as_f64()? / 1e3,
+        amount: size["repetitions"].as_f64()? / 1e6,
+    })
+}
+
+fn qperf_pingpong(text: &str) -> Option<Figure> {
+    let one_way = number(after(text, "latency")?)?;
+    let seconds = number(after(text, "time").unwrap_or("0")).unwrap_or(0.0) / 1e9;
+    Some(Figure {
+        value: one_way / 1e3,
+        amount: seconds * 1e9 / (2.0 * one_way) / 1e6,
+    })
+}
+
+fn pingpong(place: &Place, bytes: u32, name: &str) -> Case {
+    let Place {
+        address,
+        seconds,
+        peer,
+        ..
+    } = place;
+    // About as many as go into the others' time.
+    let each_us = if bytes > 1 << 20 { 4_000 } else { 20 };
+    let repetitions = (seconds * 1_000_000 / (2 * each_us)).max(10);
+    Case {
+        name: format!("pingpong, {name}"),
+        unit: "us one way",
+        better: Better::Less,
+        contestants: vec![
+            linerate(
+                place,
+                &format!(
+                    "measure pingpong {peer} --address {address} --sizes {bytes}B \
+                     --repetitions {repetitions}"
+                ),
+                linerate_pingpong,
+            ),
+            Contestant {
+                name: "qperf",
+                from: "Debian: qperf",
+                server: Some((words("qperf"), 19765)),
+                client: words(&format!(
+                    "qperf {address} -t {seconds} -m {bytes} -v -uu tcp_lat"
+                )),
+                figure: qperf_pingpong,
+            },
+        ],
+    }
+}
+
+/// Datagrams that arrived, a second.
+fn linerate_datagrams(text: &str) -> Option<Figure> {
+    let document: Value = serde_json::from_str(text).ok()?;
+    let datagrams = &document["datagrams"];
+    Some(Figure {
+        value: datagrams["received_per_s"].as_f64()?,
+        amount: datagrams["received"].as_f64()? / 1e6,
+    })
+}
+
+fn iperf3_datagrams(text: &str) -> Option<Figure> {
+    let document: Value = serde_json::from_str(text).ok()?;
+    let sum = &document["end"]["sum"];
+    let arrived = sum["packets"].as_f64()? - sum["lost_packets"].as_f64()?;
+    Some(operations(
+        arrived / sum["seconds"].as_f64()?,
+        sum["seconds"].as_f64()?,
+    ))
+}
+
+fn udp(place: &Place) -> Case {
+    let Place {
+        address,
+        seconds,
+        peer,
+        ..
+    } = place;
+    Case {
+        name: "udp, 1448 B, 1 flow".to_owned(),
+        unit: "datagrams/s",
+        better: Better::More,
+        contestants: vec![
+            linerate(
+                place,
+                &format!("measure udp {peer} --address {address} --time {seconds} --size 1448B"),
+                linerate_datagrams,
+            ),
+            Contestant {
+                name: "iperf3",
+                from: "Debian: iperf3",
+                server: iperf3_server(place),
+                client: words(&format!(
+                    "iperf3 --client {address} --json --time {seconds} --udp --bandwidth 0 --length 1448"
+                )),
+                figure: iperf3_datagrams,
+            },
+        ],
+    }
+}
+
+/// The port of the server that is loaded.
+const HTTP_PORT: u16 = 8088;
+const CONNECTIONS: u32 = 100;
+
+fn wrk_requests(text: &str) -> Option<Figure> {
+    let per_second = number(after(text, "Requests/sec:")?)?;
+    let (count, _) = text.split_once(" requests in ")?;
+    let count = number(count.rsplit(['\n', ' ']).next()?)?;
+    Some(Figure {
+        value: per_second,
+        amount: count / 1e6,
+    })
+}
+
+fn wrk(place: &Place, server: (Vec<String>, u16), name: &'static str) -> Contestant {
+    let Place {
+        address, seconds, ..
+    } = place;
+    Contestant {
+        name,
+        from: "Debian: wrk, nginx-light",
+        server: Some(server),
+        client: words(&format!(
+            "wrk --threads 1 --connections {CONNECTIONS} --duration {seconds}s \
+             http://{address}:{HTTP_PORT}/"
+        )),
+        figure: wrk_requests,
+    }
+}
+
+fn nginx(place: &Place) -> (Vec<String>, u16) {
+    let file = place.state.join("nginx.conf");
+    (words(&format!("nginx -c {}", file.display())), HTTP_PORT)
+}
+
+/// What nginx answers: nothing from a disk, nothing logged, a connection for ever.
+pub(crate) fn nginx_configuration(place: &Place) -> String {
+    let folder = place.state.display();
+    format!(
+        "worker_processes 1;\ndaemon off;\nuser root;\npid {folder}/nginx.pid;\nerror_log /dev/null;\n\
+         events {{ worker_connections 4096; }}\n\
+         http {{\n  access_log off;\n  keepalive_requests 1000000000;\n  keepalive_timeout 1h;\n\
+         \x20 client_body_temp_path {folder}/b;\n  proxy_temp_path {folder}/p;\n\
+         \x20 fastcgi_temp_path {folder}/f;\n  uwsgi_temp_path {folder}/u;\n  scgi_temp_path {folder}/s;\n\
+         \x20 server {{ listen {}:{HTTP_PORT}; location / {{ return 200 \"{}\"; }} }}\n}}\n",
+        place.address,
+        "x".repeat(64)
+    )
+}
+
+fn http_client(place: &Place) -> Case {
+    let Place {
+        address, seconds, ..
+    } = place;
+    let ours = linerate(
+        place,
+        &format!(
+            "measure http http://{address}:{HTTP_PORT}/ --time {seconds} --connections {CONNECTIONS} \
+             --threads 1"
+        ),
+        linerate_operations,
+    );
+    Case {
+        name: format!("http client, {CONNECTIONS} connections, nginx"),
+        unit: "requests/s",
+        better: Better::More,
+        contestants: vec![
+            Contestant {
+                server: Some(nginx(place)),
+                ..ours
+            },
+            wrk(place, nginx(place), "wrk"),
+        ],
+    }
+}
+
+fn http_server(place: &Place) -> Case {
+    let serve = linerate(
+        place,
+        &format!("agent --http {}:{HTTP_PORT} --threads 1", place.address),
+        wrk_requests,
+    );
+    Case {
+        name: format!("http server, {CONNECTIONS} connections, wrk"),
+        unit: "requests/s",
+        better: Better::More,
+        contestants: vec![
+            wrk(place, (serve.client, HTTP_PORT), "linerate"),
+            wrk(place, nginx(place), "nginx"),
+        ],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn near(figure: Option<Figure>, value: f64) {
+        let figure = figure.expect("a figure");
+        assert!((figure.value - value).abs() < value * 1e-3, "{figure:?}");
+    }
+
+    #[test]
+    fn what_each_program_prints_is_read() {
+        near(
+            iperf2_bulk(
+                "19700101000000,a,1,b,2,1,0.0-1.0,100,800\n19700101000000,a,1,b,2,-1,0.0-1.0,250000000,2000000000\n",
+            ),
+            2.0,
+        );
+        near(
+            iperf2_bulk("19700101000000,a,1,b,2,1,0.0-1.0,125000000,1000000000\n"),
+            1.0,
+        );
+        near(
+            neper_bulk(
+                "a=1\ntime_start=10.0\ntime_end=12.0\nthroughput=900\nremote_throughput=800.0\n",
+            ),
+            0.8,
+        );
+        near(
+            qperf_operations("tcp_lat:\n    latency = 10000 ns\n    time = 1000000000 ns\n"),
+            50_000.0,
+        );
+        near(
+            sockperf_operations(
+                "sockperf: [Valid Duration] RunTime=2.000 sec; SentMessages=9; ReceivedMessages=80000\nsockperf: x",
+            ),
+            40_000.0,
+        );
+        near(
+            neper_operations("num_transactions=86122\nthroughput=43059.61\nlocal_throughput=1\n"),
+            43_059.61,
+        );
+        near(
+            wrk_requests("  12345 requests in 2.00s, 3MB read\nRequests/sec:  6172.5\n"),
+            6_172.5,
+        );
+    }
+}

@@ -1,0 +1,290 @@
+//! `bench/peers`: linerate beside iperf3, iperf2, neper, qperf, sockperf, wrk and nginx: same two network
+//! namespaces, same work, in interleaved rounds, one table of ratios. README.md in `bench/` says how to read
+//! it.
+//!
+//! Two processes: what the person started, and tied to it the stage in which the namespaces live. A Ctrl-C
+//! ends both; the namespaces end with them.
+
+#![forbid(unsafe_code)]
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a developer's tool that talks to its terminal"
+)]
+
+mod cases;
+mod contest;
+mod table;
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use clap::Parser;
+use linerate_stats::{Random, Seed};
+use linerate_testbed::{Stage, tie_to_parent};
+
+use crate::cases::{Case, Contestant, Place};
+use crate::contest::{Problem, Scene};
+use crate::table::{Row, Trial};
+
+/// The fewest rounds that have an interval.
+const ROUNDS_MIN: usize = 3;
+
+/// linerate beside its peers: same namespaces, same work, one table of ratios
+#[derive(Debug, Parser)]
+#[command(name = "bench/peers")]
+struct Args {
+    /// Rounds; in each, every program does every case once. Fewer than 9 decide nothing
+    #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u16).range(3..=1000))]
+    rounds: u16,
+    /// 3 rounds: a look, not a result
+    #[arg(long)]
+    quick: bool,
+    /// Only cases that have this in their name
+    #[arg(long, default_value = "")]
+    only: String,
+    /// Seconds of each trial
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=3600))]
+    time: u32,
+    /// Over one host's loopback instead of two hosts joined by veth
+    #[arg(long)]
+    loopback: bool,
+    /// What the order is drawn from [default: the time]
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Write the table into this file, too
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Print JSON instead of the table
+    #[arg(long)]
+    json: bool,
+    /// The linerate to measure [default: the one beside this program]
+    #[arg(long, value_name = "FILE")]
+    linerate: Option<PathBuf>,
+    /// Be the process that holds the namespaces
+    #[arg(long, hide = true)]
+    stage: bool,
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let result = if args.stage {
+        conduct(&args)
+    } else {
+        return start(&args);
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(problem) => {
+            eprintln!("error: {problem}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// What the person started: runs itself again as the stage.
+fn start(args: &Args) -> ExitCode {
+    let run = || -> std::io::Result<bool> {
+        let mut stage = Command::new(std::env::current_exe()?);
+        stage.args(std::env::args_os().skip(1)).arg("--stage");
+        if args.seed.is_none() {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH);
+            stage.args(["--seed", &now.unwrap_or_default().as_secs().to_string()]);
+        }
+        tie_to_parent(&mut stage);
+        Ok(stage.status()?.success())
+    };
+    match run() {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: cannot start the stage: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The rounds of one case: of each contestant, its trial in each round that it came through.
+struct Rounds {
+    case: Case,
+    trials: Vec<Vec<Option<Trial>>>,
+}
+
+/// The stage: makes the hosts and runs every round.
+fn conduct(args: &Args) -> Result<(), Problem> {
+    // First of all, while this process has one thread.
+    let stage = Stage::enter().map_err(|error| Problem(error.to_string()))?;
+    let linerate = linerate_file(args)?;
+    let scene = Scene::set(&stage, args.loopback)?;
+    let place = scene.place(linerate, args.time);
+    fs::write(
+        place.state.join("nginx.conf"),
+        cases::nginx_configuration(&place),
+    )
+    .map_err(|error| Problem(format!("cannot write nginx's configuration: {error}")))?;
+    let rounds = if args.quick {
+        ROUNDS_MIN
+    } else {
+        args.rounds.into()
+    };
+    let seed = args.seed.unwrap_or_default();
+    let mut all: Vec<Rounds> = cases::all(&place)
+        .into_iter()
+        .filter(|case| case.name.contains(&args.only))
+        .filter_map(present)
+        .map(|case| Rounds {
+            trials: vec![Vec::new(); case.contestants.len()],
+            case,
+        })
+        .collect();
+    let trials: usize = all.iter().map(|one| one.case.contestants.len()).sum();
+    eprintln!(
+        "{} cases, {rounds} rounds, about {} minutes; seed {seed}; namespaces end with this command; \
+         Ctrl-C stops it",
+        all.len(),
+        (trials * rounds * (args.time as usize + 1)).div_ceil(60)
+    );
+    for round in 0..rounds {
+        for index in shuffled(all.len(), seed, round as u64) {
+            let Rounds { case, trials } = &mut all[index];
+            let order = shuffled(
+                case.contestants.len(),
+                seed ^ 0xC0FFEE,
+                (round * 1_000 + index) as u64,
+            );
+            for contestant in order {
+                let outcome = scene.trial(&case.contestants[contestant], args.time);
+                if let Err(problem) = &outcome {
+                    eprintln!("{}: {problem}", case.name);
+                }
+                trials[contestant].push(outcome.ok());
+            }
+        }
+        eprintln!(
+            "round {} of {rounds} done, load average {}",
+            round + 1,
+            load()
+        );
+    }
+    let rows: Vec<Row> = all.iter().flat_map(|one| rows_of(one, seed)).collect();
+    let text = format!(
+        "{}\nLinux {}, {}, {} rounds of {} s, seed {seed}, over {}, load average {} at the end.\n",
+        table::markdown(&rows),
+        scene.kernel(),
+        scene.cpus(),
+        rounds,
+        args.time,
+        if args.loopback {
+            "the loopback"
+        } else {
+            "veth"
+        },
+        load(),
+    );
+    if let Some(file) = &args.out {
+        fs::write(file, &text)
+            .map_err(|error| Problem(format!("cannot write {}: {error}", file.display())))?;
+    }
+    if args.json {
+        println!("{:#}", serde_json::json!(rows));
+    } else {
+        print!("{text}");
+    }
+    Ok(())
+}
+
+/// The case with the peers that are here; those that are not are named.
+fn present(mut case: Case) -> Option<Case> {
+    let missing = |one: &Contestant| {
+        let server = one.server.iter().filter_map(|(command, _)| command.first());
+        let needed = server.map(String::as_str).chain([one.program()]);
+        needed
+            .map(str::to_owned)
+            .find(|program| !contest::is_on_path(program))
+    };
+    case.contestants.retain(|one| match missing(one) {
+        Some(program) => {
+            eprintln!(
+                "SKIP: {}: {} ({program} is not here: {})",
+                case.name, one.name, one.from
+            );
+            false
+        }
+        None => true,
+    });
+    (case.contestants.len() > 1).then_some(case)
+}
+
+fn rows_of(rounds: &Rounds, seed: u64) -> Vec<Row> {
+    let case = &rounds.case;
+    let (ours, peers) = rounds.trials.split_first().unwrap_or((&EMPTY, &[]));
+    let about = (case.name.as_str(), case.unit, case.better);
+    peers
+        .iter()
+        .zip(&case.contestants[1..])
+        .filter_map(|(theirs, contestant)| {
+            let pairs: Vec<(Trial, Trial)> = ours
+                .iter()
+                .zip(theirs)
+                .filter_map(|(ours, theirs)| Some(((*ours)?, (*theirs)?)))
+                .collect();
+            table::row(about, contestant.name, &pairs, seed)
+        })
+        .collect()
+}
+
+static EMPTY: Vec<Option<Trial>> = Vec::new();
+
+/// 0 to `count` in random order.
+fn shuffled(count: usize, seed: u64, round: u64) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..count).collect();
+    let seed = seed.wrapping_add(round.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+    Random::new(Seed(seed)).shuffle(&mut order);
+    order
+}
+
+fn linerate_file(args: &Args) -> Result<PathBuf, Problem> {
+    let path = match &args.linerate {
+        Some(path) => path.clone(),
+        None => std::env::current_exe()
+            .map_err(|error| Problem(format!("cannot find this program's own file: {error}")))?
+            .with_file_name("linerate"),
+    };
+    if path.is_file() {
+        Ok(path)
+    } else {
+        Err(Problem(format!(
+            "there is no {}: `bench/peers` builds it, `--linerate` names another",
+            path.display()
+        )))
+    }
+}
+
+fn load() -> String {
+    let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    text.split(' ').next().unwrap_or("not known").to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        use clap::CommandFactory;
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn every_round_has_everybody_once_and_orders_differ() {
+        let orders: Vec<Vec<usize>> = (0..20).map(|round| shuffled(5, 7, round)).collect();
+        for order in &orders {
+            let mut sorted = order.clone();
+            sorted.sort_unstable();
+            assert_eq!(sorted, [0, 1, 2, 3, 4]);
+        }
+        assert!(orders.iter().any(|order| *order != orders[0]));
+    }
+}

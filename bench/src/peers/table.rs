@@ -1,0 +1,157 @@
+//! From the rounds of a case to its row: ratios of linerate to each peer within a round, their median and
+//! interval, and whether that is "at least 1.00x" by the stated rule.
+
+use linerate_stats::Seed;
+use linerate_stats::effect::paired_relative;
+use linerate_stats::summary::median;
+use serde::Serialize;
+
+use crate::cases::Better;
+
+/// How often an interval holds the truth.
+const LEVEL: f64 = 0.95;
+/// "At least 1.00x" means: this many pairs, the interval's upper end at least 1, the median at least this.
+const PAIRS_ENOUGH: usize = 9;
+const MEDIAN_ENOUGH: f64 = 0.97;
+
+/// One trial of one program.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub(crate) struct Trial {
+    /// In the case's unit.
+    pub(crate) value: f64,
+    /// Busy seconds of all CPUs, soft interrupts counted, for each gigabyte or million operations.
+    pub(crate) cost: Option<f64>,
+}
+
+/// linerate against one peer.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Row {
+    pub(crate) case: String,
+    pub(crate) unit: &'static str,
+    pub(crate) peer: &'static str,
+    pub(crate) pairs: usize,
+    pub(crate) linerate: f64,
+    pub(crate) of_peer: f64,
+    /// linerate / peer, or peer / linerate where less is better: above 1 is in linerate's favour.
+    pub(crate) ratio: f64,
+    pub(crate) low: f64,
+    pub(crate) high: f64,
+    pub(crate) cost_ratio: Option<f64>,
+    pub(crate) at_least_as_good: Option<bool>,
+}
+
+/// The row of one pair of contestants; `pairs` holds (linerate, peer) of each round. `None` with too few.
+pub(crate) fn row(
+    (case, unit, better): (&str, &'static str, Better),
+    peer: &'static str,
+    pairs: &[(Trial, Trial)],
+    seed: u64,
+) -> Option<Row> {
+    let ratios: Vec<f64> = pairs
+        .iter()
+        .map(|(ours, theirs)| match better {
+            Better::More => ours.value / theirs.value,
+            Better::Less => theirs.value / ours.value,
+        })
+        .collect();
+    let ordered: Vec<(f64, f64)> = pairs
+        .iter()
+        .map(|(ours, theirs)| match better {
+            Better::More => (theirs.value, ours.value),
+            Better::Less => (ours.value, theirs.value),
+        })
+        .collect();
+    let effect = paired_relative(&ordered, LEVEL, Seed(seed)).ok()?;
+    let middle = |pick: &dyn Fn(&(Trial, Trial)) -> Option<f64>| -> Option<f64> {
+        let values: Option<Vec<f64>> = pairs.iter().map(pick).collect();
+        median(&values?).ok()
+    };
+    let ratio = median(&ratios).ok()?;
+    let high = 1.0 + effect.interval.high;
+    Some(Row {
+        case: case.to_owned(),
+        unit,
+        peer,
+        pairs: pairs.len(),
+        linerate: middle(&|(ours, _)| Some(ours.value))?,
+        of_peer: middle(&|(_, theirs)| Some(theirs.value))?,
+        ratio,
+        low: 1.0 + effect.interval.low,
+        high,
+        cost_ratio: middle(&|(ours, theirs)| Some(ours.cost? / theirs.cost?)),
+        at_least_as_good: (pairs.len() >= PAIRS_ENOUGH)
+            .then_some(high >= 1.0 && ratio >= MEDIAN_ENOUGH),
+    })
+}
+
+/// The rows as a Markdown table.
+pub(crate) fn markdown(rows: &[Row]) -> String {
+    let mut text = String::from(
+        "| case | unit | linerate | peer | | ratio, median | 95 % interval | pairs | at least 1.00x | CPU ratio |\n\
+         |---|---|---:|---|---:|---:|---|---:|---|---:|\n",
+    );
+    for row in rows {
+        let verdict = match row.at_least_as_good {
+            Some(true) => "yes",
+            Some(false) => "no",
+            None => "too few pairs",
+        };
+        let cost = row
+            .cost_ratio
+            .map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}"));
+        text += &format!(
+            "| {} | {} | {} | {} | {} | {:.3} | {:.3} to {:.3} | {} | {verdict} | {cost} |\n",
+            row.case,
+            row.unit,
+            figure(row.linerate),
+            row.peer,
+            figure(row.of_peer),
+            row.ratio,
+            row.low,
+            row.high,
+            row.pairs,
+        );
+    }
+    text
+}
+
+fn figure(value: f64) -> String {
+    match value {
+        value if value >= 1_000.0 => format!("{value:.0}"),
+        value if value >= 10.0 => format!("{value:.1}"),
+        value => format!("{value:.2}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn trial(value: f64) -> Trial {
+        Trial {
+            value,
+            cost: Some(1.0),
+        }
+    }
+
+    #[test]
+    fn a_ratio_above_one_is_in_our_favour_whichever_way_is_better() {
+        let pairs: Vec<_> = (0..9)
+            .map(|n| (trial(200.0 + f64::from(n)), trial(100.0)))
+            .collect();
+        let of = |better| row(("c", "u", better), "p", &pairs, 1).expect("nine pairs");
+        assert!(of(Better::More).ratio > 2.0 && of(Better::More).at_least_as_good == Some(true));
+        assert!(of(Better::Less).ratio < 0.5 && of(Better::Less).at_least_as_good == Some(false));
+    }
+
+    #[test]
+    fn few_pairs_do_not_decide() {
+        let pairs = vec![
+            (trial(2.0), trial(1.0)),
+            (trial(2.1), trial(1.0)),
+            (trial(2.2), trial(1.0)),
+        ];
+        let row = row(("c", "u", Better::More), "p", &pairs, 1).expect("three pairs");
+        assert_eq!(row.at_least_as_good, None);
+    }
+}

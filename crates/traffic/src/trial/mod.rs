@@ -296,6 +296,7 @@ fn record(
         operations,
         counters: Known::default(),
         profile: Known::default(),
+        interface: None,
     }
 }
 
@@ -329,6 +330,8 @@ pub(crate) fn cpu_of_threads(threads: &[ThreadRecord]) -> CpuRecord {
         threads_user_ns: sum(|thread| thread.user_ns),
         threads_system_ns: sum(|thread| thread.system_ns),
         machine: Known::not_asked("/proc/stat"),
+        series: Vec::new(),
+        frequency: Known::default(),
     }
 }
 

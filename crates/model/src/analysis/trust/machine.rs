@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use crate::host::{Host, Nic, NicKind};
 use crate::ids::{CpuId, CpuSet};
 use crate::sample::{FlowRecord, Role, SideSample};
-use crate::units::real;
+use crate::units::{Bytes, real};
 use crate::workload::{TrialSpec, Workload};
 
 /// A CPU whose highest frequency was more than this above its lowest did not run evenly.
@@ -127,9 +127,7 @@ fn frames_bytes(spec: &TrialSpec, flow: &FlowRecord) -> u64 {
     let segment = match (&spec.workload, flow.role, tcp) {
         (Workload::Udp(udp), _, _) => udp.datagram_bytes.as_u64().min(SEGMENT_BYTES),
         (_, Role::Sender, Some(tcp)) => tcp.snd_mss_bytes.as_u64(),
-        (_, Role::Receiver, Some(tcp)) => {
-            tcp.rcv_mss_bytes.map_or(SEGMENT_BYTES, |mss| mss.as_u64())
-        }
+        (_, Role::Receiver, Some(tcp)) => tcp.rcv_mss_bytes.map_or(SEGMENT_BYTES, Bytes::as_u64),
         _ => SEGMENT_BYTES,
     };
     let segments = payload.as_u64().div_ceil(segment.max(1));

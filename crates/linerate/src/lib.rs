@@ -23,6 +23,7 @@ pub mod measure;
 pub mod memory;
 pub mod peer;
 pub mod prove;
+pub mod record;
 pub mod report;
 pub mod say;
 pub mod settings_page;

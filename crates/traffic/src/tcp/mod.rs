@@ -63,6 +63,11 @@ pub(crate) struct Flow {
 }
 
 impl Connected {
+    /// The trial that they are for.
+    pub fn spec(&self) -> &TrialSpec {
+        &self.spec
+    }
+
     /// This end's address of the data connections, when the kernel tells it.
     pub fn local_address(&self) -> Option<IpAddr> {
         let first = self.flows.first()?;

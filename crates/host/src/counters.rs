@@ -63,6 +63,12 @@ impl CpuCounters {
     }
 }
 
+/// The frequency of a CPU as it stands, kHz (Documentation/admin-guide/pm/cpufreq.rst).
+pub fn read_frequency(root: &HostRoot, cpu: CpuId) -> Known<u64> {
+    let path = format!("sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_cur_freq");
+    number(root, &path)
+}
+
 /// Reads `/proc/net/softnet_stat`.
 pub fn read_softnet(root: &HostRoot) -> Known<Vec<SoftnetLine>> {
     parsed(root, SOFTNET, parse_softnet)

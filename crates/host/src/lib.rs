@@ -11,6 +11,7 @@ pub mod netlink;
 pub mod nic_control;
 pub(crate) mod parallel;
 pub mod procfs;
+pub mod profile;
 pub mod rdma;
 pub mod read;
 pub mod root;

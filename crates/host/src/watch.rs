@@ -10,6 +10,7 @@ mod cpus;
 pub(crate) mod devices;
 pub(crate) mod interrupts;
 mod nics;
+pub mod way;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -62,9 +63,7 @@ pub fn read_counters(root: &HostRoot, nics: &dyn NicRead, host: &Host) -> Readin
     devices::read_block(root, host, &mut reading);
     cpus::read(root, host, &mut reading);
     interrupts::read(root, host, &mut reading);
-    reading.take_table("netstat", root, "proc/net/netstat", parse_netstat);
-    reading.take_table("snmp", root, "proc/net/snmp", parse_netstat);
-    reading.take_table("vmstat", root, "proc/vmstat", parse_vmstat);
+    reading.take_stack(root);
     let conntrack = "proc/net/stat/nf_conntrack";
     reading.take_table("conntrack", root, conntrack, parse_conntrack_stat);
     reading.take_table("pressure/irq", root, "proc/pressure/irq", |text| {
@@ -137,6 +136,13 @@ impl Reading {
                 "the machine started anew between the readings, or they are one and the same",
             ),
         }
+    }
+
+    /// Takes the counters of the network stack and of memory.
+    fn take_stack(&mut self, root: &HostRoot) {
+        self.take_table("netstat", root, "proc/net/netstat", parse_netstat);
+        self.take_table("snmp", root, "proc/net/snmp", parse_netstat);
+        self.take_table("vmstat", root, "proc/vmstat", parse_vmstat);
     }
 
     fn take(&mut self, key: String, value: u64, path: &str) {

@@ -217,7 +217,8 @@ fn run_trial(
             message: "the trial was given up".to_owned(),
         });
     }
-    record_side(connected, abort)
+    let spec = connected.spec().clone();
+    record_side(connected, &spec, abort)
 }
 
 /// Writes one reply; false when the controller is gone.

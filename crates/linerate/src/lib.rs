@@ -24,6 +24,7 @@ pub mod memory;
 pub mod peer;
 pub mod place;
 pub mod prove;
+pub mod record;
 pub mod report;
 pub mod say;
 pub mod settings_page;

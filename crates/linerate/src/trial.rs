@@ -3,14 +3,11 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use linerate_host::counters::CpuCounters;
-use linerate_host::root::LiveHost;
 use linerate_model::host::{Host, Nic};
 use linerate_model::ids::NicName;
-use linerate_model::known::Known;
 use linerate_model::plan::{End, Plan};
-use linerate_model::protocol::{Failure, FailureKind, Reply, Request, Token};
-use linerate_model::sample::{Sample, SideSample};
+use linerate_model::protocol::{Failure, Reply, Request, Token};
+use linerate_model::sample::Sample;
 use linerate_model::workload::TrialSpec;
 use linerate_traffic::tcp::Connected;
 use linerate_traffic::{Abort, TrafficError};
@@ -20,6 +17,7 @@ use crate::exit::{Code, Outcome, Stop};
 use crate::interrupt::Interrupt;
 use crate::peer::{Peer, PeerAddress};
 use crate::prove::fresh_token;
+pub use crate::record::record_side;
 use crate::station::Station;
 
 /// How long the data connections may take.
@@ -147,7 +145,7 @@ impl Path {
             }
         };
         self.peer.send(&Request::Start)?;
-        let local = record_side(connected, &abort);
+        let local = record_side(connected, spec, &abort);
         // A far end that went away explains more than the broken connection it left here.
         let limit = Duration::from(spec.duration_ns) + GRACE;
         let remote = match self.peer.hear(&Request::Start, limit)? {
@@ -219,23 +217,6 @@ impl Ends for Path {
             End::Remote => self.far(&Request::Commit),
         }
     }
-}
-
-/// Moves the bytes of one end and adds what the machine's counters say of the time.
-pub fn record_side(connected: Connected, abort: &Abort) -> Result<SideSample, Failure> {
-    let live = LiveHost::open().map_err(|error| Failure {
-        kind: FailureKind::Other,
-        message: format!("cannot open the root folder: {error}"),
-    })?;
-    let before = CpuCounters::read(live.root());
-    let mut side = connected
-        .run(abort)
-        .map_err(|error| traffic_failure(&error))?;
-    side.cpu.machine = match (before, CpuCounters::read(live.root())) {
-        (Known::Value(before), Known::Value(after)) => Known::Value(after.since(&before)),
-        (Known::Unknown(gap), _) | (_, Known::Unknown(gap)) => Known::Unknown(gap),
-    };
-    Ok(side)
 }
 
 /// What the far end is told, and what a person reads, of an error of the traffic engine.

@@ -1,10 +1,14 @@
 //! The raw record of a trial. Only counters and times stand here; every rate, share and verdict is
 //! computed from them, so that a stored run can be judged again.
 
+mod machine;
+
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{CpuId, NodeId};
-use crate::known::Known;
+pub use machine::{CpuFrequency, CpuStep, ProfileScope};
+
+use crate::ids::{CpuId, CpuSet, NicName, NodeId};
+use crate::known::{Gap, Known};
 use crate::latency::Histogram;
 use crate::units::{BitRate, Bytes, Nanoseconds};
 use crate::watch::Watch;
@@ -47,6 +51,9 @@ pub struct SideSample {
     /// Where this end's CPUs spent the time.
     #[serde(default)]
     pub profile: Known<Profile>,
+    /// The interface that carries the address of this end's data connections.
+    #[serde(default)]
+    pub interface: Option<NicName>,
 }
 
 /// One data thread: where it was told to run, where it ran, and what it took.
@@ -131,6 +138,12 @@ pub struct Profile {
     pub lost: u64,
     /// The hottest symbols, the hottest first.
     pub symbols: Vec<Hot>,
+    /// What it could see.
+    #[serde(default)]
+    pub scope: ProfileScope,
+    /// Why it could not see more, or name what it saw.
+    #[serde(default)]
+    pub gaps: Vec<Gap>,
 }
 
 /// One symbol of a profile.
@@ -290,6 +303,12 @@ pub struct CpuRecord {
     pub threads_system_ns: Nanoseconds,
     /// Machine-wide time by kind, per CPU; belongs to both ends when they share a kernel.
     pub machine: Known<Vec<CpuTimes>>,
+    /// The same step by step, ascending in time, to stand beside what was moved over time.
+    #[serde(default)]
+    pub series: Vec<CpuStep>,
+    /// The frequencies that CPUs were seen at.
+    #[serde(default)]
+    pub frequency: Known<Vec<CpuFrequency>>,
 }
 
 /// What one CPU did between start and stop (`/proc/stat`).
@@ -329,20 +348,22 @@ pub enum Flag {
     NotSettled,
     /// The trial ended before its time.
     CutShort,
-    /// A thread was found on several CPUs.
+    /// A thread that was told where to run was found elsewhere, or moved. (One that was left to the
+    /// scheduler may move: its record says so, and no flag.)
     Migrated,
     /// A buffer was not on the node that was asked for.
     MemoryElsewhere,
     /// The kernel copied what was to be sent or received without a copy.
     CopiedAfterAll,
-    /// The CPUs' frequency moved by more than 5 % during the trial, or turbo is on: rates of few and of
-    /// many cores do not compare.
+    /// The frequency of a CPU that worked moved by more than 5 % during the trial, or was in turbo: rates of
+    /// few and of many cores do not compare.
     FrequencyMoved,
-    /// CPUs slept deeply between operations: more load may look faster.
+    /// A CPU that worked spent more than 10 % of the time in states that take more than 10 us to leave:
+    /// more load may look faster.
     DeepSleep,
-    /// Others sent or received on this interface.
+    /// Others sent or received on this interface more than 5 % of what the trial did.
     OtherTraffic,
-    /// The load generator could not keep the rate that was asked for.
+    /// The load generator made less than 99 % of the rate that was asked for.
     RateNotKept,
     /// The far end is not linerate and cannot tell some of the figures.
     ForeignPeer,
@@ -407,6 +428,12 @@ impl SideSample {
             .value()
             .map_or(0, |watch| watch.counters.len());
         most("counters", counters, 1_000_000)?;
+        let steps = &self.cpu.series;
+        most("steps of the CPUs", steps.len(), readings)?;
+        let cpus = steps.iter().map(|step| step.cpus.len()).max().unwrap_or(0);
+        most("CPUs of a step", cpus, CpuSet::CPU_MAX as usize + 1)?;
+        let frequencies = self.cpu.frequency.value().map_or(0, Vec::len);
+        most("frequencies", frequencies, CpuSet::CPU_MAX as usize + 1)?;
         self.flows.iter().try_for_each(|flow| {
             most("readings of a flow", flow.at_ns.len(), readings)?;
             most("counts of a flow", flow.bytes.len(), readings)

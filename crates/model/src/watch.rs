@@ -34,7 +34,8 @@ use crate::units::{Nanoseconds, real};
 /// | `irq/45/cpu/3` | `/sys/kernel/irq/45/per_cpu_count`, non-zero ones only |
 /// | `netstat/TcpExt/ListenOverflows`, `netstat/IpExt/...` | `/proc/net/netstat` |
 /// | `snmp/Udp/RcvbufErrors`, `snmp/Tcp/RetransSegs` | `/proc/net/snmp` |
-/// | `vmstat/allocstall_normal` | `/proc/vmstat` |
+/// | `vmstat/allocstall_normal`, `pgfault`, `pgmajfault` | `/proc/vmstat` |
+/// | `stat/ctxt` | `/proc/stat`: context switches of all CPUs |
 /// | `conntrack/drop`, `early_drop`, `insert_failed`, `search_restart` | `/proc/net/stat/nf_conntrack`, summed |
 /// | `rdma/mlx5_0/1/counter/port_xmit_data`, `rdma/mlx5_0/1/hw/out_of_sequence` | sysfs; data in octets |
 /// | `block/nvme0n1/...` | `/sys/block/NAME/stat` |
@@ -105,6 +106,36 @@ impl Watch {
             })
     }
 
+    /// Leaves out what stood still when there are more than `most` counters, with a gap that says so. What
+    /// an answer needs also when it is nothing stays: an interface's own statistics, its queueing
+    /// disciplines' and each CPU's.
+    #[must_use]
+    pub fn without_still(mut self, most: usize) -> Self {
+        if self.counters.len() <= most {
+            return self;
+        }
+        let mut left_out = BTreeMap::new();
+        self.counters.retain(|key, counter| {
+            let mut words = key.split('/');
+            let (kind, group) = (words.next(), words.nth(1));
+            let stays = matches!(
+                (kind, group),
+                (Some("nic"), Some("stat" | "qdisc")) | (Some("cpu"), Some("softnet" | "time"))
+            );
+            let moved = counter.before != counter.after;
+            if !stays && !moved {
+                left_out.insert(kind.unwrap_or_default().to_owned(), counter.path.clone());
+            }
+            stays || moved
+        });
+        for (kind, path) in left_out {
+            let why = "it stood still, or is not counted here: what stood still was left out";
+            let gap = Gap::new(Cause::NotSaid, path, why);
+            self.gaps.entry(kind).or_insert(gap);
+        }
+        self
+    }
+
     /// Where the counter `key` was read; the key itself when it was not.
     pub fn path(&self, key: &str) -> String {
         self.counters
@@ -171,6 +202,29 @@ mod tests {
             .map(|(key, by, _)| (key, by))
             .collect();
         assert_eq!(below, [("stat/rx_bytes", 20)]);
+    }
+
+    #[test]
+    fn what_stood_still_is_left_out_of_many_and_never_called_absent() {
+        let still = |key: &str| {
+            let counter = Counter {
+                before: 4,
+                after: 4,
+                path: "/proc/net/netstat".to_owned(),
+            };
+            (key.to_owned(), counter)
+        };
+        let mut watch = watch();
+        watch.counters.extend([
+            still("netstat/TcpExt/ListenDrops"),
+            still("nic/eth0/stat/rx_dropped"),
+        ]);
+        assert_eq!(watch.clone().without_still(5), watch, "they are few");
+        let less = watch.without_still(4);
+        assert_eq!(less.grown("nic/eth0/stat/rx_dropped"), Known::Value(0));
+        assert_eq!(less.grown("nic/eth0/stat/rx_bytes"), Known::Value(20));
+        let gone = less.grown("netstat/TcpExt/ListenDrops");
+        assert_eq!(gone.gap().map(|gap| gap.cause), Some(Cause::NotSaid));
     }
 
     #[test]

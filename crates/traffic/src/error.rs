@@ -106,6 +106,14 @@ pub enum TrafficError {
         /// When, since this end's start.
         after: Duration,
     },
+    /// The peer said what cannot be.
+    #[error(
+        "cannot {doing}: the peer's answer makes no sense; both ends must be the same version of linerate"
+    )]
+    Misunderstood {
+        /// What was being done.
+        doing: &'static str,
+    },
     /// Data was still outstanding long after the end.
     #[error(
         "flow {flow} had not ended {grace:.1?} after the end of the trial: the peer vanished, or the \
@@ -230,6 +238,7 @@ impl TrafficError {
             | Self::Unreachable { .. }
             | Self::TokenRefused { .. }
             | Self::PeerClosed { .. }
+            | Self::Misunderstood { .. }
             | Self::Aborted
             | Self::Kernel { .. } => FailureKind::Other,
         }

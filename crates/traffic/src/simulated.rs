@@ -170,6 +170,7 @@ fn side(flows: Vec<FlowRecord>) -> SideSample {
         operations: None,
         counters: Known::not_asked("/proc"),
         profile: Known::not_asked("perf_event_open(2)"),
+        interface: None,
     }
 }
 

@@ -57,6 +57,12 @@ pub(crate) fn parse_stat(text: &str) -> Result<BTreeMap<u32, CpuTicks>, String> 
     Ok(cpus)
 }
 
+/// Context switches of all CPUs since boot.
+pub(crate) fn parse_switches(text: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix("ctxt "))?;
+    line.trim().parse().ok()
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -66,7 +72,8 @@ mod tests {
     proptest! {
         #[test]
         fn no_text_panics(lines in proptest::collection::vec("cpu[0-9]{0,3}( [0-9]{0,21}){0,10}|.{0,20}", 0..4)) {
-            let _ = parse_stat(&lines.join("\n"));
+            let text = lines.join("\n");
+            let _ = (parse_stat(&text), parse_switches(&text));
         }
     }
 
@@ -76,5 +83,7 @@ mod tests {
         let cpus = parse_stat(text).expect("one CPU");
         assert_eq!(cpus.len(), 1);
         assert_eq!(cpus[&3].steal, 8);
+        assert_eq!(parse_switches(text), Some(4));
+        assert_eq!(parse_switches("cpu 1"), None);
     }
 }

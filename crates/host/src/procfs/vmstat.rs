@@ -1,10 +1,10 @@
-//! Memory's counters that tell of stalls: `/proc/vmstat` (proc_vmstat(5)), a name and a number a line.
+//! Memory's counters that tell of stalls and faults: `/proc/vmstat` (proc_vmstat(5)), a name and a number a line.
 //! Most of its lines are sizes and not taken.
 
 use std::collections::BTreeMap;
 
 /// How the names of the counters begin that are taken.
-const TAKEN: [&str; 9] = [
+const TAKEN: [&str; 11] = [
     "allocstall",
     "compact_fail",
     "compact_stall",
@@ -12,6 +12,8 @@ const TAKEN: [&str; 9] = [
     "numa_miss",
     "numa_pages_migrated",
     "oom_kill",
+    "pgfault",
+    "pgmajfault",
     "pgscan_",
     "pgsteal_",
 ];

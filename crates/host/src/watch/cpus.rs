@@ -3,14 +3,14 @@
 //! (Documentation/admin-guide/pm/cpuidle.rst).
 
 use linerate_model::host::Host;
-use linerate_model::ids::CpuId;
+use linerate_model::ids::{CpuId, CpuSet};
 use linerate_model::known::{Cause, Gap, Known};
 
 use super::Reading;
 use crate::procfs::softnet::{SoftnetLine, parse_softnet};
-use crate::procfs::stat::parse_stat;
+use crate::procfs::stat::{parse_stat, parse_switches};
 use crate::root::{HostRoot, absolute};
-use crate::sysfs::{numbered, parsed};
+use crate::sysfs::{numbered, parsed, understood};
 
 const SOFTNET: &str = "proc/net/softnet_stat";
 const STAT: &str = "proc/stat";
@@ -21,33 +21,47 @@ const CPUS: &str = "sys/devices/system/cpu";
 const IDLE_CPUS_MAX: usize = 32;
 
 pub(super) fn read(root: &HostRoot, host: &Host, reading: &mut Reading) {
-    read_softnet(root, host, reading);
-    read_times(root, host, reading);
-    read_throttling(root, host, reading);
-    read_idle(root, host, reading);
+    let queues = host.nics.iter().flat_map(|nic| &nic.queues);
+    let serving = queues.filter_map(|queue| queue.cpus.value());
+    let serves = |cpu: &CpuId| serving.clone().any(|cpus| cpus.contains(*cpu));
+    read_of(root, &host.online_cpus(), serves, reading);
 }
 
-fn read_softnet(root: &HostRoot, host: &Host, reading: &mut Reading) {
+/// Reads the counters of the CPUs `online`; where they are many, the idle states of those only that are
+/// `of_interest`.
+pub(super) fn read_of(
+    root: &HostRoot,
+    online: &CpuSet,
+    of_interest: impl Fn(&CpuId) -> bool,
+    reading: &mut Reading,
+) {
+    read_softnet(root, online, reading);
+    read_times(root, online, reading);
+    read_throttling(root, online, reading);
+    read_idle(root, online, of_interest, reading);
+}
+
+fn read_softnet(root: &HostRoot, online: &CpuSet, reading: &mut Reading) {
     let lines = match parsed(root, SOFTNET, parse_softnet) {
         Known::Value(lines) => lines,
-        Known::Unknown(gap) => return miss_each(host, "softnet", &gap, reading),
+        Known::Unknown(gap) => return miss_each(online, "softnet", &gap, reading),
     };
-    let online: Vec<CpuId> = host.online_cpus().iter().collect();
+    let in_order: Vec<CpuId> = online.iter().collect();
     for (at, line) in lines.iter().enumerate() {
         // Kernels before 5.10 do not say the CPU; their lines are those of the online CPUs in order.
-        let by_order = (lines.len() == online.len()).then(|| online.get(at).copied());
+        let by_order = (lines.len() == in_order.len()).then(|| in_order.get(at).copied());
         let Some(cpu) = line.cpu.get().or(by_order.flatten()) else {
             let why = "the kernel does not say which CPU a line is of";
             let gap = Gap::new(Cause::NotSaid, absolute(SOFTNET), why);
-            return miss_each(host, "softnet", &gap, reading);
+            return miss_each(online, "softnet", &gap, reading);
         };
         take_softnet(cpu, line, reading);
     }
 }
 
 /// Notes that one group of counters is missing on every CPU.
-fn miss_each(host: &Host, group: &str, gap: &Gap, reading: &mut Reading) {
-    for cpu in host.online_cpus().iter() {
+fn miss_each(online: &CpuSet, group: &str, gap: &Gap, reading: &mut Reading) {
+    for cpu in online.iter() {
         reading
             .gaps
             .insert(format!("cpu/{cpu}/{group}"), gap.clone());
@@ -71,10 +85,17 @@ fn take_softnet(cpu: CpuId, line: &SoftnetLine, reading: &mut Reading) {
 }
 
 /// The kernel lets iowait run backwards, but not idle time and it together.
-fn read_times(root: &HostRoot, host: &Host, reading: &mut Reading) {
-    let cpus = match parsed(root, STAT, parse_stat) {
+fn read_times(root: &HostRoot, online: &CpuSet, reading: &mut Reading) {
+    let text = root.read(STAT);
+    let cpus = text
+        .clone()
+        .and_then(|text| understood(STAT, &text, parse_stat));
+    if let Some(switches) = text.value().and_then(|text| parse_switches(text)) {
+        reading.take("stat/ctxt".to_owned(), switches, STAT);
+    }
+    let cpus = match cpus {
         Known::Value(cpus) => cpus,
-        Known::Unknown(gap) => return miss_each(host, "time", &gap, reading),
+        Known::Unknown(gap) => return miss_each(online, "time", &gap, reading),
     };
     // USER_HZ of this machine; it is 100 wherever a captured host may come from.
     let tick_ns = 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1);
@@ -94,9 +115,8 @@ fn read_times(root: &HostRoot, host: &Host, reading: &mut Reading) {
     }
 }
 
-fn read_throttling(root: &HostRoot, host: &Host, reading: &mut Reading) {
+fn read_throttling(root: &HostRoot, online: &CpuSet, reading: &mut Reading) {
     // One CPU tells for all whether the processor counts it.
-    let online = host.online_cpus();
     let first = online
         .first()
         .map(|cpu| format!("{CPUS}/cpu{cpu}/thermal_throttle"));
@@ -111,13 +131,14 @@ fn read_throttling(root: &HostRoot, host: &Host, reading: &mut Reading) {
     }
 }
 
-fn read_idle(root: &HostRoot, host: &Host, reading: &mut Reading) {
-    let online = host.online_cpus();
-    let queues = host.nics.iter().flat_map(|nic| &nic.queues);
-    let serving = queues.filter_map(|queue| queue.cpus.value());
-    let serves = |cpu: &CpuId| serving.clone().any(|cpus| cpus.contains(*cpu));
+fn read_idle(
+    root: &HostRoot,
+    online: &CpuSet,
+    of_interest: impl Fn(&CpuId) -> bool,
+    reading: &mut Reading,
+) {
     let all_fit = online.len() <= IDLE_CPUS_MAX;
-    let cpus = online.iter().filter(|cpu| all_fit || serves(cpu));
+    let cpus = online.iter().filter(|cpu| all_fit || of_interest(cpu));
     for cpu in cpus.take(IDLE_CPUS_MAX) {
         let folder = format!("{CPUS}/cpu{cpu}/cpuidle");
         let Known::Value(names) = root.list(&folder) else {

@@ -27,7 +27,12 @@ pub(super) fn read(root: &HostRoot, host: &Host, reading: &mut Reading) {
         .filter_map(|nic| nic.dispatch.napis.value());
     let of_napis = napis.flatten().filter_map(|napi| napi.irq.get());
     let irqs: BTreeSet<u32> = of_queues.chain(of_napis).map(|irq| irq.0).collect();
-    let irqs: Vec<u32> = irqs.into_iter().take(IRQS_MAX).collect();
+    read_numbers(root, &irqs, reading);
+}
+
+/// Reads how often each of `irqs` came.
+pub(super) fn read_numbers(root: &HostRoot, irqs: &BTreeSet<u32>, reading: &mut Reading) {
+    let irqs: Vec<u32> = irqs.iter().copied().take(IRQS_MAX).collect();
     if irqs.is_empty() {
         return;
     }

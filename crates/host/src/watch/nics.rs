@@ -3,6 +3,7 @@
 //! tells.
 
 use linerate_model::host::{Host, Nic, QueueKind};
+use linerate_model::ids::NicName;
 use linerate_model::known::{Cause, Gap, Known};
 
 use super::Reading;
@@ -17,8 +18,10 @@ pub(super) fn read(root: &HostRoot, netlink: &dyn NicRead, host: &Host, reading:
     nics.sort_by_key(|nic| !nic.kind.has_wire());
     for (at, nic) in nics.into_iter().enumerate() {
         if at < NICS_MAX {
-            read_files(root, nic, reading);
-            read_netlink(netlink, nic, reading);
+            let sent = nic.queues.iter();
+            let sent = sent.filter(|queue| queue.kind == QueueKind::Tx);
+            let sent: Vec<u32> = sent.map(|queue| queue.index).collect();
+            read_one(root, netlink, &nic.name, &sent, reading);
         } else {
             let why = format!("of more than {NICS_MAX} interfaces not every one is watched");
             let path = format!("/sys/class/net/{}", nic.name);
@@ -28,9 +31,21 @@ pub(super) fn read(root: &HostRoot, netlink: &dyn NicRead, host: &Host, reading:
     }
 }
 
-fn read_files(root: &HostRoot, nic: &Nic, reading: &mut Reading) {
-    let folder = format!("sys/class/net/{}", nic.name);
-    let prefix = format!("nic/{}", nic.name);
+/// Reads the counters of one interface, and of its transmit queues `sent`.
+pub(super) fn read_one(
+    root: &HostRoot,
+    netlink: &dyn NicRead,
+    nic: &NicName,
+    sent: &[u32],
+    reading: &mut Reading,
+) {
+    read_files(root, nic, sent, reading);
+    read_netlink(netlink, nic, reading);
+}
+
+fn read_files(root: &HostRoot, nic: &NicName, sent: &[u32], reading: &mut Reading) {
+    let folder = format!("sys/class/net/{nic}");
+    let prefix = format!("nic/{nic}");
     match root.list(&format!("{folder}/statistics")) {
         Known::Value(names) => {
             for name in names {
@@ -45,13 +60,9 @@ fn read_files(root: &HostRoot, nic: &Nic, reading: &mut Reading) {
     }
     let changes = format!("{folder}/carrier_changes");
     reading.take_file(format!("{prefix}/stat/carrier_changes"), root, &changes);
-    let sent = nic
-        .queues
-        .iter()
-        .filter(|queue| queue.kind == QueueKind::Tx);
     for queue in sent {
-        let own = format!("{folder}/queues/tx-{}", queue.index);
-        let key = format!("{prefix}/queue/tx-{}", queue.index);
+        let own = format!("{folder}/queues/tx-{queue}");
+        let key = format!("{prefix}/queue/tx-{queue}");
         reading.take_file(
             format!("{key}/tx_timeout"),
             root,
@@ -62,16 +73,14 @@ fn read_files(root: &HostRoot, nic: &Nic, reading: &mut Reading) {
     }
 }
 
-fn read_netlink(netlink: &dyn NicRead, nic: &Nic, reading: &mut Reading) {
-    let counts = netlink.counts(&nic.name);
+fn read_netlink(netlink: &dyn NicRead, nic: &NicName, reading: &mut Reading) {
+    let counts = netlink.counts(nic);
     for (key, counter) in counts.values {
-        let key = format!("nic/{}/{key}", nic.name);
+        let key = format!("nic/{nic}/{key}");
         // Both sources have counters of queues; they never name one alike.
         reading.counters.entry(key).or_insert(counter);
     }
     for (group, gap) in counts.gaps {
-        reading
-            .gaps
-            .insert(format!("nic/{}/{group}", nic.name), gap);
+        reading.gaps.insert(format!("nic/{nic}/{group}"), gap);
     }
 }

@@ -1,5 +1,8 @@
 //! How far a trial may be trusted: do both ends' byte counts agree, and which flags it carries.
 
+mod kept;
+mod machine;
+
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
@@ -113,6 +116,20 @@ pub fn flags(
             steal_share(side).is_some_and(|share| share > STEAL_SHARE),
         );
         flag_if(Flag::CutShort, cut_short(sample, side));
+        flag_if(Flag::Migrated, kept::migrated(side));
+        flag_if(
+            Flag::MemoryElsewhere,
+            kept::memory_elsewhere(&sample.spec, side, host),
+        );
+        flag_if(
+            Flag::CopiedAfterAll,
+            kept::copied_after_all(&sample.spec, side),
+        );
+        flag_if(Flag::RateNotKept, kept::rate_not_kept(&sample.spec, side));
+        flag_if(Flag::FrequencyMoved, machine::frequency_moved(side, host));
+        flag_if(Flag::DeepSleep, machine::slept_deeply(side, host));
+        let others = !sample.shared_kernel && machine::other_traffic(&sample.spec, side, host);
+        flag_if(Flag::OtherTraffic, others);
     }
     let disagree = |check: &CountCheck| check.agrees().get() == Some(false);
     flag_if(

@@ -36,12 +36,15 @@ pub fn sample() -> SampleBuilder {
             threads_user_ns: Nanoseconds::new(0),
             threads_system_ns: Nanoseconds::new(0),
             machine: Known::Value(Vec::new()),
+            series: Vec::new(),
+            frequency: Known::default(),
         },
         elapsed_ns: DURATION,
         threads: Vec::new(),
         operations: None,
         counters: Known::default(),
         profile: Known::default(),
+        interface: None,
     };
     let thread = |cpu| Thread {
         cpu: CpuId(cpu),
@@ -241,6 +244,8 @@ fn cpu_record(own: &[FlowRecord], all: &[FlowRecord]) -> CpuRecord {
         threads_user_ns: Nanoseconds::new(0),
         threads_system_ns: system(&mut own.iter()),
         machine: Known::Value(vec![cpu(0), cpu(1)]),
+        series: Vec::new(),
+        frequency: Known::default(),
     }
 }
 

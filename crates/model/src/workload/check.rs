@@ -102,7 +102,22 @@ impl TrialSpec {
             || self.profile_hz.unwrap_or(0).to_string(),
             "1 to 10000",
         )?;
+        require(
+            !self.placement.by_receive_cpu || self.keeps_its_connections(),
+            "the placement by receive CPU",
+            || format!("asked of `{}`", self.workload.name()),
+            "with stream, rr, pingpong and transfer on connections that last: only those can be chosen",
+        )?;
         self.check_workload()
+    }
+
+    /// Whether the payload goes over the connections that the trial is set up with.
+    fn keeps_its_connections(&self) -> bool {
+        match &self.workload {
+            Workload::Stream(_) | Workload::Pingpong(_) | Workload::Transfer(_) => true,
+            Workload::Rr(rr) => !rr.connect_each,
+            Workload::Http(_) | Workload::Udp(_) => false,
+        }
     }
 
     fn check_interval(&self) -> Result<(), SpecError> {

@@ -18,7 +18,7 @@ use rustix::net::{
 
 use super::greeting::{ACCEPTED, GREETING_BYTES, read};
 use super::socket::{Woken, wait};
-use super::{Connected, Flow, Side, connections, role, socket};
+use super::{Connected, Flow, Side, select, socket};
 use crate::{Abort, TrafficError};
 
 /// How many connections that have not greeted are held beyond those expected. While that many are
@@ -64,7 +64,7 @@ impl Listening {
         } else {
             bound(spec, parse_address(bind_to)?)?
         };
-        let backlog = i32::try_from(connections(spec))
+        let backlog = i32::try_from(select::candidates(spec))
             .unwrap_or(i32::MAX)
             .saturating_add(64);
         listen(&socket, backlog).map_err(|errno| TrafficError::of_errno("listen", errno))?;
@@ -88,7 +88,7 @@ impl Listening {
     /// Accepts exactly the connections of the trial, until `deadline`; stops listening then.
     pub fn accept(self, deadline: Instant, abort: &Abort) -> Result<Connected, TrafficError> {
         let begun = Instant::now();
-        let expected = connections(&self.spec) as usize;
+        let expected = select::candidates(&self.spec) as usize;
         let mut greeted: Vec<Option<OwnedFd>> = Vec::new();
         greeted.resize_with(expected, || None);
         let mut arrived = 0;
@@ -141,7 +141,7 @@ impl Listening {
                 self.accept_waiting(&mut pending, expected + STRANGERS_MAX)?;
             }
         }
-        self.into_connected(greeted)
+        self.into_connected(greeted, deadline, abort)
     }
 
     /// Takes the connections that wait in the kernel's queue, as far as there is room.
@@ -167,12 +167,16 @@ impl Listening {
         Ok(())
     }
 
-    fn into_connected(self, greeted: Vec<Option<OwnedFd>>) -> Result<Connected, TrafficError> {
-        let flows = (0u32..)
-            .zip(greeted.into_iter().flatten())
-            .map(|(number, socket)| {
-                Flow::new(number, role(&self.spec, Side::Listening, number), socket)
-            })
+    fn into_connected(
+        self,
+        greeted: Vec<Option<OwnedFd>>,
+        deadline: Instant,
+        abort: &Abort,
+    ) -> Result<Connected, TrafficError> {
+        let sockets = greeted.into_iter().flatten().collect();
+        let flows = select::answer(&self.spec, sockets, deadline, abort)?
+            .into_iter()
+            .map(|kept| Flow::new(&self.spec, Side::Listening, kept))
             .collect::<Result<_, TrafficError>>()?;
         Ok(Connected {
             spec: self.spec,

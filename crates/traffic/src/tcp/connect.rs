@@ -13,7 +13,7 @@ use rustix::net::{RecvFlags, SendFlags, recv, send, sockopt};
 
 use super::greeting::{ACCEPTED, GREETING_BYTES, write};
 use super::socket::{Woken, wait};
-use super::{Connected, Flow, Side, connections, role, socket};
+use super::{Connected, Flow, Side, select, socket};
 use crate::{Abort, TrafficError};
 
 /// How far a connection has come.
@@ -42,7 +42,7 @@ impl Connected {
     ) -> Result<Self, TrafficError> {
         spec.check()?;
         let begun = Instant::now();
-        let mut attempts = (0..connections(spec))
+        let mut attempts = (0..select::candidates(spec))
             .map(|number| Attempt::begin(spec, number, address))
             .collect::<Result<Vec<_>, _>>()?;
         let mut ready = Vec::new();
@@ -67,15 +67,10 @@ impl Connected {
                 one.advance(address, token, begun)?;
             }
         }
-        let flows = attempts
+        let sockets = attempts.into_iter().map(|one| one.socket).collect();
+        let flows = select::ask(spec, sockets, deadline, abort)?
             .into_iter()
-            .map(|one| {
-                Flow::new(
-                    one.number,
-                    role(spec, Side::Connecting, one.number),
-                    one.socket,
-                )
-            })
+            .map(|kept| Flow::new(spec, Side::Connecting, kept))
             .collect::<Result<_, _>>()?;
         Ok(Self {
             spec: spec.clone(),

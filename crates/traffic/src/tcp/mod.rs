@@ -26,14 +26,18 @@ mod accept;
 mod connect;
 pub(crate) mod greeting;
 pub(crate) mod info;
+mod select;
 pub(crate) mod socket;
 
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 
+use linerate_model::ids::CpuId;
 use linerate_model::sample::{Role, SideSample};
 use linerate_model::workload::{Direction, TrialSpec, Workload};
 
 pub use accept::Listening;
+use select::Kept;
 
 use crate::{Abort, TrafficError};
 use crate::{exchange, http, stream, trial, udp};
@@ -54,9 +58,24 @@ pub(crate) struct Flow {
     pub(crate) role: Role,
     /// Its calls block.
     pub(crate) socket: OwnedFd,
+    /// The CPU that the kernel received it on, when the trial is placed by that.
+    pub(crate) cpu: Option<CpuId>,
 }
 
 impl Connected {
+    /// The trial that they are for.
+    pub fn spec(&self) -> &TrialSpec {
+        &self.spec
+    }
+
+    /// This end's address of the data connections, when the kernel tells it.
+    pub fn local_address(&self) -> Option<IpAddr> {
+        let first = self.flows.first()?;
+        let address = rustix::net::getsockname(&first.socket).ok()?;
+        let address = SocketAddr::try_from(address).ok()?;
+        Some(address.ip().to_canonical())
+    }
+
     /// Carries out the trial and records it. The peer must run its end within 10 s, and this end comes
     /// back at the latest 10 s after the duration, also when the peer vanished. An abort ends it at once.
     ///
@@ -74,7 +93,13 @@ impl Connected {
 
 impl Flow {
     /// A greeted connection, made ready to run: its calls block from now on.
-    fn new(number: u32, role: Role, socket: OwnedFd) -> Result<Self, TrafficError> {
+    fn new(spec: &TrialSpec, side: Side, kept: Kept) -> Result<Self, TrafficError> {
+        let Kept {
+            number,
+            socket,
+            cpu,
+        } = kept;
+        let role = role(spec, side, number);
         let failed = |errno| TrafficError::of_errno("make a data connection ready", errno);
         rustix::io::ioctl_fionbio(&socket, false).map_err(failed)?;
         if role == Role::Receiver {
@@ -86,6 +111,7 @@ impl Flow {
             number,
             role,
             socket,
+            cpu,
         })
     }
 }

@@ -200,16 +200,19 @@ fn plans(spec: &TrialSpec, flows: &[Flow]) -> Vec<Plan> {
             continue;
         }
         plans.extend((0..threads).map(|index| {
+            let served: Vec<usize> = (0..flows.len())
+                .filter(|&at| {
+                    let flow = &flows[at];
+                    flow.role == role && flow.number % per_direction(spec) % threads == index
+                })
+                .collect();
+            // Chosen by receive CPU, a thread runs where its first flow arrives.
+            let received_on = served.first().and_then(|&first| flows[first].cpu);
             Plan {
                 role,
                 index,
-                cpu: cpu_of(spec, role, index),
-                flows: (0..flows.len())
-                    .filter(|&at| {
-                        let flow = &flows[at];
-                        flow.role == role && flow.number % per_direction(spec) % threads == index
-                    })
-                    .collect(),
+                cpu: received_on.or_else(|| cpu_of(spec, role, index)),
+                flows: served,
             }
         }));
     }
@@ -296,6 +299,7 @@ fn record(
         operations,
         counters: Known::default(),
         profile: Known::default(),
+        interface: None,
     }
 }
 
@@ -329,6 +333,8 @@ pub(crate) fn cpu_of_threads(threads: &[ThreadRecord]) -> CpuRecord {
         threads_user_ns: sum(|thread| thread.user_ns),
         threads_system_ns: sum(|thread| thread.system_ns),
         machine: Known::not_asked("/proc/stat"),
+        series: Vec::new(),
+        frequency: Known::default(),
     }
 }
 

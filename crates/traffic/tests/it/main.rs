@@ -8,6 +8,7 @@
 
 mod hostile;
 mod scene;
+mod select;
 mod simulated;
 mod strangers;
 mod stream;

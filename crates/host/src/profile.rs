@@ -1,0 +1,397 @@
+//! Where CPUs spend their time: samples of what every CPU runs, by perf_event_open(2), named and counted.
+//!
+//! Hardware cycles where the processor lets us count them, else the kernel's own timer (`cpu-clock`), which
+//! sees no code that runs with interrupts off. Where the kernel does not let this user look at all CPUs, this
+//! process only, and what keeps it from more is said. A thread takes the samples out of the kernel's rings
+//! five times a second; names are looked for when all is over.
+
+mod elf;
+mod symbols;
+mod sys;
+
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use linerate_model::ids::CpuSet;
+use linerate_model::known::{Cause, Gap, Known};
+use linerate_model::sample::{Hot, Profile, ProfileScope};
+
+use self::symbols::{Programs, Symbols, demangled, read_kernel};
+use self::sys::{Event, Ring, Whose};
+use crate::root::HostRoot;
+
+const CALL: &str = "perf_event_open(2)";
+const PARANOID: &str = "proc/sys/kernel/perf_event_paranoid";
+const RATE_MAX: &str = "proc/sys/kernel/perf_event_max_sample_rate";
+
+/// How many of the hottest symbols are kept.
+const HOTTEST: usize = 50;
+/// A ring of this many pages lasts a second at the highest rate, and is what an unprivileged user may have.
+const RING_PAGES: usize = 64;
+/// How often the rings are emptied.
+const BEAT: Duration = Duration::from_millis(200);
+/// More different addresses than this are not told apart: they would take more memory than they are worth.
+const ADDRESSES_MAX: usize = 1 << 20;
+
+/// Where an idle CPU is found. What interrupts it there is work, and counted.
+const IDLE: [&str; 17] = [
+    "acpi_idle_do_entry",
+    "acpi_safe_halt",
+    "arch_cpu_idle",
+    "cpu_do_idle",
+    "cpu_idle_poll",
+    "cpu_startup_entry",
+    "cpuidle_enter",
+    "cpuidle_enter_state",
+    "cpuidle_idle_call",
+    "default_idle",
+    "default_idle_call",
+    "do_idle",
+    "intel_idle",
+    "mwait_idle",
+    "native_safe_halt",
+    "poll_idle",
+    "pv_native_safe_halt",
+];
+
+/// A profile that is being taken.
+#[derive(Debug)]
+pub struct Profiler {
+    event: &'static str,
+    scope: ProfileScope,
+    gaps: Vec<Gap>,
+    stop: Arc<(Mutex<bool>, Condvar)>,
+    taking: JoinHandle<Counts>,
+}
+
+/// What one sample tells: whether the kernel ran, for which process (0: an idle CPU's), at which address.
+type Place = (bool, u32, u64);
+
+/// The samples, counted.
+#[derive(Debug, Default)]
+struct Counts {
+    at: HashMap<Place, u64>,
+    lost: u64,
+}
+
+/// How a sampler is opened on one CPU.
+type Open<'a> = &'a dyn Fn(Event, Whose, u32) -> io::Result<Ring>;
+
+impl Profiler {
+    /// Begins to sample the CPUs `online`, `hz` times a second each. Where only this process may be watched,
+    /// it is the calling thread and those that it begins from now on.
+    pub fn start(root: &HostRoot, online: &CpuSet, hz: u32) -> Known<Self> {
+        let most = root.read(RATE_MAX);
+        let most = most.value().and_then(|text| text.trim().parse().ok());
+        let hz = hz.clamp(1, most.unwrap_or(u32::MAX).max(1));
+        let open = |event, whose, cpu| Ring::open(event, whose, cpu, hz, RING_PAGES);
+        match open_best(root, online, &open) {
+            Ok(opened) => begin(opened),
+            Err(gap) => Known::Unknown(gap),
+        }
+    }
+
+    /// Ends it. What was seen is named later, for that takes a moment.
+    pub fn stop(self) -> Samples {
+        let (stopped, bell) = &*self.stop;
+        *stopped.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        bell.notify_all();
+        let counts = match self.taking.join() {
+            Ok(counts) => counts,
+            Err(panic) => std::panic::resume_unwind(panic),
+        };
+        Samples {
+            event: self.event,
+            scope: self.scope,
+            gaps: self.gaps,
+            counts,
+        }
+    }
+}
+
+/// A profile that was taken, its addresses without names.
+#[derive(Debug)]
+pub struct Samples {
+    event: &'static str,
+    scope: ProfileScope,
+    gaps: Vec<Gap>,
+    counts: Counts,
+}
+
+impl Samples {
+    /// Names what was seen. Programs that have ended meanwhile cannot tell their names any more.
+    pub fn name(self, root: &HostRoot) -> Profile {
+        let mut gaps = self.gaps;
+        let (samples, symbols) = name_all(root, &self.counts.at, &mut gaps);
+        Profile {
+            event: self.event.to_owned(),
+            samples,
+            lost: self.counts.lost,
+            symbols,
+            scope: self.scope,
+            gaps,
+        }
+    }
+}
+
+/// Samplers that are open and off.
+#[derive(Debug)]
+struct Opened {
+    rings: Vec<Ring>,
+    event: Event,
+    whose: Whose,
+    gaps: Vec<Gap>,
+}
+
+/// Opens the samplers that see the most of those that the kernel allows.
+fn open_best(root: &HostRoot, online: &CpuSet, open: Open<'_>) -> Result<Opened, Gap> {
+    let own = |user_only| Whose::Own { user_only };
+    let mut denied = None;
+    let mut refused = None;
+    for whose in [Whose::All, own(false), own(true)] {
+        for event in [Event::Cycles, Event::CpuClock] {
+            let rings: io::Result<Vec<Ring>> =
+                online.iter().map(|cpu| open(event, whose, cpu.0)).collect();
+            match rings {
+                Ok(rings) => {
+                    let gaps = denied.map(|_| forbidden(root)).into_iter().collect();
+                    return Ok(Opened {
+                        rings,
+                        event,
+                        whose,
+                        gaps,
+                    });
+                }
+                Err(error) if is_denial(&error) => denied = Some(error),
+                // This processor, or this hypervisor, has no such counter.
+                Err(error) => refused = Some(error),
+            }
+        }
+    }
+    match (denied, refused) {
+        (Some(_), _) => Err(forbidden(root)),
+        (None, Some(error)) => {
+            let absent = matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::ENOENT));
+            let cause = if absent {
+                Cause::Absent
+            } else {
+                Cause::Unreadable
+            };
+            Err(Gap::new(cause, CALL, error.to_string()))
+        }
+        (None, None) => Err(Gap::new(
+            Cause::Absent,
+            CALL,
+            "no CPU is known to be online",
+        )),
+    }
+}
+
+fn is_denial(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EACCES | libc::EPERM))
+}
+
+/// What the kernel forbids, by which setting, and what to do about it.
+fn forbidden(root: &HostRoot) -> Gap {
+    let level = root.read(PARANOID);
+    let level = level.value().map_or("not readable", |text| text.trim());
+    let reason = format!(
+        "the kernel does not let this user look at all CPUs (kernel.perf_event_paranoid is {level}): run \
+         as root or with CAP_PERFMON, or set it to -1"
+    );
+    Gap::new(Cause::Denied, CALL, reason)
+}
+
+fn begin(opened: Opened) -> Known<Profiler> {
+    let Opened {
+        rings,
+        event,
+        whose,
+        gaps,
+    } = opened;
+    for ring in &rings {
+        if let Err(error) = ring.enable() {
+            return Known::unknown(Cause::Unreadable, CALL, error.to_string());
+        }
+    }
+    let stop = Arc::new((Mutex::new(false), Condvar::new()));
+    let asked = Arc::clone(&stop);
+    let name = "linerate-profile".to_owned();
+    let taking = thread::Builder::new()
+        .name(name)
+        .spawn(move || take_until_stopped(rings, &asked));
+    let taking = match taking {
+        Ok(taking) => taking,
+        Err(error) => return Known::unknown(Cause::Unreadable, CALL, error.to_string()),
+    };
+    Known::Value(Profiler {
+        event: match event {
+            Event::Cycles => "cycles",
+            Event::CpuClock => "cpu-clock",
+        },
+        scope: match whose {
+            Whose::All => ProfileScope::Machine,
+            Whose::Own { user_only: false } => ProfileScope::Process,
+            Whose::Own { user_only: true } => ProfileScope::ProcessUser,
+        },
+        gaps,
+        stop,
+        taking,
+    })
+}
+
+fn take_until_stopped(mut rings: Vec<Ring>, stop: &(Mutex<bool>, Condvar)) -> Counts {
+    let mut counts = Counts::default();
+    let mut records = Vec::new();
+    let (stopped, bell) = stop;
+    let mut over = false;
+    while !over {
+        let guard = stopped.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = bell.wait_timeout_while(guard, BEAT, |stopped| !*stopped);
+        let (guard, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        over = *guard;
+        drop(guard);
+        for ring in &mut rings {
+            if over {
+                // One that goes on fills its ring and no more.
+                let _ = ring.disable();
+            }
+            ring.take(&mut records);
+            counts.add(&records);
+        }
+    }
+    counts
+}
+
+/// `PERF_RECORD_LOST`, `PERF_RECORD_SAMPLE`.
+const LOST: u32 = 2;
+const SAMPLE: u32 = 9;
+/// `PERF_RECORD_MISC_CPUMODE_MASK` and what it lets through.
+const MODE_MASK: u16 = 7;
+const MODE_KERNEL: u16 = 1;
+const MODE_USER: u16 = 2;
+
+impl Counts {
+    /// Counts a run of records: a head of kind (4 bytes), mode (2) and size (2), and what belongs to it.
+    fn add(&mut self, mut records: &[u8]) {
+        fn word<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
+            bytes.get(at..at + N)?.try_into().ok()
+        }
+        while let (Some(kind), Some(mode), Some(size)) =
+            (word(records, 0), word(records, 4), word(records, 6))
+        {
+            let (kind, mode) = (
+                u32::from_ne_bytes(kind),
+                u16::from_ne_bytes(mode) & MODE_MASK,
+            );
+            let size = usize::from(u16::from_ne_bytes(size));
+            let (Some(record), 8..) = (records.get(..size), size) else {
+                return;
+            };
+            match (kind, word(record, 8), word(record, 16)) {
+                (SAMPLE, Some(address), Some(process)) => {
+                    self.add_sample(
+                        mode,
+                        u64::from_ne_bytes(address),
+                        u32::from_ne_bytes(process),
+                    );
+                }
+                // Its first number is that of the event, its second how many.
+                (LOST, ..) => {
+                    let lost = word(record, 16).map_or(0, u64::from_ne_bytes);
+                    self.lost = self.lost.saturating_add(lost);
+                }
+                _ => {}
+            }
+            records = &records[size..];
+        }
+    }
+
+    fn add_sample(&mut self, mode: u16, address: u64, process: u32) {
+        let place = match mode {
+            // In the kernel it matters only whether it was an idle CPU's.
+            MODE_KERNEL => (true, process.min(1), address),
+            MODE_USER => (false, process, address),
+            _ => return,
+        };
+        if self.at.len() < ADDRESSES_MAX || self.at.contains_key(&place) {
+            *self.at.entry(place).or_insert(0) += 1;
+        } else {
+            self.lost += 1;
+        }
+    }
+}
+
+/// All samples but idle ones, and the hottest symbols.
+fn name_all(root: &HostRoot, at: &HashMap<Place, u64>, gaps: &mut Vec<Gap>) -> (u64, Vec<Hot>) {
+    let kernel = if at.keys().any(|(kernel, ..)| *kernel) {
+        read_kernel(root)
+    } else {
+        Known::Value(Symbols::default())
+    };
+    if let Known::Unknown(gap) = &kernel {
+        gaps.push(Gap {
+            reason: format!(
+                "{}; what CPUs did whose own task was idle is left out for it",
+                gap.reason
+            ),
+            ..gap.clone()
+        });
+    }
+    let mut programs = Programs::default();
+    let mut named: BTreeMap<(bool, String, String), u64> = BTreeMap::new();
+    for (&(in_kernel, process, address), &count) in at {
+        let (symbol, place) = if in_kernel {
+            match name_in_kernel(&kernel, process == 0, address) {
+                Some(name) => name,
+                None => continue,
+            }
+        } else {
+            let (symbol, file) = programs.name(root, process, address);
+            (symbol.unwrap_or_else(|| format!("{address:#x}")), file)
+        };
+        *named.entry((in_kernel, symbol, place)).or_insert(0) += count;
+    }
+    let samples = named.values().sum();
+    let mut symbols: Vec<Hot> = named
+        .into_iter()
+        .map(|((kernel, symbol, place), samples)| Hot {
+            symbol,
+            place,
+            kernel,
+            samples,
+        })
+        .collect();
+    symbols.sort_by(|a, b| {
+        b.samples
+            .cmp(&a.samples)
+            .then_with(|| a.symbol.cmp(&b.symbol))
+    });
+    symbols.truncate(HOTTEST);
+    (samples, symbols)
+}
+
+/// The name and the module of a kernel's address; nothing where it was idle.
+fn name_in_kernel(
+    kernel: &Known<Symbols>,
+    idle_task: bool,
+    address: u64,
+) -> Option<(String, String)> {
+    let unnamed = || (format!("{address:#x}"), "kernel".to_owned());
+    let Known::Value(symbols) = kernel else {
+        return (!idle_task).then(unnamed);
+    };
+    let Some(name) = symbols.name_at(address) else {
+        return Some(unnamed());
+    };
+    let (name, module) = name.split_once('\t').unwrap_or((name, "kernel"));
+    // The compiler's parts of a function carry its name and a suffix.
+    let own = name.split('.').next().unwrap_or(name);
+    (!IDLE.contains(&own)).then(|| (demangled(name), module.to_owned()))
+}
+
+#[cfg(test)]
+mod tests;

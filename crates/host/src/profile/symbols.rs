@@ -1,0 +1,278 @@
+//! Names for addresses: of the kernel by `/proc/kallsyms`, of programs by `/proc/PID/maps` and their files.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+
+use linerate_model::known::{Cause, Gap, Known};
+
+use super::elf::Elf;
+use crate::root::HostRoot;
+
+/// Functions by their address, each until the next begins or its size ends.
+#[derive(Debug, Default)]
+pub(super) struct Symbols {
+    /// Address, end (the address where it is not known), and where the name ends in `names`.
+    entries: Vec<Entry>,
+    names: String,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    address: u64,
+    size: u64,
+    name: (usize, usize),
+}
+
+impl Symbols {
+    pub(super) fn add(&mut self, address: u64, size: u64, name: &str) {
+        let start = self.names.len();
+        self.names.push_str(name);
+        let name = (start, self.names.len());
+        self.entries.push(Entry {
+            address,
+            size,
+            name,
+        });
+    }
+
+    /// To be called after the last was added and before the first is looked for.
+    pub(super) fn sort(&mut self) {
+        self.entries.sort_by_key(|entry| entry.address);
+    }
+
+    /// The last that begins at or before `address`, unless it is known to end before.
+    pub(super) fn name_at(&self, address: u64) -> Option<&str> {
+        let at = self
+            .entries
+            .partition_point(|entry| entry.address <= address);
+        let entry = self.entries.get(at.checked_sub(1)?)?;
+        let within = entry.size == 0 || address - entry.address < entry.size;
+        let (start, end) = entry.name;
+        self.names.get(start..end).filter(|_| within)
+    }
+}
+
+const KALLSYMS: &str = "proc/kallsyms";
+/// A kernel with every module has about 20 MiB.
+const KALLSYMS_BYTES_MAX: u64 = 64 << 20;
+
+/// The kernel's functions, each as `name` or `name\t[module]`.
+pub(super) fn read_kernel(root: &HostRoot) -> Known<Symbols> {
+    root.read_start(KALLSYMS, KALLSYMS_BYTES_MAX)
+        .and_then(|text| match parse_kallsyms(&text) {
+            Some(symbols) => Known::Value(symbols),
+            None => Known::Unknown(Gap::new(
+                Cause::Denied,
+                "/proc/kallsyms",
+                "the kernel hides its addresses: name its functions as root, or with \
+                 kernel.kptr_restrict=0 (and kernel.perf_event_paranoid=1 without CAP_SYSLOG)",
+            )),
+        })
+}
+
+/// The functions among `ffffffff81000000 T _text`; `None` when every address is hidden as 0.
+pub(super) fn parse_kallsyms(text: &str) -> Option<Symbols> {
+    let mut symbols = Symbols::default();
+    for line in text.lines() {
+        let mut words = line.splitn(3, ' ');
+        let (Some(address), Some(kind), Some(name)) = (words.next(), words.next(), words.next())
+        else {
+            continue;
+        };
+        let address = u64::from_str_radix(address, 16).unwrap_or(0);
+        if address != 0 && matches!(kind, "t" | "T" | "w" | "W") {
+            symbols.add(address, 0, name);
+        }
+    }
+    symbols.sort();
+    (!symbols.entries.is_empty()).then_some(symbols)
+}
+
+/// Names of addresses in programs. A program that has ended meanwhile has no map any more.
+#[derive(Debug, Default)]
+pub(super) struct Programs {
+    maps: BTreeMap<u32, Vec<Mapped>>,
+    files: BTreeMap<String, Elf>,
+}
+
+/// A part of a program's memory that holds code.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Mapped {
+    start: u64,
+    end: u64,
+    offset: u64,
+    file: String,
+}
+
+impl Programs {
+    /// The function at `address` of process `pid`, where it is known, and the file that it stands in.
+    pub(super) fn name(
+        &mut self,
+        root: &HostRoot,
+        pid: u32,
+        address: u64,
+    ) -> (Option<String>, String) {
+        let maps = self.maps.entry(pid).or_insert_with(|| {
+            let text = root.read_start(&format!("proc/{pid}/maps"), KALLSYMS_BYTES_MAX);
+            text.value()
+                .map(|text| parse_maps(text))
+                .unwrap_or_default()
+        });
+        let Some(mapped) = maps
+            .iter()
+            .find(|one| (one.start..one.end).contains(&address))
+        else {
+            return (None, format!("process {pid}"));
+        };
+        let file = mapped.file.clone();
+        let offset = address - mapped.start + mapped.offset;
+        if !file.starts_with('/') {
+            return (
+                None,
+                if file.is_empty() {
+                    "[anonymous]".to_owned()
+                } else {
+                    file
+                },
+            );
+        }
+        let elf = self.files.entry(file.clone()).or_insert_with(|| {
+            // The program may see another file at that path than this one does.
+            let seen = format!("/proc/{pid}/root{file}");
+            File::open(seen)
+                .map(|file| Elf::read(&file))
+                .unwrap_or_default()
+        });
+        (elf.name_at(offset).map(demangled), file)
+    }
+}
+
+/// The executable parts of `start-end perms offset device inode path`.
+pub(super) fn parse_maps(text: &str) -> Vec<Mapped> {
+    let part = |line: &str| {
+        let mut words = line.split_ascii_whitespace();
+        let (start, end) = words.next()?.split_once('-')?;
+        let executable = words.next()?.contains('x');
+        let offset = words.next()?;
+        let hex = |text: &str| u64::from_str_radix(text, 16).ok();
+        let file = words.nth(2).map_or_else(String::new, |first| {
+            // A path may have spaces in it.
+            line.find(first).map_or(first, |at| &line[at..]).to_owned()
+        });
+        executable.then_some(Mapped {
+            start: hex(start)?,
+            end: hex(end)?,
+            offset: hex(offset)?,
+            file: file.trim_end_matches(" (deleted)").to_owned(),
+        })
+    };
+    text.lines().filter_map(part).collect()
+}
+
+/// The path of a Rust function as its source has it, of the older of the two ways that names are made
+/// (`_ZN4core3fmt5Write9write_str17h0123456789abcdefE`); any other name as it is.
+pub(super) fn demangled(name: &str) -> String {
+    parts_of(name).map_or_else(|| name.to_owned(), |parts| parts.join("::"))
+}
+
+fn parts_of(name: &str) -> Option<Vec<String>> {
+    let mut rest = name.strip_prefix("_ZN")?;
+    let mut parts = Vec::new();
+    while !rest.starts_with('E') {
+        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+        let length: usize = rest.get(..digits)?.parse().ok()?;
+        let part = rest.get(digits..digits.checked_add(length)?)?;
+        parts.push(readable(part));
+        rest = rest.get(digits + length..)?;
+    }
+    let hash = parts.pop()?;
+    let is_hash = hash.len() == 17 && hash.starts_with('h');
+    (is_hash && !parts.is_empty()).then_some(parts)
+}
+
+fn readable(part: &str) -> String {
+    let escapes = [
+        ("$LT$", "<"),
+        ("$GT$", ">"),
+        ("$RF$", "&"),
+        ("$BP$", "*"),
+        ("$LP$", "("),
+        ("$RP$", ")"),
+        ("$C$", ","),
+        ("$u20$", " "),
+        ("$u7b$", "{"),
+        ("$u7d$", "}"),
+        ("$u5b$", "["),
+        ("$u5d$", "]"),
+        ("..", "::"),
+    ];
+    let part = part
+        .strip_prefix("_$")
+        .map_or(part.to_owned(), |rest| format!("${rest}"));
+    escapes
+        .iter()
+        .fold(part, |text, (escape, plain)| text.replace(escape, plain))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_kernel_address_belongs_to_the_function_that_began_last() {
+        let text = "ffffffff81000000 T _text\nffffffff81000100 t tcp_sendmsg\n\
+                    ffffffff81000200 D jiffies\nffffffffc0000000 t ixgbe_poll\t[ixgbe]";
+        let symbols = parse_kallsyms(text).expect("addresses");
+        assert_eq!(symbols.name_at(0xffff_ffff_8100_0150), Some("tcp_sendmsg"));
+        assert_eq!(
+            symbols.name_at(0xffff_ffff_c000_0010),
+            Some("ixgbe_poll\t[ixgbe]")
+        );
+        assert_eq!(symbols.name_at(7), None);
+    }
+
+    #[test]
+    fn hidden_addresses_are_no_symbols() {
+        assert!(parse_kallsyms("0000000000000000 T _text\n0000000000000000 t x").is_none());
+    }
+
+    #[test]
+    fn maps_tell_which_file_code_is_from() {
+        let text = "55d0-55e0 r--p 00000000 08:01 7 /usr/bin/a b\n\
+                    55e0-55f0 r-xp 00010000 08:01 7 /usr/bin/a b (deleted)\n\
+                    7fff-8000 r-xp 00000000 00:00 0 [vdso]\n9000-9010 rwxp 00000000 00:00 0";
+        let maps = parse_maps(text);
+        let files: Vec<_> = maps.iter().map(|one| one.file.as_str()).collect();
+        assert_eq!(files, ["/usr/bin/a b", "[vdso]", ""]);
+        assert_eq!((maps[0].start, maps[0].offset), (0x55e0, 0x10000));
+    }
+
+    #[test]
+    fn rust_names_are_written_as_in_the_source_and_others_left() {
+        let name = "_ZN39_$LT$A$u20$as$u20$core..fmt..Write$GT$9write_str17h0123456789abcdefE";
+        assert_eq!(
+            demangled(name),
+            name,
+            "a length that is wrong is left alone"
+        );
+        let name = "_ZN4core3fmt9write_str17h0123456789abcdefE";
+        assert_eq!(demangled(name), "core::fmt::write_str");
+        let name = "_ZN38_$LT$A$u20$as$u20$core..fmt..Write$GT$1w17h0123456789abcdefE";
+        assert_eq!(demangled(name), "<A as core::fmt::Write>::w");
+        for name in ["main", "_ZN3fooE", "_ZN", "_ZN99999999999999999999a"] {
+            assert_eq!(demangled(name), name);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_panics(text in "(_ZN)?[0-9a-z$.]{0,20}E?|[0-9a-f]{0,17} [tTx] .{0,9}|[0-9a-f]{1,4}-[0-9a-f]{1,4} r-xp [0-9a-f]{0,4}.{0,20}") {
+            let _ = (demangled(&text), parse_maps(&text));
+            if let Some(symbols) = parse_kallsyms(&text) {
+                let _ = symbols.name_at(u64::MAX);
+            }
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! perf_event_open(2) and the ring that the kernel writes its samples to.
+#![allow(
+    unsafe_code,
+    reason = "perf_event_open and its ring have no safe wrapper in rustix"
+)]
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// `PERF_SAMPLE_IP | PERF_SAMPLE_TID`.
+const SAMPLE_TYPE: u64 = 1 | 2;
+const FLAG_DISABLED: u64 = 1;
+const FLAG_INHERIT: u64 = 1 << 1;
+const FLAG_EXCLUDE_KERNEL: u64 = 1 << 5;
+const FLAG_EXCLUDE_HV: u64 = 1 << 6;
+/// The number of samples a second is given, not the distance of two.
+const FLAG_FREQ: u64 = 1 << 10;
+/// `PERF_FLAG_FD_CLOEXEC`.
+const OPEN_CLOEXEC: libc::c_ulong = 8;
+/// `PERF_EVENT_IOC_ENABLE`, `PERF_EVENT_IOC_DISABLE`.
+const ENABLE: libc::c_ulong = 0x2400;
+const DISABLE: libc::c_ulong = 0x2401;
+/// Where `data_head` and `data_tail` stand in `struct perf_event_mmap_page`.
+const HEAD_AT: usize = 1024;
+const TAIL_AT: usize = 1032;
+
+/// What is sampled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Event {
+    /// `PERF_COUNT_HW_CPU_CYCLES`.
+    Cycles,
+    /// `PERF_COUNT_SW_CPU_CLOCK`: a timer on each CPU.
+    CpuClock,
+}
+
+/// Whose samples are taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Whose {
+    /// Everybody's.
+    All,
+    /// The calling thread's and those of threads that it begins later.
+    Own {
+        /// Whether the kernel's work for them is left out.
+        user_only: bool,
+    },
+}
+
+/// The first version of `struct perf_event_attr` (include/uapi/linux/perf_event.h), which every kernel
+/// takes.
+#[repr(C)]
+struct Attributes {
+    kind: u32,
+    size: u32,
+    config: u64,
+    frequency: u64,
+    sample_type: u64,
+    read_format: u64,
+    flags: u64,
+    wakeup_events: u32,
+    bp_type: u32,
+    config1: u64,
+}
+
+/// The samples of one CPU, in the order in which the kernel writes them.
+#[derive(Debug)]
+pub(super) struct Ring {
+    event: OwnedFd,
+    start: NonNull<u8>,
+    page: usize,
+    /// A power of two.
+    data: usize,
+}
+
+// SAFETY: the mapping is this value's alone, and is reached only through its borrows.
+unsafe impl Send for Ring {}
+
+impl Ring {
+    /// Opens a sampler of `event` on `cpu`, which is off yet, with room for `pages` pages of samples (a power
+    /// of two).
+    pub(super) fn open(
+        event: Event,
+        whose: Whose,
+        cpu: u32,
+        hz: u32,
+        pages: usize,
+    ) -> io::Result<Self> {
+        let (pid, flags): (libc::pid_t, u64) = match whose {
+            Whose::All => (-1, 0),
+            Whose::Own { user_only: false } => (0, FLAG_INHERIT),
+            Whose::Own { user_only: true } => (0, FLAG_INHERIT | FLAG_EXCLUDE_KERNEL),
+        };
+        let (kind, config) = match event {
+            Event::Cycles => (0, 0),
+            Event::CpuClock => (1, 0),
+        };
+        let attributes = Attributes {
+            kind,
+            size: u32::try_from(size_of::<Attributes>()).expect("64 bytes"),
+            config,
+            frequency: hz.into(),
+            sample_type: SAMPLE_TYPE,
+            read_format: 0,
+            flags: FLAG_DISABLED | FLAG_EXCLUDE_HV | FLAG_FREQ | flags,
+            wakeup_events: 0,
+            bp_type: 0,
+            config1: 0,
+        };
+        let cpu = libc::c_int::try_from(cpu).map_err(|_| io::ErrorKind::InvalidInput)?;
+        // SAFETY: the kernel only reads the structure, which has its layout and says its own size.
+        let result = unsafe {
+            libc::syscall(
+                libc::SYS_perf_event_open,
+                &raw const attributes,
+                pid,
+                cpu,
+                -1 as libc::c_int,
+                OPEN_CLOEXEC,
+            )
+        };
+        let Ok(fd) = libc::c_int::try_from(result) else {
+            return Err(io::ErrorKind::Other.into());
+        };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the kernel has just given this descriptor to us alone.
+        let event = unsafe { OwnedFd::from_raw_fd(fd) };
+        let page = rustix::param::page_size();
+        let data = page * pages;
+        // SAFETY: a new mapping at an address of the kernel's choice touches no memory of ours.
+        let start = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                page + data,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                event.as_raw_fd(),
+                0,
+            )
+        };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::Other)?;
+        Ok(Self {
+            event,
+            start,
+            page,
+            data,
+        })
+    }
+
+    /// Begins to sample.
+    pub(super) fn enable(&self) -> io::Result<()> {
+        self.control(ENABLE)
+    }
+
+    /// Ends sampling.
+    pub(super) fn disable(&self) -> io::Result<()> {
+        self.control(DISABLE)
+    }
+
+    fn control(&self, request: libc::c_ulong) -> io::Result<()> {
+        // SAFETY: the descriptor is open for the length of the call, and the request takes no memory.
+        let result = unsafe { libc::ioctl(self.event.as_raw_fd(), request as _, 0) };
+        if result == 0 {
+            Ok(())
+        } else {
+            Err(io::Error::last_os_error())
+        }
+    }
+
+    /// Takes what has been written since the last time, as one run of records, into `into`.
+    pub(super) fn take(&mut self, into: &mut Vec<u8>) {
+        into.clear();
+        // SAFETY: the first page of the mapping holds `struct perf_event_mmap_page`, whose `data_head` and
+        // `data_tail` are aligned 64-bit numbers that the kernel too reads and writes as a whole.
+        let (head, tail) = unsafe {
+            let at = |offset: usize| AtomicU64::from_ptr(self.start.as_ptr().add(offset).cast());
+            (at(HEAD_AT), at(TAIL_AT))
+        };
+        // What the kernel wrote before it moved the head is there to be read.
+        let written = head.load(Ordering::Acquire);
+        let taken = tail.load(Ordering::Relaxed);
+        let room = self.data as u64;
+        let length = written.wrapping_sub(taken).min(room);
+        let index = |position: u64| usize::try_from(position % room).unwrap_or(0);
+        let (from, length) = (index(taken), usize::try_from(length).unwrap_or(0));
+        let first = length.min(self.data - from);
+        // SAFETY: `page..page + data` is mapped and initialised by the kernel; `from + first` and
+        // `length - first` are at most `data`; the kernel writes nothing between tail and head.
+        unsafe {
+            let data = self.start.as_ptr().add(self.page);
+            into.extend_from_slice(std::slice::from_raw_parts(data.add(from), first));
+            into.extend_from_slice(std::slice::from_raw_parts(data, length - first));
+        }
+        // Only now may the kernel write there again.
+        tail.store(written, Ordering::Release);
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        // SAFETY: `open` made the mapping with this length, and nothing borrows it any more.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.page + self.data) };
+    }
+}

@@ -1,0 +1,375 @@
+//! One end of a trial, recorded: the traffic engine's own account, and beside it what the machine's counters,
+//! its CPUs over time and, where it was asked for, a profile say.
+//!
+//! The counters are read before the gate opens and after the last thread has ended, so that the trial is
+//! neither longer nor disturbed; what is read meanwhile (`/proc/stat`, frequencies) is read once a second or
+//! less often, by a thread that keeps off the trial's CPUs. Where both ends are on one kernel, what belongs
+//! to the machine (CPUs, softnet, context switches, page faults) is of both.
+
+use std::net::IpAddr;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use linerate_host::counters::{CpuCounters, read_frequency};
+use linerate_host::netlink::Netlink;
+use linerate_host::profile::{Profiler, Samples};
+use linerate_host::root::{HostRoot, LiveHost};
+use linerate_host::watch::Reading;
+use linerate_host::watch::way::Way;
+use linerate_model::ids::{CpuId, CpuSet};
+use linerate_model::known::{Cause, Gap, Known};
+use linerate_model::protocol::{Failure, FailureKind};
+use linerate_model::sample::{CpuFrequency, CpuStep, CpuTimes, Profile, SideSample};
+use linerate_model::units::Nanoseconds;
+use linerate_model::watch::Watch;
+use linerate_model::workload::TrialSpec;
+use linerate_traffic::tcp::Connected;
+use linerate_traffic::{Abort, TrafficError};
+use rustix::thread::{CpuSet as Affinity, sched_getaffinity, sched_setaffinity};
+
+use crate::trial::traffic_failure;
+
+/// With more counters than this, those that stood still are left out of the record.
+const COUNTERS_MAX: usize = 256;
+/// A trial that lasts longer is one whose picture needs no finer steps than [`LONG_STEP`].
+const LONG: Duration = Duration::from_secs(120);
+const LONG_STEP: Duration = Duration::from_secs(5);
+const SHORT_STEP: Duration = Duration::from_secs(1);
+/// The most that the series of the CPUs holds, steps times CPUs: about 2 MiB of a record.
+const SERIES_MAX: u128 = 16_384;
+/// Frequencies are read at least this far apart, of at most so many CPUs.
+const BEAT_MIN: Duration = Duration::from_millis(50);
+const FREQUENCIES_MAX: usize = 64;
+
+/// Moves the bytes of one end and adds what the machine says of the time.
+pub fn record_side(
+    connected: Connected,
+    spec: &TrialSpec,
+    abort: &Abort,
+) -> Result<SideSample, Failure> {
+    let address = connected.local_address();
+    record(spec, address, None, || connected.run(abort))
+}
+
+/// Runs this end of a trial of `spec`, whatever moves its bytes, and adds what the machine says of the time.
+/// `address` is this end's own of the data connections: it tells the interface. `step` is how fine the
+/// picture of the CPUs is; by default a second, five of a long trial, and no finer than the intervals.
+pub fn record(
+    spec: &TrialSpec,
+    address: Option<IpAddr>,
+    step: Option<Duration>,
+    run: impl FnOnce() -> Result<SideSample, TrafficError>,
+) -> Result<SideSample, Failure> {
+    let live = LiveHost::open().map_err(|error| Failure {
+        kind: FailureKind::Other,
+        message: format!("cannot open the root folder: {error}"),
+    })?;
+    let root = live.root();
+    let machine = Machine::look(root, spec, address);
+    let beside = Beside {
+        root,
+        step: step.unwrap_or_else(|| step_of(spec, machine.online.len())),
+        duration: spec.duration_ns.into(),
+        data: asked_for(spec),
+        online: machine.online.clone(),
+    };
+    // Begun by this thread, before the data threads: where only this process may be watched, they are
+    // what is watched.
+    let profiler = spec
+        .profile_hz
+        .map(|hz| Profiler::start(root, &machine.online, hz));
+    let before = machine.read();
+    let outcome = beside.run(run);
+    let after = machine.read();
+    let samples = profiler.map(|profiler| profiler.map(Profiler::stop));
+    let (side, seen, ended) = outcome;
+    let mut side = side.map_err(|error| traffic_failure(&error))?;
+    side.cpu.machine = times_between(&before, &after);
+    side.cpu.series = seen.series(ended, side.elapsed_ns);
+    side.cpu.frequency = seen.frequency;
+    side.counters = machine.watch(&before, &after);
+    side.interface = machine.interface();
+    side.profile = named(root, samples);
+    Ok(side)
+}
+
+fn named(root: &HostRoot, samples: Option<Known<Samples>>) -> Known<Profile> {
+    let asked = samples.unwrap_or_else(|| Known::not_asked("perf_event_open(2)"));
+    asked.map(|samples| samples.name(root))
+}
+
+/// The CPUs that the placement names; none when it names none.
+fn asked_for(spec: &TrialSpec) -> CpuSet {
+    let placement = &spec.placement;
+    let all = placement.sender_cpus.iter();
+    all.chain(placement.receiver_cpus.iter()).collect()
+}
+
+/// How fine the picture of `cpus` CPUs is.
+fn step_of(spec: &TrialSpec, cpus: usize) -> Duration {
+    let duration = Duration::from(spec.duration_ns);
+    let usual = if duration > LONG {
+        LONG_STEP
+    } else {
+        SHORT_STEP
+    };
+    let readings = duration.as_nanos().saturating_mul(cpus.max(1) as u128);
+    let bounded = u64::try_from(readings / SERIES_MAX).unwrap_or(u64::MAX);
+    usual
+        .max(Duration::from(spec.interval_ns))
+        .max(Duration::from_nanos(bounded))
+}
+
+/// What is read before and after.
+struct Machine<'a> {
+    root: &'a HostRoot,
+    /// What the counters are read of, and by whom.
+    way: Known<(Way, Netlink)>,
+    online: CpuSet,
+}
+
+/// The machine's counters at one moment.
+struct Moment {
+    cpus: Known<CpuCounters>,
+    counters: Known<Reading>,
+    at: Instant,
+}
+
+impl<'a> Machine<'a> {
+    fn look(root: &'a HostRoot, spec: &TrialSpec, address: Option<IpAddr>) -> Self {
+        let way = match (address, Netlink::open()) {
+            (Some(address), Ok(netlink)) => {
+                let way = Way::find(root, &netlink, address, asked_for(spec));
+                Known::Value((way, netlink))
+            }
+            (None, _) => Known::unknown(
+                Cause::NotSaid,
+                "getsockname(2)",
+                "the data connections have no address that tells their interface",
+            ),
+            (_, Err(error)) => Known::unknown(Cause::Unreadable, "netlink", error.to_string()),
+        };
+        let online = way.value().map(|(way, _)| way.online().clone());
+        Self {
+            root,
+            online: online.unwrap_or_else(allowed),
+            way,
+        }
+    }
+
+    fn read(&self) -> Moment {
+        let counters = match &self.way {
+            Known::Value((way, netlink)) => Known::Value(way.read(self.root, netlink)),
+            Known::Unknown(gap) => Known::Unknown(gap.clone()),
+        };
+        Moment {
+            cpus: CpuCounters::read(self.root),
+            counters,
+            at: Instant::now(),
+        }
+    }
+
+    fn watch(&self, before: &Moment, after: &Moment) -> Known<Watch> {
+        let span = Nanoseconds::from(after.at.duration_since(before.at));
+        match (&before.counters, &after.counters) {
+            (Known::Value(before), Known::Value(after)) => {
+                Known::Value(after.since(before, span).without_still(COUNTERS_MAX))
+            }
+            (Known::Unknown(gap), _) | (_, Known::Unknown(gap)) => Known::Unknown(gap.clone()),
+        }
+    }
+
+    fn interface(&self) -> Option<linerate_model::ids::NicName> {
+        let (way, _) = self.way.value()?;
+        way.interface().value().cloned()
+    }
+}
+
+/// The CPUs that this process may use, where nothing says which are online.
+fn allowed() -> CpuSet {
+    let allowed = sched_getaffinity(None).unwrap_or_default();
+    let numbers = 0..u32::try_from(Affinity::MAX_CPU).unwrap_or(0);
+    let may = numbers.filter(|cpu| allowed.is_set(*cpu as usize));
+    may.map(CpuId).collect()
+}
+
+fn times_between(before: &Moment, after: &Moment) -> Known<Vec<CpuTimes>> {
+    match (&before.cpus, &after.cpus) {
+        (Known::Value(before), Known::Value(after)) => Known::Value(after.since(before)),
+        (Known::Unknown(gap), _) | (_, Known::Unknown(gap)) => Known::Unknown(gap.clone()),
+    }
+}
+
+/// The thread that looks at the CPUs while the trial runs.
+struct Beside<'a> {
+    root: &'a HostRoot,
+    step: Duration,
+    duration: Duration,
+    /// The CPUs of the data threads, as far as they are told where to run.
+    data: CpuSet,
+    online: CpuSet,
+}
+
+/// What it saw.
+struct Seen {
+    steps: Vec<(Instant, Vec<CpuTimes>)>,
+    frequency: Known<Vec<CpuFrequency>>,
+}
+
+impl Beside<'_> {
+    /// Runs the trial, and gives its outcome, what was seen meanwhile, and when it ended.
+    fn run<T>(&self, run: impl FnOnce() -> T) -> (T, Seen, Instant) {
+        thread::scope(|scope| {
+            let (over, is_over) = mpsc::channel();
+            let looking = thread::Builder::new()
+                .name("linerate-cpus".to_owned())
+                .spawn_scoped(scope, move || self.look(&is_over));
+            let outcome = run();
+            let ended = Instant::now();
+            drop::<mpsc::Sender<()>>(over);
+            let seen = match looking.map(thread::ScopedJoinHandle::join) {
+                Ok(Ok(seen)) => seen,
+                Ok(Err(panic)) => std::panic::resume_unwind(panic),
+                // A limit on threads is no reason to lose the trial.
+                Err(error) => Seen {
+                    steps: Vec::new(),
+                    frequency: Known::unknown(
+                        Cause::Unreadable,
+                        "pthread_create(3)",
+                        error.to_string(),
+                    ),
+                },
+            };
+            (outcome, seen, ended)
+        })
+    }
+
+    fn look(&self, is_over: &Receiver<()>) -> Seen {
+        self.leave_data_cpus();
+        let mut last = CpuCounters::read(self.root);
+        let mut frequencies = Frequencies::of(self);
+        let mut steps = Vec::new();
+        let beat = self.step.min(self.duration / 4).max(BEAT_MIN);
+        let begun = Instant::now();
+        let (mut next_beat, mut next_step) = (begun + beat, begun + self.step);
+        loop {
+            let wait = next_beat
+                .min(next_step)
+                .saturating_duration_since(Instant::now());
+            let over = is_over.recv_timeout(wait) != Err(RecvTimeoutError::Timeout);
+            let now = Instant::now();
+            if now >= next_beat && !over {
+                frequencies.read(self.root);
+                next_beat = now + beat;
+            }
+            if now >= next_step || over {
+                let read = CpuCounters::read(self.root);
+                if let (Known::Value(last), Known::Value(read)) = (&last, &read) {
+                    steps.push((now, worked(read.since(last))));
+                }
+                last = read;
+                next_step = now + self.step;
+            }
+            if over {
+                break;
+            }
+        }
+        Seen {
+            steps,
+            frequency: frequencies.seen,
+        }
+    }
+
+    /// Moves the calling thread off the trial's CPUs where others are allowed.
+    fn leave_data_cpus(&self) {
+        let others = allowed().minus(&self.data);
+        if self.data.is_empty() || others.is_empty() {
+            return;
+        }
+        let mut affinity = Affinity::new();
+        others.iter().for_each(|cpu| affinity.set(cpu.0 as usize));
+        // Staying where we are is the only consequence of a refusal.
+        let _ = sched_setaffinity(None, &affinity);
+    }
+}
+
+/// The CPUs that were not idle all the time.
+fn worked(times: Vec<CpuTimes>) -> Vec<CpuTimes> {
+    let mut times = times;
+    times.retain(|cpu| cpu.busy() > Nanoseconds::new(0) || cpu.steal_ns > Nanoseconds::new(0));
+    times
+}
+
+impl Seen {
+    /// The steps since the start of this end: it ended at `ended`, and had lasted for `elapsed`.
+    fn series(&self, ended: Instant, elapsed: Nanoseconds) -> Vec<CpuStep> {
+        let ended_at = Duration::from(elapsed);
+        let steps = self.steps.iter().map(|(at, cpus)| {
+            let before_end = ended.saturating_duration_since(*at);
+            CpuStep {
+                at_ns: ended_at.saturating_sub(before_end).into(),
+                cpus: cpus.clone(),
+            }
+        });
+        // A step that was over before the start says nothing of the trial.
+        steps
+            .filter(|step| step.at_ns > Nanoseconds::new(0))
+            .collect()
+    }
+}
+
+/// The frequencies seen so far.
+struct Frequencies {
+    cpus: Vec<CpuId>,
+    seen: Known<Vec<CpuFrequency>>,
+}
+
+impl Frequencies {
+    fn of(beside: &Beside<'_>) -> Self {
+        let cpus = if beside.data.is_empty() {
+            &beside.online
+        } else {
+            &beside.data
+        };
+        let cpus: Vec<CpuId> = cpus.iter().take(FREQUENCIES_MAX).collect();
+        // One CPU tells for all whether there is such a file.
+        let seen = match cpus.first().map(|cpu| read_frequency(beside.root, *cpu)) {
+            Some(Known::Value(_)) => Known::Value(Vec::new()),
+            Some(Known::Unknown(gap)) => Known::Unknown(gap),
+            None => Known::Unknown(Gap::new(
+                Cause::Absent,
+                "/sys/devices/system/cpu",
+                "no CPU is known to be online",
+            )),
+        };
+        Self { cpus, seen }
+    }
+
+    fn read(&mut self, root: &HostRoot) {
+        let Known::Value(seen) = &mut self.seen else {
+            return;
+        };
+        for &cpu in &self.cpus {
+            let Known::Value(khz) = read_frequency(root, cpu) else {
+                continue;
+            };
+            match seen.iter_mut().find(|one| one.cpu == cpu) {
+                Some(one) => {
+                    one.lowest_khz = one.lowest_khz.min(khz);
+                    one.highest_khz = one.highest_khz.max(khz);
+                    one.readings += 1;
+                }
+                None => seen.push(CpuFrequency {
+                    cpu,
+                    lowest_khz: khz,
+                    highest_khz: khz,
+                    readings: 1,
+                }),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -11,3 +11,4 @@ mod scene;
 mod simulated;
 mod strangers;
 mod stream;
+mod stream_modes;

@@ -11,4 +11,6 @@ mod scene;
 mod simulated;
 mod strangers;
 mod stream;
+mod stream_crowd;
+mod stream_hostile;
 mod stream_modes;

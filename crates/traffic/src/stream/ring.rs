@@ -117,7 +117,12 @@ impl<'a> Carrier<'a> {
         }
         if !sends {
             let pieces = pieces_of(seat.spec.buffer_bytes);
-            ring.provide_buffers(pieces).map_err(|errno| {
+            // Twice as many as flows, so that none finds the ring empty while some are looked at.
+            let entries = (flows * 2)
+                .next_power_of_two()
+                .clamp(pieces.into(), 1 << 15);
+            let entries = u16::try_from(entries).unwrap_or(pieces);
+            ring.provide_buffers(pieces, entries).map_err(|errno| {
                 TrafficError::refused("receive by `uring` (a ring of buffers, Linux 5.19)", errno)
             })?;
         }

@@ -55,8 +55,11 @@ pub(crate) struct Ring {
 /// Pieces of the buffer that the kernel takes as payload arrives (`IORING_REGISTER_PBUF_RING`, Linux 5.19).
 struct Provided {
     entries: Mapping,
+    /// Entries, a power of two.
     count: u16,
     tail: u16,
+    /// The pieces that they share: entry *i* is piece *i* modulo their number.
+    pieces: u16,
     piece: u32,
 }
 
@@ -130,13 +133,15 @@ impl Ring {
         unsafe { self.ring.submitter().register_buffers(&[piece]) }.map_err(errno_of)
     }
 
-    /// Cuts the buffer into `count` (a power of two) pieces for receives.
-    pub(crate) fn provide_buffers(&mut self, count: u16) -> Result<(), Errno> {
+    /// Cuts the buffer into `pieces` for receives, and lends each of them several times until there are
+    /// `count` entries (a power of two): nobody reads the payload, and a flow that finds no entry must be
+    /// asked to receive again.
+    pub(crate) fn provide_buffers(&mut self, pieces: u16, count: u16) -> Result<(), Errno> {
         let length = self
             .buffer
             .as_ref()
             .map_or(0, |buffer| buffer.payload().len());
-        let piece = u32::try_from(length / usize::from(count)).map_err(|_| Errno::NOMEM)?;
+        let piece = u32::try_from(length / usize::from(pieces)).map_err(|_| Errno::NOMEM)?;
         let entries = Mapping::new(usize::from(count) * size_of::<BufRingEntry>())?;
         let start = entries.payload().as_ptr().addr() as u64;
         // SAFETY: the entries are whole pages as long as stated; they outlive the ring (see `drop`).
@@ -146,6 +151,7 @@ impl Ring {
             entries,
             count,
             tail: 0,
+            pieces,
             piece,
         });
         (0..count).for_each(|index| self.give_back(index));
@@ -166,7 +172,8 @@ impl Ring {
         unsafe {
             let entry = &mut *entries.add(place);
             entry.set_addr(
-                piece.expose_provenance() as u64 + u64::from(index) * u64::from(provided.piece),
+                piece.expose_provenance() as u64
+                    + u64::from(index % provided.pieces) * u64::from(provided.piece),
             );
             entry.set_len(provided.piece);
             entry.set_bid(index);

@@ -45,6 +45,16 @@ impl Buffer {
         &mut self.mapping.bytes()[..self.size]
     }
 
+    /// Its bytes, as what is sent.
+    pub(crate) fn payload(&self) -> &[u8] {
+        &self.mapping.payload()[..self.size]
+    }
+
+    /// Its memory, for one who gives it to the kernel.
+    pub(crate) fn into_mapping(self) -> Mapping {
+        self.mapping
+    }
+
     /// The node that its first page is on.
     pub(crate) fn node(&self) -> Known<NodeId> {
         self.mapping.node()

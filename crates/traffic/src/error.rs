@@ -125,6 +125,46 @@ pub enum TrafficError {
         /// How long was waited after the end.
         grace: Duration,
     },
+    /// The peer moved another amount than the trial's.
+    #[error(
+        "flow {flow} received {given} and the trial says {expected}: the peer runs another trial"
+    )]
+    Amount {
+        /// The flow.
+        flow: u32,
+        /// What the trial says.
+        expected: Bytes,
+        /// What arrived.
+        given: Bytes,
+    },
+    /// This kernel does not have what was asked for, or it cannot be had together.
+    #[error("cannot {what}: {why}")]
+    NotSupported {
+        /// What was asked for.
+        what: String,
+        /// Why it is not there.
+        why: String,
+    },
+    /// This kernel has it, but not for this user.
+    #[error("cannot {what}: {why}")]
+    NotPermitted {
+        /// What was asked for.
+        what: String,
+        /// Who forbids it.
+        why: String,
+    },
+    /// More connections than there may be file descriptors.
+    #[error(
+        "cannot open these data connections: {needed} file descriptors are needed and the limit is \
+         {limit}; raise it (`ulimit -n {needed}` in the shell that starts linerate, LimitNOFILE= of a \
+         service) or ask for fewer flows"
+    )]
+    FileLimit {
+        /// How many this process needs.
+        needed: u64,
+        /// How many it may have, at most.
+        limit: u64,
+    },
     /// The workload does not exist yet.
     #[error("this workload is not built yet")]
     NotBuilt,
@@ -214,15 +254,37 @@ impl TrafficError {
         }
     }
 
+    /// The error of the kernel's refusal to `what`, which needs something that not every kernel has.
+    pub(crate) fn refused(what: &'static str, errno: Errno) -> Self {
+        match errno {
+            Errno::NOSYS
+            | Errno::OPNOTSUPP
+            | Errno::NOPROTOOPT
+            | Errno::INVAL
+            | Errno::NODEV
+            | Errno::NOTTY => Self::NotSupported {
+                what: what.to_owned(),
+                why: format!("this kernel does not have it ({errno})"),
+            },
+            Errno::PERM | Errno::ACCESS => Self::NotPermitted {
+                what: what.to_owned(),
+                why: format!("this system does not permit it ({errno})"),
+            },
+            _ => Self::of_errno(what, errno),
+        }
+    }
+
     /// The kind of failure, which decides the exit code.
     pub fn kind(&self) -> FailureKind {
         match self {
-            Self::NotBuilt => FailureKind::NotSupported,
+            Self::NotBuilt | Self::NotSupported { .. } => FailureKind::NotSupported,
+            Self::NotPermitted { .. } => FailureKind::Permission,
             Self::Spec(_)
             | Self::BindAddress { .. }
             | Self::NoSuchAddress { .. }
             | Self::NoSuchCpu { .. } => FailureKind::BadInput,
             Self::PortInUse { .. }
+            | Self::FileLimit { .. }
             | Self::OutOfFiles { .. }
             | Self::OutOfMemory { .. }
             | Self::OutOfThreads { .. } => FailureKind::Resource,
@@ -239,6 +301,7 @@ impl TrafficError {
             | Self::TokenRefused { .. }
             | Self::PeerClosed { .. }
             | Self::Misunderstood { .. }
+            | Self::Amount { .. }
             | Self::Aborted
             | Self::Kernel { .. } => FailureKind::Other,
         }

@@ -1,98 +1,124 @@
 //! The `stream` workload: bulk transfer. A data thread allocates and touches its buffer (so that the pages
 //! are on its own node: the kernel places them at first touch), waits at the gate, and from then on does
 //! nothing but move payload and store a counter.
+//!
+//! * [`lane`]: one flow of a thread, from its share of the amount to its record.
+//! * [`send`], [`receive`]: the ways payload gets into and out of the kernel by a system call.
+//! * [`drive`]: the loops over those ways, for one flow and for many.
+//! * [`ring`]: the same through io_uring.
 
-use std::time::{Duration, Instant};
+mod drive;
+mod lane;
+mod receive;
+mod ring;
+mod send;
 
 use linerate_model::sample::Role;
-use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
+use linerate_model::workload::{ReceiveMode, SendMode, Stream, TrialSpec, Waiting, Workload};
 
 use crate::TrafficError;
 use crate::buffer::Buffer;
-use crate::trial::{FlowEnd, Found, Seat, SeatFlow, Start};
+use crate::trial::{Found, Seat};
+use crate::waiting::prepare_socket;
+use lane::Lane;
 
 /// What runs on each data thread of a stream.
 pub(crate) fn work(seat: &mut Seat<'_>) -> Result<Option<Found>, TrafficError> {
-    let mut buffer = Buffer::new(seat.spec.buffer_bytes, seat.memory())?;
-    let Some(start) = seat.ready()? else {
-        return Ok(None);
-    };
-    let one = seat.flows[0];
-    let (bytes, end) = match seat.role {
-        Role::Sender => send_until_stopped(seat, one, buffer.bytes()),
-        Role::Receiver => receive_until_end(one, buffer.bytes()),
-    };
-    let ended = Instant::now();
-    let found = FlowEnd::of_tcp(one.flow, bytes, ended, start);
-    if seat.role == Role::Sender {
-        // The end of file is the receiver's sign to stop. It fails only when the connection is gone, and
-        // then the receiver has noticed.
-        let _ = shutdown(&one.flow.socket, Shutdown::Write);
+    let stream = stream_of(seat.spec);
+    for one in &seat.flows {
+        prepare_socket(&one.flow.socket, seat.spec.waiting)?;
     }
-    judge(seat, one, end, ended, start)?;
+    let lanes: Vec<Lane<'_>> = seat
+        .flows
+        .iter()
+        .map(|&one| Lane::new(one, seat.spec, &stream))
+        .collect();
+    let through_ring = through_ring(seat.role, &stream, seat.spec.waiting)?;
+    let buffer = Buffer::new(ring::room(seat, through_ring), seat.memory())?;
+    let node = buffer.node();
+    let lanes = match seat.role {
+        _ if through_ring => ring::carry(seat, &stream, lanes, buffer),
+        Role::Sender => match stream.send {
+            SendMode::Zerocopy => {
+                drive::carry(seat, lanes, |seat| send::Zerocopy::new(seat, buffer))
+            }
+            SendMode::Sendfile => drive::carry(seat, lanes, |_| send::Sendfile::new(buffer)),
+            SendMode::Splice => drive::carry(seat, lanes, |_| send::Splice::new(buffer)),
+            _ => drive::carry(seat, lanes, |_| Ok(send::Write::new(buffer))),
+        },
+        Role::Receiver => match stream.receive {
+            ReceiveMode::Trunc => {
+                drive::carry(seat, lanes, |_| Ok(receive::Read::truncating(buffer)))
+            }
+            ReceiveMode::Zerocopy => {
+                drive::carry(seat, lanes, |seat| receive::Mapped::new(seat, buffer))
+            }
+            _ => drive::carry(seat, lanes, |_| Ok(receive::Read::copying(buffer))),
+        },
+    }?;
+    let Some(lanes) = lanes else { return Ok(None) };
     Ok(Some(Found {
-        flows: vec![found],
+        flows: lanes.into_iter().map(Lane::into_end).collect(),
         operations: None,
-        memory_node: buffer.node(),
+        memory_node: node,
     }))
 }
 
-/// THE hot loop of a sender: one relaxed load, one system call, one relaxed store.
-fn send_until_stopped(seat: &Seat<'_>, one: SeatFlow<'_>, buffer: &[u8]) -> (u64, Option<Errno>) {
-    let mut bytes = 0u64;
-    while !seat.board.is_stopped() {
-        match send(&one.flow.socket, buffer, SendFlags::NOSIGNAL) {
-            Ok(count) => {
-                bytes += count as u64;
-                one.counter.set_bytes(bytes);
-            }
-            Err(Errno::INTR) => {}
-            Err(errno) => return (bytes, Some(errno)),
-        }
-    }
-    (bytes, None)
-}
-
-/// THE hot loop of a receiver: one system call, one relaxed store.
-fn receive_until_end(one: SeatFlow<'_>, buffer: &mut [u8]) -> (u64, Option<Errno>) {
-    let mut bytes = 0u64;
-    loop {
-        match recv(&one.flow.socket, &mut *buffer, RecvFlags::empty()) {
-            Ok((0, _)) => return (bytes, None),
-            Ok((count, _)) => {
-                bytes += count as u64;
-                one.counter.set_bytes(bytes);
-            }
-            Err(Errno::INTR) => {}
-            Err(errno) => return (bytes, Some(errno)),
-        }
+fn stream_of(spec: &TrialSpec) -> Stream {
+    match &spec.workload {
+        Workload::Stream(stream) => stream.clone(),
+        _ => Stream::default(),
     }
 }
 
-/// Whether the loop ended as it should.
-fn judge(
-    seat: &Seat<'_>,
-    one: SeatFlow<'_>,
-    end: Option<Errno>,
-    ended: Instant,
-    start: Start,
-) -> Result<(), TrafficError> {
-    let duration = Duration::from(seat.spec.duration_ns);
-    let closed = TrafficError::PeerClosed {
-        flow: one.flow.number,
-        after: ended.duration_since(start.at),
+/// Whether payload goes through io_uring; an error when the way of moving it and the way of waiting
+/// contradict each other.
+fn through_ring(role: Role, stream: &Stream, waiting: Waiting) -> Result<bool, TrafficError> {
+    let (by_ring, plain, mode) = match role {
+        Role::Sender => (
+            matches!(stream.send, SendMode::Uring | SendMode::UringZerocopy),
+            stream.send == SendMode::Write,
+            format!("send by `{}`", stream.send),
+        ),
+        Role::Receiver => (
+            stream.receive == ReceiveMode::Uring,
+            stream.receive == ReceiveMode::Read,
+            format!("receive by `{}`", stream.receive),
+        ),
     };
-    match (seat.role, end) {
-        (Role::Sender, None) => Ok(()),
-        // The write side is shut down by us when the time is over, to end a `send` that blocks.
-        (Role::Sender, Some(Errno::PIPE)) if seat.board.is_stopped() => Ok(()),
-        // The sender began after our GO, so its end comes after our duration; 1 % is far more
-        // than two clocks differ.
-        (Role::Receiver, None) if ended.duration_since(start.asked) >= duration.mul_f64(0.99) => {
-            Ok(())
-        }
-        (Role::Receiver, None) | (_, Some(Errno::PIPE | Errno::CONNRESET)) => Err(closed),
-        (_, Some(errno)) => Err(TrafficError::of_errno("move data", errno)),
+    let waits_by_ring = matches!(waiting, Waiting::Uring | Waiting::UringSqpoll);
+    let refused = |why: &str| {
+        Err(TrafficError::NotSupported {
+            what: format!("wait by `{waiting}` and {mode}"),
+            why: why.to_owned(),
+        })
+    };
+    if waits_by_ring && !by_ring && !plain {
+        return refused("only plain sends and reads have an io_uring form; wait in another way");
+    }
+    if by_ring && waiting == Waiting::Epoll {
+        return refused(
+            "what io_uring carries is not waited for by epoll; wait by `blocking` or `uring`",
+        );
+    }
+    Ok(by_ring || waits_by_ring)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waiting_by_io_uring_carries_plain_sends_and_nothing_that_has_no_such_form() {
+        let mut stream = Stream::default();
+        let sender = |stream: &Stream, waiting| through_ring(Role::Sender, stream, waiting);
+        assert!(!sender(&stream, Waiting::Blocking).expect("the default"));
+        assert!(sender(&stream, Waiting::UringSqpoll).expect("plain sends"));
+        stream.send = SendMode::UringZerocopy;
+        assert!(sender(&stream, Waiting::Blocking).expect("its own form"));
+        assert!(sender(&stream, Waiting::Epoll).is_err());
+        stream.send = SendMode::Splice;
+        let refused = sender(&stream, Waiting::Uring).expect_err("no such form");
+        assert!(refused.to_string().contains("`splice`"), "{refused}");
     }
 }

@@ -136,6 +136,12 @@ impl Mapping {
         unsafe { std::slice::from_raw_parts_mut(self.start.cast(), self.length) }
     }
 
+    /// Its bytes, to be read only.
+    pub(crate) fn payload(&self) -> &[u8] {
+        // SAFETY: as above; it is written through `&mut self` alone.
+        unsafe { std::slice::from_raw_parts(self.start.cast(), self.length) }
+    }
+
     /// Its whole words.
     fn words(&mut self) -> &mut [u64] {
         let words = self.length / size_of::<u64>();

@@ -1,10 +1,13 @@
 //! The system calls that have no safe wrapper, each in one small function: affinity of any CPU number
 //! (sched_setaffinity(2); the usual wrappers stop at 1024), CPU time of a thread (getrusage(2)), socket
-//! options, the kernel's account of a connection (`TCP_INFO`, tcp(7)), memory of a chosen node.
+//! options, the kernel's account of a connection (`TCP_INFO`, tcp(7)), memory of a chosen node, payload
+//! without a copy, io_uring.
 
 #![expect(unsafe_code, reason = "the one module of this crate that calls libc")]
 
 mod memory;
+pub(crate) mod uring;
+pub(crate) mod zerocopy;
 
 use std::os::fd::{AsFd, AsRawFd};
 

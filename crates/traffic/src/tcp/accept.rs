@@ -1,24 +1,26 @@
 //! The listening end: accepts the connections of one trial and nobody else's.
 //!
 //! Strangers may connect (a port scanner, a health check, another trial): each connection has
-//! [`TOKEN_MILLIS_MAX`] to present its greeting, all that have not yet are polled together, so one
-//! that stays silent holds up nobody, and it counts for nothing when it is closed.
+//! [`TOKEN_MILLIS_MAX`] to present its greeting, all that have not yet are waited for together, so one
+//! that stays silent holds up nobody, and it counts for nothing when it is closed. What a connection costs
+//! does not depend on how many there are (epoll), or ten thousand would keep each other past that time.
 
+use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use linerate_model::protocol::{TOKEN_MILLIS_MAX, Token};
-use linerate_model::workload::TrialSpec;
-use rustix::event::PollFlags;
+use linerate_model::workload::{TrialSpec, Waiting};
+use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use rustix::net::{
     RecvFlags, SendFlags, SocketFlags, accept_with, bind, getsockname, listen, recv, send, sockopt,
 };
 
 use super::greeting::{ACCEPTED, GREETING_BYTES, read};
-use super::socket::{Woken, wait};
-use super::{Connected, Flow, Side, select, socket};
+use super::{Connected, Flow, Side, files, select, socket};
+use crate::waiting::{Event, Poller};
 use crate::{Abort, TrafficError};
 
 /// How many connections that have not greeted are held beyond those expected. While that many are
@@ -38,7 +40,6 @@ pub struct Listening {
 #[derive(Debug)]
 struct Pending {
     socket: OwnedFd,
-    until: Instant,
     greeting: [u8; GREETING_BYTES],
     filled: usize,
 }
@@ -57,6 +58,7 @@ impl Listening {
     /// address; without a port the kernel chooses a free one.
     pub fn open(spec: &TrialSpec, token: Token, bind_to: &str) -> Result<Self, TrafficError> {
         spec.check()?;
+        files::make_room(spec)?;
         let socket = if bind_to.is_empty() {
             // One IPv6 socket takes both families; a kernel booted without IPv6 has only the other.
             bound(spec, (Ipv6Addr::UNSPECIFIED, 0).into())
@@ -89,82 +91,24 @@ impl Listening {
     pub fn accept(self, deadline: Instant, abort: &Abort) -> Result<Connected, TrafficError> {
         let begun = Instant::now();
         let expected = select::candidates(&self.spec) as usize;
-        let mut greeted: Vec<Option<OwnedFd>> = Vec::new();
-        greeted.resize_with(expected, || None);
-        let mut arrived = 0;
-        let mut pending: Vec<Pending> = Vec::new();
-        let mut ready = Vec::new();
-        while arrived < expected {
+        let mut crowd = Crowd::new(&self.socket, abort, expected)?;
+        while crowd.arrived < expected {
             let now = Instant::now();
             if now >= deadline {
                 return Err(TrafficError::AcceptTimeOut {
-                    arrived,
+                    arrived: crowd.arrived,
                     expected,
                     waited: now - begun,
                     port: self.port,
                 });
             }
-            pending.retain(|one| now < one.until);
-            let room = pending.len() < expected + STRANGERS_MAX;
-            let until = pending.iter().map(|one| one.until).min();
-            let interest = if room {
-                PollFlags::IN
-            } else {
-                PollFlags::empty()
-            };
-            let waited = std::iter::once((self.socket.as_fd(), interest)).chain(
-                pending
-                    .iter()
-                    .map(|one| (one.socket.as_fd(), PollFlags::IN)),
-            );
-            let until = until.map_or(deadline, |until| until.min(deadline));
-            if wait(waited, until, abort, &mut ready)? == Woken::Aborted {
-                return Err(TrafficError::Aborted);
-            }
-            // Those that were polled stand before those accepted now: `ready` covers exactly them.
-            let polled = std::mem::take(&mut pending);
-            for (mut one, &has_news) in polled.into_iter().zip(&ready[1..]) {
-                let progress = if has_news {
-                    one.advance(self.token)
-                } else {
-                    Progress::Waiting
-                };
-                match progress {
-                    Progress::Waiting => pending.push(one),
-                    Progress::Greeted(flow) => {
-                        arrived += usize::from(take(&mut greeted, flow, one.socket));
-                    }
-                    Progress::Refused => {}
-                }
-            }
-            if ready[0] {
-                self.accept_waiting(&mut pending, expected + STRANGERS_MAX)?;
-            }
+            let until = crowd
+                .drop_late(now)
+                .map_or(deadline, |late| late.min(deadline));
+            crowd.look(self.token, until.saturating_duration_since(now))?;
         }
+        let greeted = crowd.greeted;
         self.into_connected(greeted, deadline, abort)
-    }
-
-    /// Takes the connections that wait in the kernel's queue, as far as there is room.
-    fn accept_waiting(&self, pending: &mut Vec<Pending>, most: usize) -> Result<(), TrafficError> {
-        while pending.len() < most {
-            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-            match accept_with(&self.socket, flags) {
-                Ok(socket) => pending.push(Pending {
-                    socket,
-                    until: Instant::now() + Duration::from_millis(TOKEN_MILLIS_MAX),
-                    greeting: [0; GREETING_BYTES],
-                    filled: 0,
-                }),
-                Err(errno @ (Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS)) => {
-                    return Err(TrafficError::of_errno("accept a data connection", errno));
-                }
-                // Nobody waits any more; or an error of the connection itself (it was reset, its
-                // network is gone), which accept(2) hands out here and which is no concern of the
-                // others: back to polling.
-                Err(_) => return Ok(()),
-            }
-        }
-        Ok(())
     }
 
     fn into_connected(
@@ -186,16 +130,148 @@ impl Listening {
     }
 }
 
-/// Keeps `socket` as flow `flow` and tells the other end; whether it was one that is still missing.
-fn take(greeted: &mut [Option<OwnedFd>], flow: u32, socket: OwnedFd) -> bool {
-    let Some(place @ None) = greeted.get_mut(flow as usize) else {
-        return false;
-    };
-    if send(&socket, &[ACCEPTED], SendFlags::NOSIGNAL) != Ok(1) {
-        return false;
+/// The event of the trial that was given up.
+const ABORT: u64 = 0;
+/// The event of a connection that waits to be accepted.
+const ARRIVAL: u64 = 1;
+/// The first event of a pending connection.
+const FIRST: u64 = 2;
+/// Events taken from the kernel at a time.
+const EVENTS: usize = 256;
+
+/// Everybody who has connected.
+struct Crowd<'a> {
+    listening: &'a OwnedFd,
+    poller: Poller,
+    events: Vec<Event>,
+    /// By the number of their events.
+    pending: HashMap<u64, Pending>,
+    /// When each must have greeted, in the order they came, those that have gone included.
+    late: VecDeque<(Instant, u64)>,
+    next: u64,
+    /// How many may be pending.
+    most: usize,
+    /// Whether arrivals are waited for: not while there is no room.
+    open: bool,
+    greeted: Vec<Option<OwnedFd>>,
+    arrived: usize,
+}
+
+impl<'a> Crowd<'a> {
+    fn new(listening: &'a OwnedFd, abort: &Abort, expected: usize) -> Result<Self, TrafficError> {
+        let poller = Poller::new(Waiting::Blocking)?;
+        poller.add(abort, ABORT, EventFlags::IN)?;
+        poller.add(listening, ARRIVAL, EventFlags::IN)?;
+        let mut greeted: Vec<Option<OwnedFd>> = Vec::new();
+        greeted.resize_with(expected, || None);
+        Ok(Self {
+            listening,
+            poller,
+            events: Vec::with_capacity(EVENTS),
+            pending: HashMap::new(),
+            late: VecDeque::new(),
+            next: FIRST,
+            most: expected + STRANGERS_MAX,
+            open: true,
+            greeted,
+            arrived: 0,
+        })
     }
-    *place = Some(socket);
-    true
+
+    /// Closes those whose time is over at `now`; when the next one's is.
+    fn drop_late(&mut self, now: Instant) -> Option<Instant> {
+        while let Some(&(until, number)) = self.late.front() {
+            if until > now && self.pending.contains_key(&number) {
+                return Some(until);
+            }
+            self.pending.remove(&number);
+            self.late.pop_front();
+        }
+        None
+    }
+
+    /// Waits for news, at most `limit`, and goes on with everybody who has some.
+    fn look(&mut self, token: Token, limit: Duration) -> Result<(), TrafficError> {
+        let room = self.pending.len() < self.most;
+        if room != self.open {
+            let interest = if room {
+                EventFlags::IN
+            } else {
+                EventFlags::empty()
+            };
+            self.poller.modify(self.listening, ARRIVAL, interest)?;
+            self.open = room;
+        }
+        let mut events = std::mem::take(&mut self.events);
+        self.poller.wait(&mut events, Some(limit))?;
+        for event in &events {
+            match event.data.u64() {
+                ABORT => return Err(TrafficError::Aborted),
+                ARRIVAL => self.accept_waiting()?,
+                number => self.advance(number, token)?,
+            }
+        }
+        self.events = events;
+        Ok(())
+    }
+
+    /// Goes on with a pending connection.
+    fn advance(&mut self, number: u64, token: Token) -> Result<(), TrafficError> {
+        let Some(one) = self.pending.get_mut(&number) else {
+            return Ok(());
+        };
+        let progress = one.advance(token);
+        if matches!(progress, Progress::Waiting) {
+            return Ok(());
+        }
+        // Closing it ends its events too; one that is kept must not wake us again.
+        let one = self.pending.remove(&number);
+        if let (Progress::Greeted(flow), Some(one)) = (progress, one) {
+            self.poller.remove(&one.socket)?;
+            self.take(flow, one.socket);
+        }
+        Ok(())
+    }
+
+    /// Takes the connections that wait in the kernel's queue, as far as there is room.
+    fn accept_waiting(&mut self) -> Result<(), TrafficError> {
+        while self.pending.len() < self.most {
+            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+            match accept_with(self.listening, flags) {
+                Ok(socket) => {
+                    let until = Instant::now() + Duration::from_millis(TOKEN_MILLIS_MAX);
+                    self.poller.add(&socket, self.next, EventFlags::IN)?;
+                    self.late.push_back((until, self.next));
+                    let one = Pending {
+                        socket,
+                        greeting: [0; GREETING_BYTES],
+                        filled: 0,
+                    };
+                    self.pending.insert(self.next, one);
+                    self.next += 1;
+                }
+                Err(errno @ (Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS)) => {
+                    return Err(TrafficError::of_errno("accept a data connection", errno));
+                }
+                // Nobody waits any more; or an error of the connection itself (it was reset, its
+                // network is gone), which accept(2) hands out here and which is no concern of the
+                // others: back to waiting.
+                Err(_) => return Ok(()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Keeps `socket` as flow `flow` and tells the other end, when it is one that is still missing.
+    fn take(&mut self, flow: u32, socket: OwnedFd) {
+        let Some(place @ None) = self.greeted.get_mut(flow as usize) else {
+            return;
+        };
+        if send(&socket, &[ACCEPTED], SendFlags::NOSIGNAL) == Ok(1) {
+            *place = Some(socket);
+            self.arrived += 1;
+        }
+    }
 }
 
 impl Pending {

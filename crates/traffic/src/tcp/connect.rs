@@ -1,20 +1,29 @@
-//! The connecting end: opens all connections of a trial at once (a thousand, one after the other, over
+//! The connecting end: opens the connections of a trial side by side (a thousand, one after the other, over
 //! a slow path would take minutes), greets on each, and waits until the listener has taken every one.
 
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::time::Instant;
 
 use linerate_model::protocol::Token;
-use linerate_model::workload::TrialSpec;
-use rustix::event::PollFlags;
+use linerate_model::workload::{TrialSpec, Waiting};
+use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send, sockopt};
 
 use super::greeting::{ACCEPTED, GREETING_BYTES, write};
-use super::socket::{Woken, wait};
-use super::{Connected, Flow, Side, select, socket};
+use super::{Connected, Flow, Side, files, select, socket};
+use crate::waiting::{Event, Poller};
 use crate::{Abort, TrafficError};
+
+/// How many are on their way at a time. More would overflow the listener's queue (`net.core.somaxconn`; a
+/// connection that found it full is tried again a second later), and the first ones' second to greet would
+/// run out while the last ones are begun.
+const UNDER_WAY_MAX: usize = 512;
+/// Events taken from the kernel at a time.
+const EVENTS: usize = 256;
+/// The event of the trial that was given up, not of a connection.
+const ABORT: u64 = u64::MAX;
 
 /// How far a connection has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,30 +50,46 @@ impl Connected {
         abort: &Abort,
     ) -> Result<Self, TrafficError> {
         spec.check()?;
+        files::make_room(spec)?;
         let begun = Instant::now();
-        let mut attempts = (0..select::candidates(spec))
-            .map(|number| Attempt::begin(spec, number, address))
-            .collect::<Result<Vec<_>, _>>()?;
-        let mut ready = Vec::new();
-        while attempts.iter().any(|one| one.stage != Stage::Accepted) {
+        let poller = Poller::new(Waiting::Blocking)?;
+        poller.add(abort, ABORT, EventFlags::IN)?;
+        let numbers = select::candidates(spec);
+        let mut waiting = 0..numbers;
+        let mut attempts: Vec<Attempt> = Vec::with_capacity(numbers as usize);
+        let mut events: Vec<Event> = Vec::with_capacity(EVENTS);
+        let mut accepted = 0;
+        while accepted < numbers as usize {
+            while attempts.len() - accepted < UNDER_WAY_MAX
+                && let Some(number) = waiting.next()
+            {
+                let one = Attempt::begin(spec, number, address)?;
+                poller.add(&one.socket, number.into(), EventFlags::OUT)?;
+                attempts.push(one);
+            }
             let now = Instant::now();
             if now >= deadline {
                 let waited = now - begun;
                 return Err(TrafficError::ConnectTimeOut { address, waited });
             }
-            let waited = attempts.iter().map(|one| {
-                let interest = match one.stage {
-                    Stage::Connecting => PollFlags::OUT,
-                    Stage::Greeted => PollFlags::IN,
-                    Stage::Accepted => PollFlags::empty(),
+            poller.wait(&mut events, Some(deadline - now))?;
+            for event in &events {
+                let Ok(index) = usize::try_from(event.data.u64()) else {
+                    continue;
                 };
-                (one.socket.as_fd(), interest)
-            });
-            if wait(waited, deadline, abort, &mut ready)? == Woken::Aborted {
-                return Err(TrafficError::Aborted);
-            }
-            for (one, _) in attempts.iter_mut().zip(&ready).filter(|(_, ready)| **ready) {
+                let Some(one) = attempts.get_mut(index) else {
+                    return Err(TrafficError::Aborted);
+                };
+                let before = one.stage;
                 one.advance(address, token, begun)?;
+                match one.stage {
+                    stage if stage == before => {}
+                    Stage::Accepted => {
+                        poller.remove(&one.socket)?;
+                        accepted += 1;
+                    }
+                    _ => poller.modify(&one.socket, index as u64, EventFlags::IN)?,
+                }
             }
         }
         let sockets = attempts.into_iter().map(|one| one.socket).collect();

@@ -24,6 +24,7 @@
 
 mod accept;
 mod connect;
+mod files;
 pub(crate) mod greeting;
 pub(crate) mod info;
 mod select;

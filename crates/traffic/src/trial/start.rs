@@ -1,18 +1,18 @@
 //! How the two ends agree on the start: READY from both when all their threads are, then GO from the
 //! receiving end when its clock runs.
 
-use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use linerate_model::sample::Role;
-use rustix::event::PollFlags;
+use linerate_model::workload::Waiting;
+use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 use super::board::{Board, Start, Verdict};
 use crate::tcp::Flow;
 use crate::tcp::greeting::{GO, READY};
-use crate::tcp::socket::{Woken, wait};
+use crate::waiting::{Event, Poller};
 use crate::{Abort, TrafficError};
 
 /// How long the ends wait for each other's start.
@@ -27,7 +27,8 @@ pub(super) fn start(flows: &[Flow], board: &Board, abort: &Abort) -> Result<Star
     }
     let deadline = Instant::now() + START_MAX;
     flows.iter().try_for_each(|flow| say(flow, READY))?;
-    await_word(READY, flows.iter().collect(), deadline, abort)?;
+    let all: Vec<&Flow> = flows.iter().collect();
+    await_word(READY, &all, deadline, abort)?;
 
     let receivers = || flows.iter().filter(|flow| flow.role == Role::Receiver);
     let senders: Vec<&Flow> = (flows.iter())
@@ -44,7 +45,7 @@ pub(super) fn start(flows: &[Flow], board: &Board, abort: &Abort) -> Result<Star
         return Ok(start);
     }
     receivers().try_for_each(|flow| say(flow, GO))?;
-    await_word(GO, senders, deadline, abort)?;
+    await_word(GO, &senders, deadline, abort)?;
     let start = Start {
         at: Instant::now(),
         asked,
@@ -67,34 +68,47 @@ fn say(flow: &Flow, word: u8) -> Result<(), TrafficError> {
     }
 }
 
+/// Events taken from the kernel at a time.
+const EVENTS: usize = 256;
+/// The event of the trial that was given up, not of a connection.
+const ABORT: u64 = u64::MAX;
+
 /// Waits until the peer has said `word` on each of `silent`.
 fn await_word(
     word: u8,
-    mut silent: Vec<&Flow>,
+    silent: &[&Flow],
     deadline: Instant,
     abort: &Abort,
 ) -> Result<(), TrafficError> {
-    let mut ready = Vec::new();
-    while !silent.is_empty() {
-        if Instant::now() >= deadline {
+    let poller = Poller::new(Waiting::Blocking)?;
+    poller.add(abort, ABORT, EventFlags::IN)?;
+    for (flow, number) in silent.iter().zip(0..) {
+        poller.add(&flow.socket, number, EventFlags::IN)?;
+    }
+    let mut events: Vec<Event> = Vec::with_capacity(EVENTS);
+    let mut heard_of = 0;
+    while heard_of < silent.len() {
+        let now = Instant::now();
+        if now >= deadline {
             return Err(TrafficError::StartTimeOut { waited: START_MAX });
         }
-        let waited = silent
-            .iter()
-            .map(|flow| (flow.socket.as_fd(), PollFlags::IN));
-        if wait(waited, deadline, abort, &mut ready)? == Woken::Aborted {
-            return Err(TrafficError::Aborted);
-        }
-        let mut still_silent = Vec::new();
-        for flow in silent {
+        poller.wait(&mut events, Some(deadline - now))?;
+        for event in &events {
+            let index = usize::try_from(event.data.u64()).ok();
+            let Some(flow) = index.and_then(|index| silent.get(index)) else {
+                return Err(TrafficError::Aborted);
+            };
             let mut heard = [0u8; 1];
             match recv(&flow.socket, &mut heard, RecvFlags::DONTWAIT) {
-                Ok((1, _)) if heard == [word] => {}
-                Err(Errno::AGAIN | Errno::INTR) => still_silent.push(flow),
+                Ok((1, _)) if heard == [word] => {
+                    // What it says next is not for here.
+                    poller.remove(&flow.socket)?;
+                    heard_of += 1;
+                }
+                Err(Errno::AGAIN | Errno::INTR) => {}
                 _ => return Err(closed_before_start(flow)),
             }
         }
-        silent = still_silent;
     }
     Ok(())
 }

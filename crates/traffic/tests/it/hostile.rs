@@ -15,7 +15,7 @@ use crate::scene::{
 };
 
 /// The listening end of `spec` against a hand-made peer of flow 0.
-fn against_a_peer(
+pub(crate) fn against_a_peer(
     spec: &TrialSpec,
     abort: &linerate_traffic::Abort,
     peer: impl FnOnce(std::net::TcpStream),
@@ -29,7 +29,7 @@ fn against_a_peer(
 }
 
 /// So long that a test which waits for it hangs visibly.
-fn an_hour(direction: Direction) -> TrialSpec {
+pub(crate) fn an_hour(direction: Direction) -> TrialSpec {
     TrialSpec {
         duration_ns: Nanoseconds::from_millis(3_600_000),
         interval_ns: Nanoseconds::from_millis(100),

@@ -12,3 +12,6 @@ mod select;
 mod simulated;
 mod strangers;
 mod stream;
+mod stream_crowd;
+mod stream_hostile;
+mod stream_modes;

@@ -1,0 +1,190 @@
+//! The loops over the ways of moving payload by a system call: one flow with calls that block or spin, and
+//! many flows by epoll.
+
+use std::os::fd::OwnedFd;
+
+use linerate_model::sample::Copies;
+use linerate_model::workload::Waiting;
+use rustix::event::epoll::EventFlags;
+use rustix::io::{Errno, ioctl_fionbio};
+
+use super::lane::Lane;
+use crate::TrafficError;
+use crate::trial::{Seat, Start};
+use crate::waiting::{Event, Poller};
+
+/// One way of moving payload between a buffer and a socket.
+pub(super) trait Way {
+    /// Whether it sends; else it receives.
+    const SENDS: bool;
+    /// Whether its call can wait for the socket itself.
+    const BLOCKS: bool;
+
+    /// Moves at most `most` bytes between the buffer and the socket of lane `lane`. A receiver's 0 is the
+    /// end of file; `AGAIN` is a socket that is not ready.
+    fn step(&mut self, lane: usize, socket: &OwnedFd, most: u64) -> Result<usize, Errno>;
+
+    /// Whether a call that moved `moved` bytes of at most `most` would have moved more, had the socket been
+    /// ready for it: the next call would only say `AGAIN`.
+    fn is_short(&self, _moved: usize, _most: u64) -> bool {
+        false
+    }
+
+    /// Hears what is on the socket's error queue.
+    fn hear(&mut self, _lane: usize, _socket: &OwnedFd) {}
+
+    /// The lane has ended: how its payload crossed, as far as the kernel says.
+    fn settle(&mut self, _lane: usize, _socket: &OwnedFd) -> Option<Copies> {
+        None
+    }
+}
+
+/// How many calls a flow gets before it is the next one's turn: most of what waits is moved in one or two,
+/// and no flow waits for more than a few buffers of another.
+const TURN: usize = 4;
+/// Events taken from the kernel at a time.
+const EVENTS: usize = 256;
+/// The event of the board, not of a lane.
+const STOP: u64 = u64::MAX;
+
+/// Makes a way ready, waits for the start, moves payload until every lane has ended; nothing when there
+/// was no trial.
+pub(super) fn carry<'a, W: Way>(
+    seat: &mut Seat<'a>,
+    mut lanes: Vec<Lane<'a>>,
+    make: impl FnOnce(&Seat<'a>) -> Result<W, TrafficError>,
+) -> Result<Option<Vec<Lane<'a>>>, TrafficError> {
+    let mut way = make(seat)?;
+    let waiting = seat.spec.waiting;
+    let alone = lanes.len() == 1 && W::BLOCKS && waiting != Waiting::Epoll;
+    if !alone || waiting == Waiting::Spin {
+        for lane in &lanes {
+            ioctl_fionbio(&lane.one.flow.socket, true)
+                .map_err(|errno| TrafficError::of_errno("make a socket non-blocking", errno))?;
+        }
+    }
+    let poller = if alone {
+        None
+    } else {
+        Some(watch::<W>(seat, &lanes)?)
+    };
+    let Some(start) = seat.ready()? else {
+        return Ok(None);
+    };
+    match poller {
+        Some(poller) => many(seat, start, &mut lanes, &mut way, &poller)?,
+        None => {
+            let errno = one(seat, &mut lanes[0], &mut way);
+            lanes[0].finish(seat, start, errno)?;
+        }
+    }
+    for (index, lane) in lanes.iter_mut().enumerate() {
+        let copies = way.settle(index, &lane.one.flow.socket);
+        lane.set_copies(copies);
+    }
+    Ok(Some(lanes))
+}
+
+/// THE hot loop of a single flow: one relaxed load, one system call, one relaxed store.
+fn one<W: Way>(seat: &Seat<'_>, lane: &mut Lane<'_>, way: &mut W) -> Option<Errno> {
+    loop {
+        if W::SENDS && (seat.board.is_stopped() || lane.left == 0) {
+            return None;
+        }
+        match way.step(0, &lane.one.flow.socket, lane.left) {
+            Ok(0) if !W::SENDS => return None,
+            Ok(count) => moved::<W>(lane, count),
+            // Only a socket that spins says AGAIN.
+            Err(Errno::INTR | Errno::AGAIN) => {}
+            Err(errno) => return Some(errno),
+        }
+    }
+}
+
+#[inline]
+fn moved<W: Way>(lane: &mut Lane<'_>, count: usize) {
+    lane.count(count as u64);
+    if W::SENDS {
+        lane.left -= count as u64;
+    }
+}
+
+/// An epoll instance that knows every lane, and the board where the lanes are senders'.
+fn watch<W: Way>(seat: &Seat<'_>, lanes: &[Lane<'_>]) -> Result<Poller, TrafficError> {
+    let poller = Poller::new(seat.spec.waiting)?;
+    let interest = if W::SENDS {
+        poller.add(&seat.board.stopping, STOP, EventFlags::IN)?;
+        EventFlags::OUT
+    } else {
+        EventFlags::IN
+    };
+    for (lane, token) in lanes.iter().zip(0..) {
+        poller.add(&lane.one.flow.socket, token, interest)?;
+    }
+    Ok(poller)
+}
+
+/// THE hot loop of many flows. Level-triggered: the kernel puts a flow that stays ready behind the others,
+/// which is all the fairness needed, and nothing is forgotten when a flow's turn is over.
+fn many<W: Way>(
+    seat: &Seat<'_>,
+    start: Start,
+    lanes: &mut [Lane<'_>],
+    way: &mut W,
+    poller: &Poller,
+) -> Result<(), TrafficError> {
+    let mut events: Vec<Event> = Vec::with_capacity(EVENTS);
+    let mut open = lanes.len();
+    while open > 0 {
+        if W::SENDS && seat.board.is_stopped() {
+            return (lanes.iter_mut())
+                .filter(|lane| lane.is_open())
+                .try_for_each(|lane| lane.finish(seat, start, None));
+        }
+        poller.wait(&mut events, None)?;
+        for event in &events {
+            let (flags, token) = (event.flags, event.data.u64());
+            let Some(index) = usize::try_from(token).ok().filter(|&at| at < lanes.len()) else {
+                continue;
+            };
+            let lane = &mut lanes[index];
+            if flags.contains(EventFlags::ERR) {
+                way.hear(index, &lane.one.flow.socket);
+            }
+            if let Some(errno) = turn(seat, lane, index, way) {
+                poller.remove(&lane.one.flow.socket)?;
+                lane.finish(seat, start, errno)?;
+                open -= 1;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// One flow's turn; how it ended, when it did.
+fn turn<W: Way>(
+    seat: &Seat<'_>,
+    lane: &mut Lane<'_>,
+    index: usize,
+    way: &mut W,
+) -> Option<Option<Errno>> {
+    for _ in 0..TURN {
+        if W::SENDS && (seat.board.is_stopped() || lane.left == 0) {
+            return Some(None);
+        }
+        let most = lane.left;
+        match way.step(index, &lane.one.flow.socket, most) {
+            Ok(0) if !W::SENDS => return Some(None),
+            Ok(count) => {
+                moved::<W>(lane, count);
+                if way.is_short(count, most) {
+                    return None;
+                }
+            }
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => return None,
+            Err(errno) => return Some(Some(errno)),
+        }
+    }
+    None
+}

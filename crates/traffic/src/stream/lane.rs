@@ -1,0 +1,137 @@
+//! One flow of a data thread: how much of the amount is its own, what it has moved, and how it ended.
+
+use std::time::{Duration, Instant};
+
+use linerate_model::sample::{Copies, Role};
+use linerate_model::units::Bytes;
+use linerate_model::workload::{Stream, TrialSpec};
+use rustix::io::Errno;
+use rustix::net::{Shutdown, shutdown};
+
+use crate::TrafficError;
+use crate::tcp::per_direction;
+use crate::trial::{FlowEnd, Seat, SeatFlow, Start};
+
+/// One flow on its way.
+#[derive(Debug)]
+pub(super) struct Lane<'a> {
+    pub(super) one: SeatFlow<'a>,
+    /// Its part of the amount, where there is one.
+    share: Option<u64>,
+    /// What a sender may still send.
+    pub(super) left: u64,
+    bytes: u64,
+    end: Option<FlowEnd>,
+}
+
+impl<'a> Lane<'a> {
+    pub(super) fn new(one: SeatFlow<'a>, spec: &TrialSpec, stream: &Stream) -> Self {
+        let flows = per_direction(spec);
+        let share =
+            (stream.bytes).map(|amount| share_of(amount.as_u64(), one.flow.number % flows, flows));
+        Self {
+            one,
+            share,
+            left: share.unwrap_or(u64::MAX),
+            bytes: 0,
+            end: None,
+        }
+    }
+
+    /// Counts what was moved.
+    #[inline]
+    pub(super) fn count(&mut self, moved: u64) {
+        self.bytes += moved;
+        self.one.counter.set_bytes(self.bytes);
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.end.is_none()
+    }
+
+    /// Records the end of the flow, tells the other end, and says whether it ended as it should.
+    pub(super) fn finish(
+        &mut self,
+        seat: &Seat<'_>,
+        start: Start,
+        errno: Option<Errno>,
+    ) -> Result<(), TrafficError> {
+        let ended = Instant::now();
+        self.end = Some(FlowEnd::of_tcp(self.one.flow, self.bytes, ended, start));
+        if seat.role == Role::Sender {
+            // The end of file is the receiver's sign to stop. It fails only when the connection is gone,
+            // and then the receiver has noticed.
+            let _ = shutdown(&self.one.flow.socket, Shutdown::Write);
+        }
+        self.judge(seat, start, ended, errno)
+    }
+
+    fn judge(
+        &self,
+        seat: &Seat<'_>,
+        start: Start,
+        ended: Instant,
+        errno: Option<Errno>,
+    ) -> Result<(), TrafficError> {
+        let closed = TrafficError::PeerClosed {
+            flow: self.one.flow.number,
+            after: ended.duration_since(start.at),
+        };
+        match (seat.role, errno) {
+            (Role::Sender, None) => Ok(()),
+            // The write side is shut down by us when the time is over, to end a `send` that blocks.
+            (Role::Sender, Some(Errno::PIPE)) if seat.board.is_stopped() => Ok(()),
+            (Role::Receiver, None) => match self.share {
+                Some(share) if self.bytes == share => Ok(()),
+                Some(share) if self.bytes > share => Err(TrafficError::Amount {
+                    flow: self.one.flow.number,
+                    expected: Bytes::new(share),
+                    given: Bytes::new(self.bytes),
+                }),
+                // The sender began after our GO, so its end comes after our duration; 1 % is far more
+                // than two clocks differ.
+                _ if ended.duration_since(start.asked)
+                    >= Duration::from(seat.spec.duration_ns).mul_f64(0.99) =>
+                {
+                    Ok(())
+                }
+                _ => Err(closed),
+            },
+            (_, Some(Errno::PIPE | Errno::CONNRESET)) => Err(closed),
+            (_, Some(errno)) => Err(TrafficError::of_errno("move data", errno)),
+        }
+    }
+
+    /// Adds how its payload crossed.
+    pub(super) fn set_copies(&mut self, copies: Option<Copies>) {
+        if let Some(end) = &mut self.end {
+            end.copies = copies;
+        }
+    }
+
+    pub(super) fn into_end(self) -> FlowEnd {
+        self.end.unwrap_or_default()
+    }
+}
+
+/// What of `amount` is flow `index`'s of `flows`: the first ones carry what does not divide.
+fn share_of(amount: u64, index: u32, flows: u32) -> u64 {
+    let (index, flows) = (u64::from(index), u64::from(flows.max(1)));
+    amount / flows + u64::from(index < amount % flows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_add_up_and_the_first_flows_carry_the_rest() {
+        for (amount, flows) in [(10, 3), (2, 5), (1 << 40, 7), (u64::MAX, 10_000)] {
+            let shares: Vec<u64> = (0..flows).map(|i| share_of(amount, i, flows)).collect();
+            assert_eq!(shares.iter().sum::<u64>(), amount);
+            assert!(
+                shares.is_sorted_by(|a, b| a >= b) && shares[0] - shares[shares.len() - 1] <= 1
+            );
+        }
+    }
+}

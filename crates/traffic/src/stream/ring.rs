@@ -1,0 +1,341 @@
+//! Bulk transfer through io_uring(7): the sockets are registered, a thread's flows share one ring and one
+//! buffer, and one system call submits and waits.
+
+use std::os::fd::{AsRawFd, RawFd};
+use std::time::{Duration, Instant};
+
+use linerate_model::sample::{Copies, Role};
+use linerate_model::units::Bytes;
+use linerate_model::workload::{SendMode, Stream, Waiting};
+use rustix::io::Errno;
+
+use super::lane::Lane;
+use crate::TrafficError;
+use crate::buffer::Buffer;
+use crate::sys::uring::{Completion, Ring};
+use crate::trial::{Seat, Start};
+
+/// Sends under way on the only flow of a thread: the next ones are with the kernel while the first one's
+/// completion is looked at. Of several flows each has one.
+const DEPTH: u32 = 4;
+/// Pieces that the kernel receives into, before it must be given some back: few, so that they stay in the
+/// CPU's cache.
+const PIECES: u16 = 8;
+/// The most memory of those pieces, for buffers of great size.
+const PIECES_MAX: u64 = 1 << 30;
+/// How long the end of a trial waits for the word on the last zero-copy sends.
+const HEAR_MAX: Duration = Duration::from_millis(100);
+
+/// How much memory a thread of `seat` needs: its buffer, or the pieces that a ring receives into.
+pub(super) fn room(seat: &Seat<'_>, through_ring: bool) -> Bytes {
+    let size = seat.spec.buffer_bytes;
+    if through_ring && seat.role == Role::Receiver {
+        Bytes::new(size.as_u64() * u64::from(pieces_of(size)))
+    } else {
+        size
+    }
+}
+
+fn pieces_of(size: Bytes) -> u16 {
+    if size.as_u64() * u64::from(PIECES) <= PIECES_MAX {
+        PIECES
+    } else {
+        1
+    }
+}
+
+/// Makes a ring ready, waits for the start, moves payload until every lane has ended; nothing when there
+/// was no trial.
+pub(super) fn carry<'a>(
+    seat: &mut Seat<'a>,
+    stream: &Stream,
+    lanes: Vec<Lane<'a>>,
+    buffer: Buffer,
+) -> Result<Option<Vec<Lane<'a>>>, TrafficError> {
+    let mut carrier = Carrier::new(seat, stream, lanes, buffer)?;
+    let Some(start) = seat.ready()? else {
+        return Ok(None);
+    };
+    match seat.role {
+        Role::Sender => carrier.send(seat, start)?,
+        Role::Receiver => carrier.receive(seat, start)?,
+    }
+    Ok(Some(carrier.lanes))
+}
+
+/// The flows of one thread and the ring that carries them.
+struct Carrier<'a> {
+    ring: Ring,
+    lanes: Vec<Lane<'a>>,
+    /// Operations under way, of each lane.
+    under_way: Vec<u32>,
+    copies: Vec<Copies>,
+    zerocopy: bool,
+    /// What one send asks for.
+    size: u32,
+    done: Vec<Completion>,
+}
+
+impl<'a> Carrier<'a> {
+    fn new(
+        seat: &Seat<'a>,
+        stream: &Stream,
+        lanes: Vec<Lane<'a>>,
+        buffer: Buffer,
+    ) -> Result<Self, TrafficError> {
+        let sends = seat.role == Role::Sender;
+        let zerocopy = sends && stream.send == SendMode::UringZerocopy;
+        let (flows, depth) = (count(lanes.len()), depth(lanes.len()));
+        let size = u32::try_from(seat.spec.buffer_bytes.as_u64()).unwrap_or(u32::MAX);
+        let ring = Ring::new(seat.spec.waiting, flows * depth, buffer.into_mapping());
+        let mut ring = ring.map_err(|errno| no_ring(seat.spec.waiting, errno))?;
+        let failed = |errno| TrafficError::refused("make an io_uring ready", errno);
+        let sockets: Vec<RawFd> = (lanes.iter())
+            .map(|lane| lane.one.flow.socket.as_raw_fd())
+            .collect();
+        ring.register_sockets(&sockets).map_err(failed)?;
+        if (zerocopy || !sends) && !ring.has_zerocopy_send() {
+            return Err(TrafficError::NotSupported {
+                what: if sends {
+                    "send by `uring-zerocopy`".to_owned()
+                } else {
+                    "receive by `uring`".to_owned()
+                },
+                why: "this kernel's io_uring does not have it; it came with Linux 6.0".to_owned(),
+            });
+        }
+        if zerocopy {
+            ring.register_buffer().map_err(|errno| match errno {
+                Errno::NOMEM => TrafficError::NotPermitted {
+                    what: "send by `uring-zerocopy`".to_owned(),
+                    why: "the buffer may not be locked in memory; raise the limit (`ulimit -l`) or ask for \
+                          a smaller buffer"
+                        .to_owned(),
+                },
+                errno => TrafficError::refused("register the buffer of `uring-zerocopy`", errno),
+            })?;
+        }
+        if !sends {
+            let pieces = pieces_of(seat.spec.buffer_bytes);
+            // Twice as many as flows, so that none finds the ring empty while some are looked at.
+            let entries = (flows * 2)
+                .next_power_of_two()
+                .clamp(pieces.into(), 1 << 15);
+            let entries = u16::try_from(entries).unwrap_or(pieces);
+            ring.provide_buffers(pieces, entries).map_err(|errno| {
+                TrafficError::refused("receive by `uring` (a ring of buffers, Linux 5.19)", errno)
+            })?;
+        }
+        Ok(Self {
+            ring,
+            under_way: vec![0; lanes.len()],
+            copies: vec![Copies::default(); lanes.len()],
+            lanes,
+            zerocopy,
+            size,
+            done: Vec::new(),
+        })
+    }
+
+    fn wait(&mut self, limit: Option<Duration>) -> Result<(), TrafficError> {
+        self.ring
+            .wait(&mut self.done, limit)
+            .map_err(|errno| TrafficError::of_errno("wait for io_uring", errno))
+    }
+
+    /// THE hot loop of a sender: one system call for what is to be submitted and what is done, one relaxed
+    /// store for each send.
+    fn send(&mut self, seat: &Seat<'_>, start: Start) -> Result<(), TrafficError> {
+        let depth = depth(self.lanes.len());
+        let mut open = self.lanes.len();
+        for index in 0..self.lanes.len() {
+            self.send_more(seat, index, depth)?;
+            open -= usize::from(self.end_if_over(seat, start, index, None)?);
+        }
+        while open > 0 {
+            self.wait(None)?;
+            let mut done = std::mem::take(&mut self.done);
+            for one in done.drain(..) {
+                let (index, errno) = self.take_sent(one);
+                if one.released.is_some() || !self.lanes[index].is_open() {
+                    continue;
+                }
+                if errno.is_none() {
+                    self.send_more(seat, index, depth)?;
+                }
+                open -= usize::from(self.end_if_over(seat, start, index, errno)?);
+            }
+            self.done = done;
+        }
+        if self.zerocopy {
+            self.hear_the_rest()?;
+        }
+        Ok(())
+    }
+
+    /// Has up to `depth` sends of lane `index` under way, of no more than it may send.
+    fn send_more(&mut self, seat: &Seat<'_>, index: usize, depth: u32) -> Result<(), TrafficError> {
+        let lane = &mut self.lanes[index];
+        while self.under_way[index] < depth && lane.left > 0 && !seat.board.is_stopped() {
+            let asked = u32::try_from(lane.left).unwrap_or(u32::MAX).min(self.size);
+            let (socket, token) = (count(index), token(index, asked));
+            let pushed = if self.zerocopy {
+                self.ring.send_zerocopy(socket, asked, token)
+            } else {
+                self.ring.send(socket, asked, token)
+            };
+            pushed.map_err(|errno| TrafficError::of_errno("submit to io_uring", errno))?;
+            // What is not sent after all is given back when that is known.
+            lane.left -= u64::from(asked);
+            self.under_way[index] += 1;
+        }
+        Ok(())
+    }
+
+    /// Counts what a completion says; the lane, and its error.
+    fn take_sent(&mut self, one: Completion) -> (usize, Option<Errno>) {
+        let (index, asked) = of_token(one.token);
+        let copies = &mut self.copies[index];
+        if let Some(copied) = one.released {
+            copies.zerocopy_sends += 1;
+            copies.copied_after_all += u64::from(copied);
+            return (index, None);
+        }
+        self.under_way[index] -= 1;
+        let lane = &mut self.lanes[index];
+        let (sent, errno) = match one.result {
+            Ok(sent) => (sent, None),
+            Err(Errno::INTR | Errno::AGAIN) => (0, None),
+            Err(errno) => (0, Some(errno)),
+        };
+        lane.left += u64::from(asked.saturating_sub(sent));
+        if sent > 0 {
+            lane.count(sent.into());
+        }
+        (index, errno)
+    }
+
+    /// Ends lane `index` when it failed, or has sent its share, or is stopped and has nothing under way;
+    /// whether it did.
+    fn end_if_over(
+        &mut self,
+        seat: &Seat<'_>,
+        start: Start,
+        index: usize,
+        errno: Option<Errno>,
+    ) -> Result<bool, TrafficError> {
+        let lane = &mut self.lanes[index];
+        // Sends that were under way at the stop come back one by one, each with what it had moved.
+        let failed = errno.is_some() && !seat.board.is_stopped();
+        let over = self.under_way[index] == 0 && (lane.left == 0 || seat.board.is_stopped());
+        if failed || over {
+            lane.finish(seat, start, errno)?;
+        }
+        Ok(failed || over)
+    }
+
+    /// Waits for the word on what is still with the kernel, but not for a peer that is silent.
+    fn hear_the_rest(&mut self) -> Result<(), TrafficError> {
+        let until = Instant::now() + HEAR_MAX;
+        while !self.ring.is_idle() {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            self.wait(Some(left))?;
+            let done = std::mem::take(&mut self.done);
+            for one in &done {
+                self.take_sent(*one);
+            }
+        }
+        for (lane, copies) in self.lanes.iter_mut().zip(&self.copies) {
+            lane.set_copies(Some(*copies));
+        }
+        Ok(())
+    }
+
+    /// THE hot loop of a receiver: the kernel goes on receiving by itself; one system call for what has
+    /// come, one relaxed store for each piece.
+    fn receive(&mut self, seat: &Seat<'_>, start: Start) -> Result<(), TrafficError> {
+        let submit = |errno| TrafficError::of_errno("submit to io_uring", errno);
+        for index in 0..self.lanes.len() {
+            let token = token(index, 0);
+            self.ring.receive(count(index), token).map_err(submit)?;
+        }
+        let mut open = self.lanes.len();
+        while open > 0 {
+            self.wait(None)?;
+            let mut done = std::mem::take(&mut self.done);
+            for one in done.drain(..) {
+                let (index, _) = of_token(one.token);
+                if let Some(buffer) = one.buffer {
+                    self.ring.give_back(buffer);
+                }
+                let lane = &mut self.lanes[index];
+                let errno = match one.result {
+                    Ok(0) => None,
+                    Ok(received) => {
+                        lane.count(received.into());
+                        if !one.more {
+                            self.ring.receive(count(index), one.token).map_err(submit)?;
+                        }
+                        continue;
+                    }
+                    // The pieces were all full at that moment; they are given back by now.
+                    Err(Errno::NOBUFS | Errno::INTR | Errno::AGAIN) => {
+                        self.ring.receive(count(index), one.token).map_err(submit)?;
+                        continue;
+                    }
+                    Err(errno) => Some(errno),
+                };
+                lane.finish(seat, start, errno)?;
+                open -= 1;
+            }
+            self.done = done;
+        }
+        Ok(())
+    }
+}
+
+fn depth(lanes: usize) -> u32 {
+    if lanes == 1 { DEPTH } else { 1 }
+}
+
+fn count(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
+
+/// A lane and what was asked for, as the number of an operation.
+fn token(index: usize, asked: u32) -> u64 {
+    u64::from(count(index)) << 32 | u64::from(asked)
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "each half has 32 bits")]
+fn of_token(token: u64) -> (usize, u32) {
+    ((token >> 32) as usize, token as u32)
+}
+
+/// Why there is no ring.
+fn no_ring(waiting: Waiting, errno: Errno) -> TrafficError {
+    let what = "use io_uring".to_owned();
+    match errno {
+        Errno::NOSYS => TrafficError::NotSupported {
+            what,
+            why: "this kernel was built without it (CONFIG_IO_URING), or a sandbox hides it"
+                .to_owned(),
+        },
+        Errno::PERM | Errno::ACCESS => TrafficError::NotPermitted {
+            what,
+            why: "/proc/sys/kernel/io_uring_disabled or a sandbox (seccomp) forbids it".to_owned(),
+        },
+        Errno::NOMEM => TrafficError::NotPermitted {
+            what,
+            why: "its queues may not be locked in memory; raise the limit (`ulimit -l`)".to_owned(),
+        },
+        Errno::INVAL if matches!(waiting, Waiting::BusyPoll(_)) => TrafficError::NotSupported {
+            what: format!("wait by `{waiting}` in io_uring"),
+            why: "this kernel does not have it; it came with Linux 6.9".to_owned(),
+        },
+        errno => TrafficError::refused("use io_uring", errno),
+    }
+}

@@ -1,0 +1,263 @@
+//! The ways payload gets into the kernel by a system call.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use linerate_model::sample::Copies;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::{MemfdFlags, memfd_create, sendfile};
+use rustix::io::{Errno, write};
+use rustix::net::{SendFlags, send};
+use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
+
+use super::drive::Way;
+use crate::TrafficError;
+use crate::buffer::Buffer;
+use crate::sys::zerocopy::{
+    allow_zerocopy, block_sigpipe, lend_pages, next_notification, send_zerocopy,
+};
+use crate::tcp::socket::timespec;
+use crate::trial::{Board, Seat};
+
+/// What of `buffer` goes into one call that may move `most` bytes.
+#[inline]
+fn part(buffer: &[u8], most: u64) -> &[u8] {
+    let most = usize::try_from(most).unwrap_or(usize::MAX);
+    &buffer[..buffer.len().min(most)]
+}
+
+/// send(2): the kernel copies.
+pub(super) struct Write {
+    buffer: Buffer,
+}
+
+impl Write {
+    pub(super) fn new(buffer: Buffer) -> Self {
+        Self { buffer }
+    }
+}
+
+impl Way for Write {
+    const SENDS: bool = true;
+    const BLOCKS: bool = true;
+
+    #[inline]
+    fn step(&mut self, _: usize, socket: &OwnedFd, most: u64) -> Result<usize, Errno> {
+        send(
+            socket,
+            part(self.buffer.payload(), most),
+            SendFlags::NOSIGNAL,
+        )
+    }
+
+    fn is_short(&self, moved: usize, most: u64) -> bool {
+        moved < part(self.buffer.payload(), most).len()
+    }
+}
+
+/// `MSG_ZEROCOPY`. The buffer never changes, so that nothing has to wait for the kernel to be done with it;
+/// what is outstanding is bounded by the socket's send buffer and by `net.core.optmem_max`.
+pub(super) struct Zerocopy<'a> {
+    buffer: Buffer,
+    board: &'a Board,
+    lanes: Vec<Outstanding>,
+    /// Until when the ends of all lanes wait for what the kernel has still to say.
+    settled: Option<Instant>,
+}
+
+/// The zero-copy sends of one lane.
+#[derive(Debug, Clone, Copy, Default)]
+struct Outstanding {
+    sent: u64,
+    heard: u64,
+    copied: u64,
+}
+
+/// Sends between two looks at the error queue: the kernel joins notifications that stand side by side, so
+/// one look takes many.
+const HEAR_EVERY: u64 = 32;
+/// How long the end of a trial waits for what the kernel has still to say.
+const HEAR_MAX: Duration = Duration::from_millis(100);
+
+impl<'a> Zerocopy<'a> {
+    pub(super) fn new(seat: &Seat<'a>, buffer: Buffer) -> Result<Self, TrafficError> {
+        for one in &seat.flows {
+            allow_zerocopy(&one.flow.socket).map_err(|errno| {
+                TrafficError::refused("send by `zerocopy` (SO_ZEROCOPY, Linux 4.14)", errno)
+            })?;
+        }
+        Ok(Self {
+            buffer,
+            board: seat.board,
+            lanes: vec![Outstanding::default(); seat.flows.len()],
+            settled: None,
+        })
+    }
+
+    /// Takes everything off the error queue; how many sends were heard of.
+    fn drain(&mut self, lane: usize, socket: &OwnedFd) -> u64 {
+        let lane = &mut self.lanes[lane];
+        let before = lane.heard;
+        while let Ok(heard) = next_notification(socket) {
+            lane.heard += u64::from(heard.sends);
+            if heard.copied {
+                lane.copied += u64::from(heard.sends);
+            }
+        }
+        lane.heard - before
+    }
+
+    /// Waits until the error queue holds something, `limit` is over, or (when it was not before) the trial
+    /// is stopped.
+    fn wait(&self, socket: &OwnedFd, limit: Duration) {
+        let interest = if self.board.is_stopped() {
+            PollFlags::empty()
+        } else {
+            PollFlags::IN
+        };
+        let mut fds = [
+            PollFd::new(socket, PollFlags::empty()),
+            PollFd::from_borrowed_fd(self.board.stopping.as_fd(), interest),
+        ];
+        // An interrupted or failed poll only means that we look once more.
+        let _ = poll(&mut fds, Some(&timespec(limit)));
+    }
+}
+
+impl Way for Zerocopy<'_> {
+    const SENDS: bool = true;
+    const BLOCKS: bool = true;
+
+    fn step(&mut self, lane: usize, socket: &OwnedFd, most: u64) -> Result<usize, Errno> {
+        match send_zerocopy(socket, part(self.buffer.payload(), most)) {
+            Ok(count) => {
+                self.lanes[lane].sent += 1;
+                if self.lanes[lane].sent.is_multiple_of(HEAR_EVERY) {
+                    self.drain(lane, socket);
+                }
+                Ok(count)
+            }
+            // No room for a further notification (optmem_max) until some are taken.
+            Err(Errno::NOBUFS) => {
+                match self.drain(lane, socket) {
+                    0 if self.lanes.len() > 1 => return Err(Errno::AGAIN),
+                    0 => self.wait(socket, HEAR_MAX),
+                    _ => {}
+                }
+                Err(Errno::INTR)
+            }
+            Err(errno) => Err(errno),
+        }
+    }
+
+    fn is_short(&self, moved: usize, most: u64) -> bool {
+        moved < part(self.buffer.payload(), most).len()
+    }
+
+    fn hear(&mut self, lane: usize, socket: &OwnedFd) {
+        self.drain(lane, socket);
+    }
+
+    fn settle(&mut self, lane: usize, socket: &OwnedFd) -> Option<Copies> {
+        let until = *(self.settled).get_or_insert_with(|| Instant::now() + HEAR_MAX);
+        self.drain(lane, socket);
+        while self.lanes[lane].heard < self.lanes[lane].sent {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            self.wait(socket, left);
+            if self.drain(lane, socket) == 0 {
+                // The connection hung up with nothing to say: poll would come back at once.
+                break;
+            }
+        }
+        let Outstanding { heard, copied, .. } = self.lanes[lane];
+        Some(Copies {
+            zerocopy_sends: heard,
+            copied_after_all: copied,
+            ..Copies::default()
+        })
+    }
+}
+
+/// sendfile(2) from a memory file: the pages go into the socket as they are.
+pub(super) struct Sendfile {
+    file: OwnedFd,
+    size: usize,
+    at: u64,
+}
+
+impl Sendfile {
+    pub(super) fn new(buffer: Buffer) -> Result<Self, TrafficError> {
+        let failed = |errno| TrafficError::refused("send by `sendfile` (memfd_create)", errno);
+        block_sigpipe();
+        let file = memfd_create("linerate-payload", MemfdFlags::CLOEXEC).map_err(failed)?;
+        let mut rest = buffer.payload();
+        while !rest.is_empty() {
+            let written = write(&file, rest).map_err(failed)?;
+            rest = &rest[written..];
+        }
+        Ok(Self {
+            file,
+            size: buffer.payload().len(),
+            at: 0,
+        })
+    }
+}
+
+impl Way for Sendfile {
+    const SENDS: bool = true;
+    const BLOCKS: bool = true;
+
+    #[inline]
+    fn step(&mut self, _: usize, socket: &OwnedFd, most: u64) -> Result<usize, Errno> {
+        if self.at >= self.size as u64 {
+            self.at = 0;
+        }
+        let left = (self.size as u64 - self.at).min(most);
+        let left = usize::try_from(left).unwrap_or(usize::MAX);
+        sendfile(socket, &self.file, Some(&mut self.at), left)
+    }
+}
+
+/// splice(2) through a pipe that the buffer's pages are lent to (vmsplice(2)).
+pub(super) struct Splice {
+    buffer: Buffer,
+    reader: OwnedFd,
+    writer: OwnedFd,
+    /// What is in the pipe.
+    held: usize,
+}
+
+impl Splice {
+    pub(super) fn new(buffer: Buffer) -> Result<Self, TrafficError> {
+        let failed = |errno| TrafficError::refused("send by `splice` (pipe)", errno);
+        block_sigpipe();
+        let (reader, writer) = pipe_with(PipeFlags::CLOEXEC).map_err(failed)?;
+        // The kernel may refuse more than its default (64 KiB): then the buffer goes in several pieces.
+        let _ = fcntl_setpipe_size(&writer, buffer.payload().len());
+        Ok(Self {
+            buffer,
+            reader,
+            writer,
+            held: 0,
+        })
+    }
+}
+
+impl Way for Splice {
+    const SENDS: bool = true;
+    const BLOCKS: bool = true;
+
+    #[inline]
+    fn step(&mut self, _: usize, socket: &OwnedFd, most: u64) -> Result<usize, Errno> {
+        if self.held == 0 {
+            self.held = lend_pages(&self.writer, self.buffer.payload())?;
+        }
+        let most = usize::try_from(most).unwrap_or(usize::MAX).min(self.held);
+        let moved = splice(&self.reader, None, socket, None, most, SpliceFlags::MOVE)?;
+        self.held -= moved;
+        Ok(moved)
+    }
+}

@@ -1,0 +1,314 @@
+//! io_uring(7) as far as bulk transfer needs it: sends (with and without a copy) from one buffer that never
+//! changes, and multishot receives into pieces of one buffer that nobody reads.
+//!
+//! A [`Ring`] owns its buffer and gives it back to the system only when no operation is under way, so that
+//! the kernel never writes to memory that is something else by then.
+
+use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::Duration;
+
+use io_uring::squeue::Entry;
+use io_uring::types::{BufRingEntry, CancelBuilder, Fixed, Napi, SubmitArgs, Timespec};
+use io_uring::{IoUring, Probe, cqueue, opcode};
+use linerate_model::workload::Waiting;
+use rustix::io::Errno;
+
+use super::Mapping;
+
+/// `IORING_SEND_ZC_REPORT_USAGE` (include/uapi/linux/io_uring.h, Linux 6.2).
+const REPORT_USAGE: u16 = 1 << 3;
+/// `IORING_NOTIF_USAGE_ZC_COPIED`.
+const USAGE_COPIED: u32 = 1 << 31;
+/// The group of the provided buffers.
+const GROUP: u16 = 0;
+/// How long the kernel's thread that takes submissions (SQPOLL) looks for more before it sleeps.
+const POLL_IDLE_MS: u32 = 100;
+/// How long a ring that ends waits for what is under way.
+const SETTLE: Duration = Duration::from_millis(100);
+
+/// What an operation came to.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Completion {
+    /// The number that the operation was given.
+    pub(crate) token: u64,
+    /// What was moved.
+    pub(crate) result: Result<u32, Errno>,
+    /// Whether the operation goes on.
+    pub(crate) more: bool,
+    /// Not a result, but the word that a zero-copy send is done with its buffer: whether it was copied.
+    pub(crate) released: Option<bool>,
+    /// The provided buffer that holds what was received.
+    pub(crate) buffer: Option<u16>,
+}
+
+/// A submission and a completion queue, the sockets and the buffer that they work on.
+pub(crate) struct Ring {
+    ring: IoUring,
+    spins: bool,
+    /// Operations that have not said their last word.
+    under_way: usize,
+    buffer: Option<Mapping>,
+    provided: Option<Provided>,
+}
+
+/// Pieces of the buffer that the kernel takes as payload arrives (`IORING_REGISTER_PBUF_RING`, Linux 5.19).
+struct Provided {
+    entries: Mapping,
+    /// Entries, a power of two.
+    count: u16,
+    tail: u16,
+    /// The pieces that they share: entry *i* is piece *i* modulo their number.
+    pieces: u16,
+    piece: u32,
+}
+
+impl Ring {
+    /// A ring for at most `operations` operations at a time, to be used by the calling thread alone.
+    pub(crate) fn new(waiting: Waiting, operations: u32, buffer: Mapping) -> Result<Self, Errno> {
+        let entries = operations.next_power_of_two().clamp(8, 4_096);
+        let completions = (operations * 4).next_power_of_two().clamp(256, 65_536);
+        let basic = || {
+            let mut builder = IoUring::builder();
+            builder.setup_clamp().setup_cqsize(completions);
+            builder
+        };
+        let made = match waiting {
+            Waiting::UringSqpoll => basic().setup_sqpoll(POLL_IDLE_MS).build(entries),
+            // One that spins looks at the completion queue itself: nothing may wait for it to call.
+            Waiting::Spin => basic().build(entries),
+            _ => basic()
+                .setup_single_issuer()
+                .setup_defer_taskrun()
+                .build(entries)
+                // Before Linux 6.1 a completion interrupts the thread wherever it is.
+                .or_else(|error| match error.raw_os_error() {
+                    Some(libc::EINVAL) => basic().build(entries),
+                    _ => Err(error),
+                }),
+        };
+        let ring = made.map_err(errno_of)?;
+        if let Waiting::BusyPoll(micros) = waiting {
+            let mut napi = Napi::new()
+                .set_busy_poll_timeout(micros)
+                .set_prefer_busy_poll(true);
+            ring.submitter()
+                .register_napi(&mut napi)
+                .map_err(errno_of)?;
+        }
+        Ok(Self {
+            ring,
+            spins: waiting == Waiting::Spin,
+            under_way: 0,
+            buffer: Some(buffer),
+            provided: None,
+        })
+    }
+
+    /// Whether the kernel has zero-copy sends and multishot receives: both came with Linux 6.0, and only
+    /// of the first can it be asked.
+    pub(crate) fn has_zerocopy_send(&self) -> bool {
+        let mut probe = Probe::new();
+        self.ring.submitter().register_probe(&mut probe).is_ok()
+            && probe.is_supported(opcode::SendZc::CODE)
+    }
+
+    /// Registers the sockets, which operations name by their place in the list: saves taking a reference
+    /// for each operation.
+    pub(crate) fn register_sockets(&self, sockets: &[RawFd]) -> Result<(), Errno> {
+        self.ring
+            .submitter()
+            .register_files(sockets)
+            .map_err(errno_of)
+    }
+
+    /// Registers the buffer for zero-copy sends: its pages are looked up and locked once.
+    pub(crate) fn register_buffer(&self) -> Result<(), Errno> {
+        let payload = self.buffer.as_ref().map_or(&[][..], Mapping::payload);
+        let piece = libc::iovec {
+            iov_base: payload.as_ptr().cast_mut().cast(),
+            iov_len: payload.len(),
+        };
+        // SAFETY: the mapping is as long as stated and outlives the ring (see `drop`).
+        unsafe { self.ring.submitter().register_buffers(&[piece]) }.map_err(errno_of)
+    }
+
+    /// Cuts the buffer into `pieces` for receives, and lends each of them several times until there are
+    /// `count` entries (a power of two): nobody reads the payload, and a flow that finds no entry must be
+    /// asked to receive again.
+    pub(crate) fn provide_buffers(&mut self, pieces: u16, count: u16) -> Result<(), Errno> {
+        let length = self
+            .buffer
+            .as_ref()
+            .map_or(0, |buffer| buffer.payload().len());
+        let piece = u32::try_from(length / usize::from(pieces)).map_err(|_| Errno::NOMEM)?;
+        let entries = Mapping::new(usize::from(count) * size_of::<BufRingEntry>())?;
+        let start = entries.payload().as_ptr().addr() as u64;
+        // SAFETY: the entries are whole pages as long as stated; they outlive the ring (see `drop`).
+        unsafe { (self.ring.submitter()).register_buf_ring_with_flags(start, count, GROUP, 0) }
+            .map_err(errno_of)?;
+        self.provided = Some(Provided {
+            entries,
+            count,
+            tail: 0,
+            pieces,
+            piece,
+        });
+        (0..count).for_each(|index| self.give_back(index));
+        Ok(())
+    }
+
+    /// Gives a provided buffer to the kernel again.
+    pub(crate) fn give_back(&mut self, index: u16) {
+        let (Some(provided), Some(buffer)) = (&mut self.provided, &mut self.buffer) else {
+            return;
+        };
+        let place = usize::from(provided.tail & (provided.count - 1));
+        let piece = buffer.bytes().as_mut_ptr();
+        let entries: *mut BufRingEntry = provided.entries.bytes().as_mut_ptr().cast();
+        // SAFETY: `place` is below the count that the entries were made for; the kernel does not read an
+        // entry before the tail says that it is there. The tail lies in the first entry, at an even address,
+        // and is read by the kernel and written by us alone.
+        unsafe {
+            let entry = &mut *entries.add(place);
+            entry.set_addr(
+                piece.expose_provenance() as u64
+                    + u64::from(index % provided.pieces) * u64::from(provided.piece),
+            );
+            entry.set_len(provided.piece);
+            entry.set_bid(index);
+            provided.tail = provided.tail.wrapping_add(1);
+            AtomicU16::from_ptr(BufRingEntry::tail(entries).cast_mut())
+                .store(provided.tail, Ordering::Release);
+        }
+    }
+
+    fn push(&mut self, entry: &Entry) -> Result<(), Errno> {
+        loop {
+            // SAFETY: operations are made below, on registered sockets and on the ring's own buffer, which
+            // is kept until they are done.
+            if unsafe { self.ring.submission().push(entry) }.is_ok() {
+                self.under_way += 1;
+                return Ok(());
+            }
+            self.ring.submit().map_err(errno_of)?;
+            if self.ring.params().is_setup_sqpoll() {
+                self.ring.submitter().squeue_wait().map_err(errno_of)?;
+            }
+        }
+    }
+
+    /// Sends the first `length` bytes of the buffer on socket `socket`.
+    pub(crate) fn send(&mut self, socket: u32, length: u32, token: u64) -> Result<(), Errno> {
+        let payload = self.buffer.as_ref().map_or(&[][..], Mapping::payload);
+        let length = length.min(u32::try_from(payload.len()).unwrap_or(u32::MAX));
+        let entry = opcode::Send::new(Fixed(socket), payload.as_ptr(), length)
+            .flags(libc::MSG_NOSIGNAL)
+            .build()
+            .user_data(token);
+        self.push(&entry)
+    }
+
+    /// The same from the registered buffer, without a copy if the kernel can.
+    pub(crate) fn send_zerocopy(
+        &mut self,
+        socket: u32,
+        length: u32,
+        token: u64,
+    ) -> Result<(), Errno> {
+        let payload = self.buffer.as_ref().map_or(&[][..], Mapping::payload);
+        let length = length.min(u32::try_from(payload.len()).unwrap_or(u32::MAX));
+        let entry = opcode::SendZc::new(Fixed(socket), payload.as_ptr(), length)
+            .buf_index(Some(0))
+            .flags(libc::MSG_NOSIGNAL)
+            .zc_flags(REPORT_USAGE)
+            .build()
+            .user_data(token);
+        self.push(&entry)
+    }
+
+    /// Receives on socket `socket` again and again, into provided buffers.
+    pub(crate) fn receive(&mut self, socket: u32, token: u64) -> Result<(), Errno> {
+        let entry = opcode::RecvMulti::new(Fixed(socket), GROUP)
+            .build()
+            .user_data(token);
+        self.push(&entry)
+    }
+
+    /// Submits what was asked for and fills `completions` with what is done; waits for one, at most
+    /// `limit`. When it spins, or is interrupted, it may come back with nothing.
+    pub(crate) fn wait(
+        &mut self,
+        completions: &mut Vec<Completion>,
+        limit: Option<Duration>,
+    ) -> Result<(), Errno> {
+        completions.clear();
+        let outcome = match limit {
+            _ if self.spins || !self.ring.completion().is_empty() => self.ring.submit(),
+            None => self.ring.submit_and_wait(1),
+            Some(limit) => {
+                let limit = Timespec::from(limit);
+                let arguments = SubmitArgs::new().timespec(&limit);
+                self.ring.submitter().submit_with_args(1, &arguments)
+            }
+        };
+        match outcome.map_err(errno_of) {
+            // BUSY: completions must be taken before more can be submitted.
+            Ok(_) | Err(Errno::INTR | Errno::TIME | Errno::BUSY | Errno::AGAIN) => {}
+            Err(errno) => return Err(errno),
+        }
+        for entry in self.ring.completion() {
+            let more = cqueue::more(entry.flags());
+            self.under_way -= usize::from(!more);
+            let said = entry.result();
+            let released =
+                cqueue::notif(entry.flags()).then(|| said.cast_unsigned() & USAGE_COPIED != 0);
+            completions.push(Completion {
+                token: entry.user_data(),
+                // A word of release is flags alone, and may be any number.
+                result: match u32::try_from(said) {
+                    Err(_) if released.is_none() => Err(Errno::from_raw_os_error(-said)),
+                    moved => Ok(moved.unwrap_or(0)),
+                },
+                more,
+                released,
+                buffer: cqueue::buffer_select(entry.flags()),
+            });
+        }
+        Ok(())
+    }
+
+    /// Whether nothing is under way.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.under_way == 0
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        if !self.is_idle() {
+            // A kernel that cannot cancel (before Linux 6.0) finishes them when the sockets are shut down.
+            let _ = self
+                .ring
+                .submitter()
+                .register_sync_cancel(Some(Timespec::from(SETTLE)), CancelBuilder::any());
+            self.spins = false;
+            let mut completions = Vec::new();
+            while !self.is_idle() {
+                let waited = self.wait(&mut completions, Some(SETTLE));
+                if waited.is_err() || completions.is_empty() {
+                    break;
+                }
+            }
+        }
+        if !self.is_idle() {
+            // The kernel may still use them: memory lost is better than memory overwritten.
+            std::mem::forget(self.buffer.take());
+            std::mem::forget(self.provided.take());
+        }
+    }
+}
+
+fn errno_of(error: std::io::Error) -> Errno {
+    Errno::from_io_error(&error).unwrap_or(Errno::IO)
+}

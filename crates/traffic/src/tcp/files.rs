@@ -1,0 +1,95 @@
+//! The limit of file descriptors (getrlimit(2)): raised as far as this process may when a trial needs it,
+//! and an error before the first connection when that is not far enough.
+
+use linerate_model::workload::TrialSpec;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use super::per_direction;
+use super::select::candidates;
+use crate::TrafficError;
+
+/// What a thread opens at most beside its connections: an epoll instance or a ring, and the ends of a pipe.
+const PER_THREAD: u64 = 3;
+/// Strangers' connections, events, and what the rest of the program opens meanwhile.
+const SPARE: u64 = 128;
+
+/// Sees to it that the connections of `spec` can be opened.
+pub(super) fn make_room(spec: &TrialSpec) -> Result<(), TrafficError> {
+    let connections = u64::from(candidates(spec));
+    let roles = connections / u64::from(per_direction(spec)).max(1);
+    let threads = u64::from(spec.threads()) * roles;
+    let limit = getrlimit(Resource::Nofile);
+    let needed = files_open() + connections + threads * PER_THREAD + SPARE;
+    // Both ends of a trial may be in this process, and neither knows of the other.
+    match new_soft_limit(limit, needed, needed + connections) {
+        Ok(None) => Ok(()),
+        Ok(Some(soft)) => {
+            let raised = Rlimit {
+                current: Some(soft),
+                maximum: limit.maximum,
+            };
+            setrlimit(Resource::Nofile, raised).map_err(|errno| {
+                TrafficError::of_errno("raise the limit of file descriptors", errno)
+            })
+        }
+        Err(limit) => Err(TrafficError::FileLimit { needed, limit }),
+    }
+}
+
+/// The soft limit that there must be for `needed` descriptors, and better `wanted`; `None` when the one in
+/// force will do, and the hard limit as an error when not even that is enough.
+fn new_soft_limit(limit: Rlimit, needed: u64, wanted: u64) -> Result<Option<u64>, u64> {
+    let hard = limit.maximum.unwrap_or(u64::MAX);
+    let soft = limit.current.unwrap_or(u64::MAX);
+    if needed > hard {
+        return Err(hard);
+    }
+    Ok(Some(wanted.min(hard)).filter(|&better| better > soft))
+}
+
+/// How many descriptors are open now. Without /proc, as many as a small program has.
+fn files_open() -> u64 {
+    std::fs::read_dir("/proc/self/fd").map_or(64, |entries| entries.count() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limit(soft: u64, hard: Option<u64>) -> Rlimit {
+        Rlimit {
+            current: Some(soft),
+            maximum: hard,
+        }
+    }
+
+    #[test]
+    fn the_soft_limit_is_raised_as_far_as_needed_and_never_lowered() {
+        assert_eq!(new_soft_limit(limit(1024, Some(4096)), 200, 300), Ok(None));
+        assert_eq!(
+            new_soft_limit(limit(1024, Some(4096)), 1100, 2100),
+            Ok(Some(2100))
+        );
+        assert_eq!(
+            new_soft_limit(limit(1024, Some(4096)), 3000, 5000),
+            Ok(Some(4096))
+        );
+        assert_eq!(
+            new_soft_limit(limit(1024, None), 20_000, 30_000),
+            Ok(Some(30_000))
+        );
+    }
+
+    #[test]
+    fn a_hard_limit_that_is_too_low_is_said_with_what_is_needed() {
+        assert_eq!(
+            new_soft_limit(limit(256, Some(4096)), 10_500, 20_500),
+            Err(4096)
+        );
+        let error = TrafficError::FileLimit {
+            needed: 10_500,
+            limit: 4096,
+        };
+        assert!(error.to_string().contains("ulimit -n 10500"), "{error}");
+    }
+}

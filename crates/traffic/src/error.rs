@@ -117,6 +117,42 @@ pub enum TrafficError {
         /// How long was waited after the end.
         grace: Duration,
     },
+    /// The peer broke the rules of the workload.
+    #[error(
+        "the peer sent {what} on flow {flow}: it is not linerate, or of another version, or something \
+         on the way changed the bytes"
+    )]
+    Unasked {
+        /// The flow.
+        flow: u32,
+        /// What came.
+        what: &'static str,
+    },
+    /// A byte that was compared is not the one that was sent.
+    #[error(
+        "byte {at} of repetition {repetition} of flow {flow} arrived as {found:#04x} and was sent as \
+         {expected:#04x}: memory, a device or something on the way changes data"
+    )]
+    WrongByte {
+        /// The flow.
+        flow: u32,
+        /// Which buffer, from 0.
+        repetition: u64,
+        /// Where in the buffer, from 0.
+        at: u64,
+        /// What was sent.
+        expected: u8,
+        /// What arrived.
+        found: u8,
+    },
+    /// This host, or this build, cannot do what was asked for.
+    #[error("cannot use {what} here: {why}")]
+    NotSupported {
+        /// What was asked for.
+        what: &'static str,
+        /// Why not, and what to do.
+        why: &'static str,
+    },
     /// The workload does not exist yet.
     #[error("this workload is not built yet")]
     NotBuilt,
@@ -209,7 +245,7 @@ impl TrafficError {
     /// The kind of failure, which decides the exit code.
     pub fn kind(&self) -> FailureKind {
         match self {
-            Self::NotBuilt => FailureKind::NotSupported,
+            Self::NotBuilt | Self::NotSupported { .. } => FailureKind::NotSupported,
             Self::Spec(_)
             | Self::BindAddress { .. }
             | Self::NoSuchAddress { .. }
@@ -230,6 +266,8 @@ impl TrafficError {
             | Self::Unreachable { .. }
             | Self::TokenRefused { .. }
             | Self::PeerClosed { .. }
+            | Self::Unasked { .. }
+            | Self::WrongByte { .. }
             | Self::Aborted
             | Self::Kernel { .. } => FailureKind::Other,
         }

@@ -62,6 +62,12 @@ impl Poller {
             .map_err(|errno| TrafficError::of_errno("watch a socket", errno))
     }
 
+    /// Watches `fd` no more.
+    pub(crate) fn remove(&self, fd: impl AsFd) -> Result<(), TrafficError> {
+        epoll::delete(&self.epoll, fd)
+            .map_err(|errno| TrafficError::of_errno("watch a socket no more", errno))
+    }
+
     /// Fills `events` (up to its capacity) with what happened; waits for it, at most `limit`. When it
     /// spins, or is interrupted, it may come back with nothing.
     pub(crate) fn wait(

@@ -4,6 +4,7 @@
 
 #![expect(unsafe_code, reason = "the one module of this crate that calls libc")]
 
+mod exchange_uring;
 mod memory;
 
 use std::os::fd::{AsFd, AsRawFd};
@@ -12,6 +13,7 @@ use linerate_model::ids::{CpuId, CpuSet};
 use linerate_model::units::Nanoseconds;
 use rustix::io::Errno;
 
+pub(crate) use exchange_uring::{ExchangeRing, Finished, NotThere};
 pub(crate) use memory::{Mapping, NodeBuffer};
 
 const WORD_BITS: u32 = u64::BITS;

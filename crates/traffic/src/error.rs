@@ -165,6 +165,34 @@ pub enum TrafficError {
         /// How many it may have, at most.
         limit: u64,
     },
+    /// The peer broke the rules of the workload.
+    #[error(
+        "the peer sent {what} on flow {flow}: it is not linerate, or of another version, or something \
+         on the way changed the bytes"
+    )]
+    Unasked {
+        /// The flow.
+        flow: u32,
+        /// What came.
+        what: &'static str,
+    },
+    /// A byte that was compared is not the one that was sent.
+    #[error(
+        "byte {at} of repetition {repetition} of flow {flow} arrived as {found:#04x} and was sent as \
+         {expected:#04x}: memory, a device or something on the way changes data"
+    )]
+    WrongByte {
+        /// The flow.
+        flow: u32,
+        /// Which buffer, from 0.
+        repetition: u64,
+        /// Where in the buffer, from 0.
+        at: u64,
+        /// What was sent.
+        expected: u8,
+        /// What arrived.
+        found: u8,
+    },
     /// The workload does not exist yet.
     #[error("this workload is not built yet")]
     NotBuilt,
@@ -242,6 +270,14 @@ pub enum TrafficError {
 }
 
 impl TrafficError {
+    /// This kernel cannot `what`, because `why`.
+    pub(crate) fn not_supported(what: impl Into<String>, why: impl Into<String>) -> Self {
+        Self::NotSupported {
+            what: what.into(),
+            why: why.into(),
+        }
+    }
+
     /// The error for `errno` while `doing`, with the cases that a user can mend told apart.
     pub(crate) fn of_errno(doing: &'static str, errno: Errno) -> Self {
         match errno {
@@ -302,6 +338,8 @@ impl TrafficError {
             | Self::PeerClosed { .. }
             | Self::Misunderstood { .. }
             | Self::Amount { .. }
+            | Self::Unasked { .. }
+            | Self::WrongByte { .. }
             | Self::Aborted
             | Self::Kernel { .. } => FailureKind::Other,
         }

@@ -1,9 +1,140 @@
-//! Workloads of messages to and fro: `rr`, `pingpong`, `transfer`.
+//! Workloads of messages to and fro: `rr`, `pingpong`, `transfer`. The sender asks, the receiver answers.
+//!
+//! What the two ends say is a [`conversation`]; how a thread waits is the [`driver`]'s. The asking end
+//! decides when it is over, and says so with the end of file; the answering end serves until then. The
+//! bytes of a flow are those of both ways, so that both ends count the same.
+
+mod conversation;
+mod driver;
+mod each;
+mod pace;
+mod pingpong;
+mod rr;
+mod schedule;
+mod transfer;
+
+use std::num::NonZeroU64;
+use std::time::{Duration, Instant};
+
+use linerate_model::sample::{Operations, Role};
+use linerate_model::workload::{TrialSpec, Workload};
+use rustix::net::{Shutdown, shutdown, sockopt};
 
 use crate::TrafficError;
-use crate::trial::{Found, Seat};
+use crate::tcp::per_direction;
+use crate::trial::{FlowEnd, Found, Seat, SeatFlow, Start};
+use crate::waiting::prepare_socket;
+use conversation::Conversation;
+use driver::Driver;
 
 /// What runs on each data thread.
-pub(crate) fn work(_seat: &mut Seat<'_>) -> Result<Option<Found>, TrafficError> {
-    Err(TrafficError::NotBuilt)
+pub(crate) fn work(seat: &mut Seat<'_>) -> Result<Option<Found>, TrafficError> {
+    for one in &seat.flows {
+        // A message must not wait for the acknowledgement of the one before (RFC 896).
+        sockopt::set_tcp_nodelay(&one.flow.socket, true)
+            .map_err(|errno| TrafficError::of_errno("make a data connection ready", errno))?;
+        prepare_socket(&one.flow.socket, seat.spec.waiting)?;
+    }
+    match &seat.spec.workload {
+        Workload::Rr(rr) if rr.connect_each => each::work(seat, rr),
+        Workload::Rr(rr) => rr::work(seat, rr),
+        Workload::Pingpong(pingpong) => pingpong::work(seat, pingpong),
+        Workload::Transfer(transfer) => transfer::work(seat, transfer),
+        Workload::Stream(_) | Workload::Http(_) | Workload::Udp(_) => Err(TrafficError::NotBuilt),
+    }
+}
+
+/// A conversation that is one flow of a trial.
+trait Talk: Conversation {
+    /// The trial starts.
+    fn start(&mut self, _start: Start) {}
+
+    /// What it moved, both ways together.
+    fn bytes(&self) -> u64;
+
+    /// Whether a fixed amount is done, so that an end before the time is no surprise.
+    fn is_complete(&self) -> bool {
+        false
+    }
+
+    /// What a thread noted for the record.
+    fn operations(_ledger: Self::Ledger) -> Option<Operations> {
+        None
+    }
+}
+
+/// Carries the conversations of a seat's flows out, from the gate to what was found.
+fn converse<C: Talk>(
+    seat: &mut Seat<'_>,
+    mut driver: Driver<'_>,
+    mut conversations: Vec<C>,
+    mut ledger: C::Ledger,
+) -> Result<Option<Found>, TrafficError> {
+    let Some(start) = seat.ready()? else {
+        return Ok(None);
+    };
+    for one in &mut conversations {
+        one.start(start);
+    }
+    let outcome = driver.run(&mut conversations, &mut ledger);
+    let ended = Instant::now();
+    if let Err((index, fault)) = outcome {
+        return Err(fault.on(seat.flows[index], start.at, ended));
+    }
+    let mut flows = Vec::with_capacity(conversations.len());
+    for (one, conversation) in seat.flows.iter().zip(&conversations) {
+        flows.push(FlowEnd::of_tcp(
+            one.flow,
+            conversation.bytes(),
+            ended,
+            start,
+        ));
+        end(seat, one, conversation.is_complete(), ended, start)?;
+    }
+    Ok(Some(Found {
+        flows,
+        operations: C::operations(ledger),
+        memory_node: driver.node(),
+    }))
+}
+
+/// Ends a flow: the asking end says so, the answering one judges whether it was time.
+fn end(
+    seat: &Seat<'_>,
+    one: &SeatFlow<'_>,
+    complete: bool,
+    ended: Instant,
+    start: Start,
+) -> Result<(), TrafficError> {
+    if seat.role == Role::Sender {
+        // It fails only when the connection is gone, and then the other end has noticed.
+        let _ = shutdown(&one.flow.socket, Shutdown::Write);
+        return Ok(());
+    }
+    let duration = Duration::from(seat.spec.duration_ns);
+    // The asker began after our GO, so its end comes after our duration; 1 % is far more than two clocks
+    // differ.
+    if complete || ended.duration_since(start.asked) >= duration.mul_f64(0.99) {
+        return Ok(());
+    }
+    Err(TrafficError::PeerClosed {
+        flow: one.flow.number,
+        after: ended.duration_since(start.at),
+    })
+}
+
+/// The number of a flow in its direction, and how many there are.
+fn flow_places(spec: &TrialSpec, one: &SeatFlow<'_>) -> (u32, u32) {
+    let flows = per_direction(spec);
+    (one.flow.number % flows, flows)
+}
+
+/// Has the calling thread's timers expire when they are due, and not up to 50 us later (`PR_SET_TIMERSLACK`):
+/// in open loop the lateness would be latency of our own making.
+fn prepare_timer(rate_per_s: Option<u64>) -> Result<(), TrafficError> {
+    if rate_per_s.is_none() {
+        return Ok(());
+    }
+    rustix::thread::set_current_timer_slack(Some(NonZeroU64::MIN))
+        .map_err(|errno| TrafficError::of_errno("set a thread's timer slack", errno))
 }

@@ -5,6 +5,7 @@
 
 #![expect(unsafe_code, reason = "the one module of this crate that calls libc")]
 
+mod exchange_uring;
 mod memory;
 pub(crate) mod uring;
 pub(crate) mod zerocopy;
@@ -15,6 +16,7 @@ use linerate_model::ids::{CpuId, CpuSet};
 use linerate_model::units::Nanoseconds;
 use rustix::io::Errno;
 
+pub(crate) use exchange_uring::{ExchangeRing, Finished, NotThere};
 pub(crate) use memory::{Mapping, NodeBuffer};
 
 const WORD_BITS: u32 = u64::BITS;

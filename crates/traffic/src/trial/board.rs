@@ -50,6 +50,13 @@ impl Counter {
         self.note_cpu();
     }
 
+    /// Says both at once, for what counts both in every turn. Only the flow's own thread may.
+    #[inline]
+    pub(crate) fn set_both(&self, bytes: u64, operations: u64) {
+        self.bytes.store(bytes, Ordering::Relaxed);
+        self.set_operations(operations);
+    }
+
     /// Costs a load: the kernel keeps the number in the thread's own memory (rseq(2)).
     #[inline]
     fn note_cpu(&self) {

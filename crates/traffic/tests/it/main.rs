@@ -6,6 +6,8 @@
     reason = "a test may look at the kernel behind the engine"
 )]
 
+mod exchange;
+mod exchange_by_hand;
 mod hostile;
 mod scene;
 mod select;

@@ -1,0 +1,108 @@
+//! What two ends say to each other on one connection, told apart from how a thread waits for it: a
+//! workload is a [`Conversation`], and the [`super::driver`] carries any number of them out.
+
+use std::ops::Range;
+use std::time::Instant;
+
+use rustix::io::Errno;
+
+use crate::sys::NotThere;
+use crate::{TrafficError, trial::SeatFlow};
+
+/// One end of one connection. Ranges are places in the thread's memory ([`super::driver::Driver::memory`]).
+pub(super) trait Conversation {
+    /// What all conversations of a thread note together.
+    type Ledger;
+
+    /// What shall be sent now; empty when nothing.
+    fn to_send(&mut self) -> Range<usize>;
+
+    /// The first `count` bytes of it were taken by the kernel.
+    fn sent(&mut self, count: usize);
+
+    /// Where the next bytes may be put; empty when none are expected.
+    fn to_receive(&self) -> Range<usize>;
+
+    /// So many bytes came.
+    fn received(&mut self, count: usize, ledger: &mut Self::Ledger) -> Result<(), Fault>;
+
+    /// The other end sends no more.
+    fn peer_ended(&mut self) -> Result<(), Fault> {
+        Err(Fault::Closed)
+    }
+
+    /// Whether nothing is left to be sent or received. Asked after [`Conversation::to_send`].
+    fn is_over(&self) -> bool;
+
+    /// When it has something to send although nothing came.
+    fn due(&self) -> Option<Instant> {
+        None
+    }
+
+    /// Whether it sends while the other end may be sending too: then a send must never block, or both
+    /// ends could wait for each other with full socket buffers.
+    fn is_duplex(&self) -> bool {
+        false
+    }
+
+    /// Whether what it receives is a whole message that nothing can be done with before its end.
+    fn takes_whole(&self) -> bool {
+        false
+    }
+}
+
+/// What can go wrong in a conversation.
+#[derive(Debug)]
+pub(super) enum Fault {
+    /// The connection ended.
+    Closed,
+    /// The kernel's answer.
+    Kernel(&'static str, Errno),
+    /// The other end sent what was not asked for.
+    Unasked(&'static str),
+    /// This end cannot wait, or fails by itself.
+    Own(TrafficError),
+}
+
+impl Fault {
+    /// What `errno` of a send or a receive means.
+    pub(super) fn of(errno: Errno) -> Self {
+        match errno {
+            Errno::PIPE | Errno::CONNRESET => Self::Closed,
+            _ => Self::Kernel("move data", errno),
+        }
+    }
+
+    /// The trial's error, met on `one` at `now`, the trial having begun at `start`.
+    pub(super) fn on(self, one: SeatFlow<'_>, start: Instant, now: Instant) -> TrafficError {
+        let flow = one.flow.number;
+        match self {
+            Self::Closed => TrafficError::PeerClosed {
+                flow,
+                after: now.duration_since(start),
+            },
+            Self::Kernel(doing, errno) => TrafficError::of_errno(doing, errno),
+            Self::Unasked(what) => TrafficError::Unasked { flow, what },
+            Self::Own(error) => error,
+        }
+    }
+}
+
+impl From<TrafficError> for Fault {
+    fn from(error: TrafficError) -> Self {
+        Self::Own(error)
+    }
+}
+
+impl From<NotThere> for TrafficError {
+    fn from(missing: NotThere) -> Self {
+        match missing.errno {
+            Errno::NOSYS | Errno::PERM | Errno::ACCESS => Self::not_supported(
+                "use io_uring",
+                "the kernel has none, or forbids it here (kernel.io_uring_disabled, a seccomp \
+                      filter): choose another way of waiting",
+            ),
+            errno => Self::of_errno(missing.doing, errno),
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! `pingpong`: a message goes there and back, of each size in turn, as IMB-MPI1 PingPong has it.
+//!
+//! Both ends know the sizes and how often from the specification, so a message is its payload and has no
+//! header. Only one without payload needs something to be on a stream at all: it is a header alone
+//! (8 bytes), as it is over every transport that frames its messages. Before the first round trip of a
+//! size that counts, one is made that does not, as IMB does: it takes page faults and a window that has
+//! to grow.
+
+use std::ops::Range;
+use std::rc::Rc;
+use std::time::Instant;
+
+use linerate_model::latency::Histogram;
+use linerate_model::sample::{Operations, Role, SizeRecord};
+use linerate_model::units::{Bytes, Nanoseconds};
+use linerate_model::workload::Pingpong;
+
+use super::conversation::{Conversation, Fault};
+use super::driver::Driver;
+use super::{Talk, converse};
+use crate::TrafficError;
+use crate::trial::{Board, Counter, Found, Seat, Start};
+
+/// What a message without payload has on a stream.
+const HEADER: usize = 8;
+
+/// Round trips of each size that do not count.
+const WARM_UP: u32 = 1;
+
+/// One size and how often.
+#[derive(Debug, Clone, Copy)]
+struct Turn {
+    /// Bytes on the stream.
+    length: usize,
+    round_trips: u32,
+}
+
+/// What runs on each data thread.
+pub(super) fn work(
+    seat: &mut Seat<'_>,
+    pingpong: &Pingpong,
+) -> Result<Option<Found>, TrafficError> {
+    let turns: Rc<[Turn]> = (pingpong.sizes.iter())
+        .map(|&size| Turn {
+            length: length_of(size),
+            round_trips: pingpong.repetitions_of(size).saturating_add(WARM_UP),
+        })
+        .collect();
+    let largest = turns.iter().map(|turn| turn.length).max().unwrap_or(HEADER);
+    let flows = seat.flows.clone();
+    let driver = Driver::new(seat, &flows, Bytes::new(2 * largest as u64))?;
+    let asks = seat.role == Role::Sender;
+    let board = seat.board;
+    let players = flows.iter().map(|one| Player {
+        board,
+        counter: one.counter,
+        turns: Rc::clone(&turns),
+        largest,
+        asks,
+        at: 0,
+        made: 0,
+        unsent: 0,
+        missing: 0,
+        began: Instant::now(),
+        bytes: 0,
+        round_trips: 0,
+        state: State::Playing,
+    });
+    let players = players.collect();
+    let ledger = Ledger {
+        sizes: asks.then(|| {
+            pingpong
+                .sizes
+                .iter()
+                .map(|&size| new_record(size))
+                .collect()
+        }),
+    };
+    converse(seat, driver, players, ledger)
+}
+
+fn length_of(size: Bytes) -> usize {
+    match usize::try_from(size.as_u64()) {
+        Ok(0) => HEADER,
+        Ok(length) => length,
+        Err(_) => usize::MAX,
+    }
+}
+
+fn new_record(bytes: Bytes) -> SizeRecord {
+    SizeRecord {
+        bytes,
+        repetitions: 0,
+        elapsed_ns: Nanoseconds::default(),
+        one_way: Histogram::default(),
+    }
+}
+
+/// The records of all sizes, at the end that asks.
+#[derive(Debug)]
+struct Ledger {
+    sizes: Option<Vec<SizeRecord>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Playing,
+    /// Every size is done.
+    Done,
+    /// The other end has ended.
+    Ended,
+}
+
+/// One end.
+#[derive(Debug)]
+struct Player<'a> {
+    board: &'a Board,
+    counter: &'a Counter,
+    turns: Rc<[Turn]>,
+    largest: usize,
+    asks: bool,
+    /// The size, and how many round trips of it were made.
+    at: usize,
+    made: u32,
+    unsent: usize,
+    missing: usize,
+    began: Instant,
+    bytes: u64,
+    round_trips: u64,
+    state: State,
+}
+
+impl Player<'_> {
+    fn length(&self) -> usize {
+        self.turns.get(self.at).map_or(0, |turn| turn.length)
+    }
+
+    /// A round trip was made; goes on to the next, of the next size when it is time.
+    fn next(&mut self) {
+        // Operations are the asking end's to count.
+        self.round_trips += u64::from(self.asks && self.made >= WARM_UP);
+        self.made += 1;
+        if self.turns[self.at].round_trips == self.made {
+            self.at += 1;
+            self.made = 0;
+        }
+        if self.at == self.turns.len() {
+            self.state = State::Done;
+        }
+        self.begin();
+    }
+
+    fn begin(&mut self) {
+        let length = self.length();
+        match self.asks {
+            true if self.board.is_stopped() => self.state = State::Done,
+            true => self.unsent = length,
+            false => self.missing = length,
+        }
+    }
+
+    fn record(&mut self, ledger: &mut Ledger) {
+        let now = Instant::now();
+        let time = now.saturating_duration_since(self.began);
+        self.began = now;
+        if self.made < WARM_UP {
+            return;
+        }
+        let sizes = ledger.sizes.as_mut();
+        if let Some(record) = sizes.and_then(|sizes| sizes.get_mut(self.at)) {
+            record.repetitions += 1;
+            let all = Nanoseconds::from(time).as_u64() + record.elapsed_ns.as_u64();
+            record.elapsed_ns = Nanoseconds::new(all);
+            record.one_way.record((time / 2).into());
+        }
+    }
+}
+
+impl Conversation for Player<'_> {
+    type Ledger = Ledger;
+
+    #[inline]
+    fn to_send(&mut self) -> Range<usize> {
+        let length = self.length();
+        length - self.unsent..length
+    }
+
+    #[inline]
+    fn sent(&mut self, count: usize) {
+        self.unsent -= count;
+        self.bytes += count as u64;
+        if self.unsent == 0 {
+            if self.asks {
+                self.missing = self.length();
+            } else {
+                self.next();
+            }
+        }
+        self.counter.set_both(self.bytes, self.round_trips);
+    }
+
+    #[inline]
+    fn to_receive(&self) -> Range<usize> {
+        // After the last one only the end is expected.
+        let length = match self.state {
+            State::Playing => self.missing,
+            State::Done if !self.asks => 1,
+            _ => 0,
+        };
+        self.largest..self.largest + length
+    }
+
+    #[inline]
+    fn received(&mut self, count: usize, ledger: &mut Ledger) -> Result<(), Fault> {
+        if self.state != State::Playing {
+            return Err(Fault::Unasked("more than the messages of every size"));
+        }
+        self.missing -= count;
+        self.bytes += count as u64;
+        if self.missing == 0 {
+            if self.asks {
+                self.record(ledger);
+                self.next();
+            } else {
+                self.unsent = self.length();
+            }
+        }
+        self.counter.set_both(self.bytes, self.round_trips);
+        Ok(())
+    }
+
+    fn peer_ended(&mut self) -> Result<(), Fault> {
+        let between = self.state == State::Done || self.missing == self.length();
+        if self.asks || !between {
+            return Err(Fault::Closed);
+        }
+        self.state = State::Ended;
+        Ok(())
+    }
+
+    fn is_over(&self) -> bool {
+        match self.state {
+            State::Playing => false,
+            State::Done => self.asks,
+            State::Ended => true,
+        }
+    }
+
+    fn takes_whole(&self) -> bool {
+        true
+    }
+}
+
+impl Talk for Player<'_> {
+    fn start(&mut self, _start: Start) {
+        self.began = Instant::now();
+        self.begin();
+    }
+
+    fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    fn is_complete(&self) -> bool {
+        self.at == self.turns.len()
+    }
+
+    fn operations(ledger: Ledger) -> Option<Operations> {
+        let mut sizes = ledger.sizes?;
+        sizes.retain(|size| size.repetitions > 0);
+        Some(Operations {
+            completed: sizes.iter().map(|size| size.repetitions).sum(),
+            sizes,
+            ..Operations::default()
+        })
+    }
+}

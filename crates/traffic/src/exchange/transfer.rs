@@ -1,0 +1,232 @@
+//! `transfer`: a buffer there and back, as source 001 moves it: announce, fetch, go, return, done.
+//!
+//! ```text
+//! asking end                                answering end
+//!   announce {size}, the buffer      -->      fetches all of it
+//!                                             works on it
+//!                                    <--    go {time spent comparing}
+//!   takes the buffer back            <--    puts it back
+//!   done                             -->
+//! ```
+//!
+//! Two seams: how the buffer travels ([`Asking`], [`Answering`]; here TCP, and verbs could read and write
+//! the other end's memory) and what is done with it between fetch and return ([`Compute`]; here nothing).
+//! Of several pairs on one thread each makes a cycle in turn.
+
+mod check;
+mod tcp;
+
+use std::time::{Duration, Instant};
+
+use linerate_model::sample::{Operations, Role};
+use linerate_model::workload::Transfer;
+
+use super::conversation::Fault;
+use super::end;
+use crate::TrafficError;
+use crate::trial::{FlowEnd, Found, Seat, Start};
+use tcp::{TcpAnswering, TcpAsking};
+
+/// How the asking end's buffer travels.
+trait Asking {
+    /// The buffer that goes there.
+    fn outgoing(&mut self) -> &mut [u8];
+
+    /// The buffer that went, and the one that came back.
+    fn both(&mut self) -> (&mut [u8], &[u8]);
+
+    /// Says that the outgoing buffer is ready, and what the other end needs to fetch it.
+    fn announce(&mut self) -> Result<(), Fault>;
+
+    /// Waits until the other end has it; the time that it spent comparing.
+    fn await_go(&mut self) -> Result<Duration, Fault>;
+
+    /// Waits until the buffer is back.
+    fn take_back(&mut self) -> Result<(), Fault>;
+
+    /// Says that it is.
+    fn done(&mut self) -> Result<(), Fault>;
+
+    /// Bytes moved, both ways together.
+    fn bytes(&self) -> u64;
+}
+
+/// How the answering end fetches the buffer and puts it back.
+trait Answering {
+    /// Waits for an announcement; `false` when there will be none.
+    fn hear(&mut self) -> Result<bool, Fault>;
+
+    /// Fetches what was announced.
+    fn fetch(&mut self) -> Result<(), Fault>;
+
+    /// What was fetched.
+    fn fetched(&mut self) -> &mut [u8];
+
+    /// Says that it is there, and how much time went into comparing.
+    fn go(&mut self, comparing: Duration) -> Result<(), Fault>;
+
+    /// Puts it back.
+    fn put_back(&mut self) -> Result<(), Fault>;
+
+    /// Waits until the other end says that it has it.
+    fn await_done(&mut self) -> Result<(), Fault>;
+
+    /// Bytes moved, both ways together.
+    fn bytes(&self) -> u64;
+}
+
+/// The work on a buffer between fetch and return.
+trait Compute {
+    /// Works on the buffer of repetition `repetition`. The same at both ends: with the data check the
+    /// asking end works on its own copy and compares.
+    fn work(&mut self, buffer: &mut [u8], repetition: u64);
+}
+
+/// No work: what comes back is what went.
+#[derive(Debug, Default)]
+struct Unchanged;
+
+impl Compute for Unchanged {
+    fn work(&mut self, _buffer: &mut [u8], _repetition: u64) {}
+}
+
+/// What runs on each data thread.
+pub(super) fn work(
+    seat: &mut Seat<'_>,
+    transfer: &Transfer,
+) -> Result<Option<Found>, TrafficError> {
+    let flows = seat.flows.clone();
+    match seat.role {
+        Role::Sender => {
+            let mut pairs = (flows.iter())
+                .map(|one| TcpAsking::new(seat, *one, transfer.bytes))
+                .collect::<Result<Vec<_>, _>>()?;
+            let memory_node = pairs.first().map(TcpAsking::node).unwrap_or_default();
+            let Some(start) = seat.ready()? else {
+                return Ok(None);
+            };
+            let operations = ask(seat, transfer, &mut pairs, &mut Unchanged, start)?;
+            let moved = pairs.iter().map(Asking::bytes).collect::<Vec<_>>();
+            found(seat, &moved, true, start).map(|flows| {
+                Some(Found {
+                    flows,
+                    operations: Some(operations),
+                    memory_node,
+                })
+            })
+        }
+        Role::Receiver => {
+            let mut pairs = (flows.iter())
+                .map(|one| TcpAnswering::new(seat, *one, transfer.bytes))
+                .collect::<Result<Vec<_>, _>>()?;
+            let memory_node = pairs.first().map(TcpAnswering::node).unwrap_or_default();
+            let Some(start) = seat.ready()? else {
+                return Ok(None);
+            };
+            let cycles = answer(seat, transfer, &mut pairs, &mut Unchanged, start)?;
+            let moved = pairs.iter().map(Answering::bytes).collect::<Vec<_>>();
+            let complete = transfer.repetitions == Some(cycles);
+            found(seat, &moved, complete, start).map(|flows| {
+                Some(Found {
+                    flows,
+                    operations: None,
+                    memory_node,
+                })
+            })
+        }
+    }
+}
+
+fn found(
+    seat: &Seat<'_>,
+    moved: &[u64],
+    complete: bool,
+    start: Start,
+) -> Result<Vec<FlowEnd>, TrafficError> {
+    let ended = Instant::now();
+    let mut flows = Vec::with_capacity(moved.len());
+    for (one, &bytes) in seat.flows.iter().zip(moved) {
+        flows.push(FlowEnd::of_tcp(one.flow, bytes, ended, start));
+        end(seat, one, complete, ended, start)?;
+    }
+    Ok(flows)
+}
+
+/// The asking end's cycles, of all its pairs in turn. Filling and comparing are not in their times.
+fn ask(
+    seat: &Seat<'_>,
+    transfer: &Transfer,
+    pairs: &mut [impl Asking],
+    compute: &mut impl Compute,
+    start: Start,
+) -> Result<Operations, TrafficError> {
+    let mut operations = Operations::default();
+    let repetitions = transfer.repetitions.unwrap_or(u64::MAX);
+    for repetition in 0..repetitions {
+        for (one, pair) in seat.flows.iter().zip(pairs.iter_mut()) {
+            // All pairs of a thread make equally many cycles, for the other end serves them in turn.
+            if seat.board.is_stopped() && std::ptr::eq(one, &raw const seat.flows[0]) {
+                return Ok(operations);
+            }
+            if transfer.data_check {
+                check::fill(pair.outgoing(), one.flow.number, repetition);
+            }
+            let took = cycle(pair).map_err(|fault| fault.on(*one, start.at, Instant::now()))?;
+            operations.latency.record(took.into());
+            operations.completed += 1;
+            one.counter.set_operations(repetition + 1);
+            if transfer.data_check {
+                let (sent, back) = pair.both();
+                compute.work(sent, repetition);
+                check::compare_copies(sent, back)
+                    .map_err(|found| found.on(one.flow.number, repetition))?;
+            }
+        }
+    }
+    Ok(operations)
+}
+
+/// One cycle, and the time it took without the comparing at the other end.
+fn cycle(pair: &mut impl Asking) -> Result<Duration, Fault> {
+    let begun = Instant::now();
+    pair.announce()?;
+    let comparing = pair.await_go()?;
+    pair.take_back()?;
+    pair.done()?;
+    Ok(begun.elapsed().saturating_sub(comparing))
+}
+
+/// The answering end's cycles, until the asking end ends; how many each pair made.
+fn answer(
+    seat: &Seat<'_>,
+    transfer: &Transfer,
+    pairs: &mut [impl Answering],
+    compute: &mut impl Compute,
+    start: Start,
+) -> Result<u64, TrafficError> {
+    for repetition in 0.. {
+        for (one, pair) in seat.flows.iter().zip(pairs.iter_mut()) {
+            let failed = |fault: Fault| fault.on(*one, start.at, Instant::now());
+            if !pair.hear().map_err(failed)? {
+                return Ok(repetition);
+            }
+            pair.fetch().map_err(failed)?;
+            let mut comparing = Duration::ZERO;
+            if transfer.data_check {
+                let begun = Instant::now();
+                check::compare_filled(pair.fetched(), one.flow.number, repetition)
+                    .map_err(|found| found.on(one.flow.number, repetition))?;
+                comparing = begun.elapsed();
+            }
+            compute.work(pair.fetched(), repetition);
+            answer_back(pair, comparing).map_err(failed)?;
+        }
+    }
+    Ok(u64::MAX)
+}
+
+fn answer_back(pair: &mut impl Answering, comparing: Duration) -> Result<(), Fault> {
+    pair.go(comparing)?;
+    pair.put_back()?;
+    pair.await_done()
+}

@@ -117,6 +117,36 @@ pub enum TrafficError {
         /// How long was waited after the end.
         grace: Duration,
     },
+    /// The peer's kernel, or a firewall, sent datagrams back.
+    #[error(
+        "the datagrams of flow {flow} were refused {after:.3?} after the start (ICMP port \
+         unreachable): a firewall between the hosts rejects UDP, or the peer closed its socket"
+    )]
+    DatagramsRefused {
+        /// The flow.
+        flow: u32,
+        /// When, since this end's start.
+        after: Duration,
+    },
+    /// The other end does not keep to what two linerates say to each other.
+    #[error(
+        "the peer's words on the connection of flow {flow} are not linerate's: another program, or \
+         another version of linerate, is at the other end"
+    )]
+    PeerGarbled {
+        /// The flow.
+        flow: u32,
+    },
+    /// This kernel, or an interface, lacks what was asked for.
+    #[error("{what} is not available here ({reason}); {advice}")]
+    NotSupported {
+        /// What was asked for.
+        what: String,
+        /// Why it is not there.
+        reason: String,
+        /// What to do.
+        advice: &'static str,
+    },
     /// The workload does not exist yet.
     #[error("this workload is not built yet")]
     NotBuilt,
@@ -209,7 +239,6 @@ impl TrafficError {
     /// The kind of failure, which decides the exit code.
     pub fn kind(&self) -> FailureKind {
         match self {
-            Self::NotBuilt => FailureKind::NotSupported,
             Self::Spec(_)
             | Self::BindAddress { .. }
             | Self::NoSuchAddress { .. }
@@ -222,14 +251,17 @@ impl TrafficError {
             | Self::AcceptTimeOut { .. }
             | Self::StartTimeOut { .. }
             | Self::Overdue { .. } => FailureKind::TimeOut,
-            Self::CongestionControlMissing { .. } | Self::SocketBuffer { .. } => {
-                FailureKind::NotSupported
-            }
+            Self::NotBuilt
+            | Self::NotSupported { .. }
+            | Self::CongestionControlMissing { .. }
+            | Self::SocketBuffer { .. } => FailureKind::NotSupported,
             Self::CongestionControlDenied { .. } => FailureKind::Permission,
             Self::Refused { .. }
             | Self::Unreachable { .. }
             | Self::TokenRefused { .. }
             | Self::PeerClosed { .. }
+            | Self::PeerGarbled { .. }
+            | Self::DatagramsRefused { .. }
             | Self::Aborted
             | Self::Kernel { .. } => FailureKind::Other,
         }

@@ -1,7 +1,7 @@
 //! How a data thread waits for its sockets: one epoll instance with the trial's way of waiting, and the
 //! options of sockets that go with it (Documentation/networking/napi.rst, "Busy polling").
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use linerate_model::workload::Waiting;
@@ -62,6 +62,12 @@ impl Poller {
             .map_err(|errno| TrafficError::of_errno("watch a socket", errno))
     }
 
+    /// Watches `fd` no longer.
+    pub(crate) fn remove(&self, fd: impl AsFd) -> Result<(), TrafficError> {
+        epoll::delete(&self.epoll, fd)
+            .map_err(|errno| TrafficError::of_errno("watch a socket no longer", errno))
+    }
+
     /// Fills `events` (up to its capacity) with what happened; waits for it, at most `limit`. When it
     /// spins, or is interrupted, it may come back with nothing.
     pub(crate) fn wait(
@@ -79,6 +85,13 @@ impl Poller {
             Ok(_) | Err(Errno::INTR) => Ok(()),
             Err(errno) => Err(TrafficError::of_errno("wait for sockets", errno)),
         }
+    }
+}
+
+/// Readable when something happened: for ppoll(2), whose time-outs are finer than epoll_wait(2)'s.
+impl AsFd for Poller {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
     }
 }
 

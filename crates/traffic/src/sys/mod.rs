@@ -1,10 +1,12 @@
 //! The system calls that have no safe wrapper, each in one small function: affinity of any CPU number
 //! (sched_setaffinity(2); the usual wrappers stop at 1024), CPU time of a thread (getrusage(2)), socket
-//! options, the kernel's account of a connection (`TCP_INFO`, tcp(7)), memory of a chosen node.
+//! options, the kernel's account of a connection (`TCP_INFO`, tcp(7)), memory of a chosen node, many
+//! datagrams in one call.
 
 #![expect(unsafe_code, reason = "the one module of this crate that calls libc")]
 
 mod memory;
+mod mmsg;
 
 use std::os::fd::{AsFd, AsRawFd};
 
@@ -13,6 +15,7 @@ use linerate_model::units::Nanoseconds;
 use rustix::io::Errno;
 
 pub(crate) use memory::{Mapping, NodeBuffer};
+pub(crate) use mmsg::{MESSAGES_MAX, Message, Messages, socket_drops};
 
 const WORD_BITS: u32 = u64::BITS;
 const MASK_WORDS: usize = (CpuSet::CPU_MAX / WORD_BITS + 1) as usize;

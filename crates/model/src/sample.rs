@@ -12,7 +12,7 @@ use crate::known::{Gap, Known};
 use crate::latency::Histogram;
 use crate::units::{BitRate, Bytes, Nanoseconds};
 use crate::watch::Watch;
-use crate::workload::TrialSpec;
+use crate::workload::{DatagramBatch, TrialSpec};
 
 /// Everything recorded in one trial on both ends.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -185,6 +185,15 @@ pub struct Datagrams {
     pub jitter_ns: Nanoseconds,
     /// At the receiver: one-way delay, where both ends have one clock; else empty.
     pub delay: Option<Histogram>,
+    /// At the receiver: what its socket dropped, mostly because its buffer was full (`SO_MEMINFO`); of
+    /// datagrams that the kernel joined (`UDP_GRO`), each joined packet counts once. Empty where the
+    /// kernel does not tell.
+    #[serde(default)]
+    pub socket_drops: Option<u64>,
+    /// How they really got into or out of the kernel: datagrams that do not fit the path's MTU are not
+    /// cut by `UDP_SEGMENT`.
+    #[serde(default)]
+    pub batch: Option<DatagramBatch>,
 }
 
 /// Whether an end of a connection sends or receives.

@@ -137,6 +137,26 @@ pub enum TrafficError {
         /// What arrived.
         given: Bytes,
     },
+    /// The peer's kernel, or a firewall, sent datagrams back.
+    #[error(
+        "the datagrams of flow {flow} were refused {after:.3?} after the start (ICMP port \
+         unreachable): a firewall between the hosts rejects UDP, or the peer closed its socket"
+    )]
+    DatagramsRefused {
+        /// The flow.
+        flow: u32,
+        /// When, since this end's start.
+        after: Duration,
+    },
+    /// The other end does not keep to what two linerates say to each other.
+    #[error(
+        "the peer's words on the connection of flow {flow} are not linerate's: another program, or \
+         another version of linerate, is at the other end"
+    )]
+    PeerGarbled {
+        /// The flow.
+        flow: u32,
+    },
     /// This kernel does not have what was asked for, or it cannot be had together.
     #[error("cannot {what}: {why}")]
     NotSupported {
@@ -313,8 +333,6 @@ impl TrafficError {
     /// The kind of failure, which decides the exit code.
     pub fn kind(&self) -> FailureKind {
         match self {
-            Self::NotBuilt | Self::NotSupported { .. } => FailureKind::NotSupported,
-            Self::NotPermitted { .. } => FailureKind::Permission,
             Self::Spec(_)
             | Self::BindAddress { .. }
             | Self::NoSuchAddress { .. }
@@ -328,10 +346,13 @@ impl TrafficError {
             | Self::AcceptTimeOut { .. }
             | Self::StartTimeOut { .. }
             | Self::Overdue { .. } => FailureKind::TimeOut,
-            Self::CongestionControlMissing { .. } | Self::SocketBuffer { .. } => {
-                FailureKind::NotSupported
+            Self::NotBuilt
+            | Self::NotSupported { .. }
+            | Self::CongestionControlMissing { .. }
+            | Self::SocketBuffer { .. } => FailureKind::NotSupported,
+            Self::CongestionControlDenied { .. } | Self::NotPermitted { .. } => {
+                FailureKind::Permission
             }
-            Self::CongestionControlDenied { .. } => FailureKind::Permission,
             Self::Refused { .. }
             | Self::Unreachable { .. }
             | Self::TokenRefused { .. }
@@ -340,6 +361,8 @@ impl TrafficError {
             | Self::Amount { .. }
             | Self::Unasked { .. }
             | Self::WrongByte { .. }
+            | Self::PeerGarbled { .. }
+            | Self::DatagramsRefused { .. }
             | Self::Aborted
             | Self::Kernel { .. } => FailureKind::Other,
         }

@@ -1,7 +1,7 @@
 //! How a data thread waits for its sockets: one epoll instance with the trial's way of waiting, and the
 //! options of sockets that go with it (Documentation/networking/napi.rst, "Busy polling").
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use linerate_model::workload::Waiting;
@@ -85,6 +85,13 @@ impl Poller {
             Ok(_) | Err(Errno::INTR) => Ok(()),
             Err(errno) => Err(TrafficError::of_errno("wait for sockets", errno)),
         }
+    }
+}
+
+/// Readable when something happened: for ppoll(2), whose time-outs are finer than epoll_wait(2)'s.
+impl AsFd for Poller {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
     }
 }
 

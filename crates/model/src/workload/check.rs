@@ -1,7 +1,7 @@
 //! The limits of a trial: the agent checks by them what a controller asks of it.
 
 use super::{Http, Pingpong, Rr, Stream, Transfer, TrialSpec, Udp, Waiting, Workload};
-use crate::units::{Bytes, Nanoseconds};
+use crate::units::{BitRate, Bytes, Nanoseconds};
 
 /// A limit of [`TrialSpec`] that was passed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -166,12 +166,24 @@ impl TrialSpec {
                 )?;
                 self.check_memory(*bytes, self.flows.saturating_mul(2))
             }
-            Workload::Udp(Udp { datagram_bytes, .. }) => require(
-                (24..=65_507).contains(&datagram_bytes.as_u64()),
-                "the datagram",
-                || datagram_bytes.to_string(),
-                "24 to 65507 bytes",
-            ),
+            Workload::Udp(Udp {
+                datagram_bytes,
+                rate_bit_per_s,
+                ..
+            }) => {
+                require(
+                    (24..=65_507).contains(&datagram_bytes.as_u64()),
+                    "the datagram",
+                    || datagram_bytes.to_string(),
+                    "24 to 65507 bytes",
+                )?;
+                require(
+                    *rate_bit_per_s != Some(BitRate::default()),
+                    "the rate of a flow",
+                    || "0".to_owned(),
+                    "1 bit/s and more, or none at all",
+                )
+            }
         }
     }
 

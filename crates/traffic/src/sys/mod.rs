@@ -1,12 +1,13 @@
 //! The system calls that have no safe wrapper, each in one small function: affinity of any CPU number
 //! (sched_setaffinity(2); the usual wrappers stop at 1024), CPU time of a thread (getrusage(2)), socket
 //! options, the kernel's account of a connection (`TCP_INFO`, tcp(7)), memory of a chosen node, payload
-//! without a copy, io_uring.
+//! without a copy, many datagrams in one call, io_uring.
 
 #![expect(unsafe_code, reason = "the one module of this crate that calls libc")]
 
 mod exchange_uring;
 mod memory;
+mod mmsg;
 pub(crate) mod uring;
 pub(crate) mod zerocopy;
 
@@ -18,6 +19,7 @@ use rustix::io::Errno;
 
 pub(crate) use exchange_uring::{ExchangeRing, Finished, NotThere};
 pub(crate) use memory::{Mapping, NodeBuffer};
+pub(crate) use mmsg::{MESSAGES_MAX, Message, Messages, socket_drops};
 
 const WORD_BITS: u32 = u64::BITS;
 const MASK_WORDS: usize = (CpuSet::CPU_MAX / WORD_BITS + 1) as usize;

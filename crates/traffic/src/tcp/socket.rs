@@ -47,7 +47,8 @@ pub(crate) fn new(spec: &TrialSpec, address: SocketAddr) -> Result<OwnedFd, Traf
     Ok(socket)
 }
 
-fn set_buffers(socket: &OwnedFd, asked: Bytes) -> Result<(), TrafficError> {
+/// Sets both buffers, and fails where the kernel gives smaller ones.
+pub(crate) fn set_buffers(socket: &OwnedFd, asked: Bytes) -> Result<(), TrafficError> {
     let failed = |errno| TrafficError::of_errno("set the socket buffers", errno);
     let size = usize::try_from(asked.as_u64()).unwrap_or(usize::MAX);
     sockopt::set_socket_send_buffer_size(socket, size).map_err(failed)?;

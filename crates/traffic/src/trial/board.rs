@@ -7,7 +7,7 @@ use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
 use crate::TrafficError;
-use crate::abort::{new_event, signal};
+use crate::abort::{Abort, new_event, signal};
 
 /// What a data thread writes for one flow while it runs, alone in its cache line: 128 bytes, because x86
 /// fetches lines in pairs and other machines have lines of that size.
@@ -94,6 +94,8 @@ pub(crate) struct Board {
     stop: Aligned<AtomicBool>,
     /// Readable from the stop on: for threads that sleep in poll or epoll.
     pub(crate) stopping: OwnedFd,
+    /// Readable when the trial was given up: for threads that wait before the start.
+    pub(crate) abort: Abort,
     /// Signalled by each thread that ends.
     pub(super) finished: OwnedFd,
     /// The first thing that went wrong; what follows from it is not its own story.
@@ -132,10 +134,11 @@ pub(super) enum Verdict {
 }
 
 impl Board {
-    pub(super) fn new() -> Result<Self, TrafficError> {
+    pub(super) fn new(abort: &Abort) -> Result<Self, TrafficError> {
         Ok(Self {
             stop: Aligned::default(),
             stopping: new_event()?,
+            abort: abort.clone(),
             finished: new_event()?,
             failure: OnceLock::new(),
             gate: Mutex::default(),
@@ -158,6 +161,11 @@ impl Board {
     /// Records why the trial fails, unless something failed before.
     pub(crate) fn fail(&self, error: TrafficError) {
         let _ = self.failure.set(error);
+    }
+
+    /// Whether the trial has failed or was given up: nothing more is worth waiting for.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failure.get().is_some()
     }
 
     fn gate(&self) -> std::sync::MutexGuard<'_, Gate> {

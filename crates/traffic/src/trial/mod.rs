@@ -102,7 +102,7 @@ fn carry_out_plans(
     // A thread without a flow still counts its operations somewhere.
     let mut counters: Vec<Counter> = Vec::new();
     counters.resize_with(flows.len().max(plans.len()), Counter::default);
-    let board = Board::new()?;
+    let board = Board::new(abort)?;
     let own: Vec<usize> = plans
         .iter()
         .enumerate()

@@ -1,9 +1,106 @@
-//! The `udp` workload: datagrams.
+//! The `udp` workload: datagrams one way, and an account of what became of them.
+//!
+//! Each flow has a TCP connection beside it, its *companion*, that has presented the trial's token:
+//!
+//! ```text
+//! both ends: bind a UDP socket to the companion's local address
+//! HELLO (port, the flow's secret, which clock)   <->            then each connects to the other's port
+//! READY, GO                                                     as for every workload
+//! datagrams (secret, sequence, send time)        --> receiver   for the duration
+//! REPORT (datagrams, bytes)                      --> receiver   which then waits for what is still out
+//! ```
+//!
+//! A connected UDP socket takes datagrams of its peer alone, and what a stranger sent before it was
+//! connected, or sends with a forged address, does not carry the secret that only the two ends know.
+
+mod account;
+mod companion;
+mod header;
+mod layout;
+mod receive;
+mod schedule;
+mod send;
+
+use std::time::Duration;
+
+use linerate_model::known::{Cause, Known};
+use linerate_model::sample::{Datagrams, Role};
+use linerate_model::units::Bytes;
+use linerate_model::workload::{Udp, Waiting, Workload};
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::TrafficError;
-use crate::trial::{Found, Seat};
+use crate::buffer::Buffer;
+use crate::tcp::info;
+use crate::trial::{FlowEnd, Found, Seat};
+
+use companion::Link;
+
+/// How long a thread that waits in the kernel may be unaware that its companion fell silent.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// What runs on each data thread.
-pub(crate) fn work(_seat: &mut Seat<'_>) -> Result<Option<Found>, TrafficError> {
-    Err(TrafficError::NotBuilt)
+pub(crate) fn work(seat: &mut Seat<'_>) -> Result<Option<Found>, TrafficError> {
+    let Workload::Udp(udp) = &seat.spec.workload else {
+        return Err(TrafficError::NotBuilt);
+    };
+    let links = companion::open(seat)?;
+    let layout = match seat.role {
+        Role::Sender => send::layout(udp, &links)?,
+        Role::Receiver => receive::layout(udp, &links)?,
+    };
+    let mut buffer = Buffer::new(Bytes::new(layout.buffer_bytes() as u64), seat.memory())?;
+    let Some(start) = seat.ready()? else {
+        return Ok(None);
+    };
+    let flows = match seat.role {
+        Role::Sender => send::run(seat, udp, links, layout, buffer.bytes(), start)?,
+        Role::Receiver => receive::run(seat, links, layout, buffer.bytes(), start)?,
+    };
+    Ok(Some(Found {
+        flows,
+        operations: None,
+        memory_node: buffer.node(),
+    }))
+}
+
+/// How a thread of this workload can wait; io_uring is not among it.
+fn check_waiting(waiting: Waiting) -> Result<(), TrafficError> {
+    match waiting {
+        Waiting::Blocking | Waiting::Epoll | Waiting::Spin | Waiting::BusyPoll(_) => Ok(()),
+        Waiting::Uring | Waiting::UringSqpoll => Err(TrafficError::not_supported(
+            format!("wait `{waiting}` in the workload udp"),
+            "it sends and receives in batches without io_uring; choose blocking, epoll, spin or busy-poll",
+        )),
+    }
+}
+
+/// The size of a datagram of this trial.
+fn datagram_bytes(udp: &Udp) -> usize {
+    usize::try_from(udp.datagram_bytes.as_u64()).unwrap_or(usize::MAX)
+}
+
+/// The record of a flow that moved `bytes` until `at`.
+fn flow_end(link: &Link, at: Duration, bytes: u64, datagrams: Datagrams) -> FlowEnd {
+    FlowEnd {
+        at,
+        bytes,
+        incoming_cpu: info::incoming_cpu(&link.socket),
+        incoming_napi: info::incoming_napi(&link.socket),
+        tcp: Known::unknown(
+            Cause::Absent,
+            "getsockopt(TCP_INFO)",
+            "UDP has no such account",
+        ),
+        copies: None,
+        datagrams: Some(datagrams),
+    }
+}
+
+/// `CLOCK_MONOTONIC` in nanoseconds: one clock for all programs on a kernel.
+fn monotonic_ns() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
+    let nanoseconds = u64::try_from(now.tv_nsec).unwrap_or(0);
+    seconds * 1_000_000_000 + nanoseconds
 }

@@ -1,0 +1,389 @@
+//! The sending end: batches of datagrams, as fast as the kernel takes them or when their schedule says.
+
+use std::num::NonZeroU64;
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use linerate_model::sample::Datagrams;
+use linerate_model::units::Nanoseconds;
+use linerate_model::workload::{DatagramBatch, Udp, Waiting};
+use rustix::event::epoll::EventFlags;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::net::{SendFlags, send, sockopt};
+
+use crate::TrafficError;
+use crate::sys::{Messages, set_option};
+use crate::tcp::socket::timespec;
+use crate::trial::{FlowEnd, Seat, SeatFlow, Start};
+use crate::waiting::{Event, Poller};
+
+use super::companion::{Link, Report, check_silence};
+use super::header::Header;
+use super::layout::Layout;
+use super::schedule::Schedule;
+use super::{LOOK, datagram_bytes, flow_end, monotonic_ns};
+
+/// How long a companion has to end after the peer's kernel refused a datagram: a program that dies closes
+/// its sockets one after the other.
+const LAST_WORD: Duration = Duration::from_millis(200);
+/// The headers below the payload of a datagram.
+const IPV4_HEADERS: usize = 20 + 8;
+const IPV6_HEADERS: usize = 40 + 8;
+/// The token of what says that the trial stops; the others are two for each flow.
+const STOPPING: u64 = u64::MAX;
+
+/// How this end sends: as asked, but datagrams that do not fit the path's MTU are not cut by
+/// `UDP_SEGMENT`; IP fragments them.
+pub(super) fn layout(udp: &Udp, links: &[Link]) -> Result<Layout, TrafficError> {
+    let datagram = datagram_bytes(udp);
+    let layout = Layout::sending(udp.batch, datagram);
+    if !links.iter().all(|link| fits(link, datagram)) {
+        return whole(links, layout);
+    }
+    if udp.batch == DatagramBatch::Gso {
+        let size = u32::try_from(datagram).unwrap_or(u32::MAX);
+        for link in links {
+            set_option(&link.socket, libc::SOL_UDP, libc::UDP_SEGMENT, size)
+                .map_err(|errno| without("UDP_SEGMENT", errno))?;
+        }
+    }
+    Ok(layout)
+}
+
+/// The error of a kernel that cannot cut or join datagrams.
+pub(super) fn without(option: &'static str, errno: Errno) -> TrafficError {
+    match errno {
+        Errno::NOPROTOOPT => TrafficError::not_supported(
+            format!("use the batch `gso` ({option})"),
+            "this kernel does not have it: UDP_SEGMENT came with Linux 4.18, UDP_GRO with 5.0; choose \
+             the batch mmsg or single",
+        ),
+        _ => TrafficError::of_errno("have the kernel cut or join datagrams", errno),
+    }
+}
+
+/// Whether a datagram goes to the peer in one piece, as far as the kernel knows the path.
+fn fits(link: &Link, datagram: usize) -> bool {
+    let (mtu, headers) = if link.is_ipv6 {
+        (sockopt::ipv6_mtu(&link.socket), IPV6_HEADERS)
+    } else {
+        (sockopt::ip_mtu(&link.socket), IPV4_HEADERS)
+    };
+    mtu.is_ok_and(|mtu| datagram + headers <= mtu as usize)
+}
+
+/// Has the kernel take datagrams as they are and IP fragment them on the way.
+fn whole(links: &[Link], layout: Layout) -> Result<Layout, TrafficError> {
+    let failed = |errno| TrafficError::of_errno("let IP fragment datagrams", errno);
+    for link in links {
+        if layout.batch == DatagramBatch::Gso {
+            // A kernel without the option cuts nothing in the first place.
+            let _ = set_option(&link.socket, libc::SOL_UDP, libc::UDP_SEGMENT, 0u32);
+        }
+        if link.is_ipv6 {
+            let dont = sockopt::Ipv6PathMtuDiscovery::DONT;
+            sockopt::set_ipv6_mtu_discover(&link.socket, dont).map_err(failed)?;
+        } else {
+            let dont = sockopt::Ipv4PathMtuDiscovery::DONT;
+            sockopt::set_ip_mtu_discover(&link.socket, dont).map_err(failed)?;
+        }
+    }
+    Ok(match layout.batch {
+        DatagramBatch::Gso => Layout::sending(DatagramBatch::Mmsg, layout.datagram),
+        DatagramBatch::Single | DatagramBatch::Mmsg => layout,
+    })
+}
+
+/// Sends on all flows of `seat` until it is told to stop, and tells their receivers how much it was.
+pub(super) fn run(
+    seat: &Seat<'_>,
+    udp: &Udp,
+    links: Vec<Link>,
+    layout: Layout,
+    buffer: &mut [u8],
+    start: Start,
+) -> Result<Vec<FlowEnd>, TrafficError> {
+    // The default lets the kernel wake a sleeper 50 us late, which is several datagrams. A refusal makes
+    // the schedule coarser, and no datagram less.
+    let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+    let mut sender = Sender::new(seat, udp, links, layout, start)?;
+    sender.send_until_stopped(buffer)?;
+    sender.close()
+}
+
+/// One flow of a sender.
+struct Outgoing<'a> {
+    one: SeatFlow<'a>,
+    link: Link,
+    schedule: Option<Schedule>,
+    sent: u64,
+    /// The socket's buffer was full, and the poller will say when it is not.
+    is_full: bool,
+}
+
+/// All that a sending thread has.
+struct Sender<'a> {
+    seat: &'a Seat<'a>,
+    start: Start,
+    flows: Vec<Outgoing<'a>>,
+    layout: Layout,
+    /// Whether datagrams are fragmented on the way.
+    is_whole: bool,
+    messages: Messages,
+    poller: Poller,
+    events: Vec<Event>,
+    /// Whether a `send` waits in the kernel until there is room.
+    blocks: bool,
+}
+
+/// What became of a batch.
+enum Took {
+    /// So many datagrams are on their way.
+    Datagrams(u64),
+    /// There was no room.
+    Nothing,
+}
+
+impl<'a> Sender<'a> {
+    fn new(
+        seat: &'a Seat<'a>,
+        udp: &Udp,
+        links: Vec<Link>,
+        layout: Layout,
+        start: Start,
+    ) -> Result<Self, TrafficError> {
+        let poller = Poller::new(seat.spec.waiting)?;
+        poller.add(&seat.board.stopping, STOPPING, EventFlags::IN)?;
+        let blocks = seat.spec.waiting == Waiting::Blocking && links.len() == 1;
+        let mut flows = Vec::with_capacity(links.len());
+        for (index, (&one, link)) in (0u64..).zip(seat.flows.iter().zip(links)) {
+            poller.add(&one.flow.socket, companion_token(index), EventFlags::IN)?;
+            if blocks {
+                sockopt::set_socket_timeout(&link.socket, sockopt::Timeout::Send, Some(LOOK))
+                    .map_err(|errno| {
+                        TrafficError::of_errno("limit how long a send waits", errno)
+                    })?;
+            }
+            // Of a bidirectional trial the second half of the numbers goes back.
+            let number = one.flow.number % seat.spec.flows.max(1);
+            let schedule = udp
+                .rate_bit_per_s
+                .map(|rate| Schedule::new(udp.datagram_bytes, rate, number, seat.spec.flows));
+            flows.push(Outgoing {
+                one,
+                link,
+                schedule,
+                sent: 0,
+                is_full: false,
+            });
+        }
+        let datagram = datagram_bytes(udp);
+        Ok(Self {
+            seat,
+            start,
+            is_whole: !flows.iter().all(|flow| fits(&flow.link, datagram)),
+            flows,
+            layout,
+            messages: Messages::new(),
+            poller,
+            events: Vec::with_capacity(64),
+            blocks,
+        })
+    }
+
+    /// THE hot loop: for each batch one look at the clock, one system call and one store.
+    fn send_until_stopped(&mut self, buffer: &mut [u8]) -> Result<(), TrafficError> {
+        let begun = monotonic_ns();
+        let look = u64::try_from(LOOK.as_nanos()).unwrap_or(u64::MAX);
+        let mut next_look = begun + look;
+        loop {
+            let mut next_due = next_look;
+            let mut has_sent = false;
+            for index in 0..self.flows.len() {
+                if self.seat.board.is_stopped() {
+                    return Ok(());
+                }
+                let flow = &self.flows[index];
+                if flow.is_full {
+                    continue;
+                }
+                let now = monotonic_ns();
+                let due = flow.schedule.map_or(u64::MAX, |schedule| {
+                    schedule
+                        .due(Nanoseconds::new(now - begun))
+                        .saturating_sub(flow.sent)
+                });
+                if due == 0 {
+                    let time = flow.schedule.map(|schedule| schedule.time_of(flow.sent));
+                    let time = time.map_or(0, Nanoseconds::as_u64);
+                    next_due = next_due.min(begun.saturating_add(time));
+                    continue;
+                }
+                has_sent = true;
+                match self.send_batch(index, due, now, buffer)? {
+                    Took::Datagrams(count) => self.count(index, count),
+                    // The time-out of a `send` that waits: look whether it is all over.
+                    Took::Nothing if self.blocks => {}
+                    Took::Nothing => self.await_room(index)?,
+                }
+            }
+            let now = monotonic_ns();
+            if now >= next_look || (!has_sent && self.seat.spec.waiting != Waiting::Spin) {
+                next_look = now + look;
+                let until = if has_sent { now } else { next_due };
+                self.wait(Duration::from_nanos(until.saturating_sub(now)))?;
+            }
+        }
+    }
+
+    #[inline]
+    fn count(&mut self, index: usize, count: u64) {
+        let flow = &mut self.flows[index];
+        flow.sent += count;
+        let bytes = flow.sent * self.layout.datagram as u64;
+        flow.one.counter.set_bytes(bytes);
+    }
+
+    /// Sends up to `due` datagrams of flow `index`.
+    fn send_batch(
+        &mut self,
+        index: usize,
+        due: u64,
+        now: u64,
+        buffer: &mut [u8],
+    ) -> Result<Took, TrafficError> {
+        let flow = &self.flows[index];
+        let layout = self.layout;
+        let most = usize::try_from(due.min(layout.datagrams())).unwrap_or(usize::MAX);
+        let data = &mut buffer[..most * layout.datagram];
+        for (sequence, datagram) in (flow.sent..).zip(data.chunks_exact_mut(layout.datagram)) {
+            let header = Header {
+                secret: flow.link.secret,
+                sequence,
+                sent_ns: now,
+            };
+            header.write(datagram);
+        }
+        let socket = flow.link.socket.as_fd();
+        let sent = if layout.batch == DatagramBatch::Single {
+            let mut flags = SendFlags::NOSIGNAL;
+            flags.set(SendFlags::DONTWAIT, !self.blocks);
+            send(socket, data, flags).map(|_| 1)
+        } else {
+            let messages = self.messages.send(socket, data, layout.stride, self.blocks);
+            // Only the last message may hold fewer than the others.
+            messages.map(|count| (count * (layout.stride / layout.datagram)).min(most))
+        };
+        match sent {
+            Ok(count) => Ok(Took::Datagrams(count as u64)),
+            // ENOBUFS: the interface's queue is full (send(2)).
+            Err(Errno::AGAIN | Errno::INTR | Errno::NOBUFS) => Ok(Took::Nothing),
+            Err(errno) => self.refused(index, errno).map(|()| Took::Nothing),
+        }
+    }
+
+    /// Finds out what an error of a `send` means; nothing when it can go on.
+    fn refused(&mut self, index: usize, errno: Errno) -> Result<(), TrafficError> {
+        let cuts = self.layout.batch == DatagramBatch::Gso;
+        match errno {
+            // The path's MTU has become smaller. (EINVAL: of a cut, before Linux 6.)
+            Errno::MSGSIZE | Errno::INVAL
+                if !self.is_whole && (cuts || errno == Errno::MSGSIZE) =>
+            {
+                self.is_whole = true;
+                for flow in &self.flows {
+                    self.layout = whole(std::slice::from_ref(&flow.link), self.layout)?;
+                }
+                Ok(())
+            }
+            Errno::IO if cuts => Err(TrafficError::not_supported(
+                "use the batch `gso` (UDP_SEGMENT)",
+                "the interface computes no checksums (`tx-checksumming`), or IPsec is on the way; choose \
+                 the batch mmsg or single",
+            )),
+            Errno::CONNREFUSED => {
+                let flow = self.flows[index].one.flow;
+                let mut last_word = [PollFd::new(&flow.socket, PollFlags::IN)];
+                // A failed or interrupted poll only means that we look at once.
+                let _ = poll(&mut last_word, Some(&timespec(LAST_WORD)));
+                let after = self.start.at.elapsed();
+                check_silence(flow, after)?;
+                Err(TrafficError::DatagramsRefused {
+                    flow: flow.number,
+                    after,
+                })
+            }
+            _ => Err(TrafficError::of_errno("send datagrams", errno)),
+        }
+    }
+
+    /// Leaves a flow alone until its socket has room.
+    fn await_room(&mut self, index: usize) -> Result<(), TrafficError> {
+        let flow = &mut self.flows[index];
+        flow.is_full = true;
+        self.poller
+            .add(&flow.link.socket, room_token(index as u64), EventFlags::OUT)
+    }
+
+    /// Sleeps at most `time`, less when something happens, and sees to that.
+    fn wait(&mut self, time: Duration) -> Result<(), TrafficError> {
+        if !time.is_zero() {
+            let mut happened = [PollFd::new(&self.poller, PollFlags::IN)];
+            // An interrupted or failed poll only means that we look once more.
+            let _ = poll(&mut happened, Some(&timespec(time)));
+        }
+        self.poller.wait(&mut self.events, Some(Duration::ZERO))?;
+        let events = std::mem::take(&mut self.events);
+        for event in &events {
+            let token = event.data.u64();
+            if token == STOPPING || self.seat.board.is_stopped() {
+                // What the companions say from now on may be our own doing.
+                return Ok(());
+            }
+            let index = usize::try_from(token / 2).unwrap_or(usize::MAX);
+            let flow = &mut self.flows[index];
+            if token == companion_token(token / 2) {
+                check_silence(flow.one.flow, self.start.at.elapsed())?;
+            } else {
+                flow.is_full = false;
+                self.poller.remove(&flow.link.socket)?;
+            }
+        }
+        self.events = events;
+        Ok(())
+    }
+
+    fn close(self) -> Result<Vec<FlowEnd>, TrafficError> {
+        let at = Instant::now().duration_since(self.start.at);
+        let mut ends = Vec::with_capacity(self.flows.len());
+        for flow in self.flows {
+            let bytes = flow.sent * self.layout.datagram as u64;
+            let report = Report {
+                datagrams: flow.sent,
+                bytes,
+            };
+            report
+                .tell(flow.one.flow)
+                .map_err(|_| TrafficError::PeerClosed {
+                    flow: flow.one.flow.number,
+                    after: at,
+                })?;
+            let datagrams = Datagrams {
+                count: flow.sent,
+                batch: Some(self.layout.batch),
+                ..Datagrams::default()
+            };
+            ends.push(flow_end(&flow.link, at, bytes, datagrams));
+        }
+        Ok(ends)
+    }
+}
+
+fn companion_token(index: u64) -> u64 {
+    index * 2
+}
+
+fn room_token(index: u64) -> u64 {
+    index * 2 + 1
+}

@@ -7,7 +7,7 @@ use std::time::Duration;
 use linerate_model::ids::CpuId;
 use linerate_model::protocol::FailureKind;
 use linerate_model::units::Bytes;
-use linerate_model::workload::SpecError;
+use linerate_model::workload::{SpecError, Waiting};
 use rustix::io::Errno;
 
 /// Why a trial could not be made ready, or did not come to its end.
@@ -117,6 +117,32 @@ pub enum TrafficError {
         /// How long was waited after the end.
         grace: Duration,
     },
+    /// What is to be loaded is not a server's address.
+    #[error("cannot load `{given}`: {why}; expected such as `http://10.0.0.1:8080/path`")]
+    Target {
+        /// The text as it was given.
+        given: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// The name of what is to be loaded has no address.
+    #[error("cannot find the address of `{host}`: {source}")]
+    Lookup {
+        /// The name.
+        host: String,
+        /// The resolver's reason.
+        source: io::Error,
+    },
+    /// The workload cannot wait like this.
+    #[error(
+        "cannot wait by `{waiting}` in `{workload}`: ask for `blocking`, `epoll`, `spin` or `busy-poll`"
+    )]
+    Waiting {
+        /// How it was to wait.
+        waiting: Waiting,
+        /// The workload.
+        workload: &'static str,
+    },
     /// The workload does not exist yet.
     #[error("this workload is not built yet")]
     NotBuilt,
@@ -209,9 +235,10 @@ impl TrafficError {
     /// The kind of failure, which decides the exit code.
     pub fn kind(&self) -> FailureKind {
         match self {
-            Self::NotBuilt => FailureKind::NotSupported,
+            Self::NotBuilt | Self::Waiting { .. } => FailureKind::NotSupported,
             Self::Spec(_)
             | Self::BindAddress { .. }
+            | Self::Target { .. }
             | Self::NoSuchAddress { .. }
             | Self::NoSuchCpu { .. } => FailureKind::BadInput,
             Self::PortInUse { .. }
@@ -228,6 +255,7 @@ impl TrafficError {
             Self::CongestionControlDenied { .. } => FailureKind::Permission,
             Self::Refused { .. }
             | Self::Unreachable { .. }
+            | Self::Lookup { .. }
             | Self::TokenRefused { .. }
             | Self::PeerClosed { .. }
             | Self::Aborted

@@ -34,6 +34,7 @@ use linerate_model::sample::{Role, SideSample};
 use linerate_model::workload::{Direction, TrialSpec, Workload};
 
 pub use accept::Listening;
+pub(crate) use connect::connect_error;
 
 use crate::{Abort, TrafficError};
 use crate::{exchange, http, stream, trial, udp};

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
-use crate::TrafficError;
 use crate::abort::{new_event, signal};
+use crate::{Abort, TrafficError};
 
 /// What a data thread writes for one flow while it runs, alone in its cache line: 128 bytes, because x86
 /// fetches lines in pairs and other machines have lines of that size.
@@ -91,6 +91,8 @@ pub(crate) struct Board {
     pub(super) finished: OwnedFd,
     /// The first thing that went wrong; what follows from it is not its own story.
     pub(super) failure: OnceLock<TrafficError>,
+    /// For threads that wait before the start, when the control thread does not watch yet.
+    pub(crate) abort: Abort,
     gate: Mutex<Gate>,
     moved: Condvar,
 }
@@ -125,12 +127,13 @@ pub(super) enum Verdict {
 }
 
 impl Board {
-    pub(super) fn new() -> Result<Self, TrafficError> {
+    pub(super) fn new(abort: Abort) -> Result<Self, TrafficError> {
         Ok(Self {
             stop: Aligned::default(),
             stopping: new_event()?,
             finished: new_event()?,
             failure: OnceLock::new(),
+            abort,
             gate: Mutex::default(),
             moved: Condvar::new(),
         })

@@ -102,7 +102,7 @@ fn carry_out_plans(
     // A thread without a flow still counts its operations somewhere.
     let mut counters: Vec<Counter> = Vec::new();
     counters.resize_with(flows.len().max(plans.len()), Counter::default);
-    let board = Board::new()?;
+    let board = Board::new(abort.clone())?;
     let own: Vec<usize> = plans
         .iter()
         .enumerate()
@@ -304,6 +304,7 @@ fn add_operations(sum: &mut Operations, found: Operations) {
     sum.per_thread.push(found.completed);
     sum.completed += found.completed;
     sum.failed += found.failed;
+    sum.received_bytes = Bytes::new(sum.received_bytes.as_u64() + found.received_bytes.as_u64());
     sum.latency.add(&found.latency);
     if let Some(service) = &found.service {
         sum.service.get_or_insert_default().add(service);

@@ -101,6 +101,9 @@ pub struct Operations {
     pub steps: Vec<Step>,
     /// How many each thread completed.
     pub per_thread: Vec<u64>,
+    /// `http`: bytes that came, heads included.
+    #[serde(default)]
+    pub received_bytes: Bytes,
     /// `pingpong`: each size.
     pub sizes: Vec<SizeRecord>,
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use linerate_model::ids::CpuId;
 use linerate_model::protocol::FailureKind;
 use linerate_model::units::Bytes;
-use linerate_model::workload::SpecError;
+use linerate_model::workload::{SpecError, Waiting};
 use rustix::io::Errno;
 
 /// Why a trial could not be made ready, or did not come to its end.
@@ -213,6 +213,32 @@ pub enum TrafficError {
         /// What arrived.
         found: u8,
     },
+    /// What is to be loaded is not a server's address.
+    #[error("cannot load `{given}`: {why}; expected such as `http://10.0.0.1:8080/path`")]
+    Target {
+        /// The text as it was given.
+        given: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// The name of what is to be loaded has no address.
+    #[error("cannot find the address of `{host}`: {source}")]
+    Lookup {
+        /// The name.
+        host: String,
+        /// The resolver's reason.
+        source: io::Error,
+    },
+    /// The workload cannot wait like this.
+    #[error(
+        "cannot wait by `{waiting}` in `{workload}`: ask for `blocking`, `epoll`, `spin` or `busy-poll`"
+    )]
+    Waiting {
+        /// How it was to wait.
+        waiting: Waiting,
+        /// The workload.
+        workload: &'static str,
+    },
     /// The workload does not exist yet.
     #[error("this workload is not built yet")]
     NotBuilt,
@@ -335,6 +361,7 @@ impl TrafficError {
         match self {
             Self::Spec(_)
             | Self::BindAddress { .. }
+            | Self::Target { .. }
             | Self::NoSuchAddress { .. }
             | Self::NoSuchCpu { .. } => FailureKind::BadInput,
             Self::PortInUse { .. }
@@ -347,6 +374,7 @@ impl TrafficError {
             | Self::StartTimeOut { .. }
             | Self::Overdue { .. } => FailureKind::TimeOut,
             Self::NotBuilt
+            | Self::Waiting { .. }
             | Self::NotSupported { .. }
             | Self::CongestionControlMissing { .. }
             | Self::SocketBuffer { .. } => FailureKind::NotSupported,
@@ -355,6 +383,7 @@ impl TrafficError {
             }
             Self::Refused { .. }
             | Self::Unreachable { .. }
+            | Self::Lookup { .. }
             | Self::TokenRefused { .. }
             | Self::PeerClosed { .. }
             | Self::Misunderstood { .. }

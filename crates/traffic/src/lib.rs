@@ -1,6 +1,7 @@
 //! The hot path: moves bytes between two hosts and records what happened.
 //!
 //! * [`tcp`]: the `stream` workload over TCP, one thread per connection.
+//! * [`http`]: a server and a client of HTTP/1.1.
 //! * [`copy`]: what one core's memory copy makes, the ceiling of a path that has no wire.
 //! * [`memory`]: what each node's CPUs make of each node's memory.
 //! * [`simulated`]: a path whose true rate is known, for proving what reads the samples.
@@ -14,7 +15,7 @@ mod buffer;
 pub mod copy;
 mod error;
 mod exchange;
-mod http;
+pub mod http;
 pub mod memory;
 pub mod simulated;
 mod stream;

@@ -1,9 +1,94 @@
-//! HTTP/1.1 under load: a server and a client.
+//! HTTP/1.1 under load: a server that anybody may load, and a client that loads any server.
+//!
+//! * [`Server`] by itself, for wrk, curl and others; or as the receiving end of a trial.
+//! * [`load`] against any server that speaks HTTP/1.1; or as the sending end of a trial.
+//!
+//! A trial of two ends has one companion connection for each thread: the server's thread tells its port on
+//! it, and the client's thread closes it when the time is over.
 
-use crate::TrafficError;
-use crate::trial::{Found, Seat};
+mod alarm;
+mod client;
+#[cfg(any(test, feature = "fuzz"))]
+pub mod fuzz;
+mod parse;
+mod server;
+mod target;
 
-/// What runs on each data thread.
-pub(crate) fn work(_seat: &mut Seat<'_>) -> Result<Option<Found>, TrafficError> {
-    Err(TrafficError::NotBuilt)
+use std::time::Instant;
+
+use linerate_model::known::{Cause, Known};
+use linerate_model::sample::{Role, SideSample};
+use linerate_model::units::Bytes;
+use linerate_model::workload::{Http, TrialSpec, Waiting, Workload};
+
+pub use server::{Served, Server};
+pub use target::Target;
+
+use crate::trial::{self, FlowEnd, Found, Seat, Start};
+use crate::{Abort, TrafficError};
+
+/// The body that makes the server's answer 151 bytes in all, head included: what the sources' server sent for
+/// a request of 44 bytes. (`GET /` of a trial is 44 bytes: the name it asks for, `linerate.localhost`, has
+/// the length of the sources' own.)
+pub const SOURCE_BODY: Bytes = Bytes::new(111);
+
+/// Enough for a thread that calls nothing deep.
+const STACK_BYTES: usize = 256 * 1024;
+
+/// What runs on each data thread of a trial of two ends.
+pub(crate) fn work(seat: &mut Seat<'_>) -> Result<Option<Found>, TrafficError> {
+    check_waiting(seat.spec.waiting)?;
+    let http = of(seat.spec)?;
+    match seat.role {
+        Role::Sender => client::work_with_peer(seat, http),
+        Role::Receiver => server::work(seat, http),
+    }
+}
+
+/// Loads the server at `target` with `spec.flows` connections on `spec.threads()` threads, for
+/// `spec.duration_ns`: in closed loop, each connection's next request when the last is answered; or in open
+/// loop at `rate_per_s`, each at its intended time, from which its latency counts.
+///
+/// The path is the workload's. Comes back with the first error when a connection cannot be made at the start;
+/// later ones are counted as failed, as are answers of status 400 and above, answers that are no HTTP, and
+/// those that stand still for ten seconds. When nothing at all was answered, what is under way at the end
+/// has failed too.
+pub fn load(spec: &TrialSpec, target: &Target, abort: &Abort) -> Result<SideSample, TrafficError> {
+    spec.check()?;
+    check_waiting(spec.waiting)?;
+    let http = of(spec)?;
+    let work = |seat: &mut Seat<'_>| client::work_alone(seat, http, target);
+    trial::carry_out_alone(spec, Role::Sender, &work, abort)
+}
+
+fn of(spec: &TrialSpec) -> Result<&Http, TrafficError> {
+    match &spec.workload {
+        Workload::Http(http) => Ok(http),
+        _ => Err(TrafficError::NotBuilt),
+    }
+}
+
+/// Only what an epoll instance can do.
+fn check_waiting(waiting: Waiting) -> Result<(), TrafficError> {
+    match waiting {
+        Waiting::Uring | Waiting::UringSqpoll => Err(TrafficError::Waiting {
+            waiting,
+            workload: "http",
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// The record of a companion: the bytes of the thread's connections, and nothing of its own.
+fn companion_end(bytes: u64, ended: Instant, start: Start) -> FlowEnd {
+    let reason = "a flow of http is all connections of a thread, each with an account of its own";
+    FlowEnd {
+        at: ended.duration_since(start.at),
+        bytes,
+        incoming_cpu: Known::unknown(Cause::NotAsked, "SO_INCOMING_CPU", reason),
+        incoming_napi: Known::unknown(Cause::NotAsked, "SO_INCOMING_NAPI_ID", reason),
+        tcp: Known::unknown(Cause::NotAsked, "TCP_INFO", reason),
+        copies: None,
+        datagrams: None,
+    }
 }

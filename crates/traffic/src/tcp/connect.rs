@@ -156,7 +156,8 @@ impl Attempt {
     }
 }
 
-fn connect_error(address: SocketAddr, errno: Errno, begun: Instant) -> TrafficError {
+/// What the kernel's answer to connect(2) means.
+pub(crate) fn connect_error(address: SocketAddr, errno: Errno, begun: Instant) -> TrafficError {
     match errno {
         Errno::CONNREFUSED => TrafficError::Refused { address },
         Errno::TIMEDOUT => TrafficError::ConnectTimeOut {

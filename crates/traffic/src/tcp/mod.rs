@@ -38,6 +38,7 @@ use linerate_model::sample::{Role, SideSample};
 use linerate_model::workload::{Direction, TrialSpec, Workload};
 
 pub use accept::Listening;
+pub(crate) use connect::connect_error;
 use select::Kept;
 
 use crate::{Abort, TrafficError};

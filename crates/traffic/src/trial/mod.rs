@@ -308,6 +308,7 @@ fn add_operations(sum: &mut Operations, found: Operations) {
     sum.per_thread.push(found.completed);
     sum.completed += found.completed;
     sum.failed += found.failed;
+    sum.received_bytes = Bytes::new(sum.received_bytes.as_u64() + found.received_bytes.as_u64());
     sum.latency.add(&found.latency);
     if let Some(service) = &found.service {
         sum.service.get_or_insert_default().add(service);

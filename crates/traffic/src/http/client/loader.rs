@@ -1,0 +1,470 @@
+//! One thread of the client: the loop that asks, reads and times.
+
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use linerate_model::ids::NodeId;
+use linerate_model::known::Known;
+use linerate_model::latency::Histogram;
+use linerate_model::sample::Operations;
+use linerate_model::units::{Bytes, Nanoseconds};
+use linerate_model::workload::TrialSpec;
+use rustix::event::epoll::EventFlags;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
+
+use super::connection::{Connection, OpenError, State};
+use super::schedule::{Part, Schedule};
+use crate::TrafficError;
+use crate::buffer::Buffer;
+use crate::http::alarm::Alarm;
+use crate::http::parse::response::Response;
+use crate::tcp::connect_error;
+use crate::trial::{Seat, SeatFlow, Start};
+use crate::waiting::{Event, Poller};
+
+/// What an event is about; a smaller number is a connection's place.
+const WAKE: u64 = u64::MAX;
+const TICK: u64 = u64::MAX - 1;
+const DUE: u64 = u64::MAX - 2;
+const COMPANION: u64 = u64::MAX - 3;
+const ABORT: u64 = u64::MAX - 4;
+
+/// Events of one look.
+const EVENTS: usize = 512;
+/// Connections that are made before the start; the others follow it, as the server accepts them.
+const OPEN_FIRST: usize = 1024;
+/// Connections begun before those that stand have their turn.
+const OPENS_A_TURN: usize = 64;
+/// How long the first connections may take.
+const CONNECT_MAX: Duration = Duration::from_secs(10);
+/// How often it is looked for answers that do not come, and connections are tried again.
+const TICK_EVERY: Duration = Duration::from_millis(100);
+/// Ticks that an answer may stand still: ten seconds.
+const SILENT_TICKS_MAX: u32 = 100;
+/// Room to read into; a larger buffer of the specification goes before it.
+const BUFFER_LEAST: Bytes = Bytes::kib(16);
+/// Shorter waits than this are spun through: to sleep and wake takes as long.
+const SPIN_BELOW_NS: u64 = 20_000;
+
+#[derive(Debug)]
+pub(super) struct Loader<'a> {
+    spec: &'a TrialSpec,
+    address: SocketAddr,
+    request: &'a [u8],
+    poller: Poller,
+    tick: Alarm,
+    due: Alarm,
+    /// For when `due` is set, since the start.
+    due_ns: u64,
+    buffer: Buffer,
+    connections: Vec<Connection>,
+    /// Places of connections that are to be opened now.
+    to_open: Vec<usize>,
+    /// And of those that failed just now, and are tried again later.
+    later: Vec<usize>,
+    /// In open loop, with the number of the next request whose time has not come.
+    schedule: Option<(Schedule, u64)>,
+    start: Instant,
+    companion: Option<SeatFlow<'a>>,
+    counter: &'a crate::trial::Counter,
+    done: Operations,
+    bytes: u64,
+}
+
+impl<'a> Loader<'a> {
+    pub(super) fn new(
+        seat: &Seat<'a>,
+        address: SocketAddr,
+        request: &'a [u8],
+        rate_per_s: Option<u64>,
+    ) -> Result<Self, TrafficError> {
+        let spec = seat.spec;
+        let (flows, threads) = (spec.flows, spec.threads());
+        let own = flows / threads + u32::from(seat.index < flows % threads);
+        let part = Part {
+            own: own.into(),
+            all: flows.into(),
+            index: seat.index.into(),
+        };
+        let poller = Poller::new(spec.waiting)?;
+        let tick = Alarm::every(TICK_EVERY)?;
+        let due = Alarm::new()?;
+        poller.add(&tick, TICK, EventFlags::IN)?;
+        poller.add(&due, DUE, EventFlags::IN)?;
+        poller.add(&seat.board.stopping, WAKE, EventFlags::IN)?;
+        poller.add(&seat.board.abort, ABORT, EventFlags::IN)?;
+        let buffer = Buffer::new(spec.buffer_bytes.max(BUFFER_LEAST), seat.memory())?;
+        let connections: Vec<Connection> = (0..own.into()).map(Connection::new).collect();
+        Ok(Self {
+            spec,
+            address,
+            request,
+            poller,
+            tick,
+            due,
+            due_ns: u64::MAX,
+            buffer,
+            to_open: (0..connections.len()).rev().collect(),
+            later: Vec::new(),
+            connections,
+            schedule: rate_per_s.map(|rate| (Schedule::new(rate, part), 0)),
+            start: Instant::now(),
+            companion: None,
+            counter: seat.counter,
+            done: Operations {
+                service: rate_per_s.map(|_| Histogram::default()),
+                ..Operations::default()
+            },
+            bytes: 0,
+        })
+    }
+
+    /// Notices when the other end of the trial is gone.
+    pub(super) fn watch_companion(&mut self, companion: SeatFlow<'a>) -> Result<(), TrafficError> {
+        // READY and GO are still to be read by others: only the end is waited for.
+        self.poller
+            .add(&companion.flow.socket, COMPANION, EventFlags::RDHUP)?;
+        self.companion = Some(companion);
+        Ok(())
+    }
+
+    /// Makes the first connections, before the start. One that cannot be made is the trial's error.
+    pub(super) fn open_first(&mut self, seat: &Seat<'_>) -> Result<(), TrafficError> {
+        let begun = Instant::now();
+        let mut missing = 0;
+        let mut events: Vec<Event> = Vec::with_capacity(EVENTS);
+        while missing < OPEN_FIRST
+            && let Some(place) = self.to_open.pop()
+        {
+            let failed = |errno| connect_error(self.address, errno, begun);
+            match self.connections[place].open(self.spec, self.address) {
+                Ok(socket) => self.poller.add(socket, place as u64, EventFlags::OUT)?,
+                Err(OpenError::Own(error)) => return Err(error),
+                Err(OpenError::Network(errno)) => return Err(failed(errno)),
+            }
+            missing += 1;
+        }
+        while missing > 0 {
+            if begun.elapsed() >= CONNECT_MAX {
+                return Err(TrafficError::ConnectTimeOut {
+                    address: self.address,
+                    waited: begun.elapsed(),
+                });
+            }
+            // The tick wakes it for the deadline.
+            self.poller.wait(&mut events, None)?;
+            for event in &events {
+                match event.data.u64() {
+                    ABORT => return Err(TrafficError::Aborted),
+                    TICK => drop(self.tick.take()),
+                    COMPANION | WAKE => return Err(self.gone()),
+                    DUE => {}
+                    token => {
+                        let place = place_of(token);
+                        let one = &mut self.connections[place];
+                        one.is_open()
+                            .map_err(|errno| connect_error(self.address, errno, begun))?;
+                        one.state = State::Idle;
+                        if let Some(socket) = &one.socket {
+                            self.poller.modify(socket, token, EventFlags::IN)?;
+                        }
+                        missing -= 1;
+                    }
+                }
+            }
+        }
+        debug_assert!(!seat.board.is_stopped());
+        Ok(())
+    }
+
+    fn gone(&self) -> TrafficError {
+        let after = self.start.elapsed();
+        self.companion.map_or(TrafficError::Aborted, |companion| {
+            super::gone(companion, after)
+        })
+    }
+
+    /// Asks until the time is over.
+    pub(super) fn run(&mut self, seat: &Seat<'_>, start: Start) -> Result<(), TrafficError> {
+        self.start = start.at;
+        if self.schedule.is_none() {
+            let now_ns = self.now_ns();
+            for place in 0..self.connections.len() {
+                self.ask_next(place, now_ns)?;
+            }
+        }
+        let mut events: Vec<Event> = Vec::with_capacity(EVENTS);
+        while !seat.board.is_stopped() {
+            let spins = self.ask_what_is_due()? || !self.to_open.is_empty();
+            let limit = spins.then_some(Duration::ZERO);
+            self.poller.wait(&mut events, limit)?;
+            for event in &events {
+                match event.data.u64() {
+                    WAKE => return Ok(self.end()),
+                    ABORT => return Err(TrafficError::Aborted),
+                    COMPANION => return Err(self.gone()),
+                    TICK => self.look_after()?,
+                    DUE => {
+                        self.due.take();
+                        self.due_ns = u64::MAX;
+                    }
+                    token => self.advance(place_of(token), event.flags)?,
+                }
+            }
+            self.open_some()?;
+        }
+        self.end();
+        Ok(())
+    }
+
+    /// When nothing at all was answered, what is under way has failed: silence is no success.
+    fn end(&mut self) {
+        if self.done.completed == 0 && self.done.failed == 0 {
+            let asking = |one: &&Connection| matches!(one.state, State::Asking { .. });
+            self.done.failed = self.connections.iter().filter(asking).count() as u64;
+        }
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    pub(super) fn memory_node(&self) -> Known<NodeId> {
+        self.buffer.node()
+    }
+
+    pub(super) fn into_operations(self) -> Operations {
+        Operations {
+            received_bytes: Bytes::new(self.bytes),
+            ..self.done
+        }
+    }
+
+    fn now_ns(&self) -> u64 {
+        u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// Begins the requests whose time has come, and sets the alarm for the next; whether that is so near that
+    /// sleeping is not worth it.
+    fn ask_what_is_due(&mut self) -> Result<bool, TrafficError> {
+        let Some((schedule, mut number)) = self.schedule else {
+            return Ok(false);
+        };
+        let now_ns = self.now_ns();
+        while schedule.at_ns(number) <= now_ns {
+            let place = place_of(schedule.connection(number));
+            let one = &self.connections[place];
+            // One that is busy, or not there, makes up for it as soon as it can.
+            if one.state == State::Idle && one.next == number {
+                self.ask_next(place, now_ns)?;
+            }
+            number += 1;
+        }
+        self.schedule = Some((schedule, number));
+        let next_ns = schedule.at_ns(number);
+        let left_ns = next_ns.saturating_sub(self.now_ns());
+        if left_ns < SPIN_BELOW_NS {
+            return Ok(true);
+        }
+        if self.due_ns != next_ns {
+            // Awake a little early, and the rest is spun through.
+            let left = Duration::from_nanos(left_ns - SPIN_BELOW_NS / 2);
+            self.due.once_in(left)?;
+            self.due_ns = next_ns;
+        }
+        Ok(false)
+    }
+
+    /// Begins the connection's next request, unless its time has not come.
+    fn ask_next(&mut self, place: usize, now_ns: u64) -> Result<(), TrafficError> {
+        let one = &mut self.connections[place];
+        if one.state != State::Idle {
+            return Ok(());
+        }
+        one.intended_ns = now_ns;
+        if let Some((schedule, _)) = &self.schedule {
+            let intended_ns = schedule.at_ns(one.next);
+            if intended_ns > now_ns {
+                return Ok(());
+            }
+            one.intended_ns = intended_ns;
+            one.next = schedule.after(one.next);
+        }
+        one.sent_ns = now_ns;
+        one.silent_ticks = 0;
+        one.state = State::Asking { sent: 0 };
+        self.ask(place)
+    }
+
+    fn ask(&mut self, place: usize) -> Result<(), TrafficError> {
+        let one = &mut self.connections[place];
+        match one.ask(self.request) {
+            Ok(true) => Ok(()),
+            Ok(false) => {
+                let Some(socket) = &one.socket else {
+                    return Ok(());
+                };
+                let both = EventFlags::IN | EventFlags::OUT;
+                self.poller.modify(socket, place as u64, both)
+            }
+            Err(_) => {
+                self.broke(place);
+                Ok(())
+            }
+        }
+    }
+
+    /// Goes on with a connection after an event. THE hot path: one reading, and the next request.
+    fn advance(&mut self, place: usize, flags: EventFlags) -> Result<(), TrafficError> {
+        let one = &mut self.connections[place];
+        let sent = match one.state {
+            State::Closed => return Ok(()),
+            State::Connecting => return self.connected(place),
+            State::Idle => self.request.len(),
+            State::Asking { sent } => sent,
+        };
+        if sent < self.request.len() && flags.contains(EventFlags::OUT) {
+            if let Some(socket) = &one.socket {
+                self.poller.modify(socket, place as u64, EventFlags::IN)?;
+            }
+            self.ask(place)?;
+            return Ok(());
+        }
+        let Some(socket) = &one.socket else {
+            return Ok(());
+        };
+        match recv(socket, self.buffer.bytes(), RecvFlags::empty()) {
+            Ok((0, _)) => match one.reader.close() {
+                Some(response) => self.answered(place, response),
+                None => {
+                    self.broke(place);
+                    Ok(())
+                }
+            },
+            Ok((count, _)) => self.take(place, count),
+            Err(Errno::AGAIN | Errno::INTR) => Ok(()),
+            Err(_) => {
+                self.broke(place);
+                Ok(())
+            }
+        }
+    }
+
+    /// Takes the bytes that were read.
+    fn take(&mut self, place: usize, count: usize) -> Result<(), TrafficError> {
+        self.bytes += count as u64;
+        let one = &mut self.connections[place];
+        one.silent_ticks = 0;
+        // An answer to nothing, or one that is longer than it says, is out of step for good.
+        let response = if matches!(one.state, State::Asking { .. }) {
+            one.reader.push(&self.buffer.bytes()[..count])
+        } else {
+            Err(crate::http::parse::response::BadResponse)
+        };
+        match response {
+            Ok(None) => Ok(()),
+            Ok(Some(response)) if response.used == count => self.answered(place, response),
+            Ok(Some(_)) | Err(_) => {
+                self.broke(place);
+                Ok(())
+            }
+        }
+    }
+
+    fn answered(&mut self, place: usize, response: Response) -> Result<(), TrafficError> {
+        let now_ns = self.now_ns();
+        let one = &mut self.connections[place];
+        one.state = State::Idle;
+        one.has_answered = true;
+        if response.status >= 400 {
+            self.done.failed += 1;
+        } else {
+            let since = |then_ns: u64| Nanoseconds::new(now_ns.saturating_sub(then_ns));
+            self.done.completed += 1;
+            self.done.latency.record(since(one.intended_ns));
+            if let Some(service) = &mut self.done.service {
+                service.record(since(one.sent_ns));
+            }
+            self.counter.set_operations(self.done.completed);
+            self.counter.set_bytes(self.bytes);
+        }
+        if response.keep {
+            return self.ask_next(place, now_ns);
+        }
+        one.close();
+        self.to_open.push(place);
+        Ok(())
+    }
+
+    /// The connection is gone, or of no use any more.
+    fn broke(&mut self, place: usize) {
+        let one = &mut self.connections[place];
+        if matches!(one.state, State::Asking { .. } | State::Connecting) {
+            self.done.failed += 1;
+        }
+        // A server that takes connections and answers none is not asked without a pause.
+        let again = if one.has_answered {
+            &mut self.to_open
+        } else {
+            &mut self.later
+        };
+        again.push(place);
+        one.close();
+    }
+
+    fn connected(&mut self, place: usize) -> Result<(), TrafficError> {
+        let one = &mut self.connections[place];
+        match (one.is_open(), &one.socket) {
+            (Ok(true), Some(socket)) => {
+                self.poller.modify(socket, place as u64, EventFlags::IN)?;
+                one.state = State::Idle;
+                let now_ns = self.now_ns();
+                self.ask_next(place, now_ns)
+            }
+            _ => {
+                self.broke(place);
+                Ok(())
+            }
+        }
+    }
+
+    fn open_some(&mut self) -> Result<(), TrafficError> {
+        for _ in 0..OPENS_A_TURN {
+            let Some(place) = self.to_open.pop() else {
+                return Ok(());
+            };
+            match self.connections[place].open(self.spec, self.address) {
+                Ok(socket) => self
+                    .poller
+                    .add(socket.as_fd(), place as u64, EventFlags::OUT)?,
+                Err(OpenError::Own(error)) => return Err(error),
+                Err(OpenError::Network(_)) => {
+                    self.done.failed += 1;
+                    self.later.push(place);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Once a tick: gives up answers that do not come, and tries again what failed.
+    fn look_after(&mut self) -> Result<(), TrafficError> {
+        self.tick.take();
+        self.to_open.append(&mut self.later);
+        for place in 0..self.connections.len() {
+            let one = &mut self.connections[place];
+            one.silent_ticks += 1;
+            let waits = matches!(one.state, State::Asking { .. } | State::Connecting);
+            if waits && one.silent_ticks > SILENT_TICKS_MAX {
+                self.broke(place);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn place_of(token: u64) -> usize {
+    usize::try_from(token).unwrap_or(usize::MAX)
+}

@@ -1,0 +1,117 @@
+//! The client: each thread has an epoll instance and connections of its own. An operation takes one send(2)
+//! and one recv(2), and the clock is read once for it.
+
+mod connection;
+mod loader;
+mod schedule;
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use linerate_model::workload::Http;
+use rustix::event::PollFlags;
+use rustix::net::{RecvFlags, Shutdown, getpeername, recv, shutdown};
+
+use loader::Loader;
+
+use super::{Target, companion_end};
+use crate::TrafficError;
+use crate::tcp::socket::{Woken, wait};
+use crate::trial::{Found, Seat, SeatFlow};
+use std::os::fd::AsFd;
+
+/// The name that a trial's own server is asked by; its length makes the request the sources' 44 bytes.
+const OWN_NAME: &str = "linerate.localhost";
+
+/// How long the server's thread may take to tell its port.
+const PORT_MAX: Duration = Duration::from_secs(10);
+
+/// What runs on a thread of a client whose server is the other end of the trial.
+pub(super) fn work_with_peer(
+    seat: &mut Seat<'_>,
+    http: &Http,
+) -> Result<Option<Found>, TrafficError> {
+    let companion = seat.flows[0];
+    let address = hear_address(seat, companion)?;
+    let request = request(http, OWN_NAME);
+    let mut loader = Loader::new(seat, address, &request, http.rate_per_s)?;
+    loader.watch_companion(companion)?;
+    loader.open_first(seat)?;
+    let Some(start) = seat.ready()? else {
+        return Ok(None);
+    };
+    let result = loader.run(seat, start);
+    let ended = Instant::now();
+    // The end of file is the server's sign to end. It fails only when the connection is gone.
+    let _ = shutdown(&companion.flow.socket, Shutdown::Write);
+    result?;
+    let bytes = loader.bytes();
+    Ok(Some(Found {
+        flows: vec![companion_end(bytes, ended, start)],
+        memory_node: loader.memory_node(),
+        operations: Some(loader.into_operations()),
+    }))
+}
+
+/// What runs on a thread of a client whose server is anybody's.
+pub(super) fn work_alone(
+    seat: &mut Seat<'_>,
+    http: &Http,
+    target: &Target,
+) -> Result<Option<Found>, TrafficError> {
+    let request = request(http, &target.host);
+    let mut loader = Loader::new(seat, target.address, &request, http.rate_per_s)?;
+    loader.open_first(seat)?;
+    let Some(start) = seat.ready()? else {
+        return Ok(None);
+    };
+    loader.run(seat, start)?;
+    Ok(Some(Found {
+        flows: Vec::new(),
+        memory_node: loader.memory_node(),
+        operations: Some(loader.into_operations()),
+    }))
+}
+
+/// As short as HTTP/1.1 allows.
+fn request(http: &Http, host: &str) -> Vec<u8> {
+    format!("GET {} HTTP/1.1\r\nHost: {host}\r\n\r\n", http.path).into_bytes()
+}
+
+/// Where the server's thread at the other end of `companion` listens.
+fn hear_address(seat: &Seat<'_>, companion: SeatFlow<'_>) -> Result<SocketAddr, TrafficError> {
+    let socket = &companion.flow.socket;
+    let failed = |errno| TrafficError::of_errno("read a companion's address", errno);
+    let mut port = [0u8; 2];
+    let mut filled = 0;
+    let deadline = Instant::now() + PORT_MAX;
+    let mut ready = Vec::new();
+    while filled < port.len() {
+        if Instant::now() >= deadline {
+            return Err(TrafficError::StartTimeOut { waited: PORT_MAX });
+        }
+        let waited = [(socket.as_fd(), PollFlags::IN)];
+        if wait(waited, deadline, &seat.board.abort, &mut ready)? == Woken::Aborted {
+            return Err(TrafficError::Aborted);
+        }
+        match recv(socket, &mut port[filled..], RecvFlags::DONTWAIT) {
+            Ok((count @ 1.., _)) => filled += count,
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {}
+            Ok((0, _)) | Err(_) => return Err(gone(companion, Duration::ZERO)),
+        }
+    }
+    let peer = getpeername(socket)
+        .map_err(failed)?
+        .and_then(|peer| SocketAddr::try_from(peer).ok());
+    let mut address = peer.ok_or_else(|| gone(companion, Duration::ZERO))?;
+    address.set_port(u16::from_be_bytes(port));
+    Ok(address)
+}
+
+/// The other end of the trial is gone.
+fn gone(companion: SeatFlow<'_>, after: Duration) -> TrafficError {
+    TrafficError::PeerClosed {
+        flow: companion.flow.number,
+        after,
+    }
+}

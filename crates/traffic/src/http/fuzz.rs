@@ -1,0 +1,57 @@
+//! What the fuzz targets (`fuzz/` at the root of the repository) hand any bytes to: what a client, and a
+//! server, may say. Only there with the feature `fuzz`.
+
+use super::Target;
+use super::parse::request;
+use super::parse::response::Reader;
+
+/// Requests one after the other, as the server reads them; what a request is must not depend on where its
+/// bytes were cut.
+pub fn http_request(bytes: &[u8]) {
+    let mut rest = bytes;
+    while let Ok(Some(one)) = request::parse(rest) {
+        assert!(one.length > 0 && one.length <= rest.len());
+        for end in [one.length / 2, one.length - 1] {
+            assert_eq!(
+                request::parse(&rest[..end]),
+                Ok(None),
+                "whole before its end"
+            );
+        }
+        rest = &rest[one.length..];
+    }
+    // Nothing is looked up of what is no address; a name would ask the network.
+    if let Ok(url) = std::str::from_utf8(bytes)
+        && !url.starts_with("http")
+    {
+        let _ = Target::parse(url);
+    }
+}
+
+/// Responses one after the other, at once and byte by byte: both must read the same.
+pub fn http_response(bytes: &[u8]) {
+    let (mut at_once, mut by_byte) = (Vec::new(), Vec::new());
+    let mut reader = Reader::default();
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        match reader.push(rest) {
+            Ok(Some(one)) => {
+                assert!(one.used > 0 && one.used <= rest.len());
+                at_once.push((one.status, one.keep));
+                rest = &rest[one.used..];
+            }
+            Ok(None) => break,
+            // How far the bytes before the error went may differ: only whole responses are compared.
+            Err(_) => break,
+        }
+    }
+    let mut reader = Reader::default();
+    for byte in bytes {
+        match reader.push(&[*byte]) {
+            Ok(Some(one)) => by_byte.push((one.status, one.keep)),
+            Ok(None) => {}
+            Err(_) => break,
+        }
+    }
+    assert_eq!(at_once, by_byte);
+}

@@ -1,0 +1,245 @@
+//! The server: each thread has a listening socket, an epoll instance and connections of its own, so that no
+//! two threads ever meet. A request takes one recv(2) and one send(2).
+//!
+//! It answers GET and HEAD of any path with a body of the size asked for, keeps connections, and takes
+//! pipelined requests. What is no such request is refused with the status that says why (400, 405, 408, 413,
+//! 431, 505), and the connection ends. Answers have no `Date`: they are made once, before the first request.
+
+mod answers;
+mod connection;
+mod worker;
+
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use linerate_model::ids::{CpuId, CpuSet};
+use linerate_model::units::Bytes;
+use linerate_model::workload::{Http, MemoryPolicy, Placement, TrialSpec, Waiting, Workload};
+use rustix::io::Errno;
+use rustix::net::{SendFlags, bind, getpeername, getsockname, listen, send, sockopt};
+
+use super::{STACK_BYTES, companion_end};
+use crate::abort::{new_event, signal};
+use crate::sys::pin_thread;
+use crate::tcp::socket;
+use crate::trial::{Counter, Found, Seat};
+use crate::waiting::prepare_socket;
+use crate::{Abort, TrafficError};
+
+use worker::Worker;
+
+/// Connections that may wait to be accepted; the kernel cuts it to net.core.somaxconn.
+const BACKLOG: i32 = 16_384;
+
+/// A server that anybody may load: wrk, curl, linerate.
+#[derive(Debug)]
+pub struct Server {
+    address: SocketAddr,
+    listeners: Vec<OwnedFd>,
+    cpus: CpuSet,
+    body: Bytes,
+    waiting: Waiting,
+}
+
+/// What a server has done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Served {
+    /// Connections accepted.
+    pub connections: u64,
+    /// Requests answered.
+    pub requests: u64,
+    /// Requests refused, those that came too slowly among them.
+    pub refused: u64,
+    /// Bytes sent, heads included.
+    pub bytes: Bytes,
+}
+
+impl Server {
+    /// Listens on `address` (port 0: a free one) with `threads` threads, thread *i* on the *i*-th of `cpus`
+    /// modulo their number. Every answer has a body of `body_bytes`; [`super::SOURCE_BODY`] makes it 151
+    /// bytes in all.
+    ///
+    /// The threads listen on one port by `SO_REUSEPORT`, so a program of the same user may share it.
+    pub fn open(
+        address: SocketAddr,
+        threads: u32,
+        cpus: CpuSet,
+        body_bytes: Bytes,
+        waiting: Waiting,
+    ) -> Result<Self, TrafficError> {
+        let spec = TrialSpec {
+            workload: Workload::Http(Http {
+                path: "/".to_owned(),
+                body_bytes,
+                rate_per_s: None,
+            }),
+            threads: Some(threads),
+            waiting,
+            ..TrialSpec::default()
+        };
+        spec.check()?;
+        super::check_waiting(waiting)?;
+        // Without the option: a port that another program holds must not be shared with it.
+        drop(listening(&spec, address, false)?);
+        let first = listening(&spec, address, true)?;
+        let address = local_address(&first)?;
+        let mut listeners = vec![first];
+        for _ in 1..threads {
+            listeners.push(listening(&spec, address, true)?);
+        }
+        Ok(Self {
+            address,
+            listeners,
+            cpus,
+            body: body_bytes,
+            waiting,
+        })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Serves until `abort` is triggered.
+    pub fn serve(self, abort: &Abort) -> Result<Served, TrafficError> {
+        let Self {
+            listeners,
+            cpus,
+            body,
+            waiting,
+            ..
+        } = self;
+        // One that fails takes the others with it: half a server would be measured as a whole one.
+        let failed = new_event()?;
+        let work = |listener: OwnedFd, cpu: Option<CpuId>| -> Result<Served, TrafficError> {
+            if let Some(cpu) = cpu {
+                pin_thread(&CpuSet::one(cpu)).map_err(|errno| match errno {
+                    Errno::INVAL => TrafficError::NoSuchCpu { cpu },
+                    _ => TrafficError::of_errno("pin a thread", errno),
+                })?;
+            }
+            let mut worker = Worker::new(listener, None, body, &MemoryPolicy::Default, waiting)?;
+            worker.serve(&[abort, &failed], &Counter::default())?;
+            Ok(worker.served())
+        };
+        let work = |listener, cpu| work(listener, cpu).inspect_err(|_| signal(&failed));
+        thread::scope(|scope| {
+            let mut threads = Vec::new();
+            let mut outcome = Ok(Served::default());
+            for (index, listener) in listeners.into_iter().enumerate() {
+                let cpu = Placement::cpu_of(&cpus, index);
+                let builder = thread::Builder::new().name(format!("linerate-http-{index}"));
+                match builder
+                    .stack_size(STACK_BYTES)
+                    .spawn_scoped(scope, move || work(listener, cpu))
+                {
+                    Ok(thread) => threads.push(thread),
+                    Err(source) => {
+                        signal(&failed);
+                        outcome = Err(TrafficError::OutOfThreads { source });
+                        break;
+                    }
+                }
+            }
+            for thread in threads {
+                let one = thread
+                    .join()
+                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+                outcome = outcome.and_then(|sum| one.map(|one| sum.and(one)));
+            }
+            outcome
+        })
+    }
+}
+
+impl Served {
+    fn and(self, other: Self) -> Self {
+        Self {
+            connections: self.connections + other.connections,
+            requests: self.requests + other.requests,
+            refused: self.refused + other.refused,
+            bytes: Bytes::new(self.bytes.as_u64() + other.bytes.as_u64()),
+        }
+    }
+}
+
+/// What runs on a thread of a trial's server: a port of its own for the client's thread at the other end of
+/// its companion, so that the connections are shared out among the threads exactly and not by a hash.
+pub(super) fn work(seat: &mut Seat<'_>, http: &Http) -> Result<Option<Found>, TrafficError> {
+    let companion = seat.flows[0];
+    let socket = &companion.flow.socket;
+    let failed = |errno| TrafficError::of_errno("read a companion's address", errno);
+    let mut address = local_address(socket)?;
+    let peer = getpeername(socket)
+        .map_err(failed)?
+        .and_then(|peer| SocketAddr::try_from(peer).ok())
+        .map(|peer| peer.ip());
+    address.set_port(0);
+    let listener = listening(seat.spec, address, false)?;
+    let port = local_address(&listener)?.port();
+    let mut worker = Worker::new(
+        listener,
+        peer,
+        http.body_bytes,
+        seat.memory(),
+        seat.spec.waiting,
+    )?;
+    let told = send(socket, &port.to_be_bytes(), SendFlags::NOSIGNAL);
+    if told != Ok(2) {
+        return Err(TrafficError::PeerClosed {
+            flow: companion.flow.number,
+            after: Duration::ZERO,
+        });
+    }
+    let Some(start) = seat.ready()? else {
+        return Ok(None);
+    };
+    worker.serve(&[socket], companion.counter)?;
+    let ended = Instant::now();
+    // The client began after our GO, so its end comes after our duration; 1 % is far more than two clocks
+    // differ.
+    if ended.duration_since(start.asked) < Duration::from(seat.spec.duration_ns).mul_f64(0.99) {
+        return Err(TrafficError::PeerClosed {
+            flow: companion.flow.number,
+            after: ended.duration_since(start.at),
+        });
+    }
+    let served = worker.served();
+    Ok(Some(Found {
+        flows: vec![companion_end(served.bytes.as_u64(), ended, start)],
+        operations: None,
+        memory_node: worker.memory().node(),
+    }))
+}
+
+fn local_address(socket: &OwnedFd) -> Result<SocketAddr, TrafficError> {
+    getsockname(socket)
+        .and_then(SocketAddr::try_from)
+        .map_err(|errno| TrafficError::of_errno("read a socket's address", errno))
+}
+
+/// A listening socket; what it accepts has its options (tcp(7)).
+fn listening(spec: &TrialSpec, address: SocketAddr, shared: bool) -> Result<OwnedFd, TrafficError> {
+    let socket = socket::new(spec, address)?;
+    let failed = |errno| TrafficError::of_errno("prepare the listening socket", errno);
+    sockopt::set_socket_reuseaddr(&socket, true).map_err(failed)?;
+    sockopt::set_socket_reuseport(&socket, shared).map_err(failed)?;
+    sockopt::set_tcp_nodelay(&socket, true).map_err(failed)?;
+    if address.is_ipv6() {
+        sockopt::set_ipv6_v6only(&socket, false).map_err(failed)?;
+    }
+    prepare_socket(&socket, spec.waiting)?;
+    bind(&socket, &address).map_err(|errno| match errno {
+        Errno::ADDRINUSE => TrafficError::PortInUse { address },
+        Errno::ADDRNOTAVAIL => TrafficError::NoSuchAddress { address },
+        _ => TrafficError::of_errno("bind the HTTP port", errno),
+    })?;
+    listen(&socket, BACKLOG).map_err(|errno| match errno {
+        Errno::ADDRINUSE => TrafficError::PortInUse { address },
+        _ => TrafficError::of_errno("listen", errno),
+    })?;
+    Ok(socket)
+}

@@ -117,6 +117,14 @@ pub enum TrafficError {
         /// How long was waited after the end.
         grace: Duration,
     },
+    /// A far end that speaks iperf3's protocol said no, or did not keep to it.
+    #[error("iperf3 at {address}: {source}")]
+    Iperf3 {
+        /// Its address.
+        address: SocketAddr,
+        /// What was wrong.
+        source: crate::iperf3::TalkError,
+    },
     /// The workload does not exist yet.
     #[error("this workload is not built yet")]
     NotBuilt,
@@ -210,6 +218,7 @@ impl TrafficError {
     pub fn kind(&self) -> FailureKind {
         match self {
             Self::NotBuilt => FailureKind::NotSupported,
+            Self::Iperf3 { source, .. } => source.kind(),
             Self::Spec(_)
             | Self::BindAddress { .. }
             | Self::NoSuchAddress { .. }

@@ -136,7 +136,7 @@ impl Attempt {
     }
 }
 
-fn connect_error(address: SocketAddr, errno: Errno, begun: Instant) -> TrafficError {
+pub(crate) fn connect_error(address: SocketAddr, errno: Errno, begun: Instant) -> TrafficError {
     match errno {
         Errno::CONNREFUSED => TrafficError::Refused { address },
         Errno::TIMEDOUT => TrafficError::ConnectTimeOut {

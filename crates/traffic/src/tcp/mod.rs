@@ -34,6 +34,7 @@ use linerate_model::sample::{Role, SideSample};
 use linerate_model::workload::{Direction, TrialSpec, Workload};
 
 pub use accept::Listening;
+pub(crate) use connect::connect_error;
 
 use crate::{Abort, TrafficError};
 use crate::{exchange, http, stream, trial, udp};
@@ -116,7 +117,7 @@ pub(crate) fn connections(spec: &TrialSpec) -> u32 {
 
 /// What `side` does on flow `number`: of a bidirectional trial the first half of the flows goes
 /// forward (the connecting end sends), the second half back.
-fn role(spec: &TrialSpec, side: Side, number: u32) -> Role {
+pub(crate) fn role(spec: &TrialSpec, side: Side, number: u32) -> Role {
     let forward = match spec.direction {
         Direction::Forward => true,
         Direction::Reverse => false,

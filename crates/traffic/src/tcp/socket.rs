@@ -47,7 +47,8 @@ pub(crate) fn new(spec: &TrialSpec, address: SocketAddr) -> Result<OwnedFd, Traf
     Ok(socket)
 }
 
-fn set_buffers(socket: &OwnedFd, asked: Bytes) -> Result<(), TrafficError> {
+/// Sets both buffers of a socket; smaller ones than asked for are an error.
+pub(crate) fn set_buffers(socket: &OwnedFd, asked: Bytes) -> Result<(), TrafficError> {
     let failed = |errno| TrafficError::of_errno("set the socket buffers", errno);
     let size = usize::try_from(asked.as_u64()).unwrap_or(usize::MAX);
     sockopt::set_socket_send_buffer_size(socket, size).map_err(failed)?;
@@ -77,7 +78,8 @@ fn set_buffers(socket: &OwnedFd, asked: Bytes) -> Result<(), TrafficError> {
     Ok(())
 }
 
-fn set_congestion_control(socket: &OwnedFd, name: &str) -> Result<(), TrafficError> {
+/// Sets the congestion control of a connection.
+pub(crate) fn set_congestion_control(socket: &OwnedFd, name: &str) -> Result<(), TrafficError> {
     sockopt::set_tcp_congestion(socket, name).map_err(|errno| match errno {
         Errno::NOENT => TrafficError::CongestionControlMissing {
             name: name.to_owned(),

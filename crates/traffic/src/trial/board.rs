@@ -153,6 +153,11 @@ impl Board {
         let _ = self.failure.set(error);
     }
 
+    /// Whether the trial fails: nothing is worth waiting for.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failure.get().is_some()
+    }
+
     fn gate(&self) -> std::sync::MutexGuard<'_, Gate> {
         self.gate.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -183,6 +188,11 @@ impl Board {
     pub(super) fn decide(&self, verdict: Verdict) {
         self.gate().verdict = Some(verdict);
         self.moved.notify_all();
+    }
+
+    /// Starts the waiting threads.
+    pub(crate) fn open_gate(&self, start: Start) {
+        self.decide(Verdict::Start(start));
     }
 
     pub(super) fn wait_for_verdict(&self) -> Verdict {

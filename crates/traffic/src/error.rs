@@ -239,6 +239,14 @@ pub enum TrafficError {
         /// The workload.
         workload: &'static str,
     },
+    /// A far end that speaks iperf3's protocol said no, or did not keep to it.
+    #[error("iperf3 at {address}: {source}")]
+    Iperf3 {
+        /// Its address.
+        address: SocketAddr,
+        /// What was wrong.
+        source: crate::iperf3::TalkError,
+    },
     /// The workload does not exist yet.
     #[error("this workload is not built yet")]
     NotBuilt,
@@ -359,6 +367,7 @@ impl TrafficError {
     /// The kind of failure, which decides the exit code.
     pub fn kind(&self) -> FailureKind {
         match self {
+            Self::Iperf3 { source, .. } => source.kind(),
             Self::Spec(_)
             | Self::BindAddress { .. }
             | Self::Target { .. }

@@ -2,6 +2,7 @@
 //!
 //! * [`tcp`]: the `stream` workload over TCP, one thread per connection.
 //! * [`http`]: a server and a client of HTTP/1.1.
+//! * [`iperf3`]: the other end may be iperf3, as a server or as clients.
 //! * [`copy`]: what one core's memory copy makes, the ceiling of a path that has no wire.
 //! * [`memory`]: what each node's CPUs make of each node's memory.
 //! * [`simulated`]: a path whose true rate is known, for proving what reads the samples.
@@ -16,6 +17,7 @@ pub mod copy;
 mod error;
 mod exchange;
 pub mod http;
+pub mod iperf3;
 pub mod memory;
 pub mod simulated;
 mod stream;

@@ -101,7 +101,7 @@ fn parse(raw: &[u8]) -> Option<TcpInfo> {
     })
 }
 
-fn word(raw: &[u8], at: usize) -> Option<u32> {
+pub(crate) fn word(raw: &[u8], at: usize) -> Option<u32> {
     let bytes = raw.get(at..at + 4)?;
     Some(u32::from_ne_bytes(bytes.try_into().ok()?))
 }

@@ -144,7 +144,7 @@ pub(crate) fn connections(spec: &TrialSpec) -> u32 {
 
 /// What `side` does on flow `number`: of a bidirectional trial the first half of the flows goes
 /// forward (the connecting end sends), the second half back.
-fn role(spec: &TrialSpec, side: Side, number: u32) -> Role {
+pub(crate) fn role(spec: &TrialSpec, side: Side, number: u32) -> Role {
     let forward = match spec.direction {
         Direction::Forward => true,
         Direction::Reverse => false,

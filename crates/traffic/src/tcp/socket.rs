@@ -78,7 +78,8 @@ pub(crate) fn set_buffers(socket: &OwnedFd, asked: Bytes) -> Result<(), TrafficE
     Ok(())
 }
 
-fn set_congestion_control(socket: &OwnedFd, name: &str) -> Result<(), TrafficError> {
+/// Sets the congestion control of a connection.
+pub(crate) fn set_congestion_control(socket: &OwnedFd, name: &str) -> Result<(), TrafficError> {
     sockopt::set_tcp_congestion(socket, name).map_err(|errno| match errno {
         Errno::NOENT => TrafficError::CongestionControlMissing {
             name: name.to_owned(),

@@ -200,6 +200,11 @@ impl Board {
         self.moved.notify_all();
     }
 
+    /// Starts the waiting threads.
+    pub(crate) fn open_gate(&self, start: Start) {
+        self.decide(Verdict::Start(start));
+    }
+
     pub(super) fn wait_for_verdict(&self) -> Verdict {
         let mut gate = self.gate();
         loop {

@@ -15,6 +15,7 @@ use linerate_model::workload::{TrialSpec, Workload};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{Shutdown, shutdown};
 
+use super::FarEnd;
 use super::board::{Board, Counter};
 use crate::abort::take_signals;
 use crate::sys::{allowed_cpus, pin_thread};
@@ -82,12 +83,12 @@ impl Watched {
 }
 
 /// The control thread's view of the trial.
-#[derive(Debug)]
 pub(super) struct Control<'a> {
     spec: &'a TrialSpec,
     flows: &'a [Flow],
     counters: &'a [Counter],
     board: &'a Board,
+    far: &'a dyn FarEnd,
     abort: &'a Abort,
     duration: Duration,
     interval: Duration,
@@ -104,6 +105,7 @@ impl<'a> Control<'a> {
         own: Vec<usize>,
         counters: &'a [Counter],
         board: &'a Board,
+        far: &'a dyn FarEnd,
         abort: &'a Abort,
     ) -> Result<Self, TrafficError> {
         let beats = spec.duration_ns.as_u64() / spec.interval_ns.as_u64().max(1);
@@ -121,6 +123,7 @@ impl<'a> Control<'a> {
             flows,
             counters,
             board,
+            far,
             abort,
             duration: spec.duration_ns.into(),
             interval: spec.interval_ns.into(),
@@ -137,20 +140,36 @@ impl<'a> Control<'a> {
     /// Watches over the trial until every data thread has ended.
     pub(super) fn run(mut self, start: Instant, threads: usize) -> Watched {
         let mut next_beat = self.interval;
-        let mut stopped = false;
+        let mut over = false;
+        // When sending was ended, whether the far end knows, and whether receiving was ended, too.
+        let mut stopped: Option<Duration> = None;
+        let mut told = false;
+        let mut ended = false;
         let mut torn_down = false;
         let mut finished = 0;
         while finished < threads as u64 {
             let now = start.elapsed();
             if now >= next_beat {
                 self.read_counters(start);
+                over |= self.ask(self.far.beat(now, self.flows, self.counters));
                 next_beat = beat_after(now, self.interval);
             }
-            if !stopped && now >= self.duration {
-                stopped = true;
+            if stopped.is_none() && (over || now >= self.duration) {
+                stopped = Some(now);
                 self.end_sending();
             }
-            if !torn_down && now >= self.duration + DRAIN_MAX {
+            if !told && stopped.is_some() && self.senders_have_ended() {
+                told = true;
+                self.far.stopped();
+            }
+            let patience = stopped.zip(self.far.patience()).filter(|_| !ended);
+            let patience = patience.map(|(stopped, patience)| stopped + patience);
+            if patience.is_some_and(|end| now >= end) {
+                ended = true;
+                self.end_receiving();
+            }
+            let limit = stopped.unwrap_or(self.duration) + DRAIN_MAX;
+            if !torn_down && now >= limit {
                 self.board.fail(self.overdue());
             }
             if !torn_down && self.board.failure.get().is_some() {
@@ -158,35 +177,54 @@ impl<'a> Control<'a> {
                 self.tear_down();
             }
             let next_event = match (stopped, torn_down) {
-                (false, false) => self.duration,
-                (true, false) => self.duration + DRAIN_MAX,
+                (None, false) => self.duration,
+                (Some(_), false) => patience.filter(|_| !ended).unwrap_or(limit),
                 (_, true) => now + DRAIN_MAX,
             };
             let left = next_event.min(next_beat).saturating_sub(start.elapsed());
-            if self.sleep(left, torn_down) {
-                self.board.fail(TrafficError::Aborted);
-            }
+            over |= self.sleep(left, torn_down);
             finished += take_signals(&self.board.finished);
+        }
+        if !told {
+            self.far.stopped();
         }
         self.watched.ended_at = start.elapsed().into();
         self.watched
     }
 
-    /// Sleeps until a thread ends, the trial is given up, or `time` has passed; whether it was given
-    /// up. Once the trial is being torn down the abort stays readable and would keep us awake.
+    /// Sleeps until a thread ends, the trial is given up, the far end says something, or `time` has passed;
+    /// whether sending shall end now. Once the trial is being torn down the abort and a far end that left
+    /// stay readable and would keep us awake.
     fn sleep(&self, time: Duration, torn_down: bool) -> bool {
-        let abort_interest = if torn_down {
+        let interest = if torn_down {
             PollFlags::empty()
         } else {
             PollFlags::IN
         };
+        let voice = self.far.voice().filter(|_| !torn_down);
         let mut fds = [
             PollFd::new(&self.board.finished, PollFlags::IN),
-            PollFd::new(self.abort, abort_interest),
+            PollFd::new(self.abort, interest),
+            match voice {
+                Some(voice) => PollFd::from_borrowed_fd(voice, PollFlags::IN),
+                None => PollFd::new(self.abort, PollFlags::empty()),
+            },
         ];
         // An interrupted or failed poll only means that we look once more.
         let _ = poll(&mut fds, Some(&timespec(time)));
-        fds[1].revents().contains(PollFlags::IN)
+        if fds[1].revents().contains(PollFlags::IN) {
+            self.board.fail(TrafficError::Aborted);
+        }
+        let speaks = voice.is_some() && !fds[2].revents().is_empty();
+        speaks && self.ask(self.far.hear())
+    }
+
+    /// What the far end wants; a failure of it is the trial's.
+    fn ask(&self, outcome: Result<bool, TrafficError>) -> bool {
+        outcome.unwrap_or_else(|error| {
+            self.board.fail(error);
+            false
+        })
     }
 
     fn read_counters(&mut self, start: Instant) {
@@ -226,6 +264,19 @@ impl<'a> Control<'a> {
             // It fails when the connection is gone, which its thread reports.
             let _ = shutdown(&flow.socket, Shutdown::Write);
         }
+    }
+
+    /// Ends the receivers: they get what the kernel holds for them, and then the end of file.
+    fn end_receiving(&self) {
+        for flow in self.flows.iter().filter(|flow| flow.role == Role::Receiver) {
+            // It fails when the connection is gone, which its thread reports.
+            let _ = shutdown(&flow.socket, Shutdown::Read);
+        }
+    }
+
+    fn senders_have_ended(&self) -> bool {
+        let mut flows = self.flows.iter().zip(self.counters);
+        flows.all(|(flow, counter)| flow.role != Role::Sender || counter.is_done())
     }
 
     fn tear_down(&self) {

@@ -11,6 +11,7 @@
 
 mod board;
 mod control;
+mod far;
 mod seat;
 mod start;
 
@@ -27,6 +28,7 @@ use board::Verdict;
 pub(crate) use board::{Board, Counter, Start};
 pub(crate) use control::end_both_ways;
 use control::{Control, Watched, leave_data_cpus};
+pub(crate) use far::FarEnd;
 pub(crate) use seat::{FlowEnd, Found, Seat, SeatFlow};
 
 use crate::sys::ThreadUse;
@@ -71,7 +73,20 @@ pub(crate) fn carry_out(
     abort: &Abort,
 ) -> Result<SideSample, TrafficError> {
     let plans = plans(spec, flows);
-    carry_out_plans(spec, side, flows, &plans, work, abort)
+    carry_out_plans(spec, side, flows, &plans, &start::Ours, work, abort)
+}
+
+/// The same with a far end that is not ours: `far` agrees with it on the start and the end.
+pub(crate) fn carry_out_with(
+    spec: &TrialSpec,
+    side: Side,
+    flows: &[Flow],
+    far: &dyn FarEnd,
+    work: &Work<'_>,
+    abort: &Abort,
+) -> Result<SideSample, TrafficError> {
+    let plans = plans(spec, flows);
+    carry_out_plans(spec, side, flows, &plans, far, work, abort)
 }
 
 /// The same without a peer of ours: this end alone, `spec.threads()` threads of role `role`.
@@ -88,7 +103,15 @@ pub(crate) fn carry_out_alone(
         flows: Vec::new(),
     };
     let plans: Vec<Plan> = (0..spec.threads()).map(plan).collect();
-    carry_out_plans(spec, Side::Connecting, &[], &plans, work, abort)
+    carry_out_plans(
+        spec,
+        Side::Connecting,
+        &[],
+        &plans,
+        &start::Ours,
+        work,
+        abort,
+    )
 }
 
 fn carry_out_plans(
@@ -96,6 +119,7 @@ fn carry_out_plans(
     side: Side,
     flows: &[Flow],
     plans: &[Plan],
+    far: &dyn FarEnd,
     work: &Work<'_>,
     abort: &Abort,
 ) -> Result<SideSample, TrafficError> {
@@ -108,7 +132,7 @@ fn carry_out_plans(
         .enumerate()
         .map(|(thread, plan)| plan.flows.first().copied().unwrap_or(thread))
         .collect();
-    let control = Control::new(spec, flows, own.clone(), &counters, &board, abort)?;
+    let control = Control::new(spec, flows, own.clone(), &counters, &board, far, abort)?;
     let data_cpus: CpuSet = plans.iter().filter_map(|plan| plan.cpu).collect();
     let seats = (0u32..).zip(plans).zip(&own).map(|((thread, plan), &own)| {
         let served = plan.flows.iter().map(|&index| SeatFlow {
@@ -139,7 +163,13 @@ fn carry_out_plans(
         let (board, data_cpus) = (&board, &data_cpus);
         let watch = move || {
             leave_data_cpus(data_cpus);
-            match start::start(flows, board, abort) {
+            // A failure that is on the board already goes before the one given here.
+            let begun = if board.failure.get().is_some() || abort.is_triggered() {
+                Err(TrafficError::Aborted)
+            } else {
+                far.start(flows, board, abort)
+            };
+            match begun {
                 Ok(start) => control.run(start.at, started),
                 Err(error) => {
                     board.fail(error);

@@ -9,7 +9,8 @@ use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
-use super::board::{Board, Start, Verdict};
+use super::FarEnd;
+use super::board::{Board, Start};
 use crate::tcp::Flow;
 use crate::tcp::greeting::{GO, READY};
 use crate::waiting::{Event, Poller};
@@ -18,13 +19,19 @@ use crate::{Abort, TrafficError};
 /// How long the ends wait for each other's start.
 const START_MAX: Duration = Duration::from_secs(10);
 
+/// A far end of our own kind.
+#[derive(Debug)]
+pub(super) struct Ours;
+
+impl FarEnd for Ours {
+    fn start(&self, flows: &[Flow], board: &Board, abort: &Abort) -> Result<Start, TrafficError> {
+        start(flows, board, abort)
+    }
+}
+
 /// Agrees with the peer on the start and opens the gate. Without connections this end is alone and starts
 /// at once.
-pub(super) fn start(flows: &[Flow], board: &Board, abort: &Abort) -> Result<Start, TrafficError> {
-    if board.failure.get().is_some() || abort.is_triggered() {
-        // A failure that is on the board already goes before this one.
-        return Err(TrafficError::Aborted);
-    }
+fn start(flows: &[Flow], board: &Board, abort: &Abort) -> Result<Start, TrafficError> {
     let deadline = Instant::now() + START_MAX;
     flows.iter().try_for_each(|flow| say(flow, READY))?;
     let all: Vec<&Flow> = flows.iter().collect();
@@ -38,7 +45,7 @@ pub(super) fn start(flows: &[Flow], board: &Board, abort: &Abort) -> Result<Star
     if senders.is_empty() {
         // Nothing can arrive before the clock of this end runs.
         let start = Start { at: asked, asked };
-        board.decide(Verdict::Start(start));
+        board.open_gate(start);
         if let Err(error) = receivers().try_for_each(|flow| say(flow, GO)) {
             board.fail(error);
         }
@@ -50,7 +57,7 @@ pub(super) fn start(flows: &[Flow], board: &Board, abort: &Abort) -> Result<Star
         at: Instant::now(),
         asked,
     };
-    board.decide(Verdict::Start(start));
+    board.open_gate(start);
     Ok(start)
 }
 

@@ -2,6 +2,10 @@
 //! misbehave, and the simulated path held against its own truth.
 
 #![expect(
+    clippy::print_stderr,
+    reason = "a test that cannot run says so where the runner counts it"
+)]
+#![expect(
     clippy::disallowed_methods,
     reason = "a test may look at the kernel behind the engine"
 )]
@@ -9,6 +13,9 @@
 mod exchange;
 mod exchange_by_hand;
 mod hostile;
+mod iperf3;
+mod iperf3_hostile;
+mod iperf3_real;
 mod scene;
 mod select;
 mod simulated;

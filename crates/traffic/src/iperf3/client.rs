@@ -1,0 +1,422 @@
+//! This end as a client of an iperf3 server.
+
+use std::net::SocketAddr;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use linerate_model::sample::{Role, SideSample};
+use linerate_model::units::{Bytes, Nanoseconds};
+use linerate_model::workload::{Direction, ReceiveMode, SendMode, TrialSpec, Waiting, Workload};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
+
+use super::line::{ANSWER_MAX, Line, finish_connect};
+use super::mover::Orders;
+use super::parameters::Parameters;
+use super::reading::{self, Reading};
+use super::results::{Results, ServerResults};
+use super::sides::results_of;
+use super::talk::{ClientStep, ClientTalk, TalkError};
+use super::wire::{COOKIE_BYTES, Cookie, Frame, State};
+use super::{REPLIES, SALUTE, datagram, mover};
+use crate::tcp::{Flow, Side, role, socket};
+use crate::trial::{Board, Counter, FarEnd, Start, carry_out_with};
+use crate::{Abort, TrafficError};
+
+/// How long the receivers wait for the server to close after the end. Then they take what has arrived.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// A measurement against an iperf3 server.
+#[derive(Debug, Clone)]
+pub struct Foreign {
+    /// What this end recorded.
+    pub local: SideSample,
+    /// What the server told of its end.
+    pub server: ServerResults,
+    /// Both ends of each connection, in flow order.
+    pub connections: Vec<Connection>,
+    /// Of each connection, the kernel's figures at each reading; none where this end received.
+    pub readings: Vec<Vec<Reading>>,
+    /// The cookie of the test.
+    pub cookie: String,
+    /// The largest payload of a segment before data moved (`TCP_MAXSEG` of the control connection).
+    pub mss: Option<Bytes>,
+    /// `SO_SNDBUF` of the first data connection, as the kernel says.
+    pub send_buffer: Option<Bytes>,
+    /// Its `SO_RCVBUF`.
+    pub receive_buffer: Option<Bytes>,
+}
+
+/// Both ends of a connection, and its descriptor here, by which iperf3 names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Connection {
+    /// The descriptor.
+    pub socket: i32,
+    /// Here.
+    pub local: SocketAddr,
+    /// There.
+    pub remote: SocketAddr,
+}
+
+/// Carries out `spec`, a `stream` or `udp`, with the iperf3 server at `server`. This end is driven by
+/// blocking calls, one thread for each flow; whatever `spec` asks for beyond that is an error. An amount
+/// of bytes that arrives here ends the test at the first reading after it.
+///
+/// It comes back at the latest half a minute after the duration, and at once when it is given up.
+pub fn measure(
+    spec: &TrialSpec,
+    server: SocketAddr,
+    abort: &Abort,
+) -> Result<Foreign, TrafficError> {
+    spec.check()?;
+    let wrong = |source| TrafficError::Iperf3 {
+        address: server,
+        source,
+    };
+    check(spec).map_err(wrong)?;
+    let parameters = Parameters::of_spec(spec).map_err(wrong)?;
+    let line = Line::connect(server, abort)?;
+    let outcome = Test::begin(spec, &parameters, &line).and_then(|test| test.run());
+    if outcome.is_err() {
+        // The server then need not find out by itself. It may be the one that is gone.
+        let _ = line.say(State::ClientTerminate);
+    }
+    line.leave();
+    outcome
+}
+
+/// What this end cannot do with a far end that is not ours.
+fn check(spec: &TrialSpec) -> Result<(), TalkError> {
+    let modes = match &spec.workload {
+        Workload::Stream(stream) => {
+            stream.send == SendMode::Write
+                && matches!(stream.receive, ReceiveMode::Read | ReceiveMode::Trunc)
+        }
+        _ => true,
+    };
+    let not = |what| Err(TalkError::NotSupported { what });
+    if !modes {
+        return not("a way to send or receive other than write, read and trunc");
+    }
+    if spec.waiting != Waiting::Blocking {
+        return not("a way to wait other than blocking");
+    }
+    if spec.threads.is_some_and(|threads| threads < spec.flows) {
+        return not("several flows on one thread");
+    }
+    if spec.placement.by_receive_cpu {
+        return not("placement by receive CPU");
+    }
+    Ok(())
+}
+
+/// A test under way.
+struct Test<'a> {
+    spec: TrialSpec,
+    parameters: &'a Parameters,
+    line: &'a Line<'a>,
+    talk: ClientTalk,
+    cookie: Cookie,
+}
+
+impl<'a> Test<'a> {
+    /// Presents a new cookie.
+    fn begin(
+        spec: &TrialSpec,
+        parameters: &'a Parameters,
+        line: &'a Line<'a>,
+    ) -> Result<Self, TrafficError> {
+        let mut random = [0u8; COOKIE_BYTES - 1];
+        rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
+            .map_err(|errno| TrafficError::of_errno("make a cookie", errno))?;
+        let cookie = Cookie::of_random(&random);
+        // A server that is busy says so and closes, read or not: its word is worth more than our failure.
+        if let Err(error) = line.write(cookie.bytes(), "room in the connection") {
+            line.read_byte("its word to send the parameters", ANSWER_MAX)
+                .map_err(|_| error)?;
+        }
+        Ok(Self {
+            spec: TrialSpec {
+                // Of UDP the size of a send is that of a datagram.
+                buffer_bytes: parameters.len,
+                threads: None,
+                ..spec.clone()
+            },
+            parameters,
+            line,
+            talk: ClientTalk::default(),
+            cookie,
+        })
+    }
+
+    /// Waits for the server's next word.
+    fn hear(&mut self) -> Result<ClientStep, TrafficError> {
+        let greeted = self.talk == ClientTalk::default();
+        match self.line.read_byte(self.talk.awaited(), ANSWER_MAX) {
+            Ok(byte) => step(self.line, &mut self.talk, byte),
+            // A busy server closes without reading our cookie: the reset may overtake its word.
+            Err(TrafficError::Iperf3 {
+                source: TalkError::Closed { .. },
+                ..
+            }) if greeted => Err(self.line.wrong(TalkError::Busy)),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn run(mut self) -> Result<Foreign, TrafficError> {
+        let mut flows = Vec::new();
+        loop {
+            match self.hear()? {
+                ClientStep::SendParameters => self.line.write_json(&self.parameters.write())?,
+                _ => break,
+            }
+        }
+        for number in 0..self.parameters.streams() {
+            flows.push(self.open(number)?);
+        }
+        let connections = flows
+            .iter()
+            .map(Connection::of)
+            .collect::<Result<Vec<_>, _>>()?;
+        let size = |size: rustix::io::Result<usize>| size.ok().map(|size| Bytes::new(size as u64));
+        let send_buffer = size(sockopt::socket_send_buffer_size(&flows[0].socket));
+        let receive_buffer = size(sockopt::socket_recv_buffer_size(&flows[0].socket));
+        let orders = self.orders();
+        let udp = self.parameters.udp;
+        let work = |seat: &mut crate::trial::Seat<'_>| {
+            if udp {
+                datagram::udp(seat, &orders)
+            } else {
+                mover::tcp(seat, &orders)
+            }
+        };
+        let far = Server::new(self.line, self.talk, self.parameters, flows.len());
+        let spec = &self.spec;
+        let abort = self.line.abort();
+        let local = carry_out_with(spec, Side::Connecting, &flows, &far, &work, abort)?;
+        drop(flows);
+        let (talk, heard, readings) = far.into_parts();
+        self.talk = talk;
+        if !heard && self.hear()? != ClientStep::ExchangeResults {
+            return Err(self.line.wrong(TalkError::Terminated));
+        }
+        let server = self.exchange(&local)?;
+        Ok(Foreign {
+            local,
+            server,
+            connections,
+            readings,
+            cookie: self.cookie.to_string(),
+            mss: sockopt_mss(self.line),
+            send_buffer,
+            receive_buffer,
+        })
+    }
+
+    fn orders(&self) -> Orders {
+        Orders {
+            rate: self.parameters.bandwidth,
+            amount: self.parameters.bytes.map(Bytes::as_u64),
+            truncate: matches!(
+                &self.spec.workload,
+                Workload::Stream(stream) if stream.receive == ReceiveMode::Trunc
+            ),
+            wide: self.parameters.counters_64bit,
+            settle: true,
+            ..Orders::default()
+        }
+    }
+
+    /// Opens stream `number`.
+    fn open(&self, number: u32) -> Result<Flow, TrafficError> {
+        let (address, abort) = (self.line.address, self.line.abort());
+        let socket = if self.parameters.udp {
+            salute(&self.spec, address, self.line)?
+        } else {
+            let socket = socket::new(&self.spec, address)?;
+            finish_connect(&socket, address, abort)?;
+            let stream = Line::of_stream(socket, address, abort);
+            stream.write(self.cookie.bytes(), "room in a data connection")?;
+            stream.into_socket()
+        };
+        rustix::io::ioctl_fionbio(&socket, false)
+            .map_err(|errno| TrafficError::of_errno("make a data connection ready", errno))?;
+        Ok(Flow {
+            number,
+            role: role(&self.spec, Side::Connecting, number),
+            socket,
+            cpu: None,
+        })
+    }
+
+    /// Tells the server of this end and hears of the other.
+    fn exchange(&mut self, local: &SideSample) -> Result<Results, TrafficError> {
+        let ours = results_of(local, &[], Duration::ZERO);
+        self.line.write_json(&ours.write())?;
+        let theirs = self.line.read_frame(Frame::RESULTS_MAX, "its results")?;
+        let theirs = Results::read(&theirs).map_err(|error| self.line.wrong(error))?;
+        self.hear()?;
+        self.line.say(State::IperfDone)?;
+        Ok(theirs)
+    }
+}
+
+/// What the server's word `byte` asks for.
+fn step(line: &Line<'_>, talk: &mut ClientTalk, byte: u8) -> Result<ClientStep, TrafficError> {
+    match talk.hear(byte) {
+        Ok(ClientStep::ReadFailure) => Err(line.read_failure()),
+        Ok(step) => Ok(step),
+        Err(error) => Err(line.wrong(error)),
+    }
+}
+
+fn sockopt_mss(line: &Line<'_>) -> Option<Bytes> {
+    let mss = crate::sys::get_option(line, libc::IPPROTO_TCP, libc::TCP_MAXSEG).ok()?;
+    Some(Bytes::new(u64::from(mss)))
+}
+
+/// Opens a UDP stream: four bytes there, four bytes back, maybe behind the first data.
+fn salute(spec: &TrialSpec, address: SocketAddr, line: &Line<'_>) -> Result<OwnedFd, TrafficError> {
+    let family = match address {
+        SocketAddr::V4(_) => AddressFamily::INET,
+        SocketAddr::V6(_) => AddressFamily::INET6,
+    };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let failed = |errno| TrafficError::of_errno("open a UDP stream", errno);
+    let socket = socket_with(family, SocketType::DGRAM, flags, None).map_err(failed)?;
+    if let Some(size) = spec.socket_buffer_bytes {
+        socket::set_buffers(&socket, size)?;
+    }
+    rustix::net::connect(&socket, &address).map_err(failed)?;
+    let stream = Line::of_stream(socket, address, line.abort());
+    stream.write(&SALUTE, "room for a datagram")?;
+    let until = Instant::now() + ANSWER_MAX;
+    let mut answer = [0; 64];
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        let count = stream.read_some(&mut answer, "its answer to a UDP stream", left)?;
+        if REPLIES.contains(&&answer[..count]) {
+            return Ok(stream.into_socket());
+        }
+    }
+}
+
+impl Connection {
+    fn of(flow: &Flow) -> Result<Self, TrafficError> {
+        use std::os::fd::AsRawFd;
+        let failed = |errno| TrafficError::of_errno("read a connection's address", errno);
+        let local = rustix::net::getsockname(&flow.socket).and_then(SocketAddr::try_from);
+        let remote = rustix::net::getpeername(&flow.socket)
+            .and_then(|address| SocketAddr::try_from(address.ok_or(rustix::io::Errno::NOTCONN)?));
+        Ok(Self {
+            socket: flow.socket.as_raw_fd(),
+            local: local.map_err(failed)?,
+            remote: remote.map_err(failed)?,
+        })
+    }
+}
+
+/// The server, as the engine knows it.
+struct Server<'a> {
+    line: &'a Line<'a>,
+    talk: Mutex<ClientTalk>,
+    udp: bool,
+    /// What shall arrive here, all flows together.
+    amount: Option<u64>,
+    /// It has said that its data has ended.
+    heard: AtomicBool,
+    readings: Mutex<Vec<Vec<Reading>>>,
+}
+
+impl<'a> Server<'a> {
+    fn new(line: &'a Line<'a>, talk: ClientTalk, parameters: &Parameters, flows: usize) -> Self {
+        // Of what is sent each thread knows its share; in both directions they stop each other.
+        let arrives = parameters.direction != Direction::Forward;
+        Self {
+            line,
+            talk: Mutex::new(talk),
+            udp: parameters.udp,
+            amount: parameters.bytes.map(Bytes::as_u64).filter(|_| arrives),
+            heard: AtomicBool::new(false),
+            readings: Mutex::new(vec![Vec::new(); flows]),
+        }
+    }
+
+    fn into_parts(self) -> (ClientTalk, bool, Vec<Vec<Reading>>) {
+        let talk = self
+            .talk
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner);
+        let readings = self.readings.into_inner();
+        let readings = readings.unwrap_or_else(PoisonError::into_inner);
+        (talk, self.heard.into_inner(), readings)
+    }
+
+    fn talk(&self) -> std::sync::MutexGuard<'_, ClientTalk> {
+        self.talk.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note(&self, now: Duration, flows: &[Flow]) {
+        let mut readings = self.readings.lock().unwrap_or_else(PoisonError::into_inner);
+        for (flow, readings) in flows.iter().zip(readings.iter_mut()) {
+            if flow.role == Role::Sender && !self.udp {
+                readings.extend(reading::read(&flow.socket, Nanoseconds::from(now)));
+            }
+        }
+    }
+}
+
+impl FarEnd for Server<'_> {
+    fn start(&self, flows: &[Flow], board: &Board, _: &Abort) -> Result<Start, TrafficError> {
+        let mut talk = self.talk();
+        loop {
+            let byte = self.line.read_byte(talk.awaited(), ANSWER_MAX)?;
+            if step(self.line, &mut talk, byte)? == ClientStep::Run {
+                break;
+            }
+        }
+        let at = Instant::now();
+        let start = Start { at, asked: at };
+        board.open_gate(start);
+        self.note(Duration::ZERO, flows);
+        Ok(start)
+    }
+
+    fn voice(&self) -> Option<BorrowedFd<'_>> {
+        use std::os::fd::AsFd;
+        (!self.heard.load(Ordering::Relaxed)).then(|| self.line.as_fd())
+    }
+
+    fn hear(&self) -> Result<bool, TrafficError> {
+        let mut talk = self.talk();
+        let byte = self.line.read_byte(talk.awaited(), Duration::ZERO)?;
+        if step(self.line, &mut talk, byte)? == ClientStep::ExchangeResults {
+            self.heard.store(true, Ordering::Relaxed);
+        }
+        Ok(false)
+    }
+
+    fn beat(
+        &self,
+        now: Duration,
+        flows: &[Flow],
+        counters: &[Counter],
+    ) -> Result<bool, TrafficError> {
+        self.note(now, flows);
+        let arrived = flows.iter().zip(counters);
+        let arrived = arrived.filter(|(flow, _)| flow.role == Role::Receiver);
+        let arrived: u64 = arrived.map(|(_, counter)| counter.bytes()).sum();
+        Ok(self.amount.is_some_and(|amount| arrived >= amount))
+    }
+
+    fn stopped(&self) {
+        let word = self.talk().end();
+        // Where it cannot be said, the wait for the answer tells why.
+        let _ = self.line.say(word);
+    }
+
+    fn patience(&self) -> Option<Duration> {
+        Some(if self.udp { Duration::ZERO } else { PATIENCE })
+    }
+}

@@ -1,0 +1,239 @@
+//! Where connections find their test: the door brings each stream here, the tests wait for theirs.
+//!
+//! A TCP stream presents its test's cookie. A UDP stream presents nothing, so of all tests of one address
+//! only one at a time may open some (its *turn*), and what comes from that address then is its own.
+
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::wire::Cookie;
+use crate::TrafficError;
+use crate::abort::{new_event, signal};
+
+/// A test, as the door knows it.
+#[derive(Debug)]
+pub(super) struct Place {
+    pub(super) cookie: Cookie,
+    /// Where its client is.
+    pub(super) client: IpAddr,
+    /// Where it has come to.
+    pub(super) own: SocketAddr,
+    /// Signalled when a stream has come, or when a turn is free.
+    pub(super) news: OwnedFd,
+    inbox: Mutex<Inbox>,
+}
+
+/// What a test waits for.
+#[derive(Debug, Default)]
+struct Inbox {
+    /// How many streams it still wants, and of which kind.
+    wanted: usize,
+    udp: bool,
+    turn: bool,
+    arrived: Vec<OwnedFd>,
+}
+
+impl Place {
+    fn inbox(&self) -> MutexGuard<'_, Inbox> {
+        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From now on `streams` TCP streams may come.
+    pub(super) fn want_tcp(&self, streams: usize) {
+        let mut inbox = self.inbox();
+        (inbox.wanted, inbox.udp) = (streams, false);
+    }
+
+    /// Whether all streams have come.
+    pub(super) fn is_complete(&self) -> bool {
+        self.inbox().wanted == 0
+    }
+
+    /// The streams that have come, in their order.
+    pub(super) fn take(&self) -> Vec<OwnedFd> {
+        std::mem::take(&mut self.inbox().arrived)
+    }
+
+    /// A stream has come; one that nobody waits for is given back.
+    fn put(&self, socket: OwnedFd, udp: bool) -> Result<(), OwnedFd> {
+        let mut inbox = self.inbox();
+        if inbox.wanted == 0 || inbox.udp != udp {
+            return Err(socket);
+        }
+        inbox.wanted -= 1;
+        inbox.arrived.push(socket);
+        drop(inbox);
+        signal(&self.news);
+        Ok(())
+    }
+}
+
+/// All tests of a server, and what they may have together.
+#[derive(Debug)]
+pub(super) struct Desk {
+    places: Mutex<Vec<Arc<Place>>>,
+    tests_max: usize,
+    /// Streams that may still be opened.
+    streams_left: Mutex<u32>,
+}
+
+impl Desk {
+    pub(super) fn new(tests_max: usize, streams_max: u32) -> Self {
+        Self {
+            places: Mutex::default(),
+            tests_max,
+            streams_left: Mutex::new(streams_max),
+        }
+    }
+
+    fn places(&self) -> MutexGuard<'_, Vec<Arc<Place>>> {
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A place for a new test; none when there are too many.
+    pub(super) fn open(
+        &self,
+        cookie: Cookie,
+        client: IpAddr,
+        own: SocketAddr,
+    ) -> Result<Option<Arc<Place>>, TrafficError> {
+        let mut places = self.places();
+        if places.len() >= self.tests_max {
+            return Ok(None);
+        }
+        let place = Arc::new(Place {
+            cookie,
+            client: client.to_canonical(),
+            own,
+            news: new_event()?,
+            inbox: Mutex::default(),
+        });
+        places.push(Arc::clone(&place));
+        Ok(Some(place))
+    }
+
+    /// The test is over.
+    pub(super) fn close(&self, place: &Arc<Place>) {
+        self.end_turn(place);
+        self.places().retain(|other| !Arc::ptr_eq(other, place));
+    }
+
+    /// The test that `cookie` belongs to.
+    pub(super) fn find(&self, cookie: &Cookie) -> Option<Arc<Place>> {
+        let places = self.places();
+        places.iter().find(|one| one.cookie == *cookie).cloned()
+    }
+
+    /// Brings a TCP stream to its test; one that it does not want is given back.
+    pub(super) fn bring(&self, place: &Place, socket: OwnedFd) -> Result<(), OwnedFd> {
+        place.put(socket, false)
+    }
+
+    /// The test that a UDP stream from `client` would belong to.
+    pub(super) fn awaits_udp(&self, client: IpAddr) -> Option<Arc<Place>> {
+        let client = client.to_canonical();
+        let places = self.places();
+        let mut of_client = places.iter().filter(|place| place.client == client);
+        of_client
+            .find(|place| {
+                let inbox = place.inbox();
+                inbox.turn && inbox.wanted > 0
+            })
+            .cloned()
+    }
+
+    /// Brings a UDP stream to its test.
+    pub(super) fn bring_udp(&self, place: &Place, socket: OwnedFd) {
+        // One that has become superfluous is closed.
+        let _ = place.put(socket, true);
+    }
+
+    /// Whether `place` may have its UDP streams opened now; it stays so until [`Desk::end_turn`].
+    pub(super) fn take_turn(&self, place: &Arc<Place>, streams: usize) -> bool {
+        let places = self.places();
+        let taken = places.iter().any(|other| {
+            !Arc::ptr_eq(other, place) && other.client == place.client && other.inbox().turn
+        });
+        if !taken {
+            let mut inbox = place.inbox();
+            (inbox.turn, inbox.udp, inbox.wanted) = (true, true, streams);
+        }
+        !taken
+    }
+
+    /// Lets the next test of this client have its turn.
+    pub(super) fn end_turn(&self, place: &Arc<Place>) {
+        let places = self.places();
+        if std::mem::take(&mut place.inbox().turn) {
+            let others = places.iter().filter(|other| other.client == place.client);
+            others.for_each(|other| signal(&other.news));
+        }
+    }
+
+    /// Takes `streams` of those that may be open; false when there are not so many left.
+    pub(super) fn take_streams(&self, streams: u32) -> bool {
+        let mut left = self.streams_left();
+        match left.checked_sub(streams) {
+            Some(rest) => {
+                *left = rest;
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Gives them back.
+    pub(super) fn give_streams(&self, streams: u32) {
+        *self.streams_left() += streams;
+    }
+
+    fn streams_left(&self) -> MutexGuard<'_, u32> {
+        self.streams_left
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+    use crate::iperf3::COOKIE_BYTES;
+
+    fn place(desk: &Desk, number: u8) -> Arc<Place> {
+        let cookie = Cookie::of_random(&[number; COOKIE_BYTES - 1]);
+        let client = IpAddr::from([10, 0, 0, 1]);
+        let own = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
+        let place = desk.open(cookie, client, own).expect("an eventfd");
+        place.expect("room")
+    }
+
+    #[test]
+    fn two_tests_of_one_address_open_their_udp_streams_one_after_the_other() {
+        let desk = Desk::new(2, 10);
+        let (first, second) = (place(&desk, 1), place(&desk, 2));
+        assert!(desk.take_turn(&first, 1));
+        assert!(!desk.take_turn(&second, 1));
+        let mapped = "::ffff:10.0.0.1".parse().expect("an address");
+        let found = desk.awaits_udp(mapped).expect("the first");
+        assert!(Arc::ptr_eq(&found, &first));
+        desk.close(&first);
+        assert!(desk.take_turn(&second, 1));
+    }
+
+    #[test]
+    fn there_are_never_more_tests_or_streams_than_allowed() {
+        let desk = Desk::new(1, 10);
+        let _first = place(&desk, 1);
+        let own = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
+        let cookie = Cookie::of_random(&[2; COOKIE_BYTES - 1]);
+        let more = desk.open(cookie, own.ip(), own).expect("an eventfd");
+        assert!(more.is_none());
+        assert!(desk.take_streams(8));
+        assert!(!desk.take_streams(3));
+        desk.give_streams(8);
+        assert!(desk.take_streams(10));
+    }
+}

@@ -1,0 +1,77 @@
+//! A server of iperf3's clients: many tests at once, each on threads of its own.
+
+use std::net::SocketAddr;
+use std::sync::Mutex;
+use std::thread;
+
+use super::desk::Desk;
+use super::door::{Caller, Door, refuse};
+use super::session::{self, Finished};
+use crate::{Abort, TrafficError};
+
+/// Tests at the same time.
+const TESTS_MAX: usize = 64;
+
+/// Streams of all tests together, each of which has a thread.
+const STREAMS_ALL_MAX: u32 = 1_024;
+
+/// A server that iperf3's clients can be pointed to. Whoever reaches its port may test: bind it to the
+/// address of the network that shall.
+#[derive(Debug)]
+pub struct Iperf3Server {
+    door: Door,
+}
+
+impl Iperf3Server {
+    /// Listens on `bind` for TCP and UDP; with port 0 on one of the kernel's choice.
+    pub fn open(bind: SocketAddr) -> Result<Self, TrafficError> {
+        Door::open(bind).map(|door| Self { door })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.door.address
+    }
+
+    /// Serves clients until `abort`, which gives up the tests under way too, and tells their clients.
+    /// `on_done` hears of each test when it is over, one at a time.
+    pub fn serve(
+        &self,
+        abort: &Abort,
+        on_done: impl Fn(Finished) + Send,
+    ) -> Result<(), TrafficError> {
+        let desk = Desk::new(TESTS_MAX, STREAMS_ALL_MAX);
+        let on_done = Mutex::new(on_done);
+        let done = |finished| {
+            let on_done = on_done
+                .lock()
+                .unwrap_or_else(std::sync::PoisonError::into_inner);
+            on_done(finished);
+        };
+        thread::scope(|scope| {
+            self.door.keep(&desk, abort, |caller: Caller| {
+                let place = desk.open(caller.cookie, caller.client.ip(), caller.own);
+                let Ok(Some(place)) = place else {
+                    refuse(&caller.socket);
+                    return;
+                };
+                let (desk, done) = (&desk, &done);
+                let kept = std::sync::Arc::clone(&place);
+                let test = move || {
+                    let finished = session::serve(caller, &kept, desk, abort);
+                    desk.close(&kept);
+                    done(finished);
+                };
+                let name = "linerate-iperf3".to_owned();
+                if thread::Builder::new()
+                    .name(name)
+                    .spawn_scoped(scope, test)
+                    .is_err()
+                {
+                    // No thread is left: the connection was closed with the closure that held it.
+                    desk.close(&place);
+                }
+            })
+        })
+    }
+}

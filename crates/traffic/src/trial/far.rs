@@ -1,0 +1,44 @@
+//! The far end of a trial, as the control thread knows it: how the two agree on the start, and what is
+//! said between them while data moves.
+
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+use super::board::{Board, Counter, Start};
+use crate::tcp::Flow;
+use crate::{Abort, TrafficError};
+
+/// A far end. One of our own kind needs only a start: the ends of its connections tell the rest.
+pub(crate) trait FarEnd: Sync {
+    /// Agrees on the start and opens the gate.
+    fn start(&self, flows: &[Flow], board: &Board, abort: &Abort) -> Result<Start, TrafficError>;
+
+    /// What becomes readable when it says something while data moves.
+    fn voice(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    /// Takes what it said, without waiting; whether sending shall end now.
+    fn hear(&self) -> Result<bool, TrafficError> {
+        Ok(false)
+    }
+
+    /// The counters were read; whether sending shall end now.
+    fn beat(
+        &self,
+        _now: Duration,
+        _flows: &[Flow],
+        _counters: &[Counter],
+    ) -> Result<bool, TrafficError> {
+        Ok(false)
+    }
+
+    /// The threads that send have come to their end.
+    fn stopped(&self) {}
+
+    /// How long after the end of sending the receivers may wait for the end of file; then they take what has arrived
+    /// and end. Without it a file that does not end is a failure.
+    fn patience(&self) -> Option<Duration> {
+        None
+    }
+}

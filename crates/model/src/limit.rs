@@ -69,6 +69,11 @@ pub enum LimitKind {
     SendBuffer,
     /// The receive window, and so the receive buffer.
     ReceiveWindow,
+    /// A window (of either buffer, or of the congestion control) that is full on the way: it is smaller
+    /// than what the path's own round trip holds.
+    WindowRtt,
+    /// The receiving program did not read what was there.
+    ReceiverProgram,
     /// The CPU of the receiving thread.
     ReceiverCpu,
     /// One CPU that both ends share.
@@ -96,6 +101,8 @@ impl fmt::Display for LimitKind {
             Self::SenderCpu => "the sender's CPU",
             Self::SendBuffer => "the send buffer",
             Self::ReceiveWindow => "the receive window",
+            Self::WindowRtt => "the window over the round trip",
+            Self::ReceiverProgram => "the receiver's program",
             Self::ReceiverCpu => "the receiver's CPU",
             Self::SharedCpu => "one CPU that both ends share",
             Self::Machine => "the CPUs of the machine that both ends share",

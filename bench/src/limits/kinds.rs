@@ -97,6 +97,12 @@ impl Kind {
     pub(crate) fn fills_cpus(self) -> bool {
         matches!(self, Self::SharedCpu | Self::Machine)
     }
+
+    /// Whether threads wait for a CPU because of what is planted. In all other kinds they do so because
+    /// others use the machine.
+    pub(crate) fn is_of_cpus(self) -> bool {
+        self.fills_cpus() || matches!(self, Self::BusySender | Self::BusyReceiver)
+    }
 }
 
 /// A plant with its parameters.

@@ -30,8 +30,6 @@ pub(crate) struct Measured {
     pub(crate) named: String,
     pub(crate) bit_per_s: f64,
     pub(crate) sample: Sample,
-    /// The share of the machine's CPU time that others took meanwhile.
-    pub(crate) others: f64,
     /// The whole document.
     pub(crate) document: String,
 }
@@ -133,13 +131,6 @@ impl Scene {
         let read = buffer(plant.receive_buffer, 32 << 20);
         set(&self.near, "net/ipv4/tcp_wmem", &write)?;
         set(&self.far, "net/ipv4/tcp_rmem", &read)?;
-        for host in [&self.near, &self.far] {
-            set(
-                host,
-                "net/ipv4/tcp_congestion_control",
-                plant.congestion_control,
-            )?;
-        }
         for command in &plant.shaper {
             inside(&self.near, "tc", &command.replace("NIC", NIC))?;
         }
@@ -187,7 +178,12 @@ impl Scene {
         command.args(["--format", "json", "--state", STATE, "measure", "stream"]);
         command.arg(format!("netns:{}", self.far.name()));
         command.args(["--time", &format!("{}ms", time.as_millis())]);
-        command.args(["--flows", &plant.flows.to_string()]);
+        command.args([
+            "--flows",
+            &plant.flows.to_string(),
+            "--cc",
+            plant.congestion_control,
+        ]);
         if let Some((from, to)) = plant.place {
             command.args(["--place", &format!("{from}:{to}")]);
         }
@@ -198,7 +194,6 @@ impl Scene {
         self.near
             .enter_in_child(&mut command)
             .map_err(trouble("enter a namespace"))?;
-        let before = Usage::read(&self.busy);
         let mut child = command.spawn().map_err(trouble("start linerate"))?;
         let mut said = BufReader::new(
             child
@@ -215,9 +210,6 @@ impl Scene {
             None => child.wait().map_err(trouble("wait for linerate")),
         };
         let ended = ended?;
-        let others = before
-            .zip(Usage::read(&self.busy))
-            .map_or(0.0, |(before, after)| after.others_since(before));
         if !ended.success() {
             let mut rest = first;
             said.lines()
@@ -235,7 +227,6 @@ impl Scene {
                 .to_owned(),
             bit_per_s: parsed.total.rate_bit_per_s.unwrap_or(0.0),
             sample: parsed.raw,
-            others,
             document,
         })
     }
@@ -318,56 +309,6 @@ fn stat_field(stat: &str, number: usize) -> Option<u64> {
         .nth(number.checked_sub(3)?)?
         .parse()
         .ok()
-}
-
-/// Ticks: what all programs took of the machine, what ours did, and what there was.
-#[derive(Debug, Clone, Copy)]
-struct Usage {
-    programs: u64,
-    own: u64,
-    all: u64,
-}
-
-impl Usage {
-    fn read(busy: &[Child]) -> Option<Self> {
-        let stat = fs::read_to_string("/proc/stat").ok()?;
-        let times: Vec<u64> = stat
-            .lines()
-            .next()?
-            .split_whitespace()
-            .skip(1)
-            .filter_map(|n| n.parse().ok())
-            .collect();
-        let of = |index: usize| times.get(index).copied().unwrap_or(0);
-        let own = fs::read_to_string("/proc/self/stat").ok()?;
-        // utime, stime, and those of children that were waited for.
-        let mut own: u64 = (14..=17).filter_map(|field| stat_field(&own, field)).sum();
-        for program in busy {
-            let stat = fs::read_to_string(format!("/proc/{}/stat", program.id())).ok()?;
-            own += (14..=15)
-                .filter_map(|field| stat_field(&stat, field))
-                .sum::<u64>();
-        }
-        Some(Self {
-            // user, nice, system, steal; interrupts belong to nobody.
-            programs: of(0) + of(1) + of(2) + of(7),
-            own,
-            all: (0..8).map(of).sum(),
-        })
-    }
-
-    /// The share of the machine that others took.
-    fn others_since(self, before: Self) -> f64 {
-        let own = self.own.saturating_sub(before.own);
-        let others = self
-            .programs
-            .saturating_sub(before.programs)
-            .saturating_sub(own);
-        let all = self.all.saturating_sub(before.all).max(1);
-        #[expect(clippy::cast_precision_loss, reason = "ticks of a minute")]
-        let share = others as f64 / all as f64;
-        share
-    }
 }
 
 #[cfg(test)]

@@ -28,6 +28,7 @@
 mod error;
 mod link;
 pub mod netns;
+mod relay;
 mod stage;
 #[expect(
     unsafe_code,
@@ -38,4 +39,5 @@ mod sys;
 pub use error::{Obstacle, StageError};
 pub use link::{LinkEnd, join};
 pub use netns::{Netns, NetnsError};
+pub use relay::{Counts, Impairment, Relay, RelayOptions};
 pub use stage::{Stage, pin_like, shield_from_interrupts, tie_to_parent};

@@ -69,6 +69,35 @@ pub(crate) fn loopback_up() -> io::Result<()> {
     checked(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, &raw const request) })
 }
 
+/// Makes a TUN interface in this thread's network namespace; it lives as long as the descriptor, from
+/// which packets are read and to which they are written, one a call, without blocking. With `large` each
+/// has a virtio_net_hdr before it, and may be as large as the kernel's own (tuntap.rst).
+pub(crate) fn make_tun(name: &str, large: bool) -> io::Result<OwnedFd> {
+    use rustix::fs::{Mode, OFlags, open};
+    let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let tun = open("/dev/net/tun", flags, Mode::empty())?;
+    // SAFETY: all zeroes is a valid ifreq, a name and a union of plain numbers.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    if name.len() >= request.ifr_name.len() {
+        return Err(io::Error::from(io::ErrorKind::InvalidInput));
+    }
+    for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
+        *to = from.cast_signed();
+    }
+    let header = if large { libc::IFF_VNET_HDR } else { 0 };
+    let kind = libc::IFF_TUN | libc::IFF_NO_PI | header;
+    request.ifr_ifru.ifru_flags = i16::try_from(kind).map_err(io::Error::other)?;
+    // SAFETY: the request is an ifreq as TUNSETIFF takes it, and outlives the call.
+    checked(unsafe { libc::ioctl(tun.as_raw_fd(), libc::TUNSETIFF, &raw mut request) })?;
+    if large {
+        let offloads = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6;
+        let offloads = libc::c_ulong::from(offloads);
+        // SAFETY: TUNSETOFFLOAD takes a number.
+        checked(unsafe { libc::ioctl(tun.as_raw_fd(), libc::TUNSETOFFLOAD, offloads) })?;
+    }
+    Ok(tun)
+}
+
 fn die_with_parent(parent: u32) -> io::Result<()> {
     // SAFETY: this prctl takes numbers only.
     checked(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) })?;

@@ -3,15 +3,18 @@
 //! TCP_INFO (include/uapi/linux/tcp.h: `tcpi_busy_time`, `tcpi_rwnd_limited`, `tcpi_sndbuf_limited`,
 //! chronographs of net/ipv4/tcp.c) says what the sender waited for, but not why: a receive window is
 //! small because the buffer is, or because the receiver is too slow to empty it. So bounds that nothing
-//! passes are asked first, then CPUs that are used up, then what the sender waited for.
+//! passes are asked first, then CPUs that are used up, then loss, then what the sender waited for.
+//! docs/book/concepts/limits.md says the same for people, with the commands that show it by hand.
 
+mod cpus;
 mod figures;
+mod flows;
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-pub use figures::Figures;
+pub use figures::{Figures, Turns};
 
 use crate::analysis::{self, Way};
 use crate::ceiling::{Bound, Ceiling};
@@ -20,11 +23,11 @@ use crate::host::Host;
 use crate::plan::End;
 use crate::rules;
 use crate::sample::Sample;
-use crate::units::{BitRate, Ratio};
+use crate::units::BitRate;
 
 /// Every threshold by which a limit is named, in one place; each is printed beside the value.
 pub mod threshold {
-    use crate::units::Ratio;
+    use crate::units::{Nanoseconds, Ratio};
 
     /// A rate of at least this share of a shaper's ceiling is held by the shaper.
     pub const SHAPER_SHARE: Ratio = Ratio::new(0.85);
@@ -35,14 +38,29 @@ pub mod threshold {
     pub const PCIE_SHARE: Ratio = Ratio::new(0.80);
     /// Above this share a ceiling is wrong and explains nothing (a shaper's burst may pass it a little).
     pub const CEILING_WRONG_SHARE: Ratio = Ratio::new(1.05);
-    /// A thread, or a CPU, that is busy for at least this share of the time is used up.
+    /// A thread that runs, or waits for a CPU, for at least this share of the time lacks a CPU; so does
+    /// everything on a CPU that is busy for so long.
     pub const CPU_SHARE: Ratio = Ratio::new(0.90);
+    /// A thread that waited for a CPU for at least this share, and for longer than for all else, lacks
+    /// one too.
+    pub const WAITED_SHARE: Ratio = Ratio::new(0.20);
+    /// Two ends' threads that together run on their one CPU for at least this share fill it themselves.
+    pub const SHARED_CPU_SHARE: Ratio = Ratio::new(0.70);
     /// All CPUs of a machine busy together for at least this share are used up.
     pub const MACHINE_SHARE: Ratio = Ratio::new(0.95);
     /// A flow that waited for a buffer or window for more than this share of its busy time is limited by
     /// it (research/rules.md rule 58).
     pub const LIMITED_SHARE: Ratio = Ratio::new(0.20);
-    /// More than this share of bytes sent again is loss (rule 58: 0.1 % within a site).
+    /// A round trip from here on is the path's, not that of two hosts' own work ...
+    pub const PATH_RTT: Nanoseconds = Nanoseconds::from_micros(500);
+    /// ... if the smoothed one is at most so many times the smallest: no queue stands on the way.
+    pub const QUEUE_FACTOR: f64 = 1.5;
+    /// A buffer that holds so many times what a flow moves in a round trip is not what it waits for.
+    pub const AMPLE_FACTOR: f64 = 8.0;
+    /// A program that slept for at least this share, with an ample buffer full or empty, is what was
+    /// waited for.
+    pub const SLEPT_SHARE: Ratio = Ratio::new(0.20);
+    /// More than this share of bytes lost is loss (rule 58: 0.1 % within a site).
     pub const LOSS_SHARE: Ratio = Ratio::new(0.001);
     /// A flow that had data to send for less than this share of the time waited for its program, ...
     pub const PROGRAM_SHARE: Ratio = Ratio::new(0.80);
@@ -69,6 +87,11 @@ pub enum LimitKind {
     SendBuffer,
     /// The receive window, and so the receive buffer.
     ReceiveWindow,
+    /// A window (of either buffer, or of the congestion control) that is full on the way: it is smaller
+    /// than what the path's own round trip holds.
+    WindowRtt,
+    /// The receiving program did not read what was there.
+    ReceiverProgram,
     /// The CPU of the receiving thread.
     ReceiverCpu,
     /// One CPU that both ends share.
@@ -96,6 +119,8 @@ impl fmt::Display for LimitKind {
             Self::SenderCpu => "the sender's CPU",
             Self::SendBuffer => "the send buffer",
             Self::ReceiveWindow => "the receive window",
+            Self::WindowRtt => "the window over the round trip",
+            Self::ReceiverProgram => "the receiver's program",
             Self::ReceiverCpu => "the receiver's CPU",
             Self::SharedCpu => "one CPU that both ends share",
             Self::Machine => "the CPUs of the machine that both ends share",
@@ -149,13 +174,15 @@ pub fn name_limit(
         rate,
     };
     let ways = analysis::ways(sample);
-    let named = by_ceiling(&trial).or_else(|| ways.iter().find_map(|way| by_figures(&trial, way)));
+    let named = by_ceiling(&trial)
+        .or_else(|| by_pacing(&trial))
+        .or_else(|| ways.iter().find_map(|way| by_figures(&trial, way)));
     named.unwrap_or_else(|| Limit {
         what: LimitKind::NotDetermined,
         rule: None,
         evidence: ways
             .iter()
-            .flat_map(|way| Figures::of(way).evidence())
+            .flat_map(|way| Figures::of(way, &sample.spec).evidence())
             .collect(),
         threshold: "no figure passed its threshold".to_owned(),
     })
@@ -256,53 +283,45 @@ fn by_ceiling(trial: &Trial<'_>) -> Option<Limit> {
     }))
 }
 
+/// The rate that the trial itself asked its flows to keep.
+fn by_pacing(trial: &Trial<'_>) -> Option<Limit> {
+    let spec = &trial.sample.spec;
+    if analysis::ways(trial.sample).len() > 1 {
+        return None;
+    }
+    let each = spec.pacing_bit_per_s?.as_bit_per_s();
+    let all = BitRate::from_bit_per_s(each.saturating_mul(spec.flows.into()));
+    let share = crate::ceiling::share(trial.rate, all)?;
+    let within = share >= threshold::SHAPER_SHARE && share <= threshold::CEILING_WRONG_SHARE;
+    within.then(|| {
+        let value = format!("{} is {share} of {all}", trial.rate);
+        trial.limit(Named {
+            what: LimitKind::Shaper,
+            rule: None,
+            evidence: vec![Evidence::new(
+                "share of the flows' pacing",
+                value,
+                "SO_MAX_PACING_RATE as the trial asked for it",
+            )],
+            threshold: format!("at least {} of the pacing", threshold::SHAPER_SHARE),
+        })
+    })
+}
+
 /// What one direction's own figures say.
 fn by_figures(trial: &Trial<'_>, way: &Way<'_>) -> Option<Limit> {
-    let figures = Figures::of(way);
-    let named = by_shared_cpu(trial)
-        .or_else(|| by_wait(way, &figures))
-        .or_else(|| by_cpu(trial, way, &figures))
-        .or_else(|| by_flow(way, &figures))?;
-    Some(trial.limit(named))
-}
-
-fn by_shared_cpu(trial: &Trial<'_>) -> Option<Named> {
-    let cpu = rules::shared_cpu(trial.sample).ok()??;
-    let busy = figures::cpu_busy(&trial.sample.local, cpu)?;
-    (busy >= threshold::CPU_SHARE).then(|| Named {
-        what: LimitKind::SharedCpu,
-        rule: Some(("endpoints-share-cpu", End::Local)),
-        evidence: vec![
-            Evidence::new("CPU of all threads of both ends", cpu, "the trial"),
-            Evidence::new(format!("busy share of CPU {cpu}"), busy, "/proc/stat"),
-        ],
-        threshold: format!("at least {} of the CPU's time", threshold::CPU_SHARE),
-    })
-}
-
-/// What the sender waited for, unless the end that should have supplied it had no CPU time left.
-fn by_wait(way: &Way<'_>, figures: &Figures) -> Option<Named> {
-    let over = |share: Option<Ratio>| share.filter(|share| *share > threshold::LIMITED_SHARE);
-    let used_up = |share: Option<Ratio>| share.is_some_and(|share| share >= threshold::CPU_SHARE);
-    let buffer = over(figures.sndbuf_limited).filter(|_| !used_up(figures.sender_cpu));
-    let window = over(figures.rwnd_limited).filter(|_| !used_up(figures.receiver_cpu));
-    let (what, end) = match (buffer, window) {
-        (None, None) => return None,
-        (Some(buffer), window) if window.is_none_or(|window| buffer >= window) => {
-            (LimitKind::SendBuffer, way.from)
-        }
-        _ => (LimitKind::ReceiveWindow, other_end(way.from)),
+    let figures = Figures::of(way, &trial.sample.spec);
+    let cpu = || {
+        cpus::by_shared_cpu(trial)
+            .or_else(|| cpus::by_threads(trial, way, &figures))
+            .or_else(|| cpus::by_machine(trial, way, &figures))
     };
-    Some(Named {
-        what,
-        rule: Some(("tcp-buffer-below-bdp", end)),
-        evidence: figures.evidence(),
-        threshold: format!(
-            "more than {} of the busy time, and that end's threads below {} of a CPU",
-            threshold::LIMITED_SHARE,
-            threshold::CPU_SHARE
-        ),
-    })
+    // Where bytes do not go in bulk, an idle connection is the workload's nature and no limit.
+    let flow = || {
+        let bulk = trial.sample.spec.workload.is_bulk();
+        bulk.then(|| flows::by_flow(trial, way, &figures)).flatten()
+    };
+    Some(trial.limit(cpu().or_else(flow)?))
 }
 
 fn other_end(end: End) -> End {
@@ -310,120 +329,6 @@ fn other_end(end: End) -> End {
         End::Local => End::Remote,
         End::Remote => End::Local,
     }
-}
-
-fn by_cpu(trial: &Trial<'_>, way: &Way<'_>, figures: &Figures) -> Option<Named> {
-    let used_up = |share: Option<Ratio>, least: Ratio| share.filter(|share| *share >= least);
-    let sender = used_up(figures.sender_cpu, threshold::CPU_SHARE);
-    let receiver = used_up(figures.receiver_cpu, threshold::CPU_SHARE);
-    // Where both are used up, a sender that waits for the window has time left in truth.
-    let waits = figures
-        .rwnd_limited
-        .is_some_and(|share| share > threshold::LIMITED_SHARE);
-    let what = match (sender, receiver) {
-        (Some(sender), Some(receiver)) if waits || receiver > sender => LimitKind::ReceiverCpu,
-        (Some(_), _) => LimitKind::SenderCpu,
-        (None, Some(_)) => LimitKind::ReceiverCpu,
-        (None, None) => return by_machine(trial, way),
-    };
-    Some(Named {
-        what,
-        rule: None,
-        evidence: figures.evidence(),
-        threshold: format!(
-            "a thread on a CPU for at least {} of the time",
-            threshold::CPU_SHARE
-        ),
-    })
-}
-
-/// Threads that are not used up by themselves may run where interrupts, or many threads, take the rest.
-fn by_machine(trial: &Trial<'_>, way: &Way<'_>) -> Option<Named> {
-    let sides = [
-        (way.sender, LimitKind::SenderCpu),
-        (way.receiver, LimitKind::ReceiverCpu),
-    ];
-    let pinned = sides.iter().find_map(|(side, what)| {
-        let (cpu, busy) = figures::busiest_pinned_cpu(side)?;
-        let evidence = Evidence::new(
-            format!("busy share of CPU {cpu}, which a thread is pinned to"),
-            busy,
-            "/proc/stat",
-        );
-        (busy >= threshold::MACHINE_SHARE).then_some((*what, evidence))
-    });
-    let whole = || {
-        sides.iter().find_map(|(side, what)| {
-            let busy = figures::machine_busy(side)?;
-            let what = if trial.sample.shared_kernel {
-                LimitKind::Machine
-            } else {
-                *what
-            };
-            let evidence = Evidence::new("busy share of all CPUs", busy, "/proc/stat");
-            (busy >= threshold::MACHINE_SHARE).then_some((what, evidence))
-        })
-    };
-    let (what, evidence) = pinned.or_else(whole)?;
-    Some(Named {
-        what,
-        rule: None,
-        evidence: vec![evidence],
-        threshold: format!("at least {} busy", threshold::MACHINE_SHARE),
-    })
-}
-
-/// What is left: lost packets, a program with nothing to send, or a congestion control that holds back.
-fn by_flow(way: &Way<'_>, figures: &Figures) -> Option<Named> {
-    let named = |what, rule, threshold| {
-        Some(Named {
-            what,
-            rule,
-            evidence: figures.evidence(),
-            threshold,
-        })
-    };
-    if figures
-        .retransmitted
-        .is_some_and(|share| share > threshold::LOSS_SHARE)
-    {
-        let words = format!(
-            "more than {} of the bytes sent again",
-            threshold::LOSS_SHARE
-        );
-        return named(LimitKind::Loss, None, words);
-    }
-    let crowded = [way.sender, way.receiver]
-        .into_iter()
-        .any(|side| figures::machine_busy(side).is_none_or(|busy| busy > threshold::CROWDED_SHARE));
-    if crowded {
-        return None;
-    }
-    let busy = figures.busy?;
-    let idle_program = figures
-        .sender_cpu
-        .is_some_and(|share| share < threshold::PROGRAM_CPU_SHARE);
-    if busy < threshold::PROGRAM_SHARE && idle_program {
-        let words = format!(
-            "data to send for less than {} of the time",
-            threshold::PROGRAM_SHARE
-        );
-        return named(LimitKind::SenderProgram, None, words);
-    }
-    // To say that nothing else held the flow back, everything else must be known.
-    let waited_for_nothing = [figures.rwnd_limited, figures.sndbuf_limited]
-        .iter()
-        .all(|share| share.is_some_and(|share| share <= threshold::LIMITED_SHARE));
-    let cpus_known = figures.sender_cpu.is_some() && figures.receiver_cpu.is_some();
-    if busy >= threshold::CONGESTION_SHARE && waited_for_nothing && cpus_known {
-        let words = format!(
-            "data to send for at least {} of the time, and no buffer, window or CPU used up",
-            threshold::CONGESTION_SHARE
-        );
-        let rule = Some(("tcp-cc-qdisc", way.from));
-        return named(LimitKind::CongestionControl, rule, words);
-    }
-    None
 }
 
 #[cfg(test)]

@@ -79,6 +79,10 @@ pub struct ThreadRecord {
     pub voluntary_switches: u64,
     /// Times the CPU was taken from it (`ru_nivcsw`).
     pub involuntary_switches: u64,
+    /// Time in which it could have run and had to wait for a CPU (`/proc/thread-self/schedstat`, second
+    /// number).
+    #[serde(default)]
+    pub waited_for_cpu_ns: Known<Nanoseconds>,
     /// Page faults that needed no disk (`ru_minflt`).
     pub minor_faults: u64,
     /// Page faults that did (`ru_majflt`).
@@ -294,6 +298,9 @@ pub struct TcpInfo {
     /// Payload of a full segment received.
     #[serde(default)]
     pub rcv_mss_bytes: Option<Bytes>,
+    /// Segments that arrived twice, as the peer reported them (`tcpi_dsack_dups`): sent again in vain.
+    #[serde(default)]
+    pub duplicate_segments: Option<u64>,
     /// The receiver's own estimate of the round-trip time.
     #[serde(default)]
     pub rcv_rtt_ns: Option<Nanoseconds>,

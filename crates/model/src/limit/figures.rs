@@ -1,10 +1,50 @@
 //! The figures by which a limit is named: shares of time and bytes of all flows of one direction.
 
+use super::threshold;
 use crate::analysis::Way;
 use crate::finding::Evidence;
 use crate::ids::CpuId;
-use crate::sample::{CpuTimes, FlowRecord, SideSample, TcpInfo};
-use crate::units::{Nanoseconds, Ratio};
+use crate::sample::{CpuTimes, FlowRecord, Role, SideSample, TcpInfo};
+use crate::units::{Bytes, Nanoseconds, Ratio};
+use crate::workload::{TrialSpec, Waiting};
+
+/// What the threads of one role did with the trial's time (mean of the threads).
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Turns {
+    /// The share in which a thread was on a CPU.
+    pub on_cpu: Option<Ratio>,
+    /// The share in which it could have run and had to wait for a CPU.
+    pub waited: Option<Ratio>,
+    /// Whether it never sleeps, so that being on a CPU says nothing.
+    pub spins: bool,
+}
+
+impl Turns {
+    /// The share in which it ran or wanted to; of threads that spin, nothing is known.
+    pub fn wanted(&self) -> Option<Ratio> {
+        let waited = self.waited.map_or(0.0, Ratio::as_f64);
+        let on_cpu = self.on_cpu.filter(|_| !self.spins)?;
+        Some(Ratio::new(on_cpu.as_f64() + waited))
+    }
+
+    /// The share in which it waited for something that is no CPU.
+    pub fn slept(&self) -> Option<Ratio> {
+        let wanted = self.wanted()?.as_f64();
+        Some(Ratio::new((1.0 - wanted).max(0.0)))
+    }
+
+    /// Whether a CPU is what it lacked.
+    pub fn used_up(&self) -> bool {
+        let hindered = self
+            .waited
+            .zip(self.slept())
+            .is_some_and(|(waited, slept)| waited >= threshold::WAITED_SHARE && waited >= slept);
+        hindered
+            || self
+                .wanted()
+                .is_some_and(|share| share >= threshold::CPU_SHARE)
+    }
+}
 
 /// Shares of one direction; each is `None` where a flow did not say, never 0.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -17,39 +57,71 @@ pub struct Figures {
     pub sndbuf_limited: Option<Ratio>,
     /// Of the bytes sent, those sent again.
     pub retransmitted: Option<Ratio>,
-    /// Of the trial's time, that in which a sending thread was on a CPU (mean of the threads).
-    pub sender_cpu: Option<Ratio>,
-    /// The same for the receiving threads.
-    pub receiver_cpu: Option<Ratio>,
+    /// Of the bytes sent, those sent again that the receiver did not report to have had already.
+    pub lost: Option<Ratio>,
+    /// The sending threads.
+    pub sender: Turns,
+    /// The receiving threads.
+    pub receiver: Turns,
+    /// The smallest round trip that any flow saw.
+    pub rtt_min: Option<Nanoseconds>,
+    /// The smoothed round trip at the end, mean of the flows.
+    pub rtt: Option<Nanoseconds>,
+    /// What one flow had under way in a round trip while it was busy: its rate times `rtt`.
+    pub per_round_trip: Option<Bytes>,
 }
 
 impl Figures {
     /// The figures of one direction.
-    pub fn of(way: &Way<'_>) -> Self {
+    pub fn of(way: &Way<'_>, spec: &TrialSpec) -> Self {
         let senders: Vec<&FlowRecord> = way.sender.senders().collect();
-        let receivers: Vec<&FlowRecord> = way.receiver.receivers().collect();
         let infos: Option<Vec<&TcpInfo>> = senders.iter().map(|flow| flow.tcp.value()).collect();
         let infos = infos.unwrap_or_default();
         let sum =
             |pick: fn(&TcpInfo) -> u64| -> f64 { infos.iter().map(|tcp| to_f64(pick(tcp))).sum() };
         let busy = sum(|tcp| tcp.busy_ns.as_u64());
-        let time = to_f64(way.sender.elapsed_ns.as_u64()) * to_f64(infos.len() as u64);
+        let sent = sum(|tcp| tcp.bytes_sent.as_u64());
+        let flows = to_f64(infos.len() as u64);
+        let time = to_f64(way.sender.elapsed_ns.as_u64()) * flows;
+        let rtt = share(sum(|tcp| tcp.rtt_ns.as_u64()), flows).map(|mean| whole(mean.as_f64()));
+        // Of one flow: the sums of bytes and of busy times are both over all of them.
+        let per_round_trip = share(sum(|tcp| moved(tcp)), busy)
+            .zip(rtt)
+            .map(|(rate, rtt)| Bytes::new(whole(rate.as_f64() * to_f64(rtt))));
         Self {
             busy: share(busy, time),
             rwnd_limited: share(sum(|tcp| tcp.rwnd_limited_ns.as_u64()), busy),
             sndbuf_limited: share(sum(|tcp| tcp.sndbuf_limited_ns.as_u64()), busy),
-            retransmitted: share(
-                sum(|tcp| tcp.bytes_retransmitted.as_u64()),
-                sum(|tcp| tcp.bytes_sent.as_u64()),
-            ),
-            sender_cpu: mean_cpu(&senders, way.sender.elapsed_ns),
-            receiver_cpu: mean_cpu(&receivers, way.receiver.elapsed_ns),
+            retransmitted: share(sum(|tcp| tcp.bytes_retransmitted.as_u64()), sent),
+            lost: share(sum(lost), sent),
+            sender: turns(way.sender, Role::Sender, spec),
+            receiver: turns(way.receiver, Role::Receiver, spec),
+            rtt_min: way.rtt_min(),
+            rtt: rtt.map(Nanoseconds::new),
+            per_round_trip,
         }
+    }
+
+    /// Whether the round trip is the path's own: long, and with no queue standing in it.
+    pub fn round_trip_is_the_paths(&self) -> bool {
+        self.rtt_min.zip(self.rtt).is_some_and(|(least, mean)| {
+            least >= threshold::PATH_RTT
+                && mean.as_secs_f64() <= least.as_secs_f64() * threshold::QUEUE_FACTOR
+        })
+    }
+
+    /// Whether a buffer of `size` holds so many round trips' worth that it cannot be what a flow waits
+    /// for.
+    pub fn is_ample(&self, size: Bytes) -> Option<bool> {
+        let needed = to_f64(self.per_round_trip?.as_u64());
+        Some(to_f64(size.as_u64()) >= threshold::AMPLE_FACTOR * needed)
     }
 
     /// Every figure that is known, with where it came from.
     pub fn evidence(&self) -> Vec<Evidence> {
-        [
+        const RUSAGE: &str = "getrusage(RUSAGE_THREAD)";
+        const SCHEDSTAT: &str = "/proc/thread-self/schedstat";
+        let shares = [
             (
                 "share of the time with data to send",
                 self.busy,
@@ -71,19 +143,72 @@ impl Figures {
                 "TCP_INFO tcpi_bytes_retrans",
             ),
             (
-                "sending thread on a CPU",
-                self.sender_cpu,
-                "getrusage(RUSAGE_THREAD)",
+                "share of the bytes lost",
+                self.lost,
+                "TCP_INFO tcpi_bytes_retrans less tcpi_dsack_dups",
             ),
+            ("sending thread on a CPU", self.sender.on_cpu, RUSAGE),
             (
-                "receiving thread on a CPU",
-                self.receiver_cpu,
-                "getrusage(RUSAGE_THREAD)",
+                "sending thread waiting for a CPU",
+                self.sender.waited,
+                SCHEDSTAT,
             ),
-        ]
-        .into_iter()
-        .filter_map(|(what, share, path)| Some(Evidence::new(what, share?, path)))
-        .collect()
+            ("receiving thread on a CPU", self.receiver.on_cpu, RUSAGE),
+            (
+                "receiving thread waiting for a CPU",
+                self.receiver.waited,
+                SCHEDSTAT,
+            ),
+        ];
+        let shares = shares
+            .into_iter()
+            .filter_map(|(what, share, path)| Some(Evidence::new(what, share?, path)));
+        let times = [
+            ("smallest round trip", self.rtt_min, "TCP_INFO tcpi_min_rtt"),
+            (
+                "smoothed round trip at the end",
+                self.rtt,
+                "TCP_INFO tcpi_rtt",
+            ),
+        ];
+        let times = times
+            .into_iter()
+            .filter_map(|(what, time, path)| Some(Evidence::new(what, time?, path)));
+        let bytes = self.per_round_trip.map(|bytes| {
+            let path = "TCP_INFO tcpi_bytes_sent / tcpi_busy_time x tcpi_rtt";
+            Evidence::new("moved by a flow in a round trip", bytes, path)
+        });
+        shares.chain(times).chain(bytes).collect()
+    }
+}
+
+/// New bytes that a sender sent.
+fn moved(tcp: &TcpInfo) -> u64 {
+    let again = tcp.bytes_retransmitted.as_u64();
+    tcp.bytes_sent.as_u64().saturating_sub(again)
+}
+
+/// Bytes sent again and not in vain; where the peer's reports are not known, all of them.
+fn lost(tcp: &TcpInfo) -> u64 {
+    let twice = tcp.duplicate_segments.unwrap_or(0);
+    let in_vain = twice.saturating_mul(tcp.snd_mss_bytes.as_u64());
+    tcp.bytes_retransmitted.as_u64().saturating_sub(in_vain)
+}
+
+fn turns(side: &SideSample, role: Role, spec: &TrialSpec) -> Turns {
+    let flows: Vec<&FlowRecord> = side.flows.iter().filter(|flow| flow.role == role).collect();
+    let threads = side.threads.iter().filter(|thread| thread.role == role);
+    let waited: Option<Vec<f64>> = threads
+        .map(|thread| Some(thread.waited_for_cpu_ns.value()?.as_secs_f64()))
+        .collect();
+    let waited = waited.filter(|times| !times.is_empty()).and_then(|times| {
+        let time = side.elapsed_ns.as_secs_f64() * to_f64(times.len() as u64);
+        share(times.iter().sum(), time)
+    });
+    Turns {
+        on_cpu: mean_cpu(side, role, &flows),
+        waited,
+        spins: matches!(spec.waiting, Waiting::Spin),
     }
 }
 
@@ -124,13 +249,43 @@ fn busy_of<'a>(cpus: impl Iterator<Item = &'a CpuTimes>) -> Option<Ratio> {
     share(busy, all)
 }
 
-fn mean_cpu(flows: &[&FlowRecord], elapsed: Nanoseconds) -> Option<Ratio> {
+/// Of the threads where they were recorded; a thread of several flows is then counted whole.
+fn mean_cpu(side: &SideSample, role: Role, flows: &[&FlowRecord]) -> Option<Ratio> {
+    let elapsed = side.elapsed_ns.as_secs_f64();
+    let threads: Vec<f64> = (side.threads.iter())
+        .filter(|thread| thread.role == role)
+        .map(|thread| thread.user_ns.as_secs_f64() + thread.system_ns.as_secs_f64())
+        .collect();
+    if !threads.is_empty() {
+        return share(threads.iter().sum(), elapsed * to_f64(threads.len() as u64));
+    }
     let shares: Option<Vec<f64>> = flows
         .iter()
-        .map(|flow| flow.cpu_share(elapsed).map(Ratio::as_f64))
+        .map(|flow| flow.cpu_share(side.elapsed_ns).map(Ratio::as_f64))
         .collect();
     let shares = shares?;
     share(shares.iter().sum(), to_f64(shares.len() as u64))
+}
+
+/// The share of `cpu`'s time that went to hard and soft interrupts.
+pub(super) fn interrupts_share(side: &SideSample, cpu: CpuId) -> Option<Ratio> {
+    let times = side
+        .cpu
+        .machine
+        .value()?
+        .iter()
+        .find(|times| times.cpu == cpu)?;
+    let interrupts = times.irq_ns.as_secs_f64() + times.softirq_ns.as_secs_f64();
+    share(interrupts, times.total().as_secs_f64())
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a rounded quantity that is not negative; a cast saturates"
+)]
+fn whole(value: f64) -> u64 {
+    value.round() as u64
 }
 
 fn share(part: f64, whole: f64) -> Option<Ratio> {

@@ -157,7 +157,7 @@ fn demand(scene: &Scene<'_>, buffer: Buffer) -> Option<Demand> {
     let rtt = way.rtt_min()?;
     let rate = rate_of_one_flow(scene, &way)?;
     let bdp = bdp(rate, rtt);
-    let figures = Figures::of(&way);
+    let figures = Figures::of(&way, &sample.spec);
     let limited = match buffer {
         Buffer::Send => figures.sndbuf_limited,
         Buffer::Receive => figures.rwnd_limited,

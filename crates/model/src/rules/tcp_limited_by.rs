@@ -41,7 +41,7 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
     let mut missing: Vec<Gap> = Vec::new();
     for way in analysis::ways(sample) {
         let sender = way.from == scene.end;
-        let figures = Figures::of(&way);
+        let figures = Figures::of(&way, &sample.spec);
         if sender {
             said.extend(loss(&way, &figures));
             let gaps = way.sender.senders().filter_map(|flow| flow.tcp.gap());
@@ -56,7 +56,7 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
 
 /// Where a thread has no time left, the other end's wait is only what that looks like from there.
 fn cpu_is_left(figures: &Figures) -> bool {
-    [figures.sender_cpu, figures.receiver_cpu]
+    [figures.sender.on_cpu, figures.receiver.on_cpu]
         .into_iter()
         .all(|share| share.is_none_or(|share| share < threshold::CPU_SHARE))
 }

@@ -70,6 +70,8 @@ pub(crate) struct ThreadUse {
     pub(crate) system: Nanoseconds,
     pub(crate) voluntary_switches: u64,
     pub(crate) involuntary_switches: u64,
+    /// What the kernel keeps with `CONFIG_SCHED_INFO`, as every distribution has it.
+    pub(crate) waited_for_cpu: Option<Nanoseconds>,
     pub(crate) minor_faults: u64,
     pub(crate) major_faults: u64,
 }
@@ -88,6 +90,8 @@ impl ThreadUse {
                 .saturating_sub(earlier.voluntary_switches),
             involuntary_switches: (self.involuntary_switches)
                 .saturating_sub(earlier.involuntary_switches),
+            waited_for_cpu: (self.waited_for_cpu.zip(earlier.waited_for_cpu))
+                .map(|(now, then)| minus(now, then)),
             minor_faults: self.minor_faults.saturating_sub(earlier.minor_faults),
             major_faults: self.major_faults.saturating_sub(earlier.major_faults),
         }
@@ -117,9 +121,17 @@ pub(crate) fn thread_use() -> Result<ThreadUse, Errno> {
         system: nanoseconds(usage.ru_stime),
         voluntary_switches: count(usage.ru_nvcsw),
         involuntary_switches: count(usage.ru_nivcsw),
+        waited_for_cpu: waited_for_cpu(),
         minor_faults: count(usage.ru_minflt),
         major_faults: count(usage.ru_majflt),
     })
+}
+
+/// How long the calling thread was ready to run and had no CPU (Documentation/scheduler/sched-stats.rst).
+fn waited_for_cpu() -> Option<Nanoseconds> {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    let waited = text.split_whitespace().nth(1)?.parse().ok()?;
+    Some(Nanoseconds::new(waited))
 }
 
 /// Sets a socket option whose value is one number of `T`'s size.

@@ -40,6 +40,7 @@ mod offset {
     pub(super) const DELIVERED_CE: usize = 196;
     pub(super) const BYTES_SENT: usize = 200;
     pub(super) const BYTES_RETRANS: usize = 208;
+    pub(super) const DSACK_DUPS: usize = 216;
     pub(super) const REORD_SEEN: usize = 220;
     pub(super) const SND_WND: usize = 228;
 }
@@ -91,6 +92,7 @@ fn parse(raw: &[u8]) -> Option<TcpInfo> {
         delivered_ce: word(raw, offset::DELIVERED_CE).map(u64::from),
         reordering: word(raw, offset::REORDERING),
         reordering_seen: word(raw, offset::REORD_SEEN).map(u64::from),
+        duplicate_segments: word(raw, offset::DSACK_DUPS).map(u64::from),
         rcv_mss_bytes: word(raw, offset::RCV_MSS).map(|mss| Bytes::new(mss.into())),
         // 0 is the kernel's "not measured".
         rcv_rtt_ns: word(raw, offset::RCV_RTT_US)

@@ -19,7 +19,7 @@ use std::panic::resume_unwind;
 use std::thread;
 
 use linerate_model::ids::{CpuId, CpuSet};
-use linerate_model::known::Known;
+use linerate_model::known::{Cause, Known};
 use linerate_model::sample::{CpuRecord, FlowRecord, Operations, Role, SideSample, ThreadRecord};
 use linerate_model::units::{Bytes, Nanoseconds};
 use linerate_model::workload::{Placement, TrialSpec};
@@ -313,6 +313,13 @@ fn record(
             system_ns: used.system,
             voluntary_switches: used.voluntary_switches,
             involuntary_switches: used.involuntary_switches,
+            waited_for_cpu_ns: used.waited_for_cpu.map_or_else(
+                || {
+                    let why = "the kernel keeps no such account";
+                    Known::unknown(Cause::Absent, "/proc/thread-self/schedstat", why)
+                },
+                Known::Value,
+            ),
             minor_faults: used.minor_faults,
             major_faults: used.major_faults,
         });

@@ -1,0 +1,349 @@
+//! `bench/limits`: does linerate name what limits a stream? Each limit is planted in network namespaces
+//! with random parameters, the planter makes sure that it binds, and `linerate measure stream`, which
+//! knows nothing of it, is asked. docs/book/concepts/limits.md says how to read the table.
+
+#![forbid(unsafe_code)]
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a developer's tool that talks to its terminal"
+)]
+
+mod kinds;
+mod scene;
+mod simulated;
+mod table;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use clap::Parser;
+use linerate_model::sample::{Sample, SideSample};
+use linerate_stats::{Random, Seed};
+use linerate_testbed::{Stage, tie_to_parent};
+
+use crate::kinds::{Kind, Plant};
+use crate::scene::{Measured, Scene};
+use crate::table::{Table, Verdict, is_right};
+
+/// What is planted holds when the rate falls to at most this share of that without it.
+const HELD_SHARE: f64 = 0.8;
+/// A planted limit of CPUs holds when our own threads run for at least this share of what those have.
+const FILLED_SHARE: f64 = 0.7;
+/// Threads that waited for a CPU for more than this share, where nothing of that kind was planted, were
+/// disturbed by others.
+const WAITED_MAX: f64 = 0.15;
+/// How often a disturbed run is made again.
+const ATTEMPTS: usize = 3;
+
+/// Plants each limit with random parameters, and counts how often linerate names it
+#[derive(Debug, Parser)]
+#[command(name = "bench/limits")]
+struct Args {
+    /// Runs of each kind
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    runs: u16,
+    /// Only these kinds, such as `loss,tbf` [default: all]
+    #[arg(long, value_delimiter = ',', value_parser = kind_of)]
+    kinds: Vec<Kind>,
+    /// What the parameters are drawn from [default: the time]
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Milliseconds of each measurement
+    #[arg(long, default_value_t = 1_500, value_parser = clap::value_parser!(u64).range(500..=60_000))]
+    time: u64,
+    /// Keep the document of every run in this folder
+    #[arg(long, value_name = "FOLDER")]
+    keep: Option<PathBuf>,
+    /// The linerate that is asked [default: the one beside this program]
+    #[arg(long, value_name = "FILE")]
+    linerate: Option<PathBuf>,
+    /// Be the process that holds the namespaces
+    #[arg(long, hide = true)]
+    stage: bool,
+    /// Be a program that computes on this CPU
+    #[arg(long, hide = true)]
+    spin_on: Option<u32>,
+}
+
+fn kind_of(text: &str) -> Result<Kind, String> {
+    let mut kinds = Kind::LIVE.into_iter().chain(Kind::SIMULATED);
+    kinds.find(|kind| kind.name() == text).ok_or_else(|| {
+        let all = Kind::LIVE.into_iter().chain(Kind::SIMULATED);
+        let names: Vec<&str> = all.map(Kind::name).collect();
+        format!("no such kind; there are {}", names.join(", "))
+    })
+}
+
+/// What went wrong, completing "cannot ...".
+#[derive(Debug)]
+pub(crate) struct Trouble(pub(crate) String);
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let result = match (args.spin_on, args.stage) {
+        (Some(cpu), _) => spin_on(cpu),
+        (None, true) => conduct(&args),
+        (None, false) => restart_as_stage(&args),
+    };
+    match result {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: cannot {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// A program that computes on `cpu` and nowhere else, until it is killed.
+fn spin_on(cpu: u32) -> Result<bool, Trouble> {
+    let mut cpus = rustix::thread::CpuSet::new();
+    cpus.set(cpu as usize);
+    rustix::thread::sched_setaffinity(None, &cpus)
+        .map_err(|error| Trouble(format!("run on CPU {cpu}: {error}")))?;
+    loop {
+        std::hint::spin_loop();
+    }
+}
+
+/// The namespaces belong to a child of their own and vanish with it.
+fn restart_as_stage(args: &Args) -> Result<bool, Trouble> {
+    let trouble = |error: std::io::Error| Trouble(format!("start the stage: {error}"));
+    let mut stage = Command::new(std::env::current_exe().map_err(trouble)?);
+    stage.args(std::env::args_os().skip(1)).arg("--stage");
+    if args.seed.is_none() {
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        stage.args(["--seed", &now.as_secs().to_string()]);
+    }
+    tie_to_parent(&mut stage);
+    Ok(stage.status().map_err(trouble)?.success())
+}
+
+/// Plants and asks; whether the aims are reached.
+fn conduct(args: &Args) -> Result<bool, Trouble> {
+    // First of all, while this process has one thread.
+    let stage = Stage::enter().map_err(|error| Trouble(error.to_string()))?;
+    // Others on the machine then take only what ours leave. Refused, the runs that they disturb are made
+    // again.
+    let _ = rustix::process::nice(-20);
+    let wanted = |kind: &Kind| args.kinds.is_empty() || args.kinds.contains(kind);
+    let live: Vec<Kind> = Kind::LIVE.into_iter().filter(wanted).collect();
+    let made: Vec<Kind> = Kind::SIMULATED.into_iter().filter(wanted).collect();
+    let seed = args.seed.unwrap_or_default();
+    let each = 2 * (args.time + 1_000) * u64::from(args.runs);
+    eprintln!(
+        "{} kinds, {} runs of each, about {} minutes; seed {seed}; in network namespaces that end with \
+         this command; Ctrl-C stops it",
+        live.len() + made.len(),
+        args.runs,
+        (live.len() as u64 * each / 1_000).div_ceil(60)
+    );
+    let mut bench = Bench {
+        stage,
+        linerate: linerate_file(args)?,
+        args,
+        random: Random::new(Seed(seed)),
+        hosts: 0,
+        unplanted: BTreeMap::new(),
+        table: Table::default(),
+    };
+    // In rounds over all kinds, so that an hour in which the machine is busy meets all alike.
+    for round in 0..args.runs {
+        for kind in &live {
+            bench.run(*kind, round)?;
+        }
+        for kind in &made {
+            let verdict = simulated::run(*kind, &mut bench.random);
+            bench.table.add(*kind, verdict);
+        }
+    }
+    let title = "planted in network namespaces; columns are what was named:";
+    let mut reached = true;
+    if !live.is_empty() {
+        println!("{}", bench.table.text(title, &live));
+        reached &= bench.table.tally(&live).reaches_the_aims();
+    }
+    if !made.is_empty() {
+        println!(
+            "{}",
+            bench.table.text("made hosts and made samples only:", &made)
+        );
+        reached &= bench.table.tally(&made).reaches_the_aims();
+    }
+    Ok(reached)
+}
+
+fn linerate_file(args: &Args) -> Result<PathBuf, Trouble> {
+    let beside =
+        || -> std::io::Result<PathBuf> { Ok(std::env::current_exe()?.with_file_name("linerate")) };
+    let path = args.linerate.clone().map_or_else(beside, Ok);
+    let path = path.map_err(|error| Trouble(format!("find this program's own file: {error}")))?;
+    if path.is_file() {
+        return Ok(path);
+    }
+    Err(Trouble(format!(
+        "find linerate: {} is not there",
+        path.display()
+    )))
+}
+
+struct Bench<'a> {
+    stage: Stage,
+    linerate: PathBuf,
+    args: &'a Args,
+    random: Random,
+    hosts: usize,
+    unplanted: BTreeMap<String, f64>,
+    table: Table,
+}
+
+impl Bench<'_> {
+    fn run(&mut self, kind: Kind, round: u16) -> Result<(), Trouble> {
+        let plant = Plant::draw(kind, &mut self.random);
+        let mut verdict = Verdict::Disturbed;
+        let mut words = String::new();
+        for _ in 0..ATTEMPTS {
+            let measured = self.measure(&plant)?;
+            let waited = waited_share(&measured.sample);
+            if !kind.is_of_cpus() && waited > WAITED_MAX {
+                words = format!("threads waited for a CPU {:.0} %", waited * 100.0);
+                continue;
+            }
+            let (held, why) = self.held(&plant, &measured)?;
+            words = format!("{:.3} Gb/s, {why}", measured.bit_per_s / 1e9);
+            self.keep(kind, round, &measured)?;
+            verdict = if held {
+                Verdict::Named(measured.named)
+            } else {
+                Verdict::NotHeld
+            };
+            break;
+        }
+        let mark = match &verdict {
+            Verdict::Named(named) => match is_right(kind, named) {
+                Some(true) => format!("right: {named}"),
+                Some(false) => format!("WRONG: {named}"),
+                None => "not determined".to_owned(),
+            },
+            Verdict::NotHeld => "not held".to_owned(),
+            Verdict::Disturbed => "disturbed".to_owned(),
+        };
+        eprintln!(
+            "{:>3} {:<18} {mark}  ({}; {words})",
+            round + 1,
+            kind.name(),
+            plant.words()
+        );
+        self.table.add(kind, verdict);
+        Ok(())
+    }
+
+    fn measure(&mut self, plant: &Plant) -> Result<Measured, Trouble> {
+        self.hosts += 1;
+        let scene = Scene::set(&self.stage, self.hosts, plant, self.random.next_u64())?;
+        scene.measure(&self.linerate, plant, Duration::from_millis(self.args.time))
+    }
+
+    /// Whether what was planted is what binds, and the figures that say so.
+    fn held(&mut self, plant: &Plant, measured: &Measured) -> Result<(bool, String), Trouble> {
+        if plant.kind.fills_cpus() {
+            let filled = filled_share(plant, &measured.sample);
+            let why = format!("our threads fill {:.0} % of the CPUs", filled * 100.0);
+            return Ok((filled >= FILLED_SHARE, why));
+        }
+        let without = self.unplanted(&plant.unplanted())?;
+        let held = measured.bit_per_s <= HELD_SHARE * without;
+        Ok((held, format!("{:.3} without", without / 1e9)))
+    }
+
+    /// The rate without what is planted. A plain path is measured once for each place and congestion
+    /// control, a path with a delay each time.
+    fn unplanted(&mut self, plant: &Plant) -> Result<f64, Trouble> {
+        let key = plant.words();
+        if let Some(rate) = self.unplanted.get(&key) {
+            return Ok(*rate);
+        }
+        let rate = self.measure(plant)?.bit_per_s;
+        self.unplanted.insert(key, rate);
+        Ok(rate)
+    }
+
+    fn keep(&self, kind: Kind, round: u16, measured: &Measured) -> Result<(), Trouble> {
+        let Some(folder) = &self.args.keep else {
+            return Ok(());
+        };
+        let file = folder.join(format!("{}-{}.json", kind.name(), round + 1));
+        fs::create_dir_all(folder)
+            .and_then(|()| fs::write(&file, &measured.document))
+            .map_err(|error| Trouble(format!("write {}: {error}", file.display())))
+    }
+}
+
+fn sides(sample: &Sample) -> [&SideSample; 2] {
+    [&sample.local, &sample.remote]
+}
+
+/// The longest that the threads of an end waited for a CPU, as a share of the time.
+fn waited_share(sample: &Sample) -> f64 {
+    let side = |side: &SideSample| {
+        let waited = side
+            .threads
+            .iter()
+            .filter_map(|thread| thread.waited_for_cpu_ns.value());
+        let waited: f64 = waited.map(|time| time.as_secs_f64()).sum();
+        waited / side.elapsed_ns.as_secs_f64() / side.threads.len().max(1).to_f64()
+    };
+    sides(sample).map(side).into_iter().fold(0.0, f64::max)
+}
+
+/// How much of the CPUs that ours may run on they took.
+fn filled_share(plant: &Plant, sample: &Sample) -> f64 {
+    let cpus = match plant.place {
+        Some((from, to)) if from == to => 1,
+        Some(_) => 2,
+        None => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+    };
+    let side = |side: &SideSample| {
+        let own = side.cpu.threads_user_ns.as_secs_f64() + side.cpu.threads_system_ns.as_secs_f64();
+        own / side.elapsed_ns.as_secs_f64()
+    };
+    sides(sample).map(side).iter().sum::<f64>() / cpus.to_f64()
+}
+
+trait ToF64 {
+    fn to_f64(self) -> f64;
+}
+
+impl ToF64 for usize {
+    #[expect(clippy::cast_precision_loss, reason = "counts of threads and CPUs")]
+    fn to_f64(self) -> f64 {
+        self as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        use clap::CommandFactory;
+        Args::command().debug_assert();
+        let args = Args::parse_from(["bench/limits", "--kinds", "loss,tbf"]);
+        assert_eq!(args.kinds, [Kind::Loss, Kind::Tbf]);
+        assert!(Args::try_parse_from(["bench/limits", "--kinds", "luck"]).is_err());
+    }
+}

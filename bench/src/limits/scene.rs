@@ -1,0 +1,328 @@
+//! The two hosts of one run, what is planted in them, and the measurement.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use linerate_model::sample::Sample;
+use linerate_testbed::{Impairment, Netns, Relay, RelayOptions, Stage, join, tie_to_parent};
+use rustix::process::{Pid, Signal, kill_process};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::Trouble;
+use crate::kinds::Plant;
+
+const NEAR: &str = "10.80.0.1";
+const FAR: &str = "10.80.0.2";
+const NIC: &str = "near0";
+/// In the folder that the stage covers with a tmpfs of its own: it vanishes with the stage.
+const STATE: &str = "/run/netns/.limits";
+/// How long a measurement may take altogether.
+const OVERALL_MAX: Duration = Duration::from_secs(60);
+
+/// What one measurement gave.
+#[derive(Debug)]
+pub(crate) struct Measured {
+    /// What was named, in the words of `limit.what`.
+    pub(crate) named: String,
+    pub(crate) bit_per_s: f64,
+    pub(crate) sample: Sample,
+    /// The whole document.
+    pub(crate) document: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct Document {
+    total: Total,
+    limit: Value,
+    raw: Sample,
+}
+
+#[derive(Debug, Deserialize)]
+struct Total {
+    rate_bit_per_s: Option<f64>,
+}
+
+/// Two hosts with something planted between them. All of it is taken away with the value.
+pub(crate) struct Scene {
+    near: Netns,
+    far: Netns,
+    busy: Vec<Child>,
+    _relay: Option<Relay>,
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        for program in &mut self.busy {
+            // It computes until it is killed, and it is ours to wait for.
+            let _ = program.kill();
+            let _ = program.wait();
+        }
+    }
+}
+
+fn trouble(doing: &str) -> impl FnOnce(std::io::Error) -> Trouble {
+    move |error| Trouble(format!("{doing}: {error}"))
+}
+
+impl Scene {
+    /// Makes two hosts, numbered so that no two runs share any, and plants.
+    pub(crate) fn set(
+        stage: &Stage,
+        number: usize,
+        plant: &Plant,
+        seed: u64,
+    ) -> Result<Self, Trouble> {
+        let host = |end: &str| {
+            let name = format!("{end}{number}");
+            stage
+                .add_host(&name)
+                .map_err(|error| Trouble(error.to_string()))
+        };
+        let (near, far) = (host("near")?, host("far")?);
+        let nic = |name: &str| name.parse().map_err(|error| Trouble(format!("{error}")));
+        let (near_nic, far_nic) = (nic(NIC)?, nic("far0")?);
+        let (near_address, far_address) = (format!("{NEAR}/24"), format!("{FAR}/24"));
+        let ends = (
+            (&near, &near_nic, near_address.as_str()),
+            (&far, &far_nic, far_address.as_str()),
+        );
+        let relay = match plant.relay {
+            None => {
+                join(ends.0, ends.1).map_err(trouble("join the hosts"))?;
+                None
+            }
+            Some((delay, loss)) => {
+                let way = |loss| Impairment {
+                    delay,
+                    loss,
+                    ..Impairment::default()
+                };
+                let options = RelayOptions {
+                    there: way(loss),
+                    back: way(0.0),
+                    seed,
+                    // Loss takes single packets; a relay that only delays shall not be the limit.
+                    large_packets: loss <= 0.0,
+                };
+                Some(Relay::join(ends.0, ends.1, options).map_err(trouble("start the relay"))?)
+            }
+        };
+        let mut scene = Self {
+            near,
+            far,
+            busy: Vec::new(),
+            _relay: relay,
+        };
+        scene.plant(plant)?;
+        Ok(scene)
+    }
+
+    fn plant(&mut self, plant: &Plant) -> Result<(), Trouble> {
+        // The largest buffers of a fast host, so that nothing limits but what is planted.
+        let buffer = |planted: Option<u64>, largest: u64| match planted {
+            Some(bytes) => format!("4096 {} {bytes}", bytes.min(16_384)),
+            None => format!("4096 131072 {largest}"),
+        };
+        let write = buffer(plant.send_buffer, 16 << 20);
+        let read = buffer(plant.receive_buffer, 32 << 20);
+        set(&self.near, "net/ipv4/tcp_wmem", &write)?;
+        set(&self.far, "net/ipv4/tcp_rmem", &read)?;
+        for command in &plant.shaper {
+            inside(&self.near, "tc", &command.replace("NIC", NIC))?;
+        }
+        if let Some(segments) = plant.congestion_window {
+            let route =
+                format!("route replace 10.80.0.0/24 dev {NIC} src {NEAR} cwnd lock {segments}");
+            inside(&self.near, "ip", &route)?;
+        }
+        if let Some((cpu, programs)) = plant.busy {
+            for _ in 0..programs {
+                let own =
+                    std::env::current_exe().map_err(trouble("find this program's own file"))?;
+                let mut program = Command::new(own);
+                program
+                    .arg("--spin-on")
+                    .arg(cpu.to_string())
+                    .stdin(Stdio::null());
+                tie_to_parent(&mut program);
+                self.busy
+                    .push(program.spawn().map_err(trouble("start a busy program"))?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Measures with what is planted.
+    pub(crate) fn measure(
+        &self,
+        linerate: &Path,
+        plant: &Plant,
+        time: Duration,
+    ) -> Result<Measured, Trouble> {
+        if plant.congestion_window.is_some() {
+            // The kernel keeps a route's locked window among what it knows of the peer, and has that
+            // from the second connection on (net/ipv4/tcp_metrics.c).
+            self.once(linerate, plant, Duration::from_millis(100))?;
+        }
+        self.once(linerate, plant, time)
+    }
+
+    fn once(&self, linerate: &Path, plant: &Plant, time: Duration) -> Result<Measured, Trouble> {
+        let printed = PathBuf::from(format!("{STATE}.json"));
+        let out = fs::File::create(&printed).map_err(trouble("make a file for the result"))?;
+        let mut command = Command::new(linerate);
+        command.args(["--format", "json", "--state", STATE, "measure", "stream"]);
+        command.arg(format!("netns:{}", self.far.name()));
+        command.args(["--time", &format!("{}ms", time.as_millis())]);
+        command.args([
+            "--flows",
+            &plant.flows.to_string(),
+            "--cc",
+            plant.congestion_control,
+        ]);
+        if let Some((from, to)) = plant.place {
+            command.args(["--place", &format!("{from}:{to}")]);
+        }
+        command
+            .stdin(Stdio::null())
+            .stdout(out)
+            .stderr(Stdio::piped());
+        self.near
+            .enter_in_child(&mut command)
+            .map_err(trouble("enter a namespace"))?;
+        let mut child = command.spawn().map_err(trouble("start linerate"))?;
+        let mut said = BufReader::new(
+            child
+                .stderr
+                .take()
+                .ok_or_else(|| Trouble("hear linerate".to_owned()))?,
+        );
+        let mut first = String::new();
+        // It says what it does before it measures.
+        said.read_line(&mut first)
+            .map_err(trouble("hear linerate"))?;
+        let ended = match plant.stalls {
+            Some((run, stop, sender)) => stall(&mut child, run, stop, sender),
+            None => child.wait().map_err(trouble("wait for linerate")),
+        };
+        let ended = ended?;
+        if !ended.success() {
+            let mut rest = first;
+            said.lines()
+                .map_while(Result::ok)
+                .for_each(|line| rest.push_str(&line));
+            return Err(Trouble(format!("measure: {}", rest.trim())));
+        }
+        let document = fs::read_to_string(&printed).map_err(trouble("read the result"))?;
+        let parsed: Document = serde_json::from_str(&document)
+            .map_err(|error| Trouble(format!("understand the result: {error}")))?;
+        Ok(Measured {
+            named: parsed.limit["what"]
+                .as_str()
+                .unwrap_or("not determined")
+                .to_owned(),
+            bit_per_s: parsed.total.rate_bit_per_s.unwrap_or(0.0),
+            sample: parsed.raw,
+            document,
+        })
+    }
+}
+
+fn set(host: &Netns, name: &str, value: &str) -> Result<(), Trouble> {
+    let path = format!("/proc/sys/{name}");
+    let written = host
+        .inside(|| fs::write(&path, value))
+        .map_err(trouble("enter a namespace"))?;
+    written.map_err(trouble(&format!("write {value} to {path}")))
+}
+
+fn inside(host: &Netns, program: &str, words: &str) -> Result<(), Trouble> {
+    let mut command = Command::new(program);
+    command.args(words.split_whitespace()).stdin(Stdio::null());
+    host.enter_in_child(&mut command)
+        .map_err(trouble("enter a namespace"))?;
+    let output = command
+        .output()
+        .map_err(trouble(&format!("run {program} {words}")))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    Err(Trouble(format!("run {program} {words}: {said}")))
+}
+
+/// Stops one end's program again and again (SIGSTOP, SIGCONT) until the measurement ends: to its socket
+/// that is a program that sleeps.
+fn stall(
+    child: &mut Child,
+    run: Duration,
+    stop: Duration,
+    sender: bool,
+) -> Result<std::process::ExitStatus, Trouble> {
+    let near = child.id();
+    let pid = if sender { Some(near) } else { child_of(near) };
+    let pid = pid.and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
+    let pid = pid.ok_or_else(|| Trouble("find the far end's process".to_owned()))?;
+    let start = Instant::now();
+    loop {
+        if let Some(ended) = child.try_wait().map_err(trouble("wait for linerate"))? {
+            return Ok(ended);
+        }
+        if start.elapsed() > OVERALL_MAX {
+            let _ = child.kill();
+            return Err(Trouble(format!("measure within {OVERALL_MAX:?}")));
+        }
+        // The far end may just have gone.
+        let _ = kill_process(pid, Signal::STOP);
+        pause(stop);
+        let _ = kill_process(pid, Signal::CONT);
+        pause(run);
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the length of the pause is what is planted"
+)]
+fn pause(time: Duration) {
+    std::thread::sleep(time);
+}
+
+/// The only child of process `parent`.
+fn child_of(parent: u32) -> Option<u32> {
+    let entries = fs::read_dir("/proc").ok()?.filter_map(Result::ok);
+    let mut pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    pids.find(|pid| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        stat_field(&stat, 4) == Some(u64::from(parent))
+    })
+}
+
+/// Field `number` of a `/proc/PID/stat`, counted from 1 as proc(5) does; the second may hold blanks.
+fn stat_field(stat: &str, number: usize) -> Option<u64> {
+    let rest = stat.rsplit_once(')')?.1;
+    rest.split_whitespace()
+        .nth(number.checked_sub(3)?)?
+        .parse()
+        .ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_counted_as_proc_5_does() {
+        let stat = "12 (a b) c) S 7 12 12 0 -1 4194560 1 2 3 4 55 66 77 88 20";
+        assert_eq!(stat_field(stat, 4), Some(7));
+        let times: Vec<u64> = (14..=17)
+            .filter_map(|field| stat_field(stat, field))
+            .collect();
+        assert_eq!(times, [55, 66, 77, 88]);
+        assert_eq!(stat_field("", 4), None);
+    }
+}

@@ -1,0 +1,102 @@
+//! Limits that need a card: only made hosts and made samples have them here, and they are counted apart.
+
+use linerate_model::analysis::rate_after;
+use linerate_model::build::{self, pcie_link};
+use linerate_model::ceiling::{PathFacts, ceilings_of_path};
+use linerate_model::host::Host;
+use linerate_model::limit::name_limit;
+use linerate_stats::Random;
+
+use crate::kinds::Kind;
+use crate::table::Verdict;
+
+/// One made trial of `kind` with random figures.
+pub(crate) fn run(kind: Kind, random: &mut Random) -> Verdict {
+    let pick = |random: &mut Random, from: &[u64]| {
+        let index = random.below(from.len() as u64);
+        from[usize::try_from(index).unwrap_or(0)]
+    };
+    // The card's speed, and the narrow link that it stands in.
+    let (gbit, lanes) = match kind {
+        Kind::Pcie => (100, u32::try_from(pick(random, &[2, 4, 8])).unwrap_or(4)),
+        _ => (pick(random, &[10, 25, 40, 100]), 16),
+    };
+    let host = |id: &str| {
+        let link = pcie_link((8_000, lanes), (8_000, 16));
+        build::host()
+            .boot_id(id)
+            .nic("eth0", |nic| nic.gbit(gbit).pcie(link))
+            .build()
+    };
+    let (near, far) = (host("near"), host("far"));
+    // What is left of the bound: of a link nearly all, of PCIe its packets take a part.
+    let (bound, least) = match kind {
+        Kind::Pcie => (7.876 * f64::from(lanes), 0.84),
+        #[expect(clippy::cast_precision_loss, reason = "gigabits")]
+        _ => (gbit as f64 * 1448.0 / 1538.0, 0.93),
+    };
+    let mbit = bound * 1000.0 * (least + (0.995 - least) * random.unit());
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "megabits"
+    )]
+    let mbit = mbit as u64;
+    let share = |random: &mut Random| 0.2 + 0.65 * random.unit();
+    let (sender, receiver) = (share(random), share(random));
+    let (window, buffer) = (random.unit() * 0.5, random.unit() * 0.5);
+    let sample = build::sample()
+        .mbit(mbit)
+        .flows(u32::try_from(pick(random, &[1, 2, 4, 8])).unwrap_or(1))
+        .cpu_share(sender, receiver)
+        .limited(window, buffer)
+        .build();
+    let nic = |host: &Host| host.nics[0].name.clone();
+    let facts = PathFacts {
+        local: &near,
+        local_nic: &nic(&near),
+        remote: &far,
+        remote_nic: &nic(&far),
+        flows: sample.spec.flows,
+        direction: sample.spec.direction,
+        ipv6: false,
+        copy_bandwidth: None,
+        sample: Some(&sample),
+    };
+    let ceilings = ceilings_of_path(&facts).ceilings;
+    let rate = rate_after(&sample, 0).unwrap_or_default();
+    Verdict::Named(
+        name_limit(&sample, &near, &far, &ceilings, rate)
+            .what
+            .to_string(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use linerate_stats::Seed;
+
+    use super::*;
+    use crate::table::{Table, is_right};
+
+    #[test]
+    fn full_links_and_full_slots_are_named() {
+        let mut random = Random::new(Seed(3));
+        let mut table = Table::default();
+        for kind in Kind::SIMULATED {
+            for _ in 0..40 {
+                let verdict = run(kind, &mut random);
+                if let Verdict::Named(named) = &verdict {
+                    assert_eq!(
+                        is_right(kind, named),
+                        Some(true),
+                        "{}: {named}",
+                        kind.name()
+                    );
+                }
+                table.add(kind, verdict);
+            }
+        }
+        assert!(table.tally(&Kind::SIMULATED).reaches_the_aims());
+    }
+}

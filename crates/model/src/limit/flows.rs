@@ -1,0 +1,240 @@
+//! Limits by what the connections say of themselves: loss, windows, buffers, programs, the congestion
+//! control.
+
+use super::figures::{self, Figures, Turns};
+use super::{LimitKind, Named, Trial, other_end, threshold};
+use crate::analysis::Way;
+use crate::buffers::{self, Buffer};
+use crate::finding::Evidence;
+use crate::plan::End;
+use crate::units::{Bytes, Ratio};
+
+/// What the flows of one direction waited for; CPUs were asked before.
+pub(super) fn by_flow(trial: &Trial<'_>, way: &Way<'_>, figures: &Figures) -> Option<Named> {
+    let flow = Flow {
+        trial,
+        way,
+        figures,
+    };
+    flow.by_loss()
+        .or_else(|| flow.by_window())
+        .or_else(|| flow.by_dry_pipe())
+        .or_else(|| flow.by_congestion_control())
+}
+
+struct Flow<'a> {
+    trial: &'a Trial<'a>,
+    way: &'a Way<'a>,
+    figures: &'a Figures,
+}
+
+impl Flow<'_> {
+    fn named(
+        &self,
+        what: LimitKind,
+        rule: Option<(&'static str, End)>,
+        first: Option<Evidence>,
+        threshold: String,
+    ) -> Named {
+        let evidence = first.into_iter().chain(self.figures.evidence()).collect();
+        Named {
+            what,
+            rule,
+            evidence,
+            threshold,
+        }
+    }
+
+    fn by_loss(&self) -> Option<Named> {
+        let lost = self.figures.lost? > threshold::LOSS_SHARE;
+        lost.then(|| {
+            let words = format!("more than {} of the bytes lost", threshold::LOSS_SHARE);
+            self.named(LimitKind::Loss, None, None, words)
+        })
+    }
+
+    /// The largest buffer that a connection can have at the sending or the receiving end.
+    fn largest(&self, buffer: Buffer) -> Option<(Bytes, Evidence)> {
+        let end = self.end_of(buffer);
+        let host = match end {
+            End::Local => self.trial.local,
+            End::Remote => self.trial.remote,
+        };
+        let asked = self.trial.sample.spec.socket_buffer_bytes;
+        let size = buffers::largest(host, buffer, asked).get()?;
+        let path = buffers::path(buffer.sysctl());
+        Some((
+            size,
+            Evidence::new(format!("largest {buffer} at the {end} end"), size, path),
+        ))
+    }
+
+    fn end_of(&self, buffer: Buffer) -> End {
+        match buffer {
+            Buffer::Send => self.way.from,
+            Buffer::Receive => other_end(self.way.from),
+        }
+    }
+
+    /// A window or buffer that the kernel says the sender waited for.
+    fn by_window(&self) -> Option<Named> {
+        let over = |share: Option<Ratio>| share.filter(|share| *share > threshold::LIMITED_SHARE);
+        let buffer = match (
+            over(self.figures.sndbuf_limited),
+            over(self.figures.rwnd_limited),
+        ) {
+            (None, None) => return None,
+            (Some(send), receive) if receive.is_none_or(|receive| send >= receive) => Buffer::Send,
+            _ => Buffer::Receive,
+        };
+        let rule = Some(("tcp-buffer-below-bdp", self.end_of(buffer)));
+        let limited = format!("more than {} of the busy time", threshold::LIMITED_SHARE);
+        let largest = self.largest(buffer);
+        if self.figures.round_trip_is_the_paths() {
+            let words = format!(
+                "{limited}; a round trip of at least {}, the smoothed one at most {} times the smallest",
+                threshold::PATH_RTT,
+                threshold::QUEUE_FACTOR
+            );
+            let evidence = largest.map(|(_, evidence)| evidence);
+            return Some(self.named(LimitKind::WindowRtt, rule, evidence, words));
+        }
+        let ample = largest
+            .as_ref()
+            .and_then(|(size, _)| self.figures.is_ample(*size));
+        let evidence = largest.map(|(_, evidence)| evidence);
+        match (buffer, ample) {
+            // A full buffer that is large enough was not emptied.
+            (Buffer::Receive, Some(true)) => self.by_sleeping_reader(evidence),
+            (Buffer::Send, Some(true)) => None,
+            (Buffer::Receive, _) => {
+                Some(self.named(LimitKind::ReceiveWindow, rule, evidence, limited))
+            }
+            (Buffer::Send, _) => Some(self.named(LimitKind::SendBuffer, rule, evidence, limited)),
+        }
+    }
+
+    fn by_sleeping_reader(&self, buffer: Option<Evidence>) -> Option<Named> {
+        self.slept(self.figures.receiver).then(|| {
+            let words = format!(
+                "limited by the receive window for more than {}, whose buffer holds at least {} round trips' \
+                 worth, while the reading thread slept for at least {} of the time",
+                threshold::LIMITED_SHARE,
+                threshold::AMPLE_FACTOR,
+                threshold::SLEPT_SHARE
+            );
+            self.named(LimitKind::ReceiverProgram, None, buffer, words)
+        })
+    }
+
+    /// Whether a thread waited for something that is no CPU. Where it is not known how long it waited for
+    /// a CPU, a machine that was full may have kept it from running.
+    fn slept(&self, turns: Turns) -> bool {
+        let free = match turns.waited {
+            Some(waited) => turns.slept().is_some_and(|slept| slept > waited),
+            None => !self.crowded(),
+        };
+        free && turns
+            .slept()
+            .is_some_and(|slept| slept >= threshold::SLEPT_SHARE)
+    }
+
+    fn crowded(&self) -> bool {
+        [self.way.sender, self.way.receiver]
+            .into_iter()
+            .any(|side| {
+                figures::machine_busy(side).is_none_or(|busy| busy > threshold::CROWDED_SHARE)
+            })
+    }
+
+    /// A connection that had nothing to send for a part of the time: its program did not supply it, or it
+    /// supplied as much as the send buffer takes, and that was gone before the program ran again.
+    fn by_dry_pipe(&self) -> Option<Named> {
+        let busy = self.figures.busy?;
+        if busy >= threshold::CONGESTION_SHARE || !self.slept(self.figures.sender) {
+            return None;
+        }
+        let largest = self.largest(Buffer::Send);
+        let ample = largest
+            .as_ref()
+            .and_then(|(size, _)| self.figures.is_ample(*size));
+        let evidence = largest.map(|(_, evidence)| evidence);
+        match ample {
+            Some(false) => {
+                let rule = Some(("tcp-buffer-below-bdp", self.way.from));
+                let words = format!(
+                    "nothing to send for a part of the time, and a send buffer below {} round trips' worth",
+                    threshold::AMPLE_FACTOR
+                );
+                Some(self.named(LimitKind::SendBuffer, rule, evidence, words))
+            }
+            _ if busy < threshold::PROGRAM_SHARE && self.is_idle_program() => {
+                let words = format!(
+                    "data to send for less than {} of the time, and the program slept",
+                    threshold::PROGRAM_SHARE
+                );
+                Some(self.named(LimitKind::SenderProgram, None, evidence, words))
+            }
+            _ => None,
+        }
+    }
+
+    fn is_idle_program(&self) -> bool {
+        let on_cpu = self.figures.sender.on_cpu;
+        on_cpu.is_some_and(|share| share < threshold::PROGRAM_CPU_SHARE)
+    }
+
+    /// To say that nothing else held the flow back, everything else must be known.
+    fn by_congestion_control(&self) -> Option<Named> {
+        let figures = self.figures;
+        let waited_for_nothing = [figures.rwnd_limited, figures.sndbuf_limited]
+            .iter()
+            .all(|share| share.is_some_and(|share| share <= threshold::LIMITED_SHARE));
+        let turns = [figures.sender, figures.receiver];
+        let cpus_known = turns.iter().all(|turns| turns.wanted().is_some());
+        // A thread that also waited for a CPU, on a machine that is full, may be what was waited for.
+        let free = turns.iter().all(|turns| match turns.waited {
+            Some(waited) => waited < threshold::WAITED_SHARE,
+            None => !self.crowded(),
+        });
+        let held = figures.busy? >= threshold::CONGESTION_SHARE;
+        (held && waited_for_nothing && cpus_known && free && !self.queue_on_the_way()).then(|| {
+            let words = format!(
+                "data to send for at least {} of the time, no buffer, window or CPU used up, and no queue on \
+                 the way",
+                threshold::CONGESTION_SHARE
+            );
+            let rule = Some(("tcp-cc-qdisc", self.way.from));
+            self.named(LimitKind::CongestionControl, rule, self.congestion_window(), words)
+        })
+    }
+
+    /// Whether packets wait somewhere: then something behind the sender is slower than it, and the
+    /// congestion control only obeys.
+    fn queue_on_the_way(&self) -> bool {
+        self.figures
+            .rtt
+            .zip(self.figures.rtt_min)
+            .is_some_and(|(mean, least)| {
+                let waits = mean.as_secs_f64() - least.as_secs_f64();
+                waits > threshold::PATH_RTT.as_secs_f64()
+                    && mean.as_secs_f64() > least.as_secs_f64() * threshold::QUEUE_FACTOR
+            })
+    }
+
+    fn congestion_window(&self) -> Option<Evidence> {
+        let tcp = self.way.sender.senders().next()?.tcp.value()?;
+        let window = u64::from(tcp.cwnd_segments).saturating_mul(tcp.snd_mss_bytes.as_u64());
+        let control = tcp.congestion_control.as_deref().unwrap_or("not named");
+        let words = format!(
+            "{} segments, {} ({control})",
+            tcp.cwnd_segments,
+            Bytes::new(window)
+        );
+        Some(Evidence::new(
+            "congestion window of the first flow",
+            words,
+            "TCP_INFO tcpi_snd_cwnd",
+        ))
+    }
+}

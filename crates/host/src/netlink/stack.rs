@@ -189,6 +189,7 @@ fn by_kind(said: &Said<'_>, names: &Names, master: Known<u32>, stack: &mut Stack
         Some("vlan") => stack.vlan = Some(kinds::vlan(&data)),
         Some("bridge") => stack.bridge = Some(kinds::bridge(&data)),
         Some("ipoib") => stack.ipoib_mode = Some(kinds::ipoib_mode(&data)),
+        Some("tun") => stack.tun = Some(kinds::tun(&data)),
         Some(kind @ ("macvlan" | "macvtap" | "ipvlan" | "ipvtap")) => {
             stack.macvlan_mode = Some(kinds::macvlan_mode(kind, &data));
         }

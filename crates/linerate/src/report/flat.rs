@@ -314,6 +314,10 @@ const SOURCES: &[(&str, &str)] = &[
         "nics/*/stack/bridge/**",
         "rtnetlink IFLA_INFO_DATA; /sys/class/net/{1}/bridge",
     ),
+    (
+        "nics/*/stack/tun/**",
+        "rtnetlink IFLA_INFO_DATA; /sys/class/net/{1}/tun_flags",
+    ),
     ("nics/*/stack/upper", "/sys/class/net/{1}/upper_*"),
     ("nics/*/stack/ipoib_mode", "/sys/class/net/{1}/mode"),
     (

@@ -28,6 +28,9 @@ pub struct Stack {
     /// A bridge's own settings.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bridge: Option<Bridge>,
+    /// A TUN or TAP interface's own settings.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tun: Option<Tun>,
     /// The mode of a macvlan or ipvlan: `bridge`, `private`, `l2` ...
     #[serde(skip_serializing_if = "Option::is_none")]
     pub macvlan_mode: Option<Known<String>>,
@@ -138,6 +141,30 @@ pub struct Bridge {
     pub vlan_filtering: Known<bool>,
     /// Whether packets pass through netfilter's IP hooks (`nf_call_iptables` of this bridge or the host).
     pub calls_iptables: Known<bool>,
+}
+
+/// An interface whose far end is a program (`/dev/net/tun`): of a virtual machine, a VPN, a container.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Tun {
+    /// `tun` (packets) or `tap` (Ethernet frames).
+    pub mode: Known<String>,
+    /// The user who may open it without being the administrator of the network; `None` for nobody.
+    pub owner: Known<Option<u32>>,
+    /// The group that may; `None` for none.
+    pub group: Known<Option<u32>>,
+    /// Whether four bytes of flags and protocol stand before each packet.
+    pub packet_information: Known<bool>,
+    /// Whether a header of offloads stands before each packet: without it checksums and segments are
+    /// made by the CPU.
+    pub vnet_header: Known<bool>,
+    /// Whether it outlives the program that made it.
+    pub persistent: Known<bool>,
+    /// Whether programs may open more than one queue of it.
+    pub multi_queue: Known<bool>,
+    /// How many queues are open now, of one with several; `None` for one that has a single queue.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queues: Option<Known<u32>>,
 }
 
 /// One virtual function of an SR-IOV card (`IFLA_VF_INFO`).

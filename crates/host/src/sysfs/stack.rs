@@ -2,7 +2,7 @@
 //! open is filled (Documentation/ABI/testing/sysfs-class-net; Documentation/networking/bridge.rst,
 //! Documentation/infiniband/ipoib.rst).
 
-use linerate_model::host::{Bond, BondPort, Bridge, Nic, NicKind, Stack, Tun, Tunnel, Vlan};
+use linerate_model::host::{Bond, BondPort, Bridge, Nic, NicKind, Stack, Team, Tun, Tunnel, Vlan};
 use linerate_model::ids::NicName;
 use linerate_model::known::{Cause, Known};
 
@@ -49,6 +49,13 @@ pub(crate) fn fill_stack(
             stack.ipoib_mode = Some(or_known(known, || root.read(&format!("{class}/mode"))));
         }
         NicKind::Tun => stack.tun = Some(fill_tun(root, class, stack.tun.unwrap_or_default())),
+        NicKind::Team => {
+            let mode = || Known::not_asked(format!("generic netlink: mode of team {nic}"));
+            stack.team = Some(stack.team.unwrap_or_else(|| Team {
+                mode: mode(),
+                active_port: None,
+            }));
+        }
         // What these are has no file; that nobody said is not that they are nothing.
         NicKind::Tunnel => stack.tunnel = stack.tunnel.or_else(|| Some(no_tunnel(nic))),
         NicKind::Macvlan => {
@@ -174,8 +181,7 @@ pub(crate) fn fill_team_ports(nics: &mut [Nic]) {
 
 fn team_port(team: &NicName) -> BondPort {
     fn gap<T>(team: &NicName) -> Known<T> {
-        let why = "a team tells this to its own daemon only";
-        Known::unknown(Cause::Absent, format!("/sys/class/net/{team}"), why)
+        Known::not_asked(format!("generic netlink: ports of team {team}"))
     }
     BondPort {
         bond: Known::Value(team.clone()),

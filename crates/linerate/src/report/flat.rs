@@ -302,6 +302,7 @@ const SOURCES: &[(&str, &str)] = &[
         "nics/*/stack/bond/**",
         "rtnetlink IFLA_INFO_DATA; /sys/class/net/{1}/bonding",
     ),
+    ("nics/*/stack/team/**", "team TEAM_CMD_OPTIONS_GET {1}"),
     (
         "nics/*/stack/bond_port/**",
         "rtnetlink IFLA_INFO_SLAVE_DATA; /sys/class/net/{1}/bonding_slave",

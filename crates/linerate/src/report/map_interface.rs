@@ -330,6 +330,9 @@ fn stack_line(nic: &Nic) -> Option<String> {
             parts.push(format!("LACP partner {}", visible(partner)));
         }
     }
+    if let Some(team) = &nic.stack.team {
+        parts.push(format!("team {}", show(&team.mode)));
+    }
     if let Some(port) = bond_port {
         parts.push(format!(
             "slave of {}, {}",

@@ -16,6 +16,9 @@ pub struct Stack {
     /// A bond's own settings.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bond: Option<Bond>,
+    /// A team's own settings.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub team: Option<Team>,
     /// Its part in a bond or team that stands on it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bond_port: Option<BondPort>,
@@ -81,13 +84,24 @@ pub struct Bond {
     pub aggregator_ports: Known<u32>,
 }
 
-/// One interface's part in a bond.
+/// A team, as far as the kernel knows it.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Team {
+    /// `activebackup`, `roundrobin`, `loadbalance` (also below teamd's LACP), `broadcast`, `random`.
+    pub mode: Known<String>,
+    /// The port that carries, of the mode that has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub active_port: Option<Known<NicName>>,
+}
+
+/// One interface's part in a bond or team.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct BondPort {
-    /// The bond.
+    /// The bond or team.
     pub bond: Known<NicName>,
-    /// `active` or `backup`.
+    /// `active` or `backup`; of a team also `disabled`.
     pub state: Known<String>,
     /// `up`, `down`, `going down` ...
     pub mii_status: Known<String>,

@@ -41,10 +41,12 @@ pub const PROFILES: [Profile; 7] = [
 ];
 
 const PACKETS: Packets = Packets {
+    mtu: None,
     options_bytes: 12,
     ipv6: true,
     vlan_tags: 1,
     tunnel: None,
+    outer_ipv6: false,
     flows: 3,
     datagram_bytes: None,
 };

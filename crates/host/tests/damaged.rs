@@ -145,10 +145,12 @@ fn read_and_judge(root: &HostRoot, nics: &dyn NicRead) {
     }
     for nic in &host.nics {
         let packets = Packets {
+            mtu: None,
             options_bytes: 12,
             ipv6: false,
             vlan_tags: 0,
             tunnel: None,
+            outer_ipv6: false,
             flows: 1,
             datagram_bytes: None,
         };

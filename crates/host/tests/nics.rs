@@ -356,3 +356,31 @@ fn an_rdma_ports_identifiers_and_state_are_read() {
     );
     assert_eq!(the(&host, "eth0").rdma, Known::Value("mlx5_0".to_owned()));
 }
+
+#[test]
+fn the_files_of_a_tap_tell_what_netlink_was_not_asked() {
+    let mut made = Made::default();
+    interface(&mut made, "sys/devices/virtual/net/tap0", &[]);
+    for (file, text) in [("tun_flags", "0x5902"), ("owner", "-1"), ("group", "107")] {
+        made.file(&format!("sys/devices/virtual/net/tap0/{file}"), text);
+    }
+    let host = read(&made, &FakeNics::default(), &[]);
+    let tap0 = the(&host, "tap0");
+    assert_eq!(tap0.kind, NicKind::Tun);
+    let tap = tap0.stack.tun.as_ref().expect("a tap");
+    assert_eq!(text(&tap.mode), Some("tap"));
+    assert_eq!(
+        (tap.owner.get(), tap.group.get()),
+        (Some(None), Some(Some(107)))
+    );
+    assert_eq!(
+        (tap.packet_information.get(), tap.vnet_header.get()),
+        (Some(false), Some(true))
+    );
+    assert_eq!(
+        (tap.persistent.get(), tap.multi_queue.get()),
+        (Some(true), Some(true))
+    );
+    let queues = tap.queues.as_ref().and_then(|queues| queues.gap());
+    assert_eq!(queues.map(|gap| gap.cause), Some(Cause::NotAsked));
+}

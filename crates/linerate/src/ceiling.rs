@@ -1,8 +1,11 @@
 //! `linerate ceiling`: the computed upper bounds of a path, from an interface, from both ends of a path,
 //! or from figures alone.
 
+use std::collections::BTreeSet;
 use std::path::Path as FilePath;
 
+use clap::ArgMatches;
+use clap::parser::ValueSource;
 use linerate_model::ceiling::{
     self, Bound, Ceiling, EthernetPath, Packets, PathCeilings, PathFacts, RocePath,
     TIMESTAMPS_BYTES, Tunnel, UnknownCeiling,
@@ -21,12 +24,22 @@ use crate::measure::{copy_bandwidth, open_path};
 use crate::report::doctor::gap_json;
 use crate::say::{Format, Say};
 
-/// `linerate ceiling`.
-pub fn run(args: &CeilingArgs, state: &FilePath, say: &Say) -> Outcome<()> {
+/// Figures of packets, and figures that complete another; the others make a bound by themselves.
+const OF_PACKETS: [&str; 5] = ["mtu", "timestamps", "tcp_options", "vlan_tags", "tunnel"];
+const COMPLETING: [(&str, &[&str]); 4] = [
+    ("outer_ipv6", &["tunnel", "vxlan"]),
+    ("links", &["speed"]),
+    ("rdma_mtu", &["roce", "infiniband"]),
+    ("max_payload", &["pcie"]),
+];
+
+/// `linerate ceiling`; `typed` are the options that stood on the command line.
+pub fn run(args: &CeilingArgs, typed: &Typed, state: &FilePath, say: &Say) -> Outcome<()> {
+    refuse_idle(typed)?;
     let mut all = bounds_of_figures(args)?;
     match (&args.nic, &args.peer) {
         (_, Some(_)) => join(&mut all, bounds_towards_peer(args, state, say)?),
-        (Some(nic), None) => join(&mut all, bounds_of_nic(args, nic)?),
+        (Some(nic), None) => join(&mut all, bounds_of_nic(args, typed, nic)?),
         (None, None) => {}
     }
     all.ceilings.sort_by_key(|bound| bound.bit_per_s);
@@ -41,6 +54,64 @@ pub fn run(args: &CeilingArgs, state: &FilePath, say: &Say) -> Outcome<()> {
         return say.json(&ceiling_json(&all, args.rate, args.speed));
     }
     say.lines(&ceiling_text(&all, args.rate, args.speed))
+}
+
+/// The names of the options that stood on the command line, as opposed to those with their default.
+#[derive(Debug, Default)]
+pub struct Typed(BTreeSet<String>);
+
+impl Typed {
+    /// Those of the subcommand that was chosen.
+    pub fn of(matches: &ArgMatches) -> Self {
+        let chosen = matches.subcommand().map(|(_, own)| own);
+        let typed = chosen.into_iter().flat_map(|own| {
+            let ids = own.ids().map(clap::Id::as_str);
+            ids.filter(|id| own.value_source(id) == Some(ValueSource::CommandLine))
+        });
+        Self(typed.map(str::to_owned).collect())
+    }
+
+    fn has(&self, id: &str) -> bool {
+        self.0.contains(id)
+    }
+}
+
+/// A figure that nothing is computed from is a mistake: it would seem to have been counted.
+fn refuse_idle(typed: &Typed) -> Outcome<()> {
+    let alone = typed.has("nic") && !typed.has("peer");
+    let has_packets = alone || typed.has("speed");
+    let idle = |id: &str| match id {
+        // A shaper's bound knows no VLAN and no tunnel.
+        "vlan_tags" | "tunnel" | "vxlan" => !has_packets,
+        _ => !has_packets && !typed.has("shaper"),
+    };
+    let packets = OF_PACKETS.iter().chain(&["vxlan"]);
+    if let Some(id) = packets.filter(|id| typed.has(id)).find(|id| idle(id)) {
+        return Err(Stop::new(
+            Code::Usage,
+            format!("`{}` has nothing here to be counted in", option(id)),
+        )
+        .hint(if typed.has("peer") {
+            "of a path to a peer both hosts say it; give it with `--speed`, or with an interface alone"
+        } else {
+            "give it with `--speed` or an interface"
+        }));
+    }
+    for (id, partners) in COMPLETING {
+        if typed.has(id) && !partners.iter().any(|partner| typed.has(partner)) {
+            let partners: Vec<String> = partners.iter().map(|id| option(id)).collect();
+            return Err(Stop::new(
+                Code::Usage,
+                format!("`{}` has nothing here to be counted in", option(id)),
+            )
+            .hint(format!("give it with `{}`", partners.join("` or `"))));
+        }
+    }
+    Ok(())
+}
+
+fn option(id: &str) -> String {
+    format!("--{}", id.replace('_', "-"))
 }
 
 fn join(all: &mut PathCeilings, more: PathCeilings) {
@@ -212,8 +283,10 @@ fn bound_of_wire(args: &CeilingArgs, speed: BitRate) -> Known<Ceiling> {
     })
 }
 
-fn packets(args: &CeilingArgs) -> Packets {
+fn packets(args: &CeilingArgs, typed: &Typed) -> Packets {
     Packets {
+        mtu: typed.has("mtu").then_some(args.mtu),
+        outer_ipv6: args.outer_ipv6,
         options_bytes: options_bytes(args),
         ipv6: args.ipv6,
         vlan_tags: args.vlan_tags,
@@ -223,13 +296,13 @@ fn packets(args: &CeilingArgs) -> Packets {
     }
 }
 
-fn bounds_of_nic(args: &CeilingArgs, nic: &NicName) -> Outcome<PathCeilings> {
+fn bounds_of_nic(args: &CeilingArgs, typed: &Typed, nic: &NicName) -> Outcome<PathCeilings> {
     let host = host_from(args.from.as_deref())?;
     check_nic(&host, Some(nic))?;
     let Some(nic) = host.nic(nic) else {
         return Ok(PathCeilings::default());
     };
-    let mut all = ceiling::ceilings_of_nic(&host, nic, packets(args));
+    let mut all = ceiling::ceilings_of_nic(&host, nic, packets(args, typed));
     // Of one interface alone there is one end; which, nobody asked.
     for bound in &mut all.ceilings {
         bound.end = None;

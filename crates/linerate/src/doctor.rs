@@ -29,7 +29,7 @@ pub fn run(args: &DoctorArgs, format: FormatArg, say: &Say) -> Outcome<Code> {
         FormatArg::Sarif => say.json(&doctor_sarif(&visit))?,
         FormatArg::Junit => say.data(&doctor_junit(&visit))?,
         FormatArg::Text | FormatArg::Dot | FormatArg::Svg => {
-            say.lines(&doctor_text(&visit, args.verbose))?;
+            say.lines(&doctor_text(&visit, args.verbose, say.columns()))?;
         }
     }
     let worst = diagnosis

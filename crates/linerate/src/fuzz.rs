@@ -63,7 +63,7 @@ fn show_diagnosis(diagnosis: &Diagnosis, watch: Option<&Watch>) {
         diagnosis,
     };
     let _ = doctor_json(&visit);
-    let _ = doctor_text(&visit, true);
+    let _ = doctor_text(&visit, true, Some(80));
     let _ = doctor_sarif(&visit);
     let _ = doctor_junit(&visit);
 }

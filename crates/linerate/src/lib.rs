@@ -37,16 +37,22 @@ pub mod watched;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, FromArgMatches};
 
+use crate::ceiling::Typed;
 use crate::cli::{Cli, Command};
 use crate::exit::{Code, Outcome, Stop};
 use crate::say::Say;
 
 /// Parses the command line, carries it out, and turns what came of it into an exit code.
 pub fn run() -> ExitCode {
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
+    let parsed = Cli::command().try_get_matches().and_then(|matches| {
+        let cli =
+            Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut Cli::command()));
+        Ok((cli?, Typed::of(&matches)))
+    });
+    let (cli, typed) = match parsed {
+        Ok(parsed) => parsed,
         Err(error) => {
             // Help and version come this way too; clap knows which stream each belongs to.
             let _ = error.print();
@@ -61,13 +67,14 @@ pub fn run() -> ExitCode {
         format: cli.format.into(),
         quiet: cli.quiet,
     };
-    let result = catch_unwind(AssertUnwindSafe(|| carry_out(&cli, &say))).unwrap_or_else(|_| {
-        Err(Stop::new(
-            Code::Bug,
-            "this is a bug in linerate; what it had changed was put back",
-        )
-        .hint("please report it with the message above and the command line"))
-    });
+    let result =
+        catch_unwind(AssertUnwindSafe(|| carry_out(&cli, &typed, &say))).unwrap_or_else(|_| {
+            Err(Stop::new(
+                Code::Bug,
+                "this is a bug in linerate; what it had changed was put back",
+            )
+            .hint("please report it with the message above and the command line"))
+        });
     match result {
         Ok(code) => ExitCode::from(code.number()),
         Err(stop) => {
@@ -77,7 +84,7 @@ pub fn run() -> ExitCode {
     }
 }
 
-fn carry_out(cli: &Cli, say: &Say) -> Outcome<Code> {
+fn carry_out(cli: &Cli, typed: &Typed, say: &Say) -> Outcome<Code> {
     let state = commands::state_folder(cli.state.as_deref())?;
     let picture = matches!(cli.format, cli::FormatArg::Dot | cli::FormatArg::Svg);
     if picture && !matches!(cli.command, Command::Map(_)) {
@@ -99,7 +106,7 @@ fn carry_out(cli: &Cli, say: &Say) -> Outcome<Code> {
         Command::Map(args) => map::run(args, cli.format, say).map(done),
         Command::Doctor(args) => doctor::run(args, cli.format, say),
         Command::Explain { rule } => doctor::explain(rule, say).map(done),
-        Command::Ceiling(args) => ceiling::run(args, &state, say).map(done),
+        Command::Ceiling(args) => ceiling::run(args, typed, &state, say).map(done),
         Command::Measure { action } => measure::run(action, &state, say).map(done),
         Command::Prove(args) => commands::prove(args, &state, say).map(done),
         Command::Tune { action } => tune::run(action, &state, say).map(done),

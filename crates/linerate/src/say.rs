@@ -118,7 +118,12 @@ impl Say {
 
     /// How wide a terminal on stdout is, at most 100; 80 when it is none.
     pub fn width(&self) -> usize {
-        terminal_width(io::stdout()).map_or(80, |width| width.clamp(NARROWEST, WIDEST))
+        self.columns().unwrap_or(80)
+    }
+
+    /// How wide a terminal on stdout is, at most 100.
+    pub fn columns(&self) -> Option<usize> {
+        terminal_width(io::stdout()).map(|width| width.clamp(NARROWEST, WIDEST))
     }
 
     /// Whether colour may be used on stdout.

@@ -23,7 +23,7 @@ pub use self::processor::{
     Cpu, CpuKind, FrequencyPolicy, HugePages, IdleState, Isolation, Kernel, Limit, Node, Power,
 };
 pub use self::software::{Conntrack, Owner, SocketOwner, Software, SysctlLine, Tap};
-pub use self::stack::{Bond, BondPort, Bridge, Stack, Tunnel, VirtualFunction, Vlan};
+pub use self::stack::{Bond, BondPort, Bridge, Stack, Team, Tun, Tunnel, VirtualFunction, Vlan};
 pub use self::wire::{
     Eee, Fec, LinkModes, LinkState, Module, ModuleLane, Pause, Timestamping, Wire,
 };

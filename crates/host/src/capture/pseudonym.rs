@@ -211,10 +211,12 @@ impl Pseudonyms {
             gid(text).map(|gid| (GID_CHARS, self.gid(gid))),
             hardware_address(text).map(|length| (length, self.hardware_address(&text[..length]))),
             uuid(text).map(|length| (length, self.uuid(&text[..length]))),
-            // systemd names an interface without a better name by its address: enx781dba0a0b0c.
-            hex_name(text).map(|length| {
-                let digits = self.hash("name", &text[3..length]) & 0xffff_ffff_ffff;
-                (length, format!("{}{digits:012x}", &text[..3]))
+            // systemd names an interface without a better name by its address: enx781dba0a0b0c. udev can
+            // name an RDMA device by its GUID, which is made of one: rocex525400c0fe123455.
+            hex_name(text).map(|(prefix, length)| {
+                let digits = self.hash("name", &text[prefix..length]);
+                let hidden = format!("{digits:016x}")[16 - (length - prefix)..].to_owned();
+                (length, format!("{}{hidden}", &text[..prefix]))
             }),
         ];
         let (length, pseudonym) = found.into_iter().flatten().next()?;
@@ -393,12 +395,24 @@ fn uuid(text: &str) -> Option<usize> {
     fits.then_some(36)
 }
 
-fn hex_name(text: &str) -> Option<usize> {
-    let name = text.as_bytes().get(..15)?;
-    let fits = name[..2].iter().all(u8::is_ascii_lowercase)
-        && name[2] == b'x'
-        && name[3..].iter().all(u8::is_ascii_hexdigit);
-    fits.then_some(15)
+/// Digits of an address (12) or of a GUID (16) in a name; udev writes a GUID without the zeros at its
+/// front, of which a maker's number has up to five.
+const NAME_DIGITS: std::ops::RangeInclusive<usize> = 11..=16;
+/// `en`, `wl`, `ww`, `ib`, `iw`, `opa`, `roce`, `usnic`.
+const NAME_PREFIX: std::ops::RangeInclusive<usize> = 2..=5;
+
+/// A name that is a few letters, an `x` and a hexadecimal number: where the number starts, and its end.
+fn hex_name(text: &str) -> Option<(usize, usize)> {
+    let bytes = text.as_bytes();
+    let letters = bytes.iter().take_while(|byte| byte.is_ascii_lowercase());
+    let prefix = bytes[..letters.count()]
+        .iter()
+        .position(|byte| *byte == b'x')?;
+    let start = prefix + 1;
+    let digits = bytes[start..].iter();
+    let digits = digits.take_while(|byte| byte.is_ascii_hexdigit()).count();
+    (NAME_PREFIX.contains(&prefix) && NAME_DIGITS.contains(&digits))
+        .then_some((start, start + digits))
 }
 
 #[cfg(test)]
@@ -435,6 +449,38 @@ mod tests {
             out.split(' ').map(str::len).collect::<Vec<_>>(),
             [46, 17, 15]
         );
+    }
+
+    #[test]
+    fn names_of_rdma_devices_keep_their_form_and_lose_their_address() {
+        for (name, prefix) in [
+            ("rocex525400c0fe123455", "rocex"),
+            ("ibx2c90300a1b2c3", "ibx"),
+            ("iwx525400c0fe12", "iwx"),
+            ("usnicx0123456789abcdef", "usnicx"),
+        ] {
+            let out = NAMES.text(&format!("sys/class/infiniband/{name}/ports/1"));
+            let out = out.split('/').nth(3).expect("a name");
+            assert_ne!(out, name);
+            assert_eq!((out.len(), &out[..prefix.len()]), (name.len(), prefix));
+            assert_eq!(out, NAMES.text(name), "alike wherever it stands");
+        }
+        let digits = |name: &str| {
+            NAMES
+                .text(name)
+                .split_once('x')
+                .map(|(_, hex)| hex.to_owned())
+        };
+        assert_eq!(digits("enx782bcb38ac1b"), digits("rocex782bcb38ac1b"));
+        for plain in [
+            "ibp23s0",
+            "rocep129s0f0",
+            "mlx5_0",
+            "linux6123456789",
+            "0x0123456789ab",
+        ] {
+            assert_eq!(NAMES.text(plain), plain);
+        }
     }
 
     #[test]

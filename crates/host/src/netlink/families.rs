@@ -14,7 +14,8 @@ const CONTROL_FAMILY: u16 = 16;
 const CONTROL_GET_FAMILY: [u8; 4] = [3, 2, 0, 0];
 const CONTROL_FAMILY_ID: u16 = 1;
 const CONTROL_FAMILY_NAME: u16 = 2;
-/// The version of the families asked here (`NETDEV_FAMILY_VERSION`, `DEVLINK_GENL_VERSION`).
+/// The version of the families asked here (`NETDEV_FAMILY_VERSION`, `DEVLINK_GENL_VERSION`,
+/// `TEAM_GENL_VERSION`).
 const VERSION: u8 = 1;
 
 /// `struct genlmsghdr`: command, version, two reserved bytes.
@@ -37,10 +38,11 @@ impl Families {
         })
     }
 
-    /// Two families, and `script` to answer for them.
+    /// Three families, and `script` to answer for them.
     #[cfg(any(test, feature = "fuzz"))]
     pub(super) fn scripted(script: super::script::Script) -> io::Result<Self> {
-        let numbers = [("netdev", 21), ("devlink", 22)].map(|(name, id)| (name.to_owned(), id));
+        let numbers =
+            [("netdev", 21), ("devlink", 22), ("team", 23)].map(|(name, id)| (name.to_owned(), id));
         Ok(Self {
             connection: Connection::scripted(script)?,
             numbers: Some(BTreeMap::from(numbers)),

@@ -1,11 +1,11 @@
 //! What an interface's kind says of itself: the `IFLA_INFO_DATA` and `IFLA_INFO_SLAVE_DATA` of bonds,
-//! VLANs, tunnels, bridges, macvlans and IPoIB (`<linux/if_link.h>`, `<linux/if_tunnel.h>`; words as
+//! VLANs, tunnels, bridges, macvlans, IPoIB, TUN and TAP (`<linux/if_link.h>`, `<linux/if_tunnel.h>`; words as
 //! the kernel's documents and sysfs use them: bonding.rst, ipoib.rst, vxlan.rst, ip-link(8)).
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use linerate_model::host::{Bond, BondPort, Bridge, Tunnel, Vlan};
+use linerate_model::host::{Bond, BondPort, Bridge, Tun, Tunnel, Vlan};
 use linerate_model::ids::NicName;
 use linerate_model::known::{Cause, Known};
 
@@ -76,6 +76,15 @@ pub(super) const BRIDGE_CALLS_IPTABLES: u16 = 36;
 pub(super) const MACVLAN_MODE: u16 = 1;
 pub(super) const IPVLAN_MODE: u16 = 1;
 pub(super) const IPOIB_MODE: u16 = 2;
+
+pub(super) const TUN_OWNER: u16 = 1;
+pub(super) const TUN_GROUP: u16 = 2;
+pub(super) const TUN_TYPE: u16 = 3;
+pub(super) const TUN_PACKET_INFORMATION: u16 = 4;
+pub(super) const TUN_VNET_HEADER: u16 = 5;
+pub(super) const TUN_PERSIST: u16 = 6;
+pub(super) const TUN_MULTI_QUEUE: u16 = 7;
+pub(super) const TUN_QUEUES: u16 = 8;
 
 /// The names of the interfaces of this namespace, by index.
 pub(super) type Names = BTreeMap<u32, NicName>;
@@ -336,4 +345,26 @@ pub(super) fn ipoib_mode(data: &Said<'_>) -> Known<String> {
     let mode = data.u16(IPOIB_MODE, "mode");
     let mode = mode.map(|mode| u8::try_from(mode).unwrap_or(u8::MAX));
     data.word(mode, "mode", &["datagram", "connected"])
+}
+
+/// A TUN or TAP interface, whose data is there since Linux 4.17.
+pub(super) fn tun(data: &Said<'_>) -> Tun {
+    let flag = |kind, what: &str| data.u8(kind, what).map(|on| on != 0);
+    let mode = data.u8(TUN_TYPE, "type");
+    // The kernel sends an owner and a group only where one is set.
+    let who = |kind, what: &str| {
+        mode.clone()
+            .and_then(|_| data.fact(what, |attributes| Ok(Some(attributes.u32(kind)?))))
+    };
+    let multi_queue = flag(TUN_MULTI_QUEUE, "multi-queue");
+    Tun {
+        owner: who(TUN_OWNER, "owner"),
+        group: who(TUN_GROUP, "group"),
+        packet_information: flag(TUN_PACKET_INFORMATION, "pi"),
+        vnet_header: flag(TUN_VNET_HEADER, "vnet-hdr"),
+        persistent: flag(TUN_PERSIST, "persist"),
+        queues: (multi_queue.get() != Some(false)).then(|| data.u32(TUN_QUEUES, "num-queues")),
+        multi_queue,
+        mode: data.word(mode, "type", &["", "tun", "tap"]),
+    }
 }

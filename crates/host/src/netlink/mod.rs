@@ -1,5 +1,5 @@
 //! The kernel's netlink, as far as linerate needs it: rtnetlink for links, addresses and queueing
-//! disciplines, generic netlink for ethtool, netdev and devlink, RDMA netlink.
+//! disciplines, generic netlink for ethtool, netdev, devlink and teams, RDMA netlink.
 //!
 //! The codec is our own: the dozen messages we use need some hundred lines, whereas the one crate
 //! that covers ethtool's requests sends wrong command numbers (one of them starts a cable test), and
@@ -50,6 +50,7 @@ mod shaping;
 mod socket;
 mod stack;
 mod sys;
+mod team;
 
 const NO_DRIVER: &str = "the driver does not offer it";
 const NO_KERNEL: &str = "this kernel does not offer it";

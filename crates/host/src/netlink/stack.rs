@@ -14,6 +14,7 @@ use super::link::{self, LINK_HEADER_BYTES};
 use super::message::{Attributes, Request, u32_at};
 use super::said::{Said, numbers};
 use super::socket::Connection;
+use super::team::Place;
 use super::{NO_KERNEL, Netlink, lock};
 
 pub(super) const PROMISCUITY: u16 = 30;
@@ -45,6 +46,8 @@ pub(super) const VF_LINK_STATE: u16 = 5;
 pub(super) const VF_RATE: u16 = 6;
 pub(super) const VF_TRUST: u16 = 9;
 
+const TEAM: &str = "team";
+
 /// `RTEXT_FILTER_VF`: with virtual functions.
 const WITH_VF: u32 = 1;
 /// `RTEXT_FILTER_SKIP_STATS`: without counters.
@@ -58,7 +61,13 @@ impl Netlink {
         let path = format!("netlink/route/{nic}");
         let answers = read(&mut lock(&self.route), nic);
         match answers {
-            Ok(answers) => answers.stack(&path),
+            Ok(answers) => {
+                let mut stack = answers.stack(&path);
+                if let Some(place) = answers.team() {
+                    self.fill_stack_by_team(nic, &place, &answers.names(), &mut stack);
+                }
+                stack
+            }
             Err(failure) => unknown(&failure.into_gap(format!("{path}/stack"), NO_KERNEL)),
         }
     }
@@ -124,13 +133,35 @@ fn parse_row(body: &[u8]) -> Result<Option<Row>, Failure> {
 }
 
 impl Answers {
+    fn names(&self) -> Names {
+        let rows = self.all.iter();
+        rows.map(|row| (row.index, row.name.clone())).collect()
+    }
+
+    /// The team that it is, or is a port of.
+    fn team(&self) -> Option<Place> {
+        let said = Said::after(&self.own, LINK_HEADER_BYTES, "", NO_KERNEL);
+        let info = said.nest(libc::IFLA_LINKINFO, "");
+        let is_team = |kind| info.text(kind, "").value().is_some_and(|kind| kind == TEAM);
+        let own = u32_at(&self.own, 4).ok()?;
+        if is_team(libc::IFLA_INFO_KIND) {
+            return Some(Place {
+                team: own,
+                port: None,
+            });
+        }
+        let master = said.u32(libc::IFLA_MASTER, "").get();
+        master
+            .filter(|_| is_team(INFO_PORT_KIND))
+            .map(|team| Place {
+                team,
+                port: Some(own),
+            })
+    }
+
     fn stack(&self, path: &str) -> Stack {
         let said = Said::after(&self.own, LINK_HEADER_BYTES, path, NO_KERNEL);
-        let names: Names = self
-            .all
-            .iter()
-            .map(|row| (row.index, row.name.clone()))
-            .collect();
+        let names = self.names();
         let index = u32_at(&self.own, 4).unwrap_or_default();
         let master = said.u32(libc::IFLA_MASTER, "master");
         let mut stack = sizes(&said);
@@ -189,6 +220,7 @@ fn by_kind(said: &Said<'_>, names: &Names, master: Known<u32>, stack: &mut Stack
         Some("vlan") => stack.vlan = Some(kinds::vlan(&data)),
         Some("bridge") => stack.bridge = Some(kinds::bridge(&data)),
         Some("ipoib") => stack.ipoib_mode = Some(kinds::ipoib_mode(&data)),
+        Some("tun") => stack.tun = Some(kinds::tun(&data)),
         Some(kind @ ("macvlan" | "macvtap" | "ipvlan" | "ipvtap")) => {
             stack.macvlan_mode = Some(kinds::macvlan_mode(kind, &data));
         }
@@ -196,7 +228,8 @@ fn by_kind(said: &Said<'_>, names: &Names, master: Known<u32>, stack: &mut Stack
         None => {}
     }
     let port_kind = info.text(INFO_PORT_KIND, "port-kind");
-    if matches!(port_kind.value().map(String::as_str), Some("bond" | "team")) {
+    // What a port of a team is, the family of teams tells.
+    if port_kind.value().is_some_and(|kind| kind == "bond") {
         let data = info.nest(INFO_PORT_DATA, "port");
         let bond = kinds::named(said, names, master, "master");
         stack.bond_port = Some(kinds::bond_port(&data, bond));

@@ -87,6 +87,14 @@ fn the_kinds_have_the_numbers_of_the_kernels_headers() {
             ("IFLA_MACVLAN_MODE", MACVLAN_MODE),
             ("IFLA_IPVLAN_MODE", IPVLAN_MODE),
             ("IFLA_IPOIB_MODE", IPOIB_MODE),
+            ("IFLA_TUN_OWNER", TUN_OWNER),
+            ("IFLA_TUN_GROUP", TUN_GROUP),
+            ("IFLA_TUN_TYPE", TUN_TYPE),
+            ("IFLA_TUN_PI", TUN_PACKET_INFORMATION),
+            ("IFLA_TUN_VNET_HDR", TUN_VNET_HEADER),
+            ("IFLA_TUN_PERSIST", TUN_PERSIST),
+            ("IFLA_TUN_MULTI_QUEUE", TUN_MULTI_QUEUE),
+            ("IFLA_TUN_NUM_QUEUES", TUN_QUEUES),
         ],
     );
     compare(
@@ -282,6 +290,35 @@ fn tunnels_tell_their_ends() {
     assert!(answers("dummy", |_| ()).stack("p").tunnel.is_none());
 }
 
+#[test]
+fn a_tap_tells_whose_it_is_and_what_stands_before_its_packets() {
+    let tap = answers("tun", |data| {
+        data.put(TUN_TYPE, &[2]).put_u32(TUN_OWNER, 1000);
+        data.put(TUN_PACKET_INFORMATION, &[0]);
+        data.put(TUN_VNET_HEADER, &[1]).put(TUN_PERSIST, &[0]);
+        data.put(TUN_MULTI_QUEUE, &[1]).put_u32(TUN_QUEUES, 4);
+    });
+    let tap = tap.stack("p").tun.expect("a tap");
+    assert_eq!(tap.mode, known("tap"));
+    assert_eq!(tap.owner, Known::Value(Some(1000)));
+    assert_eq!(tap.group, Known::Value(None), "not sent is none");
+    assert_eq!(
+        (tap.packet_information, tap.vnet_header, tap.persistent),
+        (false.into(), true.into(), false.into())
+    );
+    assert_eq!(tap.queues, Some(Known::Value(4)));
+
+    let single = answers("tun", |data| {
+        data.put(TUN_TYPE, &[1]).put(TUN_MULTI_QUEUE, &[0]);
+    });
+    let single = single.stack("p").tun.expect("a tun");
+    assert_eq!((single.mode, single.queues), (known("tun"), None));
+
+    let of_old = answers("tun", |_| ()).stack("p").tun.expect("a tun");
+    assert!(of_old.mode.gap().is_some() && of_old.owner.gap().is_some());
+    assert!(of_old.queues.is_some_and(|queues| queues.gap().is_some()));
+}
+
 /// An answer with virtual functions, as `rtnl_fill_vfinfo` makes it.
 fn with_vfs(number: u32, listed: u32) -> Vec<u8> {
     let words =
@@ -336,13 +373,13 @@ fn a_list_of_virtual_functions_that_the_kernel_cut_short_is_not_taken_for_whole(
 
 proptest! {
     #[test]
-    fn no_bytes_panic_a_parser(body in vec(any::<u8>(), 0..200), kind in 0usize..9) {
+    fn no_bytes_panic_a_parser(body in vec(any::<u8>(), 0..200), kind in 0usize..10) {
         let _ = parse_row(&body);
         let _ = virtual_functions(&body, "p");
         let _ = parse_vf(&body, "p");
         let all = Answers { own: body.clone(), with_vf: Ok(body.clone()), all: Vec::new() };
         let _ = all.stack("p");
-        let kinds = ["bond", "vlan", "bridge", IPOIB, "macvlan", "vxlan", "geneve", "gre", "sit"];
+        let kinds = ["bond", "vlan", "bridge", IPOIB, "macvlan", "vxlan", "geneve", "gre", "sit", "tun"];
         let of_kind = answers(kinds[kind], |data| {
             data.put_fixed(&body);
         });

@@ -2,14 +2,14 @@
 //! open is filled (Documentation/ABI/testing/sysfs-class-net; Documentation/networking/bridge.rst,
 //! Documentation/infiniband/ipoib.rst).
 
-use linerate_model::host::{Bond, BondPort, Bridge, Nic, NicKind, Stack, Tunnel, Vlan};
+use linerate_model::host::{Bond, BondPort, Bridge, Nic, NicKind, Stack, Team, Tun, Tunnel, Vlan};
 use linerate_model::ids::NicName;
 use linerate_model::known::{Cause, Known};
 
 use super::bond::{fill_bond, fill_bond_port};
 use super::{number, or_known, parsed};
 use crate::procfs::vlan::fill_vlan;
-use crate::root::HostRoot;
+use crate::root::{HostRoot, absolute};
 
 /// Whether every bridge of the namespace calls netfilter; there when its module is loaded.
 const HOST_CALLS_IPTABLES: &str = "proc/sys/net/bridge/bridge-nf-call-iptables";
@@ -48,6 +48,14 @@ pub(crate) fn fill_stack(
             let known = stack.ipoib_mode.unwrap_or_default();
             stack.ipoib_mode = Some(or_known(known, || root.read(&format!("{class}/mode"))));
         }
+        NicKind::Tun => stack.tun = Some(fill_tun(root, class, stack.tun.unwrap_or_default())),
+        NicKind::Team => {
+            let mode = || Known::not_asked(format!("generic netlink: mode of team {nic}"));
+            stack.team = Some(stack.team.unwrap_or_else(|| Team {
+                mode: mode(),
+                active_port: None,
+            }));
+        }
         // What these are has no file; that nobody said is not that they are nothing.
         NicKind::Tunnel => stack.tunnel = stack.tunnel.or_else(|| Some(no_tunnel(nic))),
         NicKind::Macvlan => {
@@ -79,6 +87,58 @@ fn fill_bridge(root: &HostRoot, class: &str, known: Bridge) -> Bridge {
             _ => or_known(known.calls_iptables, || flag(&file("nf_call_iptables"))),
         },
     }
+}
+
+/// The flags of `<linux/if_tun.h>`, in `tun_flags`.
+const IFF_TUN: u32 = 0x0001;
+const IFF_TAP: u32 = 0x0002;
+const IFF_MULTI_QUEUE: u32 = 0x0100;
+const IFF_PERSIST: u32 = 0x0800;
+const IFF_NO_PI: u32 = 0x1000;
+const IFF_VNET_HDR: u32 = 0x4000;
+
+/// Fills what netlink left open of a TUN or TAP interface: its files say all but how many queues are open.
+fn fill_tun(root: &HostRoot, class: &str, known: Tun) -> Tun {
+    let path = format!("{class}/tun_flags");
+    let flags = || parsed(root, &path, parse_tun_flags);
+    let flag = |bit: u32| flags().map(|flags| flags & bit != 0);
+    let who = |name: &str| {
+        parsed(root, &format!("{class}/{name}"), |text| {
+            // -1 is nobody.
+            text.parse::<i64>().map(|id| u32::try_from(id).ok())
+        })
+    };
+    let multi_queue = or_known(known.multi_queue, || flag(IFF_MULTI_QUEUE));
+    let queues = known
+        .queues
+        .unwrap_or_else(|| Known::not_asked(format!("rtnetlink: queues of {class}")));
+    Tun {
+        mode: or_known(known.mode, || {
+            flags().and_then(|flags| match flags & (IFF_TUN | IFF_TAP) {
+                IFF_TUN => Known::Value("tun".to_owned()),
+                IFF_TAP => Known::Value("tap".to_owned()),
+                _ => {
+                    let why = "the flags name neither tun nor tap";
+                    Known::unknown(Cause::Unreadable, absolute(&path), why)
+                }
+            })
+        }),
+        owner: or_known(known.owner, || who("owner")),
+        group: or_known(known.group, || who("group")),
+        packet_information: or_known(known.packet_information, || {
+            flag(IFF_NO_PI).map(|without| !without)
+        }),
+        vnet_header: or_known(known.vnet_header, || flag(IFF_VNET_HDR)),
+        persistent: or_known(known.persistent, || flag(IFF_PERSIST)),
+        queues: (multi_queue.get() != Some(false)).then_some(queues),
+        multi_queue,
+    }
+}
+
+/// `0x1002`.
+pub(crate) fn parse_tun_flags(text: &str) -> Result<u32, String> {
+    let digits = text.strip_prefix("0x").ok_or("expected 0x and digits")?;
+    u32::from_str_radix(digits, 16).map_err(|error| error.to_string())
 }
 
 fn no_tunnel(nic: &NicName) -> Tunnel {
@@ -121,8 +181,7 @@ pub(crate) fn fill_team_ports(nics: &mut [Nic]) {
 
 fn team_port(team: &NicName) -> BondPort {
     fn gap<T>(team: &NicName) -> Known<T> {
-        let why = "a team tells this to its own daemon only";
-        Known::unknown(Cause::Absent, format!("/sys/class/net/{team}"), why)
+        Known::not_asked(format!("generic netlink: ports of team {team}"))
     }
     BondPort {
         bond: Known::Value(team.clone()),
@@ -146,9 +205,16 @@ mod tests {
         assert!(parse_flag("").is_err());
     }
 
+    #[test]
+    fn flags_are_hexadecimal() {
+        assert_eq!(parse_tun_flags("0x1002"), Ok(IFF_NO_PI | IFF_TAP));
+        assert!(parse_tun_flags("1002").is_err() && parse_tun_flags("0x").is_err());
+    }
+
     proptest! {
         #[test]
         fn no_text_panics(text in "[0-9-]{0,24}|.{0,12}") {
+            let _ = parse_tun_flags(&text);
             let _ = (parse_flag(&text), linked(std::slice::from_ref(&text), "upper_"));
         }
     }

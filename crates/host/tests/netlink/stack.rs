@@ -226,6 +226,35 @@ fn polling_contexts_and_xdp_are_told_or_the_kernel_has_no_such_family() {
 }
 
 #[test]
+fn a_tap_tells_what_ip_tells_of_it() {
+    in_lab(|lab| {
+        if !made("ip tuntap add tap7 mode tap user 7 vnet_hdr multi_queue") {
+            return;
+        }
+        let tap = lab.netlink.stack(&name("tap7")).tun.expect("a tap");
+        let Some(theirs) = json("ip -d -j link show dev tap7") else {
+            return;
+        };
+        let theirs = &theirs[0]["linkinfo"]["info_data"];
+        assert_eq!(
+            tap.mode.value().map(String::as_str),
+            theirs["type"].as_str()
+        );
+        assert_eq!(tap.owner, Known::Value(Some(7)));
+        assert_eq!(tap.group, Known::Value(None));
+        for (ours, key) in [
+            (&tap.packet_information, "pi"),
+            (&tap.vnet_header, "vnet_hdr"),
+            (&tap.persistent, "persist"),
+            (&tap.multi_queue, "multi_queue"),
+        ] {
+            assert_eq!(ours.get(), theirs[key].as_bool(), "{key}");
+        }
+        assert_eq!(tap.queues, Some(Known::Value(0)), "no program has it open");
+    });
+}
+
+#[test]
 fn nothing_is_told_of_an_unknown_interface() {
     in_lab(|lab| {
         let nobody = name("nobody0");

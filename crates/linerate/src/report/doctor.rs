@@ -6,6 +6,8 @@ use linerate_model::known::Gap;
 use linerate_model::rules::RULES;
 use serde_json::{Value, json};
 
+use super::map_text::wrap;
+
 /// What was judged, and how.
 #[derive(Debug, Clone, Copy)]
 pub struct Visit<'a> {
@@ -55,16 +57,13 @@ pub fn doctor_json(visit: &Visit<'_>) -> Value {
     })
 }
 
-/// `doctor` for a person: one line for each finding, everything with `verbose`.
-pub fn doctor_text(visit: &Visit<'_>, verbose: bool) -> String {
+/// `doctor` for a person: one line for each finding, everything with `verbose`. A finding that is longer
+/// than `width` is set in parts below each other: about what, what is wrong, what to do.
+pub fn doctor_text(visit: &Visit<'_>, verbose: bool, width: Option<usize>) -> String {
     let diagnosis = visit.diagnosis;
     let mut lines = Vec::new();
     for finding in &diagnosis.findings {
-        let head = format!(
-            "{:<4}  {}  {}",
-            finding.severity, finding.subject, finding.rule
-        );
-        lines.push(format!("{head}: {}", finding.summary));
+        lines.extend(finding_lines(finding, width));
         if verbose {
             lines.extend(details(finding));
         }
@@ -78,6 +77,58 @@ pub fn doctor_text(visit: &Visit<'_>, verbose: bool) -> String {
         lines.extend(closing(diagnosis));
     }
     lines.join("\n")
+}
+
+/// Under the subject, to which a severity and two blanks lead.
+const UNDER: usize = 6;
+
+fn finding_lines(finding: &Finding, width: Option<usize>) -> Vec<String> {
+    let head = format!(
+        "{:<4}  {}  {}",
+        finding.severity, finding.subject, finding.rule
+    );
+    let whole = format!("{head}: {}", finding.summary);
+    let Some(width) = width.filter(|width| whole.chars().count() > *width) else {
+        return vec![whole];
+    };
+    let (wrong, mend) = parts(&finding.summary);
+    let mut lines = vec![head];
+    let mut set = |text: &str, first: &str| {
+        let rest = " ".repeat(UNDER + first.len());
+        for (at, line) in wrap(text, width.saturating_sub(rest.len()))
+            .iter()
+            .enumerate()
+        {
+            lines.push(match at {
+                0 => format!("{}{first}{line}", " ".repeat(UNDER)),
+                _ => format!("{rest}{line}"),
+            });
+        }
+    };
+    set(wrong, "");
+    if let Some(mend) = mend {
+        set(mend, "-> ");
+    }
+    lines
+}
+
+/// What is wrong and what to do: a summary ends with it, behind the last colon or semicolon that stands
+/// in no brackets.
+fn parts(summary: &str) -> (&str, Option<&str>) {
+    let mut depth = 0usize;
+    let mut last = None;
+    for (at, character) in summary.char_indices() {
+        match character {
+            '(' | '[' => depth += 1,
+            ')' | ']' => depth = depth.saturating_sub(1),
+            ':' | ';' if depth == 0 && summary[at + 1..].starts_with(' ') => last = Some(at),
+            _ => {}
+        }
+    }
+    match last {
+        Some(at) => (&summary[..at], Some(&summary[at + 2..])),
+        None => (summary, None),
+    }
 }
 
 fn details(finding: &Finding) -> Vec<String> {
@@ -377,11 +428,42 @@ mod tests {
     }
 
     #[test]
+    fn on_a_terminal_a_long_finding_is_set_in_parts_that_fit_and_a_short_one_is_not() {
+        let mut diagnosis = diagnosis();
+        let short = doctor_text(&visit(&diagnosis), false, Some(80));
+        assert!(
+            short.starts_with("warn  nic/<eth0>  rps-wrong: a & b"),
+            "{short}"
+        );
+        diagnosis.findings[0].summary = "PCIe passes 31.504 Gb/s of the 252.048 Gb/s that eth2 is \
+             capable of, limited at 0000:80:01.0: it runs at 8.0 GT/s x4 (could: x16; x8); check slot and BIOS"
+            .to_owned();
+        let set = doctor_text(&visit(&diagnosis), false, Some(60));
+        let expected = "\
+warn  nic/<eth0>  rps-wrong
+      PCIe passes 31.504 Gb/s of the 252.048 Gb/s that eth2
+      is capable of, limited at 0000:80:01.0: it runs at
+      8.0 GT/s x4 (could: x16; x8)
+      -> check slot and BIOS
+";
+        assert!(set.starts_with(expected), "{set}");
+        let piped = doctor_text(&visit(&diagnosis), false, None);
+        assert_eq!(piped.lines().count(), 2, "{piped}");
+    }
+
+    #[test]
+    fn a_summary_without_advice_has_one_part() {
+        assert_eq!(parts("a card (x: y)"), ("a card (x: y)", None));
+        assert_eq!(parts("at 0000:80:01.0"), ("at 0000:80:01.0", None));
+        assert_eq!(parts("a: b; mend it"), ("a: b", Some("mend it")));
+    }
+
+    #[test]
     fn a_finding_is_one_line_until_more_is_asked_for() {
         let diagnosis = diagnosis();
-        let short = doctor_text(&visit(&diagnosis), false);
+        let short = doctor_text(&visit(&diagnosis), false, None);
         assert_eq!(short.lines().count(), 2, "{short}");
-        let long = doctor_text(&visit(&diagnosis), true);
+        let long = doctor_text(&visit(&diagnosis), true, None);
         assert!(
             long.contains("[/sys/x]") && long.contains("needs root"),
             "{long}"

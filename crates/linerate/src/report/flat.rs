@@ -302,6 +302,7 @@ const SOURCES: &[(&str, &str)] = &[
         "nics/*/stack/bond/**",
         "rtnetlink IFLA_INFO_DATA; /sys/class/net/{1}/bonding",
     ),
+    ("nics/*/stack/team/**", "team TEAM_CMD_OPTIONS_GET {1}"),
     (
         "nics/*/stack/bond_port/**",
         "rtnetlink IFLA_INFO_SLAVE_DATA; /sys/class/net/{1}/bonding_slave",
@@ -313,6 +314,10 @@ const SOURCES: &[(&str, &str)] = &[
     (
         "nics/*/stack/bridge/**",
         "rtnetlink IFLA_INFO_DATA; /sys/class/net/{1}/bridge",
+    ),
+    (
+        "nics/*/stack/tun/**",
+        "rtnetlink IFLA_INFO_DATA; /sys/class/net/{1}/tun_flags",
     ),
     ("nics/*/stack/upper", "/sys/class/net/{1}/upper_*"),
     ("nics/*/stack/ipoib_mode", "/sys/class/net/{1}/mode"),

@@ -2,6 +2,7 @@
 
 use linerate_model::host::{
     Channels, Coalesce, Host, Module, Nic, NicKind, NodeSource, PcieHop, PcieLink, Rings, Stack,
+    Tun,
 };
 use linerate_model::known::{Cause, Known};
 
@@ -329,6 +330,9 @@ fn stack_line(nic: &Nic) -> Option<String> {
             parts.push(format!("LACP partner {}", visible(partner)));
         }
     }
+    if let Some(team) = &nic.stack.team {
+        parts.push(format!("team {}", show(&team.mode)));
+    }
     if let Some(port) = bond_port {
         parts.push(format!(
             "slave of {}, {}",
@@ -369,6 +373,7 @@ fn stack_line(nic: &Nic) -> Option<String> {
         let stp = show_with(&bridge.stp, |on| on_off(*on).to_owned());
         parts.push(format!("spanning tree {stp}"));
     }
+    parts.extend(nic.stack.tun.iter().flat_map(tun_words));
     if let Some(mode) = &nic.stack.macvlan_mode {
         parts.push(format!("mode {}", show(mode)));
     }
@@ -376,4 +381,24 @@ fn stack_line(nic: &Nic) -> Option<String> {
         parts.push(format!("IPoIB {}", show(mode)));
     }
     (!parts.is_empty()).then(|| parts.join(", "))
+}
+
+/// A TUN or TAP: what the program behind it gets and gives.
+fn tun_words(tun: &Tun) -> Vec<String> {
+    let switch = |fact: &Known<bool>| show_with(fact, |on| on_off(*on).to_owned());
+    let mut words = vec![
+        show(&tun.mode),
+        format!("offload header {}", switch(&tun.vnet_header)),
+        format!("packet information {}", switch(&tun.packet_information)),
+    ];
+    words.extend((tun.queues.as_ref()).map(|open| format!("multi-queue with {} open", show(open))));
+    if is_on(&tun.persistent) {
+        words.push("persistent".to_owned());
+    }
+    for (what, who) in [("user", &tun.owner), ("group", &tun.group)] {
+        if let Some(id) = who.value().copied().flatten() {
+            words.push(format!("of {what} {id}"));
+        }
+    }
+    words
 }

@@ -52,6 +52,11 @@ fn told<T>(
     }
 }
 
+/// Whether there is such a thing, known or not.
+fn is_offered<T>(fact: &Known<T>) -> bool {
+    fact.gap().is_none_or(|gap| gap.cause != Cause::Absent)
+}
+
 fn leaf(what: &str, words: &[String]) -> Option<Branch> {
     (!words.is_empty()).then(|| Branch::leaf(format!("{what}: {}", words.join(", "))))
 }
@@ -135,13 +140,14 @@ fn slaves(nic: &Nic, whole: &Host) -> Option<Branch> {
         let state = port.map_or_else(
             || "state ?".to_owned(),
             |port| {
-                format!(
-                    "{}, link {}, aggregator {}, link lost {} times",
-                    show(&port.state),
-                    show(&port.mii_status),
-                    show(&port.aggregator),
-                    show(&port.link_failures)
-                )
+                let mut text = format!("{}, link {}", show(&port.state), show(&port.mii_status));
+                if is_offered(&port.aggregator) {
+                    text += &format!(", aggregator {}", show(&port.aggregator));
+                }
+                if is_offered(&port.link_failures) {
+                    text += &format!(", link lost {} times", show(&port.link_failures));
+                }
+                text
             },
         );
         let speed = slave.map_or_else(|| "?".to_owned(), |slave| show(&slave.link_bit_per_s));
@@ -158,6 +164,12 @@ fn slaves(nic: &Nic, whole: &Host) -> Option<Branch> {
             show(&bond.aggregator_ports)
         )
     });
+    let active = nic
+        .stack
+        .team
+        .as_ref()
+        .and_then(|team| team.active_port.as_ref());
+    let extra = active.map_or(extra, |active| format!(", active port {}", show(active)));
     Some(leaves(
         format!("{}{extra}", count(nic.lower.len(), "slave")),
         all,

@@ -25,6 +25,41 @@ fn the_lowest_bound_is_the_ceiling() {
 }
 
 #[test]
+fn a_given_mtu_is_counted_in_place_of_the_interfaces_own() {
+    let path = place("two-socket-healthy");
+    let own = on(&path, &["ceiling", "eth2"]).with_code(0);
+    assert!(own.contains("8948/9038"), "{own}");
+    for (mtu, share) in [("1500", "1448/1538"), ("4000", "3948/4038")] {
+        let given = on(&path, &["ceiling", "eth2", "--mtu", mtu]).with_code(0);
+        assert!(given.contains(share) && !given.contains("8948"), "{given}");
+    }
+    let tunnelled = |more: &[&str]| {
+        let words = ["ceiling", "eth2", "--tunnel", "vxlan"];
+        on(&path, &[&words, more].concat()).with_code(0)
+    };
+    assert_ne!(tunnelled(&[]), tunnelled(&["--outer-ipv6"]));
+}
+
+#[test]
+fn a_figure_that_nothing_is_computed_from_is_refused() {
+    for words in [
+        "--mtu 9000 --pcie 3x8",
+        "--timestamps off --infiniband QDR",
+        "--shaper 1G --tunnel vxlan",
+        "--peer netns:nobody --mtu 9000",
+        "eth0 --peer netns:nobody --vlan-tags 1",
+        "--speed 40G --outer-ipv6",
+        "--pcie 3x8 --links 2",
+        "--speed 40G --rdma-mtu 4096",
+        "eth0 --max-payload 256",
+    ] {
+        let all: Vec<&str> = std::iter::once("ceiling").chain(words.split(' ')).collect();
+        let said = linerate(&all);
+        assert_eq!(said.code, Some(2), "{words}");
+    }
+}
+
+#[test]
 fn bounds_that_cannot_be_computed_are_gaps_and_never_a_number() {
     for (name, nic) in [
         ("veth-pair-near", "near0"),

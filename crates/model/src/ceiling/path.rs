@@ -92,6 +92,8 @@ impl PathCeilings {
 /// What the packets of a flow carry beside payload, and how many flows there are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Packets {
+    /// Their MTU, in place of that of the host's interface.
+    pub mtu: Option<u32>,
     /// TCP options of every segment, bytes.
     pub options_bytes: u32,
     /// Whether they are IPv6.
@@ -100,10 +102,22 @@ pub struct Packets {
     pub vlan_tags: u32,
     /// A tunnel beside those of the host's own interfaces.
     pub tunnel: Option<Tunnel>,
+    /// Whether that tunnel's outer packets are IPv6.
+    pub outer_ipv6: bool,
     /// Connections.
     pub flows: u32,
     /// UDP datagrams of so many bytes of payload instead of full TCP segments.
     pub datagram_bytes: Option<u32>,
+}
+
+impl Packets {
+    /// The MTU of what is sent by `top`, and who says so.
+    fn mtu_of(&self, top: &Nic) -> (Known<u32>, String) {
+        match self.mtu {
+            Some(mtu) => (Known::Value(mtu), "given".to_owned()),
+            None => (top.mtu.clone(), sys(top, "mtu")),
+        }
+    }
 }
 
 /// The ceilings of one interface of one host, whatever is at the other end.
@@ -199,6 +213,7 @@ fn both_ways(forward: &PathCeilings, reverse: &PathCeilings) -> PathCeilings {
 fn one_way(path: &PathFacts<'_>, sender: Side<'_>, receiver: Side<'_>) -> PathCeilings {
     let mut all = PathCeilings::default();
     let packets = Packets {
+        mtu: None,
         options_bytes: if timestamps(path) {
             TIMESTAMPS_BYTES
         } else {
@@ -207,6 +222,7 @@ fn one_way(path: &PathFacts<'_>, sender: Side<'_>, receiver: Side<'_>) -> PathCe
         ipv6: path.ipv6,
         vlan_tags: 0,
         tunnel: None,
+        outer_ipv6: false,
         flows: path.flows,
         datagram_bytes: path.datagram_bytes,
     };
@@ -323,8 +339,9 @@ fn frames(chain: &[&Nic], wire: &Nic, packets: Packets) -> Known<Ceiling> {
             }
         });
     let vlans = u32::try_from(count(NicKind::Vlan)).unwrap_or(u32::MAX);
+    let (mtu, mtu_from) = packets.mtu_of(top);
     let bound = wire.link_bit_per_s.clone().and_then(|speed| {
-        top.mtu.clone().and_then(|mtu| {
+        mtu.clone().and_then(|mtu| {
             ethernet(&EthernetPath {
                 speed,
                 mtu,
@@ -332,7 +349,7 @@ fn frames(chain: &[&Nic], wire: &Nic, packets: Packets) -> Known<Ceiling> {
                 ipv6: packets.ipv6,
                 vlan_tags: packets.vlan_tags.saturating_add(vlans),
                 tunnel: own_tunnel.or(packets.tunnel),
-                outer_ipv6: false,
+                outer_ipv6: own_tunnel.is_none() && packets.outer_ipv6,
                 datagram_bytes: packets.datagram_bytes,
             })
         })
@@ -340,7 +357,7 @@ fn frames(chain: &[&Nic], wire: &Nic, packets: Packets) -> Known<Ceiling> {
     bound.map(|mut ceiling| {
         ceiling.evidence = vec![
             known_evidence("link speed", &wire.link_bit_per_s, sys(wire, "speed")),
-            known_evidence("MTU in bytes", &top.mtu, sys(top, "mtu")),
+            known_evidence("MTU in bytes", &mtu, mtu_from),
         ];
         ceiling
     })
@@ -443,13 +460,11 @@ fn shaper_bound(nic: &Nic, top: &Nic, packets: Packets) -> Option<Known<Ceiling>
     let Some(rate) = qdisc.rate_bit_per_s else {
         return Some(Known::Unknown(qdisc.rate_gap(&nic.name)));
     };
-    let bound = top
-        .mtu
-        .clone()
-        .and_then(|mtu| match packets.datagram_bytes {
-            Some(datagram) => shaper_of_datagrams(rate, mtu, datagram, packets.ipv6),
-            None => shaper(rate, mtu, packets.options_bytes, packets.ipv6),
-        });
+    let (mtu, _) = packets.mtu_of(top);
+    let bound = mtu.and_then(|mtu| match packets.datagram_bytes {
+        Some(datagram) => shaper_of_datagrams(rate, mtu, datagram, packets.ipv6),
+        None => shaper(rate, mtu, packets.options_bytes, packets.ipv6),
+    });
     Some(bound.map(|mut ceiling| {
         ceiling.evidence = vec![Evidence::new(
             format!("rate of the root qdisc {}", qdisc.kind),

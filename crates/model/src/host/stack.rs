@@ -16,6 +16,9 @@ pub struct Stack {
     /// A bond's own settings.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bond: Option<Bond>,
+    /// A team's own settings.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub team: Option<Team>,
     /// Its part in a bond or team that stands on it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bond_port: Option<BondPort>,
@@ -28,6 +31,9 @@ pub struct Stack {
     /// A bridge's own settings.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bridge: Option<Bridge>,
+    /// A TUN or TAP interface's own settings.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tun: Option<Tun>,
     /// The mode of a macvlan or ipvlan: `bridge`, `private`, `l2` ...
     #[serde(skip_serializing_if = "Option::is_none")]
     pub macvlan_mode: Option<Known<String>>,
@@ -78,13 +84,24 @@ pub struct Bond {
     pub aggregator_ports: Known<u32>,
 }
 
-/// One interface's part in a bond.
+/// A team, as far as the kernel knows it.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Team {
+    /// `activebackup`, `roundrobin`, `loadbalance` (also below teamd's LACP), `broadcast`, `random`.
+    pub mode: Known<String>,
+    /// The port that carries, of the mode that has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub active_port: Option<Known<NicName>>,
+}
+
+/// One interface's part in a bond or team.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct BondPort {
-    /// The bond.
+    /// The bond or team.
     pub bond: Known<NicName>,
-    /// `active` or `backup`.
+    /// `active` or `backup`; of a team also `disabled`.
     pub state: Known<String>,
     /// `up`, `down`, `going down` ...
     pub mii_status: Known<String>,
@@ -138,6 +155,30 @@ pub struct Bridge {
     pub vlan_filtering: Known<bool>,
     /// Whether packets pass through netfilter's IP hooks (`nf_call_iptables` of this bridge or the host).
     pub calls_iptables: Known<bool>,
+}
+
+/// An interface whose far end is a program (`/dev/net/tun`): of a virtual machine, a VPN, a container.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Tun {
+    /// `tun` (packets) or `tap` (Ethernet frames).
+    pub mode: Known<String>,
+    /// The user who may open it without being the administrator of the network; `None` for nobody.
+    pub owner: Known<Option<u32>>,
+    /// The group that may; `None` for none.
+    pub group: Known<Option<u32>>,
+    /// Whether four bytes of flags and protocol stand before each packet.
+    pub packet_information: Known<bool>,
+    /// Whether a header of offloads stands before each packet: without it checksums and segments are
+    /// made by the CPU.
+    pub vnet_header: Known<bool>,
+    /// Whether it outlives the program that made it.
+    pub persistent: Known<bool>,
+    /// Whether programs may open more than one queue of it.
+    pub multi_queue: Known<bool>,
+    /// How many queues are open now, of one with several; `None` for one that has a single queue.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queues: Option<Known<u32>>,
 }
 
 /// One virtual function of an SR-IOV card (`IFLA_VF_INFO`).

@@ -16,8 +16,10 @@ pub(super) const RULE: Rule = Rule {
     severity: Severity::Crit,
     stage: Stage::Errors,
     profiles: ALWAYS,
-    threshold: "more than 80 % of the table in use; any drop or early drop while watched; on average more \
-                than 4 connections in a bucket",
+    threshold: "more than 80 % of the table in use (warn; full: crit); while watched any drop (crit), any \
+                early_drop (warn), any insert_failed (note: a race that clients repeat); on average 4 or more \
+                connections in a bucket (note); none of these, for forwarding, latency and measurement: that \
+                connections are tracked at all (note)",
     effect: "new connections are no longer dropped; what tracking costs each packet must be measured",
     source: "Documentation/networking/nf_conntrack-sysctl.rst; research/rules.md rule 64",
     persist: "net.netfilter.nf_conntrack_max in /etc/sysctl.d; notrack rules in the firewall's own file",

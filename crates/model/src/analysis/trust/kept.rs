@@ -118,6 +118,7 @@ mod tests {
             involuntary_switches: 0,
             minor_faults: 0,
             major_faults: 0,
+            waited_for_cpu_ns: Known::default(),
         }
     }
 

@@ -258,14 +258,51 @@ fn a_bridge_leaves_the_host_by_its_one_wire() {
         .nic("tap0", |nic| nic.with(|nic| nic.kind = NicKind::Tun))
         .build();
     let packets = Packets {
+        mtu: None,
         options_bytes: 0,
         ipv6: true,
         vlan_tags: 0,
         tunnel: None,
+        outer_ipv6: false,
         flows: 1,
         datagram_bytes: None,
     };
     let all = ceilings_of_nic(&host, &host.nics[0], packets);
     let lowest = all.lowest().expect("a bound");
     assert!(lowest.reason.contains("1440/1538"), "{}", lowest.reason);
+}
+
+#[test]
+fn a_given_mtu_stands_in_for_that_of_the_interface_in_every_bound_by_packets() {
+    let host = build::host()
+        .nic("eth0", |nic| {
+            nic.gbit(10)
+                .qdisc(build::tbf(1_000))
+                .with(|nic| nic.mtu = Known::Value(9000))
+        })
+        .build();
+    let reasons = |mtu: Option<u32>| -> Vec<String> {
+        let packets = Packets {
+            mtu,
+            options_bytes: 12,
+            ipv6: false,
+            vlan_tags: 0,
+            tunnel: None,
+            outer_ipv6: false,
+            flows: 1,
+            datagram_bytes: None,
+        };
+        let all = ceilings_of_nic(&host, &host.nics[0], packets).ceilings;
+        all.into_iter()
+            .filter(|bound| matches!(bound.bound, Bound::Ethernet | Bound::Shaper))
+            .map(|bound| bound.reason)
+            .collect()
+    };
+    let (own, given) = (reasons(None), reasons(Some(1500)));
+    assert_eq!((own.len(), given.len()), (2, 2));
+    assert!(own.iter().all(|reason| reason.contains("8948/")), "{own:?}");
+    assert!(
+        given.iter().all(|reason| reason.contains("1448/")),
+        "{given:?}"
+    );
 }

@@ -22,6 +22,7 @@ pub mod map;
 pub mod measure;
 pub mod memory;
 pub mod peer;
+pub mod place;
 pub mod prove;
 pub mod record;
 pub mod report;

@@ -1,43 +1,540 @@
-//! Where a trial runs, in words.
+//! Where threads and memory are put, in words: `--place near`, `--memory bind:1`. A word is resolved against
+//! what one host says of itself, and becomes the CPUs and nodes of a [`Placement`].
+//!
+//! A word that chooses never takes CPUs that are offline, isolated (`isolcpus=`: whoever isolated them has
+//! something else in mind) or outside what this process may use. A list, `cpu:2,4`, is taken as it is
+//! given: isolated CPUs too, but nothing that cannot run a thread.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::str::FromStr;
 
-use linerate_model::workload::{Placement, TrialSpec};
+use linerate_model::host::{Host, Nic};
+use linerate_model::ids::{CpuId, CpuSet, NicName, NodeId};
+use linerate_model::known::Known;
+use linerate_model::sample::Role;
+use linerate_model::workload::{Direction, MemoryPolicy, Placement};
 
-use crate::cli::{Placing, TrialArgs};
-use crate::exit::Outcome;
-use crate::trial::Path;
+use crate::exit::{Code, Outcome, Stop};
 
-/// The placement that the arguments ask for on a path.
-pub fn placement(args: &TrialArgs, _spec: &TrialSpec, _path: &Path) -> Outcome<Placement> {
-    Ok(match &args.place {
-        Some(Placing::Roles(sender, receiver)) => Placement {
-            sender_cpus: sender.clone(),
-            receiver_cpus: receiver.clone(),
-            ..Placement::default()
-        },
-        _ => Placement::default(),
+/// Where the threads of one end run.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Where {
+    /// On the node of the interface: `near`.
+    Near,
+    /// On the node that is farthest from the interface: `far`.
+    Far,
+    /// On this node: `node:1`.
+    Node(NodeId),
+    /// On these CPUs: `cpu:0-3,8`.
+    Cpus(CpuSet),
+    /// A thread on each physical core, node by node in turn: `spread`.
+    Spread,
+    /// Both roles on one core: its siblings, or its only CPU: `same-core`.
+    SameCore,
+    /// On the CPUs that receive the connections: `by-rx-cpu`.
+    ByReceiveCpu,
+    /// Where the scheduler likes: `free`.
+    #[default]
+    Free,
+}
+
+/// On which nodes the buffers of one end are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum MemoryWhere {
+    /// As numactl(8) has it: `default`, `local`, `bind:0`, `interleave:0,1`, `preferred:1`.
+    Policy(MemoryPolicy),
+    /// Bound to the interface's node: `near`.
+    Near,
+    /// Bound to the node that is farthest from it: `far`.
+    Far,
+}
+
+impl Default for MemoryWhere {
+    fn default() -> Self {
+        Self::Policy(MemoryPolicy::Default)
+    }
+}
+
+/// A word that is none of those that are known.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{text}` is no {what}: {why}")]
+pub struct WordError {
+    text: String,
+    what: &'static str,
+    why: String,
+}
+
+const WHERE: &str = "near, far, node:N, cpu:LIST, spread, same-core, by-rx-cpu or free";
+const MEMORY: &str = "default, local, bind:N,.., interleave:N,.., preferred:N, near or far";
+
+fn wrong(text: &str, what: &'static str, why: impl Into<String>) -> WordError {
+    WordError {
+        text: text.to_owned(),
+        what,
+        why: why.into(),
+    }
+}
+
+impl FromStr for Where {
+    type Err = WordError;
+    fn from_str(text: &str) -> Result<Self, WordError> {
+        let wrong = |why: String| wrong(text, "placement", why);
+        Ok(match text.split_once(':').unwrap_or((text, "")) {
+            ("near", "") => Self::Near,
+            ("far", "") => Self::Far,
+            ("spread", "") => Self::Spread,
+            ("same-core", "") => Self::SameCore,
+            ("by-rx-cpu", "") => Self::ByReceiveCpu,
+            ("free", "") => Self::Free,
+            ("node", number) => {
+                let number = number.parse();
+                Self::Node(NodeId(number.map_err(|_| {
+                    wrong("after `node:` stands a number, as in `node:1`".to_owned())
+                })?))
+            }
+            ("cpu", list) => {
+                let cpus: CpuSet = list.parse().map_err(|error| wrong(format!("{error}")))?;
+                if cpus.is_empty() {
+                    return Err(wrong(
+                        "after `cpu:` stands a list, as in `cpu:0-3,8`".to_owned(),
+                    ));
+                }
+                Self::Cpus(cpus)
+            }
+            _ => return Err(wrong(format!("expected {WHERE}"))),
+        })
+    }
+}
+
+impl fmt::Display for Where {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Near => f.write_str("near"),
+            Self::Far => f.write_str("far"),
+            Self::Node(node) => write!(f, "node:{node}"),
+            Self::Cpus(cpus) => write!(f, "cpu:{cpus}"),
+            Self::Spread => f.write_str("spread"),
+            Self::SameCore => f.write_str("same-core"),
+            Self::ByReceiveCpu => f.write_str("by-rx-cpu"),
+            Self::Free => f.write_str("free"),
+        }
+    }
+}
+
+impl FromStr for MemoryWhere {
+    type Err = WordError;
+    fn from_str(text: &str) -> Result<Self, WordError> {
+        let wrong = |why: String| wrong(text, "memory placement", why);
+        let (word, list) = text.split_once(':').unwrap_or((text, ""));
+        let nodes = || {
+            let numbers = list
+                .split(',')
+                .map(|number| number.trim().parse().map(NodeId));
+            let nodes: Result<BTreeSet<NodeId>, _> = numbers.collect();
+            let nodes = nodes.map_err(|_| {
+                wrong(format!(
+                    "after `{word}:` stand numbers of nodes, as in `{word}:0`"
+                ))
+            })?;
+            Ok(nodes.into_iter().collect::<Vec<_>>())
+        };
+        Ok(match (word, list) {
+            ("near", "") => Self::Near,
+            ("far", "") => Self::Far,
+            ("default", "") => Self::Policy(MemoryPolicy::Default),
+            ("local", "") => Self::Policy(MemoryPolicy::Local),
+            ("bind", _) => Self::Policy(MemoryPolicy::Bind(nodes()?)),
+            ("interleave", _) => Self::Policy(MemoryPolicy::Interleave(nodes()?)),
+            ("preferred", _) => match nodes()?[..] {
+                [node] => Self::Policy(MemoryPolicy::Preferred(node)),
+                _ => return Err(wrong("only one node can be preferred".to_owned())),
+            },
+            _ => return Err(wrong(format!("expected {MEMORY}"))),
+        })
+    }
+}
+
+/// What a word came to on one host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Placed {
+    /// Thread *i* runs on the *i*-th of these, modulo their number.
+    Cpus(CpuSet),
+    /// Each thread runs where its connection is received.
+    ByReceiveCpu,
+    /// The scheduler decides.
+    Free,
+}
+
+/// One end: its host, the interface that the data uses, and what was asked for there.
+#[derive(Debug, Clone)]
+pub struct Site<'a> {
+    /// The host.
+    pub host: &'a Host,
+    /// The interface that the route to the peer uses.
+    pub nic: &'a NicName,
+    /// The CPUs that linerate may use there, when that is known.
+    pub allowed: Option<&'a CpuSet>,
+    /// Where its threads shall run.
+    pub cpus: &'a Where,
+    /// Where its buffers shall be.
+    pub memory: &'a MemoryWhere,
+}
+
+/// The placement of a trial of `threads` threads of each role at each end.
+pub fn placement(
+    direction: Direction,
+    local: &Site<'_>,
+    remote: &Site<'_>,
+    threads: u32,
+) -> Outcome<Placement> {
+    let by_receive_cpu = [local, remote].map(|site| *site.cpus == Where::ByReceiveCpu);
+    if by_receive_cpu[0] != by_receive_cpu[1] {
+        let other = if by_receive_cpu[0] { remote } else { local };
+        if *other.cpus != Where::Free {
+            return Err(bad(
+                "`by-rx-cpu` chooses connections for both ends: the other end cannot be placed \
+                 otherwise",
+            ));
+        }
+    }
+    let (sending, receiving): (Vec<&Site<'_>>, Vec<&Site<'_>>) = match direction {
+        Direction::Forward => (vec![local], vec![remote]),
+        Direction::Reverse => (vec![remote], vec![local]),
+        Direction::Bidirectional => (vec![local, remote], vec![local, remote]),
+    };
+    let (sender_cpus, sender_memory) = of_role(&sending, Role::Sender, threads)?;
+    let (receiver_cpus, receiver_memory) = of_role(&receiving, Role::Receiver, threads)?;
+    Ok(Placement {
+        sender_cpus,
+        receiver_cpus,
+        sender_memory,
+        receiver_memory,
+        by_receive_cpu: by_receive_cpu.contains(&true),
     })
 }
 
-/// Where threads run.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Where(String);
+/// The CPUs and the memory of one role. Where both ends have it they share one list.
+fn of_role(sites: &[&Site<'_>], role: Role, threads: u32) -> Outcome<(CpuSet, MemoryPolicy)> {
+    let mut found: Option<(CpuSet, MemoryPolicy)> = None;
+    for site in sites {
+        let cpus = match resolve(site, threads, role)? {
+            Placed::Cpus(cpus) => cpus,
+            Placed::ByReceiveCpu | Placed::Free => CpuSet::empty(),
+        };
+        let here = (cpus, resolve_memory(site)?);
+        if found.as_ref().is_some_and(|found| *found != here) {
+            return Err(bad("in both directions at once the two ends are placed alike, and these hosts' CPUs or \
+                 nodes have other numbers")
+            .hint("measure one direction at a time, or give both ends the same `cpu:LIST`"));
+        }
+        found = Some(here);
+    }
+    Ok(found.unwrap_or_default())
+}
 
-impl FromStr for Where {
-    type Err = String;
-    fn from_str(text: &str) -> Result<Self, String> {
-        Ok(Self(text.to_owned()))
+fn bad(message: impl Into<String>) -> Stop {
+    Stop::new(Code::BadInput, message)
+}
+
+/// Which CPUs the word of `site` comes to, for `threads` threads of `role`.
+pub fn resolve(site: &Site<'_>, threads: u32, role: Role) -> Outcome<Placed> {
+    let cpus = match site.cpus {
+        Where::Free => return Ok(Placed::Free),
+        Where::ByReceiveCpu => return Ok(Placed::ByReceiveCpu),
+        Where::Cpus(cpus) => return site.as_given(cpus).map(Placed::Cpus),
+        Where::Near => site.usable_of(&site.near_cpus()?)?,
+        Where::Far => site.usable_of(&site.cpus_of(site.far_node()?)?)?,
+        Where::Node(node) => site.usable_of(&site.cpus_of(*node)?)?,
+        Where::Spread => site.spread(threads)?,
+        Where::SameCore => site.one_core(role)?,
+    };
+    Ok(Placed::Cpus(cpus))
+}
+
+/// Which policy the memory word of `site` comes to.
+pub fn resolve_memory(site: &Site<'_>) -> Outcome<MemoryPolicy> {
+    let policy = match site.memory {
+        MemoryWhere::Policy(policy) => policy.clone(),
+        MemoryWhere::Near => MemoryPolicy::Bind(site.near_nodes()?),
+        MemoryWhere::Far => MemoryPolicy::Bind(vec![site.far_node()?]),
+    };
+    let nodes: &[NodeId] = match &policy {
+        MemoryPolicy::Default | MemoryPolicy::Local => &[],
+        MemoryPolicy::Bind(nodes) | MemoryPolicy::Interleave(nodes) => nodes,
+        MemoryPolicy::Preferred(node) => std::slice::from_ref(node),
+    };
+    for node in nodes {
+        let found = site.node(*node)?;
+        if found
+            .memory_bytes
+            .get()
+            .is_some_and(|bytes| bytes.as_u64() == 0)
+        {
+            return Err(bad(format!("node {node} has no memory")));
+        }
+    }
+    Ok(policy)
+}
+
+impl Site<'_> {
+    fn node(&self, id: NodeId) -> Outcome<&linerate_model::host::Node> {
+        let nodes = &self.host.nodes;
+        nodes.iter().find(|node| node.id == id).ok_or_else(|| {
+            let all: Vec<String> = nodes.iter().map(|node| node.id.to_string()).collect();
+            let all = all.join(", ");
+            bad(format!("there is no node {id}; this host has {all}"))
+        })
+    }
+
+    fn cpus_of(&self, id: NodeId) -> Outcome<CpuSet> {
+        match &self.node(id)?.cpus {
+            Known::Value(cpus) if cpus.is_empty() => {
+                Err(bad(format!("node {id} has memory and no CPUs")))
+            }
+            Known::Value(cpus) => Ok(cpus.clone()),
+            Known::Unknown(gap) => Err(bad(format!("the CPUs of node {id} are not known: {gap}"))),
+        }
+    }
+
+    /// The CPUs that a word may choose among.
+    fn usable(&self) -> CpuSet {
+        let mut usable = self.host.online_cpus();
+        if let Known::Value(isolated) = &self.host.isolation.isolated {
+            usable = usable.minus(isolated);
+        }
+        self.allowed
+            .map_or(usable.clone(), |allowed| usable.and(allowed))
+    }
+
+    /// What of `cpus` may be used; an error that says why nothing is left.
+    fn usable_of(&self, cpus: &CpuSet) -> Outcome<CpuSet> {
+        let usable = cpus.and(&self.usable());
+        if !usable.is_empty() {
+            return Ok(usable);
+        }
+        let online = self.host.online_cpus();
+        let none = CpuSet::empty();
+        let isolated = self.host.isolation.isolated.value().unwrap_or(&none);
+        let why = [
+            ("offline", cpus.minus(&online)),
+            ("isolated", cpus.and(isolated)),
+            (
+                "outside what linerate may use",
+                self.allowed
+                    .map_or(none.clone(), |allowed| cpus.minus(allowed)),
+            ),
+        ];
+        let why = why.iter().filter(|(_, cpus)| !cpus.is_empty());
+        let why: Vec<String> = why.map(|(what, cpus)| format!("{cpus} {what}")).collect();
+        Err(bad(format!(
+            "`{}` comes to CPUs {cpus}, and none of them can be used: {}",
+            self.cpus,
+            why.join(", ")
+        ))
+        .hint("name CPUs with `cpu:LIST`"))
+    }
+
+    /// A list as it was given, when every CPU of it can run a thread.
+    fn as_given(&self, cpus: &CpuSet) -> Outcome<CpuSet> {
+        let offline = cpus.minus(&self.host.online_cpus());
+        if !offline.is_empty() {
+            let online = self.host.online_cpus();
+            return Err(bad(format!(
+                "CPUs {offline} do not exist or are offline; online are {online}"
+            )));
+        }
+        if let Some(allowed) = self.allowed {
+            let outside = cpus.minus(allowed);
+            if !outside.is_empty() {
+                return Err(bad(format!(
+                    "CPUs {outside} are outside what linerate may use ({allowed})"
+                ))
+                .hint("its cpuset or `taskset` says so: `taskset -p` shows it"));
+            }
+        }
+        Ok(cpus.clone())
+    }
+
+    /// The interfaces with a device that the data's interface stands on, or is.
+    fn devices(&self) -> Vec<&Nic> {
+        let mut names = BTreeSet::from([self.nic]);
+        let mut open = vec![self.nic];
+        let mut devices = Vec::new();
+        while let Some(nic) = open.pop().and_then(|name| self.host.nic(name)) {
+            if nic.lower.is_empty() {
+                devices.push(nic);
+            }
+            open.extend(nic.lower.iter().filter(|lower| names.insert(lower)));
+        }
+        devices
+    }
+
+    /// The nodes of the interface, ascending; all there is on a machine of one.
+    fn near_nodes(&self) -> Outcome<Vec<NodeId>> {
+        if let [only] = &self.host.nodes[..] {
+            return Ok(vec![only.id]);
+        }
+        let nodes = self
+            .devices()
+            .into_iter()
+            .filter_map(|nic| nic.numa_node.get());
+        let nodes: BTreeSet<NodeId> = nodes.collect();
+        if nodes.is_empty() {
+            return Err(self.node_unknown());
+        }
+        Ok(nodes.into_iter().collect())
+    }
+
+    fn node_unknown(&self) -> Stop {
+        let devices = self.devices();
+        let gap = devices.iter().find_map(|nic| nic.numa_node.gap());
+        let why = gap.map_or_else(
+            || "the host has no such interface".to_owned(),
+            ToString::to_string,
+        );
+        bad(format!("the NUMA node of {} is not known: {why}", self.nic))
+            .hint("name a node with `node:N` (`linerate map` shows them)")
+    }
+
+    /// The CPUs of its nodes; where the node is not known, those that its device calls local.
+    fn near_cpus(&self) -> Outcome<CpuSet> {
+        match self.near_nodes() {
+            Ok(nodes) => {
+                let sets: Outcome<Vec<CpuSet>> =
+                    nodes.into_iter().map(|node| self.cpus_of(node)).collect();
+                Ok(sets?.iter().flat_map(CpuSet::iter).collect())
+            }
+            Err(unknown) => {
+                let devices = self.devices();
+                let local = devices.iter().filter_map(|nic| nic.local_cpus.value());
+                let local: CpuSet = local.flat_map(CpuSet::iter).collect();
+                if local.is_empty() {
+                    Err(unknown)
+                } else {
+                    Ok(local)
+                }
+            }
+        }
+    }
+
+    /// The node with CPUs that is farthest from the interface.
+    fn far_node(&self) -> Outcome<NodeId> {
+        let has_cpus = |node: &&linerate_model::host::Node| {
+            node.cpus.value().is_some_and(|cpus| !cpus.is_empty())
+        };
+        if self.host.nodes.iter().filter(has_cpus).count() < 2 {
+            return Err(Stop::new(
+                Code::NotSupported,
+                "this machine has one NUMA node with CPUs: nothing of it is far",
+            ));
+        }
+        let near = self.near_nodes()?;
+        let others = self.host.nodes.iter().filter(has_cpus);
+        let others: Vec<_> = others.filter(|node| !near.contains(&node.id)).collect();
+        if let [only] = others[..] {
+            return Ok(only.id);
+        }
+        let place = |id: NodeId| self.host.nodes.iter().position(|node| node.id == id);
+        let distance = |node: &linerate_model::host::Node| {
+            let all = node.distances.value()?;
+            let to_near = near.iter().map(|id| all.get(place(*id)?).copied());
+            to_near.collect::<Option<Vec<u32>>>()?.into_iter().min()
+        };
+        let mut farthest: Option<(u32, NodeId)> = None;
+        for node in others {
+            let Some(distance) = distance(node) else {
+                let id = node.id;
+                return Err(bad(format!(
+                    "how far node {id} is from {} is not known",
+                    self.nic
+                ))
+                .hint("name a node with `node:N`"));
+            };
+            if farthest.is_none_or(|(most, _)| distance > most) {
+                farthest = Some((distance, node.id));
+            }
+        }
+        farthest.map(|(_, node)| node).ok_or_else(|| {
+            let nic = self.nic;
+            bad(format!("{nic} is on every node: none is far from it"))
+        })
+    }
+
+    /// The usable CPUs by core, each core's ascending.
+    fn cores(&self) -> Vec<Vec<CpuId>> {
+        let usable = self.usable();
+        let mut seen = BTreeSet::new();
+        let mut cores = Vec::new();
+        for cpu in usable.iter() {
+            if seen.contains(&cpu) {
+                continue;
+            }
+            let siblings = self.host.cpu(cpu).and_then(|cpu| cpu.siblings.value());
+            // Where siblings are not known each CPU is taken for a core.
+            let core: Vec<CpuId> = siblings.map_or_else(
+                || vec![cpu],
+                |siblings| siblings.and(&usable).iter().collect(),
+            );
+            seen.extend(core.iter().copied());
+            cores.push(core);
+        }
+        cores
+    }
+
+    /// A CPU for each thread: every core once, node by node in turn; then the cores' other CPUs.
+    fn spread(&self, threads: u32) -> Outcome<CpuSet> {
+        let mut nodes: BTreeMap<Option<NodeId>, Vec<Vec<CpuId>>> = BTreeMap::new();
+        for core in self.cores() {
+            let first = core.first().and_then(|cpu| self.host.cpu(*cpu));
+            let node = first.and_then(|cpu| cpu.node.get());
+            nodes.entry(node).or_default().push(core);
+        }
+        let depth = |cores: &Vec<Vec<CpuId>>| cores.iter().map(Vec::len).max().unwrap_or(0);
+        let deepest = nodes.values().map(depth).max().unwrap_or(0);
+        let longest = nodes.values().map(Vec::len).max().unwrap_or(0);
+        let turns = (0..deepest).flat_map(|level| (0..longest).map(move |core| (level, core)));
+        let order = turns.flat_map(|(level, core)| {
+            let of_nodes = nodes.values();
+            of_nodes.filter_map(move |cores| cores.get(core)?.get(level).copied())
+        });
+        let cpus: CpuSet = order.take(threads.max(1) as usize).collect();
+        if cpus.is_empty() {
+            return self.usable_of(&self.host.online_cpus());
+        }
+        Ok(cpus)
+    }
+
+    /// One core near the interface where that is known: its first CPU for senders, its second, if it has one, for
+    /// receivers.
+    fn one_core(&self, role: Role) -> Outcome<CpuSet> {
+        let near = self.near_cpus().unwrap_or_else(|_| self.host.online_cpus());
+        let cores = self.cores();
+        let mut near = cores
+            .iter()
+            .filter(|core| core.iter().all(|cpu| near.contains(*cpu)));
+        let core = near
+            .clone()
+            .find(|core| core.len() > 1)
+            .or_else(|| near.next());
+        let Some(core) = core.or_else(|| cores.first()) else {
+            return self.usable_of(&self.host.online_cpus());
+        };
+        let at = match role {
+            Role::Sender => 0,
+            Role::Receiver => core.len().min(2) - 1,
+        };
+        Ok(CpuSet::one(core[at]))
     }
 }
 
-/// Where buffers are.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MemoryAt(String);
-
-impl FromStr for MemoryAt {
-    type Err = String;
-    fn from_str(text: &str) -> Result<Self, String> {
-        Ok(Self(text.to_owned()))
-    }
+/// The CPUs that this process may use.
+pub fn allowed_here() -> CpuSet {
+    let allowed = rustix::thread::sched_getaffinity(None).unwrap_or_default();
+    let most = u32::try_from(rustix::thread::CpuSet::MAX_CPU).unwrap_or(0);
+    let may = (0..most).filter(|cpu| allowed.is_set(*cpu as usize));
+    may.map(CpuId).collect()
 }
+
+#[cfg(test)]
+mod tests;

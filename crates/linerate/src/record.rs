@@ -26,8 +26,9 @@ use linerate_model::watch::Watch;
 use linerate_model::workload::TrialSpec;
 use linerate_traffic::tcp::Connected;
 use linerate_traffic::{Abort, TrafficError};
-use rustix::thread::{CpuSet as Affinity, sched_getaffinity, sched_setaffinity};
+use rustix::thread::{CpuSet as Affinity, sched_setaffinity};
 
+use crate::place::allowed_here;
 use crate::trial::traffic_failure;
 
 /// With more counters than this, those that stood still are left out of the record.
@@ -153,7 +154,7 @@ impl<'a> Machine<'a> {
         let online = way.value().map(|(way, _)| way.online().clone());
         Self {
             root,
-            online: online.unwrap_or_else(allowed),
+            online: online.unwrap_or_else(allowed_here),
             way,
         }
     }
@@ -184,14 +185,6 @@ impl<'a> Machine<'a> {
         let (way, _) = self.way.value()?;
         way.interface().value().cloned()
     }
-}
-
-/// The CPUs that this process may use, where nothing says which are online.
-fn allowed() -> CpuSet {
-    let allowed = sched_getaffinity(None).unwrap_or_default();
-    let numbers = 0..u32::try_from(Affinity::MAX_CPU).unwrap_or(0);
-    let may = numbers.filter(|cpu| allowed.is_set(*cpu as usize));
-    may.map(CpuId).collect()
 }
 
 fn times_between(before: &Moment, after: &Moment) -> Known<Vec<CpuTimes>> {
@@ -283,7 +276,7 @@ impl Beside<'_> {
 
     /// Moves the calling thread off the trial's CPUs where others are allowed.
     fn leave_data_cpus(&self) {
-        let others = allowed().minus(&self.data);
+        let others = allowed_here().minus(&self.data);
         if self.data.is_empty() || others.is_empty() {
             return;
         }

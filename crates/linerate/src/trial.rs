@@ -9,8 +9,8 @@ use linerate_model::plan::{End, Plan};
 use linerate_model::protocol::{Failure, Reply, Request, Token};
 use linerate_model::sample::Sample;
 use linerate_model::workload::TrialSpec;
+use linerate_traffic::TrafficError;
 use linerate_traffic::tcp::Connected;
-use linerate_traffic::{Abort, TrafficError};
 
 use crate::ends::Ends;
 use crate::exit::{Code, Outcome, Stop};

@@ -66,11 +66,9 @@ fn a_record_holds_the_interface_its_counters_and_the_cpus_over_time() {
             series.len()
         );
         assert!(series.windows(2).all(|two| two[0].at_ns < two[1].at_ns));
-        assert!(
-            series
-                .iter()
-                .all(|step| step.at_ns <= side.elapsed_ns + Nanoseconds::from_millis(500))
-        );
+        // The last is read when the trial is over, a moment after its end.
+        let most = 2 * side.elapsed_ns.as_u64();
+        assert!(series.iter().all(|step| step.at_ns.as_u64() <= most));
         // Where the kernel tells no frequency that is said, and never 0.
         match &side.cpu.frequency {
             Known::Value(seen) => assert!(seen.iter().all(|cpu| cpu.lowest_khz > 0)),
@@ -101,7 +99,7 @@ fn a_profile_is_taken_when_it_is_asked_for_or_says_why_not() {
 
 #[test]
 fn the_picture_of_the_cpus_is_as_fine_as_the_trial_and_the_machine_allow() {
-    let seconds = |seconds| TrialSpec {
+    let seconds = |seconds: u64| TrialSpec {
         duration_ns: Nanoseconds::from_millis(seconds * 1_000),
         ..TrialSpec::default()
     };

@@ -270,7 +270,6 @@ impl TrafficError {
     pub fn kind(&self) -> FailureKind {
         match self {
             Self::NotBuilt | Self::NotSupported { .. } => FailureKind::NotSupported,
-            Self::NotPermitted { .. } => FailureKind::Permission,
             Self::Spec(_)
             | Self::BindAddress { .. }
             | Self::NoSuchAddress { .. }
@@ -287,7 +286,9 @@ impl TrafficError {
             Self::CongestionControlMissing { .. } | Self::SocketBuffer { .. } => {
                 FailureKind::NotSupported
             }
-            Self::CongestionControlDenied { .. } => FailureKind::Permission,
+            Self::CongestionControlDenied { .. } | Self::NotPermitted { .. } => {
+                FailureKind::Permission
+            }
             Self::Refused { .. }
             | Self::Unreachable { .. }
             | Self::TokenRefused { .. }

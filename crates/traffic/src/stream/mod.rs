@@ -42,7 +42,7 @@ pub(crate) fn work(seat: &mut Seat<'_>) -> Result<Option<Found>, TrafficError> {
             SendMode::Zerocopy => {
                 drive::carry(seat, lanes, |seat| send::Zerocopy::new(seat, buffer))
             }
-            SendMode::Sendfile => drive::carry(seat, lanes, |_| send::Sendfile::new(buffer)),
+            SendMode::Sendfile => drive::carry(seat, lanes, |_| send::Sendfile::new(&buffer)),
             SendMode::Splice => drive::carry(seat, lanes, |_| send::Splice::new(buffer)),
             _ => drive::carry(seat, lanes, |_| Ok(send::Write::new(buffer))),
         },

@@ -44,7 +44,7 @@ pub(crate) struct Completion {
 
 /// A submission and a completion queue, the sockets and the buffer that they work on.
 pub(crate) struct Ring {
-    ring: IoUring,
+    queues: IoUring,
     spins: bool,
     /// Operations that have not said their last word.
     under_way: usize,
@@ -87,17 +87,18 @@ impl Ring {
                     _ => Err(error),
                 }),
         };
-        let ring = made.map_err(errno_of)?;
+        let queues = made.map_err(|error| errno_of(&error))?;
         if let Waiting::BusyPoll(micros) = waiting {
             let mut napi = Napi::new()
                 .set_busy_poll_timeout(micros)
                 .set_prefer_busy_poll(true);
-            ring.submitter()
+            queues
+                .submitter()
                 .register_napi(&mut napi)
-                .map_err(errno_of)?;
+                .map_err(|error| errno_of(&error))?;
         }
         Ok(Self {
-            ring,
+            queues,
             spins: waiting == Waiting::Spin,
             under_way: 0,
             buffer: Some(buffer),
@@ -109,17 +110,17 @@ impl Ring {
     /// of the first can it be asked.
     pub(crate) fn has_zerocopy_send(&self) -> bool {
         let mut probe = Probe::new();
-        self.ring.submitter().register_probe(&mut probe).is_ok()
+        self.queues.submitter().register_probe(&mut probe).is_ok()
             && probe.is_supported(opcode::SendZc::CODE)
     }
 
     /// Registers the sockets, which operations name by their place in the list: saves taking a reference
     /// for each operation.
     pub(crate) fn register_sockets(&self, sockets: &[RawFd]) -> Result<(), Errno> {
-        self.ring
+        self.queues
             .submitter()
             .register_files(sockets)
-            .map_err(errno_of)
+            .map_err(|error| errno_of(&error))
     }
 
     /// Registers the buffer for zero-copy sends: its pages are looked up and locked once.
@@ -130,7 +131,8 @@ impl Ring {
             iov_len: payload.len(),
         };
         // SAFETY: the mapping is as long as stated and outlives the ring (see `drop`).
-        unsafe { self.ring.submitter().register_buffers(&[piece]) }.map_err(errno_of)
+        unsafe { self.queues.submitter().register_buffers(&[piece]) }
+            .map_err(|error| errno_of(&error))
     }
 
     /// Cuts the buffer into `pieces` for receives, and lends each of them several times until there are
@@ -145,8 +147,8 @@ impl Ring {
         let entries = Mapping::new(usize::from(count) * size_of::<BufRingEntry>())?;
         let start = entries.payload().as_ptr().addr() as u64;
         // SAFETY: the entries are whole pages as long as stated; they outlive the ring (see `drop`).
-        unsafe { (self.ring.submitter()).register_buf_ring_with_flags(start, count, GROUP, 0) }
-            .map_err(errno_of)?;
+        unsafe { (self.queues.submitter()).register_buf_ring_with_flags(start, count, GROUP, 0) }
+            .map_err(|error| errno_of(&error))?;
         self.provided = Some(Provided {
             entries,
             count,
@@ -187,13 +189,16 @@ impl Ring {
         loop {
             // SAFETY: operations are made below, on registered sockets and on the ring's own buffer, which
             // is kept until they are done.
-            if unsafe { self.ring.submission().push(entry) }.is_ok() {
+            if unsafe { self.queues.submission().push(entry) }.is_ok() {
                 self.under_way += 1;
                 return Ok(());
             }
-            self.ring.submit().map_err(errno_of)?;
-            if self.ring.params().is_setup_sqpoll() {
-                self.ring.submitter().squeue_wait().map_err(errno_of)?;
+            self.queues.submit().map_err(|error| errno_of(&error))?;
+            if self.queues.params().is_setup_sqpoll() {
+                self.queues
+                    .submitter()
+                    .squeue_wait()
+                    .map_err(|error| errno_of(&error))?;
             }
         }
     }
@@ -244,20 +249,20 @@ impl Ring {
     ) -> Result<(), Errno> {
         completions.clear();
         let outcome = match limit {
-            _ if self.spins || !self.ring.completion().is_empty() => self.ring.submit(),
-            None => self.ring.submit_and_wait(1),
+            _ if self.spins || !self.queues.completion().is_empty() => self.queues.submit(),
+            None => self.queues.submit_and_wait(1),
             Some(limit) => {
                 let limit = Timespec::from(limit);
                 let arguments = SubmitArgs::new().timespec(&limit);
-                self.ring.submitter().submit_with_args(1, &arguments)
+                self.queues.submitter().submit_with_args(1, &arguments)
             }
         };
-        match outcome.map_err(errno_of) {
+        match outcome.map_err(|error| errno_of(&error)) {
             // BUSY: completions must be taken before more can be submitted.
             Ok(_) | Err(Errno::INTR | Errno::TIME | Errno::BUSY | Errno::AGAIN) => {}
             Err(errno) => return Err(errno),
         }
-        for entry in self.ring.completion() {
+        for entry in self.queues.completion() {
             let more = cqueue::more(entry.flags());
             self.under_way -= usize::from(!more);
             let said = entry.result();
@@ -289,7 +294,7 @@ impl Drop for Ring {
         if !self.is_idle() {
             // A kernel that cannot cancel (before Linux 6.0) finishes them when the sockets are shut down.
             let _ = self
-                .ring
+                .queues
                 .submitter()
                 .register_sync_cancel(Some(Timespec::from(SETTLE)), CancelBuilder::any());
             self.spins = false;
@@ -309,6 +314,6 @@ impl Drop for Ring {
     }
 }
 
-fn errno_of(error: std::io::Error) -> Errno {
-    Errno::from_io_error(&error).unwrap_or(Errno::IO)
+fn errno_of(error: &std::io::Error) -> Errno {
+    Errno::from_io_error(error).unwrap_or(Errno::IO)
 }

@@ -1,13 +1,13 @@
 //! The hot path: moves bytes between two hosts and records what happened.
 //!
-//! * [`tcp`]: the `stream` workload over TCP, one thread per connection.
+//! * [`tcp`]: the connections of a trial, and the trial on them.
 //! * [`copy`]: what one core's memory copy makes, the ceiling of a path that has no wire.
 //! * [`memory`]: what each node's CPUs make of each node's memory.
 //! * [`simulated`]: a path whose true rate is known, for proving what reads the samples.
 //!
 //! Nothing here knows how a host is read or changed: where threads run arrives as data in the
 //! specification, and counters of the machine are the caller's. Between start and stop a data thread
-//! only calls `send` or `recv` and stores one counter: it allocates, locks and logs nothing.
+//! only calls the kernel to move or to wait, and stores one counter: it allocates, locks and logs nothing.
 
 mod abort;
 mod buffer;

@@ -20,7 +20,7 @@ use super::Mapping;
 const REPORT_USAGE: u16 = 1 << 3;
 /// `IORING_NOTIF_USAGE_ZC_COPIED`.
 const USAGE_COPIED: u32 = 1 << 31;
-/// The group of the provided buffers.
+/// The group of the entries.
 const GROUP: u16 = 0;
 /// How long the kernel's thread that takes submissions (SQPOLL) looks for more before it sleeps.
 const POLL_IDLE_MS: u32 = 100;
@@ -38,7 +38,7 @@ pub(crate) struct Completion {
     pub(crate) more: bool,
     /// Not a result, but the word that a zero-copy send is done with its buffer: whether it was copied.
     pub(crate) released: Option<bool>,
-    /// The provided buffer that holds what was received.
+    /// The entry that what was received went to.
     pub(crate) buffer: Option<u16>,
 }
 
@@ -52,15 +52,12 @@ pub(crate) struct Ring {
     provided: Option<Provided>,
 }
 
-/// Pieces of the buffer that the kernel takes as payload arrives (`IORING_REGISTER_PBUF_RING`, Linux 5.19).
+/// The entries that the kernel takes as payload arrives (`IORING_REGISTER_PBUF_RING`, Linux 5.19).
 struct Provided {
     entries: Mapping,
-    /// Entries, a power of two.
+    /// A power of two.
     count: u16,
     tail: u16,
-    /// The pieces that they share: entry *i* is piece *i* modulo their number.
-    pieces: u16,
-    piece: u32,
 }
 
 impl Ring {
@@ -135,15 +132,9 @@ impl Ring {
             .map_err(|error| errno_of(&error))
     }
 
-    /// Cuts the buffer into `pieces` for receives, and lends each of them several times until there are
-    /// `count` entries (a power of two): nobody reads the payload, and a flow that finds no entry must be
-    /// asked to receive again.
-    pub(crate) fn provide_buffers(&mut self, pieces: u16, count: u16) -> Result<(), Errno> {
-        let length = self
-            .buffer
-            .as_ref()
-            .map_or(0, |buffer| buffer.payload().len());
-        let piece = u32::try_from(length / usize::from(pieces)).map_err(|_| Errno::NOMEM)?;
+    /// Lends the buffer for receives, `count` (a power of two) times: nobody reads the payload, so all
+    /// entries may be the same memory, which stays in the CPU's cache as that of a plain read does.
+    pub(crate) fn provide_buffer(&mut self, count: u16) -> Result<(), Errno> {
         let entries = Mapping::new(usize::from(count) * size_of::<BufRingEntry>())?;
         let start = entries.payload().as_ptr().addr() as u64;
         // SAFETY: the entries are whole pages as long as stated; they outlive the ring (see `drop`).
@@ -153,31 +144,26 @@ impl Ring {
             entries,
             count,
             tail: 0,
-            pieces,
-            piece,
         });
         (0..count).for_each(|index| self.give_back(index));
         Ok(())
     }
 
-    /// Gives a provided buffer to the kernel again.
+    /// Gives an entry to the kernel again.
     pub(crate) fn give_back(&mut self, index: u16) {
         let (Some(provided), Some(buffer)) = (&mut self.provided, &mut self.buffer) else {
             return;
         };
         let place = usize::from(provided.tail & (provided.count - 1));
-        let piece = buffer.bytes().as_mut_ptr();
+        let buffer = buffer.bytes();
         let entries: *mut BufRingEntry = provided.entries.bytes().as_mut_ptr().cast();
         // SAFETY: `place` is below the count that the entries were made for; the kernel does not read an
         // entry before the tail says that it is there. The tail lies in the first entry, at an even address,
         // and is read by the kernel and written by us alone.
         unsafe {
             let entry = &mut *entries.add(place);
-            entry.set_addr(
-                piece.expose_provenance() as u64
-                    + u64::from(index % provided.pieces) * u64::from(provided.piece),
-            );
-            entry.set_len(provided.piece);
+            entry.set_addr(buffer.as_mut_ptr().expose_provenance() as u64);
+            entry.set_len(u32::try_from(buffer.len()).unwrap_or(u32::MAX));
             entry.set_bid(index);
             provided.tail = provided.tail.wrapping_add(1);
             AtomicU16::from_ptr(BufRingEntry::tail(entries).cast_mut())
@@ -316,4 +302,56 @@ impl Drop for Ring {
 
 fn errno_of(error: &std::io::Error) -> Errno {
     Errno::from_io_error(error).unwrap_or(Errno::IO)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::last_errno;
+    use super::*;
+
+    /// Has every io_uring_setup(2) of the calling thread fail with `errno`, as a kernel without io_uring or
+    /// a sandbox does (seccomp(2)). For good: it must be a thread of its own.
+    fn forbid_io_uring(errno: Errno) {
+        let answer = libc::SECCOMP_RET_ERRNO | errno.raw_os_error().cast_unsigned();
+        let call = u32::try_from(libc::SYS_io_uring_setup).expect("a small number");
+        let step = |code: u32, jt, jf, k| libc::sock_filter {
+            code: u16::try_from(code).expect("a small number"),
+            jt,
+            jf,
+            k,
+        };
+        let mut filter = [
+            // The number of the call is the first word.
+            step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
+            step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, call),
+            step(libc::BPF_RET | libc::BPF_K, 0, 0, answer),
+            step(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
+        ];
+        let program = libc::sock_fprog {
+            len: 4,
+            filter: filter.as_mut_ptr(),
+        };
+        // SAFETY: the program and its four steps live for the whole call, which copies them.
+        let outcome = unsafe {
+            libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+            libc::prctl(
+                libc::PR_SET_SECCOMP,
+                libc::SECCOMP_MODE_FILTER,
+                &raw const program,
+            )
+        };
+        assert_eq!(outcome, 0, "{}", last_errno());
+    }
+
+    #[test]
+    fn where_io_uring_is_missing_or_forbidden_there_is_no_ring_and_the_reason_is_kept() {
+        for errno in [Errno::NOSYS, Errno::PERM] {
+            let made = std::thread::spawn(move || {
+                forbid_io_uring(errno);
+                let buffer = Mapping::new(4096).expect("a page");
+                Ring::new(Waiting::Blocking, 8, buffer).err()
+            });
+            assert_eq!(made.join().expect("no panic"), Some(errno));
+        }
+    }
 }

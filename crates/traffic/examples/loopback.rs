@@ -117,6 +117,10 @@ fn deadline() -> Instant {
     Instant::now() + Duration::from_secs(20)
 }
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "no host to be captured: its own memory"
+)]
 fn print(side: &SideSample) {
     let moved: u64 = side.flows.iter().map(|flow| flow.total().as_u64()).sum();
     let rate = BitRate::of(Bytes::new(moved), side.elapsed_ns).unwrap_or_default();

@@ -1,6 +1,6 @@
 //! The hot path: moves bytes between two hosts and records what happened.
 //!
-//! * [`tcp`]: the `stream` workload over TCP, one thread per connection.
+//! * [`tcp`]: the connections of a trial, and the trial on them.
 //! * [`http`]: a server and a client of HTTP/1.1.
 //! * [`iperf3`]: the other end may be iperf3, as a server or as clients.
 //! * [`copy`]: what one core's memory copy makes, the ceiling of a path that has no wire.
@@ -9,7 +9,7 @@
 //!
 //! Nothing here knows how a host is read or changed: where threads run arrives as data in the
 //! specification, and counters of the machine are the caller's. Between start and stop a data thread
-//! only calls `send` or `recv` and stores one counter: it allocates, locks and logs nothing.
+//! only calls the kernel to move or to wait, and stores one counter: it allocates, locks and logs nothing.
 
 mod abort;
 mod buffer;

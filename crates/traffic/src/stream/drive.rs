@@ -71,12 +71,11 @@ pub(super) fn carry<'a, W: Way>(
     let Some(start) = seat.ready()? else {
         return Ok(None);
     };
-    match poller {
-        Some(poller) => many(seat, start, &mut lanes, &mut way, &poller)?,
-        None => {
-            let errno = one(seat, &mut lanes[0], &mut way);
-            lanes[0].finish(seat, start, errno)?;
-        }
+    if let Some(poller) = poller {
+        many(seat, start, &mut lanes, &mut way, &poller)?;
+    } else {
+        let errno = one(seat, &mut lanes[0], &mut way);
+        lanes[0].finish(seat, start, errno)?;
     }
     for (index, lane) in lanes.iter_mut().enumerate() {
         let copies = way.settle(index, &lane.one.flow.socket);
@@ -151,7 +150,7 @@ fn many<W: Way>(
             if flags.contains(EventFlags::ERR) {
                 way.hear(index, &lane.one.flow.socket);
             }
-            if let Some(errno) = turn(seat, lane, index, way) {
+            if let Turn::Ended(errno) = turn(seat, lane, index, way) {
                 poller.remove(&lane.one.flow.socket)?;
                 lane.finish(seat, start, errno)?;
                 open -= 1;
@@ -161,30 +160,32 @@ fn many<W: Way>(
     Ok(())
 }
 
-/// One flow's turn; how it ended, when it did.
-fn turn<W: Way>(
-    seat: &Seat<'_>,
-    lane: &mut Lane<'_>,
-    index: usize,
-    way: &mut W,
-) -> Option<Option<Errno>> {
+/// What a flow's turn came to.
+enum Turn {
+    /// It goes on another time.
+    Over,
+    /// The flow has ended, by an error or because all is moved.
+    Ended(Option<Errno>),
+}
+
+fn turn<W: Way>(seat: &Seat<'_>, lane: &mut Lane<'_>, index: usize, way: &mut W) -> Turn {
     for _ in 0..TURN {
         if W::SENDS && (seat.board.is_stopped() || lane.left == 0) {
-            return Some(None);
+            return Turn::Ended(None);
         }
         let most = lane.left;
         match way.step(index, &lane.one.flow.socket, most) {
-            Ok(0) if !W::SENDS => return Some(None),
+            Ok(0) if !W::SENDS => return Turn::Ended(None),
             Ok(count) => {
                 moved::<W>(lane, count);
                 if way.is_short(count, most) {
-                    return None;
+                    return Turn::Over;
                 }
             }
             Err(Errno::INTR) => {}
-            Err(Errno::AGAIN) => return None,
-            Err(errno) => return Some(Some(errno)),
+            Err(Errno::AGAIN) => return Turn::Over,
+            Err(errno) => return Turn::Ended(Some(errno)),
         }
     }
-    None
+    Turn::Over
 }

@@ -34,7 +34,7 @@ pub(crate) fn work(seat: &mut Seat<'_>) -> Result<Option<Found>, TrafficError> {
         .map(|&one| Lane::new(one, seat.spec, &stream))
         .collect();
     let through_ring = through_ring(seat.role, &stream, seat.spec.waiting)?;
-    let buffer = Buffer::new(ring::room(seat, through_ring), seat.memory())?;
+    let buffer = Buffer::new(seat.spec.buffer_bytes, seat.memory())?;
     let node = buffer.node();
     let lanes = match seat.role {
         _ if through_ring => ring::carry(seat, &stream, lanes, buffer),
@@ -42,7 +42,7 @@ pub(crate) fn work(seat: &mut Seat<'_>) -> Result<Option<Found>, TrafficError> {
             SendMode::Zerocopy => {
                 drive::carry(seat, lanes, |seat| send::Zerocopy::new(seat, buffer))
             }
-            SendMode::Sendfile => drive::carry(seat, lanes, |_| send::Sendfile::new(buffer)),
+            SendMode::Sendfile => drive::carry(seat, lanes, |_| send::Sendfile::new(&buffer)),
             SendMode::Splice => drive::carry(seat, lanes, |_| send::Splice::new(buffer)),
             _ => drive::carry(seat, lanes, |_| Ok(send::Write::new(buffer))),
         },

@@ -5,7 +5,6 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::time::{Duration, Instant};
 
 use linerate_model::sample::{Copies, Role};
-use linerate_model::units::Bytes;
 use linerate_model::workload::{SendMode, Stream, Waiting};
 use rustix::io::Errno;
 
@@ -15,34 +14,14 @@ use crate::buffer::Buffer;
 use crate::sys::uring::{Completion, Ring};
 use crate::trial::{Seat, Start};
 
-/// Sends under way on the only flow of a thread: the next ones are with the kernel while the first one's
-/// completion is looked at. Of several flows each has one.
-const DEPTH: u32 = 4;
-/// Pieces that the kernel receives into, before it must be given some back: few, so that they stay in the
-/// CPU's cache.
-const PIECES: u16 = 8;
-/// The most memory of those pieces, for buffers of great size.
-const PIECES_MAX: u64 = 1 << 30;
+/// Sends under way on the only flow of a thread, so that the next one is with the kernel while the first
+/// one's completion is looked at; more of them wait for the same room in the socket, and gained nothing
+/// when measured. Of several flows each has one.
+const DEPTH: u32 = 2;
+/// Entries that the kernel receives into, at least, before it must be given some back.
+const ENTRIES_MIN: u32 = 8;
 /// How long the end of a trial waits for the word on the last zero-copy sends.
 const HEAR_MAX: Duration = Duration::from_millis(100);
-
-/// How much memory a thread of `seat` needs: its buffer, or the pieces that a ring receives into.
-pub(super) fn room(seat: &Seat<'_>, through_ring: bool) -> Bytes {
-    let size = seat.spec.buffer_bytes;
-    if through_ring && seat.role == Role::Receiver {
-        Bytes::new(size.as_u64() * u64::from(pieces_of(size)))
-    } else {
-        size
-    }
-}
-
-fn pieces_of(size: Bytes) -> u16 {
-    if size.as_u64() * u64::from(PIECES) <= PIECES_MAX {
-        PIECES
-    } else {
-        1
-    }
-}
 
 /// Makes a ring ready, waits for the start, moves payload until every lane has ended; nothing when there
 /// was no trial.
@@ -116,13 +95,10 @@ impl<'a> Carrier<'a> {
             })?;
         }
         if !sends {
-            let pieces = pieces_of(seat.spec.buffer_bytes);
             // Twice as many as flows, so that none finds the ring empty while some are looked at.
-            let entries = (flows * 2)
-                .next_power_of_two()
-                .clamp(pieces.into(), 1 << 15);
-            let entries = u16::try_from(entries).unwrap_or(pieces);
-            ring.provide_buffers(pieces, entries).map_err(|errno| {
+            let entries = (flows * 2).next_power_of_two().clamp(ENTRIES_MIN, 1 << 15);
+            let entries = u16::try_from(entries).unwrap_or(1 << 15);
+            ring.provide_buffer(entries).map_err(|errno| {
                 TrafficError::refused("receive by `uring` (a ring of buffers, Linux 5.19)", errno)
             })?;
         }
@@ -133,7 +109,7 @@ impl<'a> Carrier<'a> {
             lanes,
             zerocopy,
             size,
-            done: Vec::new(),
+            done: Vec::with_capacity(256),
         })
     }
 
@@ -255,7 +231,7 @@ impl<'a> Carrier<'a> {
     }
 
     /// THE hot loop of a receiver: the kernel goes on receiving by itself; one system call for what has
-    /// come, one relaxed store for each piece.
+    /// come, one relaxed store for each time that something had come.
     fn receive(&mut self, seat: &Seat<'_>, start: Start) -> Result<(), TrafficError> {
         let submit = |errno| TrafficError::of_errno("submit to io_uring", errno);
         for index in 0..self.lanes.len() {
@@ -281,7 +257,7 @@ impl<'a> Carrier<'a> {
                         }
                         continue;
                     }
-                    // The pieces were all full at that moment; they are given back by now.
+                    // The entries were all taken at that moment; they are given back by now.
                     Err(Errno::NOBUFS | Errno::INTR | Errno::AGAIN) => {
                         self.ring.receive(count(index), one.token).map_err(submit)?;
                         continue;
@@ -337,5 +313,29 @@ fn no_ring(waiting: Waiting, errno: Errno) -> TrafficError {
             why: "this kernel does not have it; it came with Linux 6.9".to_owned(),
         },
         errno => TrafficError::refused("use io_uring", errno),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use linerate_model::protocol::FailureKind;
+
+    use super::*;
+
+    #[test]
+    fn a_kernel_without_io_uring_and_one_that_forbids_it_are_told_apart() {
+        let kind = |errno| no_ring(Waiting::Blocking, errno).kind();
+        assert_eq!(kind(Errno::NOSYS), FailureKind::NotSupported);
+        assert_eq!(kind(Errno::PERM), FailureKind::Permission);
+        let said = no_ring(Waiting::BusyPoll(5), Errno::INVAL).to_string();
+        assert!(
+            said.contains("`busy-poll:5`") && said.contains("6.9"),
+            "{said}"
+        );
+    }
+
+    #[test]
+    fn an_operation_carries_its_lane_and_what_was_asked_for() {
+        assert_eq!(of_token(token(9_999, 1 << 30)), (9_999, 1 << 30));
     }
 }

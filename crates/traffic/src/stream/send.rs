@@ -189,7 +189,7 @@ pub(super) struct Sendfile {
 }
 
 impl Sendfile {
-    pub(super) fn new(buffer: Buffer) -> Result<Self, TrafficError> {
+    pub(super) fn new(buffer: &Buffer) -> Result<Self, TrafficError> {
         let failed = |errno| TrafficError::refused("send by `sendfile` (memfd_create)", errno);
         block_sigpipe();
         let file = memfd_create("linerate-payload", MemfdFlags::CLOEXEC).map_err(failed)?;

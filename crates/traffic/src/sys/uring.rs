@@ -20,7 +20,7 @@ use super::Mapping;
 const REPORT_USAGE: u16 = 1 << 3;
 /// `IORING_NOTIF_USAGE_ZC_COPIED`.
 const USAGE_COPIED: u32 = 1 << 31;
-/// The group of the provided buffers.
+/// The group of the entries.
 const GROUP: u16 = 0;
 /// How long the kernel's thread that takes submissions (SQPOLL) looks for more before it sleeps.
 const POLL_IDLE_MS: u32 = 100;
@@ -38,13 +38,13 @@ pub(crate) struct Completion {
     pub(crate) more: bool,
     /// Not a result, but the word that a zero-copy send is done with its buffer: whether it was copied.
     pub(crate) released: Option<bool>,
-    /// The provided buffer that holds what was received.
+    /// The entry that what was received went to.
     pub(crate) buffer: Option<u16>,
 }
 
 /// A submission and a completion queue, the sockets and the buffer that they work on.
 pub(crate) struct Ring {
-    ring: IoUring,
+    queues: IoUring,
     spins: bool,
     /// Operations that have not said their last word.
     under_way: usize,
@@ -52,15 +52,12 @@ pub(crate) struct Ring {
     provided: Option<Provided>,
 }
 
-/// Pieces of the buffer that the kernel takes as payload arrives (`IORING_REGISTER_PBUF_RING`, Linux 5.19).
+/// The entries that the kernel takes as payload arrives (`IORING_REGISTER_PBUF_RING`, Linux 5.19).
 struct Provided {
     entries: Mapping,
-    /// Entries, a power of two.
+    /// A power of two.
     count: u16,
     tail: u16,
-    /// The pieces that they share: entry *i* is piece *i* modulo their number.
-    pieces: u16,
-    piece: u32,
 }
 
 impl Ring {
@@ -87,17 +84,18 @@ impl Ring {
                     _ => Err(error),
                 }),
         };
-        let ring = made.map_err(errno_of)?;
+        let queues = made.map_err(|error| errno_of(&error))?;
         if let Waiting::BusyPoll(micros) = waiting {
             let mut napi = Napi::new()
                 .set_busy_poll_timeout(micros)
                 .set_prefer_busy_poll(true);
-            ring.submitter()
+            queues
+                .submitter()
                 .register_napi(&mut napi)
-                .map_err(errno_of)?;
+                .map_err(|error| errno_of(&error))?;
         }
         Ok(Self {
-            ring,
+            queues,
             spins: waiting == Waiting::Spin,
             under_way: 0,
             buffer: Some(buffer),
@@ -109,17 +107,17 @@ impl Ring {
     /// of the first can it be asked.
     pub(crate) fn has_zerocopy_send(&self) -> bool {
         let mut probe = Probe::new();
-        self.ring.submitter().register_probe(&mut probe).is_ok()
+        self.queues.submitter().register_probe(&mut probe).is_ok()
             && probe.is_supported(opcode::SendZc::CODE)
     }
 
     /// Registers the sockets, which operations name by their place in the list: saves taking a reference
     /// for each operation.
     pub(crate) fn register_sockets(&self, sockets: &[RawFd]) -> Result<(), Errno> {
-        self.ring
+        self.queues
             .submitter()
             .register_files(sockets)
-            .map_err(errno_of)
+            .map_err(|error| errno_of(&error))
     }
 
     /// Registers the buffer for zero-copy sends: its pages are looked up and locked once.
@@ -130,52 +128,42 @@ impl Ring {
             iov_len: payload.len(),
         };
         // SAFETY: the mapping is as long as stated and outlives the ring (see `drop`).
-        unsafe { self.ring.submitter().register_buffers(&[piece]) }.map_err(errno_of)
+        unsafe { self.queues.submitter().register_buffers(&[piece]) }
+            .map_err(|error| errno_of(&error))
     }
 
-    /// Cuts the buffer into `pieces` for receives, and lends each of them several times until there are
-    /// `count` entries (a power of two): nobody reads the payload, and a flow that finds no entry must be
-    /// asked to receive again.
-    pub(crate) fn provide_buffers(&mut self, pieces: u16, count: u16) -> Result<(), Errno> {
-        let length = self
-            .buffer
-            .as_ref()
-            .map_or(0, |buffer| buffer.payload().len());
-        let piece = u32::try_from(length / usize::from(pieces)).map_err(|_| Errno::NOMEM)?;
+    /// Lends the buffer for receives, `count` (a power of two) times: nobody reads the payload, so all
+    /// entries may be the same memory, which stays in the CPU's cache as that of a plain read does.
+    pub(crate) fn provide_buffer(&mut self, count: u16) -> Result<(), Errno> {
         let entries = Mapping::new(usize::from(count) * size_of::<BufRingEntry>())?;
         let start = entries.payload().as_ptr().addr() as u64;
         // SAFETY: the entries are whole pages as long as stated; they outlive the ring (see `drop`).
-        unsafe { (self.ring.submitter()).register_buf_ring_with_flags(start, count, GROUP, 0) }
-            .map_err(errno_of)?;
+        unsafe { (self.queues.submitter()).register_buf_ring_with_flags(start, count, GROUP, 0) }
+            .map_err(|error| errno_of(&error))?;
         self.provided = Some(Provided {
             entries,
             count,
             tail: 0,
-            pieces,
-            piece,
         });
         (0..count).for_each(|index| self.give_back(index));
         Ok(())
     }
 
-    /// Gives a provided buffer to the kernel again.
+    /// Gives an entry to the kernel again.
     pub(crate) fn give_back(&mut self, index: u16) {
         let (Some(provided), Some(buffer)) = (&mut self.provided, &mut self.buffer) else {
             return;
         };
         let place = usize::from(provided.tail & (provided.count - 1));
-        let piece = buffer.bytes().as_mut_ptr();
+        let buffer = buffer.bytes();
         let entries: *mut BufRingEntry = provided.entries.bytes().as_mut_ptr().cast();
         // SAFETY: `place` is below the count that the entries were made for; the kernel does not read an
         // entry before the tail says that it is there. The tail lies in the first entry, at an even address,
         // and is read by the kernel and written by us alone.
         unsafe {
             let entry = &mut *entries.add(place);
-            entry.set_addr(
-                piece.expose_provenance() as u64
-                    + u64::from(index % provided.pieces) * u64::from(provided.piece),
-            );
-            entry.set_len(provided.piece);
+            entry.set_addr(buffer.as_mut_ptr().expose_provenance() as u64);
+            entry.set_len(u32::try_from(buffer.len()).unwrap_or(u32::MAX));
             entry.set_bid(index);
             provided.tail = provided.tail.wrapping_add(1);
             AtomicU16::from_ptr(BufRingEntry::tail(entries).cast_mut())
@@ -187,13 +175,16 @@ impl Ring {
         loop {
             // SAFETY: operations are made below, on registered sockets and on the ring's own buffer, which
             // is kept until they are done.
-            if unsafe { self.ring.submission().push(entry) }.is_ok() {
+            if unsafe { self.queues.submission().push(entry) }.is_ok() {
                 self.under_way += 1;
                 return Ok(());
             }
-            self.ring.submit().map_err(errno_of)?;
-            if self.ring.params().is_setup_sqpoll() {
-                self.ring.submitter().squeue_wait().map_err(errno_of)?;
+            self.queues.submit().map_err(|error| errno_of(&error))?;
+            if self.queues.params().is_setup_sqpoll() {
+                self.queues
+                    .submitter()
+                    .squeue_wait()
+                    .map_err(|error| errno_of(&error))?;
             }
         }
     }
@@ -244,20 +235,20 @@ impl Ring {
     ) -> Result<(), Errno> {
         completions.clear();
         let outcome = match limit {
-            _ if self.spins || !self.ring.completion().is_empty() => self.ring.submit(),
-            None => self.ring.submit_and_wait(1),
+            _ if self.spins || !self.queues.completion().is_empty() => self.queues.submit(),
+            None => self.queues.submit_and_wait(1),
             Some(limit) => {
                 let limit = Timespec::from(limit);
                 let arguments = SubmitArgs::new().timespec(&limit);
-                self.ring.submitter().submit_with_args(1, &arguments)
+                self.queues.submitter().submit_with_args(1, &arguments)
             }
         };
-        match outcome.map_err(errno_of) {
+        match outcome.map_err(|error| errno_of(&error)) {
             // BUSY: completions must be taken before more can be submitted.
             Ok(_) | Err(Errno::INTR | Errno::TIME | Errno::BUSY | Errno::AGAIN) => {}
             Err(errno) => return Err(errno),
         }
-        for entry in self.ring.completion() {
+        for entry in self.queues.completion() {
             let more = cqueue::more(entry.flags());
             self.under_way -= usize::from(!more);
             let said = entry.result();
@@ -289,7 +280,7 @@ impl Drop for Ring {
         if !self.is_idle() {
             // A kernel that cannot cancel (before Linux 6.0) finishes them when the sockets are shut down.
             let _ = self
-                .ring
+                .queues
                 .submitter()
                 .register_sync_cancel(Some(Timespec::from(SETTLE)), CancelBuilder::any());
             self.spins = false;
@@ -309,6 +300,58 @@ impl Drop for Ring {
     }
 }
 
-fn errno_of(error: std::io::Error) -> Errno {
-    Errno::from_io_error(&error).unwrap_or(Errno::IO)
+fn errno_of(error: &std::io::Error) -> Errno {
+    Errno::from_io_error(error).unwrap_or(Errno::IO)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::last_errno;
+    use super::*;
+
+    /// Has every io_uring_setup(2) of the calling thread fail with `errno`, as a kernel without io_uring or
+    /// a sandbox does (seccomp(2)). For good: it must be a thread of its own.
+    fn forbid_io_uring(errno: Errno) {
+        let answer = libc::SECCOMP_RET_ERRNO | errno.raw_os_error().cast_unsigned();
+        let call = u32::try_from(libc::SYS_io_uring_setup).expect("a small number");
+        let step = |code: u32, jt, jf, k| libc::sock_filter {
+            code: u16::try_from(code).expect("a small number"),
+            jt,
+            jf,
+            k,
+        };
+        let mut filter = [
+            // The number of the call is the first word.
+            step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
+            step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, call),
+            step(libc::BPF_RET | libc::BPF_K, 0, 0, answer),
+            step(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
+        ];
+        let program = libc::sock_fprog {
+            len: 4,
+            filter: filter.as_mut_ptr(),
+        };
+        // SAFETY: the program and its four steps live for the whole call, which copies them.
+        let outcome = unsafe {
+            libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+            libc::prctl(
+                libc::PR_SET_SECCOMP,
+                libc::SECCOMP_MODE_FILTER,
+                &raw const program,
+            )
+        };
+        assert_eq!(outcome, 0, "{}", last_errno());
+    }
+
+    #[test]
+    fn where_io_uring_is_missing_or_forbidden_there_is_no_ring_and_the_reason_is_kept() {
+        for errno in [Errno::NOSYS, Errno::PERM] {
+            let made = std::thread::spawn(move || {
+                forbid_io_uring(errno);
+                let buffer = Mapping::new(4096).expect("a page");
+                Ring::new(Waiting::Blocking, 8, buffer).err()
+            });
+            assert_eq!(made.join().expect("no panic"), Some(errno));
+        }
+    }
 }

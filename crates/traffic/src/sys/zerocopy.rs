@@ -141,7 +141,7 @@ unsafe impl Send for ReceiveWindow {}
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Mapped {
     /// Bytes that were mapped.
-    pub(crate) mapped: usize,
+    pub(crate) whole_pages: usize,
     /// Bytes that were copied with them, because they were less than a page.
     pub(crate) copied: usize,
     /// Bytes that come next and cannot be mapped: to be read with a copy.
@@ -221,7 +221,7 @@ impl ReceiveWindow {
             return Err(Errno::from_raw_os_error(asked.err.abs()));
         }
         Ok(Mapped {
-            mapped: asked.length as usize,
+            whole_pages: asked.length as usize,
             copied: usize::try_from(asked.copybuf_len).unwrap_or(0),
             unmappable: asked.recv_skip_hint as usize,
         })

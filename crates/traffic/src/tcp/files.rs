@@ -1,12 +1,15 @@
 //! The limit of file descriptors (getrlimit(2)): raised as far as this process may when a trial needs it,
 //! and an error before the first connection when that is not far enough.
 
+use std::os::fd::AsRawFd;
+
 use linerate_model::workload::TrialSpec;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::per_direction;
 use super::select::candidates;
 use crate::TrafficError;
+use crate::abort::new_event;
 
 /// What a thread opens at most beside its connections: an epoll instance or a ring, and the ends of a pipe.
 const PER_THREAD: u64 = 3;
@@ -19,7 +22,7 @@ pub(super) fn make_room(spec: &TrialSpec) -> Result<(), TrafficError> {
     let roles = connections / u64::from(per_direction(spec)).max(1);
     let threads = u64::from(spec.threads()) * roles;
     let limit = getrlimit(Resource::Nofile);
-    let needed = files_open() + connections + threads * PER_THREAD + SPARE;
+    let needed = files_open()? + connections + threads * PER_THREAD + SPARE;
     // Both ends of a trial may be in this process, and neither knows of the other.
     match new_soft_limit(limit, needed, needed + connections) {
         Ok(None) => Ok(()),
@@ -47,9 +50,9 @@ fn new_soft_limit(limit: Rlimit, needed: u64, wanted: u64) -> Result<Option<u64>
     Ok(Some(wanted.min(hard)).filter(|&better| better > soft))
 }
 
-/// How many descriptors are open now. Without /proc, as many as a small program has.
-fn files_open() -> u64 {
-    std::fs::read_dir("/proc/self/fd").map_or(64, |entries| entries.count() as u64)
+/// The lowest number that is free: the kernel gives it to the next descriptor, and all below it are taken.
+fn files_open() -> Result<u64, TrafficError> {
+    Ok(u64::try_from(new_event()?.as_raw_fd()).unwrap_or(0))
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use linerate_model::sample::SideSample;
+use linerate_model::sample::{FlowRecord, SideSample};
 use linerate_model::units::{Bytes, Nanoseconds};
 use linerate_model::workload::{
     Direction, ReceiveMode, SendMode, Stream, TrialSpec, Waiting, Workload,
@@ -164,7 +164,7 @@ fn flows_of_one_thread_get_equal_turns() {
     };
     let (near, far) = there("8 flows on 1 thread", run_both(&spec)).expect("every kernel");
     check("8 flows on 1 thread", &spec, &near, &far);
-    let least = far.flows.iter().map(|flow| flow.total()).min();
+    let least = far.flows.iter().map(FlowRecord::total).min();
     assert!(least > Some(Bytes::new(0)), "no flow starves: {least:?}");
 }
 

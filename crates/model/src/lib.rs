@@ -18,6 +18,7 @@ pub mod ids;
 pub mod known;
 pub mod latency;
 pub mod limit;
+pub mod pingpong;
 pub mod plan;
 pub mod propose;
 pub mod protocol;

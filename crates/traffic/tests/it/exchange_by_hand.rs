@@ -98,7 +98,7 @@ fn percentiles_agree_with_a_direct_record_of_every_operation() {
     let operations = operations(asking(Workload::Rr(rr(16, 32)), |mut stream| {
         seen = answer_late(&mut stream, &[20, 50, 300, 20, 1_000, 20, 40, 3_000]);
     }));
-    assert_eq!(operations.completed as usize, seen.len());
+    assert_eq!(operations.completed, seen.len() as u64);
     // A request took at least the time from its arrival to its answer, and at most the time from the
     // answer before (which began it) to the arrival of the next (which its end began).
     let mut least: Vec<Duration> = seen.iter().map(|(read, answer)| *answer - *read).collect();
@@ -109,10 +109,10 @@ fn percentiles_agree_with_a_direct_record_of_every_operation() {
     least.sort_unstable();
     most.sort_unstable();
     // The first and the last have no such upper bound: each may stand anywhere in the order.
-    for percent in [10, 25, 50, 75, 90, 99] {
+    for percent in [10u8, 25, 50, 75, 90, 99] {
         let quantile = f64::from(percent) / 100.0;
         let said: Duration = operations.latency.quantile(quantile).expect("times").into();
-        let rank = (seen.len() * percent as usize).div_ceil(100).max(1) - 1;
+        let rank = (seen.len() * usize::from(percent)).div_ceil(100).max(1) - 1;
         let low = least[rank].mul_f64(0.996);
         assert!(said >= low, "p{percent}: {said:?} is below {low:?}");
         if let Some(high) = most.get(rank) {

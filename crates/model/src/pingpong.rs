@@ -1,0 +1,403 @@
+//! What a row of message times says: the fit *time = latency + bytes / bandwidth*, the sizes that fall out
+//! of the row, and whether what is on the way takes each frame in whole before it sends it on.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::known::{Cause, Known};
+use crate::sample::Operations;
+use crate::units::{BitRate, Bytes, real};
+
+/// A size whose bandwidth is lower by this share than its neighbours let expect is a dip: several times
+/// what repeated runs of one size differ by.
+pub const DIP_SHARE: f64 = 0.2;
+
+/// The message that latency is told by.
+pub const SMALL: Bytes = Bytes::new(4);
+/// The message that bandwidth is told by.
+pub const LARGE: Bytes = Bytes::mib(4);
+
+/// The payload of one frame at an MTU of 1500 with TCP timestamps: up to here a message is one frame.
+pub const FRAME_PAYLOAD: Bytes = Bytes::new(1448);
+
+/// A size and the time of one message, half of a round trip.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Point {
+    /// The message.
+    pub bytes: Bytes,
+    /// The time one way, in nanoseconds.
+    pub one_way_ns: f64,
+}
+
+impl Point {
+    /// The payload's rate; none without payload.
+    pub fn rate(&self) -> Option<BitRate> {
+        BitRate::from_f64(real(self.bytes.as_u64()) * 8e9 / self.one_way_ns)
+            .filter(|_| self.bytes > Bytes::new(0))
+    }
+}
+
+/// The points of a record: the mean of each size's times, as IMB prints it; ascending in size.
+pub fn points(operations: &Operations) -> Vec<Point> {
+    let mut points: Vec<Point> = (operations.sizes.iter())
+        .filter_map(|size| {
+            Some(Point {
+                bytes: size.bytes,
+                one_way_ns: size.one_way.mean_ns().filter(|ns| *ns > 0.0)?,
+            })
+        })
+        .collect();
+    points.sort_by_key(|point| point.bytes);
+    points
+}
+
+/// A straight line through points.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Line {
+    /// The time of a message without payload, in nanoseconds.
+    pub latency_ns: f64,
+    /// What each byte adds, in nanoseconds.
+    pub ns_per_byte: f64,
+    /// The standard error of that; of two points, which every line meets, not known.
+    pub ns_per_byte_error: Option<f64>,
+}
+
+impl Line {
+    /// The line with the least sum of squared *relative* residuals: times of 5 us and of 5 ms are known to
+    /// about the same share of themselves, and a plain fit would hear of the large ones only. `None` of
+    /// fewer than two sizes.
+    pub fn through(points: &[Point]) -> Option<Self> {
+        let rows = || {
+            let valid = points.iter().filter(|point| point.one_way_ns > 0.0);
+            valid.map(|point| {
+                let weight = point.one_way_ns.powi(-2);
+                (weight, real(point.bytes.as_u64()), point.one_way_ns)
+            })
+        };
+        let weights: f64 = rows().map(|(w, ..)| w).sum();
+        let mean_x = rows().map(|(w, x, _)| w * x).sum::<f64>() / weights;
+        let mean_y = rows().map(|(w, _, y)| w * y).sum::<f64>() / weights;
+        let spread: f64 = rows().map(|(w, x, _)| w * (x - mean_x).powi(2)).sum();
+        if spread.is_nan() || spread <= 0.0 {
+            return None;
+        }
+        let together = rows().map(|(w, x, y)| w * (x - mean_x) * (y - mean_y));
+        let slope = together.sum::<f64>() / spread;
+        let latency_ns = mean_y - slope * mean_x;
+        let residuals = rows().map(|(w, x, y)| w * (y - latency_ns - slope * x).powi(2));
+        let left: f64 = residuals.sum();
+        let freedom = rows().count().saturating_sub(2) as u64;
+        let error = (freedom > 0).then(|| (left / real(freedom) / spread).sqrt());
+        Some(Self {
+            latency_ns,
+            ns_per_byte: slope,
+            ns_per_byte_error: error,
+        })
+    }
+
+    /// What the slope is as a rate; none when bytes cost nothing that could be seen.
+    pub fn rate(&self) -> Option<BitRate> {
+        (self.ns_per_byte > 0.0)
+            .then(|| BitRate::from_f64(8.0 / (self.ns_per_byte * 1e-9)))
+            .flatten()
+    }
+}
+
+/// A size that is slower than its neighbours let expect.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Dip {
+    /// The message.
+    pub bytes: Bytes,
+    /// Its rate.
+    pub rate: BitRate,
+    /// What its neighbours let expect.
+    pub expected: BitRate,
+}
+
+/// The sizes whose rate is clearly below what lies between smaller and larger ones, where a larger one is
+/// fast again. A rate that only falls off, as it does when messages leave a cache, is none.
+///
+/// The rate of *a + bytes / b* is concave in logarithms, so that it never lies below a chord of its own.
+pub fn dips(points: &[Point]) -> Vec<Dip> {
+    let rated: Vec<(f64, f64, Bytes)> = (points.iter())
+        .filter_map(|point| {
+            let rate = point.rate()?.as_f64();
+            Some((real(point.bytes.as_u64()).ln(), rate.ln(), point.bytes))
+        })
+        .collect();
+    let fastest =
+        |among: &[(f64, f64, Bytes)]| among.iter().copied().max_by(|a, b| a.1.total_cmp(&b.1));
+    let clearly = (1.0 - DIP_SHARE).ln();
+    let mut dips = Vec::new();
+    for (index, &(size, rate, bytes)) in rated.iter().enumerate() {
+        let (before, after) = (&rated[..index], &rated[index + 1..]);
+        let (Some(&left), Some(&right)) = (before.last(), after.first()) else {
+            continue;
+        };
+        let (Some(fast_left), Some(fast_right)) = (fastest(before), fastest(after)) else {
+            continue;
+        };
+        let chord = |left: (f64, f64, Bytes), right: (f64, f64, Bytes)| {
+            left.1 + (right.1 - left.1) * (size - left.0) / (right.0 - left.0)
+        };
+        // The fastest ones on both sides: a dip may be several sizes wide.
+        let expected = chord(left, right).max(chord(fast_left, fast_right));
+        if rate < expected + clearly
+            && rate < fast_right.1 + clearly
+            && let (Some(rate), Some(expected)) = (
+                BitRate::from_f64(rate.exp()),
+                BitRate::from_f64(expected.exp()),
+            )
+        {
+            dips.push(Dip {
+                bytes,
+                rate,
+                expected,
+            });
+        }
+    }
+    dips
+}
+
+/// How often each byte of a frame is waited for on the way.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Hops {
+    /// What a byte adds to the time of a message within one frame, over the link's time for a byte.
+    pub times: f64,
+    /// What can be said of it.
+    pub verdict: HopsVerdict,
+}
+
+/// What the growth of latency within a frame says of what is on the way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum HopsVerdict {
+    /// A frame is on the link once: a cable, or what sends a frame on while it still arrives.
+    CutThrough,
+    /// At most so many switches take a frame in whole before they send it on.
+    StoreAndForward(u32),
+}
+
+impl fmt::Display for Hops {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let times = self.times;
+        match self.verdict {
+            HopsVerdict::CutThrough => write!(
+                f,
+                "within a frame each byte adds {times:.1} times the link's time for a byte: nothing on \
+                 the way stores a frame before it forwards it (cut-through, or a cable)"
+            ),
+            HopsVerdict::StoreAndForward(most) => write!(
+                f,
+                "within a frame each byte adds {times:.1} times the link's time for a byte: at most \
+                 {most} store-and-forward hop(s) on the way; the copies of both hosts are in it too, so \
+                 fewer if they are slow"
+            ),
+        }
+    }
+}
+
+/// What the messages of one frame at most say of the hops. Larger messages say nothing: their frames
+/// follow each other through every hop, however it forwards.
+pub fn hops(points: &[Point], link: Option<BitRate>) -> Known<Hops> {
+    const WHAT: &str = "store-and-forward hops";
+    let Some(link) = link.filter(|link| link.as_bit_per_s() > 0) else {
+        let reason = "the link's speed is not known";
+        return Known::unknown(Cause::NotSaid, WHAT, reason);
+    };
+    let of_a_frame: Vec<Point> = (points.iter().copied())
+        .filter(|point| point.bytes <= FRAME_PAYLOAD)
+        .collect();
+    let line = Line::through(&of_a_frame);
+    let Some((line, error)) = line.and_then(|line| Some((line, line.ns_per_byte_error?))) else {
+        let reason = "fewer than three sizes fit in a frame";
+        return Known::unknown(Cause::NotSaid, WHAT, reason);
+    };
+    let byte_ns = 8e9 / link.as_f64();
+    let times = line.ns_per_byte / byte_ns;
+    let verdict = |times: f64| match (times - 1.0).round() {
+        beyond if beyond < 1.0 => HopsVerdict::CutThrough,
+        beyond => HopsVerdict::StoreAndForward(whole(beyond)),
+    };
+    // Two standard errors to either side.
+    let doubt = 2.0 * error / byte_ns;
+    if verdict(times - doubt) != verdict(times + doubt) {
+        let reason = format!(
+            "a byte adds {times:.1} times the link's time for a byte, give or take {doubt:.1}: more \
+             repetitions would tell"
+        );
+        return Known::unknown(Cause::NotSaid, WHAT, reason);
+    }
+    Known::Value(Hops {
+        times,
+        verdict: verdict(times),
+    })
+}
+
+/// A count that is a whole number already; more than any path has is that many.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "clamped before"
+)]
+fn whole(count: f64) -> u32 {
+    count.clamp(0.0, 1e6) as u32
+}
+
+/// Everything that a row of sizes says.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Judgement {
+    /// The fit over all sizes.
+    pub line: Line,
+    /// The message that latency is told by, when it was measured.
+    pub small: Option<Point>,
+    /// The message that bandwidth is told by, when it was measured.
+    pub large: Option<Point>,
+    /// The sizes that fall out of the row.
+    pub dips: Vec<Dip>,
+    /// Store-and-forward against cut-through.
+    pub hops: Known<Hops>,
+}
+
+/// Judges a row of sizes over a link of this speed; `None` of fewer than two sizes.
+pub fn judge(points: &[Point], link: Option<BitRate>) -> Option<Judgement> {
+    let at = |bytes: Bytes| points.iter().copied().find(|point| point.bytes == bytes);
+    Some(Judgement {
+        line: Line::through(points)?,
+        small: at(SMALL),
+        large: at(LARGE),
+        dips: dips(points),
+        hops: hops(points, link),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::workload::Pingpong;
+
+    /// The row of IMB's sizes over a path of this latency and bandwidth.
+    fn row(latency_us: f64, mbyte_per_s: f64) -> Vec<Point> {
+        let time = |bytes: Bytes| latency_us * 1e3 + real(bytes.as_u64()) * 1e3 / mbyte_per_s;
+        let sizes = Pingpong::imb_sizes().into_iter();
+        let points = sizes.map(|bytes| Point {
+            bytes,
+            one_way_ns: time(bytes),
+        });
+        points.collect()
+    }
+
+    /// The fabrics of source 003: latency in us at 4 B, bandwidth in MB/s at 4 MB.
+    const FABRICS: [(f64, f64); 7] = [
+        (24.5, 112.0),
+        (7.8, 1126.0),
+        (1.9, 4300.0),
+        (1.4, 4613.0),
+        (1.5, 3400.0),
+        (1.4, 5300.0),
+        (0.86, 6000.0),
+    ];
+
+    #[test]
+    fn the_two_numbers_of_every_fabric_of_the_field_report_come_back() {
+        for (latency, bandwidth) in FABRICS {
+            let judged = judge(&row(latency, bandwidth), None).expect("24 sizes");
+            assert!((judged.line.latency_ns / (latency * 1e3) - 1.0).abs() < 1e-6);
+            assert!((judged.line.ns_per_byte * bandwidth / 1e3 - 1.0).abs() < 1e-6);
+            let small = judged.small.expect("4 B").one_way_ns / 1e3;
+            assert!((small / latency - 1.0).abs() < 0.01, "{small}");
+            let large = judged.large.and_then(|point| point.rate()).expect("4 MiB");
+            let reached = large.as_f64() / 8e6 / bandwidth;
+            assert!((0.97..=1.0).contains(&reached), "{reached}");
+            assert_eq!(judged.dips, []);
+        }
+    }
+
+    /// 40G TCP of source 003 as installed: "dips in bandwidth for messages of 256K-1M".
+    #[test]
+    fn the_dips_of_the_field_report_are_named_and_no_other_size() {
+        let mut points = row(7.8, 1126.0);
+        for point in &mut points {
+            if (Bytes::kib(256)..=Bytes::mib(1)).contains(&point.bytes) {
+                point.one_way_ns *= 1.7;
+            }
+        }
+        let found: Vec<Bytes> = dips(&points).iter().map(|dip| dip.bytes).collect();
+        assert_eq!(found, [Bytes::kib(256), Bytes::kib(512), Bytes::mib(1)]);
+    }
+
+    #[test]
+    fn a_rate_that_only_falls_off_is_no_dip() {
+        let mut points = row(7.8, 5000.0);
+        for point in &mut points {
+            if point.bytes >= Bytes::kib(512) {
+                point.one_way_ns *= 2.0;
+            }
+        }
+        assert_eq!(dips(&points), []);
+    }
+
+    #[test]
+    fn each_hop_that_stores_a_frame_adds_the_links_time_for_it() {
+        let link = BitRate::from_mbit_per_s(1_000);
+        for (times, verdict) in [
+            (1.0, HopsVerdict::CutThrough),
+            (2.0, HopsVerdict::StoreAndForward(1)),
+            (4.0, HopsVerdict::StoreAndForward(3)),
+        ] {
+            // 8 ns a byte at 1 Gb/s, which is 125 MB/s.
+            let found = hops(&row(24.5, 125.0 / times), Some(link));
+            let found = found.get().expect("a plain row");
+            assert_eq!(found.verdict, verdict, "{found}");
+        }
+    }
+
+    #[test]
+    fn without_the_links_speed_or_with_noise_nothing_is_said_of_hops() {
+        assert!(hops(&row(24.5, 112.0), None).gap().is_some());
+        let mut noisy = row(24.5, 112.0);
+        for (index, point) in noisy.iter_mut().enumerate() {
+            point.one_way_ns *= if index % 2 == 0 { 0.8 } else { 1.2 };
+        }
+        let link = BitRate::from_mbit_per_s(1_000);
+        assert!(hops(&noisy, Some(link)).gap().is_some());
+    }
+
+    #[test]
+    fn too_few_sizes_have_no_line() {
+        assert_eq!(Line::through(&[]), None);
+        assert_eq!(judge(&row(1.0, 1.0)[..1], None), None);
+        let twice = [row(1.0, 1.0)[3]; 2];
+        assert_eq!(Line::through(&twice), None);
+    }
+
+    proptest! {
+        #[test]
+        fn the_line_of_a_straight_row_is_the_row(
+            latency in 0.5..1_000.0f64,
+            bandwidth in 10.0..50_000.0f64,
+        ) {
+            let line = Line::through(&row(latency, bandwidth)).expect("24 sizes");
+            prop_assert!((line.latency_ns / (latency * 1e3) - 1.0).abs() < 1e-6);
+            prop_assert!((line.ns_per_byte * bandwidth / 1e3 - 1.0).abs() < 1e-6);
+            prop_assert_eq!(dips(&row(latency, bandwidth)), []);
+        }
+
+        #[test]
+        fn a_few_percent_of_noise_move_both_figures_by_no_more(
+            noise in proptest::collection::vec(-0.03..0.03f64, 24),
+        ) {
+            let mut points = row(7.8, 1126.0);
+            for (point, noise) in points.iter_mut().zip(noise) {
+                point.one_way_ns *= 1.0 + noise;
+            }
+            let line = Line::through(&points).expect("24 sizes");
+            prop_assert!((line.latency_ns / 7.8e3 - 1.0).abs() < 0.05);
+            prop_assert!((line.ns_per_byte * 1.126 - 1.0).abs() < 0.08);
+            prop_assert_eq!(dips(&points), []);
+        }
+    }
+}

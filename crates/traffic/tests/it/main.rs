@@ -11,3 +11,5 @@ mod scene;
 mod simulated;
 mod strangers;
 mod stream;
+mod udp;
+mod udp_hostile;

@@ -30,6 +30,9 @@ const LAST_WORD: Duration = Duration::from_millis(200);
 /// The headers below the payload of a datagram.
 const IPV4_HEADERS: usize = 20 + 8;
 const IPV6_HEADERS: usize = 40 + 8;
+/// Calls of one message after one that took fewer than it was given. sendmmsg(2) forgets the error of any
+/// message but the first; the one that follows another then tells it.
+const CAREFUL_CALLS: u32 = 2;
 /// The token of what says that the trial stops; the others are two for each flow.
 const STOPPING: u64 = u64::MAX;
 
@@ -118,6 +121,8 @@ struct Outgoing<'a> {
     link: Link,
     schedule: Option<Schedule>,
     sent: u64,
+    /// So many of the next calls send one message.
+    careful: u32,
     /// The socket's buffer was full, and the poller will say when it is not.
     is_full: bool,
 }
@@ -175,6 +180,7 @@ impl<'a> Sender<'a> {
                 link,
                 schedule,
                 sent: 0,
+                careful: 0,
                 is_full: false,
             });
         }
@@ -253,9 +259,16 @@ impl<'a> Sender<'a> {
         now: u64,
         buffer: &mut [u8],
     ) -> Result<Took, TrafficError> {
-        let flow = &self.flows[index];
+        let flow = &mut self.flows[index];
         let layout = self.layout;
-        let most = usize::try_from(due.min(layout.datagrams())).unwrap_or(usize::MAX);
+        let in_message = layout.stride / layout.datagram;
+        let room = if flow.careful > 0 {
+            flow.careful -= 1;
+            in_message as u64
+        } else {
+            layout.datagrams()
+        };
+        let most = usize::try_from(due.min(room)).unwrap_or(usize::MAX);
         let data = &mut buffer[..most * layout.datagram];
         for (sequence, datagram) in (flow.sent..).zip(data.chunks_exact_mut(layout.datagram)) {
             let header = Header {
@@ -269,12 +282,15 @@ impl<'a> Sender<'a> {
         let sent = if layout.batch == DatagramBatch::Single {
             let mut flags = SendFlags::NOSIGNAL;
             flags.set(SendFlags::DONTWAIT, !self.blocks);
-            send(socket, data, flags).map(|_| 1)
+            send(socket, &*data, flags).map(|_| 1)
         } else {
             let messages = self.messages.send(socket, data, layout.stride, self.blocks);
             // Only the last message may hold fewer than the others.
-            messages.map(|count| (count * (layout.stride / layout.datagram)).min(most))
+            messages.map(|count| (count * in_message).min(most))
         };
+        if sent.is_ok_and(|count| count < most) {
+            flow.careful = CAREFUL_CALLS;
+        }
         match sent {
             Ok(count) => Ok(Took::Datagrams(count as u64)),
             // ENOBUFS: the interface's queue is full (send(2)).

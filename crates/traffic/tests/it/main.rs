@@ -24,3 +24,5 @@ mod stream;
 mod stream_crowd;
 mod stream_hostile;
 mod stream_modes;
+mod udp;
+mod udp_hostile;

@@ -7,6 +7,10 @@
 )]
 
 mod hostile;
+mod http;
+mod http_client;
+mod http_server;
+mod http_tools;
 mod scene;
 mod simulated;
 mod strangers;

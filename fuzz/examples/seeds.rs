@@ -40,8 +40,27 @@ fn main() -> Outcome<()> {
     for (place, text) in SETTINGS.iter().enumerate() {
         seeds.put("setting_key", &place.to_string(), text)?;
     }
+    for (place, text) in HTTP_REQUESTS.iter().enumerate() {
+        seeds.put("http_request", &place.to_string(), text)?;
+    }
+    for (place, text) in HTTP_RESPONSES.iter().enumerate() {
+        seeds.put("http_response", &place.to_string(), text)?;
+    }
     seeds.put("host_facts", "none", [0; 12])
 }
+
+const HTTP_REQUESTS: [&str; 3] = [
+    "GET / HTTP/1.1\r\nHost: linerate.localhost\r\n\r\n",
+    "\r\nHEAD /a?b HTTP/1.0\r\nConnection: keep-alive, close\r\nContent-Length: 0\r\n\r\n",
+    "GET http://far/ HTTP/1.1\r\nhost: far\r\nTransfer-Encoding: chunked\r\n\r\n",
+];
+
+const HTTP_RESPONSES: [&str; 4] = [
+    "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhelloHTTP/1.1 204 No\r\n\r\n",
+    "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n5;x=y\r\nhello\r\n0\r\nT: u\r\n\r\n",
+    "HTTP/1.0 200 OK\nConnection: keep-alive\n\nuntil the end",
+    "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 404\r\nConnection: close\r\nContent-Length: 0\r\n\r\n",
+];
 
 /// The folder of all seeds.
 struct Seeds(PathBuf);

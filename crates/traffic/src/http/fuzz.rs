@@ -40,9 +40,8 @@ pub fn http_response(bytes: &[u8]) {
                 at_once.push((one.status, one.keep));
                 rest = &rest[one.used..];
             }
-            Ok(None) => break,
-            // How far the bytes before the error went may differ: only whole responses are compared.
-            Err(_) => break,
+            // Only whole responses are compared: how far the bytes before an error went may differ.
+            Ok(None) | Err(_) => break,
         }
     }
     let mut reader = Reader::default();

@@ -202,10 +202,10 @@ impl<'a> Loader<'a> {
             self.poller.wait(&mut events, limit)?;
             for event in &events {
                 match event.data.u64() {
-                    WAKE => return Ok(self.end()),
+                    WAKE => {} // it was stopped
                     ABORT => return Err(TrafficError::Aborted),
                     COMPANION => return Err(self.gone()),
-                    TICK => self.look_after()?,
+                    TICK => self.look_after(),
                     DUE => {
                         self.due.take();
                         self.due_ns = u64::MAX;
@@ -336,20 +336,17 @@ impl<'a> Loader<'a> {
             return Ok(());
         };
         match recv(socket, self.buffer.bytes(), RecvFlags::empty()) {
-            Ok((0, _)) => match one.reader.close() {
-                Some(response) => self.answered(place, response),
-                None => {
-                    self.broke(place);
-                    Ok(())
+            Ok((0, _)) => {
+                if let Some(response) = one.reader.close() {
+                    return self.answered(place, response);
                 }
-            },
-            Ok((count, _)) => self.take(place, count),
-            Err(Errno::AGAIN | Errno::INTR) => Ok(()),
-            Err(_) => {
                 self.broke(place);
-                Ok(())
             }
+            Ok((count, _)) => return self.take(place, count),
+            Err(Errno::AGAIN | Errno::INTR) => {}
+            Err(_) => self.broke(place),
         }
+        Ok(())
     }
 
     /// Takes the bytes that were read.
@@ -416,18 +413,14 @@ impl<'a> Loader<'a> {
 
     fn connected(&mut self, place: usize) -> Result<(), TrafficError> {
         let one = &mut self.connections[place];
-        match (one.is_open(), &one.socket) {
-            (Ok(true), Some(socket)) => {
-                self.poller.modify(socket, place as u64, EventFlags::IN)?;
-                one.state = State::Idle;
-                let now_ns = self.now_ns();
-                self.ask_next(place, now_ns)
-            }
-            _ => {
-                self.broke(place);
-                Ok(())
-            }
+        if let (Ok(true), Some(socket)) = (one.is_open(), &one.socket) {
+            self.poller.modify(socket, place as u64, EventFlags::IN)?;
+            one.state = State::Idle;
+            let now_ns = self.now_ns();
+            return self.ask_next(place, now_ns);
         }
+        self.broke(place);
+        Ok(())
     }
 
     fn open_some(&mut self) -> Result<(), TrafficError> {
@@ -450,7 +443,7 @@ impl<'a> Loader<'a> {
     }
 
     /// Once a tick: gives up answers that do not come, and tries again what failed.
-    fn look_after(&mut self) -> Result<(), TrafficError> {
+    fn look_after(&mut self) {
         self.tick.take();
         self.to_open.append(&mut self.later);
         for place in 0..self.connections.len() {
@@ -461,7 +454,6 @@ impl<'a> Loader<'a> {
                 self.broke(place);
             }
         }
-        Ok(())
     }
 }
 

@@ -77,7 +77,7 @@ mod tests {
         let begun: u64 = [of(4, 0), of(3, 1), of(3, 2)]
             .iter()
             .map(|one| {
-                (0..)
+                (0..u64::from(u32::MAX))
                     .take_while(|&number| one.at_ns(number) < second)
                     .count() as u64
             })

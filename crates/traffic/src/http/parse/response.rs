@@ -294,7 +294,6 @@ fn pass_chunks(chunks: &mut Chunks, data: &[u8]) -> Result<(usize, bool), BadRes
                     digits: digits + 1,
                 }
             }
-            (Chunks::Size { size, digits: 1.. }, b';' | b' ' | b'\t') => Chunks::Extension { size },
             (Chunks::Size { size, digits: 1.. } | Chunks::Extension { size }, b'\r') => {
                 Chunks::SizeEnd { size }
             }
@@ -307,7 +306,8 @@ fn pass_chunks(chunks: &mut Chunks, data: &[u8]) -> Result<(usize, bool), BadRes
                 0 => Chunks::Trailer,
                 _ => Chunks::Data(size),
             },
-            (Chunks::Extension { size }, _) => Chunks::Extension { size },
+            (Chunks::Size { size, digits: 1.. }, b';' | b' ' | b'\t')
+            | (Chunks::Extension { size }, _) => Chunks::Extension { size },
             (Chunks::DataReturn, b'\r') => Chunks::DataEnd,
             (Chunks::DataReturn | Chunks::DataEnd, b'\n') => Chunks::START,
             (Chunks::Trailer, b'\r') => Chunks::End,
@@ -322,6 +322,8 @@ fn pass_chunks(chunks: &mut Chunks, data: &[u8]) -> Result<(usize, bool), BadRes
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::Write as _;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -359,7 +361,7 @@ mod tests {
         let mut text = format!("{head}Transfer-Encoding: chunked\r\n\r\n");
         for part in body.as_bytes().chunks(size) {
             let part = std::str::from_utf8(part).expect("ASCII");
-            text += &format!("{:x};why=not\r\n{part}\r\n", part.len());
+            let _ = write!(text, "{:x};why=not\r\n{part}\r\n", part.len());
         }
         text + "0\r\nTrailer: yes\r\n\r\n"
     }

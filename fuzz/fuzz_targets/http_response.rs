@@ -1,0 +1,4 @@
+//! `linerate_traffic::http::fuzz::http_response`
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| linerate_traffic::http::fuzz::http_response(bytes));

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
-use crate::TrafficError;
 use crate::abort::{new_event, signal};
+use crate::{Abort, TrafficError};
 
 /// What a data thread writes for one flow while it runs, alone in its cache line: 128 bytes, because x86
 /// fetches lines in pairs and other machines have lines of that size.
@@ -156,6 +156,15 @@ impl Board {
     /// Whether the trial fails: nothing is worth waiting for.
     pub(crate) fn has_failed(&self) -> bool {
         self.failure.get().is_some()
+    }
+
+    /// Whether there is a trial to start. A failure that is on the board already goes before the one that is
+    /// given here.
+    pub(super) fn may_start(&self, abort: &Abort) -> Result<(), TrafficError> {
+        if self.has_failed() || abort.is_triggered() {
+            return Err(TrafficError::Aborted);
+        }
+        Ok(())
     }
 
     fn gate(&self) -> std::sync::MutexGuard<'_, Gate> {

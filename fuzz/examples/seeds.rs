@@ -46,6 +46,12 @@ fn main() -> Outcome<()> {
     for (place, text) in HTTP_RESPONSES.iter().enumerate() {
         seeds.put("http_response", &place.to_string(), text)?;
     }
+    for (place, text) in IPERF3.iter().enumerate() {
+        let mut bytes = vec![7];
+        bytes.extend(u32::try_from(text.len())?.to_be_bytes());
+        bytes.extend_from_slice(text.as_bytes());
+        seeds.put("iperf3", &place.to_string(), bytes)?;
+    }
     seeds.put("host_facts", "none", [0; 12])
 }
 
@@ -60,6 +66,13 @@ const HTTP_RESPONSES: [&str; 4] = [
     "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n5;x=y\r\nhello\r\n0\r\nT: u\r\n\r\n",
     "HTTP/1.0 200 OK\nConnection: keep-alive\n\nuntil the end",
     "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 404\r\nConnection: close\r\nContent-Length: 0\r\n\r\n",
+];
+
+/// What an iperf3 client asks for, and what both ends tell each other.
+const IPERF3: [&str; 3] = [
+    r#"{"tcp":true,"omit":0,"time":2,"num":0,"parallel":4,"reverse":true,"len":131072,"MSS":1400,"window":65536,"congestion":"reno","client_version":"3.16"}"#,
+    r#"{"udp":true,"omit":1,"time":1e1,"bidirectional":1,"len":1460,"bandwidth":5000000,"udp_counters_64bit":1,"TOS":16}"#,
+    r#"{"cpu_util_total":1.5,"cpu_util_user":1,"cpu_util_system":0.5,"sender_has_retransmits":1,"congestion_used":"bbr","streams":[{"id":1,"bytes":99,"retransmits":3,"jitter":0.1,"errors":1,"omitted_errors":0,"packets":7,"omitted_packets":1,"start_time":0,"end_time":1.5}]}"#,
 ];
 
 /// The folder of all seeds.

@@ -5,6 +5,7 @@
 mod edits;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use linerate_host::fuzz::{PROFILES, judge};
 use linerate_model::finding::{Diagnosis, Scene};
@@ -18,6 +19,9 @@ use linerate_model::setting::{SettingKey, Settings};
 use linerate_model::talk::{AgentTalk, Lines, answer};
 use linerate_model::units::{BitRate, Bytes, Nanoseconds};
 use linerate_model::watch::Watch;
+use linerate_traffic::iperf3::{
+    Account, COOKIE_BYTES, ClientTalk, Cookie, Frame, Header, Parameters, Results, ServerTalk,
+};
 
 use crate::peer::PeerAddress;
 use crate::report::doctor::{Visit, doctor_json, doctor_junit, doctor_sarif, doctor_text};
@@ -96,6 +100,44 @@ pub fn protocol(bytes: &[u8]) {
             }
         }
     }
+}
+
+/// What an iperf3 client or server says, in pieces of a size that the first byte says: a cookie, JSON behind
+/// its length as parameters and as results, states in any order, and datagrams. What is understood is
+/// written and read again.
+pub fn iperf3(bytes: &[u8]) {
+    let Some((size, stream)) = bytes.split_first() else {
+        return;
+    };
+    if let Some(cookie) = stream.first_chunk::<COOKIE_BYTES>() {
+        let _ = Cookie::read(cookie);
+    }
+    let mut frame = Frame::new(Frame::PARAMETERS_MAX);
+    for piece in stream.chunks(usize::from(*size).max(1)) {
+        if frame.push(piece).is_err() {
+            break;
+        }
+    }
+    let json = frame.into_body();
+    if let Ok(asked) = Parameters::read(&json) {
+        assert_eq!(Parameters::read(asked.write().as_bytes()), Ok(asked));
+    }
+    if let Ok(told) = Results::read(&json) {
+        let again = Results::read(told.write().as_bytes()).expect("our own words");
+        assert_eq!(again.streams.len(), told.streams.len());
+    }
+    let (mut talk, mut account) = (ClientTalk::default(), Account::default());
+    for &byte in stream {
+        let _ = talk.hear(byte);
+        let _ = ServerTalk::Running.hear(byte);
+    }
+    for datagram in stream.chunks(16) {
+        let wide = size % 2 == 0;
+        if let Some(header) = Header::read(datagram, wide) {
+            account.take(header, Duration::from_secs(u64::from(*size)));
+        }
+    }
+    let _ = account.record();
 }
 
 /// A plan file; and the way there from other settings and back, which must end where it began.

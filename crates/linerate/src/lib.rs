@@ -18,6 +18,7 @@ pub mod exit;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz;
 pub mod interrupt;
+pub mod iperf3;
 pub mod map;
 pub mod measure;
 pub mod memory;

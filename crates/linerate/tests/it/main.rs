@@ -14,6 +14,7 @@ mod bad_input;
 mod demo;
 mod full_disk;
 mod help;
+mod iperf3;
 mod job;
 mod lab;
 mod peers;

@@ -14,7 +14,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
 use super::line::{ANSWER_MAX, Line, finish_connect};
 use super::mover::Orders;
 use super::parameters::Parameters;
-use super::reading::{self, Reading};
+use super::reading::{self, DatagramReading, Reading};
 use super::results::{Results, ServerResults};
 use super::sides::results_of;
 use super::talk::{ClientStep, ClientTalk, TalkError};
@@ -38,6 +38,8 @@ pub struct Foreign {
     pub connections: Vec<Connection>,
     /// Of each connection, the kernel's figures at each reading; none where this end received.
     pub readings: Vec<Vec<Reading>>,
+    /// Of each UDP connection that this end received on, its figures at each reading.
+    pub datagrams: Vec<Vec<DatagramReading>>,
     /// The cookie of the test.
     pub cookie: String,
     /// The largest payload of a segment before data moved (`TCP_MAXSEG` of the control connection).
@@ -77,7 +79,7 @@ pub fn measure(
     check(spec).map_err(wrong)?;
     let parameters = Parameters::of_spec(spec).map_err(wrong)?;
     let line = Line::connect(server, abort)?;
-    let outcome = Test::begin(spec, &parameters, &line).and_then(|test| test.run());
+    let outcome = Test::begin(spec, &parameters, &line).and_then(Test::run);
     if outcome.is_err() {
         // The server then need not find out by itself. It may be the one that is gone.
         let _ = line.say(State::ClientTerminate);
@@ -166,11 +168,8 @@ impl<'a> Test<'a> {
 
     fn run(mut self) -> Result<Foreign, TrafficError> {
         let mut flows = Vec::new();
-        loop {
-            match self.hear()? {
-                ClientStep::SendParameters => self.line.write_json(&self.parameters.write())?,
-                _ => break,
-            }
+        while self.hear()? == ClientStep::SendParameters {
+            self.line.write_json(&self.parameters.write())?;
         }
         for number in 0..self.parameters.streams() {
             flows.push(self.open(number)?);
@@ -191,13 +190,23 @@ impl<'a> Test<'a> {
                 mover::tcp(seat, &orders)
             }
         };
-        let far = Server::new(self.line, self.talk, self.parameters, flows.len());
+        let far = Server::new(self.line, self.talk, self.parameters, &orders);
         let spec = &self.spec;
         let abort = self.line.abort();
         let local = carry_out_with(spec, Side::Connecting, &flows, &far, &work, abort)?;
         drop(flows);
-        let (talk, heard, readings) = far.into_parts();
-        self.talk = talk;
+        let heard = far.heard.into_inner();
+        self.talk = far
+            .talk
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner);
+        let Noted {
+            readings,
+            datagrams,
+        } = far
+            .noted
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner);
         if !heard && self.hear()? != ClientStep::ExchangeResults {
             return Err(self.line.wrong(TalkError::Terminated));
         }
@@ -207,6 +216,7 @@ impl<'a> Test<'a> {
             server,
             connections,
             readings,
+            datagrams,
             cookie: self.cookie.to_string(),
             mss: sockopt_mss(self.line),
             send_buffer,
@@ -224,6 +234,7 @@ impl<'a> Test<'a> {
             ),
             wide: self.parameters.counters_64bit,
             settle: true,
+            progress: Orders::progress_of(self.parameters.streams()),
             ..Orders::default()
         }
     }
@@ -326,31 +337,39 @@ struct Server<'a> {
     amount: Option<u64>,
     /// It has said that its data has ended.
     heard: AtomicBool,
-    readings: Mutex<Vec<Vec<Reading>>>,
+    orders: &'a Orders,
+    noted: Mutex<Noted>,
+}
+
+/// What was noted of each connection at each reading.
+#[derive(Debug, Default)]
+struct Noted {
+    readings: Vec<Vec<Reading>>,
+    datagrams: Vec<Vec<DatagramReading>>,
 }
 
 impl<'a> Server<'a> {
-    fn new(line: &'a Line<'a>, talk: ClientTalk, parameters: &Parameters, flows: usize) -> Self {
+    fn new(
+        line: &'a Line<'a>,
+        talk: ClientTalk,
+        parameters: &Parameters,
+        orders: &'a Orders,
+    ) -> Self {
         // Of what is sent each thread knows its share; in both directions they stop each other.
         let arrives = parameters.direction != Direction::Forward;
+        let flows = parameters.streams() as usize;
         Self {
             line,
             talk: Mutex::new(talk),
             udp: parameters.udp,
             amount: parameters.bytes.map(Bytes::as_u64).filter(|_| arrives),
             heard: AtomicBool::new(false),
-            readings: Mutex::new(vec![Vec::new(); flows]),
+            orders,
+            noted: Mutex::new(Noted {
+                readings: vec![Vec::new(); flows],
+                datagrams: vec![Vec::new(); flows],
+            }),
         }
-    }
-
-    fn into_parts(self) -> (ClientTalk, bool, Vec<Vec<Reading>>) {
-        let talk = self
-            .talk
-            .into_inner()
-            .unwrap_or_else(PoisonError::into_inner);
-        let readings = self.readings.into_inner();
-        let readings = readings.unwrap_or_else(PoisonError::into_inner);
-        (talk, self.heard.into_inner(), readings)
     }
 
     fn talk(&self) -> std::sync::MutexGuard<'_, ClientTalk> {
@@ -358,10 +377,23 @@ impl<'a> Server<'a> {
     }
 
     fn note(&self, now: Duration, flows: &[Flow]) {
-        let mut readings = self.readings.lock().unwrap_or_else(PoisonError::into_inner);
-        for (flow, readings) in flows.iter().zip(readings.iter_mut()) {
-            if flow.role == Role::Sender && !self.udp {
-                readings.extend(reading::read(&flow.socket, Nanoseconds::from(now)));
+        let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
+        let at_ns = Nanoseconds::from(now);
+        for (index, flow) in flows.iter().enumerate() {
+            match (flow.role, self.udp) {
+                (Role::Sender, false) => {
+                    noted.readings[index].extend(reading::read(&flow.socket, at_ns));
+                }
+                (Role::Receiver, true) => {
+                    let progress = &self.orders.progress[index];
+                    noted.datagrams[index].push(DatagramReading {
+                        at_ns,
+                        packets: progress.packets.load(Ordering::Relaxed),
+                        lost: progress.lost.load(Ordering::Relaxed),
+                        jitter_ns: Nanoseconds::new(progress.jitter_ns.load(Ordering::Relaxed)),
+                    });
+                }
+                _ => {}
             }
         }
     }

@@ -1,6 +1,7 @@
 //! UDP with iperf3: each datagram begins with its sender's time and its number, counted from 1, big endian.
 //! The number has 64 bits when the client asked for it.
 
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use linerate_model::known::Known;
@@ -9,7 +10,7 @@ use linerate_model::units::{Bytes, Nanoseconds};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
-use super::mover::{Orders, Pace, since};
+use super::mover::{Orders, Pace, Progress, since};
 use super::results::Omitted;
 use crate::TrafficError;
 use crate::buffer::Buffer;
@@ -154,6 +155,19 @@ impl Account {
         self.seen[word] & bit != 0
     }
 
+    /// Says how far it is.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a time of at most a test's length"
+    )]
+    fn show(&self, progress: &Progress) {
+        progress.packets.store(self.highest, Ordering::Relaxed);
+        progress.lost.store(self.lost, Ordering::Relaxed);
+        let jitter_ns = self.jitter_ns as u64;
+        progress.jitter_ns.store(jitter_ns, Ordering::Relaxed);
+    }
+
     /// What is lost, and how many were sent as far as it is known.
     fn so_far(&self) -> Omitted {
         Omitted {
@@ -274,6 +288,7 @@ fn receive_datagrams(
     start: Start,
 ) -> Result<(u64, Datagrams), TrafficError> {
     let mut omitting = !orders.omit.is_zero();
+    let progress = orders.progress.get(one.flow.number as usize);
     let mut account = Account::default();
     let mut bytes = 0u64;
     loop {
@@ -291,6 +306,9 @@ fn receive_datagrams(
                     continue;
                 };
                 account.take(header, now);
+                if let Some(progress) = progress {
+                    account.show(progress);
+                }
                 bytes += count as u64;
                 one.counter.set_bytes(bytes);
             }

@@ -56,7 +56,7 @@ impl Place {
     }
 
     /// A stream has come; one that nobody waits for is given back.
-    fn put(&self, socket: OwnedFd, udp: bool) -> Result<(), OwnedFd> {
+    pub(super) fn put(&self, socket: OwnedFd, udp: bool) -> Result<(), OwnedFd> {
         let mut inbox = self.inbox();
         if inbox.wanted == 0 || inbox.udp != udp {
             return Err(socket);
@@ -125,11 +125,6 @@ impl Desk {
         places.iter().find(|one| one.cookie == *cookie).cloned()
     }
 
-    /// Brings a TCP stream to its test; one that it does not want is given back.
-    pub(super) fn bring(&self, place: &Place, socket: OwnedFd) -> Result<(), OwnedFd> {
-        place.put(socket, false)
-    }
-
     /// The test that a UDP stream from `client` would belong to.
     pub(super) fn awaits_udp(&self, client: IpAddr) -> Option<Arc<Place>> {
         let client = client.to_canonical();
@@ -141,12 +136,6 @@ impl Desk {
                 inbox.turn && inbox.wanted > 0
             })
             .cloned()
-    }
-
-    /// Brings a UDP stream to its test.
-    pub(super) fn bring_udp(&self, place: &Place, socket: OwnedFd) {
-        // One that has become superfluous is closed.
-        let _ = place.put(socket, true);
     }
 
     /// Whether `place` may have its UDP streams opened now; it stays so until [`Desk::end_turn`].

@@ -164,7 +164,8 @@ impl Door {
                 continue;
             };
             if send(&stream, REPLIES[0], SendFlags::NOSIGNAL).is_ok() {
-                desk.bring_udp(&place, stream);
+                // One that has become superfluous is closed.
+                let _ = place.put(stream, true);
             }
         }
     }
@@ -227,7 +228,7 @@ impl Stranger {
 /// Brings a connection to its test, or lets it begin one.
 fn show_in(desk: &Desk, socket: OwnedFd, cookie: Cookie, new_test: &mut impl FnMut(Caller)) {
     if let Some(place) = desk.find(&cookie) {
-        if let Err(superfluous) = desk.bring(&place, socket) {
+        if let Err(superfluous) = place.put(socket, false) {
             refuse(&superfluous);
         }
         return;

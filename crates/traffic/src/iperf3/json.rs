@@ -38,10 +38,6 @@ impl<'a> Object<'a> {
         }
     }
 
-    pub(super) fn has(&self, key: &str) -> bool {
-        self.map.contains_key(key)
-    }
-
     /// A number; nothing when the key is not there.
     pub(super) fn real(&self, key: &str) -> Result<Option<f64>, TalkError> {
         match self.map.get(key) {
@@ -56,8 +52,7 @@ impl<'a> Object<'a> {
     /// A whole number; nothing when the key is not there.
     #[expect(
         clippy::cast_possible_truncation,
-        clippy::float_cmp,
-        reason = "the one number is a power of two, the other has no fraction and is within 2^53"
+        reason = "the number has no fraction and is within 2^53"
     )]
     pub(super) fn whole(&self, key: &str) -> Result<Option<i64>, TalkError> {
         const EXACT: f64 = 9_007_199_254_740_992.0;

@@ -33,7 +33,7 @@ mod wire;
 pub use client::{Connection, Foreign, measure};
 pub use datagram::{Account, Header};
 pub use parameters::Parameters;
-pub use reading::Reading;
+pub use reading::{DatagramReading, Reading};
 pub use results::{Omitted, Results, ServerResults, StreamResults, stream_id};
 pub use server::Iperf3Server;
 pub use session::Finished;

@@ -3,6 +3,7 @@
 
 use std::os::fd::AsFd;
 use std::sync::Mutex;
+use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use linerate_model::sample::Role;
@@ -34,11 +35,27 @@ pub(super) struct Orders {
     pub(super) settle: bool,
     /// The time at the beginning that does not count.
     pub(super) omit: Duration,
+    /// UDP: what each flow has lost so far, and its jitter.
+    pub(super) progress: Vec<Progress>,
     /// UDP: what each flow had when that was over.
     pub(super) omitted: Mutex<Vec<(u32, Omitted)>>,
 }
 
+/// What the thread of a UDP flow that receives writes while it runs, alone in its cache line.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(super) struct Progress {
+    pub(super) packets: AtomicU64,
+    pub(super) lost: AtomicU64,
+    pub(super) jitter_ns: AtomicU64,
+}
+
 impl Orders {
+    /// Room for what `flows` flows write while they run.
+    pub(super) fn progress_of(flows: u32) -> Vec<Progress> {
+        (0..flows).map(|_| Progress::default()).collect()
+    }
+
     /// What flow `number` of `flows` shall send: the shares differ by a byte at most.
     fn share(&self, number: u32, flows: u32) -> Option<u64> {
         let (amount, flows) = (self.amount?, u64::from(flows.max(1)));

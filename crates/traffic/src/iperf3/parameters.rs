@@ -11,6 +11,10 @@ use super::{STREAMS_MAX, TalkError};
 
 /// What an iperf3 client asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is one of the protocol's own keys"
+)]
 pub struct Parameters {
     /// Datagrams instead of TCP.
     pub udp: bool,

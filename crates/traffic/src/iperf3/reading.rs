@@ -29,6 +29,19 @@ pub struct Reading {
     pub reordering: u32,
 }
 
+/// A UDP receiver's figures at one time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DatagramReading {
+    /// Since the start.
+    pub at_ns: Nanoseconds,
+    /// How many had been sent, as far as it was known.
+    pub packets: u64,
+    /// Of them, how many were missing.
+    pub lost: u64,
+    /// The smoothed difference of transit times.
+    pub jitter_ns: Nanoseconds,
+}
+
 /// Asks the kernel; nothing when it does not tell.
 pub(super) fn read(socket: impl AsFd, at_ns: Nanoseconds) -> Option<Reading> {
     let mut raw = [0; TCP_INFO_BYTES_MAX];

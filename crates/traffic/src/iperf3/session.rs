@@ -318,12 +318,14 @@ fn end_with_the_client(side: &mut SideSample, said: Option<Duration>) {
     let Some(said) = said else { return };
     let (said, late) = (Nanoseconds::from(said), Nanoseconds::from(said + GRACE));
     for flow in &mut side.flows {
-        let before = flow.at_ns.iter().rev().nth(1).copied().unwrap_or_default();
-        match flow.at_ns.last_mut() {
-            Some(end) if flow.role == Role::Receiver && *end >= late && before < said => {
-                *end = said;
-            }
-            _ => {}
+        let late = flow.at_ns.last().is_some_and(|end| *end >= late);
+        if flow.role == Role::Receiver && late {
+            let total = flow.total();
+            let before = flow.at_ns.partition_point(|at| *at < said);
+            flow.at_ns.truncate(before);
+            flow.bytes.truncate(before);
+            flow.at_ns.push(said);
+            flow.bytes.push(total);
         }
     }
     let ends = side.flows.iter().filter_map(|flow| flow.at_ns.last());
@@ -415,5 +417,26 @@ impl Finished {
     /// Which way the bytes went, seen from the client.
     pub fn direction(&self) -> Option<Direction> {
         Some(self.parameters.as_ref()?.direction)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use linerate_model::build;
+
+    use super::*;
+
+    #[test]
+    fn a_receiver_that_only_grace_ended_has_ended_when_its_client_said_so() {
+        let mut side = build::sample().build().remote;
+        let flow = &mut side.flows[0];
+        flow.at_ns = [900, 1_000, 1_050, 1_120]
+            .map(Nanoseconds::from_millis)
+            .to_vec();
+        flow.bytes = [9, 10, 11, 12].map(Bytes::new).to_vec();
+        end_with_the_client(&mut side, Some(Duration::from_millis(1_010)));
+        assert_eq!(side.flows[0].at_ns[2..], [Nanoseconds::from_millis(1_010)]);
+        assert_eq!(side.flows[0].bytes, [9, 10, 12].map(Bytes::new));
+        assert_eq!(side.elapsed_ns, Nanoseconds::from_millis(1_010));
     }
 }

@@ -222,10 +222,13 @@ impl ClientTalk {
 
     /// The server's failure: the two numbers after [`State::ServerError`].
     pub fn failure(numbers: [u8; 8]) -> TalkError {
-        let [a, b, c, d, e, f, g, h] = numbers;
+        let half = |at: usize| {
+            let bytes = [0, 1, 2, 3].map(|place| numbers[at + place]);
+            i32::from_be_bytes(bytes)
+        };
         TalkError::Failed {
-            error: i32::from_be_bytes([a, b, c, d]),
-            errno: i32::from_be_bytes([e, f, g, h]),
+            error: half(0),
+            errno: half(4),
         }
     }
 }

@@ -168,6 +168,15 @@ impl Board {
         self.failure.get().is_some()
     }
 
+    /// Whether there is a trial to start. A failure that is on the board already goes before the one that is
+    /// given here.
+    pub(super) fn may_start(&self, abort: &Abort) -> Result<(), TrafficError> {
+        if self.has_failed() || abort.is_triggered() {
+            return Err(TrafficError::Aborted);
+        }
+        Ok(())
+    }
+
     fn gate(&self) -> std::sync::MutexGuard<'_, Gate> {
         self.gate.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -114,6 +114,15 @@ pub(crate) fn carry_out_alone(
     )
 }
 
+/// The index of each thread's own counter: that of its first flow.
+fn own_counters(plans: &[Plan]) -> Vec<usize> {
+    plans
+        .iter()
+        .enumerate()
+        .map(|(thread, plan)| plan.flows.first().copied().unwrap_or(thread))
+        .collect()
+}
+
 fn carry_out_plans(
     spec: &TrialSpec,
     side: Side,
@@ -127,11 +136,7 @@ fn carry_out_plans(
     let mut counters: Vec<Counter> = Vec::new();
     counters.resize_with(flows.len().max(plans.len()), Counter::default);
     let board = Board::new(abort)?;
-    let own: Vec<usize> = plans
-        .iter()
-        .enumerate()
-        .map(|(thread, plan)| plan.flows.first().copied().unwrap_or(thread))
-        .collect();
+    let own = own_counters(plans);
     let control = Control::new(spec, flows, own.clone(), &counters, &board, far, abort)?;
     let data_cpus: CpuSet = plans.iter().filter_map(|plan| plan.cpu).collect();
     let seats = (0u32..).zip(plans).zip(&own).map(|((thread, plan), &own)| {
@@ -163,13 +168,10 @@ fn carry_out_plans(
         let (board, data_cpus) = (&board, &data_cpus);
         let watch = move || {
             leave_data_cpus(data_cpus);
-            // A failure that is on the board already goes before the one given here.
-            let begun = if board.failure.get().is_some() || abort.is_triggered() {
-                Err(TrafficError::Aborted)
-            } else {
-                far.start(flows, board, abort)
-            };
-            match begun {
+            match board
+                .may_start(abort)
+                .and_then(|()| far.start(flows, board, abort))
+            {
                 Ok(start) => control.run(start.at, started),
                 Err(error) => {
                     board.fail(error);

@@ -260,7 +260,7 @@ fn eight_clients_at_once_are_all_served() {
                         ..spec(1 + number % 3, Direction::Bidirectional)
                     };
                     let foreign = measure(&spec, address, &abort()).expect("it measures");
-                    assert_eq!(foreign.server.streams.len() as u32, 2 * spec.flows);
+                    assert_eq!(foreign.server.streams.len(), 2 * spec.flows as usize);
                 });
             }
         });

@@ -1,0 +1,173 @@
+//! iperf3 at the other end: `measure --iperf3` and `agent --iperf3`, and its JSON document for tools that
+//! read it.
+
+mod document;
+mod streams;
+
+use std::net::SocketAddr;
+
+use linerate_model::sample::Sample;
+use linerate_model::units::{BitRate, Bytes, Nanoseconds};
+use linerate_model::workload::{Direction, TrialSpec};
+use linerate_traffic::TrafficError;
+use linerate_traffic::iperf3::{Finished, Foreign, Iperf3Server, measure};
+use serde_json::{Value, json};
+
+pub use document::{Iperf3Run, iperf3_json};
+
+use crate::exit::{Code, Outcome, Stop};
+use crate::interrupt::Interrupt;
+use crate::say::{Format, Say};
+use crate::trial::traffic_failure;
+
+/// A measurement against an iperf3 server.
+#[derive(Debug)]
+pub struct ForeignMeasurement {
+    /// Both ends as one sample, flagged `foreign-peer`: of the far end only what iperf3 tells is known.
+    pub sample: Sample,
+    /// What was heard of the server, and the connections.
+    pub foreign: Foreign,
+    /// When it began, in seconds since 1970.
+    pub began_unix_s: u64,
+}
+
+/// Measures `spec`, a `stream` or `udp`, with the iperf3 server at `server`.
+pub fn measure_foreign(
+    spec: &TrialSpec,
+    server: SocketAddr,
+    interrupt: &Interrupt,
+) -> Outcome<ForeignMeasurement> {
+    let began_unix_s = now_unix_s();
+    let foreign = measure(spec, server, interrupt.abort()).map_err(|error| stop_of(&error))?;
+    interrupt.check()?;
+    Ok(ForeignMeasurement {
+        sample: foreign.sample(spec),
+        foreign,
+        began_unix_s,
+    })
+}
+
+/// Serves iperf3's clients on `address` until it is interrupted, with a line for each test on stdout: as
+/// text, or one JSON object a line.
+pub fn serve(address: SocketAddr, interrupt: &Interrupt, say: &Say) -> Outcome<()> {
+    let server = Iperf3Server::open(address).map_err(|error| stop_of(&error))?;
+    say.note(&format!(
+        "serving iperf3 clients on {} (TCP and UDP); whoever reaches this port may test; Ctrl-C ends it",
+        server.address()
+    ));
+    let served = server.serve(interrupt.abort(), |finished| {
+        let line = match say.format {
+            Format::Json => json_of(&finished).to_string(),
+            Format::Text => line_of(&finished),
+        };
+        // A reader that has gone away is no reason to stop serving.
+        let _ = say.data(&line);
+    });
+    served.map_err(|error| stop_of(&error))
+}
+
+fn stop_of(error: &TrafficError) -> Stop {
+    match error {
+        TrafficError::Aborted => Stop::interrupted(),
+        TrafficError::Refused { address } => Stop::new(
+            Code::PeerUnreachable,
+            format!("nobody listens on {address}"),
+        )
+        .hint("start an iperf3 server there: `iperf3 -s`"),
+        TrafficError::ConnectTimeOut { .. } | TrafficError::Unreachable { .. } => {
+            Stop::new(Code::PeerUnreachable, error.to_string())
+        }
+        _ => Stop::from(traffic_failure(error)),
+    }
+}
+
+/// Seconds since 1970; 0 on a clock set before that.
+fn now_unix_s() -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    now.map_or(0, |now| now.as_secs())
+}
+
+/// One finished test, for a person.
+fn line_of(finished: &Finished) -> String {
+    let client = finished.client;
+    let what = finished.parameters.as_ref().map_or_else(
+        || "no test".to_owned(),
+        |asked| {
+            let streams = asked.parallel;
+            format!(
+                "{} {}, {streams} stream{}",
+                if asked.udp { "UDP" } else { "TCP" },
+                words(asked.direction),
+                if streams == 1 { "" } else { "s" },
+            )
+        },
+    );
+    match &finished.outcome {
+        Err(error) => format!("{client}  {what}: {error}"),
+        Ok(()) => format!("{client}  {what}: {}", moved(finished)),
+    }
+}
+
+fn words(direction: Direction) -> &'static str {
+    match direction {
+        Direction::Forward => "from the client",
+        Direction::Reverse => "to the client",
+        Direction::Bidirectional => "both ways",
+    }
+}
+
+fn moved(finished: &Finished) -> String {
+    let Some((sent, arrived, time)) = finished.moved() else {
+        return "nothing recorded".to_owned();
+    };
+    let part = |what: &str, bytes: Bytes| {
+        let rate = BitRate::of(bytes, time).unwrap_or_default();
+        format!("{what} {bytes} at {rate}")
+    };
+    let parts = [("sent", sent), ("received", arrived)];
+    let parts = parts.into_iter().filter(|(_, bytes)| bytes.as_u64() > 0);
+    let parts: Vec<String> = parts.map(|(what, bytes)| part(what, bytes)).collect();
+    format!("{} in {:.2} s", parts.join(", "), time.as_secs_f64())
+}
+
+/// One finished test, for a program (schema `linerate.iperf3-test/1`).
+fn json_of(finished: &Finished) -> Value {
+    let asked = finished.parameters.as_ref();
+    let moved = finished.moved();
+    let rate = |bytes: Bytes, time: Nanoseconds| BitRate::of(bytes, time).map(BitRate::as_f64);
+    json!({
+        "schema": "linerate.iperf3-test/1",
+        "client": finished.client.to_string(),
+        "transport": asked.map(|asked| if asked.udp { "udp" } else { "tcp" }),
+        "direction": finished.direction(),
+        "flows": asked.map(|asked| asked.parallel),
+        "seconds": moved.map(|(_, _, time)| time.as_secs_f64()),
+        "sent_bytes": moved.map(|(sent, _, _)| sent.as_u64()),
+        "received_bytes": moved.map(|(_, arrived, _)| arrived.as_u64()),
+        "sent_bit_per_s": moved.and_then(|(sent, _, time)| rate(sent, time)),
+        "received_bit_per_s": moved.and_then(|(_, arrived, time)| rate(arrived, time)),
+        "error": finished.outcome.as_ref().err().map(ToString::to_string),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_test_that_came_to_nothing_is_a_line_that_says_why() {
+        let finished = Finished {
+            client: ([192, 0, 2, 1], 40_000).into(),
+            parameters: None,
+            local: None,
+            told: None,
+            heard: None,
+            outcome: Err(TrafficError::Aborted),
+        };
+        let expected = "192.0.2.1:40000  no test: the trial was given up";
+        assert_eq!(line_of(&finished), expected);
+        let json = json_of(&finished);
+        assert_eq!(json["error"], "the trial was given up");
+        assert!(json["sent_bytes"].is_null());
+    }
+}

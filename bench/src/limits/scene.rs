@@ -51,6 +51,7 @@ pub(crate) struct Scene {
     near: Netns,
     far: Netns,
     busy: Vec<Child>,
+    realtime: bool,
     _relay: Option<Relay>,
 }
 
@@ -115,6 +116,7 @@ impl Scene {
             near,
             far,
             busy: Vec::new(),
+            realtime: may_be_realtime(),
             _relay: relay,
         };
         scene.plant(plant)?;
@@ -174,7 +176,15 @@ impl Scene {
     fn once(&self, linerate: &Path, plant: &Plant, time: Duration) -> Result<Measured, Trouble> {
         let printed = PathBuf::from(format!("{STATE}.json"));
         let out = fs::File::create(&printed).map_err(trouble("make a file for the result"))?;
-        let mut command = Command::new(linerate);
+        // Others on the machine wait for ours, not the other way round; where CPUs are what is planted,
+        // the niceness that ours inherit must do.
+        let mut command = if self.realtime && !plant.kind.is_of_cpus() {
+            let mut first = Command::new("chrt");
+            first.args(["--rr", "1"]).arg(linerate);
+            first
+        } else {
+            Command::new(linerate)
+        };
         command.args(["--format", "json", "--state", STATE, "measure", "stream"]);
         command.arg(format!("netns:{}", self.far.name()));
         command.args(["--time", &format!("{}ms", time.as_millis())]);
@@ -230,6 +240,14 @@ impl Scene {
             document,
         })
     }
+}
+
+/// Whether chrt(1) is there and we have the right.
+fn may_be_realtime() -> bool {
+    let mut command = Command::new("chrt");
+    command.args(["--rr", "1", "true"]);
+    let quiet = command.stdin(Stdio::null()).stderr(Stdio::null());
+    quiet.status().is_ok_and(|status| status.success())
 }
 
 fn set(host: &Netns, name: &str, value: &str) -> Result<(), Trouble> {

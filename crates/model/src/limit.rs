@@ -57,6 +57,13 @@ pub mod threshold {
     pub const QUEUE_FACTOR: f64 = 1.5;
     /// A buffer that holds so many times what a flow moves in a round trip is not what it waits for.
     pub const AMPLE_FACTOR: f64 = 8.0;
+    /// A thread whose sleeps last so many round trips does not sleep for its connection.
+    pub const LONG_SLEEP_FACTOR: f64 = 4.0;
+    /// A buffer of which a flow moves at least this share in a round trip is full of it: the kernel
+    /// counts its own overhead as a part of the buffer.
+    pub const FILLED_SHARE: Ratio = Ratio::new(0.40);
+    /// Ends that want a CPU for shares that differ by less are not told apart.
+    pub const CPU_MARGIN: f64 = 0.10;
     /// A program that slept for at least this share, with an ample buffer full or empty, is what was
     /// waited for.
     pub const SLEPT_SHARE: Ratio = Ratio::new(0.20);

@@ -59,11 +59,13 @@ pub(super) fn by_threads(trial: &Trial<'_>, way: &Way<'_>, figures: &Figures) ->
     let (sender, receiver) = (figures.sender, figures.receiver);
     let what = match (sender.used_up(), receiver.used_up()) {
         (false, false) => return None,
-        (true, true) if crowded_out(trial, way, figures) => LimitKind::Machine,
+        _ if crowded_out(trial, way, figures) => LimitKind::Machine,
         // Where both are used up, a sender that waits for the window has time left in truth.
         (true, true) if over(figures.rwnd_limited) || wants_more(receiver, sender) => {
             LimitKind::ReceiverCpu
         }
+        // Both had to wait for CPUs that others use: which of them the flow waited for is not said.
+        (true, true) if figures.sender.waited >= Some(threshold::WAITED_SHARE) => return None,
         (true, _) => LimitKind::SenderCpu,
         (false, true) => LimitKind::ReceiverCpu,
     };
@@ -96,7 +98,8 @@ fn over(share: Option<Ratio>) -> bool {
 }
 
 fn wants_more(one: Turns, other: Turns) -> bool {
-    one.wanted() > other.wanted()
+    let wanted = |turns: Turns| turns.wanted().map_or(0.0, Ratio::as_f64);
+    wanted(one) > wanted(other) + threshold::CPU_MARGIN
 }
 
 /// Whether all CPUs are full and threads that may run on any of them wait.

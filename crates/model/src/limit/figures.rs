@@ -15,6 +15,8 @@ pub struct Turns {
     pub on_cpu: Option<Ratio>,
     /// The share in which it could have run and had to wait for a CPU.
     pub waited: Option<Ratio>,
+    /// How long it slept each time that it did, on the average.
+    pub each_sleep: Option<Nanoseconds>,
     /// Whether it never sleeps, so that being on a CPU says nothing.
     pub spins: bool,
 }
@@ -110,6 +112,20 @@ impl Figures {
         })
     }
 
+    /// Whether `turns`' thread slept for much longer than what a connection needs to answer: it was not
+    /// the connection that it waited for.
+    pub fn sleeps_long(&self, turns: Turns) -> Option<bool> {
+        let (each, rtt) = turns.each_sleep.zip(self.rtt)?;
+        Some(each.as_secs_f64() >= threshold::LONG_SLEEP_FACTOR * rtt.as_secs_f64())
+    }
+
+    /// Whether a flow's round trip moves so much that a buffer of `size` is full of it.
+    pub fn fills(&self, size: Bytes) -> bool {
+        let least = threshold::FILLED_SHARE.as_f64() * to_f64(size.as_u64());
+        self.per_round_trip
+            .is_some_and(|moved| to_f64(moved.as_u64()) >= least)
+    }
+
     /// Whether a buffer of `size` holds so many round trips' worth that it cannot be what a flow waits
     /// for.
     pub fn is_ample(&self, size: Bytes) -> Option<bool> {
@@ -163,7 +179,18 @@ impl Figures {
         let shares = shares
             .into_iter()
             .filter_map(|(what, share, path)| Some(Evidence::new(what, share?, path)));
+        const SLEEP: &str = "the threads' times over ru_nvcsw";
         let times = [
+            (
+                "each sleep of a sending thread",
+                self.sender.each_sleep,
+                SLEEP,
+            ),
+            (
+                "each sleep of a receiving thread",
+                self.receiver.each_sleep,
+                SLEEP,
+            ),
             ("smallest round trip", self.rtt_min, "TCP_INFO tcpi_min_rtt"),
             (
                 "smoothed round trip at the end",
@@ -197,19 +224,29 @@ fn lost(tcp: &TcpInfo) -> u64 {
 
 fn turns(side: &SideSample, role: Role, spec: &TrialSpec) -> Turns {
     let flows: Vec<&FlowRecord> = side.flows.iter().filter(|flow| flow.role == role).collect();
-    let threads = side.threads.iter().filter(|thread| thread.role == role);
-    let waited: Option<Vec<f64>> = threads
+    let threads = || side.threads.iter().filter(|thread| thread.role == role);
+    let waited: Option<Vec<f64>> = threads()
         .map(|thread| Some(thread.waited_for_cpu_ns.value()?.as_secs_f64()))
         .collect();
     let waited = waited.filter(|times| !times.is_empty()).and_then(|times| {
         let time = side.elapsed_ns.as_secs_f64() * to_f64(times.len() as u64);
         share(times.iter().sum(), time)
     });
-    Turns {
+    let mut turns = Turns {
         on_cpu: mean_cpu(side, role, &flows),
         waited,
+        each_sleep: None,
         spins: matches!(spec.waiting, Waiting::Spin),
-    }
+    };
+    let (count, sleeps) = threads().fold((0u64, 0u64), |(count, sleeps), thread| {
+        (count + 1, sleeps.saturating_add(thread.voluntary_switches))
+    });
+    let time = side.elapsed_ns.as_secs_f64() * to_f64(count);
+    turns.each_sleep = turns
+        .slept()
+        .and_then(|slept| share(slept.as_f64() * time * 1e9, to_f64(sleeps)))
+        .map(|each| Nanoseconds::new(whole(each.as_f64())));
+    turns
 }
 
 /// The busy share of `cpu` during the trial; time stolen by the hypervisor was not to be had.

@@ -103,9 +103,12 @@ impl Flow<'_> {
             .as_ref()
             .and_then(|(size, _)| self.figures.is_ample(*size));
         let evidence = largest.map(|(_, evidence)| evidence);
+        let idle_reader = self.figures.sleeps_long(self.figures.receiver) == Some(true);
         match (buffer, ample) {
             // A full buffer that is large enough was not emptied.
-            (Buffer::Receive, Some(true)) => self.by_sleeping_reader(evidence),
+            (Buffer::Receive, ample) if ample == Some(true) || idle_reader => {
+                self.by_sleeping_reader(evidence)
+            }
             (Buffer::Send, Some(true)) => None,
             (Buffer::Receive, _) => {
                 Some(self.named(LimitKind::ReceiveWindow, rule, evidence, limited))
@@ -159,24 +162,73 @@ impl Flow<'_> {
             .as_ref()
             .and_then(|(size, _)| self.figures.is_ample(*size));
         let evidence = largest.map(|(_, evidence)| evidence);
-        match ample {
-            Some(false) => {
-                let rule = Some(("tcp-buffer-below-bdp", self.way.from));
-                let words = format!(
-                    "nothing to send for a part of the time, and a send buffer below {} round trips' worth",
-                    threshold::AMPLE_FACTOR
-                );
-                Some(self.named(LimitKind::SendBuffer, rule, evidence, words))
-            }
-            _ if busy < threshold::PROGRAM_SHARE && self.is_idle_program() => {
-                let words = format!(
-                    "data to send for less than {} of the time, and the program slept",
-                    threshold::PROGRAM_SHARE
-                );
-                Some(self.named(LimitKind::SenderProgram, None, evidence, words))
-            }
-            _ => None,
+        let long = self.figures.sleeps_long(self.figures.sender);
+        let for_buffer = ample == Some(false) && long != Some(true);
+        if for_buffer {
+            let rule = Some(("tcp-buffer-below-bdp", self.way.from));
+            let words = format!(
+                "nothing to send for a part of the time, and a send buffer below {} round trips' worth",
+                threshold::AMPLE_FACTOR
+            );
+            return Some(self.named(LimitKind::SendBuffer, rule, evidence, words));
         }
+        (busy < threshold::PROGRAM_SHARE && self.is_idle_program()).then(|| {
+            let words = format!(
+                "data to send for less than {} of the time, and the program slept",
+                threshold::PROGRAM_SHARE
+            );
+            self.named(LimitKind::SenderProgram, None, evidence, words)
+        })
+    }
+
+    /// A reader that comes back late, although the sender had data for it all the time: one that waits for
+    /// data is woken by the first packet.
+    fn by_late_reader(&self) -> Option<Named> {
+        let late = self.figures.busy? >= threshold::CONGESTION_SHARE
+            && self.figures.sleeps_long(self.figures.receiver) == Some(true)
+            && self.slept(self.figures.receiver);
+        late.then(|| {
+            let words = format!(
+                "data on the way all the time, and a reading thread whose sleeps last at least {} round trips",
+                threshold::LONG_SLEEP_FACTOR
+            );
+            self.named(LimitKind::ReceiverProgram, None, None, words)
+        })
+    }
+
+    /// A send buffer that a round trip fills, although the congestion window would let more pass. The kernel
+    /// does not count that as limited by the buffer while all of it is on the way.
+    fn by_full_send_buffer(&self) -> Option<Named> {
+        let (size, evidence) = self.largest(Buffer::Send)?;
+        let full = self.figures.busy? >= threshold::CONGESTION_SHARE
+            && self.figures.fills(size)
+            && self.congestion_window_has_room()
+            && !self.queue_on_the_way();
+        full.then(|| {
+            let what = if self.figures.round_trip_is_the_paths() {
+                LimitKind::WindowRtt
+            } else {
+                LimitKind::SendBuffer
+            };
+            let words = format!(
+                "a round trip moves at least {} of the largest send buffer, and the congestion window has room",
+                threshold::FILLED_SHARE
+            );
+            let rule = Some(("tcp-buffer-below-bdp", self.way.from));
+            self.named(what, rule, Some(evidence), words)
+        })
+    }
+
+    /// Whether what a round trip moves leaves room in every flow's congestion window.
+    fn congestion_window_has_room(&self) -> bool {
+        let moved = self.figures.per_round_trip.map_or(0, Bytes::as_u64);
+        self.way.sender.senders().all(|flow| {
+            flow.tcp.value().is_some_and(|tcp| {
+                let segments = u64::from(tcp.cwnd_segments);
+                let window = segments.saturating_mul(tcp.snd_mss_bytes.as_u64());
+                window >= moved.saturating_add(moved / 4)
+            })
+        })
     }
 
     fn is_idle_program(&self) -> bool {

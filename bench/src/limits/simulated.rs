@@ -60,6 +60,7 @@ pub(crate) fn run(kind: Kind, random: &mut Random) -> Verdict {
         flows: sample.spec.flows,
         direction: sample.spec.direction,
         ipv6: false,
+        datagram_bytes: None,
         copy_bandwidth: None,
         sample: Some(&sample),
     };

@@ -2,6 +2,7 @@
 //! the traffic engine. When the controller goes away, whatever is not committed is undone.
 
 use std::io::{Read, Write};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
@@ -11,12 +12,15 @@ use linerate_model::sample::SideSample;
 use linerate_model::talk::{AgentAction, AgentTalk, Lines};
 use linerate_model::workload::TrialSpec;
 use linerate_traffic::Abort;
+use linerate_traffic::http::Server;
 use linerate_traffic::tcp::Listening;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::cli::AgentArgs;
 use crate::exit::{Code, Outcome, Stop};
+use crate::interrupt::Interrupt;
+use crate::place::allowed_here;
 use crate::say::Say;
 use crate::station::Station;
 use crate::trial::{record_side, traffic_failure};
@@ -42,8 +46,35 @@ struct Trial {
 }
 
 /// `linerate agent`.
-pub fn run(_args: &AgentArgs, state: &Path, _say: &Say) -> Outcome<()> {
-    serve(state)
+pub fn run(args: &AgentArgs, state: &Path, say: &Say) -> Outcome<()> {
+    match (args.iperf3, args.http) {
+        (Some(address), _) => crate::iperf3::serve(address, &Interrupt::listen()?, say),
+        (None, Some(address)) => serve_http(args, address, say),
+        (None, None) => serve(state),
+    }
+}
+
+/// Serves HTTP to anyone who reaches `address`, until it is interrupted.
+fn serve_http(args: &AgentArgs, address: SocketAddr, say: &Say) -> Outcome<()> {
+    let cpus = allowed_here();
+    let threads = args
+        .threads
+        .unwrap_or_else(|| u32::try_from(cpus.len()).unwrap_or(1).max(1));
+    let failed = |error| Stop::from(traffic_failure(&error));
+    let interrupt = Interrupt::listen()?;
+    let server = Server::open(address, threads, cpus, args.body, args.wait).map_err(failed)?;
+    say.note(&format!(
+        "serving HTTP on {} with {threads} thread{}, bodies of {}; whoever reaches this port is answered; \
+         Ctrl-C ends it",
+        server.address(),
+        if threads == 1 { "" } else { "s" },
+        args.body
+    ));
+    let served = server.serve(interrupt.abort()).map_err(failed)?;
+    say.data(&format!(
+        "{} requests on {} connections answered, {} refused, {} sent",
+        served.requests, served.connections, served.refused, served.bytes
+    ))
 }
 
 /// Serves one controller on standard input and output.

@@ -36,7 +36,8 @@ const EVERYWHERE: &str = "Options of every command";
     after_help = "Data goes to stdout, talk to stderr. Exit codes: see `linerate explain exit-codes`."
 )]
 pub struct Cli {
-    /// How the result is printed: text or json; `map` also as dot or svg, `doctor` as sarif or junit.
+    /// How the result is printed: text or json; `map` also as dot or svg, `doctor` as sarif or junit,
+    /// `measure stream` and `udp` as iperf3-json.
     #[arg(
         long,
         global = true,
@@ -73,11 +74,16 @@ pub enum FormatArg {
     Sarif,
     /// JUnit's XML (`doctor` only).
     Junit,
+    /// The JSON of `iperf3 -J` (`measure stream` and `udp` only).
+    Iperf3Json,
 }
 
 impl From<FormatArg> for Format {
     fn from(format: FormatArg) -> Self {
-        if matches!(format, FormatArg::Json | FormatArg::Sarif) {
+        if matches!(
+            format,
+            FormatArg::Json | FormatArg::Sarif | FormatArg::Iperf3Json
+        ) {
             Self::Json
         } else {
             Self::Text

@@ -15,8 +15,7 @@ use crate::analysis;
 use crate::cli::{Cli, ProveArgs};
 use crate::exit::{Code, Outcome, Stop};
 use crate::interrupt::Interrupt;
-use crate::measure::{copy_bandwidth, open_path, stream_spec};
-use crate::place;
+use crate::measure::{copy_bandwidth, open_path, placement, stream_spec};
 use crate::prove::{Options, Session, fresh_seed};
 use crate::report;
 use crate::say::{Format, Say};
@@ -93,7 +92,7 @@ pub fn prove(args: &ProveArgs, state: &FilePath, say: &Say) -> Outcome<()> {
     let seed = args.seed.map_or_else(fresh_seed, Ok)?;
     let interrupt = Interrupt::listen()?;
     let mut path = open_path(&args.peer, state, &interrupt)?;
-    spec.placement = place::placement(&args.stream.trial, &spec, &path)?;
+    spec.placement = placement(&args.stream.trial, &spec, &path)?;
     let created_unix_s = now_unix_s();
     let folder = args
         .out

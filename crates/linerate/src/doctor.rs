@@ -28,7 +28,7 @@ pub fn run(args: &DoctorArgs, format: FormatArg, say: &Say) -> Outcome<Code> {
         FormatArg::Json => say.json(&doctor_json(&visit))?,
         FormatArg::Sarif => say.json(&doctor_sarif(&visit))?,
         FormatArg::Junit => say.data(&doctor_junit(&visit))?,
-        FormatArg::Text | FormatArg::Dot | FormatArg::Svg => {
+        FormatArg::Text | FormatArg::Dot | FormatArg::Svg | FormatArg::Iperf3Json => {
             say.lines(&doctor_text(&visit, args.verbose, say.columns()))?;
         }
     }

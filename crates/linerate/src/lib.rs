@@ -101,6 +101,13 @@ fn carry_out(cli: &Cli, typed: &Typed, say: &Say) -> Outcome<Code> {
             "only `doctor` can be printed as sarif or junit",
         ));
     }
+    let foreign = matches!(cli.format, cli::FormatArg::Iperf3Json);
+    if foreign && !matches!(cli.command, Command::Measure { .. }) {
+        return Err(Stop::new(
+            Code::Usage,
+            "only `measure stream` and `measure udp` can be printed as iperf3-json",
+        ));
+    }
     let done = |()| Code::Done;
     match &cli.command {
         Command::Demo(args) => demo::run(args, &state, say).map(done),
@@ -108,7 +115,7 @@ fn carry_out(cli: &Cli, typed: &Typed, say: &Say) -> Outcome<Code> {
         Command::Doctor(args) => doctor::run(args, cli.format, say),
         Command::Explain { rule } => doctor::explain(rule, say).map(done),
         Command::Ceiling(args) => ceiling::run(args, typed, &state, say).map(done),
-        Command::Measure { action } => measure::run(action, &state, say).map(done),
+        Command::Measure { action } => measure::run(action, cli.format, &state, say).map(done),
         Command::Prove(args) => commands::prove(args, &state, say).map(done),
         Command::Tune { action } => tune::run(action, &state, say).map(done),
         Command::Agent(args) => agent::run(args, &state, say).map(done),

@@ -40,7 +40,7 @@ pub fn run(args: &MapArgs, format: FormatArg, say: &Say) -> Outcome<()> {
         }),
         FormatArg::Dot => say.data(&report::map_dot(&host)),
         FormatArg::Svg => say.data(&report::map_svg(&host)),
-        FormatArg::Text | FormatArg::Sarif | FormatArg::Junit => {
+        FormatArg::Text | FormatArg::Sarif | FormatArg::Junit | FormatArg::Iperf3Json => {
             let beside = Beside {
                 whole: args.nic.is_some().then_some(&whole),
                 activity: activity.as_ref(),

@@ -314,7 +314,7 @@ fn same_subnet(one: IpAddr, other: IpAddr, prefix: u8) -> bool {
 
 /// The interface that the kernel would send to `address` by: it is asked by connecting a UDP socket,
 /// which sends nothing.
-fn outgoing_nic(local: &Host, address: IpAddr) -> Outcome<NicName> {
+pub fn outgoing_nic(local: &Host, address: IpAddr) -> Outcome<NicName> {
     let any = if address.is_ipv4() {
         "0.0.0.0:0"
     } else {

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 pub use machine::{CpuFrequency, CpuStep, ProfileScope};
 
 use crate::ids::{CpuId, CpuSet, NicName, NodeId};
-use crate::known::{Gap, Known};
+use crate::known::{Cause, Gap, Known};
 use crate::latency::Histogram;
 use crate::units::{BitRate, Bytes, Nanoseconds};
 use crate::watch::Watch;
@@ -389,6 +389,28 @@ pub enum Flag {
 }
 
 impl SideSample {
+    /// An end that is not ours, and tells nothing of itself.
+    pub fn unheard(who: &str) -> Self {
+        let path = "the far end";
+        let reason = || format!("{who} does not tell");
+        Self {
+            flows: Vec::new(),
+            cpu: CpuRecord {
+                threads_user_ns: Nanoseconds::default(),
+                threads_system_ns: Nanoseconds::default(),
+                machine: Known::unknown(Cause::NotSaid, path, reason()),
+                series: Vec::new(),
+                frequency: Known::unknown(Cause::NotSaid, path, reason()),
+            },
+            elapsed_ns: Nanoseconds::default(),
+            threads: Vec::new(),
+            operations: None,
+            counters: Known::unknown(Cause::NotSaid, path, reason()),
+            profile: Known::unknown(Cause::NotSaid, path, reason()),
+            interface: None,
+        }
+    }
+
     /// The records of the connections that this end received on.
     pub fn receivers(&self) -> impl Iterator<Item = &FlowRecord> {
         self.flows.iter().filter(|flow| flow.role == Role::Receiver)

@@ -15,6 +15,37 @@ pub(crate) struct CpuTicks {
     pub(crate) steal: u64,
 }
 
+/// The share of CPU time that was stolen since boot, parts per million, by the line that is the sum of all
+/// CPUs. What is stolen at all is never 0.
+pub(crate) fn parse_steal(text: &str) -> Result<u32, String> {
+    let mut lines = text.lines();
+    let sum = lines.find_map(|line| line.strip_prefix("cpu "));
+    let ticks = parse_ticks(sum.ok_or("no line of all CPUs")?.split_whitespace())?;
+    // Guest time, behind these, is within user time.
+    let figures = ticks.get(..FIGURES).ok_or_else(|| {
+        format!(
+            "the line of all CPUs has {} figures, not {FIGURES}",
+            ticks.len()
+        )
+    })?;
+    let whole: u128 = figures.iter().copied().map(u128::from).sum();
+    let steal = u128::from(figures[FIGURES - 1]);
+    if steal == 0 {
+        return Ok(0);
+    }
+    let ppm = (steal * 1_000_000 / whole).max(1);
+    u32::try_from(ppm).map_err(|error| error.to_string())
+}
+
+/// Figures of a line up to and with steal time (Linux 2.6.11).
+const FIGURES: usize = 8;
+
+fn parse_ticks<'a>(words: impl Iterator<Item = &'a str>) -> Result<Vec<u64>, String> {
+    words
+        .map(|word| word.parse().map_err(|error| format!("`{word}`: {error}")))
+        .collect()
+}
+
 /// Reads the line of each CPU; the kernel lists online CPUs only.
 pub(crate) fn parse_stat(text: &str) -> Result<BTreeMap<u32, CpuTicks>, String> {
     let mut cpus = BTreeMap::new();
@@ -31,9 +62,7 @@ pub(crate) fn parse_stat(text: &str) -> Result<BTreeMap<u32, CpuTicks>, String> 
         let cpu = number
             .parse::<u32>()
             .map_err(|error| format!("CPU `{number}`: {error}"))?;
-        let ticks: Vec<u64> = words
-            .map(|word| word.parse().map_err(|error| format!("`{word}`: {error}")))
-            .collect::<Result<_, _>>()?;
+        let ticks = parse_ticks(words)?;
         let [user, nice, system, idle, iowait, irq, softirq, steal, ..] = ticks[..] else {
             return Err(format!("CPU {cpu} has {} figures, not 8", ticks.len()));
         };
@@ -73,8 +102,20 @@ mod tests {
         #[test]
         fn no_text_panics(lines in proptest::collection::vec("cpu[0-9]{0,3}( [0-9]{0,21}){0,10}|.{0,20}", 0..4)) {
             let text = lines.join("\n");
-            let _ = (parse_stat(&text), parse_switches(&text));
+            let _ = (parse_stat(&text), parse_switches(&text), parse_steal(&text));
         }
+    }
+
+    #[test]
+    fn stolen_time_is_a_share_of_all_time_and_never_rounded_to_none() {
+        assert_eq!(parse_steal("cpu  50 0 20 20 0 0 0 10 40 0\n"), Ok(100_000));
+        assert_eq!(parse_steal("cpu  0 0 0 9000000000 0 0 0 1 0 0"), Ok(1));
+        assert_eq!(parse_steal("cpu  0 0 0 0 0 0 0 0 0 0"), Ok(0));
+        assert!(
+            parse_steal("cpu  1 2 3 4").is_err(),
+            "a kernel that counts none"
+        );
+        assert!(parse_steal("cpu0 1 2 3 4 5 6 7 8").is_err());
     }
 
     #[test]

@@ -7,8 +7,10 @@ use linerate_model::host::Kernel;
 use linerate_model::known::{Cause, Known};
 
 use super::cpus::FOLDER;
+use super::parsed;
 use super::power::chosen;
 use crate::procfs::limits::read_locked_memory;
+use crate::procfs::stat::parse_steal;
 use crate::root::{HostRoot, absolute};
 
 const CLOCK: &str = "sys/devices/system/clocksource/clocksource0";
@@ -25,6 +27,7 @@ pub(crate) fn read_kernel(root: &HostRoot, cpuinfo: &Known<String>) -> Kernel {
         transparent_hugepages: chosen(root, "sys/kernel/mm/transparent_hugepage/enabled"),
         transparent_hugepages_defrag: chosen(root, "sys/kernel/mm/transparent_hugepage/defrag"),
         hypervisor: read_hypervisor(root, cpuinfo, &clocksources),
+        steal_ppm: parsed(root, "proc/stat", parse_steal),
         locked_memory: read_locked_memory(root),
         aspm_policy: chosen(root, "sys/module/pcie_aspm/parameters/policy"),
         clocksources,

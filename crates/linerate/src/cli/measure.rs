@@ -10,7 +10,7 @@ use linerate_model::workload::{DatagramBatch, ReceiveMode, SendMode, Waiting};
 
 use super::{PeerArgs, parse_seconds};
 use crate::peer::PeerAddress;
-use crate::place::{MemoryAt, Where};
+use crate::place::{MemoryWhere, Where};
 
 /// Options of every trial, whatever its workload.
 const TRIAL: &str = "The trial";
@@ -67,10 +67,10 @@ pub struct TrialArgs {
     pub place_remote: Option<Where>,
     /// The memory of the buffers: default, local, near, far, bind:NODES, interleave:NODES, preferred:NODE.
     #[arg(long, value_name = "POLICY", help_heading = PLACE)]
-    pub memory: Option<MemoryAt>,
+    pub memory: Option<MemoryWhere>,
     /// The same for the peer only.
     #[arg(long, value_name = "POLICY", help_heading = PLACE)]
-    pub memory_remote: Option<MemoryAt>,
+    pub memory_remote: Option<MemoryWhere>,
 }
 
 /// What `--place` takes.
@@ -94,7 +94,9 @@ impl FromStr for Placing {
             let cpus = |list: &str| list.parse().map_err(|error: IdError| error.to_string());
             return Ok(Self::Roles(cpus(sender)?, cpus(receiver)?));
         }
-        text.parse().map(Self::At)
+        text.parse()
+            .map(Self::At)
+            .map_err(|error: crate::place::WordError| error.to_string())
     }
 }
 

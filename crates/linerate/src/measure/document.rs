@@ -8,7 +8,7 @@ use linerate_model::latency::Histogram;
 use linerate_model::limit::{Limit, name_limit};
 use linerate_model::plan::End;
 use linerate_model::sample::{
-    Datagrams, FlowRecord, Operations, Role, Sample, SideSample, Step, ThreadRecord,
+    Datagrams, Flag, FlowRecord, Operations, Role, Sample, SideSample, Step, ThreadRecord,
 };
 use linerate_model::units::{BitRate, Nanoseconds, Ratio};
 use linerate_model::workload::{Direction, TrialSpec, Workload};
@@ -125,6 +125,26 @@ impl<'a> Measured<'a> {
             ceilings,
             limit,
             foreign: None,
+        }
+    }
+
+    /// A trial whose far end is not ours: nothing is known of its host, so no bound of the path is either.
+    pub(super) fn foreign(mut sample: Sample, told: Value) -> Self {
+        let rate = if sample.spec.workload.is_bulk() {
+            rate_of(&sample)
+        } else {
+            None
+        };
+        if !sample.flags.contains(&Flag::ForeignPeer) {
+            sample.flags.push(Flag::ForeignPeer);
+        }
+        Self {
+            rate,
+            sample,
+            ends: None,
+            ceilings: PathCeilings::default(),
+            limit: None,
+            foreign: Some(told),
         }
     }
 

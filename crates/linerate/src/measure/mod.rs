@@ -8,24 +8,35 @@ mod repeat;
 mod spec;
 mod text;
 
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path as FilePath;
 use std::time::Duration;
 
-use linerate_model::units::BitRate;
-use linerate_model::workload::TrialSpec;
+use linerate_model::sample::{Flag, Sample, SideSample};
+use linerate_model::units::{BitRate, Nanoseconds};
+use linerate_model::workload::{Placement, TrialSpec};
+use linerate_traffic::http::Target;
 
 pub use spec::stream as stream_spec;
 
-use crate::cli::{MeasureAction, MeasureHttp, PeerArgs, TrialArgs, UntilArgs};
+use crate::cli::{FormatArg, MeasureAction, MeasureHttp, PeerArgs, Placing, TrialArgs, UntilArgs};
+use crate::commands::now_unix_s;
 use crate::exit::{Code, Outcome, Stop};
 use crate::interrupt::Interrupt;
+use crate::iperf3::{Iperf3Run, iperf3_json, measure_foreign};
 use crate::peer::Peer;
-use crate::place;
+use crate::place::{self, MemoryWhere, Site, Where, allowed_here};
 use crate::prove::{fresh_token, seconds_in_words};
+use crate::record::record;
 use crate::say::{Format, Say};
 use crate::station::Station;
-use crate::trial::Path;
+use crate::trial::{Path, traffic_failure};
 use document::Measured;
+
+/// The port of an iperf3 server.
+const IPERF3_PORT: u16 = 5201;
+/// The width of iperf3's intervals.
+const IPERF3_INTERVAL: Nanoseconds = Nanoseconds::from_millis(1_000);
 
 /// Opens the way to a peer.
 pub fn open_path(args: &PeerArgs, state: &FilePath, interrupt: &Interrupt) -> Outcome<Path> {
@@ -54,8 +65,67 @@ pub fn copy_bandwidth(path: &Path) -> Option<BitRate> {
     (0..4).filter_map(sample).max()
 }
 
+/// Where the threads and buffers of a trial of `spec` shall be, as the arguments ask and both maps allow.
+pub fn placement(args: &TrialArgs, spec: &TrialSpec, path: &Path) -> Outcome<Placement> {
+    let here = match &args.place {
+        Some(Placing::At(place)) => place.clone(),
+        Some(Placing::Roles(..)) | None => Where::Free,
+    };
+    let there = args.place_remote.clone().unwrap_or_else(|| here.clone());
+    let memory = |given: &Option<MemoryWhere>| given.clone().unwrap_or_default();
+    let memory_here = memory(&args.memory);
+    let memory_there = memory(if args.memory_remote.is_some() {
+        &args.memory_remote
+    } else {
+        &args.memory
+    });
+    let allowed = allowed_here();
+    let local = Site {
+        host: &path.local,
+        nic: &path.local_nic,
+        allowed: Some(&allowed),
+        cpus: &here,
+        memory: &memory_here,
+    };
+    let remote = Site {
+        host: &path.remote,
+        nic: &path.remote_nic,
+        allowed: None,
+        cpus: &there,
+        memory: &memory_there,
+    };
+    let placed = place::placement(spec.direction, &local, &remote, spec.threads())?;
+    Ok(match &args.place {
+        Some(Placing::Roles(sender_cpus, receiver_cpus)) => Placement {
+            sender_cpus: sender_cpus.clone(),
+            receiver_cpus: receiver_cpus.clone(),
+            ..placed
+        },
+        _ => placed,
+    })
+}
+
+/// How a measurement is told.
+#[derive(Debug, Clone, Copy)]
+struct Telling<'a> {
+    say: &'a Say,
+    /// As iperf3's own JSON.
+    as_iperf3: bool,
+}
+
 /// Carries out `measure`.
-pub fn run(action: &MeasureAction, state: &FilePath, say: &Say) -> Outcome<()> {
+pub fn run(action: &MeasureAction, format: FormatArg, state: &FilePath, say: &Say) -> Outcome<()> {
+    let telling = Telling {
+        say,
+        as_iperf3: format == FormatArg::Iperf3Json,
+    };
+    let bulk = matches!(action, MeasureAction::Stream(_) | MeasureAction::Udp(_));
+    if telling.as_iperf3 && !bulk {
+        return Err(Stop::new(
+            Code::Usage,
+            "only `stream` and `udp` can be printed as iperf3-json",
+        ));
+    }
     let once = UntilArgs::once();
     match action {
         MeasureAction::Stream(args) => {
@@ -63,37 +133,38 @@ pub fn run(action: &MeasureAction, state: &FilePath, say: &Say) -> Outcome<()> {
             let trial = &args.stream.trial;
             match args.peer.peer() {
                 Some(peer) => {
-                    over_peer(&peer, trial, &args.until, state, say, |_| Ok(asked.clone()))
+                    let ask = |_: &Path| Ok(asked);
+                    over_peer(&peer, trial, &args.until, state, telling, ask)
                 }
-                None => foreign(args.peer.iperf3.as_deref(), &asked, say),
+                None => foreign(args.peer.iperf3.as_deref(), trial, &asked, telling),
             }
         }
         MeasureAction::Rr(args) => {
             let asked = spec::rr(args)?;
-            let ask = |_: &Path| Ok(asked.clone());
-            over_peer(&args.peer, &args.trial, &args.until, state, say, ask)
+            let ask = |_: &Path| Ok(asked);
+            over_peer(&args.peer, &args.trial, &args.until, state, telling, ask)
         }
         MeasureAction::Pingpong(args) => {
             let asked = spec::pingpong(args)?;
-            let ask = |_: &Path| Ok(asked.clone());
-            over_peer(&args.peer, &args.trial, &once, state, say, ask)
+            let ask = |_: &Path| Ok(asked);
+            over_peer(&args.peer, &args.trial, &once, state, telling, ask)
         }
         MeasureAction::Transfer(args) => {
             let asked = spec::transfer(args)?;
-            let ask = |_: &Path| Ok(asked.clone());
-            over_peer(&args.peer, &args.trial, &args.until, state, say, ask)
+            let ask = |_: &Path| Ok(asked);
+            over_peer(&args.peer, &args.trial, &args.until, state, telling, ask)
         }
         MeasureAction::Udp(args) => {
             let asked = spec::udp(args, None, false)?;
             match args.peer.peer() {
-                Some(peer) => over_peer(&peer, &args.trial, &args.until, state, say, |path| {
+                Some(peer) => over_peer(&peer, &args.trial, &args.until, state, telling, |path| {
                     let mtu = path.local_interface().and_then(|nic| nic.mtu.get());
                     spec::udp(args, mtu, path.address.is_ipv6())
                 }),
-                None => foreign(args.peer.iperf3.as_deref(), &asked, say),
+                None => foreign(args.peer.iperf3.as_deref(), &args.trial, &asked, telling),
             }
         }
-        MeasureAction::Http(args) => http(args, state, say),
+        MeasureAction::Http(args) => http(args, state, telling),
     }
 }
 
@@ -103,13 +174,14 @@ fn over_peer(
     trial: &TrialArgs,
     until: &UntilArgs,
     state: &FilePath,
-    say: &Say,
+    telling: Telling<'_>,
     ask: impl FnOnce(&Path) -> Outcome<TrialSpec>,
 ) -> Outcome<()> {
+    let say = telling.say;
     let interrupt = Interrupt::listen()?;
     let mut path = open_path(peer, state, &interrupt)?;
     let mut spec = ask(&path)?;
-    spec.placement = place::placement(trial, &spec, &path)?;
+    spec.placement = placement(trial, &spec, &path)?;
     let name = spec.workload.name();
     say.note(&format!(
         "measuring {name} over {} to {} ({}) for {}{}; Ctrl-C stops it",
@@ -123,7 +195,12 @@ fn over_peer(
         },
         seconds_in_words(spec.duration_ns)
     ));
-    let copy = copy_bandwidth(&path);
+    let copy = spec
+        .workload
+        .is_bulk()
+        .then(|| copy_bandwidth(&path))
+        .flatten();
+    let began_unix_s = now_unix_s();
     let (sample, repeats) = repeat::until_certain(
         until,
         spec.duration_ns,
@@ -135,22 +212,32 @@ fn over_peer(
         },
         document::result_of,
     )?;
+    if telling.as_iperf3 {
+        let document = iperf3_json(&Iperf3Run {
+            sample: &sample,
+            foreign: None,
+            peer: SocketAddr::new(path.address, path.port.unwrap_or_default()),
+            began_unix_s,
+            interval: IPERF3_INTERVAL,
+        });
+        say.json(&document)?;
+        return path.peer.leave();
+    }
     let measured = Measured::over_path(&path, sample, copy);
-    show(measured, repeats, say)?;
+    let shown = show(&measured, repeats.as_ref(), say);
     path.peer.leave()?;
-    Ok(())
+    shown
 }
 
 /// Prints what came of it; the exit code says whether it is as certain as was asked for.
-fn show(measured: Measured<'_>, repeats: Option<repeat::Repeats>, say: &Say) -> Outcome<()> {
-    let certain = repeats.as_ref().is_none_or(repeat::Repeats::is_certain);
-    let document = document::document(&measured, repeats.as_ref());
+fn show(measured: &Measured<'_>, repeats: Option<&repeat::Repeats>, say: &Say) -> Outcome<()> {
+    let document = document::document(measured, repeats);
     if say.format == Format::Json {
         say.json(&document)?;
     } else {
-        say.lines(&text::text(&measured, &document, repeats.as_ref()))?;
+        say.lines(&text::text(measured, &document, repeats))?;
     }
-    if certain {
+    if repeats.is_none_or(repeat::Repeats::is_certain) {
         return Ok(());
     }
     Err(Stop::new(
@@ -160,15 +247,131 @@ fn show(measured: Measured<'_>, repeats: Option<repeat::Repeats>, say: &Say) -> 
     .hint("give more time with `--until-at-most`, or longer trials with `--time`"))
 }
 
+/// What is asked of an end that is not ours cannot be done there.
+fn refuse_remote(trial: &TrialArgs) -> Outcome<()> {
+    if trial.place_remote.is_some() || trial.memory_remote.is_some() {
+        return Err(Stop::new(
+            Code::Usage,
+            "the far end is not linerate: its threads and memory cannot be placed from here",
+        ));
+    }
+    Ok(())
+}
+
+/// Where this end's threads and buffers shall be when the far end is not ours.
+fn placement_alone(trial: &TrialArgs, spec: &TrialSpec, far: SocketAddr) -> Outcome<Placement> {
+    refuse_remote(trial)?;
+    if trial.place.is_none() && trial.memory.is_none() {
+        return Ok(Placement::default());
+    }
+    let host = crate::commands::host_from(None)?;
+    let nic = crate::trial::outgoing_nic(&host, far.ip())?;
+    let (here, free) = match &trial.place {
+        Some(Placing::At(Where::ByReceiveCpu)) => {
+            return Err(Stop::new(
+                Code::Usage,
+                "`by-rx-cpu` chooses among connections together with the far end, which is not linerate",
+            ));
+        }
+        Some(Placing::At(place)) => (place.clone(), Where::Free),
+        Some(Placing::Roles(..)) | None => (Where::Free, Where::Free),
+    };
+    let memory = trial.memory.clone().unwrap_or_default();
+    let (no_memory, allowed) = (MemoryWhere::default(), allowed_here());
+    let site = |cpus, memory| Site {
+        host: &host,
+        nic: &nic,
+        allowed: Some(&allowed),
+        cpus,
+        memory,
+    };
+    let placed = place::placement(
+        spec.direction,
+        &site(&here, &memory),
+        &site(&free, &no_memory),
+        spec.threads(),
+    )?;
+    Ok(match &trial.place {
+        Some(Placing::Roles(sender_cpus, receiver_cpus)) => Placement {
+            sender_cpus: sender_cpus.clone(),
+            receiver_cpus: receiver_cpus.clone(),
+            ..placed
+        },
+        _ => placed,
+    })
+}
+
 /// A measurement against an iperf3 server.
-fn foreign(server: Option<&str>, _spec: &TrialSpec, _say: &Say) -> Outcome<()> {
-    Err(not_yet(server.unwrap_or_default()))
+fn foreign(
+    server: Option<&str>,
+    trial: &TrialArgs,
+    spec: &TrialSpec,
+    telling: Telling<'_>,
+) -> Outcome<()> {
+    let say = telling.say;
+    let server = address_of(server.unwrap_or_default(), IPERF3_PORT)?;
+    let mut spec = spec.clone();
+    spec.placement = placement_alone(trial, &spec, server)?;
+    let interrupt = Interrupt::listen()?;
+    say.note(&format!(
+        "measuring {} to the iperf3 server at {server} for {}; Ctrl-C stops it",
+        spec.workload.name(),
+        seconds_in_words(spec.duration_ns)
+    ));
+    let measurement = measure_foreign(&spec, server, &interrupt)?;
+    if telling.as_iperf3 {
+        return say.json(&iperf3_json(&Iperf3Run {
+            sample: &measurement.sample,
+            foreign: Some(&measurement.foreign),
+            peer: server,
+            began_unix_s: measurement.began_unix_s,
+            interval: IPERF3_INTERVAL,
+        }));
+    }
+    let told = serde_json::json!({
+        "program": "iperf3",
+        "address": server.to_string(),
+        "cpu_user_percent": measurement.foreign.server.cpu_user_percent,
+        "cpu_system_percent": measurement.foreign.server.cpu_system_percent,
+    });
+    show(&Measured::foreign(measurement.sample, told), None, say)
+}
+
+/// `HOST[:PORT]`, looked up.
+fn address_of(text: &str, port: u16) -> Outcome<SocketAddr> {
+    let bad = |why: String| Stop::new(Code::Usage, format!("`{text}`: {why}"));
+    if let Ok(address) = text.parse() {
+        return Ok(address);
+    }
+    if let Ok(ip) = text.parse() {
+        return Ok(SocketAddr::new(ip, port));
+    }
+    let (host, port) = match text.rsplit_once(':') {
+        Some((host, given)) => (
+            host,
+            given
+                .parse()
+                .map_err(|_| bad("the port is a number from 1 to 65535".to_owned()))?,
+        ),
+        None => (text, port),
+    };
+    let found = (host, port).to_socket_addrs();
+    let mut found = found.map_err(|error| {
+        Stop::new(
+            Code::PeerUnreachable,
+            format!("cannot find the address of `{host}`"),
+        )
+        .because(error)
+    })?;
+    found
+        .next()
+        .ok_or_else(|| bad("the name has no address".to_owned()))
 }
 
 /// HTTP at a peer, or at any server.
-fn http(args: &MeasureHttp, state: &FilePath, say: &Say) -> Outcome<()> {
-    if args.target.starts_with("http:") || args.target.starts_with("https:") {
-        return load(args, say);
+fn http(args: &MeasureHttp, state: &FilePath, telling: Telling<'_>) -> Outcome<()> {
+    if args.target.contains("://") && !args.target.starts_with("ssh://") {
+        return load(args, telling.say);
     }
     let peer = args
         .target
@@ -181,14 +384,53 @@ fn http(args: &MeasureHttp, state: &FilePath, say: &Say) -> Outcome<()> {
         port: None,
     };
     let asked = spec::http(args, &args.path)?;
-    over_peer(&peer, &args.trial, &args.until, state, say, |_| Ok(asked))
+    let ask = |_: &Path| Ok(asked);
+    over_peer(&peer, &args.trial, &args.until, state, telling, ask)
 }
 
 /// Loads a server of others.
-fn load(args: &MeasureHttp, _say: &Say) -> Outcome<()> {
-    Err(not_yet(&args.target))
-}
-
-fn not_yet(what: &str) -> Stop {
-    Stop::new(Code::NotSupported, format!("{what}: not built yet"))
+fn load(args: &MeasureHttp, say: &Say) -> Outcome<()> {
+    if args.trial.reverse || args.trial.bidir {
+        return Err(Stop::new(
+            Code::Usage,
+            "a server of others does not ask: `--reverse` and `--bidir` need a peer of ours",
+        ));
+    }
+    let (target, path) =
+        Target::parse(&args.target).map_err(|error| Stop::from(traffic_failure(&error)))?;
+    let mut spec = spec::http(args, &path)?;
+    spec.placement = placement_alone(&args.trial, &spec, target.address)?;
+    let interrupt = Interrupt::listen()?;
+    say.note(&format!(
+        "loading http://{}{path} ({}) for {}; Ctrl-C stops it",
+        target.host,
+        target.address,
+        seconds_in_words(spec.duration_ns)
+    ));
+    let (sample, repeats) = repeat::until_certain(
+        &args.until,
+        spec.duration_ns,
+        |number| {
+            if number > 0 {
+                say.note(&format!("trial {}", number + 1));
+            }
+            let local = record(&spec, None, None, || {
+                linerate_traffic::http::load(&spec, &target, interrupt.abort())
+            });
+            interrupt.check()?;
+            Ok(Sample {
+                spec: spec.clone(),
+                local: local?,
+                remote: SideSample::unheard("a server of HTTP"),
+                shared_kernel: false,
+                flags: vec![Flag::ForeignPeer],
+            })
+        },
+        document::result_of,
+    )?;
+    let told = serde_json::json!({
+        "program": "HTTP server",
+        "address": target.address.to_string(),
+    });
+    show(&Measured::foreign(sample, told), repeats.as_ref(), say)
 }

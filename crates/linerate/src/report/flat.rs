@@ -192,6 +192,7 @@ const SOURCES: &[(&str, &str)] = &[
         "kernel/hypervisor",
         "/sys/hypervisor/type, /sys/class/dmi/id, /proc/cpuinfo",
     ),
+    ("kernel/steal_ppm", "/proc/stat"),
     ("kernel/locked_memory**", "/proc/self/limits"),
     (
         "kernel/aspm_policy",
@@ -504,6 +505,7 @@ pub struct Change {
 /// Readings that move by themselves from one second to the next: no difference between two hosts, nor
 /// between two moments of one. `map --why` shows them.
 const READINGS: &[&str] = &[
+    "kernel/steal_ppm",
     "nodes/*/memory_free_bytes",
     "nodes/*/hugepages/*/free",
     "nics/*/card/temperatures/*/value_mc",

@@ -204,11 +204,26 @@ fn kernel_line(host: &Host) -> Option<String> {
     if let Some(pages) = kernel.transparent_hugepages.value() {
         parts.push(format!("transparent huge pages {}", visible(pages)));
     }
-    match kernel.hypervisor.value().map(String::as_str) {
-        Some("none") | None => {}
-        Some(name) => parts.push(format!("a guest of {}", visible(name))),
+    let guest = kernel.hypervisor.value().filter(|name| *name != "none");
+    parts.extend(guest.map(|name| format!("a guest of {}", visible(name))));
+    // A machine of its own loses nothing, unless the kernel says so.
+    let steal = &kernel.steal_ppm;
+    if guest.is_some() || steal.get().is_some_and(|ppm| ppm > 0) {
+        parts.push(format!(
+            "{} of CPU time stolen since boot",
+            show_with(steal, |ppm| steal_text(*ppm))
+        ));
     }
     (!parts.is_empty()).then(|| format!("kernel: {}", parts.join(", ")))
+}
+
+/// A share of CPU time in percent; what is too small to be seen is not nothing.
+fn steal_text(ppm: u32) -> String {
+    match ppm {
+        0 => "0 %".to_owned(),
+        1..100 => "under 0.01 %".to_owned(),
+        ppm => format!("{}.{:02} %", ppm / 10_000, ppm / 100 % 100),
+    }
 }
 
 fn owners_line(host: &Host) -> Option<String> {
@@ -238,4 +253,28 @@ pub(super) fn denied(host: &Host) -> Option<Branch> {
 /// Whether a fact is known and true.
 pub(super) fn is_on(fact: &Known<bool>) -> bool {
     fact.get() == Some(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use linerate_model::build;
+
+    use super::*;
+
+    #[test]
+    fn stolen_time_is_told_of_guests_and_of_whoever_loses_some() {
+        let line = |hypervisor: &str, steal: Known<u32>| {
+            let mut host = build::host().build();
+            host.kernel.hypervisor = Known::Value(hypervisor.to_owned());
+            host.kernel.steal_ppm = steal;
+            kernel_line(&host).unwrap_or_default()
+        };
+        let gap = || Known::unknown(Cause::Unreadable, "/proc/stat", "no line of all CPUs");
+        assert!(!line("none", Known::Value(0)).contains("stolen"));
+        assert!(!line("none", gap()).contains("stolen"));
+        assert!(line("none", Known::Value(7)).contains(", under 0.01 % of CPU time stolen"));
+        assert!(line("KVM", Known::Value(0)).contains("guest of KVM, 0 % of CPU time stolen"));
+        assert!(line("KVM", Known::Value(123_456)).contains(" 12.34 % of CPU"));
+        assert!(line("KVM", gap()).contains("? (unreadable) of CPU time stolen"));
+    }
 }

@@ -59,6 +59,7 @@ pub(super) fn kernel() -> Kernel {
         transparent_hugepages: text("madvise"),
         transparent_hugepages_defrag: text("madvise"),
         hypervisor: text("none"),
+        steal_ppm: Known::Value(0),
         locked_memory: Known::Value(Limit::Unlimited),
         aspm_policy: text("performance"),
     }

@@ -135,6 +135,9 @@ pub struct Kernel {
     pub transparent_hugepages_defrag: Known<String>,
     /// The hypervisor's name when this is a guest (`hypervisor` flag and DMI); `none` on bare metal.
     pub hypervisor: Known<String>,
+    /// CPU time since boot that the hypervisor gave to others, parts per million; 1 also for less than
+    /// one, and 0 only where the kernel counts none (on bare metal, or below a hypervisor that tells none).
+    pub steal_ppm: Known<u32>,
     /// Memory that a process may lock, `Max locked memory` of `/proc/self/limits` (soft); absent for no limit.
     pub locked_memory: Known<Limit>,
     /// How hard idle PCIe links are put to sleep: `default`, `performance`, `powersave` ...

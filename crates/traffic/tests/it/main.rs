@@ -13,13 +13,13 @@
 mod exchange;
 mod exchange_by_hand;
 mod hostile;
-mod iperf3;
-mod iperf3_hostile;
-mod iperf3_real;
 mod http;
 mod http_client;
 mod http_server;
 mod http_tools;
+mod iperf3;
+mod iperf3_hostile;
+mod iperf3_real;
 mod scene;
 mod select;
 mod simulated;

@@ -103,7 +103,7 @@ pub(crate) fn prepare_socket(socket: impl AsFd, waiting: Waiting) -> Result<(), 
     let socket = socket.as_fd();
     // To raise it above the sysctl needs CAP_NET_ADMIN (socket(7)).
     set_option(socket, libc::SOL_SOCKET, libc::SO_BUSY_POLL, micros)
-        .map_err(|errno| TrafficError::of_errno("set SO_BUSY_POLL", errno))?;
+        .map_err(|errno| TrafficError::refused("set SO_BUSY_POLL", errno))?;
     match set_option(socket, libc::SOL_SOCKET, libc::SO_PREFER_BUSY_POLL, 1u32) {
         // Linux 5.11 has it; it needs CAP_NET_ADMIN, and without it the kernel sleeps a little earlier.
         Ok(()) | Err(Errno::NOPROTOOPT | Errno::PERM) => Ok(()),

@@ -73,35 +73,7 @@ impl<'a> Carrier<'a> {
             .map(|lane| lane.one.flow.socket.as_raw_fd())
             .collect();
         ring.register_sockets(&sockets).map_err(failed)?;
-        if (zerocopy || !sends) && !ring.has_zerocopy_send() {
-            return Err(TrafficError::NotSupported {
-                what: if sends {
-                    "send by `uring-zerocopy`".to_owned()
-                } else {
-                    "receive by `uring`".to_owned()
-                },
-                why: "this kernel's io_uring does not have it; it came with Linux 6.0".to_owned(),
-            });
-        }
-        if zerocopy {
-            ring.register_buffer().map_err(|errno| match errno {
-                Errno::NOMEM => TrafficError::NotPermitted {
-                    what: "send by `uring-zerocopy`".to_owned(),
-                    why: "the buffer may not be locked in memory; raise the limit (`ulimit -l`) or ask for \
-                          a smaller buffer"
-                        .to_owned(),
-                },
-                errno => TrafficError::refused("register the buffer of `uring-zerocopy`", errno),
-            })?;
-        }
-        if !sends {
-            // Twice as many as flows, so that none finds the ring empty while some are looked at.
-            let entries = (flows * 2).next_power_of_two().clamp(ENTRIES_MIN, 1 << 15);
-            let entries = u16::try_from(entries).unwrap_or(1 << 15);
-            ring.provide_buffer(entries).map_err(|errno| {
-                TrafficError::refused("receive by `uring` (a ring of buffers, Linux 5.19)", errno)
-            })?;
-        }
+        equip(&mut ring, sends, zerocopy, flows)?;
         Ok(Self {
             ring,
             under_way: vec![0; lanes.len()],
@@ -271,6 +243,44 @@ impl<'a> Carrier<'a> {
         }
         Ok(())
     }
+}
+
+/// Gives the ring what its way of moving payload needs, or says what this kernel lacks.
+fn equip(ring: &mut Ring, sends: bool, zerocopy: bool, flows: u32) -> Result<(), TrafficError> {
+    let failed = |errno| TrafficError::refused("make an io_uring ready", errno);
+    let lacking = if zerocopy {
+        let there = ring.has_zerocopy_send().map_err(failed)?;
+        (!there).then_some(("send by `uring-zerocopy` and be told of copies", "6.2"))
+    } else {
+        let there = sends || ring.has_multishot_receive();
+        (!there).then_some(("receive by `uring`", "6.0"))
+    };
+    if let Some((what, since)) = lacking {
+        return Err(TrafficError::NotSupported {
+            what: what.to_owned(),
+            why: format!("this kernel's io_uring does not have it; it came with Linux {since}"),
+        });
+    }
+    if zerocopy {
+        ring.register_buffer().map_err(|errno| match errno {
+            Errno::NOMEM => TrafficError::NotPermitted {
+                what: "send by `uring-zerocopy`".to_owned(),
+                why: "the buffer may not be locked in memory; raise the limit (`ulimit -l`) or ask for \
+                      a smaller buffer"
+                    .to_owned(),
+            },
+            errno => TrafficError::refused("register the buffer of `uring-zerocopy`", errno),
+        })?;
+    }
+    if !sends {
+        // Twice as many as flows, so that none finds the ring empty while some are looked at.
+        let entries = (flows * 2).next_power_of_two().clamp(ENTRIES_MIN, 1 << 15);
+        let entries = u16::try_from(entries).unwrap_or(1 << 15);
+        ring.provide_buffer(entries).map_err(|errno| {
+            TrafficError::refused("receive by `uring` (a ring of buffers, Linux 5.19)", errno)
+        })?;
+    }
+    Ok(())
 }
 
 fn depth(lanes: usize) -> u32 {

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
 use io_uring::squeue::Entry;
-use io_uring::types::{BufRingEntry, CancelBuilder, Fixed, Napi, SubmitArgs, Timespec};
+use io_uring::types::{BufRingEntry, CancelBuilder, Fd, Fixed, Napi, SubmitArgs, Timespec};
 use io_uring::{IoUring, Probe, cqueue, opcode};
 use linerate_model::workload::Waiting;
 use rustix::io::Errno;
@@ -22,7 +22,8 @@ const REPORT_USAGE: u16 = 1 << 3;
 const USAGE_COPIED: u32 = 1 << 31;
 /// The group of the entries.
 const GROUP: u16 = 0;
-/// How long the kernel's thread that takes submissions (SQPOLL) looks for more before it sleeps.
+/// How long the kernel's thread that takes submissions (SQPOLL) looks for more before it sleeps. What it
+/// takes is CPU time of the process, and not of the data thread.
 const POLL_IDLE_MS: u32 = 100;
 /// How long a ring that ends waits for what is under way.
 const SETTLE: Duration = Duration::from_millis(100);
@@ -103,12 +104,30 @@ impl Ring {
         })
     }
 
-    /// Whether the kernel has zero-copy sends and multishot receives: both came with Linux 6.0, and only
-    /// of the first can it be asked.
-    pub(crate) fn has_zerocopy_send(&self) -> bool {
+    /// Whether the kernel has multishot receives: they came with Linux 6.0, as zero-copy sends did, and only
+    /// of those can it be asked.
+    pub(crate) fn has_multishot_receive(&self) -> bool {
         let mut probe = Probe::new();
         self.queues.submitter().register_probe(&mut probe).is_ok()
             && probe.is_supported(opcode::SendZc::CODE)
+    }
+
+    /// Whether the kernel has zero-copy sends that say whether they copied after all (Linux 6.2): asked by
+    /// one to no socket, whose flags are looked at first.
+    pub(crate) fn has_zerocopy_send(&mut self) -> Result<bool, Errno> {
+        let nowhere = opcode::SendZc::new(Fd(-1), std::ptr::null(), 0)
+            .zc_flags(REPORT_USAGE)
+            .build();
+        self.push(&nowhere)?;
+        let mut completions = Vec::new();
+        let mut refused = None;
+        while !self.is_idle() {
+            self.wait(&mut completions, None)?;
+            for one in completions.iter().filter(|one| one.released.is_none()) {
+                refused = one.result.err();
+            }
+        }
+        Ok(refused == Some(Errno::BADF))
     }
 
     /// Registers the sockets, which operations name by their place in the list: saves taking a reference

@@ -237,7 +237,7 @@ fn sleep(
 ) -> Result<(), Fault> {
     let mut interest = PollFlags::IN;
     interest.set(PollFlags::OUT, writes);
-    // The sign to stop stays readable: only what has a next time needs it, and after the stop nothing has.
+    // The sign to stop stays readable: only what has a next time needs it.
     let sign = if due.is_some() {
         PollFlags::IN
     } else {

@@ -2,12 +2,20 @@
 //! for each request have in common.
 
 use std::collections::VecDeque;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use linerate_model::sample::Operations;
 
 use super::schedule::Schedule;
 use crate::trial::Board;
+
+/// How long after the end of the trial requests are still made that were due before it: a stall shortly
+/// before the end would otherwise hide what had to wait for it. A rate that the path does not carry leaves
+/// more behind than can be made up for, and is seen by what was completed.
+const CATCH_UP_MAX: Duration = Duration::from_secs(1);
+
+/// Beyond the end of every trial.
+const NEVER: Duration = Duration::from_secs(86_400);
 
 /// A request under way.
 #[derive(Debug, Clone, Copy)]
@@ -24,6 +32,10 @@ pub(super) struct Pace<'a> {
     board: &'a Board,
     /// `None` is closed loop: the end of one is the start of the next.
     schedule: Option<Schedule>,
+    /// The end of the schedule.
+    end: Instant,
+    /// It was too far behind to make up for it.
+    gave_up: bool,
     /// The first request of the schedule that has not begun.
     next: u64,
     depth: usize,
@@ -34,20 +46,23 @@ pub(super) struct Pace<'a> {
 impl<'a> Pace<'a> {
     /// At most `depth` requests at a time.
     pub(super) fn new(board: &'a Board, depth: u32) -> Self {
-        let depth = depth as usize;
+        let (depth, now) = (depth as usize, Instant::now());
         Self {
             board,
             schedule: None,
+            end: now,
+            gave_up: false,
             next: 0,
             depth,
             under_way: VecDeque::with_capacity(depth),
-            now: Instant::now(),
+            now,
         }
     }
 
-    /// The trial starts.
-    pub(super) fn start(&mut self, schedule: Option<Schedule>) {
+    /// The trial starts; `schedule` ends at `end`.
+    pub(super) fn start(&mut self, schedule: Option<Schedule>, end: Instant) {
         self.schedule = schedule;
+        self.end = end;
         self.now = Instant::now();
     }
 
@@ -55,10 +70,13 @@ impl<'a> Pace<'a> {
     #[inline]
     pub(super) fn begin(&mut self) -> u64 {
         let free = self.depth - self.under_way.len();
-        if free == 0 || self.board.is_stopped() {
+        if free == 0 {
             return 0;
         }
         let Some(schedule) = self.schedule else {
+            if self.board.is_stopped() {
+                return 0;
+            }
             let begun = Begun {
                 intended: self.now,
                 sent: self.now,
@@ -67,10 +85,15 @@ impl<'a> Pace<'a> {
             return free as u64;
         };
         let sent = Instant::now();
+        let last = sent.min(self.end);
+        self.gave_up |= sent > self.end + CATCH_UP_MAX;
+        if self.gave_up {
+            return 0;
+        }
         let before = self.next;
         while self.under_way.len() < self.depth {
             let intended = schedule.at(self.next);
-            if intended > sent {
+            if intended > last || intended >= self.end {
                 break;
             }
             self.under_way.push_back(Begun { intended, sent });
@@ -79,12 +102,22 @@ impl<'a> Pace<'a> {
         self.next - before
     }
 
-    /// When the next request shall begin; `None` when an answer must come first, and after the stop.
+    /// When the next request of the schedule shall begin; `None` when there is none.
+    fn next_intended(&self) -> Option<Instant> {
+        let intended = self.schedule.as_ref()?.at(self.next);
+        (intended < self.end && !self.gave_up).then_some(intended)
+    }
+
+    /// When the next request shall begin; `None` when an answer must come first, and in closed loop. After
+    /// the last request of the schedule a time that is never reached: only the sign to stop is waited for.
     #[inline]
     pub(super) fn due(&self) -> Option<Instant> {
-        let schedule = self.schedule.as_ref()?;
-        let waits = self.under_way.len() == self.depth || self.board.is_stopped();
-        (!waits).then(|| schedule.at(self.next))
+        if self.under_way.len() == self.depth {
+            return None;
+        }
+        let waits_for_stop = self.schedule.is_some() && self.is_idle() && !self.board.is_stopped();
+        self.next_intended()
+            .or_else(|| waits_for_stop.then(|| self.end + NEVER))
     }
 
     /// `count` requests, the oldest first, were answered now; `false` when there were fewer.
@@ -114,6 +147,6 @@ impl<'a> Pace<'a> {
     /// Whether no request is under way and none will begin.
     #[inline]
     pub(super) fn is_over(&self) -> bool {
-        self.is_idle() && self.board.is_stopped()
+        self.is_idle() && self.board.is_stopped() && self.next_intended().is_none()
     }
 }

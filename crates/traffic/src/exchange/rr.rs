@@ -2,7 +2,7 @@
 //! both ends only count bytes, and as many requests or responses as there are go out in one call.
 
 use std::ops::Range;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use linerate_model::latency::Histogram;
 use linerate_model::sample::{Operations, Role};
@@ -57,6 +57,7 @@ pub(super) fn work(seat: &mut Seat<'_>, rr: &Rr) -> Result<Option<Found>, Traffi
                 bytes: 0,
                 answered: 0,
                 rate_per_s: rr.rate_per_s,
+                duration: seat.spec.duration_ns.into(),
                 place: flow_places(seat.spec, one),
                 places: places.clone(),
             });
@@ -118,6 +119,7 @@ struct Asker<'a> {
     bytes: u64,
     answered: u64,
     rate_per_s: Option<u64>,
+    duration: Duration,
     /// The flow's number in its direction, and how many there are.
     place: (u32, u32),
     places: Places,
@@ -198,7 +200,7 @@ impl Talk for Asker<'_> {
         let schedule = self
             .rate_per_s
             .map(|rate| Schedule::new(start.at, rate, flow, flows));
-        self.pace.start(schedule);
+        self.pace.start(schedule, start.at + self.duration);
     }
 
     fn bytes(&self) -> u64 {

@@ -163,11 +163,11 @@ fn ask(
     let mut operations = Operations::default();
     let repetitions = transfer.repetitions.unwrap_or(u64::MAX);
     for repetition in 0..repetitions {
+        // Only here: the other end serves the pairs in turn, so all of them make equally many cycles.
+        if seat.board.is_stopped() {
+            break;
+        }
         for (one, pair) in seat.flows.iter().zip(pairs.iter_mut()) {
-            // All pairs of a thread make equally many cycles, for the other end serves them in turn.
-            if seat.board.is_stopped() && std::ptr::eq(one, &raw const seat.flows[0]) {
-                return Ok(operations);
-            }
             if transfer.data_check {
                 check::fill(pair.outgoing(), one.flow.number, repetition);
             }

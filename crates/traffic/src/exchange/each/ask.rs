@@ -133,11 +133,12 @@ fn call_until_stopped(
     start: Start,
 ) -> Result<(), (usize, Fault)> {
     let mut events: Vec<Event> = Vec::with_capacity(2 * callers.len() + 1);
+    let end = start.at + Duration::from(seat.spec.duration_ns);
     for (index, caller) in callers.iter_mut().enumerate() {
         let (flow, flows) = flow_places(seat.spec, &seat.flows[index]);
         let schedule = shared.rr.rate_per_s;
         let schedule = schedule.map(|rate| Schedule::new(start.at, rate, flow, flows));
-        caller.pace.start(schedule);
+        caller.pace.start(schedule, end);
         caller
             .advance(index, &mut shared)
             .map_err(|fault| (index, fault))?;

@@ -17,7 +17,7 @@ use linerate_host::profile::{Profiler, Samples};
 use linerate_host::root::{HostRoot, LiveHost};
 use linerate_host::watch::Reading;
 use linerate_host::watch::way::Way;
-use linerate_model::ids::{CpuId, CpuSet};
+use linerate_model::ids::{CpuId, CpuSet, NicName};
 use linerate_model::known::{Cause, Gap, Known};
 use linerate_model::protocol::{Failure, FailureKind};
 use linerate_model::sample::{CpuFrequency, CpuStep, CpuTimes, Profile, SideSample};
@@ -89,7 +89,7 @@ pub fn record(
     side.cpu.machine = times_between(&before, &after);
     side.cpu.series = seen.series(ended, side.elapsed_ns);
     side.cpu.frequency = seen.frequency;
-    side.counters = machine.watch(&before, &after);
+    side.counters = watch_between(&before, &after);
     side.interface = machine.interface();
     side.profile = named(root, samples);
     Ok(side)
@@ -171,19 +171,19 @@ impl<'a> Machine<'a> {
         }
     }
 
-    fn watch(&self, before: &Moment, after: &Moment) -> Known<Watch> {
-        let span = Nanoseconds::from(after.at.duration_since(before.at));
-        match (&before.counters, &after.counters) {
-            (Known::Value(before), Known::Value(after)) => {
-                Known::Value(after.since(before, span).without_still(COUNTERS_MAX))
-            }
-            (Known::Unknown(gap), _) | (_, Known::Unknown(gap)) => Known::Unknown(gap.clone()),
-        }
-    }
-
-    fn interface(&self) -> Option<linerate_model::ids::NicName> {
+    fn interface(&self) -> Option<NicName> {
         let (way, _) = self.way.value()?;
         way.interface().value().cloned()
+    }
+}
+
+fn watch_between(before: &Moment, after: &Moment) -> Known<Watch> {
+    let span = Nanoseconds::from(after.at.duration_since(before.at));
+    match (&before.counters, &after.counters) {
+        (Known::Value(before), Known::Value(after)) => {
+            Known::Value(after.since(before, span).without_still(COUNTERS_MAX))
+        }
+        (Known::Unknown(gap), _) | (_, Known::Unknown(gap)) => Known::Unknown(gap.clone()),
     }
 }
 

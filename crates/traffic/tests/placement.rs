@@ -1,6 +1,11 @@
 //! Whether a record says where threads really ran: a program of its own, because a thread is found by its
 //! name, and other tests have threads of that name too.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a test may look at the kernel behind the engine"
+)]
+
 use std::net::Ipv4Addr;
 use std::sync::mpsc;
 use std::thread;

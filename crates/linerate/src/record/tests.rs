@@ -42,7 +42,7 @@ fn a_record_holds_the_interface_its_counters_and_the_cpus_over_time() {
     let (near, far) = recorded(&spec);
     for side in [&near, &far] {
         side.check(&spec).expect("a record within its bounds");
-        assert_eq!(side.interface.as_ref().map(|nic| nic.as_str()), Some("lo"));
+        assert_eq!(side.interface.as_ref().map(NicName::as_str), Some("lo"));
         let counters = side.counters.value().expect("the counters were read");
         assert!(counters.span_ns >= spec.duration_ns);
         let moved = side.flows[0].total().as_u64();

@@ -299,7 +299,10 @@ pub(super) fn flag(flag: Flag) -> (&'static str, &'static str) {
         ),
         Flag::NotSettled => ("not-settled", "the rate never settled within the trial"),
         Flag::CutShort => ("cut-short", "the trial ended before its time"),
-        Flag::Migrated => ("migrated", "a thread was found on several CPUs"),
+        Flag::Migrated => (
+            "migrated",
+            "a thread that was told where to run was found elsewhere, or moved",
+        ),
         Flag::MemoryElsewhere => (
             "memory-elsewhere",
             "a buffer was not on the node that was asked for",
@@ -310,7 +313,7 @@ pub(super) fn flag(flag: Flag) -> (&'static str, &'static str) {
         ),
         Flag::FrequencyMoved => (
             "frequency-moved",
-            "the CPUs' frequency moved: rates of few and of many cores do not compare",
+            "the CPUs' frequency moved, or was in turbo: rates of few and of many cores do not compare",
         ),
         Flag::DeepSleep => (
             "deep-sleep",

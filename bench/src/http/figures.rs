@@ -159,7 +159,7 @@ mod tests {
         let figures = &figures(&[case], 1).expect("nine pairs")[0];
         assert!((figures.ratio_median - 1.25).abs() < 1e-9, "{figures:?}");
         assert!(figures.ratio_low > 1.0 && figures.at_least_as_fast == Some(true));
-        assert!(table(&[figures.clone()]).contains("server veth 2 threads"));
+        assert!(table(std::slice::from_ref(figures)).contains("server veth 2 threads"));
     }
 
     #[test]

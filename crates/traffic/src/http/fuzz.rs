@@ -54,3 +54,26 @@ pub fn http_response(bytes: &[u8]) {
     }
     assert_eq!(at_once, by_byte);
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn requests_of_any_bytes_keep_to_the_targets_rules(
+            start in "(\r\n)?((GET|HEAD) /[a-z]{0,3} HTTP/1.[01]\r\nHost: a\r\n(Connection: close\r\n)?\r\n){0,3}",
+            bytes in proptest::collection::vec(any::<u8>(), 0..100),
+        ) {
+            super::http_request(&[start.as_bytes(), &bytes].concat());
+        }
+
+        #[test]
+        fn responses_of_any_bytes_read_alike_at_once_and_by_byte(
+            start in "(HTTP/1.1 [1-5]0[0-9]\r\n(Content-Length: [0-9]|Transfer-Encoding: chunked)\r\n\r\n[0-9a-c\r\n]{0,12}){0,3}",
+            bytes in proptest::collection::vec(any::<u8>(), 0..100),
+        ) {
+            super::http_response(&[start.as_bytes(), &bytes].concat());
+        }
+    }
+}

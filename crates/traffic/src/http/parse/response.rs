@@ -139,6 +139,9 @@ impl Reader {
                 Ok(None)
             };
         };
+        if head.length > HEAD_MAX {
+            return Err(BadResponse);
+        }
         self.head.clear();
         self.status = head.status;
         self.keep = head.keep;

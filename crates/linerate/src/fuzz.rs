@@ -20,7 +20,8 @@ use linerate_model::talk::{AgentTalk, Lines, answer};
 use linerate_model::units::{BitRate, Bytes, Nanoseconds};
 use linerate_model::watch::Watch;
 use linerate_traffic::iperf3::{
-    Account, COOKIE_BYTES, ClientTalk, Cookie, Frame, Header, Parameters, Results, ServerTalk,
+    Account, COOKIE_BYTES, ClientTalk, Cookie, Frame, Header as DatagramHeader, Parameters,
+    Results, ServerTalk,
 };
 
 use crate::peer::PeerAddress;
@@ -133,7 +134,7 @@ pub fn iperf3(bytes: &[u8]) {
     }
     for datagram in stream.chunks(16) {
         let wide = size % 2 == 0;
-        if let Some(header) = Header::read(datagram, wide) {
+        if let Some(header) = DatagramHeader::read(datagram, wide) {
             account.take(header, Duration::from_secs(u64::from(*size)));
         }
     }

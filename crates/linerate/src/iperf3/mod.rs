@@ -2,6 +2,7 @@
 //! read it.
 
 mod document;
+mod start;
 mod streams;
 
 use std::net::SocketAddr;
@@ -57,7 +58,7 @@ pub fn serve(address: SocketAddr, interrupt: &Interrupt, say: &Say) -> Outcome<(
     ));
     let served = server.serve(interrupt.abort(), |finished| {
         let line = match say.format {
-            Format::Json => json_of(&finished).to_string(),
+            Format::Json => test_document(&finished).to_string(),
             Format::Text => line_of(&finished),
         };
         // A reader that has gone away is no reason to stop serving.
@@ -131,7 +132,7 @@ fn moved(finished: &Finished) -> String {
 }
 
 /// One finished test, for a program (schema `linerate.iperf3-test/1`).
-fn json_of(finished: &Finished) -> Value {
+pub fn test_document(finished: &Finished) -> Value {
     let asked = finished.parameters.as_ref();
     let moved = finished.moved();
     let rate = |bytes: Bytes, time: Nanoseconds| BitRate::of(bytes, time).map(BitRate::as_f64);
@@ -166,7 +167,7 @@ mod tests {
         };
         let expected = "192.0.2.1:40000  no test: the trial was given up";
         assert_eq!(line_of(&finished), expected);
-        let json = json_of(&finished);
+        let json = test_document(&finished);
         assert_eq!(json["error"], "the trial was given up");
         assert!(json["sent_bytes"].is_null());
     }

@@ -5,14 +5,18 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
 use std::thread;
 
 use linerate::interrupt::Interrupt;
-use linerate::iperf3::{Iperf3Run, iperf3_json, measure_foreign, serve};
+use linerate::iperf3::{Iperf3Run, iperf3_json, measure_foreign, serve, test_document};
 use linerate::say::{Format, Say};
 use linerate_model::units::{BitRate, Bytes, Nanoseconds};
 use linerate_model::workload::{DatagramBatch, Direction, TrialSpec, Udp, Workload};
+use linerate_traffic::iperf3::Iperf3Server;
 use serde_json::Value;
+
+use crate::assert_fits;
 
 const LOOPBACK: Ipv4Addr = Ipv4Addr::LOCALHOST;
 
@@ -259,6 +263,33 @@ fn the_server_serves_until_it_is_interrupted() {
         interrupt.abort().trigger();
         serving.join().expect("no panic").expect("it served");
         assert!(done.status.success());
+    });
+}
+
+#[test]
+fn what_the_server_says_of_a_test_fits_its_schema() {
+    let server = Iperf3Server::open((LOOPBACK, 0).into()).expect("a free port");
+    let interrupt = Interrupt::listen().expect("signals");
+    let (done, finished) = mpsc::channel();
+    thread::scope(|scope| {
+        let serving = scope.spawn(|| {
+            server.serve(interrupt.abort(), |one| {
+                done.send(test_document(&one)).expect("somebody listens");
+            })
+        });
+        let spec = spec(Direction::Bidirectional, Workload::default());
+        // Of its own: the server's ends the server.
+        let own = Interrupt::listen().expect("signals");
+        measure_foreign(&spec, server.address(), &own).expect("it measures");
+        let good = finished.recv().expect("a document");
+        interrupt.abort().trigger();
+        serving.join().expect("no panic").expect("it served");
+        assert_fits(&good);
+        assert_eq!(
+            (&good["flows"], &good["error"]),
+            (&Value::from(2), &Value::Null)
+        );
+        assert!(good["sent_bytes"].as_u64() > Some(0), "{good}");
     });
 }
 

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use rustix::event::PollFlags;
 use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, Shutdown, SocketFlags, SocketType, getsockname, recv,
-    send, shutdown, socket_with, sockopt,
+    AddressFamily, RecvFlags, SendFlags, Shutdown, SocketFlags, SocketType, recv, send, shutdown,
+    socket_with, sockopt,
 };
 
 use super::talk::{ClientTalk, TalkError};
@@ -71,13 +71,6 @@ impl<'a> Line<'a> {
             .map_err(|errno| TrafficError::of_errno("make a socket", errno))?;
         finish_connect(&socket, address, abort)?;
         Ok(Self::of(socket, address, abort))
-    }
-
-    /// This end's address.
-    pub(super) fn own_address(&self) -> Result<SocketAddr, TrafficError> {
-        getsockname(&self.socket)
-            .and_then(SocketAddr::try_from)
-            .map_err(|errno| TrafficError::of_errno("read a connection's address", errno))
     }
 
     /// An error of the talk on this connection.

@@ -37,7 +37,7 @@ pub use reading::{DatagramReading, Reading};
 pub use results::{Omitted, Results, ServerResults, StreamResults, stream_id};
 pub use server::Iperf3Server;
 pub use session::Finished;
-pub use sides::{bytes_at, ways};
+pub use sides::bytes_at;
 pub use talk::{ClientStep, ClientTalk, ServerTalk, TalkError};
 pub use wire::{COOKIE_BYTES, Cookie, Frame, State};
 

@@ -181,7 +181,7 @@ impl Parameters {
             server_affinity: None,
             counters_64bit: udp,
             skip_rx_copy: false,
-            client_version: Some("3.16".to_owned()),
+            client_version: Some(concat!("linerate ", env!("CARGO_PKG_VERSION")).to_owned()),
         })
     }
 

@@ -93,7 +93,8 @@ fn tell(line: &Line<'_>, error: &TrafficError) {
             ..
         } => line.say(State::AccessDenied),
         TrafficError::Iperf3 { source, .. } => line.say_failed(source.number()),
-        _ => line.say_failed(TalkError::NotACookie.number()),
+        // What the client asked for cannot be had on this host, a congestion control or a CPU.
+        _ => line.say_failed(TalkError::NOT_HERE),
     };
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use linerate_model::known::{Cause, Known};
 use linerate_model::sample::{CpuRecord, Datagrams, Flag, FlowRecord, Role, Sample, SideSample};
 use linerate_model::units::{Bytes, Nanoseconds};
-use linerate_model::workload::{Direction, TrialSpec, Workload};
+use linerate_model::workload::{TrialSpec, Workload};
 
 use super::client::Foreign;
 use super::results::{Omitted, Results, StreamResults, stream_id};
@@ -161,14 +161,6 @@ fn datagrams_of(told: &StreamResults, role: Role) -> Datagrams {
         jitter_ns: Nanoseconds::from(jitter),
         ..Datagrams::default()
     }
-}
-
-/// The direction as a pair: whether this end sends, and whether it receives.
-pub fn ways(direction: Direction) -> (bool, bool) {
-    (
-        direction != Direction::Reverse,
-        direction != Direction::Forward,
-    )
 }
 
 #[cfg(test)]

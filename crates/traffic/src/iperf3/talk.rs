@@ -116,6 +116,11 @@ impl TalkError {
         }
     }
 
+    /// "An option you are trying to set is not implemented yet".
+    pub(super) const NOT_HERE: i32 = 13;
+    /// "Unable to receive parameters from client".
+    pub(super) const NO_PARAMETERS: i32 = 114;
+
     /// The number of iperf3's that a client is told, which it prints in words (seen by sending each to a
     /// real one).
     pub(super) fn number(&self) -> i32 {
@@ -127,7 +132,9 @@ impl TalkError {
             Self::Limit { key: "len", .. } => 7,
             Self::Limit { key: "window", .. } => 8,
             Self::Limit { key: "MSS", .. } => 10,
-            _ => 114,
+            Self::Limit { key: "omit", .. } => 12,
+            Self::NotSupported { .. } => Self::NOT_HERE,
+            _ => Self::NO_PARAMETERS,
         }
     }
 }

@@ -9,8 +9,10 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cause {
-    /// The kernel does not offer it here (no such file, attribute, device or family).
+    /// The kernel does not offer it here (no such file, attribute, device or family), and could have.
     Absent,
+    /// A thing of this kind cannot have it: no veth has a slot, no receive queue a steering of sends.
+    Inapplicable,
     /// It exists, but this user may not read it.
     Denied,
     /// It exists, but reading or understanding it failed.
@@ -25,6 +27,7 @@ impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Absent => "absent",
+            Self::Inapplicable => "does not apply",
             Self::Denied => "permission denied",
             Self::Unreadable => "unreadable",
             Self::NotSaid => "not said by the kernel",
@@ -57,10 +60,10 @@ impl Gap {
 }
 
 impl Gap {
-    /// Whether a judgement misses it. What is absent does not apply to this host or device, and nobody
-    /// could supply it; every other gap leaves a question open.
+    /// Whether a judgement misses it. What is absent, or cannot be, does not apply to this host or device,
+    /// and nobody could supply it; every other gap leaves a question open.
     pub fn leaves_a_question(&self) -> bool {
-        self.cause != Cause::Absent
+        !matches!(self.cause, Cause::Absent | Cause::Inapplicable)
     }
 }
 

@@ -207,6 +207,7 @@ pub(crate) fn from_one_line(line: &str) -> Option<String> {
 fn cause_word(cause: Cause) -> &'static str {
     match cause {
         Cause::Absent => "absent",
+        Cause::Inapplicable => "inapplicable",
         Cause::Denied => "denied",
         Cause::Unreadable => "unreadable",
         Cause::NotSaid => "not-said",
@@ -217,6 +218,7 @@ fn cause_word(cause: Cause) -> &'static str {
 pub(crate) fn cause_of(word: &str) -> Option<Cause> {
     [
         Cause::Absent,
+        Cause::Inapplicable,
         Cause::Denied,
         Cause::Unreadable,
         Cause::NotSaid,

@@ -10,6 +10,7 @@ pub(crate) mod function;
 pub(crate) mod gids;
 pub(crate) mod hwmon;
 pub(crate) mod idle;
+mod inapplicable;
 pub(crate) mod irq_names;
 pub(crate) mod isolation;
 pub(crate) mod kernel;

@@ -8,6 +8,7 @@ use linerate_model::units::BitRate;
 
 use super::function::read_function;
 use super::hwmon::read_temperatures;
+use super::inapplicable;
 use super::locality::Locality;
 use super::nic_kind::{KindEvidence, parse_device_type};
 use super::pci::{Functions, function_above};
@@ -196,6 +197,9 @@ fn read_nic(
         name,
     };
     name_unasked(&mut nic);
+    // A folder that could not be listed says nothing of a device.
+    let is_listed = !places.names.is_empty();
+    inapplicable::mark(&mut nic, places.device.is_some() || !is_listed);
     nic
 }
 

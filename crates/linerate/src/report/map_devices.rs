@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use linerate_model::host::{BlockDevice, RdmaDevice, RdmaPort};
-use linerate_model::known::{Cause, Known};
+use linerate_model::known::Known;
 
 use super::figures::{count, visible};
 use super::map_text::{Branch, show, show_with};
@@ -123,5 +123,5 @@ fn gid_word(kind: &Known<String>) -> String {
 
 /// Whether the kernel has no such thing here, which needs no words in a picture.
 fn is_absent<T>(fact: &Known<T>) -> bool {
-    fact.gap().is_some_and(|gap| gap.cause == Cause::Absent)
+    fact.gap().is_some_and(|gap| !gap.leaves_a_question())
 }

@@ -356,10 +356,7 @@ fn stack_line(nic: &Nic) -> Option<String> {
     }
     if let Some(tunnel) = tunnel {
         let kind = show(&tunnel.kind);
-        let numberless = tunnel
-            .id
-            .gap()
-            .is_some_and(|gap| gap.cause == Cause::Absent);
+        let numberless = tunnel.id.gap().is_some_and(|gap| !gap.leaves_a_question());
         parts.push(if numberless {
             kind
         } else {

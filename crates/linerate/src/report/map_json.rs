@@ -1,10 +1,11 @@
 //! `linerate map --format json`: the host with `null` for every fact that is not known, and each of
-//! those facts under `gaps` with the place that was asked and why it did not answer.
+//! those facts under `gaps` with the place that was asked and why it did not answer. What cannot be is no
+//! gap: its place stands under `inapplicable`.
 
 use std::cell::RefCell;
 
 use linerate_model::host::Host;
-use linerate_model::known::Gap;
+use linerate_model::known::{Cause, Gap};
 use serde::ser::{Serialize, SerializeStruct, Serializer};
 use serde_json::Value;
 
@@ -33,16 +34,20 @@ impl Serialize for MapDocument<'_> {
             leave_out: Some("gaps"),
             ..Notes::default()
         });
-        let mut document = serializer.serialize_struct("MapDocument", 5)?;
+        let mut document = serializer.serialize_struct("MapDocument", 6)?;
         document.serialize_field("schema", MAP_SCHEMA)?;
         let host = Noting {
             value: self.host,
             notes: &notes,
         };
         document.serialize_field("host", &host)?;
-        let mut gaps = notes.into_inner().found;
+        let found = notes.into_inner().found.into_iter();
+        let (cannot_be, mut gaps): (Vec<_>, Vec<_>) =
+            found.partition(|noted| noted.cause == Cause::Inapplicable);
         gaps.extend(shapers_without_rate(self.host));
         document.serialize_field("gaps", &listed(gaps))?;
+        let places: Vec<String> = cannot_be.into_iter().filter_map(|one| one.field).collect();
+        document.serialize_field("inapplicable", &places)?;
         for (key, part) in [("memory", &self.memory), ("watch", &self.watch)] {
             match part {
                 Some(part) => document.serialize_field(key, part)?,

@@ -9,7 +9,7 @@ use linerate_model::host::{
     Stack, VirtualFunction,
 };
 use linerate_model::ids::NicName;
-use linerate_model::known::{Cause, Known};
+use linerate_model::known::{Cause, Gap, Known};
 
 use super::figures::{count, visible};
 use super::map_text::{Branch, kind_word, show, show_with};
@@ -47,14 +47,14 @@ fn told<T>(
 ) -> Option<Branch> {
     match fact {
         Known::Value(value) => branch(value),
-        Known::Unknown(gap) if matches!(gap.cause, Cause::Absent | Cause::NotAsked) => None,
+        Known::Unknown(gap) if !gap.leaves_a_question() || gap.cause == Cause::NotAsked => None,
         Known::Unknown(gap) => Some(Branch::leaf(format!("{what} ? ({})", gap.cause))),
     }
 }
 
 /// Whether there is such a thing, known or not.
 fn is_offered<T>(fact: &Known<T>) -> bool {
-    fact.gap().is_none_or(|gap| gap.cause != Cause::Absent)
+    fact.gap().is_none_or(Gap::leaves_a_question)
 }
 
 fn leaf(what: &str, words: &[String]) -> Option<Branch> {

@@ -30,9 +30,15 @@ pub(crate) fn every_form_of(from: &Path) -> Value {
 }
 
 /// The keys of which null says that there is none.
-const ANSWERS: [&str; 3] = ["/ceil_bit_per_s", "/acs_redirect", "/detail"];
+const ANSWERS: [&str; 5] = [
+    "/ceil_bit_per_s",
+    "/acs_redirect",
+    "/detail",
+    "/tun/owner",
+    "/tun/group",
+];
 
-/// Every null stands for one gap and every field of a gap for one null, but for those nulls that are
+/// Every null stands for one gap, or for what cannot be, and every field of a gap for one null, but for those nulls that are
 /// answers: a discipline that does not shape has no rate.
 fn each_null_has_its_gap(map: &Value) {
     let fields: BTreeSet<String> = map["gaps"]
@@ -42,6 +48,12 @@ fn each_null_has_its_gap(map: &Value) {
         .flat_map(|gap| gap["fields"].as_array().expect("a list"))
         .filter_map(|field| field.as_str().map(str::to_owned))
         .collect();
+    let places = map["inapplicable"].as_array().expect("a list").iter();
+    let cannot_be: BTreeSet<String> = places
+        .map(|place| place.as_str().expect("a pointer").to_owned())
+        .collect();
+    assert!(fields.is_disjoint(&cannot_be), "both a gap and none");
+    let fields: BTreeSet<String> = fields.union(&cannot_be).cloned().collect();
     let is_answer = |pointer: &str| {
         let qdisc = pointer.strip_suffix("/rate_bit_per_s");
         let kind = qdisc.and_then(|at| map["host"].pointer(at)?["kind"].as_str());

@@ -127,7 +127,7 @@ impl Counts {
                     counts.names.push((*name).to_owned());
                     counts.most = counts.most.max(by);
                 }
-                Known::Unknown(gap) if gap.cause != Cause::Absent && counts.gap.is_none() => {
+                Known::Unknown(gap) if gap.leaves_a_question() && counts.gap.is_none() => {
                     counts.gap = Some(gap);
                 }
                 Known::Unknown(_) => {}

@@ -10,7 +10,7 @@ use super::{ALWAYS, Said, each_nic, found, subject, undetermined};
 use crate::finding::{Evidence, Outcome, Rule, Scene, Severity, Stage};
 use crate::host::{Nic, NodeSource, Queue, QueueKind};
 use crate::ids::CpuSet;
-use crate::known::{Cause, Gap, Known};
+use crate::known::{Gap, Known};
 use crate::units::Ratio;
 
 pub(super) const RULE: Rule = Rule {
@@ -59,7 +59,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
     }
     let near = local_cpus(scene.host, nic);
     // A device on a bus without nodes (USB, virtio-mmio) is close to no CPU in particular.
-    if near.gap().is_some_and(|gap| gap.cause == Cause::Absent) {
+    if near.gap().is_some_and(|gap| !gap.leaves_a_question()) {
         return None;
     }
     missing.extend(near.gap().cloned());
@@ -166,6 +166,7 @@ fn share(part: usize, whole: usize) -> f64 {
 pub(super) mod tests {
     use super::super::testing::{Cases, World, finding, missing, remedies, scene, silent};
     use super::*;
+    use crate::known::Cause;
     use crate::build;
     use crate::host::Host;
 

@@ -6,7 +6,7 @@ use super::judged::{Judged, ethtool, outcome};
 use super::{ALWAYS, Said, each_nic, subject};
 use crate::finding::{Evidence, Outcome, Rule, Scene, Severity, Stage};
 use crate::host::{Host, LinkState, Nic};
-use crate::known::{Cause, Known};
+use crate::known::Known;
 
 pub(super) const RULE: Rule = Rule {
     id: "link-ext-state",
@@ -44,7 +44,7 @@ fn check_nic(scene: &Scene<'_>, nic: &Nic) -> Judged {
     }
     let state = match &nic.wire.state {
         Known::Value(state) => state,
-        Known::Unknown(gap) if gap.cause == Cause::Absent => return Ok(None),
+        Known::Unknown(gap) if !gap.leaves_a_question() => return Ok(None),
         Known::Unknown(gap) => return Err(gap.clone()),
     };
     if state.link.get() != Some(false) {

@@ -55,7 +55,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
     let node = match &nic.numa_node {
         Known::Value(node) => *node,
         // Not on a bus that knows nodes (USB, virtio-mmio).
-        Known::Unknown(gap) if gap.cause == Cause::Absent => return None,
+        Known::Unknown(gap) if !gap.leaves_a_question() => return None,
         Known::Unknown(gap) if gap.cause == Cause::NotSaid => {
             let summary = format!(
                 "the firmware does not say on which of {} nodes {} sits: measure from each node",

@@ -6,7 +6,7 @@ use super::{ALWAYS, Said, each_nic, nics, subject, watched};
 use crate::finding::{Evidence, Outcome, Rule, Scene, Severity, Stage};
 use crate::host::Nic;
 use crate::ids::PciAddress;
-use crate::known::{Cause, Gap, Known};
+use crate::known::{Gap, Known};
 use crate::watch::{Watch, total};
 
 pub(super) const RULE: Rule = Rule {
@@ -66,7 +66,7 @@ fn judge(watch: &Watch, nic: &Nic, functions: &[PciAddress]) -> (Option<Said>, V
                 Known::Value(0) => {}
                 Known::Value(by) => grew.push((*address, kind, by)),
                 // A function that reports no errors has no such counter.
-                Known::Unknown(gap) if gap.cause == Cause::Absent => {}
+                Known::Unknown(gap) if !gap.leaves_a_question() => {}
                 Known::Unknown(gap) if missing.contains(&gap) => {}
                 Known::Unknown(gap) => missing.push(gap),
             }

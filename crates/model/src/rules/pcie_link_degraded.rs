@@ -71,7 +71,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
 }
 
 fn not_there(gap: &Gap) -> bool {
-    matches!(gap.cause, known::Cause::Absent | known::Cause::NotSaid)
+    !gap.leaves_a_question() || gap.cause == known::Cause::NotSaid
 }
 
 /// Whether the kernel shows no link of the card itself ("Unknown", or no such files): it sits in the

@@ -114,7 +114,7 @@ fn discovery_off(scene: &Scene<'_>) -> Result<Option<Said>, Gap> {
 fn number(scene: &Scene<'_>, name: &str) -> Result<Option<u32>, Gap> {
     match scene.host.sysctl(name) {
         Known::Value(text) => Ok(text.trim().parse().ok()),
-        Known::Unknown(gap) if gap.cause == Cause::Absent => Ok(None),
+        Known::Unknown(gap) if !gap.leaves_a_question() => Ok(None),
         Known::Unknown(gap) => Err(gap),
     }
 }

@@ -4,7 +4,7 @@
 use super::facts::answer;
 use super::{ALWAYS, Said, remedy, watched};
 use crate::finding::{Evidence, Outcome, Remedy, Rule, Scene, Severity, Stage};
-use crate::known::{Cause, Gap, Known};
+use crate::known::{Gap, Known};
 use crate::setting::{SettingKey, Value};
 use crate::watch::Watch;
 
@@ -114,7 +114,7 @@ fn judge(
                 evidence.push(Evidence::new(name, value, watch.path(key)));
             }
             // Kernels differ in what they count.
-            Known::Unknown(gap) if gap.cause == Cause::Absent => {}
+            Known::Unknown(gap) if !gap.leaves_a_question() => {}
             Known::Unknown(gap) if missing.contains(&gap) => {}
             Known::Unknown(gap) => missing.push(gap),
         }

@@ -158,6 +158,7 @@ fn a_queues_polling_context_goes_before_the_names_of_interrupts() {
     );
     assert_eq!(
         queues[0].xps_rxqs.gap().map(|gap| gap.cause),
-        Some(Cause::Absent)
+        Some(Cause::Inapplicable),
+        "a queue that receives"
     );
 }

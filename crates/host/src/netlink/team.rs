@@ -74,14 +74,14 @@ impl Netlink {
         let path = format!("netlink/team/{nic}");
         let options = self
             .ask_team(place.team, COMMAND_OPTIONS)
-            .and_then(|answers| parse_options(&answers));
+            .and_then(|answers| parse_options(answers.as_deref()));
         let options = told(options, &path, "options");
         match place.port {
             None => stack.team = Some(team(&options, names, &path)),
             Some(port) => {
                 let ports = self
                     .ask_team(place.team, COMMAND_PORTS)
-                    .and_then(|answers| parse_ports(&answers));
+                    .and_then(|answers| parse_ports(answers.as_deref()));
                 let ports = told(ports, &path, "ports");
                 let bond = names.get(&place.team).cloned();
                 stack.bond_port = Some(team_port(port, bond, &options, &ports, &path));
@@ -112,7 +112,7 @@ fn told<T>(answer: Result<Option<T>, Failure>, path: &str, what: &str) -> Known<
 }
 
 /// The settings of a team; a long list comes in several answers.
-fn parse_options(answers: &Option<Vec<Answer>>) -> Result<Option<Vec<Setting>>, Failure> {
+fn parse_options(answers: Option<&[Answer]>) -> Result<Option<Vec<Setting>>, Failure> {
     let Some(answers) = answers else {
         return Ok(None);
     };
@@ -142,7 +142,7 @@ fn parse_option(option: &Attributes<'_>) -> Result<Option<Setting>, Failure> {
 }
 
 /// Each port's index, and whether its link is up.
-fn parse_ports(answers: &Option<Vec<Answer>>) -> Result<Option<Vec<(u32, bool)>>, Failure> {
+fn parse_ports(answers: Option<&[Answer]>) -> Result<Option<Vec<(u32, bool)>>, Failure> {
     let Some(answers) = answers else {
         return Ok(None);
     };

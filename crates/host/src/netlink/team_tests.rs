@@ -81,7 +81,7 @@ fn options(mode: &str, active: Option<u32>, third: bool) -> Known<Vec<Setting>> 
             put(list, "activeport", None, &Value::Number(active));
         }
     });
-    let parsed = parse_options(&Some(vec![first, second])).expect("well formed");
+    let parsed = parse_options(Some(&[first, second])).expect("well formed");
     assert!(parsed.is_some());
     told(Ok(parsed), "p", "options")
 }
@@ -95,7 +95,7 @@ fn ports() -> Known<Vec<(u32, bool)>> {
             port.put_u32(PORT_INDEX, 3);
         });
     });
-    told(parse_ports(&Some(vec![list])), "p", "ports")
+    told(parse_ports(Some(&[list])), "p", "ports")
 }
 
 fn names() -> Names {
@@ -158,7 +158,7 @@ fn a_team_without_a_mode_and_one_that_does_not_answer_are_told_apart() {
         cause(&team_port(2, None, &denied, &ports(), "p").state),
         Some(Cause::Denied)
     );
-    let none: Known<Vec<Setting>> = told(parse_options(&None), "p", "options");
+    let none: Known<Vec<Setting>> = told(parse_options(None), "p", "options");
     assert_eq!(
         cause(&team(&none, &names(), "p").mode),
         Some(Cause::Absent),
@@ -169,12 +169,12 @@ fn a_team_without_a_mode_and_one_that_does_not_answer_are_told_apart() {
 proptest! {
     #[test]
     fn no_bytes_panic(body in vec(any::<u8>(), 0..160)) {
-        let answers = Some(vec![Answer { kind: 0, body }]);
-        if let Ok(options) = parse_options(&answers) {
+        let answers = [Answer { kind: 0, body }];
+        if let Ok(options) = parse_options(Some(&answers)) {
             let options = told(Ok(options), "p", "options");
             let _ = team(&options, &names(), "p");
             let _ = team_port(2, None, &options, &ports(), "p");
         }
-        let _ = parse_ports(&answers);
+        let _ = parse_ports(Some(&answers));
     }
 }

@@ -25,7 +25,7 @@ use clap::Parser;
 use linerate_stats::{Random, Seed};
 use linerate_testbed::{Stage, tie_to_parent};
 
-use crate::cases::{Case, Contestant, Place};
+use crate::cases::{Case, Contestant};
 use crate::contest::{Problem, Scene};
 use crate::table::{Row, Trial};
 

@@ -148,6 +148,16 @@ impl Workload {
         }
     }
 
+    /// Whether it has an amount of its own, so that the trial's time is only a limit.
+    pub fn ends_by_itself(&self) -> bool {
+        match self {
+            Self::Stream(stream) => stream.bytes.is_some(),
+            Self::Transfer(transfer) => transfer.repetitions.is_some(),
+            Self::Pingpong(_) => true,
+            Self::Rr(_) | Self::Http(_) | Self::Udp(_) => false,
+        }
+    }
+
     /// Whether bytes go one way in bulk, so that a rate and its limit are the result.
     pub fn is_bulk(&self) -> bool {
         matches!(self, Self::Stream(_) | Self::Udp(_))

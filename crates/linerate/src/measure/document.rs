@@ -6,6 +6,7 @@ use linerate_model::ceiling::{Ceiling, PathCeilings, PathFacts, ceilings_of_path
 use linerate_model::host::Host;
 use linerate_model::latency::Histogram;
 use linerate_model::limit::{Limit, name_limit};
+use linerate_model::pingpong::{self, Judgement};
 use linerate_model::plan::End;
 use linerate_model::sample::{
     Datagrams, Flag, FlowRecord, Operations, Role, Sample, SideSample, Step, ThreadRecord,
@@ -28,6 +29,8 @@ pub(super) struct Measured<'a> {
     pub(super) rate: Option<BitRate>,
     pub(super) ceilings: PathCeilings,
     pub(super) limit: Option<Limit>,
+    /// What the sizes of a ping-pong say together.
+    pub(super) judgement: Option<Judgement>,
     /// What a program of others at the far end told of itself.
     pub(super) foreign: Option<Value>,
 }
@@ -39,16 +42,6 @@ pub(super) struct Ends<'a> {
     pub(super) remote: &'a Host,
     pub(super) local_nic: &'a str,
     pub(super) remote_nic: &'a str,
-}
-
-/// Whether a workload has an amount of its own, so that its time is only a limit.
-pub(super) fn ends_by_itself(workload: &Workload) -> bool {
-    match workload {
-        Workload::Stream(stream) => stream.bytes.is_some(),
-        Workload::Transfer(transfer) => transfer.repetitions.is_some(),
-        Workload::Pingpong(_) => true,
-        Workload::Rr(_) | Workload::Http(_) | Workload::Udp(_) => false,
-    }
 }
 
 /// The figure that a trial is about: bit/s of bulk, operations a second of the others.
@@ -109,18 +102,19 @@ impl<'a> Measured<'a> {
             .filter(|_| matches!(sample.spec.workload, Workload::Stream(_)))
             .map(|rate| name_limit(&sample, &path.local, &path.remote, &ceilings.ceilings, rate));
         let mut all = flags(&sample, &path.local, &path.remote, ceilings.lowest(), rate);
-        if bulk && !ends_by_itself(&sample.spec.workload) {
+        if bulk && !sample.spec.workload.ends_by_itself() {
             all.extend(settling_flag(&sample));
         }
         sample.flags = all;
         Self {
-            sample,
             ends: Some(Ends {
                 local: &path.local,
                 remote: &path.remote,
                 local_nic: path.local_nic.as_str(),
                 remote_nic: path.remote_nic.as_str(),
             }),
+            judgement: judgement(path, &sample),
+            sample,
             rate,
             ceilings,
             limit,
@@ -144,6 +138,7 @@ impl<'a> Measured<'a> {
             ends: None,
             ceilings: PathCeilings::default(),
             limit: None,
+            judgement: None,
             foreign: Some(told),
         }
     }
@@ -188,6 +183,17 @@ impl<'a> Measured<'a> {
         pairs.sort_by_key(|(_, sender, receiver)| sender.or(*receiver).map(|flow| flow.flow));
         pairs
     }
+}
+
+/// What the sizes of a ping-pong say, over the link that the path leaves by.
+fn judgement(path: &Path, sample: &Sample) -> Option<Judgement> {
+    if !matches!(sample.spec.workload, Workload::Pingpong(_)) {
+        return None;
+    }
+    let (_, operations) = askers(sample).next()?;
+    let wire = path.local_interface().filter(|nic| nic.kind.has_wire());
+    let link = wire.and_then(|nic| nic.link_bit_per_s.get());
+    pingpong::judge(&pingpong::points(operations), link)
 }
 
 fn other_end(end: End) -> End {
@@ -329,8 +335,13 @@ fn total(measured: &Measured<'_>) -> Value {
             .sum()
     } else {
         askers(sample)
-            .flat_map(|(side, _)| side.senders())
-            .map(|flow| flow.total().as_u64())
+            .map(|(side, operations)| {
+                let flows = side
+                    .senders()
+                    .map(|flow| flow.total().as_u64())
+                    .sum::<u64>();
+                flows.max(operations.received_bytes.as_u64())
+            })
             .sum()
     };
     let bulk = sample.spec.workload.is_bulk() && measured.ends.is_some();
@@ -449,6 +460,9 @@ fn of_workload(measured: &Measured<'_>) -> Map<String, Value> {
             })
             .collect();
         add("sizes", json!(sizes));
+        if let Some(judgement) = &measured.judgement {
+            add("fit", nulled(judgement));
+        }
     }
     keys
 }

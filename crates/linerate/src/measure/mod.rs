@@ -188,7 +188,7 @@ fn over_peer(
         path.local_nic,
         path.address,
         peer.peer,
-        if document::ends_by_itself(&spec.workload) {
+        if spec.workload.ends_by_itself() {
             "as long as it takes, at most "
         } else {
             ""

@@ -1,7 +1,9 @@
 //! What a person reads of a measurement.
 
+use linerate_model::known::Known;
 use linerate_model::latency::Histogram;
 use linerate_model::limit::LimitKind;
+use linerate_model::pingpong::{Judgement, Point};
 use linerate_model::sample::FlowRecord;
 use linerate_model::units::{BitRate, Bytes};
 use linerate_model::workload::Workload;
@@ -177,6 +179,9 @@ fn operations(lines: &mut Vec<String>, measured: &Measured<'_>) {
         .sum();
     if matches!(sample.spec.workload, Workload::Pingpong(_)) {
         sizes(lines, measured);
+        if let Some(judgement) = &measured.judgement {
+            fit(lines, judgement);
+        }
     } else {
         let what = match sample.spec.workload {
             Workload::Transfer(_) => "cycles",
@@ -299,6 +304,45 @@ fn sizes(lines: &mut Vec<String>, measured: &Measured<'_>) {
             rate,
             real(p99.as_u64()) / 1e3,
         ));
+    }
+}
+
+/// What the sizes say together.
+fn fit(lines: &mut Vec<String>, judgement: &Judgement) {
+    let line = &judgement.line;
+    lines.push(format!(
+        "fit       {} + bytes / {}   (latency of an empty message, rate of its bytes)",
+        time(line.latency_ns),
+        line.rate()
+            .map_or_else(|| "?".to_owned(), |rate| rate.to_string()),
+    ));
+    let at = |name: &str, point: Option<Point>| {
+        point.map(|point| {
+            let rate = point
+                .rate()
+                .map_or_else(String::new, |rate| format!(", {rate}"));
+            format!("{name} {}{rate}", time(point.one_way_ns))
+        })
+    };
+    let two: Vec<String> = [
+        at("at 4 B", judgement.small),
+        at("at 4 MiB", judgement.large),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    if !two.is_empty() {
+        lines.push(format!("          {}", two.join("; ")));
+    }
+    for dip in &judgement.dips {
+        lines.push(format!(
+            "dip       {} goes at {}, its neighbours let expect {}",
+            dip.bytes, dip.rate, dip.expected
+        ));
+    }
+    match &judgement.hops {
+        Known::Value(hops) => lines.push(format!("hops      {hops}")),
+        Known::Unknown(gap) => lines.push(format!("hops      not known: {}", gap.reason)),
     }
 }
 

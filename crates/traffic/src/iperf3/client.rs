@@ -193,7 +193,7 @@ impl<'a> Test<'a> {
         let far = Server::new(self.line, self.talk, self.parameters, &orders);
         let spec = &self.spec;
         let abort = self.line.abort();
-        let local = carry_out_with(spec, Side::Connecting, &flows, &far, &work, abort)?;
+        let local = carry_out_with(spec, &flows, &far, &work, abort)?;
         drop(flows);
         let heard = far.heard.into_inner();
         self.talk = far

@@ -223,7 +223,7 @@ impl Session<'_> {
             }
         };
         let abort = self.line.abort();
-        let mut local = carry_out_with(spec, Side::Listening, flows, &client, &work, abort)?;
+        let mut local = carry_out_with(spec, flows, &client, &work, abort)?;
         end_with_the_client(&mut local, client.duration());
         if !client.ended.into_inner() {
             // Its streams have ended before it said so.

@@ -124,7 +124,6 @@ impl Listening {
             .collect::<Result<_, TrafficError>>()?;
         Ok(Connected {
             spec: self.spec,
-            side: Side::Listening,
             flows,
         })
     }

@@ -99,7 +99,6 @@ impl Connected {
             .collect::<Result<_, _>>()?;
         Ok(Self {
             spec: spec.clone(),
-            side: Side::Connecting,
             flows,
         })
     }

@@ -48,7 +48,6 @@ use crate::{exchange, http, stream, trial, udp};
 #[derive(Debug)]
 pub struct Connected {
     spec: TrialSpec,
-    side: Side,
     /// In flow order.
     flows: Vec<Flow>,
 }
@@ -89,7 +88,7 @@ impl Connected {
             Workload::Http(_) => &http::work,
             Workload::Udp(_) => &udp::work,
         };
-        trial::carry_out(&self.spec, self.side, &self.flows, work, abort)
+        trial::carry_out(&self.spec, &self.flows, work, abort)
     }
 }
 

@@ -32,7 +32,7 @@ pub(crate) use far::FarEnd;
 pub(crate) use seat::{FlowEnd, Found, Seat, SeatFlow};
 
 use crate::sys::ThreadUse;
-use crate::tcp::{Flow, Side, per_direction};
+use crate::tcp::{Flow, per_direction};
 use crate::{Abort, TrafficError};
 
 /// Enough for a data thread, which calls nothing deep; a thousand of them should not ask for 2 GiB.
@@ -67,26 +67,24 @@ struct Left {
 /// The record holds what this crate can see: the machine's counters are the caller's to fill.
 pub(crate) fn carry_out(
     spec: &TrialSpec,
-    side: Side,
     flows: &[Flow],
     work: &Work<'_>,
     abort: &Abort,
 ) -> Result<SideSample, TrafficError> {
     let plans = plans(spec, flows);
-    carry_out_plans(spec, side, flows, &plans, &start::Ours, work, abort)
+    carry_out_plans(spec, flows, &plans, &start::Ours, work, abort)
 }
 
 /// The same with a far end that is not ours: `far` agrees with it on the start and the end.
 pub(crate) fn carry_out_with(
     spec: &TrialSpec,
-    side: Side,
     flows: &[Flow],
     far: &dyn FarEnd,
     work: &Work<'_>,
     abort: &Abort,
 ) -> Result<SideSample, TrafficError> {
     let plans = plans(spec, flows);
-    carry_out_plans(spec, side, flows, &plans, far, work, abort)
+    carry_out_plans(spec, flows, &plans, far, work, abort)
 }
 
 /// The same without a peer of ours: this end alone, `spec.threads()` threads of role `role`.
@@ -103,15 +101,7 @@ pub(crate) fn carry_out_alone(
         flows: Vec::new(),
     };
     let plans: Vec<Plan> = (0..spec.threads()).map(plan).collect();
-    carry_out_plans(
-        spec,
-        Side::Connecting,
-        &[],
-        &plans,
-        &start::Ours,
-        work,
-        abort,
-    )
+    carry_out_plans(spec, &[], &plans, &start::Ours, work, abort)
 }
 
 /// The index of each thread's own counter: that of its first flow.
@@ -125,7 +115,6 @@ fn own_counters(plans: &[Plan]) -> Vec<usize> {
 
 fn carry_out_plans(
     spec: &TrialSpec,
-    side: Side,
     flows: &[Flow],
     plans: &[Plan],
     far: &dyn FarEnd,
@@ -145,9 +134,16 @@ fn carry_out_plans(
             counter: &counters[index],
         });
         let place = (thread, plan.index);
-        let roles = (plan.role, side);
         let served = served.collect();
-        Seat::new(place, roles, plan.cpu, spec, &board, served, &counters[own])
+        Seat::new(
+            place,
+            plan.role,
+            plan.cpu,
+            spec,
+            &board,
+            served,
+            &counters[own],
+        )
     });
 
     let (watched, left) = thread::scope(|scope| {

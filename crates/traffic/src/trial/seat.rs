@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use super::board::{Board, Counter, Start, Verdict};
 use crate::TrafficError;
 use crate::sys::{ThreadUse, pin_thread, thread_use};
-use crate::tcp::{Flow, Side, info};
+use crate::tcp::{Flow, info};
 
 /// One connection and the counter of what moves on it.
 #[derive(Debug, Clone, Copy)]
@@ -29,8 +29,6 @@ pub(crate) struct Seat<'a> {
     /// Its number among the threads of its role.
     pub(crate) index: u32,
     pub(crate) role: Role,
-    /// Which end of the connections this is.
-    pub(crate) side: Side,
     pub(crate) cpu: Option<CpuId>,
     pub(crate) spec: &'a TrialSpec,
     pub(crate) board: &'a Board,
@@ -84,7 +82,7 @@ impl FlowEnd {
 impl<'a> Seat<'a> {
     pub(super) fn new(
         (thread, index): (u32, u32),
-        (role, side): (Role, Side),
+        role: Role,
         cpu: Option<CpuId>,
         spec: &'a TrialSpec,
         board: &'a Board,
@@ -95,7 +93,6 @@ impl<'a> Seat<'a> {
             thread,
             index,
             role,
-            side,
             cpu,
             spec,
             board,

@@ -197,7 +197,12 @@ impl Plant {
             Kind::BusySender => plant.be_busy(0, random),
             Kind::BusyReceiver => plant.be_busy(1, random),
             Kind::StallingSender => plant.stall(true, random),
-            Kind::StallingReceiver => plant.stall(false, random),
+            Kind::StallingReceiver => {
+                plant.stall(false, random);
+                // BBR paces, and the kernel does not count that as limited by the closed window: there
+                // "not determined" is the honest answer.
+                plant.congestion_control = "cubic";
+            }
             Kind::Loss => {
                 let delay = Duration::from_micros(between(random, 1_000, 10_000));
                 plant.relay = Some((delay, doublings(random, 0.001, 0.03)));
@@ -214,7 +219,7 @@ impl Plant {
                 }
             }
             Kind::CongestionWindow => {
-                plant.congestion_window = Some(between(random, 2, 8));
+                plant.congestion_window = Some(between(random, 4, 10));
                 plant.congestion_control = "cubic";
             }
             Kind::SharedCpu => {

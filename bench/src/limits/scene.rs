@@ -173,9 +173,8 @@ impl Scene {
         self.once(linerate, plant, time)
     }
 
-    fn once(&self, linerate: &Path, plant: &Plant, time: Duration) -> Result<Measured, Trouble> {
-        let printed = PathBuf::from(format!("{STATE}.json"));
-        let out = fs::File::create(&printed).map_err(trouble("make a file for the result"))?;
+    /// linerate, so that it runs first.
+    fn program(&self, linerate: &Path, plant: &Plant) -> Command {
         // Others on the machine wait for ours, not the other way round. Where CPUs are planted, or this
         // program has to run beside, the niceness that ours inherit must do.
         let near_first = match plant.kind {
@@ -184,14 +183,20 @@ impl Scene {
             kind if kind.is_of_cpus() || plant.stalls.is_some() => None,
             _ => Some("--rr"),
         };
-        let mut command = match near_first.filter(|_| self.realtime) {
+        match near_first.filter(|_| self.realtime) {
             Some(how) => {
                 let mut first = Command::new("chrt");
                 first.args([how, "--rr", "1"]).arg(linerate);
                 first
             }
             None => Command::new(linerate),
-        };
+        }
+    }
+
+    fn once(&self, linerate: &Path, plant: &Plant, time: Duration) -> Result<Measured, Trouble> {
+        let printed = PathBuf::from(format!("{STATE}.json"));
+        let out = fs::File::create(&printed).map_err(trouble("make a file for the result"))?;
+        let mut command = self.program(linerate, plant);
         command.args(["--format", "json", "--state", STATE, "measure", "stream"]);
         command.arg(format!("netns:{}", self.far.name()));
         command.args(["--time", &format!("{}ms", time.as_millis())]);

@@ -284,7 +284,7 @@ fn a_thread_that_waits_for_a_cpu_lacks_it_wherever_its_time_went() {
         limit.evidence[0]
     );
     // A near miss: it waited a little, and slept for the rest.
-    let little = known((0.1, 100), (0.1, 100))
+    let little = known((0.1, 100), (0.1, 20_000))
         .cpu_share(0.3, 0.3)
         .limited(0.0, 0.0);
     assert_eq!(named(&little), LimitKind::NotDetermined);

@@ -31,6 +31,8 @@ fn main() {
     assert!(status.success(), "a test failed");
 }
 
+type Test = (&'static str, fn(&Hosts));
+
 fn all_tests() {
     let stage = match Stage::enter() {
         Ok(stage) => stage,
@@ -48,7 +50,6 @@ fn all_tests() {
         eprintln!("SKIP: no relay: /dev/net/tun: {error}");
         return;
     }
-    type Test = (&'static str, fn(&Hosts));
     let tests: [Test; 4] = [
         (
             "the_round_trip_is_the_delay_of_both_ways",

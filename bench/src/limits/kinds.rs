@@ -168,7 +168,6 @@ impl Plant {
             congestion_control,
         };
         let small = |random: &mut Random| whole(doublings(random, 8192.0, 49_152.0));
-        let mbit = |random: &mut Random| whole(doublings(random, 200.0, 5_000.0));
         match kind {
             Kind::SendBuffer => plant.send_buffer = Some(small(random)),
             Kind::ReceiveBuffer => plant.receive_buffer = Some(small(random)),
@@ -176,28 +175,16 @@ impl Plant {
                 plant.send_buffer = Some(small(random));
                 plant.receive_buffer = Some(small(random));
             }
-            Kind::Tbf => {
-                let rate = mbit(random);
-                // A tick's worth at least, or the bucket overflows between two looks.
-                let burst = (rate * 1000 / 8 * 4).max(128 * 1024);
-                plant.shaper = vec![format!(
-                    "qdisc add dev NIC root tbf rate {rate}mbit burst {burst}b latency 20ms"
-                )];
-            }
-            Kind::Htb => {
-                let rate = mbit(random);
-                let burst = (rate * 1000 / 8 * 4).max(128 * 1024);
-                plant.shaper = vec![
-                    "qdisc add dev NIC root handle 1: htb default 10 r2q 1000".to_owned(),
-                    format!(
-                        "class add dev NIC parent 1: classid 1:10 htb rate {rate}mbit burst {burst}b cburst {burst}b"
-                    ),
-                ];
-            }
+            Kind::Tbf | Kind::Htb => plant.shape(random),
             Kind::BusySender => plant.be_busy(0, random),
             Kind::BusyReceiver => plant.be_busy(1, random),
             Kind::StallingSender => plant.stall(true, random),
-            Kind::StallingReceiver => plant.stall(false, random),
+            Kind::StallingReceiver => {
+                plant.stall(false, random);
+                // BBR paces, and the kernel does not count that as limited by the closed window: there
+                // "not determined" is the honest answer.
+                plant.congestion_control = "cubic";
+            }
             Kind::Loss => {
                 let delay = Duration::from_micros(between(random, 1_000, 10_000));
                 plant.relay = Some((delay, doublings(random, 0.001, 0.03)));
@@ -214,7 +201,7 @@ impl Plant {
                 }
             }
             Kind::CongestionWindow => {
-                plant.congestion_window = Some(between(random, 2, 8));
+                plant.congestion_window = Some(between(random, 4, 10));
                 plant.congestion_control = "cubic";
             }
             Kind::SharedCpu => {
@@ -228,6 +215,20 @@ impl Plant {
             Kind::Pcie | Kind::Wire => {}
         }
         plant
+    }
+
+    fn shape(&mut self, random: &mut Random) {
+        let rate = whole(doublings(random, 200.0, 5_000.0));
+        // Four milliseconds' worth, or the bucket overflows between two looks.
+        let burst = (rate * 1000 / 8 * 4).max(128 * 1024);
+        let bucket = format!("rate {rate}mbit burst {burst}b");
+        self.shaper = match self.kind {
+            Kind::Tbf => vec![format!("qdisc add dev NIC root tbf {bucket} latency 20ms")],
+            _ => vec![
+                "qdisc add dev NIC root handle 1: htb default 10 r2q 1000".to_owned(),
+                format!("class add dev NIC parent 1: classid 1:10 htb {bucket} cburst {burst}b"),
+            ],
+        };
     }
 
     fn be_busy(&mut self, cpu: u32, random: &mut Random) {

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::Trouble;
-use crate::kinds::Plant;
+use crate::kinds::{Kind, Plant};
 
 const NEAR: &str = "10.80.0.1";
 const FAR: &str = "10.80.0.2";
@@ -173,18 +173,30 @@ impl Scene {
         self.once(linerate, plant, time)
     }
 
+    /// linerate, so that it runs first.
+    fn program(&self, linerate: &Path, plant: &Plant) -> Command {
+        // Others on the machine wait for ours, not the other way round. Where CPUs are planted, or this
+        // program has to run beside, the niceness that ours inherit must do.
+        let near_first = match plant.kind {
+            // Its far end is started without.
+            Kind::BusyReceiver => Some("--reset-on-fork"),
+            kind if kind.is_of_cpus() || plant.stalls.is_some() => None,
+            _ => Some("--rr"),
+        };
+        match near_first.filter(|_| self.realtime) {
+            Some(how) => {
+                let mut first = Command::new("chrt");
+                first.args([how, "--rr", "1"]).arg(linerate);
+                first
+            }
+            None => Command::new(linerate),
+        }
+    }
+
     fn once(&self, linerate: &Path, plant: &Plant, time: Duration) -> Result<Measured, Trouble> {
         let printed = PathBuf::from(format!("{STATE}.json"));
         let out = fs::File::create(&printed).map_err(trouble("make a file for the result"))?;
-        // Others on the machine wait for ours, not the other way round; where CPUs are what is planted,
-        // the niceness that ours inherit must do.
-        let mut command = if self.realtime && !plant.kind.is_of_cpus() {
-            let mut first = Command::new("chrt");
-            first.args(["--rr", "1"]).arg(linerate);
-            first
-        } else {
-            Command::new(linerate)
-        };
+        let mut command = self.program(linerate, plant);
         command.args(["--format", "json", "--state", STATE, "measure", "stream"]);
         command.arg(format!("netns:{}", self.far.name()));
         command.args(["--time", &format!("{}ms", time.as_millis())]);
@@ -215,6 +227,9 @@ impl Scene {
         // It says what it does before it measures.
         said.read_line(&mut first)
             .map_err(trouble("hear linerate"))?;
+        if plant.kind == Kind::BusySender && self.realtime {
+            far_first(child.id());
+        }
         let ended = match plant.stalls {
             Some((run, stop, sender)) => stall(&mut child, run, stop, sender),
             None => child.wait().map_err(trouble("wait for linerate")),
@@ -308,6 +323,15 @@ fn stall(
 )]
 fn pause(time: Duration) {
     std::thread::sleep(time);
+}
+
+/// Has the far end of the measurement `near` run before others; refused, its runs are disturbed.
+fn far_first(near: u32) {
+    if let Some(far) = child_of(near) {
+        let mut command = Command::new("chrt");
+        command.args(["--all-tasks", "--rr", "--pid", "1", &far.to_string()]);
+        let _ = command.stdin(Stdio::null()).status();
+    }
 }
 
 /// The only child of process `parent`.

@@ -110,9 +110,9 @@ impl Table {
             let _ = writeln!(text, "  {letter} = {name}");
         }
         let _ = write!(text, "{:<18}", "planted");
-        letters.iter().for_each(|(letter, _)| {
+        for (letter, _) in &letters {
             let _ = write!(text, "{letter:>4}");
-        });
+        }
         let _ = writeln!(text, "{:>10}{:>10}{:>8}", "not held", "disturbed", "right");
         for kind in kinds.iter().filter(|kind| self.0.contains_key(kind)) {
             let runs = &self.0[kind];

@@ -62,6 +62,8 @@ pub mod threshold {
     /// A buffer of which a flow moves at least this share in a round trip is full of it: the kernel
     /// counts its own overhead as a part of the buffer.
     pub const FILLED_SHARE: Ratio = Ratio::new(0.40);
+    /// A congestion window of more than so many times what a round trip moves does not hold a flow back.
+    pub const WINDOW_FACTOR: u64 = 4;
     /// Ends that want a CPU for shares that differ by less are not told apart.
     pub const CPU_MARGIN: f64 = 0.10;
     /// A program that slept for at least this share, with an ample buffer full or empty, is what was

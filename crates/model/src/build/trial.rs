@@ -2,7 +2,9 @@
 
 use crate::ids::{CpuId, CpuSet};
 use crate::known::Known;
-use crate::sample::{CpuRecord, CpuTimes, FlowRecord, Role, Sample, SideSample, TcpInfo};
+use crate::sample::{
+    CpuRecord, CpuTimes, FlowRecord, Role, Sample, SideSample, TcpInfo, ThreadRecord,
+};
 use crate::units::{BitRate, Bytes, Nanoseconds, Ratio};
 use crate::workload::{Direction, Placement, TrialSpec};
 
@@ -17,6 +19,7 @@ pub struct SampleBuilder {
     sender: Thread,
     receiver: Thread,
     tcp: TcpInfo,
+    threads: Option<[(f64, u64); 2]>,
 }
 
 /// What the builder knows of the threads of one role.
@@ -64,6 +67,7 @@ pub fn sample() -> SampleBuilder {
             flags: Vec::new(),
         },
         mbit: 10_000,
+        threads: None,
         sender: thread(0),
         receiver: thread(1),
         tcp: TcpInfo {
@@ -120,6 +124,14 @@ impl SampleBuilder {
     pub fn cpu_share(mut self, sender: f64, receiver: f64) -> Self {
         self.sender.share = sender;
         self.receiver.share = receiver;
+        self
+    }
+
+    /// Gives each sending and each receiving thread a record of its own: the share of the time that it
+    /// waited for a CPU, and how often it slept.
+    #[must_use]
+    pub fn threads(mut self, sender: (f64, u64), receiver: (f64, u64)) -> Self {
+        self.threads = Some([sender, receiver]);
         self
     }
 
@@ -188,6 +200,12 @@ impl SampleBuilder {
             (&mut self.sample.remote, remote),
         ] {
             side.cpu = cpu_record(&flows, if shared { &everybody } else { &flows });
+            if let Some(threads) = self.threads {
+                side.threads = flows
+                    .iter()
+                    .map(|flow| thread_record(flow, threads))
+                    .collect();
+            }
             side.flows = flows;
         }
         self.sample
@@ -219,6 +237,28 @@ impl SampleBuilder {
             copies: None,
             datagrams: None,
         }
+    }
+}
+
+fn thread_record(flow: &FlowRecord, [sender, receiver]: [(f64, u64); 2]) -> ThreadRecord {
+    let (waited, sleeps) = match flow.role {
+        Role::Sender => sender,
+        Role::Receiver => receiver,
+    };
+    ThreadRecord {
+        thread: flow.thread,
+        role: flow.role,
+        pinned_to: flow.pinned_to,
+        seen_on: flow.cpu().into_iter().collect(),
+        moves_seen: 0,
+        memory_node: Known::default(),
+        user_ns: flow.user_ns,
+        system_ns: flow.system_ns,
+        voluntary_switches: sleeps,
+        involuntary_switches: 0,
+        waited_for_cpu_ns: Known::Value(part(DURATION, waited)),
+        minor_faults: 0,
+        major_faults: 0,
     }
 }
 

@@ -64,6 +64,8 @@ pub(super) fn by_threads(trial: &Trial<'_>, way: &Way<'_>, figures: &Figures) ->
         (true, true) if over(figures.rwnd_limited) || wants_more(receiver, sender) => {
             LimitKind::ReceiverCpu
         }
+        // A window that holds it back leaves the sender time in truth, however much each byte costs.
+        (true, false) if over(figures.rwnd_limited) => return None,
         // Both had to wait for CPUs that others use: which of them the flow waited for is not said.
         (true, true) if figures.sender.waited >= Some(threshold::WAITED_SHARE) => return None,
         (true, _) => LimitKind::SenderCpu,

@@ -87,7 +87,7 @@ impl Figures {
         let time = to_f64(way.sender.elapsed_ns.as_u64()) * flows;
         let rtt = share(sum(|tcp| tcp.rtt_ns.as_u64()), flows).map(|mean| whole(mean.as_f64()));
         // Of one flow: the sums of bytes and of busy times are both over all of them.
-        let per_round_trip = share(sum(|tcp| moved(tcp)), busy)
+        let per_round_trip = share(sum(moved), busy)
             .zip(rtt)
             .map(|(rate, rtt)| Bytes::new(whole(rate.as_f64() * to_f64(rtt))));
         Self {
@@ -179,6 +179,11 @@ impl Figures {
         let shares = shares
             .into_iter()
             .filter_map(|(what, share, path)| Some(Evidence::new(what, share?, path)));
+        shares.chain(self.times()).collect()
+    }
+
+    /// Those of the figures that are no shares.
+    fn times(&self) -> Vec<Evidence> {
         const SLEEP: &str = "the threads' times over ru_nvcsw";
         let times = [
             (
@@ -205,7 +210,7 @@ impl Figures {
             let path = "TCP_INFO tcpi_bytes_sent / tcpi_busy_time x tcpi_rtt";
             Evidence::new("moved by a flow in a round trip", bytes, path)
         });
-        shares.chain(times).chain(bytes).collect()
+        times.chain(bytes).collect()
     }
 }
 

@@ -19,6 +19,8 @@ pub(super) fn by_flow(trial: &Trial<'_>, way: &Way<'_>, figures: &Figures) -> Op
     flow.by_loss()
         .or_else(|| flow.by_window())
         .or_else(|| flow.by_dry_pipe())
+        .or_else(|| flow.by_late_reader())
+        .or_else(|| flow.by_full_send_buffer())
         .or_else(|| flow.by_congestion_control())
 }
 
@@ -109,7 +111,6 @@ impl Flow<'_> {
             (Buffer::Receive, ample) if ample == Some(true) || idle_reader => {
                 self.by_sleeping_reader(evidence)
             }
-            (Buffer::Send, Some(true)) => None,
             (Buffer::Receive, _) => {
                 Some(self.named(LimitKind::ReceiveWindow, rule, evidence, limited))
             }
@@ -222,11 +223,21 @@ impl Flow<'_> {
     /// Whether what a round trip moves leaves room in every flow's congestion window.
     fn congestion_window_has_room(&self) -> bool {
         let moved = self.figures.per_round_trip.map_or(0, Bytes::as_u64);
+        self.every_window(|window| window >= moved.saturating_add(moved / 4))
+    }
+
+    /// Whether every flow's congestion window is about what a round trip moves. (BBR's is twice that: it
+    /// holds back by pacing.)
+    fn congestion_window_is_full(&self) -> bool {
+        let moved = self.figures.per_round_trip.map_or(0, Bytes::as_u64);
+        self.every_window(|window| window <= moved.saturating_mul(threshold::WINDOW_FACTOR))
+    }
+
+    fn every_window(&self, holds: impl Fn(u64) -> bool) -> bool {
         self.way.sender.senders().all(|flow| {
             flow.tcp.value().is_some_and(|tcp| {
                 let segments = u64::from(tcp.cwnd_segments);
-                let window = segments.saturating_mul(tcp.snd_mss_bytes.as_u64());
-                window >= moved.saturating_add(moved / 4)
+                holds(segments.saturating_mul(tcp.snd_mss_bytes.as_u64()))
             })
         })
     }
@@ -250,11 +261,13 @@ impl Flow<'_> {
             None => !self.crowded(),
         });
         let held = figures.busy? >= threshold::CONGESTION_SHARE;
-        (held && waited_for_nothing && cpus_known && free && !self.queue_on_the_way()).then(|| {
+        let window = self.congestion_window_is_full();
+        (held && waited_for_nothing && cpus_known && free && window && !self.queue_on_the_way()).then(|| {
             let words = format!(
-                "data to send for at least {} of the time, no buffer, window or CPU used up, and no queue on \
-                 the way",
-                threshold::CONGESTION_SHARE
+                "data to send for at least {} of the time, no buffer, window or CPU used up, no queue on the \
+                 way, and a congestion window of at most {} times what a round trip moves",
+                threshold::CONGESTION_SHARE,
+                threshold::WINDOW_FACTOR
             );
             let rule = Some(("tcp-cc-qdisc", self.way.from));
             self.named(LimitKind::CongestionControl, rule, self.congestion_window(), words)

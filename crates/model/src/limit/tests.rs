@@ -4,6 +4,7 @@ use super::*;
 use crate::analysis::rate_after;
 use crate::build::{self, SampleBuilder};
 use crate::ceiling::{PathFacts, ceilings_of_path};
+use crate::units::{Bytes, Nanoseconds};
 use crate::workload::Direction;
 
 fn limit_between(near: &Host, far: &Host, sample: &SampleBuilder) -> Limit {
@@ -169,7 +170,7 @@ fn interrupts_on_the_cpu_of_a_pinned_thread_count() {
         panic!("the builder knows the machine's times");
     };
     machine[1].softirq_ns = machine[1].idle_ns;
-    machine[1].idle_ns = crate::units::Nanoseconds::new(0);
+    machine[1].idle_ns = Nanoseconds::new(0);
     let (near, far) = build::veth_pair();
     let limit = name_limit(&sample, &near, &far, &[], BitRate::from_mbit_per_s(10_000));
     assert_eq!(limit.what, LimitKind::ReceiverCpu);
@@ -178,23 +179,23 @@ fn interrupts_on_the_cpu_of_a_pinned_thread_count() {
 #[test]
 fn loss_the_program_and_the_congestion_control_are_told_apart() {
     let lossy = build::sample().tcp(|tcp| {
-        tcp.bytes_retransmitted = crate::units::Bytes::new(tcp.bytes_sent.as_u64() / 100);
+        tcp.bytes_retransmitted = Bytes::new(tcp.bytes_sent.as_u64() / 100);
     });
     assert_eq!(limit(&lossy).0, LimitKind::Loss);
     let lazy = build::sample()
         .cpu_share(0.2, 0.2)
-        .tcp(|tcp| tcp.busy_ns = crate::units::Nanoseconds::from_millis(500));
+        .tcp(|tcp| tcp.busy_ns = Nanoseconds::from_millis(500));
     assert_eq!(limit(&lazy).0, LimitKind::SenderProgram);
-    assert_eq!(
-        limit(&build::sample()),
-        (LimitKind::CongestionControl, None)
-    );
+    let held = || build::sample().tcp(|tcp| tcp.cwnd_segments = 90);
+    assert_eq!(limit(&held()), (LimitKind::CongestionControl, None));
+    // A window with room does not hold back.
+    assert_eq!(limit(&build::sample()).0, LimitKind::NotDetermined);
     let bbr = build::host()
         .sysctl("net.ipv4.tcp_congestion_control", "bbr")
         .nic("near0", build::NicBuilder::veth)
         .build();
     let (_, far) = build::veth_pair();
-    let limit = limit_between(&bbr, &far, &build::sample());
+    let limit = limit_between(&bbr, &far, &held());
     assert_eq!(limit.rule.as_deref(), Some("tcp-cc-qdisc"));
 }
 
@@ -204,7 +205,7 @@ fn a_crowded_machine_or_a_computing_program_is_not_called_lazy() {
     let contended = build::sample()
         .shared_kernel()
         .cpu_share(0.22, 0.19)
-        .tcp(|tcp| tcp.busy_ns = crate::units::Nanoseconds::from_millis(1_180));
+        .tcp(|tcp| tcp.busy_ns = Nanoseconds::from_millis(1_180));
     let mut sample = contended.clone().build();
     for side in [&mut sample.local, &mut sample.remote] {
         let crate::known::Known::Value(machine) = &mut side.cpu.machine else {
@@ -212,8 +213,8 @@ fn a_crowded_machine_or_a_computing_program_is_not_called_lazy() {
         };
         for cpu in machine {
             let idle = cpu.idle_ns.as_u64();
-            cpu.user_ns = crate::units::Nanoseconds::new(idle / 100 * 85);
-            cpu.idle_ns = crate::units::Nanoseconds::new(idle / 100 * 9);
+            cpu.user_ns = Nanoseconds::new(idle / 100 * 85);
+            cpu.idle_ns = Nanoseconds::new(idle / 100 * 9);
         }
     }
     let (near, far) = build::veth_pair();
@@ -243,4 +244,189 @@ fn without_figures_nothing_is_claimed() {
     let limit = name_limit(&sample, &near, &far, &[], BitRate::default());
     assert_eq!(limit.what, LimitKind::NotDetermined);
     assert_eq!(LimitKind::NotDetermined.to_string(), "not determined");
+}
+
+// --- by what each thread says of itself -----------------------------------------------------------------
+
+const US: fn(u64) -> Nanoseconds = Nanoseconds::from_micros;
+
+/// A trial on one kernel whose threads are known: the shares that they waited for a CPU, and their sleeps.
+fn known(sender: (f64, u64), receiver: (f64, u64)) -> SampleBuilder {
+    build::sample().shared_kernel().threads(sender, receiver)
+}
+
+fn ample(name: &str) -> Host {
+    build::host()
+        .sysctl("net.ipv4.tcp_wmem", "4096 131072 16777216")
+        .sysctl("net.ipv4.tcp_rmem", "4096 131072 33554432")
+        .nic(name, build::NicBuilder::veth)
+        .build()
+}
+
+fn named(sample: &SampleBuilder) -> LimitKind {
+    limit_between(&ample("near0"), &ample("far0"), sample).what
+}
+
+#[test]
+fn a_thread_that_waits_for_a_cpu_lacks_it_wherever_its_time_went() {
+    let sender = known((0.5, 100), (0.0, 9_000))
+        .cpu_share(0.45, 0.3)
+        .pinned();
+    assert_eq!(named(&sender), LimitKind::SenderCpu);
+    let receiver = known((0.0, 100), (0.4, 100))
+        .cpu_share(0.3, 0.3)
+        .pinned()
+        .limited(0.8, 0.0);
+    let limit = limit_between(&ample("near0"), &ample("far0"), &receiver);
+    assert_eq!(limit.what, LimitKind::ReceiverCpu);
+    assert!(
+        limit.evidence[0].value.contains("other programs"),
+        "{:?}",
+        limit.evidence[0]
+    );
+    // A near miss: it waited a little, and slept for the rest.
+    let little = known((0.1, 100), (0.1, 20_000))
+        .cpu_share(0.3, 0.3)
+        .limited(0.0, 0.0);
+    assert_eq!(named(&little), LimitKind::NotDetermined);
+}
+
+#[test]
+fn two_ends_that_wait_for_cpus_alike_are_not_told_apart() {
+    let both = known((0.5, 100), (0.48, 100)).cpu_share(0.3, 0.3).pinned();
+    assert_eq!(named(&both), LimitKind::NotDetermined);
+    let window = both.limited(0.5, 0.0);
+    assert_eq!(named(&window), LimitKind::ReceiverCpu);
+}
+
+#[test]
+fn a_reader_that_copies_all_the_time_is_named_with_its_cpu() {
+    let sample = known((0.0, 100), (0.0, 10)).cpu_share(0.4, 0.98).pinned();
+    let limit = limit_between(&ample("near0"), &ample("far0"), &sample);
+    assert_eq!(limit.what, LimitKind::ReceiverCpu);
+    assert!(
+        limit.evidence[0]
+            .value
+            .contains("reading thread and its copies on CPU 1")
+    );
+}
+
+#[test]
+fn a_full_window_is_the_buffer_the_round_trip_or_the_reader() {
+    // 10 Gb/s x 100 us is 125 kB.
+    let small = |rcv: &str| {
+        build::host()
+            .sysctl("net.ipv4.tcp_rmem", rcv)
+            .nic("far0", build::NicBuilder::veth)
+            .build()
+    };
+    let sample = known((0.0, 20_000), (0.0, 20_000))
+        .cpu_share(0.3, 0.3)
+        .limited(0.7, 0.0);
+    let buffer = limit_between(&ample("near0"), &small("4096 65536 65536"), &sample);
+    assert_eq!(buffer.what, LimitKind::ReceiveWindow);
+    assert_eq!(named(&sample), LimitKind::ReceiverProgram);
+    let busy_reader = sample.clone().cpu_share(0.3, 0.85);
+    assert_eq!(named(&busy_reader), LimitKind::NotDetermined);
+    let far_away = sample.tcp(|tcp| (tcp.rtt_min_ns, tcp.rtt_ns) = (US(10_000), US(11_000)));
+    let path = limit_between(&ample("near0"), &small("4096 65536 65536"), &far_away);
+    assert_eq!(path.what, LimitKind::WindowRtt);
+}
+
+#[test]
+fn a_pipe_that_runs_dry_is_a_small_buffer_or_a_program_that_sleeps() {
+    let dry = |sleeps| {
+        known((0.0, sleeps), (0.0, 20_000))
+            .cpu_share(0.2, 0.3)
+            .tcp(|tcp| tcp.busy_ns = Nanoseconds::from_millis(1_200))
+    };
+    let near = small_buffers("near0");
+    let kind = |sample: &SampleBuilder| limit_between(&near, &ample("far0"), sample).what;
+    // Each sleep lasts 80 us, or 16 ms, at a round trip of 100 us.
+    assert_eq!(kind(&dry(20_000)), LimitKind::SendBuffer);
+    assert_eq!(kind(&dry(100)), LimitKind::SenderProgram);
+    assert_eq!(named(&dry(100)), LimitKind::SenderProgram);
+    let nearly_full = dry(100).tcp(|tcp| tcp.busy_ns = Nanoseconds::from_millis(1_800));
+    assert_eq!(named(&nearly_full), LimitKind::NotDetermined);
+}
+
+#[test]
+fn a_send_buffer_that_is_all_on_the_way_is_the_round_trip_also_when_the_kernel_does_not_say_so() {
+    let far_away = known((0.0, 100), (0.0, 500))
+        .mbit(100)
+        .cpu_share(0.01, 0.01)
+        .tcp(|tcp| {
+            (tcp.rtt_min_ns, tcp.rtt_ns) = (US(10_000), US(10_500));
+            tcp.bytes_sent = Bytes::new(25_000_000);
+        });
+    // 100 Mb/s x 10.5 ms is 131 kB; the congestion window has 1.4 MB.
+    let near = build::host()
+        .sysctl("net.ipv4.tcp_wmem", "4096 16384 131072")
+        .nic("near0", build::NicBuilder::veth)
+        .build();
+    let kind = |sample: &SampleBuilder| limit_between(&near, &ample("far0"), sample).what;
+    assert_eq!(kind(&far_away), LimitKind::WindowRtt);
+    // A queue on the way is somebody else's doing.
+    let queue = far_away.clone().tcp(|tcp| tcp.rtt_min_ns = US(300));
+    assert_eq!(kind(&queue), LimitKind::NotDetermined);
+    assert_eq!(named(&far_away), LimitKind::NotDetermined);
+}
+
+#[test]
+fn a_reader_that_comes_late_is_its_program() {
+    let late = known((0.0, 100), (0.0, 60)).cpu_share(0.1, 0.1);
+    assert_eq!(named(&late), LimitKind::ReceiverProgram);
+}
+
+#[test]
+fn what_was_sent_again_in_vain_is_no_loss() {
+    let again = |in_vain: u64| {
+        known((0.0, 100), (0.0, 50_000)).tcp(|tcp| {
+            tcp.cwnd_segments = 90;
+            tcp.bytes_retransmitted = Bytes::new(1448 * 10_000);
+            tcp.duplicate_segments = Some(in_vain);
+        })
+    };
+    assert_eq!(named(&again(0)), LimitKind::Loss);
+    assert_eq!(named(&again(9_900)), LimitKind::CongestionControl);
+}
+
+#[test]
+fn one_cpu_of_both_ends_is_not_blamed_where_others_fill_it() {
+    let shared = |sender, receiver| {
+        known((0.5, 100), (0.4, 100))
+            .cpus(0, 0)
+            .pinned()
+            .cpu_share(sender, receiver)
+    };
+    assert_eq!(named(&shared(0.45, 0.5)), LimitKind::SharedCpu);
+    let mut sample = shared(0.05, 0.05).build();
+    for side in [&mut sample.local, &mut sample.remote] {
+        let crate::known::Known::Value(machine) = &mut side.cpu.machine else {
+            panic!("the builder knows the machine's times");
+        };
+        machine[0].user_ns = machine[0].idle_ns;
+        machine[0].idle_ns = Nanoseconds::new(0);
+    }
+    let (near, far) = (ample("near0"), ample("far0"));
+    let limit = name_limit(&sample, &near, &far, &[], BitRate::from_mbit_per_s(1_000));
+    assert_ne!(limit.what, LimitKind::SharedCpu);
+}
+
+#[test]
+fn threads_that_spin_are_not_called_used_up() {
+    let mut sample = known((0.0, 0), (0.0, 0)).cpu_share(1.0, 1.0).build();
+    sample.spec.waiting = crate::workload::Waiting::Spin;
+    let (near, far) = (ample("near0"), ample("far0"));
+    let limit = name_limit(&sample, &near, &far, &[], BitRate::from_mbit_per_s(10_000));
+    assert_eq!(limit.what, LimitKind::NotDetermined);
+}
+
+#[test]
+fn a_rate_that_the_trial_asked_for_is_the_pacing() {
+    let mut sample = build::sample().mbit(970).build();
+    sample.spec.pacing_bit_per_s = Some(BitRate::from_mbit_per_s(1_000));
+    let (near, far) = (ample("near0"), ample("far0"));
+    let limit = name_limit(&sample, &near, &far, &[], BitRate::from_mbit_per_s(970));
+    assert_eq!(limit.what, LimitKind::Shaper);
 }

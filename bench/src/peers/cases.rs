@@ -172,9 +172,9 @@ fn neper_bulk(text: &str) -> Option<Figure> {
     Some(bulk(rate, rate / 8.0 * seconds))
 }
 
-fn iperf3_server(place: &Place) -> Option<(Vec<String>, u16)> {
+fn iperf3_server(place: &Place) -> (Vec<String>, u16) {
     let command = format!("iperf3 --server --one-off --bind {}", place.address);
-    Some((words(&command), 5201))
+    (words(&command), 5201)
 }
 
 fn neper(
@@ -219,7 +219,7 @@ fn stream(place: &Place, flows: u32) -> Case {
             Contestant {
                 name: "iperf3",
                 from: "Debian: iperf3",
-                server: iperf3_server(place),
+                server: Some(iperf3_server(place)),
                 client: words(&format!(
                     "iperf3 --client {address} --json --time {seconds} --parallel {flows} --length 131072"
                 )),
@@ -460,7 +460,7 @@ fn udp(place: &Place) -> Case {
             Contestant {
                 name: "iperf3",
                 from: "Debian: iperf3",
-                server: iperf3_server(place),
+                server: Some(iperf3_server(place)),
                 client: words(&format!(
                     "iperf3 --client {address} --json --time {seconds} --udp --bandwidth 0 --length 1448"
                 )),

@@ -79,11 +79,6 @@ impl Scene {
         }
     }
 
-    pub(crate) fn kernel(&self) -> String {
-        let text = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-        text.trim().to_owned()
-    }
-
     pub(crate) fn cpus(&self) -> String {
         let cpus = std::thread::available_parallelism().map_or(0, std::num::NonZero::get);
         let read = |host: &Netns| {
@@ -106,7 +101,7 @@ impl Scene {
             Some((command, port)) => Some(self.serve(one.name, command, *port)?),
         };
         let busy_before = busy_seconds();
-        let mut client = self.start(&self.near, &one.client, Stdio::piped())?;
+        let mut client = start(&self.near, &one.client, Stdio::piped())?;
         let ended = wait(&client, Duration::from_secs(seconds.into()) + GRACE);
         let busy = busy_before
             .zip(busy_seconds())
@@ -144,28 +139,10 @@ impl Scene {
         })
     }
 
-    fn start(&self, host: &Netns, command: &[String], out: Stdio) -> Result<Child, Problem> {
-        let (program, arguments) = command
-            .split_first()
-            .ok_or_else(|| Problem("a contestant without a command".to_owned()))?;
-        let mut process = Command::new(program);
-        process
-            .args(arguments)
-            .stdin(Stdio::null())
-            .stdout(out)
-            .stderr(Stdio::null());
-        host.enter_in_child(&mut process)
-            .map_err(|error| Problem(format!("cannot enter a namespace: {error}")))?;
-        tie_to_parent(&mut process);
-        process
-            .spawn()
-            .map_err(|error| Problem(format!("cannot start {program}: {error}")))
-    }
-
     /// A server that listens. Looked up, not tried: some serve one connection only.
     fn serve(&self, name: &str, command: &[String], port: u16) -> Result<Child, Problem> {
         let host = self.server_host();
-        let mut server = self.start(host, command, Stdio::null())?;
+        let mut server = start(host, command, Stdio::null())?;
         let until = Instant::now() + LISTENS;
         loop {
             let sockets = ["tcp", "tcp6"].map(|table| {
@@ -187,6 +164,30 @@ impl Scene {
             }
         }
     }
+}
+
+fn start(host: &Netns, command: &[String], out: Stdio) -> Result<Child, Problem> {
+    let (program, arguments) = command
+        .split_first()
+        .ok_or_else(|| Problem("a contestant without a command".to_owned()))?;
+    let mut process = Command::new(program);
+    process
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(out)
+        .stderr(Stdio::null());
+    host.enter_in_child(&mut process)
+        .map_err(|error| Problem(format!("cannot enter a namespace: {error}")))?;
+    tie_to_parent(&mut process);
+    process
+        .spawn()
+        .map_err(|error| Problem(format!("cannot start {program}: {error}")))
+}
+
+/// The kernel's release.
+pub(crate) fn kernel() -> String {
+    let text = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    text.trim().to_owned()
 }
 
 /// The end of what was printed, for a message.

@@ -35,6 +35,10 @@ const ROUNDS_MIN: usize = 3;
 /// linerate beside its peers: same namespaces, same work, one table of ratios
 #[derive(Debug, Parser)]
 #[command(name = "bench/peers")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a switch of the command line"
+)]
 struct Args {
     /// Rounds; in each, every program does every case once. Fewer than 9 decide nothing
     #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u16).range(3..=1000))]
@@ -146,33 +150,12 @@ fn conduct(args: &Args) -> Result<(), Problem> {
         all.len(),
         (trials * rounds * (args.time as usize + 1)).div_ceil(60)
     );
-    for round in 0..rounds {
-        for index in shuffled(all.len(), seed, round as u64) {
-            let Rounds { case, trials } = &mut all[index];
-            let order = shuffled(
-                case.contestants.len(),
-                seed ^ 0xC0FFEE,
-                (round * 1_000 + index) as u64,
-            );
-            for contestant in order {
-                let outcome = scene.trial(&case.contestants[contestant], args.time);
-                if let Err(problem) = &outcome {
-                    eprintln!("{}: {problem}", case.name);
-                }
-                trials[contestant].push(outcome.ok());
-            }
-        }
-        eprintln!(
-            "round {} of {rounds} done, load average {}",
-            round + 1,
-            load()
-        );
-    }
+    run_rounds(&scene, &mut all, rounds, seed, args.time);
     let rows: Vec<Row> = all.iter().flat_map(|one| rows_of(one, seed)).collect();
     let text = format!(
         "{}\nLinux {}, {}, {} rounds of {} s, seed {seed}, over {}, load average {} at the end.\n",
         table::markdown(&rows),
-        scene.kernel(),
+        contest::kernel(),
         scene.cpus(),
         rounds,
         args.time,
@@ -193,6 +176,32 @@ fn conduct(args: &Args) -> Result<(), Problem> {
         print!("{text}");
     }
     Ok(())
+}
+
+/// Runs every round: every case in random order, and in each every program in random order.
+fn run_rounds(scene: &Scene, all: &mut [Rounds], rounds: usize, seed: u64, seconds: u32) {
+    for round in 0..rounds {
+        for index in shuffled(all.len(), seed, round as u64) {
+            let Rounds { case, trials } = &mut all[index];
+            let order = shuffled(
+                case.contestants.len(),
+                seed ^ 0x00C0_FFEE,
+                (round * 1_000 + index) as u64,
+            );
+            for contestant in order {
+                let outcome = scene.trial(&case.contestants[contestant], seconds);
+                if let Err(problem) = &outcome {
+                    eprintln!("{}: {problem}", case.name);
+                }
+                trials[contestant].push(outcome.ok());
+            }
+        }
+        eprintln!(
+            "round {} of {rounds} done, load average {}",
+            round + 1,
+            load()
+        );
+    }
 }
 
 /// The case with the peers that are here; those that are not are named.

@@ -1,6 +1,8 @@
 //! From the rounds of a case to its row: ratios of linerate to each peer within a round, their median and
 //! interval, and whether that is "at least 1.00x" by the stated rule.
 
+use std::fmt::Write;
+
 use linerate_stats::Seed;
 use linerate_stats::effect::paired_relative;
 use linerate_stats::summary::median;
@@ -99,8 +101,9 @@ pub(crate) fn markdown(rows: &[Row]) -> String {
         let cost = row
             .cost_ratio
             .map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}"));
-        text += &format!(
-            "| {} | {} | {} | {} | {} | {:.3} | {:.3} to {:.3} | {} | {verdict} | {cost} |\n",
+        let _ = writeln!(
+            text,
+            "| {} | {} | {} | {} | {} | {:.3} | {:.3} to {:.3} | {} | {verdict} | {cost} |",
             row.case,
             row.unit,
             figure(row.linerate),

@@ -33,7 +33,7 @@ enum Event {
     Line(Vec<u8>),
     Garbled(String),
     Closed,
-    TrialOver(Result<SideSample, Failure>),
+    TrialOver(Result<Box<SideSample>, Failure>),
 }
 
 /// A trial between its preparation and its end.
@@ -41,7 +41,7 @@ struct Trial {
     abort: Abort,
     start: Sender<()>,
     /// The outcome, when it came before anybody asked for it.
-    early: Option<Result<SideSample, Failure>>,
+    early: Option<Result<Box<SideSample>, Failure>>,
     started: bool,
 }
 
@@ -222,7 +222,7 @@ impl Agent {
         self.trial_over(early)
     }
 
-    fn trial_over(&mut self, result: Result<SideSample, Failure>) -> Option<Reply> {
+    fn trial_over(&mut self, result: Result<Box<SideSample>, Failure>) -> Option<Reply> {
         let trial = self.trial.as_mut()?;
         if !trial.started {
             trial.early = Some(result);
@@ -230,7 +230,7 @@ impl Agent {
         }
         self.trial = None;
         self.talk.on_trial_over();
-        Some(result.map_or_else(Reply::Failed, |side| Reply::Done(Box::new(side))))
+        Some(result.map_or_else(Reply::Failed, Reply::Done))
     }
 }
 
@@ -238,7 +238,7 @@ fn run_trial(
     listening: Listening,
     abort: &Abort,
     start: &Receiver<()>,
-) -> Result<SideSample, Failure> {
+) -> Result<Box<SideSample>, Failure> {
     let connected = listening
         .accept(Instant::now() + ARRIVAL, abort)
         .map_err(|error| traffic_failure(&error))?;
@@ -249,7 +249,7 @@ fn run_trial(
         });
     }
     let spec = connected.spec().clone();
-    record_side(connected, &spec, abort)
+    record_side(connected, &spec, abort).map(Box::new)
 }
 
 /// Writes one reply; false when the controller is gone.

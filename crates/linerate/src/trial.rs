@@ -124,7 +124,7 @@ impl Path {
             None => self.address.to_string(),
         };
         let prepare = Request::Prepare {
-            spec: spec.clone(),
+            spec: Box::new(spec.clone()),
             token,
             bind,
         };

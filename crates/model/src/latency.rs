@@ -16,10 +16,11 @@ const BUCKETS: usize = index_of(VALUE_MAX) + 1;
 /// The bucket of `value`: below 2 x [`CUTS`] every value has its own.
 const fn index_of(value: u64) -> usize {
     let value = if value > VALUE_MAX { VALUE_MAX } else { value };
-    let magnitude = 63 - (value | CUTS).leading_zeros();
-    let shift = magnitude - CUTS_LOG2;
+    let shift = (value | CUTS).ilog2() - CUTS_LOG2;
     // Row 0 holds the values below 2 x CUTS; each row after it has CUTS buckets.
-    (shift as usize) * CUTS as usize + (value >> shift) as usize
+    #[expect(clippy::cast_possible_truncation, reason = "some ten thousand at most")]
+    let index = (shift as u64 * CUTS + (value >> shift)) as usize;
+    index
 }
 
 /// The middle of bucket `index`.
@@ -231,9 +232,9 @@ mod tests {
 
     fn of(times: &[u64]) -> Histogram {
         let mut histogram = Histogram::default();
-        times
-            .iter()
-            .for_each(|&ns| histogram.record(Nanoseconds::new(ns)));
+        for &ns in times {
+            histogram.record(Nanoseconds::new(ns));
+        }
         histogram
     }
 

@@ -66,7 +66,7 @@ pub enum Request {
     /// Make ready for a trial: listen for the data connections.
     Prepare {
         /// What will be moved.
-        spec: TrialSpec,
+        spec: Box<TrialSpec>,
         /// What each data connection presents.
         token: Token,
         /// The address to listen on; empty is every address.

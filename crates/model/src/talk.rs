@@ -85,7 +85,7 @@ pub enum AgentAction {
     /// Listen for the data connections of a trial.
     Prepare {
         /// What will be moved.
-        spec: TrialSpec,
+        spec: Box<TrialSpec>,
         /// What each connection presents.
         token: Token,
         /// The address to listen on.
@@ -252,7 +252,7 @@ mod tests {
 
     fn prepare() -> Request {
         Request::Prepare {
-            spec: spec(),
+            spec: Box::new(spec()),
             token: Token([7; 16]),
             bind: String::new(),
         }

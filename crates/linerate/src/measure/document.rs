@@ -12,7 +12,7 @@ use linerate_model::sample::{
     Datagrams, Flag, FlowRecord, Operations, Role, Sample, SideSample, Step, ThreadRecord,
 };
 use linerate_model::units::{BitRate, Nanoseconds, Ratio};
-use linerate_model::workload::{Direction, TrialSpec, Workload};
+use linerate_model::workload::{Direction, MemoryPolicy, TrialSpec, Workload};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -301,10 +301,10 @@ fn placement(spec: &TrialSpec) -> Value {
         if receives && !place.receiver_cpus.is_empty() {
             add("receiver_cpus", json!(place.receiver_cpus));
         }
-        if sends && place.sender_memory != Default::default() {
+        if sends && place.sender_memory != MemoryPolicy::Default {
             add("sender_memory", json!(place.sender_memory));
         }
-        if receives && place.receiver_memory != Default::default() {
+        if receives && place.receiver_memory != MemoryPolicy::Default {
             add("receiver_memory", json!(place.receiver_memory));
         }
         if place.by_receive_cpu {

@@ -431,13 +431,10 @@ fn profile(lines: &mut Vec<String>, measured: &Measured<'_>) {
         ("remote", &measured.sample.remote),
     ];
     for (end, side) in sides {
-        let profile = match side.profile.value() {
-            Some(profile) => profile,
-            None => {
-                let why = side.profile.gap().map_or("", |gap| gap.reason.as_str());
-                lines.push(format!("profile   {end}: none: {why}"));
-                continue;
-            }
+        let Some(profile) = side.profile.value() else {
+            let why = side.profile.gap().map_or("", |gap| gap.reason.as_str());
+            lines.push(format!("profile   {end}: none: {why}"));
+            continue;
         };
         lines.push(format!(
             "profile   {end}: {} samples of {}, {} lost",

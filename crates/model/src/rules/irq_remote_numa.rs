@@ -166,9 +166,9 @@ fn share(part: usize, whole: usize) -> f64 {
 pub(super) mod tests {
     use super::super::testing::{Cases, World, finding, missing, remedies, scene, silent};
     use super::*;
-    use crate::known::Cause;
     use crate::build;
     use crate::host::Host;
+    use crate::known::Cause;
 
     const ID: &str = RULE.id;
 

@@ -353,7 +353,7 @@ mod tests {
         let (near, far) = build::veth_pair();
         for host in [laptop(), guest(), captured(), near, far] {
             for profile in super::super::ALWAYS {
-                let worlds = [
+                let worlds = vec![
                     World::of(host.clone()),
                     World::of(host.clone()).watched(|w| w),
                     World::of(host.clone()).watched(|w| host.nics.iter().fold(w, busy)),

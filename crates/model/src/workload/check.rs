@@ -149,11 +149,11 @@ impl TrialSpec {
                     "1 B and more",
                 )?;
                 // A thread has one buffer, however many flows it serves.
-                self.check_memory(self.buffer_bytes, self.threads())
+                check_memory(self.buffer_bytes, self.threads())
             }
             Workload::Rr(rr) => self.check_rr(rr),
             Workload::Pingpong(pingpong) => self.check_pingpong(pingpong),
-            Workload::Http(http) => self.check_http(http),
+            Workload::Http(http) => check_http(http),
             Workload::Transfer(Transfer {
                 bytes, repetitions, ..
             }) => {
@@ -164,7 +164,7 @@ impl TrialSpec {
                     || "0".to_owned(),
                     "1 and more",
                 )?;
-                self.check_memory(*bytes, self.flows.saturating_mul(2))
+                check_memory(*bytes, self.flows.saturating_mul(2))
             }
             Workload::Udp(Udp {
                 datagram_bytes,
@@ -187,15 +187,6 @@ impl TrialSpec {
         }
     }
 
-    fn check_memory(&self, each: Bytes, count: u32) -> Result<(), SpecError> {
-        require(
-            each.as_u64().saturating_mul(u64::from(count)) <= MEMORY_MAX,
-            "the buffers of all threads",
-            || each.to_string(),
-            "8 GiB together",
-        )
-    }
-
     fn check_rr(&self, rr: &Rr) -> Result<(), SpecError> {
         message("the request", rr.request_bytes)?;
         message("the response", rr.response_bytes)?;
@@ -213,7 +204,7 @@ impl TrialSpec {
         )?;
         check_rate(rr.rate_per_s)?;
         let each = rr.request_bytes.max(rr.response_bytes);
-        self.check_memory(each, self.flows)
+        check_memory(each, self.flows)
     }
 
     fn check_pingpong(&self, pingpong: &Pingpong) -> Result<(), SpecError> {
@@ -238,27 +229,36 @@ impl TrialSpec {
             "1 to 10000000",
         )?;
         let largest = pingpong.sizes.iter().copied().max().unwrap_or_default();
-        self.check_memory(largest, self.flows)
+        check_memory(largest, self.flows)
     }
+}
 
-    fn check_http(&self, http: &Http) -> Result<(), SpecError> {
-        let plain = http.path.starts_with('/')
-            && http.path.len() <= 4_096
-            && http.path.bytes().all(|byte| byte.is_ascii_graphic());
-        require(
-            plain,
-            "the path",
-            || http.path.clone(),
-            "`/` and up to 4095 visible ASCII characters",
-        )?;
-        require(
-            http.body_bytes.as_u64() <= MESSAGE_MAX,
-            "the body",
-            || http.body_bytes.to_string(),
-            "0 B to 1 GiB",
-        )?;
-        check_rate(http.rate_per_s)
-    }
+fn check_http(http: &Http) -> Result<(), SpecError> {
+    let plain = http.path.starts_with('/')
+        && http.path.len() <= 4_096
+        && http.path.bytes().all(|byte| byte.is_ascii_graphic());
+    require(
+        plain,
+        "the path",
+        || http.path.clone(),
+        "`/` and up to 4095 visible ASCII characters",
+    )?;
+    require(
+        http.body_bytes.as_u64() <= MESSAGE_MAX,
+        "the body",
+        || http.body_bytes.to_string(),
+        "0 B to 1 GiB",
+    )?;
+    check_rate(http.rate_per_s)
+}
+
+fn check_memory(each: Bytes, count: u32) -> Result<(), SpecError> {
+    require(
+        each.as_u64().saturating_mul(u64::from(count)) <= MEMORY_MAX,
+        "the buffers of all threads",
+        || each.to_string(),
+        "8 GiB together",
+    )
 }
 
 fn message(what: &'static str, size: Bytes) -> Result<(), SpecError> {

@@ -129,6 +129,10 @@ pub(crate) fn thread_use() -> Result<ThreadUse, Errno> {
 
 /// How long the calling thread was ready to run and had no CPU (Documentation/scheduler/sched-stats.rst).
 fn waited_for_cpu() -> Option<Nanoseconds> {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the kernel's account of this thread, not of the host"
+    )]
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     let waited = text.split_whitespace().nth(1)?.parse().ok()?;
     Some(Nanoseconds::new(waited))

@@ -12,16 +12,16 @@
 mod board;
 mod control;
 mod far;
+mod record;
 mod seat;
 mod start;
 
 use std::panic::resume_unwind;
-use std::thread;
+use std::thread::{self, Scope};
 
 use linerate_model::ids::{CpuId, CpuSet};
-use linerate_model::known::{Cause, Known};
-use linerate_model::sample::{CpuRecord, FlowRecord, Operations, Role, SideSample, ThreadRecord};
-use linerate_model::units::{Bytes, Nanoseconds};
+use linerate_model::known::Known;
+use linerate_model::sample::{Role, SideSample};
 use linerate_model::workload::{Placement, TrialSpec};
 
 use board::Verdict;
@@ -29,6 +29,7 @@ pub(crate) use board::{Board, Counter, Start};
 pub(crate) use control::end_both_ways;
 use control::{Control, Watched, leave_data_cpus};
 pub(crate) use far::FarEnd;
+pub(crate) use record::{cpu_of_threads, elapsed};
 pub(crate) use seat::{FlowEnd, Found, Seat, SeatFlow};
 
 use crate::sys::ThreadUse;
@@ -161,36 +162,14 @@ fn carry_out_plans(
         }
         let started = threads.len();
         board.wait_for(started);
-        let (board, data_cpus) = (&board, &data_cpus);
-        let watch = move || {
-            leave_data_cpus(data_cpus);
-            match board
-                .may_start(abort)
-                .and_then(|()| far.start(flows, board, abort))
-            {
-                Ok(start) => control.run(start.at, started),
-                Err(error) => {
-                    board.fail(error);
-                    board.decide(Verdict::Leave);
-                    Watched::default()
-                }
-            }
-        };
-        let builder = thread::Builder::new().name("linerate-watch".to_owned());
-        let watched = match builder.spawn_scoped(scope, watch) {
-            Ok(watching) => watching.join().unwrap_or_else(|panic| {
-                // The data threads must not be left running unwatched while this one unwinds.
-                board.decide(Verdict::Leave);
-                board.stop();
-                flows.iter().for_each(end_both_ways);
-                resume_unwind(panic)
-            }),
-            Err(source) => {
-                board.fail(TrafficError::OutOfThreads { source });
-                board.decide(Verdict::Leave);
-                Watched::default()
-            }
-        };
+        let watched = watch(
+            scope,
+            control,
+            started,
+            (flows, far),
+            (&board, abort),
+            &data_cpus,
+        );
         let left: Vec<Option<Left>> = threads
             .into_iter()
             .map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)))
@@ -200,7 +179,48 @@ fn carry_out_plans(
     if let Some(error) = board.failure.into_inner() {
         return Err(error);
     }
-    Ok(record(flows, plans, watched, left))
+    Ok(record::record(flows, plans, watched, left))
+}
+
+/// Starts the trial and watches over it until its `threads` have ended, in a thread of its own: it keeps
+/// off the data threads' CPUs.
+fn watch<'scope, 'env: 'scope>(
+    scope: &'scope Scope<'scope, 'env>,
+    control: Control<'env>,
+    threads: usize,
+    (flows, far): (&'env [Flow], &'env dyn FarEnd),
+    (board, abort): (&'env Board, &'env Abort),
+    data_cpus: &'env CpuSet,
+) -> Watched {
+    let watch = move || {
+        leave_data_cpus(data_cpus);
+        let started = board
+            .may_start(abort)
+            .and_then(|()| far.start(flows, board, abort));
+        match started {
+            Ok(start) => control.run(start.at, threads),
+            Err(error) => {
+                board.fail(error);
+                board.decide(Verdict::Leave);
+                Watched::default()
+            }
+        }
+    };
+    let builder = thread::Builder::new().name("linerate-watch".to_owned());
+    match builder.spawn_scoped(scope, watch) {
+        Ok(watching) => watching.join().unwrap_or_else(|panic| {
+            // The data threads must not be left running unwatched while this one unwinds.
+            board.decide(Verdict::Leave);
+            board.stop();
+            flows.iter().for_each(end_both_ways);
+            resume_unwind(panic)
+        }),
+        Err(source) => {
+            board.fail(TrafficError::OutOfThreads { source });
+            board.decide(Verdict::Leave);
+            Watched::default()
+        }
+    }
 }
 
 /// The life of a data thread; nothing when it failed (the board holds why) or never started.
@@ -253,129 +273,4 @@ fn cpu_of(spec: &TrialSpec, role: Role, index: u32) -> Option<CpuId> {
         Role::Receiver => &spec.placement.receiver_cpus,
     };
     Placement::cpu_of(cpus, index as usize)
-}
-
-fn record(
-    flows: &[Flow],
-    plans: &[Plan],
-    mut watched: Watched,
-    left: Vec<Option<Left>>,
-) -> SideSample {
-    let mut threads = Vec::new();
-    let mut records: Vec<FlowRecord> = Vec::new();
-    let mut operations: Option<Operations> = None;
-    for ((thread, plan), left) in (0u32..).zip(plans).zip(left) {
-        let Some(Left {
-            found,
-            used,
-            last_cpu,
-        }) = left
-        else {
-            continue;
-        };
-        let (seen_on, moves_seen) = watched.whereabouts(thread as usize, &last_cpu);
-        let part =
-            |time: Nanoseconds| Nanoseconds::new(time.as_u64() / (plan.flows.len().max(1) as u64));
-        for (&index, end) in plan.flows.iter().zip(found.flows) {
-            let readings = watched
-                .take_readings(index)
-                .end_with(end.at.into(), Bytes::new(end.bytes));
-            records.push(FlowRecord {
-                flow: flows[index].number,
-                role: plan.role,
-                thread,
-                at_ns: readings.at,
-                bytes: readings.bytes,
-                pinned_to: plan.cpu,
-                last_cpu: last_cpu.clone(),
-                incoming_cpu: end.incoming_cpu,
-                incoming_napi: end.incoming_napi,
-                user_ns: part(used.user),
-                system_ns: part(used.system),
-                tcp: end.tcp,
-                copies: end.copies,
-                datagrams: end.datagrams,
-            });
-        }
-        if let Some(found) = found.operations {
-            add_operations(operations.get_or_insert_default(), found);
-        }
-        threads.push(ThreadRecord {
-            thread,
-            role: plan.role,
-            pinned_to: plan.cpu,
-            seen_on,
-            moves_seen,
-            memory_node: found.memory_node,
-            user_ns: used.user,
-            system_ns: used.system,
-            voluntary_switches: used.voluntary_switches,
-            involuntary_switches: used.involuntary_switches,
-            waited_for_cpu_ns: used.waited_for_cpu.map_or_else(
-                || {
-                    let why = "the kernel keeps no such account";
-                    Known::unknown(Cause::Absent, "/proc/thread-self/schedstat", why)
-                },
-                Known::Value,
-            ),
-            minor_faults: used.minor_faults,
-            major_faults: used.major_faults,
-        });
-    }
-    records.sort_by_key(|record| record.flow);
-    if let Some(operations) = &mut operations {
-        operations.steps = watched.take_steps(operations.completed);
-    }
-    SideSample {
-        cpu: cpu_of_threads(&threads),
-        elapsed_ns: elapsed(&records).max(watched.ended_at()),
-        flows: records,
-        threads,
-        operations,
-        counters: Known::default(),
-        profile: Known::default(),
-        interface: None,
-    }
-}
-
-/// Adds what one thread counted and timed.
-fn add_operations(sum: &mut Operations, found: Operations) {
-    sum.per_thread.push(found.completed);
-    sum.completed += found.completed;
-    sum.failed += found.failed;
-    sum.received_bytes = Bytes::new(sum.received_bytes.as_u64() + found.received_bytes.as_u64());
-    sum.latency.add(&found.latency);
-    if let Some(service) = &found.service {
-        sum.service.get_or_insert_default().add(service);
-    }
-    for size in found.sizes {
-        match sum.sizes.iter_mut().find(|one| one.bytes == size.bytes) {
-            None => sum.sizes.push(size),
-            Some(one) => {
-                one.repetitions += size.repetitions;
-                one.elapsed_ns = one.elapsed_ns.max(size.elapsed_ns);
-                one.one_way.add(&size.one_way);
-            }
-        }
-    }
-}
-
-/// The CPU time of all data threads together; the machine's is not this crate's to read.
-pub(crate) fn cpu_of_threads(threads: &[ThreadRecord]) -> CpuRecord {
-    let sum = |time: fn(&ThreadRecord) -> Nanoseconds| {
-        Nanoseconds::new(threads.iter().map(|thread| time(thread).as_u64()).sum())
-    };
-    CpuRecord {
-        threads_user_ns: sum(|thread| thread.user_ns),
-        threads_system_ns: sum(|thread| thread.system_ns),
-        machine: Known::not_asked("/proc/stat"),
-        series: Vec::new(),
-        frequency: Known::default(),
-    }
-}
-
-/// From the start to the end of the last flow.
-pub(crate) fn elapsed(flows: &[FlowRecord]) -> Nanoseconds {
-    let last = flows.iter().filter_map(|flow| flow.at_ns.last()).max();
-    last.copied().unwrap_or_default()
 }

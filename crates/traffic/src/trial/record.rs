@@ -1,0 +1,144 @@
+//! From what every thread found, and what the control thread read, to the record of this end.
+
+use linerate_model::known::{Cause, Known};
+use linerate_model::sample::{CpuRecord, FlowRecord, Operations, SideSample, ThreadRecord};
+use linerate_model::units::{Bytes, Nanoseconds};
+
+use super::control::Watched;
+use super::{Left, Plan};
+use crate::sys::ThreadUse;
+use crate::tcp::Flow;
+
+/// The record of this end.
+pub(super) fn record(
+    flows: &[Flow],
+    plans: &[Plan],
+    mut watched: Watched,
+    left: Vec<Option<Left>>,
+) -> SideSample {
+    let mut threads = Vec::new();
+    let mut records: Vec<FlowRecord> = Vec::new();
+    let mut operations: Option<Operations> = None;
+    for ((thread, plan), left) in (0u32..).zip(plans).zip(left) {
+        let Some(Left {
+            found,
+            used,
+            last_cpu,
+        }) = left
+        else {
+            continue;
+        };
+        let (seen_on, moves_seen) = watched.whereabouts(thread as usize, &last_cpu);
+        let part =
+            |time: Nanoseconds| Nanoseconds::new(time.as_u64() / (plan.flows.len().max(1) as u64));
+        for (&index, end) in plan.flows.iter().zip(found.flows) {
+            let readings = watched
+                .take_readings(index)
+                .end_with(end.at.into(), Bytes::new(end.bytes));
+            records.push(FlowRecord {
+                flow: flows[index].number,
+                role: plan.role,
+                thread,
+                at_ns: readings.at,
+                bytes: readings.bytes,
+                pinned_to: plan.cpu,
+                last_cpu: last_cpu.clone(),
+                incoming_cpu: end.incoming_cpu,
+                incoming_napi: end.incoming_napi,
+                user_ns: part(used.user),
+                system_ns: part(used.system),
+                tcp: end.tcp,
+                copies: end.copies,
+                datagrams: end.datagrams,
+            });
+        }
+        if let Some(found) = found.operations {
+            add_operations(operations.get_or_insert_default(), found);
+        }
+        threads.push(ThreadRecord {
+            seen_on,
+            moves_seen,
+            memory_node: found.memory_node,
+            ..thread_record(thread, plan, used)
+        });
+    }
+    records.sort_by_key(|record| record.flow);
+    if let Some(operations) = &mut operations {
+        operations.steps = watched.take_steps(operations.completed);
+    }
+    SideSample {
+        cpu: cpu_of_threads(&threads),
+        elapsed_ns: elapsed(&records).max(watched.ended_at()),
+        flows: records,
+        threads,
+        operations,
+        counters: Known::default(),
+        profile: Known::default(),
+        interface: None,
+    }
+}
+
+/// What a thread took; where it ran is the caller's to fill.
+fn thread_record(thread: u32, plan: &Plan, used: ThreadUse) -> ThreadRecord {
+    let no_account = || {
+        let why = "the kernel keeps no such account";
+        Known::unknown(Cause::Absent, "/proc/thread-self/schedstat", why)
+    };
+    ThreadRecord {
+        thread,
+        role: plan.role,
+        pinned_to: plan.cpu,
+        seen_on: Vec::new(),
+        moves_seen: 0,
+        memory_node: Known::default(),
+        user_ns: used.user,
+        system_ns: used.system,
+        voluntary_switches: used.voluntary_switches,
+        involuntary_switches: used.involuntary_switches,
+        waited_for_cpu_ns: used.waited_for_cpu.map_or_else(no_account, Known::Value),
+        minor_faults: used.minor_faults,
+        major_faults: used.major_faults,
+    }
+}
+
+/// Adds what one thread counted and timed.
+fn add_operations(sum: &mut Operations, found: Operations) {
+    sum.per_thread.push(found.completed);
+    sum.completed += found.completed;
+    sum.failed += found.failed;
+    sum.received_bytes = Bytes::new(sum.received_bytes.as_u64() + found.received_bytes.as_u64());
+    sum.latency.add(&found.latency);
+    if let Some(service) = &found.service {
+        sum.service.get_or_insert_default().add(service);
+    }
+    for size in found.sizes {
+        match sum.sizes.iter_mut().find(|one| one.bytes == size.bytes) {
+            None => sum.sizes.push(size),
+            Some(one) => {
+                one.repetitions += size.repetitions;
+                one.elapsed_ns = one.elapsed_ns.max(size.elapsed_ns);
+                one.one_way.add(&size.one_way);
+            }
+        }
+    }
+}
+
+/// The CPU time of all data threads together; the machine's is not this crate's to read.
+pub(crate) fn cpu_of_threads(threads: &[ThreadRecord]) -> CpuRecord {
+    let sum = |time: fn(&ThreadRecord) -> Nanoseconds| {
+        Nanoseconds::new(threads.iter().map(|thread| time(thread).as_u64()).sum())
+    };
+    CpuRecord {
+        threads_user_ns: sum(|thread| thread.user_ns),
+        threads_system_ns: sum(|thread| thread.system_ns),
+        machine: Known::not_asked("/proc/stat"),
+        series: Vec::new(),
+        frequency: Known::default(),
+    }
+}
+
+/// From the start to the end of the last flow.
+pub(crate) fn elapsed(flows: &[FlowRecord]) -> Nanoseconds {
+    let last = flows.iter().filter_map(|flow| flow.at_ns.last()).max();
+    last.copied().unwrap_or_default()
+}

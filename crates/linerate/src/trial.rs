@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use linerate_model::host::{Host, Nic};
 use linerate_model::ids::NicName;
 use linerate_model::plan::{End, Plan};
-use linerate_model::protocol::{Failure, Reply, Request, Token};
+use linerate_model::protocol::{Failure, FailureKind, Reply, Request, Token};
 use linerate_model::sample::Sample;
 use linerate_model::workload::TrialSpec;
 use linerate_traffic::TrafficError;
@@ -146,9 +146,16 @@ impl Path {
         };
         self.peer.send(&Request::Start)?;
         let local = record_side(connected, spec, &abort);
-        // A far end that went away explains more than the broken connection it left here.
         let limit = Duration::from(spec.duration_ns) + GRACE;
-        let remote = match self.peer.hear(&Request::Start, limit)? {
+        let heard = self.peer.hear(&Request::Start, limit);
+        // A broken connection is what the other end's failure left here: a failure with a reason of its own
+        // explains more, and of two without one the far end's.
+        if let (Err(failure), Err(_)) = (&local, &heard)
+            && failure.kind != FailureKind::Other
+        {
+            return Err(failure.clone().into());
+        }
+        let remote = match heard? {
             Reply::Done(side) => {
                 side.check(spec).map_err(|error| {
                     let peer = &self.peer.address;

@@ -44,6 +44,7 @@ fn the_attributes_have_the_numbers_of_the_kernels_header() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table of numbers")]
 fn the_kinds_have_the_numbers_of_the_kernels_headers() {
     compare(
         "if_link.h",

@@ -52,7 +52,7 @@ pub struct TrialArgs {
     /// The kernel sends each connection no faster (SO_MAX_PACING_RATE).
     #[arg(long, value_name = "RATE")]
     pub pacing: Option<BitRate>,
-    /// How threads wait: blocking, epoll, spin, busy-poll[:MICROSECONDS], uring, uring-sqpoll.
+    /// How threads wait: blocking, epoll, spin, busy-poll, busy-poll:MICROSECONDS, uring, uring-sqpoll.
     #[arg(long, value_name = "HOW", default_value = "blocking", hide_default_value = true, value_parser = parse_waiting)]
     pub wait: Waiting,
     /// Sample what both ends' CPUs do, so often a second, and name the hot symbols.
@@ -426,7 +426,7 @@ pub struct AgentArgs {
     /// The size of each HTTP response's body.
     #[arg(long, requires = "http", default_value = "64B")]
     pub body: Bytes,
-    /// How the HTTP server's threads wait: blocking, epoll, spin, busy-poll[:MICROSECONDS].
+    /// How the HTTP server's threads wait: blocking, epoll, spin, busy-poll, busy-poll:MICROSECONDS.
     #[arg(long, requires = "http", value_name = "HOW", default_value = "blocking", hide_default_value = true, value_parser = parse_waiting)]
     pub wait: Waiting,
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::job::{linerate, run};
 
-const COMMANDS: [&[&str]; 18] = [
+const COMMANDS: [&[&str]; 24] = [
     &[],
     &["demo"],
     &["map"],
@@ -14,6 +14,12 @@ const COMMANDS: [&[&str]; 18] = [
     &["explain"],
     &["ceiling"],
     &["measure"],
+    &["measure", "stream"],
+    &["measure", "rr"],
+    &["measure", "pingpong"],
+    &["measure", "http"],
+    &["measure", "transfer"],
+    &["measure", "udp"],
     &["prove"],
     &["tune"],
     &["tune", "plan"],

@@ -23,6 +23,7 @@ mod restore;
 mod stream;
 mod tune;
 mod watch;
+mod workloads;
 
 use std::path::Path;
 

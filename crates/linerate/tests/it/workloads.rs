@@ -1,0 +1,266 @@
+//! Every workload of `measure` but the stream, by the command line: the document fits its schema, both ends
+//! counted alike, and what was asked for is what was done.
+
+use serde_json::Value;
+
+use crate::fitting;
+use crate::lab::Lab;
+
+#[track_caller]
+fn measured(lab: &Lab, arguments: &[&str]) -> Value {
+    let done = lab
+        .run(&[&["--format", "json", "measure"], arguments].concat())
+        .expect_code(0);
+    fitting(&done.out)
+}
+
+#[track_caller]
+fn number(value: &Value) -> f64 {
+    value
+        .as_f64()
+        .unwrap_or_else(|| panic!("{value} is no number"))
+}
+
+#[test]
+fn requests_are_counted_and_every_one_is_timed() {
+    let Some(lab) = Lab::new() else { return };
+    for wait in ["blocking", "epoll", "spin"] {
+        let document = measured(
+            &lab,
+            &[
+                "rr",
+                "netns:far",
+                "--time",
+                "0.3",
+                "--request",
+                "64B",
+                "--wait",
+                wait,
+            ],
+        );
+        let operations = number(&document["total"]["operations"]);
+        assert!(operations > 0.0, "{wait}");
+        assert_eq!(
+            number(&document["latency_ns"]["count"]),
+            operations,
+            "{wait}"
+        );
+        assert_eq!(document["total"]["failed"], 0, "{wait}");
+        let at = |key: &str| number(&document["latency_ns"][key]);
+        assert!(at("min") <= at("p50") && at("p50") <= at("p99") && at("p99") <= at("max"));
+    }
+}
+
+#[test]
+fn an_open_loop_keeps_its_rate_and_tells_what_a_closed_one_would_have_said() {
+    let Some(lab) = Lab::new() else { return };
+    let document = measured(
+        &lab,
+        &[
+            "rr",
+            "netns:far",
+            "--time",
+            "0.5",
+            "--rate",
+            "200",
+            "--flows",
+            "2",
+        ],
+    );
+    assert_eq!(number(&document["total"]["operations"]), 100.0);
+    assert_eq!(number(&document["service_latency_ns"]["count"]), 100.0);
+}
+
+#[test]
+fn a_ping_pong_has_a_row_for_each_size_and_a_line_through_them() {
+    let Some(lab) = Lab::new() else { return };
+    let sizes = "0B,4B,1KiB,64KiB,4MiB";
+    let document = measured(
+        &lab,
+        &[
+            "pingpong",
+            "netns:far",
+            "--sizes",
+            sizes,
+            "--repetitions",
+            "30",
+        ],
+    );
+    let rows = document["sizes"].as_array().expect("rows");
+    let bytes: Vec<&Value> = rows.iter().map(|row| &row["bytes"]).collect();
+    assert_eq!(bytes, [0, 4, 1_024, 65_536, 4 << 20]);
+    let repetitions: Vec<&Value> = rows.iter().map(|row| &row["repetitions"]).collect();
+    assert_eq!(repetitions, [30, 30, 30, 30, 10]);
+    assert!(document["fit"]["line"]["latency_ns"].is_number());
+    assert!(
+        !document["flags"]
+            .as_array()
+            .expect("flags")
+            .iter()
+            .any(|flag| flag == "cut-short")
+    );
+}
+
+#[test]
+fn a_transfer_of_so_many_repetitions_makes_them_and_compares_every_byte() {
+    let Some(lab) = Lab::new() else { return };
+    let document = measured(
+        &lab,
+        &[
+            "transfer",
+            "netns:far",
+            "--bytes",
+            "100KiB",
+            "--repetitions",
+            "20",
+            "--flows",
+            "2",
+            "--data-check",
+        ],
+    );
+    assert_eq!(document["total"]["operations"], 40);
+}
+
+#[test]
+fn datagrams_at_a_low_rate_all_arrive() {
+    let Some(lab) = Lab::new() else { return };
+    for batch in ["single", "mmsg", "gso"] {
+        let document = measured(
+            &lab,
+            &[
+                "udp",
+                "netns:far",
+                "--time",
+                "0.5",
+                "--rate",
+                "4Mbit/s",
+                "--size",
+                "500B",
+                "--batch",
+                batch,
+            ],
+        );
+        let datagrams = &document["datagrams"];
+        assert_eq!(datagrams["sent"], 500, "{batch}");
+        assert_eq!(
+            (&datagrams["received"], &datagrams["lost"]),
+            (&500.into(), &0.into()),
+            "{batch}"
+        );
+    }
+}
+
+#[test]
+fn our_server_answers_our_client() {
+    let Some(lab) = Lab::new() else { return };
+    let document = measured(
+        &lab,
+        &[
+            "http",
+            "netns:far",
+            "--time",
+            "0.4",
+            "--connections",
+            "4",
+            "--body",
+            "1KiB",
+        ],
+    );
+    let operations = number(&document["total"]["operations"]);
+    assert!(operations > 0.0 && document["total"]["failed"] == 0);
+    // A body of 1 KiB behind each head.
+    assert!(number(&document["total"]["bytes"]) >= operations * 1_024.0);
+}
+
+#[test]
+fn a_server_of_others_is_loaded_and_what_it_does_not_tell_is_null() {
+    let Some(lab) = Lab::new() else { return };
+    let document = measured(&lab, &["rr", "local", "--time", "0.2"]);
+    assert!(number(&document["total"]["operations"]) > 0.0);
+    let done = lab.run(&["measure", "http", "http://127.0.0.1:9/", "--time", "0.2"]);
+    assert_ne!(done.code, Some(0), "nobody listens there");
+    assert!(done.err.contains("127.0.0.1:9"), "{}", done.err);
+}
+
+#[test]
+fn a_result_that_is_certain_enough_ends_the_repeating() {
+    let Some(lab) = Lab::new() else { return };
+    let document = measured(
+        &lab,
+        &[
+            "rr",
+            "netns:far",
+            "--time",
+            "0.1",
+            "--rate",
+            "100",
+            "--until-ci",
+            "20%",
+        ],
+    );
+    let repeats = &document["repeats"];
+    assert!(number(&repeats["trials"]) >= 6.0);
+    assert!(number(&repeats["reached"]) <= 0.2, "{repeats}");
+}
+
+#[test]
+fn threads_and_memory_are_where_they_were_asked_to_be() {
+    let Some(lab) = Lab::new() else { return };
+    let document = measured(
+        &lab,
+        &[
+            "stream",
+            "netns:far",
+            "--time",
+            "0.2",
+            "--place",
+            "cpu:0",
+            "--memory",
+            "bind:0",
+        ],
+    );
+    for end in ["local", "remote"] {
+        for thread in document["threads"][end].as_array().expect("threads") {
+            assert_eq!(thread["pinned_to"], 0, "{end}");
+            assert_eq!(thread["seen_on"], serde_json::json!([0]), "{end}");
+            assert!(
+                thread["memory_node"].is_null() || thread["memory_node"] == 0,
+                "{end}"
+            );
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_asked_for_is_refused_before_anything_is_measured() {
+    let Some(lab) = Lab::new() else { return };
+    for (arguments, code, word) in [
+        (&["rr", "netns:far", "--request", "0B"][..], 2, "request"),
+        (&["rr", "netns:far", "--request", "1TiB"], 2, "request"),
+        (&["stream", "netns:far", "--buffer", "1TiB"], 2, "buffer"),
+        (&["udp", "netns:far", "--size", "3B"], 2, "datagram"),
+        (&["stream", "netns:far", "--place", "cpu:4000"], 23, "4000"),
+        (
+            &["stream", "netns:far", "--place", "somewhere"],
+            2,
+            "somewhere",
+        ),
+        (&["http", "https://127.0.0.1/"], 23, "TLS"),
+        (
+            &[
+                "stream",
+                "netns:far",
+                "--wait",
+                "uring",
+                "--send",
+                "zerocopy",
+            ],
+            22,
+            "cannot",
+        ),
+    ] {
+        let done = lab.run(&[&["measure"], arguments].concat());
+        assert_eq!(done.code, Some(code), "{arguments:?}: {}", done.err);
+        assert!(done.err.contains(word), "{arguments:?}: {}", done.err);
+    }
+}

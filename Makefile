@@ -24,8 +24,8 @@ build: toolchain ## build target/release/linerate
 demo: build ## show the whole story on this machine, two minutes (ARGS="..." is handed on)
 	target/release/linerate demo $(ARGS)
 
-bench: toolchain ## hold `measure stream` against iperf3, a quarter of an hour (ARGS="--quick" for a look)
-	@bench/stream $(ARGS)
+bench: toolchain ## every workload beside its peers, half an hour (ARGS="--quick" for a look)
+	@bench/peers --out bench/RESULTS.md $(ARGS)
 
 check: toolchain ## every gate: format, lints, documentation, the rules' cases, bundle, dependencies, tidy
 	@cargo run $(LOCKED) --quiet --package xtask -- check

@@ -18,6 +18,8 @@ pub(crate) struct Place {
     pub(crate) linerate: PathBuf,
     /// Where it keeps its journals.
     pub(crate) state: PathBuf,
+    /// The first and the last CPU that may be used.
+    pub(crate) cpus: (u32, u32),
 }
 
 /// Whether more or less is better.
@@ -61,9 +63,23 @@ pub(crate) struct Figure {
 }
 
 impl Contestant {
-    /// The program that must be there.
-    pub(crate) fn program(&self) -> &str {
-        self.client.first().map_or("", String::as_str)
+    /// The programs that must be there.
+    pub(crate) fn programs(&self) -> impl Iterator<Item = &str> {
+        let server = self.server.as_ref().map(|(command, _)| command.as_slice());
+        [Some(self.client.as_slice()), server]
+            .into_iter()
+            .flatten()
+            .flat_map(|command| {
+                // Behind `taskset -c CPU` stands the program itself.
+                let own = if command.first().is_some_and(|word| word == "taskset") {
+                    3
+                } else {
+                    0
+                };
+                [command.first(), command.get(own)]
+            })
+            .flatten()
+            .map(String::as_str)
     }
 }
 
@@ -99,7 +115,9 @@ pub(crate) fn all(place: &Place) -> Vec<Case> {
     for (bytes, name) in [(4, "4 B"), (4 << 20, "4 MiB")] {
         cases.push(pingpong(place, bytes, name));
     }
-    cases.push(udp(place));
+    for batch in ["gso", "mmsg", "single"] {
+        cases.push(udp(place, batch));
+    }
     cases.push(http_client(place));
     cases.push(http_server(place));
     cases
@@ -440,7 +458,7 @@ fn iperf3_datagrams(text: &str) -> Option<Figure> {
     ))
 }
 
-fn udp(place: &Place) -> Case {
+fn udp(place: &Place, batch: &str) -> Case {
     let Place {
         address,
         seconds,
@@ -448,13 +466,15 @@ fn udp(place: &Place) -> Case {
         ..
     } = place;
     Case {
-        name: "udp, 1448 B, 1 flow".to_owned(),
+        name: format!("udp, 1448 B, 1 flow, {batch}"),
         unit: "datagrams/s",
         better: Better::More,
         contestants: vec![
             linerate(
                 place,
-                &format!("measure udp {peer} --address {address} --time {seconds} --size 1448B"),
+                &format!(
+                    "measure udp {peer} --address {address} --time {seconds} --size 1448B --batch {batch}"
+                ),
                 linerate_datagrams,
             ),
             Contestant {
@@ -520,6 +540,21 @@ pub(crate) fn nginx_configuration(place: &Place) -> String {
     )
 }
 
+/// The client on the first CPU, the server on the last: where they compete for one, the scheduler is measured.
+fn on_cpus(place: &Place, mut one: Contestant) -> Contestant {
+    let pinned = |command: Vec<String>, cpu: u32| {
+        let mut all = words(&format!("taskset -c {cpu}"));
+        all.extend(command);
+        all
+    };
+    let (first, last) = place.cpus;
+    one.client = pinned(one.client, first);
+    one.server = one
+        .server
+        .map(|(command, port)| (pinned(command, last), port));
+    one
+}
+
 fn http_client(place: &Place) -> Case {
     let Place {
         address, seconds, ..
@@ -537,11 +572,14 @@ fn http_client(place: &Place) -> Case {
         unit: "requests/s",
         better: Better::More,
         contestants: vec![
-            Contestant {
-                server: Some(nginx(place)),
-                ..ours
-            },
-            wrk(place, nginx(place), "wrk"),
+            on_cpus(
+                place,
+                Contestant {
+                    server: Some(nginx(place)),
+                    ..ours
+                },
+            ),
+            on_cpus(place, wrk(place, nginx(place), "wrk")),
         ],
     }
 }
@@ -557,8 +595,8 @@ fn http_server(place: &Place) -> Case {
         unit: "requests/s",
         better: Better::More,
         contestants: vec![
-            wrk(place, (serve.client, HTTP_PORT), "linerate"),
-            wrk(place, nginx(place), "nginx"),
+            on_cpus(place, wrk(place, (serve.client, HTTP_PORT), "linerate")),
+            on_cpus(place, wrk(place, nginx(place), "nginx")),
         ],
     }
 }

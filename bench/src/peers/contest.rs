@@ -76,6 +76,7 @@ impl Scene {
             seconds,
             linerate,
             state: PathBuf::from(STATE),
+            cpus: allowed_cpus(),
         }
     }
 
@@ -182,6 +183,15 @@ fn start(host: &Netns, command: &[String], out: Stdio) -> Result<Child, Problem>
     process
         .spawn()
         .map_err(|error| Problem(format!("cannot start {program}: {error}")))
+}
+
+/// The first and the last CPU that this process may use.
+fn allowed_cpus() -> (u32, u32) {
+    let allowed = rustix::thread::sched_getaffinity(None).unwrap_or_default();
+    let most = u32::try_from(rustix::thread::CpuSet::MAX_CPU).unwrap_or(0);
+    let mut may = (0..most).filter(|cpu| allowed.is_set(*cpu as usize));
+    let first = may.next().unwrap_or(0);
+    (first, may.next_back().unwrap_or(first))
 }
 
 /// The kernel's release.

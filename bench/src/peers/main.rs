@@ -207,11 +207,8 @@ fn run_rounds(scene: &Scene, all: &mut [Rounds], rounds: usize, seed: u64, secon
 /// The case with the peers that are here; those that are not are named.
 fn present(mut case: Case) -> Option<Case> {
     let missing = |one: &Contestant| {
-        let server = one.server.iter().filter_map(|(command, _)| command.first());
-        let needed = server.map(String::as_str).chain([one.program()]);
-        needed
-            .map(str::to_owned)
-            .find(|program| !contest::is_on_path(program))
+        let mut needed = one.programs().map(str::to_owned);
+        needed.find(|program| !contest::is_on_path(program))
     };
     case.contestants.retain(|one| match missing(one) {
         Some(program) => {

@@ -1,11 +1,12 @@
 //! What a person reads of a measurement.
 
+use linerate_model::analysis::rate_series;
 use linerate_model::known::Known;
 use linerate_model::latency::Histogram;
 use linerate_model::limit::LimitKind;
 use linerate_model::pingpong::{Judgement, Point};
-use linerate_model::sample::FlowRecord;
-use linerate_model::units::{BitRate, Bytes};
+use linerate_model::sample::{CpuTimes, FlowRecord, SideSample};
+use linerate_model::units::{BitRate, Bytes, Nanoseconds};
 use linerate_model::workload::Workload;
 use serde_json::Value;
 
@@ -18,6 +19,11 @@ use super::repeat::Repeats;
 const FLOWS_SHOWN: usize = 16;
 /// A picture of steps has at most so many characters.
 const STEPS_SHOWN: usize = 60;
+/// Intervals of at least this width are written out, when they are not more than so many.
+const INTERVAL_READ: Nanoseconds = Nanoseconds::from_millis(500);
+const INTERVALS_SHOWN: usize = 120;
+/// CPUs that are shown over time.
+const CPUS_SHOWN: usize = 16;
 /// The hottest symbols that are shown.
 const SYMBOLS_SHOWN: usize = 12;
 
@@ -30,6 +36,7 @@ pub(super) fn text(
     let mut lines = Vec::new();
     if measured.sample.spec.workload.is_bulk() {
         bulk(&mut lines, measured);
+        picture(&mut lines, measured);
     } else {
         operations(&mut lines, measured);
     }
@@ -346,34 +353,115 @@ fn fit(lines: &mut Vec<String>, judgement: &Judgement) {
     }
 }
 
-/// Operations a second over time.
-fn picture(lines: &mut Vec<String>, measured: &Measured<'_>) {
+/// Rates over time as bars, at most so many; each is the mean of those it stands for.
+fn bars(rates: &[f64], most: f64) -> String {
     const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-    let steps = steps(&measured.sample);
-    if steps.len() < 2 || matches!(measured.sample.spec.workload, Workload::Pingpong(_)) {
+    let bar = |rate: f64| {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a share of 7"
+        )]
+        let height = (rate / most.max(f64::MIN_POSITIVE) * 7.0)
+            .round()
+            .clamp(0.0, 7.0) as usize;
+        BARS[height]
+    };
+    let each = rates.len().div_ceil(STEPS_SHOWN).max(1);
+    let mean = |chunk: &[f64]| chunk.iter().sum::<f64>() / real(chunk.len() as u64);
+    rates.chunks(each).map(|chunk| bar(mean(chunk))).collect()
+}
+
+fn extremes(rates: &[f64]) -> (f64, f64) {
+    let least = rates.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = rates.iter().copied().fold(0.0, f64::max);
+    (least, most)
+}
+
+/// What happened over time: rates or operations, and beside them what the CPUs did.
+fn picture(lines: &mut Vec<String>, measured: &Measured<'_>) {
+    let sample = &measured.sample;
+    if matches!(sample.spec.workload, Workload::Pingpong(_)) {
         return;
     }
-    let each = steps.len().div_ceil(STEPS_SHOWN);
-    let means: Vec<f64> = steps
-        .chunks(each)
-        .map(|chunk| chunk.iter().map(|(_, rate)| rate).sum::<f64>() / real(chunk.len() as u64))
-        .collect();
-    let most = means.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
-    let bars: String = means
-        .iter()
-        .map(|rate| {
-            #[expect(
-                clippy::cast_possible_truncation,
-                clippy::cast_sign_loss,
-                reason = "a share of 7"
-            )]
-            let height = (rate / most * 7.0).round().clamp(0.0, 7.0) as usize;
-            BARS[height]
-        })
-        .collect();
-    let least = means.iter().copied().fold(f64::INFINITY, f64::min);
-    let (least, most) = (per_second(least), per_second(most));
-    lines.push(format!("over time {bars}  {least} to {most} a second"));
+    let bulk = sample.spec.workload.is_bulk();
+    let points: Vec<(f64, f64)> = if bulk {
+        let total = rate_series(sample).total;
+        total
+            .iter()
+            .map(|point| (point.at_ns.as_secs_f64(), point.bit_per_s.as_f64()))
+            .collect()
+    } else {
+        steps(sample)
+    };
+    if points.len() < 2 {
+        return;
+    }
+    let figure = |value: f64| {
+        if bulk {
+            rate(BitRate::from_f64(value))
+        } else {
+            format!("{} a second", per_second(value))
+        }
+    };
+    let rates: Vec<f64> = points.iter().map(|(_, rate)| *rate).collect();
+    let (least, most) = extremes(&rates);
+    let bars = bars(&rates, most);
+    lines.push(format!(
+        "over time {bars}  {} to {}",
+        figure(least),
+        figure(most)
+    ));
+    // Whoever asks for wide intervals wants to read each of them.
+    if sample.spec.interval_ns >= INTERVAL_READ && points.len() <= INTERVALS_SHOWN {
+        let mut from = 0.0;
+        for (to, value) in points {
+            lines.push(format!(
+                "          {from:6.1} - {to:6.1} s  {}",
+                figure(value)
+            ));
+            from = to;
+        }
+    }
+    cpus_over_time(lines, "local", &sample.local);
+    // Of one kernel the other end's CPUs are the same.
+    if !sample.shared_kernel {
+        cpus_over_time(lines, "remote", &sample.remote);
+    }
+}
+
+/// How busy each CPU of one end was, step by step, and with what.
+fn cpus_over_time(lines: &mut Vec<String>, end: &str, side: &SideSample) {
+    let series = &side.cpu.series;
+    let Some(first) = series.first().filter(|_| series.len() >= 2) else {
+        return;
+    };
+    for (index, cpu) in first.cpus.iter().enumerate().take(CPUS_SHOWN) {
+        let steps: Vec<&CpuTimes> = series
+            .iter()
+            .filter_map(|step| step.cpus.get(index))
+            .filter(|times| times.cpu == cpu.cpu)
+            .collect();
+        let share = |kind: fn(&CpuTimes) -> Nanoseconds| {
+            let part: f64 = steps.iter().map(|times| kind(times).as_secs_f64()).sum();
+            let whole: f64 = steps.iter().map(|times| times.total().as_secs_f64()).sum();
+            part * 100.0 / whole.max(f64::MIN_POSITIVE)
+        };
+        let busy: Vec<f64> = steps
+            .iter()
+            .map(|times| {
+                times.busy().as_secs_f64() / times.total().as_secs_f64().max(f64::MIN_POSITIVE)
+            })
+            .collect();
+        lines.push(format!(
+            "          {end} CPU {:<4} {}  user {:.0} %, system {:.0} %, softirq {:.0} %",
+            cpu.cpu,
+            bars(&busy, 1.0),
+            share(|times| times.user_ns),
+            share(|times| times.system_ns),
+            share(|times| times.softirq_ns),
+        ));
+    }
 }
 
 fn ceiling(lines: &mut Vec<String>, measured: &Measured<'_>) {
@@ -452,8 +540,6 @@ fn profile(lines: &mut Vec<String>, measured: &Measured<'_>) {
 
 #[cfg(test)]
 mod tests {
-    use linerate_model::units::Nanoseconds;
-
     use super::*;
 
     #[test]

@@ -10,7 +10,7 @@ use linerate_model::workload::{DatagramBatch, ReceiveMode, SendMode, Waiting};
 
 use super::{PeerArgs, parse_seconds};
 use crate::peer::PeerAddress;
-use crate::place::{MemoryWhere, Where};
+use crate::place::{MemoryWhere, Where, WordError};
 
 /// Options of every trial, whatever its workload.
 const TRIAL: &str = "The trial";
@@ -96,7 +96,7 @@ impl FromStr for Placing {
         }
         text.parse()
             .map(Self::At)
-            .map_err(|error: crate::place::WordError| error.to_string())
+            .map_err(|error: WordError| format!("{error}, or SENDER_CPUS:RECEIVER_CPUS"))
     }
 }
 

@@ -124,11 +124,12 @@ impl<'a> Measured<'a> {
 
     /// A trial whose far end is not ours: nothing is known of its host, so no bound of the path is either.
     pub(super) fn foreign(mut sample: Sample, told: Value) -> Self {
-        let rate = if sample.spec.workload.is_bulk() {
-            rate_of(&sample)
-        } else {
-            None
-        };
+        let rate = sample
+            .spec
+            .workload
+            .is_bulk()
+            .then(|| whole_rate(&sample))
+            .flatten();
         if !sample.flags.contains(&Flag::ForeignPeer) {
             sample.flags.push(Flag::ForeignPeer);
         }
@@ -183,6 +184,18 @@ impl<'a> Measured<'a> {
         pairs.sort_by_key(|(_, sender, receiver)| sender.or(*receiver).map(|flow| flow.flow));
         pairs
     }
+}
+
+/// The rate of whole trials, by what the receivers counted: a program of others tells one sum for each.
+fn whole_rate(sample: &Sample) -> Option<BitRate> {
+    let sides = [&sample.local, &sample.remote];
+    let rates: Vec<BitRate> = sides
+        .into_iter()
+        .flat_map(SideSample::receivers)
+        .filter_map(|flow| BitRate::of(flow.total(), *flow.at_ns.last()?))
+        .collect();
+    let sum = rates.iter().map(|rate| rate.as_bit_per_s());
+    (!rates.is_empty()).then(|| BitRate::from_bit_per_s(sum.fold(0, u64::saturating_add)))
 }
 
 /// What the sizes of a ping-pong say, over the link that the path leaves by.
@@ -477,12 +490,14 @@ pub(super) fn steps(sample: &Sample) -> Vec<(f64, f64)> {
         completed: 0,
     };
     let starts = std::iter::once(&begin).chain(&operations.steps);
+    // Behind the planned end only what was under way comes to its end.
+    let whole = sample.spec.interval_ns.as_secs_f64() / 2.0;
     starts
         .zip(&operations.steps)
         .filter_map(|(before, after)| {
             let span = after.at_ns.as_secs_f64() - before.at_ns.as_secs_f64();
             let done = after.completed.saturating_sub(before.completed);
-            (span > 0.0).then(|| (after.at_ns.as_secs_f64(), real(done) / span))
+            (span >= whole).then(|| (after.at_ns.as_secs_f64(), real(done) / span))
         })
         .collect()
 }

@@ -10,7 +10,7 @@ fn a_disk_that_fills_in_mid_run_ends_with_41_and_keeps_the_run_up_to_there() {
     lab.shell("near", crate::prove::NO_SEGMENTATION);
     let before = lab.dump();
     // Room for both hosts and some trials, not for a whole run.
-    let disk = lab.small_disk("disk", "88k");
+    let disk = lab.small_disk("disk", "320k");
     let run = disk.join("run");
     let arguments = [
         "prove",

@@ -132,7 +132,7 @@ fn datagrams_at_a_low_rate_all_arrive() {
                 "--time",
                 "0.5",
                 "--rate",
-                "4Mbit/s",
+                "1Mbit/s",
                 "--size",
                 "500B",
                 "--batch",
@@ -140,12 +140,11 @@ fn datagrams_at_a_low_rate_all_arrive() {
             ],
         );
         let datagrams = &document["datagrams"];
-        assert_eq!(datagrams["sent"], 500, "{batch}");
-        assert_eq!(
-            (&datagrams["received"], &datagrams["lost"]),
-            (&500.into(), &0.into()),
-            "{batch}"
-        );
+        // A machine with other work may begin the last ones after the end, and then they are not sent.
+        let sent = datagrams["sent"].as_u64().expect("a count");
+        assert!((60..=125).contains(&sent), "{batch}: {sent}");
+        assert_eq!(datagrams["received"], sent, "{batch}");
+        assert_eq!(datagrams["lost"], 0, "{batch}");
     }
 }
 

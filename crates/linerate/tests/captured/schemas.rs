@@ -100,3 +100,37 @@ fn a_measurement_fits_its_schema_in_every_direction() {
         assert!(flags.contains(&"shared-kernel".into()), "{flags:?}");
     }
 }
+
+#[test]
+fn a_measurement_of_every_workload_fits_its_schema() {
+    for words in [
+        &["stream", "--receive", "trunc", "--send", "zerocopy"][..],
+        &[
+            "stream",
+            "--flows",
+            "3",
+            "--threads",
+            "2",
+            "--bytes",
+            "10MiB",
+        ],
+        &["rr", "--rate", "100", "--flows", "2"],
+        &["rr", "--until-ci", "50%"],
+        &["pingpong", "--sizes", "0B,4B,4MiB", "--repetitions", "20"],
+        &["transfer", "--repetitions", "5", "--data-check"],
+        &["udp", "--rate", "1Mbit/s"],
+        &["http", "--connections", "2"],
+    ] {
+        let rest = ["--address", "127.0.0.1", "--format", "json"];
+        let mut all = vec!["measure", words[0], "local"];
+        all.extend(&words[1..]);
+        all.extend(rest);
+        if words[0] != "pingpong" && !words.contains(&"--repetitions") {
+            all.extend(["--time", "0.2"]);
+        }
+        let said = document(&linerate(&all).with_code(0));
+        assert_eq!(said["workload"], words[0]);
+        let flags = said["flags"].as_array().expect("a list");
+        assert!(!flags.contains(&"cut-short".into()), "{words:?}: {flags:?}");
+    }
+}

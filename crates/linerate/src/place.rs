@@ -81,7 +81,12 @@ pub fn placement(
 fn of_role(sites: &[&Site<'_>], role: Role, threads: u32) -> Outcome<(CpuSet, MemoryPolicy)> {
     let mut found: Option<(CpuSet, MemoryPolicy)> = None;
     for site in sites {
-        let cpus = match resolve(site, threads, role)? {
+        let placed = if sites.len() > 1 && *site.cpus == Where::Spread {
+            Placed::Cpus(site.half_of_spread(threads, role)?)
+        } else {
+            resolve(site, threads, role)?
+        };
+        let cpus = match placed {
             Placed::Cpus(cpus) => cpus,
             Placed::ByReceiveCpu | Placed::Free => CpuSet::empty(),
         };
@@ -366,6 +371,17 @@ impl Site<'_> {
             return self.usable_of(&self.host.online_cpus());
         }
         Ok(cpus)
+    }
+
+    /// The same where both roles are at this end: they share no CPU as far as there are enough.
+    fn half_of_spread(&self, threads: u32, role: Role) -> Outcome<CpuSet> {
+        let all = self.spread(threads.saturating_mul(2))?;
+        let first = all.len().div_ceil(2);
+        let half: CpuSet = match role {
+            Role::Sender => all.iter().take(first).collect(),
+            Role::Receiver => all.iter().skip(first).collect(),
+        };
+        Ok(if half.is_empty() { all } else { half })
     }
 
     /// One core near the interface where that is known: its first CPU for senders, its second, if it has one, for

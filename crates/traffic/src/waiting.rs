@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use linerate_model::workload::Waiting;
 use rustix::buffer::spare_capacity;
-use rustix::event::Timespec;
 use rustix::event::epoll;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use crate::TrafficError;
@@ -75,12 +75,16 @@ impl Poller {
         events: &mut Vec<Event>,
         limit: Option<Duration>,
     ) -> Result<(), TrafficError> {
-        let limit = if self.spins {
-            Some(Timespec::default())
-        } else {
-            limit.map(timespec)
-        };
         events.clear();
+        let mut limit = limit.map(timespec);
+        if self.spins {
+            limit = Some(Timespec::default());
+        } else if let Some(time) = limit.filter(|time| *time != Timespec::default()) {
+            // epoll_wait(2) rounds a time up to a whole millisecond, which an open loop would count as
+            // latency; ppoll(2) does not. An interrupted one only means that we look.
+            let _ = poll(&mut [PollFd::new(&self.epoll, PollFlags::IN)], Some(&time));
+            limit = Some(Timespec::default());
+        }
         match epoll::wait(&self.epoll, spare_capacity(events), limit.as_ref()) {
             Ok(_) | Err(Errno::INTR) => Ok(()),
             Err(errno) => Err(TrafficError::of_errno("wait for sockets", errno)),

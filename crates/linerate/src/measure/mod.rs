@@ -19,7 +19,9 @@ use linerate_traffic::http::Target;
 
 pub use spec::stream as stream_spec;
 
-use crate::cli::{FormatArg, MeasureAction, MeasureHttp, PeerArgs, Placing, TrialArgs, UntilArgs};
+use crate::cli::{
+    FormatArg, MeasureAction, MeasureHttp, PeerArgs, PeerOrForeign, Placing, TrialArgs, UntilArgs,
+};
 use crate::commands::now_unix_s;
 use crate::exit::{Code, Outcome, Stop};
 use crate::interrupt::Interrupt;
@@ -136,7 +138,7 @@ pub fn run(action: &MeasureAction, format: FormatArg, state: &FilePath, say: &Sa
                     let ask = |_: &Path| Ok(asked);
                     over_peer(&peer, trial, &args.until, state, telling, ask)
                 }
-                None => foreign(args.peer.iperf3.as_deref(), trial, &asked, telling),
+                None => foreign(&args.peer, trial, &args.until, &asked, telling),
             }
         }
         MeasureAction::Rr(args) => {
@@ -161,7 +163,7 @@ pub fn run(action: &MeasureAction, format: FormatArg, state: &FilePath, say: &Sa
                     let mtu = path.local_interface().and_then(|nic| nic.mtu.get());
                     spec::udp(args, mtu, path.address.is_ipv6())
                 }),
-                None => foreign(args.peer.iperf3.as_deref(), &args.trial, &asked, telling),
+                None => foreign(&args.peer, &args.trial, &args.until, &asked, telling),
             }
         }
         MeasureAction::Http(args) => http(args, state, telling),
@@ -303,13 +305,20 @@ fn placement_alone(trial: &TrialArgs, spec: &TrialSpec, far: SocketAddr) -> Outc
 
 /// A measurement against an iperf3 server.
 fn foreign(
-    server: Option<&str>,
+    peer: &PeerOrForeign,
     trial: &TrialArgs,
+    until: &UntilArgs,
     spec: &TrialSpec,
     telling: Telling<'_>,
 ) -> Outcome<()> {
     let say = telling.say;
-    let server = address_of(server.unwrap_or_default(), IPERF3_PORT)?;
+    if until.until_ci.is_some() || trial.profile.is_some() {
+        return Err(Stop::new(
+            Code::Usage,
+            "`--until-ci` and `--profile` need a peer of ours, not an iperf3 server",
+        ));
+    }
+    let server = address_of(peer.iperf3.as_deref().unwrap_or_default(), IPERF3_PORT)?;
     let mut spec = spec.clone();
     spec.placement = placement_alone(trial, &spec, server)?;
     let interrupt = Interrupt::listen()?;

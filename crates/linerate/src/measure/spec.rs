@@ -35,7 +35,8 @@ fn common(args: &TrialArgs, time: Nanoseconds, workload: Workload) -> TrialSpec 
     };
     // Twenty readings of a short trial, ten a second of a long one; fewer of thousands of flows, so that
     // the record stays small.
-    let by_flows = duration_ns.as_u64() / (1_000_000 / u64::from(args.flows)).max(1) + 1;
+    let records = u64::from(args.flows) * if args.bidir { 2 } else { 1 };
+    let by_flows = duration_ns.as_u64() / (1_000_000 / records).max(1) + 1;
     let interval = (duration_ns.as_u64() / 20)
         .clamp(1_000_000, 100_000_000)
         .max(by_flows)
@@ -139,6 +140,12 @@ pub(super) fn transfer(args: &MeasureTransfer) -> Outcome<TrialSpec> {
 
 /// `mtu` is that of the interface that the datagrams leave by, when it is known.
 pub(super) fn udp(args: &MeasureUdp, mtu: Option<u32>, ipv6: bool) -> Outcome<TrialSpec> {
+    if args.trial.cc.is_some() || args.trial.mss.is_some() || args.trial.pacing.is_some() {
+        return Err(Stop::new(
+            Code::Usage,
+            "`--cc`, `--mss` and `--pacing` are TCP's: datagrams have `--rate` and `--size`",
+        ));
+    }
     let headers = if ipv6 { 48 } else { 28 };
     let filling = mtu.map_or(1_500, u64::from).saturating_sub(headers);
     let datagram_bytes = args

@@ -1,6 +1,6 @@
 //! The limits of a trial: the agent checks by them what a controller asks of it.
 
-use super::{Http, Pingpong, Rr, Stream, Transfer, TrialSpec, Udp, Waiting, Workload};
+use super::{Direction, Http, Pingpong, Rr, Stream, Transfer, TrialSpec, Udp, Waiting, Workload};
 use crate::units::{BitRate, Bytes, Nanoseconds};
 
 /// A limit of [`TrialSpec`] that was passed.
@@ -131,8 +131,13 @@ impl TrialSpec {
         )?;
         // Bounds the memory of the readings, and keeps a record within the protocol's longest line.
         let intervals = self.duration_ns.as_u64() / self.interval_ns.as_u64();
+        let ways = if self.direction == Direction::Bidirectional {
+            2
+        } else {
+            1
+        };
         require(
-            intervals.saturating_mul(u64::from(self.flows)) <= 1_000_000,
+            intervals.saturating_mul(u64::from(self.flows) * ways) <= 1_000_000,
             "the interval",
             || self.interval_ns.to_string(),
             "at most a million a trial, of all flows together",

@@ -14,6 +14,7 @@ mod ask;
 
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
+use std::time::Instant;
 
 use linerate_model::sample::Role;
 use linerate_model::workload::{Rr, Waiting};
@@ -23,7 +24,7 @@ use rustix::net::{RecvFlags, SocketAddrAny, getpeername, recv};
 use super::conversation::Fault;
 use crate::TrafficError;
 use crate::buffer::Buffer;
-use crate::trial::{Found, Seat};
+use crate::trial::{FlowEnd, Found, Seat, Start};
 use linerate_model::units::Bytes;
 
 /// Bytes of the port on the companion.
@@ -58,6 +59,12 @@ fn part(memory: &mut [u8], missing: u64) -> &mut [u8] {
     let most = memory.len();
     let length = usize::try_from(missing).map_or(most, |missing| missing.min(most));
     &mut memory[..length]
+}
+
+/// The end of a flow, whose every request had a connection of its own.
+fn companion_end(bytes: u64, ended: Instant, start: Start) -> FlowEnd {
+    let reason = "each request has a connection of its own, which is gone";
+    FlowEnd::of_companion(bytes, ended, start, reason)
 }
 
 /// Whether a companion has ended; anything else that it says is not expected.

@@ -16,7 +16,6 @@ mod target;
 
 use std::time::Instant;
 
-use linerate_model::known::{Cause, Known};
 use linerate_model::sample::{Role, SideSample};
 use linerate_model::units::Bytes;
 use linerate_model::workload::{Http, TrialSpec, Waiting, Workload};
@@ -57,6 +56,7 @@ pub fn load(spec: &TrialSpec, target: &Target, abort: &Abort) -> Result<SideSamp
     spec.check()?;
     check_waiting(spec.waiting)?;
     let http = of(spec)?;
+    crate::tcp::make_room(spec)?;
     let work = |seat: &mut Seat<'_>| client::work_alone(seat, http, target);
     trial::carry_out_alone(spec, Role::Sender, &work, abort)
 }
@@ -82,13 +82,5 @@ fn check_waiting(waiting: Waiting) -> Result<(), TrafficError> {
 /// The record of a companion: the bytes of the thread's connections, and nothing of its own.
 fn companion_end(bytes: u64, ended: Instant, start: Start) -> FlowEnd {
     let reason = "a flow of http is all connections of a thread, each with an account of its own";
-    FlowEnd {
-        at: ended.duration_since(start.at),
-        bytes,
-        incoming_cpu: Known::unknown(Cause::NotAsked, "SO_INCOMING_CPU", reason),
-        incoming_napi: Known::unknown(Cause::NotAsked, "SO_INCOMING_NAPI_ID", reason),
-        tcp: Known::unknown(Cause::NotAsked, "TCP_INFO", reason),
-        copies: None,
-        datagrams: None,
-    }
+    FlowEnd::of_companion(bytes, ended, start, reason)
 }

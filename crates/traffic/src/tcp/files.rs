@@ -3,7 +3,7 @@
 
 use std::os::fd::AsRawFd;
 
-use linerate_model::workload::TrialSpec;
+use linerate_model::workload::{TrialSpec, Workload};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::per_direction;
@@ -17,9 +17,17 @@ const PER_THREAD: u64 = 3;
 const SPARE: u64 = 128;
 
 /// Sees to it that the connections of `spec` can be opened.
-pub(super) fn make_room(spec: &TrialSpec) -> Result<(), TrafficError> {
-    let connections = u64::from(candidates(spec));
-    let roles = connections / u64::from(per_direction(spec)).max(1);
+pub(crate) fn make_room(spec: &TrialSpec) -> Result<(), TrafficError> {
+    let companions = u64::from(candidates(spec));
+    let roles = companions / u64::from(per_direction(spec)).max(1);
+    // Beside its companions `http` has the connections that it loads, `udp` a socket for each flow, and a
+    // connection for each request is one more.
+    let own = match &spec.workload {
+        Workload::Http(_) | Workload::Udp(_) => u64::from(spec.flows) * roles.max(1),
+        Workload::Rr(rr) if rr.connect_each => u64::from(spec.flows) * 2 * roles,
+        _ => 0,
+    };
+    let connections = companions + own;
     let threads = u64::from(spec.threads()) * roles;
     let limit = getrlimit(Resource::Nofile);
     let needed = files_open()? + connections + threads * PER_THREAD + SPARE;

@@ -39,6 +39,7 @@ use linerate_model::workload::{Direction, TrialSpec, Workload};
 
 pub use accept::Listening;
 pub(crate) use connect::connect_error;
+pub(crate) use files::make_room;
 use select::Kept;
 
 use crate::{Abort, TrafficError};

@@ -200,7 +200,11 @@ fn watch<'scope, 'env: 'scope>(
         match started {
             Ok(start) => control.run(start.at, threads),
             Err(error) => {
+                // The gate may be open already: a far end that goes away right then must not leave data
+                // threads running that nobody watches.
                 board.fail(error);
+                board.stop();
+                flows.iter().for_each(end_both_ways);
                 board.decide(Verdict::Leave);
                 Watched::default()
             }

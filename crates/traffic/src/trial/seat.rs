@@ -79,6 +79,27 @@ impl FlowEnd {
     }
 }
 
+impl FlowEnd {
+    /// The end of a flow whose bytes went over other connections than its own, and why the kernel's account
+    /// of that one says nothing of them.
+    pub(crate) fn of_companion(
+        bytes: u64,
+        ended: Instant,
+        start: Start,
+        reason: &'static str,
+    ) -> Self {
+        Self {
+            at: ended.duration_since(start.at),
+            bytes,
+            incoming_cpu: Known::unknown(Cause::NotAsked, "SO_INCOMING_CPU", reason),
+            incoming_napi: Known::unknown(Cause::NotAsked, "SO_INCOMING_NAPI_ID", reason),
+            tcp: Known::unknown(Cause::NotAsked, "TCP_INFO", reason),
+            copies: None,
+            datagrams: None,
+        }
+    }
+}
+
 impl<'a> Seat<'a> {
     pub(super) fn new(
         (thread, index): (u32, u32),

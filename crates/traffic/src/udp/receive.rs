@@ -247,12 +247,20 @@ impl<'a> Receiver<'a> {
         };
         let now = monotonic_ns();
         let since = |then: u64| Duration::from_nanos(now.saturating_sub(then));
-        let ended = flow.account.has_all(report.datagrams)
+        let all = flow.account.has_all(report.datagrams);
+        let ended = all
             || since(flow.last_ns.max(told_ns)) >= QUIET
             || since(told_ns) >= DRAIN
             || self.seat.board.has_failed();
         if ended {
-            flow.ended = Some(Instant::now().duration_since(self.start.at));
+            // The time that was waited for what is lost is no part of the flow's.
+            let waited = if all {
+                Duration::ZERO
+            } else {
+                since(flow.last_ns.max(told_ns))
+            };
+            let over = Instant::now().duration_since(self.start.at);
+            flow.ended = Some(over.saturating_sub(waited));
         }
         ended
     }

@@ -230,7 +230,7 @@ impl<'a> Sender<'a> {
                 match self.send_batch(index, due, now, buffer)? {
                     Took::Datagrams(count) => self.count(index, count),
                     // The time-out of a `send` that waits: look whether it is all over.
-                    Took::Nothing if self.blocks => {}
+                    Took::Nothing if self.blocks || self.seat.spec.waiting == Waiting::Spin => {}
                     Took::Nothing => self.await_room(index)?,
                 }
             }
@@ -308,8 +308,9 @@ impl<'a> Sender<'a> {
                 if !self.is_whole && (cuts || errno == Errno::MSGSIZE) =>
             {
                 self.is_whole = true;
+                let before = self.layout;
                 for flow in &self.flows {
-                    self.layout = whole(std::slice::from_ref(&flow.link), self.layout)?;
+                    self.layout = whole(std::slice::from_ref(&flow.link), before)?;
                 }
                 Ok(())
             }

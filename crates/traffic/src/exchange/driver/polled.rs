@@ -101,6 +101,9 @@ impl<'a> Polled<'a> {
             if self.live > 0 {
                 // Its end of file would be news again and again.
                 self.poller.remove(socket)?;
+            } else if std::mem::take(&mut self.writes[index]) {
+                // The next step on this socket waits for what comes first.
+                self.poller.modify(socket, index as u64, EventFlags::IN)?;
             }
         } else if writes != std::mem::replace(&mut self.writes[index], writes) {
             let mut flags = EventFlags::IN;

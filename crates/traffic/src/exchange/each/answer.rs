@@ -12,12 +12,12 @@ use rustix::net::{
     sockopt,
 };
 
-use super::{address_of, companion_ended, part, scratch};
+use super::{address_of, companion_end, companion_ended, part, scratch};
 use crate::TrafficError;
 use crate::exchange::conversation::Fault;
 use crate::exchange::end;
 use crate::tcp::socket;
-use crate::trial::{Counter, FlowEnd, Found, Seat};
+use crate::trial::{Counter, Found, Seat};
 use crate::waiting::{Event, Poller, prepare_socket};
 
 /// Connections held at a time by one thread beyond one for each flow. Strangers of the peer's address may
@@ -77,7 +77,7 @@ pub(super) fn work(seat: &mut Seat<'_>, rr: &Rr) -> Result<Option<Found>, Traffi
     let ended = Instant::now();
     let mut flows = Vec::with_capacity(house.desks.len());
     for (one, desk) in seat.flows.iter().zip(&house.desks) {
-        flows.push(FlowEnd::of_tcp(one.flow, desk.bytes, ended, start));
+        flows.push(companion_end(desk.bytes, ended, start));
         end(seat, one, false, ended, start)?;
     }
     Ok(Some(Found {

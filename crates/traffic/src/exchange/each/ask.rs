@@ -11,7 +11,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, connect, recv, send, sockopt};
 
-use super::{PORT_BYTES, STOP, address_of, companion_ended, part, scratch};
+use super::{PORT_BYTES, STOP, address_of, companion_end, companion_ended, part, scratch};
 use crate::TrafficError;
 use crate::exchange::conversation::Fault;
 use crate::exchange::pace::Pace;
@@ -20,7 +20,7 @@ use crate::exchange::schedule::Schedule;
 use crate::exchange::{end, flow_places, prepare_timer};
 use crate::tcp::socket;
 use crate::tcp::socket::timespec;
-use crate::trial::{Counter, FlowEnd, Found, Seat, Start};
+use crate::trial::{Counter, Found, Seat, Start};
 use crate::waiting::{Event, Poller, prepare_socket};
 
 /// How long the port is waited for, as long as for the start of a trial.
@@ -88,7 +88,7 @@ pub(super) fn work(seat: &mut Seat<'_>, rr: &Rr) -> Result<Option<Found>, Traffi
     let ended = Instant::now();
     let mut flows = Vec::with_capacity(callers.len());
     for (one, caller) in seat.flows.iter().zip(&callers) {
-        flows.push(FlowEnd::of_tcp(one.flow, caller.bytes, ended, start));
+        flows.push(companion_end(caller.bytes, ended, start));
         end(seat, one, true, ended, start)?;
     }
     Ok(Some(Found {

@@ -62,7 +62,7 @@ fn two_thousand_flows_on_one_thread_pair_are_all_served() {
 fn a_thousand_flows_of_a_stated_amount_end_when_the_last_byte_is_there() {
     let spec = TrialSpec {
         threads: Some(2),
-        duration_ns: Nanoseconds::from_millis(600_000),
+        duration_ns: Nanoseconds::from_millis(400_000),
         interval_ns: Nanoseconds::from_millis(1_000),
         workload: Workload::Stream(Stream {
             bytes: Some(Bytes::new(10_000_019)),

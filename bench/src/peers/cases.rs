@@ -182,11 +182,11 @@ fn iperf2_bulk(text: &str) -> Option<Figure> {
     Some(bulk(number(fields[8])?, number(fields[7])?))
 }
 
-/// neper: the receiving end's count is its `remote_throughput`, in Mb/s.
+/// neper: the receiving end's count is its `remote_throughput`, in bit/s; the trial lasts as long as it
+/// is told to.
 fn neper_bulk(text: &str) -> Option<Figure> {
-    let rate = number(after(text, "\nremote_throughput=")?)? * 1e6;
-    let seconds = number(after(text, "\ntime_end=")?).zip(number(after(text, "\ntime_start=")?));
-    let seconds = seconds.map(|(end, start)| end - start)?;
+    let rate = number(after(text, "\nremote_throughput=")?)?;
+    let seconds = number(after(text, "\ntest_length=")?)?;
     Some(bulk(rate, rate / 8.0 * seconds))
 }
 

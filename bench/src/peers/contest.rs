@@ -103,6 +103,15 @@ impl Scene {
         };
         let busy_before = busy_seconds();
         let mut client = start(&self.near, &one.client, Stdio::piped())?;
+        // Read while it runs: what it prints may be more than a pipe holds.
+        let printed = client.stdout.take().map(|mut out| {
+            std::thread::spawn(move || {
+                let mut text = String::new();
+                // What cannot be read is not understood below either.
+                let _ = out.read_to_string(&mut text);
+                text
+            })
+        });
         let ended = wait(&client, Duration::from_secs(seconds.into()) + GRACE);
         let busy = busy_before
             .zip(busy_seconds())
@@ -110,12 +119,10 @@ impl Scene {
         if !ended {
             let _ = client.kill();
         }
-        let mut printed = String::new();
-        if let Some(mut out) = client.stdout.take() {
-            // What cannot be read is not understood below either.
-            let _ = out.read_to_string(&mut printed);
-        }
         let _ = client.wait();
+        let printed = printed
+            .and_then(|reading| reading.join().ok())
+            .unwrap_or_default();
         if let Some(mut server) = server {
             let _ = server.kill();
             let _ = server.wait();

@@ -623,9 +623,7 @@ mod tests {
             1.0,
         );
         near(
-            neper_bulk(
-                "a=1\ntime_start=10.0\ntime_end=12.0\nthroughput=900\nremote_throughput=800.0\n",
-            ),
+            neper_bulk("a=1\ntest_length=2\nlocal_throughput=0\nremote_throughput=800000000\n"),
             0.8,
         );
         near(

@@ -525,9 +525,12 @@ fn profile(lines: &mut Vec<String>, measured: &Measured<'_>) {
             continue;
         };
         lines.push(format!(
-            "profile   {end}: {} samples of {}, {} lost",
-            profile.samples, profile.event, profile.lost
+            "profile   {end}: {} samples of {}, {} lost, of {}",
+            profile.samples, profile.event, profile.lost, profile.scope
         ));
+        for gap in &profile.gaps {
+            lines.push(format!("          {}", gap.reason));
+        }
         for hot in profile.symbols.iter().take(SYMBOLS_SHOWN) {
             let share = real(hot.samples) * 100.0 / real(profile.samples.max(1));
             lines.push(format!(

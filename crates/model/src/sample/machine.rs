@@ -1,5 +1,7 @@
 //! What the machine did beside the trial: its CPUs over time, their frequency, and how far a profile saw.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use super::CpuTimes;
@@ -39,4 +41,14 @@ pub enum ProfileScope {
     Process,
     /// This process's own code.
     ProcessUser,
+}
+
+impl fmt::Display for ProfileScope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Machine => "every CPU",
+            Self::Process => "this process only, the kernel's work for it counted",
+            Self::ProcessUser => "this process's own code only",
+        })
+    }
 }

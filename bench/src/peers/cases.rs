@@ -1,9 +1,13 @@
 //! What is compared: each case is one piece of work, done by linerate and by every peer that can do it. All
-//! run in the same two namespaces (or over one loopback), and what they print is read by the functions here.
+//! run in the same two namespaces (or over one loopback); what they print is read by `figures`.
 
 use std::path::PathBuf;
 
-use serde_json::Value;
+use crate::figures::{
+    Figure, iperf2_bulk, iperf3_bulk, iperf3_datagrams, linerate_bulk, linerate_datagrams,
+    linerate_operations, linerate_pingpong, mpi_pingpong, neper_bulk, neper_operations,
+    qperf_operations, qperf_pingpong, sockperf_operations, wrk_requests,
+};
 
 /// The far end's address.
 #[derive(Debug, Clone)]
@@ -20,6 +24,8 @@ pub(crate) struct Place {
     pub(crate) state: PathBuf,
     /// The first and the last CPU that may be used.
     pub(crate) cpus: (u32, u32),
+    /// How a plain MPI ping-pong is started, up to its own arguments.
+    pub(crate) mpi: Option<Vec<String>>,
 }
 
 /// Whether more or less is better.
@@ -53,15 +59,6 @@ pub(crate) struct Contestant {
     pub(crate) figure: fn(&str) -> Option<Figure>,
 }
 
-/// What a program says it did.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Figure {
-    /// In the case's unit.
-    pub(crate) value: f64,
-    /// Gigabytes, or millions of operations, that the machine's CPU time is divided by.
-    pub(crate) amount: f64,
-}
-
 impl Contestant {
     /// The programs that must be there.
     pub(crate) fn programs(&self) -> impl Iterator<Item = &str> {
@@ -85,20 +82,6 @@ impl Contestant {
 
 fn words(text: &str) -> Vec<String> {
     text.split_whitespace().map(str::to_owned).collect()
-}
-
-fn number(text: &str) -> Option<f64> {
-    text.trim()
-        .parse()
-        .ok()
-        .filter(|value: &f64| value.is_finite())
-}
-
-/// The word after `key` on the line that has it, up to a blank or one of `;,`.
-fn after<'a>(text: &'a str, key: &str) -> Option<&'a str> {
-    let (_, rest) = text.split_once(key)?;
-    let rest = rest.trim_start_matches([' ', '=', ':']);
-    rest.split([' ', ';', ',', '\n']).next()
 }
 
 /// All cases.
@@ -135,59 +118,6 @@ fn linerate(place: &Place, arguments: &str, figure: fn(&str) -> Option<Figure>) 
         client,
         figure,
     }
-}
-
-/// Bulk: Gb/s, and gigabytes moved.
-fn bulk(bit_per_s: f64, bytes: f64) -> Figure {
-    Figure {
-        value: bit_per_s / 1e9,
-        amount: bytes / 1e9,
-    }
-}
-
-/// Operations: how many a second, and millions of them.
-fn operations(per_second: f64, seconds: f64) -> Figure {
-    Figure {
-        value: per_second,
-        amount: per_second * seconds / 1e6,
-    }
-}
-
-fn linerate_bulk(text: &str) -> Option<Figure> {
-    let document: Value = serde_json::from_str(text).ok()?;
-    let total = &document["total"];
-    Some(bulk(
-        total["rate_bit_per_s"].as_f64()?,
-        total["bytes"].as_f64()?,
-    ))
-}
-
-fn iperf3_bulk(text: &str) -> Option<Figure> {
-    let document: Value = serde_json::from_str(text).ok()?;
-    let sum = &document["end"]["sum_received"];
-    Some(bulk(
-        sum["bits_per_second"].as_f64()?,
-        sum["bytes"].as_f64()?,
-    ))
-}
-
-/// `-y C`: a line for each flow and, of several, one for the sum (its number is -1).
-fn iperf2_bulk(text: &str) -> Option<Figure> {
-    let line = text
-        .lines()
-        .filter(|line| line.split(',').count() >= 9)
-        .find(|line| line.split(',').nth(5) == Some("-1"))
-        .or_else(|| text.lines().rfind(|line| line.split(',').count() >= 9))?;
-    let fields: Vec<&str> = line.split(',').collect();
-    Some(bulk(number(fields[8])?, number(fields[7])?))
-}
-
-/// neper: the receiving end's count is its `remote_throughput`, in bit/s; the trial lasts as long as it
-/// is told to.
-fn neper_bulk(text: &str) -> Option<Figure> {
-    let rate = number(after(text, "\nremote_throughput=")?)?;
-    let seconds = number(after(text, "\ntest_length=")?)?;
-    Some(bulk(rate, rate / 8.0 * seconds))
 }
 
 fn iperf3_server(place: &Place) -> (Vec<String>, u16) {
@@ -292,40 +222,6 @@ fn stream_uncopied(place: &Place) -> Case {
     }
 }
 
-fn linerate_operations(text: &str) -> Option<Figure> {
-    let document: Value = serde_json::from_str(text).ok()?;
-    let total = &document["total"];
-    Some(Figure {
-        value: total["ops_per_s"].as_f64()?,
-        amount: total["operations"].as_f64()? / 1e6,
-    })
-}
-
-/// `latency = N ns`, one way; the trial lasted as long as it was told to.
-fn qperf_operations(text: &str) -> Option<Figure> {
-    let one_way = number(after(text, "latency")?)?;
-    let per_second = 1e9 / (2.0 * one_way);
-    let seconds = number(after(text, "time").unwrap_or("0")).unwrap_or(0.0) / 1e9;
-    Some(operations(per_second, seconds))
-}
-
-fn sockperf_operations(text: &str) -> Option<Figure> {
-    let (_, valid) = text.split_once("[Valid Duration]")?;
-    let seconds = number(after(valid, "RunTime=")?)?;
-    let received =
-        number(after(valid, "ReceivedMessages=")?.trim_end_matches(|c: char| !c.is_ascii_digit()))?;
-    Some(operations(received / seconds, seconds))
-}
-
-fn neper_operations(text: &str) -> Option<Figure> {
-    let per_second = number(after(text, "\nthroughput=")?)?;
-    let count = number(after(text, "num_transactions=")?)?;
-    Some(Figure {
-        value: per_second,
-        amount: count / 1e6,
-    })
-}
-
 fn rr(place: &Place, bytes: u32, spinning: bool) -> Case {
     let Place {
         address,
@@ -383,25 +279,6 @@ fn rr(place: &Place, bytes: u32, spinning: bool) -> Case {
     }
 }
 
-/// The mean of the one size that was asked for, microseconds.
-fn linerate_pingpong(text: &str) -> Option<Figure> {
-    let document: Value = serde_json::from_str(text).ok()?;
-    let size = &document["sizes"][0];
-    Some(Figure {
-        value: size["latency_ns"]["mean"].as_f64()? / 1e3,
-        amount: size["repetitions"].as_f64()? / 1e6,
-    })
-}
-
-fn qperf_pingpong(text: &str) -> Option<Figure> {
-    let one_way = number(after(text, "latency")?)?;
-    let seconds = number(after(text, "time").unwrap_or("0")).unwrap_or(0.0) / 1e9;
-    Some(Figure {
-        value: one_way / 1e3,
-        amount: seconds * 1e9 / (2.0 * one_way) / 1e6,
-    })
-}
-
 fn pingpong(place: &Place, bytes: u32, name: &str) -> Case {
     let Place {
         address,
@@ -410,18 +287,28 @@ fn pingpong(place: &Place, bytes: u32, name: &str) -> Case {
         ..
     } = place;
     // About as many as go into the others' time.
-    let each_us = if bytes > 1 << 20 { 4_000 } else { 20 };
+    let each_us = if bytes > 1 << 20 { 1_000 } else { 10 };
     let repetitions = (seconds * 1_000_000 / (2 * each_us)).max(10);
+    let mpi = place.mpi.clone().map(|mut client| {
+        client.extend([bytes.to_string(), repetitions.to_string()]);
+        Contestant {
+            name: "Open MPI",
+            from: "Debian: openmpi-bin, libopenmpi-dev",
+            server: None,
+            client,
+            figure: mpi_pingpong,
+        }
+    });
     Case {
         name: format!("pingpong, {name}"),
         unit: "us one way",
         better: Better::Less,
-        contestants: vec![
+        contestants: [
             linerate(
                 place,
                 &format!(
                     "measure pingpong {peer} --address {address} --sizes {bytes}B \
-                     --repetitions {repetitions}"
+                     --repetitions {repetitions} --volume 1TiB"
                 ),
                 linerate_pingpong,
             ),
@@ -434,28 +321,11 @@ fn pingpong(place: &Place, bytes: u32, name: &str) -> Case {
                 )),
                 figure: qperf_pingpong,
             },
-        ],
+        ]
+        .into_iter()
+        .chain(mpi)
+        .collect(),
     }
-}
-
-/// Datagrams that arrived, a second.
-fn linerate_datagrams(text: &str) -> Option<Figure> {
-    let document: Value = serde_json::from_str(text).ok()?;
-    let datagrams = &document["datagrams"];
-    Some(Figure {
-        value: datagrams["received_per_s"].as_f64()?,
-        amount: datagrams["received"].as_f64()? / 1e6,
-    })
-}
-
-fn iperf3_datagrams(text: &str) -> Option<Figure> {
-    let document: Value = serde_json::from_str(text).ok()?;
-    let sum = &document["end"]["sum"];
-    let arrived = sum["packets"].as_f64()? - sum["lost_packets"].as_f64()?;
-    Some(operations(
-        arrived / sum["seconds"].as_f64()?,
-        sum["seconds"].as_f64()?,
-    ))
 }
 
 fn udp(place: &Place, batch: &str) -> Case {
@@ -493,16 +363,6 @@ fn udp(place: &Place, batch: &str) -> Case {
 /// The port of the server that is loaded.
 const HTTP_PORT: u16 = 8088;
 const CONNECTIONS: u32 = 100;
-
-fn wrk_requests(text: &str) -> Option<Figure> {
-    let per_second = number(after(text, "Requests/sec:")?)?;
-    let (count, _) = text.split_once(" requests in ")?;
-    let count = number(count.rsplit(['\n', ' ']).next()?)?;
-    Some(Figure {
-        value: per_second,
-        amount: count / 1e6,
-    })
-}
 
 fn wrk(place: &Place, server: (Vec<String>, u16), name: &'static str) -> Contestant {
     let Place {
@@ -598,51 +458,5 @@ fn http_server(place: &Place) -> Case {
             on_cpus(place, wrk(place, (serve.client, HTTP_PORT), "linerate")),
             on_cpus(place, wrk(place, nginx(place), "nginx")),
         ],
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn near(figure: Option<Figure>, value: f64) {
-        let figure = figure.expect("a figure");
-        assert!((figure.value - value).abs() < value * 1e-3, "{figure:?}");
-    }
-
-    #[test]
-    fn what_each_program_prints_is_read() {
-        near(
-            iperf2_bulk(
-                "19700101000000,a,1,b,2,1,0.0-1.0,100,800\n19700101000000,a,1,b,2,-1,0.0-1.0,250000000,2000000000\n",
-            ),
-            2.0,
-        );
-        near(
-            iperf2_bulk("19700101000000,a,1,b,2,1,0.0-1.0,125000000,1000000000\n"),
-            1.0,
-        );
-        near(
-            neper_bulk("a=1\ntest_length=2\nlocal_throughput=0\nremote_throughput=800000000\n"),
-            0.8,
-        );
-        near(
-            qperf_operations("tcp_lat:\n    latency = 10000 ns\n    time = 1000000000 ns\n"),
-            50_000.0,
-        );
-        near(
-            sockperf_operations(
-                "sockperf: [Valid Duration] RunTime=2.000 sec; SentMessages=9; ReceivedMessages=80000\nsockperf: x",
-            ),
-            40_000.0,
-        );
-        near(
-            neper_operations("num_transactions=86122\nthroughput=43059.61\nlocal_throughput=1\n"),
-            43_059.61,
-        );
-        near(
-            wrk_requests("  12345 requests in 2.00s, 3MB read\nRequests/sec:  6172.5\n"),
-            6_172.5,
-        );
     }
 }

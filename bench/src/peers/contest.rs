@@ -16,7 +16,8 @@ use crate::table::Trial;
 
 const NEAR_ADDRESS: &str = "10.79.0.1";
 const FAR_ADDRESS: &str = "10.79.0.2";
-const FAR: &str = "far";
+pub(crate) const FAR: &str = "far";
+pub(crate) const NEAR_NIC: &str = "near0";
 /// In the folder that the stage covers with a tmpfs of its own: it vanishes with it.
 const STATE: &str = "/run/netns/.linerate-bench";
 /// How much longer than its time a client may take.
@@ -51,7 +52,7 @@ impl Scene {
                 .map_err(|error| Problem(error.to_string()))
         };
         linerate_testbed::join(
-            (&near, &nic("near0")?, &format!("{NEAR_ADDRESS}/24")),
+            (&near, &nic(NEAR_NIC)?, &format!("{NEAR_ADDRESS}/24")),
             (&far, &nic("far0")?, &format!("{FAR_ADDRESS}/24")),
         )
         .map_err(|error| Problem(format!("cannot join the hosts: {error}")))?;
@@ -77,6 +78,7 @@ impl Scene {
             linerate,
             state: PathBuf::from(STATE),
             cpus: allowed_cpus(),
+            mpi: None,
         }
     }
 
@@ -181,6 +183,8 @@ fn start(host: &Netns, command: &[String], out: Stdio) -> Result<Child, Problem>
     let mut process = Command::new(program);
     process
         .args(arguments)
+        // neper writes a log where it stands.
+        .current_dir(STATE)
         .stdin(Stdio::null())
         .stdout(out)
         .stderr(Stdio::null());

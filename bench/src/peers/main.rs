@@ -1,4 +1,4 @@
-//! `bench/peers`: linerate beside iperf3, iperf2, neper, qperf, sockperf, wrk and nginx: same two network
+//! `bench/peers`: linerate beside iperf3, iperf2, neper, qperf, sockperf, Open MPI, wrk and nginx: same two network
 //! namespaces, same work, in interleaved rounds, one table of ratios. README.md in `bench/` says how to read
 //! it.
 //!
@@ -14,6 +14,8 @@
 
 mod cases;
 mod contest;
+mod figures;
+mod mpi;
 mod table;
 
 use std::fs;
@@ -122,7 +124,8 @@ fn conduct(args: &Args) -> Result<(), Problem> {
     let stage = Stage::enter().map_err(|error| Problem(error.to_string()))?;
     let linerate = linerate_file(args)?;
     let scene = Scene::set(&stage, args.loopback)?;
-    let place = scene.place(linerate, args.time);
+    let mut place = scene.place(linerate, args.time);
+    place.mpi = mpi::prepare(&place, args.loopback);
     fs::write(
         place.state.join("nginx.conf"),
         cases::nginx_configuration(&place),
@@ -258,14 +261,13 @@ fn linerate_file(args: &Args) -> Result<PathBuf, Problem> {
             .map_err(|error| Problem(format!("cannot find this program's own file: {error}")))?
             .with_file_name("linerate"),
     };
-    if path.is_file() {
-        Ok(path)
-    } else {
-        Err(Problem(format!(
-            "there is no {}: `bench/peers` builds it, `--linerate` names another",
+    // It is started in another folder.
+    fs::canonicalize(&path).map_err(|error| {
+        Problem(format!(
+            "cannot use {}: {error}; `bench/peers` builds it, `--linerate` names another",
             path.display()
-        )))
-    }
+        ))
+    })
 }
 
 fn load() -> String {

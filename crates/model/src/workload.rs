@@ -202,9 +202,12 @@ pub struct Rr {
 pub struct Pingpong {
     /// The sizes, each in turn.
     pub sizes: Vec<Bytes>,
-    /// How often the small ones are sent; large ones less often, as IMB does (at most 40 MiB a size, at
-    /// least 10 times).
+    /// How often the small ones are sent; large ones less often, as IMB does: at most `volume_bytes` a size,
+    /// at least 10 times.
     pub repetitions: u32,
+    /// The most bytes of one size, each way.
+    #[serde(default = "Pingpong::imb_volume")]
+    pub volume_bytes: Bytes,
 }
 
 impl Pingpong {
@@ -215,10 +218,14 @@ impl Pingpong {
             .collect()
     }
 
+    /// The most bytes of one size in IMB-MPI1.
+    pub const fn imb_volume() -> Bytes {
+        Bytes::mib(40)
+    }
+
     /// How often a message of `size` goes to and fro.
     pub fn repetitions_of(&self, size: Bytes) -> u32 {
-        const OVERALL: u64 = 40 << 20;
-        let by_volume = OVERALL / size.as_u64().max(1);
+        let by_volume = self.volume_bytes.as_u64() / size.as_u64().max(1);
         let by_volume = u32::try_from(by_volume).unwrap_or(u32::MAX).max(10);
         self.repetitions.min(by_volume)
     }

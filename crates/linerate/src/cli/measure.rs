@@ -304,9 +304,12 @@ pub struct MeasurePingpong {
     /// The sizes [default: 0, and the powers of two to 4 MiB, as IMB has them].
     #[arg(long, value_delimiter = ',', value_name = "SIZE")]
     pub sizes: Vec<Bytes>,
-    /// How often the small ones go; large ones less often (at most 40 MiB a size, at least 10 times).
+    /// How often the small ones go; large ones less often: as `--volume` allows, at least 10 times.
     #[arg(long, default_value_t = 1000)]
     pub repetitions: u32,
+    /// The most bytes of one size, each way [default: 40MiB, as IMB has it].
+    #[arg(long, value_name = "SIZE")]
+    pub volume: Option<Bytes>,
 }
 
 /// `measure http`.

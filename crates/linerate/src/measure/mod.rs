@@ -61,7 +61,7 @@ pub fn copy_bandwidth(path: &Path) -> Option<BitRate> {
     }
     // An upper bound: other work on the machine only ever makes a sample smaller.
     let sample = |_| {
-        let budget = Duration::from_millis(60);
+        let budget = Duration::from_millis(15);
         linerate_traffic::copy::cached_copy_bandwidth(None, budget).ok()
     };
     (0..4).filter_map(sample).max()

@@ -101,6 +101,7 @@ pub(super) fn pingpong(args: &MeasurePingpong) -> Outcome<TrialSpec> {
     let workload = Workload::Pingpong(Pingpong {
         sizes,
         repetitions: args.repetitions,
+        volume_bytes: args.volume.unwrap_or(Pingpong::imb_volume()),
     });
     checked(common(&args.trial, TIME_OF_AN_AMOUNT, workload))
 }

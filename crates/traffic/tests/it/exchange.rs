@@ -223,6 +223,7 @@ fn a_message_of_every_size_of_imb_goes_there_and_back_in_every_way_of_waiting() 
             let pingpong = Pingpong {
                 sizes: Pingpong::imb_sizes(),
                 repetitions: 4,
+                volume_bytes: Pingpong::imb_volume(),
             };
             let spec = TrialSpec {
                 duration_ns: Nanoseconds::from_millis(3_600_000),
@@ -252,6 +253,7 @@ fn sizes_that_the_time_does_not_reach_are_absent() {
     let pingpong = Pingpong {
         sizes: vec![Bytes::new(1), Bytes::mib(1)],
         repetitions: 10_000_000,
+        volume_bytes: Pingpong::imb_volume(),
     };
     let spec = exchange(Workload::Pingpong(pingpong), Waiting::Blocking, 1);
     let (near, _) = run(&spec).expect("nothing special is needed");
@@ -305,6 +307,7 @@ fn every_exchange_works_over_ipv6() {
     let pingpong = Pingpong {
         sizes: vec![Bytes::new(0), Bytes::kib(64)],
         repetitions: 10,
+        volume_bytes: Pingpong::imb_volume(),
     };
     for workload in [
         Workload::Rr(rr(1, 1)),

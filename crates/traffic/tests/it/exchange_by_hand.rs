@@ -211,6 +211,7 @@ fn an_asker_that_ends_before_the_time_is_named() {
     let pingpong = Pingpong {
         sizes: vec![Bytes::new(16)],
         repetitions: 3,
+        volume_bytes: Pingpong::imb_volume(),
     };
     for workload in [Workload::Rr(rr(16, 16)), Workload::Pingpong(pingpong)] {
         let outcome = against(&hour(workload), |address| {

@@ -142,8 +142,12 @@ fn datagrams_at_a_low_rate_all_arrive() {
         let datagrams = &document["datagrams"];
         // A machine with other work may begin the last ones after the end, and then they are not sent.
         let sent = datagrams["sent"].as_u64().expect("a count");
-        assert!((60..=125).contains(&sent), "{batch}: {sent}");
-        assert_eq!(datagrams["received"], sent, "{batch}");
+        // The end comes late there, too: 250 a second of the time that it took.
+        let sent = f64::from(u32::try_from(sent).expect("few"));
+        let per_second = datagrams["received_per_s"].as_f64().expect("a rate");
+        let most = 250.0 * sent / per_second + 1.0;
+        assert!((60.0..=most).contains(&sent), "{batch}: {sent}");
+        assert_eq!(datagrams["received"], datagrams["sent"], "{batch}");
         assert_eq!(datagrams["lost"], 0, "{batch}");
     }
 }

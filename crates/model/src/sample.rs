@@ -96,6 +96,10 @@ pub struct Operations {
     pub completed: u64,
     /// Operations that failed: a wrong answer, a broken connection.
     pub failed: u64,
+    /// Operations that were under way at the end, or in open loop due before it, and not answered when the
+    /// time to catch up was over, a second later. They have no latency.
+    #[serde(default)]
+    pub unanswered: u64,
     /// Their times: round trips of `rr` and `http`, whole cycles of `transfer`. In open loop from the
     /// intended start, so that a stall counts for everything that had to wait (no coordinated omission).
     pub latency: Histogram,

@@ -365,6 +365,7 @@ fn total(measured: &Measured<'_>) -> Value {
         "ops_per_s": ops_per_s(sample),
         "operations": askers(sample).map(|(_, operations)| operations.completed).reduce(|a, b| a + b),
         "failed": askers(sample).map(|(_, operations)| operations.failed).reduce(|a, b| a + b),
+        "unanswered": askers(sample).map(|(_, operations)| operations.unanswered).reduce(|a, b| a + b),
         "warmup_s": warmup.unwrap_or(0.0),
     })
 }

@@ -57,6 +57,9 @@ trait Talk: Conversation {
         false
     }
 
+    /// It is over: notes what came to nothing.
+    fn settle(&self, _ledger: &mut Self::Ledger) {}
+
     /// What a thread noted for the record.
     fn operations(_ledger: Self::Ledger) -> Option<Operations> {
         None
@@ -89,6 +92,7 @@ fn converse<C: Talk>(
             ended,
             start,
         ));
+        conversation.settle(&mut ledger);
         end(seat, one, conversation.is_complete(), ended, start)?;
     }
     Ok(Some(Found {

@@ -106,6 +106,7 @@ fn add_operations(sum: &mut Operations, found: Operations) {
     sum.per_thread.push(found.completed);
     sum.completed += found.completed;
     sum.failed += found.failed;
+    sum.unanswered += found.unanswered;
     sum.received_bytes = Bytes::new(sum.received_bytes.as_u64() + found.received_bytes.as_u64());
     sum.latency.add(&found.latency);
     if let Some(service) = &found.service {

@@ -81,6 +81,7 @@ fn converse<C: Talk>(
     }
     let outcome = driver.run(&mut conversations, &mut ledger);
     let ended = Instant::now();
+    seat.see_pollers();
     if let Err((index, fault)) = outcome {
         return Err(fault.on(seat.flows[index], start.at, ended));
     }

@@ -187,7 +187,7 @@ impl<'a> Measured<'a> {
 }
 
 /// The rate of whole trials, by what the receivers counted: a program of others tells one sum for each.
-fn whole_rate(sample: &Sample) -> Option<BitRate> {
+pub(super) fn whole_rate(sample: &Sample) -> Option<BitRate> {
     let sides = [&sample.local, &sample.remote];
     let rates: Vec<BitRate> = sides
         .into_iter()

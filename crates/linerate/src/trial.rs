@@ -322,30 +322,32 @@ fn same_subnet(one: IpAddr, other: IpAddr, prefix: u8) -> bool {
 /// The interface that the kernel would send to `address` by: it is asked by connecting a UDP socket,
 /// which sends nothing.
 pub fn outgoing_nic(local: &Host, address: IpAddr) -> Outcome<NicName> {
+    let source = source_towards(address).map_err(|error| {
+        Stop::new(
+            Code::PeerUnreachable,
+            format!("there is no way to {address}"),
+        )
+        .because(error)
+    })?;
+    let nic = local.nic_with_address(&source.to_string());
+    nic.map(|nic| nic.name.clone()).ok_or_else(|| {
+        Stop::new(
+            Code::NotSupported,
+            format!("no interface here carries {source}"),
+        )
+    })
+}
+
+/// The address here that the kernel gives to connections to `address`. Nothing is sent.
+pub fn source_towards(address: IpAddr) -> std::io::Result<IpAddr> {
     let any = if address.is_ipv4() {
         "0.0.0.0:0"
     } else {
         "[::]:0"
     };
-    let source = std::net::UdpSocket::bind(any)
-        .and_then(|socket| {
-            socket.connect((address, 9))?;
-            socket.local_addr()
-        })
-        .map_err(|error| {
-            Stop::new(
-                Code::PeerUnreachable,
-                format!("there is no way to {address}"),
-            )
-            .because(error)
-        })?;
-    let nic = local.nic_with_address(&source.ip().to_string());
-    nic.map(|nic| nic.name.clone()).ok_or_else(|| {
-        Stop::new(
-            Code::NotSupported,
-            format!("no interface here carries {}", source.ip()),
-        )
-    })
+    let socket = std::net::UdpSocket::bind(any)?;
+    socket.connect((address, 9))?;
+    Ok(socket.local_addr()?.ip())
 }
 
 #[cfg(test)]

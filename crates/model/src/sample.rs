@@ -38,7 +38,7 @@ pub struct SideSample {
     pub cpu: CpuRecord,
     /// How long this end moved bytes, by its own monotonic clock.
     pub elapsed_ns: Nanoseconds,
-    /// One record for each data thread at this end.
+    /// One record for each data thread at this end, and after them those of the kernel's polling threads.
     #[serde(default)]
     pub threads: Vec<ThreadRecord>,
     /// What was asked and answered, at the end that asks (`rr`, `pingpong`, `http`, `transfer`).
@@ -56,11 +56,15 @@ pub struct SideSample {
     pub interface: Option<NicName>,
 }
 
-/// One data thread: where it was told to run, where it ran, and what it took.
+/// One data thread, or a thread of the kernel that works for one: where it was told to run, where it ran, and what it took.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThreadRecord {
     /// Its number at this end.
     pub thread: u32,
+    /// Set when it is no thread of ours but one of the kernel's, which takes the submissions of a ring of
+    /// that data thread (io_uring's `SQPOLL`): its CPU time is this end's too.
+    #[serde(default)]
+    pub polls_for: Option<u32>,
     /// What it did.
     pub role: Role,
     /// The CPU that it was pinned to, when it was.
@@ -96,6 +100,10 @@ pub struct Operations {
     pub completed: u64,
     /// Operations that failed: a wrong answer, a broken connection.
     pub failed: u64,
+    /// Operations that were under way at the end, or in open loop due before it, and not answered when the
+    /// time to catch up was over, a second later. They have no latency.
+    #[serde(default)]
+    pub unanswered: u64,
     /// Their times: round trips of `rr` and `http`, whole cycles of `transfer`. In open loop from the
     /// intended start, so that a stall counts for everything that had to wait (no coordinated omission).
     pub latency: Histogram,
@@ -386,6 +394,9 @@ pub enum Flag {
     RateNotKept,
     /// The far end is not linerate and cannot tell some of the figures.
     ForeignPeer,
+    /// The kernel's thread that took a ring's submissions (io_uring's `SQPOLL`) could not be read: more CPU
+    /// time was used than is said.
+    PollingUncounted,
 }
 
 impl SideSample {
@@ -449,7 +460,8 @@ impl SideSample {
             }
         };
         most("flows", self.flows.len(), flows)?;
-        most("threads", self.threads.len(), flows.max(1_024))?;
+        // A data thread may have a polling thread of the kernel beside it, or one for each flow.
+        most("threads", self.threads.len(), 2 * flows.max(1_024))?;
         if let Some(operations) = &self.operations {
             most("steps", operations.steps.len(), readings)?;
             most(

@@ -13,6 +13,7 @@
 
 mod abort;
 mod buffer;
+mod catch_up;
 pub mod copy;
 mod error;
 mod exchange;

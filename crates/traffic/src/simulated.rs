@@ -187,6 +187,7 @@ fn thread_record(flow: &FlowRecord) -> ThreadRecord {
         system_ns: flow.system_ns,
         voluntary_switches: 0,
         involuntary_switches: 0,
+        polls_for: None,
         waited_for_cpu_ns: Known::Value(Nanoseconds::new(0)),
         minor_faults: 0,
         major_faults: 0,

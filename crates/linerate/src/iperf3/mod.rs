@@ -6,20 +6,28 @@ mod start;
 mod streams;
 
 use std::net::SocketAddr;
+use std::time::{Duration, Instant};
 
 use linerate_model::sample::Sample;
 use linerate_model::units::{BitRate, Bytes, Nanoseconds};
 use linerate_model::workload::{Direction, TrialSpec};
 use linerate_traffic::TrafficError;
-use linerate_traffic::iperf3::{Finished, Foreign, Iperf3Server, measure};
+use linerate_traffic::iperf3::{Finished, Foreign, Iperf3Server, TalkError, measure};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::{Value, json};
 
 pub use document::{Iperf3Run, iperf3_json};
 
 use crate::exit::{Code, Outcome, Stop};
 use crate::interrupt::Interrupt;
+use crate::record::record;
 use crate::say::{Format, Say};
-use crate::trial::traffic_failure;
+use crate::trial::{source_towards, traffic_failure};
+
+/// How long a server is given to be free again after a test, and how often it is asked: iperf3's is within
+/// a second.
+const FREE_MAX: Duration = Duration::from_secs(5);
+const FREE_BEAT: Duration = Duration::from_millis(100);
 
 /// A measurement against an iperf3 server.
 #[derive(Debug)]
@@ -32,15 +40,91 @@ pub struct ForeignMeasurement {
     pub began_unix_s: u64,
 }
 
-/// Measures `spec`, a `stream` or `udp`, with the iperf3 server at `server`.
+/// Measures `spec`, a `stream` or `udp`, with the iperf3 server at `server`, and records this end as any.
 pub fn measure_foreign(
     spec: &TrialSpec,
     server: SocketAddr,
     interrupt: &Interrupt,
 ) -> Outcome<ForeignMeasurement> {
+    measured(spec, server, interrupt).map_err(Unmeasured::stop)
+}
+
+/// The same right after another test there: a server that is not free again by then is waited for.
+pub fn measure_foreign_again(
+    spec: &TrialSpec,
+    server: SocketAddr,
+    interrupt: &Interrupt,
+) -> Outcome<ForeignMeasurement> {
+    let until = Instant::now() + FREE_MAX;
+    loop {
+        match measured(spec, server, interrupt) {
+            Err(unmeasured) if unmeasured.is_busy() && Instant::now() < until => {
+                let mut given_up = [PollFd::new(interrupt.abort(), PollFlags::IN)];
+                // An interrupted or failed poll only means that it is asked once more.
+                let _ = poll(&mut given_up, Timespec::try_from(FREE_BEAT).ok().as_ref());
+                interrupt.check()?;
+            }
+            outcome => return outcome.map_err(Unmeasured::stop),
+        }
+    }
+}
+
+/// Why there is no measurement.
+enum Unmeasured {
+    Traffic(TrafficError),
+    Other(Stop),
+}
+
+impl Unmeasured {
+    fn is_busy(&self) -> bool {
+        let Self::Traffic(error) = self else {
+            return false;
+        };
+        matches!(
+            error,
+            TrafficError::Iperf3 {
+                source: TalkError::Busy,
+                ..
+            }
+        )
+    }
+
+    fn stop(self) -> Stop {
+        match self {
+            Self::Traffic(error) => stop_of(&error),
+            Self::Other(stop) => stop,
+        }
+    }
+}
+
+fn measured(
+    spec: &TrialSpec,
+    server: SocketAddr,
+    interrupt: &Interrupt,
+) -> Result<ForeignMeasurement, Unmeasured> {
     let began_unix_s = now_unix_s();
-    let foreign = measure(spec, server, interrupt.abort()).map_err(|error| stop_of(&error))?;
-    interrupt.check()?;
+    let (mut heard, mut failed) = (None, None);
+    // Where there is no way to the server, connecting says so.
+    let source = source_towards(server.ip()).ok();
+    let local = record(spec, source, None, || {
+        match measure(spec, server, interrupt.abort()) {
+            Ok(foreign) => Ok(heard.insert(foreign).local.clone()),
+            Err(error) => {
+                failed = Some(error);
+                Err(TrafficError::Aborted)
+            }
+        }
+    });
+    if let Some(error) = failed {
+        return Err(Unmeasured::Traffic(error));
+    }
+    interrupt.check().map_err(Unmeasured::Other)?;
+    let local = local.map_err(|failure| Unmeasured::Other(failure.into()))?;
+    let Some(foreign) = heard else {
+        let what = "a record of a test that nothing was heard of";
+        return Err(Unmeasured::Other(Stop::new(Code::Bug, what)));
+    };
+    let foreign = Foreign { local, ..foreign };
     Ok(ForeignMeasurement {
         sample: foreign.sample(spec),
         foreign,

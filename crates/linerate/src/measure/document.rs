@@ -187,7 +187,7 @@ impl<'a> Measured<'a> {
 }
 
 /// The rate of whole trials, by what the receivers counted: a program of others tells one sum for each.
-fn whole_rate(sample: &Sample) -> Option<BitRate> {
+pub(super) fn whole_rate(sample: &Sample) -> Option<BitRate> {
     let sides = [&sample.local, &sample.remote];
     let rates: Vec<BitRate> = sides
         .into_iter()
@@ -365,6 +365,7 @@ fn total(measured: &Measured<'_>) -> Value {
         "ops_per_s": ops_per_s(sample),
         "operations": askers(sample).map(|(_, operations)| operations.completed).reduce(|a, b| a + b),
         "failed": askers(sample).map(|(_, operations)| operations.failed).reduce(|a, b| a + b),
+        "unanswered": askers(sample).map(|(_, operations)| operations.unanswered).reduce(|a, b| a + b),
         "warmup_s": warmup.unwrap_or(0.0),
     })
 }

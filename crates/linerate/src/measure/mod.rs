@@ -25,14 +25,14 @@ use crate::cli::{
 use crate::commands::now_unix_s;
 use crate::exit::{Code, Outcome, Stop};
 use crate::interrupt::Interrupt;
-use crate::iperf3::{Iperf3Run, iperf3_json, measure_foreign};
+use crate::iperf3::{Iperf3Run, iperf3_json, measure_foreign, measure_foreign_again};
 use crate::peer::Peer;
 use crate::place::{self, MemoryWhere, Site, Where, allowed_here};
 use crate::prove::{fresh_token, seconds_in_words};
 use crate::record::record;
 use crate::say::{Format, Say};
 use crate::station::Station;
-use crate::trial::{Path, traffic_failure};
+use crate::trial::{Path, source_towards, traffic_failure};
 use document::Measured;
 
 /// The port of an iperf3 server.
@@ -312,12 +312,6 @@ fn foreign(
     telling: Telling<'_>,
 ) -> Outcome<()> {
     let say = telling.say;
-    if until.until_ci.is_some() || trial.profile.is_some() {
-        return Err(Stop::new(
-            Code::Usage,
-            "`--until-ci` and `--profile` need a peer of ours, not an iperf3 server",
-        ));
-    }
     let server = address_of(peer.iperf3.as_deref().unwrap_or_default(), IPERF3_PORT)?;
     let mut spec = spec.clone();
     spec.placement = placement_alone(trial, &spec, server)?;
@@ -327,7 +321,18 @@ fn foreign(
         spec.workload.name(),
         seconds_in_words(spec.duration_ns)
     ));
-    let measurement = measure_foreign(&spec, server, &interrupt)?;
+    let (measurement, repeats) = repeat::until_certain(
+        until,
+        spec.duration_ns,
+        |number| {
+            if number == 0 {
+                return measure_foreign(&spec, server, &interrupt);
+            }
+            say.note(&format!("trial {}", number + 1));
+            measure_foreign_again(&spec, server, &interrupt)
+        },
+        |one| document::whole_rate(&one.sample).map(BitRate::as_f64),
+    )?;
     if telling.as_iperf3 {
         return say.json(&iperf3_json(&Iperf3Run {
             sample: &measurement.sample,
@@ -343,7 +348,8 @@ fn foreign(
         "cpu_user_percent": measurement.foreign.server.cpu_user_percent,
         "cpu_system_percent": measurement.foreign.server.cpu_system_percent,
     });
-    show(&Measured::foreign(measurement.sample, told), None, say)
+    let measured = Measured::foreign(measurement.sample, told);
+    show(&measured, repeats.as_ref(), say)
 }
 
 /// `HOST[:PORT]`, looked up.
@@ -423,7 +429,8 @@ fn load(args: &MeasureHttp, say: &Say) -> Outcome<()> {
             if number > 0 {
                 say.note(&format!("trial {}", number + 1));
             }
-            let local = record(&spec, None, None, || {
+            let source = source_towards(target.address.ip()).ok();
+            let local = record(&spec, source, None, || {
                 linerate_traffic::http::load(&spec, &target, interrupt.abort())
             });
             interrupt.check()?;

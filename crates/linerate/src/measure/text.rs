@@ -184,6 +184,14 @@ fn operations(lines: &mut Vec<String>, measured: &Measured<'_>) {
     let failed: u64 = askers(sample)
         .map(|(_, operations)| operations.failed)
         .sum();
+    let unanswered: u64 = askers(sample)
+        .map(|(_, operations)| operations.unanswered)
+        .sum();
+    let bad = |count: u64, what: &str| {
+        Some(format!(", {count} {what}"))
+            .filter(|_| count > 0)
+            .unwrap_or_default()
+    };
     if matches!(sample.spec.workload, Workload::Pingpong(_)) {
         sizes(lines, measured);
         if let Some(judgement) = &measured.judgement {
@@ -198,15 +206,12 @@ fn operations(lines: &mut Vec<String>, measured: &Measured<'_>) {
             .rate
             .map_or_else(String::new, |rate| format!(", {rate} both ways together"));
         lines.push(format!(
-            "{what:<9} {} a second   ({done} in {:.1} s on {}{}{moved})",
+            "{what:<9} {} a second   ({done} in {:.1} s on {}{}{}{moved})",
             ops_per_s(sample).map_or_else(|| "?".to_owned(), per_second),
             sample.local.elapsed_ns.as_secs_f64(),
             count(u64::from(sample.spec.flows), "connection"),
-            if failed > 0 {
-                format!(", {failed} FAILED")
-            } else {
-                String::new()
-            },
+            bad(failed, "FAILED"),
+            bad(unanswered, "NOT ANSWERED"),
         ));
         if let Some(all) = whole_latency(sample, |operations| Some(&operations.latency)) {
             lines.push(format!("latency   {}", latency(&all)));

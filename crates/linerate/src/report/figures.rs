@@ -328,6 +328,10 @@ pub(super) fn flag(flag: Flag) -> (&'static str, &'static str) {
             "foreign-peer",
             "the far end is not linerate and cannot tell some figures",
         ),
+        Flag::PollingUncounted => (
+            "polling-uncounted",
+            "the kernel's thread that polled a ring could not be read: more CPU time was used than is said",
+        ),
     }
 }
 

@@ -11,6 +11,8 @@ use std::thread;
 use linerate::interrupt::Interrupt;
 use linerate::iperf3::{Iperf3Run, iperf3_json, measure_foreign, serve, test_document};
 use linerate::say::{Format, Say};
+use linerate_model::ids::NicName;
+use linerate_model::known::{Cause, Known};
 use linerate_model::units::{BitRate, Bytes, Nanoseconds};
 use linerate_model::workload::{DatagramBatch, Direction, TrialSpec, Udp, Workload};
 use linerate_traffic::iperf3::Iperf3Server;
@@ -46,14 +48,20 @@ fn free_port() -> SocketAddr {
     free.local_addr().expect("bound")
 }
 
-/// A real server for one test.
+/// A real server.
 struct RealServer(Child);
 
 impl RealServer {
+    /// For one test.
     fn start(address: SocketAddr) -> Self {
+        Self::start_with(address, &["-1"])
+    }
+
+    fn start_with(address: SocketAddr, more: &[&str]) -> Self {
         let port = address.port().to_string();
         let mut child = Command::new("iperf3")
-            .args(["-s", "-1", "-p", &port, "--forceflush"])
+            .args(["-s", "-p", &port, "--forceflush"])
+            .args(more)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -228,6 +236,61 @@ fn the_figures_of_our_document_agree_with_each_other() {
     #[expect(clippy::cast_precision_loss, reason = "a comparison to a millionth")]
     let sent = bytes(&end["sum_sent"]) as f64;
     assert!((rate * seconds / 8.0 / sent - 1.0).abs() < 1e-6);
+}
+
+#[test]
+fn this_end_is_recorded_as_any_and_what_the_far_end_cannot_tell_is_a_gap() {
+    if !iperf3_is_here() {
+        return;
+    }
+    let asked = TrialSpec {
+        profile_hz: Some(499),
+        ..spec(Direction::Forward, Workload::default())
+    };
+    let address = free_port();
+    let _server = RealServer::start(address);
+    let interrupt = Interrupt::listen().expect("signals");
+    let measured = measure_foreign(&asked, address, &interrupt).expect("it measures");
+    let (near, far) = (&measured.sample.local, &measured.sample.remote);
+    assert_eq!(near.interface.as_ref().map(NicName::as_str), Some("lo"));
+    let counters = near.counters.value().expect("the counters were read");
+    let seen = counters.grown("nic/lo/stat/rx_bytes").get();
+    assert!(seen >= Some(near.flows[0].total().as_u64()), "{seen:?}");
+    let cpus = near.cpu.machine.value().expect("/proc/stat was read");
+    assert!(cpus.iter().any(|cpu| cpu.busy() > Nanoseconds::new(0)));
+    assert!(!near.cpu.series.is_empty());
+    match &near.profile {
+        Known::Value(profile) => assert!(profile.samples > 0, "{profile:?}"),
+        Known::Unknown(gap) => assert!(gap.reason.contains("perf_event"), "{gap}"),
+    }
+    for gap in [far.counters.gap(), far.cpu.machine.gap(), far.profile.gap()] {
+        assert_eq!(gap.map(|gap| gap.cause), Some(Cause::NotSaid));
+    }
+}
+
+#[test]
+fn tests_with_one_server_are_repeated_until_they_are_certain_enough() {
+    if !iperf3_is_here() {
+        return;
+    }
+    let address = free_port();
+    let _server = RealServer::start_with(address, &[]);
+    let done = Command::new(crate::LINERATE)
+        .args(["--format", "json", "measure", "stream", "--iperf3"])
+        .arg(address.to_string())
+        .args(["--time", "1", "--until-ci", "50%", "--until-at-most", "60"])
+        .args(["--profile", "99"])
+        .stdin(Stdio::null())
+        .output()
+        .expect("it starts");
+    let said = String::from_utf8_lossy(&done.stderr);
+    let code = done.status.code();
+    // However noisy the machine: it repeats, and says whether that was enough.
+    assert!(matches!(code, Some(0 | 12)), "{code:?} {said}");
+    let document = crate::fitting(&String::from_utf8_lossy(&done.stdout));
+    let trials = document["repeats"]["trials"].as_u64();
+    assert!(trials >= Some(6), "{document:#}");
+    assert!(said.contains("trial 6"), "{said}");
 }
 
 #[test]

@@ -127,6 +127,10 @@ pub fn flags(
             kept::copied_after_all(&sample.spec, side),
         );
         flag_if(Flag::RateNotKept, kept::rate_not_kept(&sample.spec, side));
+        flag_if(
+            Flag::PollingUncounted,
+            kept::polling_uncounted(&sample.spec, side),
+        );
         flag_if(Flag::FrequencyMoved, machine::frequency_moved(side, host));
         flag_if(Flag::DeepSleep, machine::slept_deeply(side, host));
         let others = !sample.shared_kernel && machine::other_traffic(&sample.spec, side, host);

@@ -256,6 +256,7 @@ fn thread_record(flow: &FlowRecord, [sender, receiver]: [(f64, u64); 2]) -> Thre
         system_ns: flow.system_ns,
         voluntary_switches: sleeps,
         involuntary_switches: 0,
+        polls_for: None,
         waited_for_cpu_ns: Known::Value(part(DURATION, waited)),
         minor_faults: 0,
         major_faults: 0,

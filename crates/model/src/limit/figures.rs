@@ -4,7 +4,7 @@ use super::threshold;
 use crate::analysis::Way;
 use crate::finding::Evidence;
 use crate::ids::CpuId;
-use crate::sample::{CpuTimes, FlowRecord, Role, SideSample, TcpInfo};
+use crate::sample::{CpuTimes, FlowRecord, Role, SideSample, TcpInfo, ThreadRecord};
 use crate::units::{Bytes, Nanoseconds, Ratio};
 use crate::workload::{TrialSpec, Waiting};
 
@@ -227,9 +227,15 @@ fn lost(tcp: &TcpInfo) -> u64 {
     tcp.bytes_retransmitted.as_u64().saturating_sub(in_vain)
 }
 
+/// The data threads of `role`; one of the kernel's that polls a ring is always busy, and says nothing.
+fn data_threads(side: &SideSample, role: Role) -> impl Iterator<Item = &ThreadRecord> {
+    let ours = move |thread: &&ThreadRecord| thread.role == role && thread.polls_for.is_none();
+    side.threads.iter().filter(ours)
+}
+
 fn turns(side: &SideSample, role: Role, spec: &TrialSpec) -> Turns {
     let flows: Vec<&FlowRecord> = side.flows.iter().filter(|flow| flow.role == role).collect();
-    let threads = || side.threads.iter().filter(|thread| thread.role == role);
+    let threads = || data_threads(side, role);
     let waited: Option<Vec<f64>> = threads()
         .map(|thread| Some(thread.waited_for_cpu_ns.value()?.as_secs_f64()))
         .collect();
@@ -294,8 +300,7 @@ fn busy_of<'a>(cpus: impl Iterator<Item = &'a CpuTimes>) -> Option<Ratio> {
 /// Of the threads where they were recorded; a thread of several flows is then counted whole.
 fn mean_cpu(side: &SideSample, role: Role, flows: &[&FlowRecord]) -> Option<Ratio> {
     let elapsed = side.elapsed_ns.as_secs_f64();
-    let threads: Vec<f64> = (side.threads.iter())
-        .filter(|thread| thread.role == role)
+    let threads: Vec<f64> = data_threads(side, role)
         .map(|thread| thread.user_ns.as_secs_f64() + thread.system_ns.as_secs_f64())
         .collect();
     if !threads.is_empty() {

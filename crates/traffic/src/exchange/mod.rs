@@ -57,6 +57,9 @@ trait Talk: Conversation {
         false
     }
 
+    /// It is over: notes what came to nothing.
+    fn settle(&self, _ledger: &mut Self::Ledger) {}
+
     /// What a thread noted for the record.
     fn operations(_ledger: Self::Ledger) -> Option<Operations> {
         None
@@ -78,6 +81,7 @@ fn converse<C: Talk>(
     }
     let outcome = driver.run(&mut conversations, &mut ledger);
     let ended = Instant::now();
+    seat.see_pollers();
     if let Err((index, fault)) = outcome {
         return Err(fault.on(seat.flows[index], start.at, ended));
     }
@@ -89,6 +93,7 @@ fn converse<C: Talk>(
             ended,
             start,
         ));
+        conversation.settle(&mut ledger);
         end(seat, one, conversation.is_complete(), ended, start)?;
     }
     Ok(Some(Found {

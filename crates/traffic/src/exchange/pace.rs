@@ -7,12 +7,8 @@ use std::time::{Duration, Instant};
 use linerate_model::sample::Operations;
 
 use super::schedule::Schedule;
+use crate::catch_up::{CATCH_UP_MAX, due_before};
 use crate::trial::Board;
-
-/// How long after the end of the trial requests are still made that were due before it: a stall shortly
-/// before the end would otherwise hide what had to wait for it. A rate that the path does not carry leaves
-/// more behind than can be made up for, and is seen by what was completed.
-const CATCH_UP_MAX: Duration = Duration::from_secs(1);
 
 /// Beyond the end of every trial.
 const NEVER: Duration = Duration::from_secs(86_400);
@@ -142,6 +138,13 @@ impl<'a> Pace<'a> {
     #[inline]
     pub(super) fn is_idle(&self) -> bool {
         self.under_way.is_empty()
+    }
+
+    /// How many requests were due before the end and never begun; to be asked when it is over.
+    pub(super) fn left_behind(&self) -> u64 {
+        self.schedule.map_or(0, |schedule| {
+            due_before(&self.end, |number| schedule.at(number)).saturating_sub(self.next)
+        })
     }
 
     /// Whether no request is under way and none will begin.

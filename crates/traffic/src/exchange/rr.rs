@@ -207,6 +207,10 @@ impl Talk for Asker<'_> {
         self.bytes
     }
 
+    fn settle(&self, ledger: &mut Operations) {
+        ledger.unanswered += self.pace.left_behind();
+    }
+
     fn operations(ledger: Operations) -> Option<Operations> {
         Some(ledger)
     }

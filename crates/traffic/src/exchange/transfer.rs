@@ -106,6 +106,7 @@ pub(super) fn work(
                 return Ok(None);
             };
             let operations = ask(seat, transfer, &mut pairs, &mut Unchanged, start)?;
+            seat.see_pollers();
             let moved = pairs.iter().map(Asking::bytes).collect::<Vec<_>>();
             found(seat, &moved, true, start).map(|flows| {
                 Some(Found {
@@ -124,6 +125,7 @@ pub(super) fn work(
                 return Ok(None);
             };
             let cycles = answer(seat, transfer, &mut pairs, &mut Unchanged, start)?;
+            seat.see_pollers();
             let moved = pairs.iter().map(Answering::bytes).collect::<Vec<_>>();
             let complete = transfer.repetitions == Some(cycles);
             found(seat, &moved, complete, start).map(|flows| {

@@ -50,8 +50,8 @@ pub(crate) fn work(seat: &mut Seat<'_>) -> Result<Option<Found>, TrafficError> {
 ///
 /// The path is the workload's. Comes back with the first error when a connection cannot be made at the start;
 /// later ones are counted as failed, as are answers of status 400 and above, answers that are no HTTP, and
-/// those that stand still for ten seconds. When nothing at all was answered, what is under way at the end
-/// has failed too.
+/// those that stand still for ten seconds. What is under way at the end, or was due before it, is awaited
+/// for a second, and what is not answered by then is counted as such.
 pub fn load(spec: &TrialSpec, target: &Target, abort: &Abort) -> Result<SideSample, TrafficError> {
     spec.check()?;
     check_waiting(spec.waiting)?;

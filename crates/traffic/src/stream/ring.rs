@@ -39,6 +39,7 @@ pub(super) fn carry<'a>(
         Role::Sender => carrier.send(seat, start)?,
         Role::Receiver => carrier.receive(seat, start)?,
     }
+    seat.see_pollers();
     Ok(Some(carrier.lanes))
 }
 

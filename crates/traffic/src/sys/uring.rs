@@ -23,7 +23,7 @@ const USAGE_COPIED: u32 = 1 << 31;
 /// The group of the entries.
 const GROUP: u16 = 0;
 /// How long the kernel's thread that takes submissions (SQPOLL) looks for more before it sleeps. What it
-/// takes is CPU time of the process, and not of the data thread.
+/// takes is CPU time of the process, and not of the data thread: it is read beside (`trial::polling`).
 const POLL_IDLE_MS: u32 = 100;
 /// How long a ring that ends waits for what is under way.
 const SETTLE: Duration = Duration::from_millis(100);

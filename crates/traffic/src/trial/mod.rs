@@ -12,6 +12,7 @@
 mod board;
 mod control;
 mod far;
+mod polling;
 mod record;
 mod seat;
 mod start;
@@ -59,6 +60,8 @@ struct Left {
     found: Found,
     used: ThreadUse,
     last_cpu: Known<CpuId>,
+    /// What the kernel's threads used that took its rings' submissions.
+    polled: Vec<polling::Poller>,
 }
 
 /// Carries out a trial on `flows` and records it. The peer must run its end within 10 s, and this end
@@ -238,6 +241,7 @@ fn live(mut seat: Seat<'_>, work: &Work<'_>) -> Option<Left> {
             found,
             used: seat.used()?,
             last_cpu: seat::current_cpu(),
+            polled: std::mem::take(&mut seat.polled),
         }))
     });
     lived.map_err(|error| board.fail(error)).ok().flatten()

@@ -5,6 +5,7 @@ use linerate_model::sample::{CpuRecord, FlowRecord, Operations, SideSample, Thre
 use linerate_model::units::{Bytes, Nanoseconds};
 
 use super::control::Watched;
+use super::polling::Poller;
 use super::{Left, Plan};
 use crate::sys::ThreadUse;
 use crate::tcp::Flow;
@@ -16,7 +17,7 @@ pub(super) fn record(
     mut watched: Watched,
     left: Vec<Option<Left>>,
 ) -> SideSample {
-    let mut threads = Vec::new();
+    let (mut threads, mut pollers) = (Vec::new(), Vec::new());
     let mut records: Vec<FlowRecord> = Vec::new();
     let mut operations: Option<Operations> = None;
     for ((thread, plan), left) in (0u32..).zip(plans).zip(left) {
@@ -24,6 +25,7 @@ pub(super) fn record(
             found,
             used,
             last_cpu,
+            polled,
         }) = left
         else {
             continue;
@@ -61,6 +63,15 @@ pub(super) fn record(
             memory_node: found.memory_node,
             ..thread_record(thread, plan, used)
         });
+        for poller in polled {
+            pollers.push(poller_record(thread, plan, &poller));
+        }
+    }
+    for (number, poller) in (0u32..).skip(plans.len()).zip(pollers) {
+        threads.push(ThreadRecord {
+            thread: number,
+            ..poller
+        });
     }
     records.sort_by_key(|record| record.flow);
     if let Some(operations) = &mut operations {
@@ -86,6 +97,7 @@ fn thread_record(thread: u32, plan: &Plan, used: ThreadUse) -> ThreadRecord {
     };
     ThreadRecord {
         thread,
+        polls_for: None,
         role: plan.role,
         pinned_to: plan.cpu,
         seen_on: Vec::new(),
@@ -101,11 +113,24 @@ fn thread_record(thread: u32, plan: &Plan, used: ThreadUse) -> ThreadRecord {
     }
 }
 
+/// What a thread of the kernel took that polled a ring of data thread `thread`.
+fn poller_record(thread: u32, plan: &Plan, poller: &Poller) -> ThreadRecord {
+    let why = "it has no buffer of its own";
+    ThreadRecord {
+        polls_for: Some(thread),
+        pinned_to: None,
+        seen_on: poller.cpu.into_iter().collect(),
+        memory_node: Known::unknown(Cause::NotAsked, "move_pages(2)", why),
+        ..thread_record(thread, plan, poller.used)
+    }
+}
+
 /// Adds what one thread counted and timed.
 fn add_operations(sum: &mut Operations, found: Operations) {
     sum.per_thread.push(found.completed);
     sum.completed += found.completed;
     sum.failed += found.failed;
+    sum.unanswered += found.unanswered;
     sum.received_bytes = Bytes::new(sum.received_bytes.as_u64() + found.received_bytes.as_u64());
     sum.latency.add(&found.latency);
     if let Some(service) = &found.service {

@@ -5,10 +5,11 @@ use std::time::{Duration, Instant};
 use linerate_model::ids::{CpuId, CpuSet, NodeId};
 use linerate_model::known::{Cause, Known};
 use linerate_model::sample::{Copies, Datagrams, Operations, Role, TcpInfo};
-use linerate_model::workload::{MemoryPolicy, TrialSpec};
+use linerate_model::workload::{MemoryPolicy, TrialSpec, Waiting};
 use rustix::io::Errno;
 
 use super::board::{Board, Counter, Start, Verdict};
+use super::polling::{self, Poller};
 use crate::TrafficError;
 use crate::sys::{ThreadUse, pin_thread, thread_use};
 use crate::tcp::{Flow, info};
@@ -38,6 +39,10 @@ pub(crate) struct Seat<'a> {
     pub(crate) counter: &'a Counter,
     arrived: bool,
     used_before: ThreadUse,
+    /// The kernel's threads of its rings, as they were at the start ...
+    pollers: Vec<Poller>,
+    /// ... and what they have used since.
+    pub(super) polled: Vec<Poller>,
 }
 
 /// What a workload's thread found at its end.
@@ -121,6 +126,8 @@ impl<'a> Seat<'a> {
             counter,
             arrived: false,
             used_before: ThreadUse::default(),
+            pollers: Vec::new(),
+            polled: Vec::new(),
         }
     }
 
@@ -150,11 +157,20 @@ impl<'a> Seat<'a> {
     pub(crate) fn ready(&mut self) -> Result<Option<Start>, TrafficError> {
         self.arrive();
         let verdict = self.board.wait_for_verdict();
+        if self.spec.waiting == Waiting::UringSqpoll {
+            self.pollers = polling::of_this_thread();
+        }
         self.used_before = usage()?;
         Ok(match verdict {
             Verdict::Start(start) => Some(start),
             Verdict::Leave => None,
         })
+    }
+
+    /// Reads what the kernel's threads of this thread's rings used since the start; for as long as the rings
+    /// are there, so are they.
+    pub(crate) fn see_pollers(&mut self) {
+        self.polled = self.pollers.iter().filter_map(Poller::since).collect();
     }
 
     /// What the thread used since the start.

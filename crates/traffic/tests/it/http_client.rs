@@ -170,7 +170,8 @@ fn a_server_that_never_answers_is_no_success() {
     let outcome = load_from(&http_spec(3, 1), |mut stream| {
         let _ = stream.read_to_end(&mut Vec::new());
     });
-    assert_eq!(counts(&outcome), (0, 3));
+    assert_eq!(counts(&outcome), (0, 0));
+    assert_eq!(operations(&outcome.expect("it ends")).unanswered, 3);
 }
 
 #[test]
@@ -272,4 +273,49 @@ fn open_loop_shows_a_stall_of_100_ms_that_closed_loop_hides() {
         shown >= 20 && shown > 10 * served,
         "{shown} shown, {served} served"
     );
+}
+
+/// 500 requests a second for half a second, on one connection: 250 are due before the end.
+fn half_a_second_at_500() -> TrialSpec {
+    let spec = TrialSpec {
+        duration_ns: Nanoseconds::from_millis(500),
+        direction: Direction::Forward,
+        ..http_spec(1, 1)
+    };
+    at_rate(spec, 500)
+}
+
+#[test]
+fn a_stall_that_lasts_beyond_the_end_is_latency_of_all_that_was_due_before_it() {
+    let asked = AtomicU64::new(0);
+    let outcome = load_from(&half_a_second_at_500(), |mut stream| {
+        stream.set_nodelay(true).expect("TCP");
+        while hear(&mut stream).is_some() {
+            if asked.fetch_add(1, Ordering::Relaxed) == 200 {
+                // tidy: time itself is the subject
+                thread::sleep(Duration::from_millis(300));
+            }
+            let _ = stream.write_all(HELLO.as_bytes());
+        }
+    });
+    let side = outcome.expect("it ends");
+    let open = operations(&side);
+    assert_eq!((open.completed + open.unanswered, open.failed), (250, 0));
+    // The last of them was due 200 ms before the server went on.
+    let late = long_ones(&open.latency) + open.unanswered;
+    assert!(late >= 50, "{late} late ones");
+}
+
+#[test]
+fn a_server_that_stalls_for_good_shortly_before_the_end_leaves_what_was_due_unanswered() {
+    let asked = AtomicU64::new(0);
+    let outcome = load_from(&half_a_second_at_500(), |mut stream| {
+        while hear(&mut stream).is_some() && asked.fetch_add(1, Ordering::Relaxed) < 200 {
+            let _ = stream.write_all(HELLO.as_bytes());
+        }
+        let _ = stream.read_to_end(&mut Vec::new());
+    });
+    let side = outcome.expect("it ends");
+    let open = operations(&side);
+    assert_eq!((open.completed, open.unanswered, open.failed), (200, 50, 0));
 }

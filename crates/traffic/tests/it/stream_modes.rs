@@ -193,6 +193,55 @@ fn every_way_of_waiting_moves_the_same_bytes_at_both_ends() {
     }
 }
 
+/// Whether the kernel names its polling threads by numbers that are not ours, said on stderr.
+#[expect(clippy::print_stderr, reason = "a skip is a result, and said")]
+fn in_pid_namespace() -> bool {
+    let outside = std::path::Path::new("pid:[4026531836]");
+    let inside = std::fs::read_link("/proc/self/ns/pid").is_ok_and(|own| own != outside);
+    if inside {
+        eprintln!("SKIP: in a PID namespace the kernel's polling threads are not told apart");
+    }
+    inside
+}
+
+#[test]
+fn the_kernels_polling_thread_is_in_the_account_of_cpu_time() {
+    let rr = Workload::Rr(crate::exchange::rr(1_000, 1_000));
+    let transfer = Workload::Transfer(linerate_model::workload::Transfer {
+        bytes: Bytes::kib(64),
+        repetitions: None,
+        data_check: false,
+    });
+    for workload in [Workload::Stream(Stream::default()), rr, transfer] {
+        let spec = TrialSpec {
+            waiting: Waiting::UringSqpoll,
+            threads: Some(2),
+            workload,
+            ..stream(SendMode::Write, ReceiveMode::Read, 2)
+        };
+        let what = format!("{} by SQPOLL", spec.workload.name());
+        let Some((near, far)) = there(&what, run_both(&spec)) else {
+            continue;
+        };
+        if in_pid_namespace() {
+            return;
+        }
+        for side in [near, far] {
+            let polled: Vec<_> = side.threads.iter().map(|one| one.polls_for).collect();
+            assert_eq!(polled, [None, None, Some(0), Some(1)], "{what}");
+            let numbers: Vec<u32> = side.threads.iter().map(|one| one.thread).collect();
+            assert_eq!(numbers, [0, 1, 2, 3], "{what}");
+            let system = |threads: &[linerate_model::sample::ThreadRecord]| -> u64 {
+                threads.iter().map(|one| one.system_ns.as_u64()).sum()
+            };
+            // It took the submissions, and that took time.
+            assert!(system(&side.threads[2..]) > 0, "{what}");
+            let all = side.cpu.threads_system_ns.as_u64();
+            assert_eq!(all, system(&side.threads), "{what}");
+        }
+    }
+}
+
 #[test]
 fn io_uring_itself_can_spin_and_busy_poll() {
     for waiting in [Waiting::Spin, Waiting::BusyPoll(50), Waiting::UringSqpoll] {

@@ -1,11 +1,13 @@
 //! Whether a trial did what its specification asked: where its threads and buffers were, whether payload
 //! went uncopied, whether the rate was kept.
 
+use std::collections::BTreeSet;
+
 use crate::host::Host;
 use crate::known::Known;
 use crate::sample::{Role, SideSample, ThreadRecord};
 use crate::units::real;
-use crate::workload::{MemoryPolicy, ReceiveMode, TrialSpec, Workload};
+use crate::workload::{MemoryPolicy, ReceiveMode, TrialSpec, Waiting, Workload};
 
 /// Less than this share of the rate asked for, and it was not kept.
 const RATE_KEPT: f64 = 0.99;
@@ -67,6 +69,17 @@ pub(super) fn copied_after_all(spec: &TrialSpec, side: &SideSample) -> bool {
     })
 }
 
+/// Whether the kernel's polling thread of a data thread's ring is missing in the account of CPU time.
+pub(super) fn polling_uncounted(spec: &TrialSpec, side: &SideSample) -> bool {
+    let polled: BTreeSet<u32> = side
+        .threads
+        .iter()
+        .filter_map(|one| one.polls_for)
+        .collect();
+    spec.waiting == Waiting::UringSqpoll
+        && (side.threads.iter()).any(|one| one.polls_for.is_none() && !polled.contains(&one.thread))
+}
+
 /// Whether the generator at this end fell behind the rate that it was asked for. What is under way on
 /// each connection at the end is not held against it.
 pub(super) fn rate_not_kept(spec: &TrialSpec, side: &SideSample) -> bool {
@@ -119,6 +132,7 @@ mod tests {
             minor_faults: 0,
             major_faults: 0,
             waited_for_cpu_ns: Known::default(),
+            polls_for: None,
         }
     }
 
@@ -187,6 +201,26 @@ mod tests {
             copied_after_all(&sample.spec, &sample.remote)
         };
         assert!(mapped(total / 3) && !mapped(total - 1));
+    }
+
+    #[test]
+    fn a_polling_thread_that_is_in_no_account_is_missed() {
+        let mut sample = build::sample().build();
+        let mut missed = |threads: &[ThreadRecord], waiting| {
+            sample.spec.waiting = waiting;
+            sample.local.threads = threads.to_vec();
+            polling_uncounted(&sample.spec, &sample.local)
+        };
+        let data = thread(Role::Sender, None, &[0], 0);
+        let poller = ThreadRecord {
+            thread: 1,
+            polls_for: Some(0),
+            ..data.clone()
+        };
+        assert!(missed(std::slice::from_ref(&data), Waiting::UringSqpoll));
+        assert!(!missed(&[data.clone(), poller], Waiting::UringSqpoll));
+        assert!(!missed(&[data], Waiting::Uring));
+        assert!(!missed(&[], Waiting::UringSqpoll));
     }
 
     #[test]

@@ -89,6 +89,7 @@ pub(super) fn work(seat: &mut Seat<'_>, rr: &Rr) -> Result<Option<Found>, Traffi
     let mut flows = Vec::with_capacity(callers.len());
     for (one, caller) in seat.flows.iter().zip(&callers) {
         flows.push(companion_end(caller.bytes, ended, start));
+        operations.unanswered += caller.pace.left_behind();
         end(seat, one, true, ended, start)?;
     }
     Ok(Some(Found {

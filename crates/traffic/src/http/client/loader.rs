@@ -18,6 +18,7 @@ use super::connection::{Connection, OpenError, State};
 use super::schedule::{Part, Schedule};
 use crate::TrafficError;
 use crate::buffer::Buffer;
+use crate::catch_up::CATCH_UP_MAX;
 use crate::http::alarm::Alarm;
 use crate::http::parse::response::Response;
 use crate::tcp::connect_error;
@@ -48,6 +49,15 @@ const BUFFER_LEAST: Bytes = Bytes::kib(16);
 /// Shorter waits than this are spun through: to sleep and wake takes as long.
 const SPIN_BELOW_NS: u64 = 20_000;
 
+/// Requests begun, and those of them that were answered or have failed.
+#[derive(Debug, Default)]
+struct Account {
+    begun: u64,
+    settled: u64,
+    /// Once the time is over, how many shall be settled, and until when since the start.
+    owed: Option<(u64, u64)>,
+}
+
 #[derive(Debug)]
 pub(super) struct Loader<'a> {
     spec: &'a TrialSpec,
@@ -67,6 +77,9 @@ pub(super) struct Loader<'a> {
     /// In open loop, with the number of the next request whose time has not come.
     schedule: Option<(Schedule, u64)>,
     start: Instant,
+    /// No request that is due later begins; since the start.
+    end_ns: u64,
+    account: Account,
     companion: Option<SeatFlow<'a>>,
     counter: &'a crate::trial::Counter,
     done: Operations,
@@ -111,6 +124,8 @@ impl<'a> Loader<'a> {
             connections,
             schedule: rate_per_s.map(|rate| (Schedule::new(rate, part), 0)),
             start: Instant::now(),
+            end_ns: spec.duration_ns.as_u64(),
+            account: Account::default(),
             companion: None,
             counter: seat.counter,
             done: Operations {
@@ -186,7 +201,7 @@ impl<'a> Loader<'a> {
         })
     }
 
-    /// Asks until the time is over.
+    /// Asks until the time is over, and waits for what was due before.
     pub(super) fn run(&mut self, seat: &Seat<'_>, start: Start) -> Result<(), TrafficError> {
         self.start = start.at;
         if self.schedule.is_none() {
@@ -196,7 +211,7 @@ impl<'a> Loader<'a> {
             }
         }
         let mut events: Vec<Event> = Vec::with_capacity(EVENTS);
-        while !seat.board.is_stopped() {
+        while !self.is_over(seat)? {
             let spins = self.ask_what_is_due()? || !self.to_open.is_empty();
             let limit = spins.then_some(Duration::ZERO);
             self.poller.wait(&mut events, limit)?;
@@ -215,16 +230,33 @@ impl<'a> Loader<'a> {
             }
             self.open_some()?;
         }
-        self.end();
+        let owed = self.account.owed.map_or(0, |(owed, _)| owed);
+        self.done.unanswered = owed.saturating_sub(self.account.settled);
         Ok(())
     }
 
-    /// When nothing at all was answered, what is under way has failed: silence is no success.
-    fn end(&mut self) {
-        if self.done.completed == 0 && self.done.failed == 0 {
-            let asking = |one: &&Connection| matches!(one.state, State::Asking { .. });
-            self.done.failed = self.connections.iter().filter(asking).count() as u64;
+    /// Whether the time is over, and what was due before is settled or too late.
+    fn is_over(&mut self, seat: &Seat<'_>) -> Result<bool, TrafficError> {
+        if !seat.board.is_stopped() {
+            return Ok(false);
         }
+        let now_ns = self.now_ns();
+        if let Some((owed, until_ns)) = self.account.owed {
+            let settled = self.account.settled >= owed || now_ns >= until_ns;
+            return Ok(settled || seat.board.has_failed());
+        }
+        // It stays readable, and the loop goes on.
+        self.poller.remove(&seat.board.stopping)?;
+        self.end_ns = self.end_ns.min(now_ns);
+        let owed = match &self.schedule {
+            Some((schedule, _)) => schedule.due_before_ns(self.end_ns),
+            None => self.account.begun,
+        };
+        let until_ns = now_ns.saturating_add(nanoseconds(CATCH_UP_MAX));
+        self.account.owed = Some((owed, until_ns));
+        self.due.once_in(CATCH_UP_MAX)?;
+        self.due_ns = until_ns;
+        Ok(self.account.settled >= owed || seat.board.has_failed())
     }
 
     pub(super) fn bytes(&self) -> u64 {
@@ -243,7 +275,7 @@ impl<'a> Loader<'a> {
     }
 
     fn now_ns(&self) -> u64 {
-        u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
+        nanoseconds(self.start.elapsed())
     }
 
     /// Begins the requests whose time has come, and sets the alarm for the next; whether that is so near that
@@ -253,7 +285,8 @@ impl<'a> Loader<'a> {
             return Ok(false);
         };
         let now_ns = self.now_ns();
-        while schedule.at_ns(number) <= now_ns {
+        let last_ns = now_ns.min(self.end_ns.saturating_sub(1));
+        while schedule.at_ns(number) <= last_ns {
             let place = place_of(schedule.connection(number));
             let one = &self.connections[place];
             // One that is busy, or not there, makes up for it as soon as it can.
@@ -264,6 +297,9 @@ impl<'a> Loader<'a> {
         }
         self.schedule = Some((schedule, number));
         let next_ns = schedule.at_ns(number);
+        if next_ns >= self.end_ns {
+            return Ok(false);
+        }
         let left_ns = next_ns.saturating_sub(self.now_ns());
         if left_ns < SPIN_BELOW_NS {
             return Ok(true);
@@ -277,7 +313,7 @@ impl<'a> Loader<'a> {
         Ok(false)
     }
 
-    /// Begins the connection's next request, unless its time has not come.
+    /// Begins the connection's next request, unless its time has not come, or all time is over.
     fn ask_next(&mut self, place: usize, now_ns: u64) -> Result<(), TrafficError> {
         let one = &mut self.connections[place];
         if one.state != State::Idle {
@@ -286,12 +322,15 @@ impl<'a> Loader<'a> {
         one.intended_ns = now_ns;
         if let Some((schedule, _)) = &self.schedule {
             let intended_ns = schedule.at_ns(one.next);
-            if intended_ns > now_ns {
+            if intended_ns > now_ns || intended_ns >= self.end_ns {
                 return Ok(());
             }
             one.intended_ns = intended_ns;
             one.next = schedule.after(one.next);
+        } else if self.account.owed.is_some() {
+            return Ok(());
         }
+        self.account.begun += 1;
         one.sent_ns = now_ns;
         one.silent_ticks = 0;
         one.state = State::Asking { sent: 0 };
@@ -375,6 +414,7 @@ impl<'a> Loader<'a> {
         let one = &mut self.connections[place];
         one.state = State::Idle;
         one.has_answered = true;
+        self.account.settled += 1;
         if response.status >= 400 {
             self.done.failed += 1;
         } else {
@@ -401,6 +441,7 @@ impl<'a> Loader<'a> {
         if matches!(one.state, State::Asking { .. } | State::Connecting) {
             self.done.failed += 1;
         }
+        self.account.settled += u64::from(matches!(one.state, State::Asking { .. }));
         // A server that takes connections and answers none is not asked without a pause.
         let again = if one.has_answered {
             &mut self.to_open
@@ -455,6 +496,10 @@ impl<'a> Loader<'a> {
             }
         }
     }
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 fn place_of(token: u64) -> usize {

@@ -1,6 +1,8 @@
 //! When requests are to begin in open loop. The times are fixed before the first request and do not move,
 //! whatever the server does: a request that cannot begin in time is late, and its lateness is latency.
 
+use crate::catch_up::due_before;
+
 /// The intended times of one thread's requests. Request *k* belongs to connection *k* modulo their number,
 /// so each connection has a steady beat of its own (as in wrk2).
 #[derive(Debug, Clone, Copy)]
@@ -44,6 +46,11 @@ impl Schedule {
         u64::try_from(after)
             .unwrap_or(u64::MAX)
             .saturating_add(self.phase_ns)
+    }
+
+    /// How many requests are due before `end_ns` since the start.
+    pub(super) fn due_before_ns(&self, end_ns: u64) -> u64 {
+        due_before(&end_ns, |number| self.at_ns(number))
     }
 
     /// The connection that makes request `number`.

@@ -7,7 +7,7 @@ mod trust;
 
 use serde::{Deserialize, Serialize};
 
-pub use cost::{SideCost, cost_of_local, cost_of_remote};
+pub use cost::{SideCost, cost_of_local, cost_of_remote, s_per_gb_of_role};
 pub use trust::{CountCheck, count_checks, flags};
 
 use crate::ids::CpuId;

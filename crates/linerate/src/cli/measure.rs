@@ -8,7 +8,7 @@ use linerate_model::ids::{CpuSet, IdError};
 use linerate_model::units::{BitRate, Bytes, Nanoseconds};
 use linerate_model::workload::{DatagramBatch, ReceiveMode, SendMode, Waiting};
 
-use super::{PeerArgs, parse_seconds};
+use super::{LadderArgs, PeerArgs, parse_seconds};
 use crate::peer::PeerAddress;
 use crate::place::{MemoryWhere, Where, WordError};
 
@@ -227,6 +227,9 @@ pub struct MeasureStream {
     /// How long it goes on.
     #[command(flatten)]
     pub until: UntilArgs,
+    /// All ways side by side.
+    #[command(flatten)]
+    pub ladder: LadderArgs,
 }
 
 /// A peer, or a program of others.

@@ -303,7 +303,7 @@ pub(super) fn document(measured: &Measured<'_>, repeats: Option<&Repeats>) -> Me
 }
 
 /// Where each end's threads and buffers were put; null is the scheduler's choice.
-fn placement(spec: &TrialSpec) -> Value {
+pub(super) fn placement(spec: &TrialSpec) -> Value {
     let place = &spec.placement;
     let end = |sends: bool, receives: bool| {
         let mut chosen = Map::new();
@@ -593,7 +593,7 @@ fn cost(measured: &Measured<'_>, end: End) -> Value {
     value
 }
 
-fn host_line(host: &Host) -> Value {
+pub(super) fn host_line(host: &Host) -> Value {
     json!({
         "hostname": host.identity.hostname.value(),
         "kernel_release": host.identity.kernel_release.value(),

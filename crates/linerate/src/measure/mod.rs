@@ -1,9 +1,10 @@
 //! `linerate measure`: one measurement, with its ceiling, its cost and what limited it.
 //!
 //! `spec` says what the command line asks for, `repeat` how often, `document` makes of the record what is
-//! printed as JSON, `text` what a person reads.
+//! printed as JSON, `text` what a person reads. `ladder` is many measurements side by side.
 
 mod document;
+mod ladder;
 mod repeat;
 mod spec;
 mod text;
@@ -130,6 +131,15 @@ pub fn run(action: &MeasureAction, format: FormatArg, state: &FilePath, say: &Sa
     }
     let once = UntilArgs::once();
     match action {
+        MeasureAction::Stream(args) if args.ladder.ladder => {
+            if telling.as_iperf3 {
+                return Err(Stop::new(
+                    Code::Usage,
+                    "`--ladder` is no test of iperf3's: it can be printed as text or json",
+                ));
+            }
+            ladder::run(args, state, say)
+        }
         MeasureAction::Stream(args) => {
             let asked = spec::measure_stream(args)?;
             let trial = &args.stream.trial;

@@ -204,7 +204,7 @@ pub(crate) fn words(text: &str) -> Vec<String> {
 }
 
 /// Breaks text into lines of at most `width` characters, between words where there are any.
-pub(super) fn wrap(text: &str, width: usize) -> Vec<String> {
+pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
     let width = width.max(8);
     let mut lines = vec![String::new()];
     let mut used = 0;

@@ -17,6 +17,7 @@ mod help;
 mod iperf3;
 mod job;
 mod lab;
+mod ladder;
 mod peers;
 mod prove;
 mod restore;

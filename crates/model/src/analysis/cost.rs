@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::ways;
 use crate::known::Known;
-use crate::sample::{CpuTimes, Sample, SideSample};
+use crate::sample::{CpuTimes, Role, Sample, SideSample};
 use crate::units::Nanoseconds;
 
 /// CPU time of one end. The keys are those of `measure --format json`.
@@ -35,6 +35,22 @@ pub fn cost_of_local(sample: &Sample) -> SideCost {
 /// What the trial cost the peer.
 pub fn cost_of_remote(sample: &Sample) -> SideCost {
     cost(sample, &sample.remote)
+}
+
+/// User and system seconds of the data threads that did `role`, whichever end they were at, per gigabyte
+/// received. Unknown where nothing arrived, or where an end told of no thread.
+pub fn s_per_gb_of_role(sample: &Sample, role: Role) -> Option<f64> {
+    let gigabytes = gigabytes_received(sample);
+    let mut threads = [&sample.local, &sample.remote]
+        .into_iter()
+        .flat_map(|side| &side.threads)
+        .filter(|thread| thread.role == role)
+        .peekable();
+    threads.peek()?;
+    let seconds: f64 = threads
+        .map(|thread| thread.user_ns.as_secs_f64() + thread.system_ns.as_secs_f64())
+        .sum();
+    (gigabytes > 0.0).then(|| seconds / gigabytes)
 }
 
 fn cost(sample: &Sample, side: &SideSample) -> SideCost {

@@ -1,0 +1,377 @@
+//! What the trials of one way say together.
+
+use linerate_model::analysis::{SideCost, cost_of_local, cost_of_remote, s_per_gb_of_role};
+use linerate_model::sample::{Flag, Role, Sample, SideSample};
+use linerate_model::units::BitRate;
+use linerate_model::workload::{ReceiveMode, SendMode};
+use linerate_stats::Seed;
+use linerate_stats::effect::paired_relative;
+use linerate_stats::summary::{mean, median};
+use serde::Serialize;
+
+use super::super::document::real;
+use super::{PLAIN, Way};
+use crate::analysis::LEVEL;
+
+/// At least this share uncopied, and the copy was avoided: the first sends of a connection may be copied
+/// while its socket is being set up.
+const AVOIDED: f64 = 0.99;
+/// At most this share uncopied, and it was copied after all.
+const COPIED: f64 = 0.01;
+
+/// One trial, in the order they were made.
+#[derive(Debug, Serialize)]
+pub(super) struct Trial {
+    pub(super) round: u32,
+    #[serde(flatten)]
+    pub(super) way: Way,
+    pub(super) rate_bit_per_s: Option<f64>,
+    cpu_s_per_gb: Cpu,
+    #[serde(skip)]
+    crossing: Crossing,
+    pub(super) flags: Vec<Flag>,
+    /// The record itself, where it is printed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    raw: Option<Sample>,
+}
+
+/// CPU seconds per gigabyte.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub(super) struct Cpu {
+    /// Of the data threads that send.
+    pub(super) sender: Option<f64>,
+    /// Of those that receive.
+    pub(super) receiver: Option<f64>,
+    /// Of all CPUs here, whoever they worked for.
+    local_machine: Option<f64>,
+    /// The same at the peer.
+    remote_machine: Option<f64>,
+}
+
+/// What the kernel told of copies.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Crossing {
+    zerocopy_sends: u64,
+    copied_after_all: u64,
+    mapped_bytes: u64,
+    received_bytes: u64,
+}
+
+impl Trial {
+    pub(super) fn new(
+        round: u32,
+        way: Way,
+        rate: Option<BitRate>,
+        sample: Sample,
+        keeps_raw: bool,
+    ) -> Self {
+        Self {
+            round,
+            way,
+            rate_bit_per_s: rate.map(BitRate::as_f64),
+            cpu_s_per_gb: Cpu {
+                sender: s_per_gb_of_role(&sample, Role::Sender),
+                receiver: s_per_gb_of_role(&sample, Role::Receiver),
+                local_machine: machine(&cost_of_local(&sample)),
+                remote_machine: machine(&cost_of_remote(&sample)),
+            },
+            crossing: Crossing::of(&sample),
+            flags: sample.flags.clone(),
+            raw: keeps_raw.then_some(sample),
+        }
+    }
+}
+
+fn machine(cost: &SideCost) -> Option<f64> {
+    cost.machine_s_per_gb.get().flatten()
+}
+
+impl Crossing {
+    fn of(sample: &Sample) -> Self {
+        let mut all = Self::default();
+        let sides = [&sample.local, &sample.remote];
+        for flow in sides.into_iter().flat_map(SideSample::senders) {
+            if let Some(copies) = flow.copies {
+                all.zerocopy_sends += copies.zerocopy_sends;
+                all.copied_after_all += copies.copied_after_all;
+            }
+        }
+        for flow in sides.into_iter().flat_map(SideSample::receivers) {
+            all.received_bytes += flow.total().as_u64();
+            if let Some(copies) = flow.copies {
+                all.mapped_bytes += copies.mapped_bytes.as_u64();
+            }
+        }
+        all
+    }
+
+    fn and(self, other: &Self) -> Self {
+        Self {
+            zerocopy_sends: self.zerocopy_sends + other.zerocopy_sends,
+            copied_after_all: self.copied_after_all + other.copied_after_all,
+            mapped_bytes: self.mapped_bytes + other.mapped_bytes,
+            received_bytes: self.received_bytes + other.received_bytes,
+        }
+    }
+}
+
+/// Whether the copy of a way was really avoided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Answer {
+    /// The way has a copy.
+    Made,
+    /// By the kernel's own account it was avoided.
+    Avoided,
+    /// By the kernel's own account it was avoided in part.
+    Partly,
+    /// By the kernel's own account it was made all the same.
+    AfterAll,
+    /// The way asks for none, and the kernel does not tell.
+    NotTold,
+    /// The payload never left the kernel.
+    ThrownAway,
+}
+
+/// The copy of one way.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub(super) struct Copied {
+    pub(super) answer: Answer,
+    /// The uncopied share of what was sent (counted in sends) or received (in bytes); `None` where the kernel
+    /// tells none.
+    pub(super) avoided_share: Option<f64>,
+}
+
+impl Copied {
+    fn of(way: Way, told: Crossing) -> Self {
+        let share = match way {
+            Way {
+                send: SendMode::Zerocopy | SendMode::UringZerocopy,
+                ..
+            } => {
+                let sends = told.zerocopy_sends;
+                let kept = sends.saturating_sub(told.copied_after_all);
+                (sends > 0).then(|| real(kept) / real(sends))
+            }
+            Way {
+                receive: ReceiveMode::Zerocopy,
+                ..
+            } => (told.received_bytes > 0)
+                .then(|| real(told.mapped_bytes) / real(told.received_bytes)),
+            Way {
+                receive: ReceiveMode::Trunc,
+                ..
+            } => return Self::without_share(Answer::ThrownAway),
+            Way {
+                send: SendMode::Sendfile | SendMode::Splice,
+                ..
+            } => None,
+            Way {
+                send: SendMode::Write | SendMode::Uring,
+                receive: ReceiveMode::Read | ReceiveMode::Uring,
+            } => return Self::without_share(Answer::Made),
+        };
+        let answer = match share {
+            None => Answer::NotTold,
+            Some(share) if share >= AVOIDED => Answer::Avoided,
+            Some(share) if share <= COPIED => Answer::AfterAll,
+            Some(_) => Answer::Partly,
+        };
+        Self {
+            answer,
+            avoided_share: share,
+        }
+    }
+
+    fn without_share(answer: Answer) -> Self {
+        Self {
+            answer,
+            avoided_share: None,
+        }
+    }
+}
+
+/// How many times the plain way's rate.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub(super) struct RatioToPlain {
+    /// The geometric mean of the rounds' ratios.
+    pub(super) ratio: f64,
+    /// Its 95 % interval; unknown with fewer than three rounds.
+    pub(super) low: Option<f64>,
+    pub(super) high: Option<f64>,
+    /// The rounds that have both trials.
+    rounds: usize,
+}
+
+impl RatioToPlain {
+    fn of(pairs: &[(f64, f64)], seed: Seed) -> Option<Self> {
+        if let Ok(effect) = paired_relative(pairs, LEVEL, seed) {
+            return Some(Self {
+                ratio: 1.0 + effect.relative,
+                low: Some(1.0 + effect.interval.low),
+                high: Some(1.0 + effect.interval.high),
+                rounds: pairs.len(),
+            });
+        }
+        let logs: Vec<f64> = pairs
+            .iter()
+            .map(|(plain, way)| (way / plain).ln())
+            .collect();
+        let ratio = mean(&logs).ok()?.exp();
+        (ratio.is_finite() && ratio > 0.0).then_some(Self {
+            ratio,
+            low: None,
+            high: None,
+            rounds: pairs.len(),
+        })
+    }
+
+    /// Half the interval, as a part of the ratio.
+    pub(super) fn half_width(self) -> Option<f64> {
+        Some((self.high? - self.low?) / 2.0 / self.ratio)
+    }
+}
+
+/// One way, from all its trials.
+#[derive(Debug, Serialize)]
+pub(super) struct Rung {
+    #[serde(flatten)]
+    pub(super) way: Way,
+    /// Why the kernel, the device or the system would not have it.
+    pub(super) refused: Option<String>,
+    pub(super) trials: usize,
+    /// The median of its trials' rates.
+    pub(super) rate_bit_per_s: Option<f64>,
+    pub(super) ratio: Option<RatioToPlain>,
+    /// The medians.
+    pub(super) cpu_s_per_gb: Cpu,
+    pub(super) copy: Option<Copied>,
+    /// Those of all its trials.
+    pub(super) flags: Vec<Flag>,
+}
+
+impl Rung {
+    pub(super) fn new(way: Way, trials: &[Trial], refused: Option<String>, seed: Seed) -> Self {
+        let own: Vec<&Trial> = trials.iter().filter(|trial| trial.way == way).collect();
+        let middle = |pick: fn(&Trial) -> Option<f64>| {
+            let known: Vec<f64> = own.iter().filter_map(|trial| pick(trial)).collect();
+            median(&known).ok()
+        };
+        let pairs: Vec<(f64, f64)> = own
+            .iter()
+            .filter_map(|trial| {
+                let mut plain = trials.iter();
+                let plain = plain.find(|one| one.way == PLAIN && one.round == trial.round)?;
+                Some((plain.rate_bit_per_s?, trial.rate_bit_per_s?))
+            })
+            .collect();
+        let mut flags: Vec<Flag> = Vec::new();
+        for flag in own.iter().flat_map(|trial| &trial.flags) {
+            if !flags.contains(flag) {
+                flags.push(*flag);
+            }
+        }
+        let told = own
+            .iter()
+            .fold(Crossing::default(), |sum, trial| sum.and(&trial.crossing));
+        Self {
+            way,
+            refused,
+            trials: own.len(),
+            rate_bit_per_s: middle(|trial| trial.rate_bit_per_s),
+            ratio: (way != PLAIN)
+                .then(|| RatioToPlain::of(&pairs, seed))
+                .flatten(),
+            cpu_s_per_gb: Cpu {
+                sender: middle(|trial| trial.cpu_s_per_gb.sender),
+                receiver: middle(|trial| trial.cpu_s_per_gb.receiver),
+                local_machine: middle(|trial| trial.cpu_s_per_gb.local_machine),
+                remote_machine: middle(|trial| trial.cpu_s_per_gb.remote_machine),
+            },
+            copy: (!own.is_empty()).then(|| Copied::of(way, told)),
+            flags,
+        }
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    fn way(send: SendMode, receive: ReceiveMode) -> Way {
+        Way { send, receive }
+    }
+
+    /// A trial that nothing but its rate is known of.
+    pub(in super::super) fn trial(round: u32, way: Way, gbit_per_s: f64) -> Trial {
+        Trial {
+            round,
+            way,
+            rate_bit_per_s: Some(gbit_per_s * 1e9),
+            cpu_s_per_gb: Cpu {
+                sender: Some(0.123),
+                receiver: Some(0.05),
+                local_machine: None,
+                remote_machine: None,
+            },
+            crossing: Crossing::default(),
+            flags: vec![Flag::SharedKernel],
+            raw: None,
+        }
+    }
+
+    #[test]
+    fn the_kernels_own_account_says_whether_a_copy_was_avoided() {
+        let told = |copied_after_all, mapped_bytes| Crossing {
+            zerocopy_sends: 1_000,
+            copied_after_all,
+            mapped_bytes,
+            received_bytes: 1_000,
+        };
+        let zerocopy = way(SendMode::Zerocopy, ReceiveMode::Read);
+        for (copied, answer) in [
+            (0, Answer::Avoided),
+            (10, Answer::Avoided),
+            (500, Answer::Partly),
+            (1_000, Answer::AfterAll),
+        ] {
+            assert_eq!(Copied::of(zerocopy, told(copied, 0)).answer, answer);
+        }
+        let unheard = Copied::of(zerocopy, Crossing::default());
+        assert_eq!(
+            (unheard.answer, unheard.avoided_share),
+            (Answer::NotTold, None)
+        );
+        let mapping = way(SendMode::Write, ReceiveMode::Zerocopy);
+        assert_eq!(Copied::of(mapping, told(0, 995)).answer, Answer::Avoided);
+        let spliced = way(SendMode::Splice, ReceiveMode::Read);
+        assert_eq!(Copied::of(spliced, told(0, 0)).answer, Answer::NotTold);
+        assert_eq!(Copied::of(PLAIN, told(0, 0)).answer, Answer::Made);
+    }
+
+    #[test]
+    fn a_ratio_is_of_rounds_that_have_both_and_has_an_interval_from_three_on() {
+        let other = way(SendMode::Splice, ReceiveMode::Read);
+        let mut trials = Vec::new();
+        for (round, plain) in [(0, 10.0), (1, 20.0), (2, 12.0)] {
+            trials.push(trial(round, PLAIN, plain));
+            trials.push(trial(
+                round,
+                other,
+                plain * (1.5 + f64::from(round) / 100.0),
+            ));
+            let rung = Rung::new(other, &trials, None, Seed(7));
+            let ratio = rung.ratio.expect("both were measured");
+            assert!((1.49..1.53).contains(&ratio.ratio), "{ratio:?}");
+            assert_eq!(ratio.low.is_some(), round == 2, "{ratio:?}");
+        }
+        trials.push(trial(3, other, 1.0));
+        let rung = Rung::new(other, &trials, None, Seed(7));
+        assert_eq!(
+            (rung.trials, rung.ratio.map(|ratio| ratio.rounds)),
+            (4, Some(3))
+        );
+        let plain = Rung::new(PLAIN, &trials, None, Seed(7));
+        assert_eq!((plain.ratio, plain.rate_bit_per_s), (None, Some(12e9)));
+    }
+}

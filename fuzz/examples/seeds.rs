@@ -270,7 +270,7 @@ fn seeds_of_trials(seeds: &Seeds) -> Outcome<()> {
         },
         Request::ReadHost,
         Request::Prepare {
-            spec: trial.spec.clone(),
+            spec: Box::new(trial.spec.clone()),
             token: Token([7; 16]),
             bind: String::new(),
         },

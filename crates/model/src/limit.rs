@@ -7,6 +7,7 @@
 //! docs/book/concepts/limits.md says the same for people, with the commands that show it by hand.
 
 mod cpus;
+mod drops;
 mod figures;
 mod flows;
 
@@ -24,10 +25,11 @@ use crate::plan::End;
 use crate::rules;
 use crate::sample::Sample;
 use crate::units::BitRate;
+use crate::workload::Workload;
 
 /// Every threshold by which a limit is named, in one place; each is printed beside the value.
 pub mod threshold {
-    use crate::units::{Nanoseconds, Ratio};
+    use crate::units::{Bytes, Nanoseconds, Ratio};
 
     /// A rate of at least this share of a shaper's ceiling is held by the shaper.
     pub const SHAPER_SHARE: Ratio = Ratio::new(0.85);
@@ -71,6 +73,10 @@ pub mod threshold {
     pub const SLEPT_SHARE: Ratio = Ratio::new(0.20);
     /// More than this share of bytes lost is loss (rule 58: 0.1 % within a site).
     pub const LOSS_SHARE: Ratio = Ratio::new(0.001);
+    /// A place where packets were dropped decides if they may be at least this share of what was lost.
+    pub const EXPLAINED_SHARE: Ratio = Ratio::new(0.50);
+    /// The most that is dropped as one packet: what the kernel cuts into segments only on the card.
+    pub const DROPPED_MAX: Bytes = Bytes::kib(64);
     /// A flow that had data to send for less than this share of the time waited for its program, ...
     pub const PROGRAM_SHARE: Ratio = Ratio::new(0.80);
     /// ... if that program was on a CPU for less than this share: one that computes all the time is slow,
@@ -185,6 +191,7 @@ pub fn name_limit(
     let ways = analysis::ways(sample);
     let named = by_ceiling(&trial)
         .or_else(|| by_pacing(&trial))
+        .or_else(|| ways.iter().find_map(|way| by_lost_datagrams(&trial, way)))
         .or_else(|| ways.iter().find_map(|way| by_figures(&trial, way)));
     named.unwrap_or_else(|| Limit {
         what: LimitKind::NotDetermined,
@@ -315,6 +322,17 @@ fn by_pacing(trial: &Trial<'_>) -> Option<Limit> {
             threshold: format!("at least {} of the pacing", threshold::SHAPER_SHARE),
         })
     })
+}
+
+/// Where datagrams were lost: nobody sends them again, so that what loses them limits, however busy the CPUs
+/// are.
+fn by_lost_datagrams(trial: &Trial<'_>, way: &Way<'_>) -> Option<Limit> {
+    let udp = matches!(trial.sample.spec.workload, Workload::Udp(_));
+    let figures = Figures::of(way, &trial.sample.spec);
+    let named = udp
+        .then(|| flows::by_loss(trial, way, &figures))
+        .flatten()?;
+    Some(trial.limit(named))
 }
 
 /// What one direction's own figures say.

@@ -5,7 +5,7 @@ use linerate_model::analysis::{cost_of_local, cost_of_remote, flags, rate_series
 use linerate_model::ceiling::{Ceiling, PathCeilings, PathFacts, ceilings_of_path, share};
 use linerate_model::host::Host;
 use linerate_model::latency::Histogram;
-use linerate_model::limit::{Limit, name_limit};
+use linerate_model::limit::{Limit, LimitKind, name_limit};
 use linerate_model::pingpong::{self, Judgement};
 use linerate_model::plan::End;
 use linerate_model::sample::{
@@ -99,8 +99,13 @@ impl<'a> Measured<'a> {
             _ => PathCeilings::default(),
         };
         let limit = rate
-            .filter(|_| matches!(sample.spec.workload, Workload::Stream(_)))
-            .map(|rate| name_limit(&sample, &path.local, &path.remote, &ceilings.ceilings, rate));
+            .filter(|_| bulk)
+            .map(|rate| name_limit(&sample, &path.local, &path.remote, &ceilings.ceilings, rate))
+            // Datagrams at a rate that was asked for, none lost: there is nothing to be determined.
+            .filter(|limit| {
+                matches!(sample.spec.workload, Workload::Stream(_))
+                    || limit.what != LimitKind::NotDetermined
+            });
         let mut all = flags(&sample, &path.local, &path.remote, ceilings.lowest(), rate);
         if bulk && !sample.spec.workload.ends_by_itself() {
             all.extend(settling_flag(&sample));

@@ -185,6 +185,37 @@ fn a_server_of_others_is_loaded_and_what_it_does_not_tell_is_null() {
 }
 
 #[test]
+fn datagrams_that_a_short_queue_drops_are_found_at_the_queue_by_its_own_counter() {
+    let Some(lab) = Lab::new() else { return };
+    // A bucket and a queue of a few datagrams: what comes in one piece does not fit.
+    let queue = "tc qdisc add dev near0 root tbf rate 1gbit burst 15kb limit 15kb";
+    lab.shell("near", queue);
+    let rate = ["--size", "1400B", "--rate", "100M", "--batch", "gso"];
+    let document = measured(
+        &lab,
+        &[&["udp", "netns:far", "--time", "1"], &rate[..]].concat(),
+    );
+    let lost = number(&document["raw"]["remote"]["flows"][0]["datagrams"]["lost"]);
+    assert!(lost > 0.0, "{document:#}");
+    let limit = &document["limit"];
+    let evidence = limit["evidence"].as_array().expect("evidence");
+    let what = limit["what"].as_str().expect("a word");
+    assert_eq!(what, "a shaper", "{limit:#}");
+    let drops = evidence.iter().find(|one| {
+        one["what"] == "dropped at the local end, queueing discipline of near0 (drops)"
+    });
+    let drops = drops.unwrap_or_else(|| panic!("{limit:#}"));
+    let count: f64 = drops["value"]
+        .as_str()
+        .and_then(|text| text.parse().ok())
+        .expect("a count");
+    assert!(count > 0.0, "{limit:#}");
+    // By a hand of others: the same counter.
+    let seen = lab.shell("near", "tc -s qdisc show dev near0");
+    assert!(!seen.contains("(dropped 0,"), "{seen}");
+}
+
+#[test]
 fn a_result_that_is_certain_enough_ends_the_repeating() {
     let Some(lab) = Lab::new() else { return };
     let document = measured(

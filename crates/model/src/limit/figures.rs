@@ -221,7 +221,7 @@ fn moved(tcp: &TcpInfo) -> u64 {
 }
 
 /// Bytes sent again and not in vain; where the peer's reports are not known, all of them.
-fn lost(tcp: &TcpInfo) -> u64 {
+pub(super) fn lost(tcp: &TcpInfo) -> u64 {
     let twice = tcp.duplicate_segments.unwrap_or(0);
     let in_vain = twice.saturating_mul(tcp.snd_mss_bytes.as_u64());
     tcp.bytes_retransmitted.as_u64().saturating_sub(in_vain)

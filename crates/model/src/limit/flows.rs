@@ -1,6 +1,7 @@
 //! Limits by what the connections say of themselves: loss, windows, buffers, programs, the congestion
 //! control.
 
+use super::drops::{Drops, Lost};
 use super::figures::{self, Figures, Turns};
 use super::{LimitKind, Named, Trial, other_end, threshold};
 use crate::analysis::Way;
@@ -24,6 +25,16 @@ pub(super) fn by_flow(trial: &Trial<'_>, way: &Way<'_>, figures: &Figures) -> Op
         .or_else(|| flow.by_congestion_control())
 }
 
+/// What lost bytes or datagrams, and where.
+pub(super) fn by_loss(trial: &Trial<'_>, way: &Way<'_>, figures: &Figures) -> Option<Named> {
+    let flow = Flow {
+        trial,
+        way,
+        figures,
+    };
+    flow.by_loss()
+}
+
 struct Flow<'a> {
     trial: &'a Trial<'a>,
     way: &'a Way<'a>,
@@ -35,7 +46,7 @@ impl Flow<'_> {
         &self,
         what: LimitKind,
         rule: Option<(&'static str, End)>,
-        first: Option<Evidence>,
+        first: impl IntoIterator<Item = Evidence>,
         threshold: String,
     ) -> Named {
         let evidence = first.into_iter().chain(self.figures.evidence()).collect();
@@ -48,11 +59,20 @@ impl Flow<'_> {
     }
 
     fn by_loss(&self) -> Option<Named> {
-        let lost = self.figures.lost? > threshold::LOSS_SHARE;
-        lost.then(|| {
-            let words = format!("more than {} of the bytes lost", threshold::LOSS_SHARE);
-            self.named(LimitKind::Loss, None, None, words)
-        })
+        let lost = Lost::of(self.trial, self.way, self.figures)?;
+        let mut drops = Drops::of(self.trial, self.way, &lost);
+        if drops.kind == LimitKind::ReceiveWindow && self.figures.receiver.used_up() {
+            // The sockets' buffers overflow because the thread that empties them has no time left.
+            drops.kind = LimitKind::ReceiverCpu;
+        }
+        let mut words = format!("more than {} of the bytes lost", threshold::LOSS_SHARE);
+        if drops.kind != LimitKind::Loss {
+            let share = threshold::EXPLAINED_SHARE;
+            words = format!("{words}, and drops that may be at least {share} of them");
+        }
+        let rule = Some(("qdisc-shaper", self.way.from));
+        let rule = rule.filter(|_| drops.kind == LimitKind::Shaper);
+        Some(self.named(drops.kind, rule, drops.evidence, words))
     }
 
     /// The largest buffer that a connection can have at the sending or the receiving end.

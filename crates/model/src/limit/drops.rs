@@ -1,0 +1,509 @@
+//! Where packets were dropped: the counters of both hosts, held against what the connections say was lost.
+//!
+//! A counter is evidence only if it moved, and decides only if what it counted may be at least half of the
+//! loss. A queue drops whole packets of up to 64 KiB before they are cut into segments (GSO), and counts
+//! each once, so a count is held against bytes by the most that one may stand for.
+
+use super::figures::{self, Figures};
+use super::{LimitKind, Trial, other_end, threshold};
+use crate::analysis::Way;
+use crate::ceiling::Bound;
+use crate::finding::Evidence;
+use crate::known::Known;
+use crate::plan::End;
+use crate::sample::{FlowRecord, SideSample};
+use crate::units::{Bytes, Ratio, real};
+use crate::watch::{Watch, total};
+use crate::workload::{DatagramBatch, Workload};
+
+/// What one direction lost.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Lost {
+    share: Ratio,
+    bytes: u64,
+    /// The most that one count of a drop may stand for.
+    unit: Bytes,
+    udp: bool,
+}
+
+impl Lost {
+    /// What the transport, or the receiver of datagrams, says was lost; `None` where that is not known, or
+    /// not enough to be called loss.
+    pub(super) fn of(trial: &Trial<'_>, way: &Way<'_>, figures: &Figures) -> Option<Self> {
+        let lost = match &trial.sample.spec.workload {
+            Workload::Udp(udp) => {
+                let of = |pick: fn(&FlowRecord) -> Option<u64>| {
+                    let counts = way.receiver.receivers().map(pick);
+                    counts.collect::<Option<Vec<u64>>>().map(total)
+                };
+                let lost = of(|flow| Some(flow.datagrams.as_ref()?.lost))?;
+                let came = of(|flow| Some(flow.datagrams.as_ref()?.count))?;
+                let sent = lost.saturating_add(came);
+                Self {
+                    share: Ratio::new(real(lost) / real(sent.max(1))),
+                    bytes: lost.saturating_mul(udp.datagram_bytes.as_u64()),
+                    unit: match udp.batch {
+                        DatagramBatch::Gso => threshold::DROPPED_MAX,
+                        _ => udp.datagram_bytes,
+                    },
+                    udp: true,
+                }
+            }
+            _ => Self {
+                share: figures.lost?,
+                bytes: total(
+                    (way.sender.senders())
+                        .filter_map(|flow| flow.tcp.value())
+                        .map(figures::lost),
+                ),
+                unit: threshold::DROPPED_MAX,
+                udp: false,
+            },
+        };
+        (lost.share > threshold::LOSS_SHARE).then_some(lost)
+    }
+
+    /// Whether so many drops may be as much of it as decides.
+    fn explained_by(&self, drops: u64) -> bool {
+        let most = drops.saturating_mul(self.unit.as_u64());
+        real(most) >= threshold::EXPLAINED_SHARE.as_f64() * real(self.bytes)
+    }
+}
+
+/// A place where a host drops packets, and how many it did.
+#[derive(Debug, Clone, PartialEq)]
+struct Place {
+    end: End,
+    what: String,
+    count: u64,
+    path: String,
+    /// What limits a path that loses its packets here.
+    kind: LimitKind,
+}
+
+/// What the counters say of a loss.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Drops {
+    /// The limit that the largest of them makes.
+    pub(super) kind: LimitKind,
+    pub(super) evidence: Vec<Evidence>,
+}
+
+impl Drops {
+    pub(super) fn of(trial: &Trial<'_>, way: &Way<'_>, lost: &Lost) -> Self {
+        let mut places = at_receiver(way, lost);
+        places.extend(at_sender(trial, way));
+        places.retain(|place| place.count > 0);
+        let mut evidence = Vec::new();
+        if lost.udp {
+            let path = "sequence numbers of the datagrams";
+            evidence.push(Evidence::new(
+                "share of the datagrams lost",
+                lost.share,
+                path,
+            ));
+        }
+        evidence.extend(places.iter().map(|place| {
+            let what = format!("dropped at the {} end, {}", place.end, place.what);
+            Evidence::new(what, place.count, place.path.clone())
+        }));
+        let told = (places.iter()).filter(|place| lost.explained_by(place.count));
+        // Of equal counts the first: it is the more specific one, and the others may count it too.
+        let largest = told.reduce(|one, other| if other.count > one.count { other } else { one });
+        if largest.is_none() {
+            evidence.push(unexplained(way, !places.is_empty()));
+        }
+        Self {
+            kind: largest.map_or(LimitKind::Loss, |place| place.kind),
+            evidence,
+        }
+    }
+}
+
+/// What is to be said where no counter explains the loss.
+fn unexplained(way: &Way<'_>, some_moved: bool) -> Evidence {
+    let what = "where it was lost";
+    let ends = [(way.from, way.sender), (other_end(way.from), way.receiver)];
+    for (end, side) in ends {
+        if let Some((why, path)) = blind(side) {
+            let words = format!("not known: the drop counters of the {end} end are missing: {why}");
+            return Evidence::new(what, words, path);
+        }
+    }
+    let words = if some_moved {
+        format!(
+            "the drop counters of both hosts explain less than {} of it: the path between them",
+            threshold::EXPLAINED_SHARE
+        )
+    } else {
+        "no drop counter of either host moved: the path between them".to_owned()
+    };
+    Evidence::new(what, words, "the counters of both hosts")
+}
+
+/// Why drops of this end would not be seen, and of what; `None` when they would be.
+fn blind(side: &SideSample) -> Option<(String, String)> {
+    let watch = match &side.counters {
+        Known::Value(watch) => watch,
+        Known::Unknown(gap) => return Some((gap.reason.clone(), gap.path.clone())),
+    };
+    // What stood still may have been left out of a record, but never these (`Watch::without_still`).
+    let is_own = |key: &str, group: &str| {
+        let mut words = key.split('/');
+        words.next() == Some("nic") && words.nth(1) == Some(group)
+    };
+    let unread = watch.gaps.iter().find(|(key, _)| {
+        let softnet = key.starts_with("cpu/") && key.ends_with("/softnet");
+        softnet || is_own(key, "stat") || is_own(key, "qdisc")
+    });
+    if let Some((_, gap)) = unread {
+        return Some((gap.reason.clone(), gap.path.clone()));
+    }
+    if watch.counters.keys().any(|key| is_own(key, "stat")) {
+        return None;
+    }
+    let why = || {
+        (
+            "no interface was read".to_owned(),
+            "/sys/class/net".to_owned(),
+        )
+    };
+    let gap = watch.gaps.get("nic");
+    Some(gap.map_or_else(why, |gap| (gap.reason.clone(), gap.path.clone())))
+}
+
+/// Every counter of an interface of `watch` whose key ends in one of `names`, as a place of `end`.
+fn of_interfaces(
+    watch: &Watch,
+    end: End,
+    names: &[&str],
+    words: &str,
+    kind: LimitKind,
+) -> Vec<Place> {
+    let counters = watch.below("nic/").filter_map(|(rest, count, counter)| {
+        let (nic, name) = rest.split_once('/')?;
+        let name = names.iter().find(|one| **one == name)?;
+        let short = name.rsplit('/').next().unwrap_or(name);
+        Some(Place {
+            end,
+            what: format!("{words} {nic} ({short})"),
+            count,
+            path: counter.path.clone(),
+            kind,
+        })
+    });
+    counters.collect()
+}
+
+fn at_sender(trial: &Trial<'_>, way: &Way<'_>) -> Vec<Place> {
+    let Known::Value(watch) = &way.sender.counters else {
+        return Vec::new();
+    };
+    // A queue that overflows behind a shaper does because of its rate.
+    let shaped = (trial.ceilings.iter())
+        .any(|ceiling| ceiling.bound == Bound::Shaper && ceiling.end == Some(way.from));
+    let kind = if shaped {
+        LimitKind::Shaper
+    } else {
+        LimitKind::Loss
+    };
+    let queues = of_interfaces(
+        watch,
+        way.from,
+        &["qdisc/drops"],
+        "queueing discipline of",
+        kind,
+    );
+    let names = ["stat/tx_dropped", "stat/tx_fifo_errors"];
+    let sent = of_interfaces(watch, way.from, &names, "sending on", LimitKind::Loss);
+    queues.into_iter().chain(sent).collect()
+}
+
+fn at_receiver(way: &Way<'_>, lost: &Lost) -> Vec<Place> {
+    let end = other_end(way.from);
+    let watch = way.receiver.counters.value();
+    let mut places: Vec<Place> = sockets(way, end, lost, watch).into_iter().collect();
+    let Some(watch) = watch else {
+        return places;
+    };
+    let dropped = ["stat/rx_dropped"];
+    let dropped = of_interfaces(watch, end, &dropped, "receiving on", LimitKind::Loss);
+    places.extend(softnet(
+        watch,
+        end,
+        total(dropped.iter().map(|place| place.count)),
+    ));
+    let names = [
+        "stat/rx_missed_errors",
+        "stat/rx_fifo_errors",
+        "stat/rx_over_errors",
+    ];
+    places.extend(of_interfaces(
+        watch,
+        end,
+        &names,
+        "ring of",
+        LimitKind::Loss,
+    ));
+    places.extend(dropped);
+    places
+}
+
+/// The receive buffers of sockets: of datagrams by the sockets' own account where the kernel gives one.
+fn sockets(way: &Way<'_>, end: End, lost: &Lost, watch: Option<&Watch>) -> Option<Place> {
+    const UDP: &[&str] = &["snmp/Udp/RcvbufErrors"];
+    const TCP: &[&str] = &[
+        "netstat/TcpExt/TCPBacklogDrop",
+        "netstat/TcpExt/TCPRcvQDrop",
+        "netstat/TcpExt/RcvPruned",
+    ];
+    let own = |flow: &FlowRecord| flow.datagrams.as_ref()?.socket_drops;
+    let own: Option<Vec<u64>> = way.receiver.receivers().map(own).collect();
+    let own = own.filter(|counts| lost.udp && !counts.is_empty());
+    let (count, path) = if let Some(counts) = own {
+        (total(counts), "SO_MEMINFO".to_owned())
+    } else {
+        let keys = if lost.udp { UDP } else { TCP };
+        let watch = watch?;
+        let counts = keys.iter().filter_map(|key| watch.grown(key).get());
+        (
+            total(counts),
+            keys.iter().map(|key| watch.path(key)).next()?,
+        )
+    };
+    Some(Place {
+        end,
+        what: "receive buffers of sockets".to_owned(),
+        count,
+        path,
+        kind: if lost.udp {
+            LimitKind::ReceiveWindow
+        } else {
+            LimitKind::Loss
+        },
+    })
+}
+
+/// The queues between the card and the protocols, of which a CPU did not take the packets in time. They are
+/// the whole machine's; what is dropped there of an interface is also in that interface's `dropped`.
+fn softnet(watch: &Watch, end: End, dropped: u64) -> Option<Place> {
+    let each = watch.below("cpu/").filter_map(|(rest, count, counter)| {
+        let cpu = rest.strip_suffix("/softnet/dropped")?;
+        Some((cpu, count, counter))
+    });
+    let each: Vec<_> = each.collect();
+    let (cpu, _, counter) = each.iter().max_by_key(|(_, count, _)| *count)?;
+    Some(Place {
+        end,
+        what: format!("softnet backlog, mostly of CPU {cpu}"),
+        count: total(each.iter().map(|(_, count, _)| *count)).min(dropped),
+        path: counter.path.clone(),
+        kind: LimitKind::ReceiverCpu,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::build::{self, WatchBuilder};
+    use crate::ceiling::{PathFacts, ceilings_of_path};
+    use crate::host::Host;
+    use crate::limit::{Limit, name_limit};
+    use crate::sample::{Datagrams, Sample};
+    use crate::units::BitRate;
+    use crate::workload::Udp;
+
+    /// A hundredth of what was sent at half a gigabit a second was lost: 25 MB.
+    fn lossy() -> Sample {
+        let sample = build::sample().mbit(500).cpu_share(0.3, 0.3);
+        sample
+            .tcp(|tcp| tcp.bytes_retransmitted = Bytes::new(25_000_000))
+            .build()
+    }
+
+    fn hosts(shaped: bool) -> (Host, Host) {
+        let (near, far) = build::veth_pair();
+        let shaper = || {
+            build::host()
+                .nic("near0", |nic| nic.veth().qdisc(build::tbf(5_000)))
+                .build()
+        };
+        (if shaped { shaper() } else { near }, far)
+    }
+
+    /// The limit of `sample` between `hosts`, whose counters grew as the two say.
+    fn limit(
+        mut sample: Sample,
+        (near, far): &(Host, Host),
+        here: impl FnOnce(WatchBuilder) -> WatchBuilder,
+        there: impl FnOnce(WatchBuilder) -> WatchBuilder,
+    ) -> Limit {
+        sample.local.counters = Known::Value(here(build::watch(near)).build());
+        sample.remote.counters = Known::Value(there(build::watch(far)).build());
+        judged(&sample, near, far)
+    }
+
+    fn judged(sample: &Sample, near: &Host, far: &Host) -> Limit {
+        let facts = PathFacts {
+            local: near,
+            local_nic: &near.nics[0].name,
+            remote: far,
+            remote_nic: &far.nics[0].name,
+            flows: sample.spec.flows,
+            direction: sample.spec.direction,
+            ipv6: false,
+            datagram_bytes: None,
+            copy_bandwidth: None,
+            sample: Some(sample),
+        };
+        let ceilings = ceilings_of_path(&facts).ceilings;
+        let rate = BitRate::from_mbit_per_s(500);
+        name_limit(sample, near, far, &ceilings, rate)
+    }
+
+    fn says(limit: &Limit, what: &str, value: &str) -> bool {
+        let mut evidence = limit.evidence.iter();
+        evidence.any(|one| one.what.contains(what) && one.value.contains(value))
+    }
+
+    #[test]
+    fn drops_of_a_queue_behind_a_shaper_are_the_shapers() {
+        let drops = |watch: WatchBuilder| watch.grew("nic/near0/qdisc/drops", 400);
+        let shaped = limit(lossy(), &hosts(true), drops, |watch| watch);
+        assert_eq!(shaped.what, LimitKind::Shaper);
+        assert_eq!(shaped.rule.as_deref(), Some("qdisc-shaper"));
+        let what = "dropped at the local end, queueing discipline of near0 (drops)";
+        assert!(says(&shaped, what, "400"), "{shaped:?}");
+        let plain = limit(lossy(), &hosts(false), drops, |watch| watch);
+        assert_eq!(plain.what, LimitKind::Loss);
+        assert!(says(&plain, what, "400") && !says(&plain, "where it was lost", ""));
+    }
+
+    #[test]
+    fn a_backlog_that_a_cpu_did_not_take_is_the_receivers_cpu() {
+        let limit = limit(
+            lossy(),
+            &hosts(false),
+            |watch| watch,
+            |watch| {
+                let watch = watch.grew("cpu/0/softnet/dropped", 50);
+                let watch = watch.grew("cpu/1/softnet/dropped", 450);
+                // The interface counts the same packets once more.
+                watch.grew("nic/far0/stat/rx_dropped", 500)
+            },
+        );
+        assert_eq!(limit.what, LimitKind::ReceiverCpu);
+        let what = "dropped at the remote end, softnet backlog, mostly of CPU 1";
+        assert!(says(&limit, what, "500"), "{limit:?}");
+    }
+
+    #[test]
+    fn what_the_machines_backlogs_drop_of_other_interfaces_is_not_this_trials() {
+        let others = |watch: WatchBuilder| watch.grew("cpu/0/softnet/dropped", 9_000);
+        let limit = limit(lossy(), &hosts(false), |watch| watch, others);
+        assert_eq!(limit.what, LimitKind::Loss);
+        assert!(!says(&limit, "softnet", ""), "{limit:?}");
+        assert!(says(&limit, "where it was lost", "no drop counter"));
+    }
+
+    #[test]
+    fn other_counters_that_stood_still_and_were_left_out_do_not_blind() {
+        let few = |watch: WatchBuilder| watch.with(|watch| *watch = watch.clone().without_still(1));
+        let limit = limit(lossy(), &hosts(false), few, few);
+        let words = "no drop counter of either host moved";
+        assert!(says(&limit, "where it was lost", words), "{limit:?}");
+    }
+
+    #[test]
+    fn a_ring_that_overflowed_is_named_as_the_place_of_a_loss() {
+        let missed = |watch: WatchBuilder| watch.grew("nic/far0/stat/rx_missed_errors", 9_000);
+        let limit = limit(lossy(), &hosts(false), |watch| watch, missed);
+        assert_eq!(limit.what, LimitKind::Loss);
+        let what = "dropped at the remote end, ring of far0 (rx_missed_errors)";
+        assert!(says(&limit, what, "9000"), "{limit:?}");
+    }
+
+    #[test]
+    fn where_no_counter_moved_the_path_between_the_hosts_lost_it() {
+        let still = |watch: WatchBuilder| watch;
+        let limit = limit(lossy(), &hosts(true), still, still);
+        assert_eq!((limit.what, limit.rule.clone()), (LimitKind::Loss, None));
+        let words = "no drop counter of either host moved: the path between them";
+        assert!(says(&limit, "where it was lost", words), "{limit:?}");
+    }
+
+    #[test]
+    fn a_few_drops_do_not_explain_a_large_loss() {
+        let few = |watch: WatchBuilder| watch.grew("nic/near0/qdisc/drops", 100);
+        let limit = limit(lossy(), &hosts(true), few, |watch| watch);
+        assert_eq!(limit.what, LimitKind::Loss);
+        assert!(says(&limit, "queueing discipline", "100"));
+        assert!(says(&limit, "where it was lost", "explain less than"));
+    }
+
+    #[test]
+    fn counters_that_were_not_read_are_not_counters_that_stood_still() {
+        let (near, far) = hosts(false);
+        let unread = judged(&lossy(), &near, &far);
+        assert_eq!(unread.what, LimitKind::Loss);
+        assert!(
+            says(&unread, "where it was lost", "not known"),
+            "{unread:?}"
+        );
+        let denied = |watch: WatchBuilder| watch.denied("nic/far0/stat");
+        let partly = limit(lossy(), &(near, far), |watch| watch, denied);
+        let words = "the drop counters of the remote end are missing: it needs root";
+        assert!(says(&partly, "where it was lost", words), "{partly:?}");
+    }
+
+    /// A thousand datagrams of 1400 bytes were lost of 100,000.
+    fn lossy_datagrams(socket_drops: Option<u64>) -> Sample {
+        let mut sample = build::sample().mbit(500).cpu_share(0.3, 0.3).build();
+        sample.spec.workload = Workload::Udp(Udp {
+            datagram_bytes: Bytes::new(1_400),
+            rate_bit_per_s: Some(BitRate::from_mbit_per_s(510)),
+            batch: DatagramBatch::Mmsg,
+        });
+        for side in [&mut sample.local, &mut sample.remote] {
+            for flow in &mut side.flows {
+                flow.tcp = Known::default();
+                flow.datagrams = Some(Datagrams::default());
+            }
+        }
+        sample.remote.flows[0].datagrams = Some(Datagrams {
+            count: 99_000,
+            lost: 1_000,
+            socket_drops,
+            ..Datagrams::default()
+        });
+        sample
+    }
+
+    #[test]
+    fn datagrams_are_lost_where_a_counter_says_so() {
+        let still = |watch: WatchBuilder| watch;
+        let socket = limit(lossy_datagrams(Some(990)), &hosts(false), still, still);
+        assert_eq!(socket.what, LimitKind::ReceiveWindow);
+        assert!(
+            says(&socket, "receive buffers of sockets", "990"),
+            "{socket:?}"
+        );
+        let counted = |watch: WatchBuilder| watch.grew("snmp/Udp/RcvbufErrors", 1_000);
+        let counted = limit(lossy_datagrams(None), &hosts(false), still, counted);
+        assert_eq!(counted.what, LimitKind::ReceiveWindow);
+        let mut busy = lossy_datagrams(Some(990));
+        busy.remote.flows[0].system_ns = busy.remote.elapsed_ns;
+        let busy = limit(busy, &hosts(false), still, still);
+        assert_eq!(busy.what, LimitKind::ReceiverCpu);
+        let drops = |watch: WatchBuilder| watch.grew("nic/near0/qdisc/drops", 700);
+        let shaped = limit(lossy_datagrams(Some(3)), &hosts(true), drops, still);
+        assert_eq!(shaped.what, LimitKind::Shaper);
+        let nowhere = limit(lossy_datagrams(Some(0)), &hosts(false), still, still);
+        assert_eq!(nowhere.what, LimitKind::Loss);
+        assert!(
+            says(&nowhere, "share of the datagrams lost", "1.0 %"),
+            "{nowhere:?}"
+        );
+        assert!(says(&nowhere, "where it was lost", "the path between them"));
+    }
+}

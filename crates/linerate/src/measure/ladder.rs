@@ -346,3 +346,48 @@ fn document<'a>(
 fn over_wire(path: &Path) -> Option<bool> {
     path.local_interface().map(|nic| nic.kind.has_wire())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rung::tests::trial;
+
+    /// A ladder of so many rounds of the plain way and one other, every way else refused.
+    fn ladder(rounds: u32, other: impl Fn(u32) -> f64) -> Ladder {
+        let [plain, measured, rest @ ..] = &Way::all()[..] else {
+            panic!("there are more than two ways");
+        };
+        let trials = (0..rounds).flat_map(|round| {
+            [
+                trial(round, *plain, 10.0),
+                trial(round, *measured, other(round)),
+            ]
+        });
+        let refused = |way: &Way| (*way, Stop::new(Code::NotSupported, "not here"));
+        Ladder {
+            spec: TrialSpec::default(),
+            seed: 1,
+            keeps_raw: false,
+            trials: trials.collect(),
+            refused: rest.iter().map(refused).collect(),
+        }
+    }
+
+    #[test]
+    fn rounds_go_on_until_every_ratio_is_certain_or_the_time_is_over() {
+        let (now, hour) = (Instant::now(), Duration::from_secs(3_600));
+        let certain = Enough::Certain(0.01, hour);
+        let alike = |_| 12.0;
+        assert!(!ladder(2, alike).is_enough(2, certain, now), "no interval");
+        assert!(ladder(3, alike).is_enough(3, certain, now));
+        let noisy = |round| 12.0 + f64::from(round);
+        assert!(!ladder(3, noisy).is_enough(3, certain, now));
+        let over = Enough::Certain(0.01, Duration::ZERO);
+        assert!(ladder(3, noisy).is_enough(3, over, now));
+        assert!(
+            !ladder(2, noisy).is_enough(2, over, now),
+            "the fewest come first"
+        );
+        assert!(ladder(2, noisy).is_enough(2, Enough::Rounds(2), now));
+    }
+}

@@ -347,49 +347,37 @@ impl<C: ser::SerializeMap> ser::SerializeMap for Below<'_, C> {
     }
 }
 
-impl<C: ser::SerializeStruct> ser::SerializeStruct for Below<'_, C> {
-    type Ok = C::Ok;
-    type Error = C::Error;
-
-    fn serialize_field<T: Serialize + ?Sized>(
-        &mut self,
-        key: &'static str,
-        value: &T,
-    ) -> Result<(), C::Error> {
-        if self.inside == 0 && self.notes.borrow().leave_out == Some(key) {
-            return self.inner.skip_field(key);
-        }
-        self.enter(key);
-        let noting = self.noting(value);
-        self.inner.serialize_field(key, &noting)
-    }
-
-    fn skip_field(&mut self, key: &'static str) -> Result<(), C::Error> {
-        self.inner.skip_field(key)
-    }
-
-    fn end(self) -> Result<C::Ok, C::Error> {
-        self.leave().end()
-    }
+macro_rules! fields {
+    ($($form:ident)*) => {
+        $(impl<C: ser::$form> ser::$form for Below<'_, C> {
+            type Ok = C::Ok;
+            type Error = C::Error;
+            fn serialize_field<T: Serialize + ?Sized>(
+                &mut self,
+                key: &'static str,
+                value: &T,
+            ) -> Result<(), C::Error> {
+                // Never within a variant: its content stands below its name.
+                if self.inside == 0 && self.notes.borrow().leave_out == Some(key) {
+                    return self.inner.skip_field(key);
+                }
+                self.enter(key);
+                let noting = self.noting(value);
+                self.inner.serialize_field(key, &noting)
+            }
+            fn skip_field(&mut self, key: &'static str) -> Result<(), C::Error> {
+                self.inner.skip_field(key)
+            }
+            fn end(self) -> Result<C::Ok, C::Error> {
+                self.leave().end()
+            }
+        })*
+    };
 }
 
-impl<C: ser::SerializeStructVariant> ser::SerializeStructVariant for Below<'_, C> {
-    type Ok = C::Ok;
-    type Error = C::Error;
-
-    fn serialize_field<T: Serialize + ?Sized>(
-        &mut self,
-        key: &'static str,
-        value: &T,
-    ) -> Result<(), C::Error> {
-        self.enter(key);
-        let noting = self.noting(value);
-        self.inner.serialize_field(key, &noting)
-    }
-
-    fn end(self) -> Result<C::Ok, C::Error> {
-        self.leave().end()
-    }
+fields! {
+    SerializeStruct
+    SerializeStructVariant
 }
 
 enum StructOrGap<'n, S: Serializer> {

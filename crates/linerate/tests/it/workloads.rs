@@ -6,12 +6,12 @@ use serde_json::Value;
 use crate::fitting;
 use crate::lab::Lab;
 
+/// Measures as the words say, and gives back the document.
 #[track_caller]
-fn measured(lab: &Lab, arguments: &[&str]) -> Value {
-    let done = lab
-        .run(&[&["--format", "json", "measure"], arguments].concat())
-        .expect_code(0);
-    fitting(&done.out)
+fn measured(lab: &Lab, words: &str) -> Value {
+    let words = format!("--format json measure {words}");
+    let words: Vec<&str> = words.split(' ').collect();
+    fitting(&lab.run(&words).expect_code(0).out)
 }
 
 #[track_caller]
@@ -27,16 +27,7 @@ fn requests_are_counted_and_every_one_is_timed() {
     for wait in ["blocking", "epoll", "spin"] {
         let document = measured(
             &lab,
-            &[
-                "rr",
-                "netns:far",
-                "--time",
-                "0.3",
-                "--request",
-                "64B",
-                "--wait",
-                wait,
-            ],
+            &format!("rr netns:far --time 0.3 --request 64B --wait {wait}"),
         );
         let operations = number(&document["total"]["operations"]);
         assert!(operations > 0.0, "{wait}");
@@ -53,19 +44,7 @@ fn requests_are_counted_and_every_one_is_timed() {
 #[test]
 fn an_open_loop_keeps_its_rate_and_tells_what_a_closed_one_would_have_said() {
     let Some(lab) = Lab::new() else { return };
-    let document = measured(
-        &lab,
-        &[
-            "rr",
-            "netns:far",
-            "--time",
-            "0.5",
-            "--rate",
-            "200",
-            "--flows",
-            "2",
-        ],
-    );
+    let document = measured(&lab, "rr netns:far --time 0.5 --rate 200 --flows 2");
     assert_eq!(document["total"]["operations"], 100);
     assert_eq!(document["service_latency_ns"]["count"], 100);
 }
@@ -76,14 +55,7 @@ fn a_ping_pong_has_a_row_for_each_size_and_a_line_through_them() {
     let sizes = "0B,4B,1KiB,64KiB,4MiB";
     let document = measured(
         &lab,
-        &[
-            "pingpong",
-            "netns:far",
-            "--sizes",
-            sizes,
-            "--repetitions",
-            "30",
-        ],
+        &format!("pingpong netns:far --sizes {sizes} --repetitions 30"),
     );
     let rows = document["sizes"].as_array().expect("rows");
     let bytes: Vec<&Value> = rows.iter().map(|row| &row["bytes"]).collect();
@@ -105,17 +77,7 @@ fn a_transfer_of_so_many_repetitions_makes_them_and_compares_every_byte() {
     let Some(lab) = Lab::new() else { return };
     let document = measured(
         &lab,
-        &[
-            "transfer",
-            "netns:far",
-            "--bytes",
-            "100KiB",
-            "--repetitions",
-            "20",
-            "--flows",
-            "2",
-            "--data-check",
-        ],
+        "transfer netns:far --bytes 100KiB --repetitions 20 --flows 2 --data-check",
     );
     assert_eq!(document["total"]["operations"], 40);
 }
@@ -126,18 +88,7 @@ fn datagrams_at_a_low_rate_all_arrive() {
     for batch in ["single", "mmsg", "gso"] {
         let document = measured(
             &lab,
-            &[
-                "udp",
-                "netns:far",
-                "--time",
-                "0.5",
-                "--rate",
-                "1Mbit/s",
-                "--size",
-                "500B",
-                "--batch",
-                batch,
-            ],
+            &format!("udp netns:far --time 0.5 --rate 1Mbit/s --size 500B --batch {batch}"),
         );
         let datagrams = &document["datagrams"];
         // A machine with other work may begin the last ones after the end, and then they are not sent.
@@ -157,16 +108,7 @@ fn our_server_answers_our_client() {
     let Some(lab) = Lab::new() else { return };
     let document = measured(
         &lab,
-        &[
-            "http",
-            "netns:far",
-            "--time",
-            "0.4",
-            "--connections",
-            "4",
-            "--body",
-            "1KiB",
-        ],
+        "http netns:far --time 0.4 --connections 4 --body 1KiB",
     );
     let operations = number(&document["total"]["operations"]);
     assert!(operations > 0.0 && document["total"]["failed"] == 0);
@@ -177,7 +119,7 @@ fn our_server_answers_our_client() {
 #[test]
 fn a_server_of_others_is_loaded_and_what_it_does_not_tell_is_null() {
     let Some(lab) = Lab::new() else { return };
-    let document = measured(&lab, &["rr", "local", "--time", "0.2"]);
+    let document = measured(&lab, "rr local --time 0.2");
     assert!(number(&document["total"]["operations"]) > 0.0);
     let done = lab.run(&["measure", "http", "http://127.0.0.1:9/", "--time", "0.2"]);
     assert_ne!(done.code, Some(0), "nobody listens there");
@@ -218,19 +160,7 @@ fn datagrams_that_a_short_queue_drops_are_found_at_the_queue_by_its_own_counter(
 #[test]
 fn a_result_that_is_certain_enough_ends_the_repeating() {
     let Some(lab) = Lab::new() else { return };
-    let document = measured(
-        &lab,
-        &[
-            "rr",
-            "netns:far",
-            "--time",
-            "0.1",
-            "--rate",
-            "100",
-            "--until-ci",
-            "20%",
-        ],
-    );
+    let document = measured(&lab, "rr netns:far --time 0.1 --rate 100 --until-ci 20%");
     let repeats = &document["repeats"];
     assert!(number(&repeats["trials"]) >= 6.0);
     assert!(number(&repeats["reached"]) <= 0.2, "{repeats}");
@@ -241,16 +171,7 @@ fn threads_and_memory_are_where_they_were_asked_to_be() {
     let Some(lab) = Lab::new() else { return };
     let document = measured(
         &lab,
-        &[
-            "stream",
-            "netns:far",
-            "--time",
-            "0.2",
-            "--place",
-            "cpu:0",
-            "--memory",
-            "bind:0",
-        ],
+        "stream netns:far --time 0.2 --place cpu:0 --memory bind:0",
     );
     for end in ["local", "remote"] {
         for thread in document["threads"][end].as_array().expect("threads") {
@@ -267,33 +188,23 @@ fn threads_and_memory_are_where_they_were_asked_to_be() {
 #[test]
 fn what_cannot_be_asked_for_is_refused_before_anything_is_measured() {
     let Some(lab) = Lab::new() else { return };
-    for (arguments, code, word) in [
-        (&["rr", "netns:far", "--request", "0B"][..], 2, "request"),
-        (&["rr", "netns:far", "--request", "1TiB"], 2, "request"),
-        (&["stream", "netns:far", "--buffer", "1TiB"], 2, "buffer"),
-        (&["udp", "netns:far", "--size", "3B"], 2, "datagram"),
-        (&["stream", "netns:far", "--place", "cpu:4000"], 23, "4000"),
+    for (words, code, word) in [
+        ("rr netns:far --request 0B", 2, "request"),
+        ("rr netns:far --request 1TiB", 2, "request"),
+        ("stream netns:far --buffer 1TiB", 2, "buffer"),
+        ("udp netns:far --size 3B", 2, "datagram"),
+        ("stream netns:far --place cpu:4000", 23, "4000"),
+        ("stream netns:far --place somewhere", 2, "somewhere"),
+        ("http https://127.0.0.1/", 23, "TLS"),
         (
-            &["stream", "netns:far", "--place", "somewhere"],
-            2,
-            "somewhere",
-        ),
-        (&["http", "https://127.0.0.1/"], 23, "TLS"),
-        (
-            &[
-                "stream",
-                "netns:far",
-                "--wait",
-                "uring",
-                "--send",
-                "zerocopy",
-            ],
+            "stream netns:far --wait uring --send zerocopy",
             22,
             "cannot",
         ),
     ] {
-        let done = lab.run(&[&["measure"], arguments].concat());
-        assert_eq!(done.code, Some(code), "{arguments:?}: {}", done.err);
-        assert!(done.err.contains(word), "{arguments:?}: {}", done.err);
+        let arguments: Vec<&str> = words.split(' ').collect();
+        let done = lab.run(&[&["measure"][..], &arguments].concat());
+        assert_eq!(done.code, Some(code), "{words}: {}", done.err);
+        assert!(done.err.contains(word), "{words}: {}", done.err);
     }
 }

@@ -203,6 +203,8 @@ impl<'a> Sender<'a> {
         let begun = monotonic_ns();
         let look = u64::try_from(LOOK.as_nanos()).unwrap_or(u64::MAX);
         let mut next_look = begun + look;
+        // However late the sign to stop comes, nothing is sent whose time is the end or after it.
+        let last = self.seat.spec.duration_ns.as_u64().saturating_sub(1);
         loop {
             let mut next_due = next_look;
             let mut has_sent = false;
@@ -217,13 +219,15 @@ impl<'a> Sender<'a> {
                 let now = monotonic_ns();
                 let due = flow.schedule.map_or(u64::MAX, |schedule| {
                     schedule
-                        .due(Nanoseconds::new(now - begun))
+                        .due(Nanoseconds::new((now - begun).min(last)))
                         .saturating_sub(flow.sent)
                 });
                 if due == 0 {
                     let time = flow.schedule.map(|schedule| schedule.time_of(flow.sent));
                     let time = time.map_or(0, Nanoseconds::as_u64);
-                    next_due = next_due.min(begun.saturating_add(time));
+                    if time <= last {
+                        next_due = next_due.min(begun.saturating_add(time));
+                    }
                     continue;
                 }
                 has_sent = true;

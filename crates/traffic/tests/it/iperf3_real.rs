@@ -22,6 +22,27 @@ pub(crate) fn iperf3_is_here() -> bool {
     here
 }
 
+/// Starts a real iperf3, and waits for a line of its with `word`.
+fn started(arguments: &[&str], word: &str) -> Child {
+    let mut child = Command::new("iperf3")
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("it is here");
+    let mut said = std::io::BufReader::new(child.stdout.take().expect("piped"));
+    let mut line = String::new();
+    while !line.contains(word) {
+        line.clear();
+        let read = std::io::BufRead::read_line(&mut said, &mut line).expect("it talks");
+        assert!(read > 0, "it ended before it said `{word}`");
+    }
+    // What it says later must have somewhere to go.
+    thread::spawn(move || std::io::copy(&mut said, &mut std::io::sink()));
+    child
+}
+
 /// A real server on a port of its own.
 struct RealServer {
     child: Child,
@@ -33,23 +54,11 @@ impl RealServer {
         let free = TcpListener::bind(loopback()).expect("a free port");
         let port = free.local_addr().expect("bound").port();
         drop(free);
-        let mut child = Command::new("iperf3")
-            .args(["-s", "-p", &port.to_string(), "--forceflush"])
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("it is here");
         // Its second line says that it listens.
-        let mut said = std::io::BufReader::new(child.stdout.take().expect("piped"));
-        let mut line = String::new();
-        while !line.contains("listening") {
-            line.clear();
-            let read = std::io::BufRead::read_line(&mut said, &mut line).expect("it talks");
-            assert!(read > 0, "it ended before it listened");
-        }
-        // What it says later must have somewhere to go.
-        thread::spawn(move || std::io::copy(&mut said, &mut std::io::sink()));
+        let child = started(
+            &["-s", "-p", &port.to_string(), "--forceflush"],
+            "listening",
+        );
         let address = (Ipv4Addr::LOCALHOST, port).into();
         Self { child, address }
     }
@@ -178,8 +187,9 @@ fn a_busy_real_server_is_an_error_that_says_so() {
         server.address.ip().to_string(),
         server.address.port().to_string(),
     );
-    let mut first = Command::new("iperf3")
-        .args([
+    // The line of an interval says that its test runs.
+    let mut first = started(
+        &[
             "-c",
             &host,
             "-p",
@@ -190,20 +200,9 @@ fn a_busy_real_server_is_an_error_that_says_so() {
             "-i",
             "0.1",
             "--forceflush",
-        ])
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("it is here");
-    // The line of an interval says that its test runs.
-    let mut said = std::io::BufReader::new(first.stdout.take().expect("piped"));
-    let mut line = String::new();
-    while !line.contains("sec") {
-        line.clear();
-        let read = std::io::BufRead::read_line(&mut said, &mut line).expect("it talks");
-        assert!(read > 0, "it ended before its first interval");
-    }
+        ],
+        "sec",
+    );
     let refused = measure(&spec(1, Direction::Forward), server.address, &abort());
     first.kill().expect("it runs for a minute");
     first.wait().expect("it was killed");

@@ -93,11 +93,7 @@ fn datagrams_at_a_low_rate_all_arrive() {
         let datagrams = &document["datagrams"];
         // A machine with other work may begin the last ones after the end, and then they are not sent.
         let sent = datagrams["sent"].as_u64().expect("a count");
-        // The end comes late there, too: 250 a second of the time that it took.
-        let sent = f64::from(u32::try_from(sent).expect("few"));
-        let per_second = datagrams["received_per_s"].as_f64().expect("a rate");
-        let most = 250.0 * sent / per_second + 1.0;
-        assert!((60.0..=most).contains(&sent), "{batch}: {sent}");
+        assert!((60..=125).contains(&sent), "{batch}: {sent}");
         assert_eq!(datagrams["received"], datagrams["sent"], "{batch}");
         assert_eq!(datagrams["lost"], 0, "{batch}");
     }
@@ -132,10 +128,9 @@ fn datagrams_that_a_short_queue_drops_are_found_at_the_queue_by_its_own_counter(
     // A bucket and a queue of a few datagrams: what comes in one piece does not fit.
     let queue = "tc qdisc add dev near0 root tbf rate 1gbit burst 15kb limit 15kb";
     lab.shell("near", queue);
-    let rate = ["--size", "1400B", "--rate", "100M", "--batch", "gso"];
     let document = measured(
         &lab,
-        &[&["udp", "netns:far", "--time", "1"], &rate[..]].concat(),
+        "udp netns:far --time 1 --size 1400B --rate 100M --batch gso",
     );
     let lost = number(&document["raw"]["remote"]["flows"][0]["datagrams"]["lost"]);
     assert!(lost > 0.0, "{document:#}");

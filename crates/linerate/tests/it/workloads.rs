@@ -262,3 +262,29 @@ fn what_cannot_be_asked_for_is_refused_before_anything_is_measured() {
         assert!(done.err.contains(word), "{arguments:?}: {}", done.err);
     }
 }
+
+#[test]
+fn what_recording_took_is_told_and_an_unrecorded_trial_only_counts_bytes() {
+    let Some(lab) = Lab::new() else { return };
+    let trial = ["stream", "netns:far", "--time", "0.3"];
+    let recorded = measured(&lab, &trial);
+    let unrecorded = measured(&lab, &[&trial[..], &["--no-record"]].concat());
+    for end in ["local", "remote"] {
+        assert!(number(&recorded["cpu"][end]["recording_s"]) > 0.0, "{end}");
+        assert!(
+            recorded["raw"][end]["counters"]["span_ns"].is_u64(),
+            "{end}"
+        );
+        let raw = &unrecorded["raw"][end];
+        assert!(
+            raw["counters"]["span_ns"].is_null(),
+            "{end}: {}",
+            raw["counters"]
+        );
+        assert_eq!(raw["cpu"]["series"], serde_json::json!([]), "{end}");
+        // No reading but each flow's own at its end.
+        assert!(number(&unrecorded["total"]["bytes"]) > 0.0);
+    }
+    let done = lab.run(&["measure", "stream", "local", "--no-record", "--profile"]);
+    assert_eq!(done.code, Some(2), "{}", done.err);
+}

@@ -32,7 +32,7 @@ pub fn restart_as_stage(seed_is_given: bool) -> io::Result<bool> {
 ///
 /// # Errors
 ///
-/// Words that say which file is not there.
+/// Words that complete "cannot ...": which file is not there.
 pub fn linerate_file(given: Option<&Path>) -> Result<PathBuf, String> {
     let path = match given {
         Some(path) => path.to_owned(),
@@ -40,13 +40,13 @@ pub fn linerate_file(given: Option<&Path>) -> Result<PathBuf, String> {
             .map_err(|error| format!("find this program's own file: {error}"))?
             .with_file_name("linerate"),
     };
-    if path.is_file() {
-        return Ok(path);
-    }
-    Err(format!(
-        "find linerate: {} is not there; the scripts in bench/ build it, `--linerate` names another",
-        path.display()
-    ))
+    // It may be started in another folder.
+    fs::canonicalize(&path).map_err(|error| {
+        format!(
+            "use {}: {error}; the scripts in bench/ build it, `--linerate` names another",
+            path.display()
+        )
+    })
 }
 
 /// The load average of the last minute.

@@ -18,13 +18,14 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
 use std::path::PathBuf;
-use std::process::{Command, ExitCode};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Parser;
+use linerate_bench_shared::{linerate_file, restart_as_stage};
 use linerate_model::sample::{Sample, SideSample};
 use linerate_stats::{Random, Seed};
-use linerate_testbed::{Stage, tie_to_parent};
+use linerate_testbed::Stage;
 
 use crate::kinds::{Kind, Plant};
 use crate::scene::{Measured, Scene};
@@ -94,7 +95,8 @@ fn main() -> ExitCode {
     let result = match (args.spin_on, args.stage) {
         (Some(cpu), _) => spin_on(cpu),
         (None, true) => conduct(&args),
-        (None, false) => restart_as_stage(&args),
+        (None, false) => restart_as_stage(args.seed.is_some())
+            .map_err(|error| Trouble(format!("start the stage: {error}"))),
     };
     match result {
         Ok(true) => ExitCode::SUCCESS,
@@ -117,21 +119,6 @@ fn spin_on(cpu: u32) -> Result<bool, Trouble> {
     }
 }
 
-/// The namespaces belong to a child of their own and vanish with it.
-fn restart_as_stage(args: &Args) -> Result<bool, Trouble> {
-    let trouble = |error: std::io::Error| Trouble(format!("start the stage: {error}"));
-    let mut stage = Command::new(std::env::current_exe().map_err(trouble)?);
-    stage.args(std::env::args_os().skip(1)).arg("--stage");
-    if args.seed.is_none() {
-        let now = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
-        stage.args(["--seed", &now.as_secs().to_string()]);
-    }
-    tie_to_parent(&mut stage);
-    Ok(stage.status().map_err(trouble)?.success())
-}
-
 /// Plants and asks; whether the aims are reached.
 fn conduct(args: &Args) -> Result<bool, Trouble> {
     // First of all, while this process has one thread.
@@ -151,7 +138,7 @@ fn conduct(args: &Args) -> Result<bool, Trouble> {
     );
     let mut bench = Bench {
         stage,
-        linerate: linerate_file(args)?,
+        linerate: linerate_file(args.linerate.as_deref()).map_err(Trouble)?,
         args,
         random: Random::new(Seed(seed)),
         hosts: 0,
@@ -192,20 +179,6 @@ fn go_first() {
     if rustix::process::setsid().is_ok() {
         let _ = fs::write("/proc/self/autogroup", "-20");
     }
-}
-
-fn linerate_file(args: &Args) -> Result<PathBuf, Trouble> {
-    let beside =
-        || -> std::io::Result<PathBuf> { Ok(std::env::current_exe()?.with_file_name("linerate")) };
-    let path = args.linerate.clone().map_or_else(beside, Ok);
-    let path = path.map_err(|error| Trouble(format!("find this program's own file: {error}")))?;
-    if path.is_file() {
-        return Ok(path);
-    }
-    Err(Trouble(format!(
-        "find linerate: {} is not there",
-        path.display()
-    )))
 }
 
 struct Bench<'a> {

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use linerate_bench_shared::{child_of, pause, run_inside};
 use linerate_model::sample::Sample;
 use linerate_testbed::{Impairment, Netns, Relay, RelayOptions, Stage, join, tie_to_parent};
 use rustix::process::{Pid, Signal, kill_process};
@@ -134,12 +135,12 @@ impl Scene {
         set(&self.near, "net/ipv4/tcp_wmem", &write)?;
         set(&self.far, "net/ipv4/tcp_rmem", &read)?;
         for command in &plant.shaper {
-            inside(&self.near, "tc", &command.replace("NIC", NIC))?;
+            run_inside(&self.near, "tc", &command.replace("NIC", NIC)).map_err(Trouble)?;
         }
         if let Some(segments) = plant.congestion_window {
             let route =
                 format!("route replace 10.80.0.0/24 dev {NIC} src {NEAR} cwnd lock {segments}");
-            inside(&self.near, "ip", &route)?;
+            run_inside(&self.near, "ip", &route).map_err(Trouble)?;
         }
         if let Some((cpu, programs)) = plant.busy {
             for _ in 0..programs {
@@ -273,21 +274,6 @@ fn set(host: &Netns, name: &str, value: &str) -> Result<(), Trouble> {
     written.map_err(trouble(&format!("write {value} to {path}")))
 }
 
-fn inside(host: &Netns, program: &str, words: &str) -> Result<(), Trouble> {
-    let mut command = Command::new(program);
-    command.args(words.split_whitespace()).stdin(Stdio::null());
-    host.enter_in_child(&mut command)
-        .map_err(trouble("enter a namespace"))?;
-    let output = command
-        .output()
-        .map_err(trouble(&format!("run {program} {words}")))?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-    Err(Trouble(format!("run {program} {words}: {said}")))
-}
-
 /// Stops one end's program again and again (SIGSTOP, SIGCONT) until the measurement ends: to its socket
 /// that is a program that sleeps.
 fn stall(
@@ -317,54 +303,11 @@ fn stall(
     }
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the length of the pause is what is planted"
-)]
-fn pause(time: Duration) {
-    std::thread::sleep(time);
-}
-
 /// Has the far end of the measurement `near` run before others; refused, its runs are disturbed.
 fn far_first(near: u32) {
     if let Some(far) = child_of(near) {
         let mut command = Command::new("chrt");
         command.args(["--all-tasks", "--rr", "--pid", "1", &far.to_string()]);
         let _ = command.stdin(Stdio::null()).status();
-    }
-}
-
-/// The only child of process `parent`.
-fn child_of(parent: u32) -> Option<u32> {
-    let entries = fs::read_dir("/proc").ok()?.filter_map(Result::ok);
-    let mut pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    pids.find(|pid| {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        stat_field(&stat, 4) == Some(u64::from(parent))
-    })
-}
-
-/// Field `number` of a `/proc/PID/stat`, counted from 1 as proc(5) does; the second may hold blanks.
-fn stat_field(stat: &str, number: usize) -> Option<u64> {
-    let rest = stat.rsplit_once(')')?.1;
-    rest.split_whitespace()
-        .nth(number.checked_sub(3)?)?
-        .parse()
-        .ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn fields_are_counted_as_proc_5_does() {
-        let stat = "12 (a b) c) S 7 12 12 0 -1 4194560 1 2 3 4 55 66 77 88 20";
-        assert_eq!(stat_field(stat, 4), Some(7));
-        let times: Vec<u64> = (14..=17)
-            .filter_map(|field| stat_field(stat, field))
-            .collect();
-        assert_eq!(times, [55, 66, 77, 88]);
-        assert_eq!(stat_field("", 4), None);
     }
 }

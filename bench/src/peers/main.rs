@@ -20,12 +20,12 @@ mod table;
 
 use std::fs;
 use std::path::PathBuf;
-use std::process::{Command, ExitCode};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::process::ExitCode;
 
 use clap::Parser;
+use linerate_bench_shared::{linerate_file, load, restart_as_stage};
 use linerate_stats::{Random, Seed};
-use linerate_testbed::{Stage, tie_to_parent};
+use linerate_testbed::Stage;
 
 use crate::cases::{Case, Contestant};
 use crate::contest::{Problem, Scene};
@@ -77,36 +77,16 @@ struct Args {
 fn main() -> ExitCode {
     let args = Args::parse();
     let result = if args.stage {
-        conduct(&args)
+        conduct(&args).map(|()| true)
     } else {
-        return start(&args);
+        restart_as_stage(args.seed.is_some())
+            .map_err(|error| Problem(format!("cannot start the stage: {error}")))
     };
     match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(problem) => {
-            eprintln!("error: {problem}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-/// What the person started: runs itself again as the stage.
-fn start(args: &Args) -> ExitCode {
-    let run = || -> std::io::Result<bool> {
-        let mut stage = Command::new(std::env::current_exe()?);
-        stage.args(std::env::args_os().skip(1)).arg("--stage");
-        if args.seed.is_none() {
-            let now = SystemTime::now().duration_since(UNIX_EPOCH);
-            stage.args(["--seed", &now.unwrap_or_default().as_secs().to_string()]);
-        }
-        tie_to_parent(&mut stage);
-        Ok(stage.status()?.success())
-    };
-    match run() {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            eprintln!("error: cannot start the stage: {error}");
+        Err(problem) => {
+            eprintln!("error: {problem}");
             ExitCode::FAILURE
         }
     }
@@ -122,7 +102,8 @@ struct Rounds {
 fn conduct(args: &Args) -> Result<(), Problem> {
     // First of all, while this process has one thread.
     let stage = Stage::enter().map_err(|error| Problem(error.to_string()))?;
-    let linerate = linerate_file(args)?;
+    let linerate =
+        linerate_file(args.linerate.as_deref()).map_err(|why| Problem(format!("cannot {why}")))?;
     let scene = Scene::set(&stage, args.loopback)?;
     let mut place = scene.place(linerate, args.time);
     place.mpi = mpi::prepare(&place, args.loopback);
@@ -252,27 +233,6 @@ fn shuffled(count: usize, seed: u64, round: u64) -> Vec<usize> {
     let seed = seed.wrapping_add(round.wrapping_mul(0x9E37_79B9_7F4A_7C15));
     Random::new(Seed(seed)).shuffle(&mut order);
     order
-}
-
-fn linerate_file(args: &Args) -> Result<PathBuf, Problem> {
-    let path = match &args.linerate {
-        Some(path) => path.clone(),
-        None => std::env::current_exe()
-            .map_err(|error| Problem(format!("cannot find this program's own file: {error}")))?
-            .with_file_name("linerate"),
-    };
-    // It is started in another folder.
-    fs::canonicalize(&path).map_err(|error| {
-        Problem(format!(
-            "cannot use {}: {error}; `bench/peers` builds it, `--linerate` names another",
-            path.display()
-        ))
-    })
-}
-
-fn load() -> String {
-    let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    text.split(' ').next().unwrap_or("not known").to_owned()
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
 
-use linerate_model::protocol::{AgentAddress, Failure, FailureKind, PROTOCOL, Reply, Token};
+use linerate_model::protocol::{Failure, FailureKind, PROTOCOL, Reply, Token};
 use linerate_model::sample::SideSample;
 use linerate_model::talk::{AgentAction, AgentTalk, Lines};
 use linerate_model::workload::TrialSpec;
@@ -149,7 +149,7 @@ impl Agent {
             AgentAction::Greet => Ok(Reply::Hello {
                 protocol: PROTOCOL,
                 version: env!("CARGO_PKG_VERSION").to_owned(),
-                addresses: self.addresses(),
+                addresses: self.station.addresses(),
             }),
             AgentAction::ReadHost => Ok(Reply::Host(Box::new(self.station.read_host()))),
             AgentAction::Apply(plan) => self.station.apply(&plan).map(|()| Reply::Applied),
@@ -166,20 +166,6 @@ impl Agent {
             AgentAction::Refuse(failure) => Err(failure),
         };
         Some(done.unwrap_or_else(Reply::Failed))
-    }
-
-    fn addresses(&self) -> Vec<AgentAddress> {
-        let host = self.station.read_host();
-        host.nics
-            .iter()
-            .flat_map(|nic| {
-                let all = nic.addresses.value().into_iter().flatten();
-                all.map(|address| AgentAddress {
-                    nic: nic.name.clone(),
-                    address: address.clone(),
-                })
-            })
-            .collect()
     }
 
     fn prepare(&mut self, spec: &TrialSpec, token: Token, bind: &str) -> Result<Reply, Failure> {

@@ -84,6 +84,10 @@ pub fn check_nic(host: &Host, nic: Option<&NicName>) -> Outcome<()> {
 
 /// `linerate prove`.
 pub fn prove(args: &ProveArgs, state: &FilePath, say: &Say) -> Outcome<()> {
+    if args.stream.trial.no_record {
+        let why = "`prove` judges by what is recorded: `--no-record` is for `measure`";
+        return Err(Stop::new(Code::Usage, why));
+    }
     let mut spec = stream_spec(
         &args.stream,
         None,

@@ -25,7 +25,7 @@ use linerate_model::units::Nanoseconds;
 use linerate_model::watch::Watch;
 use linerate_model::workload::TrialSpec;
 use linerate_traffic::tcp::Connected;
-use linerate_traffic::{Abort, TrafficError};
+use linerate_traffic::{Abort, TrafficError, cpu_time_of_this_thread};
 use rustix::thread::{CpuSet as Affinity, sched_setaffinity};
 
 use crate::place::allowed_here;
@@ -50,7 +50,11 @@ pub fn record_side(
     abort: &Abort,
 ) -> Result<SideSample, Failure> {
     let address = connected.local_address();
-    record(spec, address, None, || connected.run(abort))
+    let run = || connected.carry_out(abort);
+    let settle = |side: &mut SideSample| connected.settle(side, abort);
+    let recorded = record_settled(spec, address, None, run, settle);
+    drop(connected);
+    recorded
 }
 
 /// Runs this end of a trial of `spec`, whatever moves its bytes, and adds what the machine says of the time.
@@ -62,6 +66,22 @@ pub fn record(
     step: Option<Duration>,
     run: impl FnOnce() -> Result<SideSample, TrafficError>,
 ) -> Result<SideSample, Failure> {
+    record_settled(spec, address, step, run, |_| ())
+}
+
+/// The same; `settle` waits for what is still on its way when `run` has ended, before the counters are read
+/// again.
+fn record_settled(
+    spec: &TrialSpec,
+    address: Option<IpAddr>,
+    step: Option<Duration>,
+    run: impl FnOnce() -> Result<SideSample, TrafficError>,
+    settle: impl FnOnce(&mut SideSample),
+) -> Result<SideSample, Failure> {
+    if spec.unrecorded {
+        return unrecorded(run, settle);
+    }
+    let begun = cpu_time_of_this_thread();
     let live = LiveHost::open().map_err(|error| Failure {
         kind: FailureKind::Other,
         message: format!("cannot open the root folder: {error}"),
@@ -81,17 +101,40 @@ pub fn record(
         .profile_hz
         .map(|hz| Profiler::start(root, &machine.online, hz));
     let before = machine.read();
-    let outcome = beside.run(run);
+    let ready = cpu_time_of_this_thread();
+    let (mut side, seen, ended) = beside.run(run);
+    if let Ok(side) = &mut side {
+        settle(side);
+    }
+    let over = cpu_time_of_this_thread();
     let after = machine.read();
     let samples = profiler.map(|profiler| profiler.map(Profiler::stop));
-    let (side, seen, ended) = outcome;
     let mut side = side.map_err(|error| traffic_failure(&error))?;
     side.cpu.machine = times_between(&before, &after);
     side.cpu.series = seen.series(ended, side.elapsed_ns);
     side.cpu.frequency = seen.frequency;
     side.counters = watch_between(&before, &after);
     side.interface = machine.interface();
+    // The engine has counted its own readings. To name a profile's symbols is no part of recording.
+    let before = ready.saturating_sub(begun);
+    let own = before + cpu_time_of_this_thread().saturating_sub(over) + seen.took;
+    let engines = side.cpu.recording_ns;
+    side.cpu.recording_ns = engines.map(|time| (Duration::from(time) + own).into());
     side.profile = named(root, samples);
+    Ok(side)
+}
+
+/// Moves the bytes, and says of everything else that it was not to be read.
+fn unrecorded(
+    run: impl FnOnce() -> Result<SideSample, TrafficError>,
+    settle: impl FnOnce(&mut SideSample),
+) -> Result<SideSample, Failure> {
+    let mut side = run().map_err(|error| traffic_failure(&error))?;
+    settle(&mut side);
+    let gap = |path: &str| Gap::new(Cause::NotAsked, path, "the trial was not to be recorded");
+    side.cpu.machine = Known::Unknown(gap("/proc/stat"));
+    side.cpu.frequency = Known::Unknown(gap("/sys/devices/system/cpu"));
+    side.counters = Known::Unknown(gap("rtnetlink, /proc/net, /proc/interrupts"));
     Ok(side)
 }
 
@@ -208,6 +251,8 @@ struct Beside<'a> {
 struct Seen {
     steps: Vec<(Instant, Vec<CpuTimes>)>,
     frequency: Known<Vec<CpuFrequency>>,
+    /// CPU time of looking.
+    took: Duration,
 }
 
 impl Beside<'_> {
@@ -232,6 +277,7 @@ impl Beside<'_> {
                         "pthread_create(3)",
                         error.to_string(),
                     ),
+                    took: Duration::ZERO,
                 },
             };
             (outcome, seen, ended)
@@ -271,6 +317,7 @@ impl Beside<'_> {
         Seen {
             steps,
             frequency: frequencies.seen,
+            took: cpu_time_of_this_thread(),
         }
     }
 

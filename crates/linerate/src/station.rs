@@ -9,12 +9,14 @@ use linerate_host::apply::{
     Surroundings, Transaction,
 };
 use linerate_host::netlink::Netlink;
+use linerate_host::nic_control::NicRead;
 use linerate_host::read::read_host;
 use linerate_host::root::LiveHost;
 use linerate_model::host::Host;
+use linerate_model::ids::NicName;
 use linerate_model::known::Known;
 use linerate_model::plan::Plan;
-use linerate_model::protocol::{Failure, FailureKind};
+use linerate_model::protocol::{AgentAddress, Failure, FailureKind};
 use linerate_model::setting::{SettingKey, Value};
 use serde::Serialize;
 
@@ -56,6 +58,23 @@ impl Station {
     /// Reads the host.
     pub fn read_host(&self) -> Host {
         read_host(self.live.root(), &self.netlink)
+    }
+
+    /// The addresses of its interfaces, without reading the rest of the host.
+    pub fn addresses(&self) -> Vec<AgentAddress> {
+        let names = self.live.root().list("sys/class/net");
+        let names = names.value().into_iter().flatten();
+        let nics = names.filter_map(|name| name.parse::<NicName>().ok());
+        nics.flat_map(|nic| {
+            let all = self.netlink.addresses(&nic);
+            let all = all.value().into_iter().flatten();
+            let of_nic = |address: &String| AgentAddress {
+                nic: nic.clone(),
+                address: address.clone(),
+            };
+            all.map(of_nic).collect::<Vec<_>>()
+        })
+        .collect()
     }
 
     /// Reads one setting.

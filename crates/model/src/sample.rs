@@ -256,6 +256,19 @@ pub struct FlowRecord {
     /// `udp`.
     #[serde(default)]
     pub datagrams: Option<Datagrams>,
+    /// At the sender of a stream: what had been sent when the far end had everything. `tcp` is of the moment
+    /// when its thread ended, with the last bytes still in the send buffer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drained: Option<Drained>,
+}
+
+/// The bytes of a connection whose far end has everything that was sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Drained {
+    /// Bytes sent, retransmissions included (`tcpi_bytes_sent`).
+    pub bytes_sent: Bytes,
+    /// Bytes sent again (`tcpi_bytes_retrans`).
+    pub bytes_retransmitted: Bytes,
 }
 
 /// The part of `struct tcp_info` (include/uapi/linux/tcp.h) that names limits.
@@ -336,6 +349,10 @@ pub struct CpuRecord {
     /// The frequencies that CPUs were seen at.
     #[serde(default)]
     pub frequency: Known<Vec<CpuFrequency>>,
+    /// CPU time that the record itself took at this end: the readings of the threads' counters, of the
+    /// machine's before and after, and of the CPUs meanwhile.
+    #[serde(default)]
+    pub recording_ns: Known<Nanoseconds>,
 }
 
 /// What one CPU did between start and stop (`/proc/stat`).
@@ -412,6 +429,7 @@ impl SideSample {
                 machine: Known::unknown(Cause::NotSaid, path, reason()),
                 series: Vec::new(),
                 frequency: Known::unknown(Cause::NotSaid, path, reason()),
+                recording_ns: Known::unknown(Cause::NotSaid, path, reason()),
             },
             elapsed_ns: Nanoseconds::default(),
             threads: Vec::new(),

@@ -66,6 +66,10 @@ pub struct TrialSpec {
     /// Samples a second of every CPU that both ends' hot symbols are found by; `None` is no profile.
     #[serde(default)]
     pub profile_hz: Option<u32>,
+    /// Both ends move bytes and count them, and read nothing of their machines: what recording itself
+    /// costs is measured so.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unrecorded: bool,
 }
 
 impl Default for TrialSpec {
@@ -86,6 +90,7 @@ impl Default for TrialSpec {
             mss_bytes: None,
             pacing_bit_per_s: None,
             profile_hz: None,
+            unrecorded: false,
         }
     }
 }

@@ -30,3 +30,4 @@ mod waiting;
 
 pub use abort::Abort;
 pub use error::TrafficError;
+pub use trial::cpu_time_of_this_thread;

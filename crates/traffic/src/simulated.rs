@@ -221,6 +221,7 @@ fn flow_record(spec: &TrialSpec, number: u32, role: Role, readings: &Readings) -
         tcp: Known::Value(tcp_info(spec, role, total)),
         copies: None,
         datagrams: None,
+        drained: None,
     }
 }
 

@@ -58,6 +58,10 @@ pub struct TrialArgs {
     /// Sample what both ends' CPUs do, so often a second, and name the hot symbols.
     #[arg(long, value_name = "HZ", num_args = 0..=1, default_missing_value = "199", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub profile: Option<u32>,
+    /// Move and count bytes only: read no counters, CPUs or intervals at either end. What recording costs is
+    /// measured so.
+    #[arg(long, conflicts_with_all = ["interval", "profile"])]
+    pub no_record: bool,
     /// Where the threads of both ends run: near, far, node:N, cpu:LIST, spread, same-core, by-rx-cpu, or
     /// SENDER_CPUS:RECEIVER_CPUS such as `0-3:8`.
     #[arg(long, value_name = "WHERE", help_heading = PLACE)]

@@ -1,7 +1,9 @@
 //! What `measure --format json` prints (schema `linerate.sample/1`), made of the raw record. Everything in
 //! it but `raw` can be computed again from `raw`.
 
-use linerate_model::analysis::{cost_of_local, cost_of_remote, flags, rate_series};
+use std::collections::BTreeMap;
+
+use linerate_model::analysis::{RatePoint, cost_of_local, cost_of_remote, flags, rate_series};
 use linerate_model::ceiling::{Ceiling, PathCeilings, PathFacts, ceilings_of_path, share};
 use linerate_model::host::Host;
 use linerate_model::latency::Histogram;
@@ -13,7 +15,7 @@ use linerate_model::sample::{
 };
 use linerate_model::units::{BitRate, Nanoseconds, Ratio};
 use linerate_model::workload::{Direction, MemoryPolicy, TrialSpec, Workload};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
 use super::repeat::Repeats;
@@ -238,7 +240,7 @@ pub(super) fn real(count: u64) -> f64 {
 
 /// The document.
 #[derive(Debug, Serialize)]
-pub(super) struct MeasureDocument {
+pub(super) struct MeasureDocument<'a> {
     schema: &'static str,
     workload: &'static str,
     transport: &'static str,
@@ -247,7 +249,7 @@ pub(super) struct MeasureDocument {
     seconds: f64,
     total: Value,
     repeats: Option<Value>,
-    flows: Vec<Value>,
+    flows: Flows<'a>,
     latency_ns: Value,
     #[serde(skip_serializing_if = "Map::is_empty", flatten)]
     of_workload: Map<String, Value>,
@@ -259,11 +261,14 @@ pub(super) struct MeasureDocument {
     threads: Value,
     #[serde(skip_serializing_if = "Option::is_none")]
     foreign: Option<Value>,
-    raw: Value,
+    raw: &'a Sample,
 }
 
 /// Makes the document.
-pub(super) fn document(measured: &Measured<'_>, repeats: Option<&Repeats>) -> MeasureDocument {
+pub(super) fn document<'a>(
+    measured: &'a Measured<'_>,
+    repeats: Option<&Repeats>,
+) -> MeasureDocument<'a> {
     let sample = &measured.sample;
     let spec = &sample.spec;
     let latency = whole_latency(sample, |operations| Some(&operations.latency));
@@ -276,7 +281,7 @@ pub(super) fn document(measured: &Measured<'_>, repeats: Option<&Repeats>) -> Me
         seconds: spec.duration_ns.as_secs_f64(),
         total: total(measured),
         repeats: repeats.map(|repeats| json!(repeats)),
-        flows: flows(measured),
+        flows: Flows(measured),
         latency_ns: latency.as_ref().map_or(Value::Null, latency_value),
         of_workload: of_workload(measured),
         cpu: json!({
@@ -303,7 +308,7 @@ pub(super) fn document(measured: &Measured<'_>, repeats: Option<&Repeats>) -> Me
             "remote": nulled(&sample.remote.threads),
         }),
         foreign: measured.foreign.clone(),
-        raw: json!(sample),
+        raw: sample,
     }
 }
 
@@ -382,54 +387,69 @@ pub(super) fn warmup(sample: &Sample) -> Option<f64> {
     Some(point.at_ns.as_secs_f64())
 }
 
-fn flows(measured: &Measured<'_>) -> Vec<Value> {
-    let series = rate_series(&measured.sample);
-    let flow = |(from, sender, receiver): &(End, Option<&FlowRecord>, Option<&FlowRecord>)| {
-        let known = receiver.or(*sender);
-        let number = known.map_or(0, |flow| flow.flow);
-        let mean = known.and_then(|flow| BitRate::of(flow.total(), *flow.at_ns.last()?));
-        let points = series
-            .flows
+/// The flows, each made when it is written: ten thousand of them as values would take half a gigabyte.
+#[derive(Debug)]
+struct Flows<'a>(&'a Measured<'a>);
+
+impl Serialize for Flows<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let all = rate_series(&self.0.sample).flows;
+        let series: BTreeMap<(u32, End), &[RatePoint]> = all
             .iter()
-            .find(|series| series.flow == number && series.from == *from)
-            .map(|series| series.points.as_slice())
-            .unwrap_or_default();
-        let mut value = json!({
-            "flow": number,
-            "from": from,
-            "bytes": known.map(|flow| flow.total().as_u64()),
-            "rate_bit_per_s": mean.map(BitRate::as_f64),
-            "series": {
-                "at_s": points.iter().map(|p| p.at_ns.as_secs_f64()).collect::<Vec<_>>(),
-                "rate_bit_per_s": points.iter().map(|p| p.bit_per_s.as_f64()).collect::<Vec<_>>(),
-            },
-            "sender_cpu": sender.and_then(|f| f.last_cpu.get()),
-            "receiver_cpu": receiver.and_then(|f| f.last_cpu.get()),
-            "incoming_cpu": receiver.and_then(|f| f.incoming_cpu.get()),
-            "incoming_napi": receiver.and_then(|f| f.incoming_napi.get()),
-            "tcp": sender.map(|f| nulled(&f.tcp)),
-        });
-        let mut add = |name: &str, part: Option<Value>| {
-            if let (Some(part), Some(object)) = (part, value.as_object_mut()) {
-                object.insert(name.to_owned(), part);
-            }
-        };
-        add(
-            "send_copies",
-            sender.and_then(|f| f.copies).map(|c| json!(c)),
-        );
-        add(
-            "receive_copies",
-            receiver.and_then(|f| f.copies).map(|c| json!(c)),
-        );
-        let datagrams = |flow: Option<&FlowRecord>| flow.and_then(|f| f.datagrams.clone());
-        if let Some(received) = datagrams(*receiver) {
-            let sent = datagrams(*sender).map(|sent| sent.count);
-            add("datagrams", Some(datagrams_value(sent, &received)));
+            .map(|series| ((series.flow, series.from), series.points.as_slice()))
+            .collect();
+        serializer.collect_seq(self.0.flows().iter().map(|flow| {
+            let known = flow.2.or(flow.1).map_or(0, |known| known.flow);
+            flow_value(
+                flow,
+                series.get(&(known, flow.0)).copied().unwrap_or_default(),
+            )
+        }))
+    }
+}
+
+/// One flow: the sender's end, and what both ends recorded of it.
+fn flow_value(
+    (from, sender, receiver): &(End, Option<&FlowRecord>, Option<&FlowRecord>),
+    points: &[RatePoint],
+) -> Value {
+    let known = receiver.or(*sender);
+    let number = known.map_or(0, |flow| flow.flow);
+    let mean = known.and_then(|flow| BitRate::of(flow.total(), *flow.at_ns.last()?));
+    let mut value = json!({
+        "flow": number,
+        "from": from,
+        "bytes": known.map(|flow| flow.total().as_u64()),
+        "rate_bit_per_s": mean.map(BitRate::as_f64),
+        "series": {
+            "at_s": points.iter().map(|p| p.at_ns.as_secs_f64()).collect::<Vec<_>>(),
+            "rate_bit_per_s": points.iter().map(|p| p.bit_per_s.as_f64()).collect::<Vec<_>>(),
+        },
+        "sender_cpu": sender.and_then(|f| f.last_cpu.get()),
+        "receiver_cpu": receiver.and_then(|f| f.last_cpu.get()),
+        "incoming_cpu": receiver.and_then(|f| f.incoming_cpu.get()),
+        "incoming_napi": receiver.and_then(|f| f.incoming_napi.get()),
+        "tcp": sender.map(|f| nulled(&f.tcp)),
+    });
+    let mut add = |name: &str, part: Option<Value>| {
+        if let (Some(part), Some(object)) = (part, value.as_object_mut()) {
+            object.insert(name.to_owned(), part);
         }
-        value
     };
-    measured.flows().iter().map(flow).collect()
+    add(
+        "send_copies",
+        sender.and_then(|f| f.copies).map(|c| json!(c)),
+    );
+    add(
+        "receive_copies",
+        receiver.and_then(|f| f.copies).map(|c| json!(c)),
+    );
+    let datagrams = |flow: Option<&FlowRecord>| flow.and_then(|f| f.datagrams.clone());
+    if let Some(received) = datagrams(*receiver) {
+        let sent = datagrams(*sender).map(|sent| sent.count);
+        add("datagrams", Some(datagrams_value(sent, &received)));
+    }
+    value
 }
 
 /// The keys that only some workloads have.
@@ -595,6 +615,7 @@ fn cost(measured: &Measured<'_>, end: End) -> Value {
     value["voluntary_switches"] = json!(sum(|thread| thread.voluntary_switches));
     value["involuntary_switches"] = json!(sum(|thread| thread.involuntary_switches));
     value["page_faults"] = json!(sum(|thread| thread.minor_faults + thread.major_faults));
+    value["recording_s"] = json!(side.cpu.recording_ns.get().map(Nanoseconds::as_secs_f64));
     value
 }
 

@@ -36,7 +36,7 @@ fn common(args: &TrialArgs, time: Nanoseconds, workload: Workload) -> TrialSpec 
     // Twenty readings of a short trial, ten a second of a long one; fewer of thousands of flows, so that
     // the record stays small.
     let records = u64::from(args.flows) * if args.bidir { 2 } else { 1 };
-    let by_flows = duration_ns.as_u64() / (1_000_000 / records).max(1) + 1;
+    let by_flows = duration_ns.as_u64() / (250_000 / records).max(1) + 1;
     let interval = (duration_ns.as_u64() / 20)
         .clamp(1_000_000, 100_000_000)
         .max(by_flows)
@@ -46,7 +46,11 @@ fn common(args: &TrialArgs, time: Nanoseconds, workload: Workload) -> TrialSpec 
         flows: args.flows,
         direction,
         duration_ns,
-        interval_ns: args.interval.unwrap_or(Nanoseconds::new(interval)),
+        interval_ns: if args.no_record {
+            duration_ns
+        } else {
+            args.interval.unwrap_or(Nanoseconds::new(interval))
+        },
         socket_buffer_bytes: args.socket_buffer,
         congestion_control: args.cc.clone(),
         threads: args.threads,
@@ -54,6 +58,7 @@ fn common(args: &TrialArgs, time: Nanoseconds, workload: Workload) -> TrialSpec 
         mss_bytes: args.mss,
         pacing_bit_per_s: args.pacing,
         profile_hz: args.profile,
+        unrecorded: args.no_record,
         ..TrialSpec::default()
     }
 }

@@ -30,7 +30,7 @@ const SYMBOLS_SHOWN: usize = 12;
 /// The lines.
 pub(super) fn text(
     measured: &Measured<'_>,
-    document: &MeasureDocument,
+    document: &MeasureDocument<'_>,
     repeats: Option<&Repeats>,
 ) -> String {
     let mut lines = Vec::new();
@@ -483,7 +483,7 @@ fn ceiling(lines: &mut Vec<String>, measured: &Measured<'_>) {
     ));
 }
 
-fn cpu(lines: &mut Vec<String>, measured: &Measured<'_>, document: &MeasureDocument) {
+fn cpu(lines: &mut Vec<String>, measured: &Measured<'_>, document: &MeasureDocument<'_>) {
     let ends = measured.ends.as_ref();
     let names = [
         ("local", ends.map_or("this host", |ends| ends.local_nic)),

@@ -125,12 +125,12 @@ fn a_server_of_others_is_loaded_and_what_it_does_not_tell_is_null() {
 #[test]
 fn datagrams_that_a_short_queue_drops_are_found_at_the_queue_by_its_own_counter() {
     let Some(lab) = Lab::new() else { return };
-    // A bucket and a queue of a few datagrams: what comes in one piece does not fit.
-    let queue = "tc qdisc add dev near0 root tbf rate 1gbit burst 15kb limit 15kb";
+    // Twice as much is sent as goes through, and the queue holds a few datagrams.
+    let queue = "tc qdisc add dev near0 root tbf rate 50mbit burst 15kb limit 15kb";
     lab.shell("near", queue);
     let document = measured(
         &lab,
-        "udp netns:far --time 1 --size 1400B --rate 100M --batch gso",
+        "udp netns:far --time 1 --size 1400B --rate 100M --batch single",
     );
     let lost = number(&document["raw"]["remote"]["flows"][0]["datagrams"]["lost"]);
     assert!(lost > 0.0, "{document:#}");
@@ -202,4 +202,29 @@ fn what_cannot_be_asked_for_is_refused_before_anything_is_measured() {
         assert_eq!(done.code, Some(code), "{words}: {}", done.err);
         assert!(done.err.contains(word), "{words}: {}", done.err);
     }
+}
+
+#[test]
+fn what_recording_took_is_told_and_an_unrecorded_trial_only_counts_bytes() {
+    let Some(lab) = Lab::new() else { return };
+    let recorded = measured(&lab, "stream netns:far --time 0.3");
+    let unrecorded = measured(&lab, "stream netns:far --time 0.3 --no-record");
+    for end in ["local", "remote"] {
+        assert!(number(&recorded["cpu"][end]["recording_s"]) > 0.0, "{end}");
+        assert!(
+            recorded["raw"][end]["counters"]["span_ns"].is_u64(),
+            "{end}"
+        );
+        let raw = &unrecorded["raw"][end];
+        assert!(
+            raw["counters"]["span_ns"].is_null(),
+            "{end}: {}",
+            raw["counters"]
+        );
+        assert_eq!(raw["cpu"]["series"], serde_json::json!([]), "{end}");
+        // No reading but each flow's own at its end.
+        assert!(number(&unrecorded["total"]["bytes"]) > 0.0);
+    }
+    let done = lab.run(&["measure", "stream", "local", "--no-record", "--profile"]);
+    assert_eq!(done.code, Some(2), "{}", done.err);
 }

@@ -41,6 +41,7 @@ pub fn sample() -> SampleBuilder {
             machine: Known::Value(Vec::new()),
             series: Vec::new(),
             frequency: Known::default(),
+            recording_ns: Known::default(),
         },
         elapsed_ns: DURATION,
         threads: Vec::new(),
@@ -236,6 +237,7 @@ impl SampleBuilder {
             tcp: Known::Value(self.tcp.clone()),
             copies: None,
             datagrams: None,
+            drained: None,
         }
     }
 }
@@ -287,6 +289,7 @@ fn cpu_record(own: &[FlowRecord], all: &[FlowRecord]) -> CpuRecord {
         machine: Known::Value(vec![cpu(0), cpu(1)]),
         series: Vec::new(),
         frequency: Known::default(),
+        recording_ns: Known::default(),
     }
 }
 

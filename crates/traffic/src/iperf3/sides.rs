@@ -130,6 +130,7 @@ impl Foreign {
                 tcp: Known::unknown(Cause::NotSaid, path, untold("its TCP_INFO")),
                 copies: None,
                 datagrams: udp.then(|| datagrams_of(told, role)),
+                drained: None,
             })
         });
         SideSample {
@@ -140,6 +141,7 @@ impl Foreign {
                 machine: Known::unknown(Cause::NotSaid, path, untold("its machine's CPU time")),
                 series: Vec::new(),
                 frequency: Known::unknown(Cause::NotSaid, path, untold("its CPUs' frequencies")),
+                recording_ns: Known::unknown(Cause::NotSaid, path, untold("what its record cost")),
             },
             elapsed_ns: elapsed,
             threads: Vec::new(),

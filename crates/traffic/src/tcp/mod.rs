@@ -28,6 +28,7 @@ mod files;
 pub(crate) mod greeting;
 pub(crate) mod info;
 mod select;
+mod settle;
 pub(crate) mod socket;
 
 use std::net::{IpAddr, SocketAddr};
@@ -79,10 +80,17 @@ impl Connected {
     }
 
     /// Carries out the trial and records it. The peer must run its end within 10 s, and this end comes
-    /// back at the latest 10 s after the duration, also when the peer vanished. An abort ends it at once.
+    /// back at the latest 12 s after the duration, also when the peer vanished. An abort ends it at once.
     ///
     /// The record holds what this crate can see: `cpu.machine` and `counters` are the caller's to fill.
     pub fn run(self, abort: &Abort) -> Result<SideSample, TrafficError> {
+        let mut side = self.carry_out(abort)?;
+        self.settle(&mut side, abort);
+        Ok(side)
+    }
+
+    /// [`Connected::run`] without its end, [`Connected::settle`]: the caller's watching ends between the two.
+    pub fn carry_out(&self, abort: &Abort) -> Result<SideSample, TrafficError> {
         let work: &trial::Work<'_> = match self.spec.workload {
             Workload::Stream(_) => &stream::work,
             Workload::Rr(_) | Workload::Pingpong(_) | Workload::Transfer(_) => &exchange::work,
@@ -90,6 +98,14 @@ impl Connected {
             Workload::Udp(_) => &udp::work,
         };
         trial::carry_out(&self.spec, &self.flows, work, abort)
+    }
+
+    /// Waits, at most 2 s, until the far end has every byte of a stream, and records what the kernel had
+    /// sent by then: what programs, sockets and interfaces count agrees only after that.
+    pub fn settle(&self, side: &mut SideSample, abort: &Abort) {
+        if matches!(self.spec.workload, Workload::Stream(_)) {
+            settle::settle(&self.flows, side, abort);
+        }
     }
 }
 

@@ -15,8 +15,8 @@ use linerate_model::workload::{TrialSpec, Workload};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{Shutdown, shutdown};
 
-use super::FarEnd;
 use super::board::{Board, Counter};
+use super::{FarEnd, cpu_time_of_this_thread};
 use crate::abort::take_signals;
 use crate::sys::{allowed_cpus, pin_thread};
 use crate::tcp::Flow;
@@ -44,6 +44,8 @@ pub(super) struct Watched {
     /// Of each thread's own counter: the CPUs seen, in order of time, each change once.
     cpus: Vec<Vec<u32>>,
     ended_at: Nanoseconds,
+    /// CPU time that watching took until the trial was ended.
+    reading: Option<Duration>,
 }
 
 impl Watched {
@@ -74,6 +76,11 @@ impl Watched {
         let all: BTreeSet<u32> = seen.iter().copied().chain(last).collect();
         let moves = u32::try_from(moves).unwrap_or(u32::MAX);
         (all.into_iter().map(CpuId).collect(), moves)
+    }
+
+    /// CPU time of this thread for its readings; nothing of a trial that never started.
+    pub(super) fn reading(&self) -> Option<Nanoseconds> {
+        self.reading.map(Nanoseconds::from)
     }
 
     /// When the last thread had ended, since the start.
@@ -132,6 +139,7 @@ impl<'a> Control<'a> {
                 steps,
                 cpus: vec![Vec::new(); own.len()],
                 ended_at: Nanoseconds::default(),
+                reading: None,
             },
             own,
         })
@@ -139,6 +147,8 @@ impl<'a> Control<'a> {
 
     /// Watches over the trial until every data thread has ended.
     pub(super) fn run(mut self, start: Instant, threads: usize) -> Watched {
+        let begun = cpu_time_of_this_thread();
+        let reading = || cpu_time_of_this_thread().saturating_sub(begun);
         let mut next_beat = self.interval;
         let mut over = false;
         // When sending was ended, whether the far end knows, and whether receiving was ended, too.
@@ -156,6 +166,7 @@ impl<'a> Control<'a> {
             }
             if stopped.is_none() && (over || now >= self.duration) {
                 stopped = Some(now);
+                self.watched.reading = Some(reading());
                 self.end_sending();
             }
             if !told && stopped.is_some() && self.senders_have_ended() {
@@ -188,6 +199,7 @@ impl<'a> Control<'a> {
         if !told {
             self.far.stopped();
         }
+        self.watched.reading.get_or_insert_with(reading);
         self.watched.ended_at = start.elapsed().into();
         self.watched
     }

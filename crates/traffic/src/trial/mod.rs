@@ -30,6 +30,7 @@ pub(crate) use board::{Board, Counter, Start};
 pub(crate) use control::end_both_ways;
 use control::{Control, Watched, leave_data_cpus};
 pub(crate) use far::FarEnd;
+pub use record::cpu_time_of_this_thread;
 pub(crate) use record::{cpu_of_threads, elapsed};
 pub(crate) use seat::{FlowEnd, Found, Seat, SeatFlow};
 

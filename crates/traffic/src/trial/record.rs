@@ -1,8 +1,11 @@
 //! From what every thread found, and what the control thread read, to the record of this end.
 
+use std::time::Duration;
+
 use linerate_model::known::{Cause, Known};
 use linerate_model::sample::{CpuRecord, FlowRecord, Operations, SideSample, ThreadRecord};
 use linerate_model::units::{Bytes, Nanoseconds};
+use rustix::time::{ClockId, clock_gettime};
 
 use super::control::Watched;
 use super::polling::Poller;
@@ -52,6 +55,7 @@ pub(super) fn record(
                 tcp: end.tcp,
                 copies: end.copies,
                 datagrams: end.datagrams,
+                drained: None,
             });
         }
         if let Some(found) = found.operations {
@@ -78,7 +82,10 @@ pub(super) fn record(
         operations.steps = watched.take_steps(operations.completed);
     }
     SideSample {
-        cpu: cpu_of_threads(&threads),
+        cpu: CpuRecord {
+            recording_ns: watched.reading().map_or_else(Known::default, Known::Value),
+            ..cpu_of_threads(&threads)
+        },
         elapsed_ns: elapsed(&records).max(watched.ended_at()),
         flows: records,
         threads,
@@ -159,7 +166,14 @@ pub(crate) fn cpu_of_threads(threads: &[ThreadRecord]) -> CpuRecord {
         machine: Known::not_asked("/proc/stat"),
         series: Vec::new(),
         frequency: Known::default(),
+        recording_ns: Known::default(),
     }
+}
+
+/// CPU time that the calling thread has used so far.
+pub fn cpu_time_of_this_thread() -> Duration {
+    // It counts up from 0, so the conversion has nothing to refuse.
+    Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
 }
 
 /// From the start to the end of the last flow.

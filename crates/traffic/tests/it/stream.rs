@@ -116,6 +116,9 @@ fn the_kernels_account_agrees_with_ours() {
     // The greeting and READY went the same way; what waits in the send buffer is not sent yet.
     let most = flow.total().as_u64() + 28 + 1;
     assert!(once > 0 && once <= most, "{once} of {most}");
+    let drained = (flow.drained).expect("the far end told that it has everything");
+    let once = drained.bytes_sent.as_u64() - drained.bytes_retransmitted.as_u64();
+    assert_eq!(once, most, "sent when the far end had everything");
     assert!(far.flows[0].incoming_cpu.value().is_some());
     let threads = near.cpu.threads_user_ns.as_u64() + near.cpu.threads_system_ns.as_u64();
     assert!(threads > 0, "moving bytes takes CPU time");

@@ -1,0 +1,112 @@
+//! What the programs of `bench/` have in common: each runs itself again as the stage that holds the network
+//! namespaces, finds the linerate built beside it, and changes its hosts with tc(8) and ip(8).
+
+#![forbid(unsafe_code)]
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use linerate_testbed::{Netns, tie_to_parent};
+
+/// What a person started runs itself again with `--stage`, and with `--seed` when none was given: the
+/// namespaces belong to that child and vanish with it. Whether it ended well.
+///
+/// # Errors
+///
+/// What the kernel answers when the child cannot be started.
+pub fn restart_as_stage(seed_is_given: bool) -> io::Result<bool> {
+    let mut stage = Command::new(std::env::current_exe()?);
+    stage.args(std::env::args_os().skip(1)).arg("--stage");
+    if !seed_is_given {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        stage.args(["--seed", &now.unwrap_or_default().as_secs().to_string()]);
+    }
+    tie_to_parent(&mut stage);
+    Ok(stage.status()?.success())
+}
+
+/// The linerate that is measured: the one given, else the one beside this program.
+///
+/// # Errors
+///
+/// Words that complete "cannot ...": which file is not there.
+pub fn linerate_file(given: Option<&Path>) -> Result<PathBuf, String> {
+    let path = match given {
+        Some(path) => path.to_owned(),
+        None => std::env::current_exe()
+            .map_err(|error| format!("find this program's own file: {error}"))?
+            .with_file_name("linerate"),
+    };
+    // It may be started in another folder.
+    fs::canonicalize(&path).map_err(|error| {
+        format!(
+            "use {}: {error}; the scripts in bench/ build it, `--linerate` names another",
+            path.display()
+        )
+    })
+}
+
+/// The load average of the last minute.
+pub fn load() -> String {
+    let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    text.split(' ').next().unwrap_or("not known").to_owned()
+}
+
+/// Runs a program in a host and gives what it printed.
+///
+/// # Errors
+///
+/// Words that complete "cannot ...", with what the program said.
+pub fn run_inside(host: &Netns, program: &str, words: &str) -> Result<String, String> {
+    let mut command = Command::new(program);
+    command.args(words.split_whitespace()).stdin(Stdio::null());
+    host.enter_in_child(&mut command)
+        .map_err(|error| format!("enter a namespace: {error}"))?;
+    let output = command
+        .output()
+        .map_err(|error| format!("run {program} {words}: {error}"))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    Err(format!("run {program} {words}: {said}"))
+}
+
+/// The only child of process `parent`: of a linerate that measures, its far end in the other namespace.
+pub fn child_of(parent: u32) -> Option<u32> {
+    let entries = fs::read_dir("/proc").ok()?.filter_map(Result::ok);
+    let mut pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    pids.find(|pid| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        parent_of(&stat) == Some(parent)
+    })
+}
+
+/// Field 4 of a `/proc/PID/stat` (proc(5)); the second may hold blanks and parentheses.
+fn parent_of(stat: &str) -> Option<u32> {
+    let (_, rest) = stat.rsplit_once(')')?;
+    rest.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// Lets time pass.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the length of the pause is what is planted or measured"
+)]
+pub fn pause(time: Duration) {
+    std::thread::sleep(time);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parent_is_told_whatever_a_program_is_called() {
+        assert_eq!(parent_of("12 (a b) c) S 7 12 12 0 -1"), Some(7));
+        assert_eq!(parent_of(""), None);
+    }
+}

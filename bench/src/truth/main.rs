@@ -1,0 +1,184 @@
+//! `bench/truth`: is what linerate says true, and what does saying it cost? Each claim is held against
+//! something that knows better: a shaper's rate, the counts of sockets and interfaces, a record of every
+//! operation, a stall that was planted, the same trial unrecorded. README.md in `bench/` says how to read it.
+
+#![forbid(unsafe_code)]
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a developer's tool that talks to its terminal"
+)]
+
+mod cost;
+mod counts;
+mod line;
+mod memory;
+mod percentiles;
+mod scene;
+mod shaper;
+mod stall;
+
+use std::fmt;
+use std::fs;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, ValueEnum};
+use linerate_bench_shared::{linerate_file, load, restart_as_stage};
+use linerate_testbed::Stage;
+
+use crate::line::{Line, Verdict};
+use crate::scene::Bench;
+
+/// Holds what linerate says against what knows better, and measures what measuring costs
+#[derive(Debug, Parser)]
+#[command(name = "bench/truth")]
+struct Args {
+    /// Only these parts [default: all]
+    #[arg(long, value_enum, value_delimiter = ',')]
+    only: Vec<Part>,
+    /// Pairs of trials with and without recording
+    #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u16).range(3..=1000))]
+    pairs: u16,
+    /// What orders and delays are drawn from [default: the time]
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Write the table into this file, too
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Print JSON instead of the table
+    #[arg(long)]
+    json: bool,
+    /// The linerate that is asked [default: the one beside this program]
+    #[arg(long, value_name = "FILE")]
+    linerate: Option<PathBuf>,
+    /// Be the process that holds the namespaces
+    #[arg(long, hide = true)]
+    stage: bool,
+}
+
+/// A part of the table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Part {
+    /// The rate through a shaper of known rate.
+    Shaper,
+    /// The bytes that programs, sockets and interfaces count.
+    Counts,
+    /// Percentiles beside a record of every operation.
+    Percentiles,
+    /// A planted stall, in open and in closed loop.
+    Stall,
+    /// What recording costs.
+    Cost,
+    /// 10,000 connections, and an agent that waits.
+    Memory,
+}
+
+/// What went wrong, completing "cannot ...".
+#[derive(Debug)]
+pub(crate) struct Trouble(pub(crate) String);
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let result = if args.stage {
+        conduct(&args)
+    } else {
+        restart_as_stage(args.seed.is_some())
+            .map_err(|error| Trouble(format!("start the stage: {error}")))
+    };
+    match result {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: cannot {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Runs every part; whether nothing was found untrue.
+fn conduct(args: &Args) -> Result<bool, Trouble> {
+    // First of all, while this process has one thread.
+    let stage = Stage::enter().map_err(|error| Trouble(error.to_string()))?;
+    let linerate = linerate_file(args.linerate.as_deref()).map_err(Trouble)?;
+    let seed = args.seed.unwrap_or_default();
+    let bench = Bench::new(stage, linerate, seed, args.pairs)?;
+    let all = Part::value_variants().iter().copied();
+    let parts: Vec<Part> = all
+        .filter(|part| args.only.is_empty() || args.only.contains(part))
+        .collect();
+    eprintln!(
+        "{} parts, about five minutes for all; seed {seed}; load average {}; namespaces end with this \
+         command; Ctrl-C stops it",
+        parts.len(),
+        load()
+    );
+    let mut lines = Vec::new();
+    for part in parts {
+        let found = run(part, &bench);
+        for line in &found {
+            eprintln!("{line}");
+        }
+        lines.extend(found);
+    }
+    let text = format!(
+        "{}\n{}; seed {seed}, load average {} at the end\n",
+        line::markdown(&lines),
+        line::tally(&lines),
+        load()
+    );
+    if let Some(file) = &args.out {
+        fs::write(file, &text)
+            .map_err(|error| Trouble(format!("write {}: {error}", file.display())))?;
+    }
+    if args.json {
+        println!("{:#}", serde_json::json!(lines));
+    } else {
+        print!("{text}");
+    }
+    Ok(lines.iter().all(|line| line.verdict != Verdict::No))
+}
+
+/// A part that cannot be run is a line that says so: no proof of anything.
+fn run(part: Part, bench: &Bench) -> Vec<Line> {
+    let mut lines = Vec::new();
+    let outcome = match part {
+        Part::Shaper => shaper::run(bench, &mut lines),
+        Part::Counts => counts::run(bench, &mut lines),
+        Part::Percentiles => percentiles::run(bench, &mut lines),
+        Part::Stall => stall::run(bench, &mut lines),
+        Part::Cost => cost::run(bench, &mut lines),
+        Part::Memory => memory::run(bench, &mut lines),
+    };
+    if let Err(trouble) = outcome {
+        let name = part
+            .to_possible_value()
+            .map_or_else(String::new, |value| value.get_name().to_owned());
+        lines.push(Line {
+            what: name,
+            figures: format!("cannot {trouble}"),
+            limit: "it runs".to_owned(),
+            verdict: Verdict::Undecided,
+        });
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        use clap::CommandFactory;
+        Args::command().debug_assert();
+        let args = Args::parse_from(["bench/truth", "--only", "shaper,memory"]);
+        assert_eq!(args.only, [Part::Shaper, Part::Memory]);
+    }
+}

@@ -1,0 +1,80 @@
+//! The end of a stream after its threads': what they handed to the kernel last is still on its way.
+
+use std::time::{Duration, Instant};
+
+use linerate_model::sample::{Drained, Role, SideSample};
+use linerate_model::workload::Waiting;
+use rustix::event::epoll::EventFlags;
+use rustix::net::{Shutdown, shutdown};
+
+use super::{Flow, info};
+use crate::waiting::{Event, Poller};
+use crate::{Abort, TrafficError};
+
+/// How long a far end may take to say that it has everything. What a path carries slower than its buffers
+/// empty in this time is left without the note.
+const SETTLE_MAX: Duration = Duration::from_secs(2);
+/// Events taken from the kernel at a time.
+const EVENTS: usize = 256;
+/// The event of the trial that was given up, not of a connection.
+const ABORT: u64 = u64::MAX;
+
+/// Tells the senders at the far end that everything came, waits until the receivers there tell the same, and
+/// notes what had been sent by then. A far end that does not tell leaves its flows without the note.
+pub(super) fn settle(flows: &[Flow], side: &mut SideSample, abort: &Abort) {
+    for flow in flows.iter().filter(|flow| flow.role == Role::Receiver) {
+        // Its end of file has come. It fails when the connection is gone, and then the far end knows.
+        let _ = shutdown(&flow.socket, Shutdown::Write);
+    }
+    let senders = flows.iter().filter(|flow| flow.role == Role::Sender);
+    let senders: Vec<&Flow> = senders.collect();
+    // What cannot be waited for is not noted.
+    let _ = await_ends(&senders, abort, |flow| {
+        let tcp = info::read(&flow.socket);
+        // They are in the order of their numbers.
+        let at = (side.flows).binary_search_by_key(&flow.number, |record| record.flow);
+        let record = at.ok().and_then(|at| side.flows.get_mut(at));
+        if let (Some(record), Some(tcp)) = (record, tcp.value()) {
+            record.drained = Some(Drained {
+                bytes_sent: tcp.bytes_sent,
+                bytes_retransmitted: tcp.bytes_retransmitted,
+            });
+        }
+    });
+}
+
+/// Calls `ended` for each of `senders` whose far end has ended its direction, too.
+fn await_ends(
+    senders: &[&Flow],
+    abort: &Abort,
+    mut ended: impl FnMut(&Flow),
+) -> Result<(), TrafficError> {
+    let deadline = Instant::now() + SETTLE_MAX;
+    let poller = Poller::new(Waiting::Blocking)?;
+    poller.add(abort, ABORT, EventFlags::IN)?;
+    for (flow, number) in senders.iter().zip(0..) {
+        // By edges: what zero-copy sends have still to tell would keep us awake.
+        poller.add(&flow.socket, number, EventFlags::RDHUP | EventFlags::ET)?;
+    }
+    let mut events: Vec<Event> = Vec::with_capacity(EVENTS);
+    let mut open = senders.len();
+    while open > 0 {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Ok(());
+        }
+        poller.wait(&mut events, Some(left))?;
+        for event in &events {
+            let (flags, token) = (event.flags, event.data.u64());
+            let Some(flow) = usize::try_from(token).ok().and_then(|at| senders.get(at)) else {
+                return Ok(());
+            };
+            if flags.intersects(EventFlags::RDHUP | EventFlags::HUP) {
+                poller.remove(&flow.socket)?;
+                open -= 1;
+                ended(flow);
+            }
+        }
+    }
+    Ok(())
+}

@@ -57,7 +57,17 @@ pub(crate) fn run(root: &Path) -> Tally {
             .collect();
         tally.add(round(User::ordinary(root), &touching));
     }
+    tally.add(vm(root));
     tally
+}
+
+/// The tests in a virtual machine, which take a minute or two: alone, once, after all others. The whole
+/// workspace is named so that nothing is built a second time with other features.
+pub(crate) fn vm(root: &Path) -> Tally {
+    heading("the virtual machine");
+    let test = ["test", "--workspace", "--test", "vm"];
+    let output = capture(cargo().args(test).current_dir(root));
+    Tally::of_tests("linerate/test vm", &output)
 }
 
 /// The report's page in a real browser, with the page's own tools (npm).

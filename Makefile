@@ -34,7 +34,7 @@ test: toolchain ## check, then all tests; as root also a second time as an ordin
 	@xtask/deps.sh test
 	@cargo run $(LOCKED) --quiet --package xtask -- test
 
-test-vm: toolchain ## only the tests in the virtual machine (testbed/vm), the last part of `make test`
+test-vm: toolchain ## the tests in the virtual machine (testbed/vm), which `make test` leaves out
 	@cargo run $(LOCKED) --quiet --package xtask -- test-vm
 
 fuzz: toolchain ## every reader against bytes made to break it (SECONDS=10 for each, TARGETS="...")

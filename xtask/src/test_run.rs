@@ -57,11 +57,10 @@ pub(crate) fn run(root: &Path) -> Tally {
             .collect();
         tally.add(round(User::ordinary(root), &touching));
     }
-    tally.add(vm(root));
     tally
 }
 
-/// The tests in a virtual machine, which take a minute or two: alone, once, after all others. The whole
+/// The tests in a virtual machine, by themselves: they take two minutes and half a gigabyte. The whole
 /// workspace is named so that nothing is built a second time with other features.
 pub(crate) fn vm(root: &Path) -> Tally {
     heading("the virtual machine");

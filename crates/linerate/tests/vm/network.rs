@@ -51,7 +51,7 @@ pub(crate) fn vlans_bonds_and_shaping_are_in_the_map(guest: &Guest) {
 /// Two hosts on this kernel, and a round trip of 40 ms between them: rates far below what emulated CPUs
 /// can do, also on a busy machine.
 const PATH: &str = "
-ip netns add near; ip netns add far
+for host in near far; do ip netns del $host 2>/dev/null || true; ip netns add $host; done
 ip -n near link add near0 type veth peer name far0 netns far
 ip -n near address add 10.77.0.1/24 dev near0
 ip -n far address add 10.77.0.2/24 dev far0

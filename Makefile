@@ -13,7 +13,7 @@ SECONDS ?= 10
 TARGETS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo bench check test fuzz fmt advisories install-deps toolchain clean
+.PHONY: help build demo bench check test test-vm fuzz fmt advisories install-deps toolchain clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -33,6 +33,9 @@ check: toolchain ## every gate: format, lints, documentation, the rules' cases, 
 test: toolchain ## check, then all tests; as root also a second time as an ordinary user
 	@xtask/deps.sh test
 	@cargo run $(LOCKED) --quiet --package xtask -- test
+
+test-vm: toolchain ## the tests in the virtual machine (testbed/vm), which `make test` leaves out
+	@cargo run $(LOCKED) --quiet --package xtask -- test-vm
 
 fuzz: toolchain ## every reader against bytes made to break it (SECONDS=10 for each, TARGETS="...")
 	@fuzz/run $(SECONDS) $(TARGETS)

@@ -1,4 +1,4 @@
-//! The chores of linerate's own house, for its developers only: `cargo xtask check|test|tidy`.
+//! The chores of linerate's own house, for its developers only: `cargo xtask check|test|test-vm|tidy`.
 //!
 //! `make` is the front door; it checks the toolchain first and then calls this program.
 
@@ -18,10 +18,11 @@ mod user;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask check | test | tidy
+const USAGE: &str = "usage: cargo xtask check | test | test-vm | tidy
 
   check   format, lints, documentation, the rules' own cases, the page's bundle, dependencies, tidy
   test    check, then every test; as root also a second time as an ordinary user
+  test-vm the tests in the virtual machine, which `test` leaves out
   tidy    only the house rules that no other tool knows";
 
 fn main() -> ExitCode {
@@ -33,6 +34,7 @@ fn main() -> ExitCode {
             tally.add(test_run::run(&root));
             closing_line(&tally)
         }
+        Some("test-vm") => closing_line(&test_run::vm(&root)),
         Some("tidy") => {
             if tidy::run(&root) {
                 ExitCode::SUCCESS

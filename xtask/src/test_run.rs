@@ -60,6 +60,15 @@ pub(crate) fn run(root: &Path) -> Tally {
     tally
 }
 
+/// The tests in a virtual machine, by themselves: they take two minutes and half a gigabyte. The whole
+/// workspace is named so that nothing is built a second time with other features.
+pub(crate) fn vm(root: &Path) -> Tally {
+    heading("the virtual machine");
+    let test = ["test", "--workspace", "--test", "vm"];
+    let output = capture(cargo().args(test).current_dir(root));
+    Tally::of_tests("linerate/test vm", &output)
+}
+
 /// The report's page in a real browser, with the page's own tools (npm).
 fn page(root: &Path) -> Tally {
     const SCRIPT: &str = "command -v npm >/dev/null || { echo 'SKIP: there is no npm'; exit 0; }

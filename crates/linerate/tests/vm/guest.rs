@@ -1,0 +1,185 @@
+//! The guest, for as long as this program lives: `testbed/vm/vm hold` switches it off when its standard
+//! input ends, whatever ended us.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde_json::Value;
+
+/// The program under test: the guest sees the host's files at their own paths.
+const LINERATE: &str = env!("CARGO_BIN_EXE_linerate");
+const VM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../testbed/vm/vm");
+/// Where the guest's disk is mounted: what outlives a power cut.
+pub(crate) const DISK: &str = "/run/disk";
+/// The exit code of `vm` when the guest does not answer.
+const DEAD: i32 = 255;
+/// More than any command here takes in an emulated guest on a busy machine, in seconds.
+const LIMIT: &str = "120";
+
+/// How a command in the guest ended, and what it said.
+#[derive(Debug)]
+pub(crate) struct Done {
+    /// Its exit code; 124 when it took too long.
+    pub(crate) code: i32,
+    /// Standard output.
+    pub(crate) out: String,
+    /// Standard error.
+    pub(crate) err: String,
+}
+
+/// A guest that answers.
+#[derive(Debug)]
+pub(crate) struct Guest {
+    holder: Child,
+    /// It stopped answering: no further test waits for it.
+    is_dead: AtomicBool,
+}
+
+impl Guest {
+    /// Boots a fresh guest; none where that cannot be, with a `SKIP:` line.
+    pub(crate) fn hold() -> Option<Self> {
+        if !Path::new(VM).exists() {
+            eprintln!("SKIP: {VM} is not there");
+            return None;
+        }
+        let mut holder = Command::new(VM)
+            .arg("hold")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the testbed's program starts");
+        let mut line = String::new();
+        let out = holder.stdout.take().expect("piped");
+        // The end of the stream is an answer too.
+        let _ = BufReader::new(out).read_line(&mut line);
+        if line == "up\n" {
+            return Some(Self {
+                holder,
+                is_dead: AtomicBool::new(false),
+            });
+        }
+        drop(holder.stdin.take());
+        let status = holder.wait().expect("our own child");
+        // 77 has said its reason itself.
+        if status.code() != Some(77) {
+            eprintln!("SKIP: no guest could be made: {VM} ended with {status}");
+        }
+        None
+    }
+
+    /// Runs a program in the guest.
+    #[track_caller]
+    pub(crate) fn run(&self, command: &[&str]) -> Done {
+        assert!(
+            !self.is_dead.load(Ordering::Relaxed),
+            "the guest stopped answering in a test before this one"
+        );
+        let output = vm(&[&["run", "-t", LIMIT], command].concat());
+        let done = Done {
+            code: output.status.code().unwrap_or(DEAD),
+            out: String::from_utf8_lossy(&output.stdout).into_owned(),
+            err: String::from_utf8_lossy(&output.stderr).into_owned(),
+        };
+        if done.code == DEAD {
+            self.is_dead.store(true, Ordering::Relaxed);
+        }
+        done
+    }
+
+    /// What a program in the guest prints; it must not fail.
+    #[track_caller]
+    pub(crate) fn succeed(&self, command: &[&str]) -> String {
+        let done = self.run(command);
+        assert_eq!(
+            done.code, 0,
+            "{command:?}\n--- stdout\n{}\n--- stderr\n{}",
+            done.out, done.err
+        );
+        done.out
+    }
+
+    /// What a shell in the guest prints; no command of the script may fail.
+    #[track_caller]
+    pub(crate) fn shell(&self, script: &str) -> String {
+        self.succeed(&["bash", "-ec", script])
+    }
+
+    /// What linerate prints in the guest, as a document.
+    #[track_caller]
+    pub(crate) fn linerate(&self, arguments: &[&str]) -> Value {
+        self.document(&[], arguments)
+    }
+
+    /// What linerate prints in a network namespace of the guest.
+    #[track_caller]
+    pub(crate) fn linerate_in(&self, netns: &str, arguments: &[&str]) -> Value {
+        self.document(&["ip", "netns", "exec", netns], arguments)
+    }
+
+    #[track_caller]
+    fn document(&self, before: &[&str], arguments: &[&str]) -> Value {
+        let state = format!("{DISK}/state");
+        let fixed = [LINERATE, "--quiet", "--format", "json", "--state", &state];
+        let out = self.succeed(&[before, &fixed, arguments].concat());
+        serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error} in {out}"))
+    }
+
+    /// The command line of linerate with its state on the disk, for a script.
+    pub(crate) fn command() -> String {
+        format!("'{LINERATE}' --quiet --state {DISK}/state")
+    }
+
+    /// The map of the guest.
+    #[track_caller]
+    pub(crate) fn map(&self) -> Value {
+        let mut map = self.linerate(&["map"]);
+        map["host"].take()
+    }
+
+    /// Switches the guest off at once and boots it again with its disk.
+    #[track_caller]
+    pub(crate) fn power_cut(&self) {
+        for step in ["power-cut", "up"] {
+            let output = vm(&[step]);
+            if !output.status.success() {
+                self.is_dead.store(true, Ordering::Relaxed);
+                panic!("{step}: {}", String::from_utf8_lossy(&output.stderr));
+            }
+        }
+    }
+
+    /// What the guest's kernel said.
+    #[expect(
+        clippy::unused_self,
+        reason = "there is a console while there is a guest"
+    )]
+    pub(crate) fn console(&self) -> String {
+        String::from_utf8_lossy(&vm(&["console"]).stdout).into_owned()
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        drop(self.holder.stdin.take());
+        let _ = self.holder.wait();
+    }
+}
+
+fn vm(arguments: &[&str]) -> std::process::Output {
+    Command::new(VM)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .expect("the testbed's program starts")
+}
+
+/// The entry of a list in a document whose `key` is `value`.
+#[track_caller]
+pub(crate) fn entry<'a>(list: &'a Value, key: &str, value: impl Into<Value>) -> &'a Value {
+    let value = value.into();
+    let mut entries = list.as_array().expect("a list").iter();
+    let found = entries.find(|entry| entry[key] == value);
+    found.unwrap_or_else(|| panic!("no {key} {value} in {list:#}"))
+}

@@ -1,0 +1,83 @@
+//! The real program in a virtual machine (`testbed/vm`), where the kernel has what no namespace here can
+//! have: NUMA nodes, queues with interrupts, RDMA, VLANs, bonds, netem, a disk that outlives a power cut.
+//!
+//! One guest serves all tests, so this program is its own harness: it boots the guest, runs the tests one
+//! after the other, and prints what libtest would. Where there can be no guest, the whole set is one
+//! `SKIP:` line. Run by `make test-vm`; `cargo test -p linerate --test vm -- NAME` runs those named so.
+
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a test's main talks"
+)]
+
+mod guest;
+mod hardware;
+mod network;
+mod settings;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
+use std::time::Instant;
+
+use guest::Guest;
+
+type Test = (&'static str, fn(&Guest));
+
+/// Names its functions as libtest would.
+macro_rules! tests {
+    ($($room:ident::$name:ident),* $(,)?) => {
+        [$((concat!(stringify!($room), "::", stringify!($name)), $room::$name)),*]
+    };
+}
+
+/// The power cut stands last: what others left in the kernel's memory goes with it.
+const TESTS: [Test; 10] = tests![
+    hardware::a_nic_lies_on_its_node_with_its_queues_and_their_interrupts,
+    hardware::an_interrupts_cpus_are_set_and_read_back,
+    hardware::the_doctor_judges_queues_by_the_cpus_of_their_node,
+    hardware::soft_roce_is_an_rdma_device_of_its_nic,
+    hardware::a_block_device_tells_its_hardware_queues,
+    network::vlans_bonds_and_shaping_are_in_the_map,
+    network::loss_on_the_way_is_named,
+    network::a_window_below_what_the_round_trip_holds_is_named,
+    settings::rings_and_coalescing_are_set_read_back_and_undone,
+    settings::a_power_cut_amid_changes_leaves_nothing_to_mend,
+];
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|word| !word.starts_with('-'))
+        .collect();
+    let is_wanted = |name: &str| words.is_empty() || words.iter().any(|word| name.contains(word));
+    let wanted: Vec<Test> = TESTS
+        .into_iter()
+        .filter(|(name, _)| is_wanted(name))
+        .collect();
+    let Some(guest) = Guest::hold() else {
+        return ExitCode::SUCCESS;
+    };
+    let mut failed = 0;
+    for (name, test) in &wanted {
+        let began = Instant::now();
+        let outcome = catch_unwind(AssertUnwindSafe(|| test(&guest)));
+        let word = if outcome.is_ok() { "ok" } else { "FAILED" };
+        println!("test {name} ... {word}");
+        println!("     {:.1} s", began.elapsed().as_secs_f64());
+        failed += usize::from(outcome.is_err());
+    }
+    if failed > 0 {
+        eprintln!("--- the guest's console\n{}", guest.console());
+    }
+    let (word, passed) = (
+        if failed == 0 { "ok" } else { "FAILED" },
+        wanted.len() - failed,
+    );
+    println!("\ntest result: {word}. {passed} passed; {failed} failed; 0 ignored");
+    if failed == 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}

@@ -14,6 +14,9 @@ const SECONDS: u32 = 2;
 /// The share of a thread's time that recording may take.
 const SHARE_MAX: f64 = 0.01;
 const LEVEL: f64 = 0.95;
+/// A difference that is no more than this is none that matters: of two intervals of 95 % one in ten misses 0 by
+/// chance.
+const TOLERANCE: f64 = 0.01;
 /// An experiment that could not have seen a difference of this much says little.
 const DETECTABLE_MAX: f64 = 0.10;
 
@@ -103,10 +106,12 @@ fn difference(workload: &str, pairs: &[(f64, f64)], seed: u64) -> Result<Line, T
         .map_err(|error| Trouble(format!("compare {} pairs: {error}", pairs.len())))?;
     let (low, high) = (effect.interval.low, effect.interval.high);
     let contains = low <= 0.0 && high >= 0.0;
-    let verdict = match (contains, effect.smallest_detectable <= DETECTABLE_MAX) {
-        (false, _) => Verdict::No,
-        (true, true) => Verdict::Yes,
-        (true, false) => Verdict::Undecided,
+    let verdict = if low > TOLERANCE || high < -TOLERANCE {
+        Verdict::No
+    } else if contains && effect.smallest_detectable <= DETECTABLE_MAX {
+        Verdict::Yes
+    } else {
+        Verdict::Undecided
     };
     Ok(Line::new(
         format!("what recording changes, {workload} of {SECONDS} s"),
@@ -119,8 +124,9 @@ fn difference(workload: &str, pairs: &[(f64, f64)], seed: u64) -> Result<Line, T
             effect.smallest_detectable * 100.0
         ),
         format!(
-            "the interval contains 0, and {:.0} % would have been seen",
-            DETECTABLE_MAX * 100.0
+            "the interval contains 0, and {:.0} % would have been seen; no, where all of it is beyond {:.0} %",
+            DETECTABLE_MAX * 100.0,
+            TOLERANCE * 100.0
         ),
         verdict,
     ))

@@ -24,7 +24,7 @@ use crate::host::Host;
 use crate::plan::End;
 use crate::rules;
 use crate::sample::Sample;
-use crate::units::BitRate;
+use crate::units::{BitRate, real};
 use crate::workload::Workload;
 
 /// Every threshold by which a limit is named, in one place; each is printed beside the value.
@@ -73,6 +73,8 @@ pub mod threshold {
     pub const SLEPT_SHARE: Ratio = Ratio::new(0.20);
     /// More than this share of bytes lost is loss (rule 58: 0.1 % within a site).
     pub const LOSS_SHARE: Ratio = Ratio::new(0.001);
+    /// A rate that was asked for is kept from this share on.
+    pub const RATE_KEPT: Ratio = Ratio::new(0.99);
     /// A place where packets were dropped decides if they may be at least this share of what was lost.
     pub const EXPLAINED_SHARE: Ratio = Ratio::new(0.50);
     /// The most that is dropped as one packet: what the kernel cuts into segments only on the card.
@@ -189,10 +191,19 @@ pub fn name_limit(
         rate,
     };
     let ways = analysis::ways(sample);
-    let named = by_ceiling(&trial)
-        .or_else(|| by_pacing(&trial))
-        .or_else(|| ways.iter().find_map(|way| by_lost_datagrams(&trial, way)))
-        .or_else(|| ways.iter().find_map(|way| by_figures(&trial, way)));
+    let lost = || ways.iter().find_map(|way| by_lost_datagrams(&trial, way));
+    let figures = || ways.iter().find_map(|way| by_figures(&trial, way));
+    let named = if !matches!(sample.spec.workload, Workload::Udp(_)) {
+        by_ceiling(&trial)
+            .or_else(|| by_pacing(&trial))
+            .or_else(figures)
+    } else if keeps_its_rate(&trial, &ways) {
+        // A rate that was asked for and made limited itself, unless something of it was lost.
+        lost()
+    } else {
+        // Datagrams that were lost say where: that is surer than how near a ceiling the others came.
+        lost().or_else(|| by_ceiling(&trial)).or_else(figures)
+    };
     named.unwrap_or_else(|| Limit {
         what: LimitKind::NotDetermined,
         rule: None,
@@ -204,7 +215,26 @@ pub fn name_limit(
     })
 }
 
+/// Whether datagrams had a rate to keep, and that rate arrived.
+fn keeps_its_rate(trial: &Trial<'_>, ways: &[Way<'_>]) -> bool {
+    let Workload::Udp(udp) = &trial.sample.spec.workload else {
+        return false;
+    };
+    let flows: usize = ways.iter().map(|way| way.sender.senders().count()).sum();
+    udp.rate_bit_per_s.is_some_and(|rate| {
+        let asked = rate.as_f64() * real(flows as u64);
+        trial.rate.as_f64() >= threshold::RATE_KEPT.as_f64() * asked
+    })
+}
+
 impl Trial<'_> {
+    fn host(&self, end: End) -> &Host {
+        match end {
+            End::Local => self.local,
+            End::Remote => self.remote,
+        }
+    }
+
     fn limit(&self, named: Named) -> Limit {
         let Named {
             what,

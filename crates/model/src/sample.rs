@@ -417,6 +417,11 @@ pub enum Flag {
 }
 
 impl SideSample {
+    /// How long this end began operations: what comes after the trial's planned end is only waited for.
+    pub fn began_for(&self, spec: &TrialSpec) -> Nanoseconds {
+        self.elapsed_ns.min(spec.duration_ns)
+    }
+
     /// An end that is not ours, and tells nothing of itself.
     pub fn unheard(who: &str) -> Self {
         let path = "the far end";

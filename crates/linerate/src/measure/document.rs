@@ -66,7 +66,9 @@ pub(super) fn askers(sample: &Sample) -> impl Iterator<Item = (&SideSample, &Ope
 pub(super) fn ops_per_s(sample: &Sample) -> Option<f64> {
     let rates: Vec<f64> = askers(sample)
         .filter(|(side, _)| side.elapsed_ns.as_u64() > 0)
-        .map(|(side, operations)| real(operations.completed) / side.elapsed_ns.as_secs_f64())
+        .map(|(side, operations)| {
+            real(operations.completed) / side.began_for(&sample.spec).as_secs_f64()
+        })
         .collect();
     (!rates.is_empty()).then(|| rates.iter().sum())
 }

@@ -1,9 +1,10 @@
 //! The guest, for as long as this program lives: `testbed/vm/vm hold` switches it off when its standard
 //! input ends, whatever ended us.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::Value;
@@ -33,6 +34,8 @@ pub(crate) struct Done {
 #[derive(Debug)]
 pub(crate) struct Guest {
     holder: Child,
+    /// What it says.
+    said: Mutex<BufReader<ChildStdout>>,
     /// It stopped answering: no further test waits for it.
     is_dead: AtomicBool,
 }
@@ -50,22 +53,21 @@ impl Guest {
             .stdout(Stdio::piped())
             .spawn()
             .expect("the testbed's program starts");
-        let mut line = String::new();
-        let out = holder.stdout.take().expect("piped");
-        // The end of the stream is an answer too.
-        let _ = BufReader::new(out).read_line(&mut line);
-        if line == "up\n" {
+        let mut said = BufReader::new(holder.stdout.take().expect("piped"));
+        if is_up(&mut said) {
             return Some(Self {
                 holder,
+                said: Mutex::new(said),
                 is_dead: AtomicBool::new(false),
             });
         }
         drop(holder.stdin.take());
         let status = holder.wait().expect("our own child");
-        // 77 has said its reason itself.
-        if status.code() != Some(77) {
-            eprintln!("SKIP: no guest could be made: {VM} ended with {status}");
-        }
+        assert_eq!(
+            status.code(),
+            Some(77),
+            "{VM} failed; where there can be no guest it ends with 77 and the reason"
+        );
         None
     }
 
@@ -141,12 +143,12 @@ impl Guest {
     /// Switches the guest off at once and boots it again with its disk.
     #[track_caller]
     pub(crate) fn power_cut(&self) {
-        for step in ["power-cut", "up"] {
-            let output = vm(&[step]);
-            if !output.status.success() {
-                self.is_dead.store(true, Ordering::Relaxed);
-                panic!("{step}: {}", String::from_utf8_lossy(&output.stderr));
-            }
+        let mut said = self.said.lock().expect("no test failed with it");
+        let mut holder = self.holder.stdin.as_ref().expect("piped");
+        let told = writeln!(holder, "power-cut");
+        if told.is_err() || !is_up(&mut said) {
+            self.is_dead.store(true, Ordering::Relaxed);
+            panic!("the guest did not come back");
         }
     }
 
@@ -165,6 +167,14 @@ impl Drop for Guest {
         drop(self.holder.stdin.take());
         let _ = self.holder.wait();
     }
+}
+
+/// Waits until the guest answers; `false` when it never will.
+fn is_up(said: &mut impl BufRead) -> bool {
+    let mut line = String::new();
+    // The end of the stream is an answer too.
+    let _ = said.read_line(&mut line);
+    line == "up\n"
 }
 
 fn vm(arguments: &[&str]) -> std::process::Output {

@@ -45,7 +45,13 @@ pub(super) fn by_shared_cpu(trial: &Trial<'_>) -> Option<Named> {
 /// What the data threads of both ends took together, in CPUs.
 fn own_share(trial: &Trial<'_>) -> Option<Ratio> {
     let side = |side: &SideSample| {
-        let own = side.cpu.threads_user_ns.as_secs_f64() + side.cpu.threads_system_ns.as_secs_f64();
+        let all = side.cpu.threads_user_ns.as_secs_f64() + side.cpu.threads_system_ns.as_secs_f64();
+        // The kernel's polling threads are on CPUs of their own.
+        let pollers: f64 = (side.threads.iter())
+            .filter(|thread| thread.polls_for.is_some())
+            .map(|thread| thread.user_ns.as_secs_f64() + thread.system_ns.as_secs_f64())
+            .sum();
+        let own = all - pollers;
         let elapsed = side.elapsed_ns.as_secs_f64();
         (elapsed > 0.0).then(|| own / elapsed)
     };

@@ -2,13 +2,14 @@
 //!
 //! A counter is evidence only if it moved, and decides only if what it counted may be at least half of the
 //! loss. A queue drops whole packets of up to 64 KiB before they are cut into segments (GSO), and counts
-//! each once, so a count is held against bytes by the most that one may stand for.
+//! each once, a card counts frames: a count is held against bytes by the most that one may stand for.
 
 use super::figures::{self, Figures};
 use super::{LimitKind, Trial, other_end, threshold};
 use crate::analysis::Way;
 use crate::ceiling::Bound;
 use crate::finding::Evidence;
+use crate::host::Host;
 use crate::known::Known;
 use crate::plan::End;
 use crate::sample::{FlowRecord, SideSample};
@@ -63,10 +64,10 @@ impl Lost {
         (lost.share > threshold::LOSS_SHARE).then_some(lost)
     }
 
-    /// Whether so many drops may be as much of it as decides.
-    fn explained_by(&self, drops: u64) -> bool {
-        let most = drops.saturating_mul(self.unit.as_u64());
-        real(most) >= threshold::EXPLAINED_SHARE.as_f64() * real(self.bytes)
+    /// Whether what was dropped at `place` may be as much of it as decides.
+    fn explained_by(&self, place: &Place) -> bool {
+        let most = real(place.most(self.unit));
+        most >= threshold::EXPLAINED_SHARE.as_f64() * real(self.bytes)
     }
 }
 
@@ -79,6 +80,16 @@ struct Place {
     path: String,
     /// What limits a path that loses its packets here.
     kind: LimitKind,
+    /// The most bytes of a frame, where frames are counted and not what the kernel makes of them.
+    frame: Option<Bytes>,
+}
+
+impl Place {
+    /// The most bytes that were dropped here, when a packet has at most `unit`.
+    fn most(&self, unit: Bytes) -> u64 {
+        let each = self.frame.map_or(unit, |frame| frame.min(unit));
+        self.count.saturating_mul(each.as_u64())
+    }
 }
 
 /// What the counters say of a loss.
@@ -91,7 +102,7 @@ pub(super) struct Drops {
 
 impl Drops {
     pub(super) fn of(trial: &Trial<'_>, way: &Way<'_>, lost: &Lost) -> Self {
-        let mut places = at_receiver(way, lost);
+        let mut places = at_receiver(trial, way, lost);
         places.extend(at_sender(trial, way));
         places.retain(|place| place.count > 0);
         let mut evidence = Vec::new();
@@ -107,9 +118,10 @@ impl Drops {
             let what = format!("dropped at the {} end, {}", place.end, place.what);
             Evidence::new(what, place.count, place.path.clone())
         }));
-        let told = (places.iter()).filter(|place| lost.explained_by(place.count));
-        // Of equal counts the first: it is the more specific one, and the others may count it too.
-        let largest = told.reduce(|one, other| if other.count > one.count { other } else { one });
+        let told = (places.iter()).filter(|place| lost.explained_by(place));
+        // Of equal ones the first: it is the more specific one, and the others may count it too.
+        let most = |place: &Place| place.most(lost.unit);
+        let largest = told.reduce(|one, other| if most(other) > most(one) { other } else { one });
         if largest.is_none() {
             evidence.push(unexplained(way, !places.is_empty()));
         }
@@ -172,10 +184,18 @@ fn blind(side: &SideSample) -> Option<(String, String)> {
     Some(gap.map_or_else(why, |gap| (gap.reason.clone(), gap.path.clone())))
 }
 
-/// Every counter of an interface of `watch` whose key ends in one of `names`, as a place of `end`.
+/// The most bytes of a frame that the interface `nic` of `host` receives; `None` of one without a wire, whose
+/// packets are as large as the kernel makes them.
+fn frame_of(host: &Host, nic: &str) -> Option<Bytes> {
+    let nic = host.nic(&nic.parse().ok()?)?;
+    let mtu = nic.mtu.get().filter(|_| nic.kind.has_wire())?;
+    Some(Bytes::new(u64::from(mtu)))
+}
+
+/// Every counter of an interface of `watch`, which is of `host`, whose key ends in one of `names`, as a place of `end`.
 fn of_interfaces(
     watch: &Watch,
-    end: End,
+    (end, host): (End, &Host),
     names: &[&str],
     words: &str,
     kind: LimitKind,
@@ -190,6 +210,7 @@ fn of_interfaces(
             count,
             path: counter.path.clone(),
             kind,
+            frame: frame_of(host, nic).filter(|_| name.starts_with("stat/rx_")),
         })
     });
     counters.collect()
@@ -207,27 +228,29 @@ fn at_sender(trial: &Trial<'_>, way: &Way<'_>) -> Vec<Place> {
     } else {
         LimitKind::Loss
     };
+    let from = (way.from, trial.host(way.from));
     let queues = of_interfaces(
         watch,
-        way.from,
+        from,
         &["qdisc/drops"],
         "queueing discipline of",
         kind,
     );
     let names = ["stat/tx_dropped", "stat/tx_fifo_errors"];
-    let sent = of_interfaces(watch, way.from, &names, "sending on", LimitKind::Loss);
+    let sent = of_interfaces(watch, from, &names, "sending on", LimitKind::Loss);
     queues.into_iter().chain(sent).collect()
 }
 
-fn at_receiver(way: &Way<'_>, lost: &Lost) -> Vec<Place> {
+fn at_receiver(trial: &Trial<'_>, way: &Way<'_>, lost: &Lost) -> Vec<Place> {
     let end = other_end(way.from);
+    let there = (end, trial.host(end));
     let watch = way.receiver.counters.value();
     let mut places: Vec<Place> = sockets(way, end, lost, watch).into_iter().collect();
     let Some(watch) = watch else {
         return places;
     };
     let dropped = ["stat/rx_dropped"];
-    let dropped = of_interfaces(watch, end, &dropped, "receiving on", LimitKind::Loss);
+    let dropped = of_interfaces(watch, there, &dropped, "receiving on", LimitKind::Loss);
     places.extend(softnet(
         watch,
         end,
@@ -240,7 +263,7 @@ fn at_receiver(way: &Way<'_>, lost: &Lost) -> Vec<Place> {
     ];
     places.extend(of_interfaces(
         watch,
-        end,
+        there,
         &names,
         "ring of",
         LimitKind::Loss,
@@ -281,6 +304,7 @@ fn sockets(way: &Way<'_>, end: End, lost: &Lost, watch: Option<&Watch>) -> Optio
         } else {
             LimitKind::Loss
         },
+        frame: None,
     })
 }
 
@@ -299,6 +323,7 @@ fn softnet(watch: &Watch, end: End, dropped: u64) -> Option<Place> {
         count: total(each.iter().map(|(_, count, _)| *count)).min(dropped),
         path: counter.path.clone(),
         kind: LimitKind::ReceiverCpu,
+        frame: None,
     })
 }
 
@@ -421,6 +446,45 @@ mod tests {
         assert_eq!(limit.what, LimitKind::Loss);
         let what = "dropped at the remote end, ring of far0 (rx_missed_errors)";
         assert!(says(&limit, what, "9000"), "{limit:?}");
+    }
+
+    #[test]
+    fn a_card_counts_frames_and_a_queue_what_the_kernel_cuts_later() {
+        let near = build::host().nic("near0", |nic| nic.veth().qdisc(build::tbf(5_000)));
+        let far = build::host().nic("far0", |nic| nic);
+        let hosts = (near.build(), far.build());
+        // 400 frames are 0.6 MB of 25 MB, 390 uncut packets may be all of it.
+        let missed = |watch: WatchBuilder| watch.grew("nic/far0/stat/rx_missed_errors", 400);
+        let unexplained = limit(lossy(), &hosts, |watch| watch, missed);
+        assert_eq!(unexplained.what, LimitKind::Loss);
+        assert!(says(&unexplained, "where it was lost", "explain less than"));
+        let drops = |watch: WatchBuilder| watch.grew("nic/near0/qdisc/drops", 390);
+        let shaped = limit(lossy(), &hosts, drops, missed);
+        assert_eq!(shaped.what, LimitKind::Shaper);
+    }
+
+    #[test]
+    fn datagrams_whose_rate_was_kept_have_no_limit_however_near_a_shaper_is() {
+        let still = |watch: WatchBuilder| watch;
+        let mut kept = lossy_datagrams(Some(0));
+        if let Workload::Udp(udp) = &mut kept.spec.workload {
+            udp.rate_bit_per_s = Some(BitRate::from_mbit_per_s(500));
+        }
+        for flow in &mut kept.remote.flows {
+            flow.datagrams = Some(Datagrams {
+                count: 100_000,
+                ..Datagrams::default()
+            });
+        }
+        let (_, far) = build::veth_pair();
+        let near = build::host().nic("near0", |nic| nic.veth().qdisc(build::tbf(550)));
+        let hosts = (near.build(), far);
+        let none = limit(kept.clone(), &hosts, still, still);
+        assert_eq!(none.what, LimitKind::NotDetermined);
+        if let Workload::Udp(udp) = &mut kept.spec.workload {
+            udp.rate_bit_per_s = Some(BitRate::from_mbit_per_s(900));
+        }
+        assert_eq!(limit(kept, &hosts, still, still).what, LimitKind::Shaper);
     }
 
     #[test]

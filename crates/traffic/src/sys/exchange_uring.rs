@@ -11,6 +11,7 @@ use linerate_model::ids::NodeId;
 use linerate_model::known::Known;
 use rustix::io::Errno;
 
+use super::uring::await_kernel_thread;
 use crate::buffer::Buffer;
 
 /// The lowest bit of an entry's user data tells a send from a receive.
@@ -79,6 +80,12 @@ impl ExchangeRing {
         }
         // Kernels before 6.1 do not know the flags.
         let ring = best.build(entries).or_else(|_| plain.build(entries));
+        let ring = ring.and_then(|mut ring| {
+            if kernel_thread {
+                await_kernel_thread(&mut ring)?;
+            }
+            Ok(ring)
+        });
         let (base, size) = (memory.bytes().as_mut_ptr(), memory.bytes().len());
         Ok(Self {
             base,

@@ -61,6 +61,25 @@ struct Provided {
     tail: u16,
 }
 
+/// Waits until the kernel's thread of a new `SQPOLL` ring has taken a first submission, which does nothing.
+/// Before that it may not have run at all, and has not yet the name that it is known by.
+pub(super) fn await_kernel_thread(queues: &mut IoUring) -> std::io::Result<()> {
+    let nothing = opcode::Nop::new().build();
+    // SAFETY: the operation refers to no memory.
+    let pushed = unsafe { queues.submission().push(&nothing) };
+    debug_assert!(pushed.is_ok(), "a new ring has room");
+    loop {
+        match queues.submit_and_wait(1) {
+            Ok(_) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+        if queues.completion().next().is_some() {
+            return Ok(());
+        }
+    }
+}
+
 impl Ring {
     /// A ring for at most `operations` operations at a time, to be used by the calling thread alone.
     pub(crate) fn new(waiting: Waiting, operations: u32, buffer: Mapping) -> Result<Self, Errno> {
@@ -85,7 +104,10 @@ impl Ring {
                     _ => Err(error),
                 }),
         };
-        let queues = made.map_err(|error| errno_of(&error))?;
+        let mut queues = made.map_err(|error| errno_of(&error))?;
+        if waiting == Waiting::UringSqpoll {
+            await_kernel_thread(&mut queues).map_err(|error| errno_of(&error))?;
+        }
         if let Waiting::BusyPoll(micros) = waiting {
             let mut napi = Napi::new()
                 .set_busy_poll_timeout(micros)

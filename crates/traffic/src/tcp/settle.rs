@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use linerate_model::sample::{Drained, Role, SideSample};
 use linerate_model::workload::Waiting;
 use rustix::event::epoll::EventFlags;
-use rustix::net::{Shutdown, shutdown};
+use rustix::net::{Shutdown, shutdown, sockopt};
 
 use super::{Flow, info};
 use crate::waiting::{Event, Poller};
@@ -72,7 +72,10 @@ fn await_ends(
             if flags.intersects(EventFlags::RDHUP | EventFlags::HUP) {
                 poller.remove(&flow.socket)?;
                 open -= 1;
-                ended(flow);
+                // One that was reset ended without having everything.
+                if let Ok(Ok(())) = sockopt::socket_error(&flow.socket) {
+                    ended(flow);
+                }
             }
         }
     }

@@ -20,6 +20,11 @@ pub(super) struct Poller {
 }
 
 impl Poller {
+    /// As it is now; `None` when it is gone.
+    pub(super) fn of(task: u32) -> Option<Self> {
+        read(task)
+    }
+
     /// The same now, with what it used since; `None` when it is gone.
     pub(super) fn since(&self) -> Option<Self> {
         let now = read(self.task)?;
@@ -30,9 +35,9 @@ impl Poller {
     }
 }
 
-/// Those that the calling thread's rings have: the kernel names them after it. None where it is known by
+/// The tasks that poll the calling thread's rings: the kernel names them after it. None where it is known by
 /// another number outside (a PID namespace), or where `/proc` is not to be read.
-pub(super) fn of_this_thread() -> Vec<Poller> {
+pub(super) fn of_this_thread() -> Vec<u32> {
     let name = format!(
         "iou-sqp-{}\n",
         rustix::thread::gettid().as_raw_nonzero().get()
@@ -46,7 +51,7 @@ pub(super) fn of_this_thread() -> Vec<Poller> {
     };
     let tasks = tasks.filter_map(|task| task.ok()?.file_name().to_str()?.parse().ok());
     let named = tasks.filter(|task| text(*task, "comm").is_some_and(|comm| comm == name));
-    named.filter_map(read).collect()
+    named.collect()
 }
 
 fn text(task: u32, file: &str) -> Option<String> {
@@ -71,7 +76,8 @@ fn read(task: u32) -> Option<Poller> {
     let exact = schedstat.and_then(|text| {
         let mut numbers = text.split_whitespace().map(str::parse);
         let (ran, waited) = (numbers.next()?.ok()?, numbers.next()?.ok()?);
-        Some((Nanoseconds::new(ran), Nanoseconds::new(waited)))
+        // A kernel that keeps no such account says 0 of every task.
+        (ran > 0).then_some((Nanoseconds::new(ran), Nanoseconds::new(waited)))
     });
     Some(Poller {
         task,

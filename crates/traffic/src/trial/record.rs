@@ -67,16 +67,11 @@ pub(super) fn record(
             memory_node: found.memory_node,
             ..thread_record(thread, plan, used)
         });
-        for poller in polled {
-            pollers.push(poller_record(thread, plan, &poller));
-        }
+        let polled = polled.iter();
+        pollers.extend(polled.map(|poller| poller_record(thread, plan, poller)));
     }
-    for (number, poller) in (0u32..).skip(plans.len()).zip(pollers) {
-        threads.push(ThreadRecord {
-            thread: number,
-            ..poller
-        });
-    }
+    let pollers = (0u32..).skip(plans.len()).zip(pollers);
+    threads.extend(pollers.map(|(thread, poller)| ThreadRecord { thread, ..poller }));
     records.sort_by_key(|record| record.flow);
     if let Some(operations) = &mut operations {
         operations.steps = watched.take_steps(operations.completed);

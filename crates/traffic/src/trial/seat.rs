@@ -155,11 +155,15 @@ impl<'a> Seat<'a> {
 
     /// Says that this thread is ready and waits for the start; `None` when there will be no trial.
     pub(crate) fn ready(&mut self) -> Result<Option<Start>, TrafficError> {
+        // Looked for before the start: there are as many tasks as all threads and their rings have.
+        let polling = if self.spec.waiting == Waiting::UringSqpoll {
+            polling::of_this_thread()
+        } else {
+            Vec::new()
+        };
         self.arrive();
         let verdict = self.board.wait_for_verdict();
-        if self.spec.waiting == Waiting::UringSqpoll {
-            self.pollers = polling::of_this_thread();
-        }
+        self.pollers = polling.into_iter().filter_map(Poller::of).collect();
         self.used_before = usage()?;
         Ok(match verdict {
             Verdict::Start(start) => Some(start),

@@ -317,5 +317,6 @@ fn a_server_that_stalls_for_good_shortly_before_the_end_leaves_what_was_due_unan
     });
     let side = outcome.expect("it ends");
     let open = operations(&side);
-    assert_eq!((open.completed, open.unanswered, open.failed), (200, 50, 0));
+    assert_eq!((open.completed + open.unanswered, open.failed), (250, 0));
+    assert!(open.completed <= 200 && open.unanswered >= 50, "{open:?}");
 }

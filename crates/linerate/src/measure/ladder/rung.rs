@@ -92,14 +92,16 @@ impl Crossing {
         let sides = [&sample.local, &sample.remote];
         for flow in sides.into_iter().flat_map(SideSample::senders) {
             if let Some(copies) = flow.copies {
-                all.zerocopy_sends += copies.zerocopy_sends;
-                all.copied_after_all += copies.copied_after_all;
+                all.zerocopy_sends = all.zerocopy_sends.saturating_add(copies.zerocopy_sends);
+                all.copied_after_all = all.copied_after_all.saturating_add(copies.copied_after_all);
             }
         }
         for flow in sides.into_iter().flat_map(SideSample::receivers) {
-            all.received_bytes += flow.total().as_u64();
+            all.received_bytes = all.received_bytes.saturating_add(flow.total().as_u64());
             if let Some(copies) = flow.copies {
-                all.mapped_bytes += copies.mapped_bytes.as_u64();
+                all.mapped_bytes = all
+                    .mapped_bytes
+                    .saturating_add(copies.mapped_bytes.as_u64());
             }
         }
         all
@@ -107,10 +109,10 @@ impl Crossing {
 
     fn and(self, other: &Self) -> Self {
         Self {
-            zerocopy_sends: self.zerocopy_sends + other.zerocopy_sends,
-            copied_after_all: self.copied_after_all + other.copied_after_all,
-            mapped_bytes: self.mapped_bytes + other.mapped_bytes,
-            received_bytes: self.received_bytes + other.received_bytes,
+            zerocopy_sends: self.zerocopy_sends.saturating_add(other.zerocopy_sends),
+            copied_after_all: self.copied_after_all.saturating_add(other.copied_after_all),
+            mapped_bytes: self.mapped_bytes.saturating_add(other.mapped_bytes),
+            received_bytes: self.received_bytes.saturating_add(other.received_bytes),
         }
     }
 }

@@ -5,12 +5,11 @@ use std::collections::BTreeSet;
 
 use crate::host::Host;
 use crate::known::Known;
+use crate::limit::threshold;
 use crate::sample::{Role, SideSample, ThreadRecord};
 use crate::units::real;
 use crate::workload::{MemoryPolicy, ReceiveMode, TrialSpec, Waiting, Workload};
 
-/// Less than this share of the rate asked for, and it was not kept.
-const RATE_KEPT: f64 = 0.99;
 /// More than this share of the sends copied after all, and the trial was one with copies. The first sends
 /// of a connection may be copied while its socket is being set up.
 const COPIED_SHARE: f64 = 0.01;
@@ -83,9 +82,9 @@ pub(super) fn polling_uncounted(spec: &TrialSpec, side: &SideSample) -> bool {
 /// Whether the generator at this end fell behind the rate that it was asked for. What is under way on
 /// each connection at the end is not held against it.
 pub(super) fn rate_not_kept(spec: &TrialSpec, side: &SideSample) -> bool {
-    let seconds = side.elapsed_ns.as_secs_f64();
+    let seconds = side.began_for(spec).as_secs_f64();
     let behind = |asked: f64, done: f64, under_way: f64| {
-        seconds > 0.0 && done < RATE_KEPT * asked && done + under_way < asked
+        seconds > 0.0 && done < threshold::RATE_KEPT.as_f64() * asked && done + under_way < asked
     };
     let operations = |rate: Option<u64>| {
         let (Some(rate), Some(operations)) = (rate, &side.operations) else {

@@ -146,7 +146,7 @@ impl Guest {
         let mut said = self.said.lock().expect("no test failed with it");
         let mut holder = self.holder.stdin.as_ref().expect("piped");
         let told = writeln!(holder, "power-cut");
-        if told.is_err() || !is_up(&mut said) {
+        if told.is_err() || !is_up(&mut *said) {
             self.is_dead.store(true, Ordering::Relaxed);
             panic!("the guest did not come back");
         }

@@ -96,7 +96,7 @@ pub(crate) fn all(place: &Place) -> Vec<Case> {
         cases.push(rr(place, bytes, true));
     }
     for (bytes, name) in [(4, "4 B"), (4 << 20, "4 MiB")] {
-        cases.push(pingpong(place, bytes, name));
+        cases.extend([false, true].map(|spinning| pingpong(place, bytes, name, spinning)));
     }
     for batch in ["gso", "mmsg", "single"] {
         cases.push(udp(place, batch));
@@ -279,7 +279,8 @@ fn rr(place: &Place, bytes: u32, spinning: bool) -> Case {
     }
 }
 
-fn pingpong(place: &Place, bytes: u32, name: &str) -> Case {
+/// qperf blocks, Open MPI polls: each beside linerate that waits the same way.
+fn pingpong(place: &Place, bytes: u32, name: &str, spinning: bool) -> Case {
     let Place {
         address,
         seconds,
@@ -289,7 +290,16 @@ fn pingpong(place: &Place, bytes: u32, name: &str) -> Case {
     // About as many as go into the others' time.
     let each_us = if bytes > 1 << 20 { 1_000 } else { 10 };
     let repetitions = (seconds * 1_000_000 / (2 * each_us)).max(10);
-    let mpi = place.mpi.clone().map(|mut client| {
+    let qperf = || Contestant {
+        name: "qperf",
+        from: "Debian: qperf",
+        server: Some((words("qperf"), 19765)),
+        client: words(&format!(
+            "qperf {address} -t {seconds} -m {bytes} -v -uu tcp_lat"
+        )),
+        figure: qperf_pingpong,
+    };
+    let mpi = |mut client: Vec<String>| {
         client.extend([bytes.to_string(), repetitions.to_string()]);
         Contestant {
             name: "Open MPI",
@@ -298,33 +308,25 @@ fn pingpong(place: &Place, bytes: u32, name: &str) -> Case {
             client,
             figure: mpi_pingpong,
         }
-    });
+    };
+    let (wait, peer_of_ours) = if spinning {
+        ("spin", place.mpi.clone().map(mpi))
+    } else {
+        ("blocking", Some(qperf()))
+    };
+    let ours = linerate(
+        place,
+        &format!(
+            "measure pingpong {peer} --address {address} --sizes {bytes}B --wait {wait} \
+             --repetitions {repetitions} --volume 1TiB"
+        ),
+        linerate_pingpong,
+    );
     Case {
-        name: format!("pingpong, {name}"),
+        name: format!("pingpong, {name}, {wait}"),
         unit: "us one way",
         better: Better::Less,
-        contestants: [
-            linerate(
-                place,
-                &format!(
-                    "measure pingpong {peer} --address {address} --sizes {bytes}B \
-                     --repetitions {repetitions} --volume 1TiB"
-                ),
-                linerate_pingpong,
-            ),
-            Contestant {
-                name: "qperf",
-                from: "Debian: qperf",
-                server: Some((words("qperf"), 19765)),
-                client: words(&format!(
-                    "qperf {address} -t {seconds} -m {bytes} -v -uu tcp_lat"
-                )),
-                figure: qperf_pingpong,
-            },
-        ]
-        .into_iter()
-        .chain(mpi)
-        .collect(),
+        contestants: std::iter::once(ours).chain(peer_of_ours).collect(),
     }
 }
 

@@ -3,13 +3,40 @@
 
 #![forbid(unsafe_code)]
 
+use std::fmt;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use linerate_testbed::{Netns, tie_to_parent};
+
+/// What went wrong, completing "cannot ...".
+#[derive(Debug)]
+pub struct Trouble(pub String);
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// How a program ends: well, with something that did not hold, or with a word about what went wrong.
+#[expect(
+    clippy::print_stderr,
+    reason = "a developer's tool that talks to its terminal"
+)]
+pub fn exit_code(result: Result<bool, Trouble>) -> ExitCode {
+    match result {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(trouble) => {
+            eprintln!("error: cannot {trouble}");
+            ExitCode::FAILURE
+        }
+    }
+}
 
 /// What a person started runs itself again with `--stage`, and with `--seed` when none was given: the
 /// namespaces belong to that child and vanish with it. Whether it ended well.

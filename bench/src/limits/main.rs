@@ -15,14 +15,14 @@ mod simulated;
 mod table;
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
-use linerate_bench_shared::{linerate_file, restart_as_stage};
+pub(crate) use linerate_bench_shared::Trouble;
+use linerate_bench_shared::{exit_code, linerate_file, restart_as_stage};
 use linerate_model::sample::{Sample, SideSample};
 use linerate_stats::{Random, Seed};
 use linerate_testbed::Stage;
@@ -80,16 +80,6 @@ fn kind_of(text: &str) -> Result<Kind, String> {
     })
 }
 
-/// What went wrong, completing "cannot ...".
-#[derive(Debug)]
-pub(crate) struct Trouble(pub(crate) String);
-
-impl fmt::Display for Trouble {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
 fn main() -> ExitCode {
     let args = Args::parse();
     let result = match (args.spin_on, args.stage) {
@@ -98,14 +88,7 @@ fn main() -> ExitCode {
         (None, false) => restart_as_stage(args.seed.is_some())
             .map_err(|error| Trouble(format!("start the stage: {error}"))),
     };
-    match result {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            eprintln!("error: cannot {error}");
-            ExitCode::FAILURE
-        }
-    }
+    exit_code(result)
 }
 
 /// A program that computes on `cpu` and nowhere else, until it is killed.

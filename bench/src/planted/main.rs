@@ -4,7 +4,6 @@
 
 #![expect(
     clippy::print_stdout,
-    clippy::print_stderr,
     reason = "a developer's tool that talks to its terminal"
 )]
 
@@ -13,11 +12,12 @@ mod live;
 mod score;
 mod shapes;
 
-use std::fmt;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 use clap::Parser;
+pub(crate) use linerate_bench_shared::Trouble;
+use linerate_bench_shared::exit_code;
 use linerate_testbed::{Stage, tie_to_parent};
 
 use crate::data::{Fault, Plants};
@@ -51,16 +51,6 @@ struct Args {
     inside: bool,
 }
 
-/// What went wrong, completing "cannot ...".
-#[derive(Debug)]
-pub(crate) struct Trouble(pub(crate) String);
-
-impl fmt::Display for Trouble {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
 fn main() -> ExitCode {
     let args = Args::parse();
     let result = if args.inside {
@@ -70,14 +60,7 @@ fn main() -> ExitCode {
     } else {
         restart_as_stage()
     };
-    match result {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            eprintln!("error: cannot {error}");
-            ExitCode::FAILURE
-        }
-    }
+    exit_code(result)
 }
 
 /// The namespaces belong to a child of their own and vanish with it.

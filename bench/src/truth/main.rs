@@ -18,13 +18,13 @@ mod scene;
 mod shaper;
 mod stall;
 
-use std::fmt;
 use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, ValueEnum};
-use linerate_bench_shared::{linerate_file, load, restart_as_stage};
+pub(crate) use linerate_bench_shared::Trouble;
+use linerate_bench_shared::{exit_code, linerate_file, load, restart_as_stage};
 use linerate_testbed::Stage;
 
 use crate::line::{Line, Verdict};
@@ -74,16 +74,6 @@ enum Part {
     Memory,
 }
 
-/// What went wrong, completing "cannot ...".
-#[derive(Debug)]
-pub(crate) struct Trouble(pub(crate) String);
-
-impl fmt::Display for Trouble {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
 fn main() -> ExitCode {
     let args = Args::parse();
     let result = if args.stage {
@@ -92,14 +82,7 @@ fn main() -> ExitCode {
         restart_as_stage(args.seed.is_some())
             .map_err(|error| Trouble(format!("start the stage: {error}")))
     };
-    match result {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            eprintln!("error: cannot {error}");
-            ExitCode::FAILURE
-        }
-    }
+    exit_code(result)
 }
 
 /// Runs every part; whether nothing was found untrue.

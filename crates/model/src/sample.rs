@@ -138,8 +138,11 @@ pub struct SizeRecord {
     pub repetitions: u64,
     /// The time that all of them took together.
     pub elapsed_ns: Nanoseconds,
-    /// Half of each round trip.
+    /// Half of each round trip. Of `rdma-*` in latency mode the time of one operation; of its rates empty.
     pub one_way: Histogram,
+    /// `rdma-*`: the highest rate of one thread over as many messages as its queue pairs hold.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peak_bit_per_s: Option<BitRate>,
 }
 
 /// Where CPUs spent the time, by sampling (perf_event_open(2)).
@@ -260,6 +263,42 @@ pub struct FlowRecord {
     /// when its thread ended, with the last bytes still in the send buffer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drained: Option<Drained>,
+    /// What carried it, when that were verbs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verbs: Option<VerbsRecord>,
+}
+
+/// One end of a queue pair: what was chosen, and what its thread did.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct VerbsRecord {
+    /// The device.
+    pub device: String,
+    /// Its port.
+    pub port: u8,
+    /// The index of the GID; none on InfiniBand within a subnet.
+    pub gid_index: Option<u32>,
+    /// The GID, `::ffff:10.0.0.1`.
+    pub gid: Option<String>,
+    /// What it is: `RoCE v2`, `IB/RoCE v1`.
+    pub gid_kind: Option<String>,
+    /// The queue pair's number.
+    pub queue_pair: u32,
+    /// The path MTU.
+    pub mtu: u32,
+    /// The largest message that travelled in its work request.
+    pub inline_bytes: Bytes,
+    /// One work request in so many was signalled.
+    pub moderation: u32,
+    /// Memory that was registered for it; what several share counts at each.
+    pub registered_bytes: Bytes,
+    /// Completions that were taken.
+    pub completions: u64,
+    /// How often the completion queue was asked ...
+    pub polls: u64,
+    /// ... and had nothing.
+    pub polls_empty: u64,
+    /// How often the thread slept until the device told of a completion.
+    pub sleeps: u64,
 }
 
 /// The bytes of a connection whose far end has everything that was sent.

@@ -3,6 +3,7 @@
 
 mod check;
 mod placement;
+mod verbs;
 
 use std::fmt;
 
@@ -10,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 pub use check::SpecError;
 pub use placement::{MemoryPolicy, Placement};
+pub use verbs::{Connect, DeviceChoice, Rdma, Registration, Service, Verb, Verbs};
 
 use crate::units::{BitRate, Bytes, Nanoseconds};
 
@@ -70,6 +72,10 @@ pub struct TrialSpec {
     /// costs is measured so.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unrecorded: bool,
+    /// The payload goes over RDMA verbs instead of sockets; always there for the workloads that measure the
+    /// verbs themselves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verbs: Option<Verbs>,
 }
 
 impl Default for TrialSpec {
@@ -91,6 +97,7 @@ impl Default for TrialSpec {
             pacing_bit_per_s: None,
             profile_hz: None,
             unrecorded: false,
+            verbs: None,
         }
     }
 }
@@ -105,6 +112,15 @@ impl TrialSpec {
     pub fn threads(&self) -> u32 {
         let most = self.flows.min(Self::THREADS_MAX);
         self.threads.unwrap_or(most).clamp(1, most.max(1))
+    }
+
+    /// The transport that carries the payload.
+    pub fn transport(&self) -> &'static str {
+        match (&self.verbs, &self.workload) {
+            (Some(_), _) => "verbs",
+            (None, Workload::Udp(_)) => "udp",
+            (None, _) => "tcp",
+        }
     }
 }
 
@@ -124,6 +140,8 @@ pub enum Workload {
     Transfer(Transfer),
     /// Datagrams.
     Udp(Udp),
+    /// The verbs themselves.
+    Rdma(Rdma),
 }
 
 impl Default for Workload {
@@ -142,14 +160,7 @@ impl Workload {
             Self::Http(_) => "http",
             Self::Transfer(_) => "transfer",
             Self::Udp(_) => "udp",
-        }
-    }
-
-    /// The transport that carries it.
-    pub fn transport(&self) -> &'static str {
-        match self {
-            Self::Udp(_) => "udp",
-            _ => "tcp",
+            Self::Rdma(rdma) => rdma.verb.workload(),
         }
     }
 
@@ -158,6 +169,7 @@ impl Workload {
         match self {
             Self::Stream(stream) => stream.bytes.is_some(),
             Self::Transfer(transfer) => transfer.repetitions.is_some(),
+            Self::Rdma(rdma) => rdma.repetitions.is_some(),
             Self::Pingpong(_) => true,
             Self::Rr(_) | Self::Http(_) | Self::Udp(_) => false,
         }
@@ -165,7 +177,11 @@ impl Workload {
 
     /// Whether bytes go one way in bulk, so that a rate and its limit are the result.
     pub fn is_bulk(&self) -> bool {
-        matches!(self, Self::Stream(_) | Self::Udp(_))
+        match self {
+            Self::Stream(_) | Self::Udp(_) => true,
+            Self::Rdma(rdma) => !rdma.latency,
+            _ => false,
+        }
     }
 }
 

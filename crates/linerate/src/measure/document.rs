@@ -277,7 +277,7 @@ pub(super) fn document<'a>(
     MeasureDocument {
         schema: "linerate.sample/1",
         workload: spec.workload.name(),
-        transport: spec.workload.transport(),
+        transport: spec.transport(),
         direction: spec.direction,
         placement: placement(spec),
         seconds: spec.duration_ns.as_secs_f64(),

@@ -322,7 +322,7 @@ fn document<'a>(
     LadderDocument {
         schema: "linerate.ladder/1",
         workload: spec.workload.name(),
-        transport: spec.workload.transport(),
+        transport: spec.transport(),
         direction: spec.direction,
         flows: spec.flows,
         buffer_bytes: spec.buffer_bytes,

@@ -238,6 +238,7 @@ impl SampleBuilder {
             copies: None,
             datagrams: None,
             drained: None,
+            verbs: None,
         }
     }
 }

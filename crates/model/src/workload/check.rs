@@ -1,6 +1,9 @@
 //! The limits of a trial: the agent checks by them what a controller asks of it.
 
-use super::{Direction, Http, Pingpong, Rr, Stream, Transfer, TrialSpec, Udp, Waiting, Workload};
+use super::{
+    Direction, Http, Pingpong, Rdma, Rr, Stream, Transfer, TrialSpec, Udp, Verb, Verbs, Waiting,
+    Workload,
+};
 use crate::units::{BitRate, Bytes, Nanoseconds};
 
 /// A limit of [`TrialSpec`] that was passed.
@@ -108,6 +111,9 @@ impl TrialSpec {
             || format!("asked of `{}`", self.workload.name()),
             "with stream, rr, pingpong and transfer on connections that last: only those can be chosen",
         )?;
+        if let Some(verbs) = &self.verbs {
+            check_verbs(verbs)?;
+        }
         self.check_workload()
     }
 
@@ -116,7 +122,7 @@ impl TrialSpec {
         match &self.workload {
             Workload::Stream(_) | Workload::Pingpong(_) | Workload::Transfer(_) => true,
             Workload::Rr(rr) => !rr.connect_each,
-            Workload::Http(_) | Workload::Udp(_) => false,
+            Workload::Http(_) | Workload::Udp(_) | Workload::Rdma(_) => false,
         }
     }
 
@@ -189,7 +195,40 @@ impl TrialSpec {
                     "1 bit/s and more, or none at all",
                 )
             }
+            Workload::Rdma(rdma) => self.check_rdma(rdma),
         }
+    }
+
+    fn check_rdma(&self, rdma: &Rdma) -> Result<(), SpecError> {
+        require(
+            self.verbs.is_some(),
+            "the transport",
+            || "sockets".to_owned(),
+            "verbs, for what measures them",
+        )?;
+        require(
+            (1..=256).contains(&rdma.sizes.len()),
+            "the number of sizes",
+            || rdma.sizes.len().to_string(),
+            "1 to 256",
+        )?;
+        for &size in &rdma.sizes {
+            message("a message", size)?;
+            require(
+                rdma.verb != Verb::Atomic || size == Verb::ATOMIC_BYTES,
+                "an atomic operation",
+                || size.to_string(),
+                "8 B",
+            )?;
+        }
+        require(
+            rdma.repetitions.is_none_or(|count| count > 0),
+            "the repetitions",
+            || "0".to_owned(),
+            "1 and more",
+        )?;
+        let largest = rdma.sizes.iter().copied().max().unwrap_or_default();
+        check_memory(largest, self.flows.saturating_mul(2))
     }
 
     fn check_rr(&self, rr: &Rr) -> Result<(), SpecError> {
@@ -236,6 +275,37 @@ impl TrialSpec {
         let largest = pingpong.sizes.iter().copied().max().unwrap_or_default();
         check_memory(largest, self.flows)
     }
+}
+
+fn check_verbs(verbs: &Verbs) -> Result<(), SpecError> {
+    require(
+        (1..=16_384).contains(&verbs.depth),
+        "the depth of a queue pair",
+        || verbs.depth.to_string(),
+        "1 to 16384",
+    )?;
+    require(
+        verbs
+            .moderation
+            .is_none_or(|every| (1..=verbs.depth).contains(&every)),
+        "the moderation of completions",
+        || verbs.moderation.unwrap_or(0).to_string(),
+        "1 to the depth",
+    )?;
+    require(
+        verbs
+            .mtu
+            .is_none_or(|mtu| matches!(mtu, 256 | 512 | 1024 | 2048 | 4096)),
+        "the path MTU",
+        || verbs.mtu.unwrap_or(0).to_string(),
+        "256, 512, 1024, 2048 or 4096 bytes",
+    )?;
+    require(
+        verbs.service_level < 16,
+        "the service level",
+        || verbs.service_level.to_string(),
+        "0 to 15",
+    )
 }
 
 fn check_http(http: &Http) -> Result<(), SpecError> {

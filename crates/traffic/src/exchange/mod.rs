@@ -40,7 +40,7 @@ pub(crate) fn work(seat: &mut Seat<'_>) -> Result<Option<Found>, TrafficError> {
         Workload::Rr(rr) => rr::work(seat, rr),
         Workload::Pingpong(pingpong) => pingpong::work(seat, pingpong),
         Workload::Transfer(transfer) => transfer::work(seat, transfer),
-        Workload::Stream(_) | Workload::Http(_) | Workload::Udp(_) => Err(TrafficError::NotBuilt),
+        _ => Err(TrafficError::NotBuilt),
     }
 }
 

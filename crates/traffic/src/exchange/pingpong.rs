@@ -94,6 +94,7 @@ fn new_record(bytes: Bytes) -> SizeRecord {
         repetitions: 0,
         elapsed_ns: Nanoseconds::default(),
         one_way: Histogram::default(),
+        peak_bit_per_s: None,
     }
 }
 

@@ -96,6 +96,7 @@ impl Connected {
             Workload::Rr(_) | Workload::Pingpong(_) | Workload::Transfer(_) => &exchange::work,
             Workload::Http(_) => &http::work,
             Workload::Udp(_) => &udp::work,
+            Workload::Rdma(_) => &|_| Err(TrafficError::NotBuilt),
         };
         trial::carry_out(&self.spec, &self.flows, work, abort)
     }

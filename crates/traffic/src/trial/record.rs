@@ -56,6 +56,7 @@ pub(super) fn record(
                 copies: end.copies,
                 datagrams: end.datagrams,
                 drained: None,
+                verbs: None,
             });
         }
         if let Some(found) = found.operations {

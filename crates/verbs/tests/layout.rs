@@ -1,5 +1,7 @@
 //! Every structure and number of `abi` is that of the installed headers: a C program says its own.
 
+#![expect(clippy::print_stderr, reason = "a skip is said")]
+
 use std::fmt::Write as _;
 use std::mem::{align_of, offset_of, size_of};
 use std::process::Command;

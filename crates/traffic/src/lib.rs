@@ -14,6 +14,7 @@
 mod abort;
 mod buffer;
 mod catch_up;
+mod content;
 pub mod copy;
 mod error;
 mod exchange;

@@ -30,6 +30,7 @@ pub(crate) mod info;
 mod select;
 mod settle;
 pub(crate) mod socket;
+pub(crate) mod words;
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;

@@ -21,12 +21,14 @@ mod exchange;
 pub mod http;
 pub mod iperf3;
 pub mod memory;
+mod rdma;
 pub mod simulated;
 mod stream;
 mod sys;
 pub mod tcp;
 mod trial;
 mod udp;
+mod verbs;
 mod waiting;
 
 pub use abort::Abort;

@@ -45,7 +45,7 @@ pub(crate) use files::make_room;
 use select::Kept;
 
 use crate::{Abort, TrafficError};
-use crate::{exchange, http, stream, trial, udp};
+use crate::{exchange, http, rdma, stream, trial, udp};
 
 /// Data connections that are all there, greeted, and have not begun to move bytes.
 #[derive(Debug)]
@@ -97,7 +97,7 @@ impl Connected {
             Workload::Rr(_) | Workload::Pingpong(_) | Workload::Transfer(_) => &exchange::work,
             Workload::Http(_) => &http::work,
             Workload::Udp(_) => &udp::work,
-            Workload::Rdma(_) => &|_| Err(TrafficError::NotBuilt),
+            Workload::Rdma(_) => &rdma::work,
         };
         trial::carry_out(&self.spec, &self.flows, work, abort)
     }

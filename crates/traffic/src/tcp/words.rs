@@ -100,6 +100,29 @@ pub(crate) fn await_words<const N: usize>(
     }
 }
 
+/// Waits for the next words of the far end of `flow`, as long as the trial has not been ended; `None` when it
+/// ended its side instead.
+pub(crate) fn next_words<const N: usize>(
+    flow: &Flow,
+    abort: &Abort,
+) -> Result<Option<[u8; N]>, TrafficError> {
+    let mut heard = Heard::<N>::default();
+    let mut ready = Vec::new();
+    loop {
+        match heard.hear(flow) {
+            Word::Whole(bytes) => return Ok(Some(bytes)),
+            Word::Closed => return Ok(None),
+            Word::Partial => {}
+        }
+        // Who watches over the trial ends the connection when it takes too long.
+        let until = Instant::now() + WORDS_MAX;
+        let waited = [(flow.socket.as_fd(), PollFlags::IN)];
+        if wait(waited, until, abort, &mut ready)? == Woken::Aborted {
+            return Err(TrafficError::Aborted);
+        }
+    }
+}
+
 /// What has been heard of a word of `N` bytes.
 #[derive(Debug)]
 pub(crate) struct Heard<const N: usize> {

@@ -56,7 +56,7 @@ pub(super) fn record(
                 copies: end.copies,
                 datagrams: end.datagrams,
                 drained: None,
-                verbs: None,
+                verbs: end.verbs,
             });
         }
         if let Some(found) = found.operations {

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use linerate_model::ids::{CpuId, CpuSet, NodeId};
 use linerate_model::known::{Cause, Known};
-use linerate_model::sample::{Copies, Datagrams, Operations, Role, TcpInfo};
+use linerate_model::sample::{Copies, Datagrams, Operations, Role, TcpInfo, VerbsRecord};
 use linerate_model::workload::{MemoryPolicy, TrialSpec, Waiting};
 use rustix::io::Errno;
 
@@ -67,6 +67,7 @@ pub(crate) struct FlowEnd {
     pub(crate) tcp: Known<TcpInfo>,
     pub(crate) copies: Option<Copies>,
     pub(crate) datagrams: Option<Datagrams>,
+    pub(crate) verbs: Option<VerbsRecord>,
 }
 
 impl FlowEnd {
@@ -80,6 +81,7 @@ impl FlowEnd {
             tcp: info::read(&flow.socket),
             copies: None,
             datagrams: None,
+            verbs: None,
         }
     }
 }
@@ -101,6 +103,7 @@ impl FlowEnd {
             tcp: Known::unknown(Cause::NotAsked, "TCP_INFO", reason),
             copies: None,
             datagrams: None,
+            verbs: None,
         }
     }
 }

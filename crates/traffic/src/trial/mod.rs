@@ -27,7 +27,7 @@ use linerate_model::workload::{Placement, TrialSpec};
 
 use board::Verdict;
 pub(crate) use board::{Board, Counter, Start};
-pub(crate) use control::{DRAIN_MAX, end_both_ways};
+pub(crate) use control::end_both_ways;
 use control::{Control, Watched, leave_data_cpus};
 pub(crate) use far::FarEnd;
 pub use record::cpu_time_of_this_thread;

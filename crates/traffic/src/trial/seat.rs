@@ -68,6 +68,8 @@ pub(crate) struct FlowEnd {
     pub(crate) copies: Option<Copies>,
     pub(crate) datagrams: Option<Datagrams>,
     pub(crate) verbs: Option<VerbsRecord>,
+    /// Nothing of what moved could be seen at this end: no count is not a count of 0.
+    pub(crate) is_blind: bool,
 }
 
 impl FlowEnd {
@@ -82,6 +84,7 @@ impl FlowEnd {
             copies: None,
             datagrams: None,
             verbs: None,
+            is_blind: false,
         }
     }
 }
@@ -104,6 +107,7 @@ impl FlowEnd {
             copies: None,
             datagrams: None,
             verbs: None,
+            is_blind: false,
         }
     }
 }

@@ -7,8 +7,8 @@ use std::time::Instant;
 
 use linerate_model::workload::{Connect, Service, Verbs};
 use linerate_verbs::{
-    AddressHandle, Calling, Connection, Gid, Listener, Path, Patience, ProtectionDomain, Remote,
-    Step, VerbsError,
+    AddressHandle, Calling, Connection, Gid, Listener, Path, Patience, ProtectionDomain, Step,
+    VerbsError,
 };
 
 use super::choose::Chosen;

@@ -13,8 +13,8 @@ mod hello;
 mod station;
 mod taker;
 
-pub(crate) use station::{Lane, Needs, Station};
-pub(crate) use taker::Taker;
+pub(crate) use station::{Lane, Needs, ROUTE_HEADER, Station};
+pub(crate) use taker::{Taker, Took};
 
 use linerate_model::workload::{TrialSpec, Verbs, Waiting};
 

@@ -2,13 +2,13 @@
 
 use std::net::IpAddr;
 use std::os::fd::AsFd;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use linerate_model::ids::NodeId;
 use linerate_model::known::Known;
 use linerate_model::sample::VerbsRecord;
 use linerate_model::units::Bytes;
-use linerate_model::workload::{DeviceChoice, Service, TrialSpec, Verbs};
+use linerate_model::workload::{DeviceChoice, Service, Verbs};
 use linerate_verbs::{
     Access, AddressHandle, CompletionQueue, Connection, ProtectionDomain, QueuePair,
     QueuePairNeeds, Region, Remote, Status, To,
@@ -81,7 +81,7 @@ pub(super) fn side_of(seat: &Seat<'_>) -> Side {
     }
 }
 
-fn choice_of<'s>(verbs: &'s Verbs, side: Side) -> &'s DeviceChoice {
+fn choice_of(verbs: &Verbs, side: Side) -> &DeviceChoice {
     match side {
         Side::Connecting => &verbs.local,
         Side::Listening => &verbs.remote,
@@ -115,7 +115,7 @@ pub(super) struct Way {
 
 impl<'a> Station<'a> {
     /// Chooses the device, makes and connects a queue pair for each flow of `seat`. The far end must do the
-    /// same meanwhile. `before` prepares each lane before anything can come, such as by posting receives.
+    /// same meanwhile.
     pub(crate) fn open(
         seat: &Seat<'a>,
         needs: Needs,
@@ -280,9 +280,4 @@ impl Lane<'_> {
     pub(crate) fn record(&self) -> VerbsRecord {
         self.record.clone()
     }
-}
-
-/// How long after the planned end a far end that is ours says its last words at the latest.
-pub(crate) fn last_words(spec: &TrialSpec) -> Duration {
-    Duration::from(spec.duration_ns) + crate::trial::DRAIN_MAX
 }

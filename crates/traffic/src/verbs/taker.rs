@@ -80,7 +80,7 @@ impl<'a> Taker<'a> {
 
     /// Takes what there is, without waiting.
     #[inline]
-    fn poll(&mut self) -> Result<usize, TrafficError> {
+    pub(crate) fn poll(&mut self) -> Result<usize, TrafficError> {
         let count = self.queue.poll(&mut self.taken)?;
         self.polls += 1;
         self.polls_empty += u64::from(count == 0);

@@ -96,6 +96,32 @@ fn piece(slice: Slice<'_>) -> ibv_sge {
     }
 }
 
+impl QueuePair {
+    /// Posts one request, for where there is no list to be linked before.
+    #[inline]
+    pub fn send(&self, send: &Send<'_>) -> Result<(), Errno> {
+        let mut piece = piece(send.local);
+        let mut request = request(send, &mut piece);
+        // SAFETY: a chain of one request; it and its piece are there for the call, the memory it names is
+        // registered while the slice's borrow lasts, and the provider copies the request.
+        unsafe { self.post_sends(&raw mut request) }.map_err(|(_, errno)| errno)
+    }
+
+    /// Posts room for one message.
+    #[inline]
+    pub fn receive(&self, receive: &Receive<'_>) -> Result<(), Errno> {
+        let mut piece = piece(receive.local);
+        let mut request = ibv_recv_wr {
+            wr_id: receive.id,
+            next: std::ptr::null_mut(),
+            num_sge: i32::from(piece.length > 0),
+            sg_list: &raw mut piece,
+        };
+        // SAFETY: as in `send`.
+        unsafe { self.post_receives(&raw mut request) }.map_err(|(_, errno)| errno)
+    }
+}
+
 /// Linked requests of the sending side.
 pub struct Sends<'r> {
     requests: Box<[ibv_send_wr]>,

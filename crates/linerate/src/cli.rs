@@ -2,6 +2,7 @@
 
 mod ladder;
 mod measure;
+mod verbs;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -18,6 +19,7 @@ pub use measure::{
     MeasureTransfer, MeasureUdp, PeerOrForeign, Placing, ReceiveArg, SendArg, StreamArgs,
     TrialArgs, UntilArgs,
 };
+pub use verbs::{ConnectArg, MeasureRdma, ServiceArg, TransportArg, TransportArgs, VerbsArgs};
 
 use crate::peer::PeerAddress;
 use crate::say::Format;

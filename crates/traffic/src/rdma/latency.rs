@@ -47,6 +47,8 @@ struct Line<'l, 'a> {
     unsignalled: u32,
     /// The number of the message: what its last byte is.
     number: u64,
+    /// What the last byte was before it.
+    seen: u8,
 }
 
 /// The last byte of message `number`: never 0, and another one than that of the message before.
@@ -87,6 +89,7 @@ impl<'l, 'a> Line<'l, 'a> {
             under_way: 0,
             unsignalled: 0,
             number,
+            seen: 0,
         }
     }
 
@@ -96,11 +99,34 @@ impl<'l, 'a> Line<'l, 'a> {
     }
 
     /// Takes the mark away that an earlier message has left where this size's is.
-    fn forget(&self, job: &Job) {
+    fn forget(&mut self, job: &Job) {
         if job.verb == Verb::Write {
             let last = self.start_of(job, IN) + self.size - 1;
             self.lane.region.set(last, 0);
+            self.seen = 0;
         }
+    }
+
+    /// Whether the mark of this message is there. One that is neither this nor the one before was changed on
+    /// its way.
+    #[inline]
+    fn is_marked(&mut self, last: usize) -> Result<bool, TrafficError> {
+        let found = self.lane.region.look(last);
+        if found == self.seen {
+            return Ok(false);
+        }
+        let expected = mark(self.number);
+        if found == expected {
+            self.seen = found;
+            return Ok(true);
+        }
+        Err(TrafficError::WrongByte {
+            flow: self.flow(),
+            repetition: self.number,
+            at: self.size as u64 - 1,
+            expected,
+            found,
+        })
     }
 
     fn flow(&self) -> u32 {
@@ -215,11 +241,10 @@ impl Table<'_, '_, '_> {
     fn wait(&mut self, line: &mut Line<'_, '_>, listens: bool) -> Result<Heard, TrafficError> {
         let writes = self.job.verb == Verb::Write;
         let last = line.start_of(self.job, IN) + line.size - 1;
-        let expected = mark(line.number);
         let mut looks = 0u32;
         loop {
             if writes {
-                if line.lane.region.look(last) == expected {
+                if line.is_marked(last)? {
                     return Ok(Heard::Message);
                 }
                 looks += 1;
@@ -317,7 +342,7 @@ fn lines<'l, 'a>(
     let lines = lanes.iter().zip(numbers);
     lines
         .map(|(lane, &number)| {
-            let line = Line::new(job, lane, size, number);
+            let mut line = Line::new(job, lane, size, number);
             line.forget(job);
             line
         })

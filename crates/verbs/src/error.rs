@@ -1,0 +1,96 @@
+//! What can go wrong with the libraries and the devices: what was being done, on what, why.
+
+use rustix::io::Errno;
+
+/// Why something of RDMA cannot be had or done.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum VerbsError {
+    /// The library is not installed, or cannot be loaded.
+    #[error(
+        "the library {library} cannot be loaded ({reason}); install rdma-core (Debian: ibverbs-providers, librdmacm1)"
+    )]
+    LibraryMissing {
+        /// Its file name.
+        library: &'static str,
+        /// The loader's reason.
+        reason: String,
+    },
+    /// The library is older than what is used of it.
+    #[error("the library {library} has no function {function}: rdma-core 32 or newer is needed")]
+    FunctionMissing {
+        /// Its file name.
+        library: &'static str,
+        /// The function.
+        function: String,
+    },
+    /// The kernel has no RDMA, or no device.
+    #[error(
+        "this host has no RDMA device; the module rdma_rxe can give you one over any Ethernet interface: \
+         `linerate testbed rxe`"
+    )]
+    NoDevice,
+    /// No device of this name.
+    #[error("there is no RDMA device `{name}`; this host has {present}")]
+    NoSuchDevice {
+        /// The name.
+        name: String,
+        /// Those that there are.
+        present: String,
+    },
+    /// The kernel or the device refused.
+    #[error("cannot {doing} on {device}: {errno}{hint}")]
+    Refused {
+        /// What was being done.
+        doing: &'static str,
+        /// On which device.
+        device: String,
+        /// The kernel's reason.
+        errno: Errno,
+        /// What to do about it; empty, or beginning with `; `.
+        hint: String,
+    },
+    /// The connection manager said no.
+    #[error("the RDMA connection manager cannot {doing}: {event} ({reason})")]
+    Manager {
+        /// What was being done.
+        doing: &'static str,
+        /// The event that came instead of the one expected.
+        event: String,
+        /// Its status.
+        reason: String,
+    },
+}
+
+impl VerbsError {
+    /// The kernel's or the device's refusal.
+    pub(crate) fn refused(doing: &'static str, device: &str, errno: Errno) -> Self {
+        let hint = match errno {
+            Errno::NOMEM | Errno::AGAIN => {
+                "; pinned memory counts against `ulimit -l`, and a device has a limited number of queues and \
+                 regions"
+            }
+            Errno::ACCESS | Errno::PERM => {
+                "; the nodes below /dev/infiniband must be readable and writable for this user"
+            }
+            Errno::NOENT => "; its node below /dev/infiniband is missing or may not be opened",
+            Errno::NODEV | Errno::IO => "; the device is gone, or was reset",
+            _ => "",
+        };
+        Self::Refused {
+            doing,
+            device: device.to_owned(),
+            errno,
+            hint: hint.to_owned(),
+        }
+    }
+
+    /// Whether a right is missing, not a thing.
+    pub fn is_permission(&self) -> bool {
+        matches!(self, Self::Refused { errno, .. } if matches!(*errno, Errno::ACCESS | Errno::PERM))
+    }
+
+    /// Whether there is no more of what was asked for.
+    pub fn is_resource(&self) -> bool {
+        matches!(self, Self::Refused { errno, .. } if matches!(*errno, Errno::NOMEM | Errno::AGAIN | Errno::MFILE))
+    }
+}

@@ -1,0 +1,30 @@
+//! RDMA verbs and the RDMA connection manager (rdma-core's libibverbs and librdmacm), loaded when they are
+//! first needed: the same program runs on hosts that lack them, and says so.
+//!
+//! ```text
+//! Device --> ProtectionDomain --> Region (memory that devices may reach)
+//!    |             |------------> QueuePair --post--> Sends, Receives (requests, linked once)
+//!    |------> CompletionQueue <------'  told here
+//! ```
+//!
+//! Each value owns one object of the library, keeps alive what that was made from, and destroys it. What a
+//! thread made stays in that thread; only a [`Device`] is shared. Nothing here waits, except for the
+//! connection manager, which does so for a stated time.
+//!
+//! `LINERATE_LIBIBVERBS` and `LINERATE_LIBRDMACM` name other files than the installed libraries: how the tests
+//! put one of their own in their place.
+
+mod error;
+mod gid;
+mod status;
+pub mod sys;
+
+pub use error::VerbsError;
+pub use gid::{Gid, GidEntry, GidKind, entry_of};
+pub use status::Status;
+pub use sys::{
+    Access, AddressHandle, AsyncEvent, Attributes, Calling, Completion, CompletionQueue,
+    Connection, Device, DeviceAttributes, Event, Listener, Memory, Opcode, Path, Patience,
+    PortAttributes, ProtectionDomain, QueuePair, QueuePairNeeds, Receive, Receives, Region, Remote,
+    Request, Send, Sends, Slice, Step, To, Work, device_names,
+};

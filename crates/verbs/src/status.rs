@@ -1,0 +1,65 @@
+//! How a request ended that did not succeed (`enum ibv_wc_status`, ibv_poll_cq(3)).
+
+use std::ffi::c_int;
+use std::fmt;
+
+/// Why a request failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Status {
+    /// It was given up because an earlier one failed or the queue pair was ended.
+    Flushed,
+    /// A message was longer than the memory for it.
+    LocalLength,
+    /// The memory of this end is not registered for it.
+    LocalProtection,
+    /// The far end does not allow it: a wrong key, an address out of its region, a right that was not given.
+    RemoteAccess,
+    /// The far end cannot do it.
+    RemoteOperation,
+    /// The far end says that the request makes no sense, such as a message too long.
+    RemoteRequest,
+    /// The far end does not answer.
+    NoAnswer,
+    /// The far end has no room for messages.
+    ReceiverNotReady,
+    /// Something else, by its number.
+    Other(u32),
+}
+
+impl Status {
+    pub(crate) fn of(number: c_int) -> Self {
+        match number {
+            1 => Self::LocalLength,
+            4 | 8 => Self::LocalProtection,
+            5 => Self::Flushed,
+            9 => Self::RemoteRequest,
+            10 => Self::RemoteAccess,
+            11 => Self::RemoteOperation,
+            12 | 20 => Self::NoAnswer,
+            13 => Self::ReceiverNotReady,
+            other => Self::Other(u32::try_from(other).unwrap_or(u32::MAX)),
+        }
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Flushed => f.write_str("it was given up after an earlier failure"),
+            Self::LocalLength => f.write_str("a message was longer than the memory for it"),
+            Self::LocalProtection => f.write_str("this end's memory is not registered for it"),
+            Self::RemoteAccess => f.write_str(
+                "the far end refused the access: a wrong key, an address outside of its memory, or a right \
+                 that was not given",
+            ),
+            Self::RemoteOperation => f.write_str("the far end could not carry it out"),
+            Self::RemoteRequest => f.write_str("the far end refused it as invalid"),
+            Self::NoAnswer => f.write_str(
+                "the far end did not answer any of the repetitions: it is gone, its port is down, or the path \
+                 does not carry RDMA (a firewall on UDP port 4791, a wrong GID or VLAN, an MTU too small)",
+            ),
+            Self::ReceiverNotReady => f.write_str("the far end made no room for messages"),
+            Self::Other(number) => write!(f, "status {number} of ibv_poll_cq(3)"),
+        }
+    }
+}

@@ -175,6 +175,12 @@ impl Workload {
         }
     }
 
+    /// Whether only the end that posts knows what arrived: the other end's memory is read and written without
+    /// its program.
+    pub fn is_one_sided(&self) -> bool {
+        matches!(self, Self::Rdma(rdma) if rdma.verb != Verb::Send)
+    }
+
     /// Whether bytes go one way in bulk, so that a rate and its limit are the result.
     pub fn is_bulk(&self) -> bool {
         match self {

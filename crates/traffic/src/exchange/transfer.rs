@@ -13,7 +13,6 @@
 //! the other end's memory) and what is done with it between fetch and return ([`Compute`]; here nothing).
 //! Of several pairs on one thread each makes a cycle in turn.
 
-mod check;
 mod tcp;
 
 use std::time::{Duration, Instant};
@@ -23,8 +22,8 @@ use linerate_model::workload::Transfer;
 
 use super::conversation::Fault;
 use super::end;
-use crate::TrafficError;
 use crate::trial::{FlowEnd, Found, Seat, Start};
+use crate::{TrafficError, content};
 use tcp::{TcpAnswering, TcpAsking};
 
 /// How the asking end's buffer travels.
@@ -171,7 +170,7 @@ fn ask(
         }
         for (one, pair) in seat.flows.iter().zip(pairs.iter_mut()) {
             if transfer.data_check {
-                check::fill(pair.outgoing(), one.flow.number, repetition);
+                content::fill(pair.outgoing(), one.flow.number, repetition);
             }
             let took = cycle(pair).map_err(|fault| fault.on(*one, start.at, Instant::now()))?;
             operations.latency.record(took.into());
@@ -180,7 +179,7 @@ fn ask(
             if transfer.data_check {
                 let (sent, back) = pair.both();
                 compute.work(sent, repetition);
-                check::compare_copies(sent, back)
+                content::compare_copies(sent, back)
                     .map_err(|found| found.on(one.flow.number, repetition))?;
             }
         }
@@ -216,7 +215,7 @@ fn answer(
             let mut comparing = Duration::ZERO;
             if transfer.data_check {
                 let begun = Instant::now();
-                check::compare_filled(pair.fetched(), one.flow.number, repetition)
+                content::compare_filled(pair.fetched(), one.flow.number, repetition)
                     .map_err(|found| found.on(one.flow.number, repetition))?;
                 comparing = begun.elapsed();
             }

@@ -7,7 +7,7 @@ use linerate_model::sample::{CpuRecord, FlowRecord, Operations, SideSample, Thre
 use linerate_model::units::{Bytes, Nanoseconds};
 use rustix::time::{ClockId, clock_gettime};
 
-use super::control::Watched;
+use super::control::{Readings, Watched};
 use super::polling::Poller;
 use super::{Left, Plan};
 use crate::sys::ThreadUse;
@@ -37,9 +37,12 @@ pub(super) fn record(
         let part =
             |time: Nanoseconds| Nanoseconds::new(time.as_u64() / (plan.flows.len().max(1) as u64));
         for (&index, end) in plan.flows.iter().zip(found.flows) {
-            let readings = watched
-                .take_readings(index)
-                .end_with(end.at.into(), Bytes::new(end.bytes));
+            let readings = watched.take_readings(index);
+            let readings = if end.is_blind {
+                Readings::default()
+            } else {
+                readings.end_with(end.at.into(), Bytes::new(end.bytes))
+            };
             records.push(FlowRecord {
                 flow: flows[index].number,
                 role: plan.role,
@@ -56,7 +59,7 @@ pub(super) fn record(
                 copies: end.copies,
                 datagrams: end.datagrams,
                 drained: None,
-                verbs: None,
+                verbs: end.verbs,
             });
         }
         if let Some(found) = found.operations {
@@ -146,6 +149,9 @@ fn add_operations(sum: &mut Operations, found: Operations) {
                 one.repetitions += size.repetitions;
                 one.elapsed_ns = one.elapsed_ns.max(size.elapsed_ns);
                 one.one_way.add(&size.one_way);
+                one.peak_bit_per_s = one.peak_bit_per_s.max(size.peak_bit_per_s);
+                let alone = one.alone_ns.into_iter().chain(size.alone_ns);
+                one.alone_ns = alone.min();
             }
         }
     }

@@ -45,10 +45,23 @@ pub enum Work<'r> {
     Send,
     /// Sends it as a message with a number.
     SendNumber(u32),
-    /// Sends it as a datagram, to a queue pair (its number, its key).
-    SendTo(&'r AddressHandle, u32, u32),
+    /// Sends it as a datagram.
+    SendTo(To<'r>),
     /// Adds to 8 bytes of the far end's memory; the slice gets what was there.
     FetchAdd(Remote, u64),
+}
+
+/// Where a datagram goes.
+#[derive(Debug, Clone, Copy)]
+pub struct To<'r> {
+    /// The way to its port.
+    pub handle: &'r AddressHandle,
+    /// The number of the queue pair there.
+    pub queue_pair: u32,
+    /// The key that it accepts.
+    pub key: u32,
+    /// The number that goes with it.
+    pub number: Option<u32>,
 }
 
 /// One request of the sending side.
@@ -180,13 +193,15 @@ fn request(send: &Send<'_>, piece: &mut ibv_sge) -> ibv_send_wr {
             number = told.to_be();
             (IBV_WR_SEND_WITH_IMM, nowhere)
         }
-        Work::SendTo(handle, remote_qpn, remote_qkey) => {
+        Work::SendTo(to) => {
             let ud = wr_ud {
-                ah: handle.raw(),
-                remote_qpn,
-                remote_qkey,
+                ah: to.handle.raw(),
+                remote_qpn: to.queue_pair,
+                remote_qkey: to.key,
             };
-            (IBV_WR_SEND, wr_kind { ud })
+            number = to.number.unwrap_or(0).to_be();
+            let opcode = to.number.map_or(IBV_WR_SEND, |_| IBV_WR_SEND_WITH_IMM);
+            (opcode, wr_kind { ud })
         }
         Work::FetchAdd(at, add) => {
             let atomic = wr_atomic {

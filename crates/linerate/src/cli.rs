@@ -3,6 +3,7 @@
 mod ladder;
 mod measure;
 mod testbed;
+mod verbs;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -19,8 +20,8 @@ pub use measure::{
     MeasureTransfer, MeasureUdp, PeerOrForeign, Placing, ReceiveArg, SendArg, StreamArgs,
     TrialArgs, UntilArgs,
 };
-
 pub use testbed::{RxeAction, TestbedAction};
+pub use verbs::{ConnectArg, MeasureRdma, ServiceArg, TransportArg, TransportArgs, VerbsArgs};
 
 use crate::peer::PeerAddress;
 use crate::say::Format;

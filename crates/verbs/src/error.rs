@@ -16,7 +16,7 @@ pub enum VerbsError {
         reason: String,
     },
     /// The library is older than what is used of it.
-    #[error("the library {library} has no function {function}: rdma-core 29 or newer is needed")]
+    #[error("the library {library} has no function {function}: rdma-core 32 or newer is needed")]
     FunctionMissing {
         /// Its file name.
         library: &'static str,
@@ -72,6 +72,7 @@ impl VerbsError {
             Errno::ACCESS | Errno::PERM => {
                 "; the nodes below /dev/infiniband must be readable and writable for this user"
             }
+            Errno::NOENT => "; its node below /dev/infiniband is missing or may not be opened",
             Errno::NODEV | Errno::IO => "; the device is gone, or was reset",
             _ => "",
         };

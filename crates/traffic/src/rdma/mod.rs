@@ -106,7 +106,6 @@ fn found(
     told: Told,
 ) -> Found {
     let ended = Instant::now();
-    let taker = &station.taker;
     let mut flows = Vec::with_capacity(lanes.len());
     for (index, (lane, moved)) in lanes.iter().zip(told.flows).enumerate() {
         let reason = "the payload goes over verbs";
@@ -117,10 +116,7 @@ fn found(
         record.ran_dry = moved.ran_dry;
         if index == 0 {
             // One queue serves all lanes of a thread.
-            record.completions = taker.completions;
-            record.polls = taker.polls;
-            record.polls_empty = taker.polls_empty;
-            record.sleeps = taker.sleeps;
+            station.taker.note(&mut record);
         }
         let datagrams = (job.service == Service::Ud).then(|| Datagrams {
             count: moved.messages,

@@ -9,7 +9,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::control::{Readings, Watched};
 use super::polling::Poller;
-use super::{Left, Plan};
+use super::{FlowEnd, Left, Plan};
 use crate::sys::ThreadUse;
 use crate::tcp::Flow;
 
@@ -37,12 +37,7 @@ pub(super) fn record(
         let part =
             |time: Nanoseconds| Nanoseconds::new(time.as_u64() / (plan.flows.len().max(1) as u64));
         for (&index, end) in plan.flows.iter().zip(found.flows) {
-            let readings = watched.take_readings(index);
-            let readings = if end.is_blind {
-                Readings::default()
-            } else {
-                readings.end_with(end.at.into(), Bytes::new(end.bytes))
-            };
+            let readings = readings(watched.take_readings(index), &end);
             records.push(FlowRecord {
                 flow: flows[index].number,
                 role: plan.role,
@@ -93,6 +88,14 @@ pub(super) fn record(
         profile: Known::default(),
         interface: None,
     }
+}
+
+/// The readings of a flow, which end with its own; none of one that sees nothing of what moves.
+fn readings(readings: Readings, end: &FlowEnd) -> Readings {
+    if end.is_blind {
+        return Readings::default();
+    }
+    readings.end_with(end.at.into(), Bytes::new(end.bytes))
 }
 
 /// What a thread took; where it ran is the caller's to fill.

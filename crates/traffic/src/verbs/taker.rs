@@ -3,6 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Instant;
 
+use linerate_model::sample::VerbsRecord;
 use linerate_verbs::{Completion, CompletionQueue, Device, Event};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
@@ -26,10 +27,10 @@ pub(crate) struct Taker<'a> {
     companion: BorrowedFd<'a>,
     spins: bool,
     taken: Box<[Completion]>,
-    pub(crate) completions: u64,
-    pub(crate) polls: u64,
-    pub(crate) polls_empty: u64,
-    pub(crate) sleeps: u64,
+    completions: u64,
+    polls: u64,
+    polls_empty: u64,
+    sleeps: u64,
     idle: u64,
 }
 
@@ -147,6 +148,14 @@ impl<'a> Taker<'a> {
             self.check_device()?;
         }
         Ok(())
+    }
+
+    /// Writes down what it took.
+    pub(crate) fn note(&self, record: &mut VerbsRecord) {
+        record.completions = self.completions;
+        record.polls = self.polls;
+        record.polls_empty = self.polls_empty;
+        record.sleeps = self.sleeps;
     }
 
     /// Fails when the device or its port is gone.

@@ -92,6 +92,12 @@ struct Channel {
 
 impl Drop for Channel {
     fn drop(&mut self) {
+        for told in self.held.get_mut() {
+            if told.event == RDMA_CM_EVENT_CONNECT_REQUEST {
+                // SAFETY: the identifier of a request that nobody took is ours, its event is acknowledged.
+                unsafe { (self.library.rdma_destroy_id)(told.id) };
+            }
+        }
         // SAFETY: identifiers that use it are destroyed before it.
         unsafe { (self.library.rdma_destroy_event_channel)(self.raw) };
     }
@@ -128,7 +134,13 @@ impl Channel {
         // SAFETY: the call has no arguments.
         let raw = unsafe { (library.rdma_create_event_channel)() };
         if raw.is_null() {
-            return Err(refused("open its channel")(last_errno()));
+            let errno = last_errno();
+            return Err(match errno {
+                Errno::ACCESS | Errno::PERM => {
+                    VerbsError::refused("open the RDMA connection manager", "this host", errno)
+                }
+                _ => refused("open its channel")(errno),
+            });
         }
         let channel = Self {
             library,
@@ -142,6 +154,11 @@ impl Channel {
     fn fd(&self) -> BorrowedFd<'_> {
         // SAFETY: the channel has this descriptor for as long as it is there.
         unsafe { BorrowedFd::borrow_raw((*self.raw).fd) }
+    }
+
+    /// Forgets what came for an identifier that is no longer used: another one may get its address.
+    fn forget(&self, id: *mut rdma_cm_id) {
+        self.held.borrow_mut().retain(|told| told.id != id);
     }
 
     /// Waits for the next event that `concerns` the caller.
@@ -418,21 +435,34 @@ impl Listener {
         let asks = |told: &Told| told.event == RDMA_CM_EVENT_CONNECT_REQUEST;
         let told = self.0.channel.next_that(doing, patience, asks)?;
         Ok(Request {
-            identifier: Identifier {
-                library: self.0.identifier.library,
-                raw: told.id,
+            brought: Brought {
+                identifier: Identifier {
+                    library: self.0.identifier.library,
+                    raw: told.id,
+                },
+                listener: self.clone(),
             },
-            listener: self.clone(),
             private: told.private,
             reads_asked: told.reads_asked,
         })
     }
 }
 
-/// Somebody calls. Dropped, it is rejected.
-pub struct Request {
+/// An identifier that a request brought, on its listener's channel.
+struct Brought {
     identifier: Identifier,
     listener: Listener,
+}
+
+impl Drop for Brought {
+    fn drop(&mut self) {
+        self.listener.0.channel.forget(self.identifier.raw);
+    }
+}
+
+/// Somebody calls. Dropped, it is rejected.
+pub struct Request {
+    brought: Brought,
     private: Vec<u8>,
     reads_asked: u8,
 }
@@ -451,7 +481,7 @@ impl Request {
 
     /// The device that it came to.
     pub fn device(&self) -> Option<String> {
-        self.identifier.device()
+        self.brought.identifier.device()
     }
 
     /// Reads and atomics that the calling end wants to have under way.
@@ -461,7 +491,7 @@ impl Request {
 
     /// What the queue pair's next state takes.
     pub fn attributes(&self, step: Step, access: Access) -> Result<Attributes, VerbsError> {
-        self.identifier.attributes(step, access)
+        self.brought.identifier.attributes(step, access)
     }
 
     /// Accepts with a queue pair that is ready to send; `reads` are those it asks for and answers at a time.
@@ -472,31 +502,35 @@ impl Request {
         patience: Patience<'_>,
     ) -> Result<Connection, VerbsError> {
         let mut given = parameters(queue_pair, &[], reads);
+        let (own, channel) = (&self.brought.identifier, &self.brought.listener.0.channel);
         // SAFETY: the identifier is alive, the library only reads the structure.
-        let accepted =
-            unsafe { (self.identifier.library.rdma_accept)(self.identifier.raw, &raw mut given) };
+        let accepted = unsafe { (own.library.rdma_accept)(own.raw, &raw mut given) };
         outcome(accepted).map_err(refused("accept a request"))?;
         let established = [RDMA_CM_EVENT_ESTABLISHED];
-        let channel = &self.listener.0.channel;
-        channel.expect(
-            "establish a connection",
-            self.identifier.raw,
-            &established,
-            patience,
-        )?;
+        channel.expect("establish a connection", own.raw, &established, patience)?;
         Ok(Connection {
-            _identifier: self.identifier,
-            _listener: Some(self.listener),
-            _channel: None,
+            _end: Kept::Accepted {
+                _brought: self.brought,
+            },
         })
     }
 }
 
 /// A connection that is there until it is dropped.
 pub struct Connection {
-    _identifier: Identifier,
-    _listener: Option<Listener>,
-    _channel: Option<Channel>,
+    _end: Kept,
+}
+
+/// What keeps a connection.
+enum Kept {
+    Accepted {
+        _brought: Brought,
+    },
+    /// The identifier is dropped before its channel.
+    Called {
+        _identifier: Identifier,
+        _channel: Channel,
+    },
 }
 
 impl fmt::Debug for Connection {
@@ -607,9 +641,10 @@ impl Calling {
             outcome(told).map_err(refused("establish the connection"))?;
         }
         Ok(Connection {
-            _identifier: self.identifier,
-            _listener: None,
-            _channel: Some(self.channel),
+            _end: Kept::Called {
+                _identifier: self.identifier,
+                _channel: self.channel,
+            },
         })
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
 use std::ops::Range;
 
 use super::abi::{
@@ -78,7 +79,7 @@ impl Access {
 pub struct Region<M: Memory> {
     registration: *mut ibv_mr,
     domain: ProtectionDomain,
-    memory: M,
+    memory: ManuallyDrop<M>,
 }
 
 impl<M: Memory> fmt::Debug for Region<M> {
@@ -95,7 +96,8 @@ pub struct Slice<'r> {
     pub(super) address: u64,
     pub(super) length: u32,
     pub(super) key: u32,
-    pub(super) region: PhantomData<&'r ()>,
+    /// Borrowed, and of the region's thread: the processor reads what travels in a request.
+    pub(super) region: PhantomData<(&'r (), *const u8)>,
 }
 
 impl<M: Memory> Region<M> {
@@ -120,7 +122,7 @@ impl<M: Memory> Region<M> {
         Ok(Self {
             registration,
             domain: domain.clone(),
-            memory,
+            memory: ManuallyDrop::new(memory),
         })
     }
 
@@ -218,8 +220,12 @@ impl<M: Memory> Region<M> {
 impl<M: Memory> Drop for Region<M> {
     fn drop(&mut self) {
         let library = self.domain.device().library();
-        // SAFETY: it was registered by `new` and is given back once, before the memory is dropped. A
-        // device that is gone has given everything back already.
-        let _ = outcome(unsafe { (library.ibv_dereg_mr)(self.registration) });
+        // SAFETY: it was registered by `new` and is given back once, before the memory is dropped. Of a device
+        // that is gone the library says that it was given back.
+        let ended = outcome(unsafe { (library.ibv_dereg_mr)(self.registration) });
+        if ended.is_ok() {
+            // SAFETY: it is dropped here only. Memory that a device may still write is never freed.
+            unsafe { ManuallyDrop::drop(&mut self.memory) };
+        }
     }
 }

@@ -255,13 +255,16 @@ impl CompletionQueue {
         // completions, of which the type has the layout.
         let count = unsafe {
             let poll = (*(*self.0.raw).context).ops.poll_cq;
-            poll.map_or(-libc::ENOSYS, |poll| {
+            poll.map_or(-1, |poll| {
                 poll(self.0.raw, room, into.as_mut_ptr().cast::<ibv_wc>())
             })
         };
-        usize::try_from(count).map_err(|_| {
-            let errno = Errno::from_raw_os_error(count.saturating_abs());
-            self.0.device.refused("poll a completion queue", errno)
+        // Any negative number is a failure, and none is an error's (ibv_poll_cq(3)).
+        usize::try_from(count).map_err(|_| VerbsError::Refused {
+            doing: "poll a completion queue",
+            device: self.0.device.name().to_owned(),
+            errno: Errno::IO,
+            hint: "; more ended than it has room for, or the device is gone".to_owned(),
         })
     }
 
@@ -382,12 +385,14 @@ const RECEIVER_NOT_READY_TIMER: u8 = 1;
 const HOPS: u8 = 64;
 
 impl Path {
-    fn address(&self) -> ibv_ah_attr {
-        ibv_ah_attr {
+    /// The address as the library has it, where an index has 8 bits.
+    fn address(&self) -> Result<ibv_ah_attr, Errno> {
+        let index = u8::try_from(self.gid_index.unwrap_or(0)).map_err(|_| Errno::INVAL)?;
+        Ok(ibv_ah_attr {
             grh: ibv_global_route {
                 dgid: Gid16(self.gid.0),
                 flow_label: 0,
-                sgid_index: u8::try_from(self.gid_index.unwrap_or(0)).unwrap_or(u8::MAX),
+                sgid_index: index,
                 hop_limit: HOPS,
                 traffic_class: self.traffic_class,
             },
@@ -397,7 +402,7 @@ impl Path {
             static_rate: 0,
             is_global: u8::from(self.gid_index.is_some()),
             port_num: self.port,
-        }
+        })
     }
 }
 
@@ -513,7 +518,9 @@ impl QueuePair {
             receive.rq_psn = path.receive_packet_number;
             receive.max_dest_rd_atomic = path.reads_answered;
             receive.min_rnr_timer = RECEIVER_NOT_READY_TIMER;
-            receive.ah_attr = path.address();
+            let doing = "use this GID index for a queue pair";
+            let address = path.address();
+            receive.ah_attr = address.map_err(|errno| self.device().refused(doing, errno))?;
             receive_mask |= IBV_QP_AV
                 | IBV_QP_PATH_MTU
                 | IBV_QP_DEST_QPN
@@ -611,7 +618,9 @@ impl fmt::Debug for AddressHandle {
 impl AddressHandle {
     /// The way to the port at the end of `path`.
     pub fn new(domain: &ProtectionDomain, path: &Path) -> Result<Self, VerbsError> {
-        let mut address = path.address();
+        let doing = "use this GID index for datagrams";
+        let address = path.address();
+        let mut address = address.map_err(|errno| domain.device().refused(doing, errno))?;
         // SAFETY: the domain is alive, the library only reads the structure.
         let raw =
             unsafe { (domain.device().library().ibv_create_ah)(domain.raw(), &raw mut address) };

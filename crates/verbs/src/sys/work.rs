@@ -96,59 +96,167 @@ fn piece(slice: Slice<'_>) -> ibv_sge {
     }
 }
 
+impl QueuePair {
+    /// Posts one request, for where there is no list to be linked before.
+    #[inline]
+    pub fn send(&self, send: &Send<'_>) -> Result<(), Errno> {
+        let mut piece = piece(send.local);
+        let mut request = request(send, &raw mut piece);
+        // SAFETY: a chain of one request; it and its piece are there for the call, the memory it names is
+        // registered while the slice's borrow lasts, and the provider copies the request.
+        unsafe { self.post_sends(&raw mut request) }.map_err(|(_, errno)| errno)
+    }
+
+    /// Posts room for one message.
+    #[inline]
+    pub fn receive(&self, receive: &Receive<'_>) -> Result<(), Errno> {
+        let mut piece = piece(receive.local);
+        let mut request = ibv_recv_wr {
+            wr_id: receive.id,
+            next: std::ptr::null_mut(),
+            num_sge: i32::from(piece.length > 0),
+            sg_list: &raw mut piece,
+        };
+        // SAFETY: as in `send`.
+        unsafe { self.post_receives(&raw mut request) }.map_err(|(_, errno)| errno)
+    }
+}
+
+/// A request that names the next one.
+trait Linked {
+    fn next(&mut self) -> &mut *mut Self;
+}
+
+impl Linked for ibv_send_wr {
+    fn next(&mut self) -> &mut *mut Self {
+        &mut self.next
+    }
+}
+
+impl Linked for ibv_recv_wr {
+    fn next(&mut self) -> &mut *mut Self {
+        &mut self.next
+    }
+}
+
+/// Requests that point at each other and at their pieces. Both are reached by these two pointers alone: a box
+/// or a slice of them would say that nothing else points there.
+struct Chain<T: Linked> {
+    requests: *mut T,
+    pieces: *mut ibv_sge,
+    count: usize,
+}
+
+impl<T: Linked> Chain<T> {
+    fn new(pieces: Box<[ibv_sge]>, request: impl Fn(usize, *mut ibv_sge) -> T) -> Self {
+        let count = pieces.len();
+        let pieces = Box::into_raw(pieces).cast::<ibv_sge>();
+        // SAFETY: there are so many pieces.
+        let piece = |index| unsafe { pieces.add(index) };
+        let requests: Box<[T]> = (0..count)
+            .map(|index| request(index, piece(index)))
+            .collect();
+        let requests = Box::into_raw(requests).cast::<T>();
+        for index in 1..count {
+            // SAFETY: there are so many requests, and this is their one user.
+            unsafe { *(*requests.add(index - 1)).next() = requests.add(index) };
+        }
+        Self {
+            requests,
+            pieces,
+            count,
+        }
+    }
+
+    fn at(&mut self, index: usize) -> &mut T {
+        assert!(index < self.count, "one of {} requests", self.count);
+        // SAFETY: there are so many requests; the reference is the only one while it lasts.
+        unsafe { &mut *self.requests.add(index) }
+    }
+
+    /// Has `post` take `count` requests from `first` on as a chain of their own. The error says how many were
+    /// taken before it.
+    #[inline]
+    fn post(
+        &mut self,
+        first: usize,
+        count: usize,
+        post: impl FnOnce(*mut T) -> Result<(), (*mut T, Errno)>,
+    ) -> Result<(), (usize, Errno)> {
+        let is_within = first
+            .checked_add(count)
+            .is_some_and(|end| end <= self.count);
+        assert!(is_within, "{count} of {} requests from {first}", self.count);
+        if count == 0 {
+            return Ok(());
+        }
+        let next = std::mem::replace(self.at(first + count - 1).next(), std::ptr::null_mut());
+        // SAFETY: there are so many requests.
+        let start = unsafe { self.requests.add(first) };
+        let refused = post(start);
+        *self.at(first + count - 1).next() = next;
+        refused.map_err(|(bad, errno)| {
+            let taken = (0..count).position(|index| std::ptr::eq(start.wrapping_add(index), bad));
+            (taken.unwrap_or(0), errno)
+        })
+    }
+}
+
+impl<T: Linked> Drop for Chain<T> {
+    fn drop(&mut self) {
+        let requests = std::ptr::slice_from_raw_parts_mut(self.requests, self.count);
+        let pieces = std::ptr::slice_from_raw_parts_mut(self.pieces, self.count);
+        // SAFETY: both were boxes of so many; providers keep no pointer to what was posted.
+        unsafe {
+            drop(Box::from_raw(requests));
+            drop(Box::from_raw(pieces));
+        }
+    }
+}
+
 /// Linked requests of the sending side.
 pub struct Sends<'r> {
-    requests: Box<[ibv_send_wr]>,
-    /// What the requests point at.
-    _pieces: Box<[ibv_sge]>,
+    chain: Chain<ibv_send_wr>,
     regions: PhantomData<&'r ()>,
 }
 
 impl fmt::Debug for Sends<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Sends({})", self.requests.len())
+        write!(f, "Sends({})", self.len())
     }
 }
 
 impl<'r> Sends<'r> {
     /// Requests in their order.
     pub fn new(sends: &[Send<'r>]) -> Self {
-        let mut pieces: Box<[ibv_sge]> = sends.iter().map(|send| piece(send.local)).collect();
-        let mut requests: Box<[ibv_send_wr]> = (sends.iter().zip(&mut pieces))
-            .map(|(send, piece)| request(send, piece))
-            .collect();
-        for index in 1..requests.len() {
-            let next = &raw mut requests[index];
-            requests[index - 1].next = next;
-        }
+        let pieces = sends.iter().map(|send| piece(send.local)).collect();
         Self {
-            requests,
-            _pieces: pieces,
+            chain: Chain::new(pieces, |index, piece| request(&sends[index], piece)),
             regions: PhantomData,
         }
     }
 
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.requests.len()
+        self.chain.count
     }
 
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
-        self.requests.is_empty()
+        self.len() == 0
     }
 
     /// Asks for or against the telling of the end of request `index`.
     #[inline]
     pub fn set_signaled(&mut self, index: usize, signaled: bool) {
-        let flags = &mut self.requests[index].send_flags;
+        let flags = &mut self.chain.at(index).send_flags;
         *flags = (*flags & !IBV_SEND_SIGNALED) | if signaled { IBV_SEND_SIGNALED } else { 0 };
     }
 
     /// Gives request `index` another number for its completion.
     #[inline]
     pub fn set_id(&mut self, index: usize, id: u64) {
-        self.requests[index].wr_id = id;
+        self.chain.at(index).wr_id = id;
     }
 
     /// Posts `count` requests from `first` on, by one call. The error says how many were taken before it.
@@ -159,24 +267,15 @@ impl<'r> Sends<'r> {
         first: usize,
         count: usize,
     ) -> Result<(), (usize, Errno)> {
-        let requests = &mut self.requests[first..first + count];
-        let Some(last) = requests.last_mut() else {
-            return Ok(());
-        };
-        let next = std::mem::replace(&mut last.next, std::ptr::null_mut());
-        let start = requests.as_mut_ptr();
-        // SAFETY: a chain of `count` requests that ends with null; requests and pieces live in boxes of
-        // `self`, the memory they name is registered while `'r` lasts, and the provider copies them.
-        let refused = unsafe { queue_pair.post_sends(start) };
-        requests[count - 1].next = next;
-        refused.map_err(|(bad, errno)| {
-            let taken = requests.iter().position(|one| std::ptr::eq(one, bad));
-            (taken.unwrap_or(0), errno)
+        // SAFETY: a chain of `count` requests that ends with null; requests and pieces live as long as `self`,
+        // the memory they name is registered while `'r` lasts, and the provider copies them.
+        (self.chain).post(first, count, |start| unsafe {
+            queue_pair.post_sends(start)
         })
     }
 }
 
-fn request(send: &Send<'_>, piece: &mut ibv_sge) -> ibv_send_wr {
+fn request(send: &Send<'_>, piece: *mut ibv_sge) -> ibv_send_wr {
     let rdma = |remote: Remote| wr_kind {
         rdma: wr_rdma {
             remote_addr: remote.address,
@@ -223,7 +322,7 @@ fn request(send: &Send<'_>, piece: &mut ibv_sge) -> ibv_send_wr {
     ibv_send_wr {
         wr_id: send.id,
         next: std::ptr::null_mut(),
-        num_sge: i32::from(piece.length > 0),
+        num_sge: i32::from(send.local.length > 0),
         sg_list: piece,
         opcode,
         send_flags: flags,
@@ -236,49 +335,40 @@ fn request(send: &Send<'_>, piece: &mut ibv_sge) -> ibv_send_wr {
 
 /// Linked requests of the receiving side.
 pub struct Receives<'r> {
-    requests: Box<[ibv_recv_wr]>,
-    /// What the requests point at.
-    _pieces: Box<[ibv_sge]>,
+    chain: Chain<ibv_recv_wr>,
     regions: PhantomData<&'r ()>,
 }
 
 impl fmt::Debug for Receives<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Receives({})", self.requests.len())
+        write!(f, "Receives({})", self.len())
     }
 }
 
 impl<'r> Receives<'r> {
     /// Requests in their order.
     pub fn new(receives: &[Receive<'r>]) -> Self {
-        let mut pieces: Box<[ibv_sge]> = receives.iter().map(|one| piece(one.local)).collect();
-        let mut requests: Box<[ibv_recv_wr]> = (receives.iter().zip(&mut pieces))
-            .map(|(receive, piece)| ibv_recv_wr {
-                wr_id: receive.id,
-                next: std::ptr::null_mut(),
-                num_sge: i32::from(piece.length > 0),
-                sg_list: piece,
-            })
-            .collect();
-        for index in 1..requests.len() {
-            let next = &raw mut requests[index];
-            requests[index - 1].next = next;
-        }
+        let pieces = receives.iter().map(|one| piece(one.local)).collect();
+        let request = |index: usize, piece| ibv_recv_wr {
+            wr_id: receives[index].id,
+            next: std::ptr::null_mut(),
+            num_sge: i32::from(receives[index].local.length > 0),
+            sg_list: piece,
+        };
         Self {
-            requests,
-            _pieces: pieces,
+            chain: Chain::new(pieces, request),
             regions: PhantomData,
         }
     }
 
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.requests.len()
+        self.chain.count
     }
 
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
-        self.requests.is_empty()
+        self.len() == 0
     }
 
     /// Posts `count` requests from `first` on, by one call. The error says how many were taken before it.
@@ -289,18 +379,9 @@ impl<'r> Receives<'r> {
         first: usize,
         count: usize,
     ) -> Result<(), (usize, Errno)> {
-        let requests = &mut self.requests[first..first + count];
-        let Some(last) = requests.last_mut() else {
-            return Ok(());
-        };
-        let next = std::mem::replace(&mut last.next, std::ptr::null_mut());
-        let start = requests.as_mut_ptr();
         // SAFETY: as in `Sends::post`.
-        let refused = unsafe { queue_pair.post_receives(start) };
-        requests[count - 1].next = next;
-        refused.map_err(|(bad, errno)| {
-            let taken = requests.iter().position(|one| std::ptr::eq(one, bad));
-            (taken.unwrap_or(0), errno)
+        (self.chain).post(first, count, |start| unsafe {
+            queue_pair.post_receives(start)
         })
     }
 }

@@ -1,0 +1,179 @@
+//! A library in the place of libibverbs, for tests: devices whose queue pairs are joined within one process,
+//! so that both ends of a trial in that process talk over them, with faults on demand. It shows that a
+//! program uses the library rightly and says well what goes wrong; what a real device does is shown elsewhere.
+//!
+//! A test has this crate among its `[dev-dependencies]`: cargo then builds the dynamic library beside the
+//! test's own program (`target/*/deps`), and [`Fake::install`] has `linerate_verbs` load it.
+//!
+//! ```no_run
+//! use linerate_verbs_fake::{Fake, Fault};
+//!
+//! let fake = Fake::install(); // before anything of RDMA is asked for; as often as wanted
+//! let device = fake.device(); // one of this test's own
+//! device.set(Fault::CorruptEvery, 3);
+//! // ... `linerate_verbs::Device::open(device.name())` ...
+//! assert_eq!(device.alive(), []); // everything was given back
+//! ```
+//!
+//! Another program is told by its environment: `LINERATE_LIBIBVERBS` is [`library`], and
+//! `LINERATE_VERBS_FAKE` says what there is, in words with commas between: `devices=2` (one without the word,
+//! none with 0), `no-kernel` (the list of devices cannot be had), and the names of [`Fault`] for every device
+//! (`memlock=65536,port-down-after=1000`).
+//!
+//! What it does as a device: port 1 with the RoCE v1 and v2 GIDs of `127.0.0.1` and `::1`, an active MTU of
+//! [`MTU`], [`INLINE_MAX`] bytes inline; RC with send, write, read and fetch-and-add; UD with send. A thread of
+//! its own carries out what is posted. It is strict where devices are: a slot of a queue is free again when a
+//! later completion was taken, a full completion queue breaks, a transition needs exactly its attributes,
+//! nothing is destroyed while it is in use. Wrong use of a pointer (freed twice, never given out) ends the
+//! process with a sentence.
+
+mod sys;
+
+use std::path::PathBuf;
+
+pub use sys::{Buffer, Fake};
+
+/// The most bytes that travel in a request.
+pub const INLINE_MAX: u32 = 64;
+/// The active MTU in bytes, the most of a datagram.
+pub const MTU: u32 = 1024;
+/// The most requests of a queue.
+pub const DEPTH_MAX: u32 = 16_384;
+/// The most completions of a queue.
+pub const COMPLETIONS_MAX: u32 = 65_536;
+
+/// What can be wrong with a device; 0 is nothing, else 1 or the number stated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Fault {
+    /// It cannot be opened: `EACCES`.
+    OpenDenied,
+    /// So many bytes can be registered, what is more is `ENOMEM`.
+    Memlock,
+    /// So many queue pairs can be made, one more is `ENOMEM`.
+    QueuePairs,
+    /// Its port is down: requests get no answer. Told as an event.
+    PortDown,
+    /// It is gone: told as an event, then nothing ends any more and everything is `EIO`.
+    Gone,
+    /// As `PortDown`, after so many of its messages.
+    PortDownAfter,
+    /// As `Gone`, after so many of its messages.
+    GoneAfter,
+    /// A byte of each such message of its queue pairs is changed.
+    CorruptEvery,
+    /// Each such datagram of its queue pairs is lost.
+    LoseEvery,
+    /// Completions come so many microseconds late.
+    DelayMicroseconds,
+    /// Requests are taken but nothing ever ends: a device that hangs.
+    Hang,
+}
+
+impl Fault {
+    /// All there are.
+    pub const ALL: [Self; 11] = [
+        Self::OpenDenied,
+        Self::Memlock,
+        Self::QueuePairs,
+        Self::PortDown,
+        Self::Gone,
+        Self::PortDownAfter,
+        Self::GoneAfter,
+        Self::CorruptEvery,
+        Self::LoseEvery,
+        Self::DelayMicroseconds,
+        Self::Hang,
+    ];
+
+    /// Its name in `LINERATE_VERBS_FAKE`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::OpenDenied => "open-denied",
+            Self::Memlock => "memlock",
+            Self::QueuePairs => "queue-pairs",
+            Self::PortDown => "port-down",
+            Self::Gone => "gone",
+            Self::PortDownAfter => "port-down-after",
+            Self::GoneAfter => "gone-after",
+            Self::CorruptEvery => "corrupt-every",
+            Self::LoseEvery => "lose-every",
+            Self::DelayMicroseconds => "delay-us",
+            Self::Hang => "hang",
+        }
+    }
+}
+
+/// Kinds of things that a device gives out and wants back.
+const KINDS: [&str; 8] = [
+    "contexts",
+    "protection domains",
+    "regions",
+    "completion channels",
+    "completion queues",
+    "queue pairs",
+    "address handles",
+    "events not acknowledged",
+];
+
+/// The file of the dynamic library: cargo puts it beside the program of the test that depends on this crate,
+/// or, of another program of the same build, into the folder `deps` beside that.
+pub fn library() -> PathBuf {
+    let program = std::env::current_exe().expect("a running program has a file");
+    let folder = program.parent().expect("a file lies in a folder");
+    let name = "liblinerate_verbs_fake.so";
+    let places = [folder.join(name), folder.join("deps").join(name)];
+    (places.into_iter().find(|file| file.is_file()))
+        .unwrap_or_else(|| panic!("{name} is not in {}", folder.display()))
+}
+
+/// A device of the fake.
+#[derive(Debug, Clone)]
+pub struct FakeDevice {
+    fake: Fake,
+    number: u32,
+    name: String,
+}
+
+impl Fake {
+    /// One more device, which nobody else uses.
+    pub fn device(&self) -> FakeDevice {
+        let number = self.add_device();
+        self.numbered(number)
+    }
+
+    /// The device `fakeN`, one of those that were there before.
+    pub fn numbered(&self, number: u32) -> FakeDevice {
+        FakeDevice {
+            fake: *self,
+            number,
+            name: format!("fake{number}"),
+        }
+    }
+}
+
+impl FakeDevice {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Has something go wrong from now on, or no longer (0).
+    pub fn set(&self, fault: Fault, value: u64) {
+        self.fake.set(self.number, fault, value);
+    }
+
+    /// What it gave out and has not got back: each kind with its number.
+    pub fn alive(&self) -> Vec<(&'static str, u64)> {
+        (0..)
+            .zip(KINDS)
+            .map(|(kind, name)| (name, self.fake.alive(self.number, kind)))
+            .filter(|(_, count)| *count > 0)
+            .collect()
+    }
+
+    /// How many messages its queue pairs sent, read or changed at their far end.
+    pub fn messages(&self) -> u64 {
+        self.fake.messages(self.number)
+    }
+}

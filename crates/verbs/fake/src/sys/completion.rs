@@ -1,0 +1,199 @@
+//! Completion queues, and what tells of events.
+
+use std::collections::VecDeque;
+use std::ffi::c_int;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use linerate_verbs::sys::abi::{ibv_comp_channel, ibv_cq, ibv_wc};
+
+/// A descriptor that can be read as often as something was told, with what was told.
+pub(super) struct Teller<T> {
+    pub(super) fd: c_int,
+    told: Mutex<VecDeque<T>>,
+}
+
+impl<T: PartialEq> Teller<T> {
+    pub(super) fn new() -> Self {
+        // SAFETY: the call has no pointers.
+        let fd = unsafe { libc::eventfd(0, libc::EFD_SEMAPHORE | libc::EFD_CLOEXEC) };
+        assert!(fd >= 0, "the fake has no descriptor left");
+        Self {
+            fd,
+            told: Mutex::default(),
+        }
+    }
+
+    pub(super) fn tell(&self, what: T) {
+        let mut told = lock(&self.told);
+        told.push_back(what);
+        let one = 1_u64;
+        // SAFETY: 8 bytes of a number that lives during the call.
+        let written = unsafe { libc::write(self.fd, (&raw const one).cast(), 8) };
+        assert_eq!(written, 8, "an eventfd takes small numbers");
+    }
+
+    /// The next one, waiting if the descriptor does; `None` leaves the reason in `errno`.
+    pub(super) fn take(&self) -> Option<T> {
+        loop {
+            let mut told = lock(&self.told);
+            if let Some(what) = told.pop_front() {
+                self.count_one();
+                return Some(what);
+            }
+            drop(told);
+            // SAFETY: the descriptor is open, the calls have no other pointers; this thread's own `errno`.
+            unsafe {
+                if libc::fcntl(self.fd, libc::F_GETFL) & libc::O_NONBLOCK != 0 {
+                    *libc::__errno_location() = libc::EAGAIN;
+                    return None;
+                }
+                let mut wanted = libc::pollfd {
+                    fd: self.fd,
+                    events: libc::POLLIN,
+                    revents: 0,
+                };
+                if libc::poll(&raw mut wanted, 1, -1) < 0 {
+                    return None;
+                }
+            }
+        }
+    }
+
+    /// Counts one less, under the lock: there is one more than things told.
+    fn count_one(&self) {
+        let mut count = 0_u64;
+        // SAFETY: as in `tell`.
+        let read = unsafe { libc::read(self.fd, (&raw mut count).cast(), 8) };
+        assert_eq!(read, 8, "as many as were told");
+    }
+
+    /// Takes back what nobody took yet.
+    pub(super) fn forget(&self, what: &T) {
+        let mut told = lock(&self.told);
+        let before = told.len();
+        told.retain(|own| own != what);
+        for _ in told.len()..before {
+            self.count_one();
+        }
+    }
+}
+
+impl<T> Drop for Teller<T> {
+    fn drop(&mut self) {
+        // SAFETY: the descriptor is its own and is closed once.
+        unsafe { libc::close(self.fd) };
+    }
+}
+
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// A slot of a queue pair's queue that is free again when its completion was taken.
+#[derive(Clone)]
+pub(super) struct Slot {
+    pub(super) freed: Arc<AtomicU64>,
+    /// All before this one are free with it.
+    pub(super) upto: u64,
+}
+
+/// What a completion channel tells: the queue.
+pub(super) struct Channel {
+    pub(super) teller: Arc<Teller<usize>>,
+    pub(super) device: usize,
+    pub(super) queues: usize,
+}
+
+/// The object given out, the library's part first.
+#[repr(C)]
+pub(super) struct ChannelObject {
+    pub(super) base: ibv_comp_channel,
+    pub(super) teller: Arc<Teller<usize>>,
+}
+
+/// The object given out, the library's part first.
+#[repr(C)]
+pub(super) struct QueueObject {
+    pub(super) base: ibv_cq,
+    pub(super) queue: Arc<Queue>,
+}
+
+/// A completion queue.
+pub(super) struct Queue {
+    /// How many are there, to be looked at without a lock.
+    waiting: AtomicUsize,
+    pub(super) unacknowledged: AtomicUsize,
+    inner: Mutex<Inner>,
+}
+
+struct Inner {
+    entries: VecDeque<(ibv_wc, Slot)>,
+    room: usize,
+    armed: bool,
+    broken: bool,
+    teller: Option<Arc<Teller<usize>>>,
+}
+
+impl Queue {
+    pub(super) fn new(room: usize, teller: Option<Arc<Teller<usize>>>) -> Self {
+        Self {
+            waiting: AtomicUsize::new(0),
+            unacknowledged: AtomicUsize::new(0),
+            inner: Mutex::new(Inner {
+                entries: VecDeque::with_capacity(room),
+                room,
+                armed: false,
+                broken: false,
+                teller,
+            }),
+        }
+    }
+
+    /// Adds one; `false` when there was no room, once: nothing comes of the queue after that.
+    pub(super) fn add(&self, address: usize, entry: ibv_wc, slot: Slot) -> bool {
+        let mut inner = lock(&self.inner);
+        if inner.broken {
+            return true;
+        }
+        if inner.entries.len() == inner.room {
+            inner.broken = true;
+            self.waiting.store(1, Ordering::Release); // so that a poll looks
+            return false;
+        }
+        inner.entries.push_back((entry, slot));
+        self.waiting.store(inner.entries.len(), Ordering::Release);
+        if std::mem::take(&mut inner.armed)
+            && let Some(teller) = &inner.teller
+        {
+            teller.tell(address);
+        }
+        true
+    }
+
+    pub(super) fn arm(&self) {
+        lock(&self.inner).armed = true;
+    }
+
+    /// Takes what is there, in its order, into `into`; `None` of a queue that broke.
+    pub(super) fn poll(&self, room: usize, mut into: impl FnMut(usize, ibv_wc)) -> Option<usize> {
+        if self.waiting.load(Ordering::Acquire) == 0 {
+            // Whoever polls in a loop leaves the processor to who has something to do.
+            std::thread::yield_now();
+            return Some(0);
+        }
+        let mut inner = lock(&self.inner);
+        if inner.broken {
+            return None;
+        }
+        let count = room.min(inner.entries.len());
+        for (index, (entry, slot)) in inner.entries.drain(..count).enumerate() {
+            slot.freed.fetch_max(slot.upto, Ordering::Relaxed);
+            into(index, entry);
+        }
+        self.waiting.store(inner.entries.len(), Ordering::Release);
+        Some(count)
+    }
+}

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::job::{linerate, run};
 
-const COMMANDS: [&[&str]; 24] = [
+const COMMANDS: [&[&str]; 30] = [
     &[],
     &["demo"],
     &["map"],
@@ -28,6 +28,12 @@ const COMMANDS: [&[&str]; 24] = [
     &["tune", "recover"],
     &["tune", "status"],
     &["agent"],
+    &["testbed"],
+    &["testbed", "rxe"],
+    &["testbed", "rxe", "add"],
+    &["testbed", "rxe", "pair"],
+    &["testbed", "rxe", "remove"],
+    &["testbed", "rxe", "list"],
     &["capture"],
     &["report"],
     &["completions"],

@@ -20,7 +20,7 @@ use super::world::{NEWS, World, gid_table, world};
 use crate::{Fault, MTU};
 
 /// How long a far end is tried that is there and not ready, as devices repeat.
-const PATIENCE: Duration = Duration::from_secs(1);
+const PATIENCE: Duration = Duration::from_secs(5);
 /// Messages of one queue pair before the others have their turn.
 const TURN: usize = 32;
 

@@ -95,7 +95,9 @@ fn a_device_says_what_it_is() {
     assert!(most.atomics);
     assert_eq!(most.ports, 1);
     let gids = device.gids().expect("GIDs");
-    assert_eq!(gids.len(), 4);
+    assert_eq!(gids.len(), 6);
+    let alone = entry_of(&gids, fake.address()).expect("its own");
+    assert_eq!(alone.index, 5);
     let own = entry_of(&gids, HERE).expect("this host's");
     assert_eq!((own.index, own.kind.to_string()), (3, "RoCE v2".to_owned()));
 }

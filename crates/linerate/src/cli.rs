@@ -2,6 +2,7 @@
 
 mod ladder;
 mod measure;
+mod testbed;
 mod verbs;
 
 use std::path::PathBuf;
@@ -19,6 +20,7 @@ pub use measure::{
     MeasureTransfer, MeasureUdp, PeerOrForeign, Placing, ReceiveArg, SendArg, StreamArgs,
     TrialArgs, UntilArgs,
 };
+pub use testbed::{RxeAction, TestbedAction};
 pub use verbs::{ConnectArg, MeasureRdma, ServiceArg, TransportArg, TransportArgs, VerbsArgs};
 
 use crate::peer::PeerAddress;
@@ -127,6 +129,12 @@ pub enum Command {
     },
     /// The far end of a measurement.
     Agent(AgentArgs),
+    /// Hardware that this machine lacks, in software.
+    Testbed {
+        /// Which.
+        #[command(subcommand)]
+        action: TestbedAction,
+    },
     /// Write this host into one reviewable text archive, names and addresses made anonymous.
     Capture {
         /// The archive to write.

@@ -112,7 +112,7 @@ fn a_wrong_command_line_is_usage_and_names_the_word() {
 fn what_contradicts_verbs_is_usage_before_anybody_is_called() {
     // Nobody has that name: what is refused is refused before a peer is looked for.
     const PEER: &str = "netns:nobody";
-    let rows: [(&[&str], &[&str]); 17] = [
+    let rows: [(&[&str], &[&str]); 19] = [
         (&["rdma-write", "--service", "ud"], &["UD, of `rdma-write`"]),
         (
             &["rdma-send", "--service", "ud", "--sizes", "8KiB"],
@@ -160,6 +160,14 @@ fn what_contradicts_verbs_is_usage_before_anybody_is_called() {
             &["connections that last"],
         ),
         (&["http", "--transport", "verbs"], &["--transport"]),
+        (
+            &["stream", "--transport", "verbs", "--ladder"],
+            &["`--ladder`", "verbs"],
+        ),
+        (
+            &["stream", "--transport", "verbs", "--format", "iperf3-json"],
+            &["iperf3 knows no verbs"],
+        ),
     ];
     for (words, said) in rows {
         let mut all = vec!["measure", words[0], PEER];

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::job::{linerate, run};
 
-const COMMANDS: [&[&str]; 28] = [
+const COMMANDS: [&[&str]; 34] = [
     &[],
     &["demo"],
     &["map"],
@@ -32,6 +32,12 @@ const COMMANDS: [&[&str]; 28] = [
     &["tune", "recover"],
     &["tune", "status"],
     &["agent"],
+    &["testbed"],
+    &["testbed", "rxe"],
+    &["testbed", "rxe", "add"],
+    &["testbed", "rxe", "pair"],
+    &["testbed", "rxe", "remove"],
+    &["testbed", "rxe", "list"],
     &["capture"],
     &["report"],
     &["completions"],

@@ -108,6 +108,12 @@ pub fn run(action: &MeasureAction, format: FormatArg, state: &FilePath, say: &Sa
         }
         MeasureAction::Stream(args) => {
             let asked = spec::measure_stream(args)?;
+            if telling.as_iperf3 && asked.verbs.is_some() {
+                return Err(Stop::new(
+                    Code::Usage,
+                    "iperf3 knows no verbs: they can be printed as text or json",
+                ));
+            }
             let trial = &args.stream.trial;
             match args.peer.peer() {
                 Some(peer) => {
@@ -187,7 +193,7 @@ fn over_peer(
     let name = spec.workload.name();
     say.note(&format!(
         "measuring {name} over {} to {} ({}) for {}{}; Ctrl-C stops it",
-        path.local_nic,
+        way_of(&path, &spec),
         path.address,
         peer.peer,
         if spec.workload.ends_by_itself() {
@@ -229,6 +235,16 @@ fn over_peer(
     let shown = show(&measured, repeats.as_ref(), say);
     path.peer.leave()?;
     shown
+}
+
+/// What the data leaves by: the interface, and over verbs the device.
+fn way_of(path: &Path, spec: &TrialSpec) -> String {
+    let nic = &path.local_nic;
+    let verbs = spec.verbs.as_ref();
+    match verbs.and_then(|verbs| path.local.rdma_port(nic, &verbs.local)) {
+        Some((device, port)) => format!("{}/{} ({nic})", device.name, port.port),
+        None => nic.to_string(),
+    }
 }
 
 /// Prints what came of it; the exit code says whether it is as certain as was asked for.

@@ -17,6 +17,7 @@ mod network;
 mod rdma;
 mod settings;
 mod testbed;
+mod verbs;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
@@ -34,7 +35,7 @@ macro_rules! tests {
 }
 
 /// The power cut stands last: what others left in the kernel's memory goes with it.
-const TESTS: [Test; 15] = tests![
+const TESTS: [Test; 26] = tests![
     guest::a_command_brings_back_its_output_exit_code_and_time,
     hardware::a_nic_lies_on_its_node_with_its_queues_and_their_interrupts,
     hardware::an_interrupts_cpus_are_set_read_back_and_judged,
@@ -45,8 +46,19 @@ const TESTS: [Test; 15] = tests![
     network::queueing_disciplines_are_in_the_map_and_judged,
     network::loss_on_the_way_is_named,
     network::a_window_below_what_the_round_trip_holds_is_named,
+    testbed::a_pair_is_made_used_and_taken_away_without_a_trace,
+    testbed::a_device_of_others_keeps_the_module,
+    testbed::a_maker_that_was_killed_leaves_what_a_removal_takes_away,
     rdma::soft_roce_is_an_rdma_device_of_its_nic,
     rdma::two_soft_roce_devices_reach_each_other,
+    verbs::every_byte_of_every_verb_and_mode_is_the_right_one,
+    verbs::a_changed_byte_fails_every_verb_and_mode,
+    verbs::workloads_are_the_same_over_verbs_and_over_tcp,
+    verbs::memory_that_may_not_be_pinned_is_said_with_its_limit,
+    verbs::a_port_that_is_down_and_a_peer_that_is_out_of_reach_are_told_apart,
+    verbs::an_end_that_is_killed_leaves_nothing_registered,
+    verbs::a_device_that_goes_away_in_mid_run_ends_the_trial_and_the_agent_lives_on,
+    verbs::a_user_who_may_not_use_the_device_is_told_so,
     settings::all_that_can_be_written_is_set_read_back_and_undone,
     settings::what_the_kernel_refuses_changes_nothing,
     settings::a_power_cut_amid_changes_leaves_nothing_to_mend,

@@ -1,4 +1,4 @@
-//! A library in the place of libibverbs, for tests: devices whose queue pairs are joined within one process,
+//! A library in the place of libibverbs and librdmacm, for tests: devices whose queue pairs are joined within one process,
 //! so that both ends of a trial in that process talk over them, with faults on demand. It shows that a
 //! program uses the library rightly and says well what goes wrong; what a real device does is shown elsewhere.
 //!
@@ -15,8 +15,8 @@
 //! assert_eq!(device.alive(), []); // everything was given back
 //! ```
 //!
-//! Another program is told by its environment: `LINERATE_LIBIBVERBS` is [`library`], and
-//! `LINERATE_VERBS_FAKE` says what there is, in words with commas between: `devices=2` (one without the word,
+//! Another program is told by its environment: `LINERATE_LIBIBVERBS` and `LINERATE_LIBRDMACM` are [`library`],
+//! and `LINERATE_VERBS_FAKE` says what there is, in words with commas between: `devices=2` (one without the word,
 //! none with 0), `no-kernel` (the list of devices cannot be had), and the names of [`Fault`] for every device
 //! (`memlock=65536,port-down-after=1000`).
 //!

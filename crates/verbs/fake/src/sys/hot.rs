@@ -11,7 +11,7 @@ use linerate_verbs::sys::abi::{
 use super::completion::QueueObject;
 use super::number::QPS_RESET;
 use super::queue_pair::{Job, QueuePair, Room, Task};
-use super::world::{NEWS, World, world};
+use super::world::{World, world};
 use crate::Fault;
 
 pub(super) unsafe extern "C" fn poll_cq(
@@ -184,6 +184,7 @@ unsafe fn take_all<T>(
     bad: *mut *mut T,
     next: impl Fn(&T) -> *mut T,
     take: impl Fn(&mut World, u32, &T) -> Result<(), c_int>,
+    after: impl Fn(&mut World, u32),
 ) -> c_int {
     let mut world = world();
     let world = &mut *world;
@@ -211,9 +212,7 @@ unsafe fn take_all<T>(
     if world.queue_pairs[&number].state == IBV_QPS_ERR {
         world.flush(number);
     }
-    world.ready.push_back(number);
-    world.wake();
-    NEWS.notify_one();
+    after(world, number);
     result
 }
 
@@ -230,6 +229,7 @@ pub(super) unsafe extern "C" fn post_send(
             bad,
             |request| request.next,
             |world, number, request| take_send(world, number, request),
+            World::carry_out_or_leave,
         )
     }
 }
@@ -247,6 +247,7 @@ pub(super) unsafe extern "C" fn post_recv(
             bad,
             |request| request.next,
             |world, number, request| take_receive(world, number, request),
+            |world, _| world.wake(),
         )
     }
 }

@@ -19,7 +19,7 @@ pub fn join(near: LinkEnd<'_>, far: LinkEnd<'_>) -> io::Result<()> {
     };
     near.0.inside(|| {
         let netlink = Netlink::open()?;
-        netlink.create_veth(near.1, far.1, far.0.as_fd())?;
+        netlink.create_veth(near.1, far.1, Some(far.0.as_fd()))?;
         finish(&netlink, near.1, near.2)
     })??;
     far.0.inside(|| finish(&Netlink::open()?, far.1, far.2))?

@@ -15,6 +15,7 @@ pub mod profile;
 pub mod rdma;
 pub mod read;
 pub mod root;
+pub mod soft_roce;
 pub(crate) mod sysctl_files;
 pub mod sysfs;
 pub mod watch;

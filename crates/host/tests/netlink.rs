@@ -16,6 +16,8 @@ mod lab;
 mod qdisc;
 #[path = "netlink/stack.rs"]
 mod stack;
+#[path = "netlink/wire.rs"]
+mod wire;
 
 use std::io;
 use std::os::fd::AsFd;

@@ -2,6 +2,8 @@
 
 mod ladder;
 mod measure;
+mod testbed;
+mod verbs;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -18,6 +20,8 @@ pub use measure::{
     MeasureTransfer, MeasureUdp, PeerOrForeign, Placing, ReceiveArg, SendArg, StreamArgs,
     TrialArgs, UntilArgs,
 };
+pub use testbed::{RxeAction, TestbedAction};
+pub use verbs::{ConnectArg, MeasureRdma, ServiceArg, TransportArg, TransportArgs, VerbsArgs};
 
 use crate::peer::PeerAddress;
 use crate::say::Format;
@@ -125,6 +129,12 @@ pub enum Command {
     },
     /// The far end of a measurement.
     Agent(AgentArgs),
+    /// Hardware that this machine lacks, in software.
+    Testbed {
+        /// Which.
+        #[command(subcommand)]
+        action: TestbedAction,
+    },
     /// Write this host into one reviewable text archive, names and addresses made anonymous.
     Capture {
         /// The archive to write.

@@ -31,6 +31,7 @@ pub mod say;
 pub mod settings_page;
 pub mod station;
 pub mod store;
+pub mod testbed;
 pub mod trial;
 pub mod tune;
 pub mod watched;
@@ -119,6 +120,7 @@ fn carry_out(cli: &Cli, typed: &Typed, say: &Say) -> Outcome<Code> {
         Command::Prove(args) => commands::prove(args, &state, say).map(done),
         Command::Tune { action } => tune::run(action, &state, say).map(done),
         Command::Agent(args) => agent::run(args, &state, say).map(done),
+        Command::Testbed { action } => testbed::run(action, &state, say).map(done),
         Command::Capture { file } => commands::capture(file, say).map(done),
         Command::Report { run, out } => commands::report(run, out.as_deref(), say).map(done),
         Command::Completions { shell } => commands::completions(*shell, say).map(done),

@@ -9,7 +9,7 @@ mod word;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use linerate_model::host::{Host, Nic};
+use linerate_model::host::{Host, Nic, RdmaDevice};
 use linerate_model::ids::{CpuId, CpuSet, NicName, NodeId};
 use linerate_model::known::Known;
 use linerate_model::sample::Role;
@@ -36,6 +36,8 @@ pub struct Site<'a> {
     pub host: &'a Host,
     /// The interface that the route to the peer uses.
     pub nic: &'a NicName,
+    /// The RDMA device that carries the data, when one does.
+    pub rdma: Option<&'a RdmaDevice>,
     /// The CPUs that linerate may use there, when that is known.
     pub allowed: Option<&'a CpuSet>,
     /// Where its threads shall run.
@@ -238,10 +240,32 @@ impl Site<'_> {
         devices
     }
 
-    /// The nodes of the interface, ascending; all there is on a machine of one.
+    /// What the buffers of a trial over verbs are bound to when nothing is said: the device reads and writes
+    /// them, not a CPU. On a machine of one node, or where the device's is not known, that is nothing.
+    pub fn memory_of_device(&self) -> MemoryPolicy {
+        let has_memory = |node: &NodeId| {
+            let node = self.host.nodes.iter().find(|one| one.id == *node);
+            node.is_some_and(|node| {
+                node.memory_bytes
+                    .get()
+                    .is_some_and(|size| size.as_u64() > 0)
+            })
+        };
+        match self.near_nodes() {
+            Ok(near) if self.host.nodes.len() > 1 && near.iter().all(has_memory) => {
+                MemoryPolicy::Bind(near)
+            }
+            _ => MemoryPolicy::Default,
+        }
+    }
+
+    /// The nodes of the RDMA device, or of the interface, ascending; all there is on a machine of one.
     fn near_nodes(&self) -> Outcome<Vec<NodeId>> {
         if let [only] = &self.host.nodes[..] {
             return Ok(vec![only.id]);
+        }
+        if let Some(node) = self.rdma.and_then(|device| device.numa_node.get()) {
+            return Ok(vec![node]);
         }
         let nodes = self
             .devices()

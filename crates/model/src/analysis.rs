@@ -12,7 +12,7 @@ pub use trust::{CountCheck, count_checks, flags};
 
 use crate::ids::CpuId;
 use crate::plan::End;
-use crate::sample::{FlowRecord, Sample, SideSample};
+use crate::sample::{FlowRecord, Role, Sample, SideSample};
 use crate::units::{BitRate, Bytes, Nanoseconds, Ratio};
 use crate::workload::Direction;
 
@@ -25,19 +25,24 @@ pub struct Way<'a> {
     pub sender: &'a SideSample,
     /// What the receiving end recorded.
     pub receiver: &'a SideSample,
+    /// Whether the receiving end's program sees nothing of what arrives (RDMA's write, read and atomic).
+    pub one_sided: bool,
 }
 
 /// The directions in which `sample` moved bytes: one, or two at once.
 pub fn ways(sample: &Sample) -> Vec<Way<'_>> {
+    let one_sided = sample.spec.workload.is_one_sided();
     let forward = Way {
         from: End::Local,
         sender: &sample.local,
         receiver: &sample.remote,
+        one_sided,
     };
     let reverse = Way {
         from: End::Remote,
         sender: &sample.remote,
         receiver: &sample.local,
+        one_sided,
     };
     match sample.spec.direction {
         Direction::Forward => vec![forward],
@@ -51,7 +56,18 @@ pub fn sends(sample: &Sample, end: End) -> bool {
     ways(sample).iter().any(|way| way.from == end)
 }
 
-impl Way<'_> {
+impl<'a> Way<'a> {
+    /// The records that count what arrived: the receivers', or the senders' where a completion is the only
+    /// thing that tells.
+    pub fn counted(&self) -> impl Iterator<Item = &'a FlowRecord> + use<'a> {
+        let (side, role) = if self.one_sided {
+            (self.sender, Role::Sender)
+        } else {
+            (self.receiver, Role::Receiver)
+        };
+        side.flows.iter().filter(move |flow| flow.role == role)
+    }
+
     /// The smallest round-trip time that any of its senders saw.
     pub fn rtt_min(&self) -> Option<Nanoseconds> {
         self.sender
@@ -114,7 +130,8 @@ pub struct FlowSeries {
     pub points: Vec<RatePoint>,
 }
 
-/// The rates of a trial as its receivers counted them, all on the same intervals.
+/// The rates of a trial as its receivers counted them (of one-sided verbs: the completions of its senders),
+/// all on the same intervals.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct RateSeries {
     /// Each flow.
@@ -135,7 +152,7 @@ fn boundaries(sample: &Sample) -> Vec<Nanoseconds> {
     let ways = ways(sample);
     let longest = ways
         .iter()
-        .flat_map(|way| way.receiver.receivers())
+        .flat_map(Way::counted)
         .max_by_key(|flow| flow.at_ns.last().copied());
     let mut times = vec![Nanoseconds::new(0)];
     for at in longest.into_iter().flat_map(|flow| &flow.at_ns) {
@@ -167,8 +184,7 @@ fn points(times: &[Nanoseconds], bytes_by: impl Fn(Nanoseconds) -> u64) -> Vec<R
 pub fn rate_of_way(sample: &Sample, way: &Way<'_>) -> Option<BitRate> {
     let end = *boundaries(sample).last()?;
     let bytes = way
-        .receiver
-        .receivers()
+        .counted()
         .fold(0, |sum: u64, flow| sum.saturating_add(flow.bytes_by(end)));
     BitRate::of(Bytes::new(bytes), end)
 }
@@ -178,7 +194,7 @@ pub fn rate_of_way(sample: &Sample, way: &Way<'_>) -> Option<BitRate> {
 fn received_by(sample: &Sample, time: Nanoseconds) -> u64 {
     ways(sample)
         .iter()
-        .flat_map(|way| way.receiver.receivers())
+        .flat_map(Way::counted)
         .fold(0, |sum: u64, flow| sum.saturating_add(flow.bytes_by(time)))
 }
 
@@ -187,7 +203,7 @@ pub fn rate_series(sample: &Sample) -> RateSeries {
     let times = boundaries(sample);
     let mut flows = Vec::new();
     for way in ways(sample) {
-        for flow in way.receiver.receivers() {
+        for flow in way.counted() {
             flows.push(FlowSeries {
                 flow: flow.flow,
                 from: way.from,
@@ -216,7 +232,6 @@ pub fn rate_after(sample: &Sample, first_kept: usize) -> Option<BitRate> {
 mod tests {
     use super::*;
     use crate::build;
-    use crate::sample::Role;
 
     const SECOND: u64 = 1_000_000_000;
 

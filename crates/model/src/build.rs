@@ -13,14 +13,18 @@
 mod block;
 mod machine;
 mod nic;
+mod rdma;
 mod trial;
+mod verbs;
 mod watch;
 
 use std::collections::BTreeMap;
 
 pub use block::block;
 pub use nic::{NicBuilder, pcie_link, tbf};
+pub use rdma::{infiniband, roce};
 pub use trial::{SampleBuilder, sample};
+pub use verbs::{over_verbs, rdma};
 pub use watch::{WatchBuilder, watch};
 
 use crate::host::{Cpu, CpuKind, Host, Identity, Node};

@@ -18,7 +18,9 @@ pub(crate) use path::same_kernel;
 pub use path::{
     Packets, PathCeilings, PathFacts, UnknownCeiling, ceilings_of_nic, ceilings_of_path,
 };
-pub use rdma::{Roce, RocePath, infiniband_payload, roce};
+pub use rdma::{
+    Message, Roce, RocePath, infiniband_of_messages, infiniband_payload, roce, roce_of_messages,
+};
 
 use crate::finding::Evidence;
 use crate::host::PcieLink;

@@ -5,6 +5,7 @@ mod devices;
 mod dispatch;
 mod pci;
 mod processor;
+mod rdma;
 mod software;
 mod stack;
 mod wire;

@@ -10,6 +10,7 @@ mod cpus;
 mod drops;
 mod figures;
 mod flows;
+mod verbs;
 
 use std::fmt;
 
@@ -23,7 +24,7 @@ use crate::finding::{Evidence, Outcome, Profile, Scene};
 use crate::host::Host;
 use crate::plan::End;
 use crate::rules;
-use crate::sample::Sample;
+use crate::sample::{Sample, SideSample};
 use crate::units::{BitRate, real};
 use crate::workload::Workload;
 
@@ -90,6 +91,15 @@ pub mod threshold {
     /// A flow that had data to send for at least this share of the time, and waited for nothing else,
     /// waited for its congestion control.
     pub const CONGESTION_SHARE: Ratio = Ratio::new(0.95);
+    /// Over verbs: a rate of at least this share of depth x size over the time of one message alone.
+    pub const DEPTH_SHARE: Ratio = Ratio::new(0.85);
+    /// Queue pairs that were found with nothing under way before at least this share of their messages were
+    /// not kept full.
+    pub const DRY_SHARE: Ratio = Ratio::new(0.50);
+    /// A thread that polls, in vain for at most this share of the time, has work all the time ...
+    pub const POLLED_SHARE: Ratio = Ratio::new(0.10);
+    /// ... at so long for each time that a completion queue is asked: more than it takes.
+    pub const POLL_MOST: Nanoseconds = Nanoseconds::from_micros(1);
 }
 
 /// What limits a path.
@@ -193,7 +203,10 @@ pub fn name_limit(
     let ways = analysis::ways(sample);
     let lost = || ways.iter().find_map(|way| by_lost_datagrams(&trial, way));
     let figures = || ways.iter().find_map(|way| by_figures(&trial, way));
-    let named = if !matches!(sample.spec.workload, Workload::Udp(_)) {
+    let over_verbs = sample.spec.verbs.is_some();
+    let named = if over_verbs {
+        verbs::name(&trial, &ways)
+    } else if !matches!(sample.spec.workload, Workload::Udp(_)) {
         by_ceiling(&trial)
             .or_else(|| by_pacing(&trial))
             .or_else(figures)
@@ -209,7 +222,13 @@ pub fn name_limit(
         rule: None,
         evidence: ways
             .iter()
-            .flat_map(|way| Figures::of(way, &sample.spec).evidence())
+            .flat_map(|way| {
+                if over_verbs {
+                    verbs::evidence(&trial, way)
+                } else {
+                    Figures::of(way, &sample.spec).evidence()
+                }
+            })
             .collect(),
         threshold: "no figure passed its threshold".to_owned(),
     })
@@ -232,6 +251,13 @@ impl Trial<'_> {
         match end {
             End::Local => self.local,
             End::Remote => self.remote,
+        }
+    }
+
+    fn side(&self, end: End) -> &SideSample {
+        match end {
+            End::Local => &self.sample.local,
+            End::Remote => &self.sample.remote,
         }
     }
 
@@ -264,7 +290,7 @@ impl Trial<'_> {
             nic: None,
             other: Some(other),
             sample: Some(self.sample),
-            watch: None,
+            watch: self.side(end).counters.value(),
             profile: Profile::Throughput,
             owns_shapers: false,
         };

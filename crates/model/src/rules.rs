@@ -6,6 +6,7 @@ mod catalogue;
 mod devices;
 mod facts;
 mod judged;
+pub(crate) mod rdma_counters;
 mod shapers;
 mod spreading;
 

@@ -143,6 +143,9 @@ pub struct SizeRecord {
     /// `rdma-*`: the highest rate of one thread over as many messages as its queue pairs hold.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peak_bit_per_s: Option<BitRate>,
+    /// `rdma-*`, rates: the shortest time of one message alone on an idle queue pair, before all others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub alone_ns: Option<Nanoseconds>,
 }
 
 /// Where CPUs spent the time, by sampling (perf_event_open(2)).
@@ -285,6 +288,9 @@ pub struct VerbsRecord {
     pub queue_pair: u32,
     /// The path MTU.
     pub mtu: u32,
+    /// Work requests that it had under way at most.
+    #[serde(default)]
+    pub depth: u32,
     /// The largest message that travelled in its work request.
     pub inline_bytes: Bytes,
     /// One work request in so many was signalled.
@@ -299,6 +305,9 @@ pub struct VerbsRecord {
     pub polls_empty: u64,
     /// How often the thread slept until the device told of a completion.
     pub sleeps: u64,
+    /// How often the thread that posts found nothing under way any more; empty where it does not count.
+    #[serde(default)]
+    pub ran_dry: Option<u64>,
 }
 
 /// The bytes of a connection whose far end has everything that was sent.

@@ -108,7 +108,7 @@ impl Watch {
 
     /// Leaves out what stood still when there are more than `most` counters, with a gap that says so. What
     /// an answer needs also when it is nothing stays: an interface's own statistics, its queueing
-    /// disciplines' and each CPU's.
+    /// disciplines', each CPU's and those of RDMA ports.
     #[must_use]
     pub fn without_still(mut self, most: usize) -> Self {
         if self.counters.len() <= most {
@@ -120,7 +120,9 @@ impl Watch {
             let (kind, group) = (words.next(), words.nth(1));
             let stays = matches!(
                 (kind, group),
-                (Some("nic"), Some("stat" | "qdisc")) | (Some("cpu"), Some("softnet" | "time"))
+                (Some("nic"), Some("stat" | "qdisc"))
+                    | (Some("cpu"), Some("softnet" | "time"))
+                    | (Some("rdma"), _)
             );
             let moved = counter.before != counter.after;
             if !stays && !moved {
@@ -218,10 +220,13 @@ mod tests {
         watch.counters.extend([
             still("netstat/TcpExt/ListenDrops"),
             still("nic/eth0/stat/rx_dropped"),
+            still("rdma/mlx5_0/1/hw/out_of_sequence"),
         ]);
-        assert_eq!(watch.clone().without_still(5), watch, "they are few");
+        assert_eq!(watch.clone().without_still(6), watch, "they are few");
         let less = watch.without_still(4);
         assert_eq!(less.grown("nic/eth0/stat/rx_dropped"), Known::Value(0));
+        let sent_again = less.grown("rdma/mlx5_0/1/hw/out_of_sequence");
+        assert_eq!(sent_again, Known::Value(0));
         assert_eq!(less.grown("nic/eth0/stat/rx_bytes"), Known::Value(20));
         let gone = less.grown("netstat/TcpExt/ListenDrops");
         assert_eq!(gone.gap().map(|gap| gap.cause), Some(Cause::NotSaid));

@@ -175,6 +175,17 @@ impl Workload {
         }
     }
 
+    /// Whether only the end that posts knows what arrived: the other end's memory is read and written without
+    /// its program.
+    pub fn is_one_sided(&self) -> bool {
+        matches!(self, Self::Rdma(rdma) if rdma.verb != Verb::Send)
+    }
+
+    /// Whether its rate changes on purpose, from one size to the next.
+    pub fn is_sweep(&self) -> bool {
+        matches!(self, Self::Rdma(rdma) if rdma.sizes.len() > 1)
+    }
+
     /// Whether bytes go one way in bulk, so that a rate and its limit are the result.
     pub fn is_bulk(&self) -> bool {
         match self {

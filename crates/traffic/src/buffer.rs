@@ -27,7 +27,26 @@ impl Buffer {
         let Ok(size) = usize::try_from(size.as_u64()) else {
             return Err(full);
         };
-        let mapping = match Mapping::new(size) {
+        Self::of(Mapping::new(size), size, policy, full)
+    }
+
+    /// The same of huge pages, of which there must be enough.
+    pub(crate) fn of_huge_pages(size: usize, policy: &MemoryPolicy) -> Result<Self, TrafficError> {
+        let full = TrafficError::not_supported(
+            "have a buffer of huge pages",
+            "not enough are free; set some aside (`sysctl vm.nr_hugepages=N`, per node below \
+             /sys/devices/system/node)",
+        );
+        Self::of(Mapping::of_huge_pages(size), size, policy, full)
+    }
+
+    fn of(
+        mapping: Result<Mapping, Errno>,
+        size: usize,
+        policy: &MemoryPolicy,
+        full: TrafficError,
+    ) -> Result<Self, TrafficError> {
+        let mapping = match mapping {
             Ok(mapping) => mapping,
             Err(Errno::NOMEM) => return Err(full),
             Err(errno) => return Err(TrafficError::of_errno("map a buffer", errno)),

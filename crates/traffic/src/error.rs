@@ -8,6 +8,7 @@ use linerate_model::ids::CpuId;
 use linerate_model::protocol::FailureKind;
 use linerate_model::units::Bytes;
 use linerate_model::workload::{SpecError, Waiting};
+use linerate_verbs::{Status, VerbsError};
 use rustix::io::Errno;
 
 /// Why a trial could not be made ready, or did not come to its end.
@@ -247,6 +248,37 @@ pub enum TrafficError {
         /// What was wrong.
         source: crate::iperf3::TalkError,
     },
+    /// RDMA cannot be had, or said no.
+    #[error(transparent)]
+    Verbs(#[from] VerbsError),
+    /// A work request failed.
+    #[error("cannot {doing} on flow {flow} over {device}: {status}")]
+    WorkRequest {
+        /// What was being done.
+        doing: &'static str,
+        /// The flow.
+        flow: u32,
+        /// The device of this end.
+        device: String,
+        /// How it ended.
+        status: Status,
+    },
+    /// A work request was not taken.
+    #[error("cannot post a work request on {device}: {errno}")]
+    Post {
+        /// The device of this end.
+        device: String,
+        /// The reason.
+        errno: Errno,
+    },
+    /// Something happened to a device in the midst of a trial.
+    #[error("the RDMA device {device} reported in the midst of the trial: {what}")]
+    DeviceEvent {
+        /// The device of this end.
+        device: String,
+        /// The library's words.
+        what: String,
+    },
     /// The workload does not exist yet.
     #[error("this workload is not built yet")]
     NotBuilt,
@@ -368,6 +400,7 @@ impl TrafficError {
     pub fn kind(&self) -> FailureKind {
         match self {
             Self::Iperf3 { source, .. } => source.kind(),
+            Self::Verbs(error) => kind_of_verbs(error),
             Self::Spec(_)
             | Self::BindAddress { .. }
             | Self::Target { .. }
@@ -401,8 +434,23 @@ impl TrafficError {
             | Self::WrongByte { .. }
             | Self::PeerGarbled { .. }
             | Self::DatagramsRefused { .. }
+            | Self::WorkRequest { .. }
+            | Self::Post { .. }
+            | Self::DeviceEvent { .. }
             | Self::Aborted
             | Self::Kernel { .. } => FailureKind::Other,
         }
+    }
+}
+
+fn kind_of_verbs(error: &VerbsError) -> FailureKind {
+    match error {
+        VerbsError::LibraryMissing { .. }
+        | VerbsError::FunctionMissing { .. }
+        | VerbsError::NoDevice => FailureKind::NotSupported,
+        VerbsError::NoSuchDevice { .. } => FailureKind::BadInput,
+        _ if error.is_permission() => FailureKind::Permission,
+        _ if error.is_resource() => FailureKind::Resource,
+        VerbsError::Refused { .. } | VerbsError::Manager { .. } => FailureKind::Other,
     }
 }

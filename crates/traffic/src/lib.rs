@@ -14,18 +14,21 @@
 mod abort;
 mod buffer;
 mod catch_up;
+mod content;
 pub mod copy;
 mod error;
 mod exchange;
 pub mod http;
 pub mod iperf3;
 pub mod memory;
+mod rdma;
 pub mod simulated;
 mod stream;
 mod sys;
 pub mod tcp;
 mod trial;
 mod udp;
+mod verbs;
 mod waiting;
 
 pub use abort::Abort;

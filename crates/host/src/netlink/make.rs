@@ -26,14 +26,14 @@ const LINKLAYER_ETHERNET: u8 = 1;
 const TICK_NANOSECONDS: u128 = 64;
 
 impl Netlink {
-    /// Makes a veth pair: `name` here, `peer` in the network namespace `peer_netns`.
+    /// Makes a veth pair: `name` here, `peer` in the network namespace `peer_netns` (`None`: here, too).
     pub fn create_veth(
         &self,
         name: &NicName,
         peer: &NicName,
-        peer_netns: BorrowedFd<'_>,
+        peer_netns: Option<BorrowedFd<'_>>,
     ) -> io::Result<()> {
-        let netns = peer_netns.as_raw_fd().cast_unsigned();
+        let netns = peer_netns.map(|netns| netns.as_raw_fd().cast_unsigned());
         lock(&self.route)
             .ask(&new_veth(name, peer, netns))
             .map(drop)
@@ -99,7 +99,7 @@ impl Netlink {
     }
 }
 
-fn new_veth(name: &NicName, peer: &NicName, netns: u32) -> Request {
+fn new_veth(name: &NicName, peer: &NicName, netns: Option<u32>) -> Request {
     let mut request =
         Request::new(libc::RTM_NEWLINK, &link_header(0, 0, 0)).with_flags(CREATE | EXCLUSIVE);
     request.put_text(libc::IFLA_IFNAME, name.as_str());
@@ -109,7 +109,9 @@ fn new_veth(name: &NicName, peer: &NicName, netns: u32) -> Request {
             data.nest(VETH_PEER, |other| {
                 other.put_fixed(&link_header(0, 0, 0));
                 other.put_text(libc::IFLA_IFNAME, peer.as_str());
-                other.put_u32(libc::IFLA_NET_NS_FD, netns);
+                if let Some(netns) = netns {
+                    other.put_u32(libc::IFLA_NET_NS_FD, netns);
+                }
             });
         });
     });

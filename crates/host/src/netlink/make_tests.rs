@@ -43,7 +43,7 @@ fn the_requests_are_byte_for_byte_those_a_kernel_took() {
     use crate::netlink::captured::bytes;
 
     let name = |text: &str| text.parse::<NicName>().expect("a name");
-    let veth = new_veth(&name("near0"), &name("far0"), 3);
+    let veth = new_veth(&name("near0"), &name("far0"), Some(3));
     let expected = "68000000100005060100000000000000\
          00000000000000000000000000000000\
          0a0003006e65617230000000\

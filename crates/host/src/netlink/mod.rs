@@ -22,6 +22,8 @@ use self::ethtool::Ethtool;
 use self::families::Families;
 use self::ioctl::Control;
 use self::nldev::Nldev;
+pub use self::nldev_make::{RdmaLink, RdmaLinks};
+pub use self::routing::Rule;
 use self::socket::Connection;
 use crate::nic_control::{NicCounts, NicRead, NicWrite, Pair};
 use crate::rdma::RdmaRead;
@@ -42,7 +44,9 @@ mod make;
 mod message;
 mod netdev;
 mod nldev;
+mod nldev_make;
 mod qdisc;
+mod routing;
 mod said;
 #[cfg(any(test, feature = "fuzz"))]
 mod script;

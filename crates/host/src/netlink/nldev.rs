@@ -15,16 +15,16 @@ use crate::rdma::{Node, RdmaAnswers, RdmaRead, ask_node};
 use crate::root::LiveHost;
 
 /// `RDMA_NL_NLDEV`, in the upper bits of a message's type.
-const CLIENT: u16 = 5 << 10;
-const GET: u16 = 1;
-const PORT_GET: u16 = 5;
+pub(super) const CLIENT: u16 = 5 << 10;
+pub(super) const GET: u16 = 1;
+pub(super) const PORT_GET: u16 = 5;
 const SYS_GET: u16 = 6;
 const STAT_GET: u16 = 17;
 
-const DEV_INDEX: u16 = 1;
-const DEV_NAME: u16 = 2;
-const PORT_INDEX: u16 = 3;
-const NDEV_NAME: u16 = 51;
+pub(super) const DEV_INDEX: u16 = 1;
+pub(super) const DEV_NAME: u16 = 2;
+pub(super) const PORT_INDEX: u16 = 3;
+pub(super) const NDEV_NAME: u16 = 51;
 const SYS_NETNS_MODE: u16 = 66;
 const HWCOUNTERS: u16 = 80;
 const HWCOUNTER_ENTRY: u16 = 81;
@@ -76,7 +76,7 @@ impl Nldev {
     }
 }
 
-fn open_socket() -> io::Result<Connection> {
+pub(super) fn open_socket() -> io::Result<Connection> {
     Connection::open(Some(rustix::net::netlink::RDMA))
 }
 

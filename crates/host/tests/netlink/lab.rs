@@ -104,7 +104,7 @@ impl Lab {
             far,
         };
         lab.netlink
-            .create_veth(&lab.nic, &name("far0"), lab.far.as_fd())?;
+            .create_veth(&lab.nic, &name("far0"), Some(lab.far.as_fd()))?;
         lab.netlink.set_up(&lab.nic)?;
         Ok(lab)
     }

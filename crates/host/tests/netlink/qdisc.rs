@@ -225,7 +225,7 @@ fn an_interface_that_is_down_has_a_root_too() {
     in_lab(|lab| {
         let (down, other) = (name("down0"), name("down1"));
         lab.netlink
-            .create_veth(&down, &other, lab.far.as_fd())
+            .create_veth(&down, &other, Some(lab.far.as_fd()))
             .expect("a second pair");
         assert_eq!(
             lab.netlink.qdisc(&down).value(),
@@ -233,7 +233,7 @@ fn an_interface_that_is_down_has_a_root_too() {
         );
         let again = lab
             .netlink
-            .create_veth(&down, &other, lab.far.as_fd())
+            .create_veth(&down, &other, Some(lab.far.as_fd()))
             .expect_err("it is there");
         assert_eq!(again.kind(), io::ErrorKind::AlreadyExists, "{again}");
     });

@@ -3,12 +3,12 @@
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
-use clap::{ArgGroup, Args, Subcommand, ValueEnum};
+use clap::{Arg, ArgGroup, Args, Subcommand, ValueEnum};
 use linerate_model::ids::{CpuSet, IdError};
 use linerate_model::units::{BitRate, Bytes, Nanoseconds};
 use linerate_model::workload::{DatagramBatch, ReceiveMode, SendMode, Waiting};
 
-use super::{LadderArgs, PeerArgs, parse_seconds};
+use super::{LadderArgs, MeasureRdma, PeerArgs, TransportArgs, parse_seconds};
 use crate::peer::PeerAddress;
 use crate::place::{MemoryWhere, Where, WordError};
 
@@ -27,8 +27,8 @@ pub struct TrialArgs {
     /// How often the counters are read [default: 20 times a trial, at most 10 times a second].
     #[arg(long, value_name = "TIME", value_parser = parse_seconds)]
     pub interval: Option<Nanoseconds>,
-    /// Connections (of `transfer`: pairs).
-    #[arg(long, visible_aliases = ["connections", "pairs-in-parallel"], default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    /// Connections (of `transfer`: pairs; over verbs: queue pairs).
+    #[arg(long, visible_aliases = ["connections", "pairs-in-parallel", "qps"], default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub flows: u32,
     /// Data threads at each end, which share the connections [default: one for each connection; `http`
     /// one for each CPU].
@@ -52,9 +52,10 @@ pub struct TrialArgs {
     /// The kernel sends each connection no faster (SO_MAX_PACING_RATE).
     #[arg(long, value_name = "RATE")]
     pub pacing: Option<BitRate>,
-    /// How threads wait: blocking, epoll, spin, busy-poll, busy-poll:MICROSECONDS, uring, uring-sqpoll.
-    #[arg(long, value_name = "HOW", default_value = "blocking", hide_default_value = true, value_parser = parse_waiting)]
-    pub wait: Waiting,
+    /// How threads wait: blocking, epoll, spin, busy-poll, busy-poll:MICROSECONDS, uring, uring-sqpoll; over
+    /// verbs blocking (completion events) or spin (polling) [default: blocking; `rdma-*` spin].
+    #[arg(long, value_name = "HOW", value_parser = parse_waiting)]
+    pub wait: Option<Waiting>,
     /// Sample what both ends' CPUs do, so often a second, and name the hot symbols.
     #[arg(long, value_name = "HZ", num_args = 0..=1, default_missing_value = "199", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub profile: Option<u32>,
@@ -180,7 +181,7 @@ impl From<ReceiveArg> for ReceiveMode {
 /// `measure`.
 #[derive(Debug, Subcommand)]
 pub enum MeasureAction {
-    /// Bulk TCP: rate, what it costs, what limits it.
+    /// Bulk data over TCP or RDMA: rate, what it costs, what limits it.
     Stream(MeasureStream),
     /// Requests and responses: how many a second, how long each takes.
     Rr(MeasureRr),
@@ -192,6 +193,43 @@ pub enum MeasureAction {
     Transfer(MeasureTransfer),
     /// Datagrams: rate, loss, reordering, jitter.
     Udp(MeasureUdp),
+    /// RDMA: writes into the peer's memory: rate or latency, of one size or a sweep.
+    #[command(
+        mut_arg("socket_buffer", hidden),
+        mut_arg("cc", hidden),
+        mut_arg("mss", hidden),
+        mut_arg("pacing", hidden)
+    )]
+    RdmaWrite(MeasureRdma),
+    /// RDMA: reads of the peer's memory.
+    #[command(
+        mut_arg("socket_buffer", hidden),
+        mut_arg("cc", hidden),
+        mut_arg("mss", hidden),
+        mut_arg("pacing", hidden)
+    )]
+    RdmaRead(MeasureRdma),
+    /// RDMA: messages that the peer has made room for.
+    #[command(
+        mut_arg("socket_buffer", hidden),
+        mut_arg("cc", hidden),
+        mut_arg("mss", hidden),
+        mut_arg("pacing", hidden)
+    )]
+    RdmaSend(MeasureRdma),
+    /// RDMA: additions to 8 bytes of the peer's memory.
+    #[command(
+        mut_arg("socket_buffer", hidden),
+        mut_arg("cc", hidden),
+        mut_arg("mss", hidden),
+        mut_arg("pacing", hidden)
+    )]
+    RdmaAtomic(MeasureRdma),
+}
+
+/// An option of every trial that is none of this workload's: it is refused with a reason, and not shown.
+fn hidden(arg: Arg) -> Arg {
+    arg.hide(true)
 }
 
 /// How long a measurement goes on.
@@ -228,6 +266,12 @@ pub struct MeasureStream {
     /// that it may take).
     #[arg(long)]
     pub bytes: Option<Bytes>,
+    /// Over verbs: messages of `--buffer` under way on each queue pair [default: 128].
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=16_384))]
+    pub depth: Option<u32>,
+    /// What carries it.
+    #[command(flatten)]
+    pub transport: TransportArgs,
     /// How long it goes on.
     #[command(flatten)]
     pub until: UntilArgs,
@@ -294,6 +338,9 @@ pub struct MeasureRr {
     /// time.
     #[arg(long, value_name = "PER_SECOND")]
     pub rate: Option<u64>,
+    /// What carries them.
+    #[command(flatten)]
+    pub transport: TransportArgs,
     /// How long it goes on.
     #[command(flatten)]
     pub until: UntilArgs,
@@ -317,6 +364,9 @@ pub struct MeasurePingpong {
     /// The most bytes of one size, each way [default: 40MiB, as IMB has it].
     #[arg(long, value_name = "SIZE")]
     pub volume: Option<Bytes>,
+    /// What carries them.
+    #[command(flatten)]
+    pub transport: TransportArgs,
 }
 
 /// `measure http`.
@@ -366,6 +416,9 @@ pub struct MeasureTransfer {
     /// Compare every byte at both ends.
     #[arg(long)]
     pub data_check: bool,
+    /// What carries it.
+    #[command(flatten)]
+    pub transport: TransportArgs,
     /// How long it goes on.
     #[command(flatten)]
     pub until: UntilArgs,

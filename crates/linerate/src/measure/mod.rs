@@ -5,36 +5,42 @@
 
 mod document;
 mod ladder;
+mod placing;
 mod repeat;
 mod spec;
 mod text;
+mod verbs;
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path as FilePath;
 use std::time::Duration;
 
+use linerate_model::host::Host;
+use linerate_model::ids::NicName;
 use linerate_model::sample::{Flag, Sample, SideSample};
 use linerate_model::units::{BitRate, Nanoseconds};
-use linerate_model::workload::{Placement, TrialSpec};
+use linerate_model::workload::{DeviceChoice, TrialSpec, Verb};
 use linerate_traffic::http::Target;
 
+pub use placing::placement;
 pub use spec::stream as stream_spec;
 
 use crate::cli::{
-    FormatArg, MeasureAction, MeasureHttp, PeerArgs, PeerOrForeign, Placing, TrialArgs, UntilArgs,
+    FormatArg, MeasureAction, MeasureHttp, MeasureRdma, PeerArgs, PeerOrForeign, TrialArgs,
+    UntilArgs,
 };
 use crate::commands::now_unix_s;
 use crate::exit::{Code, Outcome, Stop};
 use crate::interrupt::Interrupt;
 use crate::iperf3::{Iperf3Run, iperf3_json, measure_foreign, measure_foreign_again};
 use crate::peer::Peer;
-use crate::place::{self, MemoryWhere, Site, Where, allowed_here};
 use crate::prove::{fresh_token, seconds_in_words};
 use crate::record::record;
 use crate::say::{Format, Say};
 use crate::station::Station;
 use crate::trial::{Path, source_towards, traffic_failure};
 use document::Measured;
+use placing::placement_alone;
 
 /// The port of an iperf3 server.
 const IPERF3_PORT: u16 = 5201;
@@ -66,46 +72,6 @@ pub fn copy_bandwidth(path: &Path) -> Option<BitRate> {
         linerate_traffic::copy::cached_copy_bandwidth(None, budget).ok()
     };
     (0..4).filter_map(sample).max()
-}
-
-/// Where the threads and buffers of a trial of `spec` shall be, as the arguments ask and both maps allow.
-pub fn placement(args: &TrialArgs, spec: &TrialSpec, path: &Path) -> Outcome<Placement> {
-    let here = match &args.place {
-        Some(Placing::At(place)) => place.clone(),
-        Some(Placing::Roles(..)) | None => Where::Free,
-    };
-    let there = args.place_remote.clone().unwrap_or_else(|| here.clone());
-    let memory = |given: &Option<MemoryWhere>| given.clone().unwrap_or_default();
-    let memory_here = memory(&args.memory);
-    let memory_there = memory(if args.memory_remote.is_some() {
-        &args.memory_remote
-    } else {
-        &args.memory
-    });
-    let allowed = allowed_here();
-    let local = Site {
-        host: &path.local,
-        nic: &path.local_nic,
-        allowed: Some(&allowed),
-        cpus: &here,
-        memory: &memory_here,
-    };
-    let remote = Site {
-        host: &path.remote,
-        nic: &path.remote_nic,
-        allowed: None,
-        cpus: &there,
-        memory: &memory_there,
-    };
-    let placed = place::placement(spec.direction, &local, &remote, spec.threads())?;
-    Ok(match &args.place {
-        Some(Placing::Roles(sender_cpus, receiver_cpus)) => Placement {
-            sender_cpus: sender_cpus.clone(),
-            receiver_cpus: receiver_cpus.clone(),
-            ..placed
-        },
-        _ => placed,
-    })
 }
 
 /// How a measurement is told.
@@ -142,6 +108,12 @@ pub fn run(action: &MeasureAction, format: FormatArg, state: &FilePath, say: &Sa
         }
         MeasureAction::Stream(args) => {
             let asked = spec::measure_stream(args)?;
+            if telling.as_iperf3 && asked.verbs.is_some() {
+                return Err(Stop::new(
+                    Code::Usage,
+                    "iperf3 knows no verbs: they can be printed as text or json",
+                ));
+            }
             let trial = &args.stream.trial;
             match args.peer.peer() {
                 Some(peer) => {
@@ -177,7 +149,31 @@ pub fn run(action: &MeasureAction, format: FormatArg, state: &FilePath, say: &Sa
             }
         }
         MeasureAction::Http(args) => http(args, state, telling),
+        MeasureAction::RdmaWrite(args) => rdma(args, Verb::Write, state, telling),
+        MeasureAction::RdmaRead(args) => rdma(args, Verb::Read, state, telling),
+        MeasureAction::RdmaSend(args) => rdma(args, Verb::Send, state, telling),
+        MeasureAction::RdmaAtomic(args) => rdma(args, Verb::Atomic, state, telling),
     }
+}
+
+/// The verbs themselves.
+fn rdma(args: &MeasureRdma, verb: Verb, state: &FilePath, telling: Telling<'_>) -> Outcome<()> {
+    // What contradicts itself is said before anybody is called.
+    spec::rdma(args, verb, None)?;
+    let ask = |path: &Path| spec::rdma(args, verb, path_mtu(args, path));
+    over_peer(&args.peer, &args.trial, &args.until, state, telling, ask)
+}
+
+/// The smaller MTU of both ends' ports, when both are known.
+fn path_mtu(args: &MeasureRdma, path: &Path) -> Option<u32> {
+    let verbs = args.verbs.verbs(args.service.into(), 1);
+    let mtu = |host: &Host, nic: &NicName, choice: &DeviceChoice| {
+        let (_, port) = host.rdma_port(nic, choice)?;
+        u32::try_from(port.mtu_active.get()?.as_u64()).ok()
+    };
+    let here = mtu(&path.local, &path.local_nic, &verbs.local)?;
+    let there = mtu(&path.remote, &path.remote_nic, &verbs.remote)?;
+    Some(here.min(there))
 }
 
 /// A measurement between two ends of ours.
@@ -197,7 +193,7 @@ fn over_peer(
     let name = spec.workload.name();
     say.note(&format!(
         "measuring {name} over {} to {} ({}) for {}{}; Ctrl-C stops it",
-        path.local_nic,
+        way_of(&path, &spec),
         path.address,
         peer.peer,
         if spec.workload.ends_by_itself() {
@@ -241,6 +237,16 @@ fn over_peer(
     shown
 }
 
+/// What the data leaves by: the interface, and over verbs the device.
+fn way_of(path: &Path, spec: &TrialSpec) -> String {
+    let nic = &path.local_nic;
+    let verbs = spec.verbs.as_ref();
+    match verbs.and_then(|verbs| path.local.rdma_port(nic, &verbs.local)) {
+        Some((device, port)) => format!("{}/{} ({nic})", device.name, port.port),
+        None => nic.to_string(),
+    }
+}
+
 /// Prints what came of it; the exit code says whether it is as certain as was asked for.
 fn show(measured: &Measured<'_>, repeats: Option<&repeat::Repeats>, say: &Say) -> Outcome<()> {
     let document = document::document(measured, repeats);
@@ -257,60 +263,6 @@ fn show(measured: &Measured<'_>, repeats: Option<&repeat::Repeats>, say: &Say) -
         "the result is not as certain as was asked for when the time was over",
     )
     .hint("give more time with `--until-at-most`, or longer trials with `--time`"))
-}
-
-/// What is asked of an end that is not ours cannot be done there.
-fn refuse_remote(trial: &TrialArgs) -> Outcome<()> {
-    if trial.place_remote.is_some() || trial.memory_remote.is_some() {
-        return Err(Stop::new(
-            Code::Usage,
-            "the far end is not linerate: its threads and memory cannot be placed from here",
-        ));
-    }
-    Ok(())
-}
-
-/// Where this end's threads and buffers shall be when the far end is not ours.
-fn placement_alone(trial: &TrialArgs, spec: &TrialSpec, far: SocketAddr) -> Outcome<Placement> {
-    refuse_remote(trial)?;
-    if trial.place.is_none() && trial.memory.is_none() {
-        return Ok(Placement::default());
-    }
-    let host = crate::commands::host_from(None)?;
-    let nic = crate::trial::outgoing_nic(&host, far.ip())?;
-    let (here, free) = match &trial.place {
-        Some(Placing::At(Where::ByReceiveCpu)) => {
-            return Err(Stop::new(
-                Code::Usage,
-                "`by-rx-cpu` chooses among connections together with the far end, which is not linerate",
-            ));
-        }
-        Some(Placing::At(place)) => (place.clone(), Where::Free),
-        Some(Placing::Roles(..)) | None => (Where::Free, Where::Free),
-    };
-    let memory = trial.memory.clone().unwrap_or_default();
-    let (no_memory, allowed) = (MemoryWhere::default(), allowed_here());
-    let site = |cpus, memory| Site {
-        host: &host,
-        nic: &nic,
-        allowed: Some(&allowed),
-        cpus,
-        memory,
-    };
-    let placed = place::placement(
-        spec.direction,
-        &site(&here, &memory),
-        &site(&free, &no_memory),
-        spec.threads(),
-    )?;
-    Ok(match &trial.place {
-        Some(Placing::Roles(sender_cpus, receiver_cpus)) => Placement {
-            sender_cpus: sender_cpus.clone(),
-            receiver_cpus: receiver_cpus.clone(),
-            ..placed
-        },
-        _ => placed,
-    })
 }
 
 /// A measurement against an iperf3 server.

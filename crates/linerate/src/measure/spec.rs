@@ -2,12 +2,13 @@
 
 use linerate_model::units::{Bytes, Nanoseconds};
 use linerate_model::workload::{
-    Direction, Http, Pingpong, Rr, Stream, Transfer, TrialSpec, Udp, Workload,
+    Direction, Http, Pingpong, Rdma, Rr, Service, Stream, Transfer, TrialSpec, Udp, Verb, Verbs,
+    Waiting, Workload,
 };
 
 use crate::cli::{
-    MeasureHttp, MeasurePingpong, MeasureRr, MeasureStream, MeasureTransfer, MeasureUdp,
-    StreamArgs, TrialArgs,
+    MeasureHttp, MeasurePingpong, MeasureRdma, MeasureRr, MeasureStream, MeasureTransfer,
+    MeasureUdp, ServiceArg, StreamArgs, TransportArg, TransportArgs, TrialArgs,
 };
 use crate::exit::{Code, Outcome, Stop};
 
@@ -54,7 +55,7 @@ fn common(args: &TrialArgs, time: Nanoseconds, workload: Workload) -> TrialSpec 
         socket_buffer_bytes: args.socket_buffer,
         congestion_control: args.cc.clone(),
         threads: args.threads,
-        waiting: args.wait,
+        waiting: args.wait.unwrap_or_default(),
         mss_bytes: args.mss,
         pacing_bit_per_s: args.pacing,
         profile_hz: args.profile,
@@ -83,7 +84,91 @@ pub fn stream(args: &StreamArgs, bytes: Option<Bytes>, time: Nanoseconds) -> Out
 }
 
 pub(super) fn measure_stream(args: &MeasureStream) -> Outcome<TrialSpec> {
-    stream(&args.stream, args.bytes, TIME)
+    let over_verbs = args.transport.transport == TransportArg::Verbs;
+    if args.depth.is_some() && !over_verbs {
+        return Err(needs_verbs("--depth"));
+    }
+    if over_verbs && (args.ladder.ladder || args.peer.iperf3.is_some()) {
+        return Err(Stop::new(
+            Code::Usage,
+            "`--ladder` and `--iperf3` are of TCP: verbs know neither ways into the kernel nor iperf3",
+        ));
+    }
+    let depth = args.depth.unwrap_or(Verbs::default_depth());
+    over(
+        &args.transport,
+        depth,
+        stream(&args.stream, args.bytes, TIME)?,
+    )
+}
+
+fn needs_verbs(option: &str) -> Stop {
+    Stop::new(
+        Code::Usage,
+        format!("`{option}` is of RDMA verbs, and the transport is tcp"),
+    )
+    .hint("add `--transport verbs`")
+}
+
+/// The trial on the transport that was asked for, over verbs with `depth` work requests on each queue pair.
+fn over(args: &TransportArgs, depth: u32, spec: TrialSpec) -> Outcome<TrialSpec> {
+    match (args.transport, args.verbs.given()) {
+        (TransportArg::Tcp, None) => Ok(spec),
+        (TransportArg::Tcp, Some(option)) => Err(needs_verbs(option)),
+        (TransportArg::Verbs, _) => checked(TrialSpec {
+            verbs: Some(args.verbs.verbs(Service::Rc, depth)),
+            ..spec
+        }),
+    }
+}
+
+/// `mtu` is the smaller path MTU of both ends' ports, when it is known: no datagram is longer.
+pub(super) fn rdma(args: &MeasureRdma, verb: Verb, mtu: Option<u32>) -> Outcome<TrialSpec> {
+    let usage = |why: &str| Err(Stop::new(Code::Usage, why));
+    let service = Service::from(args.service);
+    let sizes = match (args.sweep, &args.sizes[..], verb) {
+        (true, _, Verb::Atomic) => {
+            return usage("an atomic operation has 8 B: there is nothing to sweep");
+        }
+        (true, ..) => {
+            let mut sizes = Rdma::sweep_sizes();
+            if args.service == ServiceArg::Ud {
+                let packet = u64::from(args.verbs.mtu.or(mtu).unwrap_or(1_024));
+                sizes.retain(|size| size.as_u64() <= packet);
+            }
+            sizes
+        }
+        (false, [], Verb::Atomic) => vec![Verb::ATOMIC_BYTES],
+        (false, [], _) if args.latency => vec![Bytes::new(2)],
+        (false, [], _) if args.service == ServiceArg::Ud => {
+            // What perftest's 64 KiB come to where a message is one packet.
+            vec![Bytes::new(args.verbs.mtu.or(mtu).unwrap_or(1_024).into())]
+        }
+        (false, [], _) => vec![Bytes::kib(64)],
+        (false, sizes, _) => sizes.to_vec(),
+    };
+    let workload = Workload::Rdma(Rdma {
+        verb,
+        latency: args.latency,
+        sizes,
+        repetitions: args.repetitions,
+        data_check: args.data_check,
+    });
+    let time = if args.repetitions.is_some() {
+        TIME_OF_AN_AMOUNT
+    } else {
+        TIME
+    };
+    let depth = if args.latency {
+        1
+    } else {
+        args.depth.unwrap_or(Verbs::default_depth())
+    };
+    checked(TrialSpec {
+        verbs: Some(args.verbs.verbs(service, depth)),
+        waiting: args.trial.wait.unwrap_or(Waiting::Spin),
+        ..common(&args.trial, time, workload)
+    })
 }
 
 pub(super) fn rr(args: &MeasureRr) -> Outcome<TrialSpec> {
@@ -94,7 +179,8 @@ pub(super) fn rr(args: &MeasureRr) -> Outcome<TrialSpec> {
         connect_each: args.connect_each,
         rate_per_s: args.rate,
     });
-    checked(common(&args.trial, TIME, workload))
+    let spec = checked(common(&args.trial, TIME, workload))?;
+    over(&args.transport, args.depth, spec)
 }
 
 pub(super) fn pingpong(args: &MeasurePingpong) -> Outcome<TrialSpec> {
@@ -108,7 +194,8 @@ pub(super) fn pingpong(args: &MeasurePingpong) -> Outcome<TrialSpec> {
         repetitions: args.repetitions,
         volume_bytes: args.volume.unwrap_or(Pingpong::imb_volume()),
     });
-    checked(common(&args.trial, TIME_OF_AN_AMOUNT, workload))
+    let spec = checked(common(&args.trial, TIME_OF_AN_AMOUNT, workload))?;
+    over(&args.transport, Verbs::default_depth(), spec)
 }
 
 pub(super) fn http(args: &MeasureHttp, path: &str) -> Outcome<TrialSpec> {
@@ -141,7 +228,8 @@ pub(super) fn transfer(args: &MeasureTransfer) -> Outcome<TrialSpec> {
     } else {
         TIME
     };
-    checked(common(&args.trial, time, workload))
+    let spec = checked(common(&args.trial, time, workload))?;
+    over(&args.transport, Verbs::default_depth(), spec)
 }
 
 /// `mtu` is that of the interface that the datagrams leave by, when it is known.

@@ -36,6 +36,7 @@ fn two_nodes() -> Host {
 struct Asked<'a> {
     host: &'a Host,
     nic: NicName,
+    rdma: Option<RdmaDevice>,
     allowed: Option<CpuSet>,
 }
 
@@ -44,6 +45,7 @@ impl<'a> Asked<'a> {
         Self {
             host,
             nic: nic(name),
+            rdma: None,
             allowed: None,
         }
     }
@@ -56,6 +58,7 @@ impl<'a> Asked<'a> {
         ask(&Site {
             host: self.host,
             nic: &self.nic,
+            rdma: self.rdma.as_ref(),
             allowed: self.allowed.as_ref(),
             cpus: &cpus,
             memory: &memory,
@@ -306,4 +309,45 @@ fn a_captured_machine_of_two_sockets_is_placed_too() {
     assert!(near.is_disjoint(&far));
     let spread = set(&asked.cpus("spread", 2));
     assert!(!spread.and(&near).is_empty() && !spread.and(&far).is_empty());
+}
+
+#[test]
+#[expect(
+    clippy::redundant_closure_for_method_calls,
+    reason = "the method alone is one of a single lifetime"
+)]
+fn what_is_near_a_trial_over_verbs_is_the_node_of_its_device() {
+    // The card is on node 1, and its RDMA device says node 0.
+    let host = two_nodes();
+    let asked = Asked {
+        rdma: Some(build::roce("mlx5_0", "eth0")),
+        ..Asked::of(&host, "eth0")
+    };
+    let near = asked.with("near", "near", |site| {
+        let cpus = resolve(site, 1, Role::Sender).expect("CPUs");
+        (
+            cpus,
+            resolve_memory(site).expect("a node"),
+            site.memory_of_device(),
+        )
+    });
+    let bound = MemoryPolicy::Bind(vec![NodeId(0)]);
+    assert_eq!(near, (Placed::Cpus(set("0-3")), bound.clone(), bound));
+    let unknown = Asked {
+        rdma: asked.rdma.clone().map(|mut device| {
+            device.numa_node =
+                Known::unknown(Cause::Absent, "numa_node", "soft-RoCE has no function");
+            device
+        }),
+        ..Asked::of(&host, "eth0")
+    };
+    let memory = unknown.with("free", "default", |site| site.memory_of_device());
+    assert_eq!(
+        memory,
+        MemoryPolicy::Bind(vec![NodeId(1)]),
+        "its interface's"
+    );
+    let one = build::host().nic("eth0", |nic| nic).build();
+    let memory = Asked::of(&one, "eth0").with("free", "default", |site| site.memory_of_device());
+    assert_eq!(memory, MemoryPolicy::Default, "there is no other node");
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::job::{linerate, run};
 
-const COMMANDS: [&[&str]; 24] = [
+const COMMANDS: [&[&str]; 34] = [
     &[],
     &["demo"],
     &["map"],
@@ -20,6 +20,10 @@ const COMMANDS: [&[&str]; 24] = [
     &["measure", "http"],
     &["measure", "transfer"],
     &["measure", "udp"],
+    &["measure", "rdma-write"],
+    &["measure", "rdma-read"],
+    &["measure", "rdma-send"],
+    &["measure", "rdma-atomic"],
     &["prove"],
     &["tune"],
     &["tune", "plan"],
@@ -28,6 +32,12 @@ const COMMANDS: [&[&str]; 24] = [
     &["tune", "recover"],
     &["tune", "status"],
     &["agent"],
+    &["testbed"],
+    &["testbed", "rxe"],
+    &["testbed", "rxe", "add"],
+    &["testbed", "rxe", "pair"],
+    &["testbed", "rxe", "remove"],
+    &["testbed", "rxe", "list"],
     &["capture"],
     &["report"],
     &["completions"],

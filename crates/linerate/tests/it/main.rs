@@ -22,6 +22,7 @@ mod peers;
 mod prove;
 mod restore;
 mod stream;
+mod testbed;
 mod tune;
 mod watch;
 mod workloads;

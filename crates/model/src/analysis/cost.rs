@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::ways;
+use super::{Way, ways};
 use crate::known::Known;
 use crate::sample::{CpuTimes, Role, Sample, SideSample};
 use crate::units::Nanoseconds;
@@ -79,7 +79,7 @@ fn cost(sample: &Sample, side: &SideSample) -> SideCost {
 fn gigabytes_received(sample: &Sample) -> f64 {
     let bytes = ways(sample)
         .iter()
-        .flat_map(|way| way.receiver.receivers())
+        .flat_map(Way::counted)
         .fold(0, |sum: u64, flow| {
             sum.saturating_add(flow.total().as_u64())
         });

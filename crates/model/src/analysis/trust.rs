@@ -16,7 +16,7 @@ use crate::known::Known;
 use crate::plan::End;
 use crate::sample::{Flag, FlowRecord, Sample, SideSample};
 use crate::units::{BitRate, Bytes};
-use crate::workload::Workload;
+use crate::workload::{Service, Verb, Workload};
 
 /// More than this share of CPU time stolen, and a trial is flagged.
 const STEAL_SHARE: f64 = 0.02;
@@ -82,6 +82,15 @@ fn in_flight_max(sample: &Sample, from: &Host, to: &Host) -> Known<Bytes> {
     // One packet of 64 KiB may pass each kernel's limit, and one call's buffer is on its way in each
     // program when the counters are read.
     let beside = 2 * (sample.spec.buffer_bytes.as_u64().min(1 << 30) + (64 << 10));
+    if let Some(verbs) = &sample.spec.verbs {
+        // No kernel holds anything: what a queue pair has under way, at either end.
+        let message = match &sample.spec.workload {
+            Workload::Rdma(rdma) => rdma.sizes.iter().copied().max().unwrap_or_default(),
+            _ => sample.spec.buffer_bytes,
+        };
+        let held = message.as_u64().saturating_mul(2 * u64::from(verbs.depth));
+        return Known::Value(Bytes::new(held));
+    }
     let asked = sample.spec.socket_buffer_bytes;
     buffers::largest(from, Buffer::Send, asked).and_then(|sent| {
         buffers::largest(to, Buffer::Receive, asked).map(|received| {
@@ -137,8 +146,17 @@ pub fn flags(
         flag_if(Flag::OtherTraffic, others);
     }
     let disagree = |check: &CountCheck| check.agrees().get() == Some(false);
-    // Datagrams may be lost, and an exchange counts what it sent and got at either end.
-    let counted_alike = matches!(sample.spec.workload, Workload::Stream(_));
+    // Datagrams may be lost, an exchange counts what it sent and got at either end, and the passive end of
+    // one-sided verbs counts nothing.
+    let counted_alike = match &sample.spec.workload {
+        Workload::Stream(_) => true,
+        Workload::Rdma(rdma) => {
+            let reliable =
+                (sample.spec.verbs.as_ref()).is_some_and(|verbs| verbs.service == Service::Rc);
+            rdma.verb == Verb::Send && !rdma.latency && reliable
+        }
+        _ => false,
+    };
     flag_if(
         Flag::CountsDisagree,
         counted_alike && count_checks(sample, local, remote).iter().any(disagree),
@@ -204,6 +222,27 @@ mod tests {
         assert_eq!(flags_of(&sample), [Flag::CountsDisagree]);
         sample.local.flows.clear();
         assert_eq!(flags_of(&sample), [Flag::CountsDisagree]);
+    }
+
+    #[test]
+    fn what_verbs_moved_is_counted_alike_only_where_both_ends_see_it() {
+        let trial = |verb| build::over_verbs(build::sample().build(), build::rdma(verb, 65_536));
+        assert_eq!(flags_of(&trial(Verb::Write)), []);
+        let mut sample = trial(Verb::Send);
+        assert_eq!(flags_of(&sample), []);
+        // Twice 128 messages of 64 KiB are 16 MiB.
+        let sent = sample.local.flows[0].total().as_u64();
+        let last = |bytes: u64, sample: &mut Sample| {
+            *sample.local.flows[0].bytes.last_mut().expect("readings") = Bytes::new(bytes);
+        };
+        last(sent + (15 << 20), &mut sample);
+        assert_eq!(flags_of(&sample), []);
+        last(sent + (17 << 20), &mut sample);
+        assert_eq!(flags_of(&sample), [Flag::CountsDisagree]);
+        if let Some(verbs) = &mut sample.spec.verbs {
+            verbs.service = Service::Ud;
+        }
+        assert_eq!(flags_of(&sample), [], "datagrams may be lost");
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! The ceilings of a whole path, from what is known of both hosts and of a trial between them.
 
+mod verbs;
+
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -13,7 +15,7 @@ use crate::host::{Host, Nic, NicKind};
 use crate::ids::NicName;
 use crate::known::{Cause, Gap, Known};
 use crate::plan::End;
-use crate::sample::Sample;
+use crate::sample::{Sample, SideSample};
 use crate::units::{BitRate, Bytes};
 use crate::workload::Direction;
 
@@ -70,9 +72,10 @@ impl PathCeilings {
         self.ceilings.first()
     }
 
-    fn add(&mut self, bound: Bound, at: Option<(End, &Nic)>, ceiling: Known<Ceiling>) {
+    /// Adds what bounds at an end, and there `nic/eth2` or `rdma/mlx5_0`.
+    fn add(&mut self, bound: Bound, at: Option<(End, &str)>, ceiling: Known<Ceiling>) {
         let end = at.map(|(end, _)| end);
-        let subject = at.map(|(_, nic)| format!("nic/{}", nic.name));
+        let subject = at.map(|(_, subject)| subject.to_owned());
         match ceiling {
             Known::Value(ceiling) => self.ceilings.push(Ceiling {
                 end,
@@ -127,7 +130,7 @@ pub fn ceilings_of_nic(host: &Host, nic: &Nic, packets: Packets) -> PathCeilings
     wire_bounds(&mut all, host, End::Local, &chain, packets);
     for lower in &chain {
         if let Some(bound) = shaper_bound(lower, nic, packets) {
-            all.add(Bound::Shaper, Some((End::Local, lower)), bound);
+            all.add(Bound::Shaper, Some((End::Local, &subject(lower))), bound);
         }
     }
     all.ceilings.sort_by_key(|ceiling| ceiling.bit_per_s);
@@ -142,19 +145,32 @@ struct Side<'a> {
     nic: &'a NicName,
 }
 
+fn ends<'a>(path: &PathFacts<'a>) -> [Side<'a>; 2] {
+    [
+        Side {
+            end: End::Local,
+            host: path.local,
+            nic: path.local_nic,
+        },
+        Side {
+            end: End::Remote,
+            host: path.remote,
+            nic: path.remote_nic,
+        },
+    ]
+}
+
+fn side_of(sample: &Sample, end: End) -> &SideSample {
+    match end {
+        End::Local => &sample.local,
+        End::Remote => &sample.remote,
+    }
+}
+
 /// Every ceiling of the path that can be computed. In both directions at once the rate is the sum of
 /// both, so the bound is the sum of the lowest bounds of each.
 pub fn ceilings_of_path(path: &PathFacts<'_>) -> PathCeilings {
-    let local = Side {
-        end: End::Local,
-        host: path.local,
-        nic: path.local_nic,
-    };
-    let remote = Side {
-        end: End::Remote,
-        host: path.remote,
-        nic: path.remote_nic,
-    };
+    let [local, remote] = ends(path);
     let mut all = match path.direction {
         Direction::Forward => one_way(path, local, remote),
         Direction::Reverse => one_way(path, remote, local),
@@ -162,7 +178,7 @@ pub fn ceilings_of_path(path: &PathFacts<'_>) -> PathCeilings {
             both_ways(&one_way(path, local, remote), &one_way(path, remote, local))
         }
     };
-    if let Some(bandwidth) = path.copy_bandwidth {
+    if let Some(bandwidth) = path.copy_bandwidth.filter(|_| verbs::copies(path)) {
         let ways = if path.direction == Direction::Bidirectional {
             2
         } else {
@@ -211,6 +227,9 @@ fn both_ways(forward: &PathCeilings, reverse: &PathCeilings) -> PathCeilings {
 }
 
 fn one_way(path: &PathFacts<'_>, sender: Side<'_>, receiver: Side<'_>) -> PathCeilings {
+    if let Some(all) = verbs::one_way(path, sender, receiver) {
+        return all;
+    }
     let mut all = PathCeilings::default();
     let packets = Packets {
         mtu: None,
@@ -246,7 +265,7 @@ fn one_way(path: &PathFacts<'_>, sender: Side<'_>, receiver: Side<'_>) -> PathCe
             // Only what leaves is shaped: the qdiscs of the receiving end see acknowledgements.
             for nic in &chain {
                 if let Some(bound) = shaper_bound(nic, top, packets) {
-                    all.add(Bound::Shaper, Some((side.end, nic)), bound);
+                    all.add(Bound::Shaper, Some((side.end, &subject(nic))), bound);
                 }
             }
         }
@@ -365,17 +384,29 @@ fn frames(chain: &[&Nic], wire: &Nic, packets: Packets) -> Known<Ceiling> {
 
 /// The bound of a bond whose links all carry: that of the links that are up.
 fn bond_bound(host: &Host, chain: &[&Nic], nic: &Nic, packets: Packets) -> Known<Ceiling> {
+    of_links(host, nic, packets.flows, |link| {
+        frames(chain, link, packets)
+    })
+}
+
+/// What `flows` can use of the links of the bond `nic`, each of which bounds by `of_link`.
+fn of_links(
+    host: &Host,
+    nic: &Nic,
+    flows: u32,
+    of_link: impl Fn(&Nic) -> Known<Ceiling>,
+) -> Known<Ceiling> {
     let mut links = Vec::new();
     for slave in nic.lower.iter().filter_map(|name| host.nic(name)) {
         if slave.operstate.value().is_some_and(|state| state == "down") {
             continue;
         }
-        match frames(chain, slave, packets) {
+        match of_link(slave) {
             Known::Value(link) => links.push(link),
             Known::Unknown(gap) => return Known::Unknown(gap),
         }
     }
-    match bond(&links, packets.flows) {
+    match bond(&links, flows) {
         Some(bound) => Known::Value(bound),
         None => Known::unknown(
             Cause::NotSaid,
@@ -407,7 +438,8 @@ fn infiniband_bound(host: &Host, nic: &Nic) -> Known<Ceiling> {
 
 fn wire_bounds(all: &mut PathCeilings, host: &Host, end: End, chain: &[&Nic], packets: Packets) {
     let nic = chain[chain.len() - 1];
-    let at = Some((end, nic));
+    let subject = subject(nic);
+    let at = Some((end, subject.as_str()));
     match nic.kind {
         // A path through these has no wire at this end.
         NicKind::Veth | NicKind::Loopback | NicKind::Tun => return,
@@ -437,6 +469,10 @@ fn wire_bounds(all: &mut PathCeilings, host: &Host, end: End, chain: &[&Nic], pa
             nic.pcie.clone().and_then(|link| pcie(&link, None)),
         );
     }
+}
+
+fn subject(nic: &Nic) -> String {
+    format!("nic/{}", nic.name)
 }
 
 fn sys(nic: &Nic, file: &str) -> String {

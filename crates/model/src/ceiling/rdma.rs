@@ -38,8 +38,42 @@ pub struct RocePath {
     pub vlan_tags: u32,
 }
 
+/// One message, which is cut into packets of the path MTU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Message {
+    /// Its payload.
+    pub bytes: u64,
+    /// What its first packet carries beside the base transport header.
+    pub beside: u64,
+}
+
+impl Message {
+    /// RDMA extended transport header of a write.
+    pub const WRITE: u64 = 16;
+    /// Acknowledge extended transport header of a read's response.
+    pub const READ_RESPONSE: u64 = 4;
+    /// Atomic extended transport header, of which 8 bytes are the operand.
+    pub const ATOMIC: u64 = 28 - 8;
+    /// Datagram extended transport header.
+    pub const DATAGRAM: u64 = 8;
+
+    /// What it takes on a wire whose packets carry `each` bytes beside payload, and how many packets it is.
+    fn on_wire(self, mtu: u32, each: u64) -> (u64, u64) {
+        let packets = self.bytes.div_ceil(mtu.into()).max(1);
+        // Payload is filled up to a multiple of four.
+        let payload = self.bytes.checked_next_multiple_of(4).unwrap_or(self.bytes);
+        let headers = packets.saturating_mul(each).saturating_add(self.beside);
+        (payload.saturating_add(headers), packets)
+    }
+}
+
 /// RDMA payload over Ethernet: a packet's payload over what its frame takes on the wire.
 pub fn roce(path: &RocePath) -> Known<Ceiling> {
+    roce_of_messages(path, None)
+}
+
+/// The same for messages of one size; without one, the packets in the middle of a long message.
+pub fn roce_of_messages(path: &RocePath, message: Option<Message>) -> Known<Ceiling> {
     if !valid_mtu(path.rdma_mtu) {
         return wrong_mtu(path.rdma_mtu);
     }
@@ -49,35 +83,68 @@ pub fn roce(path: &RocePath) -> Known<Ceiling> {
         (Roce::V2, true) => (48, "40 IPv6 + 8 UDP"),
     };
     let tags = u64::from(path.vlan_tags) * 4;
-    let payload = u64::from(path.rdma_mtu);
-    let wire = payload + headers + TRANSPORT_BYTES + 38 + tags;
+    let each = headers + TRANSPORT_BYTES + 38 + tags;
     let tagged = match path.vlan_tags {
         0 => String::new(),
         tags => format!(" + {tags} x 4 VLAN"),
     };
-    let bound = scaled(path.speed, payload, wire);
-    let reason = format!(
-        "{} x {payload} / ({payload} + 12 BTH + 4 ICRC + {words} + 14 + 4 + 8 + 12{tagged}) = {} x {payload}/{wire} = {bound}: \
-         RDMA payload over the frame on the wire",
-        path.speed, path.speed
-    );
+    let words = format!("12 BTH + 4 ICRC + {words} + 14 + 4 + 8 + 12{tagged}");
+    let (bound, sum) = cut(path.speed, path.rdma_mtu, each, &words, message);
+    let reason = format!("{sum}: RDMA payload over the frame on the wire");
     Known::Value(Ceiling::new(Bound::Roce, bound, reason))
+}
+
+/// The share of payload in packets that carry `each` bytes beside it, and the arithmetic.
+fn cut(
+    speed: BitRate,
+    mtu: u32,
+    each: u64,
+    words: &str,
+    message: Option<Message>,
+) -> (BitRate, String) {
+    let Some(message) = message else {
+        let payload = u64::from(mtu);
+        let wire = payload + each;
+        let bound = scaled(speed, payload, wire);
+        let sum = format!(
+            "{speed} x {payload} / ({payload} + {words}) = {speed} x {payload}/{wire} = {bound}"
+        );
+        return (bound, sum);
+    };
+    let (wire, packets) = message.on_wire(mtu, each);
+    let bound = scaled(speed, message.bytes, wire);
+    let more = match message.beside {
+        0 => String::new(),
+        bytes => format!(" + {bytes} of the message"),
+    };
+    let sum = format!(
+        "{speed} x {} / ({} + {packets} x ({words}){more}) = {speed} x {}/{wire} = {bound}",
+        message.bytes, message.bytes, message.bytes
+    );
+    (bound, sum)
 }
 
 /// RDMA payload over InfiniBand within a subnet: the link without its encoding, less local route header
 /// 8, base transport header 12 and checksums 4 and 2 of each packet.
 pub fn infiniband_payload(speed: InfinibandSpeed, lanes: u32, rdma_mtu: u32) -> Known<Ceiling> {
+    infiniband_of_messages(speed, lanes, rdma_mtu, None)
+}
+
+/// The same for messages of one size.
+pub fn infiniband_of_messages(
+    speed: InfinibandSpeed,
+    lanes: u32,
+    rdma_mtu: u32,
+    message: Option<Message>,
+) -> Known<Ceiling> {
     if !valid_mtu(rdma_mtu) {
         return wrong_mtu(rdma_mtu);
     }
     let link = infiniband(speed, lanes);
-    let payload = u64::from(rdma_mtu);
-    let wire = payload + 8 + TRANSPORT_BYTES + 2;
-    let bound = scaled(link.bit_per_s, payload, wire);
-    let reason = format!(
-        "{} x {payload} / ({payload} + 8 LRH + 12 BTH + 4 ICRC + 2 VCRC) = {bound}: RDMA payload; {}",
-        link.bit_per_s, link.reason
-    );
+    let each = 8 + TRANSPORT_BYTES + 2;
+    let words = "8 LRH + 12 BTH + 4 ICRC + 2 VCRC";
+    let (bound, sum) = cut(link.bit_per_s, rdma_mtu, each, words, message);
+    let reason = format!("{sum}: RDMA payload; {}", link.reason);
     Known::Value(Ceiling::new(Bound::Infiniband, bound, reason))
 }
 
@@ -133,6 +200,28 @@ mod tests {
         let bound = bound.value().expect("a bound");
         assert_eq!(bound.bit_per_s.to_string(), "31.60 Gb/s");
         assert!(bound.reason.contains("32.00 Gb/s"), "{}", bound.reason);
+    }
+
+    #[test]
+    fn small_messages_carry_less_than_full_packets_and_long_ones_nearly_as_much() {
+        let of = |bytes| {
+            let message = Message {
+                bytes,
+                beside: Message::WRITE,
+            };
+            let bound = roce_of_messages(&path(Roce::V2), Some(message));
+            bound.value().expect("a bound").clone()
+        };
+        // 2 bytes are filled up to 4, beside 82 of the packet and 16 of the write.
+        let least = of(2);
+        assert!(least.reason.contains("2/102"), "{}", least.reason);
+        assert_eq!(of(65_536).bit_per_s.to_string(), "39.21 Gb/s");
+        assert!(
+            of(65_536).reason.contains("16 x (12 BTH"),
+            "{}",
+            of(65_536).reason
+        );
+        let _ = of(u64::MAX);
     }
 
     #[test]

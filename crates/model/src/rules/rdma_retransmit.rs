@@ -2,6 +2,7 @@
 //! Counters of the RDMA drivers: `hw_counters` of mlx5, bnxt_re, irdma and rxe.
 
 use super::ALWAYS;
+use super::rdma_counters::{CORRUPT, LOSS, RECEIVER};
 use super::devices::{Notice, Port, grown, growth, judged, or_unwatched, ports};
 use crate::finding::{Outcome, Rule, Scene, Severity, Stage};
 use crate::known::{Cause, Gap};
@@ -27,34 +28,6 @@ pub(super) const RULE: Rule = Rule {
 
 /// Of the packets, on a fabric that may drop.
 const LOSSY: Ratio = Ratio::new(1e-5);
-
-/// What went missing or came out of order.
-const LOSS: [&str; 13] = [
-    "out_of_sequence",
-    "packet_seq_err",
-    "local_ack_timeout_err",
-    "implied_nak_seq_err",
-    "roce_adp_retrans",
-    "roce_adp_retrans_to",
-    "to_retransmits",
-    "seq_err_naks_rcvd",
-    "tcpRetransSegs",
-    "RetransSegs",
-    "out_of_seq_request",
-    "rcvd_seq_err",
-    "retry_exceeded_err",
-];
-/// The receiver had posted too little.
-const RECEIVER: [&str; 6] = [
-    "rnr_nak_retry_err",
-    "out_of_buffer",
-    "rnr_naks_rcvd",
-    "rcvd_rnr_err",
-    "send_rnr_err",
-    "retry_rnr_exceeded_err",
-];
-/// What came in was not what was sent.
-const CORRUPT: [&str; 1] = ["rx_icrc_encapsulated"];
 
 fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
     let all: Vec<Port<'_>> = ports(scene).into_iter().filter(Port::is_active).collect();

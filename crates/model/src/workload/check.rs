@@ -1,9 +1,8 @@
 //! The limits of a trial: the agent checks by them what a controller asks of it.
 
-use super::{
-    Direction, Http, Pingpong, Rdma, Rr, Stream, Transfer, TrialSpec, Udp, Verb, Verbs, Waiting,
-    Workload,
-};
+mod verbs;
+
+use super::{Direction, Http, Pingpong, Rr, Stream, Transfer, TrialSpec, Udp, Waiting, Workload};
 use crate::units::{BitRate, Bytes, Nanoseconds};
 
 /// A limit of [`TrialSpec`] that was passed.
@@ -75,16 +74,7 @@ impl TrialSpec {
             || self.socket_buffer_bytes.unwrap_or_default().to_string(),
             "up to 1 GiB",
         )?;
-        if let Some(name) = &self.congestion_control {
-            let plain =
-                (1..=15).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_graphic());
-            require(
-                plain,
-                "the congestion control",
-                || name.clone(),
-                "a name of 1 to 15 characters",
-            )?;
-        }
+        self.check_congestion_control()?;
         require(
             (self.mss_bytes).is_none_or(|mss| (88..=32_767).contains(&mss.as_u64())),
             "the segment size",
@@ -108,22 +98,40 @@ impl TrialSpec {
         require(
             !self.placement.by_receive_cpu || self.keeps_its_connections(),
             "the placement by receive CPU",
-            || format!("asked of `{}`", self.workload.name()),
-            "with stream, rr, pingpong and transfer on connections that last: only those can be chosen",
+            || {
+                format!(
+                    "asked of `{}` over {}",
+                    self.workload.name(),
+                    self.transport()
+                )
+            },
+            "with stream, rr, pingpong and transfer on TCP connections that last: only those can be chosen",
         )?;
-        if let Some(verbs) = &self.verbs {
-            check_verbs(verbs)?;
-        }
+        self.check_verbs()?;
         self.check_workload()
+    }
+
+    fn check_congestion_control(&self) -> Result<(), SpecError> {
+        let Some(name) = &self.congestion_control else {
+            return Ok(());
+        };
+        let plain = (1..=15).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_graphic());
+        require(
+            plain,
+            "the congestion control",
+            || name.clone(),
+            "a name of 1 to 15 characters",
+        )
     }
 
     /// Whether the payload goes over the connections that the trial is set up with.
     fn keeps_its_connections(&self) -> bool {
-        match &self.workload {
-            Workload::Stream(_) | Workload::Pingpong(_) | Workload::Transfer(_) => true,
-            Workload::Rr(rr) => !rr.connect_each,
-            Workload::Http(_) | Workload::Udp(_) | Workload::Rdma(_) => false,
-        }
+        self.verbs.is_none()
+            && match &self.workload {
+                Workload::Stream(_) | Workload::Pingpong(_) | Workload::Transfer(_) => true,
+                Workload::Rr(rr) => !rr.connect_each,
+                Workload::Http(_) | Workload::Udp(_) | Workload::Rdma(_) => false,
+            }
     }
 
     fn check_interval(&self) -> Result<(), SpecError> {
@@ -199,38 +207,6 @@ impl TrialSpec {
         }
     }
 
-    fn check_rdma(&self, rdma: &Rdma) -> Result<(), SpecError> {
-        require(
-            self.verbs.is_some(),
-            "the transport",
-            || "sockets".to_owned(),
-            "verbs, for what measures them",
-        )?;
-        require(
-            (1..=256).contains(&rdma.sizes.len()),
-            "the number of sizes",
-            || rdma.sizes.len().to_string(),
-            "1 to 256",
-        )?;
-        for &size in &rdma.sizes {
-            message("a message", size)?;
-            require(
-                rdma.verb != Verb::Atomic || size == Verb::ATOMIC_BYTES,
-                "an atomic operation",
-                || size.to_string(),
-                "8 B",
-            )?;
-        }
-        require(
-            rdma.repetitions.is_none_or(|count| count > 0),
-            "the repetitions",
-            || "0".to_owned(),
-            "1 and more",
-        )?;
-        let largest = rdma.sizes.iter().copied().max().unwrap_or_default();
-        check_memory(largest, self.flows.saturating_mul(2))
-    }
-
     fn check_rr(&self, rr: &Rr) -> Result<(), SpecError> {
         message("the request", rr.request_bytes)?;
         message("the response", rr.response_bytes)?;
@@ -275,37 +251,6 @@ impl TrialSpec {
         let largest = pingpong.sizes.iter().copied().max().unwrap_or_default();
         check_memory(largest, self.flows)
     }
-}
-
-fn check_verbs(verbs: &Verbs) -> Result<(), SpecError> {
-    require(
-        (1..=16_384).contains(&verbs.depth),
-        "the depth of a queue pair",
-        || verbs.depth.to_string(),
-        "1 to 16384",
-    )?;
-    require(
-        verbs
-            .moderation
-            .is_none_or(|every| (1..=verbs.depth).contains(&every)),
-        "the moderation of completions",
-        || verbs.moderation.unwrap_or(0).to_string(),
-        "1 to the depth",
-    )?;
-    require(
-        verbs
-            .mtu
-            .is_none_or(|mtu| matches!(mtu, 256 | 512 | 1024 | 2048 | 4096)),
-        "the path MTU",
-        || verbs.mtu.unwrap_or(0).to_string(),
-        "256, 512, 1024, 2048 or 4096 bytes",
-    )?;
-    require(
-        verbs.service_level < 16,
-        "the service level",
-        || verbs.service_level.to_string(),
-        "0 to 15",
-    )
 }
 
 fn check_http(http: &Http) -> Result<(), SpecError> {

@@ -7,6 +7,7 @@
 mod agenda;
 mod polled;
 mod ringed;
+mod verbs;
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Instant;
@@ -24,12 +25,14 @@ use super::conversation::{Conversation, Fault};
 use crate::TrafficError;
 use crate::buffer::Buffer;
 use crate::sys::ExchangeRing;
+use crate::tcp::Flow;
 use crate::tcp::socket::timespec;
-use crate::trial::{Seat, SeatFlow};
+use crate::trial::{FlowEnd, Seat, SeatFlow, Start};
 use crate::waiting::{Event, Poller};
 use agenda::Agenda;
 use polled::Polled;
 use ringed::Ringed;
+use verbs::Lines;
 
 /// The token of the sign to stop.
 const STOP: u64 = u64::MAX;
@@ -40,16 +43,17 @@ const EVENTS: usize = 512;
 pub(super) struct Driver<'a> {
     sockets: Vec<BorrowedFd<'a>>,
     stopping: BorrowedFd<'a>,
-    manner: Manner,
+    manner: Manner<'a>,
 }
 
-enum Manner {
+enum Manner<'a> {
     /// The calls of the one connection wait.
     Blocking(Buffer),
     /// The one connection is asked until it has something.
     Spinning(Buffer),
     Polling(Buffer, Poller, Vec<Event>),
     Ring(Box<ExchangeRing>),
+    Verbs(Box<Lines<'a>>),
 }
 
 /// A conversation that failed: which of them, and how.
@@ -65,6 +69,14 @@ impl<'a> Driver<'a> {
         let sockets: Vec<BorrowedFd<'a>> =
             flows.iter().map(|one| one.flow.socket.as_fd()).collect();
         let stopping = seat.board.stopping.as_fd();
+        if seat.spec.verbs.is_some() {
+            let lines = Lines::open(seat, memory)?;
+            return Ok(Self {
+                sockets,
+                stopping,
+                manner: Manner::Verbs(Box::new(lines)),
+            });
+        }
         let buffer = Buffer::new(memory, seat.memory())?;
         let alone = sockets.len() == 1;
         let manner = match seat.spec.waiting {
@@ -100,6 +112,7 @@ impl<'a> Driver<'a> {
                 buffer.bytes()
             }
             Manner::Ring(ring) => ring.memory(),
+            Manner::Verbs(lines) => lines.memory(),
         }
     }
 
@@ -110,6 +123,7 @@ impl<'a> Driver<'a> {
                 buffer.node()
             }
             Manner::Ring(ring) => ring.node(),
+            Manner::Verbs(lines) => lines.node(),
         }
     }
 
@@ -134,6 +148,22 @@ impl<'a> Driver<'a> {
                 Polled::new(sockets, buffer.bytes(), poller).run(conversations, ledger, events)
             }
             Manner::Ring(ring) => Ringed::new(sockets, ring).run(conversations, ledger),
+            Manner::Verbs(lines) => lines.run(conversations, ledger),
+        }
+    }
+
+    /// The end of flow `index`, which moved `bytes`.
+    pub(super) fn end_of(
+        &self,
+        index: usize,
+        flow: &Flow,
+        bytes: u64,
+        ended: Instant,
+        start: Start,
+    ) -> FlowEnd {
+        match &self.manner {
+            Manner::Verbs(lines) => lines.end_of(index, bytes, ended, start),
+            _ => FlowEnd::of_tcp(flow, bytes, ended, start),
         }
     }
 }

@@ -22,7 +22,7 @@ use rustix::net::{Shutdown, shutdown, sockopt};
 
 use crate::TrafficError;
 use crate::tcp::per_direction;
-use crate::trial::{FlowEnd, Found, Seat, SeatFlow, Start};
+use crate::trial::{Found, Seat, SeatFlow, Start};
 use crate::waiting::prepare_socket;
 use conversation::Conversation;
 use driver::Driver;
@@ -86,13 +86,8 @@ fn converse<C: Talk>(
         return Err(fault.on(seat.flows[index], start.at, ended));
     }
     let mut flows = Vec::with_capacity(conversations.len());
-    for (one, conversation) in seat.flows.iter().zip(&conversations) {
-        flows.push(FlowEnd::of_tcp(
-            one.flow,
-            conversation.bytes(),
-            ended,
-            start,
-        ));
+    for (index, (one, conversation)) in seat.flows.iter().zip(&conversations).enumerate() {
+        flows.push(driver.end_of(index, one.flow, conversation.bytes(), ended, start));
         conversation.settle(&mut ledger);
         end(seat, one, conversation.is_complete(), ended, start)?;
     }

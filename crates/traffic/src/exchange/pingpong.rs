@@ -95,6 +95,7 @@ fn new_record(bytes: Bytes) -> SizeRecord {
         elapsed_ns: Nanoseconds::default(),
         one_way: Histogram::default(),
         peak_bit_per_s: None,
+        alone_ns: None,
     }
 }
 

@@ -9,26 +9,43 @@
 //!   done                             -->
 //! ```
 //!
-//! Two seams: how the buffer travels ([`Asking`], [`Answering`]; here TCP, and verbs could read and write
+//! Two seams: how the buffer travels ([`Asking`], [`Answering`]: over TCP, or by verbs that read and write
 //! the other end's memory) and what is done with it between fetch and return ([`Compute`]; here nothing).
 //! Of several pairs on one thread each makes a cycle in turn.
 
-mod check;
 mod tcp;
+mod verbs;
 
 use std::time::{Duration, Instant};
 
+use linerate_model::ids::NodeId;
+use linerate_model::known::Known;
 use linerate_model::sample::{Operations, Role};
 use linerate_model::workload::Transfer;
 
 use super::conversation::Fault;
 use super::end;
-use crate::TrafficError;
+use crate::tcp::Flow;
 use crate::trial::{FlowEnd, Found, Seat, Start};
+use crate::{TrafficError, content};
 use tcp::{TcpAnswering, TcpAsking};
 
+/// One end of a pair.
+trait Travel {
+    /// Bytes moved, both ways together.
+    fn bytes(&self) -> u64;
+
+    /// The node of its memory.
+    fn node(&self) -> Known<NodeId>;
+
+    /// The end of its flow.
+    fn end(&self, flow: &Flow, ended: Instant, start: Start) -> FlowEnd {
+        FlowEnd::of_tcp(flow, self.bytes(), ended, start)
+    }
+}
+
 /// How the asking end's buffer travels.
-trait Asking {
+trait Asking: Travel {
     /// The buffer that goes there.
     fn outgoing(&mut self) -> &mut [u8];
 
@@ -46,13 +63,10 @@ trait Asking {
 
     /// Says that it is.
     fn done(&mut self) -> Result<(), Fault>;
-
-    /// Bytes moved, both ways together.
-    fn bytes(&self) -> u64;
 }
 
 /// How the answering end fetches the buffer and puts it back.
-trait Answering {
+trait Answering: Travel {
     /// Waits for an announcement; `false` when there will be none.
     fn hear(&mut self) -> Result<bool, Fault>;
 
@@ -70,9 +84,6 @@ trait Answering {
 
     /// Waits until the other end says that it has it.
     fn await_done(&mut self) -> Result<(), Fault>;
-
-    /// Bytes moved, both ways together.
-    fn bytes(&self) -> u64;
 }
 
 /// The work on a buffer between fetch and return.
@@ -95,63 +106,73 @@ pub(super) fn work(
     seat: &mut Seat<'_>,
     transfer: &Transfer,
 ) -> Result<Option<Found>, TrafficError> {
+    if seat.spec.verbs.is_some() {
+        let pairs = verbs::open(seat, transfer.bytes)?;
+        return match seat.role {
+            Role::Sender => all_ask(seat, transfer, pairs),
+            Role::Receiver => all_answer(seat, transfer, pairs),
+        };
+    }
     let flows = seat.flows.clone();
+    let flows = flows.iter();
     match seat.role {
         Role::Sender => {
-            let mut pairs = (flows.iter())
-                .map(|one| TcpAsking::new(seat, *one, transfer.bytes))
-                .collect::<Result<Vec<_>, _>>()?;
-            let memory_node = pairs.first().map(TcpAsking::node).unwrap_or_default();
-            let Some(start) = seat.ready()? else {
-                return Ok(None);
-            };
-            let operations = ask(seat, transfer, &mut pairs, &mut Unchanged, start)?;
-            seat.see_pollers();
-            let moved = pairs.iter().map(Asking::bytes).collect::<Vec<_>>();
-            found(seat, &moved, true, start).map(|flows| {
-                Some(Found {
-                    flows,
-                    operations: Some(operations),
-                    memory_node,
-                })
-            })
+            let pairs = flows.map(|one| TcpAsking::new(seat, *one, transfer.bytes));
+            let pairs = pairs.collect::<Result<Vec<_>, _>>()?;
+            all_ask(seat, transfer, pairs)
         }
         Role::Receiver => {
-            let mut pairs = (flows.iter())
-                .map(|one| TcpAnswering::new(seat, *one, transfer.bytes))
-                .collect::<Result<Vec<_>, _>>()?;
-            let memory_node = pairs.first().map(TcpAnswering::node).unwrap_or_default();
-            let Some(start) = seat.ready()? else {
-                return Ok(None);
-            };
-            let cycles = answer(seat, transfer, &mut pairs, &mut Unchanged, start)?;
-            seat.see_pollers();
-            let moved = pairs.iter().map(Answering::bytes).collect::<Vec<_>>();
-            let complete = transfer.repetitions == Some(cycles);
-            found(seat, &moved, complete, start).map(|flows| {
-                Some(Found {
-                    flows,
-                    operations: None,
-                    memory_node,
-                })
-            })
+            let pairs = flows.map(|one| TcpAnswering::new(seat, *one, transfer.bytes));
+            let pairs = pairs.collect::<Result<Vec<_>, _>>()?;
+            all_answer(seat, transfer, pairs)
         }
     }
 }
 
+fn all_ask(
+    seat: &mut Seat<'_>,
+    transfer: &Transfer,
+    mut pairs: Vec<impl Asking>,
+) -> Result<Option<Found>, TrafficError> {
+    let Some(start) = seat.ready()? else {
+        return Ok(None);
+    };
+    let operations = ask(seat, transfer, &mut pairs, &mut Unchanged, start)?;
+    found(seat, &pairs, Some(operations), true, start).map(Some)
+}
+
+fn all_answer(
+    seat: &mut Seat<'_>,
+    transfer: &Transfer,
+    mut pairs: Vec<impl Answering>,
+) -> Result<Option<Found>, TrafficError> {
+    let Some(start) = seat.ready()? else {
+        return Ok(None);
+    };
+    let cycles = answer(seat, transfer, &mut pairs, &mut Unchanged, start)?;
+    let complete = transfer.repetitions == Some(cycles);
+    found(seat, &pairs, None, complete, start).map(Some)
+}
+
 fn found(
-    seat: &Seat<'_>,
-    moved: &[u64],
+    seat: &mut Seat<'_>,
+    pairs: &[impl Travel],
+    operations: Option<Operations>,
     complete: bool,
     start: Start,
-) -> Result<Vec<FlowEnd>, TrafficError> {
+) -> Result<Found, TrafficError> {
     let ended = Instant::now();
-    let mut flows = Vec::with_capacity(moved.len());
-    for (one, &bytes) in seat.flows.iter().zip(moved) {
-        flows.push(FlowEnd::of_tcp(one.flow, bytes, ended, start));
+    seat.see_pollers();
+    let mut flows = Vec::with_capacity(pairs.len());
+    for (one, pair) in seat.flows.iter().zip(pairs) {
+        flows.push(pair.end(one.flow, ended, start));
         end(seat, one, complete, ended, start)?;
     }
-    Ok(flows)
+    Ok(Found {
+        flows,
+        operations,
+        memory_node: pairs.first().map(Travel::node).unwrap_or_default(),
+    })
 }
 
 /// The asking end's cycles, of all its pairs in turn. Filling and comparing are not in their times.
@@ -171,7 +192,7 @@ fn ask(
         }
         for (one, pair) in seat.flows.iter().zip(pairs.iter_mut()) {
             if transfer.data_check {
-                check::fill(pair.outgoing(), one.flow.number, repetition);
+                content::fill(pair.outgoing(), one.flow.number, repetition);
             }
             let took = cycle(pair).map_err(|fault| fault.on(*one, start.at, Instant::now()))?;
             operations.latency.record(took.into());
@@ -180,7 +201,7 @@ fn ask(
             if transfer.data_check {
                 let (sent, back) = pair.both();
                 compute.work(sent, repetition);
-                check::compare_copies(sent, back)
+                content::compare_copies(sent, back)
                     .map_err(|found| found.on(one.flow.number, repetition))?;
             }
         }
@@ -216,7 +237,7 @@ fn answer(
             let mut comparing = Duration::ZERO;
             if transfer.data_check {
                 let begun = Instant::now();
-                check::compare_filled(pair.fetched(), one.flow.number, repetition)
+                content::compare_filled(pair.fetched(), one.flow.number, repetition)
                     .map_err(|found| found.on(one.flow.number, repetition))?;
                 comparing = begun.elapsed();
             }

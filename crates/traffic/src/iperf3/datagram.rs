@@ -218,8 +218,8 @@ pub(super) fn udp(seat: &mut Seat<'_>, orders: &Orders) -> Result<Option<Found>,
         incoming_cpu: info::incoming_cpu(&one.flow.socket),
         incoming_napi: info::incoming_napi(&one.flow.socket),
         tcp: Known::default(),
-        copies: None,
         datagrams: Some(datagrams),
+        ..FlowEnd::default()
     };
     Ok(Some(Found {
         flows: vec![found],

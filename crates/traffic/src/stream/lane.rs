@@ -26,9 +26,7 @@ pub(super) struct Lane<'a> {
 
 impl<'a> Lane<'a> {
     pub(super) fn new(one: SeatFlow<'a>, spec: &TrialSpec, stream: &Stream) -> Self {
-        let flows = per_direction(spec);
-        let share =
-            (stream.bytes).map(|amount| share_of(amount.as_u64(), one.flow.number % flows, flows));
+        let share = share(one, spec, stream);
         Self {
             one,
             share,
@@ -112,6 +110,12 @@ impl<'a> Lane<'a> {
     pub(super) fn into_end(self) -> FlowEnd {
         self.end.unwrap_or_default()
     }
+}
+
+/// What of the stream's amount is this flow's; `None` when it has none.
+pub(crate) fn share(one: SeatFlow<'_>, spec: &TrialSpec, stream: &Stream) -> Option<u64> {
+    let flows = per_direction(spec);
+    (stream.bytes).map(|amount| share_of(amount.as_u64(), one.flow.number % flows, flows))
 }
 
 /// What of `amount` is flow `index`'s of `flows`: the first ones carry what does not divide.

@@ -21,10 +21,14 @@ use crate::buffer::Buffer;
 use crate::trial::{Found, Seat};
 use crate::waiting::prepare_socket;
 use lane::Lane;
+pub(crate) use lane::share;
 
 /// What runs on each data thread of a stream.
 pub(crate) fn work(seat: &mut Seat<'_>) -> Result<Option<Found>, TrafficError> {
     let stream = stream_of(seat.spec);
+    if seat.spec.verbs.is_some() {
+        return crate::rdma::stream(seat, &stream);
+    }
     for one in &seat.flows {
         prepare_socket(&one.flow.socket, seat.spec.waiting)?;
     }

@@ -11,6 +11,8 @@ use super::last_errno;
 /// Nodes that a node mask can name here: what the largest kernel is built for.
 const NODES_MAX: u32 = 1024;
 const WORD_BITS: u32 = u64::BITS;
+/// A multiple of the default huge page of x86-64 (2 MiB) and of others: 32 MiB is that of 16 KiB pages on arm64.
+const HUGE_PAGE: usize = 32 << 20;
 const NODE_WORDS: usize = (NODES_MAX / WORD_BITS) as usize;
 
 /// Whole pages of anonymous memory.
@@ -23,6 +25,18 @@ pub(crate) struct Mapping {
 // SAFETY: the mapping is plain memory that this value alone owns; any thread may use or unmap it.
 unsafe impl Send for Mapping {}
 
+// SAFETY: the mapping stays where it is until it is dropped, and only `bytes` and `payload` of this value,
+// which are not called while a device has it, reach it else.
+unsafe impl linerate_verbs::Memory for Mapping {
+    fn start(&self) -> *mut u8 {
+        self.start.cast()
+    }
+
+    fn length(&self) -> usize {
+        self.length
+    }
+}
+
 impl Mapping {
     /// `length` bytes (at least one page), zeroed, no page of them there yet.
     pub(crate) fn new(length: usize) -> Result<Self, Errno> {
@@ -34,6 +48,27 @@ impl Mapping {
                 length,
                 libc::PROT_READ | libc::PROT_WRITE,
                 libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            )
+        };
+        if start == libc::MAP_FAILED {
+            return Err(last_errno());
+        }
+        Ok(Self { start, length })
+    }
+
+    /// The same of huge pages of the default size, which the administrator has set aside
+    /// (`vm.nr_hugepages`): so many bytes as fill whole ones.
+    pub(crate) fn of_huge_pages(length: usize) -> Result<Self, Errno> {
+        let length = length.max(1).next_multiple_of(HUGE_PAGE);
+        // SAFETY: as in `new`.
+        let start = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                length,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_HUGETLB,
                 -1,
                 0,
             )

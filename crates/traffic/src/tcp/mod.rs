@@ -30,6 +30,7 @@ pub(crate) mod info;
 mod select;
 mod settle;
 pub(crate) mod socket;
+pub(crate) mod words;
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
@@ -44,7 +45,7 @@ pub(crate) use files::make_room;
 use select::Kept;
 
 use crate::{Abort, TrafficError};
-use crate::{exchange, http, stream, trial, udp};
+use crate::{exchange, http, rdma, stream, trial, udp};
 
 /// Data connections that are all there, greeted, and have not begun to move bytes.
 #[derive(Debug)]
@@ -96,7 +97,7 @@ impl Connected {
             Workload::Rr(_) | Workload::Pingpong(_) | Workload::Transfer(_) => &exchange::work,
             Workload::Http(_) => &http::work,
             Workload::Udp(_) => &udp::work,
-            Workload::Rdma(_) => &|_| Err(TrafficError::NotBuilt),
+            Workload::Rdma(_) => &rdma::work,
         };
         trial::carry_out(&self.spec, &self.flows, work, abort)
     }
@@ -104,7 +105,7 @@ impl Connected {
     /// Waits, at most 2 s, until the far end has every byte of a stream, and records what the kernel had
     /// sent by then: what programs, sockets and interfaces count agrees only after that.
     pub fn settle(&self, side: &mut SideSample, abort: &Abort) {
-        if matches!(self.spec.workload, Workload::Stream(_)) {
+        if self.spec.verbs.is_none() && matches!(self.spec.workload, Workload::Stream(_)) {
             settle::settle(&self.flows, side, abort);
         }
     }

@@ -269,7 +269,7 @@ impl<'a> Control<'a> {
     /// file. The others come back from what they wait for, and look.
     fn end_sending(&self) {
         self.board.stop();
-        if !matches!(self.spec.workload, Workload::Stream(_)) {
+        if self.spec.verbs.is_some() || !matches!(self.spec.workload, Workload::Stream(_)) {
             return;
         }
         for flow in self.flows.iter().filter(|flow| flow.role == Role::Sender) {

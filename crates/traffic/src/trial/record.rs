@@ -7,9 +7,9 @@ use linerate_model::sample::{CpuRecord, FlowRecord, Operations, SideSample, Thre
 use linerate_model::units::{Bytes, Nanoseconds};
 use rustix::time::{ClockId, clock_gettime};
 
-use super::control::Watched;
+use super::control::{Readings, Watched};
 use super::polling::Poller;
-use super::{Left, Plan};
+use super::{FlowEnd, Left, Plan};
 use crate::sys::ThreadUse;
 use crate::tcp::Flow;
 
@@ -37,9 +37,7 @@ pub(super) fn record(
         let part =
             |time: Nanoseconds| Nanoseconds::new(time.as_u64() / (plan.flows.len().max(1) as u64));
         for (&index, end) in plan.flows.iter().zip(found.flows) {
-            let readings = watched
-                .take_readings(index)
-                .end_with(end.at.into(), Bytes::new(end.bytes));
+            let readings = readings(watched.take_readings(index), &end);
             records.push(FlowRecord {
                 flow: flows[index].number,
                 role: plan.role,
@@ -56,7 +54,7 @@ pub(super) fn record(
                 copies: end.copies,
                 datagrams: end.datagrams,
                 drained: None,
-                verbs: None,
+                verbs: end.verbs,
             });
         }
         if let Some(found) = found.operations {
@@ -90,6 +88,14 @@ pub(super) fn record(
         profile: Known::default(),
         interface: None,
     }
+}
+
+/// The readings of a flow, which end with its own; none of one that sees nothing of what moves.
+fn readings(readings: Readings, end: &FlowEnd) -> Readings {
+    if end.is_blind {
+        return Readings::default();
+    }
+    readings.end_with(end.at.into(), Bytes::new(end.bytes))
 }
 
 /// What a thread took; where it ran is the caller's to fill.
@@ -146,6 +152,9 @@ fn add_operations(sum: &mut Operations, found: Operations) {
                 one.repetitions += size.repetitions;
                 one.elapsed_ns = one.elapsed_ns.max(size.elapsed_ns);
                 one.one_way.add(&size.one_way);
+                one.peak_bit_per_s = one.peak_bit_per_s.max(size.peak_bit_per_s);
+                let alone = one.alone_ns.into_iter().chain(size.alone_ns);
+                one.alone_ns = alone.min();
             }
         }
     }

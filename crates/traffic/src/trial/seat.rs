@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use linerate_model::ids::{CpuId, CpuSet, NodeId};
 use linerate_model::known::{Cause, Known};
-use linerate_model::sample::{Copies, Datagrams, Operations, Role, TcpInfo};
+use linerate_model::sample::{Copies, Datagrams, Operations, Role, TcpInfo, VerbsRecord};
 use linerate_model::workload::{MemoryPolicy, TrialSpec, Waiting};
 use rustix::io::Errno;
 
@@ -67,6 +67,9 @@ pub(crate) struct FlowEnd {
     pub(crate) tcp: Known<TcpInfo>,
     pub(crate) copies: Option<Copies>,
     pub(crate) datagrams: Option<Datagrams>,
+    pub(crate) verbs: Option<VerbsRecord>,
+    /// Nothing of what moved could be seen at this end: no count is not a count of 0.
+    pub(crate) is_blind: bool,
 }
 
 impl FlowEnd {
@@ -80,6 +83,8 @@ impl FlowEnd {
             tcp: info::read(&flow.socket),
             copies: None,
             datagrams: None,
+            verbs: None,
+            is_blind: false,
         }
     }
 }
@@ -101,6 +106,8 @@ impl FlowEnd {
             tcp: Known::unknown(Cause::NotAsked, "TCP_INFO", reason),
             copies: None,
             datagrams: None,
+            verbs: None,
+            is_blind: false,
         }
     }
 }

@@ -2,31 +2,25 @@
 //! they make of it. All numbers are big endian. The words come from a peer that has proved the token;
 //! they are checked all the same.
 
-use std::net::{SocketAddr, SocketAddrV6};
-use std::os::fd::{AsFd, OwnedFd};
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use linerate_model::sample::Role;
 use linerate_model::workload::TrialSpec;
-use rustix::event::PollFlags;
-use rustix::io::Errno;
-use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, connect, getpeername,
-    getsockname, recv, send, socket_with,
-};
-use rustix::rand::{GetRandomFlags, getrandom};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with};
 
 use crate::TrafficError;
 use crate::sys::set_option;
 use crate::tcp::Flow;
-use crate::tcp::socket::{Woken, set_buffers, wait};
+use crate::tcp::socket::set_buffers;
+use crate::tcp::words::{
+    Heard, WORDS_MAX, Word, await_words, local_of, number, peer_of, random, tell, with_port,
+};
 use crate::trial::Seat;
 use crate::waiting::prepare_socket;
 
 use super::check_waiting;
-
-/// How long the ends wait for each other's HELLO.
-const HELLO_MAX: Duration = Duration::from_secs(10);
 
 const HELLO_MAGIC: [u8; 4] = *b"LNRU";
 /// Magic (4), port (2), secret (8), clock (8).
@@ -79,7 +73,7 @@ pub(super) fn open(seat: &Seat<'_>) -> Result<Vec<Link>, TrafficError> {
         tell(one.flow, &hello.bytes())?;
         own.push((socket, hello));
     }
-    let deadline = Instant::now() + HELLO_MAX;
+    let deadline = Instant::now() + WORDS_MAX;
     let flows = seat.flows.iter().map(|one| one.flow);
     flows
         .zip(own)
@@ -99,30 +93,6 @@ pub(super) fn open(seat: &Seat<'_>) -> Result<Vec<Link>, TrafficError> {
             })
         })
         .collect()
-}
-
-/// The address that `socket` is bound to.
-fn local_of(socket: &OwnedFd) -> Result<SocketAddr, TrafficError> {
-    let name = getsockname(socket).and_then(SocketAddr::try_from);
-    name.map_err(|errno| TrafficError::of_errno("read the address of a connection", errno))
-}
-
-/// The address that `socket` is connected to.
-fn peer_of(socket: &OwnedFd) -> Result<SocketAddr, TrafficError> {
-    let name = getpeername(socket).and_then(|name| name.ok_or(Errno::NOTCONN));
-    let name = name.and_then(SocketAddr::try_from);
-    name.map_err(|errno| TrafficError::of_errno("read the address of a connection", errno))
-}
-
-/// `address` with another port. One that is IPv4 in truth becomes that: the listening end's socket takes
-/// both families.
-fn with_port(address: SocketAddr, port: u16) -> SocketAddr {
-    match address {
-        SocketAddr::V6(v6) if v6.ip().to_ipv4_mapped().is_none() => {
-            SocketAddrV6::new(*v6.ip(), port, 0, v6.scope_id()).into()
-        }
-        other => (other.ip().to_canonical(), port).into(),
-    }
 }
 
 fn bound(spec: &TrialSpec, local: SocketAddr) -> Result<OwnedFd, TrafficError> {
@@ -148,15 +118,6 @@ fn bound(spec: &TrialSpec, local: SocketAddr) -> Result<OwnedFd, TrafficError> {
     }
     bind(&socket, &local).map_err(|errno| TrafficError::of_errno("bind a UDP socket", errno))?;
     Ok(socket)
-}
-
-fn random() -> Result<u64, TrafficError> {
-    let mut bytes = [0; 8];
-    match getrandom(&mut bytes, GetRandomFlags::empty()) {
-        Ok(8) => Ok(u64::from_ne_bytes(bytes)),
-        Ok(_) => Err(TrafficError::of_errno("draw a random number", Errno::IO)),
-        Err(errno) => Err(TrafficError::of_errno("draw a random number", errno)),
-    }
 }
 
 /// What tells one monotonic clock from another: the boot, and the time namespace, which may move it
@@ -225,88 +186,9 @@ impl Report {
     }
 }
 
-/// The big-endian number of eight bytes.
-fn number(bytes: &[u8]) -> u64 {
-    bytes
-        .iter()
-        .fold(0, |sum, &byte| sum << 8 | u64::from(byte))
-}
-
-fn tell(flow: &Flow, words: &[u8]) -> Result<(), TrafficError> {
-    // So few bytes fit into an empty send buffer; a connection that does not take them is gone.
-    match send(&flow.socket, words, SendFlags::NOSIGNAL) {
-        Ok(count) if count == words.len() => Ok(()),
-        _ => Err(TrafficError::PeerClosed {
-            flow: flow.number,
-            after: Duration::ZERO,
-        }),
-    }
-}
-
 fn await_hello(flow: &Flow, seat: &Seat<'_>, deadline: Instant) -> Result<Hello, TrafficError> {
-    let mut heard = Heard::<HELLO_BYTES>::default();
-    let mut ready = Vec::new();
-    loop {
-        match heard.hear(flow) {
-            Word::Whole(bytes) => {
-                let garbled = TrafficError::PeerGarbled { flow: flow.number };
-                return Hello::read(&bytes).ok_or(garbled);
-            }
-            Word::Closed => {
-                return Err(TrafficError::PeerClosed {
-                    flow: flow.number,
-                    after: Duration::ZERO,
-                });
-            }
-            Word::Partial => {}
-        }
-        if Instant::now() >= deadline {
-            return Err(TrafficError::StartTimeOut { waited: HELLO_MAX });
-        }
-        let waited = [(flow.socket.as_fd(), PollFlags::IN)];
-        if wait(waited, deadline, &seat.board.abort, &mut ready)? == Woken::Aborted {
-            return Err(TrafficError::Aborted);
-        }
-    }
-}
-
-/// What has been heard of a word of `N` bytes.
-#[derive(Debug)]
-struct Heard<const N: usize> {
-    bytes: [u8; N],
-    filled: usize,
-}
-
-impl<const N: usize> Default for Heard<N> {
-    fn default() -> Self {
-        Self {
-            bytes: [0; N],
-            filled: 0,
-        }
-    }
-}
-
-/// How far a word has come.
-enum Word<const N: usize> {
-    Partial,
-    Whole([u8; N]),
-    Closed,
-}
-
-impl<const N: usize> Heard<N> {
-    /// Reads what is there, and nothing beyond the word: what follows is another's.
-    fn hear(&mut self, flow: &Flow) -> Word<N> {
-        while self.filled < N {
-            let rest = &mut self.bytes[self.filled..];
-            match recv(&flow.socket, rest, RecvFlags::DONTWAIT) {
-                Ok((count @ 1.., _)) => self.filled += count,
-                Err(Errno::AGAIN) => return Word::Partial,
-                Err(Errno::INTR) => {}
-                Ok(_) | Err(_) => return Word::Closed,
-            }
-        }
-        Word::Whole(self.bytes)
-    }
+    let bytes = await_words::<HELLO_BYTES>(flow, deadline, &seat.board.abort)?;
+    Hello::read(&bytes).ok_or(TrafficError::PeerGarbled { flow: flow.number })
 }
 
 /// A sender's companion after the start, as its receiver listens to it.
@@ -331,19 +213,6 @@ impl Reporter {
                 after,
             }),
         }
-    }
-}
-
-/// What a sender finds on its companion, on which its receiver has nothing to say.
-pub(super) fn check_silence(flow: &Flow, after: Duration) -> Result<(), TrafficError> {
-    let mut heard = [0];
-    match recv(&flow.socket, &mut heard, RecvFlags::DONTWAIT) {
-        Err(Errno::AGAIN | Errno::INTR) => Ok(()),
-        Ok((1.., _)) => Err(TrafficError::PeerGarbled { flow: flow.number }),
-        Ok(_) | Err(_) => Err(TrafficError::PeerClosed {
-            flow: flow.number,
-            after,
-        }),
     }
 }
 
@@ -385,14 +254,5 @@ mod tests {
             digest(b"one".iter().copied()),
             digest(b"two".iter().copied())
         );
-    }
-
-    #[test]
-    fn an_address_of_ipv4_in_ipv6_clothes_is_ipv4() {
-        let dressed: SocketAddr = "[::ffff:127.0.0.1]:5".parse().expect("an address");
-        let plain: SocketAddr = "127.0.0.1:7".parse().expect("an address");
-        assert_eq!(with_port(dressed, 7), plain);
-        let scoped: SocketAddr = "[fe80::1%3]:5".parse().expect("an address");
-        assert_eq!(with_port(scoped, 5), scoped);
     }
 }

@@ -92,8 +92,8 @@ fn flow_end(link: &Link, at: Duration, bytes: u64, datagrams: Datagrams) -> Flow
             "getsockopt(TCP_INFO)",
             "UDP has no such account",
         ),
-        copies: None,
         datagrams: Some(datagrams),
+        ..FlowEnd::default()
     }
 }
 

@@ -18,11 +18,12 @@ use crate::tcp::socket::timespec;
 use crate::trial::{FlowEnd, Seat, SeatFlow, Start};
 use crate::waiting::{Event, Poller};
 
-use super::companion::{Link, Report, check_silence};
+use super::companion::{Link, Report};
 use super::header::Header;
 use super::layout::Layout;
 use super::schedule::Schedule;
 use super::{LOOK, datagram_bytes, flow_end, monotonic_ns};
+use crate::tcp::words::check_silence;
 
 /// How long a companion has to end after the peer's kernel refused a datagram: a program that dies closes
 /// its sockets one after the other.

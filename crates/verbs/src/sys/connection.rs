@@ -17,6 +17,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -383,8 +384,11 @@ fn parameters(queue_pair: u32, private: &[u8], reads: (u8, u8)) -> rdma_conn_par
     }
 }
 
-/// Waits for requests at an address.
-pub struct Listener {
+/// Waits for requests at an address. It is there until the last of its connections is gone.
+#[derive(Clone)]
+pub struct Listener(Rc<Listening>);
+
+struct Listening {
     identifier: Identifier,
     channel: Channel,
     port: u16,
@@ -392,7 +396,7 @@ pub struct Listener {
 
 impl fmt::Debug for Listener {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Listener(port {})", self.port)
+        write!(f, "Listener(port {})", self.0.port)
     }
 }
 
@@ -414,30 +418,30 @@ impl Listener {
         }
         // SAFETY: the identifier is bound.
         let port = u16::from_be(unsafe { (channel.library.rdma_get_src_port)(identifier.raw) });
-        Ok(Self {
+        Ok(Self(Rc::new(Listening {
             identifier,
             channel,
             port,
-        })
+        })))
     }
 
     /// The port.
     pub fn port(&self) -> u16 {
-        self.port
+        self.0.port
     }
 
     /// Waits for a request.
-    pub fn next_request(&self, patience: Patience<'_>) -> Result<Request<'_>, VerbsError> {
+    pub fn next_request(&self, patience: Patience<'_>) -> Result<Request, VerbsError> {
         let doing = "wait for a request";
         let asks = |told: &Told| told.event == RDMA_CM_EVENT_CONNECT_REQUEST;
-        let told = self.channel.next_that(doing, patience, asks)?;
+        let told = self.0.channel.next_that(doing, patience, asks)?;
         Ok(Request {
             brought: Brought {
                 identifier: Identifier {
-                    library: self.identifier.library,
+                    library: self.0.identifier.library,
                     raw: told.id,
                 },
-                listener: self,
+                listener: self.clone(),
             },
             private: told.private,
             reads_asked: told.reads_asked,
@@ -446,31 +450,31 @@ impl Listener {
 }
 
 /// An identifier that a request brought, on its listener's channel.
-struct Brought<'l> {
+struct Brought {
     identifier: Identifier,
-    listener: &'l Listener,
+    listener: Listener,
 }
 
-impl Drop for Brought<'_> {
+impl Drop for Brought {
     fn drop(&mut self) {
-        self.listener.channel.forget(self.identifier.raw);
+        self.listener.0.channel.forget(self.identifier.raw);
     }
 }
 
 /// Somebody calls. Dropped, it is rejected.
-pub struct Request<'l> {
-    brought: Brought<'l>,
+pub struct Request {
+    brought: Brought,
     private: Vec<u8>,
     reads_asked: u8,
 }
 
-impl fmt::Debug for Request<'_> {
+impl fmt::Debug for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Request({} bytes)", self.private.len())
     }
 }
 
-impl<'l> Request<'l> {
+impl Request {
     /// What the calling end says; what its transport adds may follow.
     pub fn private(&self) -> &[u8] {
         &self.private
@@ -497,9 +501,9 @@ impl<'l> Request<'l> {
         queue_pair: u32,
         reads: (u8, u8),
         patience: Patience<'_>,
-    ) -> Result<Connection<'l>, VerbsError> {
+    ) -> Result<Connection, VerbsError> {
         let mut given = parameters(queue_pair, &[], reads);
-        let (own, channel) = (&self.brought.identifier, &self.brought.listener.channel);
+        let (own, channel) = (&self.brought.identifier, &self.brought.listener.0.channel);
         // SAFETY: the identifier is alive, the library only reads the structure.
         let accepted = unsafe { (own.library.rdma_accept)(own.raw, &raw mut given) };
         outcome(accepted).map_err(refused("accept a request"))?;
@@ -514,14 +518,14 @@ impl<'l> Request<'l> {
 }
 
 /// A connection that is there until it is dropped.
-pub struct Connection<'l> {
-    _end: Kept<'l>,
+pub struct Connection {
+    _end: Kept,
 }
 
 /// What keeps a connection.
-enum Kept<'l> {
+enum Kept {
     Accepted {
-        _brought: Brought<'l>,
+        _brought: Brought,
     },
     /// The identifier is dropped before its channel.
     Called {
@@ -530,7 +534,7 @@ enum Kept<'l> {
     },
 }
 
-impl fmt::Debug for Connection<'_> {
+impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Connection")
     }
@@ -631,7 +635,7 @@ impl Calling {
     }
 
     /// Tells the far end that the queue pair is ready, when [`Calling::call`] wants it.
-    pub fn establish(self, wanted: bool) -> Result<Connection<'static>, VerbsError> {
+    pub fn establish(self, wanted: bool) -> Result<Connection, VerbsError> {
         if wanted {
             // SAFETY: the identifier is alive.
             let told = unsafe { (self.identifier.library.rdma_establish)(self.identifier.raw) };

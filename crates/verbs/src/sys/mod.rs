@@ -21,7 +21,7 @@ pub use queue::{
     AddressHandle, Completion, CompletionQueue, Event, Opcode, Path, ProtectionDomain, QueuePair,
     QueuePairNeeds,
 };
-pub use work::{Receive, Receives, Remote, Send, Sends, Work};
+pub use work::{Receive, Receives, Remote, Send, Sends, To, Work};
 
 use rustix::io::Errno;
 

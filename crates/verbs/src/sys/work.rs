@@ -45,10 +45,23 @@ pub enum Work<'r> {
     Send,
     /// Sends it as a message with a number.
     SendNumber(u32),
-    /// Sends it as a datagram, to a queue pair (its number, its key).
-    SendTo(&'r AddressHandle, u32, u32),
+    /// Sends it as a datagram.
+    SendTo(To<'r>),
     /// Adds to 8 bytes of the far end's memory; the slice gets what was there.
     FetchAdd(Remote, u64),
+}
+
+/// Where a datagram goes.
+#[derive(Debug, Clone, Copy)]
+pub struct To<'r> {
+    /// The way to its port.
+    pub handle: &'r AddressHandle,
+    /// The number of the queue pair there.
+    pub queue_pair: u32,
+    /// The key that it accepts.
+    pub key: u32,
+    /// The number that goes with it.
+    pub number: Option<u32>,
 }
 
 /// One request of the sending side.
@@ -80,6 +93,32 @@ fn piece(slice: Slice<'_>) -> ibv_sge {
         addr: slice.address,
         length: slice.length,
         lkey: slice.key,
+    }
+}
+
+impl QueuePair {
+    /// Posts one request, for where there is no list to be linked before.
+    #[inline]
+    pub fn send(&self, send: &Send<'_>) -> Result<(), Errno> {
+        let mut piece = piece(send.local);
+        let mut request = request(send, &raw mut piece);
+        // SAFETY: a chain of one request; it and its piece are there for the call, the memory it names is
+        // registered while the slice's borrow lasts, and the provider copies the request.
+        unsafe { self.post_sends(&raw mut request) }.map_err(|(_, errno)| errno)
+    }
+
+    /// Posts room for one message.
+    #[inline]
+    pub fn receive(&self, receive: &Receive<'_>) -> Result<(), Errno> {
+        let mut piece = piece(receive.local);
+        let mut request = ibv_recv_wr {
+            wr_id: receive.id,
+            next: std::ptr::null_mut(),
+            num_sge: i32::from(piece.length > 0),
+            sg_list: &raw mut piece,
+        };
+        // SAFETY: as in `send`.
+        unsafe { self.post_receives(&raw mut request) }.map_err(|(_, errno)| errno)
     }
 }
 
@@ -253,13 +292,15 @@ fn request(send: &Send<'_>, piece: *mut ibv_sge) -> ibv_send_wr {
             number = told.to_be();
             (IBV_WR_SEND_WITH_IMM, nowhere)
         }
-        Work::SendTo(handle, remote_qpn, remote_qkey) => {
+        Work::SendTo(to) => {
             let ud = wr_ud {
-                ah: handle.raw(),
-                remote_qpn,
-                remote_qkey,
+                ah: to.handle.raw(),
+                remote_qpn: to.queue_pair,
+                remote_qkey: to.key,
             };
-            (IBV_WR_SEND, wr_kind { ud })
+            number = to.number.unwrap_or(0).to_be();
+            let opcode = to.number.map_or(IBV_WR_SEND, |_| IBV_WR_SEND_WITH_IMM);
+            (opcode, wr_kind { ud })
         }
         Work::FetchAdd(at, add) => {
             let atomic = wr_atomic {

@@ -7,7 +7,7 @@ use crate::host::{Host, Nic, NicKind};
 use crate::ids::{CpuId, CpuSet};
 use crate::sample::{FlowRecord, Role, SideSample};
 use crate::units::{Bytes, real};
-use crate::workload::{TrialSpec, Workload};
+use crate::workload::{TrialSpec, Verb, Workload};
 
 /// A CPU whose highest frequency was more than this above its lowest did not run evenly.
 const FREQUENCY_SPREAD: f64 = 0.05;
@@ -92,13 +92,23 @@ pub(super) fn other_traffic(spec: &TrialSpec, side: &SideSample, host: &Host) ->
     if !on_wire || !spec.workload.is_bulk() {
         return false;
     }
+    // What one-sided verbs moved only the end knows that posted it.
+    if spec.workload.is_one_sided() && side.senders().next().is_none() {
+        return false;
+    }
     let ours = |role| {
         let flows = side.flows.iter().filter(|flow| flow.role == role);
         flows.fold(0, |sum: u64, flow| {
             sum.saturating_add(frames_bytes(spec, flow))
         })
     };
-    let (sent, received) = (ours(Role::Sender), ours(Role::Receiver));
+    let (posted, arrived) = (ours(Role::Sender), ours(Role::Receiver));
+    let (sent, received) = match &spec.workload {
+        Workload::Rdma(rdma) if rdma.verb == Verb::Read => (arrived, posted),
+        // Each has an answer as long as itself.
+        Workload::Rdma(rdma) if rdma.verb == Verb::Atomic => (posted, posted),
+        _ => (posted, arrived),
+    };
     let allowed = OTHERS_SHARE * real(sent.max(received));
     [("tx_bytes", sent), ("rx_bytes", received)]
         .into_iter()
@@ -126,6 +136,15 @@ fn frames_bytes(spec: &TrialSpec, flow: &FlowRecord) -> u64 {
     };
     let segment = match (&spec.workload, flow.role, tcp) {
         (Workload::Udp(udp), _, _) => udp.datagram_bytes.as_u64().min(SEGMENT_BYTES),
+        // Each packet has a part of one message, whose headers are no more than those of TCP.
+        (Workload::Rdma(rdma), _, _) => {
+            let least = rdma.sizes.iter().map(|size| size.as_u64()).min();
+            let mtu = flow
+                .verbs
+                .as_ref()
+                .map_or(SEGMENT_BYTES, |verbs| verbs.mtu.into());
+            least.unwrap_or(SEGMENT_BYTES).min(mtu)
+        }
         (_, Role::Sender, Some(tcp)) => tcp.snd_mss_bytes.as_u64(),
         (_, Role::Receiver, Some(tcp)) => tcp.rcv_mss_bytes.map_or(SEGMENT_BYTES, Bytes::as_u64),
         _ => SEGMENT_BYTES,

@@ -306,3 +306,132 @@ fn a_given_mtu_stands_in_for_that_of_the_interface_in_every_bound_by_packets() {
         "{given:?}"
     );
 }
+
+/// A card of 100 Gb/s with an RDMA device, whose PCIe link lets 63 Gb/s pass when it is `narrow`.
+fn rdma_host(narrow: bool) -> Host {
+    let mut device = build::roce("mlx5_0", "eth2");
+    device.pci_address = Known::Value("0000:17:00.0".parse().expect("an address"));
+    let link = if narrow { (8_000, 8) } else { (16_000, 16) };
+    device.pcie = Known::Value(build::pcie_link(link, (16_000, 16)));
+    build::host()
+        .nic("eth2", |nic| nic.gbit(100))
+        .with(|host| host.rdma = vec![device])
+        .build()
+}
+
+#[test]
+fn over_verbs_the_packets_of_the_port_its_slot_and_its_queue_pairs_bound() {
+    let (near, far) = (rdma_host(false), rdma_host(true));
+    let sample = build::over_verbs(
+        build::sample().build(),
+        build::rdma(crate::workload::Verb::Write, 65_536),
+    );
+    let all = ceilings_of_path(&facts(&near, &far, Some(&sample)));
+    // 128 x 64 KiB in 2 us; 16 packets of 4096 bytes, beside each 82, and 16 once.
+    let wanted = [
+        (Bound::Pcie, "63.01 Gb/s".to_owned()),
+        (Bound::Roce, "98.01 Gb/s".to_owned()),
+        (Bound::Roce, "98.01 Gb/s".to_owned()),
+        (Bound::Pcie, "252.0 Gb/s".to_owned()),
+        (Bound::WindowRtt, "33.55 Tb/s".to_owned()),
+    ];
+    assert_eq!(bounds(&all), wanted);
+    let first = all.lowest().expect("a bound");
+    assert_eq!(first.end, Some(End::Remote));
+    assert_eq!(first.subject.as_deref(), Some("rdma/mlx5_0"));
+    assert_eq!(all.undetermined, []);
+}
+
+#[test]
+fn an_infiniband_port_is_bounded_by_its_encoding_and_one_that_is_missing_is_said() {
+    let infiniband = || {
+        build::host()
+            .nic("ib0", |nic| nic.with(|nic| nic.kind = NicKind::Ipoib))
+            .with(|host| {
+                let mut device = build::infiniband("mlx5_0");
+                device.ports[0].netdev = Known::Value("ib0".parse().expect("a name"));
+                host.rdma = vec![device];
+            })
+            .build()
+    };
+    let (near, far) = (infiniband(), rdma_host(false));
+    let mut sample = build::over_verbs(
+        build::sample().build(),
+        build::rdma(crate::workload::Verb::Send, 65_536),
+    );
+    let all = ceilings_of_path(&facts(&near, &near, Some(&sample)));
+    let first = all.lowest().expect("a bound");
+    assert_eq!(first.bound, Bound::Infiniband);
+    assert!(first.reason.contains("16 x (8 LRH"), "{}", first.reason);
+    let none = Host {
+        rdma: Vec::new(),
+        ..far
+    };
+    sample.remote.flows.clear();
+    let all = ceilings_of_path(&facts(&near, &none, Some(&sample)));
+    assert_eq!(all.undetermined[0].end, Some(End::Remote));
+    assert_eq!(all.undetermined[0].missing.path, "/sys/class/infiniband");
+}
+
+#[test]
+fn a_software_device_over_a_veth_has_no_wire_but_copies_and_its_shaper() {
+    let soft = |name: &str, shaped: bool| {
+        build::host()
+            .nic(name, |nic| {
+                let nic = nic.veth();
+                if shaped {
+                    nic.qdisc(build::tbf(1_000))
+                } else {
+                    nic
+                }
+            })
+            .with(|host| host.rdma = vec![build::roce("mlx5_0", name)])
+            .build()
+    };
+    let (near, far) = (soft("near0", true), soft("far0", true));
+    let of = |verb| {
+        let sample = build::over_verbs(build::sample().build(), build::rdma(verb, 65_536));
+        let path = PathFacts {
+            copy_bandwidth: Some(BitRate::from_mbit_per_s(60_000)),
+            ..facts(&near, &far, Some(&sample))
+        };
+        ceilings_of_path(&path)
+    };
+    let written = of(crate::workload::Verb::Write);
+    let wanted = [Bound::Shaper, Bound::Copy, Bound::WindowRtt];
+    assert_eq!(
+        written
+            .ceilings
+            .iter()
+            .map(|one| one.bound)
+            .collect::<Vec<_>>(),
+        wanted
+    );
+    assert_eq!(written.ceilings[0].end, Some(End::Local));
+    assert!(
+        written.ceilings[0].reason.contains("4096/4154"),
+        "{written:?}"
+    );
+    let read = of(crate::workload::Verb::Read);
+    assert_eq!(
+        read.ceilings[0].end,
+        Some(End::Remote),
+        "what is read comes from there"
+    );
+    // A card's own engine copies nothing, whatever carries the address.
+    let (near, far) = (rdma_host(false), rdma_host(false));
+    let sample = build::over_verbs(
+        build::sample().build(),
+        build::rdma(crate::workload::Verb::Write, 65_536),
+    );
+    let path = PathFacts {
+        copy_bandwidth: Some(BitRate::from_mbit_per_s(1_000)),
+        ..facts(&near, &far, Some(&sample))
+    };
+    assert!(
+        ceilings_of_path(&path)
+            .ceilings
+            .iter()
+            .all(|one| one.bound != Bound::Copy)
+    );
+}

@@ -7,7 +7,7 @@ use linerate_model::ids::NodeId;
 use linerate_model::known::Known;
 use linerate_model::units::Bytes;
 
-use super::{Answering, Asking};
+use super::{Answering, Asking, Travel};
 use crate::TrafficError;
 use crate::exchange::conversation::{Conversation, Fault};
 use crate::exchange::driver::Driver;
@@ -161,8 +161,14 @@ impl<'a> TcpAsking<'a> {
     ) -> Result<Self, TrafficError> {
         Line::new(seat, one, size, 2).map(Self)
     }
+}
 
-    pub(super) fn node(&self) -> Known<NodeId> {
+impl Travel for TcpAsking<'_> {
+    fn bytes(&self) -> u64 {
+        self.0.bytes
+    }
+
+    fn node(&self) -> Known<NodeId> {
         self.0.driver.node()
     }
 }
@@ -199,10 +205,6 @@ impl Asking for TcpAsking<'_> {
         self.0.driver.memory()[0] = DONE;
         self.0.send(0..1)
     }
-
-    fn bytes(&self) -> u64 {
-        self.0.bytes
-    }
 }
 
 /// The answering end: one buffer.
@@ -216,8 +218,14 @@ impl<'a> TcpAnswering<'a> {
     ) -> Result<Self, TrafficError> {
         Line::new(seat, one, size, 1).map(Self)
     }
+}
 
-    pub(super) fn node(&self) -> Known<NodeId> {
+impl Travel for TcpAnswering<'_> {
+    fn bytes(&self) -> u64 {
+        self.0.bytes
+    }
+
+    fn node(&self) -> Known<NodeId> {
         self.0.driver.node()
     }
 }
@@ -258,9 +266,5 @@ impl Answering for TcpAnswering<'_> {
             return Err(Fault::Unasked("something else than `done`"));
         }
         Ok(())
-    }
-
-    fn bytes(&self) -> u64 {
-        self.0.bytes
     }
 }

@@ -7,14 +7,14 @@ const WORD: usize = size_of::<u64>();
 
 /// A byte that is not the one it should be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Wrong {
+pub(crate) struct Wrong {
     at: usize,
     expected: u8,
     found: u8,
 }
 
 impl Wrong {
-    pub(super) fn on(self, flow: u32, repetition: u64) -> TrafficError {
+    pub(crate) fn on(self, flow: u32, repetition: u64) -> TrafficError {
         TrafficError::WrongByte {
             flow,
             repetition,
@@ -36,7 +36,7 @@ fn word(flow: u32, repetition: u64, index: u64) -> u64 {
 }
 
 /// Fills `buffer` with the content of this repetition.
-pub(super) fn fill(buffer: &mut [u8], flow: u32, repetition: u64) {
+pub(crate) fn fill(buffer: &mut [u8], flow: u32, repetition: u64) {
     for (index, chunk) in (0..).zip(buffer.chunks_mut(WORD)) {
         let bytes = word(flow, repetition, index).to_be_bytes();
         chunk.copy_from_slice(&bytes[..chunk.len()]);
@@ -44,7 +44,7 @@ pub(super) fn fill(buffer: &mut [u8], flow: u32, repetition: u64) {
 }
 
 /// Compares every byte with the content of this repetition.
-pub(super) fn compare_filled(buffer: &[u8], flow: u32, repetition: u64) -> Result<(), Wrong> {
+pub(crate) fn compare_filled(buffer: &[u8], flow: u32, repetition: u64) -> Result<(), Wrong> {
     for (index, chunk) in (0..).zip(buffer.chunks(WORD)) {
         let bytes = word(flow, repetition, index).to_be_bytes();
         if *chunk != bytes[..chunk.len()] {
@@ -63,7 +63,7 @@ fn chunk_start(index: u64) -> usize {
 }
 
 /// Compares every byte of `found` with `expected`.
-pub(super) fn compare_copies(expected: &[u8], found: &[u8]) -> Result<(), Wrong> {
+pub(crate) fn compare_copies(expected: &[u8], found: &[u8]) -> Result<(), Wrong> {
     if expected == found {
         return Ok(());
     }

@@ -1,0 +1,215 @@
+//! Routes and the rules that choose among their tables (`ip-route(8)`, `ip-rule(8)`; `<linux/rtnetlink.h>`,
+//! `<linux/fib_rules.h>`), IPv4: what a testbed needs to send packets between two addresses of one host over the
+//! wire.
+
+use std::io;
+use std::net::Ipv4Addr;
+
+use linerate_model::ids::NicName;
+
+use super::error::Failure;
+use super::link;
+use super::message::{Attributes, CREATE, EXCLUSIVE, Request, u32_at};
+use super::{Netlink, lock};
+
+/// `struct fib_rule_hdr`.
+const RULE_HEADER_BYTES: usize = 12;
+const RULE_INPUT: u16 = 3;
+const RULE_PRIORITY: u16 = 6;
+const RULE_SUPPRESS_PREFIX: u16 = 14;
+const RULE_TABLE: u16 = 15;
+const RULE_PROTOCOL: u16 = 21;
+/// `FR_ACT_TO_TBL`: look the address up in a table.
+const TO_TABLE: u8 = 1;
+
+/// A rule that sends a lookup to a table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rule {
+    /// Its place: lower goes first, equal in the order in which they came.
+    pub priority: u32,
+    /// The table; 255 is that of the host's own addresses.
+    pub table: u32,
+    /// Only for packets that come in by this interface; `lo` means those that the host itself sends.
+    pub input: Option<String>,
+    /// It asks for more than `input`.
+    pub is_narrower: bool,
+}
+
+impl Rule {
+    /// The table of the host's own addresses.
+    pub const LOCAL: u32 = libc::RT_TABLE_LOCAL as u32;
+
+    /// The rule that finds the host's own addresses for every packet.
+    pub fn own_addresses(priority: u32) -> Self {
+        Self {
+            priority,
+            table: Self::LOCAL,
+            input: None,
+            is_narrower: false,
+        }
+    }
+}
+
+impl Netlink {
+    /// The rules for IPv4 in the order in which the kernel asks them, those alone that look a table up.
+    pub fn rules(&self) -> io::Result<Vec<Rule>> {
+        let mut header = [0; RULE_HEADER_BYTES];
+        header[0] = family();
+        let mut route = lock(&self.route);
+        route
+            .dump(&Request::new(libc::RTM_GETRULE, &header))
+            .and_then(|answers| {
+                let rules = answers.iter().map(|answer| parse_rule(&answer.body));
+                rules.filter_map(Result::transpose).collect()
+            })
+            .map_err(|failure| failure.during("list", "the routing rules"))
+    }
+
+    /// Adds a rule behind those of the same priority.
+    pub fn add_rule(&self, rule: &Rule) -> io::Result<()> {
+        self.on_rule("add", rule, libc::RTM_NEWRULE, CREATE)
+    }
+
+    /// Deletes the first such rule.
+    pub fn delete_rule(&self, rule: &Rule) -> io::Result<()> {
+        self.on_rule("delete", rule, libc::RTM_DELRULE, 0)
+    }
+
+    fn on_rule(&self, doing: &'static str, rule: &Rule, kind: u16, flags: u16) -> io::Result<()> {
+        lock(&self.route)
+            .ask(&rule_request(rule, kind).with_flags(flags))
+            .map(drop)
+            .map_err(|failure| {
+                let subject = format!("rule {} to table {}", rule.priority, rule.table);
+                failure.during(doing, subject)
+            })
+    }
+
+    /// Adds a route to the one address `to` over `nic`, from the address `from`, to the table `table`.
+    pub fn add_route(
+        &self,
+        to: Ipv4Addr,
+        nic: &NicName,
+        from: Ipv4Addr,
+        table: u32,
+    ) -> io::Result<()> {
+        let mut route = lock(&self.route);
+        link::read(&mut route, nic)
+            .and_then(|link| route.ask(&route_request(to, link.index, from, table)))
+            .map(drop)
+            .map_err(|failure| failure.during("add the route", format!("to {to} over {nic}")))
+    }
+}
+
+fn family() -> u8 {
+    u8::try_from(libc::AF_INET).expect("a byte (socket.h)")
+}
+
+fn rule_request(rule: &Rule, kind: u16) -> Request {
+    let mut header = [0; RULE_HEADER_BYTES];
+    header[0] = family();
+    header[7] = TO_TABLE;
+    let mut request = Request::new(kind, &header);
+    if let Some(input) = &rule.input {
+        request.put_text(RULE_INPUT, input);
+    }
+    request.put_u32(RULE_PRIORITY, rule.priority);
+    request.put_u32(RULE_TABLE, rule.table);
+    request
+}
+
+fn route_request(to: Ipv4Addr, index: u32, from: Ipv4Addr, table: u32) -> Request {
+    // A table beyond a byte stands in the attribute alone.
+    let header = [
+        family(),
+        32,
+        0,
+        0,
+        libc::RT_TABLE_UNSPEC,
+        libc::RTPROT_STATIC,
+        libc::RT_SCOPE_LINK,
+        libc::RTN_UNICAST,
+        0,
+        0,
+        0,
+        0,
+    ];
+    let mut request = Request::new(libc::RTM_NEWROUTE, &header).with_flags(CREATE | EXCLUSIVE);
+    request.put(libc::RTA_DST, &to.octets());
+    request.put(libc::RTA_PREFSRC, &from.octets());
+    request.put_u32(libc::RTA_OIF, index);
+    request.put_u32(libc::RTA_TABLE, table);
+    request
+}
+
+/// A rule as the kernel tells it; `None` for one that does not look a table up.
+fn parse_rule(body: &[u8]) -> Result<Option<Rule>, Failure> {
+    const KNOWN: [u16; 5] = [
+        RULE_INPUT,
+        RULE_PRIORITY,
+        RULE_TABLE,
+        RULE_PROTOCOL,
+        RULE_SUPPRESS_PREFIX,
+    ];
+    let [_, to_bits, from_bits, tos, table, _, _, action] = *body
+        .first_chunk()
+        .ok_or(Failure::Malformed("a rule breaks off"))?;
+    let flags = u32_at(body, 8)?;
+    if action != TO_TABLE {
+        return Ok(None);
+    }
+    let attributes = Attributes::after(body, RULE_HEADER_BYTES)?;
+    // All bits set: routes of every length count.
+    let suppresses = attributes
+        .u32(RULE_SUPPRESS_PREFIX)?
+        .is_some_and(|length| length != u32::MAX);
+    let selects = attributes.iter().any(|(kind, _)| !KNOWN.contains(&kind));
+    Ok(Some(Rule {
+        priority: attributes.u32(RULE_PRIORITY)?.unwrap_or(0),
+        table: attributes.u32(RULE_TABLE)?.unwrap_or(u32::from(table)),
+        input: attributes.text(RULE_INPUT)?,
+        is_narrower: [to_bits, from_bits, tos] != [0; 3] || flags != 0 || suppresses || selects,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_numbers_are_the_headers() {
+        let ours = [
+            ("FRA_IIFNAME", RULE_INPUT),
+            ("FRA_PRIORITY", RULE_PRIORITY),
+            ("FRA_SUPPRESS_PREFIXLEN", RULE_SUPPRESS_PREFIX),
+            ("FRA_TABLE", RULE_TABLE),
+            ("FRA_PROTOCOL", RULE_PROTOCOL),
+            ("FR_ACT_TO_TBL", u16::from(TO_TABLE)),
+        ];
+        crate::netlink::headers::compare("fib_rules.h", &ours);
+    }
+
+    #[test]
+    fn a_rule_is_read_as_it_is_written() {
+        let sent = Rule {
+            priority: 7,
+            table: 27_762,
+            input: Some("lo".to_owned()),
+            is_narrower: false,
+        };
+        let body = rule_request(&sent, libc::RTM_NEWRULE).into_body();
+        assert_eq!(parse_rule(&body).expect("our own"), Some(sent.clone()));
+        let mut narrow = rule_request(&sent, libc::RTM_NEWRULE);
+        narrow.put(1, &[10, 0, 0, 1]); // FRA_DST
+        let read = parse_rule(&narrow.into_body()).expect("our own");
+        assert!(read.is_some_and(|rule| rule.is_narrower));
+    }
+
+    #[test]
+    fn a_rule_that_looks_nothing_up_is_passed_over() {
+        let mut body = rule_request(&Rule::own_addresses(0), libc::RTM_NEWRULE).into_body();
+        body[7] = 6; // FR_ACT_BLACKHOLE
+        assert_eq!(parse_rule(&body).expect("our own"), None);
+        assert!(parse_rule(&body[..6]).is_err());
+    }
+}

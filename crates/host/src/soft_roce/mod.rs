@@ -1,0 +1,363 @@
+//! RDMA devices in software (soft-RoCE, the kernel's rdma_rxe): made on an interface, or as a pair over a wire of
+//! their own, and taken away again.
+//!
+//! What is about to be made is written down before it is made, so that a removal takes away all of it and nothing
+//! else, also after this program was killed half way. A record of an earlier boot is void: none of it outlives the
+//! kernel.
+
+mod error;
+mod modules;
+mod record;
+mod wire;
+
+use std::io;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use linerate_model::ids::NicName;
+use serde::Serialize;
+
+pub use self::error::{Obstacle, SoftRoceError};
+pub use self::modules::Left;
+use self::record::{Made, Record};
+pub use self::wire::Wire;
+use crate::netlink::{Netlink, NetlinkError, RdmaLink, RdmaLinks};
+use crate::root::LiveHost;
+
+/// The driver, what programs reach it through, and the connection manager's way to programs.
+const DRIVER: &str = "rdma_rxe";
+const VERBS: &str = "ib_uverbs";
+const MANAGER: &str = "rdma_ucm";
+/// What comes with them; named here, because a death amid the loading leaves some of it without those that need it.
+/// Not `veth`, which the kernel loads for a wire: nobody can tell whether others have made one since, and it would go
+/// with the module.
+const COMPANIONS: [&str; 9] = [
+    "rdma_cm",
+    "iw_cm",
+    "ib_cm",
+    "ib_core",
+    "ip6_udp_tunnel",
+    "udp_tunnel",
+    "configfs",
+    "crc32_generic",
+    "crc32_pclmul",
+];
+
+const CLASS: &str = "sys/class/infiniband";
+
+/// How long a port has to come up.
+const STATE_TIME_MAX: Duration = Duration::from_secs(2);
+const STATE_PAUSE: Duration = Duration::from_millis(5);
+
+/// A device that was made.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Device {
+    /// Its name, `rxe0`.
+    pub name: String,
+    /// The interface under it.
+    pub interface: NicName,
+    /// The addresses of that, with their prefix lengths.
+    pub addresses: Vec<String>,
+    /// It is one end of a pair.
+    pub paired: bool,
+    /// Its port's state, `ACTIVE`; `None` when the device is not there.
+    pub state: Option<String>,
+}
+
+/// What a removal did.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Removed {
+    /// The devices that are gone.
+    pub devices: Vec<String>,
+    /// Modules that were loaded for them and that others use now.
+    pub modules_left: Vec<Left>,
+}
+
+/// The soft-RoCE that linerate made on this machine. Others wait until it is dropped.
+#[derive(Debug)]
+pub struct SoftRoce {
+    record: Record,
+}
+
+impl SoftRoce {
+    /// What the record in the folder `state` says; an empty one where there is none.
+    pub fn open(state: &Path) -> Result<Self, SoftRoceError> {
+        Ok(Self {
+            record: Record::open(state)?,
+        })
+    }
+
+    /// What there is now of all that was made.
+    pub fn devices(&self) -> Result<Vec<Device>, SoftRoceError> {
+        let netlink = netlink()?;
+        let made = self.record.made();
+        let wires: Vec<&Wire> = made.iter().filter_map(Made::wire).collect();
+        let devices = made
+            .iter()
+            .filter_map(Made::device)
+            .map(|(name, nic)| Device {
+                name: name.to_owned(),
+                interface: nic.clone(),
+                addresses: addresses(&netlink, nic),
+                paired: wires.iter().any(|wire| wire.has(nic)),
+                state: port_state(name),
+            });
+        Ok(devices.collect())
+    }
+
+    /// Makes a device on the interface `nic`; without a `name` the first of rxe0, rxe1, ... that is free. What was
+    /// done before a failure is undone.
+    pub fn add(&mut self, nic: &NicName, name: Option<&str>) -> Result<String, SoftRoceError> {
+        if !exists(&format!("sys/class/net/{nic}")) {
+            return Err(SoftRoceError::NoInterface { nic: nic.clone() });
+        }
+        let before = self.record.made().len();
+        let made = self.load().and_then(|()| {
+            let mut links = links()?;
+            let there = list(&mut links)?;
+            let name = name.map_or_else(|| free_name(&there), str::to_owned);
+            self.add_device(&mut links, &there, &name, nic)?;
+            Ok(name)
+        });
+        self.or_undo(before, made)
+    }
+
+    /// Makes two devices, `rxe-a` and `rxe-b`, at the ends of `wire`. What was done before a failure is undone.
+    pub fn pair(&mut self, wire: &Wire) -> Result<(), SoftRoceError> {
+        if self.record.made().iter().any(|made| made.wire().is_some()) {
+            return Err(SoftRoceError::PairThere);
+        }
+        wire.check_free(&netlink()?)?;
+        let before = self.record.made().len();
+        let made = self.load().and_then(|()| {
+            self.record.write(Made::Wire(wire.clone()))?;
+            wire.lay(&netlink()?)?;
+            let mut links = links()?;
+            for (name, nic) in wire.devices() {
+                let there = list(&mut links)?;
+                self.add_device(&mut links, &there, name, nic)?;
+            }
+            Ok(())
+        });
+        self.or_undo(before, made)
+    }
+
+    /// Takes the device `name` away, with its pair when it has one, and with the last of them the modules.
+    pub fn remove(&mut self, name: &str) -> Result<Removed, SoftRoceError> {
+        let devices = self.devices()?;
+        let Some(device) = devices.iter().find(|device| device.name == name) else {
+            return Err(SoftRoceError::NotOurs {
+                name: name.to_owned(),
+            });
+        };
+        let stay = |made: &Made| match made {
+            Made::Device { name: other, .. } if !device.paired => other != name,
+            Made::Device { nic, .. } => !devices
+                .iter()
+                .any(|other| other.paired && other.interface == *nic),
+            Made::Wire(_) => !device.paired,
+            Made::Modules { .. } => true,
+        };
+        let mut removed = self.undo(stay)?;
+        if !self
+            .record
+            .made()
+            .iter()
+            .any(|made| made.device().is_some())
+        {
+            let rest = self.undo(|_| false)?;
+            removed.modules_left = rest.modules_left;
+        }
+        Ok(removed)
+    }
+
+    /// Takes everything away.
+    pub fn remove_all(&mut self) -> Result<Removed, SoftRoceError> {
+        self.undo(|_| false)
+    }
+
+    fn load(&mut self) -> Result<(), SoftRoceError> {
+        let loaded = modules::loaded()?;
+        let missing: Vec<&str> = [DRIVER, VERBS, MANAGER]
+            .into_iter()
+            .filter(|name| !loaded.contains(*name))
+            .collect();
+        let known = |made: &Made| matches!(made, Made::Modules { .. });
+        if !missing.is_empty() && !self.record.made().iter().any(known) {
+            self.record.write(Made::Modules { before: loaded })?;
+        }
+        for name in missing {
+            match modules::load(name, self.record.lock()) {
+                // The connection manager is one way of two.
+                Err(SoftRoceError::NoModule { .. }) if name == MANAGER => {}
+                outcome => outcome?,
+            }
+        }
+        Ok(())
+    }
+
+    fn add_device(
+        &mut self,
+        links: &mut RdmaLinks,
+        there: &[RdmaLink],
+        name: &str,
+        nic: &NicName,
+    ) -> Result<(), SoftRoceError> {
+        if there.iter().any(|link| link.name == name) {
+            return Err(SoftRoceError::NameTaken {
+                name: name.to_owned(),
+            });
+        }
+        if let Some(link) = there.iter().find(|link| link.nic.as_ref() == Some(nic)) {
+            return Err(SoftRoceError::InterfaceTaken {
+                nic: nic.clone(),
+                name: link.name.clone(),
+            });
+        }
+        self.record.write(Made::Device {
+            name: name.to_owned(),
+            nic: nic.clone(),
+        })?;
+        links
+            .add_rxe(name, nic)
+            .map_err(SoftRoceError::doing("make a soft-RoCE device"))?;
+        await_active(name);
+        Ok(())
+    }
+
+    fn or_undo<T>(
+        &mut self,
+        before: usize,
+        made: Result<T, SoftRoceError>,
+    ) -> Result<T, SoftRoceError> {
+        made.map_err(|first| {
+            let mut at = 0..;
+            match self.undo(|_| at.next().is_some_and(|at| at < before)) {
+                Ok(_) => first,
+                Err(second) => SoftRoceError::NotUndone {
+                    first: Box::new(first),
+                    second: Box::new(second),
+                },
+            }
+        })
+    }
+
+    /// Undoes, the newest first, all that `stays` does not say of, and forgets it. A step that fails is left in the
+    /// record, and the others are undone all the same.
+    fn undo(&mut self, mut stays: impl FnMut(&Made) -> bool) -> Result<Removed, SoftRoceError> {
+        let (mut rest, gone): (Vec<Made>, Vec<Made>) =
+            self.record.made().iter().cloned().partition(&mut stays);
+        let mut removed = Removed::default();
+        let mut failed = None;
+        for made in gone.into_iter().rev() {
+            if let Err(error) = undo_step(&made, &mut removed) {
+                rest.push(made);
+                failed.get_or_insert(error);
+            }
+        }
+        self.record.replace(rest)?;
+        failed.map_or(Ok(removed), Err)
+    }
+}
+
+fn undo_step(made: &Made, removed: &mut Removed) -> Result<(), SoftRoceError> {
+    match made {
+        Made::Device { name, nic } => {
+            let mut links = match links() {
+                Err(error) if error.obstacle() == Obstacle::NotSupported => return Ok(()),
+                links => links?,
+            };
+            let there = list(&mut links)?;
+            // Another of that name on another interface is not ours.
+            let ours = |link: &&RdmaLink| link.name == *name && link.nic.as_ref() == Some(nic);
+            if let Some(link) = there.iter().find(ours) {
+                links
+                    .delete(link)
+                    .map_err(SoftRoceError::doing("take a soft-RoCE device away"))?;
+                removed.devices.push(name.clone());
+            }
+        }
+        Made::Wire(wire) => wire.take_up(&netlink()?)?,
+        Made::Modules { before } => {
+            removed.modules_left = match users_of_driver() {
+                users if users.is_empty() => {
+                    let asked = [&[DRIVER, VERBS, MANAGER], &COMPANIONS[..]].concat();
+                    modules::unload(&asked, before)?
+                }
+                used_by => vec![Left {
+                    name: DRIVER.to_owned(),
+                    used_by,
+                }],
+            };
+        }
+    }
+    Ok(())
+}
+
+/// A socket for as long as it is used: while there are RDMA devices it holds the core of the kernel's RDMA.
+fn netlink() -> Result<Netlink, SoftRoceError> {
+    Netlink::open().map_err(SoftRoceError::doing("open a netlink socket"))
+}
+
+/// The soft-RoCE devices that there are: they would go with the driver. Only those tell the interface below them in
+/// a file `parent`.
+fn users_of_driver() -> Vec<String> {
+    let Ok(live) = LiveHost::open() else {
+        return Vec::new();
+    };
+    let names = live.root().list(CLASS).value().cloned().unwrap_or_default();
+    let is_rxe = |name: &String| live.root().exists(&format!("{CLASS}/{name}/parent"));
+    names.into_iter().filter(is_rxe).collect()
+}
+
+fn exists(path: &str) -> bool {
+    LiveHost::open().is_ok_and(|live| live.root().exists(path))
+}
+
+fn links() -> Result<RdmaLinks, SoftRoceError> {
+    RdmaLinks::open().map_err(SoftRoceError::doing("speak RDMA netlink"))
+}
+
+fn list(links: &mut RdmaLinks) -> Result<Vec<RdmaLink>, SoftRoceError> {
+    links
+        .list()
+        .map_err(SoftRoceError::doing("list the RDMA devices"))
+}
+
+fn free_name(there: &[RdmaLink]) -> String {
+    let mut names = (0..).map(|number: u32| format!("rxe{number}"));
+    names
+        .find(|name| there.iter().all(|link| link.name != *name))
+        .expect("there are fewer devices than numbers")
+}
+
+/// A port follows its interface a moment later; one whose interface is down stays down.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the kernel shows a port's state in a file that tells nobody of a change"
+)]
+fn await_active(name: &str) {
+    let begun = Instant::now();
+    while port_state(name).as_deref() != Some("ACTIVE") && begun.elapsed() < STATE_TIME_MAX {
+        std::thread::sleep(STATE_PAUSE);
+    }
+}
+
+fn port_state(name: &str) -> Option<String> {
+    let live = LiveHost::open().ok()?;
+    let text = live.root().read(&format!("{CLASS}/{name}/ports/1/state"));
+    // `4: ACTIVE`
+    let state = text.value()?.trim().rsplit(' ').next()?;
+    Some(state.to_owned())
+}
+
+fn addresses(netlink: &Netlink, nic: &NicName) -> Vec<String> {
+    use crate::nic_control::NicRead;
+    netlink.addresses(nic).value().cloned().unwrap_or_default()
+}
+
+/// Whether an error says that there is nothing to take away.
+fn is_gone(error: &io::Error) -> bool {
+    let number = NetlinkError::of(error).and_then(NetlinkError::raw_os_error);
+    matches!(number, Some(libc::ENODEV | libc::ENOENT | libc::ESRCH))
+}

@@ -1,0 +1,215 @@
+//! What was made, on disk: one JSON file, replaced as a whole, under a lock.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use linerate_model::ids::NicName;
+use serde::{Deserialize, Serialize};
+
+use super::error::SoftRoceError;
+use super::wire::Wire;
+use crate::apply::{NetnsIdentity, boot_id};
+
+/// One thing that was made, or was about to be.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Made {
+    /// Modules were loaded; `before` were there already.
+    Modules {
+        /// Every module that was loaded before.
+        before: BTreeSet<String>,
+    },
+    /// A wire of two ends.
+    Wire(Wire),
+    /// An RDMA device.
+    Device {
+        /// Its name.
+        name: String,
+        /// Its interface.
+        nic: NicName,
+    },
+}
+
+impl Made {
+    pub(super) fn wire(&self) -> Option<&Wire> {
+        match self {
+            Self::Wire(wire) => Some(wire),
+            _ => None,
+        }
+    }
+
+    pub(super) fn device(&self) -> Option<(&str, &NicName)> {
+        match self {
+            Self::Device { name, nic } => Some((name, nic)),
+            _ => None,
+        }
+    }
+}
+
+/// The file.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Content {
+    schema: String,
+    boot_id: String,
+    netns: NetnsIdentity,
+    made: Vec<Made>,
+}
+
+const SCHEMA: &str = "linerate.testbed-rxe-record/1";
+
+/// The record of this boot, held by this process alone.
+#[derive(Debug)]
+pub(super) struct Record {
+    path: PathBuf,
+    content: Content,
+    lock: File,
+}
+
+impl Record {
+    pub(super) fn open(state: &Path) -> Result<Self, SoftRoceError> {
+        let step =
+            |doing: &str, path: &Path| SoftRoceError::doing(format!("{doing} {}", path.display()));
+        fs::create_dir_all(state).map_err(step("make the folder", state))?;
+        let lock_path = state.join("testbed-rxe.lock");
+        let lock = File::create(&lock_path).map_err(step("open", &lock_path))?;
+        lock.lock().map_err(step("lock", &lock_path))?;
+
+        let identity = |error: crate::apply::IdentityError| {
+            SoftRoceError::doing("tell this boot and network namespace")(io::Error::other(error))
+        };
+        let empty = Content {
+            schema: SCHEMA.to_owned(),
+            boot_id: boot_id().map_err(identity)?,
+            netns: NetnsIdentity::current().map_err(identity)?,
+            made: Vec::new(),
+        };
+        let path = state.join("testbed-rxe.json");
+        let content = match fs::read(&path) {
+            Ok(bytes) => pick(&bytes, empty, &path)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => empty,
+            Err(error) => return Err(step("read", &path)(error)),
+        };
+        Ok(Self {
+            path,
+            content,
+            lock,
+        })
+    }
+
+    /// What is locked for as long as it is open, by whatever process.
+    pub(super) fn lock(&self) -> &File {
+        &self.lock
+    }
+
+    /// All that was made, the oldest first.
+    pub(super) fn made(&self) -> &[Made] {
+        &self.content.made
+    }
+
+    /// Writes down that `made` is about to be made.
+    pub(super) fn write(&mut self, made: Made) -> Result<(), SoftRoceError> {
+        let mut all = self.content.made.clone();
+        all.push(made);
+        self.replace(all)
+    }
+
+    /// Replaces what was made.
+    pub(super) fn replace(&mut self, made: Vec<Made>) -> Result<(), SoftRoceError> {
+        self.content.made = made;
+        let written = if self.content.made.is_empty() {
+            match fs::remove_file(&self.path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+                _ => Ok(()),
+            }
+        } else {
+            // No fsync: what a power cut could lose of it goes with the kernel, too.
+            let beside = self.path.with_extension("new");
+            let text = serde_json::to_vec_pretty(&self.content).map_err(io::Error::other);
+            text.and_then(|text| fs::write(&beside, text))
+                .and_then(|()| fs::rename(&beside, &self.path))
+        };
+        written.map_err(SoftRoceError::doing(format!(
+            "write {}",
+            self.path.display()
+        )))
+    }
+}
+
+/// What is on disk, when it is of this boot; `empty` otherwise.
+fn pick(bytes: &[u8], empty: Content, path: &Path) -> Result<Content, SoftRoceError> {
+    let wrong = |why: String| SoftRoceError::Record {
+        path: path.to_owned(),
+        why,
+    };
+    let content: Content =
+        serde_json::from_slice(bytes).map_err(|error| wrong(error.to_string()))?;
+    if content.schema != SCHEMA {
+        return Err(wrong(format!("it is {}", content.schema)));
+    }
+    if content.boot_id != empty.boot_id {
+        return Ok(empty);
+    }
+    if !content.netns.is(&empty.netns) {
+        return Err(SoftRoceError::ElsewhereMade {
+            path: path.to_owned(),
+        });
+    }
+    Ok(content)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn device(name: &str) -> Made {
+        Made::Device {
+            name: name.to_owned(),
+            nic: "eth0".parse().expect("a name"),
+        }
+    }
+
+    #[test]
+    fn what_was_written_is_there_for_the_next_process_and_gone_with_the_last() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut record = Record::open(folder.path()).expect("a new one");
+        record.write(device("rxe0")).expect("writable");
+        record.write(device("rxe1")).expect("writable");
+        drop(record);
+        let mut record = Record::open(folder.path()).expect("the same");
+        assert_eq!(record.made(), [device("rxe0"), device("rxe1")]);
+        record.replace(Vec::new()).expect("writable");
+        assert!(!folder.path().join("testbed-rxe.json").exists());
+    }
+
+    #[test]
+    fn a_record_of_an_earlier_boot_is_void() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut record = Record::open(folder.path()).expect("a new one");
+        record.content.boot_id = "another".to_owned();
+        record.write(device("rxe0")).expect("writable");
+        drop(record);
+        let record = Record::open(folder.path()).expect("readable");
+        assert_eq!(record.made(), []);
+    }
+
+    #[test]
+    fn a_record_of_another_namespace_or_of_nonsense_is_refused() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut record = Record::open(folder.path()).expect("a new one");
+        record.content.netns = NetnsIdentity {
+            inode: 1,
+            cookie: Some(1),
+        };
+        record.write(device("rxe0")).expect("writable");
+        drop(record);
+        let refused = Record::open(folder.path());
+        assert!(matches!(refused, Err(SoftRoceError::ElsewhereMade { .. })));
+        drop(refused);
+        fs::write(folder.path().join("testbed-rxe.json"), "{").expect("writable");
+        let refused = Record::open(folder.path());
+        assert!(matches!(refused, Err(SoftRoceError::Record { .. })));
+    }
+}

@@ -1,0 +1,186 @@
+//! A wire from the host to itself: a veth pair of which both ends are here, and packets between its two
+//! addresses that take it.
+//!
+//! A kernel finds its own addresses before any other (rule 0) and hands such packets over inside. One rule before that
+//! one, for what the host itself sends, looks into a table with two routes: to each address over the end that does not
+//! have it. What arrives does not match the rule and is delivered; and because that table also says where an answer
+//! would go, the arriving end passes the kernel's check of the sender's address. No sysctl changes.
+//!
+//! A rule cannot be put before one of priority 0. A second rule of the host's own addresses is therefore added behind
+//! ours, and the first deleted; taking ours away leaves what there was.
+
+use std::io;
+use std::net::Ipv4Addr;
+
+use linerate_model::host::NicKind;
+use linerate_model::ids::NicName;
+use linerate_model::known::Cause;
+use serde::{Deserialize, Serialize};
+
+use super::error::SoftRoceError;
+use super::is_gone;
+use crate::netlink::{Netlink, Rule};
+use crate::nic_control::{NicRead, NicWrite};
+
+/// The routing table with the two routes, by a number that nobody uses by chance.
+const TABLE: u32 = 1_819_441_253;
+const DEVICES: [&str; 2] = ["rxe-a", "rxe-b"];
+const NICS: [&str; 2] = ["lr-rxe-a", "lr-rxe-b"];
+const PREFIX: u8 = 30;
+
+/// A wire from the host to itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Wire {
+    nics: [NicName; 2],
+    addresses: [Ipv4Addr; 2],
+    mtu: u32,
+}
+
+impl Wire {
+    /// The network that no host has (RFC 2544: for measurements of network devices).
+    pub const NETWORK: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 0);
+
+    /// A wire with the first two addresses of the network of four that `network` is in, for packets of `mtu` bytes
+    /// (RDMA packets take the power of two that fits beside their headers: 1024 in 1500, 4096 in 4200).
+    pub fn new(network: Ipv4Addr, mtu: u32) -> Self {
+        let first = network.to_bits() & !3;
+        let address = |number| Ipv4Addr::from_bits(first | number);
+        Self {
+            nics: NICS.map(|name| name.parse().expect("an interface's name")),
+            addresses: [address(1), address(2)],
+            mtu,
+        }
+    }
+
+    /// The names of the RDMA devices of a pair, with the interfaces under them.
+    pub(super) fn devices(&self) -> [(&'static str, &NicName); 2] {
+        let [near, far] = &self.nics;
+        [(DEVICES[0], near), (DEVICES[1], far)]
+    }
+
+    pub(super) fn has(&self, nic: &NicName) -> bool {
+        self.nics.contains(nic)
+    }
+
+    /// Refuses when something of it would collide with what is there.
+    pub fn check_free(&self, netlink: &Netlink) -> Result<(), SoftRoceError> {
+        let taken = |why: String| Err(SoftRoceError::WireTaken { why });
+        for nic in &self.nics {
+            let kind = netlink.kind(nic);
+            let is_absent = kind.gap().is_some_and(|gap| gap.cause == Cause::Absent);
+            if !is_absent {
+                return taken(format!("there is an interface `{nic}` already"));
+            }
+        }
+        let rules = rules(netlink)?;
+        if rules.iter().any(is_ours) {
+            return taken(format!(
+                "a rule to the routing table {TABLE} is there already"
+            ));
+        }
+        let first = own_addresses(&rules);
+        let is_other = |rule: &&Rule| first.is_some_and(|first| rule.priority == first);
+        match (first, rules.iter().filter(is_other).count()) {
+            (None, _) => {
+                taken("no routing rule looks into the table of the host's own addresses".to_owned())
+            }
+            (Some(0), others) if others > 1 => {
+                taken("another routing rule has the priority 0, which the wire's needs".to_owned())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Lays it: interfaces, addresses, routes, the rule.
+    pub fn lay(&self, netlink: &Netlink) -> Result<(), SoftRoceError> {
+        self.lay_interfaces(netlink)
+            .and_then(|()| steer(netlink))
+            .map_err(SoftRoceError::doing("lay a wire from this host to itself"))
+    }
+
+    fn lay_interfaces(&self, netlink: &Netlink) -> io::Result<()> {
+        let [near, far] = &self.nics;
+        netlink.create_veth(near, far, None)?;
+        for (nic, address) in self.nics.iter().zip(self.addresses) {
+            netlink.set_mtu(nic, self.mtu)?;
+            netlink.add_address(nic, &format!("{address}/{PREFIX}"))?;
+            netlink.set_up(nic)?;
+        }
+        let [first, second] = self.addresses;
+        netlink.add_route(second, near, first, TABLE)?;
+        netlink.add_route(first, far, second, TABLE)
+    }
+
+    /// Takes up what there is of it.
+    pub fn take_up(&self, netlink: &Netlink) -> Result<(), SoftRoceError> {
+        let steered = unsteer(netlink);
+        let [near, far] = &self.nics;
+        let is_veth = |nic| netlink.kind(nic).get() == Some(NicKind::Veth);
+        let deleted = if is_veth(near) && is_veth(far) {
+            netlink.delete_link(near)
+        } else {
+            Ok(())
+        };
+        let deleted = match deleted {
+            Err(error) if is_gone(&error) => Ok(()),
+            other => other,
+        };
+        steered
+            .and(deleted)
+            .map_err(SoftRoceError::doing("take up the wire of a pair"))
+    }
+}
+
+fn rules(netlink: &Netlink) -> Result<Vec<Rule>, SoftRoceError> {
+    netlink
+        .rules()
+        .map_err(SoftRoceError::doing("read the routing rules"))
+}
+
+fn is_ours(rule: &Rule) -> bool {
+    rule.table == TABLE && rule.input.as_deref() == Some("lo")
+}
+
+fn is_own_addresses(rule: &Rule) -> bool {
+    rule.table == Rule::LOCAL && rule.input.is_none() && !rule.is_narrower
+}
+
+/// The priority of the rule that finds the host's own addresses.
+fn own_addresses(rules: &[Rule]) -> Option<u32> {
+    rules
+        .iter()
+        .find(|rule| is_own_addresses(rule))
+        .map(|rule| rule.priority)
+}
+
+/// Puts our rule before that of the host's own addresses. There is no moment without the latter.
+fn steer(netlink: &Netlink) -> io::Result<()> {
+    let first = own_addresses(&netlink.rules()?).unwrap_or_default();
+    netlink.add_rule(&Rule {
+        priority: first.saturating_sub(1),
+        table: TABLE,
+        input: Some("lo".to_owned()),
+        is_narrower: false,
+    })?;
+    if first == 0 {
+        netlink.add_rule(&Rule::own_addresses(0))?;
+        netlink.delete_rule(&Rule::own_addresses(0))?;
+    }
+    Ok(())
+}
+
+/// Takes our rule away, and the second of the host's own addresses where we were stopped between adding it and
+/// deleting the first.
+fn unsteer(netlink: &Netlink) -> io::Result<()> {
+    let rules = netlink.rules()?;
+    let ours: Vec<&Rule> = rules.iter().filter(|rule| is_ours(rule)).collect();
+    let twice = |rule: &&Rule| is_own_addresses(rule) && rule.priority == 0;
+    if !ours.is_empty() && rules.iter().filter(twice).count() > 1 {
+        netlink.delete_rule(&Rule::own_addresses(0))?;
+    }
+    for rule in ours {
+        netlink.delete_rule(rule)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,255 @@
+//! The options of RDMA verbs: of the transport, and of the workloads that measure the verbs themselves.
+
+use clap::{Args, ValueEnum};
+use linerate_model::units::Bytes;
+use linerate_model::workload::{Connect, DeviceChoice, Registration, Service, Verbs};
+
+use super::{PeerArgs, TrialArgs, UntilArgs};
+
+/// Their heading.
+const VERBS: &str = "RDMA verbs";
+
+/// `--transport`, and what only verbs have.
+#[derive(Debug, Args)]
+pub struct TransportArgs {
+    /// What carries the payload.
+    #[arg(long, value_enum, default_value_t)]
+    pub transport: TransportArg,
+    /// The verbs.
+    #[command(flatten)]
+    pub verbs: VerbsArgs,
+}
+
+/// `--transport`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub enum TransportArg {
+    /// Sockets.
+    #[default]
+    Tcp,
+    /// RDMA: RoCE, InfiniBand or iWARP.
+    Verbs,
+}
+
+/// How queue pairs are made. What is not given is chosen by each end for its device.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = VERBS)]
+pub struct VerbsArgs {
+    /// How the two ends of a queue pair find each other: `gid` over linerate's own connection, `cm` by the
+    /// RDMA connection manager (iWARP knows no other) [default: gid].
+    #[arg(long, value_enum, hide_possible_values = true)]
+    pub connect: Option<ConnectArg>,
+    /// Messages up to this size travel in the work request [default: what suits the device].
+    #[arg(long, value_name = "SIZE")]
+    pub inline: Option<Bytes>,
+    /// One work request in so many is signalled [default: what suits depth and size].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16_384))]
+    pub moderation: Option<u32>,
+    /// The path MTU: 256, 512, 1024, 2048 or 4096 [default: the smaller one of both ports].
+    #[arg(long, value_name = "BYTES", value_parser = parse_mtu)]
+    pub mtu: Option<u32>,
+    /// The traffic class: DSCP and ECN bits of RoCE v2 [default: 0].
+    #[arg(long, value_name = "N")]
+    pub traffic_class: Option<u8>,
+    /// The service level, or of RoCE the priority [default: 0].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(0..=15))]
+    pub sl: Option<u8>,
+    /// The RDMA device here, `mlx5_0` [default: that of the interface to the peer].
+    #[arg(long, value_name = "NAME")]
+    pub device: Option<String>,
+    /// The peer's [default: that of the address which the data goes to].
+    #[arg(long, value_name = "NAME")]
+    pub device_remote: Option<String>,
+    /// The port of the device here, from 1.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
+    pub rdma_port: Option<u8>,
+    /// The peer's.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
+    pub rdma_port_remote: Option<u8>,
+    /// The index of the GID here [default: RoCE v2 of the address in use].
+    #[arg(long, value_name = "N")]
+    pub gid_index: Option<u32>,
+    /// The peer's.
+    #[arg(long, value_name = "N")]
+    pub gid_index_remote: Option<u32>,
+    /// Memory of huge pages.
+    #[arg(long)]
+    pub huge_pages: bool,
+    /// Memory that is not pinned: the device asks for pages as it needs them.
+    #[arg(long)]
+    pub on_demand: bool,
+    /// PCIe may reorder the device's writes.
+    #[arg(long)]
+    pub relaxed_ordering: bool,
+}
+
+impl VerbsArgs {
+    /// The first option that was given: none of them means anything to sockets.
+    pub fn given(&self) -> Option<&'static str> {
+        let all = [
+            ("--connect", self.connect.is_some()),
+            ("--inline", self.inline.is_some()),
+            ("--moderation", self.moderation.is_some()),
+            ("--mtu", self.mtu.is_some()),
+            ("--traffic-class", self.traffic_class.is_some()),
+            ("--sl", self.sl.is_some()),
+            ("--device", self.device.is_some()),
+            ("--device-remote", self.device_remote.is_some()),
+            ("--rdma-port", self.rdma_port.is_some()),
+            ("--rdma-port-remote", self.rdma_port_remote.is_some()),
+            ("--gid-index", self.gid_index.is_some()),
+            ("--gid-index-remote", self.gid_index_remote.is_some()),
+            ("--huge-pages", self.huge_pages),
+            ("--on-demand", self.on_demand),
+            ("--relaxed-ordering", self.relaxed_ordering),
+        ];
+        let mut given = all.into_iter().filter(|(_, given)| *given);
+        given.next().map(|(name, _)| name)
+    }
+
+    /// The queue pairs of a trial, `depth` work requests deep.
+    pub fn verbs(&self, service: Service, depth: u32) -> Verbs {
+        Verbs {
+            service,
+            connect: self.connect.unwrap_or_default().into(),
+            depth,
+            inline_bytes: self.inline,
+            moderation: self.moderation,
+            mtu: self.mtu,
+            traffic_class: self.traffic_class.unwrap_or_default(),
+            service_level: self.sl.unwrap_or_default(),
+            local: DeviceChoice {
+                device: self.device.clone(),
+                port: self.rdma_port,
+                gid_index: self.gid_index,
+            },
+            remote: DeviceChoice {
+                device: self.device_remote.clone(),
+                port: self.rdma_port_remote,
+                gid_index: self.gid_index_remote,
+            },
+            memory: Registration {
+                huge_pages: self.huge_pages,
+                on_demand: self.on_demand,
+                relaxed_ordering: self.relaxed_ordering,
+            },
+        }
+    }
+}
+
+/// `--connect`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub enum ConnectArg {
+    /// By GIDs.
+    #[default]
+    Gid,
+    /// By the connection manager.
+    Cm,
+}
+
+impl From<ConnectArg> for Connect {
+    fn from(arg: ConnectArg) -> Self {
+        match arg {
+            ConnectArg::Gid => Self::Gid,
+            ConnectArg::Cm => Self::Cm,
+        }
+    }
+}
+
+/// `--service`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub enum ServiceArg {
+    /// Reliable connection.
+    #[default]
+    Rc,
+    /// Unreliable datagram (`rdma-send` only).
+    Ud,
+}
+
+impl From<ServiceArg> for Service {
+    fn from(arg: ServiceArg) -> Self {
+        match arg {
+            ServiceArg::Rc => Self::Rc,
+            ServiceArg::Ud => Self::Ud,
+        }
+    }
+}
+
+/// `measure rdma-write`, `rdma-read`, `rdma-send` and `rdma-atomic`.
+#[derive(Debug, Args)]
+pub struct MeasureRdma {
+    /// The peer.
+    #[command(flatten)]
+    pub peer: PeerArgs,
+    /// The trial.
+    #[command(flatten)]
+    pub trial: TrialArgs,
+    /// One message at a time and its time, instead of as many as the depth allows and their rate.
+    #[arg(long)]
+    pub latency: bool,
+    /// The sizes, each for an equal part of the time [default: 64KiB of rates, of UD a path MTU; 2B of
+    /// latency; 8B of rdma-atomic].
+    #[arg(long, value_delimiter = ',', value_name = "SIZE")]
+    pub sizes: Vec<Bytes>,
+    /// The powers of two from 2 B to 8 MiB, of UD to the path MTU.
+    #[arg(long, conflicts_with = "sizes")]
+    pub sweep: bool,
+    /// How often each size goes on each queue pair [default: as often as its time allows].
+    #[arg(long, value_name = "N")]
+    pub repetitions: Option<u64>,
+    /// Compare every byte where it arrives.
+    #[arg(long)]
+    pub data_check: bool,
+    /// Work requests under way on each queue pair [default: 128].
+    #[arg(long, conflicts_with = "latency", value_parser = clap::value_parser!(u32).range(1..=16_384))]
+    pub depth: Option<u32>,
+    /// Reliable connections, or datagrams of at most a path MTU (`ud`, of rdma-send).
+    #[arg(long, value_enum, default_value_t, help_heading = VERBS)]
+    pub service: ServiceArg,
+    /// The queue pairs.
+    #[command(flatten)]
+    pub verbs: VerbsArgs,
+    /// How long it goes on.
+    #[command(flatten)]
+    pub until: UntilArgs,
+}
+
+fn parse_mtu(text: &str) -> Result<u32, String> {
+    match text.parse() {
+        Ok(mtu @ (256 | 512 | 1024 | 2048 | 4096)) => Ok(mtu),
+        _ => Err("expected 256, 512, 1024, 2048 or 4096".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_given_is_what_each_end_chooses() {
+        let args = VerbsArgs::default();
+        assert_eq!(args.given(), None);
+        let depth = Verbs::default_depth();
+        assert_eq!(args.verbs(Service::Rc, depth), Verbs::default());
+    }
+
+    #[test]
+    fn every_option_says_that_it_was_given() {
+        let args = VerbsArgs {
+            sl: Some(3),
+            ..VerbsArgs::default()
+        };
+        assert_eq!(args.given(), Some("--sl"));
+        assert_eq!(args.verbs(Service::Ud, 4).service_level, 3);
+        let args = VerbsArgs {
+            huge_pages: true,
+            ..VerbsArgs::default()
+        };
+        assert_eq!(args.given(), Some("--huge-pages"));
+    }
+
+    #[test]
+    fn a_path_mtu_is_one_of_five() {
+        assert_eq!(parse_mtu("1024"), Ok(1024));
+        assert!(parse_mtu("1500").is_err() && parse_mtu("much").is_err());
+    }
+}

@@ -1,0 +1,180 @@
+//! `linerate testbed`: hardware that this machine lacks, in software.
+
+use std::path::Path as FilePath;
+
+use linerate_host::soft_roce::{Device, Left, Obstacle, Removed, SoftRoce, SoftRoceError, Wire};
+use serde::Serialize;
+
+use crate::cli::{RxeAction, TestbedAction};
+use crate::exit::{Code, Outcome, Stop};
+use crate::interrupt::Interrupt;
+use crate::say::{Format, Say};
+
+/// The document that `testbed rxe` prints.
+#[derive(Debug, Serialize)]
+struct RxeDocument {
+    schema: &'static str,
+    action: &'static str,
+    devices: Vec<Device>,
+    removed: Vec<String>,
+    modules_left: Vec<Left>,
+}
+
+/// Carries out a `testbed` action.
+pub fn run(action: &TestbedAction, state: &FilePath, say: &Say) -> Outcome<()> {
+    let TestbedAction::Rxe { action } = action;
+    // A few quick steps, which end as a whole.
+    let _interrupt = Interrupt::listen()?;
+    let mut all = SoftRoce::open(state)?;
+    let (word, removed) = match action {
+        RxeAction::Add { nic, name } => {
+            all.add(nic, name.as_deref())?;
+            ("add", Removed::default())
+        }
+        RxeAction::Pair { network, mtu } => {
+            all.pair(&Wire::new(*network, *mtu))?;
+            ("pair", Removed::default())
+        }
+        RxeAction::Remove { name, .. } => {
+            let removed = match name {
+                Some(name) => all.remove(name),
+                None => all.remove_all(),
+            };
+            ("remove", removed.map_err(not_removed)?)
+        }
+        RxeAction::List => ("list", Removed::default()),
+    };
+    let devices = all.devices()?;
+    if say.format == Format::Json {
+        return say.json(&RxeDocument {
+            schema: "linerate.testbed-rxe/1",
+            action: word,
+            devices,
+            removed: removed.devices,
+            modules_left: removed.modules_left,
+        });
+    }
+    say.lines(&in_words(&devices, &removed))?;
+    for hint in hints(action, &devices) {
+        say.note(&hint);
+    }
+    Ok(())
+}
+
+fn in_words(devices: &[Device], removed: &Removed) -> String {
+    let mut lines = Vec::new();
+    for name in &removed.devices {
+        lines.push(format!("{name}  taken away"));
+    }
+    for left in &removed.modules_left {
+        let user = match left.used_by.as_slice() {
+            [] => "a program uses it".to_owned(),
+            users => format!("used by {}", users.join(", ")),
+        };
+        lines.push(format!("{}  the module stays: {user}", left.name));
+    }
+    for device in devices {
+        let addresses = match device.addresses.as_slice() {
+            [] => "no address".to_owned(),
+            addresses => addresses.join(", "),
+        };
+        lines.push(format!(
+            "{}  soft-RoCE on {}, {addresses}: {}",
+            device.name,
+            device.interface,
+            device
+                .state
+                .as_deref()
+                .unwrap_or("it is not there any more")
+        ));
+    }
+    if lines.is_empty() {
+        lines.push("no soft-RoCE device that linerate made".to_owned());
+    }
+    lines.join("\n")
+}
+
+/// What to do next.
+fn hints(action: &RxeAction, devices: &[Device]) -> Vec<String> {
+    let mut hints = Vec::new();
+    let far = devices.iter().rfind(|device| device.paired);
+    match (action, far.and_then(|far| far.addresses.first())) {
+        (RxeAction::Add { .. }, _) => {
+            hints.push(
+                "`linerate measure rdma-write PEER` uses it, with one at the peer".to_owned(),
+            );
+        }
+        (RxeAction::Pair { .. }, Some(address)) => {
+            let address = address.split('/').next().unwrap_or(address);
+            hints.push(format!(
+                "`linerate measure rdma-write local --address {address}` measures from one to the other"
+            ));
+        }
+        _ => return hints,
+    }
+    if devices
+        .iter()
+        .any(|device| device.state.as_deref() != Some("ACTIVE"))
+    {
+        hints.push("a port is ACTIVE when its interface is up (`ip link set IFACE up`)".to_owned());
+    }
+    hints.push("`linerate testbed rxe remove --all` takes it away".to_owned());
+    hints
+}
+
+/// A removal that failed has left something.
+fn not_removed(error: SoftRoceError) -> Stop {
+    match error.obstacle() {
+        Obstacle::Failed => Stop::new(Code::RestoreIncomplete, error.to_string())
+            .hint("`linerate testbed rxe remove --all` tries again"),
+        _ => error.into(),
+    }
+}
+
+impl From<SoftRoceError> for Stop {
+    fn from(error: SoftRoceError) -> Self {
+        let code = match error.obstacle() {
+            Obstacle::NotSupported => Code::NotSupported,
+            Obstacle::Permission => Code::PermissionMissing,
+            Obstacle::BadInput => Code::BadInput,
+            Obstacle::Failed => Code::FailedRestored,
+            Obstacle::Incomplete => Code::RestoreIncomplete,
+        };
+        let stop = Self::new(code, error.to_string());
+        if code == Code::RestoreIncomplete {
+            stop.hint("`linerate testbed rxe remove --all` completes it")
+        } else {
+            stop
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_there_what_is_gone_and_what_stays_are_said() {
+        let device = Device {
+            name: "rxe0".to_owned(),
+            interface: "eth0".parse().expect("a name"),
+            addresses: vec!["10.0.0.1/24".to_owned()],
+            paired: false,
+            state: Some("ACTIVE".to_owned()),
+        };
+        let removed = Removed {
+            devices: vec!["rxe1".to_owned()],
+            modules_left: vec![Left {
+                name: "ib_core".to_owned(),
+                used_by: vec!["ib_umad".to_owned()],
+            }],
+        };
+        assert_eq!(
+            in_words(&[device], &removed),
+            "rxe1  taken away\nib_core  the module stays: used by ib_umad\n\
+             rxe0  soft-RoCE on eth0, 10.0.0.1/24: ACTIVE"
+        );
+        let nothing = in_words(&[], &Removed::default());
+        assert_eq!(nothing, "no soft-RoCE device that linerate made");
+    }
+}

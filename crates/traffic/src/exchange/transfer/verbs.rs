@@ -1,0 +1,343 @@
+//! A buffer there and back over verbs, as source 001 has it: the announcement names the buffer's address, key
+//! and size, the answering end reads it, and writes it back to the place behind it.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::os::fd::AsFd;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use linerate_model::ids::NodeId;
+use linerate_model::known::{Cause, Known};
+use linerate_model::units::Bytes;
+use linerate_verbs::{Access, Receive, Remote, Send, Work};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
+
+use super::{Answering, Asking, Travel};
+use crate::TrafficError;
+use crate::exchange::conversation::Fault;
+use crate::tcp::Flow;
+use crate::trial::{Board, FlowEnd, Seat, Start};
+use crate::verbs::{Lane, Needs, Station, Took};
+
+/// A word: what it is (1 byte), and up to three numbers: address or time (8), key (4), size (8).
+const WORD: usize = 24;
+/// Room for words.
+const ROOMS: u32 = 4;
+/// A word travels in its request.
+const INLINE: u32 = 24;
+/// Requests of one buffer that are under way at a time, where a device's longest message is shorter ...
+const PIECES: usize = 16;
+/// ... and words beside them.
+const SENDS: u32 = 24;
+/// The mark of a completion that is a word that came.
+const CAME: u64 = 1 << 63;
+
+/// What a thread's pairs share.
+#[derive(Debug)]
+struct Table<'a> {
+    station: Station<'a>,
+    board: &'a Board,
+    /// The rooms of words that came and were not read, of each pair.
+    came: Vec<VecDeque<usize>>,
+    /// Whether the last request of a pair that is waited for has ended.
+    ended: Vec<bool>,
+}
+
+/// One end of a pair.
+#[derive(Debug)]
+pub(super) struct Pair<'a> {
+    table: Rc<RefCell<Table<'a>>>,
+    lane: Lane<'a>,
+    number: usize,
+    size: usize,
+    bytes: u64,
+    /// Where the asking end's buffer is.
+    announced: Option<Remote>,
+}
+
+/// Connects the pairs of a thread.
+pub(super) fn open<'a>(seat: &Seat<'a>, size: Bytes) -> Result<Vec<Pair<'a>>, TrafficError> {
+    let size = usize::try_from(size.as_u64()).unwrap_or(usize::MAX / 4);
+    let needs = Needs {
+        memory: 2 * size + (ROOMS as usize + 1) * WORD,
+        sends: SENDS,
+        receives: ROOMS,
+        inline: INLINE,
+        access: Access {
+            remote_write: true,
+            remote_read: true,
+            ..Access::default()
+        },
+    };
+    let (station, lanes) = Station::open(seat, needs)?;
+    let table = Rc::new(RefCell::new(Table {
+        station,
+        board: seat.board,
+        came: vec![VecDeque::new(); lanes.len()],
+        ended: vec![false; lanes.len()],
+    }));
+    let pairs = lanes.into_iter().enumerate().map(|(number, lane)| Pair {
+        table: Rc::clone(&table),
+        lane,
+        number,
+        size,
+        bytes: 0,
+        announced: None,
+    });
+    let pairs: Vec<Pair<'a>> = pairs.collect();
+    for pair in &pairs {
+        (0..ROOMS as usize).try_for_each(|room| pair.make_room(room))?;
+    }
+    Ok(pairs)
+}
+
+impl Travel for Pair<'_> {
+    fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    fn node(&self) -> Known<NodeId> {
+        self.lane.node()
+    }
+
+    fn end(&self, _flow: &Flow, ended: Instant, start: Start) -> FlowEnd {
+        let mut record = self.lane.record();
+        record.depth = 1;
+        record.moderation = 1;
+        record.inline_bytes = Bytes::new((self.lane.pair.inline() as usize).min(WORD) as u64);
+        if self.number == 0 {
+            self.table.borrow().station.taker.note(&mut record);
+        }
+        let reason = "the payload goes over verbs";
+        FlowEnd {
+            tcp: Known::unknown(Cause::Absent, "TCP_INFO", reason),
+            verbs: Some(record),
+            ..FlowEnd::of_companion(self.bytes, ended, start, reason)
+        }
+    }
+}
+
+impl Pair<'_> {
+    /// The place of a word: those that come, and behind them the one that goes.
+    fn word_at(&self, room: usize) -> Range<usize> {
+        let start = 2 * self.size + room * WORD;
+        start..start + WORD
+    }
+
+    fn make_room(&self, room: usize) -> Result<(), TrafficError> {
+        let id = CAME | (self.number as u64) << 8 | room as u64;
+        let local = self.lane.region.slice(self.word_at(room));
+        (self.lane.pair.receive(&Receive { id, local }))
+            .map_err(|errno| self.table.borrow().station.refused((0, errno)))
+    }
+
+    fn post(&self, work: Work<'_>, range: Range<usize>, signaled: bool) -> Result<(), Fault> {
+        let inline = matches!(work, Work::Send) && range.len() <= self.lane.pair.inline() as usize;
+        let send = Send {
+            id: (self.number as u64) << 8,
+            local: self.lane.region.slice(range),
+            work,
+            signaled,
+            inline,
+        };
+        (self.lane.pair.send(&send))
+            .map_err(|errno| Fault::Own(self.table.borrow().station.refused((0, errno))))
+    }
+
+    /// Says a word and waits until it is said: its place is used again.
+    fn say(&mut self, kind: u8, first: u64, key: u32, last: u64) -> Result<(), Fault> {
+        let place = self.word_at(ROOMS as usize);
+        let mut word = [0; WORD];
+        word[0] = kind;
+        word[1..4].copy_from_slice(b"LNT");
+        word[4..12].copy_from_slice(&first.to_be_bytes());
+        word[12..16].copy_from_slice(&key.to_be_bytes());
+        word[16..].copy_from_slice(&last.to_be_bytes());
+        self.lane.region.write(place.start, &word);
+        self.post(Work::Send, place, true)?;
+        self.await_end()
+    }
+
+    /// Waits until what was posted has ended.
+    fn await_end(&mut self) -> Result<(), Fault> {
+        let mut table = self.table.borrow_mut();
+        while !std::mem::take(&mut table.ended[self.number]) {
+            table.look(&self.lane)?;
+        }
+        Ok(())
+    }
+
+    /// The next word, which must be of this kind: its numbers. `None` when the far end has ended instead,
+    /// which only `may_end` allows.
+    fn hear(&mut self, kind: u8, may_end: bool) -> Result<Option<(u64, u32, u64)>, Fault> {
+        let room = loop {
+            let mut table = self.table.borrow_mut();
+            if let Some(room) = table.came[self.number].pop_front() {
+                break room;
+            }
+            match table.look(&self.lane) {
+                Err(Fault::Closed) if may_end && table.came[self.number].is_empty() => {
+                    return Ok(None);
+                }
+                other => other?,
+            }
+        };
+        let mut word = [0; WORD];
+        self.lane.region.read(self.word_at(room).start, &mut word);
+        self.make_room(room)?;
+        if word[0] != kind || &word[1..4] != b"LNT" {
+            return Err(Fault::Unasked("a word out of its turn"));
+        }
+        let number = crate::tcp::words::number;
+        let key = u32::from_be_bytes([word[12], word[13], word[14], word[15]]);
+        Ok(Some((number(&word[4..12]), key, number(&word[16..]))))
+    }
+
+    fn hear_of(&mut self, kind: u8) -> Result<(u64, u32, u64), Fault> {
+        self.hear(kind, false)?.ok_or(Fault::Closed)
+    }
+
+    /// Moves the whole buffer by requests that the device takes.
+    fn move_buffer(
+        &mut self,
+        work: impl Fn(Remote) -> Work<'static>,
+        far: Remote,
+    ) -> Result<(), Fault> {
+        let most = self.table.borrow().station.message_max.max(1);
+        let mut at = 0;
+        while at < self.size {
+            for piece in 1..=PIECES {
+                let end = (at + most).min(self.size);
+                let last = piece == PIECES || end == self.size;
+                self.post(work(far.at(at as u64)), at..end, last)?;
+                at = end;
+                if last {
+                    break;
+                }
+            }
+            self.await_end()?;
+        }
+        self.bytes += self.size as u64;
+        Ok(())
+    }
+}
+
+impl Table<'_> {
+    /// Takes what has ended and what came, of all pairs; waits for it in the thread's way.
+    fn look(&mut self, lane: &Lane<'_>) -> Result<(), Fault> {
+        match self.station.taker.take(None)? {
+            Took::Some(count) => {
+                for index in 0..count {
+                    let completion = self.station.taker.taken(index);
+                    let id = completion.id() & !CAME;
+                    let number = usize::try_from(id >> 8).unwrap_or(0);
+                    let room = usize::try_from(id & 0xFF).unwrap_or(0);
+                    if let Err(status) = completion.status() {
+                        let flow = lane.one.flow.number;
+                        return Err(self.station.failed("move the buffer", flow, status).into());
+                    }
+                    if completion.id() & CAME == 0 {
+                        self.ended[number] = true;
+                    } else {
+                        self.came[number].push_back(room);
+                    }
+                }
+                Ok(())
+            }
+            Took::Nothing => Ok(()),
+            Took::Look => {
+                self.station.taker.check_device()?;
+                if self.board.has_failed() {
+                    return Err(TrafficError::Aborted.into());
+                }
+                let mut heard = [0u8; 1];
+                let flags = RecvFlags::DONTWAIT | RecvFlags::PEEK;
+                match recv(lane.one.flow.socket.as_fd(), &mut heard, flags) {
+                    Ok((0, _)) => Err(Fault::Closed),
+                    Ok(_) => Err(Fault::Unasked("words on a companion connection")),
+                    Err(Errno::AGAIN | Errno::INTR) => Ok(()),
+                    Err(errno) => Err(Fault::of(errno)),
+                }
+            }
+        }
+    }
+}
+
+const ANNOUNCE: u8 = b'A';
+const GO: u8 = b'G';
+const BACK: u8 = b'B';
+const DONE: u8 = b'D';
+
+impl Asking for Pair<'_> {
+    fn outgoing(&mut self) -> &mut [u8] {
+        let size = self.size;
+        &mut self.lane.region.bytes()[..size]
+    }
+
+    fn both(&mut self) -> (&mut [u8], &[u8]) {
+        let size = self.size;
+        let (out, rest) = self.lane.region.bytes().split_at_mut(size);
+        (out, &rest[..size])
+    }
+
+    fn announce(&mut self) -> Result<(), Fault> {
+        let own = self.lane.region.remote(0);
+        self.say(ANNOUNCE, own.address, own.key, self.size as u64)
+    }
+
+    fn await_go(&mut self) -> Result<Duration, Fault> {
+        let (comparing, ..) = self.hear_of(GO)?;
+        Ok(Duration::from_nanos(comparing))
+    }
+
+    fn take_back(&mut self) -> Result<(), Fault> {
+        self.hear_of(BACK)?;
+        self.bytes += 2 * self.size as u64;
+        Ok(())
+    }
+
+    fn done(&mut self) -> Result<(), Fault> {
+        self.say(DONE, 0, 0, 0)
+    }
+}
+
+impl Answering for Pair<'_> {
+    fn hear(&mut self) -> Result<bool, Fault> {
+        let Some((address, key, size)) = self.hear(ANNOUNCE, true)? else {
+            return Ok(false);
+        };
+        if size != self.size as u64 {
+            return Err(Fault::Unasked("an announcement of another size"));
+        }
+        self.announced = Some(Remote { address, key });
+        Ok(true)
+    }
+
+    fn fetch(&mut self) -> Result<(), Fault> {
+        let far = self.announced.ok_or(Fault::Unasked("no announcement"))?;
+        self.move_buffer(Work::Read, far)
+    }
+
+    fn fetched(&mut self) -> &mut [u8] {
+        let size = self.size;
+        &mut self.lane.region.bytes()[..size]
+    }
+
+    fn go(&mut self, comparing: Duration) -> Result<(), Fault> {
+        let nanoseconds = u64::try_from(comparing.as_nanos()).unwrap_or(u64::MAX);
+        self.say(GO, nanoseconds, 0, 0)
+    }
+
+    fn put_back(&mut self) -> Result<(), Fault> {
+        let far = self.announced.ok_or(Fault::Unasked("no announcement"))?;
+        self.move_buffer(Work::Write, far.at(self.size as u64))?;
+        self.say(BACK, 0, 0, 0)
+    }
+
+    fn await_done(&mut self) -> Result<(), Fault> {
+        self.hear_of(DONE).map(|_| ())
+    }
+}

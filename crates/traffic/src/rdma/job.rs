@@ -1,0 +1,294 @@
+//! What a thread has to do, in the terms of queue pairs.
+
+use linerate_model::units::Bytes;
+use linerate_model::workload::{Rdma, Service, TrialSpec, Verb};
+use linerate_verbs::{Access, Remote, Slice, Work};
+
+use crate::TrafficError;
+use crate::verbs::{Lane, Needs, ROUTE_HEADER, Station, verbs_of};
+
+/// Messages of this size and below go in their requests unless the trial says otherwise: what perftest has.
+const INLINE: u32 = 220;
+/// One request in so many is signalled at most.
+const MODERATION_MAX: u32 = 64;
+/// Memory for the messages of a checked round on each lane, at most.
+const CHECKED_BYTES: usize = 64 << 20;
+
+/// What is done on each queue pair.
+#[derive(Debug, Clone)]
+pub(super) struct Job {
+    pub(super) verb: Verb,
+    pub(super) service: Service,
+    pub(super) latency: bool,
+    pub(super) data_check: bool,
+    pub(super) sizes: Vec<usize>,
+    /// Messages of each size on each queue pair; `None` is as many as the time allows.
+    pub(super) repetitions: Option<u64>,
+    /// Of a stream of a fixed amount: the bytes of each lane.
+    shares: Option<Vec<u64>>,
+    /// Whether its messages are operations of the record.
+    pub(super) counts_operations: bool,
+    /// Requests under way; a multiple of `batch`.
+    pub(super) depth: u32,
+    /// Requests that are posted by one call; the last of them is signalled.
+    pub(super) batch: u32,
+    inline: u32,
+    largest: usize,
+}
+
+impl Job {
+    pub(super) fn of_rdma(spec: &TrialSpec, rdma: &Rdma) -> Result<Self, TrafficError> {
+        let sizes: Vec<usize> = (rdma.sizes.iter())
+            .map(|size| usize::try_from(size.as_u64()).unwrap_or(usize::MAX))
+            .collect();
+        Self::new(spec, rdma.verb, rdma.latency, sizes).map(|job| Self {
+            data_check: rdma.data_check,
+            repetitions: rdma.repetitions,
+            counts_operations: true,
+            ..job
+        })
+    }
+
+    /// A stream, whose lanes carry `shares` bytes.
+    pub(super) fn of_stream(
+        spec: &TrialSpec,
+        shares: Option<Vec<u64>>,
+    ) -> Result<Self, TrafficError> {
+        let size = usize::try_from(spec.buffer_bytes.as_u64().max(1)).unwrap_or(usize::MAX);
+        Self::new(spec, Verb::Send, false, vec![size]).map(|job| Self { shares, ..job })
+    }
+
+    /// How many messages of `size` bytes lane `lane` sends, and the bytes of the last one when it is shorter.
+    pub(super) fn amount(&self, lane: usize, size: usize) -> (u64, Option<usize>) {
+        let Some(shares) = &self.shares else {
+            return (self.repetitions.unwrap_or(u64::MAX), None);
+        };
+        let share = shares.get(lane).copied().unwrap_or(0);
+        let tail = usize::try_from(share % size as u64).unwrap_or(0);
+        (share / size as u64, Some(tail).filter(|tail| *tail > 0))
+    }
+
+    fn new(
+        spec: &TrialSpec,
+        verb: Verb,
+        latency: bool,
+        sizes: Vec<usize>,
+    ) -> Result<Self, TrafficError> {
+        let verbs = verbs_of(spec)?;
+        let asked = verbs.depth.max(1);
+        let batch = verbs
+            .moderation
+            .unwrap_or((asked / 4).clamp(1, MODERATION_MAX));
+        let batch = batch.clamp(1, asked);
+        let inline = (verbs.inline_bytes).map_or(INLINE, |bytes| {
+            u32::try_from(bytes.as_u64()).unwrap_or(u32::MAX)
+        });
+        Ok(Self {
+            verb,
+            service: verbs.service,
+            latency,
+            data_check: false,
+            repetitions: None,
+            shares: None,
+            counts_operations: false,
+            depth: asked - asked % batch,
+            batch,
+            // Neither carries payload in its request.
+            inline: match verb {
+                Verb::Read | Verb::Atomic => 0,
+                Verb::Write | Verb::Send => inline,
+            },
+            largest: sizes.iter().copied().max().unwrap_or(1),
+            sizes,
+        })
+    }
+
+    /// Whether the far end's program has no part in it.
+    pub(super) fn is_one_sided(&self) -> bool {
+        match self.verb {
+            Verb::Read | Verb::Atomic => true,
+            Verb::Write => !self.latency,
+            Verb::Send => false,
+        }
+    }
+
+    pub(super) fn is_datagrams(&self) -> bool {
+        self.service == Service::Ud
+    }
+
+    /// Bytes before a message where it arrives.
+    pub(super) fn header(&self) -> usize {
+        if self.is_datagrams() { ROUTE_HEADER } else { 0 }
+    }
+
+    /// Messages that each have their own memory: all of a checked round.
+    pub(super) fn slots(&self) -> usize {
+        if self.data_check && !self.latency {
+            let most = (CHECKED_BYTES / self.slot()).max(1);
+            (self.depth as usize).min(most)
+        } else {
+            1
+        }
+    }
+
+    /// The memory of one message.
+    pub(super) fn slot(&self) -> usize {
+        // Atomic operations need 8 bytes at a multiple of 8.
+        (self.largest + self.header()).next_multiple_of(8)
+    }
+
+    /// Room for messages at the end that receives them.
+    pub(super) fn receives(&self) -> u32 {
+        match (self.verb, self.data_check, self.latency) {
+            (Verb::Send, true, false) => u32::try_from(self.slots()).unwrap_or(u32::MAX),
+            (Verb::Send, _, true) => 8,
+            // Twice what can be on the way: the sender goes on while what came is taken.
+            (Verb::Send, ..) => self.depth.saturating_mul(2),
+            _ => 1,
+        }
+    }
+
+    pub(super) fn needs(&self) -> Needs {
+        let memory = if self.latency {
+            2 * self.slot()
+        } else {
+            self.slots() * self.slot()
+        };
+        Needs {
+            memory,
+            sends: if self.latency {
+                latency_depth()
+            } else {
+                self.depth
+            },
+            receives: self.receives(),
+            inline: self.inline,
+            access: Access {
+                remote_write: self.verb == Verb::Write,
+                remote_read: self.verb == Verb::Read,
+                remote_atomic: self.verb == Verb::Atomic,
+                ..Access::default()
+            },
+        }
+    }
+
+    /// What these queue pairs cannot do is said before the start.
+    pub(super) fn check(
+        &self,
+        station: &Station<'_>,
+        lanes: &[Lane<'_>],
+    ) -> Result<(), TrafficError> {
+        let refuse = |what: String, why: String| Err(TrafficError::not_supported(what, why));
+        if self.verb == Verb::Atomic && !station.has_atomics {
+            return refuse(
+                "measure rdma-atomic".to_owned(),
+                "the device answers no atomic operations".to_owned(),
+            );
+        }
+        let mtu = lanes
+            .iter()
+            .map(|lane| lane.mtu as usize)
+            .min()
+            .unwrap_or(0);
+        if self.is_datagrams() && self.largest > mtu {
+            let largest = self.largest;
+            return refuse(
+                format!("send datagrams of {largest} bytes"),
+                format!("one packet of this path holds {mtu} (its MTU)"),
+            );
+        }
+        if self.latency && self.verb == Verb::Write && !station.taker.spins() {
+            return refuse(
+                "wait for a write without polling".to_owned(),
+                "no completion tells the far end of it; ask for `--wait spin`".to_owned(),
+            );
+        }
+        if self.largest > station.message_max {
+            return refuse(
+                format!("move messages of {} bytes", self.largest),
+                format!("the port takes at most {}", station.message_max),
+            );
+        }
+        let needed = self.needs().memory as u64;
+        match lanes.iter().find(|lane| lane.far_bytes < needed) {
+            Some(lane) => Err(TrafficError::PeerGarbled {
+                flow: lane.one.flow.number,
+            }),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether messages of this size travel in their requests on `lane`.
+    pub(super) fn is_inline(&self, lane: &Lane<'_>, size: usize) -> bool {
+        self.inline > 0 && size <= lane.pair.inline() as usize
+    }
+
+    /// The request for a message in `local` whose place at the far end is `far`.
+    pub(super) fn request<'l>(
+        &self,
+        lane: &'l Lane<'_>,
+        far: Remote,
+        number: Option<u32>,
+    ) -> Work<'l> {
+        match self.verb {
+            Verb::Write => Work::Write(far),
+            Verb::Read => Work::Read(far),
+            Verb::Atomic => Work::FetchAdd(far, 1),
+            Verb::Send => match (lane.to(number), number) {
+                (Some(to), _) => Work::SendTo(to),
+                (None, Some(number)) => Work::SendNumber(number),
+                (None, None) => Work::Send,
+            },
+        }
+    }
+
+    pub(super) fn doing(&self) -> &'static str {
+        match self.verb {
+            Verb::Write => "write the far end's memory",
+            Verb::Read => "read the far end's memory",
+            Verb::Send => "send a message",
+            Verb::Atomic => "add to the far end's memory",
+        }
+    }
+
+    pub(super) fn depth_told(&self) -> u32 {
+        if self.latency { 1 } else { self.depth }
+    }
+
+    pub(super) fn moderation_told(&self) -> u32 {
+        match (self.latency, self.verb) {
+            (false, _) => self.batch,
+            (true, Verb::Write | Verb::Send) => SIGNALLED_EVERY,
+            (true, _) => 1,
+        }
+    }
+
+    pub(super) fn inline_told(&self, lane: &Lane<'_>) -> Bytes {
+        let largest = self
+            .sizes
+            .iter()
+            .filter(|size| self.is_inline(lane, **size))
+            .max();
+        Bytes::new(largest.map_or(0, |size| *size as u64))
+    }
+}
+
+/// Of messages to and fro one in so many is signalled: the others' ends are seen by the answers.
+pub(super) const SIGNALLED_EVERY: u32 = 16;
+
+/// Room for those that are not known to have ended.
+fn latency_depth() -> u32 {
+    2 * SIGNALLED_EVERY
+}
+
+/// A part of a lane's memory: that of message `slot`, `size` bytes of it behind `header`.
+pub(super) fn message<'l>(
+    job: &Job,
+    lane: &'l Lane<'_>,
+    slot: usize,
+    header: usize,
+    size: usize,
+) -> Slice<'l> {
+    let start = slot * job.slot();
+    lane.region.slice(start..start + header + size)
+}

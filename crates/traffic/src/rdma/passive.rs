@@ -1,0 +1,214 @@
+//! The far end of rates: takes messages, or sleeps while its device serves the sender's requests.
+
+use std::time::{Duration, Instant};
+
+use linerate_verbs::{Opcode, Receive, Receives};
+
+use super::job::{Job, message};
+use super::turns::{BYTES, Word, gone, hear, say};
+use super::{Moved, Told};
+use crate::TrafficError;
+use crate::tcp::words::{Heard, Word as Came};
+use crate::trial::{Seat, Start};
+use crate::verbs::{Lane, Station, Took};
+
+/// How long datagrams that are still on the way are waited for.
+const LATE_MAX: Duration = Duration::from_millis(50);
+
+/// The receiver's part.
+pub(super) fn receive(
+    seat: &mut Seat<'_>,
+    station: &mut Station<'_>,
+    lanes: &[Lane<'_>],
+    job: &Job,
+) -> Result<Option<Told>, TrafficError> {
+    if job.is_one_sided() {
+        return sleep(seat, lanes);
+    }
+    let mut rooms: Vec<Room<'_>> = (0u64..)
+        .zip(lanes)
+        .map(|(number, lane)| Room::new(job, lane, number))
+        .collect();
+    for (room, lane) in rooms.iter_mut().zip(lanes) {
+        room.post_all(lane)
+            .map_err(|refused| station.refused(refused))?;
+    }
+    let Some(start) = seat.ready()? else {
+        return Ok(None);
+    };
+    loop {
+        match hear(seat, start)? {
+            Word::Turn { before, .. } => {
+                say(seat, Word::Ready)?;
+                take_turn(seat, station, lanes, job, &mut rooms, before, start)?;
+                say(seat, Word::Taken)?;
+            }
+            Word::End => break,
+            _ => return Err(gone(seat, start)),
+        }
+    }
+    Ok(Some(Told {
+        start,
+        flows: rooms.iter().map(|room| room.moved).collect(),
+        operations: None,
+    }))
+}
+
+/// The receiver of one-sided verbs.
+fn sleep(seat: &mut Seat<'_>, lanes: &[Lane<'_>]) -> Result<Option<Told>, TrafficError> {
+    let Some(start) = seat.ready()? else {
+        return Ok(None);
+    };
+    loop {
+        match hear(seat, start)? {
+            Word::Turn { .. } => say(seat, Word::Ready)?,
+            Word::Done { .. } => say(seat, Word::Taken)?,
+            Word::End => break,
+            _ => return Err(gone(seat, start)),
+        }
+    }
+    Ok(Some(Told {
+        start,
+        flows: vec![Moved::default(); lanes.len()],
+        operations: None,
+    }))
+}
+
+/// Room for messages on one lane.
+pub(super) struct Room<'l> {
+    receives: Receives<'l>,
+    /// Messages that were taken and whose room was not given back.
+    taken: usize,
+    /// Where the next ones are given back.
+    at: usize,
+    batch: usize,
+    header: u64,
+    pub(super) moved: Moved,
+}
+
+impl<'l> Room<'l> {
+    pub(super) fn new(job: &Job, lane: &'l Lane<'_>, number: u64) -> Self {
+        let count = job.receives() as usize;
+        let (header, most) = (job.header(), job.slot() - job.header());
+        let slots = job.slots();
+        let all: Vec<Receive<'_>> = (0..count)
+            .map(|index| Receive {
+                id: number,
+                local: message(job, lane, index % slots, header, most),
+            })
+            .collect();
+        Self {
+            receives: Receives::new(&all),
+            taken: 0,
+            at: 0,
+            batch: (count / 4).max(1),
+            header: header as u64,
+            moved: Moved::default(),
+        }
+    }
+
+    pub(super) fn post_all(&mut self, lane: &Lane<'_>) -> Result<(), (usize, rustix::io::Errno)> {
+        let count = self.receives.len();
+        self.receives.post(&lane.pair, 0, count)
+    }
+
+    /// The room of the next message that is taken, of those that are given back one by one.
+    pub(super) fn next_slot(&mut self) -> usize {
+        let slot = self.at;
+        self.at = (slot + 1) % self.receives.len();
+        slot
+    }
+
+    /// Gives one room back.
+    pub(super) fn give_back(
+        &mut self,
+        lane: &Lane<'_>,
+        slot: usize,
+    ) -> Result<(), (usize, rustix::io::Errno)> {
+        self.receives.post(&lane.pair, slot, 1)
+    }
+
+    /// A message was taken; gives room back in batches, which end with the list.
+    #[inline]
+    fn took(&mut self, lane: &Lane<'_>) -> Result<(), (usize, rustix::io::Errno)> {
+        self.taken += 1;
+        if self.taken == self.batch.min(self.receives.len() - self.at) {
+            self.receives.post(&lane.pair, self.at, self.taken)?;
+            self.at = (self.at + self.taken) % self.receives.len();
+            self.taken = 0;
+        }
+        Ok(())
+    }
+}
+
+/// THE hot loop of a receiver: takes messages until the sender has said how many there were, and they are
+/// here.
+fn take_turn(
+    seat: &Seat<'_>,
+    station: &mut Station<'_>,
+    lanes: &[Lane<'_>],
+    job: &Job,
+    rooms: &mut [Room<'_>],
+    before: u64,
+    start: Start,
+) -> Result<(), TrafficError> {
+    let first = seat.flows[0].flow;
+    let mut heard = Heard::<BYTES>::default();
+    let mut expected = None;
+    let mut quiet_since = Instant::now();
+    let (mut came, mut uncounted) = (0, before);
+    loop {
+        if expected.is_some_and(|expected| came >= expected) {
+            return Ok(());
+        }
+        let due = expected.map(|_| quiet_since + LATE_MAX);
+        match station.taker.take(due)? {
+            Took::Some(count) => {
+                for index in 0..count {
+                    let completion = station.taker.taken(index);
+                    let number = usize::try_from(completion.id()).unwrap_or(0);
+                    let lane = &lanes[number];
+                    (completion.status()).map_err(|status| {
+                        station.failed("receive a message", lane.one.flow.number, status)
+                    })?;
+                    if completion.opcode() != Opcode::Received {
+                        continue;
+                    }
+                    let room = &mut rooms[number];
+                    came += 1;
+                    if uncounted > 0 {
+                        uncounted -= 1;
+                    } else {
+                        room.moved.messages += 1;
+                        room.moved.bytes +=
+                            u64::from(completion.bytes()).saturating_sub(room.header);
+                        lane.one.counter.set_bytes(room.moved.bytes);
+                    }
+                    room.took(lane)
+                        .map_err(|refused| station.refused(refused))?;
+                }
+                quiet_since = Instant::now();
+            }
+            Took::Nothing => {}
+            Took::Look if expected.is_some() => {
+                if job.is_datagrams() && quiet_since.elapsed() >= LATE_MAX {
+                    return Ok(());
+                }
+                if seat.board.has_failed() {
+                    return Err(TrafficError::Aborted);
+                }
+            }
+            Took::Look => match heard.hear(first) {
+                Came::Partial => {}
+                Came::Whole(bytes) => match Word::of(bytes) {
+                    Some(Word::Done { messages }) => {
+                        expected = Some(messages);
+                        quiet_since = Instant::now();
+                    }
+                    _ => return Err(TrafficError::PeerGarbled { flow: first.number }),
+                },
+                Came::Closed => return Err(gone(seat, start)),
+            },
+        }
+    }
+}

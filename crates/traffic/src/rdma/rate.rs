@@ -1,0 +1,328 @@
+//! As many messages under way as the depth allows.
+//!
+//! Requests are linked once for each size and posted in batches by one call; only the last of a batch is
+//! signalled, and its completion says that all of them have ended. With a quarter of the depth in a batch
+//! three quarters are under way whenever the thread comes to post.
+
+use std::time::Instant;
+
+use linerate_model::latency::Histogram;
+use linerate_model::sample::{Operations, SizeRecord};
+use linerate_model::units::{BitRate, Bytes, Nanoseconds};
+use linerate_verbs::{Send, Sends};
+
+use super::job::{Job, message};
+use super::turns::{Word, agree, gone};
+use super::{Moved, Told};
+use crate::TrafficError;
+use crate::trial::{Counter, Seat, Start};
+use crate::verbs::{Lane, Station, Took};
+
+/// Messages that are timed alone before a size's clock starts.
+const ALONE: u32 = 10;
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "messages of a trial fit in 2^53"
+)]
+fn real(count: u64) -> f64 {
+    count as f64
+}
+
+/// One size on one lane.
+struct Going<'l> {
+    sends: Sends<'l>,
+    counter: &'l Counter,
+    lane: u64,
+    size: u64,
+    batch: usize,
+    depth: u64,
+    /// Messages that are left to be posted.
+    left: u64,
+    /// The last message, when it is a shorter one.
+    tail: Option<(Sends<'l>, u64)>,
+    posted: u64,
+    done: u64,
+    dry: u64,
+    /// Bytes of this lane, all sizes together.
+    bytes: u64,
+}
+
+impl<'l> Going<'l> {
+    fn new(job: &Job, lane: &'l Lane<'_>, index: usize, size: usize, bytes: u64) -> Self {
+        let number = index as u64;
+        let (left, tail) = job.amount(index, size);
+        let request = |size: usize, index: u32| Send {
+            id: identify(number, job.batch),
+            local: message(job, lane, 0, 0, size),
+            work: job.request(lane, lane.far, None),
+            signaled: (index + 1).is_multiple_of(job.batch),
+            inline: job.is_inline(lane, size),
+        };
+        let all: Vec<Send<'_>> = (0..job.depth).map(|index| request(size, index)).collect();
+        let tail = tail.map(|size| {
+            let last = Send {
+                id: identify(number, 1),
+                signaled: true,
+                ..request(size, 0)
+            };
+            (Sends::new(&[last]), size as u64)
+        });
+        Self {
+            sends: Sends::new(&all),
+            counter: lane.one.counter,
+            lane: number,
+            size: size as u64,
+            batch: job.batch as usize,
+            depth: job.depth.into(),
+            left,
+            tail,
+            posted: 0,
+            done: 0,
+            dry: 0,
+            bytes,
+        }
+    }
+
+    /// Posts what there is room for; how many messages.
+    #[inline]
+    fn fill(&mut self, lane: &Lane<'_>) -> Result<u64, (usize, rustix::io::Errno)> {
+        let before = self.posted;
+        if self.posted == self.done && self.posted > 0 && self.left > 0 {
+            self.dry += 1;
+        }
+        while self.left > 0 && self.posted - self.done + self.batch as u64 <= self.depth {
+            let at = usize::try_from(self.posted % self.depth).unwrap_or(0);
+            if self.left >= self.batch as u64 {
+                self.sends.post(&lane.pair, at, self.batch)?;
+                self.posted += self.batch as u64;
+                self.left -= self.batch as u64;
+            } else {
+                self.post_rest(lane, at)?;
+            }
+        }
+        if self.left == 0
+            && self.posted - self.done < self.depth
+            && let Some((mut last, size)) = self.tail.take()
+        {
+            last.post(&lane.pair, 0, 1)?;
+            self.posted += 1;
+            // What its completion adds is a whole message's bytes.
+            self.bytes = self.bytes.wrapping_add(size).wrapping_sub(self.size);
+        }
+        Ok(self.posted - before)
+    }
+
+    /// Posts fewer than a batch: the last messages of all.
+    fn post_rest(&mut self, lane: &Lane<'_>, at: usize) -> Result<(), (usize, rustix::io::Errno)> {
+        let count = usize::try_from(self.left).unwrap_or(self.batch);
+        let last = at + count - 1;
+        self.sends.set_signaled(last, true);
+        let messages = u32::try_from(count).unwrap_or(u32::MAX);
+        self.sends.set_id(last, identify(self.lane, messages));
+        self.sends.post(&lane.pair, at, count)?;
+        self.posted += self.left;
+        self.left = 0;
+        Ok(())
+    }
+
+    #[inline]
+    fn completed(&mut self, messages: u64) {
+        self.done += messages;
+        self.bytes = self.bytes.wrapping_add(messages * self.size);
+        self.counter.set_bytes(self.bytes);
+    }
+}
+
+/// A completion tells its lane and how many messages ended with it.
+fn identify(lane: u64, messages: u32) -> u64 {
+    lane << 32 | u64::from(messages)
+}
+
+/// The highest rate over as many messages as the queue pairs hold.
+struct Peak {
+    began: Instant,
+    messages: u64,
+    span: u64,
+    best: Option<f64>,
+}
+
+impl Peak {
+    fn add(&mut self, messages: u64, now: Instant) {
+        self.messages += messages;
+        if self.messages < self.span {
+            return;
+        }
+        let seconds = now.duration_since(self.began).as_secs_f64();
+        if seconds > 0.0 {
+            let rate = real(self.messages) / seconds;
+            self.best = Some(self.best.map_or(rate, |best| best.max(rate)));
+        }
+        (self.began, self.messages) = (now, 0);
+    }
+}
+
+/// The sender's part.
+pub(super) fn send(
+    seat: &Seat<'_>,
+    station: &mut Station<'_>,
+    lanes: &[Lane<'_>],
+    job: &Job,
+    start: Start,
+) -> Result<Option<Told>, TrafficError> {
+    let mut operations = Operations::default();
+    let mut flows = vec![Moved::default(); lanes.len()];
+    let sizes = u32::try_from(job.sizes.len()).unwrap_or(u32::MAX);
+    let whole = std::time::Duration::from(seat.spec.duration_ns);
+    for (index, &size) in (0u32..).zip(&job.sizes) {
+        if seat.board.is_stopped() {
+            break;
+        }
+        let before = if job.is_datagrams() { 0 } else { ALONE };
+        let turn = Word::Turn {
+            index,
+            before: before.into(),
+        };
+        agree(seat, start, turn, Word::Ready)?;
+        let alone = alone(seat, station, &lanes[0], job, size, before, start)?;
+        let mut going: Vec<Going<'_>> = (lanes.iter().zip(&flows).enumerate())
+            .map(|(index, (lane, moved))| Going::new(job, lane, index, size, moved.bytes))
+            .collect();
+        let until = start.at + whole * (index + 1) / sizes;
+        let (took, peak) = carry(seat, station, lanes, job, &mut going, until, start)?;
+        let messages: u64 = going.iter().map(|one| one.done).sum();
+        let done = Word::Done {
+            messages: messages + u64::from(before),
+        };
+        agree(seat, start, done, Word::Taken)?;
+        for (moved, one) in flows.iter_mut().zip(&going) {
+            moved.bytes = one.bytes;
+            moved.messages += one.done;
+            moved.ran_dry = Some(moved.ran_dry.unwrap_or(0) + one.dry);
+        }
+        operations.completed += messages;
+        if messages > 0 {
+            operations.sizes.push(SizeRecord {
+                bytes: Bytes::new(size as u64),
+                repetitions: messages,
+                elapsed_ns: took,
+                one_way: Histogram::default(),
+                peak_bit_per_s: peak
+                    .and_then(|rate| BitRate::from_f64(rate * real(size as u64) * 8.0)),
+                alone_ns: alone,
+            });
+        }
+    }
+    Ok(Some(Told {
+        start,
+        flows,
+        operations: job.counts_operations.then_some(operations),
+    }))
+}
+
+/// The shortest time of one message on an idle queue pair.
+fn alone(
+    seat: &Seat<'_>,
+    station: &mut Station<'_>,
+    lane: &Lane<'_>,
+    job: &Job,
+    size: usize,
+    times: u32,
+    start: Start,
+) -> Result<Option<Nanoseconds>, TrafficError> {
+    let mut one = Sends::new(&[Send {
+        id: 0,
+        local: message(job, lane, 0, 0, size),
+        work: job.request(lane, lane.far, None),
+        signaled: true,
+        inline: job.is_inline(lane, size),
+    }]);
+    let mut shortest: Option<Nanoseconds> = None;
+    for _ in 0..times {
+        let begun = Instant::now();
+        (one.post(&lane.pair, 0, 1)).map_err(|refused| station.refused(refused))?;
+        loop {
+            match station.taker.take(None)? {
+                Took::Some(_) => break,
+                Took::Nothing => {}
+                Took::Look => look(seat, station, start)?,
+            }
+        }
+        (station.taker.taken(0).status())
+            .map_err(|status| station.failed(job.doing(), lane.one.flow.number, status))?;
+        let time = Nanoseconds::from(begun.elapsed());
+        shortest = Some(shortest.map_or(time, |shortest| shortest.min(time)));
+    }
+    Ok(shortest)
+}
+
+/// What a thread that waits looks at: the far end, the device.
+pub(super) fn look(
+    seat: &Seat<'_>,
+    station: &Station<'_>,
+    start: Start,
+) -> Result<(), TrafficError> {
+    station.taker.check_device()?;
+    if seat.board.has_failed() {
+        return Err(TrafficError::Aborted);
+    }
+    let first = seat.flows[0].flow;
+    crate::tcp::words::check_silence(first, start.at.elapsed())
+}
+
+/// THE hot loop: how long it took until the last message had ended, and the highest rate in messages a
+/// second.
+fn carry(
+    seat: &Seat<'_>,
+    station: &mut Station<'_>,
+    lanes: &[Lane<'_>],
+    job: &Job,
+    going: &mut [Going<'_>],
+    until: Instant,
+    start: Start,
+) -> Result<(Nanoseconds, Option<f64>), TrafficError> {
+    let begun = Instant::now();
+    let mut under_way = 0;
+    for (one, lane) in going.iter_mut().zip(lanes) {
+        under_way += one.fill(lane).map_err(|refused| station.refused(refused))?;
+    }
+    let mut peak = Peak {
+        began: begun,
+        messages: 0,
+        span: u64::from(job.depth) * lanes.len() as u64,
+        best: None,
+    };
+    let mut stop = false;
+    let mut last = begun;
+    while under_way > 0 {
+        let count = match station.taker.take(None)? {
+            Took::Some(count) => count,
+            Took::Nothing => continue,
+            Took::Look => {
+                look(seat, station, start)?;
+                continue;
+            }
+        };
+        last = Instant::now();
+        stop |= seat.board.is_stopped() || last >= until;
+        for index in 0..count {
+            let completion = station.taker.taken(index);
+            let number = usize::try_from(completion.id() >> 32).unwrap_or(0);
+            let lane = &lanes[number];
+            (completion.status())
+                .map_err(|status| station.failed(job.doing(), lane.one.flow.number, status))?;
+            let one = &mut going[number];
+            let messages = completion.id() & u64::from(u32::MAX);
+            one.completed(messages);
+            under_way -= messages;
+            peak.add(messages, last);
+            if !stop {
+                under_way += one.fill(lane).map_err(|refused| station.refused(refused))?;
+            }
+        }
+    }
+    if !stop && going.iter().any(|one| one.left > 0) {
+        return Err(gone(seat, start));
+    }
+    Ok((last.duration_since(begun).into(), peak.best))
+}

@@ -1,0 +1,135 @@
+//! The words by which the two ends of a thread agree on each size.
+
+use crate::TrafficError;
+use crate::tcp::words::{next_words, tell};
+use crate::trial::{Seat, Start};
+
+pub(super) const BYTES: usize = 16;
+
+/// What an end says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Word {
+    /// The size of this index is next; so many messages go before it that do not count.
+    Turn { index: u32, before: u64 },
+    /// There is room for it.
+    Ready,
+    /// So many messages were sent, those before included.
+    Done { messages: u64 },
+    /// They were taken.
+    Taken,
+    /// A round of messages is next that will be compared: the first of them has this number.
+    Round { first: u64 },
+    /// It was sent: compare.
+    Compare { messages: u64 },
+    /// Every byte was right.
+    Right,
+    /// There is nothing more.
+    End,
+}
+
+impl Word {
+    fn bytes(self) -> [u8; BYTES] {
+        let (kind, index, count) = match self {
+            Self::Turn { index, before } => (b'T', index, before),
+            Self::Ready => (b'R', 0, 0),
+            Self::Done { messages } => (b'D', 0, messages),
+            Self::Taken => (b'A', 0, 0),
+            Self::Round { first } => (b'N', 0, first),
+            Self::Compare { messages } => (b'C', 0, messages),
+            Self::Right => (b'G', 0, 0),
+            Self::End => (b'E', 0, 0),
+        };
+        let mut bytes = [0; BYTES];
+        bytes[0] = kind;
+        bytes[4..8].copy_from_slice(&index.to_be_bytes());
+        bytes[8..].copy_from_slice(&count.to_be_bytes());
+        bytes
+    }
+
+    pub(super) fn of(bytes: [u8; BYTES]) -> Option<Self> {
+        let index = u32::from_be_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]);
+        let count = crate::tcp::words::number(&bytes[8..]);
+        Some(match bytes[0] {
+            b'T' => Self::Turn {
+                index,
+                before: count,
+            },
+            b'R' => Self::Ready,
+            b'D' => Self::Done { messages: count },
+            b'A' => Self::Taken,
+            b'N' => Self::Round { first: count },
+            b'C' => Self::Compare { messages: count },
+            b'G' => Self::Right,
+            b'E' => Self::End,
+            _ => return None,
+        })
+    }
+}
+
+/// Says `word` to the far end of this thread.
+pub(super) fn say(seat: &Seat<'_>, word: Word) -> Result<(), TrafficError> {
+    tell(seat.flows[0].flow, &word.bytes())
+}
+
+/// What the far end says next.
+pub(super) fn hear(seat: &Seat<'_>, start: Start) -> Result<Word, TrafficError> {
+    let flow = seat.flows[0].flow;
+    match next_words::<BYTES>(flow, &seat.board.abort)? {
+        Some(bytes) => Word::of(bytes).ok_or(TrafficError::PeerGarbled { flow: flow.number }),
+        None => Err(gone(seat, start)),
+    }
+}
+
+/// The far end ended its side before its time.
+pub(super) fn gone(seat: &Seat<'_>, start: Start) -> TrafficError {
+    TrafficError::PeerClosed {
+        flow: seat.flows[0].flow.number,
+        after: start.at.elapsed(),
+    }
+}
+
+/// Says `word` and waits for `answer`.
+pub(super) fn agree(
+    seat: &Seat<'_>,
+    start: Start,
+    word: Word,
+    answer: Word,
+) -> Result<(), TrafficError> {
+    say(seat, word)?;
+    if hear(seat, start)? == answer {
+        return Ok(());
+    }
+    Err(TrafficError::PeerGarbled {
+        flow: seat.flows[0].flow.number,
+    })
+}
+
+/// Says that there is nothing more.
+pub(super) fn end(seat: &Seat<'_>) -> Result<(), TrafficError> {
+    say(seat, Word::End)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_read_back_as_they_were_written() {
+        for word in [
+            Word::Turn {
+                index: 22,
+                before: 10,
+            },
+            Word::Ready,
+            Word::Done { messages: 1 << 50 },
+            Word::Taken,
+            Word::Round { first: 7 },
+            Word::Compare { messages: 128 },
+            Word::Right,
+            Word::End,
+        ] {
+            assert_eq!(Word::of(word.bytes()), Some(word));
+        }
+        assert_eq!(Word::of([0; BYTES]), None);
+    }
+}

@@ -1,0 +1,195 @@
+//! How the two ends of queue pairs find each other: by what they tell over the companions, or by the
+//! connection manager.
+
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::time::Instant;
+
+use linerate_model::workload::{Connect, Service, Verbs};
+use linerate_verbs::{
+    AddressHandle, Calling, Connection, Gid, Listener, Path, Patience, ProtectionDomain, Step,
+    VerbsError,
+};
+
+use super::choose::Chosen;
+use super::hello::{Hello, meet};
+use super::station::{Fresh, Way};
+use super::verbs_of;
+use crate::TrafficError;
+use crate::tcp::Side;
+use crate::tcp::words::{local_of, peer_of, random, with_port};
+use crate::trial::Seat;
+
+/// Packets are numbered by 24 bits.
+const PACKET_NUMBERS: u32 = 0xFF_FFFF;
+
+/// Connects all queue pairs of a thread.
+pub(super) fn connect(
+    seat: &Seat<'_>,
+    side: Side,
+    chosen: &Chosen,
+    domain: &ProtectionDomain,
+    fresh: &[Fresh<'_>],
+    deadline: Instant,
+) -> Result<Vec<Way>, TrafficError> {
+    let verbs = verbs_of(seat.spec)?;
+    let managed = verbs.connect == Connect::Cm || chosen.device.is_iwarp();
+    if managed && verbs.service == Service::Ud {
+        return Err(TrafficError::not_supported(
+            "connect datagrams by the connection manager",
+            "they need no connection; leave `--connect` out",
+        ));
+    }
+    let listener = (managed && side == Side::Listening)
+        .then(|| {
+            Listener::new(with_port(local_of(&seat.flows[0].flow.socket)?, 0))
+                .map_err(TrafficError::from)
+        })
+        .transpose()?;
+    let own = (fresh.iter())
+        .map(|one| hello(verbs, chosen, one, listener.as_ref()))
+        .collect::<Result<Vec<_>, _>>()?;
+    // First all tell, then all listen: so little fits into the connections' buffers.
+    for (one, hello) in fresh.iter().zip(&own) {
+        hello.tell(&one.one)?;
+    }
+    let mut ways = Vec::with_capacity(fresh.len());
+    for (one, own) in fresh.iter().zip(&own) {
+        let theirs = Hello::await_from(&one.one, deadline, &seat.board.abort)?;
+        let mtu = own.mtu.min(theirs.mtu);
+        let path = path(verbs, chosen, own, &theirs, mtu);
+        let mut handle = None;
+        let mut connection = None;
+        if managed {
+            let patience = Patience {
+                until: deadline,
+                stop: seat.board.abort.as_fd(),
+            };
+            connection = Some(match &listener {
+                Some(listener) => answer(listener, one, own, &path, patience)?,
+                None => call(one, &theirs, verbs, &path, patience)?,
+            });
+        } else {
+            one.pair.initialize(path.port, one.access, own.key)?;
+            one.pair.connect(&path)?;
+            if verbs.service == Service::Ud {
+                let way = AddressHandle::new(domain, &path)?;
+                handle = Some((way, theirs.queue_pair, theirs.key));
+            }
+        }
+        ways.push(Way {
+            far: theirs.memory,
+            far_bytes: theirs.memory_bytes,
+            mtu,
+            handle,
+            connection,
+        });
+    }
+    meet(seat, deadline)?;
+    Ok(ways)
+}
+
+fn hello(
+    verbs: &Verbs,
+    chosen: &Chosen,
+    one: &Fresh<'_>,
+    listener: Option<&Listener>,
+) -> Result<Hello, TrafficError> {
+    let drawn = random()?;
+    let low = u32::try_from(drawn & u64::from(PACKET_NUMBERS)).unwrap_or(0);
+    let key = u32::try_from(drawn >> 33).unwrap_or(1);
+    Ok(Hello {
+        queue_pair: one.pair.number(),
+        packet_number: low,
+        // The highest bit would make it a key that only privileged programs may use.
+        key,
+        gid: chosen.gid.map_or(Gid::default(), |entry| entry.gid),
+        lid: chosen.port.lid,
+        mtu: verbs.mtu.unwrap_or(chosen.port.mtu),
+        memory: one.region.remote(0),
+        memory_bytes: one.region.length() as u64,
+        reads_asked: chosen.attributes.reads_asked_max,
+        reads_answered: chosen.attributes.reads_answered_max,
+        port: listener.map_or(0, Listener::port),
+        secret: random()?,
+    })
+}
+
+fn path(verbs: &Verbs, chosen: &Chosen, own: &Hello, theirs: &Hello, mtu: u32) -> Path {
+    Path {
+        port: chosen.port_number,
+        gid_index: chosen.gid.map(|entry| entry.index),
+        mtu,
+        gid: theirs.gid,
+        lid: theirs.lid,
+        queue_pair: theirs.queue_pair,
+        receive_packet_number: theirs.packet_number,
+        send_packet_number: own.packet_number,
+        traffic_class: verbs.traffic_class,
+        service_level: verbs.service_level,
+        reads_asked: own.reads_asked.min(theirs.reads_answered),
+        reads_answered: own.reads_answered.min(theirs.reads_asked),
+    }
+}
+
+fn reads(path: &Path) -> (u8, u8) {
+    (path.reads_asked, path.reads_answered)
+}
+
+/// Calls the listening end.
+fn call(
+    one: &Fresh<'_>,
+    theirs: &Hello,
+    verbs: &Verbs,
+    path: &Path,
+    patience: Patience<'_>,
+) -> Result<Connection, TrafficError> {
+    let socket = &one.one.flow.socket;
+    let from: SocketAddr = with_port(local_of(socket)?, 0);
+    let to = with_port(peer_of(socket)?, theirs.port);
+    let calling = Calling::new(from, to, verbs.traffic_class, patience)?;
+    let mut first = calling.attributes(Step::Initialize, one.access)?;
+    first.mtu = Some(path.mtu);
+    one.pair.follow(&first)?;
+    let secret = theirs.secret.to_be_bytes();
+    let wanted = calling.call(one.pair.number(), &secret, reads(path), patience)?;
+    if wanted {
+        for step in [Step::Receive, Step::Send] {
+            let mut next = calling.attributes(step, one.access)?;
+            next.mtu = Some(path.mtu);
+            one.pair.follow(&next)?;
+        }
+    }
+    Ok(calling.establish(wanted)?)
+}
+
+/// Waits for the call with our secret, and answers it. Others are turned away.
+fn answer(
+    listener: &Listener,
+    one: &Fresh<'_>,
+    own: &Hello,
+    path: &Path,
+    patience: Patience<'_>,
+) -> Result<Connection, TrafficError> {
+    let request = loop {
+        let request = listener.next_request(patience)?;
+        if request.private().starts_with(&own.secret.to_be_bytes()) {
+            break request;
+        }
+    };
+    let steps: &[Step] = &[Step::Initialize, Step::Receive, Step::Send];
+    for &step in steps {
+        match request.attributes(step, one.access) {
+            Ok(mut next) => {
+                next.mtu = Some(path.mtu);
+                one.pair.follow(&next)?;
+            }
+            // iWARP: the kernel takes the queue pair on by itself.
+            Err(_) if step != Step::Initialize => break,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let accepted: Result<Connection, VerbsError> =
+        request.accept(one.pair.number(), reads(path), patience);
+    Ok(accepted?)
+}

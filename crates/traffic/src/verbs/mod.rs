@@ -1,0 +1,38 @@
+//! RDMA verbs as a transport: a queue pair for each flow, beside its TCP connection, which stays as the
+//! flow's companion. It proves the token, carries what the ends must know of each other, and is how an end
+//! notices that the other one is gone.
+//!
+//! ```text
+//! Station: device, completion queue          one a thread
+//!   Lane: queue pair, registered memory      one a flow
+//! ```
+
+mod choose;
+mod connect;
+mod hello;
+mod station;
+mod taker;
+
+pub(crate) use station::{Lane, Needs, ROUTE_HEADER, Station};
+pub(crate) use taker::{Taker, Took};
+
+use linerate_model::workload::{TrialSpec, Verbs, Waiting};
+
+use crate::TrafficError;
+
+/// What the trial says of verbs.
+pub(crate) fn verbs_of(spec: &TrialSpec) -> Result<&Verbs, TrafficError> {
+    spec.verbs.as_ref().ok_or(TrafficError::NotBuilt)
+}
+
+/// Whether a thread asks the completion queue again and again instead of sleeping until it is told.
+pub(crate) fn spins(spec: &TrialSpec) -> Result<bool, TrafficError> {
+    match spec.waiting {
+        Waiting::Blocking | Waiting::Epoll => Ok(false),
+        Waiting::Spin => Ok(true),
+        waiting => Err(TrafficError::not_supported(
+            format!("wait by `{waiting}` for RDMA"),
+            "its completions are waited for by `blocking` (events) or `spin` (polling)",
+        )),
+    }
+}

@@ -1,0 +1,283 @@
+//! What a data thread has over verbs: its device, its completion queue, and a lane for each of its flows.
+
+use std::net::IpAddr;
+use std::os::fd::AsFd;
+use std::time::Instant;
+
+use linerate_model::ids::NodeId;
+use linerate_model::known::Known;
+use linerate_model::sample::VerbsRecord;
+use linerate_model::units::Bytes;
+use linerate_model::workload::{DeviceChoice, Service, Verbs};
+use linerate_verbs::{
+    Access, AddressHandle, CompletionQueue, Connection, ProtectionDomain, QueuePair,
+    QueuePairNeeds, Region, Remote, Status, To,
+};
+use rustix::io::Errno;
+
+use super::choose::{Chosen, choose};
+use super::connect;
+use super::{Taker, spins, verbs_of};
+use crate::TrafficError;
+use crate::buffer::Buffer;
+use crate::sys::Mapping;
+use crate::tcp::words::{WORDS_MAX, local_of};
+use crate::tcp::{Side, role};
+use crate::trial::{Seat, SeatFlow};
+
+/// Bytes that go before a received datagram: its route header (InfiniBand Architecture Specification, 11.4.1.2).
+pub(crate) const ROUTE_HEADER: usize = 40;
+
+/// What a workload needs of each of its lanes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Needs {
+    /// Bytes of its memory.
+    pub(crate) memory: usize,
+    /// Requests of the sending side under way.
+    pub(crate) sends: u32,
+    /// Requests of the receiving side.
+    pub(crate) receives: u32,
+    /// The largest message that travels in its request; the device may give less.
+    pub(crate) inline: u32,
+    /// What the far end does with the memory.
+    pub(crate) access: Access,
+}
+
+/// A thread's device and completion queue.
+#[derive(Debug)]
+pub(crate) struct Station<'a> {
+    pub(crate) taker: Taker<'a>,
+    /// The far end can be asked for it.
+    pub(crate) message_max: usize,
+    pub(crate) has_atomics: bool,
+    device_name: String,
+}
+
+/// A flow's queue pair and its memory.
+#[derive(Debug)]
+pub(crate) struct Lane<'a> {
+    pub(crate) one: SeatFlow<'a>,
+    pub(crate) pair: QueuePair,
+    pub(crate) region: Region<Mapping>,
+    /// The far end's memory ...
+    pub(crate) far: Remote,
+    /// ... and its length.
+    pub(crate) far_bytes: u64,
+    /// Where datagrams go.
+    handle: Option<(AddressHandle, u32, u32)>,
+    /// The path MTU.
+    pub(crate) mtu: u32,
+    record: VerbsRecord,
+    _connection: Option<Connection>,
+}
+
+/// Which end of its connections a seat is at.
+pub(super) fn side_of(seat: &Seat<'_>) -> Side {
+    let first = seat.flows.first().map_or(0, |one| one.flow.number);
+    if role(seat.spec, Side::Connecting, first) == seat.role {
+        Side::Connecting
+    } else {
+        Side::Listening
+    }
+}
+
+fn choice_of(verbs: &Verbs, side: Side) -> &DeviceChoice {
+    match side {
+        Side::Connecting => &verbs.local,
+        Side::Listening => &verbs.remote,
+    }
+}
+
+/// This end's address of the thread's first connection.
+fn address_of(seat: &Seat<'_>) -> Result<IpAddr, TrafficError> {
+    let Some(first) = seat.flows.first() else {
+        return Err(TrafficError::NotBuilt);
+    };
+    Ok(local_of(&first.flow.socket)?.ip().to_canonical())
+}
+
+/// A queue pair whose way is not known yet.
+pub(super) struct Fresh<'a> {
+    pub(super) one: SeatFlow<'a>,
+    pub(super) pair: QueuePair,
+    pub(super) region: Region<Mapping>,
+    pub(super) access: Access,
+}
+
+/// A queue pair's way, once it is connected.
+pub(super) struct Way {
+    pub(super) far: Remote,
+    pub(super) far_bytes: u64,
+    pub(super) mtu: u32,
+    pub(super) handle: Option<(AddressHandle, u32, u32)>,
+    pub(super) connection: Option<Connection>,
+}
+
+impl<'a> Station<'a> {
+    /// Chooses the device, makes and connects a queue pair for each flow of `seat`. The far end must do the
+    /// same meanwhile.
+    pub(crate) fn open(
+        seat: &Seat<'a>,
+        needs: Needs,
+    ) -> Result<(Self, Vec<Lane<'a>>), TrafficError> {
+        let verbs = verbs_of(seat.spec)?;
+        let deadline = Instant::now() + WORDS_MAX;
+        let side = side_of(seat);
+        let chosen = choose(choice_of(verbs, side), address_of(seat)?)?;
+        check_needs(&chosen, verbs, needs)?;
+        let spins = spins(seat.spec)?;
+        let count = u32::try_from(seat.flows.len()).unwrap_or(u32::MAX);
+        let depth = (needs.sends + needs.receives).saturating_mul(count);
+        let depth = depth.min(chosen.attributes.completions_max).max(1);
+        let queue = CompletionQueue::new(&chosen.device, depth, !spins)?;
+        let domain = ProtectionDomain::new(&chosen.device)?;
+        let fresh = (seat.flows.iter())
+            .map(|&one| fresh(seat, &domain, &queue, one, needs))
+            .collect::<Result<Vec<_>, _>>()?;
+        let ways = connect::connect(seat, side, &chosen, &domain, &fresh, deadline)?;
+        let lanes = (fresh.into_iter().zip(ways))
+            .map(|(fresh, way)| lane(&chosen, fresh, way))
+            .collect();
+        let companion = seat.flows[0].flow.socket.as_fd();
+        let device_name = chosen.device.name().to_owned();
+        let taker = Taker::new(queue, chosen.device, seat.board, companion, spins);
+        Ok((
+            Self {
+                taker,
+                message_max: usize::try_from(chosen.port.message_max).unwrap_or(usize::MAX),
+                has_atomics: chosen.attributes.atomics,
+                device_name,
+            },
+            lanes,
+        ))
+    }
+
+    /// A request that failed on the lane of `flow`.
+    pub(crate) fn failed(&self, doing: &'static str, flow: u32, status: Status) -> TrafficError {
+        TrafficError::WorkRequest {
+            doing,
+            flow,
+            device: self.device_name.clone(),
+            status,
+        }
+    }
+
+    /// A request that was not taken.
+    pub(crate) fn refused(&self, (_, errno): (usize, Errno)) -> TrafficError {
+        TrafficError::Post {
+            device: self.device_name.clone(),
+            errno,
+        }
+    }
+}
+
+/// What the device cannot have is said before anything is made.
+fn check_needs(chosen: &Chosen, verbs: &Verbs, needs: Needs) -> Result<(), TrafficError> {
+    let most = chosen.attributes.queue_depth_max;
+    let wanted = needs.sends.max(needs.receives);
+    if wanted > most {
+        return Err(TrafficError::not_supported(
+            format!("have {wanted} work requests under way"),
+            format!("a queue pair of {} holds {most}", chosen.device.name()),
+        ));
+    }
+    if let Some(mtu) = verbs.mtu.filter(|mtu| *mtu > chosen.port.mtu) {
+        return Err(TrafficError::not_supported(
+            format!("use a path MTU of {mtu} bytes"),
+            format!(
+                "port {} of {} has {} (the MTU of its interface, less the headers)",
+                chosen.port_number,
+                chosen.device.name(),
+                chosen.port.mtu
+            ),
+        ));
+    }
+    Ok(())
+}
+
+fn fresh<'a>(
+    seat: &Seat<'_>,
+    domain: &ProtectionDomain,
+    queue: &CompletionQueue,
+    one: SeatFlow<'a>,
+    needs: Needs,
+) -> Result<Fresh<'a>, TrafficError> {
+    let verbs = verbs_of(seat.spec)?;
+    let registration = verbs.memory;
+    let buffer = if registration.huge_pages {
+        Buffer::of_huge_pages(needs.memory, seat.memory())?
+    } else {
+        Buffer::new(Bytes::new(needs.memory as u64), seat.memory())?
+    };
+    let access = Access {
+        on_demand: registration.on_demand,
+        huge_pages: registration.huge_pages && registration.on_demand,
+        relaxed_ordering: registration.relaxed_ordering,
+        ..needs.access
+    };
+    let region = Region::new(domain, buffer.into_mapping(), access)?;
+    let pair = QueuePair::new(
+        domain,
+        queue,
+        QueuePairNeeds {
+            datagrams: verbs.service == Service::Ud,
+            sends: needs.sends,
+            receives: needs.receives,
+            inline: needs.inline,
+        },
+    )?;
+    Ok(Fresh {
+        one,
+        pair,
+        region,
+        access,
+    })
+}
+
+fn lane<'a>(chosen: &Chosen, fresh: Fresh<'a>, way: Way) -> Lane<'a> {
+    let record = VerbsRecord {
+        device: chosen.device.name().to_owned(),
+        port: chosen.port_number,
+        gid_index: chosen.gid.map(|entry| entry.index),
+        gid: chosen.gid.map(|entry| entry.gid.to_string()),
+        gid_kind: chosen.gid.map(|entry| entry.kind.to_string()),
+        queue_pair: fresh.pair.number(),
+        mtu: way.mtu,
+        registered_bytes: Bytes::new(fresh.region.length() as u64),
+        ..VerbsRecord::default()
+    };
+    Lane {
+        one: fresh.one,
+        pair: fresh.pair,
+        region: fresh.region,
+        far: way.far,
+        far_bytes: way.far_bytes,
+        handle: way.handle,
+        mtu: way.mtu,
+        record,
+        _connection: way.connection,
+    }
+}
+
+impl Lane<'_> {
+    /// Where its datagrams go, with this number; `None` of a reliable connection.
+    pub(crate) fn to(&self, number: Option<u32>) -> Option<To<'_>> {
+        let (handle, queue_pair, key) = self.handle.as_ref()?;
+        Some(To {
+            handle,
+            queue_pair: *queue_pair,
+            key: *key,
+            number,
+        })
+    }
+
+    /// The node of its memory.
+    pub(crate) fn node(&self) -> Known<NodeId> {
+        self.region.memory().node()
+    }
+
+    /// What was chosen for it; what its thread did is the caller's to add.
+    pub(crate) fn record(&self) -> VerbsRecord {
+        self.record.clone()
+    }
+}

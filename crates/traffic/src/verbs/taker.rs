@@ -1,0 +1,173 @@
+//! Takes completions: by asking again and again, or by sleeping until the device tells of one.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Instant;
+
+use linerate_model::sample::VerbsRecord;
+use linerate_verbs::{Completion, CompletionQueue, Device, Event};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+
+use crate::TrafficError;
+use crate::tcp::socket::timespec;
+use crate::trial::Board;
+
+/// Completions taken at a time.
+const TAKEN: usize = 64;
+/// How often a thread that spins asks in vain before it looks at anything else.
+const LOOK_EVERY: u64 = 1_024;
+
+/// A thread's completion queue, its way of waiting, and what that took.
+#[derive(Debug)]
+pub(crate) struct Taker<'a> {
+    queue: CompletionQueue,
+    device: Device,
+    board: &'a Board,
+    /// The connection that says when the far end is gone.
+    companion: BorrowedFd<'a>,
+    spins: bool,
+    taken: Box<[Completion]>,
+    completions: u64,
+    polls: u64,
+    polls_empty: u64,
+    sleeps: u64,
+    idle: u64,
+}
+
+/// What a look at the completion queue found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Took {
+    /// So many completions.
+    Some(usize),
+    /// Nothing, and nothing else to look at.
+    Nothing,
+    /// Nothing, and it is time to look at the companion, the clock and the sign to stop.
+    Look,
+}
+
+impl<'a> Taker<'a> {
+    pub(super) fn new(
+        queue: CompletionQueue,
+        device: Device,
+        board: &'a Board,
+        companion: BorrowedFd<'a>,
+        spins: bool,
+    ) -> Self {
+        Self {
+            queue,
+            device,
+            board,
+            companion,
+            spins,
+            taken: vec![Completion::default(); TAKEN].into(),
+            completions: 0,
+            polls: 0,
+            polls_empty: 0,
+            sleeps: 0,
+            idle: 0,
+        }
+    }
+
+    /// Whether it asks again and again.
+    pub(crate) fn spins(&self) -> bool {
+        self.spins
+    }
+
+    /// The completion of this number among those that were taken last.
+    #[inline]
+    pub(crate) fn taken(&self, index: usize) -> Completion {
+        self.taken[index]
+    }
+
+    /// Takes what there is, without waiting.
+    #[inline]
+    pub(crate) fn poll(&mut self) -> Result<usize, TrafficError> {
+        let count = self.queue.poll(&mut self.taken)?;
+        self.polls += 1;
+        self.polls_empty += u64::from(count == 0);
+        self.completions += count as u64;
+        Ok(count)
+    }
+
+    /// Takes what there is; waits for it in this thread's way, at most until `due`, and not when something
+    /// else wants to be looked at.
+    #[inline]
+    pub(crate) fn take(&mut self, due: Option<Instant>) -> Result<Took, TrafficError> {
+        let count = self.poll()?;
+        if count > 0 {
+            return Ok(Took::Some(count));
+        }
+        if self.spins {
+            self.idle += 1;
+            if !self.idle.is_multiple_of(LOOK_EVERY) {
+                return Ok(Took::Nothing);
+            }
+            self.check_device()?;
+            return Ok(Took::Look);
+        }
+        self.queue.arm()?;
+        // What came before it was armed is not told.
+        let count = self.poll()?;
+        if count > 0 {
+            return Ok(Took::Some(count));
+        }
+        self.sleep(due)?;
+        let count = self.poll()?;
+        Ok(if count > 0 {
+            Took::Some(count)
+        } else {
+            Took::Look
+        })
+    }
+
+    fn sleep(&mut self, due: Option<Instant>) -> Result<(), TrafficError> {
+        let Some(channel) = self.queue.channel() else {
+            return Ok(());
+        };
+        // The sign to stop stays readable: once seen it is no news.
+        let stopping = if self.board.is_stopped() {
+            PollFlags::empty()
+        } else {
+            PollFlags::IN
+        };
+        let mut fds = [
+            PollFd::from_borrowed_fd(channel, PollFlags::IN),
+            PollFd::from_borrowed_fd(self.companion, PollFlags::IN),
+            PollFd::from_borrowed_fd(self.device.events(), PollFlags::IN),
+            PollFd::from_borrowed_fd(self.board.stopping.as_fd(), stopping),
+        ];
+        let limit = due.map(|due| timespec(due.saturating_duration_since(Instant::now())));
+        match poll(&mut fds, limit.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => return Err(TrafficError::of_errno("wait for a completion", errno)),
+        }
+        let device_speaks = !fds[2].revents().is_empty();
+        self.sleeps += 1;
+        while self.queue.take_event()? == Event::Told {}
+        if device_speaks {
+            self.check_device()?;
+        }
+        Ok(())
+    }
+
+    /// Writes down what it took.
+    pub(crate) fn note(&self, record: &mut VerbsRecord) {
+        record.completions = self.completions;
+        record.polls = self.polls;
+        record.polls_empty = self.polls_empty;
+        record.sleeps = self.sleeps;
+    }
+
+    /// Fails when the device or its port is gone.
+    pub(crate) fn check_device(&self) -> Result<(), TrafficError> {
+        while let Some(event) = self.device.next_event() {
+            if event.is_fatal() {
+                return Err(TrafficError::DeviceEvent {
+                    device: self.device.name().to_owned(),
+                    what: event.what,
+                });
+            }
+        }
+        Ok(())
+    }
+}

@@ -58,7 +58,7 @@ fn call(
     end: &End,
     private: &[u8],
     turn: &Turn,
-) -> Result<Connection<'static>, VerbsError> {
+) -> Result<Connection, VerbsError> {
     let access = Plan::default().access;
     let follow = |step| {
         let attributes = calling.attributes(step, access)?;
@@ -72,7 +72,7 @@ fn call(
 }
 
 /// Accepts the next call with an end.
-fn accept<'l>(listener: &'l Listener, end: &End, turn: &Turn) -> (Vec<u8>, Connection<'l>) {
+fn accept(listener: &Listener, end: &End, turn: &Turn) -> (Vec<u8>, Connection) {
     let request = listener.next_request(turn.patience()).expect("a request");
     let access = Plan::default().access;
     for step in [Step::Initialize, Step::Receive, Step::Send] {

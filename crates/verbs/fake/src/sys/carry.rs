@@ -148,8 +148,8 @@ impl World {
     }
 
     fn attempt(&mut self, number: u32, job: &mut Job, bytes: &mut Vec<u8>) -> Result<Done, Stop> {
-        if let Task::Datagram { .. } = job.task {
-            return self.datagram(number, job, bytes);
+        if let Task::Datagram { number: told, .. } = job.task {
+            return self.datagram(number, told, job, bytes);
         }
         let far = self.far_end(number, job)?;
         let done = match job.task {
@@ -347,7 +347,13 @@ impl World {
     }
 
     /// Sends a datagram; where it does not arrive nobody is told.
-    fn datagram(&mut self, number: u32, job: &Job, bytes: &mut Vec<u8>) -> Result<Done, Stop> {
+    fn datagram(
+        &mut self,
+        number: u32,
+        told: Option<u32>,
+        job: &Job,
+        bytes: &mut Vec<u8>,
+    ) -> Result<Done, Stop> {
         self.payload(number, job, bytes)?;
         let sent = bytes.len();
         if sent > MTU as usize {
@@ -367,7 +373,8 @@ impl World {
             status: filled.err().unwrap_or(WC_SUCCESS),
             byte_len: u32::try_from(bytes.len()).unwrap_or(u32::MAX),
             src_qp: number,
-            wc_flags: WC_GRH,
+            imm_data: told.unwrap_or(0),
+            wc_flags: WC_GRH | told.map_or(0, |_| IBV_WC_WITH_IMM),
             ..ibv_wc::default()
         };
         self.end_receive(far, &room, entry);

@@ -77,12 +77,14 @@ unsafe fn task(world: &World, own: &QueuePair, request: &ibv_send_wr) -> Result<
             (IBV_WR_SEND_WITH_IMM, false) => Task::Send {
                 number: Some(request.imm_data),
             },
-            (IBV_WR_SEND, true) => {
+            (IBV_WR_SEND | IBV_WR_SEND_WITH_IMM, true) => {
                 let handle = world.handles.get(&ud.ah.addr()).ok_or(libc::EINVAL)?;
                 if handle.domain != own.domain {
                     return Err(libc::EINVAL);
                 }
+                let tells = request.opcode == IBV_WR_SEND_WITH_IMM;
                 Task::Datagram {
+                    number: tells.then_some(request.imm_data),
                     to: ud.remote_qpn,
                     key: ud.remote_qkey,
                     gid: handle.gid.0,

@@ -1,6 +1,6 @@
 //! Carries out what was posted, message after message of a queue pair, until there is none or the far end makes
 //! it wait. Most of it is done by the thread that posts, so that tests are fast where processors are few; what
-//! has to wait and each sixteenth post is left to a thread of its own, so that ends come later too.
+//! has to wait, datagrams and each sixteenth post are left to a thread of its own, so that ends come later too.
 
 use std::ffi::{c_int, c_uint};
 use std::time::{Duration, Instant};
@@ -97,7 +97,9 @@ impl World {
     /// Carries out what was just posted to a queue pair, or leaves it to the thread.
     pub(super) fn carry_out_or_leave(&mut self, number: u32) {
         self.posts += 1;
-        if self.posts.is_multiple_of(LEFT) {
+        // Datagrams would come faster than their receiver, another thread, can make room for.
+        let datagrams = (self.queue_pairs.get(&number)).is_some_and(|own| own.datagrams);
+        if datagrams || self.posts.is_multiple_of(LEFT) {
             self.ready.push_back(number);
             NEWS.notify_one();
         } else {

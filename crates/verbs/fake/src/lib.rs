@@ -22,10 +22,9 @@
 //!
 //! What it does as a device: port 1 with the RoCE v1 and v2 GIDs of `127.0.0.1`, `::1` and an address of its
 //! own ([`FakeDevice::address`]), an active MTU of [`MTU`], [`INLINE_MAX`] bytes inline; RC with send, write,
-//! read and fetch-and-add; UD with send. Most of what is posted has ended when the post returns, some of it later:
-//! a thread of its own carries out one post of sixteen, datagrams, and all that has to wait. It is strict where devices are:
-//! a slot of a queue is free again when a later completion was taken, a full completion queue breaks, a
-//! transition needs exactly its attributes, nothing is destroyed while it is in use. Wrong use of a pointer
+//! read and fetch-and-add; UD with send. A thread of its own carries out what is posted. It is strict where
+//! devices are: a slot of a queue is free again when a later completion was taken, a full completion queue
+//! breaks, a transition needs exactly its attributes, nothing is destroyed while it is in use. Wrong use of a pointer
 //! (freed twice, never given out) ends the process with a sentence.
 //!
 //! The connection manager finds listeners of this process by address and port, and the device by the address.

@@ -1,6 +1,5 @@
-//! Carries out what was posted, message after message of a queue pair, until there is none or the far end makes
-//! it wait. Most of it is done by the thread that posts, so that tests are fast where processors are few; what
-//! has to wait, datagrams and each sixteenth post are left to a thread of its own, so that ends come later too.
+//! Carries out what was posted, in a thread of its own: message after message of a queue pair, until there is
+//! none or the far end makes it wait.
 
 use std::ffi::{c_int, c_uint};
 use std::time::{Duration, Instant};
@@ -24,8 +23,6 @@ use crate::{Fault, MTU};
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Messages of one queue pair before the others have their turn.
 const TURN: usize = 32;
-/// Of so many posts one is left to the thread.
-const LEFT: u64 = 16;
 
 /// Why a request did not succeed now.
 enum Stop {
@@ -94,17 +91,10 @@ impl World {
         next
     }
 
-    /// Carries out what was just posted to a queue pair, or leaves it to the thread.
-    pub(super) fn carry_out_or_leave(&mut self, number: u32) {
-        self.posts += 1;
-        // Datagrams would come faster than their receiver, another thread, can make room for.
-        let datagrams = (self.queue_pairs.get(&number)).is_some_and(|own| own.datagrams);
-        if datagrams || self.posts.is_multiple_of(LEFT) {
-            self.ready.push_back(number);
-            NEWS.notify_one();
-        } else {
-            self.carry_out(number);
-        }
+    /// Has the thread carry out what was posted to a queue pair.
+    pub(super) fn leave(&mut self, number: u32) {
+        self.ready.push_back(number);
+        NEWS.notify_one();
     }
 
     fn carry_out(&mut self, number: u32) {
@@ -146,7 +136,6 @@ impl World {
             }
         }
         self.ready.push_back(number);
-        NEWS.notify_one();
     }
 
     fn attempt(&mut self, number: u32, job: &mut Job, bytes: &mut Vec<u8>) -> Result<Done, Stop> {

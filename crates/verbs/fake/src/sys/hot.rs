@@ -231,7 +231,7 @@ pub(super) unsafe extern "C" fn post_send(
             bad,
             |request| request.next,
             |world, number, request| take_send(world, number, request),
-            World::carry_out_or_leave,
+            World::leave,
         )
     }
 }

@@ -125,8 +125,6 @@ pub(super) struct World {
     pub(super) unacknowledged: Vec<(Told, usize)>,
     /// Where a message is while it is on its way.
     pub(super) bytes: Vec<u8>,
-    /// How many posts there were.
-    pub(super) posts: u64,
     /// Whether the thread that carries things out is there.
     pub(super) works: bool,
 }

@@ -104,6 +104,8 @@ pub fn run(action: &MeasureAction, format: FormatArg, state: &FilePath, say: &Sa
                     "`--ladder` is no test of iperf3's: it can be printed as text or json",
                 ));
             }
+            // What contradicts itself is said before anybody is called.
+            spec::measure_stream(args)?;
             ladder::run(args, state, say)
         }
         MeasureAction::Stream(args) => {

@@ -18,6 +18,7 @@ mod iperf3;
 mod job;
 mod lab;
 mod ladder;
+mod no_rdma;
 mod peers;
 mod prove;
 mod restore;

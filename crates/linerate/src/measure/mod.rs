@@ -107,6 +107,9 @@ pub fn run(action: &MeasureAction, format: FormatArg, state: &FilePath, say: &Sa
         }
         MeasureAction::Stream(args) => {
             let asked = spec::measure_stream(args)?;
+            if let Some(preload) = args.preload {
+                return crate::preload::stream(args, &asked, preload, state, say);
+            }
             let trial = &args.stream.trial;
             match args.peer.peer() {
                 Some(peer) => {

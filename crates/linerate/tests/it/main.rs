@@ -20,6 +20,7 @@ mod lab;
 mod ladder;
 mod no_rdma;
 mod peers;
+mod preload;
 mod prove;
 mod restore;
 mod stream;

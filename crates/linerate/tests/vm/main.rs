@@ -33,7 +33,7 @@ macro_rules! tests {
 }
 
 /// The power cut stands last: what others left in the kernel's memory goes with it.
-const TESTS: [Test; 13] = tests![
+const TESTS: [Test; 15] = tests![
     hardware::a_nic_lies_on_its_node_with_its_queues_and_their_interrupts,
     hardware::an_interrupts_cpus_are_set_and_read_back,
     hardware::the_doctor_judges_queues_by_the_cpus_of_their_node,
@@ -42,6 +42,8 @@ const TESTS: [Test; 13] = tests![
     testbed::a_pair_is_made_used_and_taken_away_without_a_trace,
     testbed::a_device_of_others_keeps_the_module,
     testbed::a_maker_that_was_killed_leaves_what_a_removal_takes_away,
+    testbed::what_rdma_lacks_at_either_end_is_named_by_its_exit_code,
+    testbed::a_program_that_was_not_changed_is_carried_by_rsocket,
     network::vlans_bonds_and_shaping_are_in_the_map,
     network::loss_on_the_way_is_named,
     network::a_window_below_what_the_round_trip_holds_is_named,

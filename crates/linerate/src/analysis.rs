@@ -54,8 +54,11 @@ fn warm_up(sample: &Sample) -> warmup::Warmup {
     warmup::cut(&rates)
 }
 
-/// How many leading intervals of a trial are warm-up.
+/// How many leading intervals of a trial are warm-up. Over several sizes the rate is not to be even.
 pub fn first_kept(sample: &Sample) -> usize {
+    if sample.spec.workload.is_sweep() {
+        return 0;
+    }
     warm_up(sample).first_kept
 }
 

@@ -23,7 +23,7 @@ use linerate_model::protocol::{Failure, FailureKind};
 use linerate_model::sample::{CpuFrequency, CpuStep, CpuTimes, Profile, SideSample};
 use linerate_model::units::Nanoseconds;
 use linerate_model::watch::Watch;
-use linerate_model::workload::TrialSpec;
+use linerate_model::workload::{TrialSpec, Verbs};
 use linerate_traffic::tcp::Connected;
 use linerate_traffic::{Abort, TrafficError, cpu_time_of_this_thread};
 use rustix::thread::{CpuSet as Affinity, sched_setaffinity};
@@ -150,6 +150,15 @@ fn asked_for(spec: &TrialSpec) -> CpuSet {
     all.chain(placement.receiver_cpus.iter()).collect()
 }
 
+/// The RDMA devices that the trial asks for by name; which of them is this end's, both know.
+fn named_devices(verbs: &Verbs) -> Vec<&str> {
+    let choices = [&verbs.local, &verbs.remote];
+    choices
+        .into_iter()
+        .filter_map(|choice| choice.device.as_deref())
+        .collect()
+}
+
 /// How fine the picture of `cpus` CPUs is.
 fn step_of(spec: &TrialSpec, cpus: usize) -> Duration {
     let duration = Duration::from(spec.duration_ns);
@@ -185,6 +194,10 @@ impl<'a> Machine<'a> {
         let way = match (address, Netlink::open()) {
             (Some(address), Ok(netlink)) => {
                 let way = Way::find(root, &netlink, address, asked_for(spec));
+                let way = match &spec.verbs {
+                    Some(verbs) => way.with_rdma(root, &named_devices(verbs)),
+                    None => way,
+                };
                 Known::Value((way, netlink))
             }
             (None, _) => Known::unknown(

@@ -143,6 +143,12 @@ impl Plan {
         let changes = desired
             .iter()
             .map(|(setting, to)| match settings.get(setting) {
+                // What is met already is no change, also where the kernel words it at greater length.
+                Some(from) if to.is_met_by(from) => Ok(Change {
+                    setting: setting.clone(),
+                    from: from.clone(),
+                    to: from.clone(),
+                }),
                 Some(from) => Ok(Change {
                     setting: setting.clone(),
                     from: from.clone(),
@@ -162,6 +168,24 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::host::Qdisc;
+
+    #[test]
+    fn a_discipline_asked_for_by_name_is_met_by_the_one_that_the_kernel_made() {
+        let key: SettingKey = "nic/eth2/qdisc".parse().expect("a key");
+        let made = Value::Qdisc(Qdisc {
+            handle: 0x8001_0000,
+            options: "0800".to_owned(),
+            ..Qdisc::plain("fq")
+        });
+        let now = Settings::from([(key.clone(), made)]);
+        let towards = |kind: &str| {
+            let desired = Settings::from([(key.clone(), Value::Qdisc(Qdisc::plain(kind)))]);
+            let plan = Plan::towards(&now, &desired).expect("the setting is known");
+            plan.changes.len()
+        };
+        assert_eq!((towards("fq"), towards("fq_codel")), (0, 1));
+    }
 
     fn any_settings() -> impl Strategy<Value = Settings> {
         let value = prop_oneof![

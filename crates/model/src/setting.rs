@@ -422,6 +422,21 @@ pub enum Value {
     Text(String),
 }
 
+impl Value {
+    /// Whether a setting that has `found` has what this asks for. A queueing discipline asked for without
+    /// handle or options is met by any of its kind: the kernel gives it those.
+    pub fn is_met_by(&self, found: &Self) -> bool {
+        match (self, found) {
+            (Self::Qdisc(asked), Self::Qdisc(found)) => {
+                asked.kind == found.kind
+                    && (asked.handle == 0 || asked.handle == found.handle)
+                    && (asked.options.is_empty() || asked.options == found.options)
+            }
+            _ => self == found,
+        }
+    }
+}
+
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

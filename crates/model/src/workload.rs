@@ -181,6 +181,11 @@ impl Workload {
         matches!(self, Self::Rdma(rdma) if rdma.verb != Verb::Send)
     }
 
+    /// Whether its rate changes on purpose, from one size to the next.
+    pub fn is_sweep(&self) -> bool {
+        matches!(self, Self::Rdma(rdma) if rdma.sizes.len() > 1)
+    }
+
     /// Whether bytes go one way in bulk, so that a rate and its limit are the result.
     pub fn is_bulk(&self) -> bool {
         match self {

@@ -165,7 +165,8 @@ fn first_numbers_only(from: &Value, to: &Value) -> Option<Value> {
 
 impl Table {
     /// Settings in the order of putting back: those that were written, the last one first (channels
-    /// before the maps of their queues), then those that were disturbed.
+    /// before the maps of their queues), then those that were disturbed. A queueing discipline comes after
+    /// all that: the kernel makes `mq` of the queues and the MTU of that moment.
     fn of(steps: &[Step]) -> Self {
         let mut all: Vec<Touched> = Vec::new();
         for step in steps {
@@ -192,7 +193,11 @@ impl Table {
                 .iter()
                 .rposition(|step| step.change.setting == touched.key)
         };
-        all.sort_by_key(|touched| written(touched).map_or(usize::MAX, |last| steps.len() - last));
+        all.sort_by_key(|touched| {
+            let last = written(touched);
+            let is_qdisc = matches!(touched.key, SettingKey::Nic(_, NicKnob::Qdisc));
+            (is_qdisc, last.map_or(usize::MAX, |last| steps.len() - last))
+        });
         Self(all)
     }
 

@@ -425,15 +425,10 @@ pub fn by_hand(key: &SettingKey, value: &Value) -> Option<String> {
 /// sizes and delays to what the hardware has, and the kernel rounds a flow table up to a power of two
 /// (`store_rps_dev_flow_table_cnt`): up to a factor of two is taken for rounding.
 pub(super) fn agrees(key: &SettingKey, wrote: &Value, found: &Value) -> bool {
-    if wrote == found {
+    if wrote.is_met_by(found) {
         return true;
     }
     match (wrote, found) {
-        (Value::Qdisc(wrote), Value::Qdisc(found)) => {
-            wrote.kind == found.kind
-                && (wrote.handle == 0 || wrote.handle == found.handle)
-                && (wrote.options.is_empty() || wrote.options == found.options)
-        }
         (Value::Integer(wrote), Value::Integer(found)) => {
             let rounds = matches!(
                 key,

@@ -5,13 +5,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use linerate_model::host::Host;
-use linerate_model::ids::PciAddress;
+use linerate_model::ids::{NicName, PciAddress};
 use linerate_model::known::{Gap, Known};
 
 use super::Reading;
 use crate::rdma::RdmaRead;
 use crate::root::HostRoot;
-use crate::sysfs::{joined, last_name, parsed};
+use crate::sysfs::{joined, last_name, numbered, parsed};
 
 const PCI: &str = "sys/bus/pci/devices";
 const RDMA: &str = "sys/class/infiniband";
@@ -85,40 +85,84 @@ pub(crate) fn parse_aer_total(text: &str) -> Result<u64, String> {
         .map_err(|error| format!("`{number}`: {error}"))
 }
 
-/// The counters of every RDMA port. A port counts data in words of four octets; here it is octets.
+/// The counters of every RDMA port.
 pub(super) fn read_rdma(root: &HostRoot, rdma: &dyn RdmaRead, host: &Host, reading: &mut Reading) {
     for device in &host.rdma {
         for port in &device.ports {
-            let folder = format!("{RDMA}/{}/ports/{}", device.name, port.port);
-            let prefix = format!("rdma/{}/{}", device.name, port.port);
-            for (group, files) in [("counter", "counters"), ("hw", "hw_counters")] {
-                let names = match root.list(&format!("{folder}/{files}")) {
-                    Known::Value(names) => names,
-                    Known::Unknown(gap) => {
-                        let told =
-                            (group == "hw").then(|| rdma.rdma_counts(&device.name, port.port));
-                        take_told(&prefix, group, told, gap, reading);
-                        continue;
-                    }
-                };
-                // `lifespan` is the age that a counter may have, a setting.
-                let counters = names.into_iter().filter(|name| name != "lifespan");
-                for name in counters.take(RDMA_COUNTERS_MAX) {
-                    let path = format!("{folder}/{files}/{name}");
-                    let key = format!("{prefix}/{group}/{name}");
-                    match root.read(&path) {
-                        // What the port does not count is `N/A (no PMA)`.
-                        Known::Value(text) => {
-                            if let Some(value) = parse_rdma_counter(&name, &text) {
-                                reading.take(key, value, &path);
-                            }
-                        }
-                        Known::Unknown(gap) => reading.miss(key, gap),
+            read_rdma_port(root, rdma, &device.name, port.port, reading);
+        }
+    }
+}
+
+/// The counters of one RDMA port. It counts data in words of four octets; here it is octets.
+pub(super) fn read_rdma_port(
+    root: &HostRoot,
+    rdma: &dyn RdmaRead,
+    device: &str,
+    port: u32,
+    reading: &mut Reading,
+) {
+    let folder = format!("{RDMA}/{device}/ports/{port}");
+    let prefix = format!("rdma/{device}/{port}");
+    for (group, files) in [("counter", "counters"), ("hw", "hw_counters")] {
+        let names = match root.list(&format!("{folder}/{files}")) {
+            Known::Value(names) => names,
+            Known::Unknown(gap) => {
+                let told = (group == "hw").then(|| rdma.rdma_counts(device, port));
+                take_told(&prefix, group, told, gap, reading);
+                continue;
+            }
+        };
+        // `lifespan` is the age that a counter may have, a setting.
+        let counters = names.into_iter().filter(|name| name != "lifespan");
+        for name in counters.take(RDMA_COUNTERS_MAX) {
+            let path = format!("{folder}/{files}/{name}");
+            let key = format!("{prefix}/{group}/{name}");
+            match root.read(&path) {
+                // What the port does not count is `N/A (no PMA)`.
+                Known::Value(text) => {
+                    if let Some(value) = parse_rdma_counter(&name, &text) {
+                        reading.take(key, value, &path);
                     }
                 }
+                Known::Unknown(gap) => reading.miss(key, gap),
             }
         }
     }
+}
+
+/// The ports of the RDMA devices that carry what goes over one of `nics`, or whose name is in `named`.
+pub(super) fn rdma_ports(root: &HostRoot, nics: &[NicName], named: &[&str]) -> Vec<(String, u32)> {
+    let devices = root.list(RDMA);
+    let mut ports = Vec::new();
+    for device in devices.value().into_iter().flatten() {
+        let numbers = root.list(&format!("{RDMA}/{device}/ports"));
+        let numbers = numbered(numbers.value().map_or(&[][..], Vec::as_slice), "");
+        for port in numbers {
+            let asked = named.contains(&device.as_str());
+            if asked || is_of(root, device, port, nics) {
+                ports.push((device.clone(), port));
+            }
+        }
+    }
+    ports
+}
+
+/// Whether the port is that of one of `nics`: by its first GID, its parent (software devices), or the
+/// interfaces of its function.
+fn is_of(root: &HostRoot, device: &str, port: u32, nics: &[NicName]) -> bool {
+    let has = |name: &str| nics.iter().any(|nic| nic.as_str() == name.trim());
+    let files = [
+        format!("{RDMA}/{device}/ports/{port}/gid_attrs/ndevs/0"),
+        format!("{RDMA}/{device}/parent"),
+    ];
+    let mut files = files.iter().map(|file| root.read(file));
+    if files.any(|name| name.value().is_some_and(|name| has(name))) {
+        return true;
+    }
+    let of_function = root.list(&format!("{RDMA}/{device}/device/net"));
+    let mut of_function = of_function.value().into_iter().flatten();
+    of_function.any(|name| has(name))
 }
 
 /// Takes the counters that netlink told of a port without their folder, as in a network namespace that

@@ -6,7 +6,7 @@ use linerate_model::host::{Channels, Coalesce, Feature, NicKind, Qdisc, Rings};
 use linerate_model::ids::NicName;
 use proptest::prelude::*;
 
-use super::devices::{parse_aer_total, parse_block, parse_rdma_counter};
+use super::devices::{parse_aer_total, parse_block, parse_rdma_counter, rdma_ports};
 use super::interrupts::{parse_counts, parse_table};
 use super::*;
 use crate::capture::tree::{Entry, Tree};
@@ -227,6 +227,38 @@ fn every_group_of_counters_is_watched_by_its_key() {
         watch.path("irq/45/cpu/1"),
         "/sys/kernel/irq/45/per_cpu_count"
     );
+}
+
+#[test]
+fn the_rdma_ports_of_a_trials_interface_are_found_and_those_that_it_names() {
+    let mut tree = tree(0);
+    for (path, text) in [
+        // A card's says it by its first GID, a software device by its parent.
+        ("mlx5_0/ports/1/gid_attrs/ndevs/0", "eth0\n"),
+        ("rxe0/parent", "eth0\n"),
+        ("rxe0/ports/1/hw_counters/sent_pkts", "5"),
+        ("rxe1/parent", "eth1\n"),
+        ("rxe1/ports/1/hw_counters/sent_pkts", "5"),
+    ] {
+        let text = text.to_owned();
+        let path = format!("sys/class/infiniband/{path}");
+        tree.put(&path, Entry::File { mode: 0o444, text });
+    }
+    let root = HostRoot::in_memory(tree);
+    let nic: NicName = "eth0".parse().expect("a name");
+    let found = |nics: &[NicName], named: &[&str]| {
+        let ports = rdma_ports(&root, nics, named);
+        ports
+            .iter()
+            .map(|(device, port)| format!("{device}/{port}"))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        found(std::slice::from_ref(&nic), &[]),
+        ["mlx5_0/1", "rxe0/1"]
+    );
+    assert_eq!(found(&[nic], &["rxe1"]), ["mlx5_0/1", "rxe0/1", "rxe1/1"]);
+    assert_eq!(found(&[], &[]), [""; 0]);
 }
 
 #[test]

@@ -8,6 +8,7 @@ use std::net::IpAddr;
 use linerate_model::ids::{CpuId, CpuSet, NicName};
 use linerate_model::known::{Cause, Gap, Known};
 
+use super::devices::{rdma_ports, read_rdma_port};
 use super::{Reading, cpus, interrupts, nics, parse_uptime};
 use crate::nic_control::NicRead;
 use crate::root::{HostRoot, absolute};
@@ -27,6 +28,8 @@ pub struct Way {
     /// The interface that carries the address, and the interfaces that it stands on.
     nics: Known<Vec<NicName>>,
     irqs: BTreeSet<u32>,
+    /// The ports of RDMA devices, when the data goes over one.
+    rdma: Vec<(String, u32)>,
     online: CpuSet,
     busy: CpuSet,
 }
@@ -41,9 +44,19 @@ impl Way {
         Self {
             irqs,
             nics,
+            rdma: Vec::new(),
             online: cpu_list(root, ONLINE).value().cloned().unwrap_or_default(),
             busy,
         }
+    }
+
+    /// The same, when RDMA carries the data: with the ports of the devices on these interfaces, and of those
+    /// that are `named`.
+    #[must_use]
+    pub fn with_rdma(mut self, root: &HostRoot, named: &[&str]) -> Self {
+        let nics = self.nics.value().map_or(&[][..], Vec::as_slice);
+        self.rdma = rdma_ports(root, nics, named);
+        self
     }
 
     /// The interface that carries the address, or why it was not found.
@@ -75,6 +88,9 @@ impl Way {
             Known::Unknown(gap) => {
                 reading.gaps.insert("nic".to_owned(), gap.clone());
             }
+        }
+        for (device, port) in &self.rdma {
+            read_rdma_port(root, netlink.rdma(), device, *port, &mut reading);
         }
         let of_interest = |cpu: &CpuId| self.busy.contains(*cpu);
         cpus::read_of(root, &self.online, of_interest, &mut reading);

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use linerate_model::analysis::{RatePoint, cost_of_local, cost_of_remote, flags, rate_series};
 use linerate_model::ceiling::{Ceiling, PathCeilings, PathFacts, ceilings_of_path, share};
 use linerate_model::host::Host;
+use linerate_model::ids::NicName;
 use linerate_model::latency::Histogram;
 use linerate_model::limit::{Limit, LimitKind, name_limit};
 use linerate_model::pingpong::{self, Judgement};
@@ -19,6 +20,7 @@ use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
 use super::repeat::Repeats;
+use super::verbs;
 use crate::analysis::{first_kept, rate_of, settling_flag};
 use crate::report::nulled;
 use crate::trial::Path;
@@ -42,8 +44,9 @@ pub(super) struct Measured<'a> {
 pub(super) struct Ends<'a> {
     pub(super) local: &'a Host,
     pub(super) remote: &'a Host,
-    pub(super) local_nic: &'a str,
-    pub(super) remote_nic: &'a str,
+    pub(super) local_nic: &'a NicName,
+    pub(super) remote_nic: &'a NicName,
+    pub(super) ipv6: bool,
 }
 
 /// The figure that a trial is about: bit/s of bulk, operations a second of the others.
@@ -75,7 +78,19 @@ pub(super) fn ops_per_s(sample: &Sample) -> Option<f64> {
 
 impl<'a> Measured<'a> {
     /// A trial over a path whose ends are both ours.
-    pub(super) fn over_path(path: &'a Path, mut sample: Sample, copy: Option<BitRate>) -> Self {
+    pub(super) fn over_path(path: &'a Path, sample: Sample, copy: Option<BitRate>) -> Self {
+        let ends = Ends {
+            local: &path.local,
+            remote: &path.remote,
+            local_nic: &path.local_nic,
+            remote_nic: &path.remote_nic,
+            ipv6: path.address.is_ipv6(),
+        };
+        Self::between(ends, sample, copy)
+    }
+
+    /// A trial between two ends of ours.
+    pub(super) fn between(ends: Ends<'a>, mut sample: Sample, copy: Option<BitRate>) -> Self {
         let bulk = sample.spec.workload.is_bulk();
         let rate = if bulk {
             rate_of(&sample)
@@ -83,13 +98,13 @@ impl<'a> Measured<'a> {
             exchanged_rate(&sample)
         };
         let facts = PathFacts {
-            local: &path.local,
-            local_nic: &path.local_nic,
-            remote: &path.remote,
-            remote_nic: &path.remote_nic,
+            local: ends.local,
+            local_nic: ends.local_nic,
+            remote: ends.remote,
+            remote_nic: ends.remote_nic,
             flows: sample.spec.flows,
             direction: sample.spec.direction,
-            ipv6: path.address.is_ipv6(),
+            ipv6: ends.ipv6,
             datagram_bytes: match &sample.spec.workload {
                 Workload::Udp(udp) => u32::try_from(udp.datagram_bytes.as_u64()).ok(),
                 _ => None,
@@ -97,32 +112,30 @@ impl<'a> Measured<'a> {
             copy_bandwidth: copy,
             sample: Some(&sample),
         };
-        let ceilings = match sample.spec.workload {
-            Workload::Stream(_) | Workload::Udp(_) => ceilings_of_path(&facts),
-            // A rate of both directions in turn: no bound of one direction is one of it.
-            _ => PathCeilings::default(),
+        // Of an exchange the rate is that of both directions in turn: no bound of one direction is one of it.
+        let ceilings = if bulk {
+            ceilings_of_path(&facts)
+        } else {
+            PathCeilings::default()
         };
+        let stream = matches!(
+            sample.spec.workload,
+            Workload::Stream(_) | Workload::Rdma(_)
+        );
         let limit = rate
-            .filter(|_| bulk)
-            .map(|rate| name_limit(&sample, &path.local, &path.remote, &ceilings.ceilings, rate))
+            // Of several sizes each has its own.
+            .filter(|_| bulk && !sample.spec.workload.is_sweep())
+            .map(|rate| name_limit(&sample, ends.local, ends.remote, &ceilings.ceilings, rate))
             // Datagrams at a rate that was asked for, none lost: there is nothing to be determined.
-            .filter(|limit| {
-                matches!(sample.spec.workload, Workload::Stream(_))
-                    || limit.what != LimitKind::NotDetermined
-            });
-        let mut all = flags(&sample, &path.local, &path.remote, ceilings.lowest(), rate);
-        if bulk && !sample.spec.workload.ends_by_itself() {
+            .filter(|limit| stream || limit.what != LimitKind::NotDetermined);
+        let mut all = flags(&sample, ends.local, ends.remote, ceilings.lowest(), rate);
+        if bulk && !sample.spec.workload.ends_by_itself() && !sample.spec.workload.is_sweep() {
             all.extend(settling_flag(&sample));
         }
         sample.flags = all;
         Self {
-            ends: Some(Ends {
-                local: &path.local,
-                remote: &path.remote,
-                local_nic: path.local_nic.as_str(),
-                remote_nic: path.remote_nic.as_str(),
-            }),
-            judgement: judgement(path, &sample),
+            judgement: judgement(&ends, &sample),
+            ends: Some(ends),
             sample,
             rate,
             ceilings,
@@ -158,9 +171,26 @@ impl<'a> Measured<'a> {
         self.ceilings.lowest()
     }
 
-    /// The share of the lowest bound that was reached.
+    /// The share of the lowest bound that was reached; of several sizes each has its own.
     pub(super) fn reached(&self) -> Option<Ratio> {
+        if self.sample.spec.workload.is_sweep() {
+            return None;
+        }
         share(self.rate?, self.ceiling()?.bit_per_s)
+    }
+
+    /// Whose count of a connection is the one of what arrived: the receiver's, and of one-sided verbs the
+    /// sender's.
+    pub(super) fn counted<'f>(
+        &self,
+        sender: Option<&'f FlowRecord>,
+        receiver: Option<&'f FlowRecord>,
+    ) -> Option<&'f FlowRecord> {
+        if self.sample.spec.workload.is_one_sided() {
+            sender.or(receiver)
+        } else {
+            receiver.or(sender)
+        }
     }
 
     /// The connections, each with what both ends recorded of it: (sender's end, sender, receiver).
@@ -208,12 +238,13 @@ pub(super) fn whole_rate(sample: &Sample) -> Option<BitRate> {
 }
 
 /// What the sizes of a ping-pong say, over the link that the path leaves by.
-fn judgement(path: &Path, sample: &Sample) -> Option<Judgement> {
+fn judgement(ends: &Ends<'_>, sample: &Sample) -> Option<Judgement> {
     if !matches!(sample.spec.workload, Workload::Pingpong(_)) {
         return None;
     }
     let (_, operations) = askers(sample).next()?;
-    let wire = path.local_interface().filter(|nic| nic.kind.has_wire());
+    let nic = ends.local.nic(ends.local_nic);
+    let wire = nic.filter(|nic| nic.kind.has_wire());
     let link = wire.and_then(|nic| nic.link_bit_per_s.get());
     pingpong::judge(&pingpong::points(operations), link)
 }
@@ -274,6 +305,7 @@ pub(super) fn document<'a>(
     let sample = &measured.sample;
     let spec = &sample.spec;
     let latency = whole_latency(sample, |operations| Some(&operations.latency));
+    let latency = latency.or_else(|| verbs::latency(sample));
     MeasureDocument {
         schema: "linerate.sample/1",
         workload: spec.workload.name(),
@@ -355,7 +387,7 @@ fn total(measured: &Measured<'_>) -> Value {
         measured
             .flows()
             .iter()
-            .filter_map(|(_, sender, receiver)| receiver.or(*sender))
+            .filter_map(|(_, sender, receiver)| measured.counted(*sender, *receiver))
             .map(|flow| flow.total().as_u64())
             .sum()
     } else {
@@ -403,6 +435,7 @@ impl Serialize for Flows<'_> {
         serializer.collect_seq(self.0.flows().iter().map(|flow| {
             let known = flow.2.or(flow.1).map_or(0, |known| known.flow);
             flow_value(
+                self.0.counted(flow.1, flow.2),
                 flow,
                 series.get(&(known, flow.0)).copied().unwrap_or_default(),
             )
@@ -412,10 +445,10 @@ impl Serialize for Flows<'_> {
 
 /// One flow: the sender's end, and what both ends recorded of it.
 fn flow_value(
+    known: Option<&FlowRecord>,
     (from, sender, receiver): &(End, Option<&FlowRecord>, Option<&FlowRecord>),
     points: &[RatePoint],
 ) -> Value {
-    let known = receiver.or(*sender);
     let number = known.map_or(0, |flow| flow.flow);
     let mean = known.and_then(|flow| BitRate::of(flow.total(), *flow.at_ns.last()?));
     let mut value = json!({
@@ -446,7 +479,9 @@ fn flow_value(
         "receive_copies",
         receiver.and_then(|f| f.copies).map(|c| json!(c)),
     );
-    let datagrams = |flow: Option<&FlowRecord>| flow.and_then(|f| f.datagrams.clone());
+    let of_sockets = |flow: &&FlowRecord| flow.verbs.is_none();
+    let datagrams =
+        |flow: Option<&FlowRecord>| flow.filter(of_sockets).and_then(|f| f.datagrams.clone());
     if let Some(received) = datagrams(*receiver) {
         let sent = datagrams(*sender).map(|sent| sent.count);
         add("datagrams", Some(datagrams_value(sent, &received)));
@@ -505,6 +540,7 @@ fn of_workload(measured: &Measured<'_>) -> Map<String, Value> {
             add("fit", nulled(judgement));
         }
     }
+    keys.extend(verbs::keys(sample));
     keys
 }
 
@@ -547,6 +583,10 @@ pub(super) fn whole_latency(
 /// The datagrams of all flows: how many were sent, when that is known, and what arrived.
 pub(super) fn datagrams(measured: &Measured<'_>) -> Option<(Option<u64>, Datagrams)> {
     let mut sum: Option<(Option<u64>, Datagrams)> = None;
+    if measured.sample.spec.verbs.is_some() {
+        // Those of verbs have no order that was looked at: `verbs::Datagrams`.
+        return None;
+    }
     for (_, sender, receiver) in measured.flows() {
         let Some(received) = receiver.and_then(|flow| flow.datagrams.as_ref()) else {
             continue;

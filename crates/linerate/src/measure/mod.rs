@@ -9,6 +9,7 @@ mod placing;
 mod repeat;
 mod spec;
 mod text;
+mod verbs;
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path as FilePath;

@@ -14,6 +14,7 @@ use super::document::{
     MeasureDocument, Measured, askers, datagrams, ops_per_s, real, steps, warmup, whole_latency,
 };
 use super::repeat::Repeats;
+use super::verbs;
 
 /// More flows than these are told by their smallest, middle and largest.
 const FLOWS_SHOWN: usize = 16;
@@ -34,7 +35,16 @@ pub(super) fn text(
     repeats: Option<&Repeats>,
 ) -> String {
     let mut lines = Vec::new();
-    if measured.sample.spec.workload.is_bulk() {
+    if let Some(rdma) = verbs::rdma(&measured.sample) {
+        let one_rate = !rdma.latency && rdma.sizes.len() == 1;
+        if one_rate {
+            bulk(&mut lines, measured);
+        }
+        verbs::text::table(&mut lines, &measured.sample, rdma);
+        if one_rate {
+            picture(&mut lines, measured);
+        }
+    } else if measured.sample.spec.workload.is_bulk() {
         bulk(&mut lines, measured);
         picture(&mut lines, measured);
     } else {
@@ -64,6 +74,7 @@ pub(super) fn text(
             lines.push(format!("          {what}: {value}  [{path}]"));
         }
     }
+    verbs::text::ends(&mut lines, &measured.sample);
     cpu(&mut lines, measured, document);
     profile(&mut lines, measured);
     if !measured.sample.flags.is_empty() {
@@ -91,7 +102,14 @@ fn bulk(lines: &mut Vec<String>, measured: &Measured<'_>) {
     lines.push(format!(
         "rate      {}   ({}, {:.1} s, {cut})",
         rate(measured.rate),
-        count(u64::from(spec.flows), "flow"),
+        count(
+            u64::from(spec.flows),
+            if spec.verbs.is_some() {
+                "queue pair"
+            } else {
+                "flow"
+            }
+        ),
         measured.sample.local.elapsed_ns.as_secs_f64(),
     ));
     if let Some((sent, all)) = datagrams(measured) {
@@ -127,7 +145,7 @@ fn flow_table(lines: &mut Vec<String>, measured: &Measured<'_>) {
     if flows.len() > FLOWS_SHOWN {
         let mut rates: Vec<BitRate> = flows
             .iter()
-            .filter_map(|(_, sender, receiver)| mean((*receiver).or(*sender)?))
+            .filter_map(|(_, sender, receiver)| mean(measured.counted(*sender, *receiver)?))
             .collect();
         rates.sort_unstable();
         if let (Some(low), Some(high)) = (rates.first(), rates.last()) {
@@ -144,7 +162,7 @@ fn flow_table(lines: &mut Vec<String>, measured: &Measured<'_>) {
     lines
         .push("flow      from     bytes         rate            cpus       retransmits".to_owned());
     for (from, sender, receiver) in flows {
-        let Some(known) = receiver.or(sender) else {
+        let Some(known) = measured.counted(sender, receiver) else {
             continue;
         };
         let cpu = |flow: Option<&FlowRecord>| {
@@ -159,13 +177,18 @@ fn flow_table(lines: &mut Vec<String>, measured: &Measured<'_>) {
             known.total().to_string(),
             rate(mean(known)),
             format!("{} -> {}", cpu(sender), cpu(receiver)),
-            retransmits.map_or_else(|| "?".to_owned(), |count| count.to_string()),
+            match retransmits {
+                Some(count) => count.to_string(),
+                // Over verbs a port counts them, of all queue pairs together.
+                None if known.verbs.is_some() => "-".to_owned(),
+                None => "?".to_owned(),
+            },
         ));
     }
     let total: u64 = measured
         .flows()
         .iter()
-        .filter_map(|(_, sender, receiver)| receiver.or(*sender))
+        .filter_map(|(_, sender, receiver)| measured.counted(*sender, *receiver))
         .map(|flow| flow.total().as_u64())
         .sum();
     let whole = BitRate::of(Bytes::new(total), measured.sample.local.elapsed_ns);
@@ -486,8 +509,11 @@ fn ceiling(lines: &mut Vec<String>, measured: &Measured<'_>) {
 fn cpu(lines: &mut Vec<String>, measured: &Measured<'_>, document: &MeasureDocument<'_>) {
     let ends = measured.ends.as_ref();
     let names = [
-        ("local", ends.map_or("this host", |ends| ends.local_nic)),
-        ("remote", ends.map_or("", |ends| ends.remote_nic)),
+        (
+            "local",
+            ends.map_or("this host", |ends| ends.local_nic.as_str()),
+        ),
+        ("remote", ends.map_or("", |ends| ends.remote_nic.as_str())),
     ];
     for (end, name) in names {
         let cpu = &document.cpu[end];
@@ -495,12 +521,21 @@ fn cpu(lines: &mut Vec<String>, measured: &Measured<'_>, document: &MeasureDocum
             continue;
         }
         let seconds = |kind: &str| number(&cpu[kind], |s| format!("{s:.2}"));
+        let per_gb = || {
+            let per_gb = number(&cpu["s_per_gb"], |s| format!("{s:.3}"));
+            format!("{per_gb} s per GB")
+        };
+        let bulk = measured.sample.spec.workload.is_bulk();
         let cost = match &cpu["s_per_operation"] {
-            Value::Null => format!(
-                "{} s per GB",
-                number(&cpu["s_per_gb"], |s| format!("{s:.3}"))
-            ),
-            each => format!("{} of CPU each", number(each, |s| time(s * 1e9))),
+            Value::Null => per_gb(),
+            each => {
+                let each = number(each, |s| time(s * 1e9));
+                if bulk {
+                    format!("{}, {each} of CPU a message", per_gb())
+                } else {
+                    format!("{each} of CPU each")
+                }
+            }
         };
         lines.push(format!(
             "cpu       {end:<6} ({name}) user {} s, system {} s, softirq {} s, {cost}",

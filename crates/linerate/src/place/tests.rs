@@ -337,13 +337,13 @@ fn what_is_near_a_trial_over_verbs_is_the_node_of_its_device() {
         }),
         ..Asked::of(&host, "eth0")
     };
-    let memory = unknown.with("free", "default", Site::memory_of_device);
+    let memory = unknown.with("free", "default", |site| site.memory_of_device());
     assert_eq!(
         memory,
         MemoryPolicy::Bind(vec![NodeId(1)]),
         "its interface's"
     );
     let one = build::host().nic("eth0", |nic| nic).build();
-    let memory = Asked::of(&one, "eth0").with("free", "default", Site::memory_of_device);
+    let memory = Asked::of(&one, "eth0").with("free", "default", |site| site.memory_of_device());
     assert_eq!(memory, MemoryPolicy::Default, "there is no other node");
 }

@@ -196,6 +196,12 @@ pub(super) fn receive(
             lane.region.write(0, &[0; 8]);
         }
     }
+    if job.verb == Verb::Send {
+        for (lane, room) in lanes.iter().zip(&mut rooms) {
+            room.post_all(lane)
+                .map_err(|refused| station.refused(refused))?;
+        }
+    }
     let Some(start) = seat.ready()? else {
         return Ok(None);
     };
@@ -213,11 +219,8 @@ pub(super) fn receive(
             }
             Word::Round { first: number } => {
                 first = number;
-                for (lane, room) in lanes.iter().zip(&mut rooms) {
-                    if job.verb == Verb::Send {
-                        room.post_all(lane)
-                            .map_err(|refused| station.refused(refused))?;
-                    } else if job.verb == Verb::Read {
+                for lane in lanes {
+                    if job.verb == Verb::Read {
                         fill(job, lane, size, first, job.slots());
                     }
                 }
@@ -304,11 +307,12 @@ impl Round<'_> {
                 if completion.opcode() != Opcode::Received {
                     continue;
                 }
-                // Rooms are filled in their order; datagrams tell which one they are.
-                let slot = came[number];
+                // Rooms are filled in their order; datagrams, of which some are lost, tell which they are.
+                let order = completion.number().map_or(came[number] as u64, u64::from);
                 came[number] += 1;
-                let order = completion.number().map_or(slot as u64, u64::from);
+                let slot = room.next_slot();
                 compare(job, lane, (slot, header), self.size, self.first + order)?;
+                (room.give_back(lane, slot)).map_err(|refused| station.refused(refused))?;
                 room.moved.messages += 1;
                 room.moved.bytes += self.size as u64;
                 lane.one.counter.set_bytes(room.moved.bytes);

@@ -26,7 +26,7 @@ use crate::{TrafficError, content};
 const WARM_UP: u64 = 1;
 /// How often a byte is looked at in vain before anything else is.
 const LOOK_EVERY: u32 = 1_024;
-/// The number of a completion that is a received message.
+/// The mark of a completion that is a received message; the rest of its number is its lane's.
 const RECEIVED: u64 = 1;
 /// The memory of what goes ...
 const OUT: usize = 0;
@@ -42,11 +42,12 @@ struct Line<'l, 'a> {
     at: usize,
     size: usize,
     header: usize,
-    /// Posted and not known to have ended.
-    under_way: u32,
-    unsignalled: u32,
+    /// Its number among the thread's lanes.
+    index: usize,
     /// The number of the message: what its last byte is.
     number: u64,
+    /// What the last byte was before it.
+    seen: u8,
 }
 
 /// The last byte of message `number`: never 0, and another one than that of the message before.
@@ -55,14 +56,14 @@ fn mark(number: u64) -> u8 {
 }
 
 impl<'l, 'a> Line<'l, 'a> {
-    fn new(job: &Job, lane: &'l Lane<'a>, size: usize, number: u64) -> Self {
+    fn new(job: &Job, lane: &'l Lane<'a>, index: usize, size: usize, number: u64) -> Self {
         // What arrives is written to the far end's second half.
         let far = match job.verb {
             Verb::Write => lane.far.at((IN * job.slot()) as u64),
             _ => lane.far,
         };
         let request = |signaled| Send {
-            id: 0,
+            id: (index as u64) << 1,
             local: message(job, lane, OUT, 0, size),
             work: job.request(lane, far, None),
             signaled,
@@ -73,7 +74,7 @@ impl<'l, 'a> Line<'l, 'a> {
         let header = job.header();
         let most = job.slot() - header;
         let room = Receive {
-            id: RECEIVED,
+            id: (index as u64) << 1 | RECEIVED,
             local: message(job, lane, IN, header, most),
         };
         let receives = vec![room; job.receives() as usize];
@@ -84,9 +85,9 @@ impl<'l, 'a> Line<'l, 'a> {
             at: 0,
             size,
             header,
-            under_way: 0,
-            unsignalled: 0,
+            index,
             number,
+            seen: 0,
         }
     }
 
@@ -96,11 +97,34 @@ impl<'l, 'a> Line<'l, 'a> {
     }
 
     /// Takes the mark away that an earlier message has left where this size's is.
-    fn forget(&self, job: &Job) {
+    fn forget(&mut self, job: &Job) {
         if job.verb == Verb::Write {
             let last = self.start_of(job, IN) + self.size - 1;
             self.lane.region.set(last, 0);
+            self.seen = 0;
         }
+    }
+
+    /// Whether the mark of this message is there. One that is neither this nor the one before was changed on
+    /// its way.
+    #[inline]
+    fn is_marked(&mut self, last: usize) -> Result<bool, TrafficError> {
+        let found = self.lane.region.look(last);
+        if found == self.seen {
+            return Ok(false);
+        }
+        let expected = mark(self.number);
+        if found == expected {
+            self.seen = found;
+            return Ok(true);
+        }
+        Err(TrafficError::WrongByte {
+            flow: self.flow(),
+            repetition: self.number,
+            at: self.size as u64 - 1,
+            expected,
+            found,
+        })
     }
 
     fn flow(&self) -> u32 {
@@ -166,6 +190,17 @@ struct Table<'s, 'r, 'a> {
     station: &'s mut Station<'a>,
     job: &'s Job,
     start: Start,
+    /// Of each lane, all sizes together.
+    posted: Vec<Posted>,
+}
+
+/// What a queue pair has under way.
+#[derive(Debug, Clone, Copy, Default)]
+struct Posted {
+    /// Not known to have ended.
+    under_way: u32,
+    /// Since the last one that was signalled.
+    unsignalled: u32,
 }
 
 impl Table<'_, '_, '_> {
@@ -177,16 +212,17 @@ impl Table<'_, '_, '_> {
     /// Posts the message of `line`, of which one in so many is signalled.
     #[inline]
     fn post(&mut self, line: &mut Line<'_, '_>) -> Result<(), TrafficError> {
-        while line.under_way >= 2 * SIGNALLED_EVERY {
+        while self.posted[line.index].under_way >= 2 * SIGNALLED_EVERY {
             let count = self.station.taker.poll()?;
             self.absorb(line, count)?;
         }
-        line.unsignalled += 1;
-        let signals = line.unsignalled == SIGNALLED_EVERY;
+        let posted = &mut self.posted[line.index];
+        posted.unsignalled += 1;
+        let signals = posted.unsignalled == SIGNALLED_EVERY;
         if signals {
-            line.unsignalled = 0;
+            posted.unsignalled = 0;
         }
-        line.under_way += 1;
+        posted.under_way += 1;
         (line.sends.post(&line.lane.pair, usize::from(signals), 1))
             .map_err(|refused| self.station.refused(refused))
     }
@@ -199,12 +235,13 @@ impl Table<'_, '_, '_> {
             let completion = self.station.taker.taken(index);
             (completion.status())
                 .map_err(|status| self.station.failed(self.job.doing(), line.flow(), status))?;
-            if completion.id() == RECEIVED {
-                came = true;
+            let lane = usize::try_from(completion.id() >> 1).unwrap_or(0);
+            if completion.id() & RECEIVED != 0 {
+                came |= lane == line.index;
             } else if self.answers() {
-                line.under_way = line.under_way.saturating_sub(SIGNALLED_EVERY);
+                self.posted[lane].under_way -= SIGNALLED_EVERY;
             } else {
-                (came, line.under_way) = (true, 0);
+                (came, self.posted[lane].under_way) = (true, 0);
             }
         }
         Ok(came)
@@ -215,11 +252,10 @@ impl Table<'_, '_, '_> {
     fn wait(&mut self, line: &mut Line<'_, '_>, listens: bool) -> Result<Heard, TrafficError> {
         let writes = self.job.verb == Verb::Write;
         let last = line.start_of(self.job, IN) + line.size - 1;
-        let expected = mark(line.number);
         let mut looks = 0u32;
         loop {
             if writes {
-                if line.lane.region.look(last) == expected {
+                if line.is_marked(last)? {
                     return Ok(Heard::Message);
                 }
                 looks += 1;
@@ -314,10 +350,10 @@ fn lines<'l, 'a>(
     size: usize,
     numbers: &[u64],
 ) -> Vec<Line<'l, 'a>> {
-    let lines = lanes.iter().zip(numbers);
+    let lines = lanes.iter().zip(numbers).enumerate();
     lines
-        .map(|(lane, &number)| {
-            let line = Line::new(job, lane, size, number);
+        .map(|(index, (lane, &number))| {
+            let mut line = Line::new(job, lane, index, size, number);
             line.forget(job);
             line
         })
@@ -342,6 +378,7 @@ pub(super) fn ask(
         station,
         job,
         start,
+        posted: vec![Posted::default(); lanes.len()],
     };
     for (index, &size) in (0u32..).zip(&job.sizes) {
         if seat.board.is_stopped() {
@@ -459,6 +496,7 @@ pub(super) fn answer(
         station,
         job,
         start,
+        posted: vec![Posted::default(); lanes.len()],
     };
     // The sender's first message waits for our answer to its first word.
     if let Some(lines) = all.first_mut() {

@@ -112,6 +112,22 @@ impl<'l> Room<'l> {
         self.receives.post(&lane.pair, 0, count)
     }
 
+    /// The room of the next message that is taken, of those that are given back one by one.
+    pub(super) fn next_slot(&mut self) -> usize {
+        let slot = self.at;
+        self.at = (slot + 1) % self.receives.len();
+        slot
+    }
+
+    /// Gives one room back.
+    pub(super) fn give_back(
+        &mut self,
+        lane: &Lane<'_>,
+        slot: usize,
+    ) -> Result<(), (usize, rustix::io::Errno)> {
+        self.receives.post(&lane.pair, slot, 1)
+    }
+
     /// A message was taken; gives room back in batches, which end with the list.
     #[inline]
     fn took(&mut self, lane: &Lane<'_>) -> Result<(), (usize, rustix::io::Errno)> {

@@ -20,8 +20,8 @@
 //! none with 0), `no-kernel` (the list of devices cannot be had), and the names of [`Fault`] for every device
 //! (`memlock=65536,port-down-after=1000`).
 //!
-//! What it does as a device: port 1 with the RoCE v1 and v2 GIDs of `127.0.0.1` and `::1`, an active MTU of
-//! [`MTU`], [`INLINE_MAX`] bytes inline; RC with send, write, read and fetch-and-add; UD with send. A thread of
+//! What it does as a device: port 1 with the RoCE v1 and v2 GIDs of `127.0.0.1`, `::1` and an address of its
+//! own ([`FakeDevice::address`]), an active MTU of [`MTU`], [`INLINE_MAX`] bytes inline; RC with send, write, read and fetch-and-add; UD with send. A thread of
 //! its own carries out what is posted. It is strict where devices are: a slot of a queue is free again when a
 //! later completion was taken, a full completion queue breaks, a transition needs exactly its attributes,
 //! nothing is destroyed while it is in use. Wrong use of a pointer (freed twice, never given out) ends the
@@ -29,6 +29,7 @@
 
 mod sys;
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 pub use sys::{Buffer, Fake};
@@ -156,6 +157,11 @@ impl FakeDevice {
     /// Its name.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The address that it alone has, beside `127.0.0.1` and `::1`: of `fakeN` it is `127.0.0.1` plus N.
+    pub fn address(&self) -> IpAddr {
+        sys::own_address(self.number as usize)
     }
 
     /// Has something go wrong from now on, or no longer (0).

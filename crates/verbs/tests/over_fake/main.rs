@@ -2,4 +2,9 @@
 //! that what goes wrong is said, that everything is given back. Each test has devices of its own.
 
 mod ends;
+mod faults;
+mod life;
 mod moves;
+mod order;
+mod refusals;
+mod telling;

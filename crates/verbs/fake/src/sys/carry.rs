@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use linerate_verbs::sys::abi::{
     IBV_ACCESS_REMOTE_ATOMIC, IBV_ACCESS_REMOTE_READ, IBV_ACCESS_REMOTE_WRITE, IBV_QPS_ERR,
-    IBV_QPS_RTR, IBV_QPS_RTS, IBV_WC_WITH_IMM, ibv_wc,
+    IBV_QPS_RTR, IBV_QPS_RTS, IBV_WC_WITH_IMM, ibv_gid_entry, ibv_wc,
 };
 
 use super::GRH;
@@ -16,11 +16,11 @@ use super::number::{
     WC_SEND, WC_SUCCESS,
 };
 use super::queue_pair::{Job, Task};
-use super::world::{NEWS, World, gid_table, world};
+use super::world::{NEWS, World, world};
 use crate::{Fault, MTU};
 
 /// How long a far end is tried that is there and not ready, as devices repeat.
-const PATIENCE: Duration = Duration::from_secs(1);
+const PATIENCE: Duration = Duration::from_secs(5);
 /// Messages of one queue pair before the others have their turn.
 const TURN: usize = 32;
 
@@ -168,7 +168,7 @@ impl World {
             let device = &self.devices[device];
             device.has(Fault::PortDown) || device.has(Fault::Gone)
         };
-        let is_known = gid_table().iter().any(|entry| entry.gid.0 == gid);
+        let is_known = self.devices[far.device].is_at(gid);
         if is_down(own.device) || is_down(far.device) || !is_known || far.datagrams {
             return no_answer;
         }
@@ -340,7 +340,8 @@ impl World {
         let Some(room) = self.room(far) else {
             return Ok((WC_SEND, sent));
         };
-        bytes.splice(..0, route_header(job, sent));
+        let gids = &self.devices[self.queue_pairs[&number].device].gids;
+        bytes.splice(..0, route_header(job, gids, sent));
         let filled = self.scatter(self.domain(far), &room.pieces, bytes);
         let entry = ibv_wc {
             status: filled.err().unwrap_or(WC_SUCCESS),
@@ -374,7 +375,7 @@ impl World {
             && matches!(far.state, IBV_QPS_RTR | IBV_QPS_RTS)
             && far.datagrams
             && far.set.qkey == key
-            && gid_table().iter().any(|entry| entry.gid.0 == gid);
+            && device.is_at(gid);
         (hears && !is_lost).then_some(to)
     }
 }
@@ -384,12 +385,12 @@ fn length(job: &Job) -> usize {
 }
 
 /// What RoCE v2 puts in front: an IPv6 header, or behind 20 bytes of nothing an IPv4 header.
-fn route_header(job: &Job, length: usize) -> [u8; GRH] {
+fn route_header(job: &Job, gids: &[ibv_gid_entry], length: usize) -> [u8; GRH] {
     let mut header = [0; GRH];
     let Task::Datagram { gid, gid_index, .. } = job.task else {
         return header;
     };
-    let own = gid_table()[usize::from(gid_index)].gid.0;
+    let own = gids[usize::from(gid_index)].gid.0;
     // The datagram's own headers: UDP 8, transport 12 and 8, check 4.
     let inner = u16::try_from(length + 32).unwrap_or(u16::MAX);
     if own[..10] == [0; 10] && own[10..12] == [0xff; 2] {

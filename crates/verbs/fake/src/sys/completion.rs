@@ -13,7 +13,7 @@ pub(super) struct Teller<T> {
     told: Mutex<VecDeque<T>>,
 }
 
-impl<T: PartialEq> Teller<T> {
+impl<T> Teller<T> {
     pub(super) fn new() -> Self {
         // SAFETY: the call has no pointers.
         let fd = unsafe { libc::eventfd(0, libc::EFD_SEMAPHORE | libc::EFD_CLOEXEC) };
@@ -69,10 +69,10 @@ impl<T: PartialEq> Teller<T> {
     }
 
     /// Takes back what nobody took yet.
-    pub(super) fn forget(&self, what: &T) {
+    pub(super) fn forget(&self, is_it: impl Fn(&T) -> bool) {
         let mut told = lock(&self.told);
         let before = told.len();
-        told.retain(|own| own != what);
+        told.retain(|own| !is_it(own));
         for _ in told.len()..before {
             self.count_one();
         }

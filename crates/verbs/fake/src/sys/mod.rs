@@ -17,6 +17,7 @@ mod world;
 
 pub use buffer::Buffer;
 pub use control::Fake;
+pub(crate) use world::own_address;
 
 /// What the headers of rdma-core name and `linerate_verbs` does not use.
 mod number {

@@ -18,7 +18,7 @@ use super::completion::Slot;
 use super::number::{
     MTU_1024, QP_ALT_PATH, QP_CUR_STATE, QP_PATH_MIG_STATE, QPS_RESET, WC_WR_FLUSH_ERR,
 };
-use super::world::{World, gid_table};
+use super::world::World;
 
 /// What is to be done, as it was posted.
 pub(super) enum Task {
@@ -148,16 +148,14 @@ fn transition(datagrams: bool, from: c_int, to: c_int) -> Option<(c_int, c_int)>
 }
 
 /// Whether the values make sense.
-fn are_valid(given: &ibv_qp_attr, mask: c_int) -> bool {
+fn are_valid(given: &ibv_qp_attr, mask: c_int, gids: usize) -> bool {
     let has = |bit| mask & bit != 0;
     let way = &given.ah_attr;
     !(has(IBV_QP_PORT) && given.port_num != 1
         || has(IBV_QP_PKEY_INDEX) && given.pkey_index != 0
         || has(IBV_QP_PATH_MTU) && !(1..=MTU_1024).contains(&given.path_mtu)
         || has(IBV_QP_AV)
-            && (way.is_global == 0
-                || way.port_num != 1
-                || usize::from(way.grh.sgid_index) >= gid_table().len())
+            && (way.is_global == 0 || way.port_num != 1 || usize::from(way.grh.sgid_index) >= gids)
         || has(IBV_QP_RETRY_CNT) && given.retry_cnt > 7
         || has(IBV_QP_RNR_RETRY) && given.rnr_retry > 7
         || has(IBV_QP_TIMEOUT) && given.timeout > 31
@@ -195,8 +193,9 @@ impl World {
             given.qp_state
         };
         let (needed, allowed) = transition(own.datagrams, own.state, target).ok_or(libc::EINVAL)?;
+        let gids = self.devices[own.device].gids.len();
         let extra = mask & !(needed | allowed | IBV_QP_STATE);
-        if mask & needed != needed || extra != 0 || !are_valid(given, mask) {
+        if mask & needed != needed || extra != 0 || !are_valid(given, mask, gids) {
             return Err(libc::EINVAL);
         }
         keep(&mut own.set, given, mask);

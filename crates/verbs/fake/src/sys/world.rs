@@ -35,6 +35,7 @@ pub(super) enum Kind {
 pub(super) struct Device {
     /// The object given out, which is never freed: lists name it.
     pub(super) address: usize,
+    pub(super) gids: Vec<ibv_gid_entry>,
     faults: [u64; Fault::ALL.len()],
     pub(super) messages: u64,
     pub(super) datagrams: u64,
@@ -49,6 +50,10 @@ impl Device {
 
     pub(super) fn has(&self, fault: Fault) -> bool {
         self.fault(fault) != 0
+    }
+
+    pub(super) fn is_at(&self, gid: [u8; 16]) -> bool {
+        self.gids.iter().any(|entry| entry.gid.0 == gid)
     }
 }
 
@@ -171,6 +176,7 @@ impl World {
         }
         self.devices.push(Device {
             address: Box::into_raw(Box::new(raw)).expose_provenance(),
+            gids: gid_table(self.devices.len()),
             faults: [0; Fault::ALL.len()],
             messages: 0,
             datagrams: 0,
@@ -288,22 +294,30 @@ impl World {
     }
 }
 
-/// The GIDs of every device, as the kernel makes them: one address in both forms of RoCE.
-pub(super) fn gid_table() -> [ibv_gid_entry; 4] {
-    let entry = |gid_index, address: IpAddr, gid_type| ibv_gid_entry {
-        gid: Gid16(Gid::of(address).0),
-        gid_index,
-        port_num: 1,
-        gid_type,
-        ndev_ifindex: 1,
-    };
-    let (four, six) = (Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into());
-    [
-        entry(0, six, IBV_GID_TYPE_ROCE_V1),
-        entry(1, six, IBV_GID_TYPE_ROCE_V2),
-        entry(2, four, IBV_GID_TYPE_ROCE_V1),
-        entry(3, four, IBV_GID_TYPE_ROCE_V2),
-    ]
+/// The address that only one device has, beside those that all have.
+pub(crate) fn own_address(number: usize) -> IpAddr {
+    let number = u32::try_from(number).expect("few devices");
+    Ipv4Addr::from_bits(Ipv4Addr::LOCALHOST.to_bits() + number).into()
+}
+
+/// The GIDs of a device, as the kernel makes them: each address in both forms of RoCE.
+fn gid_table(number: usize) -> Vec<ibv_gid_entry> {
+    let mut addresses = vec![Ipv6Addr::LOCALHOST.into(), Ipv4Addr::LOCALHOST.into()];
+    if number > 0 {
+        addresses.push(own_address(number));
+    }
+    let forms = [IBV_GID_TYPE_ROCE_V1, IBV_GID_TYPE_ROCE_V2];
+    let both = |address| forms.map(|form| (Gid16(Gid::of(address).0), form));
+    (0..)
+        .zip(addresses.into_iter().flat_map(both))
+        .map(|(gid_index, (gid, gid_type))| ibv_gid_entry {
+            gid,
+            gid_index,
+            port_num: 1,
+            gid_type,
+            ndev_ifindex: 1,
+        })
+        .collect()
 }
 
 /// The event as the library writes it.

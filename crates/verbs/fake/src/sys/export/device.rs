@@ -11,9 +11,7 @@ use linerate_verbs::sys::abi::{
 use super::{device_of, fails, give, is_gone, take_back};
 use crate::sys::completion::Teller;
 use crate::sys::number::{MTU_1024, MTU_4096, PORT_DOWN};
-use crate::sys::world::{
-    Context, ContextObject, Kind, Told, event_of, gid_table, operations, world,
-};
+use crate::sys::world::{Context, ContextObject, Kind, Told, event_of, operations, world};
 use crate::{COMPLETIONS_MAX, DEPTH_MAX, Fault};
 
 #[unsafe(no_mangle)]
@@ -149,7 +147,7 @@ unsafe extern "C" fn ibv_query_port(
         (*into).state = if is_down { PORT_DOWN } else { IBV_PORT_ACTIVE };
         (*into).max_mtu = MTU_4096;
         (*into).active_mtu = MTU_1024;
-        (*into).gid_tbl_len = c_int::try_from(gid_table().len()).expect("few");
+        (*into).gid_tbl_len = c_int::try_from(world.devices[device].gids.len()).expect("few");
         (*into).max_msg_sz = 1 << 31;
         (*into).pkey_tbl_len = 1;
         (*into).active_width = 2;
@@ -170,10 +168,11 @@ unsafe extern "C" fn _ibv_query_gid_table(
 ) -> isize {
     let world = world();
     let errno = |errno: c_int| -(errno as isize);
-    if is_gone(&world, device_of(&world, context)) {
+    let device = device_of(&world, context);
+    if is_gone(&world, device) {
         return errno(libc::EIO);
     }
-    let table = gid_table();
+    let table = &world.devices[device].gids;
     if flags != 0 || size != size_of::<ibv_gid_entry>() || room < table.len() {
         return errno(libc::EINVAL);
     }

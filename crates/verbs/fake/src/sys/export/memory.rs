@@ -10,7 +10,7 @@ use linerate_verbs::sys::abi::{
 use super::{child_born, child_died, device_of, fails, give, is_gone, take_back};
 use crate::Fault;
 use crate::sys::region::Region;
-use crate::sys::world::{Domain, Handle, Kind, gid_table, world};
+use crate::sys::world::{Domain, Handle, Kind, world};
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd {
@@ -123,7 +123,10 @@ unsafe extern "C" fn ibv_create_ah(domain: *mut ibv_pd, way: *mut ibv_ah_attr) -
     // SAFETY: the caller's structure.
     let way = unsafe { *way };
     let index = way.grh.sgid_index;
-    if way.is_global == 0 || way.port_num != 1 || usize::from(index) >= gid_table().len() {
+    if way.is_global == 0
+        || way.port_num != 1
+        || usize::from(index) >= world.devices[device].gids.len()
+    {
         return fails(libc::EINVAL);
     }
     // SAFETY: the domain is alive (looked up above).

@@ -129,15 +129,16 @@ unsafe extern "C" fn ibv_destroy_cq(queue: *mut ibv_cq) -> c_int {
     let own = world.queues.remove(&address).expect("it was there");
     if let Some(channel) = own.channel.and_then(|own| world.channels.get_mut(&own)) {
         channel.queues -= 1;
-        channel.teller.forget(&address);
+        channel.teller.forget(|told| *told == address);
     }
     let context = world.contexts.get_mut(&own.context);
     let context = context.expect("a queue keeps it open");
     context.children -= 1;
-    context.teller.forget(&Told {
+    let about = Told {
         kind: EVENT_CQ_ERR,
         element: address,
-    });
+    };
+    context.teller.forget(|told| *told == about);
     let device = context.device;
     world.died(device, Kind::Queue);
     // SAFETY: it was given out as such and is removed.
@@ -293,10 +294,12 @@ unsafe extern "C" fn ibv_destroy_qp(queue_pair: *mut ibv_qp) -> c_int {
         queue.expect("a queue pair keeps it alive").users -= 1;
     }
     let context = world.domains[&own.domain].context;
-    world.contexts[&context].teller.forget(&Told {
+    let about = Told {
         kind: EVENT_QP_ACCESS_ERR,
         element: own.address,
-    });
+    };
+    let teller = &world.contexts[&context].teller;
+    teller.forget(|told| *told == about);
     child_died(&mut world, own.domain, Kind::QueuePair);
     world.wake();
     // SAFETY: it was given out as such and is removed.

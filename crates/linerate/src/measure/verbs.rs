@@ -1,0 +1,280 @@
+//! What a measurement over RDMA verbs tells beside what all tell: its sizes, its queue pairs and what their
+//! ports counted.
+
+pub(super) mod text;
+
+use linerate_model::latency::Histogram;
+use linerate_model::plan::End;
+use linerate_model::sample::{FlowRecord, Operations, Role, Sample, SideSample, VerbsRecord};
+use linerate_model::units::{BitRate, Bytes, Nanoseconds};
+use linerate_model::workload::{Rdma, Service, Verbs, Workload};
+use serde_json::{Map, Value, json};
+
+use super::document::{askers, latency_value, real};
+
+/// What only `rdma-*` has, of a sample of it.
+pub(super) fn rdma(sample: &Sample) -> Option<&Rdma> {
+    match &sample.spec.workload {
+        Workload::Rdma(rdma) => Some(rdma),
+        _ => None,
+    }
+}
+
+/// One size, of all ends that post it.
+#[derive(Debug, Clone)]
+pub(super) struct Size {
+    pub(super) bytes: Bytes,
+    pub(super) repetitions: u64,
+    /// Histograms of latency; empty of rates.
+    pub(super) latency: Histogram,
+    pub(super) per_s: Option<f64>,
+    pub(super) peak: Option<BitRate>,
+    pub(super) alone: Option<Nanoseconds>,
+    pub(super) elapsed: Nanoseconds,
+}
+
+impl Size {
+    /// The rate of its payload, in bit/s.
+    pub(super) fn rate(&self) -> Option<f64> {
+        Some(self.per_s? * real(self.bytes.as_u64()) * 8.0)
+    }
+}
+
+/// The sizes in their order; where both ends post, what they did together.
+pub(super) fn sizes(sample: &Sample) -> Vec<Size> {
+    let mut all: Vec<Size> = Vec::new();
+    let records = askers(sample).flat_map(|(_, operations): (_, &Operations)| &operations.sizes);
+    for record in records {
+        let seconds = record.elapsed_ns.as_secs_f64();
+        let per_s = (seconds > 0.0).then(|| real(record.repetitions) / seconds);
+        let one = Size {
+            bytes: record.bytes,
+            repetitions: record.repetitions,
+            latency: record.one_way.clone(),
+            per_s,
+            peak: record.peak_bit_per_s,
+            alone: record.alone_ns,
+            elapsed: record.elapsed_ns,
+        };
+        match all.iter_mut().find(|size| size.bytes == one.bytes) {
+            None => all.push(one),
+            Some(both) => {
+                both.repetitions += one.repetitions;
+                both.latency.add(&one.latency);
+                both.per_s = both.per_s.zip(one.per_s).map(|(one, other)| one + other);
+                both.peak = both.peak.zip(one.peak).map(|(one, other)| {
+                    let sum = one.as_bit_per_s().saturating_add(other.as_bit_per_s());
+                    BitRate::from_bit_per_s(sum)
+                });
+                both.alone = both.alone.min(one.alone);
+                both.elapsed = both.elapsed.max(one.elapsed);
+            }
+        }
+    }
+    all
+}
+
+/// The histogram of a latency trial of one size.
+pub(super) fn latency(sample: &Sample) -> Option<Histogram> {
+    rdma(sample).filter(|rdma| rdma.latency)?;
+    match &sizes(sample)[..] {
+        [only] if only.latency.count() > 0 => Some(only.latency.clone()),
+        _ => None,
+    }
+}
+
+/// The keys of the document that only verbs have.
+pub(super) fn keys(sample: &Sample) -> Map<String, Value> {
+    let mut keys = Map::new();
+    let Some(verbs) = &sample.spec.verbs else {
+        return keys;
+    };
+    if let Some(rdma) = rdma(sample) {
+        let sizes: Vec<Value> = sizes(sample)
+            .iter()
+            .map(|size| size_value(size, rdma))
+            .collect();
+        keys.insert("sizes".to_owned(), json!(sizes));
+        keys.insert("mode".to_owned(), json!(mode(rdma)));
+        if let Some(lost) = Datagrams::of(sample) {
+            keys.insert("datagrams".to_owned(), lost.value());
+        }
+    }
+    keys.insert("verbs".to_owned(), verbs_value(sample, verbs));
+    keys.insert(
+        "rdma_counters".to_owned(),
+        json!({
+            "local": counters_value(&sample.local),
+            "remote": counters_value(&sample.remote),
+        }),
+    );
+    keys
+}
+
+fn mode(rdma: &Rdma) -> &'static str {
+    if rdma.latency { "latency" } else { "rate" }
+}
+
+fn size_value(size: &Size, rdma: &Rdma) -> Value {
+    let timed = size.latency.count() > 0;
+    json!({
+        "bytes": size.bytes,
+        "repetitions": size.repetitions,
+        "latency_ns": timed.then(|| latency_value(&size.latency)),
+        // One message at a time says how long it takes, and no rate.
+        "rate_bit_per_s": size.rate().filter(|_| !rdma.latency),
+        "peak_bit_per_s": size.peak.map(BitRate::as_f64),
+        "messages_per_s": size.per_s,
+        "alone_ns": size.alone,
+        "seconds": size.elapsed.as_secs_f64(),
+    })
+}
+
+/// How the queue pairs were made, and what each end's did.
+fn verbs_value(sample: &Sample, verbs: &Verbs) -> Value {
+    json!({
+        "service": verbs.service,
+        "connect": verbs.connect,
+        "traffic_class": verbs.traffic_class,
+        "service_level": verbs.service_level,
+        "huge_pages": verbs.memory.huge_pages,
+        "on_demand": verbs.memory.on_demand,
+        "relaxed_ordering": verbs.memory.relaxed_ordering,
+        "local": end_value(&sample.local),
+        "remote": end_value(&sample.remote),
+    })
+}
+
+/// Null of an end that tells of no queue pair.
+fn end_value(side: &SideSample) -> Value {
+    let Some(one) = records(side).next() else {
+        return Value::Null;
+    };
+    let pairs: Vec<u32> = records(side).map(|record| record.queue_pair).collect();
+    let sum = |pick: fn(&VerbsRecord) -> u64| records(side).map(pick).sum::<u64>();
+    let ran_dry: Option<u64> = posting(side).map(|record| record.ran_dry).sum();
+    json!({
+        "device": one.device,
+        "port": one.port,
+        "gid_index": one.gid_index,
+        "gid": one.gid,
+        "gid_kind": one.gid_kind,
+        "mtu": one.mtu,
+        "depth": one.depth,
+        "inline_bytes": one.inline_bytes,
+        "moderation": one.moderation,
+        "registered_bytes": one.registered_bytes,
+        "queue_pairs": pairs,
+        "completions": sum(|record| record.completions),
+        "polls": sum(|record| record.polls),
+        "polls_empty": sum(|record| record.polls_empty),
+        "sleeps": sum(|record| record.sleeps),
+        "ran_dry": ran_dry,
+    })
+}
+
+/// What the queue pairs of an end say.
+pub(super) fn records(side: &SideSample) -> impl Iterator<Item = &VerbsRecord> {
+    side.flows.iter().filter_map(|flow| flow.verbs.as_ref())
+}
+
+fn posting(side: &SideSample) -> impl Iterator<Item = &VerbsRecord> {
+    let senders = side.flows.iter().filter(|flow| flow.role == Role::Sender);
+    senders.filter_map(|flow| flow.verbs.as_ref())
+}
+
+/// A counter of an RDMA port that moved.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Moved<'a> {
+    /// `mlx5_0/1`.
+    pub(super) port: String,
+    /// The device's own name of it.
+    pub(super) name: &'a str,
+    pub(super) grew: u64,
+    pub(super) path: &'a str,
+}
+
+/// The counters of this end's RDMA ports that moved; `None` where they were not read.
+pub(super) fn moved(side: &SideSample) -> Option<Vec<Moved<'_>>> {
+    let watch = side.counters.value()?;
+    let all = watch.below("rdma/").filter_map(|(rest, grew, counter)| {
+        let mut words = rest.splitn(4, '/');
+        let (device, port, _, name) = (words.next()?, words.next()?, words.next()?, words.next()?);
+        Some(Moved {
+            port: format!("{device}/{port}"),
+            name,
+            grew,
+            path: &counter.path,
+        })
+    });
+    Some(all.filter(|one| one.grew > 0).collect())
+}
+
+fn counters_value(side: &SideSample) -> Value {
+    let of = |moved: Vec<Moved<'_>>| {
+        let values = moved.into_iter().map(|one| {
+            json!({
+                "port": one.port,
+                "counter": one.name,
+                "grew": one.grew,
+                "path": one.path,
+            })
+        });
+        values.collect::<Vec<_>>()
+    };
+    moved(side).map_or(Value::Null, |moved| json!(of(moved)))
+}
+
+/// The datagrams of a trial of UD.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Datagrams {
+    pub(super) sent: u64,
+    pub(super) received: u64,
+}
+
+impl Datagrams {
+    pub(super) fn of(sample: &Sample) -> Option<Self> {
+        let verbs = sample.spec.verbs.as_ref()?;
+        if verbs.service != Service::Ud {
+            return None;
+        }
+        let count = |role: Role| {
+            let flows = [&sample.local, &sample.remote]
+                .into_iter()
+                .flat_map(|side| &side.flows);
+            let counts = flows.filter(move |flow| flow.role == role);
+            counts
+                .map(|flow: &FlowRecord| Some(flow.datagrams.as_ref()?.count))
+                .sum::<Option<u64>>()
+        };
+        Some(Self {
+            sent: count(Role::Sender)?,
+            received: count(Role::Receiver)?,
+        })
+    }
+
+    pub(super) fn lost(self) -> u64 {
+        self.sent.saturating_sub(self.received)
+    }
+
+    fn value(self) -> Value {
+        json!({
+            "sent": self.sent,
+            "received": self.received,
+            "lost": self.lost(),
+            "lost_share": (self.sent > 0).then(|| real(self.lost()) / real(self.sent)),
+            // The order of what came is not looked at.
+            "reordered": Value::Null,
+            "duplicated": Value::Null,
+            "jitter_ns": Value::Null,
+        })
+    }
+}
+
+/// The name of an end, for people.
+pub(super) fn sides(sample: &Sample) -> [(End, &SideSample); 2] {
+    [(End::Local, &sample.local), (End::Remote, &sample.remote)]
+}
+
+#[cfg(test)]
+mod tests;

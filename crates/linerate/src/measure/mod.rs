@@ -116,6 +116,9 @@ pub fn run(action: &MeasureAction, format: FormatArg, state: &FilePath, say: &Sa
                     "iperf3 knows no verbs: they can be printed as text or json",
                 ));
             }
+            if let Some(preload) = args.preload {
+                return crate::preload::stream(args, &asked, preload, state, say);
+            }
             let trial = &args.stream.trial;
             match args.peer.peer() {
                 Some(peer) => {

@@ -31,6 +31,7 @@ use super::abi::{
 };
 use super::load::{Rdmacm, rdmacm, text};
 use super::memory::Access;
+use super::queue::RETRIES;
 use super::{last_errno, outcome};
 use crate::VerbsError;
 
@@ -377,7 +378,7 @@ fn parameters(queue_pair: u32, private: &[u8], reads: (u8, u8)) -> rdma_conn_par
         responder_resources: reads.1,
         initiator_depth: reads.0,
         flow_control: 1,
-        retry_count: 7,
+        retry_count: RETRIES,
         rnr_retry_count: 7,
         srq: 0,
         qp_num: queue_pair,

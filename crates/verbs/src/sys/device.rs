@@ -5,6 +5,7 @@ use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
+use rustix::fs::{Access, access};
 use rustix::io::Errno;
 
 use super::abi::{
@@ -170,6 +171,9 @@ impl Device {
                 present: present.join(", "),
             });
         };
+        // SAFETY: the device is of the list, which is still there; the name ends with a null byte.
+        let node = unsafe { CStr::from_ptr((&raw const (*device).dev_name).cast()) };
+        may_use(node).map_err(|errno| VerbsError::refused("open the device", name, errno))?;
         // SAFETY: the device is of the list, which is still there; its node type is a plain number.
         let (context, node_type) =
             unsafe { ((list.library.ibv_open_device)(device), (*device).node_type) };
@@ -313,6 +317,17 @@ impl Device {
 impl AsFd for Device {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.events()
+    }
+}
+
+/// Whether this user may use the device's node. The library would wait 5 s for the node to appear, and then say
+/// that it does not exist.
+fn may_use(node: &CStr) -> Result<(), Errno> {
+    let path = format!("/dev/infiniband/{}", node.to_string_lossy());
+    match access(path, Access::READ_OK | Access::WRITE_OK) {
+        Err(errno @ (Errno::ACCESS | Errno::PERM)) => Err(errno),
+        // Where the node is elsewhere, the library finds it.
+        _ => Ok(()),
     }
 }
 

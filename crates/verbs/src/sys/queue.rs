@@ -375,8 +375,9 @@ pub struct Path {
 
 /// The local acknowledge timeout: 4.096 us x 2^14 = 67 ms, as perftest has it.
 const TIMEOUT: u8 = 14;
-/// Repetitions before a request fails: after half a second, or some more, as devices time.
-const RETRIES: u8 = 7;
+/// Repetitions before a request fails: after half a second, or some more, as devices time. Not 7, the most,
+/// which soft-RoCE takes for "without end".
+pub(super) const RETRIES: u8 = 6;
 /// Repetitions while the far end has no room for a message: without end, it is the flow control.
 const RECEIVER_NOT_READY_RETRIES: u8 = 7;
 /// How long the far end waits before it tries again when we had no room: 10 us (the shortest).

@@ -3,6 +3,9 @@
 
 #![forbid(unsafe_code)]
 
+pub mod ratios;
+pub mod running;
+
 use std::fmt;
 use std::fs;
 use std::io;
@@ -10,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use linerate_stats::{Random, Seed};
 use linerate_testbed::{Netns, tie_to_parent};
 
 /// What went wrong, completing "cannot ...".
@@ -127,6 +131,14 @@ pub fn pause(time: Duration) {
     std::thread::sleep(time);
 }
 
+/// 0 to `count` in random order.
+pub fn shuffled(count: usize, seed: u64, round: u64) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..count).collect();
+    let seed = seed.wrapping_add(round.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+    Random::new(Seed(seed)).shuffle(&mut order);
+    order
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -135,5 +147,16 @@ mod tests {
     fn the_parent_is_told_whatever_a_program_is_called() {
         assert_eq!(parent_of("12 (a b) c) S 7 12 12 0 -1"), Some(7));
         assert_eq!(parent_of(""), None);
+    }
+
+    #[test]
+    fn every_round_has_everybody_once_and_orders_differ() {
+        let orders: Vec<Vec<usize>> = (0..20).map(|round| shuffled(5, 7, round)).collect();
+        for order in &orders {
+            let mut sorted = order.clone();
+            sorted.sort_unstable();
+            assert_eq!(sorted, [0, 1, 2, 3, 4]);
+        }
+        assert!(orders.iter().any(|order| *order != orders[0]));
     }
 }

@@ -3,6 +3,8 @@
 
 use std::path::PathBuf;
 
+use linerate_bench_shared::ratios::Better;
+
 use crate::figures::{
     Figure, iperf2_bulk, iperf3_bulk, iperf3_datagrams, linerate_bulk, linerate_datagrams,
     linerate_operations, linerate_pingpong, mpi_pingpong, neper_bulk, neper_operations,
@@ -26,13 +28,6 @@ pub(crate) struct Place {
     pub(crate) cpus: (u32, u32),
     /// How a plain MPI ping-pong is started, up to its own arguments.
     pub(crate) mpi: Option<Vec<String>>,
-}
-
-/// Whether more or less is better.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Better {
-    More,
-    Less,
 }
 
 /// One piece of work.

@@ -16,20 +16,19 @@ mod cases;
 mod contest;
 mod figures;
 mod mpi;
-mod table;
 
 use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
-use linerate_bench_shared::{linerate_file, load, restart_as_stage};
-use linerate_stats::{Random, Seed};
+use linerate_bench_shared::ratios::{self, Row, Trial};
+use linerate_bench_shared::running::{is_on_path, kernel};
+use linerate_bench_shared::{linerate_file, load, restart_as_stage, shuffled};
 use linerate_testbed::Stage;
 
 use crate::cases::{Case, Contestant};
 use crate::contest::{Problem, Scene};
-use crate::table::{Row, Trial};
 
 /// The fewest rounds that have an interval.
 const ROUNDS_MIN: usize = 3;
@@ -138,8 +137,8 @@ fn conduct(args: &Args) -> Result<(), Problem> {
     let rows: Vec<Row> = all.iter().flat_map(|one| rows_of(one, seed)).collect();
     let text = format!(
         "{}\nLinux {}, {}, {} rounds of {} s, seed {seed}, over {}, load average {} at the end.\n",
-        table::markdown(&rows),
-        contest::kernel(),
+        ratios::markdown(&rows),
+        kernel(),
         scene.cpus(),
         rounds,
         args.time,
@@ -192,7 +191,7 @@ fn run_rounds(scene: &Scene, all: &mut [Rounds], rounds: usize, seed: u64, secon
 fn present(mut case: Case) -> Option<Case> {
     let missing = |one: &Contestant| {
         let mut needed = one.programs().map(str::to_owned);
-        needed.find(|program| !contest::is_on_path(program))
+        needed.find(|program| !is_on_path(program))
     };
     case.contestants.retain(|one| match missing(one) {
         Some(program) => {
@@ -220,20 +219,12 @@ fn rows_of(rounds: &Rounds, seed: u64) -> Vec<Row> {
                 .zip(theirs)
                 .filter_map(|(ours, theirs)| Some(((*ours)?, (*theirs)?)))
                 .collect();
-            table::row(about, contestant.name, &pairs, seed)
+            ratios::row(about, contestant.name, &pairs, seed)
         })
         .collect()
 }
 
 static EMPTY: Vec<Option<Trial>> = Vec::new();
-
-/// 0 to `count` in random order.
-fn shuffled(count: usize, seed: u64, round: u64) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..count).collect();
-    let seed = seed.wrapping_add(round.wrapping_mul(0x9E37_79B9_7F4A_7C15));
-    Random::new(Seed(seed)).shuffle(&mut order);
-    order
-}
 
 #[cfg(test)]
 mod tests {
@@ -243,16 +234,5 @@ mod tests {
     fn the_command_line_is_sound() {
         use clap::CommandFactory;
         Args::command().debug_assert();
-    }
-
-    #[test]
-    fn every_round_has_everybody_once_and_orders_differ() {
-        let orders: Vec<Vec<usize>> = (0..20).map(|round| shuffled(5, 7, round)).collect();
-        for order in &orders {
-            let mut sorted = order.clone();
-            sorted.sort_unstable();
-            assert_eq!(sorted, [0, 1, 2, 3, 4]);
-        }
-        assert!(orders.iter().any(|order| *order != orders[0]));
     }
 }

@@ -11,7 +11,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::cases::Place;
-use crate::contest::{FAR, NEAR_NIC, is_on_path};
+use crate::contest::{FAR, NEAR_NIC};
+use linerate_bench_shared::running::is_on_path;
 
 /// The command that starts both ranks, up to the program's arguments. None, with a word, where it is not here.
 pub(crate) fn prepare(place: &Place, loopback: bool) -> Option<Vec<String>> {

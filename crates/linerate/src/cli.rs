@@ -17,8 +17,8 @@ use linerate_model::units::{BitRate, Bytes, Nanoseconds, TransferRate};
 pub use ladder::LadderArgs;
 pub use measure::{
     AgentArgs, BatchArg, MeasureAction, MeasureHttp, MeasurePingpong, MeasureRr, MeasureStream,
-    MeasureTransfer, MeasureUdp, PeerOrForeign, Placing, ReceiveArg, SendArg, StreamArgs,
-    TrialArgs, UntilArgs,
+    MeasureTransfer, MeasureUdp, MoverArgs, PeerOrForeign, Placing, PreloadArg, ReceiveArg,
+    SendArg, StreamArgs, TrialArgs, UntilArgs,
 };
 pub use testbed::{RxeAction, TestbedAction};
 pub use verbs::{ConnectArg, MeasureRdma, ServiceArg, TransportArg, TransportArgs, VerbsArgs};
@@ -129,6 +129,9 @@ pub enum Command {
     },
     /// The far end of a measurement.
     Agent(AgentArgs),
+    /// One end of a stream by plain calls, told by its standard input.
+    #[command(hide = true)]
+    Mover(MoverArgs),
     /// Hardware that this machine lacks, in software.
     Testbed {
         /// Which.

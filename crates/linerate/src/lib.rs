@@ -24,6 +24,7 @@ pub mod measure;
 pub mod memory;
 pub mod peer;
 pub mod place;
+pub mod preload;
 pub mod prove;
 pub mod record;
 pub mod report;
@@ -120,6 +121,7 @@ fn carry_out(cli: &Cli, typed: &Typed, say: &Say) -> Outcome<Code> {
         Command::Prove(args) => commands::prove(args, &state, say).map(done),
         Command::Tune { action } => tune::run(action, &state, say).map(done),
         Command::Agent(args) => agent::run(args, &state, say).map(done),
+        Command::Mover(args) => preload::mover::run(args, say).map(done),
         Command::Testbed { action } => testbed::run(action, &state, say).map(done),
         Command::Capture { file } => commands::capture(file, say).map(done),
         Command::Report { run, out } => commands::report(run, out.as_deref(), say).map(done),

@@ -13,7 +13,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, SyncSender};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use linerate_model::protocol::{AgentAddress, PROTOCOL, Reply, Request};
+use linerate_model::protocol::{AgentAddress, Failure, FailureKind, PROTOCOL, Reply, Request};
 use linerate_model::talk::{Lines, answer};
 use serde_json::Value;
 
@@ -247,7 +247,9 @@ impl Peer {
             let beat =
                 Duration::from_millis(100).min(deadline.saturating_duration_since(Instant::now()));
             match self.replies.recv_timeout(beat) {
-                Ok(Heard::Reply(reply)) => return Ok(answer(asked, *reply)?),
+                Ok(Heard::Reply(reply)) => {
+                    return answer(asked, *reply).map_err(|failure| self.lacking(failure));
+                }
                 Ok(Heard::Garbled(why)) => {
                     return Err(Stop::new(
                         Code::PeerUnreachable,
@@ -269,6 +271,17 @@ impl Peer {
                 Err(RecvTimeoutError::Timeout) => self.interrupt.check()?,
             }
         }
+    }
+
+    /// The stop for a failure at the far end; what is missing there is missed there, not here.
+    fn lacking(&self, mut failure: Failure) -> Stop {
+        if matches!(
+            failure.kind,
+            FailureKind::NotSupported | FailureKind::Permission
+        ) {
+            failure.message = format!("the peer {} says: {}", self.address, failure.message);
+        }
+        failure.into()
     }
 
     /// Gives up the trial at the far end, whatever state it is in.
@@ -517,26 +530,43 @@ fn keep_last_words(mut errors: impl Read, words: &Mutex<VecDeque<u8>>) {
 }
 
 fn agent_command(address: &PeerAddress, push: bool, state: &Path) -> Outcome<Command> {
+    if let PeerAddress::Exec(text) = address {
+        if push {
+            return Err(push_is_for_ssh());
+        }
+        let mut command = Command::new("sh");
+        command.args(["-c", text]);
+        return Ok(command);
+    }
+    program_command(address, push, state, &["agent", "--stdio"])
+}
+
+/// This program at a peer, with `words`; an `exec:` peer has no other command than its agent's.
+pub(crate) fn program_command(
+    address: &PeerAddress,
+    push: bool,
+    state: &Path,
+    words: &[&str],
+) -> Outcome<Command> {
     if push && !matches!(address, PeerAddress::Ssh { .. }) {
-        return Err(Stop::new(Code::Usage, "`--push` is for ssh peers only"));
+        return Err(push_is_for_ssh());
     }
     let own =
         || std::env::current_exe().map_err(|error| Stop::io("find this program's own file", error));
     match address {
         PeerAddress::Local => {
             let mut command = Command::new(own()?);
-            command.arg("--state").arg(state).args(["agent", "--stdio"]);
+            command.arg("--state").arg(state).args(words);
             Ok(command)
         }
-        PeerAddress::Exec(text) => {
-            let mut command = Command::new("sh");
-            command.args(["-c", text]);
-            Ok(command)
-        }
+        PeerAddress::Exec(_) => Err(Stop::new(
+            Code::NotSupported,
+            "an `exec:` peer has no other command than its agent's",
+        )),
         PeerAddress::Netns(name) => {
             let namespace = crate::demo::open_namespace(name)?;
             let mut command = Command::new(own()?);
-            command.arg("--state").arg(state).args(["agent", "--stdio"]);
+            command.arg("--state").arg(state).args(words);
             namespace
                 .enter_in_child(&mut command)
                 .map_err(|error| Stop::io(format!("enter the namespace `{name}`"), error))?;
@@ -549,10 +579,14 @@ fn agent_command(address: &PeerAddress, push: bool, state: &Path) -> Outcome<Com
                 "linerate".to_owned()
             };
             let mut command = ssh(destination, *port);
-            command.arg(format!("{program} agent --stdio"));
+            command.arg(format!("{program} {}", words.join(" ")));
             Ok(command)
         }
     }
+}
+
+fn push_is_for_ssh() -> Stop {
+    Stop::new(Code::Usage, "`--push` is for ssh peers only")
 }
 
 fn ssh(destination: &str, port: Option<u16>) -> Command {

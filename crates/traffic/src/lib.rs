@@ -4,6 +4,7 @@
 //! * [`http`]: a server and a client of HTTP/1.1.
 //! * [`iperf3`]: the other end may be iperf3, as a server or as clients.
 //! * [`copy`]: what one core's memory copy makes, the ceiling of a path that has no wire.
+//! * [`mover`]: a stream by the plainest calls, for libraries that take those over.
 //! * [`memory`]: what each node's CPUs make of each node's memory.
 //! * [`simulated`]: a path whose true rate is known, for proving what reads the samples.
 //!
@@ -21,6 +22,7 @@ mod exchange;
 pub mod http;
 pub mod iperf3;
 pub mod memory;
+pub mod mover;
 mod rdma;
 pub mod simulated;
 mod stream;

@@ -269,6 +269,10 @@ pub struct MeasureStream {
     /// Over verbs: messages of `--buffer` under way on each queue pair [default: 128].
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=16_384))]
     pub depth: Option<u32>,
+    /// By plain calls, over the kernel's TCP and then with a library loaded before the program that takes those
+    /// calls over: `rsocket`, RDMA for programs that were not changed.
+    #[arg(long, value_enum, value_name = "LIBRARY", hide_possible_values = true, conflicts_with_all = ["ladder", "depth", "bytes", "place", "place_remote", "memory", "memory_remote", "interval", "no_record", "until_ci"])]
+    pub preload: Option<PreloadArg>,
     /// What carries it.
     #[command(flatten)]
     pub transport: TransportArgs,
@@ -278,6 +282,21 @@ pub struct MeasureStream {
     /// All ways side by side.
     #[command(flatten)]
     pub ladder: LadderArgs,
+}
+
+/// `--preload`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum PreloadArg {
+    /// librspreload of rdma-core.
+    Rsocket,
+}
+
+/// `mover`.
+#[derive(Debug, Args)]
+pub struct MoverArgs {
+    /// Start again with this library loaded before the program.
+    #[arg(long, value_enum)]
+    pub preload: Option<PreloadArg>,
 }
 
 /// A peer, or a program of others.

@@ -144,6 +144,9 @@ fn stream(args: &MeasureStream, state: &FilePath, telling: Telling<'_>) -> Outco
     if telling.as_iperf3 && asked.verbs.is_some() {
         return usage("iperf3 knows no verbs: they can be printed as text or json");
     }
+    if let Some(preload) = args.preload {
+        return crate::preload::stream(args, &asked, preload, state, telling.say);
+    }
     let trial = &args.stream.trial;
     match args.peer.peer() {
         Some(peer) => {

@@ -21,8 +21,9 @@ pub(crate) const DISK: &str = "/run/disk";
 const DEAD: i32 = 255;
 /// A diagnosis of what stands still, which ends with 0 whatever it finds.
 pub(crate) const DOCTOR: [&str; 5] = ["doctor", "--watch", "0", "--fail-on", "never"];
-/// More than any command here takes, in seconds of the guest, which do not tell how busy its host is.
-const LIMIT: &str = "120";
+/// More than any command here takes, in seconds of the guest, which pass quickly while it waits for files
+/// of a busy host.
+const LIMIT: &str = "300";
 
 /// How a command in the guest ended, and what it said.
 #[derive(Debug)]

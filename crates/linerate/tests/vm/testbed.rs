@@ -67,3 +67,87 @@ pub(crate) fn a_maker_that_was_killed_leaves_what_a_removal_takes_away(guest: &G
         assert_eq!(guest.shell(SURROUNDINGS), before, "killed at {step}");
     }
 }
+
+pub(crate) fn what_rdma_lacks_at_either_end_is_named_by_its_exit_code(guest: &Guest) {
+    guest.linerate(&["testbed", "rxe", "pair"]);
+    let linerate = Guest::command();
+    let measure = "measure rdma-write --address 198.18.0.2 --time 1 --no-record";
+    let no_library = "env LINERATE_LIBIBVERBS=/nonexistent";
+    let program = linerate
+        .split(' ')
+        .next()
+        .expect("a program")
+        .trim_matches('\'');
+    // The peer's lack is the peer's.
+    let far = format!("exec:{no_library} {program} agent --stdio");
+    let done = guest.run(&["bash", "-c", &format!("{linerate} {measure} '{far}'")]);
+    assert_eq!(done.code, 22, "{}", done.err);
+    assert!(
+        done.err.contains("the peer exec:") && done.err.contains("cannot be loaded"),
+        "{}",
+        done.err
+    );
+    let done = guest.run(&[
+        "bash",
+        "-c",
+        &format!("{no_library} {linerate} {measure} 'exec:{program} agent --stdio'"),
+    ]);
+    assert_eq!(done.code, 22, "{}", done.err);
+    assert!(!done.err.contains("the peer exec:"), "{}", done.err);
+    // A user who may not open the device.
+    let nobody = "setpriv --reuid=65534 --regid=65534 --clear-groups";
+    let done = guest.run(&[
+        "bash",
+        "-c",
+        &format!(
+            "chmod 600 /dev/infiniband/uverbs*; install -d -o 65534 /run/nobody
+            {nobody} '{program}' --quiet --state /run/nobody {measure} local"
+        ),
+    ]);
+    assert_eq!(done.code, 21, "{}", done.err);
+    assert!(done.err.contains("/dev/infiniband"), "{}", done.err);
+    guest.linerate(&["testbed", "rxe", "remove", "--all"]);
+    let done = guest.run(&[
+        "bash",
+        "-c",
+        &format!("{linerate} measure rdma-write local --time 1 --no-record"),
+    ]);
+    assert_eq!(done.code, 22, "{}", done.err);
+    assert!(done.err.contains("linerate testbed rxe"), "{}", done.err);
+}
+
+pub(crate) fn a_program_that_was_not_changed_is_carried_by_rsocket(guest: &Guest) {
+    guest.linerate(&["testbed", "rxe", "pair"]);
+    let packets = "cat /sys/class/infiniband/rxe-a/ports/1/hw_counters/sent_pkts";
+    let count = |text: String| text.trim().parse::<u64>().expect("a counter");
+    let before = count(guest.shell(packets));
+    let document = guest.linerate(&[
+        "measure",
+        "stream",
+        "local",
+        "--address",
+        "198.18.0.2",
+        "--preload",
+        "rsocket",
+        "--time",
+        "1",
+        "--flows",
+        "2",
+    ]);
+    let carriers = document["carriers"].as_array().expect("two");
+    assert_eq!(
+        (&carriers[0]["carrier"], &carriers[1]["carrier"]),
+        (&json!("tcp"), &json!("rsocket"))
+    );
+    assert!(
+        carriers.iter().all(|one| one["bytes"].as_u64() > Some(0)),
+        "{document:#}"
+    );
+    // At least the payload of RDMA packets of 1024 bytes.
+    let least = carriers[1]["bytes"].as_u64().expect("a number") / 1_024;
+    assert!(
+        count(guest.shell(packets)) - before >= least,
+        "{document:#}"
+    );
+    guest.linerate(&["testbed", "rxe", "remove", "--all"]);
+}

@@ -8,6 +8,7 @@
 mod exchange_uring;
 mod memory;
 mod mmsg;
+mod plain;
 pub(crate) mod uring;
 pub(crate) mod zerocopy;
 
@@ -20,6 +21,7 @@ use rustix::io::Errno;
 pub(crate) use exchange_uring::{ExchangeRing, Finished, NotThere};
 pub(crate) use memory::{Mapping, NodeBuffer};
 pub(crate) use mmsg::{MESSAGES_MAX, Message, Messages, socket_drops};
+pub(crate) use plain::Plain;
 
 const WORD_BITS: u32 = u64::BITS;
 const MASK_WORDS: usize = (CpuSet::CPU_MAX / WORD_BITS + 1) as usize;

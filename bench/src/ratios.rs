@@ -8,42 +8,59 @@ use linerate_stats::effect::paired_relative;
 use linerate_stats::summary::median;
 use serde::Serialize;
 
-use crate::cases::Better;
-
 /// How often an interval holds the truth.
 const LEVEL: f64 = 0.95;
 /// "At least 1.00x" means: this many pairs, the interval's upper end at least 1, the median at least this.
 const PAIRS_ENOUGH: usize = 9;
 const MEDIAN_ENOUGH: f64 = 0.97;
 
+/// Whether more or less is better.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Better {
+    /// A rate.
+    More,
+    /// A time.
+    Less,
+}
+
 /// One trial of one program.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub(crate) struct Trial {
+pub struct Trial {
     /// In the case's unit.
-    pub(crate) value: f64,
+    pub value: f64,
     /// Busy seconds of all CPUs, soft interrupts counted, for each gigabyte or million operations.
-    pub(crate) cost: Option<f64>,
+    pub cost: Option<f64>,
 }
 
 /// linerate against one peer.
 #[derive(Debug, Clone, Serialize)]
-pub(crate) struct Row {
-    pub(crate) case: String,
-    pub(crate) unit: &'static str,
-    pub(crate) peer: &'static str,
-    pub(crate) pairs: usize,
-    pub(crate) linerate: f64,
-    pub(crate) of_peer: f64,
+pub struct Row {
+    /// What was compared.
+    pub case: String,
+    /// The unit of the figures.
+    pub unit: &'static str,
+    /// The other program.
+    pub peer: &'static str,
+    /// Rounds that both came through.
+    pub pairs: usize,
+    /// linerate's median.
+    pub linerate: f64,
+    /// The other program's.
+    pub of_peer: f64,
     /// linerate / peer, or peer / linerate where less is better: above 1 is in linerate's favour.
-    pub(crate) ratio: f64,
-    pub(crate) low: f64,
-    pub(crate) high: f64,
-    pub(crate) cost_ratio: Option<f64>,
-    pub(crate) at_least_as_good: Option<bool>,
+    pub ratio: f64,
+    /// The lower end of its interval.
+    pub low: f64,
+    /// The upper end.
+    pub high: f64,
+    /// CPU time for the same work, linerate's over the other's.
+    pub cost_ratio: Option<f64>,
+    /// "At least 1.00x" by the stated rule; `None` with too few pairs.
+    pub at_least_as_good: Option<bool>,
 }
 
 /// The row of one pair of contestants; `pairs` holds (linerate, peer) of each round. `None` with too few.
-pub(crate) fn row(
+pub fn row(
     (case, unit, better): (&str, &'static str, Better),
     peer: &'static str,
     pairs: &[(Trial, Trial)],
@@ -87,7 +104,7 @@ pub(crate) fn row(
 }
 
 /// The rows as a Markdown table.
-pub(crate) fn markdown(rows: &[Row]) -> String {
+pub fn markdown(rows: &[Row]) -> String {
     let mut text = String::from(
         "| case | unit | linerate | peer | | ratio, median | 95 % interval | pairs | at least 1.00x | CPU ratio |\n\
          |---|---|---:|---|---:|---:|---|---:|---|---:|\n",

@@ -1,0 +1,288 @@
+//! `bench/rdma`: the verbs by linerate beside perftest and qperf, over two soft-RoCE devices in one guest
+//! (`testbed/vm`), in interleaved rounds, one table of ratios. README.md in `bench/` says how to read it.
+//!
+//! This program runs in the guest; the script `bench/rdma` boots it.
+
+#![forbid(unsafe_code)]
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a developer's tool that talks to its terminal"
+)]
+
+mod cases;
+
+use std::fs;
+use std::io::Read;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use clap::Parser;
+use linerate_bench_shared::ratios::{self, Row, Trial};
+use linerate_bench_shared::running::{busy_seconds, has_listener, is_on_path, kernel, tail, wait};
+use linerate_bench_shared::{Trouble, exit_code, linerate_file, load, shuffled};
+
+use crate::cases::{Case, Contestant};
+
+/// The fewest rounds that have an interval.
+const ROUNDS_MIN: usize = 3;
+/// How much longer than its time a client may take, in an emulated guest.
+const GRACE: Duration = Duration::from_secs(120);
+/// How long a server may take until it listens.
+const LISTENS: Duration = Duration::from_secs(20);
+/// How often it is looked for.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// RDMA by linerate beside perftest and qperf: same devices, same work, one table of ratios
+#[derive(Debug, Parser)]
+#[command(name = "bench/rdma")]
+struct Args {
+    /// Rounds; in each, every program does every case once. Fewer than 9 decide nothing
+    #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u16).range(3..=1000))]
+    rounds: u16,
+    /// 3 rounds: a look, not a result
+    #[arg(long)]
+    quick: bool,
+    /// Only cases that have this in their name
+    #[arg(long, default_value = "")]
+    only: String,
+    /// Seconds of each trial
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=3600))]
+    time: u32,
+    /// What the order is drawn from [default: the time]
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Print JSON instead of the table
+    #[arg(long)]
+    json: bool,
+    /// The linerate to measure [default: the one beside this program]
+    #[arg(long, value_name = "FILE")]
+    linerate: Option<PathBuf>,
+}
+
+fn main() -> ExitCode {
+    exit_code(conduct(&Args::parse()).map(|()| true))
+}
+
+/// The rounds of one case: of each contestant, its trial in each round that it came through.
+struct Rounds {
+    case: Case,
+    trials: Vec<Vec<Option<Trial>>>,
+}
+
+/// The two devices, taken away at the end.
+struct Pair(PathBuf);
+
+impl Pair {
+    fn make(linerate: PathBuf) -> Result<Self, Trouble> {
+        testbed(&linerate, &["pair"])?;
+        Ok(Self(linerate))
+    }
+}
+
+impl Drop for Pair {
+    fn drop(&mut self) {
+        // The guest ends soon after.
+        let _ = testbed(&self.0, &["remove", "--all"]);
+    }
+}
+
+fn testbed(linerate: &PathBuf, words: &[&str]) -> Result<(), Trouble> {
+    let mut command = Command::new(linerate);
+    command.args(["--quiet", "testbed", "rxe"]).args(words);
+    let output = command
+        .output()
+        .map_err(|error| Trouble(format!("start {}: {error}", linerate.display())))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    Err(Trouble(format!("set soft-RoCE up: {said}")))
+}
+
+fn conduct(args: &Args) -> Result<(), Trouble> {
+    let linerate = linerate_file(args.linerate.as_deref()).map_err(Trouble)?;
+    let _pair = Pair::make(linerate.clone())?;
+    let rounds = if args.quick {
+        ROUNDS_MIN
+    } else {
+        args.rounds.into()
+    };
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let seed = args.seed.unwrap_or(now.unwrap_or_default().as_secs());
+    let mut all: Vec<Rounds> = cases::all(&linerate, args.time)
+        .into_iter()
+        .filter(|case| case.name.contains(&args.only))
+        .filter_map(present)
+        .map(|case| Rounds {
+            trials: vec![Vec::new(); case.contestants.len()],
+            case,
+        })
+        .collect();
+    run_rounds(&mut all, rounds, seed, args.time);
+    let rows: Vec<Row> = all.iter().flat_map(|one| rows_of(one, seed)).collect();
+    if args.json {
+        println!("{:#}", serde_json::json!(rows));
+        return Ok(());
+    }
+    let cpus = std::thread::available_parallelism().map_or(0, std::num::NonZero::get);
+    println!(
+        "{}\nLinux {}, {cpus} emulated CPUs, {rounds} rounds of {} s, seed {seed}, two soft-RoCE devices over veth, \
+         load average {} at the end.",
+        ratios::markdown(&rows),
+        kernel(),
+        args.time,
+        load(),
+    );
+    Ok(())
+}
+
+/// Runs every round: every case in random order, and in each every program in random order.
+fn run_rounds(all: &mut [Rounds], rounds: usize, seed: u64, seconds: u32) {
+    for round in 0..rounds {
+        for index in shuffled(all.len(), seed, round as u64) {
+            let Rounds { case, trials } = &mut all[index];
+            let number = (round * 1_000 + index) as u64;
+            for contestant in shuffled(case.contestants.len(), seed ^ 0x00C0_FFEE, number) {
+                let outcome = trial(&case.contestants[contestant], seconds);
+                if let Err(why) = &outcome {
+                    eprintln!("{}: {why}", case.name);
+                }
+                trials[contestant].push(outcome.ok());
+            }
+        }
+    }
+}
+
+/// The case with the peers that are here; those that are not are named.
+fn present(mut case: Case) -> Option<Case> {
+    case.contestants.retain(|one| {
+        let program = one.client.first().map_or("", String::as_str);
+        let is_here = is_on_path(program);
+        if !is_here {
+            eprintln!(
+                "SKIP: {}: {} ({program}: {})",
+                case.name, one.name, one.from
+            );
+        }
+        is_here
+    });
+    (case.contestants.len() > 1).then_some(case)
+}
+
+fn rows_of(rounds: &Rounds, seed: u64) -> Vec<Row> {
+    let case = &rounds.case;
+    let Some((ours, peers)) = rounds.trials.split_first() else {
+        return Vec::new();
+    };
+    let about = (case.name.as_str(), case.unit, case.better);
+    let rows = peers.iter().zip(&case.contestants[1..]);
+    rows.filter_map(|(theirs, contestant)| {
+        let both = ours.iter().zip(theirs);
+        let pairs: Vec<(Trial, Trial)> = both.filter_map(|(a, b)| Some(((*a)?, (*b)?))).collect();
+        ratios::row(about, contestant.name, &pairs, seed)
+    })
+    .collect()
+}
+
+/// One trial; inside, why there is no figure.
+fn trial(one: &Contestant, seconds: u32) -> Result<Trial, String> {
+    let server = match &one.server {
+        None => None,
+        Some((command, port)) => Some(serve(one.name, command, *port)?),
+    };
+    let outcome = measured(one, seconds);
+    if let Some(mut server) = server {
+        let _ = server.kill();
+        let _ = server.wait();
+    }
+    outcome
+}
+
+fn measured(one: &Contestant, seconds: u32) -> Result<Trial, String> {
+    let before = busy_seconds();
+    let mut client = start(&one.client, true)?;
+    let printed = read(client.stdout.take());
+    let said = read(client.stderr.take());
+    let is_ended = wait(&client, Duration::from_secs(seconds.into()) + GRACE);
+    let busy = before.zip(busy_seconds()).map(|(from, to)| to - from);
+    if !is_ended {
+        let _ = client.kill();
+    }
+    let _ = client.wait();
+    let [printed, said] = [printed, said].map(|reading| reading.join().unwrap_or_default());
+    if !is_ended {
+        return Err(format!("{} did not come to its end", one.name));
+    }
+    let figure = (one.figure)(&printed, one.bytes, seconds.into())
+        .filter(|figure| figure.value > 0.0)
+        .ok_or_else(|| {
+            let (printed, said) = (tail(&printed), tail(&said));
+            format!("{} printed no figure: {printed}{said}", one.name)
+        })?;
+    Ok(Trial {
+        value: figure.value,
+        cost: busy
+            .filter(|_| figure.amount > 0.0)
+            .map(|busy| busy / figure.amount),
+    })
+}
+
+/// All of a stream, read while the program runs: it may be more than a pipe holds.
+fn read(stream: Option<impl Read + Send + 'static>) -> JoinHandle<String> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        if let Some(mut stream) = stream {
+            // What cannot be read is not understood either.
+            let _ = stream.read_to_end(&mut bytes);
+        }
+        String::from_utf8_lossy(&bytes).into_owned()
+    })
+}
+
+/// A server that listens. Looked up, not tried: some serve one connection only.
+fn serve(name: &str, command: &[String], port: u16) -> Result<Child, String> {
+    let mut server = start(command, false)?;
+    let until = Instant::now() + LISTENS;
+    loop {
+        let tables = ["/proc/net/tcp", "/proc/net/tcp6"]
+            .map(|file| fs::read_to_string(file).unwrap_or_default());
+        if tables.iter().any(|table| has_listener(table, port)) {
+            return Ok(server);
+        }
+        if wait(&server, LOOK) || Instant::now() > until {
+            let _ = server.kill();
+            let _ = server.wait();
+            return Err(format!("the server of {name} does not listen on {port}"));
+        }
+    }
+}
+
+fn start(command: &[String], is_read: bool) -> Result<Child, String> {
+    let (program, arguments) = command
+        .split_first()
+        .ok_or("a contestant without a command")?;
+    let mut process = Command::new(program);
+    process.args(arguments).stdin(Stdio::null());
+    if is_read {
+        process.stdout(Stdio::piped()).stderr(Stdio::piped());
+    } else {
+        process.stdout(Stdio::null()).stderr(Stdio::null());
+    }
+    process
+        .spawn()
+        .map_err(|error| format!("cannot start {program}: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        use clap::CommandFactory;
+        Args::command().debug_assert();
+    }
+}

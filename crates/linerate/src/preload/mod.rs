@@ -1,0 +1,344 @@
+//! `measure stream PEER --preload rsocket`: the same plain program twice, over the kernel's TCP and with
+//! librspreload loaded before it at both ends (rsocket(7)), so that what bypassing the kernel gives a program that
+//! was not changed can be seen.
+//!
+//! linerate's own workloads ask the kernel without the C library, which such a library would never see; and it knows
+//! neither epoll nor io_uring. So both ends are movers ([`mover`]), one process each. What is not asked of the
+//! kernel's TCP is not known: no record, no limit, no ceiling.
+
+pub mod mover;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::SocketAddr;
+use std::path::Path as FilePath;
+use std::process::{Child, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::time::{Duration, Instant};
+
+use linerate_model::workload::TrialSpec;
+use linerate_traffic::mover::{Carried, Order};
+use serde::Serialize;
+
+use crate::cli::{MeasureStream, PreloadArg};
+use crate::exit::{Code, Outcome, Stop};
+use crate::interrupt::Interrupt;
+use crate::measure::open_path;
+use crate::peer::{PeerAddress, program_command};
+use crate::prove::fresh_token;
+use crate::say::{Format, Say};
+use mover::{Role, Said, Task};
+
+/// How much longer than its time a trial may take.
+const GRACE: Duration = Duration::from_secs(30);
+/// How long a mover may take until it listens.
+const LISTENS: Duration = Duration::from_secs(20);
+/// How often Ctrl-C is listened for.
+const BEAT: Duration = Duration::from_millis(100);
+
+/// The document.
+#[derive(Debug, Serialize)]
+struct PreloadDocument {
+    schema: &'static str,
+    workload: &'static str,
+    peer: String,
+    address: String,
+    flows: u32,
+    /// The kernel's TCP first.
+    carriers: [Carrier; 2],
+    /// The rate with the library over the rate of the kernel's TCP.
+    ratio: f64,
+}
+
+/// What carried the stream, and how fast.
+#[derive(Debug, Serialize)]
+struct Carrier {
+    carrier: &'static str,
+    bytes: u64,
+    seconds: f64,
+    rate_bit_per_s: f64,
+    cpu_local_s: f64,
+    cpu_remote_s: f64,
+}
+
+/// Carries out `measure stream --preload`; `asked` is what the other options ask for.
+pub fn stream(
+    args: &MeasureStream,
+    asked: &TrialSpec,
+    preload: PreloadArg,
+    state: &FilePath,
+    say: &Say,
+) -> Outcome<()> {
+    let Some(peer) = args.peer.peer() else {
+        let why = "`--preload` needs linerate at the other end: a PEER, not `--iperf3`";
+        return Err(Stop::new(Code::Usage, why));
+    };
+    check(asked)?;
+    if matches!(peer.peer, PeerAddress::Exec(_)) {
+        let why =
+            "`exec:` names the command of an agent, and `--preload` starts another program there";
+        return Err(Stop::new(Code::NotSupported, why).hint("name the peer by ssh or netns"));
+    }
+    let interrupt = Interrupt::listen()?;
+    let path = open_path(&peer, state, &interrupt)?;
+    let address = SocketAddr::new(path.address, path.port.unwrap_or(0));
+    say.note(&format!(
+        "measuring stream to {} ({}), {} by plain TCP, then as long by rsocket; Ctrl-C stops it",
+        path.address, peer.peer, asked.duration_ns
+    ));
+    let trial = |preload: Option<PreloadArg>| {
+        let ends = Ends {
+            peer: &peer.peer,
+            push: peer.push,
+            state,
+            preload,
+            interrupt: &interrupt,
+        };
+        ends.trial(address, asked)
+    };
+    let carriers = [
+        carrier("tcp", trial(None)?),
+        carrier("rsocket", trial(Some(preload))?),
+    ];
+    path.peer.leave()?;
+    let document = PreloadDocument {
+        schema: "linerate.preload/1",
+        workload: "stream",
+        peer: peer.peer.to_string(),
+        address: address.ip().to_string(),
+        flows: asked.flows,
+        ratio: carriers[1].rate_bit_per_s / carriers[0].rate_bit_per_s,
+        carriers,
+    };
+    if say.format == Format::Json {
+        say.json(&document)
+    } else {
+        say.lines(&in_words(&document))
+    }
+}
+
+/// Only what a mover does can be asked for.
+fn check(asked: &TrialSpec) -> Outcome<()> {
+    let plain = TrialSpec {
+        flows: asked.flows,
+        duration_ns: asked.duration_ns,
+        interval_ns: asked.interval_ns,
+        buffer_bytes: asked.buffer_bytes,
+        unrecorded: asked.unrecorded,
+        ..TrialSpec::default()
+    };
+    if *asked == plain {
+        return Ok(());
+    }
+    let why = "with `--preload` a stream goes forward by plain blocking calls: of its options only `--time`, \
+               `--flows`, `--buffer`, `--address` and `--port` mean anything";
+    Err(Stop::new(Code::Usage, why))
+}
+
+fn carrier(name: &'static str, (near, far): (Carried, Carried)) -> Carrier {
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "a rate has no 53 bits that count"
+    )]
+    let bits = far.bytes as f64 * 8.0;
+    Carrier {
+        carrier: name,
+        bytes: far.bytes,
+        seconds: far.seconds,
+        rate_bit_per_s: bits / far.seconds,
+        cpu_local_s: near.cpu_s,
+        cpu_remote_s: far.cpu_s,
+    }
+}
+
+fn in_words(document: &PreloadDocument) -> String {
+    use linerate_model::units::BitRate;
+    let mut lines = Vec::new();
+    for one in &document.carriers {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a rate is positive and far below 2^64"
+        )]
+        let rate = BitRate::from_bit_per_s(one.rate_bit_per_s as u64);
+        lines.push(format!(
+            "{:<8}  {rate}   ({:.1} s; CPU of the programs: local {:.2} s, remote {:.2} s)",
+            one.carrier, one.seconds, one.cpu_local_s, one.cpu_remote_s
+        ));
+    }
+    lines.push(format!(
+        "ratio     {:.3}   (rsocket over tcp, one trial of each)",
+        document.ratio
+    ));
+    lines.join("\n")
+}
+
+/// Both ends of one trial.
+struct Ends<'a> {
+    peer: &'a PeerAddress,
+    push: bool,
+    state: &'a FilePath,
+    preload: Option<PreloadArg>,
+    interrupt: &'a Interrupt,
+}
+
+impl Ends<'_> {
+    /// What the sender here and the receiver there did.
+    fn trial(&self, address: SocketAddr, asked: &TrialSpec) -> Outcome<(Carried, Carried)> {
+        let order = Order {
+            flows: asked.flows,
+            buffer_bytes: asked.buffer_bytes,
+            duration_ns: asked.duration_ns,
+            token: fresh_token()?,
+        };
+        let mut far = Mover::start(self, self.peer, address, Role::Receives, &order)?;
+        let Said::Listens(port) = far.hear(LISTENS, self.interrupt)? else {
+            return Err(far.nonsense());
+        };
+        let target = SocketAddr::new(address.ip(), port);
+        let mut near = Mover::start(self, &PeerAddress::Local, target, Role::Sends, &order)?;
+        let limit = Duration::from(order.duration_ns) + GRACE;
+        let near = near.carried(limit, self.interrupt)?;
+        let far = far.carried(limit, self.interrupt)?;
+        if self.preload.is_some() && (near.by_kernel || far.by_kernel) {
+            let why = "librspreload fell back to the kernel's TCP: no RDMA device of both ends reaches the other \
+                       at this address, or the module rdma_ucm is missing";
+            return Err(Stop::new(Code::NotSupported, why)
+                .hint("`linerate testbed rxe` can give a host a device; `rping` shows whether rdma_cm connects"));
+        }
+        Ok((near, far))
+    }
+}
+
+/// A mover that runs. It ends with its standard input.
+struct Mover {
+    name: String,
+    child: Child,
+    said: Receiver<String>,
+    errors: Receiver<String>,
+}
+
+impl Mover {
+    fn start(
+        ends: &Ends<'_>,
+        at: &PeerAddress,
+        address: SocketAddr,
+        role: Role,
+        order: &Order,
+    ) -> Outcome<Self> {
+        let words: &[&str] = match ends.preload {
+            None => &["--quiet", "mover"],
+            Some(PreloadArg::Rsocket) => &["--quiet", "mover", "--preload", "rsocket"],
+        };
+        let push = ends.push && matches!(at, PeerAddress::Ssh { .. });
+        let mut command = program_command(at, push, ends.state, words)?;
+        linerate_testbed::tie_to_parent(&mut command);
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|error| Stop::io(format!("start a mover at {at}"), error))?;
+        let task = Task {
+            address,
+            role,
+            order: order.clone(),
+        };
+        let mut line = serde_json::to_vec(&task)
+            .map_err(|error| Stop::new(Code::Bug, "cannot write a task").because(error))?;
+        line.push(b'\n');
+        let said = listen(child.stdout.take());
+        let errors = listen(child.stderr.take());
+        if let Some(input) = &mut child.stdin {
+            // One that has ended already says below why.
+            let _ = input.write_all(&line);
+        }
+        let name = match role {
+            Role::Receives => format!("the peer {at} says: "),
+            Role::Sends => String::new(),
+        };
+        Ok(Self {
+            name,
+            child,
+            said,
+            errors,
+        })
+    }
+
+    /// The next thing that it says.
+    fn hear(&mut self, limit: Duration, interrupt: &Interrupt) -> Outcome<Said> {
+        let deadline = Instant::now() + limit;
+        loop {
+            match self.said.recv_timeout(BEAT) {
+                Ok(line) => return serde_json::from_str(&line).map_err(|_| self.nonsense()),
+                Err(mpsc::RecvTimeoutError::Timeout) if Instant::now() < deadline => {
+                    interrupt.check()?;
+                }
+                Err(mpsc::RecvTimeoutError::Timeout) => {
+                    let why = format!("{}nothing within {} s", self.name, limit.as_secs());
+                    return Err(Stop::new(Code::TimeOut, why));
+                }
+                Err(mpsc::RecvTimeoutError::Disconnected) => {
+                    return Err(self.failure().unwrap_or_else(|| self.nonsense()));
+                }
+            }
+        }
+    }
+
+    fn carried(&mut self, limit: Duration, interrupt: &Interrupt) -> Outcome<Carried> {
+        match self.hear(limit, interrupt)? {
+            Said::Carried(carried) => Ok(carried),
+            Said::Listens(_) => Err(self.nonsense()),
+        }
+    }
+
+    /// Why it ended, in its own words and with its own code; none when it ended well.
+    fn failure(&mut self) -> Option<Stop> {
+        // It may still run: with its input it ends.
+        self.child.stdin = None;
+        let number = self.child.wait().ok()?.code();
+        let lines: Vec<String> = self.errors.iter().collect();
+        let code = Code::ALL
+            .into_iter()
+            .find(|code| number == Some(code.number().into()))
+            .unwrap_or(Code::FailedRestored);
+        let text = lines.join("\n");
+        let text = text.trim().trim_start_matches("error: ");
+        (code != Code::Done && !text.is_empty())
+            .then(|| Stop::new(code, format!("{}{text}", self.name)))
+    }
+
+    fn nonsense(&self) -> Stop {
+        let why = format!(
+            "{}something that is not a mover's: both ends must be the same version of linerate",
+            self.name
+        );
+        Stop::new(Code::PeerUnreachable, why)
+    }
+}
+
+impl Drop for Mover {
+    fn drop(&mut self) {
+        self.child.stdin = None;
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A longer line is no mover's.
+const LINE_BYTES_MAX: u64 = 64 << 10;
+
+/// The lines of a stream, read in a thread of its own.
+fn listen(stream: Option<impl Read + Send + 'static>) -> Receiver<String> {
+    let (tell, lines) = mpsc::channel();
+    if let Some(stream) = stream {
+        std::thread::spawn(move || {
+            for line in BufReader::new(stream.take(LINE_BYTES_MAX)).lines() {
+                let Ok(line) = line else { break };
+                if tell.send(line).is_err() {
+                    break;
+                }
+            }
+        });
+    }
+    lines
+}

@@ -26,8 +26,8 @@ pub use placing::placement;
 pub use spec::stream as stream_spec;
 
 use crate::cli::{
-    FormatArg, MeasureAction, MeasureHttp, MeasureRdma, PeerArgs, PeerOrForeign, TrialArgs,
-    UntilArgs,
+    FormatArg, MeasureAction, MeasureHttp, MeasureRdma, MeasureStream, PeerArgs, PeerOrForeign,
+    TrialArgs, UntilArgs,
 };
 use crate::commands::now_unix_s;
 use crate::exit::{Code, Outcome, Stop};
@@ -97,37 +97,7 @@ pub fn run(action: &MeasureAction, format: FormatArg, state: &FilePath, say: &Sa
     }
     let once = UntilArgs::once();
     match action {
-        MeasureAction::Stream(args) if args.ladder.ladder => {
-            if telling.as_iperf3 {
-                return Err(Stop::new(
-                    Code::Usage,
-                    "`--ladder` is no test of iperf3's: it can be printed as text or json",
-                ));
-            }
-            // What contradicts itself is said before anybody is called.
-            spec::measure_stream(args)?;
-            ladder::run(args, state, say)
-        }
-        MeasureAction::Stream(args) => {
-            let asked = spec::measure_stream(args)?;
-            if telling.as_iperf3 && asked.verbs.is_some() {
-                return Err(Stop::new(
-                    Code::Usage,
-                    "iperf3 knows no verbs: they can be printed as text or json",
-                ));
-            }
-            if let Some(preload) = args.preload {
-                return crate::preload::stream(args, &asked, preload, state, say);
-            }
-            let trial = &args.stream.trial;
-            match args.peer.peer() {
-                Some(peer) => {
-                    let ask = |_: &Path| Ok(asked);
-                    over_peer(&peer, trial, &args.until, state, telling, ask)
-                }
-                None => foreign(&args.peer, trial, &args.until, &asked, telling),
-            }
-        }
+        MeasureAction::Stream(args) => stream(args, state, telling),
         MeasureAction::Rr(args) => {
             let asked = spec::rr(args)?;
             let ask = |_: &Path| Ok(asked);
@@ -158,6 +128,32 @@ pub fn run(action: &MeasureAction, format: FormatArg, state: &FilePath, say: &Sa
         MeasureAction::RdmaRead(args) => rdma(args, Verb::Read, state, telling),
         MeasureAction::RdmaSend(args) => rdma(args, Verb::Send, state, telling),
         MeasureAction::RdmaAtomic(args) => rdma(args, Verb::Atomic, state, telling),
+    }
+}
+
+/// A stream, or every way into and out of the kernel side by side.
+fn stream(args: &MeasureStream, state: &FilePath, telling: Telling<'_>) -> Outcome<()> {
+    let usage = |why: &str| Err(Stop::new(Code::Usage, why));
+    let asked = spec::measure_stream(args)?;
+    if args.ladder.ladder {
+        if telling.as_iperf3 {
+            return usage("`--ladder` is no test of iperf3's: it can be printed as text or json");
+        }
+        return ladder::run(args, state, telling.say);
+    }
+    if telling.as_iperf3 && asked.verbs.is_some() {
+        return usage("iperf3 knows no verbs: they can be printed as text or json");
+    }
+    if let Some(preload) = args.preload {
+        return crate::preload::stream(args, &asked, preload, state, telling.say);
+    }
+    let trial = &args.stream.trial;
+    match args.peer.peer() {
+        Some(peer) => {
+            let ask = |_: &Path| Ok(asked);
+            over_peer(&peer, trial, &args.until, state, telling, ask)
+        }
+        None => foreign(&args.peer, trial, &args.until, &asked, telling),
     }
 }
 

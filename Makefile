@@ -30,11 +30,11 @@ bench: toolchain ## every workload beside its peers, half an hour (ARGS="--quick
 check: toolchain ## every gate: format, lints, documentation, the rules' cases, bundle, dependencies, tidy
 	@cargo run $(LOCKED) --quiet --package xtask -- check
 
-test: toolchain ## check, then all tests; as root also a second time as an ordinary user
+test: toolchain ## check, then all tests; as root also a second time as an ordinary user; the virtual machine
 	@xtask/deps.sh test
 	@cargo run $(LOCKED) --quiet --package xtask -- test
 
-test-vm: toolchain ## the tests in the virtual machine (testbed/vm), which `make test` leaves out
+test-vm: toolchain ## only the tests in the virtual machine (testbed/vm)
 	@cargo run $(LOCKED) --quiet --package xtask -- test-vm
 
 fuzz: toolchain ## every reader against bytes made to break it (SECONDS=10 for each, TARGETS="...")

@@ -22,7 +22,7 @@ const USAGE: &str = "usage: cargo xtask check | test | test-vm | tidy
 
   check   format, lints, documentation, the rules' own cases, the page's bundle, dependencies, tidy
   test    check, then every test; as root also a second time as an ordinary user
-  test-vm the tests in the virtual machine, which `test` leaves out
+  test-vm only the tests in the virtual machine
   tidy    only the house rules that no other tool knows";
 
 fn main() -> ExitCode {

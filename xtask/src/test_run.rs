@@ -57,13 +57,14 @@ pub(crate) fn run(root: &Path) -> Tally {
             .collect();
         tally.add(round(User::ordinary(root), &touching));
     }
+    tally.add(vm(root));
     tally
 }
 
-/// The tests in a virtual machine, by themselves: they take two minutes and half a gigabyte. The whole
-/// workspace is named so that nothing is built a second time with other features.
+/// The tests in a virtual machine, once: in the guest they are root's, whoever starts it. The whole workspace
+/// is named so that nothing is built a second time with other features.
 pub(crate) fn vm(root: &Path) -> Tally {
-    heading("the virtual machine");
+    heading("the virtual machine (once: its guest is the same for every user)");
     let test = ["test", "--workspace", "--test", "vm"];
     let output = capture(cargo().args(test).current_dir(root));
     Tally::of_tests("linerate/test vm", &output)

@@ -12,7 +12,8 @@
 //! connection manager, which does so for a stated time.
 //!
 //! `LINERATE_LIBIBVERBS` and `LINERATE_LIBRDMACM` name other files than the installed libraries: how the tests
-//! put one of their own in their place.
+//! put one of their own in their place. That one is `fake/`: a crate that a test has among its
+//! `[dev-dependencies]` and whose `Fake::install` loads it; cargo leaves its library in `target/*/deps`.
 
 mod error;
 mod gid;

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
-use clap::{ArgGroup, Args, Subcommand, ValueEnum};
+use clap::{Arg, ArgGroup, Args, Subcommand, ValueEnum};
 use linerate_model::ids::{CpuSet, IdError};
 use linerate_model::units::{BitRate, Bytes, Nanoseconds};
 use linerate_model::workload::{DatagramBatch, ReceiveMode, SendMode, Waiting};
@@ -194,13 +194,42 @@ pub enum MeasureAction {
     /// Datagrams: rate, loss, reordering, jitter.
     Udp(MeasureUdp),
     /// RDMA: writes into the peer's memory: rate or latency, of one size or a sweep.
+    #[command(
+        mut_arg("socket_buffer", hidden),
+        mut_arg("cc", hidden),
+        mut_arg("mss", hidden),
+        mut_arg("pacing", hidden)
+    )]
     RdmaWrite(MeasureRdma),
     /// RDMA: reads of the peer's memory.
+    #[command(
+        mut_arg("socket_buffer", hidden),
+        mut_arg("cc", hidden),
+        mut_arg("mss", hidden),
+        mut_arg("pacing", hidden)
+    )]
     RdmaRead(MeasureRdma),
     /// RDMA: messages that the peer has made room for.
+    #[command(
+        mut_arg("socket_buffer", hidden),
+        mut_arg("cc", hidden),
+        mut_arg("mss", hidden),
+        mut_arg("pacing", hidden)
+    )]
     RdmaSend(MeasureRdma),
     /// RDMA: additions to 8 bytes of the peer's memory.
+    #[command(
+        mut_arg("socket_buffer", hidden),
+        mut_arg("cc", hidden),
+        mut_arg("mss", hidden),
+        mut_arg("pacing", hidden)
+    )]
     RdmaAtomic(MeasureRdma),
+}
+
+/// An option of every trial that is none of this workload's: it is refused with a reason, and not shown.
+fn hidden(arg: Arg) -> Arg {
+    arg.hide(true)
 }
 
 /// How long a measurement goes on.

@@ -186,8 +186,8 @@ pub struct MeasureRdma {
     /// One message at a time and its time, instead of as many as the depth allows and their rate.
     #[arg(long)]
     pub latency: bool,
-    /// The sizes, each for an equal part of the time [default: 64KiB of rates, 2B of latency, 8B of
-    /// rdma-atomic].
+    /// The sizes, each for an equal part of the time [default: 64KiB of rates, of UD a path MTU; 2B of
+    /// latency; 8B of rdma-atomic].
     #[arg(long, value_delimiter = ',', value_name = "SIZE")]
     pub sizes: Vec<Bytes>,
     /// The powers of two from 2 B to 8 MiB, of UD to the path MTU.

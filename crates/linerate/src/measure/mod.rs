@@ -104,10 +104,18 @@ pub fn run(action: &MeasureAction, format: FormatArg, state: &FilePath, say: &Sa
                     "`--ladder` is no test of iperf3's: it can be printed as text or json",
                 ));
             }
+            // What contradicts itself is said before anybody is called.
+            spec::measure_stream(args)?;
             ladder::run(args, state, say)
         }
         MeasureAction::Stream(args) => {
             let asked = spec::measure_stream(args)?;
+            if telling.as_iperf3 && asked.verbs.is_some() {
+                return Err(Stop::new(
+                    Code::Usage,
+                    "iperf3 knows no verbs: they can be printed as text or json",
+                ));
+            }
             if let Some(preload) = args.preload {
                 return crate::preload::stream(args, &asked, preload, state, say);
             }
@@ -190,7 +198,7 @@ fn over_peer(
     let name = spec.workload.name();
     say.note(&format!(
         "measuring {name} over {} to {} ({}) for {}{}; Ctrl-C stops it",
-        path.local_nic,
+        way_of(&path, &spec),
         path.address,
         peer.peer,
         if spec.workload.ends_by_itself() {
@@ -232,6 +240,16 @@ fn over_peer(
     let shown = show(&measured, repeats.as_ref(), say);
     path.peer.leave()?;
     shown
+}
+
+/// What the data leaves by: the interface, and over verbs the device.
+fn way_of(path: &Path, spec: &TrialSpec) -> String {
+    let nic = &path.local_nic;
+    let verbs = spec.verbs.as_ref();
+    match verbs.and_then(|verbs| path.local.rdma_port(nic, &verbs.local)) {
+        Some((device, port)) => format!("{}/{} ({nic})", device.name, port.port),
+        None => nic.to_string(),
+    }
 }
 
 /// Prints what came of it; the exit code says whether it is as certain as was asked for.

@@ -159,9 +159,10 @@ pub(super) fn rdma(args: &MeasureRdma, verb: Verb, mtu: Option<u32>) -> Outcome<
     } else {
         TIME
     };
-    let depth = match args.latency {
-        true => 1,
-        false => args.depth.unwrap_or(Verbs::default_depth()),
+    let depth = if args.latency {
+        1
+    } else {
+        args.depth.unwrap_or(Verbs::default_depth())
     };
     checked(TrialSpec {
         verbs: Some(args.verbs.verbs(service, depth)),

@@ -109,6 +109,74 @@ fn a_wrong_command_line_is_usage_and_names_the_word() {
 }
 
 #[test]
+fn what_contradicts_verbs_is_usage_before_anybody_is_called() {
+    // Nobody has that name: what is refused is refused before a peer is looked for.
+    const PEER: &str = "netns:nobody";
+    let rows: [(&[&str], &[&str]); 19] = [
+        (&["rdma-write", "--service", "ud"], &["UD, of `rdma-write`"]),
+        (
+            &["rdma-send", "--service", "ud", "--sizes", "8KiB"],
+            &["a message of UD", "8.00 KiB"],
+        ),
+        (
+            &["rdma-send", "--service", "ud", "--connect", "cm"],
+            &["the connecting of UD"],
+        ),
+        (
+            &["rdma-read", "--cc", "cubic"],
+            &["a congestion control, over verbs"],
+        ),
+        (
+            &["rdma-read", "--window", "1MiB"],
+            &["a socket buffer, over verbs"],
+        ),
+        (
+            &["rdma-write", "--wait", "epoll"],
+            &["epoll, over verbs", "spin"],
+        ),
+        (&["rdma-write", "--mtu", "1500"], &["1024, 2048"]),
+        (
+            &["rdma-write", "--latency", "--bidir"],
+            &["both at once, of latency"],
+        ),
+        (&["rdma-write", "--latency", "--depth", "4"], &["--depth"]),
+        (&["rdma-write", "--device", "../x"], &["../x", "mlx5_0"]),
+        (&["rdma-atomic", "--sizes", "16B"], &["an atomic operation"]),
+        (&["rdma-atomic", "--sweep"], &["nothing to sweep"]),
+        (
+            &["stream", "--device", "rxe0"],
+            &["`--device`", "--transport verbs"],
+        ),
+        (
+            &["stream", "--depth", "4"],
+            &["`--depth`", "--transport verbs"],
+        ),
+        (
+            &["stream", "--transport", "verbs", "--send", "zerocopy"],
+            &["verbs pass the kernel by"],
+        ),
+        (
+            &["rr", "--transport", "verbs", "--connect-each"],
+            &["connections that last"],
+        ),
+        (&["http", "--transport", "verbs"], &["--transport"]),
+        (
+            &["stream", "--transport", "verbs", "--ladder"],
+            &["`--ladder`", "verbs"],
+        ),
+        (
+            &["stream", "--transport", "verbs", "--format", "iperf3-json"],
+            &["iperf3 knows no verbs"],
+        ),
+    ];
+    for (words, said) in rows {
+        let mut all = vec!["measure", words[0], PEER];
+        all.extend(&words[1..]);
+        assert_refused(&[(&all, 2, said)]);
+    }
+}
+
+#[test]
 fn what_is_not_there_is_bad_input_and_named() {
     assert_refused(&[
         (&["map", "nosuch0"], 23, &["nosuch0", "there are: "]),

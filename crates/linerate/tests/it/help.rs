@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::job::{linerate, run};
 
-const COMMANDS: [&[&str]; 30] = [
+const COMMANDS: [&[&str]; 34] = [
     &[],
     &["demo"],
     &["map"],
@@ -20,6 +20,10 @@ const COMMANDS: [&[&str]; 30] = [
     &["measure", "http"],
     &["measure", "transfer"],
     &["measure", "udp"],
+    &["measure", "rdma-write"],
+    &["measure", "rdma-read"],
+    &["measure", "rdma-send"],
+    &["measure", "rdma-atomic"],
     &["prove"],
     &["tune"],
     &["tune", "plan"],

@@ -12,12 +12,18 @@ use serde_json::Value;
 /// The program under test: the guest sees the host's files at their own paths.
 const LINERATE: &str = env!("CARGO_BIN_EXE_linerate");
 const VM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../testbed/vm/vm");
+/// Makes two soft-RoCE devices that reach each other; run in the guest.
+pub(crate) const SOFT_ROCE: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../../testbed/vm/soft-roce");
 /// Where the guest's disk is mounted: what outlives a power cut.
 pub(crate) const DISK: &str = "/run/disk";
 /// The exit code of `vm` when the guest does not answer.
 const DEAD: i32 = 255;
-/// More than any command here takes in an emulated guest on a busy machine, in seconds.
-const LIMIT: &str = "120";
+/// A diagnosis of what stands still, which ends with 0 whatever it finds.
+pub(crate) const DOCTOR: [&str; 5] = ["doctor", "--watch", "0", "--fail-on", "never"];
+/// More than any command here takes, in seconds of the guest, which pass quickly while it waits for files
+/// of a busy host.
+const LIMIT: &str = "300";
 
 /// How a command in the guest ended, and what it said.
 #[derive(Debug)]
@@ -74,11 +80,17 @@ impl Guest {
     /// Runs a program in the guest.
     #[track_caller]
     pub(crate) fn run(&self, command: &[&str]) -> Done {
+        self.run_with(&[], command)
+    }
+
+    /// Runs a program in the guest with more options of `vm run`.
+    #[track_caller]
+    fn run_with(&self, options: &[&str], command: &[&str]) -> Done {
         assert!(
             !self.is_dead.load(Ordering::Relaxed),
             "the guest stopped answering in a test before this one"
         );
-        let output = vm(&[&["run", "-t", LIMIT], command].concat());
+        let output = vm(&[&["run", "-t", LIMIT], options, command].concat());
         let done = Done {
             code: output.status.code().unwrap_or(DEAD),
             out: String::from_utf8_lossy(&output.stdout).into_owned(),
@@ -140,6 +152,18 @@ impl Guest {
         map["host"].take()
     }
 
+    /// What the doctor finds in the guest, whatever it finds.
+    #[track_caller]
+    pub(crate) fn findings(&self) -> Value {
+        self.linerate(&DOCTOR)["findings"].take()
+    }
+
+    /// What the doctor finds in a network namespace of the guest.
+    #[track_caller]
+    pub(crate) fn findings_in(&self, netns: &str) -> Value {
+        self.linerate_in(netns, &DOCTOR)["findings"].take()
+    }
+
     /// Switches the guest off at once and boots it again with its disk.
     #[track_caller]
     pub(crate) fn power_cut(&self) {
@@ -192,4 +216,25 @@ pub(crate) fn entry<'a>(list: &'a Value, key: &str, value: impl Into<Value>) -> 
     let mut entries = list.as_array().expect("a list").iter();
     let found = entries.find(|entry| entry[key] == value);
     found.unwrap_or_else(|| panic!("no {key} {value} in {list:#}"))
+}
+
+/// What a rule finds of a subject.
+#[track_caller]
+pub(crate) fn finding<'a>(findings: &'a Value, rule: &str, subject: &str) -> &'a Value {
+    let mut all = findings.as_array().expect("findings").iter();
+    let found = all.find(|found| found["rule"] == rule && found["subject"] == subject);
+    found.unwrap_or_else(|| panic!("no {rule} of {subject} in {findings:#}"))
+}
+
+pub(crate) fn a_command_brings_back_its_output_exit_code_and_time(guest: &Guest) {
+    let file = concat!(env!("CARGO_TARGET_TMPDIR"), "/vm-seconds");
+    let script = "echo out; echo err >&2; sleep 3; exit 7";
+    let done = guest.run_with(&["--time", file], &["bash", "-c", script]);
+    assert_eq!(
+        (done.code, done.out.as_str(), done.err.as_str()),
+        (7, "out\n", "err\n")
+    );
+    let seconds = std::fs::read_to_string(file).expect("the time was asked for");
+    let seconds: f64 = seconds.trim().parse().expect("seconds");
+    assert!(seconds >= 3.0, "{seconds}");
 }

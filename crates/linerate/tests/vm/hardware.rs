@@ -1,9 +1,9 @@
 //! What the map and the doctor tell of the guest's hardware: node 0 has CPUs 0-1 and the NIC n1, node 1
 //! has CPUs 2-3 and the NIC n0, each with four queues.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::guest::{Guest, entry};
+use crate::guest::{Guest, entry, finding};
 
 /// Up with a carrier, and so with interrupts.
 const UP: &str = "for nic in n0 n1; do ip link set $nic up; done
@@ -13,7 +13,9 @@ pub(crate) fn a_nic_lies_on_its_node_with_its_queues_and_their_interrupts(guest:
     guest.shell(UP);
     let host = guest.map();
     for (node, cpus, nic) in [(0, "0-1", "n1"), (1, "2-3", "n0")] {
-        assert_eq!(entry(&host["nodes"], "id", node)["cpus"], cpus);
+        let own = entry(&host["nodes"], "id", node);
+        assert_eq!(own["cpus"], cpus);
+        assert!(own["memory_bytes"].as_u64() > Some(500_000_000), "{own:#}");
         let nic = entry(&host["nics"], "name", nic);
         assert_eq!(nic["driver"], "igb");
         assert_eq!(nic["numa_node"], node);
@@ -45,53 +47,52 @@ pub(crate) fn a_nic_lies_on_its_node_with_its_queues_and_their_interrupts(guest:
     }
 }
 
-pub(crate) fn an_interrupts_cpus_are_set_and_read_back(guest: &Guest) {
+pub(crate) fn an_interrupts_cpus_are_set_read_back_and_judged(guest: &Guest) {
     guest.shell(UP);
-    let irq = |host: &Value| {
-        let queues = entry(&host["nics"], "name", "n0")["queues"].clone();
-        let mut queues = queues.as_array().expect("queues").clone().into_iter();
-        let queue = queues.find(|queue| queue["kind"] == "rx" && queue["index"] == 1);
-        queue.expect("n0 has rx-1")["irq"].clone()
+    let number = guest.shell("awk -F: '/n0-rx-1/ {print $1 + 0}' /proc/interrupts");
+    let number: u32 = number.trim().parse().expect("n0-rx-1 has an interrupt");
+    // A new affinity holds from the next interrupt on.
+    let moved = |mask: &str, cpus: &str| {
+        guest.shell(&format!(
+            "cd /proc/irq/{number}; echo {mask} >smp_affinity
+            until grep -qE '^({cpus})$' effective_affinity_list; do sleep 0.1; done"
+        ));
     };
-    let number = irq(&guest.map());
-    for (mask, cpus) in [("1", "0"), ("c", "2-3")] {
-        let file = format!("/proc/irq/{number}/smp_affinity");
-        let read = guest.shell(&format!("echo {mask} >{file}; cat {file}"));
-        assert_eq!(read.trim(), mask);
-        let host = guest.map();
-        assert_eq!(
-            entry(&host["irqs"], "number", irq(&host))["requested"],
-            cpus
-        );
-    }
-}
-
-pub(crate) fn the_doctor_judges_queues_by_the_cpus_of_their_node(guest: &Guest) {
-    guest.shell(UP);
-    let diagnosis = guest.linerate(&["doctor", "--watch", "0"]);
-    let findings = diagnosis["findings"].as_array().expect("findings");
-    for (nic, cpus) in [("nic/n0", "CPUs 2-3"), ("nic/n1", "CPUs 0-1")] {
-        let found = findings
-            .iter()
-            .find(|found| found["rule"] == "queues-too-many" && found["subject"] == nic);
-        let summary =
-            found.unwrap_or_else(|| panic!("{nic}: {findings:#?}"))["summary"].to_string();
-        assert!(summary.contains(cpus), "{summary}");
-    }
-}
-
-pub(crate) fn soft_roce_is_an_rdma_device_of_its_nic(guest: &Guest) {
-    guest.shell(UP);
-    guest.shell("modprobe rdma_rxe; rdma link add rxe0 type rxe netdev n0");
+    moved("1", "0");
     let host = guest.map();
-    let device = entry(&host["rdma"], "name", "rxe0");
-    let port = entry(&device["ports"], "port", 1);
-    assert_eq!(port["state"], "ACTIVE");
-    assert_eq!(port["link_layer"], "Ethernet");
-    assert_eq!(port["netdev"], "n0");
-    assert_eq!(entry(&port["gids"], "index", 0)["kind"], "RoCE v2");
-    assert_eq!(entry(&host["nics"], "name", "n0")["rdma"], "rxe0");
-    guest.shell("rdma link delete rxe0");
+    let irq = entry(&host["irqs"], "number", number);
+    assert_eq!(
+        (&irq["requested"], &irq["effective"]),
+        (&json!("0"), &json!("0"))
+    );
+
+    let findings = guest.findings();
+    let found = finding(&findings, "irq-remote-numa", "nic/n0");
+    assert_eq!(found["severity"], "warn");
+    entry(&found["remedies"], "setting", "nic/n0/queue/rx-1/irq-cpus");
+    // Queues are held against the CPUs of their card's node, and against those that serve them.
+    for (nic, cpus) in [("nic/n0", "CPUs 0,2-3"), ("nic/n1", "CPUs 0-1")] {
+        let found = finding(&findings, "queues-too-many", nic);
+        assert!(found["summary"].to_string().contains(cpus), "{found:#}");
+    }
+    moved("c", "[23]");
+}
+
+pub(crate) fn a_card_that_could_do_more_than_its_pcie_link_is_found(guest: &Guest) {
+    guest.shell(UP);
+    // The card as the kernel would show one of the fourth generation with four lanes.
+    guest.shell(
+        "echo '16.0 GT/s PCIe' >/run/speed; echo 4 >/run/width
+        for what in speed width; do mount --bind /run/$what /sys/class/net/n0/device/max_link_$what; done",
+    );
+    let findings = guest.findings();
+    let found = finding(&findings, "pcie-link-degraded", "nic/n0");
+    let summary = found["summary"].to_string();
+    assert!(
+        summary.contains("2.000 Gb/s of the 63.0") && summary.contains("n0 is capable of"),
+        "{summary}"
+    );
+    guest.shell("for what in speed width; do umount /sys/class/net/n0/device/max_link_$what; done");
 }
 
 pub(crate) fn a_block_device_tells_its_hardware_queues(guest: &Guest) {

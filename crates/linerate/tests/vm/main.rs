@@ -3,7 +3,7 @@
 //!
 //! One guest serves all tests, so this program is its own harness: it boots the guest, runs the tests one
 //! after the other, and prints what libtest would. Where there can be no guest, the whole set is one
-//! `SKIP:` line. Run by `make test-vm`; `cargo test -p linerate --test vm -- NAME` runs those named so.
+//! `SKIP:` line. Run by `make test`; `cargo test -p linerate --test vm -- NAME` runs those named so.
 
 #![expect(
     clippy::print_stdout,
@@ -14,8 +14,10 @@
 mod guest;
 mod hardware;
 mod network;
+mod rdma;
 mod settings;
 mod testbed;
+mod verbs;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
@@ -33,21 +35,34 @@ macro_rules! tests {
 }
 
 /// The power cut stands last: what others left in the kernel's memory goes with it.
-const TESTS: [Test; 15] = tests![
+const TESTS: [Test; 28] = tests![
+    guest::a_command_brings_back_its_output_exit_code_and_time,
     hardware::a_nic_lies_on_its_node_with_its_queues_and_their_interrupts,
-    hardware::an_interrupts_cpus_are_set_and_read_back,
-    hardware::the_doctor_judges_queues_by_the_cpus_of_their_node,
-    hardware::soft_roce_is_an_rdma_device_of_its_nic,
+    hardware::an_interrupts_cpus_are_set_read_back_and_judged,
+    hardware::a_card_that_could_do_more_than_its_pcie_link_is_found,
     hardware::a_block_device_tells_its_hardware_queues,
+    network::vlans_bonds_and_tunnels_are_in_the_map,
+    network::a_bond_tells_the_port_that_took_over,
+    network::queueing_disciplines_are_in_the_map_and_judged,
+    network::loss_on_the_way_is_named,
+    network::a_window_below_what_the_round_trip_holds_is_named,
     testbed::a_pair_is_made_used_and_taken_away_without_a_trace,
     testbed::a_device_of_others_keeps_the_module,
     testbed::a_maker_that_was_killed_leaves_what_a_removal_takes_away,
     testbed::what_rdma_lacks_at_either_end_is_named_by_its_exit_code,
     testbed::a_program_that_was_not_changed_is_carried_by_rsocket,
-    network::vlans_bonds_and_shaping_are_in_the_map,
-    network::loss_on_the_way_is_named,
-    network::a_window_below_what_the_round_trip_holds_is_named,
-    settings::rings_and_coalescing_are_set_read_back_and_undone,
+    rdma::soft_roce_is_an_rdma_device_of_its_nic,
+    rdma::two_soft_roce_devices_reach_each_other,
+    verbs::every_byte_of_every_verb_and_mode_is_the_right_one,
+    verbs::a_changed_byte_fails_every_verb_and_mode,
+    verbs::workloads_are_the_same_over_verbs_and_over_tcp,
+    verbs::memory_that_may_not_be_pinned_is_said_with_its_limit,
+    verbs::a_port_that_is_down_and_a_peer_that_is_out_of_reach_are_told_apart,
+    verbs::an_end_that_is_killed_leaves_nothing_registered,
+    verbs::a_device_that_goes_away_in_mid_run_ends_the_trial_and_the_agent_lives_on,
+    verbs::a_user_who_may_not_use_the_device_is_told_so,
+    settings::all_that_can_be_written_is_set_read_back_and_undone,
+    settings::what_the_kernel_refuses_changes_nothing,
     settings::a_power_cut_amid_changes_leaves_nothing_to_mend,
 ];
 

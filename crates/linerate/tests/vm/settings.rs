@@ -13,25 +13,105 @@ END";
 const TOLD: &str = "ethtool -g n0 | sed -n '/^Current/,$ s/^RX:[[:space:]]*/ring /p'
     ethtool -c n0 | sed -n 's/^rx-usecs:[[:space:]]*/usecs /p'";
 
-pub(crate) fn rings_and_coalescing_are_set_read_back_and_undone(guest: &Guest) {
-    guest.shell(PLAN);
-    let before = guest.shell(TOLD);
-    assert_ne!(before, "ring 512\nusecs 64\n");
+/// Every setting of this NIC and kernel that linerate writes.
+const ALL: &str = "cat >/run/all.toml <<'END'
+[settings]
+\"nic/n0/mtu\" = 4000
+\"nic/n0/feature/tso\" = false
+\"nic/n0/coalesce/rx-usecs\" = 64
+\"nic/n0/coalesce/tx-usecs\" = 32
+\"nic/n0/ring/rx\" = 512
+\"nic/n0/ring/tx\" = 1024
+\"nic/n0/channels/combined\" = 2
+\"nic/n0/queue/rx-0/rps-cpus\" = \"1,3\"
+\"nic/n0/queue/rx-0/rps-flow-cnt\" = 1024
+\"nic/n0/queue/tx-0/xps-cpus\" = \"2\"
+\"nic/n0/qdisc\" = \"fq\"
+\"sysctl/net.ipv4.tcp_rmem\" = [4096, 131072, 1000000]
+\"sysctl/net.core.somaxconn\" = 1000
+\"sysctl/vm.swappiness\" = 10
+END";
+/// The same, as other programs tell it, with what writing them may disturb.
+const ALL_TOLD: &str = "cd /sys/class/net/n0
+echo mtu $(cat mtu)
+ethtool -k n0 | grep tx-tcp-segmentation
+ethtool -c n0 | grep -E '^[rt]x-usecs:'
+ethtool -g n0 | sed -n '/^Current/,$ p' | grep -E '^[RT]X:'
+ethtool -l n0 | sed -n '/^Current/,$ p' | grep Combined
+grep -H '' queues/*/rps_cpus queues/*/rps_flow_cnt queues/*/xps_cpus
+tc qdisc show dev n0
+sysctl net.ipv4.tcp_rmem net.core.somaxconn vm.swappiness";
 
-    let applied = guest.linerate(&["tune", "apply", "--from", "/run/plan.toml"]);
+pub(crate) fn all_that_can_be_written_is_set_read_back_and_undone(guest: &Guest) {
+    guest.shell(ALL);
+    guest.shell("ip link set n0 up");
+    let told = || {
+        let lines = guest.shell(ALL_TOLD);
+        let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+        lines.lines().map(words).collect::<Vec<_>>()
+    };
+    let before = told();
+
+    let applied = guest.linerate(&["tune", "apply", "--from", "/run/all.toml"]);
     assert_eq!(
         applied["changes"].as_array().map(Vec::len),
-        Some(2),
+        Some(14),
         "{applied:#}"
     );
-    assert_eq!(guest.shell(TOLD), "ring 512\nusecs 64\n");
-    let again = guest.linerate(&["tune", "plan", "--from", "/run/plan.toml"]);
+    let after = told();
+    for line in [
+        "mtu 4000",
+        "tx-tcp-segmentation: off",
+        "rx-usecs: 64",
+        "tx-usecs: 32",
+        "RX: 512",
+        "TX: 1024",
+        "Combined: 2",
+        "queues/rx-0/rps_cpus:a",
+        "queues/rx-0/rps_flow_cnt:1024",
+        "queues/tx-0/xps_cpus:4",
+        "net.ipv4.tcp_rmem = 4096 131072 1000000",
+        "net.core.somaxconn = 1000",
+        "vm.swappiness = 10",
+    ] {
+        assert!(after.contains(&line.to_owned()), "{line}: {after:#?}");
+        assert!(!before.contains(&line.to_owned()), "{line}: {before:#?}");
+    }
+    assert!(
+        after.iter().any(|line| line.starts_with("qdisc fq ")),
+        "{after:#?}"
+    );
+    let again = guest.linerate(&["tune", "plan", "--from", "/run/all.toml"]);
     assert_eq!(again["changes"], json!([]));
 
     guest.linerate(&["tune", "undo"]);
-    assert_eq!(guest.shell(TOLD), before);
+    assert_eq!(told(), before);
     let status = guest.linerate(&["tune", "status"]);
     assert!(!status.to_string().contains("applied"), "{status:#}");
+}
+
+pub(crate) fn what_the_kernel_refuses_changes_nothing(guest: &Guest) {
+    let before = guest.shell(ALL_TOLD);
+    let linerate = Guest::command();
+    // Not offered by the driver, or not written yet: 22. Refused after another was changed: 30, taken back.
+    for (wanted, code) in [
+        ("\"nic/n0/channels/rx\" = 2", 22),
+        ("\"nic/n0/coalesce/adaptive-rx\" = true", 22),
+        ("\"nic/n0/queue/rx-0/irq-cpus\" = \"1\"", 22),
+        (
+            "\"nic/n0/coalesce/rx-usecs\" = 64\n\"nic/n0/ring/rx\" = 100000",
+            30,
+        ),
+        ("\"nic/n0/mtu\" = 4000\n\"nic/n0/feature/lro\" = true", 30),
+    ] {
+        let script = format!(
+            "printf '[settings]\\n%s\\n' '{wanted}' >/run/refused.toml
+            {linerate} tune apply --from /run/refused.toml"
+        );
+        let done = guest.run(&["bash", "-c", &script]);
+        assert_eq!(done.code, code, "{wanted}: {done:#?}");
+    }
+    assert_eq!(guest.shell(ALL_TOLD), before);
 }
 
 pub(crate) fn a_power_cut_amid_changes_leaves_nothing_to_mend(guest: &Guest) {

@@ -1,4 +1,4 @@
-//! A library in the place of libibverbs, for tests: devices whose queue pairs are joined within one process,
+//! A library in the place of libibverbs and librdmacm, for tests: devices whose queue pairs are joined within one process,
 //! so that both ends of a trial in that process talk over them, with faults on demand. It shows that a
 //! program uses the library rightly and says well what goes wrong; what a real device does is shown elsewhere.
 //!
@@ -15,17 +15,19 @@
 //! assert_eq!(device.alive(), []); // everything was given back
 //! ```
 //!
-//! Another program is told by its environment: `LINERATE_LIBIBVERBS` is [`library`], and
-//! `LINERATE_VERBS_FAKE` says what there is, in words with commas between: `devices=2` (one without the word,
+//! Another program is told by its environment: `LINERATE_LIBIBVERBS` and `LINERATE_LIBRDMACM` are [`library`],
+//! and `LINERATE_VERBS_FAKE` says what there is, in words with commas between: `devices=2` (one without the word,
 //! none with 0), `no-kernel` (the list of devices cannot be had), and the names of [`Fault`] for every device
 //! (`memlock=65536,port-down-after=1000`).
 //!
 //! What it does as a device: port 1 with the RoCE v1 and v2 GIDs of `127.0.0.1`, `::1` and an address of its
-//! own ([`FakeDevice::address`]), an active MTU of [`MTU`], [`INLINE_MAX`] bytes inline; RC with send, write, read and fetch-and-add; UD with send. A thread of
-//! its own carries out what is posted. It is strict where devices are: a slot of a queue is free again when a
-//! later completion was taken, a full completion queue breaks, a transition needs exactly its attributes,
-//! nothing is destroyed while it is in use. Wrong use of a pointer (freed twice, never given out) ends the
-//! process with a sentence.
+//! own ([`FakeDevice::address`]), an active MTU of [`MTU`], [`INLINE_MAX`] bytes inline; RC with send, write,
+//! read and fetch-and-add; UD with send. A thread of its own carries out what is posted. It is strict where
+//! devices are: a slot of a queue is free again when a later completion was taken, a full completion queue
+//! breaks, a transition needs exactly its attributes, nothing is destroyed while it is in use. Wrong use of a pointer
+//! (freed twice, never given out) ends the process with a sentence.
+//!
+//! The connection manager finds listeners of this process by address and port, and the device by the address.
 
 mod sys;
 

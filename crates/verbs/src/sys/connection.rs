@@ -136,6 +136,7 @@ impl Channel {
         if raw.is_null() {
             let errno = last_errno();
             return Err(match errno {
+                Errno::NODEV => VerbsError::NoDevice,
                 Errno::ACCESS | Errno::PERM => {
                     VerbsError::refused("open the RDMA connection manager", "this host", errno)
                 }

@@ -1,7 +1,7 @@
 //! The faults that a test of a workload plants do what they say.
 
 use linerate_verbs::{
-    AddressHandle, Completion, Opcode, Receive, Receives, Region, Send, Sends, Status, Work,
+    AddressHandle, Completion, Opcode, Receive, Receives, Region, Send, Sends, Status, To, Work,
 };
 use linerate_verbs_fake::{Buffer, Fault};
 use rustix::io::Errno;
@@ -56,7 +56,13 @@ fn every_fourth_datagram_is_lost() {
         .expect("a post");
     let number = far.queue_pair.number();
     let handle = AddressHandle::new(&near.domain, &path(&device, number)).expect("a handle");
-    let send = signaled(&near.region, Work::SendTo(&handle, number, KEY));
+    let to = To {
+        handle: &handle,
+        queue_pair: number,
+        key: KEY,
+        number: None,
+    };
+    let send = signaled(&near.region, Work::SendTo(to));
     Sends::new(&[send; 8])
         .post(&near.queue_pair, 0, 8)
         .expect("a post");

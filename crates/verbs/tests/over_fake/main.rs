@@ -4,6 +4,7 @@
 mod ends;
 mod faults;
 mod life;
+mod manager;
 mod moves;
 mod order;
 mod refusals;

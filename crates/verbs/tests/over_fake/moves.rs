@@ -1,6 +1,6 @@
 //! Every verb moves the right bytes to the right place.
 
-use linerate_verbs::{AddressHandle, Opcode, Receive, Receives, Send, Sends, Work};
+use linerate_verbs::{AddressHandle, Opcode, Receive, Receives, Send, Sends, To, Work};
 use proptest::prelude::*;
 
 use crate::ends::{End, KEY, Plan, device, pair, path};
@@ -85,7 +85,7 @@ proptest! {
     }
 
     #[test]
-    fn a_datagram_comes_behind_forty_bytes(length in 0_usize..=1024) {
+    fn a_datagram_comes_behind_forty_bytes(length in 0_usize..=1024, told in any::<Option<u32>>()) {
         let (_fake, device) = device();
         let plan = Plan { datagrams: true, ..Plan::default() };
         let (mut near, mut far) = pair(&device, plan);
@@ -94,9 +94,11 @@ proptest! {
         room.post(&far.queue_pair, 0, 1).expect("a post");
         let number = far.queue_pair.number();
         let handle = AddressHandle::new(&near.domain, &path(&device, number)).expect("a handle");
-        carry_out(&near, 0..length, Work::SendTo(&handle, number, KEY), false);
+        let to = To { handle: &handle, queue_pair: number, key: KEY, number: told };
+        carry_out(&near, 0..length, Work::SendTo(to), false);
         let end = far.ends(1)[0];
         prop_assert_eq!((end.id(), end.bytes() as usize), (3, length + 40));
+        prop_assert_eq!(end.number(), told);
         drop(room);
         prop_assert_eq!(&far.region.bytes()[40..40 + length], &pattern(2)[..length]);
     }

@@ -155,3 +155,36 @@ fn what_travels_in_its_request_is_taken_when_it_is_posted() {
     far.region.read(16, &mut came);
     assert_eq!(&came, b"inlined!");
 }
+
+#[test]
+fn single_requests_go_between_those_of_a_chain() {
+    let (_fake, device) = device();
+    let plan = Plan {
+        depth: 4,
+        ..Plan::default()
+    };
+    let (near, far) = pair(&device, plan);
+    for id in 0..3 {
+        let local = far.region.slice(8..16);
+        let room = Receive { id, local };
+        far.queue_pair.receive(&room).expect("room");
+    }
+    let one = |number: u32| Send {
+        id: number.into(),
+        local: near.region.slice(0..8),
+        work: Work::SendNumber(number),
+        signaled: false,
+        inline: false,
+    };
+    near.queue_pair.send(&one(0)).expect("a post");
+    let mut chain = Sends::new(&[one(1)]);
+    chain.post(&near.queue_pair, 0, 1).expect("a post");
+    near.queue_pair.send(&one(2)).expect("a post");
+    let numbers: Vec<Option<u32>> = (far.ends(3).iter())
+        .map(linerate_verbs::Completion::number)
+        .collect();
+    assert_eq!(numbers, [Some(0), Some(1), Some(2)]);
+    near.queue_pair.send(&one(3)).expect("a post");
+    let refused = near.queue_pair.send(&one(4));
+    assert_eq!(refused, Err(Errno::NOMEM), "no end was asked for and taken");
+}

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use linerate_verbs::{
     Access, AddressHandle, CompletionQueue, Device, Gid, Opcode, ProtectionDomain, QueuePair,
-    QueuePairNeeds, Receive, Receives, Region, Remote, Send, Sends, Status, VerbsError, Work,
+    QueuePairNeeds, Receive, Receives, Region, Remote, Send, Sends, Status, To, VerbsError, Work,
 };
 use linerate_verbs_fake::{Buffer, COMPLETIONS_MAX, DEPTH_MAX, Fault, INLINE_MAX};
 use rustix::io::Errno;
@@ -189,9 +189,15 @@ fn datagrams_with_another_key_or_without_room_are_dropped_and_none_is_longer_tha
     let (near, far) = pair(&device, plan);
     let number = far.queue_pair.number();
     let handle = AddressHandle::new(&near.domain, &path(&device, number)).expect("a handle");
+    let to = |key| To {
+        handle: &handle,
+        queue_pair: number,
+        key,
+        number: None,
+    };
     let send = |id, key, length| Send {
         signaled: true,
-        ..one(&near, id, 0..length, Work::SendTo(&handle, number, key))
+        ..one(&near, id, 0..length, Work::SendTo(to(key)))
     };
     let mut sends = Sends::new(&[
         send(1, KEY, 8),

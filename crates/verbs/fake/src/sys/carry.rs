@@ -45,12 +45,11 @@ pub(super) fn start(world: &mut World) {
 }
 
 fn work() {
-    let mut bytes = Vec::new();
     let mut own = world();
     loop {
         let late = own.add_due();
         if let Some(number) = own.ready.pop_front() {
-            own.carry_out(number, &mut bytes);
+            own.carry_out(number);
             // Whoever polls or posts has a turn too.
             drop(own);
             own = world();
@@ -92,7 +91,19 @@ impl World {
         next
     }
 
-    fn carry_out(&mut self, number: u32, bytes: &mut Vec<u8>) {
+    /// Has the thread carry out what was posted to a queue pair.
+    pub(super) fn leave(&mut self, number: u32) {
+        self.ready.push_back(number);
+        NEWS.notify_one();
+    }
+
+    fn carry_out(&mut self, number: u32) {
+        let mut bytes = std::mem::take(&mut self.bytes);
+        self.take_turn(number, &mut bytes);
+        self.bytes = bytes;
+    }
+
+    fn take_turn(&mut self, number: u32, bytes: &mut Vec<u8>) {
         for _ in 0..TURN {
             let Some(own) = self.queue_pairs.get_mut(&number) else {
                 return;
@@ -128,8 +139,8 @@ impl World {
     }
 
     fn attempt(&mut self, number: u32, job: &mut Job, bytes: &mut Vec<u8>) -> Result<Done, Stop> {
-        if let Task::Datagram { .. } = job.task {
-            return self.datagram(number, job, bytes);
+        if let Task::Datagram { number: told, .. } = job.task {
+            return self.datagram(number, told, job, bytes);
         }
         let far = self.far_end(number, job)?;
         let done = match job.task {
@@ -327,7 +338,13 @@ impl World {
     }
 
     /// Sends a datagram; where it does not arrive nobody is told.
-    fn datagram(&mut self, number: u32, job: &Job, bytes: &mut Vec<u8>) -> Result<Done, Stop> {
+    fn datagram(
+        &mut self,
+        number: u32,
+        told: Option<u32>,
+        job: &Job,
+        bytes: &mut Vec<u8>,
+    ) -> Result<Done, Stop> {
         self.payload(number, job, bytes)?;
         let sent = bytes.len();
         if sent > MTU as usize {
@@ -347,7 +364,8 @@ impl World {
             status: filled.err().unwrap_or(WC_SUCCESS),
             byte_len: u32::try_from(bytes.len()).unwrap_or(u32::MAX),
             src_qp: number,
-            wc_flags: WC_GRH,
+            imm_data: told.unwrap_or(0),
+            wc_flags: WC_GRH | told.map_or(0, |_| IBV_WC_WITH_IMM),
             ..ibv_wc::default()
         };
         self.end_receive(far, &room, entry);

@@ -13,6 +13,7 @@ pub struct Fake {
     add_device: unsafe extern "C" fn() -> u32,
     set: unsafe extern "C" fn(u32, u32, u64),
     objects_alive: unsafe extern "C" fn(u32, u32) -> u64,
+    manager_alive: unsafe extern "C" fn() -> u64,
     messages: unsafe extern "C" fn(u32) -> u64,
 }
 
@@ -35,6 +36,7 @@ fn load() -> Fake {
     // signatures that `export.rs` gives them.
     unsafe {
         std::env::set_var("LINERATE_LIBIBVERBS", &file);
+        std::env::set_var("LINERATE_LIBRDMACM", &file);
         let handle = libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL);
         assert!(!handle.is_null(), "{} cannot be loaded", file.display());
         Fake {
@@ -49,6 +51,10 @@ fn load() -> Fake {
             objects_alive: std::mem::transmute::<*mut c_void, unsafe extern "C" fn(u32, u32) -> u64>(
                 find(handle, c"fake_objects_alive"),
             ),
+            manager_alive: std::mem::transmute::<*mut c_void, unsafe extern "C" fn() -> u64>(find(
+                handle,
+                c"fake_manager_alive",
+            )),
             messages: std::mem::transmute::<*mut c_void, unsafe extern "C" fn(u32) -> u64>(find(
                 handle,
                 c"fake_messages",
@@ -58,10 +64,16 @@ fn load() -> Fake {
 }
 
 impl Fake {
-    /// Puts it in the place of libibverbs in this process.
+    /// Puts it in the place of libibverbs and librdmacm in this process.
     pub fn install() -> Self {
         static LOADED: OnceLock<Fake> = OnceLock::new();
         *LOADED.get_or_init(load)
+    }
+
+    /// How many channels, identifiers and events of the connection manager were not given back.
+    pub fn manager_alive(&self) -> u64 {
+        // SAFETY: the function has no conditions.
+        unsafe { (self.manager_alive)() }
     }
 
     pub(crate) fn add_device(&self) -> u32 {

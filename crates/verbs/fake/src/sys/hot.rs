@@ -11,7 +11,7 @@ use linerate_verbs::sys::abi::{
 use super::completion::QueueObject;
 use super::number::QPS_RESET;
 use super::queue_pair::{Job, QueuePair, Room, Task};
-use super::world::{NEWS, World, world};
+use super::world::{World, world};
 use crate::Fault;
 
 pub(super) unsafe extern "C" fn poll_cq(
@@ -77,12 +77,14 @@ unsafe fn task(world: &World, own: &QueuePair, request: &ibv_send_wr) -> Result<
             (IBV_WR_SEND_WITH_IMM, false) => Task::Send {
                 number: Some(request.imm_data),
             },
-            (IBV_WR_SEND, true) => {
+            (IBV_WR_SEND | IBV_WR_SEND_WITH_IMM, true) => {
                 let handle = world.handles.get(&ud.ah.addr()).ok_or(libc::EINVAL)?;
                 if handle.domain != own.domain {
                     return Err(libc::EINVAL);
                 }
+                let tells = request.opcode == IBV_WR_SEND_WITH_IMM;
                 Task::Datagram {
+                    number: tells.then_some(request.imm_data),
                     to: ud.remote_qpn,
                     key: ud.remote_qkey,
                     gid: handle.gid.0,
@@ -184,6 +186,7 @@ unsafe fn take_all<T>(
     bad: *mut *mut T,
     next: impl Fn(&T) -> *mut T,
     take: impl Fn(&mut World, u32, &T) -> Result<(), c_int>,
+    after: impl Fn(&mut World, u32),
 ) -> c_int {
     let mut world = world();
     let world = &mut *world;
@@ -211,9 +214,7 @@ unsafe fn take_all<T>(
     if world.queue_pairs[&number].state == IBV_QPS_ERR {
         world.flush(number);
     }
-    world.ready.push_back(number);
-    world.wake();
-    NEWS.notify_one();
+    after(world, number);
     result
 }
 
@@ -230,6 +231,7 @@ pub(super) unsafe extern "C" fn post_send(
             bad,
             |request| request.next,
             |world, number, request| take_send(world, number, request),
+            World::leave,
         )
     }
 }
@@ -247,6 +249,7 @@ pub(super) unsafe extern "C" fn post_recv(
             bad,
             |request| request.next,
             |world, number, request| take_receive(world, number, request),
+            |world, _| world.wake(),
         )
     }
 }

@@ -11,6 +11,7 @@ mod completion;
 mod control;
 mod export;
 mod hot;
+mod manager;
 mod queue_pair;
 mod region;
 mod world;

@@ -34,6 +34,7 @@ pub(super) enum Task {
         number: Option<u32>,
     },
     Datagram {
+        number: Option<u32>,
         to: u32,
         key: u32,
         gid: [u8; 16],

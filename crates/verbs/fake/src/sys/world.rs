@@ -123,6 +123,8 @@ pub(super) struct World {
     order: u64,
     /// Events that were taken and not acknowledged, and whose they are.
     pub(super) unacknowledged: Vec<(Told, usize)>,
+    /// Where a message is while it is on its way.
+    pub(super) bytes: Vec<u8>,
     /// Whether the thread that carries things out is there.
     pub(super) works: bool,
 }
@@ -248,8 +250,10 @@ impl World {
 
     /// Whoever waited for the far end looks again.
     pub(super) fn wake(&mut self) {
-        self.ready.extend(std::mem::take(&mut self.stalled));
-        NEWS.notify_one();
+        if !self.stalled.is_empty() {
+            self.ready.extend(std::mem::take(&mut self.stalled));
+            NEWS.notify_one();
+        }
     }
 
     /// Tells the end of a request, now or later.

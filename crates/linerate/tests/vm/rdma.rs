@@ -1,0 +1,79 @@
+//! RDMA over soft-RoCE: what the map and the doctor tell of a device, and traffic between two of them.
+
+use crate::guest::{DOCTOR, Guest, SOFT_ROCE, entry, finding};
+
+/// Two soft-RoCE devices that reach each other, as long as the guest is up: `rxa` on `va` with 10.9.0.1,
+/// `rxb` on `vb` with 10.9.0.2.
+pub(crate) fn pair(guest: &Guest) {
+    guest.shell(&format!(
+        "[ -e /sys/class/infiniband/rxb ] || {SOFT_ROCE} up"
+    ));
+}
+
+pub(crate) fn soft_roce_is_an_rdma_device_of_its_nic(guest: &Guest) {
+    guest.shell("modprobe rdma_rxe; ip link set n0 up; rdma link add rxe0 type rxe netdev n0");
+    guest
+        .shell("until grep -q ACTIVE /sys/class/infiniband/rxe0/ports/1/state; do sleep 0.1; done");
+    let host = guest.map();
+    let device = entry(&host["rdma"], "name", "rxe0");
+    let port = entry(&device["ports"], "port", 1);
+    assert_eq!(port["state"], "ACTIVE");
+    assert_eq!(port["link_layer"], "Ethernet");
+    assert_eq!(port["netdev"], "n0");
+    assert_eq!(port["mtu_active"], 1024);
+    assert_eq!(port["mtu_max"], 4096);
+    let gid = entry(&port["gids"], "index", 0);
+    assert_eq!(gid["kind"], "RoCE v2");
+    assert_eq!(gid["netdev"], "n0");
+    assert_eq!(entry(&host["nics"], "name", "n0")["rdma"], "rxe0");
+
+    // No address and a small MTU on the interface, and hardly any memory that may be locked.
+    let doctor = DOCTOR.join(" ");
+    let command = Guest::command();
+    let out = guest.shell(&format!("ulimit -l 64; {command} --format json {doctor}"));
+    let diagnosis: serde_json::Value = serde_json::from_str(&out).expect("a document");
+    let findings = &diagnosis["findings"];
+    assert_eq!(
+        finding(findings, "rdma-gid-type", "rdma/rxe0/1")["severity"],
+        "note"
+    );
+    let small = finding(findings, "rdma-mtu", "rdma/rxe0/1");
+    assert_eq!(
+        entry(&small["remedies"], "setting", "nic/n0/mtu")["to"],
+        9000
+    );
+    let locked = &finding(findings, "rdma-limits-and-caps", "host")["summary"];
+    assert!(
+        locked.to_string().contains("may lock 64.00 KiB"),
+        "{locked}"
+    );
+    guest.shell("rdma link delete rxe0");
+}
+
+pub(crate) fn two_soft_roce_devices_reach_each_other(guest: &Guest) {
+    pair(guest);
+    let host = guest.map();
+    for (device, nic, gid) in [("rxa", "va", "0a09:0001"), ("rxb", "vb", "0a09:0002")] {
+        let port = &entry(&host["rdma"], "name", device)["ports"][0];
+        assert_eq!(port["state"], "ACTIVE");
+        let own = entry(&port["gids"], "index", 1);
+        assert_eq!(own["kind"], "RoCE v2");
+        assert_eq!(own["netdev"], nic);
+        let told = own["gid"].as_str().expect("a GID");
+        assert!(told.ends_with(&format!("ffff:{gid}")), "{told}");
+    }
+    let said = guest.shell(
+        "rping -s -a 10.9.0.2 -C 3 >/run/rping 2>&1 & server=$!
+        until rdma resource show cm_id | grep -q LISTEN; do kill -0 $server; done
+        rping -c -v -a 10.9.0.2 -I 10.9.0.1 -C 3
+        wait $server
+        cat /sys/class/infiniband/rxa/ports/1/hw_counters/rcvd_pkts",
+    );
+    assert_eq!(said.matches("ping data: rdma-ping-").count(), 3, "{said}");
+    // What came from the other device came by this one.
+    let packets = said
+        .lines()
+        .last()
+        .and_then(|line| line.parse::<u64>().ok());
+    assert!(packets > Some(0), "{said}");
+}

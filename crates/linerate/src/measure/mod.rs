@@ -26,8 +26,8 @@ pub use placing::placement;
 pub use spec::stream as stream_spec;
 
 use crate::cli::{
-    FormatArg, MeasureAction, MeasureHttp, MeasureRdma, PeerArgs, PeerOrForeign, TrialArgs,
-    UntilArgs,
+    FormatArg, MeasureAction, MeasureHttp, MeasureRdma, MeasureStream, PeerArgs, PeerOrForeign,
+    TrialArgs, UntilArgs,
 };
 use crate::commands::now_unix_s;
 use crate::exit::{Code, Outcome, Stop};
@@ -108,26 +108,7 @@ pub fn run(action: &MeasureAction, format: FormatArg, state: &FilePath, say: &Sa
             spec::measure_stream(args)?;
             ladder::run(args, state, say)
         }
-        MeasureAction::Stream(args) => {
-            let asked = spec::measure_stream(args)?;
-            if telling.as_iperf3 && asked.verbs.is_some() {
-                return Err(Stop::new(
-                    Code::Usage,
-                    "iperf3 knows no verbs: they can be printed as text or json",
-                ));
-            }
-            if let Some(preload) = args.preload {
-                return crate::preload::stream(args, &asked, preload, state, say);
-            }
-            let trial = &args.stream.trial;
-            match args.peer.peer() {
-                Some(peer) => {
-                    let ask = |_: &Path| Ok(asked);
-                    over_peer(&peer, trial, &args.until, state, telling, ask)
-                }
-                None => foreign(&args.peer, trial, &args.until, &asked, telling),
-            }
-        }
+        MeasureAction::Stream(args) => stream(args, state, telling),
         MeasureAction::Rr(args) => {
             let asked = spec::rr(args)?;
             let ask = |_: &Path| Ok(asked);
@@ -158,6 +139,28 @@ pub fn run(action: &MeasureAction, format: FormatArg, state: &FilePath, say: &Sa
         MeasureAction::RdmaRead(args) => rdma(args, Verb::Read, state, telling),
         MeasureAction::RdmaSend(args) => rdma(args, Verb::Send, state, telling),
         MeasureAction::RdmaAtomic(args) => rdma(args, Verb::Atomic, state, telling),
+    }
+}
+
+/// One stream: to a peer, to a program of others, or by plain calls.
+fn stream(args: &MeasureStream, state: &FilePath, telling: Telling<'_>) -> Outcome<()> {
+    let asked = spec::measure_stream(args)?;
+    if telling.as_iperf3 && (asked.verbs.is_some() || args.preload.is_some()) {
+        return Err(Stop::new(
+            Code::Usage,
+            "iperf3 knows no verbs: they can be printed as text or json",
+        ));
+    }
+    if let Some(preload) = args.preload {
+        return crate::preload::stream(args, &asked, preload, state, telling.say);
+    }
+    let trial = &args.stream.trial;
+    match args.peer.peer() {
+        Some(peer) => {
+            let ask = |_: &Path| Ok(asked);
+            over_peer(&peer, trial, &args.until, state, telling, ask)
+        }
+        None => foreign(&args.peer, trial, &args.until, &asked, telling),
     }
 }
 

@@ -401,6 +401,10 @@ impl TrafficError {
         match self {
             Self::Iperf3 { source, .. } => source.kind(),
             Self::Verbs(error) => kind_of_verbs(error),
+            Self::WorkRequest {
+                status: Status::NoAnswer,
+                ..
+            } => FailureKind::TimeOut,
             Self::Spec(_)
             | Self::BindAddress { .. }
             | Self::Target { .. }
@@ -410,6 +414,8 @@ impl TrafficError {
             | Self::FileLimit { .. }
             | Self::OutOfFiles { .. }
             | Self::OutOfMemory { .. }
+            | Self::Post { .. }
+            | Self::DeviceEvent { .. }
             | Self::OutOfThreads { .. } => FailureKind::Resource,
             Self::ConnectTimeOut { .. }
             | Self::AcceptTimeOut { .. }
@@ -435,8 +441,6 @@ impl TrafficError {
             | Self::PeerGarbled { .. }
             | Self::DatagramsRefused { .. }
             | Self::WorkRequest { .. }
-            | Self::Post { .. }
-            | Self::DeviceEvent { .. }
             | Self::Aborted
             | Self::Kernel { .. } => FailureKind::Other,
         }

@@ -73,6 +73,9 @@ impl VerbsError {
                 "; the nodes below /dev/infiniband must be readable and writable for this user"
             }
             Errno::NOENT => "; its node below /dev/infiniband is missing or may not be opened",
+            Errno::TIMEDOUT | Errno::HOSTUNREACH | Errno::NETUNREACH => {
+                "; the far end's address (its GID) is out of reach of this port"
+            }
             Errno::NODEV | Errno::IO => "; the device is gone, or was reset",
             _ => "",
         };

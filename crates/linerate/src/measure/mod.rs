@@ -141,7 +141,7 @@ fn stream(args: &MeasureStream, state: &FilePath, telling: Telling<'_>) -> Outco
         }
         return ladder::run(args, state, telling.say);
     }
-    if telling.as_iperf3 && asked.verbs.is_some() {
+    if telling.as_iperf3 && (asked.verbs.is_some() || args.preload.is_some()) {
         return usage("iperf3 knows no verbs: they can be printed as text or json");
     }
     if let Some(preload) = args.preload {

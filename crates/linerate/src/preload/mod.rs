@@ -52,7 +52,8 @@ struct PreloadDocument {
 /// What carried the stream, and how fast.
 #[derive(Debug, Serialize)]
 struct Carrier {
-    carrier: &'static str,
+    #[serde(rename = "carrier")]
+    name: &'static str,
     bytes: u64,
     seconds: f64,
     rate_bit_per_s: f64,
@@ -141,7 +142,7 @@ fn carrier(name: &'static str, (near, far): (Carried, Carried)) -> Carrier {
     )]
     let bits = far.bytes as f64 * 8.0;
     Carrier {
-        carrier: name,
+        name,
         bytes: far.bytes,
         seconds: far.seconds,
         rate_bit_per_s: bits / far.seconds,
@@ -162,7 +163,7 @@ fn in_words(document: &PreloadDocument) -> String {
         let rate = BitRate::from_bit_per_s(one.rate_bit_per_s as u64);
         lines.push(format!(
             "{:<8}  {rate}   ({:.1} s; CPU of the programs: local {:.2} s, remote {:.2} s)",
-            one.carrier, one.seconds, one.cpu_local_s, one.cpu_remote_s
+            one.name, one.seconds, one.cpu_local_s, one.cpu_remote_s
         ));
     }
     lines.push(format!(

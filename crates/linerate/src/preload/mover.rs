@@ -83,10 +83,6 @@ fn tell(say: &Say, said: &Said) -> Outcome<()> {
 }
 
 /// This program again in place of this process, with `library` loaded before it. It comes back with why not.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a library is loaded before a program by its environment alone"
-)]
 fn again_with(library: &Path) -> Stop {
     let own = match std::env::current_exe() {
         Ok(own) => own,

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use crate::job::{linerate, run};
-use crate::lab::{Lab, text};
+use crate::lab::Lab;
 
 const STREAM: [&str; 6] = [
     "measure",
@@ -52,10 +52,7 @@ fn a_host_without_rdma_is_not_said_to_have_measured_rsocket() {
         eprintln!("SKIP: this host has RDMA");
         return;
     }
-    let state = lab.path("state");
     let done = lab.run(&[
-        "--state",
-        text(&state),
         "--quiet",
         "measure",
         "stream",

@@ -152,7 +152,9 @@ impl From<Failure> for Stop {
             FailureKind::NotSupported => Code::NotSupported,
             FailureKind::Resource => Code::Resource,
             FailureKind::TimeOut => Code::TimeOut,
-            FailureKind::Restored | FailureKind::Other => Code::FailedRestored,
+            FailureKind::Restored | FailureKind::Other | FailureKind::Broken => {
+                Code::FailedRestored
+            }
             FailureKind::RestoreIncomplete => Code::RestoreIncomplete,
         };
         Self::new(code, failure.message)

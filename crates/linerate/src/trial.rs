@@ -149,9 +149,9 @@ impl Path {
         let limit = Duration::from(spec.duration_ns) + GRACE;
         let heard = self.peer.hear(&Request::Start, limit);
         // A broken connection is what the other end's failure left here: a failure with a reason of its own
-        // explains more, and of two without one the far end's.
+        // explains more, and of two broken ones the far end's.
         if let (Err(failure), Err(_)) = (&local, &heard)
-            && failure.kind != FailureKind::Other
+            && failure.kind != FailureKind::Broken
         {
             return Err(failure.clone().into());
         }

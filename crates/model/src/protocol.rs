@@ -155,4 +155,6 @@ pub enum FailureKind {
     RestoreIncomplete,
     /// Anything else.
     Other,
+    /// The connection to the other end broke: mostly what a failure there has left here.
+    Broken,
 }

@@ -401,10 +401,6 @@ impl TrafficError {
         match self {
             Self::Iperf3 { source, .. } => source.kind(),
             Self::Verbs(error) => kind_of_verbs(error),
-            Self::WorkRequest {
-                status: Status::NoAnswer,
-                ..
-            } => FailureKind::TimeOut,
             Self::Spec(_)
             | Self::BindAddress { .. }
             | Self::Target { .. }
@@ -420,7 +416,11 @@ impl TrafficError {
             Self::ConnectTimeOut { .. }
             | Self::AcceptTimeOut { .. }
             | Self::StartTimeOut { .. }
-            | Self::Overdue { .. } => FailureKind::TimeOut,
+            | Self::Overdue { .. }
+            | Self::WorkRequest {
+                status: Status::NoAnswer,
+                ..
+            } => FailureKind::TimeOut,
             Self::NotBuilt
             | Self::Waiting { .. }
             | Self::NotSupported { .. }
@@ -433,7 +433,6 @@ impl TrafficError {
             | Self::Unreachable { .. }
             | Self::Lookup { .. }
             | Self::TokenRefused { .. }
-            | Self::PeerClosed { .. }
             | Self::Misunderstood { .. }
             | Self::Amount { .. }
             | Self::Unasked { .. }
@@ -441,8 +440,8 @@ impl TrafficError {
             | Self::PeerGarbled { .. }
             | Self::DatagramsRefused { .. }
             | Self::WorkRequest { .. }
-            | Self::Aborted
             | Self::Kernel { .. } => FailureKind::Other,
+            Self::PeerClosed { .. } | Self::Aborted => FailureKind::Broken,
         }
     }
 }

@@ -12,7 +12,7 @@ use linerate_verbs::{Opcode, Send, Sends};
 use super::job::{Job, message};
 use super::passive::Room;
 use super::rate::look;
-use super::turns::{Word, agree, gone, hear, say};
+use super::turns::{Word, agree, garbled, hear, say};
 use super::{Moved, Told};
 use crate::trial::{Seat, Start};
 use crate::verbs::{Lane, Station, Took};
@@ -212,7 +212,7 @@ pub(super) fn receive(
             Word::Turn { index, .. } => {
                 let found = usize::try_from(index).ok().and_then(|at| job.sizes.get(at));
                 let Some(&next) = found else {
-                    return Err(gone(seat, start));
+                    return Err(garbled(seat));
                 };
                 size = next;
                 say(seat, Word::Ready)?;
@@ -238,7 +238,7 @@ pub(super) fn receive(
                 say(seat, Word::Right)?;
             }
             Word::End => break,
-            _ => return Err(gone(seat, start)),
+            _ => return Err(garbled(seat)),
         }
     }
     Ok(Some(Told {

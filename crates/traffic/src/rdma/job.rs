@@ -11,7 +11,7 @@ use crate::verbs::{Lane, Needs, ROUTE_HEADER, Station, verbs_of};
 const INLINE: u32 = 220;
 /// One request in so many is signalled at most.
 const MODERATION_MAX: u32 = 64;
-/// Memory for the messages of a checked round on each lane, at most.
+/// Memory for the messages of a checked round on all lanes of a direction together, at most.
 const CHECKED_BYTES: usize = 64 << 20;
 
 /// What is done on each queue pair.
@@ -34,6 +34,8 @@ pub(super) struct Job {
     pub(super) batch: u32,
     inline: u32,
     largest: usize,
+    /// Queue pairs of a direction.
+    flows: usize,
 }
 
 impl Job {
@@ -99,6 +101,7 @@ impl Job {
                 Verb::Write | Verb::Send => inline,
             },
             largest: sizes.iter().copied().max().unwrap_or(1),
+            flows: spec.flows.max(1) as usize,
             sizes,
         })
     }
@@ -124,7 +127,7 @@ impl Job {
     /// Messages that each have their own memory: all of a checked round.
     pub(super) fn slots(&self) -> usize {
         if self.data_check && !self.latency {
-            let most = (CHECKED_BYTES / self.slot()).max(1);
+            let most = (CHECKED_BYTES / self.flows / self.slot()).max(1);
             (self.depth as usize).min(most)
         } else {
             1

@@ -16,7 +16,7 @@ use rustix::net::{RecvFlags, recv};
 
 use super::job::{Job, SIGNALLED_EVERY, message};
 use super::rate::look;
-use super::turns::{Word, agree, gone, hear, say};
+use super::turns::{Word, agree, garbled, hear, say};
 use super::{Moved, Told};
 use crate::trial::{Seat, Start};
 use crate::verbs::{Lane, Station, Took};
@@ -511,7 +511,7 @@ pub(super) fn answer(
                     .ok()
                     .and_then(|index| all.get_mut(index));
                 let Some(lines) = lines else {
-                    return Err(gone(seat, start));
+                    return Err(garbled(seat));
                 };
                 for (line, &number) in lines.iter_mut().zip(&numbers) {
                     line.number = number;
@@ -525,7 +525,7 @@ pub(super) fn answer(
             }
             Word::Done { .. } => say(seat, Word::Taken)?,
             Word::End => break,
-            _ => return Err(gone(seat, start)),
+            _ => return Err(garbled(seat)),
         }
     }
     Ok(Some(Told {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use linerate_verbs::{Opcode, Receive, Receives};
 
 use super::job::{Job, message};
-use super::turns::{BYTES, Word, gone, hear, say};
+use super::turns::{BYTES, Word, garbled, gone, hear, say};
 use super::{Moved, Told};
 use crate::TrafficError;
 use crate::tcp::words::{Heard, Word as Came};
@@ -44,7 +44,7 @@ pub(super) fn receive(
                 say(seat, Word::Taken)?;
             }
             Word::End => break,
-            _ => return Err(gone(seat, start)),
+            _ => return Err(garbled(seat)),
         }
     }
     Ok(Some(Told {
@@ -64,7 +64,7 @@ fn sleep(seat: &mut Seat<'_>, lanes: &[Lane<'_>]) -> Result<Option<Told>, Traffi
             Word::Turn { .. } => say(seat, Word::Ready)?,
             Word::Done { .. } => say(seat, Word::Taken)?,
             Word::End => break,
-            _ => return Err(gone(seat, start)),
+            _ => return Err(garbled(seat)),
         }
     }
     Ok(Some(Told {

@@ -80,6 +80,13 @@ pub(super) fn hear(seat: &Seat<'_>, start: Start) -> Result<Word, TrafficError> 
     }
 }
 
+/// The far end said what does not belong here.
+pub(super) fn garbled(seat: &Seat<'_>) -> TrafficError {
+    TrafficError::PeerGarbled {
+        flow: seat.flows[0].flow.number,
+    }
+}
+
 /// The far end ended its side before its time.
 pub(super) fn gone(seat: &Seat<'_>, start: Start) -> TrafficError {
     TrafficError::PeerClosed {
@@ -99,9 +106,7 @@ pub(super) fn agree(
     if hear(seat, start)? == answer {
         return Ok(());
     }
-    Err(TrafficError::PeerGarbled {
-        flow: seat.flows[0].flow.number,
-    })
+    Err(garbled(seat))
 }
 
 /// Says that there is nothing more.

@@ -451,7 +451,9 @@ impl Table<'_, '_, '_> {
                 let counter = line.lane.one.counter;
                 counter.set_both(moved.bytes, moved.messages);
             }
-            if self.seat.board.is_stopped() || Instant::now() >= until {
+            // One that counts is made of every size that was begun.
+            let is_over = self.seat.board.is_stopped() || Instant::now() >= until;
+            if is_over && repetition >= WARM_UP {
                 break;
             }
         }

@@ -203,21 +203,21 @@ fn assert_nothing_is_held(guest: &Guest) {
 pub(crate) fn an_end_that_is_killed_leaves_nothing_registered(guest: &Guest) {
     pair(guest);
     let command = Guest::command();
-    for (victim, waiting) in [
-        ("[a]gent --stdio", "spin"),
-        ("[a]gent --stdio", "blocking"),
-        ("[m]easure rdma-send", "spin"),
+    for (kill, waiting) in [
+        ("pkill -KILL -f '[a]gent --stdio'", "spin"),
+        ("pkill -KILL -f '[a]gent --stdio'", "blocking"),
+        ("kill -KILL $near", "spin"),
     ] {
         let script = format!(
             "{command} measure rdma-send --sizes 4096B --time 30 --wait {waiting} {COMMON} >/run/out 2>/run/err & near=$!
             until rdma resource show qp | grep -q 'type RC'; do kill -0 $near; done
-            pkill -KILL -f '{victim}'
+            {kill}
             wait $near; echo $?; cat /run/err
             while pgrep -f '[a]gent --stdio' >/run/none; do :; done"
         );
         let said = guest.run(&["bash", "-c", &script]);
         let code = said.out.lines().next().unwrap_or_default().to_owned();
-        if victim.contains("gent") {
+        if kill.contains("gent") {
             assert_eq!(code, "20", "{}", said.out);
         } else {
             assert_eq!(code, "137", "{}", said.out);

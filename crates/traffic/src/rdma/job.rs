@@ -200,12 +200,6 @@ impl Job {
                 format!("one packet of this path holds {mtu} (its MTU)"),
             );
         }
-        if self.latency && self.verb == Verb::Write && !station.taker.spins() {
-            return refuse(
-                "wait for a write without polling".to_owned(),
-                "no completion tells the far end of it; ask for `--wait spin`".to_owned(),
-            );
-        }
         if self.largest > station.message_max {
             return refuse(
                 format!("move messages of {} bytes", self.largest),

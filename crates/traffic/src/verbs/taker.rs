@@ -68,11 +68,6 @@ impl<'a> Taker<'a> {
         }
     }
 
-    /// Whether it asks again and again.
-    pub(crate) fn spins(&self) -> bool {
-        self.spins
-    }
-
     /// The completion of this number among those that were taken last.
     #[inline]
     pub(crate) fn taken(&self, index: usize) -> Completion {

@@ -148,6 +148,12 @@ impl TrialSpec {
             "1 and more",
         )?;
         require(
+            !(rdma.latency && rdma.verb == Verb::Write && self.waiting != Waiting::Spin),
+            "the way of waiting",
+            || format!("`{}`, of the latency of a write", self.waiting),
+            "`spin`: no completion tells the far end of a write, it looks at its memory",
+        )?;
+        require(
             !(rdma.latency && self.direction == Direction::Bidirectional),
             "the direction",
             || "both at once, of latency".to_owned(),
@@ -360,6 +366,20 @@ mod tests {
             let said = refused(&with(rdma(Verb::Write, &[8]), change));
             assert!(said.contains(words), "{words}: {said}");
         }
+    }
+
+    #[test]
+    fn the_far_end_of_a_timed_write_can_only_poll() {
+        let timed = |waiting| {
+            with(rdma(Verb::Write, &[2]), |spec, _| {
+                spec.waiting = waiting;
+                if let Workload::Rdma(rdma) = &mut spec.workload {
+                    rdma.latency = true;
+                }
+            })
+        };
+        assert_eq!(timed(Waiting::Spin).check(), Ok(()));
+        assert!(refused(&timed(Waiting::Blocking)).contains("latency of a write"));
     }
 
     #[test]

@@ -170,9 +170,10 @@ fn gigabytes(bit_per_s: f64, seconds: f64) -> Figure {
     }
 }
 
+/// `BW average`: from the first post to the last completion.
 fn ours_bulk(text: &str, _: f64, seconds: f64) -> Option<Figure> {
     let document: Value = serde_json::from_str(text).ok()?;
-    let rate = document["total"]["rate_bit_per_s"].as_f64()?;
+    let rate = document["sizes"][0]["rate_bit_per_s"].as_f64()?;
     Some(gigabytes(rate, seconds))
 }
 
@@ -258,7 +259,7 @@ mod tests {
         let latency = "rc_lat:\n    latency    =       86464 ns\n";
         let figure = qperf_mean(latency, 1.0, 2.0).expect("a figure");
         assert!((figure.value - 86.464).abs() < 1e-9);
-        let document = r#"{"total":{"rate_bit_per_s":2e9},"sizes":[{"repetitions":10,"latency_ns":{"p50":1500,"mean":2500}}]}"#;
+        let document = r#"{"sizes":[{"rate_bit_per_s":2e9,"repetitions":10,"latency_ns":{"p50":1500,"mean":2500}}]}"#;
         assert!(
             ours_bulk(document, 1.0, 1.0).is_some_and(|figure| (figure.value - 2.0).abs() < 1e-9)
         );

@@ -104,6 +104,15 @@ fn testbed(linerate: &PathBuf, words: &[&str]) -> Result<(), Trouble> {
 
 fn conduct(args: &Args) -> Result<(), Trouble> {
     let linerate = linerate_file(args.linerate.as_deref()).map_err(Trouble)?;
+    let mut wanted = cases::all(&linerate, args.time);
+    let names: Vec<String> = wanted.iter().map(|case| case.name.clone()).collect();
+    wanted.retain(|case| case.name.contains(&args.only));
+    if wanted.is_empty() {
+        let (only, names) = (&args.only, names.join("; "));
+        return Err(Trouble(format!(
+            "no case has `{only}` in its name; there are: {names}"
+        )));
+    }
     let _pair = Pair::make(linerate.clone())?;
     let rounds = if args.quick {
         ROUNDS_MIN
@@ -112,9 +121,8 @@ fn conduct(args: &Args) -> Result<(), Trouble> {
     };
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let seed = args.seed.unwrap_or(now.unwrap_or_default().as_secs());
-    let mut all: Vec<Rounds> = cases::all(&linerate, args.time)
+    let mut all: Vec<Rounds> = wanted
         .into_iter()
-        .filter(|case| case.name.contains(&args.only))
         .filter_map(present)
         .map(|case| Rounds {
             trials: vec![Vec::new(); case.contestants.len()],

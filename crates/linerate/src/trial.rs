@@ -24,6 +24,8 @@ use crate::station::Station;
 const CONNECT: Duration = Duration::from_secs(10);
 /// How much longer than its duration the far end may take over a trial.
 const GRACE: Duration = Duration::from_secs(30);
+/// How long the far end may take to notice that this end has failed, before it is told.
+const NOTICES: Duration = Duration::from_secs(2);
 
 /// Both ends of a path, and the way between them.
 #[derive(Debug)]
@@ -146,16 +148,21 @@ impl Path {
         };
         self.peer.send(&Request::Start)?;
         let local = record_side(connected, spec, &abort);
-        let limit = Duration::from(spec.duration_ns) + GRACE;
-        let heard = self.peer.hear(&Request::Start, limit);
-        // A broken connection is what the other end's failure left here: a failure with a reason of its own
-        // explains more, and of two broken ones the far end's.
-        if let (Err(failure), Err(_)) = (&local, &heard)
+        // A broken connection is what the other end's failure left here, so the far end knows more of it. Any
+        // other failure has its reason here; a far end that the data no longer reaches would wait for its own
+        // time limit.
+        if let Err(failure) = &local
             && failure.kind != FailureKind::Broken
         {
+            let heard = self.peer.hear(&Request::Start, NOTICES);
+            if matches!(heard, Err(stop) if stop.code == Code::TimeOut) {
+                // If it does not hear this either, the undo that follows says so.
+                let _ = self.peer.abort_trial();
+            }
             return Err(failure.clone().into());
         }
-        let remote = match heard? {
+        let limit = Duration::from(spec.duration_ns) + GRACE;
+        let remote = match self.peer.hear(&Request::Start, limit)? {
             Reply::Done(side) => {
                 side.check(spec).map_err(|error| {
                     let peer = &self.peer.address;

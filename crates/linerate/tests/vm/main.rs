@@ -35,7 +35,7 @@ macro_rules! tests {
 }
 
 /// The power cut stands last: what others left in the kernel's memory goes with it.
-const TESTS: [Test; 28] = tests![
+const TESTS: [Test; 30] = tests![
     guest::a_command_brings_back_its_output_exit_code_and_time,
     hardware::a_nic_lies_on_its_node_with_its_queues_and_their_interrupts,
     hardware::an_interrupts_cpus_are_set_read_back_and_judged,
@@ -58,8 +58,10 @@ const TESTS: [Test; 28] = tests![
     verbs::workloads_are_the_same_over_verbs_and_over_tcp,
     verbs::memory_that_may_not_be_pinned_is_said_with_its_limit,
     verbs::a_port_that_is_down_and_a_peer_that_is_out_of_reach_are_told_apart,
+    verbs::a_key_that_the_far_end_did_not_give_is_refused_by_its_device,
     verbs::an_end_that_is_killed_leaves_nothing_registered,
     verbs::a_device_that_goes_away_in_mid_run_ends_the_trial_and_the_agent_lives_on,
+    verbs::a_device_that_is_deleted_in_mid_run_is_let_go_of,
     verbs::a_user_who_may_not_use_the_device_is_told_so,
     settings::all_that_can_be_written_is_set_read_back_and_undone,
     settings::what_the_kernel_refuses_changes_nothing,

@@ -192,6 +192,23 @@ pub(crate) fn a_port_that_is_down_and_a_peer_that_is_out_of_reach_are_told_apart
     );
 }
 
+pub(crate) fn a_key_that_the_far_end_did_not_give_is_refused_by_its_device(guest: &Guest) {
+    pair(guest);
+    for verb in ["rdma-write", "rdma-read"] {
+        let (code, said) = refuse(
+            guest,
+            &format!(
+                "LINERATE_SPOIL=key LINERATE_LIBIBVERBS='{}' {} measure {verb} --sizes 4096B --time 20 {COMMON}",
+                linerate_verbs_spoil::library().display(),
+                Guest::command()
+            ),
+        );
+        assert_eq!(code, 30, "{said}");
+        assert!(said.contains("a wrong key"), "{said}");
+        assert_nothing_is_held(guest);
+    }
+}
+
 /// Nothing that a program had is left with the kernel.
 fn assert_nothing_is_held(guest: &Guest) {
     let held = guest.shell(
@@ -256,6 +273,28 @@ pub(crate) fn a_device_that_goes_away_in_mid_run_ends_the_trial_and_the_agent_li
     );
     let sizes = &told["sizes"];
     assert_eq!(entry(sizes, "bytes", 4096)["repetitions"], 10);
+}
+
+pub(crate) fn a_device_that_is_deleted_in_mid_run_is_let_go_of(guest: &Guest) {
+    pair(guest);
+    let command = Guest::command();
+    // Soft-RoCE waits with its end until nobody has it open.
+    let said = guest.run(&[
+        "bash",
+        "-c",
+        &format!(
+            "{command} measure rdma-write --sizes 4096B --time 5 {COMMON} >/run/out 2>/run/err & near=$!
+            until rdma resource show qp | grep -q 'type RC'; do kill -0 $near; done
+            timeout 60 rdma link delete rxb; echo deleted $?
+            wait $near; echo ended $?; cat /run/err
+            ls /sys/class/infiniband
+            rdma link add rxb type rxe netdev vb
+            until grep -q ACTIVE /sys/class/infiniband/rxb/ports/1/state; do :; done"
+        ),
+    ]);
+    assert!(said.out.contains("deleted 0"), "{}", said.out);
+    assert!(!said.out.contains("ended 124"), "{}", said.out);
+    assert_nothing_is_held(guest);
 }
 
 pub(crate) fn a_user_who_may_not_use_the_device_is_told_so(guest: &Guest) {

@@ -61,7 +61,7 @@ pub(super) fn send(
     let whole = Duration::from(seat.spec.duration_ns);
     let mut number = 0u64;
     for (index, &size) in (0u32..).zip(&job.sizes) {
-        agree(seat, start, Word::Turn { index, before: 0 }, Word::Ready)?;
+        agree(seat, start, Word::Turn { index }, Word::Ready)?;
         let until = start.at + whole * (index + 1) / sizes;
         let (mut took, mut messages) = (Duration::ZERO, 0u64);
         while !seat.board.is_stopped() && Instant::now() < until {

@@ -11,6 +11,9 @@ use crate::verbs::{Lane, Needs, ROUTE_HEADER, Station, verbs_of};
 const INLINE: u32 = 220;
 /// One request in so many is signalled at most.
 const MODERATION_MAX: u32 = 64;
+/// Bytes that one call posts at most, unless the trial says otherwise. What a call costs is felt beside short
+/// messages only; and a device in software works in it, so a long list keeps its thread from the completions.
+const BATCH_BYTES: usize = 32 << 10;
 /// Memory for the messages of a checked round on all lanes of a direction together, at most.
 const CHECKED_BYTES: usize = 64 << 20;
 
@@ -28,10 +31,11 @@ pub(super) struct Job {
     shares: Option<Vec<u64>>,
     /// Whether its messages are operations of the record.
     pub(super) counts_operations: bool,
-    /// Requests under way; a multiple of `batch`.
+    /// Requests under way; a multiple of `batch_max`.
     pub(super) depth: u32,
-    /// Requests that are posted by one call; the last of them is signalled.
-    pub(super) batch: u32,
+    /// Requests that are posted by one call at most; the last of them is signalled.
+    batch_max: u32,
+    is_batch_asked: bool,
     inline: u32,
     largest: usize,
     /// Queue pairs of a direction.
@@ -78,10 +82,10 @@ impl Job {
     ) -> Result<Self, TrafficError> {
         let verbs = verbs_of(spec)?;
         let asked = verbs.depth.max(1);
-        let batch = verbs
+        let batch_max = verbs
             .moderation
             .unwrap_or((asked / 4).clamp(1, MODERATION_MAX));
-        let batch = batch.clamp(1, asked);
+        let batch_max = batch_max.clamp(1, asked);
         let inline = (verbs.inline_bytes).map_or(INLINE, |bytes| {
             u32::try_from(bytes.as_u64()).unwrap_or(u32::MAX)
         });
@@ -93,8 +97,9 @@ impl Job {
             repetitions: None,
             shares: None,
             counts_operations: false,
-            depth: asked - asked % batch,
-            batch,
+            depth: asked - asked % batch_max,
+            batch_max,
+            is_batch_asked: verbs.moderation.is_some(),
             // Neither carries payload in its request.
             inline: match verb {
                 Verb::Read | Verb::Atomic => 0,
@@ -104,6 +109,19 @@ impl Job {
             flows: spec.flows.max(1) as usize,
             sizes,
         })
+    }
+
+    /// Requests for messages of `size` bytes that are posted by one call; the last of them is signalled. The
+    /// depth is a multiple of it.
+    pub(super) fn batch(&self, size: usize) -> u32 {
+        let most = u32::try_from(BATCH_BYTES / size.max(1)).unwrap_or(u32::MAX);
+        if self.is_batch_asked || self.batch_max <= most {
+            return self.batch_max;
+        }
+        (1..=most)
+            .rev()
+            .find(|batch| self.batch_max.is_multiple_of(*batch))
+            .unwrap_or(1)
     }
 
     /// Whether the far end's program has no part in it.
@@ -254,7 +272,12 @@ impl Job {
 
     pub(super) fn moderation_told(&self) -> u32 {
         match (self.latency, self.verb) {
-            (false, _) => self.batch,
+            (false, _) => self
+                .sizes
+                .iter()
+                .map(|size| self.batch(*size))
+                .max()
+                .unwrap_or(1),
             (true, Verb::Write | Verb::Send) => SIGNALLED_EVERY,
             (true, _) => 1,
         }

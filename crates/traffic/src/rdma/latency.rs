@@ -389,7 +389,7 @@ pub(super) fn ask(
         if index == 0 {
             table.make_all_room(&mut lines)?;
         }
-        agree(seat, start, Word::Turn { index, before: 0 }, Word::Ready)?;
+        agree(seat, start, Word::Turn { index }, Word::Ready)?;
         let until = start.at + whole * (index + 1) / sizes;
         let (made, took, one_way) = table.ask_size(&mut lines, &mut flows, until)?;
         // Room that is left over belongs to the next size.

@@ -7,12 +7,12 @@
 //!
 //! ```text
 //! sender                                receiver
-//!   TURN {size, messages before it} -->   makes room
-//!                                   <--   READY
+//!   ALONE, TURN {size}  -->   makes room
+//!                       <--   READY
 //!   (messages)
-//!   DONE {messages}                 -->   takes what is on the way
-//!                                   <--   ACK
-//!   ... the next size, at last END
+//!   DONE {messages}     -->   takes what is on the way
+//!                       <--   ACK
+//!   ... the next turn, at last END
 //! ```
 //!
 //! * [`rate`]: as many messages under way as the depth allows.

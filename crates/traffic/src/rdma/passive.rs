@@ -38,9 +38,10 @@ pub(super) fn receive(
     };
     loop {
         match hear(seat, start)? {
-            Word::Turn { before, .. } => {
+            turn @ (Word::Alone | Word::Turn { .. }) => {
                 say(seat, Word::Ready)?;
-                take_turn(seat, station, lanes, job, &mut rooms, before, start)?;
+                let counts = turn != Word::Alone;
+                take_turn(seat, station, lanes, job, &mut rooms, counts, start)?;
                 say(seat, Word::Taken)?;
             }
             Word::End => break,
@@ -61,7 +62,7 @@ fn sleep(seat: &mut Seat<'_>, lanes: &[Lane<'_>]) -> Result<Option<Told>, Traffi
     };
     loop {
         match hear(seat, start)? {
-            Word::Turn { .. } => say(seat, Word::Ready)?,
+            Word::Alone | Word::Turn { .. } => say(seat, Word::Ready)?,
             Word::Done { .. } => say(seat, Word::Taken)?,
             Word::End => break,
             _ => return Err(garbled(seat)),
@@ -149,14 +150,14 @@ fn take_turn(
     lanes: &[Lane<'_>],
     job: &Job,
     rooms: &mut [Room<'_>],
-    before: u64,
+    counts: bool,
     start: Start,
 ) -> Result<(), TrafficError> {
     let first = seat.flows[0].flow;
     let mut heard = Heard::<BYTES>::default();
     let mut expected = None;
     let mut quiet_since = Instant::now();
-    let (mut came, mut uncounted) = (0, before);
+    let mut came = 0;
     loop {
         if expected.is_some_and(|expected| came >= expected) {
             return Ok(());
@@ -176,9 +177,7 @@ fn take_turn(
                     }
                     let room = &mut rooms[number];
                     came += 1;
-                    if uncounted > 0 {
-                        uncounted -= 1;
-                    } else {
+                    if counts {
                         room.moved.messages += 1;
                         room.moved.bytes +=
                             u64::from(completion.bytes()).saturating_sub(room.header);

@@ -1,10 +1,10 @@
 //! As many messages under way as the depth allows.
 //!
 //! Requests are linked once for each size and posted in batches by one call; only the last of a batch is
-//! signalled, and its completion says that all of them have ended. With a quarter of the depth in a batch
-//! three quarters are under way whenever the thread comes to post.
+//! signalled, and its completion says that all of them have ended. With a quarter of the depth at most in a
+//! batch three quarters are under way whenever the thread comes to post.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use linerate_model::latency::Histogram;
 use linerate_model::sample::{Operations, SizeRecord};
@@ -18,8 +18,10 @@ use crate::TrafficError;
 use crate::trial::{Counter, Seat, Start};
 use crate::verbs::{Lane, Station, Took};
 
-/// Messages that are timed alone before a size's clock starts.
-const ALONE: u32 = 10;
+/// Messages that are timed alone before a size's clock starts, if they take no more than a part in
+/// [`ALONE_SHARE`] of the size's time.
+const ALONE: u64 = 10;
+const ALONE_SHARE: u32 = 100;
 
 #[expect(
     clippy::cast_precision_loss,
@@ -51,12 +53,13 @@ struct Going<'l> {
 impl<'l> Going<'l> {
     fn new(job: &Job, lane: &'l Lane<'_>, index: usize, size: usize, bytes: u64) -> Self {
         let number = index as u64;
+        let batch = job.batch(size);
         let (left, tail) = job.amount(index, size);
         let request = |size: usize, index: u32| Send {
-            id: identify(number, job.batch),
+            id: identify(number, batch),
             local: message(job, lane, 0, 0, size),
             work: job.request(lane, lane.far, None),
-            signaled: (index + 1).is_multiple_of(job.batch),
+            signaled: (index + 1).is_multiple_of(batch),
             inline: job.is_inline(lane, size),
         };
         let all: Vec<Send<'_>> = (0..job.depth).map(|index| request(size, index)).collect();
@@ -73,7 +76,7 @@ impl<'l> Going<'l> {
             counter: lane.one.counter,
             lane: number,
             size: size as u64,
-            batch: job.batch as usize,
+            batch: batch as usize,
             depth: job.depth.into(),
             left,
             tail,
@@ -173,28 +176,25 @@ pub(super) fn send(
     let mut operations = Operations::default();
     let mut flows = vec![Moved::default(); lanes.len()];
     let sizes = u32::try_from(job.sizes.len()).unwrap_or(u32::MAX);
-    let whole = std::time::Duration::from(seat.spec.duration_ns);
+    let whole = Duration::from(seat.spec.duration_ns);
     for (index, &size) in (0u32..).zip(&job.sizes) {
         if seat.board.is_stopped() {
             break;
         }
-        let before = if job.is_datagrams() { 0 } else { ALONE };
-        let turn = Word::Turn {
-            index,
-            before: before.into(),
+        let alone = if job.is_datagrams() {
+            None
+        } else {
+            let budget = whole / sizes / ALONE_SHARE;
+            alone(seat, station, &lanes[0], job, size, budget, start)?
         };
-        agree(seat, start, turn, Word::Ready)?;
-        let alone = alone(seat, station, &lanes[0], job, size, before, start)?;
+        agree(seat, start, Word::Turn { index }, Word::Ready)?;
         let mut going: Vec<Going<'_>> = (lanes.iter().zip(&flows).enumerate())
             .map(|(index, (lane, moved))| Going::new(job, lane, index, size, moved.bytes))
             .collect();
         let until = start.at + whole * (index + 1) / sizes;
         let (took, peak) = carry(seat, station, lanes, job, &mut going, until, start)?;
         let messages: u64 = going.iter().map(|one| one.done).sum();
-        let done = Word::Done {
-            messages: messages + u64::from(before),
-        };
-        agree(seat, start, done, Word::Taken)?;
+        agree(seat, start, Word::Done { messages }, Word::Taken)?;
         for (moved, one) in flows.iter_mut().zip(&going) {
             moved.bytes = one.bytes;
             moved.messages += one.done;
@@ -227,9 +227,10 @@ fn alone(
     lane: &Lane<'_>,
     job: &Job,
     size: usize,
-    times: u32,
+    budget: Duration,
     start: Start,
 ) -> Result<Option<Nanoseconds>, TrafficError> {
+    agree(seat, start, Word::Alone, Word::Ready)?;
     let mut one = Sends::new(&[Send {
         id: 0,
         local: message(job, lane, 0, 0, size),
@@ -238,7 +239,8 @@ fn alone(
         inline: job.is_inline(lane, size),
     }]);
     let mut shortest: Option<Nanoseconds> = None;
-    for _ in 0..times {
+    let (first, mut messages) = (Instant::now(), 0);
+    while messages < ALONE && (messages == 0 || first.elapsed() < budget) {
         let begun = Instant::now();
         (one.post(&lane.pair, 0, 1)).map_err(|refused| station.refused(refused))?;
         loop {
@@ -252,7 +254,9 @@ fn alone(
             .map_err(|status| station.failed(job.doing(), lane.one.flow.number, status))?;
         let time = Nanoseconds::from(begun.elapsed());
         shortest = Some(shortest.map_or(time, |shortest| shortest.min(time)));
+        messages += 1;
     }
+    agree(seat, start, Word::Done { messages }, Word::Taken)?;
     Ok(shortest)
 }
 

@@ -9,11 +9,13 @@ pub(super) const BYTES: usize = 16;
 /// What an end says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Word {
-    /// The size of this index is next; so many messages go before it that do not count.
-    Turn { index: u32, before: u64 },
+    /// Messages that do not count are next, each when the one before has ended.
+    Alone,
+    /// The size of this index is next.
+    Turn { index: u32 },
     /// There is room for it.
     Ready,
-    /// So many messages were sent, those before included.
+    /// So many messages were sent.
     Done { messages: u64 },
     /// They were taken.
     Taken,
@@ -30,7 +32,8 @@ pub(super) enum Word {
 impl Word {
     fn bytes(self) -> [u8; BYTES] {
         let (kind, index, count) = match self {
-            Self::Turn { index, before } => (b'T', index, before),
+            Self::Alone => (b'O', 0, 0),
+            Self::Turn { index } => (b'T', index, 0),
             Self::Ready => (b'R', 0, 0),
             Self::Done { messages } => (b'D', 0, messages),
             Self::Taken => (b'A', 0, 0),
@@ -50,10 +53,8 @@ impl Word {
         let index = u32::from_be_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]);
         let count = crate::tcp::words::number(&bytes[8..]);
         Some(match bytes[0] {
-            b'T' => Self::Turn {
-                index,
-                before: count,
-            },
+            b'O' => Self::Alone,
+            b'T' => Self::Turn { index },
             b'R' => Self::Ready,
             b'D' => Self::Done { messages: count },
             b'A' => Self::Taken,
@@ -121,10 +122,8 @@ mod tests {
     #[test]
     fn words_read_back_as_they_were_written() {
         for word in [
-            Word::Turn {
-                index: 22,
-                before: 10,
-            },
+            Word::Alone,
+            Word::Turn { index: 22 },
             Word::Ready,
             Word::Done { messages: 1 << 50 },
             Word::Taken,

@@ -13,10 +13,10 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use linerate_verbs::sys::abi::{
-    IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_RDMA_READ, PollCq, PostSend, ibv_ah, ibv_ah_attr,
-    ibv_async_event, ibv_comp_channel, ibv_context, ibv_cq, ibv_device, ibv_device_attr,
-    ibv_gid_entry, ibv_mr, ibv_pd, ibv_port_attr, ibv_qp, ibv_qp_attr, ibv_qp_init_attr,
-    ibv_send_wr, ibv_wc,
+    IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_RDMA_READ, IBV_WR_RDMA_WRITE, PollCq, PostSend, ibv_ah,
+    ibv_ah_attr, ibv_async_event, ibv_comp_channel, ibv_context, ibv_cq, ibv_device,
+    ibv_device_attr, ibv_gid_entry, ibv_mr, ibv_pd, ibv_port_attr, ibv_qp, ibv_qp_attr,
+    ibv_qp_init_attr, ibv_send_wr, ibv_wc,
 };
 
 /// One message in so many is changed.
@@ -111,11 +111,44 @@ pub unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_co
     }
 }
 
+/// What of each third message is changed: the bit of a byte, or the key of the far end's memory.
+fn spoils_key() -> bool {
+    static KEY: OnceLock<bool> = OnceLock::new();
+    *KEY.get_or_init(|| std::env::var_os("LINERATE_SPOIL").is_some_and(|what| what == "key"))
+}
+
 /// Changes the byte at `address`.
 unsafe fn spoil(address: usize) {
     let byte = std::ptr::with_exposed_provenance_mut::<u8>(address);
     // SAFETY: it is of memory that a request names, which is there until the request has ended.
     unsafe { byte.write_volatile(byte.read_volatile() ^ 0x10) };
+}
+
+/// Changes the message of `request`: now, or when it has come.
+unsafe fn spoil_message(request: &ibv_send_wr) {
+    // SAFETY: the request names a piece of memory.
+    let piece = unsafe { *request.sg_list };
+    let middle =
+        usize::try_from(piece.addr).expect("a place in memory") + piece.length as usize / 2;
+    match request.opcode {
+        IBV_WR_RDMA_READ | IBV_WR_ATOMIC_FETCH_AND_ADD => {
+            AWAITED.store(middle, Ordering::Relaxed);
+        }
+        // SAFETY: it is within that piece.
+        _ => unsafe { spoil(middle) },
+    }
+}
+
+/// Changes the key of the far end's memory in `request`, if it has one.
+unsafe fn spoil_key(request: &mut ibv_send_wr) {
+    // SAFETY: the part of the union that the verb has.
+    unsafe {
+        match request.opcode {
+            IBV_WR_RDMA_READ | IBV_WR_RDMA_WRITE => request.wr.rdma.rkey ^= 0x100,
+            IBV_WR_ATOMIC_FETCH_AND_ADD => request.wr.atomic.rkey ^= 0x100,
+            _ => {}
+        }
+    }
 }
 
 unsafe extern "C" fn post_send(
@@ -127,17 +160,13 @@ unsafe extern "C" fn post_send(
     // was the device's own.
     unsafe {
         let mut next = first;
-        while let Some(request) = next.as_ref() {
+        while let Some(request) = next.as_mut() {
             let number = MESSAGES.fetch_add(1, Ordering::Relaxed) + 1;
-            if request.num_sge > 0 && number.is_multiple_of(EVERY) {
-                let piece = *request.sg_list;
-                let middle = usize::try_from(piece.addr).expect("a place in memory")
-                    + piece.length as usize / 2;
-                match request.opcode {
-                    IBV_WR_RDMA_READ | IBV_WR_ATOMIC_FETCH_AND_ADD => {
-                        AWAITED.store(middle, Ordering::Relaxed);
-                    }
-                    _ => spoil(middle),
+            if number.is_multiple_of(EVERY) {
+                if spoils_key() {
+                    spoil_key(request);
+                } else if request.num_sge > 0 {
+                    spoil_message(request);
                 }
             }
             next = request.next;

@@ -480,6 +480,10 @@ pub struct ProveArgs {
     /// The shapers on the path are yours: removing one may be tried.
     #[arg(long)]
     pub own_shapers: bool,
+    /// Try no setting of the whole machine (a governor, a sysctl outside of `net`), only those of the network
+    /// namespaces of both ends.
+    #[arg(long)]
+    pub spare_machine: bool,
     /// Where the run is stored [default: runs/ in the state folder].
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
@@ -499,6 +503,15 @@ pub enum TuneAction {
         /// A plan file: a TOML table `[settings]` of `"key" = value`.
         #[arg(long, value_name = "FILE")]
         from: PathBuf,
+    },
+    /// Spread an interface's interrupts over the CPUs close to it, each on one of its own; `undo` takes it back.
+    Affinity {
+        /// The interface.
+        #[arg(value_name = "IFACE")]
+        nic: NicName,
+        /// Show what would change, and change nothing.
+        #[arg(long)]
+        dry_run: bool,
     },
     /// Take back what was applied.
     Undo {

@@ -4,9 +4,12 @@ use std::fs;
 use std::path::Path as FilePath;
 
 use linerate_model::finding::{Profile, Scene};
+use linerate_model::ids::NicName;
+use linerate_model::known::Known;
 use linerate_model::plan::{Change, End, Plan};
 use linerate_model::propose::{Permit, propose};
 use linerate_model::prove::EndChange;
+use linerate_model::rules;
 use linerate_model::setting::{SettingError, SettingKey, Settings, current};
 use serde::Serialize;
 
@@ -35,25 +38,17 @@ pub fn run(action: &TuneAction, state: &FilePath, say: &Say) -> Outcome<()> {
         }
         TuneAction::Plan { from: None } => show_plan("plan", &plan_from_rules(state)?, say),
         TuneAction::Apply { from } => {
-            let mut station = Station::open(state)?;
+            let station = Station::open(state)?;
             let plan = plan_from_file(from, &station)?;
-            if plan.changes.is_empty() {
-                say.note("nothing to change: every setting has its value already");
-            } else {
-                say.note(&match plan.changes.len() {
-                    1 => "changing 1 setting".to_owned(),
-                    all => format!("changing {all} settings"),
-                });
-                let interrupt = Interrupt::listen()?;
-                station.apply(&plan)?;
-                if interrupt.asked() {
-                    station.undo()?;
-                    return Err(Stop::interrupted());
-                }
-                station.commit()?;
-                say.note("`linerate tune undo` takes it back");
+            apply("apply", station, &plan, say)
+        }
+        TuneAction::Affinity { nic, dry_run } => {
+            let station = Station::open(state)?;
+            let plan = affinity_plan(&station, nic)?;
+            if *dry_run {
+                return show_plan("affinity", &plan, say);
             }
-            show_plan("apply", &plan, say)
+            apply("affinity", station, &plan, say)
         }
         TuneAction::Undo { id } => {
             // What puts things back is not stopped half way.
@@ -66,6 +61,46 @@ pub fn run(action: &TuneAction, state: &FilePath, say: &Say) -> Outcome<()> {
         }
         TuneAction::Status => report("status", Station::status(state)?, say),
     }
+}
+
+/// Carries a plan out, and shows it.
+fn apply(action: &'static str, mut station: Station, plan: &Plan, say: &Say) -> Outcome<()> {
+    if plan.changes.is_empty() {
+        say.note("nothing to change: every setting has its value already");
+    } else {
+        say.note(&match plan.changes.len() {
+            1 => "changing 1 setting".to_owned(),
+            all => format!("changing {all} settings"),
+        });
+        let interrupt = Interrupt::listen()?;
+        station.apply(plan)?;
+        if interrupt.asked() {
+            station.undo()?;
+            return Err(Stop::interrupted());
+        }
+        station.commit()?;
+        say.note("`linerate tune undo` takes it back");
+    }
+    show_plan(action, plan, say)
+}
+
+/// Each interrupt of the interface on a CPU of its own, close to it.
+fn affinity_plan(station: &Station, name: &NicName) -> Outcome<Plan> {
+    let host = station.read_host();
+    let Some(nic) = host.nic(name) else {
+        return Err(
+            Stop::new(Code::BadInput, format!("there is no interface {name}"))
+                .hint("`linerate map` lists those that are there"),
+        );
+    };
+    let changes = match rules::affinity(&host, nic) {
+        Known::Value(changes) => changes,
+        Known::Unknown(gap) => {
+            let why = format!("cannot place the interrupts of {name}: {gap}");
+            return Err(Stop::new(Code::NotSupported, why));
+        }
+    };
+    Plan::new(changes).map_err(|error| Stop::new(Code::Bug, error.to_string()))
 }
 
 fn show_plan(action: &'static str, plan: &Plan, say: &Say) -> Outcome<()> {
@@ -186,7 +221,7 @@ fn plan_from_rules(state: &FilePath) -> Outcome<Plan> {
         profile: Profile::Throughput,
         owns_shapers: false,
     };
-    let diagnosis = linerate_model::rules::diagnose(&scene);
+    let diagnosis = rules::diagnose(&scene);
     let mut changes: Vec<Change> = Vec::new();
     for proposal in propose(&diagnosis.findings, Permit::default()).to_try {
         for EndChange { change, .. } in proposal.changes {

@@ -34,7 +34,7 @@ pub struct Proposal {
 pub struct Proposals {
     /// To be tried, in this order.
     pub to_try: Vec<Proposal>,
-    /// Not to be tried: a change is of a class above what is permitted, or linerate cannot write it yet.
+    /// Not to be tried: a change is of a class or scope above what is permitted, or linerate cannot write it yet.
     pub held_back: Vec<Proposal>,
 }
 
@@ -45,6 +45,8 @@ pub struct Permit {
     pub class_max: Class,
     /// Whether both ends share a kernel: a setting of the machine is then one setting, not two.
     pub shared_kernel: bool,
+    /// Whether settings of the whole machine may be tried, and not only those of a network namespace.
+    pub machine: bool,
 }
 
 impl Default for Permit {
@@ -53,6 +55,7 @@ impl Default for Permit {
         Self {
             class_max: Class::R2,
             shared_kernel: false,
+            machine: true,
         }
     }
 }
@@ -105,8 +108,11 @@ pub fn propose(findings: &[Finding], permit: Permit) -> Proposals {
         if proposal.changes.is_empty() {
             continue;
         }
-        let is_writable = |change: &EndChange| change.change.setting.is_writable();
-        if proposal.class > permit.class_max || !proposal.changes.iter().all(is_writable) {
+        let may_be_tried = |EndChange { change, .. }: &EndChange| {
+            let spared = !permit.machine && change.setting.spec().scope == Scope::Machine;
+            change.setting.is_writable() && !spared
+        };
+        if proposal.class > permit.class_max || !proposal.changes.iter().all(may_be_tried) {
             proposals.held_back.push(proposal);
         } else {
             known.extend(proposal.changes.iter().cloned());
@@ -261,6 +267,21 @@ mod tests {
             propose(&both, permit).to_try[0].changes.len()
         };
         assert_eq!((changes(true), changes(false)), (1, 2));
+    }
+
+    #[test]
+    fn a_setting_of_the_machine_is_held_back_where_it_must_be_spared() {
+        let findings = [
+            one("x", Local, "cpu/turbo", Class::R1),
+            one("y", Local, "sysctl/net.core.somaxconn", Class::R1),
+        ];
+        let permit = Permit {
+            machine: false,
+            ..Permit::default()
+        };
+        let proposals = propose(&findings, permit);
+        assert_eq!(proposals.to_try[0].rule, "y");
+        assert_eq!(proposals.held_back[0].rule, "x");
     }
 
     #[test]

@@ -160,6 +160,7 @@ const BULK: &[Profile] = &[
 ];
 
 pub use catalogue::{CATALOGUE, Entry, Status};
+pub use spreading::affinity;
 
 /// The rule called `id`.
 pub fn find(id: &str) -> Option<&'static Rule> {

@@ -250,8 +250,12 @@ impl SettingKey {
     /// Whether linerate can write it by now; the others are read, judged and advised.
     pub fn is_writable(&self) -> bool {
         match self {
-            Self::Sysctl(_) | Self::Trial(_) => true,
-            Self::Machine(_) | Self::Block(..) | Self::RdmaGidType(..) => false,
+            Self::Sysctl(_) | Self::Block(..) | Self::Trial(_) => true,
+            Self::Machine(knob) => matches!(
+                knob,
+                MachineKnob::Turbo | MachineKnob::Clocksource | MachineKnob::TransparentHugepages
+            ),
+            Self::RdmaGidType(..) => false,
             Self::Nic(_, knob) => matches!(
                 knob,
                 NicKnob::Mtu
@@ -264,9 +268,17 @@ impl SettingKey {
                     | NicKnob::ChannelsCombined
                     | NicKnob::ChannelsRx
                     | NicKnob::ChannelsTx
+                    | NicKnob::IrqCpus(..)
                     | NicKnob::RpsCpus(_)
                     | NicKnob::RpsFlowCnt(_)
                     | NicKnob::XpsCpus(_)
+                    | NicKnob::XpsRxqs(_)
+                    | NicKnob::GroFlushTimeoutNs
+                    | NicKnob::DeferHardIrqs
+                    | NicKnob::Threaded
+                    | NicKnob::BondHashPolicy
+                    | NicKnob::IpoibMode
+                    | NicKnob::Aspm(_)
                     | NicKnob::Qdisc
             ),
         }

@@ -3,15 +3,18 @@
 //!
 //! Facts: `netdev_fix_features` in net/core/dev.c (segmentation needs checksums and scatter-gather, so
 //! they fall and rise together); `addrconf_notify` in net/ipv6/addrconf.c (an MTU change sets the
-//! IPv6 MTU); `netif_set_real_num_tx_queues` (fewer queues lose their XPS maps);
+//! IPv6 MTU); `netif_set_real_num_tx_queues` (fewer queues lose their XPS maps); drivers free and request
+//! the interrupts of queues that they make anew, and one interrupt may serve two queues;
 //! `tcp_set_default_congestion_control` (the default joins the allowed ones, initial namespace);
 //! `inet_forward_change` in net/ipv4/devinet.c and `addrconf_fixup_forwarding` (forwarding is copied to
 //! every interface).
 
+use linerate_model::host::QueueKind;
 use linerate_model::ids::NicName;
 use linerate_model::plan::Change;
 use linerate_model::setting::{NicKnob, SettingKey, Value};
 
+use super::files::queues_of_same_irq;
 use crate::nic_control::NicRead;
 use crate::root::HostRoot;
 
@@ -36,6 +39,10 @@ pub(super) fn disturbed_by(
             NicKnob::ChannelsCombined | NicKnob::ChannelsRx | NicKnob::ChannelsTx => {
                 queues(root, nic)
             }
+            NicKnob::IrqCpus(kind, index) => queues_of_same_irq(root, nics, nic, *kind, *index)
+                .into_iter()
+                .map(|(kind, index)| SettingKey::Nic(nic.clone(), NicKnob::IrqCpus(kind, index)))
+                .collect(),
             _ => Vec::new(),
         },
         SettingKey::Trial(_)
@@ -71,13 +78,26 @@ fn queues(root: &HostRoot, nic: &NicName) -> Vec<SettingKey> {
         };
         match (kind, index.parse()) {
             ("rx", Ok(index)) => {
-                knobs.extend([NicKnob::RpsCpus(index), NicKnob::RpsFlowCnt(index)]);
+                knobs.extend([
+                    NicKnob::RpsCpus(index),
+                    NicKnob::RpsFlowCnt(index),
+                    NicKnob::IrqCpus(QueueKind::Rx, index),
+                ]);
             }
-            ("tx", Ok(index)) => knobs.push(NicKnob::XpsCpus(index)),
+            ("tx", Ok(index)) => knobs.extend([
+                NicKnob::XpsCpus(index),
+                NicKnob::XpsRxqs(index),
+                NicKnob::IrqCpus(QueueKind::Tx, index),
+            ]),
             _ => {}
         }
     }
-    knobs.push(NicKnob::Qdisc);
+    knobs.extend([
+        NicKnob::CoalesceRxUsecs,
+        NicKnob::CoalesceTxUsecs,
+        NicKnob::CoalesceAdaptiveRx,
+        NicKnob::Qdisc,
+    ]);
     let key = |knob| SettingKey::Nic(nic.clone(), knob);
     knobs.into_iter().map(key).collect()
 }
@@ -123,18 +143,28 @@ pub(super) fn could_be_effect(change: &Change, key: &SettingKey, found: &Value) 
     match (&change.setting, key) {
         (SettingKey::Nic(nic, knob), SettingKey::Nic(other_nic, other)) if nic == other_nic => {
             match (knob, other) {
-                // Features fall with what they need, and rise with it again.
-                (NicKnob::Feature(_), NicKnob::Feature(_)) => *found == change.to,
+                // Features fall with what they need, and rise with it again; one interrupt serves two queues.
+                (NicKnob::Feature(_), NicKnob::Feature(_))
+                | (NicKnob::IrqCpus(..), NicKnob::IrqCpus(..)) => *found == change.to,
                 // Large frames make drivers drop receive aggregation; small ones give it back.
                 (NicKnob::Mtu, NicKnob::Feature(_)) => matches!(found, Value::Switch(_)),
                 (
                     NicKnob::ChannelsCombined | NicKnob::ChannelsRx | NicKnob::ChannelsTx,
-                    NicKnob::RpsCpus(_) | NicKnob::XpsCpus(_) | NicKnob::RpsFlowCnt(_),
+                    NicKnob::RpsCpus(_)
+                    | NicKnob::XpsCpus(_)
+                    | NicKnob::XpsRxqs(_)
+                    | NicKnob::RpsFlowCnt(_),
                 ) => match found {
                     Value::Text(cpus) => cpus.is_empty(),
                     Value::Integer(entries) => *entries == 0,
                     Value::Switch(_) | Value::Qdisc(_) => false,
                 },
+                // The queues' interrupts are given back and asked for anew; where they go then is the
+                // kernel's choice.
+                (
+                    NicKnob::ChannelsCombined | NicKnob::ChannelsRx | NicKnob::ChannelsTx,
+                    NicKnob::IrqCpus(..),
+                ) => true,
                 _ => false,
             }
         }

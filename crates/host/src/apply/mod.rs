@@ -9,6 +9,7 @@
 
 mod effects;
 pub mod fake;
+mod files;
 pub(crate) mod identity;
 pub(crate) mod journal;
 mod machine;

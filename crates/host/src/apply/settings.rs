@@ -3,22 +3,18 @@
 //!
 //! Text has the form that [`linerate_model::setting::current`] gives it, so a plan made from a host
 //! compares equal with what is read here: sysctls with blanks folded, CPU sets in list form, features
-//! as switches. Places: `/proc/sys` (Documentation/admin-guide/sysctl), `/sys/class/net/*/mtu` and
-//! `/sys/class/net/*/queues/*` (Documentation/ABI/testing/sysfs-class-net-queues), and what a
-//! [`NicRead`] asks netlink.
+//! as switches. Some settings are files ([`super::files`]); the others a [`NicRead`] asks netlink for.
 
 use std::io;
 
-use linerate_model::host::{Qdisc, QueueKind};
-use linerate_model::ids::{CpuSet, NicName};
+use linerate_model::host::Qdisc;
+use linerate_model::ids::NicName;
 use linerate_model::known::{Cause, Known};
-use linerate_model::setting::{NicKnob, SettingKey, Value, fold_blanks};
+use linerate_model::setting::{NicKnob, SettingKey, Value};
 
+use super::files;
 use crate::nic_control::{NicRead, NicWrite, Pair};
 use crate::root::{HostRoot, LiveHost};
-
-/// A sysctl name has fewer words than this; it bounds the search for the file of a hostile name.
-const SYSCTL_WORDS_MAX: usize = 16;
 
 /// Why a setting of the catalogue is neither read nor written here.
 const NOT_WRITABLE: &str = "linerate reads and judges it, but cannot write it yet";
@@ -83,19 +79,17 @@ impl WriteError {
 
 /// The value that `key` has now.
 pub fn read(root: &HostRoot, nics: &dyn NicRead, key: &SettingKey) -> Known<Value> {
+    if let Some(file) = files::file_of(root, nics, key) {
+        return file.and_then(|file| file.read(root));
+    }
     match key {
-        SettingKey::Sysctl(name) => {
-            sysctl_path(root, name).and_then(|path| root.read(&path).map(|text| text_value(&text)))
-        }
         SettingKey::Trial(_) => Known::unknown(
             Cause::Absent,
             key.to_string(),
             "a placement belongs to a measurement, not to a host",
         ),
         SettingKey::Nic(nic, knob) => read_nic(root, nics, key, nic, knob),
-        SettingKey::Machine(_) | SettingKey::Block(..) | SettingKey::RdmaGidType(..) => {
-            Known::unknown(Cause::NotAsked, key.to_string(), NOT_WRITABLE)
-        }
+        _ => Known::unknown(Cause::NotAsked, key.to_string(), NOT_WRITABLE),
     }
 }
 
@@ -107,26 +101,8 @@ fn read_nic(
     knob: &NicKnob,
 ) -> Known<Value> {
     let count = |value: Known<u32>| value.map(|n| Value::Integer(u64::from(n)));
-    let number = |path: String| {
-        root.read(&path).and_then(|text| match text.parse() {
-            Ok(number) => Known::Value(Value::Integer(number)),
-            Err(_) => Known::unknown(Cause::Unreadable, path.clone(), "not a whole number"),
-        })
-    };
-    let mask = |path: String| {
-        root.read(&path)
-            .and_then(|text| match CpuSet::from_mask(&text) {
-                Ok(cpus) => Known::Value(Value::Text(cpus.to_string())),
-                Err(error) => Known::unknown(Cause::Unreadable, path.clone(), error.to_string()),
-            })
-    };
     match knob {
-        NicKnob::Mtu => number(nic_path(nic, "mtu")),
-        NicKnob::RpsCpus(index) => mask(queue_path(nic, QueueKind::Rx, *index, "rps_cpus")),
-        NicKnob::RpsFlowCnt(index) => {
-            number(queue_path(nic, QueueKind::Rx, *index, "rps_flow_cnt"))
-        }
-        NicKnob::XpsCpus(index) => mask(queue_path(nic, QueueKind::Tx, *index, "xps_cpus")),
+        NicKnob::Mtu => files::mtu(nic).read(root),
         NicKnob::Feature(name) => nics.features(nic).and_then(|all| match all.get(name) {
             Some(feature) => Known::Value(Value::Switch(feature.active)),
             None => Known::unknown(
@@ -157,44 +133,42 @@ pub fn write(
     key: &SettingKey,
     value: &Value,
 ) -> Result<(), WriteError> {
+    if let Some(file) = files::file_of(live.root(), nics, key) {
+        let file = match file {
+            Known::Value(file) => file,
+            Known::Unknown(gap) => {
+                let source = io::Error::new(io::ErrorKind::NotFound, gap.reason);
+                return Err(refused(key, value, gap.path, source));
+            }
+        };
+        let text = file.text(value).ok_or_else(|| misfit(key, value))?;
+        return live
+            .write(&file.path, &text)
+            .map_err(|source| refused(key, value, format!("/{}", file.path), source));
+    }
     match key {
         SettingKey::Trial(_) => Err(WriteError::Trial {
             setting: key.clone(),
         }),
-        SettingKey::Sysctl(name) => {
-            let text = as_text(key, value)?;
-            let path = match sysctl_path(live.root(), name) {
-                Known::Value(path) => path,
-                Known::Unknown(gap) => {
-                    let source = io::Error::new(io::ErrorKind::NotFound, gap.reason);
-                    return Err(refused(key, value, gap.path, source));
-                }
-            };
-            live.write(&path, text)
-                .map_err(|source| refused(key, value, format!("/{path}"), source))
-        }
-        SettingKey::Nic(nic, knob) => write_nic(live, nics, key, nic, knob, value),
-        SettingKey::Machine(_) | SettingKey::Block(..) | SettingKey::RdmaGidType(..) => {
-            Err(WriteError::NotSupported {
-                setting: key.clone(),
-                why: NOT_WRITABLE,
-            })
-        }
+        SettingKey::Nic(nic, knob) => write_nic(nics, key, nic, knob, value),
+        _ => Err(not_writable(key)),
+    }
+}
+
+fn not_writable(key: &SettingKey) -> WriteError {
+    WriteError::NotSupported {
+        setting: key.clone(),
+        why: NOT_WRITABLE,
     }
 }
 
 fn write_nic(
-    live: &LiveHost,
     nics: &dyn NicWrite,
     key: &SettingKey,
     nic: &NicName,
     knob: &NicKnob,
     value: &Value,
 ) -> Result<(), WriteError> {
-    let file = |path: String, text: String| {
-        live.write(&path, &text)
-            .map_err(|source| refused(key, value, format!("/{path}"), source))
-    };
     let request = |what: &'static str, answer: io::Result<()>| {
         answer.map_err(|source| refused(key, value, what.to_owned(), source))
     };
@@ -232,79 +206,8 @@ fn write_nic(
             "rtnetlink qdisc",
             nics.set_qdisc(nic, as_qdisc(key, value)?),
         ),
-        NicKnob::RpsCpus(index) => file(
-            queue_path(nic, QueueKind::Rx, *index, "rps_cpus"),
-            as_mask(key, value)?,
-        ),
-        NicKnob::XpsCpus(index) => file(
-            queue_path(nic, QueueKind::Tx, *index, "xps_cpus"),
-            as_mask(key, value)?,
-        ),
-        NicKnob::RpsFlowCnt(index) => file(
-            queue_path(nic, QueueKind::Rx, *index, "rps_flow_cnt"),
-            as_integer(key, value)?.to_string(),
-        ),
-        _ => Err(WriteError::NotSupported {
-            setting: key.clone(),
-            why: NOT_WRITABLE,
-        }),
+        _ => Err(not_writable(key)),
     }
-}
-
-/// The file of a sysctl, relative to the root.
-///
-/// The words of a name become folders. An interface's own name may hold dots
-/// (`net.ipv4.conf.eth0.100.forwarding`): a word that is no folder, or leads to no file, is joined
-/// with the next one, so the file that exists decides. sysctl(8)'s other form, with slashes, is not a
-/// setting key. A name that leads nowhere is absent at the place where plain words would be.
-pub(super) fn sysctl_path(root: &HostRoot, name: &str) -> Known<String> {
-    let words: Vec<&str> = name.split('.').collect();
-    let plain = format!("proc/sys/{}", words.join("/"));
-    let hostile = words
-        .iter()
-        .any(|word| word.is_empty() || word.contains(['/', '\0']));
-    if hostile || words.len() > SYSCTL_WORDS_MAX {
-        return Known::unknown(Cause::Absent, name, "not a sysctl's name");
-    }
-    if root.exists(&plain) {
-        return Known::Value(plain);
-    }
-    match descend(root, "proc/sys".to_owned(), &words) {
-        Some(path) => Known::Value(path),
-        None => Known::unknown(
-            Cause::Absent,
-            format!("/{plain}"),
-            "this kernel or network namespace has no such sysctl",
-        ),
-    }
-}
-
-fn descend(root: &HostRoot, folder: String, words: &[&str]) -> Option<String> {
-    if words.is_empty() {
-        return Some(folder);
-    }
-    (1..=words.len()).find_map(|taken| {
-        let path = format!("{folder}/{}", words[..taken].join("."));
-        root.exists(&path)
-            .then(|| descend(root, path, &words[taken..]))
-            .flatten()
-    })
-}
-
-fn nic_path(nic: &NicName, file: &str) -> String {
-    format!("sys/class/net/{nic}/{file}")
-}
-
-fn queue_path(nic: &NicName, kind: QueueKind, index: u32, file: &str) -> String {
-    let kind = match kind {
-        QueueKind::Rx => "rx",
-        QueueKind::Tx => "tx",
-    };
-    nic_path(nic, &format!("queues/{kind}-{index}/{file}"))
-}
-
-fn text_value(text: &str) -> Value {
-    Value::Text(fold_blanks(text))
 }
 
 fn rx(count: u32) -> Pair {
@@ -338,13 +241,6 @@ fn misfit(key: &SettingKey, value: &Value) -> WriteError {
     }
 }
 
-fn as_text<'v>(key: &SettingKey, value: &'v Value) -> Result<&'v str, WriteError> {
-    match value {
-        Value::Text(text) if !text.contains(['\n', '\0']) => Ok(text),
-        _ => Err(misfit(key, value)),
-    }
-}
-
 fn as_integer(key: &SettingKey, value: &Value) -> Result<u64, WriteError> {
     match value {
         Value::Integer(count) => Ok(*count),
@@ -363,13 +259,6 @@ fn as_switch(key: &SettingKey, value: &Value) -> Result<bool, WriteError> {
     }
 }
 
-fn as_mask(key: &SettingKey, value: &Value) -> Result<String, WriteError> {
-    let cpus: CpuSet = as_text(key, value)?
-        .parse()
-        .map_err(|_| misfit(key, value))?;
-    Ok(cpus.to_mask())
-}
-
 fn as_qdisc<'v>(key: &SettingKey, value: &'v Value) -> Result<&'v Qdisc, WriteError> {
     match value {
         Value::Qdisc(qdisc) => Ok(qdisc),
@@ -379,15 +268,15 @@ fn as_qdisc<'v>(key: &SettingKey, value: &'v Value) -> Result<&'v Qdisc, WriteEr
 
 /// The command by which a person gives `key` the value `value`; none where no usual tool does.
 pub fn by_hand(key: &SettingKey, value: &Value) -> Option<String> {
+    if let Some(file) = files::fixed(key) {
+        let text = file.text(value)?;
+        return Some(format!("echo {text} > /{}", file.path));
+    }
     let (nic, knob) = match key {
         SettingKey::Sysctl(name) => return Some(format!("sysctl -w '{name}={value}'")),
-        SettingKey::Trial(_)
-        | SettingKey::Machine(_)
-        | SettingKey::Block(..)
-        | SettingKey::RdmaGidType(..) => return None,
         SettingKey::Nic(nic, knob) => (nic, knob),
+        _ => return None,
     };
-    let mask = || as_mask(key, value).ok();
     Some(match knob {
         NicKnob::Mtu => format!("ip link set dev {nic} mtu {value}"),
         NicKnob::Feature(name) => format!("ethtool -K {nic} {name} {value}"),
@@ -399,20 +288,6 @@ pub fn by_hand(key: &SettingKey, value: &Value) -> Option<String> {
         NicKnob::ChannelsCombined => format!("ethtool -L {nic} combined {value}"),
         NicKnob::ChannelsRx => format!("ethtool -L {nic} rx {value}"),
         NicKnob::ChannelsTx => format!("ethtool -L {nic} tx {value}"),
-        NicKnob::RpsCpus(index) => format!(
-            "echo {} > /{}",
-            mask()?,
-            queue_path(nic, QueueKind::Rx, *index, "rps_cpus")
-        ),
-        NicKnob::XpsCpus(index) => format!(
-            "echo {} > /{}",
-            mask()?,
-            queue_path(nic, QueueKind::Tx, *index, "xps_cpus")
-        ),
-        NicKnob::RpsFlowCnt(index) => format!(
-            "echo {value} > /{}",
-            queue_path(nic, QueueKind::Rx, *index, "rps_flow_cnt")
-        ),
         // A queueing discipline's parameters are bytes of the kernel's; tc(8) takes words.
         // The others cannot be written yet.
         _ => return None,
@@ -518,7 +393,7 @@ mod tests {
     fn a_hostile_sysctl_name_reads_nothing() {
         let (_folder, root) = captured(&[("proc/sys/a", "1"), ("secret", "x")]);
         for name in ["../../secret", "..", "", "a\0b"] {
-            let path = sysctl_path(&root, name);
+            let path = files::sysctl_path(&root, name);
             assert!(path.gap().is_some(), "{name:?}: {path:?}");
         }
     }

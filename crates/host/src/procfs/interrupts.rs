@@ -56,6 +56,21 @@ pub(crate) fn read_irqs(root: &HostRoot, release: Option<&str>, gaps: &mut Vec<G
     irqs
 }
 
+/// Reads those of `numbers`; whether they may be moved is not asked.
+pub(crate) fn read_some(root: &HostRoot, numbers: &[u32]) -> Vec<Irq> {
+    let in_sysfs: BTreeSet<u32> = match root.list(SYSFS) {
+        Known::Value(names) => numbered(&names, "").into_iter().collect(),
+        Known::Unknown(_) => BTreeSet::new(),
+    };
+    let table = if in_sysfs.is_empty() {
+        root.read(TABLE).map(|text| parse_interrupts(&text))
+    } else {
+        Known::not_asked(absolute(TABLE))
+    };
+    let read = |number: &u32| read_irq(root, *number, &in_sysfs, &table).0;
+    numbers.iter().map(read).collect()
+}
+
 /// Reads one interrupt, and the permission bits of the file that places it.
 fn read_irq(
     root: &HostRoot,

@@ -1,7 +1,7 @@
 //! Network interfaces: `/sys/class/net` (Documentation/ABI/testing/sysfs-class-net), with what
 //! netlink tells beside it.
 
-use linerate_model::host::{Card, Dispatch, Irq, Napi, Nic, NicKind, PciFunction};
+use linerate_model::host::{Card, Dispatch, Irq, Napi, Nic, NicKind, PciFunction, Queue};
 use linerate_model::ids::{CpuSet, NicName, PciAddress};
 use linerate_model::known::{Cause, Gap, Known};
 use linerate_model::units::BitRate;
@@ -16,8 +16,9 @@ use super::queue_irqs::Device;
 use super::queues::read_queues;
 use super::stack::{fill_stack, fill_team_ports, linked, parse_flag};
 use super::unasked::name_unasked;
-use super::{followed, last_name, number, or_known, parsed, understood};
+use super::{followed, last_name, number, numbered, or_known, parsed, understood};
 use crate::nic_control::NicRead;
+use crate::procfs::interrupts::{read_irqs, read_some};
 use crate::procfs::sockets::parse_status;
 use crate::root::{HostRoot, absolute};
 
@@ -201,6 +202,29 @@ fn read_nic(
     let is_listed = !places.names.is_empty();
     inapplicable::mark(&mut nic, places.device.is_some() || !is_listed);
     nic
+}
+
+/// The queues of an interface with their interrupts, read now: what other facts of the host are read for a
+/// map is not.
+pub(crate) fn queues_with_irqs(
+    root: &HostRoot,
+    netlink: &dyn NicRead,
+    nic: &NicName,
+) -> Vec<Queue> {
+    let mut gaps = Vec::new();
+    let places = Places::find(root, nic, &mut gaps);
+    let driver = places.on_device(|device| {
+        root.link(&format!("{device}/driver"))
+            .map(|target| last_name(&target).to_owned())
+    });
+    let own = places.on_function(|function| root.list(&format!("{function}/msi_irqs")));
+    let irqs = match own.value() {
+        Some(names) => read_some(root, &numbered(names, "")),
+        None => read_irqs(root, None, &mut gaps),
+    };
+    let device = device_of(root, &places, &driver);
+    let napis = netlink.dispatch(nic).napis;
+    read_queues(root, nic, device.as_ref(), &irqs, &napis, &mut gaps)
 }
 
 /// What is known of the device when the queues' interrupts are looked for.

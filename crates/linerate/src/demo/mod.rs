@@ -139,7 +139,13 @@ fn conduct(args: &DemoArgs, state: &Path, folder: &Path, say: &Say) -> Outcome<(
         .unwrap_or_else(|| run_folder(state, "demo", now_unix_s(), seed));
     say.note("\nNow `linerate prove netns:far`, which is told nothing of them:");
     let mut prove = myself(state, say)?;
-    prove.args(["prove", "netns:far", "--undo", "--own-shapers"]);
+    prove.args([
+        "prove",
+        "netns:far",
+        "--undo",
+        "--own-shapers",
+        "--spare-machine",
+    ]);
     prove.args(["--time", TRIAL_SECONDS, "--pairs", &args.pairs.to_string()]);
     prove.args(["--seed", &seed.to_string(), "--out"]).arg(&out);
     // What it prints is made again below, with the planted faults in it.

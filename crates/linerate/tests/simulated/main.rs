@@ -36,6 +36,7 @@ fn options(seed: u64) -> Options {
         seed,
         undo: true,
         owns_shapers: true,
+        machine: true,
     }
 }
 

@@ -25,11 +25,19 @@ const ALL: &str = "cat >/run/all.toml <<'END'
 \"nic/n0/channels/combined\" = 2
 \"nic/n0/queue/rx-0/rps-cpus\" = \"1,3\"
 \"nic/n0/queue/rx-0/rps-flow-cnt\" = 1024
+\"nic/n0/queue/rx-0/irq-cpus\" = \"1\"
+\"nic/n0/napi/gro-flush-timeout-ns\" = 20000
+\"nic/n0/napi/defer-hard-irqs\" = 2
+\"nic/n0/napi/threaded\" = true
 \"nic/n0/queue/tx-0/xps-cpus\" = \"2\"
+\"nic/n0/queue/tx-1/xps-rxqs\" = \"0 1\"
 \"nic/n0/qdisc\" = \"fq\"
 \"sysctl/net.ipv4.tcp_rmem\" = [4096, 131072, 1000000]
 \"sysctl/net.core.somaxconn\" = 1000
 \"sysctl/vm.swappiness\" = 10
+\"memory/transparent-hugepages\" = \"never\"
+\"block/vda/nomerges\" = 2
+\"block/vda/rq-affinity\" = 2
 END";
 /// The same, as other programs tell it, with what writing them may disturb.
 const ALL_TOLD: &str = "cd /sys/class/net/n0
@@ -38,7 +46,11 @@ ethtool -k n0 | grep tx-tcp-segmentation
 ethtool -c n0 | grep -E '^[rt]x-usecs:'
 ethtool -g n0 | sed -n '/^Current/,$ p' | grep -E '^[RT]X:'
 ethtool -l n0 | sed -n '/^Current/,$ p' | grep Combined
-grep -H '' queues/*/rps_cpus queues/*/rps_flow_cnt queues/*/xps_cpus
+grep -H '' queues/*/rps_cpus queues/*/rps_flow_cnt queues/*/xps_cpus queues/*/xps_rxqs
+grep -H '' gro_flush_timeout napi_defer_hard_irqs threaded
+for irq in $(ls device/msi_irqs); do echo irq $(cat /sys/kernel/irq/$irq/actions) $(cat /proc/irq/$irq/smp_affinity_list); done
+cat /sys/kernel/mm/transparent_hugepage/enabled
+grep -H '' /sys/block/vda/queue/nomerges /sys/block/vda/queue/rq_affinity
 tc qdisc show dev n0
 sysctl net.ipv4.tcp_rmem net.core.somaxconn vm.swappiness";
 
@@ -55,7 +67,7 @@ pub(crate) fn all_that_can_be_written_is_set_read_back_and_undone(guest: &Guest)
     let applied = guest.linerate(&["tune", "apply", "--from", "/run/all.toml"]);
     assert_eq!(
         applied["changes"].as_array().map(Vec::len),
-        Some(14),
+        Some(22),
         "{applied:#}"
     );
     let after = told();
@@ -69,6 +81,13 @@ pub(crate) fn all_that_can_be_written_is_set_read_back_and_undone(guest: &Guest)
         "Combined: 2",
         "queues/rx-0/rps_cpus:a",
         "queues/rx-0/rps_flow_cnt:1024",
+        "queues/tx-1/xps_rxqs:3",
+        "gro_flush_timeout:20000",
+        "napi_defer_hard_irqs:2",
+        "threaded:1",
+        "always madvise [never]",
+        "/sys/block/vda/queue/nomerges:2",
+        "/sys/block/vda/queue/rq_affinity:2",
         "queues/tx-0/xps_cpus:4",
         "net.ipv4.tcp_rmem = 4096 131072 1000000",
         "net.core.somaxconn = 1000",
@@ -77,6 +96,8 @@ pub(crate) fn all_that_can_be_written_is_set_read_back_and_undone(guest: &Guest)
         assert!(after.contains(&line.to_owned()), "{line}: {after:#?}");
         assert!(!before.contains(&line.to_owned()), "{line}: {before:#?}");
     }
+    let is_moved = |line: &String| line.starts_with("irq n0") && line.ends_with(" 1");
+    assert!(after.iter().any(is_moved), "{after:#?}");
     assert!(
         after.iter().any(|line| line.starts_with("qdisc fq ")),
         "{after:#?}"
@@ -90,6 +111,47 @@ pub(crate) fn all_that_can_be_written_is_set_read_back_and_undone(guest: &Guest)
     assert!(!status.to_string().contains("applied"), "{status:#}");
 }
 
+pub(crate) fn interrupts_are_spread_close_to_their_card_by_one_command(guest: &Guest) {
+    guest.shell("ip link set n0 up");
+    let places = || {
+        guest.shell(
+            "for irq in $(ls /sys/class/net/n0/device/msi_irqs | sort -n); do
+            case $(cat /sys/kernel/irq/$irq/actions) in *rx*) cat /proc/irq/$irq/smp_affinity_list ;; esac; done",
+        )
+    };
+    guest.shell(
+        "for irq in $(ls /sys/class/net/n0/device/msi_irqs); do echo 1 >/proc/irq/$irq/smp_affinity; done",
+    );
+    let before = places();
+    assert!(before.lines().all(|line| line == "0"), "{before}");
+
+    let shown = guest.linerate(&["tune", "affinity", "n0", "--dry-run"]);
+    assert_eq!(places(), before);
+    let done = guest.linerate(&["tune", "affinity", "n0"]);
+    assert_eq!(shown["changes"], done["changes"]);
+    // The card is on node 1, whose CPUs are 2 and 3: both are used, in turn.
+    let after = places();
+    let cpus: Vec<&str> = after.lines().collect();
+    assert!(cpus.len() > 1, "{after}");
+    for (index, cpu) in cpus.iter().enumerate() {
+        assert_eq!(*cpu, if index % 2 == 0 { "2" } else { "3" }, "{after}");
+    }
+    let again = guest.linerate(&["tune", "affinity", "n0"]);
+    assert_eq!(again["changes"], json!([]));
+
+    guest.linerate(&["tune", "undo"]);
+    assert_eq!(places(), before);
+    guest.shell(
+        "for irq in $(ls /sys/class/net/n0/device/msi_irqs); do echo f >/proc/irq/$irq/smp_affinity; done",
+    );
+    let none = guest.run(&[
+        "bash",
+        "-c",
+        &format!("{} tune affinity lo", Guest::command()),
+    ]);
+    assert_eq!(none.code, 22, "{none:#?}");
+}
+
 pub(crate) fn what_the_kernel_refuses_changes_nothing(guest: &Guest) {
     let before = guest.shell(ALL_TOLD);
     let linerate = Guest::command();
@@ -97,7 +159,8 @@ pub(crate) fn what_the_kernel_refuses_changes_nothing(guest: &Guest) {
     for (wanted, code) in [
         ("\"nic/n0/channels/rx\" = 2", 22),
         ("\"nic/n0/coalesce/adaptive-rx\" = true", 22),
-        ("\"nic/n0/queue/rx-0/irq-cpus\" = \"1\"", 22),
+        ("\"cpu/smt\" = \"off\"", 22),
+        ("\"nic/n0/queue/rx-0/irq-cpus\" = \"999\"", 30),
         (
             "\"nic/n0/coalesce/rx-usecs\" = 64\n\"nic/n0/ring/rx\" = 100000",
             30,

@@ -2,8 +2,8 @@
 //! Counters of the RDMA drivers: `hw_counters` of mlx5, bnxt_re, irdma and rxe.
 
 use super::ALWAYS;
-use super::rdma_counters::{CORRUPT, LOSS, RECEIVER};
 use super::devices::{Notice, Port, grown, growth, judged, or_unwatched, ports};
+use super::rdma_counters::{CORRUPT, LOSS, RECEIVER};
 use crate::finding::{Outcome, Rule, Scene, Severity, Stage};
 use crate::known::{Cause, Gap};
 use crate::units::Ratio;

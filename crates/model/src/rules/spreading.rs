@@ -9,9 +9,9 @@ use crate::finding::{Evidence, Remedy, Scene};
 use crate::host::{Channels, Host, Nic, NodeSource, Queue, QueueKind};
 use crate::ids::{CpuId, CpuSet, IrqNumber};
 use crate::known::{Cause, Gap, Known};
-use crate::plan::End;
+use crate::plan::{Change, End};
 use crate::sample::{FlowRecord, SideSample};
-use crate::setting::{NicKnob, SettingKey, Value};
+use crate::setting::{NicKnob, SettingKey, Value, current};
 use crate::watch::Watch;
 
 /// `rx-3`, as sysfs names the queue.
@@ -223,6 +223,49 @@ pub(super) fn spread(
         .collect()
 }
 
+/// The changes by which each interrupt of `nic` goes to a CPU of its own close to the card, one of each core
+/// before the cores' siblings; round robin when there are more interrupts. Those that the kernel places by
+/// itself stay. Unknown, with the reason, where the interface's interrupts are.
+pub fn affinity(host: &Host, nic: &Nic) -> Known<Vec<Change>> {
+    let queues: Vec<&Queue> = [QueueKind::Rx, QueueKind::Tx]
+        .into_iter()
+        .flat_map(|kind| in_use(nic, kind))
+        .collect();
+    let all = taken(&queues);
+    if all.is_empty() {
+        let gap = queues
+            .iter()
+            .find_map(|queue| queue.irq.gap().or(queue.cpus.gap()));
+        return gap.map_or_else(
+            || {
+                let path = format!("/sys/class/net/{}/queues", nic.name);
+                Known::unknown(Cause::Absent, path, "it has no queues")
+            },
+            |gap| Known::Unknown(gap.clone()),
+        );
+    }
+    let homes = homes(host, nic);
+    let mut cores = BTreeSet::new();
+    let (first, others): (Vec<CpuId>, Vec<CpuId>) = homes
+        .iter()
+        .partition(|cpu| cores.insert(siblings(host, *cpu)));
+    let order: Vec<CpuId> = first.into_iter().chain(others).collect();
+    let movable = all.iter().filter(|taken| !is_managed(host, taken.irq));
+    let change = |(taken, cpu): (&Taken<'_>, &CpuId)| {
+        let knob = NicKnob::IrqCpus(taken.queue.kind, taken.queue.index);
+        let setting = SettingKey::Nic(nic.name.clone(), knob);
+        let to = Value::Text(CpuSet::one(*cpu).to_string());
+        let from = current(host, &setting).value().cloned()?;
+        (from != to).then_some(Change { setting, from, to })
+    };
+    Known::Value(
+        movable
+            .zip(order.iter().cycle())
+            .filter_map(change)
+            .collect(),
+    )
+}
+
 /// The CPUs that take any of `all`.
 pub(super) fn used(all: &[Taken<'_>]) -> CpuSet {
     all.iter().flat_map(|taken| taken.cpus.iter()).collect()
@@ -359,5 +402,36 @@ mod tests {
         let watch = build::watch(&host).softirq(1, 0.25).build();
         assert_eq!(softirq_share(&watch, CpuId(1)), Known::Value(0.25));
         assert!(softirq_share(&watch, CpuId(7)).gap().is_some());
+    }
+
+    #[test]
+    fn each_interrupt_gets_a_cpu_of_its_own_and_cores_come_before_siblings() {
+        let host = build::host()
+            .nodes(1, 4)
+            .nic("eth2", |nic| nic.queues(&[0, 0, 0, 0]))
+            .build();
+        let nic = &host.nics[0];
+        let changes = affinity(&host, nic)
+            .value()
+            .cloned()
+            .expect("its interrupts");
+        let words: Vec<String> = changes.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            words,
+            [
+                "nic/eth2/queue/rx-1/irq-cpus: 0 -> 1",
+                "nic/eth2/queue/rx-2/irq-cpus: 0 -> 2",
+                "nic/eth2/queue/rx-3/irq-cpus: 0 -> 3",
+            ]
+        );
+    }
+
+    #[test]
+    fn an_interface_without_interrupts_has_nothing_to_place() {
+        let host = build::host()
+            .nodes(1, 2)
+            .nic("veth0", |nic| nic.queues(&[]))
+            .build();
+        assert!(affinity(&host, &host.nics[0]).gap().is_some());
     }
 }

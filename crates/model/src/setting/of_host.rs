@@ -2,7 +2,7 @@
 
 use super::{BlockKnob, MachineKnob, NicKnob, SettingKey, Value, fold_blanks};
 use crate::host::{BlockDevice, FrequencyPolicy, Host, Nic, Queue, QueueKind};
-use crate::ids::CpuSet;
+use crate::ids::{CpuSet, NicName};
 use crate::known::{Cause, Known};
 use crate::units::Bytes;
 
@@ -31,6 +31,20 @@ pub fn current(host: &Host, key: &SettingKey) -> Known<Value> {
                 |own| own.default_gid_type.clone().map(Value::Text),
             ),
         SettingKey::Trial(_) => absent("it belongs to a measurement, not to a host"),
+        SettingKey::Nic(name, NicKnob::IrqCpus(kind, index)) => {
+            let queue = host.nic(name).and_then(|nic| {
+                let mut queues = nic.queues.iter();
+                queues.find(|queue| queue.kind == *kind && queue.index == *index)
+            });
+            let Some(queue) = queue else {
+                return absent("no such queue");
+            };
+            // What was asked for, not where the chip delivers it now: that is what is put back.
+            queue.irq.clone().and_then(|number| match host.irq(number) {
+                Some(irq) => cpus(&irq.requested),
+                None => absent("the interrupt is not listed"),
+            })
+        }
         SettingKey::Nic(name, knob) => match host.nic(name) {
             Some(nic) => current_of_nic(nic, key, knob),
             None => absent("no such interface"),
@@ -66,7 +80,7 @@ fn current_of_nic(nic: &Nic, key: &SettingKey, knob: &NicKnob) -> Known<Value> {
         NicKnob::ChannelsRx => part(&nic.channels, |c| count(&c.rx)),
         NicKnob::ChannelsTx => part(&nic.channels, |c| count(&c.tx)),
         NicKnob::Qdisc => nic.qdisc.clone().map(Value::Qdisc),
-        NicKnob::IrqCpus(kind, index) => queue(*kind, *index, |queue| cpus(&queue.cpus)),
+        NicKnob::IrqCpus(..) => absent("it is the interrupt's"),
         NicKnob::RpsCpus(index) => queue(QueueKind::Rx, *index, |queue| cpus(&queue.rps_cpus)),
         NicKnob::RpsFlowCnt(index) => queue(QueueKind::Rx, *index, |queue| {
             queue.rps_flow_cnt.clone().map(Value::Integer)
@@ -223,6 +237,9 @@ pub fn put(host: &mut Host, key: &SettingKey, value: &Value) -> bool {
                 .insert(name.clone(), Known::Value(text.clone()));
             true
         }
+        (SettingKey::Nic(name, NicKnob::IrqCpus(kind, index)), Value::Text(text)) => {
+            put_irq_cpus(host, name, *kind, *index, text).is_some()
+        }
         (SettingKey::Nic(name, knob), value) => host
             .nics
             .iter_mut()
@@ -230,6 +247,27 @@ pub fn put(host: &mut Host, key: &SettingKey, value: &Value) -> bool {
             .is_some_and(|nic| put_into_nic(nic, knob, value).is_some()),
         _ => false,
     }
+}
+
+/// Moves an interrupt, and with it every queue that it serves.
+fn put_irq_cpus(
+    host: &mut Host,
+    name: &NicName,
+    kind: QueueKind,
+    index: u32,
+    text: &str,
+) -> Option<()> {
+    let cpus: CpuSet = text.parse().ok()?;
+    let nic = host.nics.iter_mut().find(|nic| nic.name == *name)?;
+    let number = queue_of(nic, kind, index)?.irq.get()?;
+    let queues = host.nics.iter_mut().flat_map(|nic| &mut nic.queues);
+    for queue in queues.filter(|queue| queue.irq.get() == Some(number)) {
+        queue.cpus = Known::Value(cpus.clone());
+    }
+    let irq = host.irqs.iter_mut().find(|irq| irq.number == number)?;
+    irq.requested = Known::Value(cpus.clone());
+    irq.effective = Known::Value(cpus);
+    Some(())
 }
 
 fn put_into_nic(nic: &mut Nic, knob: &NicKnob, value: &Value) -> Option<()> {
@@ -250,10 +288,6 @@ fn put_into_nic(nic: &mut Nic, knob: &NicKnob, value: &Value) -> Option<()> {
         }
         (NicKnob::Qdisc, Value::Qdisc(qdisc)) => {
             nic.qdisc = Known::Value(qdisc.clone());
-            return Some(());
-        }
-        (NicKnob::IrqCpus(kind, index), Value::Text(cpus)) => {
-            queue_of(nic, *kind, *index)?.cpus = Known::Value(cpus.parse().ok()?);
             return Some(());
         }
         (NicKnob::RpsCpus(index), Value::Text(cpus)) => {

@@ -35,7 +35,7 @@ pub(super) struct Job {
     pub(super) depth: u32,
     /// Requests that are posted by one call at most; the last of them is signalled.
     batch_max: u32,
-    is_batch_asked: bool,
+    batch_asked: Option<u32>,
     inline: u32,
     largest: usize,
     /// Queue pairs of a direction.
@@ -99,7 +99,7 @@ impl Job {
             counts_operations: false,
             depth: asked - asked % batch_max,
             batch_max,
-            is_batch_asked: verbs.moderation.is_some(),
+            batch_asked: verbs.moderation,
             // Neither carries payload in its request.
             inline: match verb {
                 Verb::Read | Verb::Atomic => 0,
@@ -115,7 +115,7 @@ impl Job {
     /// depth is a multiple of it.
     pub(super) fn batch(&self, size: usize) -> u32 {
         let most = u32::try_from(BATCH_BYTES / size.max(1)).unwrap_or(u32::MAX);
-        if self.is_batch_asked || self.batch_max <= most {
+        if self.batch_asked.is_some() || self.batch_max <= most {
             return self.batch_max;
         }
         (1..=most)

@@ -117,7 +117,19 @@ pub(super) fn end(seat: &Seat<'_>) -> Result<(), TrafficError> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_a_word_or_none(mut bytes: [u8; BYTES], known in 0usize..16) {
+            bytes[0] = *b"OTRDANCGE".get(known).unwrap_or(&bytes[0]);
+            if let Some(word) = Word::of(bytes) {
+                prop_assert_eq!(Word::of(word.bytes()), Some(word));
+            }
+        }
+    }
 
     #[test]
     fn words_read_back_as_they_were_written() {

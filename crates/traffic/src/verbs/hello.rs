@@ -129,7 +129,33 @@ pub(super) fn meet(seat: &Seat<'_>, deadline: Instant) -> Result<(), TrafficErro
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    /// Where the MTU stands.
+    const MTU: std::ops::Range<usize> = 34..38;
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_a_hello_or_none(
+            bytes in proptest::collection::vec(any::<u8>(), BYTES),
+            mtu in proptest::option::of(8u32..13),
+        ) {
+            let mut whole = [0; BYTES];
+            whole.copy_from_slice(&bytes);
+            prop_assert_eq!(Hello::read(&whole), None);
+            whole[..4].copy_from_slice(&MAGIC);
+            if let Some(power) = mtu {
+                whole[MTU].copy_from_slice(&(1u32 << power).to_be_bytes());
+            }
+            let hello = Hello::read(&whole);
+            prop_assert!(hello.is_some() || mtu.is_none());
+            if let Some(hello) = hello {
+                prop_assert_eq!(Hello::read(&hello.bytes()), Some(hello));
+            }
+        }
+    }
 
     #[test]
     fn a_hello_reads_back_as_it_was_written_and_others_are_refused() {

@@ -1,0 +1,384 @@
+//! Settings that are a file each: where it is, and how its text and the setting's value stand for each
+//! other. Places: `/proc/sys` (Documentation/admin-guide/sysctl), `/sys/class/net/*`
+//! (Documentation/ABI/testing/sysfs-class-net, sysfs-class-net-queues), `/proc/irq/*/smp_affinity_list`
+//! (Documentation/core-api/irq/irq-affinity.rst), `/sys/block/*/queue` (Documentation/ABI/stable/sysfs-block),
+//! and what the catalogue names for the others.
+
+use linerate_model::host::QueueKind;
+use linerate_model::ids::{CpuId, CpuSet, NicName};
+use linerate_model::known::{Cause, Known};
+use linerate_model::setting::{BlockKnob, MachineKnob, NicKnob, SettingKey, Value, fold_blanks};
+
+use crate::nic_control::NicRead;
+use crate::root::{HostRoot, absolute};
+use crate::sysfs::nics::queues_with_irqs;
+use crate::sysfs::{followed, numbered};
+
+const NVME_SUBSYSTEMS: &str = "sys/class/nvme-subsystem";
+const NO_TURBO: &str = "sys/devices/system/cpu/intel_pstate/no_turbo";
+const BOOST: &str = "sys/devices/system/cpu/cpufreq/boost";
+
+/// A sysctl name has fewer words than this; it bounds the search for the file of a hostile name.
+const SYSCTL_WORDS_MAX: usize = 16;
+
+/// The file of a setting.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct SettingFile {
+    /// Relative to the root.
+    pub(super) path: String,
+    form: Form,
+}
+
+/// How a file writes its value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// Words with white space between.
+    Words,
+    /// A whole number.
+    Number,
+    /// 0 or 1.
+    Switch,
+    /// The same the other way round: `no_turbo`.
+    Opposite,
+    /// CPUs as a mask in hexadecimal.
+    CpuMask,
+    /// CPUs in list form.
+    CpuList,
+    /// Queues as such a mask.
+    QueueMask,
+    /// All there are, the chosen one in brackets.
+    Chosen,
+    /// A name with its number behind: `layer3+4 1`.
+    Named,
+}
+
+impl SettingFile {
+    fn new(path: impl Into<String>, form: Form) -> Self {
+        let path = path.into();
+        Self { path, form }
+    }
+
+    /// The value that the file has.
+    pub(super) fn read(&self, root: &HostRoot) -> Known<Value> {
+        root.read(&self.path)
+            .and_then(|text| match self.form.value(&text) {
+                Ok(value) => Known::Value(value),
+                Err(why) => Known::unknown(Cause::Unreadable, absolute(&self.path), why),
+            })
+    }
+
+    /// What to write for `value`; `None` when the value is not of this kind.
+    pub(super) fn text(&self, value: &Value) -> Option<String> {
+        match (self.form, value) {
+            (Form::Words | Form::Chosen | Form::Named, Value::Text(text)) => {
+                (!text.contains(['\n', '\0'])).then(|| text.clone())
+            }
+            (Form::CpuList, Value::Text(text)) => Some(text.parse::<CpuSet>().ok()?.to_string()),
+            (Form::CpuMask, Value::Text(text)) => Some(text.parse::<CpuSet>().ok()?.to_mask()),
+            (Form::QueueMask, Value::Text(text)) => {
+                let queue = |word: &str| match word.parse() {
+                    Ok(queue) if queue <= CpuSet::CPU_MAX => Some(CpuId(queue)),
+                    _ => None,
+                };
+                let queues: Option<CpuSet> = text.split_whitespace().map(queue).collect();
+                Some(queues?.to_mask())
+            }
+            (Form::Number, Value::Integer(number)) => Some(number.to_string()),
+            (Form::Switch, Value::Switch(on)) => Some(u8::from(*on).to_string()),
+            (Form::Opposite, Value::Switch(on)) => Some(u8::from(!*on).to_string()),
+            _ => None,
+        }
+    }
+}
+
+impl Form {
+    /// The value that `text` stands for. What it could not write back as it was it does not read.
+    fn value(self, text: &str) -> Result<Value, &'static str> {
+        let text = text.trim();
+        let flag = || match text {
+            "0" => Ok(false),
+            "1" => Ok(true),
+            _ => Err("neither 0 nor 1"),
+        };
+        let mask = || CpuSet::from_mask(text).map_err(|_| "not a mask");
+        Ok(match self {
+            Self::Words => Value::Text(fold_blanks(text)),
+            Self::Number => Value::Integer(text.parse().map_err(|_| "not a whole number")?),
+            Self::Switch => Value::Switch(flag()?),
+            Self::Opposite => Value::Switch(!flag()?),
+            Self::CpuMask => Value::Text(mask()?.to_string()),
+            Self::CpuList => {
+                let cpus: CpuSet = text.parse().map_err(|_| "not a list of CPUs")?;
+                Value::Text(cpus.to_string())
+            }
+            Self::QueueMask => {
+                let queues: Vec<String> = mask()?.iter().map(|queue| queue.to_string()).collect();
+                Value::Text(queues.join(" "))
+            }
+            Self::Chosen => Value::Text(chosen(text).ok_or("no word stands in brackets")?),
+            Self::Named => {
+                let name = text.split_whitespace().next();
+                Value::Text(name.ok_or("it is empty")?.to_owned())
+            }
+        })
+    }
+}
+
+/// The word in brackets; one that stands alone needs none.
+fn chosen(text: &str) -> Option<String> {
+    let mut words = text.split_whitespace();
+    let in_brackets = |word: &str| word.strip_prefix('[')?.strip_suffix(']').map(str::to_owned);
+    match text.split_whitespace().find_map(in_brackets) {
+        None => words
+            .next()
+            .filter(|_| words.next().is_none())
+            .map(str::to_owned),
+        found => found,
+    }
+}
+
+/// The file of `key`: `None` for a setting that is none, a gap where this machine has none.
+pub(super) fn file_of(
+    root: &HostRoot,
+    nics: &dyn NicRead,
+    key: &SettingKey,
+) -> Option<Known<SettingFile>> {
+    if let Some(file) = fixed(key) {
+        return Some(Known::Value(file));
+    }
+    match key {
+        SettingKey::Sysctl(name) => {
+            Some(sysctl_path(root, name).map(|path| SettingFile::new(path, Form::Words)))
+        }
+        SettingKey::Nic(nic, NicKnob::IrqCpus(kind, index)) => {
+            Some(irq_file(root, nics, key, nic, *kind, *index))
+        }
+        SettingKey::Machine(MachineKnob::Turbo) => Some(Known::Value(if root.exists(NO_TURBO) {
+            SettingFile::new(NO_TURBO, Form::Opposite)
+        } else {
+            SettingFile::new(BOOST, Form::Switch)
+        })),
+        SettingKey::Block(device, BlockKnob::IoPolicy) => Some(io_policy_file(root, device)),
+        _ => None,
+    }
+}
+
+/// The file of a setting that is the same on every machine.
+pub(super) fn fixed(key: &SettingKey) -> Option<SettingFile> {
+    let (path, form) = match key {
+        SettingKey::Nic(nic, knob) => {
+            let of_nic = |file: &str| format!("sys/class/net/{nic}/{file}");
+            let of_queue = |kind: &str, index: u32, file: &str| {
+                of_nic(&format!("queues/{kind}-{index}/{file}"))
+            };
+            match knob {
+                NicKnob::RpsCpus(index) => (of_queue("rx", *index, "rps_cpus"), Form::CpuMask),
+                NicKnob::RpsFlowCnt(index) => {
+                    (of_queue("rx", *index, "rps_flow_cnt"), Form::Number)
+                }
+                NicKnob::XpsCpus(index) => (of_queue("tx", *index, "xps_cpus"), Form::CpuMask),
+                NicKnob::XpsRxqs(index) => (of_queue("tx", *index, "xps_rxqs"), Form::QueueMask),
+                NicKnob::GroFlushTimeoutNs => (of_nic("gro_flush_timeout"), Form::Number),
+                NicKnob::DeferHardIrqs => (of_nic("napi_defer_hard_irqs"), Form::Number),
+                NicKnob::Threaded => (of_nic("threaded"), Form::Switch),
+                NicKnob::BondHashPolicy => (of_nic("bonding/xmit_hash_policy"), Form::Named),
+                NicKnob::IpoibMode => (of_nic("mode"), Form::Words),
+                NicKnob::Aspm(state) => {
+                    let state = state.replace('-', "_");
+                    (of_nic(&format!("device/link/{state}")), Form::Switch)
+                }
+                _ => return None,
+            }
+        }
+        SettingKey::Machine(knob) => match knob {
+            MachineKnob::Clocksource => (
+                "sys/devices/system/clocksource/clocksource0/current_clocksource".to_owned(),
+                Form::Words,
+            ),
+            MachineKnob::TransparentHugepages => (
+                "sys/kernel/mm/transparent_hugepage/enabled".to_owned(),
+                Form::Chosen,
+            ),
+            _ => return None,
+        },
+        SettingKey::Block(device, knob) => {
+            let of_queue = |file: &str| format!("sys/block/{device}/queue/{file}");
+            match knob {
+                BlockKnob::Scheduler => (of_queue("scheduler"), Form::Chosen),
+                BlockKnob::Nomerges => (of_queue("nomerges"), Form::Number),
+                BlockKnob::RqAffinity => (of_queue("rq_affinity"), Form::Number),
+                BlockKnob::IoPolicy => return None,
+            }
+        }
+        SettingKey::Sysctl(_) | SettingKey::RdmaGidType(..) | SettingKey::Trial(_) => return None,
+    };
+    Some(SettingFile::new(path, form))
+}
+
+/// The file that tells an interface's MTU; it is set by netlink, which can say why it is refused.
+pub(super) fn mtu(nic: &NicName) -> SettingFile {
+    SettingFile::new(format!("sys/class/net/{nic}/mtu"), Form::Number)
+}
+
+fn irq_file(
+    root: &HostRoot,
+    nics: &dyn NicRead,
+    key: &SettingKey,
+    nic: &NicName,
+    kind: QueueKind,
+    index: u32,
+) -> Known<SettingFile> {
+    let queues = queues_with_irqs(root, nics, nic);
+    let mut of_kind = queues.into_iter().filter(|queue| queue.kind == kind);
+    match of_kind.find(|queue| queue.index == index) {
+        Some(queue) => queue.irq.map(|number| {
+            SettingFile::new(
+                format!("proc/irq/{number}/smp_affinity_list"),
+                Form::CpuList,
+            )
+        }),
+        None => Known::unknown(Cause::Absent, key.to_string(), "no such queue"),
+    }
+}
+
+/// The other queues of the interface whose packets the same interrupt announces.
+pub(super) fn queues_of_same_irq(
+    root: &HostRoot,
+    nics: &dyn NicRead,
+    nic: &NicName,
+    kind: QueueKind,
+    index: u32,
+) -> Vec<(QueueKind, u32)> {
+    let queues = queues_with_irqs(root, nics, nic);
+    let own = queues
+        .iter()
+        .find(|queue| queue.kind == kind && queue.index == index)
+        .and_then(|queue| queue.irq.get());
+    let Some(irq) = own else {
+        return Vec::new();
+    };
+    let shares = queues.iter().filter(|queue| queue.irq.get() == Some(irq));
+    shares.map(|queue| (queue.kind, queue.index)).collect()
+}
+
+/// The policy of the subsystem that the device, or a controller of it, belongs to.
+fn io_policy_file(root: &HostRoot, device: &str) -> Known<SettingFile> {
+    followed(root, "sys/block", device).and_then(|folder| {
+        let above: Vec<&str> = folder.split('/').collect();
+        let names = root
+            .list(NVME_SUBSYSTEMS)
+            .value()
+            .cloned()
+            .unwrap_or_default();
+        let holds = |name: &String| {
+            let inside = root.list(&format!("{NVME_SUBSYSTEMS}/{name}"));
+            let inside = inside.value().cloned().unwrap_or_default();
+            let mut controllers = numbered(&inside, "nvme").into_iter();
+            above.contains(&name.as_str())
+                || controllers.any(|number| above.contains(&format!("nvme{number}").as_str()))
+        };
+        match names.iter().find(|name| holds(name)) {
+            Some(name) => Known::Value(SettingFile::new(
+                format!("{NVME_SUBSYSTEMS}/{name}/iopolicy"),
+                Form::Words,
+            )),
+            None => Known::unknown(
+                Cause::Absent,
+                absolute(NVME_SUBSYSTEMS),
+                "no NVMe subsystem holds the device",
+            ),
+        }
+    })
+}
+
+/// The file of a sysctl, relative to the root.
+///
+/// The words of a name become folders. An interface's own name may hold dots
+/// (`net.ipv4.conf.eth0.100.forwarding`): a word that is no folder, or leads to no file, is joined
+/// with the next one, so the file that exists decides. sysctl(8)'s other form, with slashes, is not a
+/// setting key. A name that leads nowhere is absent at the place where plain words would be.
+pub(super) fn sysctl_path(root: &HostRoot, name: &str) -> Known<String> {
+    let words: Vec<&str> = name.split('.').collect();
+    let plain = format!("proc/sys/{}", words.join("/"));
+    let hostile = words
+        .iter()
+        .any(|word| word.is_empty() || word.contains(['/', '\0']));
+    if hostile || words.len() > SYSCTL_WORDS_MAX {
+        return Known::unknown(Cause::Absent, name, "not a sysctl's name");
+    }
+    if root.exists(&plain) {
+        return Known::Value(plain);
+    }
+    match descend(root, "proc/sys".to_owned(), &words) {
+        Some(path) => Known::Value(path),
+        None => Known::unknown(
+            Cause::Absent,
+            format!("/{plain}"),
+            "this kernel or network namespace has no such sysctl",
+        ),
+    }
+}
+
+fn descend(root: &HostRoot, folder: String, words: &[&str]) -> Option<String> {
+    if words.is_empty() {
+        return Some(folder);
+    }
+    (1..=words.len()).find_map(|taken| {
+        let path = format!("{folder}/{}", words[..taken].join("."));
+        root.exists(&path)
+            .then(|| descend(root, path, &words[taken..]))
+            .flatten()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_read_is_written_back_as_it_was() {
+        for (form, text, value) in [
+            (
+                Form::Words,
+                "4096\t131072\t6291456\n",
+                Value::Text("4096 131072 6291456".into()),
+            ),
+            (Form::Number, "20000\n", Value::Integer(20_000)),
+            (Form::Switch, "1\n", Value::Switch(true)),
+            (Form::Opposite, "1\n", Value::Switch(false)),
+            (
+                Form::CpuMask,
+                "00000001,0000000f\n",
+                Value::Text("0-3,32".into()),
+            ),
+            (Form::CpuList, "0-3,32\n", Value::Text("0-3,32".into())),
+            (Form::QueueMask, "5\n", Value::Text("0 2".into())),
+            (Form::QueueMask, "0\n", Value::Text(String::new())),
+            (
+                Form::Chosen,
+                "always [madvise] never\n",
+                Value::Text("madvise".into()),
+            ),
+            (Form::Chosen, "none\n", Value::Text("none".into())),
+            (Form::Named, "layer3+4 1\n", Value::Text("layer3+4".into())),
+        ] {
+            assert_eq!(form.value(text), Ok(value.clone()), "{text:?}");
+            let file = SettingFile::new("a/file", form);
+            let written = file.text(&value).expect("its own value");
+            assert_eq!(form.value(&written), Ok(value), "{written:?}");
+        }
+    }
+
+    #[test]
+    fn what_could_not_be_put_back_is_not_read_and_what_does_not_fit_is_not_written() {
+        // Threads that poll without sleep (Linux 6.19) are more than on.
+        assert_eq!(Form::Switch.value("2"), Err("neither 0 nor 1"));
+        assert!(Form::Chosen.value("a b").is_err());
+        assert!(Form::Named.value("").is_err());
+        let writes = |form, value: &Value| SettingFile::new("a/file", form).text(value);
+        assert_eq!(writes(Form::Switch, &Value::Integer(1)), None);
+        assert_eq!(writes(Form::Words, &Value::Text("a\nb".into())), None);
+        assert_eq!(writes(Form::QueueMask, &Value::Text("0 x".into())), None);
+        assert_eq!(writes(Form::CpuList, &Value::Text("0 x".into())), None);
+    }
+}

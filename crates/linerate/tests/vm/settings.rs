@@ -81,7 +81,7 @@ pub(crate) fn all_that_can_be_written_is_set_read_back_and_undone(guest: &Guest)
         "Combined: 2",
         "queues/rx-0/rps_cpus:a",
         "queues/rx-0/rps_flow_cnt:1024",
-        "queues/tx-1/xps_rxqs:3",
+        "queues/tx-1/xps_rxqs:03",
         "gro_flush_timeout:20000",
         "napi_defer_hard_irqs:2",
         "threaded:1",

@@ -324,7 +324,7 @@ fn interrupts() -> Vec<Case> {
         case(
             RULE,
             SERVER,
-            Edit::File(IRQ_61, Some("1")),
+            Edit::Irq(61, "1"),
             Expect::Fires {
                 severity: Severity::Warn,
                 subject: "nic/eth2",

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::job::{linerate, run};
 
-const COMMANDS: [&[&str]; 34] = [
+const COMMANDS: [&[&str]; 35] = [
     &[],
     &["demo"],
     &["map"],
@@ -28,6 +28,7 @@ const COMMANDS: [&[&str]; 34] = [
     &["tune"],
     &["tune", "plan"],
     &["tune", "apply"],
+    &["tune", "affinity"],
     &["tune", "undo"],
     &["tune", "recover"],
     &["tune", "status"],

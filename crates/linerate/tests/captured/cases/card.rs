@@ -37,7 +37,7 @@ fn place() -> Vec<Case> {
         case(
             "irq-cpu-collision",
             SERVER,
-            Edit::File(IRQ_61, Some("4")),
+            Edit::Irq(61, "4"),
             mended(
                 Severity::Note,
                 "nic/eth2",
@@ -49,7 +49,7 @@ fn place() -> Vec<Case> {
         case(
             "irq-single-cpu",
             GUEST,
-            Edit::File(IRQ_33, Some("0")),
+            Edit::Irq(33, "0"),
             mended(
                 Severity::Warn,
                 "nic/ens3",
@@ -62,7 +62,7 @@ fn place() -> Vec<Case> {
         case(
             "irq-single-cpu",
             SERVER,
-            Edit::File(IRQ_61, Some("4")),
+            Edit::Irq(61, "4"),
             Expect::Silent,
         ),
     ]

@@ -3,7 +3,7 @@
 //!
 //! Text has the form that [`linerate_model::setting::current`] gives it, so a plan made from a host
 //! compares equal with what is read here: sysctls with blanks folded, CPU sets in list form, features
-//! as switches. Some settings are files ([`super::files`]); the others a [`NicRead`] asks netlink for.
+//! as switches. Some settings are files (`files.rs`); the others a [`NicRead`] asks netlink for.
 
 use std::io;
 

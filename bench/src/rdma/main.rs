@@ -110,7 +110,7 @@ fn conduct(args: &Args) -> Result<(), Trouble> {
     if wanted.is_empty() {
         let (only, names) = (&args.only, names.join("; "));
         return Err(Trouble(format!(
-            "no case has `{only}` in its name; there are: {names}"
+            "find a case with `{only}` in its name; there are: {names}"
         )));
     }
     let _pair = Pair::make(linerate.clone())?;

@@ -59,12 +59,7 @@ fn place() -> Vec<Case> {
             ),
         ),
         // Two of four on one CPU are not all on one.
-        case(
-            "irq-single-cpu",
-            SERVER,
-            Edit::Irq(61, "4"),
-            Expect::Silent,
-        ),
+        case("irq-single-cpu", SERVER, Edit::Irq(61, "4"), Expect::Silent),
     ]
 }
 

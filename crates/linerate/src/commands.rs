@@ -121,7 +121,7 @@ pub fn prove(args: &ProveArgs, state: &FilePath, say: &Say) -> Outcome<()> {
         seed,
         undo: args.undo,
         owns_shapers: args.own_shapers,
-        machine: !args.spare_machine,
+        spares_machine: args.spare_machine,
     };
     let mut run = Run::create(&folder, &header)?;
     say.note(&format!(

@@ -53,8 +53,8 @@ pub struct Options {
     pub undo: bool,
     /// Whether removing a shaper may be tried.
     pub owns_shapers: bool,
-    /// Whether settings of the whole machine may be tried.
-    pub machine: bool,
+    /// Whether no setting of the whole machine may be tried.
+    pub spares_machine: bool,
 }
 
 impl Options {
@@ -402,7 +402,7 @@ impl<'a> Session<'a> {
         let diagnosis: Diagnosis = diagnose(self.ends, Some(sample), self.options.owns_shapers);
         let permit = Permit {
             shared_kernel: self.ends.shared_kernel(),
-            machine: self.options.machine,
+            spares_machine: self.options.spares_machine,
             ..Permit::default()
         };
         let proposals = propose(&diagnosis.findings, permit);

@@ -45,8 +45,8 @@ pub struct Permit {
     pub class_max: Class,
     /// Whether both ends share a kernel: a setting of the machine is then one setting, not two.
     pub shared_kernel: bool,
-    /// Whether settings of the whole machine may be tried, and not only those of a network namespace.
-    pub machine: bool,
+    /// Whether no setting of the whole machine may be tried, only those of a network namespace.
+    pub spares_machine: bool,
 }
 
 impl Default for Permit {
@@ -55,7 +55,7 @@ impl Default for Permit {
         Self {
             class_max: Class::R2,
             shared_kernel: false,
-            machine: true,
+            spares_machine: false,
         }
     }
 }
@@ -109,7 +109,7 @@ pub fn propose(findings: &[Finding], permit: Permit) -> Proposals {
             continue;
         }
         let may_be_tried = |EndChange { change, .. }: &EndChange| {
-            let spared = !permit.machine && change.setting.spec().scope == Scope::Machine;
+            let spared = permit.spares_machine && change.setting.spec().scope == Scope::Machine;
             change.setting.is_writable() && !spared
         };
         if proposal.class > permit.class_max || !proposal.changes.iter().all(may_be_tried) {
@@ -276,7 +276,7 @@ mod tests {
             one("y", Local, "sysctl/net.core.somaxconn", Class::R1),
         ];
         let permit = Permit {
-            machine: false,
+            spares_machine: true,
             ..Permit::default()
         };
         let proposals = propose(&findings, permit);

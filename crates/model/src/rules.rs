@@ -16,7 +16,7 @@ use crate::analysis;
 use crate::finding::{
     Diagnosis, Evidence, Finding, Outcome, Profile, Remedy, Rule, Scene, Severity, Undetermined,
 };
-use crate::host::{Nic, NicKind};
+use crate::host::{Host, Nic, NicKind};
 use crate::known::{Cause, Gap, Known};
 use crate::plan::{Change, End};
 use crate::setting::{self, SettingKey, Value};
@@ -289,12 +289,18 @@ fn each_nic<'a>(
 /// The change of `setting` on the judged host to `to`; none where its present value is not known (what
 /// could not be read could not be put back) or is that already.
 fn remedy(scene: &Scene<'_>, setting: SettingKey, to: Value) -> Option<Remedy> {
-    match setting::current(scene.host, &setting) {
-        Known::Value(from) if from != to => Some(Remedy {
-            end: scene.end,
-            class: setting.spec().class,
-            change: Change { setting, from, to },
-        }),
+    let class = setting.spec().class;
+    change_to(scene.host, setting, to).map(|change| Remedy {
+        end: scene.end,
+        class,
+        change,
+    })
+}
+
+/// The change of `setting` on `host` to `to`; none where its present value is not known or is that already.
+fn change_to(host: &Host, setting: SettingKey, to: Value) -> Option<Change> {
+    match setting::current(host, &setting) {
+        Known::Value(from) if from != to => Some(Change { setting, from, to }),
         _ => None,
     }
 }
@@ -338,7 +344,6 @@ pub(crate) mod testing {
 
     use super::*;
     use crate::build::{self, WatchBuilder};
-    use crate::host::Host;
     use crate::sample::Sample;
 
     /// What a rule is asked about: a whole scene that owns its parts.

@@ -10,7 +10,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-pub use catalogue::{CATALOGUE, Class, Domain, Scope, SettingSpec};
+pub use catalogue::{Access, CATALOGUE, Class, Domain, Scope, SettingSpec};
 pub use of_host::{current, put};
 
 use crate::host::{Qdisc, QueueKind};
@@ -249,39 +249,7 @@ const FEATURE_ALIASES: [(&str, &str); 5] = [
 impl SettingKey {
     /// Whether linerate can write it by now; the others are read, judged and advised.
     pub fn is_writable(&self) -> bool {
-        match self {
-            Self::Sysctl(_) | Self::Block(..) | Self::Trial(_) => true,
-            Self::Machine(knob) => matches!(
-                knob,
-                MachineKnob::Turbo | MachineKnob::Clocksource | MachineKnob::TransparentHugepages
-            ),
-            Self::RdmaGidType(..) => false,
-            Self::Nic(_, knob) => matches!(
-                knob,
-                NicKnob::Mtu
-                    | NicKnob::Feature(_)
-                    | NicKnob::CoalesceRxUsecs
-                    | NicKnob::CoalesceTxUsecs
-                    | NicKnob::CoalesceAdaptiveRx
-                    | NicKnob::RingRx
-                    | NicKnob::RingTx
-                    | NicKnob::ChannelsCombined
-                    | NicKnob::ChannelsRx
-                    | NicKnob::ChannelsTx
-                    | NicKnob::IrqCpus(..)
-                    | NicKnob::RpsCpus(_)
-                    | NicKnob::RpsFlowCnt(_)
-                    | NicKnob::XpsCpus(_)
-                    | NicKnob::XpsRxqs(_)
-                    | NicKnob::GroFlushTimeoutNs
-                    | NicKnob::DeferHardIrqs
-                    | NicKnob::Threaded
-                    | NicKnob::BondHashPolicy
-                    | NicKnob::IpoibMode
-                    | NicKnob::Aspm(_)
-                    | NicKnob::Qdisc
-            ),
-        }
+        self.spec().access == Access::Written
     }
 }
 

@@ -11,10 +11,12 @@ use linerate_model::setting::{BlockKnob, MachineKnob, NicKnob, SettingKey, Value
 
 use crate::nic_control::NicRead;
 use crate::root::{HostRoot, absolute};
-use crate::sysfs::nics::queues_with_irqs;
-use crate::sysfs::{followed, numbered};
+use crate::sysfs::block::parse_scheduler;
+use crate::sysfs::followed;
+use crate::sysfs::nics::irqs_of_queues;
+use crate::sysfs::nvme::read_nvme;
+use crate::sysfs::power::parse_chosen;
 
-const NVME_SUBSYSTEMS: &str = "sys/class/nvme-subsystem";
 const NO_TURBO: &str = "sys/devices/system/cpu/intel_pstate/no_turbo";
 const BOOST: &str = "sys/devices/system/cpu/cpufreq/boost";
 
@@ -48,6 +50,8 @@ enum Form {
     QueueMask,
     /// All there are, the chosen one in brackets.
     Chosen,
+    /// The same; `none` may stand alone.
+    Scheduler,
     /// A name with its number behind: `layer3+4 1`.
     Named,
 }
@@ -70,7 +74,7 @@ impl SettingFile {
     /// What to write for `value`; `None` when the value is not of this kind.
     pub(super) fn text(&self, value: &Value) -> Option<String> {
         match (self.form, value) {
-            (Form::Words | Form::Chosen | Form::Named, Value::Text(text)) => {
+            (Form::Words | Form::Chosen | Form::Scheduler | Form::Named, Value::Text(text)) => {
                 (!text.contains(['\n', '\0'])).then(|| text.clone())
             }
             (Form::CpuList, Value::Text(text)) => Some(text.parse::<CpuSet>().ok()?.to_string()),
@@ -115,25 +119,13 @@ impl Form {
                 let queues: Vec<String> = mask()?.iter().map(|queue| queue.to_string()).collect();
                 Value::Text(queues.join(" "))
             }
-            Self::Chosen => Value::Text(chosen(text).ok_or("no word stands in brackets")?),
+            Self::Chosen => Value::Text(parse_chosen(text)?),
+            Self::Scheduler => Value::Text(parse_scheduler(text)?),
             Self::Named => {
                 let name = text.split_whitespace().next();
                 Value::Text(name.ok_or("it is empty")?.to_owned())
             }
         })
-    }
-}
-
-/// The word in brackets; one that stands alone needs none.
-fn chosen(text: &str) -> Option<String> {
-    let mut words = text.split_whitespace();
-    let in_brackets = |word: &str| word.strip_prefix('[')?.strip_suffix(']').map(str::to_owned);
-    match text.split_whitespace().find_map(in_brackets) {
-        None => words
-            .next()
-            .filter(|_| words.next().is_none())
-            .map(str::to_owned),
-        found => found,
     }
 }
 
@@ -204,7 +196,7 @@ pub(super) fn fixed(key: &SettingKey) -> Option<SettingFile> {
         SettingKey::Block(device, knob) => {
             let of_queue = |file: &str| format!("sys/block/{device}/queue/{file}");
             match knob {
-                BlockKnob::Scheduler => (of_queue("scheduler"), Form::Chosen),
+                BlockKnob::Scheduler => (of_queue("scheduler"), Form::Scheduler),
                 BlockKnob::Nomerges => (of_queue("nomerges"), Form::Number),
                 BlockKnob::RqAffinity => (of_queue("rq_affinity"), Form::Number),
                 BlockKnob::IoPolicy => return None,
@@ -228,10 +220,8 @@ fn irq_file(
     kind: QueueKind,
     index: u32,
 ) -> Known<SettingFile> {
-    let queues = queues_with_irqs(root, nics, nic);
-    let mut of_kind = queues.into_iter().filter(|queue| queue.kind == kind);
-    match of_kind.find(|queue| queue.index == index) {
-        Some(queue) => queue.irq.map(|number| {
+    match irqs_of_queues(root, nics, nic).remove(&(kind, index)) {
+        Some(irq) => irq.map(|number| {
             SettingFile::new(
                 format!("proc/irq/{number}/smp_affinity_list"),
                 Form::CpuList,
@@ -241,7 +231,7 @@ fn irq_file(
     }
 }
 
-/// The other queues of the interface whose packets the same interrupt announces.
+/// The queues of the interface whose packets the same interrupt announces, the queue itself among them.
 pub(super) fn queues_of_same_irq(
     root: &HostRoot,
     nics: &dyn NicRead,
@@ -249,46 +239,19 @@ pub(super) fn queues_of_same_irq(
     kind: QueueKind,
     index: u32,
 ) -> Vec<(QueueKind, u32)> {
-    let queues = queues_with_irqs(root, nics, nic);
-    let own = queues
-        .iter()
-        .find(|queue| queue.kind == kind && queue.index == index)
-        .and_then(|queue| queue.irq.get());
-    let Some(irq) = own else {
+    let irqs = irqs_of_queues(root, nics, nic);
+    let Some(irq) = irqs.get(&(kind, index)).and_then(Known::get) else {
         return Vec::new();
     };
-    let shares = queues.iter().filter(|queue| queue.irq.get() == Some(irq));
-    shares.map(|queue| (queue.kind, queue.index)).collect()
+    let shares = irqs.iter().filter(|(_, other)| other.get() == Some(irq));
+    shares.map(|(queue, _)| *queue).collect()
 }
 
 /// The policy of the subsystem that the device, or a controller of it, belongs to.
 fn io_policy_file(root: &HostRoot, device: &str) -> Known<SettingFile> {
-    followed(root, "sys/block", device).and_then(|folder| {
-        let above: Vec<&str> = folder.split('/').collect();
-        let names = root
-            .list(NVME_SUBSYSTEMS)
-            .value()
-            .cloned()
-            .unwrap_or_default();
-        let holds = |name: &String| {
-            let inside = root.list(&format!("{NVME_SUBSYSTEMS}/{name}"));
-            let inside = inside.value().cloned().unwrap_or_default();
-            let mut controllers = numbered(&inside, "nvme").into_iter();
-            above.contains(&name.as_str())
-                || controllers.any(|number| above.contains(&format!("nvme{number}").as_str()))
-        };
-        match names.iter().find(|name| holds(name)) {
-            Some(name) => Known::Value(SettingFile::new(
-                format!("{NVME_SUBSYSTEMS}/{name}/iopolicy"),
-                Form::Words,
-            )),
-            None => Known::unknown(
-                Cause::Absent,
-                absolute(NVME_SUBSYSTEMS),
-                "no NVMe subsystem holds the device",
-            ),
-        }
-    })
+    followed(root, "sys/block", device)
+        .and_then(|folder| read_nvme(root).policy_file(&folder))
+        .map(|path| SettingFile::new(path, Form::Words))
 }
 
 /// The file of a sysctl, relative to the root.
@@ -359,13 +322,18 @@ mod tests {
                 "always [madvise] never\n",
                 Value::Text("madvise".into()),
             ),
-            (Form::Chosen, "none\n", Value::Text("none".into())),
+            (Form::Scheduler, "none\n", Value::Text("none".into())),
             (Form::Named, "layer3+4 1\n", Value::Text("layer3+4".into())),
         ] {
             assert_eq!(form.value(text), Ok(value.clone()), "{text:?}");
             let file = SettingFile::new("a/file", form);
             let written = file.text(&value).expect("its own value");
-            assert_eq!(form.value(&written), Ok(value), "{written:?}");
+            // The kernel marks the chosen word where it shows all of them.
+            let shown = match form {
+                Form::Chosen => format!("[{written}]"),
+                _ => written,
+            };
+            assert_eq!(form.value(&shown), Ok(value), "{shown:?}");
         }
     }
 

@@ -326,6 +326,8 @@ pub(super) fn agrees(key: &SettingKey, wrote: &Value, found: &Value) -> bool {
 mod tests {
     use std::fs;
 
+    use linerate_model::setting::CATALOGUE;
+
     use super::*;
 
     fn captured(files: &[(&str, &str)]) -> (tempfile::TempDir, HostRoot) {
@@ -395,6 +397,28 @@ mod tests {
         for name in ["../../secret", "..", "", "a\0b"] {
             let path = files::sysctl_path(&root, name);
             assert!(path.gap().is_some(), "{name:?}: {path:?}");
+        }
+    }
+
+    #[test]
+    fn what_the_catalogue_calls_written_is_read_here_and_nothing_else() {
+        let (_folder, root) = captured(&[]);
+        let nics = crate::apply::fake::NoNics;
+        for spec in CATALOGUE {
+            let name = spec
+                .pattern
+                .replace("sysctl/net.NAME", "sysctl/net.core.somaxconn")
+                .replace("NAME", "eth2")
+                .replace("QUEUE/xps", "tx-0/xps")
+                .replace("QUEUE", "rx-0")
+                .replace("FEATURE", "tso")
+                .replace("PORT", "1")
+                .replace("STATE", "l1-aspm");
+            let key = key(&name);
+            assert_eq!(key.spec(), spec);
+            let answer = read(&root, &nics, &key);
+            let is_refused = answer.gap().is_some_and(|gap| gap.reason == NOT_WRITABLE);
+            assert_eq!(key.is_writable(), !is_refused, "{key}");
         }
     }
 

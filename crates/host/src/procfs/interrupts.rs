@@ -24,16 +24,8 @@ const MODES_SINCE: (u32, u32) = (6, 12);
 /// The kernel's `release` says whether it tells by a file's mode which interrupts nobody may move.
 pub(crate) fn read_irqs(root: &HostRoot, release: Option<&str>, gaps: &mut Vec<Gap>) -> Vec<Irq> {
     let listed = root.list(PROC);
-    let in_sysfs: BTreeSet<u32> = match root.list(SYSFS) {
-        Known::Value(names) => numbered(&names, "").into_iter().collect(),
-        Known::Unknown(_) => BTreeSet::new(),
-    };
-    let table = if in_sysfs.is_empty() {
-        root.read(TABLE).map(|text| parse_interrupts(&text))
-    } else {
-        Known::not_asked(absolute(TABLE))
-    };
-    let numbers = match (&listed, &table) {
+    let names = Names::read(root);
+    let numbers = match (&listed, &names.table) {
         (Known::Value(names), _) => numbered(names, ""),
         (Known::Unknown(gap), Known::Value(table)) => {
             gaps.push(gap.clone());
@@ -41,14 +33,13 @@ pub(crate) fn read_irqs(root: &HostRoot, release: Option<&str>, gaps: &mut Vec<G
         }
         (Known::Unknown(gap), Known::Unknown(_)) => {
             gaps.push(gap.clone());
-            in_sysfs.iter().copied().collect()
+            names.in_sysfs.iter().copied().collect()
         }
     };
-    let (mut irqs, modes): (Vec<Irq>, Vec<Option<u32>>) = parallel::each(&numbers, |number| {
-        read_irq(root, *number, &in_sysfs, &table)
-    })
-    .into_iter()
-    .unzip();
+    let (mut irqs, modes): (Vec<Irq>, Vec<Option<u32>>) =
+        parallel::each(&numbers, |number| read_irq(root, *number, &names))
+            .into_iter()
+            .unzip();
     let modes_tell = modes_tell(&modes, release);
     for (irq, mode) in irqs.iter_mut().zip(modes) {
         irq.managed = managed(irq.number, mode, modes_tell);
@@ -58,33 +49,43 @@ pub(crate) fn read_irqs(root: &HostRoot, release: Option<&str>, gaps: &mut Vec<G
 
 /// Reads those of `numbers`; whether they may be moved is not asked.
 pub(crate) fn read_some(root: &HostRoot, numbers: &[u32]) -> Vec<Irq> {
-    let in_sysfs: BTreeSet<u32> = match root.list(SYSFS) {
-        Known::Value(names) => numbered(&names, "").into_iter().collect(),
-        Known::Unknown(_) => BTreeSet::new(),
-    };
-    let table = if in_sysfs.is_empty() {
-        root.read(TABLE).map(|text| parse_interrupts(&text))
-    } else {
-        Known::not_asked(absolute(TABLE))
-    };
-    let read = |number: &u32| read_irq(root, *number, &in_sysfs, &table).0;
+    let names = Names::read(root);
+    let read = |number: &u32| read_irq(root, *number, &names).0;
     numbers.iter().map(read).collect()
 }
 
+/// Where the names that drivers gave their interrupts stand.
+struct Names {
+    /// Interrupts with a folder in sysfs, which has their names.
+    in_sysfs: BTreeSet<u32>,
+    /// All names, where sysfs has none.
+    table: Known<BTreeMap<u32, Vec<String>>>,
+}
+
+impl Names {
+    fn read(root: &HostRoot) -> Self {
+        let in_sysfs: BTreeSet<u32> = match root.list(SYSFS) {
+            Known::Value(names) => numbered(&names, "").into_iter().collect(),
+            Known::Unknown(_) => BTreeSet::new(),
+        };
+        let table = if in_sysfs.is_empty() {
+            root.read(TABLE).map(|text| parse_interrupts(&text))
+        } else {
+            Known::not_asked(absolute(TABLE))
+        };
+        Self { in_sysfs, table }
+    }
+}
+
 /// Reads one interrupt, and the permission bits of the file that places it.
-fn read_irq(
-    root: &HostRoot,
-    number: u32,
-    in_sysfs: &BTreeSet<u32>,
-    table: &Known<BTreeMap<u32, Vec<String>>>,
-) -> (Irq, Option<u32>) {
+fn read_irq(root: &HostRoot, number: u32, names: &Names) -> (Irq, Option<u32>) {
     let folder = format!("{PROC}/{number}");
     let path = format!("{folder}/smp_affinity_list");
     let (text, mode) = root.read_with_mode(&path);
     let requested = text.and_then(|text| understood(&path, &text, str::parse::<CpuSet>));
     let irq = Irq {
         number: IrqNumber(number),
-        actions: read_actions(root, number, in_sysfs, table),
+        actions: read_actions(root, number, names),
         requested: or_if_absent(requested, || {
             cpu_mask(root, &format!("{folder}/smp_affinity"))
         }),
@@ -142,17 +143,12 @@ fn read_effective(root: &HostRoot, folder: &str) -> Known<CpuSet> {
     })
 }
 
-fn read_actions(
-    root: &HostRoot,
-    number: u32,
-    in_sysfs: &BTreeSet<u32>,
-    table: &Known<BTreeMap<u32, Vec<String>>>,
-) -> Known<Vec<String>> {
-    if in_sysfs.contains(&number) {
+fn read_actions(root: &HostRoot, number: u32, names: &Names) -> Known<Vec<String>> {
+    if names.in_sysfs.contains(&number) {
         let path = format!("{SYSFS}/{number}/actions");
         return root.read(&path).map(|text| split_actions(&text));
     }
-    match table {
+    match &names.table {
         Known::Value(table) => table.get(&number).cloned().map_or_else(
             || {
                 let reason = format!("interrupt {number} has no line");

@@ -8,6 +8,7 @@ use linerate_model::units::Bytes;
 use super::cpus::parse_online;
 use super::nvme::{Nvme, read_nvme};
 use super::pci::{function_above, read_node};
+use super::power::parse_chosen;
 use super::{followed, number, numbered, parsed, understood};
 use crate::parallel;
 use crate::root::{HostRoot, absolute};
@@ -146,13 +147,9 @@ pub(crate) fn parse_transport(name: &str, folder: &str) -> Option<&'static str> 
 
 /// `none [mq-deadline] kyber`: the active one stands in brackets; `none` alone stands without.
 pub(crate) fn parse_scheduler(text: &str) -> Result<String, &'static str> {
-    let in_brackets = text
-        .split_whitespace()
-        .find_map(|word| word.strip_prefix('[')?.strip_suffix(']'));
-    match (in_brackets, text.trim()) {
-        (Some(name), _) => Ok(name.to_owned()),
-        (None, "none") => Ok("none".to_owned()),
-        (None, _) => Err("no scheduler stands in brackets"),
+    match text.trim() {
+        alone @ "none" => Ok(alone.to_owned()),
+        text => parse_chosen(text),
     }
 }
 

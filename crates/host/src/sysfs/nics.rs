@@ -1,8 +1,10 @@
 //! Network interfaces: `/sys/class/net` (Documentation/ABI/testing/sysfs-class-net), with what
 //! netlink tells beside it.
 
-use linerate_model::host::{Card, Dispatch, Irq, Napi, Nic, NicKind, PciFunction, Queue};
-use linerate_model::ids::{CpuSet, NicName, PciAddress};
+use std::collections::BTreeMap;
+
+use linerate_model::host::{Card, Dispatch, Irq, Napi, Nic, NicKind, PciFunction, QueueKind};
+use linerate_model::ids::{CpuSet, IrqNumber, NicName, PciAddress};
 use linerate_model::known::{Cause, Gap, Known};
 use linerate_model::units::BitRate;
 
@@ -13,7 +15,7 @@ use super::locality::Locality;
 use super::nic_kind::{KindEvidence, parse_device_type};
 use super::pci::{Functions, function_above};
 use super::queue_irqs::Device;
-use super::queues::read_queues;
+use super::queues::{read_queue_irqs, read_queues};
 use super::stack::{fill_stack, fill_team_ports, linked, parse_flag};
 use super::unasked::name_unasked;
 use super::{followed, last_name, number, numbered, or_known, parsed, understood};
@@ -123,6 +125,14 @@ impl Places {
         self.function().map_or_else(Known::Unknown, read)
     }
 
+    /// The driver's name.
+    fn driver(&self, root: &HostRoot) -> Known<String> {
+        self.on_device(|device| {
+            root.link(&format!("{device}/driver"))
+                .map(|target| last_name(&target).to_owned())
+        })
+    }
+
     /// A fact that only an interface with a device has.
     fn on_device<T>(&self, read: impl FnOnce(&str) -> Known<T>) -> Known<T> {
         match self.device.as_deref() {
@@ -142,10 +152,7 @@ fn read_nic(
 ) -> Nic {
     let places = Places::find(root, &name, gaps);
     let class = &places.class;
-    let driver = places.on_device(|device| {
-        root.link(&format!("{device}/driver"))
-            .map(|target| last_name(&target).to_owned())
-    });
+    let driver = places.driver(root);
     let pci = places.on_function(|function| Known::Value(read_function(root, function)));
     let kind = read_kind(root, netlink, &name, &places, pci.value());
     let locality = match places.function() {
@@ -204,19 +211,15 @@ fn read_nic(
     nic
 }
 
-/// The queues of an interface with their interrupts, read now: what other facts of the host are read for a
-/// map is not.
-pub(crate) fn queues_with_irqs(
+/// The interrupt of each queue of an interface, read now: of what a map has only what tells it.
+pub(crate) fn irqs_of_queues(
     root: &HostRoot,
     netlink: &dyn NicRead,
     nic: &NicName,
-) -> Vec<Queue> {
+) -> BTreeMap<(QueueKind, u32), Known<IrqNumber>> {
     let mut gaps = Vec::new();
     let places = Places::find(root, nic, &mut gaps);
-    let driver = places.on_device(|device| {
-        root.link(&format!("{device}/driver"))
-            .map(|target| last_name(&target).to_owned())
-    });
+    let driver = places.driver(root);
     let own = places.on_function(|function| root.list(&format!("{function}/msi_irqs")));
     let irqs = match own.value() {
         Some(names) => read_some(root, &numbered(names, "")),
@@ -224,7 +227,7 @@ pub(crate) fn queues_with_irqs(
     };
     let device = device_of(root, &places, &driver);
     let napis = netlink.dispatch(nic).napis;
-    read_queues(root, nic, device.as_ref(), &irqs, &napis, &mut gaps)
+    read_queue_irqs(root, nic, device.as_ref(), &irqs, &napis)
 }
 
 /// What is known of the device when the queues' interrupts are looked for.

@@ -19,6 +19,10 @@ struct Subsystem {
     io_policy: Known<String>,
 }
 
+fn policy_file(subsystem: &str) -> String {
+    format!("{SUBSYSTEMS}/{subsystem}/iopolicy")
+}
+
 /// Every controller and subsystem.
 #[derive(Debug)]
 pub(crate) struct Nvme {
@@ -45,12 +49,10 @@ pub(crate) fn read_nvme(root: &HostRoot) -> Nvme {
             let folder = format!("{SUBSYSTEMS}/{name}");
             let inside = root.list(&folder).value().cloned().unwrap_or_default();
             let numbers = numbered(&inside, "nvme");
+            let controllers = numbers.iter().map(|number| format!("nvme{number}"));
             Subsystem {
-                controllers: numbers
-                    .iter()
-                    .map(|number| format!("nvme{number}"))
-                    .collect(),
-                io_policy: root.read(&format!("{folder}/iopolicy")),
+                controllers: controllers.collect(),
+                io_policy: root.read(&policy_file(&name)),
                 name,
             }
         };
@@ -78,6 +80,30 @@ fn read_controller(root: &HostRoot, name: &str) -> NvmePath {
 }
 
 impl Nvme {
+    /// The file of the policy by which the block device at the real folder `folder` chooses a path.
+    pub(crate) fn policy_file(&self, folder: &str) -> Known<String> {
+        match self.subsystem_of(folder) {
+            Some(subsystem) => Known::Value(policy_file(&subsystem.name)),
+            None => self.no_subsystem(),
+        }
+    }
+
+    fn subsystem_of(&self, folder: &str) -> Option<&Subsystem> {
+        let above: Vec<&str> = folder.split('/').collect();
+        self.subsystems.value()?.iter().find(|subsystem| {
+            let holds = |name: &&str| subsystem.controllers.iter().any(|own| own == name);
+            above.contains(&subsystem.name.as_str()) || above.iter().any(holds)
+        })
+    }
+
+    fn no_subsystem<T>(&self) -> Known<T> {
+        let reason = "no subsystem holds the device's controller";
+        match &self.subsystems {
+            Known::Unknown(gap) => Known::Unknown(gap.clone()),
+            Known::Value(_) => Known::unknown(Cause::Absent, absolute(SUBSYSTEMS), reason),
+        }
+    }
+
     /// What is said of the block device at the real folder `folder`.
     pub(crate) fn of(&self, folder: &str) -> Said {
         if !is_nvme(folder) {
@@ -88,12 +114,7 @@ impl Nvme {
             ));
         }
         let above: Vec<&str> = folder.split('/').collect();
-        let subsystem = self.subsystems.value().and_then(|all| {
-            all.iter().find(|subsystem| {
-                let holds = |name: &&str| subsystem.controllers.iter().any(|own| own == name);
-                above.contains(&subsystem.name.as_str()) || above.iter().any(holds)
-            })
-        });
+        let subsystem = self.subsystem_of(folder);
         let is_path = |controller: &&NvmePath| match subsystem {
             Some(subsystem) => subsystem.controllers.contains(&controller.controller),
             None => above.contains(&controller.controller.as_str()),
@@ -108,14 +129,9 @@ impl Nvme {
         }
         Said {
             transport: shared(&paths),
-            io_policy: match (subsystem, &self.subsystems) {
-                (Some(subsystem), _) => subsystem.io_policy.clone(),
-                (None, Known::Unknown(gap)) => Known::Unknown(gap.clone()),
-                (None, Known::Value(_)) => Known::unknown(
-                    Cause::Absent,
-                    absolute(SUBSYSTEMS),
-                    "no subsystem holds the device's controller",
-                ),
+            io_policy: match subsystem {
+                Some(subsystem) => subsystem.io_policy.clone(),
+                None => self.no_subsystem(),
             },
             paths: Known::Value(paths),
         }

@@ -4,8 +4,10 @@
 //! A host may have thousands of queues: of each only the files that are used are opened, and the
 //! folder of the queue is not listed.
 
+use std::collections::BTreeMap;
+
 use linerate_model::host::{Irq, Napi, Queue, QueueKind};
-use linerate_model::ids::{CpuSet, IdError, NicName};
+use linerate_model::ids::{CpuSet, IdError, IrqNumber, NicName};
 use linerate_model::known::{Cause, Gap, Known};
 use linerate_model::units::BitRate;
 
@@ -23,44 +25,76 @@ pub(crate) fn read_queues(
     napis: &Known<Vec<Napi>>,
     gaps: &mut Vec<Gap>,
 ) -> Vec<Queue> {
-    let folder = format!("sys/class/net/{nic}/queues");
-    let names = match root.list(&folder) {
-        Known::Value(names) => names,
-        Known::Unknown(gap) => {
+    match Reader::new(root, nic, device, irqs, napis) {
+        Ok(reader) => parallel::each(&reader.queues, |(kind, index)| reader.read(*kind, *index)),
+        Err(gap) => {
             gaps.push(gap);
-            return Vec::new();
+            Vec::new()
         }
+    }
+}
+
+/// The interrupt of each queue of a NIC, and nothing else of them.
+pub(crate) fn read_queue_irqs(
+    root: &HostRoot,
+    nic: &NicName,
+    device: Option<&Device<'_>>,
+    irqs: &[Irq],
+    napis: &Known<Vec<Napi>>,
+) -> BTreeMap<(QueueKind, u32), Known<IrqNumber>> {
+    let Ok(reader) = Reader::new(root, nic, device, irqs, napis) else {
+        return BTreeMap::new();
     };
-    let (rx, tx) = (numbered(&names, "rx-"), numbered(&names, "tx-"));
-    let reader = Reader {
-        root,
-        nic,
-        irqs,
-        by_name: device.map(|device| find_irqs(root, nic, device, irqs, rx.len())),
-        by_napi: QueueNapis::new(nic, napis),
-        has_one_tx: tx.len() == 1,
-    };
-    let rx = rx.iter().map(|index| (QueueKind::Rx, "rx", *index));
-    let tx = tx.iter().map(|index| (QueueKind::Tx, "tx", *index));
-    let all: Vec<_> = rx.chain(tx).collect();
-    parallel::each(&all, |(kind, name, index)| {
-        reader.read(*kind, *index, &format!("{folder}/{name}-{index}"))
-    })
+    let queues = reader.queues.iter().copied();
+    queues
+        .map(|(kind, index)| ((kind, index), reader.irq(kind, index)))
+        .collect()
+}
+
+fn folder_of(nic: &NicName) -> String {
+    format!("sys/class/net/{nic}/queues")
 }
 
 /// What the queues of one NIC share.
 struct Reader<'a> {
     root: &'a HostRoot,
     nic: &'a NicName,
+    queues: Vec<(QueueKind, u32)>,
     irqs: &'a [Irq],
     by_name: Option<QueueIrqs>,
     by_napi: QueueNapis<'a>,
     has_one_tx: bool,
 }
 
-impl Reader<'_> {
-    fn read(&self, kind: QueueKind, index: u32, folder: &str) -> Queue {
-        let irq = match (self.by_napi.irq(kind, index), &self.by_name) {
+impl<'a> Reader<'a> {
+    fn new(
+        root: &'a HostRoot,
+        nic: &'a NicName,
+        device: Option<&Device<'_>>,
+        irqs: &'a [Irq],
+        napis: &'a Known<Vec<Napi>>,
+    ) -> Result<Self, Gap> {
+        let names = match root.list(&folder_of(nic)) {
+            Known::Value(names) => names,
+            Known::Unknown(gap) => return Err(gap),
+        };
+        let (rx, tx) = (numbered(&names, "rx-"), numbered(&names, "tx-"));
+        let queues =
+            |kind, numbers: &[u32]| numbers.iter().map(move |index| (kind, *index)).collect();
+        let all: [Vec<_>; 2] = [queues(QueueKind::Rx, &rx), queues(QueueKind::Tx, &tx)];
+        Ok(Self {
+            root,
+            nic,
+            queues: all.concat(),
+            irqs,
+            by_name: device.map(|device| find_irqs(root, nic, device, irqs, rx.len())),
+            by_napi: QueueNapis::new(nic, napis),
+            has_one_tx: tx.len() == 1,
+        })
+    }
+
+    fn irq(&self, kind: QueueKind, index: u32) -> Known<IrqNumber> {
+        match (self.by_napi.irq(kind, index), &self.by_name) {
             (Some(irq), _) => Known::Value(irq),
             (None, Some(by_name)) => by_name.of(kind, index),
             (None, None) => Known::unknown(
@@ -68,10 +102,15 @@ impl Reader<'_> {
                 format!("/sys/class/net/{}/device", self.nic),
                 "the interface has no device, so its queues have no interrupt",
             ),
-        };
-        let root = self.root;
-        let file = |name: &str| format!("{folder}/{name}");
+        }
+    }
+
+    fn read(&self, kind: QueueKind, index: u32) -> Queue {
+        let irq = self.irq(kind, index);
+        let (root, folder) = (self.root, folder_of(self.nic));
         let is_rx = kind == QueueKind::Rx;
+        let direction = if is_rx { "rx" } else { "tx" };
+        let file = |name: &str| format!("{folder}/{direction}-{index}/{name}");
         Queue {
             index,
             kind,

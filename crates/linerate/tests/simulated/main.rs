@@ -36,7 +36,7 @@ fn options(seed: u64) -> Options {
         seed,
         undo: true,
         owns_shapers: true,
-        machine: true,
+        spares_machine: false,
     }
 }
 

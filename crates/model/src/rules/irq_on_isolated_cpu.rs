@@ -2,12 +2,12 @@
 //! Documentation/admin-guide/kernel-parameters.txt (`isolcpus=`, `nohz_full=`, `irqaffinity=`).
 
 use super::spreading::{
-    Taken, brief, cpu_gaps, in_use, irq_gaps, is_managed, kept_apart, local_cpus, needed, spread,
-    taken, used,
+    Taken, all_in_use, brief, cpu_gaps, irq_gaps, is_managed, kept_apart, local_cpus, needed,
+    spread, taken, used,
 };
 use super::{ALWAYS, Said, each_nic, found, subject, undetermined};
 use crate::finding::{Evidence, Outcome, Profile, Rule, Scene, Severity, Stage};
-use crate::host::{Nic, Queue, QueueKind};
+use crate::host::Nic;
 use crate::ids::CpuSet;
 use crate::known::{Gap, Known};
 
@@ -56,10 +56,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic, kept: &CpuSet) -> Option
     if !nic.kind.has_wire() {
         return None;
     }
-    let queues: Vec<&Queue> = [QueueKind::Rx, QueueKind::Tx]
-        .into_iter()
-        .flat_map(|kind| in_use(nic, kind))
-        .collect();
+    let queues = all_in_use(nic);
     let all = taken(&queues);
     if all.is_empty() {
         let missing = irq_gaps(&queues);

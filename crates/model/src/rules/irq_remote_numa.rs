@@ -3,12 +3,12 @@
 //! `effective_affinity_list` says where an interrupt really goes, `smp_affinity_list` only what was asked.
 
 use super::spreading::{
-    Taken, brief, cpu_gaps, device_file, in_use, irq_gaps, is_managed, kept_apart, local_cpus,
+    Taken, all_in_use, brief, cpu_gaps, device_file, irq_gaps, is_managed, kept_apart, local_cpus,
     spread, taken, used,
 };
 use super::{ALWAYS, Said, each_nic, found, subject, undetermined};
 use crate::finding::{Evidence, Outcome, Rule, Scene, Severity, Stage};
-use crate::host::{Nic, NodeSource, Queue, QueueKind};
+use crate::host::{Nic, NodeSource};
 use crate::ids::CpuSet;
 use crate::known::{Gap, Known};
 use crate::units::Ratio;
@@ -44,10 +44,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
     if !nic.kind.has_wire() {
         return None;
     }
-    let queues: Vec<&Queue> = [QueueKind::Rx, QueueKind::Tx]
-        .into_iter()
-        .flat_map(|kind| in_use(nic, kind))
-        .collect();
+    let queues = all_in_use(nic);
     let all = taken(&queues);
     let mut missing: Vec<Gap> = Vec::new();
     if all.is_empty() {

@@ -2,12 +2,12 @@
 //! pin does not hold or is refused. Facts from kernel/irq/proc.c and irqbalance(1).
 
 use super::spreading::{
-    Taken, few, in_use, irq_counts, irq_gaps, is_managed, kept_apart, local_cpus, needed,
-    queue_name, taken,
+    Taken, all_in_use, few, in_use, irq_counts, irq_gaps, is_managed, kept_apart, local_cpus,
+    needed, queue_name, taken,
 };
 use super::{ALWAYS, Said, each_nic, found, nics, subject, undetermined};
 use crate::finding::{Evidence, Outcome, Profile, Rule, Scene, Severity, Stage};
-use crate::host::{Nic, Owner, Queue, QueueKind};
+use crate::host::{Nic, Owner, QueueKind};
 use crate::known::{Gap, Known};
 
 pub(super) const RULE: Rule = Rule {
@@ -40,19 +40,12 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
     outcomes
 }
 
-fn queues(nic: &Nic) -> Vec<&Queue> {
-    [QueueKind::Rx, QueueKind::Tx]
-        .into_iter()
-        .flat_map(|kind| in_use(nic, kind))
-        .collect()
-}
-
 /// Interrupts that the kernel manages and that somebody would want elsewhere.
 fn managed(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
     if !nic.kind.has_wire() {
         return None;
     }
-    let all = taken(&queues(nic));
+    let all = taken(&all_in_use(nic));
     let apart = kept_apart(scene.host);
     let near = local_cpus(scene.host, nic);
     let badly = |taken: &&Taken<'_>| {
@@ -176,7 +169,7 @@ fn balanced(rule: &Rule, scene: &Scene<'_>) -> Option<Outcome> {
 
 /// Whether irqbalance was not told to leave every interrupt of the card alone.
 fn may_move(nic: &Nic, irqbalance: &Owner) -> bool {
-    let queues = queues(nic);
+    let queues = all_in_use(nic);
     let all = taken(&queues);
     let banned = |taken: &Taken<'_>| {
         irqbalance.detail.as_ref().is_some_and(|detail| {
@@ -198,7 +191,7 @@ fn moved(scene: &Scene<'_>, cards: &[&Nic]) -> (Vec<String>, Vec<Evidence>) {
     let mut names = Vec::new();
     let mut evidence = Vec::new();
     for nic in cards {
-        for taken in taken(&queues(nic)) {
+        for taken in taken(&all_in_use(nic)) {
             let counts = irq_counts(watch, taken.irq);
             let cpus: Vec<String> = counts
                 .iter()

@@ -4,14 +4,14 @@
 use crate::units::real;
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::remedy;
+use super::{change_to, remedy};
 use crate::finding::{Evidence, Remedy, Scene};
 use crate::host::{Channels, Host, Nic, NodeSource, Queue, QueueKind};
 use crate::ids::{CpuId, CpuSet, IrqNumber};
 use crate::known::{Cause, Gap, Known};
 use crate::plan::{Change, End};
 use crate::sample::{FlowRecord, SideSample};
-use crate::setting::{NicKnob, SettingKey, Value, current};
+use crate::setting::{NicKnob, SettingKey, Value};
 use crate::watch::Watch;
 
 /// `rx-3`, as sysfs names the queue.
@@ -71,6 +71,12 @@ pub(super) fn in_use(nic: &Nic, kind: QueueKind) -> Vec<&Queue> {
         .collect()
 }
 
+/// The queues of both directions that are in use, receive queues first.
+pub(super) fn all_in_use(nic: &Nic) -> Vec<&Queue> {
+    let kinds = [QueueKind::Rx, QueueKind::Tx].into_iter();
+    kinds.flat_map(|kind| in_use(nic, kind)).collect()
+}
+
 /// An interrupt of an interface with the queue it serves and the CPUs that take it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Taken<'a> {
@@ -83,6 +89,13 @@ pub(super) struct Taken<'a> {
 }
 
 impl Taken<'_> {
+    /// The setting, and its value, by which `cpu` takes it.
+    fn on_cpu(&self, nic: &Nic, cpu: CpuId) -> (SettingKey, Value) {
+        let knob = NicKnob::IrqCpus(self.queue.kind, self.queue.index);
+        let to = Value::Text(CpuSet::one(cpu).to_string());
+        (SettingKey::Nic(nic.name.clone(), knob), to)
+    }
+
     /// Where it is delivered, as evidence.
     pub(super) fn evidence(&self) -> Evidence {
         Evidence::new(
@@ -216,9 +229,8 @@ pub(super) fn spread(
         .filter(|taken| !is_managed(scene.host, taken.irq))
         .zip(order.iter().cycle())
         .filter_map(|(taken, cpu)| {
-            let knob = NicKnob::IrqCpus(taken.queue.kind, taken.queue.index);
-            let to = Value::Text(CpuSet::one(*cpu).to_string());
-            remedy(scene, SettingKey::Nic(nic.name.clone(), knob), to)
+            let (setting, to) = taken.on_cpu(nic, *cpu);
+            remedy(scene, setting, to)
         })
         .collect()
 }
@@ -227,10 +239,7 @@ pub(super) fn spread(
 /// before the cores' siblings; round robin when there are more interrupts. Those that the kernel places by
 /// itself stay. Unknown, with the reason, where the interface's interrupts are.
 pub fn affinity(host: &Host, nic: &Nic) -> Known<Vec<Change>> {
-    let queues: Vec<&Queue> = [QueueKind::Rx, QueueKind::Tx]
-        .into_iter()
-        .flat_map(|kind| in_use(nic, kind))
-        .collect();
+    let queues = all_in_use(nic);
     let all = taken(&queues);
     if all.is_empty() {
         let gap = queues
@@ -252,11 +261,8 @@ pub fn affinity(host: &Host, nic: &Nic) -> Known<Vec<Change>> {
     let order: Vec<CpuId> = first.into_iter().chain(others).collect();
     let movable = all.iter().filter(|taken| !is_managed(host, taken.irq));
     let change = |(taken, cpu): (&Taken<'_>, &CpuId)| {
-        let knob = NicKnob::IrqCpus(taken.queue.kind, taken.queue.index);
-        let setting = SettingKey::Nic(nic.name.clone(), knob);
-        let to = Value::Text(CpuSet::one(*cpu).to_string());
-        let from = current(host, &setting).value().cloned()?;
-        (from != to).then_some(Change { setting, from, to })
+        let (setting, to) = taken.on_cpu(nic, *cpu);
+        change_to(host, setting, to)
     };
     Known::Value(
         movable

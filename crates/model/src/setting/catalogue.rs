@@ -74,6 +74,15 @@ pub enum Scope {
     Machine,
 }
 
+/// What linerate does with a setting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Reads it, judges it and writes it.
+    Written,
+    /// Reads and judges it, and cannot write it yet.
+    Judged,
+}
+
 /// One entry of the catalogue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SettingSpec {
@@ -85,6 +94,8 @@ pub struct SettingSpec {
     pub class: Class,
     /// What it belongs to.
     pub scope: Scope,
+    /// What linerate does with it.
+    pub access: Access,
     /// What it does, in one line.
     pub about: &'static str,
     /// The kernel document that defines it.
@@ -92,25 +103,27 @@ pub struct SettingSpec {
 }
 
 macro_rules! spec {
-    ($pattern:literal, $domain:ident, $class:ident, $scope:ident, $about:literal, $source:literal) => {
+    ($pattern:literal, $domain:ident, $class:ident, $scope:ident, $access:ident, $about:literal, $source:literal) => {
         SettingSpec {
             pattern: $pattern,
             domain: Domain::$domain,
             class: Class::$class,
             scope: Scope::$scope,
+            access: Access::$access,
             about: $about,
             source: $source,
         }
     };
 }
 
-/// Every setting that linerate knows. Which of them it can write by now, `linerate explain settings` says.
+/// Every setting that linerate knows.
 pub const CATALOGUE: &[SettingSpec] = &[
     spec!(
         "sysctl/net.NAME",
         Text,
         R1,
         Netns,
+        Written,
         "a network sysctl of the namespace",
         "Documentation/networking/ip-sysctl.rst"
     ),
@@ -119,6 +132,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         Text,
         R1,
         Machine,
+        Written,
         "a sysctl of the machine",
         "Documentation/admin-guide/sysctl"
     ),
@@ -127,6 +141,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         Integer,
         R3,
         Netns,
+        Written,
         "largest payload of a frame, bytes",
         "Documentation/networking/netdevices.rst"
     ),
@@ -135,6 +150,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         Switch,
         R2,
         Netns,
+        Written,
         "an offload feature",
         "Documentation/networking/netdev-features.rst"
     ),
@@ -143,6 +159,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         Integer,
         R1,
         Netns,
+        Written,
         "delay of a receive interrupt, microseconds",
         "Documentation/networking/ethtool-netlink.rst"
     ),
@@ -151,6 +168,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         Integer,
         R1,
         Netns,
+        Written,
         "delay of a transmit interrupt, microseconds",
         "Documentation/networking/ethtool-netlink.rst"
     ),
@@ -159,6 +177,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         Switch,
         R1,
         Netns,
+        Written,
         "whether the driver adapts the receive delay",
         "Documentation/networking/ethtool-netlink.rst"
     ),
@@ -167,6 +186,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         Integer,
         R2,
         Netns,
+        Written,
         "receive ring, descriptors",
         "Documentation/networking/ethtool-netlink.rst"
     ),
@@ -175,6 +195,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         Integer,
         R2,
         Netns,
+        Written,
         "transmit ring, descriptors",
         "Documentation/networking/ethtool-netlink.rst"
     ),
@@ -183,6 +204,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         Integer,
         R2,
         Netns,
+        Written,
         "queues that receive and transmit",
         "Documentation/networking/ethtool-netlink.rst"
     ),
@@ -191,6 +213,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         Integer,
         R2,
         Netns,
+        Written,
         "receive-only queues",
         "Documentation/networking/ethtool-netlink.rst"
     ),
@@ -199,6 +222,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         Integer,
         R2,
         Netns,
+        Written,
         "transmit-only queues",
         "Documentation/networking/ethtool-netlink.rst"
     ),
@@ -207,6 +231,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         Cpus,
         R1,
         Machine,
+        Written,
         "CPUs that take the queue's interrupt",
         "Documentation/core-api/irq/irq-affinity.rst"
     ),
@@ -215,6 +240,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         Cpus,
         R1,
         Netns,
+        Written,
         "CPUs that take the queue's packets",
         "Documentation/networking/scaling.rst"
     ),
@@ -223,6 +249,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         Integer,
         R1,
         Netns,
+        Written,
         "entries of the queue's flow table",
         "Documentation/networking/scaling.rst"
     ),
@@ -231,6 +258,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         Cpus,
         R1,
         Netns,
+        Written,
         "CPUs that send through the queue",
         "Documentation/networking/scaling.rst"
     ),
@@ -239,6 +267,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         Qdisc,
         R2,
         Netns,
+        Written,
         "root queueing discipline",
         "tc(8)"
     ),
@@ -247,6 +276,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         Text,
         R1,
         Netns,
+        Written,
         "receive queues whose connections send through the queue",
         "Documentation/networking/scaling.rst"
     ),
@@ -255,6 +285,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         Switch,
         R1,
         Netns,
+        Judged,
         "whether the driver adapts the transmit delay",
         "Documentation/networking/ethtool-netlink.rst"
     ),
@@ -263,6 +294,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         Integer,
         R1,
         Netns,
+        Written,
         "how long polling without work goes on before interrupts come back, nanoseconds",
         "Documentation/networking/napi.rst"
     ),
@@ -271,6 +303,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         Integer,
         R1,
         Netns,
+        Written,
         "empty polls before interrupts come back",
         "Documentation/networking/napi.rst"
     ),
@@ -279,6 +312,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         Switch,
         R2,
         Netns,
+        Written,
         "whether polling runs in threads of its own",
         "Documentation/networking/napi.rst"
     ),
@@ -287,6 +321,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         Switch,
         R3,
         Netns,
+        Judged,
         "whether frames that ask for a pause are obeyed",
         "Documentation/networking/ethtool-netlink.rst"
     ),
@@ -295,6 +330,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         Switch,
         R3,
         Netns,
+        Judged,
         "whether frames that ask for a pause are sent",
         "Documentation/networking/ethtool-netlink.rst"
     ),
@@ -303,6 +339,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         Switch,
         R3,
         Netns,
+        Judged,
         "energy-efficient Ethernet",
         "Documentation/networking/ethtool-netlink.rst"
     ),
@@ -311,6 +348,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         Text,
         R3,
         Netns,
+        Judged,
         "forward error correction",
         "Documentation/networking/ethtool-netlink.rst"
     ),
@@ -319,6 +357,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         Text,
         R2,
         Netns,
+        Judged,
         "the receive hash's table: `equal N` or its queues",
         "Documentation/networking/scaling.rst"
     ),
@@ -327,6 +366,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         Text,
         R1,
         Netns,
+        Judged,
         "what of a kind of flow is hashed (`sdfn`)",
         "ethtool(8), rx-flow-hash"
     ),
@@ -335,6 +375,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         Integer,
         R1,
         Netns,
+        Judged,
         "largest super-packet sent, IPv6 and others",
         "ip-link(8)"
     ),
@@ -343,6 +384,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         Integer,
         R1,
         Netns,
+        Judged,
         "largest super-packet sent, IPv4",
         "ip-link(8)"
     ),
@@ -351,6 +393,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         Integer,
         R1,
         Netns,
+        Judged,
         "largest super-packet made of what is received",
         "ip-link(8)"
     ),
@@ -359,6 +402,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         Integer,
         R1,
         Netns,
+        Judged,
         "the same for IPv4",
         "ip-link(8)"
     ),
@@ -367,6 +411,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         Text,
         R2,
         Netns,
+        Judged,
         "whether the card splits headers from data: `on`, `off`, `auto`",
         "Documentation/networking/ethtool-netlink.rst"
     ),
@@ -375,6 +420,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         Switch,
         R2,
         Netns,
+        Judged,
         "a flag of the driver's own",
         "Documentation/networking/ethtool-netlink.rst"
     ),
@@ -383,6 +429,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         Text,
         R2,
         Netns,
+        Written,
         "by what a bond chooses the slave",
         "Documentation/networking/bonding.rst"
     ),
@@ -391,6 +438,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         Text,
         R3,
         Netns,
+        Written,
         "`datagram` or `connected`",
         "Documentation/infiniband/ipoib.rst"
     ),
@@ -399,6 +447,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         Switch,
         R1,
         Machine,
+        Written,
         "a power-saving state of the card's PCIe link",
         "Documentation/ABI/testing/sysfs-bus-pci"
     ),
@@ -407,6 +456,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         Switch,
         R1,
         Machine,
+        Written,
         "whether CPUs may run above their base frequency",
         "Documentation/admin-guide/pm/cpufreq.rst"
     ),
@@ -415,6 +465,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         Text,
         R4,
         Machine,
+        Judged,
         "simultaneous multithreading: `on`, `off`",
         "Documentation/ABI/testing/sysfs-devices-system-cpu"
     ),
@@ -423,6 +474,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         Text,
         R1,
         Machine,
+        Judged,
         "the cpufreq governor of every CPU",
         "Documentation/admin-guide/pm/cpufreq.rst"
     ),
@@ -431,6 +483,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         Text,
         R1,
         Machine,
+        Judged,
         "energy-performance preference of every CPU",
         "Documentation/admin-guide/pm/intel_pstate.rst"
     ),
@@ -439,6 +492,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         Integer,
         R0,
         Machine,
+        Judged,
         "longest wake-up allowed, microseconds; held while linerate runs",
         "Documentation/power/pm_qos_interface.rst"
     ),
@@ -447,6 +501,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         Text,
         R1,
         Machine,
+        Written,
         "the kernel's clock",
         "Documentation/ABI/testing/sysfs-devices-system-clocksource"
     ),
@@ -455,6 +510,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         Text,
         R1,
         Machine,
+        Written,
         "transparent huge pages: `always`, `madvise`, `never`",
         "Documentation/admin-guide/mm/transhuge.rst"
     ),
@@ -463,6 +519,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         Text,
         R1,
         Machine,
+        Written,
         "the I/O scheduler",
         "Documentation/ABI/stable/sysfs-block"
     ),
@@ -471,6 +528,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         Integer,
         R1,
         Machine,
+        Written,
         "merging of requests: 0 all, 1 simple, 2 none",
         "Documentation/ABI/stable/sysfs-block"
     ),
@@ -479,6 +537,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         Integer,
         R1,
         Machine,
+        Written,
         "where requests complete: 1 near, 2 on the CPU that asked",
         "Documentation/ABI/stable/sysfs-block"
     ),
@@ -487,6 +546,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         Text,
         R1,
         Machine,
+        Written,
         "how an NVMe subsystem chooses a path",
         "Documentation/admin-guide/nvme-multipath.rst"
     ),
@@ -495,6 +555,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         Text,
         R1,
         Machine,
+        Judged,
         "the GID type that rdma_cm uses",
         "Documentation/ABI/testing/configfs-rdma_cm"
     ),
@@ -503,6 +564,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         Cpus,
         R0,
         Trial,
+        Written,
         "CPUs of linerate's sending threads",
         "sched_setaffinity(2)"
     ),
@@ -511,6 +573,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         Cpus,
         R0,
         Trial,
+        Written,
         "CPUs of linerate's receiving threads",
         "sched_setaffinity(2)"
     ),
@@ -519,6 +582,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         Text,
         R0,
         Trial,
+        Written,
         "congestion control of the stream's own sockets",
         "tcp(7), TCP_CONGESTION"
     ),

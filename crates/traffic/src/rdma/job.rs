@@ -35,7 +35,8 @@ pub(super) struct Job {
     pub(super) depth: u32,
     /// Requests that are posted by one call at most; the last of them is signalled.
     batch_max: u32,
-    batch_asked: Option<u32>,
+    /// Bytes that one call posts at most.
+    batch_bytes: usize,
     inline: u32,
     largest: usize,
     /// Queue pairs of a direction.
@@ -99,7 +100,7 @@ impl Job {
             counts_operations: false,
             depth: asked - asked % batch_max,
             batch_max,
-            batch_asked: verbs.moderation,
+            batch_bytes: verbs.moderation.map_or(BATCH_BYTES, |_| usize::MAX),
             // Neither carries payload in its request.
             inline: match verb {
                 Verb::Read | Verb::Atomic => 0,
@@ -114,11 +115,8 @@ impl Job {
     /// Requests for messages of `size` bytes that are posted by one call; the last of them is signalled. The
     /// depth is a multiple of it.
     pub(super) fn batch(&self, size: usize) -> u32 {
-        let most = u32::try_from(BATCH_BYTES / size.max(1)).unwrap_or(u32::MAX);
-        if self.batch_asked.is_some() || self.batch_max <= most {
-            return self.batch_max;
-        }
-        (1..=most)
+        let most = u32::try_from(self.batch_bytes / size.max(1)).unwrap_or(u32::MAX);
+        (1..=most.min(self.batch_max))
             .rev()
             .find(|batch| self.batch_max.is_multiple_of(*batch))
             .unwrap_or(1)

@@ -132,6 +132,13 @@ pub enum Command {
     /// One end of a stream by plain calls, told by its standard input.
     #[command(hide = true)]
     Mover(MoverArgs),
+    /// Takes back what the process at the other end of standard input leaves undecided.
+    #[command(hide = true)]
+    Reverter {
+        /// That process.
+        #[arg(long, value_name = "PID")]
+        of: u32,
+    },
     /// Hardware that this machine lacks, in software.
     Testbed {
         /// Which.
@@ -489,6 +496,20 @@ pub struct ProveArgs {
     pub out: Option<PathBuf>,
 }
 
+/// How changes come to stay.
+#[derive(Debug, Args)]
+pub struct StayArgs {
+    /// When everything is taken back unless it was confirmed, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(2..=86_400))]
+    pub deadline: u32,
+    /// Confirm by new TCP connections to these addresses, which must be reachable before and after.
+    #[arg(long, value_name = "HOST:PORT")]
+    pub probe: Vec<String>,
+    /// Let the changes stay at once, without a confirmation.
+    #[arg(long, conflicts_with = "probe")]
+    pub no_confirm: bool,
+}
+
 /// `tune`.
 #[derive(Debug, Subcommand)]
 pub enum TuneAction {
@@ -498,11 +519,19 @@ pub enum TuneAction {
         #[arg(long, value_name = "FILE")]
         from: Option<PathBuf>,
     },
-    /// Change it, journalled; `undo` takes it back.
+    /// Change it, and take it back unless it is confirmed in time; `undo` takes it back later.
     Apply {
         /// A plan file: a TOML table `[settings]` of `"key" = value`.
         #[arg(long, value_name = "FILE")]
         from: PathBuf,
+        /// How the changes come to stay.
+        #[command(flatten)]
+        stay: StayArgs,
+    },
+    /// Let what `apply` changed stay. Changes made over ssh are confirmed over a new ssh connection.
+    Confirm {
+        /// The transaction [default: the newest that waits].
+        id: Option<String>,
     },
     /// Spread an interface's interrupts over the CPUs close to it, each on one of its own; `undo` takes it back.
     Affinity {
@@ -513,7 +542,7 @@ pub enum TuneAction {
         #[arg(long)]
         dry_run: bool,
     },
-    /// Take back what was applied.
+    /// Take back what was applied, or what waits to be confirmed.
     Undo {
         /// The transaction [default: the newest that is applied].
         id: Option<String>,

@@ -11,12 +11,15 @@ pub mod analysis;
 pub mod ceiling;
 pub mod cli;
 pub mod commands;
+pub mod confirm;
+pub mod crash;
 pub mod demo;
 pub mod doctor;
 pub mod ends;
 pub mod exit;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz;
+pub mod guard;
 pub mod interrupt;
 pub mod iperf3;
 pub mod map;
@@ -122,6 +125,7 @@ fn carry_out(cli: &Cli, typed: &Typed, say: &Say) -> Outcome<Code> {
         Command::Tune { action } => tune::run(action, &state, say).map(done),
         Command::Agent(args) => agent::run(args, &state, say).map(done),
         Command::Mover(args) => preload::mover::run(args, say).map(done),
+        Command::Reverter { of } => guard::run(*of, &state, say).map(done),
         Command::Testbed { action } => testbed::run(action, &state, say).map(done),
         Command::Capture { file } => commands::capture(file, say).map(done),
         Command::Report { run, out } => commands::report(run, out.as_deref(), say).map(done),

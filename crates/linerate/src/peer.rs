@@ -13,7 +13,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, SyncSender};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use linerate_model::protocol::{AgentAddress, Failure, FailureKind, PROTOCOL, Reply, Request};
+use linerate_model::protocol::{AgentAddress, Failure, PROTOCOL, Reply, Request};
 use linerate_model::talk::{Lines, answer};
 use serde_json::Value;
 
@@ -248,7 +248,7 @@ impl Peer {
                 Duration::from_millis(100).min(deadline.saturating_duration_since(Instant::now()));
             match self.replies.recv_timeout(beat) {
                 Ok(Heard::Reply(reply)) => {
-                    return answer(asked, *reply).map_err(|failure| self.lacking(failure));
+                    return answer(asked, *reply).map_err(|failure| self.says(failure));
                 }
                 Ok(Heard::Garbled(why)) => {
                     return Err(Stop::new(
@@ -273,14 +273,9 @@ impl Peer {
         }
     }
 
-    /// The stop for a failure at the far end; what is missing there is missed there, not here.
-    fn lacking(&self, mut failure: Failure) -> Stop {
-        if matches!(
-            failure.kind,
-            FailureKind::NotSupported | FailureKind::Permission
-        ) {
-            failure.message = format!("the peer {} says: {}", self.address, failure.message);
-        }
+    /// The stop for a failure at the far end: what went wrong there did not go wrong here.
+    fn says(&self, mut failure: Failure) -> Stop {
+        failure.message = format!("the peer {} says: {}", self.address, failure.message);
         failure.into()
     }
 

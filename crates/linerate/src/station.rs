@@ -2,11 +2,13 @@
 //! changing under a journal, putting back.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use linerate_host::apply::{
-    self, ApplyError, Ending, Header, JournalError, LiveMachine, NetnsIdentity, Owner, Recovered,
-    Surroundings, Transaction,
+    self, ApplyError, Beside, Boottime, Ending, Faults, Faulty, Header, JournalError, LiveMachine,
+    Lock, LockError, Machine, NetnsIdentity, Owner, Reach, Recovered, Scope, Surroundings,
+    Transaction,
 };
 use linerate_host::netlink::Netlink;
 use linerate_host::nic_control::NicRead;
@@ -15,12 +17,14 @@ use linerate_host::root::LiveHost;
 use linerate_model::host::Host;
 use linerate_model::ids::NicName;
 use linerate_model::known::Known;
-use linerate_model::plan::Plan;
+use linerate_model::plan::{Change, Plan};
 use linerate_model::protocol::{AgentAddress, Failure, FailureKind};
-use linerate_model::setting::{SettingKey, Value};
+use linerate_model::setting::{Scope as SettingScope, SettingKey, Value};
 use serde::Serialize;
 
+use crate::crash;
 use crate::exit::{Code, Outcome, Stop};
+use crate::guard::{self, Armed};
 
 /// This machine, seen from this network namespace, and the transactions that are open on it.
 #[derive(Debug)]
@@ -28,7 +32,22 @@ pub struct Station {
     live: LiveHost,
     netlink: Netlink,
     state: PathBuf,
-    open: Vec<Transaction<LiveMachine>>,
+    // Before what they need: fields are dropped in order.
+    open: Vec<Transaction<Box<dyn Machine>>>,
+    /// From the first change on.
+    armed: Option<Armed>,
+    /// From the first change on that all namespaces share.
+    machine_lock: Option<Lock>,
+    deadline: Option<Boottime>,
+}
+
+impl Drop for Station {
+    fn drop(&mut self) {
+        self.open.clear();
+        if let Some(armed) = self.armed.take() {
+            guard::disarm(armed);
+        }
+    }
 }
 
 /// One transaction, as `tune` lists it.
@@ -52,7 +71,15 @@ impl Station {
             netlink,
             state: state.to_owned(),
             open: Vec::new(),
+            armed: None,
+            machine_lock: None,
+            deadline: None,
         })
+    }
+
+    /// From now on, what is not committed at `deadline` is taken back, also if this process hangs.
+    pub fn allow_until(&mut self, deadline: Boottime) {
+        self.deadline = Some(deadline);
     }
 
     /// Reads the host.
@@ -84,7 +111,7 @@ impl Station {
 
     /// Applies a plan as a transaction of its own, on top of those that are open.
     pub fn apply(&mut self, plan: &Plan) -> Result<(), Failure> {
-        let mut transaction = self.begin()?;
+        let mut transaction = self.begin(plan)?;
         match transaction.apply(plan) {
             Ok(()) => {
                 self.open.push(transaction);
@@ -94,18 +121,59 @@ impl Station {
         }
     }
 
-    fn begin(&self) -> Result<Transaction<LiveMachine>, Failure> {
+    fn begin(&mut self, plan: &Plan) -> Result<Transaction<Box<dyn Machine>>, Failure> {
         let other = |error: &dyn std::error::Error| failure(FailureKind::Other, &error.to_string());
-        let live = LiveHost::open().map_err(|error| other(&error))?;
-        let netlink = Netlink::open().map_err(|error| other(&error))?;
         let now = SystemTime::now()
             .duration_since(SystemTime::UNIX_EPOCH)
             .unwrap_or_default();
         let started = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
         let header = Header::here(started).map_err(|error| other(&error))?;
-        let machine = LiveMachine::new(live, Box::new(netlink));
-        Transaction::begin(machine, &self.state, &header)
+        let armed = self.arm(plan)?;
+        let faults = crash::faults(crash::Role::Maker, Some(armed.process()));
+        let beside = Beside {
+            guard: Some(Arc::clone(armed.guard())),
+            faults: faults.clone(),
+        };
+        let machine = this_machine(faults).map_err(|error| other(&error))?;
+        Transaction::begin(machine, &self.state, &header, &beside)
             .map_err(|error| failure(journal_kind(&error), &error.to_string()))
+    }
+
+    /// Locks what `plan` changes, and has a reverter ready.
+    fn arm(&mut self, plan: &Plan) -> Result<&Armed, Failure> {
+        let is_shared = |change: &Change| change.setting.spec().scope == SettingScope::Machine;
+        if self.machine_lock.is_none() && plan.changes.iter().any(is_shared) {
+            let lock =
+                Lock::take(Scope::Machine, &self.state).map_err(|error| not_locked(&error))?;
+            lock.say(self.deadline)
+                .map_err(|error| not_locked(&error))?;
+            self.machine_lock = Some(lock);
+        }
+        let unarmed = |error: &dyn std::error::Error| {
+            let why = format!(
+                "cannot start the process that takes changes back should this one be killed: {error}; nothing was changed"
+            );
+            failure(FailureKind::Other, &why)
+        };
+        let armed = if let Some(armed) = self.armed.take() {
+            armed
+        } else {
+            let lock = Lock::take(Scope::Netns, &self.state).map_err(|error| not_locked(&error))?;
+            lock.say(self.deadline)
+                .map_err(|error| not_locked(&error))?;
+            Armed::start(lock, &self.state).map_err(|error| unarmed(&error))?
+        };
+        armed
+            .guard()
+            .allow_until(self.deadline)
+            .map_err(|error| unarmed(&error))?;
+        Ok(self.armed.insert(armed))
+    }
+
+    /// The folder of the newest open transaction's journal.
+    pub fn open_folder(&self) -> Option<PathBuf> {
+        let newest = self.open.last()?;
+        Some(apply::folder_of(&self.state, &newest.id()))
     }
 
     /// Undoes the newest open transaction.
@@ -142,11 +210,15 @@ impl Station {
 
     /// Takes back what killed processes left half done.
     pub fn recover(state: &Path) -> Outcome<Vec<Entry>> {
+        // What a living process works on is left alone; a reverter that is at work is waited for.
+        let _lock = Lock::take(Scope::Netns, state);
         with_surroundings(|around| apply::recover(state, around)).and_then(settle)
     }
 
     /// Takes back a committed transaction: `id`, or the newest.
     pub fn undo_committed(state: &Path, id: Option<&str>) -> Outcome<Vec<Entry>> {
+        let _lock =
+            Lock::take(Scope::Netns, state).map_err(|error| Stop::from(not_locked(&error)))?;
         let undone = with_surroundings(|around| apply::undo_committed(state, id, around))?;
         match (undone, id) {
             (None, Some(id)) => Err(Stop::new(
@@ -165,14 +237,13 @@ impl Station {
             let (state, about) = match &listed.journal {
                 Err(error) => ("unreadable", error.to_string()),
                 Ok(told) => {
-                    let changes: Vec<String> =
-                        told.changes.iter().map(ToString::to_string).collect();
-                    let state = match &told.ending {
-                        Ending::Committed => "applied",
-                        Ending::Aborted { .. } => "undone",
-                        Ending::Open | Ending::Released => "open",
-                    };
-                    (state, changes.join("; "))
+                    let changes = told.changes.iter().map(ToString::to_string);
+                    let changes = changes.collect::<Vec<_>>().join("; ");
+                    match &told.ending {
+                        Ending::Committed => ("applied", changes),
+                        Ending::Aborted { why, .. } => ("undone", format!("{why}: {changes}")),
+                        Ending::Open | Ending::Released => ("open", changes),
+                    }
                 }
             };
             Entry {
@@ -230,13 +301,42 @@ fn with_surroundings<T>(
     work: impl FnOnce(&Surroundings<'_>) -> Result<T, JournalError>,
 ) -> Outcome<T> {
     let boot_id = apply::boot_id().map_err(identity)?;
-    let reach = |netns: &NetnsIdentity| apply::reach(netns, || Ok(Box::new(Netlink::open()?)));
+    let reach = |netns: &NetnsIdentity| match apply::reach(netns, || Ok(Box::new(Netlink::open()?)))
+    {
+        Reach::Machine(machine) => Reach::Machine(with_faults(
+            machine,
+            crash::faults(crash::Role::Recovery, None),
+        )),
+        other => other,
+    };
     let around = Surroundings {
         boot_id: &boot_id,
         is_alive: &Owner::is_alive,
         reach: &reach,
     };
     work(&around).map_err(|error| journal_stop(&error))
+}
+
+/// This machine, from this thread's network namespace.
+pub fn this_machine(faults: Option<Arc<dyn Faults>>) -> std::io::Result<Box<dyn Machine>> {
+    let machine = LiveMachine::new(LiveHost::open()?, Box::new(Netlink::open()?));
+    Ok(with_faults(Box::new(machine), faults))
+}
+
+fn with_faults(machine: Box<dyn Machine>, faults: Option<Arc<dyn Faults>>) -> Box<dyn Machine> {
+    match faults {
+        Some(faults) => Box::new(Faulty { machine, faults }),
+        None => machine,
+    }
+}
+
+fn not_locked(error: &LockError) -> Failure {
+    let kind = match error {
+        LockError::Held { .. } => FailureKind::Resource,
+        LockError::Io { source, .. } => io_kind(Some(source.kind())),
+        LockError::Identity(_) => FailureKind::NotSupported,
+    };
+    failure(kind, &error.to_string())
 }
 
 fn identity(error: apply::IdentityError) -> Stop {

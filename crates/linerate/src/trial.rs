@@ -154,12 +154,19 @@ impl Path {
         if let Err(failure) = &local
             && failure.kind != FailureKind::Broken
         {
-            let heard = self.peer.hear(&Request::Start, NOTICES);
-            if matches!(heard, Err(stop) if stop.code == Code::TimeOut) {
-                // If it does not hear this either, the undo that follows says so.
-                let _ = self.peer.abort_trial();
+            let mut stop = Stop::from(failure.clone());
+            match self.peer.hear(&Request::Start, NOTICES) {
+                Err(far) if far.code == Code::TimeOut => {
+                    // If it does not hear this either, the undo that follows says so.
+                    let _ = self.peer.abort_trial();
+                }
+                // Either of the two may be what the other one comes of.
+                Err(far) if far.code != Code::Interrupted => {
+                    stop.message = format!("{}; {}", stop.message, far.message);
+                }
+                _ => {}
             }
-            return Err(failure.clone().into());
+            return Err(stop);
         }
         let limit = Duration::from(spec.duration_ns) + GRACE;
         let remote = match self.peer.hear(&Request::Start, limit)? {

@@ -1,8 +1,11 @@
 //! `linerate tune`: show, apply, undo and recover settings of this host.
 
 use std::fs;
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::path::Path as FilePath;
+use std::time::Duration;
 
+use linerate_host::apply::{Boottime, folder_of};
 use linerate_model::finding::{Profile, Scene};
 use linerate_model::ids::NicName;
 use linerate_model::known::Known;
@@ -13,11 +16,12 @@ use linerate_model::rules;
 use linerate_model::setting::{SettingError, SettingKey, Settings, current};
 use serde::Serialize;
 
-use crate::cli::TuneAction;
+use crate::cli::{StayArgs, TuneAction};
+use crate::confirm::{self, Control, Decision, Wish};
 use crate::exit::{Code, Outcome, Stop};
 use crate::interrupt::Interrupt;
 use crate::say::{Format, Say};
-use crate::station::Station;
+use crate::station::{Entry, Station};
 
 /// The document that `tune` prints.
 #[derive(Debug, Serialize)]
@@ -37,23 +41,30 @@ pub fn run(action: &TuneAction, state: &FilePath, say: &Say) -> Outcome<()> {
             show_plan("plan", &plan, say)
         }
         TuneAction::Plan { from: None } => show_plan("plan", &plan_from_rules(state)?, say),
-        TuneAction::Apply { from } => {
+        TuneAction::Apply { from, stay } => {
             let station = Station::open(state)?;
             let plan = plan_from_file(from, &station)?;
-            apply("apply", station, &plan, say)
+            apply("apply", station, &plan, stay, say)
         }
+        TuneAction::Confirm { id } => confirm(state, id.as_deref(), say),
         TuneAction::Affinity { nic, dry_run } => {
             let station = Station::open(state)?;
             let plan = affinity_plan(&station, nic)?;
             if *dry_run {
                 return show_plan("affinity", &plan, say);
             }
-            apply("affinity", station, &plan, say)
+            // Where interrupts go cuts nobody off.
+            let stay = StayArgs {
+                deadline: 60,
+                probe: Vec::new(),
+                no_confirm: true,
+            };
+            apply("affinity", station, &plan, &stay, say)
         }
         TuneAction::Undo { id } => {
             // What puts things back is not stopped half way.
             let _interrupt = Interrupt::listen()?;
-            report("undo", Station::undo_committed(state, id.as_deref())?, say)
+            undo(state, id.as_deref(), say)
         }
         TuneAction::Recover => {
             let _interrupt = Interrupt::listen()?;
@@ -63,25 +74,166 @@ pub fn run(action: &TuneAction, state: &FilePath, say: &Say) -> Outcome<()> {
     }
 }
 
-/// Carries a plan out, and shows it.
-fn apply(action: &'static str, mut station: Station, plan: &Plan, say: &Say) -> Outcome<()> {
+/// Carries a plan out, sees to it that it is confirmed or taken back, and shows it.
+fn apply(
+    action: &'static str,
+    mut station: Station,
+    plan: &Plan,
+    stay: &StayArgs,
+    say: &Say,
+) -> Outcome<()> {
     if plan.changes.is_empty() {
         say.note("nothing to change: every setting has its value already");
-    } else {
-        say.note(&match plan.changes.len() {
-            1 => "changing 1 setting".to_owned(),
-            all => format!("changing {all} settings"),
-        });
-        let interrupt = Interrupt::listen()?;
-        station.apply(plan)?;
-        if interrupt.asked() {
-            station.undo()?;
-            return Err(Stop::interrupted());
-        }
-        station.commit()?;
-        say.note("`linerate tune undo` takes it back");
+        return show_plan(action, plan, say);
     }
-    show_plan(action, plan, say)
+    say.note(&match plan.changes.len() {
+        1 => "changing 1 setting".to_owned(),
+        all => format!("changing {all} settings"),
+    });
+    for address in &stay.probe {
+        reach(address).map_err(|stop| {
+            stop.hint("a probe must succeed before the change too; nothing was changed")
+        })?;
+    }
+    let interrupt = Interrupt::listen()?;
+    let deadline = Boottime::now().plus(Duration::from_secs(stay.deadline.into()));
+    station.allow_until(deadline);
+    station.apply(plan)?;
+    let (stop, asker) = match decide(&station, stay, deadline, &interrupt, say) {
+        Ok(Decision::Confirmed(asker)) => {
+            let committed = station.commit().map_err(Stop::from);
+            if let Some(asker) = asker {
+                asker.hears(&committed);
+            }
+            committed?;
+            say.note("`linerate tune undo` takes it back");
+            return show_plan(action, plan, say);
+        }
+        Ok(Decision::Interrupted) => (Stop::interrupted(), None),
+        Ok(Decision::Refused(asker)) => {
+            let why = "told to undo; every change was taken back";
+            (Stop::new(Code::FailedRestored, why), Some(asker))
+        }
+        Ok(Decision::Late) => {
+            let limit = stay.deadline;
+            let why = format!("not confirmed within {limit} s; every change was taken back");
+            (Stop::new(Code::TimeOut, why), None)
+        }
+        Err(mut stop) => {
+            stop.message.push_str("; every change was taken back");
+            (stop, None)
+        }
+    };
+    let undone = station.undo().map_err(Stop::from);
+    if let Some(asker) = asker {
+        asker.hears(&undone);
+    }
+    undone.and(Err(stop))
+}
+
+/// How much earlier than the reverter this process acts at the deadline: the reverter kills it.
+const EARLIER: Duration = Duration::from_secs(1);
+
+/// Whether changes that were just made shall stay.
+fn decide(
+    station: &Station,
+    stay: &StayArgs,
+    deadline: Boottime,
+    interrupt: &Interrupt,
+    say: &Say,
+) -> Outcome<Decision> {
+    let applied = Boottime::now();
+    if interrupt.asked() {
+        return Ok(Decision::Interrupted);
+    }
+    if !stay.probe.is_empty() {
+        for address in &stay.probe {
+            reach(address)?;
+        }
+        return Ok(Decision::Confirmed(None));
+    }
+    let Some(folder) = station.open_folder().filter(|_| !stay.no_confirm) else {
+        return Ok(Decision::Confirmed(None));
+    };
+    let control = Control::open(&folder)?;
+    let id = folder.file_name().unwrap_or_default().to_string_lossy();
+    say.note(&format!(
+        "changed; `linerate tune confirm {id}` over a new connection within {} s lets it stay, otherwise \
+         everything is taken back",
+        deadline.remaining().as_secs()
+    ));
+    Ok(control.wait(applied, deadline.before(EARLIER), interrupt))
+}
+
+/// Opens a new TCP connection, and closes it.
+fn reach(address: &str) -> Outcome<()> {
+    const LIMIT: Duration = Duration::from_secs(5);
+    let failed =
+        |error| Stop::new(Code::PeerUnreachable, format!("cannot reach {address}")).because(error);
+    let known: Vec<SocketAddr> = address
+        .to_socket_addrs()
+        .map_err(|error| {
+            Stop::new(Code::BadInput, format!("`{address}` is no HOST:PORT")).because(error)
+        })?
+        .collect();
+    let mut last = std::io::Error::from(std::io::ErrorKind::NotFound);
+    for one in known {
+        match TcpStream::connect_timeout(&one, LIMIT) {
+            Ok(_) => return Ok(()),
+            Err(error) => last = error,
+        }
+    }
+    Err(failed(last))
+}
+
+/// Tells the process that waits for it that the changes stay.
+fn confirm(state: &FilePath, id: Option<&str>, say: &Say) -> Outcome<()> {
+    let id = waiting(state, id)?;
+    confirm::tell(&folder_of(state, &id), Wish::Confirm)?;
+    say.note(&format!("{id} stays; `linerate tune undo` takes it back"));
+    let changed = Station::status(state)?
+        .into_iter()
+        .filter(|entry| entry.id == id);
+    report("confirm", changed.collect(), say)
+}
+
+/// Takes back what is applied, or tells the process that waits for a decision to do so.
+fn undo(state: &FilePath, id: Option<&str>, say: &Say) -> Outcome<()> {
+    let waits = |id: &str| waiting(state, Some(id)).is_ok();
+    match id {
+        Some(id) if waits(id) => {
+            confirm::tell(&folder_of(state, id), Wish::Undo)?;
+            let undone = Entry {
+                id: id.to_owned(),
+                state: "restored",
+                about: "by the process that made the changes".to_owned(),
+            };
+            report("undo", vec![undone], say)
+        }
+        id => report("undo", Station::undo_committed(state, id)?, say),
+    }
+}
+
+/// The transaction that is meant: `id`, or the newest that is open.
+fn waiting(state: &FilePath, id: Option<&str>) -> Outcome<String> {
+    let open = Station::status(state)?.into_iter().rev();
+    let mut open = open.filter(|entry| entry.state == "open");
+    match id {
+        Some(id) => open
+            .find(|entry| entry.id == id)
+            .map(|entry| entry.id)
+            .ok_or_else(|| {
+                Stop::new(
+                    Code::BadInput,
+                    format!("there is no transaction `{id}` that waits"),
+                )
+                .hint("`linerate tune status` lists them")
+            }),
+        None => open.next().map(|entry| entry.id).ok_or_else(|| {
+            Stop::new(Code::BadInput, "no transaction waits to be confirmed")
+                .hint("`linerate tune status` lists them")
+        }),
+    }
 }
 
 /// Each interrupt of the interface on a CPU of its own, close to it.
@@ -121,10 +273,10 @@ fn show_plan(action: &'static str, plan: &Plan, say: &Say) -> Outcome<()> {
     Ok(())
 }
 
-fn report(action: &'static str, lines: Vec<crate::station::Entry>, say: &Say) -> Outcome<()> {
+fn report(action: &'static str, lines: Vec<Entry>, say: &Say) -> Outcome<()> {
     #[derive(Serialize)]
     struct Entries {
-        transactions: Vec<crate::station::Entry>,
+        transactions: Vec<Entry>,
     }
     if say.format == Format::Json {
         let body = Entries {

@@ -9,14 +9,18 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use rustix::fs::FlockOperation::{self, LockExclusive, NonBlockingLockExclusive};
 use serde::{Deserialize, Serialize};
 
 use linerate_model::plan::Change;
 use linerate_model::setting::{SettingKey, Value};
 
+use super::fault::{Faults, Moment};
 use super::identity::{IdentityError, NetnsIdentity, Owner, boot_id};
 use super::restore::{Left, Step};
+use super::reverter::Guard;
 
 /// The version of the format that this program writes, and the only one it reads.
 pub const JOURNAL_VERSION: u32 = 1;
@@ -134,6 +138,12 @@ pub enum JournalError {
         /// What is wrong with it.
         why: &'static str,
     },
+    /// The process that would take the changes back is gone.
+    #[error("the reverter, which takes changes back when linerate is killed, has ended: {source}")]
+    Unguarded {
+        /// The operating system's reason.
+        source: io::Error,
+    },
     /// Another process works on it.
     #[error("{path} is in use by another process")]
     Busy {
@@ -155,13 +165,34 @@ impl JournalError {
             Self::Create { source, .. }
             | Self::Append { source, .. }
             | Self::Read { source, .. } => Some(source.kind()),
-            Self::Foreign { .. } | Self::Busy { .. } | Self::Over | Self::Identity(_) => None,
+            Self::Unguarded { .. }
+            | Self::Foreign { .. }
+            | Self::Busy { .. }
+            | Self::Over
+            | Self::Identity(_) => None,
         }
     }
 
     /// Whether there is no journal: its transaction is over and was removed.
     pub(super) fn is_absent(&self) -> bool {
         matches!(self, Self::Read { source, .. } if source.kind() == io::ErrorKind::NotFound)
+    }
+}
+
+/// What stands beside a journal.
+#[derive(Debug, Clone, Default)]
+pub struct Beside {
+    /// Who takes the changes back when this process cannot.
+    pub guard: Option<Arc<Guard>>,
+    /// What goes wrong, in tests.
+    pub faults: Option<Arc<dyn Faults>>,
+}
+
+impl Beside {
+    fn lets(&self, moment: Moment<'_>) -> bool {
+        self.faults
+            .as_ref()
+            .is_none_or(|faults| faults.lets(moment))
     }
 }
 
@@ -172,11 +203,17 @@ pub(super) struct Journal {
     file: File,
     /// How much of the file is whole records.
     whole: u64,
+    beside: Beside,
 }
 
 /// The folder of all transactions below a state folder.
 pub(super) fn transactions(state: &Path) -> PathBuf {
     state.join("txn")
+}
+
+/// The folder of a transaction below a state folder.
+pub fn folder_of(state: &Path, id: &str) -> PathBuf {
+    transactions(state).join(id)
 }
 
 fn sync_folder(folder: &Path) -> io::Result<()> {
@@ -186,7 +223,11 @@ fn sync_folder(folder: &Path) -> io::Result<()> {
 impl Journal {
     /// Makes `<state>/txn/<id>/journal` with its header. The folder gets its name only when the header
     /// is on stable storage, so a folder with a name always has a whole header.
-    pub(super) fn create(state: &Path, header: &Header) -> Result<Self, JournalError> {
+    pub(super) fn create(
+        state: &Path,
+        header: &Header,
+        beside: &Beside,
+    ) -> Result<Self, JournalError> {
         let all = transactions(state);
         let create = |path: &Path| {
             let path = path.to_owned();
@@ -211,7 +252,7 @@ impl Journal {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
                 made => made.map_err(create(&unnamed))?,
             }
-            let begun = Self::begin(&all, &unnamed, folder, header);
+            let begun = Self::begin(&all, &unnamed, folder, header, beside);
             if begun.is_err() {
                 // Best effort: what stays is a nameless folder, which `recover` removes.
                 let _ = fs::remove_dir_all(&unnamed);
@@ -226,6 +267,7 @@ impl Journal {
         unnamed: &Path,
         folder: PathBuf,
         header: &Header,
+        beside: &Beside,
     ) -> Result<Self, JournalError> {
         let create = |path: &Path| {
             let path = path.to_owned();
@@ -238,13 +280,15 @@ impl Journal {
             .create_new(true)
             .open(&path)
             .map_err(create(&path))?;
-        lock(&file, &path)?;
+        lock(&file, &path, NonBlockingLockExclusive)?;
         let mut journal = Self {
             folder: unnamed.to_owned(),
             file,
             whole: 0,
+            beside: beside.clone(),
         };
-        journal.append(&Record::Header(header.clone()))?;
+        // What the reverter keeps goes by the name that the folder will have.
+        journal.append_as(&id_of(&folder), &Record::Header(header.clone()))?;
         sync_folder(unnamed).map_err(create(unnamed))?;
         fs::rename(unnamed, &folder).map_err(create(&folder))?;
         sync_folder(all).map_err(create(all))?;
@@ -258,6 +302,19 @@ impl Journal {
 
     /// Opens a journal that another process left, to complete it; what is torn is cut off.
     pub(super) fn reopen(folder: &Path) -> Result<(Self, Story), JournalError> {
+        Self::open(folder, NonBlockingLockExclusive, &Beside::default())
+    }
+
+    /// Opens the journal of a process that has ended, as soon as nobody else works on it.
+    pub(super) fn take_over(folder: &Path, beside: &Beside) -> Result<(Self, Story), JournalError> {
+        Self::open(folder, LockExclusive, beside)
+    }
+
+    fn open(
+        folder: &Path,
+        operation: FlockOperation,
+        beside: &Beside,
+    ) -> Result<(Self, Story), JournalError> {
         let path = folder.join("journal");
         let file = OpenOptions::new()
             .append(true)
@@ -267,12 +324,13 @@ impl Journal {
                 path: path.clone(),
                 source,
             })?;
-        lock(&file, &path)?;
+        lock(&file, &path, operation)?;
         let story = Story::read(folder)?;
         let journal = Self {
             folder: folder.to_owned(),
             file,
             whole: story.whole,
+            beside: beside.clone(),
         };
         journal.cut().map_err(|source| journal.failed(source))?;
         Ok((journal, story))
@@ -304,26 +362,60 @@ impl Journal {
         Ok(())
     }
 
-    /// Puts a record on stable storage.
+    /// Puts a record on stable storage, and tells the reverter.
     pub(super) fn append(&mut self, record: &Record) -> Result<(), JournalError> {
+        let id = self.id();
+        self.append_as(&id, record)
+    }
+
+    fn append_as(&mut self, id: &str, record: &Record) -> Result<(), JournalError> {
         let json = serde_json::to_string(record).map_err(|error| self.failed(error.into()))?;
         let line = format!("{:08x} {json}\n", crc32fast::hash(json.as_bytes()));
-        let write = || -> io::Result<()> {
-            // A record that failed half way (disk full) must not stand before this one.
-            self.cut()?;
-            (&self.file).write_all(line.as_bytes())?;
-            self.file.sync_data()
-        };
-        match write() {
-            Ok(()) => {
-                self.whole += line.len() as u64;
-                Ok(())
-            }
+        // A commit is told first: a reverter that has not heard of one need not ask the disk.
+        if matches!(record, Record::Commit) {
+            // One that is gone cannot take back what is committed.
+            let _ = self.tell_reverter(id, &line);
+        }
+        self.beside.lets(Moment::Append);
+        match self.put(&line) {
+            Ok(()) => self.whole += line.len() as u64,
             Err(source) => {
                 // Best effort: a torn or unsynced record is ignored or harmless to read.
                 let _ = self.cut();
-                Err(self.failed(source))
+                return Err(self.failed(source));
             }
+        }
+        match record {
+            Record::Commit => {}
+            Record::Aborted { .. } | Record::Released => {
+                let _ = self.tell_reverter(id, &line);
+            }
+            Record::Header(_) | Record::Intent { .. } | Record::Done { .. } => {
+                self.tell_reverter(id, &line)?;
+            }
+        }
+        self.beside.lets(Moment::Appended);
+        Ok(())
+    }
+
+    fn put(&self, line: &str) -> io::Result<()> {
+        // A record that failed half way (disk full) must not stand before this one.
+        self.cut()?;
+        (&self.file).write_all(line.as_bytes())?;
+        if self.beside.lets(Moment::Sync) {
+            self.file.sync_data()?;
+            let whole = self.whole + line.len() as u64;
+            self.beside.lets(Moment::Synced(&self.folder, whole));
+        }
+        Ok(())
+    }
+
+    fn tell_reverter(&self, id: &str, line: &str) -> Result<(), JournalError> {
+        match &self.beside.guard {
+            None => Ok(()),
+            Some(guard) => guard
+                .record(id, line)
+                .map_err(|source| JournalError::Unguarded { source }),
         }
     }
 
@@ -334,9 +426,8 @@ impl Journal {
     }
 }
 
-fn lock(file: &File, path: &Path) -> Result<(), JournalError> {
-    use rustix::fs::FlockOperation::NonBlockingLockExclusive;
-    match rustix::fs::flock(file, NonBlockingLockExclusive) {
+fn lock(file: &File, path: &Path, operation: FlockOperation) -> Result<(), JournalError> {
+    match rustix::fs::flock(file, operation) {
         Err(rustix::io::Errno::WOULDBLOCK) => Err(JournalError::Busy {
             path: path.to_owned(),
         }),
@@ -404,7 +495,7 @@ impl Story {
         Self::parse(&bytes).map_err(|why| JournalError::Foreign { path, why })
     }
 
-    fn parse(bytes: &[u8]) -> Result<Self, &'static str> {
+    pub(super) fn parse(bytes: &[u8]) -> Result<Self, &'static str> {
         let mut rest = bytes;
         let Some(Record::Header(header)) = next_record(&mut rest) else {
             return Err("it does not begin with a whole header of this version");
@@ -459,6 +550,11 @@ pub(crate) fn read_any(lines: &str) {
     let _ = Story::parse(with_sums.as_bytes());
 }
 
+/// Whether a line of a journal says that everything is taken back.
+pub(super) fn is_aborted(mut line: &[u8]) -> bool {
+    matches!(next_record(&mut line), Some(Record::Aborted { .. }))
+}
+
 /// The next whole record; `rest` stays before the first that is not.
 fn next_record(rest: &mut &[u8]) -> Option<Record> {
     let end = rest.iter().position(|byte| *byte == b'\n')?;
@@ -481,7 +577,8 @@ mod tests {
     fn sample() -> Vec<u8> {
         let folder = tempfile::tempdir().expect("a state folder");
         let header = Header::here(1).expect("this process");
-        let mut journal = Journal::create(folder.path(), &header).expect("a journal");
+        let mut journal =
+            Journal::create(folder.path(), &header, &Beside::default()).expect("a journal");
         let change = Change {
             setting: "sysctl/net.ipv4.tcp_sack".parse().expect("a key"),
             from: Value::Text("1".to_owned()),
@@ -540,7 +637,8 @@ mod tests {
         let file = folder.path().join("not-a-folder");
         fs::write(&file, "").expect("a file");
         let header = Header::here(1).expect("this process");
-        let error = Journal::create(&file, &header).expect_err("a file is no folder");
+        let error =
+            Journal::create(&file, &header, &Beside::default()).expect_err("a file is no folder");
         let text = error.to_string();
         assert!(
             text.starts_with("cannot keep an undo journal in "),
@@ -552,8 +650,8 @@ mod tests {
     fn two_transactions_of_one_moment_have_two_names() {
         let folder = tempfile::tempdir().expect("a state folder");
         let header = Header::here(1).expect("this process");
-        let first = Journal::create(folder.path(), &header).expect("a journal");
-        let second = Journal::create(folder.path(), &header).expect("another");
+        let first = Journal::create(folder.path(), &header, &Beside::default()).expect("a journal");
+        let second = Journal::create(folder.path(), &header, &Beside::default()).expect("another");
         assert_ne!(first.id(), second.id());
         assert!(matches!(
             Journal::reopen(first.folder()),

@@ -4,18 +4,21 @@
 //! storage before it is made. Whatever happens next (a refused write, a panic, SIGKILL, a power cut),
 //! the machine ends old or new: the transaction takes everything back, or [`recover`] does.
 //!
-//! One transaction per plan. Several may be open at once in different namespaces; a lock per machine,
-//! the separate reverter and its timer belong to the full transaction, which is to come.
+//! One transaction per plan. A process that makes them arms a [`reverter`](stand_by) first, and holds
+//! the lock of its namespace (and of the machine, for what all namespaces share) until they are decided.
 
 mod effects;
 pub mod fake;
+mod fault;
 mod files;
 pub(crate) mod identity;
 pub(crate) mod journal;
+mod lock;
 mod machine;
 mod netns;
 mod recover;
 mod restore;
+mod reverter;
 pub mod settings;
 #[expect(unsafe_code, reason = "system calls that no safe wrapper offers")]
 mod sys;
@@ -23,13 +26,17 @@ mod sys;
 mod tests;
 mod transaction;
 
+pub use fault::{Faults, Faulty, Moment};
 pub use identity::{IdentityError, NetnsIdentity, Owner, boot_id};
-pub use journal::{Ending, Header, JOURNAL_VERSION, JournalError};
+pub use journal::folder_of;
+pub use journal::{Beside, Ending, Header, JOURNAL_VERSION, JournalError};
+pub use lock::{Lock, LockError, Scope};
 pub use machine::{LiveMachine, Machine};
 pub use netns::{OpenNics, Reach, reach};
 pub use recover::{
     Listed, Outcome, Recovered, Surroundings, Told, journal_listing, recover, undo_committed,
 };
 pub use restore::{Left, LeftWhy, Undone};
+pub use reverter::{Boottime, Guard, stand_by};
 pub use settings::WriteError;
 pub use transaction::{ApplyError, StepError, Transaction};

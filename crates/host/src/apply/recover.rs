@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use linerate_model::plan::Change;
 
 use super::identity::{NetnsIdentity, Owner};
-use super::journal::{Ending, Header, Journal, JournalError, Story, id_of, transactions};
+use super::journal::{Beside, Ending, Header, Journal, JournalError, Story, id_of, transactions};
 use super::netns::Reach;
 use super::restore::{self, Undone};
 use super::transaction::close;
@@ -58,6 +58,17 @@ pub enum Outcome {
     LeftAlone(String),
 }
 
+impl Outcome {
+    /// What an undo comes to.
+    pub(super) fn of(undone: Undone) -> Self {
+        if undone.is_settled() {
+            Self::Restored(undone)
+        } else {
+            Self::Incomplete(undone)
+        }
+    }
+}
+
 /// Its changes ended with the boot.
 const OTHER_BOOT: &str = "the machine was booted since, runtime settings are gone";
 /// Its changes ended with their namespace.
@@ -96,7 +107,8 @@ fn recover_one(folder: &Path, around: &Surroundings<'_>) -> Option<Outcome> {
         }
         Ending::Open | Ending::Released => {}
     }
-    let (journal, story) = match Journal::reopen(folder) {
+    // A reverter, or another recovery, may be at it: soon it is done.
+    let (journal, story) = match Journal::take_over(folder, &Beside::default()) {
         Ok(opened) => opened,
         Err(error) if error.is_absent() => return None,
         Err(error) => return Some(Outcome::LeftAlone(error.to_string())),
@@ -129,13 +141,10 @@ fn take_back(mut journal: Journal, story: &Story, around: &Surroundings<'_>, why
         Reach::Machine(machine) => {
             let undone = restore::undo(&story.steps, &machine);
             close(&mut journal, &undone, why);
-            if !undone.is_settled() {
-                return Outcome::Incomplete(undone);
-            }
             if undone.left.is_empty() {
                 journal.remove();
             }
-            Outcome::Restored(undone)
+            Outcome::of(undone)
         }
     }
 }

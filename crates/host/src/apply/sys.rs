@@ -1,5 +1,5 @@
-//! The system calls of `apply` that need unsafe code: entering a network namespace and asking for its
-//! cookie. Facts: setns(2), unshare(2), mount(2), `SO_NETNS_COOKIE` in include/uapi/asm-generic/socket.h
+//! The system calls of `apply` that need unsafe code: entering a network namespace, asking for its
+//! cookie, locking memory. Facts: setns(2), unshare(2), mount(2), `SO_NETNS_COOKIE` in include/uapi/asm-generic/socket.h
 //! (Linux 5.14).
 
 use std::io;
@@ -37,6 +37,13 @@ pub(super) fn netns_cookie() -> io::Result<u64> {
     };
     checked(answer)?;
     Ok(cookie)
+}
+
+/// Keeps what this process has of memory now, its program included, from being read in again later
+/// (mlockall(2)).
+pub(super) fn lock_memory() -> io::Result<()> {
+    // SAFETY: mlockall takes no pointer.
+    checked(unsafe { libc::mlockall(libc::MCL_CURRENT) })
 }
 
 /// Moves this thread into the network namespace behind `netns`.

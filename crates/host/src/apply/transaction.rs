@@ -1,10 +1,9 @@
 //! A transaction: changes that are all made, or all taken back. The outcome of every failure, panic
 //! and crash is the old state; only [`Transaction::commit`] makes the new one stay.
 //!
-//! For each change: read, record the intent on stable storage, write, read back, compare, record. This
-//! is the thin form of the design in `docs/ARCHITECTURE.md`; a separate reverter with a dead man's
-//! timer, the protection of the management path and the proof of reachability before commit are to
-//! stand around [`Transaction`], not in it.
+//! For each change: read, record the intent on stable storage, write, read back, compare, record. What
+//! outlives this process (the reverter), who else may change things (the lock) and who may commit stand
+//! around [`Transaction`], not in it.
 
 use std::fmt;
 use std::io;
@@ -15,7 +14,7 @@ use linerate_model::known::{Gap, Known};
 use linerate_model::plan::{Change, Plan};
 use linerate_model::setting::{SettingKey, Value};
 
-use super::journal::{Before, Disturbed, Header, Journal, JournalError, Record};
+use super::journal::{Before, Beside, Disturbed, Header, Journal, JournalError, Record};
 use super::machine::Machine;
 use super::restore::{self, Left, Step, Undone};
 use super::settings::{WriteError, agrees};
@@ -166,10 +165,15 @@ impl<M: Machine> fmt::Debug for Transaction<M> {
 impl<M: Machine> Transaction<M> {
     /// Opens a journal below the folder `state`. Nothing is changed; where no journal can be kept,
     /// nothing can be.
-    pub fn begin(machine: M, state: &Path, header: &Header) -> Result<Self, JournalError> {
+    pub fn begin(
+        machine: M,
+        state: &Path,
+        header: &Header,
+        beside: &Beside,
+    ) -> Result<Self, JournalError> {
         Ok(Self {
             machine,
-            journal: Some(Journal::create(state, header)?),
+            journal: Some(Journal::create(state, header, beside)?),
             steps: Vec::new(),
         })
     }

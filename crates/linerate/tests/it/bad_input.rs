@@ -337,7 +337,10 @@ fn a_state_folder_that_cannot_be_written_is_a_missing_permission() {
     let plan = lab.path("plan.toml");
     fs::write(&plan, "[settings]\n\"sysctl/net.ipv4.tcp_sack\" = 0\n").expect("the lab's folder");
     let rows: [(&[&str], &str); 3] = [
-        (&["tune", "apply", "--from", text(&plan)], "undo journal"),
+        (
+            &["tune", "apply", "--no-confirm", "--from", text(&plan)],
+            "undo journal",
+        ),
         (&["prove", "netns:far", "--time", "0.1"], "write the run in"),
         (&["demo", "--seed", "1"], "demo-"),
     ];
@@ -395,6 +398,7 @@ fn without_the_right_to_write_a_setting_the_right_is_named_and_nothing_changed()
         text(&state),
         "tune",
         "apply",
+        "--no-confirm",
         "--from",
         text(&plan),
     ];
@@ -417,7 +421,7 @@ fn packet_steering_is_a_setting_of_the_real_root_alone() {
         "[settings]\n\"nic/near0/queue/rx-0/rps-cpus\" = \"0\"\n",
     )
     .expect("a plan");
-    let done = lab.run(&["tune", "apply", "--from", text(&plan)]);
+    let done = lab.run(&["tune", "apply", "--no-confirm", "--from", text(&plan)]);
     if lab.is_user() {
         assert_eq!(done.code, Some(21), "{}", done.err);
         assert!(done.err.contains("rps-cpus"), "{}", done.err);

@@ -71,6 +71,7 @@ fn without_room_for_an_undo_journal_nothing_is_changed() {
         text(&disk),
         "tune",
         "apply",
+        "--no-confirm",
         "--from",
         text(&plan),
     ]);

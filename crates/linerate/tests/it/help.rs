@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::job::{linerate, run};
 
-const COMMANDS: [&[&str]; 35] = [
+const COMMANDS: [&[&str]; 36] = [
     &[],
     &["demo"],
     &["map"],
@@ -28,6 +28,7 @@ const COMMANDS: [&[&str]; 35] = [
     &["tune"],
     &["tune", "plan"],
     &["tune", "apply"],
+    &["tune", "confirm"],
     &["tune", "affinity"],
     &["tune", "undo"],
     &["tune", "recover"],

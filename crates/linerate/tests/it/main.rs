@@ -13,6 +13,7 @@ mod agent;
 mod bad_input;
 mod demo;
 mod full_disk;
+mod guard;
 mod help;
 mod iperf3;
 mod job;

@@ -45,14 +45,14 @@ fn a_plan_is_shown_applied_once_and_taken_back() {
     );
     assert_same(&lab, &before, "after `tune plan`");
 
-    json(&lab, &["apply", "--from", file]);
+    json(&lab, &["apply", "--no-confirm", "--from", file]);
     let rmem = lab.shell("near", "sysctl -n net.ipv4.tcp_rmem net.ipv4.tcp_sack");
     let words: Vec<&str> = rmem.split_whitespace().collect();
     assert_eq!(words, ["4096", "131072", "7000000", "0"]);
     let after = lab.dump();
     assert_ne!(after, before);
 
-    let again = json(&lab, &["apply", "--from", file]);
+    let again = json(&lab, &["apply", "--no-confirm", "--from", file]);
     assert_eq!(
         again["changes"].as_array().map(Vec::len),
         Some(0),
@@ -80,7 +80,7 @@ fn a_plan_is_shown_applied_once_and_taken_back() {
 fn undo_leaves_alone_what_somebody_else_has_set_since() {
     let Some(lab) = Lab::new() else { return };
     let file = plan(&lab);
-    json(&lab, &["apply", "--from", text(&file)]);
+    json(&lab, &["apply", "--no-confirm", "--from", text(&file)]);
     lab.shell("near", "sysctl -qw net.ipv4.tcp_rmem='4096 131072 8000000'");
     let done = lab.run(&["tune", "undo"]).expect_code(0);
     assert!(done.out.contains("tcp_rmem"), "{}", done.out);
@@ -106,7 +106,7 @@ fn a_value_that_the_kernel_refuses_leaves_nothing_half_done() {
     let plan = "[settings]\n\"sysctl/net.ipv4.tcp_sack\" = 0\n\
         \"sysctl/net.ipv4.tcp_congestion_control\" = \"nosuchcc\"\n";
     std::fs::write(&file, plan).expect("the lab's folder");
-    let done = lab.run(&["tune", "apply", "--from", text(&file)]);
+    let done = lab.run(&["tune", "apply", "--no-confirm", "--from", text(&file)]);
     assert!(
         matches!(done.code, Some(21 | 22 | 23 | 30)),
         "{:?} {}",

@@ -64,7 +64,7 @@ pub(crate) fn all_that_can_be_written_is_set_read_back_and_undone(guest: &Guest)
     };
     let before = told();
 
-    let applied = guest.linerate(&["tune", "apply", "--from", "/run/all.toml"]);
+    let applied = guest.linerate(&["tune", "apply", "--no-confirm", "--from", "/run/all.toml"]);
     assert_eq!(
         applied["changes"].as_array().map(Vec::len),
         Some(22),
@@ -169,7 +169,7 @@ pub(crate) fn what_the_kernel_refuses_changes_nothing(guest: &Guest) {
     ] {
         let script = format!(
             "printf '[settings]\\n%s\\n' '{wanted}' >/run/refused.toml
-            {linerate} tune apply --from /run/refused.toml"
+            {linerate} tune apply --no-confirm --from /run/refused.toml"
         );
         let done = guest.run(&["bash", "-c", &script]);
         assert_eq!(done.code, code, "{wanted}: {done:#?}");
@@ -184,7 +184,7 @@ pub(crate) fn a_power_cut_amid_changes_leaves_nothing_to_mend(guest: &Guest) {
     let linerate = Guest::command();
     guest.shell(&format!(
         "cat >/run/changes <<'END'
-while {linerate} tune apply --from /run/plan.toml && touch /run/changed && {linerate} tune undo; do :; done
+while {linerate} tune apply --no-confirm --from /run/plan.toml && touch /run/changed && {linerate} tune undo; do :; done
 END
         bash /run/changes >{DISK}/changes.log 2>&1 &
         until [ -e /run/changed ]; do kill -0 $! || {{ cat {DISK}/changes.log >&2; exit 1; }}; done
@@ -199,6 +199,6 @@ END
     assert_eq!(guest.shell(TOLD), before);
     // And the next change finds the place free.
     guest.shell(PLAN);
-    guest.linerate(&["tune", "apply", "--from", "/run/plan.toml"]);
+    guest.linerate(&["tune", "apply", "--no-confirm", "--from", "/run/plan.toml"]);
     assert_eq!(guest.shell(TOLD), "ring 512\nusecs 64\n");
 }

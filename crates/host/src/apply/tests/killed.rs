@@ -23,8 +23,8 @@ use linerate_model::setting::{SettingKey, Settings, Value};
 use super::sys;
 use crate::apply::fake::{Mortal, NoNics};
 use crate::apply::{
-    Header, LiveMachine, Machine, Outcome, Owner, Reach, Surroundings, Transaction, boot_id, reach,
-    recover,
+    Beside, Header, LiveMachine, Machine, Outcome, Owner, Reach, Surroundings, Transaction,
+    boot_id, reach, recover,
 };
 use crate::nic_control::{NicRead, NicWrite, Pair};
 use crate::root::LiveHost;
@@ -179,7 +179,8 @@ fn apply() {
         .collect();
     let plan = Plan::towards(&now, &desired()).expect("every setting is known");
     let header = Header::here(1).expect("this process");
-    let mut transaction = Transaction::begin(machine, &state(), &header).expect("a state folder");
+    let mut transaction =
+        Transaction::begin(machine, &state(), &header, &Beside::default()).expect("a state folder");
     transaction.apply(&plan).expect("nothing refuses");
     transaction.commit().expect("a writable journal");
 }

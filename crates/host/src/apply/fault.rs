@@ -1,0 +1,61 @@
+//! Where a test may end the process, or leave a step out: every moment at which a death makes a
+//! difference passes by here. A transaction that nobody tests has no [`Faults`].
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use linerate_model::known::Known;
+use linerate_model::setting::{SettingKey, Value};
+
+use super::machine::Machine;
+use super::settings::WriteError;
+
+/// A step of a writer, told before it is made unless its name says otherwise.
+#[derive(Debug, Clone, Copy)]
+pub enum Moment<'a> {
+    /// A record goes to the journal.
+    Append,
+    /// The record goes to stable storage.
+    Sync,
+    /// So many bytes of the journal are on stable storage.
+    Synced(&'a Path, u64),
+    /// The record is on stable storage, and the reverter has it.
+    Appended,
+    /// A setting is written.
+    Write,
+    /// The setting was written.
+    Written,
+}
+
+/// What goes wrong, by a test's plan.
+pub trait Faults: fmt::Debug + Send + Sync {
+    /// Whether the step is made; may not return at all.
+    fn lets(&self, moment: Moment<'_>) -> bool;
+}
+
+/// A machine whose writes pass by the faults.
+#[derive(Debug)]
+pub struct Faulty<M> {
+    /// The machine.
+    pub machine: M,
+    /// What goes wrong.
+    pub faults: Arc<dyn Faults>,
+}
+
+impl<M: Machine> Machine for Faulty<M> {
+    fn read(&self, key: &SettingKey) -> Known<Value> {
+        self.machine.read(key)
+    }
+    fn write(&self, key: &SettingKey, value: &Value) -> Result<(), WriteError> {
+        if !self.faults.lets(Moment::Write) {
+            return Ok(());
+        }
+        let written = self.machine.write(key, value);
+        self.faults.lets(Moment::Written);
+        written
+    }
+    fn disturbed_by(&self, key: &SettingKey) -> Vec<SettingKey> {
+        self.machine.disturbed_by(key)
+    }
+}

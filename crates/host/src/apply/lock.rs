@@ -1,0 +1,238 @@
+//! One at a time: a lock for each network namespace, and one for what all namespaces of the machine share
+//! (flock(2)). It goes with the last process that holds it, its file stays; a process that was started by the holder (the
+//! far end of a session on the same machine) works under the holder's.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::fs::FlockOperation::{LockExclusive, NonBlockingLockExclusive};
+use serde::{Deserialize, Serialize};
+
+use super::identity::{IdentityError, NetnsIdentity, Owner};
+use super::reverter::Boottime;
+
+/// Where locks are, for whoever may write there: one folder for all state folders.
+const FOLDER: &str = "/run/linerate";
+
+/// What is locked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// The settings of this network namespace.
+    Netns,
+    /// The settings that all namespaces share.
+    Machine,
+}
+
+/// Who holds a lock, as its file tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+struct Holder {
+    owner: Owner,
+    /// When what it does is taken back, nanoseconds since the boot.
+    deadline_ns: Option<u64>,
+}
+
+/// Why a lock was not got.
+#[derive(Debug, thiserror::Error)]
+pub enum LockError {
+    /// Somebody else holds it.
+    #[error("{}", busy(*.pid, *.left))]
+    Held {
+        /// The process, where it can be told.
+        pid: Option<u32>,
+        /// How long until its changes are taken back, unless they are confirmed.
+        left: Option<Duration>,
+    },
+    /// There is no place for it.
+    #[error("cannot lock {path}: {source}")]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// The operating system's reason.
+        source: io::Error,
+    },
+    /// This process or its namespace could not be described.
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
+}
+
+fn busy(pid: Option<u32>, left: Option<Duration>) -> String {
+    let who = pid.map_or_else(
+        || "another process".to_owned(),
+        |pid| format!("process {pid}"),
+    );
+    let until = left.map_or_else(String::new, |left| {
+        format!(
+            "; unless confirmed, it takes its changes back in {} s",
+            left.as_secs()
+        )
+    });
+    format!("{who} is changing settings here{until}")
+}
+
+/// A lock, or the right to work under that of a process that started this one.
+#[derive(Debug)]
+pub struct Lock {
+    /// None under another process's lock.
+    file: Option<File>,
+    path: PathBuf,
+}
+
+impl Lock {
+    /// Takes the lock of `scope`; `state` is where it is kept when nothing may be written to `/run`.
+    pub fn take(scope: Scope, state: &Path) -> Result<Self, LockError> {
+        let name = match scope {
+            Scope::Netns => format!("netns-{}.lock", NetnsIdentity::current()?.inode),
+            Scope::Machine => "machine.lock".to_owned(),
+        };
+        let path = folder(state)?.join(name);
+        let failed = |source| LockError::Io {
+            path: path.clone(),
+            source,
+        };
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&path)
+            .map_err(failed)?;
+        let mut locked = rustix::fs::flock(&file, NonBlockingLockExclusive);
+        let holder = match locked {
+            Err(rustix::io::Errno::WOULDBLOCK) => read(&file),
+            _ => None,
+        };
+        if let Some(holder) = holder {
+            if is_ancestor(&holder.owner) {
+                return Ok(Self { file: None, path });
+            }
+            if !holder.owner.is_alive() {
+                // Its reverter takes everything back, and is soon done.
+                locked = rustix::fs::flock(&file, LockExclusive);
+            }
+        }
+        match locked {
+            Ok(()) => {
+                let file = Some(file);
+                let lock = Self { file, path };
+                lock.say(None)?;
+                Ok(lock)
+            }
+            Err(rustix::io::Errno::WOULDBLOCK) => {
+                let deadline = holder.and_then(|holder| holder.deadline_ns);
+                let now = Boottime::now().since_boot();
+                Err(LockError::Held {
+                    pid: holder.map(|holder| holder.owner.pid),
+                    left: deadline.map(|at| Duration::from_nanos(at).saturating_sub(now)),
+                })
+            }
+            Err(error) => Err(failed(error.into())),
+        }
+    }
+
+    /// Tells those who ask when this is over.
+    pub fn say(&self, deadline: Option<Boottime>) -> Result<(), LockError> {
+        let Some(mut file) = self.file.as_ref() else {
+            return Ok(());
+        };
+        let holder = Holder {
+            owner: Owner::current()?,
+            deadline_ns: deadline
+                .map(|at| u64::try_from(at.since_boot().as_nanos()).unwrap_or(u64::MAX)),
+        };
+        let told = serde_json::to_string(&holder).map_err(io::Error::from);
+        let write = |told: String| {
+            file.set_len(0)?;
+            file.seek(SeekFrom::Start(0))?;
+            file.write_all(told.as_bytes())
+        };
+        told.and_then(write).map_err(|source| LockError::Io {
+            path: self.path.clone(),
+            source,
+        })
+    }
+
+    /// The lock once more, for a process that is started with it: it goes with the last of both.
+    pub fn share(&self) -> io::Result<Option<File>> {
+        self.file.as_ref().map(File::try_clone).transpose()
+    }
+}
+
+fn read(mut file: &File) -> Option<Holder> {
+    let mut text = String::new();
+    file.read_to_string(&mut text).ok()?;
+    serde_json::from_str(&text).ok()
+}
+
+fn folder(state: &Path) -> Result<PathBuf, LockError> {
+    let shared = Path::new(FOLDER);
+    let make = |path: &Path| DirBuilder::new().recursive(true).mode(0o700).create(path);
+    let may_write = |path: &Path| {
+        rustix::fs::access(
+            path,
+            rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK,
+        )
+        .is_ok()
+    };
+    if make(shared).is_ok() && may_write(shared) {
+        return Ok(shared.to_owned());
+    }
+    match make(state) {
+        Ok(()) => Ok(state.to_owned()),
+        Err(source) => Err(LockError::Io {
+            path: state.to_owned(),
+            source,
+        }),
+    }
+}
+
+/// Whether `owner` started this process, or one that did.
+fn is_ancestor(owner: &Owner) -> bool {
+    let mut pid = std::process::id();
+    while let Some(parent) = parent_of(pid) {
+        if parent == owner.pid {
+            return owner.is_alive();
+        }
+        pid = parent;
+    }
+    false
+}
+
+/// The parent of a process; none of the first one.
+fn parent_of(pid: u32) -> Option<u32> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, fields) = stat.rsplit_once(')')?;
+    let parent = fields.split_ascii_whitespace().nth(1)?.parse().ok()?;
+    (parent != 0).then_some(parent)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_was_started_by_its_parent_and_not_by_itself() {
+        let parent = parent_of(std::process::id()).expect("a test has a parent");
+        let stat = fs::read_to_string(format!("/proc/{parent}/stat")).expect("alive");
+        let (_, start_ticks) = super::super::identity::parse_stat(&stat).expect("a stat line");
+        assert!(is_ancestor(&Owner {
+            pid: parent,
+            start_ticks
+        }));
+        assert!(!is_ancestor(&Owner::current().expect("this process")));
+    }
+
+    #[test]
+    fn who_is_at_work_and_how_long_is_said() {
+        assert_eq!(
+            busy(Some(7), Some(Duration::from_millis(12_900))),
+            "process 7 is changing settings here; unless confirmed, it takes its changes back in 12 s"
+        );
+        assert_eq!(
+            busy(None, None),
+            "another process is changing settings here"
+        );
+    }
+}

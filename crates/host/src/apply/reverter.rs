@@ -1,0 +1,393 @@
+//! The reverter: a process of its own that takes changes back when the one that made them cannot. It is
+//! armed before the first write and told every record before the write that it announces, so it needs
+//! neither disk nor network to know what was changed.
+//!
+//! It acts when its channel ends, which is when the other process has ended in whatever way, and at the
+//! deadline, when it first makes sure that nobody writes any more (SIGKILL) and then puts back. Time is
+//! CLOCK_BOOTTIME (clock_gettime(2)): it goes on in suspend, and setting the clock does not move it.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fd::OwnedFd;
+use rustix::process::{Pid, PidfdFlags, Signal};
+use rustix::time::{
+    ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime,
+    timerfd_create, timerfd_settime,
+};
+
+use super::journal::{Beside, Ending, Journal, Story, folder_of, is_aborted};
+use super::machine::Machine;
+use super::recover::{Outcome, Recovered};
+use super::restore;
+use super::transaction::close;
+
+/// What it says when it is armed.
+const ARMED: &[u8] = b"armed\n";
+/// How long the other side may take to arm, or to take a record.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a killed process may take to leave the kernel.
+const DYING: Duration = Duration::from_secs(2);
+
+/// A moment of this boot, which suspend does not stop and nobody can set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Boottime(Duration);
+
+impl Boottime {
+    /// Now.
+    pub fn now() -> Self {
+        let now = clock_gettime(ClockId::Boottime);
+        Self(Duration::new(
+            u64::try_from(now.tv_sec).unwrap_or_default(),
+            u32::try_from(now.tv_nsec).unwrap_or_default(),
+        ))
+    }
+
+    /// So long after the boot.
+    pub fn after(time: Duration) -> Self {
+        Self(time)
+    }
+
+    /// So much later.
+    #[must_use]
+    pub fn plus(self, time: Duration) -> Self {
+        Self(self.0.saturating_add(time))
+    }
+
+    /// So much earlier.
+    #[must_use]
+    pub fn before(self, time: Duration) -> Self {
+        Self(self.0.saturating_sub(time))
+    }
+
+    /// How long it is until then; zero when it is past.
+    pub fn remaining(self) -> Duration {
+        self.0.saturating_sub(Self::now().0)
+    }
+
+    /// Since the boot.
+    pub fn since_boot(self) -> Duration {
+        self.0
+    }
+}
+
+/// The way to a reverter that is armed.
+#[derive(Debug)]
+pub struct Guard {
+    channel: UnixStream,
+}
+
+impl Guard {
+    /// Waits until the reverter at the other end of `channel` is armed.
+    pub fn armed(channel: UnixStream) -> io::Result<Self> {
+        channel.set_read_timeout(Some(PATIENCE))?;
+        channel.set_write_timeout(Some(PATIENCE))?;
+        let mut said = [0; ARMED.len()];
+        (&channel).read_exact(&mut said)?;
+        if said != ARMED {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        Ok(Self { channel })
+    }
+
+    /// Everything undecided is taken back at `deadline`, or only when this process ends.
+    pub fn allow_until(&self, deadline: Option<Boottime>) -> io::Result<()> {
+        let nanoseconds = deadline.map_or(0, |at| at.0.as_nanos());
+        self.tell(&format!("deadline {nanoseconds}\n"))
+    }
+
+    pub(super) fn record(&self, id: &str, line: &str) -> io::Result<()> {
+        self.tell(&format!("{id} {line}"))
+    }
+
+    fn tell(&self, line: &str) -> io::Result<()> {
+        (&self.channel).write_all(line.as_bytes())
+    }
+}
+
+/// What the reverter knows.
+#[derive(Debug, Default)]
+struct Memory {
+    /// The undecided transactions with the lines of their journals, the oldest first.
+    lines: BTreeMap<String, Vec<u8>>,
+    deadline: Option<Boottime>,
+    /// A line that has not come whole.
+    rest: Vec<u8>,
+}
+
+impl Memory {
+    fn hear(&mut self, bytes: &[u8]) {
+        self.rest.extend_from_slice(bytes);
+        while let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
+            let line: Vec<u8> = self.rest.drain(..=end).collect();
+            self.take(&line);
+        }
+    }
+
+    fn take(&mut self, line: &[u8]) {
+        let Some(blank) = line.iter().position(|byte| *byte == b' ') else {
+            return;
+        };
+        let (word, told) = (&line[..blank], &line[blank + 1..]);
+        let Ok(word) = std::str::from_utf8(word) else {
+            return;
+        };
+        if word == "deadline" {
+            let told = std::str::from_utf8(told).unwrap_or_default();
+            self.deadline = match told.trim_end().parse() {
+                Ok(0) | Err(_) => None,
+                Ok(nanoseconds) => Some(Boottime(Duration::from_nanos(nanoseconds))),
+            };
+        } else if is_aborted(told) {
+            self.lines.remove(word);
+        } else {
+            let lines = self.lines.entry(word.to_owned()).or_default();
+            lines.extend_from_slice(told);
+        }
+    }
+
+    /// When to act, as long as there is something to take back.
+    fn due(&self) -> Option<Boottime> {
+        self.deadline.filter(|_| !self.lines.is_empty())
+    }
+
+    /// Takes back what is undecided, the newest first.
+    fn revert(
+        self,
+        why: &str,
+        state: &Path,
+        machine: &dyn Machine,
+        beside: &Beside,
+    ) -> Vec<Recovered> {
+        let undecided = self.lines.into_iter().rev();
+        let revert = |(id, lines): (String, Vec<u8>)| {
+            let folder = folder_of(state, &id);
+            let outcome = match Story::parse(&lines) {
+                // It is told of a commit before the disk is, which alone knows whether it came to it.
+                Ok(story) if story.ending == Ending::Committed && is_committed(&folder) => {
+                    return None;
+                }
+                Ok(story) => {
+                    // Neither disk nor network is needed up to here, as they may be what is cut off.
+                    let undone = restore::undo(&story.steps, &machine);
+                    if let Ok((mut journal, _)) = Journal::take_over(&folder, beside) {
+                        // It stays in the list: there may be nobody now to whom it could be told.
+                        close(&mut journal, &undone, why);
+                    }
+                    Outcome::of(undone)
+                }
+                Err(why) => Outcome::LeftAlone(why.to_owned()),
+            };
+            Some(Recovered { id, outcome })
+        };
+        undecided.filter_map(revert).collect()
+    }
+}
+
+fn is_committed(folder: &Path) -> bool {
+    Story::read(folder).is_ok_and(|story| story.ending == Ending::Committed)
+}
+
+/// Serves the process `parent` at the other end of `channel`, whose journals are below `state`, until it
+/// ends. What it left undecided on `machine` is taken back; `beside` is for tests.
+pub fn stand_by(
+    mut channel: UnixStream,
+    parent: u32,
+    state: &Path,
+    machine: &dyn Machine,
+    beside: &Beside,
+) -> io::Result<Vec<Recovered>> {
+    // A page that must first be read from a disk may be what the changes have cut off. Without the right
+    // to lock as much the reverter is as good as the machine.
+    let _ = super::sys::lock_memory();
+    let parent = Parent::of(parent);
+    let timer = timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::CLOEXEC)?;
+    channel.write_all(ARMED)?;
+    let mut memory = Memory::default();
+    let mut buffer = vec![0; 64 << 10];
+    let mut why = "the process that made the changes ended";
+    loop {
+        set(&timer, memory.due())?;
+        let mut ready = [
+            PollFd::new(&channel, PollFlags::IN),
+            PollFd::new(&timer, PollFlags::IN),
+        ];
+        match poll(&mut ready, None) {
+            Err(rustix::io::Errno::INTR) => continue,
+            polled => polled?,
+        };
+        // What was said comes before the deadline: it may have been the decision.
+        let is_silent = ready[0].revents().is_empty();
+        if is_silent {
+            why = "the deadline passed without a commit";
+            parent.kill();
+            // It makes no call any more; one that it was in when it was killed may still end.
+            channel.set_read_timeout(Some(DYING))?;
+        }
+        match channel.read(&mut buffer) {
+            Ok(count) if count > 0 => memory.hear(&buffer[..count]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            // The end, or an error that is as good, or a dead process that does not get out of the kernel.
+            _ => return Ok(memory.revert(why, state, machine, beside)),
+        }
+    }
+}
+
+fn set(timer: &OwnedFd, deadline: Option<Boottime>) -> io::Result<()> {
+    let zero = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    let at = deadline.map_or(zero, |Boottime(at)| Timespec {
+        tv_sec: i64::try_from(at.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: at.subsec_nanos().into(),
+    });
+    let times = Itimerspec {
+        it_interval: zero,
+        it_value: at,
+    };
+    timerfd_settime(timer, TimerfdTimerFlags::ABSTIME, &times)?;
+    Ok(())
+}
+
+/// The process that makes the changes. A descriptor of it cannot come to mean another one.
+struct Parent {
+    pid: Option<Pid>,
+    pidfd: Option<OwnedFd>,
+}
+
+impl Parent {
+    fn of(pid: u32) -> Self {
+        let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+        let pidfd = pid.and_then(|pid| rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok());
+        // It may have ended, and its number been given away, before the descriptor was opened.
+        let still = pid.filter(|_| rustix::process::getppid() == pid);
+        Self {
+            pid: still,
+            pidfd: pidfd.filter(|_| still.is_some()),
+        }
+    }
+
+    /// Makes sure that it makes no more calls; its end of the channel closes with it.
+    fn kill(&self) {
+        match (&self.pidfd, self.pid) {
+            (Some(pidfd), _) => {
+                let _ = rustix::process::pidfd_send_signal(pidfd.as_fd(), Signal::KILL);
+            }
+            // Before Linux 5.3. Its number is its own as long as it is our parent.
+            (None, Some(pid)) if rustix::process::getppid() == Some(pid) => {
+                let _ = rustix::process::kill_process(pid, Signal::KILL);
+            }
+            (None, _) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::rc::Rc;
+
+    use linerate_model::plan::{Change, Plan};
+    use linerate_model::setting::{SettingKey, Settings, Value};
+
+    use super::*;
+    use crate::apply::fake::FakeMachine;
+    use crate::apply::{Header, Transaction};
+
+    const SACK: &str = "sysctl/net.ipv4.tcp_sack";
+
+    fn key() -> SettingKey {
+        SACK.parse().expect("a key")
+    }
+
+    fn machine(value: bool) -> Rc<FakeMachine> {
+        let settings = Settings::from([(key(), Value::Switch(value))]);
+        Rc::new(FakeMachine::new(settings, Vec::new()))
+    }
+
+    /// A transaction that has made its change, and everything that its reverter would have heard.
+    fn changed(state: &Path) -> (Transaction<Rc<FakeMachine>>, UnixStream) {
+        let (own, theirs) = UnixStream::pair().expect("two sockets");
+        (&theirs).write_all(ARMED).expect("room");
+        let beside = Beside {
+            guard: Some(std::sync::Arc::new(Guard::armed(own).expect("it was said"))),
+            faults: None,
+        };
+        let header = Header::here(1).expect("this process");
+        let mut transaction =
+            Transaction::begin(machine(true), state, &header, &beside).expect("a state folder");
+        let change = Change {
+            setting: key(),
+            from: Value::Switch(true),
+            to: Value::Switch(false),
+        };
+        let plan = Plan::new(vec![change]).expect("one change");
+        transaction.apply(&plan).expect("it is taken");
+        (transaction, theirs)
+    }
+
+    fn heard(mut channel: UnixStream, pieces: usize) -> Memory {
+        let mut all = Vec::new();
+        channel
+            .read_to_end(&mut all)
+            .expect("the other end is closed");
+        let mut memory = Memory::default();
+        all.chunks(pieces).for_each(|piece| memory.hear(piece));
+        memory
+    }
+
+    fn reverted(memory: Memory, state: &Path) -> Value {
+        let machine = machine(false);
+        memory.revert("a test", state, &*machine, &Beside::default());
+        machine.read(&key()).value().cloned().expect("a value")
+    }
+
+    #[test]
+    fn what_was_not_decided_is_put_back_without_the_disk_however_the_records_came() {
+        for pieces in [1, 7, 64, 1 << 20] {
+            let state = tempfile::tempdir().expect("a state folder");
+            let (transaction, channel) = changed(state.path());
+            transaction.die();
+            let memory = heard(channel, pieces);
+            let nowhere = state.path().join("gone");
+            assert_eq!(reverted(memory, &nowhere), Value::Switch(true));
+        }
+    }
+
+    #[test]
+    fn what_is_committed_on_the_disk_stays_and_a_commit_that_did_not_get_there_does_not_count() {
+        let state = tempfile::tempdir().expect("a state folder");
+        let (transaction, channel) = changed(state.path());
+        transaction.commit().expect("a writable journal");
+        assert_eq!(
+            reverted(heard(channel, 64), state.path()),
+            Value::Switch(false)
+        );
+
+        let state = tempfile::tempdir().expect("a state folder");
+        let (transaction, channel) = changed(state.path());
+        let folder = folder_of(state.path(), &transaction.id());
+        let before = std::fs::read(folder.join("journal")).expect("a journal");
+        transaction.commit().expect("a writable journal");
+        std::fs::write(folder.join("journal"), before).expect("a power cut");
+        assert_eq!(
+            reverted(heard(channel, 64), state.path()),
+            Value::Switch(true)
+        );
+    }
+
+    #[test]
+    fn what_was_taken_back_already_is_forgotten() {
+        let state = tempfile::tempdir().expect("a state folder");
+        let (transaction, channel) = changed(state.path());
+        transaction.undo().expect("it is taken");
+        let memory = heard(channel, 64);
+        assert!(memory.lines.is_empty());
+        assert_eq!(memory.due(), None);
+    }
+}

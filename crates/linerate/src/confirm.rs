@@ -1,0 +1,249 @@
+//! Who may say that changes stay: somebody who came in after the last of them. The process that made the
+//! changes listens on a socket beside its journal, and asks the kernel who is at the other end.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use linerate_host::apply::Boottime;
+use rustix::event::{PollFd, PollFlags, poll};
+
+use crate::exit::{Code, Outcome, Stop};
+use crate::interrupt::Interrupt;
+
+/// The socket's name beside the journal.
+const SOCKET: &str = "control";
+/// What is answered when a wish is granted and carried out.
+const DONE: &str = "done";
+/// How long the other end may take over its one line.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How long it may take until a wish is carried out.
+const CARRIED_OUT: Duration = Duration::from_secs(60);
+/// How often Ctrl-C is looked for.
+const BEAT: Duration = Duration::from_millis(100);
+
+/// What becomes of changes that were made.
+#[derive(Debug)]
+pub enum Decision {
+    /// They stay; somebody may wait to hear that they do.
+    Confirmed(Option<Asker>),
+    /// Somebody wants them undone, and waits to hear that they are.
+    Refused(Asker),
+    /// Nobody said anything in time.
+    Late,
+    /// This process is to end.
+    Interrupted,
+}
+
+/// Somebody who decided, and waits for what comes of it.
+#[derive(Debug)]
+pub struct Asker(UnixStream);
+
+/// What can be asked of the process that made the changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wish {
+    /// Let them stay.
+    Confirm,
+    /// Take them back.
+    Undo,
+}
+
+impl Wish {
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Confirm => "confirm",
+            Self::Undo => "undo",
+        }
+    }
+}
+
+/// Where a decision can be given.
+#[derive(Debug)]
+pub struct Control {
+    listener: UnixListener,
+    path: PathBuf,
+}
+
+impl Control {
+    /// Listens beside the journal in `folder`.
+    pub fn open(folder: &Path) -> Outcome<Self> {
+        let path = folder.join(SOCKET);
+        let failed = |error| Stop::io(format!("listen on {}", path.display()), error);
+        let listener = by_short_name(folder, UnixListener::bind).map_err(failed)?;
+        listener.set_nonblocking(true).map_err(failed)?;
+        Ok(Self { listener, path })
+    }
+
+    /// Waits for a decision about changes of which the last was made at `applied`.
+    pub fn wait(&self, applied: Boottime, until: Boottime, interrupt: &Interrupt) -> Decision {
+        let started_from = session_of(std::process::id());
+        while !until.remaining().is_zero() {
+            if interrupt.asked() {
+                return Decision::Interrupted;
+            }
+            let beat = BEAT.min(until.remaining());
+            let beat = rustix::time::Timespec {
+                tv_sec: 0,
+                tv_nsec: beat.subsec_nanos().into(),
+            };
+            // A signal ends the wait, and the loop looks for what it means.
+            let _ = poll(
+                &mut [PollFd::new(&self.listener, PollFlags::IN)],
+                Some(&beat),
+            );
+            let Ok((stream, _)) = self.listener.accept() else {
+                continue;
+            };
+            let Some(wish) = hear(&stream) else {
+                continue;
+            };
+            let asker = Asker(stream);
+            match (asker.may(wish, applied, started_from), wish) {
+                (Ok(()), Wish::Confirm) => return Decision::Confirmed(Some(asker)),
+                (Ok(()), Wish::Undo) => return Decision::Refused(asker),
+                (refused, _) => asker.hears(&refused),
+            }
+        }
+        Decision::Late
+    }
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        // With the journal's folder it may be gone already.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// A socket's path may have 107 bytes (unix(7)); a state folder may have more.
+fn by_short_name<T>(
+    folder: &Path,
+    open: impl FnOnce(PathBuf) -> std::io::Result<T>,
+) -> std::io::Result<T> {
+    let folder = File::open(folder)?;
+    open(PathBuf::from(format!(
+        "/proc/self/fd/{}/{SOCKET}",
+        folder.as_raw_fd()
+    )))
+}
+
+fn hear(stream: &UnixStream) -> Option<Wish> {
+    stream.set_nonblocking(false).ok()?;
+    stream.set_read_timeout(Some(PATIENCE)).ok()?;
+    stream.set_write_timeout(Some(PATIENCE)).ok()?;
+    let mut line = String::new();
+    BufReader::new(stream.take(64)).read_line(&mut line).ok()?;
+    [Wish::Confirm, Wish::Undo]
+        .into_iter()
+        .find(|wish| wish.word() == line.trim_end())
+}
+
+impl Asker {
+    /// Tells what came of it. Somebody who has gone away has said what he wanted all the same.
+    pub fn hears(mut self, result: &Outcome<()>) {
+        let reply = match result {
+            Ok(()) => DONE.to_owned(),
+            Err(stop) => stop.to_string(),
+        };
+        let _ = self.0.write_all(reply.as_bytes());
+    }
+
+    /// Whether the process at the other end may have its wish.
+    fn may(&self, wish: Wish, applied: Boottime, started_from: Option<Session>) -> Outcome<()> {
+        let refuse = |why: &str| {
+            Err(Stop::new(
+                Code::PermissionMissing,
+                format!("cannot {}: {why}", wish.word()),
+            ))
+        };
+        let who = rustix::net::sockopt::socket_peercred(&self.0)
+            .map_err(|error| Stop::io("tell who asks", error.into()))?;
+        if !who.uid.is_root() && who.uid != rustix::process::geteuid() {
+            return refuse("the changes are those of another user");
+        }
+        let pid = u32::try_from(who.pid.as_raw_nonzero().get()).unwrap_or_default();
+        match (wish, session_of(pid)) {
+            (Wish::Undo, _) => Ok(()),
+            (Wish::Confirm, Some(session)) if session.began > applied => Ok(()),
+            (Wish::Confirm, Some(_)) => refuse(
+                "this ssh connection is older than the last change, so it does not show that one can still \
+                 get in; confirm over a new one",
+            ),
+            // The console, or a program of this machine: so were the changes made.
+            (Wish::Confirm, None) if started_from.is_none() => Ok(()),
+            (Wish::Confirm, None) => refuse(
+                "the changes were made over ssh, and this does not come over ssh; confirm over a new ssh \
+                 connection",
+            ),
+        }
+    }
+}
+
+/// An ssh session of this machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Session {
+    /// The end of the clock tick in which the server's process for it was started: who was let in within
+    /// a tick of the last change had his password asked for after it.
+    began: Boottime,
+}
+
+/// The ssh session that a process belongs to, by its ancestors. Sessions that share one connection have one
+/// process of the server for all of them, as old as the connection.
+fn session_of(mut pid: u32) -> Option<Session> {
+    loop {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        let (before, fields) = stat.rsplit_once(')')?;
+        let (_, name) = before.split_once('(')?;
+        let mut fields = fields.split_ascii_whitespace();
+        // Fields 4 and 22 of proc_pid_stat(5); the first here is 3.
+        let parent: u32 = fields.nth(1)?.parse().ok()?;
+        if name == "sshd" || name == "sshd-session" {
+            let ticks: u64 = fields.nth(22 - 4 - 1)?.parse().ok()?;
+            let per_second = rustix::param::clock_ticks_per_second();
+            let nanoseconds = u128::from(ticks + 1) * 1_000_000_000 / u128::from(per_second.max(1));
+            let since = Duration::from_nanos(u64::try_from(nanoseconds).ok()?);
+            return Some(Session {
+                began: Boottime::after(since),
+            });
+        }
+        pid = parent;
+    }
+}
+
+/// Tells the process that keeps the transaction in `folder` open what is wanted.
+pub fn tell(folder: &Path, wish: Wish) -> Outcome<()> {
+    let gone = || {
+        Stop::new(Code::BadInput, "no process waits for a decision about it")
+            .hint("`linerate tune status` tells what became of it")
+    };
+    let stream = by_short_name(folder, UnixStream::connect).map_err(|_| gone())?;
+    let talk = || -> std::io::Result<String> {
+        stream.set_read_timeout(Some(CARRIED_OUT))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        (&stream).write_all(format!("{}\n", wish.word()).as_bytes())?;
+        let mut reply = String::new();
+        (&stream).take(4096).read_to_string(&mut reply)?;
+        Ok(reply)
+    };
+    let reply =
+        talk().map_err(|error| Stop::io("talk to the process that made the changes", error))?;
+    match reply.as_str() {
+        DONE => Ok(()),
+        "" => Err(gone()),
+        why => Err(Stop::new(Code::PermissionMissing, why)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_without_an_ssh_server_above_it_has_no_session() {
+        // The first process has no parent, and no process has the number 0.
+        assert_eq!(session_of(0), None);
+    }
+}

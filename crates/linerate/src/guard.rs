@@ -1,0 +1,124 @@
+//! The reverter as a process: how it is started before the first change, and what it does
+//! (`linerate reverter`, which people need not know).
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+
+use linerate_host::apply::{Beside, Guard, Lock, Outcome as Restored, Recovered, stand_by};
+
+use crate::crash;
+use crate::exit::{Code, Outcome, Stop};
+use crate::say::Say;
+use crate::station::this_machine;
+
+/// The lock of this namespace, and the process that takes changes back should this one die. Both end with
+/// it, after the transactions, which hold the way to the reverter.
+#[derive(Debug)]
+pub struct Armed {
+    guard: Arc<Guard>,
+    lock: Lock,
+    process: Child,
+}
+
+impl Armed {
+    /// Starts a reverter for the journals below `state`, and waits until it is ready.
+    pub fn start(lock: Lock, state: &Path) -> io::Result<Self> {
+        let (own, theirs) = UnixStream::pair()?;
+        // It keeps the lock as long as it is at work, also when this process is gone.
+        let locked = lock.share()?.map_or_else(Stdio::null, Stdio::from);
+        let process = Command::new("/proc/self/exe")
+            .arg("--state")
+            .arg(state)
+            .args(["reverter", "--of", &std::process::id().to_string()])
+            .stdin(OwnedFd::from(theirs))
+            .stdout(locked)
+            .spawn()?;
+        let guard = Arc::new(Guard::armed(own)?);
+        Ok(Self {
+            guard,
+            lock,
+            process,
+        })
+    }
+
+    /// The way to the reverter.
+    pub fn guard(&self) -> &Arc<Guard> {
+        &self.guard
+    }
+
+    /// The lock.
+    pub fn lock(&self) -> &Lock {
+        &self.lock
+    }
+
+    /// The reverter's number.
+    pub fn process(&self) -> u32 {
+        self.process.id()
+    }
+}
+
+/// Waits for reverters that have nothing left to guard. Their channels must be closed.
+pub fn disarm(armed: Armed) {
+    let Armed {
+        guard,
+        lock,
+        mut process,
+    } = armed;
+    drop(guard);
+    // It ends by itself now; a zombie would be all that is left of it otherwise.
+    let _ = process.wait();
+    drop(lock);
+}
+
+/// `linerate reverter --of PID`: serves the process at the other end of standard input.
+pub fn run(parent: u32, state: &Path, say: &Say) -> Outcome<()> {
+    // Ctrl-C and the end of the terminal are for the process that makes the changes.
+    let _ = rustix::process::setsid();
+    let faults = crash::faults(crash::Role::Reverter, None);
+    let machine =
+        this_machine(faults.clone()).map_err(|error| Stop::io("open this machine", error))?;
+    let beside = Beside {
+        guard: None,
+        faults,
+    };
+    let channel = io::stdin()
+        .as_fd()
+        .try_clone_to_owned()
+        .map_err(|error| Stop::io("keep the channel", error))?;
+    let recovered = stand_by(channel.into(), parent, state, &machine, &beside)
+        .map_err(|error| Stop::io("stand by", error))?;
+    let mut incomplete = Vec::new();
+    for Recovered { id, outcome } in recovered {
+        match outcome {
+            Restored::Restored(undone) => {
+                let left = undone
+                    .left
+                    .iter()
+                    .fold(String::new(), |text, left| format!("{text}; {left}"));
+                say.note(&format!(
+                    "{id} was taken back by the reverter: {} settings put back{left}",
+                    undone.restored.len()
+                ));
+            }
+            Restored::Incomplete(undone) => {
+                let left: Vec<String> = undone.left.iter().map(ToString::to_string).collect();
+                incomplete.push(format!("{id}: {}", left.join("; ")));
+            }
+            Restored::LeftAlone(why) => incomplete.push(format!("{id}: {why}")),
+            Restored::NothingLeft(_) | Restored::OwnerAlive(_) => {}
+        }
+    }
+    if incomplete.is_empty() {
+        return Ok(());
+    }
+    let what = incomplete.join("; ");
+    Err(Stop::new(
+        Code::RestoreIncomplete,
+        format!("not everything could be put back: {what}"),
+    )
+    .hint("mend the cause, then run `linerate tune recover`"))
+}

@@ -1,0 +1,293 @@
+//! Who guards changes that are not decided: the process that made them, its reverter, and with both gone
+//! the journal. And who may decide.
+
+use std::path::{Path, PathBuf};
+
+use rustix::process::{Signal, kill_process};
+
+use crate::job::{Done, Job, run};
+use crate::lab::{Lab, assert_same, text};
+
+const PLAN: &str = "[settings]
+\"sysctl/net.ipv4.tcp_sack\" = 0
+\"sysctl/net.ipv4.tcp_rmem\" = \"4096 131072 7000000\"
+\"nic/near0/mtu\" = 1400
+";
+
+fn plan(lab: &Lab) -> PathBuf {
+    let file = lab.path("plan.toml");
+    std::fs::write(&file, PLAN).expect("the lab's folder");
+    file
+}
+
+/// A `tune apply` that has made its changes and waits for a decision.
+fn waiting(lab: &Lab, deadline: &str) -> Job {
+    let file = plan(lab);
+    let arguments = [
+        "tune",
+        "apply",
+        "--from",
+        text(&file),
+        "--deadline",
+        deadline,
+    ];
+    let job = Job::start(lab.linerate(&arguments));
+    let txn = lab.state().join("txn");
+    let script = format!(
+        "until ls {}/*/control 2>/dev/null; do :; done",
+        txn.display()
+    );
+    lab.shell("near", &script);
+    job
+}
+
+/// The family's process that has `word` on its command line.
+fn process(job: &Job, word: &str) -> rustix::process::Pid {
+    let family = job.family();
+    let found = family.iter().find(|(_, line)| line.contains(word));
+    found
+        .unwrap_or_else(|| panic!("no {word} among {family:?}"))
+        .0
+}
+
+fn end_of(job: &Job, word: &str, signal: Signal) {
+    kill_process(process(job, word), signal).expect("it was there a moment ago");
+}
+
+/// What linerate says to somebody who came in by an ssh server that starts now.
+fn over_ssh(lab: &Lab, arguments: &str) -> Done {
+    let server = lab.path("sshd");
+    std::fs::copy("/bin/sh", &server).expect("a shell");
+    let mut command = lab.on("near", text(&server));
+    let linerate = crate::LINERATE;
+    let state = lab.state();
+    let script = format!(
+        "{linerate} --state {} {arguments}; exit $?",
+        state.display()
+    );
+    command.args(["-c", &script]);
+    run(command)
+}
+
+fn status(lab: &Lab) -> String {
+    lab.run(&["tune", "status"]).expect_code(0).out
+}
+
+#[test]
+fn changes_that_are_confirmed_by_somebody_who_came_in_after_them_stay() {
+    let Some(lab) = Lab::new() else { return };
+    let before = lab.dump();
+    let job = waiting(&lab, "120");
+    let confirmed = over_ssh(&lab, "tune confirm").expect_code(0);
+    assert!(confirmed.out.contains("applied"), "{}", confirmed.out);
+    job.end().expect_code(0);
+    assert_ne!(lab.dump(), before);
+    lab.run(&["tune", "undo"]).expect_code(0);
+    assert_same(&lab, &before, "undone after its confirmation");
+}
+
+#[test]
+fn changes_made_over_ssh_are_not_confirmed_over_the_same_connection() {
+    let Some(lab) = Lab::new() else { return };
+    let before = lab.dump();
+    let file = plan(&lab);
+    let (linerate, state) = (crate::LINERATE, lab.state());
+    let tune = format!("{linerate} --state {} tune", state.display());
+    let script = format!(
+        "{tune} apply --from {} --deadline 120 & until ls {}/txn/*/control 2>/dev/null; do :; done; \
+         {tune} confirm; echo confirmed $?; {tune} undo $({tune} status | cut -d' ' -f1); wait $!; \
+         echo applied $?",
+        file.display(),
+        state.display()
+    );
+    let server = lab.path("sshd");
+    std::fs::copy("/bin/sh", &server).expect("a shell");
+    let mut command = lab.on("near", text(&server));
+    command.args(["-c", &script]);
+    let done = run(command);
+    assert!(
+        done.err.contains("older than the last change"),
+        "{}",
+        done.err
+    );
+    assert!(done.out.contains("confirmed 21"), "{}", done.out);
+    assert!(done.out.contains("applied 30"), "{}", done.out);
+    assert_same(&lab, &before, "told to undo while it waited");
+}
+
+#[test]
+fn changes_that_nobody_confirms_are_taken_back_at_the_deadline() {
+    let Some(lab) = Lab::new() else { return };
+    let before = lab.dump();
+    let done = waiting(&lab, "2").end().expect_code(40);
+    assert!(
+        done.err.contains("not confirmed within 2 s"),
+        "{}",
+        done.err
+    );
+    assert_same(&lab, &before, "after the deadline");
+}
+
+#[test]
+fn what_a_killed_process_changed_its_reverter_takes_back() {
+    let Some(lab) = Lab::new() else { return };
+    let before = lab.dump();
+    let job = waiting(&lab, "120");
+    end_of(&job, " tune ", Signal::KILL);
+    let done = job.end();
+    assert!(
+        done.err.contains("taken back by the reverter"),
+        "{}",
+        done.err
+    );
+    assert_same(&lab, &before, "killed while it waited");
+    assert!(status(&lab).contains("undone"), "{}", status(&lab));
+}
+
+#[test]
+fn what_a_hanging_process_changed_is_taken_back_at_the_deadline() {
+    let Some(lab) = Lab::new() else { return };
+    let before = lab.dump();
+    let job = waiting(&lab, "3");
+    end_of(&job, " tune ", Signal::STOP);
+    let done = job.end();
+    assert_eq!(done.signal, Some(9), "{}", done.err);
+    assert_same(&lab, &before, "stopped while it waited");
+    assert!(
+        status(&lab).contains("the deadline passed"),
+        "{}",
+        status(&lab)
+    );
+}
+
+#[test]
+fn without_its_reverter_a_process_holds_the_deadline_itself() {
+    let Some(lab) = Lab::new() else { return };
+    let before = lab.dump();
+    let job = waiting(&lab, "4");
+    end_of(&job, " reverter ", Signal::KILL);
+    job.end().expect_code(40);
+    assert_same(&lab, &before, "the reverter killed");
+}
+
+#[test]
+fn with_both_killed_recover_takes_everything_back() {
+    let Some(lab) = Lab::new() else { return };
+    let before = lab.dump();
+    let job = waiting(&lab, "120");
+    let maker = process(&job, " tune ");
+    end_of(&job, " reverter ", Signal::KILL);
+    kill_process(maker, Signal::KILL).expect("it waits");
+    job.end();
+    assert_ne!(lab.dump(), before, "nobody was left to take it back");
+    lab.run(&["tune", "recover"]).expect_code(0);
+    assert_same(&lab, &before, "recovered");
+}
+
+#[test]
+fn two_transactions_at_once_are_refused_and_the_first_is_named() {
+    let Some(lab) = Lab::new() else { return };
+    let job = waiting(&lab, "120");
+    let other = lab.path("other.toml");
+    std::fs::write(
+        &other,
+        "[settings]\n\"sysctl/net.ipv4.tcp_timestamps\" = 0\n",
+    )
+    .expect("a plan");
+    let second = ["tune", "apply", "--no-confirm", "--from", text(&other)];
+    let refused = lab.run(&second).expect_code(41);
+    assert!(
+        refused.err.contains("is changing settings here"),
+        "{}",
+        refused.err
+    );
+    assert!(
+        refused.err.contains("takes its changes back in 1"),
+        "{}",
+        refused.err
+    );
+    job.send(Signal::INT);
+    job.end().expect_code(130);
+    lab.run(&second).expect_code(0);
+}
+
+#[test]
+fn a_probe_that_fails_after_the_change_takes_it_back_and_one_that_fails_before_prevents_it() {
+    let Some(lab) = Lab::new() else { return };
+    let before = lab.dump();
+    let nobody = probe(&lab, &plan(&lab), "10.77.0.2:9").expect_code(20);
+    assert!(nobody.err.contains("nothing was changed"), "{}", nobody.err);
+    assert_same(&lab, &before, "a probe that failed before");
+    let serve = Job::start({
+        let mut command = lab.on("far", crate::LINERATE);
+        command.args(["agent", "--http", "10.77.0.2:7777"]);
+        command
+    });
+    lab.shell("far", "until ss -Hltn | grep -q 10.77.0.2:7777; do :; done");
+    let done = probe(&lab, &plan(&lab), "10.77.0.2:7777").expect_code(0);
+    assert!(done.err.contains("takes it back"), "{}", done.err);
+    lab.run(&["tune", "undo"]).expect_code(0);
+    assert_same(&lab, &before, "undone");
+    // With one port of its own, the host can be at one address once a minute (TIME-WAIT, RFC 9293).
+    let one_port = lab.path("one-port.toml");
+    let text = "[settings]\n\"sysctl/net.ipv4.ip_local_port_range\" = [40000, 40000]\n";
+    std::fs::write(&one_port, text).expect("a plan");
+    let address = "10.77.0.2:7777";
+    let mut command = lab.linerate(&["tune", "apply", "--from"]);
+    command
+        .arg(&one_port)
+        .args(["--probe", address, "--probe", address]);
+    let done = run(command).expect_code(20);
+    assert!(
+        done.err.contains("every change was taken back"),
+        "{}",
+        done.err
+    );
+    assert_same(&lab, &before, "a probe that failed after");
+    serve.send(Signal::INT);
+    serve.end().expect_code(0);
+}
+
+fn probe(lab: &Lab, plan: &Path, address: &str) -> Done {
+    lab.run(&["tune", "apply", "--from", text(plan), "--probe", address])
+}
+
+/// Every step of the writer, each of the victims: old or new, never a mix.
+#[test]
+fn whoever_is_killed_at_whatever_step_the_host_is_old_or_new() {
+    let Some(lab) = Lab::new() else { return };
+    let file = plan(&lab);
+    let before = lab.dump();
+    let apply = ["tune", "apply", "--no-confirm", "--from", text(&file)];
+    lab.run(&apply).expect_code(0);
+    let after = lab.dump();
+    lab.run(&["tune", "undo"]).expect_code(0);
+    assert_same(&lab, &before, "undone");
+    for victims in ["self", "reverter", "both"] {
+        let mut steps = 0;
+        loop {
+            steps += 1;
+            let mut command = lab.linerate(&apply);
+            command.env("LINERATE_CRASH", format!("maker:{steps}:{victims}"));
+            let done = run(command);
+            let where_ = format!("{victims} killed at step {steps}: {}", done.err);
+            if victims == "both" {
+                lab.run(&["tune", "recover"]).expect_code(0);
+            }
+            let now = lab.dump();
+            if now == after {
+                lab.run(&["tune", "undo"]).expect_code(0);
+                assert_same(&lab, &before, &where_);
+                if done.code == Some(0) && victims != "reverter" {
+                    break;
+                }
+            } else {
+                assert_eq!(now, before, "{where_}");
+            }
+            if victims == "reverter" && steps == 60 {
+                break;
+            }
+        }
+        assert!(steps > 30, "three changes have more steps than {steps}");
+    }
+}

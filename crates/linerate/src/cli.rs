@@ -508,6 +508,9 @@ pub struct StayArgs {
     /// Let the changes stay at once, without a confirmation.
     #[arg(long, conflicts_with = "probe")]
     pub no_confirm: bool,
+    /// Also change what disturbs the interface that your ssh connection comes in by, for a moment.
+    #[arg(long)]
+    pub include_way_in: bool,
 }
 
 /// `tune`.

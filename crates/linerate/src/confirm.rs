@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use linerate_host::apply::Boottime;
+use linerate_host::management::{Session, session_of};
+use linerate_host::root::LiveHost;
 use rustix::event::{PollFd, PollFlags, poll};
 
 use crate::exit::{Code, Outcome, Stop};
@@ -65,6 +67,7 @@ impl Wish {
 pub struct Control {
     listener: UnixListener,
     path: PathBuf,
+    live: LiveHost,
 }
 
 impl Control {
@@ -74,12 +77,17 @@ impl Control {
         let failed = |error| Stop::io(format!("listen on {}", path.display()), error);
         let listener = by_short_name(folder, UnixListener::bind).map_err(failed)?;
         listener.set_nonblocking(true).map_err(failed)?;
-        Ok(Self { listener, path })
+        let live = LiveHost::open().map_err(|error| Stop::io("open the root folder", error))?;
+        Ok(Self {
+            listener,
+            path,
+            live,
+        })
     }
 
     /// Waits for a decision about changes of which the last was made at `applied`.
     pub fn wait(&self, applied: Boottime, until: Boottime, interrupt: &Interrupt) -> Decision {
-        let started_from = session_of(std::process::id());
+        let started_from = session_of(self.live.root(), std::process::id());
         while !until.remaining().is_zero() {
             if interrupt.asked() {
                 return Decision::Interrupted;
@@ -101,13 +109,49 @@ impl Control {
                 continue;
             };
             let asker = Asker(stream);
-            match (asker.may(wish, applied, started_from), wish) {
+            match (self.may(&asker, wish, applied, started_from), wish) {
                 (Ok(()), Wish::Confirm) => return Decision::Confirmed(Some(asker)),
                 (Ok(()), Wish::Undo) => return Decision::Refused(asker),
                 (refused, _) => asker.hears(&refused),
             }
         }
         Decision::Late
+    }
+
+    /// Whether `asker` may have the wish.
+    fn may(
+        &self,
+        asker: &Asker,
+        wish: Wish,
+        applied: Boottime,
+        started_from: Option<Session>,
+    ) -> Outcome<()> {
+        let refuse = |why: &str| {
+            Err(Stop::new(
+                Code::PermissionMissing,
+                format!("cannot {}: {why}", wish.word()),
+            ))
+        };
+        let who = rustix::net::sockopt::socket_peercred(&asker.0)
+            .map_err(|error| Stop::io("tell who asks", error.into()))?;
+        if !who.uid.is_root() && who.uid != rustix::process::geteuid() {
+            return refuse("the changes are those of another user");
+        }
+        let pid = u32::try_from(who.pid.as_raw_nonzero().get()).unwrap_or_default();
+        match (wish, session_of(self.live.root(), pid)) {
+            (Wish::Undo, _) => Ok(()),
+            (Wish::Confirm, Some(session)) if session.began > applied => Ok(()),
+            (Wish::Confirm, Some(_)) => refuse(
+                "this ssh connection is older than the last change, so it does not show that one can still \
+                 get in; confirm over a new one",
+            ),
+            // The console, or a program of this machine: so were the changes made.
+            (Wish::Confirm, None) if started_from.is_none() => Ok(()),
+            (Wish::Confirm, None) => refuse(
+                "the changes were made over ssh, and this does not come over ssh; confirm over a new ssh \
+                 connection",
+            ),
+        }
     }
 }
 
@@ -150,67 +194,6 @@ impl Asker {
         };
         let _ = self.0.write_all(reply.as_bytes());
     }
-
-    /// Whether the process at the other end may have its wish.
-    fn may(&self, wish: Wish, applied: Boottime, started_from: Option<Session>) -> Outcome<()> {
-        let refuse = |why: &str| {
-            Err(Stop::new(
-                Code::PermissionMissing,
-                format!("cannot {}: {why}", wish.word()),
-            ))
-        };
-        let who = rustix::net::sockopt::socket_peercred(&self.0)
-            .map_err(|error| Stop::io("tell who asks", error.into()))?;
-        if !who.uid.is_root() && who.uid != rustix::process::geteuid() {
-            return refuse("the changes are those of another user");
-        }
-        let pid = u32::try_from(who.pid.as_raw_nonzero().get()).unwrap_or_default();
-        match (wish, session_of(pid)) {
-            (Wish::Undo, _) => Ok(()),
-            (Wish::Confirm, Some(session)) if session.began > applied => Ok(()),
-            (Wish::Confirm, Some(_)) => refuse(
-                "this ssh connection is older than the last change, so it does not show that one can still \
-                 get in; confirm over a new one",
-            ),
-            // The console, or a program of this machine: so were the changes made.
-            (Wish::Confirm, None) if started_from.is_none() => Ok(()),
-            (Wish::Confirm, None) => refuse(
-                "the changes were made over ssh, and this does not come over ssh; confirm over a new ssh \
-                 connection",
-            ),
-        }
-    }
-}
-
-/// An ssh session of this machine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Session {
-    /// The end of the clock tick in which the server's process for it was started: who was let in within
-    /// a tick of the last change had his password asked for after it.
-    began: Boottime,
-}
-
-/// The ssh session that a process belongs to, by its ancestors. Sessions that share one connection have one
-/// process of the server for all of them, as old as the connection.
-fn session_of(mut pid: u32) -> Option<Session> {
-    loop {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        let (before, fields) = stat.rsplit_once(')')?;
-        let (_, name) = before.split_once('(')?;
-        let mut fields = fields.split_ascii_whitespace();
-        // Fields 4 and 22 of proc_pid_stat(5); the first here is 3.
-        let parent: u32 = fields.nth(1)?.parse().ok()?;
-        if name == "sshd" || name == "sshd-session" {
-            let ticks: u64 = fields.nth(22 - 4 - 1)?.parse().ok()?;
-            let per_second = rustix::param::clock_ticks_per_second();
-            let nanoseconds = u128::from(ticks + 1) * 1_000_000_000 / u128::from(per_second.max(1));
-            let since = Duration::from_nanos(u64::try_from(nanoseconds).ok()?);
-            return Some(Session {
-                began: Boottime::after(since),
-            });
-        }
-        pid = parent;
-    }
 }
 
 /// Tells the process that keeps the transaction in `folder` open what is wanted.
@@ -234,16 +217,5 @@ pub fn tell(folder: &Path, wish: Wish) -> Outcome<()> {
         DONE => Ok(()),
         "" => Err(gone()),
         why => Err(Stop::new(Code::PermissionMissing, why)),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_process_without_an_ssh_server_above_it_has_no_session() {
-        // The first process has no parent, and no process has the number 0.
-        assert_eq!(session_of(0), None);
     }
 }

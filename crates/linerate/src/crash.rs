@@ -41,14 +41,16 @@ mod planned {
     /// What goes wrong in this process, whose reverter has the number `reverter`.
     ///
     /// `LINERATE_CRASH=maker:7:both` kills maker and reverter at the maker's seventh step; the roles are
-    /// `maker`, `reverter` and `recovery`, the victims `self`, `reverter` and `both`.
+    /// `maker`, `reverter` and `recovery`, the victims `self`, `reverter` and `both`; several deaths have commas
+    /// between them. `LINERATE_MARK_SYNCED` has it told how much of a journal is on stable storage.
     /// `LINERATE_MUTANT=skip-sync` leaves out what puts records on stable storage, `skip-undo` what the
-    /// reverter and the recovery write.
+    /// reverter writes.
     pub fn faults(role: Role, reverter: Option<u32>) -> Option<Arc<dyn Faults>> {
         let crash = env::var("LINERATE_CRASH").ok();
-        let death = crash
-            .as_deref()
-            .and_then(|text| Death::of(text, role, reverter));
+        let death = crash.as_deref().and_then(|all| {
+            all.split(',')
+                .find_map(|text| Death::of(text, role, reverter))
+        });
         let mutant = env::var("LINERATE_MUTANT").unwrap_or_default();
         let marks = env::var_os("LINERATE_MARK_SYNCED").is_some();
         if death.is_none() && mutant.is_empty() && !marks {
@@ -58,7 +60,7 @@ mod planned {
             death,
             steps: AtomicU32::new(0),
             skips_sync: mutant == "skip-sync",
-            skips_writes: mutant == "skip-undo" && role != Role::Maker,
+            skips_writes: mutant == "skip-undo" && role == Role::Reverter,
             marks,
         }))
     }

@@ -10,6 +10,7 @@ use linerate_host::apply::{
     Lock, LockError, Machine, NetnsIdentity, Owner, Reach, Recovered, Scope, Surroundings,
     Transaction,
 };
+use linerate_host::management::{self, session_of};
 use linerate_host::netlink::Netlink;
 use linerate_host::nic_control::NicRead;
 use linerate_host::read::read_host;
@@ -19,7 +20,7 @@ use linerate_model::ids::NicName;
 use linerate_model::known::Known;
 use linerate_model::plan::{Change, Plan};
 use linerate_model::protocol::{AgentAddress, Failure, FailureKind};
-use linerate_model::setting::{Scope as SettingScope, SettingKey, Value};
+use linerate_model::setting::{Class, Scope as SettingScope, SettingKey, Value};
 use serde::Serialize;
 
 use crate::crash;
@@ -39,6 +40,8 @@ pub struct Station {
     /// From the first change on that all namespaces share.
     machine_lock: Option<Lock>,
     deadline: Option<Boottime>,
+    /// Whether the interfaces that the operator comes in by may be disturbed for a moment.
+    disturbs_way_in: bool,
 }
 
 impl Drop for Station {
@@ -74,7 +77,13 @@ impl Station {
             armed: None,
             machine_lock: None,
             deadline: None,
+            disturbs_way_in: false,
         })
+    }
+
+    /// From now on, interfaces that the operator's ssh connection comes in by may be disturbed, but not cut.
+    pub fn disturb_way_in(&mut self) {
+        self.disturbs_way_in = true;
     }
 
     /// From now on, what is not committed at `deadline` is taken back, also if this process hangs.
@@ -121,7 +130,56 @@ impl Station {
         }
     }
 
+    /// Refuses what would disturb (R2) or cut (R3 and worse) the ssh connection that this process was started
+    /// over.
+    fn spare_way_in(&self, plan: &Plan) -> Result<(), Failure> {
+        let root = self.live.root();
+        let Some(session) = session_of(root, std::process::id()) else {
+            return Ok(());
+        };
+        let most = if self.disturbs_way_in {
+            Class::R2
+        } else {
+            Class::R1
+        };
+        let too_much = |change: &&Change| change.setting.spec().class > most;
+        let of_nic = |change: &&Change| match &change.setting {
+            SettingKey::Nic(nic, _) => Some(nic.clone()),
+            _ => None,
+        };
+        let mut risky = plan.changes.iter().filter(too_much).peekable();
+        if risky.peek().is_none() {
+            return Ok(());
+        }
+        let way_in = management::way_in(root, &self.netlink, session);
+        for change in risky {
+            let Some(nic) = of_nic(&change) else {
+                continue;
+            };
+            let why = match &way_in {
+                Known::Value(nics) if !nics.contains(&nic) => continue,
+                Known::Value(_) => format!("your ssh connection comes in by {nic}"),
+                Known::Unknown(gap) => {
+                    format!("your ssh connection may come in by {nic}: {gap}")
+                }
+            };
+            let what = &change.setting;
+            let class = what.spec().class;
+            let how = if class == Class::R2 {
+                "disturbs it for a moment; `--include-way-in` allows that"
+            } else {
+                "may cut it; do that from the console"
+            };
+            let why = format!(
+                "cannot change {what}: {why}, and a change of class {class} {how}; nothing was changed"
+            );
+            return Err(failure(FailureKind::Permission, &why));
+        }
+        Ok(())
+    }
+
     fn begin(&mut self, plan: &Plan) -> Result<Transaction<Box<dyn Machine>>, Failure> {
+        self.spare_way_in(plan)?;
         let other = |error: &dyn std::error::Error| failure(FailureKind::Other, &error.to_string());
         let now = SystemTime::now()
             .duration_since(SystemTime::UNIX_EPOCH)
@@ -301,18 +359,21 @@ fn with_surroundings<T>(
     work: impl FnOnce(&Surroundings<'_>) -> Result<T, JournalError>,
 ) -> Outcome<T> {
     let boot_id = apply::boot_id().map_err(identity)?;
+    let faults = crash::faults(crash::Role::Recovery, None);
     let reach = |netns: &NetnsIdentity| match apply::reach(netns, || Ok(Box::new(Netlink::open()?)))
     {
-        Reach::Machine(machine) => Reach::Machine(with_faults(
-            machine,
-            crash::faults(crash::Role::Recovery, None),
-        )),
+        Reach::Machine(machine) => Reach::Machine(with_faults(machine, faults.clone())),
         other => other,
+    };
+    let beside = Beside {
+        guard: None,
+        faults: faults.clone(),
     };
     let around = Surroundings {
         boot_id: &boot_id,
         is_alive: &Owner::is_alive,
         reach: &reach,
+        beside: &beside,
     };
     work(&around).map_err(|error| journal_stop(&error))
 }

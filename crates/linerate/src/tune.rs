@@ -58,6 +58,7 @@ pub fn run(action: &TuneAction, state: &FilePath, say: &Say) -> Outcome<()> {
                 deadline: 60,
                 probe: Vec::new(),
                 no_confirm: true,
+                include_way_in: false,
             };
             apply("affinity", station, &plan, &stay, say)
         }
@@ -98,6 +99,9 @@ fn apply(
     let interrupt = Interrupt::listen()?;
     let deadline = Boottime::now().plus(Duration::from_secs(stay.deadline.into()));
     station.allow_until(deadline);
+    if stay.include_way_in {
+        station.disturb_way_in();
+    }
     station.apply(plan)?;
     let (stop, asker) = match decide(&station, stay, deadline, &interrupt, say) {
         Ok(Decision::Confirmed(asker)) => {

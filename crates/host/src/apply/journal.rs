@@ -99,7 +99,7 @@ pub(super) enum Record {
     Commit,
     /// The changes are undone, or gone with their boot or namespace.
     Aborted { why: String, left: Vec<Left> },
-    /// The owner could not undo everything and gave up: whoever recovers may take over.
+    /// It is to be undone by whoever recovers: the owner could not, or an undo after the commit begins.
     Released,
 }
 
@@ -189,6 +189,12 @@ pub struct Beside {
 }
 
 impl Beside {
+    /// Nobody.
+    pub const NOBODY: Self = Self {
+        guard: None,
+        faults: None,
+    };
+
     fn lets(&self, moment: Moment<'_>) -> bool {
         self.faults
             .as_ref()
@@ -301,8 +307,8 @@ impl Journal {
     }
 
     /// Opens a journal that another process left, to complete it; what is torn is cut off.
-    pub(super) fn reopen(folder: &Path) -> Result<(Self, Story), JournalError> {
-        Self::open(folder, NonBlockingLockExclusive, &Beside::default())
+    pub(super) fn reopen(folder: &Path, beside: &Beside) -> Result<(Self, Story), JournalError> {
+        Self::open(folder, NonBlockingLockExclusive, beside)
     }
 
     /// Opens the journal of a process that has ended, as soon as nobody else works on it.
@@ -447,7 +453,7 @@ pub(super) fn id_of(folder: &Path) -> String {
 pub enum Ending {
     /// It has not: its owner is at work, or died.
     Open,
-    /// Its owner could not undo everything.
+    /// It is to be undone, and nobody does.
     Released,
     /// Its changes stay.
     Committed,
@@ -654,7 +660,7 @@ mod tests {
         let second = Journal::create(folder.path(), &header, &Beside::default()).expect("another");
         assert_ne!(first.id(), second.id());
         assert!(matches!(
-            Journal::reopen(first.folder()),
+            Journal::reopen(first.folder(), &Beside::default()),
             Err(JournalError::Busy { .. })
         ));
     }

@@ -11,7 +11,9 @@ use std::path::{Path, PathBuf};
 use linerate_model::plan::Change;
 
 use super::identity::{NetnsIdentity, Owner};
-use super::journal::{Beside, Ending, Header, Journal, JournalError, Story, id_of, transactions};
+use super::journal::{
+    Beside, Ending, Header, Journal, JournalError, Record, Story, id_of, transactions,
+};
 use super::netns::Reach;
 use super::restore::{self, Undone};
 use super::transaction::close;
@@ -24,6 +26,8 @@ pub struct Surroundings<'a> {
     pub is_alive: &'a dyn Fn(&Owner) -> bool,
     /// The way to a namespace's settings.
     pub reach: &'a dyn Fn(&NetnsIdentity) -> Reach,
+    /// What stands beside the journals.
+    pub beside: &'a Beside,
 }
 
 impl std::fmt::Debug for Surroundings<'_> {
@@ -108,7 +112,7 @@ fn recover_one(folder: &Path, around: &Surroundings<'_>) -> Option<Outcome> {
         Ending::Open | Ending::Released => {}
     }
     // A reverter, or another recovery, may be at it: soon it is done.
-    let (journal, story) = match Journal::take_over(folder, &Beside::default()) {
+    let (journal, story) = match Journal::take_over(folder, around.beside) {
         Ok(opened) => opened,
         Err(error) if error.is_absent() => return None,
         Err(error) => return Some(Outcome::LeftAlone(error.to_string())),
@@ -139,6 +143,12 @@ fn take_back(mut journal: Journal, story: &Story, around: &Surroundings<'_>, why
         Reach::Gone => nothing_left(journal, NETNS_GONE),
         Reach::Unreachable(reason) => Outcome::LeftAlone(reason),
         Reach::Machine(machine) => {
+            // Killed from here on, an undo leaves what `recover` completes.
+            if story.ending == Ending::Committed
+                && let Err(error) = journal.append(&Record::Released)
+            {
+                return Outcome::LeftAlone(error.to_string());
+            }
             let undone = restore::undo(&story.steps, &machine);
             close(&mut journal, &undone, why);
             if undone.left.is_empty() {
@@ -166,7 +176,7 @@ pub fn undo_committed(
             Err(_) => continue,
         };
         if ending == Ending::Committed {
-            let (journal, story) = Journal::reopen(&folder)?;
+            let (journal, story) = Journal::reopen(&folder, around.beside)?;
             let outcome = take_back(journal, &story, around, "undone after its commit");
             return Ok(Some(Recovered { id: name, outcome }));
         }

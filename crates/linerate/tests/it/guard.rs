@@ -90,11 +90,14 @@ fn changes_that_are_confirmed_by_somebody_who_came_in_after_them_stay() {
 fn changes_made_over_ssh_are_not_confirmed_over_the_same_connection() {
     let Some(lab) = Lab::new() else { return };
     let before = lab.dump();
-    let file = plan(&lab);
+    // Nothing that the connection might come in by: this server has none.
+    let file = lab.path("plan.toml");
+    std::fs::write(&file, "[settings]\n\"sysctl/net.ipv4.tcp_sack\" = 0\n").expect("a plan");
     let (linerate, state) = (crate::LINERATE, lab.state());
     let tune = format!("{linerate} --state {} tune", state.display());
     let script = format!(
-        "{tune} apply --from {} --deadline 120 & until ls {}/txn/*/control 2>/dev/null; do :; done; \
+        "{tune} apply --from {} --deadline 120 & \
+         until ls {}/txn/*/control 2>/dev/null; do kill -0 $! || exit 1; done; \
          {tune} confirm; echo confirmed $?; {tune} undo $({tune} status | cut -d' ' -f1); wait $!; \
          echo applied $?",
         file.display(),
@@ -250,6 +253,66 @@ fn a_probe_that_fails_after_the_change_takes_it_back_and_one_that_fails_before_p
 
 fn probe(lab: &Lab, plan: &Path, address: &str) -> Done {
     lab.run(&["tune", "apply", "--from", text(plan), "--probe", address])
+}
+
+#[test]
+fn the_interface_that_an_ssh_connection_comes_in_by_is_not_cut_off() {
+    let Some(lab) = Lab::new() else { return };
+    let before = lab.dump();
+    let serve = Job::start({
+        let mut command = lab.on("far", crate::LINERATE);
+        command.args(["agent", "--http", "10.77.0.2:7777"]);
+        command
+    });
+    lab.shell("far", "until ss -Hltn | grep -q 10.77.0.2:7777; do :; done");
+    let server = lab.path("sshd");
+    std::fs::copy("/bin/bash", &server).expect("a shell that can connect");
+    // On `near` there is a server of ours with a connection that comes in by near0.
+    let apply = |name: &str, setting: &str, flag: &str| {
+        let file = lab.path(name);
+        std::fs::write(&file, format!("[settings]\n{setting}\n")).expect("a plan");
+        let mut command = lab.on("near", text(&server));
+        let script = format!(
+            "exec 3<>/dev/tcp/10.77.0.2/7777; {} --state {} tune apply --no-confirm --from {} {flag}; exit $?",
+            crate::LINERATE,
+            lab.state().display(),
+            file.display()
+        );
+        command.args(["-c", &script]);
+        run(command)
+    };
+    for (name, setting, flag, why) in [
+        ("cuts", "\"nic/near0/mtu\" = 1400", "", "may cut it"),
+        (
+            "cuts",
+            "\"nic/near0/mtu\" = 1400",
+            "--include-way-in",
+            "may cut it",
+        ),
+        (
+            "stalls",
+            "\"nic/near0/feature/tso\" = \"off\"",
+            "",
+            "--include-way-in",
+        ),
+    ] {
+        let refused = apply(name, setting, flag).expect_code(21);
+        assert!(refused.err.contains("comes in by near0"), "{}", refused.err);
+        assert!(refused.err.contains(why), "{}", refused.err);
+        assert_same(&lab, &before, name);
+    }
+    apply(
+        "stalls",
+        "\"nic/near0/feature/tso\" = \"off\"",
+        "--include-way-in",
+    )
+    .expect_code(0);
+    apply("harmless", "\"sysctl/net.ipv4.tcp_sack\" = 0", "").expect_code(0);
+    lab.run(&["tune", "undo"]).expect_code(0);
+    lab.run(&["tune", "undo"]).expect_code(0);
+    assert_same(&lab, &before, "undone");
+    serve.send(Signal::INT);
+    serve.end().expect_code(0);
 }
 
 /// Every step of the writer, each of the victims: old or new, never a mix.

@@ -14,8 +14,9 @@ use crate::trial::Board;
 
 /// Completions taken at a time.
 const TAKEN: usize = 64;
-/// How often a thread that spins asks in vain before it looks at anything else.
-const LOOK_EVERY: u64 = 1_024;
+/// How often a thread that spins asks in vain before it looks at anything else: some 300 us, as looking
+/// around costs system calls that a message could wait for.
+const LOOK_EVERY: u64 = 16_384;
 
 /// A thread's completion queue, its way of waiting, and what that took.
 #[derive(Debug)]

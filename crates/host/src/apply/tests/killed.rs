@@ -29,6 +29,8 @@ use crate::apply::{
 use crate::nic_control::{NicRead, NicWrite, Pair};
 use crate::root::LiveHost;
 
+static NOBODY: Beside = Beside::NOBODY;
+
 const STATE: &str = "LINERATE_TEST_STATE";
 const DIE_AT: &str = "LINERATE_TEST_DIE_AT";
 const TASK: &str = "LINERATE_TEST_TASK";
@@ -180,7 +182,7 @@ fn apply() {
     let plan = Plan::towards(&now, &desired()).expect("every setting is known");
     let header = Header::here(1).expect("this process");
     let mut transaction =
-        Transaction::begin(machine, &state(), &header, &Beside::default()).expect("a state folder");
+        Transaction::begin(machine, &state(), &header, &NOBODY).expect("a state folder");
     transaction.apply(&plan).expect("nothing refuses");
     transaction.commit().expect("a writable journal");
 }
@@ -193,6 +195,7 @@ fn recover_here(
         boot_id: &boot_id().expect("this boot"),
         is_alive: &Owner::is_alive,
         reach,
+        beside: &NOBODY,
     };
     let recovered = recover(state, &around).expect("a readable state folder");
     recovered.into_iter().map(|one| one.outcome).collect()

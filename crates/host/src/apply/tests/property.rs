@@ -15,6 +15,8 @@ use crate::apply::{
     journal_listing, recover, undo_committed,
 };
 
+static NOBODY: Beside = Beside::NOBODY;
+
 const SYSCTLS: [&str; 3] = ["sysctl/net.a.x", "sysctl/net.a.y", "sysctl/net.a.z"];
 const CHECKSUM: &str = "nic/eth0/feature/tx-checksum-ip-generic";
 const TSO: &str = "nic/eth0/feature/tx-tcp-segmentation";
@@ -145,6 +147,7 @@ fn around<'a>(
         // The one who died in these tests is this process.
         is_alive: &|_| false,
         reach,
+        beside: &NOBODY,
     }
 }
 
@@ -157,8 +160,8 @@ fn die() {
 fn live_and_die(case: &Case, machine: &Rc<FakeMachine>, state: &Path) -> bool {
     let plan = plan(machine, &case.order);
     let mortal = Mortal::new(Rc::clone(machine), case.die_at, die);
-    let mut transaction = Transaction::begin(mortal, state, &header(), &Beside::default())
-        .expect("a writable state folder");
+    let mut transaction =
+        Transaction::begin(mortal, state, &header(), &NOBODY).expect("a writable state folder");
     let committed = match catch_unwind(AssertUnwindSafe(|| transaction.apply(&plan))) {
         Err(_) => {
             transaction.die();
@@ -217,7 +220,7 @@ proptest! {
             let plan = plan(&ideal, &case.order);
             let state = state();
             let mut transaction =
-                Transaction::begin(&*ideal, state.path(), &header(), &Beside::default()).expect("a state folder");
+                Transaction::begin(&*ideal, state.path(), &header(), &NOBODY).expect("a state folder");
             match transaction.apply(&plan) {
                 Ok(()) => transaction.commit().expect("a writable journal"),
                 Err(_) => drop(transaction),
@@ -247,8 +250,7 @@ fn a_plan_that_starts_elsewhere_changes_nothing() {
     machine.set(&key(SYSCTLS[2]), text("moved"));
     let before = machine.settings();
     let mut transaction =
-        Transaction::begin(&*machine, state.path(), &header(), &Beside::default())
-            .expect("a state folder");
+        Transaction::begin(&*machine, state.path(), &header(), &NOBODY).expect("a state folder");
     let error = transaction.apply(&plan).expect_err("the start has moved");
     assert!(matches!(error, ApplyError::Untouched { .. }));
     assert_eq!(
@@ -263,8 +265,7 @@ fn what_somebody_else_changed_meanwhile_is_reported_and_stays() {
     let (machine, state) = (machine([true; 3], Vec::new()), state());
     let plan = plan(&machine, &SYSCTLS[..2]);
     let mut transaction =
-        Transaction::begin(&*machine, state.path(), &header(), &Beside::default())
-            .expect("a state folder");
+        Transaction::begin(&*machine, state.path(), &header(), &NOBODY).expect("a state folder");
     transaction.apply(&plan).expect("no fault");
     machine.set(&key(SYSCTLS[0]), text("theirs"));
     let undone = transaction.undo().expect("nothing failed");
@@ -286,13 +287,8 @@ fn a_restore_that_keeps_failing_says_what_is_left_and_how_to_complete_it() {
     let (machine, state) = (machine([true; 3], refusals), state());
     let old = machine.settings();
     let plan = plan(&machine, &SYSCTLS[..2]);
-    let mut transaction = Transaction::begin(
-        Rc::clone(&machine),
-        state.path(),
-        &header(),
-        &Beside::default(),
-    )
-    .expect("a state folder");
+    let mut transaction = Transaction::begin(Rc::clone(&machine), state.path(), &header(), &NOBODY)
+        .expect("a state folder");
     let error = transaction
         .apply(&plan)
         .expect_err("the second write is refused");
@@ -321,8 +317,7 @@ fn a_restore_that_keeps_failing_says_what_is_left_and_how_to_complete_it() {
 fn a_transaction_of_another_boot_or_a_living_owner_is_not_touched() {
     let (machine, state) = (machine([true; 3], Vec::new()), state());
     let mut transaction =
-        Transaction::begin(&*machine, state.path(), &header(), &Beside::default())
-            .expect("a state folder");
+        Transaction::begin(&*machine, state.path(), &header(), &NOBODY).expect("a state folder");
     transaction
         .apply(&plan(&machine, &SYSCTLS))
         .expect("no fault");
@@ -354,8 +349,7 @@ fn a_committed_transaction_can_be_undone_later() {
     let (machine, state) = (machine([true; 3], Vec::new()), state());
     let old = machine.settings();
     let mut transaction =
-        Transaction::begin(&*machine, state.path(), &header(), &Beside::default())
-            .expect("a state folder");
+        Transaction::begin(&*machine, state.path(), &header(), &NOBODY).expect("a state folder");
     transaction
         .apply(&plan(&machine, &[SYSCTLS[0], CHECKSUM]))
         .expect("no fault");
@@ -380,8 +374,7 @@ fn what_a_write_brought_along_is_taken_back_along() {
     let (machine, state) = (machine([true; 3], Vec::new()), state());
     let old = machine.settings();
     let mut transaction =
-        Transaction::begin(&*machine, state.path(), &header(), &Beside::default())
-            .expect("a state folder");
+        Transaction::begin(&*machine, state.path(), &header(), &NOBODY).expect("a state folder");
     transaction
         .apply(&plan(&machine, &[CHECKSUM, TSO]))
         .expect("no fault");

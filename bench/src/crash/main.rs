@@ -1,0 +1,293 @@
+//! `bench/crash`: a transaction killed at every step of its writer, for every kind of setting a namespace has:
+//! old or new, never a mix. README.md in `bench/` says how to read it.
+
+#![forbid(unsafe_code)]
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a developer's tool that talks to its terminal"
+)]
+
+mod host;
+mod kinds;
+mod reach;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use clap::{Parser, ValueEnum};
+use linerate_bench_shared::{Trouble, exit_code, linerate_file, restart_as_stage};
+use linerate_testbed::Stage;
+
+use crate::host::Host;
+use crate::kinds::{KINDS, Kind};
+
+/// More steps than any plan here has: past it, the end of the plan is not seen.
+const STEPS_MAX: u32 = 2_000;
+/// The deadline of the transactions that cut the host off.
+const DEADLINE: Duration = Duration::from_secs(4);
+
+/// Kills a transaction at every step, and looks what is left
+#[derive(Debug, Parser)]
+#[command(name = "bench/crash")]
+struct Args {
+    /// Only settings that have this in their name
+    #[arg(long, default_value = "")]
+    only: String,
+    /// A linerate that leaves something out: the score must be bad
+    #[arg(long, value_enum)]
+    mutant: Option<Mutant>,
+    /// The linerate that is killed, a debug build [default: the one beside this program]
+    #[arg(long, value_name = "FILE")]
+    linerate: Option<PathBuf>,
+    /// Not used: nothing is random here
+    #[arg(long, hide = true)]
+    seed: Option<u64>,
+    /// Be the process that holds the namespaces
+    #[arg(long, hide = true)]
+    stage: bool,
+}
+
+/// What is left out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Mutant {
+    /// What puts records on stable storage.
+    SkipSync,
+    /// What the reverter writes.
+    SkipUndo,
+}
+
+/// Who is killed, and what happens then.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Death {
+    /// The process that makes the changes; its reverter takes them back.
+    Maker,
+    /// The reverter; the maker takes them back.
+    Reverter,
+    /// Both; `recover` takes them back.
+    Both,
+    /// Both, and what was not on stable storage is lost.
+    Power,
+    /// The maker late, and the reverter while it takes back.
+    ReverterAtWork,
+    /// Both late, and the recovery while it takes back.
+    Recovery,
+    /// The undo of what is committed; `recover` completes it.
+    Undo,
+}
+
+const DEATHS: [(Death, &str); 7] = [
+    (Death::Maker, "maker"),
+    (Death::Reverter, "reverter"),
+    (Death::Both, "both"),
+    (Death::Power, "both, unsynced writes lost"),
+    (Death::ReverterAtWork, "maker, then the reverter at work"),
+    (Death::Recovery, "both, then the recovery at work"),
+    (Death::Undo, "the undo after the commit"),
+];
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let result = if args.stage {
+        conduct(&args)
+    } else {
+        restart_as_stage(args.seed.is_some())
+            .map_err(|error| Trouble(format!("start the stage: {error}")))
+    };
+    exit_code(result)
+}
+
+/// What came of the kills of one row.
+#[derive(Debug, Default, Clone, Copy)]
+struct Score {
+    tried: u32,
+    old: u32,
+    new: u32,
+    mixed: u32,
+}
+
+impl Score {
+    fn add(&mut self, other: Self) {
+        self.tried += other.tried;
+        self.old += other.old;
+        self.new += other.new;
+        self.mixed += other.mixed;
+    }
+}
+
+/// Kills everything; whether the host was old or new each time, and never cut off for longer than it should.
+fn conduct(args: &Args) -> Result<bool, Trouble> {
+    // First of all, while this process has one thread.
+    let stage = Stage::enter().map_err(|error| Trouble(error.to_string()))?;
+    let linerate = linerate_file(args.linerate.as_deref()).map_err(Trouble)?;
+    let mutant = args.mutant.and_then(|mutant| mutant.to_possible_value());
+    let mutant = mutant.map_or_else(String::new, |value| value.get_name().to_owned());
+    let host = Host::make(&stage, &linerate, &mutant)?;
+    let begun = Instant::now();
+    let mut plans: Vec<(String, Vec<Kind>)> = Vec::new();
+    for kind in KINDS.iter().filter(|kind| kind.name.contains(&args.only)) {
+        let file = host.plan(&[*kind])?;
+        let planned = host.run(&["tune", "plan", "--from", &file.display().to_string()], "")?;
+        if planned.done && planned.said != "no changes" {
+            plans.push((kind.name.to_owned(), vec![*kind]));
+        } else {
+            eprintln!("left out: {}: {}", kind.name, planned.said);
+        }
+    }
+    if plans.is_empty() {
+        return Err(Trouble("change anything here".to_owned()));
+    }
+    let every: Vec<Kind> = plans.iter().flat_map(|(_, kinds)| kinds.clone()).collect();
+    if every.len() > 1 {
+        plans.push((format!("all {} at once", every.len()), every));
+    }
+    println!("| setting | killed | tried | old | new | mixed |\n|---|---|---:|---:|---:|---:|");
+    let mut whole = Score::default();
+    for (name, kinds) in &plans {
+        for (death, words) in DEATHS {
+            let score = try_all(&host, kinds, death)?;
+            println!(
+                "| {name} | {words} | {} | {} | {} | {} |",
+                score.tried, score.old, score.new, score.mixed
+            );
+            whole.add(score);
+            if whole.mixed > 0 {
+                println!(
+                    "\nA mix was left: the host is not trusted any more, and nothing else tried."
+                );
+                return Ok(false);
+            }
+        }
+    }
+    println!(
+        "\n{} kills: {} old, {} new, {} mixed, in {} s",
+        whole.tried,
+        whole.old,
+        whole.new,
+        whole.mixed,
+        begun.elapsed().as_secs()
+    );
+    let mut is_good = true;
+    if args.only.is_empty() && args.mutant.is_none() {
+        for gap in reach::gaps(&host, DEADLINE)? {
+            println!("{gap}");
+            is_good &= gap.longest < DEADLINE;
+        }
+    }
+    Ok(is_good)
+}
+
+/// A death at every step, until the transaction outlives them.
+fn try_all(host: &Host, kinds: &[Kind], death: Death) -> Result<Score, Trouble> {
+    let file = host.plan(kinds)?.display().to_string();
+    let apply = ["tune", "apply", "--no-confirm", "--from", &file];
+    let old = host.look()?;
+    let steps = steps(host, &apply)?;
+    host.run(&["tune", "apply", "--no-confirm", "--from", &file], "")?;
+    let new = host.look()?;
+    host.run(&["tune", "undo"], "")?;
+    if host.look()? != old || new == old {
+        return Err(Trouble(format!("change and take back {kinds:?}")));
+    }
+    let mut score = Score::default();
+    let late = steps.saturating_sub(LATE);
+    for step in 1..=STEPS_MAX {
+        let crash = match death {
+            Death::Maker => format!("maker:{step}:self"),
+            Death::Reverter => format!("maker:{step}:reverter"),
+            Death::Both | Death::Power => format!("maker:{step}:both"),
+            Death::ReverterAtWork => format!("maker:{late}:self,reverter:{step}:self"),
+            Death::Recovery => format!("maker:{late}:both"),
+            Death::Undo => String::new(),
+        };
+        let mut ended = host.judge(&apply, &crash)?;
+        // The steps of the second one to die are over when it lived.
+        let mut is_over = step > steps;
+        match death {
+            Death::Maker | Death::Reverter | Death::Both => {}
+            Death::Power => host::cut_power()?,
+            Death::ReverterAtWork => is_over = ended.said.contains("taken back by the reverter"),
+            Death::Recovery | Death::Undo => {
+                let action = if death == Death::Undo {
+                    "undo"
+                } else {
+                    "recover"
+                };
+                ended = host.run(&["tune", action], &format!("recovery:{step}:self"))?;
+                is_over = ended.done;
+            }
+        }
+        if !matches!(death, Death::Maker | Death::Reverter) {
+            ended = host.run(&["tune", "recover"], "")?;
+        }
+        let now = host.look()?;
+        score.tried += 1;
+        if now == old {
+            score.old += 1;
+        } else if now == new {
+            score.new += 1;
+            host.run(&["tune", "undo"], "")?;
+            if host.look()? != old {
+                score.mixed += 1;
+                eprintln!("{crash}: new, and not taken back");
+            }
+        } else {
+            score.mixed += 1;
+            eprintln!("{crash}: {}\n{}", ended.said, difference(&old, &now));
+        }
+        if is_over || score.mixed > 0 {
+            return Ok(score);
+        }
+    }
+    Err(Trouble(format!(
+        "see the end of {kinds:?} after {STEPS_MAX} steps"
+    )))
+}
+
+/// How many of a transaction's last steps come after its last change: the commit's.
+const LATE: u32 = 4;
+
+/// How many steps a transaction has.
+fn steps(host: &Host, apply: &[&str]) -> Result<u32, Trouble> {
+    let (mut lived, mut died) = (STEPS_MAX, 0);
+    // Killed at a step that it has, it does not come to its end.
+    while lived - died > 1 {
+        let middle = u32::midpoint(lived, died);
+        let ended = host.run(apply, &format!("maker:{middle}:self"))?;
+        // A death after the commit leaves it committed.
+        let undone = host.run(&["tune", "undo"], "")?;
+        if !undone.done {
+            return Err(Trouble(format!("take back: {}", undone.said)));
+        }
+        if ended.done {
+            lived = middle;
+        } else {
+            died = middle;
+        }
+    }
+    Ok(died)
+}
+
+fn difference(old: &str, now: &str) -> String {
+    let lines = old.lines().zip(now.lines()).filter(|(old, now)| old != now);
+    lines.fold(String::new(), |text, (old, now)| {
+        format!("{text}  was {old}\n  is  {now}\n")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        use clap::CommandFactory;
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn a_difference_names_the_lines_that_differ() {
+        assert_eq!(difference("a\nb\n", "a\nc\n"), "  was b\n  is  c\n");
+    }
+}

@@ -9,7 +9,7 @@ use linerate_model::ids::NicName;
 use linerate_model::known::{Cause, Known};
 
 use crate::apply::Boottime;
-use crate::apply::identity::parse_stat;
+use crate::apply::identity::{is_in_user_namespace, parse_stat};
 use crate::nic_control::NicRead;
 use crate::procfs::sockets::parse_socket_link;
 use crate::root::HostRoot;
@@ -47,11 +47,15 @@ pub fn session_of(root: &HostRoot, mut pid: u32) -> Option<Session> {
 /// members, a bridge's ports, a VLAN's parent, a virtual function's physical one. Of a session in another
 /// network namespace there are none here.
 pub fn way_in(root: &HostRoot, nics: &dyn NicRead, session: Session) -> Known<BTreeSet<NicName>> {
-    let (own, its) = (std::process::id(), session.pid);
+    let its = session.pid;
     let netns = |pid: u32| root.link(&format!("proc/{pid}/ns/net"));
-    if let (Known::Value(own), Known::Value(its)) = (netns(own), netns(its))
-        && own != its
-    {
+    let is_elsewhere = match (netns(std::process::id()), netns(its)) {
+        (Known::Value(own), Known::Value(its)) => own != its,
+        // Who has rights in a namespace that he made himself has none where the ssh server is, and may not
+        // look there.
+        _ => is_in_user_namespace(),
+    };
+    if is_elsewhere {
         return Known::Value(BTreeSet::new());
     }
     let addresses = connected(root, its).and_then(|addresses| {

@@ -34,7 +34,7 @@ pub enum Code {
     RestoreIncomplete = 31,
     /// A time-out or deadline passed.
     TimeOut = 40,
-    /// No space, port, memory or file was left.
+    /// No space, port, memory or file was left, or another linerate is changing settings.
     Resource = 41,
     /// A bug in linerate.
     Bug = 70,

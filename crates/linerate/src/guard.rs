@@ -30,19 +30,25 @@ impl Armed {
         let (own, theirs) = UnixStream::pair()?;
         // It keeps the lock as long as it is at work, also when this process is gone.
         let locked = lock.share()?.map_or_else(Stdio::null, Stdio::from);
-        let process = Command::new("/proc/self/exe")
+        let mut process = Command::new("/proc/self/exe")
             .arg("--state")
             .arg(state)
             .args(["reverter", "--of", &std::process::id().to_string()])
             .stdin(OwnedFd::from(theirs))
             .stdout(locked)
             .spawn()?;
-        let guard = Arc::new(Guard::armed(own)?);
-        Ok(Self {
-            guard,
-            lock,
-            process,
-        })
+        match Guard::armed(own) {
+            Ok(guard) => Ok(Self {
+                guard: Arc::new(guard),
+                lock,
+                process,
+            }),
+            Err(error) => {
+                // Its channel is closed: it has nothing to do, or has ended already.
+                let _ = process.wait();
+                Err(error)
+            }
+        }
     }
 
     /// The way to the reverter.

@@ -161,12 +161,13 @@ fn decide(
     };
     let control = Control::open(&folder)?;
     let id = folder.file_name().unwrap_or_default().to_string_lossy();
+    let until = deadline.before(EARLIER);
     say.note(&format!(
         "changed; `linerate tune confirm {id}` over a new connection within {} s lets it stay, otherwise \
          everything is taken back",
-        deadline.remaining().as_secs()
+        until.remaining().as_secs()
     ));
-    Ok(control.wait(applied, deadline.before(EARLIER), interrupt))
+    Ok(control.wait(applied, until, interrupt))
 }
 
 /// Opens a new TCP connection, and closes it.

@@ -190,9 +190,13 @@ impl Hidden {
 
 /// Whether this is root and not the root of a user namespace, who is an ordinary user outside.
 fn is_root_of_the_machine() -> bool {
+    !is_in_user_namespace() && rustix::process::geteuid().is_root()
+}
+
+/// Whether this process is in a user namespace that somebody made (user_namespaces(7)).
+pub(crate) fn is_in_user_namespace() -> bool {
     let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
-    let all = map.split_ascii_whitespace().eq(["0", "0", "4294967295"]);
-    all && rustix::process::geteuid().is_root()
+    !map.split_ascii_whitespace().eq(["0", "0", "4294967295"])
 }
 
 /// Whether the namespace behind `file` is `netns` and not a later one of the same inode. Without the

@@ -29,8 +29,8 @@ use super::transaction::close;
 
 /// What it says when it is armed.
 const ARMED: &[u8] = b"armed\n";
-/// How long the other side may take to arm, or to take a record.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long the other side may take to arm (it reads its whole program from the disk), or to take a record.
+const PATIENCE: Duration = Duration::from_secs(30);
 /// How long a killed process may take to leave the kernel.
 const DYING: Duration = Duration::from_secs(2);
 

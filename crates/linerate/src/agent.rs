@@ -152,7 +152,13 @@ impl Agent {
                 addresses: self.station.addresses(),
             }),
             AgentAction::ReadHost => Ok(Reply::Host(Box::new(self.station.read_host()))),
-            AgentAction::Apply(plan) => self.station.apply(&plan).map(|()| Reply::Applied),
+            AgentAction::Apply {
+                plan,
+                include_way_in,
+            } => {
+                self.station.disturb_way_in(include_way_in);
+                self.station.apply(&plan).map(|()| Reply::Applied)
+            }
             AgentAction::Undo => self.station.undo().map(|()| Reply::Undone),
             AgentAction::Commit => self.station.commit().map(|()| Reply::Committed),
             AgentAction::Prepare { spec, token, bind } => self.prepare(&spec, token, &bind),

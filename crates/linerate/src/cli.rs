@@ -468,6 +468,7 @@ pub struct PeerArgs {
 
 /// `prove`.
 #[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "switches of a command line")]
 pub struct ProveArgs {
     /// The peer.
     #[command(flatten)]
@@ -491,6 +492,9 @@ pub struct ProveArgs {
     /// namespaces of both ends.
     #[arg(long)]
     pub spare_machine: bool,
+    /// Also try what disturbs the interfaces that ssh connections to both ends come in by, for a moment.
+    #[arg(long)]
+    pub include_way_in: bool,
     /// Where the run is stored [default: runs/ in the state folder].
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,

@@ -96,6 +96,9 @@ pub fn prove(args: &ProveArgs, state: &FilePath, say: &Say) -> Outcome<()> {
     let seed = args.seed.map_or_else(fresh_seed, Ok)?;
     let interrupt = Interrupt::listen()?;
     let mut path = open_path(&args.peer, state, &interrupt)?;
+    if args.include_way_in {
+        path.include_way_in();
+    }
     spec.placement = placement(&args.stream.trial, &spec, &path)?;
     let created_unix_s = now_unix_s();
     let folder = args

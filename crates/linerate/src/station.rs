@@ -81,9 +81,10 @@ impl Station {
         })
     }
 
-    /// From now on, interfaces that the operator's ssh connection comes in by may be disturbed, but not cut.
-    pub fn disturb_way_in(&mut self) {
-        self.disturbs_way_in = true;
+    /// Whether, from now on, interfaces that the operator's ssh connection comes in by may be disturbed; they
+    /// are never cut.
+    pub fn disturb_way_in(&mut self, may: bool) {
+        self.disturbs_way_in = may;
     }
 
     /// From now on, what is not committed at `deadline` is taken back, also if this process hangs.
@@ -213,18 +214,24 @@ impl Station {
             );
             failure(FailureKind::Other, &why)
         };
-        let armed = if let Some(armed) = self.armed.take() {
-            armed
-        } else {
-            let lock = Lock::take(Scope::Netns, &self.state).map_err(|error| not_locked(&error))?;
-            lock.say(self.deadline)
-                .map_err(|error| not_locked(&error))?;
-            Armed::start(lock, &self.state).map_err(|error| unarmed(&error))?
+        let deadline = self.deadline;
+        let lives = |armed: &Armed| armed.guard().allow_until(deadline).is_ok();
+        let armed = match self.armed.take() {
+            Some(armed) if lives(&armed) => armed,
+            // The first one, or the next after one that was killed.
+            gone => {
+                drop(gone);
+                let lock =
+                    Lock::take(Scope::Netns, &self.state).map_err(|error| not_locked(&error))?;
+                lock.say(deadline).map_err(|error| not_locked(&error))?;
+                let armed = Armed::start(lock, &self.state).map_err(|error| unarmed(&error))?;
+                armed
+                    .guard()
+                    .allow_until(deadline)
+                    .map_err(|error| unarmed(&error))?;
+                armed
+            }
         };
-        armed
-            .guard()
-            .allow_until(self.deadline)
-            .map_err(|error| unarmed(&error))?;
         Ok(self.armed.insert(armed))
     }
 

@@ -46,6 +46,8 @@ pub struct Path {
     pub address: IpAddr,
     /// The far port, when it must be a certain one.
     pub port: Option<u16>,
+    /// Whether changes may disturb the interfaces that ssh connections to both ends come in by.
+    pub includes_way_in: bool,
     /// Ctrl-C.
     pub interrupt: Interrupt,
 }
@@ -86,8 +88,15 @@ impl Path {
             remote_nic,
             address,
             port: None,
+            includes_way_in: false,
             interrupt,
         })
+    }
+
+    /// From now on, changes may disturb the interfaces that ssh connections to both ends come in by.
+    pub fn include_way_in(&mut self) {
+        self.station.disturb_way_in(true);
+        self.includes_way_in = true;
     }
 
     /// This end's interface.
@@ -221,7 +230,10 @@ impl Ends for Path {
     fn apply(&mut self, end: End, plan: &Plan) -> Outcome<()> {
         match end {
             End::Local => Ok(self.station.apply(plan)?),
-            End::Remote => self.far(&Request::Apply { plan: plan.clone() }),
+            End::Remote => self.far(&Request::Apply {
+                plan: plan.clone(),
+                include_way_in: self.includes_way_in,
+            }),
         }
     }
 

@@ -99,9 +99,7 @@ fn apply(
     let interrupt = Interrupt::listen()?;
     let deadline = Boottime::now().plus(Duration::from_secs(stay.deadline.into()));
     station.allow_until(deadline);
-    if stay.include_way_in {
-        station.disturb_way_in();
-    }
+    station.disturb_way_in(stay.include_way_in);
     station.apply(plan)?;
     let (stop, asker) = match decide(&station, stay, deadline, &interrupt, say) {
         Ok(Decision::Confirmed(asker)) => {

@@ -58,6 +58,9 @@ pub enum Request {
     Apply {
         /// The changes.
         plan: Plan,
+        /// Whether the interface that the agent's ssh connection comes in by may be disturbed for a moment.
+        #[serde(default)]
+        include_way_in: bool,
     },
     /// Undo the newest plan that is still applied.
     Undo,

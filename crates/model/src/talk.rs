@@ -77,7 +77,12 @@ pub enum AgentAction {
     /// Read the host.
     ReadHost,
     /// Apply a plan.
-    Apply(Plan),
+    Apply {
+        /// The plan.
+        plan: Plan,
+        /// Whether the interface that the controller comes in by may be disturbed.
+        include_way_in: bool,
+    },
     /// Undo the newest plan.
     Undo,
     /// Forget how to undo.
@@ -144,7 +149,16 @@ impl AgentTalk {
                 AgentAction::Greet
             }
             (Idle, Request::ReadHost) => AgentAction::ReadHost,
-            (Idle, Request::Apply { plan }) => AgentAction::Apply(plan),
+            (
+                Idle,
+                Request::Apply {
+                    plan,
+                    include_way_in,
+                },
+            ) => AgentAction::Apply {
+                plan,
+                include_way_in,
+            },
             (Idle, Request::Undo) => AgentAction::Undo,
             (Idle, Request::Commit) => AgentAction::Commit,
             (Idle, Request::Prepare { spec, token, bind }) => {
@@ -300,13 +314,14 @@ mod tests {
         assert_eq!(talk.on_request(Request::Start), AgentAction::Start);
         let change = Request::Apply {
             plan: Plan::default(),
+            include_way_in: false,
         };
         assert!(matches!(
             talk.on_request(change.clone()),
             AgentAction::Refuse(_)
         ));
         talk.on_trial_over();
-        assert!(matches!(talk.on_request(change), AgentAction::Apply(_)));
+        assert!(matches!(talk.on_request(change), AgentAction::Apply { .. }));
     }
 
     #[test]

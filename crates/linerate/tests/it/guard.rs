@@ -315,6 +315,43 @@ fn the_interface_that_an_ssh_connection_comes_in_by_is_not_cut_off() {
     serve.end().expect_code(0);
 }
 
+#[test]
+fn prove_does_not_try_what_would_disturb_the_way_in_unless_told() {
+    let Some(lab) = Lab::new() else { return };
+    lab.shell("near", crate::prove::NO_SEGMENTATION);
+    let before = lab.dump();
+    let serve = Job::start({
+        let mut command = lab.on("far", crate::LINERATE);
+        command.args(["agent", "--http", "10.77.0.2:7777"]);
+        command
+    });
+    lab.shell("far", "until ss -Hltn | grep -q 10.77.0.2:7777; do :; done");
+    let server = lab.path("sshd");
+    std::fs::copy("/bin/bash", &server).expect("a shell that can connect");
+    let prove = |flag: &str| {
+        let mut command = lab.on("near", text(&server));
+        let script = format!(
+            "exec 3<>/dev/tcp/10.77.0.2/7777; {} --state {} prove netns:far --undo --pairs 3 --time 0.1 {flag}; \
+             exit $?",
+            crate::LINERATE,
+            lab.state().display()
+        );
+        command.args(["-c", &script]);
+        run(command).expect_code(0).out
+    };
+    let spared = prove("");
+    let words = spared.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        words.contains("your ssh connection comes in by near0"),
+        "{spared}"
+    );
+    assert!(words.contains("`--include-way-in` allows that"), "{spared}");
+    assert!(!prove("--include-way-in").contains("your ssh connection"));
+    assert_same(&lab, &before, "after both");
+    serve.send(Signal::INT);
+    serve.end().expect_code(0);
+}
+
 /// Every step of the writer, each of the victims: old or new, never a mix.
 #[test]
 fn whoever_is_killed_at_whatever_step_the_host_is_old_or_new() {

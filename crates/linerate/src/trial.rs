@@ -170,7 +170,9 @@ impl Path {
                     let _ = self.peer.abort_trial();
                 }
                 // Either of the two may be what the other one comes of.
-                Err(far) if far.code != Code::Interrupted => {
+                Err(far)
+                    if far.code != Code::Interrupted && !far.message.ends_with(&stop.message) =>
+                {
                     stop.message = format!("{}; {}", stop.message, far.message);
                 }
                 _ => {}

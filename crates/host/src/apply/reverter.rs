@@ -16,6 +16,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::OwnedFd;
 use rustix::process::{Pid, PidfdFlags, Signal};
+use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 use rustix::time::{
     ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime,
     timerfd_create, timerfd_settime,
@@ -205,6 +206,7 @@ pub fn stand_by(
     // A page that must first be read from a disk may be what the changes have cut off. Without the right
     // to lock as much the reverter is as good as the machine.
     let _ = super::sys::lock_memory();
+    give_up_rights();
     let parent = Parent::of(parent);
     let timer = timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::CLOEXEC)?;
     channel.write_all(ARMED)?;
@@ -235,6 +237,25 @@ pub fn stand_by(
             // The end, or an error that is as good, or a dead process that does not get out of the kernel.
             _ => return Ok(memory.revert(why, state, machine, beside)),
         }
+    }
+}
+
+/// Keeps of this process's rights only what putting settings back may need: the network's, those that a few
+/// sysctls ask for (`kernel.numa_balancing`), and to write to a state folder of somebody else. It is done as far
+/// as the kernel lets it: no right is needed to have fewer.
+fn give_up_rights() {
+    let needed = CapabilitySet::NET_ADMIN | CapabilitySet::SYS_ADMIN | CapabilitySet::DAC_OVERRIDE;
+    let _ = rustix::thread::set_no_new_privs(true);
+    if let Ok(sets) = capabilities(None) {
+        let kept = sets.permitted & needed;
+        let _ = set_capabilities(
+            None,
+            CapabilitySets {
+                effective: kept,
+                permitted: kept,
+                inheritable: CapabilitySet::empty(),
+            },
+        );
     }
 }
 

@@ -188,6 +188,29 @@ fn with_both_killed_recover_takes_everything_back() {
 }
 
 #[test]
+fn a_reverter_keeps_only_the_rights_that_it_may_need() {
+    let Some(lab) = Lab::new() else { return };
+    let job = waiting(&lab, "120");
+    let reverter = process(&job, " reverter ").as_raw_nonzero();
+    let status = std::fs::read_to_string(format!("/proc/{reverter}/status")).expect("it stands by");
+    let field = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        line.unwrap_or_else(|| panic!("no {name} in {status}"))
+            .trim()
+            .to_owned()
+    };
+    // capabilities(7): DAC_OVERRIDE is 1, NET_ADMIN 12, SYS_ADMIN 21.
+    let may = 1 << 1 | 1 << 12 | 1 << 21;
+    for set in ["CapPrm:", "CapEff:", "CapInh:"] {
+        let bits = u64::from_str_radix(&field(set), 16).expect("a mask");
+        assert_eq!(bits & !may, 0, "{set} {bits:x}");
+    }
+    assert_eq!(field("NoNewPrivs:"), "1");
+    job.send(Signal::INT);
+    job.end().expect_code(130);
+}
+
+#[test]
 fn two_transactions_at_once_are_refused_and_the_first_is_named() {
     let Some(lab) = Lab::new() else { return };
     let job = waiting(&lab, "120");

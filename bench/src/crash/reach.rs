@@ -13,7 +13,7 @@ use crate::host::{Host, NEAR};
 use crate::kinds::Kind;
 
 /// A frame of this size passes before and after, and not while the change is there.
-const PAYLOAD: [u8; 1_000] = [7; 1_000];
+const PAYLOAD: [u8; 1_400] = [7; 1_400];
 /// How often one is sent.
 const EVERY: Duration = Duration::from_millis(10);
 /// How much longer than the deadline is watched.
@@ -22,7 +22,7 @@ const AFTER: Duration = Duration::from_secs(2);
 const CUT: Kind = Kind {
     name: "MTU",
     key: "nic/near0/mtu",
-    to: "500",
+    to: "1280",
 };
 
 /// What is done to the process that made the change.

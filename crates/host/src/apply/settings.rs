@@ -150,7 +150,7 @@ pub fn write(
         SettingKey::Trial(_) => Err(WriteError::Trial {
             setting: key.clone(),
         }),
-        SettingKey::Nic(nic, knob) => write_nic(nics, key, nic, knob, value),
+        SettingKey::Nic(nic, knob) => write_nic(live.root(), nics, key, nic, knob, value),
         _ => Err(not_writable(key)),
     }
 }
@@ -162,7 +162,11 @@ fn not_writable(key: &SettingKey) -> WriteError {
     }
 }
 
+/// The least MTU of an interface with IPv6 (RFC 8200, section 5; `addrconf_notify`, net/ipv6/addrconf.c).
+const IPV6_MTU_MIN: u32 = 1280;
+
 fn write_nic(
+    root: &HostRoot,
     nics: &dyn NicWrite,
     key: &SettingKey,
     nic: &NicName,
@@ -174,7 +178,16 @@ fn write_nic(
     };
     let count = || as_count(key, value);
     match knob {
-        NicKnob::Mtu => request("rtnetlink link", nics.set_mtu(nic, count()?)),
+        NicKnob::Mtu => {
+            let mtu = count()?;
+            if mtu < IPV6_MTU_MIN && root.exists(&format!("proc/sys/net/ipv6/conf/{nic}")) {
+                return Err(WriteError::NotSupported {
+                    setting: key.clone(),
+                    why: "below 1280 bytes the kernel takes IPv6 off the interface, with addresses and settings that do not come back",
+                });
+            }
+            request("rtnetlink link", nics.set_mtu(nic, mtu))
+        }
         NicKnob::Feature(name) => request(
             "ethtool features",
             nics.set_feature(nic, name, as_switch(key, value)?),

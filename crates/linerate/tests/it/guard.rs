@@ -279,6 +279,19 @@ fn probe(lab: &Lab, plan: &Path, address: &str) -> Done {
 }
 
 #[test]
+fn an_mtu_that_would_take_ipv6_away_for_good_is_refused() {
+    let Some(lab) = Lab::new() else { return };
+    let file = lab.path("small.toml");
+    std::fs::write(&file, "[settings]\n\"nic/near0/mtu\" = 1000\n").expect("a plan");
+    let apply = ["tune", "apply", "--no-confirm", "--from", text(&file)];
+    lab.shell("near", "ip address add fd00:77::1/64 dev near0 nodad");
+    let before = lab.dump();
+    let refused = lab.run(&apply).expect_code(22);
+    assert!(refused.err.contains("takes IPv6 off"), "{}", refused.err);
+    assert_same(&lab, &before, "refused");
+}
+
+#[test]
 fn the_interface_that_an_ssh_connection_comes_in_by_is_not_cut_off() {
     let Some(lab) = Lab::new() else { return };
     let before = lab.dump();

@@ -1,10 +1,10 @@
 //! One at a time: a lock for each network namespace, and one for what all namespaces of the machine share
-//! (flock(2)). It goes with the last process that holds it, its file stays; a process that was started by the holder (the
+//! (flock(2)). It goes with the last process that holds it; a process that was started by the holder (the
 //! far end of a session on the same machine) works under the holder's.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -87,18 +87,31 @@ impl Lock {
             Scope::Netns => format!("netns-{}.lock", NetnsIdentity::current()?.inode),
             Scope::Machine => "machine.lock".to_owned(),
         };
-        let path = folder(state)?.join(name);
+        loop {
+            let path = folder(state)?.join(&name);
+            if let Some(lock) = Self::take_file(path)? {
+                return Ok(lock);
+            }
+        }
+    }
+
+    /// Takes the lock at `path`; none when the name was taken away meanwhile.
+    fn take_file(path: PathBuf) -> Result<Option<Self>, LockError> {
         let failed = |source| LockError::Io {
             path: path.clone(),
             source,
         };
-        let file = OpenOptions::new()
+        let opened = OpenOptions::new()
             .read(true)
             .write(true)
             .create(true)
             .truncate(false)
-            .open(&path)
-            .map_err(failed)?;
+            .open(&path);
+        let file = match opened {
+            // The folder went with the last lock in it.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            opened => opened.map_err(failed)?,
+        };
         let mut locked = rustix::fs::flock(&file, NonBlockingLockExclusive);
         let holder = match locked {
             Err(rustix::io::Errno::WOULDBLOCK) => read(&file),
@@ -106,7 +119,7 @@ impl Lock {
         };
         if let Some(holder) = holder {
             if is_ancestor(&holder.owner) {
-                return Ok(Self { file: None, path });
+                return Ok(Some(Self { file: None, path }));
             }
             if !holder.owner.is_alive() {
                 // Its reverter takes everything back, and is soon done.
@@ -115,10 +128,14 @@ impl Lock {
         }
         match locked {
             Ok(()) => {
+                let own = file.metadata().map_err(failed)?.ino();
+                if !fs::metadata(&path).is_ok_and(|named| named.ino() == own) {
+                    return Ok(None);
+                }
                 let file = Some(file);
                 let lock = Self { file, path };
                 lock.say(None)?;
-                Ok(lock)
+                Ok(Some(lock))
             }
             Err(rustix::io::Errno::WOULDBLOCK) => {
                 let deadline = holder.and_then(|holder| holder.deadline_ns);
@@ -157,6 +174,16 @@ impl Lock {
     /// The lock once more, for a process that is started with it: it goes with the last of both.
     pub fn share(&self) -> io::Result<Option<File>> {
         self.file.as_ref().map(File::try_clone).transpose()
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Only now, as nobody shares it any more (a reverter is waited for): whoever makes the name anew has the
+        // lock alone. What stays is taken again.
+        if self.file.is_some() && fs::remove_file(&self.path).is_ok() {
+            let _ = fs::remove_dir(FOLDER);
+        }
     }
 }
 

@@ -10,6 +10,8 @@ pub enum Status {
     Flushed,
     /// A message was longer than the memory for it.
     LocalLength,
+    /// The device of this end could not carry it out.
+    LocalOperation,
     /// The memory of this end is not registered for it.
     LocalProtection,
     /// The far end does not allow it: a wrong key, an address out of its region, a right that was not given.
@@ -30,6 +32,7 @@ impl Status {
     pub(crate) fn of(number: c_int) -> Self {
         match number {
             1 => Self::LocalLength,
+            2 => Self::LocalOperation,
             4 | 8 => Self::LocalProtection,
             5 => Self::Flushed,
             9 => Self::RemoteRequest,
@@ -47,6 +50,10 @@ impl fmt::Display for Status {
         match self {
             Self::Flushed => f.write_str("it was given up after an earlier failure"),
             Self::LocalLength => f.write_str("a message was longer than the memory for it"),
+            Self::LocalOperation => f.write_str(
+                "this end's device could not carry it out: its interface is down, there is no way to the far \
+                 end, or no memory is left",
+            ),
             Self::LocalProtection => f.write_str("this end's memory is not registered for it"),
             Self::RemoteAccess => f.write_str(
                 "the far end refused the access: a wrong key, an address outside of its memory, or a right \

@@ -46,7 +46,7 @@ pub enum LockError {
         left: Option<Duration>,
     },
     /// There is no place for it.
-    #[error("cannot lock {path}: {source}")]
+    #[error("cannot take the lock beside the undo journal, {path}: {source}")]
     Io {
         /// The file.
         path: PathBuf,

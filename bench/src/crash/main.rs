@@ -41,9 +41,6 @@ struct Args {
     /// The linerate that is killed, a debug build [default: the one beside this program]
     #[arg(long, value_name = "FILE")]
     linerate: Option<PathBuf>,
-    /// Not used: nothing is random here
-    #[arg(long, hide = true)]
-    seed: Option<u64>,
     /// Be the process that holds the namespaces
     #[arg(long, hide = true)]
     stage: bool,
@@ -92,8 +89,7 @@ fn main() -> ExitCode {
     let result = if args.stage {
         conduct(&args)
     } else {
-        restart_as_stage(args.seed.is_some())
-            .map_err(|error| Trouble(format!("start the stage: {error}")))
+        restart_as_stage(true).map_err(|error| Trouble(format!("start the stage: {error}")))
     };
     exit_code(result)
 }

@@ -9,7 +9,7 @@ use linerate_model::ids::NicName;
 use linerate_model::known::{Cause, Known};
 
 use crate::apply::Boottime;
-use crate::apply::identity::{is_in_user_namespace, parse_stat};
+use crate::apply::identity::{ProcessStat, is_in_user_namespace};
 use crate::nic_control::NicRead;
 use crate::procfs::sockets::parse_socket_link;
 use crate::root::HostRoot;
@@ -28,18 +28,16 @@ pub struct Session {
 pub fn session_of(root: &HostRoot, mut pid: u32) -> Option<Session> {
     loop {
         let stat = root.read(&format!("proc/{pid}/stat")).value()?.clone();
-        let (_, start_ticks) = parse_stat(&stat)?;
-        let (before, fields) = stat.rsplit_once(')')?;
-        let (_, name) = before.split_once('(')?;
-        if name == "sshd" || name == "sshd-session" {
+        let stat = ProcessStat::parse(&stat)?;
+        if stat.name == "sshd" || stat.name == "sshd-session" {
             let per_second = rustix::param::clock_ticks_per_second().max(1);
-            let nanoseconds = u128::from(start_ticks + 1) * 1_000_000_000 / u128::from(per_second);
+            let nanoseconds =
+                (u128::from(stat.start_ticks) + 1) * 1_000_000_000 / u128::from(per_second);
             let since = Duration::from_nanos(u64::try_from(nanoseconds).ok()?);
             let began = Boottime::after(since);
             return Some(Session { pid, began });
         }
-        // The parent is the second field after the name (proc_pid_stat(5)).
-        pid = fields.split_ascii_whitespace().nth(1)?.parse().ok()?;
+        pid = stat.parent;
     }
 }
 

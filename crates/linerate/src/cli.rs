@@ -517,6 +517,18 @@ pub struct StayArgs {
     pub include_way_in: bool,
 }
 
+impl StayArgs {
+    /// Without a confirmation, and with nothing done to the way in.
+    pub fn at_once() -> Self {
+        Self {
+            deadline: 60,
+            probe: Vec::new(),
+            no_confirm: true,
+            include_way_in: false,
+        }
+    }
+}
+
 /// `tune`.
 #[derive(Debug, Subcommand)]
 pub enum TuneAction {

@@ -8,12 +8,12 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
-use linerate_host::apply::{Beside, Guard, Lock, Outcome as Restored, Recovered, stand_by};
+use linerate_host::apply::{Beside, Guard, Lock, stand_by};
 
 use crate::crash;
-use crate::exit::{Code, Outcome, Stop};
+use crate::exit::{Outcome, Stop};
 use crate::say::Say;
-use crate::station::this_machine;
+use crate::station::{settle, this_machine};
 
 /// The lock of this namespace, and the process that takes changes back should this one die. Both end with
 /// it, after the transactions, which hold the way to the reverter.
@@ -56,11 +56,6 @@ impl Armed {
         &self.guard
     }
 
-    /// The lock.
-    pub fn lock(&self) -> &Lock {
-        &self.lock
-    }
-
     /// The reverter's number.
     pub fn process(&self) -> u32 {
         self.process.id()
@@ -97,34 +92,9 @@ pub fn run(parent: u32, state: &Path, say: &Say) -> Outcome<()> {
         .map_err(|error| Stop::io("keep the channel", error))?;
     let recovered = stand_by(channel.into(), parent, state, &machine, &beside)
         .map_err(|error| Stop::io("stand by", error))?;
-    let mut incomplete = Vec::new();
-    for Recovered { id, outcome } in recovered {
-        match outcome {
-            Restored::Restored(undone) => {
-                let left = undone
-                    .left
-                    .iter()
-                    .fold(String::new(), |text, left| format!("{text}; {left}"));
-                say.note(&format!(
-                    "{id} was taken back by the reverter: {} settings put back{left}",
-                    undone.restored.len()
-                ));
-            }
-            Restored::Incomplete(undone) => {
-                let left: Vec<String> = undone.left.iter().map(ToString::to_string).collect();
-                incomplete.push(format!("{id}: {}", left.join("; ")));
-            }
-            Restored::LeftAlone(why) => incomplete.push(format!("{id}: {why}")),
-            Restored::NothingLeft(_) | Restored::OwnerAlive(_) => {}
-        }
+    for entry in settle(recovered)? {
+        let (id, about) = (entry.id, entry.about);
+        say.note(&format!("{id} was taken back by the reverter: {about}"));
     }
-    if incomplete.is_empty() {
-        return Ok(());
-    }
-    let what = incomplete.join("; ");
-    Err(Stop::new(
-        Code::RestoreIncomplete,
-        format!("not everything could be put back: {what}"),
-    )
-    .hint("mend the cause, then run `linerate tune recover`"))
+    Ok(())
 }

@@ -322,7 +322,7 @@ impl Station {
 }
 
 /// What recovery did, as entries; a restore that stays incomplete is an error with its own exit code.
-fn settle(recovered: Vec<Recovered>) -> Outcome<Vec<Entry>> {
+pub fn settle(recovered: Vec<Recovered>) -> Outcome<Vec<Entry>> {
     let mut entries = Vec::new();
     let mut incomplete = Vec::new();
     for Recovered { id, outcome } in recovered {

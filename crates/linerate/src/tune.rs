@@ -54,13 +54,7 @@ pub fn run(action: &TuneAction, state: &FilePath, say: &Say) -> Outcome<()> {
                 return show_plan("affinity", &plan, say);
             }
             // Where interrupts go cuts nobody off.
-            let stay = StayArgs {
-                deadline: 60,
-                probe: Vec::new(),
-                no_confirm: true,
-                include_way_in: false,
-            };
-            apply("affinity", station, &plan, &stay, say)
+            apply("affinity", station, &plan, &StayArgs::at_once(), say)
         }
         TuneAction::Undo { id } => {
             // What puts things back is not stopped half way.

@@ -75,12 +75,12 @@ impl Owner {
     pub fn current() -> Result<Self, IdentityError> {
         const PATH: &str = "/proc/self/stat";
         let stat = fs::read_to_string(PATH).map_err(failed("when this process started", PATH))?;
-        let (_, start_ticks) = parse_stat(&stat).ok_or_else(|| {
+        let stat = ProcessStat::parse(&stat).ok_or_else(|| {
             failed("when this process started", PATH)(io::Error::from(io::ErrorKind::InvalidData))
         })?;
         Ok(Self {
             pid: std::process::id(),
-            start_ticks,
+            start_ticks: stat.start_ticks,
         })
     }
 
@@ -88,20 +88,41 @@ impl Owner {
     pub fn is_alive(&self) -> bool {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid)).ok();
         stat.as_deref()
-            .and_then(parse_stat)
-            .is_some_and(|(state, start)| start == self.start_ticks && !"ZXx".contains(state))
+            .and_then(ProcessStat::parse)
+            .is_some_and(|stat| stat.start_ticks == self.start_ticks && !"ZXx".contains(stat.state))
     }
 }
 
-/// State and start time. The second field is the program's name in brackets and may hold anything, also
-/// brackets and blanks: the fields are counted from the last bracket.
-pub(crate) fn parse_stat(stat: &str) -> Option<(char, u64)> {
-    let (_, fields) = stat.rsplit_once(')')?;
-    let mut fields = fields.split_ascii_whitespace();
-    let state = fields.next()?.chars().next()?;
-    // starttime is field 22; state, the first here, is field 3.
-    let start = fields.nth(22 - 3 - 1)?.parse().ok()?;
-    Some((state, start))
+/// What `/proc/PID/stat` tells of who a process is (proc_pid_stat(5)).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ProcessStat<'text> {
+    /// The program's name, cut to 15 bytes.
+    pub(crate) name: &'text str,
+    /// `R`, `S`, `Z` and so on.
+    pub(crate) state: char,
+    /// The process that it counts as a child of; 0 for the first one, and for one whose parent cannot be seen.
+    pub(crate) parent: u32,
+    /// When it was started, in clock ticks since the boot.
+    pub(crate) start_ticks: u64,
+}
+
+impl<'text> ProcessStat<'text> {
+    /// The name stands in brackets and may hold anything, also brackets and blanks: it ends at the last one.
+    pub(crate) fn parse(stat: &'text str) -> Option<Self> {
+        let (before, fields) = stat.rsplit_once(')')?;
+        let (_, name) = before.split_once('(')?;
+        let mut fields = fields.split_ascii_whitespace();
+        let state = fields.next()?.chars().next()?;
+        let parent = fields.next()?.parse().ok()?;
+        // starttime is field 22; what comes next here is field 5.
+        let start_ticks = fields.nth(22 - 5)?.parse().ok()?;
+        Some(Self {
+            name,
+            state,
+            parent,
+            start_ticks,
+        })
+    }
 }
 
 /// This boot's random name.
@@ -230,9 +251,15 @@ mod tests {
             .collect::<Vec<_>>()
             .join(" ");
         let stat = format!("7 (a) R 1) S {tail} 4711 0 0");
-        assert_eq!(parse_stat(&stat), Some(('S', 4711)));
-        assert_eq!(parse_stat("7 (a"), None);
-        assert_eq!(parse_stat("7 (a) S 1 2"), None);
+        let parsed = ProcessStat {
+            name: "a) R 1",
+            state: 'S',
+            parent: 4,
+            start_ticks: 4711,
+        };
+        assert_eq!(ProcessStat::parse(&stat), Some(parsed));
+        assert_eq!(ProcessStat::parse("7 (a"), None);
+        assert_eq!(ProcessStat::parse("7 (a) S 1 2"), None);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::time::Duration;
 use rustix::fs::FlockOperation::{LockExclusive, NonBlockingLockExclusive};
 use serde::{Deserialize, Serialize};
 
-use super::identity::{IdentityError, NetnsIdentity, Owner};
+use super::identity::{IdentityError, NetnsIdentity, Owner, ProcessStat};
 use super::reverter::Boottime;
 
 /// Where locks are, for whoever may write there: one folder for all state folders.
@@ -230,8 +230,7 @@ fn is_ancestor(owner: &Owner) -> bool {
 /// The parent of a process; none of the first one.
 fn parent_of(pid: u32) -> Option<u32> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let (_, fields) = stat.rsplit_once(')')?;
-    let parent = fields.split_ascii_whitespace().nth(1)?.parse().ok()?;
+    let parent = ProcessStat::parse(&stat)?.parent;
     (parent != 0).then_some(parent)
 }
 
@@ -243,7 +242,7 @@ mod tests {
     fn this_process_was_started_by_its_parent_and_not_by_itself() {
         let parent = parent_of(std::process::id()).expect("a test has a parent");
         let stat = fs::read_to_string(format!("/proc/{parent}/stat")).expect("alive");
-        let (_, start_ticks) = super::super::identity::parse_stat(&stat).expect("a stat line");
+        let start_ticks = ProcessStat::parse(&stat).expect("a stat line").start_ticks;
         assert!(is_ancestor(&Owner {
             pid: parent,
             start_ticks

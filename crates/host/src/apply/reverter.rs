@@ -34,6 +34,8 @@ const ARMED: &[u8] = b"armed\n";
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How long a killed process may take to leave the kernel.
 const DYING: Duration = Duration::from_secs(2);
+/// How much earlier than promised it acts, so that at the deadline everything is as it was.
+const EARLIER: Duration = Duration::from_millis(500);
 
 /// A moment of this boot, which suspend does not stop and nobody can set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -154,7 +156,8 @@ impl Memory {
 
     /// When to act, as long as there is something to take back.
     fn due(&self) -> Option<Boottime> {
-        self.deadline.filter(|_| !self.lines.is_empty())
+        let deadline = self.deadline.filter(|_| !self.lines.is_empty())?;
+        Some(deadline.before(EARLIER))
     }
 
     /// Takes back what is undecided, the newest first.

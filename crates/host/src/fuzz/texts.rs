@@ -87,7 +87,7 @@ const READERS: &[Reader] = &[
     },
     |text| seen(&counts::parse_table(text, &BTreeSet::from([0, 1, 24]))),
     |text| seen(&sysctl_files::parse_sysctl_lines("/etc/sysctl.conf", text)),
-    |text| seen(&apply::identity::parse_stat(text)),
+    |text| seen(&apply::identity::ProcessStat::parse(text)),
     |text| apply::journal::read_any(text),
     |text| {
         if let Some(bytes) = from_hex(text) {

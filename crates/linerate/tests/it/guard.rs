@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::{Signal, kill_process};
 
+use crate::fitting;
 use crate::job::{Done, Job, run};
 use crate::lab::{Lab, assert_same, text};
 
@@ -56,17 +57,46 @@ fn end_of(job: &Job, word: &str, signal: Signal) {
 
 /// What linerate says to somebody who came in by an ssh server that starts now.
 fn over_ssh(lab: &Lab, arguments: &str) -> Done {
+    under_sshd(lab, &format!("{}; exit $?", linerate(lab, arguments)))
+}
+
+/// The same, where that server has a connection that comes in by near0 from [`neighbour`].
+fn by_near0(lab: &Lab, arguments: &str) -> Done {
+    let (host, port) = NEIGHBOUR.split_once(':').expect("both");
+    let linerate = linerate(lab, arguments);
+    under_sshd(
+        lab,
+        &format!("exec 3<>/dev/tcp/{host}/{port}; {linerate}; exit $?"),
+    )
+}
+
+fn linerate(lab: &Lab, arguments: &str) -> String {
+    let (linerate, state) = (crate::LINERATE, lab.state());
+    format!("{linerate} --state {} {arguments}", state.display())
+}
+
+/// Runs a script on `near` below a process that is named like the ssh server.
+fn under_sshd(lab: &Lab, script: &str) -> Done {
     let server = lab.path("sshd");
-    std::fs::copy("/bin/sh", &server).expect("a shell");
+    std::fs::copy("/bin/bash", &server).expect("a shell that can connect");
     let mut command = lab.on("near", text(&server));
-    let linerate = crate::LINERATE;
-    let state = lab.state();
-    let script = format!(
-        "{linerate} --state {} {arguments}; exit $?",
-        state.display()
-    );
-    command.args(["-c", &script]);
+    command.args(["-c", script]);
     run(command)
+}
+
+/// Where [`neighbour`] listens.
+const NEIGHBOUR: &str = "10.77.0.2:7777";
+
+/// Somebody on `far` who takes connections.
+fn neighbour(lab: &Lab) -> Job {
+    let serve = Job::start({
+        let mut command = lab.on("far", crate::LINERATE);
+        command.args(["agent", "--http", NEIGHBOUR]);
+        command
+    });
+    let script = format!("until ss -Hltn | grep -q {NEIGHBOUR}; do :; done");
+    lab.shell("far", &script);
+    serve
 }
 
 fn status(lab: &Lab) -> String {
@@ -78,8 +108,9 @@ fn changes_that_are_confirmed_by_somebody_who_came_in_after_them_stay() {
     let Some(lab) = Lab::new() else { return };
     let before = lab.dump();
     let job = waiting(&lab, "120");
-    let confirmed = over_ssh(&lab, "tune confirm").expect_code(0);
-    assert!(confirmed.out.contains("applied"), "{}", confirmed.out);
+    let confirmed = over_ssh(&lab, "--format json tune confirm").expect_code(0);
+    let document = fitting(&confirmed.out);
+    assert_eq!(document["transactions"][0]["state"], "applied");
     job.end().expect_code(0);
     assert_ne!(lab.dump(), before);
     lab.run(&["tune", "undo"]).expect_code(0);
@@ -93,21 +124,16 @@ fn changes_made_over_ssh_are_not_confirmed_over_the_same_connection() {
     // Nothing that the connection might come in by: this server has none.
     let file = lab.path("plan.toml");
     std::fs::write(&file, "[settings]\n\"sysctl/net.ipv4.tcp_sack\" = 0\n").expect("a plan");
-    let (linerate, state) = (crate::LINERATE, lab.state());
-    let tune = format!("{linerate} --state {} tune", state.display());
+    let tune = linerate(&lab, "tune");
     let script = format!(
         "{tune} apply --from {} --deadline 120 & \
          until ls {}/txn/*/control 2>/dev/null; do kill -0 $! || exit 1; done; \
          {tune} confirm; echo confirmed $?; {tune} undo $({tune} status | cut -d' ' -f1); wait $!; \
          echo applied $?",
         file.display(),
-        state.display()
+        lab.state().display()
     );
-    let server = lab.path("sshd");
-    std::fs::copy("/bin/sh", &server).expect("a shell");
-    let mut command = lab.on("near", text(&server));
-    command.args(["-c", &script]);
-    let done = run(command);
+    let done = under_sshd(&lab, &script);
     assert!(
         done.err.contains("older than the last change"),
         "{}",
@@ -244,13 +270,8 @@ fn a_probe_that_fails_after_the_change_takes_it_back_and_one_that_fails_before_p
     let nobody = probe(&lab, &plan(&lab), "10.77.0.2:9").expect_code(20);
     assert!(nobody.err.contains("nothing was changed"), "{}", nobody.err);
     assert_same(&lab, &before, "a probe that failed before");
-    let serve = Job::start({
-        let mut command = lab.on("far", crate::LINERATE);
-        command.args(["agent", "--http", "10.77.0.2:7777"]);
-        command
-    });
-    lab.shell("far", "until ss -Hltn | grep -q 10.77.0.2:7777; do :; done");
-    let done = probe(&lab, &plan(&lab), "10.77.0.2:7777").expect_code(0);
+    let serve = neighbour(&lab);
+    let done = probe(&lab, &plan(&lab), NEIGHBOUR).expect_code(0);
     assert!(done.err.contains("takes it back"), "{}", done.err);
     lab.run(&["tune", "undo"]).expect_code(0);
     assert_same(&lab, &before, "undone");
@@ -258,11 +279,10 @@ fn a_probe_that_fails_after_the_change_takes_it_back_and_one_that_fails_before_p
     let one_port = lab.path("one-port.toml");
     let text = "[settings]\n\"sysctl/net.ipv4.ip_local_port_range\" = [40000, 40000]\n";
     std::fs::write(&one_port, text).expect("a plan");
-    let address = "10.77.0.2:7777";
     let mut command = lab.linerate(&["tune", "apply", "--from"]);
     command
         .arg(&one_port)
-        .args(["--probe", address, "--probe", address]);
+        .args(["--probe", NEIGHBOUR, "--probe", NEIGHBOUR]);
     let done = run(command).expect_code(20);
     assert!(
         done.err.contains("every change was taken back"),
@@ -295,27 +315,12 @@ fn an_mtu_that_would_take_ipv6_away_for_good_is_refused() {
 fn the_interface_that_an_ssh_connection_comes_in_by_is_not_cut_off() {
     let Some(lab) = Lab::new() else { return };
     let before = lab.dump();
-    let serve = Job::start({
-        let mut command = lab.on("far", crate::LINERATE);
-        command.args(["agent", "--http", "10.77.0.2:7777"]);
-        command
-    });
-    lab.shell("far", "until ss -Hltn | grep -q 10.77.0.2:7777; do :; done");
-    let server = lab.path("sshd");
-    std::fs::copy("/bin/bash", &server).expect("a shell that can connect");
-    // On `near` there is a server of ours with a connection that comes in by near0.
+    let serve = neighbour(&lab);
     let apply = |name: &str, setting: &str, flag: &str| {
         let file = lab.path(name);
         std::fs::write(&file, format!("[settings]\n{setting}\n")).expect("a plan");
-        let mut command = lab.on("near", text(&server));
-        let script = format!(
-            "exec 3<>/dev/tcp/10.77.0.2/7777; {} --state {} tune apply --no-confirm --from {} {flag}; exit $?",
-            crate::LINERATE,
-            lab.state().display(),
-            file.display()
-        );
-        command.args(["-c", &script]);
-        run(command)
+        let arguments = format!("tune apply --no-confirm --from {} {flag}", file.display());
+        by_near0(&lab, &arguments)
     };
     for (name, setting, flag, why) in [
         ("cuts", "\"nic/near0/mtu\" = 1400", "", "may cut it"),
@@ -356,24 +361,10 @@ fn prove_does_not_try_what_would_disturb_the_way_in_unless_told() {
     let Some(lab) = Lab::new() else { return };
     lab.shell("near", crate::prove::NO_SEGMENTATION);
     let before = lab.dump();
-    let serve = Job::start({
-        let mut command = lab.on("far", crate::LINERATE);
-        command.args(["agent", "--http", "10.77.0.2:7777"]);
-        command
-    });
-    lab.shell("far", "until ss -Hltn | grep -q 10.77.0.2:7777; do :; done");
-    let server = lab.path("sshd");
-    std::fs::copy("/bin/bash", &server).expect("a shell that can connect");
+    let serve = neighbour(&lab);
     let prove = |flag: &str| {
-        let mut command = lab.on("near", text(&server));
-        let script = format!(
-            "exec 3<>/dev/tcp/10.77.0.2/7777; {} --state {} prove netns:far --undo --pairs 3 --time 0.1 {flag}; \
-             exit $?",
-            crate::LINERATE,
-            lab.state().display()
-        );
-        command.args(["-c", &script]);
-        run(command).expect_code(0).out
+        let arguments = format!("prove netns:far --undo --pairs 3 --time 0.1 {flag}");
+        by_near0(&lab, &arguments).expect_code(0).out
     };
     let spared = prove("");
     let words = spared.split_whitespace().collect::<Vec<_>>().join(" ");

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::fitting;
 use crate::lab::{Lab, assert_same, text};
 
 const PLAN: &str = "[settings]
@@ -25,9 +26,7 @@ fn json(lab: &Lab, arguments: &[&str]) -> Value {
     let done = lab
         .run(&[&["--format", "json", "tune"], arguments].concat())
         .expect_code(0);
-    let document: Value = serde_json::from_str(&done.out).expect("one document");
-    assert_eq!(document["schema"], "linerate.tune/1");
-    document
+    fitting(&done.out)
 }
 
 #[test]

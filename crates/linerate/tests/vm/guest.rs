@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::Value;
 
+use crate::schema::fitting;
+
 /// The program under test: the guest sees the host's files at their own paths.
 const LINERATE: &str = env!("CARGO_BIN_EXE_linerate");
 const VM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../testbed/vm/vm");
@@ -137,7 +139,7 @@ impl Guest {
         let state = format!("{DISK}/state");
         let fixed = [LINERATE, "--quiet", "--format", "json", "--state", &state];
         let out = self.succeed(&[before, &fixed, arguments].concat());
-        serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error} in {out}"))
+        fitting(&out)
     }
 
     /// The command line of linerate with its state on the disk, for a script.

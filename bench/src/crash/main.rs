@@ -10,6 +10,7 @@
 
 mod host;
 mod kinds;
+mod power;
 mod reach;
 
 use std::path::PathBuf;
@@ -41,6 +42,9 @@ struct Args {
     /// The linerate that is killed, a debug build [default: the one beside this program]
     #[arg(long, value_name = "FILE")]
     linerate: Option<PathBuf>,
+    /// Cut the power of the virtual machine so often, in place of killing processes
+    #[arg(long, value_name = "COUNT")]
+    power_cuts: Option<u32>,
     /// Be the process that holds the namespaces
     #[arg(long, hide = true)]
     stage: bool,
@@ -86,12 +90,38 @@ const DEATHS: [(Death, &str); 7] = [
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    let result = if args.stage {
+    let result = if let Some(count) = args.power_cuts {
+        cut_power(&args, count)
+    } else if args.stage {
         conduct(&args)
     } else {
         restart_as_stage(true).map_err(|error| Trouble(format!("start the stage: {error}")))
     };
     exit_code(result)
+}
+
+/// Cuts the power; whether what is kept was old or new each time.
+fn cut_power(args: &Args, count: u32) -> Result<bool, Trouble> {
+    let linerate = linerate_file(args.linerate.as_deref()).map_err(Trouble)?;
+    let begun = Instant::now();
+    let score = power::cuts(&linerate, &mutant(args), count)?;
+    println!(
+        "\n{} power cuts: {} old, {} new, {} mixed, in {} s",
+        score.tried,
+        score.old,
+        score.new,
+        score.mixed,
+        begun.elapsed().as_secs()
+    );
+    if score.mixed > 0 {
+        println!("A mix was left: nothing else was tried.");
+    }
+    Ok(score.mixed == 0)
+}
+
+fn mutant(args: &Args) -> String {
+    let mutant = args.mutant.and_then(|mutant| mutant.to_possible_value());
+    mutant.map_or_else(String::new, |value| value.get_name().to_owned())
 }
 
 /// What came of the kills of one row.
@@ -117,9 +147,7 @@ fn conduct(args: &Args) -> Result<bool, Trouble> {
     // First of all, while this process has one thread.
     let stage = Stage::enter().map_err(|error| Trouble(error.to_string()))?;
     let linerate = linerate_file(args.linerate.as_deref()).map_err(Trouble)?;
-    let mutant = args.mutant.and_then(|mutant| mutant.to_possible_value());
-    let mutant = mutant.map_or_else(String::new, |value| value.get_name().to_owned());
-    let host = Host::make(&stage, &linerate, &mutant)?;
+    let host = Host::make(&stage, &linerate, &mutant(args))?;
     let begun = Instant::now();
     let mut plans: Vec<(String, Vec<Kind>)> = Vec::new();
     for kind in KINDS.iter().filter(|kind| kind.name.contains(&args.only)) {

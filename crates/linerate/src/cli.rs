@@ -515,6 +515,9 @@ pub struct StayArgs {
     /// Also change what disturbs the interface that your ssh connection comes in by, for a moment.
     #[arg(long)]
     pub include_way_in: bool,
+    /// Keep the changes too, as `tune persist` does: every boot makes them again.
+    #[arg(long)]
+    pub persist: bool,
 }
 
 impl StayArgs {
@@ -525,6 +528,39 @@ impl StayArgs {
             probe: Vec::new(),
             no_confirm: true,
             include_way_in: false,
+            persist: false,
+        }
+    }
+}
+
+/// What is kept, and how.
+#[derive(Debug, Args)]
+pub struct PersistArgs {
+    /// The transaction [default: the newest that is applied; with `--remove`, all].
+    pub id: Option<String>,
+    /// Keep it no longer. What it changed stays until the next boot; `undo` takes that back too.
+    #[arg(long, conflicts_with_all = ["probe", "deadline", "etc"])]
+    pub remove: bool,
+    /// New TCP connections to these addresses must lead there after a boot's changes, if they do before.
+    #[arg(long, value_name = "HOST:PORT")]
+    pub probe: Vec<String>,
+    /// When a boot takes everything back that it has not found good, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(5..=86_400))]
+    pub deadline: u32,
+    /// Where the script and the unit go, for an image of another machine.
+    #[arg(long, value_name = "DIR", default_value = "/etc")]
+    pub etc: PathBuf,
+}
+
+impl PersistArgs {
+    /// As it is kept when nothing else is said.
+    pub fn of(id: String) -> Self {
+        Self {
+            id: Some(id),
+            remove: false,
+            probe: Vec::new(),
+            deadline: 60,
+            etc: PathBuf::from("/etc"),
         }
     }
 }
@@ -560,7 +596,15 @@ pub enum TuneAction {
         /// Show what would change, and change nothing.
         #[arg(long)]
         dry_run: bool,
+        /// Keep it too: every boot does it again.
+        #[arg(long, conflicts_with = "dry_run")]
+        persist: bool,
     },
+    /// Keep what was applied: every boot makes the changes again, and takes them back if the machine is worse off
+    /// with them. `undo` takes them back for good.
+    Persist(PersistArgs),
+    /// Make again what is kept, guarded; what a boot runs.
+    Boot,
     /// Take back what was applied, or what waits to be confirmed.
     Undo {
         /// The transaction [default: the newest that is applied].

@@ -31,6 +31,7 @@ mod planned {
 mod planned {
     use std::env;
     use std::fs;
+    use std::path::PathBuf;
     use std::sync::atomic::{AtomicU32, Ordering};
 
     use linerate_host::apply::Moment;
@@ -41,8 +42,9 @@ mod planned {
     /// What goes wrong in this process, whose reverter has the number `reverter`.
     ///
     /// `LINERATE_CRASH=maker:7:both` kills maker and reverter at the maker's seventh step; the roles are
-    /// `maker`, `reverter` and `recovery`, the victims `self`, `reverter` and `both`; several deaths have commas
-    /// between them. `LINERATE_MARK_SYNCED` has it told how much of a journal is on stable storage.
+    /// `maker`, `reverter` and `recovery`, the victims `self`, `reverter`, `both` and `power`, which is that of the
+    /// project's virtual machine; several deaths have commas between them. `LINERATE_MARK_SYNCED` has it told how much of a journal is on stable storage.
+    /// `LINERATE_COUNT_STEPS=maker:FILE` has the number of the maker's steps so far in a file.
     /// `LINERATE_MUTANT=skip-sync` leaves out what puts records on stable storage, `skip-undo` what the
     /// reverter writes.
     pub fn faults(role: Role, reverter: Option<u32>) -> Option<Arc<dyn Faults>> {
@@ -53,37 +55,52 @@ mod planned {
         });
         let mutant = env::var("LINERATE_MUTANT").unwrap_or_default();
         let marks = env::var_os("LINERATE_MARK_SYNCED").is_some();
-        if death.is_none() && mutant.is_empty() && !marks {
+        let counts = env::var("LINERATE_COUNT_STEPS").ok();
+        let count_in = counts.as_deref().and_then(|text| {
+            let (who, file) = text.split_once(':')?;
+            role.is(who).then(|| file.into())
+        });
+        if death.is_none() && mutant.is_empty() && !marks && count_in.is_none() {
             return None;
         }
         Some(Arc::new(Planned {
             death,
-            steps: AtomicU32::new(0),
             skips_sync: mutant == "skip-sync",
             skips_writes: mutant == "skip-undo" && role == Role::Reverter,
             marks,
+            count_in,
         }))
+    }
+
+    /// The steps of this process so far, whatever they were for.
+    static STEPS: AtomicU32 = AtomicU32::new(0);
+
+    impl Role {
+        fn is(self, name: &str) -> bool {
+            name == match self {
+                Self::Maker => "maker",
+                Self::Reverter => "reverter",
+                Self::Recovery => "recovery",
+            }
+        }
     }
 
     #[derive(Debug)]
     struct Death {
         at: u32,
         victims: Vec<u32>,
+        power: bool,
     }
 
     impl Death {
         fn of(text: &str, role: Role, reverter: Option<u32>) -> Option<Self> {
             let [who, at, victims] = text.split(':').collect::<Vec<_>>().try_into().ok()?;
-            let is_meant = match role {
-                Role::Maker => who == "maker",
-                Role::Reverter => who == "reverter",
-                Role::Recovery => who == "recovery",
-            };
             let reverter = reverter.filter(|_| victims != "self");
             let own = Some(std::process::id()).filter(|_| victims != "reverter");
-            is_meant.then_some(Self {
+            role.is(who).then_some(Self {
                 at: at.parse().ok()?,
                 victims: reverter.into_iter().chain(own).collect(),
+                power: victims == "power",
             })
         }
     }
@@ -95,22 +112,38 @@ mod planned {
         }
     }
 
+    /// The machine is off at once, with what was not on its disk: a reset, at which the virtual machine ends
+    /// (Documentation/admin-guide/sysrq.rst). Nothing on any other machine.
+    fn cut_power() {
+        let line = fs::read_to_string("/proc/cmdline").unwrap_or_default();
+        if line.split_whitespace().any(|word| word == "linerate.guest") {
+            let _ = fs::write("/proc/sysrq-trigger", "b");
+        }
+    }
+
     #[derive(Debug)]
     struct Planned {
         death: Option<Death>,
-        steps: AtomicU32,
         skips_sync: bool,
         skips_writes: bool,
         /// Whether to tell how much of a journal a power cut would leave, in the file `synced` beside it.
         marks: bool,
+        /// Where to tell the number of steps.
+        count_in: Option<PathBuf>,
     }
 
     impl Faults for Planned {
         fn lets(&self, moment: Moment<'_>) -> bool {
-            let step = self.steps.fetch_add(1, Ordering::SeqCst) + 1;
+            let step = STEPS.fetch_add(1, Ordering::SeqCst) + 1;
+            if let Some(file) = &self.count_in {
+                let _ = fs::write(file, step.to_string());
+            }
             if let Some(death) = &self.death
                 && death.at == step
             {
+                if death.power {
+                    cut_power();
+                }
                 death.victims.iter().copied().for_each(kill);
             }
             match moment {
@@ -122,7 +155,7 @@ mod planned {
                     }
                     true
                 }
-                Moment::Append | Moment::Appended | Moment::Written => true,
+                Moment::Append | Moment::Appended | Moment::Written | Moment::File => true,
             }
         }
     }

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use linerate_traffic::Abort;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -53,6 +55,14 @@ impl Interrupt {
     /// Whether the work shall end.
     pub fn asked(&self) -> bool {
         self.asked.load(Ordering::SeqCst)
+    }
+
+    /// Waits until the work shall end, or for so long; whether it shall.
+    pub fn comes_within(&self, time: Duration) -> bool {
+        let limit = Timespec::try_from(time).unwrap_or_default();
+        // A signal may cut the wait short: then the caller looks around a little early.
+        let _ = poll(&mut [PollFd::new(&self.abort, PollFlags::IN)], Some(&limit));
+        self.asked()
     }
 
     /// What a running trial listens to.

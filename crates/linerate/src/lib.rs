@@ -26,6 +26,7 @@ pub mod map;
 pub mod measure;
 pub mod memory;
 pub mod peer;
+mod persist;
 pub mod place;
 pub mod preload;
 pub mod prove;

@@ -1,20 +1,21 @@
 //! One end's own machine: what the agent and the session both do with the host they run on. Reading,
 //! changing under a journal, putting back.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use linerate_host::apply::{
-    self, ApplyError, Beside, Boottime, Ending, Faults, Faulty, Header, JournalError, LiveMachine,
-    Lock, LockError, Machine, NetnsIdentity, Owner, Reach, Recovered, Scope, Surroundings,
-    Transaction,
+    self, ApplyError, Beside, Boottime, Ending, Faults, Faulty, Header, JournalError, Kept,
+    KeptError, LiveMachine, Lock, LockError, Machine, NetnsIdentity, Owner, Reach, Recovered,
+    Scope, Surroundings, Transaction, Verdict,
 };
 use linerate_host::management::{self, session_of};
 use linerate_host::netlink::Netlink;
 use linerate_host::nic_control::NicRead;
 use linerate_host::read::read_host;
-use linerate_host::root::LiveHost;
+use linerate_host::root::{HostRoot, LiveHost};
 use linerate_model::host::Host;
 use linerate_model::ids::NicName;
 use linerate_model::known::Known;
@@ -62,6 +63,8 @@ pub struct Entry {
     pub state: &'static str,
     /// Its changes, or the reason for its state.
     pub about: String,
+    /// Whether boots make its changes again.
+    pub kept: bool,
 }
 
 impl Station {
@@ -114,6 +117,22 @@ impl Station {
         .collect()
     }
 
+    /// The root of this machine, to read from.
+    pub fn root(&self) -> &HostRoot {
+        self.live.root()
+    }
+
+    /// The interfaces that the ssh connection comes in by that this process was started over; none of another.
+    pub fn way_in(&self) -> BTreeSet<NicName> {
+        let session = session_of(self.root(), std::process::id());
+        session
+            .and_then(|session| {
+                let nics = management::way_in(self.root(), &self.netlink, session);
+                nics.value().cloned()
+            })
+            .unwrap_or_default()
+    }
+
     /// Reads one setting.
     pub fn read_setting(&self, key: &SettingKey) -> Known<Value> {
         apply::settings::read(self.live.root(), &self.netlink, key)
@@ -121,7 +140,12 @@ impl Station {
 
     /// Applies a plan as a transaction of its own, on top of those that are open.
     pub fn apply(&mut self, plan: &Plan) -> Result<(), Failure> {
-        let mut transaction = self.begin(plan)?;
+        self.apply_as(plan, None)
+    }
+
+    /// The same; for `kept`, a kept transaction whose changes the plan makes again.
+    pub fn apply_as(&mut self, plan: &Plan, kept: Option<&str>) -> Result<(), Failure> {
+        let mut transaction = self.begin(plan, kept)?;
         match transaction.apply(plan) {
             Ok(()) => {
                 self.open.push(transaction);
@@ -179,14 +203,19 @@ impl Station {
         Ok(())
     }
 
-    fn begin(&mut self, plan: &Plan) -> Result<Transaction<Box<dyn Machine>>, Failure> {
+    fn begin(
+        &mut self,
+        plan: &Plan,
+        kept: Option<&str>,
+    ) -> Result<Transaction<Box<dyn Machine>>, Failure> {
         self.spare_way_in(plan)?;
         let other = |error: &dyn std::error::Error| failure(FailureKind::Other, &error.to_string());
         let now = SystemTime::now()
             .duration_since(SystemTime::UNIX_EPOCH)
             .unwrap_or_default();
         let started = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
-        let header = Header::here(started).map_err(|error| other(&error))?;
+        let mut header = Header::here(started).map_err(|error| other(&error))?;
+        header.of = kept.map(ToOwned::to_owned);
         let armed = self.arm(plan)?;
         let faults = crash::faults(crash::Role::Maker, Some(armed.process()));
         let beside = Beside {
@@ -285,20 +314,25 @@ impl Station {
         let _lock =
             Lock::take(Scope::Netns, state).map_err(|error| Stop::from(not_locked(&error)))?;
         let undone = with_surroundings(|around| apply::undo_committed(state, id, around))?;
-        match (undone, id) {
-            (None, Some(id)) => Err(Stop::new(
+        match id {
+            Some(id) if undone.is_empty() => Err(Stop::new(
                 Code::BadInput,
                 format!("there is no applied transaction `{id}`"),
             )
             .hint("`linerate tune status` lists them")),
-            (undone, _) => settle(undone.into_iter().collect()),
+            _ => settle(undone),
         }
     }
 
     /// Lists the transactions.
     pub fn status(state: &Path) -> Outcome<Vec<Entry>> {
         let listed = apply::journal_listing(state).map_err(|error| journal_stop(&error))?;
+        let kept = apply::kept_set(state).map_err(|error| kept_stop(&error))?;
+        let (kept, set) = kept.map_or_else(Default::default, |(set, name)| (set.kept, name));
+        let is_kept = |id: &str| kept.iter().any(|kept| kept.id == id);
         let entry = |listed: apply::Listed| {
+            let again = listed.journal.as_ref().ok();
+            let again = again.and_then(|told| told.header.of.clone());
             let (state, about) = match &listed.journal {
                 Err(error) => ("unreadable", error.to_string()),
                 Ok(told) => {
@@ -311,14 +345,78 @@ impl Station {
                     }
                 }
             };
+            // By the name that it has had since it was made.
+            let id = again.unwrap_or(listed.id);
+            let kept = is_kept(&id);
             Entry {
-                id: listed.id,
+                id,
                 state,
                 about,
+                kept,
             }
         };
-        Ok(listed.into_iter().map(entry).collect())
+        // Of another boot nothing is left on the machine.
+        let boot_id = apply::boot_id().map_err(identity)?;
+        let is_here = |listed: &apply::Listed| match &listed.journal {
+            Ok(told) => told.header.boot_id == boot_id,
+            Err(_) => true,
+        };
+        let listed = listed.into_iter().filter(is_here);
+        let mut entries: Vec<Entry> = listed.map(entry).collect();
+        let tried = apply::tried(state, &set).map_err(|error| kept_stop(&error))?;
+        let why = match tried.map(|tried| tried.verdict) {
+            Some(Verdict::Bad { why }) => format!("not made at boot any more: {why}"),
+            _ => "not made since the last boot".to_owned(),
+        };
+        let absent = |kept: &&Kept| !entries.iter().any(|entry| entry.id == kept.id);
+        let absent: Vec<Entry> = kept
+            .iter()
+            .filter(absent)
+            .map(|kept| Entry {
+                id: kept.id.clone(),
+                state: "kept",
+                about: why.clone(),
+                kept: true,
+            })
+            .collect();
+        entries.extend(absent);
+        Ok(entries)
     }
+
+    /// What transaction `id`, or the newest that is applied, changed; and whether it did so in this boot and in
+    /// the network namespace that the machine boots with.
+    pub fn applied(state: &Path, id: Option<&str>) -> Outcome<(String, Vec<Change>)> {
+        let listed = apply::journal_listing(state).map_err(|error| journal_stop(&error))?;
+        let boot_id = apply::boot_id().map_err(identity)?;
+        let applied = listed.into_iter().rev().find_map(|listed| {
+            let told = listed.journal.ok()?;
+            let is_meant = id.is_none_or(|id| id == listed.id);
+            let is_applied = told.ending == Ending::Committed && told.header.boot_id == boot_id;
+            let is_first = told.header.of.is_none();
+            (is_meant && is_applied && is_first).then_some((listed.id, told))
+        });
+        let Some((id, told)) = applied else {
+            let what = id.map_or_else(
+                || "no transaction is applied".to_owned(),
+                |id| format!("there is no applied transaction `{id}`"),
+            );
+            let stop = Stop::new(Code::BadInput, what);
+            return Err(stop.hint("`linerate tune status` lists them"));
+        };
+        let here = NetnsIdentity::current().map_err(identity)?;
+        if !here.is(&told.header.netns) || !apply::is_first_netns() {
+            let why = format!(
+                "cannot keep {id}: its network namespace does not outlive a reboot, only the machine's first one does"
+            );
+            return Err(Stop::new(Code::NotSupported, why));
+        }
+        Ok((id, told.changes))
+    }
+}
+
+/// The exit code and the words of settings that could not be kept.
+pub fn kept_stop(error: &KeptError) -> Stop {
+    failure(io_kind(error.io_kind()), &error.to_string()).into()
 }
 
 /// What recovery did, as entries; a restore that stays incomplete is an error with its own exit code.
@@ -346,7 +444,12 @@ pub fn settle(recovered: Vec<Recovered>) -> Outcome<Vec<Entry>> {
                 ("incomplete", left.join("; "))
             }
         };
-        entries.push(Entry { id, state, about });
+        entries.push(Entry {
+            id,
+            state,
+            about,
+            kept: false,
+        });
     }
     if incomplete.is_empty() {
         return Ok(entries);
@@ -398,7 +501,7 @@ fn with_faults(machine: Box<dyn Machine>, faults: Option<Arc<dyn Faults>>) -> Bo
     }
 }
 
-fn not_locked(error: &LockError) -> Failure {
+pub(crate) fn not_locked(error: &LockError) -> Failure {
     let kind = match error {
         LockError::Held { .. } => FailureKind::Resource,
         LockError::Io { source, .. } => io_kind(Some(source.kind())),

@@ -16,10 +16,11 @@ use linerate_model::rules;
 use linerate_model::setting::{SettingError, SettingKey, Settings, current};
 use serde::Serialize;
 
-use crate::cli::{StayArgs, TuneAction};
+use crate::cli::{PersistArgs, StayArgs, TuneAction};
 use crate::confirm::{self, Control, Decision, Wish};
 use crate::exit::{Code, Outcome, Stop};
 use crate::interrupt::Interrupt;
+use crate::persist;
 use crate::say::{Format, Say};
 use crate::station::{Entry, Station};
 
@@ -44,18 +45,31 @@ pub fn run(action: &TuneAction, state: &FilePath, say: &Say) -> Outcome<()> {
         TuneAction::Apply { from, stay } => {
             let station = Station::open(state)?;
             let plan = plan_from_file(from, &station)?;
-            apply("apply", station, &plan, stay, say)
+            apply("apply", station, state, &plan, stay, say)
         }
         TuneAction::Confirm { id } => confirm(state, id.as_deref(), say),
-        TuneAction::Affinity { nic, dry_run } => {
+        TuneAction::Affinity {
+            nic,
+            dry_run,
+            persist,
+        } => {
             let station = Station::open(state)?;
             let plan = affinity_plan(&station, nic)?;
             if *dry_run {
                 return show_plan("affinity", &plan, say);
             }
             // Where interrupts go cuts nobody off.
-            apply("affinity", station, &plan, &StayArgs::at_once(), say)
+            let stay = StayArgs {
+                persist: *persist,
+                ..StayArgs::at_once()
+            };
+            apply("affinity", station, state, &plan, &stay, say)
         }
+        TuneAction::Persist(args) => {
+            let entries = persist::persist(args, state)?;
+            report("persist", entries, say)
+        }
+        TuneAction::Boot => persist::boot(state, say),
         TuneAction::Undo { id } => {
             // What puts things back is not stopped half way.
             let _interrupt = Interrupt::listen()?;
@@ -73,6 +87,7 @@ pub fn run(action: &TuneAction, state: &FilePath, say: &Say) -> Outcome<()> {
 fn apply(
     action: &'static str,
     mut station: Station,
+    state: &FilePath,
     plan: &Plan,
     stay: &StayArgs,
     say: &Say,
@@ -102,6 +117,13 @@ fn apply(
                 asker.hears(&committed);
             }
             committed?;
+            if stay.persist {
+                let id = Station::applied(state, None)?.0;
+                persist::persist(&PersistArgs::of(id), state).map_err(|stop| {
+                    stop.hint("the changes are made and stay until the next boot")
+                })?;
+                say.note("kept: every boot makes the changes again");
+            }
             say.note("`linerate tune undo` takes it back");
             return show_plan(action, plan, say);
         }
@@ -163,7 +185,7 @@ fn decide(
 }
 
 /// Opens a new TCP connection, and closes it.
-fn reach(address: &str) -> Outcome<()> {
+pub(crate) fn reach(address: &str) -> Outcome<()> {
     const LIMIT: Duration = Duration::from_secs(5);
     let failed =
         |error| Stop::new(Code::PeerUnreachable, format!("cannot reach {address}")).because(error);
@@ -204,6 +226,7 @@ fn undo(state: &FilePath, id: Option<&str>, say: &Say) -> Outcome<()> {
                 id: id.to_owned(),
                 state: "restored",
                 about: "by the process that made the changes".to_owned(),
+                kept: false,
             };
             report("undo", vec![undone], say)
         }
@@ -287,13 +310,25 @@ fn report(action: &'static str, lines: Vec<Entry>, say: &Say) -> Outcome<()> {
     }
     if lines.is_empty() {
         return say.data(match action {
+            "persist" => "nothing is kept",
             "recover" => "nothing to take back: no linerate was killed at work",
             "undo" => "nothing to take back: no plan is applied",
             _ => "no transactions",
         });
     }
-    for entry in &lines {
-        say.data(&format!("{}  {}  {}", entry.id, entry.state, entry.about))?;
+    for Entry {
+        id,
+        state,
+        about,
+        kept,
+    } in &lines
+    {
+        let kept = if *kept && *state != "kept" {
+            ", kept"
+        } else {
+            ""
+        };
+        say.data(&format!("{id}  {state}{kept}  {about}"))?;
     }
     Ok(())
 }

@@ -26,6 +26,8 @@ pub enum Moment<'a> {
     Write,
     /// The setting was written.
     Written,
+    /// A file that outlives the boot is made, named or removed, or a step of that is done.
+    File,
 }
 
 /// What goes wrong, by a test's plan.

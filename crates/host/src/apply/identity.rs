@@ -125,6 +125,16 @@ impl<'text> ProcessStat<'text> {
     }
 }
 
+/// Whether this thread is in the network namespace that the machine was booted with, which the first process is
+/// in. Who may not look there is not.
+pub fn is_first_netns() -> bool {
+    let inode = |path: &str| fs::metadata(path).map(|data| (data.dev(), data.ino()));
+    match (inode("/proc/1/ns/net"), inode("/proc/thread-self/ns/net")) {
+        (Ok(first), Ok(own)) => first == own,
+        _ => false,
+    }
+}
+
 /// This boot's random name.
 pub fn boot_id() -> Result<String, IdentityError> {
     const PATH: &str = "/proc/sys/kernel/random/boot_id";

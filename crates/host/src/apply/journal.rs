@@ -43,6 +43,9 @@ pub struct Header {
     pub linerate: String,
     /// When it began, nanoseconds since 1970.
     pub started_unix_ns: u64,
+    /// The kept transaction whose changes a boot makes again with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub of: Option<String>,
 }
 
 impl Header {
@@ -55,6 +58,7 @@ impl Header {
             owner: Owner::current()?,
             linerate: env!("CARGO_PKG_VERSION").to_owned(),
             started_unix_ns,
+            of: None,
         })
     }
 }
@@ -195,7 +199,7 @@ impl Beside {
         faults: None,
     };
 
-    fn lets(&self, moment: Moment<'_>) -> bool {
+    pub(super) fn lets(&self, moment: Moment<'_>) -> bool {
         self.faults
             .as_ref()
             .is_none_or(|faults| faults.lets(moment))
@@ -222,7 +226,7 @@ pub fn folder_of(state: &Path, id: &str) -> PathBuf {
     transactions(state).join(id)
 }
 
-fn sync_folder(folder: &Path) -> io::Result<()> {
+pub(super) fn sync_folder(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
@@ -472,6 +476,8 @@ pub(super) struct Story {
     pub(super) header: Header,
     pub(super) steps: Vec<Step>,
     pub(super) ending: Ending,
+    /// Whether it was decided that its changes stay, whatever came after.
+    pub(super) was_committed: bool,
     whole: u64,
 }
 
@@ -513,6 +519,7 @@ impl Story {
             header,
             steps: Vec::new(),
             ending: Ending::Open,
+            was_committed: false,
             whole: 0,
         };
         while let Some(record) = next_record(&mut rest) {
@@ -537,7 +544,10 @@ impl Story {
                     step.done(readback, disturbed);
                 }
             }
-            Record::Commit => self.ending = Ending::Committed,
+            Record::Commit => {
+                self.ending = Ending::Committed;
+                self.was_committed = true;
+            }
             Record::Released => self.ending = Ending::Released,
             Record::Aborted { why, left } => self.ending = Ending::Aborted { why, left },
         }

@@ -4,6 +4,8 @@
 //! storage before it is made. Whatever happens next (a refused write, a panic, SIGKILL, a power cut),
 //! the machine ends old or new: the transaction takes everything back, or [`recover`] does.
 //!
+//! What shall be so after the next boot too is the [kept set](KeptSet): the one thing here that outlives a boot.
+//!
 //! One transaction per plan. A process that makes them arms a [`reverter`](stand_by) first, and holds
 //! the lock of its namespace (and of the machine, for what all namespaces share) until they are decided.
 
@@ -13,6 +15,7 @@ mod fault;
 mod files;
 pub(crate) mod identity;
 pub(crate) mod journal;
+mod kept;
 mod lock;
 mod machine;
 mod netns;
@@ -27,9 +30,13 @@ mod tests;
 mod transaction;
 
 pub use fault::{Faults, Faulty, Moment};
-pub use identity::{IdentityError, NetnsIdentity, Owner, boot_id};
+pub use identity::{IdentityError, NetnsIdentity, Owner, boot_id, is_first_netns};
 pub use journal::folder_of;
 pub use journal::{Beside, Ending, Header, JOURNAL_VERSION, JournalError};
+pub use kept::{
+    BootFiles, Here, KEPT_VERSION, Kept, KeptError, KeptSet, Tried, Verdict, device_of, forget,
+    keep, kept_set, note_try, tidy, tried,
+};
 pub use lock::{Lock, LockError, Scope};
 pub use machine::{LiveMachine, Machine};
 pub use netns::{OpenNics, Reach, reach};

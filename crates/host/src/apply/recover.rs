@@ -4,6 +4,7 @@
 //! another process has locked, is left alone, and putting back is compare-and-swap. A transaction that
 //! left nothing to tell is removed; what is listed is open, committed, or not wholly restored.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,6 +15,7 @@ use super::identity::{NetnsIdentity, Owner};
 use super::journal::{
     Beside, Ending, Header, Journal, JournalError, Record, Story, id_of, transactions,
 };
+use super::kept::{KeptError, forget, kept_set, tidy};
 use super::netns::Reach;
 use super::restore::{self, Undone};
 use super::transaction::close;
@@ -79,11 +81,25 @@ const OTHER_BOOT: &str = "the machine was booted since, runtime settings are gon
 const NETNS_GONE: &str = "its network namespace is gone, nothing is left to restore";
 
 /// Takes back what died undecided below the folder `state`, the newest transaction first: a later one
-/// may stand on an earlier one's values.
+/// may stand on an earlier one's values. An undo that died is completed, also of what was kept.
 pub fn recover(state: &Path, around: &Surroundings<'_>) -> Result<Vec<Recovered>, JournalError> {
+    let folders = folders(state, around)?;
     let mut recovered = Vec::new();
-    for folder in folders(state, around)?.into_iter().rev() {
-        if let Some(outcome) = recover_one(&folder, around) {
+    let begun: BTreeSet<String> = folders.iter().filter_map(|f| undo_begun(f)).collect();
+    let forgotten = begun
+        .iter()
+        .map(|id| forget(state, Some(id), around.beside).map(drop));
+    let mut boot_files = forgotten.chain([tidy(state, around.beside)]);
+    if let Some(error) = boot_files.find_map(Result::err) {
+        recovered.push(Recovered {
+            id: "boot".to_owned(),
+            outcome: Outcome::LeftAlone(error.to_string()),
+        });
+        // What is still kept must not be undone here: the next boot would make it again.
+        return Ok(recovered);
+    }
+    for folder in folders.into_iter().rev() {
+        if let Some(outcome) = recover_one(&folder, &begun, around) {
             let id = id_of(&folder);
             recovered.push(Recovered { id, outcome });
         }
@@ -91,7 +107,23 @@ pub fn recover(state: &Path, around: &Surroundings<'_>) -> Result<Vec<Recovered>
     Ok(recovered)
 }
 
-fn recover_one(folder: &Path, around: &Surroundings<'_>) -> Option<Outcome> {
+/// The transaction whose undo the journal in `folder` says to have begun.
+fn undo_begun(folder: &Path) -> Option<String> {
+    let story = Story::read(folder).ok()?;
+    let begun = story.was_committed && story.ending == Ending::Released;
+    begun.then(|| subject(folder, &story))
+}
+
+/// The transaction that people know: the one in `folder`, or the kept one whose changes it made again.
+fn subject(folder: &Path, story: &Story) -> String {
+    story.header.of.clone().unwrap_or_else(|| id_of(folder))
+}
+
+fn recover_one(
+    folder: &Path,
+    undo_begun: &BTreeSet<String>,
+    around: &Surroundings<'_>,
+) -> Option<Outcome> {
     let story = match Story::read(folder) {
         Ok(story) => story,
         // It was removed between listing and reading: its owner has finished.
@@ -99,17 +131,22 @@ fn recover_one(folder: &Path, around: &Surroundings<'_>) -> Option<Outcome> {
         Err(error) => return Some(Outcome::LeftAlone(error.to_string())),
     };
     let other_boot = story.header.boot_id != around.boot_id;
+    let is_undone = |story: &Story| match story.ending {
+        Ending::Open | Ending::Released => true,
+        Ending::Committed => undo_begun.contains(&subject(folder, story)),
+        Ending::Aborted { .. } => false,
+    };
     match story.ending {
         Ending::Committed | Ending::Aborted { .. } if other_boot => {
             // Nothing of it is left on the machine and nobody can undo it: only dust.
             let _ = fs::remove_dir_all(folder);
             return None;
         }
-        Ending::Committed | Ending::Aborted { .. } => return None,
         Ending::Open if !other_boot && (around.is_alive)(&story.header.owner) => {
             return Some(Outcome::OwnerAlive(story.header.owner));
         }
-        Ending::Open | Ending::Released => {}
+        _ if !is_undone(&story) => return None,
+        _ => {}
     }
     // A reverter, or another recovery, may be at it: soon it is done.
     let (journal, story) = match Journal::take_over(folder, around.beside) {
@@ -117,17 +154,8 @@ fn recover_one(folder: &Path, around: &Surroundings<'_>) -> Option<Outcome> {
         Err(error) if error.is_absent() => return None,
         Err(error) => return Some(Outcome::LeftAlone(error.to_string())),
     };
-    if matches!(story.ending, Ending::Open | Ending::Released) {
-        Some(take_back(
-            journal,
-            &story,
-            around,
-            "taken back after a crash",
-        ))
-    } else {
-        // Another recovery was faster.
-        None
-    }
+    // Otherwise another recovery was faster.
+    is_undone(&story).then(|| take_back(journal, &story, around, "taken back after a crash"))
 }
 
 fn take_back(mut journal: Journal, story: &Story, around: &Surroundings<'_>, why: &str) -> Outcome {
@@ -143,12 +171,6 @@ fn take_back(mut journal: Journal, story: &Story, around: &Surroundings<'_>, why
         Reach::Gone => nothing_left(journal, NETNS_GONE),
         Reach::Unreachable(reason) => Outcome::LeftAlone(reason),
         Reach::Machine(machine) => {
-            // Killed from here on, an undo leaves what `recover` completes.
-            if story.ending == Ending::Committed
-                && let Err(error) = journal.append(&Record::Released)
-            {
-                return Outcome::LeftAlone(error.to_string());
-            }
             let undone = restore::undo(&story.steps, &machine);
             close(&mut journal, &undone, why);
             if undone.left.is_empty() {
@@ -159,29 +181,69 @@ fn take_back(mut journal: Journal, story: &Story, around: &Surroundings<'_>, why
     }
 }
 
-/// Takes back a transaction that was committed: `id`, or the newest one. None when there is none.
+/// Takes back a transaction that was committed: `id`, or the newest one, with what boots made of it if it is
+/// kept; and keeps it no longer. Empty when there is none.
 pub fn undo_committed(
     state: &Path,
     id: Option<&str>,
     around: &Surroundings<'_>,
-) -> Result<Option<Recovered>, JournalError> {
+) -> Result<Vec<Recovered>, JournalError> {
+    let mut committed = Vec::new();
     for folder in folders(state, around)?.into_iter().rev() {
-        let name = id_of(&folder);
-        if id.is_some_and(|id| id != name) {
-            continue;
-        }
-        let ending = match Story::read(&folder) {
-            Ok(story) => story.ending,
-            Err(error) if id.is_some() => return Err(error),
-            Err(_) => continue,
-        };
-        if ending == Ending::Committed {
-            let (journal, story) = Journal::reopen(&folder, around.beside)?;
-            let outcome = take_back(journal, &story, around, "undone after its commit");
-            return Ok(Some(Recovered { id: name, outcome }));
+        match Story::read(&folder) {
+            Ok(story) if story.ending == Ending::Committed => {
+                committed.push((subject(&folder, &story), folder, story));
+            }
+            Err(error) if id.is_some_and(|id| id == id_of(&folder)) => return Err(error),
+            Ok(_) | Err(_) => {}
         }
     }
-    Ok(None)
+    let kept = || -> Option<String> {
+        let (set, _) = kept_set(state).ok().flatten()?;
+        set.kept.last().map(|kept| kept.id.clone())
+    };
+    let newest = || committed.first().map(|(subject, ..)| subject.clone());
+    let Some(meant) = id.map(ToOwned::to_owned).or_else(newest).or_else(kept) else {
+        return Ok(Vec::new());
+    };
+    let mut opened = Vec::new();
+    let mut recovered = Vec::new();
+    for (subject, folder, story) in committed {
+        let name = id_of(&folder);
+        if subject != meant && name != meant {
+            continue;
+        }
+        if story.header.boot_id == around.boot_id
+            && let Reach::Unreachable(reason) = (around.reach)(&story.header.netns)
+        {
+            let outcome = Outcome::LeftAlone(reason);
+            return Ok(vec![Recovered { id: name, outcome }]);
+        }
+        opened.push((name, Journal::reopen(&folder, around.beside)?));
+    }
+    // Killed from the first of these on, the undo leaves what `recover` completes.
+    for (_, (journal, _)) in &mut opened {
+        journal.append(&Record::Released)?;
+    }
+    let left_alone = |id: &str, error: &KeptError| Recovered {
+        id: id.to_owned(),
+        outcome: Outcome::LeftAlone(error.to_string()),
+    };
+    match forget(state, Some(&meant), around.beside) {
+        Ok(forgotten) if opened.is_empty() => {
+            recovered.extend(forgotten.into_iter().map(|id| Recovered {
+                id,
+                outcome: Outcome::NothingLeft("it is kept no longer"),
+            }));
+        }
+        Ok(_) => {}
+        Err(error) => return Ok(vec![left_alone(&meant, &error)]),
+    }
+    for (id, (journal, story)) in opened {
+        let outcome = take_back(journal, &story, around, "undone after its commit");
+        recovered.push(Recovered { id, outcome });
+    }
+    Ok(recovered)
 }
 
 /// One transaction as its journal tells it.

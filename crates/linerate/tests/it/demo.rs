@@ -109,6 +109,7 @@ fn a_killed_demo_leaves_no_process_and_the_next_recovery_clears_the_rest() {
     let place = tempfile::tempdir().expect("a temporary folder");
     let state = place.path().join("state");
     let mut random = Seeded::new(4);
+    let mut left = 0;
     for number in 0..4 {
         let out = place.path().join(format!("run-{number}"));
         let (watch, moment) = (Watch::new(&out, &state), random.up_to(8));
@@ -121,8 +122,10 @@ fn a_killed_demo_leaves_no_process_and_the_next_recovery_clears_the_rest() {
             eprintln!("SKIP: {reason}");
             return;
         }
+        // One killed while it swept what was left by the one before leaves nothing.
+        left += leftovers(&state).len();
     }
-    assert!(!leftovers(&state).is_empty(), "no kill came in time");
+    assert!(left > 0, "no kill came in time");
     // The next demo sweeps; it is interrupted as soon as it has said what it does.
     let job = start(&state, &place.path().join("run-last"));
     let own = job.family();

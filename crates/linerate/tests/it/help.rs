@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::job::{linerate, run};
 
-const COMMANDS: [&[&str]; 36] = [
+const COMMANDS: [&[&str]; 38] = [
     &[],
     &["demo"],
     &["map"],
@@ -30,6 +30,8 @@ const COMMANDS: [&[&str]; 36] = [
     &["tune", "apply"],
     &["tune", "confirm"],
     &["tune", "affinity"],
+    &["tune", "persist"],
+    &["tune", "boot"],
     &["tune", "undo"],
     &["tune", "recover"],
     &["tune", "status"],

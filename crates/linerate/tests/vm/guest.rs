@@ -176,6 +176,7 @@ impl Guest {
             self.is_dead.store(true, Ordering::Relaxed);
             panic!("the guest did not come back");
         }
+        self.is_dead.store(false, Ordering::Relaxed);
     }
 
     /// What the guest's kernel said.

@@ -14,6 +14,7 @@
 mod guest;
 mod hardware;
 mod network;
+mod persist;
 mod rdma;
 #[path = "../it/schema.rs"]
 mod schema;
@@ -36,8 +37,8 @@ macro_rules! tests {
     };
 }
 
-/// The power cut stands last: what others left in the kernel's memory goes with it.
-const TESTS: [Test; 31] = tests![
+/// The power cuts stand last: what others left in the kernel's memory goes with them.
+const TESTS: [Test; 35] = tests![
     guest::a_command_brings_back_its_output_exit_code_and_time,
     hardware::a_nic_lies_on_its_node_with_its_queues_and_their_interrupts,
     hardware::an_interrupts_cpus_are_set_read_back_and_judged,
@@ -69,6 +70,10 @@ const TESTS: [Test; 31] = tests![
     settings::interrupts_are_spread_close_to_their_card_by_one_command,
     settings::what_the_kernel_refuses_changes_nothing,
     settings::a_power_cut_amid_changes_leaves_nothing_to_mend,
+    persist::what_cannot_be_kept_is_said_and_nothing_is_left,
+    persist::what_is_kept_is_made_again_at_boot_and_undone_for_good,
+    persist::a_boot_that_leaves_the_machine_worse_off_takes_it_back_and_is_not_tried_again,
+    persist::a_machine_that_goes_down_twice_at_its_boots_changes_boots_without_them,
 ];
 
 /// What `--short` leaves out: a program started for each of many rows.

@@ -61,7 +61,7 @@ pub(crate) fn a_maker_that_was_killed_leaves_what_a_removal_takes_away(guest: &G
         guest.shell(&format!(
             "{linerate} testbed rxe pair >/run/pair 2>&1 & maker=$!
             until grep -q '{step}' {DISK}/state/testbed-rxe.json 2>/run/none; do kill -0 $maker; done
-            kill -KILL $maker
+            kill -KILL $maker || wait $maker # it may be done by now
             {linerate} testbed rxe remove --all"
         ));
         assert_eq!(guest.shell(SURROUNDINGS), before, "killed at {step}");

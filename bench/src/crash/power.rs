@@ -1,0 +1,303 @@
+//! Power cuts, in the virtual machine (`testbed/vm`): the guest resets itself at a step of the writer, with
+//! everything that its disk was not told to keep. After the next boot, what is kept is old or new, and whole.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use linerate_bench_shared::Trouble;
+
+use crate::Score;
+
+const VM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../testbed/vm/vm");
+/// What of the guest outlives its power.
+const DISK: &str = "/run/disk";
+/// A command in the guest may take so many seconds of its time.
+const LIMIT: &str = "300";
+/// The guest did not answer: it is off.
+const OFF: i32 = 255;
+
+/// A plan, and how other tools tell what it changes.
+const PLAN: &str = "printf '[settings]\\n\"nic/n0/ring/rx\" = 512\\n\"nic/n0/coalesce/rx-usecs\" = 64\\n\
+    \"sysctl/net.ipv4.tcp_sack\" = 0\\n' >/run/plan.toml";
+const RUNTIME: &str = "ethtool -g n0 | sed -n '/^Current/,$ s/^RX:[[:space:]]*/ring /p'
+    ethtool -c n0 | sed -n 's/^rx-usecs:[[:space:]]*/usecs /p'; sysctl -n net.ipv4.tcp_sack";
+/// What is kept, whatever the transaction is called, and by which files; how its last try went is no part of it.
+const KEPT: &str = "cd /run/disk; find etc state/boot -printf '%M %p %l\\n' 2>/dev/null | grep -v tried.json | sort
+    find etc state/boot -type f ! -name tried.json -exec cat {} + 2>/dev/null | sed 's/[0-9]*-[0-9]*-[0-9]*/ID/'; true";
+
+/// What the power is cut in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Apply,
+    Persist,
+    Boot,
+    Undo,
+}
+
+const PHASES: [(Phase, &str); 4] = [
+    (Phase::Apply, "apply and commit"),
+    (Phase::Persist, "persist"),
+    (Phase::Boot, "a boot's changes"),
+    (Phase::Undo, "undo of what is kept"),
+];
+
+impl Phase {
+    /// What is done, and who of linerate's processes does it.
+    fn command(self, linerate: &str) -> (String, &'static str) {
+        match self {
+            Self::Apply => (
+                format!("{linerate} tune apply --no-confirm --from /run/plan.toml"),
+                "maker",
+            ),
+            Self::Persist => (format!("{linerate} tune persist --etc {DISK}/etc"), "maker"),
+            Self::Boot => (format!("{DISK}/etc/linerate/boot"), "maker"),
+            Self::Undo => (format!("{linerate} tune undo"), "recovery"),
+        }
+    }
+
+    /// Whether the changes are made before it, and whether they are kept.
+    fn start(self) -> (bool, bool) {
+        match self {
+            Self::Apply => (false, false),
+            Self::Persist => (true, false),
+            Self::Boot => (false, true),
+            Self::Undo => (true, true),
+        }
+    }
+
+    /// Whether they are kept after it.
+    fn ends_kept(self) -> bool {
+        matches!(self, Self::Persist | Self::Boot)
+    }
+}
+
+/// A guest that is cut off from its power again and again.
+struct Guest {
+    holder: Child,
+    said: BufReader<ChildStdout>,
+    linerate: String,
+    mutant: String,
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        // It switches the guest off at the end of its standard input.
+        drop(self.holder.stdin.take());
+        let _ = self.holder.wait();
+    }
+}
+
+impl Guest {
+    fn boot(linerate: &Path, mutant: &str) -> Result<Self, Trouble> {
+        let failed = |error| Trouble(format!("start {VM}: {error}"));
+        let mut holder = Command::new(VM)
+            .arg("hold")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(failed)?;
+        let out = holder.stdout.take();
+        let said = out.ok_or_else(|| Trouble("hear the guest".to_owned()))?;
+        let mut guest = Self {
+            holder,
+            said: BufReader::new(said),
+            linerate: format!("{} --state {DISK}/state", linerate.display()),
+            mutant: mutant.to_owned(),
+        };
+        guest.is_up()?;
+        Ok(guest)
+    }
+
+    fn is_up(&mut self) -> Result<(), Trouble> {
+        let mut line = String::new();
+        match self.said.read_line(&mut line) {
+            Ok(count) if count > 0 => Ok(()),
+            _ => Err(Trouble("boot the guest".to_owned())),
+        }
+    }
+
+    fn cut_power(&mut self) -> Result<(), Trouble> {
+        let told = self
+            .holder
+            .stdin
+            .as_mut()
+            .map(|stdin| writeln!(stdin, "power-cut"));
+        match told {
+            Some(Ok(())) => self.is_up(),
+            _ => Err(Trouble("tell the guest's holder".to_owned())),
+        }
+    }
+
+    /// Exit code and output of a shell in the guest.
+    fn run(&mut self, script: &str) -> Result<(i32, String), Trouble> {
+        if let Some(status) = self.holder.try_wait().ok().flatten() {
+            return Err(Trouble(format!(
+                "keep the guest: its holder ended, {status}"
+            )));
+        }
+        let output = Command::new(VM)
+            .args(["run", "-t", LIMIT, "bash", "-c", script])
+            .output()
+            .map_err(|error| Trouble(format!("ask the guest: {error}")))?;
+        let code = output.status.code().unwrap_or(OFF);
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let error = String::from_utf8_lossy(&output.stderr);
+        Ok((code, if code == 0 { said } else { said + &error }))
+    }
+
+    fn must(&mut self, script: &str) -> Result<String, Trouble> {
+        match self.run(script)? {
+            (0, said) => Ok(said),
+            (code, said) => Err(Trouble(format!("run `{script}`: {code}: {said}"))),
+        }
+    }
+
+    /// What is kept, and what is set now.
+    fn look(&mut self) -> Result<(String, String), Trouble> {
+        Ok((self.must(KEPT)?, self.must(RUNTIME)?))
+    }
+
+    /// A guest on which nothing is kept and nothing set, brought to where a phase starts.
+    fn bring(&mut self, phase: Phase) -> Result<(), Trouble> {
+        let (is_made, is_kept) = phase.start();
+        let linerate = self.linerate.clone();
+        self.must(&format!("mkdir -p {DISK}/etc/systemd/system; {PLAN}"))?;
+        if is_made || is_kept {
+            let apply = format!("{linerate} tune apply --no-confirm --from /run/plan.toml");
+            self.must(&apply)?;
+        }
+        if is_kept {
+            self.must(&format!("{linerate} tune persist --etc {DISK}/etc"))?;
+        }
+        if is_kept && !is_made {
+            self.cut_power()?;
+        }
+        Ok(())
+    }
+
+    /// Nothing is kept, nothing is set.
+    fn clean(&mut self) -> Result<(), Trouble> {
+        // The newest that is applied, and what is kept of it.
+        let undo = format!("{} tune undo >&2; sync", self.linerate);
+        self.must(&undo).map(drop)
+    }
+}
+
+/// Cuts the power at `cuts` steps, spread over all phases. A guest that cannot be is an error.
+pub(crate) fn cuts(linerate: &Path, mutant: &str, cuts: u32) -> Result<Score, Trouble> {
+    let mut guest = Guest::boot(linerate, mutant)?;
+    guest.must(&format!("mkdir -p {DISK}/etc/systemd/system; {PLAN}; sync"))?;
+    let without = guest.look()?;
+    guest.bring(Phase::Undo)?;
+    let with = guest.look()?;
+    if with.0 == without.0 || with.1 == without.1 {
+        return Err(Trouble("change and keep anything".to_owned()));
+    }
+    guest.clean()?;
+    println!(
+        "| power cut in | steps | tried | old | new | mixed |\n|---|---:|---:|---:|---:|---:|"
+    );
+    let mut whole = Score::default();
+    let each = cuts.div_ceil(4).max(2);
+    for (phase, name) in PHASES {
+        let mut score = Score::default();
+        let steps = count_steps(&mut guest, phase)?;
+        for cut in 0..each {
+            // The last one comes after its end: what was said to be done must be so.
+            let step = 1 + cut * steps / (each - 1);
+            let state = try_one(&mut guest, phase, step, (&without, &with))?;
+            score.tried += 1;
+            match state {
+                Some(false) => score.old += 1,
+                Some(true) => score.new += 1,
+                None => score.mixed += 1,
+            }
+            if score.mixed > 0 {
+                break;
+            }
+        }
+        println!(
+            "| {name} | {steps} | {} | {} | {} | {} |",
+            score.tried, score.old, score.new, score.mixed
+        );
+        whole.add(score);
+        if whole.mixed > 0 {
+            break;
+        }
+    }
+    Ok(whole)
+}
+
+/// How many steps a phase has.
+fn count_steps(guest: &mut Guest, phase: Phase) -> Result<u32, Trouble> {
+    guest.bring(phase)?;
+    let (command, who) = phase.command(&guest.linerate);
+    let counted = guest.must(&format!(
+        "LINERATE_COUNT_STEPS={who}:/run/steps {command} >&2 && cat /run/steps"
+    ))?;
+    guest.clean()?;
+    let steps = counted.trim().parse();
+    steps.map_err(|_| Trouble(format!("count the steps of {phase:?}: {counted}")))
+}
+
+/// The power goes at `step`: whether the changes are kept afterwards; none for a mix.
+fn try_one(
+    guest: &mut Guest,
+    phase: Phase,
+    step: u32,
+    (without, with): (&(String, String), &(String, String)),
+) -> Result<Option<bool>, Trouble> {
+    guest.bring(phase)?;
+    let (command, who) = phase.command(&guest.linerate);
+    let (code, said) = guest.run(&format!(
+        "LINERATE_MUTANT={} LINERATE_CRASH={who}:{step}:power exec {command}",
+        guest.mutant
+    ))?;
+    let is_done = code == 0;
+    if !is_done && code != OFF {
+        return Err(Trouble(format!(
+            "cut the power in {phase:?}: {code}: {said}"
+        )));
+    }
+    guest.cut_power()?;
+    let mix = |what: &str, (files, runtime): &(String, String)| {
+        eprintln!("{phase:?}, step {step}: {what}\n{files}\n{runtime}");
+        Ok(None)
+    };
+    let recover = format!("{} tune recover >&2", guest.linerate);
+    let (code, said) = guest.run(&recover)?;
+    if code != 0 {
+        return mix("it cannot be recovered", &(said, String::new()));
+    }
+    let now = guest.look()?;
+    if now.1 != without.1 {
+        return mix("a boot does not begin with the old settings", &now);
+    }
+    let is_kept = now.0 == with.0;
+    if !is_kept && now.0 != without.0 {
+        return mix("what is kept is neither old nor new", &now);
+    }
+    if is_done && is_kept != phase.ends_kept() {
+        return mix("what was said to be done is lost", &now);
+    }
+    if is_kept {
+        let (code, said) = guest.run(&format!("{DISK}/etc/linerate/boot >&2"))?;
+        if code != 0 {
+            return mix("the boot's changes fail", &(said, String::new()));
+        }
+        let now = guest.look()?;
+        if now != *with {
+            return mix("the boot's changes are not what is kept", &now);
+        }
+    }
+    guest.clean()?;
+    let cleaned = guest.look()?;
+    if cleaned != *without {
+        return mix("it cannot be taken away", &cleaned);
+    }
+    Ok(Some(match phase {
+        Phase::Undo => !is_kept,
+        _ => is_kept,
+    }))
+}

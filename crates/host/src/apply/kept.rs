@@ -1,0 +1,616 @@
+//! What is changed again at each boot: the kept set, `<state>/boot/kept.json`, and the files by which a boot
+//! comes to ask for it: a script, and a unit where systemd starts the machine (systemd.unit(5)).
+//!
+//! One rename decides. With the set in its place its changes are kept, without it they are not, whatever else
+//! lies about: the boot files are laid before the set, and taken away after it. What was in their place is
+//! written down first (`<state>/boot/replaced.json`), and comes back byte for byte. After a death in between,
+//! [`tidy`] completes the removal.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+use linerate_model::ids::{NicName, PciAddress};
+use linerate_model::plan::Change;
+use linerate_model::setting::SettingKey;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::fault::Moment;
+use super::journal::{Beside, sync_folder};
+use crate::capture::hex::{from_hex, to_hex};
+use crate::root::HostRoot;
+
+/// The version of the kept set that this program writes, and the only one it reads.
+pub const KEPT_VERSION: u32 = 1;
+
+/// No file here is longer: 10,000 changes of 1 KiB.
+const FILE_BYTES_MAX: u64 = 16 << 20;
+
+/// What every boot file says of itself near its beginning. One that does not is somebody else's.
+const MARK: &str = "Written by `linerate tune persist`";
+/// How far into a file the mark is looked for.
+const MARK_WITHIN: usize = 512;
+
+/// The changes that a boot makes again, the oldest transaction first.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeptSet {
+    /// [`KEPT_VERSION`].
+    pub version: u32,
+    /// The transactions.
+    pub kept: Vec<Kept>,
+}
+
+/// A transaction whose changes are kept.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Kept {
+    /// Its name.
+    pub id: String,
+    /// Its changes.
+    pub changes: Vec<Change>,
+    /// The devices of the interfaces that it names: a boot may give a card another name.
+    pub devices: BTreeMap<NicName, String>,
+    /// The interfaces that must have a carrier after the changes too, if they have one before.
+    pub up: Vec<NicName>,
+    /// Where a new TCP connection must lead to after the changes too, if it does before: `HOST:PORT`.
+    pub probes: Vec<String>,
+    /// When a boot takes everything back that is not found good, in seconds.
+    pub deadline_s: u32,
+}
+
+/// How it went with a kept set.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tried {
+    /// Which one: the checksum of the file.
+    pub set: String,
+    /// The last boot that tried it.
+    pub boot_id: String,
+    /// How often in a row it was begun and not finished: the machine hung, or the power went.
+    pub unfinished: u32,
+    /// How the last try ended.
+    pub verdict: Verdict,
+}
+
+/// How a try ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "verdict", rename_all = "kebab-case")]
+pub enum Verdict {
+    /// It has not.
+    Trying,
+    /// The changes stayed.
+    Good,
+    /// It was told to stop, and took everything back.
+    Stopped,
+    /// They were taken back, and are not tried again.
+    Bad {
+        /// In words.
+        why: String,
+    },
+}
+
+/// Why settings could not be kept, or be kept no longer.
+#[derive(Debug, thiserror::Error)]
+pub enum KeptError {
+    /// The operating system refused.
+    #[error("cannot {what} {path}: {source}")]
+    Io {
+        /// What was tried.
+        what: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The operating system's reason.
+        source: io::Error,
+    },
+    /// A file is somebody else's.
+    #[error("cannot use {path}: {why}")]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+        /// Why it is left alone.
+        why: &'static str,
+    },
+}
+
+impl KeptError {
+    /// The operating system's reason, where it had one.
+    pub fn io_kind(&self) -> Option<io::ErrorKind> {
+        match self {
+            Self::Io { source, .. } => Some(source.kind()),
+            Self::Foreign { .. } => None,
+        }
+    }
+}
+
+fn io_error(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> KeptError {
+    let path = path.to_owned();
+    move |source| KeptError::Io { what, path, source }
+}
+
+/// What a path leads to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "is", rename_all = "kebab-case")]
+enum Content {
+    Absent,
+    File { mode: u32, hex: String },
+    Link { target: PathBuf },
+}
+
+impl Content {
+    fn file(mode: u32, text: &str) -> Self {
+        let hex = to_hex(text.as_bytes());
+        Self::File { mode, hex }
+    }
+
+    fn read(path: &Path) -> Result<Self, KeptError> {
+        let data = match fs::symlink_metadata(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::Absent),
+            data => data.map_err(io_error("read", path))?,
+        };
+        if data.is_symlink() {
+            let target = fs::read_link(path).map_err(io_error("read", path))?;
+            return Ok(Self::Link { target });
+        }
+        if !data.is_file() || data.len() > FILE_BYTES_MAX {
+            let why = "it is no ordinary file";
+            return Err(KeptError::Foreign {
+                path: path.to_owned(),
+                why,
+            });
+        }
+        let bytes = fs::read(path).map_err(io_error("read", path))?;
+        Ok(Self::File {
+            mode: data.mode() & 0o7777,
+            hex: to_hex(&bytes),
+        })
+    }
+
+    /// Whether linerate may put something else in its place.
+    fn is_ours_or_absent(&self, laid: &Self) -> bool {
+        match self {
+            Self::Absent => true,
+            Self::Link { .. } => self == laid,
+            Self::File { hex, .. } => from_hex(hex).is_some_and(|bytes| {
+                let start = &bytes[..bytes.len().min(MARK_WITHIN)];
+                String::from_utf8_lossy(start).contains(MARK)
+            }),
+        }
+    }
+
+    /// Makes `path` lead to this, or to what it led to before.
+    fn put(&self, path: &Path, beside: &Beside) -> Result<(), KeptError> {
+        match self {
+            Self::Absent => remove(path, beside),
+            Self::File { mode, hex } => {
+                let bytes = from_hex(hex).unwrap_or_default();
+                replace(path, beside, |new| {
+                    let mut file = OpenOptions::new()
+                        .write(true)
+                        .create_new(true)
+                        .mode(0o600)
+                        .open(new)?;
+                    file.write_all(&bytes)?;
+                    file.set_permissions(fs::Permissions::from_mode(*mode))?;
+                    if beside.lets(Moment::Sync) {
+                        file.sync_all()?;
+                    }
+                    Ok(())
+                })
+            }
+            Self::Link { target } => replace(path, beside, |new| symlink(target, new)),
+        }
+    }
+}
+
+/// What an interface is known by whatever its name: where its device is (`0000:3b:00.0`, or what its bus calls
+/// it), and which of the device's ports it is. None of one without a device, which is what its name says.
+pub fn device_of(root: &HostRoot, nic: &NicName) -> Option<String> {
+    let link = root.link(&format!("sys/class/net/{nic}")).value()?.clone();
+    // ../../devices/pci0000:00/0000:00:03.0/virtio0/net/eth0
+    let (before, _) = link.rsplit_once("/net/")?;
+    let mut parts = before.rsplit('/');
+    let place = parts
+        .clone()
+        .find(|part| part.parse::<PciAddress>().is_ok())
+        .or_else(|| parts.next().filter(|part| *part != "virtual"))?;
+    let port = root.read(&format!("sys/class/net/{nic}/dev_port"));
+    let port = port.value().map_or("0", |text| text.trim());
+    Some(format!("{place} port {port}"))
+}
+
+/// What a kept transaction means on this boot.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Here {
+    /// Its changes, each for the interface that its card has now.
+    pub changes: Vec<Change>,
+    /// Interfaces whose cards are gone.
+    pub gone: BTreeSet<NicName>,
+    /// The interfaces that must have a carrier.
+    pub up: Vec<NicName>,
+}
+
+impl Kept {
+    /// What it means where the interfaces are those below `root`.
+    pub fn here(&self, root: &HostRoot) -> Here {
+        let names = root.list("sys/class/net");
+        let names = names.value().into_iter().flatten();
+        let now: Vec<(NicName, Option<String>)> = names
+            .filter_map(|name| name.parse().ok())
+            .map(|nic: NicName| (nic.clone(), device_of(root, &nic)))
+            .collect();
+        let now_named = |nic: &NicName| -> Option<NicName> {
+            let Some(known) = self.devices.get(nic) else {
+                return Some(nic.clone());
+            };
+            let same = now.iter().filter(|(_, d)| d.as_ref() == Some(known));
+            let same: Vec<&NicName> = same.map(|(name, _)| name).collect();
+            match same.as_slice() {
+                // A function may have more interfaces of one port (a switch's representors).
+                several if several.contains(&nic) => Some(nic.clone()),
+                [one] => Some((*one).clone()),
+                _ => None,
+            }
+        };
+        let mut here = Here::default();
+        for change in &self.changes {
+            let mut change = change.clone();
+            if let SettingKey::Nic(nic, _) = &mut change.setting {
+                let Some(name) = now_named(nic) else {
+                    here.gone.insert(nic.clone());
+                    continue;
+                };
+                *nic = name;
+            }
+            here.changes.push(change);
+        }
+        here.up = self.up.iter().filter_map(now_named).collect();
+        here
+    }
+}
+
+/// Where a file is made before it gets its name.
+fn unnamed(path: &Path) -> PathBuf {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    path.with_file_name(format!(".{name}.linerate-new"))
+}
+
+fn replace(
+    path: &Path,
+    beside: &Beside,
+    make: impl FnOnce(&Path) -> io::Result<()>,
+) -> Result<(), KeptError> {
+    let new = unnamed(path);
+    beside.lets(Moment::File);
+    // One that a death left.
+    let _ = fs::remove_file(&new);
+    let place = || {
+        make(&new)?;
+        beside.lets(Moment::File);
+        fs::rename(&new, path)?;
+        beside.lets(Moment::File);
+        sync_parent(path, beside)
+    };
+    let placed = place().map_err(io_error("write", path));
+    if placed.is_err() {
+        let _ = fs::remove_file(&new);
+    }
+    placed
+}
+
+fn remove(path: &Path, beside: &Beside) -> Result<(), KeptError> {
+    beside.lets(Moment::File);
+    let _ = fs::remove_file(unnamed(path));
+    match fs::remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed
+            .and_then(|()| sync_parent(path, beside))
+            .map_err(io_error("remove", path)),
+    }
+}
+
+fn sync_parent(path: &Path, beside: &Beside) -> io::Result<()> {
+    match path.parent() {
+        Some(folder) if beside.lets(Moment::Sync) => sync_folder(folder),
+        _ => Ok(()),
+    }
+}
+
+/// A file that the boot files replaced, or found absent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Place {
+    path: PathBuf,
+    before: Content,
+    /// What linerate put there, now and by earlier versions.
+    laid: Vec<Content>,
+}
+
+/// What the boot files replaced.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Replaced {
+    /// Folders that were not there, the outer ones first.
+    folders: Vec<PathBuf>,
+    places: Vec<Place>,
+}
+
+/// How a boot comes to ask for the kept set.
+#[derive(Debug, Clone, Copy)]
+pub struct BootFiles<'a> {
+    /// Below which folder: `/etc`.
+    pub etc: &'a Path,
+    /// The linerate that is started.
+    pub program: &'a Path,
+}
+
+impl BootFiles<'_> {
+    /// The script, which whatever starts a machine may run.
+    pub fn script(&self) -> PathBuf {
+        self.etc.join("linerate/boot")
+    }
+
+    /// The unit, where systemd is installed.
+    pub fn unit(&self) -> Option<PathBuf> {
+        let units = self.etc.join("systemd/system");
+        units.is_dir().then(|| units.join("linerate.service"))
+    }
+
+    /// What goes where, in this order.
+    fn lay(&self, state: &Path) -> Vec<(PathBuf, Content)> {
+        let script = self.script();
+        let text = format!(
+            "#!/bin/sh\n\
+             # {MARK}; `linerate tune persist --remove` takes it away.\n\
+             # Makes the changes again that are kept, and takes them back if the machine is worse off with them.\n\
+             # linerate.service runs it; where something else than systemd starts the machine, run it from there\n\
+             # once the network is up.\n\
+             exec {} --state {} tune boot\n",
+            quoted(self.program),
+            quoted(state)
+        );
+        let mut files = vec![(script.clone(), Content::file(0o755, &text))];
+        if let Some(unit) = self.unit() {
+            let text = format!(
+                "# {MARK}; `linerate tune persist --remove` takes it away.\n\
+                 [Unit]\n\
+                 Description=Settings that linerate keeps\n\
+                 Wants=network-online.target\n\
+                 After=network-online.target systemd-sysctl.service tuned.service irqbalance.service\n\
+                 RequiresMountsFor={}\n\
+                 \n\
+                 [Service]\n\
+                 Type=oneshot\n\
+                 RemainAfterExit=yes\n\
+                 ExecStart={}\n\
+                 # The reverter, which takes changes back, outlives the process that it stands by.\n\
+                 KillMode=process\n\
+                 \n\
+                 [Install]\n\
+                 WantedBy=multi-user.target\n",
+                unit_word(state),
+                unit_word(&script)
+            );
+            let wanted = unit.with_file_name("multi-user.target.wants");
+            files.push((unit, Content::file(0o644, &text)));
+            let target = PathBuf::from("../linerate.service");
+            files.push((wanted.join("linerate.service"), Content::Link { target }));
+        }
+        files
+    }
+}
+
+/// A word of a shell (POSIX 2.2.2).
+fn quoted(path: &Path) -> String {
+    format!("'{}'", path.display().to_string().replace('\'', r"'\''"))
+}
+
+/// A word of a unit (systemd.syntax(7)): in quotes, and with its specifiers' sign doubled.
+fn unit_word(path: &Path) -> String {
+    let text = path.display().to_string();
+    let text = text.replace('\\', r"\\").replace('"', "\\\"");
+    format!("\"{}\"", text.replace('%', "%%"))
+}
+
+fn folder(state: &Path) -> PathBuf {
+    state.join("boot")
+}
+
+fn set_file(state: &Path) -> PathBuf {
+    folder(state).join("kept.json")
+}
+
+fn replaced_file(state: &Path) -> PathBuf {
+    folder(state).join("replaced.json")
+}
+
+fn tried_file(state: &Path) -> PathBuf {
+    folder(state).join("tried.json")
+}
+
+/// A file of ours with its text; none when it is not there.
+fn read<T: DeserializeOwned>(path: &Path) -> Result<Option<(T, String)>, KeptError> {
+    let mut text = String::new();
+    let file = match File::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        file => file.map_err(io_error("read", path))?,
+    };
+    let foreign = |why| KeptError::Foreign {
+        path: path.to_owned(),
+        why,
+    };
+    let owner = file.metadata().map_err(io_error("read", path))?.uid();
+    if owner != rustix::process::geteuid().as_raw() {
+        // Root must not write to the machine what somebody else wrote into a file.
+        return Err(foreign("it belongs to another user"));
+    }
+    file.take(FILE_BYTES_MAX)
+        .read_to_string(&mut text)
+        .map_err(io_error("read", path))?;
+    let known = serde_json::from_str(&text)
+        .map_err(|_| foreign("another version of linerate wrote it, or something else"))?;
+    Ok(Some((known, text)))
+}
+
+fn write<T: Serialize>(path: &Path, value: &T, beside: &Beside) -> Result<(), KeptError> {
+    let text = serde_json::to_string_pretty(value)
+        .map_err(io::Error::from)
+        .map_err(io_error("write", path))?;
+    Content::file(0o600, &(text + "\n")).put(path, beside)
+}
+
+/// The kept set below `state`, and what names it; none when nothing is kept.
+pub fn kept_set(state: &Path) -> Result<Option<(KeptSet, String)>, KeptError> {
+    let path = set_file(state);
+    match read::<KeptSet>(&path)? {
+        None => Ok(None),
+        Some((set, _)) if set.version != KEPT_VERSION => Err(KeptError::Foreign {
+            path,
+            why: "another version of linerate wrote it",
+        }),
+        Some((set, text)) => {
+            let name = format!("{:08x}", crc32fast::hash(text.as_bytes()));
+            Ok(Some((set, name)))
+        }
+    }
+}
+
+/// Keeps the changes of one more transaction; one of the same name is replaced.
+pub fn keep(
+    state: &Path,
+    files: BootFiles<'_>,
+    kept: Kept,
+    beside: &Beside,
+) -> Result<(), KeptError> {
+    tidy(state, beside)?;
+    let mut set = match kept_set(state)? {
+        Some((set, _)) => set,
+        None => KeptSet {
+            version: KEPT_VERSION,
+            kept: Vec::new(),
+        },
+    };
+    let mut folders = DirBuilder::new();
+    // For this user alone: who may write here tells the next boot what to write.
+    folders.recursive(true).mode(0o700);
+    let own = folder(state);
+    folders.create(&own).map_err(io_error("make", &own))?;
+    sync_folder(state).map_err(io_error("write", state))?;
+    lay(state, files, beside)?;
+    set.kept.retain(|other| other.id != kept.id);
+    set.kept.push(kept);
+    write(&set_file(state), &set, beside)?;
+    // What was found bad gets another try.
+    remove(&tried_file(state), beside)
+}
+
+/// Puts the boot files in their places. What is there already stays as it is.
+fn lay(state: &Path, files: BootFiles<'_>, beside: &Beside) -> Result<(), KeptError> {
+    let path = replaced_file(state);
+    let known = read::<Replaced>(&path)?.map(|(known, _)| known);
+    let mut replaced = known.clone().unwrap_or_default();
+    let mut missing = Vec::new();
+    for (path, laid) in files.lay(state) {
+        let found = Content::read(&path)?;
+        if found == laid && replaced.places.iter().any(|place| place.path == path) {
+            continue;
+        }
+        if !found.is_ours_or_absent(&laid) {
+            let why = "it is there already and not linerate's; move it away first";
+            return Err(KeptError::Foreign { path, why });
+        }
+        let mut above: Vec<&Path> = path.ancestors().skip(1).collect();
+        above.retain(|folder| !folder.exists());
+        for folder in above.into_iter().rev() {
+            if replaced.folders.iter().all(|known| known != folder) {
+                replaced.folders.push(folder.to_owned());
+            }
+        }
+        match replaced.places.iter_mut().find(|place| place.path == path) {
+            Some(place) => place.laid.push(laid.clone()),
+            None => replaced.places.push(Place {
+                path: path.clone(),
+                before: found,
+                laid: vec![laid.clone()],
+            }),
+        }
+        missing.push((path, laid));
+    }
+    if known.as_ref() != Some(&replaced) {
+        write(&path, &replaced, beside)?;
+    }
+    for folder in &replaced.folders {
+        beside.lets(Moment::File);
+        match DirBuilder::new().mode(0o755).create(folder) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            made => made
+                .and_then(|()| sync_parent(folder, beside))
+                .map_err(io_error("make", folder))?,
+        }
+    }
+    for (path, laid) in missing {
+        laid.put(&path, beside)?;
+    }
+    Ok(())
+}
+
+/// Keeps the changes of the transaction `id` no longer; all of them without a name. Which were kept.
+pub fn forget(state: &Path, id: Option<&str>, beside: &Beside) -> Result<Vec<String>, KeptError> {
+    let Some((mut set, _)) = kept_set(state)? else {
+        tidy(state, beside)?;
+        return Ok(Vec::new());
+    };
+    let is_meant = |kept: &Kept| id.is_none_or(|id| id == kept.id);
+    let (gone, left) = set.kept.into_iter().partition(is_meant);
+    set.kept = left;
+    let gone: Vec<Kept> = gone;
+    if gone.is_empty() {
+        return Ok(Vec::new());
+    }
+    if set.kept.is_empty() {
+        remove(&set_file(state), beside)?;
+        tidy(state, beside)?;
+    } else {
+        write(&set_file(state), &set, beside)?;
+    }
+    Ok(gone.into_iter().map(|kept| kept.id).collect())
+}
+
+/// Takes the boot files away, and puts back what was in their place, unless something is kept. What somebody
+/// else has changed since stays.
+pub fn tidy(state: &Path, beside: &Beside) -> Result<(), KeptError> {
+    let set = set_file(state);
+    if set.exists() {
+        return Ok(());
+    }
+    let path = replaced_file(state);
+    if let Some((replaced, _)) = read::<Replaced>(&path)? {
+        for place in replaced.places.iter().rev() {
+            let _ = fs::remove_file(unnamed(&place.path));
+            if place.laid.contains(&Content::read(&place.path)?) {
+                place.before.put(&place.path, beside)?;
+            }
+        }
+        for folder in replaced.folders.iter().rev() {
+            beside.lets(Moment::File);
+            // One that somebody has put something into stays.
+            let _ = fs::remove_dir(folder);
+        }
+        remove(&tried_file(state), beside)?;
+        remove(&path, beside)?;
+    }
+    for path in [set, path, tried_file(state)] {
+        let _ = fs::remove_file(unnamed(&path));
+    }
+    let _ = fs::remove_dir(folder(state));
+    Ok(())
+}
+
+/// How it went with the set of this name; none when it was not tried.
+pub fn tried(state: &Path, set: &str) -> Result<Option<Tried>, KeptError> {
+    let known = read::<Tried>(&tried_file(state))?.map(|(tried, _)| tried);
+    Ok(known.filter(|tried| tried.set == set))
+}
+
+/// Writes down how it goes.
+pub fn note_try(state: &Path, tried: &Tried, beside: &Beside) -> Result<(), KeptError> {
+    write(&tried_file(state), tried, beside)
+}

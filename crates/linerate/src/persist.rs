@@ -1,0 +1,334 @@
+//! What shall be so after the next boot too: `tune persist` keeps what was applied, `tune boot` makes it again.
+//!
+//! A boot's changes are guarded like any others: reverter, deadline, and nobody there to confirm, so that the
+//! machine itself must be found as well off with them as without. Changes that made it worse, or at which it
+//! twice went down, are not made again.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, absolute};
+use std::time::Duration;
+
+use linerate_host::apply::{
+    self, Beside, BootFiles, Boottime, Kept, Lock, Scope, Tried, Verdict, device_of,
+};
+use linerate_host::root::HostRoot;
+use linerate_model::ids::NicName;
+use linerate_model::known::Known;
+use linerate_model::plan::{Change, Plan};
+use linerate_model::setting::SettingKey;
+
+use crate::cli::PersistArgs;
+use crate::crash;
+use crate::exit::{Code, Outcome, Stop};
+use crate::interrupt::Interrupt;
+use crate::say::Say;
+use crate::station::{Entry, Station, kept_stop, not_locked};
+use crate::tune::reach;
+
+/// How long a boot waits for interfaces and addresses that were there when the changes were kept.
+const BEFORE: Duration = Duration::from_secs(30);
+/// How much earlier than the reverter this process acts at the deadline.
+const EARLIER: Duration = Duration::from_secs(1);
+/// How far apart the machine is looked at: it must be well twice, as a card may lose its link a moment late.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// So many boots in a row may end before its changes are decided.
+const UNFINISHED_MAX: u32 = 2;
+
+fn beside() -> Beside {
+    Beside {
+        guard: None,
+        faults: crash::faults(crash::Role::Maker, None),
+    }
+}
+
+/// Keeps a transaction, or no longer.
+pub(crate) fn persist(args: &PersistArgs, state: &Path) -> Outcome<Vec<Entry>> {
+    let path = |path: &Path| {
+        absolute(path).map_err(|error| Stop::io(format!("find {}", path.display()), error))
+    };
+    let (state, etc) = (path(state)?, path(&args.etc)?);
+    let _lock = Lock::take(Scope::Netns, &state).map_err(|error| Stop::from(not_locked(&error)))?;
+    if args.remove {
+        return remove(args.id.as_deref(), &state);
+    }
+    let set = apply::kept_set(&state).map_err(|error| kept_stop(&error))?;
+    let known = set.and_then(|(set, _)| {
+        let mut kept = set.kept.into_iter();
+        kept.find(|kept| Some(&kept.id) == args.id.as_ref())
+    });
+    let (id, changes) = match known {
+        Some(kept) => (kept.id, kept.changes),
+        None => Station::applied(&state, args.id.as_deref())?,
+    };
+    for address in &args.probe {
+        reach(address).map_err(|stop| stop.hint("a probe must succeed now; nothing is kept"))?;
+    }
+    let program = std::env::current_exe().map_err(|error| Stop::io("find this program", error))?;
+    let station = Station::open(&state)?;
+    let root = station.root();
+    let of_nic = |change: &Change| match &change.setting {
+        SettingKey::Nic(nic, _) => Some(nic.clone()),
+        _ => None,
+    };
+    let mut nics: BTreeSet<NicName> = changes.iter().filter_map(of_nic).collect();
+    nics.extend(station.way_in());
+    let device = |nic: &NicName| Some((nic.clone(), device_of(root, nic)?));
+    let kept = Kept {
+        id: id.clone(),
+        devices: nics.iter().filter_map(device).collect::<BTreeMap<_, _>>(),
+        up: nics.into_iter().filter(|nic| is_up(root, nic)).collect(),
+        changes,
+        probes: args.probe.clone(),
+        deadline_s: args.deadline,
+    };
+    let files = BootFiles {
+        etc: &etc,
+        program: &program,
+    };
+    apply::keep(&state, files, kept, &beside()).map_err(|error| kept_stop(&error))?;
+    let by = files.unit().map_or_else(
+        || {
+            let script = files.script();
+            format!("by {}, which has to be run at boot", script.display())
+        },
+        |unit| format!("by {}", unit.display()),
+    );
+    Ok(vec![Entry {
+        id,
+        state: "kept",
+        about: format!("every boot makes its changes again, {by}"),
+        kept: true,
+    }])
+}
+
+fn remove(id: Option<&str>, state: &Path) -> Outcome<Vec<Entry>> {
+    let gone = apply::forget(state, id, &beside()).map_err(|error| kept_stop(&error))?;
+    if let (Some(id), true) = (id, gone.is_empty()) {
+        let stop = Stop::new(Code::BadInput, format!("transaction `{id}` is not kept"));
+        return Err(stop.hint("`linerate tune status` lists them"));
+    }
+    let entry = |id| Entry {
+        id,
+        state: "not kept",
+        about: "boots do not make its changes any more".to_owned(),
+        kept: false,
+    };
+    Ok(gone.into_iter().map(entry).collect())
+}
+
+/// Whether an interface has a carrier, or is of a kind that does not tell (RFC 2863, as `operstate` prints it).
+fn is_up(root: &HostRoot, nic: &NicName) -> bool {
+    let state = root.read(&format!("sys/class/net/{nic}/operstate"));
+    matches!(
+        state.value().map(|text| text.trim()),
+        Some("up" | "unknown")
+    )
+}
+
+/// What must be as well after the changes as before them.
+#[derive(Debug, Default)]
+struct Conditions {
+    up: BTreeSet<NicName>,
+    probes: BTreeSet<String>,
+}
+
+impl Conditions {
+    /// Those that do not hold, in words.
+    fn broken(&self, root: &HostRoot) -> Vec<String> {
+        let down = self.up.iter().filter(|nic| !is_up(root, nic));
+        let lost = self.probes.iter().filter(|address| reach(address).is_err());
+        down.map(|nic| format!("{nic} has no carrier"))
+            .chain(lost.map(|address| format!("{address} cannot be reached")))
+            .collect()
+    }
+
+    /// Only those that hold.
+    fn that_hold(mut self, root: &HostRoot) -> Self {
+        self.up.retain(|nic| is_up(root, nic));
+        self.probes.retain(|address| reach(address).is_ok());
+        self
+    }
+
+    /// Looks until everything holds at `looks` looks in a row, or the time is over: what is broken then.
+    fn wait(
+        &self,
+        root: &HostRoot,
+        looks: u32,
+        until: Boottime,
+        interrupt: &Interrupt,
+    ) -> Vec<String> {
+        let mut well = 0;
+        loop {
+            let broken = self.broken(root);
+            well = if broken.is_empty() { well + 1 } else { 0 };
+            let is_over = well >= looks || until.remaining().is_zero();
+            if is_over || interrupt.comes_within(LOOK_EVERY.min(until.remaining())) {
+                return broken;
+            }
+        }
+    }
+}
+
+/// How a boot's changes ended.
+enum End {
+    /// They stay; what could not be made.
+    Made(Vec<String>),
+    Stopped,
+    Worse(String),
+}
+
+/// A try of a kept set at this boot, as the disk tells of it.
+struct Attempt<'a> {
+    state: &'a Path,
+    set: String,
+    boot_id: String,
+    unfinished: u32,
+}
+
+impl<'a> Attempt<'a> {
+    /// Begins one, unless the set is not to be tried any more.
+    fn begin(state: &'a Path, set: String) -> Outcome<Self> {
+        let tried = apply::tried(state, &set).map_err(|error| kept_stop(&error))?;
+        let unfinished = match tried.map(|tried| (tried.verdict, tried.unfinished)) {
+            Some((Verdict::Bad { why }, _)) => return Err(not_again(&why)),
+            Some((Verdict::Trying, before)) => before + 1,
+            Some((Verdict::Good | Verdict::Stopped, _)) | None => 0,
+        };
+        let boot_id =
+            apply::boot_id().map_err(|error| Stop::new(Code::NotSupported, error.to_string()))?;
+        let attempt = Self {
+            state,
+            set,
+            boot_id,
+            unfinished,
+        };
+        if unfinished >= UNFINISHED_MAX {
+            let why = format!("{unfinished} boots in a row ended before they were decided");
+            return Err(attempt.end_badly(why)?);
+        }
+        attempt.note(Verdict::Trying)?;
+        Ok(attempt)
+    }
+
+    fn note(&self, verdict: Verdict) -> Outcome<()> {
+        let tried = Tried {
+            set: self.set.clone(),
+            boot_id: self.boot_id.clone(),
+            unfinished: self.unfinished,
+            verdict,
+        };
+        apply::note_try(self.state, &tried, &beside()).map_err(|error| kept_stop(&error))
+    }
+
+    /// It is not tried again; what to say of that.
+    fn end_badly(&self, why: String) -> Outcome<Stop> {
+        let stop = not_again(&why);
+        self.note(Verdict::Bad { why })?;
+        Ok(stop)
+    }
+}
+
+fn not_again(why: &str) -> Stop {
+    let what = format!("what is kept is not made at boot any more: {why}");
+    Stop::new(Code::FailedRestored, what).hint(
+        "`linerate tune persist ID` has it tried again, `linerate tune persist --remove` forgets it",
+    )
+}
+
+/// Makes again what is kept.
+pub(crate) fn boot(state: &Path, say: &Say) -> Outcome<()> {
+    let interrupt = Interrupt::listen()?;
+    let state = &absolute(state).map_err(|error| Stop::io("find the state folder", error))?;
+    Station::recover(state)?;
+    let Some((set, name)) = apply::kept_set(state).map_err(|error| kept_stop(&error))? else {
+        say.note("nothing is kept");
+        return Ok(());
+    };
+    let attempt = Attempt::begin(state, name)?;
+    let mut station = Station::open(state)?;
+    let end = make(&set.kept, &mut station, &interrupt, say);
+    if !matches!(end, Ok(End::Made(_))) {
+        // What cannot be put back is told before what made it necessary.
+        station.undo_all().map_err(Stop::from)?;
+    }
+    match end {
+        Ok(End::Made(left_out)) => {
+            attempt.note(Verdict::Good)?;
+            if left_out.is_empty() {
+                return Ok(());
+            }
+            let why = left_out.join("; ");
+            let what = format!("not everything that is kept could be made again: {why}");
+            Err(Stop::new(Code::NotSupported, what))
+        }
+        Ok(End::Stopped) => {
+            attempt.note(Verdict::Stopped)?;
+            Err(Stop::interrupted())
+        }
+        Ok(End::Worse(why)) => Err(attempt.end_badly(why)?),
+        // Another linerate at work, or no room, may be otherwise at the next boot.
+        Err(stop) if stop.code == Code::Resource => {
+            attempt.note(Verdict::Stopped)?;
+            Err(stop)
+        }
+        Err(stop) => {
+            attempt.end_badly(stop.message.clone())?;
+            Err(stop)
+        }
+    }
+}
+
+fn make(kept: &[Kept], station: &mut Station, interrupt: &Interrupt, say: &Say) -> Outcome<End> {
+    let here: Vec<_> = kept.iter().map(|kept| kept.here(station.root())).collect();
+    let wanted = Conditions {
+        up: here.iter().flat_map(|here| here.up.clone()).collect(),
+        probes: kept.iter().flat_map(|kept| kept.probes.clone()).collect(),
+    };
+    let absent = wanted.wait(station.root(), 1, Boottime::now().plus(BEFORE), interrupt);
+    for absent in absent {
+        say.note(&format!(
+            "{absent}, before any change: not looked at afterwards"
+        ));
+    }
+    let conditions = wanted.that_hold(station.root());
+    let longest = kept.iter().map(|kept| kept.deadline_s).max().unwrap_or(60);
+    let deadline = Boottime::now().plus(Duration::from_secs(longest.into()));
+    station.allow_until(deadline);
+    let mut left_out: Vec<String> = Vec::new();
+    let mut made = 0;
+    for (kept, here) in kept.iter().zip(here) {
+        if interrupt.asked() {
+            return Ok(End::Stopped);
+        }
+        let gone = here.gone.iter();
+        left_out.extend(gone.map(|nic| format!("the card that was {nic} is not there")));
+        let mut changes = Vec::new();
+        for change in here.changes {
+            match station.read_setting(&change.setting) {
+                Known::Value(from) if change.to.is_met_by(&from) => {}
+                Known::Value(from) => changes.push(Change { from, ..change }),
+                Known::Unknown(gap) => left_out.push(format!("{}: {gap}", change.setting)),
+            }
+        }
+        let plan = Plan::new(changes).map_err(|error| Stop::new(Code::Bug, error.to_string()))?;
+        if !plan.changes.is_empty() {
+            station.apply_as(&plan, Some(&kept.id))?;
+            made += plan.changes.len();
+        }
+    }
+    let broken = conditions.wait(station.root(), 2, deadline.before(EARLIER), interrupt);
+    if interrupt.asked() {
+        return Ok(End::Stopped);
+    }
+    if !broken.is_empty() {
+        let why = format!("with its changes {}", broken.join(", "));
+        return Ok(End::Worse(why));
+    }
+    station.commit().map_err(Stop::from)?;
+    say.note(&match made {
+        0 => "everything that is kept is so already".to_owned(),
+        1 => "made 1 change that is kept".to_owned(),
+        all => format!("made {all} changes that are kept"),
+    });
+    Ok(End::Made(left_out))
+}

@@ -40,6 +40,7 @@ pub(crate) const KINDS: &[Kind] = &[
     kind("RFS", "nic/near0/queue/rx-0/rps-flow-cnt", "4096"),
     kind("XPS", "nic/near0/queue/tx-0/xps-cpus", "\"0\""),
     kind("qdisc", "nic/near0/qdisc", "\"pfifo_fast\""),
+    kind("super-packets", "nic/near0/gso-max-bytes", "30000"),
     kind("NAPI flush", "nic/near0/napi/gro-flush-timeout-ns", "20000"),
     kind("NAPI deferral", "nic/near0/napi/defer-hard-irqs", "2"),
 ];
@@ -48,6 +49,7 @@ pub(crate) const KINDS: &[Kind] = &[
 pub(crate) const LOOK: &str = "cd /proc/sys/net/ipv4
 cat tcp_sack tcp_rmem tcp_congestion_control
 ip link show near0 | grep -o 'mtu [0-9]*'
+ip -d link show near0 | grep -o 'g[rs]o[^ ]*max_size [0-9]*'
 tc qdisc show dev near0 | sed 's/ [0-9a-f]*: / /'
 ethtool -k near0
 ethtool -l near0

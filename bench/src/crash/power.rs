@@ -23,8 +23,8 @@ const PLAN: &str = "printf '[settings]\\n\"nic/n0/ring/rx\" = 512\\n\"nic/n0/coa
 const RUNTIME: &str = "ethtool -g n0 | sed -n '/^Current/,$ s/^RX:[[:space:]]*/ring /p'
     ethtool -c n0 | sed -n 's/^rx-usecs:[[:space:]]*/usecs /p'; sysctl -n net.ipv4.tcp_sack";
 /// What is kept, whatever the transaction is called, and by which files; how its last try went is no part of it.
-const KEPT: &str = "cd /run/disk; find etc state/boot -printf '%M %p %l\\n' 2>/dev/null | grep -v tried.json | sort
-    find etc state/boot -type f ! -name tried.json -exec cat {} + 2>/dev/null | sed 's/[0-9]*-[0-9]*-[0-9]*/ID/'; true";
+const KEPT: &str = "cd /run/disk; find etc state/boot -printf '%M %p %l\\n' 2>/dev/null | grep -v 'tried\\.json' | sort
+    find etc state/boot -type f ! -name '*tried.json*' -exec cat {} + 2>/dev/null | sed 's/[0-9]\\{13\\}-[0-9]*-[0-9]*/ID/'; true";
 
 /// What the power is cut in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::io;
 
 use linerate_model::host::{
-    Card, Channels, Coalesce, Dispatch, Feature, NicKind, Qdisc, Rings, Shaping, Stack, Wire,
+    Card, Channels, Coalesce, Dispatch, Eee, Feature, Fec, NicKind, Pause, Qdisc, Rings, Rss,
+    Shaping, Stack, Wire,
 };
 use linerate_model::ids::NicName;
 use linerate_model::known::{Gap, Known};
@@ -67,6 +68,42 @@ pub trait NicRead {
     fn coalesce(&self, nic: &NicName) -> Known<Coalesce>;
     /// The root queueing discipline.
     fn qdisc(&self, nic: &NicName) -> Known<Qdisc>;
+    /// Flow control, without the rest of [`Self::wire`].
+    fn pause(&self, nic: &NicName) -> Known<Pause> {
+        self.wire(nic).pause
+    }
+    /// Energy-efficient Ethernet, without the rest.
+    fn eee(&self, nic: &NicName) -> Known<Eee> {
+        self.wire(nic).eee
+    }
+    /// Forward error correction, without the rest.
+    fn fec(&self, nic: &NicName) -> Known<Fec> {
+        self.wire(nic).fec
+    }
+    /// How long a super-packet may be, bytes, without the rest of [`Self::stack`].
+    fn super_packet(&self, nic: &NicName, which: SuperPacket) -> Known<u32> {
+        let stack = self.stack(nic);
+        let bytes = match which {
+            SuperPacket::Gso => stack.gso_max_bytes,
+            SuperPacket::GsoIpv4 => stack.gso_ipv4_max_bytes,
+            SuperPacket::Gro => stack.gro_max_bytes,
+            SuperPacket::GroIpv4 => stack.gro_ipv4_max_bytes,
+        };
+        // The kernel tells them as numbers of 32 bits.
+        bytes.map(|bytes| u32::try_from(bytes.as_u64()).unwrap_or(u32::MAX))
+    }
+    /// Receive-side scaling, without the rest of [`Self::dispatch`].
+    fn rss(&self, nic: &NicName) -> Known<Rss> {
+        self.dispatch(nic).rss
+    }
+    /// The driver's own flags, without the rest.
+    fn private_flags(&self, nic: &NicName) -> Known<BTreeMap<String, bool>> {
+        self.dispatch(nic).private_flags
+    }
+    /// Whether the card splits headers from data, without the rest.
+    fn tcp_data_split(&self, nic: &NicName) -> Known<String> {
+        self.dispatch(nic).tcp_data_split
+    }
 }
 
 /// A count in a netlink request that changes one of several: the others are left as they are.
@@ -78,6 +115,46 @@ pub struct Pair {
     pub tx: Option<u32>,
     /// Combined (channels only).
     pub combined: Option<u32>,
+}
+
+/// How long a super-packet may be that the kernel makes or takes apart (`IFLA_GSO_MAX_SIZE` and its like).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SuperPacket {
+    /// Sent, over IPv6 and others; up to 64 KiB also over IPv4.
+    Gso,
+    /// Sent over IPv4.
+    GsoIpv4,
+    /// Received, over IPv6; up to 64 KiB also over IPv4.
+    Gro,
+    /// Received over IPv4.
+    GroIpv4,
+}
+
+/// One value of an interface that is set by itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NicValue<'a> {
+    /// Whether the driver adapts the transmit delay.
+    AdaptiveTx(bool),
+    /// Whether the card splits headers from data: `on`, `off`, `auto`.
+    TcpDataSplit(&'a str),
+    /// Whether pauses are negotiated with the other end.
+    PauseAutoneg(bool),
+    /// Whether frames that ask for a pause are obeyed.
+    PauseRx(bool),
+    /// Whether such frames are sent.
+    PauseTx(bool),
+    /// Energy-efficient Ethernet.
+    Eee(bool),
+    /// The forward error corrections that may be used, by the kernel's names; none for the driver's choice.
+    Fec(Vec<&'a str>),
+    /// A flag of the driver's own.
+    PrivateFlag(&'a str, bool),
+    /// The longest super-packet, bytes.
+    SuperPacket(SuperPacket, u32),
+    /// The receive queues of the hash's table, as often as it takes, and whether that is the kernel's default.
+    RssTable(Vec<u32>, bool),
+    /// What of a kind of flow is hashed: `tcp4`, in the letters of ethtool(8).
+    RssFields(&'a str, &'a str),
 }
 
 /// Sets what has no file. Errors carry the kernel's own explanation (extended ack) when it gives one.
@@ -101,4 +178,6 @@ pub trait NicWrite: NicRead {
     /// Replaces the root queueing discipline by exactly this one (same handle, same options);
     /// `noqueue` on a virtual device deletes what is there.
     fn set_qdisc(&self, nic: &NicName, qdisc: &Qdisc) -> io::Result<()>;
+    /// Sets one value.
+    fn set_value(&self, nic: &NicName, value: &NicValue<'_>) -> io::Result<()>;
 }

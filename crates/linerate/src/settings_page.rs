@@ -36,6 +36,7 @@ fn value(domain: Domain) -> &'static str {
         Domain::Integer => "number",
         Domain::Text => "text",
         Domain::Cpus => "CPUs",
+        Domain::Queues => "queues",
         Domain::Qdisc => "discipline",
     }
 }

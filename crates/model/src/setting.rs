@@ -11,7 +11,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub use catalogue::{Access, CATALOGUE, Class, Domain, Scope, SettingSpec};
-pub use of_host::{current, put};
+pub use of_host::{FEC_AUTO, current, fec_words, parse_table, put, table_words};
 
 use crate::host::{Qdisc, QueueKind};
 use crate::ids::NicName;
@@ -59,6 +59,8 @@ pub enum NicKnob {
     DeferHardIrqs,
     /// `napi/threaded`.
     Threaded,
+    /// `pause/autoneg`.
+    PauseAutoneg,
     /// `pause/rx`.
     PauseRx,
     /// `pause/tx`.
@@ -108,6 +110,7 @@ const NIC_PATHS: &[(&str, NicKnob)] = &[
     ("napi/gro-flush-timeout-ns", NicKnob::GroFlushTimeoutNs),
     ("napi/defer-hard-irqs", NicKnob::DeferHardIrqs),
     ("napi/threaded", NicKnob::Threaded),
+    ("pause/autoneg", NicKnob::PauseAutoneg),
     ("pause/rx", NicKnob::PauseRx),
     ("pause/tx", NicKnob::PauseTx),
     ("eee", NicKnob::Eee),

@@ -4,7 +4,8 @@
 //! Facts: `netdev_fix_features` in net/core/dev.c (segmentation needs checksums and scatter-gather, so
 //! they fall and rise together); `addrconf_notify` in net/ipv6/addrconf.c (an MTU change sets the
 //! IPv6 MTU); `netif_set_real_num_tx_queues` (fewer queues lose their XPS maps); drivers free and request
-//! the interrupts of queues that they make anew, and one interrupt may serve two queues;
+//! the interrupts of queues that they make anew, and one interrupt may serve two queues; a hash's table that was never
+//! asked for follows the number of queues; `netif_set_gso_max_size` (up to 64 KiB the limit is IPv4's too);
 //! `tcp_set_default_congestion_control` (the default joins the allowed ones, initial namespace);
 //! `inet_forward_change` in net/ipv4/devinet.c and `addrconf_fixup_forwarding` (forwarding is copied to
 //! every interface).
@@ -15,6 +16,7 @@ use linerate_model::plan::Change;
 use linerate_model::setting::{NicKnob, SettingKey, Value};
 
 use super::files::queues_of_same_irq;
+use super::nic_values::is_negotiated;
 use crate::nic_control::NicRead;
 use crate::root::HostRoot;
 
@@ -30,7 +32,7 @@ pub(super) fn disturbed_by(
     let mut disturbed = match key {
         SettingKey::Sysctl(name) => disturbed_by_sysctl(root, name),
         SettingKey::Nic(nic, knob) => match knob {
-            NicKnob::Feature(_) => features(nics, nic),
+            NicKnob::Feature(_) | NicKnob::PrivateFlag(_) => features(nics, nic),
             NicKnob::Mtu => {
                 let mut keys = features(nics, nic);
                 keys.push(ipv6_mtu(nic));
@@ -38,6 +40,16 @@ pub(super) fn disturbed_by(
             }
             NicKnob::ChannelsCombined | NicKnob::ChannelsRx | NicKnob::ChannelsTx => {
                 queues(root, nic)
+            }
+            NicKnob::GsoMaxBytes => vec![SettingKey::Nic(nic.clone(), NicKnob::GsoIpv4MaxBytes)],
+            NicKnob::GroMaxBytes => vec![SettingKey::Nic(nic.clone(), NicKnob::GroIpv4MaxBytes)],
+            // What both ends agree on is nobody's to put back.
+            NicKnob::PauseAutoneg | NicKnob::PauseRx | NicKnob::PauseTx
+                if !is_negotiated(nics, nic) =>
+            {
+                let knobs = [NicKnob::PauseRx, NicKnob::PauseTx];
+                let key = |knob| SettingKey::Nic(nic.clone(), knob);
+                knobs.into_iter().map(key).collect()
             }
             NicKnob::IrqCpus(kind, index) => queues_of_same_irq(root, nics, nic, *kind, *index)
                 .into_iter()
@@ -96,6 +108,8 @@ fn queues(root: &HostRoot, nic: &NicName) -> Vec<SettingKey> {
         NicKnob::CoalesceRxUsecs,
         NicKnob::CoalesceTxUsecs,
         NicKnob::CoalesceAdaptiveRx,
+        NicKnob::CoalesceAdaptiveTx,
+        NicKnob::RssTable,
         NicKnob::Qdisc,
     ]);
     let key = |knob| SettingKey::Nic(nic.clone(), knob);

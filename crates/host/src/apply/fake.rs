@@ -12,7 +12,7 @@ use linerate_model::setting::{NicKnob, SettingKey, Settings, Value};
 
 use super::machine::Machine;
 use super::settings::WriteError;
-use crate::nic_control::{NicRead, NicWrite, Pair};
+use crate::nic_control::{NicRead, NicValue, NicWrite, Pair};
 
 /// What goes wrong, counted from the first write (0).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -269,6 +269,9 @@ impl NicWrite for NoNics {
         no_device()
     }
     fn set_qdisc(&self, _: &NicName, _: &Qdisc) -> io::Result<()> {
+        no_device()
+    }
+    fn set_value(&self, _: &NicName, _: &NicValue<'_>) -> io::Result<()> {
         no_device()
     }
 }

@@ -574,17 +574,21 @@ pub fn forget(state: &Path, id: Option<&str>, beside: &Beside) -> Result<Vec<Str
     Ok(gone.into_iter().map(|kept| kept.id).collect())
 }
 
-/// Takes the boot files away, and puts back what was in their place, unless something is kept. What somebody
-/// else has changed since stays.
+/// Takes away what a death left half made and, unless something is kept, the boot files, and puts back what was in
+/// their place. What somebody else has changed since stays.
 pub fn tidy(state: &Path, beside: &Beside) -> Result<(), KeptError> {
-    let set = set_file(state);
+    let (set, path) = (set_file(state), replaced_file(state));
+    let replaced = read::<Replaced>(&path)?.map(|(replaced, _)| replaced);
+    let laid = replaced.iter().flat_map(|replaced| &replaced.places);
+    let laid = laid.map(|place| &place.path);
+    for path in laid.chain([&set, &path, &tried_file(state)]) {
+        let _ = fs::remove_file(unnamed(path));
+    }
     if set.exists() {
         return Ok(());
     }
-    let path = replaced_file(state);
-    if let Some((replaced, _)) = read::<Replaced>(&path)? {
+    if let Some(replaced) = replaced {
         for place in replaced.places.iter().rev() {
-            let _ = fs::remove_file(unnamed(&place.path));
             if place.laid.contains(&Content::read(&place.path)?) {
                 place.before.put(&place.path, beside)?;
             }
@@ -596,9 +600,6 @@ pub fn tidy(state: &Path, beside: &Beside) -> Result<(), KeptError> {
         }
         remove(&tried_file(state), beside)?;
         remove(&path, beside)?;
-    }
-    for path in [set, path, tried_file(state)] {
-        let _ = fs::remove_file(unnamed(&path));
     }
     let _ = fs::remove_dir(folder(state));
     Ok(())

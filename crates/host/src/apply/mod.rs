@@ -19,6 +19,7 @@ mod kept;
 mod lock;
 mod machine;
 mod netns;
+mod nic_values;
 mod recover;
 mod restore;
 mod reverter;

@@ -12,7 +12,7 @@ use linerate_model::ids::NicName;
 use linerate_model::known::{Cause, Known};
 use linerate_model::setting::{NicKnob, SettingKey, Value};
 
-use super::files;
+use super::{files, nic_values};
 use crate::nic_control::{NicRead, NicWrite, Pair};
 use crate::root::{HostRoot, LiveHost};
 
@@ -122,7 +122,8 @@ fn read_nic(
         NicKnob::ChannelsRx => nics.channels(nic).and_then(|c| count(c.rx)),
         NicKnob::ChannelsTx => nics.channels(nic).and_then(|c| count(c.tx)),
         NicKnob::Qdisc => nics.qdisc(nic).map(Value::Qdisc),
-        _ => Known::unknown(Cause::NotAsked, key.to_string(), NOT_WRITABLE),
+        knob => nic_values::read(nics, key, nic, knob)
+            .unwrap_or_else(|| Known::unknown(Cause::NotAsked, key.to_string(), NOT_WRITABLE)),
     }
 }
 
@@ -219,7 +220,10 @@ fn write_nic(
             "rtnetlink qdisc",
             nics.set_qdisc(nic, as_qdisc(key, value)?),
         ),
-        _ => Err(not_writable(key)),
+        knob => match nic_values::to_set(nics, key, nic, knob, value) {
+            Some(told) => request("ethtool", nics.set_value(nic, &told?)),
+            None => Err(not_writable(key)),
+        },
     }
 }
 
@@ -246,7 +250,7 @@ fn refused(key: &SettingKey, value: &Value, path: String, source: io::Error) -> 
     }
 }
 
-fn misfit(key: &SettingKey, value: &Value) -> WriteError {
+pub(super) fn misfit(key: &SettingKey, value: &Value) -> WriteError {
     WriteError::Value {
         setting: key.clone(),
         value: Box::new(value.clone()),
@@ -261,13 +265,20 @@ fn as_integer(key: &SettingKey, value: &Value) -> Result<u64, WriteError> {
     }
 }
 
-fn as_count(key: &SettingKey, value: &Value) -> Result<u32, WriteError> {
+pub(super) fn as_count(key: &SettingKey, value: &Value) -> Result<u32, WriteError> {
     u32::try_from(as_integer(key, value)?).map_err(|_| misfit(key, value))
 }
 
-fn as_switch(key: &SettingKey, value: &Value) -> Result<bool, WriteError> {
+pub(super) fn as_switch(key: &SettingKey, value: &Value) -> Result<bool, WriteError> {
     match value {
         Value::Switch(on) => Ok(*on),
+        _ => Err(misfit(key, value)),
+    }
+}
+
+pub(super) fn as_text<'v>(key: &SettingKey, value: &'v Value) -> Result<&'v str, WriteError> {
+    match value {
+        Value::Text(text) => Ok(text),
         _ => Err(misfit(key, value)),
     }
 }
@@ -301,6 +312,23 @@ pub fn by_hand(key: &SettingKey, value: &Value) -> Option<String> {
         NicKnob::ChannelsCombined => format!("ethtool -L {nic} combined {value}"),
         NicKnob::ChannelsRx => format!("ethtool -L {nic} rx {value}"),
         NicKnob::ChannelsTx => format!("ethtool -L {nic} tx {value}"),
+        NicKnob::CoalesceAdaptiveTx => format!("ethtool -C {nic} adaptive-tx {value}"),
+        NicKnob::TcpDataSplit => format!("ethtool -G {nic} tcp-data-split {value}"),
+        NicKnob::PauseAutoneg => format!("ethtool -A {nic} autoneg {value}"),
+        NicKnob::PauseRx => format!("ethtool -A {nic} rx {value}"),
+        NicKnob::PauseTx => format!("ethtool -A {nic} tx {value}"),
+        NicKnob::Eee => format!("ethtool --set-eee {nic} eee {value}"),
+        NicKnob::Fec => format!("ethtool --set-fec {nic} encoding {value}"),
+        NicKnob::PrivateFlag(name) => format!("ethtool --set-priv-flags {nic} '{name}' {value}"),
+        NicKnob::RssFields(kind) => format!("ethtool -N {nic} rx-flow-hash {kind} {value}"),
+        NicKnob::GsoMaxBytes => format!("ip link set dev {nic} gso_max_size {value}"),
+        NicKnob::GsoIpv4MaxBytes => format!("ip link set dev {nic} gso_ipv4_max_size {value}"),
+        NicKnob::GroMaxBytes => format!("ip link set dev {nic} gro_max_size {value}"),
+        NicKnob::GroIpv4MaxBytes => format!("ip link set dev {nic} gro_ipv4_max_size {value}"),
+        NicKnob::RssTable => match value {
+            Value::Text(text) if text.starts_with("equal ") => format!("ethtool -X {nic} {text}"),
+            _ => return None,
+        },
         // A queueing discipline's parameters are bytes of the kernel's; tc(8) takes words.
         // The others cannot be written yet.
         _ => return None,

@@ -15,7 +15,7 @@ use super::error::Failure;
 use super::message::u32_at;
 use super::sys::{Memory, ethtool};
 
-/// The commands' numbers (`ETHTOOL_G*`); each only reads.
+/// The commands' numbers (`ETHTOOL_G*`, `ETHTOOL_S*`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 enum Command {
@@ -24,7 +24,9 @@ enum Command {
     Strings = 0x1b,
     Statistics = 0x1d,
     HashFields = 0x29,
+    SetHashFields = 0x2a,
     SetInfo = 0x37,
+    SetTable = 0x39,
     Rss = 0x46,
     PerQueue = 0x4b,
 }
@@ -134,16 +136,7 @@ impl Control {
 
     /// Receive-side scaling; the hashed fields each by their own request.
     pub(super) fn rss(&mut self, nic: &NicName) -> Result<Rss, Failure> {
-        // With no room it tells the sizes, and with room for the table it tells the table; the key is a
-        // secret and stays where it is.
-        let answer = self.ask(Command::Rss, nic, &[0, 0, 0, 0, 0])?;
-        let entries = u32_at(answer, 8)?;
-        if entries as usize > TABLE_MAX {
-            return Err(Failure::Malformed(
-                "the redirection table has more than 65536 entries",
-            ));
-        }
-        let answer = self.ask(Command::Rss, nic, &[0, entries, 0, 0, 0])?;
+        let answer = self.ask_rss(nic)?;
         let mut rss = parse_rss(answer, nic)?;
         let fields = self.hash_fields(nic);
         let path = format!("ioctl/ethtool/{nic}/rx-flow-hash");
@@ -151,11 +144,66 @@ impl Control {
         Ok(rss)
     }
 
+    /// Sets the redirection table (`struct ethtool_rxfh_indir`) to `queues`, as often as it takes; the key and the
+    /// function stay. A table that was asked for holds the number of queues fast (`ethtool_check_max_channel`): the
+    /// kernel's default is left to the kernel.
+    pub(super) fn set_rss_table(
+        &mut self,
+        nic: &NicName,
+        queues: &[u32],
+        is_default: bool,
+    ) -> Result<(), Failure> {
+        let size = if is_default {
+            0
+        } else {
+            u32_at(self.ask_rss(nic)?, 8)?
+        };
+        let table = queues.iter().copied().cycle().take(size as usize);
+        let words: Vec<u32> = std::iter::once(size).chain(table).collect();
+        self.ask(Command::SetTable, nic, &words).map(drop)
+    }
+
+    /// `struct ethtool_rxfh` with its table. With no room it tells the sizes, and with room for the table it tells
+    /// the table; the key is a secret and stays where it is.
+    fn ask_rss(&mut self, nic: &NicName) -> Result<&[u8], Failure> {
+        let answer = self.ask(Command::Rss, nic, &[0, 0, 0, 0, 0])?;
+        let entries = u32_at(answer, 8)?;
+        if entries as usize > TABLE_MAX {
+            return Err(Failure::Malformed(
+                "the redirection table has more than 65536 entries",
+            ));
+        }
+        self.ask(Command::Rss, nic, &[0, entries, 0, 0, 0])
+    }
+
+    /// Sets what is hashed of a kind of flow.
+    pub(super) fn set_hash_fields(
+        &mut self,
+        nic: &NicName,
+        kind: &str,
+        letters: &str,
+    ) -> Result<(), Failure> {
+        let flow = FLOWS.iter().find(|(name, _)| *name == kind);
+        let fields = letters_field(letters);
+        match (flow, fields) {
+            (Some((_, flow)), Some(fields)) => {
+                let question = [*flow, fields, 0];
+                self.ask(Command::SetHashFields, nic, &question).map(drop)
+            }
+            (None, _) => Err(Failure::BadInput(format!(
+                "`{kind}` is not a kind of flow: tcp4, udp4, tcp6 or udp6"
+            ))),
+            (_, None) => Err(Failure::BadInput(format!(
+                "`{letters}` are not letters of ethtool's rx-flow-hash"
+            ))),
+        }
+    }
+
     /// What is hashed of TCP and UDP (`TCP_V4_FLOW` and its like).
     fn hash_fields(&mut self, nic: &NicName) -> Result<BTreeMap<String, String>, Failure> {
         let mut fields = BTreeMap::new();
         let mut refusal = None;
-        for (name, flow) in [("tcp4", 1), ("udp4", 2), ("tcp6", 5), ("udp6", 6)] {
+        for (name, flow) in FLOWS {
             // `struct ethtool_rxnfc`: command, kind of flow, 64 bits of fields.
             match self.ask(Command::HashFields, nic, &[flow, 0, 0]) {
                 Ok(answer) => {
@@ -197,7 +245,8 @@ impl Control {
     fn ask(&mut self, command: Command, nic: &NicName, words: &[u32]) -> Result<&[u8], Failure> {
         let memory = self.memory.bytes_mut();
         // A structure may be longer than what we say of it.
-        let (head, _) = memory.split_at_mut(memory.len().min(1024));
+        let room = (4 * (1 + words.len())).max(1024);
+        let (head, _) = memory.split_at_mut(memory.len().min(room));
         head.fill(0);
         let question = std::iter::once(command as u32).chain(words.iter().copied());
         for (to, word) in head.chunks_exact_mut(4).zip(question) {
@@ -293,20 +342,33 @@ fn or_absent<T>(value: Option<T>, path: String) -> Known<T> {
     value.map_or_else(|| absent(path), Known::Value)
 }
 
-/// `RXH_*` in the letters of ethtool(8), `rx-flow-hash`.
+/// `TCP_V4_FLOW` and its like.
+const FLOWS: [(&str, u32); 4] = [("tcp4", 1), ("udp4", 2), ("tcp6", 5), ("udp6", 6)];
+
+/// `RXH_*` and the letters of ethtool(8), `rx-flow-hash`.
+const LETTERS: [(u32, char); 10] = [
+    (1, 'm'),  // RXH_L2DA: destination MAC address
+    (2, 'v'),  // RXH_VLAN
+    (3, 't'),  // RXH_L3_PROTO
+    (4, 's'),  // RXH_IP_SRC
+    (5, 'd'),  // RXH_IP_DST
+    (6, 'f'),  // RXH_L4_B_0_1: source port
+    (7, 'n'),  // RXH_L4_B_2_3: destination port
+    (8, 'e'),  // RXH_GTP_TEID
+    (9, 'l'),  // RXH_IP6_FL: flow label
+    (31, 'r'), // RXH_DISCARD
+];
+
+/// The bits of letters; none where one is no such letter.
+fn letters_field(letters: &str) -> Option<u32> {
+    letters.chars().try_fold(0, |fields, letter| {
+        let (bit, _) = LETTERS.iter().find(|(_, own)| *own == letter)?;
+        Some(fields | 1 << bit)
+    })
+}
+
+/// The letters of bits.
 fn field_letters(fields: u32) -> String {
-    const LETTERS: [(u32, char); 10] = [
-        (1, 'm'),  // RXH_L2DA: destination MAC address
-        (2, 'v'),  // RXH_VLAN
-        (3, 't'),  // RXH_L3_PROTO
-        (4, 's'),  // RXH_IP_SRC
-        (5, 'd'),  // RXH_IP_DST
-        (6, 'f'),  // RXH_L4_B_0_1: source port
-        (7, 'n'),  // RXH_L4_B_2_3: destination port
-        (8, 'e'),  // RXH_GTP_TEID
-        (9, 'l'),  // RXH_IP6_FL: flow label
-        (31, 'r'), // RXH_DISCARD
-    ];
     let set = LETTERS.iter().filter(|(bit, _)| fields >> bit & 1 == 1);
     set.map(|(_, letter)| letter).collect()
 }

@@ -26,6 +26,8 @@ fn the_commands_have_the_numbers_of_the_kernels_header() {
         ("ETHTOOL_GSTRINGS", Command::Strings, 0x1b),
         ("ETHTOOL_GSTATS", Command::Statistics, 0x1d),
         ("ETHTOOL_GRXFH", Command::HashFields, 0x29),
+        ("ETHTOOL_SRXFH", Command::SetHashFields, 0x2a),
+        ("ETHTOOL_SRXFHINDIR", Command::SetTable, 0x39),
         ("ETHTOOL_GSSET_INFO", Command::SetInfo, 0x37),
         ("ETHTOOL_GRSSH", Command::Rss, 0x46),
         ("ETHTOOL_PERQUEUE", Command::PerQueue, 0x4b),
@@ -60,6 +62,8 @@ fn a_redirection_table_is_read_with_its_function_and_without_its_key() {
 fn hashed_fields_are_the_letters_of_ethtool() {
     assert_eq!(field_letters(0x30), "sd");
     assert_eq!(field_letters(0xf0), "sdfn");
+    assert_eq!(letters_field("sdfn"), Some(0xf0));
+    assert_eq!(letters_field("sx"), None);
     assert_eq!(field_letters(0x8000_0002), "mr");
     assert_eq!(field_letters(0), "");
 }

@@ -11,7 +11,8 @@ use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use linerate_model::host::{
-    Card, Channels, Coalesce, Dispatch, Feature, NicKind, Qdisc, Rings, Shaping, Stack, Wire,
+    Card, Channels, Coalesce, Dispatch, Eee, Feature, Fec, NicKind, Pause, Qdisc, Rings, Rss,
+    Shaping, Stack, Wire,
 };
 use linerate_model::ids::NicName;
 use linerate_model::known::{Cause, Known};
@@ -25,7 +26,7 @@ use self::nldev::Nldev;
 pub use self::nldev_make::{RdmaLink, RdmaLinks};
 pub use self::routing::Rule;
 use self::socket::Connection;
-use crate::nic_control::{NicCounts, NicRead, NicWrite, Pair};
+use crate::nic_control::{NicCounts, NicRead, NicValue, NicWrite, Pair, SuperPacket};
 use crate::rdma::RdmaRead;
 
 #[cfg(all(test, target_endian = "little"))]
@@ -192,6 +193,39 @@ impl NicRead for Netlink {
         self.read_route(nic, "qdisc", |route| qdisc::read(route, nic))
     }
 
+    fn pause(&self, nic: &NicName) -> Known<Pause> {
+        self.read_ethtool(nic, "pause", |ethtool| ethtool.pause(nic))
+    }
+
+    fn eee(&self, nic: &NicName) -> Known<Eee> {
+        self.read_ethtool(nic, "eee", |ethtool| ethtool.eee(nic))
+    }
+
+    fn fec(&self, nic: &NicName) -> Known<Fec> {
+        self.read_ethtool(nic, "fec", |ethtool| ethtool.fec(nic))
+    }
+
+    fn super_packet(&self, nic: &NicName, which: SuperPacket) -> Known<u32> {
+        self.read_route(nic, "super-packets", |route| {
+            stack::super_packet(route, nic, which)
+        })
+        .and_then(|bytes| bytes)
+    }
+
+    fn rss(&self, nic: &NicName) -> Known<Rss> {
+        self.read_control(nic, "rss", |control| control.rss(nic))
+    }
+
+    fn private_flags(&self, nic: &NicName) -> Known<BTreeMap<String, bool>> {
+        self.read_ethtool(nic, "private-flags", |ethtool| ethtool.private_flags(nic))
+    }
+
+    fn tcp_data_split(&self, nic: &NicName) -> Known<String> {
+        let path = "rings/tcp-data-split";
+        self.read_ethtool(nic, path, |ethtool| ethtool.tcp_data_split(nic))
+            .and_then(|split| split)
+    }
+
     fn card(&self, nic: &NicName) -> Card {
         let mut card = self.card_of_ethtool(nic);
         self.fill_card_by_devlink(nic, &mut card);
@@ -269,5 +303,27 @@ impl NicWrite for Netlink {
     fn set_qdisc(&self, nic: &NicName, qdisc: &Qdisc) -> io::Result<()> {
         qdisc::set(&mut lock(&self.route), nic, qdisc)
             .map_err(|failure| failure.during("set the root qdisc of", nic))
+    }
+
+    fn set_value(&self, nic: &NicName, value: &NicValue<'_>) -> io::Result<()> {
+        let (what, done) = match value {
+            NicValue::SuperPacket(which, bytes) => {
+                let mut route = lock(&self.route);
+                let done = link::read(&mut route, nic).and_then(|link| {
+                    stack::set_super_packet(&mut route, link.index, *which, *bytes)
+                });
+                ("set the super-packets of", done)
+            }
+            NicValue::RssTable(queues, is_default) => {
+                let done = lock(&self.control).set_rss_table(nic, queues, *is_default);
+                ("set the hash's table of", done)
+            }
+            NicValue::RssFields(kind, letters) => {
+                let done = lock(&self.control).set_hash_fields(nic, kind, letters);
+                ("set what is hashed by", done)
+            }
+            other => ("set a value of", lock(&self.ethtool).set_value(nic, other)),
+        };
+        done.map_err(|failure| failure.during(what, nic))
     }
 }

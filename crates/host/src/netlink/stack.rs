@@ -16,6 +16,7 @@ use super::said::{Said, numbers};
 use super::socket::Connection;
 use super::team::Place;
 use super::{NO_KERNEL, Netlink, lock};
+use crate::nic_control::SuperPacket;
 
 pub(super) const PROMISCUITY: u16 = 30;
 pub(super) const NUMBER_OF_VF: u16 = 21;
@@ -183,6 +184,43 @@ fn upper(all: &[Row], names: &Names, index: u32, master: Option<u32>) -> Vec<Nic
     let indices: BTreeSet<u32> = on_it.map(|row| row.index).chain(master).collect();
     let named = indices.iter().filter_map(|index| names.get(index));
     named.cloned().collect()
+}
+
+/// The attribute of a length.
+fn attribute_of(which: SuperPacket) -> u16 {
+    match which {
+        SuperPacket::Gso => GSO_MAX,
+        SuperPacket::GsoIpv4 => GSO_IPV4_MAX,
+        SuperPacket::Gro => GRO_MAX,
+        SuperPacket::GroIpv4 => GRO_IPV4_MAX,
+    }
+}
+
+/// How long a super-packet may be.
+pub(super) fn super_packet(
+    connection: &mut Connection,
+    nic: &NicName,
+    which: SuperPacket,
+) -> Result<Known<u32>, Failure> {
+    let answer = link::ask(connection, nic, |_| ())?;
+    let attributes = Attributes::after(&answer, LINK_HEADER_BYTES)?;
+    let path = || format!("netlink/route/{nic}/super-packets");
+    Ok(match attributes.u32(attribute_of(which))? {
+        Some(bytes) => Known::Value(bytes),
+        None => Known::unknown(Cause::Absent, path(), "this kernel has no such limit"),
+    })
+}
+
+/// Sets how long one may be.
+pub(super) fn set_super_packet(
+    connection: &mut Connection,
+    index: u32,
+    which: SuperPacket,
+    bytes: u32,
+) -> Result<(), Failure> {
+    let mut request = Request::new(libc::RTM_SETLINK, &link::link_header(index, 0, 0));
+    request.put_u32(attribute_of(which), bytes);
+    connection.ask(&request).map(drop)
 }
 
 fn sizes(said: &Said<'_>) -> Stack {

@@ -5,6 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::of_host::{parse_table, round_words};
 use super::{NicKnob, SettingError, SettingKey, Value, fold_blanks};
 use crate::host::Qdisc;
 use crate::ids::CpuSet;
@@ -22,6 +23,8 @@ pub enum Domain {
     Cpus,
     /// A queueing discipline.
     Qdisc,
+    /// The receive queues that a hash's table goes round.
+    Queues,
 }
 
 impl Domain {
@@ -32,6 +35,7 @@ impl Domain {
             Self::Integer => "a whole number",
             Self::Text => "text without line breaks",
             Self::Cpus => "a CPU list such as `0-3,8`, or nothing",
+            Self::Queues => "`equal N`, or queues such as `0 3` and `0x32 1x32`",
             Self::Qdisc => {
                 "`noqueue`, `fq`, `fq_codel`, `pfifo_fast`, or a table with `kind`, `handle`, `options`"
             }
@@ -285,7 +289,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         Switch,
         R1,
         Netns,
-        Judged,
+        Written,
         "whether the driver adapts the transmit delay",
         "Documentation/networking/ethtool-netlink.rst"
     ),
@@ -321,7 +325,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         Switch,
         R3,
         Netns,
-        Judged,
+        Written,
         "whether frames that ask for a pause are obeyed",
         "Documentation/networking/ethtool-netlink.rst"
     ),
@@ -330,8 +334,17 @@ pub const CATALOGUE: &[SettingSpec] = &[
         Switch,
         R3,
         Netns,
-        Judged,
+        Written,
         "whether frames that ask for a pause are sent",
+        "Documentation/networking/ethtool-netlink.rst"
+    ),
+    spec!(
+        "nic/NAME/pause/autoneg",
+        Switch,
+        R3,
+        Netns,
+        Written,
+        "whether pauses are negotiated with the other end",
         "Documentation/networking/ethtool-netlink.rst"
     ),
     spec!(
@@ -339,7 +352,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         Switch,
         R3,
         Netns,
-        Judged,
+        Written,
         "energy-efficient Ethernet",
         "Documentation/networking/ethtool-netlink.rst"
     ),
@@ -348,16 +361,16 @@ pub const CATALOGUE: &[SettingSpec] = &[
         Text,
         R3,
         Netns,
-        Judged,
-        "forward error correction",
+        Written,
+        "forward error corrections that may be used: `RS BASER`, `auto`",
         "Documentation/networking/ethtool-netlink.rst"
     ),
     spec!(
         "nic/NAME/rss/table",
-        Text,
+        Queues,
         R2,
         Netns,
-        Judged,
+        Written,
         "the receive hash's table: `equal N` or its queues",
         "Documentation/networking/scaling.rst"
     ),
@@ -366,7 +379,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         Text,
         R1,
         Netns,
-        Judged,
+        Written,
         "what of a kind of flow is hashed (`sdfn`)",
         "ethtool(8), rx-flow-hash"
     ),
@@ -375,7 +388,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         Integer,
         R1,
         Netns,
-        Judged,
+        Written,
         "largest super-packet sent, IPv6 and others",
         "ip-link(8)"
     ),
@@ -384,7 +397,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         Integer,
         R1,
         Netns,
-        Judged,
+        Written,
         "largest super-packet sent, IPv4",
         "ip-link(8)"
     ),
@@ -393,7 +406,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         Integer,
         R1,
         Netns,
-        Judged,
+        Written,
         "largest super-packet made of what is received",
         "ip-link(8)"
     ),
@@ -402,7 +415,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         Integer,
         R1,
         Netns,
-        Judged,
+        Written,
         "the same for IPv4",
         "ip-link(8)"
     ),
@@ -411,7 +424,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         Text,
         R2,
         Netns,
-        Judged,
+        Written,
         "whether the card splits headers from data: `on`, `off`, `auto`",
         "Documentation/networking/ethtool-netlink.rst"
     ),
@@ -420,7 +433,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         Switch,
         R2,
         Netns,
-        Judged,
+        Written,
         "a flag of the driver's own",
         "Documentation/networking/ethtool-netlink.rst"
     ),
@@ -635,6 +648,10 @@ impl SettingKey {
             Domain::Cpus => {
                 let set: CpuSet = text.parse().map_err(|_| wrong())?;
                 Ok(Value::Text(set.to_string()))
+            }
+            Domain::Queues => {
+                let table = parse_table(text.trim()).ok_or_else(wrong)?;
+                Ok(Value::Text(round_words(&table)))
             }
             Domain::Qdisc => match text.trim() {
                 kind @ ("noqueue" | "fq" | "fq_codel" | "pfifo_fast") => {

@@ -1,10 +1,13 @@
 //! Settings and what was read of a host: taking a value out, and putting one in.
 
 use super::{BlockKnob, MachineKnob, NicKnob, SettingKey, Value, fold_blanks};
-use crate::host::{BlockDevice, FrequencyPolicy, Host, Nic, Queue, QueueKind};
+use crate::host::{BlockDevice, Fec, FrequencyPolicy, Host, Nic, Queue, QueueKind};
 use crate::ids::{CpuSet, NicName};
 use crate::known::{Cause, Known};
 use crate::units::Bytes;
+
+/// The driver's choice of a forward error correction.
+pub const FEC_AUTO: &str = "auto";
 
 /// The value that `key` has on `host`, from what was read of it.
 pub fn current(host: &Host, key: &SettingKey) -> Known<Value> {
@@ -92,12 +95,11 @@ fn current_of_nic(nic: &Nic, key: &SettingKey, knob: &NicKnob) -> Known<Value> {
         NicKnob::GroFlushTimeoutNs => dispatch.gro_flush_timeout_ns.clone().map(Value::Integer),
         NicKnob::DeferHardIrqs => count(&dispatch.defer_hard_irqs),
         NicKnob::Threaded => switch(&dispatch.threaded),
+        NicKnob::PauseAutoneg => part(&wire.pause, |pause| switch(&pause.autoneg)),
         NicKnob::PauseRx => part(&wire.pause, |pause| switch(&pause.rx)),
         NicKnob::PauseTx => part(&wire.pause, |pause| switch(&pause.tx)),
         NicKnob::Eee => part(&wire.eee, |eee| switch(&eee.enabled)),
-        NicKnob::Fec => part(&wire.fec, |fec| {
-            Known::Value(Value::Text(fec.configured.join(" ")))
-        }),
+        NicKnob::Fec => part(&wire.fec, |fec| Known::Value(Value::Text(fec_words(fec)))),
         NicKnob::RssTable | NicKnob::RssFields(_) => current_of_hash(nic, key, knob),
         NicKnob::GsoMaxBytes => bytes(&stack.gso_max_bytes),
         NicKnob::GsoIpv4MaxBytes => bytes(&stack.gso_ipv4_max_bytes),
@@ -172,17 +174,72 @@ fn words(numbers: &[u32]) -> String {
     words.join(" ")
 }
 
-/// `equal 8` for a table that goes round eight queues, else its queues one by one.
-fn table_words(table: &[u32]) -> String {
-    let queues = table.iter().max().map_or(0, |most| most.saturating_add(1));
-    let goes_round = (0u32..)
-        .zip(table)
-        .all(|(at, queue)| *queue == at % queues.max(1));
-    if goes_round {
-        format!("equal {queues}")
-    } else {
-        words(table)
+/// The corrections that may be used, or that the driver chooses.
+pub fn fec_words(fec: &Fec) -> String {
+    match fec.auto.get() {
+        Some(true) => FEC_AUTO.to_owned(),
+        _ => fec.configured.join(" "),
     }
+}
+
+/// The queues that a table goes round, shortly: `equal 8` for eight queues in turn, else one by one, those that come
+/// several times on end with their number, `0x32 1x32`.
+pub fn table_words(table: &[u32]) -> String {
+    round_words(round_of(table))
+}
+
+/// The same of the queues that a table shall go round.
+pub(super) fn round_words(table: &[u32]) -> String {
+    let mut words: Vec<String> = Vec::new();
+    if (0u32..).zip(table).all(|(at, queue)| at == *queue) {
+        return format!("equal {}", table.len());
+    }
+    for run in table.chunk_by(|one, next| one == next) {
+        words.push(match run {
+            [queue] => queue.to_string(),
+            several => format!("{}x{}", several[0], several.len()),
+        });
+    }
+    words.join(" ")
+}
+
+/// The shortest beginning of a table that the whole of it goes round.
+fn round_of(table: &[u32]) -> &[u32] {
+    let goes_round = |round: &usize| {
+        table
+            .iter()
+            .zip(&table[*round..])
+            .all(|(one, next)| one == next)
+    };
+    let round = (1..table.len()).find(goes_round).unwrap_or(table.len());
+    &table[..round]
+}
+
+/// The queues that a table shall go round, of which [`table_words`] tells; each round but once.
+pub fn parse_table(words: &str) -> Option<Vec<u32>> {
+    /// More entries than any card's table has.
+    const ENTRIES_MAX: usize = 65_536;
+    if let Some(count) = words.strip_prefix("equal ") {
+        let count: u32 = count.trim().parse().ok()?;
+        let is_table = count > 0 && count as usize <= ENTRIES_MAX;
+        return is_table.then(|| (0..count).collect());
+    }
+    let mut table = Vec::new();
+    for word in words.split_whitespace() {
+        let (queue, count) = word.split_once('x').unwrap_or((word, "1"));
+        let count: usize = count.parse().ok()?;
+        if count == 0 || count > ENTRIES_MAX - table.len() {
+            return None;
+        }
+        table.resize(table.len() + count, queue.parse().ok()?);
+    }
+    let is_whole = |round: &usize| {
+        let (first, rest) = table.split_at(*round);
+        table.len() % round == 0 && rest.chunks(*round).all(|next| next == first)
+    };
+    let round = (1..=table.len()).find(is_whole)?;
+    table.truncate(round);
+    Some(table)
 }
 
 fn current_of_machine(host: &Host, knob: MachineKnob) -> Known<Value> {
@@ -323,4 +380,43 @@ fn queue_of(nic: &mut Nic, kind: QueueKind, index: u32) -> Option<&mut Queue> {
     nic.queues
         .iter_mut()
         .find(|queue| queue.kind == kind && queue.index == index)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_table_is_told_shortly() {
+        let blocks: Vec<u32> = (0..128).map(|entry| entry / 32).collect();
+        assert_eq!(table_words(&blocks), "0x32 1x32 2x32 3x32");
+        let in_turn: Vec<u32> = (0..128).map(|entry| entry % 3).collect();
+        assert_eq!(table_words(&in_turn), "equal 3");
+        assert_eq!(table_words(&[0; 128]), "equal 1");
+        assert_eq!(table_words(&[0, 3, 0, 3, 0]), "0 3");
+        assert_eq!(table_words(&[2, 2]), "2");
+        for wrong in ["", "equal 0", "equal x", "0 y", "0x0", "1x99999999", "-1"] {
+            assert_eq!(parse_table(wrong), None, "{wrong}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_table_is_what_its_words_go_round(table in prop::collection::vec(0u32..4, 1..40)) {
+            let round = parse_table(&table_words(&table)).expect("our own words");
+            let again: Vec<u32> = round.iter().copied().cycle().take(table.len()).collect();
+            prop_assert_eq!(&again, &table);
+            // What is asked for is told in the same words when the card has it.
+            let asked = parse_table(&round_words(&table)).expect("our own words");
+            let card: Vec<u32> = asked.iter().copied().cycle().take(128).collect();
+            prop_assert_eq!(table_words(&card), round_words(&asked));
+        }
+
+        #[test]
+        fn no_words_panic(words in "[0-9x a-z-]{0,20}") {
+            let _ = parse_table(&words);
+        }
+    }
 }

@@ -26,7 +26,7 @@ use crate::apply::{
     Beside, Header, LiveMachine, Machine, Outcome, Owner, Reach, Surroundings, Transaction,
     boot_id, reach, recover,
 };
-use crate::nic_control::{NicRead, NicWrite, Pair};
+use crate::nic_control::{NicRead, NicValue, NicWrite, Pair};
 use crate::root::LiveHost;
 
 static NOBODY: Beside = Beside::NOBODY;
@@ -111,6 +111,9 @@ impl NicWrite for FileNics {
     }
     fn set_qdisc(&self, nic: &NicName, qdisc: &Qdisc) -> io::Result<()> {
         NoNics.set_qdisc(nic, qdisc)
+    }
+    fn set_value(&self, nic: &NicName, value: &NicValue<'_>) -> io::Result<()> {
+        NoNics.set_value(nic, value)
     }
 }
 

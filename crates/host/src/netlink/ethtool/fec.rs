@@ -18,7 +18,7 @@ pub(super) const CORRECTED_BITS: u16 = 4;
 
 impl Ethtool {
     /// The correction in use and those configured.
-    pub(super) fn fec(&mut self, nic: &NicName) -> Result<Fec, Failure> {
+    pub(in crate::netlink) fn fec(&mut self, nic: &NicName) -> Result<Fec, Failure> {
         self.read(Command::FecGet, nic, |attributes| {
             parse_fec(attributes, nic)
         })

@@ -17,7 +17,7 @@ pub(super) const TCP_DATA_SPLIT: u16 = 11;
 
 impl Ethtool {
     /// The private flags by the driver's own names.
-    pub(super) fn private_flags(
+    pub(in crate::netlink) fn private_flags(
         &mut self,
         nic: &NicName,
     ) -> Result<BTreeMap<String, bool>, Failure> {
@@ -27,10 +27,22 @@ impl Ethtool {
     }
 
     /// Whether the card splits headers from data.
-    pub(super) fn tcp_data_split(&mut self, nic: &NicName) -> Result<Known<String>, Failure> {
+    pub(in crate::netlink) fn tcp_data_split(
+        &mut self,
+        nic: &NicName,
+    ) -> Result<Known<String>, Failure> {
         self.read(Command::RingsGet, nic, |attributes| {
             Ok(parse_tcp_data_split(attributes, nic))
         })
+    }
+}
+
+/// `ETHTOOL_TCP_DATA_SPLIT_*` of a word; the driver's choice is 0.
+pub(super) fn tcp_data_split(word: &str) -> u8 {
+    match word {
+        "off" => 1,
+        "on" => 2,
+        _ => 0,
     }
 }
 

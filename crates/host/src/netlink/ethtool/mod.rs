@@ -12,7 +12,7 @@ use linerate_model::known::{Cause, Known};
 use super::error::Failure;
 use super::message::{Attributes, Request};
 use super::socket::{Answer, Connection};
-use crate::nic_control::Pair;
+use crate::nic_control::{NicValue, Pair};
 
 mod facts;
 mod fec;
@@ -48,6 +48,7 @@ enum Command {
     FeaturesGet = 11,
     FeaturesSet = 12,
     PrivateFlagsGet = 13,
+    PrivateFlagsSet = 14,
     RingsGet = 15,
     RingsSet = 16,
     ChannelsGet = 17,
@@ -55,10 +56,13 @@ enum Command {
     CoalesceGet = 19,
     CoalesceSet = 20,
     PauseGet = 21,
+    PauseSet = 22,
     EeeGet = 23,
+    EeeSet = 24,
     TimestampingGet = 25,
     TunnelInfoGet = 28,
     FecGet = 29,
+    FecSet = 30,
     ModuleEepromGet = 31,
     StatsGet = 32,
 }
@@ -173,7 +177,7 @@ impl Ethtool {
 
     fn want_feature(&mut self, nic: &NicName, feature: &str, on: bool) -> Result<(), Failure> {
         self.ask(Command::FeaturesSet, nic, |request| {
-            put_feature(request, feature, on);
+            put_bit(request, FEATURES_WANTED, feature, on);
         })
         .map(drop)
     }
@@ -236,6 +240,27 @@ impl Ethtool {
             }
         })
         .map(drop)
+    }
+
+    /// Sets one value; what is none of ethtool's is refused.
+    pub(super) fn set_value(&mut self, nic: &NicName, value: &NicValue<'_>) -> Result<(), Failure> {
+        let command = match value {
+            NicValue::AdaptiveTx(_) => Command::CoalesceSet,
+            NicValue::TcpDataSplit(_) => Command::RingsSet,
+            NicValue::PauseAutoneg(_) | NicValue::PauseRx(_) | NicValue::PauseTx(_) => {
+                Command::PauseSet
+            }
+            NicValue::Eee(_) => Command::EeeSet,
+            NicValue::Fec(_) => Command::FecSet,
+            NicValue::PrivateFlag(..) => Command::PrivateFlagsSet,
+            NicValue::SuperPacket(..) | NicValue::RssTable(..) | NicValue::RssFields(..) => {
+                return Err(Failure::BadInput(
+                    "no value of ethtool's netlink".to_owned(),
+                ));
+            }
+        };
+        self.ask(command, nic, |request| put_value(request, value))
+            .map(drop)
     }
 
     fn set_numbers(
@@ -337,12 +362,50 @@ fn parse_ethtool_family(body: &[u8]) -> Result<Option<u16>, Failure> {
     attributes.u16(CONTROL_FAMILY_ID)
 }
 
-/// A bitset of one bit: with a mask implied by the list, so that no other feature is touched.
-fn put_feature(request: &mut Request, feature: &str, on: bool) {
-    request.nest(FEATURES_WANTED, |bitset| {
+/// What a request says to set `value`.
+fn put_value(request: &mut Request, value: &NicValue<'_>) {
+    match value {
+        NicValue::AdaptiveTx(on) => put_switch(request, COALESCE_ADAPTIVE_TX, *on),
+        NicValue::TcpDataSplit(word) => {
+            request.put(flags::TCP_DATA_SPLIT, &[flags::tcp_data_split(word)]);
+        }
+        NicValue::PauseAutoneg(on) => put_switch(request, pause::AUTONEG, *on),
+        NicValue::PauseRx(on) => put_switch(request, pause::RX, *on),
+        NicValue::PauseTx(on) => put_switch(request, pause::TX, *on),
+        NicValue::Eee(on) => put_switch(request, pause::EEE_ENABLED, *on),
+        NicValue::Fec(modes) => {
+            put_list(request, fec::MODES, modes);
+            put_switch(request, fec::AUTO, modes.is_empty());
+        }
+        NicValue::PrivateFlag(name, on) => put_bit(request, flags::FLAGS, name, *on),
+        NicValue::SuperPacket(..) | NicValue::RssTable(..) | NicValue::RssFields(..) => {}
+    }
+}
+
+fn put_switch(request: &mut Request, kind: u16, on: bool) {
+    request.put(kind, &[u8::from(on)]);
+}
+
+/// A bitset of exactly these bits.
+fn put_list(request: &mut Request, kind: u16, names: &[&str]) {
+    request.nest(kind, |bitset| {
+        bitset.put(BITSET_NOMASK, &[]);
+        bitset.nest(BITSET_BITS, |bits| {
+            for name in names {
+                bits.nest(BITS_BIT, |bit| {
+                    bit.put_text(BIT_NAME, name);
+                });
+            }
+        });
+    });
+}
+
+/// A bitset of one bit: with a mask implied by the list, so that no other bit is touched.
+fn put_bit(request: &mut Request, kind: u16, name: &str, on: bool) {
+    request.nest(kind, |bitset| {
         bitset.nest(BITSET_BITS, |bits| {
             bits.nest(BITS_BIT, |bit| {
-                bit.put_text(BIT_NAME, feature);
+                bit.put_text(BIT_NAME, name);
                 if on {
                     bit.put(BIT_VALUE, &[]);
                 }

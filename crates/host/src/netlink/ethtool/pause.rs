@@ -18,7 +18,7 @@ pub(super) const EEE_ENABLED: u16 = 5;
 
 impl Ethtool {
     /// Flow control.
-    pub(super) fn pause(&mut self, nic: &NicName) -> Result<Pause, Failure> {
+    pub(in crate::netlink) fn pause(&mut self, nic: &NicName) -> Result<Pause, Failure> {
         self.read(Command::PauseGet, nic, |attributes| {
             Ok(parse_pause(attributes, nic))
         })
@@ -36,7 +36,7 @@ impl Ethtool {
     }
 
     /// Energy-efficient Ethernet.
-    pub(super) fn eee(&mut self, nic: &NicName) -> Result<Eee, Failure> {
+    pub(in crate::netlink) fn eee(&mut self, nic: &NicName) -> Result<Eee, Failure> {
         self.read(Command::EeeGet, nic, |attributes| {
             Ok(parse_eee(attributes, nic))
         })

@@ -53,11 +53,15 @@ fn the_commands_have_the_numbers_of_the_kernels_header() {
         ("LINKMODES_GET", Command::LinkModesGet, 4),
         ("LINKSTATE_GET", Command::LinkStateGet, 6),
         ("PRIVFLAGS_GET", Command::PrivateFlagsGet, 13),
+        ("PRIVFLAGS_SET", Command::PrivateFlagsSet, 14),
         ("PAUSE_GET", Command::PauseGet, 21),
+        ("PAUSE_SET", Command::PauseSet, 22),
         ("EEE_GET", Command::EeeGet, 23),
+        ("EEE_SET", Command::EeeSet, 24),
         ("TSINFO_GET", Command::TimestampingGet, 25),
         ("TUNNEL_INFO_GET", Command::TunnelInfoGet, 28),
         ("FEC_GET", Command::FecGet, 29),
+        ("FEC_SET", Command::FecSet, 30),
         ("MODULE_EEPROM_GET", Command::ModuleEepromGet, 31),
         ("STATS_GET", Command::StatsGet, 32),
     ];
@@ -314,13 +318,13 @@ mod captured {
     #[test]
     fn the_requests_are_byte_for_byte_those_a_kernel_took() {
         let set_off = request(21, Command::FeaturesSet, &nic("near0"), |request| {
-            put_feature(request, "tx-tcp-segmentation", false);
+            put_bit(request, FEATURES_WANTED, "tx-tcp-segmentation", false);
         });
         let expected = "480000001500050002000000000000000c010000100001800a0002006e6561723000000024000380\
              200003801c0001801800020074782d7463702d7365676d656e746174696f6e00";
         assert_eq!(set_off.to_bytes(5, 2).expect("short"), bytes(expected));
         let set_on = request(21, Command::FeaturesSet, &nic("near0"), |request| {
-            put_feature(request, "tx-tcp-segmentation", true);
+            put_bit(request, FEATURES_WANTED, "tx-tcp-segmentation", true);
         });
         let expected = "4c0000001500050005000000000000000c010000100001800a0002006e6561723000000028000380\
              24000380200001801800020074782d7463702d7365676d656e746174696f6e0004000300";
@@ -331,6 +335,35 @@ mod captured {
         let expected = "2c00000015000500030000000000000012010000100001800a0002006e6561723000000008000600\
              02000000";
         assert_eq!(channels.to_bytes(5, 3).expect("short"), bytes(expected));
+    }
+
+    #[test]
+    fn one_value_is_one_attribute_and_a_list_of_corrections_is_exactly_that() {
+        let said = |value: &NicValue<'_>| {
+            let request = request(21, Command::FecSet, &nic("near0"), |r| put_value(r, value));
+            request.to_bytes(1, 1).expect("short")[16..].to_vec()
+        };
+        let attribute = |value: &NicValue<'_>, kind: u16| {
+            let body = said(value);
+            let attributes = Attributes::after(&body, GENERIC_HEADER_BYTES).expect("our own");
+            byte(&attributes, kind)
+        };
+        let adaptive = NicValue::AdaptiveTx(true);
+        assert_eq!(attribute(&adaptive, COALESCE_ADAPTIVE_TX), Some(1));
+        assert_eq!(
+            attribute(&NicValue::Eee(false), pause::EEE_ENABLED),
+            Some(0)
+        );
+        for (word, number) in [("auto", 0), ("off", 1), ("on", 2)] {
+            let split = NicValue::TcpDataSplit(word);
+            assert_eq!(attribute(&split, flags::TCP_DATA_SPLIT), Some(number));
+        }
+        let body = said(&NicValue::Fec(vec!["RS", "BASER"]));
+        let attributes = Attributes::after(&body, GENERIC_HEADER_BYTES).expect("our own");
+        let fec = fec::parse_fec(&attributes, &nic("near0")).expect("our own");
+        assert_eq!(fec.configured, ["RS", "BASER"]);
+        assert_eq!(fec.auto.get(), Some(false));
+        assert_eq!(attribute(&NicValue::Fec(Vec::new()), fec::AUTO), Some(1));
     }
 
     proptest! {

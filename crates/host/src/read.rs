@@ -8,7 +8,7 @@ use crate::nic_control::NicRead;
 use crate::procfs::conntrack::read_conntrack;
 use crate::procfs::identity::{read_cpuinfo, read_identity};
 use crate::procfs::interrupts::read_irqs;
-use crate::procfs::owners::read_owners;
+pub use crate::procfs::owners::read_owners;
 use crate::procfs::sysctls::read_sysctls;
 use crate::procfs::taps::read_taps;
 use crate::root::HostRoot;

@@ -500,6 +500,18 @@ pub struct ProveArgs {
     pub out: Option<PathBuf>,
 }
 
+/// Where a plan comes from.
+#[derive(Debug, Args)]
+pub struct WantedArgs {
+    /// A plan file, a TOML table `[settings]` of `"key" = value`; or what `doctor --format json` printed, for its
+    /// remedies [default: the remedies of this host's findings].
+    #[arg(long, value_name = "FILE")]
+    pub from: Option<PathBuf>,
+    /// What the host is for, when its findings are asked.
+    #[arg(long, default_value = "throughput", value_parser = parse_profile, conflicts_with = "from")]
+    pub profile: Profile,
+}
+
 /// How changes come to stay.
 #[derive(Debug, Args)]
 pub struct StayArgs {
@@ -568,17 +580,17 @@ impl PersistArgs {
 /// `tune`.
 #[derive(Debug, Subcommand)]
 pub enum TuneAction {
-    /// Show what would change.
+    /// Show what would change, why, what it may disturb, and who else changes it.
     Plan {
-        /// A plan file: a TOML table `[settings]` of `"key" = value` [default: the doctor's remedies].
-        #[arg(long, value_name = "FILE")]
-        from: Option<PathBuf>,
+        /// Where the plan comes from.
+        #[command(flatten)]
+        wanted: WantedArgs,
     },
     /// Change it, and take it back unless it is confirmed in time; `undo` takes it back later.
     Apply {
-        /// A plan file: a TOML table `[settings]` of `"key" = value`.
-        #[arg(long, value_name = "FILE")]
-        from: PathBuf,
+        /// Where the plan comes from.
+        #[command(flatten)]
+        wanted: WantedArgs,
         /// How the changes come to stay.
         #[command(flatten)]
         stay: StayArgs,

@@ -28,7 +28,7 @@ use crate::peer::PeerAddress;
 use crate::report::doctor::{Visit, doctor_json, doctor_junit, doctor_sarif, doctor_text};
 use crate::report::{self, fill, flat};
 use crate::store::{self, Header, Record, StoredRun};
-use crate::{analysis, tune};
+use crate::{analysis, intent};
 
 pub use edits::facts;
 
@@ -143,7 +143,7 @@ pub fn iperf3(bytes: &[u8]) {
 
 /// A plan file; and the way there from other settings and back, which must end where it began.
 pub fn plan(bytes: &[u8]) {
-    let Ok(wanted) = tune::wanted_settings(&String::from_utf8_lossy(bytes)) else {
+    let Ok(wanted) = intent::wanted_settings(&String::from_utf8_lossy(bytes)) else {
         return;
     };
     let now: Settings = wanted

@@ -20,6 +20,7 @@ pub mod exit;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz;
 pub mod guard;
+mod intent;
 pub mod interrupt;
 pub mod iperf3;
 pub mod map;

@@ -138,6 +138,11 @@ impl Station {
         apply::settings::read(self.live.root(), &self.netlink, key)
     }
 
+    /// The other settings that writing one may change.
+    pub fn disturbed_by(&self, key: &SettingKey) -> Vec<SettingKey> {
+        apply::disturbed_by(self.live.root(), &self.netlink, key)
+    }
+
     /// Applies a plan as a transaction of its own, on top of those that are open.
     pub fn apply(&mut self, plan: &Plan) -> Result<(), Failure> {
         self.apply_as(plan, None)

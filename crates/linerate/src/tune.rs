@@ -1,24 +1,16 @@
 //! `linerate tune`: show, apply, undo and recover settings of this host.
 
-use std::fs;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::path::Path as FilePath;
 use std::time::Duration;
 
 use linerate_host::apply::{Boottime, folder_of};
-use linerate_model::finding::{Profile, Scene};
-use linerate_model::ids::NicName;
-use linerate_model::known::Known;
-use linerate_model::plan::{Change, End, Plan};
-use linerate_model::propose::{Permit, propose};
-use linerate_model::prove::EndChange;
-use linerate_model::rules;
-use linerate_model::setting::{SettingError, SettingKey, Settings, current};
 use serde::Serialize;
 
 use crate::cli::{PersistArgs, StayArgs, TuneAction};
 use crate::confirm::{self, Control, Decision, Wish};
 use crate::exit::{Code, Outcome, Stop};
+use crate::intent::Intent;
 use crate::interrupt::Interrupt;
 use crate::persist;
 use crate::say::{Format, Say};
@@ -36,16 +28,15 @@ struct TuneDocument<T> {
 /// Carries out a `tune` action.
 pub fn run(action: &TuneAction, state: &FilePath, say: &Say) -> Outcome<()> {
     match action {
-        TuneAction::Plan { from: Some(file) } => {
+        TuneAction::Plan { wanted } => {
             let station = Station::open(state)?;
-            let plan = plan_from_file(file, &station)?;
-            show_plan("plan", &plan, say)
+            let intent = Intent::of(wanted, &station)?;
+            show("plan", &intent, say)
         }
-        TuneAction::Plan { from: None } => show_plan("plan", &plan_from_rules(state)?, say),
-        TuneAction::Apply { from, stay } => {
+        TuneAction::Apply { wanted, stay } => {
             let station = Station::open(state)?;
-            let plan = plan_from_file(from, &station)?;
-            apply("apply", station, state, &plan, stay, say)
+            let intent = Intent::of(wanted, &station)?;
+            apply("apply", station, state, &intent, stay, say)
         }
         TuneAction::Confirm { id } => confirm(state, id.as_deref(), say),
         TuneAction::Affinity {
@@ -54,16 +45,16 @@ pub fn run(action: &TuneAction, state: &FilePath, say: &Say) -> Outcome<()> {
             persist,
         } => {
             let station = Station::open(state)?;
-            let plan = affinity_plan(&station, nic)?;
+            let intent = Intent::affinity(&station, nic)?;
             if *dry_run {
-                return show_plan("affinity", &plan, say);
+                return show("affinity", &intent, say);
             }
             // Where interrupts go cuts nobody off.
             let stay = StayArgs {
                 persist: *persist,
                 ..StayArgs::at_once()
             };
-            apply("affinity", station, state, &plan, &stay, say)
+            apply("affinity", station, state, &intent, &stay, say)
         }
         TuneAction::Persist(args) => {
             let entries = persist::persist(args, state)?;
@@ -88,13 +79,14 @@ fn apply(
     action: &'static str,
     mut station: Station,
     state: &FilePath,
-    plan: &Plan,
+    intent: &Intent,
     stay: &StayArgs,
     say: &Say,
 ) -> Outcome<()> {
+    let plan = intent.plan()?;
     if plan.changes.is_empty() {
         say.note("nothing to change: every setting has its value already");
-        return show_plan(action, plan, say);
+        return show(action, intent, say);
     }
     say.note(&match plan.changes.len() {
         1 => "changing 1 setting".to_owned(),
@@ -109,7 +101,7 @@ fn apply(
     let deadline = Boottime::now().plus(Duration::from_secs(stay.deadline.into()));
     station.allow_until(deadline);
     station.disturb_way_in(stay.include_way_in);
-    station.apply(plan)?;
+    station.apply(&plan)?;
     let (stop, asker) = match decide(&station, stay, deadline, &interrupt, say) {
         Ok(Decision::Confirmed(asker)) => {
             let committed = station.commit().map_err(Stop::from);
@@ -125,7 +117,7 @@ fn apply(
                 say.note("kept: every boot makes the changes again");
             }
             say.note("`linerate tune undo` takes it back");
-            return show_plan(action, plan, say);
+            return show(action, intent, say);
         }
         Ok(Decision::Interrupted) => (Stop::interrupted(), None),
         Ok(Decision::Refused(asker)) => {
@@ -256,39 +248,19 @@ fn waiting(state: &FilePath, id: Option<&str>) -> Outcome<String> {
     }
 }
 
-/// Each interrupt of the interface on a CPU of its own, close to it.
-fn affinity_plan(station: &Station, name: &NicName) -> Outcome<Plan> {
-    let host = station.read_host();
-    let Some(nic) = host.nic(name) else {
-        return Err(
-            Stop::new(Code::BadInput, format!("there is no interface {name}"))
-                .hint("`linerate map` lists those that are there"),
-        );
-    };
-    let changes = match rules::affinity(&host, nic) {
-        Known::Value(changes) => changes,
-        Known::Unknown(gap) => {
-            let why = format!("cannot place the interrupts of {name}: {gap}");
-            return Err(Stop::new(Code::NotSupported, why));
-        }
-    };
-    Plan::new(changes).map_err(|error| Stop::new(Code::Bug, error.to_string()))
-}
-
-fn show_plan(action: &'static str, plan: &Plan, say: &Say) -> Outcome<()> {
+fn show(action: &'static str, intent: &Intent, say: &Say) -> Outcome<()> {
     if say.format == Format::Json {
         return say.json(&TuneDocument {
             schema: "linerate.tune/1",
             action,
-            body: plan,
+            body: intent,
         });
     }
-    if plan.changes.is_empty() {
+    if intent.changes.is_empty() {
         return say.data("no changes");
     }
-    for change in &plan.changes {
-        let spec = change.setting.spec();
-        say.data(&format!("{change}   [{}, {}]", spec.class, spec.about))?;
+    for line in intent.lines() {
+        say.data(&line)?;
     }
     Ok(())
 }
@@ -331,89 +303,4 @@ fn report(action: &'static str, lines: Vec<Entry>, say: &Say) -> Outcome<()> {
         say.data(&format!("{id}  {state}{kept}  {about}"))?;
     }
     Ok(())
-}
-
-/// A plan file, from the settings as they are to those that it asks for.
-fn plan_from_file(file: &FilePath, station: &Station) -> Outcome<Plan> {
-    let text = fs::read_to_string(file)
-        .map_err(|error| Stop::io(format!("read the plan {}", file.display()), error))?;
-    let wrong = |why: String| Stop::new(Code::BadInput, format!("{}: {why}", file.display()));
-    let desired = wanted_settings(&text).map_err(wrong)?;
-    let mut now = Settings::new();
-    for key in desired.keys() {
-        match station.read_setting(key).ok() {
-            Ok(from) => now.insert(key.clone(), from.clone()),
-            Err(gap) => {
-                return Err(Stop::new(
-                    Code::NotSupported,
-                    format!("cannot change {key}: {gap}"),
-                ));
-            }
-        };
-    }
-    Plan::towards(&now, &desired).map_err(|error| wrong(error.to_string()))
-}
-
-/// What a plan file asks for: a TOML table `[settings]` of `"key" = value`.
-pub(crate) fn wanted_settings(text: &str) -> Result<Settings, String> {
-    let table: toml::Table = text
-        .parse()
-        .map_err(|error: toml::de::Error| error.to_string())?;
-    for name in table.keys() {
-        match name.as_str() {
-            "settings" => {}
-            "peer" => return Err("`[peer.settings]` needs a peer: use `linerate prove`".to_owned()),
-            _ => {
-                return Err(format!("`{name}` is not known here: expected `[settings]`"));
-            }
-        }
-    }
-    let settings = table
-        .get("settings")
-        .and_then(toml::Value::as_table)
-        .ok_or("it has no table `[settings]`")?;
-    let mut wanted = Settings::new();
-    for (name, value) in settings {
-        let wrong = |error: SettingError| error.to_string();
-        let key: SettingKey = name.parse().map_err(wrong)?;
-        let to = key.parse_value(&plain_text(value)).map_err(wrong)?;
-        wanted.insert(key, to);
-    }
-    Ok(wanted)
-}
-
-/// A TOML value as a person would type it: `true` is `on`, a list is its items with blanks between.
-fn plain_text(value: &toml::Value) -> String {
-    match value {
-        toml::Value::String(text) => text.clone(),
-        toml::Value::Array(items) => items.iter().map(plain_text).collect::<Vec<_>>().join(" "),
-        other => other.to_string(),
-    }
-}
-
-/// The remedies of the doctor's findings that this host can carry out alone and at once.
-fn plan_from_rules(state: &FilePath) -> Outcome<Plan> {
-    let station = Station::open(state)?;
-    let host = station.read_host();
-    let scene = Scene {
-        end: End::Local,
-        host: &host,
-        nic: None,
-        other: None,
-        sample: None,
-        watch: None,
-        profile: Profile::Throughput,
-        owns_shapers: false,
-    };
-    let diagnosis = rules::diagnose(&scene);
-    let mut changes: Vec<Change> = Vec::new();
-    for proposal in propose(&diagnosis.findings, Permit::default()).to_try {
-        for EndChange { change, .. } in proposal.changes {
-            let known = current(&host, &change.setting).value().is_some();
-            if known && changes.iter().all(|other| other.setting != change.setting) {
-                changes.push(change);
-            }
-        }
-    }
-    Plan::new(changes).map_err(|error| Stop::new(Code::Bug, error.to_string()))
 }

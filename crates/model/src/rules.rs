@@ -10,6 +10,7 @@ pub(crate) mod rdma_counters;
 mod shapers;
 mod spreading;
 
+pub use driver_firmware_health_and_owners::owner_of;
 pub(crate) use endpoints_share_cpu::shared_cpu;
 
 use crate::analysis;

@@ -131,10 +131,6 @@ pub enum MachineKnob {
     Turbo,
     /// `cpu/smt`.
     Smt,
-    /// `cpu/governor`, of every CPU.
-    Governor,
-    /// `cpu/energy-preference`, of every CPU.
-    EnergyPreference,
     /// `cpu/max-latency-us`: idle states that take longer to leave are not entered.
     MaxLatencyUs,
     /// `cpu/clocksource`.
@@ -147,14 +143,27 @@ pub enum MachineKnob {
 const MACHINE_PATHS: &[(&str, MachineKnob)] = &[
     ("cpu/turbo", MachineKnob::Turbo),
     ("cpu/smt", MachineKnob::Smt),
-    ("cpu/governor", MachineKnob::Governor),
-    ("cpu/energy-preference", MachineKnob::EnergyPreference),
     ("cpu/max-latency-us", MachineKnob::MaxLatencyUs),
     ("cpu/clocksource", MachineKnob::Clocksource),
     (
         "memory/transparent-hugepages",
         MachineKnob::TransparentHugepages,
     ),
+];
+
+/// A knob of CPUs that change frequency together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum PolicyKnob {
+    /// `governor`.
+    Governor,
+    /// `energy-preference`.
+    EnergyPreference,
+}
+
+/// The paths of [`PolicyKnob`].
+const POLICY_PATHS: &[(&str, PolicyKnob)] = &[
+    ("governor", PolicyKnob::Governor),
+    ("energy-preference", PolicyKnob::EnergyPreference),
 ];
 
 /// A knob of a block device.
@@ -209,6 +218,8 @@ pub enum SettingKey {
     Nic(NicName, NicKnob),
     /// `cpu/...` and `memory/...`.
     Machine(MachineKnob),
+    /// `cpu/policy0/...`: cpufreq's policies, by their numbers.
+    Policy(u32, PolicyKnob),
     /// `block/nvme0n1/...`.
     Block(String, BlockKnob),
     /// `rdma/mlx5_0/1/default-gid-type`.
@@ -261,6 +272,10 @@ impl fmt::Display for SettingKey {
         match self {
             Self::Sysctl(name) => write!(f, "sysctl/{name}"),
             Self::Machine(knob) => f.write_str(path_of(MACHINE_PATHS, knob).unwrap_or_default()),
+            Self::Policy(number, knob) => {
+                let path = path_of(POLICY_PATHS, knob).unwrap_or_default();
+                write!(f, "cpu/policy{number}/{path}")
+            }
             Self::Block(device, knob) => {
                 let path = path_of(BLOCK_PATHS, knob).unwrap_or_default();
                 write!(f, "block/{device}/{path}")
@@ -316,6 +331,15 @@ impl FromStr for SettingKey {
             ["cpu" | "memory", _] => knob_of(MACHINE_PATHS, text)
                 .map(Self::Machine)
                 .ok_or_else(|| wrong("the machine has no such setting in the catalogue")),
+            ["cpu", policy, knob] => {
+                let number = policy.strip_prefix("policy").unwrap_or_default();
+                let number = number
+                    .parse()
+                    .map_err(|_| wrong("CPUs that change frequency together are `policyN`"))?;
+                knob_of(POLICY_PATHS, knob)
+                    .map(|knob| Self::Policy(number, knob))
+                    .ok_or_else(|| wrong("they have no such setting in the catalogue"))
+            }
             ["block", device, knob] if is_device(device) => knob_of(BLOCK_PATHS, knob)
                 .map(|knob| Self::Block((*device).to_owned(), knob))
                 .ok_or_else(|| wrong("a block device has no such setting in the catalogue")),
@@ -484,6 +508,7 @@ mod tests {
         "nic/eth2/napi/gro-flush-timeout-ns",
         "nic/eth2/napi/defer-hard-irqs",
         "nic/eth2/napi/threaded",
+        "nic/eth2/pause/autoneg",
         "nic/eth2/pause/rx",
         "nic/eth2/pause/tx",
         "nic/eth2/eee",
@@ -501,8 +526,8 @@ mod tests {
         "nic/eth2/pci/l1-aspm",
         "cpu/turbo",
         "cpu/smt",
-        "cpu/governor",
-        "cpu/energy-preference",
+        "cpu/policy0/governor",
+        "cpu/policy0/energy-preference",
         "cpu/max-latency-us",
         "cpu/clocksource",
         "memory/transparent-hugepages",

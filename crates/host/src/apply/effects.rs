@@ -13,7 +13,7 @@
 use linerate_model::host::QueueKind;
 use linerate_model::ids::NicName;
 use linerate_model::plan::Change;
-use linerate_model::setting::{NicKnob, SettingKey, Value};
+use linerate_model::setting::{NicKnob, PolicyKnob, SettingKey, Value};
 
 use super::files::queues_of_same_irq;
 use super::nic_values::is_negotiated;
@@ -24,11 +24,7 @@ const CONGESTION_CONTROL: &str = "net.ipv4.tcp_congestion_control";
 const CONGESTION_ALLOWED: &str = "net.ipv4.tcp_allowed_congestion_control";
 
 /// The settings that writing `key` may change besides `key` itself.
-pub(super) fn disturbed_by(
-    root: &HostRoot,
-    nics: &dyn NicRead,
-    key: &SettingKey,
-) -> Vec<SettingKey> {
+pub fn disturbed_by(root: &HostRoot, nics: &dyn NicRead, key: &SettingKey) -> Vec<SettingKey> {
     let mut disturbed = match key {
         SettingKey::Sysctl(name) => disturbed_by_sysctl(root, name),
         SettingKey::Nic(nic, knob) => match knob {
@@ -57,7 +53,12 @@ pub(super) fn disturbed_by(
                 .collect(),
             _ => Vec::new(),
         },
+        // In active mode the governor performance is the preference performance (intel_pstate.rst).
+        SettingKey::Policy(number, PolicyKnob::Governor) => {
+            vec![SettingKey::Policy(*number, PolicyKnob::EnergyPreference)]
+        }
         SettingKey::Trial(_)
+        | SettingKey::Policy(_, PolicyKnob::EnergyPreference)
         | SettingKey::Machine(_)
         | SettingKey::Block(..)
         | SettingKey::RdmaGidType(..) => Vec::new(),

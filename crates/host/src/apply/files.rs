@@ -7,7 +7,9 @@
 use linerate_model::host::QueueKind;
 use linerate_model::ids::{CpuId, CpuSet, NicName};
 use linerate_model::known::{Cause, Known};
-use linerate_model::setting::{BlockKnob, MachineKnob, NicKnob, SettingKey, Value, fold_blanks};
+use linerate_model::setting::{
+    BlockKnob, MachineKnob, NicKnob, PolicyKnob, SettingKey, Value, fold_blanks,
+};
 
 use crate::nic_control::NicRead;
 use crate::root::{HostRoot, absolute};
@@ -193,6 +195,16 @@ pub(super) fn fixed(key: &SettingKey) -> Option<SettingFile> {
             ),
             _ => return None,
         },
+        SettingKey::Policy(number, knob) => {
+            let file = match knob {
+                PolicyKnob::Governor => "scaling_governor",
+                PolicyKnob::EnergyPreference => "energy_performance_preference",
+            };
+            (
+                format!("sys/devices/system/cpu/cpufreq/policy{number}/{file}"),
+                Form::Words,
+            )
+        }
         SettingKey::Block(device, knob) => {
             let of_queue = |file: &str| format!("sys/block/{device}/queue/{file}");
             match knob {

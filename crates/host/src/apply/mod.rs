@@ -30,6 +30,7 @@ mod sys;
 mod tests;
 mod transaction;
 
+pub use effects::disturbed_by;
 pub use fault::{Faults, Faulty, Moment};
 pub use identity::{IdentityError, NetnsIdentity, Owner, boot_id, is_first_netns};
 pub use journal::folder_of;

@@ -433,6 +433,35 @@ mod tests {
     }
 
     #[test]
+    fn a_group_of_cpus_has_a_governor_and_a_preference() {
+        let folder = "sys/devices/system/cpu/cpufreq/policy4";
+        let (_folder, root) = captured(&[
+            (&format!("{folder}/scaling_governor"), "powersave\n"),
+            (
+                &format!("{folder}/energy_performance_preference"),
+                "balance_power\n",
+            ),
+        ]);
+        let nics = crate::apply::fake::NoNics;
+        let text = |name: &str| read(&root, &nics, &key(&format!("cpu/{name}")));
+        assert_eq!(
+            text("policy4/governor").value(),
+            Some(&Value::Text("powersave".to_owned()))
+        );
+        assert_eq!(
+            text("policy4/energy-preference").value(),
+            Some(&Value::Text("balance_power".to_owned()))
+        );
+        assert!(text("policy5/governor").gap().is_some());
+        let governor = key("cpu/policy4/governor");
+        let to = Value::Text("performance".to_owned());
+        assert_eq!(
+            by_hand(&governor, &to).as_deref(),
+            Some("echo performance > /sys/devices/system/cpu/cpufreq/policy4/scaling_governor")
+        );
+    }
+
+    #[test]
     fn a_hostile_sysctl_name_reads_nothing() {
         let (_folder, root) = captured(&[("proc/sys/a", "1"), ("secret", "x")]);
         for name in ["../../secret", "..", "", "a\0b"] {
@@ -454,7 +483,8 @@ mod tests {
                 .replace("QUEUE", "rx-0")
                 .replace("FEATURE", "tso")
                 .replace("PORT", "1")
-                .replace("STATE", "l1-aspm");
+                .replace("STATE", "l1-aspm")
+                .replace("POLICY", "policy0");
             let key = key(&name);
             assert_eq!(key.spec(), spec);
             let answer = read(&root, &nics, &key);

@@ -39,7 +39,7 @@ const IRQBALANCE_FILES: [&str; 3] = [
 pub(crate) const TUNED_PROFILE: &str = "etc/tuned/active_profile";
 
 /// Finds the programs that run.
-pub(crate) fn read_owners(root: &HostRoot) -> Known<Vec<Owner>> {
+pub fn read_owners(root: &HostRoot) -> Known<Vec<Owner>> {
     let listed = root.list_unlogged(FOLDER);
     let names = match &listed {
         Known::Value(names) => names,

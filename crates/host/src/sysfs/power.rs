@@ -75,9 +75,13 @@ pub(crate) fn read_frequency(root: &HostRoot, usable: &[CpuId]) -> Known<Vec<Fre
     // A policy bears the number of its first CPU: as many policies as CPUs have one CPU each.
     let one_each = numbers.iter().copied().eq(usable.iter().map(|cpu| cpu.0));
     let read = |number: u32, like: Option<&FrequencyPolicy>| {
-        read_policy(root, &format!("{folder}/policy{number}"), like, || {
+        let policy = read_policy(root, &format!("{folder}/policy{number}"), like, || {
             one_each.then(|| CpuSet::one(CpuId(number)))
-        })
+        });
+        FrequencyPolicy {
+            number: Known::Value(number),
+            ..policy
+        }
     };
     let first = read(*first, None);
     let others = parallel::each(others, |number| read(*number, Some(&first)));
@@ -95,6 +99,7 @@ fn read_policy(
     let khz = |file: &str| number::<u64>(root, &format!("{folder}/{file}"));
     let text = |file: &str| root.read(&format!("{folder}/{file}"));
     FrequencyPolicy {
+        number: Known::default(),
         cpus: match cpus() {
             Some(cpus) => Known::Value(cpus),
             None => parsed(root, &format!("{folder}/affected_cpus"), parse_cpus),

@@ -76,6 +76,78 @@ fn a_plan_is_shown_applied_once_and_taken_back() {
 }
 
 #[test]
+fn a_plan_tells_why_what_it_disturbs_and_who_else_changes_it() {
+    let Some(lab) = Lab::new() else { return };
+    lab.shell("near", crate::prove::NO_SEGMENTATION);
+    let before = lab.dump();
+    // What the doctor printed, and what this host's findings ask for, are one plan.
+    let found = lab.run(&[
+        "--format",
+        "json",
+        "doctor",
+        "--watch",
+        "0",
+        "--fail-on",
+        "never",
+    ]);
+    let findings = lab.path("findings.json");
+    std::fs::write(&findings, found.expect_code(0).out).expect("the lab's folder");
+    let from_findings = json(&lab, &["plan", "--from", text(&findings)]);
+    let from_host = json(&lab, &["plan"]);
+    assert_eq!(from_findings, from_host);
+    let changes = from_host["changes"].as_array().expect("a list");
+    let of = |key: &str| changes.iter().find(|change| change["setting"] == key);
+    let tso = of("nic/near0/feature/tx-tcp-segmentation").expect("it was planted");
+    assert_eq!(tso["why"]["rule"], "tx-segmentation-or-csum-off");
+    assert_eq!(tso["class"], "R2");
+    let others = tso["disturbs"].as_array().expect("a list");
+    assert!(
+        others
+            .iter()
+            .any(|key| key == "nic/near0/feature/tx-tcp6-segmentation"),
+        "{tso:#}"
+    );
+    let said = lab.run(&["tune", "plan"]).expect_code(0).out;
+    assert!(said.contains("(tx-segmentation-or-csum-off)"), "{said}");
+    assert!(said.contains("may disturb: nic/near0/feature/"), "{said}");
+    assert_same(&lab, &before, "after `tune plan`");
+
+    // Of one finding only: others may be of the whole machine.
+    let mut only: Value =
+        serde_json::from_str(&std::fs::read_to_string(&findings).expect("it was just written"))
+            .expect("a document");
+    let list = only["findings"].as_array_mut().expect("a list");
+    list.retain(|finding| finding["rule"] == "tx-segmentation-or-csum-off");
+    std::fs::write(&findings, only.to_string()).expect("the lab's folder");
+    json(&lab, &["apply", "--no-confirm", "--from", text(&findings)]);
+    let features = lab.shell("near", "ethtool -k near0");
+    assert!(
+        features.contains("tcp-segmentation-offload: on"),
+        "{features}"
+    );
+    json(&lab, &["undo"]);
+    assert_same(&lab, &before, "after `tune undo`");
+
+    let owner = lab.path("bpftune");
+    std::fs::copy("/bin/sleep", &owner).expect("a program");
+    let mut command = lab.on("near", text(&owner));
+    command.arg("1000");
+    let job = crate::job::Job::start(command);
+    let file = plan(&lab);
+    let planned = json(&lab, &["plan", "--from", text(&file)]);
+    let of_sysctl = &planned["changes"][0]["owner"];
+    assert_eq!(
+        of_sysctl, "bpftune sets sysctls by what it sees",
+        "{planned:#}"
+    );
+    let of_feature = planned["changes"].as_array().and_then(|all| all.last());
+    let of_feature = of_feature.expect("three changes");
+    assert_eq!(of_feature["owner"], Value::Null, "{of_feature:#}");
+    job.send(rustix::process::Signal::TERM);
+    job.end();
+}
+
+#[test]
 fn undo_leaves_alone_what_somebody_else_has_set_since() {
     let Some(lab) = Lab::new() else { return };
     let file = plan(&lab);

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::guest::{DISK, Guest};
+use crate::guest::{DISK, DOCTOR, Guest};
 
 /// A plan, and the words in which `ethtool` tells what it changes.
 const PLAN: &str = "cat >/run/plan.toml <<'END'
@@ -44,6 +44,7 @@ const ALL: &str = "cat >/run/all.toml <<'END'
 \"sysctl/net.core.somaxconn\" = 1000
 \"sysctl/vm.swappiness\" = 10
 \"memory/transparent-hugepages\" = \"never\"
+\"cpu/policy2/governor\" = \"powersave\"
 \"block/vda/nomerges\" = 2
 \"block/vda/rq-affinity\" = 2
 END";
@@ -58,6 +59,7 @@ grep -H '' queues/*/rps_cpus queues/*/rps_flow_cnt queues/*/xps_cpus queues/*/xp
 grep -H '' gro_flush_timeout napi_defer_hard_irqs threaded
 for irq in $(ls device/msi_irqs); do echo irq $(cat /sys/kernel/irq/$irq/actions) $(cat /proc/irq/$irq/smp_affinity_list); done
 cat /sys/kernel/mm/transparent_hugepage/enabled
+grep -H '' /sys/devices/system/cpu/cpufreq/policy*/scaling_governor
 grep -H '' /sys/block/vda/queue/nomerges /sys/block/vda/queue/rq_affinity
 tc qdisc show dev n0
 ethtool -a n0 | grep -E '^(Auto|[RT]X)' | sed 's/^/pause /'
@@ -80,7 +82,7 @@ pub(crate) fn all_that_can_be_written_is_set_read_back_and_undone(guest: &Guest)
     let applied = guest.linerate(&["tune", "apply", "--no-confirm", "--from", "/run/all.toml"]);
     assert_eq!(
         applied["changes"].as_array().map(Vec::len),
-        Some(30),
+        Some(31),
         "{applied:#}"
     );
     let after = told();
@@ -99,6 +101,7 @@ pub(crate) fn all_that_can_be_written_is_set_read_back_and_undone(guest: &Guest)
         "napi_defer_hard_irqs:2",
         "threaded:1",
         "always madvise [never]",
+        "/sys/devices/system/cpu/cpufreq/policy2/scaling_governor:powersave",
         "/sys/block/vda/queue/nomerges:2",
         "/sys/block/vda/queue/rq_affinity:2",
         "queues/tx-0/xps_cpus:4",
@@ -171,6 +174,41 @@ pub(crate) fn interrupts_are_spread_close_to_their_card_by_one_command(guest: &G
         &format!("{} tune affinity lo", Guest::command()),
     ]);
     assert_eq!(none.code, 22, "{none:#?}");
+}
+
+pub(crate) fn cpus_that_are_kept_slow_are_found_and_told_to_be_fast(guest: &Guest) {
+    let governors = "cat /sys/devices/system/cpu/cpufreq/policy*/scaling_governor";
+    guest.shell("for n in 1 3; do echo powersave >/sys/devices/system/cpu/cpufreq/policy$n/scaling_governor; done");
+    let before = guest.shell(governors);
+    // Only what this finding asks for.
+    let mut found = guest.linerate(&DOCTOR);
+    let findings = found["findings"].as_array_mut().expect("a list");
+    findings.retain(|finding| finding["rule"] == "cpu-frequency-low");
+    assert_eq!(findings.len(), 1, "{found:#}");
+    guest.shell(&format!("cat >/run/findings.json <<'END'\n{found}\nEND"));
+    let apply = [
+        "tune",
+        "apply",
+        "--no-confirm",
+        "--from",
+        "/run/findings.json",
+    ];
+    let applied = guest.linerate(&apply);
+    let keys: Vec<_> = applied["changes"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .collect();
+    assert_eq!(keys.len(), 2, "{applied:#}");
+    assert!(
+        keys.iter()
+            .all(|change| change["why"]["rule"] == "cpu-frequency-low")
+    );
+    let after = guest.shell(governors);
+    assert_eq!(after, before.replace("powersave", "performance"));
+    guest.linerate(&["tune", "undo"]);
+    assert_eq!(guest.shell(governors), before);
+    guest.shell("for n in 1 3; do echo schedutil >/sys/devices/system/cpu/cpufreq/policy$n/scaling_governor; done");
 }
 
 pub(crate) fn what_the_kernel_refuses_changes_nothing(guest: &Guest) {

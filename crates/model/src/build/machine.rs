@@ -19,6 +19,7 @@ pub(super) fn power() -> Power {
     };
     Power {
         frequency: Known::Value(vec![FrequencyPolicy {
+            number: Known::Value(0),
             cpus: none(),
             driver: text("intel_pstate"),
             governor: text("performance"),

@@ -74,6 +74,9 @@ pub struct Power {
 /// CPUs that change frequency together (`/sys/devices/system/cpu/cpufreq/policyN`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FrequencyPolicy {
+    /// Its number, which that of its first CPU was when it was made.
+    #[serde(default)]
+    pub number: Known<u32>,
     /// Its CPUs.
     pub cpus: Known<CpuSet>,
     /// `intel_pstate`, `acpi-cpufreq` ...

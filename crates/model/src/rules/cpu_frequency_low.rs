@@ -4,10 +4,10 @@
 
 use super::facts::{answer, need};
 use super::{ALWAYS, Said, remedy};
-use crate::finding::{Evidence, Outcome, Profile, Rule, Scene, Severity, Stage};
+use crate::finding::{Evidence, Outcome, Profile, Remedy, Rule, Scene, Severity, Stage};
 use crate::host::{FrequencyPolicy, Host};
 use crate::ids::{CpuId, CpuSet};
-use crate::setting::{MachineKnob, SettingKey, Value};
+use crate::setting::{MachineKnob, PolicyKnob, SettingKey, Value};
 use crate::units::BitRate;
 use crate::watch::Watch;
 
@@ -69,14 +69,14 @@ fn finding(
     severity: Severity,
     summary: String,
     evidence: Vec<Evidence>,
-    change: Option<crate::finding::Remedy>,
+    remedies: Vec<Remedy>,
 ) -> Said {
     Said {
         severity,
         subject: "host".to_owned(),
         summary,
         evidence,
-        remedies: change.into_iter().collect(),
+        remedies,
     }
 }
 
@@ -113,7 +113,6 @@ fn governor(scene: &Scene<'_>, policies: &[FrequencyPolicy]) -> Option<Said> {
     };
     let slow: Vec<&FrequencyPolicy> = policies.iter().filter(slow).collect();
     let name = slow.first()?.governor.value()?;
-    let key = SettingKey::Machine(MachineKnob::Governor);
     Some(finding(
         severity(scene),
         format!(
@@ -130,8 +129,21 @@ fn governor(scene: &Scene<'_>, policies: &[FrequencyPolicy]) -> Option<Said> {
                     .chain(driver)
             })
             .collect(),
-        remedy(scene, key, Value::Text("performance".to_owned())),
+        to_performance(scene, &slow, PolicyKnob::Governor),
     ))
+}
+
+/// Each of these groups of CPUs told to be fast; they are tried together.
+fn to_performance(
+    scene: &Scene<'_>,
+    policies: &[&FrequencyPolicy],
+    knob: PolicyKnob,
+) -> Vec<Remedy> {
+    let to_fast = |policy: &&FrequencyPolicy| {
+        let key = SettingKey::Policy(policy.number.get()?, knob);
+        remedy(scene, key, Value::Text("performance".to_owned()))
+    };
+    policies.iter().filter_map(to_fast).collect()
 }
 
 fn preference(scene: &Scene<'_>, policies: &[FrequencyPolicy]) -> Option<Said> {
@@ -141,7 +153,6 @@ fn preference(scene: &Scene<'_>, policies: &[FrequencyPolicy]) -> Option<Said> {
     };
     let thrifty: Vec<&FrequencyPolicy> = policies.iter().filter(thrifty).collect();
     let name = thrifty.first()?.energy_preference.value()?;
-    let key = SettingKey::Machine(MachineKnob::EnergyPreference);
     Some(finding(
         severity(scene),
         format!(
@@ -153,7 +164,7 @@ fn preference(scene: &Scene<'_>, policies: &[FrequencyPolicy]) -> Option<Said> {
             .iter()
             .map(|policy| fact(policy, "energy_performance_preference", name))
             .collect(),
-        remedy(scene, key, Value::Text("performance".to_owned())),
+        to_performance(scene, &thrifty, PolicyKnob::EnergyPreference),
     ))
 }
 
@@ -190,7 +201,11 @@ fn turbo(scene: &Scene<'_>, policies: &[FrequencyPolicy]) -> Option<Said> {
          even frequency counts"
             .to_owned(),
         evidence,
-        remedy(scene, SettingKey::Machine(MachineKnob::Turbo), Value::Switch(true)),
+        Vec::from_iter(remedy(
+            scene,
+            SettingKey::Machine(MachineKnob::Turbo),
+            Value::Switch(true),
+        )),
     ))
 }
 
@@ -232,7 +247,7 @@ fn limited(scene: &Scene<'_>, policies: &[FrequencyPolicy]) -> Option<Said> {
                     .filter_map(|(file, khz)| Some(fact(policy, file, format!("{} kHz", khz?))))
             })
             .collect(),
-        None,
+        Vec::new(),
     ))
 }
 
@@ -251,7 +266,7 @@ fn throttled(scene: &Scene<'_>, watch: &Watch) -> Option<Said> {
             grew.len(),
             watch.span_ns
         );
-        finding(severity(scene), summary, grew, None)
+        finding(severity(scene), summary, grew, Vec::new())
     })
 }
 
@@ -338,7 +353,7 @@ pub(super) mod tests {
         let host = with(|p| set(p, "acpi-cpufreq", "powersave", "performance"));
         let said = finding(ID, &scene(&host));
         assert_eq!(said.severity, Severity::Warn);
-        assert_eq!(remedies(&said), ["cpu/governor: powersave -> performance"]);
+        assert_eq!(remedies(&said), ["cpu/policy0/governor: powersave -> performance"]);
         assert_eq!(
             said.evidence[0].path,
             format!("{FOLDER}/policy0/scaling_governor")

@@ -6,6 +6,7 @@ use super::devices::{Notice, growth, judged, unknown};
 use super::{ALWAYS, each_nic, subject};
 use crate::finding::{Evidence, Outcome, Rule, Scene, Severity, Stage};
 use crate::host::{Nic, NicKind, Owner};
+use crate::setting::{NicKnob, SettingKey};
 
 pub(super) const RULE: Rule = Rule {
     id: "driver-firmware-health-and-owners",
@@ -25,18 +26,59 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-/// Programs that change what linerate would change, and what that is.
-const OWNERS: &[(&str, &str)] = &[
-    ("irqbalance", "moves interrupts"),
+/// Whether a setting may be among what a program changes.
+type Owns = fn(&SettingKey) -> bool;
+
+/// Programs that change what linerate would change, what that is, and which settings may be among it.
+const OWNERS: &[(&str, &str, Owns)] = &[
+    ("irqbalance", "moves interrupts", is_of_interrupts),
     (
         "tuned",
         "sets sysctls, CPU and disk settings of its profile",
+        is_of_a_profile,
     ),
-    ("bpftune", "sets sysctls by what it sees"),
-    ("lldpad", "sets traffic classes"),
-    ("cloud-agent", "sets interfaces"),
-    ("cluster-node-tuning", "sets a tuned profile"),
+    ("bpftune", "sets sysctls by what it sees", is_sysctl),
+    ("lldpad", "sets traffic classes", is_of_classes),
+    ("cloud-agent", "sets interfaces", is_of_an_interface),
+    (
+        "cluster-node-tuning",
+        "sets a tuned profile",
+        is_of_a_profile,
+    ),
 ];
+
+fn is_of_interrupts(key: &SettingKey) -> bool {
+    matches!(key, SettingKey::Nic(_, NicKnob::IrqCpus(..)))
+}
+
+fn is_sysctl(key: &SettingKey) -> bool {
+    matches!(key, SettingKey::Sysctl(_))
+}
+
+fn is_of_a_profile(key: &SettingKey) -> bool {
+    is_sysctl(key) || matches!(
+            key,
+            SettingKey::Machine(_) | SettingKey::Policy(..) | SettingKey::Block(..)
+        )
+}
+
+fn is_of_classes(key: &SettingKey) -> bool {
+    matches!(key, SettingKey::Nic(_, NicKnob::Qdisc))
+}
+
+fn is_of_an_interface(key: &SettingKey) -> bool {
+    matches!(key, SettingKey::Nic(..)) && !is_of_interrupts(key)
+}
+
+/// The program among `owners` that may change `key` by itself, and what it does, in words.
+pub fn owner_of(owners: &[Owner], key: &SettingKey) -> Option<String> {
+    owners.iter().find_map(|owner| {
+        let known = OWNERS.iter();
+        let mut known = known.filter(|(name, ..)| owner.name.starts_with(name));
+        let (_, what, _) = known.find(|(.., owns)| owns(key))?;
+        Some(format!("{} {what}", owner.name))
+    })
+}
 
 fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
     let mut said = each_nic(rule, scene, |nic| {
@@ -162,11 +204,14 @@ fn firmware(nic: &Nic) -> Option<Notice> {
 }
 
 fn undoing(owners: &[Owner]) -> Option<Notice> {
-    let of = |owner: &Owner| OWNERS.iter().find(|(name, _)| owner.name.starts_with(name));
+    let of = |owner: &Owner| {
+        let mut known = OWNERS.iter();
+        known.find(|(name, ..)| owner.name.starts_with(name))
+    };
     let known: Vec<(&Owner, &str)> = owners
         .iter()
         .filter_map(|owner| match of(owner) {
-            Some((_, what)) => Some((owner, *what)),
+            Some((_, what, _)) => Some((owner, *what)),
             // A network manager leaves alone what no connection names.
             None => owner
                 .detail

@@ -6,7 +6,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::of_host::{parse_table, round_words};
-use super::{NicKnob, SettingError, SettingKey, Value, fold_blanks};
+use super::{NicKnob, PolicyKnob, SettingError, SettingKey, Value, fold_blanks};
 use crate::host::Qdisc;
 use crate::ids::CpuSet;
 
@@ -483,21 +483,21 @@ pub const CATALOGUE: &[SettingSpec] = &[
         "Documentation/ABI/testing/sysfs-devices-system-cpu"
     ),
     spec!(
-        "cpu/governor",
+        "cpu/POLICY/governor",
         Text,
         R1,
         Machine,
-        Judged,
-        "the cpufreq governor of every CPU",
+        Written,
+        "the cpufreq governor of CPUs that change frequency together",
         "Documentation/admin-guide/pm/cpufreq.rst"
     ),
     spec!(
-        "cpu/energy-preference",
+        "cpu/POLICY/energy-preference",
         Text,
         R1,
         Machine,
-        Judged,
-        "energy-performance preference of every CPU",
+        Written,
+        "energy-performance preference of such CPUs",
         "Documentation/admin-guide/pm/intel_pstate.rst"
     ),
     spec!(
@@ -610,6 +610,10 @@ impl SettingKey {
             Self::Sysctl(_) => "sysctl/NAME".to_owned(),
             Self::Block(_, knob) => Self::Block("NAME".to_owned(), *knob).to_string(),
             Self::RdmaGidType(..) => "rdma/NAME/PORT/default-gid-type".to_owned(),
+            Self::Policy(_, PolicyKnob::Governor) => "cpu/POLICY/governor".to_owned(),
+            Self::Policy(_, PolicyKnob::EnergyPreference) => {
+                "cpu/POLICY/energy-preference".to_owned()
+            }
             Self::Machine(_) | Self::Trial(_) => self.to_string(),
             Self::Nic(_, knob) => match knob {
                 NicKnob::Feature(_) => "nic/NAME/feature/FEATURE".to_owned(),

@@ -1,7 +1,7 @@
 //! Settings and what was read of a host: taking a value out, and putting one in.
 
-use super::{BlockKnob, MachineKnob, NicKnob, SettingKey, Value, fold_blanks};
-use crate::host::{BlockDevice, Fec, FrequencyPolicy, Host, Nic, Queue, QueueKind};
+use super::{BlockKnob, MachineKnob, NicKnob, PolicyKnob, SettingKey, Value, fold_blanks};
+use crate::host::{BlockDevice, Fec, Host, Nic, Queue, QueueKind};
 use crate::ids::{CpuSet, NicName};
 use crate::known::{Cause, Known};
 use crate::units::Bytes;
@@ -17,6 +17,17 @@ pub fn current(host: &Host, key: &SettingKey) -> Known<Value> {
             .sysctl(name)
             .map(|text| Value::Text(fold_blanks(&text))),
         SettingKey::Machine(knob) => current_of_machine(host, *knob),
+        SettingKey::Policy(number, knob) => part(&host.power.frequency, |policies| {
+            let mut policies = policies.iter();
+            let policy = policies.find(|policy| policy.number.get() == Some(*number));
+            policy.map_or_else(
+                || absent("no such group of CPUs"),
+                |policy| match knob {
+                    PolicyKnob::Governor => text(&policy.governor),
+                    PolicyKnob::EnergyPreference => text(&policy.energy_preference),
+                },
+            )
+        }),
         SettingKey::Block(name, knob) => {
             match host.block.iter().find(|device| device.name == *name) {
                 Some(device) => current_of_block(device, *knob),
@@ -244,24 +255,9 @@ pub fn parse_table(words: &str) -> Option<Vec<u32>> {
 
 fn current_of_machine(host: &Host, knob: MachineKnob) -> Known<Value> {
     let power = &host.power;
-    let of_all = |what: fn(&FrequencyPolicy) -> &Known<String>| {
-        power.frequency.clone().and_then(|policies| {
-            let mut values: Vec<String> = Vec::new();
-            for policy in &policies {
-                match what(policy) {
-                    Known::Value(value) if values.contains(value) => {}
-                    Known::Value(value) => values.push(value.clone()),
-                    Known::Unknown(gap) => return Known::Unknown(gap.clone()),
-                }
-            }
-            Known::Value(Value::Text(values.join(", ")))
-        })
-    };
     match knob {
         MachineKnob::Turbo => power.turbo.clone().map(Value::Switch),
         MachineKnob::Smt => power.smt.clone().map(Value::Text),
-        MachineKnob::Governor => of_all(|policy| &policy.governor),
-        MachineKnob::EnergyPreference => of_all(|policy| &policy.energy_preference),
         MachineKnob::MaxLatencyUs => {
             let limit = power.latency_limit_us.clone();
             limit.map(|us| Value::Integer(u64::from(us)))

@@ -62,7 +62,7 @@ fn processors() -> Vec<Case> {
                 "host",
                 "powersave",
                 GOVERNOR,
-                &["cpu/governor: performance, powersave -> performance"],
+                &["cpu/policy5/governor: powersave -> performance"],
             ),
         ),
         case(

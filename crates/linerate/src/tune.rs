@@ -109,6 +109,8 @@ fn apply(
                 asker.hears(&committed);
             }
             committed?;
+            // With it goes the lock.
+            drop(station);
             if stay.persist {
                 let id = Station::applied(state, None)?.0;
                 persist::persist(&PersistArgs::of(id), state).map_err(|stop| {

@@ -494,10 +494,14 @@ pub fn keep(
     let own = folder(state);
     folders.create(&own).map_err(io_error("make", &own))?;
     sync_folder(state).map_err(io_error("write", state))?;
-    lay(state, files, beside)?;
     set.kept.retain(|other| other.id != kept.id);
     set.kept.push(kept);
-    write(&set_file(state), &set, beside)?;
+    let placed = lay(state, files, beside).and_then(|()| write(&set_file(state), &set, beside));
+    if let Err(error) = placed {
+        // What was laid for nothing; the reason is worth more than what comes of this.
+        let _ = tidy(state, beside);
+        return Err(error);
+    }
     // What was found bad gets another try.
     remove(&tried_file(state), beside)
 }

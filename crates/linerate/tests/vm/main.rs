@@ -38,7 +38,7 @@ macro_rules! tests {
 }
 
 /// The power cuts stand last: what others left in the kernel's memory goes with them.
-const TESTS: [Test; 36] = tests![
+const TESTS: [Test; 37] = tests![
     guest::a_command_brings_back_its_output_exit_code_and_time,
     hardware::a_nic_lies_on_its_node_with_its_queues_and_their_interrupts,
     hardware::an_interrupts_cpus_are_set_read_back_and_judged,
@@ -72,6 +72,7 @@ const TESTS: [Test; 36] = tests![
     settings::what_the_kernel_refuses_changes_nothing,
     settings::a_power_cut_amid_changes_leaves_nothing_to_mend,
     persist::what_cannot_be_kept_is_said_and_nothing_is_left,
+    persist::what_is_kept_at_once_is_undone_with_every_trace,
     persist::what_is_kept_is_made_again_at_boot_and_undone_for_good,
     persist::a_boot_that_leaves_the_machine_worse_off_takes_it_back_and_is_not_tried_again,
     persist::a_machine_that_goes_down_twice_at_its_boots_changes_boots_without_them,

@@ -172,6 +172,45 @@ pub(crate) fn a_machine_that_goes_down_twice_at_its_boots_changes_boots_without_
     forget_all(guest);
 }
 
+pub(crate) fn what_is_kept_at_once_is_undone_with_every_trace(guest: &Guest) {
+    let traces = || {
+        guest.shell(
+            "find /etc/linerate /etc/systemd/system -name '*linerate*' -o -name boot 2>&1 || true",
+        )
+    };
+    guest.shell("mkdir -p /etc/systemd/system; ip link set n0 up");
+    guest.shell(
+        "for irq in $(ls /sys/class/net/n0/device/msi_irqs); do echo 1 >/proc/irq/$irq/smp_affinity; done",
+    );
+    guest.shell(PLAN);
+    let before = traces();
+    for command in [
+        &["tune", "affinity", "n0", "--persist"][..],
+        &[
+            "tune",
+            "apply",
+            "--no-confirm",
+            "--persist",
+            "--from",
+            "/run/kept.toml",
+        ],
+    ] {
+        guest.linerate(command);
+        let said = traces();
+        assert!(said.contains("/etc/linerate/boot"), "{said}");
+        assert!(
+            said.contains("multi-user.target.wants/linerate.service"),
+            "{said}"
+        );
+        let status = guest.linerate(&["tune", "status"]);
+        let all = status["transactions"].as_array().expect("a list");
+        assert!(all.iter().any(|one| one["kept"] == true), "{status:#}");
+        guest.linerate(&["tune", "undo"]);
+        assert_eq!(traces(), before);
+    }
+    forget_all(guest);
+}
+
 pub(crate) fn what_cannot_be_kept_is_said_and_nothing_is_left(guest: &Guest) {
     forget_all(guest);
     let command = Guest::command();

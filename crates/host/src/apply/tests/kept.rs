@@ -129,6 +129,26 @@ fn what_is_kept_and_forgotten_again_leaves_no_trace() {
 }
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "a skip must be seen")]
+fn the_unit_is_one_that_systemd_takes() {
+    let folders = Folders::new();
+    folders.keep("1", &Beside::NOBODY).expect("room");
+    let unit = folders.etc().join("systemd/system/linerate.service");
+    let mut analyze = std::process::Command::new("systemd-analyze");
+    let Ok(output) = analyze.arg("verify").arg(&unit).output() else {
+        use std::io::Write;
+        writeln!(std::io::stderr(), "SKIP: systemd-analyze is not there").expect("stderr");
+        return;
+    };
+    let said = String::from_utf8_lossy(&output.stderr);
+    let about_ours: Vec<&str> = said
+        .lines()
+        .filter(|line| line.contains("linerate"))
+        .collect();
+    assert!(about_ours.is_empty(), "{said}");
+}
+
+#[test]
 fn an_earlier_versions_files_are_replaced_and_come_back_byte_for_byte() {
     let folders = Folders::new();
     let unit = folders.etc().join("systemd/system/linerate.service");
@@ -166,6 +186,19 @@ fn a_file_that_is_not_linerates_is_left_alone_and_nothing_is_kept() {
         let path = units.join("linerate.service");
         let _ = fs::remove_dir(&path).or_else(|_| fs::remove_file(&path));
     }
+}
+
+#[test]
+fn a_place_that_cannot_be_had_leaves_nothing_laid() {
+    let folders = Folders::new();
+    let wanted = folders.etc().join("systemd/system/multi-user.target.wants");
+    symlink("nowhere", wanted).expect("room");
+    let before = folders.dump();
+    let refused = folders
+        .keep("1", &Beside::NOBODY)
+        .expect_err("the link cannot be made");
+    assert!(refused.io_kind().is_some(), "{refused}");
+    assert_eq!(folders.dump(), before);
 }
 
 #[test]

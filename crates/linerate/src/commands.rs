@@ -20,6 +20,7 @@ use crate::prove::{Options, Session, fresh_seed};
 use crate::report;
 use crate::say::{Format, Say};
 use crate::store::{self, Header, Run};
+use crate::tune::recover_first;
 
 /// Where runs and journals are kept.
 pub fn state_folder(given: Option<&FilePath>) -> Outcome<PathBuf> {
@@ -95,6 +96,7 @@ pub fn prove(args: &ProveArgs, state: &FilePath, say: &Say) -> Outcome<()> {
     )?;
     let seed = args.seed.map_or_else(fresh_seed, Ok)?;
     let interrupt = Interrupt::listen()?;
+    recover_first(state, say)?;
     let mut path = open_path(&args.peer, state, &interrupt)?;
     if args.include_way_in {
         path.include_way_in();

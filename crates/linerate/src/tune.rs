@@ -34,6 +34,7 @@ pub fn run(action: &TuneAction, state: &FilePath, say: &Say) -> Outcome<()> {
             show("plan", &intent, say)
         }
         TuneAction::Apply { wanted, stay } => {
+            recover_first(state, say)?;
             let station = Station::open(state)?;
             let intent = Intent::of(wanted, &station)?;
             apply("apply", station, state, &intent, stay, say)
@@ -44,6 +45,9 @@ pub fn run(action: &TuneAction, state: &FilePath, say: &Say) -> Outcome<()> {
             dry_run,
             persist,
         } => {
+            if !dry_run {
+                recover_first(state, say)?;
+            }
             let station = Station::open(state)?;
             let intent = Intent::affinity(&station, nic)?;
             if *dry_run {
@@ -72,6 +76,27 @@ pub fn run(action: &TuneAction, state: &FilePath, say: &Say) -> Outcome<()> {
         }
         TuneAction::Status => report("status", Station::status(state)?, say),
     }
+}
+
+/// Takes back what a killed linerate left half done: nothing is built on that.
+pub(crate) fn recover_first(state: &FilePath, say: &Say) -> Outcome<()> {
+    let recovered = match Station::recover(state) {
+        // It may be of another namespace, and is told at each start until it is mended.
+        Err(stop) if stop.code == Code::RestoreIncomplete => {
+            say.note(&stop.to_string());
+            return Ok(());
+        }
+        recovered => recovered?,
+    };
+    for entry in recovered {
+        if entry.state == "restored" {
+            let (id, about) = (entry.id, entry.about);
+            say.note(&format!(
+                "{id} was left half done, and is taken back: {about}"
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// Carries a plan out, sees to it that it is confirmed or taken back, and shows it.

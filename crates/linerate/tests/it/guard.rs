@@ -214,6 +214,26 @@ fn with_both_killed_recover_takes_everything_back() {
 }
 
 #[test]
+fn with_both_killed_the_next_change_begins_with_a_recovery() {
+    let Some(lab) = Lab::new() else { return };
+    let before = lab.dump();
+    let job = waiting(&lab, "120");
+    let maker = process(&job, " tune ");
+    end_of(&job, " reverter ", Signal::KILL);
+    kill_process(maker, Signal::KILL).expect("it waits");
+    job.end();
+    assert_ne!(lab.dump(), before, "nobody was left to take it back");
+    let file = lab.path("next.toml");
+    std::fs::write(&file, "[settings]\n\"nic/near0/mtu\" = 1300\n").expect("a plan");
+    let next = lab.run(&["tune", "apply", "--no-confirm", "--from", text(&file)]);
+    let next = next.expect_code(0);
+    assert!(next.err.contains("was left half done"), "{}", next.err);
+    assert!(next.out.contains("mtu: 1500 -> 1300"), "{}", next.out);
+    lab.run(&["tune", "undo"]).expect_code(0);
+    assert_same(&lab, &before, "recovered, and the next change undone");
+}
+
+#[test]
 fn a_reverter_keeps_only_the_rights_that_it_may_need() {
     let Some(lab) = Lab::new() else { return };
     let job = waiting(&lab, "120");

@@ -14,7 +14,7 @@ pub use catalogue::{Access, CATALOGUE, Class, Domain, Scope, SettingSpec};
 pub use of_host::{FEC_AUTO, current, fec_words, parse_table, put, table_words};
 
 use crate::host::{Qdisc, QueueKind};
-use crate::ids::NicName;
+use crate::ids::{CpuId, NicName};
 
 /// The knob of a network interface that a key names.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -175,6 +175,8 @@ pub enum BlockKnob {
     Nomerges,
     /// `rq-affinity`.
     RqAffinity,
+    /// `nr-requests`, of each hardware queue.
+    NrRequests,
     /// `io-policy` of an NVMe subsystem.
     IoPolicy,
 }
@@ -184,6 +186,7 @@ const BLOCK_PATHS: &[(&str, BlockKnob)] = &[
     ("scheduler", BlockKnob::Scheduler),
     ("nomerges", BlockKnob::Nomerges),
     ("rq-affinity", BlockKnob::RqAffinity),
+    ("nr-requests", BlockKnob::NrRequests),
     ("io-policy", BlockKnob::IoPolicy),
 ];
 
@@ -218,6 +221,8 @@ pub enum SettingKey {
     Nic(NicName, NicKnob),
     /// `cpu/...` and `memory/...`.
     Machine(MachineKnob),
+    /// `cpu/cpu3/resume-latency-us`: idle states that this CPU takes longer to leave are not entered.
+    ResumeLatency(CpuId),
     /// `cpu/policy0/...`: cpufreq's policies, by their numbers.
     Policy(u32, PolicyKnob),
     /// `block/nvme0n1/...`.
@@ -272,6 +277,7 @@ impl fmt::Display for SettingKey {
         match self {
             Self::Sysctl(name) => write!(f, "sysctl/{name}"),
             Self::Machine(knob) => f.write_str(path_of(MACHINE_PATHS, knob).unwrap_or_default()),
+            Self::ResumeLatency(cpu) => write!(f, "cpu/cpu{}/resume-latency-us", cpu.0),
             Self::Policy(number, knob) => {
                 let path = path_of(POLICY_PATHS, knob).unwrap_or_default();
                 write!(f, "cpu/policy{number}/{path}")
@@ -331,6 +337,11 @@ impl FromStr for SettingKey {
             ["cpu" | "memory", _] => knob_of(MACHINE_PATHS, text)
                 .map(Self::Machine)
                 .ok_or_else(|| wrong("the machine has no such setting in the catalogue")),
+            ["cpu", cpu, "resume-latency-us"] => {
+                let number = cpu.strip_prefix("cpu").unwrap_or_default();
+                let number = number.parse().map_err(|_| wrong("one CPU is `cpuN`"))?;
+                Ok(Self::ResumeLatency(CpuId(number)))
+            }
             ["cpu", policy, knob] => {
                 let number = policy.strip_prefix("policy").unwrap_or_default();
                 let number = number
@@ -526,11 +537,13 @@ mod tests {
         "nic/eth2/pci/l1-aspm",
         "cpu/turbo",
         "cpu/smt",
+        "cpu/cpu3/resume-latency-us",
         "cpu/policy0/governor",
         "cpu/policy0/energy-preference",
         "cpu/max-latency-us",
         "cpu/clocksource",
         "memory/transparent-hugepages",
+        "block/nvme0n1/nr-requests",
         "block/nvme0n1/scheduler",
         "block/nvme0n1/nomerges",
         "block/nvme0n1/rq-affinity",

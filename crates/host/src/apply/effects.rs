@@ -13,7 +13,7 @@
 use linerate_model::host::QueueKind;
 use linerate_model::ids::NicName;
 use linerate_model::plan::Change;
-use linerate_model::setting::{NicKnob, PolicyKnob, SettingKey, Value};
+use linerate_model::setting::{BlockKnob, NicKnob, PolicyKnob, SettingKey, Value};
 
 use super::files::queues_of_same_irq;
 use super::nic_values::is_negotiated;
@@ -57,7 +57,12 @@ pub fn disturbed_by(root: &HostRoot, nics: &dyn NicRead, key: &SettingKey) -> Ve
         SettingKey::Policy(number, PolicyKnob::Governor) => {
             vec![SettingKey::Policy(*number, PolicyKnob::EnergyPreference)]
         }
+        // `elevator_switch`, block/elevator.c.
+        SettingKey::Block(device, BlockKnob::Scheduler) => {
+            vec![SettingKey::Block(device.clone(), BlockKnob::NrRequests)]
+        }
         SettingKey::Trial(_)
+        | SettingKey::ResumeLatency(_)
         | SettingKey::Policy(_, PolicyKnob::EnergyPreference)
         | SettingKey::Machine(_)
         | SettingKey::Block(..)

@@ -195,6 +195,13 @@ pub(super) fn fixed(key: &SettingKey) -> Option<SettingFile> {
             ),
             _ => return None,
         },
+        SettingKey::ResumeLatency(cpu) => (
+            format!(
+                "sys/devices/system/cpu/cpu{}/power/pm_qos_resume_latency_us",
+                cpu.0
+            ),
+            Form::Words,
+        ),
         SettingKey::Policy(number, knob) => {
             let file = match knob {
                 PolicyKnob::Governor => "scaling_governor",
@@ -211,6 +218,7 @@ pub(super) fn fixed(key: &SettingKey) -> Option<SettingFile> {
                 BlockKnob::Scheduler => (of_queue("scheduler"), Form::Scheduler),
                 BlockKnob::Nomerges => (of_queue("nomerges"), Form::Number),
                 BlockKnob::RqAffinity => (of_queue("rq_affinity"), Form::Number),
+                BlockKnob::NrRequests => (of_queue("nr_requests"), Form::Number),
                 BlockKnob::IoPolicy => return None,
             }
         }

@@ -484,7 +484,8 @@ mod tests {
                 .replace("FEATURE", "tso")
                 .replace("PORT", "1")
                 .replace("STATE", "l1-aspm")
-                .replace("POLICY", "policy0");
+                .replace("POLICY", "policy0")
+                .replace("/CPU/", "/cpu0/");
             let key = key(&name);
             assert_eq!(key.spec(), spec);
             let answer = read(&root, &nics, &key);

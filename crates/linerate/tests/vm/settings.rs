@@ -45,6 +45,8 @@ const ALL: &str = "cat >/run/all.toml <<'END'
 \"sysctl/vm.swappiness\" = 10
 \"memory/transparent-hugepages\" = \"never\"
 \"cpu/policy2/governor\" = \"powersave\"
+\"cpu/cpu3/resume-latency-us\" = 100
+\"block/vda/nr-requests\" = 64
 \"block/vda/nomerges\" = 2
 \"block/vda/rq-affinity\" = 2
 END";
@@ -60,6 +62,7 @@ grep -H '' gro_flush_timeout napi_defer_hard_irqs threaded
 for irq in $(ls device/msi_irqs); do echo irq $(cat /sys/kernel/irq/$irq/actions) $(cat /proc/irq/$irq/smp_affinity_list); done
 cat /sys/kernel/mm/transparent_hugepage/enabled
 grep -H '' /sys/devices/system/cpu/cpufreq/policy*/scaling_governor
+grep -H '' /sys/devices/system/cpu/cpu3/power/pm_qos_resume_latency_us /sys/block/vda/queue/nr_requests
 grep -H '' /sys/block/vda/queue/nomerges /sys/block/vda/queue/rq_affinity
 tc qdisc show dev n0
 ethtool -a n0 | grep -E '^(Auto|[RT]X)' | sed 's/^/pause /'
@@ -82,7 +85,7 @@ pub(crate) fn all_that_can_be_written_is_set_read_back_and_undone(guest: &Guest)
     let applied = guest.linerate(&["tune", "apply", "--no-confirm", "--from", "/run/all.toml"]);
     assert_eq!(
         applied["changes"].as_array().map(Vec::len),
-        Some(31),
+        Some(33),
         "{applied:#}"
     );
     let after = told();
@@ -102,6 +105,8 @@ pub(crate) fn all_that_can_be_written_is_set_read_back_and_undone(guest: &Guest)
         "threaded:1",
         "always madvise [never]",
         "/sys/devices/system/cpu/cpufreq/policy2/scaling_governor:powersave",
+        "/sys/devices/system/cpu/cpu3/power/pm_qos_resume_latency_us:100",
+        "/sys/block/vda/queue/nr_requests:64",
         "/sys/block/vda/queue/nomerges:2",
         "/sys/block/vda/queue/rq_affinity:2",
         "queues/tx-0/xps_cpus:4",

@@ -58,7 +58,10 @@ fn is_sysctl(key: &SettingKey) -> bool {
 fn is_of_a_profile(key: &SettingKey) -> bool {
     is_sysctl(key) || matches!(
             key,
-            SettingKey::Machine(_) | SettingKey::Policy(..) | SettingKey::Block(..)
+            SettingKey::Machine(_)
+                | SettingKey::ResumeLatency(_)
+                | SettingKey::Policy(..)
+                | SettingKey::Block(..)
         )
 }
 

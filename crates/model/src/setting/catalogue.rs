@@ -501,6 +501,15 @@ pub const CATALOGUE: &[SettingSpec] = &[
         "Documentation/admin-guide/pm/intel_pstate.rst"
     ),
     spec!(
+        "cpu/CPU/resume-latency-us",
+        Text,
+        R1,
+        Machine,
+        Written,
+        "longest wake-up allowed to one CPU, microseconds; 0 any, `n/a` none",
+        "Documentation/ABI/testing/sysfs-devices-power"
+    ),
+    spec!(
         "cpu/max-latency-us",
         Integer,
         R0,
@@ -552,6 +561,15 @@ pub const CATALOGUE: &[SettingSpec] = &[
         Machine,
         Written,
         "where requests complete: 1 near, 2 on the CPU that asked",
+        "Documentation/ABI/stable/sysfs-block"
+    ),
+    spec!(
+        "block/NAME/nr-requests",
+        Integer,
+        R1,
+        Machine,
+        Written,
+        "requests that a queue holds; a change of the scheduler sets it anew",
         "Documentation/ABI/stable/sysfs-block"
     ),
     spec!(
@@ -610,6 +628,7 @@ impl SettingKey {
             Self::Sysctl(_) => "sysctl/NAME".to_owned(),
             Self::Block(_, knob) => Self::Block("NAME".to_owned(), *knob).to_string(),
             Self::RdmaGidType(..) => "rdma/NAME/PORT/default-gid-type".to_owned(),
+            Self::ResumeLatency(_) => "cpu/CPU/resume-latency-us".to_owned(),
             Self::Policy(_, PolicyKnob::Governor) => "cpu/POLICY/governor".to_owned(),
             Self::Policy(_, PolicyKnob::EnergyPreference) => {
                 "cpu/POLICY/energy-preference".to_owned()

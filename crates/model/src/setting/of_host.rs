@@ -17,6 +17,8 @@ pub fn current(host: &Host, key: &SettingKey) -> Known<Value> {
             .sysctl(name)
             .map(|text| Value::Text(fold_blanks(&text))),
         SettingKey::Machine(knob) => current_of_machine(host, *knob),
+        // No rule judges it.
+        SettingKey::ResumeLatency(_) => Known::not_asked(key.to_string()),
         SettingKey::Policy(number, knob) => part(&host.power.frequency, |policies| {
             let mut policies = policies.iter();
             let policy = policies.find(|policy| policy.number.get() == Some(*number));
@@ -274,6 +276,7 @@ fn current_of_block(device: &BlockDevice, knob: BlockKnob) -> Known<Value> {
         BlockKnob::Scheduler => device.scheduler.clone().map(Value::Text),
         BlockKnob::Nomerges => count(&device.nomerges),
         BlockKnob::RqAffinity => count(&device.rq_affinity),
+        BlockKnob::NrRequests => count(&device.nr_requests),
         BlockKnob::IoPolicy => device.io_policy.clone().map(Value::Text),
     }
 }

@@ -310,21 +310,9 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Opens a journal that another process left, to complete it; what is torn is cut off.
-    pub(super) fn reopen(folder: &Path, beside: &Beside) -> Result<(Self, Story), JournalError> {
-        Self::open(folder, NonBlockingLockExclusive, beside)
-    }
-
-    /// Opens the journal of a process that has ended, as soon as nobody else works on it.
+    /// Opens a journal that another process left, to complete it, as soon as nobody else works on it; what is torn is
+    /// cut off.
     pub(super) fn take_over(folder: &Path, beside: &Beside) -> Result<(Self, Story), JournalError> {
-        Self::open(folder, LockExclusive, beside)
-    }
-
-    fn open(
-        folder: &Path,
-        operation: FlockOperation,
-        beside: &Beside,
-    ) -> Result<(Self, Story), JournalError> {
         let path = folder.join("journal");
         let file = OpenOptions::new()
             .append(true)
@@ -334,7 +322,7 @@ impl Journal {
                 path: path.clone(),
                 source,
             })?;
-        lock(&file, &path, operation)?;
+        lock(&file, &path, LockExclusive)?;
         let story = Story::read(folder)?;
         let journal = Self {
             folder: folder.to_owned(),
@@ -669,8 +657,10 @@ mod tests {
         let first = Journal::create(folder.path(), &header, &Beside::default()).expect("a journal");
         let second = Journal::create(folder.path(), &header, &Beside::default()).expect("another");
         assert_ne!(first.id(), second.id());
+        let path = first.folder().join("journal");
+        let file = File::open(&path).expect("it was just made");
         assert!(matches!(
-            Journal::reopen(first.folder(), &Beside::default()),
+            lock(&file, &path, NonBlockingLockExclusive),
             Err(JournalError::Busy { .. })
         ));
     }

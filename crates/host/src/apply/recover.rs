@@ -219,7 +219,8 @@ pub fn undo_committed(
             let outcome = Outcome::LeftAlone(reason);
             return Ok(vec![Recovered { id: name, outcome }]);
         }
-        opened.push((name, Journal::reopen(&folder, around.beside)?));
+        // A recovery may be at it: soon it is done.
+        opened.push((name, Journal::take_over(&folder, around.beside)?));
     }
     // Killed from the first of these on, the undo leaves what `recover` completes.
     for (_, (journal, _)) in &mut opened {

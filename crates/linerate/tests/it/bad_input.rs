@@ -104,7 +104,7 @@ fn a_wrong_command_line_is_usage_and_names_the_word() {
         (&["ceiling", "--speed", "fast"], 2, &["fast"]),
         (&["ceiling", "--window", "1MiB"], 2, &["--rtt"]),
         (&["agent"], 2, &["--stdio"]),
-        (&["tune", "apply"], 2, &["--from"]),
+        (&["tune", "apply", "--from"], 2, &["--from"]),
     ]);
 }
 

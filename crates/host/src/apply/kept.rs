@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use linerate_model::ids::{NicName, PciAddress};
 use linerate_model::plan::Change;
 use linerate_model::setting::SettingKey;
+use rustix::fs::FlockOperation;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -473,6 +474,18 @@ pub fn kept_set(state: &Path) -> Result<Option<(KeptSet, String)>, KeptError> {
     }
 }
 
+/// One at a time below `state`, whatever namespace's lock it holds: what one lays, another would tidy away. None
+/// where there is no such folder.
+fn turn(state: &Path) -> Result<Option<File>, KeptError> {
+    let folder = match File::open(state) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        folder => folder.map_err(io_error("open", state))?,
+    };
+    // A file system without locks leaves that of the namespace.
+    let _ = rustix::fs::flock(&folder, FlockOperation::LockExclusive);
+    Ok(Some(folder))
+}
+
 /// Keeps the changes of one more transaction; one of the same name is replaced.
 pub fn keep(
     state: &Path,
@@ -480,7 +493,8 @@ pub fn keep(
     kept: Kept,
     beside: &Beside,
 ) -> Result<(), KeptError> {
-    tidy(state, beside)?;
+    let _turn = turn(state)?;
+    tidy_in_turn(state, beside)?;
     let mut set = match kept_set(state)? {
         Some((set, _)) => set,
         None => KeptSet {
@@ -499,7 +513,7 @@ pub fn keep(
     let placed = lay(state, files, beside).and_then(|()| write(&set_file(state), &set, beside));
     if let Err(error) = placed {
         // What was laid for nothing; the reason is worth more than what comes of this.
-        let _ = tidy(state, beside);
+        let _ = tidy_in_turn(state, beside);
         return Err(error);
     }
     // What was found bad gets another try.
@@ -558,8 +572,9 @@ fn lay(state: &Path, files: BootFiles<'_>, beside: &Beside) -> Result<(), KeptEr
 
 /// Keeps the changes of the transaction `id` no longer; all of them without a name. Which were kept.
 pub fn forget(state: &Path, id: Option<&str>, beside: &Beside) -> Result<Vec<String>, KeptError> {
+    let _turn = turn(state)?;
     let Some((mut set, _)) = kept_set(state)? else {
-        tidy(state, beside)?;
+        tidy_in_turn(state, beside)?;
         return Ok(Vec::new());
     };
     let is_meant = |kept: &Kept| id.is_none_or(|id| id == kept.id);
@@ -571,7 +586,7 @@ pub fn forget(state: &Path, id: Option<&str>, beside: &Beside) -> Result<Vec<Str
     }
     if set.kept.is_empty() {
         remove(&set_file(state), beside)?;
-        tidy(state, beside)?;
+        tidy_in_turn(state, beside)?;
     } else {
         write(&set_file(state), &set, beside)?;
     }
@@ -581,6 +596,11 @@ pub fn forget(state: &Path, id: Option<&str>, beside: &Beside) -> Result<Vec<Str
 /// Takes away what a death left half made and, unless something is kept, the boot files, and puts back what was in
 /// their place. What somebody else has changed since stays.
 pub fn tidy(state: &Path, beside: &Beside) -> Result<(), KeptError> {
+    let _turn = turn(state)?;
+    tidy_in_turn(state, beside)
+}
+
+fn tidy_in_turn(state: &Path, beside: &Beside) -> Result<(), KeptError> {
     let (set, path) = (set_file(state), replaced_file(state));
     let replaced = read::<Replaced>(&path)?.map(|(replaced, _)| replaced);
     let laid = replaced.iter().flat_map(|replaced| &replaced.places);
@@ -617,5 +637,6 @@ pub fn tried(state: &Path, set: &str) -> Result<Option<Tried>, KeptError> {
 
 /// Writes down how it goes.
 pub fn note_try(state: &Path, tried: &Tried, beside: &Beside) -> Result<(), KeptError> {
+    let _turn = turn(state)?;
     write(&tried_file(state), tried, beside)
 }

@@ -5,8 +5,8 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 
 use linerate_model::plan::Change;
 use linerate_model::setting::Value;
@@ -212,6 +212,51 @@ fn what_somebody_changed_since_stays() {
     assert_eq!(fs::read_to_string(&unit).ok().as_deref(), Some("[Unit]\n"));
     assert!(!script.exists());
     assert!(!folders.state().join("boot").exists());
+}
+
+/// Has somebody else tidy up at a step, as a recovery does that another command begins with.
+#[derive(Debug)]
+struct Tidied {
+    state: PathBuf,
+    at: u32,
+    steps: AtomicU32,
+    other: Mutex<Option<std::thread::JoinHandle<()>>>,
+}
+
+impl Faults for Tidied {
+    fn lets(&self, _: Moment<'_>) -> bool {
+        if self.steps.fetch_add(1, Ordering::SeqCst) + 1 == self.at {
+            let state = self.state.clone();
+            let tidied = move || tidy(&state, &Beside::NOBODY).expect("room");
+            *self.other.lock().expect("nobody died") = Some(std::thread::spawn(tidied));
+        }
+        true
+    }
+}
+
+#[test]
+fn whoever_tidies_up_meanwhile_takes_nothing_away_from_one_who_keeps() {
+    for at in 1..30 {
+        let folders = Folders::new();
+        let tidied = Arc::new(Tidied {
+            state: folders.state(),
+            at,
+            steps: AtomicU32::new(0),
+            other: Mutex::default(),
+        });
+        let beside = Beside {
+            guard: None,
+            faults: Some(Arc::clone(&tidied) as Arc<dyn Faults>),
+        };
+        folders.keep("1", &beside).expect("room");
+        if let Some(other) = tidied.other.lock().expect("nobody died").take() {
+            other.join().expect("it tidied");
+        }
+        let has = |path: &str| folders.etc().join(path).exists();
+        assert!(has("linerate/boot"), "step {at}");
+        assert!(has("systemd/system/linerate.service"), "step {at}");
+        assert_eq!(folders.kept(), ["1"]);
+    }
 }
 
 /// Dies at a step.

@@ -23,12 +23,10 @@ use crate::exit::{Code, Outcome, Stop};
 use crate::interrupt::Interrupt;
 use crate::say::Say;
 use crate::station::{Entry, Station, kept_stop, not_locked};
-use crate::tune::reach;
+use crate::tune::{EARLIER, reach};
 
 /// How long a boot waits for interfaces and addresses that were there when the changes were kept.
 const BEFORE: Duration = Duration::from_secs(30);
-/// How much earlier than the reverter this process acts at the deadline.
-const EARLIER: Duration = Duration::from_secs(1);
 /// How far apart the machine is looked at: it must be well twice, as a card may lose its link a moment late.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// So many boots in a row may end before its changes are decided.

@@ -388,8 +388,8 @@ impl Station {
         Ok(entries)
     }
 
-    /// What transaction `id`, or the newest that is applied, changed; and whether it did so in this boot and in
-    /// the network namespace that the machine boots with.
+    /// What transaction `id` changed, or the newest that is applied: one of this boot, in the network namespace that
+    /// the machine boots with. Others cannot be kept.
     pub fn applied(state: &Path, id: Option<&str>) -> Outcome<(String, Vec<Change>)> {
         let listed = apply::journal_listing(state).map_err(|error| journal_stop(&error))?;
         let boot_id = apply::boot_id().map_err(identity)?;

@@ -169,7 +169,7 @@ fn apply(
 }
 
 /// How much earlier than the reverter this process acts at the deadline: the reverter kills it.
-const EARLIER: Duration = Duration::from_secs(1);
+pub(crate) const EARLIER: Duration = Duration::from_secs(1);
 
 /// Whether changes that were just made shall stay.
 fn decide(

@@ -199,16 +199,21 @@ fn without_its_reverter_a_process_holds_the_deadline_itself() {
     assert_same(&lab, &before, "the reverter killed");
 }
 
-#[test]
-fn with_both_killed_recover_takes_everything_back() {
-    let Some(lab) = Lab::new() else { return };
-    let before = lab.dump();
-    let job = waiting(&lab, "120");
+/// Changes with nobody left to take them back: maker and reverter are killed.
+fn orphaned(lab: &Lab, before: &str) {
+    let job = waiting(lab, "120");
     let maker = process(&job, " tune ");
     end_of(&job, " reverter ", Signal::KILL);
     kill_process(maker, Signal::KILL).expect("it waits");
     job.end();
     assert_ne!(lab.dump(), before, "nobody was left to take it back");
+}
+
+#[test]
+fn with_both_killed_recover_takes_everything_back() {
+    let Some(lab) = Lab::new() else { return };
+    let before = lab.dump();
+    orphaned(&lab, &before);
     lab.run(&["tune", "recover"]).expect_code(0);
     assert_same(&lab, &before, "recovered");
 }
@@ -217,12 +222,7 @@ fn with_both_killed_recover_takes_everything_back() {
 fn with_both_killed_the_next_change_begins_with_a_recovery() {
     let Some(lab) = Lab::new() else { return };
     let before = lab.dump();
-    let job = waiting(&lab, "120");
-    let maker = process(&job, " tune ");
-    end_of(&job, " reverter ", Signal::KILL);
-    kill_process(maker, Signal::KILL).expect("it waits");
-    job.end();
-    assert_ne!(lab.dump(), before, "nobody was left to take it back");
+    orphaned(&lab, &before);
     let file = lab.path("next.toml");
     std::fs::write(&file, "[settings]\n\"nic/near0/mtu\" = 1300\n").expect("a plan");
     let next = lab.run(&["tune", "apply", "--no-confirm", "--from", text(&file)]);

@@ -21,10 +21,11 @@ const NEW: &str = "ring 512\n0\n";
 
 /// Everything that is kept, and the files by which a boot makes it.
 fn kept_files(guest: &Guest) -> String {
-    let etc = etc();
     guest.shell(&format!(
-        "cd {DISK}; find etc state/boot -ls 2>/dev/null | awk '{{print $3, $NF, $(NF-2)}}' | sort || true
-        find etc state/boot -type f -exec cat {{}} + 2>/dev/null || true; ls {etc}/systemd/system"
+        "cd {DISK}; for folder in etc state/boot; do
+            [ ! -e $folder ] || find $folder -printf '%M %p %l\\n' | sort
+            [ ! -e $folder ] || find $folder -type f -exec cat {{}} +
+        done"
     ))
 }
 
@@ -175,7 +176,9 @@ pub(crate) fn a_machine_that_goes_down_twice_at_its_boots_changes_boots_without_
 pub(crate) fn what_is_kept_at_once_is_undone_with_every_trace(guest: &Guest) {
     let traces = || {
         guest.shell(
-            "find /etc/linerate /etc/systemd/system -name '*linerate*' -o -name boot 2>&1 || true",
+            "for folder in /etc/linerate /etc/systemd/system; do
+                [ ! -e $folder ] || find $folder -name '*linerate*' -o -name boot
+            done",
         )
     };
     guest.shell("mkdir -p /etc/systemd/system; ip link set n0 up");

@@ -135,11 +135,10 @@ function ceilingRule(bitPerSecond: number, axis: "x" | "y"): Layer[] {
 }
 
 function remedyNames(remedies: Remedy[]): string[] {
+  // One that no rule proposed is known by its setting.
+  const names = remedies.map(({ rule, setting }) => rule === "given" ? setting.slice(setting.lastIndexOf("/") + 1) : rule);
   // A rule may propose more than one remedy; the axis must not lay them onto each other.
-  return remedies.map((remedy, index) => {
-    const twins = remedies.filter((other) => other.rule === remedy.rule);
-    return twins.length > 1 ? `${remedy.rule} #${index + 1}` : remedy.rule;
-  });
+  return names.map((name, index) => names.filter((other) => other === name).length > 1 ? `${name} #${index + 1}` : name);
 }
 
 function remedyAxis(names: string[]): Layer {

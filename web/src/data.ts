@@ -32,6 +32,8 @@ export interface Effect {
 
 export interface Remedy {
   rule: string;
+  /** The key of its first change. */
+  setting: string;
   effect: Effect | null;
   kept: boolean;
   pairs_bit_per_s: [number | null, number | null][];

@@ -7,6 +7,7 @@ pub mod counters;
 mod eeprom;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz;
+pub mod hold;
 pub mod management;
 pub mod netlink;
 pub mod nic_control;

@@ -1,27 +1,32 @@
 //! What the records of a run say. Everything here can be computed again from a stored run.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod experiment;
+mod search;
 
-use linerate_model::analysis::{rate_after, rate_series};
+use std::collections::BTreeSet;
+
+use linerate_model::analysis::{rate_after, rate_series, s_per_gb};
 use linerate_model::ceiling::{Ceiling, PathCeilings, PathFacts, ceilings_of_path, share};
+use linerate_model::factor::Factor;
 use linerate_model::finding::Diagnosis;
 use linerate_model::host::{Host, Nic};
 use linerate_model::limit::{Limit, name_limit};
 use linerate_model::plan::End;
+use linerate_model::propose::{GIVEN, name_of};
 use linerate_model::prove::{
-    CeilingDocument, EffectDocument, EndChange, LimitDocument, ProveDocument, Rate, RemedyResult,
-    SCHEMA,
+    CeilingDocument, EffectDocument, EndChange, GuardDocument, LimitDocument, ProveDocument, Rate,
+    RemedyResult, SCHEMA,
 };
 use linerate_model::sample::{Flag, Sample};
 use linerate_model::setting::{Class, NicKnob, Scope, SettingKey, current};
 use linerate_model::units::{BitRate, Ratio};
-use linerate_stats::Seed;
-use linerate_stats::effect::paired_relative;
 use linerate_stats::summary::{median, median_interval};
 use linerate_stats::warmup;
 
+use self::experiment::effect_of_pairs;
+pub use self::experiment::{Experiment, experiment_of};
 use crate::report::{detectable, effect_figure};
-use crate::store::{Arm, Header, Record};
+use crate::store::{Header, Record};
 
 /// The level of every interval.
 pub const LEVEL: f64 = 0.95;
@@ -84,7 +89,7 @@ pub fn rate_document(samples: &[&Sample]) -> Rate {
         .map_or((middle, middle), |interval| (interval.low, interval.high));
     let costs: Vec<f64> = samples
         .iter()
-        .filter_map(|sample| cpu_s_per_gb(sample))
+        .filter_map(|sample| s_per_gb(sample))
         .collect();
     Rate {
         rate_bit_per_s: middle,
@@ -93,12 +98,6 @@ pub fn rate_document(samples: &[&Sample]) -> Rate {
         trials: rates.len(),
         cpu_s_per_gb: median(&costs).ok(),
     }
-}
-
-/// CPU seconds of linerate's threads on both ends per gigabyte moved.
-fn cpu_s_per_gb(sample: &Sample) -> Option<f64> {
-    use linerate_model::analysis::{cost_of_local, cost_of_remote};
-    Some(cost_of_local(sample).s_per_gb? + cost_of_remote(sample).s_per_gb?)
 }
 
 /// A line that tells a person what some trials gave.
@@ -119,113 +118,9 @@ pub fn rates_in_words(rates: &[f64]) -> String {
     }
 }
 
-/// The trials of one remedy's experiment.
-#[derive(Debug, Default)]
-pub struct Experiment<'a> {
-    pairs: BTreeMap<u32, Pair<'a>>,
-    /// Trials that another one of the same pair and arm has taken the place of.
-    pub set_aside: Vec<&'a Sample>,
-}
-
-#[derive(Debug, Default)]
-struct Pair<'a> {
-    without: Option<&'a Sample>,
-    with: Option<&'a Sample>,
-}
-
-impl<'a> Experiment<'a> {
-    fn add(&mut self, pair: u32, arm: Arm, sample: &'a Sample) {
-        let pair = self.pairs.entry(pair).or_default();
-        let place = match arm {
-            Arm::Without => &mut pair.without,
-            Arm::With => &mut pair.with,
-        };
-        self.set_aside.extend(place.replace(sample));
-    }
-
-    /// The rates of the whole pairs, (without, with), in the order they were made. A pair whose trial
-    /// without the remedy stalled has no ratio, and to leave it out speaks against the remedy; one that
-    /// stalled with it stays, and then no effect can be told.
-    pub fn rates(&self) -> Vec<(f64, f64)> {
-        let rate = |sample: Option<&Sample>| rate_of(sample?).map(BitRate::as_f64);
-        let pairs = self.pairs.values();
-        pairs
-            .filter_map(|pair| Some((rate(pair.without)?, rate(pair.with)?)))
-            .filter(|(without, _)| *without > 0.0)
-            .collect()
-    }
-
-    /// The effect of the remedy, as far as the pairs tell.
-    pub fn effect(&self, seed: u64) -> Option<EffectDocument> {
-        effect_of_pairs(&self.rates(), seed)
-    }
-
-    /// What must be said of trials that were made twice, and of those that are no better for it.
-    fn note(&self) -> Option<String> {
-        if self.set_aside.is_empty() {
-            return None;
-        }
-        let flags = NOT_TO_BE_TRUSTED.iter().filter(|(flag, _)| {
-            let mut samples = self.set_aside.iter();
-            samples.any(|sample| sample.flags.contains(flag))
-        });
-        let mut why: Vec<&str> = flags.map(|(_, words)| *words).collect();
-        if self.set_aside.iter().any(|sample| stalled(sample)) {
-            why.push("nothing moved");
-        }
-        let used = self
-            .pairs
-            .values()
-            .flat_map(|pair| [pair.without, pair.with]);
-        let doubtful = used.flatten().filter(|sample| is_doubtful(sample)).count();
-        let made = trials_in_words(self.set_aside.len());
-        let again = format!("{made} made again ({})", why.join(", "));
-        Some(match doubtful {
-            0 => again,
-            some => format!("{again}; {} used although no better", trials_in_words(some)),
-        })
-    }
-}
-
-fn trials_in_words(count: usize) -> String {
-    match count {
-        1 => "1 trial was".to_owned(),
-        more => format!("{more} trials were"),
-    }
-}
-
-/// The experiment of one remedy.
-pub fn experiment_of(records: &[Record], remedy: usize) -> Experiment<'_> {
-    let mut experiment = Experiment::default();
-    for record in records {
-        if let Record::Paired {
-            remedy: of,
-            pair,
-            arm,
-            sample,
-        } = record
-            && *of == remedy
-        {
-            experiment.add(*pair, *arm, sample);
-        }
-    }
-    experiment
-}
-
-fn effect_of_pairs(pairs: &[(f64, f64)], seed: u64) -> Option<EffectDocument> {
-    let effect = paired_relative(pairs, LEVEL, Seed(seed)).ok()?;
-    Some(EffectDocument {
-        relative: effect.relative,
-        low: effect.interval.low,
-        high: effect.interval.high,
-        level: effect.interval.level,
-        pairs: effect.pairs,
-        smallest_detectable: effect.smallest_detectable,
-    })
-}
-
-/// A remedy's name for a line: its rule and the end that it changes.
+/// A remedy's name for a line: its rule, or where somebody gave it its setting, and the end that it changes.
 pub fn remedy_in_words(rule: &str, changes: &[EndChange]) -> String {
+    let name = name_of(rule, changes);
     let of_host = |change: &&EndChange| change.change.setting.spec().scope != Scope::Trial;
     let ends: BTreeSet<End> = changes.iter().filter(of_host).map(|c| c.end).collect();
     let place = match (ends.first(), ends.len()) {
@@ -233,30 +128,45 @@ pub fn remedy_in_words(rule: &str, changes: &[EndChange]) -> String {
         (Some(end), 1) => end.to_string(),
         _ => "both".to_owned(),
     };
-    format!("{rule} {place}")
+    format!("{name} {place}")
 }
 
-/// A line that tells a person what an experiment said; what was changed stands in the verdict.
-pub fn effect_in_words(effect: Option<&EffectDocument>) -> String {
+/// What got worse more than it may, for a person.
+pub fn price_in_words(worse: &[GuardDocument]) -> Option<String> {
+    let one = |one: &GuardDocument| {
+        let (guard, effect) = (one.guard.words(), figures_in_words(&one.effect));
+        format!("{guard} {effect}")
+    };
+    let all: Vec<String> = worse.iter().map(one).collect();
+    (!all.is_empty()).then(|| format!("costs more than it may: {}", all.join(", ")))
+}
+
+/// An effect with its interval.
+fn figures_in_words(effect: &EffectDocument) -> String {
+    let figure = effect_figure(effect);
+    // One unit for all three figures: it need not be said of each.
+    let bare = |value: f64| figure(value).trim_end_matches(" %").to_owned();
+    let (low, high) = (bare(effect.low), bare(effect.high));
+    format!("{} [{low}, {high}]", figure(effect.relative))
+}
+
+/// A line that tells a person what an experiment said, `price` being what got worse more than it may; what was
+/// changed stands in the verdict.
+pub fn effect_in_words(effect: Option<&EffectDocument>, price: Option<&str>) -> String {
     let Some(effect) = effect else {
         return "no effect could be told, undone".to_owned();
     };
-    let figure = effect_figure(effect);
     let verdict = if effect.low > 0.0 {
-        "faster, kept".to_owned()
+        price.map_or_else(
+            || "faster, kept".to_owned(),
+            |price| format!("faster, but {price}; undone"),
+        )
     } else if effect.high < 0.0 {
         "slower, undone".to_owned()
     } else {
         format!("undone; {} would show", detectable(effect))
     };
-    // One unit for all three figures: it need not be said of each.
-    let bare = |value: f64| figure(value).trim_end_matches(" %").to_owned();
-    format!(
-        "{} [{}, {}] {verdict}",
-        figure(effect.relative),
-        bare(effect.low),
-        bare(effect.high),
-    )
+    format!("{} {verdict}", figures_in_words(effect))
 }
 
 /// The settings of an end that are not as they were. Only what a setting can change is compared: where
@@ -333,6 +243,10 @@ pub struct Sorted<'a> {
     pub remedies: Vec<SortedRemedy<'a>>,
     /// Remedies that were not tried by will.
     pub held_back: Vec<HeldBack<'a>>,
+    /// What a search could vary.
+    pub factors: &'a [Factor],
+    /// The trials of a search.
+    pub explored: Vec<Explored<'a>>,
     /// Why the run stopped before its end.
     pub stopped: Option<&'a str>,
     /// Whether it came to an end in which everything was put back or kept.
@@ -341,6 +255,17 @@ pub struct Sorted<'a> {
     pub restored: bool,
     /// What the demo planted.
     pub planted: Vec<String>,
+}
+
+/// A trial of a search.
+#[derive(Debug)]
+pub struct Explored<'a> {
+    /// The level of each factor.
+    pub levels: &'a [usize],
+    /// Whether it is one of the screening design's.
+    pub screening: bool,
+    /// The trial, where those levels could be made.
+    pub sample: Option<&'a Sample>,
 }
 
 /// One remedy's records.
@@ -421,6 +346,16 @@ pub fn sort(records: &[Record]) -> Sorted<'_> {
                 }
             }
             Record::Between(_) => {}
+            Record::Factors(factors) => sorted.factors = factors,
+            Record::Explored {
+                levels,
+                screening,
+                sample,
+            } => sorted.explored.push(Explored {
+                levels,
+                screening: *screening,
+                sample: sample.as_deref(),
+            }),
             Record::Ended { restored, .. } => {
                 sorted.restored = *restored;
                 sorted.ended = true;
@@ -513,6 +448,7 @@ pub fn document(header: &Header, records: &[Record]) -> ProveDocument {
     let remedies = remedy_results(header, &sorted);
     let found = found(&remedies, limit.as_ref());
     let findings = sorted.diagnoses.first().map(|first| first.findings.clone());
+    let search = search::document(&sorted);
     ProveDocument {
         schema: SCHEMA.to_owned(),
         before: rate_document(&sorted.before),
@@ -525,6 +461,7 @@ pub fn document(header: &Header, records: &[Record]) -> ProveDocument {
         restored: sorted.restored,
         planted: sorted.planted,
         found,
+        search,
         seed: header.seed,
         run: None,
         report: None,
@@ -598,6 +535,7 @@ fn remedy_results(header: &Header, sorted: &Sorted<'_>) -> Vec<RemedyResult> {
         let rates = remedy.experiment.rates();
         results.push(RemedyResult {
             effect: effect_of_pairs(&rates, header.seed),
+            guards: remedy.experiment.guards(header.seed),
             kept: remedy.kept,
             note: (!notes.is_empty()).then(|| notes.join("; ")),
             pairs_bit_per_s: rates,
@@ -637,6 +575,7 @@ fn untried(rule: &str, changes: &[EndChange]) -> RemedyResult {
         to: word(|c| c.change.to.to_string()),
         changes: changes.to_vec(),
         effect: None,
+        guards: Vec::new(),
         kept: false,
         tried_again: false,
         note: None,
@@ -647,7 +586,8 @@ fn untried(rule: &str, changes: &[EndChange]) -> RemedyResult {
 
 /// The rules whose remedy's interval lies above zero, and the rule of the named limit.
 fn found(remedies: &[RemedyResult], limit: Option<&Limit>) -> Vec<String> {
-    let helped = |remedy: &&RemedyResult| remedy.effect.as_ref().is_some_and(|e| e.low > 0.0);
+    let is_faster = |remedy: &&RemedyResult| remedy.effect.as_ref().is_some_and(|e| e.low > 0.0);
+    let helped = |remedy: &&RemedyResult| remedy.rule != GIVEN && is_faster(remedy);
     let mut found: Vec<String> = remedies
         .iter()
         .filter(helped)

@@ -2,24 +2,28 @@
 //! completions. What they say is data; how it is shown is `report`'s work.
 
 use std::path::{Path as FilePath, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 
 use clap::CommandFactory;
 use linerate_host::capture::{CaptureOptions, Captured, capture as capture_host};
 use linerate_host::read::read_host;
 use linerate_model::host::Host;
 use linerate_model::ids::NicName;
-use linerate_model::units::BitRate;
+use linerate_model::units::{BitRate, Nanoseconds};
+use linerate_model::workload::TrialSpec;
 
 use crate::analysis;
-use crate::cli::{Cli, ProveArgs};
+use crate::cli::{Cli, ProveArgs, SearchArgs, WeighArgs};
+use crate::ends::Ends;
 use crate::exit::{Code, Outcome, Stop};
+use crate::intent;
 use crate::interrupt::Interrupt;
 use crate::measure::{copy_bandwidth, open_path, placement, stream_spec};
-use crate::prove::{Options, Session, fresh_seed};
+use crate::prove::{Budget, Options, Session, Source, fresh_seed, seconds_in_words};
 use crate::report;
 use crate::say::{Format, Say};
 use crate::store::{self, Header, Run};
+use crate::trial::Path;
 use crate::tune::recover_first;
 
 /// Where runs and journals are kept.
@@ -85,15 +89,62 @@ pub fn check_nic(host: &Host, nic: Option<&NicName>) -> Outcome<()> {
 
 /// `linerate prove`.
 pub fn prove(args: &ProveArgs, state: &FilePath, say: &Say) -> Outcome<()> {
+    weigh("prove", &args.weigh, state, say, |path, _| {
+        Ok(match args.from.as_deref() {
+            None => Source::Rules,
+            Some(file) => Source::Given(intent::given(file, path)?),
+        })
+    })
+}
+
+/// `linerate tune search`.
+pub fn search(args: &SearchArgs, state: &FilePath, say: &Say) -> Outcome<()> {
+    let begun = Instant::now();
+    weigh("search", &args.weigh, state, say, |path, spec| {
+        // How long one takes from the first word to the last; two changes of it come on top.
+        let first = Instant::now();
+        path.trial(spec)?;
+        let each = first.elapsed() * 5 / 4;
+        let time = Duration::from_nanos(args.budget.as_u64());
+        let trials = time.as_nanos() / each.as_nanos().max(1);
+        let trials = u32::try_from(trials).unwrap_or(u32::MAX);
+        if trials < Budget::TRIALS_MIN {
+            let why = format!(
+                "cannot search in {}: it takes {} trials at least, about {}",
+                seconds_in_words(args.budget),
+                Budget::TRIALS_MIN,
+                words_of(each * Budget::TRIALS_MIN)
+            );
+            return Err(Stop::new(Code::Usage, why)
+                .hint("give more with `--budget`, or shorter trials with `--time`"));
+        }
+        say.note(&format!(
+            "{} for about {trials} trials; what is found is weighed and kept only if its worth is shown",
+            seconds_in_words(args.budget)
+        ));
+        let until = Some(begun + time * 6 / 10);
+        Ok(Source::Search(Budget { trials, until }))
+    })
+}
+
+fn words_of(time: Duration) -> String {
+    let nanoseconds = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    seconds_in_words(Nanoseconds::new(nanoseconds))
+}
+
+/// Weighs the remedies that `source` names for a path, and shows the run.
+fn weigh(
+    what: &str,
+    args: &WeighArgs,
+    state: &FilePath,
+    say: &Say,
+    source: impl FnOnce(&mut Path, &TrialSpec) -> Outcome<Source>,
+) -> Outcome<()> {
     if args.stream.trial.no_record {
-        let why = "`prove` judges by what is recorded: `--no-record` is for `measure`";
+        let why = "what is judged is what is recorded: `--no-record` is for `measure`";
         return Err(Stop::new(Code::Usage, why));
     }
-    let mut spec = stream_spec(
-        &args.stream,
-        None,
-        linerate_model::units::Nanoseconds::from_millis(1_000),
-    )?;
+    let mut spec = stream_spec(&args.stream, None, Nanoseconds::from_millis(1_000))?;
     let seed = args.seed.map_or_else(fresh_seed, Ok)?;
     let interrupt = Interrupt::listen()?;
     recover_first(state, say)?;
@@ -102,11 +153,12 @@ pub fn prove(args: &ProveArgs, state: &FilePath, say: &Say) -> Outcome<()> {
         path.include_way_in();
     }
     spec.placement = placement(&args.stream.trial, &spec, &path)?;
+    let source = source(&mut path, &spec)?;
     let created_unix_s = now_unix_s();
     let folder = args
         .out
         .clone()
-        .unwrap_or_else(|| run_folder(state, "prove", created_unix_s, seed));
+        .unwrap_or_else(|| run_folder(state, what, created_unix_s, seed));
     let header = Header {
         schema: store::SCHEMA.to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -127,10 +179,17 @@ pub fn prove(args: &ProveArgs, state: &FilePath, say: &Say) -> Outcome<()> {
         undo: args.undo,
         owns_shapers: args.own_shapers,
         spares_machine: args.spare_machine,
+        accepts_worse: args.accept_worse.clone(),
+        source,
     };
     let mut run = Run::create(&folder, &header)?;
+    let verb = if what == "search" {
+        "searching"
+    } else {
+        "proving"
+    };
     say.note(&format!(
-        "proving {} -> {} ({}), seed {seed}; Ctrl-C puts everything back\n{}\n\
+        "{verb} {} -> {} ({}), seed {seed}; Ctrl-C puts everything back\n{}\n\
          the run is kept in {}",
         path.local_nic,
         path.address,

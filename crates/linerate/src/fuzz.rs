@@ -143,18 +143,20 @@ pub fn iperf3(bytes: &[u8]) {
 
 /// A plan file; and the way there from other settings and back, which must end where it began.
 pub fn plan(bytes: &[u8]) {
-    let Ok(wanted) = intent::wanted_settings(&String::from_utf8_lossy(bytes)) else {
+    let Ok((local, peer)) = intent::wanted_settings(&String::from_utf8_lossy(bytes)) else {
         return;
     };
-    let now: Settings = wanted
-        .iter()
-        .zip(wanted.values().rev())
-        .map(|((key, _), value)| (key.clone(), value.clone()))
-        .collect();
-    if let Ok(plan) = Plan::towards(&now, &wanted) {
-        let there = plan.apply(&now);
-        let back = there.and_then(|there| plan.undo().apply(&there));
-        assert_eq!(back, Ok(now), "undo does not give the settings back");
+    for wanted in [local, peer] {
+        let now: Settings = wanted
+            .iter()
+            .zip(wanted.values().rev())
+            .map(|((key, _), value)| (key.clone(), value.clone()))
+            .collect();
+        if let Ok(plan) = Plan::towards(&now, &wanted) {
+            let there = plan.apply(&now);
+            let back = there.and_then(|there| plan.undo().apply(&there));
+            assert_eq!(back, Ok(now), "undo does not give the settings back");
+        }
     }
 }
 

@@ -5,16 +5,21 @@ use std::fs;
 use std::path::Path;
 
 use linerate_host::read::read_owners;
-use linerate_model::finding::{Finding, Profile, Scene};
+use linerate_model::finding::{Finding, Profile, Scene, Severity};
 use linerate_model::ids::NicName;
 use linerate_model::known::Known;
 use linerate_model::plan::{Change, End, Plan};
-use linerate_model::propose::{Permit, propose};
+use linerate_model::propose::{GIVEN, Permit, Proposal, propose};
+use linerate_model::prove::EndChange;
 use linerate_model::rules::{self, owner_of};
-use linerate_model::setting::{Class, SettingError, SettingKey, Settings};
+use linerate_model::setting::{
+    Class, MachineKnob, SettingError, SettingKey, Settings, Value, current,
+};
+use linerate_model::steady::steady;
 use serde::{Deserialize, Serialize};
 
 use crate::cli::WantedArgs;
+use crate::ends::Ends;
 use crate::exit::{Code, Outcome, Stop};
 use crate::station::Station;
 
@@ -47,6 +52,15 @@ pub(crate) struct Wanted {
 struct Reason {
     rule: String,
     summary: String,
+}
+
+/// What a file asks for.
+#[derive(Debug)]
+enum Asked {
+    /// What mends these.
+    Findings(Vec<Finding>),
+    /// These values.
+    Settings { local: Settings, peer: Settings },
 }
 
 /// What of the doctor's document matters here.
@@ -86,21 +100,45 @@ impl Intent {
         }
     }
 
-    fn from_file(file: &Path, station: &Station) -> Outcome<Self> {
-        let text = fs::read_to_string(file)
-            .map_err(|error| Stop::io(format!("read the plan {}", file.display()), error))?;
-        let wrong = |why: String| Stop::new(Code::BadInput, format!("{}: {why}", file.display()));
-        if text.trim_start().starts_with('{') {
-            let diagnosed: Diagnosed =
-                serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
-            if diagnosed.schema != "linerate.doctor/1" {
-                let why = format!("it is a {}, not a linerate.doctor/1", diagnosed.schema);
-                return Err(wrong(why));
+    /// What makes this host steady enough to be measured, as far as it can be had here.
+    pub(crate) fn steady(station: &Station) -> Outcome<Self> {
+        let wanted = steady(&station.read_host()).into_iter();
+        let changes = wanted.filter_map(|(setting, to)| {
+            let from = station.read_setting(&setting).value()?.clone();
+            Some((Change { setting, from, to }, None))
+        });
+        Self::with(changes.collect(), station)
+    }
+
+    /// What a plan file asks a process to hold: changes, and the longest wake-up of the CPUs in microseconds, which
+    /// lasts as long as a process holds it.
+    pub(crate) fn held(file: &Path, station: &Station) -> Outcome<(Self, Option<u32>)> {
+        let mut wanted = match read(file)? {
+            Asked::Findings(findings) => {
+                return Ok((Self::from_findings(&findings, station)?, None));
             }
-            return Self::from_findings(&diagnosed.findings, station);
+            Asked::Settings { local, peer } => without_peer(file, local, &peer)?,
+        };
+        let limit = wanted.remove(&SettingKey::Machine(MachineKnob::MaxLatencyUs));
+        let limit = match limit {
+            Some(Value::Integer(limit)) => Some(u32::try_from(limit).unwrap_or(u32::MAX)),
+            _ => None,
+        };
+        Ok((Self::from_settings(wanted, station)?, limit))
+    }
+
+    fn from_file(file: &Path, station: &Station) -> Outcome<Self> {
+        match read(file)? {
+            Asked::Findings(findings) => Self::from_findings(&findings, station),
+            Asked::Settings { local, peer } => {
+                Self::from_settings(without_peer(file, local, &peer)?, station)
+            }
         }
+    }
+
+    fn from_settings(wanted: Settings, station: &Station) -> Outcome<Self> {
         let mut changes = Vec::new();
-        for (key, to) in wanted_settings(&text).map_err(wrong)? {
+        for (key, to) in wanted {
             let from = station.read_setting(&key).ok().cloned().map_err(|gap| {
                 Stop::new(Code::NotSupported, format!("cannot change {key}: {gap}"))
             })?;
@@ -213,26 +251,106 @@ impl Wanted {
     }
 }
 
-/// What a plan file asks for: a TOML table `[settings]` of `"key" = value`.
-pub(crate) fn wanted_settings(text: &str) -> Result<Settings, String> {
-    let table: toml::Table = text
-        .parse()
-        .map_err(|error: toml::de::Error| error.to_string())?;
-    for name in table.keys() {
-        match name.as_str() {
-            "settings" => {}
-            "peer" => return Err("`[peer.settings]` needs a peer: use `linerate prove`".to_owned()),
-            _ => {
-                return Err(format!("`{name}` is not known here: expected `[settings]`"));
+/// What a file asks of both ends, as remedies to try: the plan's settings, each alone but for one that both ends are
+/// to have, or the remedies of the doctor's findings.
+pub(crate) fn given(file: &Path, ends: &dyn Ends) -> Outcome<Vec<Proposal>> {
+    let (local, peer) = match read(file)? {
+        Asked::Findings(findings) => return Ok(propose(&findings, Permit::default()).to_try),
+        Asked::Settings { local, peer } => (local, peer),
+    };
+    let mut given: Vec<Proposal> = Vec::new();
+    for (end, settings) in [(End::Local, local), (End::Remote, peer)] {
+        for (setting, to) in settings {
+            let from = current(ends.host(end), &setting)
+                .ok()
+                .cloned()
+                .map_err(|gap| {
+                    let why = format!("cannot change {setting} of the {end} end: {gap}");
+                    Stop::new(Code::NotSupported, why)
+                })?;
+            let class = setting.spec().class;
+            let subject = (end, setting.to_string());
+            let change = Change { setting, from, to };
+            let same = |other: &&mut Proposal| other.changes[0].change.setting == change.setting;
+            match given.iter_mut().find(same) {
+                Some(both) => {
+                    both.subjects.push(subject);
+                    both.changes.push(EndChange { end, change });
+                }
+                None => given.push(Proposal {
+                    rule: GIVEN.to_owned(),
+                    subjects: vec![subject],
+                    severity: Severity::Note,
+                    changes: vec![EndChange { end, change }],
+                    class,
+                }),
             }
         }
     }
-    let settings = table
-        .get("settings")
-        .and_then(toml::Value::as_table)
-        .ok_or("it has no table `[settings]`")?;
+    Ok(given)
+}
+
+/// What a plan asks of this host, which must be all that it asks.
+fn without_peer(file: &Path, local: Settings, peer: &Settings) -> Outcome<Settings> {
+    if peer.is_empty() {
+        return Ok(local);
+    }
+    let why = format!("{}: `[peer.settings]` needs a peer", file.display());
+    Err(Stop::new(Code::BadInput, why).hint("name it with `tune apply --prove PEER`"))
+}
+
+/// What a file asks for: the doctor's JSON, or a plan.
+fn read(file: &Path) -> Outcome<Asked> {
+    let text = fs::read_to_string(file)
+        .map_err(|error| Stop::io(format!("read the plan {}", file.display()), error))?;
+    let wrong = |why: String| Stop::new(Code::BadInput, format!("{}: {why}", file.display()));
+    if !text.trim_start().starts_with('{') {
+        let (local, peer) = wanted_settings(&text).map_err(wrong)?;
+        return Ok(Asked::Settings { local, peer });
+    }
+    let diagnosed: Diagnosed =
+        serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+    if diagnosed.schema != "linerate.doctor/1" {
+        let why = format!("it is a {}, not a linerate.doctor/1", diagnosed.schema);
+        return Err(wrong(why));
+    }
+    Ok(Asked::Findings(diagnosed.findings))
+}
+
+/// What a plan file asks of this host and of the peer: TOML tables `[settings]` and `[peer.settings]` of
+/// `"key" = value`.
+pub(crate) fn wanted_settings(text: &str) -> Result<(Settings, Settings), String> {
+    let table: toml::Table = text
+        .parse()
+        .map_err(|error: toml::de::Error| error.to_string())?;
+    let unknown = |name: &str| {
+        format!("`{name}` is not known here: expected `[settings]` or `[peer.settings]`")
+    };
+    let (mut local, mut peer) = (None, None);
+    for (name, value) in &table {
+        match (name.as_str(), value) {
+            ("settings", toml::Value::Table(settings)) => local = Some(settings),
+            ("peer", toml::Value::Table(of_peer)) => {
+                for (name, value) in of_peer {
+                    match (name.as_str(), value) {
+                        ("settings", toml::Value::Table(settings)) => peer = Some(settings),
+                        _ => return Err(unknown(&format!("peer.{name}"))),
+                    }
+                }
+            }
+            _ => return Err(unknown(name)),
+        }
+    }
+    if local.is_none() && peer.is_none() {
+        return Err("it has no table `[settings]`".to_owned());
+    }
+    let all = |table: Option<&toml::Table>| table.map_or(Ok(Settings::new()), settings_of);
+    Ok((all(local)?, all(peer)?))
+}
+
+fn settings_of(table: &toml::Table) -> Result<Settings, String> {
     let mut wanted = Settings::new();
-    for (name, value) in settings {
+    for (name, value) in table {
         let wrong = |error: SettingError| error.to_string();
         let key: SettingKey = name.parse().map_err(wrong)?;
         let to = key.parse_value(&plain_text(value)).map_err(wrong)?;

@@ -20,6 +20,7 @@ pub mod exit;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz;
 pub mod guard;
+mod hold;
 mod intent;
 pub mod interrupt;
 pub mod iperf3;
@@ -48,7 +49,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, FromArgMatches};
 
 use crate::ceiling::Typed;
-use crate::cli::{Cli, Command};
+use crate::cli::{Cli, Command, TuneAction};
 use crate::exit::{Code, Outcome, Stop};
 use crate::say::Say;
 
@@ -84,7 +85,7 @@ pub fn run() -> ExitCode {
             .hint("please report it with the message above and the command line"))
         });
     match result {
-        Ok(code) => ExitCode::from(code.number()),
+        Ok(code) => ExitCode::from(code),
         Err(stop) => {
             say.stop(&stop);
             ExitCode::from(stop.code.number())
@@ -92,7 +93,8 @@ pub fn run() -> ExitCode {
     }
 }
 
-fn carry_out(cli: &Cli, typed: &Typed, say: &Say) -> Outcome<Code> {
+/// Gives back the exit code: one of [`Code`]'s, or that of a command that was run.
+fn carry_out(cli: &Cli, typed: &Typed, say: &Say) -> Outcome<u8> {
     let state = commands::state_folder(cli.state.as_deref())?;
     let picture = matches!(cli.format, cli::FormatArg::Dot | cli::FormatArg::Svg);
     if picture && !matches!(cli.command, Command::Map(_)) {
@@ -115,15 +117,18 @@ fn carry_out(cli: &Cli, typed: &Typed, say: &Say) -> Outcome<Code> {
             "only `measure stream` and `measure udp` can be printed as iperf3-json",
         ));
     }
-    let done = |()| Code::Done;
+    let done = |()| Code::Done.number();
     match &cli.command {
         Command::Demo(args) => demo::run(args, &state, say).map(done),
         Command::Map(args) => map::run(args, cli.format, say).map(done),
-        Command::Doctor(args) => doctor::run(args, cli.format, say),
+        Command::Doctor(args) => doctor::run(args, cli.format, say).map(Code::number),
         Command::Explain { rule } => doctor::explain(rule, say).map(done),
         Command::Ceiling(args) => ceiling::run(args, typed, &state, say).map(done),
         Command::Measure { action } => measure::run(action, cli.format, &state, say).map(done),
         Command::Prove(args) => commands::prove(args, &state, say).map(done),
+        Command::Tune {
+            action: TuneAction::Hold(args),
+        } => hold::run(args, &state, say),
         Command::Tune { action } => tune::run(action, &state, say).map(done),
         Command::Agent(args) => agent::run(args, &state, say).map(done),
         Command::Mover(args) => preload::mover::run(args, say).map(done),

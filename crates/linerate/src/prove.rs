@@ -8,22 +8,25 @@
 //! Everything it does is recorded first and judged from the record. It sees the machine
 //! through [`Ends`] and the disk through [`Log`] only, so that it is proved against simulated ones.
 
+mod explore;
+
 use linerate_model::analysis;
 use linerate_model::experiment::{Arm as DesignArm, PairedDesign};
 use linerate_model::finding::Diagnosis;
 use linerate_model::plan::End;
-use linerate_model::propose::{Permit, Proposal, Proposals, propose};
+use linerate_model::propose::{Permit, Proposal, Proposals, propose, sift};
 use linerate_model::protocol::Token;
-use linerate_model::prove::EndChange;
+use linerate_model::prove::{EndChange, Guard};
 use linerate_model::sample::Sample;
-use linerate_model::setting::SettingKey;
+use linerate_model::setting::{SettingKey, current};
 use linerate_model::units::Nanoseconds;
 use linerate_model::workload::TrialSpec;
 use linerate_stats::{Random, Seed};
 
+pub use self::explore::Budget;
 use crate::analysis::{
-    effect_in_words, experiment_of, is_doubtful, median_sample, moved_settings, rate_of,
-    rates_in_words, remedy_in_words, settling_flag,
+    effect_in_words, experiment_of, is_doubtful, median_sample, moved_settings, price_in_words,
+    rate_of, rates_in_words, remedy_in_words, settling_flag,
 };
 use crate::ends::{Ends, apply_changes, change_trial, diagnose, keep_changes, undo_changes};
 use crate::exit::{Code, Outcome, Stop};
@@ -55,6 +58,21 @@ pub struct Options {
     pub owns_shapers: bool,
     /// Whether no setting of the whole machine may be tried.
     pub spares_machine: bool,
+    /// What may get worse while the rate gets better.
+    pub accepts_worse: Vec<Guard>,
+    /// Where remedies come from.
+    pub source: Source,
+}
+
+/// Where remedies come from.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Source {
+    /// The rules propose them, as long as one that is kept may uncover another.
+    Rules,
+    /// Somebody gave them.
+    Given(Vec<Proposal>),
+    /// They are looked for.
+    Search(Budget),
 }
 
 impl Options {
@@ -135,7 +153,7 @@ enum Weight {
     Helps,
     /// Its interval holds zero.
     Nothing,
-    /// Its interval lies below zero, nothing moved with it, or it could not be made.
+    /// Its interval lies below zero, a guard is worse, nothing moved with it, or it could not be made.
     Harms,
 }
 
@@ -225,8 +243,15 @@ impl<'a> Session<'a> {
             local: Box::new(self.ends.host(End::Local).clone()),
             remote: Box::new(self.ends.host(End::Remote).clone()),
         })?;
-        let mut newest = self.repeat("before", Record::Before)?;
-        for _ in 0..ROUNDS_MAX {
+        let before = self.repeat("before", Record::Before)?;
+        let mut newest = middle_of(&before)?;
+        let mut rounds = ROUNDS_MAX;
+        if let Source::Search(budget) = self.options.source {
+            // What was looked for in a given time is weighed once.
+            rounds = 1;
+            self.options.source = Source::Given(self.explore(budget, &before)?);
+        }
+        for _ in 0..rounds {
             match self.round(design, &newest)? {
                 Some(sample) => newest = sample,
                 None => break,
@@ -241,36 +266,37 @@ impl<'a> Session<'a> {
     fn round(&mut self, design: PairedDesign, newest: &Sample) -> Outcome<Option<Sample>> {
         let (mut package, mut again) = self.package(newest)?;
         let kept_before = self.kept;
-        let mut helps = Vec::new();
-        while helps.len() < package.len() {
-            match self.weigh(design, &package, helps.len())? {
-                Weight::Helps => helps.push(true),
-                Weight::Nothing => helps.push(false),
+        let (mut helped, mut idle) = (0, Vec::new());
+        while helped < package.len() {
+            match self.weigh(design, &package, helped)? {
+                Weight::Helps => helped += 1,
+                // Where another does the same, it is that one that shows from now on.
+                Weight::Nothing => idle.push(package.remove(helped)),
                 Weight::Harms => {
                     // It must not stand in the way of the others any more, and those that showed nothing
                     // while it did get another chance.
-                    let changes = package.remove(helps.len()).changes;
+                    let changes = package.remove(helped).changes;
                     self.tried.push(Tried {
                         changes,
                         kept_then: self.kept,
                         kept: false,
                     });
-                    again |= helps.contains(&false);
+                    again |= !idle.is_empty();
                 }
             }
         }
-        for (proposal, _) in package.iter().zip(&helps).filter(|(_, helps)| **helps) {
+        for proposal in &package {
             self.apply(&proposal.changes)?;
             self.kept += 1;
         }
-        for (proposal, kept) in package.into_iter().zip(helps) {
-            if kept || !again {
-                self.tried.push(Tried {
-                    changes: proposal.changes,
-                    kept_then: self.kept,
-                    kept,
-                });
-            }
+        let kept = package.into_iter().map(|proposal| (proposal, true));
+        let idle = idle.into_iter().filter(|_| !again);
+        for (proposal, kept) in kept.chain(idle.map(|proposal| (proposal, false))) {
+            self.tried.push(Tried {
+                changes: proposal.changes,
+                kept_then: self.kept,
+                kept,
+            });
         }
         if self.kept == kept_before && !again {
             return Ok(None);
@@ -375,37 +401,52 @@ impl<'a> Session<'a> {
     ) -> Outcome<Weight> {
         let proposal = &package[place];
         let others = package.iter().enumerate().filter(|(at, _)| *at != place);
-        let beside = others.map(|(_, other)| other.rule.clone()).collect();
+        let beside = others.map(|(_, other)| other.name()).collect();
         let remedy = self.begin(proposal, beside)?;
         let label = remedy_in_words(&proposal.rule, &proposal.changes);
-        if let Err(stop) = self.experiment(design, remedy, &Arms::of(package, place), &label) {
-            self.cannot_be_made(proposal, remedy, stop)?;
-            return Ok(Weight::Harms);
-        }
-        let effect = experiment_of(self.log.records(), remedy).effect(self.options.seed);
-        let weight = match effect {
-            Some(effect) if effect.low > 0.0 => Weight::Helps,
-            Some(effect) if effect.high >= 0.0 => Weight::Nothing,
-            // Slower, or nothing moved.
-            _ => Weight::Harms,
+        let judged = self.experiment(design, remedy, &Arms::of(package, place), &label);
+        let (weight, note) = match judged {
+            Ok(judged) => judged,
+            Err(stop) => {
+                self.cannot_be_made(proposal, remedy, stop)?;
+                return Ok(Weight::Harms);
+            }
         };
         self.log.add(Record::Decided {
             remedy,
             kept: weight == Weight::Helps,
-            note: None,
+            note,
         })?;
         Ok(weight)
+    }
+
+    /// What the pairs of a remedy say of it, and what it costs more than it may; with a line for a person.
+    fn judge(&self, remedy: usize) -> (Weight, Option<String>, String) {
+        let experiment = experiment_of(self.log.records(), remedy);
+        let effect = experiment.effect(self.options.seed);
+        let mut worse = experiment.guards(self.options.seed);
+        worse.retain(|one| one.worse && !self.options.accepts_worse.contains(&one.guard));
+        let price = price_in_words(&worse);
+        let weight = match &effect {
+            Some(effect) if effect.low > 0.0 && worse.is_empty() => Weight::Helps,
+            Some(effect) if effect.low > 0.0 => Weight::Harms,
+            Some(effect) if effect.high >= 0.0 => Weight::Nothing,
+            // Slower, or nothing moved.
+            _ => Weight::Harms,
+        };
+        let dear = weight == Weight::Harms && effect.as_ref().is_some_and(|one| one.low > 0.0);
+        let words = effect_in_words(effect.as_ref(), price.as_deref());
+        (weight, price.filter(|_| dear), words)
     }
 
     /// What the rules propose for the hosts as they were read last.
     fn proposals(&mut self, sample: &Sample) -> Outcome<Proposals> {
         let diagnosis: Diagnosis = diagnose(self.ends, Some(sample), self.options.owns_shapers);
-        let permit = Permit {
-            shared_kernel: self.ends.shared_kernel(),
-            spares_machine: self.options.spares_machine,
-            ..Permit::default()
+        let permit = self.permit();
+        let proposals = match &self.options.source {
+            Source::Given(given) => sift(self.as_of_now(given), permit),
+            Source::Rules | Source::Search(_) => propose(&diagnosis.findings, permit),
         };
-        let proposals = propose(&diagnosis.findings, permit);
         self.log.add(Record::Diagnosis(Box::new(diagnosis)))?;
         for proposal in &proposals.held_back {
             let same = |other: &Proposal| other.changes == proposal.changes;
@@ -421,8 +462,31 @@ impl<'a> Session<'a> {
         Ok(proposals)
     }
 
-    /// Several trials of the present state; gives back the middle one.
-    fn repeat(&mut self, what: &str, record: fn(Box<Sample>) -> Record) -> Outcome<Sample> {
+    /// What may be tried between these ends.
+    fn permit(&self) -> Permit {
+        Permit {
+            shared_kernel: self.ends.shared_kernel(),
+            spares_machine: self.options.spares_machine,
+            ..Permit::default()
+        }
+    }
+
+    /// What was given, from the values that the settings have now; what has its value already is no change.
+    fn as_of_now(&self, given: &[Proposal]) -> Vec<Proposal> {
+        let mut given = given.to_vec();
+        for proposal in &mut given {
+            proposal.changes.retain_mut(|EndChange { end, change }| {
+                if let Some(now) = current(self.ends.host(*end), &change.setting).value() {
+                    change.from = now.clone();
+                }
+                !change.to.is_met_by(&change.from)
+            });
+        }
+        given
+    }
+
+    /// Several trials of the present state.
+    fn repeat(&mut self, what: &str, record: fn(Box<Sample>) -> Record) -> Outcome<Vec<Sample>> {
         let bar = self.say.progress(u64::from(REPEATS), what);
         let mut rates = Vec::new();
         let mut samples = Vec::new();
@@ -436,7 +500,7 @@ impl<'a> Session<'a> {
             samples.push(sample);
         }
         bar.done(&rates_in_words(&rates));
-        middle_of(samples)
+        Ok(samples)
     }
 
     fn trial(&mut self) -> Outcome<Sample> {
@@ -454,7 +518,7 @@ impl<'a> Session<'a> {
         remedy: usize,
         arms: &Arms,
         label: &str,
-    ) -> Outcome<()> {
+    ) -> Outcome<(Weight, Option<String>)> {
         let order = design.order(&mut |bound| self.random.below(bound));
         let bar = self.say.progress(order.len() as u64, label);
         for (pair, in_order) in (0..).zip(order.chunks(2)) {
@@ -474,9 +538,9 @@ impl<'a> Session<'a> {
                 bar.step(&format!("{} {rate}", arm.word()));
             }
         }
-        let effect = experiment_of(self.log.records(), remedy).effect(self.options.seed);
-        bar.done(&effect_in_words(effect.as_ref()));
-        Ok(())
+        let (weight, price, words) = self.judge(remedy);
+        bar.done(&words);
+        Ok((weight, price))
     }
 
     /// Runs and records one trial of an experiment.
@@ -611,10 +675,10 @@ fn settings_of(changes: &[EndChange]) -> impl Iterator<Item = (End, SettingKey)>
 }
 
 /// The trial whose rate is the median; of trials that moved nothing, the last.
-fn middle_of(mut samples: Vec<Sample>) -> Outcome<Sample> {
-    let middle = median_sample(&samples.iter().collect::<Vec<_>>()).cloned();
-    middle
-        .or_else(|| samples.pop())
+fn middle_of(samples: &[Sample]) -> Outcome<Sample> {
+    median_sample(&samples.iter().collect::<Vec<_>>())
+        .or(samples.last())
+        .cloned()
         .ok_or_else(|| Stop::new(Code::Bug, "no trial was made"))
 }
 

@@ -15,6 +15,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
+use linerate_model::factor::Factor;
 use linerate_model::finding::Diagnosis;
 use linerate_model::host::Host;
 use linerate_model::ids::NicName;
@@ -101,6 +102,17 @@ pub enum Record {
         /// The rules of the remedies that were in place in both arms.
         #[serde(default)]
         beside: Vec<String>,
+    },
+    /// What a search may vary.
+    Factors(Vec<Factor>),
+    /// A trial of a search.
+    Explored {
+        /// The level of each factor, counted from 0.
+        levels: Vec<usize>,
+        /// Whether it is one of the screening design's, in which each factor is changed in half of the trials.
+        screening: bool,
+        /// The trial; none where those levels could not be made together.
+        sample: Option<Box<Sample>>,
     },
     /// A trial between two rounds, for the rules to look at.
     Between(Box<Sample>),

@@ -5,11 +5,14 @@ use std::path::Path as FilePath;
 use std::time::Duration;
 
 use linerate_host::apply::{Boottime, folder_of};
+use linerate_model::finding::Profile;
 use serde::Serialize;
 
-use crate::cli::{PersistArgs, StayArgs, TuneAction};
+use crate::cli::{PersistArgs, ProveArgs, StayArgs, TuneAction};
+use crate::commands;
 use crate::confirm::{self, Control, Decision, Wish};
 use crate::exit::{Code, Outcome, Stop};
+use crate::hold;
 use crate::intent::Intent;
 use crate::interrupt::Interrupt;
 use crate::persist;
@@ -33,12 +36,33 @@ pub fn run(action: &TuneAction, state: &FilePath, say: &Say) -> Outcome<()> {
             let intent = Intent::of(wanted, &station)?;
             show("plan", &intent, say)
         }
-        TuneAction::Apply { wanted, stay } => {
+        TuneAction::Apply {
+            wanted,
+            stay,
+            prove: Some(peer),
+        } => {
+            if wanted.from.is_none() && wanted.profile != Profile::Throughput {
+                let why =
+                    "what is weighed is throughput: with `--prove` no other `--profile` is known";
+                return Err(Stop::new(Code::Usage, why));
+            }
+            let mut args = ProveArgs::of(peer);
+            args.from.clone_from(&wanted.from);
+            args.weigh.include_way_in = stay.include_way_in;
+            commands::prove(&args, state, say)
+        }
+        TuneAction::Apply {
+            wanted,
+            stay,
+            prove: None,
+        } => {
             recover_first(state, say)?;
             let station = Station::open(state)?;
             let intent = Intent::of(wanted, &station)?;
             apply("apply", station, state, &intent, stay, say)
         }
+        TuneAction::Hold(args) => hold::run(args, state, say).map(drop),
+        TuneAction::Search(args) => commands::search(args, state, say),
         TuneAction::Confirm { id } => confirm(state, id.as_deref(), say),
         TuneAction::Affinity {
             nic,

@@ -3,11 +3,12 @@
 //! functions. Which leading intervals are warm-up is decided elsewhere (`linerate-stats`) and passed in.
 
 mod cost;
+pub mod guard;
 mod trust;
 
 use serde::{Deserialize, Serialize};
 
-pub use cost::{SideCost, cost_of_local, cost_of_remote, s_per_gb_of_role};
+pub use cost::{SideCost, cost_of_local, cost_of_remote, s_per_gb, s_per_gb_of_role};
 pub use trust::{CountCheck, count_checks, flags};
 
 use crate::ids::CpuId;

@@ -16,6 +16,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+pub use drops::dropped;
 pub use figures::{Figures, Turns};
 
 use crate::analysis::{self, Way};

@@ -99,9 +99,32 @@ pub fn propose(findings: &[Finding], permit: Permit) -> Proposals {
             .cmp(&stage(other))
             .then(other.severity.cmp(&one.severity))
     });
+    sift(merged, permit)
+}
+
+/// The rule of a proposal that no rule made: somebody gave it.
+pub const GIVEN: &str = "given";
+
+/// What a proposal is called: its rule, or its setting where it is given.
+pub fn name_of(rule: &str, changes: &[EndChange]) -> String {
+    match changes.first() {
+        Some(first) if rule == GIVEN => first.change.setting.to_string(),
+        _ => rule.to_owned(),
+    }
+}
+
+impl Proposal {
+    /// What it is called.
+    pub fn name(&self) -> String {
+        name_of(&self.rule, &self.changes)
+    }
+}
+
+/// What may be tried of some proposals, in their order, each change once.
+pub fn sift(all: Vec<Proposal>, permit: Permit) -> Proposals {
     let mut proposals = Proposals::default();
     let mut known: Vec<EndChange> = Vec::new();
-    for mut proposal in merged {
+    for mut proposal in all {
         once_each(&mut proposal, permit);
         // What an earlier proposal changes in the same way need not be tried again.
         proposal.changes.retain(|change| !known.contains(change));

@@ -35,6 +35,9 @@ pub struct ProveDocument {
     pub planted: Vec<String>,
     /// The rules whose remedy's interval excludes zero, and the rule of the named limit.
     pub found: Vec<String>,
+    /// What a search looked at before it had something to weigh; null where nothing was searched.
+    #[serde(default)]
+    pub search: Option<SearchDocument>,
     /// The seed of the order of trials and of the intervals.
     pub seed: u64,
     /// The run's folder.
@@ -104,7 +107,10 @@ pub struct RemedyResult {
     pub changes: Vec<EndChange>,
     /// The relative effect on the rate.
     pub effect: Option<EffectDocument>,
-    /// Whether it was kept: its interval lies above zero.
+    /// What it did to what must not get worse.
+    #[serde(default)]
+    pub guards: Vec<GuardDocument>,
+    /// Whether it was kept: its interval lies above zero, and no guard that was not given up is worse.
     pub kept: bool,
     /// Whether it was tried again later, after another limit was gone: this try is not the last word.
     #[serde(default)]
@@ -116,6 +122,69 @@ pub struct RemedyResult {
     pub beside: Vec<String>,
     /// The rates of the pairs, (without, with), bit/s, in the order they were made.
     pub pairs_bit_per_s: Vec<(f64, f64)>,
+}
+
+/// What must not get worse while a rate gets better.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Guard {
+    /// The 99th percentile of the time of a request.
+    P99,
+    /// CPU seconds of linerate's threads on both ends per gigabyte.
+    Cpu,
+    /// The share of the packets that both hosts dropped.
+    Drops,
+}
+
+impl Guard {
+    /// Every guard.
+    pub const ALL: [Self; 3] = [Self::P99, Self::Cpu, Self::Drops];
+
+    /// What it looks at, for a person.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::P99 => "p99 latency",
+            Self::Cpu => "CPU per byte",
+            Self::Drops => "drops per packet",
+        }
+    }
+}
+
+/// A guard, and what a remedy did to it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct GuardDocument {
+    /// Which.
+    pub guard: Guard,
+    /// The relative change; more is worse.
+    pub effect: EffectDocument,
+    /// Whether it is worse by more than its noise: the interval lies above zero, by more than clocks tell apart (and
+    /// of drops, enough were dropped to be called loss).
+    pub worse: bool,
+}
+
+/// What a search looked at.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SearchDocument {
+    /// What could be varied.
+    pub factors: Vec<FactorDocument>,
+    /// Trials of the screening design.
+    pub screening_trials: usize,
+    /// Trials of the search in all, before anything was weighed.
+    pub trials: usize,
+}
+
+/// A factor of a search.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FactorDocument {
+    /// Its name: the end and its settings.
+    pub name: String,
+    /// Its levels, the first as it was found.
+    pub levels: Vec<String>,
+    /// The mean relative difference between the trials of the screening that changed it and the others; null where
+    /// there were too few. A part of every interaction of two other factors is mixed into it.
+    pub effect: Option<f64>,
+    /// Whether it is larger than chance would make it.
+    pub shows: bool,
 }
 
 /// A change and the end it is for.

@@ -133,6 +133,8 @@ pub enum MachineKnob {
     Smt,
     /// `cpu/max-latency-us`: idle states that take longer to leave are not entered.
     MaxLatencyUs,
+    /// `irqbalance/paused`: its process is stopped.
+    IrqbalancePaused,
     /// `cpu/clocksource`.
     Clocksource,
     /// `memory/transparent-hugepages`.
@@ -144,6 +146,7 @@ const MACHINE_PATHS: &[(&str, MachineKnob)] = &[
     ("cpu/turbo", MachineKnob::Turbo),
     ("cpu/smt", MachineKnob::Smt),
     ("cpu/max-latency-us", MachineKnob::MaxLatencyUs),
+    ("irqbalance/paused", MachineKnob::IrqbalancePaused),
     ("cpu/clocksource", MachineKnob::Clocksource),
     (
         "memory/transparent-hugepages",
@@ -334,7 +337,7 @@ impl FromStr for SettingKey {
                     Err(wrong("a sysctl is named by words with dots between"))
                 }
             }
-            ["cpu" | "memory", _] => knob_of(MACHINE_PATHS, text)
+            ["cpu" | "memory" | "irqbalance", _] => knob_of(MACHINE_PATHS, text)
                 .map(Self::Machine)
                 .ok_or_else(|| wrong("the machine has no such setting in the catalogue")),
             ["cpu", cpu, "resume-latency-us"] => {
@@ -549,6 +552,7 @@ mod tests {
         "block/nvme0n1/rq-affinity",
         "block/nvme0n1/io-policy",
         "rdma/mlx5_0/1/default-gid-type",
+        "irqbalance/paused",
         "placement/sender-cpus",
         "placement/receiver-cpus",
         "stream/congestion-control",

@@ -45,6 +45,11 @@ pub(crate) fn normal_cdf(z: f64) -> f64 {
     if z > 0.0 { 1.0 - tail } else { tail }
 }
 
+/// The density of the standard normal distribution at `z`.
+pub(crate) fn normal_density(z: f64) -> f64 {
+    (-z * z / 2.0).exp() / (2.0 * std::f64::consts::PI).sqrt()
+}
+
 /// The value that a Student t variable with `freedom` degrees of freedom exceeds with probability
 /// `tail`, which is at most one half.
 ///

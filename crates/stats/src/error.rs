@@ -12,6 +12,13 @@ pub enum StatsError {
         /// The pairs it takes.
         need: usize,
     },
+    /// A screening design was asked for no factor, or for more than one design holds.
+    FactorsOutOfRange {
+        /// The factors there were.
+        have: usize,
+        /// The most there may be.
+        most: usize,
+    },
     /// A summary was asked of too few values.
     TooFewValues {
         /// The values there were.
@@ -51,6 +58,12 @@ impl fmt::Display for StatsError {
                 write!(
                     f,
                     "{have} pairs of measurements cannot show an effect: it takes {need}"
+                )
+            }
+            Self::FactorsOutOfRange { have, most } => {
+                write!(
+                    f,
+                    "{have} factors cannot be screened together: 1 to {most} can"
                 )
             }
             Self::TooFewValues { have, need } => {

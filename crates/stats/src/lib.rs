@@ -7,6 +7,8 @@
 //! - [`effect`]: what a change did to a rate, from interleaved pairs, with an interval.
 //! - [`summary`]: centre, spread and quantiles of a handful of values.
 //! - [`warmup`]: how much of the start of a series to drop.
+//! - [`screening`]: which of many factors matter, from few trials.
+//! - [`surrogate`]: a guess at a surface over settings, and where to try next.
 //! - [`Random`]: random numbers that can be repeated, also for the order of an experiment.
 
 #![forbid(unsafe_code)]
@@ -17,7 +19,9 @@ mod error;
 mod interval;
 mod power;
 mod random;
+pub mod screening;
 pub mod summary;
+pub mod surrogate;
 pub mod warmup;
 
 pub use error::StatsError;

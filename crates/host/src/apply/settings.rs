@@ -10,14 +10,16 @@ use std::io;
 use linerate_model::host::Qdisc;
 use linerate_model::ids::NicName;
 use linerate_model::known::{Cause, Known};
-use linerate_model::setting::{NicKnob, SettingKey, Value};
+use linerate_model::setting::{MachineKnob, NicKnob, SettingKey, Value};
 
-use super::{files, nic_values};
+use super::{daemon, files, nic_values};
 use crate::nic_control::{NicRead, NicWrite, Pair};
 use crate::root::{HostRoot, LiveHost};
 
 /// Why a setting of the catalogue is neither read nor written here.
 const NOT_WRITABLE: &str = "linerate reads and judges it, but cannot write it yet";
+/// Why a setting that is a process's own is not.
+const HELD: &str = "it lasts as long as a process holds it, as `linerate tune hold` does";
 
 /// Why a setting could not be written. Nothing was changed, or the kernel says that nothing was.
 #[derive(Debug, thiserror::Error)]
@@ -89,6 +91,10 @@ pub fn read(root: &HostRoot, nics: &dyn NicRead, key: &SettingKey) -> Known<Valu
             "a placement belongs to a measurement, not to a host",
         ),
         SettingKey::Nic(nic, knob) => read_nic(root, nics, key, nic, knob),
+        SettingKey::Machine(MachineKnob::IrqbalancePaused) => daemon::is_paused(root),
+        SettingKey::Machine(MachineKnob::MaxLatencyUs) => {
+            Known::unknown(Cause::NotAsked, key.to_string(), HELD)
+        }
         _ => Known::unknown(Cause::NotAsked, key.to_string(), NOT_WRITABLE),
     }
 }
@@ -152,6 +158,11 @@ pub fn write(
             setting: key.clone(),
         }),
         SettingKey::Nic(nic, knob) => write_nic(live.root(), nics, key, nic, knob, value),
+        SettingKey::Machine(MachineKnob::IrqbalancePaused) => {
+            let paused = as_switch(key, value)?;
+            daemon::pause(live.root(), paused)
+                .map_err(|source| refused(key, value, "a signal to irqbalance".to_owned(), source))
+        }
         _ => Err(not_writable(key)),
     }
 }
@@ -367,6 +378,7 @@ pub(super) fn agrees(key: &SettingKey, wrote: &Value, found: &Value) -> bool {
 mod tests {
     use std::fs;
 
+    use linerate_model::known::Gap;
     use linerate_model::setting::CATALOGUE;
 
     use super::*;
@@ -489,7 +501,8 @@ mod tests {
             let key = key(&name);
             assert_eq!(key.spec(), spec);
             let answer = read(&root, &nics, &key);
-            let is_refused = answer.gap().is_some_and(|gap| gap.reason == NOT_WRITABLE);
+            let is_refused = |gap: &Gap| gap.reason == NOT_WRITABLE || gap.reason == HELD;
+            let is_refused = answer.gap().is_some_and(is_refused);
             assert_eq!(key.is_writable(), !is_refused, "{key}");
         }
     }

@@ -2,10 +2,13 @@
 //! planted against found, and where the run lies. Words and marks carry the meaning; colour only helps
 //! to find them.
 
-use linerate_model::prove::{EffectDocument, ProveDocument, RemedyResult};
+use linerate_model::propose::name_of;
+use linerate_model::prove::{
+    EffectDocument, FactorDocument, ProveDocument, RemedyResult, SearchDocument,
+};
 
 use super::figures::{
-    Fate, cost, effect_figure, effect_interval, effect_meaning, gain, gain_words, rate,
+    Fate, cost, effect_figure, effect_interval, effect_meaning, gain, gain_words, percent, rate,
     rate_interval, remedy_change, scores, share, times, tried, visible,
 };
 use super::map_text::wrap;
@@ -72,6 +75,9 @@ pub fn render_text(prove: &ProveDocument, width: usize, colour: bool) -> String 
         out: String::new(),
     };
     verdict(prove, &mut page);
+    if let Some(search) = &prove.search {
+        searched(search, &mut page);
+    }
     remedies(prove, &mut page);
     planted(prove, &mut page);
     ending(prove, &mut page);
@@ -143,6 +149,32 @@ fn verdict(prove: &ProveDocument, page: &mut Page) {
     }
 }
 
+/// What a search saw of its factors, those first that matter most.
+fn searched(search: &SearchDocument, page: &mut Page) {
+    const MOST: usize = 8;
+    page.gap();
+    let heading = format!(
+        "{} factors were looked at in {} trials, {} of them a screening",
+        search.factors.len(),
+        search.trials,
+        search.screening_trials
+    );
+    page.say(BOLD, (0, 0), &heading);
+    let mut told: Vec<(f64, &FactorDocument)> = (search.factors.iter())
+        .filter_map(|factor| Some((factor.effect?, factor)))
+        .collect();
+    told.sort_by(|one, other| other.0.abs().total_cmp(&one.0.abs()));
+    for (effect, factor) in told.iter().take(MOST) {
+        let (style, sure) = if factor.shows {
+            ("", "")
+        } else {
+            (DIM, " (as chance would make it)")
+        };
+        let text = format!("{:>9}  {}{sure}", percent(*effect), factor.name);
+        page.say(style, (0, MARGIN), &text);
+    }
+}
+
 fn remedies(prove: &ProveDocument, page: &mut Page) {
     page.gap();
     if prove.remedies.is_empty() {
@@ -159,7 +191,8 @@ fn remedies(prove: &ProveDocument, page: &mut Page) {
 fn remedy_lines(remedy: &RemedyResult, scale: &Scale, page: &mut Page) {
     let fate = Fate::of(remedy);
     let style = if fate == Fate::Kept { GOOD } else { "" };
-    let name = format!("{} {:<9} {}", fate.mark(), fate.word(), remedy.rule);
+    let name = name_of(&remedy.rule, &remedy.changes);
+    let name = format!("{} {:<9} {name}", fate.mark(), fate.word());
     page.say(style, (0, MARGIN), &name);
     let change = format!("{}, {} end", remedy_change(remedy), remedy.end);
     page.say(DIM, (MARGIN, MARGIN + 2), &change);

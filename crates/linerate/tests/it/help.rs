@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::job::{linerate, run};
 
-const COMMANDS: [&[&str]; 38] = [
+const COMMANDS: [&[&str]; 40] = [
     &[],
     &["demo"],
     &["map"],
@@ -28,6 +28,8 @@ const COMMANDS: [&[&str]; 38] = [
     &["tune"],
     &["tune", "plan"],
     &["tune", "apply"],
+    &["tune", "search"],
+    &["tune", "hold"],
     &["tune", "confirm"],
     &["tune", "affinity"],
     &["tune", "persist"],

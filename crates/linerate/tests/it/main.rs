@@ -15,6 +15,7 @@ mod demo;
 mod full_disk;
 mod guard;
 mod help;
+mod hold;
 mod iperf3;
 mod job;
 mod lab;

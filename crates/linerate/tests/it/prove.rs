@@ -131,3 +131,104 @@ fn what_only_both_ends_together_mend_is_tried_on_both() {
     assert!(ends.contains(&&Value::from("remote")), "{changes:#}");
     assert_same(&lab, &before, "after `prove --undo`");
 }
+
+/// A plan of which the first change helps and the last one cannot.
+fn given(lab: &Lab) -> String {
+    let file = lab.path("given.toml");
+    let plan = "[settings]\n\"nic/near0/qdisc\" = \"noqueue\"\n\"sysctl/net.ipv4.tcp_ecn\" = 1\n\
+                [peer.settings]\n\"sysctl/net.ipv4.tcp_ecn\" = 1\n";
+    std::fs::write(&file, plan).expect("the lab's folder");
+    text(&file).to_owned()
+}
+
+#[test]
+fn changes_of_a_plan_are_weighed_like_the_rules_remedies() {
+    let Some(lab) = Lab::new() else { return };
+    lab.shell("near", SHAPER);
+    let before = lab.dump();
+    let file = given(&lab);
+    let asked = ["--own-shapers", "--undo", "--from", &file];
+    let (document, _) = prove(&lab, "run", &asked);
+    let weighed = document["remedies"].as_array().expect("remedies");
+    let last = |setting: &str| {
+        let found = weighed.iter().rfind(|remedy| remedy["setting"] == setting);
+        found.unwrap_or_else(|| panic!("{setting} was not weighed: {weighed:#?}"))
+    };
+    assert_eq!(last("nic/near0/qdisc")["kept"], true);
+    let ecn = last("sysctl/net.ipv4.tcp_ecn");
+    assert_eq!(ecn["changes"].as_array().map(Vec::len), Some(2), "{ecn:#}");
+    let found = document["found"].as_array().expect("rules");
+    assert!(!found.contains(&Value::from("given")), "{found:?}");
+    assert_same(&lab, &before, "after `--undo`");
+}
+
+#[test]
+fn apply_with_a_peer_to_prove_it_by_keeps_what_helps() {
+    let Some(lab) = Lab::new() else { return };
+    lab.shell("near", SHAPER);
+    let before = lab.dump();
+    let file = lab.path("own.toml");
+    std::fs::write(&file, "[settings]\n\"nic/near0/feature/tso\" = false\n").expect("a plan");
+    // Its own default: trials of a second, five pairs.
+    let apply = [
+        "--format",
+        "json",
+        "tune",
+        "apply",
+        "--from",
+        text(&file),
+        "--prove",
+        "netns:far",
+    ];
+    let done = lab.run(&apply).expect_code(0);
+    let document = fitting(&done.out);
+    assert_eq!(
+        document["remedies"][0]["kept"], false,
+        "behind a shaper nothing helps"
+    );
+    assert_same(&lab, &before, "nothing helped");
+    for more in ["--no-confirm", "--persist"] {
+        lab.run(&[&apply[2..], &[more]].concat()).expect_code(2);
+    }
+}
+
+#[test]
+fn a_search_finds_what_was_switched_off_and_what_it_keeps_can_be_taken_back() {
+    let Some(lab) = Lab::new() else { return };
+    lab.shell("near", NO_SEGMENTATION);
+    let before = lab.dump();
+    let run = lab.path("run");
+    let search = |more: &[&str]| {
+        let fixed = [
+            "--format",
+            "json",
+            "tune",
+            "search",
+            "netns:far",
+            "--spare-machine",
+        ];
+        let fixed = [
+            &fixed[..],
+            &["--pairs", "3", "--time", "0.1", "--seed", "7"],
+        ]
+        .concat();
+        lab.run(&[&fixed[..], more].concat())
+    };
+    let done = search(&["--budget", "40", "--undo", "--out", text(&run)]).expect_code(0);
+    let document = fitting(&done.out);
+    let factors = document["search"]["factors"].as_array().expect("factors");
+    let name = |factor: &Value| factor["name"].as_str().expect("a name").to_owned();
+    let names: Vec<String> = factors.iter().map(name).collect();
+    for wanted in [
+        "local nic/near0/feature/tx-tcp-segmentation",
+        "remote sysctl/net.ipv4.tcp_rmem",
+    ] {
+        assert!(names.contains(&wanted.to_owned()), "{names:?}");
+    }
+    assert!(document["search"]["trials"].as_u64() > Some(10));
+    assert_eq!(document["restored"], true);
+    assert_same(&lab, &before, "after a search with `--undo`");
+    let short = search(&["--budget", "2"]).expect_code(2);
+    assert!(short.err.contains("--budget"), "{}", short.err);
+    assert_same(&lab, &before, "after a search that had no time");
+}

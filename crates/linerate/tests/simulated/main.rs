@@ -2,6 +2,7 @@
 //! every step. No network, no clock, no root; each session takes milliseconds.
 
 mod faults;
+mod search;
 mod statistics;
 mod stored;
 mod truth;
@@ -9,7 +10,7 @@ mod world;
 
 use linerate::analysis::document;
 use linerate::exit::Outcome;
-use linerate::prove::{Options, Session};
+use linerate::prove::{Options, Session, Source};
 use linerate::say::{Format, Say};
 use linerate::store::{Header, Log, Record, SCHEMA};
 use linerate_model::prove::ProveDocument;
@@ -37,6 +38,8 @@ fn options(seed: u64) -> Options {
         undo: true,
         owns_shapers: true,
         spares_machine: false,
+        accepts_worse: Vec::new(),
+        source: Source::Rules,
     }
 }
 

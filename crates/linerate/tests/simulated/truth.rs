@@ -1,8 +1,13 @@
 //! Planted faults with known effects: what is kept, what is undone, and what is said of it.
 
+use linerate::prove::Source;
 use linerate::store::Record;
-use linerate_model::plan::End;
+use linerate_model::finding::Severity;
+use linerate_model::plan::{Change, End};
+use linerate_model::propose::{GIVEN, Proposal};
+use linerate_model::prove::{EndChange, Guard};
 use linerate_model::sample::Flag;
+use linerate_model::setting::{self, SettingKey};
 use linerate_model::units::BitRate;
 
 use crate::world::{Cap, Cost, World, put, shape};
@@ -73,6 +78,77 @@ fn what_has_a_true_effect_is_kept_and_what_harms_is_undone() {
     }
 }
 
+/// Segmentation in the card makes it faster by two thirds and doubles the CPU time of each byte and more.
+fn dear(seed: u64) -> World {
+    let mut world = faulty(seed);
+    world.dear = vec![cost(End::Local, TSO, |value| value == "on", 6.0)];
+    world
+}
+
+#[test]
+fn what_helps_but_costs_more_cpu_than_it_may_is_undone_unless_that_is_accepted() {
+    for seed in 0..5 {
+        let (said, _) = proved(&mut dear(seed), options(seed));
+        let mut remedies = said.remedies.iter();
+        let remedy = remedies.rfind(|remedy| remedy.rule == OFFLOADS);
+        let remedy = remedy.expect("tried");
+        assert!(remedy.effect.as_ref().expect("measured").low > 0.0);
+        assert!(!remedy.kept, "{seed}");
+        let cpu = remedy.guards.iter().find(|one| one.guard == Guard::Cpu);
+        let cpu = cpu.expect("both ends told their CPU time");
+        assert!(cpu.worse && cpu.effect.low > 0.1, "{cpu:?}");
+        let note = remedy.note.as_deref().expect("why it was not kept");
+        let says = "costs more than it may: CPU per byte +";
+        assert!(note.contains(says), "{note}");
+        assert!(said.found.contains(&OFFLOADS.to_owned()), "it was found");
+        assert!(tries(&said).contains(&(BUFFER, true)), "{seed}");
+
+        let mut accepting = options(seed);
+        accepting.accepts_worse = vec![Guard::Cpu];
+        let (said, _) = proved(&mut dear(seed), accepting);
+        assert!(tries(&said).contains(&(OFFLOADS, true)), "{seed}");
+    }
+}
+
+#[test]
+fn changes_that_somebody_gives_are_weighed_in_place_of_the_rules_remedies() {
+    let given = |world: &World, end: End, key: &str, to: &str| {
+        let setting: SettingKey = key.parse().expect("a key");
+        let to = setting.parse_value(to).expect("a value");
+        let from = setting::current(&world.truth[usize::from(end == End::Remote)], &setting);
+        let from = from.value().expect("it is there").clone();
+        let change = Change { setting, from, to };
+        Proposal {
+            rule: GIVEN.to_owned(),
+            subjects: Vec::new(),
+            severity: Severity::Note,
+            class: change.setting.spec().class,
+            changes: vec![EndChange { end, change }],
+        }
+    };
+    let mut world = faulty(3);
+    let mut options = options(3);
+    options.source = Source::Given(vec![
+        given(&world, End::Local, TSO, "on"),
+        given(&world, End::Local, CONTROL, "cubic"),
+        // It has that value already.
+        given(&world, End::Remote, CONTROL, "cubic"),
+        // It takes the link down.
+        given(&world, End::Local, "nic/near0/mtu", "1400"),
+    ]);
+    let (said, _) = proved(&mut world, options);
+    let told: Vec<(&str, bool)> = (said.remedies.iter())
+        .filter(|remedy| !remedy.tried_again)
+        .map(|remedy| (remedy.setting.as_str(), remedy.kept))
+        .collect();
+    assert_eq!(
+        told,
+        [(TSO, true), (CONTROL, false), ("nic/near0/mtu", false)]
+    );
+    assert_eq!(said.remedies[0].beside, [CONTROL]);
+    assert!(!said.found.contains(&GIVEN.to_owned()), "it is no rule");
+}
+
 #[test]
 fn with_undo_both_hosts_are_exactly_as_before() {
     for seed in 0..20 {
@@ -99,7 +175,7 @@ fn without_undo_exactly_what_was_kept_stays() {
         .flat_map(|r| &r.changes)
     {
         let host = &mut wanted[usize::from(change.end == End::Remote)];
-        assert!(linerate_model::setting::put(
+        assert!(setting::put(
             host,
             &change.change.setting,
             &change.change.to

@@ -12,7 +12,7 @@ use linerate_model::ids::NicName;
 use linerate_model::plan::{End, Plan};
 use linerate_model::sample::{Flag, Sample};
 use linerate_model::setting::{self, Value};
-use linerate_model::units::BitRate;
+use linerate_model::units::{BitRate, Nanoseconds};
 use linerate_model::workload::TrialSpec;
 use linerate_traffic::simulated::SimulatedPath;
 
@@ -74,6 +74,8 @@ pub(crate) struct World {
     pub path: SimulatedPath,
     pub caps: Vec<Cap>,
     pub costs: Vec<Cost>,
+    /// How many times the CPU time is used while a host has a setting at some values.
+    pub dear: Vec<Cost>,
     /// Flags of trials, by number.
     pub flagged: fn(u64) -> Vec<Flag>,
     /// Which trials move nothing, by number.
@@ -107,6 +109,7 @@ impl World {
             path: SimulatedPath::exact(seed, BitRate::from_mbit_per_s(gbit * 1000)),
             caps: Vec::new(),
             costs: Vec::new(),
+            dear: Vec::new(),
             flagged: |_| Vec::new(),
             stalls: |_| false,
             planned: None,
@@ -175,6 +178,15 @@ impl World {
     }
 }
 
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "some seconds, a few times"
+)]
+fn times_of(time: Nanoseconds, times: f64) -> Nanoseconds {
+    Nanoseconds::new((time.as_secs_f64() * times * 1e9) as u64)
+}
+
 fn index(end: End) -> usize {
     match end {
         End::Local => 0,
@@ -229,6 +241,11 @@ impl Ends for World {
         let mut sample = path
             .trial(spec, &active, self.trials)
             .expect("the trial is within its limits");
+        let dear = self.dear.iter();
+        let dear = dear.filter(|one| self.holds(one.end, one.key, one.holds, spec));
+        let times: f64 = dear.map(|one| one.factor).product();
+        let used = &mut sample.local.cpu.threads_user_ns;
+        *used = times_of(*used, times);
         sample.shared_kernel = true;
         sample.flags = (self.flagged)(self.trials);
         self.trials += 1;

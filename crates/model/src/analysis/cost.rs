@@ -37,6 +37,11 @@ pub fn cost_of_remote(sample: &Sample) -> SideCost {
     cost(sample, &sample.remote)
 }
 
+/// User and system seconds of the data threads of both ends per gigabyte received.
+pub fn s_per_gb(sample: &Sample) -> Option<f64> {
+    Some(cost_of_local(sample).s_per_gb? + cost_of_remote(sample).s_per_gb?)
+}
+
 /// User and system seconds of the data threads that did `role`, whichever end they were at, per gigabyte
 /// received. Unknown where nothing arrived, or where an end told of no thread.
 pub fn s_per_gb_of_role(sample: &Sample, role: Role) -> Option<f64> {
@@ -76,7 +81,7 @@ fn cost(sample: &Sample, side: &SideSample) -> SideCost {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a petabyte is below 2^53 bytes")]
-fn gigabytes_received(sample: &Sample) -> f64 {
+pub(super) fn gigabytes_received(sample: &Sample) -> f64 {
     let bytes = ways(sample)
         .iter()
         .flat_map(Way::counted)

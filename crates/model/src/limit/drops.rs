@@ -12,7 +12,7 @@ use crate::finding::Evidence;
 use crate::host::Host;
 use crate::known::Known;
 use crate::plan::End;
-use crate::sample::{FlowRecord, SideSample};
+use crate::sample::{FlowRecord, Sample, SideSample};
 use crate::units::{Bytes, Ratio, real};
 use crate::watch::{Watch, total};
 use crate::workload::{DatagramBatch, Workload};
@@ -90,6 +90,46 @@ impl Place {
         let each = self.frame.map_or(unit, |frame| frame.min(unit));
         self.count.saturating_mul(each.as_u64())
     }
+}
+
+/// Where a sender drops what it is handed.
+const SENT: [&str; 2] = ["stat/tx_dropped", "stat/tx_fifo_errors"];
+/// Where a queueing discipline does.
+const QUEUED: [&str; 1] = ["qdisc/drops"];
+/// What the kernel does not take from an interface; what softnet drops is counted here too.
+const RECEIVED: [&str; 1] = ["stat/rx_dropped"];
+/// What the kernel does not fetch from a ring in time.
+const RINGS: [&str; 3] = [
+    "stat/rx_missed_errors",
+    "stat/rx_fifo_errors",
+    "stat/rx_over_errors",
+];
+/// What sockets of datagrams have no room for.
+const UDP_SOCKETS: [&str; 1] = ["snmp/Udp/RcvbufErrors"];
+/// What connections have no room for.
+const TCP_SOCKETS: [&str; 3] = [
+    "netstat/TcpExt/TCPBacklogDrop",
+    "netstat/TcpExt/TCPRcvQDrop",
+    "netstat/TcpExt/RcvPruned",
+];
+
+/// The packets that both hosts dropped during a trial, whoever they were for; `None` where an end's counters were
+/// not read.
+pub fn dropped(sample: &Sample) -> Option<u64> {
+    let of = |side: &SideSample| {
+        let watch = side.counters.value()?;
+        let interfaces = [&SENT[..], &QUEUED, &RECEIVED, &RINGS].concat();
+        let is_drop = |rest: &str| {
+            let name = rest.split_once('/').map(|(_, name)| name);
+            name.is_some_and(|name| interfaces.contains(&name))
+        };
+        let dropped = watch.below("nic/");
+        let dropped = dropped.filter(|(rest, ..)| is_drop(rest));
+        let sockets = UDP_SOCKETS.iter().chain(&TCP_SOCKETS);
+        let sockets = sockets.filter_map(|key| watch.grown(key).get());
+        Some(total(dropped.map(|(_, count, _)| count).chain(sockets)))
+    };
+    Some(of(&sample.local)?.saturating_add(of(&sample.remote)?))
 }
 
 /// What the counters say of a loss.
@@ -229,15 +269,8 @@ fn at_sender(trial: &Trial<'_>, way: &Way<'_>) -> Vec<Place> {
         LimitKind::Loss
     };
     let from = (way.from, trial.host(way.from));
-    let queues = of_interfaces(
-        watch,
-        from,
-        &["qdisc/drops"],
-        "queueing discipline of",
-        kind,
-    );
-    let names = ["stat/tx_dropped", "stat/tx_fifo_errors"];
-    let sent = of_interfaces(watch, from, &names, "sending on", LimitKind::Loss);
+    let queues = of_interfaces(watch, from, &QUEUED, "queueing discipline of", kind);
+    let sent = of_interfaces(watch, from, &SENT, "sending on", LimitKind::Loss);
     queues.into_iter().chain(sent).collect()
 }
 
@@ -249,22 +282,16 @@ fn at_receiver(trial: &Trial<'_>, way: &Way<'_>, lost: &Lost) -> Vec<Place> {
     let Some(watch) = watch else {
         return places;
     };
-    let dropped = ["stat/rx_dropped"];
-    let dropped = of_interfaces(watch, there, &dropped, "receiving on", LimitKind::Loss);
+    let dropped = of_interfaces(watch, there, &RECEIVED, "receiving on", LimitKind::Loss);
     places.extend(softnet(
         watch,
         end,
         total(dropped.iter().map(|place| place.count)),
     ));
-    let names = [
-        "stat/rx_missed_errors",
-        "stat/rx_fifo_errors",
-        "stat/rx_over_errors",
-    ];
     places.extend(of_interfaces(
         watch,
         there,
-        &names,
+        &RINGS,
         "ring of",
         LimitKind::Loss,
     ));
@@ -274,19 +301,17 @@ fn at_receiver(trial: &Trial<'_>, way: &Way<'_>, lost: &Lost) -> Vec<Place> {
 
 /// The receive buffers of sockets: of datagrams by the sockets' own account where the kernel gives one.
 fn sockets(way: &Way<'_>, end: End, lost: &Lost, watch: Option<&Watch>) -> Option<Place> {
-    const UDP: &[&str] = &["snmp/Udp/RcvbufErrors"];
-    const TCP: &[&str] = &[
-        "netstat/TcpExt/TCPBacklogDrop",
-        "netstat/TcpExt/TCPRcvQDrop",
-        "netstat/TcpExt/RcvPruned",
-    ];
     let own = |flow: &FlowRecord| flow.datagrams.as_ref()?.socket_drops;
     let own: Option<Vec<u64>> = way.receiver.receivers().map(own).collect();
     let own = own.filter(|counts| lost.udp && !counts.is_empty());
     let (count, path) = if let Some(counts) = own {
         (total(counts), "SO_MEMINFO".to_owned())
     } else {
-        let keys = if lost.udp { UDP } else { TCP };
+        let keys = if lost.udp {
+            &UDP_SOCKETS[..]
+        } else {
+            &TCP_SOCKETS
+        };
         let watch = watch?;
         let counts = keys.iter().filter_map(|key| watch.grown(key).get());
         (
@@ -334,7 +359,7 @@ mod tests {
     use crate::ceiling::{PathFacts, ceilings_of_path};
     use crate::host::Host;
     use crate::limit::{Limit, name_limit};
-    use crate::sample::{Datagrams, Sample};
+    use crate::sample::Datagrams;
     use crate::units::BitRate;
     use crate::workload::Udp;
 

@@ -519,6 +519,15 @@ pub const CATALOGUE: &[SettingSpec] = &[
         "Documentation/power/pm_qos_interface.rst"
     ),
     spec!(
+        "irqbalance/paused",
+        Switch,
+        R1,
+        Machine,
+        Written,
+        "whether irqbalance is stopped, so that it moves no interrupt",
+        "irqbalance(1)"
+    ),
+    spec!(
         "cpu/clocksource",
         Text,
         R1,

@@ -264,6 +264,8 @@ fn current_of_machine(host: &Host, knob: MachineKnob) -> Known<Value> {
             let limit = power.latency_limit_us.clone();
             limit.map(|us| Value::Integer(u64::from(us)))
         }
+        // No rule judges it.
+        MachineKnob::IrqbalancePaused => Known::not_asked("irqbalance/paused".to_owned()),
         MachineKnob::Clocksource => host.kernel.clocksource.clone().map(Value::Text),
         MachineKnob::TransparentHugepages => {
             host.kernel.transparent_hugepages.clone().map(Value::Text)

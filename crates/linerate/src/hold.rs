@@ -1,0 +1,119 @@
+//! `linerate tune hold`: settings for as long as something runs, a measurement by any program, say. They are never
+//! committed: whatever ends this process, the reverter takes them back, and the kernel what a descriptor holds.
+
+use std::io;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Command, ExitStatus};
+use std::time::Duration;
+
+use linerate_host::hold::LatencyLimit;
+use linerate_model::finding::Profile;
+
+use crate::cli::HoldArgs;
+use crate::exit::{Code, Outcome, Stop};
+use crate::intent::Intent;
+use crate::interrupt::Interrupt;
+use crate::say::Say;
+use crate::station::Station;
+use crate::tune::recover_first;
+
+/// A shell's exit code of a command that a signal ended is the signal's number on top of this.
+const SIGNALLED: u8 = 128;
+/// How long a wait lasts that nothing but Ctrl-C ends, before it begins again.
+const A_WHILE: Duration = Duration::from_secs(3_600);
+
+/// Changes what was asked for, runs the command or waits, and takes everything back. Gives back the exit code.
+pub(crate) fn run(args: &HoldArgs, state: &Path, say: &Say) -> Outcome<u8> {
+    recover_first(state, say)?;
+    let mut station = Station::open(state)?;
+    let (intent, limit_us) = asked(args, &station)?;
+    let plan = intent.plan()?;
+    let interrupt = Interrupt::listen()?;
+    station.disturb_way_in(args.include_way_in);
+    for line in intent.lines() {
+        say.note(&line);
+    }
+    let limit = limit_us.map(LatencyLimit::hold).transpose();
+    let limit = match limit {
+        Ok(limit) => limit,
+        Err(error) if args.from.is_none() => {
+            say.note(&format!(
+                "the CPUs may sleep as they like: /dev/cpu_dma_latency cannot be held: {error}"
+            ));
+            None
+        }
+        Err(error) => return Err(Stop::io("hold /dev/cpu_dma_latency", error)),
+    };
+    if limit.is_some() {
+        let limit = limit_us.unwrap_or_default();
+        say.note(&format!("cpu/max-latency-us: held at {limit}"));
+    }
+    if plan.changes.is_empty() && limit.is_none() {
+        say.note("nothing to hold: every setting has its value already, or is not to be had here");
+    } else if !plan.changes.is_empty() {
+        station.apply(&plan)?;
+    }
+    let ended = until_it_ends(&args.command, &interrupt, say);
+    drop(limit);
+    station.undo()?;
+    say.note("everything that was held is as it was");
+    ended
+}
+
+/// What is to be held: settings, and the longest wake-up of the CPUs in microseconds.
+fn asked(args: &HoldArgs, station: &Station) -> Outcome<(Intent, Option<u32>)> {
+    let Some(file) = &args.from else {
+        if args.profile != Profile::Measurement {
+            let why = "only the profile `measurement` can be held; other settings come from a file";
+            return Err(Stop::new(Code::Usage, why).hint("name it with `--from`"));
+        }
+        return Ok((Intent::steady(station)?, Some(0)));
+    };
+    Intent::held(file, station)
+}
+
+/// Runs the command to its end, which Ctrl-C reaches by itself; without one, waits for Ctrl-C.
+fn until_it_ends(command: &[String], interrupt: &Interrupt, say: &Say) -> Outcome<u8> {
+    let Some((program, arguments)) = command.split_first() else {
+        say.note("held until Ctrl-C, or SIGTERM");
+        while !interrupt.comes_within(A_WHILE) {}
+        return Ok(Code::Done.number());
+    };
+    interrupt.check()?;
+    let ended = Command::new(program).args(arguments).status();
+    let ended = ended.map_err(|error| {
+        let why = format!("cannot run {program}: everything was taken back");
+        let code = if error.kind() == io::ErrorKind::NotFound {
+            Code::BadInput
+        } else {
+            Code::PermissionMissing
+        };
+        Stop::new(code, why).because(error)
+    })?;
+    Ok(code_of(ended))
+}
+
+/// The exit code that a shell would give.
+fn code_of(ended: ExitStatus) -> u8 {
+    let signal = || ended.signal().and_then(|signal| u8::try_from(signal).ok());
+    let code = ended.code().and_then(|code| u8::try_from(code).ok());
+    code.or_else(|| Some(SIGNALLED.saturating_add(signal()?)))
+        .unwrap_or(Code::FailedRestored.number())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_exit_code_is_the_commands_as_a_shell_gives_it() {
+        let run = |script: &str| {
+            let ended = Command::new("sh").args(["-c", script]).status();
+            code_of(ended.expect("a shell"))
+        };
+        assert_eq!(run("exit 0"), 0);
+        assert_eq!(run("exit 7"), 7);
+        assert_eq!(run("kill -TERM $$"), 143);
+    }
+}

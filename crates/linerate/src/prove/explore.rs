@@ -1,0 +1,280 @@
+//! Which settings are worth weighing: `tune search` asks the path itself, not the rules.
+//!
+//! First every level of every factor is made and taken back once, alone: what this kernel or user cannot change is
+//! left out. Then come the trials of a screening design, in which each factor is changed in half of them; then
+//! trials where a surface that is guessed from all of them (`linerate_stats::surrogate`) expects the most. What the
+//! surface says is best, with as little changed as that takes, is then weighed in pairs like any other remedies.
+
+use std::time::Instant;
+
+use linerate_model::factor::{Factor, Site, factors};
+use linerate_model::finding::Severity;
+use linerate_model::plan::End;
+use linerate_model::propose::{GIVEN, Proposal};
+use linerate_model::prove::EndChange;
+use linerate_model::sample::Sample;
+use linerate_model::setting::Class;
+use linerate_model::units::BitRate;
+use linerate_stats::screening::{FACTORS_MAX, plackett_burman};
+use linerate_stats::surrogate::{Point, Surrogate};
+
+use super::{REPEATS, Session};
+use crate::analysis::rate_of;
+use crate::exit::{Code, Outcome, Stop};
+use crate::store::Record;
+
+/// What of the trials is for looking round, in tenths; the others weigh what was found.
+const LOOKING_TENTHS: u32 = 6;
+/// What of those is for the screening design at most, in tenths.
+const SCREENING_TENTHS: u32 = 5;
+/// A level that brings less than this share of the rate, or than half of the noise of a trial, by the surface, is
+/// left as it was found ...
+const TOLERANCE: f64 = 0.005;
+/// ... and more, until what is left can be weighed in the trials that are left.
+const TOLERANCE_MAX: f64 = 0.5;
+
+/// How much a search may try.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Budget {
+    /// Trials in all.
+    pub trials: u32,
+    /// When looking round ends at the latest.
+    pub until: Option<Instant>,
+}
+
+impl Budget {
+    /// The fewest trials that a search makes sense with: those before and after, a small screening, one remedy.
+    pub const TRIALS_MIN: u32 = 2 * REPEATS + 16 + 10;
+
+    /// Trials for looking round.
+    pub fn looking(self) -> u32 {
+        self.trials.saturating_sub(2 * REPEATS) * LOOKING_TENTHS / 10
+    }
+}
+
+/// What was tried, and what came of it.
+#[derive(Debug, Default)]
+struct Seen {
+    points: Vec<Point>,
+    /// Natural logarithms of the rates.
+    values: Vec<f64>,
+    /// The last surface for which it was asked how much each factor counts.
+    fitted: Option<Surrogate>,
+}
+
+impl Seen {
+    fn add(&mut self, point: Point, rate: Option<BitRate>) {
+        let value = rate
+            .filter(|rate| rate.as_bit_per_s() > 0)
+            .map(|rate| rate.as_f64().ln());
+        // What cannot be made, or moves nothing, is worse than all else.
+        let worst = self.values.iter().copied().fold(f64::INFINITY, f64::min);
+        let worst = if worst.is_finite() { worst } else { 0.0 };
+        self.points.push(point);
+        self.values.push(value.unwrap_or(worst - 1.0));
+    }
+
+    /// The surface that all of it speaks for. How much each factor counts is asked anew when there are a fifth more
+    /// trials than when it was asked last.
+    fn surface(&mut self) -> Outcome<Surrogate> {
+        let number = self.points.len();
+        let fresh = (self.fitted.as_ref())
+            .filter(|fitted| number * 5 < fitted.seen() * 6)
+            .and_then(|fitted| fitted.again(&self.points, &self.values).ok());
+        if let Some(fresh) = fresh {
+            return Ok(fresh);
+        }
+        let fitted = Surrogate::fit(&self.points, &self.values).map_err(|error| {
+            Stop::new(
+                Code::Bug,
+                format!("cannot guess the best settings: {error}"),
+            )
+        })?;
+        Ok(self.fitted.insert(fitted).clone())
+    }
+}
+
+impl Session<'_> {
+    /// Looks for settings that make the path faster; gives back what is worth weighing.
+    pub(super) fn explore(&mut self, budget: Budget, before: &[Sample]) -> Outcome<Vec<Proposal>> {
+        let factors = self.factors()?;
+        self.log.add(Record::Factors(factors.clone()))?;
+        if factors.is_empty() {
+            self.say.note("no setting of this path can be varied here");
+            return Ok(Vec::new());
+        }
+        let levels: Vec<usize> = factors.iter().map(|factor| factor.levels.len()).collect();
+        self.say.note(&format!(
+            "{} factors with {} levels in all; {} trials to look round",
+            factors.len(),
+            levels.iter().sum::<usize>(),
+            budget.looking(),
+        ));
+        let mut seen = Seen::default();
+        for sample in before {
+            seen.add(vec![0; factors.len()], rate_of(sample));
+        }
+        let bar = self.say.progress(u64::from(budget.looking()), "looking");
+        let is_late = || budget.until.is_some_and(|until| Instant::now() >= until);
+        let screening = self.screening(&levels, budget.looking() * SCREENING_TENTHS / 10)?;
+        let mut screening = screening.into_iter();
+        for _ in 0..budget.looking() {
+            if is_late() {
+                break;
+            }
+            let (screens, point) = match screening.next() {
+                Some(point) => (true, point),
+                None => (false, seen.surface()?.next(&levels, &mut self.random)),
+            };
+            let rate = self.look(&factors, &point, screens)?;
+            bar.step(&rate.map_or_else(|| "not possible".to_owned(), |rate| rate.to_string()));
+            seen.add(point, rate);
+        }
+        let left = budget.trials.saturating_sub(2 * REPEATS + budget.looking());
+        let most = (left / (2 * self.options.pairs)).max(1);
+        let found = self.choose(&mut seen, &levels, most)?;
+        let proposals = proposals(&factors, &found);
+        bar.done(&match proposals.len() {
+            0 => "nothing seems faster than what there is".to_owned(),
+            1 => "1 setting to weigh".to_owned(),
+            more => format!("{more} settings to weigh"),
+        });
+        Ok(proposals)
+    }
+
+    /// What can be varied, without the levels that cannot be made here.
+    fn factors(&mut self) -> Outcome<Vec<Factor>> {
+        let site = |end| Site {
+            end,
+            host: self.ends.host(end),
+            nic: self.ends.nic(end),
+        };
+        let sites = [site(End::Local), site(End::Remote)];
+        let mut all = factors(&sites, self.permit(), self.options.owns_shapers);
+        all.truncate(FACTORS_MAX);
+        for factor in &mut all {
+            let mut made = Vec::new();
+            for level in std::mem::take(&mut factor.levels) {
+                let tried = self.apply(&level.changes).and_then(|()| self.undo_newest());
+                match tried {
+                    Ok(()) => made.push(level),
+                    Err(stop) => {
+                        let why = self.refused(stop)?;
+                        let label = format!("{} {}", factor.name, level.words);
+                        self.say.result(&label, &format!("left out: {why}"));
+                    }
+                }
+            }
+            factor.levels = made;
+        }
+        all.retain(|factor| factor.levels.len() > 1);
+        Ok(all)
+    }
+
+    /// Passes a stop through, unless it says that a change is not possible here and the hosts are as they were: then
+    /// why.
+    fn refused(&self, stop: Stop) -> Outcome<String> {
+        let impossible = matches!(
+            stop.code,
+            Code::NotSupported | Code::PermissionMissing | Code::BadInput | Code::FailedRestored
+        );
+        if impossible && self.doubts.is_empty() {
+            Ok(stop.message)
+        } else {
+            Err(stop)
+        }
+    }
+
+    /// The points of a screening design in random order, at most so many, each changed factor at one of its other
+    /// levels.
+    fn screening(&mut self, levels: &[usize], most: u32) -> Outcome<Vec<Point>> {
+        let design = plackett_burman(levels.len())
+            .map_err(|error| Stop::new(Code::Bug, error.to_string()))?;
+        let mut points = Vec::new();
+        for trial in design {
+            let mut point = Point::new();
+            for (changed, levels) in trial.into_iter().zip(levels) {
+                let others = u64::try_from(levels - 1).unwrap_or(1);
+                let other = usize::try_from(self.random.below(others)).unwrap_or(0);
+                point.push(if changed { 1 + other } else { 0 });
+            }
+            points.push(point);
+        }
+        self.random.shuffle(&mut points);
+        points.truncate(usize::try_from(most).unwrap_or(usize::MAX));
+        Ok(points)
+    }
+
+    /// One trial at a point; no rate where the point cannot be made.
+    fn look(
+        &mut self,
+        factors: &[Factor],
+        point: &[usize],
+        screening: bool,
+    ) -> Outcome<Option<BitRate>> {
+        let sample = match self.with_changes(&changes(factors, point)) {
+            Ok(sample) => Some(sample),
+            Err(stop) => {
+                self.refused(stop)?;
+                None
+            }
+        };
+        let rate = sample.as_ref().and_then(rate_of);
+        self.log.add(Record::Explored {
+            levels: point.to_vec(),
+            screening,
+            sample: sample.map(Box::new),
+        })?;
+        Ok(rate)
+    }
+
+    /// The best point by the surface, with at most so many factors changed.
+    fn choose(&mut self, seen: &mut Seen, levels: &[usize], most: u32) -> Outcome<Point> {
+        seen.fitted = None;
+        let surface = seen.surface()?;
+        let top = surface.top(levels, &mut self.random);
+        let mut tolerance = TOLERANCE.max(surface.noise() / 2.0);
+        loop {
+            let point = surface.simplest(top.clone(), tolerance);
+            let changed = point.iter().filter(|level| **level != 0).count();
+            if changed <= usize::try_from(most).unwrap_or(usize::MAX) || tolerance > TOLERANCE_MAX {
+                return Ok(point);
+            }
+            tolerance *= 1.5;
+        }
+    }
+}
+
+/// Everything that must be changed to be at a point.
+fn changes(factors: &[Factor], point: &[usize]) -> Vec<EndChange> {
+    let levels = factors.iter().zip(point);
+    let levels = levels.filter_map(|(factor, level)| factor.levels.get(*level));
+    levels
+        .flat_map(|level| level.changes.iter().cloned())
+        .collect()
+}
+
+/// The changed factors of a point, each as a remedy of its own.
+fn proposals(factors: &[Factor], point: &[usize]) -> Vec<Proposal> {
+    let levels = factors.iter().zip(point);
+    let levels = levels.filter_map(|(factor, level)| Some((factor, factor.levels.get(*level)?)));
+    let changed = levels.filter(|(_, level)| !level.changes.is_empty());
+    let proposal = |(factor, level): (&Factor, &linerate_model::factor::Level)| {
+        let classes = level
+            .changes
+            .iter()
+            .map(|change| change.change.setting.spec().class);
+        let end = level
+            .changes
+            .first()
+            .map_or(End::Local, |change| change.end);
+        Proposal {
+            rule: GIVEN.to_owned(),
+            subjects: vec![(end, factor.name.clone())],
+            severity: Severity::Note,
+            class: classes.max().unwrap_or(Class::R0),
+            changes: level.changes.clone(),
+        }
+    };
+    changed.map(proposal).collect()
+}

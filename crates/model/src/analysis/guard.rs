@@ -1,0 +1,91 @@
+//! What must not get worse while a rate gets better: each guard as one figure of a trial, more being worse.
+
+use super::cost::gigabytes_received;
+use super::s_per_gb;
+use crate::latency::Histogram;
+use crate::limit::{dropped, threshold};
+use crate::prove::Guard;
+use crate::sample::Sample;
+use crate::units::{Ratio, real};
+
+/// What a packet of Ethernet carries: drops are counted in packets, what was received in bytes.
+const PACKET_BYTES: f64 = 1_448.0;
+
+/// The figure of a trial that is compared for a guard; `None` where the trial does not tell it.
+pub fn figure(guard: Guard, sample: &Sample) -> Option<f64> {
+    let figure = match guard {
+        Guard::P99 => p99_ns(sample)?,
+        Guard::Cpu => s_per_gb(sample)?,
+        Guard::Drops => drop_share(sample)?,
+    };
+    (figure.is_finite() && figure > 0.0).then_some(figure)
+}
+
+/// So small a difference, however sure, is not worth a faster path: clocks and ticks make larger ones.
+const FLOOR: f64 = 0.01;
+
+/// Whether a guard is worse by more than its noise, `low` being the lower end of the interval of its relative change
+/// and `figure` what it came to. So few drops are not loss, however many times more than before.
+pub fn is_worse(guard: Guard, low: f64, figure: f64) -> bool {
+    match guard {
+        Guard::P99 | Guard::Cpu => low > FLOOR,
+        Guard::Drops => low > 0.0 && Ratio::new(figure) > threshold::LOSS_SHARE,
+    }
+}
+
+/// The 99th percentile of all that was asked and answered.
+fn p99_ns(sample: &Sample) -> Option<f64> {
+    let mut whole = Histogram::default();
+    for side in [&sample.local, &sample.remote] {
+        if let Some(operations) = &side.operations {
+            whole.add(&operations.latency);
+        }
+    }
+    Some(real(whole.quantile(0.99)?.as_u64()))
+}
+
+/// The share of the packets that both hosts dropped; half a packet is added, so that none can be compared with none.
+fn drop_share(sample: &Sample) -> Option<f64> {
+    let packets = gigabytes_received(sample) * 1e9 / PACKET_BYTES;
+    Some((real(dropped(sample)?) + 0.5) / packets)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::build::{self, WatchBuilder};
+    use crate::known::Known;
+
+    fn sample(grow: impl Fn(WatchBuilder) -> WatchBuilder) -> Sample {
+        let (near, far) = build::veth_pair();
+        let mut sample = build::sample().mbit(8_000).build();
+        sample.local.counters = Known::Value(build::watch(&near).build());
+        sample.remote.counters = Known::Value(grow(build::watch(&far)).build());
+        sample
+    }
+
+    #[test]
+    fn drops_of_both_ends_are_a_share_of_what_was_received() {
+        let none = figure(Guard::Drops, &sample(|watch| watch)).expect("counters");
+        let some = sample(|watch| watch.grew("nic/far0/stat/rx_dropped", 10_000));
+        let some = figure(Guard::Drops, &some).expect("counters");
+        assert!((some / none - 20_001.0).abs() < 1e-6, "{none} {some}");
+        assert!(is_worse(Guard::Drops, 3.0, some) && !is_worse(Guard::Drops, 3.0, none));
+        assert!(!is_worse(Guard::Drops, -0.1, some));
+    }
+
+    #[test]
+    fn a_difference_that_no_clock_tells_is_not_worse() {
+        assert!(!is_worse(Guard::Cpu, 1e-9, 2.0));
+        assert!(is_worse(Guard::Cpu, 0.02, 2.0));
+    }
+
+    #[test]
+    fn what_a_trial_does_not_tell_is_no_figure() {
+        let mut untold = sample(|watch| watch);
+        untold.remote.counters = build::sample().build().remote.counters;
+        assert_eq!(figure(Guard::Drops, &untold), None);
+        assert_eq!(figure(Guard::P99, &untold), None, "a stream asks nothing");
+        assert!(figure(Guard::Cpu, &untold).is_some());
+    }
+}

@@ -2,7 +2,9 @@
 //! experiments vary them; a key, a typed value, a domain, a reversibility class and a scope serve all.
 
 mod catalogue;
+mod nic_knob;
 mod of_host;
+mod rows;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,119 +12,14 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-pub use catalogue::{Access, CATALOGUE, Class, Domain, Scope, SettingSpec};
+pub use catalogue::{Access, Class, Domain, Scope, SettingSpec};
+pub use nic_knob::NicKnob;
 pub use of_host::{FEC_AUTO, current, fec_words, parse_table, put, table_words};
+pub use rows::CATALOGUE;
 
-use crate::host::{Qdisc, QueueKind};
-use crate::ids::{CpuId, NicName};
-
-/// The knob of a network interface that a key names.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum NicKnob {
-    /// `mtu`, bytes.
-    Mtu,
-    /// `feature/NAME`, by the kernel's own name.
-    Feature(String),
-    /// `coalesce/rx-usecs`.
-    CoalesceRxUsecs,
-    /// `coalesce/tx-usecs`.
-    CoalesceTxUsecs,
-    /// `coalesce/adaptive-rx`.
-    CoalesceAdaptiveRx,
-    /// `ring/rx`, descriptors.
-    RingRx,
-    /// `ring/tx`, descriptors.
-    RingTx,
-    /// `channels/combined`.
-    ChannelsCombined,
-    /// `channels/rx`.
-    ChannelsRx,
-    /// `channels/tx`.
-    ChannelsTx,
-    /// `queue/rx-N/irq-cpus`.
-    IrqCpus(QueueKind, u32),
-    /// `queue/rx-N/rps-cpus`.
-    RpsCpus(u32),
-    /// `queue/rx-N/rps-flow-cnt`.
-    RpsFlowCnt(u32),
-    /// `queue/tx-N/xps-cpus`.
-    XpsCpus(u32),
-    /// `queue/tx-N/xps-rxqs`, receive queues in list form.
-    XpsRxqs(u32),
-    /// `qdisc`, the root queueing discipline.
-    Qdisc,
-    /// `coalesce/adaptive-tx`.
-    CoalesceAdaptiveTx,
-    /// `napi/gro-flush-timeout-ns`.
-    GroFlushTimeoutNs,
-    /// `napi/defer-hard-irqs`.
-    DeferHardIrqs,
-    /// `napi/threaded`.
-    Threaded,
-    /// `pause/autoneg`.
-    PauseAutoneg,
-    /// `pause/rx`.
-    PauseRx,
-    /// `pause/tx`.
-    PauseTx,
-    /// `eee`.
-    Eee,
-    /// `fec`, by the kernel's names.
-    Fec,
-    /// `rss/table`: `equal N`, or the queues one by one.
-    RssTable,
-    /// `rss/fields/KIND` as `ethtool -N DEV rx-flow-hash` names them.
-    RssFields(String),
-    /// `gso-max-bytes`.
-    GsoMaxBytes,
-    /// `gso-ipv4-max-bytes`.
-    GsoIpv4MaxBytes,
-    /// `gro-max-bytes`.
-    GroMaxBytes,
-    /// `gro-ipv4-max-bytes`.
-    GroIpv4MaxBytes,
-    /// `ring/tcp-data-split`.
-    TcpDataSplit,
-    /// `private-flag/NAME`, by the driver's own name.
-    PrivateFlag(String),
-    /// `bond/hash-policy`.
-    BondHashPolicy,
-    /// `ipoib/mode`.
-    IpoibMode,
-    /// `pci/STATE`, a power-saving state of its link: `l1-aspm` ...
-    Aspm(String),
-}
-
-/// The knobs of an interface whose path has no parameter.
-const NIC_PATHS: &[(&str, NicKnob)] = &[
-    ("mtu", NicKnob::Mtu),
-    ("qdisc", NicKnob::Qdisc),
-    ("coalesce/rx-usecs", NicKnob::CoalesceRxUsecs),
-    ("coalesce/tx-usecs", NicKnob::CoalesceTxUsecs),
-    ("coalesce/adaptive-rx", NicKnob::CoalesceAdaptiveRx),
-    ("coalesce/adaptive-tx", NicKnob::CoalesceAdaptiveTx),
-    ("ring/rx", NicKnob::RingRx),
-    ("ring/tx", NicKnob::RingTx),
-    ("ring/tcp-data-split", NicKnob::TcpDataSplit),
-    ("channels/combined", NicKnob::ChannelsCombined),
-    ("channels/rx", NicKnob::ChannelsRx),
-    ("channels/tx", NicKnob::ChannelsTx),
-    ("napi/gro-flush-timeout-ns", NicKnob::GroFlushTimeoutNs),
-    ("napi/defer-hard-irqs", NicKnob::DeferHardIrqs),
-    ("napi/threaded", NicKnob::Threaded),
-    ("pause/autoneg", NicKnob::PauseAutoneg),
-    ("pause/rx", NicKnob::PauseRx),
-    ("pause/tx", NicKnob::PauseTx),
-    ("eee", NicKnob::Eee),
-    ("fec", NicKnob::Fec),
-    ("rss/table", NicKnob::RssTable),
-    ("gso-max-bytes", NicKnob::GsoMaxBytes),
-    ("gso-ipv4-max-bytes", NicKnob::GsoIpv4MaxBytes),
-    ("gro-max-bytes", NicKnob::GroMaxBytes),
-    ("gro-ipv4-max-bytes", NicKnob::GroIpv4MaxBytes),
-    ("bond/hash-policy", NicKnob::BondHashPolicy),
-    ("ipoib/mode", NicKnob::IpoibMode),
-];
+use self::nic_knob::parse_nic_knob;
+use crate::host::Qdisc;
+use crate::ids::{CpuId, IrqNumber, NicName};
 
 /// A knob of the machine's CPUs and memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -223,6 +120,10 @@ pub enum SettingKey {
     Machine(MachineKnob),
     /// `cpu/cpu3/resume-latency-us`: idle states that this CPU takes longer to leave are not entered.
     ResumeLatency(CpuId),
+    /// `cpu/cpu3/online`: whether the kernel uses this CPU.
+    Online(CpuId),
+    /// `irq/42/cpus`: an interrupt by its number, which holds until the next boot.
+    IrqCpus(IrqNumber),
     /// `cpu/policy0/...`: cpufreq's policies, by their numbers.
     Policy(u32, PolicyKnob),
     /// `block/nvme0n1/...`.
@@ -256,15 +157,6 @@ pub enum SettingError {
     },
 }
 
-/// The short names that people type for a feature, and the kernel features they mean.
-const FEATURE_ALIASES: [(&str, &str); 5] = [
-    ("tso", "tx-tcp-segmentation"),
-    ("gso", "tx-generic-segmentation"),
-    ("gro", "rx-gro"),
-    ("lro", "rx-lro"),
-    ("ntuple", "rx-ntuple-filter"),
-];
-
 impl SettingKey {
     /// Whether linerate can write it by now; the others are read, judged and advised.
     pub fn is_writable(&self) -> bool {
@@ -278,6 +170,8 @@ impl fmt::Display for SettingKey {
             Self::Sysctl(name) => write!(f, "sysctl/{name}"),
             Self::Machine(knob) => f.write_str(path_of(MACHINE_PATHS, knob).unwrap_or_default()),
             Self::ResumeLatency(cpu) => write!(f, "cpu/cpu{}/resume-latency-us", cpu.0),
+            Self::Online(cpu) => write!(f, "cpu/cpu{}/online", cpu.0),
+            Self::IrqCpus(irq) => write!(f, "irq/{irq}/cpus"),
             Self::Policy(number, knob) => {
                 let path = path_of(POLICY_PATHS, knob).unwrap_or_default();
                 write!(f, "cpu/policy{number}/{path}")
@@ -291,24 +185,6 @@ impl fmt::Display for SettingKey {
             Self::Trial(TrialKnob::ReceiverCpus) => f.write_str("placement/receiver-cpus"),
             Self::Trial(TrialKnob::CongestionControl) => f.write_str("stream/congestion-control"),
             Self::Nic(nic, knob) => write!(f, "nic/{nic}/{knob}"),
-        }
-    }
-}
-
-impl fmt::Display for NicKnob {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Feature(name) => write!(f, "feature/{name}"),
-            Self::PrivateFlag(name) => write!(f, "private-flag/{name}"),
-            Self::RssFields(kind) => write!(f, "rss/fields/{kind}"),
-            Self::Aspm(state) => write!(f, "pci/{state}"),
-            Self::IrqCpus(QueueKind::Rx, index) => write!(f, "queue/rx-{index}/irq-cpus"),
-            Self::IrqCpus(QueueKind::Tx, index) => write!(f, "queue/tx-{index}/irq-cpus"),
-            Self::RpsCpus(index) => write!(f, "queue/rx-{index}/rps-cpus"),
-            Self::RpsFlowCnt(index) => write!(f, "queue/rx-{index}/rps-flow-cnt"),
-            Self::XpsCpus(index) => write!(f, "queue/tx-{index}/xps-cpus"),
-            Self::XpsRxqs(index) => write!(f, "queue/tx-{index}/xps-rxqs"),
-            plain => f.write_str(path_of(NIC_PATHS, plain).unwrap_or_default()),
         }
     }
 }
@@ -337,11 +213,18 @@ impl FromStr for SettingKey {
             ["cpu" | "memory", _] => knob_of(MACHINE_PATHS, text)
                 .map(Self::Machine)
                 .ok_or_else(|| wrong("the machine has no such setting in the catalogue")),
-            ["cpu", cpu, "resume-latency-us"] => {
+            ["cpu", cpu, knob @ ("resume-latency-us" | "online")] => {
                 let number = cpu.strip_prefix("cpu").unwrap_or_default();
                 let number = number.parse().map_err(|_| wrong("one CPU is `cpuN`"))?;
-                Ok(Self::ResumeLatency(CpuId(number)))
+                Ok(match *knob {
+                    "online" => Self::Online(CpuId(number)),
+                    _ => Self::ResumeLatency(CpuId(number)),
+                })
             }
+            ["irq", number, "cpus"] => number
+                .parse()
+                .map(|number| Self::IrqCpus(IrqNumber(number)))
+                .map_err(|_| wrong("an interrupt is named by its number")),
             ["cpu", policy, knob] => {
                 let number = policy.strip_prefix("policy").unwrap_or_default();
                 let number = number
@@ -370,7 +253,7 @@ impl FromStr for SettingKey {
                 Ok(Self::Nic(nic, knob))
             }
             _ => Err(wrong(
-                "a key begins with `sysctl/`, `nic/`, `cpu/`, `memory/`, `block/`, `rdma/`, `placement/` or `stream/`",
+                "a key begins with `sysctl/`, `nic/`, `cpu/`, `irq/`, `memory/`, `block/`, `rdma/`, `placement/` or `stream/`",
             )),
         }
     }
@@ -380,37 +263,6 @@ impl FromStr for SettingKey {
 fn is_device(name: &str) -> bool {
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"._-!:".contains(&b);
     !name.is_empty() && name.bytes().all(plain) && name != "." && name != ".."
-}
-
-fn parse_nic_knob(parts: &[&str]) -> Option<NicKnob> {
-    if let Some(knob) = knob_of(NIC_PATHS, &parts.join("/")) {
-        return Some(knob);
-    }
-    Some(match parts {
-        ["feature", name] if !name.is_empty() => {
-            let alias = FEATURE_ALIASES.iter().find(|(short, _)| short == name);
-            NicKnob::Feature(alias.map_or(*name, |(_, long)| *long).to_owned())
-        }
-        ["private-flag", name] if !name.is_empty() => NicKnob::PrivateFlag((*name).to_owned()),
-        ["rss", "fields", kind] if is_device(kind) => NicKnob::RssFields((*kind).to_owned()),
-        ["pci", state] if is_device(state) => NicKnob::Aspm((*state).to_owned()),
-        ["queue", queue, knob] => {
-            let (kind, index) = match queue.split_once('-')? {
-                ("rx", index) => (QueueKind::Rx, index.parse().ok()?),
-                ("tx", index) => (QueueKind::Tx, index.parse().ok()?),
-                _ => return None,
-            };
-            match (kind, *knob) {
-                (_, "irq-cpus") => NicKnob::IrqCpus(kind, index),
-                (QueueKind::Rx, "rps-cpus") => NicKnob::RpsCpus(index),
-                (QueueKind::Rx, "rps-flow-cnt") => NicKnob::RpsFlowCnt(index),
-                (QueueKind::Tx, "xps-cpus") => NicKnob::XpsCpus(index),
-                (QueueKind::Tx, "xps-rxqs") => NicKnob::XpsRxqs(index),
-                _ => return None,
-            }
-        }
-        _ => return None,
-    })
 }
 
 impl Serialize for SettingKey {
@@ -538,6 +390,8 @@ mod tests {
         "cpu/turbo",
         "cpu/smt",
         "cpu/cpu3/resume-latency-us",
+        "cpu/cpu3/online",
+        "irq/42/cpus",
         "cpu/policy0/governor",
         "cpu/policy0/energy-preference",
         "cpu/max-latency-us",
@@ -591,6 +445,8 @@ mod tests {
             "nic/eth0",
             "nic/a b/mtu",
             "cpu/warp",
+            "cpu/policy3/online",
+            "irq/x/cpus",
             "block/../scheduler",
         ] {
             assert!(text.parse::<SettingKey>().is_err(), "{text}");

@@ -7,14 +7,16 @@
 //! the interrupts of queues that they make anew, and one interrupt may serve two queues; a hash's table that was never
 //! asked for follows the number of queues; `netif_set_gso_max_size` (up to 64 KiB the limit is IPv4's too);
 //! `tcp_set_default_congestion_control` (the default joins the allowed ones, initial namespace);
+//! what CPUs that go take with them (`cpus.rs`);
 //! `inet_forward_change` in net/ipv4/devinet.c and `addrconf_fixup_forwarding` (forwarding is copied to
 //! every interface).
 
 use linerate_model::host::QueueKind;
 use linerate_model::ids::NicName;
 use linerate_model::plan::Change;
-use linerate_model::setting::{BlockKnob, NicKnob, PolicyKnob, SettingKey, Value};
+use linerate_model::setting::{BlockKnob, MachineKnob, NicKnob, PolicyKnob, SettingKey, Value};
 
+use super::cpus;
 use super::files::queues_of_same_irq;
 use super::nic_values::is_negotiated;
 use crate::nic_control::NicRead;
@@ -53,6 +55,8 @@ pub fn disturbed_by(root: &HostRoot, nics: &dyn NicRead, key: &SettingKey) -> Ve
                 .collect(),
             _ => Vec::new(),
         },
+        SettingKey::Machine(MachineKnob::Smt) => cpus::disturbed_by_smt(root, nics),
+        SettingKey::Online(cpu) => cpus::disturbed_by_offline(root, nics, *cpu),
         // In active mode the governor performance is the preference performance (intel_pstate.rst).
         SettingKey::Policy(number, PolicyKnob::Governor) => {
             vec![SettingKey::Policy(*number, PolicyKnob::EnergyPreference)]
@@ -63,6 +67,7 @@ pub fn disturbed_by(root: &HostRoot, nics: &dyn NicRead, key: &SettingKey) -> Ve
         }
         SettingKey::Trial(_)
         | SettingKey::ResumeLatency(_)
+        | SettingKey::IrqCpus(_)
         | SettingKey::Policy(_, PolicyKnob::EnergyPreference)
         | SettingKey::Machine(_)
         | SettingKey::Block(..)
@@ -204,8 +209,23 @@ pub(super) fn could_be_effect(change: &Change, key: &SettingKey, found: &Value) 
                 is_forwarding(other) && *found == change.to
             }
         }
+        // CPUs that go hand their interrupts on; which take them is the kernel's choice. The others of a core
+        // come and go with multithreading, and groups of CPUs that change frequency with their last CPU.
+        (SettingKey::Online(_), other) => {
+            is_interrupts(other) || matches!(other, SettingKey::Policy(..))
+        }
+        (SettingKey::Machine(MachineKnob::Smt), other) => {
+            is_interrupts(other) || matches!(other, SettingKey::Policy(..) | SettingKey::Online(_))
+        }
         _ => false,
     }
+}
+
+fn is_interrupts(key: &SettingKey) -> bool {
+    matches!(
+        key,
+        SettingKey::IrqCpus(_) | SettingKey::Nic(_, NicKnob::IrqCpus(..))
+    )
 }
 
 #[cfg(test)]

@@ -22,6 +22,9 @@ use crate::sysfs::power::parse_chosen;
 const NO_TURBO: &str = "sys/devices/system/cpu/intel_pstate/no_turbo";
 const BOOST: &str = "sys/devices/system/cpu/cpufreq/boost";
 
+/// Whether the second threads of cores run (Documentation/ABI/testing/sysfs-devices-system-cpu).
+const SMT_CONTROL: &str = "sys/devices/system/cpu/smt/control";
+
 /// A sysctl name has fewer words than this; it bounds the search for the file of a hostile name.
 const SYSCTL_WORDS_MAX: usize = 16;
 
@@ -193,8 +196,17 @@ pub(super) fn fixed(key: &SettingKey) -> Option<SettingFile> {
                 "sys/kernel/mm/transparent_hugepage/enabled".to_owned(),
                 Form::Chosen,
             ),
+            MachineKnob::Smt => (SMT_CONTROL.to_owned(), Form::Words),
             _ => return None,
         },
+        SettingKey::Online(cpu) => (
+            format!("sys/devices/system/cpu/cpu{}/online", cpu.0),
+            Form::Switch,
+        ),
+        SettingKey::IrqCpus(number) => (
+            format!("proc/irq/{number}/smp_affinity_list"),
+            Form::CpuList,
+        ),
         SettingKey::ResumeLatency(cpu) => (
             format!(
                 "sys/devices/system/cpu/cpu{}/power/pm_qos_resume_latency_us",

@@ -7,7 +7,7 @@ use linerate_model::setting::{
     FEC_AUTO, NicKnob, SettingKey, Value, fec_words, parse_table, table_words,
 };
 
-use super::settings::{WriteError, as_count, as_switch, as_text, misfit};
+use super::settings::{WriteError, as_count, as_switch, as_text, misfit, not_supported};
 use crate::nic_control::{NicRead, NicValue, SuperPacket};
 
 /// The value that the interface has; none of a setting that is none of these.
@@ -77,10 +77,8 @@ pub(super) fn to_set<'v>(
         }),
         NicKnob::PauseAutoneg => switch().map(NicValue::PauseAutoneg),
         NicKnob::PauseRx | NicKnob::PauseTx if is_negotiated(nics, nic) => {
-            Err(WriteError::NotSupported {
-                setting: key.clone(),
-                why: "it is negotiated with the other end while pause/autoneg is on: switch that off first",
-            })
+            let why = "it is negotiated with the other end while pause/autoneg is on: switch that off first";
+            Err(not_supported(key, why))
         }
         NicKnob::PauseRx => switch().map(NicValue::PauseRx),
         NicKnob::PauseTx => switch().map(NicValue::PauseTx),

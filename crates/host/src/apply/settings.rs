@@ -12,7 +12,7 @@ use linerate_model::ids::NicName;
 use linerate_model::known::{Cause, Known};
 use linerate_model::setting::{NicKnob, SettingKey, Value};
 
-use super::{files, nic_values};
+use super::{cpus, files, nic_values};
 use crate::nic_control::{NicRead, NicWrite, Pair};
 use crate::root::{HostRoot, LiveHost};
 
@@ -143,6 +143,9 @@ pub fn write(
             }
         };
         let text = file.text(value).ok_or_else(|| misfit(key, value))?;
+        if let Some(why) = cpus::refusal(live.root(), key, &text) {
+            return Err(not_supported(key, why));
+        }
         return live
             .write(&file.path, &text)
             .map_err(|source| refused(key, value, format!("/{}", file.path), source));
@@ -157,9 +160,13 @@ pub fn write(
 }
 
 fn not_writable(key: &SettingKey) -> WriteError {
+    not_supported(key, NOT_WRITABLE)
+}
+
+pub(super) fn not_supported(key: &SettingKey, why: &'static str) -> WriteError {
     WriteError::NotSupported {
         setting: key.clone(),
-        why: NOT_WRITABLE,
+        why,
     }
 }
 
@@ -182,10 +189,8 @@ fn write_nic(
         NicKnob::Mtu => {
             let mtu = count()?;
             if mtu < IPV6_MTU_MIN && root.exists(&format!("proc/sys/net/ipv6/conf/{nic}")) {
-                return Err(WriteError::NotSupported {
-                    setting: key.clone(),
-                    why: "below 1280 bytes the kernel takes IPv6 off the interface, with addresses and settings that do not come back",
-                });
+                let why = "below 1280 bytes the kernel takes IPv6 off the interface, with addresses and settings that do not come back";
+                return Err(not_supported(key, why));
             }
             request("rtnetlink link", nics.set_mtu(nic, mtu))
         }
@@ -479,6 +484,7 @@ mod tests {
                 .pattern
                 .replace("sysctl/net.NAME", "sysctl/net.core.somaxconn")
                 .replace("NAME", "eth2")
+                .replace("NUMBER", "42")
                 .replace("QUEUE/xps", "tx-0/xps")
                 .replace("QUEUE", "rx-0")
                 .replace("FEATURE", "tso")

@@ -38,7 +38,7 @@ macro_rules! tests {
 }
 
 /// The power cuts stand last: what others left in the kernel's memory goes with them.
-const TESTS: [Test; 37] = tests![
+const TESTS: [Test; 38] = tests![
     guest::a_command_brings_back_its_output_exit_code_and_time,
     hardware::a_nic_lies_on_its_node_with_its_queues_and_their_interrupts,
     hardware::an_interrupts_cpus_are_set_read_back_and_judged,
@@ -68,6 +68,7 @@ const TESTS: [Test; 37] = tests![
     verbs::a_user_who_may_not_use_the_device_is_told_so,
     settings::all_that_can_be_written_is_set_read_back_and_undone,
     settings::interrupts_are_spread_close_to_their_card_by_one_command,
+    settings::a_cpu_that_is_taken_out_of_use_comes_back_with_its_interrupts,
     settings::cpus_that_are_kept_slow_are_found_and_told_to_be_fast,
     settings::what_the_kernel_refuses_changes_nothing,
     settings::a_power_cut_amid_changes_leaves_nothing_to_mend,

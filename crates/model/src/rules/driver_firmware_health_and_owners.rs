@@ -48,7 +48,10 @@ const OWNERS: &[(&str, &str, Owns)] = &[
 ];
 
 fn is_of_interrupts(key: &SettingKey) -> bool {
-    matches!(key, SettingKey::Nic(_, NicKnob::IrqCpus(..)))
+    matches!(
+        key,
+        SettingKey::Nic(_, NicKnob::IrqCpus(..)) | SettingKey::IrqCpus(_)
+    )
 }
 
 fn is_sysctl(key: &SettingKey) -> bool {

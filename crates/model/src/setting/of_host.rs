@@ -19,6 +19,13 @@ pub fn current(host: &Host, key: &SettingKey) -> Known<Value> {
         SettingKey::Machine(knob) => current_of_machine(host, *knob),
         // No rule judges it.
         SettingKey::ResumeLatency(_) => Known::not_asked(key.to_string()),
+        SettingKey::Online(id) => {
+            let cpu = host.cpus.iter().find(|cpu| cpu.id == *id);
+            cpu.map_or_else(|| absent("no such CPU"), |cpu| switch(&cpu.online))
+        }
+        SettingKey::IrqCpus(number) => host
+            .irq(*number)
+            .map_or_else(|| absent("no such interrupt"), |irq| cpus(&irq.requested)),
         SettingKey::Policy(number, knob) => part(&host.power.frequency, |policies| {
             let mut policies = policies.iter();
             let policy = policies.find(|policy| policy.number.get() == Some(*number));

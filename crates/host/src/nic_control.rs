@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use std::io;
 
 use linerate_model::host::{
-    Card, Channels, Coalesce, Dispatch, Eee, Feature, Fec, NicKind, Pause, Qdisc, Rings, Rss,
-    Shaping, Stack, Wire,
+    Card, Channels, Coalesce, Dispatch, Eee, Feature, Fec, NicKind, Pause, Qdisc, QueueCoalesce,
+    QueueKind, Rings, Rss, Shaping, Stack, Wire,
 };
 use linerate_model::ids::NicName;
-use linerate_model::known::{Gap, Known};
+use linerate_model::known::{Cause, Gap, Known};
 use serde::{Deserialize, Serialize};
 
 use crate::rdma::{NoRdma, RdmaRead};
@@ -100,6 +100,17 @@ pub trait NicRead {
     fn private_flags(&self, nic: &NicName) -> Known<BTreeMap<String, bool>> {
         self.dispatch(nic).private_flags
     }
+    /// Interrupt moderation of one queue, without the rest.
+    fn queue_coalesce(&self, nic: &NicName, queue: u32) -> Known<QueueCoalesce> {
+        self.dispatch(nic).queue_coalesce.and_then(|all| {
+            let own = all.into_iter().find(|own| own.queue == queue);
+            let path = || format!("nic/{nic}/queue-coalesce/{queue}");
+            own.map_or_else(
+                || Known::unknown(Cause::Absent, path(), "no such queue"),
+                Known::Value,
+            )
+        })
+    }
     /// Whether the card splits headers from data, without the rest.
     fn tcp_data_split(&self, nic: &NicName) -> Known<String> {
         self.dispatch(nic).tcp_data_split
@@ -155,6 +166,8 @@ pub enum NicValue<'a> {
     RssTable(Vec<u32>, bool),
     /// What of a kind of flow is hashed: `tcp4`, in the letters of ethtool(8).
     RssFields(&'a str, &'a str),
+    /// The delay of one queue's interrupt in one direction, microseconds.
+    QueueUsecs(QueueKind, u32, u32),
 }
 
 /// Sets what has no file. Errors carry the kernel's own explanation (extended ack) when it gives one.

@@ -365,6 +365,8 @@ mod tests {
         "nic/eth2/queue/rx-0/rps-cpus",
         "nic/eth2/queue/rx-0/rps-flow-cnt",
         "nic/eth2/queue/tx-0/xps-cpus",
+        "nic/eth2/queue/rx-2/rx-usecs",
+        "nic/eth2/queue/tx-2/tx-usecs",
         "nic/eth2/qdisc",
         "nic/eth2/queue/tx-0/xps-rxqs",
         "nic/eth2/coalesce/adaptive-tx",
@@ -446,6 +448,7 @@ mod tests {
             "nic/a b/mtu",
             "cpu/warp",
             "cpu/policy3/online",
+            "nic/eth2/queue/rx-0/tx-usecs",
             "irq/x/cpus",
             "block/../scheduler",
         ] {

@@ -34,6 +34,10 @@ pub(super) fn read(
             .and_then(|pause| pause.tx.map(Value::Switch)),
         NicKnob::Eee => nics.eee(nic).and_then(|eee| eee.enabled.map(Value::Switch)),
         NicKnob::Fec => nics.fec(nic).map(|fec| Value::Text(fec_words(&fec))),
+        NicKnob::QueueUsecs(kind, index) => nics.queue_coalesce(nic, *index).and_then(|own| {
+            let usecs = own.usecs(*kind).clone();
+            usecs.map(|usecs| Value::Integer(u64::from(usecs)))
+        }),
         NicKnob::PrivateFlag(name) => nics.private_flags(nic).and_then(|all| {
             let flag = all.get(name).copied();
             flag.map_or_else(
@@ -82,6 +86,9 @@ pub(super) fn to_set<'v>(
         }
         NicKnob::PauseRx => switch().map(NicValue::PauseRx),
         NicKnob::PauseTx => switch().map(NicValue::PauseTx),
+        NicKnob::QueueUsecs(kind, index) => {
+            as_count(key, value).map(|usecs| NicValue::QueueUsecs(*kind, *index, usecs))
+        }
         NicKnob::Eee => switch().map(NicValue::Eee),
         NicKnob::Fec => text().map(|modes| {
             let modes = modes.split_whitespace().filter(|mode| *mode != FEC_AUTO);

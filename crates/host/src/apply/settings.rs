@@ -7,7 +7,7 @@
 
 use std::io;
 
-use linerate_model::host::Qdisc;
+use linerate_model::host::{Qdisc, QueueKind};
 use linerate_model::ids::NicName;
 use linerate_model::known::{Cause, Known};
 use linerate_model::setting::{NicKnob, SettingKey, Value};
@@ -122,9 +122,20 @@ fn read_nic(
         NicKnob::ChannelsRx => nics.channels(nic).and_then(|c| count(c.rx)),
         NicKnob::ChannelsTx => nics.channels(nic).and_then(|c| count(c.tx)),
         NicKnob::Qdisc => nics.qdisc(nic).map(Value::Qdisc),
+        NicKnob::QueueUsecs(kind, index) if !root.exists(&queue_folder(nic, *kind, *index)) => {
+            Known::unknown(Cause::Absent, key.to_string(), "no such queue")
+        }
         knob => nic_values::read(nics, key, nic, knob)
             .unwrap_or_else(|| Known::unknown(Cause::NotAsked, key.to_string(), NOT_WRITABLE)),
     }
+}
+
+fn queue_folder(nic: &NicName, kind: QueueKind, index: u32) -> String {
+    let kind = match kind {
+        QueueKind::Rx => "rx",
+        QueueKind::Tx => "tx",
+    };
+    format!("sys/class/net/{nic}/queues/{kind}-{index}")
 }
 
 /// Gives `key` the value `value`. Whether the kernel really did so, a read tells.
@@ -330,6 +341,18 @@ pub fn by_hand(key: &SettingKey, value: &Value) -> Option<String> {
         NicKnob::GsoIpv4MaxBytes => format!("ip link set dev {nic} gso_ipv4_max_size {value}"),
         NicKnob::GroMaxBytes => format!("ip link set dev {nic} gro_max_size {value}"),
         NicKnob::GroIpv4MaxBytes => format!("ip link set dev {nic} gro_ipv4_max_size {value}"),
+        NicKnob::QueueUsecs(kind, index) => {
+            // A mask of queues in hexadecimal.
+            let zeros = "0".repeat(*index as usize / 4);
+            let digit = 1 << (index % 4);
+            let what = match kind {
+                QueueKind::Rx => "rx-usecs",
+                QueueKind::Tx => "tx-usecs",
+            };
+            format!(
+                "ethtool --per-queue {nic} queue_mask 0x{digit}{zeros} --coalesce {what} {value}"
+            )
+        }
         NicKnob::RssTable => match value {
             Value::Text(text) if text.starts_with("equal ") => format!("ethtool -X {nic} {text}"),
             _ => return None,
@@ -359,6 +382,7 @@ pub(super) fn agrees(key: &SettingKey, wrote: &Value, found: &Value) -> bool {
                         | NicKnob::RingTx
                         | NicKnob::CoalesceRxUsecs
                         | NicKnob::CoalesceTxUsecs
+                        | NicKnob::QueueUsecs(..)
                         | NicKnob::RpsFlowCnt(_)
                 )
             );
@@ -486,6 +510,7 @@ mod tests {
                 .replace("NAME", "eth2")
                 .replace("NUMBER", "42")
                 .replace("QUEUE/xps", "tx-0/xps")
+                .replace("QUEUE/tx", "tx-0/tx")
                 .replace("QUEUE", "rx-0")
                 .replace("FEATURE", "tso")
                 .replace("PORT", "1")
@@ -498,6 +523,19 @@ mod tests {
             let is_refused = answer.gap().is_some_and(|gap| gap.reason == NOT_WRITABLE);
             assert_eq!(key.is_writable(), !is_refused, "{key}");
         }
+    }
+
+    #[test]
+    fn a_queue_is_named_to_ethtool_by_a_mask() {
+        let by_hand = |name: &str| by_hand(&key(name), &Value::Integer(8));
+        assert_eq!(
+            by_hand("nic/eth2/queue/rx-6/rx-usecs").as_deref(),
+            Some("ethtool --per-queue eth2 queue_mask 0x40 --coalesce rx-usecs 8")
+        );
+        assert_eq!(
+            by_hand("nic/eth2/queue/tx-0/tx-usecs").as_deref(),
+            Some("ethtool --per-queue eth2 queue_mask 0x1 --coalesce tx-usecs 8")
+        );
     }
 
     #[test]

@@ -11,8 +11,8 @@ use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use linerate_model::host::{
-    Card, Channels, Coalesce, Dispatch, Eee, Feature, Fec, NicKind, Pause, Qdisc, Rings, Rss,
-    Shaping, Stack, Wire,
+    Card, Channels, Coalesce, Dispatch, Eee, Feature, Fec, NicKind, Pause, Qdisc, QueueCoalesce,
+    Rings, Rss, Shaping, Stack, Wire,
 };
 use linerate_model::ids::NicName;
 use linerate_model::known::{Cause, Known};
@@ -216,6 +216,12 @@ impl NicRead for Netlink {
         self.read_control(nic, "rss", |control| control.rss(nic))
     }
 
+    fn queue_coalesce(&self, nic: &NicName, queue: u32) -> Known<QueueCoalesce> {
+        self.read_control(nic, "queue-coalesce", |control| {
+            control.coalesce_of_queue(nic, queue)
+        })
+    }
+
     fn private_flags(&self, nic: &NicName) -> Known<BTreeMap<String, bool>> {
         self.read_ethtool(nic, "private-flags", |ethtool| ethtool.private_flags(nic))
     }
@@ -321,6 +327,10 @@ impl NicWrite for Netlink {
             NicValue::RssFields(kind, letters) => {
                 let done = lock(&self.control).set_hash_fields(nic, kind, letters);
                 ("set what is hashed by", done)
+            }
+            NicValue::QueueUsecs(kind, queue, usecs) => {
+                let done = lock(&self.control).set_queue_usecs(nic, *kind, *queue, *usecs);
+                ("set the moderation of a queue of", done)
             }
             other => ("set a value of", lock(&self.ethtool).set_value(nic, other)),
         };

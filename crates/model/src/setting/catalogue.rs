@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::of_host::{parse_table, round_words};
 use super::rows::CATALOGUE;
 use super::{NicKnob, PolicyKnob, SettingError, SettingKey, Value, fold_blanks};
-use crate::host::Qdisc;
+use crate::host::{Qdisc, QueueKind};
 use crate::ids::CpuSet;
 
 /// What shape of value a setting takes.
@@ -130,6 +130,8 @@ impl SettingKey {
                 NicKnob::RssFields(_) => "nic/NAME/rss/fields/KIND".to_owned(),
                 NicKnob::Aspm(_) => "nic/NAME/pci/STATE".to_owned(),
                 NicKnob::IrqCpus(..) => of_queue("irq-cpus"),
+                NicKnob::QueueUsecs(QueueKind::Rx, _) => of_queue("rx-usecs"),
+                NicKnob::QueueUsecs(QueueKind::Tx, _) => of_queue("tx-usecs"),
                 NicKnob::RpsCpus(_) => of_queue("rps-cpus"),
                 NicKnob::RpsFlowCnt(_) => of_queue("rps-flow-cnt"),
                 NicKnob::XpsCpus(_) => of_queue("xps-cpus"),

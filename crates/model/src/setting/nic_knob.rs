@@ -38,6 +38,8 @@ pub enum NicKnob {
     XpsCpus(u32),
     /// `queue/tx-N/xps-rxqs`, receive queues in list form.
     XpsRxqs(u32),
+    /// `queue/rx-N/rx-usecs` and `queue/tx-N/tx-usecs`.
+    QueueUsecs(QueueKind, u32),
     /// `qdisc`, the root queueing discipline.
     Qdisc,
     /// `coalesce/adaptive-tx`.
@@ -135,6 +137,8 @@ impl fmt::Display for NicKnob {
             Self::RpsFlowCnt(index) => write!(f, "queue/rx-{index}/rps-flow-cnt"),
             Self::XpsCpus(index) => write!(f, "queue/tx-{index}/xps-cpus"),
             Self::XpsRxqs(index) => write!(f, "queue/tx-{index}/xps-rxqs"),
+            Self::QueueUsecs(QueueKind::Rx, index) => write!(f, "queue/rx-{index}/rx-usecs"),
+            Self::QueueUsecs(QueueKind::Tx, index) => write!(f, "queue/tx-{index}/tx-usecs"),
             plain => f.write_str(path_of(NIC_PATHS, plain).unwrap_or_default()),
         }
     }
@@ -163,6 +167,9 @@ pub(super) fn parse_nic_knob(parts: &[&str]) -> Option<NicKnob> {
                 (_, "irq-cpus") => NicKnob::IrqCpus(kind, index),
                 (QueueKind::Rx, "rps-cpus") => NicKnob::RpsCpus(index),
                 (QueueKind::Rx, "rps-flow-cnt") => NicKnob::RpsFlowCnt(index),
+                (QueueKind::Rx, "rx-usecs") | (QueueKind::Tx, "tx-usecs") => {
+                    NicKnob::QueueUsecs(kind, index)
+                }
                 (QueueKind::Tx, "xps-cpus") => NicKnob::XpsCpus(index),
                 (QueueKind::Tx, "xps-rxqs") => NicKnob::XpsRxqs(index),
                 _ => return None,

@@ -112,6 +112,10 @@ fn current_of_nic(nic: &Nic, key: &SettingKey, knob: &NicKnob) -> Known<Value> {
         NicKnob::XpsRxqs(index) => queue(QueueKind::Tx, *index, |queue| {
             part(&queue.xps_rxqs, |own| Known::Value(Value::Text(words(own))))
         }),
+        NicKnob::QueueUsecs(kind, index) => part(&dispatch.queue_coalesce, |all| {
+            let own = all.iter().find(|own| own.queue == *index);
+            own.map_or_else(|| absent("no such queue"), |own| count(own.usecs(*kind)))
+        }),
         NicKnob::GroFlushTimeoutNs => dispatch.gro_flush_timeout_ns.clone().map(Value::Integer),
         NicKnob::DeferHardIrqs => count(&dispatch.defer_hard_irqs),
         NicKnob::Threaded => switch(&dispatch.threaded),

@@ -190,6 +190,24 @@ pub const CATALOGUE: &[SettingSpec] = &[
         "Documentation/networking/ethtool-netlink.rst"
     ),
     spec!(
+        "nic/NAME/queue/QUEUE/rx-usecs",
+        Integer,
+        R1,
+        Netns,
+        Written,
+        "delay of one queue's receive interrupt, microseconds; `coalesce/rx-usecs` sets it for all",
+        "ethtool(8), --per-queue"
+    ),
+    spec!(
+        "nic/NAME/queue/QUEUE/tx-usecs",
+        Integer,
+        R1,
+        Netns,
+        Written,
+        "delay of one queue's transmit interrupt, microseconds; `coalesce/tx-usecs` sets it for all",
+        "ethtool(8), --per-queue"
+    ),
+    spec!(
         "nic/NAME/napi/gro-flush-timeout-ns",
         Integer,
         R1,

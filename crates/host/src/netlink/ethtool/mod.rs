@@ -253,7 +253,10 @@ impl Ethtool {
             NicValue::Eee(_) => Command::EeeSet,
             NicValue::Fec(_) => Command::FecSet,
             NicValue::PrivateFlag(..) => Command::PrivateFlagsSet,
-            NicValue::SuperPacket(..) | NicValue::RssTable(..) | NicValue::RssFields(..) => {
+            NicValue::SuperPacket(..)
+            | NicValue::RssTable(..)
+            | NicValue::RssFields(..)
+            | NicValue::QueueUsecs(..) => {
                 return Err(Failure::BadInput(
                     "no value of ethtool's netlink".to_owned(),
                 ));
@@ -378,7 +381,10 @@ fn put_value(request: &mut Request, value: &NicValue<'_>) {
             put_switch(request, fec::AUTO, modes.is_empty());
         }
         NicValue::PrivateFlag(name, on) => put_bit(request, flags::FLAGS, name, *on),
-        NicValue::SuperPacket(..) | NicValue::RssTable(..) | NicValue::RssFields(..) => {}
+        NicValue::SuperPacket(..)
+        | NicValue::RssTable(..)
+        | NicValue::RssFields(..)
+        | NicValue::QueueUsecs(..) => {}
     }
 }
 

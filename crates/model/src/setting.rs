@@ -87,6 +87,21 @@ const BLOCK_PATHS: &[(&str, BlockKnob)] = &[
     ("io-policy", BlockKnob::IoPolicy),
 ];
 
+/// A knob of a port of an RDMA device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum RdmaKnob {
+    /// `default-gid-type`.
+    DefaultGidType,
+    /// `default-roce-tos`.
+    DefaultRoceTos,
+}
+
+/// The paths of [`RdmaKnob`].
+const RDMA_PATHS: &[(&str, RdmaKnob)] = &[
+    ("default-gid-type", RdmaKnob::DefaultGidType),
+    ("default-roce-tos", RdmaKnob::DefaultRoceTos),
+];
+
 fn path_of<K: PartialEq>(table: &'static [(&'static str, K)], knob: &K) -> Option<&'static str> {
     let found = table.iter().find(|(_, own)| own == knob);
     found.map(|(path, _)| *path)
@@ -128,8 +143,10 @@ pub enum SettingKey {
     Policy(u32, PolicyKnob),
     /// `block/nvme0n1/...`.
     Block(String, BlockKnob),
-    /// `rdma/mlx5_0/1/default-gid-type`.
-    RdmaGidType(String, u32),
+    /// `rdma/mlx5_0/cm-defaults`: whether configfs shows the settings of the device's ports.
+    RdmaDefaults(String),
+    /// `rdma/mlx5_0/1/...`.
+    Rdma(String, u32, RdmaKnob),
     /// `placement/...` and `stream/...`.
     Trial(TrialKnob),
 }
@@ -180,7 +197,11 @@ impl fmt::Display for SettingKey {
                 let path = path_of(BLOCK_PATHS, knob).unwrap_or_default();
                 write!(f, "block/{device}/{path}")
             }
-            Self::RdmaGidType(device, port) => write!(f, "rdma/{device}/{port}/default-gid-type"),
+            Self::RdmaDefaults(device) => write!(f, "rdma/{device}/cm-defaults"),
+            Self::Rdma(device, port, knob) => {
+                let path = path_of(RDMA_PATHS, knob).unwrap_or_default();
+                write!(f, "rdma/{device}/{port}/{path}")
+            }
             Self::Trial(TrialKnob::SenderCpus) => f.write_str("placement/sender-cpus"),
             Self::Trial(TrialKnob::ReceiverCpus) => f.write_str("placement/receiver-cpus"),
             Self::Trial(TrialKnob::CongestionControl) => f.write_str("stream/congestion-control"),
@@ -237,10 +258,17 @@ impl FromStr for SettingKey {
             ["block", device, knob] if is_device(device) => knob_of(BLOCK_PATHS, knob)
                 .map(|knob| Self::Block((*device).to_owned(), knob))
                 .ok_or_else(|| wrong("a block device has no such setting in the catalogue")),
-            ["rdma", device, port, "default-gid-type"] if is_device(device) => port
-                .parse()
-                .map(|port| Self::RdmaGidType((*device).to_owned(), port))
-                .map_err(|_| wrong("its third part is not the number of a port")),
+            ["rdma", device, "cm-defaults"] if is_device(device) => {
+                Ok(Self::RdmaDefaults((*device).to_owned()))
+            }
+            ["rdma", device, port, knob] if is_device(device) => {
+                let port = port
+                    .parse()
+                    .map_err(|_| wrong("its third part is not the number of a port"))?;
+                knob_of(RDMA_PATHS, knob)
+                    .map(|knob| Self::Rdma((*device).to_owned(), port, knob))
+                    .ok_or_else(|| wrong("an RDMA port has no such setting in the catalogue"))
+            }
             ["placement", "sender-cpus"] => Ok(Self::Trial(TrialKnob::SenderCpus)),
             ["placement", "receiver-cpus"] => Ok(Self::Trial(TrialKnob::ReceiverCpus)),
             ["stream", "congestion-control"] => Ok(Self::Trial(TrialKnob::CongestionControl)),
@@ -404,7 +432,9 @@ mod tests {
         "block/nvme0n1/nomerges",
         "block/nvme0n1/rq-affinity",
         "block/nvme0n1/io-policy",
+        "rdma/mlx5_0/cm-defaults",
         "rdma/mlx5_0/1/default-gid-type",
+        "rdma/mlx5_0/1/default-roce-tos",
         "placement/sender-cpus",
         "placement/receiver-cpus",
         "stream/congestion-control",
@@ -451,6 +481,8 @@ mod tests {
             "nic/eth2/queue/rx-0/tx-usecs",
             "irq/x/cpus",
             "block/../scheduler",
+            "rdma/../cm-defaults",
+            "rdma/mlx5_0/x/default-roce-tos",
         ] {
             assert!(text.parse::<SettingKey>().is_err(), "{text}");
         }

@@ -87,7 +87,8 @@ pub fn disturbed_by(root: &HostRoot, nics: &dyn NicRead, key: &SettingKey) -> Ve
         | SettingKey::Policy(_, PolicyKnob::EnergyPreference)
         | SettingKey::Machine(_)
         | SettingKey::Block(..)
-        | SettingKey::RdmaGidType(..) => Vec::new(),
+        | SettingKey::RdmaDefaults(_)
+        | SettingKey::Rdma(..) => Vec::new(),
     };
     disturbed.retain(|other| other != key);
     disturbed

@@ -8,9 +8,10 @@ use linerate_model::host::QueueKind;
 use linerate_model::ids::{CpuId, CpuSet, NicName};
 use linerate_model::known::{Cause, Known};
 use linerate_model::setting::{
-    BlockKnob, MachineKnob, NicKnob, PolicyKnob, SettingKey, Value, fold_blanks,
+    BlockKnob, MachineKnob, NicKnob, PolicyKnob, RdmaKnob, SettingKey, Value, fold_blanks,
 };
 
+use super::rdma_defaults;
 use crate::nic_control::NicRead;
 use crate::root::{HostRoot, absolute};
 use crate::sysfs::block::parse_scheduler;
@@ -140,6 +141,11 @@ pub(super) fn file_of(
     nics: &dyn NicRead,
     key: &SettingKey,
 ) -> Option<Known<SettingFile>> {
+    if let SettingKey::Rdma(device, ..) = key
+        && let Some(gap) = rdma_defaults::no_folder(root, device)
+    {
+        return Some(Known::Unknown(gap));
+    }
     if let Some(file) = fixed(key) {
         return Some(Known::Value(file));
     }
@@ -234,7 +240,14 @@ pub(super) fn fixed(key: &SettingKey) -> Option<SettingFile> {
                 BlockKnob::IoPolicy => return None,
             }
         }
-        SettingKey::Sysctl(_) | SettingKey::RdmaGidType(..) | SettingKey::Trial(_) => return None,
+        SettingKey::Rdma(device, port, knob) => {
+            let folder = format!("{}/ports/{port}", rdma_defaults::folder(device));
+            match knob {
+                RdmaKnob::DefaultGidType => (format!("{folder}/default_roce_mode"), Form::Words),
+                RdmaKnob::DefaultRoceTos => (format!("{folder}/default_roce_tos"), Form::Number),
+            }
+        }
+        SettingKey::Sysctl(_) | SettingKey::RdmaDefaults(_) | SettingKey::Trial(_) => return None,
     };
     Some(SettingFile::new(path, form))
 }

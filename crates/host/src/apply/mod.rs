@@ -21,6 +21,7 @@ mod lock;
 mod machine;
 mod netns;
 mod nic_values;
+mod rdma_defaults;
 mod recover;
 mod restore;
 mod reverter;

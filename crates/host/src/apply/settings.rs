@@ -12,7 +12,7 @@ use linerate_model::ids::NicName;
 use linerate_model::known::{Cause, Known};
 use linerate_model::setting::{NicKnob, SettingKey, Value};
 
-use super::{cpus, files, nic_values};
+use super::{cpus, files, nic_values, rdma_defaults};
 use crate::nic_control::{NicRead, NicWrite, Pair};
 use crate::root::{HostRoot, LiveHost};
 
@@ -88,6 +88,9 @@ pub fn read(root: &HostRoot, nics: &dyn NicRead, key: &SettingKey) -> Known<Valu
             key.to_string(),
             "a placement belongs to a measurement, not to a host",
         ),
+        SettingKey::RdmaDefaults(device) => {
+            rdma_defaults::is_shown(root, device).map(Value::Switch)
+        }
         SettingKey::Nic(nic, knob) => read_nic(root, nics, key, nic, knob),
         _ => Known::unknown(Cause::NotAsked, key.to_string(), NOT_WRITABLE),
     }
@@ -165,6 +168,14 @@ pub fn write(
         SettingKey::Trial(_) => Err(WriteError::Trial {
             setting: key.clone(),
         }),
+        SettingKey::RdmaDefaults(device) => {
+            let folder = rdma_defaults::folder(device);
+            let done = match as_switch(key, value)? {
+                true => live.make_folder(&folder),
+                false => live.remove_folder(&folder),
+            };
+            done.map_err(|source| refused(key, value, format!("/{folder}"), source))
+        }
         SettingKey::Nic(nic, knob) => write_nic(live.root(), nics, key, nic, knob, value),
         _ => Err(not_writable(key)),
     }
@@ -315,6 +326,14 @@ pub fn by_hand(key: &SettingKey, value: &Value) -> Option<String> {
     let (nic, knob) = match key {
         SettingKey::Sysctl(name) => return Some(format!("sysctl -w '{name}={value}'")),
         SettingKey::Nic(nic, knob) => (nic, knob),
+        SettingKey::RdmaDefaults(device) => {
+            let folder = rdma_defaults::folder(device);
+            return match value {
+                Value::Switch(true) => Some(format!("mkdir /{folder}")),
+                Value::Switch(false) => Some(format!("rmdir /{folder}")),
+                _ => None,
+            };
+        }
         _ => return None,
     };
     Some(match knob {

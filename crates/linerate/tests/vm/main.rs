@@ -38,7 +38,7 @@ macro_rules! tests {
 }
 
 /// The power cuts stand last: what others left in the kernel's memory goes with them.
-const TESTS: [Test; 38] = tests![
+const TESTS: [Test; 39] = tests![
     guest::a_command_brings_back_its_output_exit_code_and_time,
     hardware::a_nic_lies_on_its_node_with_its_queues_and_their_interrupts,
     hardware::an_interrupts_cpus_are_set_read_back_and_judged,
@@ -56,6 +56,7 @@ const TESTS: [Test; 38] = tests![
     testbed::a_program_that_was_not_changed_is_carried_by_rsocket,
     rdma::soft_roce_is_an_rdma_device_of_its_nic,
     rdma::two_soft_roce_devices_reach_each_other,
+    rdma::what_rdma_cm_takes_by_default_is_set_and_put_back,
     verbs::every_byte_of_every_verb_and_mode_is_the_right_one,
     verbs::a_changed_byte_fails_every_verb_and_mode,
     verbs::workloads_are_the_same_over_verbs_and_over_tcp,

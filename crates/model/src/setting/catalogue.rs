@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::of_host::{parse_table, round_words};
 use super::rows::CATALOGUE;
-use super::{NicKnob, PolicyKnob, SettingError, SettingKey, Value, fold_blanks};
+use super::{NicKnob, PolicyKnob, RdmaKnob, SettingError, SettingKey, Value, fold_blanks};
 use crate::host::{Qdisc, QueueKind};
 use crate::ids::CpuSet;
 
@@ -115,7 +115,13 @@ impl SettingKey {
             Self::Sysctl(name) if name.starts_with("net.") => "sysctl/net.NAME".to_owned(),
             Self::Sysctl(_) => "sysctl/NAME".to_owned(),
             Self::Block(_, knob) => Self::Block("NAME".to_owned(), *knob).to_string(),
-            Self::RdmaGidType(..) => "rdma/NAME/PORT/default-gid-type".to_owned(),
+            Self::RdmaDefaults(_) => "rdma/NAME/cm-defaults".to_owned(),
+            Self::Rdma(_, _, RdmaKnob::DefaultGidType) => {
+                "rdma/NAME/PORT/default-gid-type".to_owned()
+            }
+            Self::Rdma(_, _, RdmaKnob::DefaultRoceTos) => {
+                "rdma/NAME/PORT/default-roce-tos".to_owned()
+            }
             Self::ResumeLatency(_) => "cpu/CPU/resume-latency-us".to_owned(),
             Self::Online(_) => "cpu/CPU/online".to_owned(),
             Self::IrqCpus(_) => "irq/NUMBER/cpus".to_owned(),

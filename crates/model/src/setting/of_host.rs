@@ -1,6 +1,8 @@
 //! Settings and what was read of a host: taking a value out, and putting one in.
 
-use super::{BlockKnob, MachineKnob, NicKnob, PolicyKnob, SettingKey, Value, fold_blanks};
+use super::{
+    BlockKnob, MachineKnob, NicKnob, PolicyKnob, RdmaKnob, SettingKey, Value, fold_blanks,
+};
 use crate::host::{BlockDevice, Fec, Host, Nic, Queue, QueueKind};
 use crate::ids::{CpuSet, NicName};
 use crate::known::{Cause, Known};
@@ -17,8 +19,10 @@ pub fn current(host: &Host, key: &SettingKey) -> Known<Value> {
             .sysctl(name)
             .map(|text| Value::Text(fold_blanks(&text))),
         SettingKey::Machine(knob) => current_of_machine(host, *knob),
-        // No rule judges it.
-        SettingKey::ResumeLatency(_) => Known::not_asked(key.to_string()),
+        // No rule judges these.
+        SettingKey::ResumeLatency(_)
+        | SettingKey::RdmaDefaults(_)
+        | SettingKey::Rdma(_, _, RdmaKnob::DefaultRoceTos) => Known::not_asked(key.to_string()),
         SettingKey::Online(id) => {
             let cpu = host.cpus.iter().find(|cpu| cpu.id == *id);
             cpu.map_or_else(|| absent("no such CPU"), |cpu| switch(&cpu.online))
@@ -43,7 +47,7 @@ pub fn current(host: &Host, key: &SettingKey) -> Known<Value> {
                 None => absent("no such block device"),
             }
         }
-        SettingKey::RdmaGidType(name, port) => host
+        SettingKey::Rdma(name, port, RdmaKnob::DefaultGidType) => host
             .rdma
             .iter()
             .filter(|device| device.name == *name)

@@ -514,12 +514,30 @@ pub const CATALOGUE: &[SettingSpec] = &[
         "Documentation/admin-guide/nvme-multipath.rst"
     ),
     spec!(
+        "rdma/NAME/cm-defaults",
+        Switch,
+        R1,
+        Machine,
+        Written,
+        "whether configfs has a folder for what rdma_cm takes by default on a device: the next two are read and written in it",
+        "Documentation/ABI/testing/configfs-rdma_cm"
+    ),
+    spec!(
         "rdma/NAME/PORT/default-gid-type",
         Text,
         R1,
         Machine,
-        Judged,
-        "the GID type that rdma_cm uses",
+        Written,
+        "the GID type that rdma_cm uses: `IB/RoCE v1`, `RoCE v2`",
+        "Documentation/ABI/testing/configfs-rdma_cm"
+    ),
+    spec!(
+        "rdma/NAME/PORT/default-roce-tos",
+        Integer,
+        R1,
+        Machine,
+        Written,
+        "the type of service (DSCP and ECN bits) that rdma_cm gives to connections over RoCE",
         "Documentation/ABI/testing/configfs-rdma_cm"
     ),
     spec!(

@@ -14,6 +14,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::rdma::{NoRdma, RdmaRead};
 
+/// Why an interface has no map of a VLAN's.
+pub(crate) const NO_VLAN: &str = "the interface is no VLAN";
+
 /// Counters of one interface that have no file, by their keys below `nic/NAME/`
 /// ([`linerate_model::watch::Watch`]).
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -100,6 +103,13 @@ pub trait NicRead {
     fn private_flags(&self, nic: &NicName) -> Known<BTreeMap<String, bool>> {
         self.dispatch(nic).private_flags
     }
+    /// The priority in the tag that a VLAN sends each socket priority with, without the rest of [`Self::stack`].
+    fn vlan_egress(&self, nic: &NicName) -> Known<Vec<(u32, u32)>> {
+        self.stack(nic).vlan.map_or_else(
+            || Known::unknown(Cause::Absent, format!("nic/{nic}/vlan"), NO_VLAN),
+            |vlan| vlan.egress,
+        )
+    }
     /// Interrupt moderation of one queue, without the rest.
     fn queue_coalesce(&self, nic: &NicName, queue: u32) -> Known<QueueCoalesce> {
         self.dispatch(nic).queue_coalesce.and_then(|all| {
@@ -168,6 +178,8 @@ pub enum NicValue<'a> {
     RssFields(&'a str, &'a str),
     /// The delay of one queue's interrupt in one direction, microseconds.
     QueueUsecs(QueueKind, u32, u32),
+    /// The priority in the tag that a VLAN sends each socket priority with; 0 for those that are not named.
+    VlanEgress(BTreeMap<u32, u32>),
 }
 
 /// Sets what has no file. Errors carry the kernel's own explanation (extended ack) when it gives one.

@@ -37,6 +37,7 @@ fn value(domain: Domain) -> &'static str {
         Domain::Text => "text",
         Domain::Cpus => "CPUs",
         Domain::Queues => "queues",
+        Domain::EgressMap => "priorities",
         Domain::Qdisc => "discipline",
     }
 }

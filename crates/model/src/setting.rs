@@ -4,6 +4,7 @@
 mod catalogue;
 mod nic_knob;
 mod of_host;
+mod priorities;
 mod rows;
 
 use std::collections::BTreeMap;
@@ -15,6 +16,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub use catalogue::{Access, Class, Domain, Scope, SettingSpec};
 pub use nic_knob::NicKnob;
 pub use of_host::{FEC_AUTO, current, fec_words, parse_table, put, table_words};
+pub use priorities::{egress_words, parse_egress};
 pub use rows::CATALOGUE;
 
 use self::nic_knob::parse_nic_knob;
@@ -258,16 +260,8 @@ impl FromStr for SettingKey {
             ["block", device, knob] if is_device(device) => knob_of(BLOCK_PATHS, knob)
                 .map(|knob| Self::Block((*device).to_owned(), knob))
                 .ok_or_else(|| wrong("a block device has no such setting in the catalogue")),
-            ["rdma", device, "cm-defaults"] if is_device(device) => {
-                Ok(Self::RdmaDefaults((*device).to_owned()))
-            }
-            ["rdma", device, port, knob] if is_device(device) => {
-                let port = port
-                    .parse()
-                    .map_err(|_| wrong("its third part is not the number of a port"))?;
-                knob_of(RDMA_PATHS, knob)
-                    .map(|knob| Self::Rdma((*device).to_owned(), port, knob))
-                    .ok_or_else(|| wrong("an RDMA port has no such setting in the catalogue"))
+            ["rdma", device, rest @ ..] if is_device(device) => {
+                parse_rdma(device, rest).map_err(wrong)
             }
             ["placement", "sender-cpus"] => Ok(Self::Trial(TrialKnob::SenderCpus)),
             ["placement", "receiver-cpus"] => Ok(Self::Trial(TrialKnob::ReceiverCpus)),
@@ -284,6 +278,22 @@ impl FromStr for SettingKey {
                 "a key begins with `sysctl/`, `nic/`, `cpu/`, `irq/`, `memory/`, `block/`, `rdma/`, `placement/` or `stream/`",
             )),
         }
+    }
+}
+
+/// A key of an RDMA device, or what is wrong with it.
+fn parse_rdma(device: &str, rest: &[&str]) -> Result<SettingKey, &'static str> {
+    let device = device.to_owned();
+    match rest {
+        ["cm-defaults"] => Ok(SettingKey::RdmaDefaults(device)),
+        [port, knob] => {
+            let port = port.parse();
+            let port = port.map_err(|_| "its third part is not the number of a port")?;
+            let knob = knob_of(RDMA_PATHS, knob);
+            knob.map(|knob| SettingKey::Rdma(device, port, knob))
+                .ok_or("an RDMA port has no such setting in the catalogue")
+        }
+        _ => Err("an RDMA device has no such setting in the catalogue"),
     }
 }
 
@@ -415,6 +425,7 @@ mod tests {
         "nic/eth2/ring/tcp-data-split",
         "nic/eth2/private-flag/rx_cqe_compress",
         "nic/bond0/bond/hash-policy",
+        "nic/eth2.100/vlan/egress",
         "nic/ib0/ipoib/mode",
         "nic/eth2/pci/l1-aspm",
         "cpu/turbo",

@@ -169,30 +169,7 @@ pub(super) fn file_of(
 /// The file of a setting that is the same on every machine.
 pub(super) fn fixed(key: &SettingKey) -> Option<SettingFile> {
     let (path, form) = match key {
-        SettingKey::Nic(nic, knob) => {
-            let of_nic = |file: &str| format!("sys/class/net/{nic}/{file}");
-            let of_queue = |kind: &str, index: u32, file: &str| {
-                of_nic(&format!("queues/{kind}-{index}/{file}"))
-            };
-            match knob {
-                NicKnob::RpsCpus(index) => (of_queue("rx", *index, "rps_cpus"), Form::CpuMask),
-                NicKnob::RpsFlowCnt(index) => {
-                    (of_queue("rx", *index, "rps_flow_cnt"), Form::Number)
-                }
-                NicKnob::XpsCpus(index) => (of_queue("tx", *index, "xps_cpus"), Form::CpuMask),
-                NicKnob::XpsRxqs(index) => (of_queue("tx", *index, "xps_rxqs"), Form::QueueMask),
-                NicKnob::GroFlushTimeoutNs => (of_nic("gro_flush_timeout"), Form::Number),
-                NicKnob::DeferHardIrqs => (of_nic("napi_defer_hard_irqs"), Form::Number),
-                NicKnob::Threaded => (of_nic("threaded"), Form::Switch),
-                NicKnob::BondHashPolicy => (of_nic("bonding/xmit_hash_policy"), Form::Named),
-                NicKnob::IpoibMode => (of_nic("mode"), Form::Words),
-                NicKnob::Aspm(state) => {
-                    let state = state.replace('-', "_");
-                    (of_nic(&format!("device/link/{state}")), Form::Switch)
-                }
-                _ => return None,
-            }
-        }
+        SettingKey::Nic(nic, knob) => return of_interface(nic, knob),
         SettingKey::Machine(knob) => match knob {
             MachineKnob::Clocksource => (
                 "sys/devices/system/clocksource/clocksource0/current_clocksource".to_owned(),
@@ -248,6 +225,30 @@ pub(super) fn fixed(key: &SettingKey) -> Option<SettingFile> {
             }
         }
         SettingKey::Sysctl(_) | SettingKey::RdmaDefaults(_) | SettingKey::Trial(_) => return None,
+    };
+    Some(SettingFile::new(path, form))
+}
+
+/// The file of an interface's setting.
+fn of_interface(nic: &NicName, knob: &NicKnob) -> Option<SettingFile> {
+    let of_nic = |file: &str| format!("sys/class/net/{nic}/{file}");
+    let of_queue =
+        |kind: &str, index: u32, file: &str| of_nic(&format!("queues/{kind}-{index}/{file}"));
+    let (path, form) = match knob {
+        NicKnob::RpsCpus(index) => (of_queue("rx", *index, "rps_cpus"), Form::CpuMask),
+        NicKnob::RpsFlowCnt(index) => (of_queue("rx", *index, "rps_flow_cnt"), Form::Number),
+        NicKnob::XpsCpus(index) => (of_queue("tx", *index, "xps_cpus"), Form::CpuMask),
+        NicKnob::XpsRxqs(index) => (of_queue("tx", *index, "xps_rxqs"), Form::QueueMask),
+        NicKnob::GroFlushTimeoutNs => (of_nic("gro_flush_timeout"), Form::Number),
+        NicKnob::DeferHardIrqs => (of_nic("napi_defer_hard_irqs"), Form::Number),
+        NicKnob::Threaded => (of_nic("threaded"), Form::Switch),
+        NicKnob::BondHashPolicy => (of_nic("bonding/xmit_hash_policy"), Form::Named),
+        NicKnob::IpoibMode => (of_nic("mode"), Form::Words),
+        NicKnob::Aspm(state) => {
+            let state = state.replace('-', "_");
+            (of_nic(&format!("device/link/{state}")), Form::Switch)
+        }
+        _ => return None,
     };
     Some(SettingFile::new(path, form))
 }

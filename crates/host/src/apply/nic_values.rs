@@ -4,7 +4,8 @@
 use linerate_model::ids::NicName;
 use linerate_model::known::{Cause, Known};
 use linerate_model::setting::{
-    FEC_AUTO, NicKnob, SettingKey, Value, fec_words, parse_table, table_words,
+    FEC_AUTO, NicKnob, SettingKey, Value, egress_words, fec_words, parse_egress, parse_table,
+    table_words,
 };
 
 use super::settings::{WriteError, as_count, as_switch, as_text, misfit, not_supported};
@@ -34,6 +35,10 @@ pub(super) fn read(
             .and_then(|pause| pause.tx.map(Value::Switch)),
         NicKnob::Eee => nics.eee(nic).and_then(|eee| eee.enabled.map(Value::Switch)),
         NicKnob::Fec => nics.fec(nic).map(|fec| Value::Text(fec_words(&fec))),
+        NicKnob::VlanEgress => nics.vlan_egress(nic).map(|map| {
+            let map = map.into_iter().collect();
+            Value::Text(egress_words(&map))
+        }),
         NicKnob::QueueUsecs(kind, index) => nics.queue_coalesce(nic, *index).and_then(|own| {
             let usecs = own.usecs(*kind).clone();
             usecs.map(|usecs| Value::Integer(u64::from(usecs)))
@@ -88,6 +93,9 @@ pub(super) fn to_set<'v>(
         NicKnob::PauseTx => switch().map(NicValue::PauseTx),
         NicKnob::QueueUsecs(kind, index) => {
             as_count(key, value).map(|usecs| NicValue::QueueUsecs(*kind, *index, usecs))
+        }
+        NicKnob::VlanEgress => {
+            text().and_then(|text| or_misfit(parse_egress(text).map(NicValue::VlanEgress)))
         }
         NicKnob::Eee => switch().map(NicValue::Eee),
         NicKnob::Fec => text().map(|modes| {

@@ -76,7 +76,7 @@ mod tests {
             assert!(
                 reason(shown).is_some_and(|why| why.contains(what)),
                 "{what}"
-            )
+            );
         };
         said("no such RDMA device");
         make("sys/class/infiniband/rxe0");

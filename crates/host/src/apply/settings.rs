@@ -170,9 +170,10 @@ pub fn write(
         }),
         SettingKey::RdmaDefaults(device) => {
             let folder = rdma_defaults::folder(device);
-            let done = match as_switch(key, value)? {
-                true => live.make_folder(&folder),
-                false => live.remove_folder(&folder),
+            let done = if as_switch(key, value)? {
+                live.make_folder(&folder)
+            } else {
+                live.remove_folder(&folder)
             };
             done.map_err(|source| refused(key, value, format!("/{folder}"), source))
         }
@@ -356,6 +357,8 @@ pub fn by_hand(key: &SettingKey, value: &Value) -> Option<String> {
         NicKnob::Fec => format!("ethtool --set-fec {nic} encoding {value}"),
         NicKnob::PrivateFlag(name) => format!("ethtool --set-priv-flags {nic} '{name}' {value}"),
         NicKnob::RssFields(kind) => format!("ethtool -N {nic} rx-flow-hash {kind} {value}"),
+        // What shall be mapped no more the kernel has to be told.
+        NicKnob::VlanEgress => format!("ip link set dev {nic} type vlan egress-qos-map {value}"),
         NicKnob::GsoMaxBytes => format!("ip link set dev {nic} gso_max_size {value}"),
         NicKnob::GsoIpv4MaxBytes => format!("ip link set dev {nic} gso_ipv4_max_size {value}"),
         NicKnob::GroMaxBytes => format!("ip link set dev {nic} gro_max_size {value}"),

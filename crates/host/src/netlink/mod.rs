@@ -212,6 +212,11 @@ impl NicRead for Netlink {
         .and_then(|bytes| bytes)
     }
 
+    fn vlan_egress(&self, nic: &NicName) -> Known<Vec<(u32, u32)>> {
+        self.read_route(nic, "vlan/egress", |route| stack::vlan_egress(route, nic))
+            .and_then(|map| map)
+    }
+
     fn rss(&self, nic: &NicName) -> Known<Rss> {
         self.read_control(nic, "rss", |control| control.rss(nic))
     }
@@ -319,6 +324,10 @@ impl NicWrite for Netlink {
                     stack::set_super_packet(&mut route, link.index, *which, *bytes)
                 });
                 ("set the super-packets of", done)
+            }
+            NicValue::VlanEgress(map) => {
+                let done = stack::set_vlan_egress(&mut lock(&self.route), nic, map);
+                ("set the egress map of", done)
             }
             NicValue::RssTable(queues, is_default) => {
                 let done = lock(&self.control).set_rss_table(nic, queues, *is_default);

@@ -6,6 +6,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::of_host::{parse_table, round_words};
+use super::priorities::{egress_words, parse_egress};
 use super::rows::CATALOGUE;
 use super::{NicKnob, PolicyKnob, RdmaKnob, SettingError, SettingKey, Value, fold_blanks};
 use crate::host::{Qdisc, QueueKind};
@@ -26,6 +27,9 @@ pub enum Domain {
     Qdisc,
     /// The receive queues that a hash's table goes round.
     Queues,
+    /// The priority in the tag that each socket priority is sent with. The kernel only adds and overwrites
+    /// mappings: one that is left out becomes one to 0, which is as good as none.
+    EgressMap,
 }
 
 impl Domain {
@@ -37,6 +41,9 @@ impl Domain {
             Self::Text => "text without line breaks",
             Self::Cpus => "a CPU list such as `0-3,8`, or nothing",
             Self::Queues => "`equal N`, or queues such as `0 3` and `0x32 1x32`",
+            Self::EgressMap => {
+                "pairs `PRIORITY:PCP` such as `0:1 3:3`, or nothing: what is not named is sent with PCP 0"
+            }
             Self::Qdisc => {
                 "`noqueue`, `fq`, `fq_codel`, `pfifo_fast`, or a table with `kind`, `handle`, `options`"
             }
@@ -173,6 +180,10 @@ impl SettingKey {
             Domain::Queues => {
                 let table = parse_table(text.trim()).ok_or_else(wrong)?;
                 Ok(Value::Text(round_words(&table)))
+            }
+            Domain::EgressMap => {
+                let map = parse_egress(text).ok_or_else(wrong)?;
+                Ok(Value::Text(egress_words(&map)))
             }
             Domain::Qdisc => match text.trim() {
                 kind @ ("noqueue" | "fq" | "fq_codel" | "pfifo_fast") => {

@@ -76,6 +76,8 @@ pub enum NicKnob {
     TcpDataSplit,
     /// `private-flag/NAME`, by the driver's own name.
     PrivateFlag(String),
+    /// `vlan/egress`: `PRIORITY:PCP`, by socket priorities.
+    VlanEgress,
     /// `bond/hash-policy`.
     BondHashPolicy,
     /// `ipoib/mode`.
@@ -111,6 +113,7 @@ const NIC_PATHS: &[(&str, NicKnob)] = &[
     ("gso-ipv4-max-bytes", NicKnob::GsoIpv4MaxBytes),
     ("gro-max-bytes", NicKnob::GroMaxBytes),
     ("gro-ipv4-max-bytes", NicKnob::GroIpv4MaxBytes),
+    ("vlan/egress", NicKnob::VlanEgress),
     ("bond/hash-policy", NicKnob::BondHashPolicy),
     ("ipoib/mode", NicKnob::IpoibMode),
 ];

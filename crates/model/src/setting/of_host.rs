@@ -1,5 +1,6 @@
 //! Settings and what was read of a host: taking a value out, and putting one in.
 
+use super::priorities::egress_words;
 use super::{
     BlockKnob, MachineKnob, NicKnob, PolicyKnob, RdmaKnob, SettingKey, Value, fold_blanks,
 };
@@ -90,7 +91,7 @@ fn current_of_nic(nic: &Nic, key: &SettingKey, knob: &NicKnob) -> Known<Value> {
     let named = |switches: Option<bool>, reason| {
         switches.map_or_else(|| absent(reason), |on| Known::Value(Value::Switch(on)))
     };
-    let (dispatch, stack, wire) = (&nic.dispatch, &nic.stack, &nic.wire);
+    let (dispatch, wire) = (&nic.dispatch, &nic.wire);
     match knob {
         NicKnob::Mtu => count(&nic.mtu),
         NicKnob::Feature(name) => part(&nic.features, |all| {
@@ -129,14 +130,44 @@ fn current_of_nic(nic: &Nic, key: &SettingKey, knob: &NicKnob) -> Known<Value> {
         NicKnob::Eee => part(&wire.eee, |eee| switch(&eee.enabled)),
         NicKnob::Fec => part(&wire.fec, |fec| Known::Value(Value::Text(fec_words(fec)))),
         NicKnob::RssTable | NicKnob::RssFields(_) => current_of_hash(nic, key, knob),
-        NicKnob::GsoMaxBytes => bytes(&stack.gso_max_bytes),
-        NicKnob::GsoIpv4MaxBytes => bytes(&stack.gso_ipv4_max_bytes),
-        NicKnob::GroMaxBytes => bytes(&stack.gro_max_bytes),
-        NicKnob::GroIpv4MaxBytes => bytes(&stack.gro_ipv4_max_bytes),
+        NicKnob::GsoMaxBytes
+        | NicKnob::GsoIpv4MaxBytes
+        | NicKnob::GroMaxBytes
+        | NicKnob::GroIpv4MaxBytes
+        | NicKnob::VlanEgress
+        | NicKnob::BondHashPolicy
+        | NicKnob::IpoibMode => current_of_stack(nic, key, knob),
         NicKnob::TcpDataSplit => text(&dispatch.tcp_data_split),
         NicKnob::PrivateFlag(name) => part(&dispatch.private_flags, |flags| {
             named(flags.get(name).copied(), "the driver has no such flag")
         }),
+        NicKnob::Aspm(state) => part(&nic.pci, |pci| {
+            let file = state.replace('-', "_");
+            part(&pci.aspm, |on| {
+                Known::Value(Value::Switch(on.contains(&file)))
+            })
+        }),
+    }
+}
+
+/// What it is among the other interfaces.
+fn current_of_stack(nic: &Nic, key: &SettingKey, knob: &NicKnob) -> Known<Value> {
+    let absent = |reason: &str| Known::unknown(Cause::Absent, key.to_string(), reason);
+    let stack = &nic.stack;
+    match knob {
+        NicKnob::GsoMaxBytes => bytes(&stack.gso_max_bytes),
+        NicKnob::GsoIpv4MaxBytes => bytes(&stack.gso_ipv4_max_bytes),
+        NicKnob::GroMaxBytes => bytes(&stack.gro_max_bytes),
+        NicKnob::GroIpv4MaxBytes => bytes(&stack.gro_ipv4_max_bytes),
+        NicKnob::VlanEgress => stack.vlan.as_ref().map_or_else(
+            || absent("the interface is no VLAN"),
+            |vlan| {
+                part(&vlan.egress, |map| {
+                    let map = map.iter().copied().collect();
+                    Known::Value(Value::Text(egress_words(&map)))
+                })
+            },
+        ),
         NicKnob::BondHashPolicy => {
             let policy = stack.bond.as_ref().map(|bond| text(&bond.hash_policy));
             policy.unwrap_or_else(|| absent("the interface is no bond"))
@@ -145,12 +176,7 @@ fn current_of_nic(nic: &Nic, key: &SettingKey, knob: &NicKnob) -> Known<Value> {
             let mode = stack.ipoib_mode.as_ref().map(text);
             mode.unwrap_or_else(|| absent("the interface is not on InfiniBand"))
         }
-        NicKnob::Aspm(state) => part(&nic.pci, |pci| {
-            let file = state.replace('-', "_");
-            part(&pci.aspm, |on| {
-                Known::Value(Value::Switch(on.contains(&file)))
-            })
-        }),
+        _ => absent("it is the interface's own"),
     }
 }
 

@@ -352,6 +352,15 @@ pub const CATALOGUE: &[SettingSpec] = &[
         "Documentation/networking/ethtool-netlink.rst"
     ),
     spec!(
+        "nic/NAME/vlan/egress",
+        EgressMap,
+        R1,
+        Netns,
+        Written,
+        "which priority a VLAN's tag gets by the socket's: `0:1 3:3`; all others get 0",
+        "ip-link(8), egress-qos-map"
+    ),
+    spec!(
         "nic/NAME/bond/hash-policy",
         Text,
         R2,

@@ -256,7 +256,8 @@ impl Ethtool {
             NicValue::SuperPacket(..)
             | NicValue::RssTable(..)
             | NicValue::RssFields(..)
-            | NicValue::QueueUsecs(..) => {
+            | NicValue::QueueUsecs(..)
+            | NicValue::VlanEgress(_) => {
                 return Err(Failure::BadInput(
                     "no value of ethtool's netlink".to_owned(),
                 ));
@@ -384,7 +385,8 @@ fn put_value(request: &mut Request, value: &NicValue<'_>) {
         NicValue::SuperPacket(..)
         | NicValue::RssTable(..)
         | NicValue::RssFields(..)
-        | NicValue::QueueUsecs(..) => {}
+        | NicValue::QueueUsecs(..)
+        | NicValue::VlanEgress(_) => {}
     }
 }
 

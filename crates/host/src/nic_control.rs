@@ -5,11 +5,13 @@ use std::collections::BTreeMap;
 use std::io;
 
 use linerate_model::host::{
-    Card, Channels, Coalesce, Dispatch, Eee, Feature, Fec, NicKind, Pause, Qdisc, QueueCoalesce,
-    QueueKind, Rings, Rss, Shaping, Stack, Wire,
+    Card, Channels, Coalesce, Dcb, Dispatch, Eee, Feature, Fec, NicKind, Pause, Qdisc,
+    QueueCoalesce, QueueKind, Rings, Rss, Shaping, Stack, Wire,
 };
 use linerate_model::ids::NicName;
 use linerate_model::known::{Cause, Gap, Known};
+use linerate_model::setting::TrafficClasses;
+use linerate_model::units::BitRate;
 use serde::{Deserialize, Serialize};
 
 use crate::rdma::{NoRdma, RdmaRead};
@@ -103,6 +105,10 @@ pub trait NicRead {
     fn private_flags(&self, nic: &NicName) -> Known<BTreeMap<String, bool>> {
         self.dispatch(nic).private_flags
     }
+    /// Data centre bridging, without the rest of [`Self::shaping`].
+    fn dcb(&self, nic: &NicName) -> Known<Dcb> {
+        self.shaping(nic).dcb
+    }
     /// The priority in the tag that a VLAN sends each socket priority with, without the rest of [`Self::stack`].
     fn vlan_egress(&self, nic: &NicName) -> Known<Vec<(u32, u32)>> {
         self.stack(nic).vlan.map_or_else(
@@ -180,6 +186,12 @@ pub enum NicValue<'a> {
     QueueUsecs(QueueKind, u32, u32),
     /// The priority in the tag that a VLAN sends each socket priority with; 0 for those that are not named.
     VlanEgress(BTreeMap<u32, u32>),
+    /// The priorities that are paused rather than dropped, a bit each.
+    Pfc(u8),
+    /// How traffic classes are chosen and served.
+    Ets(TrafficClasses),
+    /// The most that each class may send; 0 for no limit.
+    MaxRate([BitRate; 8]),
 }
 
 /// Sets what has no file. Errors carry the kernel's own explanation (extended ack) when it gives one.

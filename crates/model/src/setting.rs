@@ -15,8 +15,11 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub use catalogue::{Access, Class, Domain, Scope, SettingSpec};
 pub use nic_knob::NicKnob;
-pub use of_host::{FEC_AUTO, current, fec_words, parse_table, put, table_words};
-pub use priorities::{egress_words, parse_egress};
+pub use of_host::{FEC_AUTO, current, dcb_value, fec_words, parse_table, put, table_words};
+pub use priorities::{
+    TrafficClasses, class_words, classes_of, egress_words, parse_classes, parse_egress,
+    parse_priorities, parse_rates, priority_words, rate_words,
+};
 pub use rows::CATALOGUE;
 
 use self::nic_knob::parse_nic_knob;
@@ -425,6 +428,9 @@ mod tests {
         "nic/eth2/ring/tcp-data-split",
         "nic/eth2/private-flag/rx_cqe_compress",
         "nic/bond0/bond/hash-policy",
+        "nic/eth2/dcb/pfc",
+        "nic/eth2/dcb/ets",
+        "nic/eth2/dcb/maxrate",
         "nic/eth2.100/vlan/egress",
         "nic/ib0/ipoib/mode",
         "nic/eth2/pci/l1-aspm",

@@ -55,6 +55,14 @@ pub fn disturbed_by(root: &HostRoot, nics: &dyn NicRead, key: &SettingKey) -> Ve
             ]
             .map(|knob| SettingKey::Nic(nic.clone(), knob))
             .to_vec(),
+            // Drivers keep one of the two, pauses of all or of single priorities.
+            NicKnob::DcbPfc if !is_negotiated(nics, nic) => {
+                let knobs = [NicKnob::PauseRx, NicKnob::PauseTx];
+                let key = |knob| SettingKey::Nic(nic.clone(), knob);
+                knobs.into_iter().map(key).collect()
+            }
+            // Some have a set of queues for each class, and make them anew.
+            NicKnob::DcbEts => queues(root, nic),
             NicKnob::GsoMaxBytes => vec![SettingKey::Nic(nic.clone(), NicKnob::GsoIpv4MaxBytes)],
             NicKnob::GroMaxBytes => vec![SettingKey::Nic(nic.clone(), NicKnob::GroIpv4MaxBytes)],
             // What both ends agree on is nobody's to put back.
@@ -228,6 +236,7 @@ pub(super) fn could_be_effect(change: &Change, key: &SettingKey, found: &Value) 
                 },
                 // The queues' interrupts are given back and asked for anew; where they go then is the
                 // kernel's choice. Each queue gets the delays that queue 0 has, and a new one what the driver likes.
+                // Whether frames of all priorities are paused changes with single ones.
                 (
                     NicKnob::ChannelsCombined | NicKnob::ChannelsRx | NicKnob::ChannelsTx,
                     NicKnob::IrqCpus(..),
@@ -241,7 +250,8 @@ pub(super) fn could_be_effect(change: &Change, key: &SettingKey, found: &Value) 
                     | NicKnob::ChannelsRx
                     | NicKnob::ChannelsTx,
                     NicKnob::QueueUsecs(..),
-                ) => true,
+                )
+                | (NicKnob::DcbPfc, NicKnob::PauseRx | NicKnob::PauseTx) => true,
                 _ => false,
             }
         }

@@ -4,8 +4,8 @@
 use linerate_model::ids::NicName;
 use linerate_model::known::{Cause, Known};
 use linerate_model::setting::{
-    FEC_AUTO, NicKnob, SettingKey, Value, egress_words, fec_words, parse_egress, parse_table,
-    table_words,
+    FEC_AUTO, NicKnob, SettingKey, Value, dcb_value, egress_words, fec_words, parse_classes,
+    parse_egress, parse_priorities, parse_rates, parse_table, table_words,
 };
 
 use super::settings::{WriteError, as_count, as_switch, as_text, misfit, not_supported};
@@ -35,6 +35,9 @@ pub(super) fn read(
             .and_then(|pause| pause.tx.map(Value::Switch)),
         NicKnob::Eee => nics.eee(nic).and_then(|eee| eee.enabled.map(Value::Switch)),
         NicKnob::Fec => nics.fec(nic).map(|fec| Value::Text(fec_words(&fec))),
+        NicKnob::DcbPfc | NicKnob::DcbEts | NicKnob::DcbMaxRate => {
+            nics.dcb(nic).and_then(|dcb| dcb_value(&dcb, knob))
+        }
         NicKnob::VlanEgress => nics.vlan_egress(nic).map(|map| {
             let map = map.into_iter().collect();
             Value::Text(egress_words(&map))
@@ -93,6 +96,15 @@ pub(super) fn to_set<'v>(
         NicKnob::PauseTx => switch().map(NicValue::PauseTx),
         NicKnob::QueueUsecs(kind, index) => {
             as_count(key, value).map(|usecs| NicValue::QueueUsecs(*kind, *index, usecs))
+        }
+        NicKnob::DcbPfc => {
+            text().and_then(|text| or_misfit(parse_priorities(text).map(NicValue::Pfc)))
+        }
+        NicKnob::DcbEts => {
+            text().and_then(|text| or_misfit(parse_classes(text).map(NicValue::Ets)))
+        }
+        NicKnob::DcbMaxRate => {
+            text().and_then(|text| or_misfit(parse_rates(text).map(NicValue::MaxRate)))
         }
         NicKnob::VlanEgress => {
             text().and_then(|text| or_misfit(parse_egress(text).map(NicValue::VlanEgress)))

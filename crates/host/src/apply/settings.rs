@@ -10,7 +10,7 @@ use std::io;
 use linerate_model::host::{Qdisc, QueueKind};
 use linerate_model::ids::NicName;
 use linerate_model::known::{Cause, Known};
-use linerate_model::setting::{NicKnob, SettingKey, Value};
+use linerate_model::setting::{NicKnob, SettingKey, Value, parse_rates};
 
 use super::{cpus, files, nic_values, rdma_defaults};
 use crate::nic_control::{NicRead, NicWrite, Pair};
@@ -357,24 +357,16 @@ pub fn by_hand(key: &SettingKey, value: &Value) -> Option<String> {
         NicKnob::Fec => format!("ethtool --set-fec {nic} encoding {value}"),
         NicKnob::PrivateFlag(name) => format!("ethtool --set-priv-flags {nic} '{name}' {value}"),
         NicKnob::RssFields(kind) => format!("ethtool -N {nic} rx-flow-hash {kind} {value}"),
+        NicKnob::DcbPfc | NicKnob::DcbEts | NicKnob::DcbMaxRate => {
+            return by_dcb(nic, knob, value);
+        }
         // What shall be mapped no more the kernel has to be told.
         NicKnob::VlanEgress => format!("ip link set dev {nic} type vlan egress-qos-map {value}"),
         NicKnob::GsoMaxBytes => format!("ip link set dev {nic} gso_max_size {value}"),
         NicKnob::GsoIpv4MaxBytes => format!("ip link set dev {nic} gso_ipv4_max_size {value}"),
         NicKnob::GroMaxBytes => format!("ip link set dev {nic} gro_max_size {value}"),
         NicKnob::GroIpv4MaxBytes => format!("ip link set dev {nic} gro_ipv4_max_size {value}"),
-        NicKnob::QueueUsecs(kind, index) => {
-            // A mask of queues in hexadecimal.
-            let zeros = "0".repeat(*index as usize / 4);
-            let digit = 1 << (index % 4);
-            let what = match kind {
-                QueueKind::Rx => "rx-usecs",
-                QueueKind::Tx => "tx-usecs",
-            };
-            format!(
-                "ethtool --per-queue {nic} queue_mask 0x{digit}{zeros} --coalesce {what} {value}"
-            )
-        }
+        NicKnob::QueueUsecs(kind, index) => by_queue(nic, *kind, *index, value),
         NicKnob::RssTable => match value {
             Value::Text(text) if text.starts_with("equal ") => format!("ethtool -X {nic} {text}"),
             _ => return None,
@@ -382,6 +374,41 @@ pub fn by_hand(key: &SettingKey, value: &Value) -> Option<String> {
         // A queueing discipline's parameters are bytes of the kernel's; tc(8) takes words.
         // The others cannot be written yet.
         _ => return None,
+    })
+}
+
+/// The command of ethtool(8) for a queue's delay; it takes a mask of queues in hexadecimal.
+fn by_queue(nic: &NicName, kind: QueueKind, index: u32, value: &Value) -> String {
+    let zeros = "0".repeat(index as usize / 4);
+    let digit = 1 << (index % 4);
+    let what = match kind {
+        QueueKind::Rx => "rx-usecs",
+        QueueKind::Tx => "tx-usecs",
+    };
+    format!("ethtool --per-queue {nic} queue_mask 0x{digit}{zeros} --coalesce {what} {value}")
+}
+
+/// The command of dcb(8).
+fn by_dcb(nic: &NicName, knob: &NicKnob, value: &Value) -> Option<String> {
+    let Value::Text(words) = value else {
+        return None;
+    };
+    Some(match knob {
+        NicKnob::DcbPfc => {
+            let on = words.split_whitespace().map(|one| format!(" {one}:on"));
+            let on: String = on.collect();
+            format!("dcb pfc set dev {nic} prio-pfc all:off{on}")
+        }
+        NicKnob::DcbMaxRate => {
+            let limits = (0u32..).zip(parse_rates(words)?);
+            let limits = limits.map(|(class, rate)| format!(" {class}:{}", rate.as_bit_per_s()));
+            let limits: String = limits.collect();
+            format!("dcb maxrate set dev {nic} tc-maxrate{limits}")
+        }
+        _ => {
+            let words = words.replace("credit-based", "cbs");
+            format!("dcb ets set dev {nic} {words}")
+        }
     })
 }
 
@@ -545,6 +572,23 @@ mod tests {
             let is_refused = answer.gap().is_some_and(|gap| gap.reason == NOT_WRITABLE);
             assert_eq!(key.is_writable(), !is_refused, "{key}");
         }
+    }
+
+    #[test]
+    fn what_was_lossless_and_limited_can_be_set_by_dcb() {
+        let by_hand = |name: &str, text: &str| by_hand(&key(name), &Value::Text(text.to_owned()));
+        assert_eq!(
+            by_hand("nic/eth2/dcb/pfc", "3 4").as_deref(),
+            Some("dcb pfc set dev eth2 prio-pfc all:off 3:on 4:on")
+        );
+        assert_eq!(
+            by_hand("nic/eth2/dcb/pfc", "").as_deref(),
+            Some("dcb pfc set dev eth2 prio-pfc all:off")
+        );
+        assert_eq!(
+            by_hand("nic/eth2/dcb/maxrate", "1:1000").as_deref(),
+            Some("dcb maxrate set dev eth2 tc-maxrate 0:0 1:1000 2:0 3:0 4:0 5:0 6:0 7:0")
+        );
     }
 
     #[test]

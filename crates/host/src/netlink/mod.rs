@@ -11,8 +11,8 @@ use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use linerate_model::host::{
-    Card, Channels, Coalesce, Dispatch, Eee, Feature, Fec, NicKind, Pause, Qdisc, QueueCoalesce,
-    Rings, Rss, Shaping, Stack, Wire,
+    Card, Channels, Coalesce, Dcb, Dispatch, Eee, Feature, Fec, NicKind, Pause, Qdisc,
+    QueueCoalesce, Rings, Rss, Shaping, Stack, Wire,
 };
 use linerate_model::ids::NicName;
 use linerate_model::known::{Cause, Known};
@@ -212,6 +212,10 @@ impl NicRead for Netlink {
         .and_then(|bytes| bytes)
     }
 
+    fn dcb(&self, nic: &NicName) -> Known<Dcb> {
+        dcb::read(&mut lock(&self.route), nic)
+    }
+
     fn vlan_egress(&self, nic: &NicName) -> Known<Vec<(u32, u32)>> {
         self.read_route(nic, "vlan/egress", |route| stack::vlan_egress(route, nic))
             .and_then(|map| map)
@@ -324,6 +328,10 @@ impl NicWrite for Netlink {
                     stack::set_super_packet(&mut route, link.index, *which, *bytes)
                 });
                 ("set the super-packets of", done)
+            }
+            NicValue::Pfc(_) | NicValue::Ets(_) | NicValue::MaxRate(_) => {
+                let done = dcb::set(&mut lock(&self.route), nic, value);
+                ("set data centre bridging of", done)
             }
             NicValue::VlanEgress(map) => {
                 let done = stack::set_vlan_egress(&mut lock(&self.route), nic, map);

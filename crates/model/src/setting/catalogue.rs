@@ -6,7 +6,10 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::of_host::{parse_table, round_words};
-use super::priorities::{egress_words, parse_egress};
+use super::priorities::{
+    class_words, egress_words, parse_classes, parse_egress, parse_priorities, parse_rates,
+    priority_words, rate_words,
+};
 use super::rows::CATALOGUE;
 use super::{NicKnob, PolicyKnob, RdmaKnob, SettingError, SettingKey, Value, fold_blanks};
 use crate::host::{Qdisc, QueueKind};
@@ -30,6 +33,12 @@ pub enum Domain {
     /// The priority in the tag that each socket priority is sent with. The kernel only adds and overwrites
     /// mappings: one that is left out becomes one to 0, which is as good as none.
     EgressMap,
+    /// Priorities by their numbers.
+    Priorities,
+    /// Traffic classes in the words of dcb(8), all eight of them.
+    Classes,
+    /// The most that each traffic class may send.
+    ClassRates,
 }
 
 impl Domain {
@@ -43,6 +52,13 @@ impl Domain {
             Self::Queues => "`equal N`, or queues such as `0 3` and `0x32 1x32`",
             Self::EgressMap => {
                 "pairs `PRIORITY:PCP` such as `0:1 3:3`, or nothing: what is not named is sent with PCP 0"
+            }
+            Self::Priorities => "priorities from 0 to 7 such as `3 4`, or nothing",
+            Self::Classes => {
+                "`prio-tc 0:0 1:1 ... tc-bw 0:40 1:60 ... tc-tsa 0:ets 1:strict ...`, each of all eight from 0 to 7"
+            }
+            Self::ClassRates => {
+                "classes and bit/s, whole thousands, such as `0:10000000000`, or nothing: what is not named has no limit"
             }
             Self::Qdisc => {
                 "`noqueue`, `fq`, `fq_codel`, `pfifo_fast`, or a table with `kind`, `handle`, `options`"
@@ -184,6 +200,18 @@ impl SettingKey {
             Domain::EgressMap => {
                 let map = parse_egress(text).ok_or_else(wrong)?;
                 Ok(Value::Text(egress_words(&map)))
+            }
+            Domain::Priorities => {
+                let mask = parse_priorities(text).ok_or_else(wrong)?;
+                Ok(Value::Text(priority_words(mask.into())))
+            }
+            Domain::Classes => {
+                let classes = parse_classes(text).ok_or_else(wrong)?;
+                Ok(Value::Text(class_words(&classes)))
+            }
+            Domain::ClassRates => {
+                let rates = parse_rates(text).ok_or_else(wrong)?;
+                Ok(Value::Text(rate_words(&rates)))
             }
             Domain::Qdisc => match text.trim() {
                 kind @ ("noqueue" | "fq" | "fq_codel" | "pfifo_fast") => {

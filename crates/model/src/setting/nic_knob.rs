@@ -78,6 +78,12 @@ pub enum NicKnob {
     PrivateFlag(String),
     /// `vlan/egress`: `PRIORITY:PCP`, by socket priorities.
     VlanEgress,
+    /// `dcb/pfc`: the priorities that are paused rather than dropped.
+    DcbPfc,
+    /// `dcb/ets`: the classes of priorities, their shares and how they are served.
+    DcbEts,
+    /// `dcb/maxrate`: the most that each class may send.
+    DcbMaxRate,
     /// `bond/hash-policy`.
     BondHashPolicy,
     /// `ipoib/mode`.
@@ -114,6 +120,9 @@ const NIC_PATHS: &[(&str, NicKnob)] = &[
     ("gro-max-bytes", NicKnob::GroMaxBytes),
     ("gro-ipv4-max-bytes", NicKnob::GroIpv4MaxBytes),
     ("vlan/egress", NicKnob::VlanEgress),
+    ("dcb/pfc", NicKnob::DcbPfc),
+    ("dcb/ets", NicKnob::DcbEts),
+    ("dcb/maxrate", NicKnob::DcbMaxRate),
     ("bond/hash-policy", NicKnob::BondHashPolicy),
     ("ipoib/mode", NicKnob::IpoibMode),
 ];

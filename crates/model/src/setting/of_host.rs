@@ -1,10 +1,10 @@
 //! Settings and what was read of a host: taking a value out, and putting one in.
 
-use super::priorities::egress_words;
+use super::priorities::{classes_of, egress_words, priority_words, rate_words};
 use super::{
     BlockKnob, MachineKnob, NicKnob, PolicyKnob, RdmaKnob, SettingKey, Value, fold_blanks,
 };
-use crate::host::{BlockDevice, Fec, Host, Nic, Queue, QueueKind};
+use crate::host::{BlockDevice, Dcb, Fec, Host, Nic, Queue, QueueKind};
 use crate::ids::{CpuSet, NicName};
 use crate::known::{Cause, Known};
 use crate::units::Bytes;
@@ -137,6 +137,9 @@ fn current_of_nic(nic: &Nic, key: &SettingKey, knob: &NicKnob) -> Known<Value> {
         | NicKnob::VlanEgress
         | NicKnob::BondHashPolicy
         | NicKnob::IpoibMode => current_of_stack(nic, key, knob),
+        NicKnob::DcbPfc | NicKnob::DcbEts | NicKnob::DcbMaxRate => {
+            part(&nic.shaping.dcb, |dcb| dcb_value(dcb, knob))
+        }
         NicKnob::TcpDataSplit => text(&dispatch.tcp_data_split),
         NicKnob::PrivateFlag(name) => part(&dispatch.private_flags, |flags| {
             named(flags.get(name).copied(), "the driver has no such flag")
@@ -178,6 +181,19 @@ fn current_of_stack(nic: &Nic, key: &SettingKey, knob: &NicKnob) -> Known<Value>
         }
         _ => absent("it is the interface's own"),
     }
+}
+
+/// What a card's data centre bridging says of one of its three settings.
+pub fn dcb_value(dcb: &Dcb, knob: &NicKnob) -> Known<Value> {
+    let words = match knob {
+        NicKnob::DcbPfc => dcb.pfc_enabled.clone().map(priority_words),
+        NicKnob::DcbMaxRate => {
+            let rates = dcb.class_max_bit_per_s.clone();
+            rates.map(|rates| rate_words(&rates))
+        }
+        _ => classes_of(dcb),
+    };
+    words.map(Value::Text)
 }
 
 /// The receive hash: its table, or what it takes of one kind of flow.

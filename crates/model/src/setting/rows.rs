@@ -361,6 +361,33 @@ pub const CATALOGUE: &[SettingSpec] = &[
         "ip-link(8), egress-qos-map"
     ),
     spec!(
+        "nic/NAME/dcb/pfc",
+        Priorities,
+        R3,
+        Netns,
+        Written,
+        "the priorities that are paused rather than dropped; the other end must pause the same",
+        "dcb-pfc(8)"
+    ),
+    spec!(
+        "nic/NAME/dcb/ets",
+        Classes,
+        R2,
+        Netns,
+        Written,
+        "the class of each priority, the share of each class and how it is served",
+        "dcb-ets(8)"
+    ),
+    spec!(
+        "nic/NAME/dcb/maxrate",
+        ClassRates,
+        R2,
+        Netns,
+        Written,
+        "the most that each class may send, bit/s",
+        "dcb-maxrate(8)"
+    ),
+    spec!(
         "nic/NAME/bond/hash-policy",
         Text,
         R2,

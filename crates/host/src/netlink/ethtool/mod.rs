@@ -257,7 +257,10 @@ impl Ethtool {
             | NicValue::RssTable(..)
             | NicValue::RssFields(..)
             | NicValue::QueueUsecs(..)
-            | NicValue::VlanEgress(_) => {
+            | NicValue::VlanEgress(_)
+            | NicValue::Pfc(_)
+            | NicValue::Ets(_)
+            | NicValue::MaxRate(_) => {
                 return Err(Failure::BadInput(
                     "no value of ethtool's netlink".to_owned(),
                 ));
@@ -386,7 +389,10 @@ fn put_value(request: &mut Request, value: &NicValue<'_>) {
         | NicValue::RssTable(..)
         | NicValue::RssFields(..)
         | NicValue::QueueUsecs(..)
-        | NicValue::VlanEgress(_) => {}
+        | NicValue::VlanEgress(_)
+        | NicValue::Pfc(_)
+        | NicValue::Ets(_)
+        | NicValue::MaxRate(_) => {}
     }
 }
 

@@ -465,7 +465,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         R4,
         Machine,
         Written,
-        "whether the kernel uses a CPU; threads bound to it alone stay unbound, and counters open on it closed, when it comes back",
+        "whether the kernel uses a CPU; threads bound to it alone stay unbound when it comes back",
         "Documentation/core-api/cpu_hotplug.rst"
     ),
     spec!(

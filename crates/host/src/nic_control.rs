@@ -5,14 +5,19 @@ use std::collections::BTreeMap;
 use std::io;
 
 use linerate_model::host::{
-    Card, Channels, Coalesce, Dispatch, Eee, Feature, Fec, NicKind, Pause, Qdisc, Rings, Rss,
-    Shaping, Stack, Wire,
+    Card, Channels, Coalesce, Dcb, Dispatch, Eee, Feature, Fec, NicKind, Pause, Qdisc,
+    QueueCoalesce, QueueKind, Rings, Rss, Shaping, Stack, Wire,
 };
 use linerate_model::ids::NicName;
-use linerate_model::known::{Gap, Known};
+use linerate_model::known::{Cause, Gap, Known};
+use linerate_model::setting::TrafficClasses;
+use linerate_model::units::BitRate;
 use serde::{Deserialize, Serialize};
 
 use crate::rdma::{NoRdma, RdmaRead};
+
+/// Why an interface has no map of a VLAN's.
+pub(crate) const NO_VLAN: &str = "the interface is no VLAN";
 
 /// Counters of one interface that have no file, by their keys below `nic/NAME/`
 /// ([`linerate_model::watch::Watch`]).
@@ -100,6 +105,28 @@ pub trait NicRead {
     fn private_flags(&self, nic: &NicName) -> Known<BTreeMap<String, bool>> {
         self.dispatch(nic).private_flags
     }
+    /// Data centre bridging, without the rest of [`Self::shaping`].
+    fn dcb(&self, nic: &NicName) -> Known<Dcb> {
+        self.shaping(nic).dcb
+    }
+    /// The priority in the tag that a VLAN sends each socket priority with, without the rest of [`Self::stack`].
+    fn vlan_egress(&self, nic: &NicName) -> Known<Vec<(u32, u32)>> {
+        self.stack(nic).vlan.map_or_else(
+            || Known::unknown(Cause::Absent, format!("nic/{nic}/vlan"), NO_VLAN),
+            |vlan| vlan.egress,
+        )
+    }
+    /// Interrupt moderation of one queue, without the rest.
+    fn queue_coalesce(&self, nic: &NicName, queue: u32) -> Known<QueueCoalesce> {
+        self.dispatch(nic).queue_coalesce.and_then(|all| {
+            let own = all.into_iter().find(|own| own.queue == queue);
+            let path = || format!("nic/{nic}/queue-coalesce/{queue}");
+            own.map_or_else(
+                || Known::unknown(Cause::Absent, path(), "no such queue"),
+                Known::Value,
+            )
+        })
+    }
     /// Whether the card splits headers from data, without the rest.
     fn tcp_data_split(&self, nic: &NicName) -> Known<String> {
         self.dispatch(nic).tcp_data_split
@@ -155,6 +182,16 @@ pub enum NicValue<'a> {
     RssTable(Vec<u32>, bool),
     /// What of a kind of flow is hashed: `tcp4`, in the letters of ethtool(8).
     RssFields(&'a str, &'a str),
+    /// The delay of one queue's interrupt in one direction, microseconds.
+    QueueUsecs(QueueKind, u32, u32),
+    /// The priority in the tag that a VLAN sends each socket priority with; 0 for those that are not named.
+    VlanEgress(BTreeMap<u32, u32>),
+    /// The priorities that are paused rather than dropped, a bit each.
+    Pfc(u8),
+    /// How traffic classes are chosen and served.
+    Ets(TrafficClasses),
+    /// The most that each class may send; 0 for no limit.
+    MaxRate([BitRate; 8]),
 }
 
 /// Sets what has no file. Errors carry the kernel's own explanation (extended ack) when it gives one.

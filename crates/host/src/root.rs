@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use linerate_model::known::{Cause, Gap, Known};
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags};
 
 use crate::capture::hex::{from_hex, to_hex};
 use crate::capture::record::Log;
@@ -376,6 +376,27 @@ impl LiveHost {
     pub(crate) fn write(&self, path: &str, text: &str) -> io::Result<()> {
         let fd = self.root.descend(path, OFlags::WRONLY | OFlags::TRUNC)?;
         File::from(fd).write_all(text.as_bytes())
+    }
+
+    /// Makes a folder below `/sys/kernel/config`, where that makes an object of the kernel's
+    /// (Documentation/filesystems/configfs.rst).
+    pub(crate) fn make_folder(&self, path: &str) -> io::Result<()> {
+        let (parent, name) = self.parent(path)?;
+        Ok(rustix::fs::mkdirat(&parent, name, Mode::from(0o755))?)
+    }
+
+    /// Takes such a folder away.
+    pub(crate) fn remove_folder(&self, path: &str) -> io::Result<()> {
+        let (parent, name) = self.parent(path)?;
+        Ok(rustix::fs::unlinkat(&parent, name, AtFlags::REMOVEDIR)?)
+    }
+
+    fn parent<'p>(&self, path: &'p str) -> io::Result<(OwnedFd, &'p str)> {
+        let (parent, name) = path.rsplit_once('/').ok_or(io::ErrorKind::InvalidInput)?;
+        let parent = self
+            .root
+            .descend(parent, OFlags::PATH | OFlags::DIRECTORY)?;
+        Ok((parent, name))
     }
 }
 

@@ -58,6 +58,15 @@ pub(crate) fn persist(args: &PersistArgs, state: &Path) -> Outcome<Vec<Entry>> {
         Some(kept) => (kept.id, kept.changes),
         None => Station::applied(&state, args.id.as_deref())?,
     };
+    let of_this_boot = |change: &&Change| matches!(change.setting, SettingKey::IrqCpus(_));
+    if let Some(change) = changes.iter().find(of_this_boot) {
+        let why = "the numbers of interrupts are others at the next boot";
+        let stop = Stop::new(
+            Code::BadInput,
+            format!("cannot keep {}: {why}", change.setting),
+        );
+        return Err(stop.hint("`nic/NAME/queue/QUEUE/irq-cpus` can be kept"));
+    }
     for address in &args.probe {
         reach(address).map_err(|stop| stop.hint("a probe must succeed now; nothing is kept"))?;
     }

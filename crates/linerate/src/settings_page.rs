@@ -37,6 +37,9 @@ fn value(domain: Domain) -> &'static str {
         Domain::Text => "text",
         Domain::Cpus => "CPUs",
         Domain::Queues => "queues",
+        Domain::EgressMap | Domain::Priorities => "priorities",
+        Domain::Classes => "classes",
+        Domain::ClassRates => "rates",
         Domain::Qdisc => "discipline",
     }
 }

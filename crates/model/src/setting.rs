@@ -2,7 +2,10 @@
 //! experiments vary them; a key, a typed value, a domain, a reversibility class and a scope serve all.
 
 mod catalogue;
+mod nic_knob;
 mod of_host;
+mod priorities;
+mod rows;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,119 +13,18 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-pub use catalogue::{Access, CATALOGUE, Class, Domain, Scope, SettingSpec};
-pub use of_host::{FEC_AUTO, current, fec_words, parse_table, put, table_words};
+pub use catalogue::{Access, Class, Domain, Scope, SettingSpec};
+pub use nic_knob::NicKnob;
+pub use of_host::{FEC_AUTO, current, dcb_value, fec_words, parse_table, put, table_words};
+pub use priorities::{
+    TrafficClasses, class_words, classes_of, egress_words, parse_classes, parse_egress,
+    parse_priorities, parse_rates, priority_words, rate_words,
+};
+pub use rows::CATALOGUE;
 
-use crate::host::{Qdisc, QueueKind};
-use crate::ids::{CpuId, NicName};
-
-/// The knob of a network interface that a key names.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum NicKnob {
-    /// `mtu`, bytes.
-    Mtu,
-    /// `feature/NAME`, by the kernel's own name.
-    Feature(String),
-    /// `coalesce/rx-usecs`.
-    CoalesceRxUsecs,
-    /// `coalesce/tx-usecs`.
-    CoalesceTxUsecs,
-    /// `coalesce/adaptive-rx`.
-    CoalesceAdaptiveRx,
-    /// `ring/rx`, descriptors.
-    RingRx,
-    /// `ring/tx`, descriptors.
-    RingTx,
-    /// `channels/combined`.
-    ChannelsCombined,
-    /// `channels/rx`.
-    ChannelsRx,
-    /// `channels/tx`.
-    ChannelsTx,
-    /// `queue/rx-N/irq-cpus`.
-    IrqCpus(QueueKind, u32),
-    /// `queue/rx-N/rps-cpus`.
-    RpsCpus(u32),
-    /// `queue/rx-N/rps-flow-cnt`.
-    RpsFlowCnt(u32),
-    /// `queue/tx-N/xps-cpus`.
-    XpsCpus(u32),
-    /// `queue/tx-N/xps-rxqs`, receive queues in list form.
-    XpsRxqs(u32),
-    /// `qdisc`, the root queueing discipline.
-    Qdisc,
-    /// `coalesce/adaptive-tx`.
-    CoalesceAdaptiveTx,
-    /// `napi/gro-flush-timeout-ns`.
-    GroFlushTimeoutNs,
-    /// `napi/defer-hard-irqs`.
-    DeferHardIrqs,
-    /// `napi/threaded`.
-    Threaded,
-    /// `pause/autoneg`.
-    PauseAutoneg,
-    /// `pause/rx`.
-    PauseRx,
-    /// `pause/tx`.
-    PauseTx,
-    /// `eee`.
-    Eee,
-    /// `fec`, by the kernel's names.
-    Fec,
-    /// `rss/table`: `equal N`, or the queues one by one.
-    RssTable,
-    /// `rss/fields/KIND` as `ethtool -N DEV rx-flow-hash` names them.
-    RssFields(String),
-    /// `gso-max-bytes`.
-    GsoMaxBytes,
-    /// `gso-ipv4-max-bytes`.
-    GsoIpv4MaxBytes,
-    /// `gro-max-bytes`.
-    GroMaxBytes,
-    /// `gro-ipv4-max-bytes`.
-    GroIpv4MaxBytes,
-    /// `ring/tcp-data-split`.
-    TcpDataSplit,
-    /// `private-flag/NAME`, by the driver's own name.
-    PrivateFlag(String),
-    /// `bond/hash-policy`.
-    BondHashPolicy,
-    /// `ipoib/mode`.
-    IpoibMode,
-    /// `pci/STATE`, a power-saving state of its link: `l1-aspm` ...
-    Aspm(String),
-}
-
-/// The knobs of an interface whose path has no parameter.
-const NIC_PATHS: &[(&str, NicKnob)] = &[
-    ("mtu", NicKnob::Mtu),
-    ("qdisc", NicKnob::Qdisc),
-    ("coalesce/rx-usecs", NicKnob::CoalesceRxUsecs),
-    ("coalesce/tx-usecs", NicKnob::CoalesceTxUsecs),
-    ("coalesce/adaptive-rx", NicKnob::CoalesceAdaptiveRx),
-    ("coalesce/adaptive-tx", NicKnob::CoalesceAdaptiveTx),
-    ("ring/rx", NicKnob::RingRx),
-    ("ring/tx", NicKnob::RingTx),
-    ("ring/tcp-data-split", NicKnob::TcpDataSplit),
-    ("channels/combined", NicKnob::ChannelsCombined),
-    ("channels/rx", NicKnob::ChannelsRx),
-    ("channels/tx", NicKnob::ChannelsTx),
-    ("napi/gro-flush-timeout-ns", NicKnob::GroFlushTimeoutNs),
-    ("napi/defer-hard-irqs", NicKnob::DeferHardIrqs),
-    ("napi/threaded", NicKnob::Threaded),
-    ("pause/autoneg", NicKnob::PauseAutoneg),
-    ("pause/rx", NicKnob::PauseRx),
-    ("pause/tx", NicKnob::PauseTx),
-    ("eee", NicKnob::Eee),
-    ("fec", NicKnob::Fec),
-    ("rss/table", NicKnob::RssTable),
-    ("gso-max-bytes", NicKnob::GsoMaxBytes),
-    ("gso-ipv4-max-bytes", NicKnob::GsoIpv4MaxBytes),
-    ("gro-max-bytes", NicKnob::GroMaxBytes),
-    ("gro-ipv4-max-bytes", NicKnob::GroIpv4MaxBytes),
-    ("bond/hash-policy", NicKnob::BondHashPolicy),
-    ("ipoib/mode", NicKnob::IpoibMode),
-];
+use self::nic_knob::parse_nic_knob;
+use crate::host::Qdisc;
+use crate::ids::{CpuId, IrqNumber, NicName};
 
 /// A knob of the machine's CPUs and memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -193,6 +95,21 @@ const BLOCK_PATHS: &[(&str, BlockKnob)] = &[
     ("io-policy", BlockKnob::IoPolicy),
 ];
 
+/// A knob of a port of an RDMA device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum RdmaKnob {
+    /// `default-gid-type`.
+    DefaultGidType,
+    /// `default-roce-tos`.
+    DefaultRoceTos,
+}
+
+/// The paths of [`RdmaKnob`].
+const RDMA_PATHS: &[(&str, RdmaKnob)] = &[
+    ("default-gid-type", RdmaKnob::DefaultGidType),
+    ("default-roce-tos", RdmaKnob::DefaultRoceTos),
+];
+
 fn path_of<K: PartialEq>(table: &'static [(&'static str, K)], knob: &K) -> Option<&'static str> {
     let found = table.iter().find(|(_, own)| own == knob);
     found.map(|(path, _)| *path)
@@ -226,12 +143,18 @@ pub enum SettingKey {
     Machine(MachineKnob),
     /// `cpu/cpu3/resume-latency-us`: idle states that this CPU takes longer to leave are not entered.
     ResumeLatency(CpuId),
+    /// `cpu/cpu3/online`: whether the kernel uses this CPU.
+    Online(CpuId),
+    /// `irq/42/cpus`: an interrupt by its number, which holds until the next boot.
+    IrqCpus(IrqNumber),
     /// `cpu/policy0/...`: cpufreq's policies, by their numbers.
     Policy(u32, PolicyKnob),
     /// `block/nvme0n1/...`.
     Block(String, BlockKnob),
-    /// `rdma/mlx5_0/1/default-gid-type`.
-    RdmaGidType(String, u32),
+    /// `rdma/mlx5_0/cm-defaults`: whether configfs shows the settings of the device's ports.
+    RdmaDefaults(String),
+    /// `rdma/mlx5_0/1/...`.
+    Rdma(String, u32, RdmaKnob),
     /// `placement/...` and `stream/...`.
     Trial(TrialKnob),
 }
@@ -259,15 +182,6 @@ pub enum SettingError {
     },
 }
 
-/// The short names that people type for a feature, and the kernel features they mean.
-const FEATURE_ALIASES: [(&str, &str); 5] = [
-    ("tso", "tx-tcp-segmentation"),
-    ("gso", "tx-generic-segmentation"),
-    ("gro", "rx-gro"),
-    ("lro", "rx-lro"),
-    ("ntuple", "rx-ntuple-filter"),
-];
-
 impl SettingKey {
     /// Whether linerate can write it by now; the others are read, judged and advised.
     pub fn is_writable(&self) -> bool {
@@ -281,6 +195,8 @@ impl fmt::Display for SettingKey {
             Self::Sysctl(name) => write!(f, "sysctl/{name}"),
             Self::Machine(knob) => f.write_str(path_of(MACHINE_PATHS, knob).unwrap_or_default()),
             Self::ResumeLatency(cpu) => write!(f, "cpu/cpu{}/resume-latency-us", cpu.0),
+            Self::Online(cpu) => write!(f, "cpu/cpu{}/online", cpu.0),
+            Self::IrqCpus(irq) => write!(f, "irq/{irq}/cpus"),
             Self::Policy(number, knob) => {
                 let path = path_of(POLICY_PATHS, knob).unwrap_or_default();
                 write!(f, "cpu/policy{number}/{path}")
@@ -289,29 +205,15 @@ impl fmt::Display for SettingKey {
                 let path = path_of(BLOCK_PATHS, knob).unwrap_or_default();
                 write!(f, "block/{device}/{path}")
             }
-            Self::RdmaGidType(device, port) => write!(f, "rdma/{device}/{port}/default-gid-type"),
+            Self::RdmaDefaults(device) => write!(f, "rdma/{device}/cm-defaults"),
+            Self::Rdma(device, port, knob) => {
+                let path = path_of(RDMA_PATHS, knob).unwrap_or_default();
+                write!(f, "rdma/{device}/{port}/{path}")
+            }
             Self::Trial(TrialKnob::SenderCpus) => f.write_str("placement/sender-cpus"),
             Self::Trial(TrialKnob::ReceiverCpus) => f.write_str("placement/receiver-cpus"),
             Self::Trial(TrialKnob::CongestionControl) => f.write_str("stream/congestion-control"),
             Self::Nic(nic, knob) => write!(f, "nic/{nic}/{knob}"),
-        }
-    }
-}
-
-impl fmt::Display for NicKnob {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Feature(name) => write!(f, "feature/{name}"),
-            Self::PrivateFlag(name) => write!(f, "private-flag/{name}"),
-            Self::RssFields(kind) => write!(f, "rss/fields/{kind}"),
-            Self::Aspm(state) => write!(f, "pci/{state}"),
-            Self::IrqCpus(QueueKind::Rx, index) => write!(f, "queue/rx-{index}/irq-cpus"),
-            Self::IrqCpus(QueueKind::Tx, index) => write!(f, "queue/tx-{index}/irq-cpus"),
-            Self::RpsCpus(index) => write!(f, "queue/rx-{index}/rps-cpus"),
-            Self::RpsFlowCnt(index) => write!(f, "queue/rx-{index}/rps-flow-cnt"),
-            Self::XpsCpus(index) => write!(f, "queue/tx-{index}/xps-cpus"),
-            Self::XpsRxqs(index) => write!(f, "queue/tx-{index}/xps-rxqs"),
-            plain => f.write_str(path_of(NIC_PATHS, plain).unwrap_or_default()),
         }
     }
 }
@@ -340,11 +242,18 @@ impl FromStr for SettingKey {
             ["cpu" | "memory" | "irqbalance", _] => knob_of(MACHINE_PATHS, text)
                 .map(Self::Machine)
                 .ok_or_else(|| wrong("the machine has no such setting in the catalogue")),
-            ["cpu", cpu, "resume-latency-us"] => {
+            ["cpu", cpu, knob @ ("resume-latency-us" | "online")] => {
                 let number = cpu.strip_prefix("cpu").unwrap_or_default();
                 let number = number.parse().map_err(|_| wrong("one CPU is `cpuN`"))?;
-                Ok(Self::ResumeLatency(CpuId(number)))
+                Ok(match *knob {
+                    "online" => Self::Online(CpuId(number)),
+                    _ => Self::ResumeLatency(CpuId(number)),
+                })
             }
+            ["irq", number, "cpus"] => number
+                .parse()
+                .map(|number| Self::IrqCpus(IrqNumber(number)))
+                .map_err(|_| wrong("an interrupt is named by its number")),
             ["cpu", policy, knob] => {
                 let number = policy.strip_prefix("policy").unwrap_or_default();
                 let number = number
@@ -357,10 +266,9 @@ impl FromStr for SettingKey {
             ["block", device, knob] if is_device(device) => knob_of(BLOCK_PATHS, knob)
                 .map(|knob| Self::Block((*device).to_owned(), knob))
                 .ok_or_else(|| wrong("a block device has no such setting in the catalogue")),
-            ["rdma", device, port, "default-gid-type"] if is_device(device) => port
-                .parse()
-                .map(|port| Self::RdmaGidType((*device).to_owned(), port))
-                .map_err(|_| wrong("its third part is not the number of a port")),
+            ["rdma", device, rest @ ..] if is_device(device) => {
+                parse_rdma(device, rest).map_err(wrong)
+            }
             ["placement", "sender-cpus"] => Ok(Self::Trial(TrialKnob::SenderCpus)),
             ["placement", "receiver-cpus"] => Ok(Self::Trial(TrialKnob::ReceiverCpus)),
             ["stream", "congestion-control"] => Ok(Self::Trial(TrialKnob::CongestionControl)),
@@ -373,9 +281,25 @@ impl FromStr for SettingKey {
                 Ok(Self::Nic(nic, knob))
             }
             _ => Err(wrong(
-                "a key begins with `sysctl/`, `nic/`, `cpu/`, `memory/`, `block/`, `rdma/`, `placement/` or `stream/`",
+                "a key begins with `sysctl/`, `nic/`, `cpu/`, `irq/`, `memory/`, `block/`, `rdma/`, `placement/` or `stream/`",
             )),
         }
+    }
+}
+
+/// A key of an RDMA device, or what is wrong with it.
+fn parse_rdma(device: &str, rest: &[&str]) -> Result<SettingKey, &'static str> {
+    let device = device.to_owned();
+    match rest {
+        ["cm-defaults"] => Ok(SettingKey::RdmaDefaults(device)),
+        [port, knob] => {
+            let port = port.parse();
+            let port = port.map_err(|_| "its third part is not the number of a port")?;
+            let knob = knob_of(RDMA_PATHS, knob);
+            knob.map(|knob| SettingKey::Rdma(device, port, knob))
+                .ok_or("an RDMA port has no such setting in the catalogue")
+        }
+        _ => Err("an RDMA device has no such setting in the catalogue"),
     }
 }
 
@@ -383,37 +307,6 @@ impl FromStr for SettingKey {
 fn is_device(name: &str) -> bool {
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"._-!:".contains(&b);
     !name.is_empty() && name.bytes().all(plain) && name != "." && name != ".."
-}
-
-fn parse_nic_knob(parts: &[&str]) -> Option<NicKnob> {
-    if let Some(knob) = knob_of(NIC_PATHS, &parts.join("/")) {
-        return Some(knob);
-    }
-    Some(match parts {
-        ["feature", name] if !name.is_empty() => {
-            let alias = FEATURE_ALIASES.iter().find(|(short, _)| short == name);
-            NicKnob::Feature(alias.map_or(*name, |(_, long)| *long).to_owned())
-        }
-        ["private-flag", name] if !name.is_empty() => NicKnob::PrivateFlag((*name).to_owned()),
-        ["rss", "fields", kind] if is_device(kind) => NicKnob::RssFields((*kind).to_owned()),
-        ["pci", state] if is_device(state) => NicKnob::Aspm((*state).to_owned()),
-        ["queue", queue, knob] => {
-            let (kind, index) = match queue.split_once('-')? {
-                ("rx", index) => (QueueKind::Rx, index.parse().ok()?),
-                ("tx", index) => (QueueKind::Tx, index.parse().ok()?),
-                _ => return None,
-            };
-            match (kind, *knob) {
-                (_, "irq-cpus") => NicKnob::IrqCpus(kind, index),
-                (QueueKind::Rx, "rps-cpus") => NicKnob::RpsCpus(index),
-                (QueueKind::Rx, "rps-flow-cnt") => NicKnob::RpsFlowCnt(index),
-                (QueueKind::Tx, "xps-cpus") => NicKnob::XpsCpus(index),
-                (QueueKind::Tx, "xps-rxqs") => NicKnob::XpsRxqs(index),
-                _ => return None,
-            }
-        }
-        _ => return None,
-    })
 }
 
 impl Serialize for SettingKey {
@@ -516,6 +409,8 @@ mod tests {
         "nic/eth2/queue/rx-0/rps-cpus",
         "nic/eth2/queue/rx-0/rps-flow-cnt",
         "nic/eth2/queue/tx-0/xps-cpus",
+        "nic/eth2/queue/rx-2/rx-usecs",
+        "nic/eth2/queue/tx-2/tx-usecs",
         "nic/eth2/qdisc",
         "nic/eth2/queue/tx-0/xps-rxqs",
         "nic/eth2/coalesce/adaptive-tx",
@@ -536,11 +431,17 @@ mod tests {
         "nic/eth2/ring/tcp-data-split",
         "nic/eth2/private-flag/rx_cqe_compress",
         "nic/bond0/bond/hash-policy",
+        "nic/eth2/dcb/pfc",
+        "nic/eth2/dcb/ets",
+        "nic/eth2/dcb/maxrate",
+        "nic/eth2.100/vlan/egress",
         "nic/ib0/ipoib/mode",
         "nic/eth2/pci/l1-aspm",
         "cpu/turbo",
         "cpu/smt",
         "cpu/cpu3/resume-latency-us",
+        "cpu/cpu3/online",
+        "irq/42/cpus",
         "cpu/policy0/governor",
         "cpu/policy0/energy-preference",
         "cpu/max-latency-us",
@@ -551,8 +452,10 @@ mod tests {
         "block/nvme0n1/nomerges",
         "block/nvme0n1/rq-affinity",
         "block/nvme0n1/io-policy",
+        "rdma/mlx5_0/cm-defaults",
         "rdma/mlx5_0/1/default-gid-type",
         "irqbalance/paused",
+        "rdma/mlx5_0/1/default-roce-tos",
         "placement/sender-cpus",
         "placement/receiver-cpus",
         "stream/congestion-control",
@@ -595,7 +498,12 @@ mod tests {
             "nic/eth0",
             "nic/a b/mtu",
             "cpu/warp",
+            "cpu/policy3/online",
+            "nic/eth2/queue/rx-0/tx-usecs",
+            "irq/x/cpus",
             "block/../scheduler",
+            "rdma/../cm-defaults",
+            "rdma/mlx5_0/x/default-roce-tos",
         ] {
             assert!(text.parse::<SettingKey>().is_err(), "{text}");
         }

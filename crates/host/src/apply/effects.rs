@@ -7,14 +7,16 @@
 //! the interrupts of queues that they make anew, and one interrupt may serve two queues; a hash's table that was never
 //! asked for follows the number of queues; `netif_set_gso_max_size` (up to 64 KiB the limit is IPv4's too);
 //! `tcp_set_default_congestion_control` (the default joins the allowed ones, initial namespace);
+//! what CPUs that go take with them (`cpus.rs`);
 //! `inet_forward_change` in net/ipv4/devinet.c and `addrconf_fixup_forwarding` (forwarding is copied to
 //! every interface).
 
 use linerate_model::host::QueueKind;
 use linerate_model::ids::NicName;
 use linerate_model::plan::Change;
-use linerate_model::setting::{BlockKnob, NicKnob, PolicyKnob, SettingKey, Value};
+use linerate_model::setting::{BlockKnob, MachineKnob, NicKnob, PolicyKnob, SettingKey, Value};
 
+use super::cpus;
 use super::files::queues_of_same_irq;
 use super::nic_values::is_negotiated;
 use crate::nic_control::NicRead;
@@ -35,8 +37,32 @@ pub fn disturbed_by(root: &HostRoot, nics: &dyn NicRead, key: &SettingKey) -> Ve
                 keys
             }
             NicKnob::ChannelsCombined | NicKnob::ChannelsRx | NicKnob::ChannelsTx => {
-                queues(root, nic)
+                let mut keys = queues(root, nic);
+                keys.extend(delays_of_queues(root, nics, nic));
+                keys
             }
+            // The kernel asks the driver for the moderation of all (which tells queue 0's, as a rule) and sets that for
+            // all, but for the one value (`ethnl_set_coalesce`); what both ways of a queue share is the driver's affair.
+            NicKnob::CoalesceRxUsecs
+            | NicKnob::CoalesceTxUsecs
+            | NicKnob::CoalesceAdaptiveRx
+            | NicKnob::CoalesceAdaptiveTx => delays_of_queues(root, nics, nic),
+            NicKnob::QueueUsecs(_, index) => [
+                NicKnob::QueueUsecs(QueueKind::Rx, *index),
+                NicKnob::QueueUsecs(QueueKind::Tx, *index),
+                NicKnob::CoalesceRxUsecs,
+                NicKnob::CoalesceTxUsecs,
+            ]
+            .map(|knob| SettingKey::Nic(nic.clone(), knob))
+            .to_vec(),
+            // Drivers keep one of the two, pauses of all or of single priorities.
+            NicKnob::DcbPfc if !is_negotiated(nics, nic) => {
+                let knobs = [NicKnob::PauseRx, NicKnob::PauseTx];
+                let key = |knob| SettingKey::Nic(nic.clone(), knob);
+                knobs.into_iter().map(key).collect()
+            }
+            // Some have a set of queues for each class, and make them anew.
+            NicKnob::DcbEts => queues(root, nic),
             NicKnob::GsoMaxBytes => vec![SettingKey::Nic(nic.clone(), NicKnob::GsoIpv4MaxBytes)],
             NicKnob::GroMaxBytes => vec![SettingKey::Nic(nic.clone(), NicKnob::GroIpv4MaxBytes)],
             // What both ends agree on is nobody's to put back.
@@ -53,6 +79,8 @@ pub fn disturbed_by(root: &HostRoot, nics: &dyn NicRead, key: &SettingKey) -> Ve
                 .collect(),
             _ => Vec::new(),
         },
+        SettingKey::Machine(MachineKnob::Smt) => cpus::disturbed_by_smt(root, nics),
+        SettingKey::Online(cpu) => cpus::disturbed_by_offline(root, nics, *cpu),
         // In active mode the governor performance is the preference performance (intel_pstate.rst).
         SettingKey::Policy(number, PolicyKnob::Governor) => {
             vec![SettingKey::Policy(*number, PolicyKnob::EnergyPreference)]
@@ -63,10 +91,12 @@ pub fn disturbed_by(root: &HostRoot, nics: &dyn NicRead, key: &SettingKey) -> Ve
         }
         SettingKey::Trial(_)
         | SettingKey::ResumeLatency(_)
+        | SettingKey::IrqCpus(_)
         | SettingKey::Policy(_, PolicyKnob::EnergyPreference)
         | SettingKey::Machine(_)
         | SettingKey::Block(..)
-        | SettingKey::RdmaGidType(..) => Vec::new(),
+        | SettingKey::RdmaDefaults(_)
+        | SettingKey::Rdma(..) => Vec::new(),
     };
     disturbed.retain(|other| other != key);
     disturbed
@@ -122,6 +152,26 @@ fn queues(root: &HostRoot, nic: &NicName) -> Vec<SettingKey> {
     knobs.into_iter().map(key).collect()
 }
 
+/// The delays of single queues, of the few cards that have them.
+fn delays_of_queues(root: &HostRoot, nics: &dyn NicRead, nic: &NicName) -> Vec<SettingKey> {
+    if nics.queue_coalesce(nic, 0).value().is_none() {
+        return Vec::new();
+    }
+    let names = root.list(&format!("sys/class/net/{nic}/queues"));
+    let names = names.value().into_iter().flatten();
+    let of_queue = |name: &String| {
+        let (kind, index) = name.split_once('-')?;
+        let kind = match kind {
+            "rx" => QueueKind::Rx,
+            "tx" => QueueKind::Tx,
+            _ => return None,
+        };
+        let knob = NicKnob::QueueUsecs(kind, index.parse().ok()?);
+        Some(SettingKey::Nic(nic.clone(), knob))
+    };
+    names.filter_map(of_queue).collect()
+}
+
 fn ipv6_mtu(nic: &NicName) -> SettingKey {
     SettingKey::Sysctl(format!("net.ipv6.conf.{nic}.mtu"))
 }
@@ -164,8 +214,13 @@ pub(super) fn could_be_effect(change: &Change, key: &SettingKey, found: &Value) 
         (SettingKey::Nic(nic, knob), SettingKey::Nic(other_nic, other)) if nic == other_nic => {
             match (knob, other) {
                 // Features fall with what they need, and rise with it again; one interrupt serves two queues.
+                // All of a card are told by one of its queues, and both ways of a queue may be one.
                 (NicKnob::Feature(_), NicKnob::Feature(_))
-                | (NicKnob::IrqCpus(..), NicKnob::IrqCpus(..)) => *found == change.to,
+                | (NicKnob::IrqCpus(..), NicKnob::IrqCpus(..))
+                | (
+                    NicKnob::QueueUsecs(..),
+                    NicKnob::QueueUsecs(..) | NicKnob::CoalesceRxUsecs | NicKnob::CoalesceTxUsecs,
+                ) => *found == change.to,
                 // Large frames make drivers drop receive aggregation; small ones give it back.
                 (NicKnob::Mtu, NicKnob::Feature(_)) => matches!(found, Value::Switch(_)),
                 (
@@ -180,11 +235,23 @@ pub(super) fn could_be_effect(change: &Change, key: &SettingKey, found: &Value) 
                     Value::Switch(_) | Value::Qdisc(_) => false,
                 },
                 // The queues' interrupts are given back and asked for anew; where they go then is the
-                // kernel's choice.
+                // kernel's choice. Each queue gets the delays that queue 0 has, and a new one what the driver likes.
+                // Whether frames of all priorities are paused changes with single ones.
                 (
                     NicKnob::ChannelsCombined | NicKnob::ChannelsRx | NicKnob::ChannelsTx,
                     NicKnob::IrqCpus(..),
-                ) => true,
+                )
+                | (
+                    NicKnob::CoalesceRxUsecs
+                    | NicKnob::CoalesceTxUsecs
+                    | NicKnob::CoalesceAdaptiveRx
+                    | NicKnob::CoalesceAdaptiveTx
+                    | NicKnob::ChannelsCombined
+                    | NicKnob::ChannelsRx
+                    | NicKnob::ChannelsTx,
+                    NicKnob::QueueUsecs(..),
+                )
+                | (NicKnob::DcbPfc, NicKnob::PauseRx | NicKnob::PauseTx) => true,
                 _ => false,
             }
         }
@@ -204,12 +271,32 @@ pub(super) fn could_be_effect(change: &Change, key: &SettingKey, found: &Value) 
                 is_forwarding(other) && *found == change.to
             }
         }
+        // CPUs that go hand their interrupts on; which take them is the kernel's choice. The others of a core
+        // come and go with multithreading, and groups of CPUs that change frequency with their last CPU.
+        (SettingKey::Online(_), other) => {
+            is_interrupts(other) || matches!(other, SettingKey::Policy(..))
+        }
+        (SettingKey::Machine(MachineKnob::Smt), other) => {
+            is_interrupts(other) || matches!(other, SettingKey::Policy(..) | SettingKey::Online(_))
+        }
         _ => false,
     }
 }
 
+fn is_interrupts(key: &SettingKey) -> bool {
+    matches!(
+        key,
+        SettingKey::IrqCpus(_) | SettingKey::Nic(_, NicKnob::IrqCpus(..))
+    )
+}
+
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
+    use linerate_model::host::{Channels, Coalesce, Feature, NicKind, Qdisc, QueueCoalesce, Rings};
+    use linerate_model::known::Known;
+
     use super::*;
     use crate::apply::fake::NoNics;
 
@@ -229,6 +316,92 @@ mod tests {
             &elsewhere,
             &Value::Text(String::new())
         ));
+    }
+
+    fn could_be(setting: &str, to: Value, other: &str, found: &Value) -> bool {
+        let change = Change {
+            setting: setting.parse().expect("a key"),
+            from: Value::Text("whatever it was".to_owned()),
+            to,
+        };
+        could_be_effect(&change, &other.parse().expect("a key"), found)
+    }
+
+    #[test]
+    fn a_cpu_that_goes_may_move_interrupts_and_change_no_interface() {
+        let text = |text: &str| Value::Text(text.to_owned());
+        let moved =
+            |other, found: Value| could_be("cpu/cpu2/online", Value::Switch(false), other, &found);
+        assert!(moved("irq/7/cpus", text("0-1")));
+        assert!(moved("nic/eth0/queue/rx-0/irq-cpus", text("0-1")));
+        assert!(moved("cpu/policy2/governor", text("schedutil")));
+        assert!(!moved("nic/eth0/queue/rx-0/rps-cpus", text("0-1")));
+        assert!(!moved("cpu/cpu3/online", Value::Switch(false)));
+        let went = Value::Switch(false);
+        assert!(could_be("cpu/smt", text("off"), "cpu/cpu3/online", &went));
+    }
+
+    /// A card each of whose queues has delays of its own.
+    struct Moderated;
+
+    impl NicRead for Moderated {
+        fn kind(&self, nic: &NicName) -> Known<NicKind> {
+            NoNics.kind(nic)
+        }
+        fn addresses(&self, nic: &NicName) -> Known<Vec<String>> {
+            NoNics.addresses(nic)
+        }
+        fn features(&self, nic: &NicName) -> Known<BTreeMap<String, Feature>> {
+            NoNics.features(nic)
+        }
+        fn rings(&self, nic: &NicName) -> Known<Rings> {
+            NoNics.rings(nic)
+        }
+        fn channels(&self, nic: &NicName) -> Known<Channels> {
+            NoNics.channels(nic)
+        }
+        fn coalesce(&self, nic: &NicName) -> Known<Coalesce> {
+            NoNics.coalesce(nic)
+        }
+        fn qdisc(&self, nic: &NicName) -> Known<Qdisc> {
+            NoNics.qdisc(nic)
+        }
+        fn queue_coalesce(&self, _: &NicName, queue: u32) -> Known<QueueCoalesce> {
+            Known::Value(QueueCoalesce {
+                queue,
+                rx_usecs: Known::Value(8),
+                tx_usecs: Known::Value(16),
+                adaptive_rx: Known::Value(false),
+            })
+        }
+    }
+
+    #[test]
+    fn a_delay_for_all_disturbs_those_of_single_queues_where_there_are_any() {
+        let folder = tempfile::tempdir().expect("a folder");
+        for queue in ["rx-0", "rx-1", "tx-0"] {
+            let path = folder.path().join("sys/class/net/eth0/queues").join(queue);
+            std::fs::create_dir_all(path).expect("a folder");
+        }
+        let root = HostRoot::open(folder.path()).expect("the folder that was just made");
+        let disturbed = |nics: &dyn NicRead, name: &str| -> Vec<String> {
+            let keys = disturbed_by(&root, nics, &name.parse().expect("a key"));
+            keys.iter().map(ToString::to_string).collect()
+        };
+        let all = "nic/eth0/coalesce/rx-usecs";
+        let of_queues = [
+            "nic/eth0/queue/rx-0/rx-usecs",
+            "nic/eth0/queue/rx-1/rx-usecs",
+            "nic/eth0/queue/tx-0/tx-usecs",
+        ];
+        assert_eq!(disturbed(&Moderated, all), of_queues);
+        assert_eq!(disturbed(&NoNics, all), [""; 0]);
+        assert_eq!(
+            disturbed(&Moderated, of_queues[0]),
+            [of_queues[2], all, "nic/eth0/coalesce/tx-usecs"]
+        );
+        let found = Value::Integer(64);
+        assert!(could_be(all, found.clone(), of_queues[1], &found));
     }
 
     #[test]

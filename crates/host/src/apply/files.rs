@@ -8,9 +8,10 @@ use linerate_model::host::QueueKind;
 use linerate_model::ids::{CpuId, CpuSet, NicName};
 use linerate_model::known::{Cause, Known};
 use linerate_model::setting::{
-    BlockKnob, MachineKnob, NicKnob, PolicyKnob, SettingKey, Value, fold_blanks,
+    BlockKnob, MachineKnob, NicKnob, PolicyKnob, RdmaKnob, SettingKey, Value, fold_blanks,
 };
 
+use super::rdma_defaults;
 use crate::nic_control::NicRead;
 use crate::root::{HostRoot, absolute};
 use crate::sysfs::block::parse_scheduler;
@@ -21,6 +22,9 @@ use crate::sysfs::power::parse_chosen;
 
 const NO_TURBO: &str = "sys/devices/system/cpu/intel_pstate/no_turbo";
 const BOOST: &str = "sys/devices/system/cpu/cpufreq/boost";
+
+/// Whether the second threads of cores run (Documentation/ABI/testing/sysfs-devices-system-cpu).
+const SMT_CONTROL: &str = "sys/devices/system/cpu/smt/control";
 
 /// A sysctl name has fewer words than this; it bounds the search for the file of a hostile name.
 const SYSCTL_WORDS_MAX: usize = 16;
@@ -137,6 +141,11 @@ pub(super) fn file_of(
     nics: &dyn NicRead,
     key: &SettingKey,
 ) -> Option<Known<SettingFile>> {
+    if let SettingKey::Rdma(device, ..) = key
+        && let Some(gap) = rdma_defaults::no_folder(root, device)
+    {
+        return Some(Known::Unknown(gap));
+    }
     if let Some(file) = fixed(key) {
         return Some(Known::Value(file));
     }
@@ -160,30 +169,7 @@ pub(super) fn file_of(
 /// The file of a setting that is the same on every machine.
 pub(super) fn fixed(key: &SettingKey) -> Option<SettingFile> {
     let (path, form) = match key {
-        SettingKey::Nic(nic, knob) => {
-            let of_nic = |file: &str| format!("sys/class/net/{nic}/{file}");
-            let of_queue = |kind: &str, index: u32, file: &str| {
-                of_nic(&format!("queues/{kind}-{index}/{file}"))
-            };
-            match knob {
-                NicKnob::RpsCpus(index) => (of_queue("rx", *index, "rps_cpus"), Form::CpuMask),
-                NicKnob::RpsFlowCnt(index) => {
-                    (of_queue("rx", *index, "rps_flow_cnt"), Form::Number)
-                }
-                NicKnob::XpsCpus(index) => (of_queue("tx", *index, "xps_cpus"), Form::CpuMask),
-                NicKnob::XpsRxqs(index) => (of_queue("tx", *index, "xps_rxqs"), Form::QueueMask),
-                NicKnob::GroFlushTimeoutNs => (of_nic("gro_flush_timeout"), Form::Number),
-                NicKnob::DeferHardIrqs => (of_nic("napi_defer_hard_irqs"), Form::Number),
-                NicKnob::Threaded => (of_nic("threaded"), Form::Switch),
-                NicKnob::BondHashPolicy => (of_nic("bonding/xmit_hash_policy"), Form::Named),
-                NicKnob::IpoibMode => (of_nic("mode"), Form::Words),
-                NicKnob::Aspm(state) => {
-                    let state = state.replace('-', "_");
-                    (of_nic(&format!("device/link/{state}")), Form::Switch)
-                }
-                _ => return None,
-            }
-        }
+        SettingKey::Nic(nic, knob) => return of_interface(nic, knob),
         SettingKey::Machine(knob) => match knob {
             MachineKnob::Clocksource => (
                 "sys/devices/system/clocksource/clocksource0/current_clocksource".to_owned(),
@@ -193,8 +179,17 @@ pub(super) fn fixed(key: &SettingKey) -> Option<SettingFile> {
                 "sys/kernel/mm/transparent_hugepage/enabled".to_owned(),
                 Form::Chosen,
             ),
+            MachineKnob::Smt => (SMT_CONTROL.to_owned(), Form::Words),
             _ => return None,
         },
+        SettingKey::Online(cpu) => (
+            format!("sys/devices/system/cpu/cpu{}/online", cpu.0),
+            Form::Switch,
+        ),
+        SettingKey::IrqCpus(number) => (
+            format!("proc/irq/{number}/smp_affinity_list"),
+            Form::CpuList,
+        ),
         SettingKey::ResumeLatency(cpu) => (
             format!(
                 "sys/devices/system/cpu/cpu{}/power/pm_qos_resume_latency_us",
@@ -222,7 +217,38 @@ pub(super) fn fixed(key: &SettingKey) -> Option<SettingFile> {
                 BlockKnob::IoPolicy => return None,
             }
         }
-        SettingKey::Sysctl(_) | SettingKey::RdmaGidType(..) | SettingKey::Trial(_) => return None,
+        SettingKey::Rdma(device, port, knob) => {
+            let folder = format!("{}/ports/{port}", rdma_defaults::folder(device));
+            match knob {
+                RdmaKnob::DefaultGidType => (format!("{folder}/default_roce_mode"), Form::Words),
+                RdmaKnob::DefaultRoceTos => (format!("{folder}/default_roce_tos"), Form::Number),
+            }
+        }
+        SettingKey::Sysctl(_) | SettingKey::RdmaDefaults(_) | SettingKey::Trial(_) => return None,
+    };
+    Some(SettingFile::new(path, form))
+}
+
+/// The file of an interface's setting.
+fn of_interface(nic: &NicName, knob: &NicKnob) -> Option<SettingFile> {
+    let of_nic = |file: &str| format!("sys/class/net/{nic}/{file}");
+    let of_queue =
+        |kind: &str, index: u32, file: &str| of_nic(&format!("queues/{kind}-{index}/{file}"));
+    let (path, form) = match knob {
+        NicKnob::RpsCpus(index) => (of_queue("rx", *index, "rps_cpus"), Form::CpuMask),
+        NicKnob::RpsFlowCnt(index) => (of_queue("rx", *index, "rps_flow_cnt"), Form::Number),
+        NicKnob::XpsCpus(index) => (of_queue("tx", *index, "xps_cpus"), Form::CpuMask),
+        NicKnob::XpsRxqs(index) => (of_queue("tx", *index, "xps_rxqs"), Form::QueueMask),
+        NicKnob::GroFlushTimeoutNs => (of_nic("gro_flush_timeout"), Form::Number),
+        NicKnob::DeferHardIrqs => (of_nic("napi_defer_hard_irqs"), Form::Number),
+        NicKnob::Threaded => (of_nic("threaded"), Form::Switch),
+        NicKnob::BondHashPolicy => (of_nic("bonding/xmit_hash_policy"), Form::Named),
+        NicKnob::IpoibMode => (of_nic("mode"), Form::Words),
+        NicKnob::Aspm(state) => {
+            let state = state.replace('-', "_");
+            (of_nic(&format!("device/link/{state}")), Form::Switch)
+        }
+        _ => return None,
     };
     Some(SettingFile::new(path, form))
 }

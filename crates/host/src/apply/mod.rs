@@ -9,6 +9,7 @@
 //! One transaction per plan. A process that makes them arms a [`reverter`](stand_by) first, and holds
 //! the lock of its namespace (and of the machine, for what all namespaces share) until they are decided.
 
+mod cpus;
 mod daemon;
 mod effects;
 pub mod fake;
@@ -21,6 +22,7 @@ mod lock;
 mod machine;
 mod netns;
 mod nic_values;
+mod rdma_defaults;
 mod recover;
 mod restore;
 mod reverter;

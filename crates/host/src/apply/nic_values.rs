@@ -4,10 +4,11 @@
 use linerate_model::ids::NicName;
 use linerate_model::known::{Cause, Known};
 use linerate_model::setting::{
-    FEC_AUTO, NicKnob, SettingKey, Value, fec_words, parse_table, table_words,
+    FEC_AUTO, NicKnob, SettingKey, Value, dcb_value, egress_words, fec_words, parse_classes,
+    parse_egress, parse_priorities, parse_rates, parse_table, table_words,
 };
 
-use super::settings::{WriteError, as_count, as_switch, as_text, misfit};
+use super::settings::{WriteError, as_count, as_switch, as_text, misfit, not_supported};
 use crate::nic_control::{NicRead, NicValue, SuperPacket};
 
 /// The value that the interface has; none of a setting that is none of these.
@@ -34,6 +35,17 @@ pub(super) fn read(
             .and_then(|pause| pause.tx.map(Value::Switch)),
         NicKnob::Eee => nics.eee(nic).and_then(|eee| eee.enabled.map(Value::Switch)),
         NicKnob::Fec => nics.fec(nic).map(|fec| Value::Text(fec_words(&fec))),
+        NicKnob::DcbPfc | NicKnob::DcbEts | NicKnob::DcbMaxRate => {
+            nics.dcb(nic).and_then(|dcb| dcb_value(&dcb, knob))
+        }
+        NicKnob::VlanEgress => nics.vlan_egress(nic).map(|map| {
+            let map = map.into_iter().collect();
+            Value::Text(egress_words(&map))
+        }),
+        NicKnob::QueueUsecs(kind, index) => nics.queue_coalesce(nic, *index).and_then(|own| {
+            let usecs = own.usecs(*kind).clone();
+            usecs.map(|usecs| Value::Integer(u64::from(usecs)))
+        }),
         NicKnob::PrivateFlag(name) => nics.private_flags(nic).and_then(|all| {
             let flag = all.get(name).copied();
             flag.map_or_else(
@@ -77,13 +89,26 @@ pub(super) fn to_set<'v>(
         }),
         NicKnob::PauseAutoneg => switch().map(NicValue::PauseAutoneg),
         NicKnob::PauseRx | NicKnob::PauseTx if is_negotiated(nics, nic) => {
-            Err(WriteError::NotSupported {
-                setting: key.clone(),
-                why: "it is negotiated with the other end while pause/autoneg is on: switch that off first",
-            })
+            let why = "it is negotiated with the other end while pause/autoneg is on: switch that off first";
+            Err(not_supported(key, why))
         }
         NicKnob::PauseRx => switch().map(NicValue::PauseRx),
         NicKnob::PauseTx => switch().map(NicValue::PauseTx),
+        NicKnob::QueueUsecs(kind, index) => {
+            as_count(key, value).map(|usecs| NicValue::QueueUsecs(*kind, *index, usecs))
+        }
+        NicKnob::DcbPfc => {
+            text().and_then(|text| or_misfit(parse_priorities(text).map(NicValue::Pfc)))
+        }
+        NicKnob::DcbEts => {
+            text().and_then(|text| or_misfit(parse_classes(text).map(NicValue::Ets)))
+        }
+        NicKnob::DcbMaxRate => {
+            text().and_then(|text| or_misfit(parse_rates(text).map(NicValue::MaxRate)))
+        }
+        NicKnob::VlanEgress => {
+            text().and_then(|text| or_misfit(parse_egress(text).map(NicValue::VlanEgress)))
+        }
         NicKnob::Eee => switch().map(NicValue::Eee),
         NicKnob::Fec => text().map(|modes| {
             let modes = modes.split_whitespace().filter(|mode| *mode != FEC_AUTO);

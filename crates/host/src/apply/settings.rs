@@ -7,12 +7,12 @@
 
 use std::io;
 
-use linerate_model::host::Qdisc;
+use linerate_model::host::{Qdisc, QueueKind};
 use linerate_model::ids::NicName;
 use linerate_model::known::{Cause, Known};
-use linerate_model::setting::{MachineKnob, NicKnob, SettingKey, Value};
+use linerate_model::setting::{MachineKnob, NicKnob, SettingKey, Value, parse_rates};
 
-use super::{daemon, files, nic_values};
+use super::{cpus, daemon, files, nic_values, rdma_defaults};
 use crate::nic_control::{NicRead, NicWrite, Pair};
 use crate::root::{HostRoot, LiveHost};
 
@@ -90,6 +90,9 @@ pub fn read(root: &HostRoot, nics: &dyn NicRead, key: &SettingKey) -> Known<Valu
             key.to_string(),
             "a placement belongs to a measurement, not to a host",
         ),
+        SettingKey::RdmaDefaults(device) => {
+            rdma_defaults::is_shown(root, device).map(Value::Switch)
+        }
         SettingKey::Nic(nic, knob) => read_nic(root, nics, key, nic, knob),
         SettingKey::Machine(MachineKnob::IrqbalancePaused) => daemon::is_paused(root),
         SettingKey::Machine(MachineKnob::MaxLatencyUs) => {
@@ -128,9 +131,20 @@ fn read_nic(
         NicKnob::ChannelsRx => nics.channels(nic).and_then(|c| count(c.rx)),
         NicKnob::ChannelsTx => nics.channels(nic).and_then(|c| count(c.tx)),
         NicKnob::Qdisc => nics.qdisc(nic).map(Value::Qdisc),
+        NicKnob::QueueUsecs(kind, index) if !root.exists(&queue_folder(nic, *kind, *index)) => {
+            Known::unknown(Cause::Absent, key.to_string(), "no such queue")
+        }
         knob => nic_values::read(nics, key, nic, knob)
             .unwrap_or_else(|| Known::unknown(Cause::NotAsked, key.to_string(), NOT_WRITABLE)),
     }
+}
+
+fn queue_folder(nic: &NicName, kind: QueueKind, index: u32) -> String {
+    let kind = match kind {
+        QueueKind::Rx => "rx",
+        QueueKind::Tx => "tx",
+    };
+    format!("sys/class/net/{nic}/queues/{kind}-{index}")
 }
 
 /// Gives `key` the value `value`. Whether the kernel really did so, a read tells.
@@ -149,6 +163,9 @@ pub fn write(
             }
         };
         let text = file.text(value).ok_or_else(|| misfit(key, value))?;
+        if let Some(why) = cpus::refusal(live.root(), key, &text) {
+            return Err(not_supported(key, why));
+        }
         return live
             .write(&file.path, &text)
             .map_err(|source| refused(key, value, format!("/{}", file.path), source));
@@ -157,6 +174,15 @@ pub fn write(
         SettingKey::Trial(_) => Err(WriteError::Trial {
             setting: key.clone(),
         }),
+        SettingKey::RdmaDefaults(device) => {
+            let folder = rdma_defaults::folder(device);
+            let done = if as_switch(key, value)? {
+                live.make_folder(&folder)
+            } else {
+                live.remove_folder(&folder)
+            };
+            done.map_err(|source| refused(key, value, format!("/{folder}"), source))
+        }
         SettingKey::Nic(nic, knob) => write_nic(live.root(), nics, key, nic, knob, value),
         SettingKey::Machine(MachineKnob::IrqbalancePaused) => {
             let paused = as_switch(key, value)?;
@@ -168,9 +194,13 @@ pub fn write(
 }
 
 fn not_writable(key: &SettingKey) -> WriteError {
+    not_supported(key, NOT_WRITABLE)
+}
+
+pub(super) fn not_supported(key: &SettingKey, why: &'static str) -> WriteError {
     WriteError::NotSupported {
         setting: key.clone(),
-        why: NOT_WRITABLE,
+        why,
     }
 }
 
@@ -193,10 +223,8 @@ fn write_nic(
         NicKnob::Mtu => {
             let mtu = count()?;
             if mtu < IPV6_MTU_MIN && root.exists(&format!("proc/sys/net/ipv6/conf/{nic}")) {
-                return Err(WriteError::NotSupported {
-                    setting: key.clone(),
-                    why: "below 1280 bytes the kernel takes IPv6 off the interface, with addresses and settings that do not come back",
-                });
+                let why = "below 1280 bytes the kernel takes IPv6 off the interface, with addresses and settings that do not come back";
+                return Err(not_supported(key, why));
             }
             request("rtnetlink link", nics.set_mtu(nic, mtu))
         }
@@ -310,6 +338,14 @@ pub fn by_hand(key: &SettingKey, value: &Value) -> Option<String> {
     let (nic, knob) = match key {
         SettingKey::Sysctl(name) => return Some(format!("sysctl -w '{name}={value}'")),
         SettingKey::Nic(nic, knob) => (nic, knob),
+        SettingKey::RdmaDefaults(device) => {
+            let folder = rdma_defaults::folder(device);
+            return match value {
+                Value::Switch(true) => Some(format!("mkdir /{folder}")),
+                Value::Switch(false) => Some(format!("rmdir /{folder}")),
+                _ => None,
+            };
+        }
         _ => return None,
     };
     Some(match knob {
@@ -332,10 +368,16 @@ pub fn by_hand(key: &SettingKey, value: &Value) -> Option<String> {
         NicKnob::Fec => format!("ethtool --set-fec {nic} encoding {value}"),
         NicKnob::PrivateFlag(name) => format!("ethtool --set-priv-flags {nic} '{name}' {value}"),
         NicKnob::RssFields(kind) => format!("ethtool -N {nic} rx-flow-hash {kind} {value}"),
+        NicKnob::DcbPfc | NicKnob::DcbEts | NicKnob::DcbMaxRate => {
+            return by_dcb(nic, knob, value);
+        }
+        // What shall be mapped no more the kernel has to be told.
+        NicKnob::VlanEgress => format!("ip link set dev {nic} type vlan egress-qos-map {value}"),
         NicKnob::GsoMaxBytes => format!("ip link set dev {nic} gso_max_size {value}"),
         NicKnob::GsoIpv4MaxBytes => format!("ip link set dev {nic} gso_ipv4_max_size {value}"),
         NicKnob::GroMaxBytes => format!("ip link set dev {nic} gro_max_size {value}"),
         NicKnob::GroIpv4MaxBytes => format!("ip link set dev {nic} gro_ipv4_max_size {value}"),
+        NicKnob::QueueUsecs(kind, index) => by_queue(nic, *kind, *index, value),
         NicKnob::RssTable => match value {
             Value::Text(text) if text.starts_with("equal ") => format!("ethtool -X {nic} {text}"),
             _ => return None,
@@ -343,6 +385,41 @@ pub fn by_hand(key: &SettingKey, value: &Value) -> Option<String> {
         // A queueing discipline's parameters are bytes of the kernel's; tc(8) takes words.
         // The others cannot be written yet.
         _ => return None,
+    })
+}
+
+/// The command of ethtool(8) for a queue's delay; it takes a mask of queues in hexadecimal.
+fn by_queue(nic: &NicName, kind: QueueKind, index: u32, value: &Value) -> String {
+    let zeros = "0".repeat(index as usize / 4);
+    let digit = 1 << (index % 4);
+    let what = match kind {
+        QueueKind::Rx => "rx-usecs",
+        QueueKind::Tx => "tx-usecs",
+    };
+    format!("ethtool --per-queue {nic} queue_mask 0x{digit}{zeros} --coalesce {what} {value}")
+}
+
+/// The command of dcb(8).
+fn by_dcb(nic: &NicName, knob: &NicKnob, value: &Value) -> Option<String> {
+    let Value::Text(words) = value else {
+        return None;
+    };
+    Some(match knob {
+        NicKnob::DcbPfc => {
+            let on = words.split_whitespace().map(|one| format!(" {one}:on"));
+            let on: String = on.collect();
+            format!("dcb pfc set dev {nic} prio-pfc all:off{on}")
+        }
+        NicKnob::DcbMaxRate => {
+            let limits = (0u32..).zip(parse_rates(words)?);
+            let limits = limits.map(|(class, rate)| format!(" {class}:{}", rate.as_bit_per_s()));
+            let limits: String = limits.collect();
+            format!("dcb maxrate set dev {nic} tc-maxrate{limits}")
+        }
+        _ => {
+            let words = words.replace("credit-based", "cbs");
+            format!("dcb ets set dev {nic} {words}")
+        }
     })
 }
 
@@ -365,6 +442,7 @@ pub(super) fn agrees(key: &SettingKey, wrote: &Value, found: &Value) -> bool {
                         | NicKnob::RingTx
                         | NicKnob::CoalesceRxUsecs
                         | NicKnob::CoalesceTxUsecs
+                        | NicKnob::QueueUsecs(..)
                         | NicKnob::RpsFlowCnt(_)
                 )
             );
@@ -491,7 +569,9 @@ mod tests {
                 .pattern
                 .replace("sysctl/net.NAME", "sysctl/net.core.somaxconn")
                 .replace("NAME", "eth2")
+                .replace("NUMBER", "42")
                 .replace("QUEUE/xps", "tx-0/xps")
+                .replace("QUEUE/tx", "tx-0/tx")
                 .replace("QUEUE", "rx-0")
                 .replace("FEATURE", "tso")
                 .replace("PORT", "1")
@@ -505,6 +585,36 @@ mod tests {
             let is_refused = answer.gap().is_some_and(is_refused);
             assert_eq!(key.is_writable(), !is_refused, "{key}");
         }
+    }
+
+    #[test]
+    fn what_was_lossless_and_limited_can_be_set_by_dcb() {
+        let by_hand = |name: &str, text: &str| by_hand(&key(name), &Value::Text(text.to_owned()));
+        assert_eq!(
+            by_hand("nic/eth2/dcb/pfc", "3 4").as_deref(),
+            Some("dcb pfc set dev eth2 prio-pfc all:off 3:on 4:on")
+        );
+        assert_eq!(
+            by_hand("nic/eth2/dcb/pfc", "").as_deref(),
+            Some("dcb pfc set dev eth2 prio-pfc all:off")
+        );
+        assert_eq!(
+            by_hand("nic/eth2/dcb/maxrate", "1:1000").as_deref(),
+            Some("dcb maxrate set dev eth2 tc-maxrate 0:0 1:1000 2:0 3:0 4:0 5:0 6:0 7:0")
+        );
+    }
+
+    #[test]
+    fn a_queue_is_named_to_ethtool_by_a_mask() {
+        let by_hand = |name: &str| by_hand(&key(name), &Value::Integer(8));
+        assert_eq!(
+            by_hand("nic/eth2/queue/rx-6/rx-usecs").as_deref(),
+            Some("ethtool --per-queue eth2 queue_mask 0x40 --coalesce rx-usecs 8")
+        );
+        assert_eq!(
+            by_hand("nic/eth2/queue/tx-0/tx-usecs").as_deref(),
+            Some("ethtool --per-queue eth2 queue_mask 0x1 --coalesce tx-usecs 8")
+        );
     }
 
     #[test]

@@ -7,14 +7,16 @@ use linerate_model::units::{BitRate, Bytes};
 
 use super::error::Failure;
 use super::known;
-use super::message::{Request, u16_at};
+use super::message::{Attributes, Request, u16_at};
 use super::said::{Said, numbers};
 use super::socket::{Answer, Connection};
+use crate::nic_control::NicValue;
 
 const NO_DCB: &str = "the driver offers no data centre bridging";
 
 /// `struct dcbmsg`.
 const HEADER_BYTES: usize = 4;
+pub(super) const COMMAND_IEEE_SET: u8 = 20;
 pub(super) const COMMAND_IEEE_GET: u8 = 21;
 pub(super) const COMMAND_GET_DCBX: u8 = 22;
 pub(super) const NAME: u16 = 1;
@@ -57,6 +59,76 @@ fn ask(connection: &mut Connection, nic: &NicName, command: u8) -> Result<Vec<u8
     first
         .map(|Answer { body, .. }| body)
         .ok_or(Failure::Malformed("nothing came before the end"))
+}
+
+/// Sets what one structure says; the rest of it stays as the driver tells it.
+pub(super) fn set(
+    connection: &mut Connection,
+    nic: &NicName,
+    value: &NicValue<'_>,
+) -> Result<(), Failure> {
+    let told = ask(connection, nic, COMMAND_IEEE_GET)?;
+    let (kind, structure) = changed(&told, value)?;
+    let mut request = Request::new(libc::RTM_SETDCB, &[0, COMMAND_IEEE_SET, 0, 0]);
+    request.put_text(NAME, nic.as_str());
+    request.nest(IEEE, |ieee| {
+        ieee.put(kind, &structure);
+    });
+    let answers = connection.ask(&request)?;
+    answers.iter().try_for_each(|answer| outcome(&answer.body))
+}
+
+/// The structure that `value` belongs to, as it was told, with the value in it.
+fn changed(told: &[u8], value: &NicValue<'_>) -> Result<(u16, Vec<u8>), Failure> {
+    let ieee = Attributes::after(told, HEADER_BYTES)?;
+    let ieee = ieee.nest(IEEE)?;
+    let structure = |kind| {
+        let structure = ieee.bytes(kind).map(<[u8]>::to_vec);
+        structure.ok_or(Failure::Kernel {
+            errno: libc::EOPNOTSUPP,
+            message: None,
+        })
+    };
+    let put = |structure: &mut [u8], at: usize, bytes: &[u8]| {
+        let slot = structure.get_mut(at..at + bytes.len());
+        slot.map(|slot| slot.copy_from_slice(bytes))
+            .ok_or(Failure::Malformed("a structure breaks off"))
+    };
+    match value {
+        NicValue::Pfc(mask) => {
+            let mut pfc = structure(PFC)?;
+            put(&mut pfc, PFC_ENABLED_AT, &[*mask])?;
+            Ok((PFC, pfc))
+        }
+        NicValue::Ets(classes) => {
+            let mut ets = structure(ETS)?;
+            put(&mut ets, ETS_BANDWIDTH_AT, &classes.share)?;
+            put(&mut ets, ETS_ALGORITHM_AT, &classes.served)?;
+            put(&mut ets, ETS_PRIORITY_CLASS_AT, &classes.of_priority)?;
+            Ok((ETS, ets))
+        }
+        NicValue::MaxRate(rates) => {
+            structure(MAX_RATE)?;
+            let kbit = rates.iter().map(|rate| rate.as_bit_per_s() / 1_000);
+            Ok((MAX_RATE, kbit.flat_map(u64::to_ne_bytes).collect()))
+        }
+        _ => Err(Failure::BadInput(
+            "no value of data centre bridging".to_owned(),
+        )),
+    }
+}
+
+/// What a driver made of it: the kernel acknowledges what it refuses, and tells the refusal's number in one byte of the
+/// answer (`dcbnl_ieee_set`).
+fn outcome(body: &[u8]) -> Result<(), Failure> {
+    let said = Attributes::after(body, HEADER_BYTES)?;
+    match said.bytes(IEEE).and_then(<[u8]>::first) {
+        None | Some(0) => Ok(()),
+        Some(negative) => Err(Failure::Kernel {
+            errno: i32::from(negative.wrapping_neg()),
+            message: None,
+        }),
+    }
 }
 
 fn parse(body: &[u8], dcbx: &Known<Vec<u8>>, path: &str) -> Dcb {

@@ -6,12 +6,14 @@ use proptest::prelude::*;
 use super::*;
 use crate::netlink::headers::compare;
 use linerate_model::known::Cause;
+use linerate_model::setting::{TrafficClasses, class_words, classes_of};
 
 #[test]
 fn the_attributes_have_the_numbers_of_the_kernels_header() {
     compare(
         "dcbnl.h",
         &[
+            ("DCB_CMD_IEEE_SET", COMMAND_IEEE_SET.into()),
             ("DCB_CMD_IEEE_GET", COMMAND_IEEE_GET.into()),
             ("DCB_CMD_GDCBX", COMMAND_GET_DCBX.into()),
             ("DCB_ATTR_IFNAME", NAME),
@@ -110,9 +112,85 @@ fn priorities_classes_and_what_the_peer_said_are_read() {
     );
 }
 
+#[test]
+fn a_structure_is_set_as_it_was_told_but_for_the_one_value() {
+    let (kind, structure) = changed(&answer(), &NicValue::Pfc(0b100)).expect("whole");
+    assert_eq!((kind, structure), (PFC, pfc(0b100).to_vec()));
+
+    let classes = TrafficClasses {
+        of_priority: [0, 1, 2, 3, 4, 5, 6, 7],
+        share: [10, 20, 70, 0, 0, 0, 0, 0],
+        served: [2, 2, 2, 0, 0, 0, 0, 255],
+    };
+    let (kind, structure) = changed(&answer(), &NicValue::Ets(classes)).expect("whole");
+    assert_eq!((kind, structure.len(), structure[0]), (ETS, 59, 1));
+    let mut request = Request::new(0, &[0; 4]);
+    request.nest(IEEE, |ieee| {
+        ieee.put(ETS, &structure);
+    });
+    let dcb = parse(&request.into_body(), &Known::not_asked("p"), "p");
+    let words = Known::Value(class_words(&classes));
+    assert_eq!(classes_of(&dcb), words);
+
+    let rates = [0, 10_000_000, 0, 0, 0, 0, 0, 0].map(|kbit| BitRate::from_bit_per_s(kbit * 1_000));
+    let (kind, structure) = changed(&answer(), &NicValue::MaxRate(rates)).expect("whole");
+    assert_eq!(
+        (kind, max_rates(&structure).expect("eight")),
+        (MAX_RATE, rates.to_vec())
+    );
+}
+
+#[test]
+fn what_a_driver_does_not_tell_is_not_set_and_a_refusal_in_the_answer_is_one() {
+    let mut request = Request::new(0, &[0; 4]);
+    request.nest(IEEE, |ieee| {
+        ieee.put(ETS, &ets(0)[..20]);
+    });
+    let body = request.into_body();
+    let refused = changed(&body, &NicValue::Pfc(1)).expect_err("no such structure");
+    assert!(matches!(
+        refused,
+        Failure::Kernel {
+            errno: libc::EOPNOTSUPP,
+            ..
+        }
+    ));
+    let classes = one_class();
+    assert!(matches!(
+        changed(&body, &NicValue::Ets(classes)),
+        Err(Failure::Malformed(_))
+    ));
+
+    let said = |byte: u8| {
+        let mut request = Request::new(0, &[0, COMMAND_IEEE_SET, 0, 0]);
+        request.put(IEEE, &[byte]);
+        outcome(&request.into_body())
+    };
+    assert!(said(0).is_ok());
+    let refused = said(22u8.wrapping_neg()).expect_err("a refusal");
+    assert!(matches!(
+        refused,
+        Failure::Kernel {
+            errno: libc::EINVAL,
+            ..
+        }
+    ));
+}
+
+/// Everything in class 0.
+fn one_class() -> TrafficClasses {
+    TrafficClasses {
+        of_priority: [0; 8],
+        share: [100, 0, 0, 0, 0, 0, 0, 0],
+        served: [2, 0, 0, 0, 0, 0, 0, 0],
+    }
+}
+
 proptest! {
     #[test]
     fn no_bytes_panic_a_parser(body in vec(any::<u8>(), 0..160), part in 1u16..12) {
+        let _ = outcome(&body);
+        let _ = changed(&body, &NicValue::Pfc(1));
         let _ = parse(&body, &Known::Value(body.clone()), "p");
         let mut request = Request::new(0, &[0; 4]);
         request.nest(IEEE, |ieee| {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-use linerate_model::host::{QueueCoalesce, Rss};
+use linerate_model::host::{QueueCoalesce, QueueKind, Rss};
 use linerate_model::ids::NicName;
 use linerate_model::known::{Cause, Known};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
@@ -21,6 +21,7 @@ use super::sys::{Memory, ethtool};
 enum Command {
     DriverInfo = 0x03,
     Coalesce = 0x0e,
+    SetCoalesce = 0x0f,
     Strings = 0x1b,
     Statistics = 0x1d,
     HashFields = 0x29,
@@ -50,6 +51,9 @@ const RSS_HEAD: usize = 24;
 /// `struct ethtool_per_queue_op` before its list, and `struct ethtool_coalesce`.
 const PER_QUEUE_HEAD: usize = 8 + QUEUES_MAX / 8;
 const COALESCE_BYTES: usize = 23 * 4;
+/// Where that has its delays.
+const RX_USECS_AT: usize = 4;
+const TX_USECS_AT: usize = 20;
 /// Room for the longest list.
 const ROOM: usize = STRINGS_HEAD + NAMES_MAX * NAME_BYTES;
 
@@ -230,15 +234,43 @@ impl Control {
         queues: usize,
     ) -> Result<Vec<QueueCoalesce>, Failure> {
         let queues = queues.min(QUEUES_MAX);
-        let mut words = [0; 1 + QUEUES_MAX / 32];
-        words[0] = Command::Coalesce as u32;
-        for queue in 0..queues {
-            if let Some(word) = words.get_mut(1 + queue / 32) {
-                *word |= 1 << (queue % 32);
-            }
-        }
+        let words = per_queue(Command::Coalesce, 0..queues);
         let answer = self.ask(Command::PerQueue, nic, &words)?;
         parse_queue_coalesce(answer, queues)
+    }
+
+    /// Interrupt moderation of one queue.
+    pub(super) fn coalesce_of_queue(
+        &mut self,
+        nic: &NicName,
+        queue: u32,
+    ) -> Result<QueueCoalesce, Failure> {
+        let answer = self.ask_queue(nic, queue)?;
+        let first = parse_queue_coalesce(answer, 1)?.pop();
+        let own = first.ok_or(Failure::Malformed("the list of queues breaks off"))?;
+        Ok(QueueCoalesce { queue, ..own })
+    }
+
+    /// Sets one delay of a queue; its other moderation is put back as it was read, as the kernel takes all at once.
+    pub(super) fn set_queue_usecs(
+        &mut self,
+        nic: &NicName,
+        kind: QueueKind,
+        queue: u32,
+        usecs: u32,
+    ) -> Result<(), Failure> {
+        let words = with_usecs(self.ask_queue(nic, queue)?, kind, queue, usecs)?;
+        self.ask(Command::PerQueue, nic, &words).map(drop)
+    }
+
+    fn ask_queue(&mut self, nic: &NicName, queue: u32) -> Result<&[u8], Failure> {
+        if queue as usize >= QUEUES_MAX {
+            return Err(Failure::BadInput(format!(
+                "no interface has a queue {queue}"
+            )));
+        }
+        let words = per_queue(Command::Coalesce, [queue as usize]);
+        self.ask(Command::PerQueue, nic, &words)
     }
 
     /// Puts the question `command` with `words` behind it; the answer lies where the question lay.
@@ -373,6 +405,36 @@ fn field_letters(fields: u32) -> String {
     set.map(|(_, letter)| letter).collect()
 }
 
+/// `struct ethtool_per_queue_op` without its list: what is done, and with which queues.
+fn per_queue(command: Command, queues: impl IntoIterator<Item = usize>) -> Vec<u32> {
+    let mut words = vec![0; 1 + QUEUES_MAX / 32];
+    words[0] = command as u32;
+    for queue in queues {
+        if let Some(word) = words.get_mut(1 + queue / 32) {
+            *word |= 1 << (queue % 32);
+        }
+    }
+    words
+}
+
+/// The question that gives `queue` the moderation of `answer`, but for one delay.
+fn with_usecs(answer: &[u8], kind: QueueKind, queue: u32, usecs: u32) -> Result<Vec<u32>, Failure> {
+    let own = answer.get(PER_QUEUE_HEAD..PER_QUEUE_HEAD + COALESCE_BYTES);
+    let own = own.ok_or(Failure::Malformed("the list of queues breaks off"))?;
+    let (own, _) = own.as_chunks();
+    let mut words = per_queue(Command::SetCoalesce, [queue as usize]);
+    let usecs_at = match kind {
+        QueueKind::Rx => RX_USECS_AT,
+        QueueKind::Tx => TX_USECS_AT,
+    };
+    words.extend(own.iter().enumerate().map(|(at, word)| match at {
+        0 => Command::SetCoalesce as u32,
+        at if at * 4 == usecs_at => usecs,
+        _ => u32::from_ne_bytes(*word),
+    }));
+    Ok(words)
+}
+
 /// `struct ethtool_per_queue_op` with a `struct ethtool_coalesce` for each of `queues` queues.
 fn parse_queue_coalesce(answer: &[u8], queues: usize) -> Result<Vec<QueueCoalesce>, Failure> {
     let list = answer.get(PER_QUEUE_HEAD..PER_QUEUE_HEAD + queues * COALESCE_BYTES);
@@ -381,8 +443,8 @@ fn parse_queue_coalesce(answer: &[u8], queues: usize) -> Result<Vec<QueueCoalesc
     all.map(|(coalesce, queue)| {
         Ok(QueueCoalesce {
             queue,
-            rx_usecs: Known::Value(u32_at(coalesce, 4)?),
-            tx_usecs: Known::Value(u32_at(coalesce, 20)?),
+            rx_usecs: Known::Value(u32_at(coalesce, RX_USECS_AT)?),
+            tx_usecs: Known::Value(u32_at(coalesce, TX_USECS_AT)?),
             adaptive_rx: Known::Value(u32_at(coalesce, 40)? != 0),
         })
     })

@@ -23,6 +23,7 @@ fn the_commands_have_the_numbers_of_the_kernels_header() {
     for (name, command, number) in [
         ("ETHTOOL_GDRVINFO", Command::DriverInfo, 0x03),
         ("ETHTOOL_GCOALESCE", Command::Coalesce, 0x0e),
+        ("ETHTOOL_SCOALESCE", Command::SetCoalesce, 0x0f),
         ("ETHTOOL_GSTRINGS", Command::Strings, 0x1b),
         ("ETHTOOL_GSTATS", Command::Statistics, 0x1d),
         ("ETHTOOL_GRXFH", Command::HashFields, 0x29),
@@ -107,6 +108,24 @@ fn each_queue_has_its_own_moderation() {
 }
 
 #[test]
+fn one_delay_of_one_queue_is_set_and_its_other_moderation_is_as_it_was() {
+    let coalesce: Vec<u32> = (100..123).collect();
+    let mut answer = vec![0; PER_QUEUE_HEAD];
+    answer.extend(words(&coalesce));
+    let question = with_usecs(&answer, QueueKind::Tx, 33, 7).expect("whole");
+    let (head, own) = question.split_at(PER_QUEUE_HEAD / 4 - 1);
+    assert_eq!(head[0], Command::SetCoalesce as u32);
+    let queues: Vec<usize> = (1..head.len()).filter(|at| head[*at] != 0).collect();
+    assert_eq!((queues, head[2]), (vec![2], 0b10));
+    let mut wanted = coalesce;
+    (wanted[0], wanted[5]) = (Command::SetCoalesce as u32, 7);
+    assert_eq!(own, wanted);
+    let question = with_usecs(&answer, QueueKind::Rx, 0, 9).expect("whole");
+    assert_eq!(question[PER_QUEUE_HEAD / 4 - 1..][1], 9);
+    assert!(with_usecs(&answer[..600], QueueKind::Rx, 0, 9).is_err());
+}
+
+#[test]
 fn the_kernel_stops_at_the_page_behind_the_memory() {
     let mut memory = Memory::new(1).expect("a page");
     assert_eq!(memory.bytes().len(), rustix::param::page_size());
@@ -132,6 +151,7 @@ proptest! {
         let _ = parse_names(&bytes, count).map(|names| parse_statistics(&bytes, names));
         let _ = parse_statistics(&bytes, vec!["a".to_owned(); count]);
         let _ = parse_queue_coalesce(&bytes, count);
+        let _ = with_usecs(&bytes, QueueKind::Rx, 0, 1);
         let _ = text(&bytes);
     }
 }

@@ -11,8 +11,8 @@ use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use linerate_model::host::{
-    Card, Channels, Coalesce, Dispatch, Eee, Feature, Fec, NicKind, Pause, Qdisc, Rings, Rss,
-    Shaping, Stack, Wire,
+    Card, Channels, Coalesce, Dcb, Dispatch, Eee, Feature, Fec, NicKind, Pause, Qdisc,
+    QueueCoalesce, Rings, Rss, Shaping, Stack, Wire,
 };
 use linerate_model::ids::NicName;
 use linerate_model::known::{Cause, Known};
@@ -212,8 +212,23 @@ impl NicRead for Netlink {
         .and_then(|bytes| bytes)
     }
 
+    fn dcb(&self, nic: &NicName) -> Known<Dcb> {
+        dcb::read(&mut lock(&self.route), nic)
+    }
+
+    fn vlan_egress(&self, nic: &NicName) -> Known<Vec<(u32, u32)>> {
+        self.read_route(nic, "vlan/egress", |route| stack::vlan_egress(route, nic))
+            .and_then(|map| map)
+    }
+
     fn rss(&self, nic: &NicName) -> Known<Rss> {
         self.read_control(nic, "rss", |control| control.rss(nic))
+    }
+
+    fn queue_coalesce(&self, nic: &NicName, queue: u32) -> Known<QueueCoalesce> {
+        self.read_control(nic, "queue-coalesce", |control| {
+            control.coalesce_of_queue(nic, queue)
+        })
     }
 
     fn private_flags(&self, nic: &NicName) -> Known<BTreeMap<String, bool>> {
@@ -314,6 +329,14 @@ impl NicWrite for Netlink {
                 });
                 ("set the super-packets of", done)
             }
+            NicValue::Pfc(_) | NicValue::Ets(_) | NicValue::MaxRate(_) => {
+                let done = dcb::set(&mut lock(&self.route), nic, value);
+                ("set data centre bridging of", done)
+            }
+            NicValue::VlanEgress(map) => {
+                let done = stack::set_vlan_egress(&mut lock(&self.route), nic, map);
+                ("set the egress map of", done)
+            }
             NicValue::RssTable(queues, is_default) => {
                 let done = lock(&self.control).set_rss_table(nic, queues, *is_default);
                 ("set the hash's table of", done)
@@ -321,6 +344,10 @@ impl NicWrite for Netlink {
             NicValue::RssFields(kind, letters) => {
                 let done = lock(&self.control).set_hash_fields(nic, kind, letters);
                 ("set what is hashed by", done)
+            }
+            NicValue::QueueUsecs(kind, queue, usecs) => {
+                let done = lock(&self.control).set_queue_usecs(nic, *kind, *queue, *usecs);
+                ("set the moderation of a queue of", done)
             }
             other => ("set a value of", lock(&self.ethtool).set_value(nic, other)),
         };

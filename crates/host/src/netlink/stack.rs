@@ -1,7 +1,7 @@
 //! What an interface is among the others, over rtnetlink: its sizes, what stands on it, what its kind
 //! says of itself, and its virtual functions (`<linux/if_link.h>`).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use linerate_model::host::{Stack, VirtualFunction};
 use linerate_model::ids::NicName;
@@ -16,7 +16,7 @@ use super::said::{Said, numbers};
 use super::socket::Connection;
 use super::team::Place;
 use super::{NO_KERNEL, Netlink, lock};
-use crate::nic_control::SuperPacket;
+use crate::nic_control::{NO_VLAN, SuperPacket};
 
 pub(super) const PROMISCUITY: u16 = 30;
 pub(super) const NUMBER_OF_VF: u16 = 21;
@@ -48,6 +48,7 @@ pub(super) const VF_RATE: u16 = 6;
 pub(super) const VF_TRUST: u16 = 9;
 
 const TEAM: &str = "team";
+const VLAN: &str = "vlan";
 
 /// `RTEXT_FILTER_VF`: with virtual functions.
 const WITH_VF: u32 = 1;
@@ -223,6 +224,61 @@ pub(super) fn set_super_packet(
     connection.ask(&request).map(drop)
 }
 
+/// The priority in the tag that a VLAN sends each socket priority with.
+pub(super) fn vlan_egress(
+    connection: &mut Connection,
+    nic: &NicName,
+) -> Result<Known<Vec<(u32, u32)>>, Failure> {
+    let answer = link::ask(connection, nic, |_| ())?;
+    Ok(egress_of(&answer, nic))
+}
+
+fn egress_of(answer: &[u8], nic: &NicName) -> Known<Vec<(u32, u32)>> {
+    let path = format!("netlink/route/{nic}/vlan");
+    let said = Said::after(answer, LINK_HEADER_BYTES, &path, NO_KERNEL);
+    let info = said.nest(libc::IFLA_LINKINFO, "info");
+    let kind = info.text(libc::IFLA_INFO_KIND, "kind");
+    if kind.value().is_none_or(|kind| kind != VLAN) {
+        return said.missing(Cause::Absent, "egress-qos", NO_VLAN);
+    }
+    kinds::vlan(&info.nest(INFO_DATA, "data")).egress
+}
+
+/// Makes that map what `wanted` says. The kernel only adds mappings and overwrites them: one that is not wanted becomes
+/// one to 0, which it does not tell any more.
+pub(super) fn set_vlan_egress(
+    connection: &mut Connection,
+    nic: &NicName,
+    wanted: &BTreeMap<u32, u32>,
+) -> Result<(), Failure> {
+    let answer = link::ask(connection, nic, |_| ())?;
+    let present = match egress_of(&answer, nic) {
+        Known::Value(present) => present,
+        Known::Unknown(gap) => return Err(Failure::BadInput(gap.reason)),
+    };
+    let request = new_egress(u32_at(&answer, 4)?, &present, wanted);
+    connection.ask(&request).map(drop)
+}
+
+fn new_egress(index: u32, present: &[(u32, u32)], wanted: &BTreeMap<u32, u32>) -> Request {
+    let mut map: BTreeMap<u32, u32> = present.iter().map(|(from, _)| (*from, 0)).collect();
+    map.extend(wanted);
+    // Setting a link takes no notice of what its kind has to say; making one that is there does.
+    let mut request = Request::new(libc::RTM_NEWLINK, &link::link_header(index, 0, 0));
+    request.nest(libc::IFLA_LINKINFO, |info| {
+        info.put_text(libc::IFLA_INFO_KIND, VLAN);
+        info.nest(INFO_DATA, |data| {
+            data.nest(kinds::VLAN_EGRESS, |egress| {
+                for (from, to) in map {
+                    let pair = [from.to_ne_bytes(), to.to_ne_bytes()].concat();
+                    egress.put(kinds::VLAN_QOS_MAPPING, &pair);
+                }
+            });
+        });
+    });
+    request
+}
+
 fn sizes(said: &Said<'_>) -> Stack {
     let bytes = |kind, what: &str| said.u32(kind, what).map(|size| Bytes::new(size.into()));
     Stack {
@@ -255,7 +311,7 @@ fn by_kind(said: &Said<'_>, names: &Names, master: Known<u32>, stack: &mut Stack
     let data = info.nest(INFO_DATA, "data");
     match kind.value().map(String::as_str) {
         Some("bond") => stack.bond = Some(kinds::bond(&data, names)),
-        Some("vlan") => stack.vlan = Some(kinds::vlan(&data)),
+        Some(VLAN) => stack.vlan = Some(kinds::vlan(&data)),
         Some("bridge") => stack.bridge = Some(kinds::bridge(&data)),
         Some("ipoib") => stack.ipoib_mode = Some(kinds::ipoib_mode(&data)),
         Some("tun") => stack.tun = Some(kinds::tun(&data)),

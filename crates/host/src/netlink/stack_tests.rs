@@ -211,6 +211,20 @@ fn a_port_of_a_bond_tells_its_part_in_it() {
 }
 
 #[test]
+fn a_mapping_that_is_not_wanted_any_more_is_overwritten_by_one_to_0() {
+    let wanted = BTreeMap::from([(1, 5), (3, 4)]);
+    let request = new_egress(7, &[(0, 1), (3, 3)], &wanted);
+    let nic = "eth0.100".parse().expect("a name");
+    let body = request.into_body();
+    assert_eq!(u32_at(&body, 4).expect("whole"), 7);
+    let told = egress_of(&body, &nic);
+    assert_eq!(told, Known::Value(vec![(0, 0), (1, 5), (3, 4)]));
+    let bond = answers("bond", |_| ()).own;
+    let gap = egress_of(&bond, &nic).gap().map(|gap| gap.reason.clone());
+    assert_eq!(gap.as_deref(), Some(NO_VLAN));
+}
+
+#[test]
 fn vlans_bridges_and_modes_are_told_in_the_kernels_words() {
     let vlan = answers("vlan", |data| {
         data.put(VLAN_ID, &100u16.to_ne_bytes());

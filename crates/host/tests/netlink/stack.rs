@@ -1,6 +1,8 @@
 //! What an interface stands among and what shapes it, beside what `ip(8)` and `tc(8)` make.
 
-use linerate_host::nic_control::NicRead;
+use std::collections::BTreeMap;
+
+use linerate_host::nic_control::{NicRead, NicValue, NicWrite};
 use linerate_model::known::{Cause, Known};
 use linerate_model::units::{BitRate, Bytes};
 
@@ -63,6 +65,29 @@ fn a_vlan_tells_its_number_and_its_priorities_and_stands_on_its_parent() {
         assert_eq!(vlan.egress, Known::Value(vec![(0, 3), (6, 6)]));
         assert_eq!(vlan.ingress, Known::Value(vec![(2, 1)]));
         assert_eq!(lab.netlink.stack(&lab.nic).upper, [name("vlan7")]);
+    });
+}
+
+#[test]
+fn an_egress_map_becomes_what_is_wanted_whatever_it_was() {
+    in_lab(|lab| {
+        if !made("ip link add link near0 name vlan7 type vlan id 7 egress-qos-map 0:3 6:6") {
+            return;
+        }
+        let vlan = name("vlan7");
+        let before = BTreeMap::from([(0, 3), (6, 6)]);
+        let other = BTreeMap::from([(6, 2), (17, 5)]);
+        for wanted in [other, BTreeMap::new(), before] {
+            let value = NicValue::VlanEgress(wanted.clone());
+            lab.netlink
+                .set_value(&vlan, &value)
+                .expect("the kernel takes it");
+            let now = lab.netlink.vlan_egress(&vlan);
+            let now: BTreeMap<u32, u32> = now.value().expect("a VLAN").iter().copied().collect();
+            assert_eq!(now, wanted);
+        }
+        let none = lab.netlink.vlan_egress(&lab.nic);
+        assert_eq!(none.gap().map(|gap| gap.cause), Some(Cause::Absent));
     });
 }
 

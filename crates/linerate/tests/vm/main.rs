@@ -38,7 +38,7 @@ macro_rules! tests {
 }
 
 /// The power cuts stand last: what others left in the kernel's memory goes with them.
-const TESTS: [Test; 37] = tests![
+const TESTS: [Test; 39] = tests![
     guest::a_command_brings_back_its_output_exit_code_and_time,
     hardware::a_nic_lies_on_its_node_with_its_queues_and_their_interrupts,
     hardware::an_interrupts_cpus_are_set_read_back_and_judged,
@@ -56,6 +56,7 @@ const TESTS: [Test; 37] = tests![
     testbed::a_program_that_was_not_changed_is_carried_by_rsocket,
     rdma::soft_roce_is_an_rdma_device_of_its_nic,
     rdma::two_soft_roce_devices_reach_each_other,
+    rdma::what_rdma_cm_takes_by_default_is_set_and_put_back,
     verbs::every_byte_of_every_verb_and_mode_is_the_right_one,
     verbs::a_changed_byte_fails_every_verb_and_mode,
     verbs::workloads_are_the_same_over_verbs_and_over_tcp,
@@ -68,6 +69,7 @@ const TESTS: [Test; 37] = tests![
     verbs::a_user_who_may_not_use_the_device_is_told_so,
     settings::all_that_can_be_written_is_set_read_back_and_undone,
     settings::interrupts_are_spread_close_to_their_card_by_one_command,
+    settings::a_cpu_that_is_taken_out_of_use_comes_back_with_its_interrupts,
     settings::cpus_that_are_kept_slow_are_found_and_told_to_be_fast,
     settings::what_the_kernel_refuses_changes_nothing,
     settings::a_power_cut_amid_changes_leaves_nothing_to_mend,

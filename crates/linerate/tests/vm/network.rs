@@ -33,6 +33,26 @@ pub(crate) fn vlans_bonds_and_tunnels_are_in_the_map(guest: &Guest) {
     assert_eq!(vlan["stack"]["vlan"]["egress"], json!([[0, 1], [3, 3]]));
     assert_eq!(vlan["stack"]["vlan"]["ingress"], json!([[5, 2]]));
 
+    // What sent packets are tagged with is changed, and put back with the mappings that went.
+    guest.shell(
+        "printf '[settings]\\n\"nic/bond.100/vlan/egress\" = \"3:5 6:6\"\\n' >/run/egress.toml",
+    );
+    let egress =
+        || guest.shell("ip -n near -d link show bond.100 | grep -o 'egress-qos-map {[^}]*}'");
+    let before = egress();
+    let apply = [
+        "tune",
+        "apply",
+        "--no-confirm",
+        "--from",
+        "/run/egress.toml",
+    ];
+    guest.linerate_in("near", &apply);
+    assert_eq!(egress().trim(), "egress-qos-map { 3:5 6:6 }");
+    guest.linerate_in("near", &["tune", "undo"]);
+    assert_eq!(egress(), before);
+    assert!(before.contains("0:1 3:3"), "{before}");
+
     let bond = nic("bond");
     assert_eq!(bond["lower"], json!(["p0", "p1"]));
     assert_eq!(bond["stack"]["bond"]["mode"], "802.3ad");

@@ -253,6 +253,18 @@ pub(crate) fn what_cannot_be_kept_is_said_and_nothing_is_left(guest: &Guest) {
         etc()
     ));
     assert_eq!(elsewhere.code, 22, "{elsewhere:#?}");
+    let of_this_boot = run(&format!(
+        "echo 'settings.\"irq/8/cpus\" = \"1\"' >/run/irq.toml
+        {command} tune apply --no-confirm --from /run/irq.toml
+        {command} tune persist --etc {}; code=$?
+        {command} tune undo; exit $code",
+        etc()
+    ));
+    assert_eq!(of_this_boot.code, 23, "{of_this_boot:#?}");
+    assert!(
+        of_this_boot.err.contains("numbers of interrupts"),
+        "{of_this_boot:#?}"
+    );
     assert_eq!(kept_files(guest), before);
     forget_all(guest);
 }

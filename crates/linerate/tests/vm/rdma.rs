@@ -1,5 +1,7 @@
 //! RDMA over soft-RoCE: what the map and the doctor tell of a device, and traffic between two of them.
 
+use serde_json::json;
+
 use crate::guest::{DOCTOR, Guest, SOFT_ROCE, entry, finding};
 
 /// Two soft-RoCE devices that reach each other, as long as the guest is up: `rxa` on `va` with 10.9.0.1,
@@ -48,6 +50,45 @@ pub(crate) fn soft_roce_is_an_rdma_device_of_its_nic(guest: &Guest) {
         "{locked}"
     );
     guest.shell("rdma link delete rxe0");
+}
+
+pub(crate) fn what_rdma_cm_takes_by_default_is_set_and_put_back(guest: &Guest) {
+    const PORT: &str =
+        "cd /sys/kernel/config/rdma_cm/rxa/ports/1; cat default_roce_mode default_roce_tos";
+    pair(guest);
+    guest.shell(
+        "modprobe rdma_cm; mount -t configfs none /sys/kernel/config
+        plan() { printf '[settings]\n\"rdma/rxa/%s\" = %s\n' \"$2\" \"$3\" >/run/$1.toml; }
+        plan folder cm-defaults true
+        plan tos 1/default-roce-tos 104
+        plan same 1/default-gid-type '\"RoCE v2\"'
+        plan other 1/default-gid-type '\"IB/RoCE v1\"'",
+    );
+    let plan = |file: &str| ["tune", "apply", "--no-confirm", "--from", file].map(str::to_owned);
+    let apply = |file: &str| {
+        let words = plan(file);
+        guest.linerate(&words.each_ref().map(String::as_str))
+    };
+    let refused = |file: &str| {
+        let script = format!("{} {}", Guest::command(), plan(file).join(" "));
+        guest.run(&["bash", "-c", &script]).code
+    };
+    // What nobody can read nobody changes.
+    assert_eq!(refused("/run/tos.toml"), 22);
+    apply("/run/folder.toml");
+    let before = guest.shell(PORT);
+    assert_eq!(before, "RoCE v2\n0\n");
+    // Soft-RoCE has one type of GIDs.
+    assert_eq!(apply("/run/same.toml")["changes"], json!([]));
+    assert_eq!(refused("/run/other.toml"), 30);
+    assert_eq!(guest.shell(PORT), before);
+
+    apply("/run/tos.toml");
+    assert_eq!(guest.shell(PORT), "RoCE v2\n104\n");
+    guest.linerate(&["tune", "undo"]);
+    assert_eq!(guest.shell(PORT), before);
+    guest.linerate(&["tune", "undo"]);
+    guest.shell("! [ -e /sys/kernel/config/rdma_cm/rxa ]; umount /sys/kernel/config");
 }
 
 pub(crate) fn two_soft_roce_devices_reach_each_other(guest: &Guest) {

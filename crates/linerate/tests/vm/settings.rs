@@ -181,6 +181,44 @@ pub(crate) fn interrupts_are_spread_close_to_their_card_by_one_command(guest: &G
     assert_eq!(none.code, 22, "{none:#?}");
 }
 
+pub(crate) fn a_cpu_that_is_taken_out_of_use_comes_back_with_its_interrupts(guest: &Guest) {
+    // One of this CPU's interrupts is no card's, the others are those of queues.
+    const OURS: &str = "for irq in 8 $(ls /sys/class/net/n0/device/msi_irqs); do";
+    guest.shell(&format!(
+        "ip link set n0 up
+        {OURS} echo 3 >/proc/irq/$irq/smp_affinity_list; done
+        echo powersave >/sys/devices/system/cpu/cpufreq/policy3/scaling_governor
+        printf '[settings]\n\"cpu/cpu3/online\" = false\n' >/run/cpu.toml"
+    ));
+    let told = || {
+        guest.shell(
+            "cd /sys/devices/system/cpu; cat online; grep -H '' /proc/irq/*/smp_affinity_list
+            for n in 0 1 2 3; do echo $n $(cat cpufreq/policy$n/scaling_governor); done 2>/dev/null",
+        )
+    };
+    let ours = || {
+        guest.shell(&format!(
+            "{OURS} cat /proc/irq/$irq/smp_affinity_list; done"
+        ))
+    };
+    let before = told();
+    assert!(before.starts_with("0-3\n"), "{before}");
+    assert!(ours().lines().all(|line| line == "3"), "{before}");
+
+    let apply = ["tune", "apply", "--no-confirm", "--from", "/run/cpu.toml"];
+    guest.linerate(&apply);
+    let after = told();
+    assert!(after.starts_with("0-2\n"), "{after}");
+    assert!(ours().lines().all(|line| line != "3"), "{after}");
+
+    guest.linerate(&["tune", "undo"]);
+    assert_eq!(told(), before);
+    guest.shell(&format!(
+        "{OURS} echo f >/proc/irq/$irq/smp_affinity; done
+        echo schedutil >/sys/devices/system/cpu/cpufreq/policy3/scaling_governor"
+    ));
+}
+
 pub(crate) fn cpus_that_are_kept_slow_are_found_and_told_to_be_fast(guest: &Guest) {
     let governors = "cat /sys/devices/system/cpu/cpufreq/policy*/scaling_governor";
     guest.shell("for n in 1 3; do echo powersave >/sys/devices/system/cpu/cpufreq/policy$n/scaling_governor; done");
@@ -225,6 +263,7 @@ pub(crate) fn what_the_kernel_refuses_changes_nothing(guest: &Guest) {
         ("\"nic/n0/channels/rx\" = 2", 22),
         ("\"nic/n0/coalesce/adaptive-rx\" = true", 22),
         ("\"cpu/smt\" = \"off\"", 22),
+        ("\"cpu/max-latency-us\" = 10", 22),
         ("\"nic/n0/queue/rx-0/irq-cpus\" = \"999\"", 30),
         (
             "\"nic/n0/coalesce/rx-usecs\" = 64\n\"nic/n0/ring/rx\" = 100000",

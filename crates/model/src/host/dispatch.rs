@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::QueueKind;
 use crate::ids::{CpuSet, IrqNumber};
 use crate::known::Known;
 use crate::units::{BitRate, Bytes};
@@ -95,6 +96,16 @@ pub struct QueueCoalesce {
     pub tx_usecs: Known<u32>,
     /// Whether the receive delay is adapted.
     pub adaptive_rx: Known<bool>,
+}
+
+impl QueueCoalesce {
+    /// The delay of one direction.
+    pub fn usecs(&self, kind: QueueKind) -> &Known<u32> {
+        match kind {
+            QueueKind::Rx => &self.rx_usecs,
+            QueueKind::Tx => &self.tx_usecs,
+        }
+    }
 }
 
 /// Queueing disciplines and traffic classes.

@@ -48,7 +48,10 @@ const OWNERS: &[(&str, &str, Owns)] = &[
 ];
 
 fn is_of_interrupts(key: &SettingKey) -> bool {
-    matches!(key, SettingKey::Nic(_, NicKnob::IrqCpus(..)))
+    matches!(
+        key,
+        SettingKey::Nic(_, NicKnob::IrqCpus(..)) | SettingKey::IrqCpus(_)
+    )
 }
 
 fn is_sysctl(key: &SettingKey) -> bool {
@@ -66,7 +69,13 @@ fn is_of_a_profile(key: &SettingKey) -> bool {
 }
 
 fn is_of_classes(key: &SettingKey) -> bool {
-    matches!(key, SettingKey::Nic(_, NicKnob::Qdisc))
+    let SettingKey::Nic(_, knob) = key else {
+        return false;
+    };
+    matches!(
+        knob,
+        NicKnob::Qdisc | NicKnob::DcbPfc | NicKnob::DcbEts | NicKnob::DcbMaxRate
+    )
 }
 
 fn is_of_an_interface(key: &SettingKey) -> bool {

@@ -6,7 +6,7 @@ use super::{ALWAYS, remedy};
 use crate::finding::{Evidence, Outcome, Rule, Scene, Severity, Stage};
 use crate::host::Gid;
 use crate::known::Known;
-use crate::setting::{SettingKey, Value};
+use crate::setting::{RdmaKnob, SettingKey, Value};
 
 pub(super) const RULE: Rule = Rule {
     id: "rdma-gid-type",
@@ -49,7 +49,7 @@ fn by_default(scene: &Scene<'_>, port: Port<'_>) -> Option<Notice> {
         return None;
     }
     let (device, number) = (&port.device.name, port.port.port);
-    let key = SettingKey::RdmaGidType(device.clone(), number);
+    let key = SettingKey::Rdma(device.clone(), number, RdmaKnob::DefaultGidType);
     let path = format!("/sys/kernel/config/rdma_cm/{device}/ports/{number}/default_roce_mode");
     let summary = format!(
         "rdma_cm on {} uses {default} unless told otherwise: set it to {V2}",

@@ -1,13 +1,18 @@
-//! The catalogue: every setting with what it takes, how it can be taken back, what it belongs to, and
-//! the kernel document that defines it.
+//! What the catalogue says of a setting: what it takes, how it can be taken back, what it belongs to, and the
+//! kernel document that defines it. The rows themselves are in `rows.rs`.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
 use super::of_host::{parse_table, round_words};
-use super::{NicKnob, PolicyKnob, SettingError, SettingKey, Value, fold_blanks};
-use crate::host::Qdisc;
+use super::priorities::{
+    class_words, egress_words, parse_classes, parse_egress, parse_priorities, parse_rates,
+    priority_words, rate_words,
+};
+use super::rows::CATALOGUE;
+use super::{NicKnob, PolicyKnob, RdmaKnob, SettingError, SettingKey, Value, fold_blanks};
+use crate::host::{Qdisc, QueueKind};
 use crate::ids::CpuSet;
 
 /// What shape of value a setting takes.
@@ -25,6 +30,15 @@ pub enum Domain {
     Qdisc,
     /// The receive queues that a hash's table goes round.
     Queues,
+    /// The priority in the tag that each socket priority is sent with. The kernel only adds and overwrites
+    /// mappings: one that is left out becomes one to 0, which is as good as none.
+    EgressMap,
+    /// Priorities by their numbers.
+    Priorities,
+    /// Traffic classes in the words of dcb(8), all eight of them.
+    Classes,
+    /// The most that each traffic class may send.
+    ClassRates,
 }
 
 impl Domain {
@@ -36,6 +50,16 @@ impl Domain {
             Self::Text => "text without line breaks",
             Self::Cpus => "a CPU list such as `0-3,8`, or nothing",
             Self::Queues => "`equal N`, or queues such as `0 3` and `0x32 1x32`",
+            Self::EgressMap => {
+                "pairs `PRIORITY:PCP` such as `0:1 3:3`, or nothing: what is not named is sent with PCP 0"
+            }
+            Self::Priorities => "priorities from 0 to 7 such as `3 4`, or nothing",
+            Self::Classes => {
+                "`prio-tc 0:0 1:1 ... tc-bw 0:40 1:60 ... tc-tsa 0:ets 1:strict ...`, each of all eight from 0 to 7"
+            }
+            Self::ClassRates => {
+                "classes and bit/s, whole thousands, such as `0:10000000000`, or nothing: what is not named has no limit"
+            }
             Self::Qdisc => {
                 "`noqueue`, `fq`, `fq_codel`, `pfifo_fast`, or a table with `kind`, `handle`, `options`"
             }
@@ -106,528 +130,6 @@ pub struct SettingSpec {
     pub source: &'static str,
 }
 
-macro_rules! spec {
-    ($pattern:literal, $domain:ident, $class:ident, $scope:ident, $access:ident, $about:literal, $source:literal) => {
-        SettingSpec {
-            pattern: $pattern,
-            domain: Domain::$domain,
-            class: Class::$class,
-            scope: Scope::$scope,
-            access: Access::$access,
-            about: $about,
-            source: $source,
-        }
-    };
-}
-
-/// Every setting that linerate knows.
-pub const CATALOGUE: &[SettingSpec] = &[
-    spec!(
-        "sysctl/net.NAME",
-        Text,
-        R1,
-        Netns,
-        Written,
-        "a network sysctl of the namespace",
-        "Documentation/networking/ip-sysctl.rst"
-    ),
-    spec!(
-        "sysctl/NAME",
-        Text,
-        R1,
-        Machine,
-        Written,
-        "a sysctl of the machine",
-        "Documentation/admin-guide/sysctl"
-    ),
-    spec!(
-        "nic/NAME/mtu",
-        Integer,
-        R3,
-        Netns,
-        Written,
-        "largest payload of a frame, bytes",
-        "Documentation/networking/netdevices.rst"
-    ),
-    spec!(
-        "nic/NAME/feature/FEATURE",
-        Switch,
-        R2,
-        Netns,
-        Written,
-        "an offload feature",
-        "Documentation/networking/netdev-features.rst"
-    ),
-    spec!(
-        "nic/NAME/coalesce/rx-usecs",
-        Integer,
-        R1,
-        Netns,
-        Written,
-        "delay of a receive interrupt, microseconds",
-        "Documentation/networking/ethtool-netlink.rst"
-    ),
-    spec!(
-        "nic/NAME/coalesce/tx-usecs",
-        Integer,
-        R1,
-        Netns,
-        Written,
-        "delay of a transmit interrupt, microseconds",
-        "Documentation/networking/ethtool-netlink.rst"
-    ),
-    spec!(
-        "nic/NAME/coalesce/adaptive-rx",
-        Switch,
-        R1,
-        Netns,
-        Written,
-        "whether the driver adapts the receive delay",
-        "Documentation/networking/ethtool-netlink.rst"
-    ),
-    spec!(
-        "nic/NAME/ring/rx",
-        Integer,
-        R2,
-        Netns,
-        Written,
-        "receive ring, descriptors",
-        "Documentation/networking/ethtool-netlink.rst"
-    ),
-    spec!(
-        "nic/NAME/ring/tx",
-        Integer,
-        R2,
-        Netns,
-        Written,
-        "transmit ring, descriptors",
-        "Documentation/networking/ethtool-netlink.rst"
-    ),
-    spec!(
-        "nic/NAME/channels/combined",
-        Integer,
-        R2,
-        Netns,
-        Written,
-        "queues that receive and transmit",
-        "Documentation/networking/ethtool-netlink.rst"
-    ),
-    spec!(
-        "nic/NAME/channels/rx",
-        Integer,
-        R2,
-        Netns,
-        Written,
-        "receive-only queues",
-        "Documentation/networking/ethtool-netlink.rst"
-    ),
-    spec!(
-        "nic/NAME/channels/tx",
-        Integer,
-        R2,
-        Netns,
-        Written,
-        "transmit-only queues",
-        "Documentation/networking/ethtool-netlink.rst"
-    ),
-    spec!(
-        "nic/NAME/queue/QUEUE/irq-cpus",
-        Cpus,
-        R1,
-        Machine,
-        Written,
-        "CPUs that take the queue's interrupt",
-        "Documentation/core-api/irq/irq-affinity.rst"
-    ),
-    spec!(
-        "nic/NAME/queue/QUEUE/rps-cpus",
-        Cpus,
-        R1,
-        Netns,
-        Written,
-        "CPUs that take the queue's packets",
-        "Documentation/networking/scaling.rst"
-    ),
-    spec!(
-        "nic/NAME/queue/QUEUE/rps-flow-cnt",
-        Integer,
-        R1,
-        Netns,
-        Written,
-        "entries of the queue's flow table",
-        "Documentation/networking/scaling.rst"
-    ),
-    spec!(
-        "nic/NAME/queue/QUEUE/xps-cpus",
-        Cpus,
-        R1,
-        Netns,
-        Written,
-        "CPUs that send through the queue",
-        "Documentation/networking/scaling.rst"
-    ),
-    spec!(
-        "nic/NAME/qdisc",
-        Qdisc,
-        R2,
-        Netns,
-        Written,
-        "root queueing discipline",
-        "tc(8)"
-    ),
-    spec!(
-        "nic/NAME/queue/QUEUE/xps-rxqs",
-        Text,
-        R1,
-        Netns,
-        Written,
-        "receive queues whose connections send through the queue",
-        "Documentation/networking/scaling.rst"
-    ),
-    spec!(
-        "nic/NAME/coalesce/adaptive-tx",
-        Switch,
-        R1,
-        Netns,
-        Written,
-        "whether the driver adapts the transmit delay",
-        "Documentation/networking/ethtool-netlink.rst"
-    ),
-    spec!(
-        "nic/NAME/napi/gro-flush-timeout-ns",
-        Integer,
-        R1,
-        Netns,
-        Written,
-        "how long polling without work goes on before interrupts come back, nanoseconds",
-        "Documentation/networking/napi.rst"
-    ),
-    spec!(
-        "nic/NAME/napi/defer-hard-irqs",
-        Integer,
-        R1,
-        Netns,
-        Written,
-        "empty polls before interrupts come back",
-        "Documentation/networking/napi.rst"
-    ),
-    spec!(
-        "nic/NAME/napi/threaded",
-        Switch,
-        R2,
-        Netns,
-        Written,
-        "whether polling runs in threads of its own",
-        "Documentation/networking/napi.rst"
-    ),
-    spec!(
-        "nic/NAME/pause/rx",
-        Switch,
-        R3,
-        Netns,
-        Written,
-        "whether frames that ask for a pause are obeyed",
-        "Documentation/networking/ethtool-netlink.rst"
-    ),
-    spec!(
-        "nic/NAME/pause/tx",
-        Switch,
-        R3,
-        Netns,
-        Written,
-        "whether frames that ask for a pause are sent",
-        "Documentation/networking/ethtool-netlink.rst"
-    ),
-    spec!(
-        "nic/NAME/pause/autoneg",
-        Switch,
-        R3,
-        Netns,
-        Written,
-        "whether pauses are negotiated with the other end",
-        "Documentation/networking/ethtool-netlink.rst"
-    ),
-    spec!(
-        "nic/NAME/eee",
-        Switch,
-        R3,
-        Netns,
-        Written,
-        "energy-efficient Ethernet",
-        "Documentation/networking/ethtool-netlink.rst"
-    ),
-    spec!(
-        "nic/NAME/fec",
-        Text,
-        R3,
-        Netns,
-        Written,
-        "forward error corrections that may be used: `RS BASER`, `auto`",
-        "Documentation/networking/ethtool-netlink.rst"
-    ),
-    spec!(
-        "nic/NAME/rss/table",
-        Queues,
-        R2,
-        Netns,
-        Written,
-        "the receive hash's table: `equal N` or its queues",
-        "Documentation/networking/scaling.rst"
-    ),
-    spec!(
-        "nic/NAME/rss/fields/KIND",
-        Text,
-        R1,
-        Netns,
-        Written,
-        "what of a kind of flow is hashed (`sdfn`)",
-        "ethtool(8), rx-flow-hash"
-    ),
-    spec!(
-        "nic/NAME/gso-max-bytes",
-        Integer,
-        R1,
-        Netns,
-        Written,
-        "largest super-packet sent, IPv6 and others",
-        "ip-link(8)"
-    ),
-    spec!(
-        "nic/NAME/gso-ipv4-max-bytes",
-        Integer,
-        R1,
-        Netns,
-        Written,
-        "largest super-packet sent, IPv4",
-        "ip-link(8)"
-    ),
-    spec!(
-        "nic/NAME/gro-max-bytes",
-        Integer,
-        R1,
-        Netns,
-        Written,
-        "largest super-packet made of what is received",
-        "ip-link(8)"
-    ),
-    spec!(
-        "nic/NAME/gro-ipv4-max-bytes",
-        Integer,
-        R1,
-        Netns,
-        Written,
-        "the same for IPv4",
-        "ip-link(8)"
-    ),
-    spec!(
-        "nic/NAME/ring/tcp-data-split",
-        Text,
-        R2,
-        Netns,
-        Written,
-        "whether the card splits headers from data: `on`, `off`, `auto`",
-        "Documentation/networking/ethtool-netlink.rst"
-    ),
-    spec!(
-        "nic/NAME/private-flag/FLAG",
-        Switch,
-        R2,
-        Netns,
-        Written,
-        "a flag of the driver's own",
-        "Documentation/networking/ethtool-netlink.rst"
-    ),
-    spec!(
-        "nic/NAME/bond/hash-policy",
-        Text,
-        R2,
-        Netns,
-        Written,
-        "by what a bond chooses the slave",
-        "Documentation/networking/bonding.rst"
-    ),
-    spec!(
-        "nic/NAME/ipoib/mode",
-        Text,
-        R3,
-        Netns,
-        Written,
-        "`datagram` or `connected`",
-        "Documentation/infiniband/ipoib.rst"
-    ),
-    spec!(
-        "nic/NAME/pci/STATE",
-        Switch,
-        R1,
-        Machine,
-        Written,
-        "a power-saving state of the card's PCIe link",
-        "Documentation/ABI/testing/sysfs-bus-pci"
-    ),
-    spec!(
-        "cpu/turbo",
-        Switch,
-        R1,
-        Machine,
-        Written,
-        "whether CPUs may run above their base frequency",
-        "Documentation/admin-guide/pm/cpufreq.rst"
-    ),
-    spec!(
-        "cpu/smt",
-        Text,
-        R4,
-        Machine,
-        Judged,
-        "simultaneous multithreading: `on`, `off`",
-        "Documentation/ABI/testing/sysfs-devices-system-cpu"
-    ),
-    spec!(
-        "cpu/POLICY/governor",
-        Text,
-        R1,
-        Machine,
-        Written,
-        "the cpufreq governor of CPUs that change frequency together",
-        "Documentation/admin-guide/pm/cpufreq.rst"
-    ),
-    spec!(
-        "cpu/POLICY/energy-preference",
-        Text,
-        R1,
-        Machine,
-        Written,
-        "energy-performance preference of such CPUs",
-        "Documentation/admin-guide/pm/intel_pstate.rst"
-    ),
-    spec!(
-        "cpu/CPU/resume-latency-us",
-        Text,
-        R1,
-        Machine,
-        Written,
-        "longest wake-up allowed to one CPU, microseconds; 0 any, `n/a` none",
-        "Documentation/ABI/testing/sysfs-devices-power"
-    ),
-    spec!(
-        "cpu/max-latency-us",
-        Integer,
-        R0,
-        Machine,
-        Judged,
-        "longest wake-up allowed, microseconds; held while linerate runs",
-        "Documentation/power/pm_qos_interface.rst"
-    ),
-    spec!(
-        "irqbalance/paused",
-        Switch,
-        R1,
-        Machine,
-        Written,
-        "whether irqbalance is stopped, so that it moves no interrupt",
-        "irqbalance(1)"
-    ),
-    spec!(
-        "cpu/clocksource",
-        Text,
-        R1,
-        Machine,
-        Written,
-        "the kernel's clock",
-        "Documentation/ABI/testing/sysfs-devices-system-clocksource"
-    ),
-    spec!(
-        "memory/transparent-hugepages",
-        Text,
-        R1,
-        Machine,
-        Written,
-        "transparent huge pages: `always`, `madvise`, `never`",
-        "Documentation/admin-guide/mm/transhuge.rst"
-    ),
-    spec!(
-        "block/NAME/scheduler",
-        Text,
-        R1,
-        Machine,
-        Written,
-        "the I/O scheduler",
-        "Documentation/ABI/stable/sysfs-block"
-    ),
-    spec!(
-        "block/NAME/nomerges",
-        Integer,
-        R1,
-        Machine,
-        Written,
-        "merging of requests: 0 all, 1 simple, 2 none",
-        "Documentation/ABI/stable/sysfs-block"
-    ),
-    spec!(
-        "block/NAME/rq-affinity",
-        Integer,
-        R1,
-        Machine,
-        Written,
-        "where requests complete: 1 near, 2 on the CPU that asked",
-        "Documentation/ABI/stable/sysfs-block"
-    ),
-    spec!(
-        "block/NAME/nr-requests",
-        Integer,
-        R1,
-        Machine,
-        Written,
-        "requests that a queue holds; a change of the scheduler sets it anew",
-        "Documentation/ABI/stable/sysfs-block"
-    ),
-    spec!(
-        "block/NAME/io-policy",
-        Text,
-        R1,
-        Machine,
-        Written,
-        "how an NVMe subsystem chooses a path",
-        "Documentation/admin-guide/nvme-multipath.rst"
-    ),
-    spec!(
-        "rdma/NAME/PORT/default-gid-type",
-        Text,
-        R1,
-        Machine,
-        Judged,
-        "the GID type that rdma_cm uses",
-        "Documentation/ABI/testing/configfs-rdma_cm"
-    ),
-    spec!(
-        "placement/sender-cpus",
-        Cpus,
-        R0,
-        Trial,
-        Written,
-        "CPUs of linerate's sending threads",
-        "sched_setaffinity(2)"
-    ),
-    spec!(
-        "placement/receiver-cpus",
-        Cpus,
-        R0,
-        Trial,
-        Written,
-        "CPUs of linerate's receiving threads",
-        "sched_setaffinity(2)"
-    ),
-    spec!(
-        "stream/congestion-control",
-        Text,
-        R0,
-        Trial,
-        Written,
-        "congestion control of the stream's own sockets",
-        "tcp(7), TCP_CONGESTION"
-    ),
-];
-
 impl SettingKey {
     /// The catalogue's entry for this setting.
     pub fn spec(&self) -> &'static SettingSpec {
@@ -636,8 +138,16 @@ impl SettingKey {
             Self::Sysctl(name) if name.starts_with("net.") => "sysctl/net.NAME".to_owned(),
             Self::Sysctl(_) => "sysctl/NAME".to_owned(),
             Self::Block(_, knob) => Self::Block("NAME".to_owned(), *knob).to_string(),
-            Self::RdmaGidType(..) => "rdma/NAME/PORT/default-gid-type".to_owned(),
+            Self::RdmaDefaults(_) => "rdma/NAME/cm-defaults".to_owned(),
+            Self::Rdma(_, _, RdmaKnob::DefaultGidType) => {
+                "rdma/NAME/PORT/default-gid-type".to_owned()
+            }
+            Self::Rdma(_, _, RdmaKnob::DefaultRoceTos) => {
+                "rdma/NAME/PORT/default-roce-tos".to_owned()
+            }
             Self::ResumeLatency(_) => "cpu/CPU/resume-latency-us".to_owned(),
+            Self::Online(_) => "cpu/CPU/online".to_owned(),
+            Self::IrqCpus(_) => "irq/NUMBER/cpus".to_owned(),
             Self::Policy(_, PolicyKnob::Governor) => "cpu/POLICY/governor".to_owned(),
             Self::Policy(_, PolicyKnob::EnergyPreference) => {
                 "cpu/POLICY/energy-preference".to_owned()
@@ -649,6 +159,8 @@ impl SettingKey {
                 NicKnob::RssFields(_) => "nic/NAME/rss/fields/KIND".to_owned(),
                 NicKnob::Aspm(_) => "nic/NAME/pci/STATE".to_owned(),
                 NicKnob::IrqCpus(..) => of_queue("irq-cpus"),
+                NicKnob::QueueUsecs(QueueKind::Rx, _) => of_queue("rx-usecs"),
+                NicKnob::QueueUsecs(QueueKind::Tx, _) => of_queue("tx-usecs"),
                 NicKnob::RpsCpus(_) => of_queue("rps-cpus"),
                 NicKnob::RpsFlowCnt(_) => of_queue("rps-flow-cnt"),
                 NicKnob::XpsCpus(_) => of_queue("xps-cpus"),
@@ -684,6 +196,22 @@ impl SettingKey {
             Domain::Queues => {
                 let table = parse_table(text.trim()).ok_or_else(wrong)?;
                 Ok(Value::Text(round_words(&table)))
+            }
+            Domain::EgressMap => {
+                let map = parse_egress(text).ok_or_else(wrong)?;
+                Ok(Value::Text(egress_words(&map)))
+            }
+            Domain::Priorities => {
+                let mask = parse_priorities(text).ok_or_else(wrong)?;
+                Ok(Value::Text(priority_words(mask.into())))
+            }
+            Domain::Classes => {
+                let classes = parse_classes(text).ok_or_else(wrong)?;
+                Ok(Value::Text(class_words(&classes)))
+            }
+            Domain::ClassRates => {
+                let rates = parse_rates(text).ok_or_else(wrong)?;
+                Ok(Value::Text(rate_words(&rates)))
             }
             Domain::Qdisc => match text.trim() {
                 kind @ ("noqueue" | "fq" | "fq_codel" | "pfifo_fast") => {

@@ -1,7 +1,10 @@
 //! Settings and what was read of a host: taking a value out, and putting one in.
 
-use super::{BlockKnob, MachineKnob, NicKnob, PolicyKnob, SettingKey, Value, fold_blanks};
-use crate::host::{BlockDevice, Fec, Host, Nic, Queue, QueueKind};
+use super::priorities::{classes_of, egress_words, priority_words, rate_words};
+use super::{
+    BlockKnob, MachineKnob, NicKnob, PolicyKnob, RdmaKnob, SettingKey, Value, fold_blanks,
+};
+use crate::host::{BlockDevice, Dcb, Fec, Host, Nic, Queue, QueueKind};
 use crate::ids::{CpuSet, NicName};
 use crate::known::{Cause, Known};
 use crate::units::Bytes;
@@ -17,8 +20,17 @@ pub fn current(host: &Host, key: &SettingKey) -> Known<Value> {
             .sysctl(name)
             .map(|text| Value::Text(fold_blanks(&text))),
         SettingKey::Machine(knob) => current_of_machine(host, *knob),
-        // No rule judges it.
-        SettingKey::ResumeLatency(_) => Known::not_asked(key.to_string()),
+        // No rule judges these.
+        SettingKey::ResumeLatency(_)
+        | SettingKey::RdmaDefaults(_)
+        | SettingKey::Rdma(_, _, RdmaKnob::DefaultRoceTos) => Known::not_asked(key.to_string()),
+        SettingKey::Online(id) => {
+            let cpu = host.cpus.iter().find(|cpu| cpu.id == *id);
+            cpu.map_or_else(|| absent("no such CPU"), |cpu| switch(&cpu.online))
+        }
+        SettingKey::IrqCpus(number) => host
+            .irq(*number)
+            .map_or_else(|| absent("no such interrupt"), |irq| cpus(&irq.requested)),
         SettingKey::Policy(number, knob) => part(&host.power.frequency, |policies| {
             let mut policies = policies.iter();
             let policy = policies.find(|policy| policy.number.get() == Some(*number));
@@ -36,7 +48,7 @@ pub fn current(host: &Host, key: &SettingKey) -> Known<Value> {
                 None => absent("no such block device"),
             }
         }
-        SettingKey::RdmaGidType(name, port) => host
+        SettingKey::Rdma(name, port, RdmaKnob::DefaultGidType) => host
             .rdma
             .iter()
             .filter(|device| device.name == *name)
@@ -79,7 +91,7 @@ fn current_of_nic(nic: &Nic, key: &SettingKey, knob: &NicKnob) -> Known<Value> {
     let named = |switches: Option<bool>, reason| {
         switches.map_or_else(|| absent(reason), |on| Known::Value(Value::Switch(on)))
     };
-    let (dispatch, stack, wire) = (&nic.dispatch, &nic.stack, &nic.wire);
+    let (dispatch, wire) = (&nic.dispatch, &nic.wire);
     match knob {
         NicKnob::Mtu => count(&nic.mtu),
         NicKnob::Feature(name) => part(&nic.features, |all| {
@@ -105,6 +117,10 @@ fn current_of_nic(nic: &Nic, key: &SettingKey, knob: &NicKnob) -> Known<Value> {
         NicKnob::XpsRxqs(index) => queue(QueueKind::Tx, *index, |queue| {
             part(&queue.xps_rxqs, |own| Known::Value(Value::Text(words(own))))
         }),
+        NicKnob::QueueUsecs(kind, index) => part(&dispatch.queue_coalesce, |all| {
+            let own = all.iter().find(|own| own.queue == *index);
+            own.map_or_else(|| absent("no such queue"), |own| count(own.usecs(*kind)))
+        }),
         NicKnob::GroFlushTimeoutNs => dispatch.gro_flush_timeout_ns.clone().map(Value::Integer),
         NicKnob::DeferHardIrqs => count(&dispatch.defer_hard_irqs),
         NicKnob::Threaded => switch(&dispatch.threaded),
@@ -114,14 +130,47 @@ fn current_of_nic(nic: &Nic, key: &SettingKey, knob: &NicKnob) -> Known<Value> {
         NicKnob::Eee => part(&wire.eee, |eee| switch(&eee.enabled)),
         NicKnob::Fec => part(&wire.fec, |fec| Known::Value(Value::Text(fec_words(fec)))),
         NicKnob::RssTable | NicKnob::RssFields(_) => current_of_hash(nic, key, knob),
-        NicKnob::GsoMaxBytes => bytes(&stack.gso_max_bytes),
-        NicKnob::GsoIpv4MaxBytes => bytes(&stack.gso_ipv4_max_bytes),
-        NicKnob::GroMaxBytes => bytes(&stack.gro_max_bytes),
-        NicKnob::GroIpv4MaxBytes => bytes(&stack.gro_ipv4_max_bytes),
+        NicKnob::GsoMaxBytes
+        | NicKnob::GsoIpv4MaxBytes
+        | NicKnob::GroMaxBytes
+        | NicKnob::GroIpv4MaxBytes
+        | NicKnob::VlanEgress
+        | NicKnob::BondHashPolicy
+        | NicKnob::IpoibMode => current_of_stack(nic, key, knob),
+        NicKnob::DcbPfc | NicKnob::DcbEts | NicKnob::DcbMaxRate => {
+            part(&nic.shaping.dcb, |dcb| dcb_value(dcb, knob))
+        }
         NicKnob::TcpDataSplit => text(&dispatch.tcp_data_split),
         NicKnob::PrivateFlag(name) => part(&dispatch.private_flags, |flags| {
             named(flags.get(name).copied(), "the driver has no such flag")
         }),
+        NicKnob::Aspm(state) => part(&nic.pci, |pci| {
+            let file = state.replace('-', "_");
+            part(&pci.aspm, |on| {
+                Known::Value(Value::Switch(on.contains(&file)))
+            })
+        }),
+    }
+}
+
+/// What it is among the other interfaces.
+fn current_of_stack(nic: &Nic, key: &SettingKey, knob: &NicKnob) -> Known<Value> {
+    let absent = |reason: &str| Known::unknown(Cause::Absent, key.to_string(), reason);
+    let stack = &nic.stack;
+    match knob {
+        NicKnob::GsoMaxBytes => bytes(&stack.gso_max_bytes),
+        NicKnob::GsoIpv4MaxBytes => bytes(&stack.gso_ipv4_max_bytes),
+        NicKnob::GroMaxBytes => bytes(&stack.gro_max_bytes),
+        NicKnob::GroIpv4MaxBytes => bytes(&stack.gro_ipv4_max_bytes),
+        NicKnob::VlanEgress => stack.vlan.as_ref().map_or_else(
+            || absent("the interface is no VLAN"),
+            |vlan| {
+                part(&vlan.egress, |map| {
+                    let map = map.iter().copied().collect();
+                    Known::Value(Value::Text(egress_words(&map)))
+                })
+            },
+        ),
         NicKnob::BondHashPolicy => {
             let policy = stack.bond.as_ref().map(|bond| text(&bond.hash_policy));
             policy.unwrap_or_else(|| absent("the interface is no bond"))
@@ -130,13 +179,21 @@ fn current_of_nic(nic: &Nic, key: &SettingKey, knob: &NicKnob) -> Known<Value> {
             let mode = stack.ipoib_mode.as_ref().map(text);
             mode.unwrap_or_else(|| absent("the interface is not on InfiniBand"))
         }
-        NicKnob::Aspm(state) => part(&nic.pci, |pci| {
-            let file = state.replace('-', "_");
-            part(&pci.aspm, |on| {
-                Known::Value(Value::Switch(on.contains(&file)))
-            })
-        }),
+        _ => absent("it is the interface's own"),
     }
+}
+
+/// What a card's data centre bridging says of one of its three settings.
+pub fn dcb_value(dcb: &Dcb, knob: &NicKnob) -> Known<Value> {
+    let words = match knob {
+        NicKnob::DcbPfc => dcb.pfc_enabled.clone().map(priority_words),
+        NicKnob::DcbMaxRate => {
+            let rates = dcb.class_max_bit_per_s.clone();
+            rates.map(|rates| rate_words(&rates))
+        }
+        _ => classes_of(dcb),
+    };
+    words.map(Value::Text)
 }
 
 /// The receive hash: its table, or what it takes of one kind of flow.

@@ -253,7 +253,14 @@ impl Ethtool {
             NicValue::Eee(_) => Command::EeeSet,
             NicValue::Fec(_) => Command::FecSet,
             NicValue::PrivateFlag(..) => Command::PrivateFlagsSet,
-            NicValue::SuperPacket(..) | NicValue::RssTable(..) | NicValue::RssFields(..) => {
+            NicValue::SuperPacket(..)
+            | NicValue::RssTable(..)
+            | NicValue::RssFields(..)
+            | NicValue::QueueUsecs(..)
+            | NicValue::VlanEgress(_)
+            | NicValue::Pfc(_)
+            | NicValue::Ets(_)
+            | NicValue::MaxRate(_) => {
                 return Err(Failure::BadInput(
                     "no value of ethtool's netlink".to_owned(),
                 ));
@@ -378,7 +385,14 @@ fn put_value(request: &mut Request, value: &NicValue<'_>) {
             put_switch(request, fec::AUTO, modes.is_empty());
         }
         NicValue::PrivateFlag(name, on) => put_bit(request, flags::FLAGS, name, *on),
-        NicValue::SuperPacket(..) | NicValue::RssTable(..) | NicValue::RssFields(..) => {}
+        NicValue::SuperPacket(..)
+        | NicValue::RssTable(..)
+        | NicValue::RssFields(..)
+        | NicValue::QueueUsecs(..)
+        | NicValue::VlanEgress(_)
+        | NicValue::Pfc(_)
+        | NicValue::Ets(_)
+        | NicValue::MaxRate(_) => {}
     }
 }
 

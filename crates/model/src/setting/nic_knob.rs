@@ -1,0 +1,192 @@
+//! The settings of a network interface, by their paths.
+
+use std::fmt;
+
+use super::{is_device, knob_of, path_of};
+use crate::host::QueueKind;
+
+/// The knob of a network interface that a key names.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum NicKnob {
+    /// `mtu`, bytes.
+    Mtu,
+    /// `feature/NAME`, by the kernel's own name.
+    Feature(String),
+    /// `coalesce/rx-usecs`.
+    CoalesceRxUsecs,
+    /// `coalesce/tx-usecs`.
+    CoalesceTxUsecs,
+    /// `coalesce/adaptive-rx`.
+    CoalesceAdaptiveRx,
+    /// `ring/rx`, descriptors.
+    RingRx,
+    /// `ring/tx`, descriptors.
+    RingTx,
+    /// `channels/combined`.
+    ChannelsCombined,
+    /// `channels/rx`.
+    ChannelsRx,
+    /// `channels/tx`.
+    ChannelsTx,
+    /// `queue/rx-N/irq-cpus`.
+    IrqCpus(QueueKind, u32),
+    /// `queue/rx-N/rps-cpus`.
+    RpsCpus(u32),
+    /// `queue/rx-N/rps-flow-cnt`.
+    RpsFlowCnt(u32),
+    /// `queue/tx-N/xps-cpus`.
+    XpsCpus(u32),
+    /// `queue/tx-N/xps-rxqs`, receive queues in list form.
+    XpsRxqs(u32),
+    /// `queue/rx-N/rx-usecs` and `queue/tx-N/tx-usecs`.
+    QueueUsecs(QueueKind, u32),
+    /// `qdisc`, the root queueing discipline.
+    Qdisc,
+    /// `coalesce/adaptive-tx`.
+    CoalesceAdaptiveTx,
+    /// `napi/gro-flush-timeout-ns`.
+    GroFlushTimeoutNs,
+    /// `napi/defer-hard-irqs`.
+    DeferHardIrqs,
+    /// `napi/threaded`.
+    Threaded,
+    /// `pause/autoneg`.
+    PauseAutoneg,
+    /// `pause/rx`.
+    PauseRx,
+    /// `pause/tx`.
+    PauseTx,
+    /// `eee`.
+    Eee,
+    /// `fec`, by the kernel's names.
+    Fec,
+    /// `rss/table`: `equal N`, or the queues one by one.
+    RssTable,
+    /// `rss/fields/KIND` as `ethtool -N DEV rx-flow-hash` names them.
+    RssFields(String),
+    /// `gso-max-bytes`.
+    GsoMaxBytes,
+    /// `gso-ipv4-max-bytes`.
+    GsoIpv4MaxBytes,
+    /// `gro-max-bytes`.
+    GroMaxBytes,
+    /// `gro-ipv4-max-bytes`.
+    GroIpv4MaxBytes,
+    /// `ring/tcp-data-split`.
+    TcpDataSplit,
+    /// `private-flag/NAME`, by the driver's own name.
+    PrivateFlag(String),
+    /// `vlan/egress`: `PRIORITY:PCP`, by socket priorities.
+    VlanEgress,
+    /// `dcb/pfc`: the priorities that are paused rather than dropped.
+    DcbPfc,
+    /// `dcb/ets`: the classes of priorities, their shares and how they are served.
+    DcbEts,
+    /// `dcb/maxrate`: the most that each class may send.
+    DcbMaxRate,
+    /// `bond/hash-policy`.
+    BondHashPolicy,
+    /// `ipoib/mode`.
+    IpoibMode,
+    /// `pci/STATE`, a power-saving state of its link: `l1-aspm` ...
+    Aspm(String),
+}
+
+/// The knobs of an interface whose path has no parameter.
+const NIC_PATHS: &[(&str, NicKnob)] = &[
+    ("mtu", NicKnob::Mtu),
+    ("qdisc", NicKnob::Qdisc),
+    ("coalesce/rx-usecs", NicKnob::CoalesceRxUsecs),
+    ("coalesce/tx-usecs", NicKnob::CoalesceTxUsecs),
+    ("coalesce/adaptive-rx", NicKnob::CoalesceAdaptiveRx),
+    ("coalesce/adaptive-tx", NicKnob::CoalesceAdaptiveTx),
+    ("ring/rx", NicKnob::RingRx),
+    ("ring/tx", NicKnob::RingTx),
+    ("ring/tcp-data-split", NicKnob::TcpDataSplit),
+    ("channels/combined", NicKnob::ChannelsCombined),
+    ("channels/rx", NicKnob::ChannelsRx),
+    ("channels/tx", NicKnob::ChannelsTx),
+    ("napi/gro-flush-timeout-ns", NicKnob::GroFlushTimeoutNs),
+    ("napi/defer-hard-irqs", NicKnob::DeferHardIrqs),
+    ("napi/threaded", NicKnob::Threaded),
+    ("pause/autoneg", NicKnob::PauseAutoneg),
+    ("pause/rx", NicKnob::PauseRx),
+    ("pause/tx", NicKnob::PauseTx),
+    ("eee", NicKnob::Eee),
+    ("fec", NicKnob::Fec),
+    ("rss/table", NicKnob::RssTable),
+    ("gso-max-bytes", NicKnob::GsoMaxBytes),
+    ("gso-ipv4-max-bytes", NicKnob::GsoIpv4MaxBytes),
+    ("gro-max-bytes", NicKnob::GroMaxBytes),
+    ("gro-ipv4-max-bytes", NicKnob::GroIpv4MaxBytes),
+    ("vlan/egress", NicKnob::VlanEgress),
+    ("dcb/pfc", NicKnob::DcbPfc),
+    ("dcb/ets", NicKnob::DcbEts),
+    ("dcb/maxrate", NicKnob::DcbMaxRate),
+    ("bond/hash-policy", NicKnob::BondHashPolicy),
+    ("ipoib/mode", NicKnob::IpoibMode),
+];
+
+/// The short names that people type for a feature, and the kernel features they mean.
+const FEATURE_ALIASES: [(&str, &str); 5] = [
+    ("tso", "tx-tcp-segmentation"),
+    ("gso", "tx-generic-segmentation"),
+    ("gro", "rx-gro"),
+    ("lro", "rx-lro"),
+    ("ntuple", "rx-ntuple-filter"),
+];
+
+impl fmt::Display for NicKnob {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Feature(name) => write!(f, "feature/{name}"),
+            Self::PrivateFlag(name) => write!(f, "private-flag/{name}"),
+            Self::RssFields(kind) => write!(f, "rss/fields/{kind}"),
+            Self::Aspm(state) => write!(f, "pci/{state}"),
+            Self::IrqCpus(QueueKind::Rx, index) => write!(f, "queue/rx-{index}/irq-cpus"),
+            Self::IrqCpus(QueueKind::Tx, index) => write!(f, "queue/tx-{index}/irq-cpus"),
+            Self::RpsCpus(index) => write!(f, "queue/rx-{index}/rps-cpus"),
+            Self::RpsFlowCnt(index) => write!(f, "queue/rx-{index}/rps-flow-cnt"),
+            Self::XpsCpus(index) => write!(f, "queue/tx-{index}/xps-cpus"),
+            Self::XpsRxqs(index) => write!(f, "queue/tx-{index}/xps-rxqs"),
+            Self::QueueUsecs(QueueKind::Rx, index) => write!(f, "queue/rx-{index}/rx-usecs"),
+            Self::QueueUsecs(QueueKind::Tx, index) => write!(f, "queue/tx-{index}/tx-usecs"),
+            plain => f.write_str(path_of(NIC_PATHS, plain).unwrap_or_default()),
+        }
+    }
+}
+
+/// The knob that a key without its interface names.
+pub(super) fn parse_nic_knob(parts: &[&str]) -> Option<NicKnob> {
+    if let Some(knob) = knob_of(NIC_PATHS, &parts.join("/")) {
+        return Some(knob);
+    }
+    Some(match parts {
+        ["feature", name] if !name.is_empty() => {
+            let alias = FEATURE_ALIASES.iter().find(|(short, _)| short == name);
+            NicKnob::Feature(alias.map_or(*name, |(_, long)| *long).to_owned())
+        }
+        ["private-flag", name] if !name.is_empty() => NicKnob::PrivateFlag((*name).to_owned()),
+        ["rss", "fields", kind] if is_device(kind) => NicKnob::RssFields((*kind).to_owned()),
+        ["pci", state] if is_device(state) => NicKnob::Aspm((*state).to_owned()),
+        ["queue", queue, knob] => {
+            let (kind, index) = match queue.split_once('-')? {
+                ("rx", index) => (QueueKind::Rx, index.parse().ok()?),
+                ("tx", index) => (QueueKind::Tx, index.parse().ok()?),
+                _ => return None,
+            };
+            match (kind, *knob) {
+                (_, "irq-cpus") => NicKnob::IrqCpus(kind, index),
+                (QueueKind::Rx, "rps-cpus") => NicKnob::RpsCpus(index),
+                (QueueKind::Rx, "rps-flow-cnt") => NicKnob::RpsFlowCnt(index),
+                (QueueKind::Rx, "rx-usecs") | (QueueKind::Tx, "tx-usecs") => {
+                    NicKnob::QueueUsecs(kind, index)
+                }
+                (QueueKind::Tx, "xps-cpus") => NicKnob::XpsCpus(index),
+                (QueueKind::Tx, "xps-rxqs") => NicKnob::XpsRxqs(index),
+                _ => return None,
+            }
+        }
+        _ => return None,
+    })
+}

@@ -1,0 +1,320 @@
+//! Maps of priorities and traffic classes, in words: those of dcb(8), where it has some.
+
+use std::collections::BTreeMap;
+
+use crate::host::Dcb;
+use crate::known::Known;
+use crate::units::BitRate;
+
+/// The highest priority that a VLAN tag holds (IEEE 802.1Q, 3 bits).
+const PCP_MAX: u32 = 7;
+
+/// Which priority in the tag each socket priority is sent with, `0:1 3:3`. One that is sent with 0 is not told: the
+/// kernel never takes a mapping away, and one to 0 is as good as none (`vlan_dev_set_egress_priority`).
+pub fn egress_words(map: &BTreeMap<u32, u32>) -> String {
+    let told = map.iter().filter(|(_, pcp)| **pcp != 0);
+    let words: Vec<String> = told.map(|(from, pcp)| format!("{from}:{pcp}")).collect();
+    words.join(" ")
+}
+
+/// The map of which [`egress_words`] tells; each priority but once.
+pub fn parse_egress(words: &str) -> Option<BTreeMap<u32, u32>> {
+    let mut map = BTreeMap::new();
+    for word in words.split_whitespace() {
+        let (from, pcp) = word.split_once(':')?;
+        let pcp = pcp.parse().ok().filter(|pcp| *pcp <= PCP_MAX)?;
+        if map.insert(from.parse().ok()?, pcp).is_some() {
+            return None;
+        }
+    }
+    map.retain(|_, pcp| *pcp != 0);
+    Some(map)
+}
+
+/// As many priorities and traffic classes as there are (IEEE 802.1Q).
+const CLASSES: usize = 8;
+
+/// The priorities whose bits are set, `3 4`.
+pub fn priority_words(mask: u32) -> String {
+    let set = (0..CLASSES).filter(|priority| mask >> priority & 1 == 1);
+    let words: Vec<String> = set.map(|priority| priority.to_string()).collect();
+    words.join(" ")
+}
+
+/// The bits of which [`priority_words`] tells.
+pub fn parse_priorities(words: &str) -> Option<u8> {
+    words.split_whitespace().try_fold(0, |mask, word| {
+        let priority: u32 = word.parse().ok()?;
+        ((priority as usize) < CLASSES).then(|| mask | 1 << priority)
+    })
+}
+
+/// How traffic classes are chosen and served (IEEE 802.1Q, enhanced transmission selection).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TrafficClasses {
+    /// The class of each priority.
+    pub of_priority: [u8; CLASSES],
+    /// The share of each class, per cent.
+    pub share: [u8; CLASSES],
+    /// How each class is served, by the kernel's numbers (`IEEE_8021QAZ_TSA_*`).
+    pub served: [u8; CLASSES],
+}
+
+/// How a class may be served, and its number.
+const SERVED: [(&str, u8); 4] = [
+    ("strict", 0),
+    ("credit-based", 1),
+    ("ets", 2),
+    ("vendor", 255),
+];
+/// One that has no name yet.
+const SERVED_OTHER: &str = "reserved-";
+
+/// The number of a way to serve a class.
+fn served_number(word: &str) -> Option<u8> {
+    let known = SERVED.iter().find(|(name, _)| *name == word);
+    known.map_or_else(
+        || word.strip_prefix(SERVED_OTHER)?.parse().ok(),
+        |(_, number)| Some(*number),
+    )
+}
+
+/// Its word.
+fn served_word(number: u8) -> String {
+    let known = SERVED.iter().find(|(_, own)| *own == number);
+    known.map_or_else(
+        || format!("{SERVED_OTHER}{number}"),
+        |(name, _)| (*name).to_owned(),
+    )
+}
+
+/// What is known of a card's classes, in the words of [`class_words`].
+pub fn classes_of(dcb: &Dcb) -> Known<String> {
+    let words = |name: &str, all: &[String]| {
+        let words: Vec<String> = (0..)
+            .zip(all)
+            .map(|(at, word): (u32, _)| format!("{at}:{word}"))
+            .collect();
+        format!("{name} {}", words.join(" "))
+    };
+    let text = |all: &Vec<u32>| all.iter().map(ToString::to_string).collect::<Vec<_>>();
+    dcb.priority_class.clone().and_then(|class| {
+        dcb.class_bandwidth.clone().and_then(|share| {
+            dcb.class_algorithm.clone().map(|served| {
+                let served: Vec<String> =
+                    served.iter().map(|word| word.replace(' ', "-")).collect();
+                let parts = [
+                    words("prio-tc", &text(&class)),
+                    words("tc-bw", &text(&share)),
+                    words("tc-tsa", &served),
+                ];
+                parts.join(" ")
+            })
+        })
+    })
+}
+
+/// Classes in the words of dcb(8), all of them: `prio-tc 0:0 1:1 ... tc-bw 0:50 1:50 ... tc-tsa 0:ets 1:ets ...`.
+pub fn class_words(classes: &TrafficClasses) -> String {
+    let part = |name: &str, words: [String; CLASSES]| {
+        let words: Vec<String> = (0..CLASSES)
+            .zip(words)
+            .map(|(at, word)| format!("{at}:{word}"))
+            .collect();
+        format!("{name} {}", words.join(" "))
+    };
+    let parts = [
+        part(
+            "prio-tc",
+            classes.of_priority.map(|class| class.to_string()),
+        ),
+        part("tc-bw", classes.share.map(|share| share.to_string())),
+        part("tc-tsa", classes.served.map(served_word)),
+    ];
+    parts.join(" ")
+}
+
+/// The classes of which [`class_words`] tells; every one must be named, as a part would leave open what the others
+/// are.
+pub fn parse_classes(words: &str) -> Option<TrafficClasses> {
+    let mut found: [[Option<u8>; CLASSES]; 3] = Default::default();
+    let mut part = None;
+    for word in words.split_whitespace() {
+        match word {
+            "prio-tc" => part = Some(0),
+            "tc-bw" => part = Some(1),
+            "tc-tsa" => part = Some(2),
+            pair => {
+                let (at, word) = pair.split_once(':')?;
+                let value = match part? {
+                    0 => word
+                        .parse()
+                        .ok()
+                        .filter(|class| usize::from(*class) < CLASSES)?,
+                    1 => word.parse().ok().filter(|share| *share <= 100)?,
+                    _ => served_number(word)?,
+                };
+                let at: usize = at.parse().ok()?;
+                let slot = found.get_mut(part?)?.get_mut(at)?;
+                if slot.replace(value).is_some() {
+                    return None;
+                }
+            }
+        }
+    }
+    let [of_priority, share, served] = found;
+    Some(TrafficClasses {
+        of_priority: whole(of_priority)?,
+        share: whole(share)?,
+        served: whole(served)?,
+    })
+}
+
+fn whole(all: [Option<u8>; CLASSES]) -> Option<[u8; CLASSES]> {
+    let named: Option<Vec<u8>> = all.into_iter().collect();
+    named?.try_into().ok()
+}
+
+/// The most that each class may send, bit/s, `0:10000000000`; one without a limit is not named.
+pub fn rate_words(rates: &[BitRate]) -> String {
+    let limited = (0u32..)
+        .zip(rates)
+        .filter(|(_, rate)| rate.as_bit_per_s() > 0);
+    let words: Vec<String> = limited
+        .map(|(class, rate)| format!("{class}:{}", rate.as_bit_per_s()))
+        .collect();
+    words.join(" ")
+}
+
+/// The rates of which [`rate_words`] tells; the kernel takes thousands of bit/s.
+pub fn parse_rates(words: &str) -> Option<[BitRate; CLASSES]> {
+    const STEP: u64 = 1_000;
+    let mut rates = [BitRate::from_bit_per_s(0); CLASSES];
+    for word in words.split_whitespace() {
+        let (class, rate) = word.split_once(':')?;
+        let class: usize = class.parse().ok()?;
+        let rate: u64 = rate.parse().ok()?;
+        let slot = rates.get_mut(class)?;
+        if !rate.is_multiple_of(STEP) || slot.as_bit_per_s() > 0 {
+            return None;
+        }
+        *slot = BitRate::from_bit_per_s(rate);
+    }
+    Some(rates)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::btree_map;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_mapping_to_0_is_none() {
+        let map = parse_egress("3:3 0:0 1:5").expect("a map");
+        assert_eq!(egress_words(&map), "1:5 3:3");
+        assert_eq!(parse_egress(""), Some(BTreeMap::new()));
+        for wrong in ["1", "1:8", "1:1 1:2", "x:1", "-1:1", "1:"] {
+            assert_eq!(parse_egress(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn priorities_are_told_by_their_numbers() {
+        assert_eq!(priority_words(0b1_1000), "3 4");
+        assert_eq!(parse_priorities("4 3"), Some(0b1_1000));
+        assert_eq!(parse_priorities(""), Some(0));
+        for wrong in ["8", "x", "-1", "3,4"] {
+            assert_eq!(parse_priorities(wrong), None, "{wrong}");
+        }
+    }
+
+    const CLASS_WORDS: &str = "prio-tc 0:0 1:0 2:0 3:1 4:0 5:0 6:0 7:2 \
+        tc-bw 0:40 1:60 2:0 3:0 4:0 5:0 6:0 7:0 \
+        tc-tsa 0:ets 1:ets 2:strict 3:strict 4:strict 5:strict 6:vendor 7:reserved-9";
+
+    #[test]
+    fn classes_are_named_all_or_not_at_all() {
+        let classes = parse_classes(CLASS_WORDS).expect("all are named");
+        assert_eq!(classes.of_priority, [0, 0, 0, 1, 0, 0, 0, 2]);
+        assert_eq!(classes.served, [2, 2, 0, 0, 0, 0, 255, 9]);
+        assert_eq!(class_words(&classes), CLASS_WORDS);
+        for (part, other) in [
+            (" 7:2", ""),
+            (" 7:2", " 7:8"),
+            (" 7:2", " 8:2"),
+            (" 7:2", " 7:2 7:2"),
+            ("1:60", "1:160"),
+            ("vendor", "best"),
+            ("prio-tc ", ""),
+        ] {
+            let wrong = CLASS_WORDS.replace(part, other);
+            assert_eq!(parse_classes(&wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_is_known_of_a_card_is_told_in_the_words_that_set_it() {
+        let all = |numbers: [u32; 8]| Known::Value(numbers.to_vec());
+        let served = [
+            "ets",
+            "ets",
+            "strict",
+            "strict",
+            "strict",
+            "strict",
+            "vendor",
+            "reserved 9",
+        ];
+        let dcb = Dcb {
+            priority_class: all([0, 0, 0, 1, 0, 0, 0, 2]),
+            class_bandwidth: all([40, 60, 0, 0, 0, 0, 0, 0]),
+            class_algorithm: Known::Value(served.map(str::to_owned).to_vec()),
+            ..Dcb::default()
+        };
+        assert_eq!(classes_of(&dcb), Known::Value(CLASS_WORDS.to_owned()));
+        let part = Dcb {
+            class_bandwidth: Known::not_asked("tc-bw"),
+            ..dcb
+        };
+        assert!(classes_of(&part).gap().is_some());
+    }
+
+    #[test]
+    fn a_class_without_a_limit_is_not_named() {
+        let rates = parse_rates("1:10000000000 0:0").expect("rates");
+        assert_eq!(rate_words(&rates), "1:10000000000");
+        assert_eq!(rate_words(&parse_rates("").expect("none")), "");
+        for wrong in ["8:1000", "0:1", "0:1000 0:1000", "0", "0:10Gbit"] {
+            assert_eq!(parse_rates(wrong), None, "{wrong}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_map_is_what_its_words_tell(map in btree_map(any::<u32>(), 1u32..8, 0..20)) {
+            prop_assert_eq!(parse_egress(&egress_words(&map)), Some(map));
+        }
+
+        #[test]
+        fn classes_are_what_their_words_tell(
+            of_priority in any::<[u8; 8]>(),
+            share in any::<[u8; 8]>(),
+            served in any::<[u8; 8]>(),
+        ) {
+            let of_priority = of_priority.map(|class| class % 8);
+            let share = share.map(|share| share % 101);
+            let classes = TrafficClasses { of_priority, share, served };
+            prop_assert_eq!(parse_classes(&class_words(&classes)), Some(classes));
+        }
+
+        #[test]
+        fn no_words_panic(words in "[0-9: a-z-]{0,20}") {
+            let _ = parse_egress(&words);
+            let _ = parse_priorities(&words);
+            let _ = parse_classes(&words);
+            let _ = parse_rates(&words);
+        }
+    }
+}

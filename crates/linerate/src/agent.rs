@@ -3,10 +3,12 @@
 
 use std::io::{Read, Write};
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
 
+use linerate_host::apply::Boottime;
+use linerate_model::plan::Plan;
 use linerate_model::protocol::{Failure, FailureKind, PROTOCOL, Reply, Token};
 use linerate_model::sample::SideSample;
 use linerate_model::talk::{AgentAction, AgentTalk, Lines};
@@ -86,6 +88,7 @@ fn serve(state: &Path) -> Outcome<()> {
     std::thread::spawn(move || read_lines(std::io::stdin(), &lines));
     let mut agent = Agent {
         station,
+        state: state.to_owned(),
         talk: AgentTalk::new(env!("CARGO_PKG_VERSION")),
         trial: None,
         events,
@@ -116,6 +119,8 @@ fn end_on_signals(events: Sender<Event>) -> Outcome<()> {
 
 struct Agent {
     station: Station,
+    /// Where its journals are.
+    state: PathBuf,
     talk: AgentTalk,
     trial: Option<Trial>,
     events: Sender<Event>,
@@ -159,6 +164,12 @@ impl Agent {
                 self.station.disturb_way_in(include_way_in);
                 self.station.apply(&plan).map(|()| Reply::Applied)
             }
+            AgentAction::Lease {
+                plan,
+                include_way_in,
+                seconds,
+            } => self.lease(&plan, include_way_in, seconds),
+            AgentAction::TakeBack { id } => self.take_back(&id),
             AgentAction::Undo => self.station.undo().map(|()| Reply::Undone),
             AgentAction::Commit => self.station.commit().map(|()| Reply::Committed),
             AgentAction::Prepare { spec, token, bind } => self.prepare(&spec, token, &bind),
@@ -172,6 +183,30 @@ impl Agent {
             AgentAction::Refuse(failure) => Err(failure),
         };
         Some(done.unwrap_or_else(Reply::Failed))
+    }
+
+    fn lease(&mut self, plan: &Plan, include_way_in: bool, seconds: u32) -> Result<Reply, Failure> {
+        let time = Duration::from_secs(seconds.into());
+        self.station.allow_until(Boottime::now().plus(time));
+        self.station.disturb_way_in(include_way_in);
+        self.station.apply(plan)?;
+        let id = self.station.open_id().unwrap_or_default();
+        Ok(Reply::Leased { id })
+    }
+
+    fn take_back(&mut self, id: &str) -> Result<Reply, Failure> {
+        let failed = |stop: Stop| Failure {
+            kind: match stop.code {
+                Code::Resource => FailureKind::Resource,
+                Code::PermissionMissing => FailureKind::Permission,
+                _ => FailureKind::RestoreIncomplete,
+            },
+            message: stop.message,
+        };
+        if Station::is_applied(&self.state, id).map_err(failed)? {
+            Station::undo_committed(&self.state, Some(id)).map_err(failed)?;
+        }
+        Ok(Reply::Undone)
     }
 
     fn prepare(&mut self, spec: &TrialSpec, token: Token, bind: &str) -> Result<Reply, Failure> {

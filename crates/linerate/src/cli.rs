@@ -24,7 +24,7 @@ pub use measure::{
 };
 pub use prove::{ProveArgs, SearchArgs, WeighArgs};
 pub use testbed::{RxeAction, TestbedAction};
-pub use tune::{HoldArgs, PersistArgs, StayArgs, TuneAction, WantedArgs};
+pub use tune::{ApplyArgs, HoldArgs, PersistArgs, StayArgs, TuneAction, WantedArgs};
 pub use verbs::{ConnectArg, MeasureRdma, ServiceArg, TransportArg, TransportArgs, VerbsArgs};
 
 use crate::peer::PeerAddress;
@@ -468,6 +468,18 @@ pub struct PeerArgs {
     /// one that is free].
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     pub port: Option<u16>,
+}
+
+impl PeerArgs {
+    /// As they are when only the peer is said.
+    pub fn of(peer: &PeerAddress) -> Self {
+        Self {
+            peer: peer.clone(),
+            push: false,
+            address: None,
+            port: None,
+        }
+    }
 }
 
 fn parse_switch(text: &str) -> Result<bool, String> {

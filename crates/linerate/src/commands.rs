@@ -9,8 +9,8 @@ use linerate_host::capture::{CaptureOptions, Captured, capture as capture_host};
 use linerate_host::read::read_host;
 use linerate_model::host::Host;
 use linerate_model::ids::NicName;
-use linerate_model::units::{BitRate, Nanoseconds};
-use linerate_model::workload::TrialSpec;
+use linerate_model::units::{BitRate, Bytes, Nanoseconds};
+use linerate_model::workload::{Rr, TrialSpec, Workload};
 
 use crate::analysis;
 use crate::cli::{Cli, ProveArgs, SearchArgs, WeighArgs};
@@ -145,6 +145,16 @@ fn weigh(
         return Err(Stop::new(Code::Usage, why));
     }
     let mut spec = stream_spec(&args.stream, None, Nanoseconds::from_millis(1_000))?;
+    if args.rr {
+        spec.workload = Workload::Rr(Rr {
+            request_bytes: Bytes::new(1),
+            response_bytes: Bytes::new(1),
+            depth: 1,
+            connect_each: false,
+            rate_per_s: None,
+        });
+        spec.buffer_bytes = TrialSpec::default().buffer_bytes;
+    }
     let seed = args.seed.map_or_else(fresh_seed, Ok)?;
     let interrupt = Interrupt::listen()?;
     recover_first(state, say)?;

@@ -5,10 +5,14 @@ use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, ExitStatus};
+use std::thread;
 use std::time::Duration;
 
 use linerate_host::hold::LatencyLimit;
 use linerate_model::finding::Profile;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use signal_hook::consts::{SIGHUP, SIGTERM};
+use signal_hook::iterator::{Handle, Signals};
 
 use crate::cli::HoldArgs;
 use crate::exit::{Code, Outcome, Stop};
@@ -81,8 +85,11 @@ fn until_it_ends(command: &[String], interrupt: &Interrupt, say: &Say) -> Outcom
         return Ok(Code::Done.number());
     };
     interrupt.check()?;
-    let ended = Command::new(program).args(arguments).status();
-    let ended = ended.map_err(|error| {
+    // Before there is somebody to hand them on to: none is missed.
+    let signals = Signals::new([SIGTERM, SIGHUP]);
+    let signals = signals.map_err(|error| Stop::io("listen for signals", error))?;
+    let child = Command::new(program).args(arguments).spawn();
+    let mut child = child.map_err(|error| {
         let why = format!("cannot run {program}: everything was taken back");
         let code = if error.kind() == io::ErrorKind::NotFound {
             Code::BadInput
@@ -91,7 +98,46 @@ fn until_it_ends(command: &[String], interrupt: &Interrupt, say: &Say) -> Outcom
         };
         Stop::new(code, why).because(error)
     })?;
+    let passed_on = PassedOn::to(child.id(), signals)?;
+    let ended = child.wait();
+    drop(passed_on);
+    let ended = ended.map_err(|error| Stop::io(format!("wait for {program}"), error))?;
     Ok(code_of(ended))
+}
+
+/// Hands SIGTERM and SIGHUP on to a command: unlike Ctrl-C of a terminal, they reach this process alone.
+struct PassedOn {
+    handle: Handle,
+}
+
+impl PassedOn {
+    fn to(child: u32, mut signals: Signals) -> Outcome<Self> {
+        let failed = |error| Stop::io("pass signals on", error);
+        let child = i32::try_from(child).ok().and_then(Pid::from_raw);
+        let child = child.ok_or_else(|| failed(io::ErrorKind::InvalidData.into()))?;
+        let child = pidfd_open(child, PidfdFlags::empty()).map_err(|error| failed(error.into()))?;
+        let handle = signals.handle();
+        let pass = move || {
+            for signal in signals.forever() {
+                let signal = if signal == SIGHUP {
+                    Signal::HUP
+                } else {
+                    Signal::TERM
+                };
+                // One that has ended needs none.
+                let _ = pidfd_send_signal(&child, signal);
+            }
+        };
+        let named = thread::Builder::new().name("signals".to_owned());
+        named.spawn(pass).map_err(failed)?;
+        Ok(Self { handle })
+    }
+}
+
+impl Drop for PassedOn {
+    fn drop(&mut self) {
+        self.handle.close();
+    }
 }
 
 /// The exit code that a shell would give.

@@ -1,6 +1,7 @@
 //! What somebody wants changed: where the plan comes from (a file, a diagnosis, this host's own), and what there is
 //! to know of each change before it is made.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
@@ -13,15 +14,17 @@ use linerate_model::propose::{GIVEN, Permit, Proposal, propose};
 use linerate_model::prove::EndChange;
 use linerate_model::rules::{self, owner_of};
 use linerate_model::setting::{
-    Class, MachineKnob, SettingError, SettingKey, Settings, Value, current,
+    Class, MachineKnob, SettingError, SettingKey, Settings, Value, current, needs,
 };
 use linerate_model::steady::steady;
+use rustix::thread::{CapabilitySet, capabilities};
 use serde::{Deserialize, Serialize};
 
 use crate::cli::WantedArgs;
 use crate::ends::Ends;
 use crate::exit::{Code, Outcome, Stop};
 use crate::station::Station;
+use crate::trial;
 
 /// So many settings that a change may disturb are named in a line.
 const NAMED_MAX: usize = 3;
@@ -45,6 +48,8 @@ pub(crate) struct Wanted {
     disturbs: Vec<SettingKey>,
     /// The program that may change it by itself, in words.
     owner: Option<String>,
+    /// The capabilities that writing it takes.
+    needs: &'static [&'static str],
 }
 
 /// A finding, in short.
@@ -200,6 +205,7 @@ impl Intent {
             why,
             disturbs: station.disturbed_by(&change.setting),
             owner: owner_of(owners, &change.setting),
+            needs: change.setting.needs(),
             change,
         };
         let changes = changes.into_iter();
@@ -220,6 +226,26 @@ impl Intent {
     /// For a person: a line for each change, and below it what there is to know.
     pub(crate) fn lines(&self) -> Vec<String> {
         self.changes.iter().flat_map(Wanted::lines).collect()
+    }
+
+    /// The capabilities that it takes, and those of them that this process lacks.
+    pub(crate) fn needs(&self) -> (BTreeSet<&'static str>, BTreeSet<&'static str>) {
+        let needs: BTreeSet<&str> = (self.changes.iter())
+            .flat_map(|wanted| wanted.needs.iter().copied())
+            .collect();
+        let held = capabilities(None).map(|sets| sets.effective);
+        let held = held.unwrap_or_else(|_| CapabilitySet::empty());
+        let is_root = rustix::process::geteuid().is_root();
+        let has = |name: &str| match name {
+            needs::NET_ADMIN => held.contains(CapabilitySet::NET_ADMIN),
+            // The files are root's own.
+            needs::DAC_OVERRIDE => is_root || held.contains(CapabilitySet::DAC_OVERRIDE),
+            needs::SYS_ADMIN => held.contains(CapabilitySet::SYS_ADMIN),
+            needs::KILL => is_root || held.contains(CapabilitySet::KILL),
+            _ => true,
+        };
+        let lacks = needs.iter().copied().filter(|name| !has(name)).collect();
+        (needs, lacks)
     }
 }
 
@@ -290,13 +316,39 @@ pub(crate) fn given(file: &Path, ends: &dyn Ends) -> Outcome<Vec<Proposal>> {
     Ok(given)
 }
 
+/// What a plan file asks of both ends of a path.
+pub(crate) fn both(file: &Path, path: &trial::Path) -> Outcome<(Intent, Plan)> {
+    let (local, peer) = match read(file)? {
+        Asked::Settings { local, peer } => (local, peer),
+        Asked::Findings(_) => {
+            let why = format!("{}: findings are of one host", file.display());
+            return Err(Stop::new(Code::BadInput, why).hint("give a plan"));
+        }
+    };
+    let mut changes = Vec::new();
+    for (setting, to) in peer {
+        let from = current(&path.remote, &setting)
+            .ok()
+            .cloned()
+            .map_err(|gap| {
+                let why = format!("cannot change {setting} of the peer: {gap}");
+                Stop::new(Code::NotSupported, why)
+            })?;
+        if !to.is_met_by(&from) {
+            changes.push(Change { setting, from, to });
+        }
+    }
+    let far = Plan::new(changes).map_err(|error| Stop::new(Code::Bug, error.to_string()))?;
+    Ok((Intent::from_settings(local, &path.station)?, far))
+}
+
 /// What a plan asks of this host, which must be all that it asks.
 fn without_peer(file: &Path, local: Settings, peer: &Settings) -> Outcome<Settings> {
     if peer.is_empty() {
         return Ok(local);
     }
     let why = format!("{}: `[peer.settings]` needs a peer", file.display());
-    Err(Stop::new(Code::BadInput, why).hint("name it with `tune apply --prove PEER`"))
+    Err(Stop::new(Code::BadInput, why).hint("name it: `tune apply --peer PEER`"))
 }
 
 /// What a file asks for: the doctor's JSON, or a plan.

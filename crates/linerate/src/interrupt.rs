@@ -35,8 +35,7 @@ impl Interrupt {
             .name("signals".to_owned())
             .spawn(move || {
                 for _ in signals.forever() {
-                    told.asked.store(true, Ordering::SeqCst);
-                    told.abort.trigger();
+                    told.ask();
                 }
             })
             .map_err(|error| Stop::io("start a thread", error))?;
@@ -55,6 +54,11 @@ impl Interrupt {
     /// Whether the work shall end.
     pub fn asked(&self) -> bool {
         self.asked.load(Ordering::SeqCst)
+    }
+
+    fn ask(&self) {
+        self.asked.store(true, Ordering::SeqCst);
+        self.abort.trigger();
     }
 
     /// Waits until the work shall end, or for so long; whether it shall.

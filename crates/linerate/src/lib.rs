@@ -24,6 +24,7 @@ mod hold;
 mod intent;
 pub mod interrupt;
 pub mod iperf3;
+mod lease;
 pub mod map;
 pub mod measure;
 pub mod memory;

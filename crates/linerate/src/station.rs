@@ -275,6 +275,17 @@ impl Station {
         Some(apply::folder_of(&self.state, &newest.id()))
     }
 
+    /// The name of the newest open transaction.
+    pub fn open_id(&self) -> Option<String> {
+        self.open.last().map(Transaction::id)
+    }
+
+    /// Whether transaction `id` was applied in this boot, and not taken back.
+    pub fn is_applied(state: &Path, id: &str) -> Outcome<bool> {
+        let is_it = |entry: &Entry| entry.id == id && entry.state == "applied";
+        Ok(Self::status(state)?.iter().any(is_it))
+    }
+
     /// Undoes the newest open transaction.
     pub fn undo(&mut self) -> Result<(), Failure> {
         match self.open.pop() {

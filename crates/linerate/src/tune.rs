@@ -1,20 +1,25 @@
 //! `linerate tune`: show, apply, undo and recover settings of this host.
 
+use std::collections::BTreeSet;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::path::Path as FilePath;
 use std::time::Duration;
 
 use linerate_host::apply::{Boottime, folder_of};
 use linerate_model::finding::Profile;
+use linerate_model::plan::Change;
 use serde::Serialize;
 
-use crate::cli::{PersistArgs, ProveArgs, StayArgs, TuneAction};
+use crate::cli::{ApplyArgs, PeerArgs, PersistArgs, ProveArgs, StayArgs, TuneAction, WantedArgs};
 use crate::commands;
 use crate::confirm::{self, Control, Decision, Wish};
 use crate::exit::{Code, Outcome, Stop};
 use crate::hold;
-use crate::intent::Intent;
+use crate::intent::{self, Intent};
 use crate::interrupt::Interrupt;
+use crate::lease;
+use crate::measure::open_path;
+use crate::peer::PeerAddress;
 use crate::persist;
 use crate::say::{Format, Say};
 use crate::station::{Entry, Station};
@@ -31,36 +36,8 @@ struct TuneDocument<T> {
 /// Carries out a `tune` action.
 pub fn run(action: &TuneAction, state: &FilePath, say: &Say) -> Outcome<()> {
     match action {
-        TuneAction::Plan { wanted } => {
-            let station = Station::open(state)?;
-            let intent = Intent::of(wanted, &station)?;
-            show("plan", &intent, say)
-        }
-        TuneAction::Apply {
-            wanted,
-            stay,
-            prove: Some(peer),
-        } => {
-            if wanted.from.is_none() && wanted.profile != Profile::Throughput {
-                let why =
-                    "what is weighed is throughput: with `--prove` no other `--profile` is known";
-                return Err(Stop::new(Code::Usage, why));
-            }
-            let mut args = ProveArgs::of(peer);
-            args.from.clone_from(&wanted.from);
-            args.weigh.include_way_in = stay.include_way_in;
-            commands::prove(&args, state, say)
-        }
-        TuneAction::Apply {
-            wanted,
-            stay,
-            prove: None,
-        } => {
-            recover_first(state, say)?;
-            let station = Station::open(state)?;
-            let intent = Intent::of(wanted, &station)?;
-            apply("apply", station, state, &intent, stay, say)
-        }
+        TuneAction::Plan { wanted } => plan(wanted, state, say),
+        TuneAction::Apply(args) => apply_as_asked(args, state, say),
         TuneAction::Hold(args) => hold::run(args, state, say).map(drop),
         TuneAction::Search(args) => commands::search(args, state, say),
         TuneAction::Confirm { id } => confirm(state, id.as_deref(), say),
@@ -96,15 +73,114 @@ pub fn run(action: &TuneAction, state: &FilePath, say: &Say) -> Outcome<()> {
         }
         TuneAction::Recover => {
             let _interrupt = Interrupt::listen()?;
-            report("recover", Station::recover(state)?, say)
+            let own = Station::recover(state)?;
+            report("recover", [own, lease::recover(state)?].concat(), say)
         }
-        TuneAction::Status => report("status", Station::status(state)?, say),
+        TuneAction::Status => {
+            let mut entries = Station::status(state)?;
+            lease::tell(state, &mut entries)?;
+            report("status", entries, say)
+        }
     }
+}
+
+fn plan(wanted: &WantedArgs, state: &FilePath, say: &Say) -> Outcome<()> {
+    let station = Station::open(state)?;
+    let intent = Intent::of(wanted, &station)?;
+    let (needs, lacks) = intent.needs();
+    let listed = |names: BTreeSet<&str>| Vec::from_iter(names).join(", ");
+    if !needs.is_empty() {
+        let needs = listed(needs);
+        say.note(&if lacks.is_empty() {
+            format!("to apply it takes {needs}")
+        } else {
+            format!("to apply it takes {needs}; you lack {}", listed(lacks))
+        });
+    }
+    show("plan", &intent, say)
+}
+
+fn apply_as_asked(args: &ApplyArgs, state: &FilePath, say: &Say) -> Outcome<()> {
+    let ApplyArgs {
+        wanted,
+        stay,
+        prove,
+        peer,
+    } = args;
+    if let Some(peer) = prove {
+        if wanted.from.is_none() && wanted.profile != Profile::Throughput {
+            let why = "what is weighed is throughput: with `--prove` no other `--profile` is known";
+            return Err(Stop::new(Code::Usage, why));
+        }
+        let mut args = ProveArgs::of(peer);
+        args.from.clone_from(&wanted.from);
+        args.weigh.include_way_in = stay.include_way_in;
+        return commands::prove(&args, state, say);
+    }
+    if let Some(peer) = peer {
+        return apply_to_both(wanted, stay, peer, state, say);
+    }
+    recover_first(state, say)?;
+    let station = Station::open(state)?;
+    let intent = Intent::of(wanted, &station)?;
+    apply("apply", station, state, &intent, stay, say)
+}
+
+/// Changes this host and a peer together.
+fn apply_to_both(
+    wanted: &WantedArgs,
+    stay: &StayArgs,
+    peer: &PeerAddress,
+    state: &FilePath,
+    say: &Say,
+) -> Outcome<()> {
+    let Some(file) = &wanted.from else {
+        let why = "what is to change on both hosts stands in a plan: name it with `--from`";
+        return Err(Stop::new(Code::Usage, why));
+    };
+    recover_first(state, say)?;
+    let interrupt = Interrupt::listen()?;
+    let path = open_path(&PeerArgs::of(peer), state, &interrupt)?;
+    let (intent, far) = intent::both(file, &path)?;
+    let near = intent.plan()?;
+    if near.changes.is_empty() && far.changes.is_empty() {
+        say.note("nothing to change: every setting has its value already");
+        path.peer.leave()?;
+    } else {
+        lease::apply(path, (&near, &far), stay, state, &interrupt, say)?;
+    }
+    if say.format == Format::Json {
+        return say.json(&TuneDocument {
+            schema: "linerate.tune/1",
+            action: "apply",
+            body: Both {
+                intent,
+                peer_changes: far.changes,
+            },
+        });
+    }
+    for line in intent.lines() {
+        say.data(&line)?;
+    }
+    for change in far.changes {
+        say.data(&format!("at the peer: {change}"))?;
+    }
+    Ok(())
+}
+
+/// Changes of both ends, as they are printed.
+#[derive(Debug, Serialize)]
+struct Both {
+    #[serde(flatten)]
+    intent: Intent,
+    peer_changes: Vec<Change>,
 }
 
 /// Takes back what a killed linerate left half done: nothing is built on that.
 pub(crate) fn recover_first(state: &FilePath, say: &Say) -> Outcome<()> {
-    let recovered = match Station::recover(state) {
+    let recovered = Station::recover(state);
+    let recovered = recovered.and_then(|own| Ok([own, lease::recover(state)?].concat()));
+    let recovered = match recovered {
         // It may be of another namespace, and is told at each start until it is mended.
         Err(stop) if stop.code == Code::RestoreIncomplete => {
             say.note(&stop.to_string());
@@ -273,7 +349,14 @@ fn undo(state: &FilePath, id: Option<&str>, say: &Say) -> Outcome<()> {
             };
             report("undo", vec![undone], say)
         }
-        id => report("undo", Station::undo_committed(state, id)?, say),
+        id => {
+            let far = lease::undo_far_half(state, id)?;
+            let own = Station::undo_committed(state, id)?;
+            for entry in &own {
+                lease::forget(state, &entry.id)?;
+            }
+            report("undo", far.into_iter().chain(own).collect(), say)
+        }
     }
 }
 

@@ -9,6 +9,10 @@
 //!                              <--   Host(..)
 //!   Apply{plan} / Undo / Commit-->
 //!                              <--   Applied / Undone / Committed
+//!   Lease{plan, seconds}       -->                (undone after so long, too)
+//!                              <--   Leased{id}
+//!   TakeBack{id}               -->                (what was committed earlier)
+//!                              <--   Undone
 //!   Prepare{spec, token, bind} -->
 //!                              <--   Prepared{port}
 //!   (data connections)
@@ -28,7 +32,7 @@ use crate::sample::SideSample;
 use crate::workload::TrialSpec;
 
 /// The version of this protocol. Both ends must speak the same one.
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;
 
 /// The longest line either end reads: a host of 1,024 CPUs and 4,096 interrupts takes about 2 MiB.
 pub const LINE_BYTES_MAX: usize = 64 << 20;
@@ -66,6 +70,20 @@ pub enum Request {
     Undo,
     /// Keep what is applied: forget how to undo it.
     Commit,
+    /// Apply a plan, journalled; undone when the stream ends, and after so many seconds also if nobody hears that.
+    Lease {
+        /// The changes.
+        plan: Plan,
+        /// Whether the interface that the agent's ssh connection comes in by may be disturbed for a moment.
+        include_way_in: bool,
+        /// When it is undone unless it was committed.
+        seconds: u32,
+    },
+    /// Undo a transaction that was committed in this boot; one that is not applied needs nothing.
+    TakeBack {
+        /// Its name.
+        id: String,
+    },
     /// Make ready for a trial: listen for the data connections.
     Prepare {
         /// What will be moved.
@@ -100,7 +118,12 @@ pub enum Reply {
     Host(Box<Host>),
     /// The plan is applied and read back.
     Applied,
-    /// The newest plan is undone and read back.
+    /// The leased plan is applied and read back.
+    Leased {
+        /// The name of its transaction.
+        id: String,
+    },
+    /// The plan that was meant is undone and read back.
     Undone,
     /// What was applied stays.
     Committed,

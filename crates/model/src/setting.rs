@@ -2,6 +2,7 @@
 //! experiments vary them; a key, a typed value, a domain, a reversibility class and a scope serve all.
 
 mod catalogue;
+pub mod needs;
 mod nic_knob;
 mod of_host;
 mod priorities;
@@ -37,6 +38,8 @@ pub enum MachineKnob {
     MaxLatencyUs,
     /// `irqbalance/paused`: its process is stopped.
     IrqbalancePaused,
+    /// `irqbalance/banned-irqs`: those that it leaves alone.
+    IrqbalanceBans,
     /// `cpu/clocksource`.
     Clocksource,
     /// `memory/transparent-hugepages`.
@@ -49,6 +52,7 @@ const MACHINE_PATHS: &[(&str, MachineKnob)] = &[
     ("cpu/smt", MachineKnob::Smt),
     ("cpu/max-latency-us", MachineKnob::MaxLatencyUs),
     ("irqbalance/paused", MachineKnob::IrqbalancePaused),
+    ("irqbalance/banned-irqs", MachineKnob::IrqbalanceBans),
     ("cpu/clocksource", MachineKnob::Clocksource),
     (
         "memory/transparent-hugepages",
@@ -455,6 +459,7 @@ mod tests {
         "rdma/mlx5_0/cm-defaults",
         "rdma/mlx5_0/1/default-gid-type",
         "irqbalance/paused",
+        "irqbalance/banned-irqs",
         "rdma/mlx5_0/1/default-roce-tos",
         "placement/sender-cpus",
         "placement/receiver-cpus",

@@ -87,6 +87,20 @@ pub enum AgentAction {
     Undo,
     /// Forget how to undo.
     Commit,
+    /// Apply a plan that is undone after a time.
+    Lease {
+        /// The plan.
+        plan: Plan,
+        /// Whether the interface that the controller comes in by may be disturbed.
+        include_way_in: bool,
+        /// That time.
+        seconds: u32,
+    },
+    /// Undo what was committed earlier.
+    TakeBack {
+        /// The transaction.
+        id: String,
+    },
     /// Listen for the data connections of a trial.
     Prepare {
         /// What will be moved.
@@ -161,6 +175,19 @@ impl AgentTalk {
             },
             (Idle, Request::Undo) => AgentAction::Undo,
             (Idle, Request::Commit) => AgentAction::Commit,
+            (
+                Idle,
+                Request::Lease {
+                    plan,
+                    include_way_in,
+                    seconds,
+                },
+            ) => AgentAction::Lease {
+                plan,
+                include_way_in,
+                seconds,
+            },
+            (Idle, Request::TakeBack { id }) => AgentAction::TakeBack { id },
             (Idle, Request::Prepare { spec, token, bind }) => {
                 if let Err(error) = spec.check() {
                     return refuse(FailureKind::BadInput, error.to_string());
@@ -205,6 +232,8 @@ fn name(request: &Request) -> &'static str {
         Request::Apply { .. } => "apply",
         Request::Undo => "undo",
         Request::Commit => "commit",
+        Request::Lease { .. } => "lease",
+        Request::TakeBack { .. } => "take-back",
         Request::Prepare { .. } => "prepare",
         Request::Start => "start",
         Request::Abort => "abort",
@@ -222,7 +251,8 @@ pub fn answer(asked: &Request, reply: Reply) -> Result<Reply, Failure> {
         (Request::Hello { .. }, Reply::Hello { .. })
             | (Request::ReadHost, Reply::Host(_))
             | (Request::Apply { .. }, Reply::Applied)
-            | (Request::Undo, Reply::Undone)
+            | (Request::Undo | Request::TakeBack { .. }, Reply::Undone)
+            | (Request::Lease { .. }, Reply::Leased { .. })
             | (Request::Commit, Reply::Committed)
             | (Request::Prepare { .. }, Reply::Prepared { .. })
             | (Request::Start, Reply::Done(_))

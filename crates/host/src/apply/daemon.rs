@@ -1,15 +1,26 @@
-//! irqbalance as a setting: whether it is stopped, so that interrupts stay where they are. A stopped process does
-//! nothing and loses nothing; what it is told meanwhile it hears when it goes on.
+//! irqbalance as settings: whether it is stopped, so that interrupts stay where they are, and which interrupts it
+//! leaves alone. A stopped process does nothing and loses nothing; what it is told meanwhile it hears when it goes on.
 //!
 //! State and signals: proc_pid_stat(5), kill(2). A process is held by its descriptor (pidfd_open(2)) between the
-//! look at its name and the signal, so that no other gets it.
+//! look at its name and the signal, so that no other gets it. Its socket (`sock_handle` in irqbalance.c, version 1.2 and
+//! later): one message of less than 500 bytes a connection, with the sender's credentials; `setup` is answered by
+//! `SLEEP n IRQ n LOAD n DIFF n CLASS n ... BANNED mask`, `settings ban irqs n n` and `... NONE` by nothing.
 
-use std::io;
+use std::collections::BTreeSet;
+use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
 use std::time::{Duration, Instant};
 
 use linerate_model::known::{Cause, Known};
 use linerate_model::setting::Value;
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix,
+    SocketFlags, SocketType, UCred, connect, recv, sendmsg, socket_with,
+};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, getegid, geteuid, getpid, pidfd_open, pidfd_send_signal,
+};
 
 use super::identity::ProcessStat;
 use crate::procfs::owners::process_ids;
@@ -77,4 +88,146 @@ fn state_of(root: &HostRoot, pid: u32) -> Option<bool> {
     let stat = ProcessStat::parse(stat.value()?)?;
     (stat.name == IRQBALANCE && !matches!(stat.state, 'Z' | 'X'))
         .then_some(matches!(stat.state, 'T' | 't'))
+}
+
+/// The most that irqbalance takes in one message.
+const MESSAGE_MAX: usize = 499;
+/// The most of an answer: every interrupt of a large machine takes 60 bytes.
+const ANSWER_MAX: usize = 1 << 20;
+
+/// The interrupts that irqbalance leaves alone since it was told so.
+pub(super) fn bans(root: &HostRoot) -> Known<Value> {
+    let Some(path) = socket_of(root) else {
+        return Known::unknown(
+            Cause::Absent,
+            "/run/irqbalance",
+            "no irqbalance runs that has a socket",
+        );
+    };
+    match ask(&path, "setup") {
+        Ok(answer) => match parse_setup(&answer) {
+            Some(bans) => Known::Value(Value::Text(words(&bans))),
+            None => Known::unknown(Cause::Unreadable, path, "no answer of irqbalance's"),
+        },
+        Err(error) => Known::unknown(Cause::Unreadable, path, error.to_string()),
+    }
+}
+
+/// Has irqbalance leave these interrupts alone, and no others that it was told of before.
+pub(super) fn ban(root: &HostRoot, text: &str) -> io::Result<()> {
+    let wrong = |why: &str| io::Error::new(io::ErrorKind::InvalidInput, why.to_owned());
+    let numbers = text.split_whitespace().map(str::parse::<u32>);
+    let numbers: Result<BTreeSet<u32>, _> = numbers.collect();
+    let numbers = numbers.map_err(|_| wrong("interrupts are numbers with blanks between"))?;
+    // In its list it stands for the end.
+    if numbers.contains(&0) {
+        return Err(wrong("irqbalance takes no interrupt 0"));
+    }
+    let list = if numbers.is_empty() {
+        "NONE".to_owned()
+    } else {
+        words(&numbers)
+    };
+    let message = format!("settings ban irqs {list}");
+    if message.len() > MESSAGE_MAX {
+        return Err(wrong("irqbalance takes less than 500 bytes at a time"));
+    }
+    let path = socket_of(root).ok_or(io::ErrorKind::NotFound)?;
+    ask(&path, &message).map(drop)
+}
+
+fn words(numbers: &BTreeSet<u32>) -> String {
+    let words = numbers.iter().map(ToString::to_string);
+    words.collect::<Vec<_>>().join(" ")
+}
+
+/// The socket of the irqbalance that runs.
+fn socket_of(root: &HostRoot) -> Option<String> {
+    let (pid, _) = processes(root).into_iter().next()?;
+    let path = format!("run/irqbalance/irqbalance{pid}.sock");
+    root.exists(&path).then(|| format!("/{path}"))
+}
+
+/// Sends a message, and gives back the answer.
+fn ask(path: &str, message: &str) -> io::Result<String> {
+    let socket = socket_with(
+        AddressFamily::UNIX,
+        SocketType::STREAM,
+        SocketFlags::CLOEXEC,
+        None,
+    )?;
+    // One that is stopped takes the connection and never answers.
+    for way in [Timeout::Recv, Timeout::Send] {
+        set_socket_timeout(&socket, way, Some(HEARS_WITHIN))?;
+    }
+    connect(&socket, &SocketAddrUnix::new(path)?)?;
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmCredentials(1))];
+    let mut own = SendAncillaryBuffer::new(&mut space);
+    own.push(SendAncillaryMessage::ScmCredentials(UCred {
+        pid: getpid(),
+        uid: geteuid(),
+        gid: getegid(),
+    }));
+    let message = [IoSlice::new(message.as_bytes())];
+    sendmsg(&socket, &message, &mut own, SendFlags::NOSIGNAL)?;
+    let mut answer = Vec::new();
+    let mut part = [0_u8; 4096];
+    loop {
+        let (_, length) = recv(&socket, &mut part, RecvFlags::empty())?;
+        match part.get(..length) {
+            Some([]) | None => break,
+            Some(bytes) => answer.extend_from_slice(bytes),
+        }
+        if answer.len() > ANSWER_MAX {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+    }
+    Ok(String::from_utf8_lossy(&answer).into_owned())
+}
+
+/// The interrupts of an answer to `setup`.
+pub(crate) fn parse_setup(answer: &str) -> Option<BTreeSet<u32>> {
+    let mut words = answer.split_whitespace();
+    if words.next() != Some("SLEEP") {
+        return None;
+    }
+    let mut bans = BTreeSet::new();
+    while let Some(word) = words.next() {
+        match word {
+            "IRQ" => {
+                bans.insert(words.next()?.parse().ok()?);
+            }
+            "BANNED" => return Some(bans),
+            _ => {}
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn the_interrupts_of_an_answer_are_told_apart_from_the_cpus() {
+        let some =
+            "SLEEP 10 IRQ 25 LOAD 0 DIFF 0 CLASS 3 IRQ 24 LOAD 7 DIFF 1 CLASS 3 BANNED 0000000f";
+        assert_eq!(parse_setup(some), Some(BTreeSet::from([24, 25])));
+        assert_eq!(
+            parse_setup("SLEEP 10 BANNED 00000000"),
+            Some(BTreeSet::new())
+        );
+        for cut in ["", "SLEEP 10 IRQ", "SLEEP 10 IRQ 2", "TYPE 0 NUMBER 0"] {
+            assert_eq!(parse_setup(cut), None, "{cut:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_answer_panics(text in "(SLEEP )?((IRQ|LOAD|BANNED|[0-9]{1,12}|.{0,5}) ){0,12}") {
+            let _ = parse_setup(&text);
+        }
+    }
 }

@@ -95,6 +95,7 @@ pub fn read(root: &HostRoot, nics: &dyn NicRead, key: &SettingKey) -> Known<Valu
         }
         SettingKey::Nic(nic, knob) => read_nic(root, nics, key, nic, knob),
         SettingKey::Machine(MachineKnob::IrqbalancePaused) => daemon::is_paused(root),
+        SettingKey::Machine(MachineKnob::IrqbalanceBans) => daemon::bans(root),
         SettingKey::Machine(MachineKnob::MaxLatencyUs) => {
             Known::unknown(Cause::NotAsked, key.to_string(), HELD)
         }
@@ -188,6 +189,11 @@ pub fn write(
             let paused = as_switch(key, value)?;
             daemon::pause(live.root(), paused)
                 .map_err(|source| refused(key, value, "a signal to irqbalance".to_owned(), source))
+        }
+        SettingKey::Machine(MachineKnob::IrqbalanceBans) => {
+            let bans = as_text(key, value)?;
+            daemon::ban(live.root(), bans)
+                .map_err(|source| refused(key, value, "irqbalance's socket".to_owned(), source))
         }
         _ => Err(not_writable(key)),
     }

@@ -19,6 +19,10 @@ pub struct WeighArgs {
     /// The stream.
     #[command(flatten)]
     pub stream: StreamArgs,
+    /// Weigh by requests and responses of a byte each, one after the other on each connection, in place of a stream:
+    /// the rate is theirs, and the 99th percentile of their time must not get worse.
+    #[arg(long, conflicts_with_all = ["buffer", "send", "receive"])]
+    pub rr: bool,
     /// Pairs of trials for each remedy.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(3..=1000))]
     pub pairs: u32,

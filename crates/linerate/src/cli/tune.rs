@@ -104,6 +104,25 @@ impl PersistArgs {
     }
 }
 
+/// `tune apply`.
+#[derive(Debug, Args)]
+pub struct ApplyArgs {
+    /// Where the plan comes from.
+    #[command(flatten)]
+    pub wanted: WantedArgs,
+    /// How the changes come to stay.
+    #[command(flatten)]
+    pub stay: StayArgs,
+    /// Weigh each change with this peer, in pairs of trials with and without it, and keep only what makes the
+    /// path faster and nothing else worse. `linerate prove PEER --from FILE` is the same with more options.
+    #[arg(long, value_name = "PEER", conflicts_with_all = ["no_confirm", "probe", "deadline", "persist"])]
+    pub prove: Option<PeerAddress>,
+    /// Change this host and the peer (`[peer.settings]`) together: both keep the changes, or neither. They are
+    /// confirmed by a new connection to the peer, and bytes that arrive in both directions.
+    #[arg(long, value_name = "PEER", requires = "from", conflicts_with_all = ["prove", "no_confirm", "probe", "persist"])]
+    pub peer: Option<PeerAddress>,
+}
+
 /// `tune`.
 #[derive(Debug, Subcommand)]
 pub enum TuneAction {
@@ -114,18 +133,7 @@ pub enum TuneAction {
         wanted: WantedArgs,
     },
     /// Change it, and take it back unless it is confirmed in time; `undo` takes it back later.
-    Apply {
-        /// Where the plan comes from.
-        #[command(flatten)]
-        wanted: WantedArgs,
-        /// How the changes come to stay.
-        #[command(flatten)]
-        stay: StayArgs,
-        /// Weigh each change with this peer, in pairs of trials with and without it, and keep only what makes the
-        /// path faster and nothing else worse. `linerate prove PEER --from FILE` is the same with more options.
-        #[arg(long, value_name = "PEER", conflicts_with_all = ["no_confirm", "probe", "deadline", "persist"])]
-        prove: Option<PeerAddress>,
-    },
+    Apply(ApplyArgs),
     /// Look for settings of both ends that make the path faster, and keep those whose worth is shown.
     ///
     /// The path itself is asked, not the rules: what may be changed without dropping a link is tried, first many

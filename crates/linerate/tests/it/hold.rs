@@ -27,10 +27,10 @@ fn a_command_runs_with_what_is_held_and_its_exit_code_is_handed_on() {
     assert_eq!(held.out, "0\n4096\t131072\t7000000\n");
     assert!(held.err.contains("is as it was"), "{}", held.err);
     assert_same(&lab, &before, "after the command");
-    let absent = lab.run(&["tune", "hold", "--from", &file, "--", "no-such-program"]);
+    let absent = lab.run(&["tune", "hold", "--from", &file, "--", "/no/such/program"]);
     let absent = absent.expect_code(23);
     assert!(
-        absent.err.contains("cannot run no-such-program"),
+        absent.err.contains("cannot run /no/such/program"),
         "{}",
         absent.err
     );
@@ -78,6 +78,16 @@ fn what_was_held_is_taken_back_when_the_command_or_linerate_is_killed() {
     assert_same(&lab, &before, "linerate killed, its command not");
     kill_process(command, Signal::KILL).expect("it outlives linerate");
     job.end();
+}
+
+#[test]
+fn sigterm_reaches_the_command_and_then_everything_is_taken_back() {
+    let Some(lab) = Lab::new() else { return };
+    let before = lab.dump();
+    let (job, _) = holding(&lab);
+    job.send(Signal::TERM);
+    job.end().expect_code(143);
+    assert_same(&lab, &before, "after SIGTERM");
 }
 
 #[test]

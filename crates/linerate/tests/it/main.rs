@@ -20,6 +20,7 @@ mod iperf3;
 mod job;
 mod lab;
 mod ladder;
+mod lease;
 mod no_rdma;
 mod peers;
 mod preload;

@@ -232,3 +232,19 @@ fn a_search_finds_what_was_switched_off_and_what_it_keeps_can_be_taken_back() {
     assert!(short.err.contains("--budget"), "{}", short.err);
     assert_same(&lab, &before, "after a search that had no time");
 }
+
+#[test]
+fn remedies_can_be_weighed_by_requests_whose_slowest_are_a_guard() {
+    let Some(lab) = Lab::new() else { return };
+    lab.shell("near", NO_SEGMENTATION);
+    let before = lab.dump();
+    let (document, _) = prove(&lab, "run", &["--undo", "--rr"]);
+    let weighed = document["remedies"].as_array().expect("remedies");
+    let guards = weighed
+        .iter()
+        .filter_map(|remedy| remedy["guards"].as_array());
+    let names: Vec<&Value> = guards.flatten().map(|guard| &guard["guard"]).collect();
+    assert!(names.contains(&&Value::from("p99")), "{weighed:#?}");
+    assert!(document["before"]["rate_bit_per_s"].as_f64() > Some(0.0));
+    assert_same(&lab, &before, "after `prove --undo`");
+}

@@ -135,6 +135,8 @@ fn a_plan_tells_why_what_it_disturbs_and_who_else_changes_it() {
     let job = crate::job::Job::start(command);
     let file = plan(&lab);
     let planned = json(&lab, &["plan", "--from", text(&file)]);
+    let needs = &planned["changes"][0]["needs"];
+    assert_eq!(*needs, serde_json::json!(["CAP_NET_ADMIN"]), "{planned:#}");
     let of_sysctl = &planned["changes"][0]["owner"];
     assert_eq!(
         of_sysctl, "bpftune sets sysctls by what it sees",

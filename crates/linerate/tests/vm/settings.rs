@@ -219,6 +219,45 @@ pub(crate) fn a_cpu_that_is_taken_out_of_use_comes_back_with_its_interrupts(gues
     ));
 }
 
+pub(crate) fn irqbalance_leaves_alone_what_it_is_told_and_a_machine_is_held_steady_for_a_command(
+    guest: &Guest,
+) {
+    let irqs = guest.shell("ip link set n0 up; ls /sys/class/net/n0/device/msi_irqs | sort -n");
+    let irqs: Vec<&str> = irqs.split_whitespace().take(2).collect();
+    let irqs = irqs.join(" ");
+    guest.shell(&format!(
+        "mkdir -p /run/irqbalance; irqbalance
+        until [ -S /run/irqbalance/irqbalance$(pidof irqbalance).sock ]; do :; done
+        printf '[settings]\n\"irqbalance/banned-irqs\" = \"{irqs}\"\n' >/run/bans.toml"
+    ));
+    let plan = || guest.linerate(&["tune", "plan", "--from", "/run/bans.toml"]);
+    let change = &plan()["changes"][0];
+    assert_eq!((&change["from"], &change["to"]), (&json!(""), &json!(irqs)));
+    guest.linerate(&["tune", "apply", "--no-confirm", "--from", "/run/bans.toml"]);
+    assert_eq!(plan()["changes"], json!([]), "it says so itself");
+    guest.linerate(&["tune", "undo"]);
+    assert_eq!(plan()["changes"][0]["from"], json!(""));
+
+    let told = "grep State /proc/$(pidof irqbalance)/status
+        cat /sys/devices/system/cpu/cpufreq/policy*/scaling_governor | sort -u
+        od -An -t d4 -N 4 /dev/cpu_dma_latency";
+    guest.shell("echo powersave | tee /sys/devices/system/cpu/cpufreq/policy*/scaling_governor");
+    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let free = "State: S (sleeping) powersave 2000000000";
+    assert_eq!(words(&guest.shell(told)), free);
+    let hold = format!(
+        "{} tune hold -- bash -ec '{told}; exit 3' || echo $?",
+        Guest::command()
+    );
+    let held = words(&guest.shell(&hold));
+    assert_eq!(held, "State: T (stopped) performance 0 3");
+    assert_eq!(words(&guest.shell(told)), free);
+    guest.shell(
+        "kill $(pidof irqbalance)
+        echo schedutil | tee /sys/devices/system/cpu/cpufreq/policy*/scaling_governor",
+    );
+}
+
 pub(crate) fn cpus_that_are_kept_slow_are_found_and_told_to_be_fast(guest: &Guest) {
     let governors = "cat /sys/devices/system/cpu/cpufreq/policy*/scaling_governor";
     guest.shell("for n in 1 3; do echo powersave >/sys/devices/system/cpu/cpufreq/policy$n/scaling_governor; done");

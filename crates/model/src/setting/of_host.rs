@@ -323,6 +323,7 @@ fn current_of_machine(host: &Host, knob: MachineKnob) -> Known<Value> {
         }
         // No rule judges it.
         MachineKnob::IrqbalancePaused => Known::not_asked("irqbalance/paused".to_owned()),
+        MachineKnob::IrqbalanceBans => Known::not_asked("irqbalance/banned-irqs".to_owned()),
         MachineKnob::Clocksource => host.kernel.clocksource.clone().map(Value::Text),
         MachineKnob::TransparentHugepages => {
             host.kernel.transparent_hugepages.clone().map(Value::Text)

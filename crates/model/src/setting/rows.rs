@@ -496,6 +496,15 @@ pub const CATALOGUE: &[SettingSpec] = &[
         "irqbalance(1)"
     ),
     spec!(
+        "irqbalance/banned-irqs",
+        Text,
+        R1,
+        Machine,
+        Written,
+        "interrupts that irqbalance was told to leave alone: `24 25`; until it is started again",
+        "irqbalance.c, sock_handle"
+    ),
+    spec!(
         "cpu/clocksource",
         Text,
         R1,

@@ -1,0 +1,386 @@
+//! Changes of two hosts that belong together: an MTU, the lengths of super-packets, an error correction. Both hosts
+//! get them or neither.
+//!
+//! Each end changes itself in a transaction of its own, with its own reverter and the same deadline, and takes it
+//! back when it hears no more of the other. That the path works with both is shown by a connection made after the
+//! changes, and by bytes in both directions. Then a note of the pair is put on stable storage, the far end commits,
+//! and this end does. What this end's journal says is the decision: where it is not committed, whatever the note
+//! names at the far end is taken back (presumed abort; B. Lampson, D. Lomet, "A new presumed commit optimization for
+//! two phase commit", VLDB 1993, section 2). A recovery does so after a crash, as soon as the far end can be reached.
+
+use std::fs;
+use std::io;
+use std::path::{Path as FilePath, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use linerate_host::apply::{Boottime, Faults, Moment, Owner};
+use linerate_model::analysis::rate_after;
+use linerate_model::plan::{End, Plan};
+use linerate_model::protocol::{Reply, Request};
+use linerate_model::units::{BitRate, Nanoseconds};
+use linerate_model::workload::{Direction, TrialSpec};
+use serde::{Deserialize, Serialize};
+
+use crate::cli::StayArgs;
+use crate::crash;
+use crate::ends::Ends;
+use crate::exit::{Code, Outcome, Stop};
+use crate::interrupt::Interrupt;
+use crate::peer::{Peer, PeerAddress};
+use crate::say::Say;
+use crate::station::{Entry, Station};
+use crate::store::write_whole;
+use crate::trial::Path;
+use crate::tune::EARLIER;
+
+/// Below the state folder.
+const FOLDER: &str = "pairs";
+/// How long bytes are moved in each direction to see that they arrive.
+const LOOK: Nanoseconds = Nanoseconds::from_millis(300);
+
+/// Two transactions that belong together.
+#[derive(Debug, Serialize, Deserialize)]
+struct Pair {
+    /// How the far end is reached.
+    peer: String,
+    /// The transaction of this end.
+    ours: String,
+    /// That of the far end.
+    theirs: String,
+    /// The process that decides, as long as it lives.
+    maker: Owner,
+    /// Whether an undo of both has begun.
+    undoing: bool,
+}
+
+/// Where the note of a pair lies.
+fn place_of(state: &FilePath, ours: &str) -> PathBuf {
+    state.join(FOLDER).join(format!("{ours}.json"))
+}
+
+impl Pair {
+    fn write(&self, state: &FilePath) -> Outcome<()> {
+        let place = place_of(state, &self.ours);
+        let failed = |error| Stop::io(format!("write {}", place.display()), error);
+        let text = serde_json::to_vec(self).map_err(|error| {
+            Stop::new(Code::Bug, "cannot write the note of a pair").because(error)
+        })?;
+        let folder = state.join(FOLDER);
+        fs::create_dir_all(&folder).map_err(failed)?;
+        write_whole(&place, &text).map_err(failed)?;
+        // Its name, too.
+        fs::File::open(&folder)
+            .and_then(|folder| folder.sync_all())
+            .map_err(failed)
+    }
+
+    fn forget(&self, state: &FilePath) -> Outcome<()> {
+        let place = place_of(state, &self.ours);
+        match fs::remove_file(&place) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(Stop::io(format!("remove {}", place.display()), error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Every pair that is noted.
+    fn all(state: &FilePath) -> Outcome<Vec<Self>> {
+        let folder = state.join(FOLDER);
+        let failed = |error| Stop::io(format!("read {}", folder.display()), error);
+        let listed = match fs::read_dir(&folder) {
+            Ok(listed) => listed,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(failed(error)),
+        };
+        let mut all = Vec::new();
+        for entry in listed {
+            let place = entry.map_err(failed)?.path();
+            if place.extension().is_none_or(|end| end != "json") {
+                continue;
+            }
+            let text = fs::read(&place).map_err(failed)?;
+            let pair = serde_json::from_slice(&text).map_err(|error| {
+                let why = format!("{} is no note of a pair", place.display());
+                Stop::new(Code::BadInput, why).because(error)
+            })?;
+            all.push(pair);
+        }
+        Ok(all)
+    }
+
+    /// Takes back what is committed at the far end; that there is nothing is as good.
+    fn take_back(&self, state: &FilePath) -> Outcome<()> {
+        // What puts things back is not stopped half way: one that is asked later, at most.
+        let interrupt = Interrupt::listen()?;
+        let address: PeerAddress = self.peer.parse().map_err(|error| {
+            Stop::new(
+                Code::BadInput,
+                format!("`{}` is no peer: {error}", self.peer),
+            )
+        })?;
+        let mut peer = Peer::start(&address, false, state, &interrupt)?;
+        peer.see_through(&Request::TakeBack {
+            id: self.theirs.clone(),
+        })?;
+        peer.leave()
+    }
+}
+
+/// Changes both ends, and lets it stay where the path works with it.
+pub(crate) fn apply(
+    mut path: Path,
+    (near, far): (&Plan, &Plan),
+    stay: &StayArgs,
+    state: &FilePath,
+    interrupt: &Interrupt,
+    say: &Say,
+) -> Outcome<()> {
+    let limit = Duration::from_secs(stay.deadline.into());
+    let deadline = Boottime::now().plus(limit);
+    path.station.allow_until(deadline);
+    path.station.disturb_way_in(stay.include_way_in);
+    let peer = path.peer.address.clone();
+    say.note(&format!(
+        "changing {peer} and this host; what the path does not work with within {} s is taken back",
+        stay.deadline
+    ));
+    let theirs = if far.changes.is_empty() {
+        None
+    } else {
+        let lease = Request::Lease {
+            plan: far.clone(),
+            include_way_in: stay.include_way_in,
+            seconds: stay.deadline,
+        };
+        match path.peer.see_through(&lease)? {
+            Reply::Leased { id } => Some(id),
+            _ => return Err(Stop::new(Code::Bug, "an answer passed that does not fit")),
+        }
+    };
+    if !near.changes.is_empty()
+        && let Err(failure) = path.station.apply(near)
+    {
+        return Err(undone(&mut path, failure.into()));
+    }
+    let until = deadline.before(EARLIER);
+    let shown = works_until(until, &peer, state, interrupt);
+    let pair = shown.and_then(|()| noted(&path, theirs, state));
+    let pair = match pair {
+        Ok(pair) => pair,
+        Err(stop) => return Err(undone(&mut path, stop)),
+    };
+    pass();
+    // From here on the far end may be committed: what this end's journal says is what counts.
+    let decided = path.commit(End::Remote).and_then(|()| {
+        pass();
+        path.commit(End::Local)
+    });
+    let Err(stop) = decided else {
+        pass();
+        say.note("confirmed by the peer; `linerate tune undo` takes it back");
+        return path.peer.leave();
+    };
+    let undone = undone(&mut path, stop);
+    // The agent lets go of what it has; then another one can take back what it committed.
+    drop(path);
+    let Some(pair) = pair else {
+        return Err(undone);
+    };
+    match pair.take_back(state).and_then(|()| pair.forget(state)) {
+        Ok(()) => Err(undone),
+        Err(far) => Err(in_doubt(&pair, &far)),
+    }
+}
+
+/// Notes on stable storage which transactions belong together; of one alone there is nothing to note.
+fn noted(path: &Path, theirs: Option<String>, state: &FilePath) -> Outcome<Option<Pair>> {
+    let (Some(ours), Some(theirs)) = (path.station.open_id(), theirs) else {
+        return Ok(None);
+    };
+    let maker = Owner::current().map_err(|error| {
+        Stop::new(Code::NotSupported, "cannot tell which process this is").because(error)
+    })?;
+    let pair = Pair {
+        peer: path.peer.address.to_string(),
+        ours,
+        theirs,
+        maker,
+        undoing: false,
+    };
+    pair.write(state)?;
+    Ok(Some(pair))
+}
+
+/// The same as [`works`], given up at `until`: at the deadline the reverter kills this process. What hangs is left to its
+/// thread, which ends with the process: to take leave of it would take too long.
+fn works_until(
+    until: Boottime,
+    peer: &PeerAddress,
+    state: &FilePath,
+    interrupt: &Interrupt,
+) -> Outcome<()> {
+    let (tell, told) = mpsc::channel();
+    let (peer, state, listens) = (peer.clone(), state.to_owned(), interrupt.clone());
+    let look = move || {
+        // Nobody may listen any more.
+        let _ = tell.send(works(&peer, &state, &listens));
+    };
+    thread::Builder::new()
+        .name("look".to_owned())
+        .spawn(look)
+        .map_err(|error| Stop::io("start a thread", error))?;
+    let late = |_| {
+        let why = "the path was not seen to work before the deadline";
+        Stop::new(Code::TimeOut, why)
+    };
+    let shown = told.recv_timeout(until.remaining()).map_err(late)?;
+    shown.and_then(|()| interrupt.check())
+}
+
+/// A step at which a test may kill this process.
+fn pass() {
+    let faults: Option<Arc<dyn Faults>> = crash::faults(crash::Role::Maker, None);
+    if let Some(faults) = faults {
+        faults.lets(Moment::File);
+    }
+}
+
+/// Takes back what is not committed on both ends. A far end that does not hear it does so at its deadline, or when
+/// this process ends.
+fn undone(path: &mut Path, mut stop: Stop) -> Stop {
+    // This end first: it may be what cuts the way to the other one.
+    if let Err(failed) = path.undo(End::Local) {
+        return failed;
+    }
+    let far = path.undo(End::Remote);
+    if stop.code == Code::Interrupted {
+        return stop;
+    }
+    stop.message.push_str(match far {
+        Ok(()) => "; both ends are as they were",
+        Err(_) => {
+            "; this end is as it was, the far end takes it back at its deadline at the latest"
+        }
+    });
+    stop
+}
+
+fn in_doubt(pair: &Pair, why: &Stop) -> Stop {
+    let message = format!(
+        "this end is as it was, and {} may still have what {} changed there: {}",
+        pair.peer, pair.theirs, why.message
+    );
+    Stop::new(Code::RestoreIncomplete, message)
+        .hint("run `linerate tune recover` when it can be reached")
+}
+
+/// Whether a connection that is made now reaches the peer, and bytes arrive in both directions.
+fn works(address: &PeerAddress, state: &FilePath, interrupt: &Interrupt) -> Outcome<()> {
+    let peer = Peer::start(address, false, state, interrupt)?;
+    let mut path = Path::open(Station::open(state)?, peer, None, interrupt)?;
+    for direction in [Direction::Forward, Direction::Reverse] {
+        let spec = TrialSpec {
+            direction,
+            duration_ns: LOOK,
+            interval_ns: Nanoseconds::new(LOOK.as_u64() / 10),
+            ..TrialSpec::default()
+        };
+        let sample = path.trial(&spec)?;
+        if rate_after(&sample, 0).is_none_or(|rate| rate == BitRate::from_bit_per_s(0)) {
+            let (from, to) = match direction {
+                Direction::Forward => ("here", "the peer"),
+                _ => ("the peer", "here"),
+            };
+            let why = format!("no bytes arrive from {from} at {to} with the changes");
+            return Err(Stop::new(Code::FailedRestored, why));
+        }
+    }
+    path.peer.leave()
+}
+
+/// Takes back what a killed linerate left at far ends, where this end is not changed.
+pub(crate) fn recover(state: &FilePath) -> Outcome<Vec<Entry>> {
+    let mut entries = Vec::new();
+    for pair in Pair::all(state)? {
+        let stands = Station::is_applied(state, &pair.ours)?;
+        if pair.maker.is_alive() || (stands && !pair.undoing) {
+            continue;
+        }
+        let far = pair.take_back(state);
+        far.map_err(|stop| in_doubt(&pair, &stop))?;
+        if stands {
+            entries.extend(Station::undo_committed(state, Some(&pair.ours))?);
+        }
+        pair.forget(state)?;
+        entries.push(Entry {
+            id: pair.theirs,
+            state: "restored",
+            about: format!("at {}, since this end is not changed", pair.peer),
+            kept: false,
+        });
+    }
+    Ok(entries)
+}
+
+/// Takes back the far half of transaction `id`, or of the newest that is applied, before this end's is: both, or where
+/// the far end does not answer neither.
+pub(crate) fn undo_far_half(state: &FilePath, id: Option<&str>) -> Outcome<Option<Entry>> {
+    let newest = || -> Outcome<Option<String>> {
+        let applied = Station::status(state)?.into_iter().rev();
+        let mut applied = applied.filter(|entry| entry.state == "applied");
+        Ok(applied.next().map(|entry| entry.id))
+    };
+    let Some(ours) = id
+        .map(ToOwned::to_owned)
+        .map_or_else(newest, |id| Ok(Some(id)))?
+    else {
+        return Ok(None);
+    };
+    let mut pairs = Pair::all(state)?.into_iter();
+    let Some(mut pair) = pairs.find(|pair| pair.ours == ours) else {
+        return Ok(None);
+    };
+    pair.undoing = true;
+    pair.write(state)?;
+    pass();
+    if let Err(stop) = pair.take_back(state) {
+        pair.undoing = false;
+        pair.write(state)?;
+        let message = format!(
+            "cannot take {ours} back: its other half is on {}: {}; nothing was changed",
+            pair.peer, stop.message
+        );
+        return Err(Stop { message, ..stop });
+    }
+    pass();
+    Ok(Some(Entry {
+        id: pair.theirs,
+        state: "restored",
+        about: format!("at {}", pair.peer),
+        kept: false,
+    }))
+}
+
+/// Says of transactions of this end which ones of a peer they belong to.
+pub(crate) fn tell(state: &FilePath, entries: &mut [Entry]) -> Outcome<()> {
+    for pair in Pair::all(state)? {
+        for entry in entries.iter_mut().filter(|entry| entry.id == pair.ours) {
+            let (peer, theirs) = (&pair.peer, &pair.theirs);
+            entry.about = format!("{}; with {theirs} at {peer}", entry.about);
+        }
+    }
+    Ok(())
+}
+
+/// Forgets a pair whose halves are both taken back.
+pub(crate) fn forget(state: &FilePath, ours: &str) -> Outcome<()> {
+    let mut pairs = Pair::all(state)?.into_iter();
+    match pairs.find(|pair| pair.ours == ours) {
+        Some(pair) => pair.forget(state),
+        None => Ok(()),
+    }
+}

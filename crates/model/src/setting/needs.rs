@@ -1,0 +1,70 @@
+//! What right it takes to write a setting (capabilities(7)). Names are the kernel's.
+
+use super::{MachineKnob, NicKnob, SettingKey};
+
+/// Configuring interfaces, and the sysctls of a network namespace (`net_ctl_permissions`, net/sysctl_net.c).
+pub const NET_ADMIN: &str = "CAP_NET_ADMIN";
+/// Writing files that only root may write, for a process that is not root's (sysfs, procfs).
+pub const DAC_OVERRIDE: &str = "CAP_DAC_OVERRIDE";
+/// What a few sysctls ask for beside the right to their files.
+pub const SYS_ADMIN: &str = "CAP_SYS_ADMIN";
+/// Signals to processes of others.
+pub const KILL: &str = "CAP_KILL";
+
+impl SettingKey {
+    /// The capabilities that writing it takes; none of what belongs to a measurement.
+    pub fn needs(&self) -> &'static [&'static str] {
+        match self {
+            // `sysctl_numa_balancing`, kernel/sched/core.c.
+            Self::Sysctl(name) if name.starts_with("kernel.numa_balancing") => {
+                &[SYS_ADMIN, DAC_OVERRIDE]
+            }
+            Self::Sysctl(name) if name.starts_with("net.") => &[NET_ADMIN],
+            Self::Nic(_, NicKnob::IrqCpus(..)) => &[DAC_OVERRIDE],
+            Self::Nic(_, knob) if knob.is_file() => &[NET_ADMIN, DAC_OVERRIDE],
+            Self::Nic(..) => &[NET_ADMIN],
+            Self::Machine(MachineKnob::IrqbalancePaused) => &[KILL],
+            Self::Trial(_) => &[],
+            _ => &[DAC_OVERRIDE],
+        }
+    }
+}
+
+impl NicKnob {
+    /// Whether it is a file of sysfs; the others are asked for over netlink.
+    fn is_file(&self) -> bool {
+        matches!(
+            self,
+            Self::RpsCpus(_)
+                | Self::RpsFlowCnt(_)
+                | Self::XpsCpus(_)
+                | Self::XpsRxqs(_)
+                | Self::GroFlushTimeoutNs
+                | Self::DeferHardIrqs
+                | Self::Threaded
+                | Self::BondHashPolicy
+                | Self::IpoibMode
+                | Self::Aspm(_)
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_setting_names_the_rights_that_its_writer_asks_for() {
+        let needs = |key: &str| key.parse::<SettingKey>().expect("a key").needs();
+        assert_eq!(needs("sysctl/net.ipv4.tcp_rmem"), [NET_ADMIN]);
+        assert_eq!(needs("nic/eth0/mtu"), [NET_ADMIN]);
+        assert_eq!(
+            needs("nic/eth0/queue/rx-0/rps-cpus"),
+            [NET_ADMIN, DAC_OVERRIDE]
+        );
+        assert_eq!(needs("nic/eth0/queue/rx-0/irq-cpus"), [DAC_OVERRIDE]);
+        assert_eq!(needs("cpu/turbo"), [DAC_OVERRIDE]);
+        assert_eq!(needs("irqbalance/paused"), [KILL]);
+        assert!(needs("placement/sender-cpus").is_empty());
+    }
+}

@@ -302,27 +302,39 @@ fn works(address: &PeerAddress, state: &FilePath, interrupt: &Interrupt) -> Outc
     path.peer.leave()
 }
 
-/// Takes back what a killed linerate left at far ends, where this end is not changed.
+/// Takes back what a killed linerate left at far ends, where this end is not changed. All are tried; the first failure
+/// is told.
 pub(crate) fn recover(state: &FilePath) -> Outcome<Vec<Entry>> {
     let mut entries = Vec::new();
+    let mut result = Ok(());
     for pair in Pair::all(state)? {
-        let stands = Station::is_applied(state, &pair.ours)?;
-        if pair.maker.is_alive() || (stands && !pair.undoing) {
-            continue;
+        match recover_one(&pair, state) {
+            Ok(taken_back) => entries.extend(taken_back),
+            Err(stop) => result = result.and(Err(stop)),
         }
-        let far = pair.take_back(state);
-        far.map_err(|stop| in_doubt(&pair, &stop))?;
-        if stands {
-            entries.extend(Station::undo_committed(state, Some(&pair.ours))?);
-        }
-        pair.forget(state)?;
-        entries.push(Entry {
-            id: pair.theirs,
-            state: "restored",
-            about: format!("at {}, since this end is not changed", pair.peer),
-            kept: false,
-        });
     }
+    result.map(|()| entries)
+}
+
+fn recover_one(pair: &Pair, state: &FilePath) -> Outcome<Vec<Entry>> {
+    let stands = Station::is_applied(state, &pair.ours)?;
+    if pair.maker.is_alive() || (stands && !pair.undoing) {
+        return Ok(Vec::new());
+    }
+    let far = pair.take_back(state);
+    far.map_err(|stop| in_doubt(pair, &stop))?;
+    let mut entries = if stands {
+        Station::undo_committed(state, Some(&pair.ours))?
+    } else {
+        Vec::new()
+    };
+    pair.forget(state)?;
+    entries.push(Entry {
+        id: pair.theirs.clone(),
+        state: "restored",
+        about: format!("at {}, since this end is not changed", pair.peer),
+        kept: false,
+    });
     Ok(entries)
 }
 

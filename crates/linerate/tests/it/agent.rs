@@ -4,6 +4,7 @@
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
+use linerate_model::protocol::PROTOCOL;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
@@ -54,8 +55,8 @@ impl Agent {
     }
 
     fn greet(&mut self) {
-        let hello = json!({"hello": {"protocol": 1, "version": "0.0.0"}});
-        assert_eq!(self.ask(&hello)["hello"]["protocol"], 1);
+        let hello = json!({"hello": {"protocol": PROTOCOL, "version": "0.0.0"}});
+        assert_eq!(self.ask(&hello)["hello"]["protocol"], PROTOCOL);
     }
 
     /// Closes its input and waits for its end.
@@ -94,7 +95,7 @@ fn nonsense_is_answered_and_the_agent_goes_on() {
     // What comes in the wrong order is nonsense, too.
     for request in [
         json!("start"),
-        json!({"hello": {"protocol": 1, "version": "0.0.0"}}),
+        json!({"hello": {"protocol": PROTOCOL, "version": "0.0.0"}}),
     ] {
         let reply = agent.ask(&request);
         assert_eq!(reply["failed"]["kind"], "bad-input", "{request}: {reply}");
@@ -107,11 +108,11 @@ fn nonsense_is_answered_and_the_agent_goes_on() {
 fn another_protocol_is_refused_by_version() {
     let state = tempfile::tempdir().expect("a temporary folder");
     let mut agent = alone(&state);
-    let reply = agent.ask(&json!({"hello": {"protocol": 2, "version": "9.9.9"}}));
+    let reply = agent.ask(&json!({"hello": {"protocol": PROTOCOL + 1, "version": "9.9.9"}}));
     assert_eq!(reply["failed"]["kind"], "version", "{reply}");
     let message = reply["failed"]["message"].as_str().expect("words");
     assert!(
-        message.contains("9.9.9") && message.contains("protocol 2"),
+        message.contains("9.9.9") && message.contains(&format!("protocol {}", PROTOCOL + 1)),
         "{message}"
     );
     assert_eq!(agent.leave(), Some(0));

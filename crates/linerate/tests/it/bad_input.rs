@@ -302,7 +302,7 @@ fn a_plan_that_cannot_be_meant_is_refused_before_anything_is_changed() {
         (
             format!("[settings]\n{good}[peer.settings]\n{good}"),
             23,
-            "prove",
+            "--peer",
         ),
         ("settings = 3\n".to_owned(), 23, "[settings]"),
         ("[settings\n".to_owned(), 23, "line 1"),

@@ -14,12 +14,13 @@ use linerate_model::workload::{Rr, TrialSpec, Workload};
 
 use crate::analysis;
 use crate::cli::{Cli, ProveArgs, SearchArgs, WeighArgs};
+use crate::draw::fresh_seed;
 use crate::ends::Ends;
 use crate::exit::{Code, Outcome, Stop};
 use crate::intent;
 use crate::interrupt::Interrupt;
 use crate::measure::{copy_bandwidth, open_path, placement, stream_spec};
-use crate::prove::{Budget, Options, Session, Source, fresh_seed, seconds_in_words};
+use crate::prove::{Budget, Options, Session, Source, seconds_in_words};
 use crate::report;
 use crate::say::{Format, Say};
 use crate::store::{self, Header, Run};

@@ -15,6 +15,7 @@ pub mod confirm;
 pub mod crash;
 pub mod demo;
 pub mod doctor;
+mod draw;
 pub mod ends;
 pub mod exit;
 #[cfg(any(test, feature = "fuzz"))]

@@ -15,7 +15,6 @@ use linerate_model::experiment::{Arm as DesignArm, PairedDesign};
 use linerate_model::finding::Diagnosis;
 use linerate_model::plan::End;
 use linerate_model::propose::{Permit, Proposal, Proposals, propose, sift};
-use linerate_model::protocol::Token;
 use linerate_model::prove::{EndChange, Guard};
 use linerate_model::sample::Sample;
 use linerate_model::setting::{SettingKey, current};
@@ -699,20 +698,4 @@ fn restore_incomplete(why: &str) -> Stop {
         format!("not everything could be put back: {why}"),
     )
     .hint(RECOVER)
-}
-
-/// A token that nobody can guess, from the kernel's generator.
-pub fn fresh_token() -> Outcome<Token> {
-    let mut token = [0u8; 16];
-    rustix::rand::getrandom(&mut token, rustix::rand::GetRandomFlags::empty())
-        .map_err(|errno| Stop::io("draw a random token", errno.into()))?;
-    Ok(Token(token))
-}
-
-/// A seed from the kernel's generator, short enough to type.
-pub fn fresh_seed() -> Outcome<u64> {
-    let token = fresh_token()?;
-    Ok(u64::from(u32::from_le_bytes([
-        token.0[0], token.0[1], token.0[2], token.0[3],
-    ])))
 }

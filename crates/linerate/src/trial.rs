@@ -12,11 +12,11 @@ use linerate_model::workload::TrialSpec;
 use linerate_traffic::TrafficError;
 use linerate_traffic::tcp::Connected;
 
+use crate::draw::fresh_token;
 use crate::ends::Ends;
 use crate::exit::{Code, Outcome, Stop};
 use crate::interrupt::Interrupt;
 use crate::peer::{Peer, PeerAddress};
-use crate::prove::fresh_token;
 pub use crate::record::record_side;
 use crate::station::Station;
 

@@ -24,9 +24,9 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::cli::{DemoArgs, DemoStage};
 use crate::commands::{now_unix_s, run_folder, show_run};
+use crate::draw::fresh_seed;
 use crate::exit::{Code, Outcome, Stop};
 use crate::interrupt::Interrupt;
-use crate::prove::fresh_seed;
 use crate::say::Say;
 use crate::station::Station;
 use crate::store::{Log, Record, Run};

@@ -30,11 +30,12 @@ use crate::cli::{
     TrialArgs, UntilArgs,
 };
 use crate::commands::now_unix_s;
+use crate::draw::fresh_token;
 use crate::exit::{Code, Outcome, Stop};
 use crate::interrupt::Interrupt;
 use crate::iperf3::{Iperf3Run, iperf3_json, measure_foreign, measure_foreign_again};
 use crate::peer::Peer;
-use crate::prove::{fresh_token, seconds_in_words};
+use crate::prove::seconds_in_words;
 use crate::record::record;
 use crate::say::{Format, Say};
 use crate::station::Station;

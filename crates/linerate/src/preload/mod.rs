@@ -20,11 +20,11 @@ use linerate_traffic::mover::{Carried, Order};
 use serde::Serialize;
 
 use crate::cli::{MeasureStream, PreloadArg};
+use crate::draw::fresh_token;
 use crate::exit::{Code, Outcome, Stop};
 use crate::interrupt::Interrupt;
 use crate::measure::open_path;
 use crate::peer::{PeerAddress, program_command};
-use crate::prove::fresh_token;
 use crate::say::{Format, Say};
 use mover::{Role, Said, Task};
 

@@ -385,14 +385,8 @@ fn put_value(request: &mut Request, value: &NicValue<'_>) {
             put_switch(request, fec::AUTO, modes.is_empty());
         }
         NicValue::PrivateFlag(name, on) => put_bit(request, flags::FLAGS, name, *on),
-        NicValue::SuperPacket(..)
-        | NicValue::RssTable(..)
-        | NicValue::RssFields(..)
-        | NicValue::QueueUsecs(..)
-        | NicValue::VlanEgress(_)
-        | NicValue::Pfc(_)
-        | NicValue::Ets(_)
-        | NicValue::MaxRate(_) => {}
+        // What `set_value` has no command for never comes here.
+        _ => {}
     }
 }
 

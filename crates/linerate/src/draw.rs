@@ -1,0 +1,21 @@
+//! What is drawn from the kernel's random generator: tokens that nobody can guess, and seeds.
+
+use linerate_model::protocol::Token;
+
+use crate::exit::{Outcome, Stop};
+
+/// A token that nobody can guess, from the kernel's generator.
+pub(crate) fn fresh_token() -> Outcome<Token> {
+    let mut token = [0u8; 16];
+    rustix::rand::getrandom(&mut token, rustix::rand::GetRandomFlags::empty())
+        .map_err(|errno| Stop::io("draw a random token", errno.into()))?;
+    Ok(Token(token))
+}
+
+/// A seed from the kernel's generator, short enough to type.
+pub(crate) fn fresh_seed() -> Outcome<u64> {
+    let token = fresh_token()?;
+    Ok(u64::from(u32::from_le_bytes([
+        token.0[0], token.0[1], token.0[2], token.0[3],
+    ])))
+}

@@ -157,6 +157,10 @@ impl Agent {
                 addresses: self.station.addresses(),
             }),
             AgentAction::ReadHost => Ok(Reply::Host(Box::new(self.station.read_host()))),
+            AgentAction::ReadSettings(keys) => {
+                let values = keys.iter().map(|key| self.station.read_setting(key));
+                Ok(Reply::Settings(values.collect()))
+            }
             AgentAction::Apply {
                 plan,
                 include_way_in,

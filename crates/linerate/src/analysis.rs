@@ -345,7 +345,6 @@ pub fn sort(records: &[Record]) -> Sorted<'_> {
                     sorted.note = note.as_deref();
                 }
             }
-            Record::Between(_) => {}
             Record::Factors(factors) => sorted.factors = factors,
             Record::Explored {
                 levels,
@@ -362,6 +361,8 @@ pub fn sort(records: &[Record]) -> Sorted<'_> {
             }
             Record::Stopped(why) => sorted.stopped = Some(why),
             Record::Planted(rules) => sorted.planted.clone_from(rules),
+            // A trial between two rounds; and what is of an experiment, which `lab` judges.
+            _ => {}
         }
     }
     sorted

@@ -1,5 +1,6 @@
 //! What people type. Types only; what each command does is in its own module.
 
+mod lab;
 mod ladder;
 mod measure;
 mod prove;
@@ -16,6 +17,7 @@ use linerate_model::finding::{Profile, Severity};
 use linerate_model::ids::NicName;
 use linerate_model::units::{BitRate, Bytes, Nanoseconds, TransferRate};
 
+pub use lab::{CompareArgs, LabAction, LabRunArgs};
 pub use ladder::LadderArgs;
 pub use measure::{
     AgentArgs, BatchArg, MeasureAction, MeasureHttp, MeasurePingpong, MeasureRr, MeasureStream,
@@ -125,6 +127,15 @@ pub enum Command {
     },
     /// Map both ends, measure, name the limit, try the remedies as experiments, keep what helps.
     Prove(ProveArgs),
+    /// Designed experiments: what each option and setting is worth, and what two do together.
+    Lab {
+        /// What to do.
+        #[command(subcommand)]
+        action: LabAction,
+    },
+    /// Hold two runs of an experiment against each other: two kernels, two drivers, two days. Exit code 11 when it
+    /// got worse, 12 when the runs cannot tell.
+    Compare(CompareArgs),
     /// Plan, apply and undo settings.
     Tune {
         /// What to do with them.

@@ -163,7 +163,7 @@ fn weigh(
     if args.include_way_in {
         path.include_way_in();
     }
-    spec.placement = placement(&args.stream.trial, &spec, &path)?;
+    spec.placement = placement(&args.stream.trial, &spec, path.view())?;
     let source = source(&mut path, &spec)?;
     let created_unix_s = now_unix_s();
     let folder = args

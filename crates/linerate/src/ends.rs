@@ -7,11 +7,12 @@ use std::fmt;
 use linerate_model::finding::{Diagnosis, Profile, Scene, Undetermined};
 use linerate_model::host::Host;
 use linerate_model::ids::{CpuSet, NicName};
+use linerate_model::known::Known;
 use linerate_model::plan::{Change, End, Plan};
 use linerate_model::prove::EndChange;
 use linerate_model::rules::UNWATCHED;
 use linerate_model::sample::Sample;
-use linerate_model::setting::{SettingKey, TrialKnob, Value};
+use linerate_model::setting::{SettingKey, TrialKnob, Value, current};
 use linerate_model::workload::TrialSpec;
 
 use crate::exit::{Code, Outcome, Stop};
@@ -30,6 +31,32 @@ pub trait Ends: fmt::Debug {
 
     /// Runs one trial.
     fn trial(&mut self, spec: &TrialSpec) -> Outcome<Sample>;
+
+    /// The values that settings have on one end.
+    fn settings(&mut self, end: End, keys: &[SettingKey]) -> Outcome<Vec<Known<Value>>> {
+        let host = self.host(end);
+        Ok(keys.iter().map(|key| current(host, key)).collect())
+    }
+
+    /// Sends the data of the next trials to another address of the peer, to that on interfaces of a kind (`@tunnel`),
+    /// or where it went at first.
+    fn aim(&mut self, address: Option<&str>) -> Outcome<()> {
+        address.map_or(Ok(()), |address| {
+            let why = format!("these ends have one way between them, not {address}");
+            Err(Stop::new(Code::NotSupported, why))
+        })
+    }
+
+    /// Runs one trial, and others beside it at the same time.
+    fn trials(&mut self, specs: &[TrialSpec]) -> Outcome<Vec<Sample>> {
+        match specs {
+            [spec] => Ok(vec![self.trial(spec)?]),
+            _ => Err(Stop::new(
+                Code::NotSupported,
+                "these ends run one trial at a time",
+            )),
+        }
+    }
 
     /// Makes the changes of a plan on one end, all or none.
     fn apply(&mut self, end: End, plan: &Plan) -> Outcome<()>;

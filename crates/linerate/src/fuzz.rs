@@ -81,6 +81,7 @@ pub fn protocol(bytes: &[u8]) {
     };
     let asked = [
         Request::ReadHost,
+        Request::ReadSettings(Vec::new()),
         Request::Undo,
         Request::Commit,
         Request::Start,

@@ -25,6 +25,7 @@ mod hold;
 mod intent;
 pub mod interrupt;
 pub mod iperf3;
+pub mod lab;
 mod lease;
 pub mod map;
 pub mod measure;
@@ -38,6 +39,7 @@ pub mod record;
 pub mod report;
 pub mod say;
 pub mod settings_page;
+mod stack;
 pub mod station;
 pub mod store;
 pub mod testbed;
@@ -128,6 +130,10 @@ fn carry_out(cli: &Cli, typed: &Typed, say: &Say) -> Outcome<u8> {
         Command::Ceiling(args) => ceiling::run(args, typed, &state, say).map(done),
         Command::Measure { action } => measure::run(action, cli.format, &state, say).map(done),
         Command::Prove(args) => commands::prove(args, &state, say).map(done),
+        Command::Lab { action } => lab::run(action, &state, say).map(done),
+        Command::Compare(args) => {
+            lab::compare::run(&args.before, &args.after, args.margin, say).map(done)
+        }
         Command::Tune {
             action: TuneAction::Hold(args),
         } => hold::run(args, &state, say),

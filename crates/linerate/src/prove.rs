@@ -13,6 +13,7 @@ mod explore;
 use linerate_model::analysis;
 use linerate_model::experiment::{Arm as DesignArm, PairedDesign};
 use linerate_model::finding::Diagnosis;
+use linerate_model::host::Host;
 use linerate_model::plan::End;
 use linerate_model::propose::{Permit, Proposal, Proposals, propose, sift};
 use linerate_model::prove::{EndChange, Guard};
@@ -24,12 +25,13 @@ use linerate_stats::{Random, Seed};
 
 pub use self::explore::Budget;
 use crate::analysis::{
-    effect_in_words, experiment_of, is_doubtful, median_sample, moved_settings, price_in_words,
-    rate_of, rates_in_words, remedy_in_words, settling_flag,
+    effect_in_words, experiment_of, is_doubtful, median_sample, price_in_words, rate_of,
+    rates_in_words, remedy_in_words, settling_flag,
 };
-use crate::ends::{Ends, apply_changes, change_trial, diagnose, keep_changes, undo_changes};
+use crate::ends::{Ends, change_trial, diagnose};
 use crate::exit::{Code, Outcome, Stop};
 use crate::say::Say;
+use crate::stack::{ChangeStack, RECOVER, moved_in_words, settings_of};
 use crate::store::{Arm, Log, Record};
 
 /// Trials before and after: odd, so that one of them is the median, and enough for its 95 % interval
@@ -37,10 +39,6 @@ use crate::store::{Arm, Log, Record};
 pub const REPEATS: u32 = 7;
 /// How often the rules are asked again after something helped.
 const ROUNDS_MAX: u32 = 4;
-
-/// What to do when a host may still be changed.
-const RECOVER: &str = "run `linerate tune recover` on both hosts; `linerate tune status` lists what is \
-                       left, and `linerate tune undo` takes it back";
 
 /// What `prove` is asked to do.
 #[derive(Debug, Clone)]
@@ -114,7 +112,8 @@ impl Options {
 /// A path under proof.
 #[derive(Debug)]
 pub struct Session<'a> {
-    ends: &'a mut dyn Ends,
+    /// Both ends, and what is changed on them: the remedies that were kept, and the one of a running trial.
+    stack: ChangeStack<'a>,
     log: &'a mut dyn Log,
     options: Options,
     say: &'a Say,
@@ -122,19 +121,12 @@ pub struct Session<'a> {
     random: Random,
     /// The trial, as kept remedies and the arm of an experiment leave it.
     spec: TrialSpec,
-    /// Changes that are applied and not committed, the newest last: the remedies that were kept, and the
-    /// one of a running trial.
-    open: Vec<Vec<EndChange>>,
     /// How many remedies were kept.
     kept: usize,
     /// Remedies tried so far.
     tried: Vec<Tried>,
     /// Remedies held back so far.
     held_back: Vec<Proposal>,
-    /// Settings that were ever changed.
-    touched: Vec<(End, SettingKey)>,
-    /// Why an end may be changed although nothing is open on it.
-    doubts: Vec<String>,
 }
 
 /// A remedy that was weighed, and how many were kept when its round was over.
@@ -193,18 +185,15 @@ impl<'a> Session<'a> {
         let random = Random::new(Seed(options.seed));
         let spec = options.spec.clone();
         Self {
-            ends,
+            stack: ChangeStack::new(ends),
             log,
             options,
             say,
             random,
             spec,
-            open: Vec::new(),
             kept: 0,
             tried: Vec::new(),
             held_back: Vec::new(),
-            touched: Vec::new(),
-            doubts: Vec::new(),
         }
     }
 
@@ -239,8 +228,8 @@ impl<'a> Session<'a> {
         let design = PairedDesign::new(self.options.pairs, self.options.seed)
             .map_err(|error| Stop::new(Code::Usage, error.to_string()))?;
         self.log.add(Record::Hosts {
-            local: Box::new(self.ends.host(End::Local).clone()),
-            remote: Box::new(self.ends.host(End::Remote).clone()),
+            local: Box::new(self.stack.ends.host(End::Local).clone()),
+            remote: Box::new(self.stack.ends.host(End::Remote).clone()),
         })?;
         let before = self.repeat("before", Record::Before)?;
         let mut newest = middle_of(&before)?;
@@ -301,7 +290,7 @@ impl<'a> Session<'a> {
             return Ok(None);
         }
         // What is proposed next starts from what the hosts have become.
-        self.ends.read_again()?;
+        self.stack.ends.read_again()?;
         let sample = self.trial()?;
         self.log.add(Record::Between(Box::new(sample.clone())))?;
         Ok(Some(sample))
@@ -342,7 +331,7 @@ impl<'a> Session<'a> {
             self.with_changes(&proposal.changes).map(drop)
         } else {
             self.apply(&proposal.changes)
-                .and_then(|()| self.undo_newest())
+                .and_then(|()| self.stack.undo_newest())
         };
         let Err(stop) = made else { return Ok(true) };
         let remedy = self.begin(proposal, Vec::new())?;
@@ -358,7 +347,7 @@ impl<'a> Session<'a> {
     /// Records that a remedy cannot be made here; any other reason to stop passes through.
     fn cannot_be_made(&mut self, proposal: &Proposal, remedy: usize, stop: Stop) -> Outcome<()> {
         let impossible = matches!(stop.code, Code::NotSupported | Code::PermissionMissing);
-        if !impossible || !self.doubts.is_empty() {
+        if !impossible || self.stack.is_in_doubt() {
             return Err(stop);
         }
         let note = format!("could not be tried: {}", stop.message);
@@ -440,7 +429,8 @@ impl<'a> Session<'a> {
 
     /// What the rules propose for the hosts as they were read last.
     fn proposals(&mut self, sample: &Sample) -> Outcome<Proposals> {
-        let diagnosis: Diagnosis = diagnose(self.ends, Some(sample), self.options.owns_shapers);
+        let diagnosis: Diagnosis =
+            diagnose(self.stack.ends, Some(sample), self.options.owns_shapers);
         let permit = self.permit();
         let proposals = match &self.options.source {
             Source::Given(given) => sift(self.as_of_now(given), permit),
@@ -464,7 +454,7 @@ impl<'a> Session<'a> {
     /// What may be tried between these ends.
     fn permit(&self) -> Permit {
         Permit {
-            shared_kernel: self.ends.shared_kernel(),
+            shared_kernel: self.stack.ends.shared_kernel(),
             spares_machine: self.options.spares_machine,
             ..Permit::default()
         }
@@ -475,7 +465,7 @@ impl<'a> Session<'a> {
         let mut given = given.to_vec();
         for proposal in &mut given {
             proposal.changes.retain_mut(|EndChange { end, change }| {
-                if let Some(now) = current(self.ends.host(*end), &change.setting).value() {
+                if let Some(now) = current(self.stack.ends.host(*end), &change.setting).value() {
                     change.from = now.clone();
                 }
                 !change.to.is_met_by(&change.from)
@@ -503,8 +493,11 @@ impl<'a> Session<'a> {
     }
 
     fn trial(&mut self) -> Outcome<Sample> {
-        let mut sample = self.ends.trial(&self.spec)?;
-        let (local, remote) = (self.ends.host(End::Local), self.ends.host(End::Remote));
+        let mut sample = self.stack.ends.trial(&self.spec)?;
+        let (local, remote) = (
+            self.stack.ends.host(End::Local),
+            self.stack.ends.host(End::Remote),
+        );
         sample.flags = analysis::flags(&sample, local, remote, None, None);
         sample.flags.extend(settling_flag(&sample));
         Ok(sample)
@@ -567,7 +560,7 @@ impl<'a> Session<'a> {
         let spec = self.spec.clone();
         self.apply(changes)?;
         let sample = self.trial();
-        let undone = self.undo_newest();
+        let undone = self.stack.undo_newest();
         self.spec = spec;
         let sample = sample?;
         undone?;
@@ -578,99 +571,45 @@ impl<'a> Session<'a> {
     fn apply(&mut self, changes: &[EndChange]) -> Outcome<()> {
         let mut spec = self.spec.clone();
         change_trial(&mut spec, changes)?;
-        self.touched.extend(settings_of(changes));
-        if let Err(refused) = apply_changes(self.ends, changes) {
-            if refused.in_doubt {
-                self.doubts.push(refused.stop.message.clone());
-            }
-            return Err(refused.stop);
-        }
-        self.open.push(changes.to_vec());
+        self.stack.apply(changes)?;
         self.spec = spec;
         Ok(())
     }
 
-    fn undo_newest(&mut self) -> Outcome<()> {
-        let Some(changes) = self.open.pop() else {
-            return Ok(());
-        };
-        undo_changes(self.ends, &changes).map_err(|stop| {
-            self.doubts.push(stop.message.clone());
-            restore_incomplete(&stop.message)
-        })
-    }
-
-    /// Undoes what is open, the newest first, and looks whether it worked. Gives back the settings that
-    /// moved by another hand than this session's.
+    /// Undoes what is open, and gives back the settings that moved by another hand than this session's.
     fn undo_everything(&mut self) -> Outcome<Vec<(End, SettingKey)>> {
-        while !self.open.is_empty() {
-            // What fails is kept among the doubts; the others are undone all the same.
-            let _ = self.undo_newest();
-        }
-        match self.ends.read_again() {
-            Ok(()) => self.moved(&[]),
-            // Without a look, the books must do: they say whether an undo failed, or an answer got lost.
-            Err(_) if self.doubts.is_empty() => Ok(Vec::new()),
-            Err(_) => Err(restore_incomplete(&self.doubts.join("; "))),
-        }
-    }
-
-    /// The settings that are not as they were found, but for those that stay. One that this session had
-    /// changed is an error; others are somebody else's doing, and left as they are.
-    fn moved(&self, stay: &[EndChange]) -> Outcome<Vec<(End, SettingKey)>> {
-        let Some(Record::Hosts { local, remote }) = self.log.records().first() else {
-            // Nothing is changed before the hosts are recorded.
-            return Ok(Vec::new());
-        };
-        let mut moved = Vec::new();
-        for (end, before) in [(End::Local, local), (End::Remote, remote)] {
-            let after = self.ends.host(end);
-            moved.extend(moved_settings(before, after, end, &self.touched));
-        }
-        let stay: Vec<_> = settings_of(stay).collect();
-        moved.retain(|setting| !stay.contains(setting));
-        let ours: Vec<String> = moved
-            .iter()
-            .filter(|setting| self.touched.contains(setting))
-            .map(|(end, setting)| format!("{end} {setting}"))
-            .collect();
-        if ours.is_empty() {
-            return Ok(moved);
-        }
-        let ours = ours.join(", ");
-        Err(restore_incomplete(&format!("{ours} not as found")))
+        self.stack.undo_everything(found(self.log.records()))
     }
 
     /// Puts back or commits, and holds both hosts against what they were.
     fn finish(&mut self) -> Outcome<()> {
-        let keeps = !self.options.undo && !self.open.is_empty();
+        let keeps = !self.options.undo && !self.stack.is_empty();
         let moved = if keeps {
-            self.ends.read_again()?;
-            self.moved(&self.open.concat())?
+            self.stack.ends.read_again()?;
+            let found = found(self.log.records());
+            found.map_or(Ok(Vec::new()), |found| self.stack.moved(found))?
         } else {
             self.undo_everything()?
         };
-        for (end, setting) in &moved {
-            self.say.note(&format!(
-                "  {end} {setting} is not as it was found: somebody else changed it"
-            ));
-        }
+        moved_in_words(&moved).for_each(|words| self.say.note(&words));
         // Recorded before it is done: a run that cannot be written to its end changes nothing.
         self.log.add(Record::Ended {
             restored: moved.is_empty(),
             kept: keeps,
         })?;
         if keeps {
-            keep_changes(self.ends).inspect_err(|stop| self.doubts.push(stop.message.clone()))?;
-            self.open.clear();
+            self.stack.keep()?;
         }
         Ok(())
     }
 }
 
-fn settings_of(changes: &[EndChange]) -> impl Iterator<Item = (End, SettingKey)> {
-    let pair = |change: &EndChange| (change.end, change.change.setting.clone());
-    changes.iter().map(pair)
+/// Both hosts as the run found them.
+fn found(records: &[Record]) -> Option<(&Host, &Host)> {
+    match records.first() {
+        Some(Record::Hosts { local, remote }) => Some((local, remote)),
+        _ => None,
+    }
 }
 
 /// The trial whose rate is the median; of trials that moved nothing, the last.
@@ -690,12 +629,4 @@ pub fn seconds_in_words(time: Nanoseconds) -> String {
     } else {
         format!("{:.0} minutes", seconds / 60.0)
     }
-}
-
-fn restore_incomplete(why: &str) -> Stop {
-    Stop::new(
-        Code::RestoreIncomplete,
-        format!("not everything could be put back: {why}"),
-    )
-    .hint(RECOVER)
 }

@@ -19,6 +19,7 @@ use linerate_model::factor::Factor;
 use linerate_model::finding::Diagnosis;
 use linerate_model::host::Host;
 use linerate_model::ids::NicName;
+use linerate_model::lab::Experiment;
 use linerate_model::prove::EndChange;
 use linerate_model::sample::Sample;
 use linerate_model::setting::Class;
@@ -137,6 +138,42 @@ pub enum Record {
         /// Why it could not be tried, when it could not.
         note: Option<String>,
     },
+    /// An experiment that begins.
+    Lab {
+        /// What was asked for.
+        experiment: Box<Experiment>,
+        /// Whether settings may be changed that disturb the way in.
+        include_way_in: bool,
+    },
+    /// A level that cannot be had here.
+    LeftOut {
+        /// The factor, counted from 0.
+        factor: usize,
+        /// The level, counted from 0.
+        level: usize,
+        /// Why.
+        why: String,
+    },
+    /// A trial of the first combination before the experiment, to see how trials scatter here.
+    Pilot(Box<Sample>),
+    /// The trials of one combination in one block; none where it cannot be had. A second one of the same block and
+    /// combination was made because of the first one's flags, and takes its place.
+    Cell {
+        /// The block, from 0.
+        block: u32,
+        /// The level of each factor, from 0.
+        levels: Vec<usize>,
+        /// The trial that is judged, then those that ran at the same time.
+        samples: Vec<Sample>,
+        /// Why there is none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        why: Option<String>,
+    },
+    /// A run that goes on after it was stopped or killed.
+    Resumed {
+        /// When, seconds since 1970 (UTC).
+        unix_s: u64,
+    },
     /// A remedy that is only advice, since a change of it is of a class above what linerate does alone.
     HeldBack {
         /// The rule that proposed it.
@@ -252,6 +289,25 @@ impl Run {
         })
     }
 
+    /// Opens a stored run to go on with it: a record that was cut off is taken away first.
+    pub fn resume(folder: &Path) -> Outcome<Self> {
+        let stored = read(folder)?;
+        if stored.torn {
+            let place = folder.join("records.jsonl");
+            let cut = || -> io::Result<()> {
+                let bytes = fs::read(&place)?;
+                // Only the last line can be torn, whether it has an end or not.
+                let (_, before) = bytes.split_last().unwrap_or((&0, &[]));
+                let whole = before.iter().rposition(|&byte| byte == b'\n');
+                let file = OpenOptions::new().write(true).open(&place)?;
+                file.set_len(whole.map_or(0, |end| end as u64 + 1))?;
+                file.sync_all()
+            };
+            cut().map_err(|error| cannot_write(folder, error))?;
+        }
+        Self::append_to(folder)
+    }
+
     /// The folder.
     pub fn folder(&self) -> &Path {
         &self.folder
@@ -356,22 +412,33 @@ fn parse_record(line: &[u8]) -> Result<Record, String> {
 
 /// A run may come from anybody: a trial larger than linerate makes is not judged.
 fn check_trial(record: &Record) -> Result<(), String> {
-    let (Record::Before(sample)
-    | Record::Between(sample)
-    | Record::After(sample)
-    | Record::Paired { sample, .. }) = record
-    else {
-        return Ok(());
+    let samples = match record {
+        Record::Before(sample)
+        | Record::Between(sample)
+        | Record::After(sample)
+        | Record::Pilot(sample)
+        | Record::Explored {
+            sample: Some(sample),
+            ..
+        }
+        | Record::Paired { sample, .. } => std::slice::from_ref(&**sample),
+        Record::Cell { samples, .. } => samples,
+        Record::Lab { experiment, .. } => {
+            return experiment.check().map_err(|error| error.to_string());
+        }
+        _ => return Ok(()),
     };
-    let Sample {
-        spec,
-        local,
-        remote,
-        ..
-    } = &**sample;
-    spec.check().map_err(|error| error.to_string())?;
-    let sides = local.check(spec).and_then(|()| remote.check(spec));
-    sides.map_err(|error| error.to_string())
+    samples.iter().try_for_each(|sample| {
+        let Sample {
+            spec,
+            local,
+            remote,
+            ..
+        } = sample;
+        spec.check().map_err(|error| error.to_string())?;
+        let sides = local.check(spec).and_then(|()| remote.check(spec));
+        sides.map_err(|error| error.to_string())
+    })
 }
 
 /// Writes a file so that it is there whole or not at all.

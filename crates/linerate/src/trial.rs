@@ -5,9 +5,11 @@ use std::time::{Duration, Instant};
 
 use linerate_model::host::{Host, Nic};
 use linerate_model::ids::NicName;
+use linerate_model::known::Known;
 use linerate_model::plan::{End, Plan};
 use linerate_model::protocol::{Failure, FailureKind, Reply, Request, Token};
 use linerate_model::sample::Sample;
+use linerate_model::setting::{SettingKey, Value};
 use linerate_model::workload::TrialSpec;
 use linerate_traffic::TrafficError;
 use linerate_traffic::tcp::Connected;
@@ -52,7 +54,33 @@ pub struct Path {
     pub interrupt: Interrupt,
 }
 
+/// What of a path says how its trials can be laid out: both hosts, and the interfaces that the data goes by.
+#[derive(Debug, Clone, Copy)]
+pub struct PathView<'a> {
+    /// This host.
+    pub local: &'a Host,
+    /// The far host.
+    pub remote: &'a Host,
+    /// The interface that the data leaves by.
+    pub local_nic: &'a NicName,
+    /// The interface that carries the far address.
+    pub remote_nic: &'a NicName,
+    /// Whether the far address is one of IPv6.
+    pub ipv6: bool,
+}
+
 impl Path {
+    /// What trials are laid out by.
+    pub fn view(&self) -> PathView<'_> {
+        PathView {
+            local: &self.local,
+            remote: &self.remote,
+            local_nic: &self.local_nic,
+            remote_nic: &self.remote_nic,
+            ipv6: self.address.is_ipv6(),
+        }
+    }
+
     /// Starts the far end, reads both hosts and finds the way between them.
     pub fn open(
         station: Station,
@@ -106,6 +134,39 @@ impl Path {
 
     /// Runs one trial.
     pub fn run(&mut self, spec: &TrialSpec, token: Token) -> Outcome<Sample> {
+        self.lane().run(spec, token)
+    }
+
+    /// What of the path a trial goes over.
+    pub(crate) fn lane(&mut self) -> Lane<'_> {
+        Lane {
+            shared_kernel: self.shared_kernel(),
+            peer: &mut self.peer,
+            address: self.address,
+            port: self.port,
+            interrupt: &self.interrupt,
+        }
+    }
+
+    /// Has the far end change itself; an answer that does not fit the question is refused on the way.
+    fn far(&mut self, request: &Request) -> Outcome<()> {
+        self.peer.see_through(request).map(|_| ())
+    }
+}
+
+/// The way of a trial's bytes: another thread than that of its path may run it.
+#[derive(Debug)]
+pub(crate) struct Lane<'a> {
+    peer: &'a mut Peer,
+    address: IpAddr,
+    port: Option<u16>,
+    interrupt: &'a Interrupt,
+    shared_kernel: bool,
+}
+
+impl Lane<'_> {
+    /// Runs one trial.
+    pub(crate) fn run(&mut self, spec: &TrialSpec, token: Token) -> Outcome<Sample> {
         self.interrupt.check()?;
         let result = self.run_unguarded(spec, token);
         match result {
@@ -122,11 +183,6 @@ impl Path {
             }
             result => result,
         }
-    }
-
-    /// Has the far end change itself; an answer that does not fit the question is refused on the way.
-    fn far(&mut self, request: &Request) -> Outcome<()> {
-        self.peer.see_through(request).map(|_| ())
     }
 
     fn run_unguarded(&mut self, spec: &TrialSpec, token: Token) -> Outcome<Sample> {
@@ -197,7 +253,7 @@ impl Path {
             spec: spec.clone(),
             local: local?,
             remote,
-            shared_kernel: self.shared_kernel(),
+            shared_kernel: self.shared_kernel,
             flags: Vec::new(),
         })
     }
@@ -223,6 +279,19 @@ impl Ends for Path {
         // Also after Ctrl-C: only a look tells whether everything was put back.
         self.remote = host_of(self.peer.see_through(&Request::ReadHost)?)?;
         Ok(())
+    }
+
+    fn settings(&mut self, end: End, keys: &[SettingKey]) -> Outcome<Vec<Known<Value>>> {
+        if end == End::Local {
+            return Ok(keys
+                .iter()
+                .map(|key| self.station.read_setting(key))
+                .collect());
+        }
+        match self.peer.ask(&Request::ReadSettings(keys.to_vec()))? {
+            Reply::Settings(values) => Ok(values),
+            _ => Err(Stop::new(Code::Bug, "an answer passed that does not fit")),
+        }
     }
 
     fn trial(&mut self, spec: &TrialSpec) -> Outcome<Sample> {
@@ -270,6 +339,27 @@ fn host_of(reply: Reply) -> Outcome<Host> {
 }
 
 /// An address of the peer on a subnet that this host is on too; else the host that ssh goes to.
+/// The far address on an interface of a kind that both hosts have, in a subnet of both.
+pub(crate) fn address_of_kind(local: &Host, remote: &Host, kind: &str) -> Outcome<IpAddr> {
+    let addresses = |host: &Host| -> Vec<(IpAddr, u8)> {
+        let is_kind = |nic: &&Nic| serde_json::to_value(nic.kind).is_ok_and(|word| word == kind);
+        let nics = host.nics.iter().filter(is_kind);
+        let texts = nics.flat_map(|nic| nic.addresses.value().into_iter().flatten());
+        let parsed = texts.filter_map(|text| parse_prefixed(text));
+        parsed.filter(|(address, _)| usable(*address)).collect()
+    };
+    let own = addresses(local);
+    let theirs = addresses(remote).into_iter().map(|(address, _)| address);
+    let near = |theirs: &IpAddr| {
+        own.iter()
+            .any(|(mine, prefix)| mine != theirs && same_subnet(*mine, *theirs, *prefix))
+    };
+    theirs.into_iter().find(near).ok_or_else(|| {
+        let why = format!("the hosts have no interfaces of the kind `{kind}` in a common subnet");
+        Stop::new(Code::NotSupported, why)
+    })
+}
+
 fn choose_address(local: &Host, peer: &Peer) -> Outcome<IpAddr> {
     let own: Vec<(IpAddr, u8)> = local
         .nics

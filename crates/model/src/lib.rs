@@ -17,6 +17,7 @@ pub mod finding;
 pub mod host;
 pub mod ids;
 pub mod known;
+pub mod lab;
 pub mod latency;
 pub mod limit;
 pub mod pingpong;

@@ -7,6 +7,8 @@
 //!                              <--   Hello{protocol, version, addresses}
 //!   ReadHost                   -->
 //!                              <--   Host(..)
+//!   ReadSettings(keys)         -->
+//!                              <--   Settings(values)
 //!   Apply{plan} / Undo / Commit-->
 //!                              <--   Applied / Undone / Committed
 //!   Lease{plan, seconds}       -->                (undone after so long, too)
@@ -27,12 +29,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::host::Host;
 use crate::ids::NicName;
+use crate::known::Known;
 use crate::plan::Plan;
 use crate::sample::SideSample;
+use crate::setting::{SettingKey, Value};
 use crate::workload::TrialSpec;
 
 /// The version of this protocol. Both ends must speak the same one.
-pub const PROTOCOL: u32 = 2;
+pub const PROTOCOL: u32 = 3;
+
+/// The most settings that are asked for at once: four for each of 4,096 queues.
+pub const SETTINGS_MAX: usize = 16_384;
 
 /// The longest line either end reads: a host of 1,024 CPUs and 4,096 interrupts takes about 2 MiB.
 pub const LINE_BYTES_MAX: usize = 64 << 20;
@@ -58,6 +65,8 @@ pub enum Request {
     },
     /// Read the host.
     ReadHost,
+    /// Read settings, also such as a host's map does not hold.
+    ReadSettings(Vec<SettingKey>),
     /// Apply a plan, journalled; undone when the stream ends.
     Apply {
         /// The changes.
@@ -116,6 +125,8 @@ pub enum Reply {
     },
     /// The answer to [`Request::ReadHost`].
     Host(Box<Host>),
+    /// The answer to [`Request::ReadSettings`], in its order.
+    Settings(Vec<Known<Value>>),
     /// The plan is applied and read back.
     Applied,
     /// The leased plan is applied and read back.

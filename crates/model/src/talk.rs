@@ -2,7 +2,10 @@
 //! that read and write live in `linerate::agent` and `linerate::peer`.
 
 use crate::plan::Plan;
-use crate::protocol::{Failure, FailureKind, LINE_BYTES_MAX, PROTOCOL, Reply, Request, Token};
+use crate::protocol::{
+    Failure, FailureKind, LINE_BYTES_MAX, PROTOCOL, Reply, Request, SETTINGS_MAX, Token,
+};
+use crate::setting::SettingKey;
 use crate::workload::TrialSpec;
 
 /// Cuts a stream of bytes into lines, holding at most [`LINE_BYTES_MAX`] of an unfinished one.
@@ -76,6 +79,8 @@ pub enum AgentAction {
     Greet,
     /// Read the host.
     ReadHost,
+    /// Read settings.
+    ReadSettings(Vec<SettingKey>),
     /// Apply a plan.
     Apply {
         /// The plan.
@@ -162,32 +167,7 @@ impl AgentTalk {
                 self.state = Idle;
                 AgentAction::Greet
             }
-            (Idle, Request::ReadHost) => AgentAction::ReadHost,
-            (
-                Idle,
-                Request::Apply {
-                    plan,
-                    include_way_in,
-                },
-            ) => AgentAction::Apply {
-                plan,
-                include_way_in,
-            },
-            (Idle, Request::Undo) => AgentAction::Undo,
-            (Idle, Request::Commit) => AgentAction::Commit,
-            (
-                Idle,
-                Request::Lease {
-                    plan,
-                    include_way_in,
-                    seconds,
-                },
-            ) => AgentAction::Lease {
-                plan,
-                include_way_in,
-                seconds,
-            },
-            (Idle, Request::TakeBack { id }) => AgentAction::TakeBack { id },
+            (Idle, request) if is_of_host(&request) => of_host(request),
             (Idle, Request::Prepare { spec, token, bind }) => {
                 if let Err(error) = spec.check() {
                     return refuse(FailureKind::BadInput, error.to_string());
@@ -221,6 +201,58 @@ impl AgentTalk {
     }
 }
 
+/// Whether a request is of the host, not of a trial.
+fn is_of_host(request: &Request) -> bool {
+    !matches!(
+        request,
+        Request::Hello { .. }
+            | Request::Prepare { .. }
+            | Request::Start
+            | Request::Abort
+            | Request::Bye
+    )
+}
+
+/// What an agent that is idle does with its host.
+fn of_host(request: Request) -> AgentAction {
+    match request {
+        Request::ReadHost => AgentAction::ReadHost,
+        Request::ReadSettings(keys) if keys.len() <= SETTINGS_MAX => {
+            AgentAction::ReadSettings(keys)
+        }
+        Request::ReadSettings(keys) => refuse(
+            FailureKind::BadInput,
+            format!(
+                "{} settings at once: the most is {SETTINGS_MAX}",
+                keys.len()
+            ),
+        ),
+        Request::Apply {
+            plan,
+            include_way_in,
+        } => AgentAction::Apply {
+            plan,
+            include_way_in,
+        },
+        Request::Undo => AgentAction::Undo,
+        Request::Commit => AgentAction::Commit,
+        Request::Lease {
+            plan,
+            include_way_in,
+            seconds,
+        } => AgentAction::Lease {
+            plan,
+            include_way_in,
+            seconds,
+        },
+        Request::TakeBack { id } => AgentAction::TakeBack { id },
+        other => refuse(
+            FailureKind::BadInput,
+            format!("`{}` is of a trial", name(&other)),
+        ),
+    }
+}
+
 fn refuse(kind: FailureKind, message: String) -> AgentAction {
     AgentAction::Refuse(Failure { kind, message })
 }
@@ -229,6 +261,7 @@ fn name(request: &Request) -> &'static str {
     match request {
         Request::Hello { .. } => "hello",
         Request::ReadHost => "read-host",
+        Request::ReadSettings(_) => "read-settings",
         Request::Apply { .. } => "apply",
         Request::Undo => "undo",
         Request::Commit => "commit",
@@ -247,6 +280,9 @@ fn name(request: &Request) -> &'static str {
 /// each other, and nothing after it can be trusted.
 pub fn answer(asked: &Request, reply: Reply) -> Result<Reply, Failure> {
     let fits = matches!(
+        (asked, &reply),
+        (Request::ReadSettings(keys), Reply::Settings(values)) if keys.len() == values.len()
+    ) || matches!(
         (asked, &reply),
         (Request::Hello { .. }, Reply::Hello { .. })
             | (Request::ReadHost, Reply::Host(_))

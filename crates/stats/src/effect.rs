@@ -121,6 +121,68 @@ pub fn paired_relative(pairs: &[(f64, f64)], level: f64, seed: Seed) -> Result<E
     })
 }
 
+/// The relative change from one set of values to another that was taken at another time, each value by itself:
+/// Welch's t on their logarithms (B. L. Welch, "The generalization of Student's problem when several different
+/// population variances are involved", Biometrika 34, 1947). What drifted between the two sets is in the change.
+///
+/// At least three finite values above zero on each side. `pairs` is the smaller number of the two.
+pub fn unpaired_relative(before: &[f64], after: &[f64], level: f64) -> Result<Effect, StatsError> {
+    check_level(level)?;
+    let (before, after) = (logs(before)?, logs(after)?);
+    let variance = |values: &[f64]| deviation_of(values).powi(2) / count(values.len());
+    let (of_before, of_after) = (variance(&before), variance(&after));
+    let shift = mean_of(&after) - mean_of(&before);
+    let pairs = before.len().min(after.len());
+    let error = (of_before + of_after).sqrt();
+    if error < NO_SPREAD {
+        let relative = shift.exp_m1();
+        return Ok(Effect {
+            relative,
+            interval: Interval {
+                low: relative,
+                high: relative,
+                level,
+            },
+            pairs,
+            smallest_detectable: 0.0,
+            method: "every value of a side is the same: no spread to judge by",
+        });
+    }
+    let part = |variance: f64, number: usize| variance.powi(2) / count(number - 1);
+    let freedom = (of_before + of_after).powi(2)
+        / (part(of_before, before.len()) + part(of_after, after.len()));
+    let critical = student_critical((1.0 - level) / 2.0, freedom);
+    Ok(Effect {
+        relative: shift.exp_m1(),
+        interval: Interval {
+            low: (shift - critical * error).exp_m1(),
+            high: (shift + critical * error).exp_m1(),
+            level,
+        },
+        pairs,
+        smallest_detectable: (noncentrality(critical, freedom, POWER) * error).exp_m1(),
+        method: "logs of values: Welch's t",
+    })
+}
+
+/// The logarithms of values above zero, at least as many as pairs are.
+fn logs(values: &[f64]) -> Result<Vec<f64>, StatsError> {
+    if values.len() < FEWEST_PAIRS {
+        return Err(StatsError::TooFewValues {
+            have: values.len(),
+            need: FEWEST_PAIRS,
+        });
+    }
+    let log = |(pair, rate): (usize, &f64)| {
+        if rate.is_finite() && *rate > 0.0 {
+            Ok(rate.ln())
+        } else {
+            Err(StatsError::RateNotPositive { pair, rate: *rate })
+        }
+    };
+    values.iter().enumerate().map(log).collect()
+}
+
 /// The logarithms of after / before, sorted, so that nothing after this depends on the order of the
 /// pairs.
 fn log_ratios(pairs: &[(f64, f64)]) -> Result<Vec<f64>, StatsError> {

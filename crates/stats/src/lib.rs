@@ -7,6 +7,7 @@
 //! - [`effect`]: what a change did to a rate, from interleaved pairs, with an interval.
 //! - [`summary`]: centre, spread and quantiles of a handful of values.
 //! - [`warmup`]: how much of the start of a series to drop.
+//! - [`power`]: what an experiment could see, and how many blocks it takes.
 //! - [`screening`]: which of many factors matter, from few trials.
 //! - [`surrogate`]: a guess at a surface over settings, and where to try next.
 //! - [`Random`]: random numbers that can be repeated, also for the order of an experiment.
@@ -17,7 +18,7 @@ mod distribution;
 pub mod effect;
 mod error;
 mod interval;
-mod power;
+pub mod power;
 mod random;
 pub mod screening;
 pub mod summary;

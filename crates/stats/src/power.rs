@@ -6,11 +6,66 @@
 //! the effect size found from the power, H. S. Bloom, "Minimum detectable effects", Evaluation
 //! Review 19(5), 1995, whose sum of two t quantiles is the approximation of what is exact here.)
 
-use crate::distribution::{ln_gamma, normal_cdf};
+use crate::distribution::{ln_gamma, normal_cdf, student_critical};
+use crate::error::{StatsError, check_level};
 use crate::summary::count;
 
 /// Panels of Simpson's rule. Doubling them moves no result of the tests in its sixth digit.
 const PANELS: usize = 96;
+
+/// The most blocks that are thought of.
+const BLOCKS_MAX: usize = 10_000;
+
+/// The smallest relative rise that an experiment of so many blocks shows (its interval at `level` lies above zero)
+/// with probability `power`, where the log ratios of the blocks scatter by `spread`.
+///
+/// For planning: `spread` is taken for the true one. What an experiment could have seen is told by its own pairs
+/// ([`crate::effect::Effect::smallest_detectable`]).
+pub fn detectable(spread: f64, blocks: usize, level: f64, power: f64) -> Result<f64, StatsError> {
+    check_level(level)?;
+    check_level(power)?;
+    if blocks < 2 {
+        return Err(StatsError::TooFewValues {
+            have: blocks,
+            need: 2,
+        });
+    }
+    if !spread.is_finite() || spread < 0.0 {
+        return Err(StatsError::NotFinite { index: 0 });
+    }
+    let freedom = count(blocks - 1);
+    let critical = student_critical((1.0 - level) / 2.0, freedom);
+    let needed = noncentrality(critical, freedom, power);
+    Ok((needed * spread / count(blocks).sqrt()).exp_m1())
+}
+
+/// The fewest blocks, at least `fewest`, with which a rise of `relative` is seen; none where ten thousand would not do.
+pub fn blocks_for(
+    relative: f64,
+    spread: f64,
+    fewest: usize,
+    level: f64,
+    power: f64,
+) -> Result<Option<usize>, StatsError> {
+    let does = |blocks| detectable(spread, blocks, level, power).map(|seen| seen <= relative);
+    let (mut low, mut high) = (fewest.max(2), fewest.max(2));
+    while !does(high)? {
+        if high >= BLOCKS_MAX {
+            return Ok(None);
+        }
+        low = high + 1;
+        high = (high * 2).min(BLOCKS_MAX);
+    }
+    while low < high {
+        let middle = usize::midpoint(low, high);
+        if does(middle)? {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    Ok(Some(high))
+}
 
 /// The smallest noncentrality at which T exceeds `critical` with probability `power`, where T is
 /// noncentral t with `freedom` degrees of freedom. Not |T|: to find a rise where there is a fall is
@@ -110,6 +165,19 @@ mod tests {
         // 1.959964 + 0.841621, the textbook's 2.8.
         let got = noncentrality(student_critical(0.025, 1e5), 1e5, 0.8);
         assert!((got - 2.801_6).abs() < 1e-3, "{got}");
+    }
+
+    #[test]
+    fn as_many_blocks_as_are_said_to_do_are_needed() {
+        // G*Power 3.1, t test of matched pairs, effect size 0.5, two tails, power 0.8: 34 pairs.
+        let relative = (0.5_f64 * 0.02).exp_m1();
+        assert_eq!(blocks_for(relative, 0.02, 3, 0.95, 0.8), Ok(Some(34)));
+        let seen = |blocks| detectable(0.02, blocks, 0.95, 0.8).expect("sound");
+        assert!(seen(34) <= relative && seen(33) > relative);
+        assert_eq!(blocks_for(1e-6, 0.5, 3, 0.95, 0.8), Ok(None));
+        assert_eq!(blocks_for(0.5, 0.0, 3, 0.95, 0.8), Ok(Some(3)));
+        assert!(detectable(0.1, 1, 0.95, 0.8).is_err());
+        assert!(detectable(f64::NAN, 5, 0.95, 0.8).is_err());
     }
 
     #[test]

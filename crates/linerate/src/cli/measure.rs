@@ -536,7 +536,7 @@ fn parse_waiting(text: &str) -> Result<Waiting, String> {
     })
 }
 
-fn parse_percent(text: &str) -> Result<f64, String> {
+pub(super) fn parse_percent(text: &str) -> Result<f64, String> {
     let number: f64 = text
         .trim()
         .trim_end_matches('%')

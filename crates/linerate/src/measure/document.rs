@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use linerate_model::analysis::{RatePoint, cost_of_local, cost_of_remote, flags, rate_series};
 use linerate_model::ceiling::{Ceiling, PathCeilings, PathFacts, ceilings_of_path, share};
 use linerate_model::host::Host;
-use linerate_model::ids::NicName;
 use linerate_model::latency::Histogram;
 use linerate_model::limit::{Limit, LimitKind, name_limit};
 use linerate_model::pingpong::{self, Judgement};
@@ -23,13 +22,13 @@ use super::repeat::Repeats;
 use super::verbs;
 use crate::analysis::{first_kept, rate_of, settling_flag};
 use crate::report::nulled;
-use crate::trial::Path;
+use crate::trial::{Path, PathView};
 
 /// A measurement and what is known of its path.
 #[derive(Debug)]
 pub(super) struct Measured<'a> {
     pub(super) sample: Sample,
-    pub(super) ends: Option<Ends<'a>>,
+    pub(super) ends: Option<PathView<'a>>,
     pub(super) rate: Option<BitRate>,
     pub(super) ceilings: PathCeilings,
     pub(super) limit: Option<Limit>,
@@ -39,18 +38,8 @@ pub(super) struct Measured<'a> {
     pub(super) foreign: Option<Value>,
 }
 
-/// The two ends, when both are ours.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Ends<'a> {
-    pub(super) local: &'a Host,
-    pub(super) remote: &'a Host,
-    pub(super) local_nic: &'a NicName,
-    pub(super) remote_nic: &'a NicName,
-    pub(super) ipv6: bool,
-}
-
 /// The figure that a trial is about: bit/s of bulk, operations a second of the others.
-pub(super) fn result_of(sample: &Sample) -> Option<f64> {
+pub(crate) fn result_of(sample: &Sample) -> Option<f64> {
     if sample.spec.workload.is_bulk() {
         rate_of(sample).map(BitRate::as_f64)
     } else {
@@ -59,14 +48,14 @@ pub(super) fn result_of(sample: &Sample) -> Option<f64> {
 }
 
 /// The ends that ask: one, or both at once.
-pub(super) fn askers(sample: &Sample) -> impl Iterator<Item = (&SideSample, &Operations)> {
+pub(crate) fn askers(sample: &Sample) -> impl Iterator<Item = (&SideSample, &Operations)> {
     [&sample.local, &sample.remote]
         .into_iter()
         .filter_map(|side| Some((side, side.operations.as_ref()?)))
 }
 
 /// Operations a second of all ends that ask.
-pub(super) fn ops_per_s(sample: &Sample) -> Option<f64> {
+pub(crate) fn ops_per_s(sample: &Sample) -> Option<f64> {
     let rates: Vec<f64> = askers(sample)
         .filter(|(side, _)| side.elapsed_ns.as_u64() > 0)
         .map(|(side, operations)| {
@@ -79,18 +68,11 @@ pub(super) fn ops_per_s(sample: &Sample) -> Option<f64> {
 impl<'a> Measured<'a> {
     /// A trial over a path whose ends are both ours.
     pub(super) fn over_path(path: &'a Path, sample: Sample, copy: Option<BitRate>) -> Self {
-        let ends = Ends {
-            local: &path.local,
-            remote: &path.remote,
-            local_nic: &path.local_nic,
-            remote_nic: &path.remote_nic,
-            ipv6: path.address.is_ipv6(),
-        };
-        Self::between(ends, sample, copy)
+        Self::between(path.view(), sample, copy)
     }
 
     /// A trial between two ends of ours.
-    pub(super) fn between(ends: Ends<'a>, mut sample: Sample, copy: Option<BitRate>) -> Self {
+    pub(super) fn between(ends: PathView<'a>, mut sample: Sample, copy: Option<BitRate>) -> Self {
         let bulk = sample.spec.workload.is_bulk();
         let rate = if bulk {
             rate_of(&sample)
@@ -238,7 +220,7 @@ pub(super) fn whole_rate(sample: &Sample) -> Option<BitRate> {
 }
 
 /// What the sizes of a ping-pong say, over the link that the path leaves by.
-fn judgement(ends: &Ends<'_>, sample: &Sample) -> Option<Judgement> {
+fn judgement(ends: &PathView<'_>, sample: &Sample) -> Option<Judgement> {
     if !matches!(sample.spec.workload, Workload::Pingpong(_)) {
         return None;
     }
@@ -257,7 +239,7 @@ fn other_end(end: End) -> End {
 }
 
 /// What an exchange moved both ways, over its time.
-fn exchanged_rate(sample: &Sample) -> Option<BitRate> {
+pub(crate) fn exchanged_rate(sample: &Sample) -> Option<BitRate> {
     let each = |workload: &Workload| match workload {
         Workload::Rr(rr) => Some(rr.request_bytes.as_u64() + rr.response_bytes.as_u64()),
         Workload::Transfer(transfer) => Some(transfer.bytes.as_u64().saturating_mul(2)),
@@ -267,7 +249,7 @@ fn exchanged_rate(sample: &Sample) -> Option<BitRate> {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "counts of a trial fit in 2^53")]
-pub(super) fn real(count: u64) -> f64 {
+pub(crate) fn real(count: u64) -> f64 {
     count as f64
 }
 

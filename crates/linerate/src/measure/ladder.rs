@@ -103,7 +103,7 @@ pub(super) fn run(args: &MeasureStream, state: &FilePath, say: &Say) -> Outcome<
     let mut asked = spec::stream(&args.stream, args.bytes, TIME)?;
     let interrupt = Interrupt::listen()?;
     let mut path = open_path(&peer, state, &interrupt)?;
-    asked.placement = placement(&args.stream.trial, &asked, &path)?;
+    asked.placement = placement(&args.stream.trial, &asked, path.view())?;
     let mut ladder = Ladder {
         seed: args.ladder.seed.map_or_else(fresh_seed, Ok)?,
         spec: asked,

@@ -22,12 +22,13 @@ use linerate_model::units::{BitRate, Nanoseconds};
 use linerate_model::workload::{DeviceChoice, TrialSpec, Verb};
 use linerate_traffic::http::Target;
 
+pub(crate) use document::{askers, exchanged_rate, ops_per_s, real};
 pub use placing::placement;
 pub use spec::stream as stream_spec;
 
 use crate::cli::{
-    FormatArg, MeasureAction, MeasureHttp, MeasureRdma, MeasureStream, PeerArgs, PeerOrForeign,
-    TrialArgs, UntilArgs,
+    FormatArg, MeasureAction, MeasureHttp, MeasureRdma, MeasureStream, MeasureUdp, PeerArgs,
+    PeerOrForeign, TrialArgs, UntilArgs,
 };
 use crate::commands::now_unix_s;
 use crate::draw::fresh_token;
@@ -39,7 +40,7 @@ use crate::prove::seconds_in_words;
 use crate::record::record;
 use crate::say::{Format, Say};
 use crate::station::Station;
-use crate::trial::{Path, source_towards, traffic_failure};
+use crate::trial::{Path, PathView, source_towards, traffic_failure};
 use document::Measured;
 use placing::placement_alone;
 
@@ -101,26 +102,26 @@ pub fn run(action: &MeasureAction, format: FormatArg, state: &FilePath, say: &Sa
         MeasureAction::Stream(args) => stream(args, state, telling),
         MeasureAction::Rr(args) => {
             let asked = spec::rr(args)?;
-            let ask = |_: &Path| Ok(asked);
+            let ask = |_: PathView<'_>| Ok(asked);
             over_peer(&args.peer, &args.trial, &args.until, state, telling, ask)
         }
         MeasureAction::Pingpong(args) => {
             let asked = spec::pingpong(args)?;
-            let ask = |_: &Path| Ok(asked);
+            let ask = |_: PathView<'_>| Ok(asked);
             over_peer(&args.peer, &args.trial, &once, state, telling, ask)
         }
         MeasureAction::Transfer(args) => {
             let asked = spec::transfer(args)?;
-            let ask = |_: &Path| Ok(asked);
+            let ask = |_: PathView<'_>| Ok(asked);
             over_peer(&args.peer, &args.trial, &args.until, state, telling, ask)
         }
         MeasureAction::Udp(args) => {
             let asked = spec::udp(args, None, false)?;
             match args.peer.peer() {
-                Some(peer) => over_peer(&peer, &args.trial, &args.until, state, telling, |path| {
-                    let mtu = path.local_interface().and_then(|nic| nic.mtu.get());
-                    spec::udp(args, mtu, path.address.is_ipv6())
-                }),
+                Some(peer) => {
+                    let ask = |path: PathView<'_>| udp_over(args, path);
+                    over_peer(&peer, &args.trial, &args.until, state, telling, ask)
+                }
                 None => foreign(&args.peer, &args.trial, &args.until, &asked, telling),
             }
         }
@@ -151,7 +152,7 @@ fn stream(args: &MeasureStream, state: &FilePath, telling: Telling<'_>) -> Outco
     let trial = &args.stream.trial;
     match args.peer.peer() {
         Some(peer) => {
-            let ask = |_: &Path| Ok(asked);
+            let ask = |_: PathView<'_>| Ok(asked);
             over_peer(&peer, trial, &args.until, state, telling, ask)
         }
         None => foreign(&args.peer, trial, &args.until, &asked, telling),
@@ -162,20 +163,52 @@ fn stream(args: &MeasureStream, state: &FilePath, telling: Telling<'_>) -> Outco
 fn rdma(args: &MeasureRdma, verb: Verb, state: &FilePath, telling: Telling<'_>) -> Outcome<()> {
     // What contradicts itself is said before anybody is called.
     spec::rdma(args, verb, None)?;
-    let ask = |path: &Path| spec::rdma(args, verb, path_mtu(args, path));
+    let ask = |path: PathView<'_>| rdma_over(args, verb, path);
     over_peer(&args.peer, &args.trial, &args.until, state, telling, ask)
 }
 
 /// The smaller MTU of both ends' ports, when both are known.
-fn path_mtu(args: &MeasureRdma, path: &Path) -> Option<u32> {
+fn path_mtu(args: &MeasureRdma, path: PathView<'_>) -> Option<u32> {
     let verbs = args.verbs.verbs(args.service.into(), 1);
     let mtu = |host: &Host, nic: &NicName, choice: &DeviceChoice| {
         let (_, port) = host.rdma_port(nic, choice)?;
         u32::try_from(port.mtu_active.get()?.as_u64()).ok()
     };
-    let here = mtu(&path.local, &path.local_nic, &verbs.local)?;
-    let there = mtu(&path.remote, &path.remote_nic, &verbs.remote)?;
+    let here = mtu(path.local, path.local_nic, &verbs.local)?;
+    let there = mtu(path.remote, path.remote_nic, &verbs.remote)?;
     Some(here.min(there))
+}
+
+/// Datagrams that fill the frames of the path.
+fn udp_over(args: &MeasureUdp, path: PathView<'_>) -> Outcome<TrialSpec> {
+    let mtu = (path.local.nic(path.local_nic)).and_then(|nic| nic.mtu.get());
+    spec::udp(args, mtu, path.ipv6)
+}
+
+/// The trial that `action` asks for between two ends of ours, placed; none where it asks for something else than one
+/// trial between them.
+pub fn trial_of(action: &MeasureAction, path: PathView<'_>) -> Outcome<Option<TrialSpec>> {
+    let (trial, spec) = match action {
+        MeasureAction::Stream(args) if args.ladder.ladder || args.preload.is_some() => {
+            return Ok(None);
+        }
+        MeasureAction::Stream(args) => (&args.stream.trial, spec::measure_stream(args)?),
+        MeasureAction::Rr(args) => (&args.trial, spec::rr(args)?),
+        MeasureAction::Pingpong(args) => (&args.trial, spec::pingpong(args)?),
+        MeasureAction::Transfer(args) => (&args.trial, spec::transfer(args)?),
+        MeasureAction::Udp(args) => (&args.trial, udp_over(args, path)?),
+        MeasureAction::Http(args) => (&args.trial, spec::http(args, &args.path)?),
+        MeasureAction::RdmaWrite(args) => (&args.trial, rdma_over(args, Verb::Write, path)?),
+        MeasureAction::RdmaRead(args) => (&args.trial, rdma_over(args, Verb::Read, path)?),
+        MeasureAction::RdmaSend(args) => (&args.trial, rdma_over(args, Verb::Send, path)?),
+        MeasureAction::RdmaAtomic(args) => (&args.trial, rdma_over(args, Verb::Atomic, path)?),
+    };
+    let placement = placement(trial, &spec, path)?;
+    Ok(Some(TrialSpec { placement, ..spec }))
+}
+
+fn rdma_over(args: &MeasureRdma, verb: Verb, path: PathView<'_>) -> Outcome<TrialSpec> {
+    spec::rdma(args, verb, path_mtu(args, path))
 }
 
 /// A measurement between two ends of ours.
@@ -185,13 +218,13 @@ fn over_peer(
     until: &UntilArgs,
     state: &FilePath,
     telling: Telling<'_>,
-    ask: impl FnOnce(&Path) -> Outcome<TrialSpec>,
+    ask: impl FnOnce(PathView<'_>) -> Outcome<TrialSpec>,
 ) -> Outcome<()> {
     let say = telling.say;
     let interrupt = Interrupt::listen()?;
     let mut path = open_path(peer, state, &interrupt)?;
-    let mut spec = ask(&path)?;
-    spec.placement = placement(trial, &spec, &path)?;
+    let mut spec = ask(path.view())?;
+    spec.placement = placement(trial, &spec, path.view())?;
     let name = spec.workload.name();
     say.note(&format!(
         "measuring {name} over {} to {} ({}) for {}{}; Ctrl-C stops it",
@@ -363,7 +396,7 @@ fn http(args: &MeasureHttp, state: &FilePath, telling: Telling<'_>) -> Outcome<(
         port: None,
     };
     let asked = spec::http(args, &args.path)?;
-    let ask = |_: &Path| Ok(asked);
+    let ask = |_: PathView<'_>| Ok(asked);
     over_peer(&peer, &args.trial, &args.until, state, telling, ask)
 }
 

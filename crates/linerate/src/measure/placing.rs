@@ -10,10 +10,10 @@ use linerate_model::workload::{
 use crate::cli::{Placing, TrialArgs};
 use crate::exit::{Code, Outcome, Stop};
 use crate::place::{self, MemoryWhere, Site, Where, allowed_here};
-use crate::trial::Path;
+use crate::trial::PathView;
 
 /// Where the threads and buffers of a trial of `spec` shall be, as the arguments ask and both maps allow.
-pub fn placement<'a>(args: &TrialArgs, spec: &TrialSpec, path: &'a Path) -> Outcome<Placement> {
+pub fn placement<'a>(args: &TrialArgs, spec: &TrialSpec, path: PathView<'a>) -> Outcome<Placement> {
     let here = match &args.place {
         Some(Placing::At(place)) => place.clone(),
         Some(Placing::Roles(..)) | None => Where::Free,
@@ -32,17 +32,17 @@ pub fn placement<'a>(args: &TrialArgs, spec: &TrialSpec, path: &'a Path) -> Outc
         host.rdma_port(nic, choice).map(|(device, _)| device)
     };
     let local = Site {
-        host: &path.local,
-        nic: &path.local_nic,
-        rdma: device(&path.local, &path.local_nic, |verbs| &verbs.local),
+        host: path.local,
+        nic: path.local_nic,
+        rdma: device(path.local, path.local_nic, |verbs| &verbs.local),
         allowed: Some(&allowed),
         cpus: &here,
         memory: &memory_here,
     };
     let remote = Site {
-        host: &path.remote,
-        nic: &path.remote_nic,
-        rdma: device(&path.remote, &path.remote_nic, |verbs| &verbs.remote),
+        host: path.remote,
+        nic: path.remote_nic,
+        rdma: device(path.remote, path.remote_nic, |verbs| &verbs.remote),
         allowed: None,
         cpus: &there,
         memory: &memory_there,

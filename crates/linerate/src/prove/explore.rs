@@ -146,8 +146,8 @@ impl Session<'_> {
     fn factors(&mut self) -> Outcome<Vec<Factor>> {
         let site = |end| Site {
             end,
-            host: self.ends.host(end),
-            nic: self.ends.nic(end),
+            host: self.stack.ends.host(end),
+            nic: self.stack.ends.nic(end),
         };
         let sites = [site(End::Local), site(End::Remote)];
         let mut all = factors(&sites, self.permit(), self.options.owns_shapers);
@@ -155,11 +155,13 @@ impl Session<'_> {
         for factor in &mut all {
             let mut made = Vec::new();
             for level in std::mem::take(&mut factor.levels) {
-                let tried = self.apply(&level.changes).and_then(|()| self.undo_newest());
+                let tried = self
+                    .apply(&level.changes)
+                    .and_then(|()| self.stack.undo_newest());
                 match tried {
                     Ok(()) => made.push(level),
                     Err(stop) => {
-                        let why = self.refused(stop)?;
+                        let why = self.stack.refused(stop)?;
                         let label = format!("{} {}", factor.name, level.words);
                         self.say.result(&label, &format!("left out: {why}"));
                     }
@@ -169,20 +171,6 @@ impl Session<'_> {
         }
         all.retain(|factor| factor.levels.len() > 1);
         Ok(all)
-    }
-
-    /// Passes a stop through, unless it says that a change is not possible here and the hosts are as they were: then
-    /// why.
-    fn refused(&self, stop: Stop) -> Outcome<String> {
-        let impossible = matches!(
-            stop.code,
-            Code::NotSupported | Code::PermissionMissing | Code::BadInput | Code::FailedRestored
-        );
-        if impossible && self.doubts.is_empty() {
-            Ok(stop.message)
-        } else {
-            Err(stop)
-        }
     }
 
     /// The points of a screening design in random order, at most so many, each changed factor at one of its other
@@ -215,7 +203,7 @@ impl Session<'_> {
         let sample = match self.with_changes(&changes(factors, point)) {
             Ok(sample) => Some(sample),
             Err(stop) => {
-                self.refused(stop)?;
+                self.stack.refused(stop)?;
                 None
             }
         };

@@ -7,9 +7,10 @@ use linerate_model::sample::{Datagrams as Counted, Flag};
 use linerate_model::units::Nanoseconds;
 use linerate_model::workload::Verb;
 
-use super::super::document::{Ends, Measured, document};
+use super::super::document::{Measured, document};
 use super::super::text::text as told;
 use super::*;
+use crate::trial::PathView;
 
 fn host(name: &str) -> Host {
     build::host()
@@ -21,7 +22,7 @@ fn host(name: &str) -> Host {
 /// What `sample` comes to: the document, and the text.
 fn shown(sample: Sample) -> (Value, String) {
     let (near, far) = (host("eth0"), host("eth1"));
-    let ends = Ends {
+    let ends = PathView {
         local: &near,
         remote: &far,
         local_nic: &near.nics[0].name,

@@ -1,0 +1,716 @@
+//! What the record of an experiment says: means, effects with their intervals, what disturbed it, and how small an
+//! effect it could have seen. Pure: a stored run is judged again by the same functions.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use linerate_model::lab::{Cell, Contrast, DesignKind, Experiment, Layout, Response};
+use linerate_model::sample::{Flag, Sample};
+use linerate_stats::Seed;
+use linerate_stats::effect::paired_relative;
+use linerate_stats::screening::plackett_burman;
+use linerate_stats::summary::{mean, median, standard_deviation};
+use serde::Serialize;
+
+use super::figure::{figure, own_response, unit};
+use crate::analysis::{LEVEL, is_doubtful};
+use crate::exit::{Code, Outcome, Stop};
+use crate::store::{Header, Record};
+
+/// The name of the document's schema.
+pub const SCHEMA: &str = "linerate.lab/1";
+/// A trial this many times farther from what its combination and block make expect than the middle trial is told.
+/// (B. Iglewicz, D. C. Hoaglin, "How to detect and handle outliers", 1993: 3.5 scaled deviations.)
+const OUTLYING: f64 = 3.5;
+/// A normal variable's median absolute deviation times this is its standard deviation.
+const DEVIATION_OF_MEDIAN: f64 = 1.4826;
+
+/// An experiment laid out, without the levels that cannot be had.
+#[derive(Debug)]
+pub struct Laid {
+    /// For each factor the levels that are left.
+    pub kept: Vec<Vec<usize>>,
+    /// The factors with more than one.
+    pub varied: Vec<usize>,
+    /// All combinations, by the levels of the file.
+    pub cells: Vec<Cell>,
+    layout: Layout,
+}
+
+/// An effect in the terms of the layout, and in those of the file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Effect {
+    /// Factors of the file.
+    factors: Vec<usize>,
+    /// Their levels.
+    levels: Vec<usize>,
+    /// The levels that they are held against.
+    against: Vec<usize>,
+    /// Varied factor and its kept level, both counted from 0.
+    corner: Vec<(usize, usize)>,
+}
+
+/// Lays an experiment out without the levels that were left out: (factor, level).
+pub fn laid(experiment: &Experiment, left: &[(usize, usize)]) -> Outcome<Laid> {
+    let factors = experiment.factors.iter().enumerate();
+    let kept: Vec<Vec<usize>> = factors
+        .map(|(at, factor)| {
+            let levels = 0..factor.levels.len();
+            levels
+                .filter(|level| !left.contains(&(at, *level)))
+                .collect()
+        })
+        .collect();
+    let varied: Vec<usize> = (0..kept.len()).filter(|at| kept[*at].len() > 1).collect();
+    let names: Vec<&str> = (varied.iter())
+        .map(|at| experiment.factors[*at].name())
+        .collect();
+    let levels: Vec<usize> = varied.iter().map(|at| kept[*at].len()).collect();
+    let mut design = experiment.design.clone();
+    // A fraction for fewer factors may have more runs than all combinations are.
+    let all = 1u32 << varied.len().min(31);
+    design.runs = design.runs.map(|runs| runs.min(all));
+    let few = match design.kind {
+        DesignKind::Fraction => varied.len() < 2,
+        _ => varied.is_empty(),
+    };
+    if few {
+        design.kind = DesignKind::Full;
+    }
+    let screening = |factors: usize| plackett_burman(factors).unwrap_or_default();
+    let wrong = |error: linerate_model::lab::LayoutError| {
+        Stop::new(Code::BadInput, format!("the design: {error}"))
+    };
+    let layout = Layout::new(&design, &names, &levels, screening).map_err(wrong)?;
+    let asked: Vec<Vec<usize>> = asked(experiment, &varied);
+    let name = |effect: &[usize]| {
+        let effect: Vec<usize> = effect.iter().map(|at| varied[*at]).collect();
+        experiment.effect_name(&effect)
+    };
+    layout.answers(&asked, name).map_err(wrong)?;
+    let cell = |cell: &Cell| {
+        let mut whole = without_factors(experiment);
+        for (level, levels) in whole.iter_mut().zip(&kept) {
+            // A factor without any level that can be had is left as the experiment is without it.
+            *level = levels.first().copied().unwrap_or(*level);
+        }
+        for (level, factor) in cell.iter().zip(&varied) {
+            whole[*factor] = kept[*factor][*level];
+        }
+        whole
+    };
+    let cells = layout.cells().iter().map(cell).collect::<Vec<Cell>>();
+    Ok(Laid {
+        kept,
+        varied,
+        cells,
+        layout,
+    })
+}
+
+/// The combination in which no factor has any of its levels: no factor has a level of that number.
+pub(super) fn without_factors(experiment: &Experiment) -> Cell {
+    let factors = experiment.factors.iter();
+    factors.map(|factor| factor.levels.len()).collect()
+}
+
+/// The effects that are asked for among the factors that are varied, by their places there.
+fn asked(experiment: &Experiment, varied: &[usize]) -> Vec<Vec<usize>> {
+    let place = |factor: &usize| varied.iter().position(|at| at == factor);
+    let asked = experiment.asked().into_iter();
+    asked
+        .filter_map(|effect| effect.iter().map(place).collect::<Option<Vec<_>>>())
+        .collect()
+}
+
+impl Laid {
+    /// What the design mixes up, in words.
+    pub fn confounding(&self, experiment: &Experiment) -> Vec<String> {
+        let name = |effect: &[usize]| {
+            let effect: Vec<usize> = effect.iter().map(|at| self.varied[*at]).collect();
+            experiment.effect_name(&effect)
+        };
+        self.layout.confounding(name)
+    }
+
+    /// Every effect that is asked for, at each of its levels.
+    fn effects(&self, experiment: &Experiment) -> Vec<Effect> {
+        let asked = asked(experiment, &self.varied);
+        let mut effects = Vec::new();
+        for places in asked {
+            let mut corners: Vec<Vec<(usize, usize)>> = vec![Vec::new()];
+            for place in places {
+                let levels = self.kept[self.varied[place]].len();
+                let longer = corners.iter().flat_map(|corner| {
+                    (1..levels).map(move |level| {
+                        let mut longer = corner.clone();
+                        longer.push((place, level));
+                        longer
+                    })
+                });
+                corners = longer.collect();
+            }
+            effects.extend(corners.into_iter().map(|corner| {
+                let factor = |(place, _): &(usize, usize)| self.varied[*place];
+                let level =
+                    |(place, level): &(usize, usize)| self.kept[self.varied[*place]][*level];
+                Effect {
+                    factors: corner.iter().map(factor).collect(),
+                    levels: corner.iter().map(level).collect(),
+                    against: corner.iter().map(|one| self.kept[factor(one)][0]).collect(),
+                    corner,
+                }
+            }));
+        }
+        effects
+    }
+
+    /// How many times the noise of one trial the noise of a block's effect is: each asked effect by name, the largest
+    /// first.
+    pub(super) fn spreads(&self, experiment: &Experiment) -> Vec<(String, f64)> {
+        let effects = self.effects(experiment).into_iter();
+        let mut spreads: Vec<(String, f64)> = effects
+            .filter_map(|effect| {
+                let spread = self.layout.contrast(&effect.corner)?.spread();
+                Some((experiment.effect_name(&effect.factors), spread))
+            })
+            .collect();
+        spreads.sort_by(|one, other| other.1.total_cmp(&one.1));
+        spreads.dedup_by(|later, first| later.0 == first.0);
+        spreads
+    }
+}
+
+/// The records of an experiment, sorted.
+#[derive(Debug)]
+pub struct Sorted<'a> {
+    /// The experiment.
+    pub experiment: &'a Experiment,
+    /// Levels that cannot be had: factor, level, why.
+    pub left: Vec<(usize, usize, &'a str)>,
+    /// The trials before.
+    pub pilots: Vec<&'a Sample>,
+    /// The trials of each block and combination, the last ones made.
+    pub cells: BTreeMap<(u32, &'a [usize]), Made<'a>>,
+    /// Trials that others took the place of.
+    pub set_aside: usize,
+    /// Whether it came to its end.
+    pub complete: bool,
+    /// Why it was stopped.
+    pub stopped: Option<&'a str>,
+    /// Whether every setting is as it was found, as far as it is known.
+    pub restored: Option<bool>,
+}
+
+/// What was made of a combination in a block.
+#[derive(Debug, Clone, Copy)]
+pub struct Made<'a> {
+    /// The place among all trials, from 0.
+    pub order: usize,
+    /// The trials; none where it cannot be had.
+    pub samples: &'a [Sample],
+    /// Why there is none.
+    pub why: Option<&'a str>,
+}
+
+/// Sorts the records of an experiment; none where they are of something else.
+pub fn sort(records: &[Record]) -> Option<Sorted<'_>> {
+    let experiment = records.iter().find_map(|record| match record {
+        Record::Lab { experiment, .. } => Some(&**experiment),
+        _ => None,
+    })?;
+    let mut sorted = Sorted {
+        experiment,
+        left: Vec::new(),
+        pilots: Vec::new(),
+        cells: BTreeMap::new(),
+        set_aside: 0,
+        complete: false,
+        stopped: None,
+        restored: None,
+    };
+    let mut order = 0;
+    for record in records {
+        match record {
+            Record::LeftOut { factor, level, why } => sorted.left.push((*factor, *level, why)),
+            Record::Pilot(sample) => sorted.pilots.push(sample),
+            Record::Cell {
+                block,
+                levels,
+                samples,
+                why,
+            } => {
+                let made = Made {
+                    order,
+                    samples,
+                    why: why.as_deref(),
+                };
+                order += 1;
+                let before = sorted.cells.insert((*block, levels), made);
+                sorted.set_aside += usize::from(before.is_some());
+            }
+            Record::Stopped(why) => sorted.stopped = Some(why),
+            Record::Resumed { .. } => sorted.stopped = None,
+            Record::Ended { restored, .. } => {
+                sorted.complete = sorted.stopped.is_none();
+                sorted.restored = Some(*restored);
+            }
+            _ => {}
+        }
+    }
+    Some(sorted)
+}
+
+/// Whether an experiment came to its end.
+pub(super) fn is_whole(records: &[Record]) -> bool {
+    sort(records).is_some_and(|sorted| sorted.complete)
+}
+
+/// How many trials an experiment has made.
+pub(super) fn trials_made(records: &[Record]) -> usize {
+    let is_trial = |record: &&Record| matches!(record, Record::Cell { .. });
+    records.iter().filter(is_trial).count()
+}
+
+impl Sorted<'_> {
+    /// The levels that are left out.
+    pub fn left_out(&self) -> Vec<(usize, usize)> {
+        let places = self.left.iter().map(|(factor, level, _)| (*factor, *level));
+        places.collect()
+    }
+
+    /// What is judged: what the file names, else what the workload is about.
+    pub fn responses(&self) -> Vec<Response> {
+        let named = &self.experiment.response.0;
+        if !named.is_empty() {
+            return named.clone();
+        }
+        let first = self.cells.values().find_map(|made| made.samples.first());
+        let first = first.or(self.pilots.first().copied());
+        first.map(own_response).into_iter().collect()
+    }
+
+    fn value(&self, response: Response, block: u32, cell: &[usize]) -> Option<f64> {
+        let made = self.cells.get(&(block, cell))?;
+        figure(response, made.samples.first()?)
+    }
+
+    /// The blocks that were begun.
+    pub fn blocks(&self) -> BTreeSet<u32> {
+        self.cells.keys().map(|(block, _)| *block).collect()
+    }
+
+    /// Both sides of a contrast in each block that has all of its cells.
+    fn pairs(&self, laid: &Laid, contrast: &Contrast, response: Response) -> Vec<(f64, f64)> {
+        let sum = |block: u32, side: &[(usize, f64)]| -> Option<f64> {
+            let each = side.iter().map(|(cell, weight)| {
+                let value = self.value(response, block, &laid.cells[*cell])?;
+                Some(weight * value.ln())
+            });
+            each.sum::<Option<f64>>().map(f64::exp)
+        };
+        let blocks = self.blocks().into_iter();
+        blocks
+            .filter_map(|block| Some((sum(block, &contrast.against)?, sum(block, &contrast.with)?)))
+            .collect()
+    }
+
+    /// Half of the width of the widest interval of an asked effect, of the response that decides; none before each
+    /// has one.
+    pub(super) fn widest(&self, laid: &Laid, seed: u64) -> Option<f64> {
+        let response = *self.responses().first()?;
+        let effects = laid.effects(self.experiment).into_iter();
+        let half = effects.map(|effect| {
+            let contrast = laid.layout.contrast(&effect.corner)?;
+            let pairs = self.pairs(laid, &contrast, response);
+            let effect = paired_relative(&pairs, LEVEL, Seed(seed)).ok()?;
+            Some((effect.interval.high - effect.interval.low) / 2.0)
+        });
+        half.collect::<Option<Vec<f64>>>()?
+            .into_iter()
+            .reduce(f64::max)
+    }
+}
+
+/// The scatter of trials of one combination, on the scale of logarithms.
+pub(super) fn scatter(samples: &[&Sample], response: Response) -> Option<f64> {
+    let logs: Vec<f64> = (samples.iter())
+        .filter_map(|sample| figure(response, sample))
+        .map(f64::ln)
+        .collect();
+    standard_deviation(&logs).ok()
+}
+
+/// What an experiment says.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct LabDocument {
+    schema: &'static str,
+    /// What it is called.
+    pub title: String,
+    /// What it is to answer.
+    pub question: String,
+    /// The folder of its run.
+    pub run: Option<String>,
+    /// Whether it came to its end.
+    pub complete: bool,
+    /// Why it was stopped.
+    pub stopped: Option<String>,
+    /// Whether every setting is as it was found; null where that is not known.
+    pub restored: Option<bool>,
+    /// The seed of the order.
+    pub seed: u64,
+    /// How it was laid out.
+    pub design: DesignDocument,
+    /// The factors.
+    pub factors: Vec<FactorDocument>,
+    /// What is judged, the first one first.
+    pub responses: Vec<ResponseDocument>,
+    /// Every trial, in the order they were made.
+    pub trials: Vec<TrialDocument>,
+}
+
+/// The layout.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct DesignDocument {
+    /// Which.
+    pub kind: &'static str,
+    /// Combinations.
+    pub cells: usize,
+    /// Blocks that were begun.
+    pub blocks: usize,
+    /// What it mixes up.
+    pub confounding: Vec<String>,
+}
+
+/// A factor.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct FactorDocument {
+    /// Its name.
+    pub name: String,
+    /// Its levels.
+    pub levels: Vec<LevelDocument>,
+}
+
+/// A level.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct LevelDocument {
+    /// Its name.
+    pub name: String,
+    /// Why it was left out; null where it was tried.
+    pub skipped: Option<String>,
+}
+
+/// All that is said of one figure.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ResponseDocument {
+    /// Its word.
+    pub response: Response,
+    /// The unit of means and values.
+    pub unit: &'static str,
+    /// Whether more is better.
+    pub more_is_better: bool,
+    /// The table of means.
+    pub cells: Vec<CellDocument>,
+    /// The effects that were asked for.
+    pub effects: Vec<EffectDocument>,
+    /// What drifted over the blocks, relative change for each block; null with fewer than three.
+    pub drift: Option<DriftDocument>,
+    /// Places, in `trials`, of those that lie far from what their combination and block make expect.
+    pub outliers: Vec<usize>,
+}
+
+/// A combination.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct CellDocument {
+    /// The names of its levels.
+    pub levels: Vec<String>,
+    /// Trials that tell the figure.
+    pub trials: usize,
+    /// Their geometric mean; null where there is none.
+    pub mean: Option<f64>,
+    /// The smallest.
+    pub least: Option<f64>,
+    /// The largest.
+    pub most: Option<f64>,
+    /// Why there is none.
+    pub why: Option<String>,
+}
+
+/// An effect: what a level does against the first one, or what two do together beyond what each does alone.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct EffectDocument {
+    /// Its name: `a`, `a*b`.
+    pub effect: String,
+    /// The levels.
+    pub levels: Vec<String>,
+    /// Those that they are held against.
+    pub against: Vec<String>,
+    /// The relative change.
+    pub relative: f64,
+    /// Its interval.
+    pub low: f64,
+    /// Its interval.
+    pub high: f64,
+    /// The level of the interval.
+    pub level: f64,
+    /// Blocks that tell it.
+    pub blocks: usize,
+    /// The smallest relative rise that would have been seen four times in five.
+    pub smallest_detectable: f64,
+    /// Whether the interval excludes zero.
+    pub shown: bool,
+    /// Whether it still would if every effect of this figure were to be right at once (C. E. Bonferroni's inequality).
+    pub shown_among_all: bool,
+}
+
+/// How a figure moved with time.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct DriftDocument {
+    /// Relative change from each block to the next, in the middle of all pairs of blocks (P. K. Sen, 1968).
+    pub relative_per_block: f64,
+    /// Whether all blocks stand in order: every later one above, or every later one below.
+    pub steady: bool,
+}
+
+/// A trial.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct TrialDocument {
+    /// Its block.
+    pub block: u32,
+    /// Its place in the order.
+    pub order: usize,
+    /// The names of its levels.
+    pub levels: Vec<String>,
+    /// Its figures, by word.
+    pub values: BTreeMap<&'static str, f64>,
+    /// What must be known to trust it.
+    pub flags: Vec<Flag>,
+    /// Whether it is no measurement of what it was to measure.
+    pub doubtful: bool,
+    /// Why there is none.
+    pub why: Option<String>,
+}
+
+/// The document of an experiment. Of one that was cut short it holds what there is.
+pub fn document(header: &Header, records: &[Record]) -> Outcome<LabDocument> {
+    let sorted = sort(records)
+        .ok_or_else(|| Stop::new(Code::BadInput, "these are records of no experiment"))?;
+    let experiment = sorted.experiment;
+    let laid = laid(experiment, &sorted.left_out())?;
+    let responses = sorted.responses();
+    let mut made: Vec<(&(u32, &[usize]), &Made<'_>)> = sorted.cells.iter().collect();
+    made.sort_by_key(|(_, made)| made.order);
+    let trials = made.iter().map(|((block, cell), made)| {
+        let sample = made.samples.first();
+        let told = responses.iter().filter_map(|response| {
+            let value = figure(*response, sample?)?;
+            Some((response.word(), value))
+        });
+        TrialDocument {
+            block: *block,
+            order: made.order,
+            levels: experiment.level_names(cell),
+            values: told.collect(),
+            flags: sample
+                .map(|sample| sample.flags.clone())
+                .unwrap_or_default(),
+            doubtful: sample.is_some_and(is_doubtful),
+            why: made.why.map(str::to_owned),
+        }
+    });
+    let trials: Vec<TrialDocument> = trials.collect();
+    let of_response = |response: &Response| ResponseDocument {
+        response: *response,
+        unit: unit(*response),
+        more_is_better: response.more_is_better(),
+        cells: cells(&sorted, &laid, *response),
+        effects: effects(&sorted, &laid, *response, header.seed),
+        drift: drift(&sorted, &laid, *response),
+        outliers: outliers(&sorted, &laid, *response, &trials),
+    };
+    let factors = experiment.factors.iter().enumerate();
+    let factors = factors.map(|(at, factor)| FactorDocument {
+        name: factor.name().to_owned(),
+        levels: (0..factor.levels.len())
+            .map(|level| LevelDocument {
+                name: factor.level(level).unwrap_or_default().name,
+                skipped: (sorted.left.iter())
+                    .find(|(f, l, _)| (*f, *l) == (at, level))
+                    .map(|(_, _, why)| (*why).to_owned()),
+            })
+            .collect(),
+    });
+    Ok(LabDocument {
+        schema: SCHEMA,
+        title: experiment.title.clone(),
+        question: experiment.question.clone(),
+        run: None,
+        complete: sorted.complete,
+        stopped: sorted.stopped.map(str::to_owned),
+        restored: sorted.restored,
+        seed: header.seed,
+        design: DesignDocument {
+            kind: experiment.design.kind.word(),
+            cells: laid.cells.len(),
+            blocks: sorted.blocks().len(),
+            confounding: laid.confounding(experiment),
+        },
+        factors: factors.collect(),
+        responses: responses.iter().map(of_response).collect(),
+        trials,
+    })
+}
+
+fn cells(sorted: &Sorted<'_>, laid: &Laid, response: Response) -> Vec<CellDocument> {
+    let blocks = sorted.blocks();
+    let one = |cell: &Cell| {
+        let values: Vec<f64> = (blocks.iter())
+            .filter_map(|block| sorted.value(response, *block, cell))
+            .collect();
+        let logs: Vec<f64> = values.iter().map(|value| value.ln()).collect();
+        let why = blocks.iter().find_map(|block| {
+            let made = sorted.cells.get(&(*block, cell.as_slice()))?;
+            made.why.map(str::to_owned)
+        });
+        CellDocument {
+            levels: sorted.experiment.level_names(cell),
+            trials: values.len(),
+            mean: mean(&logs).ok().map(f64::exp),
+            least: values.iter().copied().reduce(f64::min),
+            most: values.iter().copied().reduce(f64::max),
+            why,
+        }
+    };
+    laid.cells.iter().map(one).collect()
+}
+
+fn effects(sorted: &Sorted<'_>, laid: &Laid, response: Response, seed: u64) -> Vec<EffectDocument> {
+    let experiment = sorted.experiment;
+    let effects = laid.effects(experiment);
+    #[expect(clippy::cast_precision_loss, reason = "some hundred effects")]
+    let all = 1.0 - (1.0 - LEVEL) / effects.len().max(1) as f64;
+    let names = |effect: &Effect, levels: &[usize]| {
+        let pairs = effect.factors.iter().zip(levels);
+        let name = |(factor, level): (&usize, &usize)| {
+            experiment.factors[*factor]
+                .level(*level)
+                .unwrap_or_default()
+                .name
+        };
+        pairs.map(name).collect::<Vec<String>>()
+    };
+    let one = |effect: &Effect| {
+        let contrast = laid.layout.contrast(&effect.corner)?;
+        let pairs = sorted.pairs(laid, &contrast, response);
+        let found = paired_relative(&pairs, LEVEL, Seed(seed)).ok()?;
+        let strict = paired_relative(&pairs, all, Seed(seed)).ok()?;
+        Some(EffectDocument {
+            effect: experiment.effect_name(&effect.factors),
+            levels: names(effect, &effect.levels),
+            against: names(effect, &effect.against),
+            relative: found.relative,
+            low: found.interval.low,
+            high: found.interval.high,
+            level: LEVEL,
+            blocks: found.pairs,
+            smallest_detectable: found.smallest_detectable,
+            shown: found.interval.excludes(0.0),
+            shown_among_all: strict.interval.excludes(0.0),
+        })
+    };
+    effects.iter().filter_map(one).collect()
+}
+
+/// The mean of the logarithms of a block's cells, over the cells that every block has.
+fn levels_of_blocks(sorted: &Sorted<'_>, laid: &Laid, response: Response) -> Vec<f64> {
+    let blocks = sorted.blocks();
+    let in_all = |cell: &&Cell| {
+        let mut values = blocks
+            .iter()
+            .map(|block| sorted.value(response, *block, cell));
+        values.all(|value| value.is_some())
+    };
+    // The last block may have been cut off: a block without most of its cells is no block.
+    let cells: Vec<&Cell> = laid.cells.iter().filter(in_all).collect();
+    if cells.len() * 2 < laid.cells.len() {
+        return Vec::new();
+    }
+    let level = |block: &u32| {
+        let values = cells
+            .iter()
+            .filter_map(|cell| sorted.value(response, *block, cell));
+        let logs: Vec<f64> = values.map(f64::ln).collect();
+        mean(&logs).ok()
+    };
+    blocks.iter().filter_map(level).collect()
+}
+
+fn drift(sorted: &Sorted<'_>, laid: &Laid, response: Response) -> Option<DriftDocument> {
+    let levels = levels_of_blocks(sorted, laid, response);
+    if levels.len() < 3 {
+        return None;
+    }
+    let mut slopes = Vec::new();
+    for (at, level) in levels.iter().enumerate() {
+        for (later, other) in levels.iter().enumerate().skip(at + 1) {
+            #[expect(clippy::cast_precision_loss, reason = "some thousand blocks")]
+            slopes.push((other - level) / (later - at) as f64);
+        }
+    }
+    let steady = slopes.iter().all(|slope| *slope > 0.0) || slopes.iter().all(|slope| *slope < 0.0);
+    Some(DriftDocument {
+        relative_per_block: median(&slopes).ok()?.exp_m1(),
+        // Three in order come about once in three times by chance.
+        steady: steady && levels.len() > 4,
+    })
+}
+
+/// Trials far from the sum of what their combination and their block are (in logarithms).
+fn outliers(
+    sorted: &Sorted<'_>,
+    laid: &Laid,
+    response: Response,
+    trials: &[TrialDocument],
+) -> Vec<usize> {
+    let experiment = sorted.experiment;
+    let blocks = sorted.blocks();
+    let logs: Vec<Option<f64>> = trials
+        .iter()
+        .map(|trial| trial.values.get(response.word()).map(|value| value.ln()))
+        .collect();
+    let names: Vec<Vec<String>> = (laid.cells.iter())
+        .map(|cell| experiment.level_names(cell))
+        .collect();
+    let middle = |keep: &dyn Fn(&TrialDocument) -> bool, rest: &[Option<f64>]| {
+        let values: Vec<f64> = trials
+            .iter()
+            .zip(rest)
+            .filter(|(trial, _)| keep(trial))
+            .filter_map(|(_, value)| *value)
+            .collect();
+        median(&values).unwrap_or(0.0)
+    };
+    let of_cells: BTreeMap<&Vec<String>, f64> = (names.iter())
+        .map(|name| (name, middle(&|trial| trial.levels == *name, &logs)))
+        .collect();
+    let less =
+        |place: usize, value: f64| value - of_cells.get(&trials[place].levels).unwrap_or(&0.0);
+    let rest: Vec<Option<f64>> = (logs.iter().enumerate())
+        .map(|(place, value)| value.map(|value| less(place, value)))
+        .collect();
+    let of_blocks: BTreeMap<u32, f64> = (blocks.iter())
+        .map(|block| (*block, middle(&|trial| trial.block == *block, &rest)))
+        .collect();
+    let rest: Vec<Option<f64>> = (rest.iter().zip(trials))
+        .map(|(value, trial)| {
+            value.map(|value| value - of_blocks.get(&trial.block).unwrap_or(&0.0))
+        })
+        .collect();
+    let sizes: Vec<f64> = rest.iter().flatten().map(|value| value.abs()).collect();
+    let usual = median(&sizes).unwrap_or(0.0) * DEVIATION_OF_MEDIAN;
+    let is_far = |value: &Option<f64>| value.is_some_and(|value| value.abs() > OUTLYING * usual);
+    let places = rest.iter().enumerate();
+    places
+        .filter(|(_, value)| usual > 0.0 && is_far(value))
+        .map(|(place, _)| place)
+        .collect()
+}

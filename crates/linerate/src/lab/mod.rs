@@ -1,0 +1,278 @@
+//! `linerate lab`: designed experiments.
+//!
+//! `definition` reads the file of an experiment, `resolve` makes of a combination of levels the trials and settings
+//! it stands for, `session` runs them in randomised blocks, `judge` makes of the record what is printed as JSON,
+//! `text` what a person reads. `compare` holds two runs against each other.
+
+pub(crate) mod compare;
+mod definition;
+mod figure;
+pub mod judge;
+mod lanes;
+pub mod resolve;
+pub mod session;
+mod text;
+
+use std::path::Path as FilePath;
+
+use linerate_model::lab::{Experiment, Factor};
+use linerate_model::units::BitRate;
+
+use self::definition::Definition;
+use self::lanes::Lanes;
+use self::resolve::Resolver;
+use self::session::{Asked, Session};
+use crate::cli::{LabAction, LabRunArgs, PeerArgs};
+use crate::commands::{now_unix_s, run_folder};
+use crate::draw::fresh_seed;
+use crate::exit::{Code, Outcome, Stop};
+use crate::interrupt::Interrupt;
+use crate::measure::copy_bandwidth;
+use crate::peer::PeerAddress;
+use crate::prove::seconds_in_words;
+use crate::say::{Format, Say};
+use crate::store::{self, Header, Log, Record, Run, StoredRun};
+use crate::tune::recover_first;
+
+/// Carries out `lab`.
+pub fn run(action: &LabAction, state: &FilePath, say: &Say) -> Outcome<()> {
+    match action {
+        LabAction::List => list(say),
+        LabAction::Run(args) => begin(args, state, say),
+        LabAction::Resume { run } => resume(run, state, say),
+        LabAction::Show { run } => show(run, say),
+    }
+}
+
+/// The experiments that come with linerate.
+fn list(say: &Say) -> Outcome<()> {
+    let shipped: Vec<Definition> = definition::SHIPPED
+        .iter()
+        .map(|(name, _)| definition::read(name))
+        .collect::<Outcome<_>>()?;
+    if say.format == Format::Json {
+        let one = |definition: &Definition| {
+            let experiment = &definition.experiment;
+            serde_json::json!({
+                "name": definition.name,
+                "title": experiment.title,
+                "question": experiment.question,
+                "factors": experiment.factors.iter().map(Factor::name).collect::<Vec<_>>(),
+            })
+        };
+        let document = serde_json::json!({
+            "schema": "linerate.lab-list/1",
+            "experiments": shipped.iter().map(one).collect::<Vec<_>>(),
+        });
+        return say.json(&document);
+    }
+    let width = shipped.iter().map(|one| one.name.len()).max().unwrap_or(0);
+    let line = |one: &Definition| format!("{:<width$}  {}", one.name, one.experiment.title);
+    let lines: Vec<String> = shipped.iter().map(line).collect();
+    say.data(&lines.join("\n"))
+}
+
+/// `lab run`.
+fn begin(args: &LabRunArgs, state: &FilePath, say: &Say) -> Outcome<()> {
+    let definition = definition::read(&args.experiment)?;
+    let mut experiment = definition.experiment;
+    if args.quick {
+        experiment = experiment.quick();
+    }
+    if let Some(repeats) = args.repeats {
+        experiment.design.repeats = repeats;
+    }
+    if let Some(time) = args.time {
+        let time = linerate_model::lab::Word::Text(format!("{}ns", time.as_u64()));
+        experiment.options.insert("time".to_owned(), time);
+    }
+    experiment
+        .check()
+        .map_err(|error| Stop::new(Code::BadInput, error.to_string()))?;
+    let seed = args.seed.map_or_else(fresh_seed, Ok)?;
+    let interrupt = Interrupt::listen()?;
+    recover_first(state, say)?;
+    let peer = peer_of(args, &experiment)?;
+    let mut lanes = Lanes::open(&peer, experiment.beside.len(), state, &interrupt)?;
+    if args.include_way_in {
+        lanes.first.include_way_in();
+    }
+    let created_unix_s = now_unix_s();
+    let header = Header {
+        schema: store::SCHEMA.to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        created_unix_s,
+        command: std::env::args().collect(),
+        seed,
+        pairs: experiment.design.repeats,
+        peer: peer.peer.to_string(),
+        local_nic: lanes.first.local_nic.clone(),
+        remote_nic: lanes.first.remote_nic.clone(),
+        address: lanes.first.address.to_string(),
+        copy_bit_per_s: copy_bandwidth(&lanes.first).map(BitRate::as_bit_per_s),
+    };
+    let resolver = Resolver::new(experiment, lanes.first.view());
+    let asked = Asked {
+        seed,
+        anyway: args.anyway,
+    };
+    say_plan(&resolver, &header, say)?;
+    if args.plan {
+        return lanes.leave();
+    }
+    let out = args.out.clone();
+    let folder = out.unwrap_or_else(|| run_folder(state, "lab", created_unix_s, seed));
+    let mut run = Run::create(&folder, &header)?;
+    say.note(&format!(
+        "seed {seed}; Ctrl-C puts every setting back, and `linerate lab resume {0}` goes on\n\
+         the run is kept in {0}",
+        folder.display()
+    ));
+    run.add(Record::Lab {
+        experiment: Box::new(resolver.experiment.clone()),
+        include_way_in: args.include_way_in,
+    })?;
+    Session::new(&mut lanes, &mut run, &resolver, asked, say).run()?;
+    lanes.leave()?;
+    show(&folder, say)
+}
+
+/// What will be done, before it is.
+fn say_plan(resolver: &Resolver, header: &Header, say: &Say) -> Outcome<()> {
+    let laid = judge::laid(&resolver.experiment, &[])?;
+    let trial = resolver.trials(&laid.cells[0])?;
+    let design = &resolver.experiment.design;
+    let cells = laid.cells.len() as u64;
+    let trials = cells.saturating_mul(design.repeats.into());
+    let time = trial[0].duration_ns.as_u64().saturating_mul(trials);
+    let by_itself = trial[0].workload.ends_by_itself();
+    say.note(&format!(
+        "{}: {}\n{} -> {} ({}): {} combinations ({}), each {} times in blocks of random order: {trials} trials{}",
+        resolver.experiment.title,
+        resolver.experiment.question,
+        header.local_nic,
+        header.address,
+        header.peer,
+        cells,
+        design.kind.word(),
+        design.repeats,
+        if by_itself {
+            String::new()
+        } else {
+            let time = linerate_model::units::Nanoseconds::new(time);
+            format!(", {} of moving bytes", seconds_in_words(time))
+        },
+    ));
+    for words in resolver.changed_in_words()? {
+        say.note(&format!("  {words}"));
+    }
+    for words in laid.confounding(&resolver.experiment) {
+        say.note(&format!("  note: {words}"));
+    }
+    Ok(())
+}
+
+fn peer_of(args: &LabRunArgs, experiment: &Experiment) -> Outcome<PeerArgs> {
+    let peer = match (&args.peer, &experiment.peer.at) {
+        (Some(peer), _) => peer.clone(),
+        (None, Some(text)) => text
+            .parse::<PeerAddress>()
+            .map_err(|error| Stop::new(Code::BadInput, format!("`peer.at`: {error}")))?,
+        (None, None) => {
+            return Err(Stop::new(
+                Code::Usage,
+                "it takes two ends: the experiment names no peer",
+            )
+            .hint("name one after the experiment, such as `ssh://host` or `netns:far`"));
+        }
+    };
+    Ok(PeerArgs {
+        peer,
+        push: args.push,
+        address: args.address,
+        port: None,
+    })
+}
+
+/// `lab resume`: the same experiment between the same ends, from where its record stops.
+fn resume(folder: &FilePath, state: &FilePath, say: &Say) -> Outcome<()> {
+    let mut run = Run::resume(folder)?;
+    let stored = store::read(folder)?;
+    let (experiment, include_way_in) = experiment_of(&stored)?;
+    if judge::is_whole(&stored.records) {
+        say.note("the run came to its end: there is nothing left to do");
+        return show(folder, say);
+    }
+    let header = &stored.header;
+    let interrupt = Interrupt::listen()?;
+    recover_first(state, say)?;
+    let wrong = |error: String| Stop::new(Code::BadInput, format!("the run's peer: {error}"));
+    let peer = PeerArgs {
+        peer: header.peer.parse().map_err(wrong)?,
+        push: false,
+        address: header.address.parse().ok(),
+        port: None,
+    };
+    let mut lanes = Lanes::open(&peer, experiment.beside.len(), state, &interrupt)?;
+    if include_way_in {
+        lanes.first.include_way_in();
+    }
+    let path = &lanes.first;
+    if (&path.local_nic, &path.remote_nic) != (&header.local_nic, &header.remote_nic) {
+        let why = format!(
+            "the run went from {} to {}, and the way is from {} to {} now",
+            header.local_nic, header.remote_nic, path.local_nic, path.remote_nic
+        );
+        return Err(Stop::new(Code::NotSupported, why).hint("begin another run"));
+    }
+    let resolver = Resolver::new(experiment.clone(), path.view());
+    let asked = Asked {
+        seed: header.seed,
+        anyway: true,
+    };
+    let done = judge::trials_made(&stored.records);
+    say.note(&format!("{} goes on after {done} trials", folder.display()));
+    run.add(Record::Resumed {
+        unix_s: now_unix_s(),
+    })?;
+    Session::new(&mut lanes, &mut run, &resolver, asked, say).run()?;
+    lanes.leave()?;
+    show(folder, say)
+}
+
+/// The experiment of a run.
+pub(crate) fn experiment_of(stored: &StoredRun) -> Outcome<(&Experiment, bool)> {
+    let lab = stored.records.iter().find_map(|record| match record {
+        Record::Lab {
+            experiment,
+            include_way_in,
+        } => Some((&**experiment, *include_way_in)),
+        _ => None,
+    });
+    lab.ok_or_else(|| {
+        let why = format!("{} is no run of an experiment", stored.folder.display());
+        Stop::new(Code::BadInput, why).hint("`linerate report` shows runs of `prove` and `demo`")
+    })
+}
+
+/// Judges a run of an experiment from its records, and prints what they say.
+pub fn show(folder: &FilePath, say: &Say) -> Outcome<()> {
+    let stored = store::read(folder)?;
+    if stored.torn {
+        say.note("the run was cut off while it was written: its last record is left out");
+    }
+    experiment_of(&stored)?;
+    let mut document = judge::document(&stored.header, &stored.records)?;
+    document.run = Some(folder.display().to_string());
+    if !document.complete {
+        say.note(&format!(
+            "the run has not come to its end: `linerate lab resume {}` goes on",
+            folder.display()
+        ));
+    }
+    if say.format == Format::Json {
+        say.json(&document)
+    } else {
+        say.data(&text::text(&document))
+    }
+}

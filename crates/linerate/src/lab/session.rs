@@ -1,0 +1,386 @@
+//! The loop of an experiment: leave out what cannot be had here, see how trials scatter, and run the combinations in
+//! randomised blocks.
+//!
+//! Each trial's settings are made by transactions before it and taken back after it, so that the hosts are as they
+//! were found whenever the loop stops. Everything is recorded first and judged from the record, and the order of a
+//! block follows from the seed and the block's number alone: a run that was killed goes on where its record ends.
+
+use linerate_model::analysis;
+use linerate_model::host::Host;
+use linerate_model::lab::Response;
+use linerate_model::plan::End;
+use linerate_model::sample::Sample;
+use linerate_model::units::Nanoseconds;
+use linerate_model::workload::TrialSpec;
+use linerate_stats::power::{blocks_for, detectable};
+use linerate_stats::{Random, Seed};
+
+use super::figure::{figure, in_words};
+use super::judge::{self, Laid};
+use super::resolve::{Resolver, changes};
+use crate::analysis::{LEVEL, is_doubtful, settling_flag};
+use crate::ends::Ends;
+use crate::exit::{Code, Outcome, Stop};
+use crate::say::Say;
+use crate::stack::{ChangeStack, RECOVER, moved_in_words};
+use crate::store::{Log, Record};
+
+/// Trials that show how trials scatter.
+const PILOTS: usize = 6;
+/// An effect that matters is to be seen with this probability.
+const POWER: f64 = 0.8;
+/// How long a trial lasts that only asks whether a level can be had.
+const PROBE: Nanoseconds = Nanoseconds::from_millis(200);
+
+/// What a run is asked beside its experiment.
+#[derive(Debug, Clone, Copy)]
+pub struct Asked {
+    /// The seed of the order of trials and of the intervals.
+    pub seed: u64,
+    /// Whether it is run although it will likely not show the effect that matters.
+    pub anyway: bool,
+}
+
+/// An experiment under way.
+#[derive(Debug)]
+pub struct Session<'a> {
+    stack: ChangeStack<'a>,
+    log: &'a mut dyn Log,
+    resolver: &'a Resolver,
+    asked: Asked,
+    say: &'a Say,
+}
+
+impl<'a> Session<'a> {
+    /// An experiment between `ends`, recorded in `log`, which holds what was done of it before.
+    pub fn new(
+        ends: &'a mut dyn Ends,
+        log: &'a mut dyn Log,
+        resolver: &'a Resolver,
+        asked: Asked,
+        say: &'a Say,
+    ) -> Self {
+        Self {
+            stack: ChangeStack::new(ends),
+            log,
+            resolver,
+            asked,
+            say,
+        }
+    }
+
+    /// The whole story. However it ends, every setting is put back before that is reported.
+    pub fn run(mut self) -> Outcome<()> {
+        let found = [End::Local, End::Remote].map(|end| self.stack.ends.host(end).clone());
+        let story = self.story(&found);
+        if let Err(stop) = &story {
+            let why = if stop.code == Code::Interrupted {
+                "interrupted"
+            } else {
+                &stop.message
+            };
+            // The record is for later; the reason to stop is for now.
+            let _ = self.log.add(Record::Stopped(why.to_owned()));
+        }
+        let [local, remote] = &found;
+        let put_back = self.stack.undo_everything(Some((local, remote)));
+        if let Ok(moved) = &put_back {
+            moved_in_words(moved).for_each(|words| self.say.note(&words));
+        }
+        let ended = self.log.add(Record::Ended {
+            restored: put_back.as_ref().is_ok_and(Vec::is_empty),
+            kept: false,
+        });
+        match (story, put_back) {
+            (Ok(()), Ok(_)) => ended,
+            (Err(stop), Ok(_)) if stop.code == Code::RestoreIncomplete => Err(stop.hint(RECOVER)),
+            (Err(stop), Ok(_)) => Err(stop),
+            (Ok(()), Err(failed)) => Err(failed),
+            (Err(stop), Err(failed)) => Err(Stop {
+                message: format!("{}; before that: {}", failed.message, stop.message),
+                ..failed
+            }),
+        }
+    }
+
+    fn story(&mut self, found: &[Host; 2]) -> Outcome<()> {
+        let begun = |record: &Record| matches!(record, Record::Hosts { .. });
+        if !self.log.records().iter().any(begun) {
+            let [local, remote] = found.clone();
+            self.log.add(Record::Hosts {
+                local: Box::new(local),
+                remote: Box::new(remote),
+            })?;
+            self.leave_out()?;
+        }
+        let laid = self.laid()?;
+        self.see_scatter(&laid)?;
+        self.blocks(&laid)
+    }
+
+    fn laid(&self) -> Outcome<Laid> {
+        judge::laid(&self.resolver.experiment, &self.left_out())
+    }
+
+    fn left_out(&self) -> Vec<(usize, usize)> {
+        let records = self.log.records().iter();
+        records
+            .filter_map(|record| match record {
+                Record::LeftOut { factor, level, .. } => Some((*factor, *level)),
+                _ => None,
+            })
+            .collect()
+    }
+
+    /// Tries every level once, alone: what this host or peer cannot give is left out.
+    fn leave_out(&mut self) -> Outcome<()> {
+        let alone = judge::without_factors(&self.resolver.experiment);
+        self.probe(&alone)??;
+        for factor in 0..alone.len() {
+            for level in 0..alone[factor] {
+                let mut cell = alone.clone();
+                cell[factor] = level;
+                if let Err(stop) = self.probe(&cell)? {
+                    self.leave(factor, level, &stop.message)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn leave(&mut self, factor: usize, level: usize, why: &str) -> Outcome<()> {
+        let of = &self.resolver.experiment.factors[factor];
+        let name = of.level(level).unwrap_or_default().name;
+        self.say
+            .result(&format!("{} {name}", of.name()), &format!("skipped: {why}"));
+        self.log.add(Record::LeftOut {
+            factor,
+            level,
+            why: why.to_owned(),
+        })
+    }
+
+    /// Whether a combination can be had; the inner stop says why not.
+    fn probe(&mut self, cell: &[usize]) -> Outcome<Result<(), Stop>> {
+        let specs = match self.resolver.trials(cell) {
+            Ok(specs) => specs,
+            Err(stop) if stop.code == Code::NotSupported => return Ok(Err(stop)),
+            Err(stop) => return Err(stop),
+        };
+        let short = |spec: &TrialSpec| {
+            let mut spec = spec.clone();
+            if !spec.workload.ends_by_itself() && spec.duration_ns > PROBE {
+                spec.duration_ns = PROBE;
+                spec.interval_ns = spec.interval_ns.min(PROBE);
+            }
+            spec
+        };
+        let specs: Vec<TrialSpec> = specs.iter().map(short).collect();
+        match self.trial(cell, &specs) {
+            Ok(_) => Ok(Ok(())),
+            Err(stop) => {
+                let code = stop.code;
+                let why = self.not_to_be_had(stop)?;
+                Ok(Err(Stop::new(code, why)))
+            }
+        }
+    }
+
+    /// Passes a stop through, unless it says that a combination cannot be had here and the hosts are as they were.
+    fn not_to_be_had(&self, stop: Stop) -> Outcome<String> {
+        if stop.code == Code::Resource && !self.stack.is_in_doubt() {
+            return Ok(stop.message);
+        }
+        self.stack.refused(stop)
+    }
+
+    /// One trial of a combination, with its settings made before it and taken back after it.
+    fn trial(&mut self, cell: &[usize], specs: &[TrialSpec]) -> Outcome<Vec<Sample>> {
+        let wanted = self.resolver.settings(cell)?;
+        let changes = changes(self.stack.ends, &wanted)?;
+        let at = self.resolver.experiment.at(cell);
+        self.stack.ends.aim(at.address.as_deref())?;
+        self.stack.apply(&changes)?;
+        let samples = self.stack.ends.trials(specs);
+        let undone = self.stack.undo_newest();
+        let mut samples = samples?;
+        undone?;
+        let (local, remote) = (
+            self.stack.ends.host(End::Local),
+            self.stack.ends.host(End::Remote),
+        );
+        for sample in &mut samples {
+            sample.flags = analysis::flags(sample, local, remote, None, None);
+            sample.flags.extend(settling_flag(sample));
+        }
+        Ok(samples)
+    }
+
+    /// Looks how trials of one combination scatter, and whether the effect that matters would be seen.
+    fn see_scatter(&mut self, laid: &Laid) -> Outcome<()> {
+        let experiment = &self.resolver.experiment;
+        let design = &experiment.design;
+        let Some(effect) = design.effect else {
+            return Ok(());
+        };
+        let cell = laid.cells[0].clone();
+        let specs = self.resolver.trials(&cell)?;
+        let is_pilot = |record: &&Record| matches!(record, Record::Pilot(_));
+        let made = self.log.records().iter().filter(is_pilot).count();
+        if made < PILOTS {
+            let bar = self.say.progress((PILOTS - made) as u64, "scatter");
+            for _ in made..PILOTS {
+                let samples = self.trial(&cell, &specs)?;
+                let Some(sample) = samples.into_iter().next() else {
+                    continue;
+                };
+                self.log.add(Record::Pilot(Box::new(sample)))?;
+                bar.step("");
+            }
+            bar.done(&format!("{PILOTS} trials"));
+        }
+        let sorted = judge::sort(self.log.records());
+        let Some(sorted) = sorted else { return Ok(()) };
+        let Some(response) = sorted.responses().first().copied() else {
+            return Ok(());
+        };
+        let Some(scatter) = judge::scatter(&sorted.pilots, response) else {
+            return Ok(());
+        };
+        let Some((name, times)) = laid.spreads(experiment).into_iter().next() else {
+            return Ok(());
+        };
+        let most = if design.until.is_some() {
+            design.at_most
+        } else {
+            design.repeats
+        };
+        let wrong = |error: linerate_stats::StatsError| Stop::new(Code::Bug, error.to_string());
+        let spread = scatter * times;
+        let seen = detectable(spread, most as usize, LEVEL, POWER).map_err(wrong)?;
+        let words = format!(
+            "trials scatter by {:.2} % here: {most} repeats show {:.2} % of `{name}` four times in five",
+            scatter * 100.0,
+            seen * 100.0
+        );
+        if seen <= effect.0 || self.asked.anyway {
+            self.say.note(&words);
+            return Ok(());
+        }
+        let enough = blocks_for(effect.0, spread, most as usize, LEVEL, POWER).map_err(wrong)?;
+        let hint = enough.map_or_else(
+            || "longer trials scatter less: `--time`".to_owned(),
+            |enough| format!("`--repeats {enough}` would do, or longer trials: `--time`"),
+        );
+        let why = format!("{words}, and {effect} is what matters");
+        Err(Stop::new(Code::Inconclusive, why)
+            .hint(format!("{hint}; `--anyway` runs it all the same")))
+    }
+
+    /// Runs what is left of the blocks.
+    fn blocks(&mut self, laid: &Laid) -> Outcome<()> {
+        let design = self.resolver.experiment.design.clone();
+        let most = design.until.map_or(design.repeats, |_| design.at_most);
+        for block in 0..most {
+            if block >= design.repeats && self.is_certain(laid) {
+                break;
+            }
+            self.block(laid, block, most)?;
+        }
+        if design.until.is_some() && !self.is_certain(laid) {
+            self.say.note(&format!(
+                "after {most} repeats not every effect is known as exactly as was asked for"
+            ));
+        }
+        Ok(())
+    }
+
+    /// Whether every asked effect is known as exactly as was asked for.
+    fn is_certain(&self, laid: &Laid) -> bool {
+        let Some(until) = self.resolver.experiment.design.until else {
+            return false;
+        };
+        let sorted = judge::sort(self.log.records());
+        let widest = sorted.and_then(|sorted| sorted.widest(laid, self.asked.seed));
+        widest.is_some_and(|half| half <= until.0)
+    }
+
+    fn block(&mut self, laid: &Laid, block: u32, most: u32) -> Outcome<()> {
+        let mut order = laid.cells.clone();
+        order_of(self.asked.seed, block).shuffle(&mut order);
+        let done: Vec<Vec<usize>> = self.done_in(block);
+        let label = format!("block {} of {most}", block + 1);
+        let bar = self.say.progress(order.len() as u64, &label);
+        for cell in order {
+            let names = self.resolver.experiment.level_names(&cell).join(", ");
+            if done.contains(&cell) {
+                bar.step(&names);
+                continue;
+            }
+            let told = match self.cell(block, &cell)? {
+                Ok(Some((response, value))) => in_words(response, value),
+                Ok(None) => "nothing moved".to_owned(),
+                Err(why) => format!("cannot be had: {why}"),
+            };
+            bar.step(&format!("{names}: {told}"));
+        }
+        bar.done(&format!("{} trials", laid.cells.len()));
+        Ok(())
+    }
+
+    fn done_in(&self, block: u32) -> Vec<Vec<usize>> {
+        let records = self.log.records().iter();
+        records
+            .filter_map(|record| match record {
+                Record::Cell {
+                    block: of, levels, ..
+                } if *of == block => Some(levels.clone()),
+                _ => None,
+            })
+            .collect()
+    }
+
+    /// Runs and records a combination in a block; one that must not be trusted gets a second chance. Gives back the
+    /// figure that decides, or why there is none.
+    fn cell(
+        &mut self,
+        block: u32,
+        cell: &[usize],
+    ) -> Outcome<Result<Option<(Response, f64)>, String>> {
+        let specs = self.resolver.trials(cell)?;
+        for may_repeat in [true, false] {
+            let (samples, why) = match self.trial(cell, &specs) {
+                Ok(samples) => (samples, None),
+                Err(stop) => (Vec::new(), Some(self.not_to_be_had(stop)?)),
+            };
+            let again = may_repeat && samples.first().is_some_and(is_doubtful);
+            let told = samples.first().map(|sample| self.told(sample));
+            self.log.add(Record::Cell {
+                block,
+                levels: cell.to_vec(),
+                samples,
+                why: why.clone(),
+            })?;
+            if let Some(why) = why {
+                return Ok(Err(why));
+            }
+            if !again {
+                return Ok(Ok(told.flatten()));
+            }
+        }
+        Ok(Ok(None))
+    }
+
+    fn told(&self, sample: &Sample) -> Option<(Response, f64)> {
+        let named = self.resolver.experiment.response.0.first().copied();
+        let response = named.unwrap_or_else(|| super::figure::own_response(sample));
+        Some((response, figure(response, sample)?))
+    }
+}
+
+/// What the order of a block is drawn from.
+fn order_of(seed: u64, block: u32) -> Random {
+    // An odd multiplier (2^64 over the golden ratio) keeps the blocks' seeds apart.
+    let block = u64::from(block).wrapping_add(1);
+    Random::new(Seed(seed ^ block.wrapping_mul(0x9E37_79B9_7F4A_7C15)))
+}

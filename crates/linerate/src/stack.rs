@@ -1,0 +1,159 @@
+//! What a session has changed on the two ends and not let stay: a stack, taken back from the top, and held against
+//! the hosts as they were found.
+
+use linerate_model::host::Host;
+use linerate_model::plan::End;
+use linerate_model::prove::EndChange;
+use linerate_model::setting::SettingKey;
+
+use crate::analysis::moved_settings;
+use crate::ends::{Ends, apply_changes, keep_changes, undo_changes};
+use crate::exit::{Code, Outcome, Stop};
+
+/// What to do when a host may still be changed.
+pub(crate) const RECOVER: &str = "run `linerate tune recover` on both hosts; `linerate tune status` lists what is \
+                                  left, and `linerate tune undo` takes it back";
+
+/// Two ends, and the changes that are open on them.
+#[derive(Debug)]
+pub(crate) struct ChangeStack<'a> {
+    pub(crate) ends: &'a mut dyn Ends,
+    /// Changes that are applied and not committed, the newest last.
+    open: Vec<Vec<EndChange>>,
+    /// Settings that were ever changed.
+    touched: Vec<(End, SettingKey)>,
+    /// Why an end may be changed although nothing is open on it.
+    doubts: Vec<String>,
+}
+
+impl<'a> ChangeStack<'a> {
+    pub(crate) fn new(ends: &'a mut dyn Ends) -> Self {
+        Self {
+            ends,
+            open: Vec::new(),
+            touched: Vec::new(),
+            doubts: Vec::new(),
+        }
+    }
+
+    /// Whether nothing is open.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.open.is_empty()
+    }
+
+    /// Whether an end may be changed although nothing is open on it.
+    pub(crate) fn is_in_doubt(&self) -> bool {
+        !self.doubts.is_empty()
+    }
+
+    /// Makes the changes on both ends, or none of them.
+    pub(crate) fn apply(&mut self, changes: &[EndChange]) -> Outcome<()> {
+        self.touched.extend(settings_of(changes));
+        if let Err(refused) = apply_changes(self.ends, changes) {
+            if refused.in_doubt {
+                self.doubts.push(refused.stop.message.clone());
+            }
+            return Err(refused.stop);
+        }
+        self.open.push(changes.to_vec());
+        Ok(())
+    }
+
+    /// Takes back what was applied last.
+    pub(crate) fn undo_newest(&mut self) -> Outcome<()> {
+        let Some(changes) = self.open.pop() else {
+            return Ok(());
+        };
+        undo_changes(self.ends, &changes).map_err(|stop| {
+            self.doubts.push(stop.message.clone());
+            restore_incomplete(&stop.message)
+        })
+    }
+
+    /// Passes a stop through, unless it says that a change is not possible here and the hosts are as they were: then
+    /// why.
+    pub(crate) fn refused(&self, stop: Stop) -> Outcome<String> {
+        let impossible = matches!(
+            stop.code,
+            Code::NotSupported | Code::PermissionMissing | Code::BadInput | Code::FailedRestored
+        );
+        if impossible && !self.is_in_doubt() {
+            Ok(stop.message)
+        } else {
+            Err(stop)
+        }
+    }
+
+    /// Undoes what is open, the newest first, and looks whether it worked. Gives back the settings that moved by
+    /// another hand since the hosts were `found`; nothing is changed before they are.
+    pub(crate) fn undo_everything(
+        &mut self,
+        found: Option<(&Host, &Host)>,
+    ) -> Outcome<Vec<(End, SettingKey)>> {
+        while !self.open.is_empty() {
+            // What fails is kept among the doubts; the others are undone all the same.
+            let _ = self.undo_newest();
+        }
+        match self.ends.read_again() {
+            Ok(()) => found.map_or(Ok(Vec::new()), |found| self.moved(found)),
+            // Without a look, the books must do: they say whether an undo failed, or an answer got lost.
+            Err(_) if self.doubts.is_empty() => Ok(Vec::new()),
+            Err(_) => Err(restore_incomplete(&self.doubts.join("; "))),
+        }
+    }
+
+    /// The settings that are not as they were found, but for those that are open. One that was changed here is an
+    /// error; others are somebody else's doing, and left as they are.
+    pub(crate) fn moved(&self, found: (&Host, &Host)) -> Outcome<Vec<(End, SettingKey)>> {
+        let mut moved = Vec::new();
+        for (end, before) in [(End::Local, found.0), (End::Remote, found.1)] {
+            let after = self.ends.host(end);
+            moved.extend(moved_settings(before, after, end, &self.touched));
+        }
+        let stay: Vec<_> = self
+            .open
+            .iter()
+            .flat_map(|open| settings_of(open))
+            .collect();
+        moved.retain(|setting| !stay.contains(setting));
+        let ours: Vec<String> = moved
+            .iter()
+            .filter(|setting| self.touched.contains(setting))
+            .map(|(end, setting)| format!("{end} {setting}"))
+            .collect();
+        if ours.is_empty() {
+            return Ok(moved);
+        }
+        let ours = ours.join(", ");
+        Err(restore_incomplete(&format!("{ours} not as found")))
+    }
+
+    /// Lets everything that is open stay.
+    pub(crate) fn keep(&mut self) -> Outcome<()> {
+        keep_changes(self.ends).inspect_err(|stop| self.doubts.push(stop.message.clone()))?;
+        self.open.clear();
+        Ok(())
+    }
+}
+
+/// The settings of some changes.
+pub(crate) fn settings_of(changes: &[EndChange]) -> impl Iterator<Item = (End, SettingKey)> {
+    let pair = |change: &EndChange| (change.end, change.change.setting.clone());
+    changes.iter().map(pair)
+}
+
+/// What is said of settings that somebody else changed meanwhile.
+pub(crate) fn moved_in_words(moved: &[(End, SettingKey)]) -> impl Iterator<Item = String> {
+    let words = |(end, setting): &(End, SettingKey)| {
+        format!("  {end} {setting} is not as it was found: somebody else changed it")
+    };
+    moved.iter().map(words)
+}
+
+fn restore_incomplete(why: &str) -> Stop {
+    Stop::new(
+        Code::RestoreIncomplete,
+        format!("not everything could be put back: {why}"),
+    )
+    .hint(RECOVER)
+}

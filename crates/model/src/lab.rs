@@ -1,0 +1,626 @@
+//! Designed experiments: what is varied, what is measured, and what is asked of it.
+//!
+//! A factor is anything that a trial can be run with: an option of its workload, or settings of either host. The
+//! words of options are those of `linerate measure`, the keys of settings those of a plan; who runs the experiment
+//! reads them, here they are text.
+
+pub mod design;
+mod words;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+pub use self::design::{Cell, Contrast, Design, DesignKind, Layout, LayoutError};
+pub use self::words::{Share, Word};
+
+/// `"key" = value`, as a file gives them.
+pub type Words = BTreeMap<String, Word>;
+
+/// The most factors of an experiment.
+pub const FACTORS_MAX: usize = 32;
+/// The most levels of a factor.
+pub const LEVELS_MAX: usize = 64;
+
+/// An experiment as its file says it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Experiment {
+    /// What it is called.
+    pub title: String,
+    /// What it is to answer.
+    #[serde(default)]
+    pub question: String,
+    /// What is moved: a word of `linerate measure`.
+    pub workload: String,
+    /// What is judged; the first one decides, the others are told.
+    #[serde(default)]
+    pub response: Responses,
+    /// Options of the workload, for every trial.
+    #[serde(default)]
+    pub options: Words,
+    /// Settings of this host, for every trial.
+    #[serde(default)]
+    pub settings: Words,
+    /// Of the peer.
+    #[serde(default)]
+    pub peer: OfPeer,
+    /// What runs at the same time.
+    #[serde(default)]
+    pub beside: Vec<Beside>,
+    /// What is varied.
+    pub factors: Vec<Factor>,
+    /// How.
+    #[serde(default)]
+    pub design: Design,
+    /// What is different when there is little time.
+    #[serde(default)]
+    pub quick: Quick,
+}
+
+/// What is asked of the peer.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OfPeer {
+    /// Where it is, as on the command line; of the whole experiment only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<String>,
+    /// Settings of the peer.
+    #[serde(default)]
+    pub settings: Words,
+}
+
+/// A workload that runs at the same time as the one that is judged.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Beside {
+    /// What is moved: a word of `linerate measure`.
+    pub workload: String,
+    /// Its options.
+    #[serde(default)]
+    pub options: Words,
+}
+
+/// Something that is tried at several levels.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Factor {
+    /// Its name; by default that of the option or the setting.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// An option of the workload, or `workload` itself: the levels are its values.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub option: Option<String>,
+    /// A setting: the levels are its values.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub setting: Option<String>,
+    /// The hosts on which the setting is changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on: Option<On>,
+    /// The levels; the others are held against the first.
+    pub levels: Vec<Level>,
+    /// The levels that are tried when there is little time: their places, from 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quick: Option<Vec<usize>>,
+}
+
+/// The hosts of a setting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum On {
+    /// This one.
+    Local,
+    /// The peer.
+    Peer,
+    /// Both.
+    #[default]
+    Both,
+}
+
+/// A level as a file gives it: a value, or a table of what changes.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum Level {
+    /// A value of the factor's option or setting.
+    Value(Word),
+    /// All that is different.
+    Table(LevelTable),
+}
+
+/// All that a level changes.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LevelTable {
+    /// Its name.
+    pub name: String,
+    /// The workload, when it is another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workload: Option<String>,
+    /// The address of the peer that data goes to, when it is another: another way between the same hosts. `@KIND` is
+    /// the one on interfaces of a kind that both have, such as `@tunnel`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
+    /// Options of the workload.
+    #[serde(default)]
+    pub options: Words,
+    /// Settings of this host.
+    #[serde(default)]
+    pub settings: Words,
+    /// Of the peer.
+    #[serde(default)]
+    pub peer: OfPeer,
+}
+
+/// What is different when there is little time.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Quick {
+    /// Options of the workload.
+    #[serde(default)]
+    pub options: Words,
+    /// How often the design is repeated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repeats: Option<u32>,
+}
+
+/// A figure of a trial that can be judged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Response {
+    /// Bits a second, after the warm-up.
+    Rate,
+    /// Operations a second.
+    Operations,
+    /// CPU seconds for each GB, of both ends.
+    Cpu,
+    /// The same of this host's part alone.
+    CpuLocal,
+    /// The same of the peer's part alone.
+    CpuPeer,
+    /// The mean time of an operation, seconds (`pingpong` and RDMA's latency: one way).
+    Mean,
+    /// The median of it.
+    P50,
+    /// The 99th percentile of it.
+    P99,
+}
+
+impl Response {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::Rate,
+        Self::Operations,
+        Self::Cpu,
+        Self::CpuLocal,
+        Self::CpuPeer,
+        Self::Mean,
+        Self::P50,
+        Self::P99,
+    ];
+
+    /// Its word in a file.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Rate => "rate",
+            Self::Operations => "operations",
+            Self::Cpu => "cpu",
+            Self::CpuLocal => "cpu-local",
+            Self::CpuPeer => "cpu-peer",
+            Self::Mean => "mean",
+            Self::P50 => "p50",
+            Self::P99 => "p99",
+        }
+    }
+
+    /// Whether more of it is better.
+    pub fn more_is_better(self) -> bool {
+        matches!(self, Self::Rate | Self::Operations)
+    }
+}
+
+/// What is judged, the first one first; none where the workload's own result is.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(try_from = "words::OneOrMore")]
+pub struct Responses(pub Vec<Response>);
+
+/// Why an experiment cannot be run as it is written.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{place}: {why}")]
+pub struct ExperimentError {
+    /// Where in the file: a name that stands there.
+    pub place: String,
+    /// Why.
+    pub why: String,
+}
+
+fn wrong(place: impl Into<String>, why: impl Into<String>) -> ExperimentError {
+    ExperimentError {
+        place: place.into(),
+        why: why.into(),
+    }
+}
+
+impl Factor {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        let own = self.name.as_deref().or(self.option.as_deref());
+        own.or(self.setting.as_deref()).unwrap_or("factor")
+    }
+
+    /// All that a level changes, in one form.
+    pub fn level(&self, place: usize) -> Option<LevelTable> {
+        let word = match self.levels.get(place)? {
+            Level::Table(table) => return Some(table.clone()),
+            Level::Value(word) => word,
+        };
+        let mut table = LevelTable {
+            name: word.to_string(),
+            ..LevelTable::default()
+        };
+        match (self.option.as_deref(), &self.setting) {
+            (Some("workload"), _) => table.workload = Some(word.to_string()),
+            (Some(option), _) => {
+                table.options.insert(option.to_owned(), word.clone());
+            }
+            (None, Some(setting)) => {
+                let on = self.on.unwrap_or_default();
+                if on != On::Peer {
+                    table.settings.insert(setting.clone(), word.clone());
+                }
+                if on != On::Local {
+                    table.peer.settings.insert(setting.clone(), word.clone());
+                }
+            }
+            (None, None) => {}
+        }
+        Some(table)
+    }
+
+    fn check(&self) -> Result<(), ExperimentError> {
+        let name = self.name();
+        let values = self.levels.iter();
+        let has_values = values.clone().any(|level| matches!(level, Level::Value(_)));
+        match (&self.option, &self.setting) {
+            (Some(_), Some(_)) => {
+                return Err(wrong(
+                    name,
+                    "a factor has an `option` or a `setting`, not both",
+                ));
+            }
+            (None, None) if self.name.is_none() => {
+                return Err(wrong(
+                    "factors",
+                    "a factor needs an `option`, a `setting`, or a `name` and levels that are tables",
+                ));
+            }
+            (None, None) if has_values => {
+                return Err(wrong(
+                    name,
+                    "without an `option` or a `setting` every level is a table, such as \
+                     { name = \"off\", settings = { \"nic/@/feature/tso\" = false } }",
+                ));
+            }
+            (Some(_), None) if self.on.is_some() => {
+                return Err(wrong(
+                    name,
+                    "`on` is of settings: an option is of the trial",
+                ));
+            }
+            _ => {}
+        }
+        if !(2..=LEVELS_MAX).contains(&self.levels.len()) {
+            let why = format!(
+                "{} levels: a factor has 2 to {LEVELS_MAX}",
+                self.levels.len()
+            );
+            return Err(wrong(name, why));
+        }
+        if name.contains('*') {
+            return Err(wrong(
+                name,
+                "give it a `name` without `*`, which stands between the factors of an interaction",
+            ));
+        }
+        let mut names = BTreeSet::new();
+        for place in 0..self.levels.len() {
+            let level = self.level(place).unwrap_or_default();
+            if level.peer.at.is_some() {
+                let why = "`peer.at` is of the whole experiment: hold two runs against each other with \
+                           `linerate compare`";
+                return Err(wrong(name, why));
+            }
+            if !names.insert(level.name.clone()) {
+                return Err(wrong(
+                    name,
+                    format!("two levels are called `{}`", level.name),
+                ));
+            }
+        }
+        match &self.quick {
+            Some(quick) if quick.len() < 2 || quick.iter().any(|at| *at >= self.levels.len()) => {
+                let why = format!(
+                    "`quick` names two or more levels by their places, 0 to {}",
+                    self.levels.len() - 1
+                );
+                Err(wrong(name, why))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Experiment {
+    /// Whether it makes sense in itself.
+    pub fn check(&self) -> Result<(), ExperimentError> {
+        if !(1..=FACTORS_MAX).contains(&self.factors.len()) {
+            let why = format!(
+                "{} factors: an experiment has 1 to {FACTORS_MAX}",
+                self.factors.len()
+            );
+            return Err(wrong("factors", why));
+        }
+        let mut names = BTreeSet::new();
+        let mut owners: BTreeMap<String, &str> = BTreeMap::new();
+        for factor in &self.factors {
+            factor.check()?;
+            if !names.insert(factor.name()) {
+                return Err(wrong(factor.name(), "two factors have this name"));
+            }
+            for at in 0..factor.levels.len() {
+                for touched in touched(&factor.level(at).unwrap_or_default()) {
+                    let owner = owners.entry(touched.clone()).or_insert(factor.name());
+                    if *owner != factor.name() {
+                        let why = format!("{touched} is varied by `{owner}` too");
+                        return Err(wrong(factor.name(), why));
+                    }
+                }
+            }
+        }
+        self.design.check()?;
+        for asked in &self.design.ask {
+            self.effect(asked)?;
+        }
+        Ok(())
+    }
+
+    /// The factors of an effect that is asked for: one, or the two of an interaction `a*b`.
+    pub fn effect(&self, asked: &str) -> Result<Vec<usize>, ExperimentError> {
+        let place = |name: &str| {
+            let name = name.trim();
+            let found = (self.factors.iter()).position(|factor| factor.name() == name);
+            found.ok_or_else(|| {
+                let names: Vec<&str> = self.factors.iter().map(Factor::name).collect();
+                let why = format!(
+                    "there is no factor `{name}`; there are: {}",
+                    names.join(", ")
+                );
+                wrong(asked, why)
+            })
+        };
+        let effect: Vec<usize> = asked.split('*').map(place).collect::<Result<_, _>>()?;
+        match effect[..] {
+            [_] => Ok(effect),
+            [one, other] if one != other => Ok(effect),
+            _ => Err(wrong(
+                asked,
+                "an effect is of one factor, or of two different ones: `a*b`",
+            )),
+        }
+    }
+
+    /// The effects that are asked for: those that it names, else of every factor, and where the design tells them
+    /// apart of every two.
+    pub fn asked(&self) -> Vec<Vec<usize>> {
+        if !self.design.ask.is_empty() {
+            let asked = self.design.ask.iter();
+            return asked.filter_map(|name| self.effect(name).ok()).collect();
+        }
+        let number = self.factors.len();
+        let mut all: Vec<Vec<usize>> = (0..number).map(|factor| vec![factor]).collect();
+        if self.design.kind == DesignKind::Full {
+            for one in 0..number {
+                all.extend((one + 1..number).map(|other| vec![one, other]));
+            }
+        }
+        all
+    }
+
+    /// The name of an effect.
+    pub fn effect_name(&self, effect: &[usize]) -> String {
+        let names: Vec<&str> = (effect.iter())
+            .filter_map(|factor| self.factors.get(*factor))
+            .map(Factor::name)
+            .collect();
+        names.join("*")
+    }
+
+    /// The short form: fewer levels, and what `quick` says.
+    #[must_use]
+    pub fn quick(mut self) -> Self {
+        for (name, word) in std::mem::take(&mut self.quick.options) {
+            self.options.insert(name, word);
+        }
+        if let Some(repeats) = self.quick.repeats {
+            self.design.repeats = repeats;
+        }
+        self.design.until = None;
+        for factor in &mut self.factors {
+            if let Some(places) = factor.quick.take() {
+                let levels = places.iter().filter_map(|at| factor.levels.get(*at));
+                factor.levels = levels.cloned().collect();
+            }
+        }
+        self
+    }
+
+    /// What of every host and trial is as `cell` says it: the first word that is given wins, levels before what is
+    /// for every trial.
+    pub fn at(&self, cell: &[usize]) -> LevelTable {
+        let mut whole = LevelTable::default();
+        let levels = self.factors.iter().zip(cell);
+        for level in levels.filter_map(|(factor, level)| factor.level(*level)) {
+            whole.workload = whole.workload.or(level.workload);
+            whole.address = whole.address.or(level.address);
+            whole.options.extend(level.options);
+            whole.settings.extend(level.settings);
+            whole.peer.settings.extend(level.peer.settings);
+        }
+        let fill = |words: &mut Words, base: &Words| {
+            for (key, word) in base {
+                words.entry(key.clone()).or_insert_with(|| word.clone());
+            }
+        };
+        fill(&mut whole.options, &self.options);
+        fill(&mut whole.settings, &self.settings);
+        fill(&mut whole.peer.settings, &self.peer.settings);
+        whole.workload.get_or_insert_with(|| self.workload.clone());
+        whole
+    }
+
+    /// The names of a cell's levels, in the order of the factors.
+    pub fn level_names(&self, cell: &[usize]) -> Vec<String> {
+        let levels = self.factors.iter().zip(cell);
+        let names = levels.map(|(factor, level)| factor.level(*level).unwrap_or_default().name);
+        names.collect()
+    }
+}
+
+/// Everything that a level has a word for.
+fn touched(level: &LevelTable) -> Vec<String> {
+    let options = level.options.keys().map(|key| format!("option `{key}`"));
+    let local = level.settings.keys().map(|key| format!("setting `{key}`"));
+    let peer = (level.peer.settings.keys()).map(|key| format!("the peer's setting `{key}`"));
+    let workload = level.workload.iter().map(|_| "the workload".to_owned());
+    let address = level.address.iter().map(|_| "the address".to_owned());
+    options
+        .chain(local)
+        .chain(peer)
+        .chain(workload)
+        .chain(address)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn factor(option: &str, levels: &[&str]) -> Factor {
+        Factor {
+            name: None,
+            option: Some(option.to_owned()),
+            setting: None,
+            on: None,
+            levels: levels
+                .iter()
+                .map(|level| Level::Value(Word::Text((*level).to_owned())))
+                .collect(),
+            quick: None,
+        }
+    }
+
+    fn experiment(factors: Vec<Factor>) -> Experiment {
+        Experiment {
+            title: "near and far".to_owned(),
+            question: String::new(),
+            workload: "stream".to_owned(),
+            response: Responses::default(),
+            options: Words::new(),
+            settings: Words::new(),
+            peer: OfPeer::default(),
+            beside: Vec::new(),
+            factors,
+            design: Design::default(),
+            quick: Quick::default(),
+        }
+    }
+
+    #[test]
+    fn without_a_question_every_factor_and_every_two_are_asked_for() {
+        let three = experiment(vec![
+            factor("place", &["near", "far"]),
+            factor("flows", &["1", "4"]),
+            factor("cc", &["cubic", "bbr"]),
+        ]);
+        assert_eq!(three.check(), Ok(()));
+        let asked = three.asked();
+        let names: Vec<String> = asked.iter().map(|one| three.effect_name(one)).collect();
+        assert_eq!(
+            names,
+            [
+                "place",
+                "flows",
+                "cc",
+                "place*flows",
+                "place*cc",
+                "flows*cc"
+            ]
+        );
+    }
+
+    #[test]
+    fn what_two_factors_vary_belongs_to_neither() {
+        let error = experiment(vec![
+            factor("flows", &["1", "4"]),
+            Factor {
+                name: Some("load".to_owned()),
+                ..factor("flows", &["2", "8"])
+            },
+        ])
+        .check()
+        .expect_err("both vary the flows");
+        assert_eq!(
+            error.to_string(),
+            "load: option `flows` is varied by `flows` too"
+        );
+    }
+
+    #[test]
+    fn a_factor_that_is_asked_for_must_be_one() {
+        let mut two = experiment(vec![factor("flows", &["1", "4"])]);
+        two.design.ask = vec!["flows*place".to_owned()];
+        let error = two.check().expect_err("there is no place");
+        assert_eq!(
+            error.to_string(),
+            "flows*place: there is no factor `place`; there are: flows"
+        );
+    }
+
+    #[test]
+    fn a_level_goes_before_what_is_for_every_trial() {
+        let mut one = experiment(vec![factor("flows", &["1", "4"])]);
+        one.options.insert("flows".to_owned(), Word::Integer(9));
+        one.options.insert("time".to_owned(), Word::Integer(2));
+        let at = one.at(&[1]);
+        assert_eq!(at.options["flows"], Word::Text("4".to_owned()));
+        assert_eq!(at.options["time"], Word::Integer(2));
+        assert_eq!(at.workload.as_deref(), Some("stream"));
+    }
+
+    #[test]
+    fn a_setting_on_both_hosts_is_one_of_each() {
+        let both = Factor {
+            option: None,
+            setting: Some("nic/@/mtu".to_owned()),
+            ..factor("", &["1500", "9000"])
+        };
+        let level = both.level(1).expect("two levels");
+        assert_eq!(level.settings, level.peer.settings);
+        let peer = Factor {
+            on: Some(On::Peer),
+            ..both
+        };
+        let level = peer.level(1).expect("two levels");
+        assert!(level.settings.is_empty() && level.peer.settings.len() == 1);
+    }
+
+    #[test]
+    fn the_quick_form_has_fewer_levels() {
+        let mut one = experiment(vec![factor("flows", &["1", "2", "4"])]);
+        one.factors[0].quick = Some(vec![0, 2]);
+        one.quick.repeats = Some(3);
+        let quick = one.quick();
+        assert_eq!(quick.check(), Ok(()));
+        assert_eq!(quick.level_names(&[1]), ["4"]);
+        assert_eq!(quick.design.repeats, 3);
+    }
+}

@@ -1,0 +1,647 @@
+//! Which combinations of levels are tried, in what order, and how an effect is read off them.
+//!
+//! Every repeat of a design is a block: all of its cells once, in an order of its own, so that what drifts with the
+//! host (heat, other guests) is in all cells of a block alike. An effect is a contrast of the cells of one block, and
+//! the blocks say how sure it is (Box, Hunter & Hunter, "Statistics for Experimenters", 2nd ed., chapters 4 to 6;
+//! R. L. Plackett, J. P. Burman, Biometrika 33(4), 1946).
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::words::Share;
+use crate::units::real;
+
+/// A combination: the level of each factor, counted from 0.
+pub type Cell = Vec<usize>;
+
+/// The most cells of a design.
+pub const CELLS_MAX: usize = 4_096;
+/// The fewest repeats: two can agree by chance.
+pub const REPEATS_MIN: u32 = 3;
+/// The most repeats.
+pub const REPEATS_MAX: u32 = 10_000;
+
+/// How an experiment is laid out.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct Design {
+    /// Which combinations.
+    pub kind: DesignKind,
+    /// Of `fraction`: how many, a power of two.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub runs: Option<u32>,
+    /// How often all of them are repeated; with `until` at least so often.
+    pub repeats: u32,
+    /// Repeat until every effect that is asked for is known so exactly.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub until: Option<Share>,
+    /// With `until`: the most repeats.
+    pub at_most: u32,
+    /// The effects that are asked for: `a`, or of two factors together `a*b`.
+    pub ask: Vec<String>,
+    /// The smallest effect that matters: less than that need not be seen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub effect: Option<Share>,
+}
+
+impl Default for Design {
+    fn default() -> Self {
+        Self {
+            kind: DesignKind::default(),
+            runs: None,
+            repeats: 5,
+            until: None,
+            at_most: 30,
+            ask: Vec::new(),
+            effect: None,
+        }
+    }
+}
+
+/// Which combinations are tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DesignKind {
+    /// All of them.
+    #[default]
+    Full,
+    /// The first level of each factor, and from there each other level alone.
+    OneAtATime,
+    /// Few trials for many factors of two levels (Plackett and Burman).
+    Screening,
+    /// A part of all combinations of two levels, chosen so that what it mixes up matters least.
+    Fraction,
+}
+
+/// Why a design cannot answer its question.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LayoutError {
+    /// Too many combinations.
+    #[error(
+        "{cells} combinations: the most is {CELLS_MAX}; leave levels out, or take `kind = \"one-at-a-time\"`, \
+         \"screening\" or \"fraction\""
+    )]
+    TooMany {
+        /// How many.
+        cells: usize,
+    },
+    /// A design of two levels with other factors.
+    #[error("a {kind} design has two levels of each factor, and `{factor}` has {levels}")]
+    NotTwoLevels {
+        /// The design.
+        kind: &'static str,
+        /// The factor's name.
+        factor: String,
+        /// Its levels.
+        levels: usize,
+    },
+    /// A fraction of a number of runs that it cannot have.
+    #[error("{runs} runs for {factors} factors: a fraction has a power of two, {least} to {most}")]
+    Runs {
+        /// The runs that are asked for.
+        runs: u32,
+        /// The factors.
+        factors: usize,
+        /// The fewest.
+        least: u32,
+        /// The most.
+        most: u32,
+    },
+    /// An effect that the design cannot tell from another.
+    #[error("this design cannot tell `{asked}` from {others}")]
+    Mixed {
+        /// The effect that is asked for.
+        asked: String,
+        /// What it is mixed with.
+        others: String,
+    },
+}
+
+impl DesignKind {
+    /// Its word in a file.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Full => "full",
+            Self::OneAtATime => "one-at-a-time",
+            Self::Screening => "screening",
+            Self::Fraction => "fraction",
+        }
+    }
+}
+
+impl Design {
+    pub(super) fn check(&self) -> Result<(), super::ExperimentError> {
+        let wrong = |place: &str, why: String| Err(super::wrong(place, why));
+        if !(REPEATS_MIN..=REPEATS_MAX).contains(&self.repeats) {
+            let why = format!(
+                "{} would not say how sure anything is: {REPEATS_MIN} to {REPEATS_MAX}; two can agree by chance",
+                self.repeats
+            );
+            return wrong("repeats", why);
+        }
+        if self.until.is_some() && !(self.repeats..=REPEATS_MAX).contains(&self.at_most) {
+            let why = format!("{} is less than the {} repeats", self.at_most, self.repeats);
+            return wrong("at-most", why);
+        }
+        match (self.kind, self.runs) {
+            (DesignKind::Fraction, None) => {
+                wrong("kind", "a fraction says how many `runs` it has".to_owned())
+            }
+            (DesignKind::Full | DesignKind::OneAtATime | DesignKind::Screening, Some(_)) => {
+                wrong("runs", "is of a fraction: other designs know it".to_owned())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The combinations of a design, and what can be read off them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Layout {
+    kind: DesignKind,
+    /// The cells, in the design's own order: shuffle them.
+    cells: Vec<Cell>,
+    /// Of a fraction: for each factor the base factors whose product it is, as bits.
+    masks: Vec<u32>,
+    levels: Vec<usize>,
+    places: BTreeMap<Cell, usize>,
+}
+
+/// What of a block makes an effect: the cells with it and those that they are held against, each with its weight in
+/// the sum of logarithms.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Contrast {
+    /// Places of cells with the effect.
+    pub with: Vec<(usize, f64)>,
+    /// Places of cells without it.
+    pub against: Vec<(usize, f64)>,
+}
+
+impl Contrast {
+    /// How many times the noise of a single trial the noise of the contrast is.
+    pub fn spread(&self) -> f64 {
+        let weights = self.with.iter().chain(&self.against);
+        weights
+            .map(|(_, weight)| weight * weight)
+            .sum::<f64>()
+            .sqrt()
+    }
+}
+
+impl Layout {
+    /// The combinations for factors of so many levels. `screening` makes the rows of a Plackett-Burman design.
+    pub fn new(
+        design: &Design,
+        names: &[&str],
+        levels: &[usize],
+        screening: impl Fn(usize) -> Vec<Vec<bool>>,
+    ) -> Result<Self, LayoutError> {
+        let kind = design.kind;
+        if matches!(kind, DesignKind::Screening | DesignKind::Fraction) {
+            let other = levels.iter().zip(names).find(|(levels, _)| **levels != 2);
+            if let Some((levels, name)) = other {
+                return Err(LayoutError::NotTwoLevels {
+                    kind: kind.word(),
+                    factor: (*name).to_owned(),
+                    levels: *levels,
+                });
+            }
+        }
+        let mut masks = Vec::new();
+        let cells = match kind {
+            DesignKind::Full => all_of(levels)?,
+            DesignKind::OneAtATime => one_at_a_time(levels),
+            DesignKind::Screening => {
+                let rows = screening(levels.len()).into_iter();
+                rows.map(|row| row.into_iter().map(usize::from).collect())
+                    .collect()
+            }
+            DesignKind::Fraction => {
+                let (bits, of_factors) = fraction(design.runs.unwrap_or(0), levels.len())?;
+                masks = of_factors;
+                let parity = |run: u32, mask: u32| ((run & mask).count_ones() % 2) as usize;
+                (0..1u32 << bits)
+                    .map(|run| masks.iter().map(|mask| parity(run, *mask)).collect())
+                    .collect()
+            }
+        };
+        let places = (0..)
+            .zip(&cells)
+            .map(|(at, cell): (usize, &Cell)| (cell.clone(), at));
+        let places = places.collect();
+        Ok(Self {
+            kind,
+            cells,
+            masks,
+            levels: levels.to_vec(),
+            places,
+        })
+    }
+
+    /// The combinations.
+    pub fn cells(&self) -> &[Cell] {
+        &self.cells
+    }
+
+    /// What of a block tells the effect of `factor` at `level` against its first level, or of two factors the change
+    /// that one makes to the effect of the other. None where the design does not hold it.
+    pub fn contrast(&self, effect: &[(usize, usize)]) -> Option<Contrast> {
+        match (self.kind, effect) {
+            (_, []) => None,
+            (DesignKind::Screening, [_]) | (DesignKind::Fraction, _) => self.of_all(effect),
+            (DesignKind::Screening, _) => None,
+            (DesignKind::Full | DesignKind::OneAtATime, _) => self.of_matched(effect),
+        }
+    }
+
+    /// Cells that differ in nothing else.
+    fn of_matched(&self, effect: &[(usize, usize)]) -> Option<Contrast> {
+        let mut contrast = Contrast {
+            with: Vec::new(),
+            against: Vec::new(),
+        };
+        let mut groups = 0_u32;
+        for (at, cell) in self.cells.iter().enumerate() {
+            if effect
+                .iter()
+                .any(|(factor, level)| cell.get(*factor) != Some(level))
+            {
+                continue;
+            }
+            // All corners of the effect, from all at their levels to all at the first.
+            let corners: Option<Vec<(usize, u32)>> = (0..1u32 << effect.len())
+                .map(|corner| {
+                    let mut other = cell.clone();
+                    for (bit, (factor, _)) in effect.iter().enumerate() {
+                        if corner & 1 << bit != 0 {
+                            other[*factor] = 0;
+                        }
+                    }
+                    let place = self.places.get(&other).copied().filter(|_| corner != 0);
+                    Some((place.or((corner == 0).then_some(at))?, corner.count_ones()))
+                })
+                .collect();
+            let Some(corners) = corners else { continue };
+            groups += 1;
+            for (place, changed) in corners {
+                let side = if changed % 2 == 0 {
+                    &mut contrast.with
+                } else {
+                    &mut contrast.against
+                };
+                side.push((place, 1.0));
+            }
+        }
+        if groups == 0 {
+            return None;
+        }
+        for (_, weight) in contrast.with.iter_mut().chain(&mut contrast.against) {
+            *weight /= f64::from(groups);
+        }
+        Some(contrast)
+    }
+
+    /// All cells: those in which the effect's sign is plus, against the others.
+    fn of_all(&self, effect: &[(usize, usize)]) -> Option<Contrast> {
+        let mut contrast = Contrast {
+            with: Vec::new(),
+            against: Vec::new(),
+        };
+        for (at, cell) in self.cells.iter().enumerate() {
+            let lows = effect
+                .iter()
+                .filter(|(factor, _)| cell.get(*factor) == Some(&0));
+            let side = if lows.count() % 2 == 0 {
+                &mut contrast.with
+            } else {
+                &mut contrast.against
+            };
+            side.push((at, 1.0));
+        }
+        if contrast.with.is_empty() || contrast.against.is_empty() {
+            return None;
+        }
+        // The change that one makes to the other's effect: twice the half-difference of their product.
+        let times = if effect.len() > 1 { 2.0 } else { 1.0 };
+        for side in [&mut contrast.with, &mut contrast.against] {
+            let number = real(side.len() as u64);
+            for (_, weight) in side {
+                *weight *= times / number;
+            }
+        }
+        Some(contrast)
+    }
+
+    /// The effects of one or two factors that this design cannot tell from `effect`.
+    pub fn mixed_with(&self, effect: &[usize]) -> Vec<Vec<usize>> {
+        if self.kind != DesignKind::Fraction {
+            return Vec::new();
+        }
+        let product = |effect: &[usize]| {
+            let masks = effect.iter().filter_map(|factor| self.masks.get(*factor));
+            masks.fold(0, |product, mask| product ^ mask)
+        };
+        let wanted = product(effect);
+        let number = self.levels.len();
+        let singles = (0..number).map(|factor| vec![factor]);
+        let pairs =
+            (0..number).flat_map(|one| (one + 1..number).map(move |other| vec![one, other]));
+        singles
+            .chain(pairs)
+            .filter(|other| other != effect && product(other) == wanted)
+            .collect()
+    }
+
+    /// Whether every effect that is asked for can be told from the others that are asked for, and from every single
+    /// factor. `name` names an effect.
+    pub fn answers(
+        &self,
+        asked: &[Vec<usize>],
+        name: impl Fn(&[usize]) -> String,
+    ) -> Result<(), LayoutError> {
+        for effect in asked {
+            let at = |factor: &usize| (*factor, 1);
+            let corner: Vec<(usize, usize)> = effect.iter().map(at).collect();
+            let mut others: Vec<String> = Vec::new();
+            if self.contrast(&corner).is_none() {
+                others.push(match self.kind {
+                    DesignKind::OneAtATime => {
+                        "anything: it changes one factor at a time".to_owned()
+                    }
+                    _ => "single factors: it mixes every two of them with all others".to_owned(),
+                });
+            }
+            let mixed = self.mixed_with(effect).into_iter();
+            let mixed = mixed.filter(|other| other.len() == 1 || asked.contains(other));
+            others.extend(mixed.map(|other| format!("`{}`", name(&other))));
+            if !others.is_empty() {
+                return Err(LayoutError::Mixed {
+                    asked: name(effect),
+                    others: others.join(", "),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// What the design mixes up, in words; none where it tells everything apart that it holds.
+    pub fn confounding(&self, name: impl Fn(&[usize]) -> String) -> Vec<String> {
+        match self.kind {
+            DesignKind::Full => Vec::new(),
+            DesignKind::OneAtATime => vec![
+                "each factor is changed alone, with the others at their first levels: what two do together is not \
+                 seen"
+                    .to_owned(),
+            ],
+            DesignKind::Screening => vec![
+                "each factor's effect holds a part of what every two of the others do together".to_owned(),
+            ],
+            DesignKind::Fraction => (0..self.levels.len())
+                .filter_map(|factor| {
+                    let mixed = self.mixed_with(&[factor]);
+                    let names: Vec<String> = mixed.iter().map(|other| name(other)).collect();
+                    (!names.is_empty())
+                        .then(|| format!("{} is one with {}", name(&[factor]), names.join(", ")))
+                })
+                .collect(),
+        }
+    }
+}
+
+fn all_of(levels: &[usize]) -> Result<Vec<Cell>, LayoutError> {
+    let number = levels
+        .iter()
+        .fold(1_usize, |product, levels| product.saturating_mul(*levels));
+    if number > CELLS_MAX {
+        return Err(LayoutError::TooMany { cells: number });
+    }
+    let mut cells: Vec<Cell> = vec![Vec::new()];
+    for levels in levels {
+        let longer = cells.iter().flat_map(|cell| {
+            (0..*levels).map(|level| {
+                let mut longer = cell.clone();
+                longer.push(level);
+                longer
+            })
+        });
+        cells = longer.collect();
+    }
+    Ok(cells)
+}
+
+fn one_at_a_time(levels: &[usize]) -> Vec<Cell> {
+    let base = vec![0; levels.len()];
+    let mut cells = vec![base.clone()];
+    for (factor, levels) in levels.iter().enumerate() {
+        cells.extend((1..*levels).map(|level| {
+            let mut cell = base.clone();
+            cell[factor] = level;
+            cell
+        }));
+    }
+    cells
+}
+
+/// How many base factors a fraction has, and for each factor the product of base factors that it is. All products
+/// have an odd number of base factors where there are enough of them: then no single factor is mixed with two others
+/// (resolution IV); a half fraction takes the product of all.
+fn fraction(runs: u32, factors: usize) -> Result<(u32, Vec<u32>), LayoutError> {
+    let most = 1u32 << factors.min(12);
+    let least = u32::try_from(factors + 1)
+        .unwrap_or(u32::MAX)
+        .next_power_of_two()
+        .max(4);
+    if !runs.is_power_of_two() || !(least..=most).contains(&runs) {
+        return Err(LayoutError::Runs {
+            runs,
+            factors,
+            least,
+            most,
+        });
+    }
+    let bits = runs.ilog2();
+    let base = (bits as usize).min(factors);
+    let mut masks: Vec<u32> = (0..bits).take(base).map(|bit| 1 << bit).collect();
+    let added = factors - base;
+    let mut products: Vec<u32> = (1..runs).filter(|mask| mask.count_ones() > 1).collect();
+    let odd = products.iter().filter(|mask| mask.count_ones() % 2 == 1);
+    if added == 1 {
+        products = vec![runs - 1];
+    } else if odd.count() >= added {
+        products.retain(|mask| mask.count_ones() % 2 == 1);
+    }
+    // The longer the product, the later it is mixed with anything.
+    products.sort_by_key(|mask| (std::cmp::Reverse(mask.count_ones()), *mask));
+    masks.extend(products.into_iter().take(added));
+    Ok((bits, masks))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn layout(
+        kind: DesignKind,
+        runs: Option<u32>,
+        levels: &[usize],
+    ) -> Result<Layout, LayoutError> {
+        let design = Design {
+            kind,
+            runs,
+            ..Design::default()
+        };
+        let names: Vec<String> = (0..levels.len()).map(|at| format!("f{at}")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        // Four trials of three factors, each changed in half of them.
+        let screening = |factors: usize| {
+            let rows = [
+                [true, true, false],
+                [false, true, true],
+                [true, false, true],
+                [false; 3],
+            ];
+            rows.iter().map(|row| row[..factors].to_vec()).collect()
+        };
+        Layout::new(&design, &names, levels, screening)
+    }
+
+    /// The effect that a contrast reads off values of the cells.
+    fn read(layout: &Layout, effect: &[(usize, usize)], value: impl Fn(&Cell) -> f64) -> f64 {
+        let contrast = layout.contrast(effect).expect("the design holds it");
+        let sum = |side: &[(usize, f64)]| -> f64 {
+            side.iter()
+                .map(|(at, weight)| weight * value(&layout.cells()[*at]))
+                .sum()
+        };
+        sum(&contrast.with) - sum(&contrast.against)
+    }
+
+    #[test]
+    fn a_full_design_holds_every_combination_once() {
+        let full = layout(DesignKind::Full, None, &[2, 3, 2]).expect("twelve cells");
+        let mut cells = full.cells().to_vec();
+        cells.sort();
+        cells.dedup();
+        assert_eq!(cells.len(), 12);
+        let error = layout(DesignKind::Full, None, &[64, 64, 2]).expect_err("too many");
+        assert!(
+            error.to_string().starts_with("8192 combinations"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn one_at_a_time_cannot_tell_what_two_do_together() {
+        let one = layout(DesignKind::OneAtATime, None, &[2, 3]).expect("four cells");
+        assert_eq!(
+            one.cells(),
+            [vec![0, 0], vec![1, 0], vec![0, 1], vec![0, 2]]
+        );
+        let error = one.answers(&[vec![0, 1]], |effect| format!("{effect:?}"));
+        assert!(matches!(error, Err(LayoutError::Mixed { .. })), "{error:?}");
+        assert_eq!(
+            one.answers(&[vec![0], vec![1]], |effect| format!("{effect:?}")),
+            Ok(())
+        );
+    }
+
+    #[test]
+    fn the_half_fraction_of_four_factors_mixes_only_pairs() {
+        let half = layout(DesignKind::Fraction, Some(8), &[2; 4]).expect("eight runs");
+        for factor in 0..4 {
+            assert!(half.mixed_with(&[factor]).is_empty(), "{factor}");
+        }
+        // D = ABC, so AB = CD (Box, Hunter & Hunter, table 6.15's 2^(4-1)).
+        assert_eq!(half.mixed_with(&[0, 1]), [vec![2, 3]]);
+        let name = |effect: &[usize]| format!("{effect:?}");
+        assert_eq!(half.answers(&[vec![0, 1]], name), Ok(()));
+        assert!(half.answers(&[vec![0, 1], vec![2, 3]], name).is_err());
+    }
+
+    #[test]
+    fn a_fraction_that_is_too_small_is_refused_with_what_would_do() {
+        let error = layout(DesignKind::Fraction, Some(4), &[2; 4]).expect_err("too few");
+        assert_eq!(
+            error.to_string(),
+            "4 runs for 4 factors: a fraction has a power of two, 8 to 16"
+        );
+        let error = layout(DesignKind::Screening, None, &[2, 3]).expect_err("three levels");
+        assert_eq!(
+            error.to_string(),
+            "a screening design has two levels of each factor, and `f1` has 3"
+        );
+    }
+
+    #[test]
+    fn seven_factors_in_eight_runs_are_mixed_with_pairs_and_say_so() {
+        let small = layout(DesignKind::Fraction, Some(8), &[2; 7]).expect("eight runs");
+        let words = small.confounding(|effect| format!("{effect:?}"));
+        assert_eq!(words.len(), 7);
+        assert!(
+            small
+                .answers(&[vec![0]], |effect| format!("{effect:?}"))
+                .is_ok()
+        );
+    }
+
+    #[test]
+    fn a_contrast_of_matched_cells_needs_all_of_its_corners() {
+        let full = layout(DesignKind::Full, None, &[2, 2]).expect("four cells");
+        let contrast = full.contrast(&[(0, 1), (1, 1)]).expect("an interaction");
+        assert_eq!(contrast.with.len() + contrast.against.len(), 4);
+        assert!((contrast.spread() - 2.0).abs() < 1e-12);
+        let main = full.contrast(&[(0, 1)]).expect("a factor");
+        assert!((main.spread() - 1.0).abs() < 1e-12);
+    }
+
+    proptest! {
+        #[test]
+        fn every_design_reads_planted_effects_of_single_factors(
+            levels in prop::collection::vec(2usize..4, 1..5),
+            sizes in prop::collection::vec(-1.0f64..1.0, 5),
+        ) {
+            let value = |cell: &Cell| -> f64 {
+                cell.iter().zip(&sizes).map(|(level, size)| real(*level as u64) * size).sum()
+            };
+            for kind in [DesignKind::Full, DesignKind::OneAtATime] {
+                let layout = layout(kind, None, &levels).expect("few cells");
+                for (factor, number) in levels.iter().enumerate() {
+                    for level in 1..*number {
+                        let found = read(&layout, &[(factor, level)], value);
+                        prop_assert!((found - real(level as u64) * sizes[factor]).abs() < 1e-9);
+                    }
+                }
+            }
+        }
+
+        #[test]
+        fn every_fraction_reads_single_factors_and_unmixed_pairs(
+            factors in 2usize..9,
+            sizes in prop::collection::vec(-1.0f64..1.0, 9),
+            together in -1.0f64..1.0,
+        ) {
+            let least = u32::try_from(factors + 1).expect("few").next_power_of_two().max(4);
+            let mut runs = least;
+            while runs <= 1 << factors {
+                let layout = layout(DesignKind::Fraction, Some(runs), &vec![2; factors]).expect("a fraction");
+                prop_assert_eq!(layout.cells().len(), runs as usize);
+                let alone = |cell: &Cell| -> f64 {
+                    cell.iter().zip(&sizes).map(|(level, size)| real(*level as u64) * size).sum()
+                };
+                for (factor, size) in sizes.iter().take(factors).enumerate() {
+                    let found = read(&layout, &[(factor, 1)], alone);
+                    prop_assert!((found - size).abs() < 1e-9, "{} of {} in {}", factor, factors, runs);
+                }
+                if layout.mixed_with(&[0, 1]).is_empty() {
+                    let both = |cell: &Cell| alone(cell) + together * real((cell[0] * cell[1]) as u64);
+                    let found = read(&layout, &[(0, 1), (1, 1)], both);
+                    prop_assert!((found - together).abs() < 1e-9);
+                }
+                runs *= 2;
+            }
+        }
+    }
+}

@@ -75,6 +75,12 @@ function spec(height: number, layer: Layer[], data: unknown[] = []): TopLevelSpe
   } as unknown as TopLevelSpec;
 }
 
+/** A chart of an experiment, as linerate wrote it. */
+export function drawn({ drawn }: PageData, index: number): TopLevelSpec | null {
+  const chart = drawn?.[index];
+  return chart === undefined ? null : spec(chart.height, chart.layer, chart.data);
+}
+
 /** Before, after and the ceiling as bars with intervals. */
 export function bars({ report }: PageData): TopLevelSpec {
   const { before, after, ceiling } = report.prove;

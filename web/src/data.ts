@@ -58,9 +58,18 @@ export interface Report {
   trials: Trial[];
 }
 
+/** A chart that linerate wrote itself: marks over rows of data. */
+export interface Drawn {
+  height: number;
+  layer: Record<string, unknown>[];
+  data: Record<string, unknown>[];
+}
+
 export interface PageData {
   report: Report;
   cpu: CpuBar[];
+  /** Of the page of an experiment. */
+  drawn?: Drawn[];
 }
 
 /** The data that the page carries, or null when it carries none. */

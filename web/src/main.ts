@@ -4,7 +4,7 @@
 import { parse, View, Warn } from "vega";
 import { expressionInterpreter } from "vega-interpreter";
 import { compile, type TopLevelSpec } from "vega-lite";
-import { bars, cpu, effects, pairs, series } from "./charts.js";
+import { bars, cpu, drawn, effects, pairs, series } from "./charts.js";
 import { readData, type PageData } from "./data.js";
 
 function chartOf(plot: HTMLElement, data: PageData): TopLevelSpec | null {
@@ -15,6 +15,7 @@ function chartOf(plot: HTMLElement, data: PageData): TopLevelSpec | null {
     case "pairs": return pairs(data);
     case "series": return series(data, index === undefined ? null : Number(index));
     case "cpu": return cpu(data);
+    case "drawn": return drawn(data, Number(index));
     default: return null;
   }
 }

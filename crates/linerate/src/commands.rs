@@ -19,6 +19,7 @@ use crate::ends::Ends;
 use crate::exit::{Code, Outcome, Stop};
 use crate::intent;
 use crate::interrupt::Interrupt;
+use crate::lab;
 use crate::measure::{copy_bandwidth, open_path, placement, stream_spec};
 use crate::prove::{Budget, Options, Session, Source, seconds_in_words};
 use crate::report;
@@ -216,6 +217,9 @@ fn weigh(
 /// Judges a run from its records, writes its page and prints the verdict.
 pub fn show_run(folder: &FilePath, page: &FilePath, say: &Say) -> Outcome<()> {
     let stored = store::read(folder)?;
+    if lab::is_lab(&stored) {
+        return lab::show(folder, Some(page), say);
+    }
     if stored.torn {
         say.note("the run was cut off while it was written: its last record is left out");
     }

@@ -9,6 +9,7 @@ use linerate_model::units::{BitRate, Bytes, Nanoseconds};
 use linerate_model::workload::{DatagramBatch, ReceiveMode, SendMode, Waiting};
 
 use super::{LadderArgs, MeasureRdma, PeerArgs, TransportArgs, parse_seconds};
+use crate::measure::Requirement;
 use crate::peer::PeerAddress;
 use crate::place::{MemoryWhere, Where, WordError};
 
@@ -241,6 +242,10 @@ pub struct UntilArgs {
     /// No further trial is begun after this time.
     #[arg(long, value_name = "TIME", default_value = "300", value_parser = parse_seconds, requires = "until_ci")]
     pub until_at_most: Nanoseconds,
+    /// Make it a test: `rate>=9.4Gbit/s`, `p99<=100us`, `cpu<=0.5` (seconds for each GB), `operations>=100000`. The
+    /// trial is made six times or more; exit code 11 when a bound is not kept, 12 when the trials cannot tell.
+    #[arg(long, value_name = "BOUND")]
+    pub require: Vec<Requirement>,
 }
 
 impl UntilArgs {
@@ -249,6 +254,7 @@ impl UntilArgs {
         Self {
             until_ci: None,
             until_at_most: Nanoseconds::new(0),
+            require: Vec::new(),
         }
     }
 }

@@ -20,7 +20,7 @@ pub(super) fn own_response(sample: &Sample) -> Response {
 }
 
 /// A figure of a trial; none where it does not tell it, or nothing came of it.
-pub(super) fn figure(response: Response, sample: &Sample) -> Option<f64> {
+pub(crate) fn figure(response: Response, sample: &Sample) -> Option<f64> {
     let figure = match response {
         Response::Rate => rate(sample)?.as_f64(),
         Response::Operations => ops_per_s(sample)?,
@@ -74,7 +74,7 @@ fn times(sample: &Sample) -> Histogram {
 }
 
 /// A figure for a person.
-pub(super) fn in_words(response: Response, value: f64) -> String {
+pub(crate) fn in_words(response: Response, value: f64) -> String {
     match response {
         Response::Rate => {
             BitRate::from_f64(value).map_or_else(|| "-".to_owned(), |rate| rate.to_string())

@@ -350,6 +350,8 @@ pub struct LabDocument {
     pub question: String,
     /// The folder of its run.
     pub run: Option<String>,
+    /// Its page, where one was written.
+    pub report: Option<String>,
     /// Whether it came to its end.
     pub complete: bool,
     /// Why it was stopped.
@@ -544,6 +546,7 @@ pub fn document(header: &Header, records: &[Record]) -> Outcome<LabDocument> {
         title: experiment.title.clone(),
         question: experiment.question.clone(),
         run: None,
+        report: None,
         complete: sorted.complete,
         stopped: sorted.stopped.map(str::to_owned),
         restored: sorted.restored,

@@ -6,7 +6,7 @@
 
 pub(crate) mod compare;
 mod definition;
-mod figure;
+pub(crate) mod figure;
 pub mod judge;
 mod lanes;
 pub mod resolve;
@@ -30,9 +30,13 @@ use crate::interrupt::Interrupt;
 use crate::measure::copy_bandwidth;
 use crate::peer::PeerAddress;
 use crate::prove::seconds_in_words;
+use crate::report;
 use crate::say::{Format, Say};
 use crate::store::{self, Header, Log, Record, Run, StoredRun};
 use crate::tune::recover_first;
+
+/// The page in a run's folder.
+const PAGE: &str = "report.html";
 
 /// Carries out `lab`.
 pub fn run(action: &LabAction, state: &FilePath, say: &Say) -> Outcome<()> {
@@ -40,7 +44,7 @@ pub fn run(action: &LabAction, state: &FilePath, say: &Say) -> Outcome<()> {
         LabAction::List => list(say),
         LabAction::Run(args) => begin(args, state, say),
         LabAction::Resume { run } => resume(run, state, say),
-        LabAction::Show { run } => show(run, say),
+        LabAction::Show { run } => show(run, None, say),
     }
 }
 
@@ -116,6 +120,7 @@ fn begin(args: &LabRunArgs, state: &FilePath, say: &Say) -> Outcome<()> {
         seed,
         anyway: args.anyway,
     };
+    resolver.check()?;
     say_plan(&resolver, &header, say)?;
     if args.plan {
         return lanes.leave();
@@ -134,7 +139,7 @@ fn begin(args: &LabRunArgs, state: &FilePath, say: &Say) -> Outcome<()> {
     })?;
     Session::new(&mut lanes, &mut run, &resolver, asked, say).run()?;
     lanes.leave()?;
-    show(&folder, say)
+    show(&folder, Some(&folder.join(PAGE)), say)
 }
 
 /// What will be done, before it is.
@@ -201,7 +206,7 @@ fn resume(folder: &FilePath, state: &FilePath, say: &Say) -> Outcome<()> {
     let (experiment, include_way_in) = experiment_of(&stored)?;
     if judge::is_whole(&stored.records) {
         say.note("the run came to its end: there is nothing left to do");
-        return show(folder, say);
+        return show(folder, None, say);
     }
     let header = &stored.header;
     let interrupt = Interrupt::listen()?;
@@ -237,7 +242,7 @@ fn resume(folder: &FilePath, state: &FilePath, say: &Say) -> Outcome<()> {
     })?;
     Session::new(&mut lanes, &mut run, &resolver, asked, say).run()?;
     lanes.leave()?;
-    show(folder, say)
+    show(folder, Some(&folder.join(PAGE)), say)
 }
 
 /// The experiment of a run.
@@ -255,8 +260,13 @@ pub(crate) fn experiment_of(stored: &StoredRun) -> Outcome<(&Experiment, bool)> 
     })
 }
 
-/// Judges a run of an experiment from its records, and prints what they say.
-pub fn show(folder: &FilePath, say: &Say) -> Outcome<()> {
+/// Whether a stored run is one of an experiment.
+pub(crate) fn is_lab(stored: &StoredRun) -> bool {
+    experiment_of(stored).is_ok()
+}
+
+/// Judges a run of an experiment from its records, prints what they say, and writes its page.
+pub fn show(folder: &FilePath, page: Option<&FilePath>, say: &Say) -> Outcome<()> {
     let stored = store::read(folder)?;
     if stored.torn {
         say.note("the run was cut off while it was written: its last record is left out");
@@ -264,6 +274,16 @@ pub fn show(folder: &FilePath, say: &Say) -> Outcome<()> {
     experiment_of(&stored)?;
     let mut document = judge::document(&stored.header, &stored.records)?;
     document.run = Some(folder.display().to_string());
+    document.report = page.map(|page| page.display().to_string());
+    if let Some(page) = page {
+        let hosts = stored.records.iter().find_map(|record| match record {
+            Record::Hosts { local, remote } => Some((&**local, &**remote)),
+            _ => None,
+        });
+        let text = report::lab_page(&document, &stored.header, hosts);
+        store::write_whole(page, text.as_bytes())
+            .map_err(|error| store::cannot_write(folder, error))?;
+    }
     if !document.complete {
         say.note(&format!(
             "the run has not come to its end: `linerate lab resume {}` goes on",

@@ -12,6 +12,7 @@ use linerate_model::prove::EndChange;
 use linerate_model::setting::{Scope, SettingKey, Value};
 use linerate_model::workload::TrialSpec;
 
+use super::judge;
 use crate::cli::MeasureAction;
 use crate::ends::Ends;
 use crate::exit::{Code, Outcome, Stop};
@@ -152,11 +153,40 @@ impl Resolver {
         boot(&self.local).is_some_and(|id| boot(&self.remote) == Some(id))
     }
 
+    /// Whether every level means something; what only cannot be had here is no error of the experiment.
+    pub fn check(&self) -> Outcome<()> {
+        let alone = judge::without_factors(&self.experiment);
+        let told = |of: &str, outcome: Outcome<()>| match outcome {
+            Err(mut stop) if stop.code != Code::NotSupported => {
+                stop.message = format!("{of}: {}", stop.message);
+                Err(stop)
+            }
+            _ => Ok(()),
+        };
+        let check = |cell: &[usize]| {
+            self.trials(cell)?;
+            self.settings(cell).map(drop)
+        };
+        told("the experiment", check(&alone))?;
+        for (factor, levels) in alone.iter().enumerate() {
+            for level in 0..*levels {
+                let mut cell = alone.clone();
+                cell[factor] = level;
+                told(self.experiment.factors[factor].name(), check(&cell))?;
+            }
+        }
+        Ok(())
+    }
+
     /// Every setting that some combination changes, with its values, for a person.
     pub fn changed_in_words(&self) -> Outcome<Vec<String>> {
         let mut lines: Vec<(String, Vec<String>)> = Vec::new();
         let mut tell = |at: &LevelTable| -> Outcome<()> {
-            for (end, key, value) in self.settings_of(at)? {
+            let settings = match self.settings_of(at) {
+                Err(stop) if stop.code == Code::NotSupported => return Ok(()),
+                settings => settings?,
+            };
+            for (end, key, value) in settings {
                 let (key, value) = (format!("{end} {key}"), value.to_string());
                 match lines.iter_mut().find(|(known, _)| *known == key) {
                     Some((_, values)) if values.contains(&value) => {}

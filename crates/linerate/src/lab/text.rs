@@ -53,6 +53,9 @@ pub(super) fn text(document: &LabDocument) -> String {
         Some(false) => lines.push("NOT every setting is as it was found".to_owned()),
         None => {}
     }
+    if let Some(page) = &document.report {
+        lines.push(format!("report: {page}"));
+    }
     lines.join("\n")
 }
 

@@ -19,6 +19,7 @@ use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
 use super::repeat::Repeats;
+use super::require::Judged;
 use super::verbs;
 use crate::analysis::{first_kept, rate_of, settling_flag};
 use crate::report::nulled;
@@ -264,6 +265,9 @@ pub(super) struct MeasureDocument<'a> {
     seconds: f64,
     total: Value,
     repeats: Option<Value>,
+    /// Of `--require`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) requirements: Vec<Judged>,
     flows: Flows<'a>,
     latency_ns: Value,
     #[serde(skip_serializing_if = "Map::is_empty", flatten)]
@@ -297,6 +301,7 @@ pub(super) fn document<'a>(
         seconds: spec.duration_ns.as_secs_f64(),
         total: total(measured),
         repeats: repeats.map(|repeats| json!(repeats)),
+        requirements: Vec::new(),
         flows: Flows(measured),
         latency_ns: latency.as_ref().map_or(Value::Null, latency_value),
         of_workload: of_workload(measured),

@@ -7,6 +7,7 @@ mod document;
 mod ladder;
 mod placing;
 mod repeat;
+mod require;
 mod spec;
 mod text;
 mod verbs;
@@ -24,6 +25,7 @@ use linerate_traffic::http::Target;
 
 pub(crate) use document::{askers, exchanged_rate, ops_per_s, real};
 pub use placing::placement;
+pub use require::Requirement;
 pub use spec::stream as stream_spec;
 
 use crate::cli::{
@@ -43,6 +45,7 @@ use crate::station::Station;
 use crate::trial::{Path, PathView, source_towards, traffic_failure};
 use document::Measured;
 use placing::placement_alone;
+use require::{Judged, Requirements};
 
 /// The port of an iperf3 server.
 const IPERF3_PORT: u16 = 5201;
@@ -244,6 +247,7 @@ fn over_peer(
         .then(|| copy_bandwidth(&path))
         .flatten();
     let began_unix_s = now_unix_s();
+    let mut requirements = Requirements::new(&until.require);
     let (sample, repeats) = repeat::until_certain(
         until,
         spec.duration_ns,
@@ -251,7 +255,9 @@ fn over_peer(
             if number > 0 {
                 say.note(&format!("trial {}", number + 1));
             }
-            path.run(&spec, fresh_token()?)
+            let sample = path.run(&spec, fresh_token()?)?;
+            requirements.see(&sample);
+            Ok(sample)
         },
         document::result_of,
     )?;
@@ -264,10 +270,11 @@ fn over_peer(
             interval: IPERF3_INTERVAL,
         });
         say.json(&document)?;
-        return path.peer.leave();
+        path.peer.leave()?;
+        return require::outcome(&requirements.judge());
     }
     let measured = Measured::over_path(&path, sample, copy);
-    let shown = show(&measured, repeats.as_ref(), say);
+    let shown = show(&measured, repeats.as_ref(), requirements.judge(), say);
     path.peer.leave()?;
     shown
 }
@@ -283,13 +290,20 @@ fn way_of(path: &Path, spec: &TrialSpec) -> String {
 }
 
 /// Prints what came of it; the exit code says whether it is as certain as was asked for.
-fn show(measured: &Measured<'_>, repeats: Option<&repeat::Repeats>, say: &Say) -> Outcome<()> {
-    let document = document::document(measured, repeats);
+fn show(
+    measured: &Measured<'_>,
+    repeats: Option<&repeat::Repeats>,
+    requirements: Vec<Judged>,
+    say: &Say,
+) -> Outcome<()> {
+    let mut document = document::document(measured, repeats);
+    document.requirements = requirements;
     if say.format == Format::Json {
         say.json(&document)?;
     } else {
         say.lines(&text::text(measured, &document, repeats))?;
     }
+    require::outcome(&document.requirements)?;
     if repeats.is_none_or(repeat::Repeats::is_certain) {
         return Ok(());
     }
@@ -318,15 +332,19 @@ fn foreign(
         spec.workload.name(),
         seconds_in_words(spec.duration_ns)
     ));
+    let mut requirements = Requirements::new(&until.require);
     let (measurement, repeats) = repeat::until_certain(
         until,
         spec.duration_ns,
         |number| {
-            if number == 0 {
-                return measure_foreign(&spec, server, &interrupt);
-            }
-            say.note(&format!("trial {}", number + 1));
-            measure_foreign_again(&spec, server, &interrupt)
+            let one = if number == 0 {
+                measure_foreign(&spec, server, &interrupt)?
+            } else {
+                say.note(&format!("trial {}", number + 1));
+                measure_foreign_again(&spec, server, &interrupt)?
+            };
+            requirements.see(&one.sample);
+            Ok(one)
         },
         |one| document::whole_rate(&one.sample).map(BitRate::as_f64),
     )?;
@@ -346,7 +364,7 @@ fn foreign(
         "cpu_system_percent": measurement.foreign.server.cpu_system_percent,
     });
     let measured = Measured::foreign(measurement.sample, told);
-    show(&measured, repeats.as_ref(), say)
+    show(&measured, repeats.as_ref(), requirements.judge(), say)
 }
 
 /// `HOST[:PORT]`, looked up.
@@ -419,6 +437,7 @@ fn load(args: &MeasureHttp, say: &Say) -> Outcome<()> {
         target.address,
         seconds_in_words(spec.duration_ns)
     ));
+    let mut requirements = Requirements::new(&args.until.require);
     let (sample, repeats) = repeat::until_certain(
         &args.until,
         spec.duration_ns,
@@ -431,13 +450,15 @@ fn load(args: &MeasureHttp, say: &Say) -> Outcome<()> {
                 linerate_traffic::http::load(&spec, &target, interrupt.abort())
             });
             interrupt.check()?;
-            Ok(Sample {
+            let sample = Sample {
                 spec: spec.clone(),
                 local: local?,
                 remote: SideSample::unheard("a server of HTTP"),
                 shared_kernel: false,
                 flags: vec![Flag::ForeignPeer],
-            })
+            };
+            requirements.see(&sample);
+            Ok(sample)
         },
         document::result_of,
     )?;
@@ -445,5 +466,6 @@ fn load(args: &MeasureHttp, say: &Say) -> Outcome<()> {
         "program": "HTTP server",
         "address": target.address.to_string(),
     });
-    show(&Measured::foreign(sample, told), repeats.as_ref(), say)
+    let measured = Measured::foreign(sample, told);
+    show(&measured, repeats.as_ref(), requirements.judge(), say)
 }

@@ -29,14 +29,14 @@ pub(super) struct Repeats {
     high: f64,
     /// Half the interval's width, relative to the median.
     reached: f64,
-    /// What was asked for.
-    asked: f64,
+    /// What was asked for; none where only so many trials were.
+    asked: Option<f64>,
 }
 
 impl Repeats {
     /// Whether the interval is as narrow as was asked for.
     pub(super) fn is_certain(&self) -> bool {
-        self.reached <= self.asked
+        self.asked.is_none_or(|asked| self.reached <= asked)
     }
 
     pub(super) fn in_words(&self, figure: impl Fn(f64) -> String) -> String {
@@ -47,10 +47,11 @@ impl Repeats {
             figure(self.high),
             self.reached * 100.0,
             self.trials,
-            if self.is_certain() {
-                String::new()
-            } else {
-                format!(": not within the {:.2} % asked for", self.asked * 100.0)
+            match self.asked {
+                Some(asked) if !self.is_certain() => {
+                    format!(": not within the {:.2} % asked for", asked * 100.0)
+                }
+                _ => String::new(),
             }
         )
     }
@@ -66,9 +67,10 @@ pub(super) fn until_certain<T>(
 ) -> Outcome<(T, Option<Repeats>)> {
     let begun = Instant::now();
     let first = trial(0)?;
-    let Some(asked) = args.until_ci else {
+    let asked = args.until_ci;
+    if asked.is_none() && args.require.is_empty() {
         return Ok((first, None));
-    };
+    }
     let mut kept: Vec<(f64, T)> = result(&first)
         .map(|value| (value, first))
         .into_iter()
@@ -111,7 +113,7 @@ fn keep_nearest<T>(kept: &mut Vec<(f64, T)>, results: &[f64]) {
     kept.truncate(KEPT);
 }
 
-fn judged(results: &[f64], asked: f64) -> Option<Repeats> {
+fn judged(results: &[f64], asked: Option<f64>) -> Option<Repeats> {
     if results.len() < TRIALS_MIN {
         return None;
     }
@@ -135,6 +137,7 @@ mod tests {
     fn until(asked: Option<f64>) -> UntilArgs {
         UntilArgs {
             until_ci: asked,
+            require: Vec::new(),
             until_at_most: Nanoseconds::from_millis(60_000),
         }
     }

@@ -61,6 +61,9 @@ pub(super) fn text(
         };
         lines.push(format!("repeats   {}", repeats.in_words(figure)));
     }
+    for requirement in &document.requirements {
+        lines.push(format!("require   {}", requirement.in_words()));
+    }
     if measured.ceiling().is_some() {
         ceiling(&mut lines, measured);
     }

@@ -41,6 +41,16 @@ pub fn render_page(data: &ReportData) -> String {
     // Plain data of strings, numbers and lists always becomes JSON; were it not so, the page would
     // still say everything in its tables.
     let json = serde_json::to_string(&page_data).unwrap_or_else(|_| "null".to_owned());
+    shell(
+        &data.title,
+        &data.linerate_version,
+        &sections::body(data),
+        &json,
+    )
+}
+
+/// A page around its body, with the data that its charts are drawn from.
+pub(super) fn shell(title: &str, version: &str, body: &str, json: &str) -> String {
     let hash = BUNDLE_SHA256.trim();
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -52,10 +62,10 @@ pub fn render_page(data: &ReportData) -> String {
          <link rel=\"icon\" href=\"data:,\">\n<title>{}</title>\n<style>{STYLE}</style>\n<noscript><style>.chart{{display:none}}</style></noscript>\n</head>\n<body>\n{}\
          <script type=\"application/json\" id=\"linerate-data\">{}</script>\n\
          <script>{BUNDLE}</script>\n</body>\n</html>\n",
-        escape(&data.linerate_version),
-        escape(&data.title),
-        sections::body(data),
-        json_for_script(&json)
+        escape(version),
+        escape(title),
+        body,
+        json_for_script(json)
     )
 }
 

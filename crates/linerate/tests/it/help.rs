@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::job::{linerate, run};
 
-const COMMANDS: [&[&str]; 40] = [
+const COMMANDS: [&[&str]; 46] = [
     &[],
     &["demo"],
     &["map"],
@@ -25,6 +25,12 @@ const COMMANDS: [&[&str]; 40] = [
     &["measure", "rdma-send"],
     &["measure", "rdma-atomic"],
     &["prove"],
+    &["lab"],
+    &["lab", "list"],
+    &["lab", "run"],
+    &["lab", "resume"],
+    &["lab", "show"],
+    &["compare"],
     &["tune"],
     &["tune", "plan"],
     &["tune", "apply"],

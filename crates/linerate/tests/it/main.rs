@@ -12,6 +12,7 @@
 mod agent;
 mod bad_input;
 mod demo;
+mod experiment;
 mod full_disk;
 mod guard;
 mod help;

@@ -2,6 +2,7 @@
 //! every step. No network, no clock, no root; each session takes milliseconds.
 
 mod faults;
+mod lab;
 mod search;
 mod statistics;
 mod stored;

@@ -310,6 +310,14 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
+    /// What a run that was cut off there would have kept.
+    pub(crate) fn of(records: &[Record]) -> Self {
+        Self {
+            records: records.to_vec(),
+            room: None,
+        }
+    }
+
     /// The file that a run would have.
     pub(crate) fn text(&self) -> String {
         let lines = self.records.iter().map(line_of);

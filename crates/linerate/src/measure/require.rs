@@ -1,0 +1,242 @@
+//! `--require`: a measurement as a test that passes, fails, or cannot tell.
+
+use std::str::FromStr;
+
+use linerate_model::lab::Response;
+use linerate_model::sample::Sample;
+use linerate_model::units::{BitRate, Nanoseconds};
+use linerate_stats::summary::{median, median_interval};
+use serde::Serialize;
+
+use crate::analysis::LEVEL;
+use crate::exit::{Code, Outcome, Stop};
+use crate::lab::figure::{figure, in_words};
+
+/// A bound that a figure is to keep: `rate>=9.4Gbit/s`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Requirement {
+    response: Response,
+    /// Whether it is the least that may be, or the most.
+    is_least: bool,
+    /// In the figure's own unit: bit/s, 1/s, s/GB, s.
+    bound: f64,
+    text: String,
+}
+
+impl FromStr for Requirement {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (word, is_least, value) = match (text.split_once(">="), text.split_once("<=")) {
+            (Some((word, value)), None) => (word, true, value),
+            (None, Some((word, value))) => (word, false, value),
+            _ => return Err("expected FIGURE>=VALUE or FIGURE<=VALUE".to_owned()),
+        };
+        let (word, value) = (word.trim(), value.trim());
+        let response = Response::ALL.into_iter().find(|one| one.word() == word);
+        let response = response.ok_or_else(|| {
+            let words: Vec<&str> = Response::ALL.iter().map(|one| one.word()).collect();
+            format!("`{word}` is no figure; there are: {}", words.join(", "))
+        })?;
+        let bound = match response {
+            Response::Rate => {
+                let rate: Result<BitRate, _> = value.parse();
+                rate.map_err(|error| error.to_string())?.as_f64()
+            }
+            Response::Mean | Response::P50 | Response::P99 => {
+                let time: Result<Nanoseconds, _> = value.parse();
+                time.map_err(|error| error.to_string())?.as_secs_f64()
+            }
+            Response::Operations | Response::Cpu | Response::CpuLocal | Response::CpuPeer => value
+                .parse()
+                .map_err(|_| format!("`{value}` is no number ({})", unit_in_words(response)))?,
+        };
+        if !(bound.is_finite() && bound > 0.0) {
+            return Err(format!("`{value}` is no bound: it is above 0"));
+        }
+        Ok(Self {
+            response,
+            is_least,
+            bound,
+            text: text.to_owned(),
+        })
+    }
+}
+
+fn unit_in_words(response: Response) -> &'static str {
+    match response {
+        Response::Operations => "operations a second",
+        _ => "CPU seconds for each GB",
+    }
+}
+
+/// What the trials say of a requirement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum Verdict {
+    Kept,
+    Broken,
+    CannotTell,
+}
+
+/// A requirement, and the figures of all trials.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(super) struct Judged {
+    /// As it was asked.
+    requirement: String,
+    /// The median.
+    median: Option<f64>,
+    /// Its 95 % interval.
+    low: Option<f64>,
+    high: Option<f64>,
+    verdict: Verdict,
+    #[serde(skip)]
+    response: Response,
+}
+
+/// All requirements of a measurement, and what its trials told so far.
+#[derive(Debug)]
+pub(super) struct Requirements<'a> {
+    asked: &'a [Requirement],
+    figures: Vec<Vec<f64>>,
+}
+
+impl<'a> Requirements<'a> {
+    pub(super) fn new(asked: &'a [Requirement]) -> Self {
+        Self {
+            asked,
+            figures: vec![Vec::new(); asked.len()],
+        }
+    }
+
+    /// Takes in a trial.
+    pub(super) fn see(&mut self, sample: &Sample) {
+        for (requirement, figures) in self.asked.iter().zip(&mut self.figures) {
+            figures.extend(figure(requirement.response, sample));
+        }
+    }
+
+    /// What all trials say.
+    pub(super) fn judge(&self) -> Vec<Judged> {
+        let each = self.asked.iter().zip(&self.figures);
+        each.map(|(requirement, figures)| judge(requirement, figures))
+            .collect()
+    }
+}
+
+fn judge(requirement: &Requirement, figures: &[f64]) -> Judged {
+    let interval = median_interval(figures, LEVEL).ok();
+    let verdict = interval.map_or(Verdict::CannotTell, |interval| {
+        let (worst, best) = if requirement.is_least {
+            (
+                interval.low - requirement.bound,
+                interval.high - requirement.bound,
+            )
+        } else {
+            (
+                requirement.bound - interval.high,
+                requirement.bound - interval.low,
+            )
+        };
+        if worst >= 0.0 {
+            Verdict::Kept
+        } else if best < 0.0 {
+            Verdict::Broken
+        } else {
+            Verdict::CannotTell
+        }
+    });
+    Judged {
+        requirement: requirement.text.clone(),
+        median: median(figures).ok(),
+        low: interval.map(|interval| interval.low),
+        high: interval.map(|interval| interval.high),
+        verdict,
+        response: requirement.response,
+    }
+}
+
+impl Judged {
+    /// A line for a person.
+    pub(super) fn in_words(&self) -> String {
+        let verdict = match self.verdict {
+            Verdict::Kept => "kept",
+            Verdict::Broken => "BROKEN",
+            Verdict::CannotTell => "cannot tell",
+        };
+        let words = |value| in_words(self.response, value);
+        match (self.median, self.low, self.high) {
+            (Some(median), Some(low), Some(high)) => format!(
+                "{}: {verdict}, {} [{}, {}]",
+                self.requirement,
+                words(median),
+                words(low),
+                words(high)
+            ),
+            _ => format!("{}: {verdict}, the trials do not tell it", self.requirement),
+        }
+    }
+}
+
+/// The exit code of all of them: 11 when one is broken, 12 when one cannot be told.
+pub(super) fn outcome(judged: &[Judged]) -> Outcome<()> {
+    let stop = |verdict, code, what: &str| {
+        let names: Vec<&str> = (judged.iter())
+            .filter(|one| one.verdict == verdict)
+            .map(|one| one.requirement.as_str())
+            .collect();
+        if names.is_empty() {
+            return Ok(());
+        }
+        Err(Stop::new(code, format!("{what}: {}", names.join(", "))))
+    };
+    stop(Verdict::Broken, Code::Regression, "not kept")?;
+    stop(
+        Verdict::CannotTell,
+        Code::Inconclusive,
+        "the trials cannot tell whether it is kept",
+    )
+    .map_err(|stop| {
+        stop.hint("longer trials scatter less: `--time`; `--until-ci` makes more of them")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn verdict(text: &str, figures: &[f64]) -> Verdict {
+        judge(&text.parse().expect("a requirement"), figures).verdict
+    }
+
+    #[test]
+    fn a_bound_is_kept_broken_or_cannot_be_told_by_the_interval_of_the_median() {
+        let gbit = |values: [f64; 6]| values.map(|value| value * 1e9);
+        let steady = gbit([9.5, 9.51, 9.52, 9.53, 9.54, 9.55]);
+        assert_eq!(verdict("rate>=9.4Gbit/s", &steady), Verdict::Kept);
+        assert_eq!(verdict("rate>=9.6Gbit/s", &steady), Verdict::Broken);
+        assert_eq!(verdict("rate>=9.52Gbit/s", &steady), Verdict::CannotTell);
+        assert_eq!(verdict("rate<=9.6Gbit/s", &steady), Verdict::Kept);
+        assert_eq!(verdict("p99<=100us", &[90e-6; 6]), Verdict::Kept);
+        assert_eq!(verdict("cpu <= 0.5", &[0.6; 6]), Verdict::Broken);
+        assert_eq!(
+            verdict("operations>=100", &[1000.0; 5]),
+            Verdict::CannotTell
+        );
+        assert_eq!(verdict("rate>=1Gbit/s", &[]), Verdict::CannotTell);
+    }
+
+    #[test]
+    fn what_is_no_requirement_is_refused_with_what_is_one() {
+        for (text, words) in [
+            ("rate=9", "FIGURE>=VALUE"),
+            ("speed>=9", "`speed` is no figure; there are: rate, "),
+            ("rate>=9", "write a number and a unit"),
+            ("cpu<=-1", "above 0"),
+            ("operations>=many", "`many` is no number"),
+        ] {
+            let error = text.parse::<Requirement>().expect_err(words);
+            assert!(error.contains(words), "{error}");
+        }
+    }
+}

@@ -124,17 +124,18 @@ fn host(stage: &Stage, name: &str) -> Result<Netns, Trouble> {
 
 /// Levels that differ by their names alone.
 fn experiment(args: &Args) -> String {
-    let mut text = format!(
+    let text = format!(
         "title = \"A/A\"\nworkload = \"stream\"\nresponse = \"rate\"\n[options]\ntime = \"{}ms\"\n[design]\nrepeats = \
          {}\n",
         args.time, args.repeats
     );
-    for factor in 0..FACTORS {
-        text.push_str(&format!(
-            "[[factors]]\nname = \"f{factor}\"\nlevels = [{{ name = \"a\" }}, {{ name = \"b\" }}]\n"
-        ));
-    }
-    text
+    let factor = |number: usize| {
+        format!(
+            "[[factors]]\nname = \"f{number}\"\nlevels = [{{ name = \"a\" }}, {{ name = \"b\" }}]\n"
+        )
+    };
+    let factors: Vec<String> = (0..FACTORS).map(factor).collect();
+    text + &factors.concat()
 }
 
 fn run(linerate: &Path, near: &Netns, file: &Path, seed: u64) -> Result<Value, Trouble> {

@@ -2,9 +2,10 @@
 //! JavaScript; with it, the pictures are drawn by the bundle from what is written here.
 
 use linerate_model::host::Host;
+use linerate_model::lab::Response;
 use serde_json::{Value, json};
 
-use super::figures::flag_in_words;
+use super::figures::{count, flag_in_words};
 use super::html::{chart, code, escape, section, table};
 use super::page::shell;
 use crate::lab::figure::in_words;
@@ -123,6 +124,16 @@ fn name_of(effect: &EffectDocument) -> String {
     each.join(", together with ")
 }
 
+/// What a figure is divided by for a picture, and the unit that it has then.
+fn scale(response: Response) -> (f64, &'static str) {
+    match response {
+        Response::Rate => (1e9, "Gb/s"),
+        Response::Operations => (1.0, "1/s"),
+        Response::Cpu | Response::CpuLocal | Response::CpuPeer => (1.0, "s/GB"),
+        Response::Mean | Response::P50 | Response::P99 => (1e-6, "us"),
+    }
+}
+
 /// A mark with its place on the axes and its colour.
 fn axis(field: &str, title: &str) -> Value {
     json!({"field": field, "type": "quantitative", "title": title, "scale": {"zero": false}})
@@ -133,16 +144,9 @@ fn rows(field: &str) -> Value {
            "axis": {"labelLimit": 320, "domain": false, "ticks": false}})
 }
 
-fn effects(response: &ResponseDocument, number: usize, drawn: &mut Vec<Value>) -> String {
+/// The picture of the effects of a figure.
+fn draw_effects(response: &ResponseDocument, drawn: &mut Vec<Value>) {
     let word = response.response.word();
-    if response.effects.is_empty() {
-        return section(
-            &format!("effects-{number}"),
-            &format!("Effects on {word}"),
-            "No effect can be told: it takes three whole blocks.",
-            "",
-        );
-    }
     let data: Vec<Value> = (response.effects.iter())
         .map(|effect| {
             json!({"name": name_of(effect), "low": effect.low * 100.0, "high": effect.high * 100.0,
@@ -166,6 +170,19 @@ fn effects(response: &ResponseDocument, number: usize, drawn: &mut Vec<Value>) -
                                    "value": "var(--card)"}}}
         ]
     }));
+}
+
+fn effects(response: &ResponseDocument, number: usize, drawn: &mut Vec<Value>) -> String {
+    let word = response.response.word();
+    if response.effects.is_empty() {
+        return section(
+            &format!("effects-{number}"),
+            &format!("Effects on {word}"),
+            "No effect can be told: it takes three whole blocks.",
+            "",
+        );
+    }
+    draw_effects(response, drawn);
     let rows: Vec<Vec<String>> = (response.effects.iter())
         .map(|effect| {
             let verdict = match (effect.shown, effect.shown_among_all) {
@@ -243,13 +260,16 @@ fn means(
         .collect();
     let mut body = String::new();
     if response.cells.len() <= CELLS_DRAWN {
+        let (by, unit) = scale(response.response);
+        let drawable = |value: Option<f64>| value.map(|value| value / by);
         let data: Vec<Value> = (response.cells.iter())
             .filter(|cell| cell.mean.is_some())
             .map(|cell| {
-                json!({"name": cell.levels.join(", "), "mean": cell.mean, "least": cell.least, "most": cell.most})
+                json!({"name": cell.levels.join(", "), "mean": drawable(cell.mean),
+                       "least": drawable(cell.least), "most": drawable(cell.most)})
             })
             .collect();
-        let title = format!("{word}, {}", response.unit.replace('_', " "));
+        let title = format!("{word}, {unit}");
         drawn.push(json!({
             "height": ROW * data.len().max(1),
             "data": data,
@@ -282,15 +302,16 @@ fn over_time(
     drawn: &mut Vec<Value>,
 ) -> String {
     let word = response.response.word();
+    let (by, unit) = scale(response.response);
     let every = document.trials.len().div_ceil(TRIALS_DRAWN).max(1);
     let data: Vec<Value> = (document.trials.iter().step_by(every))
         .filter_map(|trial| {
-            let value = trial.values.get(word)?;
+            let value = trial.values.get(word)? / by;
             Some(json!({"order": trial.order + 1, "value": value,
                         "first": trial.levels.first(), "block": trial.block + 1}))
         })
         .collect();
-    let title = format!("{word}, {}", response.unit.replace('_', " "));
+    let title = format!("{word}, {unit}");
     drawn.push(json!({
         "height": 260,
         "data": data,
@@ -339,7 +360,10 @@ fn checks(document: &LabDocument, response: &ResponseDocument) -> String {
     });
     items.push(match response.outliers.len() {
         0 => "No trial lies far from the others.".to_owned(),
-        some => format!("{some} trials lie far from the others; they are kept in the figures."),
+        some => format!(
+            "{} far from the others: kept in the figures.",
+            count(some, "trial")
+        ),
     });
     let mut flags: Vec<(String, usize)> = Vec::new();
     for flag in document.trials.iter().flat_map(|trial| &trial.flags) {
@@ -352,16 +376,19 @@ fn checks(document: &LabDocument, response: &ResponseDocument) -> String {
     let all = document.trials.len();
     let flags = flags.into_iter();
     items.extend(flags.map(|(words, count)| format!("{words} ({count} of {all} trials)")));
-    let list: String = items
-        .iter()
-        .map(|item| format!("<li>{}</li>", escape(item)))
-        .collect();
+    let list = list(items.iter().map(|item| escape(item)));
     section(
         "checks",
         "What may have disturbed it",
         "Flags say why a trial may not be trusted, or how its figures must be read.",
-        &format!("<ul>{list}</ul>"),
+        &list,
     )
+}
+
+/// A list of pieces of HTML.
+fn list(items: impl Iterator<Item = String>) -> String {
+    let items: Vec<String> = items.collect();
+    format!("<ul><li>{}</li></ul>", items.join("</li><li>"))
 }
 
 fn trials(document: &LabDocument) -> String {
@@ -444,14 +471,11 @@ fn again(document: &LabDocument, header: &Header) -> String {
         format!("{} --seed {}", header.command.join(" "), header.seed),
         format!("linerate lab show {run}"),
     ];
-    let list: String = lines
-        .iter()
-        .map(|line| format!("<li>{}</li>", code(line)))
-        .collect();
+    let list = list(lines.iter().map(|line| code(line)));
     section(
         "again",
         "Do it again",
         "The seed gives the same order; the second command judges the raw records of this run once more.",
-        &format!("<ul>{list}</ul>"),
+        &list,
     )
 }

@@ -30,6 +30,9 @@ const PLAIN: &str = r#"{
     ]
 }"#;
 
+/// How many experiments show what chance does.
+const EXPERIMENTS: u64 = 200;
+
 fn experiment(json: &str) -> Experiment {
     let experiment: Experiment = serde_json::from_str(json).expect("an experiment");
     experiment.check().expect("a sound experiment");
@@ -95,7 +98,6 @@ fn effect<'a>(document: &'a LabDocument, name: &str) -> &'a EffectDocument {
 #[test]
 fn planted_effects_lie_in_their_intervals_as_often_as_stated_and_idle_factors_are_seldom_shown() {
     let experiment = experiment(PLAIN);
-    const EXPERIMENTS: u64 = 200;
     let (mut held, mut claimed, mut claimed_among_all, mut idle) = (0, 0, 0, 0);
     for seed in 0..EXPERIMENTS {
         let mut world = world(seed, 0.97);

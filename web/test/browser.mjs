@@ -45,6 +45,16 @@ export function makePage(folder, name, change = (data) => data) {
   return pathToFileURL(path).href;
 }
 
+/** Makes the page of a stored run in the repository, and returns its address. */
+export function makeRunPage(folder, run) {
+  const path = join(folder, `${run}.html`);
+  execFileSync(
+    "cargo", ["run", "--quiet", "-p", "linerate", "--", "--quiet", "report", join(root, "fixtures/runs", run), "--out", path],
+    { cwd: root, stdio: ["ignore", "ignore", "inherit"] },
+  );
+  return pathToFileURL(path).href;
+}
+
 /** A folder of the test's own, and what takes it away again. */
 export function workFolder() {
   const folder = mkdtempSync(join(tmpdir(), "linerate-report-"));

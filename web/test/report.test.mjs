@@ -3,7 +3,7 @@
 
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
-import { chromium, launch, makePage, open, workFolder } from "./browser.mjs";
+import { chromium, launch, makePage, makeRunPage, open, workFolder } from "./browser.mjs";
 
 const executable = chromium();
 
@@ -143,6 +143,59 @@ describe("the report page", { skip: executable === null && "no Chromium (apt-get
       return window.pwned === undefined;
     });
     assert.ok(blocked);
+    await page.context().close();
+  });
+});
+
+describe("the page of an experiment", { skip: executable === null && "no Chromium (apt-get install chromium)" }, () => {
+  let work;
+  let browser;
+  let address;
+
+  before(async () => {
+    work = workFolder();
+    address = makeRunPage(work.folder, "lab-1");
+    browser = await launch(executable);
+  });
+
+  after(async () => {
+    await browser?.close();
+    work?.remove();
+  });
+
+  test("asks the network for nothing and draws every chart with its data", async () => {
+    const { page, complaints, requests } = await open(browser, address);
+    assert.deepEqual(complaints, []);
+    assert.deepEqual(requests, [address]);
+    const places = await page.locator("[data-chart]").count();
+    assert.equal(places, 3);
+    assert.equal(await page.locator('[data-chart][data-drawn="yes"] > svg').count(), places);
+    // Three effects: a point and an interval each, and the line at zero.
+    const effects = page.locator("[data-chart]").first();
+    assert.equal(await effects.locator(".mark-symbol.role-mark path").count(), 3);
+    assert.equal(await effects.locator(".mark-rule.role-mark line").count(), 4);
+    await page.context().close();
+  });
+
+  test("tells the effects first, takes a hostile title for text, and holds every trial in a table", async () => {
+    const { page } = await open(browser, address);
+    assert.match(await page.locator("h1").innerText(), /<b>Segmentation<\/b> & receive offload/);
+    assert.match(await page.locator("h1 + p + ul").innerText(), /tso off against on: -\d+\.\d %/);
+    await page.getByText("All 12 trials").click();
+    const table = page.getByRole("table", { name: "Every trial", exact: true });
+    assert.equal(await table.getByRole("row").count(), 1 + 12);
+    assert.equal(await page.locator("table:not(:has(caption))").count(), 0);
+    await page.context().close();
+  });
+
+  test("says everything without JavaScript, and fits a phone", async () => {
+    const { page } = await open(browser, address, {
+      javaScriptEnabled: false, viewport: { width: 360, height: 740 },
+    });
+    assert.ok(await page.getByRole("table", { name: "Effects on rate", exact: true }).isVisible());
+    assert.equal(await page.locator(".chart").first().isVisible(), false);
+    const wide = await page.evaluate(() => document.documentElement.scrollWidth > window.innerWidth);
+    assert.equal(wide, false);
     await page.context().close();
   });
 });

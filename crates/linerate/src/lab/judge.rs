@@ -21,6 +21,8 @@ pub const SCHEMA: &str = "linerate.lab/1";
 /// A trial this many times farther from what its combination and block make expect than the middle trial is told.
 /// (B. Iglewicz, D. C. Hoaglin, "How to detect and handle outliers", 1993: 3.5 scaled deviations.)
 const OUTLYING: f64 = 3.5;
+/// With fewer blocks what is usual is itself a guess.
+const BLOCKS_OF_OUTLIERS: usize = 5;
 /// A normal variable's median absolute deviation times this is its standard deviation.
 const DEVIATION_OF_MEDIAN: f64 = 1.4826;
 
@@ -676,6 +678,9 @@ fn outliers(
 ) -> Vec<usize> {
     let experiment = sorted.experiment;
     let blocks = sorted.blocks();
+    if blocks.len() < BLOCKS_OF_OUTLIERS {
+        return Vec::new();
+    }
     let logs: Vec<Option<f64>> = trials
         .iter()
         .map(|trial| trial.values.get(response.word()).map(|value| value.ln()))
@@ -708,7 +713,9 @@ fn outliers(
             value.map(|value| value - of_blocks.get(&trial.block).unwrap_or(&0.0))
         })
         .collect();
-    let sizes: Vec<f64> = rest.iter().flatten().map(|value| value.abs()).collect();
+    // In a small design many trials are the middle one of their combination or block: those say nothing of the scatter.
+    let sizes = rest.iter().flatten().map(|value| value.abs());
+    let sizes: Vec<f64> = sizes.filter(|size| *size > 0.0).collect();
     let usual = median(&sizes).unwrap_or(0.0) * DEVIATION_OF_MEDIAN;
     let is_far = |value: &Option<f64>| value.is_some_and(|value| value.abs() > OUTLYING * usual);
     let places = rest.iter().enumerate();

@@ -2,16 +2,19 @@
 //! step.
 
 use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use linerate::exit::{Code, Outcome};
 use linerate::lab::judge::{self, EffectDocument, LabDocument};
 use linerate::lab::resolve::Resolver;
 use linerate::lab::session::{Asked, Session};
 use linerate::say::{Format, Say};
-use linerate::store::{Log, Record};
+use linerate::store::{self, Log, Record};
 use linerate::trial::PathView;
 use linerate_model::lab::Experiment;
 use linerate_model::plan::End;
+use serde_json::Value;
 
 use crate::header;
 use crate::world::{Cost, Fault, Memory, Planned, World};
@@ -323,4 +326,63 @@ fn a_trial_far_from_the_others_is_named_and_kept() {
         "{document:?}"
     );
     assert_eq!(document.trials.len(), 20);
+}
+
+/// Where a run of an experiment lies that this version made; later ones add theirs beside it.
+fn stored() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/runs/lab-1")
+}
+
+/// `LINERATE_BLESS=1` writes it anew, which only a new format should need.
+#[test]
+fn a_run_that_an_earlier_version_stored_is_judged_as_it_was_then() {
+    let folder = stored();
+    if std::env::var_os("LINERATE_BLESS").is_some_and(|value| value == "1") {
+        let mut experiment = experiment(PLAIN);
+        // A name that a page must not take for its own.
+        experiment.title = "<b>Segmentation</b> & receive offload".to_owned();
+        experiment.question = "Does either matter on this path?".to_owned();
+        experiment.design.repeats = 3;
+        let mut log = Memory::default();
+        run(&experiment, &mut world(8, 0.8), &mut log, 8).expect("nothing goes wrong");
+        fs::create_dir_all(&folder).expect("the repository can be written");
+        let header = serde_json::to_string_pretty(&header(8)).expect("JSON");
+        fs::write(folder.join("run.json"), header).expect("written");
+        fs::write(folder.join("records.jsonl"), log.text()).expect("written");
+        let said = serde_json::to_string_pretty(&said(&log, 8)).expect("JSON");
+        fs::write(folder.join("said.json"), said).expect("written");
+    }
+    let run = store::read(&folder).expect("a stored run");
+    let document = judge::document(&run.header, &run.records).expect("an experiment");
+    let document = serde_json::to_value(&document).expect("JSON");
+    let text = fs::read_to_string(folder.join("said.json")).expect("what was said");
+    let before: Value = serde_json::from_str(&text).expect("JSON");
+    assert_says(&document, &before, "");
+}
+
+/// Panics unless a document says all that an earlier one did; it may say more. Numbers are alike but for the last digits,
+/// which are the mathematics library's.
+fn assert_says(now: &Value, before: &Value, place: &str) {
+    match (now, before) {
+        (Value::Object(now), Value::Object(before)) => {
+            for (key, value) in before {
+                assert_says(&now[key], value, &format!("{place}/{key}"));
+            }
+        }
+        (Value::Array(now), Value::Array(before)) => {
+            assert_eq!(now.len(), before.len(), "{place}");
+            for (number, (now, before)) in now.iter().zip(before).enumerate() {
+                assert_says(now, before, &format!("{place}/{number}"));
+            }
+        }
+        (Value::Number(now), Value::Number(before)) => {
+            let (now, before) = (now.as_f64(), before.as_f64());
+            let (now, before) = now.zip(before).expect("numbers of a document");
+            assert!(
+                (now - before).abs() <= 1e-9 * before.abs(),
+                "{place}: {now}, not {before}"
+            );
+        }
+        _ => assert_eq!(now, before, "{place}"),
+    }
 }

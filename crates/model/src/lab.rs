@@ -17,6 +17,8 @@ pub use self::words::{Share, Word};
 /// `"key" = value`, as a file gives them.
 pub type Words = BTreeMap<String, Word>;
 
+/// The name of the schema of a file.
+pub const SCHEMA: &str = "linerate.experiment/1";
 /// The most factors of an experiment.
 pub const FACTORS_MAX: usize = 32;
 /// The most levels of a factor.
@@ -26,6 +28,9 @@ pub const LEVELS_MAX: usize = 64;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Experiment {
+    /// [`SCHEMA`], for editors that complete and check a file by its schema.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schema: Option<String>,
     /// What it is called.
     pub title: String,
     /// What it is to answer.
@@ -352,6 +357,13 @@ impl Factor {
 impl Experiment {
     /// Whether it makes sense in itself.
     pub fn check(&self) -> Result<(), ExperimentError> {
+        if self
+            .schema
+            .as_deref()
+            .is_some_and(|schema| schema != SCHEMA)
+        {
+            return Err(wrong("schema", format!("this linerate reads `{SCHEMA}`")));
+        }
         if !(1..=FACTORS_MAX).contains(&self.factors.len()) {
             let why = format!(
                 "{} factors: an experiment has 1 to {FACTORS_MAX}",
@@ -520,6 +532,7 @@ mod tests {
 
     fn experiment(factors: Vec<Factor>) -> Experiment {
         Experiment {
+            schema: None,
             title: "near and far".to_owned(),
             question: String::new(),
             workload: "stream".to_owned(),

@@ -4,20 +4,21 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use linerate_model::lab::{Cell, Contrast, DesignKind, Experiment, Layout, Response};
-use linerate_model::sample::{Flag, Sample};
+use linerate_model::sample::Sample;
 use linerate_stats::Seed;
 use linerate_stats::effect::paired_relative;
 use linerate_stats::screening::plackett_burman;
 use linerate_stats::summary::{mean, median, standard_deviation};
-use serde::Serialize;
 
+pub use super::document::{
+    CellDocument, DesignDocument, DriftDocument, EffectDocument, FactorDocument, LabDocument,
+    LevelDocument, ResponseDocument, SCHEMA, TrialDocument,
+};
 use super::figure::{figure, own_response, unit};
 use crate::analysis::{LEVEL, is_doubtful};
 use crate::exit::{Code, Outcome, Stop};
 use crate::store::{Header, Record};
 
-/// The name of the document's schema.
-pub const SCHEMA: &str = "linerate.lab/1";
 /// A trial this many times farther from what its combination and block make expect than the middle trial is told.
 /// (B. Iglewicz, D. C. Hoaglin, "How to detect and handle outliers", 1993: 3.5 scaled deviations.)
 const OUTLYING: f64 = 3.5;
@@ -340,158 +341,6 @@ pub(super) fn scatter(samples: &[&Sample], response: Response) -> Option<f64> {
         .map(f64::ln)
         .collect();
     standard_deviation(&logs).ok()
-}
-
-/// What an experiment says.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct LabDocument {
-    schema: &'static str,
-    /// What it is called.
-    pub title: String,
-    /// What it is to answer.
-    pub question: String,
-    /// The folder of its run.
-    pub run: Option<String>,
-    /// Its page, where one was written.
-    pub report: Option<String>,
-    /// Whether it came to its end.
-    pub complete: bool,
-    /// Why it was stopped.
-    pub stopped: Option<String>,
-    /// Whether every setting is as it was found; null where that is not known.
-    pub restored: Option<bool>,
-    /// The seed of the order.
-    pub seed: u64,
-    /// How it was laid out.
-    pub design: DesignDocument,
-    /// The factors.
-    pub factors: Vec<FactorDocument>,
-    /// What is judged, the first one first.
-    pub responses: Vec<ResponseDocument>,
-    /// Every trial, in the order they were made.
-    pub trials: Vec<TrialDocument>,
-}
-
-/// The layout.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct DesignDocument {
-    /// Which.
-    pub kind: &'static str,
-    /// Combinations.
-    pub cells: usize,
-    /// Blocks that were begun.
-    pub blocks: usize,
-    /// What it mixes up.
-    pub confounding: Vec<String>,
-}
-
-/// A factor.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct FactorDocument {
-    /// Its name.
-    pub name: String,
-    /// Its levels.
-    pub levels: Vec<LevelDocument>,
-}
-
-/// A level.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct LevelDocument {
-    /// Its name.
-    pub name: String,
-    /// Why it was left out; null where it was tried.
-    pub skipped: Option<String>,
-}
-
-/// All that is said of one figure.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct ResponseDocument {
-    /// Its word.
-    pub response: Response,
-    /// The unit of means and values.
-    pub unit: &'static str,
-    /// Whether more is better.
-    pub more_is_better: bool,
-    /// The table of means.
-    pub cells: Vec<CellDocument>,
-    /// The effects that were asked for.
-    pub effects: Vec<EffectDocument>,
-    /// What drifted over the blocks, relative change for each block; null with fewer than three.
-    pub drift: Option<DriftDocument>,
-    /// Places, in `trials`, of those that lie far from what their combination and block make expect.
-    pub outliers: Vec<usize>,
-}
-
-/// A combination.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct CellDocument {
-    /// The names of its levels.
-    pub levels: Vec<String>,
-    /// Trials that tell the figure.
-    pub trials: usize,
-    /// Their geometric mean; null where there is none.
-    pub mean: Option<f64>,
-    /// The smallest.
-    pub least: Option<f64>,
-    /// The largest.
-    pub most: Option<f64>,
-    /// Why there is none.
-    pub why: Option<String>,
-}
-
-/// An effect: what a level does against the first one, or what two do together beyond what each does alone.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct EffectDocument {
-    /// Its name: `a`, `a*b`.
-    pub effect: String,
-    /// The levels.
-    pub levels: Vec<String>,
-    /// Those that they are held against.
-    pub against: Vec<String>,
-    /// The relative change.
-    pub relative: f64,
-    /// Its interval.
-    pub low: f64,
-    /// Its interval.
-    pub high: f64,
-    /// The level of the interval.
-    pub level: f64,
-    /// Blocks that tell it.
-    pub blocks: usize,
-    /// The smallest relative rise that would have been seen four times in five.
-    pub smallest_detectable: f64,
-    /// Whether the interval excludes zero.
-    pub shown: bool,
-    /// Whether it still would if every effect of this figure were to be right at once (C. E. Bonferroni's inequality).
-    pub shown_among_all: bool,
-}
-
-/// How a figure moved with time.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct DriftDocument {
-    /// Relative change from each block to the next, in the middle of all pairs of blocks (P. K. Sen, 1968).
-    pub relative_per_block: f64,
-    /// Whether all blocks stand in order: every later one above, or every later one below.
-    pub steady: bool,
-}
-
-/// A trial.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct TrialDocument {
-    /// Its block.
-    pub block: u32,
-    /// Its place in the order.
-    pub order: usize,
-    /// The names of its levels.
-    pub levels: Vec<String>,
-    /// Its figures, by word.
-    pub values: BTreeMap<&'static str, f64>,
-    /// What must be known to trust it.
-    pub flags: Vec<Flag>,
-    /// Whether it is no measurement of what it was to measure.
-    pub doubtful: bool,
-    /// Why there is none.
-    pub why: Option<String>,
 }
 
 /// The document of an experiment. Of one that was cut short it holds what there is.

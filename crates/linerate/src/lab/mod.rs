@@ -6,6 +6,7 @@
 
 pub(crate) mod compare;
 mod definition;
+mod document;
 pub(crate) mod figure;
 pub mod judge;
 mod lanes;

@@ -3,7 +3,7 @@
 use linerate_model::rules::{CATALOGUE, RULES};
 use serde_json::Value;
 
-use super::documents::document;
+use super::documents::{document, fits};
 use super::program::linerate;
 
 #[test]
@@ -133,4 +133,33 @@ fn a_measurement_of_every_workload_fits_its_schema() {
         let flags = said["flags"].as_array().expect("a list");
         assert!(!flags.contains(&"cut-short".into()), "{words:?}: {flags:?}");
     }
+}
+
+#[test]
+fn the_experiments_that_come_with_linerate_and_their_list_fit_their_schemas() {
+    let list = document(&linerate(&["lab", "list", "--format", "json"]).with_code(0));
+    let names: Vec<&str> = list["experiments"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .filter_map(|one| one["name"].as_str())
+        .collect();
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/experiments");
+    let files = std::fs::read_dir(folder).expect("the repository").flatten();
+    let mut number = 0;
+    for file in files {
+        let name = file.path();
+        let stem = name
+            .file_stem()
+            .and_then(|stem| stem.to_str())
+            .expect("UTF-8");
+        assert!(names.contains(&stem), "{stem} is not listed");
+        let text = std::fs::read_to_string(&name).expect("a file");
+        let experiment: toml::Value = toml::from_str(&text).expect("TOML");
+        let mut experiment = serde_json::to_value(experiment).expect("JSON");
+        experiment["schema"] = "linerate.experiment/1".into();
+        fits(&experiment);
+        number += 1;
+    }
+    assert_eq!(number, names.len());
 }

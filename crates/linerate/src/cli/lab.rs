@@ -35,7 +35,8 @@ pub struct LabRunArgs {
     /// An experiment that comes with linerate (`linerate lab list`), or a file.
     #[arg(value_name = "NAME|FILE.toml")]
     pub experiment: String,
-    /// The peer: `[ssh://][user@]host[:port]`, `netns:NAME`, `exec:COMMAND`, `local` [default: the experiment's].
+    /// The peer: `[ssh://][user@]host[:port]`, `netns:NAME`, `exec:COMMAND`, `local` [default: the experiment's, else
+    /// two hosts in namespaces on this machine, which vanish with the run].
     #[arg(value_name = "PEER")]
     pub peer: Option<PeerAddress>,
     /// The short form: fewer levels and repeats, shorter trials.
@@ -68,6 +69,9 @@ pub struct LabRunArgs {
     /// Where the run is stored [default: runs/ in the state folder].
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
+    /// Be the process that holds the two hosts.
+    #[arg(long, hide = true)]
+    pub stage: bool,
 }
 
 /// `compare`.

@@ -160,7 +160,7 @@ fn conduct(args: &DemoArgs, state: &Path, folder: &Path, say: &Say) -> Outcome<(
 }
 
 /// Two hosts, `near` and `far`, joined by a virtual Ethernet pair.
-fn hosts(stage: &Stage) -> Outcome<(Netns, Netns)> {
+pub(crate) fn hosts(stage: &Stage) -> Outcome<(Netns, Netns)> {
     let near = stage.add_host("near").map_err(|error| stage_stop(&error))?;
     let far = stage.add_host("far").map_err(|error| stage_stop(&error))?;
     let name = |text| NicName::from_str(text).map_err(|e| Stop::new(Code::Bug, e.to_string()));
@@ -173,7 +173,7 @@ fn hosts(stage: &Stage) -> Outcome<(Netns, Netns)> {
     Ok((near, far))
 }
 
-fn enter(host: &Netns, command: &mut Command) -> Outcome<()> {
+pub(crate) fn enter(host: &Netns, command: &mut Command) -> Outcome<()> {
     host.enter_in_child(command)
         .map_err(|error| Stop::io(format!("enter the namespace `{}`", host.name()), error))
 }
@@ -193,7 +193,7 @@ fn myself(state: &Path, say: &Say) -> Outcome<Command> {
 }
 
 /// Runs a step to its end, passing on an interrupt that reached only this process.
-fn wait_for(mut command: Command, step: &str, interrupt: &Interrupt) -> Outcome<()> {
+pub(crate) fn wait_for(mut command: Command, step: &str, interrupt: &Interrupt) -> Outcome<()> {
     interrupt.check()?;
     let mut child = command
         .spawn()
@@ -244,7 +244,7 @@ pub fn open_namespace(name: &str) -> Outcome<Netns> {
     })
 }
 
-fn stage_stop(error: &StageError) -> Stop {
+pub(crate) fn stage_stop(error: &StageError) -> Stop {
     let code = match error.obstacle() {
         Obstacle::NotSupported | Obstacle::UserNamespacesForbidden => Code::NotSupported,
         Obstacle::Permission => Code::PermissionMissing,

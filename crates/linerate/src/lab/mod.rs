@@ -15,9 +15,11 @@ pub mod session;
 mod text;
 
 use std::path::Path as FilePath;
+use std::process::Command;
 
 use linerate_model::lab::{Experiment, Factor};
 use linerate_model::units::BitRate;
+use linerate_testbed::Stage;
 
 use self::definition::Definition;
 use self::lanes::Lanes;
@@ -25,6 +27,7 @@ use self::resolve::Resolver;
 use self::session::{Asked, Session};
 use crate::cli::{LabAction, LabRunArgs, PeerArgs};
 use crate::commands::{now_unix_s, run_folder};
+use crate::demo::{enter, hosts, stage_stop, wait_for};
 use crate::draw::fresh_seed;
 use crate::exit::{Code, Outcome, Stop};
 use crate::interrupt::Interrupt;
@@ -79,25 +82,22 @@ fn list(say: &Say) -> Outcome<()> {
 
 /// `lab run`.
 fn begin(args: &LabRunArgs, state: &FilePath, say: &Say) -> Outcome<()> {
-    let definition = definition::read(&args.experiment)?;
-    let mut experiment = definition.experiment;
-    if args.quick {
-        experiment = experiment.quick();
+    if args.stage {
+        return on_stage(args);
     }
-    if let Some(repeats) = args.repeats {
-        experiment.design.repeats = repeats;
-    }
-    if let Some(time) = args.time {
-        let time = linerate_model::lab::Word::Text(format!("{}ns", time.as_u64()));
-        experiment.options.insert("time".to_owned(), time);
-    }
-    experiment
-        .check()
-        .map_err(|error| Stop::new(Code::BadInput, error.to_string()))?;
-    let seed = args.seed.map_or_else(fresh_seed, Ok)?;
+    let experiment = as_asked(args)?;
     let interrupt = Interrupt::listen()?;
+    let Some(peer) = peer_of(args, &experiment)? else {
+        say.note(
+            "no peer is named: two hosts are made in namespaces here, and vanish with the run",
+        );
+        let mut command = again()?;
+        command.arg("--stage");
+        linerate_testbed::tie_to_parent(&mut command);
+        return wait_for(command, "stage", &interrupt);
+    };
+    let seed = args.seed.map_or_else(fresh_seed, Ok)?;
     recover_first(state, say)?;
-    let peer = peer_of(args, &experiment)?;
     let mut lanes = Lanes::open(&peer, experiment.beside.len(), state, &interrupt)?;
     if args.include_way_in {
         lanes.first.include_way_in();
@@ -178,26 +178,62 @@ fn say_plan(resolver: &Resolver, header: &Header, say: &Say) -> Outcome<()> {
     Ok(())
 }
 
-fn peer_of(args: &LabRunArgs, experiment: &Experiment) -> Outcome<PeerArgs> {
+/// The experiment, as the command line changes it.
+fn as_asked(args: &LabRunArgs) -> Outcome<Experiment> {
+    let definition = definition::read(&args.experiment)?;
+    let mut experiment = definition.experiment;
+    if args.quick {
+        experiment = experiment.quick();
+    }
+    if let Some(repeats) = args.repeats {
+        experiment.design.repeats = repeats;
+    }
+    if let Some(time) = args.time {
+        let time = linerate_model::lab::Word::Text(format!("{}ns", time.as_u64()));
+        experiment.options.insert("time".to_owned(), time);
+    }
+    experiment
+        .check()
+        .map_err(|error| Stop::new(Code::BadInput, error.to_string()))?;
+    Ok(experiment)
+}
+
+/// The peer of the command line, or of the experiment; none where neither names one.
+fn peer_of(args: &LabRunArgs, experiment: &Experiment) -> Outcome<Option<PeerArgs>> {
     let peer = match (&args.peer, &experiment.peer.at) {
         (Some(peer), _) => peer.clone(),
         (None, Some(text)) => text
             .parse::<PeerAddress>()
             .map_err(|error| Stop::new(Code::BadInput, format!("`peer.at`: {error}")))?,
-        (None, None) => {
-            return Err(Stop::new(
-                Code::Usage,
-                "it takes two ends: the experiment names no peer",
-            )
-            .hint("name one after the experiment, such as `ssh://host` or `netns:far`"));
-        }
+        (None, None) => return Ok(None),
     };
-    Ok(PeerArgs {
+    Ok(Some(PeerArgs {
         peer,
         push: args.push,
         address: args.address,
         port: None,
-    })
+    }))
+}
+
+/// This program as it was started, without what makes it the stage.
+fn again() -> Outcome<Command> {
+    let own =
+        std::env::current_exe().map_err(|error| Stop::io("find this program's own file", error))?;
+    let mut command = Command::new(own);
+    command.args(std::env::args_os().skip(1).filter(|word| word != "--stage"));
+    Ok(command)
+}
+
+/// Makes two hosts, and runs the experiment between them.
+fn on_stage(args: &LabRunArgs) -> Outcome<()> {
+    // First of all, while this process has one thread.
+    let stage = Stage::enter().map_err(|error| stage_stop(&error))?;
+    let interrupt = Interrupt::listen()?;
+    let (near, far) = hosts(&stage)?;
+    let mut command = again()?;
+    command.arg(format!("netns:{}", far.name()));
+    enter(&near, &mut command)?;
+    wait_for(command, &args.experiment, &interrupt)
 }
 
 /// `lab resume`: the same experiment between the same ends, from where its record stops.

@@ -185,3 +185,21 @@ fn what_an_experiment_cannot_be_is_told_with_its_line() {
     }
     assert_same(&lab, &before, "after experiments that cannot be");
 }
+
+#[test]
+fn an_experiment_without_a_peer_makes_its_own_two_hosts() {
+    let Some(lab) = Lab::new() else { return };
+    let run = lab.path("alone");
+    // Outside of both hosts: it makes others.
+    let mut command = lab.outside(crate::LINERATE);
+    command.arg("--state").arg(lab.state());
+    command.args(["--format", "json", "lab", "run", "vxlan-cost", "--quick"]);
+    command.args(["--time", "0.1", "--out", text(&run)]);
+    let done = crate::job::run(command).expect_code(0);
+    let document = fitting(&done.out);
+    assert_eq!(document["complete"], true);
+    let path = &document["factors"][0]["levels"];
+    assert_eq!(path[0]["skipped"], serde_json::Value::Null);
+    let why = path[1]["skipped"].as_str().expect("there is no VXLAN here");
+    assert!(why.contains("`tunnel`"), "{why}");
+}

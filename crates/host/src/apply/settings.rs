@@ -10,7 +10,9 @@ use std::io;
 use linerate_model::host::{Qdisc, QueueKind};
 use linerate_model::ids::NicName;
 use linerate_model::known::{Cause, Known};
-use linerate_model::setting::{MachineKnob, NicKnob, SettingKey, Value, parse_rates};
+use linerate_model::setting::{
+    Discipline, LinkSpeed, MachineKnob, NicKnob, SettingKey, Value, is_untold, parse_rates,
+};
 
 use super::{cpus, daemon, files, nic_values, rdma_defaults};
 use crate::nic_control::{NicRead, NicWrite, Pair};
@@ -374,9 +376,13 @@ pub fn by_hand(key: &SettingKey, value: &Value) -> Option<String> {
         NicKnob::Fec => format!("ethtool --set-fec {nic} encoding {value}"),
         NicKnob::PrivateFlag(name) => format!("ethtool --set-priv-flags {nic} '{name}' {value}"),
         NicKnob::RssFields(kind) => format!("ethtool -N {nic} rx-flow-hash {kind} {value}"),
-        NicKnob::DcbPfc | NicKnob::DcbEts | NicKnob::DcbMaxRate => {
+        NicKnob::DcbPfc | NicKnob::DcbEts | NicKnob::DcbMaxRate | NicKnob::DcbApp => {
             return by_dcb(nic, knob, value);
         }
+        NicKnob::LinkAutoneg => format!("ethtool -s {nic} autoneg {value}"),
+        NicKnob::LinkSpeed => return by_link(nic, value),
+        NicKnob::RssKey => format!("ethtool -X {nic} hkey {value}"),
+        NicKnob::Qdisc => return by_tc(nic, value),
         // What shall be mapped no more the kernel has to be told.
         NicKnob::VlanEgress => format!("ip link set dev {nic} type vlan egress-qos-map {value}"),
         NicKnob::GsoMaxBytes => format!("ip link set dev {nic} gso_max_size {value}"),
@@ -388,7 +394,6 @@ pub fn by_hand(key: &SettingKey, value: &Value) -> Option<String> {
             Value::Text(text) if text.starts_with("equal ") => format!("ethtool -X {nic} {text}"),
             _ => return None,
         },
-        // A queueing discipline's parameters are bytes of the kernel's; tc(8) takes words.
         // The others cannot be written yet.
         _ => return None,
     })
@@ -403,6 +408,43 @@ fn by_queue(nic: &NicName, kind: QueueKind, index: u32, value: &Value) -> String
         QueueKind::Tx => "tx-usecs",
     };
     format!("ethtool --per-queue {nic} queue_mask 0x{digit}{zeros} --coalesce {what} {value}")
+}
+
+/// The command of ethtool(8) for how a port comes to its speed.
+fn by_link(nic: &NicName, value: &Value) -> Option<String> {
+    let Value::Text(words) = value else {
+        return None;
+    };
+    Some(match LinkSpeed::parse(words)? {
+        LinkSpeed::Negotiated(modes) => {
+            let modes: Vec<String> = modes.iter().map(|mode| format!("{mode} on")).collect();
+            format!("ethtool -s {nic} autoneg on advertise {}", modes.join(" "))
+        }
+        LinkSpeed::Forced {
+            mbit_per_s,
+            full_duplex,
+        } => {
+            let duplex = if full_duplex { "full" } else { "half" };
+            format!("ethtool -s {nic} speed {mbit_per_s} duplex {duplex} autoneg off")
+        }
+    })
+}
+
+/// The commands of tc(8) for a queueing discipline whose words linerate knows.
+fn by_tc(nic: &NicName, value: &Value) -> Option<String> {
+    let Value::Qdisc(qdisc) = value else {
+        return None;
+    };
+    let discipline = qdisc.discipline()?;
+    let Discipline::Htb(htb) = &discipline else {
+        return Some(format!("tc qdisc replace dev {nic} root {discipline}"));
+    };
+    let words = discipline.to_string();
+    let (root, class) = words.split_at(words.find(" rate ")?);
+    let class = format!("classid 1:{:x} htb{class}", htb.default);
+    Some(format!(
+        "tc qdisc replace dev {nic} root handle 1: {root} && tc class add dev {nic} parent 1: {class}"
+    ))
 }
 
 /// The command of dcb(8).
@@ -422,11 +464,35 @@ fn by_dcb(nic: &NicName, knob: &NicKnob, value: &Value) -> Option<String> {
             let limits: String = limits.collect();
             format!("dcb maxrate set dev {nic} tc-maxrate{limits}")
         }
+        NicKnob::DcbApp if words.is_empty() => format!("dcb app flush dev {nic}"),
+        NicKnob::DcbApp => format!("dcb app flush dev {nic} && dcb app add dev {nic} {words}"),
         _ => {
             let words = words.replace("credit-based", "cbs");
             format!("dcb ets set dev {nic} {words}")
         }
     })
+}
+
+/// Why `key` could not be given back the value `found` that it has; nothing where it could.
+pub(super) fn one_way(key: &SettingKey, found: &Value) -> Option<&'static str> {
+    match (key, found) {
+        (SettingKey::Nic(_, NicKnob::LinkSpeed), Value::Text(words))
+            if LinkSpeed::parse(words).is_none() =>
+        {
+            Some("the driver does not tell what the port is set to now, so that could not be put back")
+        }
+        _ => None,
+    }
+}
+
+/// Whether `found` in a port's speed may be `wrote`: while there is no link some drivers do not tell what is forced.
+pub(super) fn is_speed_untold(key: &SettingKey, wrote: &Value, found: &Value) -> bool {
+    match (key, wrote, found) {
+        (SettingKey::Nic(_, NicKnob::LinkSpeed), Value::Text(wrote), Value::Text(found)) => {
+            is_untold(found) && matches!(LinkSpeed::parse(wrote), Some(LinkSpeed::Forced { .. }))
+        }
+        _ => false,
+    }
 }
 
 /// Whether `found` is what writing `wrote` gives: the same, or what the kernel makes of it.
@@ -435,7 +501,7 @@ fn by_dcb(nic: &NicName, knob: &NicKnob, value: &Value) -> Option<String> {
 /// sizes and delays to what the hardware has, and the kernel rounds a flow table up to a power of two
 /// (`store_rps_dev_flow_table_cnt`): up to a factor of two is taken for rounding.
 pub(super) fn agrees(key: &SettingKey, wrote: &Value, found: &Value) -> bool {
-    if wrote.is_met_by(found) {
+    if wrote.is_met_by(found) || is_speed_untold(key, wrote, found) {
         return true;
     }
     match (wrote, found) {
@@ -608,6 +674,51 @@ mod tests {
             by_hand("nic/eth2/dcb/maxrate", "1:1000").as_deref(),
             Some("dcb maxrate set dev eth2 tc-maxrate 0:0 1:1000 2:0 3:0 4:0 5:0 6:0 7:0")
         );
+    }
+
+    #[test]
+    fn what_was_asked_for_in_words_can_be_set_by_the_tools_whose_words_they_are() {
+        let by_hand = |name: &str, text: &str| {
+            let key = key(name);
+            let value = key.parse_value(text).expect("words");
+            by_hand(&key, &value).expect("a command")
+        };
+        assert_eq!(
+            by_hand("nic/eth2/qdisc", "fq limit 500 nopacing"),
+            "tc qdisc replace dev eth2 root fq limit 500 nopacing"
+        );
+        assert_eq!(
+            by_hand("nic/eth2/qdisc", "htb default 10 rate 1gbit"),
+            "tc qdisc replace dev eth2 root handle 1: htb default 10 && \
+             tc class add dev eth2 parent 1: classid 1:10 htb rate 1gbit ceil 1gbit"
+        );
+        assert_eq!(
+            by_hand("nic/eth2/link/speed", "auto 1000baseT/Full 100baseT/Full"),
+            "ethtool -s eth2 autoneg on advertise 100baseT/Full on 1000baseT/Full on"
+        );
+        assert_eq!(
+            by_hand("nic/eth2/link/speed", "1000 full"),
+            "ethtool -s eth2 speed 1000 duplex full autoneg off"
+        );
+        assert_eq!(
+            by_hand("nic/eth2/rss/key", "6d5a"),
+            "ethtool -X eth2 hkey 6d:5a"
+        );
+        assert_eq!(
+            by_hand("nic/eth2/dcb/app", "dscp-prio 26:3"),
+            "dcb app flush dev eth2 && dcb app add dev eth2 dscp-prio 26:3"
+        );
+    }
+
+    #[test]
+    fn a_forced_speed_that_is_not_told_agrees_and_could_not_be_put_back() {
+        let speed = key("nic/eth2/link/speed");
+        let text = |text: &str| Value::Text(text.to_owned());
+        let silent = text("forced");
+        assert!(agrees(&speed, &text("1000 full"), &silent));
+        assert!(!agrees(&speed, &text("auto 1000baseT/Full"), &silent));
+        assert!(one_way(&speed, &silent).is_some());
+        assert!(one_way(&speed, &text("1000 full")).is_none());
     }
 
     #[test]

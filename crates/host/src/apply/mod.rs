@@ -26,6 +26,7 @@ mod rdma_defaults;
 mod recover;
 mod restore;
 mod reverter;
+mod rights;
 pub mod settings;
 #[expect(unsafe_code, reason = "system calls that no safe wrapper offers")]
 mod sys;
@@ -49,6 +50,6 @@ pub use recover::{
     Listed, Outcome, Recovered, Surroundings, Told, journal_listing, recover, undo_committed,
 };
 pub use restore::{Left, LeftWhy, Undone};
-pub use reverter::{Boottime, Guard, stand_by};
+pub use reverter::{Boottime, Guard, close_inherited, stand_by};
 pub use settings::WriteError;
 pub use transaction::{ApplyError, StepError, Transaction};

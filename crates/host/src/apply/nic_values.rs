@@ -60,9 +60,7 @@ pub(super) fn read(
                 |on| Known::Value(Value::Switch(on)),
             )
         }),
-        NicKnob::RssKey => nics
-            .rss_key(nic)
-            .map(|key| Value::Text(key_words(&key))),
+        NicKnob::RssKey => nics.rss_key(nic).map(|key| Value::Text(key_words(&key))),
         NicKnob::RssTable => nics
             .rss(nic)
             .and_then(|rss| rss.table.map(|table| Value::Text(table_words(&table)))),
@@ -120,8 +118,9 @@ pub(super) fn to_set<'v>(
         NicKnob::DcbMaxRate => {
             text().and_then(|text| or_misfit(parse_rates(text).map(NicValue::MaxRate)))
         }
-        NicKnob::DcbApp => text()
-            .and_then(|text| or_misfit(parse_applications(text).map(NicValue::Applications))),
+        NicKnob::DcbApp => {
+            text().and_then(|text| or_misfit(parse_applications(text).map(NicValue::Applications)))
+        }
         NicKnob::VlanEgress => {
             text().and_then(|text| or_misfit(parse_egress(text).map(NicValue::VlanEgress)))
         }
@@ -138,9 +137,7 @@ pub(super) fn to_set<'v>(
                 NicValue::RssTable(table, is_default)
             }))
         }),
-        NicKnob::RssKey => {
-            text().and_then(|text| or_misfit(parse_key(text).map(NicValue::RssKey)))
-        }
+        NicKnob::RssKey => text().and_then(|text| or_misfit(parse_key(text).map(NicValue::RssKey))),
         NicKnob::RssFields(kind) => text().map(|letters| NicValue::RssFields(kind, letters)),
         knob => {
             let which = super_packet(knob)?;

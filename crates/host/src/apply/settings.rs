@@ -479,7 +479,9 @@ pub(super) fn one_way(key: &SettingKey, found: &Value) -> Option<&'static str> {
         (SettingKey::Nic(_, NicKnob::LinkSpeed), Value::Text(words))
             if LinkSpeed::parse(words).is_none() =>
         {
-            Some("the driver does not tell what the port is set to now, so that could not be put back")
+            Some(
+                "the driver does not tell what the port is set to now, so that could not be put back",
+            )
         }
         _ => None,
     }

@@ -155,7 +155,11 @@ fn an_application_is_asked_for_as_a_card_tells_it() {
     assert_eq!(body[..4], [0, COMMAND_IEEE_DELETE, 0, 0]);
     let ieee = Attributes::after(&body, HEADER_BYTES).expect("our own");
     let table = ieee.nest(IEEE).and_then(|ieee| ieee.nest(APP_TABLE));
-    let kinds: Vec<u16> = table.expect("our own").iter().map(|(kind, _)| kind).collect();
+    let kinds: Vec<u16> = table
+        .expect("our own")
+        .iter()
+        .map(|(kind, _)| kind)
+        .collect();
     assert_eq!(kinds, [IEEE_APP, DCB_APP]);
     let dcb = parse(&body, &Known::not_asked("p"), "p");
     let told = vec![("dscp".to_owned(), 26, 3), ("pcp".to_owned(), 11, 2)];

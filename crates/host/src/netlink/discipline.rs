@@ -228,9 +228,11 @@ pub(super) fn words(root: &Entry, classes: &[Entry]) -> Result<String, Failure> 
     let discipline = match root.kind.as_str() {
         "tbf" => tbf(options)?.map(Discipline::Tbf),
         "htb" if classes.is_empty() => {
-            return Ok(htb_global(options)?.map_or_else(String::new, |(_, default)| {
-                format!("htb default {default:x}")
-            }));
+            return Ok(
+                htb_global(options)?.map_or_else(String::new, |(_, default)| {
+                    format!("htb default {default:x}")
+                }),
+            );
         }
         "htb" => htb(root, classes)?.map(Discipline::Htb),
         "mqprio" => mqprio(options)?.map(Discipline::Mqprio),
@@ -405,7 +407,8 @@ fn fq(options: &[u8]) -> Result<Named, Failure> {
         named.insert("buckets", 1u32.checked_shl(log).unwrap_or(0));
     }
     // No limit, and no threshold.
-    named.retain(|name, number| !matches!(*name, "maxrate" | "ce_threshold") || *number != u32::MAX);
+    named
+        .retain(|name, number| !matches!(*name, "maxrate" | "ce_threshold") || *number != u32::MAX);
     if let Some(drop) = options.switch(FQ_HORIZON_DROP)? {
         named.insert(HORIZON_DROP, u32::from(drop));
     }

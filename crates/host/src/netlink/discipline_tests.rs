@@ -73,8 +73,8 @@ fn entry(kind: &str, handle: u32, options: Vec<u8>) -> Entry {
 fn what_is_asked_for_is_told_in_the_same_words() {
     for asked in [
         "tbf rate 1gbit burst 128k limit 1m",
-        "tbf rate 100gbit burst 10m limit 100m",
-        "htb default 10 rate 1gbit ceil 100gbit burst 128k cburst 2m quantum 1514 prio 3",
+        "tbf rate 100gbit burst 10000k limit 100m",
+        "htb default 10 rate 1gbit ceil 100gbit burst 128k cburst 2000k quantum 1514 prio 3",
         "mqprio num_tc 2 map 0 1 1 0 0 0 0 0 0 0 0 0 0 0 0 0 queues 2@0 1@3 hw 0",
         "ets bands 4 strict 2 quanta 3000 1500 priomap 0 1 2 3",
         "fq limit 500 flow_limit 20 maxrate 10gbit buckets 2048 nopacing ce_threshold 4ms \

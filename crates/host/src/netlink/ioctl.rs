@@ -404,7 +404,9 @@ fn key_bytes(answer: &[u8]) -> Result<u32, Failure> {
 /// The key in `struct ethtool_rxfh`.
 fn parse_rss_key(answer: &[u8]) -> Result<Vec<u8>, Failure> {
     let (entries, bytes) = (u32_at(answer, 8)? as usize, key_bytes(answer)? as usize);
-    let start = entries.checked_mul(4).and_then(|table| table.checked_add(RSS_HEAD));
+    let start = entries
+        .checked_mul(4)
+        .and_then(|table| table.checked_add(RSS_HEAD));
     let key = start.and_then(|start| answer.get(start..start.checked_add(bytes)?));
     let key = key.ok_or(Failure::Malformed("the key breaks off"))?;
     Ok(key.to_vec())

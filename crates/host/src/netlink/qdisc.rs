@@ -287,10 +287,7 @@ fn new_class(index: u32, root: u32, htb: &Htb) -> Result<Request, Failure> {
 /// its words alone).
 fn is_as(now: &Qdisc, wanted: &Qdisc) -> bool {
     let class = now.kind != "htb" || now.words == wanted.words;
-    now.kind == wanted.kind
-        && now.handle == wanted.handle
-        && now.options == wanted.options
-        && class
+    now.kind == wanted.kind && now.handle == wanted.handle && now.options == wanted.options && class
 }
 
 fn other_than(now: &Qdisc, wanted: &Qdisc) -> Failure {

@@ -195,11 +195,17 @@ fn a_discipline_asked_for_in_words_is_the_one_tc_makes_of_them() {
             lab.netlink.set_qdisc(&lab.nic, plain).expect("taken away");
             lab.netlink.set_qdisc(&lab.nic, &made).expect("put back");
             assert_eq!(lab.netlink.qdisc(&lab.nic).value(), Some(&made));
-            assert_eq!((told("qdisc"), told("class")), (ours.clone(), ours_class.clone()));
+            assert_eq!(
+                (told("qdisc"), told("class")),
+                (ours.clone(), ours_class.clone())
+            );
             lab.netlink.set_qdisc(&lab.nic, plain).expect("taken away");
 
             let handle = made.handle >> 16;
-            let root = format!("tc qdisc add dev {} root handle {handle:x}: {words}", lab.nic);
+            let root = format!(
+                "tc qdisc add dev {} root handle {handle:x}: {words}",
+                lab.nic
+            );
             if tool(&root).is_none() {
                 return;
             }
@@ -210,7 +216,11 @@ fn a_discipline_asked_for_in_words_is_the_one_tc_makes_of_them() {
                     lab.nic
                 ));
             }
-            assert_eq!((told("qdisc"), told("class")), (ours, ours_class), "{words}");
+            assert_eq!(
+                (told("qdisc"), told("class")),
+                (ours, ours_class),
+                "{words}"
+            );
             // That of somebody else is put back, too.
             let theirs = lab.netlink.qdisc(&lab.nic);
             let theirs = theirs.value().expect("a root").clone();
@@ -240,14 +250,18 @@ fn an_htb_whose_class_has_a_child_or_more_than_a_rate_is_not_thrown_away() {
         }
         let class = format!("dev {device} parent 1: classid 1:10 htb rate 1gbit quantum 1514");
         tool(&format!("tc class add {class}"));
-        tool(&format!("tc qdisc add dev {device} parent 1:10 handle 2: pfifo limit 7"));
+        tool(&format!(
+            "tc qdisc add dev {device} parent 1:10 handle 2: pfifo limit 7"
+        ));
         refused();
         tool(&format!("tc qdisc del dev {device} parent 1:10"));
         tool(&format!("tc class replace {class} overhead 24"));
         refused();
         tool(&format!("tc class replace {class} overhead 0"));
         let none = Qdisc::plain("noqueue");
-        lab.netlink.set_qdisc(&lab.nic, &none).expect("nothing would be");
+        lab.netlink
+            .set_qdisc(&lab.nic, &none)
+            .expect("nothing would be");
     });
 }
 

@@ -74,7 +74,10 @@ pub fn application_words(table: &BTreeSet<Application>) -> String {
             (ETHERTYPE, _) => (SELECTORS[0].1, format!("{protocol:#x}:{priority}")),
             (PCP, _) => {
                 let dei = if protocol & DEI == 0 { "nd" } else { "de" };
-                (SELECTORS[5].1, format!("{}{dei}:{priority}", protocol % DEI))
+                (
+                    SELECTORS[5].1,
+                    format!("{}{dei}:{priority}", protocol % DEI),
+                )
             }
             _ => match known {
                 Some((_, word, _)) => (*word, format!("{protocol}:{priority}")),
@@ -154,8 +157,15 @@ mod tests {
         assert_eq!(application_words(&table), WORDS);
         assert_eq!(parse_applications(""), Some(BTreeSet::new()));
         for wrong in [
-            "26:3", "dscp-prio 64:3", "dscp-prio 26:8", "dscp-prio 26", "ethtype-prio 0:1",
-            "pcp-prio 8nd:1", "pcp-prio 3:1", "default-prio 0:1", "port-prio 65536:1",
+            "26:3",
+            "dscp-prio 64:3",
+            "dscp-prio 26:8",
+            "dscp-prio 26",
+            "ethtype-prio 0:1",
+            "pcp-prio 8nd:1",
+            "pcp-prio 3:1",
+            "default-prio 0:1",
+            "port-prio 65536:1",
         ] {
             assert_eq!(parse_applications(wrong), None, "{wrong}");
         }

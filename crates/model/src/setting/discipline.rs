@@ -178,7 +178,9 @@ fn parse_scaled(word: &str, units: &[(&str, u64)]) -> Option<u64> {
     let (number, unit) = word.split_at(end.unwrap_or(word.len()));
     let (_, scale) = units.iter().find(|(name, _)| *name == unit)?;
     let (whole, part) = number.split_once('.').unwrap_or((number, "0"));
-    let digits = u32::try_from(part.len()).ok().filter(|digits| *digits <= 12)?;
+    let digits = u32::try_from(part.len())
+        .ok()
+        .filter(|digits| *digits <= 12)?;
     let steps = 10u64.checked_pow(digits)?;
     let part = part.parse::<u64>().ok()?.checked_mul(*scale)?;
     let is_whole = part.is_multiple_of(steps);
@@ -211,7 +213,10 @@ fn parse_u32(word: &str, units: &[(&str, u64)]) -> Option<u32> {
 fn parse_unit(word: &str, unit: Unit) -> Option<u32> {
     match unit {
         Unit::Count => word.parse().ok(),
-        Unit::Power => word.parse().ok().filter(|count: &u32| count.is_power_of_two()),
+        Unit::Power => word
+            .parse()
+            .ok()
+            .filter(|count: &u32| count.is_power_of_two()),
         Unit::Bytes => parse_u32(word, BYTES),
         Unit::Rate => {
             let rate = parse_scaled(word, RATES).filter(|rate| rate.is_multiple_of(8))?;
@@ -473,7 +478,11 @@ impl Htb {
     pub fn burst(&self, word: &str) -> u32 {
         /// A frame of the usual length, as tc-htb(8) reckons.
         const FRAME: u64 = 1600;
-        let rate = if word == "burst" { self.rate } else { self.ceil };
+        let rate = if word == "burst" {
+            self.rate
+        } else {
+            self.ceil
+        };
         let usual = rate.as_bit_per_s() / 8 / 1_000_000_000 + FRAME;
         let named = self.class.get(word).copied();
         named.unwrap_or_else(|| u32::try_from(usual).unwrap_or(u32::MAX))

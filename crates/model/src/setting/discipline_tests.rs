@@ -39,10 +39,7 @@ fn the_words_of_tc_are_understood_and_told_shortly() {
             "ets strict 1 quanta 3k 1500",
             Some("ets bands 3 strict 1 quanta 3072 1500"),
         ),
-        (
-            "ets bands 2 priomap 0 1",
-            Some("ets bands 2 priomap 0 1"),
-        ),
+        ("ets bands 2 priomap 0 1", Some("ets bands 2 priomap 0 1")),
         (
             "fq maxrate 1gbit nopacing flow_limit 200",
             Some("fq flow_limit 200 maxrate 1gbit nopacing"),
@@ -150,7 +147,11 @@ fn what_is_named_must_be_found_as_exactly_as_the_kernel_keeps_it() {
         ("fq limit 1", "fq limit 10000", false),
         ("fq", "fq_codel", false),
     ] {
-        assert_eq!(one(asked).is_met_by(&one(found)), is_met, "{asked} / {found}");
+        assert_eq!(
+            one(asked).is_met_by(&one(found)),
+            is_met,
+            "{asked} / {found}"
+        );
     }
 }
 

@@ -35,7 +35,9 @@ mod tests {
     fn a_key_is_whole_bytes_with_colons_or_without() {
         assert_eq!(parse_key("6d:5A"), Some(vec![0x6d, 0x5a]));
         assert_eq!(parse_key("6d5a"), Some(vec![0x6d, 0x5a]));
-        for wrong in ["", ":", "6", "6d:", "6d:5", "6d5", "+1:00", "xy", "6d 5a", "é"] {
+        for wrong in [
+            "", ":", "6", "6d:", "6d:5", "6d5", "+1:00", "xy", "6d 5a", "é",
+        ] {
             assert_eq!(parse_key(wrong), None, "{wrong}");
         }
         assert_eq!(parse_key(&"00".repeat(BYTES_MAX + 1)), None);

@@ -44,7 +44,10 @@ impl LinkSpeed {
             let all_are_speeds = !modes.is_empty() && modes.iter().all(|mode| is_speed(mode));
             return all_are_speeds.then(|| Self::negotiated(modes));
         }
-        let mbit_per_s = first.parse().ok().filter(|mbit| (1..u32::MAX).contains(mbit))?;
+        let mbit_per_s = first
+            .parse()
+            .ok()
+            .filter(|mbit| (1..u32::MAX).contains(mbit))?;
         let full_duplex = match (words.next()?, words.next()) {
             ("full", None) => true,
             ("half", None) => false,
@@ -109,7 +112,6 @@ pub fn link_words(modes: &LinkModes) -> Known<String> {
     })
 }
 
-
 /// Whether it is a forced speed that the driver does not tell now.
 pub fn is_untold(words: &str) -> bool {
     words == FORCED
@@ -129,9 +131,15 @@ mod tests {
             duplex: Known::Value("full".to_owned()),
             lanes: Known::not_asked("lanes"),
             supported: Vec::new(),
-            advertised: ["10baseT/Full", "Autoneg", "TP", "1000baseT/Full", "100baseT/Full"]
-                .map(str::to_owned)
-                .to_vec(),
+            advertised: [
+                "10baseT/Full",
+                "Autoneg",
+                "TP",
+                "1000baseT/Full",
+                "100baseT/Full",
+            ]
+            .map(str::to_owned)
+            .to_vec(),
             partner: Vec::new(),
             port: Known::not_asked("port"),
         }
@@ -156,8 +164,18 @@ mod tests {
     #[test]
     fn what_is_neither_modes_nor_a_speed_with_its_duplex_is_refused() {
         for wrong in [
-            "", "auto", "auto fast", "auto 1000", "1000", "1000 both", "0 full", "-1 full",
-            "1000 full 1", "4294967295 full", "forced", "auto 1000baseT/Full Pause",
+            "",
+            "auto",
+            "auto fast",
+            "auto 1000",
+            "1000",
+            "1000 both",
+            "0 full",
+            "-1 full",
+            "1000 full 1",
+            "4294967295 full",
+            "forced",
+            "auto 1000baseT/Full Pause",
         ] {
             assert_eq!(LinkSpeed::parse(wrong), None, "{wrong}");
         }
@@ -171,7 +189,10 @@ mod tests {
         prop_oneof![
             prop::collection::vec(mode, 1..6).prop_map(LinkSpeed::negotiated),
             (1..u32::MAX, any::<bool>()).prop_map(|(mbit_per_s, full_duplex)| {
-                LinkSpeed::Forced { mbit_per_s, full_duplex }
+                LinkSpeed::Forced {
+                    mbit_per_s,
+                    full_duplex,
+                }
             }),
         ]
     }

@@ -14,7 +14,7 @@ use linerate_model::units::BitRate;
 use super::discipline;
 use super::error::Failure;
 use super::link;
-use super::message::{Attributes, CREATE, EXCLUSIVE, REPLACE, Request, u32_at};
+use super::message::{Attributes, CREATE, EXCLUSIVE, NESTED, REPLACE, Request, u32_at};
 use super::socket::Connection;
 
 /// `struct tcmsg`.
@@ -54,6 +54,9 @@ const RESTORABLE: [&str; 15] = [
     "fq_pie",
     "hhf",
 ];
+
+/// Kinds whose options the kernel takes only when they say that they are a list (`nla_parse_nested`).
+const SAY_NESTED: [&str; 2] = ["ets", "fq_pie"];
 
 /// A qdisc or a class, as a dump lists it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -321,7 +324,12 @@ pub(super) fn new_root(index: u32, handle: u32, kind: &str, options: &[u8], flag
         Request::new(libc::RTM_NEWQDISC, &header(index, handle, ROOT)).with_flags(flags);
     request.put_text(libc::TCA_KIND, kind);
     if !options.is_empty() {
-        request.put(libc::TCA_OPTIONS, options);
+        let nested = if SAY_NESTED.contains(&kind) {
+            NESTED
+        } else {
+            0
+        };
+        request.put(libc::TCA_OPTIONS | nested, options);
     }
     request
 }

@@ -279,10 +279,10 @@ impl Station {
         let armed = match self.armed.take() {
             Some(armed) if lives(&armed) && armed.rights().is_superset(&rights) => armed,
             Some(armed) if lives(&armed) && !self.open.is_empty() => {
-                let lacks = rights.difference(armed.rights()).copied();
+                let lacks: Vec<&str> = rights.difference(armed.rights()).copied().collect();
                 let why = format!(
                     "the process that takes changes back was started without {}, which these would take; nothing was changed",
-                    Vec::from_iter(lacks).join(", ")
+                    lacks.join(", ")
                 );
                 self.armed = Some(armed);
                 return Err(failure(FailureKind::Other, &why));

@@ -130,7 +130,7 @@ fn what_htb_counts_is_no_part_of_what_it_is() {
 
 /// How the kernel keeps a time, and what it tells of it (`codel_time_to_us`).
 fn told_again(us: u32) -> u32 {
-    let kept = u64::from(us) * 1_000 >> 10;
+    let kept = (u64::from(us) * 1_000) >> 10;
     u32::try_from((kept << 10) / 1_000).expect("shorter than it was")
 }
 

@@ -6,7 +6,7 @@ use super::priorities::{classes_of, egress_words, priority_words, rate_words};
 use super::{
     BlockKnob, MachineKnob, NicKnob, PolicyKnob, RdmaKnob, SettingKey, Value, fold_blanks,
 };
-use crate::host::{BlockDevice, Dcb, Fec, Host, Nic, Queue, QueueKind};
+use crate::host::{BlockDevice, Dcb, Fec, Host, Nic, Queue, QueueKind, Wire};
 use crate::ids::{CpuSet, NicName};
 use crate::known::{Cause, Known};
 use crate::units::Bytes;
@@ -93,7 +93,7 @@ fn current_of_nic(nic: &Nic, key: &SettingKey, knob: &NicKnob) -> Known<Value> {
     let named = |switches: Option<bool>, reason| {
         switches.map_or_else(|| absent(reason), |on| Known::Value(Value::Switch(on)))
     };
-    let (dispatch, wire) = (&nic.dispatch, &nic.wire);
+    let dispatch = &nic.dispatch;
     match knob {
         NicKnob::Mtu => count(&nic.mtu),
         NicKnob::Feature(name) => part(&nic.features, |all| {
@@ -126,13 +126,13 @@ fn current_of_nic(nic: &Nic, key: &SettingKey, knob: &NicKnob) -> Known<Value> {
         NicKnob::GroFlushTimeoutNs => dispatch.gro_flush_timeout_ns.clone().map(Value::Integer),
         NicKnob::DeferHardIrqs => count(&dispatch.defer_hard_irqs),
         NicKnob::Threaded => switch(&dispatch.threaded),
-        NicKnob::LinkAutoneg => part(&wire.modes, |modes| switch(&modes.autoneg)),
-        NicKnob::LinkSpeed => part(&wire.modes, |modes| link_words(modes).map(Value::Text)),
-        NicKnob::PauseAutoneg => part(&wire.pause, |pause| switch(&pause.autoneg)),
-        NicKnob::PauseRx => part(&wire.pause, |pause| switch(&pause.rx)),
-        NicKnob::PauseTx => part(&wire.pause, |pause| switch(&pause.tx)),
-        NicKnob::Eee => part(&wire.eee, |eee| switch(&eee.enabled)),
-        NicKnob::Fec => part(&wire.fec, |fec| Known::Value(Value::Text(fec_words(fec)))),
+        NicKnob::LinkAutoneg
+        | NicKnob::LinkSpeed
+        | NicKnob::PauseAutoneg
+        | NicKnob::PauseRx
+        | NicKnob::PauseTx
+        | NicKnob::Eee
+        | NicKnob::Fec => current_of_wire(&nic.wire, key, knob),
         // Reading a host leaves the secret where it is.
         NicKnob::RssKey => Known::not_asked(key.to_string()),
         NicKnob::RssTable | NicKnob::RssFields(_) => current_of_hash(nic, key, knob),
@@ -156,6 +156,20 @@ fn current_of_nic(nic: &Nic, key: &SettingKey, knob: &NicKnob) -> Known<Value> {
                 Known::Value(Value::Switch(on.contains(&file)))
             })
         }),
+    }
+}
+
+/// The port and its other end.
+fn current_of_wire(wire: &Wire, key: &SettingKey, knob: &NicKnob) -> Known<Value> {
+    match knob {
+        NicKnob::LinkAutoneg => part(&wire.modes, |modes| switch(&modes.autoneg)),
+        NicKnob::LinkSpeed => part(&wire.modes, |modes| link_words(modes).map(Value::Text)),
+        NicKnob::PauseAutoneg => part(&wire.pause, |pause| switch(&pause.autoneg)),
+        NicKnob::PauseRx => part(&wire.pause, |pause| switch(&pause.rx)),
+        NicKnob::PauseTx => part(&wire.pause, |pause| switch(&pause.tx)),
+        NicKnob::Eee => part(&wire.eee, |eee| switch(&eee.enabled)),
+        NicKnob::Fec => part(&wire.fec, |fec| Known::Value(Value::Text(fec_words(fec)))),
+        _ => Known::not_asked(key.to_string()),
     }
 }
 

@@ -9,6 +9,7 @@
 //! One transaction per plan. A process that makes them arms a [`reverter`](stand_by) first, and holds
 //! the lock of its namespace (and of the machine, for what all namespaces share) until they are decided.
 
+mod by_hand;
 mod cpus;
 mod daemon;
 mod effects;

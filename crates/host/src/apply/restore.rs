@@ -11,7 +11,7 @@ use std::fmt;
 use linerate_model::host::Qdisc;
 use linerate_model::known::{Cause, Known};
 use linerate_model::plan::Change;
-use linerate_model::setting::{NicKnob, SettingKey, Value, parse_applications};
+use linerate_model::setting::{LinkSpeed, NicKnob, SettingKey, Value, parse_applications};
 use serde::{Deserialize, Serialize};
 
 use super::effects::could_be_effect;
@@ -167,7 +167,8 @@ fn first_numbers_only(from: &Value, to: &Value) -> Option<Value> {
 }
 
 /// What is there when only some of the requests were made that lead from one value to another. Of a queueing discipline
-/// that is the kernel's own choice, and an `htb` without its class; of a table of applications, entries of both.
+/// that is the kernel's own choice, and an `htb` without its class; of a table of applications, entries of both. And what
+/// some drivers make of a speed that is not to be forced.
 fn is_between(key: &SettingKey, (from, to): (&Value, &Value), found: &Value) -> bool {
     match (key, from, to, found) {
         (_, Value::Qdisc(from), Value::Qdisc(to), Value::Qdisc(found)) => {
@@ -188,6 +189,12 @@ fn is_between(key: &SettingKey, (from, to): (&Value, &Value), found: &Value) -> 
                 return false;
             };
             found.is_subset(&(from | to)) && found.is_superset(&(from & to))
+        }
+        (SettingKey::Nic(_, NicKnob::LinkSpeed), _, Value::Text(to), Value::Text(found)) => {
+            match (LinkSpeed::parse(to), LinkSpeed::parse(found)) {
+                (Some(to), Some(found)) => to.is_offered_alone(&found),
+                _ => false,
+            }
         }
         _ => false,
     }
@@ -436,6 +443,13 @@ mod tests {
             assert!(!is_ours(&qdisc("htb", other)), "{other}");
         }
         assert!(!is_ours(&qdisc("fq", "fq")));
+        let speed = |found| {
+            let from = "auto 10baseT/Full 1000baseT/Full";
+            between("nic/eth0/link/speed", from, "1000 full", found)
+        };
+        assert!(speed("auto 1000baseT/Full"));
+        assert!(!speed("auto 10baseT/Full"));
+        assert!(!speed("10 full"));
         let (old, new) = (Value::Integer(1), Value::Integer(3));
         assert!(!is_between(&key, (&old, &new), &Value::Integer(2)));
     }

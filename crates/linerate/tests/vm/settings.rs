@@ -208,17 +208,38 @@ pub(crate) fn what_a_port_offers_is_changed_and_put_back(guest: &Guest) {
         assert!(told().starts_with(offered), "{}", told());
     });
     assert_eq!(told(), before);
-    let plan =
-        "printf '[settings]\\n\"nic/n0/link/speed\" = \"auto 2500baseT/Full\"\\n' >/run/one.toml";
-    let apply = "tune apply --no-confirm --from /run/one.toml";
-    let script = format!("{plan}; {} {apply}", Guest::command());
-    let refused = guest.run(&["bash", "-c", &script]);
-    assert_eq!(refused.code, 30, "{refused:#?}");
-    assert!(
-        refused.err.contains("no mode `2500baseT/Full`"),
-        "{refused:#?}"
-    );
+    let apply = |key: &str, value: &str| {
+        let plan = format!("[settings]\n\"nic/n0/link/{key}\" = \"{value}\"\n");
+        let linerate = Guest::command();
+        let script = format!(
+            "printf '{plan}' >/run/one.toml; {linerate} tune apply --no-confirm --from /run/one.toml"
+        );
+        guest.run(&["bash", "-c", &script])
+    };
+    // There is no link just afterwards, and so no speed that the driver would tell.
+    let forced = apply("speed", "100 full");
+    assert_eq!(forced.code, 0, "{forced:#?}");
+    let negotiates = guest.shell("ethtool n0 | grep Auto-negotiation");
+    assert!(negotiates.contains("off"), "{negotiates}");
+    guest.linerate(&["tune", "undo"]);
     assert_eq!(told(), before);
+    guest.shell(up);
+    for (key, value, why) in [
+        ("speed", "auto 2500baseT/Full", "no mode `2500baseT/Full`"),
+        // This driver offers the one speed alone.
+        ("autoneg", "off", "but the value is `on`"),
+        (
+            "speed",
+            "1000 full",
+            "but the value is `auto 1000baseT/Full`",
+        ),
+    ] {
+        let refused = apply(key, value);
+        assert_eq!(refused.code, 30, "{refused:#?}");
+        assert!(refused.err.contains(why), "{refused:#?}");
+        assert!(!refused.err.contains("somebody else"), "{refused:#?}");
+        assert_eq!(told(), before, "{value}");
+    }
     guest.shell(up);
 }
 

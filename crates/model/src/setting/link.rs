@@ -60,6 +60,20 @@ impl LinkSpeed {
     }
 }
 
+impl LinkSpeed {
+    /// Whether `found` is what some drivers make of a forced speed that cannot be had without negotiating, as 1000BASE-T's
+    /// (IEEE 802.3, 40.5.1): they offer that speed alone.
+    pub fn is_offered_alone(&self, found: &Self) -> bool {
+        match (self, found) {
+            (Self::Forced { mbit_per_s, .. }, Self::Negotiated(modes)) => {
+                let alone = |mode: &String| speed_of(mode) == Some(*mbit_per_s);
+                !modes.is_empty() && modes.iter().all(alone)
+            }
+            _ => false,
+        }
+    }
+}
+
 impl fmt::Display for LinkSpeed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -182,6 +196,16 @@ mod tests {
         let twice = LinkSpeed::parse("auto 1000baseT/Full  10baseT/Half 1000baseT/Full");
         let twice = twice.expect("modes").to_string();
         assert_eq!(twice, "auto 10baseT/Half 1000baseT/Full");
+    }
+
+    #[test]
+    fn a_speed_that_is_offered_alone_is_no_other() {
+        let speed = |words: &str| LinkSpeed::parse(words).expect(words);
+        let alone = |found| speed("1000 full").is_offered_alone(&speed(found));
+        assert!(alone("auto 1000baseT/Full"));
+        assert!(!alone("auto 100baseT/Full 1000baseT/Full"));
+        assert!(!alone("1000 full"));
+        assert!(!alone("auto 10000baseT/Full"));
     }
 
     fn any_speed() -> impl Strategy<Value = LinkSpeed> {

@@ -83,7 +83,7 @@ pub fn netlink(bytes: &[u8]) {
     let Ok(nic) = "eth0".parse() else {
         return;
     };
-    match which % 13 {
+    match which % 14 {
         0 => drop(kernel.kind(&nic)),
         1 => drop(kernel.addresses(&nic)),
         2 => drop(kernel.features(&nic)),
@@ -96,6 +96,7 @@ pub fn netlink(bytes: &[u8]) {
         9 => drop(kernel.stack(&nic)),
         10 => drop(kernel.dispatch(&nic)),
         11 => drop(kernel.shaping(&nic)),
+        12 => drop(kernel.rss_key(&nic)),
         _ => drop(kernel.counts(&nic)),
     }
 }

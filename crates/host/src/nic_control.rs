@@ -1,16 +1,16 @@
 //! What netlink tells and sets about a network interface, as two seams: reading (a live kernel or a
 //! captured host) and writing (a live kernel, or a fake with planned faults).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
 use linerate_model::host::{
-    Card, Channels, Coalesce, Dcb, Dispatch, Eee, Feature, Fec, NicKind, Pause, Qdisc,
+    Card, Channels, Coalesce, Dcb, Dispatch, Eee, Feature, Fec, LinkModes, NicKind, Pause, Qdisc,
     QueueCoalesce, QueueKind, Rings, Rss, Shaping, Stack, Wire,
 };
 use linerate_model::ids::NicName;
 use linerate_model::known::{Cause, Gap, Known};
-use linerate_model::setting::TrafficClasses;
+use linerate_model::setting::{Application, LinkSpeed, TrafficClasses};
 use linerate_model::units::BitRate;
 use serde::{Deserialize, Serialize};
 
@@ -73,6 +73,10 @@ pub trait NicRead {
     fn coalesce(&self, nic: &NicName) -> Known<Coalesce>;
     /// The root queueing discipline.
     fn qdisc(&self, nic: &NicName) -> Known<Qdisc>;
+    /// What the port offers and runs at, without the rest of [`Self::wire`].
+    fn link_modes(&self, nic: &NicName) -> Known<LinkModes> {
+        self.wire(nic).modes
+    }
     /// Flow control, without the rest of [`Self::wire`].
     fn pause(&self, nic: &NicName) -> Known<Pause> {
         self.wire(nic).pause
@@ -100,6 +104,10 @@ pub trait NicRead {
     /// Receive-side scaling, without the rest of [`Self::dispatch`].
     fn rss(&self, nic: &NicName) -> Known<Rss> {
         self.dispatch(nic).rss
+    }
+    /// The key of the receive hash, which [`Self::dispatch`] leaves where it is.
+    fn rss_key(&self, nic: &NicName) -> Known<Vec<u8>> {
+        Known::not_asked(format!("nic/{nic}/rss/key"))
     }
     /// The driver's own flags, without the rest.
     fn private_flags(&self, nic: &NicName) -> Known<BTreeMap<String, bool>> {
@@ -164,6 +172,10 @@ pub enum NicValue<'a> {
     AdaptiveTx(bool),
     /// Whether the card splits headers from data: `on`, `off`, `auto`.
     TcpDataSplit(&'a str),
+    /// Whether both ends agree on a speed.
+    Autoneg(bool),
+    /// How the port comes to its speed.
+    LinkSpeed(LinkSpeed),
     /// Whether pauses are negotiated with the other end.
     PauseAutoneg(bool),
     /// Whether frames that ask for a pause are obeyed.
@@ -180,6 +192,8 @@ pub enum NicValue<'a> {
     SuperPacket(SuperPacket, u32),
     /// The receive queues of the hash's table, as often as it takes, and whether that is the kernel's default.
     RssTable(Vec<u32>, bool),
+    /// The key of the receive hash.
+    RssKey(Vec<u8>),
     /// What of a kind of flow is hashed: `tcp4`, in the letters of ethtool(8).
     RssFields(&'a str, &'a str),
     /// The delay of one queue's interrupt in one direction, microseconds.
@@ -192,6 +206,8 @@ pub enum NicValue<'a> {
     Ets(TrafficClasses),
     /// The most that each class may send; 0 for no limit.
     MaxRate([BitRate; 8]),
+    /// Which priority the packets of applications get, all of them.
+    Applications(BTreeSet<Application>),
 }
 
 /// Sets what has no file. Errors carry the kernel's own explanation (extended ack) when it gives one.

@@ -166,6 +166,8 @@ impl Agent {
                 include_way_in,
             } => {
                 self.station.disturb_way_in(include_way_in);
+                // Others may follow.
+                self.station.expect_any();
                 self.station.apply(&plan).map(|()| Reply::Applied)
             }
             AgentAction::Lease {

@@ -153,6 +153,9 @@ pub enum Command {
         /// That process.
         #[arg(long, value_name = "PID")]
         of: u32,
+        /// A capability that putting back takes, by the kernel's name; once for each.
+        #[arg(long, value_name = "CAPABILITY")]
+        hold: Vec<String>,
     },
     /// Hardware that this machine lacks, in software.
     Testbed {

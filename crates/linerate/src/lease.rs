@@ -388,6 +388,35 @@ pub(crate) fn tell(state: &FilePath, entries: &mut [Entry]) -> Outcome<()> {
     Ok(())
 }
 
+/// The far halves of what is kept now, or no longer (`is_removed`). Each host boots by itself and keeps its own half: at
+/// a boot of one the other may be away, and what a host keeps is asked of it where it can say no.
+pub(crate) fn other_halves(
+    state: &FilePath,
+    entries: &[Entry],
+    is_removed: bool,
+) -> Outcome<Vec<Entry>> {
+    let pairs = Pair::all(state)?.into_iter();
+    let pairs = pairs.filter(|pair| entries.iter().any(|entry| entry.id == pair.ours));
+    let other = |Pair { peer, theirs, .. }: Pair| {
+        let about = if is_removed {
+            format!(
+                "the other half, at {peer}: if it is kept there, `linerate tune persist --remove {theirs}` there ends that"
+            )
+        } else {
+            format!(
+                "the other half, at {peer}, is that host's to keep, as each boots by itself: run `linerate tune persist {theirs}` there, or a boot of it parts the two"
+            )
+        };
+        Entry {
+            id: theirs,
+            state: "not kept",
+            about,
+            kept: false,
+        }
+    };
+    Ok(pairs.map(other).collect())
+}
+
 /// Forgets a pair whose halves are both taken back.
 pub(crate) fn forget(state: &FilePath, ours: &str) -> Outcome<()> {
     let mut pairs = Pair::all(state)?.into_iter();

@@ -140,7 +140,7 @@ fn carry_out(cli: &Cli, typed: &Typed, say: &Say) -> Outcome<u8> {
         Command::Tune { action } => tune::run(action, &state, say).map(done),
         Command::Agent(args) => agent::run(args, &state, say).map(done),
         Command::Mover(args) => preload::mover::run(args, say).map(done),
-        Command::Reverter { of } => guard::run(*of, &state, say).map(done),
+        Command::Reverter { of, hold } => guard::run(*of, hold, &state, say).map(done),
         Command::Testbed { action } => testbed::run(action, &state, say).map(done),
         Command::Capture { file } => commands::capture(file, say).map(done),
         Command::Report { run, out } => commands::report(run, out.as_deref(), say).map(done),

@@ -301,6 +301,9 @@ fn make(kept: &[Kept], station: &mut Station, interrupt: &Interrupt, say: &Say) 
     let longest = kept.iter().map(|kept| kept.deadline_s).max().unwrap_or(60);
     let deadline = Boottime::now().plus(Duration::from_secs(longest.into()));
     station.allow_until(deadline);
+    for here in &here {
+        station.expect(&here.changes);
+    }
     let mut left_out: Vec<String> = Vec::new();
     let mut made = 0;
     for (kept, here) in kept.iter().zip(here) {

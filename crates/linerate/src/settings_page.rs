@@ -40,6 +40,9 @@ fn value(domain: Domain) -> &'static str {
         Domain::EgressMap | Domain::Priorities => "priorities",
         Domain::Classes => "classes",
         Domain::ClassRates => "rates",
+        Domain::Applications => "applications",
+        Domain::HashKey => "bytes",
+        Domain::LinkSpeed => "modes",
         Domain::Qdisc => "discipline",
     }
 }

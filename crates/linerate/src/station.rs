@@ -21,12 +21,12 @@ use linerate_model::ids::NicName;
 use linerate_model::known::Known;
 use linerate_model::plan::{Change, Plan};
 use linerate_model::protocol::{AgentAddress, Failure, FailureKind};
-use linerate_model::setting::{Class, Scope as SettingScope, SettingKey, Value};
+use linerate_model::setting::{Class, Scope as SettingScope, SettingKey, Value, needs};
 use serde::Serialize;
 
 use crate::crash;
 use crate::exit::{Code, Outcome, Stop};
-use crate::guard::{self, Armed};
+use crate::guard::{self, Armed, Rights};
 
 /// This machine, seen from this network namespace, and the transactions that are open on it.
 #[derive(Debug)]
@@ -41,6 +41,8 @@ pub struct Station {
     /// From the first change on that all namespaces share.
     machine_lock: Option<Lock>,
     deadline: Option<Boottime>,
+    /// What putting back the changes takes that are to come, as far as they are known.
+    expected: Rights,
     /// Whether the interfaces that the operator comes in by may be disturbed for a moment.
     disturbs_way_in: bool,
 }
@@ -80,6 +82,7 @@ impl Station {
             armed: None,
             machine_lock: None,
             deadline: None,
+            expected: Rights::new(),
             disturbs_way_in: false,
         })
     }
@@ -93,6 +96,27 @@ impl Station {
     /// From now on, what is not committed at `deadline` is taken back, also if this process hangs.
     pub fn allow_until(&mut self, deadline: Boottime) {
         self.deadline = Some(deadline);
+    }
+
+    /// From now on, the reverter must be able to put any setting back: who knows which changes are to come?
+    pub fn expect_any(&mut self) {
+        self.expected.extend(needs::ALL);
+    }
+
+    /// From now on, the reverter must be able to put these back too, although they are made later.
+    pub fn expect(&mut self, changes: &[Change]) {
+        self.expected.extend(self.rights_of(changes));
+    }
+
+    /// The capabilities that putting changes back takes: their own settings, and what writing these disturbs.
+    fn rights_of(&self, changes: &[Change]) -> Rights {
+        let own = changes.iter().map(|change| change.setting.clone());
+        let disturbed = changes
+            .iter()
+            .flat_map(|change| self.disturbed_by(&change.setting));
+        own.chain(disturbed)
+            .flat_map(|key| key.needs().iter().copied())
+            .collect()
     }
 
     /// Reads the host.
@@ -249,16 +273,33 @@ impl Station {
             failure(FailureKind::Other, &why)
         };
         let deadline = self.deadline;
+        let mut rights = self.rights_of(&plan.changes);
+        rights.extend(&self.expected);
         let lives = |armed: &Armed| armed.guard().allow_until(deadline).is_ok();
         let armed = match self.armed.take() {
-            Some(armed) if lives(&armed) => armed,
-            // The first one, or the next after one that was killed.
+            Some(armed) if lives(&armed) && armed.rights().is_superset(&rights) => armed,
+            Some(armed) if lives(&armed) && !self.open.is_empty() => {
+                let lacks: Vec<&str> = rights.difference(armed.rights()).copied().collect();
+                let why = format!(
+                    "the process that takes changes back was started without {}, which these would take; nothing was changed",
+                    lacks.join(", ")
+                );
+                self.armed = Some(armed);
+                return Err(failure(FailureKind::Other, &why));
+            }
+            // The first one, the next after one that was killed, or one that may do more.
             gone => {
-                drop(gone);
+                if let Some(gone) = gone {
+                    rights.extend(gone.rights());
+                    if lives(&gone) {
+                        guard::disarm(gone);
+                    }
+                }
                 let lock =
                     Lock::take(Scope::Netns, &self.state).map_err(|error| not_locked(&error))?;
                 lock.say(deadline).map_err(|error| not_locked(&error))?;
-                let armed = Armed::start(lock, &self.state).map_err(|error| unarmed(&error))?;
+                let armed =
+                    Armed::start(lock, &self.state, rights).map_err(|error| unarmed(&error))?;
                 armed
                     .guard()
                     .allow_until(deadline)

@@ -300,7 +300,11 @@ impl Ends for Path {
 
     fn apply(&mut self, end: End, plan: &Plan) -> Outcome<()> {
         match end {
-            End::Local => Ok(self.station.apply(plan)?),
+            End::Local => {
+                // An experiment goes where it is led.
+                self.station.expect_any();
+                Ok(self.station.apply(plan)?)
+            }
             End::Remote => self.far(&Request::Apply {
                 plan: plan.clone(),
                 include_way_in: self.includes_way_in,

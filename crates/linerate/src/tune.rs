@@ -62,7 +62,8 @@ pub fn run(action: &TuneAction, state: &FilePath, say: &Say) -> Outcome<()> {
             apply("affinity", station, state, &intent, &stay, say)
         }
         TuneAction::Persist(args) => {
-            let entries = persist::persist(args, state)?;
+            let mut entries = persist::persist(args, state)?;
+            entries.extend(lease::other_halves(state, &entries, args.remove)?);
             report("persist", entries, say)
         }
         TuneAction::Boot => persist::boot(state, say),

@@ -295,6 +295,10 @@ pub struct Qdisc {
     pub rate_bit_per_s: Option<BitRate>,
     /// The kernel's own parameters (`TCA_OPTIONS`) in hexadecimal: what a restore writes back.
     pub options: String,
+    /// Its kind and parameters in the words of tc(8) ([`crate::setting::Discipline`]); empty where linerate has none
+    /// for it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub words: String,
 }
 
 /// An interrupt.

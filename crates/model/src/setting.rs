@@ -1,7 +1,11 @@
 //! Settings: the knobs of a host, in one catalogue. Rules read settings, transactions write them,
 //! experiments vary them; a key, a typed value, a domain, a reversibility class and a scope serve all.
 
+mod applications;
 mod catalogue;
+pub mod discipline;
+mod hash_key;
+mod link;
 pub mod needs;
 mod nic_knob;
 mod of_host;
@@ -14,7 +18,11 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+pub use applications::{Application, application_words, parse_applications};
 pub use catalogue::{Access, Class, Domain, Scope, SettingSpec};
+pub use discipline::Discipline;
+pub use hash_key::{key_words, parse_key};
+pub use link::{LinkSpeed, is_speed, is_untold, link_words};
 pub use nic_knob::NicKnob;
 pub use of_host::{FEC_AUTO, current, dcb_value, fec_words, parse_table, put, table_words};
 pub use priorities::{
@@ -342,13 +350,15 @@ pub enum Value {
 
 impl Value {
     /// Whether a setting that has `found` has what this asks for. A queueing discipline asked for without
-    /// handle or options is met by any of its kind: the kernel gives it those.
+    /// handle or options is met by any of its kind, the kernel gives it those; one asked for in words by one
+    /// that has what they name.
     pub fn is_met_by(&self, found: &Self) -> bool {
         match (self, found) {
             (Self::Qdisc(asked), Self::Qdisc(found)) => {
                 asked.kind == found.kind
                     && (asked.handle == 0 || asked.handle == found.handle)
                     && (asked.options.is_empty() || asked.options == found.options)
+                    && asked.words_are_met_by(found)
             }
             _ => self == found,
         }
@@ -363,6 +373,10 @@ impl fmt::Display for Value {
             Self::Integer(count) => write!(f, "{count}"),
             Self::Qdisc(qdisc) => match qdisc.rate_bit_per_s {
                 Some(rate) => write!(f, "{} {rate}", qdisc.kind),
+                // What is asked for, word by word; what was found has more of them than a line holds.
+                None if qdisc.options.is_empty() && !qdisc.words.is_empty() => {
+                    f.write_str(&qdisc.words)
+                }
                 None => f.write_str(&qdisc.kind),
             },
             Self::Text(text) if text.is_empty() => f.write_str("none"),
@@ -379,6 +393,28 @@ impl Qdisc {
             handle: 0,
             rate_bit_per_s: None,
             options: String::new(),
+            words: String::new(),
+        }
+    }
+
+    /// One that is asked for with parameters.
+    pub fn asked(discipline: &Discipline) -> Self {
+        Self {
+            words: discipline.to_string(),
+            ..Self::plain(discipline.kind())
+        }
+    }
+
+    /// What its words mean; none where they are incomplete, or none.
+    pub fn discipline(&self) -> Option<Discipline> {
+        Discipline::parse(&self.words)
+    }
+
+    fn words_are_met_by(&self, found: &Self) -> bool {
+        let same = self.words.is_empty() || self.words == found.words;
+        same || match (self.discipline(), found.discipline()) {
+            (Some(asked), Some(found)) => asked.is_met_by(&found),
+            _ => false,
         }
     }
 }
@@ -421,11 +457,14 @@ mod tests {
         "nic/eth2/napi/gro-flush-timeout-ns",
         "nic/eth2/napi/defer-hard-irqs",
         "nic/eth2/napi/threaded",
+        "nic/eth2/link/autoneg",
+        "nic/eth2/link/speed",
         "nic/eth2/pause/autoneg",
         "nic/eth2/pause/rx",
         "nic/eth2/pause/tx",
         "nic/eth2/eee",
         "nic/eth2/fec",
+        "nic/eth2/rss/key",
         "nic/eth2/rss/table",
         "nic/eth2/rss/fields/udp4",
         "nic/eth2/gso-max-bytes",
@@ -438,6 +477,7 @@ mod tests {
         "nic/eth2/dcb/pfc",
         "nic/eth2/dcb/ets",
         "nic/eth2/dcb/maxrate",
+        "nic/eth2/dcb/app",
         "nic/eth2.100/vlan/egress",
         "nic/ib0/ipoib/mode",
         "nic/eth2/pci/l1-aspm",
@@ -511,6 +551,30 @@ mod tests {
             "rdma/mlx5_0/x/default-roce-tos",
         ] {
             assert!(text.parse::<SettingKey>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_discipline_is_asked_for_in_words_and_met_by_one_that_has_what_they_name() {
+        let key: SettingKey = "nic/eth2/qdisc".parse().expect("a key");
+        let asked = key.parse_value("fq limit 500").expect("words of tc");
+        assert_eq!(asked.to_string(), "fq limit 500");
+        let found = |words: &str| {
+            Value::Qdisc(Qdisc {
+                handle: 0x8001_0000,
+                options: "0800".to_owned(),
+                words: words.to_owned(),
+                ..Qdisc::plain("fq")
+            })
+        };
+        assert_eq!(found("fq limit 500 pacing").to_string(), "fq");
+        assert!(asked.is_met_by(&found("fq limit 500 pacing")));
+        assert!(!asked.is_met_by(&found("fq limit 501 pacing")));
+        assert!(!asked.is_met_by(&found("")));
+        let plain = key.parse_value("fq").expect("a kind");
+        assert!(plain.is_met_by(&found("")));
+        for wrong in ["htb", "tbf rate 1gbit", "mq", "fq limit", ""] {
+            assert!(key.parse_value(wrong).is_err(), "{wrong}");
         }
     }
 

@@ -55,6 +55,9 @@ pub fn disturbed_by(root: &HostRoot, nics: &dyn NicRead, key: &SettingKey) -> Ve
             ]
             .map(|knob| SettingKey::Nic(nic.clone(), knob))
             .to_vec(),
+            // What is negotiated and what is forced are two sides of one request (`ETHTOOL_MSG_LINKMODES_SET`).
+            NicKnob::LinkAutoneg => vec![SettingKey::Nic(nic.clone(), NicKnob::LinkSpeed)],
+            NicKnob::LinkSpeed => vec![SettingKey::Nic(nic.clone(), NicKnob::LinkAutoneg)],
             // Drivers keep one of the two, pauses of all or of single priorities.
             NicKnob::DcbPfc if !is_negotiated(nics, nic) => {
                 let knobs = [NicKnob::PauseRx, NicKnob::PauseTx];
@@ -145,6 +148,7 @@ fn queues(root: &HostRoot, nic: &NicName) -> Vec<SettingKey> {
         NicKnob::CoalesceTxUsecs,
         NicKnob::CoalesceAdaptiveRx,
         NicKnob::CoalesceAdaptiveTx,
+        NicKnob::RssKey,
         NicKnob::RssTable,
         NicKnob::Qdisc,
     ]);
@@ -236,7 +240,8 @@ pub(super) fn could_be_effect(change: &Change, key: &SettingKey, found: &Value) 
                 },
                 // The queues' interrupts are given back and asked for anew; where they go then is the
                 // kernel's choice. Each queue gets the delays that queue 0 has, and a new one what the driver likes.
-                // Whether frames of all priorities are paused changes with single ones.
+                // Whether frames of all priorities are paused changes with single ones. A port that does not
+                // negotiate any more tells the speed that it has, when it has one.
                 (
                     NicKnob::ChannelsCombined | NicKnob::ChannelsRx | NicKnob::ChannelsTx,
                     NicKnob::IrqCpus(..),
@@ -251,7 +256,9 @@ pub(super) fn could_be_effect(change: &Change, key: &SettingKey, found: &Value) 
                     | NicKnob::ChannelsTx,
                     NicKnob::QueueUsecs(..),
                 )
-                | (NicKnob::DcbPfc, NicKnob::PauseRx | NicKnob::PauseTx) => true,
+                | (NicKnob::DcbPfc, NicKnob::PauseRx | NicKnob::PauseTx)
+                | (NicKnob::LinkAutoneg, NicKnob::LinkSpeed)
+                | (NicKnob::LinkSpeed, NicKnob::LinkAutoneg) => true,
                 _ => false,
             }
         }

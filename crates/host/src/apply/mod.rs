@@ -9,6 +9,7 @@
 //! One transaction per plan. A process that makes them arms a [`reverter`](stand_by) first, and holds
 //! the lock of its namespace (and of the machine, for what all namespaces share) until they are decided.
 
+mod by_hand;
 mod cpus;
 mod daemon;
 mod effects;
@@ -26,6 +27,7 @@ mod rdma_defaults;
 mod recover;
 mod restore;
 mod reverter;
+mod rights;
 pub mod settings;
 #[expect(unsafe_code, reason = "system calls that no safe wrapper offers")]
 mod sys;
@@ -49,6 +51,6 @@ pub use recover::{
     Listed, Outcome, Recovered, Surroundings, Told, journal_listing, recover, undo_committed,
 };
 pub use restore::{Left, LeftWhy, Undone};
-pub use reverter::{Boottime, Guard, stand_by};
+pub use reverter::{Boottime, Guard, close_inherited, stand_by};
 pub use settings::WriteError;
 pub use transaction::{ApplyError, StepError, Transaction};

@@ -4,8 +4,9 @@
 use linerate_model::ids::NicName;
 use linerate_model::known::{Cause, Known};
 use linerate_model::setting::{
-    FEC_AUTO, NicKnob, SettingKey, Value, dcb_value, egress_words, fec_words, parse_classes,
-    parse_egress, parse_priorities, parse_rates, parse_table, table_words,
+    FEC_AUTO, LinkSpeed, NicKnob, SettingKey, Value, dcb_value, egress_words, fec_words, key_words,
+    link_words, parse_applications, parse_classes, parse_egress, parse_key, parse_priorities,
+    parse_rates, parse_table, table_words,
 };
 
 use super::settings::{WriteError, as_count, as_switch, as_text, misfit, not_supported};
@@ -24,6 +25,12 @@ pub(super) fn read(
             .coalesce(nic)
             .and_then(|coalesce| coalesce.adaptive_tx.map(Value::Switch)),
         NicKnob::TcpDataSplit => nics.tcp_data_split(nic).map(Value::Text),
+        NicKnob::LinkAutoneg => nics
+            .link_modes(nic)
+            .and_then(|modes| modes.autoneg.map(Value::Switch)),
+        NicKnob::LinkSpeed => nics
+            .link_modes(nic)
+            .and_then(|modes| link_words(&modes).map(Value::Text)),
         NicKnob::PauseAutoneg => nics
             .pause(nic)
             .and_then(|pause| pause.autoneg.map(Value::Switch)),
@@ -35,7 +42,7 @@ pub(super) fn read(
             .and_then(|pause| pause.tx.map(Value::Switch)),
         NicKnob::Eee => nics.eee(nic).and_then(|eee| eee.enabled.map(Value::Switch)),
         NicKnob::Fec => nics.fec(nic).map(|fec| Value::Text(fec_words(&fec))),
-        NicKnob::DcbPfc | NicKnob::DcbEts | NicKnob::DcbMaxRate => {
+        NicKnob::DcbPfc | NicKnob::DcbEts | NicKnob::DcbMaxRate | NicKnob::DcbApp => {
             nics.dcb(nic).and_then(|dcb| dcb_value(&dcb, knob))
         }
         NicKnob::VlanEgress => nics.vlan_egress(nic).map(|map| {
@@ -53,6 +60,7 @@ pub(super) fn read(
                 |on| Known::Value(Value::Switch(on)),
             )
         }),
+        NicKnob::RssKey => nics.rss_key(nic).map(|key| Value::Text(key_words(&key))),
         NicKnob::RssTable => nics
             .rss(nic)
             .and_then(|rss| rss.table.map(|table| Value::Text(table_words(&table)))),
@@ -87,6 +95,10 @@ pub(super) fn to_set<'v>(
             let is_known = ["on", "off", "auto"].contains(&word);
             or_misfit(is_known.then_some(NicValue::TcpDataSplit(word)))
         }),
+        NicKnob::LinkAutoneg => switch().map(NicValue::Autoneg),
+        NicKnob::LinkSpeed => {
+            text().and_then(|text| or_misfit(LinkSpeed::parse(text).map(NicValue::LinkSpeed)))
+        }
         NicKnob::PauseAutoneg => switch().map(NicValue::PauseAutoneg),
         NicKnob::PauseRx | NicKnob::PauseTx if is_negotiated(nics, nic) => {
             let why = "it is negotiated with the other end while pause/autoneg is on: switch that off first";
@@ -106,6 +118,9 @@ pub(super) fn to_set<'v>(
         NicKnob::DcbMaxRate => {
             text().and_then(|text| or_misfit(parse_rates(text).map(NicValue::MaxRate)))
         }
+        NicKnob::DcbApp => {
+            text().and_then(|text| or_misfit(parse_applications(text).map(NicValue::Applications)))
+        }
         NicKnob::VlanEgress => {
             text().and_then(|text| or_misfit(parse_egress(text).map(NicValue::VlanEgress)))
         }
@@ -122,6 +137,7 @@ pub(super) fn to_set<'v>(
                 NicValue::RssTable(table, is_default)
             }))
         }),
+        NicKnob::RssKey => text().and_then(|text| or_misfit(parse_key(text).map(NicValue::RssKey))),
         NicKnob::RssFields(kind) => text().map(|letters| NicValue::RssFields(kind, letters)),
         knob => {
             let which = super_packet(knob)?;

@@ -8,15 +8,16 @@
 
 use std::fmt;
 
+use linerate_model::host::Qdisc;
 use linerate_model::known::{Cause, Known};
 use linerate_model::plan::Change;
-use linerate_model::setting::{NicKnob, SettingKey, Value};
+use linerate_model::setting::{LinkSpeed, NicKnob, SettingKey, Value, parse_applications};
 use serde::{Deserialize, Serialize};
 
 use super::effects::could_be_effect;
 use super::journal::{Before, Disturbed};
 use super::machine::Machine;
-use super::settings::{agrees, by_hand};
+use super::settings::{agrees, by_hand, is_speed_untold};
 
 /// The first pass writes what was written, the second what the first disturbed (the maps of queues after
 /// their number), the third what waited for the second.
@@ -122,6 +123,8 @@ enum Ours {
     Exactly(Value),
     /// It was written, and never read: the kernel may have rounded it.
     Roughly(Value),
+    /// One that takes several requests was to become another, and it is not known whether it did.
+    Between(Value, Value),
 }
 
 /// A setting that the steps touched, by writing it or by what a write disturbed.
@@ -163,6 +166,40 @@ fn first_numbers_only(from: &Value, to: &Value) -> Option<Value> {
     (written > 0 && !kept.is_empty()).then(|| Value::Text(format!("{to} {}", kept.join(" "))))
 }
 
+/// What is there when only some of the requests were made that lead from one value to another. Of a queueing discipline
+/// that is the kernel's own choice, and an `htb` without its class; of a table of applications, entries of both. And what
+/// some drivers make of a speed that is not to be forced.
+fn is_between(key: &SettingKey, (from, to): (&Value, &Value), found: &Value) -> bool {
+    match (key, from, to, found) {
+        (_, Value::Qdisc(from), Value::Qdisc(to), Value::Qdisc(found)) => {
+            let begins = |whole: &Qdisc| {
+                let rest = whole.words.strip_prefix(&found.words);
+                whole.kind == found.kind && rest.is_some_and(|rest| rest.starts_with(' '))
+            };
+            found.handle == 0 || (found.kind == "htb" && (begins(from) || begins(to)))
+        }
+        (
+            SettingKey::Nic(_, NicKnob::DcbApp),
+            Value::Text(from),
+            Value::Text(to),
+            Value::Text(found),
+        ) => {
+            let tables = [from, to, found].map(|words| parse_applications(words));
+            let [Some(from), Some(to), Some(found)] = &tables else {
+                return false;
+            };
+            found.is_subset(&(from | to)) && found.is_superset(&(from & to))
+        }
+        (SettingKey::Nic(_, NicKnob::LinkSpeed), _, Value::Text(to), Value::Text(found)) => {
+            match (LinkSpeed::parse(to), LinkSpeed::parse(found)) {
+                (Some(to), Some(found)) => to.is_offered_alone(&found),
+                _ => false,
+            }
+        }
+        _ => false,
+    }
+}
+
 impl Table {
     /// Settings in the order of putting back: those that were written, the last one first (channels
     /// before the maps of their queues), then those that were disturbed. A queueing discipline comes after
@@ -177,10 +214,15 @@ impl Table {
             main.closure.extend(closure);
             if let Some((readback, _)) = &step.outcome {
                 main.ours.push(Ours::Exactly(readback.clone()));
+                // What was read may have been a port without a link, which tells its speed once it has one.
+                if is_speed_untold(setting, to, readback) {
+                    main.ours.push(Ours::Roughly(to.clone()));
+                }
             } else {
                 main.ours.push(Ours::Roughly(to.clone()));
                 main.ours
                     .extend(first_numbers_only(from, to).map(Ours::Exactly));
+                main.ours.push(Ours::Between(from.clone(), to.clone()));
                 main.request_again = matches!(setting, SettingKey::Nic(_, NicKnob::Feature(_)));
             }
             for before in &step.closure {
@@ -215,6 +257,7 @@ impl Table {
         let ours = touched.ours.iter().any(|ours| match ours {
             Ours::Exactly(value) => *value == found,
             Ours::Roughly(value) => agrees(&touched.key, value, &found),
+            Ours::Between(from, to) => is_between(&touched.key, (from, to), &found),
         });
         let suspected = || {
             touched
@@ -362,6 +405,54 @@ impl Table {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_stands_between_two_values_is_our_doing_and_nothing_else() {
+        let between = |key: &str, from: &str, to: &str, found: &str| {
+            let key: SettingKey = key.parse().expect("a key");
+            let value = |text: &str| key.parse_value(text).expect("a value");
+            is_between(&key, (&value(from), &value(to)), &value(found))
+        };
+        let apps = |found| {
+            let (from, to) = ("dscp-prio 1:1 2:2", "dscp-prio 2:2 3:3");
+            between("nic/eth0/dcb/app", from, to, found)
+        };
+        for (found, is_ours) in [
+            ("dscp-prio 1:1 2:2 3:3", true),
+            ("dscp-prio 2:2", true),
+            ("dscp-prio 1:1", false),
+            ("", false),
+            ("dscp-prio 2:2 4:4", false),
+        ] {
+            assert_eq!(apps(found), is_ours, "{found}");
+        }
+        let key: SettingKey = "nic/eth0/qdisc".parse().expect("a key");
+        let qdisc = |kind: &str, words: &str| {
+            Value::Qdisc(Qdisc {
+                handle: 1 << 16,
+                words: words.to_owned(),
+                ..Qdisc::plain(kind)
+            })
+        };
+        let from = qdisc("tbf", "tbf rate 1gbit burst 1k limit 1m");
+        let to = key.parse_value("htb default 10 rate 1gbit").expect("words");
+        let is_ours = |found: &Value| is_between(&key, (&from, &to), found);
+        assert!(is_ours(&qdisc("htb", "htb default 10")));
+        assert!(is_ours(&Value::Qdisc(Qdisc::plain("fq_codel"))));
+        for other in ["htb default 1", "htb default 20", ""] {
+            assert!(!is_ours(&qdisc("htb", other)), "{other}");
+        }
+        assert!(!is_ours(&qdisc("fq", "fq")));
+        let speed = |found| {
+            let from = "auto 10baseT/Full 1000baseT/Full";
+            between("nic/eth0/link/speed", from, "1000 full", found)
+        };
+        assert!(speed("auto 1000baseT/Full"));
+        assert!(!speed("auto 10baseT/Full"));
+        assert!(!speed("10 full"));
+        let (old, new) = (Value::Integer(1), Value::Integer(3));
+        assert!(!is_between(&key, (&old, &new), &Value::Integer(2)));
+    }
 
     #[test]
     fn numbers_that_the_kernel_kept_are_our_doing() {

@@ -16,7 +16,6 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::OwnedFd;
 use rustix::process::{Pid, PidfdFlags, Signal};
-use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 use rustix::time::{
     ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime,
     timerfd_create, timerfd_settime,
@@ -26,6 +25,7 @@ use super::journal::{Beside, Ending, Journal, Story, folder_of, is_aborted};
 use super::machine::Machine;
 use super::recover::{Outcome, Recovered};
 use super::restore;
+use super::rights;
 use super::transaction::close;
 
 /// What it says when it is armed.
@@ -197,19 +197,28 @@ fn is_committed(folder: &Path) -> bool {
     Story::read(folder).is_ok_and(|story| story.ending == Ending::Committed)
 }
 
+/// Closes what this process was given besides its three standard descriptors, whose owners know nothing of it. It must
+/// be called before this process opens a descriptor.
+pub fn close_inherited() {
+    // Before Linux 5.9 they stay open, to be closed with the process.
+    let _ = super::sys::close_from(3);
+}
+
 /// Serves the process `parent` at the other end of `channel`, whose journals are below `state`, until it
-/// ends. What it left undecided on `machine` is taken back; `beside` is for tests.
+/// ends. What it left undecided on `machine` is taken back, for which this process keeps the capabilities `rights`, by
+/// the kernel's names, and no others; `beside` is for tests.
 pub fn stand_by(
     mut channel: UnixStream,
     parent: u32,
     state: &Path,
     machine: &dyn Machine,
+    rights: &[String],
     beside: &Beside,
 ) -> io::Result<Vec<Recovered>> {
     // A page that must first be read from a disk may be what the changes have cut off. Without the right
     // to lock as much the reverter is as good as the machine.
     let _ = super::sys::lock_memory();
-    give_up_rights();
+    rights::keep_only(rights, state);
     let parent = Parent::of(parent);
     let timer = timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::CLOEXEC)?;
     channel.write_all(ARMED)?;
@@ -240,25 +249,6 @@ pub fn stand_by(
             // The end, or an error that is as good, or a dead process that does not get out of the kernel.
             _ => return Ok(memory.revert(why, state, machine, beside)),
         }
-    }
-}
-
-/// Keeps of this process's rights only what putting settings back may need: the network's, those that a few
-/// sysctls ask for (`kernel.numa_balancing`), and to write to a state folder of somebody else. It is done as far
-/// as the kernel lets it: no right is needed to have fewer.
-fn give_up_rights() {
-    let needed = CapabilitySet::NET_ADMIN | CapabilitySet::SYS_ADMIN | CapabilitySet::DAC_OVERRIDE;
-    let _ = rustix::thread::set_no_new_privs(true);
-    if let Ok(sets) = capabilities(None) {
-        let kept = sets.permitted & needed;
-        let _ = set_capabilities(
-            None,
-            CapabilitySets {
-                effective: kept,
-                permitted: kept,
-                inheritable: CapabilitySet::empty(),
-            },
-        );
     }
 }
 

@@ -10,8 +10,9 @@ use std::io;
 use linerate_model::host::{Qdisc, QueueKind};
 use linerate_model::ids::NicName;
 use linerate_model::known::{Cause, Known};
-use linerate_model::setting::{MachineKnob, NicKnob, SettingKey, Value, parse_rates};
+use linerate_model::setting::{LinkSpeed, MachineKnob, NicKnob, SettingKey, Value, is_untold};
 
+pub use super::by_hand::by_hand;
 use super::{cpus, daemon, files, nic_values, rdma_defaults};
 use crate::nic_control::{NicRead, NicWrite, Pair};
 use crate::root::{HostRoot, LiveHost};
@@ -335,98 +336,28 @@ fn as_qdisc<'v>(key: &SettingKey, value: &'v Value) -> Result<&'v Qdisc, WriteEr
     }
 }
 
-/// The command by which a person gives `key` the value `value`; none where no usual tool does.
-pub fn by_hand(key: &SettingKey, value: &Value) -> Option<String> {
-    if let Some(file) = files::fixed(key) {
-        let text = file.text(value)?;
-        return Some(format!("echo {text} > /{}", file.path));
+/// Why `key` could not be given back the value `found` that it has; nothing where it could.
+pub(super) fn one_way(key: &SettingKey, found: &Value) -> Option<&'static str> {
+    match (key, found) {
+        (SettingKey::Nic(_, NicKnob::LinkSpeed), Value::Text(words))
+            if LinkSpeed::parse(words).is_none() =>
+        {
+            Some(
+                "the driver does not tell what the port is set to now, so that could not be put back",
+            )
+        }
+        _ => None,
     }
-    let (nic, knob) = match key {
-        SettingKey::Sysctl(name) => return Some(format!("sysctl -w '{name}={value}'")),
-        SettingKey::Nic(nic, knob) => (nic, knob),
-        SettingKey::RdmaDefaults(device) => {
-            let folder = rdma_defaults::folder(device);
-            return match value {
-                Value::Switch(true) => Some(format!("mkdir /{folder}")),
-                Value::Switch(false) => Some(format!("rmdir /{folder}")),
-                _ => None,
-            };
-        }
-        _ => return None,
-    };
-    Some(match knob {
-        NicKnob::Mtu => format!("ip link set dev {nic} mtu {value}"),
-        NicKnob::Feature(name) => format!("ethtool -K {nic} {name} {value}"),
-        NicKnob::CoalesceRxUsecs => format!("ethtool -C {nic} rx-usecs {value}"),
-        NicKnob::CoalesceTxUsecs => format!("ethtool -C {nic} tx-usecs {value}"),
-        NicKnob::CoalesceAdaptiveRx => format!("ethtool -C {nic} adaptive-rx {value}"),
-        NicKnob::RingRx => format!("ethtool -G {nic} rx {value}"),
-        NicKnob::RingTx => format!("ethtool -G {nic} tx {value}"),
-        NicKnob::ChannelsCombined => format!("ethtool -L {nic} combined {value}"),
-        NicKnob::ChannelsRx => format!("ethtool -L {nic} rx {value}"),
-        NicKnob::ChannelsTx => format!("ethtool -L {nic} tx {value}"),
-        NicKnob::CoalesceAdaptiveTx => format!("ethtool -C {nic} adaptive-tx {value}"),
-        NicKnob::TcpDataSplit => format!("ethtool -G {nic} tcp-data-split {value}"),
-        NicKnob::PauseAutoneg => format!("ethtool -A {nic} autoneg {value}"),
-        NicKnob::PauseRx => format!("ethtool -A {nic} rx {value}"),
-        NicKnob::PauseTx => format!("ethtool -A {nic} tx {value}"),
-        NicKnob::Eee => format!("ethtool --set-eee {nic} eee {value}"),
-        NicKnob::Fec => format!("ethtool --set-fec {nic} encoding {value}"),
-        NicKnob::PrivateFlag(name) => format!("ethtool --set-priv-flags {nic} '{name}' {value}"),
-        NicKnob::RssFields(kind) => format!("ethtool -N {nic} rx-flow-hash {kind} {value}"),
-        NicKnob::DcbPfc | NicKnob::DcbEts | NicKnob::DcbMaxRate => {
-            return by_dcb(nic, knob, value);
-        }
-        // What shall be mapped no more the kernel has to be told.
-        NicKnob::VlanEgress => format!("ip link set dev {nic} type vlan egress-qos-map {value}"),
-        NicKnob::GsoMaxBytes => format!("ip link set dev {nic} gso_max_size {value}"),
-        NicKnob::GsoIpv4MaxBytes => format!("ip link set dev {nic} gso_ipv4_max_size {value}"),
-        NicKnob::GroMaxBytes => format!("ip link set dev {nic} gro_max_size {value}"),
-        NicKnob::GroIpv4MaxBytes => format!("ip link set dev {nic} gro_ipv4_max_size {value}"),
-        NicKnob::QueueUsecs(kind, index) => by_queue(nic, *kind, *index, value),
-        NicKnob::RssTable => match value {
-            Value::Text(text) if text.starts_with("equal ") => format!("ethtool -X {nic} {text}"),
-            _ => return None,
-        },
-        // A queueing discipline's parameters are bytes of the kernel's; tc(8) takes words.
-        // The others cannot be written yet.
-        _ => return None,
-    })
 }
 
-/// The command of ethtool(8) for a queue's delay; it takes a mask of queues in hexadecimal.
-fn by_queue(nic: &NicName, kind: QueueKind, index: u32, value: &Value) -> String {
-    let zeros = "0".repeat(index as usize / 4);
-    let digit = 1 << (index % 4);
-    let what = match kind {
-        QueueKind::Rx => "rx-usecs",
-        QueueKind::Tx => "tx-usecs",
-    };
-    format!("ethtool --per-queue {nic} queue_mask 0x{digit}{zeros} --coalesce {what} {value}")
-}
-
-/// The command of dcb(8).
-fn by_dcb(nic: &NicName, knob: &NicKnob, value: &Value) -> Option<String> {
-    let Value::Text(words) = value else {
-        return None;
-    };
-    Some(match knob {
-        NicKnob::DcbPfc => {
-            let on = words.split_whitespace().map(|one| format!(" {one}:on"));
-            let on: String = on.collect();
-            format!("dcb pfc set dev {nic} prio-pfc all:off{on}")
+/// Whether `found` in a port's speed may be `wrote`: while there is no link some drivers do not tell what is forced.
+pub(super) fn is_speed_untold(key: &SettingKey, wrote: &Value, found: &Value) -> bool {
+    match (key, wrote, found) {
+        (SettingKey::Nic(_, NicKnob::LinkSpeed), Value::Text(wrote), Value::Text(found)) => {
+            is_untold(found) && matches!(LinkSpeed::parse(wrote), Some(LinkSpeed::Forced { .. }))
         }
-        NicKnob::DcbMaxRate => {
-            let limits = (0u32..).zip(parse_rates(words)?);
-            let limits = limits.map(|(class, rate)| format!(" {class}:{}", rate.as_bit_per_s()));
-            let limits: String = limits.collect();
-            format!("dcb maxrate set dev {nic} tc-maxrate{limits}")
-        }
-        _ => {
-            let words = words.replace("credit-based", "cbs");
-            format!("dcb ets set dev {nic} {words}")
-        }
-    })
+        _ => false,
+    }
 }
 
 /// Whether `found` is what writing `wrote` gives: the same, or what the kernel makes of it.
@@ -435,7 +366,7 @@ fn by_dcb(nic: &NicName, knob: &NicKnob, value: &Value) -> Option<String> {
 /// sizes and delays to what the hardware has, and the kernel rounds a flow table up to a power of two
 /// (`store_rps_dev_flow_table_cnt`): up to a factor of two is taken for rounding.
 pub(super) fn agrees(key: &SettingKey, wrote: &Value, found: &Value) -> bool {
-    if wrote.is_met_by(found) {
+    if wrote.is_met_by(found) || is_speed_untold(key, wrote, found) {
         return true;
     }
     match (wrote, found) {
@@ -594,33 +525,14 @@ mod tests {
     }
 
     #[test]
-    fn what_was_lossless_and_limited_can_be_set_by_dcb() {
-        let by_hand = |name: &str, text: &str| by_hand(&key(name), &Value::Text(text.to_owned()));
-        assert_eq!(
-            by_hand("nic/eth2/dcb/pfc", "3 4").as_deref(),
-            Some("dcb pfc set dev eth2 prio-pfc all:off 3:on 4:on")
-        );
-        assert_eq!(
-            by_hand("nic/eth2/dcb/pfc", "").as_deref(),
-            Some("dcb pfc set dev eth2 prio-pfc all:off")
-        );
-        assert_eq!(
-            by_hand("nic/eth2/dcb/maxrate", "1:1000").as_deref(),
-            Some("dcb maxrate set dev eth2 tc-maxrate 0:0 1:1000 2:0 3:0 4:0 5:0 6:0 7:0")
-        );
-    }
-
-    #[test]
-    fn a_queue_is_named_to_ethtool_by_a_mask() {
-        let by_hand = |name: &str| by_hand(&key(name), &Value::Integer(8));
-        assert_eq!(
-            by_hand("nic/eth2/queue/rx-6/rx-usecs").as_deref(),
-            Some("ethtool --per-queue eth2 queue_mask 0x40 --coalesce rx-usecs 8")
-        );
-        assert_eq!(
-            by_hand("nic/eth2/queue/tx-0/tx-usecs").as_deref(),
-            Some("ethtool --per-queue eth2 queue_mask 0x1 --coalesce tx-usecs 8")
-        );
+    fn a_forced_speed_that_is_not_told_agrees_and_could_not_be_put_back() {
+        let speed = key("nic/eth2/link/speed");
+        let text = |text: &str| Value::Text(text.to_owned());
+        let silent = text("forced");
+        assert!(agrees(&speed, &text("1000 full"), &silent));
+        assert!(!agrees(&speed, &text("auto 1000baseT/Full"), &silent));
+        assert!(one_way(&speed, &silent).is_some());
+        assert!(one_way(&speed, &text("1000 full")).is_none());
     }
 
     #[test]

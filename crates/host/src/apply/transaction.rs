@@ -17,7 +17,7 @@ use linerate_model::setting::{SettingKey, Value};
 use super::journal::{Before, Beside, Disturbed, Header, Journal, JournalError, Record};
 use super::machine::Machine;
 use super::restore::{self, Left, Step, Undone};
-use super::settings::{WriteError, agrees};
+use super::settings::{WriteError, agrees, not_supported, one_way};
 
 /// The command that completes a restore.
 const RECOVER: &str = "linerate tune recover";
@@ -240,6 +240,11 @@ impl<M: Machine> Transaction<M> {
             return Ok(());
         }
         let closure = self.closure(setting);
+        let disturbed = closure.iter().map(|before| (&before.setting, &before.from));
+        let mut lost = std::iter::once((setting, &found)).chain(disturbed);
+        if let Some(why) = lost.find_map(|(setting, from)| one_way(setting, from)) {
+            return Err(not_supported(setting, why).into());
+        }
         let change = Change {
             from: found,
             ..change.clone()

@@ -52,7 +52,7 @@ proptest! {
     }
 
     #[test]
-    fn no_answer_of_a_kernel_panics(which in 0u8..13, bodies in vec((any::<u8>(), vec(any::<u8>(), 0..80)), 0..12)) {
+    fn no_answer_of_a_kernel_panics(which in 0u8..14, bodies in vec((any::<u8>(), vec(any::<u8>(), 0..80)), 0..12)) {
         let mut bytes = vec![which];
         for (kind, body) in bodies {
             bytes.extend([1, kind, u8::try_from(body.len()).expect("short"), 0]);

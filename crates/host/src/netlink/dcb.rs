@@ -1,8 +1,11 @@
 //! Data centre bridging over rtnetlink (`<linux/dcbnl.h>`, `dcb(8)`; IEEE 802.1Q, clauses 36 to 38).
 
+use std::collections::BTreeSet;
+
 use linerate_model::host::Dcb;
 use linerate_model::ids::NicName;
 use linerate_model::known::Known;
+use linerate_model::setting::Application;
 use linerate_model::units::{BitRate, Bytes};
 
 use super::error::Failure;
@@ -19,6 +22,7 @@ const HEADER_BYTES: usize = 4;
 pub(super) const COMMAND_IEEE_SET: u8 = 20;
 pub(super) const COMMAND_IEEE_GET: u8 = 21;
 pub(super) const COMMAND_GET_DCBX: u8 = 22;
+pub(super) const COMMAND_IEEE_DELETE: u8 = 27;
 pub(super) const NAME: u16 = 1;
 pub(super) const IEEE: u16 = 13;
 pub(super) const DCBX: u16 = 14;
@@ -29,6 +33,11 @@ pub(super) const PEER_ETS: u16 = 4;
 pub(super) const PEER_PFC: u16 = 5;
 pub(super) const MAX_RATE: u16 = 7;
 pub(super) const BUFFER: u16 = 10;
+/// An entry of the application table; `DCB_ATTR_DCB_APP` since Linux 6.3, for what IEEE 802.1Q does not know.
+pub(super) const IEEE_APP: u16 = 1;
+pub(super) const DCB_APP: u16 = 2;
+/// `DCB_APP_SEL_PCP`.
+const SELECTOR_PCP: u8 = 255;
 /// Since Linux 6.3: by what a priority is told.
 pub(super) const TRUST_TABLE: u16 = 11;
 
@@ -116,6 +125,91 @@ fn changed(told: &[u8], value: &NicValue<'_>) -> Result<(u16, Vec<u8>), Failure>
             "no value of data centre bridging".to_owned(),
         )),
     }
+}
+
+/// Makes `wanted` the whole application table. What is missing is added first, and only then what is too much taken
+/// away, so that a table which is neither the old nor the new one holds nothing but entries of both.
+pub(super) fn set_applications(
+    connection: &mut Connection,
+    nic: &NicName,
+    wanted: &BTreeSet<Application>,
+) -> Result<(), Failure> {
+    let before = applications(connection, nic)?;
+    let first = match change_applications(connection, nic, wanted) {
+        Ok(()) => return Ok(()),
+        Err(failure) => failure,
+    };
+    match change_applications(connection, nic, &before) {
+        Ok(()) => Err(first),
+        Err(second) => Err(Failure::NotPutBack {
+            first: Box::new(first),
+            second: Box::new(second),
+        }),
+    }
+}
+
+fn change_applications(
+    connection: &mut Connection,
+    nic: &NicName,
+    wanted: &BTreeSet<Application>,
+) -> Result<(), Failure> {
+    let now = applications(connection, nic)?;
+    let missing: Vec<_> = wanted.difference(&now).copied().collect();
+    ask_applications(connection, nic, COMMAND_IEEE_SET, &missing)?;
+    // Some drivers have one entry for each DSCP, and took away the old one for the new.
+    let now = applications(connection, nic)?;
+    let surplus: Vec<_> = now.difference(wanted).copied().collect();
+    ask_applications(connection, nic, COMMAND_IEEE_DELETE, &surplus)
+}
+
+fn ask_applications(
+    connection: &mut Connection,
+    nic: &NicName,
+    command: u8,
+    entries: &[Application],
+) -> Result<(), Failure> {
+    if entries.is_empty() {
+        return Ok(());
+    }
+    let answers = connection.ask(&applications_request(nic, command, entries))?;
+    answers.iter().try_for_each(|answer| outcome(&answer.body))
+}
+
+fn applications_request(nic: &NicName, command: u8, entries: &[Application]) -> Request {
+    let mut request = Request::new(libc::RTM_SETDCB, &[0, command, 0, 0]);
+    request.put_text(NAME, nic.as_str());
+    request.nest(IEEE, |ieee| {
+        ieee.nest(APP_TABLE, |table| {
+            for entry in entries {
+                let kind = if entry.selector == SELECTOR_PCP {
+                    DCB_APP
+                } else {
+                    IEEE_APP
+                };
+                let [low, high] = entry.protocol.to_ne_bytes();
+                table.put(kind, &[entry.selector, entry.priority, low, high]);
+            }
+        });
+    });
+    request
+}
+
+/// The application table.
+fn applications(
+    connection: &mut Connection,
+    nic: &NicName,
+) -> Result<BTreeSet<Application>, Failure> {
+    let body = ask(connection, nic, COMMAND_IEEE_GET)?;
+    let ieee = Attributes::after(&body, HEADER_BYTES)?.nest(IEEE)?;
+    let table = ieee.nest(APP_TABLE)?;
+    let entry = |(_, entry): (u16, &[u8])| {
+        Ok(Application {
+            selector: byte_at(entry, 0)?,
+            priority: byte_at(entry, 1)?,
+            protocol: u16_at(entry, 2)?,
+        })
+    };
+    table.iter().take(APP_MAX).map(entry).collect()
 }
 
 /// What a driver made of it: the kernel acknowledges what it refuses, and tells the refusal's number in one byte of the

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::netlink::headers::compare;
 use linerate_model::known::Cause;
-use linerate_model::setting::{TrafficClasses, class_words, classes_of};
+use linerate_model::setting::{TrafficClasses, class_words, classes_of, parse_applications};
 
 #[test]
 fn the_attributes_have_the_numbers_of_the_kernels_header() {
@@ -16,6 +16,10 @@ fn the_attributes_have_the_numbers_of_the_kernels_header() {
             ("DCB_CMD_IEEE_SET", COMMAND_IEEE_SET.into()),
             ("DCB_CMD_IEEE_GET", COMMAND_IEEE_GET.into()),
             ("DCB_CMD_GDCBX", COMMAND_GET_DCBX.into()),
+            ("DCB_CMD_IEEE_DEL", COMMAND_IEEE_DELETE.into()),
+            ("DCB_ATTR_IEEE_APP", IEEE_APP),
+            ("DCB_ATTR_DCB_APP", DCB_APP),
+            ("DCB_APP_SEL_PCP", SELECTOR_PCP.into()),
             ("DCB_ATTR_IFNAME", NAME),
             ("DCB_ATTR_IEEE", IEEE),
             ("DCB_ATTR_DCBX", DCBX),
@@ -138,6 +142,28 @@ fn a_structure_is_set_as_it_was_told_but_for_the_one_value() {
         (kind, max_rates(&structure).expect("eight")),
         (MAX_RATE, rates.to_vec())
     );
+}
+
+#[test]
+fn an_application_is_asked_for_as_a_card_tells_it() {
+    let table: BTreeSet<Application> =
+        parse_applications("dscp-prio 26:3 pcp-prio 3de:2").expect("words");
+    let entries: Vec<_> = table.into_iter().collect();
+    let nic = "eth0".parse().expect("a name");
+    let request = applications_request(&nic, COMMAND_IEEE_DELETE, &entries);
+    let body = request.into_body();
+    assert_eq!(body[..4], [0, COMMAND_IEEE_DELETE, 0, 0]);
+    let ieee = Attributes::after(&body, HEADER_BYTES).expect("our own");
+    let table = ieee.nest(IEEE).and_then(|ieee| ieee.nest(APP_TABLE));
+    let kinds: Vec<u16> = table
+        .expect("our own")
+        .iter()
+        .map(|(kind, _)| kind)
+        .collect();
+    assert_eq!(kinds, [IEEE_APP, DCB_APP]);
+    let dcb = parse(&body, &Known::not_asked("p"), "p");
+    let told = vec![("dscp".to_owned(), 26, 3), ("pcp".to_owned(), 11, 2)];
+    assert_eq!(dcb.app, Known::Value(told));
 }
 
 #[test]

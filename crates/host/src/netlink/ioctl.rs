@@ -29,6 +29,7 @@ enum Command {
     SetInfo = 0x37,
     SetTable = 0x39,
     Rss = 0x46,
+    SetRss = 0x47,
     PerQueue = 0x4b,
 }
 
@@ -48,6 +49,10 @@ const STRINGS_HEAD: usize = 12;
 const STATISTICS_HEAD: usize = 8;
 /// `struct ethtool_rxfh` before its table and key.
 const RSS_HEAD: usize = 24;
+/// `ETH_RXFH_INDIR_NO_CHANGE`: the table stays.
+const TABLE_STAYS: u32 = u32::MAX;
+/// The longest key that is read; the longest known has 52 bytes.
+const KEY_MAX: u32 = 256;
 /// `struct ethtool_per_queue_op` before its list, and `struct ethtool_coalesce`.
 const PER_QUEUE_HEAD: usize = 8 + QUEUES_MAX / 8;
 const COALESCE_BYTES: usize = 23 * 4;
@@ -165,6 +170,21 @@ impl Control {
         let table = queues.iter().copied().cycle().take(size as usize);
         let words: Vec<u32> = std::iter::once(size).chain(table).collect();
         self.ask(Command::SetTable, nic, &words).map(drop)
+    }
+
+    /// The key of the receive hash, behind the table.
+    pub(super) fn rss_key(&mut self, nic: &NicName) -> Result<Vec<u8>, Failure> {
+        let answer = self.ask(Command::Rss, nic, &[0, 0, 0, 0, 0])?;
+        let (entries, bytes) = (u32_at(answer, 8)?, key_bytes(answer)?);
+        let answer = self.ask(Command::Rss, nic, &[0, entries, bytes, 0, 0])?;
+        parse_rss_key(answer)
+    }
+
+    /// Sets the key; table, function and transformation stay. Netlink can do no more (`ETHTOOL_MSG_RSS_SET`), and only
+    /// since Linux 6.17.
+    pub(super) fn set_rss_key(&mut self, nic: &NicName, key: &[u8]) -> Result<(), Failure> {
+        let words = with_key(self.ask(Command::Rss, nic, &[0, 0, 0, 0, 0])?, key)?;
+        self.ask(Command::SetRss, nic, &words).map(drop)
     }
 
     /// `struct ethtool_rxfh` with its table. With no room it tells the sizes, and with room for the table it tells
@@ -367,6 +387,48 @@ fn parse_rss(answer: &[u8], nic: &NicName) -> Result<Rss, Failure> {
         symmetric: Known::Value(transform & 0b11 != 0 && transform != u8::MAX),
         fields: Known::not_asked(path("fields")),
     })
+}
+
+/// How long the card's key is.
+fn key_bytes(answer: &[u8]) -> Result<u32, Failure> {
+    match u32_at(answer, 12)? {
+        0 => Err(Failure::Kernel {
+            errno: libc::EOPNOTSUPP,
+            message: None,
+        }),
+        bytes if bytes > KEY_MAX => Err(Failure::Malformed("the key has more than 256 bytes")),
+        bytes => Ok(bytes),
+    }
+}
+
+/// The key in `struct ethtool_rxfh`.
+fn parse_rss_key(answer: &[u8]) -> Result<Vec<u8>, Failure> {
+    let (entries, bytes) = (u32_at(answer, 8)? as usize, key_bytes(answer)? as usize);
+    let start = entries
+        .checked_mul(4)
+        .and_then(|table| table.checked_add(RSS_HEAD));
+    let key = start.and_then(|start| answer.get(start..start.checked_add(bytes)?));
+    let key = key.ok_or(Failure::Malformed("the key breaks off"))?;
+    Ok(key.to_vec())
+}
+
+/// The question that gives a card of which `answer` tells another key. A transformation of 0 would switch off the one
+/// that is there; kernels before Linux 6.8 know none, and tell 0.
+fn with_key(answer: &[u8], key: &[u8]) -> Result<Vec<u32>, Failure> {
+    let bytes = key_bytes(answer)?;
+    if bytes as usize != key.len() {
+        let why = format!("the card's key has {bytes} bytes, not {}", key.len());
+        return Err(Failure::BadInput(why));
+    }
+    let [_, transform, ..] = u32_at(answer, 16)?.to_ne_bytes();
+    let kept = u32::from_ne_bytes([0, transform, 0, 0]);
+    let mut words = vec![0, TABLE_STAYS, bytes, kept, 0];
+    words.extend(key.chunks(4).map(|chunk| {
+        let mut word = [0; 4];
+        word[..chunk.len()].copy_from_slice(chunk);
+        u32::from_ne_bytes(word)
+    }));
+    Ok(words)
 }
 
 fn or_absent<T>(value: Option<T>, path: String) -> Known<T> {

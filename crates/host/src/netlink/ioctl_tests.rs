@@ -31,6 +31,7 @@ fn the_commands_have_the_numbers_of_the_kernels_header() {
         ("ETHTOOL_SRXFHINDIR", Command::SetTable, 0x39),
         ("ETHTOOL_GSSET_INFO", Command::SetInfo, 0x37),
         ("ETHTOOL_GRSSH", Command::Rss, 0x46),
+        ("ETHTOOL_SRSSH", Command::SetRss, 0x47),
         ("ETHTOOL_PERQUEUE", Command::PerQueue, 0x4b),
     ] {
         assert_eq!(command as u32, number, "{name}");
@@ -57,6 +58,32 @@ fn a_redirection_table_is_read_with_its_function_and_without_its_key() {
     assert_eq!(none.function, Known::Value("xor".to_owned()));
     assert_eq!(none.symmetric, Known::Value(false));
     assert!(parse_rss(&answer[..30], &nic("eth0")).is_err());
+}
+
+#[test]
+fn a_key_is_read_behind_its_table_and_set_without_touching_anything_else() {
+    let mut answer = words(&[0x46, 0, 2, 6, 0, 0, 0, 1]);
+    answer[17] = 3;
+    answer.extend([1, 2, 3, 4, 5, 6]);
+    let key = parse_rss_key(&answer).expect("whole");
+    assert_eq!(key, [1, 2, 3, 4, 5, 6]);
+    let question = with_key(&answer, &[9, 8, 7, 6, 5, 4]).expect("as long");
+    let transform = u32::from_ne_bytes([0, 3, 0, 0]);
+    assert_eq!(question[..5], [0, TABLE_STAYS, 6, transform, 0]);
+    assert_eq!(words(&question[5..]), [9, 8, 7, 6, 5, 4, 0, 0]);
+    assert!(matches!(
+        with_key(&answer, &[1, 2]),
+        Err(Failure::BadInput(_))
+    ));
+    assert!(parse_rss_key(&answer[..36]).is_err());
+    let none = words(&[0x46, 0, 2, 0, 0, 0, 0, 1]);
+    assert!(matches!(
+        parse_rss_key(&none),
+        Err(Failure::Kernel {
+            errno: libc::EOPNOTSUPP,
+            ..
+        })
+    ));
 }
 
 #[test]
@@ -148,6 +175,8 @@ proptest! {
         count in 0usize..40,
     ) {
         let _ = parse_rss(&bytes, &nic("eth0"));
+        let _ = parse_rss_key(&bytes);
+        let _ = with_key(&bytes, &[0; 4]);
         let _ = parse_names(&bytes, count).map(|names| parse_statistics(&bytes, names));
         let _ = parse_statistics(&bytes, vec!["a".to_owned(); count]);
         let _ = parse_queue_coalesce(&bytes, count);

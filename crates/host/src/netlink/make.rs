@@ -6,24 +6,17 @@ use std::net::IpAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use linerate_model::ids::NicName;
+use linerate_model::setting::Discipline;
+use linerate_model::setting::discipline::{Tbf, Waiting};
 use linerate_model::units::{BitRate, Bytes};
 
 use super::error::Failure;
 use super::link::{self, link_header};
 use super::message::{CREATE, EXCLUSIVE, REPLACE, Request};
-use super::{Netlink, lock, qdisc};
+use super::{Netlink, discipline, lock, qdisc};
 
 /// `VETH_INFO_PEER` of `<linux/veth.h>`.
 const VETH_PEER: u16 = 1;
-
-const TBF_PARAMETERS: u16 = 1;
-const TBF_RATE64: u16 = 4;
-const TBF_BURST: u16 = 6;
-/// `TC_LINKLAYER_ETHERNET`: said outright, the kernel wants no rate table to guess it from.
-const LINKLAYER_ETHERNET: u8 = 1;
-/// The unit of a burst's length in time: `PSCHED_SHIFT` is 6, so 64 ns (the first two numbers of
-/// `/proc/net/psched` divided), the same since Linux 2.6.31.
-const TICK_NANOSECONDS: u128 = 64;
 
 impl Netlink {
     /// Makes a veth pair: `name` here, `peer` in the network namespace `peer_netns` (`None`: here, too).
@@ -146,33 +139,13 @@ fn new_address(index: u32, text: &str) -> Result<Request, Failure> {
     Ok(request)
 }
 
-/// `TCA_OPTIONS` of a token bucket filter: `struct tc_tbf_qopt` and what does not fit in its 32 bits.
+/// `TCA_OPTIONS` of a token bucket filter.
 fn tbf_options(rate: BitRate, burst: Bytes, limit: Bytes) -> Result<Vec<u8>, Failure> {
     let wrong = |what: &str| Failure::BadInput(format!("the shaper's {what} is out of range"));
-    let bytes_per_s = rate.as_bit_per_s() / 8;
-    let burst_bytes = u32::try_from(burst.as_u64()).map_err(|_| wrong("burst"))?;
-    let limit_bytes = u32::try_from(limit.as_u64()).map_err(|_| wrong("limit"))?;
-    let ticks = (u128::from(burst_bytes) * 1_000_000_000)
-        .checked_div(u128::from(bytes_per_s) * TICK_NANOSECONDS)
-        .ok_or_else(|| wrong("rate"))?;
-    let ticks = u32::try_from(ticks).map_err(|_| wrong("burst"))?;
-
-    let mut parameters = Vec::with_capacity(36);
-    parameters.extend_from_slice(&[0, LINKLAYER_ETHERNET, 0, 0, 0, 0, 0, 0]);
-    let short = u32::try_from(bytes_per_s).unwrap_or(u32::MAX);
-    parameters.extend_from_slice(&short.to_ne_bytes());
-    parameters.extend_from_slice(&[0; 12]); // no peak rate
-    parameters.extend_from_slice(&limit_bytes.to_ne_bytes());
-    parameters.extend_from_slice(&ticks.to_ne_bytes());
-    parameters.extend_from_slice(&0u32.to_ne_bytes()); // no peak burst
-
-    let mut options = Request::new(0, &[]);
-    options.put(TBF_PARAMETERS, &parameters);
-    options.put_u32(TBF_BURST, burst_bytes);
-    if u32::try_from(bytes_per_s).is_err() {
-        options.put(TBF_RATE64, &bytes_per_s.to_ne_bytes());
-    }
-    Ok(options.into_body())
+    let burst = u32::try_from(burst.as_u64()).map_err(|_| wrong("burst"))?;
+    let limit = u32::try_from(limit.as_u64()).map_err(|_| wrong("limit"))?;
+    let queue = Waiting::Limit(limit);
+    discipline::options(&Discipline::Tbf(Tbf { rate, burst, queue }))
 }
 
 #[cfg(test)]

@@ -33,7 +33,7 @@ pub(super) const OVERRUN: u16 = 4;
 const HEADER_BYTES: usize = 16;
 const ATTRIBUTE_HEADER_BYTES: usize = 4;
 /// `NLA_F_NESTED`. New families refuse a nest without it, old ones ignore it.
-const NESTED: u16 = 1 << 15;
+pub(super) const NESTED: u16 = 1 << 15;
 /// `NLA_TYPE_MASK`: the type without `NLA_F_NESTED` and `NLA_F_NET_BYTEORDER`.
 const TYPE_MASK: u16 = 0x3fff;
 /// `NLMSGERR_ATTR_MSG`: the kernel's explanation.

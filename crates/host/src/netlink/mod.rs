@@ -11,7 +11,7 @@ use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use linerate_model::host::{
-    Card, Channels, Coalesce, Dcb, Dispatch, Eee, Feature, Fec, NicKind, Pause, Qdisc,
+    Card, Channels, Coalesce, Dcb, Dispatch, Eee, Feature, Fec, LinkModes, NicKind, Pause, Qdisc,
     QueueCoalesce, Rings, Rss, Shaping, Stack, Wire,
 };
 use linerate_model::ids::NicName;
@@ -33,6 +33,7 @@ use crate::rdma::RdmaRead;
 pub(crate) mod captured;
 mod dcb;
 mod devlink;
+mod discipline;
 mod error;
 mod ethtool;
 mod families;
@@ -193,6 +194,10 @@ impl NicRead for Netlink {
         self.read_route(nic, "qdisc", |route| qdisc::read(route, nic))
     }
 
+    fn link_modes(&self, nic: &NicName) -> Known<LinkModes> {
+        self.read_ethtool(nic, "modes", |ethtool| ethtool.modes(nic))
+    }
+
     fn pause(&self, nic: &NicName) -> Known<Pause> {
         self.read_ethtool(nic, "pause", |ethtool| ethtool.pause(nic))
     }
@@ -223,6 +228,10 @@ impl NicRead for Netlink {
 
     fn rss(&self, nic: &NicName) -> Known<Rss> {
         self.read_control(nic, "rss", |control| control.rss(nic))
+    }
+
+    fn rss_key(&self, nic: &NicName) -> Known<Vec<u8>> {
+        self.read_control(nic, "rss/key", |control| control.rss_key(nic))
     }
 
     fn queue_coalesce(&self, nic: &NicName, queue: u32) -> Known<QueueCoalesce> {
@@ -333,6 +342,14 @@ impl NicWrite for Netlink {
                 let done = dcb::set(&mut lock(&self.route), nic, value);
                 ("set data centre bridging of", done)
             }
+            NicValue::Applications(table) => {
+                let done = dcb::set_applications(&mut lock(&self.route), nic, table);
+                ("set the application priorities of", done)
+            }
+            NicValue::LinkSpeed(speed) => {
+                let done = lock(&self.ethtool).set_link(nic, speed);
+                ("set the speed of", done)
+            }
             NicValue::VlanEgress(map) => {
                 let done = stack::set_vlan_egress(&mut lock(&self.route), nic, map);
                 ("set the egress map of", done)
@@ -340,6 +357,10 @@ impl NicWrite for Netlink {
             NicValue::RssTable(queues, is_default) => {
                 let done = lock(&self.control).set_rss_table(nic, queues, *is_default);
                 ("set the hash's table of", done)
+            }
+            NicValue::RssKey(key) => {
+                let done = lock(&self.control).set_rss_key(nic, key);
+                ("set the hash's key of", done)
             }
             NicValue::RssFields(kind, letters) => {
                 let done = lock(&self.control).set_hash_fields(nic, kind, letters);

@@ -2,15 +2,19 @@
 //! exactly as they were.
 //!
 //! What a dump says is fed back as it came. Only a root that its kind, handle and options describe
-//! completely is ever replaced: classes, filters and children would be lost with it.
+//! completely is ever replaced: classes, filters and children would be lost with it. An `htb` with the one class that
+//! everything goes to is described by the words of tc(8) (`discipline.rs`), and made again of them.
 
 use linerate_model::host::Qdisc;
 use linerate_model::ids::NicName;
+use linerate_model::setting::discipline::Htb;
+use linerate_model::setting::{Discipline, Value};
 use linerate_model::units::BitRate;
 
+use super::discipline;
 use super::error::Failure;
 use super::link;
-use super::message::{Attributes, CREATE, REPLACE, Request, u32_at};
+use super::message::{Attributes, CREATE, EXCLUSIVE, NESTED, REPLACE, Request, u32_at};
 use super::socket::Connection;
 
 /// `struct tcmsg`.
@@ -20,20 +24,22 @@ pub(super) const ROOT: u32 = 0xffff_ffff;
 /// `TC_H_MAJ_MASK`: the part of a handle that names the qdisc.
 const MAJOR: u32 = 0xffff_0000;
 
-const TBF_PARAMETERS: u16 = 1;
-const TBF_RATE64: u16 = 4;
+pub(super) const TBF_PARAMETERS: u16 = 1;
+pub(super) const TBF_RATE64: u16 = 4;
 pub(super) const HTB_PARAMETERS: u16 = 1;
-const HTB_INIT: u16 = 2;
+pub(super) const HTB_INIT: u16 = 2;
 pub(super) const HTB_RATE64: u16 = 6;
 /// Where `struct tc_ratespec` keeps its rate; both shapers' parameters begin with one.
 pub(super) const RATE_AT: usize = 8;
 /// Where `struct tc_htb_glob` keeps the default class.
-const HTB_DEFAULT_CLASS_AT: usize = 8;
+pub(super) const HTB_DEFAULT_CLASS_AT: usize = 8;
 
-/// Kinds without classes whose dump holds every parameter they were made with. Left out are `red`,
-/// `choke`, `gred` and `sfb` (they need tables that no dump gives back), and `netem` (its delay
-/// distribution is not dumped).
-const RESTORABLE: [&str; 13] = [
+/// Kinds without classes of anyone's whose dump holds every parameter they were made with (those of `ets` and
+/// `mqprio` come and go with it). Left out are `red`, `choke`, `gred` and `sfb` (they need tables that no dump gives
+/// back), and `netem` (its delay distribution is not dumped).
+const RESTORABLE: [&str; 15] = [
+    "ets",
+    "mqprio",
     "tbf",
     "pfifo",
     "bfifo",
@@ -49,6 +55,9 @@ const RESTORABLE: [&str; 13] = [
     "hhf",
 ];
 
+/// Kinds whose options the kernel takes only when they say that they are a list (`nla_parse_nested`).
+const SAY_NESTED: [&str; 2] = ["ets", "fq_pie"];
+
 /// A qdisc or a class, as a dump lists it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Entry {
@@ -61,6 +70,18 @@ pub(super) struct Entry {
 }
 
 impl Entry {
+    #[cfg(test)]
+    pub(super) fn made_up(kind: &str, handle: u32, parent: u32, options: Vec<u8>) -> Self {
+        Self {
+            interface: 2,
+            handle,
+            parent,
+            kind: kind.to_owned(),
+            options,
+            has_size_table: false,
+        }
+    }
+
     pub(super) fn parse(body: &[u8]) -> Result<Self, Failure> {
         let attributes = Attributes::after(body, HEADER_BYTES)?;
         Ok(Self {
@@ -88,16 +109,23 @@ pub(super) fn read(connection: &mut Connection, nic: &NicName) -> Result<Qdisc, 
             None => Err(Failure::Malformed("the interface names no root qdisc")),
         };
     };
+    let classes = classes_of(connection, root)?;
     let rate_bit_per_s = match root.kind.as_str() {
         "tbf" => tbf_rate(&root.options)?,
-        "htb" => htb_rate(root, &entries_of_classes(connection, link.index)?)?,
+        "htb" => htb_rate(root, &classes)?,
         _ => None,
+    };
+    let options = match root.kind.as_str() {
+        "htb" => discipline::without_count(root.options.clone()),
+        _ => root.options.clone(),
     };
     Ok(Qdisc {
         kind: root.kind.clone(),
         handle: root.handle,
         rate_bit_per_s,
-        options: to_hex(&root.options),
+        options: to_hex(&options),
+        // Options that cannot be understood can still be fed back.
+        words: discipline::words(root, &classes).unwrap_or_default(),
     })
 }
 
@@ -112,7 +140,7 @@ pub(super) fn set(
     wanted: &Qdisc,
 ) -> Result<(), Failure> {
     let before = read(connection, nic)?;
-    let options = from_hex(&wanted.options)?;
+    let options = options_of(wanted)?;
     if is_as(&before, wanted) {
         return Ok(());
     }
@@ -139,7 +167,24 @@ fn put_back(
     if is_as(&read(connection, nic)?, before) {
         return Ok(());
     }
-    put(connection, nic, index, before, &from_hex(&before.options)?)
+    put(connection, nic, index, before, &options_of(before)?)
+}
+
+/// The options to ask for: those that were read, or what the words mean. Those of an `htb` are told in another form
+/// than they are asked for.
+fn options_of(wanted: &Qdisc) -> Result<Vec<u8>, Failure> {
+    match wanted.discipline() {
+        Some(asked) if is_asked(wanted) || wanted.kind == "htb" => discipline::options(&asked),
+        _ => {
+            let options = from_hex(&wanted.options)?;
+            Ok(discipline::asked_again(&wanted.kind, options))
+        }
+    }
+}
+
+/// Whether it is asked for in words, and was not read.
+fn is_asked(wanted: &Qdisc) -> bool {
+    wanted.options.is_empty() && !wanted.words.is_empty()
 }
 
 fn put(
@@ -164,20 +209,20 @@ fn set_default(
     options: &[u8],
 ) -> Result<(), Failure> {
     delete_root(connection, nic, index)?;
-    let is_as_asked = |now: &Qdisc| {
-        now.kind == wanted.kind && (options.is_empty() || now.options == wanted.options)
-    };
+    let asked = Value::Qdisc(wanted.clone());
+    let is_as_asked = |now: &Qdisc| asked.is_met_by(&Value::Qdisc(now.clone()));
     let now = read(connection, nic)?;
     if is_as_asked(&now) || matches!(wanted.kind.as_str(), "noqueue" | "noop") {
         return Ok(());
     }
-    // The kernel's choice again, whose parameters someone had changed in place; or another kind.
-    let flags = if now.kind == wanted.kind {
+    // The kernel's choice again, whose parameters someone had changed in place; or one that is asked for.
+    let flags = if now.kind == wanted.kind && !is_asked(wanted) {
         0
     } else {
         CREATE | REPLACE
     };
     connection.ask(&new_root(index, 0, &wanted.kind, options, flags))?;
+    make_class(connection, index, wanted)?;
     let now = read(connection, nic)?;
     is_as_asked(&now)
         .then_some(())
@@ -203,6 +248,7 @@ fn set_exactly(
         // Under the same handle the kernel changes in place: impossible between kinds, refused for
         // some parameters, and silent about those left out. Where that fails, start from nothing.
         if now.kind == wanted.kind
+            && wanted.kind != "htb"
             && connection.ask(&request).is_ok()
             && is_as(&read(connection, nic)?, wanted)
         {
@@ -211,15 +257,40 @@ fn set_exactly(
         delete_root(connection, nic, index)?;
     }
     connection.ask(&request)?;
+    make_class(connection, index, wanted)?;
     let now = read(connection, nic)?;
     is_as(&now, wanted)
         .then_some(())
         .ok_or_else(|| other_than(&now, wanted))
 }
 
-/// Whether two are the same to the kernel (the rate is our reading of the options).
+/// Makes the one class of an `htb` whose root is there.
+fn make_class(connection: &mut Connection, index: u32, wanted: &Qdisc) -> Result<(), Failure> {
+    let Some(Discipline::Htb(htb)) = wanted.discipline() else {
+        return Ok(());
+    };
+    let qdiscs = entries(connection, libc::RTM_GETQDISC, index)?;
+    let root = root_of(&qdiscs).filter(|root| root.kind == "htb");
+    let root = root.ok_or_else(|| Failure::NotDone("the root is not `htb`".to_owned()))?;
+    let request = new_class(index, root.handle, &htb)?;
+    connection.ask(&request).map(drop)
+}
+
+/// The request for the class of `htb` below the root `root`.
+fn new_class(index: u32, root: u32, htb: &Htb) -> Result<Request, Failure> {
+    let handle = root | u32::from(htb.default);
+    let mut request = Request::new(libc::RTM_NEWTCLASS, &header(index, handle, root))
+        .with_flags(CREATE | EXCLUSIVE);
+    request.put_text(libc::TCA_KIND, "htb");
+    request.put(libc::TCA_OPTIONS, &discipline::class_options(htb)?);
+    Ok(request)
+}
+
+/// Whether two are the same to the kernel (the rate is our reading of the options; the class of an `htb` stands in
+/// its words alone).
 fn is_as(now: &Qdisc, wanted: &Qdisc) -> bool {
-    now.kind == wanted.kind && now.handle == wanted.handle && now.options == wanted.options
+    let class = now.kind != "htb" || now.words == wanted.words;
+    now.kind == wanted.kind && now.handle == wanted.handle && now.options == wanted.options && class
 }
 
 fn other_than(now: &Qdisc, wanted: &Qdisc) -> Failure {
@@ -253,7 +324,12 @@ pub(super) fn new_root(index: u32, handle: u32, kind: &str, options: &[u8], flag
         Request::new(libc::RTM_NEWQDISC, &header(index, handle, ROOT)).with_flags(flags);
     request.put_text(libc::TCA_KIND, kind);
     if !options.is_empty() {
-        request.put(libc::TCA_OPTIONS, options);
+        let nested = if SAY_NESTED.contains(&kind) {
+            NESTED
+        } else {
+            0
+        };
+        request.put(libc::TCA_OPTIONS | nested, options);
     }
     request
 }
@@ -280,8 +356,12 @@ fn entries(connection: &mut Connection, question: u16, index: u32) -> Result<Vec
     Ok(entries)
 }
 
-fn entries_of_classes(connection: &mut Connection, index: u32) -> Result<Vec<Entry>, Failure> {
-    entries(connection, libc::RTM_GETTCLASS, index)
+/// The classes of a root that has some of its own.
+fn classes_of(connection: &mut Connection, root: &Entry) -> Result<Vec<Entry>, Failure> {
+    if root.kind != "htb" {
+        return Ok(Vec::new());
+    }
+    entries(connection, libc::RTM_GETTCLASS, root.interface)
 }
 
 fn root_of(entries: &[Entry]) -> Option<&Entry> {
@@ -291,39 +371,57 @@ fn root_of(entries: &[Entry]) -> Option<&Entry> {
 /// Refuses to touch a root that could not be put back.
 fn refuse_unless_restorable(connection: &mut Connection, index: u32) -> Result<(), Failure> {
     let qdiscs = entries(connection, libc::RTM_GETQDISC, index)?;
-    if let Some(why) = lost_with_root(&qdiscs) {
+    let root = root_of(&qdiscs);
+    let classes = root.map_or_else(|| Ok(Vec::new()), |root| classes_of(connection, root))?;
+    if let Some(why) = lost_with_root(&qdiscs, &classes) {
         return Err(Failure::NotRestorable(why));
     }
-    let Some(root) = root_of(&qdiscs).filter(|root| root.handle != 0) else {
+    let Some(root) = root.filter(|root| root.handle != 0) else {
         return Ok(());
     };
-    let filters = Request::new(libc::RTM_GETTFILTER, &header(index, 0, root.handle));
-    match connection.dump(&filters) {
-        Ok(filters) if filters.is_empty() => return Ok(()),
-        // A kernel without classifiers has no filter.
-        Err(Failure::Kernel { errno, .. }) if errno == libc::EOPNOTSUPP => return Ok(()),
-        Err(failure) => return Err(failure),
-        Ok(_) => {}
+    let parents = classes.iter().map(|class| class.handle);
+    for parent in std::iter::once(root.handle).chain(parents) {
+        if has_filters(connection, index, parent)? {
+            return Err(Failure::NotRestorable(format!(
+                "the root `{}` {:x}: has filters",
+                root.kind,
+                root.handle >> 16
+            )));
+        }
     }
-    Err(Failure::NotRestorable(format!(
-        "the root `{}` {:x}: has filters",
-        root.kind,
-        root.handle >> 16
-    )))
+    Ok(())
+}
+
+fn has_filters(connection: &mut Connection, index: u32, parent: u32) -> Result<bool, Failure> {
+    let filters = Request::new(libc::RTM_GETTFILTER, &header(index, 0, parent));
+    match connection.dump(&filters) {
+        Ok(filters) => Ok(!filters.is_empty()),
+        // A kernel without classifiers has no filter.
+        Err(Failure::Kernel { errno, .. }) if errno == libc::EOPNOTSUPP => Ok(false),
+        Err(failure) => Err(failure),
+    }
 }
 
 /// What would be lost if the root were replaced.
-fn lost_with_root(qdiscs: &[Entry]) -> Option<String> {
+fn lost_with_root(qdiscs: &[Entry], classes: &[Entry]) -> Option<String> {
     // The kernel's own choice has nothing of anyone's.
     let root = root_of(qdiscs).filter(|root| root.handle != 0)?;
     let name = format!("the root `{}` {:x}:", root.kind, root.handle >> 16);
-    if !RESTORABLE.contains(&root.kind.as_str()) && root.kind != "noqueue" {
+    let is_known = match root.kind.as_str() {
+        "noqueue" => true,
+        "htb" => discipline::words(root, classes).is_ok_and(|words| !words.is_empty()),
+        kind => RESTORABLE.contains(&kind),
+    };
+    if !is_known {
         return Some(format!("{name} may have classes or tables"));
     }
     if root.has_size_table {
         return Some(format!("{name} has a size table"));
     }
-    let is_child = |entry: &&Entry| entry.parent != ROOT && entry.parent & MAJOR == root.handle;
+    // Children that the kernel made have no handle.
+    let is_child = |entry: &&Entry| {
+        entry.handle != 0 && entry.parent != ROOT && entry.parent & MAJOR == root.handle
+    };
     let child = qdiscs.iter().find(is_child)?;
     Some(format!("{name} has a child `{}`", child.kind))
 }

@@ -27,24 +27,22 @@ proptest! {
 }
 
 fn entry(kind: &str, handle: u32, parent: u32) -> Entry {
-    Entry {
-        interface: 2,
-        handle,
-        parent,
-        kind: kind.to_owned(),
-        options: Vec::new(),
-        has_size_table: false,
-    }
+    Entry::made_up(kind, handle, parent, Vec::new())
 }
 
 #[test]
 fn only_a_root_that_its_options_describe_may_be_replaced() {
     let root = |kind: &str, handle| entry(kind, handle, ROOT);
     // The kernel's own choice, with children of its own.
+    let lost_with_root = |qdiscs: &[Entry]| lost_with_root(qdiscs, &[]);
     assert_eq!(lost_with_root(&[root("mq", 0), entry("fq", 0, 1)]), None);
     assert_eq!(lost_with_root(&[root("tbf", 0x8001_0000)]), None);
     assert_eq!(lost_with_root(&[root("noqueue", 0x8001_0000)]), None);
-    for kind in ["htb", "mq", "mqprio", "prio", "red", "netem", "unheard-of"] {
+    // The kernel gives each class of `mqprio` queues with disciplines of its own choice.
+    let queue = entry("fq_codel", 0, 0x8001_0001);
+    let mqprio = root("mqprio", 0x8001_0000);
+    assert_eq!(lost_with_root(&[mqprio, queue]), None);
+    for kind in ["htb", "mq", "prio", "red", "netem", "unheard-of"] {
         assert!(lost_with_root(&[root(kind, 0x1_0000)]).is_some(), "{kind}");
     }
     let child = entry("pfifo", 0x2_0000, 0x1_0001);
@@ -87,6 +85,23 @@ mod captured {
         // The header but for its last field (a reference count in an answer), the kind, the options.
         assert_eq!(body[..16], answer.body[..16]);
         assert_eq!(body[20..], answer.body[20..body.len()]);
+    }
+
+    #[test]
+    fn an_htb_with_one_class_is_told_in_words_and_may_be_replaced() {
+        let root = &entries_in(include_str!("captured/qdisc-htb.hex"))[0];
+        let one = entries_in(include_str!("captured/classes-htb-one.hex"));
+        let two = entries_in(include_str!("captured/classes-htb-two.hex"));
+        let words = |classes: &[Entry]| discipline::words(root, classes).expect("the kernel's own");
+        let told = words(&one);
+        assert!(told.contains("rate 50mbit ceil 50mbit"), "{told}");
+        let again = Discipline::parse(&told).expect("our own words");
+        assert_eq!(again.to_string(), told);
+        assert!(told.starts_with(&words(&[])), "half of it: {}", words(&[]));
+        assert_eq!(words(&two), "");
+        let lost = |classes: &[Entry]| lost_with_root(std::slice::from_ref(root), classes);
+        assert_eq!((lost(&one), lost(&[])), (None, None));
+        assert!(lost(&two).is_some());
     }
 
     #[test]

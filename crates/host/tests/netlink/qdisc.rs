@@ -7,6 +7,7 @@ use linerate_host::netlink::NetlinkError;
 use linerate_host::nic_control::{NicRead, NicWrite};
 use linerate_model::host::Qdisc;
 use linerate_model::ids::NicName;
+use linerate_model::setting::{Discipline, Value};
 use linerate_model::units::{BitRate, Bytes};
 
 use crate::lab::{in_lab, name, skip, tool};
@@ -84,10 +85,9 @@ fn one_shaper_takes_the_place_of_another_under_the_same_handle() {
         let fast = put(40_000, 0x8001_0000);
         assert_eq!(fast.rate_bit_per_s, Some(BitRate::from_mbit_per_s(40_000)));
         let fifo = Qdisc {
-            kind: "pfifo".to_owned(),
             handle: 0x8001_0000,
-            rate_bit_per_s: None,
             options: "e8030000".to_owned(),
+            ..Qdisc::plain("pfifo")
         };
         for wanted in [&slow, &fifo, &fast, &slow, &slow] {
             lab.netlink
@@ -158,6 +158,110 @@ fn a_root_with_classes_is_read_but_never_replaced() {
             "{error}"
         );
         assert_eq!(shown(&lab.nic), before);
+    });
+}
+
+/// A discipline that is asked for in the words of tc(8).
+fn asked(words: &str) -> Qdisc {
+    Qdisc::asked(&Discipline::parse(words).expect(words))
+}
+
+#[test]
+fn a_discipline_asked_for_in_words_is_the_one_tc_makes_of_them() {
+    in_lab(|lab| {
+        let plain = lab.netlink.qdisc(&lab.nic);
+        let plain = plain.value().expect("a root");
+        let told = |what: &str| tool(&format!("tc -d {what} show dev {}", lab.nic));
+        for (words, class) in [
+            ("tbf rate 1gbit burst 128k latency 50ms", None),
+            ("tbf rate 50gbit burst 1m limit 10m", None),
+            (
+                "htb default 10 r2q 20",
+                Some("rate 1gbit ceil 2gbit burst 128k cburst 256k quantum 3000"),
+            ),
+            ("htb default 2a", Some("rate 80gbit quantum 60000")),
+        ] {
+            let wanted = match class {
+                Some(class) => asked(&format!("{words} {class}")),
+                None => asked(words),
+            };
+            lab.netlink.set_qdisc(&lab.nic, &wanted).expect(words);
+            let (ours, ours_class) = (told("qdisc"), told("class"));
+            let made = lab.netlink.qdisc(&lab.nic);
+            let made = made.value().expect("a root").clone();
+            assert!(Value::Qdisc(wanted).is_met_by(&Value::Qdisc(made.clone())));
+            // Again, and nothing changes; away, and back.
+            lab.netlink.set_qdisc(&lab.nic, &made).expect("it is so");
+            lab.netlink.set_qdisc(&lab.nic, plain).expect("taken away");
+            lab.netlink.set_qdisc(&lab.nic, &made).expect("put back");
+            assert_eq!(lab.netlink.qdisc(&lab.nic).value(), Some(&made));
+            assert_eq!(
+                (told("qdisc"), told("class")),
+                (ours.clone(), ours_class.clone())
+            );
+            lab.netlink.set_qdisc(&lab.nic, plain).expect("taken away");
+
+            let handle = made.handle >> 16;
+            let root = format!(
+                "tc qdisc add dev {} root handle {handle:x}: {words}",
+                lab.nic
+            );
+            if tool(&root).is_none() {
+                return;
+            }
+            if let Some(class) = class {
+                let default = words.split_whitespace().nth(2).expect("its number");
+                tool(&format!(
+                    "tc class add dev {} parent {handle:x}: classid {handle:x}:{default} htb {class}",
+                    lab.nic
+                ));
+            }
+            assert_eq!(
+                (told("qdisc"), told("class")),
+                (ours, ours_class),
+                "{words}"
+            );
+            // That of somebody else is put back, too.
+            let theirs = lab.netlink.qdisc(&lab.nic);
+            let theirs = theirs.value().expect("a root").clone();
+            let other = asked("tbf rate 10mbit burst 64k limit 64k");
+            lab.netlink.set_qdisc(&lab.nic, &other).expect("replaced");
+            lab.netlink.set_qdisc(&lab.nic, &theirs).expect("put back");
+            assert_eq!(lab.netlink.qdisc(&lab.nic).value(), Some(&theirs));
+            lab.netlink.set_qdisc(&lab.nic, plain).expect("taken away");
+        }
+    });
+}
+
+#[test]
+fn an_htb_whose_class_has_a_child_or_more_than_a_rate_is_not_thrown_away() {
+    in_lab(|lab| {
+        let device = &lab.nic;
+        let refused = || {
+            let error = lab
+                .netlink
+                .set_qdisc(&lab.nic, &Qdisc::plain("noqueue"))
+                .expect_err("something would be lost");
+            assert_eq!(error.kind(), io::ErrorKind::Unsupported, "{error}");
+        };
+        let root = format!("tc qdisc add dev {device} handle 1: root htb default 10");
+        if tool(&root).is_none() {
+            return;
+        }
+        let class = format!("dev {device} parent 1: classid 1:10 htb rate 1gbit quantum 1514");
+        tool(&format!("tc class add {class}"));
+        tool(&format!(
+            "tc qdisc add dev {device} parent 1:10 handle 2: pfifo limit 7"
+        ));
+        refused();
+        tool(&format!("tc qdisc del dev {device} parent 1:10"));
+        tool(&format!("tc class replace {class} overhead 24"));
+        refused();
+        tool(&format!("tc class replace {class} overhead 0"));
+        let none = Qdisc::plain("noqueue");
+        lab.netlink
+            .set_qdisc(&lab.nic, &none)
+            .expect("nothing would be");
     });
 }
 
@@ -298,10 +402,9 @@ fn a_root_that_cannot_be_made_leaves_the_former_one() {
             .expect("a veth takes a shaper");
         let before = lab.netlink.qdisc(&lab.nic);
         let impossible = |kind: &str, handle, options: &str| Qdisc {
-            kind: kind.to_owned(),
             handle,
-            rate_bit_per_s: None,
             options: options.to_owned(),
+            ..Qdisc::plain(kind)
         };
         for wanted in [
             impossible("no_such_qdisc", 0, ""),

@@ -194,3 +194,95 @@ fn a_value_that_the_kernel_refuses_leaves_nothing_half_done() {
         "{status}"
     );
 }
+
+#[test]
+fn a_discipline_is_asked_for_with_parameters_and_taken_back_whatever_was_there() {
+    let Some(lab) = Lab::new() else { return };
+    let told = || {
+        lab.shell(
+            "near",
+            "tc -d qdisc show dev near0; tc -d class show dev near0",
+        )
+    };
+    let theirs = "tc qdisc add dev near0 root handle 1: htb default 10
+        tc class add dev near0 parent 1: classid 1:10 htb rate 1gbit ceil 2gbit burst 15k";
+    for there in [
+        "true",
+        "tc qdisc add dev near0 root tbf rate 1gbit burst 64k limit 1m",
+        theirs,
+    ] {
+        lab.shell("near", there);
+        let before = told();
+        for (words, shown) in [
+            ("tbf rate 500mbit burst 128k latency 20ms", "tbf"),
+            (
+                "htb default 20 rate 2gbit ceil 4gbit burst 256k cburst 256k",
+                "htb",
+            ),
+        ] {
+            let file = lab.path("qdisc.toml");
+            let text_of = format!("[settings]\n\"nic/near0/qdisc\" = \"{words}\"\n");
+            std::fs::write(&file, text_of).expect("the lab's folder");
+            let apply = ["tune", "apply", "--no-confirm", "--from", text(&file)];
+            let applied = lab.run(&apply).expect_code(0);
+            assert!(
+                applied.out.contains(&format!("-> {words}")),
+                "{}",
+                applied.out
+            );
+            assert!(told().contains(&format!("qdisc {shown} ")), "{}", told());
+            assert_ne!(told(), before);
+            let again = lab.run(&apply).expect_code(0);
+            assert!(again.err.contains("nothing to change"), "{}", again.err);
+            lab.run(&["tune", "undo"]).expect_code(0);
+            assert_eq!(told(), before, "{words}");
+        }
+        lab.shell("near", "tc qdisc del dev near0 root 2>/dev/null || true");
+    }
+}
+
+#[test]
+fn classes_that_could_not_be_made_again_are_not_touched() {
+    let Some(lab) = Lab::new() else { return };
+    lab.shell(
+        "near",
+        "tc qdisc add dev near0 root handle 1: htb default 10
+        tc class add dev near0 parent 1: classid 1:10 htb rate 1gbit
+        tc class add dev near0 parent 1: classid 1:11 htb rate 1gbit",
+    );
+    let told = || {
+        lab.shell(
+            "near",
+            "tc -d qdisc show dev near0; tc -d class show dev near0",
+        )
+    };
+    let before = told();
+    let file = lab.path("qdisc.toml");
+    let plan = "[settings]\n\"nic/near0/qdisc\" = \"tbf rate 1gbit burst 128k limit 1m\"\n";
+    std::fs::write(&file, plan).expect("the lab's folder");
+    let apply = ["tune", "apply", "--no-confirm", "--from", text(&file)];
+    let refused = lab.run(&apply).expect_code(22);
+    assert!(
+        refused.err.contains("could not be put back"),
+        "{}",
+        refused.err
+    );
+    assert_eq!(told(), before);
+}
+
+#[test]
+fn what_a_veth_does_not_have_is_refused_and_changes_nothing() {
+    let Some(lab) = Lab::new() else { return };
+    let before = lab.dump();
+    for setting in [
+        "\"nic/near0/link/speed\" = \"1000 full\"",
+        "\"nic/near0/rss/key\" = \"00:01\"",
+        "\"nic/near0/dcb/app\" = \"dscp-prio 26:3\"",
+    ] {
+        let file = lab.path("refused.toml");
+        std::fs::write(&file, format!("[settings]\n{setting}\n")).expect("the lab's folder");
+        let apply = ["tune", "apply", "--no-confirm", "--from", text(&file)];
+        lab.run(&apply).expect_code(22);
+        assert_eq!(lab.dump(), before, "{setting}");
+    }
+}

@@ -38,7 +38,7 @@ macro_rules! tests {
 }
 
 /// The power cuts stand last: what others left in the kernel's memory goes with them.
-const TESTS: [Test; 40] = tests![
+const TESTS: [Test; 43] = tests![
     guest::a_command_brings_back_its_output_exit_code_and_time,
     hardware::a_nic_lies_on_its_node_with_its_queues_and_their_interrupts,
     hardware::an_interrupts_cpus_are_set_read_back_and_judged,
@@ -68,6 +68,8 @@ const TESTS: [Test; 40] = tests![
     verbs::a_device_that_is_deleted_in_mid_run_is_let_go_of,
     verbs::a_user_who_may_not_use_the_device_is_told_so,
     settings::all_that_can_be_written_is_set_read_back_and_undone,
+    settings::disciplines_are_made_with_their_parameters_and_put_back,
+    settings::what_a_port_offers_is_changed_and_put_back,
     settings::interrupts_are_spread_close_to_their_card_by_one_command,
     settings::a_cpu_that_is_taken_out_of_use_comes_back_with_its_interrupts,
     settings::irqbalance_leaves_alone_what_it_is_told_and_a_machine_is_held_steady_for_a_command,
@@ -76,6 +78,7 @@ const TESTS: [Test; 40] = tests![
     settings::a_power_cut_amid_changes_leaves_nothing_to_mend,
     persist::what_cannot_be_kept_is_said_and_nothing_is_left,
     persist::what_is_kept_at_once_is_undone_with_every_trace,
+    persist::of_changes_of_two_hosts_the_other_half_is_named,
     persist::what_is_kept_is_made_again_at_boot_and_undone_for_good,
     persist::a_boot_that_leaves_the_machine_worse_off_takes_it_back_and_is_not_tried_again,
     persist::a_machine_that_goes_down_twice_at_its_boots_changes_boots_without_them,

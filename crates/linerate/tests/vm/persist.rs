@@ -61,6 +61,50 @@ fn forget_all(guest: &Guest) {
     guest.shell(&script);
 }
 
+pub(crate) fn of_changes_of_two_hosts_the_other_half_is_named(guest: &Guest) {
+    guest.shell(&format!(
+        "mkdir -p {}/systemd/system
+        ip netns add far
+        ip link add near0 type veth peer name far0 netns far
+        ip address add 10.66.0.1/24 dev near0
+        ip -n far address add 10.66.0.2/24 dev far0
+        ip link set near0 up
+        ip -n far link set far0 up
+        until grep -q 1 /sys/class/net/near0/carrier; do :; done
+        cat >/run/pair.toml <<'END'
+[settings]
+\"sysctl/net.ipv4.tcp_sack\" = 0
+[peer.settings]
+\"sysctl/net.ipv4.tcp_sack\" = 0
+END",
+        etc()
+    ));
+    let apply = ["tune", "apply", "--from", "/run/pair.toml"];
+    // The clock leaps while programs are read from the host.
+    let peer = ["--peer", "netns:far", "--deadline", "36000"];
+    guest.linerate(&[&apply[..], &peer].concat());
+    let halves = |done: &Value| -> Vec<(String, String)> {
+        let all = done["transactions"].as_array().cloned();
+        let word = |one: &Value, key: &str| one[key].as_str().expect("a text").to_owned();
+        let all = all.expect("a list").into_iter();
+        all.map(|one| (word(&one, "state"), word(&one, "about")))
+            .collect()
+    };
+    let kept = halves(&persist(guest, &[]));
+    assert_eq!(
+        (kept[0].0.as_str(), kept[1].0.as_str()),
+        ("kept", "not kept")
+    );
+    let there = &kept[1].1;
+    assert!(there.contains("at netns:far"), "{there}");
+    assert!(there.contains("run `linerate tune persist "), "{there}");
+    let removed = halves(&guest.linerate(&["tune", "persist", "--remove"]));
+    assert!(removed[1].1.contains("--remove"), "{removed:?}");
+    guest.linerate(&["tune", "undo"]);
+    forget_all(guest);
+    guest.shell("ip netns del far");
+}
+
 pub(crate) fn what_is_kept_is_made_again_at_boot_and_undone_for_good(guest: &Guest) {
     guest.power_cut();
     let fresh = guest.shell(TOLD);

@@ -140,6 +140,109 @@ pub(crate) fn all_that_can_be_written_is_set_read_back_and_undone(guest: &Guest)
     assert!(!status.to_string().contains("applied"), "{status:#}");
 }
 
+/// Applies a plan of this one setting, looks that nothing is left to do, and takes it back.
+fn apply_and_undo(guest: &Guest, key: &str, value: &str, look: impl Fn()) {
+    let plan = format!("printf '[settings]\\n\"{key}\" = \"{value}\"\\n' >/run/one.toml");
+    guest.shell(&plan);
+    guest.linerate(&["tune", "apply", "--no-confirm", "--from", "/run/one.toml"]);
+    look();
+    let again = guest.linerate(&["tune", "plan", "--from", "/run/one.toml"]);
+    assert_eq!(again["changes"], json!([]), "{value}");
+    guest.linerate(&["tune", "undo"]);
+}
+
+pub(crate) fn disciplines_are_made_with_their_parameters_and_put_back(guest: &Guest) {
+    let told = || guest.shell("tc -d qdisc show dev n0");
+    guest.shell("ip link set n0 up");
+    // What is there, what is asked for, and how tc tells it.
+    for (there, words, shown) in [
+        (
+            "true",
+            "mqprio num_tc 2 map 0 1 queues 3@0 1@3 hw 0",
+            "qdisc mqprio 8",
+        ),
+        (
+            "tc qdisc add dev n0 root handle 7: mqprio num_tc 2 map 0 1 queues 2@0 2@2 hw 0",
+            "ets strict 1 quanta 3000 1500 priomap 2 1 0",
+            "bands 3 strict 1 quanta 3000 1500 priomap 2 1 0 2 2 2",
+        ),
+        (
+            "tc qdisc add dev n0 root handle 8: ets bands 4 strict 2 quanta 3000 1500",
+            "fq limit 500 flow_limit 20 maxrate 1gbit nopacing horizon 2s horizon_cap",
+            "limit 500p flow_limit 20p",
+        ),
+        (
+            "tc qdisc add dev n0 root handle 9: fq maxrate 2gbit buckets 2048 quantum 3000",
+            "fq_codel limit 900 flows 64 target 7ms interval 70ms noecn",
+            "limit 900p flows 64",
+        ),
+        (
+            "tc qdisc add dev n0 root handle a: fq_codel limit 800 target 9ms interval 90ms",
+            "tbf rate 100mbit burst 64k latency 20ms",
+            "rate 100Mbit",
+        ),
+    ] {
+        guest.shell(there);
+        let before = told();
+        apply_and_undo(guest, "nic/n0/qdisc", words, || {
+            assert!(told().contains(shown), "{words}: {}", told());
+        });
+        assert_eq!(told(), before, "{words}");
+        guest.shell("tc qdisc del dev n0 root 2>/dev/null || true");
+    }
+}
+
+pub(crate) fn what_a_port_offers_is_changed_and_put_back(guest: &Guest) {
+    let up = "ip link set n0 up; until grep -q 1 /sys/class/net/n0/carrier; do :; done";
+    let told = || {
+        let told =
+            guest.shell("ethtool n0 | sed -n '/Advertised link modes/,/Advertised pause/ p'");
+        told.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    guest.shell(up);
+    let before = told();
+    let offered = "Advertised link modes: 100baseT/Full 1000baseT/Full Advertised pause";
+    assert!(!before.starts_with(offered), "{before}");
+    let value = "auto 100baseT/Full 1000baseT/Full";
+    apply_and_undo(guest, "nic/n0/link/speed", value, || {
+        assert!(told().starts_with(offered), "{}", told());
+    });
+    assert_eq!(told(), before);
+    let apply = |key: &str, value: &str| {
+        let plan = format!("[settings]\n\"nic/n0/link/{key}\" = \"{value}\"\n");
+        let linerate = Guest::command();
+        let script = format!(
+            "printf '{plan}' >/run/one.toml; {linerate} tune apply --no-confirm --from /run/one.toml"
+        );
+        guest.run(&["bash", "-c", &script])
+    };
+    // There is no link just afterwards, and so no speed that the driver would tell.
+    let forced = apply("speed", "100 full");
+    assert_eq!(forced.code, 0, "{forced:#?}");
+    let negotiates = guest.shell("ethtool n0 | grep Auto-negotiation");
+    assert!(negotiates.contains("off"), "{negotiates}");
+    guest.linerate(&["tune", "undo"]);
+    assert_eq!(told(), before);
+    guest.shell(up);
+    for (key, value, why) in [
+        ("speed", "auto 2500baseT/Full", "no mode `2500baseT/Full`"),
+        // This driver offers the one speed alone.
+        ("autoneg", "off", "but the value is `on`"),
+        (
+            "speed",
+            "1000 full",
+            "but the value is `auto 1000baseT/Full`",
+        ),
+    ] {
+        let refused = apply(key, value);
+        assert_eq!(refused.code, 30, "{refused:#?}");
+        assert!(refused.err.contains(why), "{refused:#?}");
+        assert!(!refused.err.contains("somebody else"), "{refused:#?}");
+        assert_eq!(told(), before, "{value}");
+    }
+    guest.shell(up);
+}
+
 pub(crate) fn interrupts_are_spread_close_to_their_card_by_one_command(guest: &Guest) {
     guest.shell("ip link set n0 up");
     let places = || {

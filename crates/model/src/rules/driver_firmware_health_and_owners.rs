@@ -74,7 +74,11 @@ fn is_of_classes(key: &SettingKey) -> bool {
     };
     matches!(
         knob,
-        NicKnob::Qdisc | NicKnob::DcbPfc | NicKnob::DcbEts | NicKnob::DcbMaxRate
+        NicKnob::Qdisc
+            | NicKnob::DcbPfc
+            | NicKnob::DcbEts
+            | NicKnob::DcbMaxRate
+            | NicKnob::DcbApp
     )
 }
 

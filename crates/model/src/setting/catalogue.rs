@@ -5,6 +5,10 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::applications::{application_words, parse_applications};
+use super::discipline::Discipline;
+use super::hash_key::{key_words, parse_key};
+use super::link::LinkSpeed;
 use super::of_host::{parse_table, round_words};
 use super::priorities::{
     class_words, egress_words, parse_classes, parse_egress, parse_priorities, parse_rates,
@@ -39,6 +43,12 @@ pub enum Domain {
     Classes,
     /// The most that each traffic class may send.
     ClassRates,
+    /// A table of application priorities, whole.
+    Applications,
+    /// The bytes of a hash's key.
+    HashKey,
+    /// How a port comes to its speed.
+    LinkSpeed,
 }
 
 impl Domain {
@@ -60,8 +70,15 @@ impl Domain {
             Self::ClassRates => {
                 "classes and bit/s, whole thousands, such as `0:10000000000`, or nothing: what is not named has no limit"
             }
+            Self::Applications => {
+                "the words of dcb-app(8), such as `ethtype-prio 0x8915:3 dscp-prio 26:3`, or nothing"
+            }
+            Self::HashKey => "bytes in hexadecimal such as `6d:5a:56`, as many as the card takes",
+            Self::LinkSpeed => {
+                "`auto` with the modes that are offered, such as `auto 1000baseT/Full`, or Mb/s and duplex such as `1000 full`"
+            }
             Self::Qdisc => {
-                "`noqueue`, `fq`, `fq_codel`, `pfifo_fast`, or a table with `kind`, `handle`, `options`"
+                "`noqueue`, `fq`, `fq_codel`, `pfifo_fast`, or in the words of tc(8) `tbf` with rate, burst, limit or latency, `htb` with default, rate, ceil, `mqprio` with num_tc, map, queues, hw, `ets`, `fq`, `fq_codel` with theirs"
             }
         }
     }
@@ -213,11 +230,26 @@ impl SettingKey {
                 let rates = parse_rates(text).ok_or_else(wrong)?;
                 Ok(Value::Text(rate_words(&rates)))
             }
+            Domain::Applications => {
+                let table = parse_applications(text).ok_or_else(wrong)?;
+                Ok(Value::Text(application_words(&table)))
+            }
+            Domain::HashKey => {
+                let key = parse_key(text.trim()).ok_or_else(wrong)?;
+                Ok(Value::Text(key_words(&key)))
+            }
+            Domain::LinkSpeed => {
+                let speed = LinkSpeed::parse(text).ok_or_else(wrong)?;
+                Ok(Value::Text(speed.to_string()))
+            }
             Domain::Qdisc => match text.trim() {
                 kind @ ("noqueue" | "fq" | "fq_codel" | "pfifo_fast") => {
                     Ok(Value::Qdisc(Qdisc::plain(kind)))
                 }
-                _ => Err(wrong()),
+                words => {
+                    let asked = Discipline::parse(words).ok_or_else(wrong)?;
+                    Ok(Value::Qdisc(Qdisc::asked(&asked)))
+                }
             },
             Domain::Text if text.contains(['\n', '\0']) => Err(wrong()),
             Domain::Text => Ok(Value::Text(fold_blanks(text))),

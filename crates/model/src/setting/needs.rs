@@ -11,6 +11,9 @@ pub const SYS_ADMIN: &str = "CAP_SYS_ADMIN";
 /// Signals to processes of others.
 pub const KILL: &str = "CAP_KILL";
 
+/// What any setting takes.
+pub const ALL: [&str; 4] = [NET_ADMIN, DAC_OVERRIDE, SYS_ADMIN, KILL];
+
 impl SettingKey {
     /// The capabilities that writing it takes; none of what belongs to a measurement.
     pub fn needs(&self) -> &'static [&'static str] {
@@ -66,5 +69,17 @@ mod tests {
         assert_eq!(needs("cpu/turbo"), [DAC_OVERRIDE]);
         assert_eq!(needs("irqbalance/paused"), [KILL]);
         assert!(needs("placement/sender-cpus").is_empty());
+    }
+
+    #[test]
+    fn no_setting_takes_what_a_reverter_never_holds() {
+        for key in [
+            "kernel.numa_balancing",
+            "net.core.rmem_max",
+            "vm.swappiness",
+        ] {
+            let key: SettingKey = format!("sysctl/{key}").parse().expect("a key");
+            assert!(key.needs().iter().all(|need| ALL.contains(need)), "{key}");
+        }
     }
 }

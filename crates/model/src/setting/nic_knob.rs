@@ -50,6 +50,10 @@ pub enum NicKnob {
     DeferHardIrqs,
     /// `napi/threaded`.
     Threaded,
+    /// `link/autoneg`: whether both ends agree on a speed.
+    LinkAutoneg,
+    /// `link/speed`: the modes that are offered, or the speed that is forced.
+    LinkSpeed,
     /// `pause/autoneg`.
     PauseAutoneg,
     /// `pause/rx`.
@@ -60,6 +64,8 @@ pub enum NicKnob {
     Eee,
     /// `fec`, by the kernel's names.
     Fec,
+    /// `rss/key`: the key of the receive hash.
+    RssKey,
     /// `rss/table`: `equal N`, or the queues one by one.
     RssTable,
     /// `rss/fields/KIND` as `ethtool -N DEV rx-flow-hash` names them.
@@ -84,6 +90,8 @@ pub enum NicKnob {
     DcbEts,
     /// `dcb/maxrate`: the most that each class may send.
     DcbMaxRate,
+    /// `dcb/app`: which priority the packets of applications get.
+    DcbApp,
     /// `bond/hash-policy`.
     BondHashPolicy,
     /// `ipoib/mode`.
@@ -109,11 +117,14 @@ const NIC_PATHS: &[(&str, NicKnob)] = &[
     ("napi/gro-flush-timeout-ns", NicKnob::GroFlushTimeoutNs),
     ("napi/defer-hard-irqs", NicKnob::DeferHardIrqs),
     ("napi/threaded", NicKnob::Threaded),
+    ("link/autoneg", NicKnob::LinkAutoneg),
+    ("link/speed", NicKnob::LinkSpeed),
     ("pause/autoneg", NicKnob::PauseAutoneg),
     ("pause/rx", NicKnob::PauseRx),
     ("pause/tx", NicKnob::PauseTx),
     ("eee", NicKnob::Eee),
     ("fec", NicKnob::Fec),
+    ("rss/key", NicKnob::RssKey),
     ("rss/table", NicKnob::RssTable),
     ("gso-max-bytes", NicKnob::GsoMaxBytes),
     ("gso-ipv4-max-bytes", NicKnob::GsoIpv4MaxBytes),
@@ -123,6 +134,7 @@ const NIC_PATHS: &[(&str, NicKnob)] = &[
     ("dcb/pfc", NicKnob::DcbPfc),
     ("dcb/ets", NicKnob::DcbEts),
     ("dcb/maxrate", NicKnob::DcbMaxRate),
+    ("dcb/app", NicKnob::DcbApp),
     ("bond/hash-policy", NicKnob::BondHashPolicy),
     ("ipoib/mode", NicKnob::IpoibMode),
 ];

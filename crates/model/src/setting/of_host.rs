@@ -1,10 +1,12 @@
 //! Settings and what was read of a host: taking a value out, and putting one in.
 
+use super::applications::applications_of;
+use super::link::link_words;
 use super::priorities::{classes_of, egress_words, priority_words, rate_words};
 use super::{
     BlockKnob, MachineKnob, NicKnob, PolicyKnob, RdmaKnob, SettingKey, Value, fold_blanks,
 };
-use crate::host::{BlockDevice, Dcb, Fec, Host, Nic, Queue, QueueKind};
+use crate::host::{BlockDevice, Dcb, Fec, Host, Nic, Queue, QueueKind, Wire};
 use crate::ids::{CpuSet, NicName};
 use crate::known::{Cause, Known};
 use crate::units::Bytes;
@@ -91,7 +93,7 @@ fn current_of_nic(nic: &Nic, key: &SettingKey, knob: &NicKnob) -> Known<Value> {
     let named = |switches: Option<bool>, reason| {
         switches.map_or_else(|| absent(reason), |on| Known::Value(Value::Switch(on)))
     };
-    let (dispatch, wire) = (&nic.dispatch, &nic.wire);
+    let dispatch = &nic.dispatch;
     match knob {
         NicKnob::Mtu => count(&nic.mtu),
         NicKnob::Feature(name) => part(&nic.features, |all| {
@@ -124,11 +126,15 @@ fn current_of_nic(nic: &Nic, key: &SettingKey, knob: &NicKnob) -> Known<Value> {
         NicKnob::GroFlushTimeoutNs => dispatch.gro_flush_timeout_ns.clone().map(Value::Integer),
         NicKnob::DeferHardIrqs => count(&dispatch.defer_hard_irqs),
         NicKnob::Threaded => switch(&dispatch.threaded),
-        NicKnob::PauseAutoneg => part(&wire.pause, |pause| switch(&pause.autoneg)),
-        NicKnob::PauseRx => part(&wire.pause, |pause| switch(&pause.rx)),
-        NicKnob::PauseTx => part(&wire.pause, |pause| switch(&pause.tx)),
-        NicKnob::Eee => part(&wire.eee, |eee| switch(&eee.enabled)),
-        NicKnob::Fec => part(&wire.fec, |fec| Known::Value(Value::Text(fec_words(fec)))),
+        NicKnob::LinkAutoneg
+        | NicKnob::LinkSpeed
+        | NicKnob::PauseAutoneg
+        | NicKnob::PauseRx
+        | NicKnob::PauseTx
+        | NicKnob::Eee
+        | NicKnob::Fec => current_of_wire(&nic.wire, key, knob),
+        // Reading a host leaves the secret where it is.
+        NicKnob::RssKey => Known::not_asked(key.to_string()),
         NicKnob::RssTable | NicKnob::RssFields(_) => current_of_hash(nic, key, knob),
         NicKnob::GsoMaxBytes
         | NicKnob::GsoIpv4MaxBytes
@@ -137,7 +143,7 @@ fn current_of_nic(nic: &Nic, key: &SettingKey, knob: &NicKnob) -> Known<Value> {
         | NicKnob::VlanEgress
         | NicKnob::BondHashPolicy
         | NicKnob::IpoibMode => current_of_stack(nic, key, knob),
-        NicKnob::DcbPfc | NicKnob::DcbEts | NicKnob::DcbMaxRate => {
+        NicKnob::DcbPfc | NicKnob::DcbEts | NicKnob::DcbMaxRate | NicKnob::DcbApp => {
             part(&nic.shaping.dcb, |dcb| dcb_value(dcb, knob))
         }
         NicKnob::TcpDataSplit => text(&dispatch.tcp_data_split),
@@ -150,6 +156,20 @@ fn current_of_nic(nic: &Nic, key: &SettingKey, knob: &NicKnob) -> Known<Value> {
                 Known::Value(Value::Switch(on.contains(&file)))
             })
         }),
+    }
+}
+
+/// The port and its other end.
+fn current_of_wire(wire: &Wire, key: &SettingKey, knob: &NicKnob) -> Known<Value> {
+    match knob {
+        NicKnob::LinkAutoneg => part(&wire.modes, |modes| switch(&modes.autoneg)),
+        NicKnob::LinkSpeed => part(&wire.modes, |modes| link_words(modes).map(Value::Text)),
+        NicKnob::PauseAutoneg => part(&wire.pause, |pause| switch(&pause.autoneg)),
+        NicKnob::PauseRx => part(&wire.pause, |pause| switch(&pause.rx)),
+        NicKnob::PauseTx => part(&wire.pause, |pause| switch(&pause.tx)),
+        NicKnob::Eee => part(&wire.eee, |eee| switch(&eee.enabled)),
+        NicKnob::Fec => part(&wire.fec, |fec| Known::Value(Value::Text(fec_words(fec)))),
+        _ => Known::not_asked(key.to_string()),
     }
 }
 
@@ -183,7 +203,7 @@ fn current_of_stack(nic: &Nic, key: &SettingKey, knob: &NicKnob) -> Known<Value>
     }
 }
 
-/// What a card's data centre bridging says of one of its three settings.
+/// What a card's data centre bridging says of one of its settings.
 pub fn dcb_value(dcb: &Dcb, knob: &NicKnob) -> Known<Value> {
     let words = match knob {
         NicKnob::DcbPfc => dcb.pfc_enabled.clone().map(priority_words),
@@ -191,6 +211,7 @@ pub fn dcb_value(dcb: &Dcb, knob: &NicKnob) -> Known<Value> {
             let rates = dcb.class_max_bit_per_s.clone();
             rates.map(|rates| rate_words(&rates))
         }
+        NicKnob::DcbApp => applications_of(dcb),
         _ => classes_of(dcb),
     };
     words.map(Value::Text)

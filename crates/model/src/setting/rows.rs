@@ -168,7 +168,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         R2,
         Netns,
         Written,
-        "root queueing discipline",
+        "root queueing discipline, with parameters in the words of tc(8): `tbf rate 1gbit burst 128k latency 50ms`",
         "tc(8)"
     ),
     spec!(
@@ -253,6 +253,24 @@ pub const CATALOGUE: &[SettingSpec] = &[
         "Documentation/networking/ethtool-netlink.rst"
     ),
     spec!(
+        "nic/NAME/link/autoneg",
+        Switch,
+        R3,
+        Netns,
+        Written,
+        "whether the speed is agreed on with the other end",
+        "Documentation/networking/ethtool-netlink.rst"
+    ),
+    spec!(
+        "nic/NAME/link/speed",
+        LinkSpeed,
+        R3,
+        Netns,
+        Written,
+        "the modes that are offered to the other end, or Mb/s and duplex that both ends are told",
+        "Documentation/networking/ethtool-netlink.rst"
+    ),
+    spec!(
         "nic/NAME/pause/autoneg",
         Switch,
         R3,
@@ -278,6 +296,15 @@ pub const CATALOGUE: &[SettingSpec] = &[
         Written,
         "forward error corrections that may be used: `RS BASER`, `auto`",
         "Documentation/networking/ethtool-netlink.rst"
+    ),
+    spec!(
+        "nic/NAME/rss/key",
+        HashKey,
+        R2,
+        Netns,
+        Written,
+        "the receive hash's key; who knows it can make flows meet in one queue",
+        "ethtool(8), hkey"
     ),
     spec!(
         "nic/NAME/rss/table",
@@ -386,6 +413,15 @@ pub const CATALOGUE: &[SettingSpec] = &[
         Written,
         "the most that each class may send, bit/s",
         "dcb-maxrate(8)"
+    ),
+    spec!(
+        "nic/NAME/dcb/app",
+        Applications,
+        R2,
+        Netns,
+        Written,
+        "which priority the packets of applications get, by Ethernet type, port, DSCP or PCP",
+        "dcb-app(8)"
     ),
     spec!(
         "nic/NAME/bond/hash-policy",

@@ -1,14 +1,16 @@
 //! Link modes: what a port can do, what it offers, what its partner offers and what they run
-//! (`ETHTOOL_MSG_LINKMODES_GET`, `ETHTOOL_MSG_LINKINFO_GET`).
+//! (`ETHTOOL_MSG_LINKMODES_GET`, `ETHTOOL_MSG_LINKINFO_GET`); and how it shall come to its speed
+//! (`ETHTOOL_MSG_LINKMODES_SET`).
 
 use linerate_model::host::LinkModes;
 use linerate_model::ids::NicName;
 use linerate_model::known::{Cause, Known};
+use linerate_model::setting::{LinkSpeed, is_speed};
 use linerate_model::units::BitRate;
 
-use super::{Command, Ethtool, byte, parse_bits, parse_names, said};
+use super::{Command, Ethtool, byte, parse_bits, parse_names, put_bits, put_switch, said};
 use crate::netlink::error::Failure;
-use crate::netlink::message::Attributes;
+use crate::netlink::message::{Attributes, Request};
 use crate::netlink::{NO_DRIVER, known};
 
 pub(super) const AUTONEG: u16 = 2;
@@ -25,7 +27,7 @@ const SPEED_UNKNOWN: u32 = u32::MAX;
 
 impl Ethtool {
     /// Link modes, speed, duplex, lanes and the kind of port.
-    pub(super) fn modes(&mut self, nic: &NicName) -> Result<LinkModes, Failure> {
+    pub(in crate::netlink) fn modes(&mut self, nic: &NicName) -> Result<LinkModes, Failure> {
         let mut modes = self.read(Command::LinkModesGet, nic, |attributes| {
             parse_modes(attributes, nic)
         })?;
@@ -35,6 +37,51 @@ impl Ethtool {
         let path = format!("netlink/ethtool/{nic}/port");
         modes.port = known(port, path, NO_DRIVER).and_then(|port| port);
         Ok(modes)
+    }
+
+    /// Sets how the port comes to its speed, all at once: drivers judge speed, duplex and negotiation together. What
+    /// else is offered (pauses, the kind of port) stays.
+    pub(in crate::netlink) fn set_link(
+        &mut self,
+        nic: &NicName,
+        speed: &LinkSpeed,
+    ) -> Result<(), Failure> {
+        let now = self.read(Command::LinkModesGet, nic, |attributes| {
+            parse_modes(attributes, nic)
+        })?;
+        // Kernels pass over modes that a port does not have.
+        if let LinkSpeed::Negotiated(offered) = speed
+            && let Some(mode) = offered.iter().find(|mode| !now.supported.contains(mode))
+        {
+            let why = format!("the port has no mode `{mode}`");
+            return Err(Failure::BadInput(why));
+        }
+        self.ask(Command::LinkModesSet, nic, |request| {
+            put_link(request, speed, &now.supported);
+        })
+        .map(drop)
+    }
+}
+
+/// What a request says of how a port with these modes comes to its speed.
+pub(super) fn put_link(request: &mut Request, speed: &LinkSpeed, supported: &[String]) {
+    match speed {
+        LinkSpeed::Negotiated(offered) => {
+            put_switch(request, AUTONEG, true);
+            let speeds = supported.iter().filter(|mode| is_speed(mode));
+            let bits: Vec<(&str, bool)> = speeds
+                .map(|mode| (mode.as_str(), offered.contains(mode)))
+                .collect();
+            put_bits(request, OURS, &bits);
+        }
+        LinkSpeed::Forced {
+            mbit_per_s,
+            full_duplex,
+        } => {
+            put_switch(request, AUTONEG, false);
+            request.put_u32(SPEED, *mbit_per_s);
+            put_switch(request, DUPLEX, *full_duplex);
+        }
     }
 }
 

@@ -44,6 +44,7 @@ const VERSION: u8 = 1;
 enum Command {
     LinkInfoGet = 2,
     LinkModesGet = 4,
+    LinkModesSet = 5,
     LinkStateGet = 6,
     FeaturesGet = 11,
     FeaturesSet = 12,
@@ -247,6 +248,7 @@ impl Ethtool {
         let command = match value {
             NicValue::AdaptiveTx(_) => Command::CoalesceSet,
             NicValue::TcpDataSplit(_) => Command::RingsSet,
+            NicValue::Autoneg(_) => Command::LinkModesSet,
             NicValue::PauseAutoneg(_) | NicValue::PauseRx(_) | NicValue::PauseTx(_) => {
                 Command::PauseSet
             }
@@ -254,13 +256,16 @@ impl Ethtool {
             NicValue::Fec(_) => Command::FecSet,
             NicValue::PrivateFlag(..) => Command::PrivateFlagsSet,
             NicValue::SuperPacket(..)
+            | NicValue::LinkSpeed(_)
+            | NicValue::RssKey(_)
             | NicValue::RssTable(..)
             | NicValue::RssFields(..)
             | NicValue::QueueUsecs(..)
             | NicValue::VlanEgress(_)
             | NicValue::Pfc(_)
             | NicValue::Ets(_)
-            | NicValue::MaxRate(_) => {
+            | NicValue::MaxRate(_)
+            | NicValue::Applications(_) => {
                 return Err(Failure::BadInput(
                     "no value of ethtool's netlink".to_owned(),
                 ));
@@ -376,6 +381,7 @@ fn put_value(request: &mut Request, value: &NicValue<'_>) {
         NicValue::TcpDataSplit(word) => {
             request.put(flags::TCP_DATA_SPLIT, &[flags::tcp_data_split(word)]);
         }
+        NicValue::Autoneg(on) => put_switch(request, linkmodes::AUTONEG, *on),
         NicValue::PauseAutoneg(on) => put_switch(request, pause::AUTONEG, *on),
         NicValue::PauseRx(on) => put_switch(request, pause::RX, *on),
         NicValue::PauseTx(on) => put_switch(request, pause::TX, *on),
@@ -408,16 +414,23 @@ fn put_list(request: &mut Request, kind: u16, names: &[&str]) {
     });
 }
 
-/// A bitset of one bit: with a mask implied by the list, so that no other bit is touched.
+/// A bitset of one bit.
 fn put_bit(request: &mut Request, kind: u16, name: &str, on: bool) {
+    put_bits(request, kind, &[(name, on)]);
+}
+
+/// A bitset of some bits: with a mask implied by the list, so that no other bit is touched.
+fn put_bits(request: &mut Request, kind: u16, named: &[(&str, bool)]) {
     request.nest(kind, |bitset| {
         bitset.nest(BITSET_BITS, |bits| {
-            bits.nest(BITS_BIT, |bit| {
-                bit.put_text(BIT_NAME, name);
-                if on {
-                    bit.put(BIT_VALUE, &[]);
-                }
-            });
+            for (name, on) in named {
+                bits.nest(BITS_BIT, |bit| {
+                    bit.put_text(BIT_NAME, name);
+                    if *on {
+                        bit.put(BIT_VALUE, &[]);
+                    }
+                });
+            }
         });
     });
 }

@@ -51,6 +51,7 @@ fn the_commands_have_the_numbers_of_the_kernels_header() {
         ("COALESCE_SET", Command::CoalesceSet, 20),
         ("LINKINFO_GET", Command::LinkInfoGet, 2),
         ("LINKMODES_GET", Command::LinkModesGet, 4),
+        ("LINKMODES_SET", Command::LinkModesSet, 5),
         ("LINKSTATE_GET", Command::LinkStateGet, 6),
         ("PRIVFLAGS_GET", Command::PrivateFlagsGet, 13),
         ("PRIVFLAGS_SET", Command::PrivateFlagsSet, 14),

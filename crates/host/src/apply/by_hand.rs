@@ -1,0 +1,216 @@
+//! The commands by which a person sets what linerate sets: told of what could not be put back.
+
+use linerate_model::host::QueueKind;
+use linerate_model::ids::NicName;
+use linerate_model::setting::{Discipline, LinkSpeed, NicKnob, SettingKey, Value, parse_rates};
+
+use super::{files, rdma_defaults};
+
+/// The command by which a person gives `key` the value `value`; none where no usual tool does.
+pub fn by_hand(key: &SettingKey, value: &Value) -> Option<String> {
+    if let Some(file) = files::fixed(key) {
+        let text = file.text(value)?;
+        return Some(format!("echo {text} > /{}", file.path));
+    }
+    let (nic, knob) = match key {
+        SettingKey::Sysctl(name) => return Some(format!("sysctl -w '{name}={value}'")),
+        SettingKey::Nic(nic, knob) => (nic, knob),
+        SettingKey::RdmaDefaults(device) => {
+            let folder = rdma_defaults::folder(device);
+            return match value {
+                Value::Switch(true) => Some(format!("mkdir /{folder}")),
+                Value::Switch(false) => Some(format!("rmdir /{folder}")),
+                _ => None,
+            };
+        }
+        _ => return None,
+    };
+    Some(match knob {
+        NicKnob::Mtu => format!("ip link set dev {nic} mtu {value}"),
+        NicKnob::Feature(name) => format!("ethtool -K {nic} {name} {value}"),
+        NicKnob::CoalesceRxUsecs => format!("ethtool -C {nic} rx-usecs {value}"),
+        NicKnob::CoalesceTxUsecs => format!("ethtool -C {nic} tx-usecs {value}"),
+        NicKnob::CoalesceAdaptiveRx => format!("ethtool -C {nic} adaptive-rx {value}"),
+        NicKnob::RingRx => format!("ethtool -G {nic} rx {value}"),
+        NicKnob::RingTx => format!("ethtool -G {nic} tx {value}"),
+        NicKnob::ChannelsCombined => format!("ethtool -L {nic} combined {value}"),
+        NicKnob::ChannelsRx => format!("ethtool -L {nic} rx {value}"),
+        NicKnob::ChannelsTx => format!("ethtool -L {nic} tx {value}"),
+        NicKnob::CoalesceAdaptiveTx => format!("ethtool -C {nic} adaptive-tx {value}"),
+        NicKnob::TcpDataSplit => format!("ethtool -G {nic} tcp-data-split {value}"),
+        NicKnob::PauseAutoneg => format!("ethtool -A {nic} autoneg {value}"),
+        NicKnob::PauseRx => format!("ethtool -A {nic} rx {value}"),
+        NicKnob::PauseTx => format!("ethtool -A {nic} tx {value}"),
+        NicKnob::Eee => format!("ethtool --set-eee {nic} eee {value}"),
+        NicKnob::Fec => format!("ethtool --set-fec {nic} encoding {value}"),
+        NicKnob::PrivateFlag(name) => format!("ethtool --set-priv-flags {nic} '{name}' {value}"),
+        NicKnob::RssFields(kind) => format!("ethtool -N {nic} rx-flow-hash {kind} {value}"),
+        NicKnob::DcbPfc | NicKnob::DcbEts | NicKnob::DcbMaxRate | NicKnob::DcbApp => {
+            return by_dcb(nic, knob, value);
+        }
+        NicKnob::LinkAutoneg => format!("ethtool -s {nic} autoneg {value}"),
+        NicKnob::LinkSpeed => return by_link(nic, value),
+        NicKnob::RssKey => format!("ethtool -X {nic} hkey {value}"),
+        NicKnob::Qdisc => return by_tc(nic, value),
+        // What shall be mapped no more the kernel has to be told.
+        NicKnob::VlanEgress => format!("ip link set dev {nic} type vlan egress-qos-map {value}"),
+        NicKnob::GsoMaxBytes => format!("ip link set dev {nic} gso_max_size {value}"),
+        NicKnob::GsoIpv4MaxBytes => format!("ip link set dev {nic} gso_ipv4_max_size {value}"),
+        NicKnob::GroMaxBytes => format!("ip link set dev {nic} gro_max_size {value}"),
+        NicKnob::GroIpv4MaxBytes => format!("ip link set dev {nic} gro_ipv4_max_size {value}"),
+        NicKnob::QueueUsecs(kind, index) => by_queue(nic, *kind, *index, value),
+        NicKnob::RssTable => match value {
+            Value::Text(text) if text.starts_with("equal ") => format!("ethtool -X {nic} {text}"),
+            _ => return None,
+        },
+        // The others cannot be written yet.
+        _ => return None,
+    })
+}
+
+/// The command of ethtool(8) for a queue's delay; it takes a mask of queues in hexadecimal.
+fn by_queue(nic: &NicName, kind: QueueKind, index: u32, value: &Value) -> String {
+    let zeros = "0".repeat(index as usize / 4);
+    let digit = 1 << (index % 4);
+    let what = match kind {
+        QueueKind::Rx => "rx-usecs",
+        QueueKind::Tx => "tx-usecs",
+    };
+    format!("ethtool --per-queue {nic} queue_mask 0x{digit}{zeros} --coalesce {what} {value}")
+}
+
+/// The command of ethtool(8) for how a port comes to its speed.
+fn by_link(nic: &NicName, value: &Value) -> Option<String> {
+    let Value::Text(words) = value else {
+        return None;
+    };
+    Some(match LinkSpeed::parse(words)? {
+        LinkSpeed::Negotiated(modes) => {
+            let modes: Vec<String> = modes.iter().map(|mode| format!("{mode} on")).collect();
+            format!("ethtool -s {nic} autoneg on advertise {}", modes.join(" "))
+        }
+        LinkSpeed::Forced {
+            mbit_per_s,
+            full_duplex,
+        } => {
+            let duplex = if full_duplex { "full" } else { "half" };
+            format!("ethtool -s {nic} speed {mbit_per_s} duplex {duplex} autoneg off")
+        }
+    })
+}
+
+/// The commands of tc(8) for a queueing discipline whose words linerate knows.
+fn by_tc(nic: &NicName, value: &Value) -> Option<String> {
+    let Value::Qdisc(qdisc) = value else {
+        return None;
+    };
+    let discipline = qdisc.discipline()?;
+    let Discipline::Htb(htb) = &discipline else {
+        return Some(format!("tc qdisc replace dev {nic} root {discipline}"));
+    };
+    let words = discipline.to_string();
+    let (root, class) = words.split_at(words.find(" rate ")?);
+    let class = format!("classid 1:{:x} htb{class}", htb.default);
+    Some(format!(
+        "tc qdisc replace dev {nic} root handle 1: {root} && tc class add dev {nic} parent 1: {class}"
+    ))
+}
+
+/// The command of dcb(8).
+fn by_dcb(nic: &NicName, knob: &NicKnob, value: &Value) -> Option<String> {
+    let Value::Text(words) = value else {
+        return None;
+    };
+    Some(match knob {
+        NicKnob::DcbPfc => {
+            let on = words.split_whitespace().map(|one| format!(" {one}:on"));
+            let on: String = on.collect();
+            format!("dcb pfc set dev {nic} prio-pfc all:off{on}")
+        }
+        NicKnob::DcbMaxRate => {
+            let limits = (0u32..).zip(parse_rates(words)?);
+            let limits = limits.map(|(class, rate)| format!(" {class}:{}", rate.as_bit_per_s()));
+            let limits: String = limits.collect();
+            format!("dcb maxrate set dev {nic} tc-maxrate{limits}")
+        }
+        NicKnob::DcbApp if words.is_empty() => format!("dcb app flush dev {nic}"),
+        NicKnob::DcbApp => format!("dcb app flush dev {nic} && dcb app add dev {nic} {words}"),
+        _ => {
+            let words = words.replace("credit-based", "cbs");
+            format!("dcb ets set dev {nic} {words}")
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(text: &str) -> SettingKey {
+        text.parse().expect("a key")
+    }
+
+    #[test]
+    fn what_was_lossless_and_limited_can_be_set_by_dcb() {
+        let by_hand = |name: &str, text: &str| by_hand(&key(name), &Value::Text(text.to_owned()));
+        assert_eq!(
+            by_hand("nic/eth2/dcb/pfc", "3 4").as_deref(),
+            Some("dcb pfc set dev eth2 prio-pfc all:off 3:on 4:on")
+        );
+        assert_eq!(
+            by_hand("nic/eth2/dcb/pfc", "").as_deref(),
+            Some("dcb pfc set dev eth2 prio-pfc all:off")
+        );
+        assert_eq!(
+            by_hand("nic/eth2/dcb/maxrate", "1:1000").as_deref(),
+            Some("dcb maxrate set dev eth2 tc-maxrate 0:0 1:1000 2:0 3:0 4:0 5:0 6:0 7:0")
+        );
+    }
+
+    #[test]
+    fn what_was_asked_for_in_words_can_be_set_by_the_tools_whose_words_they_are() {
+        let by_hand = |name: &str, text: &str| {
+            let key = key(name);
+            let value = key.parse_value(text).expect("words");
+            by_hand(&key, &value).expect("a command")
+        };
+        assert_eq!(
+            by_hand("nic/eth2/qdisc", "fq limit 500 nopacing"),
+            "tc qdisc replace dev eth2 root fq limit 500 nopacing"
+        );
+        assert_eq!(
+            by_hand("nic/eth2/qdisc", "htb default 10 rate 1gbit"),
+            "tc qdisc replace dev eth2 root handle 1: htb default 10 && \
+             tc class add dev eth2 parent 1: classid 1:10 htb rate 1gbit ceil 1gbit"
+        );
+        assert_eq!(
+            by_hand("nic/eth2/link/speed", "auto 1000baseT/Full 100baseT/Full"),
+            "ethtool -s eth2 autoneg on advertise 100baseT/Full on 1000baseT/Full on"
+        );
+        assert_eq!(
+            by_hand("nic/eth2/link/speed", "1000 full"),
+            "ethtool -s eth2 speed 1000 duplex full autoneg off"
+        );
+        assert_eq!(
+            by_hand("nic/eth2/rss/key", "6d5a"),
+            "ethtool -X eth2 hkey 6d:5a"
+        );
+        assert_eq!(
+            by_hand("nic/eth2/dcb/app", "dscp-prio 26:3"),
+            "dcb app flush dev eth2 && dcb app add dev eth2 dscp-prio 26:3"
+        );
+    }
+
+    #[test]
+    fn a_queue_is_named_to_ethtool_by_a_mask() {
+        let by_hand = |name: &str| by_hand(&key(name), &Value::Integer(8));
+        assert_eq!(
+            by_hand("nic/eth2/queue/rx-6/rx-usecs").as_deref(),
+            Some("ethtool --per-queue eth2 queue_mask 0x40 --coalesce rx-usecs 8")
+        );
+        assert_eq!(
+            by_hand("nic/eth2/queue/tx-0/tx-usecs").as_deref(),
+            Some("ethtool --per-queue eth2 queue_mask 0x1 --coalesce tx-usecs 8")
+        );
+    }
+}

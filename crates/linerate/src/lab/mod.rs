@@ -138,7 +138,9 @@ fn begin(args: &LabRunArgs, state: &FilePath, say: &Say) -> Outcome<()> {
         experiment: Box::new(resolver.experiment.clone()),
         include_way_in: args.include_way_in,
     })?;
-    Session::new(&mut lanes, &mut run, &resolver, asked, say).run()?;
+    Session::new(&mut lanes, &mut run, &resolver, asked, say)
+        .run()
+        .map_err(|stop| resumable(stop, &folder))?;
     lanes.leave()?;
     show(&folder, Some(&folder.join(PAGE)), say)
 }
@@ -196,6 +198,21 @@ fn as_asked(args: &LabRunArgs) -> Outcome<Experiment> {
         .check()
         .map_err(|error| Stop::new(Code::BadInput, error.to_string()))?;
     Ok(experiment)
+}
+
+/// A stop of a run that can go on later.
+fn resumable(stop: Stop, folder: &FilePath) -> Stop {
+    let goes_on = matches!(
+        stop.code,
+        Code::Interrupted | Code::PeerUnreachable | Code::TimeOut | Code::Resource
+    );
+    if !goes_on || stop.hint.is_some() {
+        return stop;
+    }
+    stop.hint(format!(
+        "`linerate lab resume {}` goes on",
+        folder.display()
+    ))
 }
 
 /// The peer of the command line, or of the experiment; none where neither names one.
@@ -277,7 +294,9 @@ fn resume(folder: &FilePath, state: &FilePath, say: &Say) -> Outcome<()> {
     run.add(Record::Resumed {
         unix_s: now_unix_s(),
     })?;
-    Session::new(&mut lanes, &mut run, &resolver, asked, say).run()?;
+    Session::new(&mut lanes, &mut run, &resolver, asked, say)
+        .run()
+        .map_err(|stop| resumable(stop, folder))?;
     lanes.leave()?;
     show(folder, Some(&folder.join(PAGE)), say)
 }

@@ -1,5 +1,6 @@
 //! What people type. Types only; what each command does is in its own module.
 
+mod diffusion;
 mod ladder;
 mod measure;
 mod prove;
@@ -16,6 +17,7 @@ use linerate_model::finding::{Profile, Severity};
 use linerate_model::ids::NicName;
 use linerate_model::units::{BitRate, Bytes, Nanoseconds, TransferRate};
 
+pub use diffusion::MeasureDiffusion;
 pub use ladder::LadderArgs;
 pub use measure::{
     AgentArgs, BatchArg, MeasureAction, MeasureHttp, MeasurePingpong, MeasureRr, MeasureStream,

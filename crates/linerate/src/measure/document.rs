@@ -19,6 +19,7 @@ use linerate_model::workload::{Direction, MemoryPolicy, TrialSpec, Workload};
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
+use super::diffusion::{self, Overhead};
 use super::repeat::Repeats;
 use super::verbs;
 use crate::analysis::{first_kept, rate_of, settling_flag};
@@ -35,6 +36,8 @@ pub(super) struct Measured<'a> {
     pub(super) limit: Option<Limit>,
     /// What the sizes of a ping-pong say together.
     pub(super) judgement: Option<Judgement>,
+    /// What the work of `diffusion` costs.
+    pub(super) overhead: Option<Overhead>,
     /// What a program of others at the far end told of itself.
     pub(super) foreign: Option<Value>,
 }
@@ -140,6 +143,7 @@ impl<'a> Measured<'a> {
             rate,
             ceilings,
             limit,
+            overhead: None,
             foreign: None,
         }
     }
@@ -162,6 +166,7 @@ impl<'a> Measured<'a> {
             ceilings: PathCeilings::default(),
             limit: None,
             judgement: None,
+            overhead: None,
             foreign: Some(told),
         }
     }
@@ -258,6 +263,9 @@ fn other_end(end: End) -> End {
 
 /// What an exchange moved both ways, over its time.
 fn exchanged_rate(sample: &Sample) -> Option<BitRate> {
+    if let Some(found) = diffusion::figures(sample) {
+        return found.rate();
+    }
     let each = |workload: &Workload| match workload {
         Workload::Rr(rr) => Some(rr.request_bytes.as_u64() + rr.response_bytes.as_u64()),
         Workload::Transfer(transfer) => Some(transfer.bytes.as_u64().saturating_mul(2)),
@@ -540,6 +548,7 @@ fn of_workload(measured: &Measured<'_>) -> Map<String, Value> {
             add("fit", nulled(judgement));
         }
     }
+    keys.extend(diffusion::keys(sample, measured.overhead.as_ref()));
     keys.extend(verbs::keys(sample));
     keys
 }

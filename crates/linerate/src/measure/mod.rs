@@ -3,6 +3,7 @@
 //! `spec` says what the command line asks for, `repeat` how often, `document` makes of the record what is
 //! printed as JSON, `text` what a person reads. `ladder` is many measurements side by side.
 
+mod diffusion;
 mod document;
 mod ladder;
 mod placing;
@@ -114,6 +115,7 @@ pub fn run(action: &MeasureAction, format: FormatArg, state: &FilePath, say: &Sa
             let ask = |_: &Path| Ok(asked);
             over_peer(&args.peer, &args.trial, &args.until, state, telling, ask)
         }
+        MeasureAction::Diffusion(args) => diffusion::run(args, state, telling.say),
         MeasureAction::Udp(args) => {
             let asked = spec::udp(args, None, false)?;
             match args.peer.peer() {
@@ -192,18 +194,9 @@ fn over_peer(
     let mut path = open_path(peer, state, &interrupt)?;
     let mut spec = ask(&path)?;
     spec.placement = placement(trial, &spec, &path)?;
-    let name = spec.workload.name();
     say.note(&format!(
-        "measuring {name} over {} to {} ({}) for {}{}; Ctrl-C stops it",
-        way_of(&path, &spec),
-        path.address,
-        peer.peer,
-        if spec.workload.ends_by_itself() {
-            "as long as it takes, at most "
-        } else {
-            ""
-        },
-        seconds_in_words(spec.duration_ns)
+        "{}; Ctrl-C stops it",
+        announced(&path, &spec, peer)
     ));
     let copy = spec
         .workload
@@ -239,6 +232,23 @@ fn over_peer(
     shown
 }
 
+/// What will be measured, and for how long.
+fn announced(path: &Path, spec: &TrialSpec, peer: &PeerArgs) -> String {
+    format!(
+        "measuring {} over {} to {} ({}) for {}{}",
+        spec.workload.name(),
+        way_of(path, spec),
+        path.address,
+        peer.peer,
+        if spec.workload.ends_by_itself() {
+            "as long as it takes, at most "
+        } else {
+            ""
+        },
+        seconds_in_words(spec.duration_ns)
+    )
+}
+
 /// What the data leaves by: the interface, and over verbs the device.
 fn way_of(path: &Path, spec: &TrialSpec) -> String {
     let nic = &path.local_nic;
@@ -256,6 +266,13 @@ fn show(measured: &Measured<'_>, repeats: Option<&repeat::Repeats>, say: &Say) -
         say.json(&document)?;
     } else {
         say.lines(&text::text(measured, &document, repeats))?;
+    }
+    if measured.sample.flags.contains(&Flag::GridsDiffer) {
+        return Err(Stop::new(
+            Code::FailedRestored,
+            "the two ends do not hold the same grid: memory, a device or something on the way changes data",
+        )
+        .hint("`--data-check` tells the first byte that is wrong"));
     }
     if repeats.is_none_or(repeat::Repeats::is_certain) {
         return Ok(());

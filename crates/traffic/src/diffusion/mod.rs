@@ -11,7 +11,7 @@
 //!
 //! **In place**, as the network leaves the buffer and takes it back: each cell is read once from memory and
 //! written once, and nothing is fetched only to be overwritten, as a second grid would be. What is needed of
-//! the old values is two rows, which stay in the cache.
+//! the old values is kept in a row or two, which stay in the cache.
 //!
 //! Cells are little-endian in the buffer and may lie anywhere, so that bytes from the network are a grid as they
 //! are.
@@ -31,17 +31,29 @@ use crate::sys::vectors;
 /// A double as it is in the buffer.
 pub type Cell = [u8; size_of::<f64>()];
 
+/// Doubles of a [`Line`].
+pub(crate) const LINE: usize = Diffusion::SIDE_STEP;
+
+/// A part of an old row, for vectors: a cache line.
+#[derive(Debug, Clone, Copy)]
+#[repr(align(64))]
+pub(crate) struct Line(
+    #[expect(dead_code, reason = "it is read and written by vectors")] [f64; LINE],
+);
+
 /// Makes steps, in one thread, of grids of one size.
 #[derive(Debug, Clone)]
 pub struct Stepper {
     side: usize,
     vectors: Vectors,
+    /// Of vectors: the old row above that which is being made.
+    above: Vec<Line>,
     rows: Rows,
 }
 
 /// Two old rows: the one above that which is being made, and that one.
 #[derive(Debug, Clone)]
-pub(crate) struct Rows {
+struct Rows {
     above: Vec<f64>,
     own: Vec<f64>,
 }
@@ -54,6 +66,7 @@ impl Stepper {
         Self {
             side,
             vectors,
+            above: vec![Line([0.0; LINE]); side / LINE],
             rows: Rows {
                 above: vec![0.0; side],
                 own: vec![0.0; side],
@@ -69,7 +82,8 @@ impl Stepper {
             .then_some(Self { vectors, ..new })
     }
 
-    /// What it makes them with.
+    /// What it makes them with: where the side is a multiple of [`Diffusion::SIDE_STEP`], as that of every
+    /// buffer's grid is.
     pub fn vectors(&self) -> Vectors {
         self.vectors
     }
@@ -79,11 +93,17 @@ impl Stepper {
         let Some(cells) = cells_of(buffer, self.side) else {
             return;
         };
-        match self.vectors {
-            Vectors::Avx512 => vectors::sweep_avx512(cells, self.side, &mut self.rows),
-            Vectors::Avx2 => vectors::sweep_avx2(cells, self.side, &mut self.rows),
-            Vectors::Portable => sweep(cells, self.side, &mut self.rows),
+        if !vectors::sweep(self.vectors, cells, self.side, &mut self.above) {
+            sweep(cells, self.side, &mut self.rows);
         }
+    }
+}
+
+/// Multiplies every cell of a grid of `side` x `side` by `factor`, in place, with the widest vectors there are: the
+/// least that can be done with a step's traffic of memory, which a step is held against.
+pub fn scale(buffer: &mut [u8], side: usize, factor: f64) {
+    if let Some(cells) = cells_of(buffer, side) {
+        vectors::scale(cells, factor);
     }
 }
 
@@ -93,14 +113,9 @@ pub fn available() -> Vec<Vectors> {
     all.into_iter().filter(|one| vectors::has(*one)).collect()
 }
 
-/// All inner cells, row by row. It becomes part of each of its callers, and is made of their vectors.
-#[inline(always)]
-#[expect(
-    clippy::inline_always,
-    reason = "a function of its own would have no vectors but the portable ones"
-)]
-pub(crate) fn sweep(cells: &mut [Cell], side: usize, rows: &mut Rows) {
-    if side < 3 || cells.len() < side * side || rows.own.len() != side || rows.above.len() != side {
+/// All inner cells, row by row, of whatever the compiler makes of it.
+fn sweep(cells: &mut [Cell], side: usize, rows: &mut Rows) {
+    if side < 3 {
         return;
     }
     let Rows { above, own } = rows;
@@ -115,8 +130,6 @@ pub(crate) fn sweep(cells: &mut [Cell], side: usize, rows: &mut Rows) {
 }
 
 /// Keeps a row's values before they are written over.
-#[inline(always)]
-#[expect(clippy::inline_always, reason = "as of `sweep`")]
 fn load(values: &mut [f64], row: &[Cell]) {
     for (value, cell) in values.iter_mut().zip(row) {
         *value = f64::from_le_bytes(*cell);
@@ -124,8 +137,6 @@ fn load(values: &mut [f64], row: &[Cell]) {
 }
 
 /// The inner cells of a row, of the old values above, in and below it.
-#[inline(always)]
-#[expect(clippy::inline_always, reason = "as of `sweep`")]
 fn make(new: &mut [Cell], above: &[f64], own: &[f64], below: &[Cell]) {
     let inner = 1..own.len() - 1;
     let (left, right) = (&own[..own.len() - 2], &own[2..]);

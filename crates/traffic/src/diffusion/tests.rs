@@ -43,7 +43,7 @@ fn start(side: usize) -> Vec<f64> {
 proptest! {
     #[test]
     fn every_variant_gives_the_bits_of_the_plain_step_on_grids_of_any_side(
-        side in 0usize..70,
+        side in prop_oneof![0usize..70, (0usize..20).prop_map(|lines| lines * LINE)],
         shift in 0usize..64,
         steps in 1usize..4,
         seed in proptest::collection::vec(-1e6f64..1e6, 97),

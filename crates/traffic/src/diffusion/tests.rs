@@ -110,6 +110,17 @@ fn a_buffer_without_room_for_the_grid_stays_as_it_is() {
 }
 
 #[test]
+fn scaling_multiplies_every_cell_of_the_grid_and_nothing_behind_it() {
+    let values: Vec<f64> = (0_u32..72).map(f64::from).collect();
+    let mut buffer = buffer_of(&values, 0);
+    scale(&mut buffer, 8, 0.5);
+    for (at, (before, after)) in values.iter().zip(values_of(&buffer)).enumerate() {
+        let factor = if at < 64 { 0.5 } else { 1.0 };
+        assert_eq!(after.to_bits(), (before * factor).to_bits());
+    }
+}
+
+#[test]
 fn heat_spreads_evenly_in_all_four_directions_and_none_comes_of_nothing() {
     let side = 64;
     let begun = start(side);

@@ -193,11 +193,7 @@ mod x86 {
                             let place = own.add(row * side + at);
                             let after = $load(place.add($lanes));
                             _mm_prefetch::<_MM_HINT_T0>(place.wrapping_add(side + AHEAD).cast());
-                            let below = if row + 1 < ROWS {
-                                here[row + 1]
-                            } else {
-                                under
-                            };
+                            let below = if row + 1 < ROWS { here[row + 1] } else { under };
                             let sum = $add($left(before[row], here[row]), $right(here[row], after));
                             let sum = $sub($add($add(sum, below), over), $mul(four, here[row]));
                             $store(place, $add(here[row], $mul(factor, sum)));

@@ -67,7 +67,7 @@ pub(super) fn measure(
     let mut times: Vec<f64> = Vec::new();
     let mut kept: Vec<(f64, Sample)> = Vec::new();
     for pair in 0..u32::from(pairs) {
-        let first_with = random.index(2) == 0;
+        let first_with = random.unit() < 0.5;
         let one = trial(if first_with { &with } else { &without }, 2 * pair + 1)?;
         let other = trial(if first_with { &without } else { &with }, 2 * pair + 2)?;
         let (worked, idle) = if first_with {

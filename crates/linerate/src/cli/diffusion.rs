@@ -28,7 +28,7 @@ pub struct MeasureDiffusion {
     /// The grid travels and nobody works on it.
     #[arg(long, help_heading = WORK)]
     pub no_work: bool,
-    /// Also trials without the work, so many of each kind in pairs of random order: what the work costs is the
+    /// Also trials without the work, so many of each kind (9) in pairs of random order: what the work costs is the
     /// difference.
     #[arg(
         long,

@@ -31,7 +31,7 @@ pub(crate) fn has(vectors: Vectors) -> bool {
 /// where that cannot be: no such vectors, or a side that is no multiple of a line.
 pub(crate) fn sweep(vectors: Vectors, cells: &mut [Cell], side: usize, above: &mut [Line]) -> bool {
     let fits = side >= LINE
-        && side % LINE == 0
+        && side.is_multiple_of(LINE)
         && cells.len() == side * side
         && above.len() * LINE == side;
     if !fits || !has(vectors) {

@@ -40,7 +40,8 @@ struct Ends {
 struct Difference {
     with: f64,
     without: f64,
-    difference: f64,
+    #[serde(rename = "difference")]
+    middle: f64,
     low: f64,
     high: f64,
 }
@@ -124,7 +125,7 @@ impl Overhead {
         for (what, one) in rows {
             lines.push(format!(
                 "          {what:<13} {:>10} [{}, {}]   ({} with, {} without)",
-                seconds(one.difference),
+                seconds(one.middle),
                 seconds(one.low),
                 seconds(one.high),
                 seconds(one.with),
@@ -143,7 +144,7 @@ fn difference(pairs: &[Pair], pick: impl Fn(&Figures) -> f64) -> Outcome<Differe
     Ok(Difference {
         with: median(&with).map_err(failed)?,
         without: median(&without).map_err(failed)?,
-        difference: median(&each).map_err(failed)?,
+        middle: median(&each).map_err(failed)?,
         low: interval.low,
         high: interval.high,
     })

@@ -94,7 +94,7 @@ fn bench(args: &Args) -> Result<bool, Trouble> {
     let cache = largest_cache();
     let mut report = format!(
         "{}\none core, {rounds} interleaved rounds, seed {seed}, load average {}; largest cache {}; \
-         memory to memory by memcpy, 128 MiB: {:.2} GB/s copied\n\n",
+         memory to memory by memcpy, 128 MiB, by the wall clock: {:.2} GB/s copied\n\n",
         processor(),
         load(),
         cache.map_or_else(|| "not known".to_owned(), |size| size.to_string()),

@@ -60,7 +60,12 @@ pub fn checksum(bytes: &[u8]) -> Checksum {
 
 /// Room for a picture of a grid of `side` x `side`.
 pub(crate) fn blank_picture(side: usize) -> GridPicture {
-    let blocks = side.min(GridPicture::BLOCKS_MAX);
+    let most = GridPicture::BLOCKS_MAX;
+    // Of equal size where that can be, so that what is even in the grid is even in the picture.
+    let equal = (most * 2 / 3..=most)
+        .rev()
+        .find(|blocks| side.is_multiple_of(*blocks));
+    let blocks = equal.unwrap_or(most).min(side);
     let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
     GridPicture {
         repetitions: 0,

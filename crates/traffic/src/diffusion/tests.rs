@@ -193,6 +193,11 @@ fn a_picture_has_the_middle_row_as_it_is_and_the_mean_of_each_block() {
     assert_eq!(cells, values_of(&buffer)[100 * side..101 * side]);
     assert_eq!(picture.means.iter().max(), Some(&1_000_000));
     assert_eq!(picture.means.iter().min(), Some(&0));
+    let blocks = |side| blank_picture(side).blocks;
+    assert_eq!(
+        [8, 88, 176, 360, 720, 2_896].map(blocks),
+        [8, 88, 88, 90, 90, 96]
+    );
     let mut small = blank_picture(8);
     assert_eq!(small.means.len(), 64);
     let mut buffer = buffer_of(&[f64::NAN; 64], 0);

@@ -1,5 +1,6 @@
 //! What people type. Types only; what each command does is in its own module.
 
+mod diffusion;
 mod lab;
 mod ladder;
 mod measure;
@@ -17,6 +18,7 @@ use linerate_model::finding::{Profile, Severity};
 use linerate_model::ids::NicName;
 use linerate_model::units::{BitRate, Bytes, Nanoseconds, TransferRate};
 
+pub use diffusion::MeasureDiffusion;
 pub use lab::{CompareArgs, LabAction, LabRunArgs};
 pub use ladder::LadderArgs;
 pub use measure::{

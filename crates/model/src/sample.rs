@@ -1,10 +1,12 @@
 //! The raw record of a trial. Only counters and times stand here; every rate, share and verdict is
 //! computed from them, so that a stored run can be judged again.
 
+mod grid;
 mod machine;
 
 use serde::{Deserialize, Serialize};
 
+pub use grid::{Checksum, GridPicture, GridRecord, Vectors};
 pub use machine::{CpuFrequency, CpuStep, ProfileScope};
 
 use crate::ids::{CpuId, CpuSet, NicName, NodeId};
@@ -12,7 +14,7 @@ use crate::known::{Cause, Gap, Known};
 use crate::latency::Histogram;
 use crate::units::{BitRate, Bytes, Nanoseconds};
 use crate::watch::Watch;
-use crate::workload::{DatagramBatch, TrialSpec};
+use crate::workload::{DatagramBatch, Diffusion, TrialSpec};
 
 /// Everything recorded in one trial on both ends.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,7 +43,7 @@ pub struct SideSample {
     /// One record for each data thread at this end, and after them those of the kernel's polling threads.
     #[serde(default)]
     pub threads: Vec<ThreadRecord>,
-    /// What was asked and answered, at the end that asks (`rr`, `pingpong`, `http`, `transfer`).
+    /// What was asked and answered, at the end that asks (`rr`, `pingpong`, `http`, `transfer`, `diffusion`).
     #[serde(default)]
     pub operations: Option<Operations>,
     /// What the machine's counters did between start and stop: interfaces, softnet, netstat, qdiscs,
@@ -104,7 +106,7 @@ pub struct Operations {
     /// time to catch up was over, a second later. They have no latency.
     #[serde(default)]
     pub unanswered: u64,
-    /// Their times: round trips of `rr` and `http`, whole cycles of `transfer`. In open loop from the
+    /// Their times: round trips of `rr` and `http`, whole cycles of `transfer` and `diffusion`. In open loop from the
     /// intended start, so that a stall counts for everything that had to wait (no coordinated omission).
     pub latency: Histogram,
     /// In open loop, the times from when each was really sent: what a closed loop would have said.
@@ -269,6 +271,9 @@ pub struct FlowRecord {
     /// What carried it, when that were verbs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verbs: Option<VerbsRecord>,
+    /// `diffusion`: the grid that this end held last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grid: Option<GridRecord>,
 }
 
 /// One end of a queue pair: what was chosen, and what its thread did.
@@ -462,6 +467,8 @@ pub enum Flag {
     /// The kernel's thread that took a ring's submissions (io_uring's `SQPOLL`) could not be read: more CPU
     /// time was used than is said.
     PollingUncounted,
+    /// The two ends of a pair do not hold the same grid: memory, a device or something on the way changed it.
+    GridsDiffer,
 }
 
 impl SideSample {
@@ -560,7 +567,26 @@ impl SideSample {
         most("frequencies", frequencies, CpuSet::CPU_MAX as usize + 1)?;
         self.flows.iter().try_for_each(|flow| {
             most("readings of a flow", flow.at_ns.len(), readings)?;
-            most("counts of a flow", flow.bytes.len(), readings)
+            most("counts of a flow", flow.bytes.len(), readings)?;
+            flow.grid.as_ref().map_or(Ok(()), |grid| {
+                let pictures = &grid.pictures;
+                let blocks = GridPicture::BLOCKS_MAX.pow(2);
+                let longest = |length: fn(&GridPicture) -> usize| {
+                    pictures.iter().map(length).max().unwrap_or(0)
+                };
+                most(
+                    "pictures",
+                    pictures.len(),
+                    Diffusion::PICTURES_AFTER.len() + 1,
+                )?;
+                most(
+                    "blocks of a picture",
+                    longest(|one| one.means.len()),
+                    blocks,
+                )?;
+                // The side of a grid in the largest buffer.
+                most("cells of a row", longest(|one| one.section.len()), 11_584)
+            })
         })
     }
 }

@@ -2,6 +2,7 @@
 //! carries it out.
 
 mod check;
+mod diffusion;
 mod placement;
 mod verbs;
 
@@ -10,6 +11,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 pub use check::SpecError;
+pub use diffusion::Diffusion;
 pub use placement::{MemoryPolicy, Placement};
 pub use verbs::{Connect, DeviceChoice, Rdma, Registration, Service, Verb, Verbs};
 
@@ -35,7 +37,7 @@ pub struct TrialSpec {
     /// What is moved.
     #[serde(default)]
     pub workload: Workload,
-    /// Connections (pairs, of `transfer`) in each direction that carries data.
+    /// Connections (pairs, of `transfer` and `diffusion`) in each direction that carries data.
     pub flows: u32,
     /// Which way the bytes go.
     pub direction: Direction,
@@ -138,6 +140,8 @@ pub enum Workload {
     Http(Http),
     /// Announce, fetch, go, return, done (source 001): a buffer there and back.
     Transfer(Transfer),
+    /// The same with a step of the heat equation on the way (source 001).
+    Diffusion(Diffusion),
     /// Datagrams.
     Udp(Udp),
     /// The verbs themselves.
@@ -159,6 +163,7 @@ impl Workload {
             Self::Pingpong(_) => "pingpong",
             Self::Http(_) => "http",
             Self::Transfer(_) => "transfer",
+            Self::Diffusion(_) => "diffusion",
             Self::Udp(_) => "udp",
             Self::Rdma(rdma) => rdma.verb.workload(),
         }
@@ -169,6 +174,7 @@ impl Workload {
         match self {
             Self::Stream(stream) => stream.bytes.is_some(),
             Self::Transfer(transfer) => transfer.repetitions.is_some(),
+            Self::Diffusion(diffusion) => diffusion.repetitions.is_some(),
             Self::Rdma(rdma) => rdma.repetitions.is_some(),
             Self::Pingpong(_) => true,
             Self::Rr(_) | Self::Http(_) | Self::Udp(_) => false,

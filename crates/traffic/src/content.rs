@@ -45,8 +45,16 @@ pub(crate) fn fill(buffer: &mut [u8], flow: u32, repetition: u64) {
 
 /// Compares every byte with the content of this repetition.
 pub(crate) fn compare_filled(buffer: &[u8], flow: u32, repetition: u64) -> Result<(), Wrong> {
+    compare_words(buffer, |index| word(flow, repetition, index).to_be_bytes())
+}
+
+/// Compares every byte with the words that there should be.
+pub(crate) fn compare_words(
+    buffer: &[u8],
+    expected: impl Fn(u64) -> [u8; WORD],
+) -> Result<(), Wrong> {
     for (index, chunk) in (0..).zip(buffer.chunks(WORD)) {
-        let bytes = word(flow, repetition, index).to_be_bytes();
+        let bytes = expected(index);
         if *chunk != bytes[..chunk.len()] {
             let within = compare_copies(&bytes[..chunk.len()], chunk);
             return within.map_err(|wrong| Wrong {

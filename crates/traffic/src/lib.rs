@@ -4,6 +4,7 @@
 //! * [`http`]: a server and a client of HTTP/1.1.
 //! * [`iperf3`]: the other end may be iperf3, as a server or as clients.
 //! * [`copy`]: what one core's memory copy makes, the ceiling of a path that has no wire.
+//! * [`diffusion`]: a step of the heat equation, the work between two journeys of a grid.
 //! * [`mover`]: a stream by the plainest calls, for libraries that take those over.
 //! * [`memory`]: what each node's CPUs make of each node's memory.
 //! * [`simulated`]: a path whose true rate is known, for proving what reads the samples.
@@ -17,6 +18,7 @@ mod buffer;
 mod catch_up;
 mod content;
 pub mod copy;
+pub mod diffusion;
 mod error;
 mod exchange;
 pub mod http;

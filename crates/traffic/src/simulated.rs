@@ -222,6 +222,7 @@ fn flow_record(spec: &TrialSpec, number: u32, role: Role, readings: &Readings) -
         copies: None,
         datagrams: None,
         drained: None,
+        grid: None,
         verbs: None,
     }
 }

@@ -16,11 +16,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use linerate_model::protocol::Token;
-use linerate_model::sample::SideSample;
+use linerate_model::sample::{Checksum, SideSample};
 use linerate_model::units::{Bytes, Nanoseconds};
 use linerate_model::workload::{
-    Connect, Direction, Pingpong, Rdma, Rr, Service, Stream, Transfer, TrialSpec, Verb, Verbs,
-    Waiting, Workload,
+    Connect, Diffusion, Direction, Pingpong, Rdma, Rr, Service, Stream, Transfer, TrialSpec, Verb,
+    Verbs, Waiting, Workload,
 };
 use linerate_traffic::tcp::{Connected, Listening};
 use linerate_traffic::{Abort, TrafficError};
@@ -365,6 +365,62 @@ fn a_buffer_goes_there_and_back_over_verbs_and_every_byte_is_compared() {
             );
         }
     }
+}
+
+/// A grid of 176 x 176 in 256 KiB.
+fn diffusion(repetitions: u64, data_check: bool) -> Workload {
+    Workload::Diffusion(Diffusion {
+        bytes: Bytes::kib(256),
+        repetitions: Some(repetitions),
+        work: true,
+        data_check,
+        pictures: false,
+    })
+}
+
+fn checksums(side: &SideSample) -> Vec<Checksum> {
+    let grids = side.flows.iter().map(|flow| flow.grid.as_ref());
+    grids
+        .map(|grid| grid.expect("its end tells").checksum)
+        .collect()
+}
+
+#[test]
+fn a_grid_is_the_same_over_verbs_and_over_tcp_bit_for_bit() {
+    for waiting in [Waiting::Spin, Waiting::Blocking] {
+        let mut spec = TrialSpec {
+            flows: 2,
+            threads: Some(1),
+            waiting,
+            duration_ns: Nanoseconds::from_millis(20_000),
+            ..spec(diffusion(30, true))
+        };
+        let (near, far) = both(&spec);
+        let over_verbs = (checksums(&near), checksums(&far));
+        assert!(near.flows.iter().all(|flow| flow.verbs.is_some()));
+        spec.verbs = None;
+        let (near, far) = both(&spec);
+        assert_eq!(over_verbs, (checksums(&near), checksums(&far)));
+        assert_eq!(over_verbs.0, over_verbs.1);
+    }
+}
+
+#[test]
+fn a_grid_that_changes_on_the_way_back_is_another_at_each_end() {
+    if is_real() {
+        eprintln!("SKIP: a real device changes no bytes on demand");
+        return;
+    }
+    // Which message is the grid's way back is the protocol's: one of these rhythms meets it alone.
+    let differ = (2..=6).any(|every| {
+        let device = Fake::install().device();
+        device.set(Fault::CorruptEvery, every);
+        let (near, far) = carry_out(&spec(diffusion(1, false)), Some(&device));
+        assert_eq!(device.alive(), [], "everything was given back");
+        let both = near.ok().zip(far.ok());
+        both.is_some_and(|(near, far)| checksums(&near) != checksums(&far))
+    });
+    assert!(differ, "no change was met");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use linerate_model::ids::{CpuSet, IdError};
 use linerate_model::units::{BitRate, Bytes, Nanoseconds};
 use linerate_model::workload::{DatagramBatch, ReceiveMode, SendMode, Waiting};
 
-use super::{LadderArgs, MeasureRdma, PeerArgs, TransportArgs, parse_seconds};
+use super::{LadderArgs, MeasureDiffusion, MeasureRdma, PeerArgs, TransportArgs, parse_seconds};
 use crate::measure::Requirement;
 use crate::peer::PeerAddress;
 use crate::place::{MemoryWhere, Where, WordError};
@@ -28,7 +28,7 @@ pub struct TrialArgs {
     /// How often the counters are read [default: 20 times a trial, at most 10 times a second].
     #[arg(long, value_name = "TIME", value_parser = parse_seconds)]
     pub interval: Option<Nanoseconds>,
-    /// Connections (of `transfer`: pairs; over verbs: queue pairs).
+    /// Connections (of `transfer` and `diffusion`: pairs; over verbs: queue pairs).
     #[arg(long, visible_aliases = ["connections", "pairs-in-parallel", "qps"], default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub flows: u32,
     /// Data threads at each end, which share the connections [default: one for each connection; `http`
@@ -192,6 +192,9 @@ pub enum MeasureAction {
     Http(MeasureHttp),
     /// A buffer there and back: announce, fetch, go, return, done.
     Transfer(MeasureTransfer),
+    /// A grid there and back, a step of the heat equation made of it at the peer: what work and transport cost.
+    #[command(mut_arg("flows", |arg| arg.visible_alias("pairs")))]
+    Diffusion(MeasureDiffusion),
     /// Datagrams: rate, loss, reordering, jitter.
     Udp(MeasureUdp),
     /// RDMA: writes into the peer's memory: rate or latency, of one size or a sweep.

@@ -20,7 +20,7 @@ use crate::measure::trial_of;
 use crate::trial::PathView;
 
 /// Options of `measure` that are of the command, not of a trial.
-const NOT_OF_A_TRIAL: [&str; 11] = [
+const NOT_OF_A_TRIAL: [&str; 14] = [
     "push",
     "address",
     "port",
@@ -30,6 +30,9 @@ const NOT_OF_A_TRIAL: [&str; 11] = [
     "until-ci",
     "until-at-most",
     "no-record",
+    "overhead",
+    "seed",
+    "pictures",
     "require",
     "help",
 ];

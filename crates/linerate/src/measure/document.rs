@@ -18,6 +18,7 @@ use linerate_model::workload::{Direction, MemoryPolicy, TrialSpec, Workload};
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
+use super::diffusion::{self, Overhead};
 use super::repeat::Repeats;
 use super::require::Judged;
 use super::verbs;
@@ -35,6 +36,8 @@ pub(super) struct Measured<'a> {
     pub(super) limit: Option<Limit>,
     /// What the sizes of a ping-pong say together.
     pub(super) judgement: Option<Judgement>,
+    /// What the work of `diffusion` costs.
+    pub(super) overhead: Option<Overhead>,
     /// What a program of others at the far end told of itself.
     pub(super) foreign: Option<Value>,
 }
@@ -123,6 +126,7 @@ impl<'a> Measured<'a> {
             rate,
             ceilings,
             limit,
+            overhead: None,
             foreign: None,
         }
     }
@@ -145,6 +149,7 @@ impl<'a> Measured<'a> {
             ceilings: PathCeilings::default(),
             limit: None,
             judgement: None,
+            overhead: None,
             foreign: Some(told),
         }
     }
@@ -241,6 +246,9 @@ fn other_end(end: End) -> End {
 
 /// What an exchange moved both ways, over its time.
 pub(crate) fn exchanged_rate(sample: &Sample) -> Option<BitRate> {
+    if let Some(found) = diffusion::figures(sample) {
+        return found.rate();
+    }
     let each = |workload: &Workload| match workload {
         Workload::Rr(rr) => Some(rr.request_bytes.as_u64() + rr.response_bytes.as_u64()),
         Workload::Transfer(transfer) => Some(transfer.bytes.as_u64().saturating_mul(2)),
@@ -527,6 +535,7 @@ fn of_workload(measured: &Measured<'_>) -> Map<String, Value> {
             add("fit", nulled(judgement));
         }
     }
+    keys.extend(diffusion::keys(sample, measured.overhead.as_ref()));
     keys.extend(verbs::keys(sample));
     keys
 }

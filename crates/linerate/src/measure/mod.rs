@@ -3,6 +3,7 @@
 //! `spec` says what the command line asks for, `repeat` how often, `document` makes of the record what is
 //! printed as JSON, `text` what a person reads. `ladder` is many measurements side by side.
 
+mod diffusion;
 mod document;
 mod ladder;
 mod placing;
@@ -118,6 +119,7 @@ pub fn run(action: &MeasureAction, format: FormatArg, state: &FilePath, say: &Sa
             let ask = |_: PathView<'_>| Ok(asked);
             over_peer(&args.peer, &args.trial, &args.until, state, telling, ask)
         }
+        MeasureAction::Diffusion(args) => diffusion::run(args, state, telling.say),
         MeasureAction::Udp(args) => {
             let asked = spec::udp(args, None, false)?;
             match args.peer.peer() {
@@ -199,6 +201,8 @@ pub fn trial_of(action: &MeasureAction, path: PathView<'_>) -> Outcome<Option<Tr
         MeasureAction::Rr(args) => (&args.trial, spec::rr(args)?),
         MeasureAction::Pingpong(args) => (&args.trial, spec::pingpong(args)?),
         MeasureAction::Transfer(args) => (&args.trial, spec::transfer(args)?),
+        MeasureAction::Diffusion(args) if args.overhead.is_some() => return Ok(None),
+        MeasureAction::Diffusion(args) => (&args.trial, spec::diffusion(args)?),
         MeasureAction::Udp(args) => (&args.trial, udp_over(args, path)?),
         MeasureAction::Http(args) => (&args.trial, spec::http(args, &args.path)?),
         MeasureAction::RdmaWrite(args) => (&args.trial, rdma_over(args, Verb::Write, path)?),
@@ -228,18 +232,9 @@ fn over_peer(
     let mut path = open_path(peer, state, &interrupt)?;
     let mut spec = ask(path.view())?;
     spec.placement = placement(trial, &spec, path.view())?;
-    let name = spec.workload.name();
     say.note(&format!(
-        "measuring {name} over {} to {} ({}) for {}{}; Ctrl-C stops it",
-        way_of(&path, &spec),
-        path.address,
-        peer.peer,
-        if spec.workload.ends_by_itself() {
-            "as long as it takes, at most "
-        } else {
-            ""
-        },
-        seconds_in_words(spec.duration_ns)
+        "{}; Ctrl-C stops it",
+        announced(&path, &spec, peer)
     ));
     let copy = spec
         .workload
@@ -279,6 +274,23 @@ fn over_peer(
     shown
 }
 
+/// What will be measured, and for how long.
+fn announced(path: &Path, spec: &TrialSpec, peer: &PeerArgs) -> String {
+    format!(
+        "measuring {} over {} to {} ({}) for {}{}",
+        spec.workload.name(),
+        way_of(path, spec),
+        path.address,
+        peer.peer,
+        if spec.workload.ends_by_itself() {
+            "as long as it takes, at most "
+        } else {
+            ""
+        },
+        seconds_in_words(spec.duration_ns)
+    )
+}
+
 /// What the data leaves by: the interface, and over verbs the device.
 fn way_of(path: &Path, spec: &TrialSpec) -> String {
     let nic = &path.local_nic;
@@ -302,6 +314,13 @@ fn show(
         say.json(&document)?;
     } else {
         say.lines(&text::text(measured, &document, repeats))?;
+    }
+    if measured.sample.flags.contains(&Flag::GridsDiffer) {
+        return Err(Stop::new(
+            Code::FailedRestored,
+            "the two ends do not hold the same grid: memory, a device or something on the way changes data",
+        )
+        .hint("`--data-check` tells the first byte that is wrong"));
     }
     require::outcome(&document.requirements)?;
     if repeats.is_none_or(repeat::Repeats::is_certain) {

@@ -106,7 +106,7 @@ pub(super) fn until_certain<T>(
 }
 
 /// Holds a few records only, the nearest to the median: a record may have megabytes.
-fn keep_nearest<T>(kept: &mut Vec<(f64, T)>, results: &[f64]) {
+pub(super) fn keep_nearest<T>(kept: &mut Vec<(f64, T)>, results: &[f64]) {
     const KEPT: usize = 5;
     let middle = median(results).unwrap_or_default();
     kept.sort_by(|one, other| (one.0 - middle).abs().total_cmp(&(other.0 - middle).abs()));

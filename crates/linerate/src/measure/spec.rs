@@ -2,13 +2,13 @@
 
 use linerate_model::units::{Bytes, Nanoseconds};
 use linerate_model::workload::{
-    Direction, Http, Pingpong, Rdma, Rr, Service, Stream, Transfer, TrialSpec, Udp, Verb, Verbs,
-    Waiting, Workload,
+    Diffusion, Direction, Http, Pingpong, Rdma, Rr, Service, Stream, Transfer, TrialSpec, Udp,
+    Verb, Verbs, Waiting, Workload,
 };
 
 use crate::cli::{
-    MeasureHttp, MeasurePingpong, MeasureRdma, MeasureRr, MeasureStream, MeasureTransfer,
-    MeasureUdp, ServiceArg, StreamArgs, TransportArg, TransportArgs, TrialArgs,
+    MeasureDiffusion, MeasureHttp, MeasurePingpong, MeasureRdma, MeasureRr, MeasureStream,
+    MeasureTransfer, MeasureUdp, ServiceArg, StreamArgs, TransportArg, TransportArgs, TrialArgs,
 };
 use crate::exit::{Code, Outcome, Stop};
 
@@ -222,6 +222,23 @@ pub(super) fn transfer(args: &MeasureTransfer) -> Outcome<TrialSpec> {
         bytes: args.bytes,
         repetitions: args.repetitions,
         data_check: args.data_check,
+    });
+    let time = if args.repetitions.is_some() {
+        TIME_OF_AN_AMOUNT
+    } else {
+        TIME
+    };
+    let spec = checked(common(&args.trial, time, workload))?;
+    over(&args.transport, Verbs::default_depth(), spec)
+}
+
+pub(super) fn diffusion(args: &MeasureDiffusion) -> Outcome<TrialSpec> {
+    let workload = Workload::Diffusion(Diffusion {
+        bytes: args.buffer,
+        repetitions: args.repetitions,
+        work: !args.no_work,
+        data_check: args.data_check,
+        pictures: args.pictures.is_some(),
     });
     let time = if args.repetitions.is_some() {
         TIME_OF_AN_AMOUNT

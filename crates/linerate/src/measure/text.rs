@@ -14,7 +14,7 @@ use super::document::{
     MeasureDocument, Measured, askers, datagrams, ops_per_s, real, steps, warmup, whole_latency,
 };
 use super::repeat::Repeats;
-use super::verbs;
+use super::{diffusion, verbs};
 
 /// More flows than these are told by their smallest, middle and largest.
 const FLOWS_SHOWN: usize = 16;
@@ -225,7 +225,7 @@ fn operations(lines: &mut Vec<String>, measured: &Measured<'_>) {
         }
     } else {
         let what = match sample.spec.workload {
-            Workload::Transfer(_) => "cycles",
+            Workload::Transfer(_) | Workload::Diffusion(_) => "cycles",
             _ => "requests",
         };
         let moved = measured
@@ -250,6 +250,7 @@ fn operations(lines: &mut Vec<String>, measured: &Measured<'_>) {
             ));
         }
         per_thread(lines, measured);
+        diffusion::text(lines, measured);
     }
     picture(lines, measured);
 }
@@ -282,7 +283,7 @@ fn latency(histogram: &Histogram) -> String {
 }
 
 /// A time with the unit that suits it.
-fn time(ns: f64) -> String {
+pub(super) fn time(ns: f64) -> String {
     match ns {
         ns if ns < 1e3 => format!("{ns:.0} ns"),
         ns if ns < 1e6 => format!("{:.2} us", ns / 1e3),

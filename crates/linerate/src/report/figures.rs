@@ -332,6 +332,10 @@ pub(super) fn flag(flag: Flag) -> (&'static str, &'static str) {
             "polling-uncounted",
             "the kernel's thread that polled a ring could not be read: more CPU time was used than is said",
         ),
+        Flag::GridsDiffer => (
+            "grids-differ",
+            "the two ends do not hold the same grid: memory, a device or something on the way changes data",
+        ),
     }
 }
 

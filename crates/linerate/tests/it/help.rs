@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::job::{linerate, run};
 
-const COMMANDS: [&[&str]; 46] = [
+const COMMANDS: [&[&str]; 47] = [
     &[],
     &["demo"],
     &["map"],
@@ -19,6 +19,7 @@ const COMMANDS: [&[&str]; 46] = [
     &["measure", "pingpong"],
     &["measure", "http"],
     &["measure", "transfer"],
+    &["measure", "diffusion"],
     &["measure", "udp"],
     &["measure", "rdma-write"],
     &["measure", "rdma-read"],

@@ -83,6 +83,72 @@ fn a_transfer_of_so_many_repetitions_makes_them_and_compares_every_byte() {
 }
 
 #[test]
+fn a_grid_that_goes_there_and_back_is_the_same_at_both_ends_and_drawn() {
+    let Some(lab) = Lab::new() else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let pictures = folder.path().join("pictures");
+    let of_all = |document: &Value| {
+        let found = &document["diffusion"];
+        assert_eq!(found["same_grid"], true, "{found:#}");
+        assert_eq!(found["local"]["checksums"], found["remote"]["checksums"]);
+        let checksums = found["local"]["checksums"].as_array().expect("a row");
+        assert!(
+            checksums.iter().all(|one| *one == checksums[0]),
+            "{found:#}"
+        );
+        (checksums[0].clone(), checksums.len())
+    };
+    let words =
+        "diffusion netns:far --buffer 100KiB --repetitions 120 --pairs 3 --data-check --pictures";
+    let document = measured(&lab, &format!("{words} {}", pictures.display()));
+    let (stepped, pairs) = of_all(&document);
+    let found = &document["diffusion"];
+    assert_eq!((pairs, &found["side"]), (3, &Value::from(112)));
+    assert_eq!(document["total"]["operations"], 360);
+    for end in ["local", "remote"] {
+        assert!(number(&found[end]["real_s"]) > 0.0 && number(&found[end]["work_s"]) > 0.0);
+    }
+    let gigabytes = 2.0 * 102_400.0 * 360.0 / 1e9 / number(&found["real_s"]);
+    assert!((number(&found["aggregate_gb_per_s"]) / gigabytes - 1.0).abs() < 1e-6);
+    let csv = std::fs::read_to_string(pictures.join("section.csv")).expect("it was written");
+    assert!(
+        csv.starts_with("column,after_100,after_120\n0,0.0,0.0\n"),
+        "{csv}"
+    );
+    assert_eq!(csv.lines().count(), 1 + 112);
+    for picture in ["after-100.svg", "after-120.svg", "section.svg"] {
+        let svg = std::fs::read_to_string(pictures.join(picture)).expect("it was written");
+        assert!(
+            svg.starts_with("<svg ") && svg.ends_with("</svg>\n"),
+            "{picture}"
+        );
+    }
+    // The other way round the peer asks, and the grid is the same; without work it is another.
+    let words = "diffusion netns:far --buffer 100KiB --repetitions 120";
+    let reverse = measured(&lab, &format!("{words} --reverse --wait spin"));
+    assert_eq!(of_all(&reverse), (stepped.clone(), 1));
+    let idle = measured(&lab, &format!("{words} --no-work"));
+    assert_eq!(idle["diffusion"]["work"], false);
+    assert_ne!(of_all(&idle), (stepped, 1));
+}
+
+#[test]
+fn what_the_work_on_a_grid_costs_is_a_difference_with_its_interval() {
+    let Some(lab) = Lab::new() else { return };
+    let words = "diffusion netns:far --buffer 256KiB --repetitions 40 --overhead 6 --seed 5";
+    let document = measured(&lab, words);
+    let overhead = &document["overhead"];
+    assert_eq!(
+        (&overhead["pairs"], &overhead["seed"]),
+        (&6.into(), &5.into())
+    );
+    let real = &overhead["real_s"];
+    let [low, middle, high] = ["low", "difference", "high"].map(|key| number(&real[key]));
+    assert!(low <= middle && middle <= high, "{real}");
+    assert_eq!(document["diffusion"]["work"], true);
+}
+
+#[test]
 fn datagrams_at_a_low_rate_all_arrive() {
     let Some(lab) = Lab::new() else { return };
     for batch in ["single", "mmsg", "gso"] {
@@ -188,6 +254,10 @@ fn what_cannot_be_asked_for_is_refused_before_anything_is_measured() {
         ("rr netns:far --request 1TiB", 2, "request"),
         ("stream netns:far --buffer 1TiB", 2, "buffer"),
         ("udp netns:far --size 3B", 2, "datagram"),
+        ("diffusion netns:far --buffer 511B", 2, "buffer of a grid"),
+        ("diffusion netns:far --overhead", 2, "--repetitions"),
+        ("diffusion netns:far --repetitions 5 --overhead 3", 2, "6"),
+        ("diffusion netns:far --device rxe0", 2, "verbs"),
         ("stream netns:far --place cpu:4000", 23, "4000"),
         ("stream netns:far --place somewhere", 2, "somewhere"),
         ("http https://127.0.0.1/", 23, "TLS"),

@@ -132,6 +132,25 @@ pub(crate) fn workloads_are_the_same_over_verbs_and_over_tcp(guest: &Guest) {
     }
 }
 
+pub(crate) fn a_grid_is_the_same_over_verbs_and_over_tcp_bit_for_bit(guest: &Guest) {
+    pair(guest);
+    let what = "diffusion --buffer 64KiB --repetitions 20 --flows 2 --data-check --time 60";
+    let [tcp, verbs] = ["tcp", "verbs"].map(|transport| {
+        let told = measure(guest, &format!("{what} --transport {transport}"));
+        assert_eq!(told["transport"], transport);
+        let found = told["diffusion"].clone();
+        assert_eq!(found["same_grid"], true, "{found:#}");
+        assert_eq!(found["repetitions"], 20, "{found:#}");
+        found
+    });
+    let checksums = &tcp["local"]["checksums"];
+    assert_eq!(checksums.as_array().map(Vec::len), Some(2));
+    for end in ["local", "remote"] {
+        assert_eq!(&tcp[end]["checksums"], checksums, "{end}");
+        assert_eq!(&verbs[end]["checksums"], checksums, "{end}");
+    }
+}
+
 pub(crate) fn memory_that_may_not_be_pinned_is_said_with_its_limit(guest: &Guest) {
     pair(guest);
     let (code, said) = refuse(

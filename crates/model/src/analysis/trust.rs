@@ -3,7 +3,7 @@
 mod kept;
 mod machine;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -14,7 +14,7 @@ use crate::host::Host;
 use crate::ids::CpuId;
 use crate::known::Known;
 use crate::plan::End;
-use crate::sample::{Flag, FlowRecord, Sample, SideSample};
+use crate::sample::{Checksum, Flag, FlowRecord, Sample, SideSample};
 use crate::units::{BitRate, Bytes};
 use crate::workload::{Service, Verb, Workload};
 
@@ -161,11 +161,24 @@ pub fn flags(
         Flag::CountsDisagree,
         counted_alike && count_checks(sample, local, remote).iter().any(disagree),
     );
+    flag_if(Flag::GridsDiffer, grids_differ(sample));
     let above = ceiling
         .zip(rate)
         .is_some_and(|(ceiling, rate)| rate > ceiling.bit_per_s);
     flag_if(Flag::CeilingWrong, above);
     flags.into_iter().collect()
+}
+
+/// Whether the two ends of a pair hold different grids, as far as both tell.
+fn grids_differ(sample: &Sample) -> bool {
+    let grids = |side: &'_ SideSample| -> BTreeMap<u32, Checksum> {
+        let flows = side.flows.iter();
+        let known = flows.filter_map(|flow| Some((flow.flow, flow.grid.as_ref()?.checksum)));
+        known.collect()
+    };
+    let remote = grids(&sample.remote);
+    let mut local = grids(&sample.local).into_iter();
+    local.any(|(flow, checksum)| remote.get(&flow).is_some_and(|other| *other != checksum))
 }
 
 /// The stolen share of the CPUs that ran this end's threads (of all, where that is not known): on a
@@ -196,6 +209,7 @@ fn cut_short(sample: &Sample, side: &SideSample) -> bool {
 mod tests {
     use super::*;
     use crate::build;
+    use crate::sample::GridRecord;
     use crate::units::Nanoseconds;
 
     fn flags_of(sample: &Sample) -> Vec<Flag> {
@@ -243,6 +257,29 @@ mod tests {
             verbs.service = Service::Ud;
         }
         assert_eq!(flags_of(&sample), [], "datagrams may be lost");
+    }
+
+    #[test]
+    fn two_ends_with_different_grids_are_flagged_and_an_end_that_tells_none_is_not() {
+        let grid = |checksum| {
+            Some(GridRecord {
+                repetitions: 7,
+                checksum: Checksum(checksum),
+                work_ns: Nanoseconds::new(0),
+                vectors: None,
+                pictures: Vec::new(),
+            })
+        };
+        let mut sample = build::sample().flows(2).build();
+        for (index, checksum) in [(0, 5), (1, 6)] {
+            sample.local.flows[index].grid = grid(checksum);
+            sample.remote.flows[index].grid = grid(checksum);
+        }
+        assert_eq!(flags_of(&sample), []);
+        sample.remote.flows[1].grid = grid(5);
+        assert_eq!(flags_of(&sample), [Flag::GridsDiffer]);
+        sample.remote.flows[1].grid = None;
+        assert_eq!(flags_of(&sample), []);
     }
 
     #[test]

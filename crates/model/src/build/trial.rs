@@ -239,6 +239,7 @@ impl SampleBuilder {
             datagrams: None,
             drained: None,
             verbs: None,
+            grid: None,
         }
     }
 }

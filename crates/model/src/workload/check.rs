@@ -2,7 +2,9 @@
 
 mod verbs;
 
-use super::{Direction, Http, Pingpong, Rr, Stream, Transfer, TrialSpec, Udp, Waiting, Workload};
+use super::{
+    Diffusion, Direction, Http, Pingpong, Rr, Stream, Transfer, TrialSpec, Udp, Waiting, Workload,
+};
 use crate::units::{BitRate, Bytes, Nanoseconds};
 
 /// A limit of [`TrialSpec`] that was passed.
@@ -105,7 +107,7 @@ impl TrialSpec {
                     self.transport()
                 )
             },
-            "with stream, rr, pingpong and transfer on TCP connections that last: only those can be chosen",
+            "with stream, rr, pingpong, transfer and diffusion on TCP connections that last: only those can be chosen",
         )?;
         self.check_verbs()?;
         self.check_workload()
@@ -128,7 +130,10 @@ impl TrialSpec {
     fn keeps_its_connections(&self) -> bool {
         self.verbs.is_none()
             && match &self.workload {
-                Workload::Stream(_) | Workload::Pingpong(_) | Workload::Transfer(_) => true,
+                Workload::Stream(_)
+                | Workload::Pingpong(_)
+                | Workload::Transfer(_)
+                | Workload::Diffusion(_) => true,
                 Workload::Rr(rr) => !rr.connect_each,
                 Workload::Http(_) | Workload::Udp(_) | Workload::Rdma(_) => false,
             }
@@ -177,14 +182,10 @@ impl TrialSpec {
                 bytes, repetitions, ..
             }) => {
                 message("the buffer of a transfer", *bytes)?;
-                require(
-                    repetitions.is_none_or(|count| count > 0),
-                    "the repetitions",
-                    || "0".to_owned(),
-                    "1 and more",
-                )?;
+                check_repetitions(*repetitions)?;
                 check_memory(*bytes, self.flows.saturating_mul(2))
             }
+            Workload::Diffusion(diffusion) => self.check_diffusion(diffusion),
             Workload::Udp(Udp {
                 datagram_bytes,
                 rate_bit_per_s,
@@ -205,6 +206,20 @@ impl TrialSpec {
             }
             Workload::Rdma(rdma) => self.check_rdma(rdma),
         }
+    }
+
+    fn check_diffusion(&self, diffusion: &Diffusion) -> Result<(), SpecError> {
+        let range = Diffusion::BYTES_MIN.as_u64()..=MESSAGE_MAX;
+        require(
+            range.contains(&diffusion.bytes.as_u64()),
+            "the buffer of a grid",
+            || diffusion.bytes.to_string(),
+            "512 B to 1 GiB",
+        )?;
+        check_repetitions(diffusion.repetitions)?;
+        // What is compared is computed in two grids of its own.
+        let buffers = if diffusion.data_check { 3 } else { 1 };
+        check_memory(diffusion.bytes, self.flows.saturating_mul(buffers))
     }
 
     fn check_rr(&self, rr: &Rr) -> Result<(), SpecError> {
@@ -270,6 +285,15 @@ fn check_http(http: &Http) -> Result<(), SpecError> {
         "0 B to 1 GiB",
     )?;
     check_rate(http.rate_per_s)
+}
+
+fn check_repetitions(repetitions: Option<u64>) -> Result<(), SpecError> {
+    require(
+        repetitions.is_none_or(|count| count > 0),
+        "the repetitions",
+        || "0".to_owned(),
+        "1 and more",
+    )
 }
 
 fn check_memory(each: Bytes, count: u32) -> Result<(), SpecError> {

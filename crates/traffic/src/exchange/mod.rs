@@ -1,4 +1,4 @@
-//! Workloads of messages to and fro: `rr`, `pingpong`, `transfer`. The sender asks, the receiver answers.
+//! Workloads of messages to and fro: `rr`, `pingpong`, `transfer`, `diffusion`. The sender asks, the receiver answers.
 //!
 //! What the two ends say is a [`conversation`]; how a thread waits is the [`driver`]'s. The asking end
 //! decides when it is over, and says so with the end of file; the answering end serves until then. The
@@ -40,6 +40,7 @@ pub(crate) fn work(seat: &mut Seat<'_>) -> Result<Option<Found>, TrafficError> {
         Workload::Rr(rr) => rr::work(seat, rr),
         Workload::Pingpong(pingpong) => pingpong::work(seat, pingpong),
         Workload::Transfer(transfer) => transfer::work(seat, transfer),
+        Workload::Diffusion(diffusion) => transfer::diffuse(seat, diffusion),
         _ => Err(TrafficError::NotBuilt),
     }
 }

@@ -1,4 +1,5 @@
-//! `transfer`: a buffer there and back, as source 001 moves it: announce, fetch, go, return, done.
+//! `transfer` and `diffusion`: a buffer there and back, as source 001 moves it: announce, fetch, go, return,
+//! done.
 //!
 //! ```text
 //! asking end                                answering end
@@ -10,9 +11,10 @@
 //! ```
 //!
 //! Two seams: how the buffer travels ([`Asking`], [`Answering`]: over TCP, or by verbs that read and write
-//! the other end's memory) and what is done with it between fetch and return ([`Compute`]; here nothing).
+//! the other end's memory) and what is done with it ([`Compute`]: nothing, or a step of the heat equation).
 //! Of several pairs on one thread each makes a cycle in turn.
 
+mod grids;
 mod tcp;
 mod verbs;
 
@@ -20,15 +22,28 @@ use std::time::{Duration, Instant};
 
 use linerate_model::ids::NodeId;
 use linerate_model::known::Known;
-use linerate_model::sample::{Operations, Role};
-use linerate_model::workload::Transfer;
+use linerate_model::sample::{GridRecord, Operations, Role};
+use linerate_model::units::Bytes;
+use linerate_model::workload::{Diffusion, Transfer};
 
 use super::conversation::Fault;
 use super::end;
 use crate::tcp::Flow;
-use crate::trial::{FlowEnd, Found, Seat, Start};
+use crate::trial::{FlowEnd, Found, Seat, SeatFlow, Start};
 use crate::{TrafficError, content};
+use grids::Grids;
 use tcp::{TcpAnswering, TcpAsking};
+
+/// What all pairs of a trial have in common.
+#[derive(Debug, Clone, Copy)]
+struct Journey {
+    /// The size of the buffer.
+    bytes: Bytes,
+    /// How often it goes there and back; `None` is as often as the time allows.
+    repetitions: Option<u64>,
+    /// It comes back to where it was, and not to a place of its own.
+    over: bool,
+}
 
 /// One end of a pair.
 trait Travel {
@@ -46,10 +61,11 @@ trait Travel {
 
 /// How the asking end's buffer travels.
 trait Asking: Travel {
-    /// The buffer that goes there.
+    /// The buffer that goes there; where it comes back over itself, also what came back.
     fn outgoing(&mut self) -> &mut [u8];
 
-    /// The buffer that went, and the one that came back.
+    /// The buffer that went, and the one that came back; the latter has nothing where it came back over the
+    /// former.
     fn both(&mut self) -> (&mut [u8], &[u8]);
 
     /// Says that the outgoing buffer is ready, and what the other end needs to fetch it.
@@ -86,72 +102,176 @@ trait Answering: Travel {
     fn await_done(&mut self) -> Result<(), Fault>;
 }
 
-/// The work on a buffer between fetch and return.
+/// What is done with the buffers of a thread's pairs, of which it is told the index.
 trait Compute {
-    /// Works on the buffer of repetition `repetition`. The same at both ends: with the data check the
-    /// asking end works on its own copy and compares.
-    fn work(&mut self, buffer: &mut [u8], repetition: u64);
+    /// Before the trial starts, at the asking end.
+    fn begin(&mut self, _index: usize, _one: SeatFlow<'_>, _buffer: &mut [u8]) {}
+
+    /// Before each cycle, at the asking end: makes the outgoing buffer ready.
+    fn prepare(&mut self, index: usize, one: SeatFlow<'_>, buffer: &mut [u8], repetition: u64);
+
+    /// After each cycle, at the asking end: looks at what came back.
+    fn judge(
+        &mut self,
+        index: usize,
+        one: SeatFlow<'_>,
+        pair: &mut impl Asking,
+        repetition: u64,
+    ) -> Result<(), TrafficError>;
+
+    /// Between fetch and return, at the answering end; how much of the time went into comparing.
+    fn work(
+        &mut self,
+        index: usize,
+        one: SeatFlow<'_>,
+        buffer: &mut [u8],
+        repetition: u64,
+    ) -> Result<Duration, TrafficError>;
+
+    /// When all is over: what there is to say of the buffer that this end had last.
+    fn leave(&mut self, _index: usize, _buffer: &mut [u8]) -> Option<GridRecord> {
+        None
+    }
 }
 
-/// No work: what comes back is what went.
-#[derive(Debug, Default)]
-struct Unchanged;
+/// What comes back is what went.
+#[derive(Debug, Clone, Copy)]
+struct Unchanged {
+    /// Every repetition has other content, and every byte is compared at both ends.
+    is_compared: bool,
+}
 
 impl Compute for Unchanged {
-    fn work(&mut self, _buffer: &mut [u8], _repetition: u64) {}
+    fn prepare(&mut self, _index: usize, one: SeatFlow<'_>, buffer: &mut [u8], repetition: u64) {
+        if self.is_compared {
+            content::fill(buffer, one.flow.number, repetition);
+        }
+    }
+
+    fn judge(
+        &mut self,
+        _index: usize,
+        one: SeatFlow<'_>,
+        pair: &mut impl Asking,
+        repetition: u64,
+    ) -> Result<(), TrafficError> {
+        if !self.is_compared {
+            return Ok(());
+        }
+        let (sent, back) = pair.both();
+        content::compare_copies(sent, back).map_err(|found| found.on(one.flow.number, repetition))
+    }
+
+    fn work(
+        &mut self,
+        _index: usize,
+        one: SeatFlow<'_>,
+        buffer: &mut [u8],
+        repetition: u64,
+    ) -> Result<Duration, TrafficError> {
+        if !self.is_compared {
+            return Ok(Duration::ZERO);
+        }
+        let begun = Instant::now();
+        content::compare_filled(buffer, one.flow.number, repetition)
+            .map_err(|found| found.on(one.flow.number, repetition))?;
+        Ok(begun.elapsed())
+    }
 }
 
-/// What runs on each data thread.
+/// What runs on each data thread of `transfer`.
 pub(super) fn work(
     seat: &mut Seat<'_>,
     transfer: &Transfer,
 ) -> Result<Option<Found>, TrafficError> {
+    let journey = Journey {
+        bytes: transfer.bytes,
+        repetitions: transfer.repetitions,
+        over: false,
+    };
+    let is_compared = transfer.data_check;
+    travel(seat, journey, &mut Unchanged { is_compared })
+}
+
+/// What runs on each data thread of `diffusion`.
+pub(super) fn diffuse(
+    seat: &mut Seat<'_>,
+    diffusion: &Diffusion,
+) -> Result<Option<Found>, TrafficError> {
+    let journey = Journey {
+        bytes: diffusion.bytes,
+        repetitions: diffusion.repetitions,
+        over: true,
+    };
+    let mut grids = Grids::new(seat, diffusion);
+    travel(seat, journey, &mut grids)
+}
+
+/// Connects the pairs, and has them make their cycles.
+fn travel(
+    seat: &mut Seat<'_>,
+    journey: Journey,
+    compute: &mut impl Compute,
+) -> Result<Option<Found>, TrafficError> {
     if seat.spec.verbs.is_some() {
-        let pairs = verbs::open(seat, transfer.bytes)?;
+        let pairs = verbs::open(seat, journey)?;
         return match seat.role {
-            Role::Sender => all_ask(seat, transfer, pairs),
-            Role::Receiver => all_answer(seat, transfer, pairs),
+            Role::Sender => all_ask(seat, journey, pairs, compute),
+            Role::Receiver => all_answer(seat, journey, pairs, compute),
         };
     }
     let flows = seat.flows.clone();
     let flows = flows.iter();
     match seat.role {
         Role::Sender => {
-            let pairs = flows.map(|one| TcpAsking::new(seat, *one, transfer.bytes));
+            let pairs = flows.map(|one| TcpAsking::new(seat, *one, journey));
             let pairs = pairs.collect::<Result<Vec<_>, _>>()?;
-            all_ask(seat, transfer, pairs)
+            all_ask(seat, journey, pairs, compute)
         }
         Role::Receiver => {
-            let pairs = flows.map(|one| TcpAnswering::new(seat, *one, transfer.bytes));
+            let pairs = flows.map(|one| TcpAnswering::new(seat, *one, journey));
             let pairs = pairs.collect::<Result<Vec<_>, _>>()?;
-            all_answer(seat, transfer, pairs)
+            all_answer(seat, journey, pairs, compute)
         }
     }
 }
 
 fn all_ask(
     seat: &mut Seat<'_>,
-    transfer: &Transfer,
+    journey: Journey,
     mut pairs: Vec<impl Asking>,
+    compute: &mut impl Compute,
 ) -> Result<Option<Found>, TrafficError> {
+    for (index, (one, pair)) in seat.flows.iter().zip(&mut pairs).enumerate() {
+        compute.begin(index, *one, pair.outgoing());
+    }
     let Some(start) = seat.ready()? else {
         return Ok(None);
     };
-    let operations = ask(seat, transfer, &mut pairs, &mut Unchanged, start)?;
-    found(seat, &pairs, Some(operations), true, start).map(Some)
+    let operations = ask(seat, journey, &mut pairs, compute, start)?;
+    let mut found = found(seat, &pairs, Some(operations), true, start)?;
+    for (index, (end, pair)) in found.flows.iter_mut().zip(&mut pairs).enumerate() {
+        end.grid = compute.leave(index, pair.outgoing());
+    }
+    Ok(Some(found))
 }
 
 fn all_answer(
     seat: &mut Seat<'_>,
-    transfer: &Transfer,
+    journey: Journey,
     mut pairs: Vec<impl Answering>,
+    compute: &mut impl Compute,
 ) -> Result<Option<Found>, TrafficError> {
     let Some(start) = seat.ready()? else {
         return Ok(None);
     };
-    let cycles = answer(seat, transfer, &mut pairs, &mut Unchanged, start)?;
-    let complete = transfer.repetitions == Some(cycles);
-    found(seat, &pairs, None, complete, start).map(Some)
+    let cycles = answer(seat, &mut pairs, compute, start)?;
+    let complete = journey.repetitions == Some(cycles);
+    let mut found = found(seat, &pairs, None, complete, start)?;
+    for (index, (end, pair)) in found.flows.iter_mut().zip(&mut pairs).enumerate() {
+        end.grid = compute.leave(index, pair.fetched());
+    }
+    Ok(Some(found))
 }
 
 fn found(
@@ -175,35 +295,28 @@ fn found(
     })
 }
 
-/// The asking end's cycles, of all its pairs in turn. Filling and comparing are not in their times.
+/// The asking end's cycles, of all its pairs in turn. What is done before and after is not in their times.
 fn ask(
     seat: &Seat<'_>,
-    transfer: &Transfer,
+    journey: Journey,
     pairs: &mut [impl Asking],
     compute: &mut impl Compute,
     start: Start,
 ) -> Result<Operations, TrafficError> {
     let mut operations = Operations::default();
-    let repetitions = transfer.repetitions.unwrap_or(u64::MAX);
+    let repetitions = journey.repetitions.unwrap_or(u64::MAX);
     for repetition in 0..repetitions {
         // Only here: the other end serves the pairs in turn, so all of them make equally many cycles.
         if seat.board.is_stopped() {
             break;
         }
-        for (one, pair) in seat.flows.iter().zip(pairs.iter_mut()) {
-            if transfer.data_check {
-                content::fill(pair.outgoing(), one.flow.number, repetition);
-            }
+        for (index, (one, pair)) in seat.flows.iter().zip(pairs.iter_mut()).enumerate() {
+            compute.prepare(index, *one, pair.outgoing(), repetition);
             let took = cycle(pair).map_err(|fault| fault.on(*one, start.at, Instant::now()))?;
             operations.latency.record(took.into());
             operations.completed += 1;
             one.counter.set_operations(repetition + 1);
-            if transfer.data_check {
-                let (sent, back) = pair.both();
-                compute.work(sent, repetition);
-                content::compare_copies(sent, back)
-                    .map_err(|found| found.on(one.flow.number, repetition))?;
-            }
+            compute.judge(index, *one, pair, repetition)?;
         }
     }
     Ok(operations)
@@ -222,26 +335,18 @@ fn cycle(pair: &mut impl Asking) -> Result<Duration, Fault> {
 /// The answering end's cycles, until the asking end ends; how many each pair made.
 fn answer(
     seat: &Seat<'_>,
-    transfer: &Transfer,
     pairs: &mut [impl Answering],
     compute: &mut impl Compute,
     start: Start,
 ) -> Result<u64, TrafficError> {
     for repetition in 0.. {
-        for (one, pair) in seat.flows.iter().zip(pairs.iter_mut()) {
+        for (index, (one, pair)) in seat.flows.iter().zip(pairs.iter_mut()).enumerate() {
             let failed = |fault: Fault| fault.on(*one, start.at, Instant::now());
             if !pair.hear().map_err(failed)? {
                 return Ok(repetition);
             }
             pair.fetch().map_err(failed)?;
-            let mut comparing = Duration::ZERO;
-            if transfer.data_check {
-                let begun = Instant::now();
-                content::compare_filled(pair.fetched(), one.flow.number, repetition)
-                    .map_err(|found| found.on(one.flow.number, repetition))?;
-                comparing = begun.elapsed();
-            }
-            compute.work(pair.fetched(), repetition);
+            let comparing = compute.work(index, *one, pair.fetched(), repetition)?;
             answer_back(pair, comparing).map_err(failed)?;
         }
     }

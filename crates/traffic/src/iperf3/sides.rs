@@ -131,6 +131,7 @@ impl Foreign {
                 copies: None,
                 datagrams: udp.then(|| datagrams_of(told, role)),
                 drained: None,
+                grid: None,
                 verbs: None,
             })
         });

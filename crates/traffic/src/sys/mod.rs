@@ -1,7 +1,7 @@
 //! The system calls that have no safe wrapper, each in one small function: affinity of any CPU number
 //! (sched_setaffinity(2); the usual wrappers stop at 1024), CPU time of a thread (getrusage(2)), socket
 //! options, the kernel's account of a connection (`TCP_INFO`, tcp(7)), memory of a chosen node, payload
-//! without a copy, many datagrams in one call, io_uring.
+//! without a copy, many datagrams in one call, io_uring; and vectors that a processor may lack.
 
 #![expect(unsafe_code, reason = "the one module of this crate that calls libc")]
 
@@ -10,6 +10,7 @@ mod memory;
 mod mmsg;
 mod plain;
 pub(crate) mod uring;
+pub(crate) mod vectors;
 pub(crate) mod zerocopy;
 
 use std::os::fd::{AsFd, AsRawFd};

@@ -94,7 +94,10 @@ impl Connected {
     pub fn carry_out(&self, abort: &Abort) -> Result<SideSample, TrafficError> {
         let work: &trial::Work<'_> = match self.spec.workload {
             Workload::Stream(_) => &stream::work,
-            Workload::Rr(_) | Workload::Pingpong(_) | Workload::Transfer(_) => &exchange::work,
+            Workload::Rr(_)
+            | Workload::Pingpong(_)
+            | Workload::Transfer(_)
+            | Workload::Diffusion(_) => &exchange::work,
             Workload::Http(_) => &http::work,
             Workload::Udp(_) => &udp::work,
             Workload::Rdma(_) => &rdma::work,

@@ -55,6 +55,7 @@ pub(super) fn record(
                 datagrams: end.datagrams,
                 drained: None,
                 verbs: end.verbs,
+                grid: end.grid,
             });
         }
         if let Some(found) = found.operations {

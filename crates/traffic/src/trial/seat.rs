@@ -4,7 +4,9 @@ use std::time::{Duration, Instant};
 
 use linerate_model::ids::{CpuId, CpuSet, NodeId};
 use linerate_model::known::{Cause, Known};
-use linerate_model::sample::{Copies, Datagrams, Operations, Role, TcpInfo, VerbsRecord};
+use linerate_model::sample::{
+    Copies, Datagrams, GridRecord, Operations, Role, TcpInfo, VerbsRecord,
+};
 use linerate_model::workload::{MemoryPolicy, TrialSpec, Waiting};
 use rustix::io::Errno;
 
@@ -68,6 +70,7 @@ pub(crate) struct FlowEnd {
     pub(crate) copies: Option<Copies>,
     pub(crate) datagrams: Option<Datagrams>,
     pub(crate) verbs: Option<VerbsRecord>,
+    pub(crate) grid: Option<GridRecord>,
     /// Nothing of what moved could be seen at this end: no count is not a count of 0.
     pub(crate) is_blind: bool,
 }
@@ -84,6 +87,7 @@ impl FlowEnd {
             copies: None,
             datagrams: None,
             verbs: None,
+            grid: None,
             is_blind: false,
         }
     }
@@ -107,6 +111,7 @@ impl FlowEnd {
             copies: None,
             datagrams: None,
             verbs: None,
+            grid: None,
             is_blind: false,
         }
     }

@@ -10,6 +10,7 @@
     reason = "a test may look at the kernel behind the engine"
 )]
 
+mod diffusion;
 mod exchange;
 mod exchange_by_hand;
 mod hostile;

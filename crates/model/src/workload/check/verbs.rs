@@ -41,6 +41,7 @@ impl TrialSpec {
             Workload::Stream(_)
             | Workload::Pingpong(_)
             | Workload::Transfer(_)
+            | Workload::Diffusion(_)
             | Workload::Rdma(_) => true,
             Workload::Rr(rr) => !rr.connect_each,
             Workload::Http(_) | Workload::Udp(_) => false,
@@ -49,7 +50,7 @@ impl TrialSpec {
             carried,
             "the transport",
             || format!("verbs, of `{}`", self.workload.name()),
-            "verbs of stream, rr on connections that last, pingpong, transfer and rdma-*",
+            "verbs of stream, rr on connections that last, pingpong, transfer, diffusion and rdma-*",
         )
     }
 

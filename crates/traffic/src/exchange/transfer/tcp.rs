@@ -7,7 +7,7 @@ use linerate_model::ids::NodeId;
 use linerate_model::known::Known;
 use linerate_model::units::Bytes;
 
-use super::{Answering, Asking, Travel};
+use super::{Answering, Asking, Journey, Travel};
 use crate::TrafficError;
 use crate::exchange::conversation::{Conversation, Fault};
 use crate::exchange::driver::Driver;
@@ -15,6 +15,10 @@ use crate::trial::{Counter, Seat, SeatFlow};
 
 /// The announcement (the size) and the go (nanoseconds of comparing): a big-endian number.
 const WORD: usize = 8;
+/// Where the buffer begins, right behind the word: on a cache line, for who works on it.
+const HEAD: usize = 64;
+/// The place of the word.
+const WORD_AT: Range<usize> = HEAD - WORD..HEAD;
 /// What says that a cycle is over.
 const DONE: u8 = 0x44;
 
@@ -34,7 +38,7 @@ impl<'a> Line<'a> {
         size: Bytes,
         buffers: u64,
     ) -> Result<Self, TrafficError> {
-        let memory = Bytes::new(WORD as u64 + buffers * size.as_u64());
+        let memory = Bytes::new(HEAD as u64 + buffers * size.as_u64());
         Ok(Self {
             driver: Driver::new(seat, &[one], memory)?,
             counter: one.counter,
@@ -45,17 +49,17 @@ impl<'a> Line<'a> {
 
     /// The place of buffer `number`.
     fn buffer(&self, number: usize) -> Range<usize> {
-        let start = WORD + number * self.size;
+        let start = HEAD + number * self.size;
         start..start + self.size
     }
 
     fn put_word(&mut self, word: u64) {
-        self.driver.memory()[..WORD].copy_from_slice(&word.to_be_bytes());
+        self.driver.memory()[WORD_AT].copy_from_slice(&word.to_be_bytes());
     }
 
     fn word(&mut self) -> u64 {
         let mut word = [0; WORD];
-        word.copy_from_slice(&self.driver.memory()[..WORD]);
+        word.copy_from_slice(&self.driver.memory()[WORD_AT]);
         u64::from_be_bytes(word)
     }
 
@@ -150,60 +154,66 @@ impl Conversation for Step<'_> {
     }
 }
 
-/// The asking end: one buffer goes, another takes what comes back.
-pub(super) struct TcpAsking<'a>(Line<'a>);
+/// The asking end: one buffer goes, and it or another one takes what comes back.
+pub(super) struct TcpAsking<'a> {
+    line: Line<'a>,
+    /// The number of the buffer that takes it.
+    back: usize,
+}
 
 impl<'a> TcpAsking<'a> {
     pub(super) fn new(
         seat: &Seat<'a>,
         one: SeatFlow<'a>,
-        size: Bytes,
+        journey: Journey,
     ) -> Result<Self, TrafficError> {
-        Line::new(seat, one, size, 2).map(Self)
+        let back = usize::from(!journey.over);
+        let line = Line::new(seat, one, journey.bytes, 1 + back as u64)?;
+        Ok(Self { line, back })
     }
 }
 
 impl Travel for TcpAsking<'_> {
     fn bytes(&self) -> u64 {
-        self.0.bytes
+        self.line.bytes
     }
 
     fn node(&self) -> Known<NodeId> {
-        self.0.driver.node()
+        self.line.driver.node()
     }
 }
 
 impl Asking for TcpAsking<'_> {
     fn outgoing(&mut self) -> &mut [u8] {
-        let range = self.0.buffer(0);
-        &mut self.0.driver.memory()[range]
+        let range = self.line.buffer(0);
+        &mut self.line.driver.memory()[range]
     }
 
     fn both(&mut self) -> (&mut [u8], &[u8]) {
-        let back = self.0.buffer(1).start;
-        let (sent, back) = self.0.driver.memory().split_at_mut(back);
-        (&mut sent[WORD..], back)
+        let back = self.line.buffer(1).start;
+        let (sent, back) = self.line.driver.memory().split_at_mut(back);
+        (&mut sent[HEAD..], back)
     }
 
     fn announce(&mut self) -> Result<(), Fault> {
-        let size = self.0.size as u64;
-        self.0.put_word(size);
+        let size = self.line.size as u64;
+        self.line.put_word(size);
         // The size and the buffer lie side by side.
-        self.0.send(0..WORD + self.0.size)
+        self.line.send(WORD_AT.start..HEAD + self.line.size)
     }
 
     fn await_go(&mut self) -> Result<Duration, Fault> {
-        self.0.receive(0..WORD)?;
-        Ok(Duration::from_nanos(self.0.word()))
+        self.line.receive(WORD_AT)?;
+        Ok(Duration::from_nanos(self.line.word()))
     }
 
     fn take_back(&mut self) -> Result<(), Fault> {
-        self.0.receive(self.0.buffer(1))
+        self.line.receive(self.line.buffer(self.back))
     }
 
     fn done(&mut self) -> Result<(), Fault> {
-        self.0.driver.memory()[0] = DONE;
-        self.0.send(0..1)
+        self.line.driver.memory()[0] = DONE;
+        self.line.send(0..1)
     }
 }
 
@@ -214,9 +224,9 @@ impl<'a> TcpAnswering<'a> {
     pub(super) fn new(
         seat: &Seat<'a>,
         one: SeatFlow<'a>,
-        size: Bytes,
+        journey: Journey,
     ) -> Result<Self, TrafficError> {
-        Line::new(seat, one, size, 1).map(Self)
+        Line::new(seat, one, journey.bytes, 1).map(Self)
     }
 }
 
@@ -232,7 +242,7 @@ impl Travel for TcpAnswering<'_> {
 
 impl Answering for TcpAnswering<'_> {
     fn hear(&mut self) -> Result<bool, Fault> {
-        if !self.0.step(0..0, 0..WORD, true)? {
+        if !self.0.step(0..0, WORD_AT, true)? {
             return Ok(false);
         }
         if self.0.word() != self.0.size as u64 {
@@ -253,7 +263,7 @@ impl Answering for TcpAnswering<'_> {
     fn go(&mut self, comparing: Duration) -> Result<(), Fault> {
         let comparing = u64::try_from(comparing.as_nanos()).unwrap_or(u64::MAX);
         self.0.put_word(comparing);
-        self.0.send(0..WORD)
+        self.0.send(WORD_AT)
     }
 
     fn put_back(&mut self) -> Result<(), Fault> {

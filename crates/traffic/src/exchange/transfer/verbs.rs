@@ -1,5 +1,5 @@
 //! A buffer there and back over verbs, as source 001 has it: the announcement names the buffer's address, key
-//! and size, the answering end reads it, and writes it back to the place behind it.
+//! and size, the answering end reads it, and writes it back: over it, or to the place behind it.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -15,7 +15,7 @@ use linerate_verbs::{Access, Receive, Remote, Send, Work};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 
-use super::{Answering, Asking, Travel};
+use super::{Answering, Asking, Journey, Travel};
 use crate::TrafficError;
 use crate::exchange::conversation::Fault;
 use crate::tcp::Flow;
@@ -53,16 +53,22 @@ pub(super) struct Pair<'a> {
     lane: Lane<'a>,
     number: usize,
     size: usize,
+    /// Where what comes back begins ...
+    back_at: usize,
+    /// ... and where words are.
+    words_at: usize,
     bytes: u64,
     /// Where the asking end's buffer is.
     announced: Option<Remote>,
 }
 
 /// Connects the pairs of a thread.
-pub(super) fn open<'a>(seat: &Seat<'a>, size: Bytes) -> Result<Vec<Pair<'a>>, TrafficError> {
-    let size = usize::try_from(size.as_u64()).unwrap_or(usize::MAX / 4);
+pub(super) fn open<'a>(seat: &Seat<'a>, journey: Journey) -> Result<Vec<Pair<'a>>, TrafficError> {
+    let size = usize::try_from(journey.bytes.as_u64()).unwrap_or(usize::MAX / 4);
+    let back_at = if journey.over { 0 } else { size };
+    let words_at = back_at + size;
     let needs = Needs {
-        memory: 2 * size + (ROOMS as usize + 1) * WORD,
+        memory: words_at + (ROOMS as usize + 1) * WORD,
         sends: SENDS,
         receives: ROOMS,
         inline: INLINE,
@@ -84,6 +90,8 @@ pub(super) fn open<'a>(seat: &Seat<'a>, size: Bytes) -> Result<Vec<Pair<'a>>, Tr
         lane,
         number,
         size,
+        back_at,
+        words_at,
         bytes: 0,
         announced: None,
     });
@@ -123,7 +131,7 @@ impl Travel for Pair<'_> {
 impl Pair<'_> {
     /// The place of a word: those that come, and behind them the one that goes.
     fn word_at(&self, room: usize) -> Range<usize> {
-        let start = 2 * self.size + room * WORD;
+        let start = self.words_at + room * WORD;
         start..start + WORD
     }
 
@@ -278,9 +286,9 @@ impl Asking for Pair<'_> {
     }
 
     fn both(&mut self) -> (&mut [u8], &[u8]) {
-        let size = self.size;
+        let (size, back) = (self.size, self.back_at);
         let (out, rest) = self.lane.region.bytes().split_at_mut(size);
-        (out, &rest[..size])
+        (out, &rest[..back])
     }
 
     fn announce(&mut self) -> Result<(), Fault> {
@@ -333,7 +341,7 @@ impl Answering for Pair<'_> {
 
     fn put_back(&mut self) -> Result<(), Fault> {
         let far = self.announced.ok_or(Fault::Unasked("no announcement"))?;
-        self.move_buffer(Work::Write, far.at(self.size as u64))?;
+        self.move_buffer(Work::Write, far.at(self.back_at as u64))?;
         self.say(BACK, 0, 0, 0)
     }
 

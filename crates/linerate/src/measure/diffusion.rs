@@ -1,0 +1,274 @@
+//! `measure diffusion`: the table of source 001 (real, user and sys of each end, both ways' rate), whether both
+//! ends hold the same grid, what the work costs, and pictures.
+
+mod overhead;
+mod picture;
+
+use std::path::Path as FilePath;
+
+use linerate_model::plan::End;
+use linerate_model::sample::{Checksum, GridPicture, GridRecord, Sample, SideSample, Vectors};
+use linerate_model::units::BitRate;
+use linerate_model::workload::{Diffusion, Workload};
+use serde_json::{Map, Value, json};
+
+use super::document::{Measured, askers, real, result_of};
+use super::placing::placement;
+use super::require::Requirements;
+use super::{announced, open_path, repeat, show, spec, text};
+use crate::cli::MeasureDiffusion;
+use crate::draw::fresh_token;
+use crate::exit::Outcome;
+use crate::interrupt::Interrupt;
+use crate::say::Say;
+pub(super) use overhead::Overhead;
+
+/// Carries it out.
+pub(super) fn run(args: &MeasureDiffusion, state: &FilePath, say: &Say) -> Outcome<()> {
+    // What contradicts itself is said before anybody is called.
+    let mut spec = spec::diffusion(args)?;
+    let interrupt = Interrupt::listen()?;
+    let mut path = open_path(&args.peer, state, &interrupt)?;
+    spec.placement = placement(&args.trial, &spec, path.view())?;
+    let what = announced(&path, &spec, &args.peer);
+    let mut requirements = Requirements::new(&args.until.require);
+    let (sample, overhead, repeats) = if let Some(pairs) = args.overhead {
+        say.note(&format!(
+            "{what} a trial, {pairs} times with the work and {pairs} times without; Ctrl-C stops it"
+        ));
+        let trials = overhead::measure(&spec, pairs, args.seed, |spec, number| {
+            say.note(&format!("trial {number} of {}", 2 * pairs));
+            path.run(spec, fresh_token()?)
+        })?;
+        (trials.0, Some(trials.1), None)
+    } else {
+        say.note(&format!("{what}; Ctrl-C stops it"));
+        let (sample, repeats) = repeat::until_certain(
+            &args.until,
+            spec.duration_ns,
+            |_| {
+                let sample = path.run(&spec, fresh_token()?)?;
+                requirements.see(&sample);
+                Ok(sample)
+            },
+            result_of,
+        )?;
+        (sample, None, repeats)
+    };
+    let measured = Measured {
+        overhead,
+        ..Measured::over_path(&path, sample, None)
+    };
+    if let Some(folder) = &args.pictures {
+        picture::write(folder, pictures(&measured.sample))?;
+        say.note(&format!("pictures are in {}", folder.display()));
+    }
+    let shown = show(&measured, repeats.as_ref(), requirements.judge(), say);
+    path.peer.leave()?;
+    shown
+}
+
+/// What of a sample is a diffusion.
+fn of(sample: &Sample) -> Option<&Diffusion> {
+    match &sample.spec.workload {
+        Workload::Diffusion(diffusion) => Some(diffusion),
+        _ => None,
+    }
+}
+
+/// One end's row of the table.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct EndFigures {
+    /// From the start to the end of its last pair.
+    pub(super) real_s: f64,
+    /// Of all its data threads.
+    pub(super) user_s: f64,
+    pub(super) system_s: f64,
+    /// Time that it worked on the grids, of all pairs.
+    pub(super) work_s: f64,
+    /// What it made steps with.
+    vectors: Option<Vectors>,
+    /// Of each pair.
+    checksums: Vec<(u32, Checksum)>,
+}
+
+/// What a trial gave.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Figures {
+    pub(super) local: EndFigures,
+    pub(super) remote: EndFigures,
+    /// Bytes that all pairs moved, both ways together.
+    bytes: u64,
+    /// How long that took the ends that ask.
+    pub(super) real_s: f64,
+}
+
+impl Figures {
+    /// Both ways and all pairs together.
+    pub(super) fn rate(&self) -> Option<BitRate> {
+        BitRate::from_f64(real(self.bytes) * 8.0 / self.real_s).filter(|_| self.real_s > 0.0)
+    }
+
+    /// Whether every pair's ends hold the same grid; none where an end does not tell.
+    fn is_same(&self) -> Option<bool> {
+        let (local, remote) = (&self.local.checksums, &self.remote.checksums);
+        (!local.is_empty() && local.len() == remote.len()).then_some(local == remote)
+    }
+}
+
+/// The figures of a trial of diffusion.
+pub(super) fn figures(sample: &Sample) -> Option<Figures> {
+    let buffer = of(sample)?.bytes.as_u64();
+    let journeys: u64 = askers(sample)
+        .flat_map(|(side, _)| side.senders().filter_map(|flow| flow.grid.as_ref()))
+        .map(|grid| grid.repetitions)
+        .sum();
+    let times = askers(sample).map(|(side, _)| end(side).real_s);
+    Some(Figures {
+        local: end(&sample.local),
+        remote: end(&sample.remote),
+        bytes: journeys.saturating_mul(buffer).saturating_mul(2),
+        real_s: times.fold(0.0, f64::max),
+    })
+}
+
+fn end(side: &SideSample) -> EndFigures {
+    let last = side.flows.iter().filter_map(|flow| flow.at_ns.last()).max();
+    let grids = |pick: fn(&GridRecord) -> f64| {
+        let grids = side.flows.iter().filter_map(|flow| flow.grid.as_ref());
+        grids.map(pick).sum::<f64>()
+    };
+    let known = side.flows.iter();
+    EndFigures {
+        real_s: last.copied().unwrap_or_default().as_secs_f64(),
+        user_s: side.cpu.threads_user_ns.as_secs_f64(),
+        system_s: side.cpu.threads_system_ns.as_secs_f64(),
+        work_s: grids(|grid| grid.work_ns.as_secs_f64()),
+        vectors: known.clone().find_map(|flow| flow.grid.as_ref()?.vectors),
+        checksums: known
+            .filter_map(|flow| Some((flow.flow, flow.grid.as_ref()?.checksum)))
+            .collect(),
+    }
+}
+
+/// The pictures of the first grid.
+fn pictures(sample: &Sample) -> &[GridPicture] {
+    let flows = sample.local.flows.iter().chain(&sample.remote.flows);
+    let mut grids = flows.filter_map(|flow| flow.grid.as_ref());
+    grids
+        .find(|grid| !grid.pictures.is_empty())
+        .map_or(&[], |grid| &grid.pictures)
+}
+
+/// The keys of the document that only this workload has.
+pub(super) fn keys(sample: &Sample, overhead: Option<&Overhead>) -> Map<String, Value> {
+    let mut keys = Map::new();
+    let (Some(diffusion), Some(found)) = (of(sample), figures(sample)) else {
+        return keys;
+    };
+    let mut value = json!({
+        "buffer_bytes": diffusion.bytes,
+        "side": diffusion.side(),
+        "repetitions": repetitions(sample),
+        "pairs": sample.spec.flows,
+        "work": diffusion.work,
+        "real_s": found.real_s,
+        "aggregate_gb_per_s": found.rate().map(|rate| rate.as_f64() / 8e9),
+        "local": end_value(&found.local),
+        "remote": end_value(&found.remote),
+        "same_grid": found.is_same(),
+    });
+    let pictures = pictures(sample);
+    if !pictures.is_empty() {
+        let pictures: Vec<Value> = pictures.iter().map(picture::value).collect();
+        value["pictures"] = json!(pictures);
+    }
+    keys.insert("diffusion".to_owned(), value);
+    if let Some(overhead) = overhead {
+        keys.insert("overhead".to_owned(), json!(overhead));
+    }
+    keys
+}
+
+fn end_value(end: &EndFigures) -> Value {
+    let checksums: Vec<Checksum> = end.checksums.iter().map(|(_, sum)| *sum).collect();
+    json!({
+        "real_s": end.real_s,
+        "user_s": end.user_s,
+        "system_s": end.system_s,
+        "work_s": end.work_s,
+        "vectors": end.vectors,
+        "checksums": checksums,
+    })
+}
+
+/// How often every grid went there and back: the fewest of all pairs.
+fn repetitions(sample: &Sample) -> Option<u64> {
+    let flows = sample.local.flows.iter().chain(&sample.remote.flows);
+    let all = flows.filter_map(|flow| Some(flow.grid.as_ref()?.repetitions));
+    all.min()
+}
+
+/// The lines for a person.
+pub(super) fn text(lines: &mut Vec<String>, measured: &Measured<'_>) {
+    let sample = &measured.sample;
+    let (Some(diffusion), Some(found)) = (of(sample), figures(sample)) else {
+        return;
+    };
+    let repetitions = repetitions(sample).unwrap_or(0);
+    let side = diffusion.side();
+    lines.push(format!(
+        "grid      {side} x {side} doubles in {}, {repetitions} times there and back, {}",
+        diffusion.bytes,
+        if diffusion.work {
+            "a step each time"
+        } else {
+            "no work"
+        },
+    ));
+    lines.push(format!(
+        "          {:>9} {:>9} {:>9} {:>9}   (seconds; at work: on the grid itself)",
+        "real", "user", "sys", "at work"
+    ));
+    let rows = [(End::Local, &found.local), (End::Remote, &found.remote)];
+    for (name, end) in rows {
+        let vectors = end.vectors.map(|vectors| format!("   ({vectors})"));
+        lines.push(format!(
+            "{:<9} {:>9.3} {:>9.3} {:>9.3} {:>9.3}{}",
+            name.to_string(),
+            end.real_s,
+            end.user_s,
+            end.system_s,
+            end.work_s,
+            vectors.unwrap_or_default(),
+        ));
+    }
+    let rate = found.rate().map_or_else(
+        || "not known".to_owned(),
+        |rate| format!("{:.3} GB/s", rate.as_f64() / 8e9),
+    );
+    lines.push(format!(
+        "aggregate {rate}   (2 x {:.3} GB / {:.3} s)",
+        real(found.bytes) / 2e9,
+        found.real_s
+    ));
+    lines.push(match (found.is_same(), found.local.checksums.first()) {
+        (Some(true), Some((_, checksum))) => {
+            format!("same grid yes, at both ends of every pair: {checksum}")
+        }
+        (Some(true) | None, _) => "same grid not known: an end does not tell".to_owned(),
+        (Some(false), _) => "same grid NO: the two ends of a pair hold different ones".to_owned(),
+    });
+    if let Some(overhead) = &measured.overhead {
+        overhead.text(lines);
+    }
+}
+
+/// A time in seconds, with the unit that suits it; negative ones too.
+fn seconds(value: f64) -> String {
+    let sign = if value < 0.0 { "-" } else { "" };
+    format!("{sign}{}", text::time(value.abs() * 1e9))
+}
+
+#[cfg(test)]
+mod tests;

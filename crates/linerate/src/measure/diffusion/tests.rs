@@ -1,0 +1,185 @@
+//! Documents and texts of made samples, held against the schema that people read them by.
+
+use linerate_model::build;
+use linerate_model::sample::{Flag, Operations};
+use linerate_model::units::{Bytes, Nanoseconds};
+use serde_json::json;
+
+use super::super::document::document;
+use super::super::text::text as told;
+use super::*;
+use crate::trial::PathView;
+
+/// A trial of two pairs, 10,000 repetitions of 1 MiB in two seconds, each end with a grid of its own.
+fn sample(work: bool) -> Sample {
+    let mut sample = build::sample().flows(2).build();
+    sample.spec.workload = Workload::Diffusion(Diffusion {
+        bytes: Bytes::mib(1),
+        repetitions: Some(10_000),
+        work,
+        data_check: false,
+        pictures: true,
+    });
+    for flow in 0..2 {
+        let grid = |worked: u64, vectors| GridRecord {
+            repetitions: 10_000,
+            checksum: Checksum(0xABC),
+            work_ns: Nanoseconds::from_millis(worked),
+            vectors,
+            pictures: Vec::new(),
+        };
+        sample.local.flows[flow].grid = Some(grid(10, None));
+        sample.remote.flows[flow].grid = Some(grid(400, Some(Vectors::Avx512)));
+    }
+    sample.local.operations = Some(Operations {
+        completed: 20_000,
+        ..Operations::default()
+    });
+    sample
+}
+
+/// The document, and the text.
+fn shown(sample: Sample, overhead: Option<Overhead>) -> (Value, String) {
+    let (near, far) = build::veth_pair();
+    let ends = PathView {
+        local: &near,
+        remote: &far,
+        local_nic: &near.nics[0].name,
+        remote_nic: &far.nics[0].name,
+        ipv6: false,
+    };
+    let measured = Measured {
+        overhead,
+        ..Measured::between(ends, sample, None)
+    };
+    let document = document(&measured, None);
+    let lines = told(&measured, &document, None);
+    let value = serde_json::to_value(&document).expect("a document");
+    assert_fits(&value);
+    (value, lines)
+}
+
+fn assert_fits(value: &Value) {
+    let schema = concat!(env!("CARGO_MANIFEST_DIR"), "/../../schema/sample-1.json");
+    let mut schemas = boon::Schemas::new();
+    let mut compiler = boon::Compiler::new();
+    let index = compiler.compile(schema, &mut schemas).expect("a schema");
+    if let Err(error) = schemas.validate(value, index) {
+        panic!("it does not fit its schema: {error:#}");
+    }
+}
+
+#[test]
+fn the_aggregate_is_twice_the_bytes_of_all_pairs_over_the_askers_time() {
+    let (value, text) = shown(sample(true), None);
+    let found = &value["diffusion"];
+    // 2 x 1 MiB x 10,000 x 2 pairs in 2 s.
+    assert_eq!(found["aggregate_gb_per_s"], json!(20.97152));
+    assert_eq!(value["total"]["rate_bit_per_s"], json!(167_772_160_000.0));
+    assert_eq!((&found["side"], &found["pairs"]), (&json!(360), &json!(2)));
+    assert_eq!(found["remote"]["work_s"], json!(0.8));
+    assert_eq!(found["remote"]["vectors"], json!("avx512"));
+    assert_eq!(found["local"]["vectors"], Value::Null);
+    assert_eq!(found["same_grid"], json!(true));
+    assert_eq!(
+        found["local"]["checksums"],
+        json!(["0000000000000abc", "0000000000000abc"])
+    );
+    for words in [
+        "grid      360 x 360 doubles in 1.00 MiB, 10000 times there and back, a step each time",
+        "aggregate 20.972 GB/s   (2 x 20.972 GB / 2.000 s)",
+        "same grid yes, at both ends of every pair: 0000000000000abc",
+        "(avx512)",
+    ] {
+        assert!(text.contains(words), "{words} is not in\n{text}");
+    }
+}
+
+#[test]
+fn grids_that_differ_are_said_and_flagged() {
+    let mut other = sample(true);
+    if let Some(grid) = &mut other.remote.flows[1].grid {
+        grid.checksum = Checksum(1);
+    }
+    let (value, text) = shown(other, None);
+    assert_eq!(value["diffusion"]["same_grid"], json!(false));
+    let flags = value["flags"].as_array().expect("flags");
+    assert!(flags.contains(&json!(Flag::GridsDiffer)), "{flags:?}");
+    assert!(text.contains("same grid NO"), "{text}");
+}
+
+#[test]
+fn an_end_that_tells_no_checksum_leaves_it_unknown() {
+    let mut silent = sample(true);
+    silent
+        .remote
+        .flows
+        .iter_mut()
+        .for_each(|flow| flow.grid = None);
+    let (value, text) = shown(silent, None);
+    assert_eq!(value["diffusion"]["same_grid"], Value::Null);
+    assert!(text.contains("same grid not known"), "{text}");
+}
+
+#[test]
+fn pictures_are_the_first_grids_and_in_the_document() {
+    let mut drawn = sample(true);
+    if let Some(grid) = &mut drawn.local.flows[0].grid {
+        grid.pictures = vec![GridPicture {
+            repetitions: 100,
+            side: 8,
+            blocks: 2,
+            means: vec![0, 150, 250, 0],
+            section: vec![1.5_f64.to_bits(), 2.5_f64.to_bits()],
+        }];
+    }
+    let (value, _) = shown(drawn, None);
+    let value = &value["diffusion"]["pictures"][0];
+    assert_eq!(value["means"], json!([[0.0, 1.5], [2.5, 0.0]]));
+    assert_eq!(value["section"], json!([1.5, 2.5]));
+}
+
+#[test]
+fn the_overhead_is_the_median_of_the_differences_within_pairs() {
+    // What drifts is in both trials of a pair, and drops out: the work takes 0.5 s.
+    let time = |work: bool, number: u32| {
+        let drift = f64::from(number / 2) * 0.25;
+        if work { 1.5 + drift } else { 1.0 + drift }
+    };
+    let mut worked = 0;
+    let spec = sample(true).spec;
+    let (nearest, overhead) = overhead::measure(&spec, 7, Some(3), |spec, number| {
+        let work = matches!(&spec.workload, Workload::Diffusion(one) if one.work);
+        worked += u32::from(work);
+        let mut trial = sample(work);
+        let ended = Nanoseconds::from_millis(millis(time(work, number - 1)));
+        for flow in trial.local.flows.iter_mut().chain(&mut trial.remote.flows) {
+            flow.at_ns = vec![ended];
+            flow.bytes = vec![Bytes::mib(1)];
+        }
+        Ok(trial)
+    })
+    .expect("fourteen trials");
+    assert_eq!(worked, 7);
+    assert_eq!(figures(&nearest).map(|one| one.real_s), Some(2.25));
+    let (value, text) = shown(nearest, Some(overhead));
+    let real = &value["overhead"]["real_s"];
+    for key in ["difference", "low", "high"] {
+        assert_eq!(real[key], json!(0.5), "{real}");
+    }
+    assert_eq!(
+        (&real["with"], &real["without"]),
+        (&json!(2.25), &json!(1.75))
+    );
+    assert!(text.contains("overhead  of the work, 7 pairs"), "{text}");
+    assert!(text.contains("500.00 ms [500.00 ms, 500.00 ms]"), "{text}");
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a test's time of some seconds"
+)]
+fn millis(seconds: f64) -> u64 {
+    (seconds * 1e3).round() as u64
+}

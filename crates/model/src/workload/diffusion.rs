@@ -1,0 +1,72 @@
+//! The work of source 001: one time step of the two-dimensional heat equation for each time that the grid goes
+//! to a peer and back.
+
+use serde::{Deserialize, Serialize};
+
+use crate::units::Bytes;
+
+/// What only `diffusion` has.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Diffusion {
+    /// The size of the buffer that goes there and back; the grid fills the most of it.
+    pub bytes: Bytes,
+    /// How often; `None` is as often as the time allows.
+    pub repetitions: Option<u64>,
+    /// Whether the answering end makes a time step of it and the asking end sets the boundary. Without, the
+    /// grid travels as it is.
+    pub work: bool,
+    /// The asking end makes every step too, plainly, and compares every byte; that is not in the times.
+    pub data_check: bool,
+    /// The asking end keeps pictures of its first grid.
+    #[serde(default)]
+    pub pictures: bool,
+}
+
+impl Diffusion {
+    /// What of the sum of differences to its neighbours a cell takes over in a step.
+    pub const FACTOR: f64 = 1e-2;
+    /// The heat of the square in the middle at the start; all else is 0.
+    pub const HOT: f64 = 1e4;
+    /// Half the side of that square, of every grid that is large enough.
+    pub const HOT_HALF_SIDE: usize = 10;
+    /// A side is a multiple of this many cells: 64 bytes, one vector of AVX-512, one cache line.
+    pub const SIDE_STEP: usize = 8;
+    /// The smallest buffer: of a grid of 8 x 8.
+    pub const BYTES_MIN: Bytes = Bytes::new(512);
+    /// Repetitions after which a picture is kept, beside the one of the end.
+    pub const PICTURES_AFTER: [u64; 2] = [100, 10_000];
+
+    /// The side of the grid in cells: the largest multiple of 8 whose square of doubles fits the buffer,
+    /// `floor(sqrt(bytes / 8) / 8) * 8`.
+    pub fn side(&self) -> usize {
+        Self::side_of(self.bytes)
+    }
+
+    /// The same of a buffer of `bytes`.
+    pub fn side_of(bytes: Bytes) -> usize {
+        let cells = bytes.as_u64() / 8;
+        // At most 2^30.5: no buffer has more than 2^64 bytes.
+        let root = usize::try_from(cells.isqrt()).unwrap_or(0);
+        root / Self::SIDE_STEP * Self::SIDE_STEP
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_side_is_the_sources_of_its_three_buffers() {
+        // int dsize = ((int)sqrt(buf_size / sizeof(double)) / 8) * 8;
+        let side = |bytes| Diffusion::side_of(bytes);
+        assert_eq!(side(Bytes::kib(256)), 176);
+        assert_eq!(side(Bytes::mib(1)), 360);
+        assert_eq!(side(Bytes::mib(4)), 720);
+        assert_eq!(side(Bytes::new(511)), 0);
+        assert_eq!(side(Diffusion::BYTES_MIN), 8);
+        assert_eq!(side(Bytes::new(2_047)), 8);
+        assert_eq!(side(Bytes::new(2_048)), 16);
+        assert_eq!(side(Bytes::mib(1_024)), 11_584);
+    }
+}

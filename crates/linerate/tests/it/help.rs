@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::job::{linerate, run};
 
-const COMMANDS: [&[&str]; 46] = [
+const COMMANDS: [&[&str]; 48] = [
     &[],
     &["demo"],
     &["map"],
@@ -52,6 +52,8 @@ const COMMANDS: [&[&str]; 46] = [
     &["testbed", "rxe", "list"],
     &["capture"],
     &["report"],
+    &["runs"],
+    &["export"],
     &["completions"],
 ];
 

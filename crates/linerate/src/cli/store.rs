@@ -54,8 +54,8 @@ pub struct RunsArgs {
     /// Only those with a trial that carries this flag, such as `steal`.
     #[arg(long, value_name = "FLAG", value_parser = parse_flag)]
     pub flag: Option<Flag>,
-    /// Only those of this command.
-    #[arg(long, value_enum)]
+    /// Only those of this command: lab, prove, demo, search.
+    #[arg(long, value_enum, hide_possible_values = true)]
     pub kind: Option<RunKind>,
     /// Read every run anew.
     #[arg(long)]

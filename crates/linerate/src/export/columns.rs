@@ -62,11 +62,17 @@ const FIXED: [Fixed; 40] = [
     ("linerate_version", Kind::Text, |run, _| {
         word(&run.header.version)
     }),
-    ("local_host", Kind::Text, |run, _| text(&run.local.name)),
-    ("remote_host", Kind::Text, |run, _| text(&run.remote.name)),
-    ("local_kernel", Kind::Text, |run, _| text(&run.local.kernel)),
+    ("local_host", Kind::Text, |run, _| {
+        text(run.local.name.as_ref())
+    }),
+    ("remote_host", Kind::Text, |run, _| {
+        text(run.remote.name.as_ref())
+    }),
+    ("local_kernel", Kind::Text, |run, _| {
+        text(run.local.kernel.as_ref())
+    }),
     ("remote_kernel", Kind::Text, |run, _| {
-        text(&run.remote.kernel)
+        text(run.remote.kernel.as_ref())
     }),
     ("peer", Kind::Text, |run, _| word(&run.header.peer)),
     ("local_nic", Kind::Text, |run, _| {
@@ -83,9 +89,9 @@ const FIXED: [Fixed; 40] = [
     ("superseded", Kind::Switch, |_, row| {
         Cell::Switch(row.superseded)
     }),
-    ("skipped", Kind::Text, |_, row| text(&row.skipped)),
+    ("skipped", Kind::Text, |_, row| text(row.skipped.as_ref())),
     ("remedy", Kind::Whole, |_, row| whole(row.remedy)),
-    ("rule", Kind::Text, |_, row| text(&row.rule)),
+    ("rule", Kind::Text, |_, row| text(row.rule.as_ref())),
     ("arm", Kind::Text, |_, row| {
         row.arm.map_or(Cell::Null, |arm| word(arm.word()))
     }),
@@ -147,8 +153,8 @@ fn word(text: &str) -> Cell {
     Cell::Text(text.to_owned())
 }
 
-fn text(known: &Option<String>) -> Cell {
-    known.as_deref().map_or(Cell::Null, word)
+fn text(known: Option<&String>) -> Cell {
+    known.map_or(Cell::Null, |text| word(text))
 }
 
 fn whole(known: Option<u64>) -> Cell {

@@ -348,6 +348,7 @@ fn the_list_of_the_runs_is_passed_over_when_a_shell_names_it_among_them() {
 
 #[test]
 fn a_format_is_told_by_a_word_else_by_the_name_of_the_file_else_by_what_is_printed() {
+    use TableFormat::{Csv, Jsonl, Parquet};
     let format = |to, out: Option<&str>, said| {
         let args = ExportArgs {
             runs: Vec::new(),
@@ -356,7 +357,6 @@ fn a_format_is_told_by_a_word_else_by_the_name_of_the_file_else_by_what_is_print
         };
         super::format_of(&args, said)
     };
-    use TableFormat::{Csv, Jsonl, Parquet};
     assert_eq!(format(None, None, Format::Text), Csv);
     assert_eq!(format(None, None, Format::Json), Jsonl);
     assert_eq!(format(None, Some("a.parquet"), Format::Text), Parquet);

@@ -374,7 +374,8 @@ fn conditions(filter: &Filter) -> (String, Vec<Value>) {
         if let Some(value) = value {
             values.push(value);
             let mark = format!("?{}", values.len());
-            all.push_str(&format!(" AND {}", condition.replace('?', &mark)));
+            all.push_str(" AND ");
+            all.push_str(&condition.replace('?', &mark));
         }
     };
     let text = |text: Option<&str>| text.map(|text| Value::Text(text.to_owned()));

@@ -44,6 +44,21 @@ pub struct Filter {
     pub kind: Option<RunKind>,
 }
 
+impl Filter {
+    /// What was typed.
+    pub fn of(args: &RunsArgs) -> Self {
+        Self {
+            host: args.host.clone(),
+            nic: args.nic.clone(),
+            workload: args.workload.clone(),
+            peer: args.peer.clone(),
+            since: args.since,
+            flag: args.flag.map(flag_word),
+            kind: args.kind,
+        }
+    }
+}
+
 /// The document.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RunsDocument {
@@ -126,15 +141,7 @@ pub struct Unreadable {
 
 /// Carries out `runs`.
 pub fn run(args: &RunsArgs, state: &Path, say: &Say) -> Outcome<()> {
-    let filter = Filter {
-        host: args.host.clone(),
-        nic: args.nic.clone(),
-        workload: args.workload.clone(),
-        peer: args.peer.clone(),
-        since: args.since,
-        flag: args.flag.map(flag_word),
-        kind: args.kind,
-    };
+    let filter = Filter::of(args);
     let document = document(&state.join("runs"), &filter, args.rebuild, say)?;
     for one in &document.unreadable {
         say.note(&format!("cannot be read: {}", visible(&one.why)));
@@ -148,6 +155,9 @@ pub fn run(args: &RunsArgs, state: &Path, say: &Say) -> Outcome<()> {
         say.note(&format!("there is {which} in {}", document.folder));
         return Ok(());
     }
+    let number = document.runs.len();
+    let runs = if number == 1 { "run" } else { "runs" };
+    say.note(&format!("{number} {runs} in {}", document.folder));
     say.data(&text(&document.runs))
 }
 

@@ -100,10 +100,11 @@ impl Summary {
             | Record::Between(sample)
             | Record::After(sample)
             | Record::Pilot(sample)
-            | Record::Paired { sample, .. } => self.count(sample),
-            Record::Explored { sample, .. } => {
-                sample.iter().for_each(|sample| self.count(sample));
-            }
+            | Record::Paired { sample, .. }
+            | Record::Explored {
+                sample: Some(sample),
+                ..
+            } => self.count(sample),
             Record::Cell { samples, .. } => samples.iter().for_each(|sample| self.count(sample)),
             Record::Stopped(why) => {
                 self.state = State::Stopped;

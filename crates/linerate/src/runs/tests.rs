@@ -3,10 +3,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use clap::Parser;
 use linerate_model::sample::Flag;
 use tempfile::TempDir;
 
 use super::*;
+use crate::cli::{Cli, Command};
 use crate::store::{Log, Record, Run, made_up};
 
 fn quiet() -> Say {
@@ -51,110 +53,33 @@ fn the_newest_run_comes_first() {
 #[test]
 fn a_filter_lets_pass_what_it_names_and_two_what_both_name() {
     let (_place, runs) = folder();
-    let word = |text: &str| Some(text.to_owned());
-    let none = Filter::default;
-    for (filter, passed) in [
-        (
-            Filter {
-                host: word("other"),
-                ..none()
-            },
-            &["c-search-7"][..],
-        ),
-        (
-            Filter {
-                host: word("host"),
-                ..none()
-            },
-            &["b-lab-7", "c-search-7", "a-prove-7"],
-        ),
-        (
-            Filter {
-                host: word("o'%"),
-                ..none()
-            },
-            &[],
-        ),
-        (
-            Filter {
-                nic: word("far0"),
-                ..none()
-            },
-            &["b-lab-7", "c-search-7", "a-prove-7"],
-        ),
-        (
-            Filter {
-                nic: word("eth9"),
-                ..none()
-            },
-            &[],
-        ),
-        (
-            Filter {
-                workload: word("stream"),
-                ..none()
-            },
-            &["b-lab-7", "c-search-7", "a-prove-7"],
-        ),
-        (
-            Filter {
-                workload: word("rr"),
-                ..none()
-            },
-            &[],
-        ),
-        (
-            Filter {
-                peer: word("ssh://other"),
-                ..none()
-            },
-            &["c-search-7"],
-        ),
-        (
-            Filter {
-                since: Some(2_000),
-                ..none()
-            },
-            &["b-lab-7", "c-search-7"],
-        ),
-        (
-            Filter {
-                since: Some(u64::MAX),
-                ..none()
-            },
-            &[],
-        ),
-        (
-            Filter {
-                flag: word("not-settled"),
-                ..none()
-            },
-            &["a-prove-7"],
-        ),
-        (
-            Filter {
-                flag: word("steal"),
-                ..none()
-            },
-            &["b-lab-7", "a-prove-7"],
-        ),
-        (
-            Filter {
-                kind: Some(RunKind::Search),
-                ..none()
-            },
-            &["c-search-7"],
-        ),
-        (
-            Filter {
-                kind: Some(RunKind::Lab),
-                flag: word("not-settled"),
-                ..none()
-            },
-            &[],
-        ),
+    let all = "b-lab-7 c-search-7 a-prove-7";
+    for (words, passed) in [
+        ("--host other", "c-search-7"),
+        ("--host host", all),
+        ("--host o'%", ""),
+        ("--nic far0", all),
+        ("--nic eth9", ""),
+        ("--workload stream", all),
+        ("--workload rr", ""),
+        ("--peer ssh://other", "c-search-7"),
+        ("--since 1970-01-01T00:33:20Z", "b-lab-7 c-search-7"),
+        ("--since 9999-12-31", ""),
+        ("--flag not-settled", "a-prove-7"),
+        ("--flag steal", "b-lab-7 a-prove-7"),
+        ("--kind search", "c-search-7"),
+        ("--kind lab --flag not-settled", ""),
+        ("--kind lab --flag steal", "b-lab-7"),
     ] {
-        assert_eq!(names(&runs, &filter), passed, "{filter:?}");
+        let words = ["linerate", "runs"].into_iter().chain(words.split(' '));
+        let Command::Runs(args) = Cli::parse_from(words).command else {
+            panic!("another command");
+        };
+        assert_eq!(
+            names(&runs, &Filter::of(&args)).join(" "),
+            passed,
+            "{args:?}"
+        );
     }
 }
 

@@ -261,6 +261,46 @@ fn a_factor_is_a_column_and_what_could_not_be_had_is_a_row_that_says_why() {
 }
 
 #[test]
+fn a_kept_experiment_has_in_the_table_the_figures_of_its_document() {
+    let run = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/runs/lab-1");
+    let said = fs::read_to_string(run.join("said.json")).expect("the document");
+    let said: Value = serde_json::from_str(&said).expect("JSON");
+    let rows = rows(&[run]);
+    let cells = rows
+        .iter()
+        .filter(|row| row["kind"] == "cell" && row["superseded"] == false);
+    let cells: Vec<_> = cells
+        .map(|row| {
+            let levels = [&row["factor.tso"], &row["factor.gro"]];
+            let place = (&row["block"], &row["order"], levels.map(Value::to_string));
+            (
+                place,
+                in_words(&row["rate_bit_per_s"]),
+                row["flags"].as_str(),
+            )
+        })
+        .collect();
+    let trials = said["trials"].as_array().expect("a list").iter();
+    let trials: Vec<_> = trials
+        .map(|trial| {
+            let levels = [&trial["levels"][0], &trial["levels"][1]];
+            let place = (
+                &trial["block"],
+                &trial["order"],
+                levels.map(Value::to_string),
+            );
+            (
+                place,
+                in_words(&trial["values"]["rate"]),
+                trial["flags"][0].as_str(),
+            )
+        })
+        .collect();
+    assert_eq!(cells.len(), 12);
+    assert_eq!(cells, trials);
+}
+
+#[test]
 fn the_numbers_of_a_pair_count_within_their_run() {
     let place = tempfile::tempdir().expect("a folder");
     let run = |name: &str| {

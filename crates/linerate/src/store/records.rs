@@ -104,3 +104,58 @@ impl Iterator for Records {
         read
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::store::{made_up, read};
+
+    fn one_by_one(folder: &Path) -> Outcome<(Vec<Record>, bool)> {
+        let mut records = Records::open(folder)?;
+        let read: Outcome<Vec<Record>> = records.by_ref().collect();
+        Ok((read?, records.torn()))
+    }
+
+    #[test]
+    fn a_run_read_record_by_record_is_the_one_read_as_a_whole_wherever_it_is_cut() {
+        let place = tempfile::tempdir().expect("a folder");
+        let folder = place.path().join("run");
+        made_up::store(&folder, &made_up::header(1, 0), made_up::proof());
+        let whole = fs::read(folder.join(RECORDS)).expect("the records");
+        let ends = (0..whole.len()).filter(|at| whole[*at] == b'\n');
+        let cuts = ends.flat_map(|end| [end / 2, end - 1, end, end + 1]);
+        for cut in cuts.collect::<Vec<_>>() {
+            fs::write(folder.join(RECORDS), &whole[..cut]).expect("the cut");
+            let stored = read(&folder).expect("only the last line is torn");
+            let (records, torn) = one_by_one(&folder).expect("only the last line is torn");
+            assert_eq!(
+                (records, torn),
+                (stored.records, stored.torn),
+                "cut at {cut}"
+            );
+        }
+        fs::remove_file(folder.join(RECORDS)).expect("the records");
+        assert_eq!(one_by_one(&folder).expect("none"), (Vec::new(), false));
+    }
+
+    #[test]
+    fn a_line_that_was_changed_is_named_also_when_the_records_are_read_one_by_one() {
+        let place = tempfile::tempdir().expect("a folder");
+        let folder = place.path().join("run");
+        made_up::store(&folder, &made_up::header(1, 0), made_up::proof());
+        let text = fs::read_to_string(folder.join(RECORDS)).expect("the records");
+        let changed = text.replace("tcp-buffer-below-bdp", "tcp-buffer-below-BDP");
+        fs::write(folder.join(RECORDS), changed).expect("the change");
+        let stop = one_by_one(&folder).expect_err("it was changed");
+        assert_eq!(
+            stop.message,
+            read(&folder).expect_err("it was changed").message
+        );
+        assert!(
+            stop.message.contains("line 3: the checksum is wrong"),
+            "{stop}"
+        );
+    }
+}

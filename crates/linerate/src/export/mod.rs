@@ -60,10 +60,10 @@ pub fn run(args: &ExportArgs, say: &Say) -> Outcome<()> {
         return Ok(());
     }
     let why = format!(
-        "{} of {} runs could not be read and are not in the table, the first: {}",
+        "{} of {} runs could not be read and are not in the table:\n  {}",
         unread.len(),
         folders.len(),
-        unread[0]
+        unread.join("\n  ")
     );
     Err(Stop::new(Code::BadInput, why))
 }
@@ -120,10 +120,7 @@ impl Export<'_> {
         for folder in self.folders {
             match self.cells_of(folder) {
                 Ok(rows) => rows.into_iter().try_for_each(|row| table.row(row))?,
-                Err(why) => {
-                    self.say.note(&format!("left out: {why}"));
-                    unread.push(why);
-                }
+                Err(why) => unread.push(why),
             }
         }
         table.finish()?;

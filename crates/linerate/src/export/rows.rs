@@ -241,7 +241,7 @@ pub(super) fn factors_of(folder: &Path) -> Vec<String> {
     while let Ok(Some(line)) = lines.next_line() {
         // Behind the checksum and a blank. A trial may have megabytes, and is not of interest here.
         let json = line.get(9..).unwrap_or_default();
-        if !json.starts_with(b"{\"lab\":") && !json.starts_with(b"{\"factors\":") {
+        if !is_of(json, b"\"lab\"") && !is_of(json, b"\"factors\"") {
             continue;
         }
         match serde_json::from_slice(json) {
@@ -255,6 +255,12 @@ pub(super) fn factors_of(folder: &Path) -> Vec<String> {
         }
     }
     names
+}
+
+/// Whether the first key of a JSON object is `key`.
+fn is_of(json: &[u8], key: &[u8]) -> bool {
+    let object = json.trim_ascii_start().strip_prefix(b"{");
+    object.is_some_and(|rest| rest.trim_ascii_start().starts_with(key))
 }
 
 /// The rows of a run whose records were read so far.

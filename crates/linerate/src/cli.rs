@@ -5,6 +5,7 @@ mod lab;
 mod ladder;
 mod measure;
 mod prove;
+mod store;
 mod testbed;
 mod tune;
 mod verbs;
@@ -27,6 +28,7 @@ pub use measure::{
     SendArg, StreamArgs, TrialArgs, UntilArgs,
 };
 pub use prove::{ProveArgs, SearchArgs, WeighArgs};
+pub use store::{ExportArgs, RunsArgs, TableFormat};
 pub use testbed::{RxeAction, TestbedAction};
 pub use tune::{ApplyArgs, HoldArgs, PersistArgs, StayArgs, TuneAction, WantedArgs};
 pub use verbs::{ConnectArg, MeasureRdma, ServiceArg, TransportArg, TransportArgs, VerbsArgs};
@@ -179,6 +181,10 @@ pub enum Command {
         #[arg(long, value_name = "FILE")]
         out: Option<PathBuf>,
     },
+    /// List the stored runs of the state folder, newest first.
+    Runs(RunsArgs),
+    /// Write every trial of stored runs as a row of one flat table, for a data frame or a database.
+    Export(ExportArgs),
     /// Print shell completions.
     Completions {
         /// The shell.

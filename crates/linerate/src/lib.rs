@@ -18,6 +18,7 @@ pub mod doctor;
 mod draw;
 pub mod ends;
 pub mod exit;
+pub mod export;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz;
 pub mod guard;
@@ -30,6 +31,7 @@ mod lease;
 pub mod map;
 pub mod measure;
 pub mod memory;
+mod moment;
 pub mod peer;
 mod persist;
 pub mod place;
@@ -37,6 +39,7 @@ pub mod preload;
 pub mod prove;
 pub mod record;
 pub mod report;
+pub mod runs;
 pub mod say;
 pub mod settings_page;
 mod stack;
@@ -144,6 +147,8 @@ fn carry_out(cli: &Cli, typed: &Typed, say: &Say) -> Outcome<u8> {
         Command::Testbed { action } => testbed::run(action, &state, say).map(done),
         Command::Capture { file } => commands::capture(file, say).map(done),
         Command::Report { run, out } => commands::report(run, out.as_deref(), say).map(done),
+        Command::Runs(args) => runs::run(args, &state, say).map(done),
+        Command::Export(args) => export::run(args, say).map(done),
         Command::Completions { shell } => commands::completions(*shell, say).map(done),
     }
 }

@@ -68,6 +68,19 @@ impl Say {
         )
     }
 
+    /// Prints data to stdout as `write` makes it; `None` when its reader has gone away before the end.
+    pub fn stream<T>(
+        &self,
+        write: impl FnOnce(&mut dyn Write) -> io::Result<T>,
+    ) -> Outcome<Option<T>> {
+        let mut out = BufWriter::with_capacity(JSON_BYTES, io::stdout().lock());
+        let written = write(&mut out).and_then(|made| out.flush().map(|()| made));
+        match written {
+            Ok(made) => Ok(Some(made)),
+            Err(error) => printed(Err(error)).map(|()| None),
+        }
+    }
+
     /// Says something to the person, on stderr.
     pub fn note(&self, text: &str) {
         if !self.quiet {

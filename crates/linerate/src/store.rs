@@ -9,6 +9,11 @@
 //! A record whose checksum is wrong never existed: that is what a crash in the middle of a write
 //! leaves, and only the last line can be one. Format version 1.
 
+mod kind;
+#[cfg(test)]
+pub(crate) mod made_up;
+mod records;
+
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -25,10 +30,14 @@ use linerate_model::sample::Sample;
 use linerate_model::setting::Class;
 use serde::{Deserialize, Serialize};
 
+pub use self::kind::RunKind;
+pub use self::records::{Records, RunLines};
 use crate::exit::{Code, Outcome, Stop};
 
 /// The name of the header's schema.
 pub const SCHEMA: &str = "linerate.run/1";
+/// The file of a run's records, in its folder.
+const RECORDS: &str = "records.jsonl";
 
 /// What a run is.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -254,7 +263,7 @@ impl Run {
         let file = OpenOptions::new()
             .create_new(true)
             .append(true)
-            .open(folder.join("records.jsonl"))
+            .open(folder.join(RECORDS))
             .map_err(failed)?;
         Ok(Self {
             folder: folder.to_owned(),
@@ -275,7 +284,7 @@ impl Run {
         }
         let file = OpenOptions::new()
             .append(true)
-            .open(folder.join("records.jsonl"))
+            .open(folder.join(RECORDS))
             .map_err(|error| cannot_write(folder, error))?;
         let bytes = file
             .metadata()
@@ -293,7 +302,7 @@ impl Run {
     pub fn resume(folder: &Path) -> Outcome<Self> {
         let stored = read(folder)?;
         if stored.torn {
-            let place = folder.join("records.jsonl");
+            let place = folder.join(RECORDS);
             let cut = || -> io::Result<()> {
                 let bytes = fs::read(&place)?;
                 // Only the last line can be torn, whether it has an end or not.
@@ -345,18 +354,12 @@ pub fn line_of(record: &Record) -> Outcome<String> {
     Ok(format!("{:08x} {json}\n", crc32fast::hash(json.as_bytes())))
 }
 
-/// Reads a run back.
-pub fn read(folder: &Path) -> Outcome<StoredRun> {
-    let wrong = |what: &str, error: String| {
-        Stop::new(
-            Code::BadInput,
-            format!("{} is not a run: {what}: {error}", folder.display()),
-        )
-    };
+/// Reads a run's header.
+pub fn read_header(folder: &Path) -> Outcome<Header> {
     let text = fs::read_to_string(folder.join("run.json"))
-        .map_err(|error| wrong("run.json", error.to_string()))?;
+        .map_err(|error| no_run(folder, "run.json", &error))?;
     let header: Header =
-        serde_json::from_str(&text).map_err(|error| wrong("run.json", error.to_string()))?;
+        serde_json::from_str(&text).map_err(|error| no_run(folder, "run.json", &error))?;
     if header.schema != SCHEMA {
         return Err(Stop::new(
             Code::BadInput,
@@ -367,12 +370,23 @@ pub fn read(folder: &Path) -> Outcome<StoredRun> {
             ),
         ));
     }
-    let bytes = match fs::read(folder.join("records.jsonl")) {
+    Ok(header)
+}
+
+fn no_run(folder: &Path, what: &str, error: &dyn fmt::Display) -> Stop {
+    let why = format!("{} is not a run: {what}: {error}", folder.display());
+    Stop::new(Code::BadInput, why)
+}
+
+/// Reads a run back.
+pub fn read(folder: &Path) -> Outcome<StoredRun> {
+    let header = read_header(folder)?;
+    let bytes = match fs::read(folder.join(RECORDS)) {
         // The header is written first: a run may have been cut off between the two.
         Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-        read => read.map_err(|error| wrong("records.jsonl", error.to_string()))?,
+        read => read.map_err(|error| no_run(folder, RECORDS, &error))?,
     };
-    let (records, torn) = parse_records(&bytes).map_err(|why| wrong("records.jsonl", why))?;
+    let (records, torn) = parse_records(&bytes).map_err(|why| no_run(folder, RECORDS, &why))?;
     Ok(StoredRun {
         folder: folder.to_owned(),
         header,

@@ -39,7 +39,7 @@ fn seconds(time: Nanoseconds) -> f64 {
 }
 
 /// Of messages to and fro one way; of all sizes together where there are several.
-fn rate(sample: &Sample) -> Option<BitRate> {
+pub(crate) fn rate(sample: &Sample) -> Option<BitRate> {
     if sample.spec.workload.is_bulk() {
         return rate_of(sample);
     }
@@ -60,7 +60,7 @@ fn rate(sample: &Sample) -> Option<BitRate> {
 }
 
 /// How long operations took, or one way of messages.
-fn times(sample: &Sample) -> Histogram {
+pub(crate) fn times(sample: &Sample) -> Histogram {
     let mut whole = Histogram::default();
     for (_, operations) in askers(sample) {
         if operations.sizes.is_empty() {

@@ -22,6 +22,8 @@ use linerate_model::units::BitRate;
 use linerate_testbed::Stage;
 
 use self::definition::Definition;
+#[cfg(test)]
+pub(crate) use self::definition::parse;
 use self::lanes::Lanes;
 use self::resolve::Resolver;
 use self::session::{Asked, Session};

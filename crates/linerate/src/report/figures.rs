@@ -410,7 +410,7 @@ fn mean_and_range(values: &[f64]) -> Option<[f64; 3]> {
 
 /// Text that a host or a stored run provided, with every control character and every character that
 /// turns the direction of writing made visible: neither a terminal nor a page may be steered by a name.
-pub(super) fn visible(text: &str) -> String {
+pub(crate) fn visible(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         let steers = c.is_control()

@@ -35,7 +35,7 @@ mod text;
 mod verdict;
 
 pub use data::ReportData;
-pub(crate) use figures::{detectable, effect_figure, flag_in_words};
+pub(crate) use figures::{detectable, effect_figure, flag_in_words, visible};
 pub use gaps::nulled;
 pub use lab_page::lab_page;
 pub use map_dot::map_dot;

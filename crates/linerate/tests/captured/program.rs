@@ -13,9 +13,14 @@ pub(crate) struct Ended {
 /// Runs `linerate` with `words`.
 pub(crate) fn linerate(words: &[&str]) -> Ended {
     let state = tempfile::tempdir().expect("a state folder");
+    within(state.path(), words)
+}
+
+/// The same, with the state folder that is given.
+pub(crate) fn within(state: &Path, words: &[&str]) -> Ended {
     let output = Command::new(env!("CARGO_BIN_EXE_linerate"))
         .arg("--state")
-        .arg(state.path())
+        .arg(state)
         .args(words)
         .output()
         .expect("the program starts");

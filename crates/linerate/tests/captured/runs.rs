@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::archives::{Edit, archive, host, repository};
 use super::documents::{document, fits};
-use super::program::linerate;
+use super::program::{linerate, within};
 
 const WMEM: Edit = Edit::File("proc/sys/net/ipv4/tcp_wmem", Some("4096\t16384\t65536"));
 
@@ -130,6 +130,69 @@ fn a_stored_run_its_verdict_and_the_data_of_its_page_fit_their_schemas() {
     let found = verdict["found"].as_array().expect("a list");
     assert!(found.contains(&"tcp-buffer-below-bdp".into()), "{found:?}");
     fits(&data_of(&run.join("report.html")));
+}
+
+#[test]
+fn every_row_of_a_stored_run_fits_its_schema() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let run = folder.path().join("run");
+    store(&run);
+    let name = run.to_str().expect("a path in UTF-8");
+    let text = linerate(&["export", name, "--to", "jsonl"]).with_code(0);
+    let rows: Vec<Value> = text.lines().map(document).collect();
+    assert_eq!(rows.len(), 5 + 10 + 3);
+    assert_eq!(rows[5]["rule"], "tcp-buffer-below-bdp");
+    assert_eq!(rows[5]["flags"], "");
+    assert_eq!(rows[17]["rate_bit_per_s"], 17.9e9);
+    assert_eq!(rows[17]["seed"], u64::MAX);
+    let csv = linerate(&["export", name]).with_code(0);
+    assert_eq!(csv.lines().count(), 1 + rows.len());
+    assert!(csv.starts_with("schema,run,run_kind,created,"), "{csv:.80}");
+}
+
+#[test]
+fn a_run_that_cannot_be_exported_is_named_and_makes_the_exit_code_23() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let run = folder.path().join("run");
+    store(&run);
+    let name = run.to_str().expect("a path in UTF-8");
+    let ended = linerate(&["export", "no-such-run", name]);
+    assert!(ended.err.contains("no-such-run"), "{}", ended.err);
+    let csv = ended.with_code(23);
+    assert_eq!(csv.lines().count(), 1 + 18);
+    linerate(&["export", name, "--to", "parquet"]).with_code(2);
+}
+
+#[test]
+fn the_list_of_stored_runs_fits_its_schema() {
+    let state = tempfile::tempdir().expect("a folder");
+    let list = |words: &[&str]| {
+        let words: Vec<&str> = ["runs", "--format", "json"]
+            .iter()
+            .chain(words)
+            .copied()
+            .collect();
+        document(&within(state.path(), &words).with_code(0))
+    };
+    assert_eq!(list(&[])["runs"], serde_json::json!([]));
+    store(&state.path().join("runs/one"));
+    let broken = state.path().join("runs/broken");
+    std::fs::create_dir(&broken).expect("a folder");
+    std::fs::write(broken.join("run.json"), "{}").expect("a header of nothing");
+    let said = list(&[]);
+    assert_eq!(said["runs"][0]["run"], "one");
+    assert_eq!(said["runs"][0]["trials"], 18);
+    assert_eq!(said["unreadable"][0]["run"], "broken");
+    assert_eq!(
+        list(&["--since", "2027-01-16"])["runs"],
+        serde_json::json!([])
+    );
+    assert_eq!(list(&["--kind", "prove"])["runs"][0]["run"], "one");
+    let text = within(state.path(), &["runs"]).with_code(0);
+    assert!(text.contains("2027-01-15 08:00:00"), "{text}");
+    for words in [["runs", "--since", "soon"], ["runs", "--flag", "steel"]] {
+        linerate(&words).with_code(2);
+    }
 }
 
 /// The JSON that a page carries for its pictures.

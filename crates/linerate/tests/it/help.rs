@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::job::{linerate, run};
 
-const COMMANDS: [&[&str]; 47] = [
+const COMMANDS: [&[&str]; 49] = [
     &[],
     &["demo"],
     &["map"],
@@ -53,6 +53,8 @@ const COMMANDS: [&[&str]; 47] = [
     &["testbed", "rxe", "list"],
     &["capture"],
     &["report"],
+    &["runs"],
+    &["export"],
     &["completions"],
 ];
 

@@ -84,12 +84,6 @@ pub fn current(host: &Host, key: &SettingKey) -> Known<Value> {
 
 fn current_of_nic(nic: &Nic, key: &SettingKey, knob: &NicKnob) -> Known<Value> {
     let absent = |reason: &str| Known::unknown(Cause::Absent, key.to_string(), reason);
-    let queue = |kind: QueueKind, index: u32, what: fn(&Queue) -> Known<Value>| {
-        let mut queues = nic.queues.iter();
-        queues
-            .find(|queue| queue.kind == kind && queue.index == index)
-            .map_or_else(|| absent("no such queue"), what)
-    };
     let named = |switches: Option<bool>, reason| {
         switches.map_or_else(|| absent(reason), |on| Known::Value(Value::Switch(on)))
     };
@@ -111,14 +105,12 @@ fn current_of_nic(nic: &Nic, key: &SettingKey, knob: &NicKnob) -> Known<Value> {
         NicKnob::ChannelsTx => part(&nic.channels, |c| count(&c.tx)),
         NicKnob::Qdisc => nic.qdisc.clone().map(Value::Qdisc),
         NicKnob::IrqCpus(..) => absent("it is the interrupt's"),
-        NicKnob::RpsCpus(index) => queue(QueueKind::Rx, *index, |queue| cpus(&queue.rps_cpus)),
-        NicKnob::RpsFlowCnt(index) => queue(QueueKind::Rx, *index, |queue| {
-            queue.rps_flow_cnt.clone().map(Value::Integer)
-        }),
-        NicKnob::XpsCpus(index) => queue(QueueKind::Tx, *index, |queue| cpus(&queue.xps_cpus)),
-        NicKnob::XpsRxqs(index) => queue(QueueKind::Tx, *index, |queue| {
-            part(&queue.xps_rxqs, |own| Known::Value(Value::Text(words(own))))
-        }),
+        NicKnob::RpsCpus(index) | NicKnob::RpsFlowCnt(index) => {
+            current_of_queue(nic, key, knob, QueueKind::Rx, *index)
+        }
+        NicKnob::XpsCpus(index) | NicKnob::XpsRxqs(index) => {
+            current_of_queue(nic, key, knob, QueueKind::Tx, *index)
+        }
         NicKnob::QueueUsecs(kind, index) => part(&dispatch.queue_coalesce, |all| {
             let own = all.iter().find(|own| own.queue == *index);
             own.map_or_else(|| absent("no such queue"), |own| count(own.usecs(*kind)))
@@ -156,6 +148,27 @@ fn current_of_nic(nic: &Nic, key: &SettingKey, knob: &NicKnob) -> Known<Value> {
                 Known::Value(Value::Switch(on.contains(&file)))
             })
         }),
+    }
+}
+
+/// The steering of one queue.
+fn current_of_queue(
+    nic: &Nic,
+    key: &SettingKey,
+    knob: &NicKnob,
+    kind: QueueKind,
+    index: u32,
+) -> Known<Value> {
+    let mut queues = nic.queues.iter();
+    let Some(queue) = queues.find(|queue| queue.kind == kind && queue.index == index) else {
+        return Known::unknown(Cause::Absent, key.to_string(), "no such queue");
+    };
+    match knob {
+        NicKnob::RpsCpus(_) => cpus(&queue.rps_cpus),
+        NicKnob::RpsFlowCnt(_) => queue.rps_flow_cnt.clone().map(Value::Integer),
+        NicKnob::XpsCpus(_) => cpus(&queue.xps_cpus),
+        NicKnob::XpsRxqs(_) => part(&queue.xps_rxqs, |own| Known::Value(Value::Text(words(own)))),
+        _ => Known::not_asked(key.to_string()),
     }
 }
 

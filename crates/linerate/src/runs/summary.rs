@@ -1,0 +1,131 @@
+//! What a list says of a run: gathered record by record.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use linerate_model::sample::Sample;
+use serde::Serialize;
+
+use crate::exit::Outcome;
+use crate::export::{EndFacts, flag_word};
+use crate::store::{self, Header, Record, Records, RunKind};
+
+/// How often each of some words was met.
+pub(crate) type Counts = BTreeMap<String, u64>;
+
+/// A run in a list.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Summary {
+    /// The command that made it.
+    pub kind: RunKind,
+    /// What an experiment is called.
+    pub title: Option<String>,
+    /// Its header.
+    pub header: Header,
+    /// The host that linerate was started on.
+    pub local: EndFacts,
+    /// The peer.
+    pub remote: EndFacts,
+    /// Trials.
+    pub trials: u64,
+    /// The trials of each workload.
+    pub workloads: Counts,
+    /// The trials that carry each flag.
+    pub flags: Counts,
+    /// How it ended.
+    pub state: State,
+    /// Why it was stopped.
+    pub stopped: Option<String>,
+    /// Whether its last record was torn and left out.
+    pub torn: bool,
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum State {
+    /// By itself.
+    Ended,
+    /// Before its end, by a person or an error.
+    Stopped,
+    /// It was killed, or it still runs.
+    Open,
+}
+
+impl State {
+    /// Its word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Ended => "ended",
+            Self::Stopped => "stopped",
+            Self::Open => "open",
+        }
+    }
+}
+
+/// Reads a run.
+pub(super) fn summary_of(folder: &Path) -> Outcome<Summary> {
+    let header = store::read_header(folder)?;
+    let mut summary = Summary {
+        kind: RunKind::of_folder(folder, &header),
+        title: None,
+        header,
+        local: EndFacts::default(),
+        remote: EndFacts::default(),
+        trials: 0,
+        workloads: Counts::new(),
+        flags: Counts::new(),
+        state: State::Open,
+        stopped: None,
+        torn: false,
+    };
+    let mut records = Records::open(folder)?;
+    for record in &mut records {
+        summary.add(&record?);
+    }
+    summary.torn = records.torn();
+    Ok(summary)
+}
+
+impl Summary {
+    fn add(&mut self, record: &Record) {
+        self.kind = self.kind.and(record);
+        match record {
+            Record::Hosts { local, remote } => {
+                self.local = EndFacts::of(local);
+                self.remote = EndFacts::of(remote);
+            }
+            Record::Lab { experiment, .. } => self.title = Some(experiment.title.clone()),
+            Record::Before(sample)
+            | Record::Between(sample)
+            | Record::After(sample)
+            | Record::Pilot(sample)
+            | Record::Paired { sample, .. }
+            | Record::Explored {
+                sample: Some(sample),
+                ..
+            } => self.count(sample),
+            Record::Cell { samples, .. } => samples.iter().for_each(|sample| self.count(sample)),
+            Record::Stopped(why) => {
+                self.state = State::Stopped;
+                self.stopped = Some(why.clone());
+            }
+            Record::Resumed { .. } => {
+                self.state = State::Open;
+                self.stopped = None;
+            }
+            // After a stop it only says what was put back.
+            Record::Ended { .. } if self.stopped.is_none() => self.state = State::Ended,
+            _ => {}
+        }
+    }
+
+    fn count(&mut self, sample: &Sample) {
+        self.trials += 1;
+        let workload = sample.spec.workload.name().to_owned();
+        *self.workloads.entry(workload).or_default() += 1;
+        for flag in &sample.flags {
+            *self.flags.entry(flag_word(*flag)).or_default() += 1;
+        }
+    }
+}

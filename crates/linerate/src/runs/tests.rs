@@ -1,0 +1,254 @@
+//! Made-up runs in a list.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use clap::Parser;
+use linerate_model::sample::Flag;
+use tempfile::TempDir;
+
+use super::*;
+use crate::cli::{Cli, Command};
+use crate::store::{Log, Record, Run, made_up};
+
+fn quiet() -> Say {
+    Say {
+        format: Format::Text,
+        quiet: true,
+    }
+}
+
+/// A folder of three runs: a proof, a later experiment, and a search at another peer between them.
+fn folder() -> (TempDir, PathBuf) {
+    let place = tempfile::tempdir().expect("a folder");
+    let runs = place.path().join("runs");
+    let store = |name: &str, created, peer: &str, records| {
+        let mut header = made_up::header(7, created);
+        header.peer = peer.to_owned();
+        made_up::store(&runs.join(name), &header, records);
+    };
+    let mut search = made_up::search();
+    search[0] = made_up::hosts("other");
+    store("a-prove-7", 1_000, "netns:far", made_up::proof());
+    store("b-lab-7", 3_000, "netns:far", made_up::experiment("flows"));
+    store("c-search-7", 2_000, "ssh://other", search);
+    (place, runs)
+}
+
+fn names(folder: &Path, filter: &Filter) -> Vec<String> {
+    let found = document(folder, filter, false, &quiet()).expect("a list");
+    found.runs.into_iter().map(|run| run.run).collect()
+}
+
+fn all(folder: &Path) -> Vec<String> {
+    names(folder, &Filter::default())
+}
+
+#[test]
+fn the_newest_run_comes_first() {
+    let (_place, runs) = folder();
+    assert_eq!(all(&runs), ["b-lab-7", "c-search-7", "a-prove-7"]);
+}
+
+#[test]
+fn a_filter_lets_pass_what_it_names_and_two_what_both_name() {
+    let (_place, runs) = folder();
+    let all = "b-lab-7 c-search-7 a-prove-7";
+    for (words, passed) in [
+        ("--host other", "c-search-7"),
+        ("--host host", all),
+        ("--host o'%", ""),
+        ("--nic far0", all),
+        ("--nic eth9", ""),
+        ("--workload stream", all),
+        ("--workload rr", ""),
+        ("--peer ssh://other", "c-search-7"),
+        ("--since 1970-01-01T00:33:20Z", "b-lab-7 c-search-7"),
+        ("--since 9999-12-31", ""),
+        ("--flag not-settled", "a-prove-7"),
+        ("--flag steal", "b-lab-7 a-prove-7"),
+        ("--kind search", "c-search-7"),
+        ("--kind lab --flag not-settled", ""),
+        ("--kind lab --flag steal", "b-lab-7"),
+    ] {
+        let words = ["linerate", "runs"].into_iter().chain(words.split(' '));
+        let Command::Runs(args) = Cli::parse_from(words).command else {
+            panic!("another command");
+        };
+        assert_eq!(
+            names(&runs, &Filter::of(&args)).join(" "),
+            passed,
+            "{args:?}"
+        );
+    }
+}
+
+#[test]
+fn a_run_is_told_with_its_hosts_its_trials_and_how_it_ended() {
+    let (_place, runs) = folder();
+    let found = document(&runs, &Filter::default(), false, &quiet()).expect("a list");
+    let lab = &found.runs[0];
+    assert_eq!(
+        (lab.kind.as_str(), lab.title.as_deref()),
+        ("lab", Some("t"))
+    );
+    assert_eq!(lab.trials, 5);
+    assert_eq!(lab.workloads, Counts::from([("stream".to_owned(), 5)]));
+    assert_eq!(lab.flags, Counts::from([("steal".to_owned(), 1)]));
+    assert_eq!(lab.created, "1970-01-01T00:50:00Z");
+    assert_eq!((lab.state, lab.seed), (State::Ended, 7));
+    let search = &found.runs[1];
+    assert_eq!(search.state, State::Open, "it was killed, or it still runs");
+    assert_eq!(search.hosts.remote.hostname.as_deref(), Some("other"));
+    let text = text(&found.runs);
+    assert!(text.contains("search (open)"), "{text}");
+    assert!(text.contains("host:near0 -> other:far0"), "{text}");
+}
+
+#[test]
+fn a_run_that_was_removed_leaves_the_list_and_a_new_one_enters_it() {
+    let (_place, runs) = folder();
+    assert_eq!(all(&runs).len(), 3);
+    fs::remove_dir_all(runs.join("b-lab-7")).expect("it was there");
+    made_up::store(&runs.join("d"), &made_up::header(8, 500), made_up::proof());
+    assert_eq!(all(&runs), ["c-search-7", "a-prove-7", "d"]);
+}
+
+#[test]
+fn a_run_that_has_grown_is_read_again_and_no_other() {
+    let (_place, runs) = folder();
+    all(&runs);
+    // A change that keeps sizes and times is not seen: so it shows what is not read again.
+    let unseen = runs.join("a-prove-7/run.json");
+    let before = fs::metadata(&unseen)
+        .and_then(|found| found.modified())
+        .expect("a time");
+    let text = fs::read_to_string(&unseen).expect("the header");
+    fs::write(&unseen, text.replace("netns:far", "netns:FAR")).expect("the change");
+    let file = fs::File::options()
+        .write(true)
+        .open(&unseen)
+        .expect("the header");
+    file.set_modified(before).expect("its time");
+
+    let mut run = Run::append_to(&runs.join("c-search-7")).expect("the run");
+    run.add(Record::Before(made_up::flagged(&[Flag::Migrated])))
+        .expect("a record");
+    run.add(Record::Stopped("interrupted".to_owned()))
+        .expect("a record");
+    let found = document(&runs, &Filter::default(), false, &quiet()).expect("a list");
+    let of = |name: &str| {
+        found
+            .runs
+            .iter()
+            .find(|run| run.run == name)
+            .expect("it is there")
+    };
+    let grown = of("c-search-7");
+    assert_eq!((grown.trials, grown.state), (2, State::Stopped));
+    assert_eq!(grown.stopped.as_deref(), Some("interrupted"));
+    assert_eq!(of("a-prove-7").peer, "netns:far");
+    // Read anew at will.
+    let found = document(&runs, &Filter::default(), true, &quiet()).expect("a list");
+    assert!(found.runs.iter().any(|run| run.peer == "netns:FAR"));
+}
+
+#[test]
+fn a_damaged_or_foreign_index_is_made_anew() {
+    let (_place, runs) = folder();
+    let whole = document(&runs, &Filter::default(), false, &quiet()).expect("a list");
+    let place = runs.join("index.sqlite");
+    let sound = fs::read(&place).expect("the index");
+    let mut overwritten = sound.clone();
+    for page in overwritten.chunks_mut(4_096).skip(1) {
+        page.fill(0xA5);
+    }
+    let foreign = tempfile::tempdir().expect("a folder");
+    let foreign = foreign.path().join("base");
+    let base = rusqlite::Connection::open(&foreign).expect("a database");
+    base.execute_batch("PRAGMA user_version = 1; CREATE TABLE runs (run TEXT)")
+        .expect("a table");
+    drop(base);
+    let foreign = fs::read(foreign).expect("the database");
+    for (what, bytes) in [
+        ("text", b"this is no database at all".repeat(300).as_slice()),
+        ("nothing", b""),
+        ("the first half", &sound[..sound.len() / 2]),
+        ("other pages", &overwritten),
+        ("another table", &foreign),
+    ] {
+        fs::write(&place, bytes).expect("the damage");
+        let found = document(&runs, &Filter::default(), false, &quiet());
+        assert_eq!(found.expect(what), whole, "{what}");
+        let again = rusqlite::Connection::open(&place).expect("the index");
+        let count: i64 = again
+            .query_row("SELECT count(*) FROM runs", [], |row| row.get(0))
+            .expect(what);
+        assert_eq!(count, 3, "{what}");
+    }
+    fs::remove_file(&place).expect("the index");
+    assert_eq!(all(&runs).len(), 3);
+}
+
+#[test]
+fn two_at_once_find_the_same_and_leave_a_sound_index() {
+    let (_place, runs) = folder();
+    for round in 0..8_u64 {
+        if round % 2 == 0 {
+            fs::write(runs.join("index.sqlite"), "damage").expect("the damage");
+        }
+        std::thread::scope(|scope| {
+            let both = [scope.spawn(|| all(&runs)), scope.spawn(|| all(&runs))];
+            for one in both {
+                assert_eq!(one.join().expect("no panic").len(), 3);
+            }
+        });
+    }
+    let base = rusqlite::Connection::open(runs.join("index.sqlite")).expect("the index");
+    let whole: String = base
+        .query_row("PRAGMA integrity_check", [], |row| row.get(0))
+        .expect("an answer");
+    assert_eq!(whole, "ok");
+}
+
+#[test]
+fn a_run_that_cannot_be_read_is_named_and_hides_no_other() {
+    let (_place, runs) = folder();
+    fs::write(runs.join("a-prove-7/run.json"), "{}").expect("the damage");
+    fs::create_dir(runs.join("not a run")).expect("a folder");
+    let found = document(&runs, &Filter::default(), false, &quiet()).expect("a list");
+    assert_eq!(found.runs.len(), 2);
+    let [one] = &found.unreadable[..] else {
+        panic!("{:?}", found.unreadable);
+    };
+    assert_eq!(one.run, "a-prove-7");
+    assert!(one.why.contains("run.json"), "{}", one.why);
+}
+
+#[test]
+fn the_index_is_readable_by_its_owner_only() {
+    use std::os::unix::fs::PermissionsExt;
+    let (_place, runs) = folder();
+    all(&runs);
+    for name in ["index.sqlite", "index.sqlite.lock"] {
+        let found = fs::metadata(runs.join(name)).expect(name);
+        assert_eq!(found.permissions().mode() & 0o077, 0, "{name}");
+    }
+}
+
+#[test]
+fn a_state_folder_without_runs_has_none() {
+    let place = tempfile::tempdir().expect("a folder");
+    assert_eq!(all(&place.path().join("runs")), [""; 0]);
+    fs::create_dir(place.path().join("runs")).expect("a folder");
+    assert_eq!(all(&place.path().join("runs")), [""; 0]);
+}
+
+#[test]
+fn a_name_of_a_host_cannot_steer_a_terminal() {
+    let place = tempfile::tempdir().expect("a folder");
+    let records = vec![made_up::hosts("far\u{1b}[2J")];
+    made_up::store(&place.path().join("one"), &made_up::header(1, 0), records);
+    let found = document(place.path(), &Filter::default(), false, &quiet()).expect("a list");
+    assert!(!text(&found.runs).contains('\u{1b}'));
+}

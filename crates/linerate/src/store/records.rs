@@ -1,0 +1,161 @@
+//! A run's records one after the other: a long run, or thousands of them, never stands in memory as a whole.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
+use std::path::{Path, PathBuf};
+
+use super::{RECORDS, Record, no_run, parse_record};
+use crate::exit::Outcome;
+
+/// The lines of a run's records, as they stand in the file.
+#[derive(Debug)]
+pub struct RunLines {
+    folder: PathBuf,
+    /// None where the run was cut off before its first record.
+    file: Option<BufReader<File>>,
+    line: Vec<u8>,
+    /// The number of the line that was read last, from 1.
+    number: usize,
+}
+
+impl RunLines {
+    /// Opens the records of a run.
+    pub fn open(folder: &Path) -> Outcome<Self> {
+        let file = match File::open(folder.join(RECORDS)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            opened => Some(opened.map_err(|error| no_run(folder, RECORDS, &error))?),
+        };
+        Ok(Self {
+            folder: folder.to_owned(),
+            file: file.map(BufReader::new),
+            line: Vec::new(),
+            number: 0,
+        })
+    }
+
+    /// The next line with its checksum and its end; none when there is no more.
+    pub fn next_line(&mut self) -> Outcome<Option<&[u8]>> {
+        let Some(file) = &mut self.file else {
+            return Ok(None);
+        };
+        self.line.clear();
+        let read = file.read_until(b'\n', &mut self.line);
+        let read = read.map_err(|error| no_run(&self.folder, RECORDS, &error))?;
+        self.number += 1;
+        Ok((read > 0).then_some(&self.line))
+    }
+
+    fn is_last(&mut self) -> bool {
+        let rest = self.file.as_mut().map(BufRead::fill_buf);
+        rest.is_none_or(|rest| rest.is_ok_and(<[u8]>::is_empty))
+    }
+}
+
+/// The records of a run, each read when it is asked for. A damaged line ends them.
+#[derive(Debug)]
+pub struct Records {
+    lines: RunLines,
+    torn: bool,
+    over: bool,
+}
+
+impl Records {
+    /// Opens the records of a run.
+    pub fn open(folder: &Path) -> Outcome<Self> {
+        Ok(Self {
+            lines: RunLines::open(folder)?,
+            torn: false,
+            over: false,
+        })
+    }
+
+    /// Whether the last line was torn and left out; known when there is no more record.
+    pub fn torn(&self) -> bool {
+        self.torn
+    }
+
+    fn read(&mut self) -> Outcome<Option<Record>> {
+        let Some(line) = self.lines.next_line()? else {
+            return Ok(None);
+        };
+        match parse_record(line) {
+            Ok(record) => Ok(Some(record)),
+            Err(_) if self.lines.is_last() => {
+                self.torn = true;
+                Ok(None)
+            }
+            Err(why) => {
+                let why = format!("line {}: {why}", self.lines.number);
+                Err(no_run(&self.lines.folder, RECORDS, &why))
+            }
+        }
+    }
+}
+
+impl Iterator for Records {
+    type Item = Outcome<Record>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.over {
+            return None;
+        }
+        let read = self.read().transpose();
+        self.over = !matches!(read, Some(Ok(_)));
+        read
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::store::{made_up, read};
+
+    fn one_by_one(folder: &Path) -> Outcome<(Vec<Record>, bool)> {
+        let mut records = Records::open(folder)?;
+        let read: Outcome<Vec<Record>> = records.by_ref().collect();
+        Ok((read?, records.torn()))
+    }
+
+    #[test]
+    fn a_run_read_record_by_record_is_the_one_read_as_a_whole_wherever_it_is_cut() {
+        let place = tempfile::tempdir().expect("a folder");
+        let folder = place.path().join("run");
+        made_up::store(&folder, &made_up::header(1, 0), made_up::proof());
+        let whole = fs::read(folder.join(RECORDS)).expect("the records");
+        let ends = (0..whole.len()).filter(|at| whole[*at] == b'\n');
+        let cuts = ends.flat_map(|end| [end / 2, end - 1, end, end + 1]);
+        for cut in cuts.collect::<Vec<_>>() {
+            fs::write(folder.join(RECORDS), &whole[..cut]).expect("the cut");
+            let stored = read(&folder).expect("only the last line is torn");
+            let (records, torn) = one_by_one(&folder).expect("only the last line is torn");
+            assert_eq!(
+                (records, torn),
+                (stored.records, stored.torn),
+                "cut at {cut}"
+            );
+        }
+        fs::remove_file(folder.join(RECORDS)).expect("the records");
+        assert_eq!(one_by_one(&folder).expect("none"), (Vec::new(), false));
+    }
+
+    #[test]
+    fn a_line_that_was_changed_is_named_also_when_the_records_are_read_one_by_one() {
+        let place = tempfile::tempdir().expect("a folder");
+        let folder = place.path().join("run");
+        made_up::store(&folder, &made_up::header(1, 0), made_up::proof());
+        let text = fs::read_to_string(folder.join(RECORDS)).expect("the records");
+        let changed = text.replace("tcp-buffer-below-bdp", "tcp-buffer-below-BDP");
+        fs::write(folder.join(RECORDS), changed).expect("the change");
+        let stop = one_by_one(&folder).expect_err("it was changed");
+        assert_eq!(
+            stop.message,
+            read(&folder).expect_err("it was changed").message
+        );
+        assert!(
+            stop.message.contains("line 3: the checksum is wrong"),
+            "{stop}"
+        );
+    }
+}

@@ -150,13 +150,18 @@ fn current_of_nic(nic: &Nic, key: &SettingKey, knob: &NicKnob) -> Known<Value> {
         NicKnob::PrivateFlag(name) => part(&dispatch.private_flags, |flags| {
             named(flags.get(name).copied(), "the driver has no such flag")
         }),
-        NicKnob::Aspm(state) => part(&nic.pci, |pci| {
-            let file = state.replace('-', "_");
-            part(&pci.aspm, |on| {
-                Known::Value(Value::Switch(on.contains(&file)))
-            })
-        }),
+        NicKnob::Aspm(state) => power_state(nic, state),
     }
+}
+
+/// Whether its PCIe link may go to a power-saving state.
+fn power_state(nic: &Nic, state: &str) -> Known<Value> {
+    let file = state.replace('-', "_");
+    part(&nic.pci, |pci| {
+        part(&pci.aspm, |on| {
+            Known::Value(Value::Switch(on.contains(&file)))
+        })
+    })
 }
 
 /// The port and its other end.

@@ -7,7 +7,9 @@ mod picture;
 use std::path::Path as FilePath;
 
 use linerate_model::plan::End;
-use linerate_model::sample::{Checksum, GridPicture, GridRecord, Sample, SideSample, Vectors};
+use linerate_model::sample::{
+    Checksum, Flag, GridPicture, GridRecord, Sample, SideSample, Vectors,
+};
 use linerate_model::units::BitRate;
 use linerate_model::workload::{Diffusion, Workload};
 use serde_json::{Map, Value, json};
@@ -17,7 +19,7 @@ use super::placing::placement;
 use super::{announced, open_path, repeat, show, spec, text};
 use crate::cli::MeasureDiffusion;
 use crate::draw::fresh_token;
-use crate::exit::Outcome;
+use crate::exit::{Code, Outcome, Stop};
 use crate::interrupt::Interrupt;
 use crate::say::Say;
 pub(super) use overhead::Overhead;
@@ -60,6 +62,18 @@ pub(super) fn run(args: &MeasureDiffusion, state: &FilePath, say: &Say) -> Outco
     let shown = show(&measured, repeats.as_ref(), say);
     path.peer.leave()?;
     shown
+}
+
+/// Ends as any changed byte does where the two ends do not hold the same grid.
+pub(super) fn judge(sample: &Sample) -> Outcome<()> {
+    if !sample.flags.contains(&Flag::GridsDiffer) {
+        return Ok(());
+    }
+    Err(Stop::new(
+        Code::FailedRestored,
+        "the two ends do not hold the same grid: memory, a device or something on the way changes data",
+    )
+    .hint("`--data-check` tells the first byte that is wrong"))
 }
 
 /// What of a sample is a diffusion.

@@ -267,13 +267,7 @@ fn show(measured: &Measured<'_>, repeats: Option<&repeat::Repeats>, say: &Say) -
     } else {
         say.lines(&text::text(measured, &document, repeats))?;
     }
-    if measured.sample.flags.contains(&Flag::GridsDiffer) {
-        return Err(Stop::new(
-            Code::FailedRestored,
-            "the two ends do not hold the same grid: memory, a device or something on the way changes data",
-        )
-        .hint("`--data-check` tells the first byte that is wrong"));
-    }
+    diffusion::judge(&measured.sample)?;
     if repeats.is_none_or(repeat::Repeats::is_certain) {
         return Ok(());
     }

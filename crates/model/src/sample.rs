@@ -14,7 +14,7 @@ use crate::known::{Cause, Gap, Known};
 use crate::latency::Histogram;
 use crate::units::{BitRate, Bytes, Nanoseconds};
 use crate::watch::Watch;
-use crate::workload::{DatagramBatch, Diffusion, TrialSpec};
+use crate::workload::{DatagramBatch, TrialSpec};
 
 /// Everything recorded in one trial on both ends.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -568,25 +568,8 @@ impl SideSample {
         self.flows.iter().try_for_each(|flow| {
             most("readings of a flow", flow.at_ns.len(), readings)?;
             most("counts of a flow", flow.bytes.len(), readings)?;
-            flow.grid.as_ref().map_or(Ok(()), |grid| {
-                let pictures = &grid.pictures;
-                let blocks = GridPicture::BLOCKS_MAX.pow(2);
-                let longest = |length: fn(&GridPicture) -> usize| {
-                    pictures.iter().map(length).max().unwrap_or(0)
-                };
-                most(
-                    "pictures",
-                    pictures.len(),
-                    Diffusion::PICTURES_AFTER.len() + 1,
-                )?;
-                most(
-                    "blocks of a picture",
-                    longest(|one| one.means.len()),
-                    blocks,
-                )?;
-                // The side of a grid in the largest buffer.
-                most("cells of a row", longest(|one| one.section.len()), 11_584)
-            })
+            let mut amounts = flow.grid.iter().flat_map(GridRecord::amounts);
+            amounts.try_for_each(|(what, given, allowed)| most(what, given, allowed))
         })
     }
 }

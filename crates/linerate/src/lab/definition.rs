@@ -98,7 +98,11 @@ mod tests {
     fn what_is_wrong_is_told_with_its_line_and_what_is_allowed() {
         let head = "title = \"t\"\nworkload = \"stream\"\n";
         for (rest, line, words) in [
-            ("worklod = 1\n[[factors]]\n", 3, "unknown field `worklod`"),
+            (
+                "worklod = 1\n[[factors]]\noption = \"flows\"\nlevels = [1, 2]\n",
+                3,
+                "unknown field `worklod`",
+            ),
             (
                 "[[factors]]\noption = \"flows\"\nlevels = [1]\n",
                 4,

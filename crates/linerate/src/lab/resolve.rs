@@ -403,7 +403,8 @@ mod tests {
         .expect("a stream");
         assert_eq!((spec.flows, spec.buffer_bytes), (4, Bytes::kib(64)));
         assert_eq!(spec.direction, linerate_model::workload::Direction::Reverse);
-        let sizes = Word::List(vec![Word::Integer(1), Word::Text("64KiB".to_owned())]);
+        let sizes = ["1B", "64KiB"].map(|size| Word::Text(size.to_owned()));
+        let sizes = Word::List(sizes.to_vec());
         let spec = trial("pingpong", &[("sizes", sizes)]).expect("a ping-pong");
         let linerate_model::workload::Workload::Pingpong(pingpong) = spec.workload else {
             panic!("another workload")

@@ -7,7 +7,9 @@ mod picture;
 use std::path::Path as FilePath;
 
 use linerate_model::plan::End;
-use linerate_model::sample::{Checksum, GridPicture, GridRecord, Sample, SideSample, Vectors};
+use linerate_model::sample::{
+    Checksum, Flag, GridPicture, GridRecord, Sample, SideSample, Vectors,
+};
 use linerate_model::units::BitRate;
 use linerate_model::workload::{Diffusion, Workload};
 use serde_json::{Map, Value, json};
@@ -18,7 +20,7 @@ use super::require::Requirements;
 use super::{announced, open_path, repeat, show, spec, text};
 use crate::cli::MeasureDiffusion;
 use crate::draw::fresh_token;
-use crate::exit::Outcome;
+use crate::exit::{Code, Outcome, Stop};
 use crate::interrupt::Interrupt;
 use crate::say::Say;
 pub(super) use overhead::Overhead;
@@ -66,6 +68,18 @@ pub(super) fn run(args: &MeasureDiffusion, state: &FilePath, say: &Say) -> Outco
     let shown = show(&measured, repeats.as_ref(), requirements.judge(), say);
     path.peer.leave()?;
     shown
+}
+
+/// Ends as any changed byte does where the two ends do not hold the same grid.
+pub(super) fn judge(sample: &Sample) -> Outcome<()> {
+    if !sample.flags.contains(&Flag::GridsDiffer) {
+        return Ok(());
+    }
+    Err(Stop::new(
+        Code::FailedRestored,
+        "the two ends do not hold the same grid: memory, a device or something on the way changes data",
+    )
+    .hint("`--data-check` tells the first byte that is wrong"))
 }
 
 /// What of a sample is a diffusion.
@@ -119,10 +133,10 @@ impl Figures {
 /// The figures of a trial of diffusion.
 pub(super) fn figures(sample: &Sample) -> Option<Figures> {
     let buffer = of(sample)?.bytes.as_u64();
-    let journeys: u64 = askers(sample)
+    // A far end may claim any number.
+    let journeys = askers(sample)
         .flat_map(|(side, _)| side.senders().filter_map(|flow| flow.grid.as_ref()))
-        .map(|grid| grid.repetitions)
-        .sum();
+        .fold(0, |sum: u64, grid| sum.saturating_add(grid.repetitions));
     let times = askers(sample).map(|(side, _)| end(side).real_s);
     Some(Figures {
         local: end(&sample.local),

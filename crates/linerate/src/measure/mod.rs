@@ -315,13 +315,7 @@ fn show(
     } else {
         say.lines(&text::text(measured, &document, repeats))?;
     }
-    if measured.sample.flags.contains(&Flag::GridsDiffer) {
-        return Err(Stop::new(
-            Code::FailedRestored,
-            "the two ends do not hold the same grid: memory, a device or something on the way changes data",
-        )
-        .hint("`--data-check` tells the first byte that is wrong"));
-    }
+    diffusion::judge(&measured.sample)?;
     require::outcome(&document.requirements)?;
     if repeats.is_none_or(repeat::Repeats::is_certain) {
         return Ok(());

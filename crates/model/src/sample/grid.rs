@@ -6,6 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::units::Nanoseconds;
+use crate::workload::Diffusion;
 
 /// The grid of one end of one pair.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,6 +25,36 @@ pub struct GridRecord {
     /// Pictures that were asked for, ascending in repetitions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pictures: Vec<GridPicture>,
+}
+
+impl GridRecord {
+    /// What there is of it that a far end could claim too much of: the name, how much, and the most.
+    pub(super) fn amounts(&self) -> [(&'static str, usize, usize); 4] {
+        let largest = |amount: fn(&GridPicture) -> usize| {
+            let amounts = self.pictures.iter().map(amount);
+            amounts.max().unwrap_or(0)
+        };
+        let side = |one: &GridPicture| usize::try_from(one.blocks).unwrap_or(usize::MAX);
+        let most = GridPicture::BLOCKS_MAX;
+        [
+            (
+                "pictures",
+                self.pictures.len(),
+                Diffusion::PICTURES_AFTER.len() + 1,
+            ),
+            ("blocks on the side of a picture", largest(side), most),
+            (
+                "blocks of a picture",
+                largest(|one| one.means.len()),
+                most.pow(2),
+            ),
+            (
+                "cells of a row",
+                largest(|one| one.section.len()),
+                Diffusion::SIDE_MAX,
+            ),
+        ]
+    }
 }
 
 /// A grid after some repetitions: small enough to look at, and one cut through it as it is.
@@ -110,6 +141,40 @@ impl<'de> Deserialize<'de> for Checksum {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pictures_that_no_grid_has_are_too_much() {
+        let picture = GridPicture {
+            repetitions: 100,
+            side: 8,
+            blocks: 8,
+            means: vec![0; 64],
+            section: vec![0; 8],
+        };
+        let record = |pictures: Vec<GridPicture>| GridRecord {
+            repetitions: 100,
+            checksum: Checksum(1),
+            work_ns: Nanoseconds::new(1),
+            vectors: None,
+            pictures,
+        };
+        let too_much = |record: &GridRecord| -> Vec<&'static str> {
+            let over = record
+                .amounts()
+                .into_iter()
+                .filter(|(_, given, most)| given > most);
+            over.map(|(what, ..)| what).collect()
+        };
+        assert!(too_much(&record(vec![picture.clone(); 3])).is_empty());
+        assert_eq!(too_much(&record(vec![picture.clone(); 4])), ["pictures"]);
+        let wide = GridPicture {
+            blocks: u32::MAX,
+            means: vec![0; 10_000],
+            section: vec![0; 20_000],
+            ..picture
+        };
+        assert_eq!(too_much(&record(vec![wide])).len(), 3);
+    }
 
     #[test]
     fn a_checksum_is_16_digits_and_reads_back() {

@@ -34,6 +34,8 @@ impl Diffusion {
     pub const SIDE_STEP: usize = 8;
     /// The smallest buffer: of a grid of 8 x 8.
     pub const BYTES_MIN: Bytes = Bytes::new(512);
+    /// The largest side: of a grid in the largest buffer, 1 GiB.
+    pub const SIDE_MAX: usize = 11_584;
     /// Repetitions after which a picture is kept, beside the one of the end.
     pub const PICTURES_AFTER: [u64; 2] = [100, 10_000];
 
@@ -55,6 +57,7 @@ impl Diffusion {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::workload::{TrialSpec, Workload};
 
     #[test]
     fn the_side_is_the_sources_of_its_three_buffers() {
@@ -67,6 +70,40 @@ mod tests {
         assert_eq!(side(Diffusion::BYTES_MIN), 8);
         assert_eq!(side(Bytes::new(2_047)), 8);
         assert_eq!(side(Bytes::new(2_048)), 16);
-        assert_eq!(side(Bytes::mib(1_024)), 11_584);
+        assert_eq!(side(Bytes::mib(1_024)), Diffusion::SIDE_MAX);
+    }
+
+    #[test]
+    fn a_buffer_without_a_grid_and_more_memory_than_there_may_be_are_refused() {
+        let spec = |bytes, flows, repetitions, data_check| TrialSpec {
+            workload: Workload::Diffusion(Diffusion {
+                bytes,
+                repetitions,
+                work: true,
+                data_check,
+                pictures: false,
+            }),
+            flows,
+            ..TrialSpec::default()
+        };
+        let gib = Bytes::mib(1_024);
+        assert_eq!(spec(Diffusion::BYTES_MIN, 1, Some(1), true).check(), Ok(()));
+        assert_eq!(spec(gib, 8, None, false).check(), Ok(()));
+        for (wrong, word) in [
+            (
+                spec(Bytes::new(511), 1, None, false),
+                "the buffer of a grid is 511 B",
+            ),
+            (
+                spec(Bytes::mib(1_025), 1, None, false),
+                "the buffer of a grid",
+            ),
+            (spec(gib, 8, Some(0), false), "the repetitions is 0"),
+            (spec(gib, 9, None, false), "the buffers"),
+            (spec(gib, 3, None, true), "the buffers"),
+        ] {
+            let said = wrong.check().expect_err("an error").to_string();
+            assert!(said.starts_with(word), "{said}");
+        }
     }
 }

@@ -40,13 +40,18 @@ pub(crate) fn sweep(vectors: Vectors, cells: &mut [Cell], side: usize, above: &m
     match vectors {
         // SAFETY: the processor has what the function is made of, and the lengths are what it asks for.
         #[cfg(target_arch = "x86_64")]
-        Vectors::Avx2 => unsafe { x86::avx2(cells, side, above) },
+        Vectors::Avx2 => unsafe {
+            x86::avx2(cells, side, above);
+            true
+        },
         // SAFETY: as above.
         #[cfg(target_arch = "x86_64")]
-        Vectors::Avx512 => unsafe { x86::avx512(cells, side, above) },
-        _ => return false,
+        Vectors::Avx512 => unsafe {
+            x86::avx512(cells, side, above);
+            true
+        },
+        _ => false,
     }
-    true
 }
 
 /// Every cell times `factor`, with the widest vectors there are.

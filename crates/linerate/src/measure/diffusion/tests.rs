@@ -1,14 +1,15 @@
 //! Documents and texts of made samples, held against the schema that people read them by.
 
 use linerate_model::build;
-use linerate_model::sample::{Flag, Operations};
+use linerate_model::sample::Operations;
 use linerate_model::units::{Bytes, Nanoseconds};
+use linerate_traffic::TrafficError;
 use serde_json::json;
 
 use super::super::document::document;
 use super::super::text::text as told;
 use super::*;
-use crate::trial::PathView;
+use crate::trial::{PathView, traffic_failure};
 
 /// A trial of two pairs, 10,000 repetitions of 1 MiB in two seconds, each end with a grid of its own.
 fn sample(work: bool) -> Sample {
@@ -106,6 +107,23 @@ fn grids_that_differ_are_said_and_flagged() {
     let flags = value["flags"].as_array().expect("flags");
     assert!(flags.contains(&json!(Flag::GridsDiffer)), "{flags:?}");
     assert!(text.contains("same grid NO"), "{text}");
+}
+
+#[test]
+fn grids_that_differ_end_the_command_as_a_changed_byte_does() {
+    let mut other = sample(true);
+    assert!(judge(&other).is_ok());
+    other.flags = vec![Flag::SharedKernel, Flag::GridsDiffer];
+    let stop = judge(&other).expect_err("a failure");
+    let byte = TrafficError::WrongByte {
+        flow: 0,
+        repetition: 0,
+        at: 0,
+        expected: 1,
+        found: 2,
+    };
+    let changed: Stop = traffic_failure(&byte).into();
+    assert_eq!(stop.code, changed.code);
 }
 
 #[test]

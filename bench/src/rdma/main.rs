@@ -26,6 +26,8 @@ use linerate_bench_shared::{Trouble, exit_code, linerate_file, load, shuffled};
 
 use crate::cases::{Case, Contestant};
 
+/// So many rounds make up for those in which a program gave no figure.
+const MADE_UP: usize = 3;
 /// The fewest rounds that have an interval.
 const ROUNDS_MIN: usize = 3;
 /// How much longer than its time a client may take, in an emulated guest.
@@ -147,10 +149,28 @@ fn conduct(args: &Args) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// Runs every round: every case in random order, and in each every program in random order.
+impl Rounds {
+    /// How many rounds linerate has with that peer that has the fewest.
+    fn fewest_pairs(&self) -> usize {
+        let Some((ours, peers)) = self.trials.split_first() else {
+            return 0;
+        };
+        let pairs = |theirs: &Vec<Option<Trial>>| {
+            let both = ours.iter().zip(theirs);
+            both.filter(|(a, b)| a.is_some() && b.is_some()).count()
+        };
+        peers.iter().map(pairs).min().unwrap_or(0)
+    }
+}
+
+/// Runs every round: every case in random order, and in each every program in random order. Cases in which a program
+/// gave no figure get a few more.
 fn run_rounds(all: &mut [Rounds], rounds: usize, seed: u64, seconds: u32) {
-    for round in 0..rounds {
+    for round in 0..rounds + MADE_UP {
         for index in shuffled(all.len(), seed, round as u64) {
+            if round >= rounds && all[index].fewest_pairs() >= rounds {
+                continue;
+            }
             let Rounds { case, trials } = &mut all[index];
             let number = (round * 1_000 + index) as u64;
             for contestant in shuffled(case.contestants.len(), seed ^ 0x00C0_FFEE, number) {

@@ -28,7 +28,7 @@ use crate::peer::PeerAddress;
 use crate::report::doctor::{Visit, doctor_json, doctor_junit, doctor_sarif, doctor_text};
 use crate::report::{self, fill, flat};
 use crate::store::{self, Header, Record, StoredRun};
-use crate::{analysis, intent};
+use crate::{analysis, intent, lab};
 
 pub use edits::facts;
 
@@ -144,7 +144,13 @@ pub fn iperf3(bytes: &[u8]) {
 
 /// A plan file; and the way there from other settings and back, which must end where it began.
 pub fn plan(bytes: &[u8]) {
-    let Ok((local, peer)) = intent::wanted_settings(&String::from_utf8_lossy(bytes)) else {
+    let text = String::from_utf8_lossy(bytes);
+    if let Ok(experiment) = lab::definition::parse(&text) {
+        let laid = lab::judge::laid(&experiment, &[]);
+        let _ = laid.map(|laid| laid.confounding(&experiment));
+        assert_eq!(experiment.quick().check(), Ok(()), "the short form is none");
+    }
+    let Ok((local, peer)) = intent::wanted_settings(&text) else {
         return;
     };
     for wanted in [local, peer] {
@@ -214,6 +220,10 @@ fn show_run(records: Vec<Record>, torn: bool) {
     let document = analysis::document(&header, &records);
     let _ = report::render_text(&document, 80, true);
     let _ = serde_json::to_value(&document);
+    if let Ok(document) = lab::judge::document(&header, &records) {
+        let _ = serde_json::to_value(&document);
+        let _ = report::lab_page(&document, &header, None);
+    }
     let stored = StoredRun {
         folder: PathBuf::from("run"),
         header,

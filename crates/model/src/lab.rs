@@ -342,7 +342,7 @@ impl Factor {
             }
         }
         match &self.quick {
-            Some(quick) if quick.len() < 2 || quick.iter().any(|at| *at >= self.levels.len()) => {
+            Some(quick) if !is_choice(quick, self.levels.len()) => {
                 let why = format!(
                     "`quick` names two or more levels by their places, 0 to {}",
                     self.levels.len() - 1
@@ -388,7 +388,13 @@ impl Experiment {
                 }
             }
         }
-        self.design.check()?;
+        self.design.check("repeats")?;
+        let quick = Design {
+            repeats: self.quick.repeats.unwrap_or(self.design.repeats),
+            until: None,
+            ..self.design.clone()
+        };
+        quick.check("quick")?;
         for asked in &self.design.ask {
             self.effect(asked)?;
         }
@@ -495,6 +501,12 @@ impl Experiment {
         let names = levels.map(|(factor, level)| factor.level(*level).unwrap_or_default().name);
         names.collect()
     }
+}
+
+/// Whether these are two or more different places among so many.
+fn is_choice(places: &[usize], number: usize) -> bool {
+    let different: BTreeSet<usize> = places.iter().copied().collect();
+    different.len() == places.len() && places.len() > 1 && places.iter().all(|at| *at < number)
 }
 
 /// Everything that a level has a word for.
@@ -630,6 +642,8 @@ mod tests {
     fn the_quick_form_has_fewer_levels() {
         let mut one = experiment(vec![factor("flows", &["1", "2", "4"])]);
         one.factors[0].quick = Some(vec![0, 2]);
+        one.quick.repeats = Some(2);
+        assert!(one.check().is_err(), "two can agree by chance");
         one.quick.repeats = Some(3);
         let quick = one.quick();
         assert_eq!(quick.check(), Ok(()));

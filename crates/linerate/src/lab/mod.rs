@@ -5,7 +5,7 @@
 //! `text` what a person reads. `compare` holds two runs against each other.
 
 pub(crate) mod compare;
-mod definition;
+pub(crate) mod definition;
 mod document;
 pub(crate) mod figure;
 pub mod judge;

@@ -131,14 +131,15 @@ impl DesignKind {
 }
 
 impl Design {
-    pub(super) fn check(&self) -> Result<(), super::ExperimentError> {
+    /// `place` is where the repeats stand.
+    pub(super) fn check(&self, place: &str) -> Result<(), super::ExperimentError> {
         let wrong = |place: &str, why: String| Err(super::wrong(place, why));
         if !(REPEATS_MIN..=REPEATS_MAX).contains(&self.repeats) {
             let why = format!(
                 "{} would not say how sure anything is: {REPEATS_MIN} to {REPEATS_MAX}; two can agree by chance",
                 self.repeats
             );
-            return wrong("repeats", why);
+            return wrong(place, why);
         }
         if self.until.is_some() && !(self.repeats..=REPEATS_MAX).contains(&self.at_most) {
             let why = format!("{} is less than the {} repeats", self.at_most, self.repeats);

@@ -132,6 +132,18 @@ pub struct EffectDocument {
     pub shown_among_all: bool,
 }
 
+impl EffectDocument {
+    /// The effect by its factors and levels: `flows 12 against 1`.
+    pub fn in_words(&self) -> String {
+        let levels = self.levels.iter().zip(&self.against);
+        let names = self.effect.split('*').zip(levels);
+        let each: Vec<String> = names
+            .map(|(name, (level, against))| format!("{name} {level} against {against}"))
+            .collect();
+        each.join(", together with ")
+    }
+}
+
 /// How a figure moved with time.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct DriftDocument {

@@ -1,7 +1,7 @@
 //! What a person reads of an experiment.
 
 use super::figure::in_words;
-use super::judge::{EffectDocument, LabDocument, ResponseDocument, TrialDocument};
+use super::judge::{LabDocument, ResponseDocument, TrialDocument};
 use crate::report::flag_in_words;
 
 /// So many trials are named one by one.
@@ -106,17 +106,6 @@ fn means(lines: &mut Vec<String>, document: &LabDocument, response: &ResponseDoc
     table(lines, &rows);
 }
 
-/// An effect in words: `flows 12 against 1`.
-fn name_of(effect: &EffectDocument) -> String {
-    let names = effect.effect.split('*');
-    let levels = effect.levels.iter().zip(&effect.against);
-    let each: Vec<String> = names
-        .zip(levels)
-        .map(|(name, (level, against))| format!("{name} {level} against {against}"))
-        .collect();
-    each.join(", together with ")
-}
-
 fn effects(lines: &mut Vec<String>, response: &ResponseDocument) {
     if response.effects.is_empty() {
         lines.push("no effect can be told: it takes three whole blocks".to_owned());
@@ -142,7 +131,7 @@ fn effects(lines: &mut Vec<String>, response: &ResponseDocument) {
             ),
         };
         rows.push(vec![
-            name_of(effect),
+            effect.in_words(),
             percent(effect.relative),
             format!("{} to {}", percent(effect.low), percent(effect.high)),
             verdict,

@@ -105,23 +105,13 @@ fn sentence(effect: &EffectDocument, response: &ResponseDocument) -> String {
     let better = (effect.relative > 0.0) == response.more_is_better;
     format!(
         "{}: {:+.1} % [{:+.1}, {:+.1}] of {}: {}.",
-        name_of(effect),
+        effect.in_words(),
         effect.relative * 100.0,
         effect.low * 100.0,
         effect.high * 100.0,
         response.response.word(),
         if better { "better" } else { "worse" }
     )
-}
-
-/// An effect by its factors and levels.
-fn name_of(effect: &EffectDocument) -> String {
-    let levels = effect.levels.iter().zip(&effect.against);
-    let names = effect.effect.split('*').zip(levels);
-    let each: Vec<String> = names
-        .map(|(name, (level, against))| format!("{name} {level} against {against}"))
-        .collect();
-    each.join(", together with ")
 }
 
 /// What a figure is divided by for a picture, and the unit that it has then.
@@ -149,7 +139,7 @@ fn draw_effects(response: &ResponseDocument, drawn: &mut Vec<Value>) {
     let word = response.response.word();
     let data: Vec<Value> = (response.effects.iter())
         .map(|effect| {
-            json!({"name": name_of(effect), "low": effect.low * 100.0, "high": effect.high * 100.0,
+            json!({"name": effect.in_words(), "low": effect.low * 100.0, "high": effect.high * 100.0,
                    "middle": effect.relative * 100.0,
                    "shown": if effect.shown { "shown" } else { "not shown" }})
         })
@@ -192,7 +182,7 @@ fn effects(response: &ResponseDocument, number: usize, drawn: &mut Vec<Value>) -
                 _ => "no difference shown",
             };
             vec![
-                escape(&name_of(effect)),
+                escape(&effect.in_words()),
                 format!("{:+.1} %", effect.relative * 100.0),
                 format!(
                     "{:+.1} % to {:+.1} %",

@@ -75,6 +75,24 @@ pub struct Effect {
     pub method: &'static str,
 }
 
+impl Effect {
+    /// A change of logarithms that nothing scatters about: its interval is a point.
+    fn without_spread(shift: f64, pairs: usize, level: f64, method: &'static str) -> Self {
+        let relative = shift.exp_m1();
+        Self {
+            relative,
+            interval: Interval {
+                low: relative,
+                high: relative,
+                level,
+            },
+            pairs,
+            smallest_detectable: 0.0,
+            method,
+        }
+    }
+}
+
 /// The relative change of a rate over interleaved pairs of (before, after), with an interval that
 /// holds the true change in a share `level` of experiments.
 ///
@@ -89,18 +107,8 @@ pub fn paired_relative(pairs: &[(f64, f64)], level: f64, seed: Seed) -> Result<E
     let mean = mean_of(&ratios);
     let spread = deviation_of(&ratios);
     if spread < NO_SPREAD {
-        let relative = mean.exp_m1();
-        return Ok(Effect {
-            relative,
-            interval: Interval {
-                low: relative,
-                high: relative,
-                level,
-            },
-            pairs: pairs.len(),
-            smallest_detectable: 0.0,
-            method: "every pair has the same ratio: no spread to judge by",
-        });
+        let method = "every pair has the same ratio: no spread to judge by";
+        return Ok(Effect::without_spread(mean, pairs.len(), level, method));
     }
     let freedom = count(ratios.len() - 1);
     let error = spread / count(ratios.len()).sqrt();
@@ -135,18 +143,8 @@ pub fn unpaired_relative(before: &[f64], after: &[f64], level: f64) -> Result<Ef
     let pairs = before.len().min(after.len());
     let error = (of_before + of_after).sqrt();
     if error < NO_SPREAD {
-        let relative = shift.exp_m1();
-        return Ok(Effect {
-            relative,
-            interval: Interval {
-                low: relative,
-                high: relative,
-                level,
-            },
-            pairs,
-            smallest_detectable: 0.0,
-            method: "every value of a side is the same: no spread to judge by",
-        });
+        let method = "every value of a side is the same: no spread to judge by";
+        return Ok(Effect::without_spread(shift, pairs, level, method));
     }
     let part = |variance: f64, number: usize| variance.powi(2) / count(number - 1);
     let freedom = (of_before + of_after).powi(2)

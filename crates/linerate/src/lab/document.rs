@@ -132,7 +132,31 @@ pub struct EffectDocument {
     pub shown_among_all: bool,
 }
 
+impl LabDocument {
+    /// The flags of the trials, each with how many have it.
+    pub fn flags(&self) -> Vec<(Flag, usize)> {
+        let mut counts: Vec<(Flag, usize)> = Vec::new();
+        for flag in self.trials.iter().flat_map(|trial| &trial.flags) {
+            match counts.iter_mut().find(|(known, _)| known == flag) {
+                Some((_, count)) => *count += 1,
+                None => counts.push((*flag, 1)),
+            }
+        }
+        counts
+    }
+}
+
 impl EffectDocument {
+    /// What may be said of it, where more of the figure is better or not.
+    pub fn verdict(&self, more_is_better: bool) -> &'static str {
+        match (self.shown, self.shown_among_all) {
+            (true, true) if (self.relative > 0.0) == more_is_better => "better",
+            (true, true) => "worse",
+            (true, false) => "shown alone, not among all",
+            _ => "no difference shown",
+        }
+    }
+
     /// The effect by its factors and levels: `flows 12 against 1`.
     pub fn in_words(&self) -> String {
         let levels = self.levels.iter().zip(&self.against);

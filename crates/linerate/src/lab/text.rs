@@ -119,17 +119,11 @@ fn effects(lines: &mut Vec<String>, response: &ResponseDocument) {
         String::new(),
     ]];
     for effect in &response.effects {
-        let verdict = match (effect.shown, effect.shown_among_all) {
-            (true, true) => {
-                let better = (effect.relative > 0.0) == response.more_is_better;
-                if better { "better" } else { "worse" }.to_owned()
-            }
-            (true, false) => "shown alone, not among all".to_owned(),
-            _ => format!(
-                "no difference shown; {:.1} % would have been",
-                effect.smallest_detectable * 100.0
-            ),
-        };
+        let mut verdict = effect.verdict(response.more_is_better).to_owned();
+        if !effect.shown {
+            let seen = effect.smallest_detectable * 100.0;
+            verdict = format!("{verdict}; {seen:.1} % would have been");
+        }
         rows.push(vec![
             effect.in_words(),
             percent(effect.relative),
@@ -173,16 +167,9 @@ fn checks(lines: &mut Vec<String>, document: &LabDocument, response: &ResponseDo
 
 /// The flags of the trials, each with how many have it.
 fn flags(document: &LabDocument) -> Vec<String> {
-    let mut counts: Vec<(linerate_model::sample::Flag, usize)> = Vec::new();
-    for flag in document.trials.iter().flat_map(|trial| &trial.flags) {
-        match counts.iter_mut().find(|(known, _)| known == flag) {
-            Some((_, count)) => *count += 1,
-            None => counts.push((*flag, 1)),
-        }
-    }
     let all = document.trials.len();
-    let words = |(flag, count): &(linerate_model::sample::Flag, usize)| {
-        format!("{} ({count} of {all} trials)", flag_in_words(*flag))
-    };
-    counts.iter().map(words).collect()
+    let flags = document.flags().into_iter();
+    flags
+        .map(|(flag, count)| format!("{} ({count} of {all} trials)", flag_in_words(flag)))
+        .collect()
 }

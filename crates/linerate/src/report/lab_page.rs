@@ -175,12 +175,7 @@ fn effects(response: &ResponseDocument, number: usize, drawn: &mut Vec<Value>) -
     draw_effects(response, drawn);
     let rows: Vec<Vec<String>> = (response.effects.iter())
         .map(|effect| {
-            let verdict = match (effect.shown, effect.shown_among_all) {
-                (true, true) if (effect.relative > 0.0) == response.more_is_better => "better",
-                (true, true) => "worse",
-                (true, false) => "shown alone, not among all",
-                _ => "no difference shown",
-            };
+            let verdict = effect.verdict(response.more_is_better);
             vec![
                 escape(&effect.in_words()),
                 format!("{:+.1} %", effect.relative * 100.0),
@@ -355,17 +350,11 @@ fn checks(document: &LabDocument, response: &ResponseDocument) -> String {
             count(some, "trial")
         ),
     });
-    let mut flags: Vec<(String, usize)> = Vec::new();
-    for flag in document.trials.iter().flat_map(|trial| &trial.flags) {
-        let words = flag_in_words(*flag);
-        match flags.iter_mut().find(|(known, _)| *known == words) {
-            Some((_, count)) => *count += 1,
-            None => flags.push((words, 1)),
-        }
-    }
     let all = document.trials.len();
-    let flags = flags.into_iter();
-    items.extend(flags.map(|(words, count)| format!("{words} ({count} of {all} trials)")));
+    let flags = document.flags().into_iter();
+    items.extend(
+        flags.map(|(flag, count)| format!("{} ({count} of {all} trials)", flag_in_words(flag))),
+    );
     let list = list(items.iter().map(|item| escape(item)));
     section(
         "checks",

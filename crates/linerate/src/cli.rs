@@ -20,7 +20,7 @@ use linerate_model::ids::NicName;
 use linerate_model::units::{BitRate, Bytes, Nanoseconds, TransferRate};
 
 pub use diffusion::MeasureDiffusion;
-pub use lab::{CompareArgs, LabAction, LabRunArgs};
+pub use lab::{CompareArgs, LabAction, LabRunArgs, LabStep};
 pub use ladder::LadderArgs;
 pub use measure::{
     AgentArgs, BatchArg, MeasureAction, MeasureHttp, MeasurePingpong, MeasureRr, MeasureStream,

@@ -153,6 +153,9 @@ pub enum Record {
         experiment: Box<Experiment>,
         /// Whether settings may be changed that disturb the way in.
         include_way_in: bool,
+        /// Whether it makes its own two hosts, which vanish whenever it stops.
+        #[serde(default)]
+        own_hosts: bool,
     },
     /// A level that cannot be had here.
     LeftOut {

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use linerate_model::units::Nanoseconds;
 
 use super::parse_seconds;
@@ -20,6 +20,9 @@ pub enum LabAction {
     Resume {
         /// The run's folder.
         run: PathBuf,
+        /// Inner steps, each a process of its own.
+        #[arg(long, hide = true, value_enum)]
+        step: Option<LabStep>,
     },
     /// Judge a run from its raw records: means, effects with their intervals, what disturbed it.
     Show {
@@ -69,9 +72,18 @@ pub struct LabRunArgs {
     /// Where the run is stored [default: runs/ in the state folder].
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Be the process that holds the two hosts.
-    #[arg(long, hide = true)]
-    pub stage: bool,
+    /// Inner steps, each a process of its own.
+    #[arg(long, hide = true, value_enum)]
+    pub step: Option<LabStep>,
+}
+
+/// The processes of an experiment that makes its own two hosts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LabStep {
+    /// Holds them.
+    Stage,
+    /// Runs between them.
+    Inside,
 }
 
 /// `compare`.

@@ -27,7 +27,7 @@ pub(crate) use self::definition::parse;
 use self::lanes::Lanes;
 use self::resolve::Resolver;
 use self::session::{Asked, Session};
-use crate::cli::{LabAction, LabRunArgs, PeerArgs};
+use crate::cli::{LabAction, LabRunArgs, LabStep, PeerArgs};
 use crate::commands::{now_unix_s, run_folder};
 use crate::demo::{enter, hosts, stage_stop, wait_for};
 use crate::draw::fresh_seed;
@@ -49,7 +49,7 @@ pub fn run(action: &LabAction, state: &FilePath, say: &Say) -> Outcome<()> {
     match action {
         LabAction::List => list(say),
         LabAction::Run(args) => begin(args, state, say),
-        LabAction::Resume { run } => resume(run, state, say),
+        LabAction::Resume { run, step } => resume(run, *step, state, say),
         LabAction::Show { run } => show(run, None, say),
     }
 }
@@ -84,19 +84,13 @@ fn list(say: &Say) -> Outcome<()> {
 
 /// `lab run`.
 fn begin(args: &LabRunArgs, state: &FilePath, say: &Say) -> Outcome<()> {
-    if args.stage {
-        return on_stage(args);
+    if args.step == Some(LabStep::Stage) {
+        return on_stage(Some("netns:far"));
     }
     let experiment = as_asked(args)?;
     let interrupt = Interrupt::listen()?;
     let Some(peer) = peer_of(args, &experiment)? else {
-        say.note(
-            "no peer is named: two hosts are made in namespaces here, and vanish with the run",
-        );
-        let mut command = again()?;
-        command.arg("--stage");
-        linerate_testbed::tie_to_parent(&mut command);
-        return wait_for(command, "stage", &interrupt);
+        return between_own_hosts(&interrupt, say);
     };
     let seed = args.seed.map_or_else(fresh_seed, Ok)?;
     recover_first(state, say)?;
@@ -139,6 +133,7 @@ fn begin(args: &LabRunArgs, state: &FilePath, say: &Say) -> Outcome<()> {
     run.add(Record::Lab {
         experiment: Box::new(resolver.experiment.clone()),
         include_way_in: args.include_way_in,
+        own_hosts: args.step == Some(LabStep::Inside),
     })?;
     Session::new(&mut lanes, &mut run, &resolver, asked, say)
         .run()
@@ -234,36 +229,52 @@ fn peer_of(args: &LabRunArgs, experiment: &Experiment) -> Outcome<Option<PeerArg
     }))
 }
 
-/// This program as it was started, without what makes it the stage.
-fn again() -> Outcome<Command> {
+/// Runs this command again between two hosts of its own.
+fn between_own_hosts(interrupt: &Interrupt, say: &Say) -> Outcome<()> {
+    say.note("no peer is named: two hosts are made in namespaces here, and vanish with the run");
+    let mut command = again("stage")?;
+    linerate_testbed::tie_to_parent(&mut command);
+    wait_for(command, "stage", interrupt)
+}
+
+/// This program as it was started, as another step.
+fn again(step: &str) -> Outcome<Command> {
     let own =
         std::env::current_exe().map_err(|error| Stop::io("find this program's own file", error))?;
     let mut command = Command::new(own);
-    command.args(std::env::args_os().skip(1).filter(|word| word != "--stage"));
+    let words = std::env::args_os().skip(1);
+    command.args(words.filter(|word| word != "--step=stage"));
+    command.arg(format!("--step={step}"));
     Ok(command)
 }
 
-/// Makes two hosts, and runs the experiment between them.
-fn on_stage(args: &LabRunArgs) -> Outcome<()> {
+/// Makes two hosts, and runs the command between them, with the peer's name behind it where it takes one.
+fn on_stage(peer: Option<&str>) -> Outcome<()> {
     // First of all, while this process has one thread.
     let stage = Stage::enter().map_err(|error| stage_stop(&error))?;
     let interrupt = Interrupt::listen()?;
-    let (near, far) = hosts(&stage)?;
-    let mut command = again()?;
-    command.arg(format!("netns:{}", far.name()));
+    let (near, _far) = hosts(&stage)?;
+    let mut command = again("inside")?;
+    command.args(peer);
     enter(&near, &mut command)?;
-    wait_for(command, &args.experiment, &interrupt)
+    wait_for(command, "inside", &interrupt)
 }
 
 /// `lab resume`: the same experiment between the same ends, from where its record stops.
-fn resume(folder: &FilePath, state: &FilePath, say: &Say) -> Outcome<()> {
-    let mut run = Run::resume(folder)?;
+fn resume(folder: &FilePath, step: Option<LabStep>, state: &FilePath, say: &Say) -> Outcome<()> {
+    if step == Some(LabStep::Stage) {
+        return on_stage(None);
+    }
     let stored = store::read(folder)?;
     let (experiment, include_way_in) = experiment_of(&stored)?;
     if judge::is_whole(&stored.records) {
         say.note("the run came to its end: there is nothing left to do");
         return show(folder, None, say);
     }
+    if has_own_hosts(&stored) && step.is_none() {
+        return between_own_hosts(&Interrupt::listen()?, say);
+    }
+    let mut run = Run::resume(folder)?;
     let header = &stored.header;
     let interrupt = Interrupt::listen()?;
     recover_first(state, say)?;
@@ -309,6 +320,7 @@ pub(crate) fn experiment_of(stored: &StoredRun) -> Outcome<(&Experiment, bool)> 
         Record::Lab {
             experiment,
             include_way_in,
+            ..
         } => Some((&**experiment, *include_way_in)),
         _ => None,
     });
@@ -316,6 +328,20 @@ pub(crate) fn experiment_of(stored: &StoredRun) -> Outcome<(&Experiment, bool)> 
         let why = format!("{} is no run of an experiment", stored.folder.display());
         Stop::new(Code::BadInput, why).hint("`linerate report` shows runs of `prove` and `demo`")
     })
+}
+
+/// Whether an experiment makes its own two hosts.
+fn has_own_hosts(stored: &StoredRun) -> bool {
+    let is_own = |record: &Record| {
+        matches!(
+            record,
+            Record::Lab {
+                own_hosts: true,
+                ..
+            }
+        )
+    };
+    stored.records.iter().any(is_own)
 }
 
 /// Whether a stored run is one of an experiment.

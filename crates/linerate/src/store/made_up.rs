@@ -125,6 +125,7 @@ pub(crate) fn experiment(name: &str) -> Vec<Record> {
         Record::Lab {
             experiment: Box::new(experiment),
             include_way_in: false,
+            own_hosts: false,
         },
         hosts("host"),
         Record::Pilot(trial(9_000)),

@@ -203,3 +203,33 @@ fn an_experiment_without_a_peer_makes_its_own_two_hosts() {
     let why = path[1]["skipped"].as_str().expect("there is no VXLAN here");
     assert!(why.contains("`tunnel`"), "{why}");
 }
+
+#[test]
+fn a_run_between_its_own_hosts_that_was_killed_makes_them_again() {
+    let Some(lab) = Lab::new() else { return };
+    let run = lab.path("alone");
+    let linerate = |words: &[&str]| {
+        let mut command = lab.outside(crate::LINERATE);
+        command.arg("--state").arg(lab.state()).args(words);
+        command
+    };
+    let words = [
+        "--format",
+        "json",
+        "lab",
+        "run",
+        "vxlan-cost",
+        "--quick",
+        "--time",
+        "0.1",
+    ];
+    let watch = Watch::new(&run, &lab.state());
+    let job = Job::start(linerate(&[&words[..], &["--out", text(&run)]].concat()));
+    let seen = watch.wait(8, &job.ending());
+    assert!(seen >= 8, "it ended after {seen} events");
+    job.kill();
+    let done = crate::job::run(linerate(&["--format", "json", "lab", "resume", text(&run)]));
+    let document = fitting(&done.expect_code(0).out);
+    assert_eq!(document["complete"], true);
+    assert_eq!(document["trials"].as_array().map(Vec::len), Some(6));
+}

@@ -75,6 +75,7 @@ fn run(experiment: &Experiment, world: &mut World, log: &mut Memory, seed: u64) 
         log.add(Record::Lab {
             experiment: Box::new(experiment.clone()),
             include_way_in: false,
+            own_hosts: false,
         })?;
     }
     let asked = Asked {

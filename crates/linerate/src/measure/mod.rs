@@ -5,6 +5,8 @@
 
 mod diffusion;
 mod document;
+#[cfg(test)]
+mod fitting;
 mod ladder;
 mod placing;
 mod repeat;

@@ -6,8 +6,7 @@ use linerate_model::units::{Bytes, Nanoseconds};
 use linerate_traffic::TrafficError;
 use serde_json::json;
 
-use super::super::document::document;
-use super::super::text::text as told;
+use super::super::fitting::told_and_fitting;
 use super::*;
 use crate::trial::{PathView, traffic_failure};
 
@@ -53,21 +52,7 @@ fn shown(sample: Sample, overhead: Option<Overhead>) -> (Value, String) {
         overhead,
         ..Measured::between(ends, sample, None)
     };
-    let document = document(&measured, None);
-    let lines = told(&measured, &document, None);
-    let value = serde_json::to_value(&document).expect("a document");
-    assert_fits(&value);
-    (value, lines)
-}
-
-fn assert_fits(value: &Value) {
-    let schema = concat!(env!("CARGO_MANIFEST_DIR"), "/../../schema/sample-1.json");
-    let mut schemas = boon::Schemas::new();
-    let mut compiler = boon::Compiler::new();
-    let index = compiler.compile(schema, &mut schemas).expect("a schema");
-    if let Err(error) = schemas.validate(value, index) {
-        panic!("it does not fit its schema: {error:#}");
-    }
+    told_and_fitting(&measured)
 }
 
 #[test]

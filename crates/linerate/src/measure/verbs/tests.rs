@@ -7,8 +7,8 @@ use linerate_model::sample::{Datagrams as Counted, Flag};
 use linerate_model::units::Nanoseconds;
 use linerate_model::workload::Verb;
 
-use super::super::document::{Measured, document};
-use super::super::text::text as told;
+use super::super::document::Measured;
+use super::super::fitting::told_and_fitting;
 use super::*;
 use crate::trial::PathView;
 
@@ -30,21 +30,7 @@ fn shown(sample: Sample) -> (Value, String) {
         ipv6: false,
     };
     let measured = Measured::between(ends, sample, None);
-    let document = document(&measured, None);
-    let lines = told(&measured, &document, None);
-    let value = serde_json::to_value(&document).expect("a document");
-    assert_fits(&value);
-    (value, lines)
-}
-
-fn assert_fits(value: &Value) {
-    let schema = concat!(env!("CARGO_MANIFEST_DIR"), "/../../schema/sample-1.json");
-    let mut schemas = boon::Schemas::new();
-    let mut compiler = boon::Compiler::new();
-    let index = compiler.compile(schema, &mut schemas).expect("a schema");
-    if let Err(error) = schemas.validate(value, index) {
-        panic!("it does not fit its schema: {error:#}");
-    }
+    told_and_fitting(&measured)
 }
 
 /// Counters of the port, two of which moved.

@@ -1,0 +1,25 @@
+//! For tests: what a measurement comes to, held against the schema that people read it by.
+
+use serde_json::Value;
+
+use super::document::{Measured, document};
+use super::text::text;
+
+/// The document of a measurement, which fits its schema, and its text.
+pub(super) fn told_and_fitting(measured: &Measured<'_>) -> (Value, String) {
+    let document = document(measured, None);
+    let lines = text(measured, &document, None);
+    let value = serde_json::to_value(&document).expect("a document");
+    assert_fits(&value);
+    (value, lines)
+}
+
+fn assert_fits(value: &Value) {
+    let schema = concat!(env!("CARGO_MANIFEST_DIR"), "/../../schema/sample-1.json");
+    let mut schemas = boon::Schemas::new();
+    let mut compiler = boon::Compiler::new();
+    let index = compiler.compile(schema, &mut schemas).expect("a schema");
+    if let Err(error) = schemas.validate(value, index) {
+        panic!("it does not fit its schema: {error:#}");
+    }
+}

@@ -55,6 +55,10 @@ pub trait NicRead {
     fn rdma(&self) -> &dyn RdmaRead {
         &NoRdma
     }
+    /// How many rules nf_tables has in this network namespace.
+    fn nft_rules(&self) -> Known<u64> {
+        Known::not_asked("netfilter/rules".to_owned())
+    }
     /// Its counters as they stand.
     fn counts(&self, _nic: &NicName) -> NicCounts {
         NicCounts::default()
@@ -165,6 +169,17 @@ pub enum SuperPacket {
     GroIpv4,
 }
 
+/// When an interrupt comes: one of what there is to say of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Moderation {
+    /// Its delay, microseconds.
+    Usecs(u32),
+    /// So many frames end the delay.
+    Frames(u32),
+    /// Whether the driver adapts the delay.
+    Adaptive(bool),
+}
+
 /// One value of an interface that is set by itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NicValue<'a> {
@@ -196,8 +211,10 @@ pub enum NicValue<'a> {
     RssKey(Vec<u8>),
     /// What of a kind of flow is hashed: `tcp4`, in the letters of ethtool(8).
     RssFields(&'a str, &'a str),
-    /// The delay of one queue's interrupt in one direction, microseconds.
-    QueueUsecs(QueueKind, u32, u32),
+    /// So many frames of one direction end the delay of their interrupt.
+    Frames(QueueKind, u32),
+    /// When one queue's interrupt comes, in one direction.
+    QueueModeration(QueueKind, u32, Moderation),
     /// The priority in the tag that a VLAN sends each socket priority with; 0 for those that are not named.
     VlanEgress(BTreeMap<u32, u32>),
     /// The priorities that are paused rather than dropped, a bit each.

@@ -8,20 +8,56 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
+use std::time::Duration;
 
-use linerate_host::apply::{Beside, Guard, Lock, close_inherited, stand_by};
+use linerate_host::apply::{
+    Beside, Boottime, Guard, Lock, LockError, Scope, close_inherited, stand_by,
+};
 
 use crate::crash;
 use crate::exit::{Outcome, Stop};
 use crate::say::Say;
 use crate::station::{settle, this_machine};
 
-/// The lock of this namespace, and the process that takes changes back should this one die. Both end with
-/// it, after the transactions, which hold the way to the reverter.
+/// How long a reverter that has nothing left to guard may take to end.
+const ENDING: Duration = Duration::from_secs(10);
+
+/// What is locked while changes are made: this namespace, and from the first change on that all namespaces share the
+/// machine.
+#[derive(Debug)]
+pub struct Locks {
+    netns: Lock,
+    machine: Option<Lock>,
+}
+
+impl Locks {
+    /// Locks this namespace; what is done is taken back at `deadline`.
+    pub fn take(state: &Path, deadline: Option<Boottime>) -> Result<Self, LockError> {
+        let netns = Lock::take(Scope::Netns, state)?;
+        netns.say(deadline)?;
+        let machine = None;
+        Ok(Self { netns, machine })
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Lock> {
+        std::iter::once(&self.netns).chain(&self.machine)
+    }
+
+    /// Leaves them to a reverter that does not end.
+    fn leave(self) {
+        self.netns.leave();
+        if let Some(machine) = self.machine {
+            machine.leave();
+        }
+    }
+}
+
+/// The process that takes changes back should this one die, and the locks that both hold. They go with the later of
+/// the two.
 #[derive(Debug)]
 pub struct Armed {
     guard: Arc<Guard>,
-    lock: Lock,
+    locks: Locks,
     process: Child,
     rights: Rights,
 }
@@ -29,12 +65,22 @@ pub struct Armed {
 /// Capabilities, by the kernel's names.
 pub type Rights = BTreeSet<&'static str>;
 
+/// A reverter that has nothing left to guard, and does not end.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the process {pid}, which would have taken changes back, has not ended within {} s of being told that there is \
+     nothing to take back: it may be stopped or hang in the kernel (/proc/{pid}/stack tells where). It holds the \
+     lock of the settings until it ends; `kill -KILL {pid}` ends it",
+    ENDING.as_secs()
+)]
+pub struct Lingers {
+    pid: u32,
+}
+
 impl Armed {
-    /// Starts a reverter for the journals below `state` that holds `rights`, and waits until it is ready.
-    pub fn start(lock: Lock, state: &Path, rights: Rights) -> io::Result<Self> {
+    /// Starts a reverter for the journals below `state` that holds `locks` and `rights`, and waits until it is ready.
+    pub fn start(locks: Locks, state: &Path, rights: Rights) -> io::Result<Self> {
         let (own, theirs) = UnixStream::pair()?;
-        // It keeps the lock as long as it is at work, also when this process is gone.
-        let locked = lock.share()?.map_or_else(Stdio::null, Stdio::from);
         let mut command = Command::new("/proc/self/exe");
         command.arg("--state").arg(state).args([
             "reverter",
@@ -46,21 +92,42 @@ impl Armed {
         }
         let mut process = command
             .stdin(OwnedFd::from(theirs))
-            .stdout(locked)
+            .stdout(Stdio::null())
             .spawn()?;
-        match Guard::armed(own) {
+        let armed = Guard::armed(own).and_then(|guard| {
+            locks.all().try_for_each(|lock| guard.hold(lock))?;
+            Ok(guard)
+        });
+        match armed {
             Ok(guard) => Ok(Self {
                 guard: Arc::new(guard),
-                lock,
+                locks,
                 process,
                 rights,
             }),
             Err(error) => {
-                // Its channel is closed: it has nothing to do, or has ended already.
+                // Nothing was changed yet: it has nothing to do.
+                let _ = process.kill();
                 let _ = process.wait();
                 Err(error)
             }
         }
+    }
+
+    /// Locks what all namespaces share, too.
+    pub fn lock_machine(
+        &mut self,
+        state: &Path,
+        deadline: Option<Boottime>,
+    ) -> Result<(), LockError> {
+        if self.locks.machine.is_some() {
+            return Ok(());
+        }
+        let lock = Lock::take(Scope::Machine, state)?;
+        lock.say(deadline)?;
+        self.guard.hold(&lock).map_err(LockError::NotShared)?;
+        self.locks.machine = Some(lock);
+        Ok(())
     }
 
     /// The way to the reverter.
@@ -77,20 +144,24 @@ impl Armed {
     pub fn process(&self) -> u32 {
         self.process.id()
     }
-}
 
-/// Waits for reverters that have nothing left to guard. Their channels must be closed.
-pub fn disarm(armed: Armed) {
-    let Armed {
-        guard,
-        lock,
-        mut process,
-        rights: _,
-    } = armed;
-    drop(guard);
-    // It ends by itself now; a zombie would be all that is left of it otherwise.
-    let _ = process.wait();
-    drop(lock);
+    /// Waits for the reverter, which has nothing left to guard, and gives the locks back. One that does not end is left
+    /// alone with them: it may be putting back what could not be put back before.
+    pub fn disarm(self) -> Result<Locks, Lingers> {
+        let Self {
+            guard,
+            locks,
+            mut process,
+            rights: _,
+        } = self;
+        if guard.dismiss(ENDING).is_err() {
+            locks.leave();
+            return Err(Lingers { pid: process.id() });
+        }
+        // A zombie would be all that is left of it otherwise.
+        let _ = process.wait();
+        Ok(locks)
+    }
 }
 
 /// `linerate reverter --of PID --hold CAPABILITY`: serves the process at the other end of standard input.

@@ -5,8 +5,10 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
+use linerate_host::apply;
 use linerate_host::read::read_owners;
 use linerate_model::finding::{Finding, Profile, Scene, Severity};
+use linerate_model::host::Host;
 use linerate_model::ids::NicName;
 use linerate_model::known::Known;
 use linerate_model::plan::{Change, End, Plan};
@@ -107,11 +109,8 @@ impl Intent {
 
     /// What makes this host steady enough to be measured, as far as it can be had here.
     pub(crate) fn steady(station: &Station) -> Outcome<Self> {
-        let wanted = steady(&station.read_host()).into_iter();
-        let changes = wanted.filter_map(|(setting, to)| {
-            let from = station.read_setting(&setting).value()?.clone();
-            Some((Change { setting, from, to }, None))
-        });
+        let changes = to_be_steady(&station.read_host(), station);
+        let changes = changes.into_iter().map(|change| (change, None));
         Self::with(changes.collect(), station)
     }
 
@@ -147,10 +146,15 @@ impl Intent {
             let from = station.read_setting(&key).ok().cloned().map_err(|gap| {
                 Stop::new(Code::NotSupported, format!("cannot change {key}: {gap}"))
             })?;
-            if !to.is_met_by(&from) {
-                let setting = key;
-                changes.push((Change { setting, from, to }, None));
+            if to.is_met_by(&from) {
+                continue;
             }
+            if let Some(advice) = apply::settings::advice(&key) {
+                let why = format!("cannot change {key}, which is {from}: {advice}");
+                return Err(Stop::new(Code::NotSupported, why));
+            }
+            let setting = key;
+            changes.push((Change { setting, from, to }, None));
         }
         Self::with(changes, station)
     }
@@ -168,36 +172,28 @@ impl Intent {
             profile,
             owns_shapers: false,
         });
-        Self::from_findings(&diagnosis.findings, station)
-    }
-
-    fn from_findings(findings: &[Finding], station: &Station) -> Outcome<Self> {
-        let mut changes: Vec<(Change, Option<Reason>)> = Vec::new();
-        for proposal in propose(findings, Permit::default()).to_try {
-            for wanted in proposal.changes {
-                let Change { setting, to, .. } = wanted.change;
-                let is_new = changes.iter().all(|(other, _)| other.setting != setting);
-                // What cannot be read could not be put back; what was changed since is as it is now.
-                let Known::Value(from) = station.read_setting(&setting) else {
-                    continue;
-                };
-                if wanted.end == End::Local && is_new && !to.is_met_by(&from) {
-                    let mends = |finding: &&Finding| {
-                        let mut remedies = finding.remedies.iter();
-                        remedies.any(|remedy| remedy.change.setting == setting)
-                    };
-                    let why = findings.iter().find(mends).map(|finding| Reason {
-                        rule: finding.rule.clone(),
-                        summary: finding.summary.clone(),
-                    });
-                    changes.push((Change { setting, from, to }, why));
+        let mut changes = remedies(&diagnosis.findings, station);
+        if profile == Profile::Measurement {
+            // What a measurement asks for whatever the findings are, and `tune hold` holds.
+            for change in to_be_steady(&host, station) {
+                if changes.iter().all(|(other, _)| *other != change) {
+                    changes.retain(|(other, _)| other.setting != change.setting);
+                    changes.push((change, None));
                 }
             }
         }
         Self::with(changes, station)
     }
 
-    fn with(changes: Vec<(Change, Option<Reason>)>, station: &Station) -> Outcome<Self> {
+    fn from_findings(findings: &[Finding], station: &Station) -> Outcome<Self> {
+        Self::with(remedies(findings, station), station)
+    }
+
+    fn with(mut changes: Vec<(Change, Option<Reason>)>, station: &Station) -> Outcome<Self> {
+        changes.sort_by_cached_key(|(change, _)| {
+            let setting = change.setting.clone();
+            (turn(&setting), setting)
+        });
         let owners = read_owners(station.root());
         let owners = owners.value().map_or(&[][..], Vec::as_slice);
         let wanted = |(change, why): (Change, Option<Reason>)| Wanted {
@@ -246,6 +242,54 @@ impl Intent {
         };
         let lacks = needs.iter().copied().filter(|name| !has(name)).collect();
         (needs, lacks)
+    }
+}
+
+/// The remedies of findings that can be carried out here, alone and at once, each with its finding.
+fn remedies(findings: &[Finding], station: &Station) -> Vec<(Change, Option<Reason>)> {
+    let mut changes: Vec<(Change, Option<Reason>)> = Vec::new();
+    for proposal in propose(findings, Permit::default()).to_try {
+        for wanted in proposal.changes {
+            let Change { setting, to, .. } = wanted.change;
+            let is_new = changes.iter().all(|(other, _)| other.setting != setting);
+            // What cannot be read could not be put back; what was changed since is as it is now.
+            let Known::Value(from) = station.read_setting(&setting) else {
+                continue;
+            };
+            if wanted.end == End::Local && is_new && !to.is_met_by(&from) {
+                let mends = |finding: &&Finding| {
+                    let mut remedies = finding.remedies.iter();
+                    remedies.any(|remedy| remedy.change.setting == setting)
+                };
+                let why = findings.iter().find(mends).map(|finding| Reason {
+                    rule: finding.rule.clone(),
+                    summary: finding.summary.clone(),
+                });
+                changes.push((Change { setting, from, to }, why));
+            }
+        }
+    }
+    changes
+}
+
+/// What makes a host steady, as far as it can be had here.
+fn to_be_steady(host: &Host, station: &Station) -> Vec<Change> {
+    let wanted = steady(host).into_iter();
+    let changes = wanted.filter_map(|(setting, to)| {
+        let from = station.read_setting(&setting).value()?.clone();
+        Some(Change { setting, from, to })
+    });
+    changes.collect()
+}
+
+/// When a setting has its turn in a plan, before its place in the catalogue: irqbalance is told what it leaves alone while
+/// it listens, moves no interrupt that is placed then, and interrupts can be placed on CPUs that are there.
+fn turn(setting: &SettingKey) -> u8 {
+    match setting {
+        SettingKey::Machine(MachineKnob::IrqbalanceBans) => 0,
+        SettingKey::Machine(MachineKnob::IrqbalancePaused) => 1,
+        SettingKey::Machine(MachineKnob::Smt) | SettingKey::Online(_) => 2,
+        _ => 3,
     }
 }
 

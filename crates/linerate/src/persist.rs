@@ -15,7 +15,7 @@ use linerate_host::root::HostRoot;
 use linerate_model::ids::NicName;
 use linerate_model::known::Known;
 use linerate_model::plan::{Change, Plan};
-use linerate_model::setting::SettingKey;
+use linerate_model::setting::{Keeping, SettingKey};
 
 use crate::cli::PersistArgs;
 use crate::crash;
@@ -58,14 +58,16 @@ pub(crate) fn persist(args: &PersistArgs, state: &Path) -> Outcome<Vec<Entry>> {
         Some(kept) => (kept.id, kept.changes),
         None => Station::applied(&state, args.id.as_deref())?,
     };
-    let of_this_boot = |change: &&Change| matches!(change.setting, SettingKey::IrqCpus(_));
-    if let Some(change) = changes.iter().find(of_this_boot) {
-        let why = "the numbers of interrupts are others at the next boot";
-        let stop = Stop::new(
-            Code::BadInput,
-            format!("cannot keep {}: {why}", change.setting),
-        );
-        return Err(stop.hint("`nic/NAME/queue/QUEUE/irq-cpus` can be kept"));
+    let of_this_boot = |change: &Change| match change.setting.spec().keeping() {
+        Keeping::Never(why) => Some((change.setting.clone(), why)),
+        Keeping::Persist | Keeping::CommandLine => None,
+    };
+    if let Some((setting, why)) = changes.iter().find_map(of_this_boot) {
+        let stop = Stop::new(Code::BadInput, format!("cannot keep {setting}: {why}"));
+        return Err(match setting {
+            SettingKey::IrqCpus(_) => stop.hint("`nic/NAME/queue/QUEUE/irq-cpus` can be kept"),
+            _ => stop,
+        });
     }
     for address in &args.probe {
         reach(address).map_err(|stop| stop.hint("a probe must succeed now; nothing is kept"))?;

@@ -3,8 +3,12 @@
 use linerate_model::host::QueueKind;
 use linerate_model::ids::NicName;
 use linerate_model::setting::{Discipline, LinkSpeed, NicKnob, SettingKey, Value, parse_rates};
+use linerate_model::units::BitRate;
 
 use super::{files, rdma_defaults};
+
+/// What a person must know of the rates that dcb(8) takes; a shell takes it for a comment.
+const DCB_RATES: &str = "  # with iproute2 6.18 or later: an earlier dcb sets 125 times the rate";
 
 /// The command by which a person gives `key` the value `value`; none where no usual tool does.
 pub fn by_hand(key: &SettingKey, value: &Value) -> Option<String> {
@@ -37,6 +41,8 @@ pub fn by_hand(key: &SettingKey, value: &Value) -> Option<String> {
         NicKnob::ChannelsRx => format!("ethtool -L {nic} rx {value}"),
         NicKnob::ChannelsTx => format!("ethtool -L {nic} tx {value}"),
         NicKnob::CoalesceAdaptiveTx => format!("ethtool -C {nic} adaptive-tx {value}"),
+        NicKnob::CoalesceRxFrames => format!("ethtool -C {nic} rx-frames {value}"),
+        NicKnob::CoalesceTxFrames => format!("ethtool -C {nic} tx-frames {value}"),
         NicKnob::TcpDataSplit => format!("ethtool -G {nic} tcp-data-split {value}"),
         NicKnob::PauseAutoneg => format!("ethtool -A {nic} autoneg {value}"),
         NicKnob::PauseRx => format!("ethtool -A {nic} rx {value}"),
@@ -58,7 +64,12 @@ pub fn by_hand(key: &SettingKey, value: &Value) -> Option<String> {
         NicKnob::GsoIpv4MaxBytes => format!("ip link set dev {nic} gso_ipv4_max_size {value}"),
         NicKnob::GroMaxBytes => format!("ip link set dev {nic} gro_max_size {value}"),
         NicKnob::GroIpv4MaxBytes => format!("ip link set dev {nic} gro_ipv4_max_size {value}"),
-        NicKnob::QueueUsecs(kind, index) => by_queue(nic, *kind, *index, value),
+        NicKnob::QueueUsecs(QueueKind::Rx, index) => by_queue(nic, *index, "rx-usecs", value),
+        NicKnob::QueueUsecs(QueueKind::Tx, index) => by_queue(nic, *index, "tx-usecs", value),
+        NicKnob::QueueFrames(QueueKind::Rx, index) => by_queue(nic, *index, "rx-frames", value),
+        NicKnob::QueueFrames(QueueKind::Tx, index) => by_queue(nic, *index, "tx-frames", value),
+        NicKnob::QueueAdaptive(QueueKind::Rx, index) => by_queue(nic, *index, "adaptive-rx", value),
+        NicKnob::QueueAdaptive(QueueKind::Tx, index) => by_queue(nic, *index, "adaptive-tx", value),
         NicKnob::RssTable => match value {
             Value::Text(text) if text.starts_with("equal ") => format!("ethtool -X {nic} {text}"),
             _ => return None,
@@ -68,14 +79,10 @@ pub fn by_hand(key: &SettingKey, value: &Value) -> Option<String> {
     })
 }
 
-/// The command of ethtool(8) for a queue's delay; it takes a mask of queues in hexadecimal.
-fn by_queue(nic: &NicName, kind: QueueKind, index: u32, value: &Value) -> String {
+/// The command of ethtool(8) for a queue's moderation; it takes a mask of queues in hexadecimal.
+fn by_queue(nic: &NicName, index: u32, what: &str, value: &Value) -> String {
     let zeros = "0".repeat(index as usize / 4);
     let digit = 1 << (index % 4);
-    let what = match kind {
-        QueueKind::Rx => "rx-usecs",
-        QueueKind::Tx => "tx-usecs",
-    };
     format!("ethtool --per-queue {nic} queue_mask 0x{digit}{zeros} --coalesce {what} {value}")
 }
 
@@ -128,10 +135,14 @@ fn by_dcb(nic: &NicName, knob: &NicKnob, value: &Value) -> Option<String> {
             format!("dcb pfc set dev {nic} prio-pfc all:off{on}")
         }
         NicKnob::DcbMaxRate => {
-            let limits = (0u32..).zip(parse_rates(words)?);
-            let limits = limits.map(|(class, rate)| format!(" {class}:{}", rate.as_bit_per_s()));
+            let rates = parse_rates(words)?.map(BitRate::as_bit_per_s);
+            let limits = (0u32..).zip(rates);
+            let limits = limits.map(|(class, rate)| format!(" {class}:{rate}"));
             let limits: String = limits.collect();
-            format!("dcb maxrate set dev {nic} tc-maxrate{limits}")
+            // No word for a rate is right for every dcb: an older one gives the kernel bytes for its kbit, whatever
+            // the unit.
+            let note = if rates == [0; 8] { "" } else { DCB_RATES };
+            format!("dcb maxrate set dev {nic} tc-maxrate{limits}{note}")
         }
         NicKnob::DcbApp if words.is_empty() => format!("dcb app flush dev {nic}"),
         NicKnob::DcbApp => format!("dcb app flush dev {nic} && dcb app add dev {nic} {words}"),
@@ -163,7 +174,15 @@ mod tests {
         );
         assert_eq!(
             by_hand("nic/eth2/dcb/maxrate", "1:1000").as_deref(),
-            Some("dcb maxrate set dev eth2 tc-maxrate 0:0 1:1000 2:0 3:0 4:0 5:0 6:0 7:0")
+            Some(
+                "dcb maxrate set dev eth2 tc-maxrate 0:0 1:1000 2:0 3:0 4:0 5:0 6:0 7:0  \
+                 # with iproute2 6.18 or later: an earlier dcb sets 125 times the rate"
+            )
+        );
+        // No limit is none for every dcb.
+        assert_eq!(
+            by_hand("nic/eth2/dcb/maxrate", "").as_deref(),
+            Some("dcb maxrate set dev eth2 tc-maxrate 0:0 1:0 2:0 3:0 4:0 5:0 6:0 7:0")
         );
     }
 

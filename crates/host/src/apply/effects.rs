@@ -19,6 +19,7 @@ use linerate_model::setting::{BlockKnob, MachineKnob, NicKnob, PolicyKnob, Setti
 use super::cpus;
 use super::files::queues_of_same_irq;
 use super::nic_values::is_negotiated;
+use super::settings::agrees;
 use crate::nic_control::NicRead;
 use crate::root::HostRoot;
 
@@ -38,23 +39,24 @@ pub fn disturbed_by(root: &HostRoot, nics: &dyn NicRead, key: &SettingKey) -> Ve
             }
             NicKnob::ChannelsCombined | NicKnob::ChannelsRx | NicKnob::ChannelsTx => {
                 let mut keys = queues(root, nic);
-                keys.extend(delays_of_queues(root, nics, nic));
+                keys.extend(moderation_of_queues(root, nics, nic));
                 keys
             }
             // The kernel asks the driver for the moderation of all (which tells queue 0's, as a rule) and sets that for
-            // all, but for the one value (`ethnl_set_coalesce`); what both ways of a queue share is the driver's affair.
-            NicKnob::CoalesceRxUsecs
-            | NicKnob::CoalesceTxUsecs
-            | NicKnob::CoalesceAdaptiveRx
-            | NicKnob::CoalesceAdaptiveTx => delays_of_queues(root, nics, nic),
-            NicKnob::QueueUsecs(_, index) => [
-                NicKnob::QueueUsecs(QueueKind::Rx, *index),
-                NicKnob::QueueUsecs(QueueKind::Tx, *index),
-                NicKnob::CoalesceRxUsecs,
-                NicKnob::CoalesceTxUsecs,
-            ]
-            .map(|knob| SettingKey::Nic(nic.clone(), knob))
-            .to_vec(),
+            // all, but for the one value (`ethnl_set_coalesce`); what both ways of a queue share, and what delay goes
+            // with another adaptation, is the driver's affair.
+            knob if MODERATION.contains(knob) => {
+                let all = MODERATION.map(|knob| SettingKey::Nic(nic.clone(), knob));
+                let of_queues = moderation_of_queues(root, nics, nic);
+                all.into_iter().chain(of_queues).collect()
+            }
+            NicKnob::QueueAdaptive(_, index)
+            | NicKnob::QueueUsecs(_, index)
+            | NicKnob::QueueFrames(_, index) => {
+                let own = [QueueKind::Rx, QueueKind::Tx].map(|kind| moderation(kind, *index));
+                let all = own.into_iter().flatten().chain(MODERATION);
+                all.map(|knob| SettingKey::Nic(nic.clone(), knob)).collect()
+            }
             // What is negotiated and what is forced are two sides of one request (`ETHTOOL_MSG_LINKMODES_SET`).
             NicKnob::LinkAutoneg => vec![SettingKey::Nic(nic.clone(), NicKnob::LinkSpeed)],
             NicKnob::LinkSpeed => vec![SettingKey::Nic(nic.clone(), NicKnob::LinkAutoneg)],
@@ -143,21 +145,33 @@ fn queues(root: &HostRoot, nic: &NicName) -> Vec<SettingKey> {
             _ => {}
         }
     }
-    knobs.extend([
-        NicKnob::CoalesceRxUsecs,
-        NicKnob::CoalesceTxUsecs,
-        NicKnob::CoalesceAdaptiveRx,
-        NicKnob::CoalesceAdaptiveTx,
-        NicKnob::RssKey,
-        NicKnob::RssTable,
-        NicKnob::Qdisc,
-    ]);
+    knobs.extend(MODERATION);
+    knobs.extend([NicKnob::RssKey, NicKnob::RssTable, NicKnob::Qdisc]);
     let key = |knob| SettingKey::Nic(nic.clone(), knob);
     knobs.into_iter().map(key).collect()
 }
 
-/// The delays of single queues, of the few cards that have them.
-fn delays_of_queues(root: &HostRoot, nics: &dyn NicRead, nic: &NicName) -> Vec<SettingKey> {
+/// When the interrupts of all queues come; whether that is adapted comes first, as some drivers set the others with it.
+const MODERATION: [NicKnob; 6] = [
+    NicKnob::CoalesceAdaptiveRx,
+    NicKnob::CoalesceAdaptiveTx,
+    NicKnob::CoalesceRxUsecs,
+    NicKnob::CoalesceTxUsecs,
+    NicKnob::CoalesceRxFrames,
+    NicKnob::CoalesceTxFrames,
+];
+
+/// When the interrupt of one queue comes.
+fn moderation(kind: QueueKind, index: u32) -> [NicKnob; 3] {
+    [
+        NicKnob::QueueAdaptive(kind, index),
+        NicKnob::QueueUsecs(kind, index),
+        NicKnob::QueueFrames(kind, index),
+    ]
+}
+
+/// The same of all single queues, of the few cards that have that.
+fn moderation_of_queues(root: &HostRoot, nics: &dyn NicRead, nic: &NicName) -> Vec<SettingKey> {
     if nics.queue_coalesce(nic, 0).value().is_none() {
         return Vec::new();
     }
@@ -170,10 +184,12 @@ fn delays_of_queues(root: &HostRoot, nics: &dyn NicRead, nic: &NicName) -> Vec<S
             "tx" => QueueKind::Tx,
             _ => return None,
         };
-        let knob = NicKnob::QueueUsecs(kind, index.parse().ok()?);
-        Some(SettingKey::Nic(nic.clone(), knob))
+        Some(moderation(kind, index.parse().ok()?))
     };
-    names.filter_map(of_queue).collect()
+    let knobs = names.filter_map(of_queue).flatten();
+    knobs
+        .map(|knob| SettingKey::Nic(nic.clone(), knob))
+        .collect()
 }
 
 fn ipv6_mtu(nic: &NicName) -> SettingKey {
@@ -224,39 +240,35 @@ pub(super) fn could_be_effect(change: &Change, key: &SettingKey, found: &Value) 
                 | (
                     NicKnob::QueueUsecs(..),
                     NicKnob::QueueUsecs(..) | NicKnob::CoalesceRxUsecs | NicKnob::CoalesceTxUsecs,
+                )
+                | (
+                    NicKnob::QueueFrames(..),
+                    NicKnob::QueueFrames(..)
+                    | NicKnob::CoalesceRxFrames
+                    | NicKnob::CoalesceTxFrames,
                 ) => *found == change.to,
                 // Large frames make drivers drop receive aggregation; small ones give it back.
                 (NicKnob::Mtu, NicKnob::Feature(_)) => matches!(found, Value::Switch(_)),
-                (
-                    NicKnob::ChannelsCombined | NicKnob::ChannelsRx | NicKnob::ChannelsTx,
-                    NicKnob::RpsCpus(_)
-                    | NicKnob::XpsCpus(_)
-                    | NicKnob::XpsRxqs(_)
-                    | NicKnob::RpsFlowCnt(_),
-                ) => match found {
-                    Value::Text(cpus) => cpus.is_empty(),
-                    Value::Integer(entries) => *entries == 0,
-                    Value::Switch(_) | Value::Qdisc(_) => false,
+                // Queues are made anew without maps, with the kernel's choice of a table and of a discipline. Their
+                // interrupts are given back and asked for anew; where they go then is the kernel's choice, and when
+                // they come the driver's.
+                (knob, other) if makes_queues_anew(knob) => match (other, found) {
+                    (
+                        NicKnob::RpsCpus(_) | NicKnob::XpsCpus(_) | NicKnob::XpsRxqs(_),
+                        Value::Text(cpus),
+                    ) => cpus.is_empty(),
+                    (NicKnob::RpsFlowCnt(_), Value::Integer(entries)) => *entries == 0,
+                    (NicKnob::RssTable, Value::Text(table)) => table.starts_with("equal "),
+                    (NicKnob::Qdisc, Value::Qdisc(root)) => root.handle == 0,
+                    (NicKnob::IrqCpus(..), _) => true,
+                    (other, _) => is_moderation(other),
                 },
-                // The queues' interrupts are given back and asked for anew; where they go then is the
-                // kernel's choice. Each queue gets the delays that queue 0 has, and a new one what the driver likes.
+                // Each queue gets what queue 0 has, and some drivers choose the delay that goes with an adaptation.
                 // Whether frames of all priorities are paused changes with single ones. A port that does not
                 // negotiate any more tells the speed that it has, when it has one.
-                (
-                    NicKnob::ChannelsCombined | NicKnob::ChannelsRx | NicKnob::ChannelsTx,
-                    NicKnob::IrqCpus(..),
-                )
-                | (
-                    NicKnob::CoalesceRxUsecs
-                    | NicKnob::CoalesceTxUsecs
-                    | NicKnob::CoalesceAdaptiveRx
-                    | NicKnob::CoalesceAdaptiveTx
-                    | NicKnob::ChannelsCombined
-                    | NicKnob::ChannelsRx
-                    | NicKnob::ChannelsTx,
-                    NicKnob::QueueUsecs(..),
-                )
-                | (NicKnob::DcbPfc, NicKnob::PauseRx | NicKnob::PauseTx)
+                (knob, other) if MODERATION.contains(knob) => is_moderation(other),
+                (NicKnob::QueueAdaptive(..), other) => is_moderation(other),
+                (NicKnob::DcbPfc, NicKnob::PauseRx | NicKnob::PauseTx)
                 | (NicKnob::LinkAutoneg, NicKnob::LinkSpeed)
                 | (NicKnob::LinkSpeed, NicKnob::LinkAutoneg) => true,
                 _ => false,
@@ -290,6 +302,40 @@ pub(super) fn could_be_effect(change: &Change, key: &SettingKey, found: &Value) 
     }
 }
 
+/// Whether `found` in `key` is no loss but what `later` asks for: a card tells of all queues what one of them has.
+pub(super) fn is_asked_of_one_queue(key: &SettingKey, found: &Value, later: &Change) -> bool {
+    let (SettingKey::Nic(nic, of_all), SettingKey::Nic(other, of_one)) = (key, &later.setting)
+    else {
+        return false;
+    };
+    let is_of_all = match of_one {
+        NicKnob::QueueUsecs(QueueKind::Rx, _) => NicKnob::CoalesceRxUsecs,
+        NicKnob::QueueUsecs(QueueKind::Tx, _) => NicKnob::CoalesceTxUsecs,
+        NicKnob::QueueFrames(QueueKind::Rx, _) => NicKnob::CoalesceRxFrames,
+        NicKnob::QueueFrames(QueueKind::Tx, _) => NicKnob::CoalesceTxFrames,
+        NicKnob::QueueAdaptive(QueueKind::Rx, _) => NicKnob::CoalesceAdaptiveRx,
+        NicKnob::QueueAdaptive(QueueKind::Tx, _) => NicKnob::CoalesceAdaptiveTx,
+        _ => return false,
+    };
+    nic == other && *of_all == is_of_all && agrees(&later.setting, &later.to, found)
+}
+
+/// Whether some drivers make a card's queues anew when it is written.
+fn makes_queues_anew(knob: &NicKnob) -> bool {
+    matches!(
+        knob,
+        NicKnob::ChannelsCombined | NicKnob::ChannelsRx | NicKnob::ChannelsTx | NicKnob::DcbEts
+    )
+}
+
+fn is_moderation(knob: &NicKnob) -> bool {
+    let of_queue = matches!(
+        knob,
+        NicKnob::QueueAdaptive(..) | NicKnob::QueueUsecs(..) | NicKnob::QueueFrames(..)
+    );
+    of_queue || MODERATION.contains(knob)
+}
+
 fn is_interrupts(key: &SettingKey) -> bool {
     matches!(
         key,
@@ -317,6 +363,17 @@ mod tests {
         let xps: SettingKey = "nic/eth0/queue/tx-0/xps-cpus".parse().expect("a key");
         assert!(could_be_effect(&cut, &xps, &Value::Text(String::new())));
         assert!(!could_be_effect(&cut, &xps, &Value::Text("3".to_owned())));
+        let on_card = |knob: &str, found: &str| {
+            let key: SettingKey = format!("nic/eth0/{knob}").parse().expect("a key");
+            let found = key.parse_value(found).expect("a value");
+            could_be_effect(&cut, &key, &found)
+        };
+        assert!(on_card("coalesce/rx-frames", "32"));
+        assert!(on_card("rss/table", "equal 1"));
+        assert!(!on_card("rss/table", "0x3 1"));
+        assert!(on_card("qdisc", "fq_codel"));
+        assert!(!on_card("ring/rx", "256"));
+        assert!(!on_card("feature/tso", "off"));
         let elsewhere: SettingKey = "nic/eth1/queue/tx-0/xps-cpus".parse().expect("a key");
         assert!(!could_be_effect(
             &cut,
@@ -379,6 +436,9 @@ mod tests {
                 rx_usecs: Known::Value(8),
                 tx_usecs: Known::Value(16),
                 adaptive_rx: Known::Value(false),
+                adaptive_tx: Known::Value(false),
+                rx_frames: Known::Value(32),
+                tx_frames: Known::Value(64),
             })
         }
     }
@@ -396,19 +456,39 @@ mod tests {
             keys.iter().map(ToString::to_string).collect()
         };
         let all = "nic/eth0/coalesce/rx-usecs";
-        let of_queues = [
-            "nic/eth0/queue/rx-0/rx-usecs",
-            "nic/eth0/queue/rx-1/rx-usecs",
-            "nic/eth0/queue/tx-0/tx-usecs",
+        let of_all = [
+            "nic/eth0/coalesce/adaptive-rx",
+            "nic/eth0/coalesce/adaptive-tx",
+            "nic/eth0/coalesce/tx-usecs",
+            "nic/eth0/coalesce/rx-frames",
+            "nic/eth0/coalesce/tx-frames",
         ];
-        assert_eq!(disturbed(&Moderated, all), of_queues);
-        assert_eq!(disturbed(&NoNics, all), [""; 0]);
-        assert_eq!(
-            disturbed(&Moderated, of_queues[0]),
-            [of_queues[2], all, "nic/eth0/coalesce/tx-usecs"]
-        );
+        let of_queues = [
+            "nic/eth0/queue/rx-0/adaptive-rx",
+            "nic/eth0/queue/rx-0/rx-usecs",
+            "nic/eth0/queue/rx-0/rx-frames",
+            "nic/eth0/queue/rx-1/adaptive-rx",
+            "nic/eth0/queue/rx-1/rx-usecs",
+            "nic/eth0/queue/rx-1/rx-frames",
+            "nic/eth0/queue/tx-0/adaptive-tx",
+            "nic/eth0/queue/tx-0/tx-usecs",
+            "nic/eth0/queue/tx-0/tx-frames",
+        ];
+        let of_either = of_all.iter().chain(&of_queues);
+        assert!(disturbed(&Moderated, all).iter().eq(of_either));
+        assert_eq!(disturbed(&NoNics, all), of_all);
+        let of_one = disturbed(&Moderated, of_queues[1]);
+        for other in [of_queues[0], of_queues[2], of_queues[7], all, of_all[4]] {
+            assert!(of_one.iter().any(|one| one == other), "{other}: {of_one:?}");
+        }
+        assert!(!of_one.iter().any(|one| one == of_queues[4]), "{of_one:?}");
         let found = Value::Integer(64);
-        assert!(could_be(all, found.clone(), of_queues[1], &found));
+        assert!(could_be(all, found.clone(), of_queues[4], &found));
+        let frames = of_queues[2];
+        assert!(could_be(frames, found.clone(), of_all[3], &found));
+        assert!(!could_be(frames, Value::Integer(32), of_all[3], &found));
+        let adapted = Value::Switch(true);
+        assert!(could_be(of_queues[0], adapted, of_queues[1], &found));
     }
 
     #[test]

@@ -38,6 +38,8 @@ pub struct FakeMachine {
     writes: Cell<usize>,
     lie: RefCell<Option<(SettingKey, Value)>>,
     foreign: RefCell<Settings>,
+    /// The number of its one interface.
+    interface: Cell<u32>,
 }
 
 impl FakeMachine {
@@ -77,6 +79,16 @@ impl FakeMachine {
     /// Sets a value as somebody else would.
     pub fn set(&self, key: &SettingKey, value: Value) {
         self.requested.borrow_mut().insert(key.clone(), value);
+    }
+
+    /// Takes a setting away, as with its device.
+    pub fn remove(&self, key: &SettingKey) {
+        self.requested.borrow_mut().remove(key);
+    }
+
+    /// Has another interface come by the name that one had.
+    pub fn rename(&self) {
+        self.interface.set(self.interface.get() + 1);
     }
 
     /// What [`Fault::Foreign`] has set so far.
@@ -154,6 +166,10 @@ impl Machine for FakeMachine {
         });
         features.cloned().collect()
     }
+
+    fn interface(&self, key: &SettingKey) -> Option<u32> {
+        matches!(key, SettingKey::Nic(..)).then(|| self.interface.get())
+    }
 }
 
 /// A machine at whose n-th call (read or write, counted from 0) `death` is called, once before the
@@ -207,6 +223,9 @@ impl<M: Machine, F: Fn()> Machine for Mortal<M, F> {
     }
     fn disturbed_by(&self, key: &SettingKey) -> Vec<SettingKey> {
         self.machine.disturbed_by(key)
+    }
+    fn interface(&self, key: &SettingKey) -> Option<u32> {
+        self.machine.interface(key)
     }
 }
 

@@ -60,4 +60,7 @@ impl<M: Machine> Machine for Faulty<M> {
     fn disturbed_by(&self, key: &SettingKey) -> Vec<SettingKey> {
         self.machine.disturbed_by(key)
     }
+    fn interface(&self, key: &SettingKey) -> Option<u32> {
+        self.machine.interface(key)
+    }
 }

@@ -10,8 +10,8 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
-use rustix::fs::FlockOperation::{self, LockExclusive, NonBlockingLockExclusive};
 use serde::{Deserialize, Serialize};
 
 use linerate_model::plan::Change;
@@ -19,8 +19,9 @@ use linerate_model::setting::{SettingKey, Value};
 
 use super::fault::{Faults, Moment};
 use super::identity::{IdentityError, NetnsIdentity, Owner, boot_id};
+use super::lock::lock_until;
 use super::restore::{Left, Step};
-use super::reverter::Guard;
+use super::reverter::{Boottime, Guard};
 
 /// The version of the format that this program writes, and the only one it reads.
 pub const JOURNAL_VERSION: u32 = 1;
@@ -92,6 +93,9 @@ pub(super) enum Record {
         seq: usize,
         change: Change,
         closure: Vec<Before>,
+        /// The number of the interface that it is of.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        interface: Option<u32>,
     },
     /// The write was made and read back.
     Done {
@@ -148,11 +152,16 @@ pub enum JournalError {
         /// The operating system's reason.
         source: io::Error,
     },
-    /// Another process works on it.
-    #[error("{path} is in use by another process")]
+    /// Another process works on it: a reverter, or a recovery.
+    #[error(
+        "another process still works on {path}, after {} s: the reverter or the recovery that holds it may hang",
+        .waited.as_secs()
+    )]
     Busy {
         /// The journal.
         path: PathBuf,
+        /// How long it was waited for.
+        waited: Duration,
     },
     /// A failed change has ended the transaction.
     #[error("the transaction is over: begin another one")]
@@ -290,7 +299,7 @@ impl Journal {
             .create_new(true)
             .open(&path)
             .map_err(create(&path))?;
-        lock(&file, &path, NonBlockingLockExclusive)?;
+        lock(&file, &path, Duration::ZERO)?;
         let mut journal = Self {
             folder: unnamed.to_owned(),
             file,
@@ -310,9 +319,13 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Opens a journal that another process left, to complete it, as soon as nobody else works on it; what is torn is
-    /// cut off.
-    pub(super) fn take_over(folder: &Path, beside: &Beside) -> Result<(Self, Story), JournalError> {
+    /// Opens a journal that another process left, to complete it, as soon as nobody else works on it, for which it waits
+    /// as long as `patience` lasts; what is torn is cut off.
+    pub(super) fn take_over(
+        folder: &Path,
+        patience: Duration,
+        beside: &Beside,
+    ) -> Result<(Self, Story), JournalError> {
         let path = folder.join("journal");
         let file = OpenOptions::new()
             .append(true)
@@ -322,7 +335,7 @@ impl Journal {
                 path: path.clone(),
                 source,
             })?;
-        lock(&file, &path, LockExclusive)?;
+        lock(&file, &path, patience)?;
         let story = Story::read(folder)?;
         let journal = Self {
             folder: folder.to_owned(),
@@ -424,10 +437,11 @@ impl Journal {
     }
 }
 
-fn lock(file: &File, path: &Path, operation: FlockOperation) -> Result<(), JournalError> {
-    match rustix::fs::flock(file, operation) {
+fn lock(file: &File, path: &Path, patience: Duration) -> Result<(), JournalError> {
+    match lock_until(file, Boottime::now().plus(patience)) {
         Err(rustix::io::Errno::WOULDBLOCK) => Err(JournalError::Busy {
             path: path.to_owned(),
+            waited: patience,
         }),
         // A file system without locks leaves the owner's process number and start time to tell.
         _ => Ok(()),
@@ -521,8 +535,11 @@ impl Story {
         match record {
             Record::Header(_) => {}
             Record::Intent {
-                change, closure, ..
-            } => self.steps.push(Step::intended(change, closure)),
+                change,
+                closure,
+                interface,
+                ..
+            } => self.steps.push(Step::intended(change, closure, interface)),
             Record::Done {
                 seq,
                 readback,
@@ -593,6 +610,7 @@ mod tests {
                 seq,
                 change: change.clone(),
                 closure: Vec::new(),
+                interface: None,
             };
             journal.append(&intent).expect("room");
             let done = Record::Done {
@@ -660,7 +678,7 @@ mod tests {
         let path = first.folder().join("journal");
         let file = File::open(&path).expect("it was just made");
         assert!(matches!(
-            lock(&file, &path, NonBlockingLockExclusive),
+            lock(&file, &path, Duration::ZERO),
             Err(JournalError::Busy { .. })
         ));
     }

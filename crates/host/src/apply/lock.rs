@@ -4,11 +4,13 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::thread;
 use std::time::Duration;
 
-use rustix::fs::FlockOperation::{LockExclusive, NonBlockingLockExclusive};
+use rustix::fs::FlockOperation::NonBlockingLockExclusive;
 use serde::{Deserialize, Serialize};
 
 use super::identity::{IdentityError, NetnsIdentity, Owner, ProcessStat};
@@ -16,6 +18,10 @@ use super::reverter::Boottime;
 
 /// Where locks are, for whoever may write there: one folder for all state folders.
 const FOLDER: &str = "/run/linerate";
+/// How long a reverter, or a recovery, may take to put back what a process changed that has ended.
+pub const REVERTING: Duration = Duration::from_secs(30);
+/// How often it is asked whether it is done: flock(2) waits without end or not at all.
+const ASK_EVERY: Duration = Duration::from_millis(20);
 
 /// What is locked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +51,23 @@ pub enum LockError {
         /// How long until its changes are taken back, unless they are confirmed.
         left: Option<Duration>,
     },
+    /// Whoever held it has ended, and what it changed is not yet put back.
+    #[error(
+        "what process {pid} changed here is still being taken back, after {} s: the reverter that holds {path} \
+         may hang",
+        REVERTING.as_secs()
+    )]
+    Reverting {
+        /// The process that has ended.
+        pid: u32,
+        /// The lock's file.
+        path: PathBuf,
+    },
+    /// The process that takes changes back cannot hold it too.
+    #[error(
+        "cannot hand the lock over to the process that takes changes back: {0}; nothing was changed"
+    )]
+    NotShared(#[source] io::Error),
     /// There is no place for it.
     #[error("cannot take the lock beside the undo journal, {path}: {source}")]
     Io {
@@ -96,7 +119,7 @@ impl Lock {
     }
 
     /// Takes the lock at `path`; none when the name was taken away meanwhile.
-    fn take_file(path: PathBuf) -> Result<Option<Self>, LockError> {
+    pub(super) fn take_file(path: PathBuf) -> Result<Option<Self>, LockError> {
         let failed = |source| LockError::Io {
             path: path.clone(),
             source,
@@ -123,7 +146,12 @@ impl Lock {
             }
             if !holder.owner.is_alive() {
                 // Its reverter takes everything back, and is soon done.
-                locked = rustix::fs::flock(&file, LockExclusive);
+                let until = Boottime::now().plus(REVERTING);
+                locked = lock_until(&file, until);
+                if locked == Err(rustix::io::Errno::WOULDBLOCK) {
+                    let pid = holder.owner.pid;
+                    return Err(LockError::Reverting { pid, path });
+                }
             }
         }
         match locked {
@@ -171,9 +199,14 @@ impl Lock {
         })
     }
 
-    /// The lock once more, for a process that is started with it: it goes with the last of both.
-    pub fn share(&self) -> io::Result<Option<File>> {
-        self.file.as_ref().map(File::try_clone).transpose()
+    /// What is locked, for another process to hold it too: it goes with the last of both. None under another's lock.
+    pub(super) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.file.as_ref().map(File::as_fd)
+    }
+
+    /// Leaves it to a process that holds it too and may go on.
+    pub fn leave(mut self) {
+        self.file = None;
     }
 }
 
@@ -184,6 +217,21 @@ impl Drop for Lock {
         if self.file.is_some() && fs::remove_file(&self.path).is_ok() {
             let _ = fs::remove_dir(FOLDER);
         }
+    }
+}
+
+/// Waits for the lock, at most until then; it is asked for once at least.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "flock(2) has no limit, and nothing tells that a lock is free"
+)]
+pub(super) fn lock_until(file: &File, until: Boottime) -> rustix::io::Result<()> {
+    loop {
+        let locked = rustix::fs::flock(file, NonBlockingLockExclusive);
+        if locked != Err(rustix::io::Errno::WOULDBLOCK) || until.remaining().is_zero() {
+            return locked;
+        }
+        thread::sleep(ASK_EVERY);
     }
 }
 

@@ -5,6 +5,8 @@ use std::rc::Rc;
 
 use linerate_model::known::Known;
 use linerate_model::setting::{SettingKey, Value};
+use rustix::net::netdevice::name_to_index;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
 use super::effects;
 use super::settings::{self, WriteError};
@@ -19,6 +21,8 @@ pub trait Machine {
     fn write(&self, key: &SettingKey, value: &Value) -> Result<(), WriteError>;
     /// The other settings that writing `key` may change: what is recorded before, and restored.
     fn disturbed_by(&self, key: &SettingKey) -> Vec<SettingKey>;
+    /// The number of the interface whose setting it is: no other in its namespace ever gets it, whatever its name.
+    fn interface(&self, key: &SettingKey) -> Option<u32>;
 }
 
 impl<M: Machine + ?Sized> Machine for &M {
@@ -30,6 +34,9 @@ impl<M: Machine + ?Sized> Machine for &M {
     }
     fn disturbed_by(&self, key: &SettingKey) -> Vec<SettingKey> {
         (**self).disturbed_by(key)
+    }
+    fn interface(&self, key: &SettingKey) -> Option<u32> {
+        (**self).interface(key)
     }
 }
 
@@ -43,6 +50,9 @@ impl<M: Machine + ?Sized> Machine for Box<M> {
     fn disturbed_by(&self, key: &SettingKey) -> Vec<SettingKey> {
         (**self).disturbed_by(key)
     }
+    fn interface(&self, key: &SettingKey) -> Option<u32> {
+        (**self).interface(key)
+    }
 }
 
 impl<M: Machine + ?Sized> Machine for Rc<M> {
@@ -54,6 +64,9 @@ impl<M: Machine + ?Sized> Machine for Rc<M> {
     }
     fn disturbed_by(&self, key: &SettingKey) -> Vec<SettingKey> {
         (**self).disturbed_by(key)
+    }
+    fn interface(&self, key: &SettingKey) -> Option<u32> {
+        (**self).interface(key)
     }
 }
 
@@ -85,5 +98,15 @@ impl Machine for LiveMachine {
     }
     fn disturbed_by(&self, key: &SettingKey) -> Vec<SettingKey> {
         effects::disturbed_by(self.live.root(), &*self.nics, key)
+    }
+    fn interface(&self, key: &SettingKey) -> Option<u32> {
+        // Below /sys may be another namespace's interfaces; a socket is always of this thread's own.
+        let socket = socket_with(
+            AddressFamily::UNIX,
+            SocketType::DGRAM,
+            SocketFlags::CLOEXEC,
+            None,
+        );
+        name_to_index(socket.ok()?, key.interface()?).ok()
     }
 }

@@ -33,6 +33,7 @@ pub mod settings;
 mod sys;
 #[cfg(test)]
 mod tests;
+mod told;
 mod transaction;
 
 pub use effects::disturbed_by;
@@ -44,7 +45,7 @@ pub use kept::{
     BootFiles, Here, KEPT_VERSION, Kept, KeptError, KeptSet, Tried, Verdict, device_of, forget,
     keep, kept_set, note_try, tidy, tried,
 };
-pub use lock::{Lock, LockError, Scope};
+pub use lock::{Lock, LockError, REVERTING, Scope};
 pub use machine::{LiveMachine, Machine};
 pub use netns::{OpenNics, Reach, reach};
 pub use recover::{
@@ -53,4 +54,4 @@ pub use recover::{
 pub use restore::{Left, LeftWhy, Undone};
 pub use reverter::{Boottime, Guard, close_inherited, stand_by};
 pub use settings::WriteError;
-pub use transaction::{ApplyError, StepError, Transaction};
+pub use transaction::{ApplyError, Moved, StepError, Transaction};

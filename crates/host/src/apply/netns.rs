@@ -151,4 +151,8 @@ impl Machine for NetnsMachine {
         self.ask(move |machine| machine.disturbed_by(&key))
             .unwrap_or_default()
     }
+    fn interface(&self, key: &SettingKey) -> Option<u32> {
+        let key = key.clone();
+        self.ask(move |machine| machine.interface(&key)).flatten()
+    }
 }

@@ -1,6 +1,7 @@
 //! Settings of an interface that are one value each in one request ([`NicValue`]): how the kernel's value and the
 //! setting's stand for each other.
 
+use linerate_model::host::QueueKind;
 use linerate_model::ids::NicName;
 use linerate_model::known::{Cause, Known};
 use linerate_model::setting::{
@@ -10,7 +11,7 @@ use linerate_model::setting::{
 };
 
 use super::settings::{WriteError, as_count, as_switch, as_text, misfit, not_supported};
-use crate::nic_control::{NicRead, NicValue, SuperPacket};
+use crate::nic_control::{Moderation, NicRead, NicValue, SuperPacket};
 
 /// The value that the interface has; none of a setting that is none of these.
 pub(super) fn read(
@@ -19,11 +20,17 @@ pub(super) fn read(
     nic: &NicName,
     knob: &NicKnob,
 ) -> Option<Known<Value>> {
+    let count = |number: &Known<u32>| {
+        let number = number.clone();
+        number.map(|number| Value::Integer(u64::from(number)))
+    };
     let absent = |why: &str| Known::unknown(Cause::Absent, key.to_string(), why);
     Some(match knob {
         NicKnob::CoalesceAdaptiveTx => nics
             .coalesce(nic)
             .and_then(|coalesce| coalesce.adaptive_tx.map(Value::Switch)),
+        NicKnob::CoalesceRxFrames => nics.coalesce(nic).and_then(|all| count(&all.rx_frames)),
+        NicKnob::CoalesceTxFrames => nics.coalesce(nic).and_then(|all| count(&all.tx_frames)),
         NicKnob::TcpDataSplit => nics.tcp_data_split(nic).map(Value::Text),
         NicKnob::LinkAutoneg => nics
             .link_modes(nic)
@@ -49,10 +56,15 @@ pub(super) fn read(
             let map = map.into_iter().collect();
             Value::Text(egress_words(&map))
         }),
-        NicKnob::QueueUsecs(kind, index) => nics.queue_coalesce(nic, *index).and_then(|own| {
-            let usecs = own.usecs(*kind).clone();
-            usecs.map(|usecs| Value::Integer(u64::from(usecs)))
-        }),
+        NicKnob::QueueUsecs(kind, index) => nics
+            .queue_coalesce(nic, *index)
+            .and_then(|own| count(own.usecs(*kind))),
+        NicKnob::QueueFrames(kind, index) => nics
+            .queue_coalesce(nic, *index)
+            .and_then(|own| count(own.frames(*kind))),
+        NicKnob::QueueAdaptive(kind, index) => nics
+            .queue_coalesce(nic, *index)
+            .and_then(|own| own.adaptive(*kind).clone().map(Value::Switch)),
         NicKnob::PrivateFlag(name) => nics.private_flags(nic).and_then(|all| {
             let flag = all.get(name).copied();
             flag.map_or_else(
@@ -88,6 +100,8 @@ pub(super) fn to_set<'v>(
 ) -> Option<Result<NicValue<'v>, WriteError>> {
     let switch = || as_switch(key, value);
     let text = || as_text(key, value);
+    let frames = |kind| as_count(key, value).map(|frames| NicValue::Frames(kind, frames));
+    let of_queue = NicValue::QueueModeration;
     let or_misfit = |told: Option<NicValue<'v>>| told.ok_or_else(|| misfit(key, value));
     Some(match knob {
         NicKnob::CoalesceAdaptiveTx => switch().map(NicValue::AdaptiveTx),
@@ -106,8 +120,16 @@ pub(super) fn to_set<'v>(
         }
         NicKnob::PauseRx => switch().map(NicValue::PauseRx),
         NicKnob::PauseTx => switch().map(NicValue::PauseTx),
+        NicKnob::CoalesceRxFrames => frames(QueueKind::Rx),
+        NicKnob::CoalesceTxFrames => frames(QueueKind::Tx),
         NicKnob::QueueUsecs(kind, index) => {
-            as_count(key, value).map(|usecs| NicValue::QueueUsecs(*kind, *index, usecs))
+            as_count(key, value).map(|usecs| of_queue(*kind, *index, Moderation::Usecs(usecs)))
+        }
+        NicKnob::QueueFrames(kind, index) => {
+            as_count(key, value).map(|frames| of_queue(*kind, *index, Moderation::Frames(frames)))
+        }
+        NicKnob::QueueAdaptive(kind, index) => {
+            switch().map(|on| of_queue(*kind, *index, Moderation::Adaptive(on)))
         }
         NicKnob::DcbPfc => {
             text().and_then(|text| or_misfit(parse_priorities(text).map(NicValue::Pfc)))

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use linerate_model::plan::Change;
 
@@ -28,6 +29,8 @@ pub struct Surroundings<'a> {
     pub is_alive: &'a dyn Fn(&Owner) -> bool,
     /// The way to a namespace's settings.
     pub reach: &'a dyn Fn(&NetnsIdentity) -> Reach,
+    /// How long a reverter, or another recovery, is waited for that is at work on the same journal.
+    pub patience: Duration,
     /// What stands beside the journals.
     pub beside: &'a Beside,
 }
@@ -60,6 +63,8 @@ pub enum Outcome {
     NothingLeft(&'static str),
     /// Its owner is at work.
     OwnerAlive(Owner),
+    /// Another process is at it, and was not done in time.
+    Busy(String),
     /// It cannot be dealt with here and now.
     LeftAlone(String),
 }
@@ -149,9 +154,10 @@ fn recover_one(
         _ => {}
     }
     // A reverter, or another recovery, may be at it: soon it is done.
-    let (journal, story) = match Journal::take_over(folder, around.beside) {
+    let (journal, story) = match Journal::take_over(folder, around.patience, around.beside) {
         Ok(opened) => opened,
         Err(error) if error.is_absent() => return None,
+        Err(error @ JournalError::Busy { .. }) => return Some(Outcome::Busy(error.to_string())),
         Err(error) => return Some(Outcome::LeftAlone(error.to_string())),
     };
     // Otherwise another recovery was faster.
@@ -220,7 +226,8 @@ pub fn undo_committed(
             return Ok(vec![Recovered { id: name, outcome }]);
         }
         // A recovery may be at it: soon it is done.
-        opened.push((name, Journal::take_over(&folder, around.beside)?));
+        let journal = Journal::take_over(&folder, around.patience, around.beside)?;
+        opened.push((name, journal));
     }
     // Killed from the first of these on, the undo leaves what `recover` completes.
     for (_, (journal, _)) in &mut opened {

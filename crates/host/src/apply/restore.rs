@@ -28,15 +28,18 @@ const PASSES_MAX: usize = 3;
 pub(super) struct Step {
     pub(super) change: Change,
     pub(super) closure: Vec<Before>,
+    /// The number of the interface that it is of, where it is of one.
+    interface: Option<u32>,
     /// What was read after the write; none when that is not known.
     pub(super) outcome: Option<(Value, Vec<Disturbed>)>,
 }
 
 impl Step {
-    pub(super) fn intended(change: Change, closure: Vec<Before>) -> Self {
+    pub(super) fn intended(change: Change, closure: Vec<Before>, interface: Option<u32>) -> Self {
         Self {
             change,
             closure,
+            interface,
             outcome: None,
         }
     }
@@ -55,7 +58,7 @@ pub enum LeftWhy {
         /// The value it has.
         found: Value,
     },
-    /// It is no longer there (the interface or its queue is gone).
+    /// It is no longer there (the interface or its queue is gone, or has another name now).
     Gone,
     /// Reading or writing it failed.
     Failed {
@@ -136,6 +139,8 @@ struct Touched {
     suspects: Vec<Change>,
     /// What writing this setting may disturb.
     closure: Vec<SettingKey>,
+    /// The number of the interface that it is of: another that has its name now is none of ours.
+    interface: Option<u32>,
     /// Whether the steps, or putting them back, are known to have changed it. What a write might have
     /// disturbed and did not is none of our business.
     concerned: bool,
@@ -212,6 +217,7 @@ impl Table {
             let main = entry(&mut all, setting, from);
             main.concerned = true;
             main.closure.extend(closure);
+            main.interface = step.interface;
             if let Some((readback, _)) = &step.outcome {
                 main.ours.push(Ours::Exactly(readback.clone()));
                 // What was read may have been a port without a link, which tells its speed once it has one.
@@ -228,6 +234,9 @@ impl Table {
             for before in &step.closure {
                 let touched = entry(&mut all, &before.setting, &before.from);
                 touched.disturbed_by(step);
+                if before.setting.interface() == setting.interface() {
+                    touched.interface = step.interface;
+                }
             }
         }
         let written = |touched: &Touched| {
@@ -245,6 +254,10 @@ impl Table {
 
     fn judge(&self, index: usize, machine: &impl Machine) -> Judgement {
         let touched = &self.0[index];
+        let is_other = |own| machine.interface(&touched.key) != Some(own);
+        if touched.interface.is_some_and(is_other) {
+            return Judgement::Unreadable(Cause::Absent, touched.key.to_string());
+        }
         let found = match machine.read(&touched.key) {
             Known::Value(found) => found,
             Known::Unknown(gap) => return Judgement::Unreadable(gap.cause, gap.to_string()),
@@ -310,6 +323,7 @@ fn entry<'t>(all: &'t mut Vec<Touched>, key: &SettingKey, old: &Value) -> &'t mu
             ours: Vec::new(),
             suspects: Vec::new(),
             closure: Vec::new(),
+            interface: None,
             concerned: false,
             request_again: false,
             written_back: false,

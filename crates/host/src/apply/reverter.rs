@@ -7,7 +7,9 @@
 //! CLOCK_BOOTTIME (clock_gettime(2)): it goes on in suspend, and setting the clock does not move it.
 
 use std::collections::BTreeMap;
-use std::io::{self, Read, Write};
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::mem::MaybeUninit;
+use std::net::Shutdown;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -15,6 +17,10 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::OwnedFd;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+};
 use rustix::process::{Pid, PidfdFlags, Signal};
 use rustix::time::{
     ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime,
@@ -22,6 +28,7 @@ use rustix::time::{
 };
 
 use super::journal::{Beside, Ending, Journal, Story, folder_of, is_aborted};
+use super::lock::{Lock, REVERTING};
 use super::machine::Machine;
 use super::recover::{Outcome, Recovered};
 use super::restore;
@@ -30,6 +37,8 @@ use super::transaction::close;
 
 /// What it says when it is armed.
 const ARMED: &[u8] = b"armed\n";
+/// The line that a lock comes with.
+const LOCK: &[u8] = b"lock\n";
 /// How long the other side may take to arm (it reads its whole program from the disk), or to take a record.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How long a killed process may take to leave the kernel.
@@ -102,6 +111,45 @@ impl Guard {
     pub fn allow_until(&self, deadline: Option<Boottime>) -> io::Result<()> {
         let nanoseconds = deadline.map_or(0, |at| at.0.as_nanos());
         self.tell(&format!("deadline {nanoseconds}\n"))
+    }
+
+    /// From now on the reverter holds `lock` too: it goes with the last of both processes.
+    pub fn hold(&self, lock: &Lock) -> io::Result<()> {
+        let Some(descriptor) = lock.descriptor() else {
+            return Ok(());
+        };
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        let descriptors = [descriptor];
+        if !control.push(SendAncillaryMessage::ScmRights(&descriptors)) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let line = [IoSlice::new(LOCK)];
+        // Five bytes go whole or not at all.
+        sendmsg(&self.channel, &line, &mut control, SendFlags::NOSIGNAL)?;
+        Ok(())
+    }
+
+    /// Tells the reverter that nothing more comes, and waits at most for `patience` until it has ended. That it has
+    /// not is [`io::ErrorKind::TimedOut`].
+    pub fn dismiss(&self, patience: Duration) -> io::Result<()> {
+        let is_over = |error: io::Error| match error.kind() {
+            io::ErrorKind::WouldBlock => Err(io::ErrorKind::TimedOut.into()),
+            // It had ended before.
+            io::ErrorKind::NotConnected
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::BrokenPipe => Ok(()),
+            _ => Err(error),
+        };
+        self.channel.shutdown(Shutdown::Write).or_else(is_over)?;
+        self.channel.set_read_timeout(Some(patience))?;
+        // It says nothing any more; its end of the channel closes as it ends.
+        loop {
+            match (&self.channel).read(&mut [0]) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                read => return read.map(drop).or_else(is_over),
+            }
+        }
     }
 
     pub(super) fn record(&self, id: &str, line: &str) -> io::Result<()> {
@@ -179,7 +227,7 @@ impl Memory {
                 Ok(story) => {
                     // Neither disk nor network is needed up to here, as they may be what is cut off.
                     let undone = restore::undo(&story.steps, &machine);
-                    if let Ok((mut journal, _)) = Journal::take_over(&folder, beside) {
+                    if let Ok((mut journal, _)) = Journal::take_over(&folder, REVERTING, beside) {
                         // It stays in the list: there may be nobody now to whom it could be told.
                         close(&mut journal, &undone, why);
                     }
@@ -223,6 +271,8 @@ pub fn stand_by(
     let timer = timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::CLOEXEC)?;
     channel.write_all(ARMED)?;
     let mut memory = Memory::default();
+    // Held until this process ends.
+    let mut locks = Vec::new();
     let mut buffer = vec![0; 64 << 10];
     let mut why = "the process that made the changes ended";
     loop {
@@ -243,13 +293,31 @@ pub fn stand_by(
             // It makes no call any more; one that it was in when it was killed may still end.
             channel.set_read_timeout(Some(DYING))?;
         }
-        match channel.read(&mut buffer) {
+        match receive(&channel, &mut buffer, &mut locks) {
             Ok(count) if count > 0 => memory.hear(&buffer[..count]),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             // The end, or an error that is as good, or a dead process that does not get out of the kernel.
             _ => return Ok(memory.revert(why, state, machine, beside)),
         }
     }
+}
+
+/// Reads what was said, and takes the descriptors that came with it.
+fn receive(
+    channel: &UnixStream,
+    buffer: &mut [u8],
+    descriptors: &mut Vec<OwnedFd>,
+) -> io::Result<usize> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut into = [IoSliceMut::new(buffer)];
+    let received = recvmsg(channel, &mut into, &mut control, RecvFlags::CMSG_CLOEXEC)?;
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(came) = message {
+            descriptors.extend(came);
+        }
+    }
+    Ok(received.bytes)
 }
 
 fn set(timer: &OwnedFd, deadline: Option<Boottime>) -> io::Result<()> {
@@ -393,6 +461,38 @@ mod tests {
             reverted(heard(channel, 64), state.path()),
             Value::Switch(true)
         );
+    }
+
+    #[test]
+    fn a_lock_that_was_handed_over_is_held_until_both_have_ended() {
+        let folder = tempfile::tempdir().expect("a folder for the lock");
+        let take = || Lock::take_file(folder.path().join("machine.lock"));
+        let (own, theirs) = UnixStream::pair().expect("two sockets");
+        (&theirs).write_all(ARMED).expect("room");
+        let guard = Guard::armed(own).expect("it was said");
+        let lock = take().expect("a folder").expect("its name stays");
+        guard.hold(&lock).expect("the channel is open");
+        // Its maker ends: nobody is there to take the name away.
+        lock.leave();
+        let is_held = || matches!(take(), Err(crate::apply::LockError::Held { .. }));
+        assert!(is_held(), "it is on its way");
+        let mut locks = Vec::new();
+        let count = receive(&theirs, &mut [0; 64], &mut locks).expect("a line");
+        assert_eq!((count, locks.len()), (LOCK.len(), 1));
+        assert!(is_held(), "the reverter has it");
+        drop(locks);
+        assert!(!is_held());
+    }
+
+    #[test]
+    fn a_reverter_that_does_not_end_is_waited_for_so_long_and_no_longer() {
+        let (own, theirs) = UnixStream::pair().expect("two sockets");
+        (&theirs).write_all(ARMED).expect("room");
+        let guard = Guard::armed(own).expect("it was said");
+        let late = guard.dismiss(Duration::from_millis(1));
+        assert_eq!(late.expect_err("it lives").kind(), io::ErrorKind::TimedOut);
+        drop(theirs);
+        guard.dismiss(PATIENCE).expect("it has ended");
     }
 
     #[test]

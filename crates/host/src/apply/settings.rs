@@ -13,7 +13,8 @@ use linerate_model::known::{Cause, Known};
 use linerate_model::setting::{LinkSpeed, MachineKnob, NicKnob, SettingKey, Value, is_untold};
 
 pub use super::by_hand::by_hand;
-use super::{cpus, daemon, files, nic_values, rdma_defaults};
+pub use super::told::advice;
+use super::{cpus, daemon, files, nic_values, rdma_defaults, told};
 use crate::nic_control::{NicRead, NicWrite, Pair};
 use crate::root::{HostRoot, LiveHost};
 
@@ -85,6 +86,9 @@ pub fn read(root: &HostRoot, nics: &dyn NicRead, key: &SettingKey) -> Known<Valu
     if let Some(file) = files::file_of(root, nics, key) {
         return file.and_then(|file| file.read(root));
     }
+    if let Some(told) = told::read(root, nics, key) {
+        return told;
+    }
     match key {
         SettingKey::Trial(_) => Known::unknown(
             Cause::Absent,
@@ -133,7 +137,11 @@ fn read_nic(
         NicKnob::ChannelsRx => nics.channels(nic).and_then(|c| count(c.rx)),
         NicKnob::ChannelsTx => nics.channels(nic).and_then(|c| count(c.tx)),
         NicKnob::Qdisc => nics.qdisc(nic).map(Value::Qdisc),
-        NicKnob::QueueUsecs(kind, index) if !root.exists(&queue_folder(nic, *kind, *index)) => {
+        NicKnob::QueueUsecs(kind, index)
+        | NicKnob::QueueFrames(kind, index)
+        | NicKnob::QueueAdaptive(kind, index)
+            if !root.exists(&queue_folder(nic, *kind, *index)) =>
+        {
             Known::unknown(Cause::Absent, key.to_string(), "no such queue")
         }
         knob => nic_values::read(nics, key, nic, knob)
@@ -201,7 +209,7 @@ pub fn write(
 }
 
 fn not_writable(key: &SettingKey) -> WriteError {
-    not_supported(key, NOT_WRITABLE)
+    not_supported(key, advice(key).unwrap_or(NOT_WRITABLE))
 }
 
 pub(super) fn not_supported(key: &SettingKey, why: &'static str) -> WriteError {
@@ -350,6 +358,30 @@ pub(super) fn one_way(key: &SettingKey, found: &Value) -> Option<&'static str> {
     }
 }
 
+/// Why `key` could not be had back from `to`, which the kernel keeps until the next boot, or which is no state but
+/// something that is done (Documentation/admin-guide/sysctl, Documentation/admin-guide/LSM/Yama.rst).
+pub(super) fn for_good(key: &SettingKey, to: &Value) -> Option<&'static str> {
+    const KEPT: &str = "the kernel takes it back only at the next boot";
+    const DONE: &str = "it is no state that could be put back, but something that is done once";
+    let SettingKey::Sysctl(name) = key else {
+        return None;
+    };
+    let to = to.to_string();
+    match (name.as_str(), to.as_str()) {
+        (
+            "kernel.modules_disabled"
+            | "kernel.kexec_load_disabled"
+            | "kernel.kexec_load_limit_panic"
+            | "kernel.kexec_load_limit_reboot",
+            _,
+        )
+        | ("kernel.unprivileged_bpf_disabled", "1")
+        | ("kernel.yama.ptrace_scope", "3") => Some(KEPT),
+        ("vm.drop_caches" | "vm.compact_memory" | "net.ipv4.route.flush", _) => Some(DONE),
+        _ => None,
+    }
+}
+
 /// Whether `found` in a port's speed may be `wrote`: while there is no link some drivers do not tell what is forced.
 pub(super) fn is_speed_untold(key: &SettingKey, wrote: &Value, found: &Value) -> bool {
     match (key, wrote, found) {
@@ -379,7 +411,10 @@ pub(super) fn agrees(key: &SettingKey, wrote: &Value, found: &Value) -> bool {
                         | NicKnob::RingTx
                         | NicKnob::CoalesceRxUsecs
                         | NicKnob::CoalesceTxUsecs
+                        | NicKnob::CoalesceRxFrames
+                        | NicKnob::CoalesceTxFrames
                         | NicKnob::QueueUsecs(..)
+                        | NicKnob::QueueFrames(..)
                         | NicKnob::RpsFlowCnt(_)
                 )
             );
@@ -394,7 +429,7 @@ mod tests {
     use std::fs;
 
     use linerate_model::known::Gap;
-    use linerate_model::setting::CATALOGUE;
+    use linerate_model::setting::{Access, CATALOGUE};
 
     use super::*;
 
@@ -509,6 +544,7 @@ mod tests {
                 .replace("NUMBER", "42")
                 .replace("QUEUE/xps", "tx-0/xps")
                 .replace("QUEUE/tx", "tx-0/tx")
+                .replace("QUEUE/adaptive-tx", "tx-0/adaptive-tx")
                 .replace("QUEUE", "rx-0")
                 .replace("FEATURE", "tso")
                 .replace("PORT", "1")
@@ -520,7 +556,8 @@ mod tests {
             let answer = read(&root, &nics, &key);
             let is_refused = |gap: &Gap| gap.reason == NOT_WRITABLE || gap.reason == HELD;
             let is_refused = answer.gap().is_some_and(is_refused);
-            assert_eq!(key.is_writable(), !is_refused, "{key}");
+            assert_eq!(spec.access != Access::Judged, !is_refused, "{key}");
+            assert_eq!(spec.access == Access::Told, advice(&key).is_some(), "{key}");
         }
     }
 
@@ -533,6 +570,16 @@ mod tests {
         assert!(!agrees(&speed, &text("auto 1000baseT/Full"), &silent));
         assert!(one_way(&speed, &silent).is_some());
         assert!(one_way(&speed, &text("1000 full")).is_none());
+    }
+
+    #[test]
+    fn what_only_a_boot_takes_back_is_not_made() {
+        let why = |name: &str, to: &str| for_good(&key(name), &Value::Text(to.to_owned()));
+        assert!(why("sysctl/kernel.modules_disabled", "1").is_some());
+        assert!(why("sysctl/kernel.yama.ptrace_scope", "3").is_some());
+        assert!(why("sysctl/kernel.yama.ptrace_scope", "2").is_none());
+        assert!(why("sysctl/vm.drop_caches", "1").is_some());
+        assert!(why("sysctl/net.ipv4.tcp_sack", "1").is_none());
     }
 
     #[test]

@@ -10,14 +10,15 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
-use linerate_model::known::{Gap, Known};
+use linerate_model::known::{Cause, Gap, Known};
 use linerate_model::plan::{Change, Plan};
 use linerate_model::setting::{SettingKey, Value};
 
+use super::effects::is_asked_of_one_queue;
 use super::journal::{Before, Beside, Disturbed, Header, Journal, JournalError, Record};
 use super::machine::Machine;
 use super::restore::{self, Left, Step, Undone};
-use super::settings::{WriteError, agrees, not_supported, one_way};
+use super::settings::{WriteError, agrees, for_good, not_supported, one_way};
 
 /// The command that completes a restore.
 const RECOVER: &str = "linerate tune recover";
@@ -56,9 +57,31 @@ pub enum StepError {
         /// What is there.
         found: Box<Value>,
     },
+    /// A setting took its value, and has another one now that all changes are made.
+    #[error(
+        "{setting} was set to `{wrote}` and did not stay so: after all changes it is `{found}`; {}",
+        blame(.later.as_deref())
+    )]
+    NotHeld {
+        /// The setting.
+        setting: SettingKey,
+        /// What was written.
+        wrote: Box<Value>,
+        /// What is there.
+        found: Box<Value>,
+        /// The later change of the plan that is known to move it.
+        later: Option<Box<SettingKey>>,
+    },
     /// The undo journal cannot be written.
     #[error(transparent)]
     Journal(#[from] JournalError),
+}
+
+fn blame(later: Option<&SettingKey>) -> String {
+    match later {
+        Some(later) => format!("the change of {later} that came after it moves it"),
+        None => "no later change is known to move it, so somebody else may have".to_owned(),
+    }
 }
 
 /// Why a plan was not applied.
@@ -117,9 +140,7 @@ impl ApplyError {
     pub fn is_unsupported(&self) -> bool {
         match self.step() {
             Some(StepError::Write(error)) => error.is_unsupported(),
-            Some(StepError::Unknown { gap, .. }) => {
-                gap.cause == linerate_model::known::Cause::Absent
-            }
+            Some(StepError::Unknown { gap, .. }) => gap.cause == Cause::Absent,
             _ => false,
         }
     }
@@ -137,10 +158,39 @@ impl ApplyError {
     pub fn is_permission(&self) -> bool {
         match self.step() {
             Some(StepError::Write(error)) => error.is_permission(),
-            Some(StepError::Unknown { gap, .. }) => {
-                gap.cause == linerate_model::known::Cause::Denied
-            }
+            Some(StepError::Unknown { gap, .. }) => gap.cause == Cause::Denied,
             _ => false,
+        }
+    }
+}
+
+/// A setting that somebody else changed after it was given its value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Moved {
+    /// The setting.
+    pub setting: SettingKey,
+    /// The value that it was given.
+    pub gave: Value,
+    /// What it has now.
+    pub found: Known<Value>,
+}
+
+impl fmt::Display for Moved {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            setting,
+            gave,
+            found,
+        } = self;
+        match found {
+            Known::Value(found) => write!(
+                f,
+                "{setting} is {found}: somebody else has changed it since it was set to {gave}, and it stays so"
+            ),
+            Known::Unknown(gap) => write!(
+                f,
+                "{setting} was set to {gave} and cannot be read any more: {gap}"
+            ),
         }
     }
 }
@@ -190,22 +240,22 @@ impl<M: Machine> Transaction<M> {
             cause: Box::new(cause),
         })?;
         let writes_before = self.steps.len();
-        for change in &plan.changes {
-            if let Err(cause) = self.step(change) {
-                let cause = Box::new(cause);
-                if self.steps.len() == writes_before {
-                    return Err(ApplyError::Untouched { cause });
-                }
-                let undone = self.take_back("a change failed");
-                return Err(if undone.is_settled() {
-                    let left = undone.left;
-                    ApplyError::Restored { cause, left }
-                } else {
-                    incomplete(Some(cause), undone)
-                });
-            }
+        let mut changes = plan.changes.iter();
+        let made = changes.try_for_each(|change| self.step(change));
+        let Err(cause) = made.and_then(|()| self.check_held(plan)) else {
+            return Ok(());
+        };
+        let cause = Box::new(cause);
+        if self.steps.len() == writes_before {
+            return Err(ApplyError::Untouched { cause });
         }
-        Ok(())
+        let undone = self.take_back("a change failed");
+        Err(if undone.is_settled() {
+            let left = undone.left;
+            ApplyError::Restored { cause, left }
+        } else {
+            incomplete(Some(cause), undone)
+        })
     }
 
     /// Whether every setting has the value that the plan starts from.
@@ -217,6 +267,54 @@ impl<M: Machine> Transaction<M> {
             }
         }
         Ok(())
+    }
+
+    /// Whether every setting still has what it was given: each was read back when it was written, and a later change
+    /// may have moved it since.
+    fn check_held(&self, plan: &Plan) -> Result<(), StepError> {
+        for (index, Change { setting, to, .. }) in plan.changes.iter().enumerate() {
+            let found = match self.read(setting) {
+                // A port without a link does not tell everything, and a stopped irqbalance nothing.
+                Err(StepError::Unknown { gap, .. }) if gap.cause != Cause::Absent => continue,
+                found => found?,
+            };
+            let later = &plan.changes[index + 1..];
+            let is_asked = |one: &Change| is_asked_of_one_queue(setting, &found, one);
+            if !agrees(setting, to, &found) && !later.iter().any(is_asked) {
+                return Err(StepError::NotHeld {
+                    setting: setting.clone(),
+                    wrote: Box::new(to.clone()),
+                    later: self.moved_by(setting, &found, later),
+                    found: Box::new(found),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// The one of these changes that made `found` of a setting: seen to do so, or else known to be able to.
+    fn moved_by(
+        &self,
+        setting: &SettingKey,
+        found: &Value,
+        later: &[Change],
+    ) -> Option<Box<SettingKey>> {
+        let is_later = |step: &&Step| {
+            let mut later = later.iter();
+            later.any(|change| change.setting == step.change.setting)
+        };
+        let was_seen = |step: &&Step| {
+            let disturbed = step.outcome.iter().flat_map(|(_, disturbed)| disturbed);
+            let mut own = disturbed.filter(|one| one.setting == *setting);
+            own.any(|one| one.became.as_ref() == Some(found))
+        };
+        let is_able = |step: &&Step| {
+            let mut closure = step.closure.iter();
+            closure.any(|before| before.setting == *setting)
+        };
+        let steps = || self.steps.iter().rev().filter(is_later);
+        let step = steps().find(was_seen).or_else(|| steps().find(is_able));
+        step.map(|step| Box::new(step.change.setting.clone()))
     }
 
     fn read(&self, setting: &SettingKey) -> Result<Value, StepError> {
@@ -239,6 +337,9 @@ impl<M: Machine> Transaction<M> {
             // An earlier change of this plan brought it along; its undo takes it back along too.
             return Ok(());
         }
+        if let Some(why) = for_good(setting, to) {
+            return Err(not_supported(setting, why).into());
+        }
         let closure = self.closure(setting);
         let disturbed = closure.iter().map(|before| (&before.setting, &before.from));
         let mut lost = std::iter::once((setting, &found)).chain(disturbed);
@@ -250,12 +351,15 @@ impl<M: Machine> Transaction<M> {
             ..change.clone()
         };
         let seq = self.steps.len();
+        let interface = self.machine.interface(setting);
         self.record(&Record::Intent {
             seq,
             change: change.clone(),
             closure: closure.clone(),
+            interface,
         })?;
-        self.steps.push(Step::intended(change.clone(), closure));
+        let step = Step::intended(change.clone(), closure, interface);
+        self.steps.push(step);
         self.machine.write(setting, to)?;
         let readback = self.read(setting)?;
         // The old value is not a rounding of the new one: the write did nothing.
@@ -314,6 +418,27 @@ impl<M: Machine> Transaction<M> {
     /// The settings that the transaction changed so far, and from what to what.
     pub fn changes(&self) -> impl Iterator<Item = &Change> {
         self.steps.iter().map(|step| &step.change)
+    }
+
+    /// What does not have the value any more that it was given: somebody else has changed it since, and it is theirs.
+    pub fn moved(&self) -> Vec<Moved> {
+        let moved = |(index, step): (usize, &Step)| {
+            let (readback, _) = step.outcome.as_ref()?;
+            let Change { setting, to, .. } = &step.change;
+            let found = self.machine.read(setting);
+            let later = &self.steps[index + 1..];
+            // A later change of its own plan may have set it, and was found to agree.
+            let holds = |found: &Value| {
+                let is_asked = |one: &Step| is_asked_of_one_queue(setting, found, &one.change);
+                found == readback || agrees(setting, to, found) || later.iter().any(is_asked)
+            };
+            (!found.value().is_some_and(holds)).then(|| Moved {
+                setting: setting.clone(),
+                gave: readback.clone(),
+                found,
+            })
+        };
+        self.steps.iter().enumerate().filter_map(moved).collect()
     }
 
     /// Lets the changes stay. They can still be taken back with [`super::undo_committed`].

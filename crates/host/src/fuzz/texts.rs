@@ -1,13 +1,14 @@
 //! The readers of single files below `/proc` and `/sys`, and of other small texts.
 
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 
 use linerate_model::ids::CpuSet;
 
 use crate::capture::hex::{from_hex, to_hex};
 use crate::procfs::{
-    bonding, conntrack_stat, identity, interrupts, limits, netstat, owners, pressure, sockets,
-    softnet, stat, taps, vlan, vmstat,
+    bonding, connections, conntrack_stat, identity, interrupts, limits, netstat, owners, pressure,
+    sockets, softnet, stat, taps, vlan, vmstat,
 };
 use crate::sysfs::{
     block, bond, cpus, gids, irq_names, isolation, kernel, nic_kind, nics, nodes, pci, power,
@@ -36,6 +37,11 @@ const READERS: &[Reader] = &[
     |text| seen(&(taps::parse_sockets(text), taps::parse_handlers(text))),
     |text| seen(&limits::parse_locked_memory(text)),
     |text| seen(&sockets::parse_sockets(text)),
+    |text| {
+        let any = SocketAddr::from(([127, 0, 0, 1], 1));
+        let user = connections::parse_user(text, any, any);
+        seen(&(user, connections::parse_address(text)));
+    },
     |text| {
         seen(&(
             sockets::parse_socket_link(text),

@@ -14,6 +14,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use super::error::Failure;
 use super::message::u32_at;
 use super::sys::{Memory, ethtool};
+use crate::nic_control::Moderation;
 
 /// The commands' numbers (`ETHTOOL_G*`, `ETHTOOL_S*`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,9 +57,13 @@ const KEY_MAX: u32 = 256;
 /// `struct ethtool_per_queue_op` before its list, and `struct ethtool_coalesce`.
 const PER_QUEUE_HEAD: usize = 8 + QUEUES_MAX / 8;
 const COALESCE_BYTES: usize = 23 * 4;
-/// Where that has its delays.
+/// Where that has what it says of one direction: the delay, the frames that end it, and whether it is adapted.
 const RX_USECS_AT: usize = 4;
+const RX_FRAMES_AT: usize = 8;
 const TX_USECS_AT: usize = 20;
+const TX_FRAMES_AT: usize = 24;
+const RX_ADAPTIVE_AT: usize = 40;
+const TX_ADAPTIVE_AT: usize = 44;
 /// Room for the longest list.
 const ROOM: usize = STRINGS_HEAD + NAMES_MAX * NAME_BYTES;
 
@@ -271,15 +276,15 @@ impl Control {
         Ok(QueueCoalesce { queue, ..own })
     }
 
-    /// Sets one delay of a queue; its other moderation is put back as it was read, as the kernel takes all at once.
-    pub(super) fn set_queue_usecs(
+    /// Sets one thing of a queue's moderation; the rest is put back as it was read, as the kernel takes all at once.
+    pub(super) fn set_moderation(
         &mut self,
         nic: &NicName,
         kind: QueueKind,
         queue: u32,
-        usecs: u32,
+        told: Moderation,
     ) -> Result<(), Failure> {
-        let words = with_usecs(self.ask_queue(nic, queue)?, kind, queue, usecs)?;
+        let words = with_moderation(self.ask_queue(nic, queue)?, kind, queue, told)?;
         self.ask(Command::PerQueue, nic, &words).map(drop)
     }
 
@@ -479,19 +484,28 @@ fn per_queue(command: Command, queues: impl IntoIterator<Item = usize>) -> Vec<u
     words
 }
 
-/// The question that gives `queue` the moderation of `answer`, but for one delay.
-fn with_usecs(answer: &[u8], kind: QueueKind, queue: u32, usecs: u32) -> Result<Vec<u32>, Failure> {
+/// The question that gives `queue` the moderation of `answer`, but for one thing of one direction.
+fn with_moderation(
+    answer: &[u8],
+    kind: QueueKind,
+    queue: u32,
+    told: Moderation,
+) -> Result<Vec<u32>, Failure> {
     let own = answer.get(PER_QUEUE_HEAD..PER_QUEUE_HEAD + COALESCE_BYTES);
     let own = own.ok_or(Failure::Malformed("the list of queues breaks off"))?;
     let (own, _) = own.as_chunks();
     let mut words = per_queue(Command::SetCoalesce, [queue as usize]);
-    let usecs_at = match kind {
-        QueueKind::Rx => RX_USECS_AT,
-        QueueKind::Tx => TX_USECS_AT,
+    let (told_at, told) = match (kind, told) {
+        (QueueKind::Rx, Moderation::Usecs(usecs)) => (RX_USECS_AT, usecs),
+        (QueueKind::Tx, Moderation::Usecs(usecs)) => (TX_USECS_AT, usecs),
+        (QueueKind::Rx, Moderation::Frames(frames)) => (RX_FRAMES_AT, frames),
+        (QueueKind::Tx, Moderation::Frames(frames)) => (TX_FRAMES_AT, frames),
+        (QueueKind::Rx, Moderation::Adaptive(on)) => (RX_ADAPTIVE_AT, u32::from(on)),
+        (QueueKind::Tx, Moderation::Adaptive(on)) => (TX_ADAPTIVE_AT, u32::from(on)),
     };
     words.extend(own.iter().enumerate().map(|(at, word)| match at {
         0 => Command::SetCoalesce as u32,
-        at if at * 4 == usecs_at => usecs,
+        at if at * 4 == told_at => told,
         _ => u32::from_ne_bytes(*word),
     }));
     Ok(words)
@@ -507,7 +521,10 @@ fn parse_queue_coalesce(answer: &[u8], queues: usize) -> Result<Vec<QueueCoalesc
             queue,
             rx_usecs: Known::Value(u32_at(coalesce, RX_USECS_AT)?),
             tx_usecs: Known::Value(u32_at(coalesce, TX_USECS_AT)?),
-            adaptive_rx: Known::Value(u32_at(coalesce, 40)? != 0),
+            adaptive_rx: Known::Value(u32_at(coalesce, RX_ADAPTIVE_AT)? != 0),
+            adaptive_tx: Known::Value(u32_at(coalesce, TX_ADAPTIVE_AT)? != 0),
+            rx_frames: Known::Value(u32_at(coalesce, RX_FRAMES_AT)?),
+            tx_frames: Known::Value(u32_at(coalesce, TX_FRAMES_AT)?),
         })
     })
     .collect()

@@ -123,6 +123,7 @@ fn each_queue_has_its_own_moderation() {
     for queue in 0..2u32 {
         let mut coalesce = [0; 23];
         (coalesce[1], coalesce[5], coalesce[10]) = (8 + queue, 16 + queue, queue);
+        (coalesce[2], coalesce[6], coalesce[11]) = (32 + queue, 64 + queue, 1 - queue);
         answer.extend(words(&coalesce));
     }
     let queues = parse_queue_coalesce(&answer, 2).expect("whole");
@@ -131,15 +132,20 @@ fn each_queue_has_its_own_moderation() {
     assert_eq!(queues[1].tx_usecs, Known::Value(17));
     assert_eq!(queues[0].adaptive_rx, Known::Value(false));
     assert_eq!(queues[1].adaptive_rx, Known::Value(true));
+    assert_eq!(queues[0].adaptive_tx, Known::Value(true));
+    assert_eq!(queues[1].adaptive_tx, Known::Value(false));
+    assert_eq!(queues[1].rx_frames, Known::Value(33));
+    assert_eq!(queues[1].tx_frames, Known::Value(65));
     assert!(parse_queue_coalesce(&answer, 3).is_err());
 }
 
 #[test]
-fn one_delay_of_one_queue_is_set_and_its_other_moderation_is_as_it_was() {
+fn one_thing_of_one_queue_is_set_and_its_other_moderation_is_as_it_was() {
     let coalesce: Vec<u32> = (100..123).collect();
     let mut answer = vec![0; PER_QUEUE_HEAD];
     answer.extend(words(&coalesce));
-    let question = with_usecs(&answer, QueueKind::Tx, 33, 7).expect("whole");
+    let tx_usecs = Moderation::Usecs(7);
+    let question = with_moderation(&answer, QueueKind::Tx, 33, tx_usecs).expect("whole");
     let (head, own) = question.split_at(PER_QUEUE_HEAD / 4 - 1);
     assert_eq!(head[0], Command::SetCoalesce as u32);
     let queues: Vec<usize> = (1..head.len()).filter(|at| head[*at] != 0).collect();
@@ -147,9 +153,17 @@ fn one_delay_of_one_queue_is_set_and_its_other_moderation_is_as_it_was() {
     let mut wanted = coalesce;
     (wanted[0], wanted[5]) = (Command::SetCoalesce as u32, 7);
     assert_eq!(own, wanted);
-    let question = with_usecs(&answer, QueueKind::Rx, 0, 9).expect("whole");
-    assert_eq!(question[PER_QUEUE_HEAD / 4 - 1..][1], 9);
-    assert!(with_usecs(&answer[..600], QueueKind::Rx, 0, 9).is_err());
+    for (kind, told, at, word) in [
+        (QueueKind::Rx, Moderation::Usecs(9), 1, 9),
+        (QueueKind::Rx, Moderation::Frames(9), 2, 9),
+        (QueueKind::Tx, Moderation::Frames(9), 6, 9),
+        (QueueKind::Rx, Moderation::Adaptive(true), 10, 1),
+        (QueueKind::Tx, Moderation::Adaptive(false), 11, 0),
+    ] {
+        let question = with_moderation(&answer, kind, 0, told).expect("whole");
+        assert_eq!(question[PER_QUEUE_HEAD / 4 - 1..][at], word, "{told:?}");
+        assert!(with_moderation(&answer[..600], kind, 0, told).is_err());
+    }
 }
 
 #[test]
@@ -180,7 +194,7 @@ proptest! {
         let _ = parse_names(&bytes, count).map(|names| parse_statistics(&bytes, names));
         let _ = parse_statistics(&bytes, vec!["a".to_owned(); count]);
         let _ = parse_queue_coalesce(&bytes, count);
-        let _ = with_usecs(&bytes, QueueKind::Rx, 0, 1);
+        let _ = with_moderation(&bytes, QueueKind::Rx, 0, Moderation::Frames(1));
         let _ = text(&bytes);
     }
 }

@@ -1,8 +1,8 @@
-//! What a testbed makes of nothing: veth pairs, addresses, shapers (`ip-link(8)`, `ip-address(8)`,
-//! `tc-tbf(8)`).
+//! What a testbed makes of nothing: veth pairs, tunnel ends, addresses, shapers (`ip-link(8)`,
+//! `ip-address(8)`, `tc-tbf(8)`).
 
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use linerate_model::ids::NicName;
@@ -13,10 +13,12 @@ use linerate_model::units::{BitRate, Bytes};
 use super::error::Failure;
 use super::link::{self, link_header};
 use super::message::{CREATE, EXCLUSIVE, REPLACE, Request};
-use super::{Netlink, discipline, lock, qdisc};
+use super::{Netlink, discipline, kinds, lock, qdisc};
 
 /// `VETH_INFO_PEER` of `<linux/veth.h>`.
 const VETH_PEER: u16 = 1;
+/// The port of VXLAN (RFC 7348, section 5); the kernel's own default is an older one.
+const VXLAN_UDP_PORT: u16 = 4789;
 
 impl Netlink {
     /// Makes a veth pair: `name` here, `peer` in the network namespace `peer_netns` (`None`: here, too).
@@ -31,6 +33,21 @@ impl Netlink {
             .ask(&new_veth(name, peer, netns))
             .map(drop)
             .map_err(|failure| failure.during("make the veth pair", format!("{name}, {peer}")))
+    }
+
+    /// Makes the end of a VXLAN between two hosts: network `id` over the interface `over`, from its address `local` to
+    /// `remote`, at the port that IANA gives it. Its MTU leaves room for what goes around each frame.
+    pub fn create_vxlan(
+        &self,
+        name: &NicName,
+        id: u32,
+        over: &NicName,
+        local: Ipv4Addr,
+        remote: Ipv4Addr,
+    ) -> io::Result<()> {
+        self.on_link("make a VXLAN over", over, |over| {
+            Ok(new_vxlan(name, id, over, local, remote))
+        })
     }
 
     /// Sets an interface up.
@@ -106,6 +123,23 @@ fn new_veth(name: &NicName, peer: &NicName, netns: Option<u32>) -> Request {
                     other.put_u32(libc::IFLA_NET_NS_FD, netns);
                 }
             });
+        });
+    });
+    request
+}
+
+fn new_vxlan(name: &NicName, id: u32, over: u32, local: Ipv4Addr, remote: Ipv4Addr) -> Request {
+    let mut request =
+        Request::new(libc::RTM_NEWLINK, &link_header(0, 0, 0)).with_flags(CREATE | EXCLUSIVE);
+    request.put_text(libc::IFLA_IFNAME, name.as_str());
+    request.nest(libc::IFLA_LINKINFO, |info| {
+        info.put_text(libc::IFLA_INFO_KIND, "vxlan");
+        info.nest(libc::IFLA_INFO_DATA, |data| {
+            data.put_u32(kinds::VXLAN_ID, id);
+            data.put_u32(kinds::VXLAN_LINK, over);
+            data.put(kinds::VXLAN_LOCAL, &local.octets());
+            data.put(kinds::VXLAN_GROUP, &remote.octets());
+            data.put(kinds::VXLAN_PORT, &VXLAN_UDP_PORT.to_be_bytes());
         });
     });
     request

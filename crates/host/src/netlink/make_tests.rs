@@ -38,6 +38,26 @@ fn a_rate_beyond_32_bit_has_an_attribute_of_its_own() {
     );
 }
 
+#[test]
+fn a_tunnel_s_end_is_asked_for_with_both_of_its_addresses() {
+    let name: NicName = "vxlan0".parse().expect("a name");
+    let request = new_vxlan(&name, 77, 3, [10, 77, 0, 1].into(), [10, 77, 0, 2].into());
+    let bytes = request.to_bytes(5, 1).expect("short");
+    // Behind the headers of the message and of the link.
+    let link = Attributes::parse(&bytes[32..]).expect("our own");
+    let info = link.nest(libc::IFLA_LINKINFO).expect("our own");
+    assert_eq!(
+        info.text(libc::IFLA_INFO_KIND).expect("text").as_deref(),
+        Some("vxlan")
+    );
+    let data = info.nest(libc::IFLA_INFO_DATA).expect("our own");
+    assert_eq!(data.u32(kinds::VXLAN_ID).expect("4 bytes"), Some(77));
+    assert_eq!(data.u32(kinds::VXLAN_LINK).expect("4 bytes"), Some(3));
+    assert_eq!(data.bytes(kinds::VXLAN_LOCAL), Some(&[10, 77, 0, 1][..]));
+    assert_eq!(data.bytes(kinds::VXLAN_GROUP), Some(&[10, 77, 0, 2][..]));
+    assert_eq!(data.bytes(kinds::VXLAN_PORT), Some(&[0x12, 0xb5][..]));
+}
+
 #[cfg(target_endian = "little")]
 #[test]
 fn the_requests_are_byte_for_byte_those_a_kernel_took() {

@@ -45,6 +45,7 @@ mod link;
 mod make;
 mod message;
 mod netdev;
+mod netfilter;
 mod nldev;
 mod nldev_make;
 mod qdisc;
@@ -165,6 +166,14 @@ impl NicRead for Netlink {
                 "the kernel names no kind, as for a device on a bus",
             ),
         })
+    }
+
+    /// The socket is opened when it is asked for: opening one makes the kernel load nfnetlink.
+    fn nft_rules(&self) -> Known<u64> {
+        let opened = Connection::open(Some(rustix::net::netlink::NETFILTER));
+        let counted = opened.map_err(Failure::Socket);
+        let counted = counted.and_then(|mut connection| netfilter::count_rules(&mut connection));
+        known(counted, "netlink/netfilter/rules".to_owned(), NO_KERNEL)
     }
 
     fn addresses(&self, nic: &NicName) -> Known<Vec<String>> {
@@ -366,8 +375,8 @@ impl NicWrite for Netlink {
                 let done = lock(&self.control).set_hash_fields(nic, kind, letters);
                 ("set what is hashed by", done)
             }
-            NicValue::QueueUsecs(kind, queue, usecs) => {
-                let done = lock(&self.control).set_queue_usecs(nic, *kind, *queue, *usecs);
+            NicValue::QueueModeration(kind, queue, told) => {
+                let done = lock(&self.control).set_moderation(nic, *kind, *queue, *told);
                 ("set the moderation of a queue of", done)
             }
             other => ("set a value of", lock(&self.ethtool).set_value(nic, other)),

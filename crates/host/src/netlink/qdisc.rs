@@ -34,11 +34,12 @@ pub(super) const RATE_AT: usize = 8;
 /// Where `struct tc_htb_glob` keeps the default class.
 pub(super) const HTB_DEFAULT_CLASS_AT: usize = 8;
 
-/// Kinds without classes of anyone's whose dump holds every parameter they were made with (those of `ets` and
+/// Kinds without classes of anyone's whose dump holds every parameter they were made with (those of `ets`, `mq` and
 /// `mqprio` come and go with it). Left out are `red`, `choke`, `gred` and `sfb` (they need tables that no dump gives
 /// back), and `netem` (its delay distribution is not dumped).
-const RESTORABLE: [&str; 15] = [
+const RESTORABLE: [&str; 16] = [
     "ets",
+    "mq",
     "mqprio",
     "tbf",
     "pfifo",

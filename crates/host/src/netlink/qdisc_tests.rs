@@ -38,11 +38,14 @@ fn only_a_root_that_its_options_describe_may_be_replaced() {
     assert_eq!(lost_with_root(&[root("mq", 0), entry("fq", 0, 1)]), None);
     assert_eq!(lost_with_root(&[root("tbf", 0x8001_0000)]), None);
     assert_eq!(lost_with_root(&[root("noqueue", 0x8001_0000)]), None);
-    // The kernel gives each class of `mqprio` queues with disciplines of its own choice.
-    let queue = entry("fq_codel", 0, 0x8001_0001);
-    let mqprio = root("mqprio", 0x8001_0000);
-    assert_eq!(lost_with_root(&[mqprio, queue]), None);
-    for kind in ["htb", "mq", "prio", "red", "netem", "unheard-of"] {
+    // The kernel gives each queue of `mq` and `mqprio` a discipline of its own choice.
+    for kind in ["mq", "mqprio"] {
+        let queue = |handle| entry("fq_codel", handle, 0x8001_0001);
+        let root = || root(kind, 0x8001_0000);
+        assert_eq!(lost_with_root(&[root(), queue(0)]), None);
+        assert!(lost_with_root(&[root(), queue(0x2_0000)]).is_some());
+    }
+    for kind in ["htb", "prio", "red", "netem", "unheard-of"] {
         assert!(lost_with_root(&[root(kind, 0x1_0000)]).is_some(), "{kind}");
     }
     let child = entry("pfifo", 0x2_0000, 0x1_0001);

@@ -2,6 +2,7 @@
 //! text and knows no files; `read_*` takes a root.
 
 pub(crate) mod bonding;
+pub mod connections;
 pub(crate) mod conntrack;
 pub(crate) mod conntrack_stat;
 pub(crate) mod identity;

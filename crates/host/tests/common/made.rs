@@ -297,6 +297,8 @@ fn answers(address: &str, queues: u32, qdisc: &str) -> NicAnswers {
                 tx_usecs: Known::Value(16),
                 adaptive_rx: Known::Value(true),
                 adaptive_tx: Known::Value(true),
+                rx_frames: Known::Value(64),
+                tx_frames: Known::Value(64),
             })
         } else {
             absent("coalesce")

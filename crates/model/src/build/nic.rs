@@ -30,6 +30,17 @@ const ADDRESS: PciAddress = PciAddress {
     function: 0,
 };
 
+fn moderation() -> Coalesce {
+    Coalesce {
+        rx_usecs: Known::Value(8),
+        tx_usecs: Known::Value(8),
+        adaptive_rx: Known::Value(true),
+        adaptive_tx: Known::Value(true),
+        rx_frames: Known::Value(64),
+        tx_frames: Known::Value(64),
+    }
+}
+
 impl NicBuilder {
     pub(super) fn card(name: NicName, host: &Host) -> Self {
         let on = Feature {
@@ -90,12 +101,7 @@ impl NicBuilder {
                 tx_max: Known::Value(0),
                 combined_max: Known::Value(8),
             }),
-            coalesce: Known::Value(Coalesce {
-                rx_usecs: Known::Value(8),
-                tx_usecs: Known::Value(8),
-                adaptive_rx: Known::Value(true),
-                adaptive_tx: Known::Value(true),
-            }),
+            coalesce: Known::Value(moderation()),
             qdisc: Known::Value(Qdisc::plain("fq_codel")),
             lower: Vec::new(),
             rdma: absent("infiniband"),

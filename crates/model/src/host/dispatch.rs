@@ -96,6 +96,15 @@ pub struct QueueCoalesce {
     pub tx_usecs: Known<u32>,
     /// Whether the receive delay is adapted.
     pub adaptive_rx: Known<bool>,
+    /// Whether the transmit delay is adapted.
+    #[serde(default)]
+    pub adaptive_tx: Known<bool>,
+    /// So many frames received end the delay.
+    #[serde(default)]
+    pub rx_frames: Known<u32>,
+    /// So many frames sent.
+    #[serde(default)]
+    pub tx_frames: Known<u32>,
 }
 
 impl QueueCoalesce {
@@ -104,6 +113,22 @@ impl QueueCoalesce {
         match kind {
             QueueKind::Rx => &self.rx_usecs,
             QueueKind::Tx => &self.tx_usecs,
+        }
+    }
+
+    /// So many frames of one direction end the delay.
+    pub fn frames(&self, kind: QueueKind) -> &Known<u32> {
+        match kind {
+            QueueKind::Rx => &self.rx_frames,
+            QueueKind::Tx => &self.tx_frames,
+        }
+    }
+
+    /// Whether the delay of one direction is adapted.
+    pub fn adaptive(&self, kind: QueueKind) -> &Known<bool> {
+        match kind {
+            QueueKind::Rx => &self.adaptive_rx,
+            QueueKind::Tx => &self.adaptive_tx,
         }
     }
 }

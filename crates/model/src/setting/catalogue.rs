@@ -78,7 +78,7 @@ impl Domain {
                 "`auto` with the modes that are offered, such as `auto 1000baseT/Full`, or Mb/s and duplex such as `1000 full`"
             }
             Self::Qdisc => {
-                "`noqueue`, `fq`, `fq_codel`, `pfifo_fast`, or in the words of tc(8) `tbf` with rate, burst, limit or latency, `htb` with default, rate, ceil, `mqprio` with num_tc, map, queues, hw, `ets`, `fq`, `fq_codel` with theirs"
+                "`noqueue`, `mq`, `fq`, `fq_codel`, `pfifo_fast`, or in the words of tc(8) `tbf` with rate, burst, limit or latency, `htb` with default, rate, ceil, `mqprio` with num_tc, map, queues, hw, `ets`, `fq`, `fq_codel` with theirs"
             }
         }
     }
@@ -126,6 +126,19 @@ pub enum Access {
     Written,
     /// Reads and judges it, and cannot write it yet.
     Judged,
+    /// Reads it and tells what to do: it takes another boot, or is somebody else's.
+    Told,
+}
+
+/// How a value outlives a boot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Keeping {
+    /// `tune persist`: every boot sets it again, under a guard.
+    Persist,
+    /// It stands on the kernel's command line.
+    CommandLine,
+    /// Not at all, for this reason.
+    Never(&'static str),
 }
 
 /// One entry of the catalogue.
@@ -145,6 +158,23 @@ pub struct SettingSpec {
     pub about: &'static str,
     /// The kernel document that defines it.
     pub source: &'static str,
+}
+
+impl SettingSpec {
+    /// How its value outlives a boot.
+    pub fn keeping(&self) -> Keeping {
+        match (self.access, self.scope, self.class) {
+            (_, Scope::Trial, _) => Keeping::Never("it belongs to a measurement"),
+            (Access::Told, _, Class::R4) => Keeping::CommandLine,
+            (Access::Told, ..) => Keeping::Never("it is somebody else's to keep"),
+            (Access::Judged, ..) => Keeping::Never("it lasts as long as a process holds it"),
+            // A pattern of the catalogue.
+            (Access::Written, ..) if self.pattern == "irq/NUMBER/cpus" => {
+                Keeping::Never("the numbers of interrupts are others at the next boot")
+            }
+            (Access::Written, ..) => Keeping::Persist,
+        }
+    }
 }
 
 impl SettingKey {
@@ -178,6 +208,10 @@ impl SettingKey {
                 NicKnob::IrqCpus(..) => of_queue("irq-cpus"),
                 NicKnob::QueueUsecs(QueueKind::Rx, _) => of_queue("rx-usecs"),
                 NicKnob::QueueUsecs(QueueKind::Tx, _) => of_queue("tx-usecs"),
+                NicKnob::QueueFrames(QueueKind::Rx, _) => of_queue("rx-frames"),
+                NicKnob::QueueFrames(QueueKind::Tx, _) => of_queue("tx-frames"),
+                NicKnob::QueueAdaptive(QueueKind::Rx, _) => of_queue("adaptive-rx"),
+                NicKnob::QueueAdaptive(QueueKind::Tx, _) => of_queue("adaptive-tx"),
                 NicKnob::RpsCpus(_) => of_queue("rps-cpus"),
                 NicKnob::RpsFlowCnt(_) => of_queue("rps-flow-cnt"),
                 NicKnob::XpsCpus(_) => of_queue("xps-cpus"),
@@ -243,7 +277,7 @@ impl SettingKey {
                 Ok(Value::Text(speed.to_string()))
             }
             Domain::Qdisc => match text.trim() {
-                kind @ ("noqueue" | "fq" | "fq_codel" | "pfifo_fast") => {
+                kind @ ("noqueue" | "mq" | "fq" | "fq_codel" | "pfifo_fast") => {
                     Ok(Value::Qdisc(Qdisc::plain(kind)))
                 }
                 words => {

@@ -5,29 +5,59 @@ use std::fmt;
 use super::{is_device, knob_of, path_of};
 use crate::host::QueueKind;
 
-/// The knob of a network interface that a key names.
+/// The knob of a network interface that a key names, in the order in which a plan changes them: what makes others anew
+/// comes before them, a driver's own flags and the number of queues before what their queues have, what is of all queues
+/// before what is of single ones.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum NicKnob {
+    /// `private-flag/NAME`, by the driver's own name.
+    PrivateFlag(String),
     /// `mtu`, bytes.
     Mtu,
     /// `feature/NAME`, by the kernel's own name.
     Feature(String),
-    /// `coalesce/rx-usecs`.
-    CoalesceRxUsecs,
-    /// `coalesce/tx-usecs`.
-    CoalesceTxUsecs,
-    /// `coalesce/adaptive-rx`.
-    CoalesceAdaptiveRx,
-    /// `ring/rx`, descriptors.
-    RingRx,
-    /// `ring/tx`, descriptors.
-    RingTx,
+    /// `link/autoneg`: whether both ends agree on a speed.
+    LinkAutoneg,
+    /// `link/speed`: the modes that are offered, or the speed that is forced.
+    LinkSpeed,
     /// `channels/combined`.
     ChannelsCombined,
     /// `channels/rx`.
     ChannelsRx,
     /// `channels/tx`.
     ChannelsTx,
+    /// `ring/rx`, descriptors.
+    RingRx,
+    /// `ring/tx`, descriptors.
+    RingTx,
+    /// `ring/tcp-data-split`.
+    TcpDataSplit,
+    /// `dcb/pfc`: the priorities that are paused rather than dropped.
+    DcbPfc,
+    /// `dcb/ets`: the classes of priorities, their shares and how they are served.
+    DcbEts,
+    /// `dcb/maxrate`: the most that each class may send.
+    DcbMaxRate,
+    /// `dcb/app`: which priority the packets of applications get.
+    DcbApp,
+    /// `coalesce/adaptive-rx`.
+    CoalesceAdaptiveRx,
+    /// `coalesce/adaptive-tx`.
+    CoalesceAdaptiveTx,
+    /// `coalesce/rx-usecs`.
+    CoalesceRxUsecs,
+    /// `coalesce/tx-usecs`.
+    CoalesceTxUsecs,
+    /// `coalesce/rx-frames`.
+    CoalesceRxFrames,
+    /// `coalesce/tx-frames`.
+    CoalesceTxFrames,
+    /// `rss/key`: the key of the receive hash.
+    RssKey,
+    /// `rss/table`: `equal N`, or the queues one by one.
+    RssTable,
+    /// `rss/fields/KIND` as `ethtool -N DEV rx-flow-hash` names them.
+    RssFields(String),
     /// `queue/rx-N/irq-cpus`.
     IrqCpus(QueueKind, u32),
     /// `queue/rx-N/rps-cpus`.
@@ -38,22 +68,20 @@ pub enum NicKnob {
     XpsCpus(u32),
     /// `queue/tx-N/xps-rxqs`, receive queues in list form.
     XpsRxqs(u32),
+    /// `queue/rx-N/adaptive-rx` and `queue/tx-N/adaptive-tx`.
+    QueueAdaptive(QueueKind, u32),
     /// `queue/rx-N/rx-usecs` and `queue/tx-N/tx-usecs`.
     QueueUsecs(QueueKind, u32),
+    /// `queue/rx-N/rx-frames` and `queue/tx-N/tx-frames`.
+    QueueFrames(QueueKind, u32),
     /// `qdisc`, the root queueing discipline.
     Qdisc,
-    /// `coalesce/adaptive-tx`.
-    CoalesceAdaptiveTx,
     /// `napi/gro-flush-timeout-ns`.
     GroFlushTimeoutNs,
     /// `napi/defer-hard-irqs`.
     DeferHardIrqs,
     /// `napi/threaded`.
     Threaded,
-    /// `link/autoneg`: whether both ends agree on a speed.
-    LinkAutoneg,
-    /// `link/speed`: the modes that are offered, or the speed that is forced.
-    LinkSpeed,
     /// `pause/autoneg`.
     PauseAutoneg,
     /// `pause/rx`.
@@ -64,12 +92,6 @@ pub enum NicKnob {
     Eee,
     /// `fec`, by the kernel's names.
     Fec,
-    /// `rss/key`: the key of the receive hash.
-    RssKey,
-    /// `rss/table`: `equal N`, or the queues one by one.
-    RssTable,
-    /// `rss/fields/KIND` as `ethtool -N DEV rx-flow-hash` names them.
-    RssFields(String),
     /// `gso-max-bytes`.
     GsoMaxBytes,
     /// `gso-ipv4-max-bytes`.
@@ -78,20 +100,8 @@ pub enum NicKnob {
     GroMaxBytes,
     /// `gro-ipv4-max-bytes`.
     GroIpv4MaxBytes,
-    /// `ring/tcp-data-split`.
-    TcpDataSplit,
-    /// `private-flag/NAME`, by the driver's own name.
-    PrivateFlag(String),
     /// `vlan/egress`: `PRIORITY:PCP`, by socket priorities.
     VlanEgress,
-    /// `dcb/pfc`: the priorities that are paused rather than dropped.
-    DcbPfc,
-    /// `dcb/ets`: the classes of priorities, their shares and how they are served.
-    DcbEts,
-    /// `dcb/maxrate`: the most that each class may send.
-    DcbMaxRate,
-    /// `dcb/app`: which priority the packets of applications get.
-    DcbApp,
     /// `bond/hash-policy`.
     BondHashPolicy,
     /// `ipoib/mode`.
@@ -108,6 +118,8 @@ const NIC_PATHS: &[(&str, NicKnob)] = &[
     ("coalesce/tx-usecs", NicKnob::CoalesceTxUsecs),
     ("coalesce/adaptive-rx", NicKnob::CoalesceAdaptiveRx),
     ("coalesce/adaptive-tx", NicKnob::CoalesceAdaptiveTx),
+    ("coalesce/rx-frames", NicKnob::CoalesceRxFrames),
+    ("coalesce/tx-frames", NicKnob::CoalesceTxFrames),
     ("ring/rx", NicKnob::RingRx),
     ("ring/tx", NicKnob::RingTx),
     ("ring/tcp-data-split", NicKnob::TcpDataSplit),
@@ -163,6 +175,10 @@ impl fmt::Display for NicKnob {
             Self::XpsRxqs(index) => write!(f, "queue/tx-{index}/xps-rxqs"),
             Self::QueueUsecs(QueueKind::Rx, index) => write!(f, "queue/rx-{index}/rx-usecs"),
             Self::QueueUsecs(QueueKind::Tx, index) => write!(f, "queue/tx-{index}/tx-usecs"),
+            Self::QueueFrames(QueueKind::Rx, index) => write!(f, "queue/rx-{index}/rx-frames"),
+            Self::QueueFrames(QueueKind::Tx, index) => write!(f, "queue/tx-{index}/tx-frames"),
+            Self::QueueAdaptive(QueueKind::Rx, index) => write!(f, "queue/rx-{index}/adaptive-rx"),
+            Self::QueueAdaptive(QueueKind::Tx, index) => write!(f, "queue/tx-{index}/adaptive-tx"),
             plain => f.write_str(path_of(NIC_PATHS, plain).unwrap_or_default()),
         }
     }
@@ -194,6 +210,12 @@ pub(super) fn parse_nic_knob(parts: &[&str]) -> Option<NicKnob> {
                 (QueueKind::Rx, "rx-usecs") | (QueueKind::Tx, "tx-usecs") => {
                     NicKnob::QueueUsecs(kind, index)
                 }
+                (QueueKind::Rx, "rx-frames") | (QueueKind::Tx, "tx-frames") => {
+                    NicKnob::QueueFrames(kind, index)
+                }
+                (QueueKind::Rx, "adaptive-rx") | (QueueKind::Tx, "adaptive-tx") => {
+                    NicKnob::QueueAdaptive(kind, index)
+                }
                 (QueueKind::Tx, "xps-cpus") => NicKnob::XpsCpus(index),
                 (QueueKind::Tx, "xps-rxqs") => NicKnob::XpsRxqs(index),
                 _ => return None,
@@ -201,4 +223,44 @@ pub(super) fn parse_nic_knob(parts: &[&str]) -> Option<NicKnob> {
         }
         _ => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_set_for_all_queues_is_set_before_what_is_set_for_one() {
+        let one = NicKnob::QueueUsecs(QueueKind::Rx, 0);
+        for all in [
+            NicKnob::CoalesceRxUsecs,
+            NicKnob::CoalesceTxUsecs,
+            NicKnob::CoalesceAdaptiveRx,
+            NicKnob::CoalesceAdaptiveTx,
+            NicKnob::CoalesceRxFrames,
+            NicKnob::ChannelsCombined,
+        ] {
+            assert!(all < one, "{all}");
+        }
+    }
+
+    #[test]
+    fn what_makes_others_anew_is_set_before_them() {
+        for (first, second) in [
+            (NicKnob::ChannelsCombined, NicKnob::CoalesceRxUsecs),
+            (NicKnob::ChannelsCombined, NicKnob::RssTable),
+            (NicKnob::ChannelsCombined, NicKnob::XpsCpus(0)),
+            (NicKnob::ChannelsCombined, NicKnob::Qdisc),
+            (NicKnob::DcbEts, NicKnob::IrqCpus(QueueKind::Rx, 0)),
+            (NicKnob::DcbPfc, NicKnob::PauseRx),
+            (
+                NicKnob::PrivateFlag("a".to_owned()),
+                NicKnob::Feature("b".to_owned()),
+            ),
+            (NicKnob::Mtu, NicKnob::Feature("b".to_owned())),
+            (NicKnob::GsoMaxBytes, NicKnob::GsoIpv4MaxBytes),
+        ] {
+            assert!(first < second, "{first} {second}");
+        }
+    }
 }

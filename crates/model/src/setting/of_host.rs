@@ -6,7 +6,7 @@ use super::priorities::{classes_of, egress_words, priority_words, rate_words};
 use super::{
     BlockKnob, MachineKnob, NicKnob, PolicyKnob, RdmaKnob, SettingKey, Value, fold_blanks,
 };
-use crate::host::{BlockDevice, Dcb, Fec, Host, Nic, Queue, QueueKind, Wire};
+use crate::host::{BlockDevice, Dcb, Fec, Host, Nic, Queue, QueueCoalesce, QueueKind, Wire};
 use crate::ids::{CpuSet, NicName};
 use crate::known::{Cause, Known};
 use crate::units::Bytes;
@@ -98,6 +98,8 @@ fn current_of_nic(nic: &Nic, key: &SettingKey, knob: &NicKnob) -> Known<Value> {
         NicKnob::CoalesceTxUsecs => part(&nic.coalesce, |c| count(&c.tx_usecs)),
         NicKnob::CoalesceAdaptiveRx => part(&nic.coalesce, |c| switch(&c.adaptive_rx)),
         NicKnob::CoalesceAdaptiveTx => part(&nic.coalesce, |c| switch(&c.adaptive_tx)),
+        NicKnob::CoalesceRxFrames => part(&nic.coalesce, |c| count(&c.rx_frames)),
+        NicKnob::CoalesceTxFrames => part(&nic.coalesce, |c| count(&c.tx_frames)),
         NicKnob::RingRx => part(&nic.rings, |rings| count(&rings.rx)),
         NicKnob::RingTx => part(&nic.rings, |rings| count(&rings.tx)),
         NicKnob::ChannelsCombined => part(&nic.channels, |c| count(&c.combined)),
@@ -111,9 +113,11 @@ fn current_of_nic(nic: &Nic, key: &SettingKey, knob: &NicKnob) -> Known<Value> {
         NicKnob::XpsCpus(index) | NicKnob::XpsRxqs(index) => {
             current_of_queue(nic, key, knob, QueueKind::Tx, *index)
         }
-        NicKnob::QueueUsecs(kind, index) => part(&dispatch.queue_coalesce, |all| {
+        NicKnob::QueueUsecs(_, index)
+        | NicKnob::QueueFrames(_, index)
+        | NicKnob::QueueAdaptive(_, index) => part(&dispatch.queue_coalesce, |all| {
             let own = all.iter().find(|own| own.queue == *index);
-            own.map_or_else(|| absent("no such queue"), |own| count(own.usecs(*kind)))
+            own.map_or_else(|| absent("no such queue"), |own| of_queue(own, key, knob))
         }),
         NicKnob::GroFlushTimeoutNs => dispatch.gro_flush_timeout_ns.clone().map(Value::Integer),
         NicKnob::DeferHardIrqs => count(&dispatch.defer_hard_irqs),
@@ -148,6 +152,16 @@ fn current_of_nic(nic: &Nic, key: &SettingKey, knob: &NicKnob) -> Known<Value> {
                 Known::Value(Value::Switch(on.contains(&file)))
             })
         }),
+    }
+}
+
+/// When the interrupt of one queue comes.
+fn of_queue(own: &QueueCoalesce, key: &SettingKey, knob: &NicKnob) -> Known<Value> {
+    match knob {
+        NicKnob::QueueUsecs(kind, _) => count(own.usecs(*kind)),
+        NicKnob::QueueFrames(kind, _) => count(own.frames(*kind)),
+        NicKnob::QueueAdaptive(kind, _) => switch(own.adaptive(*kind)),
+        _ => Known::not_asked(key.to_string()),
     }
 }
 
@@ -358,6 +372,11 @@ fn current_of_machine(host: &Host, knob: MachineKnob) -> Known<Value> {
         // No rule judges it.
         MachineKnob::IrqbalancePaused => Known::not_asked("irqbalance/paused".to_owned()),
         MachineKnob::IrqbalanceBans => Known::not_asked("irqbalance/banned-irqs".to_owned()),
+        told @ (MachineKnob::Mitigations
+        | MachineKnob::IntelIdleMaxCstate
+        | MachineKnob::AcpiMaxCstate
+        | MachineKnob::NftRules
+        | MachineKnob::IptablesTables) => Known::not_asked(SettingKey::Machine(told).to_string()),
         MachineKnob::Clocksource => host.kernel.clocksource.clone().map(Value::Text),
         MachineKnob::TransparentHugepages => {
             host.kernel.transparent_hugepages.clone().map(Value::Text)

@@ -208,6 +208,60 @@ pub const CATALOGUE: &[SettingSpec] = &[
         "ethtool(8), --per-queue"
     ),
     spec!(
+        "nic/NAME/coalesce/rx-frames",
+        Integer,
+        R1,
+        Netns,
+        Written,
+        "frames received that end the delay of their interrupt",
+        "Documentation/networking/ethtool-netlink.rst"
+    ),
+    spec!(
+        "nic/NAME/coalesce/tx-frames",
+        Integer,
+        R1,
+        Netns,
+        Written,
+        "frames sent that end the delay of their interrupt",
+        "Documentation/networking/ethtool-netlink.rst"
+    ),
+    spec!(
+        "nic/NAME/queue/QUEUE/rx-frames",
+        Integer,
+        R1,
+        Netns,
+        Written,
+        "frames received by one queue that end the delay of its interrupt; `coalesce/rx-frames` sets it for all",
+        "ethtool(8), --per-queue"
+    ),
+    spec!(
+        "nic/NAME/queue/QUEUE/tx-frames",
+        Integer,
+        R1,
+        Netns,
+        Written,
+        "frames sent by one queue that end the delay of its interrupt; `coalesce/tx-frames` sets it for all",
+        "ethtool(8), --per-queue"
+    ),
+    spec!(
+        "nic/NAME/queue/QUEUE/adaptive-rx",
+        Switch,
+        R1,
+        Netns,
+        Written,
+        "whether the driver adapts one queue's receive delay; `coalesce/adaptive-rx` sets it for all",
+        "ethtool(8), --per-queue"
+    ),
+    spec!(
+        "nic/NAME/queue/QUEUE/adaptive-tx",
+        Switch,
+        R1,
+        Netns,
+        Written,
+        "whether the driver adapts one queue's transmit delay; `coalesce/adaptive-tx` sets it for all",
+        "ethtool(8), --per-queue"
+    ),
+    spec!(
         "nic/NAME/napi/gro-flush-timeout-ns",
         Integer,
         R1,
@@ -557,6 +611,51 @@ pub const CATALOGUE: &[SettingSpec] = &[
         Written,
         "transparent huge pages: `always`, `madvise`, `never`",
         "Documentation/admin-guide/mm/transhuge.rst"
+    ),
+    spec!(
+        "cpu/mitigations",
+        Text,
+        R4,
+        Machine,
+        Told,
+        "protections against the processor's own faults, as the machine was booted: `auto`, `off`, `auto,nosmt`",
+        "Documentation/admin-guide/kernel-parameters.txt"
+    ),
+    spec!(
+        "cpu/intel-idle-max-cstate",
+        Integer,
+        R4,
+        Machine,
+        Told,
+        "the deepest idle state that intel_idle was booted with; 0 leaves idle states to ACPI",
+        "Documentation/admin-guide/kernel-parameters.txt"
+    ),
+    spec!(
+        "cpu/acpi-max-cstate",
+        Integer,
+        R4,
+        Machine,
+        Told,
+        "the deepest idle state that ACPI's driver was booted with",
+        "Documentation/admin-guide/kernel-parameters.txt"
+    ),
+    spec!(
+        "netfilter/nft-rules",
+        Integer,
+        R1,
+        Netns,
+        Told,
+        "how many rules nf_tables has, of all tables; read by the administrator of the network",
+        "nft(8)"
+    ),
+    spec!(
+        "netfilter/iptables-tables",
+        Text,
+        R1,
+        Netns,
+        Told,
+        "the tables of iptables' own kernel code that are in use: `filter nat`; read by root",
+        "iptables(8)"
     ),
     spec!(
         "block/NAME/scheduler",

@@ -23,8 +23,8 @@ use linerate_model::setting::{SettingKey, Settings, Value};
 use super::sys;
 use crate::apply::fake::{Mortal, NoNics};
 use crate::apply::{
-    Beside, Header, LiveMachine, Machine, Outcome, Owner, Reach, Surroundings, Transaction,
-    boot_id, reach, recover,
+    Beside, Header, LiveMachine, Machine, Outcome, Owner, REVERTING, Reach, Surroundings,
+    Transaction, boot_id, reach, recover,
 };
 use crate::nic_control::{NicRead, NicValue, NicWrite, Pair};
 use crate::root::LiveHost;
@@ -198,6 +198,7 @@ fn recover_here(
         boot_id: &boot_id().expect("this boot"),
         is_alive: &Owner::is_alive,
         reach,
+        patience: REVERTING,
         beside: &NOBODY,
     };
     let recovered = recover(state, &around).expect("a readable state folder");

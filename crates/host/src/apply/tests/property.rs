@@ -1,9 +1,11 @@
 //! On a fake machine: whatever goes wrong, the settings end old or new, and what somebody else set
 //! stays.
 
+use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind, panic_any};
 use std::path::Path;
 use std::rc::Rc;
+use std::time::Duration;
 
 use linerate_model::plan::{Change, Plan};
 use linerate_model::setting::{SettingKey, Settings, Value};
@@ -11,8 +13,8 @@ use proptest::prelude::*;
 
 use crate::apply::fake::{FakeMachine, Fault, Mortal};
 use crate::apply::{
-    ApplyError, Beside, Ending, Header, LeftWhy, Outcome, Reach, Surroundings, Transaction,
-    journal_listing, recover, undo_committed,
+    ApplyError, Beside, Ending, Header, JournalError, LeftWhy, Outcome, REVERTING, Reach,
+    Recovered, Surroundings, Transaction, folder_of, journal_listing, recover, undo_committed,
 };
 
 static NOBODY: Beside = Beside::NOBODY;
@@ -147,6 +149,7 @@ fn around<'a>(
         // The one who died in these tests is this process.
         is_alive: &|_| false,
         reach,
+        patience: REVERTING,
         beside: &NOBODY,
     }
 }
@@ -345,6 +348,64 @@ fn a_transaction_of_another_boot_or_a_living_owner_is_not_touched() {
 }
 
 #[test]
+fn a_journal_that_another_process_holds_is_waited_for_only_so_long() {
+    let (machine, state) = (machine([true; 3], Vec::new()), state());
+    let old = machine.settings();
+    let boot_id = header().boot_id;
+    let reach = |_: &_| Reach::Machine(Box::new(Rc::clone(&machine)));
+    // A child that another test starts may have the descriptor too until it runs its own program: that passes.
+    let around = around(&boot_id, &reach);
+    let impatient = Surroundings {
+        patience: Duration::ZERO,
+        ..around
+    };
+    let changed = || {
+        let mut transaction =
+            Transaction::begin(Rc::clone(&machine), state.path(), &header(), &NOBODY)
+                .expect("a state folder");
+        transaction
+            .apply(&plan(&machine, &SYSCTLS))
+            .expect("no fault");
+        transaction
+    };
+    // What opens a file once more can lock it against whoever has opened it before: as another process.
+    let hold = |id: &str| {
+        let journal = File::open(folder_of(state.path(), id).join("journal")).expect("a journal");
+        journal.lock().expect("nobody has it");
+        journal
+    };
+    let transaction = changed();
+    let id = transaction.id();
+    transaction.die();
+    let other = hold(&id);
+    let told = recover(state.path(), &impatient).expect("a readable folder");
+    let [
+        Recovered {
+            outcome: Outcome::Busy(why),
+            ..
+        },
+    ] = &told[..]
+    else {
+        panic!("{told:?}");
+    };
+    assert!(why.contains(&id) && why.contains("may hang"), "{why}");
+    assert_ne!(machine.settings(), old, "it is the other one's to put back");
+    drop(other);
+    recover(state.path(), &around).expect("a readable folder");
+    assert_eq!(machine.settings(), old);
+
+    let transaction = changed();
+    let id = transaction.id();
+    transaction.commit().expect("a writable journal");
+    let other = hold(&id);
+    let busy = undo_committed(state.path(), None, &impatient);
+    assert!(matches!(busy, Err(JournalError::Busy { .. })), "{busy:?}");
+    drop(other);
+    undo_committed(state.path(), None, &around).expect("a readable folder");
+    assert_eq!(machine.settings(), old);
+}
+
+#[test]
 fn a_committed_transaction_can_be_undone_later() {
     let (machine, state) = (machine([true; 3], Vec::new()), state());
     let old = machine.settings();
@@ -385,4 +446,175 @@ fn what_a_write_brought_along_is_taken_back_along() {
     assert_eq!(transaction.changes().count(), 1, "TSO fell with checksums");
     transaction.undo().expect("nothing failed");
     assert_eq!(machine.settings(), old);
+}
+
+#[test]
+fn a_later_change_that_moves_an_earlier_one_is_named_and_all_is_taken_back() {
+    let cases = [
+        (
+            [XPS, CHANNELS],
+            "nic/eth0/queue/tx-0/xps-cpus was set to `new` and did not stay so: after all changes it is `none`; \
+             the change of nic/eth0/channels/combined that came after it moves it; every change was taken back",
+        ),
+        (
+            [TSO, CHECKSUM],
+            "nic/eth0/feature/tx-tcp-segmentation was set to `on` and did not stay so: after all changes it is `off`; \
+             the change of nic/eth0/feature/tx-checksum-ip-generic that came after it moves it; \
+             every change was taken back",
+        ),
+    ];
+    for (order, told) in cases {
+        let (machine, state) = (machine([true, false, true], Vec::new()), state());
+        let old = machine.settings();
+        let mut transaction = Transaction::begin(&*machine, state.path(), &header(), &NOBODY)
+            .expect("a state folder");
+        let error = transaction
+            .apply(&plan(&machine, &order))
+            .expect_err("the second change moves the first");
+        assert_eq!(error.to_string(), told);
+        assert_eq!(machine.settings(), old);
+    }
+    // What is asked of one queue is told of all.
+    let (all, one) = ("nic/eth0/coalesce/rx-usecs", "nic/eth0/queue/rx-0/rx-usecs");
+    for (told_of_all, holds) in [(32, true), (5, false)] {
+        let both = Settings::from([(key(all), Value::Integer(8)), (key(one), Value::Integer(8))]);
+        let machine = FakeMachine::new(both, Vec::new()).reset(
+            key(one),
+            key(all),
+            Value::Integer(told_of_all),
+        );
+        let change = |setting: &str, to| Change {
+            setting: key(setting),
+            from: Value::Integer(8),
+            to: Value::Integer(to),
+        };
+        let plan = Plan::new(vec![change(all, 100), change(one, 32)]).expect("two settings");
+        let state = state();
+        let mut transaction =
+            Transaction::begin(&machine, state.path(), &header(), &NOBODY).expect("a state folder");
+        assert_eq!(transaction.apply(&plan).is_ok(), holds, "{told_of_all}");
+    }
+    // The other way round both hold.
+    let (machine, state) = (machine([true; 3], Vec::new()), state());
+    let mut transaction =
+        Transaction::begin(&*machine, state.path(), &header(), &NOBODY).expect("a state folder");
+    let both = plan(&machine, &[CHANNELS, XPS]);
+    transaction.apply(&both).expect("no fault");
+    assert_eq!(machine.settings()[&key(XPS)], text("new"));
+}
+
+#[test]
+fn what_somebody_else_changes_amid_a_plan_is_nobodys_later_change_and_stays() {
+    let theirs = Fault::Foreign(1, key(SYSCTLS[0]), text("theirs"));
+    let (machine, state) = (machine([true; 3], vec![theirs]), state());
+    let mut transaction =
+        Transaction::begin(&*machine, state.path(), &header(), &NOBODY).expect("a state folder");
+    let error = transaction
+        .apply(&plan(&machine, &SYSCTLS))
+        .expect_err("the first change did not stay");
+    assert_eq!(
+        error.to_string(),
+        "sysctl/net.a.x was set to `new` and did not stay so: after all changes it is `theirs`; no later change is \
+         known to move it, so somebody else may have; every change was taken back; sysctl/net.a.x is theirs: \
+         somebody else changed it, so it was not set back to old"
+    );
+    let now = machine.settings();
+    assert_eq!(now[&key(SYSCTLS[0])], text("theirs"));
+    assert_eq!(now[&key(SYSCTLS[1])], text("old"));
+}
+
+#[test]
+fn what_somebody_else_changed_before_the_commit_is_told_and_stays() {
+    let (machine, state) = (machine([true; 3], Vec::new()), state());
+    let mut transaction =
+        Transaction::begin(&*machine, state.path(), &header(), &NOBODY).expect("a state folder");
+    transaction
+        .apply(&plan(&machine, &SYSCTLS[..2]))
+        .expect("no fault");
+    assert_eq!(transaction.moved(), []);
+    machine.set(&key(SYSCTLS[0]), text("theirs"));
+    let told: Vec<String> = (transaction.moved().iter())
+        .map(ToString::to_string)
+        .collect();
+    assert_eq!(
+        told,
+        [
+            "sysctl/net.a.x is theirs: somebody else has changed it since it was set to new, and it stays so"
+        ]
+    );
+    transaction.commit().expect("a writable journal");
+    assert_eq!(machine.settings()[&key(SYSCTLS[0])], text("theirs"));
+}
+
+#[test]
+fn what_could_not_be_taken_back_is_not_made() {
+    let scope = key("sysctl/kernel.yama.ptrace_scope");
+    let settings = Settings::from([(scope.clone(), text("1"))]);
+    let (machine, state) = (FakeMachine::new(settings, Vec::new()), state());
+    let change = Change {
+        setting: scope.clone(),
+        from: text("1"),
+        to: text("3"),
+    };
+    let mut transaction =
+        Transaction::begin(&machine, state.path(), &header(), &NOBODY).expect("a state folder");
+    let error = transaction
+        .apply(&Plan::new(vec![change]).expect("one change"))
+        .expect_err("it stays until the next boot");
+    assert!(error.is_unsupported());
+    assert_eq!(
+        error.to_string(),
+        "cannot set sysctl/kernel.yama.ptrace_scope: the kernel takes it back only at the next boot; \
+         nothing was changed"
+    );
+    assert_eq!(machine.settings()[&scope], text("1"));
+}
+
+#[test]
+fn what_has_gone_with_its_device_is_told_and_the_rest_is_put_back() {
+    let (machine, state) = (machine([true; 3], Vec::new()), state());
+    let old = machine.settings();
+    let mut transaction =
+        Transaction::begin(&*machine, state.path(), &header(), &NOBODY).expect("a state folder");
+    transaction
+        .apply(&plan(&machine, &[SYSCTLS[0], XPS]))
+        .expect("no fault");
+    machine.remove(&key(XPS));
+    let undone = transaction
+        .undo()
+        .expect("what is gone is nobody's to put back");
+    assert_eq!(undone.restored, [key(SYSCTLS[0])]);
+    let left: Vec<String> = undone.left.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        left,
+        ["nic/eth0/queue/tx-0/xps-cpus was 3 and is no longer there"]
+    );
+    assert_eq!(machine.settings()[&key(SYSCTLS[0])], old[&key(SYSCTLS[0])]);
+}
+
+#[test]
+fn another_interface_that_has_the_name_now_is_left_alone() {
+    let (machine, state) = (machine([true; 3], Vec::new()), state());
+    let mut transaction =
+        Transaction::begin(&*machine, state.path(), &header(), &NOBODY).expect("a state folder");
+    transaction
+        .apply(&plan(&machine, &[SYSCTLS[0], CHANNELS]))
+        .expect("no fault");
+    transaction.commit().expect("a writable journal");
+    machine.rename();
+    let boot_id = header().boot_id;
+    let reach = |_: &_| Reach::Machine(Box::new(Rc::clone(&machine)));
+    let undone =
+        undo_committed(state.path(), None, &around(&boot_id, &reach)).expect("a readable folder");
+    let [Outcome::Restored(undone)] = undone.iter().map(|one| &one.outcome).collect::<Vec<_>>()[..]
+    else {
+        panic!("{undone:?}");
+    };
+    assert_eq!(undone.restored, [key(SYSCTLS[0])]);
+    let left: Vec<&SettingKey> = undone.left.iter().map(|left| &left.setting).collect();
+    assert_eq!(left, [&key(CHANNELS), &key(XPS)]);
+    assert!(undone.left.iter().all(|left| left.why == LeftWhy::Gone));
+    let now = machine.settings();
+    assert_eq!(now[&key(CHANNELS)], Value::Integer(2));
+    assert_eq!(now[&key(XPS)], text(""));
 }

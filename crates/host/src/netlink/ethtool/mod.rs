@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::io;
 
-use linerate_model::host::{Channels, Coalesce, Feature, Rings};
+use linerate_model::host::{Channels, Coalesce, Feature, QueueKind, Rings};
 use linerate_model::ids::NicName;
 use linerate_model::known::{Cause, Known};
 
@@ -110,7 +110,9 @@ const CHANNELS_TX: u16 = 7;
 const CHANNELS_COMBINED: u16 = 9;
 
 const COALESCE_RX_USECS: u16 = 2;
+const COALESCE_RX_FRAMES: u16 = 3;
 const COALESCE_TX_USECS: u16 = 6;
+const COALESCE_TX_FRAMES: u16 = 7;
 const COALESCE_ADAPTIVE_RX: u16 = 11;
 const COALESCE_ADAPTIVE_TX: u16 = 12;
 
@@ -246,7 +248,7 @@ impl Ethtool {
     /// Sets one value; what is none of ethtool's is refused.
     pub(super) fn set_value(&mut self, nic: &NicName, value: &NicValue<'_>) -> Result<(), Failure> {
         let command = match value {
-            NicValue::AdaptiveTx(_) => Command::CoalesceSet,
+            NicValue::AdaptiveTx(_) | NicValue::Frames(..) => Command::CoalesceSet,
             NicValue::TcpDataSplit(_) => Command::RingsSet,
             NicValue::Autoneg(_) => Command::LinkModesSet,
             NicValue::PauseAutoneg(_) | NicValue::PauseRx(_) | NicValue::PauseTx(_) => {
@@ -260,7 +262,7 @@ impl Ethtool {
             | NicValue::RssKey(_)
             | NicValue::RssTable(..)
             | NicValue::RssFields(..)
-            | NicValue::QueueUsecs(..)
+            | NicValue::QueueModeration(..)
             | NicValue::VlanEgress(_)
             | NicValue::Pfc(_)
             | NicValue::Ets(_)
@@ -378,6 +380,13 @@ fn parse_ethtool_family(body: &[u8]) -> Result<Option<u16>, Failure> {
 fn put_value(request: &mut Request, value: &NicValue<'_>) {
     match value {
         NicValue::AdaptiveTx(on) => put_switch(request, COALESCE_ADAPTIVE_TX, *on),
+        NicValue::Frames(kind, frames) => {
+            let attribute = match kind {
+                QueueKind::Rx => COALESCE_RX_FRAMES,
+                QueueKind::Tx => COALESCE_TX_FRAMES,
+            };
+            request.put_u32(attribute, *frames);
+        }
         NicValue::TcpDataSplit(word) => {
             request.put(flags::TCP_DATA_SPLIT, &[flags::tcp_data_split(word)]);
         }
@@ -523,6 +532,8 @@ fn parse_coalesce(attributes: &Attributes<'_>, nic: &NicName) -> Result<Coalesce
         tx_usecs: number(attributes, COALESCE_TX_USECS, nic, "coalesce/tx-usecs")?,
         adaptive_rx: switch(COALESCE_ADAPTIVE_RX, "coalesce/adaptive-rx")?,
         adaptive_tx: switch(COALESCE_ADAPTIVE_TX, "coalesce/adaptive-tx")?,
+        rx_frames: number(attributes, COALESCE_RX_FRAMES, nic, "coalesce/rx-frames")?,
+        tx_frames: number(attributes, COALESCE_TX_FRAMES, nic, "coalesce/tx-frames")?,
     })
 }
 

@@ -107,7 +107,9 @@ fn the_attributes_have_the_numbers_of_the_kernels_header() {
         ("CHANNELS_TX_COUNT", CHANNELS_TX),
         ("CHANNELS_COMBINED_COUNT", CHANNELS_COMBINED),
         ("COALESCE_RX_USECS", COALESCE_RX_USECS),
+        ("COALESCE_RX_MAX_FRAMES", COALESCE_RX_FRAMES),
         ("COALESCE_TX_USECS", COALESCE_TX_USECS),
+        ("COALESCE_TX_MAX_FRAMES", COALESCE_TX_FRAMES),
         ("COALESCE_USE_ADAPTIVE_RX", COALESCE_ADAPTIVE_RX),
         ("COALESCE_USE_ADAPTIVE_TX", COALESCE_ADAPTIVE_TX),
     ] {
@@ -351,6 +353,10 @@ mod captured {
         };
         let adaptive = NicValue::AdaptiveTx(true);
         assert_eq!(attribute(&adaptive, COALESCE_ADAPTIVE_TX), Some(1));
+        let frames = said(&NicValue::Frames(QueueKind::Tx, 64));
+        let frames = Attributes::after(&frames, GENERIC_HEADER_BYTES).expect("our own");
+        assert_eq!(frames.u32(COALESCE_TX_FRAMES).expect("a number"), Some(64));
+        assert_eq!(frames.u32(COALESCE_RX_FRAMES).expect("none"), None);
         assert_eq!(
             attribute(&NicValue::Eee(false), pause::EEE_ENABLED),
             Some(0)

@@ -1,0 +1,141 @@
+//! A belt beside the reverter: where systemd is the first process, a transient timer of it runs `linerate tune recover`
+//! shortly after the deadline, should maker and reverter be killed at once ([decision 21](../../../docs/decisions/0021-a-timer-of-systemd-beside-the-reverter.md)).
+//!
+//! It adds no way of its own to take changes back. The recovery is the one that every linerate begins with: it leaves
+//! alone what a living process works on or has committed, waits for a reverter that is at work, and finds nothing where
+//! that one did its work. So a timer that is still there when nothing is left to do is no harm.
+
+use std::fs;
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf, absolute};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use linerate_host::apply::Boottime;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+/// There when systemd is the first process (sd_booted(3)).
+const BOOTED: &str = "/run/systemd/system";
+/// How much later than maker and reverter it acts: they have done their work then, or never will.
+pub(crate) const LATER: Duration = Duration::from_secs(30);
+/// How long systemd may take to answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A timer that is set. Dropped, it is taken away.
+#[derive(Debug)]
+pub(crate) struct Belt {
+    unit: String,
+}
+
+impl Belt {
+    /// Has the journals below `state` looked at shortly after `deadline`. Why nobody will is told in words that follow
+    /// "no timer of systemd stands by:".
+    pub(crate) fn fasten(state: &Path, deadline: Boottime) -> Result<Self, String> {
+        if !Path::new(BOOTED).is_dir() {
+            return Err("this machine does not run by systemd".to_owned());
+        }
+        if !rustix::process::geteuid().is_root() {
+            return Err("only root's changes have one".to_owned());
+        }
+        let program = fs::read_link("/proc/self/exe").map_err(|error| error.to_string())?;
+        let state = absolute(state).map_err(|error| error.to_string())?;
+        is_seen_by_systemd(&program, Path::new("/proc/self/exe"))?;
+        let there = state.ancestors().find(|folder| folder.exists());
+        let there = there.unwrap_or(Path::new("/"));
+        is_seen_by_systemd(there, there)?;
+        let after = deadline.remaining().saturating_add(LATER).as_secs();
+        let moment = Boottime::now().since_boot().as_nanos();
+        let unit = format!("linerate-recover-{}-{moment}", std::process::id());
+        let mut command = Command::new("systemd-run");
+        command
+            .args(["--quiet", "--no-ask-password", "--collect"])
+            .args(["--unit", &unit])
+            .arg(format!("--on-active={after}s"))
+            .args([
+                "--timer-property=AccuracySec=1s",
+                "--description=linerate: take back what nobody decided",
+            ])
+            .arg("--")
+            .arg(&program)
+            .arg("--state")
+            .arg(&state)
+            .args(["tune", "recover"]);
+        run(&mut command).map_err(|why| format!("systemd-run: {why}"))?;
+        Ok(Self { unit })
+    }
+
+    /// The timer's name.
+    pub(crate) fn unit(&self) -> &str {
+        &self.unit
+    }
+
+    /// Lets it do its work: a reverter is left that does not end.
+    pub(crate) fn leave(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Belt {
+    fn drop(&mut self) {
+        // One that stays runs a recovery that finds nothing to do.
+        let _ = run(Command::new("systemctl")
+            .args(["stop", "--quiet", "--no-ask-password"])
+            .arg(format!("{}.timer", self.unit)));
+    }
+}
+
+/// Whether `path` is to the first process the same file that `ours` is here: it may have another root.
+fn is_seen_by_systemd(path: &Path, ours: &Path) -> Result<(), String> {
+    let theirs = PathBuf::from(format!("/proc/1/root{}", path.display()));
+    let same = match (fs::metadata(&theirs), fs::metadata(ours)) {
+        (Ok(theirs), Ok(ours)) => (theirs.dev(), theirs.ino()) == (ours.dev(), ours.ino()),
+        _ => false,
+    };
+    if same {
+        Ok(())
+    } else {
+        Err(format!(
+            "systemd does not see {} as it is here",
+            path.display()
+        ))
+    }
+}
+
+/// Runs a program to its end, which must come within [`PATIENCE`] and be a success.
+fn run(command: &mut Command) -> Result<(), String> {
+    let failed = |error: std::io::Error| error.to_string();
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(failed)?;
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    let ends = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+    let limit = Timespec::try_from(PATIENCE).ok();
+    let is_over = ends.is_some_and(|ends| {
+        let mut ready = [PollFd::new(&ends, PollFlags::IN)];
+        loop {
+            match poll(&mut ready, limit.as_ref()) {
+                Err(rustix::io::Errno::INTR) => {}
+                polled => break polled == Ok(1),
+            }
+        }
+    });
+    if !is_over {
+        let _ = child.kill();
+        let _ = child.wait();
+        return Err(format!("no answer within {} s", PATIENCE.as_secs()));
+    }
+    let status = child.wait().map_err(failed)?;
+    if status.success() {
+        return Ok(());
+    }
+    let mut said = String::new();
+    if let Some(mut err) = child.stderr.take() {
+        let _ = err.read_to_string(&mut said);
+    }
+    Err(format!("{status}: {}", said.trim()))
+}

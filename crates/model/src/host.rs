@@ -282,6 +282,12 @@ pub struct Coalesce {
     pub adaptive_rx: Known<bool>,
     /// Whether the driver adapts the transmit delay.
     pub adaptive_tx: Known<bool>,
+    /// So many frames received end the delay, however short it was.
+    #[serde(default)]
+    pub rx_frames: Known<u32>,
+    /// So many frames sent.
+    #[serde(default)]
+    pub tx_frames: Known<u32>,
 }
 
 /// A root queueing discipline.

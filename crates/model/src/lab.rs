@@ -5,6 +5,9 @@
 //! reads them, here they are text.
 
 pub mod design;
+mod difference;
+mod published;
+mod response;
 mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,6 +15,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 pub use self::design::{Cell, Contrast, Design, DesignKind, Layout, LayoutError};
+pub use self::difference::{Difference, DifferencePlaces};
+pub use self::published::{Amount, Published, PublishedFigure};
+pub use self::response::{Response, Responses, Unit};
 pub use self::words::{Share, Word};
 
 /// `"key" = value`, as a file gives them.
@@ -58,16 +64,22 @@ pub struct Experiment {
     /// How.
     #[serde(default)]
     pub design: Design,
+    /// Two levels of which the one is to be told less the other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub difference: Option<Difference>,
     /// What is different when there is little time.
     #[serde(default)]
     pub quick: Quick,
+    /// What others measured, to be told beside what is found here.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub published: Vec<Published>,
 }
 
 /// What is asked of the peer.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OfPeer {
-    /// Where it is, as on the command line; of the whole experiment only.
+    /// Where it is, as on the command line; of a level, another host in its place.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<String>,
     /// Settings of the peer.
@@ -138,6 +150,9 @@ pub enum Level {
 pub struct LevelTable {
     /// Its name.
     pub name: String,
+    /// The folder of an earlier run, whose trials are this level's. Nothing else is said of such a level.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<String>,
     /// The workload, when it is another.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workload: Option<String>,
@@ -167,66 +182,6 @@ pub struct Quick {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repeats: Option<u32>,
 }
-
-/// A figure of a trial that can be judged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Response {
-    /// Bits a second, after the warm-up.
-    Rate,
-    /// Operations a second.
-    Operations,
-    /// CPU seconds for each GB, of both ends.
-    Cpu,
-    /// The same of this host's part alone.
-    CpuLocal,
-    /// The same of the peer's part alone.
-    CpuPeer,
-    /// The mean time of an operation, seconds (`pingpong` and RDMA's latency: one way).
-    Mean,
-    /// The median of it.
-    P50,
-    /// The 99th percentile of it.
-    P99,
-}
-
-impl Response {
-    /// All of them.
-    pub const ALL: [Self; 8] = [
-        Self::Rate,
-        Self::Operations,
-        Self::Cpu,
-        Self::CpuLocal,
-        Self::CpuPeer,
-        Self::Mean,
-        Self::P50,
-        Self::P99,
-    ];
-
-    /// Its word in a file.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Rate => "rate",
-            Self::Operations => "operations",
-            Self::Cpu => "cpu",
-            Self::CpuLocal => "cpu-local",
-            Self::CpuPeer => "cpu-peer",
-            Self::Mean => "mean",
-            Self::P50 => "p50",
-            Self::P99 => "p99",
-        }
-    }
-
-    /// Whether more of it is better.
-    pub fn more_is_better(self) -> bool {
-        matches!(self, Self::Rate | Self::Operations)
-    }
-}
-
-/// What is judged, the first one first; none where the workload's own result is.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(try_from = "words::OneOrMore")]
-pub struct Responses(pub Vec<Response>);
 
 /// Why an experiment cannot be run as it is written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -281,6 +236,21 @@ impl Factor {
         Some(table)
     }
 
+    /// The levels that are earlier runs, with their folders.
+    pub fn runs(&self) -> impl Iterator<Item = (usize, &str)> {
+        let levels = self.levels.iter().enumerate();
+        levels.filter_map(|(at, level)| match level {
+            Level::Table(table) => Some((at, table.run.as_deref()?)),
+            Level::Value(_) => None,
+        })
+    }
+
+    /// The names of its levels.
+    pub fn level_names(&self) -> Vec<String> {
+        let levels = (0..self.levels.len()).filter_map(|at| self.level(at));
+        levels.map(|level| level.name).collect()
+    }
+
     fn check(&self) -> Result<(), ExperimentError> {
         let name = self.name();
         let values = self.levels.iter();
@@ -329,17 +299,18 @@ impl Factor {
         let mut names = BTreeSet::new();
         for place in 0..self.levels.len() {
             let level = self.level(place).unwrap_or_default();
-            if level.peer.at.is_some() {
-                let why = "`peer.at` is of the whole experiment: hold two runs against each other with \
-                           `linerate compare`";
-                return Err(wrong(name, why));
-            }
+            level.check_run()?;
             if !names.insert(level.name.clone()) {
                 return Err(wrong(
                     name,
                     format!("two levels are called `{}`", level.name),
                 ));
             }
+        }
+        if self.runs().count() == self.levels.len() {
+            let why = "every level is an earlier run, so that nothing is measured: `linerate compare` holds two runs \
+                       against each other";
+            return Err(wrong(name, why));
         }
         match &self.quick {
             Some(quick) if !is_choice(quick, self.levels.len()) => {
@@ -351,6 +322,26 @@ impl Factor {
             }
             _ => Ok(()),
         }
+    }
+}
+
+impl LevelTable {
+    /// Whether what it says of an earlier run makes sense.
+    fn check_run(&self) -> Result<(), ExperimentError> {
+        let Some(run) = &self.run else {
+            return Ok(());
+        };
+        let alone = Self {
+            name: self.name.clone(),
+            run: self.run.clone(),
+            ..Self::default()
+        };
+        if *self == alone {
+            return Ok(());
+        }
+        let why =
+            "an earlier run was as it was: such a level has a `name` and a `run`, and nothing else";
+        Err(wrong(run, why))
     }
 }
 
@@ -388,6 +379,13 @@ impl Experiment {
                 }
             }
         }
+        self.check_runs()?;
+        if let Some(difference) = &self.difference {
+            difference.places(&self.factors)?;
+        }
+        for published in &self.published {
+            published.check(self)?;
+        }
         self.design.check("repeats")?;
         let quick = Design {
             repeats: self.quick.repeats.unwrap_or(self.design.repeats),
@@ -399,6 +397,33 @@ impl Experiment {
             self.effect(asked)?;
         }
         Ok(())
+    }
+
+    /// The factor that has earlier runs among its levels.
+    pub fn factor_of_runs(&self) -> Option<usize> {
+        (self.factors.iter()).position(|factor| factor.runs().next().is_some())
+    }
+
+    fn check_runs(&self) -> Result<(), ExperimentError> {
+        let mut with = (self.factors.iter()).filter(|factor| factor.runs().next().is_some());
+        let Some(first) = with.next() else {
+            return Ok(());
+        };
+        if let Some(other) = with.next() {
+            let first = first.name();
+            let why = format!("`{first}` has earlier runs as levels too: one factor may");
+            return Err(wrong(other.name(), why));
+        }
+        if self.factors.len() == 1 {
+            let why = "an earlier run is one of the other factors, and there is no other: `linerate compare` holds two \
+                       runs against each other";
+            return Err(wrong(first.name(), why));
+        }
+        if self.design.kind == DesignKind::Full {
+            return Ok(());
+        }
+        let why = "an earlier run as a level takes a full design: `kind = \"full\"`";
+        Err(wrong("kind", why))
     }
 
     /// The factors of an effect that is asked for: one, or the two of an interaction `a*b`.
@@ -472,13 +497,15 @@ impl Experiment {
     }
 
     /// What of every host and trial is as `cell` says it: the first word that is given wins, levels before what is
-    /// for every trial.
+    /// for every trial. `peer.at` is of another host than the experiment's alone.
     pub fn at(&self, cell: &[usize]) -> LevelTable {
         let mut whole = LevelTable::default();
         let levels = self.factors.iter().zip(cell);
         for level in levels.filter_map(|(factor, level)| factor.level(*level)) {
             whole.workload = whole.workload.or(level.workload);
             whole.address = whole.address.or(level.address);
+            whole.run = whole.run.or(level.run);
+            whole.peer.at = whole.peer.at.or(level.peer.at);
             whole.options.extend(level.options);
             whole.settings.extend(level.settings);
             whole.peer.settings.extend(level.peer.settings);
@@ -516,138 +543,15 @@ fn touched(level: &LevelTable) -> Vec<String> {
     let peer = (level.peer.settings.keys()).map(|key| format!("the peer's setting `{key}`"));
     let workload = level.workload.iter().map(|_| "the workload".to_owned());
     let address = level.address.iter().map(|_| "the address".to_owned());
+    let host = level.peer.at.iter().map(|_| "the peer".to_owned());
     options
         .chain(local)
         .chain(peer)
         .chain(workload)
         .chain(address)
+        .chain(host)
         .collect()
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn factor(option: &str, levels: &[&str]) -> Factor {
-        Factor {
-            name: None,
-            option: Some(option.to_owned()),
-            setting: None,
-            on: None,
-            levels: levels
-                .iter()
-                .map(|level| Level::Value(Word::Text((*level).to_owned())))
-                .collect(),
-            quick: None,
-        }
-    }
-
-    fn experiment(factors: Vec<Factor>) -> Experiment {
-        Experiment {
-            schema: None,
-            title: "near and far".to_owned(),
-            question: String::new(),
-            workload: "stream".to_owned(),
-            response: Responses::default(),
-            options: Words::new(),
-            settings: Words::new(),
-            peer: OfPeer::default(),
-            beside: Vec::new(),
-            factors,
-            design: Design::default(),
-            quick: Quick::default(),
-        }
-    }
-
-    #[test]
-    fn without_a_question_every_factor_and_every_two_are_asked_for() {
-        let three = experiment(vec![
-            factor("place", &["near", "far"]),
-            factor("flows", &["1", "4"]),
-            factor("cc", &["cubic", "bbr"]),
-        ]);
-        assert_eq!(three.check(), Ok(()));
-        let asked = three.asked();
-        let names: Vec<String> = asked.iter().map(|one| three.effect_name(one)).collect();
-        assert_eq!(
-            names,
-            [
-                "place",
-                "flows",
-                "cc",
-                "place*flows",
-                "place*cc",
-                "flows*cc"
-            ]
-        );
-    }
-
-    #[test]
-    fn what_two_factors_vary_belongs_to_neither() {
-        let error = experiment(vec![
-            factor("flows", &["1", "4"]),
-            Factor {
-                name: Some("load".to_owned()),
-                ..factor("flows", &["2", "8"])
-            },
-        ])
-        .check()
-        .expect_err("both vary the flows");
-        assert_eq!(
-            error.to_string(),
-            "load: option `flows` is varied by `flows` too"
-        );
-    }
-
-    #[test]
-    fn a_factor_that_is_asked_for_must_be_one() {
-        let mut two = experiment(vec![factor("flows", &["1", "4"])]);
-        two.design.ask = vec!["flows*place".to_owned()];
-        let error = two.check().expect_err("there is no place");
-        assert_eq!(
-            error.to_string(),
-            "flows*place: there is no factor `place`; there are: flows"
-        );
-    }
-
-    #[test]
-    fn a_level_goes_before_what_is_for_every_trial() {
-        let mut one = experiment(vec![factor("flows", &["1", "4"])]);
-        one.options.insert("flows".to_owned(), Word::Integer(9));
-        one.options.insert("time".to_owned(), Word::Integer(2));
-        let at = one.at(&[1]);
-        assert_eq!(at.options["flows"], Word::Text("4".to_owned()));
-        assert_eq!(at.options["time"], Word::Integer(2));
-        assert_eq!(at.workload.as_deref(), Some("stream"));
-    }
-
-    #[test]
-    fn a_setting_on_both_hosts_is_one_of_each() {
-        let both = Factor {
-            option: None,
-            setting: Some("nic/@/mtu".to_owned()),
-            ..factor("", &["1500", "9000"])
-        };
-        let level = both.level(1).expect("two levels");
-        assert_eq!(level.settings, level.peer.settings);
-        let peer = Factor {
-            on: Some(On::Peer),
-            ..both
-        };
-        let level = peer.level(1).expect("two levels");
-        assert!(level.settings.is_empty() && level.peer.settings.len() == 1);
-    }
-
-    #[test]
-    fn the_quick_form_has_fewer_levels() {
-        let mut one = experiment(vec![factor("flows", &["1", "2", "4"])]);
-        one.factors[0].quick = Some(vec![0, 2]);
-        one.quick.repeats = Some(2);
-        assert!(one.check().is_err(), "two can agree by chance");
-        one.quick.repeats = Some(3);
-        let quick = one.quick();
-        assert_eq!(quick.check(), Ok(()));
-        assert_eq!(quick.level_names(&[1]), ["4"]);
-        assert_eq!(quick.design.repeats, 3);
-    }
-}
+mod tests;

@@ -19,7 +19,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub use applications::{Application, application_words, parse_applications};
-pub use catalogue::{Access, Class, Domain, Scope, SettingSpec};
+pub use catalogue::{Access, Class, Domain, Keeping, Scope, SettingSpec};
 pub use discipline::Discipline;
 pub use hash_key::{key_words, parse_key};
 pub use link::{LinkSpeed, is_speed, is_untold, link_words};
@@ -52,6 +52,16 @@ pub enum MachineKnob {
     Clocksource,
     /// `memory/transparent-hugepages`.
     TransparentHugepages,
+    /// `cpu/mitigations`, as the machine was booted.
+    Mitigations,
+    /// `cpu/intel-idle-max-cstate`, as the machine was booted.
+    IntelIdleMaxCstate,
+    /// `cpu/acpi-max-cstate`, the same of the driver that goes by ACPI's tables.
+    AcpiMaxCstate,
+    /// `netfilter/nft-rules`: how many there are.
+    NftRules,
+    /// `netfilter/iptables-tables`: those that are in use.
+    IptablesTables,
 }
 
 /// The paths of [`MachineKnob`].
@@ -66,6 +76,11 @@ const MACHINE_PATHS: &[(&str, MachineKnob)] = &[
         "memory/transparent-hugepages",
         MachineKnob::TransparentHugepages,
     ),
+    ("cpu/mitigations", MachineKnob::Mitigations),
+    ("cpu/intel-idle-max-cstate", MachineKnob::IntelIdleMaxCstate),
+    ("cpu/acpi-max-cstate", MachineKnob::AcpiMaxCstate),
+    ("netfilter/nft-rules", MachineKnob::NftRules),
+    ("netfilter/iptables-tables", MachineKnob::IptablesTables),
 ];
 
 /// A knob of CPUs that change frequency together.
@@ -199,6 +214,26 @@ impl SettingKey {
     pub fn is_writable(&self) -> bool {
         self.spec().access == Access::Written
     }
+
+    /// The name of the interface that it is of, also of a sysctl that bears one. `all` and `default` are none's.
+    pub fn interface(&self) -> Option<&str> {
+        const FOLDERS: [&str; 4] = [
+            "net.ipv4.conf.",
+            "net.ipv6.conf.",
+            "net.ipv4.neigh.",
+            "net.ipv6.neigh.",
+        ];
+        match self {
+            Self::Nic(nic, _) => Some(nic.as_str()),
+            Self::Sysctl(name) => {
+                let rest = FOLDERS.iter().find_map(|folder| name.strip_prefix(folder));
+                // The names of interfaces may have dots, those of what they have do not.
+                let (nic, _) = rest?.rsplit_once('.')?;
+                (!matches!(nic, "all" | "default")).then_some(nic)
+            }
+            _ => None,
+        }
+    }
 }
 
 impl fmt::Display for SettingKey {
@@ -251,7 +286,7 @@ impl FromStr for SettingKey {
                     Err(wrong("a sysctl is named by words with dots between"))
                 }
             }
-            ["cpu" | "memory" | "irqbalance", _] => knob_of(MACHINE_PATHS, text)
+            ["cpu" | "memory" | "irqbalance" | "netfilter", _] => knob_of(MACHINE_PATHS, text)
                 .map(Self::Machine)
                 .ok_or_else(|| wrong("the machine has no such setting in the catalogue")),
             ["cpu", cpu, knob @ ("resume-latency-us" | "online")] => {
@@ -293,7 +328,7 @@ impl FromStr for SettingKey {
                 Ok(Self::Nic(nic, knob))
             }
             _ => Err(wrong(
-                "a key begins with `sysctl/`, `nic/`, `cpu/`, `irq/`, `memory/`, `block/`, `rdma/`, `placement/` or `stream/`",
+                "a key begins with `sysctl/`, `nic/`, `cpu/`, `irq/`, `irqbalance/`, `memory/`, `netfilter/`, `block/`, `rdma/`, `placement/` or `stream/`",
             )),
         }
     }
@@ -451,6 +486,12 @@ mod tests {
         "nic/eth2/queue/tx-0/xps-cpus",
         "nic/eth2/queue/rx-2/rx-usecs",
         "nic/eth2/queue/tx-2/tx-usecs",
+        "nic/eth2/queue/rx-2/rx-frames",
+        "nic/eth2/queue/tx-2/tx-frames",
+        "nic/eth2/queue/rx-2/adaptive-rx",
+        "nic/eth2/queue/tx-2/adaptive-tx",
+        "nic/eth2/coalesce/rx-frames",
+        "nic/eth2/coalesce/tx-frames",
         "nic/eth2/qdisc",
         "nic/eth2/queue/tx-0/xps-rxqs",
         "nic/eth2/coalesce/adaptive-tx",
@@ -491,6 +532,11 @@ mod tests {
         "cpu/max-latency-us",
         "cpu/clocksource",
         "memory/transparent-hugepages",
+        "cpu/mitigations",
+        "cpu/intel-idle-max-cstate",
+        "cpu/acpi-max-cstate",
+        "netfilter/nft-rules",
+        "netfilter/iptables-tables",
         "block/nvme0n1/nr-requests",
         "block/nvme0n1/scheduler",
         "block/nvme0n1/nomerges",
@@ -524,6 +570,47 @@ mod tests {
             used.len(),
             CATALOGUE.len(),
             "an entry of the catalogue is never reached"
+        );
+    }
+
+    #[test]
+    fn a_setting_is_of_the_interface_whose_name_it_bears() {
+        for (key, nic) in [
+            ("nic/eth2/mtu", Some("eth2")),
+            ("sysctl/net.ipv6.conf.eth2.mtu", Some("eth2")),
+            (
+                "sysctl/net.ipv4.neigh.eth2.100.gc_stale_time",
+                Some("eth2.100"),
+            ),
+            ("sysctl/net.ipv4.conf.all.forwarding", None),
+            ("sysctl/net.ipv4.tcp_rmem", None),
+            ("cpu/turbo", None),
+        ] {
+            let key: SettingKey = key.parse().expect(key);
+            assert_eq!(key.interface(), nic, "{key}");
+        }
+    }
+
+    #[test]
+    fn what_can_be_written_outlives_a_boot_but_for_what_a_boot_numbers_anew() {
+        let never = CATALOGUE.iter().filter(|spec| {
+            spec.access == Access::Written && matches!(spec.keeping(), Keeping::Never(_))
+        });
+        let never: Vec<&str> = never.map(|spec| spec.pattern).collect();
+        assert_eq!(
+            never,
+            [
+                "irq/NUMBER/cpus",
+                "placement/sender-cpus",
+                "placement/receiver-cpus",
+                "stream/congestion-control"
+            ]
+        );
+        let told = CATALOGUE.iter().filter(|spec| spec.access == Access::Told);
+        assert!(told.clone().all(|spec| spec.keeping() != Keeping::Persist));
+        assert!(
+            told.clone()
+                .any(|spec| spec.keeping() == Keeping::CommandLine)
         );
     }
 
@@ -573,7 +660,9 @@ mod tests {
         assert!(!asked.is_met_by(&found("")));
         let plain = key.parse_value("fq").expect("a kind");
         assert!(plain.is_met_by(&found("")));
-        for wrong in ["htb", "tbf rate 1gbit", "mq", "fq limit", ""] {
+        let queues = key.parse_value("mq").expect("a kind");
+        assert_eq!(queues, Value::Qdisc(Qdisc::plain("mq")));
+        for wrong in ["htb", "tbf rate 1gbit", "cake", "fq limit", ""] {
             assert!(key.parse_value(wrong).is_err(), "{wrong}");
         }
     }

@@ -27,9 +27,9 @@
 //! truth in 11 % of experiments and ten in 17 %). Against the second, randomise within blocks.
 
 use crate::distribution::student_critical;
-use crate::error::{StatsError, check_level};
+use crate::error::{StatsError, check_level, check_values};
 use crate::power::noncentrality;
-use crate::summary::{count, deviation_of, mean_of, quantile_of_sorted};
+use crate::summary::{count, deviation_of, mean_of, quantile_of_sorted, sorted};
 use crate::{Interval, Random, Seed};
 
 /// The fewest pairs that say anything about their own spread.
@@ -93,6 +93,47 @@ impl Effect {
     }
 }
 
+/// A mean, and how sure it is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Mean {
+    /// The arithmetic mean.
+    pub mean: f64,
+    /// The means that the values do not speak against.
+    pub interval: Interval,
+    /// The number of values.
+    pub values: usize,
+}
+
+/// The arithmetic mean of values of any sign, such as the differences within pairs, with an interval that holds the
+/// true one in a share `level` of experiments: that of [`paired_relative`], without the logarithms. Exact for noise that
+/// adds; of pairs, what drifts by addition drops out of their differences.
+///
+/// The same values give the same answer in any order. At least three finite ones.
+pub fn mean_with_interval(values: &[f64], level: f64, seed: Seed) -> Result<Mean, StatsError> {
+    check_level(level)?;
+    check_values(values, FEWEST_PAIRS)?;
+    let sorted = sorted(values);
+    let mean = mean_of(&sorted);
+    let spread = deviation_of(&sorted);
+    let largest = sorted[0].abs().max(sorted[sorted.len() - 1].abs());
+    let (below, above) = if spread <= NO_SPREAD * largest {
+        (0.0, 0.0)
+    } else {
+        let error = spread / count(sorted.len()).sqrt();
+        let (below, above) = ends_in_errors(&sorted, level, seed);
+        (below * error, above * error)
+    };
+    Ok(Mean {
+        mean,
+        interval: Interval {
+            low: mean - below,
+            high: mean + above,
+            level,
+        },
+        values: values.len(),
+    })
+}
+
 /// The relative change of a rate over interleaved pairs of (before, after), with an interval that
 /// holds the true change in a share `level` of experiments.
 ///
@@ -112,9 +153,7 @@ pub fn paired_relative(pairs: &[(f64, f64)], level: f64, seed: Seed) -> Result<E
     }
     let freedom = count(ratios.len() - 1);
     let error = spread / count(ratios.len()).sqrt();
-    let student = student_critical((1.0 - level) / 2.0, freedom);
-    let (below, above) = studentised_ends(&ratios, level, seed);
-    let (below, above) = (below.max(student), above.max(student));
+    let (below, above) = ends_in_errors(&ratios, level, seed);
     let needed = noncentrality(f64::midpoint(below, above), freedom, POWER);
     Ok(Effect {
         relative: mean.exp_m1(),
@@ -205,6 +244,15 @@ fn log_ratios(pairs: &[(f64, f64)]) -> Result<Vec<f64>, StatsError> {
         .collect();
     ratios.sort_by(f64::total_cmp);
     Ok(ratios)
+}
+
+/// How far the interval of the mean of sorted values reaches below and above it, in standard errors: the hull of
+/// Student's t and the bootstrap-t.
+fn ends_in_errors(sorted: &[f64], level: f64, seed: Seed) -> (f64, f64) {
+    let freedom = count(sorted.len() - 1);
+    let student = student_critical((1.0 - level) / 2.0, freedom);
+    let (below, above) = studentised_ends(sorted, level, seed);
+    (below.max(student), above.max(student))
 }
 
 /// How far the bootstrap-t interval reaches below and above the mean of sorted values, in standard

@@ -69,6 +69,8 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
             tx_usecs: Known::default(),
             adaptive_rx: Known::default(),
             adaptive_tx: Known::default(),
+            rx_frames: Known::default(),
+            tx_frames: Known::default(),
         },
     };
     let usecs = coalesce.rx_usecs.get();

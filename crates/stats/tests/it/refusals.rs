@@ -1,6 +1,6 @@
 //! What is refused, in which words, and the answers known exactly.
 
-use linerate_stats::effect::paired_relative;
+use linerate_stats::effect::{mean_with_interval, paired_relative};
 use linerate_stats::{Seed, StatsError};
 
 const PAIRS: [(f64, f64); 3] = [(1.0, 1.1), (2.0, 2.1), (3.0, 3.5)];
@@ -97,4 +97,23 @@ fn extreme_rates_neither_overflow_nor_panic() {
         !effect.relative.is_nan() && effect.interval.contains(0.0),
         "{effect:?}"
     );
+}
+
+#[test]
+fn a_mean_takes_three_finite_values_of_any_sign_and_equal_ones_are_a_point() {
+    let of = |values: &[f64]| mean_with_interval(values, 0.95, Seed(1));
+    assert_eq!(
+        of(&[1.0, 2.0]),
+        Err(StatsError::TooFewValues { have: 2, need: 3 })
+    );
+    assert_eq!(
+        of(&[1.0, f64::NAN, 2.0]),
+        Err(StatsError::NotFinite { index: 1 })
+    );
+    let equal = of(&[0.0; 3]).expect("three values");
+    assert_eq!((equal.interval.low, equal.interval.high), (0.0, 0.0));
+    let mixed = of(&[-1.0, 0.0, 4.0, 1.0]).expect("four values");
+    assert!((mixed.mean - 1.0).abs() < 1e-12 && mixed.values == 4);
+    // Student's own, of a standard error of 1.0801: 3.1824 times.
+    assert!(mixed.interval.low <= 1.0 - 3.437 && mixed.interval.high >= 1.0 + 3.437);
 }

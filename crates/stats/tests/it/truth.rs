@@ -1,6 +1,6 @@
 //! Experiments with a known truth: does the interval hold it as often as it says?
 
-use linerate_stats::effect::{Effect, paired_relative, unpaired_relative};
+use linerate_stats::effect::{Effect, mean_with_interval, paired_relative, unpaired_relative};
 use linerate_stats::{Random, Seed};
 
 use crate::noise::{Noise, most_misses};
@@ -184,4 +184,37 @@ fn the_unpaired_interval_is_the_one_of_the_textbook() {
     let (low, high) = (effect.interval.low.ln_1p(), effect.interval.high.ln_1p());
     assert!((low + 0.205_483_2).abs() < 1e-6 && (high - 3.365_483_2).abs() < 1e-6);
     assert!((effect.relative.ln_1p() - 1.58).abs() < 1e-9);
+}
+
+#[test]
+fn differences_within_pairs_hold_the_truth_as_often_as_stated() {
+    let mut random = Random::new(Seed(23));
+    for pairs in [3, 5, 10] {
+        // Of two settings that are equal nothing is the truth, whatever the noise is like.
+        for noise in Noise::ALL {
+            let mut missed = 0;
+            for _ in 0..EXPERIMENTS {
+                let pairs = noise.pairs(pairs, 0.0, &mut random).into_iter();
+                let times: Vec<f64> = pairs.map(|(one, other)| 8e9 / other - 8e9 / one).collect();
+                let found = mean_with_interval(&times, LEVEL, Seed(random.next_u64()));
+                let found = found.expect("finite times");
+                missed += usize::from(found.interval.excludes(0.0));
+            }
+            #[expect(clippy::cast_precision_loss, reason = "some thousand experiments")]
+            let missed = missed as f64;
+            assert!(
+                missed <= most_misses(EXPERIMENTS, 1.0 - LEVEL),
+                "{noise:?}, {pairs} pairs: {missed}"
+            );
+        }
+        let mut held = 0;
+        for _ in 0..EXPERIMENTS {
+            let value = |_| 0.14 + 0.02 * random.normal();
+            let values: Vec<f64> = (0..pairs).map(value).collect();
+            let found = mean_with_interval(&values, LEVEL, Seed(5)).expect("finite values");
+            held += usize::from(found.interval.contains(0.14));
+        }
+        assert!(held * 100 >= EXPERIMENTS * 93, "{pairs}: {held}");
+        assert!(held * 100 <= EXPERIMENTS * 98, "{pairs}: {held}");
+    }
 }

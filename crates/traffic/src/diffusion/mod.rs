@@ -16,12 +16,14 @@
 //! Cells are little-endian in the buffer and may lie anywhere, so that bytes from the network are a grid as they
 //! are.
 
+mod film;
 mod grid;
 mod plain;
 
 use linerate_model::sample::Vectors;
 use linerate_model::workload::Diffusion;
 
+pub use film::{Film, film};
 pub(crate) use grid::{blank_picture, take_picture};
 pub use grid::{cells_of, checksum, fill, set_boundary};
 pub use plain::step_plainly;

@@ -20,6 +20,7 @@ use linerate_model::sample::{Role, SideSample};
 use linerate_model::units::Bytes;
 use linerate_model::workload::{Http, TrialSpec, Waiting, Workload};
 
+pub use parse::request::{Asked, HEAD_MAX, Refusal, read_request};
 pub use server::{Served, Server};
 pub use target::Target;
 

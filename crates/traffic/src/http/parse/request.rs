@@ -3,7 +3,7 @@
 use super::{Line, Lines, field, has_word, is_token, length};
 
 /// The most that a request's line and fields may have.
-pub(crate) const HEAD_MAX: usize = 8 * 1024;
+pub const HEAD_MAX: usize = 8 * 1024;
 
 /// A whole request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub(crate) enum After {
 
 /// Why a request is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Refusal {
+pub enum Refusal {
     /// 400: it is no HTTP.
     Bad,
     /// 405: neither GET nor HEAD.
@@ -41,6 +41,38 @@ pub(crate) enum Refusal {
     Head,
     /// 505: it is of another version.
     Version,
+}
+
+/// What a request asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Asked<'a> {
+    /// The request's target, as it was sent: a path, or a whole URL as a proxy would get it.
+    pub target: &'a str,
+    /// Whom it was sent to, as it was sent; none of an HTTP/1.0 client that does not say.
+    pub host: Option<&'a str>,
+    /// HEAD: the answer has no body.
+    pub head_only: bool,
+}
+
+/// What the request that `data` begins with asks for; `None` when it has not come to its end yet.
+pub fn read_request(data: &[u8]) -> Result<Option<Asked<'_>>, Refusal> {
+    let Some(request) = parse(data)? else {
+        return Ok(None);
+    };
+    let lines = data[..request.length].split(|&byte| byte == b'\n');
+    let lines = lines.map(|line| line.strip_suffix(b"\r").unwrap_or(line));
+    let mut lines = lines.skip_while(|line| line.is_empty());
+    let first = lines.next().unwrap_or_default();
+    let text = |bytes| std::str::from_utf8(bytes).map_err(|_| Refusal::Bad);
+    let target = text(first.split(|&byte| byte == b' ').nth(1).unwrap_or_default())?;
+    let host = lines
+        .filter_map(field)
+        .find(|(name, _)| name.eq_ignore_ascii_case(b"host"));
+    Ok(Some(Asked {
+        target,
+        host: host.map(|(_, host)| text(host)).transpose()?,
+        head_only: request.head_only,
+    }))
 }
 
 /// The request that `data` begins with; `None` when it has not come to its end yet.
@@ -205,6 +237,25 @@ mod tests {
                 "{text}"
             );
         }
+    }
+
+    #[test]
+    fn what_is_asked_for_and_of_whom_is_told_as_it_was_sent() {
+        let text = "\r\nHEAD /runs/a%20b?x HTTP/1.1\r\nX: Host: no\r\nhost: \t[::1]:80 \r\n\r\nGET";
+        let asked = Asked {
+            target: "/runs/a%20b?x",
+            host: Some("[::1]:80"),
+            head_only: true,
+        };
+        assert_eq!(read_request(text.as_bytes()), Ok(Some(asked)));
+        let old = read_request(b"GET / HTTP/1.0\r\n\r\n");
+        assert_eq!(
+            old.map(|asked| asked.and_then(|asked| asked.host)),
+            Ok(None)
+        );
+        assert_eq!(read_request(&PLAIN[..20]), Ok(None));
+        let beyond = b"GET / HTTP/1.1\r\nHost: \xff\r\n\r\n";
+        assert_eq!(read_request(beyond), Err(Refusal::Bad));
     }
 
     #[test]

@@ -1,0 +1,83 @@
+//! What one level of a factor takes longer than the other.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Experiment, ExperimentError, Factor, Word, wrong};
+
+/// The key of a file.
+const KEY: &str = "difference";
+
+/// A factor of two levels, whose times for each GB moved are to be told one less the other, for each combination of the
+/// other factors: the overhead of a work, of a tunnel, of encryption.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Difference {
+    /// The factor's name.
+    pub factor: String,
+    /// The level whose time it is.
+    pub of: Word,
+    /// The level whose time is taken off.
+    pub less: Word,
+}
+
+/// A difference by the places of its factor and of both levels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DifferencePlaces {
+    /// Of the factor.
+    pub factor: usize,
+    /// The level whose time it is.
+    pub of: usize,
+    /// The level whose time is taken off.
+    pub less: usize,
+}
+
+impl Experiment {
+    /// Where the factor and the levels of the difference stand; none where none is asked for.
+    pub fn difference_places(&self) -> Option<DifferencePlaces> {
+        self.difference.as_ref()?.places(&self.factors).ok()
+    }
+}
+
+impl Difference {
+    /// The unit of its figures, as it stands at the end of a key.
+    pub const UNIT: &'static str = "s_per_gb";
+
+    pub(super) fn places(&self, factors: &[Factor]) -> Result<DifferencePlaces, ExperimentError> {
+        let name = &self.factor;
+        let Some(factor) = factors.iter().position(|factor| factor.name() == name) else {
+            let names: Vec<&str> = factors.iter().map(Factor::name).collect();
+            let why = format!(
+                "there is no factor `{name}`; there are: {}",
+                names.join(", ")
+            );
+            return Err(wrong(KEY, why));
+        };
+        let levels = factors[factor].level_names();
+        let names = levels.join(", ");
+        if levels.len() != 2 {
+            let why = format!(
+                "it is of a factor with two levels, and `{name}` has {}: {names}",
+                levels.len()
+            );
+            return Err(wrong(KEY, why));
+        }
+        if factors[factor].runs().next().is_some() {
+            let why = format!(
+                "a level of `{name}` is an earlier run, and both levels must be measured in the same blocks"
+            );
+            return Err(wrong(KEY, why));
+        }
+        let place = |level: &Word| {
+            let level = level.to_string();
+            let place = levels.iter().position(|name| *name == level);
+            let why = || format!("`{name}` has no level `{level}`; there are: {names}");
+            place.ok_or_else(|| wrong(KEY, why()))
+        };
+        let (of, less) = (place(&self.of)?, place(&self.less)?);
+        if of == less {
+            let why = format!("`of` and `less` are both `{}`; there are: {names}", self.of);
+            return Err(wrong(KEY, why));
+        }
+        Ok(DifferencePlaces { factor, of, less })
+    }
+}

@@ -1,0 +1,236 @@
+//! Figures that others published, to be told beside one's own.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Difference, Experiment, ExperimentError, Factor, Response, Words, wrong};
+
+/// Figures of one source that are of one kind.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Published {
+    /// Who measured, with what and on what.
+    pub source: String,
+    /// What the figures are, where the response does not say it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub what: Option<String>,
+    /// The response that they are to be held against; none where they are no response of a trial.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub response: Option<Response>,
+    /// Whether they are to be held against the experiment's difference.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub difference: bool,
+    /// The figures.
+    pub figures: Vec<PublishedFigure>,
+}
+
+/// A published figure.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct PublishedFigure {
+    /// What of the case no factor says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub case: Option<String>,
+    /// Factors with their levels; a factor that is not named is at its first. None where no combination is like it.
+    #[serde(default, skip_serializing_if = "Words::is_empty")]
+    pub at: Words,
+    /// As it was published, with its unit: `37.9 Gb/s`, `1.4 to 1.9 us`.
+    pub figure: String,
+}
+
+/// A unit that figures are published in.
+struct Unit {
+    /// As it is written.
+    text: &'static str,
+    /// The unit of a response, as it stands at the end of a key.
+    of: &'static str,
+    /// How many of that it is.
+    times: f64,
+}
+
+const fn unit(text: &'static str, of: &'static str, times: f64) -> Unit {
+    Unit { text, of, times }
+}
+
+/// All units that are known. Bytes a second have decimal prefixes, as the reports have them.
+const UNITS: [Unit; 14] = [
+    unit("b/s", "bit_per_s", 1.0),
+    unit("Mb/s", "bit_per_s", 1e6),
+    unit("Gb/s", "bit_per_s", 1e9),
+    unit("MB/s", "bit_per_s", 8e6),
+    unit("GB/s", "bit_per_s", 8e9),
+    unit("MiB/s", "bit_per_s", 8_388_608.0),
+    unit("/s", "per_s", 1.0),
+    unit("s/GB", "s_per_gb", 1.0),
+    unit("us/op", "us_per_op", 1.0),
+    unit("ns", "s", 1e-9),
+    unit("us", "s", 1e-6),
+    unit("ms", "s", 1e-3),
+    unit("s", "s", 1.0),
+    unit("%", "per_cent", 1.0),
+];
+
+/// A figure, read: from `low` to `high`, in `unit`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Amount {
+    /// The least of it.
+    pub low: f64,
+    /// The most of it; the same where one number was published.
+    pub high: f64,
+    /// Of both: a response's unit, as it stands at the end of a key.
+    pub unit: &'static str,
+}
+
+impl PublishedFigure {
+    /// The figure in linerate's own unit; none where it is no number, or range, with a unit that is known.
+    pub fn amount(&self) -> Option<Amount> {
+        // The unit is what follows the last digit.
+        let digit = self.figure.rfind(|at: char| at.is_ascii_digit())?;
+        let (numbers, written) = self.figure.split_at(digit + 1);
+        let unit = UNITS.iter().find(|unit| unit.text == written.trim())?;
+        let number = |text: &str| {
+            let number: f64 = text.trim().parse().ok()?;
+            (number.is_finite() && number > 0.0).then_some(number * unit.times)
+        };
+        let (low, high) = match numbers.split_once(" to ") {
+            Some((low, high)) => (number(low)?, number(high)?),
+            None => (number(numbers)?, number(numbers)?),
+        };
+        (low <= high).then_some(Amount {
+            low,
+            high,
+            unit: unit.of,
+        })
+    }
+}
+
+impl Published {
+    /// What they are held against and the unit that they must have; none where they are held against nothing.
+    fn unit(&self) -> Option<(&'static str, &'static str)> {
+        match self.response {
+            Some(response) => Some((response.word(), response.unit().word())),
+            None => self.difference.then_some(("difference", Difference::UNIT)),
+        }
+    }
+
+    pub(super) fn check(&self, experiment: &Experiment) -> Result<(), ExperimentError> {
+        let factors = &experiment.factors;
+        let of_difference = match (self.difference, &experiment.difference, self.response) {
+            (true, None, _) => {
+                let why = "figures of a `difference`, and the experiment asks for none";
+                return Err(wrong(&self.source, why));
+            }
+            (true, Some(_), Some(_)) => {
+                let why =
+                    "figures are held against a `response` or against the `difference`, not both";
+                return Err(wrong(&self.source, why));
+            }
+            (true, Some(difference), None) => Some(&difference.factor),
+            (false, ..) => None,
+        };
+        if self.unit().is_none() && self.what.is_none() {
+            let why = "what was published? a `response` that it is held against, or else `what` it is, in words";
+            return Err(wrong(&self.source, why));
+        }
+        for figure in &self.figures {
+            let amount = figure.amount().ok_or_else(|| {
+                let units: Vec<&str> = UNITS.iter().map(|unit| unit.text).collect();
+                let why = format!(
+                    "a published figure is a number, or `LOW to HIGH`, above 0 with a unit: {}",
+                    units.join(", ")
+                );
+                wrong(&figure.figure, why)
+            })?;
+            if let Some((word, unit)) = self.unit()
+                && unit != amount.unit
+            {
+                let why = format!("this is no figure of `{word}`");
+                return Err(wrong(&figure.figure, why));
+            }
+            if let Some(factor) = of_difference.filter(|factor| figure.at.contains_key(*factor)) {
+                let why = format!(
+                    "a difference is one of both levels of `{factor}`: `at` names the others"
+                );
+                return Err(wrong(&figure.figure, why));
+            }
+            if figure.at.is_empty() && figure.case.is_none() {
+                let why = "whose figure is it? `at` names levels of factors, `case` is words";
+                return Err(wrong(&figure.figure, why));
+            }
+            let unknown = |name: &&String| !factors.iter().any(|factor| factor.name() == *name);
+            if let Some(name) = figure.at.keys().find(unknown) {
+                let names: Vec<&str> = factors.iter().map(Factor::name).collect();
+                let why = format!(
+                    "there is no factor `{name}`; there are: {}",
+                    names.join(", ")
+                );
+                return Err(wrong(&figure.figure, why));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Experiment {
+    /// Whether each level that a published figure names is one. Of the file alone: a short form has fewer levels.
+    pub fn check_published_levels(&self) -> Result<(), ExperimentError> {
+        for figure in self.published.iter().flat_map(|one| &one.figures) {
+            for (name, level) in &figure.at {
+                let of = self.factors.iter().find(|factor| factor.name() == name);
+                let names: Vec<String> = of.map(Factor::level_names).unwrap_or_default();
+                if !names.contains(&level.to_string()) {
+                    let why = format!(
+                        "`{name}` has no level `{level}`; there are: {}",
+                        names.join(", ")
+                    );
+                    return Err(wrong(&figure.figure, why));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn amount(figure: &str) -> Option<(f64, f64, &'static str)> {
+        let figure = PublishedFigure {
+            case: None,
+            at: Words::new(),
+            figure: figure.to_owned(),
+        };
+        let amount = figure.amount()?;
+        Some((amount.low, amount.high, amount.unit))
+    }
+
+    #[test]
+    fn published_figures_are_told_in_linerate_s_own_units() {
+        assert_eq!(amount("37.9 Gb/s"), Some((37.9e9, 37.9e9, "bit_per_s")));
+        assert_eq!(
+            amount("4300 to 4613 MB/s"),
+            Some((34.4e9, 36.904e9, "bit_per_s"))
+        );
+        assert_eq!(amount("402775 /s"), Some((402_775.0, 402_775.0, "per_s")));
+        let (low, high, unit) = amount("1.4 to 1.9us").expect("a range");
+        assert!((low - 1.4e-6).abs() < 1e-12 && (high - 1.9e-6).abs() < 1e-12);
+        assert_eq!(unit, "s");
+        assert_eq!(amount("2 %"), Some((2.0, 2.0, "per_cent")));
+    }
+
+    #[test]
+    fn what_is_no_number_with_a_unit_is_no_figure() {
+        for text in [
+            "fast",
+            "37.9",
+            "37.9 Gb",
+            "-1 us",
+            "0 us",
+            "2 to 1 us",
+            "1,5 us",
+            "about 14 GB/s",
+        ] {
+            assert_eq!(amount(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! Experiments in themselves: what makes sense, and what a combination of levels stands for.
+
+use super::*;
+
+fn factor(option: &str, levels: &[&str]) -> Factor {
+    Factor {
+        name: None,
+        option: Some(option.to_owned()),
+        setting: None,
+        on: None,
+        levels: levels
+            .iter()
+            .map(|level| Level::Value(Word::Text((*level).to_owned())))
+            .collect(),
+        quick: None,
+    }
+}
+
+fn experiment(factors: Vec<Factor>) -> Experiment {
+    Experiment {
+        schema: None,
+        title: "near and far".to_owned(),
+        question: String::new(),
+        workload: "stream".to_owned(),
+        response: Responses::default(),
+        options: Words::new(),
+        settings: Words::new(),
+        peer: OfPeer::default(),
+        beside: Vec::new(),
+        factors,
+        design: Design::default(),
+        difference: None,
+        quick: Quick::default(),
+        published: Vec::new(),
+    }
+}
+
+#[test]
+fn without_a_question_every_factor_and_every_two_are_asked_for() {
+    let three = experiment(vec![
+        factor("place", &["near", "far"]),
+        factor("flows", &["1", "4"]),
+        factor("cc", &["cubic", "bbr"]),
+    ]);
+    assert_eq!(three.check(), Ok(()));
+    let asked = three.asked();
+    let names: Vec<String> = asked.iter().map(|one| three.effect_name(one)).collect();
+    assert_eq!(
+        names,
+        [
+            "place",
+            "flows",
+            "cc",
+            "place*flows",
+            "place*cc",
+            "flows*cc"
+        ]
+    );
+}
+
+#[test]
+fn what_two_factors_vary_belongs_to_neither() {
+    let error = experiment(vec![
+        factor("flows", &["1", "4"]),
+        Factor {
+            name: Some("load".to_owned()),
+            ..factor("flows", &["2", "8"])
+        },
+    ])
+    .check()
+    .expect_err("both vary the flows");
+    assert_eq!(
+        error.to_string(),
+        "load: option `flows` is varied by `flows` too"
+    );
+}
+
+#[test]
+fn a_factor_that_is_asked_for_must_be_one() {
+    let mut two = experiment(vec![factor("flows", &["1", "4"])]);
+    two.design.ask = vec!["flows*place".to_owned()];
+    let error = two.check().expect_err("there is no place");
+    assert_eq!(
+        error.to_string(),
+        "flows*place: there is no factor `place`; there are: flows"
+    );
+}
+
+#[test]
+fn a_level_goes_before_what_is_for_every_trial() {
+    let mut one = experiment(vec![factor("flows", &["1", "4"])]);
+    one.options.insert("flows".to_owned(), Word::Integer(9));
+    one.options.insert("time".to_owned(), Word::Integer(2));
+    let at = one.at(&[1]);
+    assert_eq!(at.options["flows"], Word::Text("4".to_owned()));
+    assert_eq!(at.options["time"], Word::Integer(2));
+    assert_eq!(at.workload.as_deref(), Some("stream"));
+}
+
+#[test]
+fn a_setting_on_both_hosts_is_one_of_each() {
+    let both = Factor {
+        option: None,
+        setting: Some("nic/@/mtu".to_owned()),
+        ..factor("", &["1500", "9000"])
+    };
+    let level = both.level(1).expect("two levels");
+    assert_eq!(level.settings, level.peer.settings);
+    let peer = Factor {
+        on: Some(On::Peer),
+        ..both
+    };
+    let level = peer.level(1).expect("two levels");
+    assert!(level.settings.is_empty() && level.peer.settings.len() == 1);
+}
+
+#[test]
+fn the_quick_form_has_fewer_levels() {
+    let mut one = experiment(vec![factor("flows", &["1", "2", "4"])]);
+    one.factors[0].quick = Some(vec![0, 2]);
+    one.quick.repeats = Some(2);
+    assert!(one.check().is_err(), "two can agree by chance");
+    one.quick.repeats = Some(3);
+    let quick = one.quick();
+    assert_eq!(quick.check(), Ok(()));
+    assert_eq!(quick.level_names(&[1]), ["4"]);
+    assert_eq!(quick.design.repeats, 3);
+}
+
+fn table(level: LevelTable) -> Level {
+    Level::Table(level)
+}
+
+fn with_runs(names: &[(&str, Option<&str>)]) -> Factor {
+    let level = |(name, run): &(&str, Option<&str>)| {
+        table(LevelTable {
+            name: (*name).to_owned(),
+            run: run.map(str::to_owned),
+            ..LevelTable::default()
+        })
+    };
+    Factor {
+        name: Some("day".to_owned()),
+        option: None,
+        levels: names.iter().map(level).collect(),
+        ..factor("", &[])
+    }
+}
+
+#[test]
+fn of_a_factor_with_earlier_runs_something_is_measured_and_only_one_has_them() {
+    let flows = || factor("flows", &["1", "4"]);
+    let day = with_runs(&[("then", Some("old")), ("now", None)]);
+    let sound = experiment(vec![flows(), day.clone()]);
+    assert_eq!(sound.check(), Ok(()));
+    assert_eq!(sound.factor_of_runs(), Some(1));
+    assert_eq!(sound.at(&[0, 0]).run.as_deref(), Some("old"));
+    let all = with_runs(&[("then", Some("old")), ("later", Some("new"))]);
+    let error = experiment(vec![flows(), all]).check().expect_err("nothing");
+    assert!(error.why.contains("nothing is measured"), "{error}");
+    let week = Factor {
+        name: Some("week".to_owned()),
+        ..day.clone()
+    };
+    let error = experiment(vec![day, week]).check().expect_err("two");
+    assert!(error.why.contains("one factor may"), "{error}");
+}
+
+#[test]
+fn another_host_stands_in_the_combinations_of_its_level_alone() {
+    let host = Factor {
+        name: Some("host".to_owned()),
+        option: None,
+        levels: vec![
+            table(LevelTable {
+                name: "b".to_owned(),
+                ..LevelTable::default()
+            }),
+            table(LevelTable {
+                name: "c".to_owned(),
+                peer: OfPeer {
+                    at: Some("ssh://c".to_owned()),
+                    settings: Words::new(),
+                },
+                ..LevelTable::default()
+            }),
+        ],
+        ..factor("", &[])
+    };
+    let mut two = experiment(vec![host.clone(), factor("flows", &["1", "4"])]);
+    two.peer.at = Some("ssh://b".to_owned());
+    assert_eq!(two.check(), Ok(()));
+    assert_eq!(two.at(&[0, 1]).peer.at, None);
+    assert_eq!(two.at(&[1, 1]).peer.at.as_deref(), Some("ssh://c"));
+    let other = Factor {
+        name: Some("card".to_owned()),
+        ..host.clone()
+    };
+    let error = experiment(vec![host, other]).check().expect_err("whose?");
+    assert_eq!(error.to_string(), "card: the peer is varied by `host` too");
+}

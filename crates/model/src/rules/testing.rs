@@ -1,0 +1,141 @@
+//! What the tests of all rules ask with.
+
+use super::*;
+use crate::build::{self, WatchBuilder};
+use crate::sample::Sample;
+
+/// What a rule is asked about: a whole scene that owns its parts.
+#[derive(Debug, Clone)]
+pub(crate) struct World {
+    host: Host,
+    other: Option<Host>,
+    sample: Option<Sample>,
+    watch: Option<Watch>,
+    end: End,
+    profile: Profile,
+    owns_shapers: bool,
+}
+
+impl World {
+    /// The local end of `host` alone, for bulk transfer, its counters not watched.
+    pub(crate) fn of(host: Host) -> Self {
+        Self {
+            host,
+            other: None,
+            sample: None,
+            watch: None,
+            end: End::Local,
+            profile: Profile::Throughput,
+            owns_shapers: false,
+        }
+    }
+
+    /// What the host is used for.
+    pub(crate) fn profile(self, profile: Profile) -> Self {
+        Self { profile, ..self }
+    }
+
+    /// Its counters, watched for ten seconds: none moved, but for what `change` says.
+    pub(crate) fn watched(self, change: impl FnOnce(WatchBuilder) -> WatchBuilder) -> Self {
+        let watch = Some(change(build::watch(&self.host)).build());
+        Self { watch, ..self }
+    }
+
+    /// The host at the other end.
+    pub(crate) fn towards(self, other: Host) -> Self {
+        let other = Some(other);
+        Self { other, ..self }
+    }
+
+    /// A trial over the path.
+    pub(crate) fn tried(self, sample: Sample) -> Self {
+        let sample = Some(sample);
+        Self { sample, ..self }
+    }
+
+    /// The same as the remote end.
+    pub(crate) fn remote(self) -> Self {
+        let end = End::Remote;
+        Self { end, ..self }
+    }
+
+    /// The scene.
+    pub(crate) fn scene(&self) -> Scene<'_> {
+        Scene {
+            end: self.end,
+            host: &self.host,
+            nic: None,
+            other: self.other.as_ref(),
+            sample: self.sample.as_ref(),
+            watch: self.watch.as_ref(),
+            profile: self.profile,
+            owns_shapers: self.owns_shapers,
+        }
+    }
+}
+
+/// One case of a rule: what it shows, and the world that shows it.
+pub(crate) type Case = (&'static str, fn() -> World);
+
+/// Where a rule fires, where it is silent, and where it cannot judge: at least one of each.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Cases {
+    pub(crate) fires: &'static [Case],
+    pub(crate) silent: &'static [Case],
+    pub(crate) undetermined: &'static [Case],
+}
+
+/// A scene of the local end of `host` alone, for bulk transfer.
+pub(crate) fn scene(host: &Host) -> Scene<'_> {
+    Scene {
+        end: End::Local,
+        host,
+        nic: None,
+        other: None,
+        sample: None,
+        watch: None,
+        profile: Profile::Throughput,
+        owns_shapers: false,
+    }
+}
+
+/// The same with a trial towards `other`.
+pub(crate) fn with_trial<'a>(host: &'a Host, other: &'a Host, sample: &'a Sample) -> Scene<'a> {
+    Scene {
+        other: Some(other),
+        sample: Some(sample),
+        ..scene(host)
+    }
+}
+
+/// The one finding of a rule.
+pub(crate) fn finding(id: &str, scene: &Scene<'_>) -> Finding {
+    let rule = find(id).expect("a rule of the list");
+    match judge(rule, scene).as_slice() {
+        [Outcome::Finding(finding)] => finding.clone(),
+        other => panic!("{id}: expected one finding, got {other:?}"),
+    }
+}
+
+/// The gaps of a rule that could not judge.
+pub(crate) fn missing(id: &str, scene: &Scene<'_>) -> Vec<Gap> {
+    let rule = find(id).expect("a rule of the list");
+    match judge(rule, scene).as_slice() {
+        [Outcome::Undetermined(unknown)] => unknown.missing.clone(),
+        other => panic!("{id}: expected that it cannot judge, got {other:?}"),
+    }
+}
+
+/// Whether a rule has nothing to say.
+pub(crate) fn silent(id: &str, scene: &Scene<'_>) -> bool {
+    judge(find(id).expect("a rule of the list"), scene).is_empty()
+}
+
+/// The remedies of a finding in words.
+pub(crate) fn remedies(finding: &Finding) -> Vec<String> {
+    finding
+        .remedies
+        .iter()
+        .map(|remedy| remedy.change.to_string())
+        .collect()
+}

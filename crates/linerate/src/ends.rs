@@ -3,6 +3,7 @@
 //! both or on none, and asking the rules about both.
 
 use std::fmt;
+use std::net::IpAddr;
 
 use linerate_model::finding::{Diagnosis, Profile, Scene, Undetermined};
 use linerate_model::host::Host;
@@ -26,6 +27,9 @@ pub trait Ends: fmt::Debug {
     /// The interface that a host reaches the other one by.
     fn nic(&self, end: End) -> &NicName;
 
+    /// The far address that data goes to when no trial aims at another.
+    fn address(&self) -> IpAddr;
+
     /// Reads both hosts again.
     fn read_again(&mut self) -> Outcome<()>;
 
@@ -36,6 +40,15 @@ pub trait Ends: fmt::Debug {
     fn settings(&mut self, end: End, keys: &[SettingKey]) -> Outcome<Vec<Known<Value>>> {
         let host = self.host(end);
         Ok(keys.iter().map(|key| current(host, key)).collect())
+    }
+
+    /// Turns to another peer, by the name that an experiment gives it, or back to its own: from now on that is the
+    /// remote end. Nothing may be open on the one before.
+    fn turn(&mut self, peer: Option<&str>) -> Outcome<()> {
+        peer.map_or(Ok(()), |peer| {
+            let why = format!("these are two ends, and {peer} is neither");
+            Err(Stop::new(Code::NotSupported, why))
+        })
     }
 
     /// Sends the data of the next trials to another address of the peer, to that on interfaces of a kind (`@tunnel`),

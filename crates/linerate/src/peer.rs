@@ -1,14 +1,16 @@
-//! The other end of a measurement: how it is named, how its agent is started, and the talk with it.
+//! The other end of a measurement: the talk with its agent. `address` is how it is named, `start` how its agent is
+//! started.
 //!
 //! Control always goes through the standard streams of a child process (ssh, a shell command, or this
 //! program in another namespace): whoever may start that child is who may talk to the agent.
 
+mod address;
+mod start;
+
 use std::collections::VecDeque;
-use std::fmt;
 use std::io::{Read, Write};
 use std::path::Path;
-use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
-use std::str::FromStr;
+use std::process::{Child, ChildStdin, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, SyncSender};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -17,6 +19,9 @@ use linerate_model::protocol::{AgentAddress, Failure, PROTOCOL, Reply, Request};
 use linerate_model::talk::{Lines, answer};
 use serde_json::Value;
 
+pub use self::address::PeerAddress;
+pub(crate) use self::start::program_command;
+use self::start::{agent_command, cannot_start};
 use crate::exit::{Code, Outcome, Stop};
 use crate::interrupt::Interrupt;
 
@@ -35,105 +40,6 @@ const REPLIES_WAITING_MAX: usize = 4;
 /// The longest text of a far end that is taken as it is: the kernel's own end at a page, lists of CPUs
 /// are a few times that.
 const TEXT_CHARS_MAX: usize = 32 << 10;
-
-/// How a peer is named.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum PeerAddress {
-    /// `[ssh://][user@]host[:port]`.
-    Ssh {
-        /// `user@host` or `host`, as ssh takes it.
-        destination: String,
-        /// The port, when it is not ssh's own choice.
-        port: Option<u16>,
-    },
-    /// `netns:NAME`, a network namespace of this machine.
-    Netns(String),
-    /// `exec:COMMAND`, any command that starts `linerate agent --stdio` at the far end.
-    Exec(String),
-    /// This host, in this namespace.
-    Local,
-}
-
-impl fmt::Display for PeerAddress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Ssh {
-                destination,
-                port: None,
-            } => write!(f, "ssh://{destination}"),
-            Self::Ssh {
-                destination,
-                port: Some(port),
-            } => write!(f, "ssh://{destination}:{port}"),
-            Self::Netns(name) => write!(f, "netns:{name}"),
-            Self::Exec(command) => write!(f, "exec:{command}"),
-            Self::Local => f.write_str("local"),
-        }
-    }
-}
-
-impl FromStr for PeerAddress {
-    type Err = String;
-    fn from_str(text: &str) -> Result<Self, String> {
-        if text == "local" {
-            return Ok(Self::Local);
-        }
-        if let Some(name) = text.strip_prefix("netns:") {
-            let plain = !name.is_empty() && !name.contains('/') && name != "." && name != "..";
-            return if plain {
-                Ok(Self::Netns(name.to_owned()))
-            } else {
-                Err("expected `netns:NAME` with the name of a network namespace".to_owned())
-            };
-        }
-        if let Some(command) = text.strip_prefix("exec:") {
-            return if command.trim().is_empty() {
-                Err("expected `exec:COMMAND`".to_owned())
-            } else {
-                Ok(Self::Exec(command.to_owned()))
-            };
-        }
-        if text.starts_with("tls://") {
-            return Err(
-                "`tls://` peers are not built yet: use ssh, `exec:` or `netns:`".to_owned(),
-            );
-        }
-        let rest = text.strip_prefix("ssh://").unwrap_or(text);
-        if rest.contains("://") {
-            return Err("expected ssh://, netns:, exec: or local".to_owned());
-        }
-        parse_ssh(rest)
-    }
-}
-
-fn parse_ssh(rest: &str) -> Result<PeerAddress, String> {
-    let (user, host) = rest
-        .rsplit_once('@')
-        .map_or((None, rest), |(user, host)| (Some(user), host));
-    let (host, port) = match host
-        .strip_prefix('[')
-        .and_then(|inner| inner.split_once(']'))
-    {
-        Some((inner, "")) => (inner, None),
-        Some((inner, port)) => (inner, port.strip_prefix(':')),
-        None if host.matches(':').count() == 1 => host
-            .split_once(':')
-            .map_or((host, None), |(host, port)| (host, Some(port))),
-        None => (host, None),
-    };
-    let port = match port.map(str::parse::<u16>) {
-        None => None,
-        Some(Ok(port)) => Some(port),
-        Some(Err(_)) => return Err("the port is a number from 1 to 65535".to_owned()),
-    };
-    let odd =
-        |part: &str| part.is_empty() || part.starts_with('-') || part.contains(char::is_whitespace);
-    if odd(host) || user.is_some_and(odd) {
-        return Err("expected `[user@]host[:port]`".to_owned());
-    }
-    let destination = user.map_or_else(|| host.to_owned(), |user| format!("{user}@{host}"));
-    Ok(PeerAddress::Ssh { destination, port })
-}
 
 /// A running agent at the far end.
 #[derive(Debug)]
@@ -524,155 +430,9 @@ fn keep_last_words(mut errors: impl Read, words: &Mutex<VecDeque<u8>>) {
     }
 }
 
-fn agent_command(address: &PeerAddress, push: bool, state: &Path) -> Outcome<Command> {
-    if let PeerAddress::Exec(text) = address {
-        if push {
-            return Err(push_is_for_ssh());
-        }
-        let mut command = Command::new("sh");
-        command.args(["-c", text]);
-        return Ok(command);
-    }
-    program_command(address, push, state, &["agent", "--stdio"])
-}
-
-/// This program at a peer, with `words`; an `exec:` peer has no other command than its agent's.
-pub(crate) fn program_command(
-    address: &PeerAddress,
-    push: bool,
-    state: &Path,
-    words: &[&str],
-) -> Outcome<Command> {
-    if push && !matches!(address, PeerAddress::Ssh { .. }) {
-        return Err(push_is_for_ssh());
-    }
-    let own =
-        || std::env::current_exe().map_err(|error| Stop::io("find this program's own file", error));
-    match address {
-        PeerAddress::Local => {
-            let mut command = Command::new(own()?);
-            command.arg("--state").arg(state).args(words);
-            Ok(command)
-        }
-        PeerAddress::Exec(_) => Err(Stop::new(
-            Code::NotSupported,
-            "an `exec:` peer has no other command than its agent's",
-        )),
-        PeerAddress::Netns(name) => {
-            let namespace = crate::demo::open_namespace(name)?;
-            let mut command = Command::new(own()?);
-            command.arg("--state").arg(state).args(words);
-            namespace
-                .enter_in_child(&mut command)
-                .map_err(|error| Stop::io(format!("enter the namespace `{name}`"), error))?;
-            Ok(command)
-        }
-        PeerAddress::Ssh { destination, port } => {
-            let program = if push {
-                push_binary(destination, *port)?
-            } else {
-                "linerate".to_owned()
-            };
-            let mut command = ssh(destination, *port);
-            command.arg(format!("{program} {}", words.join(" ")));
-            Ok(command)
-        }
-    }
-}
-
-fn push_is_for_ssh() -> Stop {
-    Stop::new(Code::Usage, "`--push` is for ssh peers only")
-}
-
-fn ssh(destination: &str, port: Option<u16>) -> Command {
-    let mut command = Command::new("ssh");
-    command.args([
-        "-T",
-        "-o",
-        "ConnectTimeout=10",
-        "-o",
-        "ServerAliveInterval=5",
-    ]);
-    if let Some(port) = port {
-        command.args(["-p", &port.to_string()]);
-    }
-    command.args(["--", destination]);
-    command
-}
-
-/// Copies this program to the far end, under a name that carries its version, and gives back its path
-/// there. The copy is written beside its place and moved, so that a torn one is never started.
-fn push_binary(destination: &str, port: Option<u16>) -> Outcome<String> {
-    let own = std::env::current_exe().map_err(|e| Stop::io("find this program's own file", e))?;
-    let program =
-        std::fs::File::open(&own).map_err(|e| Stop::io("read this program's own file", e))?;
-    let place = concat!(".cache/linerate/linerate-", env!("CARGO_PKG_VERSION"));
-    let script = format!(
-        "set -e; umask 077; mkdir -p ~/.cache/linerate; cat > ~/{place}.new; chmod 700 ~/{place}.new; \
-         mv ~/{place}.new ~/{place}"
-    );
-    let mut command = ssh(destination, port);
-    let output = command
-        .arg(script)
-        .stdin(program)
-        .stdout(Stdio::null())
-        .output()
-        .map_err(|error| Stop::new(Code::NotSupported, "cannot start `ssh`").because(error))?;
-    if !output.status.success() {
-        return Err(Stop::new(
-            Code::PeerUnreachable,
-            format!(
-                "cannot copy linerate to {destination}: {}",
-                printable(String::from_utf8_lossy(&output.stderr).trim())
-            ),
-        ));
-    }
-    Ok(format!("~/{place}"))
-}
-
-fn cannot_start(address: &PeerAddress, error: std::io::Error) -> Stop {
-    if error.kind() == std::io::ErrorKind::NotFound && matches!(address, PeerAddress::Ssh { .. }) {
-        return Stop::new(
-            Code::NotSupported,
-            "cannot start `ssh`: it is not installed here",
-        )
-        .hint("`apt-get install openssh-client`, or use an `exec:` peer");
-    }
-    Stop::io(format!("start the agent at {address}"), error)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_bare_host_means_ssh() {
-        let ssh = |destination: &str, port| {
-            Ok(PeerAddress::Ssh {
-                destination: destination.to_owned(),
-                port,
-            })
-        };
-        assert_eq!("apricot".parse(), ssh("apricot", None));
-        assert_eq!("me@apricot:2222".parse(), ssh("me@apricot", Some(2222)));
-        assert_eq!("ssh://[fe80::1]:22".parse(), ssh("fe80::1", Some(22)));
-        assert_eq!("fe80::1".parse(), ssh("fe80::1", None));
-    }
-
-    #[test]
-    fn what_ssh_would_take_for_an_option_is_refused() {
-        for text in [
-            "-oProxyCommand=x",
-            "me@-x",
-            "",
-            "@",
-            "a b",
-            "http://x",
-            "host:port",
-        ] {
-            assert!(text.parse::<PeerAddress>().is_err(), "{text}");
-        }
-    }
 
     #[test]
     fn what_a_far_end_says_cannot_steer_the_terminal() {
@@ -689,20 +449,5 @@ mod tests {
         let mut keys = serde_json::json!({ "a\u{7}b": ["\u{1b}"] });
         make_printable(&mut keys);
         assert_eq!(keys, serde_json::json!({ "a\u{fffd}b": ["\u{fffd}"] }));
-    }
-
-    #[test]
-    fn a_name_reads_back_as_it_was_written() {
-        for text in [
-            "netns:far",
-            "exec:docker exec x linerate agent --stdio",
-            "local",
-            "ssh://a@b:7",
-        ] {
-            assert_eq!(
-                text.parse::<PeerAddress>().map(|peer| peer.to_string()),
-                Ok(text.to_owned())
-            );
-        }
     }
 }

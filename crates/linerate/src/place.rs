@@ -107,6 +107,11 @@ fn bad(message: impl Into<String>) -> Stop {
     Stop::new(Code::BadInput, message)
 }
 
+/// The word is right, and this host has no such place.
+fn not_here(message: impl Into<String>) -> Stop {
+    Stop::new(Code::NotSupported, message)
+}
+
 /// Which CPUs the word of `site` comes to, for `threads` threads of `role`.
 pub fn resolve(site: &Site<'_>, threads: u32, role: Role) -> Outcome<Placed> {
     let cpus = match site.cpus {
@@ -285,7 +290,7 @@ impl Site<'_> {
             || "the host has no such interface".to_owned(),
             ToString::to_string,
         );
-        bad(format!("the NUMA node of {} is not known: {why}", self.nic))
+        not_here(format!("the NUMA node of {} is not known: {why}", self.nic))
             .hint("name a node with `node:N` (`linerate map` shows them)")
     }
 
@@ -316,10 +321,8 @@ impl Site<'_> {
             node.cpus.value().is_some_and(|cpus| !cpus.is_empty())
         };
         if self.host.nodes.iter().filter(has_cpus).count() < 2 {
-            return Err(Stop::new(
-                Code::NotSupported,
-                "this machine has one NUMA node with CPUs: nothing of it is far",
-            ));
+            let why = "this machine has one NUMA node with CPUs: nothing of it is far";
+            return Err(not_here(why));
         }
         let near = self.near_nodes()?;
         let others = self.host.nodes.iter().filter(has_cpus);
@@ -337,7 +340,7 @@ impl Site<'_> {
         for node in others {
             let Some(distance) = distance(node) else {
                 let id = node.id;
-                return Err(bad(format!(
+                return Err(not_here(format!(
                     "how far node {id} is from {} is not known",
                     self.nic
                 ))
@@ -349,7 +352,7 @@ impl Site<'_> {
         }
         farthest.map(|(_, node)| node).ok_or_else(|| {
             let nic = self.nic;
-            bad(format!("{nic} is on every node: none is far from it"))
+            not_here(format!("{nic} is on every node: none is far from it"))
         })
     }
 

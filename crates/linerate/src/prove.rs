@@ -77,9 +77,14 @@ impl Options {
     pub fn in_words(&self) -> String {
         format!(
             "{REPEATS} trials of {} before and {REPEATS} after: {}\n\
-             {} pairs of trials for each remedy: {}; [intervals] are of 95 %",
+             {}{} pairs of trials for each remedy: {}; [intervals] are of 95 %",
             self.time_of(1),
             self.time_of(2 * u64::from(REPEATS)),
+            if let Source::Search(_) = self.source {
+                "at least "
+            } else {
+                ""
+            },
             self.pairs,
             self.time_of(2 * u64::from(self.pairs)),
         )
@@ -94,7 +99,7 @@ impl Options {
         };
         let (remedies, pairs) = (remedies as u64, u64::from(self.pairs));
         format!(
-            "{noun} to try: about {}, at most {} (trials made again, and {ROUNDS_MAX} rounds \
+            "{noun} to try in {pairs} pairs each: about {}, at most {} (trials made again, and {ROUNDS_MAX} rounds \
              when one shows what the last one hid)",
             self.time_of(remedies * pairs * 2),
             self.time_of(remedies * pairs * 3 * u64::from(ROUNDS_MAX)),
@@ -225,8 +230,7 @@ impl<'a> Session<'a> {
     }
 
     fn story(&mut self) -> Outcome<()> {
-        let design = PairedDesign::new(self.options.pairs, self.options.seed)
-            .map_err(|error| Stop::new(Code::Usage, error.to_string()))?;
+        self.design()?;
         self.log.add(Record::Hosts {
             local: Box::new(self.stack.ends.host(End::Local).clone()),
             remote: Box::new(self.stack.ends.host(End::Remote).clone()),
@@ -237,8 +241,11 @@ impl<'a> Session<'a> {
         if let Source::Search(budget) = self.options.source {
             // What was looked for in a given time is weighed once.
             rounds = 1;
-            self.options.source = Source::Given(self.explore(budget, &before)?);
+            let found = self.explore(budget, &before)?;
+            self.options.pairs = budget.pairs_for(found.len(), self.options.pairs);
+            self.options.source = Source::Given(found);
         }
+        let design = self.design()?;
         for _ in 0..rounds {
             match self.round(design, &newest)? {
                 Some(sample) => newest = sample,
@@ -247,6 +254,11 @@ impl<'a> Session<'a> {
         }
         self.repeat("after", Record::After)?;
         self.finish()
+    }
+
+    fn design(&self) -> Outcome<PairedDesign> {
+        PairedDesign::new(self.options.pairs, self.options.seed)
+            .map_err(|error| Stop::new(Code::Usage, error.to_string()))
     }
 
     /// Asks the rules and weighs what they propose. Gives back a trial of the state it leaves, when

@@ -1,10 +1,11 @@
 //! The only place that prints. stdout is data, stderr is talk and progress; a reader that has gone
 //! away (`| head`) ends the program quietly.
 
+use std::cell::OnceCell;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 
 use crate::exit::{Code, Outcome, Stop};
@@ -84,9 +85,7 @@ impl Say {
     /// Says something to the person, on stderr.
     pub fn note(&self, text: &str) {
         if !self.quiet {
-            let text = talk_width().map_or_else(|| text.to_owned(), |width| in_lines(text, width));
-            // Talk that nobody can hear is no reason to stop the work.
-            let _ = writeln!(io::stderr().lock(), "{text}");
+            talk(text);
         }
     }
 
@@ -98,9 +97,7 @@ impl Say {
     /// Says why the command stopped.
     pub fn stop(&self, stop: &Stop) {
         if !stop.told {
-            let text = format!("error: {stop}");
-            let text = talk_width().map_or_else(|| text.clone(), |width| in_lines(&text, width));
-            let _ = writeln!(io::stderr().lock(), "{text}");
+            talk(&format!("error: {stop}"));
         }
     }
 
@@ -112,7 +109,8 @@ impl Say {
         } else {
             ProgressDrawTarget::hidden()
         };
-        let bar = ProgressBar::with_draw_target(Some(steps), target);
+        let all = MultiProgress::with_draw_target(target);
+        let bar = all.add(ProgressBar::new(steps));
         let template =
             format!("  {{prefix:<{LABEL}}} [{{bar:10}}] {{pos:>2}}/{{len}} {{wide_msg}}");
         if let Ok(style) = ProgressStyle::with_template(&template) {
@@ -123,7 +121,9 @@ impl Say {
             bar.enable_steady_tick(Duration::from_millis(200));
         }
         Progress {
+            all,
             bar,
+            below: OnceCell::new(),
             say: self.clone(),
             what: what.to_owned(),
         }
@@ -143,6 +143,17 @@ impl Say {
     pub fn colour(&self) -> bool {
         io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty())
     }
+}
+
+/// Says on stderr what somebody has to know, also where talk is left out.
+pub fn warn(text: &str) {
+    talk(&format!("warning: {text}"));
+}
+
+fn talk(text: &str) {
+    let text = talk_width().map_or_else(|| text.to_owned(), |width| in_lines(text, width));
+    // Talk that nobody can hear is no reason to stop the work.
+    let _ = writeln!(io::stderr().lock(), "{text}");
 }
 
 /// What came of printing; a reader that has gone away is no failure.
@@ -215,10 +226,12 @@ fn labelled(label: &str, text: &str, width: Option<usize>) -> String {
     }
 }
 
-/// A running bar.
+/// A running bar, and lines below it that change.
 #[derive(Debug)]
 pub struct Progress {
+    all: MultiProgress,
     bar: ProgressBar,
+    below: OnceCell<ProgressBar>,
     say: Say,
     what: String,
 }
@@ -232,8 +245,38 @@ impl Progress {
 
     /// All is done; `message` is what came of it, as a line that stays.
     pub fn done(&self, message: &str) {
+        if let Some(below) = self.below.get() {
+            below.finish_and_clear();
+        }
         self.bar.finish_and_clear();
         self.say.result(&self.what, message);
+    }
+
+    /// Shows lines below the bar, on a terminal only; `lines` is asked for at most so many as there is room for.
+    pub fn show(&self, lines: impl FnOnce(usize) -> Vec<String>) {
+        let Ok(size) = rustix::termios::tcgetwinsize(io::stderr()) else {
+            return;
+        };
+        let (rows, columns) = (usize::from(size.ws_row), usize::from(size.ws_col));
+        // The bar's own line, and the one that the cursor is on.
+        let room = rows.saturating_sub(2);
+        if self.say.quiet || room == 0 {
+            return;
+        }
+        let cut = |line: String| {
+            line.chars()
+                .take(columns.saturating_sub(1))
+                .collect::<String>()
+        };
+        let lines: Vec<String> = lines(room).into_iter().map(cut).collect();
+        let below = self.below.get_or_init(|| {
+            let below = self.all.add(ProgressBar::new(0));
+            if let Ok(style) = ProgressStyle::with_template("{msg}") {
+                below.set_style(style);
+            }
+            below
+        });
+        below.set_message(lines.join("\n"));
     }
 
     /// Says what is going on, without a step being done.

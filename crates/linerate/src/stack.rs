@@ -1,6 +1,8 @@
 //! What a session has changed on the two ends and not let stay: a stack, taken back from the top, and held against
 //! the hosts as they were found.
 
+use std::collections::BTreeMap;
+
 use linerate_model::host::Host;
 use linerate_model::plan::End;
 use linerate_model::prove::EndChange;
@@ -20,8 +22,10 @@ pub(crate) struct ChangeStack<'a> {
     pub(crate) ends: &'a mut dyn Ends,
     /// Changes that are applied and not committed, the newest last.
     open: Vec<Vec<EndChange>>,
-    /// Settings that were ever changed.
-    touched: Vec<(End, SettingKey)>,
+    /// The peer that is turned to, where it is another one than at first.
+    peer: Option<String>,
+    /// Settings that were ever changed while a peer was turned to.
+    touched: BTreeMap<Option<String>, Vec<(End, SettingKey)>>,
     /// Why an end may be changed although nothing is open on it.
     doubts: Vec<String>,
 }
@@ -31,9 +35,33 @@ impl<'a> ChangeStack<'a> {
         Self {
             ends,
             open: Vec::new(),
-            touched: Vec::new(),
+            peer: None,
+            touched: BTreeMap::new(),
             doubts: Vec::new(),
         }
+    }
+
+    /// The peer that is turned to, where it is another one than at first.
+    pub(crate) fn peer(&self) -> Option<&str> {
+        self.peer.as_deref()
+    }
+
+    /// Turns to another peer, or back to the first. What is open belongs to the one before: there may be nothing.
+    pub(crate) fn turn(&mut self, peer: Option<&str>) -> Outcome<()> {
+        if self.peer.as_deref() == peer {
+            return Ok(());
+        }
+        if !self.is_empty() {
+            return Err(Stop::new(Code::Bug, "changes are open on another peer"));
+        }
+        self.ends.turn(peer)?;
+        self.peer = peer.map(str::to_owned);
+        Ok(())
+    }
+
+    /// The settings that were ever changed on the two ends that are turned to.
+    fn touched(&self) -> &[(End, SettingKey)] {
+        self.touched.get(&self.peer).map_or(&[], Vec::as_slice)
     }
 
     /// Whether nothing is open.
@@ -48,7 +76,8 @@ impl<'a> ChangeStack<'a> {
 
     /// Makes the changes on both ends, or none of them.
     pub(crate) fn apply(&mut self, changes: &[EndChange]) -> Outcome<()> {
-        self.touched.extend(settings_of(changes));
+        let touched = self.touched.entry(self.peer.clone()).or_default();
+        touched.extend(settings_of(changes));
         if let Err(refused) = apply_changes(self.ends, changes) {
             if refused.in_doubt {
                 self.doubts.push(refused.stop.message.clone());
@@ -108,7 +137,7 @@ impl<'a> ChangeStack<'a> {
         let mut moved = Vec::new();
         for (end, before) in [(End::Local, found.0), (End::Remote, found.1)] {
             let after = self.ends.host(end);
-            moved.extend(moved_settings(before, after, end, &self.touched));
+            moved.extend(moved_settings(before, after, end, self.touched()));
         }
         let stay: Vec<_> = self
             .open
@@ -118,7 +147,7 @@ impl<'a> ChangeStack<'a> {
         moved.retain(|setting| !stay.contains(setting));
         let ours: Vec<String> = moved
             .iter()
-            .filter(|setting| self.touched.contains(setting))
+            .filter(|setting| self.touched().contains(setting))
             .map(|(end, setting)| format!("{end} {setting}"))
             .collect();
         if ours.is_empty() {

@@ -24,9 +24,11 @@ use linerate_model::protocol::{AgentAddress, Failure, FailureKind};
 use linerate_model::setting::{Class, Scope as SettingScope, SettingKey, Value, needs};
 use serde::Serialize;
 
+use crate::belt::{self, Belt};
 use crate::crash;
 use crate::exit::{Code, Outcome, Stop};
-use crate::guard::{self, Armed, Rights};
+use crate::guard::{Armed, Locks, Rights};
+use crate::say::warn;
 
 /// This machine, seen from this network namespace, and the transactions that are open on it.
 #[derive(Debug)]
@@ -38,8 +40,8 @@ pub struct Station {
     open: Vec<Transaction<Box<dyn Machine>>>,
     /// From the first change on.
     armed: Option<Armed>,
-    /// From the first change on that all namespaces share.
-    machine_lock: Option<Lock>,
+    /// Beside it, where there is a deadline; or why not.
+    belt: Option<Result<Belt, String>>,
     deadline: Option<Boottime>,
     /// What putting back the changes takes that are to come, as far as they are known.
     expected: Rights,
@@ -50,8 +52,11 @@ pub struct Station {
 impl Drop for Station {
     fn drop(&mut self) {
         self.open.clear();
-        if let Some(armed) = self.armed.take() {
-            guard::disarm(armed);
+        if let Some(Err(lingers)) = self.armed.take().map(Armed::disarm) {
+            warn(&lingers.to_string());
+            if let Some(Ok(belt)) = self.belt.take() {
+                belt.leave();
+            }
         }
     }
 }
@@ -80,7 +85,7 @@ impl Station {
             state: state.to_owned(),
             open: Vec::new(),
             armed: None,
-            machine_lock: None,
+            belt: None,
             deadline: None,
             expected: Rights::new(),
             disturbs_way_in: false,
@@ -258,14 +263,6 @@ impl Station {
 
     /// Locks what `plan` changes, and has a reverter ready.
     fn arm(&mut self, plan: &Plan) -> Result<&Armed, Failure> {
-        let is_shared = |change: &Change| change.setting.spec().scope == SettingScope::Machine;
-        if self.machine_lock.is_none() && plan.changes.iter().any(is_shared) {
-            let lock =
-                Lock::take(Scope::Machine, &self.state).map_err(|error| not_locked(&error))?;
-            lock.say(self.deadline)
-                .map_err(|error| not_locked(&error))?;
-            self.machine_lock = Some(lock);
-        }
         let unarmed = |error: &dyn std::error::Error| {
             let why = format!(
                 "cannot start the process that takes changes back should this one be killed: {error}; nothing was changed"
@@ -289,17 +286,17 @@ impl Station {
             }
             // The first one, the next after one that was killed, or one that may do more.
             gone => {
-                if let Some(gone) = gone {
-                    rights.extend(gone.rights());
-                    if lives(&gone) {
-                        guard::disarm(gone);
+                let locks = match gone {
+                    Some(gone) => {
+                        rights.extend(gone.rights());
+                        gone.disarm().map_err(|lingers| unarmed(&lingers))?
                     }
-                }
-                let lock =
-                    Lock::take(Scope::Netns, &self.state).map_err(|error| not_locked(&error))?;
-                lock.say(deadline).map_err(|error| not_locked(&error))?;
+                    None => {
+                        Locks::take(&self.state, deadline).map_err(|error| not_locked(&error))?
+                    }
+                };
                 let armed =
-                    Armed::start(lock, &self.state, rights).map_err(|error| unarmed(&error))?;
+                    Armed::start(locks, &self.state, rights).map_err(|error| unarmed(&error))?;
                 armed
                     .guard()
                     .allow_until(deadline)
@@ -307,7 +304,31 @@ impl Station {
                 armed
             }
         };
-        Ok(self.armed.insert(armed))
+        if self.belt.is_none() {
+            self.belt = deadline.map(|deadline| Belt::fasten(&self.state, deadline));
+        }
+        let armed = self.armed.insert(armed);
+        let is_shared = |change: &Change| change.setting.spec().scope == SettingScope::Machine;
+        if plan.changes.iter().any(is_shared) {
+            let locked = armed.lock_machine(&self.state, deadline);
+            locked.map_err(|error| not_locked(&error))?;
+        }
+        Ok(armed)
+    }
+
+    /// Who takes changes back should this process and its reverter be killed at once, in words.
+    pub fn with_both_killed(&self) -> String {
+        match &self.belt {
+            Some(Ok(belt)) => format!(
+                "with both processes killed, systemd does so {} s later ({})",
+                belt::LATER.as_secs(),
+                belt.unit()
+            ),
+            Some(Err(why)) => format!(
+                "with both processes killed, `linerate tune recover` does so (no timer of systemd stands by: {why})"
+            ),
+            None => "with both processes killed, `linerate tune recover` does so".to_owned(),
+        }
     }
 
     /// The folder of the newest open transaction's journal.
@@ -345,6 +366,12 @@ impl Station {
             result = result.and(self.undo());
         }
         result
+    }
+
+    /// What of the open transactions somebody else has changed since, in words.
+    pub fn moved(&self) -> Vec<String> {
+        let moved = self.open.iter().flat_map(Transaction::moved);
+        moved.map(|moved| moved.to_string()).collect()
     }
 
     /// Lets every open transaction stay, the oldest first. Where one cannot, those after it are
@@ -476,10 +503,11 @@ pub fn kept_stop(error: &KeptError) -> Stop {
     failure(io_kind(error.io_kind()), &error.to_string()).into()
 }
 
-/// What recovery did, as entries; a restore that stays incomplete is an error with its own exit code.
+/// What recovery did, as entries; a restore that stays incomplete is an error with its own exit code, and so is one that
+/// another process did not get done.
 pub fn settle(recovered: Vec<Recovered>) -> Outcome<Vec<Entry>> {
     let mut entries = Vec::new();
-    let mut incomplete = Vec::new();
+    let (mut incomplete, mut busy) = (Vec::new(), Vec::new());
     for Recovered { id, outcome } in recovered {
         let (state, about) = match outcome {
             apply::Outcome::Restored(undone) => {
@@ -490,6 +518,10 @@ pub fn settle(recovered: Vec<Recovered>) -> Outcome<Vec<Entry>> {
             apply::Outcome::NothingLeft(why) => ("over", why.to_owned()),
             apply::Outcome::OwnerAlive(_) => {
                 ("at work", "the process that made it still runs".to_owned())
+            }
+            apply::Outcome::Busy(why) => {
+                busy.push(format!("{id}: {why}"));
+                ("busy", why)
             }
             apply::Outcome::LeftAlone(why) => {
                 incomplete.push(format!("{id}: {why}"));
@@ -508,17 +540,20 @@ pub fn settle(recovered: Vec<Recovered>) -> Outcome<Vec<Entry>> {
             kept: false,
         });
     }
-    if incomplete.is_empty() {
+    if incomplete.is_empty() && busy.is_empty() {
         return Ok(entries);
     }
-    Err(Stop::new(
-        Code::RestoreIncomplete,
-        format!(
-            "not everything could be put back: {}",
-            incomplete.join("; ")
-        ),
-    )
-    .hint("mend the cause, then run `linerate tune recover` again"))
+    // What says more of the host's state wins.
+    let code = match incomplete[..] {
+        [] => Code::Resource,
+        _ => Code::RestoreIncomplete,
+    };
+    incomplete.extend(busy);
+    let why = format!(
+        "not everything could be put back: {}",
+        incomplete.join("; ")
+    );
+    Err(Stop::new(code, why).hint("mend the cause, then run `linerate tune recover` again"))
 }
 
 /// Runs a recovery with this boot, this machine's processes and its namespaces in view.
@@ -540,6 +575,7 @@ fn with_surroundings<T>(
         boot_id: &boot_id,
         is_alive: &Owner::is_alive,
         reach: &reach,
+        patience: apply::REVERTING,
         beside: &beside,
     };
     work(&around).map_err(|error| journal_stop(&error))
@@ -560,7 +596,8 @@ fn with_faults(machine: Box<dyn Machine>, faults: Option<Arc<dyn Faults>>) -> Bo
 
 pub(crate) fn not_locked(error: &LockError) -> Failure {
     let kind = match error {
-        LockError::Held { .. } => FailureKind::Resource,
+        LockError::Held { .. } | LockError::Reverting { .. } => FailureKind::Resource,
+        LockError::NotShared(_) => FailureKind::Other,
         LockError::Io { source, .. } => io_kind(Some(source.kind())),
         LockError::Identity(_) => FailureKind::NotSupported,
     };
@@ -580,7 +617,10 @@ fn journal_stop(error: &JournalError) -> Stop {
 }
 
 fn journal_kind(error: &JournalError) -> FailureKind {
-    io_kind(error.io_kind())
+    match error {
+        JournalError::Busy { .. } => FailureKind::Resource,
+        error => io_kind(error.io_kind()),
+    }
 }
 
 fn io_kind(kind: Option<std::io::ErrorKind>) -> FailureKind {
@@ -612,4 +652,32 @@ fn apply_failure(error: &ApplyError) -> Failure {
         _ => FailureKind::Restored,
     };
     failure(kind, &error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_journal_that_another_process_does_not_leave_ends_as_a_lock_does_that_is_held() {
+        let busy = JournalError::Busy {
+            path: PathBuf::from("/state/txn/1/journal"),
+            waited: Duration::from_secs(30),
+        };
+        let stop = journal_stop(&busy);
+        assert_eq!(stop.code, Code::Resource);
+        assert!(stop.message.contains("after 30 s"), "{stop}");
+        let of = |outcome| Recovered {
+            id: "1".to_owned(),
+            outcome,
+        };
+        let settled = |all| settle(all).expect_err("something is left").code;
+        let is_busy = || of(apply::Outcome::Busy(busy.to_string()));
+        assert_eq!(settled(vec![is_busy()]), Code::Resource);
+        let unreadable = of(apply::Outcome::LeftAlone("its journal is torn".to_owned()));
+        let both = vec![is_busy(), unreadable];
+        assert_eq!(settled(both), Code::RestoreIncomplete);
+    }
 }

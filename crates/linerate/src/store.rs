@@ -8,30 +8,31 @@
 //!
 //! A record whose checksum is wrong never existed: that is what a crash in the middle of a write
 //! leaves, and only the last line can be one. Format version 1.
+//!
+//! Who writes a run holds a lock on its records (flock(2)), which goes away with the process: so anybody can tell a run
+//! that goes on from one that was killed.
 
 mod kind;
 #[cfg(test)]
 pub(crate) mod made_up;
+mod record;
 mod records;
 
 use std::fmt;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::DirBuilderExt;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Read, Write};
+use std::net::IpAddr;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
-use linerate_model::factor::Factor;
-use linerate_model::finding::Diagnosis;
-use linerate_model::host::Host;
 use linerate_model::ids::NicName;
-use linerate_model::lab::Experiment;
-use linerate_model::prove::EndChange;
 use linerate_model::sample::Sample;
-use linerate_model::setting::Class;
 use serde::{Deserialize, Serialize};
 
 pub use self::kind::RunKind;
-pub use self::records::{Records, RunLines};
+pub use self::record::{Arm, Earlier, EarlierTrial, Record};
+pub use self::records::{Place, Records, RunLines};
 use crate::exit::{Code, Outcome, Stop};
 
 /// The name of the header's schema.
@@ -66,148 +67,11 @@ pub struct Header {
     pub copy_bit_per_s: Option<u64>,
 }
 
-/// The arm of a trial in a paired experiment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Arm {
-    /// As it was.
-    Without,
-    /// With the remedy.
-    With,
-}
-
-impl Arm {
-    /// The word of the arm, as in the record.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Without => "without",
-            Self::With => "with",
-        }
+impl Header {
+    /// Whether data goes by IPv6 to a far address of the run: the peer's own where no other is known.
+    pub(crate) fn is_ipv6(&self, other: Option<IpAddr>) -> bool {
+        other.map_or_else(|| self.address.contains(':'), |other| other.is_ipv6())
     }
-}
-
-/// What happened, in the order it happened.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Record {
-    /// Both hosts before anything was done.
-    Hosts {
-        /// The host that linerate was started on.
-        local: Box<Host>,
-        /// The peer.
-        remote: Box<Host>,
-    },
-    /// A trial before any change.
-    Before(Box<Sample>),
-    /// What the rules said of both ends with the trial before it in view.
-    Diagnosis(Box<Diagnosis>),
-    /// A remedy whose experiment begins; the number is its place in the run.
-    Remedy {
-        /// Its number, from 0.
-        remedy: usize,
-        /// The rule that proposed it.
-        rule: String,
-        /// What it changes.
-        changes: Vec<EndChange>,
-        /// The rules of the remedies that were in place in both arms.
-        #[serde(default)]
-        beside: Vec<String>,
-    },
-    /// What a search may vary.
-    Factors(Vec<Factor>),
-    /// A trial of a search.
-    Explored {
-        /// The level of each factor, counted from 0.
-        levels: Vec<usize>,
-        /// Whether it is one of the screening design's, in which each factor is changed in half of the trials.
-        screening: bool,
-        /// The trial; none where those levels could not be made together.
-        sample: Option<Box<Sample>>,
-    },
-    /// A trial between two rounds, for the rules to look at.
-    Between(Box<Sample>),
-    /// A trial of a remedy's experiment. A second one of the same remedy, pair and arm was made because
-    /// of the first one's flags, and takes its place.
-    Paired {
-        /// The remedy.
-        remedy: usize,
-        /// The pair, from 0.
-        pair: u32,
-        /// The arm.
-        arm: Arm,
-        /// The trial.
-        sample: Box<Sample>,
-    },
-    /// What was decided about a remedy.
-    Decided {
-        /// The remedy.
-        remedy: usize,
-        /// Whether it is kept.
-        kept: bool,
-        /// Why it could not be tried, when it could not.
-        note: Option<String>,
-    },
-    /// An experiment that begins.
-    Lab {
-        /// What was asked for.
-        experiment: Box<Experiment>,
-        /// Whether settings may be changed that disturb the way in.
-        include_way_in: bool,
-        /// Whether it makes its own two hosts, which vanish whenever it stops.
-        #[serde(default)]
-        own_hosts: bool,
-    },
-    /// A level that cannot be had here.
-    LeftOut {
-        /// The factor, counted from 0.
-        factor: usize,
-        /// The level, counted from 0.
-        level: usize,
-        /// Why.
-        why: String,
-    },
-    /// A trial of the first combination before the experiment, to see how trials scatter here.
-    Pilot(Box<Sample>),
-    /// The trials of one combination in one block; none where it cannot be had. A second one of the same block and
-    /// combination was made because of the first one's flags, and takes its place.
-    Cell {
-        /// The block, from 0.
-        block: u32,
-        /// The level of each factor, from 0.
-        levels: Vec<usize>,
-        /// The trial that is judged, then those that ran at the same time.
-        samples: Vec<Sample>,
-        /// Why there is none.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        why: Option<String>,
-    },
-    /// A run that goes on after it was stopped or killed.
-    Resumed {
-        /// When, seconds since 1970 (UTC).
-        unix_s: u64,
-    },
-    /// A remedy that is only advice, since a change of it is of a class above what linerate does alone.
-    HeldBack {
-        /// The rule that proposed it.
-        rule: String,
-        /// What it would change.
-        changes: Vec<EndChange>,
-        /// The class of the change that is hardest to take back.
-        class: Class,
-    },
-    /// A trial with every kept remedy.
-    After(Box<Sample>),
-    /// What was put back at the end.
-    Ended {
-        /// Whether both hosts are as they were found.
-        restored: bool,
-        /// Whether what helped was to stay.
-        kept: bool,
-    },
-    /// What the demo planted: rule ids.
-    Planted(Vec<String>),
-    /// Why the run stopped before its end.
-    Stopped(String),
 }
 
 /// Where a session records what happens: in life a [`Run`].
@@ -268,6 +132,7 @@ impl Run {
             .append(true)
             .open(folder.join(RECORDS))
             .map_err(failed)?;
+        hold(&file);
         Ok(Self {
             folder: folder.to_owned(),
             file,
@@ -278,17 +143,56 @@ impl Run {
 
     /// Opens a stored run to add to it. A run with a torn end is not added to.
     pub fn append_to(folder: &Path) -> Outcome<Self> {
-        let stored = read(folder)?;
-        if stored.torn {
-            return Err(Stop::new(
-                Code::BadInput,
-                format!("{} was cut off while it was written", folder.display()),
-            ));
-        }
+        Self::open_again(folder, |stored, _| {
+            if !stored.torn {
+                return Ok(());
+            }
+            let why = format!("{} was cut off while it was written", folder.display());
+            Err(Stop::new(Code::BadInput, why))
+        })
+    }
+
+    /// Opens a stored run to go on with it: a record that was cut off is taken away first.
+    pub fn resume(folder: &Path) -> Outcome<Self> {
+        Self::open_again(folder, |stored, file| {
+            if !stored.torn {
+                return Ok(());
+            }
+            let cut = || -> io::Result<()> {
+                let bytes = fs::read(folder.join(RECORDS))?;
+                // Only the last line can be torn, whether it has an end or not.
+                let (_, before) = bytes.split_last().unwrap_or((&0, &[]));
+                let whole = before.iter().rposition(|&byte| byte == b'\n');
+                file.set_len(whole.map_or(0, |end| end as u64 + 1))?;
+                file.sync_all()
+            };
+            cut().map_err(|error| cannot_write(folder, error))
+        })
+    }
+
+    /// Opens a stored run to write to it. It is held before it is read: what was read is then all there is.
+    fn open_again(
+        folder: &Path,
+        mend: impl FnOnce(&StoredRun, &File) -> Outcome<()>,
+    ) -> Outcome<Self> {
+        read_header(folder)?;
         let file = OpenOptions::new()
             .append(true)
             .open(folder.join(RECORDS))
             .map_err(|error| cannot_write(folder, error))?;
+        while let Err(TryLockError::WouldBlock) = file.try_lock() {
+            if is_being_written(folder) {
+                let why = format!("another linerate writes the run in {}", folder.display());
+                return Err(Stop::new(Code::Resource, why));
+            }
+            // Somebody only asked whether it is written.
+            std::thread::yield_now();
+        }
+        // Who watches runs by their traces sees that this one goes on, before it says so. One that is not seen to is
+        // seen by its first record.
+        let _ = file.set_modified(SystemTime::now());
+        let stored = read(folder)?;
+        mend(&stored, &file)?;
         let bytes = file
             .metadata()
             .map_err(|error| cannot_write(folder, error))?
@@ -299,25 +203,6 @@ impl Run {
             bytes,
             records: stored.records,
         })
-    }
-
-    /// Opens a stored run to go on with it: a record that was cut off is taken away first.
-    pub fn resume(folder: &Path) -> Outcome<Self> {
-        let stored = read(folder)?;
-        if stored.torn {
-            let place = folder.join(RECORDS);
-            let cut = || -> io::Result<()> {
-                let bytes = fs::read(&place)?;
-                // Only the last line can be torn, whether it has an end or not.
-                let (_, before) = bytes.split_last().unwrap_or((&0, &[]));
-                let whole = before.iter().rposition(|&byte| byte == b'\n');
-                let file = OpenOptions::new().write(true).open(&place)?;
-                file.set_len(whole.map_or(0, |end| end as u64 + 1))?;
-                file.sync_all()
-            };
-            cut().map_err(|error| cannot_write(folder, error))?;
-        }
-        Self::append_to(folder)
     }
 
     /// The folder.
@@ -348,6 +233,60 @@ impl Log for Run {
     fn records(&self) -> &[Record] {
         &self.records
     }
+}
+
+/// Says that this process writes a run, to everybody who asks [`is_being_written`]. Those who ask hold it for a moment;
+/// on a file system without locks nobody can tell.
+fn hold(records: &File) {
+    let _ = records.lock();
+}
+
+/// Whether some process writes a run now.
+pub fn is_being_written(folder: &Path) -> bool {
+    let Ok(records) = open_records(folder) else {
+        return false;
+    };
+    matches!(records.try_lock_shared(), Err(TryLockError::WouldBlock))
+}
+
+/// What the records of a run are without a look into them: of one that was written meanwhile, or that somebody began to
+/// write, it is another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Trace {
+    file: (u64, u64),
+    bytes: u64,
+    changed: (i64, i64),
+}
+
+impl Trace {
+    /// None where there are no records.
+    pub fn of(folder: &Path) -> Option<Self> {
+        let found = fs::metadata(folder.join(RECORDS)).ok()?;
+        Some(Self {
+            file: (found.dev(), found.ino()),
+            bytes: found.len(),
+            changed: (found.mtime(), found.mtime_nsec()),
+        })
+    }
+}
+
+/// Opens a run's records to read them. A run may come from anybody: what is no file is not opened, as that may wait
+/// without end, or do something.
+fn open_records(folder: &Path) -> io::Result<File> {
+    let place = folder.join(RECORDS);
+    let file = |is_file: bool| {
+        let no_file = || io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file");
+        is_file.then_some(()).ok_or_else(no_file)
+    };
+    file(fs::metadata(&place)?.is_file())?;
+    // Should it be another one by now.
+    let flags = rustix::fs::OFlags::NONBLOCK.bits();
+    let records = OpenOptions::new()
+        .read(true)
+        .custom_flags(flags.cast_signed())
+        .open(&place)?;
+    file(records.metadata()?.is_file())?;
+    Ok(records)
 }
 
 /// A record as its line in the file.
@@ -384,7 +323,12 @@ fn no_run(folder: &Path, what: &str, error: &dyn fmt::Display) -> Stop {
 /// Reads a run back.
 pub fn read(folder: &Path) -> Outcome<StoredRun> {
     let header = read_header(folder)?;
-    let bytes = match fs::read(folder.join(RECORDS)) {
+    let read = open_records(folder).and_then(|mut records| {
+        let mut bytes = Vec::new();
+        records.read_to_end(&mut bytes)?;
+        Ok(bytes)
+    });
+    let bytes = match read {
         // The header is written first: a run may have been cut off between the two.
         Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
         read => read.map_err(|error| no_run(folder, RECORDS, &error))?,
@@ -395,6 +339,24 @@ pub fn read(folder: &Path) -> Outcome<StoredRun> {
         header,
         records,
         torn,
+    })
+}
+
+/// Reads a run back, of each record what `keep` leaves of it: thousands of trials have hundreds of megabytes.
+pub fn read_keeping(folder: &Path, mut keep: impl FnMut(&mut Record)) -> Outcome<StoredRun> {
+    let header = read_header(folder)?;
+    let mut lines = Records::open(folder)?;
+    let mut records = Vec::new();
+    for record in &mut lines {
+        let mut record = record?;
+        keep(&mut record);
+        records.push(record);
+    }
+    Ok(StoredRun {
+        folder: folder.to_owned(),
+        header,
+        records,
+        torn: lines.torn(),
     })
 }
 
@@ -440,22 +402,28 @@ fn check_trial(record: &Record) -> Result<(), String> {
         }
         | Record::Paired { sample, .. } => std::slice::from_ref(&**sample),
         Record::Cell { samples, .. } => samples,
+        Record::Earlier(earlier) => {
+            let mut trials = earlier.trials.iter();
+            return trials.try_for_each(|trial| check_sample(&trial.sample));
+        }
         Record::Lab { experiment, .. } => {
             return experiment.check().map_err(|error| error.to_string());
         }
         _ => return Ok(()),
     };
-    samples.iter().try_for_each(|sample| {
-        let Sample {
-            spec,
-            local,
-            remote,
-            ..
-        } = sample;
-        spec.check().map_err(|error| error.to_string())?;
-        let sides = local.check(spec).and_then(|()| remote.check(spec));
-        sides.map_err(|error| error.to_string())
-    })
+    samples.iter().try_for_each(check_sample)
+}
+
+fn check_sample(sample: &Sample) -> Result<(), String> {
+    let Sample {
+        spec,
+        local,
+        remote,
+        ..
+    } = sample;
+    spec.check().map_err(|error| error.to_string())?;
+    let sides = local.check(spec).and_then(|()| remote.check(spec));
+    sides.map_err(|error| error.to_string())
 }
 
 /// Writes a file so that it is there whole or not at all.
@@ -571,6 +539,22 @@ mod tests {
             stop.message.contains("line 2: the checksum is wrong"),
             "{stop}"
         );
+    }
+
+    #[test]
+    fn a_run_is_known_to_go_on_as_long_as_somebody_writes_it_and_nobody_else_may() {
+        let place = tempfile::tempdir().expect("a folder");
+        let run = Run::create(place.path(), &header()).expect("a new run");
+        assert!(is_being_written(place.path()));
+        for again in [Run::append_to(place.path()), Run::resume(place.path())] {
+            assert_eq!(again.expect_err("it goes on").code, Code::Resource);
+        }
+        drop(run);
+        assert!(!is_being_written(place.path()));
+        let again = Run::resume(place.path()).expect("nobody writes it");
+        assert!(is_being_written(place.path()));
+        drop(again);
+        assert!(!is_being_written(&place.path().join("none")));
     }
 
     #[test]

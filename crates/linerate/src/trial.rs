@@ -274,6 +274,10 @@ impl Ends for Path {
         }
     }
 
+    fn address(&self) -> IpAddr {
+        self.address
+    }
+
     fn read_again(&mut self) -> Outcome<()> {
         self.local = self.station.read_host();
         // Also after Ctrl-C: only a look tells whether everything was put back.

@@ -1,6 +1,6 @@
 //! The columns of the table, and what stands in each: one list for all formats.
 
-use super::rows::{Figures, Row, RunFacts};
+use super::rows::{EndFacts, Figures, Row, RunFacts};
 use crate::moment::rfc3339;
 
 /// The name of a row's schema.
@@ -48,7 +48,7 @@ pub(super) struct Column {
 type Fixed = (&'static str, Kind, fn(&RunFacts, &Row) -> Cell);
 
 /// The columns that every table has.
-const FIXED: [Fixed; 40] = [
+const FIXED: [Fixed; 46] = [
     ("schema", Kind::Text, |_, _| word(SCHEMA)),
     // The run.
     ("run", Kind::Text, |run, _| word(&run.name)),
@@ -65,21 +65,26 @@ const FIXED: [Fixed; 40] = [
     ("local_host", Kind::Text, |run, _| {
         text(run.local.name.as_ref())
     }),
-    ("remote_host", Kind::Text, |run, _| {
-        text(run.remote.name.as_ref())
+    ("remote_host", Kind::Text, |run, row| {
+        text(far_end(run, row).name.as_ref())
     }),
     ("local_kernel", Kind::Text, |run, _| {
         text(run.local.kernel.as_ref())
     }),
-    ("remote_kernel", Kind::Text, |run, _| {
-        text(run.remote.kernel.as_ref())
+    ("remote_kernel", Kind::Text, |run, row| {
+        text(far_end(run, row).kernel.as_ref())
     }),
-    ("peer", Kind::Text, |run, _| word(&run.header.peer)),
-    ("local_nic", Kind::Text, |run, _| {
-        word(run.header.local_nic.as_str())
+    ("peer", Kind::Text, |run, row| {
+        let other = row.other.as_ref();
+        word(other.map_or(&run.header.peer, |other| &other.peer))
     }),
-    ("remote_nic", Kind::Text, |run, _| {
-        word(run.header.remote_nic.as_str())
+    ("local_nic", Kind::Text, |run, row| {
+        let other = row.other.as_ref();
+        word(other.map_or(run.header.local_nic.as_str(), |other| &other.local_nic))
+    }),
+    ("remote_nic", Kind::Text, |run, row| {
+        let other = row.other.as_ref();
+        word(other.map_or(run.header.remote_nic.as_str(), |other| &other.remote_nic))
     }),
     ("seed", Kind::Whole, |run, _| Cell::Whole(run.header.seed)),
     // The trial's place in it.
@@ -138,6 +143,24 @@ const FIXED: [Fixed; 40] = [
     ("cpu_remote_s_per_gb", Kind::Real, |_, row| {
         of(row, |figures| real(figures.cpu_remote_s_per_gb))
     }),
+    ("user_local_s_per_gb", Kind::Real, |_, row| {
+        of(row, |figures| real(figures.user_local_s_per_gb))
+    }),
+    ("system_local_s_per_gb", Kind::Real, |_, row| {
+        of(row, |figures| real(figures.system_local_s_per_gb))
+    }),
+    ("user_remote_s_per_gb", Kind::Real, |_, row| {
+        of(row, |figures| real(figures.user_remote_s_per_gb))
+    }),
+    ("system_remote_s_per_gb", Kind::Real, |_, row| {
+        of(row, |figures| real(figures.system_remote_s_per_gb))
+    }),
+    ("cpu_local_us_per_op", Kind::Real, |_, row| {
+        of(row, |figures| real(figures.cpu_local_us_per_op))
+    }),
+    ("cpu_remote_us_per_op", Kind::Real, |_, row| {
+        of(row, |figures| real(figures.cpu_remote_us_per_op))
+    }),
     ("shared_kernel", Kind::Switch, |_, row| {
         of(row, |figures| Cell::Switch(figures.shared_kernel))
     }),
@@ -148,6 +171,11 @@ const FIXED: [Fixed; 40] = [
         of(row, |figures| Cell::Text(figures.flags.clone()))
     }),
 ];
+
+/// The far end of a trial.
+fn far_end<'a>(run: &'a RunFacts, row: &'a Row) -> &'a EndFacts {
+    row.other.as_ref().map_or(&run.remote, |other| &other.facts)
+}
 
 fn word(text: &str) -> Cell {
     Cell::Text(text.to_owned())

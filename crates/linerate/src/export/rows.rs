@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 use std::path::Path;
+use std::sync::Arc;
 
 use linerate_model::analysis::{cost_of_local, cost_of_remote};
 use linerate_model::factor::Factor as Searched;
 use linerate_model::host::Host;
-use linerate_model::lab::Experiment;
+use linerate_model::lab::{Experiment, Response};
 use linerate_model::sample::{Flag, Sample, SideSample};
 use linerate_model::units::{BitRate, Nanoseconds};
 use linerate_model::workload::{Direction, TrialSpec, Workload};
@@ -85,6 +86,19 @@ pub(super) struct RunFacts {
     pub remote: EndFacts,
 }
 
+/// Another peer than the run's.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct OtherPeer {
+    /// How it was named.
+    pub peer: String,
+    /// Its host.
+    pub facts: EndFacts,
+    /// The interface that the data leaves by.
+    pub local_nic: String,
+    /// The one that it comes to.
+    pub remote_nic: String,
+}
+
 /// A trial, or one that could not be had.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Row {
@@ -110,6 +124,8 @@ pub(super) struct Row {
     pub block: Option<u64>,
     /// The factors' names, each with its level's.
     pub levels: Vec<(String, String)>,
+    /// The far end, where it is another one than the run's.
+    pub other: Option<Arc<OtherPeer>>,
     /// What was moved and what came of it; none where there is no trial.
     pub figures: Option<Figures>,
 }
@@ -143,6 +159,18 @@ pub(super) struct Figures {
     pub cpu_local_s_per_gb: Option<f64>,
     /// The same of the peer's.
     pub cpu_remote_s_per_gb: Option<f64>,
+    /// Of the CPU seconds here what was user time.
+    pub user_local_s_per_gb: Option<f64>,
+    /// Of the CPU seconds here what was system time.
+    pub system_local_s_per_gb: Option<f64>,
+    /// Of the peer's what was user time.
+    pub user_remote_s_per_gb: Option<f64>,
+    /// Of the peer's what was system time.
+    pub system_remote_s_per_gb: Option<f64>,
+    /// CPU microseconds of the data threads here for each operation.
+    pub cpu_local_us_per_op: Option<f64>,
+    /// The same of the peer's.
+    pub cpu_remote_us_per_op: Option<f64>,
     /// Whether both ends ran on one kernel.
     pub shared_kernel: bool,
     /// Whether it is no measurement of what it was to measure.
@@ -157,13 +185,8 @@ impl Figures {
         let spec = &sample.spec;
         let times = figure::times(sample);
         let quantile = |share| times.quantile(share).map(Nanoseconds::as_u64);
-        // An end that tells of no thread tells nothing of its CPU time: its 0 is none.
-        let told = |side: &SideSample| {
-            let cpu = &side.cpu;
-            let used = cpu.threads_user_ns.as_u64() > 0 || cpu.threads_system_ns.as_u64() > 0;
-            used || !side.threads.is_empty()
-        };
-        let cost = |side: &SideSample, cost: Option<f64>| cost.filter(|_| told(side));
+        let cost = |side: &SideSample, cost: Option<f64>| cost.filter(|_| figure::tells_cpu(side));
+        let of = |response| figure::figure(response, sample);
         let flags: Vec<String> = sample.flags.iter().map(|flag| flag_word(*flag)).collect();
         Self {
             workload: spec.workload.name(),
@@ -183,6 +206,12 @@ impl Figures {
             latency_p99_ns: quantile(0.99),
             cpu_local_s_per_gb: cost(&sample.local, cost_of_local(sample).s_per_gb),
             cpu_remote_s_per_gb: cost(&sample.remote, cost_of_remote(sample).s_per_gb),
+            user_local_s_per_gb: of(Response::UserLocal),
+            system_local_s_per_gb: of(Response::SystemLocal),
+            user_remote_s_per_gb: of(Response::UserPeer),
+            system_remote_s_per_gb: of(Response::SystemPeer),
+            cpu_local_us_per_op: figure::us_per_op(sample, &sample.local),
+            cpu_remote_us_per_op: figure::us_per_op(sample, &sample.remote),
             shared_kernel: sample.shared_kernel,
             doubtful: is_doubtful(sample),
             flags: flags.join(" "),
@@ -268,6 +297,8 @@ struct Gathered {
     facts: RunFacts,
     rows: Vec<Row>,
     experiment: Option<Box<Experiment>>,
+    /// The other hosts of an experiment, as it names them.
+    others: HashMap<String, Arc<OtherPeer>>,
     searched: Vec<Searched>,
     rules: HashMap<usize, String>,
     /// How many of each kind were made.
@@ -294,6 +325,7 @@ impl Gathered {
             },
             rows: Vec::new(),
             experiment: None,
+            others: HashMap::new(),
             searched: Vec::new(),
             rules: HashMap::new(),
             made: HashMap::new(),
@@ -307,6 +339,21 @@ impl Gathered {
             Record::Hosts { local, remote } => {
                 self.facts.local = EndFacts::of(local);
                 self.facts.remote = EndFacts::of(remote);
+            }
+            Record::Peer {
+                at,
+                local_nic,
+                remote_nic,
+                host,
+                ..
+            } => {
+                let other = OtherPeer {
+                    peer: at.clone(),
+                    facts: EndFacts::of(host),
+                    local_nic: local_nic.to_string(),
+                    remote_nic: remote_nic.to_string(),
+                };
+                self.others.insert(at.clone(), Arc::new(other));
             }
             Record::Lab { experiment, .. } => self.experiment = Some(experiment.clone()),
             Record::Factors(factors) => self.searched.clone_from(factors),
@@ -350,6 +397,7 @@ impl Gathered {
             pair: None,
             block: None,
             levels: Vec::new(),
+            other: None,
             figures: sample.map(Figures::of),
         }
     }
@@ -393,9 +441,12 @@ impl Gathered {
             let level = factor.level(*level)?;
             Some((factor.name().to_owned(), level.name))
         });
+        let of = self.experiment.as_ref();
+        let other = of.and_then(|experiment| experiment.at(cell).peer.at);
         let row = Row {
             block: Some(block.into()),
             levels: named.collect(),
+            other: other.and_then(|at| self.others.get(&at).cloned()),
             skipped: why.map(str::to_owned),
             ..row
         };

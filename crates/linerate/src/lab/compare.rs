@@ -7,7 +7,7 @@ use linerate_model::lab::{Cell, Response};
 use linerate_stats::effect::unpaired_relative;
 use serde::Serialize;
 
-use super::figure::{figure, in_words};
+use super::figure::{figure, in_words, mean};
 use super::judge::{self, Sorted};
 use crate::analysis::LEVEL;
 use crate::exit::{Code, Outcome, Stop};
@@ -169,8 +169,8 @@ fn compared(
         };
         compared.push(Compared {
             levels: levels.clone(),
-            before: middle(before),
-            after: middle(after),
+            before: middle(response, before),
+            after: middle(response, after),
             relative: change.relative,
             low,
             high,
@@ -187,10 +187,8 @@ fn compared(
     (compared, unmatched)
 }
 
-/// The geometric mean.
-fn middle(values: &[f64]) -> f64 {
-    let logs: Vec<f64> = values.iter().map(|value| value.ln()).collect();
-    linerate_stats::summary::mean(&logs).map_or(f64::NAN, f64::exp)
+fn middle(response: Response, values: &[f64]) -> f64 {
+    mean(response, values).unwrap_or(f64::NAN)
 }
 
 fn text(document: &CompareDocument) -> String {
@@ -215,7 +213,7 @@ fn text(document: &CompareDocument) -> String {
     }
     for levels in &document.unmatched {
         lines.push(format!(
-            "  {levels}: in one of the runs only, or too few trials"
+            "  {levels}: in one of the runs only, too few trials, or trials with 0"
         ));
     }
     lines.push(document.verdict.word().to_owned());

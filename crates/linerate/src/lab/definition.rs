@@ -3,9 +3,10 @@
 use std::fs;
 use std::path::Path;
 
-use linerate_model::lab::Experiment;
+use linerate_model::lab::{Experiment, ExperimentError, Level, LevelTable};
 
 use crate::exit::{Code, Outcome, Stop};
+use crate::peer::PeerAddress;
 
 /// The experiments that come with linerate.
 pub(super) const SHIPPED: [(&str, &str); 7] = [
@@ -57,14 +58,31 @@ pub(super) fn read(name: &str) -> Outcome<Definition> {
                 .hint(format!("these come with linerate: {}", names.join(", ")))
         })?,
     };
-    let experiment = parse(&text)
+    let mut experiment = parse(&text)
         .map_err(|(line, why)| Stop::new(Code::BadInput, format!("{name}, line {line}: {why}")))?;
+    if shipped.is_none() {
+        find_runs(&mut experiment, Path::new(name));
+    }
     let stem = Path::new(name).file_stem();
     let name = stem.map_or_else(
         || name.to_owned(),
         |stem| stem.to_string_lossy().into_owned(),
     );
     Ok(Definition { name, experiment })
+}
+
+/// Makes the folders of earlier runs whole: a file names them as seen from where it lies itself.
+fn find_runs(experiment: &mut Experiment, file: &Path) {
+    let Some(beside) = file.parent() else { return };
+    let levels = experiment
+        .factors
+        .iter_mut()
+        .flat_map(|one| &mut one.levels);
+    for level in levels {
+        if let Level::Table(LevelTable { run: Some(run), .. }) = level {
+            *run = beside.join(&*run).to_string_lossy().into_owned();
+        }
+    }
 }
 
 /// The experiment that a text holds; else the line that is wrong, from 1, and why.
@@ -74,29 +92,72 @@ pub(crate) fn parse(text: &str) -> Result<Experiment, (usize, String)> {
         let line = error.span().map_or(1, |span| line_at(span.start));
         (line, error.message().trim().replace('\n', "; "))
     })?;
-    experiment.check().map_err(|error| {
-        let at = text.find(&error.place).unwrap_or(0);
-        (line_at(at), error.to_string())
-    })?;
+    let peers = || check_peers(&experiment);
+    let checked = experiment.check();
+    checked
+        .and_then(|()| experiment.check_published_levels())
+        .and_then(|()| peers())
+        .map_err(|error| {
+            let at = place_of(text, &error.place);
+            (line_at(at), error.to_string())
+        })?;
     Ok(experiment)
+}
+
+/// Where a name stands in a text: as a key or a table, else where it first does.
+fn place_of(text: &str, name: &str) -> usize {
+    let mut begin = 0;
+    for line in text.split_inclusive('\n') {
+        let key = line.trim_start_matches(['[', ' ']);
+        let rest = key.strip_prefix(name).map(str::trim_start);
+        if rest.is_some_and(|rest| rest.starts_with(['=', ']'])) {
+            return begin;
+        }
+        begin += line.len();
+    }
+    text.find(name).unwrap_or(0)
+}
+
+/// Whether every peer that is named is one as people type them.
+fn check_peers(experiment: &Experiment) -> Result<(), ExperimentError> {
+    let factors = experiment.factors.iter();
+    let levels = factors.flat_map(|factor| {
+        (0..factor.levels.len()).filter_map(|level| factor.level(level)?.peer.at)
+    });
+    for place in experiment.peer.at.iter().cloned().chain(levels) {
+        if let Err(why) = place.parse::<PeerAddress>() {
+            return Err(ExperimentError { place, why });
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::measure::fitting::assert_fits;
 
     #[test]
     fn every_experiment_that_comes_with_linerate_can_be_read_in_both_forms() {
-        for (name, _) in SHIPPED {
+        for (name, text) in SHIPPED {
+            let file: serde_json::Value = toml::from_str(text).expect("TOML");
+            assert_fits("experiment-1", &file);
             let definition = read(name).expect("a sound experiment");
             assert!(!definition.experiment.question.is_empty(), "{name}");
             assert_eq!(definition.experiment.quick().check(), Ok(()), "{name}");
         }
     }
 
+    /// Panics unless a file with a head of two lines is refused at that line.
+    fn assert_wrong(rest: &str, line: usize, words: &str) {
+        let head = "title = \"t\"\nworkload = \"stream\"\n";
+        let (at, why) = parse(&format!("{head}{rest}")).expect_err(words);
+        assert!(why.contains(words), "{why}");
+        assert_eq!(at, line, "{why}");
+    }
+
     #[test]
     fn what_is_wrong_is_told_with_its_line_and_what_is_allowed() {
-        let head = "title = \"t\"\nworkload = \"stream\"\n";
         for (rest, line, words) in [
             (
                 "worklod = 1\n[[factors]]\noption = \"flows\"\nlevels = [1, 2]\n",
@@ -129,9 +190,109 @@ mod tests {
                 "\"5%\"",
             ),
         ] {
-            let (at, why) = parse(&format!("{head}{rest}")).expect_err(words);
-            assert!(why.contains(words), "{why}");
-            assert_eq!(at, line, "{why}");
+            assert_wrong(rest, line, words);
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_with_another_host_an_earlier_run_or_a_published_figure_is_told_with_its_line()
+    {
+        for (rest, line, words) in [
+            (
+                "[[factors]]\nname = \"host\"\nlevels = [{ name = \"b\" },\n{ name = \"c\", peer.at = \"udp://c\" }]\n",
+                6,
+                "udp://c",
+            ),
+            (
+                "[[factors]]\nname = \"day\"\nlevels = [{ name = \"now\" },\n{ name = \"then\", run = \"old\" }]\n",
+                4,
+                "there is no other",
+            ),
+            (
+                "[[factors]]\noption = \"flows\"\nlevels = [1, 2]\n[[factors]]\nname = \"day\"\nlevels = [{ name = \
+                 \"now\" },\n{ name = \"then\", run = \"old\", options = { time = \"1\" } }]\n",
+                9,
+                "nothing else",
+            ),
+            (
+                "[[factors]]\noption = \"flows\"\nlevels = [1, 2]\n[[factors]]\nname = \"day\"\nlevels = [{ name = \
+                 \"now\" }, { name = \"then\", run = \"old\" }]\n[design]\nkind = \"one-at-a-time\"\n",
+                10,
+                "takes a full design",
+            ),
+            (
+                "[[factors]]\noption = \"flows\"\nlevels = [1, 2]\n[[published]]\nsource = \"s\"\nresponse = \
+                 \"rate\"\nfigures = [\n{ at = { flows = 3 }, figure = \"7 Gb/s\" }]\n",
+                10,
+                "`flows` has no level `3`; there are: 1, 2",
+            ),
+            (
+                "[[factors]]\noption = \"flows\"\nlevels = [1, 2]\n[[published]]\nsource = \"s\"\nresponse = \
+                 \"rate\"\nfigures = [\n{ at = { flows = 1 }, figure = \"7 us\" }]\n",
+                10,
+                "this is no figure of `rate`",
+            ),
+        ] {
+            assert_wrong(rest, line, words);
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_difference_or_its_published_figures_is_told_with_its_line() {
+        let factors = "question = \"What is the difference?\"\n[[factors]]\nname = \"work\"\nlevels = [{ name = \"no\" }, { \
+                       name = \"yes\", options = { time = \"1\" } }]\n[[factors]]\noption = \"flows\"\nlevels = [1, 2, 4]\n";
+        let published = "[[published]]\nsource = \"somebody\"\ndifference = true\nfigures = [\n";
+        let asked = "[difference]\nfactor = \"work\"\nof = \"yes\"\nless = \"no\"\n";
+        for (rest, line, words) in [
+            (
+                "difference = { factor = \"wrok\", of = \"yes\", less = \"no\" }\n".to_owned()
+                    + factors,
+                3,
+                "there is no factor `wrok`; there are: work, flows",
+            ),
+            (
+                "difference = { factor = \"flows\", of = 4, less = 1 }\n".to_owned() + factors,
+                3,
+                "a factor with two levels, and `flows` has 3: 1, 2, 4",
+            ),
+            (
+                factors.to_owned() + &asked.replace("yes", "much"),
+                10,
+                "`work` has no level `much`; there are: no, yes",
+            ),
+            (
+                factors.to_owned() + &asked.replace("yes", "no"),
+                10,
+                "`of` and `less` are both `no`",
+            ),
+            (
+                factors.to_owned() + &asked.replace("less", "minus"),
+                13,
+                "unknown field `minus`",
+            ),
+            (
+                factors.to_owned() + published + "{ at = { flows = 1 }, figure = \"0.1 s/GB\" }]\n",
+                11,
+                "the experiment asks for none",
+            ),
+            (
+                factors.to_owned()
+                    + asked
+                    + published
+                    + "{ at = { flows = 1 }, figure = \"7 Gb/s\" }]\n",
+                18,
+                "this is no figure of `difference`",
+            ),
+            (
+                factors.to_owned()
+                    + asked
+                    + published
+                    + "{ at = { work = \"yes\" }, figure = \"0.1 s/GB\" }]\n",
+                18,
+                "one of both levels of `work`",
+            ),
+        ] {
+            assert_wrong(&rest, line, words);
         }
     }
 

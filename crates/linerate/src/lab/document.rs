@@ -3,8 +3,11 @@
 use std::collections::BTreeMap;
 
 use linerate_model::lab::Response;
+use linerate_model::prove::CeilingDocument;
 use linerate_model::sample::Flag;
 use serde::Serialize;
+
+use super::sorted::PeerRecord;
 
 /// The name of the document's schema.
 pub const SCHEMA: &str = "linerate.lab/1";
@@ -32,8 +35,14 @@ pub struct LabDocument {
     pub design: DesignDocument,
     /// The factors.
     pub factors: Vec<FactorDocument>,
+    /// The other hosts that are levels.
+    pub peers: Vec<PeerDocument>,
     /// What is judged, the first one first.
     pub responses: Vec<ResponseDocument>,
+    /// What one level of a factor takes longer than the other; null where none is asked for.
+    pub difference: Option<DifferenceDocument>,
+    /// What others measured, beside the same of this run.
+    pub published: Vec<PublishedDocument>,
     /// Every trial, in the order they were made.
     pub trials: Vec<TrialDocument>,
 }
@@ -67,6 +76,85 @@ pub struct LevelDocument {
     pub name: String,
     /// Why it was left out; null where it was tried.
     pub skipped: Option<String>,
+    /// The other host that it is; null where it is the experiment's peer.
+    pub peer: Option<String>,
+    /// The folder of the earlier run that it is; null where it was measured in this one.
+    pub run: Option<String>,
+}
+
+/// Another host that is a level.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct PeerDocument {
+    /// How it was named.
+    pub peer: String,
+    /// Its name; null where it is not known.
+    pub host: Option<String>,
+    /// The release of its kernel.
+    pub kernel: Option<String>,
+    /// Its CPUs.
+    pub cpu_model: Option<String>,
+    /// The interface that data to it leaves by.
+    pub local_nic: String,
+    /// The interface that carries its address.
+    pub remote_nic: String,
+}
+
+impl PeerDocument {
+    pub(super) fn of(record: &PeerRecord<'_>) -> Self {
+        let identity = &record.host.identity;
+        Self {
+            peer: record.at.to_owned(),
+            host: identity.hostname.value().cloned(),
+            kernel: identity.kernel_release.value().cloned(),
+            cpu_model: identity.cpu_model.value().cloned(),
+            local_nic: record.local_nic.to_string(),
+            remote_nic: record.remote_nic.to_string(),
+        }
+    }
+}
+
+/// A figure that others published, and the same of this run.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct PublishedDocument {
+    /// Who measured, with what and on what.
+    pub source: String,
+    /// What it is, where no response says it.
+    pub what: Option<String>,
+    /// The response that it is held against.
+    pub response: Option<Response>,
+    /// Whether it is held against the difference.
+    pub difference: bool,
+    /// What of the case no factor says.
+    pub case: Option<String>,
+    /// The levels that it names.
+    pub at: BTreeMap<String, String>,
+    /// As it was published.
+    pub figure: String,
+    /// The least of it, in the response's unit.
+    pub low: f64,
+    /// The most of it.
+    pub high: f64,
+    /// The unit of both.
+    pub unit: &'static str,
+    /// The same of this run; null where there is none.
+    pub yours: Option<YoursDocument>,
+    /// Why there is none.
+    pub why: Option<String>,
+}
+
+/// What this run has beside a published figure.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct YoursDocument {
+    /// The names of the combination's levels.
+    pub levels: Vec<String>,
+    /// The mean of its trials, or of the differences within blocks.
+    pub mean: f64,
+    /// Trials that tell it.
+    pub trials: usize,
+    /// It over the most that was published.
+    pub ratio_low: f64,
+    /// It over the least that was published.
+    pub ratio_high: f64,
 }
 
 /// All that is said of one figure.
@@ -78,10 +166,14 @@ pub struct ResponseDocument {
     pub unit: &'static str,
     /// Whether more is better.
     pub more_is_better: bool,
+    /// `geometric`; of a part of another figure, which may be 0, `arithmetic`.
+    pub kind_of_mean: &'static str,
     /// The table of means.
     pub cells: Vec<CellDocument>,
     /// The effects that were asked for.
     pub effects: Vec<EffectDocument>,
+    /// How many effects cannot be told although the figure was measured, and why.
+    pub left_out: Option<String>,
     /// What drifted over the blocks, relative change for each block; null with fewer than three.
     pub drift: Option<DriftDocument>,
     /// Places, in `trials`, of those that lie far from what their combination and block make expect.
@@ -95,12 +187,52 @@ pub struct CellDocument {
     pub levels: Vec<String>,
     /// Trials that tell the figure.
     pub trials: usize,
-    /// Their geometric mean; null where there is none.
+    /// Their mean; null where there is none.
     pub mean: Option<f64>,
     /// The smallest.
     pub least: Option<f64>,
     /// The largest.
     pub most: Option<f64>,
+    /// Of a rate, what the path could carry at most, and the share of it that the mean is; null where no bound is known.
+    pub ceiling: Option<CeilingDocument>,
+    /// Why there is none.
+    pub why: Option<String>,
+}
+
+/// What one level of a factor takes longer than the other, for each combination of the other factors.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct DifferenceDocument {
+    /// The factor.
+    pub factor: String,
+    /// The level whose time it is.
+    pub of: String,
+    /// The level whose time is taken off.
+    pub less: String,
+    /// The unit of all times.
+    pub unit: &'static str,
+    /// The level of the intervals.
+    pub level: f64,
+    /// Each combination.
+    pub cells: Vec<DifferenceCell>,
+}
+
+/// The difference of a combination.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct DifferenceCell {
+    /// The names of the levels of the combination with `of`; the other one has `less` in its place.
+    pub levels: Vec<String>,
+    /// The mean time of the one over the blocks that have both.
+    pub of: Option<f64>,
+    /// That of the other.
+    pub less: Option<f64>,
+    /// The mean of the blocks' differences; null where there is none.
+    pub difference: Option<f64>,
+    /// Its interval.
+    pub low: Option<f64>,
+    /// Its interval.
+    pub high: Option<f64>,
+    /// Blocks that have both.
+    pub blocks: usize,
     /// Why there is none.
     pub why: Option<String>,
 }
@@ -130,6 +262,22 @@ pub struct EffectDocument {
     pub shown: bool,
     /// Whether it still would if every effect of this figure were to be right at once (C. E. Bonferroni's inequality).
     pub shown_among_all: bool,
+    /// Whether both sides were measured in the same blocks, in random order. Where they were not, time may be the cause.
+    pub interleaved: bool,
+}
+
+impl CellDocument {
+    /// The share of the ceiling in words; a mean above it says that the ceiling is wrong.
+    pub fn share_in_words(&self) -> Option<String> {
+        let share = self.ceiling.as_ref()?.share?;
+        Some(if share > 1.0 {
+            "above it: the ceiling is wrong".to_owned()
+        } else if share < 0.000_5 {
+            "under 0.1 %".to_owned()
+        } else {
+            format!("{:.1} %", share * 100.0)
+        })
+    }
 }
 
 impl LabDocument {
@@ -149,10 +297,13 @@ impl LabDocument {
 impl EffectDocument {
     /// What may be said of it, where more of the figure is better or not.
     pub fn verdict(&self, more_is_better: bool) -> &'static str {
-        match (self.shown, self.shown_among_all) {
-            (true, true) if (self.relative > 0.0) == more_is_better => "better",
-            (true, true) => "worse",
-            (true, false) => "shown alone, not among all",
+        let is_better = (self.relative > 0.0) == more_is_better;
+        match (self.shown, self.shown_among_all, self.interleaved) {
+            (true, true, true) if is_better => "better",
+            (true, true, true) => "worse",
+            (true, true, false) if is_better => "better, by this or by what else changed with time",
+            (true, true, false) => "worse, by this or by what else changed with time",
+            (true, false, _) => "shown alone, not among all",
             _ => "no difference shown",
         }
     }

@@ -1,27 +1,36 @@
 //! What the record of an experiment says: means, effects with their intervals, what disturbed it, and how small an
 //! effect it could have seen. Pure: a stored run is judged again by the same functions.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use linerate_model::lab::{Cell, Contrast, DesignKind, Experiment, Layout, Response};
 use linerate_model::sample::Sample;
 use linerate_stats::Seed;
-use linerate_stats::effect::paired_relative;
+use linerate_stats::effect::{Effect as Relative, paired_relative};
 use linerate_stats::screening::plackett_burman;
 use linerate_stats::summary::{mean, median, standard_deviation};
 
+use super::bound::Bounds;
+use super::difference;
 pub use super::document::{
-    CellDocument, DesignDocument, DriftDocument, EffectDocument, FactorDocument, LabDocument,
-    LevelDocument, ResponseDocument, SCHEMA, TrialDocument,
+    CellDocument, DesignDocument, DifferenceCell, DifferenceDocument, DriftDocument,
+    EffectDocument, FactorDocument, LabDocument, LevelDocument, PeerDocument, PublishedDocument,
+    ResponseDocument, SCHEMA, TrialDocument,
 };
-use super::figure::{figure, own_response, unit};
+use super::earlier;
+use super::figure::{self, figure};
+use super::published;
+pub use super::sorted::{Made, PeerRecord, Sorted, sort};
 use crate::analysis::{LEVEL, is_doubtful};
 use crate::exit::{Code, Outcome, Stop};
+use crate::report::count;
 use crate::store::{Header, Record};
 
 /// A trial this many times farther from what its combination and block make expect than the middle trial is told.
 /// (B. Iglewicz, D. C. Hoaglin, "How to detect and handle outliers", 1993: 3.5 scaled deviations.)
 const OUTLYING: f64 = 3.5;
+/// With fewer blocks no effect can be told, whatever was measured.
+pub(super) const BLOCKS_OF_EFFECTS: usize = 3;
 /// With fewer blocks what is usual is itself a guess.
 const BLOCKS_OF_OUTLIERS: usize = 5;
 /// A normal variable's median absolute deviation times this is its standard deviation.
@@ -39,27 +48,35 @@ pub struct Laid {
     layout: Layout,
 }
 
-/// An effect in the terms of the layout, and in those of the file.
+/// An effect in the terms of the file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Asked {
+    /// The factors.
+    pub(super) factors: Vec<usize>,
+    /// Their levels.
+    pub(super) levels: Vec<usize>,
+    /// The levels that they are held against.
+    pub(super) against: Vec<usize>,
+}
+
+/// An effect in the terms of the file, and in those of the layout.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Effect {
-    /// Factors of the file.
-    factors: Vec<usize>,
-    /// Their levels.
-    levels: Vec<usize>,
-    /// The levels that they are held against.
-    against: Vec<usize>,
+    asked: Asked,
     /// Varied factor and its kept level, both counted from 0.
     corner: Vec<(usize, usize)>,
 }
 
-/// Lays an experiment out without the levels that were left out: (factor, level).
+/// Lays an experiment out without the levels that were left out, (factor, level), and without earlier runs, which are
+/// not measured again.
 pub fn laid(experiment: &Experiment, left: &[(usize, usize)]) -> Outcome<Laid> {
     let factors = experiment.factors.iter().enumerate();
     let kept: Vec<Vec<usize>> = factors
         .map(|(at, factor)| {
+            let is_earlier = |level: &usize| factor.runs().any(|(run, _)| run == *level);
             let levels = 0..factor.levels.len();
             levels
-                .filter(|level| !left.contains(&(at, *level)))
+                .filter(|level| !left.contains(&(at, *level)) && !is_earlier(level))
                 .collect()
         })
         .collect();
@@ -157,9 +174,11 @@ impl Laid {
                 let level =
                     |(place, level): &(usize, usize)| self.kept[self.varied[*place]][*level];
                 Effect {
-                    factors: corner.iter().map(factor).collect(),
-                    levels: corner.iter().map(level).collect(),
-                    against: corner.iter().map(|one| self.kept[factor(one)][0]).collect(),
+                    asked: Asked {
+                        factors: corner.iter().map(factor).collect(),
+                        levels: corner.iter().map(level).collect(),
+                        against: corner.iter().map(|one| self.kept[factor(one)][0]).collect(),
+                    },
                     corner,
                 }
             }));
@@ -174,93 +193,13 @@ impl Laid {
         let mut spreads: Vec<(String, f64)> = effects
             .filter_map(|effect| {
                 let spread = self.layout.contrast(&effect.corner)?.spread();
-                Some((experiment.effect_name(&effect.factors), spread))
+                Some((experiment.effect_name(&effect.asked.factors), spread))
             })
             .collect();
         spreads.sort_by(|one, other| other.1.total_cmp(&one.1));
         spreads.dedup_by(|later, first| later.0 == first.0);
         spreads
     }
-}
-
-/// The records of an experiment, sorted.
-#[derive(Debug)]
-pub struct Sorted<'a> {
-    /// The experiment.
-    pub experiment: &'a Experiment,
-    /// Levels that cannot be had: factor, level, why.
-    pub left: Vec<(usize, usize, &'a str)>,
-    /// The trials before.
-    pub pilots: Vec<&'a Sample>,
-    /// The trials of each block and combination, the last ones made.
-    pub cells: BTreeMap<(u32, &'a [usize]), Made<'a>>,
-    /// Trials that others took the place of.
-    pub set_aside: usize,
-    /// Whether it came to its end.
-    pub complete: bool,
-    /// Why it was stopped.
-    pub stopped: Option<&'a str>,
-    /// Whether every setting is as it was found, as far as it is known.
-    pub restored: Option<bool>,
-}
-
-/// What was made of a combination in a block.
-#[derive(Debug, Clone, Copy)]
-pub struct Made<'a> {
-    /// The place among all trials, from 0.
-    pub order: usize,
-    /// The trials; none where it cannot be had.
-    pub samples: &'a [Sample],
-    /// Why there is none.
-    pub why: Option<&'a str>,
-}
-
-/// Sorts the records of an experiment; none where they are of something else.
-pub fn sort(records: &[Record]) -> Option<Sorted<'_>> {
-    let experiment = records.iter().find_map(|record| match record {
-        Record::Lab { experiment, .. } => Some(&**experiment),
-        _ => None,
-    })?;
-    let mut sorted = Sorted {
-        experiment,
-        left: Vec::new(),
-        pilots: Vec::new(),
-        cells: BTreeMap::new(),
-        set_aside: 0,
-        complete: false,
-        stopped: None,
-        restored: None,
-    };
-    let mut order = 0;
-    for record in records {
-        match record {
-            Record::LeftOut { factor, level, why } => sorted.left.push((*factor, *level, why)),
-            Record::Pilot(sample) => sorted.pilots.push(sample),
-            Record::Cell {
-                block,
-                levels,
-                samples,
-                why,
-            } => {
-                let made = Made {
-                    order,
-                    samples,
-                    why: why.as_deref(),
-                };
-                order += 1;
-                let before = sorted.cells.insert((*block, levels), made);
-                sorted.set_aside += usize::from(before.is_some());
-            }
-            Record::Stopped(why) => sorted.stopped = Some(why),
-            Record::Resumed { .. } => sorted.stopped = None,
-            Record::Ended { restored, .. } => {
-                sorted.complete = sorted.stopped.is_none();
-                sorted.restored = Some(*restored);
-            }
-            _ => {}
-        }
-    }
-    Some(sorted)
 }
 
 /// Whether an experiment came to its end.
@@ -275,31 +214,12 @@ pub(super) fn trials_made(records: &[Record]) -> usize {
 }
 
 impl Sorted<'_> {
-    /// The levels that are left out.
-    pub fn left_out(&self) -> Vec<(usize, usize)> {
-        let places = self.left.iter().map(|(factor, level, _)| (*factor, *level));
-        places.collect()
-    }
-
-    /// What is judged: what the file names, else what the workload is about.
-    pub fn responses(&self) -> Vec<Response> {
-        let named = &self.experiment.response.0;
-        if !named.is_empty() {
-            return named.clone();
-        }
-        let first = self.cells.values().find_map(|made| made.samples.first());
-        let first = first.or(self.pilots.first().copied());
-        first.map(own_response).into_iter().collect()
-    }
-
-    fn value(&self, response: Response, block: u32, cell: &[usize]) -> Option<f64> {
-        let made = self.cells.get(&(block, cell))?;
-        figure(response, made.samples.first()?)
-    }
-
-    /// The blocks that were begun.
-    pub fn blocks(&self) -> BTreeSet<u32> {
-        self.cells.keys().map(|(block, _)| *block).collect()
+    /// What must be known to read the effects: what the design mixes up, and what was not interleaved.
+    fn notes(&self, header: &Header, laid: &Laid) -> Vec<String> {
+        let mut notes = laid.confounding(self.experiment);
+        let of_runs = self.earlier.iter();
+        notes.extend(of_runs.map(|earlier| earlier::note(self, header, earlier.run)));
+        notes
     }
 
     /// Both sides of a contrast in each block that has all of its cells.
@@ -371,27 +291,22 @@ pub fn document(header: &Header, records: &[Record]) -> Outcome<LabDocument> {
         }
     });
     let trials: Vec<TrialDocument> = trials.collect();
-    let of_response = |response: &Response| ResponseDocument {
-        response: *response,
-        unit: unit(*response),
-        more_is_better: response.more_is_better(),
-        cells: cells(&sorted, &laid, *response),
-        effects: effects(&sorted, &laid, *response, header.seed),
-        drift: drift(&sorted, &laid, *response),
-        outliers: outliers(&sorted, &laid, *response, &trials),
+    let bounds = Bounds::of(header, &sorted);
+    let of_response = |response: &Response| {
+        let (effects, left_out) = effects(&sorted, &laid, *response, header.seed);
+        ResponseDocument {
+            response: *response,
+            unit: response.unit().word(),
+            more_is_better: response.more_is_better(),
+            kind_of_mean: figure::kind_of_mean(*response),
+            cells: cells(&sorted, &laid, *response, bounds.as_ref()),
+            effects,
+            left_out,
+            drift: drift(&sorted, &laid, *response),
+            outliers: outliers(&sorted, &laid, *response, &trials),
+        }
     };
-    let factors = experiment.factors.iter().enumerate();
-    let factors = factors.map(|(at, factor)| FactorDocument {
-        name: factor.name().to_owned(),
-        levels: (0..factor.levels.len())
-            .map(|level| LevelDocument {
-                name: factor.level(level).unwrap_or_default().name,
-                skipped: (sorted.left.iter())
-                    .find(|(f, l, _)| (*f, *l) == (at, level))
-                    .map(|(_, _, why)| (*why).to_owned()),
-            })
-            .collect(),
-    });
+    let difference = difference::document(&sorted, &laid, header.seed);
     Ok(LabDocument {
         schema: SCHEMA,
         title: experiment.title.clone(),
@@ -406,44 +321,81 @@ pub fn document(header: &Header, records: &[Record]) -> Outcome<LabDocument> {
             kind: experiment.design.kind.word(),
             cells: laid.cells.len(),
             blocks: sorted.blocks().len(),
-            confounding: laid.confounding(experiment),
+            confounding: sorted.notes(header, &laid),
         },
-        factors: factors.collect(),
+        factors: factors(&sorted),
+        peers: sorted.peers.iter().map(PeerDocument::of).collect(),
         responses: responses.iter().map(of_response).collect(),
+        published: published::documents(&sorted, &laid, difference.as_ref()),
+        difference,
         trials,
     })
 }
 
-fn cells(sorted: &Sorted<'_>, laid: &Laid, response: Response) -> Vec<CellDocument> {
+fn factors(sorted: &Sorted<'_>) -> Vec<FactorDocument> {
+    let factors = sorted.experiment.factors.iter().enumerate();
+    let documents = factors.map(|(at, factor)| FactorDocument {
+        name: factor.name().to_owned(),
+        levels: (0..factor.levels.len())
+            .map(|level| LevelDocument {
+                name: factor.level(level).unwrap_or_default().name,
+                skipped: (sorted.left.iter())
+                    .find(|(f, l, _)| (*f, *l) == (at, level))
+                    .map(|(_, _, why)| (*why).to_owned()),
+                peer: factor.level(level).unwrap_or_default().peer.at,
+                run: factor.level(level).unwrap_or_default().run,
+            })
+            .collect(),
+    });
+    documents.collect()
+}
+
+fn cells(
+    sorted: &Sorted<'_>,
+    laid: &Laid,
+    response: Response,
+    bounds: Option<&Bounds<'_>>,
+) -> Vec<CellDocument> {
     let blocks = sorted.blocks();
+    // A ceiling is one of rates.
+    let bounds = bounds.filter(|_| response == Response::Rate);
     let one = |cell: &Cell| {
-        let values: Vec<f64> = (blocks.iter())
-            .filter_map(|block| sorted.value(response, *block, cell))
-            .collect();
-        let logs: Vec<f64> = values.iter().map(|value| value.ln()).collect();
+        let values = sorted.values(response, cell);
         let why = blocks.iter().find_map(|block| {
             let made = sorted.cells.get(&(*block, cell.as_slice()))?;
             made.why.map(str::to_owned)
         });
+        let mean = figure::mean(response, &values);
         CellDocument {
             levels: sorted.experiment.level_names(cell),
             trials: values.len(),
-            mean: mean(&logs).ok().map(f64::exp),
+            mean,
+            ceiling: bounds
+                .zip(mean)
+                .and_then(|(bounds, mean)| bounds.ceiling(cell, &sorted.samples(cell), mean)),
             least: values.iter().copied().reduce(f64::min),
             most: values.iter().copied().reduce(f64::max),
             why,
         }
     };
-    laid.cells.iter().map(one).collect()
+    let earlier = sorted.earlier_cells();
+    laid.cells.iter().chain(&earlier).map(one).collect()
 }
 
-fn effects(sorted: &Sorted<'_>, laid: &Laid, response: Response, seed: u64) -> Vec<EffectDocument> {
+/// The effects, and why some are left out.
+fn effects(
+    sorted: &Sorted<'_>,
+    laid: &Laid,
+    response: Response,
+    seed: u64,
+) -> (Vec<EffectDocument>, Option<String>) {
     let experiment = sorted.experiment;
     let effects = laid.effects(experiment);
+    let unpaired = earlier::effects(sorted, laid);
     #[expect(clippy::cast_precision_loss, reason = "some hundred effects")]
-    let all = 1.0 - (1.0 - LEVEL) / effects.len().max(1) as f64;
-    let names = |effect: &Effect, levels: &[usize]| {
-        let pairs = effect.factors.iter().zip(levels);
+    let all = 1.0 - (1.0 - LEVEL) / (effects.len() + unpaired.len()).max(1) as f64;
+    let names = |factors: &[usize], levels: &[usize]| {
+        let pairs = factors.iter().zip(levels);
         let name = |(factor, level): (&usize, &usize)| {
             experiment.factors[*factor]
                 .level(*level)
@@ -452,15 +404,11 @@ fn effects(sorted: &Sorted<'_>, laid: &Laid, response: Response, seed: u64) -> V
         };
         pairs.map(name).collect::<Vec<String>>()
     };
-    let one = |effect: &Effect| {
-        let contrast = laid.layout.contrast(&effect.corner)?;
-        let pairs = sorted.pairs(laid, &contrast, response);
-        let found = paired_relative(&pairs, LEVEL, Seed(seed)).ok()?;
-        let strict = paired_relative(&pairs, all, Seed(seed)).ok()?;
-        Some(EffectDocument {
-            effect: experiment.effect_name(&effect.factors),
-            levels: names(effect, &effect.levels),
-            against: names(effect, &effect.against),
+    let told =
+        |asked: &Asked, interleaved: bool, found: &Relative, strict: &Relative| EffectDocument {
+            effect: experiment.effect_name(&asked.factors),
+            levels: names(&asked.factors, &asked.levels),
+            against: names(&asked.factors, &asked.against),
             relative: found.relative,
             low: found.interval.low,
             high: found.interval.high,
@@ -469,9 +417,44 @@ fn effects(sorted: &Sorted<'_>, laid: &Laid, response: Response, seed: u64) -> V
             smallest_detectable: found.smallest_detectable,
             shown: found.interval.excludes(0.0),
             shown_among_all: strict.interval.excludes(0.0),
-        })
-    };
-    effects.iter().filter_map(one).collect()
+            interleaved,
+        };
+    let here = effects.iter().filter_map(|effect| {
+        let contrast = laid.layout.contrast(&effect.corner)?;
+        let pairs = sorted.pairs(laid, &contrast, response);
+        let found = paired_relative(&pairs, LEVEL, Seed(seed)).ok()?;
+        let strict = paired_relative(&pairs, all, Seed(seed)).ok()?;
+        Some(told(&effect.asked, true, &found, &strict))
+    });
+    let of_others = unpaired.iter().filter_map(|effect| {
+        let found = earlier::effect(sorted, laid, effect, response, LEVEL)?;
+        let strict = earlier::effect(sorted, laid, effect, response, all)?;
+        Some(told(effect, false, &found, &strict))
+    });
+    let told: Vec<EffectDocument> = here.chain(of_others).collect();
+    let left = effects.len() + unpaired.len() - told.len();
+    let too_early = sorted.blocks().len() < BLOCKS_OF_EFFECTS;
+    let left_out = without_ratios(sorted, laid, response).filter(|_| left > 0 && !too_early);
+    let left_out = left_out.map(|why| format!("{} left out: {why}", count(left, "effect")));
+    (told, left_out)
+}
+
+/// Why effects on a figure cannot be told although it was measured: of 0 there is no relative change, and without the
+/// trials that have it the others would be no fair choice.
+fn without_ratios(sorted: &Sorted<'_>, laid: &Laid, response: Response) -> Option<String> {
+    let earlier = sorted.earlier_cells();
+    let cells = laid.cells.iter().chain(&earlier);
+    let values: Vec<f64> = cells
+        .flat_map(|cell| sorted.values(response, cell))
+        .collect();
+    let zeros = values.iter().filter(|value| **value == 0.0).count();
+    let word = response.word();
+    (zeros > 0).then(|| {
+        format!(
+            "{zeros} of {} have a {word} of 0, of which there is no relative change",
+            count(values.len(), "trial")
+        )
+    })
 }
 
 /// The mean of the logarithms of a block's cells, over the cells that every block has.
@@ -481,7 +464,8 @@ fn levels_of_blocks(sorted: &Sorted<'_>, laid: &Laid, response: Response) -> Vec
         let mut values = blocks
             .iter()
             .map(|block| sorted.value(response, *block, cell));
-        values.all(|value| value.is_some())
+        // Of a part that is 0 there is no logarithm.
+        values.all(|value| value.is_some_and(|value| value > 0.0))
     };
     // The last block may have been cut off: a block without most of its cells is no block.
     let cells: Vec<&Cell> = laid.cells.iter().filter(in_all).collect();
@@ -532,7 +516,8 @@ fn outliers(
     }
     let logs: Vec<Option<f64>> = trials
         .iter()
-        .map(|trial| trial.values.get(response.word()).map(|value| value.ln()))
+        .map(|trial| trial.values.get(response.word()).copied())
+        .map(|value| value.filter(|value| *value > 0.0).map(f64::ln))
         .collect();
     let names: Vec<Vec<String>> = (laid.cells.iter())
         .map(|cell| experiment.level_names(cell))

@@ -1,5 +1,7 @@
-//! Paths side by side between the same two ends: the one that is judged and changed, and those that only load.
+//! Paths side by side between the same two ends: the one that is judged and changed, and those that only load; to each
+//! host that an experiment holds against another.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::Path as FilePath;
 use std::thread;
@@ -18,20 +20,19 @@ use crate::ends::Ends;
 use crate::exit::{Code, Outcome, Stop};
 use crate::interrupt::Interrupt;
 use crate::measure::open_path;
-use crate::trial::{Path, address_of_kind};
+use crate::trial::{Path, PathView, address_of_kind};
 
-/// The paths. Each has an agent of its own at the far end.
+/// The ways to one host. Each has an agent of its own at the far end.
 #[derive(Debug)]
-pub(super) struct Lanes {
-    pub(super) first: Path,
+struct Way {
+    first: Path,
     beside: Vec<Path>,
     /// Where data goes when nothing else is said.
     home: IpAddr,
 }
 
-impl Lanes {
-    /// Opens a path, and so many beside it.
-    pub(super) fn open(
+impl Way {
+    fn open(
         peer: &PeerArgs,
         beside: usize,
         state: &FilePath,
@@ -46,8 +47,7 @@ impl Lanes {
         })
     }
 
-    /// Takes leave of every agent.
-    pub(super) fn leave(self) -> Outcome<()> {
+    fn leave(self) -> Outcome<()> {
         for path in self.beside {
             path.peer.leave()?;
         }
@@ -55,48 +55,148 @@ impl Lanes {
     }
 }
 
+/// The ways to the peer of an experiment, and to each other host that is a level: all are kept up for the whole run,
+/// and one of them is turned to. This end's settings are changed through the first alone, which holds their journal.
+#[derive(Debug)]
+pub(super) struct Lanes {
+    ways: Vec<Way>,
+    now: usize,
+    /// The other hosts, as the experiment names them: the places of their ways, or why there is none.
+    others: BTreeMap<String, Result<usize, Stop>>,
+}
+
+impl Lanes {
+    /// Opens the ways to the peer and to `others`, each with so many paths beside the first. Another host that cannot
+    /// be reached is a level that cannot be had.
+    pub(super) fn open(
+        peer: &PeerArgs,
+        others: &BTreeMap<String, PeerArgs>,
+        beside: usize,
+        state: &FilePath,
+        interrupt: &Interrupt,
+    ) -> Outcome<Self> {
+        let mut lanes = Self {
+            ways: vec![Way::open(peer, beside, state, interrupt)?],
+            now: 0,
+            others: BTreeMap::new(),
+        };
+        for (name, peer) in others {
+            let way = match Way::open(peer, beside, state, interrupt) {
+                Ok(way) => {
+                    lanes.ways.push(way);
+                    Ok(lanes.ways.len() - 1)
+                }
+                Err(stop) if interrupt.asked() => return Err(stop),
+                Err(stop) => Err(stop),
+            };
+            lanes.others.insert(name.clone(), way);
+        }
+        Ok(lanes)
+    }
+
+    /// The path to the peer of the experiment.
+    pub(super) fn home(&self) -> &Path {
+        &self.ways[0].first
+    }
+
+    /// From now on, changes may disturb the interfaces that ssh connections to all ends come in by.
+    pub(super) fn include_way_in(&mut self) {
+        let firsts = self.ways.iter_mut().map(|way| &mut way.first);
+        firsts.for_each(Path::include_way_in);
+    }
+
+    /// What is known of the way to each other host.
+    pub(super) fn others(&self) -> impl Iterator<Item = (&String, Result<PathView<'_>, &Stop>)> {
+        let others = self.others.iter();
+        others.map(|(name, way)| {
+            let view = way.as_ref().map(|way| self.ways[*way].first.view());
+            (name, view)
+        })
+    }
+
+    /// Takes leave of every agent.
+    pub(super) fn leave(self) -> Outcome<()> {
+        self.ways.into_iter().try_for_each(Way::leave)
+    }
+
+    fn way(&self) -> &Way {
+        &self.ways[self.now]
+    }
+
+    fn way_mut(&mut self) -> &mut Way {
+        &mut self.ways[self.now]
+    }
+
+    /// The path that changes an end.
+    fn changer(&mut self, end: End) -> &mut Path {
+        let way = match end {
+            End::Local => 0,
+            End::Remote => self.now,
+        };
+        &mut self.ways[way].first
+    }
+}
+
 impl Ends for Lanes {
     fn host(&self, end: End) -> &Host {
-        self.first.host(end)
+        self.way().first.host(end)
     }
 
     fn nic(&self, end: End) -> &NicName {
-        self.first.nic(end)
+        self.way().first.nic(end)
+    }
+
+    fn address(&self) -> IpAddr {
+        self.way().home
     }
 
     fn settings(&mut self, end: End, keys: &[SettingKey]) -> Outcome<Vec<Known<Value>>> {
-        self.first.settings(end, keys)
+        self.way_mut().first.settings(end, keys)
     }
 
     fn read_again(&mut self) -> Outcome<()> {
-        self.first.read_again()
+        self.way_mut().first.read_again()
     }
 
     fn trial(&mut self, spec: &TrialSpec) -> Outcome<Sample> {
-        self.first.trial(spec)
+        self.way_mut().first.trial(spec)
+    }
+
+    fn turn(&mut self, peer: Option<&str>) -> Outcome<()> {
+        self.now = match peer.map(|name| (name, self.others.get(name))) {
+            None => 0,
+            Some((_, Some(Ok(way)))) => *way,
+            Some((name, Some(Err(stop)))) => {
+                return Err(Stop::new(stop.code, format!("{name}: {}", stop.message)));
+            }
+            Some((name, None)) => {
+                return Err(Stop::new(Code::Bug, format!("no way to {name} was opened")));
+            }
+        };
+        Ok(())
     }
 
     fn aim(&mut self, address: Option<&str>) -> Outcome<()> {
-        let (local, remote) = (&self.first.local, &self.first.remote);
+        let way = self.way_mut();
+        let (local, remote) = (&way.first.local, &way.first.remote);
         let address = match address.map(|text| (text, text.strip_prefix('@'))) {
-            None => self.home,
+            None => way.home,
             Some((_, Some(kind))) => address_of_kind(local, remote, kind)?,
             Some((text, None)) => text.parse().map_err(|_| {
                 let why = format!("`{text}` is no address: expected one of the peer, or `@KIND`");
                 Stop::new(Code::BadInput, why)
             })?,
         };
-        self.first.address = address;
-        self.beside
-            .iter_mut()
-            .for_each(|path| path.address = address);
+        let paths = std::iter::once(&mut way.first).chain(&mut way.beside);
+        paths.for_each(|path| path.address = address);
         Ok(())
     }
 
     fn trials(&mut self, specs: &[TrialSpec]) -> Outcome<Vec<Sample>> {
         let tokens = specs.iter().map(|_| fresh_token());
         let tokens = tokens.collect::<Outcome<Vec<_>>>()?;
-        let paths = std::iter::once(&mut self.first).chain(&mut self.beside);
+        let way = self.way_mut();
+        let paths = std::iter::once(&mut way.first).chain(&mut way.beside);
         let lanes = paths.map(Path::lane).zip(specs.iter().zip(tokens));
         let lanes: Vec<_> = lanes.collect();
         if lanes.len() < specs.len() {
@@ -118,14 +218,14 @@ impl Ends for Lanes {
     }
 
     fn apply(&mut self, end: End, plan: &Plan) -> Outcome<()> {
-        self.first.apply(end, plan)
+        self.changer(end).apply(end, plan)
     }
 
     fn undo(&mut self, end: End) -> Outcome<()> {
-        self.first.undo(end)
+        self.changer(end).undo(end)
     }
 
     fn commit(&mut self, end: End) -> Outcome<()> {
-        self.first.commit(end)
+        self.changer(end).commit(end)
     }
 }

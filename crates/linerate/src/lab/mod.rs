@@ -2,28 +2,41 @@
 //!
 //! `definition` reads the file of an experiment, `resolve` makes of a combination of levels the trials and settings
 //! it stands for, `session` runs them in randomised blocks, `judge` makes of the record what is printed as JSON,
-//! `text` what a person reads. `compare` holds two runs against each other.
+//! `text` what a person reads, `board` the table while it runs. `lanes` are the paths to the peer and to other hosts that
+//! are levels, `earlier` the runs that are, `published` what others measured, `difference` what one level takes longer
+//! than another. `compare` holds two runs against each other.
 
+mod board;
+mod bound;
 pub(crate) mod compare;
 pub(crate) mod definition;
+mod difference;
 mod document;
+pub mod earlier;
 pub(crate) mod figure;
 pub mod judge;
 mod lanes;
+pub(crate) mod published;
 pub mod resolve;
 pub mod session;
+mod sorted;
 mod text;
 
+use std::collections::BTreeMap;
+use std::io;
 use std::path::Path as FilePath;
 use std::process::Command;
 
-use linerate_model::lab::{Experiment, Factor};
+use linerate_model::ids::NicName;
+use linerate_model::known::Known;
+use linerate_model::lab::{Experiment, Factor, LevelTable};
 use linerate_model::units::BitRate;
-use linerate_testbed::Stage;
+use linerate_testbed::{Netns, Stage, TunnelEnd};
 
 use self::definition::Definition;
 #[cfg(test)]
 pub(crate) use self::definition::parse;
+pub(crate) use self::difference::in_words as difference_in_words;
 use self::lanes::Lanes;
 use self::resolve::Resolver;
 use self::session::{Asked, Session};
@@ -36,9 +49,9 @@ use crate::interrupt::Interrupt;
 use crate::measure::copy_bandwidth;
 use crate::peer::PeerAddress;
 use crate::prove::seconds_in_words;
-use crate::report;
+use crate::report::{self, Seen};
 use crate::say::{Format, Say};
-use crate::store::{self, Header, Log, Record, Run, StoredRun};
+use crate::store::{self, Header, Log, Record, Records, Run, StoredRun};
 use crate::tune::recover_first;
 
 /// The page in a run's folder.
@@ -84,20 +97,24 @@ fn list(say: &Say) -> Outcome<()> {
 
 /// `lab run`.
 fn begin(args: &LabRunArgs, state: &FilePath, say: &Say) -> Outcome<()> {
-    if args.step == Some(LabStep::Stage) {
-        return on_stage(Some("netns:far"));
-    }
     let experiment = as_asked(args)?;
+    if args.step == Some(LabStep::Stage) {
+        return on_stage(&experiment, Some("netns:far"), say);
+    }
     let interrupt = Interrupt::listen()?;
     let Some(peer) = peer_of(args, &experiment)? else {
         return between_own_hosts(&interrupt, say);
     };
     let seed = args.seed.map_or_else(fresh_seed, Ok)?;
+    let earlier = earlier::missing(&experiment, &[])?;
     recover_first(state, say)?;
-    let mut lanes = Lanes::open(&peer, experiment.beside.len(), state, &interrupt)?;
+    let others = others_of(&experiment, args.push)?;
+    let beside = experiment.beside.len();
+    let mut lanes = Lanes::open(&peer, &others, beside, state, &interrupt)?;
     if args.include_way_in {
-        lanes.first.include_way_in();
+        lanes.include_way_in();
     }
+    let home = lanes.home();
     let created_unix_s = now_unix_s();
     let header = Header {
         schema: store::SCHEMA.to_owned(),
@@ -107,12 +124,12 @@ fn begin(args: &LabRunArgs, state: &FilePath, say: &Say) -> Outcome<()> {
         seed,
         pairs: experiment.design.repeats,
         peer: peer.peer.to_string(),
-        local_nic: lanes.first.local_nic.clone(),
-        remote_nic: lanes.first.remote_nic.clone(),
-        address: lanes.first.address.to_string(),
-        copy_bit_per_s: copy_bandwidth(&lanes.first).map(BitRate::as_bit_per_s),
+        local_nic: home.local_nic.clone(),
+        remote_nic: home.remote_nic.clone(),
+        address: home.address.to_string(),
+        copy_bit_per_s: copy_bandwidth(home).map(BitRate::as_bit_per_s),
     };
-    let resolver = Resolver::new(experiment, lanes.first.view());
+    let resolver = resolver(experiment, &lanes);
     let asked = Asked {
         seed,
         anyway: args.anyway,
@@ -135,6 +152,9 @@ fn begin(args: &LabRunArgs, state: &FilePath, say: &Say) -> Outcome<()> {
         include_way_in: args.include_way_in,
         own_hosts: args.step == Some(LabStep::Inside),
     })?;
+    earlier
+        .into_iter()
+        .try_for_each(|earlier| run.add(earlier))?;
     Session::new(&mut lanes, &mut run, &resolver, asked, say)
         .run()
         .map_err(|stop| resumable(stop, &folder))?;
@@ -142,10 +162,59 @@ fn begin(args: &LabRunArgs, state: &FilePath, say: &Say) -> Outcome<()> {
     show(&folder, Some(&folder.join(PAGE)), say)
 }
 
+/// The experiment on the paths that were opened for it.
+fn resolver(experiment: Experiment, lanes: &Lanes) -> Resolver {
+    let home = Resolver::new(experiment, lanes.home().view());
+    lanes
+        .others()
+        .fold(home, |resolver, (name, way)| resolver.with_other(name, way))
+}
+
+/// The other hosts that are levels, as the experiment names them.
+fn others_of(experiment: &Experiment, push: bool) -> Outcome<BTreeMap<String, PeerArgs>> {
+    let mut others: BTreeMap<String, PeerArgs> = BTreeMap::new();
+    for level in levels(experiment) {
+        let Some(name) = level.peer.at else {
+            continue;
+        };
+        // `@KIND` is looked for when both hosts are known.
+        let address = level.address.and_then(|address| address.parse().ok());
+        let peer = peer_address(&name)?;
+        let other = others.entry(name).or_insert(PeerArgs {
+            peer,
+            push,
+            address,
+            port: None,
+        });
+        // Levels of the same host by several addresses: the way to it is the usual one, and each trial aims.
+        if other.address != address {
+            other.address = None;
+        }
+    }
+    Ok(others)
+}
+
+/// Every level of every factor.
+fn levels(experiment: &Experiment) -> impl Iterator<Item = LevelTable> {
+    let factors = experiment.factors.iter();
+    factors.flat_map(|factor| (0..factor.levels.len()).filter_map(|level| factor.level(level)))
+}
+
+fn peer_address(text: &str) -> Outcome<PeerAddress> {
+    text.parse()
+        .map_err(|error| Stop::new(Code::BadInput, format!("`peer.at`: {error}")))
+}
+
 /// What will be done, before it is.
 fn say_plan(resolver: &Resolver, header: &Header, say: &Say) -> Outcome<()> {
     let laid = judge::laid(&resolver.experiment, &[])?;
-    let trial = resolver.trials(&laid.cells[0])?;
+    // Any that can be had: which cannot is found out later, and all last as long.
+    let first = laid
+        .cells
+        .iter()
+        .find_map(|cell| resolver.trials(cell).ok());
+    let alone = judge::without_factors(&resolver.experiment);
+    let trial = first.map_or_else(|| resolver.trials(&alone), Ok)?;
     let design = &resolver.experiment.design;
     let cells = laid.cells.len() as u64;
     let trials = cells.saturating_mul(design.repeats.into());
@@ -168,7 +237,16 @@ fn say_plan(resolver: &Resolver, header: &Header, say: &Say) -> Outcome<()> {
             format!(", {} of moving bytes", seconds_in_words(time))
         },
     ));
-    for words in resolver.changed_in_words()? {
+    for level in levels(&resolver.experiment) {
+        if let Some(run) = level.run {
+            let words = "another run, not measured again and not interleaved with these";
+            say.note(&format!("  {}: {words}: {run}", level.name));
+        }
+    }
+    for words in resolver.others_in_words() {
+        say.note(&format!("  {words}"));
+    }
+    for words in resolver.changed_in_words() {
         say.note(&format!("  {words}"));
     }
     for words in laid.confounding(&resolver.experiment) {
@@ -216,9 +294,7 @@ fn resumable(stop: Stop, folder: &FilePath) -> Stop {
 fn peer_of(args: &LabRunArgs, experiment: &Experiment) -> Outcome<Option<PeerArgs>> {
     let peer = match (&args.peer, &experiment.peer.at) {
         (Some(peer), _) => peer.clone(),
-        (None, Some(text)) => text
-            .parse::<PeerAddress>()
-            .map_err(|error| Stop::new(Code::BadInput, format!("`peer.at`: {error}")))?,
+        (None, Some(text)) => peer_address(text)?,
         (None, None) => return Ok(None),
     };
     Ok(Some(PeerArgs {
@@ -249,24 +325,55 @@ fn again(step: &str) -> Outcome<Command> {
 }
 
 /// Makes two hosts, and runs the command between them, with the peer's name behind it where it takes one.
-fn on_stage(peer: Option<&str>) -> Outcome<()> {
+fn on_stage(experiment: &Experiment, peer: Option<&str>, say: &Say) -> Outcome<()> {
     // First of all, while this process has one thread.
     let stage = Stage::enter().map_err(|error| stage_stop(&error))?;
     let interrupt = Interrupt::listen()?;
-    let (near, _far) = hosts(&stage)?;
+    let (near, far) = hosts(&stage)?;
+    if goes_by_tunnel(experiment)
+        && let Err(error) = tunnel(&near, &far)
+    {
+        say.note(&format!("there is no VXLAN between them: {error}"));
+    }
     let mut command = again("inside")?;
     command.args(peer);
     enter(&near, &mut command)?;
     wait_for(command, "inside", &interrupt)
 }
 
+/// Whether some level sends data by a tunnel that both hosts have.
+fn goes_by_tunnel(experiment: &Experiment) -> bool {
+    let is_tunnel = |level: LevelTable| level.address.as_deref() == Some("@tunnel");
+    levels(experiment).any(is_tunnel)
+}
+
+/// A VXLAN between the two hosts, over what joins them.
+fn tunnel(near: &Netns, far: &Netns) -> io::Result<()> {
+    let name = |text: &str| text.parse::<NicName>().map_err(io::Error::other);
+    let (near_nic, far_nic) = (name("near0")?, name("far0")?);
+    let near = TunnelEnd {
+        host: near,
+        over: &near_nic,
+        outer: [10, 77, 0, 1].into(),
+        inner: "10.78.0.1/24",
+    };
+    let far = TunnelEnd {
+        host: far,
+        over: &far_nic,
+        outer: [10, 77, 0, 2].into(),
+        inner: "10.78.0.2/24",
+    };
+    // Behind the interfaces that it goes over, so that they are what is taken when nothing is said.
+    linerate_testbed::tunnel(&name("vxlan0")?, near, far)
+}
+
 /// `lab resume`: the same experiment between the same ends, from where its record stops.
 fn resume(folder: &FilePath, step: Option<LabStep>, state: &FilePath, say: &Say) -> Outcome<()> {
-    if step == Some(LabStep::Stage) {
-        return on_stage(None);
-    }
     let stored = store::read(folder)?;
     let (experiment, include_way_in) = experiment_of(&stored)?;
+    if step == Some(LabStep::Stage) {
+        return on_stage(experiment, None, say);
+    }
     if judge::is_whole(&stored.records) {
         say.note("the run came to its end: there is nothing left to do");
         return show(folder, None, say);
@@ -274,6 +381,7 @@ fn resume(folder: &FilePath, step: Option<LabStep>, state: &FilePath, say: &Say)
     if has_own_hosts(&stored) && step.is_none() {
         return between_own_hosts(&Interrupt::listen()?, say);
     }
+    let missing = earlier::missing(experiment, &stored.records)?;
     let mut run = Run::resume(folder)?;
     let header = &stored.header;
     let interrupt = Interrupt::listen()?;
@@ -285,11 +393,13 @@ fn resume(folder: &FilePath, step: Option<LabStep>, state: &FilePath, say: &Say)
         address: header.address.parse().ok(),
         port: None,
     };
-    let mut lanes = Lanes::open(&peer, experiment.beside.len(), state, &interrupt)?;
+    let others = others_of(experiment, false)?;
+    let beside = experiment.beside.len();
+    let mut lanes = Lanes::open(&peer, &others, beside, state, &interrupt)?;
     if include_way_in {
-        lanes.first.include_way_in();
+        lanes.include_way_in();
     }
-    let path = &lanes.first;
+    let path = lanes.home();
     if (&path.local_nic, &path.remote_nic) != (&header.local_nic, &header.remote_nic) {
         let why = format!(
             "the run went from {} to {}, and the way is from {} to {} now",
@@ -297,7 +407,7 @@ fn resume(folder: &FilePath, step: Option<LabStep>, state: &FilePath, say: &Say)
         );
         return Err(Stop::new(Code::NotSupported, why).hint("begin another run"));
     }
-    let resolver = Resolver::new(experiment.clone(), path.view());
+    let resolver = resolver(experiment.clone(), &lanes);
     let asked = Asked {
         seed: header.seed,
         anyway: true,
@@ -307,6 +417,9 @@ fn resume(folder: &FilePath, step: Option<LabStep>, state: &FilePath, say: &Say)
     run.add(Record::Resumed {
         unix_s: now_unix_s(),
     })?;
+    missing
+        .into_iter()
+        .try_for_each(|earlier| run.add(earlier))?;
     Session::new(&mut lanes, &mut run, &resolver, asked, say)
         .run()
         .map_err(|stop| resumable(stop, folder))?;
@@ -344,14 +457,46 @@ fn has_own_hosts(stored: &StoredRun) -> bool {
     stored.records.iter().any(is_own)
 }
 
-/// Whether a stored run is one of an experiment.
-pub(crate) fn is_lab(stored: &StoredRun) -> bool {
-    experiment_of(stored).is_ok()
+/// Whether a stored run is one of an experiment, which its first record says.
+pub(crate) fn is_lab(folder: &FilePath) -> Outcome<bool> {
+    // Of a run that this linerate cannot read, that is what to say.
+    store::read_header(folder)?;
+    let first = Records::open(folder)?.next().transpose()?;
+    Ok(matches!(first, Some(Record::Lab { .. })))
+}
+
+/// Reads a run of an experiment, and what its pictures show, without what nothing is judged by: counters, profiles and
+/// CPU time step by step are most of a trial, and stay in the file.
+pub(crate) fn read_run(folder: &FilePath) -> Outcome<(StoredRun, Seen)> {
+    let mut seen = Seen::default();
+    let stored = store::read_keeping(folder, |record| {
+        seen.see(record);
+        let samples = match record {
+            Record::Cell { samples, .. } => samples.as_mut_slice(),
+            Record::Pilot(sample) => std::slice::from_mut(&mut **sample),
+            _ => &mut [],
+        };
+        for side in samples
+            .iter_mut()
+            .flat_map(|sample| [&mut sample.local, &mut sample.remote])
+        {
+            side.counters = Known::default();
+            side.profile = Known::default();
+            side.cpu.series = Vec::new();
+            // A list that was read has room for up to twice as much as is in it.
+            side.flows.shrink_to_fit();
+            for flow in &mut side.flows {
+                flow.at_ns.shrink_to_fit();
+                flow.bytes.shrink_to_fit();
+            }
+        }
+    })?;
+    Ok((stored, seen))
 }
 
 /// Judges a run of an experiment from its records, prints what they say, and writes its page.
 pub fn show(folder: &FilePath, page: Option<&FilePath>, say: &Say) -> Outcome<()> {
-    let stored = store::read(folder)?;
+    let (stored, seen) = read_run(folder)?;
     if stored.torn {
         say.note("the run was cut off while it was written: its last record is left out");
     }
@@ -360,12 +505,8 @@ pub fn show(folder: &FilePath, page: Option<&FilePath>, say: &Say) -> Outcome<()
     document.run = Some(folder.display().to_string());
     document.report = page.map(|page| page.display().to_string());
     if let Some(page) = page {
-        let hosts = stored.records.iter().find_map(|record| match record {
-            Record::Hosts { local, remote } => Some((&**local, &**remote)),
-            _ => None,
-        });
-        let text = report::lab_page(&document, &stored.header, hosts);
-        store::write_whole(page, text.as_bytes())
+        let page_text = report::lab_page(&document, &stored.header, &seen);
+        store::write_whole(page, page_text.as_bytes())
             .map_err(|error| store::cannot_write(folder, error))?;
     }
     if !document.complete {

@@ -3,6 +3,8 @@
 //! Options of a workload are those of `linerate measure`, read by the same parser, so that a level is written as a
 //! person would type it and means the same.
 
+use std::collections::BTreeMap;
+
 use clap::{Arg, Command, Parser, Subcommand};
 use linerate_model::host::{Host, Nic, QueueKind};
 use linerate_model::ids::{CpuSet, NicName};
@@ -39,11 +41,19 @@ const NOT_OF_A_TRIAL: [&str; 14] = [
 /// The value that leaves a setting as it was found.
 const AS_FOUND: &str = "as found";
 
-/// An experiment on a path: what its levels stand for there.
+/// An experiment on the paths that it takes: what its levels stand for there.
 #[derive(Debug)]
 pub struct Resolver {
     /// The experiment.
     pub experiment: Experiment,
+    home: Ground,
+    /// The ways to the other hosts that are levels, as the experiment names them, or why there is none.
+    others: BTreeMap<String, Result<Ground, (Code, String)>>,
+}
+
+/// A path as it was found.
+#[derive(Debug)]
+struct Ground {
     local: Host,
     remote: Host,
     local_nic: NicName,
@@ -51,20 +61,9 @@ pub struct Resolver {
     ipv6: bool,
 }
 
-/// A setting of an end, and the value that is wanted.
-pub type Wanted = (End, SettingKey, Value);
-
-#[derive(Debug, Parser)]
-struct Measure {
-    #[command(subcommand)]
-    action: MeasureAction,
-}
-
-impl Resolver {
-    /// The experiment on the path as it was found.
-    pub fn new(experiment: Experiment, path: PathView<'_>) -> Self {
+impl Ground {
+    fn of(path: PathView<'_>) -> Self {
         Self {
-            experiment,
             local: path.local.clone(),
             remote: path.remote.clone(),
             local_nic: path.local_nic.clone(),
@@ -83,28 +82,96 @@ impl Resolver {
         }
     }
 
+    fn shares_kernel(&self) -> bool {
+        let boot = |host: &Host| host.identity.boot_id.value().cloned();
+        boot(&self.local).is_some_and(|id| boot(&self.remote) == Some(id))
+    }
+}
+
+/// A setting of an end, and the value that is wanted.
+pub type Wanted = (End, SettingKey, Value);
+
+#[derive(Debug, Parser)]
+struct Measure {
+    #[command(subcommand)]
+    action: MeasureAction,
+}
+
+impl Resolver {
+    /// The experiment on the path to its peer as it was found.
+    pub fn new(experiment: Experiment, path: PathView<'_>) -> Self {
+        Self {
+            experiment,
+            home: Ground::of(path),
+            others: BTreeMap::new(),
+        }
+    }
+
+    /// Adds the way to another host, or why there is none.
+    #[must_use]
+    pub fn with_other(mut self, name: &str, way: Result<PathView<'_>, &Stop>) -> Self {
+        let way = way.map(Ground::of);
+        let way = way.map_err(|stop| (stop.code, stop.message.clone()));
+        self.others.insert(name.to_owned(), way);
+        self
+    }
+
+    /// The other hosts that can be reached.
+    pub fn others(&self) -> impl Iterator<Item = &str> {
+        let reached = self.others.iter().filter(|(_, way)| way.is_ok());
+        reached.map(|(name, _)| name.as_str())
+    }
+
+    /// The ways to the other hosts that can be reached, for a person.
+    pub(super) fn others_in_words(&self) -> Vec<String> {
+        let words = |(name, way): (&String, &Result<Ground, _>)| {
+            let Ground {
+                local_nic,
+                remote_nic,
+                ..
+            } = way.as_ref().ok()?;
+            Some(format!(
+                "another host: {local_nic} -> {remote_nic} of {name}"
+            ))
+        };
+        self.others.iter().filter_map(words).collect()
+    }
+
+    fn ground(&self, peer: Option<&str>) -> Outcome<&Ground> {
+        let Some(peer) = peer else {
+            return Ok(&self.home);
+        };
+        match self.others.get(peer) {
+            Some(Ok(ground)) => Ok(ground),
+            Some(Err((code, why))) => Err(Stop::new(*code, format!("{peer}: {why}"))),
+            None => {
+                let why = format!("no way to {peer} was looked for");
+                Err(Stop::new(Code::Bug, why))
+            }
+        }
+    }
+
+    /// Whether the far end of a combination was out of reach from the start.
+    pub(super) fn is_out_of_reach(&self, cell: &[usize]) -> bool {
+        let peer = self.experiment.at(cell).peer.at;
+        peer.is_some_and(|peer| matches!(self.others.get(&peer), Some(Err(_))))
+    }
+
     /// The trials of a combination: the one that is judged, then those that run at the same time.
     pub fn trials(&self, cell: &[usize]) -> Outcome<Vec<TrialSpec>> {
         let at = self.experiment.at(cell);
         let workload = at.workload.as_deref().unwrap_or_default();
-        let mut trials = vec![self.trial(workload, &at.options)?];
+        let ground = self.ground(at.peer.at.as_deref())?;
+        let mut trials = vec![trial(ground, workload, &at.options)?];
         for beside in &self.experiment.beside {
             let mut options = beside.options.clone();
             // What runs beside a trial lasts as long as it does.
             if let (None, Some(time)) = (options.get("time"), at.options.get("time")) {
                 options.insert("time".to_owned(), time.clone());
             }
-            trials.push(self.trial(&beside.workload, &options)?);
+            trials.push(trial(ground, &beside.workload, &options)?);
         }
         Ok(trials)
-    }
-
-    fn trial(&self, workload: &str, options: &Words) -> Outcome<TrialSpec> {
-        let action = action(workload, options)?;
-        trial_of(&action, self.path())?.ok_or_else(|| {
-            let why = format!("`{workload}` with these options is no single trial");
-            Stop::new(Code::BadInput, why)
-        })
     }
 
     /// The settings of a combination, of both ends.
@@ -112,14 +179,16 @@ impl Resolver {
         self.settings_of(&self.experiment.at(cell))
     }
 
-    fn settings_of(&self, at: &LevelTable) -> Outcome<Vec<Wanted>> {
+    /// The settings that a table asks for, of both ends.
+    pub(crate) fn settings_of(&self, at: &LevelTable) -> Outcome<Vec<Wanted>> {
         let mut wanted = Vec::new();
+        let ground = self.ground(at.peer.at.as_deref())?;
         let ends = [
-            (End::Local, &self.local, &self.local_nic, &at.settings),
+            (End::Local, &ground.local, &ground.local_nic, &at.settings),
             (
                 End::Remote,
-                &self.remote,
-                &self.remote_nic,
+                &ground.remote,
+                &ground.remote_nic,
                 &at.peer.settings,
             ),
         ];
@@ -134,7 +203,7 @@ impl Resolver {
                 }
             }
         }
-        if self.shares_kernel() {
+        if ground.shares_kernel() {
             // What belongs to the machine is both ends': it is changed by one of them.
             let is_here_too = |key: &SettingKey, value: &Value, wanted: &[Wanted]| {
                 wanted
@@ -149,11 +218,6 @@ impl Resolver {
             });
         }
         Ok(wanted)
-    }
-
-    fn shares_kernel(&self) -> bool {
-        let boot = |host: &Host| host.identity.boot_id.value().cloned();
-        boot(&self.local).is_some_and(|id| boot(&self.remote) == Some(id))
     }
 
     /// Whether every level means something; what only cannot be had here is no error of the experiment.
@@ -175,43 +239,64 @@ impl Resolver {
             for level in 0..*levels {
                 let mut cell = alone.clone();
                 cell[factor] = level;
+                if self.is_earlier(factor, level) || self.is_out_of_reach(&cell) {
+                    continue;
+                }
                 told(self.experiment.factors[factor].name(), check(&cell))?;
             }
         }
         Ok(())
     }
 
-    /// Every setting that some combination changes, with its values, for a person.
-    pub fn changed_in_words(&self) -> Outcome<Vec<String>> {
+    /// Whether a level is an earlier run, of which nothing is made here.
+    pub(super) fn is_earlier(&self, factor: usize, level: usize) -> bool {
+        let of = self.experiment.factors.get(factor);
+        of.is_some_and(|factor| factor.runs().any(|(run, _)| run == level))
+    }
+
+    /// Every setting that some combination changes, with its values, for a person. What cannot be had is said when it
+    /// is tried.
+    pub fn changed_in_words(&self) -> Vec<String> {
         let mut lines: Vec<(String, Vec<String>)> = Vec::new();
-        let mut tell = |at: &LevelTable| -> Outcome<()> {
-            let settings = match self.settings_of(at) {
-                Err(stop) if stop.code == Code::NotSupported => return Ok(()),
-                settings => settings?,
-            };
-            for (end, key, value) in settings {
-                let (key, value) = (format!("{end} {key}"), value.to_string());
+        let base = LevelTable {
+            settings: self.experiment.settings.clone(),
+            peer: self.experiment.peer.clone(),
+            ..LevelTable::default()
+        };
+        let levels =
+            self.experiment.factors.iter().flat_map(|factor| {
+                (0..factor.levels.len()).filter_map(|level| factor.level(level))
+            });
+        let tables: Vec<LevelTable> = levels.chain([base]).collect();
+        let peers = std::iter::once(None).chain(self.others().map(Some));
+        for (peer, table) in peers.flat_map(|peer| tables.iter().map(move |table| (peer, table))) {
+            let mut at = table.clone();
+            at.peer.at = peer.map(str::to_owned);
+            for (end, key, value) in self.settings_of(&at).unwrap_or_default() {
+                let host = match (end, peer) {
+                    (End::Remote, Some(peer)) => peer.to_owned(),
+                    (end, _) => end.to_string(),
+                };
+                let (key, value) = (format!("{host} {key}"), value.to_string());
                 match lines.iter_mut().find(|(known, _)| *known == key) {
                     Some((_, values)) if values.contains(&value) => {}
                     Some((_, values)) => values.push(value),
                     None => lines.push((key, vec![value])),
                 }
             }
-            Ok(())
-        };
-        for factor in &self.experiment.factors {
-            for level in 0..factor.levels.len() {
-                tell(&factor.level(level).unwrap_or_default())?;
-            }
         }
-        tell(&LevelTable {
-            settings: self.experiment.settings.clone(),
-            peer: self.experiment.peer.clone(),
-            ..LevelTable::default()
-        })?;
         let line = |(key, values): (String, Vec<String>)| format!("{key}: {}", values.join(", "));
-        Ok(lines.into_iter().map(line).collect())
+        lines.into_iter().map(line).collect()
     }
+}
+
+/// The trial that a workload with its options is on a path.
+fn trial(ground: &Ground, workload: &str, options: &Words) -> Outcome<TrialSpec> {
+    let action = action(workload, options)?;
+    trial_of(&action, ground.path())?.ok_or_else(|| {
+        let why = format!("`{workload}` with these options is no single trial");
+        Stop::new(Code::BadInput, why)
+    })
 }
 
 /// What must be changed for settings to be as they are wanted, from what they are.
@@ -372,7 +457,7 @@ mod tests {
         pairs.iter().map(pair).collect()
     }
 
-    fn trial(workload: &str, given: &[(&str, Word)]) -> Outcome<TrialSpec> {
+    fn one_trial(workload: &str, given: &[(&str, Word)]) -> Outcome<TrialSpec> {
         let (near, far) = build::veth_pair();
         let (local_nic, remote_nic) = (
             "near0".parse().expect("a name"),
@@ -391,7 +476,7 @@ mod tests {
 
     #[test]
     fn options_mean_what_measure_means_by_them() {
-        let spec = trial(
+        let spec = one_trial(
             "stream",
             &[
                 ("flows", Word::Integer(4)),
@@ -405,7 +490,7 @@ mod tests {
         assert_eq!(spec.direction, linerate_model::workload::Direction::Reverse);
         let sizes = ["1B", "64KiB"].map(|size| Word::Text(size.to_owned()));
         let sizes = Word::List(sizes.to_vec());
-        let spec = trial("pingpong", &[("sizes", sizes)]).expect("a ping-pong");
+        let spec = one_trial("pingpong", &[("sizes", sizes)]).expect("a ping-pong");
         let linerate_model::workload::Workload::Pingpong(pingpong) = spec.workload else {
             panic!("another workload")
         };
@@ -435,7 +520,7 @@ mod tests {
                 "`streams` is no workload; there are: stream, rr",
             ),
         ] {
-            let stop = trial(workload, &[(name, word)]).expect_err(words);
+            let stop = one_trial(workload, &[(name, word)]).expect_err(words);
             assert_eq!(stop.code, Code::BadInput);
             assert!(stop.message.contains(words), "{stop}");
         }

@@ -5,16 +5,21 @@
 //! were found whenever the loop stops. Everything is recorded first and judged from the record, and the order of a
 //! block follows from the seed and the block's number alone: a run that was killed goes on where its record ends.
 
+use std::net::IpAddr;
+
 use linerate_model::analysis;
 use linerate_model::host::Host;
+use linerate_model::ids::NicName;
 use linerate_model::lab::Response;
 use linerate_model::plan::End;
 use linerate_model::sample::Sample;
+use linerate_model::setting::SettingKey;
 use linerate_model::units::Nanoseconds;
 use linerate_model::workload::TrialSpec;
 use linerate_stats::power::{blocks_for, detectable};
 use linerate_stats::{Random, Seed};
 
+use super::board::Board;
 use super::figure::{figure, in_words};
 use super::judge::{self, Laid};
 use super::resolve::{Resolver, changes};
@@ -39,6 +44,16 @@ pub struct Asked {
     pub seed: u64,
     /// Whether it is run although it will likely not show the effect that matters.
     pub anyway: bool,
+}
+
+/// Both hosts of a path as they were found.
+#[derive(Debug)]
+struct Found {
+    /// The far one, where it is another than the experiment's peer.
+    peer: Option<String>,
+    hosts: [Host; 2],
+    nics: [NicName; 2],
+    address: IpAddr,
 }
 
 /// An experiment under way.
@@ -71,7 +86,7 @@ impl<'a> Session<'a> {
 
     /// The whole story. However it ends, every setting is put back before that is reported.
     pub fn run(mut self) -> Outcome<()> {
-        let found = [End::Local, End::Remote].map(|end| self.stack.ends.host(end).clone());
+        let found = self.find()?;
         let story = self.story(&found);
         if let Err(stop) = &story {
             let why = if stop.code == Code::Interrupted {
@@ -82,8 +97,7 @@ impl<'a> Session<'a> {
             // The record is for later; the reason to stop is for now.
             let _ = self.log.add(Record::Stopped(why.to_owned()));
         }
-        let [local, remote] = &found;
-        let put_back = self.stack.undo_everything(Some((local, remote)));
+        let put_back = self.put_back(&found);
         if let Ok(moved) = &put_back {
             moved_in_words(moved).for_each(|words| self.say.note(&words));
         }
@@ -103,19 +117,99 @@ impl<'a> Session<'a> {
         }
     }
 
-    fn story(&mut self, found: &[Host; 2]) -> Outcome<()> {
-        let begun = |record: &Record| matches!(record, Record::Hosts { .. });
-        if !self.log.records().iter().any(begun) {
-            let [local, remote] = found.clone();
-            self.log.add(Record::Hosts {
-                local: Box::new(local),
-                remote: Box::new(remote),
-            })?;
+    /// The hosts as they are found: with the peer, then with each other host.
+    fn find(&mut self) -> Outcome<Vec<Found>> {
+        let others = self.resolver.others().map(|name| Some(name.to_owned()));
+        let mut found = Vec::new();
+        for peer in std::iter::once(None).chain(others) {
+            self.stack.turn(peer.as_deref())?;
+            let ends = &*self.stack.ends;
+            found.push(Found {
+                hosts: [End::Local, End::Remote].map(|end| ends.host(end).clone()),
+                nics: [End::Local, End::Remote].map(|end| ends.nic(end).clone()),
+                address: ends.address(),
+                peer,
+            });
+        }
+        self.stack.turn(None)?;
+        Ok(found)
+    }
+
+    /// Undoes what is open, and looks at every host whether it is as it was found. Gives back what others changed.
+    fn put_back(&mut self, found: &[Found]) -> Outcome<Vec<(End, SettingKey)>> {
+        // What is open is open where it was turned to last.
+        let now = self.stack.peer().map(str::to_owned);
+        let (last, others): (Vec<&Found>, _) = found.iter().partition(|one| one.peer == now);
+        let mut all = Ok(Vec::new());
+        for one in last.into_iter().chain(others) {
+            let [local, remote] = &one.hosts;
+            let turned = self.stack.turn(one.peer.as_deref());
+            let moved = turned.and_then(|()| self.stack.undo_everything(Some((local, remote))));
+            all = match (all, moved) {
+                (Ok(mut all), Ok(moved)) => {
+                    // This host is looked at with each of the others.
+                    let news = moved.into_iter().filter(|setting| !all.contains(setting));
+                    let news: Vec<_> = news.collect();
+                    all.extend(news);
+                    Ok(all)
+                }
+                (Err(first), _) => Err(first),
+                (_, Err(stop)) => Err(stop),
+            };
+        }
+        all
+    }
+
+    fn story(&mut self, found: &[Found]) -> Outcome<()> {
+        let begun = |record: &Record| matches!(record, Record::Pilot(_) | Record::Cell { .. });
+        let begins = !self.log.records().iter().any(begun);
+        for one in found {
+            self.meet(one)?;
+        }
+        if begins {
             self.leave_out()?;
         }
         let laid = self.laid()?;
         self.see_scatter(&laid)?;
         self.blocks(&laid)
+    }
+
+    /// Records the hosts of a path; of a run that goes on, the way must be the same.
+    fn meet(&mut self, found: &Found) -> Outcome<()> {
+        let [local_nic, remote_nic] = &found.nics;
+        let known = self.log.records().iter().find_map(|record| match record {
+            Record::Hosts { .. } if found.peer.is_none() => Some(None),
+            Record::Peer {
+                at,
+                local_nic,
+                remote_nic,
+                ..
+            } if Some(at) == found.peer.as_ref() => Some(Some((local_nic, remote_nic))),
+            _ => None,
+        });
+        match (known, &found.peer) {
+            (Some(Some(before)), Some(peer)) if before != (local_nic, remote_nic) => {
+                let why = format!(
+                    "the run went to {peer} from {} to {}, and the way is from {local_nic} to {remote_nic} now",
+                    before.0, before.1
+                );
+                Err(Stop::new(Code::NotSupported, why).hint("begin another run"))
+            }
+            (Some(_), _) => Ok(()),
+            (None, peer) => {
+                let [local, remote] = found.hosts.clone().map(Box::new);
+                self.log.add(match peer {
+                    None => Record::Hosts { local, remote },
+                    Some(peer) => Record::Peer {
+                        at: peer.clone(),
+                        local_nic: local_nic.clone(),
+                        remote_nic: remote_nic.clone(),
+                        address: Some(found.address),
+                        host: remote,
+                    },
+                })
+            }
+        }
     }
 
     fn laid(&self) -> Outcome<Laid> {
@@ -138,6 +232,10 @@ impl<'a> Session<'a> {
         self.probe(&alone)??;
         for factor in 0..alone.len() {
             for level in 0..alone[factor] {
+                let is_left_out = self.left_out().contains(&(factor, level));
+                if is_left_out || self.resolver.is_earlier(factor, level) {
+                    continue;
+                }
                 let mut cell = alone.clone();
                 cell[factor] = level;
                 if let Err(stop) = self.probe(&cell)? {
@@ -164,7 +262,9 @@ impl<'a> Session<'a> {
     fn probe(&mut self, cell: &[usize]) -> Outcome<Result<(), Stop>> {
         let specs = match self.resolver.trials(cell) {
             Ok(specs) => specs,
-            Err(stop) if stop.code == Code::NotSupported => return Ok(Err(stop)),
+            Err(stop) if stop.code == Code::NotSupported || self.resolver.is_out_of_reach(cell) => {
+                return Ok(Err(stop));
+            }
             Err(stop) => return Err(stop),
         };
         let short = |spec: &TrialSpec| {
@@ -197,8 +297,9 @@ impl<'a> Session<'a> {
     /// One trial of a combination, with its settings made before it and taken back after it.
     fn trial(&mut self, cell: &[usize], specs: &[TrialSpec]) -> Outcome<Vec<Sample>> {
         let wanted = self.resolver.settings(cell)?;
-        let changes = changes(self.stack.ends, &wanted)?;
         let at = self.resolver.experiment.at(cell);
+        self.stack.turn(at.peer.at.as_deref())?;
+        let changes = changes(self.stack.ends, &wanted)?;
         self.stack.ends.aim(at.address.as_deref())?;
         self.stack.apply(&changes)?;
         let samples = self.stack.ends.trials(specs);
@@ -311,6 +412,9 @@ impl<'a> Session<'a> {
         let done: Vec<Vec<usize>> = self.done_in(block);
         let label = format!("block {} of {most}", block + 1);
         let bar = self.say.progress(order.len() as u64, &label);
+        let sorted = judge::sort(self.log.records());
+        let mut board = Board::of(&self.resolver.experiment, laid, sorted.as_ref());
+        bar.show(|room| board.lines(room));
         for cell in order {
             let names = self.resolver.experiment.level_names(&cell).join(", ");
             if done.contains(&cell) {
@@ -318,11 +422,15 @@ impl<'a> Session<'a> {
                 continue;
             }
             let told = match self.cell(block, &cell)? {
-                Ok(Some((response, value))) => in_words(response, value),
+                Ok(Some((response, value))) => {
+                    board.add(&cell, response, value);
+                    in_words(response, value)
+                }
                 Ok(None) => "nothing moved".to_owned(),
                 Err(why) => format!("cannot be had: {why}"),
             };
             bar.step(&format!("{names}: {told}"));
+            bar.show(|room| board.lines(room));
         }
         bar.done(&format!("{} trials", laid.cells.len()));
         Ok(())

@@ -1,11 +1,21 @@
 //! What a person reads of an experiment.
 
-use super::figure::in_words;
-use super::judge::{LabDocument, ResponseDocument, TrialDocument};
+use super::difference::in_words as difference_in_words;
+use super::figure::{in_words, s_per_gb_in_words};
+use super::judge::{
+    DifferenceDocument, LabDocument, PublishedDocument, ResponseDocument, TrialDocument,
+};
+use super::published::OTHER_HARDWARE;
 use crate::report::flag_in_words;
 
 /// So many trials are named one by one.
 const NAMED_MAX: usize = 5;
+/// A terminal is no page: figures after the first one are printed while all of them take no more lines than these, and
+/// so are differences, and the published figures of a source.
+const FIGURES_MAX: usize = 120;
+const ROWS_MAX: usize = 48;
+/// Where the rest is.
+const ELSEWHERE: &str = "on the page (`linerate report RUN`) and in `--format json`";
 
 /// The lines.
 pub(super) fn text(document: &LabDocument) -> String {
@@ -22,6 +32,13 @@ pub(super) fn text(document: &LabDocument) -> String {
         document.trials.len(),
         document.seed
     ));
+    for peer in &document.peers {
+        let host = peer.host.as_deref().unwrap_or("?");
+        lines.push(format!(
+            "another host: {} ({host}), {} -> {}",
+            peer.peer, peer.local_nic, peer.remote_nic
+        ));
+    }
     for words in &design.confounding {
         lines.push(format!("note: {words}"));
     }
@@ -32,15 +49,11 @@ pub(super) fn text(document: &LabDocument) -> String {
             }
         }
     }
-    for (place, response) in document.responses.iter().enumerate() {
-        lines.push(String::new());
-        means(&mut lines, document, response);
-        lines.push(String::new());
-        effects(&mut lines, response);
-        if place == 0 {
-            checks(&mut lines, document, response);
-        }
+    figures(&mut lines, document);
+    if let Some(found) = &document.difference {
+        difference(&mut lines, document, found);
     }
+    published(&mut lines, document);
     let flags = flags(document);
     if !flags.is_empty() {
         lines.push(format!("flags: {}", flags.join("; ")));
@@ -60,7 +73,7 @@ pub(super) fn text(document: &LabDocument) -> String {
 }
 
 /// Rows under their heads, each column as wide as its widest.
-fn table(lines: &mut Vec<String>, rows: &[Vec<String>]) {
+pub(super) fn table(lines: &mut Vec<String>, rows: &[Vec<String>]) {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column));
@@ -76,20 +89,55 @@ fn table(lines: &mut Vec<String>, rows: &[Vec<String>]) {
     }
 }
 
-fn means(lines: &mut Vec<String>, document: &LabDocument, response: &ResponseDocument) {
-    // A factor that is the same in all combinations tells none of them apart.
+/// The means and effects of each figure, the first one whole, the others as far as there is room.
+fn figures(lines: &mut Vec<String>, document: &LabDocument) {
+    let mut room = FIGURES_MAX;
+    let mut others: Vec<&str> = Vec::new();
+    for (place, response) in document.responses.iter().enumerate() {
+        let mut own = vec![String::new()];
+        means(&mut own, document, response);
+        own.push(String::new());
+        effects(&mut own, response);
+        if place == 0 {
+            checks(&mut own, document, response);
+        } else if own.len() > room {
+            others.push(response.response.word());
+            continue;
+        }
+        room = room.saturating_sub(own.len());
+        lines.append(&mut own);
+    }
+    if !others.is_empty() {
+        let words = others.join(", ");
+        lines.extend([String::new(), format!("{words}: {ELSEWHERE}")]);
+    }
+}
+
+/// The factors that tell combinations apart: not those that are the same in all of them.
+fn differing<'d>(
+    document: &LabDocument,
+    combinations: &(impl Iterator<Item = &'d Vec<String>> + Clone),
+) -> Vec<usize> {
     let differs = |column: &usize| {
-        let mut levels = response.cells.iter().map(|cell| cell.levels.get(*column));
+        let mut levels = combinations.clone().map(|levels| levels.get(*column));
         let first = levels.next();
         levels.any(|level| Some(level) != first)
     };
-    let columns: Vec<usize> = (0..document.factors.len()).filter(differs).collect();
+    (0..document.factors.len()).filter(differs).collect()
+}
+
+fn means(lines: &mut Vec<String>, document: &LabDocument, response: &ResponseDocument) {
+    let columns = differing(document, &response.cells.iter().map(|cell| &cell.levels));
     let names = columns.iter().map(|at| document.factors[*at].name.clone());
     let mut head: Vec<String> = names.collect();
     head.extend([
         response.response.word().to_owned(),
         "least to most".to_owned(),
     ]);
+    let bounded = response.cells.iter().any(|cell| cell.ceiling.is_some());
+    if bounded {
+        head.push("of the ceiling".to_owned());
+    }
     let mut rows = vec![head];
     for cell in &response.cells {
         let levels = columns.iter().filter_map(|at| cell.levels.get(*at));
@@ -98,6 +146,7 @@ fn means(lines: &mut Vec<String>, document: &LabDocument, response: &ResponseDoc
             let words = |value| in_words(response.response, value);
             let range = format!("{} to {} ({})", words(least), words(most), cell.trials);
             row.extend([words(mean), range]);
+            row.extend(bounded.then(|| cell.share_in_words().unwrap_or_else(|| "?".to_owned())));
         } else {
             row.extend(["-".to_owned(), cell.why.clone().unwrap_or_default()]);
         }
@@ -108,7 +157,10 @@ fn means(lines: &mut Vec<String>, document: &LabDocument, response: &ResponseDoc
 
 fn effects(lines: &mut Vec<String>, response: &ResponseDocument) {
     if response.effects.is_empty() {
-        lines.push("no effect can be told: it takes three whole blocks".to_owned());
+        let why = response.left_out.clone();
+        lines.push(
+            why.unwrap_or_else(|| "no effect can be told: it takes three whole blocks".to_owned()),
+        );
         return;
     }
     let percent = |value: f64| format!("{:+.1} %", value * 100.0);
@@ -130,6 +182,37 @@ fn effects(lines: &mut Vec<String>, response: &ResponseDocument) {
             format!("{} to {}", percent(effect.low), percent(effect.high)),
             verdict,
         ]);
+    }
+    table(lines, &rows);
+    lines.extend(response.left_out.clone());
+}
+
+/// What a level takes longer than another.
+fn difference(lines: &mut Vec<String>, document: &LabDocument, found: &DifferenceDocument) {
+    lines.extend([String::new(), difference_in_words(found)]);
+    if found.cells.len() > ROWS_MAX {
+        lines.push(format!("  {} combinations: {ELSEWHERE}", found.cells.len()));
+        return;
+    }
+    let columns = differing(document, &found.cells.iter().map(|cell| &cell.levels));
+    let names = columns.iter().map(|at| document.factors[*at].name.clone());
+    let mut head: Vec<String> = names.collect();
+    head.extend([&found.of, &found.less].map(|level| format!("{} {level}", found.factor)));
+    head.extend(["difference", "95 % interval", "blocks"].map(str::to_owned));
+    let mut rows = vec![head];
+    for cell in &found.cells {
+        let levels = columns.iter().filter_map(|at| cell.levels.get(*at));
+        let mut row: Vec<String> = levels.cloned().collect();
+        let words = |time: Option<f64>| time.map_or_else(|| "-".to_owned(), s_per_gb_in_words);
+        row.extend([words(cell.of), words(cell.less), words(cell.difference)]);
+        row.extend(match (cell.low, cell.high) {
+            (Some(low), Some(high)) => {
+                let range = format!("{} to {}", s_per_gb_in_words(low), s_per_gb_in_words(high));
+                vec![range, cell.blocks.to_string()]
+            }
+            _ => vec![cell.why.clone().unwrap_or_default()],
+        });
+        rows.push(row);
     }
     table(lines, &rows);
 }
@@ -165,6 +248,71 @@ fn checks(lines: &mut Vec<String>, document: &LabDocument, response: &ResponseDo
     }
 }
 
+/// What others published, each source with its figures and those of this run. Of figures whose combination this run has
+/// not, their number must do: the document and the page have them all.
+fn published(lines: &mut Vec<String>, document: &LabDocument) {
+    for of_source in document
+        .published
+        .chunk_by(|one, other| one.source == other.source)
+    {
+        let (told, others): (Vec<_>, Vec<_>) =
+            (of_source.iter()).partition(|one| one.yours.is_some() || one.at.is_empty());
+        let (told, left) = as_many_as_fit(document, told);
+        lines.extend([String::new(), format!("published: {}", of_source[0].source)]);
+        let head = ["of", "what", "published", "yours", "ratio"];
+        let mut rows = vec![head.map(str::to_owned).to_vec()];
+        rows.extend(told.iter().map(|one| {
+            let (yours, ratio) = one.yours_in_words();
+            let figure = one.figure.clone();
+            vec![one.of_in_words(), one.what_in_words(), figure, yours, ratio]
+        }));
+        if rows.len() > 1 {
+            table(lines, &rows);
+        }
+        if !left.is_empty() {
+            lines.push(format!("  more of {}: {ELSEWHERE}", kinds(&left)));
+        }
+        if !others.is_empty() {
+            let words = "of combinations that this run has not";
+            lines.push(format!("  {} more {words}", others.len()));
+        }
+    }
+    if !document.published.is_empty() {
+        lines.push(OTHER_HARDWARE.to_owned());
+    }
+}
+
+/// Of many published figures those that are held against the figure that decides, or against none, and the others.
+fn as_many_as_fit<'d>(
+    document: &LabDocument,
+    told: Vec<&'d PublishedDocument>,
+) -> (Vec<&'d PublishedDocument>, Vec<&'d PublishedDocument>) {
+    if told.len() <= ROWS_MAX {
+        return (told, Vec::new());
+    }
+    let first = document.responses.first().map(|one| one.response.word());
+    let (mut told, mut left): (Vec<_>, Vec<_>) = (told.into_iter())
+        .partition(|one| one.held_against().is_none() || one.held_against() == first);
+    left.extend(told.split_off(told.len().min(ROWS_MAX)));
+    (told, left)
+}
+
+/// What published figures are held against, each with how many are.
+fn kinds(figures: &[&PublishedDocument]) -> String {
+    let mut counts: Vec<(&str, usize)> = Vec::new();
+    for figure in figures {
+        let word = figure.held_against().unwrap_or("no figure here");
+        match counts.iter_mut().find(|(known, _)| *known == word) {
+            Some((_, count)) => *count += 1,
+            None => counts.push((word, 1)),
+        }
+    }
+    let words = counts
+        .iter()
+        .map(|(word, count)| format!("{word} ({count})"));
+    words.collect::<Vec<String>>().join(", ")
+}
+
 /// The flags of the trials, each with how many have it.
 fn flags(document: &LabDocument) -> Vec<String> {
     let all = document.trials.len();
@@ -172,4 +320,40 @@ fn flags(document: &LabDocument) -> Vec<String> {
     flags
         .map(|(flag, count)| format!("{} ({count} of {all} trials)", flag_in_words(flag)))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lab::judge;
+    use crate::measure::fitting::assert_fits;
+    use crate::store::made_up;
+
+    #[test]
+    fn a_large_experiment_fits_a_terminal_and_says_where_the_rest_of_it_is() {
+        let header = made_up::header(5, 0);
+        let records = made_up::tcp_vs_rdma();
+        let document = judge::document(&header, &records).expect("an experiment");
+        let value = serde_json::to_value(&document).expect("JSON");
+        assert_fits("lab-1", &value);
+        let text = text(&document);
+        let lines = text.lines().count();
+        assert!((100..200).contains(&lines), "{lines} lines");
+        for words in [
+            "cpu, user-local, user-peer, system-local, system-peer: on the page (`linerate report RUN`)",
+            "difference: work yes less work no, real seconds for each GB",
+            "more of cpu (40), user-local (40), user-peer (40), system-local (40), system-peer (40), difference (20): on",
+        ] {
+            assert!(text.contains(words), "{words}\n{text}");
+        }
+        // Of each combination both times, the difference and its interval.
+        let row = text
+            .lines()
+            .find(|line| line.contains("tcp        4MiB    8 "));
+        let row = row.expect("a row of the difference");
+        assert!(
+            row.contains("0.396 s/GB") && row.contains("0.198 s/GB"),
+            "{row}"
+        );
+    }
 }

@@ -2,7 +2,7 @@
 //! ends hold the same grid, what the work costs, and pictures.
 
 mod overhead;
-mod picture;
+pub(crate) mod picture;
 
 use std::path::Path as FilePath;
 

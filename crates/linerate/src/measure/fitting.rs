@@ -1,4 +1,4 @@
-//! For tests: what a measurement comes to, held against the schema that people read it by.
+//! For tests: what a measurement comes to, and other documents, held against the schema that people read them by.
 
 use serde_json::Value;
 
@@ -10,16 +10,17 @@ pub(super) fn told_and_fitting(measured: &Measured<'_>) -> (Value, String) {
     let document = document(measured, None);
     let lines = text(measured, &document, None);
     let value = serde_json::to_value(&document).expect("a document");
-    assert_fits(&value);
+    assert_fits("sample-1", &value);
     (value, lines)
 }
 
-fn assert_fits(value: &Value) {
-    let schema = concat!(env!("CARGO_MANIFEST_DIR"), "/../../schema/sample-1.json");
+/// Panics unless a document fits the schema of that name.
+pub(crate) fn assert_fits(name: &str, value: &Value) {
+    let schema = format!("{}/../../schema/{name}.json", env!("CARGO_MANIFEST_DIR"));
     let mut schemas = boon::Schemas::new();
     let mut compiler = boon::Compiler::new();
-    let index = compiler.compile(schema, &mut schemas).expect("a schema");
+    let index = compiler.compile(&schema, &mut schemas).expect("a schema");
     if let Err(error) = schemas.validate(value, index) {
-        panic!("it does not fit its schema: {error:#}");
+        panic!("it does not fit {name}: {error:#}");
     }
 }

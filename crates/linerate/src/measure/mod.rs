@@ -3,10 +3,10 @@
 //! `spec` says what the command line asks for, `repeat` how often, `document` makes of the record what is
 //! printed as JSON, `text` what a person reads. `ladder` is many measurements side by side.
 
-mod diffusion;
+pub(crate) mod diffusion;
 mod document;
 #[cfg(test)]
-mod fitting;
+pub(crate) mod fitting;
 mod ladder;
 mod placing;
 mod repeat;

@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use linerate_model::lab::Response;
+use linerate_model::lab::{Response, Unit};
 use linerate_model::sample::Sample;
 use linerate_model::units::{BitRate, Nanoseconds};
 use linerate_stats::summary::{median, median_interval};
@@ -18,7 +18,7 @@ pub struct Requirement {
     response: Response,
     /// Whether it is the least that may be, or the most.
     is_least: bool,
-    /// In the figure's own unit: bit/s, 1/s, s/GB, s.
+    /// In the figure's own unit: bit/s, 1/s, s/GB, us/op, s.
     bound: f64,
     text: String,
 }
@@ -38,18 +38,22 @@ impl FromStr for Requirement {
             let words: Vec<&str> = Response::ALL.iter().map(|one| one.word()).collect();
             format!("`{word}` is no figure; there are: {}", words.join(", "))
         })?;
-        let bound = match response {
-            Response::Rate => {
+        let number = |unit: &str| {
+            let bound: Result<f64, _> = value.parse();
+            bound.map_err(|_| format!("`{value}` is no number ({unit})"))
+        };
+        let bound = match response.unit() {
+            Unit::BitPerS => {
                 let rate: Result<BitRate, _> = value.parse();
                 rate.map_err(|error| error.to_string())?.as_f64()
             }
-            Response::Mean | Response::P50 | Response::P99 => {
+            Unit::S => {
                 let time: Result<Nanoseconds, _> = value.parse();
                 time.map_err(|error| error.to_string())?.as_secs_f64()
             }
-            Response::Operations | Response::Cpu | Response::CpuLocal | Response::CpuPeer => value
-                .parse()
-                .map_err(|_| format!("`{value}` is no number ({})", unit_in_words(response)))?,
+            Unit::PerS => number("operations a second")?,
+            Unit::SPerGb => number("CPU seconds for each GB")?,
+            Unit::UsPerOp => number("CPU microseconds for each operation")?,
         };
         if !(bound.is_finite() && bound > 0.0) {
             return Err(format!("`{value}` is no bound: it is above 0"));
@@ -60,13 +64,6 @@ impl FromStr for Requirement {
             bound,
             text: text.to_owned(),
         })
-    }
-}
-
-fn unit_in_words(response: Response) -> &'static str {
-    match response {
-        Response::Operations => "operations a second",
-        _ => "CPU seconds for each GB",
     }
 }
 
@@ -219,6 +216,9 @@ mod tests {
         assert_eq!(verdict("rate<=9.6Gbit/s", &steady), Verdict::Kept);
         assert_eq!(verdict("p99<=100us", &[90e-6; 6]), Verdict::Kept);
         assert_eq!(verdict("cpu <= 0.5", &[0.6; 6]), Verdict::Broken);
+        assert_eq!(verdict("cpu-op<=12.5", &[12.0; 6]), Verdict::Kept);
+        assert_eq!(verdict("system-peer<=0.1", &[0.0; 6]), Verdict::Kept);
+        assert_eq!(verdict("user-local<=0.1", &[0.2; 6]), Verdict::Broken);
         assert_eq!(
             verdict("operations>=100", &[1000.0; 5]),
             Verdict::CannotTell
@@ -234,6 +234,7 @@ mod tests {
             ("rate>=9", "write a number and a unit"),
             ("cpu<=-1", "above 0"),
             ("operations>=many", "`many` is no number"),
+            ("cpu-op<=5us", "CPU microseconds for each operation"),
         ] {
             let error = text.parse::<Requirement>().expect_err(words);
             assert!(error.contains(words), "{error}");

@@ -27,6 +27,8 @@ use crate::store::Record;
 const LOOKING_TENTHS: u32 = 6;
 /// What of those is for the screening design at most, in tenths.
 const SCREENING_TENTHS: u32 = 5;
+/// More pairs than this show hardly more.
+const PAIRS_MAX: u32 = 15;
 /// A level that brings less than this share of the rate, or than half of the noise of a trial, by the surface, is
 /// left as it was found ...
 const TOLERANCE: f64 = 0.005;
@@ -49,6 +51,19 @@ impl Budget {
     /// Trials for looking round.
     pub fn looking(self) -> u32 {
         self.trials.saturating_sub(2 * REPEATS) * LOOKING_TENTHS / 10
+    }
+
+    /// Trials for weighing what was found.
+    fn weighing(self) -> u32 {
+        self.trials.saturating_sub(2 * REPEATS + self.looking())
+    }
+
+    /// Pairs for each of so many remedies, at least as many as were asked for. A path that is badly set scatters much:
+    /// few pairs would not show what is worth many times the rate.
+    pub(super) fn pairs_for(self, remedies: usize, asked: u32) -> u32 {
+        let remedies = u32::try_from(remedies.max(1)).unwrap_or(u32::MAX);
+        let room = self.weighing() / remedies.saturating_mul(2);
+        room.min(PAIRS_MAX).max(asked)
     }
 }
 
@@ -130,8 +145,7 @@ impl Session<'_> {
             bar.step(&rate.map_or_else(|| "not possible".to_owned(), |rate| rate.to_string()));
             seen.add(point, rate);
         }
-        let left = budget.trials.saturating_sub(2 * REPEATS + budget.looking());
-        let most = (left / (2 * self.options.pairs)).max(1);
+        let most = (budget.weighing() / (2 * self.options.pairs)).max(1);
         let found = self.choose(&mut seen, &levels, most)?;
         let proposals = proposals(&factors, &found);
         bar.done(&match proposals.len() {

@@ -4,6 +4,7 @@ use std::net::Ipv4Addr;
 
 use linerate_model::known::Cause;
 use linerate_model::protocol::Token;
+use linerate_model::sample::ProfileScope;
 use linerate_traffic::tcp::Listening;
 
 use super::*;
@@ -90,8 +91,11 @@ fn a_profile_is_taken_when_it_is_asked_for_or_says_why_not() {
     let (near, _) = recorded(&spec);
     match &near.profile {
         Known::Value(profile) => {
-            assert!(profile.samples > 0, "{profile:?}");
-            assert!(!profile.symbols.is_empty() && profile.symbols.len() <= 50);
+            // A stream's own code is so little that it may not be met once in such a trial.
+            let hardly_any = profile.scope == ProfileScope::ProcessUser;
+            assert!(profile.samples > 0 || hardly_any, "{profile:?}");
+            assert_eq!(profile.symbols.is_empty(), profile.samples == 0);
+            assert!(profile.symbols.len() <= 50);
         }
         Known::Unknown(gap) => assert!(gap.reason.contains("perf_event"), "{gap}"),
     }

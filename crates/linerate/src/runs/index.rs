@@ -22,12 +22,12 @@ use crate::say::Say;
 /// What all of the index's files begin with.
 const NAME: &str = "index.sqlite";
 /// The form of the table; another one is made anew.
-const VERSION: i64 = 1;
+pub(super) const VERSION: i64 = 2;
 /// So many runs are read before what was found is kept.
 const BATCH: usize = 64;
 
 /// Times and sizes of a run's two files: another run, or more of it, has others. `why` is set where it cannot be read.
-/// What SQLite has no type for is text: the seed, a whole number of 64 bits without a sign.
+/// What SQLite has no type for is text: the seed, a whole number of 64 bits without a sign; lists and counts are JSON.
 const TABLE: &str = "
 CREATE TABLE runs (
     run TEXT PRIMARY KEY,
@@ -47,6 +47,7 @@ CREATE TABLE runs (
     remote_host TEXT,
     local_kernel TEXT,
     remote_kernel TEXT,
+    others TEXT,
     trials INTEGER,
     workloads TEXT,
     flags TEXT,
@@ -324,10 +325,11 @@ fn put(
     };
     let header = &summary.header;
     let json = |counts: &Counts| serde_json::to_string(counts).unwrap_or_default();
+    let others = serde_json::to_string(&summary.others).unwrap_or_default();
     base.execute(
         "INSERT INTO runs VALUES (:run, :stamp, NULL, :kind, :title, :created, :created_unix_s,
             :linerate_version, :seed, :peer, :address, :local_nic, :remote_nic, :local_host,
-            :remote_host, :local_kernel, :remote_kernel, :trials, :workloads, :flags, :state,
+            :remote_host, :local_kernel, :remote_kernel, :others, :trials, :workloads, :flags, :state,
             :stopped, :torn)",
         named_params! {
             ":run": name,
@@ -346,6 +348,7 @@ fn put(
             ":remote_host": summary.remote.name,
             ":local_kernel": summary.local.kernel,
             ":remote_kernel": summary.remote.kernel,
+            ":others": others,
             ":trials": signed(summary.trials),
             ":workloads": json(&summary.workloads),
             ":flags": json(&summary.flags),
@@ -379,12 +382,22 @@ fn conditions(filter: &Filter) -> (String, Vec<Value>) {
         }
     };
     let text = |text: Option<&str>| text.map(|text| Value::Text(text.to_owned()));
+    // Of the two ends, or of another host that is a level.
     add(
-        "? IN (local_host, remote_host)",
+        "(? IN (local_host, remote_host)
+            OR ? IN (SELECT value ->> 'hostname' FROM json_each(others)))",
         text(filter.host.as_deref()),
     );
-    add("? IN (local_nic, remote_nic)", text(filter.nic.as_deref()));
-    add("peer = ?", text(filter.peer.as_deref()));
+    add(
+        "(? IN (local_nic, remote_nic)
+            OR ? IN (SELECT value ->> 'local_nic' FROM json_each(others))
+            OR ? IN (SELECT value ->> 'remote_nic' FROM json_each(others)))",
+        text(filter.nic.as_deref()),
+    );
+    add(
+        "(? = peer OR ? IN (SELECT value ->> 'peer' FROM json_each(others)))",
+        text(filter.peer.as_deref()),
+    );
     add("kind = ?", text(filter.kind.map(super::RunKind::word)));
     add(
         "created_unix_s >= ?",
@@ -428,6 +441,10 @@ fn listed(row: &Row<'_>) -> rusqlite::Result<Listed> {
                 hostname: row.get("remote_host")?,
                 kernel_release: row.get("remote_kernel")?,
             },
+        },
+        others: {
+            let text: String = row.get("others")?;
+            serde_json::from_str(&text).unwrap_or_default()
         },
         trials: unsigned(row.get("trials")?),
         workloads: counts("workloads")?,

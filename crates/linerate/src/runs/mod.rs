@@ -14,7 +14,8 @@ use serde::Serialize;
 
 use self::index::Index;
 pub(crate) use self::index::is_index;
-use self::summary::{Counts, State};
+use self::summary::Counts;
+pub use self::summary::{OtherHost, State};
 use crate::cli::RunsArgs;
 use crate::exit::Outcome;
 use crate::export::flag_word;
@@ -28,13 +29,13 @@ pub const SCHEMA: &str = "linerate.runs/1";
 /// Which runs are asked for; what is `None` lets all pass.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Filter {
-    /// The name of a host at either end.
+    /// The name of a host at either end, or of one that is a level.
     pub host: Option<String>,
-    /// An interface of either end.
+    /// An interface of either end, or of the way to a host that is a level.
     pub nic: Option<String>,
     /// A workload that some trial has.
     pub workload: Option<String>,
-    /// How the peer was named.
+    /// How the peer, or a host that is a level, was named.
     pub peer: Option<String>,
     /// When they began at the earliest, seconds since 1970 (UTC).
     pub since: Option<u64>,
@@ -98,6 +99,8 @@ pub struct Listed {
     pub remote_nic: String,
     /// Both hosts.
     pub hosts: Hosts,
+    /// The other hosts that are levels of an experiment.
+    pub others: Vec<OtherHost>,
     /// Trials.
     pub trials: u64,
     /// The trials of each workload.
@@ -110,6 +113,27 @@ pub struct Listed {
     pub stopped: Option<String>,
     /// Whether its last record was torn and left out.
     pub torn: bool,
+}
+
+impl Listed {
+    /// The way of its data, then those to the other hosts that are levels: `db1:eth2 -> db2:eth2`, where `to` is the
+    /// arrow.
+    pub(crate) fn ways(&self, to: &str) -> String {
+        let way = |local_nic: &str, host: &Option<String>, remote_nic: &str| {
+            let name = |host: &Option<String>| host.clone().unwrap_or_else(|| "?".to_owned());
+            let (here, there) = (name(&self.hosts.local.hostname), name(host));
+            format!("{here}:{local_nic} {to} {there}:{remote_nic}")
+        };
+        let own = way(
+            &self.local_nic,
+            &self.hosts.remote.hostname,
+            &self.remote_nic,
+        );
+        let others = self.others.iter();
+        let others = others.map(|one| way(&one.local_nic, &one.hostname, &one.remote_nic));
+        let all: Vec<String> = std::iter::once(own).chain(others).collect();
+        all.join(", ")
+    }
 }
 
 /// Both hosts of a run.
@@ -162,7 +186,12 @@ pub fn run(args: &RunsArgs, state: &Path, say: &Say) -> Outcome<()> {
 }
 
 /// The list of the runs in a folder, which need not be there yet.
-fn document(folder: &Path, filter: &Filter, anew: bool, say: &Say) -> Outcome<RunsDocument> {
+pub(crate) fn document(
+    folder: &Path,
+    filter: &Filter,
+    anew: bool,
+    say: &Say,
+) -> Outcome<RunsDocument> {
     let empty = RunsDocument {
         schema: SCHEMA,
         folder: folder.display().to_string(),
@@ -213,25 +242,16 @@ fn line(run: &Listed) -> [String; 7] {
         let words: Vec<&str> = counts.keys().map(String::as_str).collect();
         words.join(" ")
     };
-    let end = |host: &EndOfRun, nic: &str| {
-        let host = host.hostname.as_deref().unwrap_or("?");
-        format!("{host}:{nic}")
-    };
     let kind = match run.state {
         State::Ended => run.kind.clone(),
         state => format!("{} ({})", run.kind, state.word()),
     };
-    let path = format!(
-        "{} -> {}",
-        end(&run.hosts.local, &run.local_nic),
-        end(&run.hosts.remote, &run.remote_nic)
-    );
     [
         run.created.trim_end_matches('Z').replace('T', " "),
         kind,
         run.trials.to_string(),
         words(&run.workloads),
-        path,
+        run.ways("->"),
         words(&run.flags),
         run.run.clone(),
     ]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use linerate_model::sample::Sample;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::exit::Outcome;
 use crate::export::{EndFacts, flag_word};
@@ -26,6 +26,8 @@ pub(super) struct Summary {
     pub local: EndFacts,
     /// The peer.
     pub remote: EndFacts,
+    /// The other hosts that are levels of an experiment.
+    pub others: Vec<OtherHost>,
     /// Trials.
     pub trials: u64,
     /// The trials of each workload.
@@ -38,6 +40,21 @@ pub(super) struct Summary {
     pub stopped: Option<String>,
     /// Whether its last record was torn and left out.
     pub torn: bool,
+}
+
+/// Another host that is a level of an experiment, and the way to it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OtherHost {
+    /// How it was named.
+    pub peer: String,
+    /// Its name; null where it is not known.
+    pub hostname: Option<String>,
+    /// The release of its kernel.
+    pub kernel_release: Option<String>,
+    /// The interface that data to it left by.
+    pub local_nic: String,
+    /// The one that it came to.
+    pub remote_nic: String,
 }
 
 /// How a run ended.
@@ -72,6 +89,7 @@ pub(super) fn summary_of(folder: &Path) -> Outcome<Summary> {
         header,
         local: EndFacts::default(),
         remote: EndFacts::default(),
+        others: Vec::new(),
         trials: 0,
         workloads: Counts::new(),
         flags: Counts::new(),
@@ -94,6 +112,22 @@ impl Summary {
             Record::Hosts { local, remote } => {
                 self.local = EndFacts::of(local);
                 self.remote = EndFacts::of(remote);
+            }
+            Record::Peer {
+                at,
+                local_nic,
+                remote_nic,
+                host,
+                ..
+            } => {
+                let EndFacts { name, kernel } = EndFacts::of(host);
+                self.others.push(OtherHost {
+                    peer: at.clone(),
+                    hostname: name,
+                    kernel_release: kernel,
+                    local_nic: local_nic.to_string(),
+                    remote_nic: remote_nic.to_string(),
+                });
             }
             Record::Lab { experiment, .. } => self.title = Some(experiment.title.clone()),
             Record::Before(sample)

@@ -18,7 +18,22 @@ fn quiet() -> Say {
     }
 }
 
-/// A folder of three runs: a proof, a later experiment, and a search at another peer between them.
+/// A host that is a level, as `netns:NAME`.
+fn other_host(name: &str) -> Record {
+    let Record::Hosts { remote, .. } = made_up::hosts(name) else {
+        panic!("they are hosts")
+    };
+    Record::Peer {
+        at: format!("netns:{name}"),
+        local_nic: "near1".parse().expect("a name"),
+        remote_nic: "third0".parse().expect("a name"),
+        address: None,
+        host: remote,
+    }
+}
+
+/// A folder of three runs: a proof, a later experiment with another host as a level, and a search at another peer between
+/// them.
 fn folder() -> (TempDir, PathBuf) {
     let place = tempfile::tempdir().expect("a folder");
     let runs = place.path().join("runs");
@@ -27,10 +42,12 @@ fn folder() -> (TempDir, PathBuf) {
         header.peer = peer.to_owned();
         made_up::store(&runs.join(name), &header, records);
     };
+    let mut lab = made_up::experiment("flows");
+    lab.insert(2, other_host("third"));
     let mut search = made_up::search();
     search[0] = made_up::hosts("other");
     store("a-prove-7", 1_000, "netns:far", made_up::proof());
-    store("b-lab-7", 3_000, "netns:far", made_up::experiment("flows"));
+    store("b-lab-7", 3_000, "netns:far", lab);
     store("c-search-7", 2_000, "ssh://other", search);
     (place, runs)
 }
@@ -58,11 +75,17 @@ fn a_filter_lets_pass_what_it_names_and_two_what_both_name() {
         ("--host other", "c-search-7"),
         ("--host host", all),
         ("--host o'%", ""),
+        ("--host third", "b-lab-7"),
         ("--nic far0", all),
+        ("--nic near1", "b-lab-7"),
+        ("--nic third0", "b-lab-7"),
         ("--nic eth9", ""),
         ("--workload stream", all),
         ("--workload rr", ""),
         ("--peer ssh://other", "c-search-7"),
+        ("--peer netns:far", "b-lab-7 a-prove-7"),
+        ("--peer netns:third", "b-lab-7"),
+        ("--peer netns:third --host other", ""),
         ("--since 1970-01-01T00:33:20Z", "b-lab-7 c-search-7"),
         ("--since 9999-12-31", ""),
         ("--flag not-settled", "a-prove-7"),
@@ -97,12 +120,24 @@ fn a_run_is_told_with_its_hosts_its_trials_and_how_it_ended() {
     assert_eq!(lab.flags, Counts::from([("steal".to_owned(), 1)]));
     assert_eq!(lab.created, "1970-01-01T00:50:00Z");
     assert_eq!((lab.state, lab.seed), (State::Ended, 7));
+    let [third] = &lab.others[..] else {
+        panic!("{:?}", lab.others);
+    };
+    assert_eq!(
+        (third.peer.as_str(), third.hostname.as_deref()),
+        ("netns:third", Some("third"))
+    );
+    assert!(third.kernel_release.is_some());
     let search = &found.runs[1];
     assert_eq!(search.state, State::Open, "it was killed, or it still runs");
     assert_eq!(search.hosts.remote.hostname.as_deref(), Some("other"));
     let text = text(&found.runs);
     assert!(text.contains("search (open)"), "{text}");
     assert!(text.contains("host:near0 -> other:far0"), "{text}");
+    assert!(
+        text.contains("host:near0 -> host:far0, host:near1 -> third:third0"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -163,19 +198,22 @@ fn a_damaged_or_foreign_index_is_made_anew() {
     for page in overwritten.chunks_mut(4_096).skip(1) {
         page.fill(0xA5);
     }
-    let foreign = tempfile::tempdir().expect("a folder");
-    let foreign = foreign.path().join("base");
-    let base = rusqlite::Connection::open(&foreign).expect("a database");
-    base.execute_batch("PRAGMA user_version = 1; CREATE TABLE runs (run TEXT)")
-        .expect("a table");
-    drop(base);
-    let foreign = fs::read(foreign).expect("the database");
+    let of_table = |version: i64| {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("base");
+        let base = rusqlite::Connection::open(&file).expect("a database");
+        let table = format!("PRAGMA user_version = {version}; CREATE TABLE runs (run TEXT)");
+        base.execute_batch(&table).expect("a table");
+        drop(base);
+        fs::read(file).expect("the database")
+    };
     for (what, bytes) in [
         ("text", b"this is no database at all".repeat(300).as_slice()),
         ("nothing", b""),
         ("the first half", &sound[..sound.len() / 2]),
         ("other pages", &overwritten),
-        ("another table", &foreign),
+        ("another table", &of_table(index::VERSION)),
+        ("an older form", &of_table(index::VERSION - 1)),
     ] {
         fs::write(&place, bytes).expect("the damage");
         let found = document(&runs, &Filter::default(), false, &quiet());

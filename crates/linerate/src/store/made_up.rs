@@ -6,6 +6,7 @@ use linerate_model::build;
 use linerate_model::factor::{Factor, Level};
 use linerate_model::known::Known;
 use linerate_model::sample::{Flag, Sample};
+use linerate_model::units::Nanoseconds;
 
 use super::{Arm, Header, Log, Record, Run, SCHEMA};
 
@@ -138,4 +139,39 @@ pub(crate) fn experiment(name: &str) -> Vec<Record> {
             kept: false,
         },
     ]
+}
+
+/// The whole of TCP against RDMA in three blocks, as the experiment that comes with linerate has it: the work takes
+/// 0.2 s for each GB, and over verbs the kernel has nothing to do.
+pub(crate) fn tcp_vs_rdma() -> Vec<Record> {
+    let text = include_str!("../../experiments/tcp-vs-rdma.toml");
+    let experiment = crate::lab::parse(text).expect("a sound experiment");
+    let laid = crate::lab::judge::laid(&experiment, &[]).expect("a sound design");
+    let mut records = vec![
+        Record::Lab {
+            experiment: Box::new(experiment),
+            include_way_in: false,
+            own_hosts: false,
+        },
+        hosts("far"),
+    ];
+    for block in 0..3 {
+        records.extend(laid.cells.iter().map(|levels| {
+            // 8 / 40 and 8 / 20 seconds for each GB, which move with the block.
+            let mbit = [40_000, 20_000][levels[1]] * (100 + u64::from(block)) / 100;
+            let mut sample = build::sample().mbit(mbit).build();
+            for side in [&mut sample.local, &mut sample.remote] {
+                side.cpu.threads_user_ns = Nanoseconds::from_millis(300);
+                let system = [500, 0][levels[0]] + 10 * u64::from(block) * [1, 0][levels[0]];
+                side.cpu.threads_system_ns = Nanoseconds::from_millis(system);
+            }
+            Record::Cell {
+                block,
+                levels: levels.clone(),
+                samples: vec![sample],
+                why: None,
+            }
+        }));
+    }
+    records
 }

@@ -1,11 +1,18 @@
 //! A run's records one after the other: a long run, or thousands of them, never stands in memory as a whole.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use super::{RECORDS, Record, no_run, parse_record};
+use super::{RECORDS, Record, no_run, open_records, parse_record};
 use crate::exit::Outcome;
+
+/// A place in a run's records: how much stands before it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Place {
+    bytes: u64,
+    lines: usize,
+}
 
 /// The lines of a run's records, as they stand in the file.
 #[derive(Debug)]
@@ -14,14 +21,22 @@ pub struct RunLines {
     /// None where the run was cut off before its first record.
     file: Option<BufReader<File>>,
     line: Vec<u8>,
-    /// The number of the line that was read last, from 1.
-    number: usize,
+    /// Where what was not read yet begins. The number of the last line that was read, from 1, is its `lines`.
+    place: Place,
 }
 
 impl RunLines {
     /// Opens the records of a run.
     pub fn open(folder: &Path) -> Outcome<Self> {
-        let file = match File::open(folder.join(RECORDS)) {
+        Self::open_at(folder, Place::default())
+    }
+
+    fn open_at(folder: &Path, place: Place) -> Outcome<Self> {
+        let opened = open_records(folder).and_then(|mut file| {
+            file.seek(SeekFrom::Start(place.bytes))?;
+            Ok(file)
+        });
+        let file = match opened {
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             opened => Some(opened.map_err(|error| no_run(folder, RECORDS, &error))?),
         };
@@ -29,7 +44,7 @@ impl RunLines {
             folder: folder.to_owned(),
             file: file.map(BufReader::new),
             line: Vec::new(),
-            number: 0,
+            place,
         })
     }
 
@@ -41,7 +56,8 @@ impl RunLines {
         self.line.clear();
         let read = file.read_until(b'\n', &mut self.line);
         let read = read.map_err(|error| no_run(&self.folder, RECORDS, &error))?;
-        self.number += 1;
+        self.place.lines += usize::from(read > 0);
+        self.place.bytes += read as u64;
         Ok((read > 0).then_some(&self.line))
     }
 
@@ -55,6 +71,8 @@ impl RunLines {
 #[derive(Debug)]
 pub struct Records {
     lines: RunLines,
+    /// Behind the last whole record.
+    read: Place,
     torn: bool,
     over: bool,
 }
@@ -62,11 +80,22 @@ pub struct Records {
 impl Records {
     /// Opens the records of a run.
     pub fn open(folder: &Path) -> Outcome<Self> {
+        Self::open_at(folder, Place::default())
+    }
+
+    /// Opens the records of a run to go on where others were read to.
+    pub fn open_at(folder: &Path, place: Place) -> Outcome<Self> {
         Ok(Self {
-            lines: RunLines::open(folder)?,
+            lines: RunLines::open_at(folder, place)?,
+            read: place,
             torn: false,
             over: false,
         })
+    }
+
+    /// Where the last whole record that was read ends.
+    pub fn place(&self) -> Place {
+        self.read
     }
 
     /// Whether the last line was torn and left out; known when there is no more record.
@@ -78,14 +107,19 @@ impl Records {
         let Some(line) = self.lines.next_line()? else {
             return Ok(None);
         };
+        // A line without its end is the last one, also where its writer ends it right now.
+        let ended = line.ends_with(b"\n");
         match parse_record(line) {
-            Ok(record) => Ok(Some(record)),
-            Err(_) if self.lines.is_last() => {
+            Ok(record) => {
+                self.read = self.lines.place;
+                Ok(Some(record))
+            }
+            Err(_) if !ended || self.lines.is_last() => {
                 self.torn = true;
                 Ok(None)
             }
             Err(why) => {
-                let why = format!("line {}: {why}", self.lines.number);
+                let why = format!("line {}: {why}", self.lines.place.lines);
                 Err(no_run(&self.lines.folder, RECORDS, &why))
             }
         }
@@ -138,6 +172,25 @@ mod tests {
         }
         fs::remove_file(folder.join(RECORDS)).expect("the records");
         assert_eq!(one_by_one(&folder).expect("none"), (Vec::new(), false));
+    }
+
+    #[test]
+    fn a_run_that_grows_is_read_on_from_where_it_ended_also_in_the_middle_of_a_line() {
+        let place = tempfile::tempdir().expect("a folder");
+        let folder = place.path().join("run");
+        made_up::store(&folder, &made_up::header(1, 0), made_up::proof());
+        let whole = fs::read(folder.join(RECORDS)).expect("the records");
+        let (mut at, mut found) = (Place::default(), Vec::new());
+        for step in 0..=10 {
+            fs::write(folder.join(RECORDS), &whole[..whole.len() * step / 10]).expect("a part");
+            let mut records = Records::open_at(&folder, at).expect("a run");
+            for record in records.by_ref() {
+                found.push(record.expect("whole"));
+            }
+            at = records.place();
+        }
+        assert_eq!(found, made_up::proof());
+        assert_eq!((at.bytes, at.lines), (whole.len() as u64, found.len()));
     }
 
     #[test]

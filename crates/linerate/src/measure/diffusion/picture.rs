@@ -69,8 +69,8 @@ fn begin(width: f64, height: f64, label: &str) -> String {
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" \
          height=\"{height}\" role=\"img\" aria-label=\"{label}\" font-family=\"ui-sans-serif, system-ui, \
-         sans-serif\" font-size=\"13\" fill=\"#1b2430\">\n<rect width=\"{width}\" height=\"{height}\" \
-         fill=\"#ffffff\"/>\n"
+         sans-serif\" font-size=\"13\" fill=\"var(--ink, #1b2430)\">\n<rect width=\"{width}\" height=\"{height}\" \
+         fill=\"var(--card, #ffffff)\"/>\n"
     )
 }
 
@@ -79,7 +79,7 @@ fn text(x: f64, y: f64, anchor: &str, words: &str) -> String {
 }
 
 /// The grid as a map: each block has the colour of its mean, on a scale that ends with the hottest block.
-fn map(picture: &GridPicture) -> String {
+pub(crate) fn map(picture: &GridPicture) -> String {
     let blocks = picture.blocks;
     let side = f64::from(blocks * BLOCK);
     let (pad, head) = (f64::from(PAD), f64::from(HEAD));
@@ -152,7 +152,7 @@ fn colour(of_scale: u32) -> String {
 }
 
 /// The rows through the middle, as lines in one frame.
-fn section(pictures: &[GridPicture]) -> String {
+pub(crate) fn section(pictures: &[GridPicture]) -> String {
     let pad = f64::from(PAD);
     let (left, top) = (pad + 56.0, 28.0 + 18.0 * real(pictures.len() as u64));
     let mut svg = begin(
@@ -167,14 +167,14 @@ fn section(pictures: &[GridPicture]) -> String {
         .fold(0.0, f64::max);
     let _ = writeln!(
         svg,
-        "<rect x=\"{left}\" y=\"{top}\" width=\"{WIDE}\" height=\"{HIGH}\" fill=\"none\" stroke=\"#c9d1da\"/>"
+        "<rect x=\"{left}\" y=\"{top}\" width=\"{WIDE}\" height=\"{HIGH}\" fill=\"none\" stroke=\"var(--line, #c9d1da)\"/>"
     );
     for (number, picture) in pictures.iter().enumerate() {
         let dash = DASHES[number % DASHES.len()];
         let line = top - 18.0 * real((pictures.len() - number) as u64) + 8.0;
         let _ = writeln!(
             svg,
-            "<line x1=\"{left}\" x2=\"{:.1}\" y1=\"{line:.1}\" y2=\"{line:.1}\" stroke=\"#0b62c4\" \
+            "<line x1=\"{left}\" x2=\"{:.1}\" y1=\"{line:.1}\" y2=\"{line:.1}\" stroke=\"var(--accent, #0b62c4)\" \
              stroke-width=\"1.5\" stroke-dasharray=\"{dash}\"/>",
             left + 40.0
         );
@@ -191,7 +191,7 @@ fn section(pictures: &[GridPicture]) -> String {
             .collect();
         let _ = writeln!(
             svg,
-            "<polyline points=\"{}\" fill=\"none\" stroke=\"#0b62c4\" stroke-width=\"1.5\" \
+            "<polyline points=\"{}\" fill=\"none\" stroke=\"var(--accent, #0b62c4)\" stroke-width=\"1.5\" \
              stroke-dasharray=\"{dash}\"/>",
             points.join(" ")
         );

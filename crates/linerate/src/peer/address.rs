@@ -1,0 +1,152 @@
+//! How a peer is named: as people write it, and read back.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// How a peer is named.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PeerAddress {
+    /// `[ssh://][user@]host[:port]`.
+    Ssh {
+        /// `user@host` or `host`, as ssh takes it.
+        destination: String,
+        /// The port, when it is not ssh's own choice.
+        port: Option<u16>,
+    },
+    /// `netns:NAME`, a network namespace of this machine.
+    Netns(String),
+    /// `exec:COMMAND`, any command that starts `linerate agent --stdio` at the far end.
+    Exec(String),
+    /// This host, in this namespace.
+    Local,
+}
+
+impl fmt::Display for PeerAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ssh {
+                destination,
+                port: None,
+            } => write!(f, "ssh://{destination}"),
+            Self::Ssh {
+                destination,
+                port: Some(port),
+            } => write!(f, "ssh://{destination}:{port}"),
+            Self::Netns(name) => write!(f, "netns:{name}"),
+            Self::Exec(command) => write!(f, "exec:{command}"),
+            Self::Local => f.write_str("local"),
+        }
+    }
+}
+
+impl FromStr for PeerAddress {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "local" {
+            return Ok(Self::Local);
+        }
+        if let Some(name) = text.strip_prefix("netns:") {
+            let plain = !name.is_empty() && !name.contains('/') && name != "." && name != "..";
+            return if plain {
+                Ok(Self::Netns(name.to_owned()))
+            } else {
+                Err("expected `netns:NAME` with the name of a network namespace".to_owned())
+            };
+        }
+        if let Some(command) = text.strip_prefix("exec:") {
+            return if command.trim().is_empty() {
+                Err("expected `exec:COMMAND`".to_owned())
+            } else {
+                Ok(Self::Exec(command.to_owned()))
+            };
+        }
+        if text.starts_with("tls://") {
+            return Err(
+                "`tls://` peers are not built yet: use ssh, `exec:` or `netns:`".to_owned(),
+            );
+        }
+        let rest = text.strip_prefix("ssh://").unwrap_or(text);
+        if rest.contains("://") {
+            return Err("expected ssh://, netns:, exec: or local".to_owned());
+        }
+        parse_ssh(rest)
+    }
+}
+
+fn parse_ssh(rest: &str) -> Result<PeerAddress, String> {
+    let (user, host) = rest
+        .rsplit_once('@')
+        .map_or((None, rest), |(user, host)| (Some(user), host));
+    let (host, port) = match host
+        .strip_prefix('[')
+        .and_then(|inner| inner.split_once(']'))
+    {
+        Some((inner, "")) => (inner, None),
+        Some((inner, port)) => (inner, port.strip_prefix(':')),
+        None if host.matches(':').count() == 1 => host
+            .split_once(':')
+            .map_or((host, None), |(host, port)| (host, Some(port))),
+        None => (host, None),
+    };
+    let port = match port.map(str::parse::<u16>) {
+        None => None,
+        Some(Ok(port)) => Some(port),
+        Some(Err(_)) => return Err("the port is a number from 1 to 65535".to_owned()),
+    };
+    let odd =
+        |part: &str| part.is_empty() || part.starts_with('-') || part.contains(char::is_whitespace);
+    if odd(host) || user.is_some_and(odd) {
+        return Err("expected `[user@]host[:port]`".to_owned());
+    }
+    let destination = user.map_or_else(|| host.to_owned(), |user| format!("{user}@{host}"));
+    Ok(PeerAddress::Ssh { destination, port })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bare_host_means_ssh() {
+        let ssh = |destination: &str, port| {
+            Ok(PeerAddress::Ssh {
+                destination: destination.to_owned(),
+                port,
+            })
+        };
+        assert_eq!("apricot".parse(), ssh("apricot", None));
+        assert_eq!("me@apricot:2222".parse(), ssh("me@apricot", Some(2222)));
+        assert_eq!("ssh://[fe80::1]:22".parse(), ssh("fe80::1", Some(22)));
+        assert_eq!("fe80::1".parse(), ssh("fe80::1", None));
+    }
+
+    #[test]
+    fn what_ssh_would_take_for_an_option_is_refused() {
+        for text in [
+            "-oProxyCommand=x",
+            "me@-x",
+            "",
+            "@",
+            "a b",
+            "http://x",
+            "host:port",
+        ] {
+            assert!(text.parse::<PeerAddress>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_name_reads_back_as_it_was_written() {
+        for text in [
+            "netns:far",
+            "exec:docker exec x linerate agent --stdio",
+            "local",
+            "ssh://a@b:7",
+        ] {
+            assert_eq!(
+                text.parse::<PeerAddress>().map(|peer| peer.to_string()),
+                Ok(text.to_owned())
+            );
+        }
+    }
+}

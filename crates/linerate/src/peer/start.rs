@@ -1,0 +1,126 @@
+//! The commands that start an agent, or this program, at a peer.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use super::{PeerAddress, printable};
+use crate::exit::{Code, Outcome, Stop};
+
+/// What starts the agent of a peer.
+pub(super) fn agent_command(address: &PeerAddress, push: bool, state: &Path) -> Outcome<Command> {
+    if let PeerAddress::Exec(text) = address {
+        if push {
+            return Err(push_is_for_ssh());
+        }
+        let mut command = Command::new("sh");
+        command.args(["-c", text]);
+        return Ok(command);
+    }
+    program_command(address, push, state, &["agent", "--stdio"])
+}
+
+/// This program at a peer, with `words`; an `exec:` peer has no other command than its agent's.
+pub(crate) fn program_command(
+    address: &PeerAddress,
+    push: bool,
+    state: &Path,
+    words: &[&str],
+) -> Outcome<Command> {
+    if push && !matches!(address, PeerAddress::Ssh { .. }) {
+        return Err(push_is_for_ssh());
+    }
+    let own =
+        || std::env::current_exe().map_err(|error| Stop::io("find this program's own file", error));
+    match address {
+        PeerAddress::Local => {
+            let mut command = Command::new(own()?);
+            command.arg("--state").arg(state).args(words);
+            Ok(command)
+        }
+        PeerAddress::Exec(_) => Err(Stop::new(
+            Code::NotSupported,
+            "an `exec:` peer has no other command than its agent's",
+        )),
+        PeerAddress::Netns(name) => {
+            let namespace = crate::demo::open_namespace(name)?;
+            let mut command = Command::new(own()?);
+            command.arg("--state").arg(state).args(words);
+            namespace
+                .enter_in_child(&mut command)
+                .map_err(|error| Stop::io(format!("enter the namespace `{name}`"), error))?;
+            Ok(command)
+        }
+        PeerAddress::Ssh { destination, port } => {
+            let program = if push {
+                push_binary(destination, *port)?
+            } else {
+                "linerate".to_owned()
+            };
+            let mut command = ssh(destination, *port);
+            command.arg(format!("{program} {}", words.join(" ")));
+            Ok(command)
+        }
+    }
+}
+
+fn push_is_for_ssh() -> Stop {
+    Stop::new(Code::Usage, "`--push` is for ssh peers only")
+}
+
+fn ssh(destination: &str, port: Option<u16>) -> Command {
+    let mut command = Command::new("ssh");
+    command.args([
+        "-T",
+        "-o",
+        "ConnectTimeout=10",
+        "-o",
+        "ServerAliveInterval=5",
+    ]);
+    if let Some(port) = port {
+        command.args(["-p", &port.to_string()]);
+    }
+    command.args(["--", destination]);
+    command
+}
+
+/// Copies this program to the far end, under a name that carries its version, and gives back its path
+/// there. The copy is written beside its place and moved, so that a torn one is never started.
+fn push_binary(destination: &str, port: Option<u16>) -> Outcome<String> {
+    let own = std::env::current_exe().map_err(|e| Stop::io("find this program's own file", e))?;
+    let program =
+        std::fs::File::open(&own).map_err(|e| Stop::io("read this program's own file", e))?;
+    let place = concat!(".cache/linerate/linerate-", env!("CARGO_PKG_VERSION"));
+    let script = format!(
+        "set -e; umask 077; mkdir -p ~/.cache/linerate; cat > ~/{place}.new; chmod 700 ~/{place}.new; \
+         mv ~/{place}.new ~/{place}"
+    );
+    let mut command = ssh(destination, port);
+    let output = command
+        .arg(script)
+        .stdin(program)
+        .stdout(Stdio::null())
+        .output()
+        .map_err(|error| Stop::new(Code::NotSupported, "cannot start `ssh`").because(error))?;
+    if !output.status.success() {
+        return Err(Stop::new(
+            Code::PeerUnreachable,
+            format!(
+                "cannot copy linerate to {destination}: {}",
+                printable(String::from_utf8_lossy(&output.stderr).trim())
+            ),
+        ));
+    }
+    Ok(format!("~/{place}"))
+}
+
+/// The stop for an agent that could not be started.
+pub(super) fn cannot_start(address: &PeerAddress, error: std::io::Error) -> Stop {
+    if error.kind() == std::io::ErrorKind::NotFound && matches!(address, PeerAddress::Ssh { .. }) {
+        return Stop::new(
+            Code::NotSupported,
+            "cannot start `ssh`: it is not installed here",
+        )
+        .hint("`apt-get install openssh-client`, or use an `exec:` peer");
+    }
+    Stop::io(format!("start the agent at {address}"), error)
+}

@@ -1,0 +1,205 @@
+//! What happened in a run: its records, as they are stored.
+
+use std::net::IpAddr;
+
+use linerate_model::factor::Factor;
+use linerate_model::finding::Diagnosis;
+use linerate_model::host::Host;
+use linerate_model::ids::NicName;
+use linerate_model::lab::Experiment;
+use linerate_model::prove::EndChange;
+use linerate_model::sample::Sample;
+use linerate_model::setting::Class;
+use serde::{Deserialize, Serialize};
+
+use super::Header;
+
+/// The arm of a trial in a paired experiment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Arm {
+    /// As it was.
+    Without,
+    /// With the remedy.
+    With,
+}
+
+impl Arm {
+    /// The word of the arm, as in the record.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Without => "without",
+            Self::With => "with",
+        }
+    }
+}
+
+/// An earlier run that is a level of a factor: all that is judged of it, so that this run stands without it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Earlier {
+    /// The factor, counted from 0.
+    pub factor: usize,
+    /// The level, counted from 0.
+    pub level: usize,
+    /// Its folder, as the experiment names it.
+    pub run: String,
+    /// Its header.
+    pub header: Header,
+    /// The host that linerate was started on then.
+    pub local: Box<Host>,
+    /// The peer then.
+    pub remote: Box<Host>,
+    /// Its trials.
+    pub trials: Vec<EarlierTrial>,
+}
+
+/// A trial of an earlier run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct EarlierTrial {
+    /// Its block there, from 0.
+    pub block: u32,
+    /// The level of each factor of the experiment that it is a level of, from 0.
+    pub levels: Vec<usize>,
+    /// The trial that is judged.
+    pub sample: Sample,
+}
+
+/// What happened, in the order it happened.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Record {
+    /// Both hosts before anything was done.
+    Hosts {
+        /// The host that linerate was started on.
+        local: Box<Host>,
+        /// The peer.
+        remote: Box<Host>,
+    },
+    /// A trial before any change.
+    Before(Box<Sample>),
+    /// What the rules said of both ends with the trial before it in view.
+    Diagnosis(Box<Diagnosis>),
+    /// A remedy whose experiment begins; the number is its place in the run.
+    Remedy {
+        /// Its number, from 0.
+        remedy: usize,
+        /// The rule that proposed it.
+        rule: String,
+        /// What it changes.
+        changes: Vec<EndChange>,
+        /// The rules of the remedies that were in place in both arms.
+        #[serde(default)]
+        beside: Vec<String>,
+    },
+    /// What a search may vary.
+    Factors(Vec<Factor>),
+    /// A trial of a search.
+    Explored {
+        /// The level of each factor, counted from 0.
+        levels: Vec<usize>,
+        /// Whether it is one of the screening design's, in which each factor is changed in half of the trials.
+        screening: bool,
+        /// The trial; none where those levels could not be made together.
+        sample: Option<Box<Sample>>,
+    },
+    /// A trial between two rounds, for the rules to look at.
+    Between(Box<Sample>),
+    /// A trial of a remedy's experiment. A second one of the same remedy, pair and arm was made because
+    /// of the first one's flags, and takes its place.
+    Paired {
+        /// The remedy.
+        remedy: usize,
+        /// The pair, from 0.
+        pair: u32,
+        /// The arm.
+        arm: Arm,
+        /// The trial.
+        sample: Box<Sample>,
+    },
+    /// What was decided about a remedy.
+    Decided {
+        /// The remedy.
+        remedy: usize,
+        /// Whether it is kept.
+        kept: bool,
+        /// Why it could not be tried, when it could not.
+        note: Option<String>,
+    },
+    /// An experiment that begins.
+    Lab {
+        /// What was asked for.
+        experiment: Box<Experiment>,
+        /// Whether settings may be changed that disturb the way in.
+        include_way_in: bool,
+        /// Whether it makes its own two hosts, which vanish whenever it stops.
+        #[serde(default)]
+        own_hosts: bool,
+    },
+    /// Another host that is a level of a factor, before anything was done.
+    Peer {
+        /// How it was named.
+        at: String,
+        /// The interface that data to it leaves by.
+        local_nic: NicName,
+        /// The interface that carries its address.
+        remote_nic: NicName,
+        /// That address; runs of before do not tell it.
+        #[serde(default)]
+        address: Option<IpAddr>,
+        /// The host.
+        host: Box<Host>,
+    },
+    /// An earlier run that is a level of a factor, with its trials.
+    Earlier(Box<Earlier>),
+    /// A level that cannot be had here.
+    LeftOut {
+        /// The factor, counted from 0.
+        factor: usize,
+        /// The level, counted from 0.
+        level: usize,
+        /// Why.
+        why: String,
+    },
+    /// A trial of the first combination before the experiment, to see how trials scatter here.
+    Pilot(Box<Sample>),
+    /// The trials of one combination in one block; none where it cannot be had. A second one of the same block and
+    /// combination was made because of the first one's flags, and takes its place.
+    Cell {
+        /// The block, from 0.
+        block: u32,
+        /// The level of each factor, from 0.
+        levels: Vec<usize>,
+        /// The trial that is judged, then those that ran at the same time.
+        samples: Vec<Sample>,
+        /// Why there is none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        why: Option<String>,
+    },
+    /// A run that goes on after it was stopped or killed.
+    Resumed {
+        /// When, seconds since 1970 (UTC).
+        unix_s: u64,
+    },
+    /// A remedy that is only advice, since a change of it is of a class above what linerate does alone.
+    HeldBack {
+        /// The rule that proposed it.
+        rule: String,
+        /// What it would change.
+        changes: Vec<EndChange>,
+        /// The class of the change that is hardest to take back.
+        class: Class,
+    },
+    /// A trial with every kept remedy.
+    After(Box<Sample>),
+    /// What was put back at the end.
+    Ended {
+        /// Whether both hosts are as they were found.
+        restored: bool,
+        /// Whether what helped was to stay.
+        kept: bool,
+    },
+    /// What the demo planted: rule ids.
+    Planted(Vec<String>),
+    /// Why the run stopped before its end.
+    Stopped(String),
+}

@@ -1,11 +1,15 @@
-// Draws every chart of the page. Expressions run through Vega's interpreter over their syntax tree, so
-// that the page's policy can forbid `eval`; there is no loader to speak of, since all data is in the page.
+// Draws every chart of the page, and gives tables and pictures their controls. Expressions run through Vega's
+// interpreter over their syntax tree, so that the page's policy can forbid `eval`; there is no loader to speak
+// of, since all data is in the page.
 
 import { parse, View, Warn } from "vega";
 import { expressionInterpreter } from "vega-interpreter";
 import { compile, type TopLevelSpec } from "vega-lite";
 import { bars, cpu, drawn, effects, pairs, series } from "./charts.js";
 import { readData, type PageData } from "./data.js";
+import { follow } from "./live.js";
+import { equipPictures } from "./pictures.js";
+import { equipTables } from "./tables.js";
 
 function chartOf(plot: HTMLElement, data: PageData): TopLevelSpec | null {
   const index = plot.dataset["index"];
@@ -34,6 +38,8 @@ async function draw(plot: HTMLElement, data: PageData): Promise<void> {
     logLevel: Warn,
   });
   await view.runAsync();
+  // What it shows is said once, by its place on the page, and not mark by mark.
+  plot.querySelector("svg")?.setAttribute("aria-hidden", "true");
   plot.dataset["drawn"] = "yes";
 }
 
@@ -53,7 +59,9 @@ async function drawAll(): Promise<void> {
       console.error(error);
     }
   }
+  equipPictures();
   document.documentElement.dataset["charts"] = "done";
 }
 
+follow(equipTables());
 void drawAll();

@@ -1,10 +1,13 @@
 // What the browser tests stand on: the sample page, made by linerate itself, and a Chromium that may
 // reach nothing. A test that cannot run here says so.
 
-import { execFileSync } from "node:child_process";
+import { execFileSync, spawn } from "node:child_process";
+import { once } from "node:events";
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
+import { createRequire } from "node:module";
 import { dirname, join } from "node:path";
+import { createInterface } from "node:readline";
 import { fileURLToPath, pathToFileURL } from "node:url";
 
 export const root = join(dirname(fileURLToPath(import.meta.url)), "../..");
@@ -45,14 +48,52 @@ export function makePage(folder, name, change = (data) => data) {
   return pathToFileURL(path).href;
 }
 
+/** A stored run in the repository. */
+export function storedRun(run) {
+  return join(root, "fixtures/runs", run);
+}
+
 /** Makes the page of a stored run in the repository, and returns its address. */
 export function makeRunPage(folder, run) {
   const path = join(folder, `${run}.html`);
   execFileSync(
-    "cargo", ["run", "--quiet", "-p", "linerate", "--", "--quiet", "report", join(root, "fixtures/runs", run), "--out", path],
+    "cargo", ["run", "--quiet", "-p", "linerate", "--", "--quiet", "report", storedRun(run), "--out", path],
     { cwd: root, stdio: ["ignore", "ignore", "inherit"] },
   );
   return pathToFileURL(path).href;
+}
+
+/** Starts `linerate report --serve` over a state folder, and gives its address and what ends it. */
+export async function serve(state) {
+  const child = spawn(
+    "cargo", ["run", "--quiet", "-p", "linerate", "--", "--quiet", "--state", state, "report", "--serve"],
+    { cwd: root, stdio: ["ignore", "pipe", "inherit"] },
+  );
+  const ended = once(child, "exit");
+  for await (const line of createInterface({ input: child.stdout })) {
+    const end = async () => {
+      child.kill("SIGINT");
+      await ended;
+    };
+    return { address: line.trim(), end };
+  }
+  throw new Error("the server ended before it told its address");
+}
+
+/** Saves what `act` makes the page save: its name and its bytes. */
+export async function saved(page, act) {
+  const [download] = await Promise.all([page.waitForEvent("download"), act()]);
+  return { name: download.suggestedFilename(), bytes: readFileSync(await download.path()) };
+}
+
+/** What axe-core finds on a page, a line each. */
+export async function accessFindings(page) {
+  await page.evaluate(readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8"));
+  const { violations, passes } = await page.evaluate(() => window.axe.run(document, { resultTypes: ["violations"] }));
+  if (passes.length < 15) {
+    throw new Error(`only ${passes.length} of axe's rules had anything to look at`);
+  }
+  return violations.flatMap(({ id, impact, nodes }) => nodes.map((node) => `${impact} ${id}: ${node.target} ${node.failureSummary}`));
 }
 
 /** A folder of the test's own, and what takes it away again. */

@@ -147,28 +147,36 @@ describe("the report page", { skip: executable === null && "no Chromium (apt-get
   });
 });
 
-describe("the page of an experiment", { skip: executable === null && "no Chromium (apt-get install chromium)" }, () => {
-  let work;
-  let browser;
-  let address;
+/** Tests of the page of a stored run in the repository: `open` opens it in a browser that all of them share. */
+function describeRun(what, name, tests) {
+  describe(what, { skip: executable === null && "no Chromium (apt-get install chromium)" }, () => {
+    let work;
+    let browser;
+    const run = { open: (options) => open(browser, run.address, options) };
 
-  before(async () => {
-    work = workFolder();
-    address = makeRunPage(work.folder, "lab-1");
-    browser = await launch(executable);
+    before(async () => {
+      work = workFolder();
+      run.address = makeRunPage(work.folder, name);
+      browser = await launch(executable);
+    });
+
+    after(async () => {
+      await browser?.close();
+      work?.remove();
+    });
+
+    tests(run);
   });
+}
 
-  after(async () => {
-    await browser?.close();
-    work?.remove();
-  });
-
+describeRun("the page of an experiment", "lab-1", (run) => {
   test("asks the network for nothing and draws every chart with its data", async () => {
-    const { page, complaints, requests } = await open(browser, address);
+    const { page, complaints, requests } = await run.open();
     assert.deepEqual(complaints, []);
-    assert.deepEqual(requests, [address]);
+    assert.deepEqual(requests, [run.address]);
     const places = await page.locator("[data-chart]").count();
-    assert.equal(places, 3);
+    // Effects, the grid, every combination, four small ones over the trials' time, all trials.
+    assert.equal(places, 8);
     assert.equal(await page.locator('[data-chart][data-drawn="yes"] > svg').count(), places);
     // Three effects: a point and an interval each, and the line at zero.
     const effects = page.locator("[data-chart]").first();
@@ -178,7 +186,7 @@ describe("the page of an experiment", { skip: executable === null && "no Chromiu
   });
 
   test("tells the effects first, takes a hostile title for text, and holds every trial in a table", async () => {
-    const { page } = await open(browser, address);
+    const { page } = await run.open();
     assert.match(await page.locator("h1").innerText(), /<b>Segmentation<\/b> & receive offload/);
     assert.match(await page.locator("h1 + p + ul").innerText(), /tso off against on: -\d+\.\d %/);
     await page.getByText("All 12 trials").click();
@@ -189,7 +197,7 @@ describe("the page of an experiment", { skip: executable === null && "no Chromiu
   });
 
   test("says everything without JavaScript, and fits a phone", async () => {
-    const { page } = await open(browser, address, {
+    const { page } = await run.open({
       javaScriptEnabled: false, viewport: { width: 360, height: 740 },
     });
     assert.ok(await page.getByRole("table", { name: "Effects on rate", exact: true }).isVisible());
@@ -198,4 +206,108 @@ describe("the page of an experiment", { skip: executable === null && "no Chromiu
     assert.equal(wide, false);
     await page.context().close();
   });
+});
+
+describeRun("the page of an experiment with grids and sizes", "lab-2", (run) => {
+  test("draws what the raw records hold, and complains of nothing", async () => {
+    const { page, complaints, requests } = await run.open();
+    assert.deepEqual(complaints, []);
+    assert.deepEqual(requests, [run.address]);
+    // Behind its words a caption has the buttons that save the picture.
+    const chart = (title) => page.locator("figure", { has: page.locator("figcaption", { hasText: new RegExp(`^${title}`) }) });
+    // A point for each size, an interval through each, and a line through all.
+    const curves = chart("rate, Gb/s");
+    assert.equal(await curves.locator(".mark-symbol.role-mark path").count(), 3);
+    assert.equal(await curves.locator(".mark-rule.role-mark line").count(), 3);
+    assert.equal(await curves.locator(".mark-line.role-mark path").count(), 1);
+    // Three sizes with four quantiles each.
+    assert.equal(await chart("How long operations took").locator(".mark-symbol.role-mark path").count(), 12);
+    // Nine trials, and two CPUs of which at least one kind is seen.
+    const boxes = await chart("Both ends, on one kernel").locator(".mark-rect.role-mark path").count();
+    assert.ok(boxes >= 18 && boxes % 18 === 0, `${boxes} boxes`);
+    for (const size of ["4KiB", "16KiB", "64KiB"]) {
+      assert.equal(await chart(size).locator(".mark-line.role-mark path").count(), 3);
+    }
+    const places = await page.locator("[data-chart]").count();
+    assert.equal(await page.locator('[data-chart][data-drawn="yes"] > svg').count(), places);
+    await page.context().close();
+  });
+
+  test("shows the grid that both ends told, and the way that the data took", async () => {
+    const { page } = await run.open();
+    assert.match(await page.locator("section", { has: page.locator("#grid") }).innerText(), /the very bits that a trial ended with/);
+    // Three moments, and the row through the middle.
+    assert.equal(await page.locator(".pictures svg").count(), 4);
+    const ways = page.locator(".map.wide path title", { hasText: "packets of near0 were taken in on CPU" });
+    assert.ok(await ways.count() > 0);
+    await page.context().close();
+  });
+
+  for (const width of [320, 768]) {
+    test(`does not scroll sideways at ${width} px`, async () => {
+      const { page } = await run.open({ viewport: { width, height: 800 } });
+      const [needed, offered] = await page.evaluate(() => [
+        document.documentElement.scrollWidth, document.documentElement.clientWidth,
+      ]);
+      assert.ok(needed <= offered, `${needed} px in ${offered} px`);
+      await page.context().close();
+    });
+  }
+});
+
+describeRun("the page of an experiment over sizes and time", "lab-3", (run) => {
+  // Behind its words a caption has the buttons that save the picture.
+  const charts = (page, title) =>
+    page.locator("figure", { has: page.locator("figcaption", { hasText: title }) }).locator("[data-chart]");
+
+  /** What a chart is drawn from, as the page holds it. */
+  const dataOf = (chart) => chart.evaluate((place) =>
+    JSON.parse(document.getElementById("linerate-data").textContent).drawn[Number(place.dataset.index)]);
+
+  test("draws a line with its band and every point of each combination over the sizes", async () => {
+    const { page, complaints, requests } = await run.open();
+    assert.deepEqual(complaints, []);
+    assert.deepEqual(requests, [run.address]);
+    const places = await page.locator("[data-chart]").count();
+    assert.equal(await page.locator('[data-chart][data-drawn="yes"] > svg').count(), places);
+    const section = page.locator("section", { has: page.locator("#sizes") });
+    for (const title of [/^one way \(median\), us/, /^rate, Gb\/s/]) {
+      const curves = section.locator("figure", { has: page.locator("figcaption", { hasText: title }) }).locator("[data-chart]");
+      const { data } = await dataOf(curves);
+      const lines = new Set(data.map(({ line }) => line));
+      // Three sizes, of which the one without payload has no place on the axis.
+      assert.equal(data.length, 2 * lines.size);
+      assert.equal(await curves.locator(".mark-symbol.role-mark path").count(), data.length);
+      assert.equal(await curves.locator(".mark-line.role-mark path").count(), lines.size);
+      assert.equal(await curves.locator(".mark-area.role-mark path").count(), lines.size);
+    }
+    const table = page.getByRole("table", { name: "Figures by size", exact: true });
+    assert.equal(await table.getByRole("row").count(), 1 + 3 * 2);
+    await page.context().close();
+  });
+
+  test("draws a box for each step in which a CPU worked, in the frame of what was measured", async () => {
+    const { page } = await run.open();
+    const courses = charts(page, /both ends, block \d+/);
+    assert.equal(await courses.count(), 2);
+    for (const course of await courses.all()) {
+      const { data, layer } = await dataOf(course);
+      const [frames, boxes] = await course.locator(".mark-rect.role-mark").all();
+      assert.equal(await frames.locator("path").count(), layer[0].data.values.length);
+      assert.equal(await boxes.locator("path").count(), data.length);
+      assert.ok(data.length >= 4, `only ${data.length} boxes`);
+    }
+    await page.context().close();
+  });
+
+  for (const width of [320, 768]) {
+    test(`does not scroll sideways at ${width} px`, async () => {
+      const { page } = await run.open({ viewport: { width, height: 800 } });
+      const [needed, offered] = await page.evaluate(() => [
+        document.documentElement.scrollWidth, document.documentElement.clientWidth,
+      ]);
+      assert.ok(needed <= offered, `${needed} px in ${offered} px`);
+      await page.context().close();
+    });
+  }
 });

@@ -28,7 +28,7 @@ pub use measure::{
     SendArg, StreamArgs, TrialArgs, UntilArgs,
 };
 pub use prove::{ProveArgs, SearchArgs, WeighArgs};
-pub use store::{ExportArgs, RunsArgs, TableFormat};
+pub use store::{ExportArgs, ReportArgs, RunsArgs, TableFormat};
 pub use testbed::{RxeAction, TestbedAction};
 pub use tune::{ApplyArgs, HoldArgs, PersistArgs, StayArgs, TuneAction, WantedArgs};
 pub use verbs::{ConnectArg, MeasureRdma, ServiceArg, TransportArg, TransportArgs, VerbsArgs};
@@ -173,14 +173,8 @@ pub enum Command {
         #[arg(value_name = "FILE.lrcap")]
         file: PathBuf,
     },
-    /// Make the report of a stored run again, from its raw records.
-    Report {
-        /// The run's folder.
-        run: PathBuf,
-        /// The page to write [default: report.html in the run's folder].
-        #[arg(long, value_name = "FILE")]
-        out: Option<PathBuf>,
-    },
+    /// Make the report of a stored run again, from its raw records; or show all runs in a browser.
+    Report(ReportArgs),
     /// List the stored runs of the state folder, newest first.
     Runs(RunsArgs),
     /// Write every trial of stored runs as a row of one flat table, for a data frame or a database.

@@ -9,11 +9,12 @@ use linerate_host::capture::{CaptureOptions, Captured, capture as capture_host};
 use linerate_host::read::read_host;
 use linerate_model::host::Host;
 use linerate_model::ids::NicName;
+use linerate_model::prove::ProveDocument;
 use linerate_model::units::{BitRate, Bytes, Nanoseconds};
 use linerate_model::workload::{Rr, TrialSpec, Workload};
 
 use crate::analysis;
-use crate::cli::{Cli, ProveArgs, SearchArgs, WeighArgs};
+use crate::cli::{Cli, ProveArgs, ReportArgs, SearchArgs, WeighArgs};
 use crate::draw::fresh_seed;
 use crate::ends::Ends;
 use crate::exit::{Code, Outcome, Stop};
@@ -24,7 +25,8 @@ use crate::measure::{copy_bandwidth, open_path, placement, stream_spec};
 use crate::prove::{Budget, Options, Session, Source, seconds_in_words};
 use crate::report;
 use crate::say::{Format, Say};
-use crate::store::{self, Header, Run};
+use crate::serve;
+use crate::store::{self, Header, Run, StoredRun};
 use crate::trial::Path;
 use crate::tune::recover_first;
 
@@ -216,10 +218,10 @@ fn weigh(
 
 /// Judges a run from its records, writes its page and prints the verdict.
 pub fn show_run(folder: &FilePath, page: &FilePath, say: &Say) -> Outcome<()> {
-    let stored = store::read(folder)?;
-    if lab::is_lab(&stored) {
+    if lab::is_lab(folder)? {
         return lab::show(folder, Some(page), say);
     }
+    let stored = store::read(folder)?;
     if stored.torn {
         say.note("the run was cut off while it was written: its last record is left out");
     }
@@ -229,15 +231,9 @@ pub fn show_run(folder: &FilePath, page: &FilePath, say: &Say) -> Outcome<()> {
             "the run ended before its last trials: what is shown as `after` is what was measured before",
         );
     }
-    let mut document = analysis::document(&stored.header, &stored.records);
-    document.run = Some(folder.display().to_string());
+    let mut document = document_of(&stored);
     document.report = Some(page.display().to_string());
-    let data = report::fill::report_data(&stored, &document).ok_or_else(|| {
-        Stop::new(
-            Code::Inconclusive,
-            format!("{} ended before both hosts were read", folder.display()),
-        )
-    })?;
+    let data = data_of(&stored, &document)?;
     store::write_whole(page, report::render_page(&data).as_bytes())
         .map_err(|error| store::cannot_write(folder, error))?;
     let sorted = analysis::sort(&stored.records);
@@ -255,6 +251,34 @@ pub fn show_run(folder: &FilePath, page: &FilePath, say: &Say) -> Outcome<()> {
         document.remedies.retain(|remedy| !remedy.tried_again);
         say.data(&report::render_text(&document, say.width(), say.colour()))
     }
+}
+
+/// What a run of `prove` says.
+fn document_of(stored: &StoredRun) -> ProveDocument {
+    let mut document = analysis::document(&stored.header, &stored.records);
+    document.run = Some(stored.folder.display().to_string());
+    document
+}
+
+fn data_of(stored: &StoredRun, document: &ProveDocument) -> Outcome<report::ReportData> {
+    report::fill::report_data(stored, document).ok_or_else(|| {
+        let folder = stored.folder.display();
+        let why = format!("{folder} ended before both hosts were read");
+        Stop::new(Code::Inconclusive, why)
+    })
+}
+
+/// The page of a stored run, judged from its records, and nothing written.
+pub(crate) fn page_of(folder: &FilePath) -> Outcome<String> {
+    if lab::is_lab(folder)? {
+        let (stored, seen) = lab::read_run(folder)?;
+        let mut document = lab::judge::document(&stored.header, &stored.records)?;
+        document.run = Some(folder.display().to_string());
+        return Ok(report::lab_page(&document, &stored.header, &seen));
+    }
+    let stored = store::read(folder)?;
+    let document = document_of(&stored);
+    Ok(report::render_page(&data_of(&stored, &document)?))
 }
 
 /// A new folder's name: when, what, and the seed, so that a list of runs sorts by time.
@@ -294,9 +318,15 @@ pub fn capture(file: &FilePath, say: &Say) -> Outcome<()> {
 }
 
 /// `linerate report`.
-pub fn report(run: &FilePath, out: Option<&FilePath>, say: &Say) -> Outcome<()> {
-    let page = out.map_or_else(|| run.join("report.html"), FilePath::to_owned);
-    show_run(run, &page, say)
+pub fn report(args: &ReportArgs, state: &FilePath, say: &Say) -> Outcome<()> {
+    match (args.serve, &args.run) {
+        (Some(address), _) => serve::run(address, state, say),
+        (None, Some(run)) => {
+            let page = args.out.clone();
+            show_run(run, &page.unwrap_or_else(|| run.join("report.html")), say)
+        }
+        (None, None) => Err(Stop::new(Code::Usage, "no run is named")),
+    }
 }
 
 /// `linerate completions`.

@@ -222,7 +222,7 @@ fn show_run(records: Vec<Record>, torn: bool) {
     let _ = serde_json::to_value(&document);
     if let Ok(document) = lab::judge::document(&header, &records) {
         let _ = serde_json::to_value(&document);
-        let _ = report::lab_page(&document, &header, None);
+        let _ = report::lab_page(&document, &header, &report::Seen::of(&records));
     }
     let stored = StoredRun {
         folder: PathBuf::from("run"),

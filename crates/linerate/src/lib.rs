@@ -8,6 +8,7 @@
 
 pub mod agent;
 pub mod analysis;
+mod belt;
 pub mod ceiling;
 pub mod cli;
 pub mod commands;
@@ -41,6 +42,7 @@ pub mod record;
 pub mod report;
 pub mod runs;
 pub mod say;
+pub mod serve;
 pub mod settings_page;
 mod stack;
 pub mod station;
@@ -146,7 +148,7 @@ fn carry_out(cli: &Cli, typed: &Typed, say: &Say) -> Outcome<u8> {
         Command::Reverter { of, hold } => guard::run(*of, hold, &state, say).map(done),
         Command::Testbed { action } => testbed::run(action, &state, say).map(done),
         Command::Capture { file } => commands::capture(file, say).map(done),
-        Command::Report { run, out } => commands::report(run, out.as_deref(), say).map(done),
+        Command::Report(args) => commands::report(args, &state, say).map(done),
         Command::Runs(args) => runs::run(args, &state, say).map(done),
         Command::Export(args) => export::run(args, say).map(done),
         Command::Completions { shell } => commands::completions(*shell, say).map(done),

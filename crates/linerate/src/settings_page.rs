@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use linerate_model::setting::{Access, CATALOGUE, Domain, Scope};
+use linerate_model::setting::{Access, CATALOGUE, Domain, Keeping, Scope};
 
 /// What stands before the table.
 const PREFACE: &str = include_str!("settings_page.md");
@@ -11,18 +11,21 @@ const PREFACE: &str = include_str!("settings_page.md");
 /// The page in Markdown.
 pub fn page() -> String {
     let mut page = PREFACE.to_owned();
-    page.push_str("| key | value | class | scope | written | what it is | defined in |\n");
-    page.push_str("|---|---|---|---|---|---|---|\n");
+    page.push_str(
+        "| key | value | class | scope | written | kept by | what it is | defined in |\n",
+    );
+    page.push_str("|---|---|---|---|---|---|---|---|\n");
     for spec in CATALOGUE {
         // Writing into a String does not fail.
         let _ = writeln!(
             page,
-            "| `{}` | {} | {} | {} | {} | {} | {} |",
+            "| `{}` | {} | {} | {} | {} | {} | {} | {} |",
             spec.pattern,
             value(spec.domain),
             spec.class,
             scope(spec.scope),
             access(spec.access),
+            kept(spec.keeping()),
             spec.about,
             spec.source
         );
@@ -58,7 +61,15 @@ fn scope(scope: Scope) -> &'static str {
 fn access(access: Access) -> &'static str {
     match access {
         Access::Written => "yes",
-        Access::Judged => "no",
+        Access::Judged | Access::Told => "no",
+    }
+}
+
+fn kept(keeping: Keeping) -> &'static str {
+    match keeping {
+        Keeping::Persist => "`tune persist`",
+        Keeping::CommandLine => "kernel's command line",
+        Keeping::Never(_) => "nothing",
     }
 }
 

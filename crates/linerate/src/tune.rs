@@ -98,6 +98,12 @@ fn plan(wanted: &WantedArgs, state: &FilePath, say: &Say) -> Outcome<()> {
             format!("to apply it takes {needs}; you lack {}", listed(lacks))
         });
     }
+    if wanted.from.is_none() && wanted.profile == Profile::Measurement {
+        say.note(
+            "`linerate tune hold [-- COMMAND]` holds what makes a host steady, and its CPUs awake, for as long as a \
+             measurement runs",
+        );
+    }
     show("plan", &intent, say)
 }
 
@@ -230,6 +236,9 @@ fn apply(
     station.apply(&plan)?;
     let (stop, asker) = match decide(&station, stay, deadline, &interrupt, say) {
         Ok(Decision::Confirmed(asker)) => {
+            for moved in station.moved() {
+                say.note(&moved);
+            }
             let committed = station.commit().map_err(Stop::from);
             if let Some(asker) = asker {
                 asker.hears(&committed);
@@ -298,8 +307,9 @@ fn decide(
     let until = deadline.before(EARLIER);
     say.note(&format!(
         "changed; `linerate tune confirm {id}` over a new connection within {} s lets it stay, otherwise \
-         everything is taken back",
-        until.remaining().as_secs()
+         everything is taken back; {}",
+        until.remaining().as_secs(),
+        station.with_both_killed()
     ));
     Ok(control.wait(applied, until, interrupt))
 }

@@ -23,7 +23,7 @@ pub struct WeighArgs {
     /// the rate is theirs, and the 99th percentile of their time must not get worse.
     #[arg(long, conflicts_with_all = ["buffer", "send", "receive"])]
     pub rr: bool,
-    /// Pairs of trials for each remedy.
+    /// Pairs of trials for each remedy; a search makes more where its budget has room for them.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(3..=1000))]
     pub pairs: u32,
     /// Fixes the order of trials and the intervals.

@@ -1,12 +1,36 @@
-//! What people type after `export` and `runs`.
+//! What people type after `report`, `export` and `runs`.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use linerate_model::sample::Flag;
 
 use crate::moment;
+use crate::serve;
 use crate::store::RunKind;
+
+/// `report`.
+#[derive(Debug, Args)]
+pub struct ReportArgs {
+    /// The run's folder.
+    #[arg(required_unless_present = "serve")]
+    pub run: Option<PathBuf>,
+    /// The page to write [default: report.html in the run's folder].
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+    /// Show all stored runs, and how far a running one is, to your own browser on this machine until Ctrl-C; prints
+    /// the address [default: a free port of 127.0.0.1].
+    #[arg(
+        long,
+        value_name = "ADDRESS:PORT",
+        num_args = 0..=1,
+        default_missing_value = serve::ANY_PORT,
+        value_parser = serve::parse_address,
+        conflicts_with_all = ["run", "out"]
+    )]
+    pub serve: Option<SocketAddr>,
+}
 
 /// `export`.
 #[derive(Debug, Args)]
@@ -36,16 +60,16 @@ pub enum TableFormat {
 /// `runs`.
 #[derive(Debug, Args)]
 pub struct RunsArgs {
-    /// Only those with this host at either end.
+    /// Only those with this host at either end, or as a level of an experiment.
     #[arg(long, value_name = "NAME")]
     pub host: Option<String>,
-    /// Only those over this interface of either end.
+    /// Only those over this interface of either end, or of a host that is a level.
     #[arg(long, value_name = "NAME")]
     pub nic: Option<String>,
     /// Only those with trials of this workload, such as `stream`.
     #[arg(long, value_name = "WORKLOAD")]
     pub workload: Option<String>,
-    /// Only those with this peer, as it was typed.
+    /// Only those with this peer, or this host as a level, as it was typed.
     #[arg(long, value_name = "PEER")]
     pub peer: Option<String>,
     /// Only those that began at this moment or later: `2026-11-21`, `2026-11-21T04:02Z` (UTC).

@@ -34,7 +34,7 @@ pub struct WantedArgs {
     /// remedies [default: the remedies of this host's findings].
     #[arg(long, value_name = "FILE")]
     pub from: Option<PathBuf>,
-    /// What the host is for, when its findings are asked.
+    /// What the host is for, when its findings are asked; `measurement` is also what `tune hold` holds.
     #[arg(long, default_value = "throughput", value_parser = parse_profile, conflicts_with = "from")]
     pub profile: Profile,
 }

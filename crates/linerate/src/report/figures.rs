@@ -23,7 +23,7 @@ pub(super) fn rate_interval(measured: &Rate) -> String {
 }
 
 /// `1 trial`, `5 trials`.
-pub(super) fn count(number: usize, noun: &str) -> String {
+pub(crate) fn count(number: usize, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 

@@ -522,7 +522,7 @@ const READINGS: &[&str] = &[
     "software/socket_owners**",
 ];
 
-fn is_reading(key: &str) -> bool {
+pub(super) fn is_reading(key: &str) -> bool {
     READINGS
         .iter()
         .any(|pattern| matched(pattern, key).is_some())

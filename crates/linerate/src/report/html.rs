@@ -43,8 +43,29 @@ pub(super) fn code(text: &str) -> String {
 /// A table of HTML cells; the first cell of each row is its heading. The roles are written out because
 /// the phone layout turns rows into blocks, and browsers then forget what they were.
 pub(super) fn table(caption: &str, head: &[&str], rows: &[Vec<String>]) -> String {
+    table_of("", "", caption, head, rows)
+}
+
+/// A table whose rows the page's script takes from a newer form of the page, where they are the part called `part`.
+pub(super) fn growing_table(
+    part: &str,
+    caption: &str,
+    head: &[&str],
+    rows: &[Vec<String>],
+) -> String {
+    let part = format!(" data-part=\"{}\"", escape(part));
+    table_of(" data-grows", &part, caption, head, rows)
+}
+
+fn table_of(
+    attributes: &str,
+    attributes_of_body: &str,
+    caption: &str,
+    head: &[&str],
+    rows: &[Vec<String>],
+) -> String {
     let mut out = format!(
-        "<table role=\"table\"><caption>{}</caption><thead role=\"rowgroup\"><tr role=\"row\">",
+        "<table role=\"table\"{attributes}><caption>{}</caption><thead role=\"rowgroup\"><tr role=\"row\">",
         escape(caption)
     );
     for name in head {
@@ -53,7 +74,9 @@ pub(super) fn table(caption: &str, head: &[&str], rows: &[Vec<String>]) -> Strin
             escape(name)
         ));
     }
-    out.push_str("</tr></thead><tbody role=\"rowgroup\">");
+    out.push_str(&format!(
+        "</tr></thead><tbody role=\"rowgroup\"{attributes_of_body}>"
+    ));
     for row in rows {
         out.push_str("<tr role=\"row\">");
         for (index, cell) in row.iter().enumerate() {

@@ -1,42 +1,58 @@
 //! The page of an experiment: the story first, then the pictures, then every table. It says everything without
 //! JavaScript; with it, the pictures are drawn by the bundle from what is written here.
 
-use linerate_model::host::Host;
-use linerate_model::lab::Response;
 use serde_json::{Value, json};
 
 use super::figures::{count, flag_in_words};
-use super::html::{chart, code, escape, section, table};
+use super::html::{chart, escape, section, table};
+use super::lab_draw::{ROW, axis, means_of, rows, scale};
+use super::lab_others;
+use super::lab_seen::Seen;
 use super::page::shell;
+use super::{
+    lab_charts, lab_curves, lab_difference, lab_grid, lab_hosts, lab_map, lab_matrix, lab_sizes,
+};
 use crate::lab::figure::in_words;
 use crate::lab::judge::{EffectDocument, LabDocument, ResponseDocument};
 use crate::store::Header;
 
-/// Room for a row of a picture.
-const ROW: usize = 34;
-/// More combinations than these are told by their table alone.
+/// More combinations or effects than these are told by their table alone.
 const CELLS_DRAWN: usize = 60;
 /// More trials than these are drawn as every n-th.
 const TRIALS_DRAWN: usize = 2_000;
 
+/// What stands in place of effects where too little was measured.
+const UNTOLD: &str = "No effect can be told: it takes three whole blocks.";
+
 /// The page of an experiment as one HTML document.
-pub fn lab_page(document: &LabDocument, header: &Header, hosts: Option<(&Host, &Host)>) -> String {
+pub fn lab_page(document: &LabDocument, header: &Header, seen: &Seen) -> String {
     let mut drawn: Vec<Value> = Vec::new();
     let mut body = story(document);
     for (place, response) in document.responses.iter().enumerate() {
         let number = place + 1;
         body.push_str(&effects(response, number, &mut drawn));
+        body.push_str(&lab_matrix::matrix(document, response, number, &mut drawn));
+        body.push_str(&lab_curves::of_figure(
+            document, response, number, &mut drawn,
+        ));
         body.push_str(&means(document, response, number, &mut drawn));
+        if place == 0 {
+            body.push_str(&lab_difference::difference(document, &mut drawn));
+        }
     }
+    body.push_str(&lab_sizes::by_size(document, seen, &mut drawn));
+    body.push_str(&lab_map::path(document, header, seen));
+    body.push_str(&lab_charts::within_trials(document, seen, &mut drawn));
+    body.push_str(&lab_grid::grids(seen));
     if let Some(response) = document.responses.first() {
         body.push_str(&over_time(document, response, &mut drawn));
         body.push_str(&checks(document, response));
     }
+    body.push_str(&lab_others::published(document));
     body.push_str(&trials(document));
-    if let Some((local, remote)) = hosts {
-        body.push_str(&both_hosts(local, remote));
-    }
-    body.push_str(&again(document, header));
+    body.push_str(&lab_hosts::both_hosts(document, header, seen));
+    body.push_str(&lab_others::other_hosts(document));
+    body.push_str(&lab_hosts::again(document, header, seen));
     let data = json!({"report": Value::Null, "cpu": [], "drawn": drawn});
     let created = super::fill::utc(header.created_unix_s);
     let body = format!(
@@ -70,15 +86,27 @@ fn story(document: &LabDocument) -> String {
             any = true;
             say(sentence(effect, response));
         }
-        if !any {
-            let seen = (response.effects.iter())
-                .map(|effect| effect.smallest_detectable)
-                .fold(0.0, f64::max);
-            say(format!(
-                "No effect on {} was shown; one of {:.1} % would have been, of every factor.",
-                response.response.word(),
-                seen * 100.0
-            ));
+        let alone =
+            (response.effects.iter()).filter(|effect| effect.shown && !effect.shown_among_all);
+        let word = response.response.word();
+        match (any, alone.count(), response.effects.is_empty()) {
+            (true, ..) => {}
+            (false, _, true) => say(match &response.left_out {
+                Some(words) => format!("No effect on {word} can be told: {words}."),
+                None => format!("No effect on {word} can be told: it takes three whole blocks."),
+            }),
+            (false, 0, false) => {
+                let seen = (response.effects.iter())
+                    .map(|effect| effect.smallest_detectable)
+                    .fold(0.0, f64::max);
+                say(format!(
+                    "No effect on {word} was shown; each of those below would have been, alone, from {:.1} % on.",
+                    seen * 100.0
+                ));
+            }
+            (false, some, false) => say(format!(
+                "No effect on {word} holds among all of them; {some} would alone."
+            )),
         }
     }
     for factor in &document.factors {
@@ -102,7 +130,6 @@ fn story(document: &LabDocument) -> String {
 
 /// An effect as a sentence: `flows 12 against 1: +158.0 % [+140.1, +177.2] rate, better.`
 fn sentence(effect: &EffectDocument, response: &ResponseDocument) -> String {
-    let better = (effect.relative > 0.0) == response.more_is_better;
     format!(
         "{}: {:+.1} % [{:+.1}, {:+.1}] of {}: {}.",
         effect.in_words(),
@@ -110,28 +137,8 @@ fn sentence(effect: &EffectDocument, response: &ResponseDocument) -> String {
         effect.low * 100.0,
         effect.high * 100.0,
         response.response.word(),
-        if better { "better" } else { "worse" }
+        effect.verdict(response.more_is_better)
     )
-}
-
-/// What a figure is divided by for a picture, and the unit that it has then.
-fn scale(response: Response) -> (f64, &'static str) {
-    match response {
-        Response::Rate => (1e9, "Gb/s"),
-        Response::Operations => (1.0, "1/s"),
-        Response::Cpu | Response::CpuLocal | Response::CpuPeer => (1.0, "s/GB"),
-        Response::Mean | Response::P50 | Response::P99 => (1e-6, "us"),
-    }
-}
-
-/// A mark with its place on the axes and its colour.
-fn axis(field: &str, title: &str) -> Value {
-    json!({"field": field, "type": "quantitative", "title": title, "scale": {"zero": false}})
-}
-
-fn rows(field: &str) -> Value {
-    json!({"field": field, "type": "nominal", "sort": Value::Null, "title": Value::Null,
-           "axis": {"labelLimit": 320, "domain": false, "ticks": false}})
 }
 
 /// The picture of the effects of a figure.
@@ -168,11 +175,23 @@ fn effects(response: &ResponseDocument, number: usize, drawn: &mut Vec<Value>) -
         return section(
             &format!("effects-{number}"),
             &format!("Effects on {word}"),
-            "No effect can be told: it takes three whole blocks.",
+            response.left_out.as_deref().unwrap_or(UNTOLD),
             "",
         );
     }
-    draw_effects(response, drawn);
+    let picture = if response.effects.len() <= CELLS_DRAWN {
+        draw_effects(response, drawn);
+        chart(
+            "drawn",
+            Some(drawn.len() - 1),
+            &format!(
+                "Effects on {word} with 95 % intervals; a filled point is one whose interval excludes zero"
+            ),
+            "The table below holds the same figures.",
+        )
+    } else {
+        format!("<p>More than {CELLS_DRAWN} effects: they stand in the table.</p>")
+    };
     let rows: Vec<Vec<String>> = (response.effects.iter())
         .map(|effect| {
             let verdict = effect.verdict(response.more_is_better);
@@ -196,16 +215,10 @@ fn effects(response: &ResponseDocument, number: usize, drawn: &mut Vec<Value>) -
         "would have been seen",
         "verdict",
     ];
+    let left_out = response.left_out.as_ref();
+    let left_out = left_out.map_or_else(String::new, |why| format!("<p>{}</p>", escape(why)));
     let body = format!(
-        "{}{}",
-        chart(
-            "drawn",
-            Some(drawn.len() - 1),
-            &format!(
-                "Effects on {word} with 95 % intervals; a filled point is one whose interval excludes zero"
-            ),
-            "The table below holds the same figures.",
-        ),
+        "{picture}{}{left_out}",
         table(&format!("Effects on {word}"), &head, &rows)
     );
     section(
@@ -234,12 +247,15 @@ fn means(
     let mut head: Vec<&str> = vec!["combination"];
     head.extend(names);
     head.extend(["mean", "least", "most", "trials"]);
+    let bounded = response.cells.iter().any(|cell| cell.ceiling.is_some());
+    head.extend(bounded.then_some("of the ceiling"));
     let rows_of_table: Vec<Vec<String>> = (response.cells.iter().enumerate())
         .map(|(place, cell)| {
             let mut row = vec![(place + 1).to_string()];
             row.extend(cell.levels.iter().map(|level| escape(level)));
             row.extend([words(cell.mean), words(cell.least), words(cell.most)]);
             row.push(cell.trials.to_string());
+            row.extend(bounded.then(|| cell.share_in_words().unwrap_or_else(|| "?".to_owned())));
             row
         })
         .collect();
@@ -273,11 +289,42 @@ fn means(
         ));
     }
     body.push_str(&table(&format!("Means of {word}"), &head, &rows_of_table));
+    body.push_str(&ceilings(response));
     section(
         &format!("means-{number}"),
         &format!("Every combination: {word}"),
-        "Geometric means of the trials.",
+        &format!("{}.", means_of(response)),
         &body,
+    )
+}
+
+/// The ceilings that the combinations are held against, each with its arithmetic once.
+fn ceilings(response: &ResponseDocument) -> String {
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    let mut known: Vec<(String, Vec<String>)> = Vec::new();
+    for (place, cell) in response.cells.iter().enumerate() {
+        let Some(ceiling) = &cell.ceiling else {
+            continue;
+        };
+        let number = (place + 1).to_string();
+        match known.iter_mut().find(|(why, _)| *why == ceiling.reason) {
+            Some((_, cells)) => cells.push(number),
+            None => known.push((ceiling.reason.clone(), vec![number])),
+        }
+    }
+    for (why, cells) in known {
+        rows.push(vec![cells.join(", "), escape(&why)]);
+    }
+    if rows.is_empty() {
+        return String::new();
+    }
+    format!(
+        "<details><summary>The ceilings and their arithmetic</summary>{}</details>",
+        table(
+            "The lowest bound of each combination's path",
+            &["combination", "arithmetic"],
+            &rows
+        )
     )
 }
 
@@ -297,22 +344,29 @@ fn over_time(
         })
         .collect();
     let title = format!("{word}, {unit}");
+    let mut order = axis("order", "trial, in the order they were made");
+    order["axis"] = json!({"tickMinStep": 1, "format": "d"});
     drawn.push(json!({
         "height": 260,
         "data": data,
         "layer": [
             {"mark": {"type": "point", "size": 40},
-             "encoding": {"x": axis("order", "trial, in the order they were made"), "y": axis("value", &title),
+             "encoding": {"x": order, "y": axis("value", &title),
                           "shape": {"field": "first", "type": "nominal"},
                           "color": {"field": "first", "type": "nominal",
                                     "scale": {"range": ["var(--accent)", "var(--warm)", "var(--ink-soft)", "var(--ink)"]}}}}
         ]
     }));
     let about = "Every trial stands in the last table.";
+    let of = if every == 1 {
+        "every trial".to_owned()
+    } else {
+        format!("one trial in {every}")
+    };
     let body = chart(
         "drawn",
         Some(drawn.len() - 1),
-        &format!("{word} of every trial, by the level of the first factor"),
+        &format!("{word} of {of}, by the level of the first factor"),
         about,
     );
     section(
@@ -401,60 +455,5 @@ fn trials(document: &LabDocument) -> String {
     section("trials", "Every trial", "As they were made.", &body)
 }
 
-/// What of both hosts a reader asks for first, and whether they differ.
-fn both_hosts(local: &Host, remote: &Host) -> String {
-    let facts = |host: &Host| -> Vec<(&'static str, String)> {
-        let told = |value: Option<&String>| value.cloned().unwrap_or_else(|| "?".to_owned());
-        vec![
-            ("name", told(host.identity.hostname.value())),
-            ("kernel", told(host.identity.kernel_release.value())),
-            (
-                "command line of the kernel",
-                told(host.identity.command_line.value()),
-            ),
-            ("CPU", told(host.identity.cpu_model.value())),
-            ("CPUs", host.cpus.len().to_string()),
-            ("nodes", host.nodes.len().to_string()),
-        ]
-    };
-    let pairs = facts(local).into_iter().zip(facts(remote));
-    let mut rows: Vec<Vec<String>> = pairs
-        .map(|((what, here), (_, there))| row_of(what, &here, &there))
-        .collect();
-    for (name, here) in &local.sysctls {
-        let there = remote.sysctls.get(name);
-        if there != Some(here) {
-            let text = |value: Option<&linerate_model::known::Known<String>>| {
-                value
-                    .and_then(|value| value.value().cloned())
-                    .unwrap_or_else(|| "?".to_owned())
-            };
-            rows.push(row_of(name, &text(Some(here)), &text(there)));
-        }
-    }
-    section(
-        "hosts",
-        "Both hosts",
-        "What they run, and the sysctls in which they differ.",
-        &table("Both hosts", &["what", "here", "peer"], &rows),
-    )
-}
-
-fn row_of(what: &str, here: &str, there: &str) -> Vec<String> {
-    vec![escape(what), escape(here), escape(there)]
-}
-
-fn again(document: &LabDocument, header: &Header) -> String {
-    let run = document.run.as_deref().unwrap_or("RUN");
-    let lines = [
-        format!("{} --seed {}", header.command.join(" "), header.seed),
-        format!("linerate lab show {run}"),
-    ];
-    let list = list(lines.iter().map(|line| code(line)));
-    section(
-        "again",
-        "Do it again",
-        "The seed gives the same order; the second command judges the raw records of this run once more.",
-        &list,
-    )
-}
+#[cfg(test)]
+mod tests;

@@ -1,12 +1,13 @@
 //! An interface in the picture of a host: its box, its queues and the lines to the CPUs that serve them.
 
-use linerate_model::host::{Nic, Queue};
+use linerate_model::host::{Nic, Queue, QueueKind};
+use linerate_model::ids::CpuId;
 use linerate_model::known::{Gap, Known};
 
 use super::html::escape;
 use super::map_svg::{
-    CARD, INK, INNER, LINE, PAD, PAPER, SOFT, Spot, cut, has_lines, label, rect, short, steering,
-    titled,
+    CARD, HotPath, INK, INNER, LINE, PAD, PAPER, SOFT, Spot, cut, has_lines, label, rect, short,
+    steering, titled,
 };
 use super::map_text::{kind_word, link_text, qdisc_text, queue_name};
 
@@ -193,6 +194,45 @@ fn queue_box(nic: &Nic, queue: &Queue, x: u32, y: u32, width: u32) -> String {
             &text
         )
     )
+}
+
+/// The way that packets really took: a thick line from the queue of an interrupt to the CPU that took it, the thicker
+/// the more of them did. An interface without interrupts has a line to each CPU that packets were taken in on.
+pub(super) fn hot_lines(nic: &Nic, hot: &HotPath, edge: u32, spots: &[Spot]) -> String {
+    let place = |index: usize| {
+        let shown = nic.queues.len().min(QUEUES_DRAWN);
+        let places = u32::try_from(shown + usize::from(nic.queues.len() > shown)).unwrap_or(1);
+        let width = ((INNER - 16) / places.max(1)).min(84);
+        // Those that are not drawn stand together behind the others.
+        PAD + 8 + u32::try_from(index.min(shown)).unwrap_or(0) * width + width / 2 - 2
+    };
+    let mut ways: Vec<(u32, CpuId, f64)> = Vec::new();
+    for (index, queue) in nic.queues.iter().enumerate() {
+        let Some(irq) = queue.irq.get() else { continue };
+        let of_queue = hot.interrupts.iter().filter(|(of, ..)| *of == irq.0);
+        ways.extend(of_queue.map(|(_, cpu, share)| (place(index), *cpu, *share)));
+    }
+    if ways.is_empty() {
+        let is_rx = |queue: &Queue| queue.kind == QueueKind::Rx;
+        let from = nic.queues.iter().position(is_rx).map_or(PAD + 40, place);
+        ways.extend(hot.packets.iter().map(|cpu| (from, cpu, 0.5)));
+    }
+    let mut out = String::new();
+    for (x, cpu, share) in ways {
+        let Some(spot) = spots.iter().find(|spot| spot.cpu == cpu) else {
+            continue;
+        };
+        let middle = u32::midpoint(spot.y, edge);
+        out.push_str(&format!(
+            "<path d=\"M{x} {edge} C{x} {middle} {} {middle} {} {}\" fill=\"none\" stroke=\"{INK}\" stroke-width=\"{:.1}\" stroke-linecap=\"round\"><title>{}</title></path>",
+            spot.x,
+            spot.x,
+            spot.y,
+            2.0 + 3.0 * share.clamp(0.0, 1.0),
+            escape(&format!("packets of {} were taken in on CPU {cpu}", nic.name))
+        ));
+    }
+    out
 }
 
 /// Lines from a queue to its CPUs: whole for the interrupt, dashed for packet steering.

@@ -1,7 +1,7 @@
 //! The host map as a picture: CPUs by NUMA node, the PCIe links, the interface with its queues, a line
 //! from each queue to the CPUs that serve it, and the wire to the other host.
 //!
-//! Letters, borders and dashes carry the meaning (S sends, R receives, I interrupt); colour only helps. A
+//! Letters, borders and dashes carry the meaning (S sends, R receives, P takes packets in); colour only helps. A
 //! fact that is not known is a `?` whose `<title>` says why. Colours are CSS variables with a fallback, so
 //! that the picture follows the page's light or dark scheme and still stands alone as a file.
 
@@ -11,7 +11,7 @@ use linerate_model::known::{Gap, Known};
 
 use super::figures::{count, visible};
 use super::html::escape;
-use super::map_nic::{nic_box, nic_height_with_gap};
+use super::map_nic::{hot_lines, nic_box, nic_height_with_gap};
 
 /// One host of a map.
 #[derive(Debug, Clone, Copy)]
@@ -26,6 +26,23 @@ pub struct MapEnd<'a> {
     pub sender_cpus: &'a CpuSet,
     /// The CPUs of receiving threads.
     pub receiver_cpus: &'a CpuSet,
+    /// The way that packets really took, where trials told it.
+    pub hot: Option<&'a HotPath>,
+}
+
+/// The way that the packets of trials took through a host.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct HotPath {
+    /// The CPUs on which the kernel took packets in.
+    pub packets: CpuSet,
+    /// The interrupts that came, by number and CPU, each with its share of all of them.
+    pub interrupts: Vec<(u32, CpuId, f64)>,
+}
+
+impl HotPath {
+    fn is_empty(&self) -> bool {
+        self.packets.is_empty() && self.interrupts.is_empty()
+    }
 }
 
 /// How two hosts stand.
@@ -159,6 +176,14 @@ impl Panel {
         let mut y = nic_y;
         for nic in &nics {
             boxes.push_str(&nic_box(nic, y, flipped, &cpus.spots, &mut lines));
+            if let Some(hot) = end.hot {
+                let edge = if flipped {
+                    y + nic_height_with_gap(nic) - 18
+                } else {
+                    y + 8
+                };
+                lines.push_str(&hot_lines(nic, hot, edge, &cpus.spots));
+            }
             y += nic_height_with_gap(nic);
         }
         if nics.is_empty() {
@@ -192,9 +217,11 @@ fn lines_room(end: &MapEnd<'_>) -> u32 {
             .iter()
             .any(|fact| fact.value().is_some_and(has_lines))
     };
-    if chosen_nics(end)
-        .iter()
-        .any(|nic| nic.queues.iter().any(drawn))
+    let is_hot = end.hot.is_some_and(|hot| !hot.is_empty());
+    if is_hot
+        || chosen_nics(end)
+            .iter()
+            .any(|nic| nic.queues.iter().any(drawn))
     {
         LINES
     } else {
@@ -362,16 +389,16 @@ impl Cell {
 fn cpu_cell(end: &MapEnd<'_>, cpu: &Cpu, cell: &Cell, x: u32, y: u32) -> String {
     let sends = end.sender_cpus.contains(cpu.id);
     let receives = end.receiver_cpus.contains(cpu.id);
-    let roles = match (sends, receives) {
-        (true, true) => "SR",
-        (true, false) => "S",
-        (false, true) => "R",
-        (false, false) => "",
-    };
+    let takes = end.hot.is_some_and(|hot| hot.packets.contains(cpu.id));
+    let roles: String = [('S', sends), ('R', receives), ('P', takes)]
+        .iter()
+        .filter_map(|(letter, is)| is.then_some(*letter))
+        .collect();
     let online = cpu.online.get();
     let (stroke, weight) = match (sends, receives) {
         (true, _) => (SEND, "2.5"),
         (false, true) => (RECEIVE, "2.5"),
+        _ if takes => (INK, "2"),
         _ => (LINE, "1"),
     };
     let dashes = if online == Some(true) {
@@ -389,7 +416,11 @@ fn cpu_cell(end: &MapEnd<'_>, cpu: &Cpu, cell: &Cell, x: u32, y: u32) -> String 
         } else {
             format!("{}{unknown}", cpu.id)
         };
-        let size = if wide { 12 } else { 9 };
+        let size = match (wide, text.len()) {
+            (true, 0..=5) => 12,
+            (true, _) => 10,
+            (false, _) => 9,
+        };
         let baseline = y + cell.height / 2 + size / 3 + 1;
         body.push_str(&label(
             x + cell.width / 2,
@@ -405,12 +436,14 @@ fn cpu_cell(end: &MapEnd<'_>, cpu: &Cpu, cell: &Cell, x: u32, y: u32) -> String 
         Known::Value(false) => "offline".to_owned(),
         Known::Unknown(gap) => format!("online: ? ({gap})"),
     };
-    let role = match roles {
-        "S" => ", sends",
-        "R" => ", receives",
-        "SR" => ", sends and receives",
-        _ => "",
-    };
+    let role: String = [
+        (", sends", sends),
+        (", receives", receives),
+        (", takes packets in", takes),
+    ]
+    .iter()
+    .filter_map(|(words, is)| is.then_some(*words))
+    .collect();
     format!(
         "<g><title>{}</title>{body}</g>",
         escape(&format!("CPU {}: {state}{role}", cpu.id))
@@ -421,9 +454,12 @@ fn cpu_cell(end: &MapEnd<'_>, cpu: &Cpu, cell: &Cell, x: u32, y: u32) -> String 
 fn roles_text(end: &MapEnd<'_>, members: &[&Cpu], hidden: usize) -> String {
     let here: CpuSet = members.iter().map(|cpu| cpu.id).collect();
     let mut words = Vec::new();
+    let none = CpuSet::empty();
+    let packets = end.hot.map_or(&none, |hot| &hot.packets);
     for (word, set) in [
         ("S sends", end.sender_cpus),
         ("R receives", end.receiver_cpus),
+        ("P takes packets", packets),
     ] {
         let set = set.and(&here);
         if !set.is_empty() {
@@ -433,6 +469,7 @@ fn roles_text(end: &MapEnd<'_>, members: &[&Cpu], hidden: usize) -> String {
     if words.is_empty() {
         words.push(match members.len() {
             0 => "no CPU here".to_owned(),
+            _ if end.hot.is_some() => "no thread ran here".to_owned(),
             _ if end.sender_cpus.is_empty() && end.receiver_cpus.is_empty() => {
                 "no thread is pinned".to_owned()
             }

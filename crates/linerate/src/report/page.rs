@@ -3,7 +3,7 @@
 //!
 //! Nothing from a host is trusted here: every text goes through `html::escape`, the data through
 //! `html::json_for_script`, and the page's own policy (CSP level 3) lets only the one bundled script run,
-//! by its hash, and nothing be loaded or sent.
+//! by its hash, and nothing be loaded or sent. A page of `report --serve` that goes on may ask that server for more.
 
 use serde::Serialize;
 
@@ -49,12 +49,45 @@ pub fn render_page(data: &ReportData) -> String {
     )
 }
 
+/// What a page may ask for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reach {
+    /// Nothing at all.
+    Nothing,
+    /// The server that it came from, by its script.
+    OwnServer,
+}
+
+/// What a page may do: run its one script, look as it does, and show pictures that it holds (CSP level 3).
+pub fn policy(reach: Reach) -> String {
+    let hash = BUNDLE_SHA256.trim();
+    let connect = match reach {
+        Reach::Nothing => "",
+        Reach::OwnServer => " connect-src 'self';",
+    };
+    format!(
+        "default-src 'none'; script-src 'sha256-{hash}'; style-src 'unsafe-inline'; img-src data:;{connect} \
+         base-uri 'none'; form-action 'none'"
+    )
+}
+
 /// A page around its body, with the data that its charts are drawn from.
 pub(super) fn shell(title: &str, version: &str, body: &str, json: &str) -> String {
-    let hash = BUNDLE_SHA256.trim();
+    shell_with(Reach::Nothing, title, version, body, json)
+}
+
+/// The same for a page that may ask for more.
+pub(super) fn shell_with(
+    reach: Reach,
+    title: &str,
+    version: &str,
+    body: &str,
+    json: &str,
+) -> String {
+    let policy = policy(reach);
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; script-src 'sha256-{hash}'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"{policy}\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta name=\"color-scheme\" content=\"light dark\">\n\
          <meta name=\"referrer\" content=\"no-referrer\">\n\

@@ -68,6 +68,7 @@ fn map_end(end: &EndData) -> MapEnd<'_> {
         nic: end.nic.as_ref(),
         sender_cpus: &end.sender_cpus,
         receiver_cpus: &end.receiver_cpus,
+        hot: None,
     }
 }
 
@@ -314,7 +315,7 @@ fn hosts(data: &ReportData) -> String {
             cells
         })
         .collect();
-    let head = ["", &data.local.name, &data.remote.name];
+    let head = ["What", &data.local.name, &data.remote.name];
     let mut body = table("Both hosts as they were found", &head, &rows);
     if !settings.is_empty() {
         body.push_str(&format!(

@@ -123,7 +123,12 @@ fn verdict_table(prove: &ProveDocument) -> String {
     ];
     let numbers = table(
         "Before, after and the ceiling",
-        &["", "Rate (median)", "Interval or reason", "CPU, both ends"],
+        &[
+            "What",
+            "Rate (median)",
+            "Interval or reason",
+            "CPU, both ends",
+        ],
         &[
             row("Before", &prove.before),
             row("After", &prove.after),

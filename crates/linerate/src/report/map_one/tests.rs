@@ -132,6 +132,9 @@ fn one_interface_shows_more_than_the_whole_map() {
         rx_usecs: Known::Value(8),
         tx_usecs: Known::Value(16),
         adaptive_rx: Known::Value(true),
+        adaptive_tx: Known::Value(true),
+        rx_frames: Known::Value(64),
+        tx_frames: Known::Value(64),
     };
     nic.dispatch.queue_coalesce = Known::Value((0..4).map(moderation).collect());
     nic.dispatch.tunnel_ports = Known::Value(vec![TunnelPort {

@@ -1,0 +1,127 @@
+//! Of an experiment's page: the grid of a diffusion, computed again by the same code that the trials ran, and held
+//! against the checksum that both ends told.
+
+use std::cmp::Reverse;
+
+use linerate_traffic::diffusion::film;
+
+use super::html::{escape, section};
+use super::lab_seen::{Grid, Seen};
+use crate::measure::diffusion::picture;
+
+/// Cells that are stepped for a page: some tenths of a second.
+const CELLS_STEPPED: u64 = 500_000_000;
+/// A larger buffer is not made for a page.
+const BYTES_MAX: u64 = 64 << 20;
+
+/// Cells that so many repetitions of a grid step.
+fn cost(grid: &Grid, repetitions: u64) -> u64 {
+    let side = grid.diffusion.side() as u64;
+    (side * side).saturating_mul(repetitions)
+}
+
+/// The grid that is shown: a small one, and of its trials the one with the most repetitions that can be made again.
+fn shown<'g>(grids: impl Iterator<Item = &'g Grid>) -> Option<&'g Grid> {
+    grids
+        .filter(|grid| grid.diffusion.work && grid.diffusion.bytes.as_u64() <= BYTES_MAX)
+        .min_by_key(|grid| {
+            let too_long = cost(grid, grid.repetitions) > CELLS_STEPPED;
+            (grid.diffusion.bytes, too_long, Reverse(grid.repetitions))
+        })
+}
+
+/// The section; none of a run without the work.
+pub(super) fn grids(seen: &Seen) -> String {
+    let all = || seen.trials().filter_map(|trial| trial.grid.as_ref());
+    let Some(grid) = shown(all()) else {
+        return String::new();
+    };
+    let last = grid.repetitions;
+    let mut after: Vec<u64> = [100, 10_000, last]
+        .into_iter()
+        .filter(|one| *one > 0 && *one <= last && cost(grid, *one) <= CELLS_STEPPED)
+        .collect();
+    after.sort_unstable();
+    after.dedup();
+    if after.is_empty() {
+        return String::new();
+    }
+    let film = film(grid.diffusion.bytes, &after);
+    let ends = (all().count(), all().filter(|grid| grid.same).count());
+    let both = if ends.0 == ends.1 {
+        format!(
+            "Both ends told the same grid in every one of {} trials.",
+            ends.0
+        )
+    } else {
+        format!(
+            "In {} of {} trials both ends told the same grid: in the others memory, a device or something on the way \
+             changed data.",
+            ends.1, ends.0
+        )
+    };
+    let computed = match after.last() {
+        Some(end) if *end == last && film.checksum == grid.checksum => format!(
+            "The last picture has the very bits that a trial ended with: checksum {}.",
+            grid.checksum
+        ),
+        Some(end) if *end == last => format!(
+            "After {last} repetitions it should be {}, and a trial ended with {}: its data was changed, or another version \
+             made it.",
+            film.checksum, grid.checksum
+        ),
+        _ => format!("A trial ended after {last} repetitions, which are too many for a page."),
+    };
+    let mut pictures: Vec<String> = film.pictures.iter().map(picture::map).collect();
+    pictures.push(picture::section(&film.pictures));
+    section(
+        "grid",
+        "The grid",
+        "Computed again for this page, by the same steps in the same order: heat from the square in the middle spreads \
+         over a cold plate. The pictures hold means of blocks, the lines every cell of the row through the middle.",
+        &format!(
+            "<p>{}</p><p>{}</p><div class=\"pictures\"><div>{}</div></div>",
+            escape(&both),
+            escape(&computed),
+            pictures.join("</div><div>")
+        ),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use linerate_model::sample::Checksum;
+    use linerate_model::units::Bytes;
+    use linerate_model::workload::Diffusion;
+
+    use super::*;
+
+    fn grid(bytes: u64, repetitions: u64, work: bool) -> Grid {
+        Grid {
+            diffusion: Diffusion {
+                bytes: Bytes::new(bytes),
+                repetitions: None,
+                work,
+                data_check: false,
+                pictures: false,
+            },
+            repetitions,
+            checksum: Checksum(1),
+            same: true,
+        }
+    }
+
+    #[test]
+    fn the_grid_that_is_shown_is_one_that_can_be_made_again() {
+        let all = [
+            grid(1 << 20, 100, true),
+            grid(1 << 18, 100, true),
+            grid(1 << 18, 9_000, true),
+            grid(1 << 18, 9_000_000, true),
+            grid(1 << 12, 100, false),
+            grid(1 << 30, 1, true),
+        ];
+        let shown = shown(all.iter()).expect("there is one");
+        assert_eq!(shown, &all[2]);
+    }
+}

@@ -1,0 +1,98 @@
+//! Which of many runs go on. Who writes a run holds a lock on its records, and to ask for each of thousands of runs at
+//! every look is thousands of files to open: one that nobody held is asked for again only when its records are others
+//! than they were then. Who begins to write makes them so, also of a run that is gone on with.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs;
+use std::path::Path;
+
+use crate::store::Trace;
+
+/// The runs that nobody wrote when they were asked for last, with what their records were then.
+#[derive(Debug, Default)]
+pub(super) struct Going {
+    idle: BTreeMap<OsString, Trace>,
+}
+
+impl Going {
+    /// The names of the runs in `folder` that are being written, as `is_being_written` tells of each that is asked for.
+    pub(super) fn names(
+        &mut self,
+        folder: &Path,
+        is_being_written: impl Fn(&Path) -> bool,
+    ) -> Vec<String> {
+        let mut before = std::mem::take(&mut self.idle);
+        let mut going = Vec::new();
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            let (name, run) = (entry.file_name(), entry.path());
+            // Looked at first: what is written after that is another trace next time.
+            let Some(trace) = Trace::of(&run) else {
+                continue;
+            };
+            let is_known = before.remove(&name).is_some_and(|known| known == trace);
+            if is_known || !is_being_written(&run) {
+                self.idle.insert(name, trace);
+            } else {
+                going.extend(name.into_string());
+            }
+        }
+        going
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+    use crate::store::{self, Log, Record, Run, made_up};
+
+    /// The runs that go on, and those that were asked for.
+    fn look(going: &mut Going, folder: &Path) -> (Vec<String>, Vec<String>) {
+        let asked = RefCell::new(Vec::new());
+        let names = going.names(folder, |run| {
+            let name = run.file_name().unwrap_or_default().to_string_lossy();
+            asked.borrow_mut().push(name.into_owned());
+            store::is_being_written(run)
+        });
+        let mut asked = asked.into_inner();
+        asked.sort();
+        (names, asked)
+    }
+
+    #[test]
+    fn a_run_that_nobody_writes_is_asked_for_once_and_again_when_it_goes_on() {
+        let place = tempfile::tempdir().expect("a folder");
+        let folder = place.path();
+        for name in ["a", "b", "c"] {
+            made_up::store(&folder.join(name), &made_up::header(1, 0), made_up::proof());
+        }
+        let mut run = Run::create(&folder.join("d"), &made_up::header(1, 0)).expect("a new run");
+        run.add(made_up::hosts("far")).expect("a record");
+        fs::write(folder.join("index.sqlite"), "no run").expect("a file");
+        let mut going = Going::default();
+        let one = |name: &str| vec![name.to_owned()];
+        let first = look(&mut going, folder);
+        let all = ["a", "b", "c", "d"].map(str::to_owned).to_vec();
+        assert_eq!(first, (one("d"), all));
+        assert_eq!(look(&mut going, folder), (one("d"), one("d")));
+
+        // One that was killed is gone on with: it goes on before it says so.
+        drop(run);
+        assert_eq!(look(&mut going, folder), (vec![], one("d")));
+        assert_eq!(look(&mut going, folder), (vec![], vec![]));
+        let mut again = Run::resume(&folder.join("b")).expect("a run");
+        assert_eq!(look(&mut going, folder), (one("b"), one("b")));
+        again.add(Record::Resumed { unix_s: 1 }).expect("a record");
+        assert_eq!(look(&mut going, folder), (one("b"), one("b")));
+        drop(again);
+        assert_eq!(look(&mut going, folder), (vec![], one("b")));
+
+        // Another run by the name of one that was taken away is another one.
+        fs::remove_dir_all(folder.join("c")).expect("it was there");
+        assert_eq!(look(&mut going, folder), (vec![], vec![]));
+        let _new = Run::create(&folder.join("c"), &made_up::header(2, 0)).expect("a new run");
+        assert_eq!(look(&mut going, folder), (one("c"), one("c")));
+    }
+}

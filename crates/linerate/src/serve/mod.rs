@@ -1,0 +1,338 @@
+//! `linerate report --serve`: all stored runs, their pages, and how far a running one is, for a browser on this machine.
+//!
+//! A run tells a host's addresses and settings, and only its owner may read it in the file system. So it is served on
+//! loopback alone, and to nobody but that user: the kernel tells whose socket is at the other end. What `http` lets in
+//! is only to read.
+
+mod going;
+mod http;
+pub(crate) mod progress;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Component, Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use linerate_host::procfs::connections::user_of_connection;
+use linerate_host::root::LiveHost;
+use linerate_model::known::Known;
+use rustix::process::geteuid;
+
+use self::going::Going;
+use self::http::{Answer, Status};
+use self::progress::Followed;
+use crate::commands::{now_unix_s, page_of};
+use crate::exit::{Code, Outcome, Stop};
+use crate::interrupt::Interrupt;
+use crate::report::page::{Reach, policy};
+use crate::report::{Form, front_page, progress_page};
+use crate::runs::{self, Filter, RunsDocument};
+use crate::say::{Format, Say};
+use crate::store;
+
+/// Where it listens when no address is named: a port that is free.
+pub const ANY_PORT: &str = "127.0.0.1:0";
+
+/// Reads an address of this machine alone: `127.0.0.1:8080`, `[::1]:8080`, or only a port.
+pub fn parse_address(text: &str) -> Result<SocketAddr, String> {
+    if let Ok(port) = text.parse::<u16>() {
+        return Ok(SocketAddr::from(([127, 0, 0, 1], port)));
+    }
+    let address: SocketAddr = text
+        .parse()
+        .map_err(|_| "write ADDRESS:PORT, such as 127.0.0.1:8080, or a port".to_owned())?;
+    if address.ip().is_loopback() {
+        return Ok(address);
+    }
+    let port = match address.port() {
+        0 => "PORT".to_owned(),
+        port => port.to_string(),
+    };
+    Err(format!(
+        "{} can be reached from elsewhere, and runs tell what hosts are like: only loopback is served. \
+         From another machine: ssh -L {port}:127.0.0.1:{port} HOST",
+        address.ip()
+    ))
+}
+
+/// Serves the runs of a state folder until Ctrl-C.
+pub fn run(address: SocketAddr, state: &Path, say: &Say) -> Outcome<()> {
+    if say.format == Format::Json {
+        let why = "`report --serve` gives pages, and no document";
+        return Err(
+            Stop::new(Code::Usage, why).hint("`linerate runs --format json` lists the runs")
+        );
+    }
+    let interrupt = Interrupt::listen()?;
+    let listener = TcpListener::bind(address)
+        .and_then(|listener| {
+            listener.set_nonblocking(true)?;
+            Ok(listener)
+        })
+        .map_err(|error| cannot_listen(address, error))?;
+    let here = listener
+        .local_addr()
+        .map_err(|error| cannot_listen(address, error))?;
+    let live = LiveHost::open().map_err(|error| Stop::io("open the root folder", error))?;
+    let site = Site {
+        folder: state.join("runs"),
+        live,
+        say: say.clone(),
+        interrupt: interrupt.clone(),
+        going: Mutex::default(),
+        followed: Mutex::default(),
+        heavy: Mutex::default(),
+    };
+    say.data(&format!("http://{here}/"))?;
+    say.note(&format!(
+        "the runs in {}, for {}; Ctrl-C ends it",
+        site.folder.display(),
+        admitted_in_words()
+    ));
+    http::serve(&listener, &site, &interrupt);
+    Ok(())
+}
+
+fn cannot_listen(address: SocketAddr, error: io::Error) -> Stop {
+    let in_use = error.kind() == io::ErrorKind::AddrInUse;
+    let stop = Stop::io(format!("listen on {address}"), error);
+    if in_use {
+        stop.hint("name another port, or none: then a free one is taken")
+    } else {
+        stop
+    }
+}
+
+/// Who may look: this user, and who became this user by sudo(8).
+fn admitted() -> Vec<u32> {
+    let before = std::env::var("SUDO_UID").ok();
+    let before = before.and_then(|user| user.parse::<u32>().ok());
+    // Root can read the files themselves.
+    let mut users = vec![0, geteuid().as_raw()];
+    users.extend(before);
+    users.sort_unstable();
+    users.dedup();
+    users
+}
+
+fn admitted_in_words() -> String {
+    let users: Vec<String> = admitted().iter().map(u32::to_string).collect();
+    let users = users.join(", ");
+    format!("programs of the user ids {users} alone")
+}
+
+/// What is served.
+#[derive(Debug)]
+struct Site {
+    /// The folder of the runs.
+    folder: PathBuf,
+    live: LiveHost,
+    say: Say,
+    interrupt: Interrupt,
+    going: Mutex<Going>,
+    /// The runs that go on, by name.
+    followed: Mutex<BTreeMap<String, Followed>>,
+    /// Held while a page is made that reads whole runs: one at a time, however many ask.
+    heavy: Mutex<()>,
+}
+
+/// A panic in one answer is no reason to refuse all others.
+fn locked<T>(one: &Mutex<T>) -> MutexGuard<'_, T> {
+    one.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl http::Pages for Site {
+    fn turns_away(&self, peer: SocketAddr, here: SocketAddr) -> Option<Answer> {
+        match user_of_connection(self.live.root(), peer, here) {
+            Known::Value(user) if admitted().contains(&user) => None,
+            Known::Value(user) => {
+                let words = format!(
+                    "this is for {}, and the program that asks is of user {user}",
+                    admitted_in_words()
+                );
+                Some(Answer::words(Status::Forbidden, &words))
+            }
+            Known::Unknown(gap) => {
+                let words = format!("it cannot be told who asks: {}", gap.reason);
+                Some(Answer::words(Status::Forbidden, &words))
+            }
+        }
+    }
+
+    fn answer(&self, path: &str) -> Answer {
+        let parts: Vec<&str> = path.split('/').skip(1).collect();
+        let page = match parts[..] {
+            [""] => self.front(Form::Whole),
+            ["progress"] => self.front(Form::Part),
+            ["runs", name] => self.of_run(name, Wanted::Page),
+            ["runs", name, "progress"] => self.of_run(name, Wanted::Part),
+            ["runs", name, "report"] => self.of_run(name, Wanted::Report),
+            _ => return no_such(),
+        };
+        match page {
+            Ok(Some((page, reach))) => Answer::page(page, policy(reach)),
+            Ok(None) => no_such(),
+            // Of a run that has just begun there may be nothing to show yet.
+            Err(stop) if stop.code == Code::Inconclusive => {
+                Answer::words(Status::NotFound, &format!("cannot show this: {stop}"))
+            }
+            Err(stop) => Answer::words(Status::Failed, &format!("cannot show this: {stop}")),
+        }
+    }
+}
+
+fn no_such() -> Answer {
+    Answer::words(
+        Status::NotFound,
+        "there is no such page; `/` lists all runs",
+    )
+}
+
+/// What of a run is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    /// How far it is while it goes on, then its report.
+    Page,
+    /// The live part of how far it is.
+    Part,
+    /// Its report, whether it goes on or not.
+    Report,
+}
+
+/// A page, and what it may ask for.
+type Found = Outcome<Option<(String, Reach)>>;
+
+impl Site {
+    fn front(&self, form: Form) -> Found {
+        let mut going = self.going_on();
+        // What takes long stands before what others wait for.
+        let list = match form {
+            Form::Whole => Some(self.list()?),
+            Form::Part => None,
+        };
+        // One that began or ended meanwhile was not killed.
+        going.extend(self.going_on());
+        going.sort_unstable();
+        going.dedup();
+        let mut followed = locked(&self.followed);
+        followed.retain(|name, _| going.contains(name));
+        for name in &going {
+            // One that was taken away meanwhile, or has no header yet, is not shown.
+            if !followed.contains_key(name)
+                && let Ok(new) = Followed::open(&self.folder.join(name))
+            {
+                followed.insert(name.clone(), new);
+            }
+        }
+        let now: Vec<_> = (followed.iter_mut().rev())
+            .filter_map(|(name, followed)| Some((name.clone(), followed.now().ok()?)))
+            .collect();
+        let page = front_page(list.as_ref(), &now, now_unix_s());
+        Ok(Some((page, Reach::OwnServer)))
+    }
+
+    fn list(&self) -> Outcome<RunsDocument> {
+        let _one = self.in_turn()?;
+        runs::document(&self.folder, &Filter::default(), false, &self.say)
+    }
+
+    /// Waits until no other page is made that reads whole runs; not after Ctrl-C.
+    fn in_turn(&self) -> Outcome<MutexGuard<'_, ()>> {
+        let one = locked(&self.heavy);
+        self.interrupt.check()?;
+        Ok(one)
+    }
+
+    /// The names of the runs that are being written.
+    fn going_on(&self) -> Vec<String> {
+        locked(&self.going).names(&self.folder, store::is_being_written)
+    }
+
+    fn of_run(&self, name: &str, wanted: Wanted) -> Found {
+        let Some(folder) = decoded(name).and_then(|name| self.folder_of(&name)) else {
+            return Ok(None);
+        };
+        let name = folder.file_name().unwrap_or_default().to_string_lossy();
+        if wanted != Wanted::Report && store::is_being_written(&folder) {
+            let mut followed = locked(&self.followed);
+            if !followed.contains_key(&*name) {
+                followed.insert(name.to_string(), Followed::open(&folder)?);
+            }
+            let Some(followed) = followed.get_mut(&*name) else {
+                return Ok(None);
+            };
+            let form = match wanted {
+                Wanted::Part => Form::Part,
+                _ => Form::Whole,
+            };
+            let page = progress_page(form, &name, followed.now()?, now_unix_s());
+            return Ok(Some((page, Reach::OwnServer)));
+        }
+        if wanted == Wanted::Part {
+            locked(&self.followed).remove(&*name);
+            // It is over: who follows it takes the whole page.
+            return Ok(Some((String::new(), Reach::Nothing)));
+        }
+        if wanted == Wanted::Page {
+            locked(&self.followed).remove(&*name);
+        }
+        let _one = self.in_turn()?;
+        Ok(Some((page_of(&folder)?, Reach::Nothing)))
+    }
+
+    /// The folder of a run by its name, which is nothing but a name.
+    fn folder_of(&self, name: &str) -> Option<PathBuf> {
+        let mut parts = Path::new(name).components();
+        let is_name = matches!((parts.next(), parts.next()), (Some(Component::Normal(only)), None) if only == name);
+        let folder = self.folder.join(name);
+        (is_name && !name.contains('\0') && folder.join("run.json").is_file()).then_some(folder)
+    }
+}
+
+/// A part of a path without its per cent signs; none where it is no text.
+fn decoded(part: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(part.len());
+    let mut rest = part.bytes();
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'%' => {
+                let mut digit = || char::from(rest.next()?).to_digit(16);
+                u8::try_from(digit()? * 16 + digit()?).ok()?
+            }
+            byte => byte,
+        });
+    }
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_addresses_of_this_machine_alone_are_served() {
+        let ok = |text: &str| parse_address(text).map(|address| address.to_string());
+        assert_eq!(ok("8080").as_deref(), Ok("127.0.0.1:8080"));
+        assert_eq!(ok("127.3.2.1:1").as_deref(), Ok("127.3.2.1:1"));
+        assert_eq!(ok("[::1]:0").as_deref(), Ok("[::1]:0"));
+        for text in ["0.0.0.0:80", "[::]:80", "192.0.2.1:80"] {
+            let why = parse_address(text).expect_err("anybody could reach it");
+            assert!(
+                why.contains("only loopback") && why.contains("ssh -L"),
+                "{why}"
+            );
+        }
+        for text in ["", "localhost", "127.0.0.1", "70000", "RUN"] {
+            assert!(parse_address(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_name_in_an_address_is_read_back_and_what_is_none_is_refused() {
+        assert_eq!(decoded("a%20b%C3%a9").as_deref(), Some("a bé"));
+        for text in ["%", "%2", "%zz", "%ff", "%+1"] {
+            assert_eq!(decoded(text), None, "{text}");
+        }
+    }
+}

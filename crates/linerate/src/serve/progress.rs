@@ -1,0 +1,347 @@
+//! How far a run has come, from its records as they are appended: what was read once is not read again.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::path::{Path, PathBuf};
+
+use linerate_model::lab::{Experiment, Response};
+use linerate_model::sample::{Flag, Sample};
+
+use crate::exit::Outcome;
+use crate::lab::figure::{self, figure, in_words, own_response};
+use crate::lab::judge;
+use crate::store::{self, Header, Place, Record, Records, RunKind};
+
+/// So many of the latest trials are shown.
+const LATEST: usize = 12;
+
+/// A run that is read as it grows.
+#[derive(Debug)]
+pub(super) struct Followed {
+    folder: PathBuf,
+    read: Place,
+    progress: Progress,
+}
+
+impl Followed {
+    /// Begins to follow a run.
+    pub(super) fn open(folder: &Path) -> Outcome<Self> {
+        let header = store::read_header(folder)?;
+        Ok(Self {
+            folder: folder.to_owned(),
+            read: Place::default(),
+            progress: Progress::new(RunKind::of_folder(folder, &header), header),
+        })
+    }
+
+    /// How far it has come now.
+    pub(super) fn now(&mut self) -> Outcome<&Progress> {
+        let mut records = Records::open_at(&self.folder, self.read)?;
+        while let Some(record) = records.next() {
+            self.progress.add(&record?);
+            self.read = records.place();
+        }
+        Ok(&self.progress)
+    }
+}
+
+/// How far a run has come.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    /// Its header.
+    pub(crate) header: Header,
+    /// The command that made it.
+    pub(crate) kind: RunKind,
+    /// Why it was stopped.
+    pub(crate) stopped: Option<String>,
+    /// Trials that were made, also those that others took the place of.
+    pub(crate) trials: u64,
+    /// Whether it went on after it had been stopped or killed.
+    pub(crate) resumed: bool,
+    /// Of a proof, the remedies in the order they were tried.
+    pub(crate) remedies: Vec<Tried>,
+    /// The latest trials, the last one first.
+    pub(crate) latest: VecDeque<Latest>,
+    /// Of an experiment, what it was asked to do.
+    pub(crate) experiment: Option<Experiment>,
+    /// Levels that cannot be had: factor, level.
+    left: Vec<(usize, usize)>,
+    /// The factors that have more than one level left: the others tell no trial apart.
+    varied: Vec<usize>,
+    /// The figure that decides, of each block and combination that was made; none where it has none.
+    made: BTreeMap<(u32, Vec<usize>), Option<f64>>,
+    /// That figure.
+    response: Option<Response>,
+}
+
+/// A remedy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Tried {
+    /// The rule that proposed it.
+    pub(crate) rule: String,
+    /// Whether it is kept; none while it is weighed.
+    pub(crate) kept: Option<bool>,
+}
+
+/// A trial.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Latest {
+    /// Of what.
+    pub(crate) what: String,
+    /// What came of it.
+    pub(crate) told: String,
+    /// What must be known to trust it.
+    pub(crate) flags: Vec<Flag>,
+}
+
+/// What was made so far.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Means {
+    /// Of which figure.
+    pub(crate) response: Response,
+    /// The names of the factors that are varied.
+    pub(crate) factors: Vec<String>,
+    /// Each combination, in the order of the design.
+    pub(crate) cells: Vec<Mean>,
+}
+
+/// What was made of a combination so far.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Mean {
+    /// The names of the levels of the factors that are varied.
+    pub(crate) levels: Vec<String>,
+    /// Trials that tell the figure.
+    pub(crate) trials: usize,
+    /// Their mean, the least and the most.
+    pub(crate) figures: Option<[f64; 3]>,
+}
+
+impl Progress {
+    fn new(kind: RunKind, header: Header) -> Self {
+        Self {
+            header,
+            kind,
+            stopped: None,
+            trials: 0,
+            resumed: false,
+            remedies: Vec::new(),
+            latest: VecDeque::new(),
+            experiment: None,
+            left: Vec::new(),
+            varied: Vec::new(),
+            made: BTreeMap::new(),
+            response: None,
+        }
+    }
+
+    /// What it is about: an experiment's title, else its command and peer.
+    pub(crate) fn title(&self) -> String {
+        match &self.experiment {
+            Some(experiment) => experiment.title.clone(),
+            None => format!("linerate {} {}", self.kind.word(), self.header.peer),
+        }
+    }
+
+    /// Blocks and combinations that are made, and the fewest and the most that are planned; only of an experiment is
+    /// that known before its end.
+    pub(crate) fn planned(&self) -> Option<(u64, u64, u64)> {
+        let experiment = self.experiment.as_ref()?;
+        let laid = judge::laid(experiment, &self.left).ok()?;
+        let cells = laid.cells.len() as u64;
+        let design = &experiment.design;
+        let most = design.until.map_or(design.repeats, |_| design.at_most);
+        let of = |repeats: u32| cells.saturating_mul(repeats.into());
+        Some((self.made.len() as u64, of(design.repeats), of(most)))
+    }
+
+    /// What each combination of an experiment made so far.
+    pub(crate) fn means(&self) -> Option<Means> {
+        let experiment = self.experiment.as_ref()?;
+        let response = self.response?;
+        let laid = judge::laid(experiment, &self.left).ok()?;
+        let mut values: BTreeMap<&[usize], Vec<f64>> = BTreeMap::new();
+        for ((_, cell), value) in &self.made {
+            values.entry(cell.as_slice()).or_default().extend(value);
+        }
+        let mean = |cell: &Vec<usize>| {
+            let values = values.get(cell.as_slice()).map_or(&[][..], Vec::as_slice);
+            let least = values.iter().copied().reduce(f64::min);
+            let most = values.iter().copied().reduce(f64::max);
+            let mean = figure::mean(response, values);
+            let figures = mean.zip(least).zip(most);
+            Mean {
+                levels: self.names(cell),
+                trials: values.len(),
+                figures: figures.map(|((mean, least), most)| [mean, least, most]),
+            }
+        };
+        let factors = self.varied.iter().map(|at| experiment.factors[*at].name());
+        Some(Means {
+            response,
+            factors: factors.map(str::to_owned).collect(),
+            cells: laid.cells.iter().map(mean).collect(),
+        })
+    }
+
+    /// The names of a combination's levels, of the factors that are varied.
+    fn names(&self, cell: &[usize]) -> Vec<String> {
+        let all = self.experiment.as_ref();
+        let all = all.map_or_else(Vec::new, |experiment| experiment.level_names(cell));
+        let varied = self.varied.iter();
+        varied.filter_map(|at| all.get(*at).cloned()).collect()
+    }
+
+    /// Looks which factors are varied.
+    fn lay_out(&mut self) {
+        let laid = (self.experiment.as_ref())
+            .and_then(|experiment| judge::laid(experiment, &self.left).ok());
+        self.varied = laid.map_or_else(Vec::new, |laid| laid.varied);
+    }
+
+    fn add(&mut self, record: &Record) {
+        self.kind = self.kind.and(record);
+        match record {
+            Record::Lab { experiment, .. } => {
+                self.response = experiment.response.0.first().copied();
+                self.experiment = Some((**experiment).clone());
+                self.lay_out();
+            }
+            Record::LeftOut { factor, level, .. } => {
+                self.left.push((*factor, *level));
+                self.lay_out();
+            }
+            Record::Pilot(sample) => self.trial("pilot", sample),
+            Record::Before(sample) => self.trial("before", sample),
+            Record::Between(sample) => self.trial("between", sample),
+            Record::After(sample) => self.trial("after", sample),
+            Record::Explored {
+                sample: Some(sample),
+                ..
+            } => self.trial("of the search", sample),
+            Record::Cell {
+                block,
+                levels,
+                samples,
+                why,
+            } => self.cell(*block, levels, samples, why.as_deref()),
+            Record::Remedy { rule, .. } => self.remedies.push(Tried {
+                rule: rule.clone(),
+                kept: None,
+            }),
+            Record::Paired {
+                remedy,
+                pair,
+                arm,
+                sample,
+            } => {
+                let rule = self
+                    .remedies
+                    .get(*remedy)
+                    .map_or("?", |tried| tried.rule.as_str());
+                let what = format!("{rule}: pair {}, {}", pair + 1, arm.word());
+                self.trial(&what, sample);
+            }
+            Record::Decided { remedy, kept, .. } => {
+                if let Some(tried) = self.remedies.get_mut(*remedy) {
+                    tried.kept = Some(*kept);
+                }
+            }
+            Record::Stopped(why) => self.stopped = Some(why.clone()),
+            Record::Resumed { .. } => {
+                self.stopped = None;
+                self.resumed = true;
+            }
+            _ => {}
+        }
+    }
+
+    fn cell(&mut self, block: u32, levels: &[usize], samples: &[Sample], why: Option<&str>) {
+        let what = format!("block {}: {}", block + 1, self.names(levels).join(", "));
+        // The first one is judged; the others ran beside it.
+        let Some(sample) = samples.first() else {
+            self.made.insert((block, levels.to_vec()), None);
+            let why = why.unwrap_or("no trial");
+            self.push(what, format!("cannot be had: {why}"), Vec::new());
+            return;
+        };
+        self.trial(&what, sample);
+        let value = self.response.and_then(|response| figure(response, sample));
+        self.made.insert((block, levels.to_vec()), value);
+    }
+
+    fn trial(&mut self, what: &str, sample: &Sample) {
+        self.trials += 1;
+        let response = *self.response.get_or_insert_with(|| own_response(sample));
+        let told = figure(response, sample).map_or_else(
+            || "nothing moved".to_owned(),
+            |value| in_words(response, value),
+        );
+        self.push(what.to_owned(), told, sample.flags.clone());
+    }
+
+    fn push(&mut self, what: String, told: String, flags: Vec<Flag>) {
+        self.latest.truncate(LATEST - 1);
+        self.latest.push_front(Latest { what, told, flags });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::{Log, Run, made_up};
+
+    #[test]
+    fn an_experiment_is_followed_record_by_record_and_a_repeated_trial_takes_the_place_of_its_first()
+     {
+        let place = tempfile::tempdir().expect("a folder");
+        let folder = place.path().join("run-lab-1");
+        let mut run = Run::create(&folder, &made_up::header(1, 0)).expect("a new run");
+        let mut followed = Followed::open(&folder).expect("it has a header");
+        assert_eq!(followed.now().expect("no record yet").trials, 0);
+        let mut seen = Vec::new();
+        for record in made_up::experiment("flows") {
+            run.add(record).expect("a record");
+            let now = followed.now().expect("what there is");
+            seen.push((now.trials, now.planned()));
+        }
+        // Two levels, as often as a design is repeated by itself.
+        let planned = seen
+            .last()
+            .and_then(|(_, planned)| *planned)
+            .expect("planned");
+        assert_eq!((planned.0, planned.1), (3, planned.2));
+        let trials: Vec<u64> = seen.iter().map(|(trials, _)| *trials).collect();
+        assert_eq!(trials, [0, 0, 1, 2, 3, 4, 4, 4]);
+        let now = followed.now().expect("all");
+        assert_eq!(now.kind, RunKind::Lab);
+        let means = now.means().expect("an experiment");
+        assert_eq!(
+            (means.response, means.factors),
+            (Response::Rate, vec!["flows".to_owned()])
+        );
+        let means = means.cells;
+        let counts: Vec<usize> = means.iter().map(|mean| mean.trials).collect();
+        assert_eq!(counts, [1, 1], "one was repeated, one cannot be had");
+        let [rate, least, most] = means[1].figures.expect("a trial");
+        assert!((rate / 17e9 - 1.0).abs() < 1e-9, "{rate}");
+        assert!(least.to_bits() == most.to_bits(), "one trial");
+        assert_eq!(
+            now.latest[0].told,
+            "cannot be had: the peer has no such port"
+        );
+    }
+
+    #[test]
+    fn a_proof_tells_its_remedies_and_trials_and_no_plan() {
+        let place = tempfile::tempdir().expect("a folder");
+        let folder = place.path().join("run-prove-1");
+        made_up::store(&folder, &made_up::header(1, 0), made_up::proof());
+        let mut followed = Followed::open(&folder).expect("a run");
+        let now = followed.now().expect("its records");
+        assert_eq!((now.trials, now.planned()), (5, None));
+        assert_eq!(now.remedies.len(), 1);
+        assert_eq!(now.remedies[0].kept, None);
+        let what: Vec<&str> = now.latest.iter().map(|trial| trial.what.as_str()).collect();
+        assert_eq!(what[0], "after");
+        assert_eq!(what[1], "tcp-buffer-below-bdp: pair 1, without");
+    }
+}

@@ -37,7 +37,7 @@ mod stage;
 mod sys;
 
 pub use error::{Obstacle, StageError};
-pub use link::{LinkEnd, join};
+pub use link::{LinkEnd, TunnelEnd, join, tunnel};
 pub use netns::{Netns, NetnsError};
 pub use relay::{Counts, Impairment, Relay, RelayOptions};
 pub use stage::{Stage, pin_like, shield_from_interrupts, tie_to_parent};

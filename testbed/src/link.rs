@@ -1,6 +1,7 @@
-//! Joining two hosts by a virtual Ethernet pair.
+//! Joining two hosts by a virtual Ethernet pair, and by a VXLAN over it.
 
 use std::io;
+use std::net::Ipv4Addr;
 use std::os::fd::AsFd;
 
 use linerate_host::netlink::Netlink;
@@ -10,6 +11,9 @@ use crate::netns::Netns;
 
 /// One end of a pair: which host, the interface's name there, and its address with prefix length.
 pub type LinkEnd<'a> = (&'a Netns, &'a NicName, &'a str);
+
+/// The number of the VXLAN: any will do between two hosts that nobody else sees.
+const VXLAN: u32 = 77;
 
 /// Joins two hosts by a virtual Ethernet pair, both ends up and with their addresses.
 pub fn join(near: LinkEnd<'_>, far: LinkEnd<'_>) -> io::Result<()> {
@@ -23,4 +27,31 @@ pub fn join(near: LinkEnd<'_>, far: LinkEnd<'_>) -> io::Result<()> {
         finish(&netlink, near.1, near.2)
     })??;
     far.0.inside(|| finish(&Netlink::open()?, far.1, far.2))?
+}
+
+/// One end of a VXLAN: which host, the interface that it goes over with its address, and the address with prefix length
+/// inside.
+#[derive(Debug, Clone, Copy)]
+pub struct TunnelEnd<'a> {
+    /// The host.
+    pub host: &'a Netns,
+    /// The interface that carries the tunnel.
+    pub over: &'a NicName,
+    /// Its address.
+    pub outer: Ipv4Addr,
+    /// The address inside.
+    pub inner: &'a str,
+}
+
+/// Joins two hosts by a VXLAN, the interface `name` on both, up and with its addresses.
+pub fn tunnel(name: &NicName, near: TunnelEnd<'_>, far: TunnelEnd<'_>) -> io::Result<()> {
+    for (end, other) in [(near, far), (far, near)] {
+        end.host.inside(|| {
+            let netlink = Netlink::open()?;
+            netlink.create_vxlan(name, VXLAN, end.over, end.outer, other.outer)?;
+            netlink.add_address(name, end.inner)?;
+            netlink.set_up(name)
+        })??;
+    }
+    Ok(())
 }

@@ -9,7 +9,6 @@
     reason = "a developer's tool that talks to its terminal"
 )]
 
-use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
@@ -184,10 +183,7 @@ impl Hosts {
                     },
                 ),
             };
-            let written = host.inside(|| fs::write(&file, text));
-            written
-                .and_then(|written| written)
-                .map_err(|error| Trouble(format!("write {file}: {error}")))?;
+            write_inside(host, &file, &text)?;
         }
         Ok(())
     }
@@ -218,6 +214,24 @@ impl Hosts {
         let document = self.linerate(&bench.linerate, &words)?;
         let rate = document["total"]["rate_bit_per_s"].as_f64();
         rate.ok_or_else(|| Trouble("read a rate".to_owned()))
+    }
+}
+
+/// Writes a file of a host by a program that runs there: below `/sys` this process has its own host's files.
+fn write_inside(host: &Netns, file: &str, text: &str) -> Result<(), Trouble> {
+    let mut command = Command::new("sh");
+    command.args(["-c", r#"printf %s "$1" > "$2""#, "sh", text, file]);
+    command.stdin(Stdio::null());
+    let trouble = |why: &str| Trouble(format!("write {file}: {why}"));
+    host.enter_in_child(&mut command)
+        .map_err(|error| trouble(&error.to_string()))?;
+    let output = command
+        .output()
+        .map_err(|error| trouble(&error.to_string()))?;
+    if output.status.success() {
+        Ok(())
+    } else {
+        Err(trouble(tail(&String::from_utf8_lossy(&output.stderr))))
     }
 }
 

@@ -386,6 +386,7 @@ fn the_picture_is_well_formed_and_gives_the_cause_of_its_question_marks() {
         nic: None,
         sender_cpus: &senders,
         receiver_cpus: &none,
+        hot: None,
     };
     let other = sample();
     let far = MapEnd {
@@ -394,6 +395,7 @@ fn the_picture_is_well_formed_and_gives_the_cause_of_its_question_marks() {
         nic: other.remote.nic.as_ref(),
         sender_cpus: &none,
         receiver_cpus: &none,
+        hot: None,
     };
     let pictures = [
         host_map_svg(&near, None, Layout::Beside),
@@ -444,6 +446,7 @@ fn a_machine_of_any_size_can_be_drawn() {
         nic: None,
         sender_cpus: &none,
         receiver_cpus: &none,
+        hot: None,
     };
     let svg = host_map_svg(&end, Some((&end, "cable")), Layout::Stacked);
     assert!(svg.contains("more not drawn") && svg.contains("+4988"));

@@ -1,7 +1,13 @@
 //! `lab` between two real hosts: levels that are made and taken back around each trial, runs that are killed and go
 //! on, and two runs held against each other.
 
+use std::fs::File;
+use std::io::Read;
 use std::path::PathBuf;
+use std::process::{Command, ExitStatus, Stdio};
+
+use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
 
 use crate::fitting;
 use crate::job::Job;
@@ -84,6 +90,54 @@ fn an_experiment_tells_what_each_factor_does_and_leaves_both_hosts_as_they_were(
     assert!(told.contains("pacing 400Mbit against 200Mbit"), "{told}");
 }
 
+/// What a program shows on a terminal of so many rows and columns, every movement of the cursor with it.
+fn shown_on_a_terminal(mut command: Command, rows: u16, columns: u16) -> (ExitStatus, String) {
+    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY;
+    let mut screen = File::from(openpt(flags).expect("a terminal"));
+    unlockpt(&screen).expect("it is ours");
+    let terminal = File::from(ioctl_tiocgptpeer(&screen, flags).expect("its other end"));
+    let size = Winsize {
+        ws_row: rows,
+        ws_col: columns,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    };
+    tcsetwinsize(&terminal, size).expect("it is a terminal");
+    let mut program = (command.stdin(Stdio::null()).stdout(Stdio::null()))
+        .stderr(terminal)
+        .spawn()
+        .expect("it starts");
+    // This end of the terminal goes with it: reading ends with the program.
+    drop(command);
+    let mut bytes = Vec::new();
+    let mut piece = [0; 4096];
+    while let Ok(count @ 1..) = screen.read(&mut piece) {
+        bytes.extend_from_slice(&piece[..count]);
+    }
+    let ended = program.wait().expect("it has ended");
+    (ended, String::from_utf8_lossy(&bytes).into_owned())
+}
+
+#[test]
+fn while_an_experiment_runs_a_terminal_shows_what_each_combination_has_told_so_far() {
+    let Some(lab) = Lab::new() else { return };
+    let file = file(&lab, "paced.toml", PACED);
+    for (rows, has_room) in [(24, true), (5, false)] {
+        let run = lab.path(&format!("run-{rows}"));
+        let words = ["lab", "run", text(&file), "netns:far", "--out", text(&run)];
+        let (ended, screen) = shown_on_a_terminal(lab.linerate(&words), rows, 90);
+        assert!(ended.success(), "{screen}");
+        let heads = "pacing   segmentation  trials  mean";
+        assert!(screen.contains(heads), "{screen}");
+        assert!(screen.contains("  400Mbit  off           2 "), "{screen}");
+        assert_eq!(
+            screen.contains("  and 3 more combinations"),
+            !has_room,
+            "{screen}"
+        );
+    }
+}
+
 #[test]
 fn an_experiment_that_was_killed_goes_on_where_its_record_ends() {
     let Some(lab) = Lab::new() else { return };
@@ -113,24 +167,26 @@ fn an_experiment_that_was_killed_goes_on_where_its_record_ends() {
 #[test]
 fn two_runs_of_an_experiment_are_held_against_each_other() {
     let Some(lab) = Lab::new() else { return };
-    let paced =
-        |name: &str, high: &str| {
-            let file = file(&lab, name, &PACED.replace("\"400Mbit\"", high).replace(
-            "levels = [\"as found\", false]",
-            "levels = [{ name = \"a\", settings = {} }, { name = \"b\", settings = {} }]",
-        ).replace("setting = \"nic/@/feature/tso\"\non = \"local\"\n", ""));
-            let run = lab.path(&format!("{name}-run"));
-            lab.run(&words(text(&file), text(&run))).expect_code(0);
-            run
-        };
-    let one = paced(
-        "one",
-        "{ name = \"fast\", options = { pacing = \"400Mbit\" } }",
-    );
-    let other = paced(
-        "other",
-        "{ name = \"fast\", options = { pacing = \"250Mbit\" } }",
-    );
+    // So far apart that no machine's other work hides it.
+    let paced = |name: &str, slow: &str, fast: &str| {
+        let levels = format!(
+            "levels = [{{ name = \"slow\", options = {{ pacing = \"{slow}\" }} }}, \
+             {{ name = \"fast\", options = {{ pacing = \"{fast}\" }} }}]"
+        );
+        let experiment = PACED
+            .replace("levels = [\"200Mbit\", \"400Mbit\"]", &levels)
+            .replace(
+                "levels = [\"as found\", false]",
+                "levels = [{ name = \"a\", settings = {} }, { name = \"b\", settings = {} }]",
+            )
+            .replace("setting = \"nic/@/feature/tso\"\non = \"local\"\n", "");
+        let file = file(&lab, name, &experiment);
+        let run = lab.path(&format!("{name}-run"));
+        lab.run(&words(text(&file), text(&run))).expect_code(0);
+        run
+    };
+    let one = paced("one", "200Mbit", "400Mbit");
+    let other = paced("other", "20Mbit", "40Mbit");
     let compare = |before: &PathBuf, after: &PathBuf| {
         lab.run(&[
             "--format",
@@ -200,8 +256,34 @@ fn an_experiment_without_a_peer_makes_its_own_two_hosts() {
     assert_eq!(document["complete"], true);
     let path = &document["factors"][0]["levels"];
     assert_eq!(path[0]["skipped"], serde_json::Value::Null);
-    let why = path[1]["skipped"].as_str().expect("there is no VXLAN here");
-    assert!(why.contains("`tunnel`"), "{why}");
+    // The hosts that are made here have a VXLAN where the kernel can make one.
+    if !has_vxlan(&lab) {
+        let why = path[1]["skipped"].as_str().expect("there is no VXLAN here");
+        assert!(why.contains("`tunnel`"), "{why}");
+        return;
+    }
+    assert_eq!(path[1]["skipped"], serde_json::Value::Null, "{path:#}");
+    let cells = document["responses"][0]["cells"].as_array().expect("cells");
+    assert!(cells.iter().all(|cell| cell["trials"] == 3), "{cells:#?}");
+    // What others published stands beside it; with two of the four combinations of the experiment.
+    let published = document["published"].as_array().expect("figures");
+    let yours = |at: usize| published[at]["yours"]["levels"].clone();
+    assert_eq!(published.len(), 2);
+    assert_eq!(yours(1), serde_json::json!(["vxlan", "1"]));
+    assert_eq!(published[1]["low"], 28e9);
+    let ratio = |at: usize| published[at]["yours"]["ratio_low"].as_f64();
+    assert!(
+        ratio(0) > Some(0.0) && ratio(1) > Some(0.0),
+        "{published:#?}"
+    );
+}
+
+/// Whether the kernel makes VXLANs in these hosts.
+fn has_vxlan(lab: &Lab) -> bool {
+    let mut command = lab.on("near", "sh");
+    let add = "ip link add try0 type vxlan id 9 remote 10.77.0.2 dstport 4790 dev near0";
+    command.args(["-ec", &format!("{add}; ip link del try0")]);
+    crate::job::run(command).code == Some(0)
 }
 
 #[test]
@@ -231,5 +313,188 @@ fn a_run_between_its_own_hosts_that_was_killed_makes_them_again() {
     let done = crate::job::run(linerate(&["--format", "json", "lab", "resume", text(&run)]));
     let document = fitting(&done.expect_code(0).out);
     assert_eq!(document["complete"], true);
-    assert_eq!(document["trials"].as_array().map(Vec::len), Some(6));
+    let trials = if has_vxlan(&lab) { 12 } else { 6 };
+    assert_eq!(document["trials"].as_array().map(Vec::len), Some(trials));
+}
+
+/// Two far hosts, each with a wire of its own, and a setting that is changed on whichever is measured.
+const TWO_PEERS: &str = r#"
+title = "Two peers"
+workload = "rr"
+response = ["operations", "cpu-op", "cpu-op-local", "cpu-op-peer"]
+
+[options]
+time = "0.1"
+
+[[factors]]
+name = "host"
+levels = [{ name = "far" }, { name = "third", peer.at = "netns:third" }, { name = "gone", peer.at = "netns:gone" }]
+
+[[factors]]
+name = "offload"
+setting = "nic/@/feature/gro"
+levels = ["as found", true, false]
+
+[design]
+repeats = 3
+"#;
+
+/// A third host behind a second wire of the near one.
+fn add_third(lab: &Lab) {
+    let mut command = lab.outside("sh");
+    command.args([
+        "-ec",
+        "ip netns add third
+        ip -n near link add near1 type veth peer name third0 netns third
+        for end in near:near1:1 third:third0:2; do
+            IFS=: read -r host nic number <<END
+$end
+END
+            ip -n $host link set $nic addrgenmode none
+            ip -n $host address add 10.79.0.$number/24 dev $nic
+            ip -n $host link set lo up
+            ip -n $host link set $nic up
+        done
+        for end in near:near1 third:third0; do
+            until ip -n ${end%:*} link show ${end#*:} | grep -q 'state UP'; do :; done
+        done",
+    ]);
+    crate::job::run(command).expect_code(0);
+}
+
+#[test]
+fn another_host_is_a_level_whose_trials_go_there_and_whose_settings_are_its_own() {
+    let Some(lab) = Lab::new() else { return };
+    add_third(&lab);
+    let features = |lab: &Lab| lab.shell("third", "ethtool -k third0; ip -d address");
+    let before = (
+        lab.dump(),
+        features(&lab),
+        lab.counter("third", "rx_packets"),
+    );
+    let file = file(&lab, "hosts.toml", TWO_PEERS);
+    let run = lab.path("hosts");
+    let done = lab.run(&words(text(&file), text(&run))).expect_code(0);
+    assert_same(&lab, &before.0, "after an experiment with two peers");
+    assert_eq!(features(&lab), before.1);
+    let document = fitting(&done.out);
+    assert_eq!(document["complete"], true);
+    assert_eq!(document["restored"], true);
+    let packets = lab.counter("third", "rx_packets") - before.2;
+    assert!(packets > 100, "{packets}: its trials went elsewhere");
+    let levels = &document["factors"][0]["levels"];
+    assert_eq!(levels[1]["peer"], "netns:third");
+    let why = levels[2]["skipped"]
+        .as_str()
+        .expect("there is no such host");
+    assert!(why.contains("netns:gone"), "{why}");
+    let peer = &document["peers"][0];
+    assert_eq!(
+        (&peer["local_nic"], &peer["remote_nic"]),
+        (&"near1".into(), &"third0".into())
+    );
+    // Both hosts in each block, as found and with the setting.
+    let trials = document["trials"].as_array().expect("trials");
+    assert_eq!(trials.len(), 18);
+    for trial in trials {
+        let value = |word: &str| trial["values"][word].as_f64().expect("told");
+        let sum = value("cpu-op-local") + value("cpu-op-peer");
+        assert!((value("cpu-op") - sum).abs() < 1e-9 * sum, "{trial:#}");
+    }
+    let effects = document["responses"][0]["effects"]
+        .as_array()
+        .expect("effects");
+    let host = effects.iter().find(|effect| effect["effect"] == "host");
+    assert_eq!(host.expect("it was asked for")["interleaved"], true);
+    // The table of trials tells each one's own far end.
+    let rows = lab
+        .run(&["export", "--to", "jsonl", text(&run)])
+        .expect_code(0)
+        .out;
+    let rows = rows
+        .lines()
+        .map(|row| serde_json::from_str::<serde_json::Value>(row).expect("JSON"));
+    for row in rows.filter(|row| row["kind"] == "cell") {
+        let (peer, nic) = match row["factor.host"].as_str() {
+            Some("third") => ("netns:third", "third0"),
+            _ => ("netns:far", "far0"),
+        };
+        assert_eq!(
+            (&row["peer"], &row["remote_nic"]),
+            (&peer.into(), &nic.into()),
+            "{row:#}"
+        );
+        assert!(row["cpu_remote_us_per_op"].as_f64() > Some(0.0), "{row:#}");
+    }
+}
+
+#[test]
+fn an_experiment_with_two_peers_that_was_killed_goes_on_with_both() {
+    let Some(lab) = Lab::new() else { return };
+    add_third(&lab);
+    let features = |lab: &Lab| lab.shell("third", "ethtool -k third0; ip -d address");
+    let before = (lab.dump(), features(&lab));
+    let file = file(&lab, "hosts.toml", TWO_PEERS);
+    let run = lab.path("hosts");
+    let watch = Watch::new(&run, &lab.state());
+    let job = Job::start(lab.linerate(&words(text(&file), text(&run))));
+    let seen = watch.wait(25, &job.ending());
+    assert!(seen >= 25, "it ended after {seen} events");
+    job.kill();
+    let done = lab.run(&["--format", "json", "lab", "resume", text(&run)]);
+    let document = fitting(&done.expect_code(0).out);
+    assert_eq!(document["complete"], true);
+    assert_eq!(document["trials"].as_array().map(Vec::len), Some(18));
+    assert_same(&lab, &before.0, "after a run that went on with two peers");
+    assert_eq!(features(&lab), before.1);
+}
+
+#[test]
+fn an_earlier_run_is_a_level_beside_those_that_are_measured() {
+    let Some(lab) = Lab::new() else { return };
+    let earlier = file(&lab, "paced.toml", PACED);
+    let old = lab.path("old");
+    lab.run(&words(text(&earlier), text(&old))).expect_code(0);
+    // Seen from the file, and with an idle level beside it.
+    let day = "[[factors]]\nname = \"day\"\nlevels = [{ name = \"then\", run = \"old\" }, { name = \"now\" }]\n";
+    let with_day = |text: &str| text.replace("[design]", &format!("{day}\n[design]"));
+    let file = file(&lab, "days.toml", &with_day(PACED));
+    let run = lab.path("days");
+    let done = lab.run(&words(text(&file), text(&run))).expect_code(0);
+    let document = fitting(&done.out);
+    assert_eq!(document["trials"].as_array().map(Vec::len), Some(12));
+    assert_eq!(
+        document["responses"][0]["cells"].as_array().map(Vec::len),
+        Some(8)
+    );
+    let effects = document["responses"][0]["effects"]
+        .as_array()
+        .expect("effects");
+    let day = effects
+        .iter()
+        .find(|effect| effect["effect"] == "day")
+        .expect("it was asked for");
+    assert_eq!(
+        (&day["interleaved"], &day["against"][0]),
+        (&false.into(), &"then".into())
+    );
+    // Without the earlier run the later one tells the same.
+    std::fs::remove_dir_all(&old).expect("the lab's folder");
+    let told = lab.run(&["lab", "show", text(&run)]).expect_code(0).out;
+    assert!(told.contains("not interleaved with these"), "{told}");
+    // Another length of trials is another experiment.
+    lab.run(&words(text(&earlier), text(&old))).expect_code(0);
+    let longer = self::file(
+        &lab,
+        "longer.toml",
+        &with_day(&PACED.replace("\"0.1\"", "\"0.2\"")),
+    );
+    let done = lab
+        .run(&words(text(&longer), text(&lab.path("never"))))
+        .expect_code(23);
+    assert!(
+        done.err.contains("`time` was 0.1 there and is 0.2 here"),
+        "{}",
+        done.err
+    );
 }

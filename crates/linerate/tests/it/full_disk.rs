@@ -81,6 +81,26 @@ fn without_room_for_an_undo_journal_nothing_is_changed() {
 }
 
 #[test]
+fn on_a_read_only_disk_nothing_is_changed() {
+    let Some(lab) = Lab::new() else { return };
+    let before = lab.dump();
+    let disk = lab.small_disk("disk", "64k");
+    let mut remount = lab.outside("mount");
+    // Of this mount only: what the file system itself was made with, an ordinary user may not say again.
+    remount.args(["-o", "remount,bind,ro"]).arg(&disk);
+    crate::job::run(remount).expect_code(0);
+    let plan = lab.path("plan.toml");
+    std::fs::write(&plan, "[settings]\n\"sysctl/net.ipv4.tcp_sack\" = 0\n")
+        .expect("the lab's folder");
+    let mut command = lab.on("near", crate::LINERATE);
+    command.args(["--state", text(&disk)]);
+    command.args(["tune", "apply", "--no-confirm", "--from", text(&plan)]);
+    let done = crate::job::run(command).expect_code(21);
+    assert!(done.err.contains("Read-only file system"), "{}", done.err);
+    assert_same(&lab, &before, "on a read-only disk");
+}
+
+#[test]
 fn a_run_that_has_no_room_at_all_ends_before_anything_is_measured() {
     let Some(lab) = Lab::new() else { return };
     let disk = lab.small_disk("disk", "16k");

@@ -123,6 +123,74 @@ fn changes_that_are_confirmed_by_somebody_who_came_in_after_them_stay() {
 }
 
 #[test]
+fn what_somebody_else_changes_before_the_confirmation_is_told_and_stays() {
+    let Some(lab) = Lab::new() else { return };
+    let before = lab.dump();
+    let job = waiting(&lab, "120");
+    lab.shell(
+        "near",
+        "sysctl -qw net.ipv4.tcp_sack=1; ip link set near0 mtu 1300",
+    );
+    over_ssh(&lab, "tune confirm").expect_code(0);
+    let told = job.end().expect_code(0).err;
+    for theirs in [
+        "nic/near0/mtu is 1300: somebody else has changed it since it was set to 1400, and it stays so",
+        "sysctl/net.ipv4.tcp_sack is 1: somebody else has changed it since it was set to 0, and it stays so",
+    ] {
+        assert!(told.contains(theirs), "{told}");
+    }
+    assert!(!told.contains("tcp_rmem"), "{told}");
+    let undone = lab.run(&["tune", "undo"]).expect_code(0).out;
+    let theirs = "nic/near0/mtu is 1300: somebody else changed it, so it was not set back to";
+    assert!(undone.contains(theirs), "{undone}");
+    lab.shell("near", "ip link set near0 mtu 1500");
+    assert_same(&lab, &before, "with their change taken back by themselves");
+}
+
+#[test]
+fn ctrl_c_while_nothing_is_decided_takes_everything_back() {
+    let Some(lab) = Lab::new() else { return };
+    let before = lab.dump();
+    let job = waiting(&lab, "120");
+    job.send(Signal::INT);
+    job.end().expect_code(130);
+    assert_same(&lab, &before, "after Ctrl-C");
+    assert!(status(&lab).contains("no transactions"));
+}
+
+#[test]
+fn a_commit_that_finds_no_room_takes_everything_back() {
+    let Some(lab) = Lab::new() else { return };
+    let before = lab.dump();
+    let file = plan(&lab);
+    // A write beyond a limit is an error, and not the end of the process.
+    let apply = linerate(
+        &lab,
+        &format!("tune apply --from {} --deadline 120", file.display()),
+    );
+    let mut command = lab.on("near", "sh");
+    command.args(["-c", &format!("trap '' XFSZ; exec {apply}")]);
+    let job = Job::start(command);
+    wait_for_a_decision(&lab);
+    let maker = process(&job, "tune apply").as_raw_nonzero();
+    let journals = lab.state().join("txn");
+    // From now on no file of its can grow, as on a disk that is full.
+    let limit = format!(
+        "prlimit --pid {maker} --fsize=$(stat -c %s {}/*/journal)",
+        journals.display()
+    );
+    lab.shell("near", &limit);
+    over_ssh(&lab, "tune confirm");
+    let done = job.end();
+    assert_ne!(done.code, Some(0), "{done:?}");
+    assert!(done.err.contains("cannot commit"), "{done:?}");
+    assert!(done.err.contains("every change was taken back"), "{done:?}");
+    assert_same(&lab, &before, "without room for the commit");
+    lab.run(&["tune", "recover"]).expect_code(0);
+    assert!(status(&lab).contains("no transactions"));
+}
+
+#[test]
 fn changes_made_over_ssh_are_not_confirmed_over_the_same_connection() {
     let Some(lab) = Lab::new() else { return };
     let before = lab.dump();

@@ -137,6 +137,14 @@ fn irqbalance_is_stopped_while_a_command_runs_and_goes_on_after_it() {
     );
     let file = lab.path("paused.toml");
     std::fs::write(&file, "[settings]\n\"irqbalance/paused\" = true\n").expect("a plan");
+    let planned = lab.run(&["tune", "plan", "--profile", "measurement"]);
+    let planned = planned.expect_code(0);
+    assert!(
+        planned.out.contains("irqbalance/paused: off -> on   [R1"),
+        "{}",
+        planned.out
+    );
+    assert!(planned.err.contains("tune hold"), "{}", planned.err);
     let state = "grep -lx irqbalance /proc/[0-9]*/comm | while read file; do \
                  grep -o 'State:.[A-Z]' ${file%comm}status; done";
     let hold = [

@@ -223,7 +223,8 @@ fn the_figures_of_our_document_agree_with_each_other() {
     let document = our_document(&spec(Direction::Forward, Workload::default()));
     let bytes = |value: &Value| value["bytes"].as_u64().expect("a count");
     let intervals = document["intervals"].as_array().expect("a list");
-    assert_eq!(intervals.len(), 2, "{document:#}");
+    // How many there are is the busy machine's to say.
+    assert!(!intervals.is_empty(), "{document:#}");
     let in_intervals: u64 = intervals.iter().map(|one| bytes(&one["sum"])).sum();
     let end = &document["end"];
     assert_eq!(in_intervals, bytes(&end["sum_sent"]));

@@ -28,6 +28,7 @@ mod preload;
 mod prove;
 mod restore;
 mod schema;
+mod serve;
 mod stream;
 mod testbed;
 mod tune;

@@ -242,6 +242,125 @@ fn a_discipline_is_asked_for_with_parameters_and_taken_back_whatever_was_there()
 }
 
 #[test]
+fn the_queues_of_a_card_are_served_in_turn_and_by_what_was_there_again() {
+    let Some(lab) = Lab::new() else { return };
+    lab.shell(
+        "near",
+        "ip link add many0 numtxqueues 4 numrxqueues 4 type veth peer name many1
+        ip link set many0 up; ip link set many1 up",
+    );
+    let told = || lab.shell("near", "tc -d qdisc show dev many0");
+    for (there, words) in [
+        ("true", "mq"),
+        (
+            "tc qdisc add dev many0 root handle 7: tbf rate 1gbit burst 64k limit 1m",
+            "mq",
+        ),
+        (
+            "tc qdisc add dev many0 root handle 8: mq",
+            "tbf rate 500mbit burst 128k latency 20ms",
+        ),
+    ] {
+        lab.shell("near", there);
+        let before = told();
+        let file = lab.path("qdisc.toml");
+        let plan = format!("[settings]\n\"nic/many0/qdisc\" = \"{words}\"\n");
+        std::fs::write(&file, plan).expect("the lab's folder");
+        let apply = ["tune", "apply", "--no-confirm", "--from", text(&file)];
+        lab.run(&apply).expect_code(0);
+        let kind = words.split(' ').next().unwrap_or(words);
+        assert!(told().contains(&format!("qdisc {kind} ")), "{}", told());
+        lab.run(&["tune", "undo"]).expect_code(0);
+        assert_eq!(told(), before, "{there}");
+        lab.shell("near", "tc qdisc del dev many0 root 2>/dev/null || true");
+    }
+    // A discipline of somebody's below it would be lost.
+    lab.shell(
+        "near",
+        "tc qdisc add dev many0 root handle 9: mq; tc qdisc replace dev many0 parent 9:2 handle a: pfifo limit 9",
+    );
+    let before = told();
+    let file = lab.path("qdisc.toml");
+    let apply = ["tune", "apply", "--no-confirm", "--from", text(&file)];
+    let refused = lab.run(&apply).expect_code(22);
+    assert!(
+        refused.err.contains("could not be put back"),
+        "{}",
+        refused.err
+    );
+    assert_eq!(told(), before);
+}
+
+#[test]
+fn an_interface_that_is_gone_is_told_and_another_of_its_name_is_left_alone() {
+    let Some(lab) = Lab::new() else { return };
+    let make = "ip link add spare0 type veth peer name spare1";
+    let file = lab.path("spare.toml");
+    let plan = "[settings]
+\"nic/spare0/mtu\" = 1400
+\"sysctl/net.ipv4.tcp_sack\" = \"0\"
+";
+    std::fs::write(&file, plan).expect("the lab's folder");
+    let apply = ["tune", "apply", "--no-confirm", "--from", text(&file)];
+    let sack = || lab.shell("near", "sysctl -n net.ipv4.tcp_sack");
+    for happens in [
+        "ip link del spare0",
+        "ip link set spare0 name was0",
+        "ip link del spare0; ip link add spare0 mtu 1400 type veth peer name spare1",
+    ] {
+        lab.shell(
+            "near",
+            &format!(
+                "for one in spare0 was0; do ip link del $one 2>/dev/null || true; done; {make}"
+            ),
+        );
+        lab.run(&apply).expect_code(0);
+        assert_eq!(sack().trim(), "0");
+        lab.shell("near", happens);
+        let undone = lab.run(&["tune", "undo"]).expect_code(0).out;
+        assert!(
+            undone.contains("nic/spare0/mtu was 1500 and is no longer there"),
+            "{happens}: {undone}"
+        );
+        assert_eq!(sack().trim(), "1", "{happens}");
+    }
+    assert_eq!(
+        lab.shell("near", "cat /sys/class/net/spare0/mtu").trim(),
+        "1400"
+    );
+}
+
+#[test]
+fn a_plan_whose_later_change_moves_an_earlier_one_is_taken_back_and_says_which() {
+    let Some(lab) = Lab::new() else { return };
+    // Routers accept no redirects: the kernel changes the one with the other.
+    let now = || {
+        lab.shell(
+            "near",
+            "sysctl net.ipv4.ip_forward net.ipv4.conf.all.accept_redirects",
+        )
+    };
+    lab.shell(
+        "near",
+        "sysctl -qw net.ipv4.ip_forward=0; sysctl -qw net.ipv4.conf.all.accept_redirects=0",
+    );
+    let before = now();
+    let file = lab.path("both.toml");
+    let plan = "[settings]
+\"sysctl/net.ipv4.conf.all.accept_redirects\" = \"1\"
+\"sysctl/net.ipv4.ip_forward\" = \"1\"
+";
+    std::fs::write(&file, plan).expect("the lab's folder");
+    let told = lab
+        .run(&["tune", "apply", "--no-confirm", "--from", text(&file)])
+        .expect_code(30);
+    let why = "sysctl/net.ipv4.conf.all.accept_redirects was set to `1` and did not stay so: after all changes it is \
+               `0`; the change of sysctl/net.ipv4.ip_forward that came after it moves it; every change was taken back";
+    assert!(told.err.contains(why), "{}", told.err);
+    assert_eq!(now(), before);
+}
+
+#[test]
 fn classes_that_could_not_be_made_again_are_not_touched() {
     let Some(lab) = Lab::new() else { return };
     lab.shell(

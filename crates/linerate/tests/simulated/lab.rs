@@ -23,7 +23,7 @@ const TSO: &str = "nic/near0/feature/tx-tcp-segmentation";
 const GRO: &str = "nic/far0/feature/rx-gro";
 
 /// Two factors of two levels; one costs a fifth, the other nothing.
-const PLAIN: &str = r#"{
+pub(crate) const PLAIN: &str = r#"{
     "title": "segmentation and receive offload",
     "workload": "stream",
     "options": {"time": "1"},
@@ -36,14 +36,14 @@ const PLAIN: &str = r#"{
 /// How many experiments show what chance does.
 const EXPERIMENTS: u64 = 200;
 
-fn experiment(json: &str) -> Experiment {
+pub(crate) fn experiment(json: &str) -> Experiment {
     let experiment: Experiment = serde_json::from_str(json).expect("an experiment");
     experiment.check().expect("a sound experiment");
     experiment
 }
 
 /// Noise of 2 % between trials, and hosts that drift; `cost` is what the near end without segmentation keeps.
-fn world(seed: u64, cost: f64) -> World {
+pub(crate) fn world(seed: u64, cost: f64) -> World {
     let mut world = World::new(seed, 25, |_, _| {});
     world.costs = vec![Cost {
         end: End::Local,
@@ -69,8 +69,24 @@ fn resolver(experiment: Experiment, world: &World) -> Resolver {
 }
 
 /// Runs an experiment, or goes on with what `log` holds of it.
-fn run(experiment: &Experiment, world: &mut World, log: &mut Memory, seed: u64) -> Outcome<()> {
+pub(crate) fn run(
+    experiment: &Experiment,
+    world: &mut World,
+    log: &mut Memory,
+    seed: u64,
+) -> Outcome<()> {
     let resolver = resolver(experiment.clone(), world);
+    run_with(experiment, &resolver, world, log, seed)
+}
+
+/// The same on paths that were found before.
+pub(crate) fn run_with(
+    experiment: &Experiment,
+    resolver: &Resolver,
+    world: &mut World,
+    log: &mut Memory,
+    seed: u64,
+) -> Outcome<()> {
     if log.records().is_empty() {
         log.add(Record::Lab {
             experiment: Box::new(experiment.clone()),
@@ -86,14 +102,14 @@ fn run(experiment: &Experiment, world: &mut World, log: &mut Memory, seed: u64) 
         format: Format::Json,
         quiet: true,
     };
-    Session::new(world, log, &resolver, asked, &say).run()
+    Session::new(world, log, resolver, asked, &say).run()
 }
 
-fn said(log: &Memory, seed: u64) -> LabDocument {
+pub(crate) fn said(log: &Memory, seed: u64) -> LabDocument {
     judge::document(&header(seed), log.records()).expect("an experiment")
 }
 
-fn effect<'a>(document: &'a LabDocument, name: &str) -> &'a EffectDocument {
+pub(crate) fn effect<'a>(document: &'a LabDocument, name: &str) -> &'a EffectDocument {
     let effects = &document.responses[0].effects;
     let found = effects.iter().find(|effect| effect.effect == name);
     found.unwrap_or_else(|| panic!("{name} is not in {effects:?}"))
@@ -168,7 +184,7 @@ fn what_two_do_together_is_told_apart_from_what_each_does() {
 }
 
 /// The combinations of each block, in the order of the record.
-fn order(log: &Memory) -> Vec<(u32, Vec<usize>)> {
+pub(crate) fn order(log: &Memory) -> Vec<(u32, Vec<usize>)> {
     let cells = log.records().iter().filter_map(|record| match record {
         Record::Cell { block, levels, .. } => Some((*block, levels.clone())),
         _ => None,
@@ -330,7 +346,7 @@ fn a_trial_far_from_the_others_is_named_and_kept() {
 }
 
 /// Where a run of an experiment lies that this version made; later ones add theirs beside it.
-fn stored() -> PathBuf {
+pub(crate) fn stored() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/runs/lab-1")
 }
 

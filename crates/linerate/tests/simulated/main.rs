@@ -3,6 +3,8 @@
 
 mod faults;
 mod lab;
+mod lab_difference;
+mod lab_levels;
 mod search;
 mod statistics;
 mod stored;

@@ -109,18 +109,19 @@ fn what_a_search_keeps_was_weighed_in_pairs_and_what_it_looked_at_is_told() {
 }
 
 #[test]
-fn nothing_is_kept_where_nothing_helps() {
-    for seed in 0..5 {
+fn of_what_does_not_help_no_more_is_kept_than_chance_alone_would_show() {
+    let (mut tried, mut kept) = (0, 0);
+    for seed in 0..40 {
         let mut world = World::new(seed, 20, |_, _| {});
         world.path.noise_sd = 0.01;
         let (said, _) = proved(&mut world, searching(seed, 120));
-        assert_eq!(
-            tries(&said).iter().filter(|(_, kept)| *kept).count(),
-            0,
-            "{seed}"
-        );
         assert!(said.restored);
+        tried += tries(&said).len();
+        kept += tries(&said).iter().filter(|(_, kept)| *kept).count();
     }
+    // An interval of 95 % lies above zero in 2.5 % of what does nothing.
+    assert!(tried >= 15, "{tried}");
+    assert!(kept * 10 <= tried, "{kept} of {tried}");
 }
 
 #[test]

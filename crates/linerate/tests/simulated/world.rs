@@ -1,7 +1,8 @@
 //! Two simulated hosts on one kernel, joined by a path whose truth is known, with planned faults. What
 //! the session reads of them may be old until it reads again, as with real ones.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
 use linerate::ends::Ends;
 use linerate::exit::{Code, Outcome, Stop};
@@ -88,6 +89,23 @@ pub(crate) struct World {
     interrupted: bool,
     /// Whether the planned fault has come.
     pub struck: bool,
+    /// The hosts that are not turned to: by name, none of the peer's own.
+    pub others: BTreeMap<Option<String>, Other>,
+    /// The far host that is turned to.
+    turned: Option<String>,
+    /// What the far host that is turned to leaves of the rate.
+    worth: f64,
+}
+
+/// A far host that is not turned to.
+#[derive(Debug, Clone)]
+pub(crate) struct Other {
+    pub truth: Host,
+    seen: Host,
+    open: Vec<Plan>,
+    peer_gone: bool,
+    /// What it leaves of the rate.
+    worth: f64,
 }
 
 const APPLY: usize = 0;
@@ -118,7 +136,35 @@ impl World {
             peer_gone: false,
             interrupted: false,
             struck: false,
+            others: BTreeMap::new(),
+            turned: None,
+            worth: 1.0,
         }
+    }
+
+    /// Another far host, like the one that there is, to which `worth` of the rate is left.
+    pub(crate) fn add_host(&mut self, name: &str, worth: f64) {
+        let host = self.truth[1].clone();
+        let other = Other {
+            truth: host.clone(),
+            seen: host,
+            open: Vec::new(),
+            peer_gone: false,
+            worth,
+        };
+        self.others.insert(Some(name.to_owned()), other);
+    }
+
+    /// Every host as it is, whichever is turned to.
+    pub(crate) fn all_hosts(&self) -> BTreeMap<String, Host> {
+        let named = |name: &Option<String>| name.clone().unwrap_or_default();
+        let others = self.others.iter();
+        let mut all: BTreeMap<String, Host> = others
+            .map(|(name, other)| (named(name), other.truth.clone()))
+            .collect();
+        all.insert("near".to_owned(), self.truth[0].clone());
+        all.insert(named(&self.turned), self.truth[1].clone());
+        all
     }
 
     /// The text of a setting of an end as it is.
@@ -207,12 +253,33 @@ impl Ends for World {
         &self.nics[index(end)]
     }
 
+    fn address(&self) -> IpAddr {
+        let last = if self.turned.is_some() { 3 } else { 2 };
+        IpAddr::from([10, 77, 0, last])
+    }
+
     fn read_again(&mut self) -> Outcome<()> {
         let fault = self.strikes(ANY);
         self.seen[0] = self.truth[0].clone();
         self.reach(End::Remote)?;
         self.seen[1] = self.truth[1].clone();
         self.answer(End::Remote, fault)
+    }
+
+    fn turn(&mut self, peer: Option<&str>) -> Outcome<()> {
+        let name = peer.map(str::to_owned);
+        if name == self.turned {
+            return Ok(());
+        }
+        let mut other = self.others.remove(&name).expect("a host of this world");
+        std::mem::swap(&mut other.truth, &mut self.truth[1]);
+        std::mem::swap(&mut other.seen, &mut self.seen[1]);
+        std::mem::swap(&mut other.open, &mut self.open[1]);
+        std::mem::swap(&mut other.peer_gone, &mut self.peer_gone);
+        std::mem::swap(&mut other.worth, &mut self.worth);
+        let before = std::mem::replace(&mut self.turned, name);
+        self.others.insert(before, other);
+        Ok(())
     }
 
     fn trial(&mut self, spec: &TrialSpec) -> Outcome<Sample> {
@@ -229,6 +296,10 @@ impl Ends for World {
                 path.factors.insert(name.clone(), cost.factor);
                 active.insert(name);
             }
+        }
+        if self.turned.is_some() {
+            path.factors.insert("host".to_owned(), self.worth);
+            active.insert("host".to_owned());
         }
         let caps = self.caps.iter();
         if (self.stalls)(self.trials) {

@@ -142,6 +142,9 @@ impl Guest {
         fitting(&out)
     }
 
+    /// linerate's path, for a script.
+    pub(crate) const PROGRAM: &str = LINERATE;
+
     /// The command line of linerate with its state on the disk, for a script.
     pub(crate) fn command() -> String {
         format!("'{LINERATE}' --quiet --state {DISK}/state")

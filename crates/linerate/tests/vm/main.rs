@@ -11,8 +11,11 @@
     reason = "a test's main talks"
 )]
 
+mod cards;
+mod guards;
 mod guest;
 mod hardware;
+mod lab;
 mod network;
 mod persist;
 mod rdma;
@@ -38,7 +41,7 @@ macro_rules! tests {
 }
 
 /// The power cuts stand last: what others left in the kernel's memory goes with them.
-const TESTS: [Test; 44] = tests![
+const TESTS: [Test; 54] = tests![
     guest::a_command_brings_back_its_output_exit_code_and_time,
     hardware::a_nic_lies_on_its_node_with_its_queues_and_their_interrupts,
     hardware::an_interrupts_cpus_are_set_read_back_and_judged,
@@ -61,6 +64,7 @@ const TESTS: [Test; 44] = tests![
     verbs::a_changed_byte_fails_every_verb_and_mode,
     verbs::workloads_are_the_same_over_verbs_and_over_tcp,
     verbs::a_grid_is_the_same_over_verbs_and_over_tcp_bit_for_bit,
+    lab::an_experiment_holds_verbs_against_tcp,
     verbs::memory_that_may_not_be_pinned_is_said_with_its_limit,
     verbs::a_port_that_is_down_and_a_peer_that_is_out_of_reach_are_told_apart,
     verbs::a_key_that_the_far_end_did_not_give_is_refused_by_its_device,
@@ -76,6 +80,15 @@ const TESTS: [Test; 44] = tests![
     settings::irqbalance_leaves_alone_what_it_is_told_and_a_machine_is_held_steady_for_a_command,
     settings::cpus_that_are_kept_slow_are_found_and_told_to_be_fast,
     settings::what_the_kernel_refuses_changes_nothing,
+    settings::a_clock_that_is_set_meanwhile_does_not_move_the_deadline,
+    cards::the_key_and_the_fields_of_a_receive_hash_are_set_read_back_and_undone,
+    cards::what_no_emulated_card_takes_is_set_read_back_and_undone,
+    cards::delays_of_single_queues_come_back_after_one_for_all,
+    cards::shares_that_a_card_refuses_are_told_and_nothing_stays,
+    cards::a_card_whose_changes_are_cut_short_at_any_step_is_old_or_new,
+    guards::what_namespaces_share_is_locked_until_a_killed_makers_reverter_is_done,
+    guards::a_reverter_that_does_not_end_is_named_and_left_alone_with_its_lock,
+    guards::with_both_killed_systemd_takes_everything_back_shortly_after_the_deadline,
     settings::a_power_cut_amid_changes_leaves_nothing_to_mend,
     persist::what_cannot_be_kept_is_said_and_nothing_is_left,
     persist::what_is_kept_at_once_is_undone_with_every_trace,
@@ -86,10 +99,11 @@ const TESTS: [Test; 44] = tests![
 ];
 
 /// What `--short` leaves out: a program started for each of many rows.
-const LONG: [&str; 3] = [
+const LONG: [&str; 4] = [
     "verbs::every_byte_of_every_verb_and_mode_is_the_right_one",
     "verbs::a_changed_byte_fails_every_verb_and_mode",
     "verbs::workloads_are_the_same_over_verbs_and_over_tcp",
+    "cards::a_card_whose_changes_are_cut_short_at_any_step_is_old_or_new",
 ];
 
 fn main() -> ExitCode {

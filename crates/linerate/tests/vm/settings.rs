@@ -50,6 +50,16 @@ const ALL: &str = "cat >/run/all.toml <<'END'
 \"block/vda/nomerges\" = 2
 \"block/vda/rq-affinity\" = 2
 END";
+/// With a deadline that does not pass: the clock leaps while programs are read from the host.
+const APPLY_ALL: [&str; 7] = [
+    "tune",
+    "apply",
+    "--no-confirm",
+    "--deadline",
+    "36000",
+    "--from",
+    "/run/all.toml",
+];
 /// The same, as other programs tell it, with what writing them may disturb.
 const ALL_TOLD: &str = "cd /sys/class/net/n0
 echo mtu $(cat mtu)
@@ -82,7 +92,7 @@ pub(crate) fn all_that_can_be_written_is_set_read_back_and_undone(guest: &Guest)
     };
     let before = told();
 
-    let applied = guest.linerate(&["tune", "apply", "--no-confirm", "--from", "/run/all.toml"]);
+    let applied = guest.linerate(&APPLY_ALL);
     assert_eq!(
         applied["changes"].as_array().map(Vec::len),
         Some(33),
@@ -421,6 +431,33 @@ pub(crate) fn what_the_kernel_refuses_changes_nothing(guest: &Guest) {
         assert_eq!(done.code, code, "{wanted}: {done:#?}");
     }
     assert_eq!(guest.shell(ALL_TOLD), before);
+}
+
+pub(crate) fn a_clock_that_is_set_meanwhile_does_not_move_the_deadline(guest: &Guest) {
+    let linerate = Guest::command();
+    for jump in ["+2 days", "-2 days"] {
+        let told = guest.shell(&format!(
+            "printf '[settings]\n\"sysctl/net.ipv4.tcp_sack\" = 0\n' >/run/clock.toml
+            {linerate} tune apply --from /run/clock.toml --deadline 6 >&2 & apply=$!
+            until [ $(sysctl -n net.ipv4.tcp_sack) = 0 ]; do kill -0 $apply || exit 1; done
+            read began _ </proc/uptime
+            date -s \"$(date -d '{jump}')\" >&2
+            code=0; wait $apply || code=$?
+            read ended _ </proc/uptime
+            echo $code $(sysctl -n net.ipv4.tcp_sack) $began $ended"
+        ));
+        let words: Vec<f64> = (told.split_whitespace())
+            .map(|word| word.parse().expect("a number"))
+            .collect();
+        let [code, value, began, ended] = words[..] else {
+            panic!("{told}");
+        };
+        // By the one who made it (40), or by the reverter, where an emulated CPU is too slow for that one.
+        assert_ne!(code, 0.0, "{jump}: {told}");
+        assert_eq!(value, 1.0, "{jump}: {told}");
+        // What has passed before it was seen to be made is missing.
+        assert!((2.0..10.0).contains(&(ended - began)), "{jump}: {told}");
+    }
 }
 
 pub(crate) fn a_power_cut_amid_changes_leaves_nothing_to_mend(guest: &Guest) {

@@ -8,6 +8,18 @@ use crate::rdma::pair;
 /// What every measurement here has in common.
 const COMMON: &str = "--address 10.9.0.2 local";
 
+/// Waits until `$near` moves data, and fails with what it said when it ended before.
+const UNTIL_IT_FLOWS: &str = "counter=/sys/class/infiniband/rxa/ports/1/hw_counters/sent_pkts
+    from=$(cat $counter)
+    until [ $(($(cat $counter) - from)) -gt 200 ]; do
+        kill -0 $near 2>/run/none || { cat /run/err >&2; exit 1; }
+    done";
+
+/// Waits for both ends: the far end of a wire learns up to a second later that it has a carrier again.
+const UNTIL_THE_PORTS_ARE_UP: &str = "for device in rxa rxb; do
+        until grep -q ACTIVE /sys/class/infiniband/$device/ports/1/state; do :; done
+    done";
+
 /// The verbs with what each is given, and whether the end that waits must poll for it.
 const MODES: [(&str, &str); 7] = [
     ("rdma-write", "--sizes 7B,5000B"),
@@ -246,13 +258,14 @@ pub(crate) fn an_end_that_is_killed_leaves_nothing_registered(guest: &Guest) {
     ] {
         let script = format!(
             "{command} measure rdma-send --sizes 4096B --time 30 --wait {waiting} {COMMON} >/run/out 2>/run/err & near=$!
-            until rdma resource show qp | grep -q 'type RC'; do kill -0 $near; done
+            {UNTIL_IT_FLOWS}
             {kill}
             wait $near; echo $?; cat /run/err
             while pgrep -f '[a]gent --stdio' >/run/none; do :; done"
         );
         let said = guest.run(&["bash", "-c", &script]);
         let code = said.out.lines().next().unwrap_or_default().to_owned();
+        assert_eq!(said.code, 0, "{said:#?}");
         if kill.contains("gent") {
             assert_eq!(code, "20", "{}", said.out);
         } else {
@@ -269,13 +282,14 @@ pub(crate) fn a_device_that_goes_away_in_mid_run_ends_the_trial_and_the_agent_li
     let command = Guest::command();
     let script = format!(
         "{command} measure rdma-write --sizes 4096B --time 20 {COMMON} >/run/out 2>/run/err & near=$!
-        until rdma resource show qp | grep -q 'type RC'; do kill -0 $near; done
+        {UNTIL_IT_FLOWS}
         ip link set vb down
         wait $near; echo $?; cat /run/err
         ip link set vb up
-        until grep -q ACTIVE /sys/class/infiniband/rxb/ports/1/state; do :; done"
+        {UNTIL_THE_PORTS_ARE_UP}"
     );
     let said = guest.run(&["bash", "-c", &script]);
+    assert_eq!(said.code, 0, "{said:#?}");
     assert!(!said.out.starts_with('0'), "{}", said.out);
     // Which end notices, and of what, is the device's affair.
     let says = [
@@ -308,14 +322,15 @@ pub(crate) fn a_device_that_is_deleted_in_mid_run_is_let_go_of(guest: &Guest) {
         "-c",
         &format!(
             "{command} measure rdma-write --sizes 4096B --time 5 {COMMON} >/run/out 2>/run/err & near=$!
-            until rdma resource show qp | grep -q 'type RC'; do kill -0 $near; done
+            {UNTIL_IT_FLOWS}
             timeout 60 rdma link delete rxb; echo deleted $?
             wait $near; echo ended $?; cat /run/err
             ls /sys/class/infiniband
             rdma link add rxb type rxe netdev vb
-            until grep -q ACTIVE /sys/class/infiniband/rxb/ports/1/state; do :; done"
+            {UNTIL_THE_PORTS_ARE_UP}"
         ),
     ]);
+    assert_eq!(said.code, 0, "{said:#?}");
     assert!(said.out.contains("deleted 0"), "{}", said.out);
     assert!(said.out.contains("ended 0"), "{}", said.out);
     assert_nothing_is_held(guest);

@@ -10,8 +10,10 @@ use linerate_model::host::Host;
 use linerate_model::ids::CpuId;
 use linerate_model::known::Known;
 use linerate_model::lab::Experiment;
-use linerate_model::sample::{CpuStep, CpuTimes, Sample, SideSample};
+use linerate_model::latency::Histogram;
+use linerate_model::sample::{CpuStep, CpuTimes, Operations, Sample, SideSample, Step};
 use linerate_model::units::{Bytes, Nanoseconds};
+use linerate_model::workload::{Rr, Workload};
 use linerate_stats::{Random, Seed};
 use serde_json::json;
 
@@ -21,28 +23,34 @@ const COMBINATIONS: u32 = 50;
 const SEED: u64 = 7;
 /// CPUs that have something to do in a trial.
 const BUSY: usize = 3;
+/// Steps of a trial.
+const STEPS: u64 = 20;
+/// Requests of a trial.
+const REQUESTS: u64 = 20_000;
 
 /// As many trials as whole blocks have.
 pub(crate) fn whole_blocks(trials: u32) -> u32 {
     trials.next_multiple_of(COMBINATIONS)
 }
 
+/// What its trials move.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Traffic {
+    /// Streams, counted.
+    Streams,
+    /// Requests, each of which is timed.
+    Requests,
+}
+
 /// Writes the run.
-pub(crate) fn store(folder: &Path, trials: u32, cpus: u32) -> Result<(), Trouble> {
+pub(crate) fn store(
+    folder: &Path,
+    traffic: Traffic,
+    trials: u32,
+    cpus: u32,
+) -> Result<(), Trouble> {
     let blocks = whole_blocks(trials) / COMBINATIONS;
-    let experiment: Experiment = serde_json::from_value(json!({
-        "title": "what a large experiment takes",
-        "question": "Is its page made, and does it open, fast and small?",
-        "workload": "stream",
-        "response": ["rate", "cpu"],
-        "factors": [
-            {"name": "flows", "option": "flows", "levels": [1, 2, 4, 8, 12]},
-            {"name": "buffer", "option": "buffer", "levels": ["16KiB", "64KiB", "128KiB", "256KiB", "1MiB"]},
-            {"name": "segmentation", "setting": "nic/@/feature/tso", "levels": ["as found", false]}
-        ],
-        "design": {"kind": "full", "repeats": blocks, "ask": ["flows", "buffer", "segmentation", "flows*segmentation"]}
-    }))
-    .map_err(|error| Trouble(format!("describe the experiment: {error}")))?;
+    let experiment = experiment(traffic, blocks)?;
     let word = |error: linerate::exit::Stop| Trouble(format!("write the run: {error}"));
     let name = |name: &str| {
         name.parse()
@@ -82,7 +90,10 @@ pub(crate) fn store(folder: &Path, trials: u32, cpus: u32) -> Result<(), Trouble
         random.shuffle(&mut order);
         for cell in order {
             let levels = levels_of(cell);
-            let sample = trial(&levels, [&near, &far], &mut random);
+            let mut sample = trial(&levels, [&near, &far], &mut random);
+            if traffic == Traffic::Requests {
+                ask(&mut sample, &levels, &mut random);
+            }
             run.add(Record::Cell {
                 block,
                 levels,
@@ -97,6 +108,27 @@ pub(crate) fn store(folder: &Path, trials: u32, cpus: u32) -> Result<(), Trouble
         kept: false,
     })
     .map_err(word)
+}
+
+/// Three factors, fifty combinations.
+fn experiment(traffic: Traffic, blocks: u32) -> Result<Experiment, Trouble> {
+    let (workload, responses, size) = match traffic {
+        Traffic::Streams => ("stream", ["rate", "cpu"], "buffer"),
+        Traffic::Requests => ("rr", ["operations", "p99"], "response"),
+    };
+    serde_json::from_value(json!({
+        "title": "what a large experiment takes",
+        "question": "Is its page made, and does it open, fast and small?",
+        "workload": workload,
+        "response": responses,
+        "factors": [
+            {"name": "flows", "option": "flows", "levels": [1, 2, 4, 8, 12]},
+            {"name": size, "option": size, "levels": ["16KiB", "64KiB", "128KiB", "256KiB", "1MiB"]},
+            {"name": "segmentation", "setting": "nic/@/feature/tso", "levels": ["as found", false]}
+        ],
+        "design": {"kind": "full", "repeats": blocks, "ask": ["flows", size, "segmentation", "flows*segmentation"]}
+    }))
+    .map_err(|error| Trouble(format!("describe the experiment: {error}")))
 }
 
 fn host(nic: &str, cpus: u32) -> Host {
@@ -147,6 +179,40 @@ fn trial(levels: &[usize], hosts: [&Host; 2], random: &mut Random) -> Sample {
     sample
 }
 
+/// Makes it a trial of requests: larger answers take longer, one in a hundred of them ten times as long.
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "made-up times"
+)]
+fn ask(sample: &mut Sample, levels: &[usize], random: &mut Random) {
+    let kibibytes = [16, 64, 128, 256, 1_024][levels[1]];
+    sample.spec.workload = Workload::Rr(Rr {
+        request_bytes: Bytes::new(64),
+        response_bytes: Bytes::new(kibibytes * 1_024),
+        depth: 1,
+        connect_each: false,
+        rate_per_s: None,
+    });
+    let mut latency = Histogram::default();
+    for number in 0..REQUESTS {
+        let stalled = if number % 100 == 0 { 10.0 } else { 1.0 };
+        let ns = (30_000.0 + 100.0 * kibibytes as f64) * stalled * (0.5 * random.normal()).exp();
+        latency.record(Nanoseconds::new(ns as u64));
+    }
+    let step = |at: u64| Step {
+        at_ns: Nanoseconds::from_millis(1_000 * at),
+        completed: REQUESTS / STEPS * at,
+    };
+    sample.local.operations = Some(Operations {
+        completed: REQUESTS,
+        latency,
+        steps: (1..=STEPS).map(step).collect(),
+        ..Operations::default()
+    });
+}
+
 /// What every trial records of its host beside the flows.
 fn record_host(side: &mut SideSample, host: &Host, random: &mut Random) {
     let mut part = |of: u64| Nanoseconds::new(random.below(of));
@@ -171,6 +237,6 @@ fn record_host(side: &mut SideSample, host: &Host, random: &mut Random) {
             .map(|cpu| times(cpu.id, 1_000_000_000))
             .collect(),
     };
-    side.cpu.series = (1..=20).map(|at| step(at, &mut times)).collect();
+    side.cpu.series = (1..=STEPS).map(|at| step(at, &mut times)).collect();
     side.counters = Known::Value(build::watch(host).build());
 }

@@ -19,6 +19,8 @@ use clap::Parser;
 use linerate_bench_shared::{Trouble, exit_code, linerate_file, load};
 use linerate_stats::summary::median;
 
+use crate::made::Traffic;
+
 /// What a page of 5,000 trials may take.
 const SECONDS_TO_MAKE: f64 = 5.0;
 const MIB_TO_MAKE: f64 = 300.0;
@@ -32,6 +34,9 @@ struct Args {
     /// Trials, at least
     #[arg(long, default_value_t = 5_000, value_parser = clap::value_parser!(u32).range(150..=200_000))]
     trials: u32,
+    /// Trials of requests, each of which is timed, in place of streams
+    #[arg(long)]
+    requests: bool,
     /// CPUs of each of its two hosts: their counters make most of a record
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(2..=256))]
     cpus: u32,
@@ -49,10 +54,22 @@ struct Args {
     write: bool,
 }
 
+impl Args {
+    fn traffic(&self) -> Traffic {
+        if self.requests {
+            Traffic::Requests
+        } else {
+            Traffic::Streams
+        }
+    }
+}
+
 fn main() -> ExitCode {
     let args = Args::parse();
     exit_code(match &args.folder {
-        Some(folder) if args.write => made::store(folder, args.trials, args.cpus).map(|()| true),
+        Some(folder) if args.write => {
+            made::store(folder, args.traffic(), args.trials, args.cpus).map(|()| true)
+        }
         _ => bench(&args),
     })
 }
@@ -73,8 +90,9 @@ fn measure(args: &Args, linerate: &Path, folder: &Path) -> Result<bool, Trouble>
     let begun = Instant::now();
     write(args, folder)?;
     println!(
-        "{} trials between hosts of {} CPUs, {:.0} MB of records, written in {:.1} s; load {}\n",
+        "{} trials of {} between hosts of {} CPUs, {:.0} MB of records, written in {:.1} s; load {}\n",
         made::whole_blocks(args.trials),
+        if args.requests { "requests" } else { "streams" },
         args.cpus,
         size(&folder.join("records.jsonl"))?,
         begun.elapsed().as_secs_f64(),
@@ -128,6 +146,7 @@ fn write(args: &Args, folder: &Path) -> Result<(), Trouble> {
         .args(["--write", "--trials", &args.trials.to_string()])
         .args(["--cpus", &args.cpus.to_string(), "--folder"])
         .arg(folder)
+        .args(args.requests.then_some("--requests"))
         .status();
     match status {
         Ok(status) if status.success() => Ok(()),

@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 pub use block::block;
 pub use nic::{NicBuilder, pcie_link, tbf};
 pub use rdma::{infiniband, roce};
-pub use trial::{SampleBuilder, sample};
+pub use trial::{SampleBuilder, cpu_times, sample};
 pub use verbs::{over_verbs, rdma};
 pub use watch::{WatchBuilder, watch};
 

@@ -31,9 +31,12 @@ const fn middle_of(index: usize) -> u64 {
 }
 
 /// How often each time was seen.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct Histogram {
+    /// The buckets from `first` on: all for whoever records, those that something is in of one that was read, since a
+    /// stored run has thousands.
     buckets: Vec<u64>,
+    first: usize,
     count: u64,
     /// Exact, for the mean.
     sum_ns: u128,
@@ -57,20 +60,35 @@ impl Default for Histogram {
     fn default() -> Self {
         Self {
             buckets: vec![0; BUCKETS],
+            ..Self::empty()
+        }
+    }
+}
+
+impl Histogram {
+    /// Without room for anything.
+    fn empty() -> Self {
+        Self {
+            buckets: Vec::new(),
+            first: 0,
             count: 0,
             sum_ns: 0,
             min_ns: u64::MAX,
             max_ns: 0,
         }
     }
-}
 
-impl Histogram {
     /// Counts one time.
     #[inline]
     pub fn record(&mut self, time: Nanoseconds) {
         let ns = time.as_u64();
-        self.buckets[index_of(ns)] += 1;
+        let index = index_of(ns);
+        if let Some(bucket) = self.buckets.get_mut(index.wrapping_sub(self.first)) {
+            *bucket += 1;
+        } else {
+            self.widen(index, index);
+            self.buckets[index - self.first] += 1;
+        }
         self.count += 1;
         self.sum_ns += u128::from(ns);
         self.min_ns = self.min_ns.min(ns);
@@ -79,13 +97,30 @@ impl Histogram {
 
     /// Adds what another one holds.
     pub fn add(&mut self, other: &Self) {
-        for (own, theirs) in self.buckets.iter_mut().zip(&other.buckets) {
-            *own = own.saturating_add(*theirs);
+        if let Some(last) = other.buckets.len().checked_sub(1) {
+            self.widen(other.first, other.first + last);
+            let from = other.first - self.first;
+            for (own, theirs) in self.buckets[from..].iter_mut().zip(&other.buckets) {
+                *own = own.saturating_add(*theirs);
+            }
         }
         self.count = self.count.saturating_add(other.count);
         self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
         self.min_ns = self.min_ns.min(other.min_ns);
         self.max_ns = self.max_ns.max(other.max_ns);
+    }
+
+    /// Holds at least the buckets from `first` to `last`.
+    #[cold]
+    fn widen(&mut self, first: usize, last: usize) {
+        if self.buckets.is_empty() {
+            self.first = first;
+        }
+        let missing = self.first.saturating_sub(first);
+        self.buckets.splice(..0, std::iter::repeat_n(0, missing));
+        self.first -= missing;
+        let length = (last + 1 - self.first).max(self.buckets.len());
+        self.buckets.resize(length, 0);
     }
 
     /// How many times were counted.
@@ -147,13 +182,27 @@ impl Histogram {
 
     /// Every bucket that holds something: its middle in nanoseconds, and its count.
     pub fn filled(&self) -> impl Iterator<Item = (u64, u64)> {
-        self.buckets
-            .iter()
-            .enumerate()
-            .filter(|(_, count)| **count > 0)
-            .map(|(index, count)| (middle_of(index), *count))
+        self.numbered()
+            .map(|(index, count)| (middle_of(index), count))
+    }
+
+    /// Every bucket that holds something: its number, and its count.
+    fn numbered(&self) -> impl Iterator<Item = (usize, u64)> {
+        (self.first..)
+            .zip(self.buckets.iter().copied())
+            .filter(|(_, count)| *count > 0)
     }
 }
+
+/// Of the same times, whatever room there is for others.
+impl PartialEq for Histogram {
+    fn eq(&self, other: &Self) -> bool {
+        let scalars = |of: &Self| (of.count, of.sum_ns, of.min_ns, of.max_ns);
+        scalars(self) == scalars(other) && self.numbered().eq(other.numbered())
+    }
+}
+
+impl Eq for Histogram {}
 
 #[expect(clippy::cast_precision_loss, reason = "a relative error of 2^-53")]
 fn real(value: u64) -> f64 {
@@ -180,7 +229,9 @@ struct Stored {
 
 impl Serialize for Histogram {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let buckets = (0u32..).zip(&self.buckets).filter(|(_, count)| **count > 0);
+        let buckets = self
+            .numbered()
+            .map(|(index, count)| (u32::try_from(index).unwrap_or(u32::MAX), count));
         Stored {
             cuts: CUTS,
             count: self.count,
@@ -188,7 +239,7 @@ impl Serialize for Histogram {
             sum_ns: self.sum_ns.to_string(),
             min_ns: if self.count == 0 { 0 } else { self.min_ns },
             max_ns: self.max_ns,
-            buckets: buckets.map(|(index, count)| (index, *count)).collect(),
+            buckets: buckets.collect(),
         }
         .serialize(serializer)
     }
@@ -204,11 +255,20 @@ impl<'de> Deserialize<'de> for Histogram {
                 stored.cuts
             )));
         }
-        let mut histogram = Self::default();
+        let numbers = || stored.buckets.iter().map(|(index, _)| *index as usize);
+        let (first, end) = match (numbers().min(), numbers().max()) {
+            (Some(first), Some(last)) if last < BUCKETS => (first, last + 1),
+            (None, None) => (0, 0),
+            _ => return Err(D::Error::custom("a bucket beyond the last")),
+        };
+        let mut histogram = Self {
+            buckets: vec![0; end - first],
+            first,
+            ..Self::empty()
+        };
         let mut count = 0u64;
         for (index, in_bucket) in stored.buckets {
-            let bucket = histogram.buckets.get_mut(index as usize);
-            *bucket.ok_or_else(|| D::Error::custom("a bucket beyond the last"))? = in_bucket;
+            histogram.buckets[index as usize - first] = in_bucket;
             count = count
                 .checked_add(in_bucket)
                 .ok_or_else(|| D::Error::custom("more times than can be counted"))?;
@@ -278,6 +338,24 @@ mod tests {
             let truth = times[rank - 1];
             let said = histogram.quantile(quantile).expect("times").as_u64();
             prop_assert!(said.abs_diff(truth) * 250 <= truth.max(1), "{said} for {truth}");
+        }
+
+        #[test]
+        fn what_was_read_takes_more_times_and_adds_like_any_other(
+            stored in proptest::collection::vec(any::<u64>(), 0..20),
+            more in proptest::collection::vec(any::<u64>(), 0..20),
+        ) {
+            let read = |times: &[u64]| -> Histogram {
+                let text = serde_json::to_string(&of(times)).expect("plain data");
+                serde_json::from_str(&text).expect("own text")
+            };
+            let whole = of(&[stored.clone(), more.clone()].concat());
+            let mut recorded = read(&stored);
+            more.iter().for_each(|&ns| recorded.record(Nanoseconds::new(ns)));
+            prop_assert_eq!(&recorded, &whole);
+            let mut added = read(&stored);
+            added.add(&read(&more));
+            prop_assert_eq!(&added, &whole);
         }
 
         #[test]

@@ -352,22 +352,14 @@ pub(super) fn over_the_time_of_one(
 
 #[cfg(test)]
 mod tests {
+    use linerate_model::build;
     use linerate_model::units::Nanoseconds;
 
     use super::*;
 
     /// A CPU that spent so many milliseconds of a step of a second for its user and on soft interrupts.
     fn worked(cpu: u32, user: u64, softirq: u64) -> CpuTimes {
-        let time = Nanoseconds::from_millis;
-        CpuTimes {
-            cpu: CpuId(cpu),
-            user_ns: time(user),
-            system_ns: time(0),
-            irq_ns: time(0),
-            softirq_ns: time(softirq),
-            steal_ns: time(0),
-            idle_ns: time(1_000 - user - softirq),
-        }
+        build::cpu_times(cpu, user, softirq, 1_000 - user - softirq)
     }
 
     fn step(at_ms: u64, cpus: Vec<CpuTimes>) -> CpuStep {

@@ -30,6 +30,20 @@ struct Thread {
     share: f64,
 }
 
+/// What a CPU did, in milliseconds.
+pub fn cpu_times(cpu: u32, user: u64, softirq: u64, idle: u64) -> CpuTimes {
+    let none = Nanoseconds::new(0);
+    CpuTimes {
+        cpu: CpuId(cpu),
+        user_ns: Nanoseconds::from_millis(user),
+        system_ns: none,
+        irq_ns: none,
+        softirq_ns: Nanoseconds::from_millis(softirq),
+        steal_ns: none,
+        idle_ns: Nanoseconds::from_millis(idle),
+    }
+}
+
 /// A forward trial of one flow at 10 Gb/s, the sender on CPU 0 and the receiver on CPU 1, each busy half
 /// of the time, with nothing that limits it.
 pub fn sample() -> SampleBuilder {

@@ -1,10 +1,9 @@
 //! The page of an experiment, made of records that have all that its pictures show.
 
-use linerate_model::build;
-use linerate_model::ids::CpuId;
+use linerate_model::build::{self, cpu_times};
 use linerate_model::known::Known;
 use linerate_model::latency::Histogram;
-use linerate_model::sample::{CpuStep, CpuTimes, Operations, Sample, SizeRecord, Step};
+use linerate_model::sample::{CpuStep, Operations, Sample, SizeRecord, Step};
 use linerate_model::units::{Bytes, Nanoseconds};
 use linerate_model::workload::{Pingpong, Rr, Workload};
 use serde_json::Value;
@@ -26,19 +25,6 @@ levels = ["64B", "1KiB", "64KiB"]
 option = "flows"
 levels = [1, 4]
 "#;
-
-fn cpu(cpu: u32, user: u64, softirq: u64, idle: u64) -> CpuTimes {
-    let time = |ms| Nanoseconds::from_millis(ms);
-    CpuTimes {
-        cpu: CpuId(cpu),
-        user_ns: time(user),
-        system_ns: time(0),
-        irq_ns: time(0),
-        softirq_ns: time(softirq),
-        steal_ns: time(0),
-        idle_ns: time(idle),
-    }
-}
 
 fn trial(size: u64, flows: u64, block: u64) -> Sample {
     let mut sample = build::sample().build();
@@ -64,8 +50,9 @@ fn trial(size: u64, flows: u64, block: u64) -> Sample {
         steps: (1..=10).map(step).collect(),
         ..Operations::default()
     });
-    sample.local.cpu.machine = Known::Value(vec![cpu(0, 500, 250, 250), cpu(1, 0, 0, 1_000)]);
-    sample.remote.cpu.machine = Known::Value(vec![cpu(7, 100 * size, 100, 500)]);
+    sample.local.cpu.machine =
+        Known::Value(vec![cpu_times(0, 500, 250, 250), cpu_times(1, 0, 0, 1_000)]);
+    sample.remote.cpu.machine = Known::Value(vec![cpu_times(7, 100 * size, 100, 500)]);
     sample
 }
 
@@ -215,7 +202,7 @@ fn sizes_make_curves_and_two_factors_a_grid() {
 fn course(number: u32, block: u32) -> Vec<CpuStep> {
     let step = |at: u64| CpuStep {
         at_ns: Nanoseconds::from_millis(1_000 * at),
-        cpus: vec![cpu(
+        cpus: vec![cpu_times(
             number,
             100 * at + 50 * u64::from(block),
             200,

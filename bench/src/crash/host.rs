@@ -1,33 +1,13 @@
-//! The host that is changed, and a transaction on it that is killed.
+//! A host whose settings are changed, and a transaction on it that is killed.
 
-use std::fs;
-use std::io;
-use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::path::Path;
 
 use linerate_bench_shared::Trouble;
-use linerate_model::ids::NicName;
-use linerate_testbed::{Netns, Stage, join};
 
-use crate::kinds::{Kind, LOOK};
+use crate::Death;
+use crate::kinds::Kind;
 
-/// In the folder that the stage covers with a tmpfs of its own: it vanishes with it.
-const STATE: &str = "/run/netns/.crash";
-
-/// Two hosts joined by virtual Ethernet, of which the near one is changed.
-pub(crate) struct Host {
-    pub(crate) near: Netns,
-    pub(crate) far: Netns,
-    linerate: PathBuf,
-    mutant: String,
-}
-
-/// The far host's address.
-pub(crate) const NEAR: &str = "10.82.0.1";
-const FAR: &str = "10.82.0.2";
-
-/// How a transaction ended.
+/// How a program ended.
 #[derive(Debug)]
 pub(crate) struct Ended {
     /// Whether it came to its end by itself, and said that it was done.
@@ -36,52 +16,38 @@ pub(crate) struct Ended {
     pub(crate) said: String,
 }
 
-impl Host {
-    pub(crate) fn make(stage: &Stage, linerate: &Path, mutant: &str) -> Result<Self, Trouble> {
-        fs::create_dir_all(STATE)
-            .map_err(|error| Trouble(format!("make a folder for the journals: {error}")))?;
-        let host = |name| {
-            stage
-                .add_host(name)
-                .map_err(|error| Trouble(error.to_string()))
-        };
-        let (near, far) = (host("near")?, host("far")?);
-        let nic = |name: &str| {
-            name.parse::<NicName>()
-                .map_err(|error| Trouble(error.to_string()))
-        };
-        let (near_nic, far_nic) = (nic("near0")?, nic("far0")?);
-        join(
-            (&near, &near_nic, &format!("{NEAR}/24")),
-            (&far, &far_nic, &format!("{FAR}/24")),
-        )
-        .map_err(|error| Trouble(format!("join the hosts: {error}")))?;
-        Ok(Self {
-            near,
-            far,
-            linerate: linerate.to_owned(),
-            mutant: mutant.to_owned(),
-        })
-    }
+/// A host of its own kind, with what is asked of every one.
+pub(crate) trait Host {
+    /// The settings that are changed on it.
+    fn kinds(&self) -> &'static [Kind];
 
+    /// What tells them, and what writing them may disturb, by other programs.
+    fn look_script(&self) -> &'static str;
+
+    /// linerate's file and its state folder.
+    fn linerate(&self) -> (&Path, &Path);
+
+    /// Runs a script of sh, until nobody is left whom it started.
+    fn shell(&mut self, script: &str) -> Result<Ended, Trouble>;
+
+    /// Who is killed on it.
+    fn deaths(&self) -> &'static [Death];
+}
+
+/// A shell's word.
+fn quoted(word: &str) -> String {
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
+impl dyn Host + '_ {
     /// Everything that could be changed, as other tools see it.
-    pub(crate) fn look(&self) -> Result<String, Trouble> {
-        let mut command = Command::new("sh");
-        command.args(["-c", LOOK]);
-        let output = self.output(command)?;
-        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
-    }
-
-    fn output(&self, mut command: Command) -> Result<Output, Trouble> {
-        let failed = |error: io::Error| Trouble(format!("run a program on the near host: {error}"));
-        command.stdin(Stdio::null());
-        self.near.enter_in_child(&mut command).map_err(failed)?;
-        // The reverter has the same standard error: this waits for its end, too.
-        command.output().map_err(failed)
+    pub(crate) fn look(&mut self) -> Result<String, Trouble> {
+        let script = format!("{{ {}\n}} 2>/dev/null; true", self.look_script());
+        Ok(self.shell(&script)?.said)
     }
 
     /// A plan file for these settings.
-    pub(crate) fn plan(&self, kinds: &[Kind]) -> Result<PathBuf, Trouble> {
+    pub(crate) fn plan(&mut self, kinds: &[Kind]) -> Result<String, Trouble> {
         let features = self.look()?;
         let gro = features.contains("generic-receive-offload: on");
         let other = if gro { "false" } else { "true" };
@@ -89,66 +55,60 @@ impl Host {
             .iter()
             .map(|kind| format!("\"{}\" = {}\n", kind.key, kind.to.replace("OTHER", other)));
         let text = format!("[settings]\n{}", lines.collect::<String>());
-        let file = Path::new(STATE).join("plan.toml");
-        fs::write(&file, text).map_err(|error| Trouble(format!("write a plan: {error}")))?;
-        Ok(file)
+        let file = self.linerate().1.join("plan.toml").display().to_string();
+        let script = format!("printf %s {} >{}", quoted(&text), quoted(&file));
+        match self.shell(&script)? {
+            Ended { done: true, .. } => Ok(file),
+            Ended { said, .. } => Err(Trouble(format!("write a plan: {said}"))),
+        }
     }
 
-    /// linerate on the near host.
-    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(&self.linerate);
-        command.args(["--state", STATE]).args(arguments);
-        command
+    /// What linerate says; `environment` is who dies where, and what it leaves out.
+    pub(crate) fn run(
+        &mut self,
+        arguments: &[&str],
+        environment: &[(&str, &str)],
+    ) -> Result<Ended, Trouble> {
+        let (linerate, state) = self.linerate();
+        let words = ["exec", "env", "LINERATE_MARK_SYNCED=1"]
+            .map(str::to_owned)
+            .into_iter()
+            .chain(
+                environment
+                    .iter()
+                    .map(|(name, value)| quoted(&format!("{name}={value}"))),
+            )
+            .chain([
+                quoted(&linerate.display().to_string()),
+                "--state".to_owned(),
+            ])
+            .chain([quoted(&state.display().to_string())])
+            .chain(arguments.iter().map(|argument| quoted(argument)));
+        let script = words.collect::<Vec<_>>().join(" ");
+        self.shell(&script)
     }
 
-    /// What linerate says on the near host; `crash` is who dies where.
-    pub(crate) fn run(&self, arguments: &[&str], crash: &str) -> Result<Ended, Trouble> {
-        self.run_mutant(arguments, crash, "")
+    /// How many steps a transaction has until it is committed; it is taken back.
+    pub(crate) fn steps(&mut self, apply: &[&str]) -> Result<u32, Trouble> {
+        let file = self.linerate().1.join("steps").display().to_string();
+        self.must(apply, &[("LINERATE_COUNT_STEPS", &format!("maker:{file}"))])?;
+        let counted = self.shell(&format!("cat {}", quoted(&file)))?.said;
+        self.must(&["tune", "undo"], &[])?;
+        let steps = counted.parse();
+        steps.map_err(|_| Trouble(format!("count the steps: {counted}")))
     }
 
-    /// The same of the linerate that is to be judged, which may leave something out.
-    pub(crate) fn judge(&self, arguments: &[&str], crash: &str) -> Result<Ended, Trouble> {
-        self.run_mutant(arguments, crash, &self.mutant)
+    /// The same as [`Self::run`] of what must not fail.
+    pub(crate) fn must(
+        &mut self,
+        arguments: &[&str],
+        environment: &[(&str, &str)],
+    ) -> Result<(), Trouble> {
+        let ended = self.run(arguments, environment)?;
+        if ended.done {
+            return Ok(());
+        }
+        let words = arguments.join(" ");
+        Err(Trouble(format!("run `linerate {words}`: {}", ended.said)))
     }
-
-    fn run_mutant(&self, arguments: &[&str], crash: &str, mutant: &str) -> Result<Ended, Trouble> {
-        let mut command = self.command(arguments);
-        command
-            .env("LINERATE_MUTANT", mutant)
-            .env("LINERATE_CRASH", crash)
-            .env("LINERATE_MARK_SYNCED", "1");
-        let output = self.output(command)?;
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
-        Ok(Ended {
-            done: output.status.success(),
-            said: format!(
-                "{}{}{}",
-                text(&output.stdout),
-                text(&output.stderr),
-                output
-                    .status
-                    .signal()
-                    .map_or_else(String::new, |signal| format!(" (signal {signal})"))
-            ),
-        })
-    }
-}
-
-/// Takes away from the journals what a power cut would: all that was not on stable storage.
-pub(crate) fn cut_power() -> Result<(), Trouble> {
-    let failed = |error: io::Error| Trouble(format!("cut the journals: {error}"));
-    let txn = Path::new(STATE).join("txn");
-    for entry in fs::read_dir(txn).map_err(failed)? {
-        let folder = entry.map_err(failed)?.path();
-        let synced = fs::read_to_string(folder.join("synced")).unwrap_or_default();
-        let whole: u64 = synced.trim().parse().unwrap_or(0);
-        let journal = folder.join("journal");
-        let file = fs::OpenOptions::new()
-            .write(true)
-            .open(&journal)
-            .map_err(failed)?;
-        let length = file.metadata().map_err(failed)?.len();
-        file.set_len(whole.min(length)).map_err(failed)?;
-    }
-    Ok(())
 }

@@ -16,7 +16,7 @@ const fn kind(name: &'static str, key: &'static str, to: &'static str) -> Kind {
 }
 
 /// Each kind that has a writer of its own and that a veth in a namespace knows.
-pub(crate) const KINDS: &[Kind] = &[
+pub(crate) const VETH: &[Kind] = &[
     kind("sysctl, a switch", "sysctl/net.ipv4.tcp_sack", "0"),
     kind(
         "sysctl, three numbers",
@@ -57,3 +57,39 @@ cd /sys/class/net/near0
 for file in queues/*/*_cpus queues/*/rps_flow_cnt gro_flush_timeout napi_defer_hard_irqs threaded; do
     echo \"$file $(cat $file 2>/dev/null)\"
 done";
+
+/// What has a writer of its own beyond that, in the virtual machine: igb (n0), virtio (n2), a VLAN, fake0, which only
+/// remembers what it is told, and the machine itself.
+pub(crate) const CARD: &[Kind] = &[
+    kind("threaded NAPI", "nic/n0/napi/threaded", "true"),
+    kind("interrupt's CPUs", "nic/n0/queue/rx-0/irq-cpus", "\"2\""),
+    kind("private flag", "nic/n0/private-flag/legacy-rx", "true"),
+    kind(
+        "qdisc with parameters",
+        "nic/n0/qdisc",
+        "\"fq_codel limit 900 flows 64 target 7ms\"",
+    ),
+    kind("VLAN egress map", "nic/vlan5/vlan/egress", "\"3:5 6:6\""),
+    kind("RSS fields", "nic/n2/rss/fields/tcp4", "\"sd\""),
+    kind("delay of a queue", "nic/fake0/queue/rx-1/rx-usecs", "20"),
+    kind(
+        "DCB",
+        "nic/fake0/dcb/app",
+        "\"ethtype-prio 0x8915:3 dscp-prio 26:3\"",
+    ),
+    kind("governor", "cpu/policy2/governor", "\"powersave\""),
+    kind("CPU out of use", "cpu/cpu1/online", "false"),
+    kind("block device", "block/vda/nomerges", "2"),
+];
+
+/// The same, as other programs tell it.
+pub(crate) const LOOK_CARD: &str = "cd /sys/class/net/n0
+ethtool --show-priv-flags n0; ethtool -n n2 rx-flow-hash tcp4
+grep -H '' queues/*/*_cpus threaded
+for irq in $(ls device/msi_irqs); do
+    echo irq $(cat /sys/kernel/irq/$irq/actions) $(cat /proc/irq/$irq/smp_affinity_list)
+done
+tc -d qdisc show dev n0 | sed 's/ [0-9a-f]*: / /g'
+ip -d link show vlan5 | grep -A 1 'vlan protocol'
+ethtool -Q fake0 queue_mask 15 --show-coalesce; dcb app show dev fake0
+cd /sys/devices/system/cpu; cat online; grep -H '' cpufreq/policy*/scaling_governor /sys/block/vda/queue/*merges";

@@ -8,8 +8,10 @@
     reason = "a developer's tool that talks to its terminal"
 )]
 
+mod guest;
 mod host;
 mod kinds;
+mod namespace;
 mod power;
 mod reach;
 
@@ -21,8 +23,10 @@ use clap::{Parser, ValueEnum};
 use linerate_bench_shared::{Trouble, exit_code, linerate_file, restart_as_stage};
 use linerate_testbed::Stage;
 
+use crate::guest::Guest;
 use crate::host::Host;
-use crate::kinds::{KINDS, Kind};
+use crate::kinds::Kind;
+use crate::namespace::Namespace;
 
 /// More steps than any plan here has: past it, the end of the plan is not seen.
 const STEPS_MAX: u32 = 2_000;
@@ -42,6 +46,9 @@ struct Args {
     /// The linerate that is killed, a debug build [default: the one beside this program]
     #[arg(long, value_name = "FILE")]
     linerate: Option<PathBuf>,
+    /// Kill in the virtual machine, which has a card's settings, all of them at once, in place of namespaces
+    #[arg(long)]
+    guest: bool,
     /// Cut the power of the virtual machine so often, in place of killing processes
     #[arg(long, value_name = "COUNT")]
     power_cuts: Option<u32>,
@@ -78,22 +85,39 @@ enum Death {
     Undo,
 }
 
-const DEATHS: [(Death, &str); 7] = [
-    (Death::Maker, "maker"),
-    (Death::Reverter, "reverter"),
-    (Death::Both, "both"),
-    (Death::Power, "both, unsynced writes lost"),
-    (Death::ReverterAtWork, "maker, then the reverter at work"),
-    (Death::Recovery, "both, then the recovery at work"),
-    (Death::Undo, "the undo after the commit"),
+const DEATHS: [Death; 7] = [
+    Death::Maker,
+    Death::Reverter,
+    Death::Both,
+    Death::Power,
+    Death::ReverterAtWork,
+    Death::Recovery,
+    Death::Undo,
 ];
+
+impl Death {
+    /// As the table names it.
+    fn words(self) -> &'static str {
+        match self {
+            Self::Maker => "maker",
+            Self::Reverter => "reverter",
+            Self::Both => "both",
+            Self::Power => "both, unsynced writes lost",
+            Self::ReverterAtWork => "maker, then the reverter at work",
+            Self::Recovery => "both, then the recovery at work",
+            Self::Undo => "the undo after the commit",
+        }
+    }
+}
 
 fn main() -> ExitCode {
     let args = Args::parse();
     let result = if let Some(count) = args.power_cuts {
         cut_power(&args, count)
+    } else if args.guest {
+        kill_in_guest(&args)
     } else if args.stage {
-        conduct(&args)
+        kill_in_namespace(&args)
     } else {
         restart_as_stage(true).map_err(|error| Trouble(format!("start the stage: {error}")))
     };
@@ -142,38 +166,80 @@ impl Score {
     }
 }
 
-/// Kills everything; whether the host was old or new each time, and never cut off for longer than it should.
-fn conduct(args: &Args) -> Result<bool, Trouble> {
+/// Kills on a host of namespaces; whether it was old or new each time, and never cut off for longer than it should.
+fn kill_in_namespace(args: &Args) -> Result<bool, Trouble> {
     // First of all, while this process has one thread.
     let stage = Stage::enter().map_err(|error| Trouble(error.to_string()))?;
     let linerate = linerate_file(args.linerate.as_deref()).map_err(Trouble)?;
-    let host = Host::make(&stage, &linerate, &mutant(args))?;
-    let begun = Instant::now();
-    let mut plans: Vec<(String, Vec<Kind>)> = Vec::new();
-    for kind in KINDS.iter().filter(|kind| kind.name.contains(&args.only)) {
+    let mut host = Namespace::make(&stage, &linerate)?;
+    let kinds = changing(&mut host, &args.only)?;
+    let mut plans: Vec<(String, Vec<Kind>)> = kinds
+        .iter()
+        .map(|kind| (kind.name.to_owned(), vec![*kind]))
+        .collect();
+    if kinds.len() > 1 {
+        plans.push(all_at_once(&kinds));
+    }
+    let mut is_good = kill_everybody(&mut host, &plans, &mutant(args))?;
+    if is_good && args.only.is_empty() && args.mutant.is_none() {
+        for gap in reach::gaps(&mut host, DEADLINE)? {
+            println!("{gap}");
+            is_good &= gap.longest < DEADLINE;
+        }
+    }
+    Ok(is_good)
+}
+
+/// Kills in the virtual machine, where a look takes seconds: all settings are in one plan.
+fn kill_in_guest(args: &Args) -> Result<bool, Trouble> {
+    let linerate = linerate_file(args.linerate.as_deref()).map_err(Trouble)?;
+    let mut guest = Guest::boot(&linerate)?;
+    guest.set_up()?;
+    let kinds = changing(&mut guest, &args.only)?;
+    kill_everybody(&mut guest, &[all_at_once(&kinds)], &mutant(args))
+}
+
+fn all_at_once(kinds: &[Kind]) -> (String, Vec<Kind>) {
+    (format!("all {} at once", kinds.len()), kinds.to_vec())
+}
+
+/// The kinds of settings that a plan would change on this host.
+fn changing(host: &mut dyn Host, only: &str) -> Result<Vec<Kind>, Trouble> {
+    let mut kinds = Vec::new();
+    for kind in host.kinds().iter().filter(|kind| kind.name.contains(only)) {
         let file = host.plan(&[*kind])?;
-        let planned = host.run(&["tune", "plan", "--from", &file.display().to_string()], "")?;
+        let planned = host.run(&["tune", "plan", "--from", &file], &[])?;
         if planned.done && planned.said != "no changes" {
-            plans.push((kind.name.to_owned(), vec![*kind]));
+            kinds.push(*kind);
         } else {
             eprintln!("left out: {}: {}", kind.name, planned.said);
         }
     }
-    if plans.is_empty() {
+    if kinds.is_empty() {
         return Err(Trouble("change anything here".to_owned()));
     }
-    let every: Vec<Kind> = plans.iter().flat_map(|(_, kinds)| kinds.clone()).collect();
-    if every.len() > 1 {
-        plans.push((format!("all {} at once", every.len()), every));
-    }
+    Ok(kinds)
+}
+
+/// Everybody, in every plan; whether no mix was left.
+fn kill_everybody(
+    host: &mut dyn Host,
+    plans: &[(String, Vec<Kind>)],
+    mutant: &str,
+) -> Result<bool, Trouble> {
+    let begun = Instant::now();
     println!("| setting | killed | tried | old | new | mixed |\n|---|---|---:|---:|---:|---:|");
     let mut whole = Score::default();
-    for (name, kinds) in &plans {
-        for (death, words) in DEATHS {
-            let score = try_all(&host, kinds, death)?;
+    for (name, kinds) in plans {
+        for &death in host.deaths() {
+            let score = try_all(host, kinds, death, mutant)?;
             println!(
-                "| {name} | {words} | {} | {} | {} | {} |",
-                score.tried, score.old, score.new, score.mixed
+                "| {name} | {} | {} | {} | {} | {} |",
+                death.words(),
+                score.tried,
+                score.old,
+                score.new,
+                score.mixed
             );
             whole.add(score);
             if whole.mixed > 0 {
@@ -192,73 +258,43 @@ fn conduct(args: &Args) -> Result<bool, Trouble> {
         whole.mixed,
         begun.elapsed().as_secs()
     );
-    let mut is_good = true;
-    if args.only.is_empty() && args.mutant.is_none() {
-        for gap in reach::gaps(&host, DEADLINE)? {
-            println!("{gap}");
-            is_good &= gap.longest < DEADLINE;
-        }
-    }
-    Ok(is_good)
+    Ok(true)
 }
 
 /// A death at every step, until the transaction outlives them.
-fn try_all(host: &Host, kinds: &[Kind], death: Death) -> Result<Score, Trouble> {
-    let file = host.plan(kinds)?.display().to_string();
+fn try_all(
+    host: &mut dyn Host,
+    kinds: &[Kind],
+    death: Death,
+    mutant: &str,
+) -> Result<Score, Trouble> {
+    let file = host.plan(kinds)?;
     let apply = ["tune", "apply", "--no-confirm", "--from", &file];
     let old = host.look()?;
-    let steps = steps(host, &apply)?;
-    host.run(&["tune", "apply", "--no-confirm", "--from", &file], "")?;
+    let steps = host.steps(&apply)?;
+    host.must(&apply, &[])?;
     let new = host.look()?;
-    host.run(&["tune", "undo"], "")?;
+    host.must(&["tune", "undo"], &[])?;
     if host.look()? != old || new == old {
         return Err(Trouble(format!("change and take back {kinds:?}")));
     }
     let mut score = Score::default();
-    let late = steps.saturating_sub(LATE);
     for step in 1..=STEPS_MAX {
-        let crash = match death {
-            Death::Maker => format!("maker:{step}:self"),
-            Death::Reverter => format!("maker:{step}:reverter"),
-            Death::Both | Death::Power => format!("maker:{step}:both"),
-            Death::ReverterAtWork => format!("maker:{late}:self,reverter:{step}:self"),
-            Death::Recovery => format!("maker:{late}:both"),
-            Death::Undo => String::new(),
-        };
-        let mut ended = host.judge(&apply, &crash)?;
-        // The steps of the second one to die are over when it lived.
-        let mut is_over = step > steps;
-        match death {
-            Death::Maker | Death::Reverter | Death::Both => {}
-            Death::Power => host::cut_power()?,
-            Death::ReverterAtWork => is_over = ended.said.contains("taken back by the reverter"),
-            Death::Recovery | Death::Undo => {
-                let action = if death == Death::Undo {
-                    "undo"
-                } else {
-                    "recover"
-                };
-                ended = host.run(&["tune", action], &format!("recovery:{step}:self"))?;
-                is_over = ended.done;
-            }
-        }
-        if !matches!(death, Death::Maker | Death::Reverter) {
-            ended = host.run(&["tune", "recover"], "")?;
-        }
+        let (said, is_over) = kill(host, &apply, death, (step, steps), mutant)?;
         let now = host.look()?;
         score.tried += 1;
         if now == old {
             score.old += 1;
         } else if now == new {
             score.new += 1;
-            host.run(&["tune", "undo"], "")?;
+            host.run(&["tune", "undo"], &[])?;
             if host.look()? != old {
                 score.mixed += 1;
-                eprintln!("{crash}: new, and not taken back");
+                eprintln!("{death:?}, step {step}: new, and not taken back");
             }
         } else {
             score.mixed += 1;
-            eprintln!("{crash}: {}\n{}", ended.said, difference(&old, &now));
+            eprintln!("{death:?}, step {step}: {said}\n{}", difference(&old, &now));
         }
         if is_over || score.mixed > 0 {
             return Ok(score);
@@ -269,29 +305,50 @@ fn try_all(host: &Host, kinds: &[Kind], death: Death) -> Result<Score, Trouble> 
     )))
 }
 
-/// How many of a transaction's last steps come after its last change: the commit's.
-const LATE: u32 = 4;
-
-/// How many steps a transaction has.
-fn steps(host: &Host, apply: &[&str]) -> Result<u32, Trouble> {
-    let (mut lived, mut died) = (STEPS_MAX, 0);
-    // Killed at a step that it has, it does not come to its end.
-    while lived - died > 1 {
-        let middle = u32::midpoint(lived, died);
-        let ended = host.run(apply, &format!("maker:{middle}:self"))?;
-        // A death after the commit leaves it committed.
-        let undone = host.run(&["tune", "undo"], "")?;
-        if !undone.done {
-            return Err(Trouble(format!("take back: {}", undone.said)));
-        }
-        if ended.done {
-            lived = middle;
-        } else {
-            died = middle;
+/// One death, and what takes back afterwards; what was said last, and whether whoever was to die had lived.
+fn kill(
+    host: &mut dyn Host,
+    apply: &[&str],
+    death: Death,
+    (step, steps): (u32, u32),
+    mutant: &str,
+) -> Result<(String, bool), Trouble> {
+    let late = steps.saturating_sub(LATE);
+    let crash = match death {
+        Death::Maker => format!("maker:{step}:self"),
+        Death::Reverter => format!("maker:{step}:reverter"),
+        Death::Both | Death::Power => format!("maker:{step}:both"),
+        Death::ReverterAtWork => format!("maker:{late}:self,reverter:{step}:self"),
+        Death::Recovery => format!("maker:{late}:both"),
+        Death::Undo => String::new(),
+    };
+    let judged = [("LINERATE_CRASH", &*crash), ("LINERATE_MUTANT", mutant)];
+    let mut ended = host.run(apply, &judged)?;
+    // The steps of the second one to die are over when it lived.
+    let mut is_over = step > steps;
+    match death {
+        Death::Maker | Death::Reverter => return Ok((ended.said, is_over)),
+        Death::Both => {}
+        Death::Power => namespace::lose_unsynced()
+            .map_err(|error| Trouble(format!("cut the journals: {error}")))?,
+        Death::ReverterAtWork => is_over = ended.said.contains("taken back by the reverter"),
+        Death::Recovery | Death::Undo => {
+            let action = if death == Death::Undo {
+                "undo"
+            } else {
+                "recover"
+            };
+            let crash = format!("recovery:{step}:self");
+            ended = host.run(&["tune", action], &[("LINERATE_CRASH", &*crash)])?;
+            is_over = ended.done;
         }
     }
-    Ok(died)
+    ended = host.run(&["tune", "recover"], &[])?;
+    Ok((ended.said, is_over))
 }
+
+/// How many of a transaction's last steps come after its last change: the commit's.
+const LATE: u32 = 4;
 
 fn difference(old: &str, now: &str) -> String {
     let lines = old.lines().zip(now.lines()).filter(|(old, now)| old != now);

@@ -1,21 +1,15 @@
 //! Power cuts, in the virtual machine (`testbed/vm`): the guest resets itself at a step of the writer, with
 //! everything that its disk was not told to keep. After the next boot, what is kept is old or new, and whole.
 
-use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Child, ChildStdout, Command, Stdio};
 
 use linerate_bench_shared::Trouble;
 
 use crate::Score;
+use crate::guest::{Guest, OFF};
 
-const VM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../testbed/vm/vm");
 /// What of the guest outlives its power.
 const DISK: &str = "/run/disk";
-/// A command in the guest may take so many seconds of its time.
-const LIMIT: &str = "300";
-/// The guest did not answer: it is off.
-const OFF: i32 = 255;
 
 /// A plan, and how other tools tell what it changes.
 const PLAN: &str = "printf '[settings]\\n\"nic/n0/ring/rx\" = 512\\n\"nic/n0/coalesce/rx-usecs\" = 64\\n\
@@ -73,105 +67,34 @@ impl Phase {
 }
 
 /// A guest that is cut off from its power again and again.
-struct Guest {
-    holder: Child,
-    said: BufReader<ChildStdout>,
+struct Victim {
+    guest: Guest,
     linerate: String,
     mutant: String,
 }
 
-impl Drop for Guest {
-    fn drop(&mut self) {
-        // It switches the guest off at the end of its standard input.
-        drop(self.holder.stdin.take());
-        let _ = self.holder.wait();
-    }
-}
-
-impl Guest {
-    fn boot(linerate: &Path, mutant: &str) -> Result<Self, Trouble> {
-        let failed = |error| Trouble(format!("start {VM}: {error}"));
-        let mut holder = Command::new(VM)
-            .arg("hold")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .map_err(failed)?;
-        let out = holder.stdout.take();
-        let said = out.ok_or_else(|| Trouble("hear the guest".to_owned()))?;
-        let mut guest = Self {
-            holder,
-            said: BufReader::new(said),
-            linerate: format!("{} --state {DISK}/state", linerate.display()),
-            mutant: mutant.to_owned(),
-        };
-        guest.is_up()?;
-        Ok(guest)
-    }
-
-    fn is_up(&mut self) -> Result<(), Trouble> {
-        let mut line = String::new();
-        match self.said.read_line(&mut line) {
-            Ok(count) if count > 0 => Ok(()),
-            _ => Err(Trouble("boot the guest".to_owned())),
-        }
-    }
-
-    fn cut_power(&mut self) -> Result<(), Trouble> {
-        let told = self
-            .holder
-            .stdin
-            .as_mut()
-            .map(|stdin| writeln!(stdin, "power-cut"));
-        match told {
-            Some(Ok(())) => self.is_up(),
-            _ => Err(Trouble("tell the guest's holder".to_owned())),
-        }
-    }
-
-    /// Exit code and output of a shell in the guest.
-    fn run(&mut self, script: &str) -> Result<(i32, String), Trouble> {
-        if let Some(status) = self.holder.try_wait().ok().flatten() {
-            return Err(Trouble(format!(
-                "keep the guest: its holder ended, {status}"
-            )));
-        }
-        let output = Command::new(VM)
-            .args(["run", "-t", LIMIT, "bash", "-c", script])
-            .output()
-            .map_err(|error| Trouble(format!("ask the guest: {error}")))?;
-        let code = output.status.code().unwrap_or(OFF);
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        let error = String::from_utf8_lossy(&output.stderr);
-        Ok((code, if code == 0 { said } else { said + &error }))
-    }
-
-    fn must(&mut self, script: &str) -> Result<String, Trouble> {
-        match self.run(script)? {
-            (0, said) => Ok(said),
-            (code, said) => Err(Trouble(format!("run `{script}`: {code}: {said}"))),
-        }
-    }
-
+impl Victim {
     /// What is kept, and what is set now.
     fn look(&mut self) -> Result<(String, String), Trouble> {
-        Ok((self.must(KEPT)?, self.must(RUNTIME)?))
+        Ok((self.guest.must(KEPT)?, self.guest.must(RUNTIME)?))
     }
 
     /// A guest on which nothing is kept and nothing set, brought to where a phase starts.
     fn bring(&mut self, phase: Phase) -> Result<(), Trouble> {
         let (is_made, is_kept) = phase.start();
         let linerate = self.linerate.clone();
-        self.must(&format!("mkdir -p {DISK}/etc/systemd/system; {PLAN}"))?;
+        self.guest
+            .must(&format!("mkdir -p {DISK}/etc/systemd/system; {PLAN}"))?;
         if is_made || is_kept {
             let apply = format!("{linerate} tune apply --no-confirm --from /run/plan.toml");
-            self.must(&apply)?;
+            self.guest.must(&apply)?;
         }
         if is_kept {
-            self.must(&format!("{linerate} tune persist --etc {DISK}/etc"))?;
+            self.guest
+                .must(&format!("{linerate} tune persist --etc {DISK}/etc"))?;
         }
         if is_kept && !is_made {
-            self.cut_power()?;
+            self.guest.cut_power()?;
         }
         Ok(())
     }
@@ -180,21 +103,27 @@ impl Guest {
     fn clean(&mut self) -> Result<(), Trouble> {
         // The newest that is applied, and what is kept of it.
         let undo = format!("{} tune undo >&2; sync", self.linerate);
-        self.must(&undo).map(drop)
+        self.guest.must(&undo).map(drop)
     }
 }
 
 /// Cuts the power at `cuts` steps, spread over all phases. A guest that cannot be is an error.
 pub(crate) fn cuts(linerate: &Path, mutant: &str, cuts: u32) -> Result<Score, Trouble> {
-    let mut guest = Guest::boot(linerate, mutant)?;
-    guest.must(&format!("mkdir -p {DISK}/etc/systemd/system; {PLAN}; sync"))?;
-    let without = guest.look()?;
-    guest.bring(Phase::Undo)?;
-    let with = guest.look()?;
+    let mut victim = Victim {
+        guest: Guest::boot(linerate)?,
+        linerate: format!("{} --state {DISK}/state", linerate.display()),
+        mutant: mutant.to_owned(),
+    };
+    victim
+        .guest
+        .must(&format!("mkdir -p {DISK}/etc/systemd/system; {PLAN}; sync"))?;
+    let without = victim.look()?;
+    victim.bring(Phase::Undo)?;
+    let with = victim.look()?;
     if with.0 == without.0 || with.1 == without.1 {
         return Err(Trouble("change and keep anything".to_owned()));
     }
-    guest.clean()?;
+    victim.clean()?;
     println!(
         "| power cut in | steps | tried | old | new | mixed |\n|---|---:|---:|---:|---:|---:|"
     );
@@ -202,11 +131,11 @@ pub(crate) fn cuts(linerate: &Path, mutant: &str, cuts: u32) -> Result<Score, Tr
     let each = cuts.div_ceil(4).max(2);
     for (phase, name) in PHASES {
         let mut score = Score::default();
-        let steps = count_steps(&mut guest, phase)?;
+        let steps = count_steps(&mut victim, phase)?;
         for cut in 0..each {
             // The last one comes after its end: what was said to be done must be so.
             let step = 1 + cut * steps / (each - 1);
-            let state = try_one(&mut guest, phase, step, (&without, &with))?;
+            let state = try_one(&mut victim, phase, step, (&without, &with))?;
             score.tried += 1;
             match state {
                 Some(false) => score.old += 1,
@@ -230,29 +159,29 @@ pub(crate) fn cuts(linerate: &Path, mutant: &str, cuts: u32) -> Result<Score, Tr
 }
 
 /// How many steps a phase has.
-fn count_steps(guest: &mut Guest, phase: Phase) -> Result<u32, Trouble> {
-    guest.bring(phase)?;
-    let (command, who) = phase.command(&guest.linerate);
-    let counted = guest.must(&format!(
+fn count_steps(victim: &mut Victim, phase: Phase) -> Result<u32, Trouble> {
+    victim.bring(phase)?;
+    let (command, who) = phase.command(&victim.linerate);
+    let counted = victim.guest.must(&format!(
         "LINERATE_COUNT_STEPS={who}:/run/steps {command} >&2 && cat /run/steps"
     ))?;
-    guest.clean()?;
+    victim.clean()?;
     let steps = counted.trim().parse();
     steps.map_err(|_| Trouble(format!("count the steps of {phase:?}: {counted}")))
 }
 
 /// The power goes at `step`: whether the changes are kept afterwards; none for a mix.
 fn try_one(
-    guest: &mut Guest,
+    victim: &mut Victim,
     phase: Phase,
     step: u32,
     (without, with): (&(String, String), &(String, String)),
 ) -> Result<Option<bool>, Trouble> {
-    guest.bring(phase)?;
-    let (command, who) = phase.command(&guest.linerate);
-    let (code, said) = guest.run(&format!(
+    victim.bring(phase)?;
+    let (command, who) = phase.command(&victim.linerate);
+    let (code, said) = victim.guest.run(&format!(
         "LINERATE_MUTANT={} LINERATE_CRASH={who}:{step}:power exec {command}",
-        guest.mutant
+        victim.mutant
     ))?;
     let is_done = code == 0;
     if !is_done && code != OFF {
@@ -260,17 +189,17 @@ fn try_one(
             "cut the power in {phase:?}: {code}: {said}"
         )));
     }
-    guest.cut_power()?;
+    victim.guest.cut_power()?;
     let mix = |what: &str, (files, runtime): &(String, String)| {
         eprintln!("{phase:?}, step {step}: {what}\n{files}\n{runtime}");
         Ok(None)
     };
-    let recover = format!("{} tune recover >&2", guest.linerate);
-    let (code, said) = guest.run(&recover)?;
+    let recover = format!("{} tune recover >&2", victim.linerate);
+    let (code, said) = victim.guest.run(&recover)?;
     if code != 0 {
         return mix("it cannot be recovered", &(said, String::new()));
     }
-    let now = guest.look()?;
+    let now = victim.look()?;
     if now.1 != without.1 {
         return mix("a boot does not begin with the old settings", &now);
     }
@@ -282,17 +211,17 @@ fn try_one(
         return mix("what was said to be done is lost", &now);
     }
     if is_kept {
-        let (code, said) = guest.run(&format!("{DISK}/etc/linerate/boot >&2"))?;
+        let (code, said) = victim.guest.run(&format!("{DISK}/etc/linerate/boot >&2"))?;
         if code != 0 {
             return mix("the boot's changes fail", &(said, String::new()));
         }
-        let now = guest.look()?;
+        let now = victim.look()?;
         if now != *with {
             return mix("the boot's changes are not what is kept", &now);
         }
     }
-    guest.clean()?;
-    let cleaned = guest.look()?;
+    victim.clean()?;
+    let cleaned = victim.look()?;
     if cleaned != *without {
         return mix("it cannot be taken away", &cleaned);
     }

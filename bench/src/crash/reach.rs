@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 use linerate_bench_shared::{Trouble, child_of};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::host::{Host, NEAR};
+use crate::host::Host;
 use crate::kinds::Kind;
+use crate::namespace::{NEAR, Namespace};
 
 /// A frame of this size passes before and after, and not while the change is there.
 const PAYLOAD: [u8; 1_400] = [7; 1_400];
@@ -64,7 +65,7 @@ impl fmt::Display for Gap {
 }
 
 /// The longest time without a frame, for each fate.
-pub(crate) fn gaps(host: &Host, deadline: Duration) -> Result<Vec<Gap>, Trouble> {
+pub(crate) fn gaps(host: &mut Namespace, deadline: Duration) -> Result<Vec<Gap>, Trouble> {
     let fates = [Fate::Waits, Fate::Killed, Fate::Hangs, Fate::Alone];
     let gap = |fate| {
         Ok(Gap {
@@ -76,7 +77,7 @@ pub(crate) fn gaps(host: &Host, deadline: Duration) -> Result<Vec<Gap>, Trouble>
     fates.into_iter().map(gap).collect()
 }
 
-fn longest(host: &Host, fate: Fate, deadline: Duration) -> Result<Duration, Trouble> {
+fn longest(host: &mut Namespace, fate: Fate, deadline: Duration) -> Result<Duration, Trouble> {
     let trouble = |what: &str| {
         let what = what.to_owned();
         move |error: std::io::Error| Trouble(format!("{what}: {error}"))
@@ -94,7 +95,7 @@ fn longest(host: &Host, fate: Fate, deadline: Duration) -> Result<Duration, Trou
         .map_err(trouble("open a socket on the far host"))?;
     near.set_read_timeout(Some(EVERY))
         .map_err(trouble("set a time limit"))?;
-    let file = host.plan(&[CUT])?.display().to_string();
+    let file = (host as &mut dyn Host).plan(&[CUT])?;
     let limit = deadline.as_secs().to_string();
     let arguments = ["tune", "apply", "--from", &file, "--deadline", &limit];
     let mut command = host.command(&arguments);

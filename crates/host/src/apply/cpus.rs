@@ -9,6 +9,7 @@
 //! bound to is lost when all of it goes (`select_fallback_rq`, kernel/sched/core.c), which is why the class is R4.
 
 use linerate_model::ids::{CpuId, CpuSet, IrqNumber};
+use linerate_model::known::{Cause, Gap};
 use linerate_model::setting::{MachineKnob, NicKnob, PolicyKnob, SettingKey};
 
 use crate::nic_control::NicRead;
@@ -31,6 +32,20 @@ pub(super) fn refusal(root: &HostRoot, key: &SettingKey, text: &str) -> Option<&
         _ if ["on", "off"].contains(&text) || text.parse::<u32>().is_ok() => None,
         _ => Some("only `on` and `off` can be taken back"),
     }
+}
+
+/// What a person does about a group of CPUs of which nothing can be read or written, since none of them is in use
+/// (`show` and `store`, drivers/cpufreq/cpufreq.c, answer EBUSY).
+pub(super) fn out_of_use(root: &HostRoot, key: &SettingKey, gap: &Gap) -> Option<Gap> {
+    let SettingKey::Policy(number, _) = key else {
+        return None;
+    };
+    let switch = format!("{CPUS}/cpu{number}/online");
+    let is_off = root.read(&switch).value().map(|text| text.trim()) == Some("0");
+    (is_off && gap.cause == Cause::Unreadable).then(|| Gap {
+        reason: format!("CPU {number} is out of use: `echo 1 >/{switch}` brings it back"),
+        ..gap.clone()
+    })
 }
 
 /// What switching multithreading may disturb. Either way: `on` brings CPUs that somebody took out of use.

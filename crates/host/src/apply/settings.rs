@@ -84,7 +84,11 @@ impl WriteError {
 /// The value that `key` has now.
 pub fn read(root: &HostRoot, nics: &dyn NicRead, key: &SettingKey) -> Known<Value> {
     if let Some(file) = files::file_of(root, nics, key) {
-        return file.and_then(|file| file.read(root));
+        let value = file.and_then(|file| file.read(root));
+        return match value.gap().and_then(|gap| cpus::out_of_use(root, key, gap)) {
+            Some(gap) => Known::Unknown(gap),
+            None => value,
+        };
     }
     if let Some(told) = told::read(root, nics, key) {
         return told;
@@ -521,6 +525,26 @@ mod tests {
             by_hand(&governor, &to).as_deref(),
             Some("echo performance > /sys/devices/system/cpu/cpufreq/policy4/scaling_governor")
         );
+    }
+
+    #[test]
+    fn a_group_whose_cpus_are_out_of_use_says_how_they_come_back() {
+        // A folder in place of the file cannot be read either.
+        let governor = "sys/devices/system/cpu/cpufreq/policy4/scaling_governor/busy";
+        let said = |online: &str| {
+            let (_folder, root) = captured(&[
+                (governor, ""),
+                ("sys/devices/system/cpu/cpu4/online", online),
+            ]);
+            let value = read(
+                &root,
+                &crate::apply::fake::NoNics,
+                &key("cpu/policy4/governor"),
+            );
+            value.gap().expect("it cannot be read").reason.clone()
+        };
+        assert!(said("0\n").contains("cpu4/online"), "{}", said("0\n"));
+        assert!(!said("1\n").contains("cpu4/online"), "{}", said("1\n"));
     }
 
     #[test]

@@ -41,7 +41,7 @@ macro_rules! tests {
 }
 
 /// The power cuts stand last: what others left in the kernel's memory goes with them.
-const TESTS: [Test; 54] = tests![
+const TESTS: [Test; 55] = tests![
     guest::a_command_brings_back_its_output_exit_code_and_time,
     hardware::a_nic_lies_on_its_node_with_its_queues_and_their_interrupts,
     hardware::an_interrupts_cpus_are_set_read_back_and_judged,
@@ -77,6 +77,7 @@ const TESTS: [Test; 54] = tests![
     settings::what_a_port_offers_is_changed_and_put_back,
     settings::interrupts_are_spread_close_to_their_card_by_one_command,
     settings::a_cpu_that_is_taken_out_of_use_comes_back_with_its_interrupts,
+    settings::a_cpu_that_went_away_meanwhile_is_told_and_its_settings_come_back_after_it,
     settings::irqbalance_leaves_alone_what_it_is_told_and_a_machine_is_held_steady_for_a_command,
     settings::cpus_that_are_kept_slow_are_found_and_told_to_be_fast,
     settings::what_the_kernel_refuses_changes_nothing,

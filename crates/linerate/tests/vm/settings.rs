@@ -332,6 +332,36 @@ pub(crate) fn a_cpu_that_is_taken_out_of_use_comes_back_with_its_interrupts(gues
     ));
 }
 
+pub(crate) fn a_cpu_that_went_away_meanwhile_is_told_and_its_settings_come_back_after_it(
+    guest: &Guest,
+) {
+    const SWITCH: &str = "/sys/devices/system/cpu/cpu3/online";
+    let told =
+        || guest.shell("sysctl -n net.ipv4.tcp_sack; cat /sys/class/net/n0/queues/rx-0/rps_cpus");
+    let before = told();
+    guest.shell(
+        "cat >/run/gone.toml <<'END'
+[settings]
+\"cpu/policy3/governor\" = \"powersave\"
+\"nic/n0/queue/rx-0/rps-cpus\" = \"3\"
+\"sysctl/net.ipv4.tcp_sack\" = 0
+END",
+    );
+    guest.linerate(&["tune", "apply", "--no-confirm", "--from", "/run/gone.toml"]);
+    guest.shell(&format!("echo 0 >{SWITCH}"));
+    let undone = guest.run(&["bash", "-c", &format!("{} tune undo", Guest::command())]);
+    assert_eq!(undone.code, 31, "{undone:#?}");
+    let why = "CPU 3 is out of use: `echo 1 >/sys/devices/system/cpu/cpu3/online`";
+    assert!(undone.err.contains(why), "{undone:#?}");
+    assert_eq!(told(), before);
+    // The group's governor comes back with the CPU: ours.
+    let governor = "cat /sys/devices/system/cpu/cpufreq/policy3/scaling_governor";
+    guest.shell(&format!("echo 1 >{SWITCH}"));
+    assert_eq!(guest.shell(governor).trim(), "powersave");
+    guest.linerate(&["tune", "recover"]);
+    assert_eq!(guest.shell(governor).trim(), "schedutil");
+}
+
 pub(crate) fn irqbalance_leaves_alone_what_it_is_told_and_a_machine_is_held_steady_for_a_command(
     guest: &Guest,
 ) {

@@ -98,7 +98,7 @@ impl dyn Host + '_ {
         steps.map_err(|_| Trouble(format!("count the steps: {counted}")))
     }
 
-    /// The same as [`Self::run`] of what must not fail.
+    /// Runs what must not fail.
     pub(crate) fn must(
         &mut self,
         arguments: &[&str],

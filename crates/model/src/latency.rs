@@ -351,7 +351,9 @@ mod tests {
             };
             let whole = of(&[stored.clone(), more.clone()].concat());
             let mut recorded = read(&stored);
-            more.iter().for_each(|&ns| recorded.record(Nanoseconds::new(ns)));
+            for &ns in &more {
+                recorded.record(Nanoseconds::new(ns));
+            }
             prop_assert_eq!(&recorded, &whole);
             let mut added = read(&stored);
             added.add(&read(&more));

@@ -70,21 +70,19 @@ impl dyn Host + '_ {
         environment: &[(&str, &str)],
     ) -> Result<Ended, Trouble> {
         let (linerate, state) = self.linerate();
-        let words = ["exec", "env", "LINERATE_MARK_SYNCED=1"]
-            .map(str::to_owned)
-            .into_iter()
-            .chain(
-                environment
-                    .iter()
-                    .map(|(name, value)| quoted(&format!("{name}={value}"))),
-            )
-            .chain([
-                quoted(&linerate.display().to_string()),
-                "--state".to_owned(),
-            ])
-            .chain([quoted(&state.display().to_string())])
-            .chain(arguments.iter().map(|argument| quoted(argument)));
-        let script = words.collect::<Vec<_>>().join(" ");
+        let variables = environment
+            .iter()
+            .map(|(name, value)| format!("{name}={value}"));
+        let command = [
+            linerate.display().to_string(),
+            "--state".to_owned(),
+            state.display().to_string(),
+        ];
+        let words = variables
+            .chain(command)
+            .chain(arguments.iter().map(|&argument| argument.to_owned()));
+        let words: Vec<String> = words.map(|word| quoted(&word)).collect();
+        let script = format!("exec env LINERATE_MARK_SYNCED=1 {}", words.join(" "));
         self.shell(&script)
     }
 

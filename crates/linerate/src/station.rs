@@ -628,9 +628,11 @@ fn io_kind(kind: Option<std::io::ErrorKind>) -> FailureKind {
         Some(std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem) => {
             FailureKind::Permission
         }
-        Some(std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded) => {
-            FailureKind::Resource
-        }
+        Some(
+            std::io::ErrorKind::StorageFull
+            | std::io::ErrorKind::QuotaExceeded
+            | std::io::ErrorKind::WouldBlock,
+        ) => FailureKind::Resource,
         Some(_) => FailureKind::Other,
         None => FailureKind::BadInput,
     }

@@ -11,16 +11,19 @@ use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use linerate_model::ids::{NicName, PciAddress};
 use linerate_model::plan::Change;
 use linerate_model::setting::SettingKey;
-use rustix::fs::FlockOperation;
+use rustix::io::Errno;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::fault::Moment;
 use super::journal::{Beside, sync_folder};
+use super::lock::lock_until;
+use super::reverter::Boottime;
 use crate::capture::hex::{from_hex, to_hex};
 use crate::root::HostRoot;
 
@@ -29,6 +32,9 @@ pub const KEPT_VERSION: u32 = 1;
 
 /// No file here is longer: 10,000 changes of 1 KiB.
 const FILE_BYTES_MAX: u64 = 16 << 20;
+
+/// How long the one before may take for a handful of files.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What every boot file says of itself near its beginning. One that does not is somebody else's.
 const MARK: &str = "Written by `linerate tune persist`";
@@ -476,14 +482,23 @@ pub fn kept_set(state: &Path) -> Result<Option<(KeptSet, String)>, KeptError> {
 
 /// One at a time below `state`, whatever namespace's lock it holds: what one lays, another would tidy away. None
 /// where there is no such folder.
-fn turn(state: &Path) -> Result<Option<File>, KeptError> {
+pub(super) fn turn(state: &Path, patience: Duration) -> Result<Option<File>, KeptError> {
     let folder = match File::open(state) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         folder => folder.map_err(io_error("open", state))?,
     };
-    // A file system without locks leaves that of the namespace.
-    let _ = rustix::fs::flock(&folder, FlockOperation::LockExclusive);
-    Ok(Some(folder))
+    match lock_until(&folder, Boottime::now().plus(patience)) {
+        Err(Errno::WOULDBLOCK) => {
+            let why = format!(
+                "another linerate has been at it for {} s and may hang",
+                patience.as_secs()
+            );
+            let source = io::Error::new(io::ErrorKind::WouldBlock, why);
+            Err(io_error("change what is kept in", state)(source))
+        }
+        // A file system without locks leaves that of the namespace.
+        _ => Ok(Some(folder)),
+    }
 }
 
 /// Keeps the changes of one more transaction; one of the same name is replaced.
@@ -493,7 +508,7 @@ pub fn keep(
     kept: Kept,
     beside: &Beside,
 ) -> Result<(), KeptError> {
-    let _turn = turn(state)?;
+    let _turn = turn(state, PATIENCE)?;
     tidy_in_turn(state, beside)?;
     let mut set = match kept_set(state)? {
         Some((set, _)) => set,
@@ -572,7 +587,7 @@ fn lay(state: &Path, files: BootFiles<'_>, beside: &Beside) -> Result<(), KeptEr
 
 /// Keeps the changes of the transaction `id` no longer; all of them without a name. Which were kept.
 pub fn forget(state: &Path, id: Option<&str>, beside: &Beside) -> Result<Vec<String>, KeptError> {
-    let _turn = turn(state)?;
+    let _turn = turn(state, PATIENCE)?;
     let Some((mut set, _)) = kept_set(state)? else {
         tidy_in_turn(state, beside)?;
         return Ok(Vec::new());
@@ -596,7 +611,7 @@ pub fn forget(state: &Path, id: Option<&str>, beside: &Beside) -> Result<Vec<Str
 /// Takes away what a death left half made and, unless something is kept, the boot files, and puts back what was in
 /// their place. What somebody else has changed since stays.
 pub fn tidy(state: &Path, beside: &Beside) -> Result<(), KeptError> {
-    let _turn = turn(state)?;
+    let _turn = turn(state, PATIENCE)?;
     tidy_in_turn(state, beside)
 }
 
@@ -637,6 +652,6 @@ pub fn tried(state: &Path, set: &str) -> Result<Option<Tried>, KeptError> {
 
 /// Writes down how it goes.
 pub fn note_try(state: &Path, tried: &Tried, beside: &Beside) -> Result<(), KeptError> {
-    let _turn = turn(state)?;
+    let _turn = turn(state, PATIENCE)?;
     write(&tried_file(state), tried, beside)
 }

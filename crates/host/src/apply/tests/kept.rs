@@ -2,15 +2,18 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use linerate_model::plan::Change;
 use linerate_model::setting::Value;
 
+use crate::apply::kept::turn;
 use crate::apply::{
     Beside, BootFiles, Faults, Kept, KeptError, Moment, device_of, forget, keep, kept_set, tidy,
 };
@@ -232,6 +235,18 @@ impl Faults for Tidied {
         }
         true
     }
+}
+
+#[test]
+fn whoever_does_not_get_the_turn_in_time_is_told_so() {
+    let folders = Folders::new();
+    folders.keep("one", &Beside::NOBODY).expect("kept");
+    let first = turn(&folders.state(), Duration::ZERO).expect("nobody else is there");
+    let refused = turn(&folders.state(), Duration::ZERO).expect_err("one at a time");
+    assert_eq!(refused.io_kind(), Some(ErrorKind::WouldBlock));
+    assert!(refused.to_string().contains("may hang"), "{refused}");
+    drop(first);
+    assert!(turn(&folders.state(), Duration::ZERO).is_ok());
 }
 
 #[test]

@@ -166,6 +166,17 @@ function describeRun(what, name, tests) {
     });
 
     tests(run);
+
+    for (const width of [320, 768]) {
+      test(`does not scroll sideways at ${width} px`, async () => {
+        const { page } = await run.open({ viewport: { width, height: 800 } });
+        const [needed, offered] = await page.evaluate(() => [
+          document.documentElement.scrollWidth, document.documentElement.clientWidth,
+        ]);
+        assert.ok(needed <= offered, `${needed} px in ${offered} px`);
+        await page.context().close();
+      });
+    }
   });
 }
 
@@ -242,17 +253,6 @@ describeRun("the page of an experiment with grids and sizes", "lab-2", (run) => 
     assert.ok(await ways.count() > 0);
     await page.context().close();
   });
-
-  for (const width of [320, 768]) {
-    test(`does not scroll sideways at ${width} px`, async () => {
-      const { page } = await run.open({ viewport: { width, height: 800 } });
-      const [needed, offered] = await page.evaluate(() => [
-        document.documentElement.scrollWidth, document.documentElement.clientWidth,
-      ]);
-      assert.ok(needed <= offered, `${needed} px in ${offered} px`);
-      await page.context().close();
-    });
-  }
 });
 
 describeRun("the page of an experiment over sizes and time", "lab-3", (run) => {
@@ -299,15 +299,4 @@ describeRun("the page of an experiment over sizes and time", "lab-3", (run) => {
     }
     await page.context().close();
   });
-
-  for (const width of [320, 768]) {
-    test(`does not scroll sideways at ${width} px`, async () => {
-      const { page } = await run.open({ viewport: { width, height: 800 } });
-      const [needed, offered] = await page.evaluate(() => [
-        document.documentElement.scrollWidth, document.documentElement.clientWidth,
-      ]);
-      assert.ok(needed <= offered, `${needed} px in ${offered} px`);
-      await page.context().close();
-    });
-  }
 });

@@ -18,9 +18,10 @@ const LIMIT: &str = "300";
 /// The guest did not answer: it is off.
 pub(crate) const OFF: i32 = 255;
 /// What is there before anything is changed. Without its module there is no fake0, and its settings are left out.
-const SET_UP: &str = "mkdir -p /run/crash; modprobe fakenic || true
+const SET_UP: &str = "mkdir -p /run/crash
     ip link add link n0 name vlan5 type vlan id 5
-    for nic in n0 n2 vlan5 fake0; do ip link set $nic up || true; done";
+    for nic in n0 n2 vlan5; do ip link set $nic up || exit 1; done
+    ! modprobe -n fakenic 2>/dev/null || { modprobe fakenic && ip link set fake0 up; }";
 
 /// A running guest.
 pub(crate) struct Guest {

@@ -91,5 +91,5 @@ for irq in $(ls device/msi_irqs); do
 done
 tc -d qdisc show dev n0 | sed 's/ [0-9a-f]*: / /g'
 ip -d link show vlan5 | grep -A 1 'vlan protocol'
-ethtool -Q fake0 queue_mask 15 --show-coalesce; dcb app show dev fake0
+ethtool -Q fake0 queue_mask 0xf --show-coalesce; dcb app show dev fake0
 cd /sys/devices/system/cpu; cat online; grep -H '' cpufreq/policy*/scaling_governor /sys/block/vda/queue/*merges";

@@ -23,6 +23,17 @@ pub enum Better {
     Less,
 }
 
+impl Better {
+    /// The better one of two trials.
+    pub fn of(self, one: Trial, other: Trial) -> Trial {
+        let is_other = match self {
+            Self::More => other.value > one.value,
+            Self::Less => other.value < one.value,
+        };
+        if is_other { other } else { one }
+    }
+}
+
 /// One trial of one program.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Trial {
@@ -162,6 +173,15 @@ mod tests {
         let of = |better| row(("c", "u", better), "p", &pairs, 1).expect("nine pairs");
         assert!(of(Better::More).ratio > 2.0 && of(Better::More).at_least_as_good == Some(true));
         assert!(of(Better::Less).ratio < 0.5 && of(Better::Less).at_least_as_good == Some(false));
+    }
+
+    #[test]
+    fn the_better_trial_is_the_higher_rate_or_the_shorter_time() {
+        let (low, high) = (trial(1.0), trial(2.0));
+        assert_eq!(Better::More.of(low, high), high);
+        assert_eq!(Better::More.of(high, low), high);
+        assert_eq!(Better::Less.of(low, high), low);
+        assert_eq!(Better::Less.of(high, low), low);
     }
 
     #[test]

@@ -34,7 +34,7 @@ fn main() -> ExitCode {
             tally.add(test_run::run(&root));
             closing_line(&tally)
         }
-        Some("test-vm") => closing_line(&test_run::vm(&root, test_run::Extent::Whole)),
+        Some("test-vm") => closing_line(&test_run::vm(&root)),
         Some("tidy") => {
             if tidy::run(&root) {
                 ExitCode::SUCCESS

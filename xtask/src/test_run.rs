@@ -57,29 +57,17 @@ pub(crate) fn run(root: &Path) -> Tally {
             .collect();
         tally.add(round(User::ordinary(root), &touching));
     }
-    tally.add(vm(root, Extent::Short));
+    tally.add(vm(root));
     tally
-}
-
-/// How much is run in the virtual machine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Extent {
-    /// All of it.
-    Whole,
-    /// Not what takes minutes.
-    Short,
 }
 
 /// The tests in a virtual machine, once: in the guest they are root's, whoever starts it. The whole workspace
 /// is named so that nothing is built a second time with other features.
-pub(crate) fn vm(root: &Path, extent: Extent) -> Tally {
+pub(crate) fn vm(root: &Path) -> Tally {
     heading("the virtual machine (once: its guest is the same for every user)");
     let test = ["test", "--workspace", "--test", "vm"];
     let mut command = cargo();
     command.args(test).current_dir(root);
-    if extent == Extent::Short {
-        command.args(["--", "--short"]);
-    }
     let output = capture(&mut command);
     Tally::of_tests("linerate/test vm", &output)
 }

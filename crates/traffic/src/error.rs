@@ -279,6 +279,17 @@ pub enum TrafficError {
         /// The library's words.
         what: String,
     },
+    /// Datagrams went, and not one of them was answered.
+    #[error(
+        "none of {sent} datagrams was answered, each within {waited:.1?}: the path does not carry them (a \
+         firewall on UDP port 4791, a wrong GID or VLAN), it loses them, or it takes longer than that"
+    )]
+    NoneAnswered {
+        /// How many went.
+        sent: u64,
+        /// How long the answer to each was waited for.
+        waited: Duration,
+    },
     /// The workload does not exist yet.
     #[error("this workload is not built yet")]
     NotBuilt,
@@ -417,6 +428,7 @@ impl TrafficError {
             | Self::AcceptTimeOut { .. }
             | Self::StartTimeOut { .. }
             | Self::Overdue { .. }
+            | Self::NoneAnswered { .. }
             | Self::WorkRequest {
                 status: Status::NoAnswer,
                 ..
@@ -450,7 +462,11 @@ fn kind_of_verbs(error: &VerbsError) -> FailureKind {
     match error {
         VerbsError::LibraryMissing { .. }
         | VerbsError::FunctionMissing { .. }
-        | VerbsError::NoDevice => FailureKind::NotSupported,
+        | VerbsError::NoDevice
+        | VerbsError::ModuleMissing { .. }
+        | VerbsError::ProviderMissing { .. }
+        | VerbsError::NodeMissing { .. }
+        | VerbsError::NotSupported { .. } => FailureKind::NotSupported,
         VerbsError::NoSuchDevice { .. } => FailureKind::BadInput,
         _ if error.is_permission() => FailureKind::Permission,
         _ if error.is_resource() => FailureKind::Resource,

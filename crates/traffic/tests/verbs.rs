@@ -15,7 +15,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use linerate_model::protocol::Token;
+use linerate_model::protocol::{FailureKind, Token};
 use linerate_model::sample::{Checksum, SideSample};
 use linerate_model::units::{Bytes, Nanoseconds};
 use linerate_model::workload::{
@@ -259,7 +259,10 @@ fn so_many_messages_as_were_asked_for_are_sent() {
 
 #[test]
 fn a_stream_arrives_whole() {
-    for (bytes, flows) in [(None, 1), (Some(1_000_001), 3)] {
+    for ((bytes, flows), data_check) in [(None, 1), (Some(1_000_001), 3)]
+        .into_iter()
+        .flat_map(|amount| [false, true].map(|data_check| (amount, data_check)))
+    {
         for waiting in [Waiting::Spin, Waiting::Blocking] {
             let spec = TrialSpec {
                 flows,
@@ -268,6 +271,7 @@ fn a_stream_arrives_whole() {
                 buffer_bytes: Bytes::kib(8),
                 ..spec(Workload::Stream(Stream {
                     bytes: bytes.map(Bytes::new),
+                    data_check,
                     ..Stream::default()
                 }))
             };
@@ -323,6 +327,7 @@ fn messages_go_to_and_fro_over_verbs_as_over_tcp() {
                 sizes: [0, 1, 4_096, 300_000].map(Bytes::new).to_vec(),
                 repetitions: 20,
                 volume_bytes: Bytes::mib(40),
+                data_check: false,
             }))
         };
         let (over_verbs, _) = both(&spec);
@@ -336,6 +341,58 @@ fn messages_go_to_and_fro_over_verbs_as_over_tcp() {
             (bytes, sizes)
         };
         assert_eq!(counts(over_verbs), counts(over_tcp));
+    }
+}
+
+#[test]
+fn every_byte_of_messages_to_and_fro_over_verbs_is_compared() {
+    for waiting in [Waiting::Spin, Waiting::Blocking] {
+        for flows in [1, 3] {
+            let spec = TrialSpec {
+                flows,
+                threads: Some(1),
+                waiting,
+                duration_ns: Nanoseconds::from_millis(20_000),
+                ..spec(compared_pingpong())
+            };
+            let (near, far) = both(&spec);
+            let operations = near.operations.expect("the asking end counts");
+            assert_eq!(operations.completed, u64::from(flows) * 4 * 20);
+            for (near, far) in near.flows.iter().zip(&far.flows) {
+                assert_eq!(near.total(), far.total());
+            }
+        }
+    }
+}
+
+fn compared_pingpong() -> Workload {
+    Workload::Pingpong(Pingpong {
+        sizes: [0, 1, 4_099, 300_001].map(Bytes::new).to_vec(),
+        repetitions: 20,
+        volume_bytes: Bytes::mib(40),
+        data_check: true,
+    })
+}
+
+#[test]
+fn a_changed_byte_of_a_stream_or_of_a_message_to_and_fro_is_found() {
+    if is_real() {
+        eprintln!("SKIP: a real device changes no bytes on demand");
+        return;
+    }
+    let stream = Workload::Stream(Stream {
+        bytes: Some(Bytes::new(1_000_001)),
+        data_check: true,
+        ..Stream::default()
+    });
+    for workload in [stream, compared_pingpong()] {
+        let spec = TrialSpec {
+            buffer_bytes: Bytes::kib(8),
+            duration_ns: Nanoseconds::from_millis(20_000),
+            ..spec(workload)
+        };
+        let errors = wrong(&spec, Fault::CorruptEvery, 3).join("; ");
+        assert!(errors.contains("arrived as"), "{errors}");
     }
 }
 
@@ -521,6 +578,150 @@ fn memory_that_may_not_be_pinned_is_said_with_the_limit() {
         errors.contains("register memory") && errors.contains("ulimit -l"),
         "{errors}"
     );
+}
+
+#[test]
+fn another_port_of_the_device_that_fails_does_not_end_the_trial() {
+    if is_real() {
+        eprintln!("SKIP: a real device does not fail on demand");
+        return;
+    }
+    for waiting in [Waiting::Spin, Waiting::Blocking] {
+        let device = Fake::install().device();
+        device.set(Fault::OtherPortDownAfter, 10);
+        let spec = TrialSpec {
+            waiting,
+            ..spec(Workload::Rdma(rdma(Verb::Write, &[64])))
+        };
+        let (near, far) = carry_out(&spec, Some(&device));
+        near.expect("port 1 is well");
+        far.expect("port 1 is well");
+        assert!(device.messages() > 10, "the other port has failed");
+    }
+}
+
+/// What is said of what a device cannot have.
+#[track_caller]
+fn not_supported(spec: &TrialSpec, fault: Option<(Fault, u64)>) -> String {
+    let device = Fake::install().device();
+    if let Some((fault, number)) = fault {
+        device.set(fault, number);
+    }
+    let (near, far) = carry_out(spec, Some(&device));
+    assert_eq!(device.alive(), [], "everything was given back");
+    // One end may hear that the other one is gone before it comes to the device.
+    let errors = [near, far].into_iter().filter_map(Result::err);
+    let errors: Vec<(FailureKind, String)> = errors
+        .map(|error| (error.kind(), error.to_string()))
+        .collect();
+    let said = errors
+        .iter()
+        .find(|(kind, _)| *kind == FailureKind::NotSupported);
+    let (_, said) = said.unwrap_or_else(|| panic!("not as what cannot be had: {errors:?}"));
+    said.clone()
+}
+
+#[test]
+fn what_a_device_cannot_have_is_said_and_not_changed() {
+    if is_real() {
+        eprintln!("SKIP: a real device has limits of its own");
+        return;
+    }
+    // 8192 to send and 16384 to receive on each flow; the queue holds 65536.
+    let mut deep = TrialSpec {
+        flows: 3,
+        threads: Some(1),
+        ..spec(Workload::Rdma(rdma(Verb::Send, &[64])))
+    };
+    deep.verbs.get_or_insert_default().depth = 8_192;
+    let said = not_supported(&deep, None);
+    assert!(said.contains("73728") && said.contains("65536"), "{said}");
+    let mut inline = spec(Workload::Rdma(rdma(Verb::Write, &[64])));
+    inline.verbs.get_or_insert_default().inline_bytes = Some(Bytes::new(4_096));
+    let said = not_supported(&inline, None);
+    assert!(said.contains("4096") && said.contains("64"), "{said}");
+    let mut on_demand = spec(Workload::Rdma(rdma(Verb::Write, &[64])));
+    on_demand.verbs.get_or_insert_default().memory.on_demand = true;
+    let refused = u64::from(libc::EOPNOTSUPP.unsigned_abs());
+    let said = not_supported(&on_demand, Some((Fault::PagingRefused, refused)));
+    assert!(said.contains("`--on-demand`"), "{said}");
+    let plain = spec(Workload::Rdma(rdma(Verb::Write, &[64])));
+    let said = not_supported(&plain, Some((Fault::NodeMissing, 1)));
+    assert!(said.contains("is not in this container"), "{said}");
+}
+
+/// Round trips of datagrams, so many beside that of the warm-up.
+fn datagrams_to_and_fro(repetitions: u64, waiting: Waiting) -> TrialSpec {
+    let mut spec = TrialSpec {
+        waiting,
+        duration_ns: Nanoseconds::from_millis(20_000),
+        ..spec(Workload::Rdma(Rdma {
+            latency: true,
+            repetitions: Some(repetitions),
+            ..rdma(Verb::Send, &[64])
+        }))
+    };
+    spec.verbs.get_or_insert_default().service = Service::Ud;
+    spec
+}
+
+#[test]
+fn a_round_trip_of_a_lost_datagram_is_unanswered_and_the_next_one_is_made() {
+    if is_real() {
+        eprintln!("SKIP: a real device loses nothing on demand");
+        return;
+    }
+    // Of five round trips the 7th datagram asks in the fourth, and the 6th answers in the third.
+    for (lost, arrived) in [(7, 4), (6, 5)] {
+        for waiting in [Waiting::Spin, Waiting::Blocking] {
+            let device = Fake::install().device();
+            device.set(Fault::LoseEvery, lost);
+            let (near, far) = carry_out(&datagrams_to_and_fro(4, waiting), Some(&device));
+            assert_eq!(device.alive(), [], "everything was given back");
+            let (near, far) = (near.expect("no failure"), far.expect("no failure"));
+            let count = |side: &SideSample| side.flows[0].datagrams.as_ref().map(|seen| seen.count);
+            assert_eq!((count(&near), count(&far)), (Some(5), Some(arrived)));
+            let operations = near.operations.expect("the asking end counts");
+            assert_eq!((operations.completed, operations.unanswered), (3, 1));
+            assert_eq!(operations.sizes[0].one_way.count(), 3);
+        }
+    }
+}
+
+#[test]
+fn an_answer_that_comes_too_late_is_not_taken_for_that_to_the_next_datagram() {
+    if is_real() {
+        eprintln!("SKIP: a real device is not late on demand");
+        return;
+    }
+    // Each way takes 1.2 s: the first answer comes while the third one is waited for.
+    let spec = datagrams_to_and_fro(2, Waiting::Spin);
+    let errors = wrong(&spec, Fault::DelayMicroseconds, 1_200_000).join("; ");
+    assert!(
+        errors.contains("none of 3 datagrams was answered"),
+        "{errors}"
+    );
+}
+
+#[test]
+fn a_path_that_carries_no_datagram_is_a_time_out_soon_after_the_end() {
+    if is_real() {
+        eprintln!("SKIP: a real device loses nothing on demand");
+        return;
+    }
+    let device = Fake::install().device();
+    device.set(Fault::LoseEvery, 1);
+    let spec = TrialSpec {
+        flows: 3,
+        threads: Some(1),
+        duration_ns: Nanoseconds::from_millis(300),
+        ..datagrams_to_and_fro(1_000, Waiting::Blocking)
+    };
+    let (near, _) = carry_out(&spec, Some(&device));
+    let error = near.expect_err("nothing came");
+    assert_eq!(error.kind(), FailureKind::TimeOut, "{error}");
+    // The trial is over while the first one is waited for, and the other flows' are not sent any more.
+    assert_eq!(device.messages(), 1);
 }
 
 #[test]

@@ -29,6 +29,47 @@ pub enum VerbsError {
          `linerate testbed rxe`"
     )]
     NoDevice,
+    /// The kernel has devices, and gives them to no program.
+    #[error(
+        "the kernel has RDMA devices ({present}) and gives them to no program: its module ib_uverbs is not \
+         loaded; `modprobe ib_uverbs` loads it"
+    )]
+    ModuleMissing {
+        /// The devices in sysfs.
+        present: String,
+    },
+    /// The kernel gives devices to programs, and the library has a provider for none of them.
+    #[error(
+        "libibverbs knows none of this host's RDMA devices ({present}): the library of their provider is not \
+         installed (Debian: the package ibverbs-providers)"
+    )]
+    ProviderMissing {
+        /// The devices in sysfs.
+        present: String,
+    },
+    /// A device's file is not where this program runs.
+    #[error(
+        "cannot open the RDMA device {device}: its file {node} is not in this container or mount namespace; \
+         give it to the container (`--device /dev/infiniband` of Docker and Podman)"
+    )]
+    NodeMissing {
+        /// The device.
+        device: String,
+        /// The path of its file.
+        node: String,
+    },
+    /// The device lacks what was asked for.
+    #[error("cannot {doing} on {device}: {errno}; {hint}")]
+    NotSupported {
+        /// What was being done.
+        doing: &'static str,
+        /// On which device.
+        device: String,
+        /// The kernel's reason.
+        errno: Errno,
+        /// What to do about it.
+        hint: &'static str,
+    },
     /// No device of this name.
     #[error("there is no RDMA device `{name}`; this host has {present}")]
     NoSuchDevice {

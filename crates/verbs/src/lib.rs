@@ -27,5 +27,5 @@ pub use sys::{
     Access, AddressHandle, AsyncEvent, Attributes, Calling, Completion, CompletionQueue,
     Connection, Device, DeviceAttributes, Event, Listener, Memory, Opcode, Path, Patience,
     PortAttributes, ProtectionDomain, QueuePair, QueuePairNeeds, Receive, Receives, Region, Remote,
-    Request, Send, Sends, Slice, Step, To, Work, device_names,
+    Request, Send, Sends, Slice, Step, To, Work, device_names, device_of,
 };

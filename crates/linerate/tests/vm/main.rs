@@ -41,7 +41,7 @@ macro_rules! tests {
 }
 
 /// The power cuts stand last: what others left in the kernel's memory goes with them.
-const TESTS: [Test; 55] = tests![
+const TESTS: [Test; 57] = tests![
     guest::a_command_brings_back_its_output_exit_code_and_time,
     hardware::a_nic_lies_on_its_node_with_its_queues_and_their_interrupts,
     hardware::an_interrupts_cpus_are_set_read_back_and_judged,
@@ -62,12 +62,14 @@ const TESTS: [Test; 55] = tests![
     rdma::what_rdma_cm_takes_by_default_is_set_and_put_back,
     verbs::every_byte_of_every_verb_and_mode_is_the_right_one,
     verbs::a_changed_byte_fails_every_verb_and_mode,
+    verbs::options_of_queue_pairs_reach_the_device_or_are_refused,
     verbs::workloads_are_the_same_over_verbs_and_over_tcp,
     verbs::a_grid_is_the_same_over_verbs_and_over_tcp_bit_for_bit,
     lab::an_experiment_holds_verbs_against_tcp,
     verbs::memory_that_may_not_be_pinned_is_said_with_its_limit,
     verbs::a_port_that_is_down_and_a_peer_that_is_out_of_reach_are_told_apart,
     verbs::a_key_that_the_far_end_did_not_give_is_refused_by_its_device,
+    verbs::one_agent_lives_on_from_fault_to_fault,
     verbs::an_end_that_is_killed_leaves_nothing_registered,
     verbs::a_device_that_goes_away_in_mid_run_ends_the_trial_and_the_agent_lives_on,
     verbs::a_device_that_is_deleted_in_mid_run_is_let_go_of,
@@ -99,20 +101,11 @@ const TESTS: [Test; 55] = tests![
     persist::a_machine_that_goes_down_twice_at_its_boots_changes_boots_without_them,
 ];
 
-/// What `--short` leaves out: a program started for each of many rows.
-const LONG: [&str; 4] = [
-    "verbs::every_byte_of_every_verb_and_mode_is_the_right_one",
-    "verbs::a_changed_byte_fails_every_verb_and_mode",
-    "verbs::workloads_are_the_same_over_verbs_and_over_tcp",
-    "cards::a_card_whose_changes_are_cut_short_at_any_step_is_old_or_new",
-];
-
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args()
         .skip(1)
         .filter(|word| !word.starts_with('-'))
         .collect();
-    let short = std::env::args().any(|word| word == "--short");
     let is_wanted = |name: &str| words.is_empty() || words.iter().any(|word| name.contains(word));
     let wanted: Vec<Test> = TESTS
         .into_iter()
@@ -121,10 +114,6 @@ fn main() -> ExitCode {
     let mut failed = 0;
     let mut guest = None;
     for (name, test) in &wanted {
-        if short && LONG.contains(name) {
-            println!("SKIP: {name} takes minutes: `make test-vm` runs it");
-            continue;
-        }
         let Some(held) = guest.take().or_else(Guest::hold) else {
             return ExitCode::from(u8::from(failed > 0));
         };
@@ -142,7 +131,6 @@ fn main() -> ExitCode {
             guest = Some(held);
         }
     }
-    // A skipped one counts as one that passed, as libtest counts it: the `SKIP:` line tells.
     let passed = wanted.len() - failed;
     let (word, code) = match failed {
         0 => ("ok", ExitCode::SUCCESS),

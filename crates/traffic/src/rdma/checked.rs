@@ -25,13 +25,35 @@ fn text_of(job: &Job, lane: &Lane<'_>, slot: usize, header: usize, size: usize) 
     text
 }
 
-/// Fills the messages of a round that begins with number `first`.
-fn fill(job: &Job, lane: &Lane<'_>, size: usize, first: u64, count: usize) {
-    let mut text = vec![0; size];
-    for (slot, number) in (0..count).zip(first..) {
+/// The lengths of the messages of a round of at most `count` on lane `index`, which begins with number `first`: where
+/// an amount ends there are fewer, and the last one may be shorter.
+fn lengths_of(
+    job: &Job,
+    index: usize,
+    (size, first, count): (usize, u64, usize),
+) -> impl Iterator<Item = usize> {
+    let numbers = (first..).take(count);
+    numbers.map_while(move |number| job.length(index, size, number))
+}
+
+/// Fills the messages of these lengths of a round that begins with number `first`.
+fn fill(job: &Job, lane: &Lane<'_>, first: u64, lengths: impl Iterator<Item = usize>) {
+    let mut text = Vec::new();
+    for ((slot, length), number) in lengths.enumerate().zip(first..) {
+        text.resize(length, 0);
         content::fill(&mut text, lane.one.flow.number, number);
         lane.region.write(slot * job.slot(), &text);
     }
+}
+
+/// A request's number: that of its lane, and its slot there.
+fn identify(index: usize, slot: usize) -> u64 {
+    (index as u64) << 32 | slot as u64
+}
+
+/// The lane of a request's number.
+fn lane_of(id: u64) -> usize {
+    usize::try_from(id >> 32).unwrap_or(0)
 }
 
 /// Compares message `number` in `slot`.
@@ -63,23 +85,27 @@ pub(super) fn send(
     for (index, &size) in (0u32..).zip(&job.sizes) {
         agree(seat, start, Word::Turn { index }, Word::Ready)?;
         let until = start.at + whole * (index + 1) / sizes;
-        let (mut took, mut messages) = (Duration::ZERO, 0u64);
+        let most = job.most_messages(size);
+        // Messages of the lane with the most of them, and those of all lanes.
+        let (mut took, mut messages, mut all) = (Duration::ZERO, 0u64, 0u64);
         while !seat.board.is_stopped() && Instant::now() < until {
-            let left = job.repetitions.unwrap_or(u64::MAX) - messages;
+            let left = most - messages;
             let count = usize::try_from(left).map_or(job.slots(), |left| left.min(job.slots()));
             if count == 0 {
                 break;
             }
             took += round(seat, station, lanes, job, (size, number, count), start)?;
-            messages += count as u64;
-            number += count as u64;
-            for (lane, moved) in lanes.iter().zip(&mut flows) {
-                moved.messages += count as u64;
-                moved.bytes += (size * count) as u64;
+            for (index, (lane, moved)) in lanes.iter().zip(&mut flows).enumerate() {
+                for length in lengths_of(job, index, (size, number, count)) {
+                    all += 1;
+                    moved.messages += 1;
+                    moved.bytes += length as u64;
+                }
                 lane.one.counter.set_bytes(moved.bytes);
             }
+            messages += count as u64;
+            number += count as u64;
         }
-        let all = messages * lanes.len() as u64;
         operations.completed += all;
         if all > 0 {
             operations.sizes.push(SizeRecord {
@@ -109,38 +135,30 @@ fn round(
     start: Start,
 ) -> Result<Duration, TrafficError> {
     if matches!(job.verb, Verb::Write | Verb::Send) {
-        for lane in lanes {
-            fill(job, lane, size, first, count);
+        for (index, lane) in lanes.iter().enumerate() {
+            fill(
+                job,
+                lane,
+                first,
+                lengths_of(job, index, (size, first, count)),
+            );
         }
     }
     agree(seat, start, Word::Round { first }, Word::Ready)?;
     let begun = Instant::now();
-    for lane in lanes {
-        let requests: Vec<Send<'_>> = (0..count)
-            .map(|slot| {
-                // Atomic operations all add to the same place, and fetch into their own.
-                let place = if job.verb == Verb::Atomic { 0 } else { slot };
-                let far = lane.far.at((place * job.slot()) as u64);
-                let number = u32::try_from(slot).ok().filter(|_| job.is_datagrams());
-                Send {
-                    id: slot as u64,
-                    local: message(job, lane, slot, 0, size),
-                    work: job.request(lane, far, number),
-                    signaled: slot + 1 == count,
-                    inline: job.is_inline(lane, size),
-                }
-            })
-            .collect();
-        (Sends::new(&requests).post(&lane.pair, 0, count))
-            .map_err(|refused| station.refused(refused))?;
+    let mut posted = 0;
+    for (index, lane) in lanes.iter().enumerate() {
+        posted += post(station, lane, job, index, (size, first, count))?;
     }
     let mut ended = 0;
-    while ended < lanes.len() {
+    while ended < posted {
         match station.taker.take(None)? {
             Took::Some(taken) => {
                 for index in 0..taken {
-                    (station.taker.taken(index).status()).map_err(|status| {
-                        station.failed(job.doing(), lanes[0].one.flow.number, status)
+                    let completion = station.taker.taken(index);
+                    (completion.status()).map_err(|status| {
+                        let lane = lanes.get(lane_of(completion.id())).unwrap_or(&lanes[0]);
+                        station.failed(job.doing(), lane.one.flow.number, status)
                     })?;
                     ended += 1;
                 }
@@ -158,6 +176,39 @@ fn round(
     let messages = count as u64;
     agree(seat, start, Word::Compare { messages }, Word::Right)?;
     Ok(took)
+}
+
+/// Posts the messages of a round on lane `index`, and has the last of them signalled; how many completions that makes.
+fn post(
+    station: &Station<'_>,
+    lane: &Lane<'_>,
+    job: &Job,
+    index: usize,
+    round: (usize, u64, usize),
+) -> Result<usize, TrafficError> {
+    let count = lengths_of(job, index, round).count();
+    if count == 0 {
+        return Ok(0);
+    }
+    let requests: Vec<Send<'_>> = lengths_of(job, index, round)
+        .enumerate()
+        .map(|(slot, length)| {
+            // Atomic operations all add to the same place, and fetch into their own.
+            let place = if job.verb == Verb::Atomic { 0 } else { slot };
+            let far = lane.far.at((place * job.slot()) as u64);
+            let number = u32::try_from(slot).ok().filter(|_| job.is_datagrams());
+            Send {
+                id: identify(index, slot),
+                local: message(job, lane, slot, 0, length),
+                work: job.request(lane, far, number),
+                signaled: slot + 1 == count,
+                inline: job.is_inline(lane, length),
+            }
+        })
+        .collect();
+    (Sends::new(&requests).post(&lane.pair, 0, count))
+        .map_err(|refused| station.refused(refused))?;
+    Ok(1)
 }
 
 /// What reads and atomics brought.
@@ -219,9 +270,10 @@ pub(super) fn receive(
             }
             Word::Round { first: number } => {
                 first = number;
-                for lane in lanes {
+                for (index, lane) in lanes.iter().enumerate() {
                     if job.verb == Verb::Read {
-                        fill(job, lane, size, first, job.slots());
+                        let round = (size, first, job.slots());
+                        fill(job, lane, first, lengths_of(job, index, round));
                     }
                 }
                 say(seat, Word::Ready)?;
@@ -287,9 +339,13 @@ impl Round<'_> {
     ) -> Result<(), TrafficError> {
         let (job, header) = (self.job, self.job.header());
         let mut came = vec![0usize; lanes.len()];
+        let round = (self.size, self.first, self.count);
+        let expected: Vec<usize> = (0..lanes.len())
+            .map(|index| lengths_of(job, index, round).count())
+            .collect();
         let late = Duration::from_millis(if job.is_datagrams() { 50 } else { 5_000 });
         let until = Instant::now() + late;
-        while came.iter().any(|came| *came < self.count) {
+        while came.iter().zip(&expected).any(|(came, all)| came < all) {
             let taken = match station.taker.take(Some(until))? {
                 Took::Some(taken) => taken,
                 Took::Nothing => continue,
@@ -311,19 +367,31 @@ impl Round<'_> {
                 let order = completion.number().map_or(came[number] as u64, u64::from);
                 came[number] += 1;
                 let slot = room.next_slot();
-                compare(job, lane, (slot, header), self.size, self.first + order)?;
+                let message = self.first + order;
+                let asked = job.length(number, self.size, message);
+                let length = asked.filter(|length| completion.bytes() as usize == header + length);
+                let Some(length) = length else {
+                    return Err(unasked(lane, "a message of another length than was said"));
+                };
+                compare(job, lane, (slot, header), length, message)?;
                 (room.give_back(lane, slot)).map_err(|refused| station.refused(refused))?;
                 room.moved.messages += 1;
-                room.moved.bytes += self.size as u64;
+                room.moved.bytes += length as u64;
                 lane.one.counter.set_bytes(room.moved.bytes);
             }
         }
-        if job.is_datagrams() || came.iter().all(|came| *came == self.count) {
-            return Ok(());
+        let mut counts = lanes.iter().zip(came.iter().zip(&expected));
+        match counts.find(|(_, (came, all))| came < all) {
+            Some((lane, _)) if !job.is_datagrams() => {
+                Err(unasked(lane, "fewer messages than it said"))
+            }
+            _ => Ok(()),
         }
-        Err(TrafficError::Unasked {
-            flow: lanes[0].one.flow.number,
-            what: "fewer messages than it said",
-        })
     }
+}
+
+/// What the far end did on `lane` against what it had said.
+fn unasked(lane: &Lane<'_>, what: &'static str) -> TrafficError {
+    let flow = lane.one.flow.number;
+    TrafficError::Unasked { flow, what }
 }

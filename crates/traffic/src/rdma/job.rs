@@ -1,7 +1,9 @@
 //! What a thread has to do, in the terms of queue pairs.
 
+use std::cmp::Ordering;
+
 use linerate_model::units::Bytes;
-use linerate_model::workload::{Rdma, Service, TrialSpec, Verb};
+use linerate_model::workload::{Rdma, Service, Stream, TrialSpec, Verb};
 use linerate_verbs::{Access, Remote, Slice, Work};
 
 use crate::TrafficError;
@@ -59,10 +61,15 @@ impl Job {
     /// A stream, whose lanes carry `shares` bytes.
     pub(super) fn of_stream(
         spec: &TrialSpec,
+        stream: &Stream,
         shares: Option<Vec<u64>>,
     ) -> Result<Self, TrafficError> {
         let size = usize::try_from(spec.buffer_bytes.as_u64().max(1)).unwrap_or(usize::MAX);
-        Self::new(spec, Verb::Send, false, vec![size]).map(|job| Self { shares, ..job })
+        Self::new(spec, Verb::Send, false, vec![size]).map(|job| Self {
+            data_check: stream.data_check,
+            shares,
+            ..job
+        })
     }
 
     /// How many messages of `size` bytes lane `lane` sends, and the bytes of the last one when it is shorter.
@@ -73,6 +80,28 @@ impl Job {
         let share = shares.get(lane).copied().unwrap_or(0);
         let tail = usize::try_from(share % size as u64).unwrap_or(0);
         (share / size as u64, Some(tail).filter(|tail| *tail > 0))
+    }
+
+    /// The messages of `size` bytes that the lane with the most of them sends; a shorter last one counts too.
+    pub(super) fn most_messages(&self, size: usize) -> u64 {
+        let lanes = self.shares.as_ref().map_or(1, Vec::len);
+        let amounts = (0..lanes).map(|lane| self.amount(lane, size));
+        let messages = amounts.map(|(whole, tail)| whole.saturating_add(tail.is_some().into()));
+        messages.max().unwrap_or(0)
+    }
+
+    /// The bytes of message `number` of lane `lane`, whose size is `size` unless it is the last of an amount;
+    /// `None` when the amount ends before it.
+    pub(super) fn length(&self, lane: usize, size: usize, number: u64) -> Option<usize> {
+        if self.shares.is_none() {
+            return Some(size);
+        }
+        let (whole, tail) = self.amount(lane, size);
+        match number.cmp(&whole) {
+            Ordering::Less => Some(size),
+            Ordering::Equal => tail,
+            Ordering::Greater => None,
+        }
     }
 
     fn new(

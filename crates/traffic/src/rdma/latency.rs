@@ -3,14 +3,18 @@
 //! Writes and sends go to and fro, and half of a round trip is the latency, as perftest has it. The end that
 //! waits for a write looks at its last byte, which the far end changes with each message: no completion tells
 //! of it. Reads and atomics are timed from the post to the completion.
+//!
+//! Datagrams may be lost, and nobody tells. Each has its number with it, which the answer repeats: the asking end
+//! waits [`ANSWER_MAX`] for it and goes on to the next one, and an answer that comes later is not taken for
+//! another. The answering end answers what comes, whichever it is.
 
 use std::time::{Duration, Instant};
 
 use linerate_model::latency::Histogram;
-use linerate_model::sample::{Operations, SizeRecord};
+use linerate_model::sample::{Operations, Role, SizeRecord};
 use linerate_model::units::Bytes;
 use linerate_model::workload::Verb;
-use linerate_verbs::{Receive, Receives, Send, Sends};
+use linerate_verbs::{Completion, Receive, Receives, Send, Sends};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 
@@ -27,6 +31,12 @@ const WARM_UP: u64 = 1;
 /// How often a byte is looked at in vain before anything else is: some 100 us, as looking around costs system
 /// calls that a message could wait for.
 const LOOK_EVERY: u32 = 65_536;
+/// How long the answer to a datagram is waited for. What was lost on either way counts as unanswered.
+const ANSWER_MAX: Duration = Duration::from_secs(1);
+/// The numbers that datagrams can have: what goes with them has 32 bits.
+const NUMBERS: u64 = 1 << 32;
+/// How long after the bytes of a datagram that came later its completion may be seen.
+const OVERTAKEN_MAX: Duration = Duration::from_millis(10);
 /// The mark of a completion that is a received message; the rest of its number is its lane's.
 const RECEIVED: u64 = 1;
 /// The memory of what goes ...
@@ -47,6 +57,8 @@ struct Line<'l, 'a> {
     index: usize,
     /// The number of the message: what its last byte is.
     number: u64,
+    /// The number that goes with it; of datagrams alone.
+    told: Option<u32>,
     /// What the last byte was before it.
     seen: u8,
 }
@@ -63,10 +75,11 @@ impl<'l, 'a> Line<'l, 'a> {
             Verb::Write => lane.far.at((IN * job.slot()) as u64),
             _ => lane.far,
         };
+        let told = job.is_datagrams().then_some(0);
         let request = |signaled| Send {
             id: (index as u64) << 1,
             local: message(job, lane, OUT, 0, size),
-            work: job.request(lane, far, None),
+            work: job.request(lane, far, told),
             signaled,
             inline: job.is_inline(lane, size),
         };
@@ -88,7 +101,27 @@ impl<'l, 'a> Line<'l, 'a> {
             header,
             index,
             number,
+            told,
             seen: 0,
+        }
+    }
+
+    /// Goes on to the next message.
+    #[inline]
+    fn advance(&mut self) {
+        self.number += 1;
+        if self.told.is_some() {
+            self.number %= NUMBERS;
+            self.told = u32::try_from(self.number).ok();
+        }
+    }
+
+    /// What it waits for.
+    #[inline]
+    fn awaited(&self) -> Awaited {
+        Awaited {
+            lane: self.index,
+            number: self.told,
         }
     }
 
@@ -176,6 +209,30 @@ impl<'l, 'a> Line<'l, 'a> {
     }
 }
 
+/// The message that a thread waits for.
+#[derive(Debug, Clone, Copy)]
+struct Awaited {
+    lane: usize,
+    /// Its number; of datagrams alone.
+    number: Option<u32>,
+}
+
+impl Awaited {
+    #[inline]
+    fn is_it(self, lane: usize, completion: &Completion) -> bool {
+        let is_number = |number| completion.number() == Some(number);
+        lane == self.lane && self.number.is_none_or(is_number)
+    }
+}
+
+/// A datagram to be answered.
+#[derive(Debug, Clone, Copy)]
+struct Asked {
+    number: u32,
+    /// With its route header.
+    bytes: u32,
+}
+
 /// What ended a wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Heard {
@@ -183,6 +240,8 @@ enum Heard {
     Message,
     /// The far end says something on the companion, or has ended it.
     Words,
+    /// Nothing, and the time for it is over.
+    Nothing,
 }
 
 /// Both ends' view of a thread.
@@ -202,6 +261,24 @@ struct Posted {
     under_way: u32,
     /// Since the last one that was signalled.
     unsignalled: u32,
+    /// Rooms of messages that nobody waited for, to be given back.
+    spent: u32,
+    /// The last datagram that nobody waited for. The asking end has given up those before it.
+    asked: Option<Asked>,
+    /// Datagrams that were not answered in time.
+    lost: u64,
+}
+
+/// What came of the messages of one size.
+#[derive(Debug, Default)]
+struct Made {
+    /// Messages that were answered, or ended.
+    messages: u64,
+    /// Round trips that would have counted, had the answer come.
+    unanswered: u64,
+    /// The time of all that count.
+    took: Duration,
+    one_way: Histogram,
 }
 
 impl Table<'_, '_, '_> {
@@ -214,8 +291,7 @@ impl Table<'_, '_, '_> {
     #[inline]
     fn post(&mut self, line: &mut Line<'_, '_>) -> Result<(), TrafficError> {
         while self.posted[line.index].under_way >= 2 * SIGNALLED_EVERY {
-            let count = self.station.taker.poll()?;
-            self.absorb(line, count)?;
+            self.settle()?;
         }
         let posted = &mut self.posted[line.index];
         posted.unsignalled += 1;
@@ -224,21 +300,43 @@ impl Table<'_, '_, '_> {
             posted.unsignalled = 0;
         }
         posted.under_way += 1;
-        (line.sends.post(&line.lane.pair, usize::from(signals), 1))
+        let request = usize::from(signals);
+        if let Some(number) = line.told {
+            line.sends.set_number(request, number);
+        }
+        (line.sends.post(&line.lane.pair, request, 1))
             .map_err(|refused| self.station.refused(refused))
     }
 
-    /// Looks through the completions that were taken: whether what is waited for is among them.
+    /// Takes what ends, that there may be room for the next request.
+    fn settle(&mut self) -> Result<(), TrafficError> {
+        match self.station.taker.take(None)? {
+            Took::Some(count) => {
+                self.absorb(None, count)?;
+            }
+            Took::Nothing => {}
+            Took::Look => self.look_around()?,
+        }
+        Ok(())
+    }
+
+    /// Looks through the completions that were taken: whether what is `awaited` is among them.
     #[inline]
-    fn absorb(&mut self, line: &mut Line<'_, '_>, count: usize) -> Result<bool, TrafficError> {
+    fn absorb(&mut self, awaited: Option<Awaited>, count: usize) -> Result<bool, TrafficError> {
         let mut came = false;
         for index in 0..count {
             let completion = self.station.taker.taken(index);
-            (completion.status())
-                .map_err(|status| self.station.failed(self.job.doing(), line.flow(), status))?;
             let lane = usize::try_from(completion.id() >> 1).unwrap_or(0);
+            (completion.status()).map_err(|status| {
+                let flow = self.seat.flows[lane].flow.number;
+                self.station.failed(self.job.doing(), flow, status)
+            })?;
             if completion.id() & RECEIVED != 0 {
-                came |= lane == line.index;
+                if awaited.is_some_and(|awaited| awaited.is_it(lane, &completion)) {
+                    came = true;
+                } else {
+                    self.put_aside(lane, &completion);
+                }
             } else if self.answers() {
                 self.posted[lane].under_way -= SIGNALLED_EVERY;
             } else {
@@ -248,9 +346,38 @@ impl Table<'_, '_, '_> {
         Ok(came)
     }
 
-    /// Waits for the message of `line`. An end that `listens` is told of words that come instead.
+    /// Remembers a message that nobody waited for: an answer that comes too late, or a datagram to be answered.
     #[inline]
-    fn wait(&mut self, line: &mut Line<'_, '_>, listens: bool) -> Result<Heard, TrafficError> {
+    fn put_aside(&mut self, lane: usize, completion: &Completion) {
+        let posted = &mut self.posted[lane];
+        posted.spent += 1;
+        posted.asked = completion.number().map(|number| Asked {
+            number,
+            bytes: completion.bytes(),
+        });
+    }
+
+    /// What a thread that waits looks at beside its completions.
+    fn look_around(&self) -> Result<(), TrafficError> {
+        if self.seat.role == Role::Sender {
+            return look(self.seat, self.station, self.start);
+        }
+        // The far end may say something at any time.
+        self.station.taker.check_device()?;
+        if self.seat.board.has_failed() {
+            return Err(TrafficError::Aborted);
+        }
+        Ok(())
+    }
+
+    /// Waits for the message of `line`, at most until `due`. The answering end is told of words that come
+    /// instead.
+    #[inline]
+    fn wait(
+        &mut self,
+        line: &mut Line<'_, '_>,
+        due: Option<Instant>,
+    ) -> Result<Heard, TrafficError> {
         let writes = self.job.verb == Verb::Write;
         let last = line.start_of(self.job, IN) + line.size - 1;
         let mut looks = 0u32;
@@ -265,29 +392,26 @@ impl Table<'_, '_, '_> {
                     continue;
                 }
                 let count = self.station.taker.poll()?;
-                self.absorb(line, count)?;
+                self.absorb(None, count)?;
             } else {
-                match self.station.taker.take(None)? {
+                match self.station.taker.take(due)? {
                     Took::Some(count) => {
-                        if self.absorb(line, count)? {
+                        if self.absorb(Some(line.awaited()), count)? {
                             return Ok(Heard::Message);
                         }
+                        self.give_back(line)?;
                         continue;
                     }
                     Took::Nothing => continue,
                     Took::Look => {}
                 }
             }
-            if !listens {
-                look(self.seat, self.station, self.start)?;
-                continue;
-            }
-            self.station.taker.check_device()?;
-            if self.seat.board.has_failed() {
-                return Err(TrafficError::Aborted);
-            }
-            if speaks(self.seat)? {
+            self.look_around()?;
+            if self.seat.role == Role::Receiver && speaks(self.seat)? {
                 return Ok(Heard::Words);
+            }
+            if due.is_some_and(|due| Instant::now() >= due) {
+                return Ok(Heard::Nothing);
             }
         }
     }
@@ -315,6 +439,16 @@ impl Table<'_, '_, '_> {
         line.at = (at + 1) % line.receives.len();
         (line.receives.post(&line.lane.pair, at, 1))
             .map_err(|refused| self.station.refused(refused))
+    }
+
+    /// Gives back the rooms of messages that nobody waited for.
+    #[inline]
+    fn give_back(&mut self, line: &mut Line<'_, '_>) -> Result<(), TrafficError> {
+        while self.posted[line.index].spent > 0 {
+            self.posted[line.index].spent -= 1;
+            self.make_room(line)?;
+        }
+        Ok(())
     }
 
     /// Puts the message's content and mark in its place.
@@ -391,25 +525,28 @@ pub(super) fn ask(
         }
         agree(seat, start, Word::Turn { index }, Word::Ready)?;
         let until = start.at + whole * (index + 1) / sizes;
-        let (made, took, one_way) = table.ask_size(&mut lines, &mut flows, until)?;
+        let made = table.ask_size(&mut lines, &mut flows, until)?;
         // Room that is left over belongs to the next size.
         for (number, line) in numbers.iter_mut().zip(&lines) {
             *number = line.number;
         }
-        agree(seat, start, Word::Done { messages: made }, Word::Taken)?;
-        let counted = one_way.count();
+        let messages = made.messages;
+        agree(seat, start, Word::Done { messages }, Word::Taken)?;
+        let counted = made.one_way.count();
         operations.completed += counted;
+        operations.unanswered += made.unanswered;
         if counted > 0 {
             operations.sizes.push(SizeRecord {
                 bytes: Bytes::new(size as u64),
                 repetitions: counted,
-                elapsed_ns: took.into(),
-                one_way,
+                elapsed_ns: made.took.into(),
+                one_way: made.one_way,
                 peak_bit_per_s: None,
                 alone_ns: None,
             });
         }
     }
+    add_lost(&table.posted, &mut flows)?;
     Ok(Some(Told {
         start,
         flows,
@@ -417,39 +554,69 @@ pub(super) fn ask(
     }))
 }
 
+/// Adds what was sent and not answered to what was sent. Where nothing at all was answered there is nothing to be
+/// told of.
+fn add_lost(posted: &[Posted], flows: &mut [Moved]) -> Result<(), TrafficError> {
+    let lost: u64 = posted.iter().map(|one| one.lost).sum();
+    if lost > 0 && flows.iter().all(|moved| moved.messages == 0) {
+        return Err(TrafficError::NoneAnswered {
+            sent: lost,
+            waited: ANSWER_MAX,
+        });
+    }
+    for (moved, one) in flows.iter_mut().zip(posted) {
+        moved.messages += one.lost;
+    }
+    Ok(())
+}
+
 impl Table<'_, '_, '_> {
-    /// Messages of one size, in turn on all lines: how many, how long all of them took, and each.
+    /// Messages of one size, in turn on all lines.
     fn ask_size(
         &mut self,
         lines: &mut [Line<'_, '_>],
         flows: &mut [Moved],
         until: Instant,
-    ) -> Result<(u64, Duration, Histogram), TrafficError> {
+    ) -> Result<Made, TrafficError> {
         let most = self
             .job
             .repetitions
             .map_or(u64::MAX, |count| count + WARM_UP);
-        let mut one_way = Histogram::default();
-        let (mut made, mut took) = (0, Duration::ZERO);
+        let mut made = Made::default();
         let half = if self.answers() { 2 } else { 1 };
         let mut ended = Instant::now();
         for repetition in 0..most {
             for (line, moved) in lines.iter_mut().zip(flows.iter_mut()) {
-                line.number += 1;
+                line.advance();
+                self.give_back(line)?;
                 self.prepare(line);
                 let begun = Instant::now();
                 self.post(line)?;
-                self.wait(line, false)?;
+                // While it is on its way.
+                let due = line.told.map(|_| begun + ANSWER_MAX);
+                let came = self.wait(line, due)? == Heard::Message;
                 ended = Instant::now();
                 let time = ended.duration_since(begun);
-                self.check(line)?;
-                self.make_room(line)?;
-                made += 1;
+                if came {
+                    self.make_room(line)?;
+                }
+                if !came || !self.is_right(line, 0)? {
+                    self.posted[line.index].lost += 1;
+                    made.unanswered += u64::from(repetition >= WARM_UP);
+                    moved.bytes += line.size as u64;
+                    // After the end no other one is waited for as long.
+                    if self.seat.board.is_stopped() {
+                        return Ok(made);
+                    }
+                    continue;
+                }
+                made.messages += 1;
                 moved.messages += 1;
                 moved.bytes += line.size as u64 * half;
                 if repetition >= WARM_UP {
-                    took += time;
-                    one_way.record((time / u32::try_from(half).unwrap_or(1)).into());
+                    made.took += time;
+                    let one_way = time / u32::try_from(half).unwrap_or(1);
+                    made.one_way.record(one_way.into());
                 }
                 let counter = line.lane.one.counter;
                 counter.set_both(moved.bytes, moved.messages);
@@ -460,7 +627,31 @@ impl Table<'_, '_, '_> {
                 break;
             }
         }
-        Ok((made, took, one_way))
+        Ok(made)
+    }
+
+    /// Compares what came, where that is asked for; `false` of a datagram over which another one was written
+    /// than those `known` whose rooms are to be given back: all rooms are the same memory.
+    #[inline]
+    fn is_right(&mut self, line: &Line<'_, '_>, known: u32) -> Result<bool, TrafficError> {
+        match self.check(line) {
+            Ok(()) => Ok(true),
+            Err(_) if line.told.is_some() && self.is_overtaken(line.index, known)? => Ok(false),
+            Err(wrong) => Err(wrong),
+        }
+    }
+
+    /// Whether more messages than those `known` came on `lane` and wait for their rooms to be given back.
+    fn is_overtaken(&mut self, lane: usize, known: u32) -> Result<bool, TrafficError> {
+        let until = Instant::now() + OVERTAKEN_MAX;
+        while self.posted[lane].spent <= known {
+            if Instant::now() >= until {
+                return Ok(false);
+            }
+            let count = self.station.taker.poll()?;
+            self.absorb(None, count)?;
+        }
+        Ok(true)
     }
 
     fn check(&self, line: &Line<'_, '_>) -> Result<(), TrafficError> {
@@ -541,7 +732,7 @@ pub(super) fn answer(
 }
 
 impl Table<'_, '_, '_> {
-    /// Sends every message back until the far end says something else.
+    /// Sends every message back until the far end says something else: in turn on all lines, as they come.
     fn answer_size(
         &mut self,
         lines: &mut [Line<'_, '_>],
@@ -550,10 +741,13 @@ impl Table<'_, '_, '_> {
         if !self.answers() {
             return Ok(());
         }
+        if self.job.is_datagrams() {
+            return self.answer_datagrams(lines, flows);
+        }
         loop {
             for (line, moved) in lines.iter_mut().zip(flows.iter_mut()) {
                 line.number += 1;
-                if self.wait(line, true)? == Heard::Words {
+                if self.wait(line, None)? == Heard::Words {
                     line.number -= 1;
                     return Ok(());
                 }
@@ -567,6 +761,59 @@ impl Table<'_, '_, '_> {
                 line.lane.one.counter.set_bytes(moved.bytes);
             }
         }
+    }
+
+    /// Answers what datagrams come, whichever they are, until the far end says something else. That one was lost
+    /// is the asking end's to notice.
+    fn answer_datagrams(
+        &mut self,
+        lines: &mut [Line<'_, '_>],
+        flows: &mut [Moved],
+    ) -> Result<(), TrafficError> {
+        loop {
+            match self.station.taker.take(None)? {
+                Took::Some(count) => {
+                    self.absorb(None, count)?;
+                }
+                Took::Nothing => continue,
+                Took::Look => {
+                    self.look_around()?;
+                    if speaks(self.seat)? {
+                        return Ok(());
+                    }
+                }
+            }
+            for (line, moved) in lines.iter_mut().zip(flows.iter_mut()) {
+                while let Some(asked) = self.posted[line.index].asked.take() {
+                    self.answer_datagram(line, moved, asked)?;
+                }
+                self.give_back(line)?;
+            }
+        }
+    }
+
+    /// Answers a datagram by its number. One of another size is late, and nobody waits for its answer.
+    fn answer_datagram(
+        &mut self,
+        line: &mut Line<'_, '_>,
+        moved: &mut Moved,
+        asked: Asked,
+    ) -> Result<(), TrafficError> {
+        if asked.bytes as usize != line.header + line.size {
+            return Ok(());
+        }
+        line.number = asked.number.into();
+        line.told = Some(asked.number);
+        let known = self.posted[line.index].spent;
+        if !self.is_right(line, known)? {
+            return Ok(());
+        }
+        self.prepare(line);
+        self.post(line)?;
+        moved.messages += 1;
+        moved.bytes += 2 * line.size as u64;
+        line.lane.one.counter.set_bytes(moved.bytes);
+        Ok(())
     }
 }
 

@@ -51,7 +51,7 @@ pub(crate) fn work(seat: &mut Seat<'_>) -> Result<Option<Found>, TrafficError> {
 /// What runs on each data thread of a stream over verbs.
 pub(crate) fn stream(seat: &mut Seat<'_>, stream: &Stream) -> Result<Option<Found>, TrafficError> {
     let shares = seat.flows.iter().map(|one| share(*one, seat.spec, stream));
-    let job = Job::of_stream(seat.spec, shares.collect())?;
+    let job = Job::of_stream(seat.spec, stream, shares.collect())?;
     carry(seat, &job)
 }
 

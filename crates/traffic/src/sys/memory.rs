@@ -4,6 +4,7 @@ use linerate_model::ids::NodeId;
 use linerate_model::known::{Cause, Known};
 use linerate_model::units::Bytes;
 use linerate_model::workload::MemoryPolicy;
+use rustix::fs::{MemfdFlags, fstatfs, memfd_create};
 use rustix::io::Errno;
 
 use super::last_errno;
@@ -11,8 +12,8 @@ use super::last_errno;
 /// Nodes that a node mask can name here: what the largest kernel is built for.
 const NODES_MAX: u32 = 1024;
 const WORD_BITS: u32 = u64::BITS;
-/// A multiple of the default huge page of x86-64 (2 MiB) and of others: 32 MiB is that of 16 KiB pages on arm64.
-const HUGE_PAGE: usize = 32 << 20;
+/// The default huge page of x86-64, and of arm64 with pages of 4 KiB: where the kernel does not tell its own.
+const HUGE_PAGE: usize = 2 << 20;
 const NODE_WORDS: usize = (NODES_MAX / WORD_BITS) as usize;
 
 /// Whole pages of anonymous memory.
@@ -35,6 +36,18 @@ unsafe impl linerate_verbs::Memory for Mapping {
     fn length(&self) -> usize {
         self.length
     }
+}
+
+/// The bytes of a huge page of the default size: the block of a file of them (`memfd_create(2)`).
+fn default_huge_page() -> usize {
+    let flags = MemfdFlags::HUGETLB | MemfdFlags::CLOEXEC;
+    let told = memfd_create("linerate-huge-page", flags).and_then(fstatfs);
+    let bytes = told
+        .ok()
+        .and_then(|told| usize::try_from(told.f_bsize).ok());
+    bytes
+        .filter(|bytes| bytes.is_power_of_two())
+        .unwrap_or(HUGE_PAGE)
 }
 
 impl Mapping {
@@ -61,7 +74,7 @@ impl Mapping {
     /// The same of huge pages of the default size, which the administrator has set aside
     /// (`vm.nr_hugepages`): so many bytes as fill whole ones.
     pub(crate) fn of_huge_pages(length: usize) -> Result<Self, Errno> {
-        let length = length.max(1).next_multiple_of(HUGE_PAGE);
+        let length = length.max(1).next_multiple_of(default_huge_page());
         // SAFETY: as in `new`.
         let start = unsafe {
             libc::mmap(
@@ -213,5 +226,24 @@ impl NodeBuffer {
     /// Its words.
     pub(crate) fn words(&mut self) -> &mut [u64] {
         self.0.words()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "what the kernel says elsewhere is the test's measure"
+    )]
+    fn huge_pages_have_the_size_that_the_kernel_tells() {
+        let facts = std::fs::read_to_string("/proc/meminfo").expect("facts");
+        let line = (facts.lines()).find_map(|line| line.strip_prefix("Hugepagesize:"));
+        // A kernel without any is told of none.
+        let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok());
+        let told = kib.map_or(HUGE_PAGE, |kib: usize| kib * 1_024);
+        assert_eq!(default_huge_page(), told);
     }
 }

@@ -1,11 +1,13 @@
 //! Which device, port and GID carry the data: those of the address that the flow's own connection has, unless
-//! the trial names others.
+//! the trial names others. Over all devices first the GID that is this address, then what the connection manager
+//! takes for it, and only then InfiniBand that needs neither.
 
 use std::net::IpAddr;
 
 use linerate_model::workload::DeviceChoice;
 use linerate_verbs::{
-    Device, DeviceAttributes, GidEntry, PortAttributes, VerbsError, device_names, entry_of,
+    Device, DeviceAttributes, GidEntry, PortAttributes, VerbsError, device_names, device_of,
+    entry_of,
 };
 
 use crate::TrafficError;
@@ -17,94 +19,179 @@ pub(super) struct Chosen {
     pub(super) attributes: DeviceAttributes,
     pub(super) port_number: u8,
     pub(super) port: PortAttributes,
-    /// None on InfiniBand within a subnet.
+    /// None on InfiniBand within a subnet, and on iWARP.
     pub(super) gid: Option<GidEntry>,
+}
+
+/// A device that may be opened, and what it has.
+struct Candidate {
+    device: Device,
+    attributes: DeviceAttributes,
+    gids: Vec<GidEntry>,
+}
+
+/// A port of a candidate, and its GID that is the flow's own address.
+struct Place {
+    candidate: usize,
+    port: u8,
+    gid: Option<GidEntry>,
 }
 
 /// Chooses for data that leaves from `address`.
 pub(super) fn choose(choice: &DeviceChoice, address: IpAddr) -> Result<Chosen, TrafficError> {
+    let (mut candidates, denied) = candidates(choice)?;
+    let place =
+        by_gid(&candidates, choice, address).or_else(|| by_manager(&candidates, choice, address));
+    let place = match place {
+        Some(place) => Some(place),
+        None => without_address(&candidates, choice)?,
+    };
+    let gid = place.as_ref().and_then(|place| match choice.gid_index {
+        Some(index) => (candidates[place.candidate].gids.iter())
+            .find(|entry| entry.index == index && entry.port == place.port)
+            .copied(),
+        None => place.gid,
+    });
+    let Some(place) = place.filter(|_| choice.gid_index.is_none() || gid.is_some()) else {
+        // It may be the one that is not given to us.
+        let missing = || nowhere(&candidates, choice, address);
+        return Err(denied.map_or_else(missing, TrafficError::from));
+    };
+    let Candidate {
+        device, attributes, ..
+    } = candidates.swap_remove(place.candidate);
+    let port = device.port(place.port)?;
+    usable(Chosen {
+        device,
+        attributes,
+        port_number: place.port,
+        port,
+        gid,
+    })
+}
+
+/// The devices that `choice` leaves, with their GIDs on the ports that it leaves; and why one of several was not
+/// given to this program.
+fn candidates(choice: &DeviceChoice) -> Result<(Vec<Candidate>, Option<VerbsError>), TrafficError> {
     let names = match &choice.device {
         Some(name) => vec![name.clone()],
         None => device_names()?,
     };
     let mut denied: Option<VerbsError> = None;
-    let mut seen = Vec::new();
+    let mut candidates = Vec::new();
     for name in &names {
         let device = match Device::open(name) {
             Ok(device) => device,
             // Another one may be open to us.
-            Err(error) if names.len() > 1 && error.is_permission() => {
+            Err(error) if names.len() > 1 && is_another_ones(&error) => {
                 denied.get_or_insert(error);
                 continue;
             }
             Err(error) => return Err(error.into()),
         };
-        if let Some(chosen) = of_device(device, choice, address)? {
-            return usable(chosen);
+        let attributes = device.attributes()?;
+        let gids = (device.gids()?.into_iter())
+            .filter(|entry| choice.port.is_none_or(|port| entry.port == port))
+            .collect();
+        candidates.push(Candidate {
+            device,
+            attributes,
+            gids,
+        });
+    }
+    Ok((candidates, denied))
+}
+
+/// Whether the device is not given to this program, while others may be.
+fn is_another_ones(error: &VerbsError) -> bool {
+    error.is_permission() || matches!(error, VerbsError::NodeMissing { .. })
+}
+
+/// The port whose GID is the address: RoCE.
+fn by_gid(candidates: &[Candidate], choice: &DeviceChoice, address: IpAddr) -> Option<Place> {
+    let mut all = candidates.iter().enumerate();
+    all.find_map(|(candidate, one)| {
+        // Of several ports with the address, one that has the index which is asked for.
+        let has_index = |port| {
+            let mut own = one.gids.iter().filter(|entry| entry.port == port);
+            (choice.gid_index).is_none_or(|index| own.any(|entry| entry.index == index))
+        };
+        let of_ports: Vec<GidEntry> = (one.gids.iter())
+            .filter(|entry| has_index(entry.port))
+            .copied()
+            .collect();
+        let gid = entry_of(&of_ports, address)?;
+        Some(Place {
+            candidate,
+            port: gid.port,
+            gid: Some(gid),
+        })
+    })
+}
+
+/// The port that the connection manager takes for the address: InfiniBand under IPoIB, iWARP.
+fn by_manager(candidates: &[Candidate], choice: &DeviceChoice, address: IpAddr) -> Option<Place> {
+    let (name, port) = device_of(address)?;
+    let candidate = (candidates.iter()).position(|one| one.device.name() == name)?;
+    let port = port.or(choice.port).unwrap_or(1);
+    (choice.port.is_none_or(|own| own == port)).then_some(Place {
+        candidate,
+        port,
+        gid: None,
+    })
+}
+
+/// A port for an address that belongs to none: what was named with a GID index; else the first port of InfiniBand
+/// that carries data, which needs no GID within its subnet.
+fn without_address(
+    candidates: &[Candidate],
+    choice: &DeviceChoice,
+) -> Result<Option<Place>, TrafficError> {
+    for (candidate, one) in candidates.iter().enumerate() {
+        if choice.gid_index.is_some() {
+            // Without a device it would be anybody's: then the address decides, or nothing does.
+            let named = choice.device.is_some() || candidates.len() == 1;
+            let found = (one.gids.iter()).find(|entry| choice.gid_index == Some(entry.index));
+            if let Some(entry) = found.filter(|_| named) {
+                return Ok(Some(Place {
+                    candidate,
+                    port: entry.port,
+                    gid: None,
+                }));
+            }
+            continue;
         }
-        seen.push(name.as_str());
+        for port in 1..=one.attributes.ports {
+            if choice.port.is_some_and(|own| own != port) {
+                continue;
+            }
+            let found = one.device.port(port)?;
+            if !found.is_ethernet && found.lid != 0 && (found.is_active || choice.port.is_some()) {
+                return Ok(Some(Place {
+                    candidate,
+                    port,
+                    gid: None,
+                }));
+            }
+        }
     }
-    if let Some(error) = denied {
-        return Err(error.into());
-    }
+    Ok(None)
+}
+
+fn nowhere(candidates: &[Candidate], choice: &DeviceChoice, address: IpAddr) -> TrafficError {
+    let names: Vec<&str> = candidates.iter().map(|one| one.device.name()).collect();
     let wanted = match choice.gid_index {
-        Some(index) => format!("a GID of index {index}"),
+        Some(index) => format!("a GID of index {index} beside that of {address}"),
         None => format!("the GID of {address}"),
     };
-    Err(TrafficError::not_supported(
+    TrafficError::not_supported(
         format!("reach the peer by RDMA from {address}"),
         format!(
             "no port of {} has {wanted} (`rdma link` and /sys/class/infiniband/*/ports/*/gids say what there \
              is); choose an address of its interface, a device, or a GID index",
-            seen.join(", ")
+            names.join(", ")
         ),
-    ))
-}
-
-/// What of `device` fits, if anything does.
-fn of_device(
-    device: Device,
-    choice: &DeviceChoice,
-    address: IpAddr,
-) -> Result<Option<Chosen>, TrafficError> {
-    let attributes = device.attributes()?;
-    let gids: Vec<GidEntry> = (device.gids()?.into_iter())
-        .filter(|entry| choice.port.is_none_or(|port| entry.port == port))
-        .collect();
-    let gid = match choice.gid_index {
-        Some(index) => gids.iter().find(|entry| entry.index == index).copied(),
-        None => entry_of(&gids, address),
-    };
-    if let Some(gid) = gid {
-        let port = device.port(gid.port)?;
-        return Ok(Some(Chosen {
-            device,
-            attributes,
-            port_number: gid.port,
-            port,
-            gid: Some(gid),
-        }));
-    }
-    if choice.gid_index.is_some() {
-        return Ok(None);
-    }
-    // InfiniBand needs no GID within a subnet: the first port that carries data.
-    for number in 1..=attributes.ports {
-        if choice.port.is_some_and(|port| port != number) {
-            continue;
-        }
-        let port = device.port(number)?;
-        if !port.is_ethernet && port.lid != 0 && (port.is_active || choice.port.is_some()) {
-            return Ok(Some(Chosen {
-                device,
-                attributes,
-                port_number: number,
-                port,
-                gid: None,
-            }));
-        }
-    }
-    Ok(None)
+    )
 }
 
 fn usable(chosen: Chosen) -> Result<Chosen, TrafficError> {

@@ -60,15 +60,20 @@ pub(super) fn connect(
         let path = path(verbs, chosen, own, &theirs, mtu);
         let mut handle = None;
         let mut connection = None;
+        let mut gid = chosen.gid;
         if managed {
             let patience = Patience {
                 until: deadline,
                 stop: seat.board.abort.as_fd(),
             };
-            connection = Some(match &listener {
-                Some(listener) => answer(listener, one, own, &path, patience)?,
-                None => call(one, &theirs, verbs, &path, patience)?,
-            });
+            let (made, index) = match &listener {
+                Some(listener) => answer(listener, chosen, one, own, &path, patience)?,
+                None => call(chosen, one, &theirs, verbs, &path, patience)?,
+            };
+            connection = Some(made);
+            // The manager has chosen by its own rules (`default_roce_mode`).
+            gid = (chosen.device.gids()?.into_iter())
+                .find(|entry| entry.port == chosen.port_number && Some(entry.index) == index);
         } else {
             one.pair.initialize(path.port, one.access, own.key)?;
             one.pair.connect(&path)?;
@@ -81,6 +86,7 @@ pub(super) fn connect(
             far: theirs.memory,
             far_bytes: theirs.memory_bytes,
             mtu,
+            gid,
             handle,
             connection,
         });
@@ -136,52 +142,71 @@ fn reads(path: &Path) -> (u8, u8) {
     (path.reads_asked, path.reads_answered)
 }
 
-/// Calls the listening end.
+/// A queue pair is a device's: the manager may have found another one on its way.
+fn is_chosen(chosen: &Chosen, found: Option<String>) -> Result<(), TrafficError> {
+    let own = chosen.device.name();
+    match found {
+        Some(name) if name != own => Err(TrafficError::not_supported(
+            format!("connect {own} by the connection manager"),
+            format!("its way goes over {name}; choose that device, or leave `--connect` out"),
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Calls the listening end; also the index of the GID that the way begins with.
 fn call(
+    chosen: &Chosen,
     one: &Fresh<'_>,
     theirs: &Hello,
     verbs: &Verbs,
     path: &Path,
     patience: Patience<'_>,
-) -> Result<Connection, TrafficError> {
+) -> Result<(Connection, Option<u32>), TrafficError> {
     let socket = &one.one.flow.socket;
     let from: SocketAddr = with_port(local_of(socket)?, 0);
     let to = with_port(peer_of(socket)?, theirs.port);
     let calling = Calling::new(from, to, verbs.traffic_class, patience)?;
+    is_chosen(chosen, calling.device())?;
     let mut first = calling.attributes(Step::Initialize, one.access)?;
     first.mtu = Some(path.mtu);
     one.pair.follow(&first)?;
     let secret = theirs.secret.to_be_bytes();
+    let mut index = None;
     let wanted = calling.call(one.pair.number(), &secret, reads(path), patience)?;
     if wanted {
         for step in [Step::Receive, Step::Send] {
             let mut next = calling.attributes(step, one.access)?;
             next.mtu = Some(path.mtu);
+            index = index.or(next.gid_index());
             one.pair.follow(&next)?;
         }
     }
-    Ok(calling.establish(wanted)?)
+    Ok((calling.establish(wanted)?, index))
 }
 
-/// Waits for the call with our secret, and answers it. Others are turned away.
+/// Waits for the call with our secret, and answers it; also the index of the GID. Others are turned away.
 fn answer(
     listener: &Listener,
+    chosen: &Chosen,
     one: &Fresh<'_>,
     own: &Hello,
     path: &Path,
     patience: Patience<'_>,
-) -> Result<Connection, TrafficError> {
+) -> Result<(Connection, Option<u32>), TrafficError> {
     let request = loop {
         let request = listener.next_request(patience)?;
         if request.private().starts_with(&own.secret.to_be_bytes()) {
             break request;
         }
     };
-    let steps: &[Step] = &[Step::Initialize, Step::Receive, Step::Send];
-    for &step in steps {
+    is_chosen(chosen, request.device())?;
+    let mut index = None;
+    for step in [Step::Initialize, Step::Receive, Step::Send] {
         match request.attributes(step, one.access) {
             Ok(mut next) => {
                 next.mtu = Some(path.mtu);
+                index = index.or(next.gid_index());
                 one.pair.follow(&next)?;
             }
             // iWARP: the kernel takes the queue pair on by itself.
@@ -191,5 +216,5 @@ fn answer(
     }
     let accepted: Result<Connection, VerbsError> =
         request.accept(one.pair.number(), reads(path), patience);
-    Ok(accepted?)
+    Ok((accepted?, index))
 }

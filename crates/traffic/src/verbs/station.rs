@@ -10,7 +10,7 @@ use linerate_model::sample::VerbsRecord;
 use linerate_model::units::Bytes;
 use linerate_model::workload::{DeviceChoice, Service, Verbs};
 use linerate_verbs::{
-    Access, AddressHandle, CompletionQueue, Connection, ProtectionDomain, QueuePair,
+    Access, AddressHandle, CompletionQueue, Connection, GidEntry, ProtectionDomain, QueuePair,
     QueuePairNeeds, Region, Remote, Status, To,
 };
 use rustix::io::Errno;
@@ -41,6 +41,14 @@ pub(crate) struct Needs {
     pub(crate) inline: u32,
     /// What the far end does with the memory.
     pub(crate) access: Access,
+}
+
+impl Needs {
+    /// Work requests of `flows` lanes that may end at once: what a completion queue of theirs must hold.
+    fn completions(self, flows: u32) -> u32 {
+        let of_one = self.sends.saturating_add(self.receives);
+        of_one.saturating_mul(flows).max(1)
+    }
 }
 
 /// A thread's device and completion queue.
@@ -109,6 +117,8 @@ pub(super) struct Way {
     pub(super) far: Remote,
     pub(super) far_bytes: u64,
     pub(super) mtu: u32,
+    /// This end's GID, where it goes by one.
+    pub(super) gid: Option<GidEntry>,
     pub(super) handle: Option<(AddressHandle, u32, u32)>,
     pub(super) connection: Option<Connection>,
 }
@@ -124,12 +134,10 @@ impl<'a> Station<'a> {
         let deadline = Instant::now() + WORDS_MAX;
         let side = side_of(seat);
         let chosen = choose(choice_of(verbs, side), address_of(seat)?)?;
-        check_needs(&chosen, verbs, needs)?;
+        let flows = u32::try_from(seat.flows.len()).unwrap_or(u32::MAX);
+        check_needs(&chosen, verbs, needs, flows)?;
         let spins = spins(seat.spec)?;
-        let count = u32::try_from(seat.flows.len()).unwrap_or(u32::MAX);
-        let depth = (needs.sends + needs.receives).saturating_mul(count);
-        let depth = depth.min(chosen.attributes.completions_max).max(1);
-        let queue = CompletionQueue::new(&chosen.device, depth, !spins)?;
+        let queue = CompletionQueue::new(&chosen.device, needs.completions(flows), !spins)?;
         let domain = ProtectionDomain::new(&chosen.device)?;
         let fresh = (seat.flows.iter())
             .map(|&one| fresh(seat, &domain, &queue, one, needs))
@@ -140,7 +148,8 @@ impl<'a> Station<'a> {
             .collect();
         let companion = seat.flows[0].flow.socket.as_fd();
         let device_name = chosen.device.name().to_owned();
-        let taker = Taker::new(queue, chosen.device, seat.board, companion, spins);
+        let device = (chosen.device, chosen.port_number);
+        let taker = Taker::new(queue, device, seat.board, companion, spins);
         Ok((
             Self {
                 taker,
@@ -171,14 +180,35 @@ impl<'a> Station<'a> {
     }
 }
 
-/// What the device cannot have is said before anything is made.
-fn check_needs(chosen: &Chosen, verbs: &Verbs, needs: Needs) -> Result<(), TrafficError> {
+/// What the device cannot have for the `flows` of a thread is said before anything is made.
+fn check_needs(
+    chosen: &Chosen,
+    verbs: &Verbs,
+    needs: Needs,
+    flows: u32,
+) -> Result<(), TrafficError> {
     let most = chosen.attributes.queue_depth_max;
     let wanted = needs.sends.max(needs.receives);
     if wanted > most {
         return Err(TrafficError::not_supported(
             format!("have {wanted} work requests under way"),
             format!("a queue pair of {} holds {most}", chosen.device.name()),
+        ));
+    }
+    // One with less room breaks when a failure ends all of them at once.
+    let most = chosen.attributes.completions_max;
+    let wanted = needs.completions(flows);
+    if wanted > most {
+        return Err(TrafficError::not_supported(
+            format!(
+                "have a completion queue for {wanted} work requests ({} to send and {} to receive, on each of \
+                 {flows} flows of a thread)",
+                needs.sends, needs.receives
+            ),
+            format!(
+                "one of {} holds {most}; ask for a smaller depth, fewer flows, or more threads",
+                chosen.device.name()
+            ),
         ));
     }
     if let Some(mtu) = verbs.mtu.filter(|mtu| *mtu > chosen.port.mtu) {
@@ -226,6 +256,21 @@ fn fresh<'a>(
             inline: needs.inline,
         },
     )?;
+    // The device may give less than what an end chooses by itself, but not than what was asked for.
+    if verbs.inline_bytes.is_some() && pair.inline() < needs.inline {
+        return Err(TrafficError::not_supported(
+            format!(
+                "let messages of {} bytes travel in work requests",
+                needs.inline
+            ),
+            format!(
+                "those of {} take {} beside a depth of {}",
+                domain.device().name(),
+                pair.inline(),
+                needs.sends
+            ),
+        ));
+    }
     Ok(Fresh {
         one,
         pair,
@@ -238,9 +283,9 @@ fn lane<'a>(chosen: &Chosen, fresh: Fresh<'a>, way: Way) -> Lane<'a> {
     let record = VerbsRecord {
         device: chosen.device.name().to_owned(),
         port: chosen.port_number,
-        gid_index: chosen.gid.map(|entry| entry.index),
-        gid: chosen.gid.map(|entry| entry.gid.to_string()),
-        gid_kind: chosen.gid.map(|entry| entry.kind.to_string()),
+        gid_index: way.gid.map(|entry| entry.index),
+        gid: way.gid.map(|entry| entry.gid.to_string()),
+        gid_kind: way.gid.map(|entry| entry.kind.to_string()),
         queue_pair: fresh.pair.number(),
         mtu: way.mtu,
         registered_bytes: Bytes::new(fresh.region.length() as u64),

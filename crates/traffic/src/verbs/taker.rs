@@ -23,6 +23,8 @@ const LOOK_EVERY: u64 = 16_384;
 pub(crate) struct Taker<'a> {
     queue: CompletionQueue,
     device: Device,
+    /// The device's port that carries the data, from 1.
+    port: u8,
     board: &'a Board,
     /// The connection that says when the far end is gone.
     companion: BorrowedFd<'a>,
@@ -49,7 +51,7 @@ pub(crate) enum Took {
 impl<'a> Taker<'a> {
     pub(super) fn new(
         queue: CompletionQueue,
-        device: Device,
+        (device, port): (Device, u8),
         board: &'a Board,
         companion: BorrowedFd<'a>,
         spins: bool,
@@ -57,6 +59,7 @@ impl<'a> Taker<'a> {
         Self {
             queue,
             device,
+            port,
             board,
             companion,
             spins,
@@ -154,13 +157,18 @@ impl<'a> Taker<'a> {
         record.sleeps = self.sleeps;
     }
 
-    /// Fails when the device or its port is gone.
+    /// Fails when the device is gone, or its port that carries the data; what happens to another port is not
+    /// this thread's.
     pub(crate) fn check_device(&self) -> Result<(), TrafficError> {
         while let Some(event) = self.device.next_event() {
-            if event.is_fatal() {
+            if event.is_fatal_for(self.port) {
+                let what = match event.port {
+                    Some(port) => format!("{} (port {port})", event.what),
+                    None => event.what,
+                };
                 return Err(TrafficError::DeviceEvent {
                     device: self.device.name().to_owned(),
-                    what: event.what,
+                    what,
                 });
             }
         }

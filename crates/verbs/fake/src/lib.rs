@@ -71,11 +71,17 @@ pub enum Fault {
     DelayMicroseconds,
     /// Requests are taken but nothing ever ends: a device that hangs.
     Hang,
+    /// After so many of its messages an event tells that its port 2 is down; port 1 is well.
+    OtherPortDownAfter,
+    /// It cannot be opened: `ENOENT`, as where its file is missing.
+    NodeMissing,
+    /// Memory that is not pinned cannot be registered: this error number.
+    PagingRefused,
 }
 
 impl Fault {
     /// All there are.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 14] = [
         Self::OpenDenied,
         Self::Memlock,
         Self::QueuePairs,
@@ -87,6 +93,9 @@ impl Fault {
         Self::LoseEvery,
         Self::DelayMicroseconds,
         Self::Hang,
+        Self::OtherPortDownAfter,
+        Self::NodeMissing,
+        Self::PagingRefused,
     ];
 
     /// Its name in `LINERATE_VERBS_FAKE`.
@@ -103,6 +112,9 @@ impl Fault {
             Self::LoseEvery => "lose-every",
             Self::DelayMicroseconds => "delay-us",
             Self::Hang => "hang",
+            Self::OtherPortDownAfter => "other-port-down-after",
+            Self::NodeMissing => "node-missing",
+            Self::PagingRefused => "paging-refused",
         }
     }
 }

@@ -15,7 +15,7 @@
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -24,7 +24,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use super::abi::{
-    IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS, RDMA_CM_EVENT_ADDR_RESOLVED,
+    IBV_QP_AV, IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS, RDMA_CM_EVENT_ADDR_RESOLVED,
     RDMA_CM_EVENT_CONNECT_REQUEST, RDMA_CM_EVENT_CONNECT_RESPONSE, RDMA_CM_EVENT_ESTABLISHED,
     RDMA_CM_EVENT_ROUTE_RESOLVED, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, RDMA_PS_TCP, ibv_qp_attr,
     rdma_cm_event, rdma_cm_id, rdma_conn_param, rdma_event_channel,
@@ -77,9 +77,16 @@ impl fmt::Debug for Attributes {
 }
 
 impl Attributes {
-    /// The port of this end.
+    /// The port of this end; 0 where it is not told.
     pub fn port(&self) -> u8 {
         self.values.port_num
+    }
+
+    /// The index of this end's GID, where the state has a way ([`Step::Receive`]) and it goes by GIDs.
+    pub fn gid_index(&self) -> Option<u32> {
+        let address = &self.values.ah_attr;
+        (self.mask & IBV_QP_AV != 0 && address.is_global != 0)
+            .then(|| u32::from(address.grh.sgid_index))
     }
 }
 
@@ -383,6 +390,21 @@ fn parameters(queue_pair: u32, private: &[u8], reads: (u8, u8)) -> rdma_conn_par
         srq: 0,
         qp_num: queue_pair,
     }
+}
+
+/// The device, and its port where that is told, which the connection manager takes for an address of this host: also
+/// where no GID is that address (InfiniBand under IPoIB, iWARP). `None` when there is none, or no manager.
+pub fn device_of(address: IpAddr) -> Option<(String, Option<u8>)> {
+    let channel = Channel::new().ok()?;
+    let identifier = Identifier::new(&channel).ok()?;
+    let mut own = RawAddress::new(SocketAddr::new(address, 0));
+    // SAFETY: the identifier is alive, the address is one of its family.
+    let bound = unsafe { (channel.library.rdma_bind_addr)(identifier.raw, own.as_mut_ptr()) };
+    outcome(bound).ok()?;
+    let name = identifier.device()?;
+    let first = identifier.attributes(Step::Initialize, Access::default());
+    let port = first.ok().map(|first| first.port());
+    Some((name, port.filter(|port| *port > 0)))
 }
 
 /// Waits for requests at an address. It is there until the last of its connections is gone.

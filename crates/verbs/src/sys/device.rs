@@ -1,8 +1,9 @@
 //! Devices: which there are, what they can do, what happens to them.
 
-use std::ffi::{CStr, c_int};
+use std::ffi::{CStr, c_int, c_void};
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
 use std::sync::Arc;
 
 use rustix::fs::{Access, access};
@@ -17,6 +18,18 @@ use super::load::{Ibverbs, ibverbs, text};
 use super::{last_errno, outcome};
 use crate::VerbsError;
 use crate::gid::{Gid, GidEntry, GidKind};
+
+/// Where the kernel has the devices' files.
+const NODES: &str = "dev/infiniband";
+/// Where it has the devices themselves ...
+const DEVICES: &str = "sys/class/infiniband";
+/// ... and what its module `ib_uverbs` makes of them for programs.
+const FOR_PROGRAMS: &str = "sys/class/infiniband_verbs";
+
+/// `enum ibv_event_type`: the device is gone.
+const DEVICE_FATAL: u32 = 8;
+/// `enum ibv_event_type`: a port is no longer active.
+const PORT_ERR: u32 = 10;
 
 /// The list that the library gives out, given back at the end.
 struct List {
@@ -33,8 +46,8 @@ impl List {
         let first = unsafe { (library.ibv_get_device_list)(&raw mut count) };
         if first.is_null() {
             return Err(match last_errno() {
-                // The kernel has no RDMA at all.
-                Errno::NOSYS | Errno::NOENT | Errno::OPNOTSUPP => VerbsError::NoDevice,
+                // The kernel has no RDMA at all, or keeps it from programs.
+                Errno::NOSYS | Errno::NOENT | Errno::OPNOTSUPP => none_shown(Path::new("/")),
                 errno => VerbsError::refused("list the RDMA devices", "this host", errno),
             });
         }
@@ -70,9 +83,28 @@ impl Drop for List {
 pub fn device_names() -> Result<Vec<String>, VerbsError> {
     let names: Vec<String> = List::new()?.devices().map(|(_, name)| name).collect();
     if names.is_empty() {
-        return Err(VerbsError::NoDevice);
+        return Err(none_shown(Path::new("/")));
     }
     Ok(names)
+}
+
+/// Why the library shows no device: there is none, or the kernel has some (below `root`) and what lies between
+/// it and programs is missing.
+fn none_shown(root: &Path) -> VerbsError {
+    let entries = std::fs::read_dir(root.join(DEVICES));
+    let mut present: Vec<String> = (entries.into_iter().flatten().flatten())
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect();
+    if present.is_empty() {
+        return VerbsError::NoDevice;
+    }
+    present.sort_unstable();
+    let present = present.join(", ");
+    if root.join(FOR_PROGRAMS).join("abi_version").exists() {
+        VerbsError::ProviderMissing { present }
+    } else {
+        VerbsError::ModuleMissing { present }
+    }
 }
 
 /// A device that is open. Clones share it; it is closed with the last thing that was made from it.
@@ -146,15 +178,31 @@ pub struct AsyncEvent {
     pub what: String,
     /// Its number (`enum ibv_event_type`).
     pub kind: u32,
+    /// The port that it is about, from 1; `None` of an event of the device, a queue or a queue pair.
+    pub port: Option<u8>,
 }
 
 impl AsyncEvent {
-    /// Whether nothing can be moved after it: the device or the port is gone.
-    pub fn is_fatal(&self) -> bool {
-        const DEVICE_FATAL: u32 = 8;
-        const PORT_ERR: u32 = 10;
-        matches!(self.kind, DEVICE_FATAL | PORT_ERR)
+    /// Whether nothing can be moved over `port` (from 1) after it: the device or that port is gone.
+    pub fn is_fatal_for(&self, port: u8) -> bool {
+        match self.kind {
+            DEVICE_FATAL => true,
+            PORT_ERR => self.port.is_none_or(|own| own == port),
+            _ => false,
+        }
     }
+}
+
+/// The port that an event of this number is about, as the union in it says.
+fn port_of(kind: u32, element: *mut c_void) -> Option<u8> {
+    // `IBV_EVENT_PORT_ACTIVE` to `IBV_EVENT_SM_CHANGE`, `IBV_EVENT_CLIENT_REREGISTER`, `IBV_EVENT_GID_CHANGE`.
+    if !matches!(kind, 9..=13 | 17 | 18) {
+        return None;
+    }
+    // An `int` in the first bytes, whatever the order of bytes is; the others are not written.
+    let bytes = element.addr().to_ne_bytes();
+    let number = c_int::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+    u8::try_from(number).ok()
 }
 
 impl Device {
@@ -164,7 +212,7 @@ impl Device {
         let Some((device, _)) = list.devices().find(|(_, own)| own == name) else {
             let present: Vec<String> = list.devices().map(|(_, name)| name).collect();
             if present.is_empty() {
-                return Err(VerbsError::NoDevice);
+                return Err(none_shown(Path::new("/")));
             }
             return Err(VerbsError::NoSuchDevice {
                 name: name.to_owned(),
@@ -173,12 +221,20 @@ impl Device {
         };
         // SAFETY: the device is of the list, which is still there; the name ends with a null byte.
         let node = unsafe { CStr::from_ptr((&raw const (*device).dev_name).cast()) };
-        may_use(node).map_err(|errno| VerbsError::refused("open the device", name, errno))?;
+        let node = node.to_string_lossy();
+        let refused = |errno: Errno| match errno {
+            Errno::NOENT => VerbsError::NodeMissing {
+                device: name.to_owned(),
+                node: format!("/{NODES}/{node}"),
+            },
+            errno => VerbsError::refused("open the device", name, errno),
+        };
+        may_use(Path::new("/"), &node).map_err(refused)?;
         // SAFETY: the device is of the list, which is still there; its node type is a plain number.
         let (context, node_type) =
             unsafe { ((list.library.ibv_open_device)(device), (*device).node_type) };
         if context.is_null() {
-            return Err(VerbsError::refused("open the device", name, last_errno()));
+            return Err(refused(last_errno()));
         }
         // SAFETY: the context was just opened and has this descriptor for as long as it is open. Events are
         // looked for, never waited for.
@@ -305,11 +361,10 @@ impl Device {
                 return None;
             }
             let what = text((self.library().ibv_event_type_str)(event.event_type));
+            let kind = u32::try_from(event.event_type).unwrap_or(u32::MAX);
+            let port = port_of(kind, event.element);
             (self.library().ibv_ack_async_event)(&raw mut event);
-            Some(AsyncEvent {
-                what,
-                kind: u32::try_from(event.event_type).unwrap_or(u32::MAX),
-            })
+            Some(AsyncEvent { what, kind, port })
         }
     }
 }
@@ -320,15 +375,28 @@ impl AsFd for Device {
     }
 }
 
-/// Whether this user may use the device's node. The library would wait 5 s for the node to appear, and then say
-/// that it does not exist.
-fn may_use(node: &CStr) -> Result<(), Errno> {
-    let path = format!("/dev/infiniband/{}", node.to_string_lossy());
-    match access(path, Access::READ_OK | Access::WRITE_OK) {
+/// Whether this user may use the device's node below `root`. The library would wait 5 s for the node to appear,
+/// and then say that it does not exist.
+fn may_use(root: &Path, node: &str) -> Result<(), Errno> {
+    // A library without nodes, as that of the tests.
+    if node.is_empty() {
+        return Ok(());
+    }
+    let path = root.join(NODES).join(node);
+    match access(path.as_path(), Access::READ_OK | Access::WRITE_OK) {
         Err(errno @ (Errno::ACCESS | Errno::PERM)) => Err(errno),
-        // Where the node is elsewhere, the library finds it.
+        Err(Errno::NOENT) if !is_elsewhere(root, node) => Err(Errno::NOENT),
         _ => Ok(()),
     }
+}
+
+/// Whether the library may find a node in another place: by the number of its device. Without that number it is
+/// left to the library.
+fn is_elsewhere(root: &Path, node: &str) -> bool {
+    let Ok(number) = std::fs::read_to_string(root.join(FOR_PROGRAMS).join(node).join("dev")) else {
+        return true;
+    };
+    root.join("dev/char").join(number.trim()).exists()
 }
 
 fn entry(found: ibv_gid_entry) -> GidEntry {
@@ -376,5 +444,84 @@ mod tests {
         }
         assert_eq!((bytes_of_mtu(0), bytes_of_mtu(6)), (0, 0));
         assert_eq!((mtu_of_bytes(1500), mtu_of_bytes(u32::MAX)), (3, 5));
+    }
+
+    /// What the library writes of a port's number: an `int`, the bytes behind it as they were.
+    fn element(port: c_int) -> *mut c_void {
+        let mut bytes = [0; size_of::<usize>()];
+        bytes[..4].copy_from_slice(&port.to_ne_bytes());
+        std::ptr::without_provenance_mut(usize::from_ne_bytes(bytes))
+    }
+
+    #[test]
+    fn events_of_ports_have_their_number_and_no_others() {
+        assert_eq!(port_of(PORT_ERR, element(2)), Some(2));
+        assert_eq!(port_of(18, element(1)), Some(1));
+        assert_eq!(port_of(PORT_ERR, element(-1)), None);
+        assert_eq!(port_of(DEVICE_FATAL, element(1)), None);
+        assert_eq!(port_of(0, element(1)), None);
+    }
+
+    #[test]
+    fn a_port_ends_what_goes_over_it_and_a_device_everything() {
+        let event = |kind, port| AsyncEvent {
+            what: String::new(),
+            kind,
+            port,
+        };
+        assert!(event(PORT_ERR, Some(1)).is_fatal_for(1));
+        assert!(!event(PORT_ERR, Some(2)).is_fatal_for(1));
+        assert!(event(PORT_ERR, None).is_fatal_for(1));
+        assert!(event(DEVICE_FATAL, None).is_fatal_for(1));
+        assert!(!event(9, Some(1)).is_fatal_for(1));
+    }
+
+    /// A host's files, of which these are there and empty.
+    fn host(files: &[&str]) -> tempfile::TempDir {
+        let root = tempfile::tempdir().expect("a folder");
+        for file in files {
+            let path = root.path().join(file);
+            std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+            std::fs::write(path, "").expect("a file");
+        }
+        root
+    }
+
+    #[test]
+    fn devices_that_only_the_kernel_knows_are_told_with_what_is_missing() {
+        let none = host(&[]);
+        assert_eq!(none_shown(none.path()), VerbsError::NoDevice);
+        let present = "mlx5_0, mlx5_1".to_owned();
+        let devices = ["sys/class/infiniband/mlx5_1", "sys/class/infiniband/mlx5_0"];
+        let without_module = none_shown(host(&devices).path());
+        assert!(without_module.to_string().contains("`modprobe ib_uverbs`"));
+        assert_eq!(
+            without_module,
+            VerbsError::ModuleMissing {
+                present: present.clone()
+            }
+        );
+        let [first, second] = devices;
+        let module = "sys/class/infiniband_verbs/abi_version";
+        let without_provider = none_shown(host(&[first, second, module]).path());
+        assert!(without_provider.to_string().contains("ibverbs-providers"));
+        assert_eq!(without_provider, VerbsError::ProviderMissing { present });
+    }
+
+    #[test]
+    fn a_node_is_missing_where_neither_its_name_nor_its_number_is_there() {
+        let number = "sys/class/infiniband_verbs/uverbs0/dev";
+        let numbered = |files: &[&str]| {
+            let root = host(files);
+            std::fs::write(root.path().join(number), "231:192\n").expect("a file");
+            root
+        };
+        let may = |root: &tempfile::TempDir| may_use(root.path(), "uverbs0");
+        assert_eq!(may(&numbered(&[number])), Err(Errno::NOENT));
+        assert_eq!(may(&numbered(&[number, "dev/char/231:192"])), Ok(()));
+        assert_eq!(may(&numbered(&[number, "dev/infiniband/uverbs0"])), Ok(()));
+        // Nothing is known of it: the library tries.
+        assert_eq!(may(&host(&[])), Ok(()));
+        assert_eq!(may_use(host(&[]).path(), ""), Ok(()));
     }
 }

@@ -5,10 +5,13 @@ use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::ops::Range;
 
+use rustix::io::Errno;
+
 use super::abi::{
     IBV_ACCESS_HUGETLB, IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_ON_DEMAND, IBV_ACCESS_RELAXED_ORDERING,
     IBV_ACCESS_REMOTE_ATOMIC, IBV_ACCESS_REMOTE_READ, IBV_ACCESS_REMOTE_WRITE, ibv_mr,
 };
+use super::device::Device;
 use super::queue::ProtectionDomain;
 use super::work::Remote;
 use super::{last_errno, outcome};
@@ -45,7 +48,7 @@ pub struct Access {
     pub on_demand: bool,
     /// It is of huge pages.
     pub huge_pages: bool,
-    /// Writes to it may be reordered on PCIe.
+    /// Writes to it may be reordered on PCIe. A device that cannot do this is free to ignore it.
     pub relaxed_ordering: bool,
 }
 
@@ -90,6 +93,31 @@ impl<M: Memory> fmt::Debug for Region<M> {
     }
 }
 
+/// Why memory was not registered: what was asked for beyond registering it may be what the device lacks.
+fn refusal(device: &Device, access: Access, errno: Errno) -> VerbsError {
+    let lacks = |doing, hint| VerbsError::NotSupported {
+        doing,
+        device: device.name().to_owned(),
+        errno,
+        hint,
+    };
+    let is_unknown = matches!(errno, Errno::OPNOTSUPP | Errno::NOSYS);
+    // The kernel says that it is invalid where the device has none of it.
+    if access.on_demand && (is_unknown || errno == Errno::INVAL) {
+        return lacks(
+            "register memory that is not pinned",
+            "the device has no on-demand paging for this; leave `--on-demand` out",
+        );
+    }
+    if access.relaxed_ordering && is_unknown {
+        return lacks(
+            "register memory for relaxed ordering",
+            "the device does not reorder its writes; leave `--relaxed-ordering` out",
+        );
+    }
+    device.refused("register memory", errno)
+}
+
 /// A part of a region, for this end's requests.
 #[derive(Debug, Clone, Copy)]
 pub struct Slice<'r> {
@@ -117,7 +145,7 @@ impl<M: Memory> Region<M> {
             )
         };
         if registration.is_null() {
-            return Err(device.refused("register memory", last_errno()));
+            return Err(refusal(device, access, last_errno()));
         }
         Ok(Self {
             registration,

@@ -14,7 +14,9 @@ mod memory;
 mod queue;
 mod work;
 
-pub use connection::{Attributes, Calling, Connection, Listener, Patience, Request, Step};
+pub use connection::{
+    Attributes, Calling, Connection, Listener, Patience, Request, Step, device_of,
+};
 pub use device::{AsyncEvent, Device, DeviceAttributes, PortAttributes, device_names};
 pub use memory::{Access, Memory, Region, Slice};
 pub use queue::{

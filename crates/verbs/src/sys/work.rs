@@ -259,6 +259,12 @@ impl<'r> Sends<'r> {
         self.chain.at(index).wr_id = id;
     }
 
+    /// Gives the message of request `index` another number: of a request that was made with one.
+    #[inline]
+    pub fn set_number(&mut self, index: usize, number: u32) {
+        self.chain.at(index).imm_data = number.to_be();
+    }
+
     /// Posts `count` requests from `first` on, by one call. The error says how many were taken before it.
     #[inline]
     pub fn post(

@@ -108,7 +108,24 @@ fn a_port_that_fails_in_mid_run_ends_what_is_under_way() {
     let ends: Vec<Result<(), Status>> = near.ends(5).iter().map(Completion::status).collect();
     let (no_answer, flushed) = (Err(Status::NoAnswer), Err(Status::Flushed));
     assert_eq!(ends, [Ok(()), Ok(()), Ok(()), no_answer, flushed]);
-    assert!(device.next_event().is_some_and(|event| event.is_fatal()));
+    let event = device.next_event().expect("it is told");
+    assert!(event.is_fatal_for(1) && !event.is_fatal_for(2));
+}
+
+#[test]
+fn another_port_that_fails_is_told_with_its_number_and_ends_nothing() {
+    let (fake, device) = device();
+    let (near, far) = pair(&device, Plan::default());
+    fake.set(Fault::OtherPortDownAfter, 2);
+    let sends = [signaled(&near.region, Work::Write(far.region.remote(0))); 5];
+    Sends::new(&sends)
+        .post(&near.queue_pair, 0, 5)
+        .expect("a post");
+    assert!(near.ends(5).iter().all(|end| end.status().is_ok()));
+    let event = device.next_event().expect("it is told");
+    assert_eq!((event.kind, event.port), (10, Some(2)));
+    assert!(event.is_fatal_for(2) && !event.is_fatal_for(1));
+    assert_eq!(device.next_event(), None);
 }
 
 #[test]
@@ -125,7 +142,7 @@ fn a_device_that_goes_in_mid_run_ends_nothing_any_more() {
             break event;
         }
     };
-    assert!(event.is_fatal());
+    assert!(event.is_fatal_for(1));
     assert_eq!(sends.post(&near.queue_pair, 0, 1), Err((0, Errno::IO)));
     let mut none = [Completion::default()];
     assert_eq!(near.queue.poll(&mut none), Ok(0));

@@ -335,6 +335,37 @@ fn what_a_device_has_too_little_of_is_said_with_what_to_do() {
 }
 
 #[test]
+fn a_device_without_on_demand_paging_is_said_with_what_to_leave_out() {
+    let (fake, device) = device();
+    let domain = ProtectionDomain::new(&device).expect("a domain");
+    let on_demand = Access {
+        on_demand: true,
+        ..Access::default()
+    };
+    for errno in [Errno::OPNOTSUPP, Errno::INVAL] {
+        fake.set(
+            Fault::PagingRefused,
+            errno.raw_os_error().unsigned_abs().into(),
+        );
+        let (error, said) = refused(Region::new(&domain, Buffer::new(8), on_demand));
+        assert!(matches!(error, VerbsError::NotSupported { .. }), "{said}");
+        assert!(said.contains("leave `--on-demand` out"), "{said}");
+    }
+    Region::new(&domain, Buffer::new(8), Access::default()).expect("it is pinned");
+}
+
+#[test]
+fn a_device_whose_file_is_missing_is_said_to_be_out_of_the_container() {
+    let (fake, device) = device();
+    drop(device);
+    fake.set(Fault::NodeMissing, 1);
+    let (error, said) = refused(Device::open(fake.name()));
+    assert!(matches!(error, VerbsError::NodeMissing { .. }), "{said}");
+    assert!(!error.is_permission() && !error.is_resource(), "{said}");
+    assert!(said.contains("is not in this container"), "{said}");
+}
+
+#[test]
 fn a_device_that_may_not_be_opened_is_a_right_missing() {
     let (fake, device) = device();
     fake.set(Fault::OpenDenied, 1);

@@ -158,12 +158,14 @@ fn a_port_that_goes_down_is_told_and_seen() {
     fake.set(Fault::PortDown, 1);
     wait(device.events());
     let event = device.next_event().expect("it is told");
-    assert!(event.is_fatal());
+    assert!(event.is_fatal_for(1) && !event.is_fatal_for(2));
     assert_eq!((event.kind, event.what.as_str()), (10, "port error"));
+    assert_eq!(event.port, Some(1));
     assert!(!device.port(1).expect("a port").is_active);
     fake.set(Fault::PortDown, 0);
     let event = device.next_event().expect("it is told");
-    assert!(!event.is_fatal());
+    assert!(!event.is_fatal_for(1));
+    assert_eq!(event.port, Some(1));
     assert_eq!(device.next_event(), None);
     let refused = device.port(2).expect_err("there is one");
     assert!(refused.to_string().contains("cannot query the port on"));
@@ -184,8 +186,8 @@ fn a_device_that_goes_refuses_everything_and_gets_everything_back() {
     }]);
     fake.set(Fault::Gone, 1);
     let event = device.next_event().expect("it is told");
-    assert!(event.is_fatal());
-    assert_eq!(event.kind, 8);
+    assert!(event.is_fatal_for(1));
+    assert_eq!((event.kind, event.port), (8, None));
     assert_eq!(sends.post(&near.queue_pair, 0, 1), Err((0, Errno::IO)));
     let refused = device.attributes().expect_err("it is gone");
     let said = refused.to_string();
@@ -213,6 +215,6 @@ fn a_refused_access_is_told_to_the_end_that_refused() {
     assert_eq!(near.end(), (3, Err(Status::RemoteAccess)));
     wait(device.events());
     let event = device.next_event().expect("it is told");
-    assert!(!event.is_fatal(), "the device is well");
-    assert_eq!(event.kind, 3);
+    assert!(!event.is_fatal_for(1), "the device is well");
+    assert_eq!((event.kind, event.port), (3, None));
 }

@@ -231,11 +231,15 @@ impl World {
         let own = &self.devices[device];
         let is_now = |fault| own.has(fault) && own.messages == own.fault(fault);
         let (down, gone) = (is_now(Fault::PortDownAfter), is_now(Fault::GoneAfter));
+        let other_down = is_now(Fault::OtherPortDownAfter);
         if down {
             self.set(device, Fault::PortDown, 1);
         }
         if gone {
             self.set(device, Fault::Gone, 1);
+        }
+        if other_down {
+            self.tell(device, EVENT_PORT_ERR, (device + 1) << 32 | 2);
         }
     }
 

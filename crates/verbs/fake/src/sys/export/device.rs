@@ -53,6 +53,9 @@ unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_contex
     if world.devices[number].has(Fault::OpenDenied) {
         return fails(libc::EACCES);
     }
+    if world.devices[number].has(Fault::NodeMissing) {
+        return fails(libc::ENOENT);
+    }
     if is_gone(&world, number) {
         return fails(libc::ENODEV);
     }

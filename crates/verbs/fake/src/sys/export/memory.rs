@@ -65,6 +65,10 @@ unsafe extern "C" fn ibv_reg_mr_iova2(
         return fails(libc::EINVAL);
     }
     let is_pinned = access & IBV_ACCESS_ON_DEMAND == 0;
+    let refusal = world.devices[device].fault(Fault::PagingRefused);
+    if !is_pinned && refusal != 0 {
+        return fails(c_int::try_from(refusal).unwrap_or(libc::EINVAL));
+    }
     let pinned = if is_pinned { length as u64 } else { 0 };
     let own = &mut world.devices[device];
     let limit = own.fault(Fault::Memlock);

@@ -103,7 +103,8 @@ pub struct Operations {
     /// Operations that failed: a wrong answer, a broken connection.
     pub failed: u64,
     /// Operations that were under way at the end, or in open loop due before it, and not answered when the
-    /// time to catch up was over, a second later. They have no latency.
+    /// time to catch up was over, a second later; of datagrams that are timed one at a time, those without an
+    /// answer within a second. They have no latency.
     #[serde(default)]
     pub unanswered: u64,
     /// Their times: round trips of `rr` and `http`, whole cycles of `transfer` and `diffusion`. In open loop from the

@@ -215,6 +215,9 @@ pub struct Stream {
     /// The amount of all flows of a direction together; `None` is as much as the time allows.
     #[serde(default)]
     pub bytes: Option<Bytes>,
+    /// Every byte is compared where it arrives; the comparing is in the rate.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub data_check: bool,
 }
 
 /// What only `rr` has.
@@ -246,6 +249,9 @@ pub struct Pingpong {
     /// The most bytes of one size, each way.
     #[serde(default = "Pingpong::imb_volume")]
     pub volume_bytes: Bytes,
+    /// Every round trip has other content, and every byte of it is compared at both ends.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub data_check: bool,
 }
 
 impl Pingpong {

@@ -1,5 +1,5 @@
-//! The content of a checked transfer: every repetition of every flow has its own, computed at both ends,
-//! so that neither a changed byte nor an old buffer passes for the right one.
+//! The content of what is checked: every repetition of every flow has its own, and so has every place of a
+//! stream; computed at both ends, so that neither a changed byte nor an old buffer passes for the right one.
 
 use crate::TrafficError;
 
@@ -23,7 +23,21 @@ impl Wrong {
             found: self.found,
         }
     }
+
+    /// The same of a stream, of which what was compared begins with byte `offset`.
+    pub(crate) fn on_stream(self, flow: u32, offset: u64) -> TrafficError {
+        TrafficError::WrongByte {
+            flow,
+            repetition: STREAM,
+            at: offset.saturating_add(self.at as u64),
+            expected: self.expected,
+            found: self.found,
+        }
+    }
 }
+
+/// A stream is one repetition that does not end.
+const STREAM: u64 = 0;
 
 /// Word `index` of repetition `repetition` of flow `flow`: the finalizer of `SplitMix64` (Steele, Lea and
 /// Flood 2014), which leaves no two neighbours alike.
@@ -46,6 +60,41 @@ pub(crate) fn fill(buffer: &mut [u8], flow: u32, repetition: u64) {
 /// Compares every byte with the content of this repetition.
 pub(crate) fn compare_filled(buffer: &[u8], flow: u32, repetition: u64) -> Result<(), Wrong> {
     compare_words(buffer, |index| word(flow, repetition, index).to_be_bytes())
+}
+
+/// Where byte `offset` of a stream is: in which word, how many bytes of that are before it, and how many of
+/// `length` bytes from there on belong to a word that has begun.
+fn place_of(offset: u64, length: usize) -> (u64, usize, usize) {
+    let skipped = usize::try_from(offset % WORD as u64).unwrap_or(0);
+    let begun = (WORD - skipped) % WORD;
+    (offset / WORD as u64, skipped, begun.min(length))
+}
+
+/// Fills `buffer` with what the stream of this flow has from byte `offset` on.
+pub(crate) fn fill_at(buffer: &mut [u8], flow: u32, offset: u64) {
+    let (first, skipped, begun) = place_of(offset, buffer.len());
+    let (head, rest) = buffer.split_at_mut(begun);
+    let bytes = word(flow, STREAM, first).to_be_bytes();
+    head.copy_from_slice(&bytes[skipped..skipped + begun]);
+    for (index, chunk) in (first + u64::from(skipped > 0)..).zip(rest.chunks_mut(WORD)) {
+        let bytes = word(flow, STREAM, index).to_be_bytes();
+        chunk.copy_from_slice(&bytes[..chunk.len()]);
+    }
+}
+
+/// Compares every byte with what the stream of this flow has from byte `offset` on.
+pub(crate) fn compare_at(buffer: &[u8], flow: u32, offset: u64) -> Result<(), Wrong> {
+    let (first, skipped, begun) = place_of(offset, buffer.len());
+    let (head, rest) = buffer.split_at(begun);
+    let bytes = word(flow, STREAM, first).to_be_bytes();
+    compare_copies(&bytes[skipped..skipped + begun], head)?;
+    let next = first + u64::from(skipped > 0);
+    compare_words(rest, |index| word(flow, STREAM, next + index).to_be_bytes()).map_err(|wrong| {
+        Wrong {
+            at: wrong.at + begun,
+            ..wrong
+        }
+    })
 }
 
 /// Compares every byte with the words that there should be.
@@ -114,6 +163,46 @@ mod tests {
                 compare_filled(&buffer, flow, repetition),
                 Err(Wrong { at, expected, found })
             );
+        }
+
+        #[test]
+        fn a_stream_is_the_same_however_it_is_cut_and_any_flipped_bit_is_found_where_it_is(
+            offset in 0u64..1 << 40,
+            sizes in proptest::collection::vec(1usize..40, 1..10),
+            at in any::<proptest::sample::Index>(),
+            bit in 0u8..8,
+            flow in 0u32..20_000,
+        ) {
+            let mut whole = vec![0; sizes.iter().sum()];
+            fill_at(&mut whole, flow, offset);
+            prop_assert_eq!(compare_at(&whole, flow, offset), Ok(()));
+            let mut begun = 0usize;
+            for size in sizes {
+                let mut part = vec![0; size];
+                fill_at(&mut part, flow, offset + begun as u64);
+                prop_assert_eq!(&part[..], &whole[begun..begun + size]);
+                prop_assert_eq!(compare_at(&part, flow, offset + begun as u64), Ok(()));
+                begun += size;
+            }
+            let at = at.index(whole.len());
+            let expected = whole[at];
+            whole[at] ^= 1 << bit;
+            let found = whole[at];
+            prop_assert_eq!(
+                compare_at(&whole, flow, offset),
+                Err(Wrong { at, expected, found })
+            );
+        }
+
+        #[test]
+        fn the_beginning_of_a_stream_is_that_of_the_first_repetition(
+            size in 1usize..200,
+            flow in 0u32..20_000,
+        ) {
+            let (mut stream, mut buffer) = (vec![0; size], vec![0; size]);
+            fill_at(&mut stream, flow, 0);
+            fill(&mut buffer, flow, 0);
+            prop_assert_eq!(stream, buffer);
         }
 
         #[test]

@@ -276,6 +276,9 @@ pub struct MeasureStream {
     /// that it may take).
     #[arg(long)]
     pub bytes: Option<Bytes>,
+    /// Compare every byte where it arrives.
+    #[arg(long, conflicts_with_all = ["ladder", "iperf3", "preload"])]
+    pub data_check: bool,
     /// Over verbs: messages of `--buffer` under way on each queue pair [default: 128].
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=16_384))]
     pub depth: Option<u32>,
@@ -393,6 +396,9 @@ pub struct MeasurePingpong {
     /// The most bytes of one size, each way [default: 40MiB, as IMB has it].
     #[arg(long, value_name = "SIZE")]
     pub volume: Option<Bytes>,
+    /// Compare every byte at both ends.
+    #[arg(long)]
+    pub data_check: bool,
     /// What carries them.
     #[command(flatten)]
     pub transport: TransportArgs,

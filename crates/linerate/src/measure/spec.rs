@@ -71,6 +71,7 @@ pub fn stream(args: &StreamArgs, bytes: Option<Bytes>, time: Nanoseconds) -> Out
         send: args.send.into(),
         receive: args.receive.into(),
         bytes,
+        data_check: false,
     });
     let time = if bytes.is_some() {
         TIME_OF_AN_AMOUNT
@@ -95,11 +96,11 @@ pub(super) fn measure_stream(args: &MeasureStream) -> Outcome<TrialSpec> {
         ));
     }
     let depth = args.depth.unwrap_or(Verbs::default_depth());
-    over(
-        &args.transport,
-        depth,
-        stream(&args.stream, args.bytes, TIME)?,
-    )
+    let mut spec = stream(&args.stream, args.bytes, TIME)?;
+    if let Workload::Stream(stream) = &mut spec.workload {
+        stream.data_check = args.data_check;
+    }
+    over(&args.transport, depth, checked(spec)?)
 }
 
 fn needs_verbs(option: &str) -> Stop {
@@ -193,6 +194,7 @@ pub(super) fn pingpong(args: &MeasurePingpong) -> Outcome<TrialSpec> {
         sizes,
         repetitions: args.repetitions,
         volume_bytes: args.volume.unwrap_or(Pingpong::imb_volume()),
+        data_check: args.data_check,
     });
     let spec = checked(common(&args.trial, TIME_OF_AN_AMOUNT, workload))?;
     over(&args.transport, Verbs::default_depth(), spec)

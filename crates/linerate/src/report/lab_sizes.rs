@@ -403,6 +403,7 @@ mod tests {
             sizes,
             repetitions: 4,
             volume_bytes: Pingpong::imb_volume(),
+            data_check: false,
         });
         sample.local.operations =
             Some(operations(vec![size(0, &[5]), size(1_000, &[4, 4, 4, 12])]));

@@ -116,7 +116,9 @@ fn a_measurement_of_every_workload_fits_its_schema() {
         ],
         &["rr", "--rate", "100", "--flows", "2"],
         &["rr", "--until-ci", "50%"],
+        &["stream", "--flows", "2", "--data-check"],
         &["pingpong", "--sizes", "0B,4B,4MiB", "--repetitions", "20"],
+        &["pingpong", "--sizes", "0B,4KiB", "--data-check"],
         &["transfer", "--repetitions", "5", "--data-check"],
         &[
             "diffusion",

@@ -24,6 +24,7 @@ fn what_plain_calls_cannot_do_is_refused() {
         &["--transport", "verbs"],
         &["--place", "near"],
         &["--ladder"],
+        &["--data-check"],
     ] {
         let mut command = linerate(&STREAM);
         command.args(words);

@@ -3,7 +3,8 @@
 mod verbs;
 
 use super::{
-    Diffusion, Direction, Http, Pingpong, Rr, Stream, Transfer, TrialSpec, Udp, Waiting, Workload,
+    Diffusion, Direction, Http, Pingpong, ReceiveMode, Rr, SendMode, Stream, Transfer, TrialSpec,
+    Udp, Waiting, Workload,
 };
 use crate::units::{BitRate, Bytes, Nanoseconds};
 
@@ -165,16 +166,7 @@ impl TrialSpec {
 
     fn check_workload(&self) -> Result<(), SpecError> {
         match &self.workload {
-            Workload::Stream(Stream { bytes, .. }) => {
-                require(
-                    bytes.is_none_or(|bytes| bytes.as_u64() > 0),
-                    "the amount",
-                    || "0".to_owned(),
-                    "1 B and more",
-                )?;
-                // A thread has one buffer, however many flows it serves.
-                check_memory(self.buffer_bytes, self.threads())
-            }
+            Workload::Stream(stream) => self.check_stream(stream),
             Workload::Rr(rr) => self.check_rr(rr),
             Workload::Pingpong(pingpong) => self.check_pingpong(pingpong),
             Workload::Http(http) => check_http(http),
@@ -206,6 +198,33 @@ impl TrialSpec {
             }
             Workload::Rdma(rdma) => self.check_rdma(rdma),
         }
+    }
+
+    fn check_stream(&self, stream: &Stream) -> Result<(), SpecError> {
+        require(
+            stream.bytes.is_none_or(|bytes| bytes.as_u64() > 0),
+            "the amount",
+            || "0".to_owned(),
+            "1 B and more",
+        )?;
+        // What is compared is made for each call and looked at after each: the other ways send one buffer
+        // again and again, or keep what comes out of sight.
+        let plain = stream.send == SendMode::Write
+            && stream.receive == ReceiveMode::Read
+            && !matches!(self.waiting, Waiting::Uring | Waiting::UringSqpoll);
+        require(
+            plain || !stream.data_check,
+            "the way of a stream whose every byte is compared",
+            || {
+                format!(
+                    "`{}` to `{}`, waiting by `{}`",
+                    stream.send, stream.receive, self.waiting
+                )
+            },
+            "`write` to `read`, waiting in any way but by io_uring",
+        )?;
+        // A thread has one buffer, however many flows it serves.
+        check_memory(self.buffer_bytes, self.threads())
     }
 
     fn check_diffusion(&self, diffusion: &Diffusion) -> Result<(), SpecError> {
@@ -264,7 +283,9 @@ impl TrialSpec {
             "1 to 10000000",
         )?;
         let largest = pingpong.sizes.iter().copied().max().unwrap_or_default();
-        check_memory(largest, self.flows)
+        // What is compared has two places of its own, and is copied from there.
+        let buffers = if pingpong.data_check { 3 } else { 1 };
+        check_memory(largest, self.flows.saturating_mul(buffers))
     }
 }
 
@@ -321,4 +342,65 @@ fn check_rate(rate: Option<u64>) -> Result<(), SpecError> {
         || rate.unwrap_or(0).to_string(),
         "1 to 100000000 a second",
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_byte_of_a_stream_is_compared_only_where_it_is_written_and_read_plainly() {
+        let spec = |send, receive, waiting, data_check| TrialSpec {
+            workload: Workload::Stream(Stream {
+                send,
+                receive,
+                bytes: None,
+                data_check,
+            }),
+            waiting,
+            ..TrialSpec::default()
+        };
+        for waiting in [
+            Waiting::Blocking,
+            Waiting::Epoll,
+            Waiting::Spin,
+            Waiting::BusyPoll(50),
+        ] {
+            let plain = spec(SendMode::Write, ReceiveMode::Read, waiting, true);
+            assert_eq!(plain.check(), Ok(()));
+        }
+        for (send, receive, waiting) in [
+            (SendMode::Zerocopy, ReceiveMode::Read, Waiting::Blocking),
+            (SendMode::Sendfile, ReceiveMode::Read, Waiting::Blocking),
+            (SendMode::Uring, ReceiveMode::Read, Waiting::Blocking),
+            (SendMode::Write, ReceiveMode::Trunc, Waiting::Blocking),
+            (SendMode::Write, ReceiveMode::Zerocopy, Waiting::Blocking),
+            (SendMode::Write, ReceiveMode::Read, Waiting::Uring),
+            (SendMode::Write, ReceiveMode::Read, Waiting::UringSqpoll),
+        ] {
+            assert_eq!(spec(send, receive, waiting, false).check(), Ok(()));
+            let error = spec(send, receive, waiting, true).check();
+            let said = error.expect_err("it cannot be compared").to_string();
+            let words = format!("`{send}` to `{receive}`, waiting by `{waiting}`");
+            assert!(said.contains(&words), "{said}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_compared_is_written_as_it_was_before_it_could_be() {
+        let stream = serde_json::to_string(&Stream::default()).expect("JSON");
+        assert!(!stream.contains("data_check"), "{stream}");
+        let mut pingpong = Pingpong {
+            sizes: vec![Bytes::new(1)],
+            repetitions: 1,
+            volume_bytes: Pingpong::imb_volume(),
+            data_check: false,
+        };
+        let before = serde_json::to_string(&pingpong).expect("JSON");
+        assert!(!before.contains("data_check"), "{before}");
+        assert_eq!(serde_json::from_str(&before).ok(), Some(pingpong.clone()));
+        pingpong.data_check = true;
+        let after = serde_json::to_string(&pingpong).expect("JSON");
+        assert_eq!(serde_json::from_str(&after).ok(), Some(pingpong));
+    }
 }

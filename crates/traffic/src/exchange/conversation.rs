@@ -4,10 +4,51 @@
 use std::ops::Range;
 use std::time::Instant;
 
+use linerate_verbs::Region;
 use rustix::io::Errno;
 
-use crate::sys::NotThere;
+use crate::sys::{ExchangeRing, Mapping, NotThere};
 use crate::{TrafficError, trial::SeatFlow};
+
+/// The memory of a thread, or of a line over verbs, as a conversation sees it. It is copied from and to, and
+/// never lent: the kernel or a device may hold other places of it.
+pub(super) trait Memory {
+    /// Copies from its byte `at` and behind.
+    fn read(&self, at: usize, into: &mut [u8]);
+
+    /// Copies `bytes` to its byte `at` and behind.
+    fn write(&mut self, at: usize, bytes: &[u8]);
+}
+
+impl Memory for [u8] {
+    fn read(&self, at: usize, into: &mut [u8]) {
+        into.copy_from_slice(&self[at..at + into.len()]);
+    }
+
+    fn write(&mut self, at: usize, bytes: &[u8]) {
+        self[at..at + bytes.len()].copy_from_slice(bytes);
+    }
+}
+
+impl Memory for ExchangeRing {
+    fn read(&self, at: usize, into: &mut [u8]) {
+        ExchangeRing::read(self, at, into);
+    }
+
+    fn write(&mut self, at: usize, bytes: &[u8]) {
+        ExchangeRing::write(self, at, bytes);
+    }
+}
+
+impl Memory for Region<Mapping> {
+    fn read(&self, at: usize, into: &mut [u8]) {
+        Region::read(self, at, into);
+    }
+
+    fn write(&mut self, at: usize, bytes: &[u8]) {
+        Region::write(self, at, bytes);
+    }
+}
 
 /// One end of one connection. Ranges are places in the thread's memory ([`super::driver::Driver::memory`]).
 pub(super) trait Conversation {
@@ -22,6 +63,14 @@ pub(super) trait Conversation {
 
     /// Where the next bytes may be put; empty when none are expected.
     fn to_receive(&self) -> Range<usize>;
+
+    /// Looks at what came, and makes ready what goes: before a driver asks what shall be sent, and again when it
+    /// has sent what it could. Over verbs `memory` is the line's whole region, whose second half is where messages
+    /// come to.
+    #[inline]
+    fn attend<M: Memory + ?Sized>(&mut self, _memory: &mut M) -> Result<(), Fault> {
+        Ok(())
+    }
 
     /// So many bytes came.
     fn received(&mut self, count: usize, ledger: &mut Self::Ledger) -> Result<(), Fault>;

@@ -220,13 +220,15 @@ fn spin<C: Conversation>(
 /// Sends what there is; whether all of it went.
 fn push<C: Conversation>(
     socket: BorrowedFd<'_>,
-    memory: &[u8],
+    memory: &mut [u8],
     one: &mut C,
     how: SendFlags,
 ) -> Result<bool, Fault> {
+    one.attend(memory)?;
     loop {
         let range = one.to_send();
         if range.is_empty() {
+            one.attend(memory)?;
             return Ok(true);
         }
         match send(socket, &memory[range], how) {

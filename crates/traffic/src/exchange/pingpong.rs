@@ -4,7 +4,9 @@
 //! header. Only one without payload needs something to be on a stream at all: it is a header alone
 //! (8 bytes), as it is over every transport that frames its messages. Before the first round trip of a
 //! size that counts, one is made that does not, as IMB does: it takes page faults and a window that has
-//! to grow.
+//! to grow. With `data_check` every byte of both is compared ([`checked`]).
+
+mod checked;
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -15,11 +17,12 @@ use linerate_model::sample::{Operations, Role, SizeRecord};
 use linerate_model::units::{Bytes, Nanoseconds};
 use linerate_model::workload::Pingpong;
 
-use super::conversation::{Conversation, Fault};
+use super::conversation::{Conversation, Fault, Memory};
 use super::driver::Driver;
 use super::{Talk, converse};
 use crate::TrafficError;
 use crate::trial::{Board, Counter, Found, Seat, Start};
+use checked::Checked;
 
 /// What a message without payload has on a stream.
 const HEADER: usize = 8;
@@ -48,24 +51,36 @@ pub(super) fn work(
         .collect();
     let largest = turns.iter().map(|turn| turn.length).max().unwrap_or(HEADER);
     let flows = seat.flows.clone();
-    // A message goes back from where it came to: a connection never sends and receives at once, and half the
-    // memory stays better in the caches. What other connections write there does not matter.
-    let driver = Driver::new(seat, &flows, Bytes::new(largest as u64))?;
     let asks = seat.role == Role::Sender;
-    let board = seat.board;
-    let players = flows.iter().map(|one| Player {
-        board,
-        counter: one.counter,
-        turns: Rc::clone(&turns),
+    let places = Places {
+        largest,
         asks,
-        at: 0,
-        made: 0,
-        unsent: 0,
-        missing: 0,
-        began: Instant::now(),
-        bytes: 0,
-        round_trips: 0,
-        state: State::Playing,
+        checked: pingpong.data_check,
+        over_verbs: seat.spec.verbs.is_some(),
+    };
+    let memory = places.memory(flows.len()) as u64;
+    let driver = Driver::new(seat, &flows, Bytes::new(memory))?;
+    let board = seat.board;
+    let players = flows.iter().enumerate().map(|(index, one)| {
+        let (sends_at, lands_at) = places.of(index);
+        let flow = one.flow.number;
+        Player {
+            board,
+            counter: one.counter,
+            turns: Rc::clone(&turns),
+            asks,
+            sends_at,
+            lands_at,
+            checked: places.checked.then(|| Checked::new(flow, largest)),
+            at: 0,
+            made: 0,
+            unsent: 0,
+            missing: 0,
+            began: Instant::now(),
+            bytes: 0,
+            round_trips: 0,
+            state: State::Playing,
+        }
     });
     let players = players.collect();
     let ledger = Ledger {
@@ -78,6 +93,45 @@ pub(super) fn work(
         }),
     };
     converse(seat, driver, players, ledger)
+}
+
+/// Where in the thread's memory messages are.
+///
+/// A message goes back from where it came to: a connection never sends and receives at once, and less memory stays
+/// better in the caches. What other connections write there does not matter, unless it is compared: then each
+/// connection has two places of its own, and the answering end sends the very bytes that came.
+#[derive(Debug, Clone, Copy)]
+struct Places {
+    largest: usize,
+    asks: bool,
+    checked: bool,
+    over_verbs: bool,
+}
+
+impl Places {
+    /// The memory that the driver makes for `flows` connections.
+    fn memory(self, flows: usize) -> usize {
+        if self.checked && !self.over_verbs {
+            self.largest.saturating_mul(2).saturating_mul(flows)
+        } else {
+            // Over verbs each connection has its own, and as much again that messages come to.
+            self.largest
+        }
+    }
+
+    /// Where connection `index` sends from, and where it receives.
+    fn of(self, index: usize) -> (usize, usize) {
+        if !self.checked {
+            return (0, 0);
+        }
+        let first = if self.over_verbs {
+            0
+        } else {
+            2 * self.largest * index
+        };
+        let second = first + self.largest;
+        (if self.asks { first } else { second }, second)
+    }
 }
 
 fn length_of(size: Bytes) -> usize {
@@ -121,6 +175,11 @@ struct Player<'a> {
     counter: &'a Counter,
     turns: Rc<[Turn]>,
     asks: bool,
+    /// Where in the memory the message is that is sent, and the one that comes.
+    sends_at: usize,
+    lands_at: usize,
+    /// Where every byte is compared.
+    checked: Option<Checked>,
     /// The size, and how many round trips of it were made.
     at: usize,
     made: u32,
@@ -148,6 +207,9 @@ impl Player<'_> {
         }
         if self.at == self.turns.len() {
             self.state = State::Done;
+        }
+        if let Some(checked) = &mut self.checked {
+            checked.next();
         }
         self.begin();
     }
@@ -183,8 +245,8 @@ impl Conversation for Player<'_> {
 
     #[inline]
     fn to_send(&mut self) -> Range<usize> {
-        let length = self.length();
-        length - self.unsent..length
+        let end = self.sends_at + self.length();
+        end - self.unsent..end
     }
 
     #[inline]
@@ -209,7 +271,29 @@ impl Conversation for Player<'_> {
             State::Done if !self.asks => 1,
             _ => 0,
         };
-        0..length
+        let mut start = self.lands_at;
+        if self.checked.is_some() && self.state == State::Playing {
+            // Its parts stand in their order.
+            start += self.length() - self.missing;
+        }
+        start..start + length
+    }
+
+    #[inline]
+    fn attend<M: Memory + ?Sized>(&mut self, memory: &mut M) -> Result<(), Fault> {
+        let length = self.length();
+        let Some(checked) = &mut self.checked else {
+            return Ok(());
+        };
+        checked.take(memory, self.lands_at);
+        if self.asks || self.unsent == 0 {
+            checked.compare()?;
+        }
+        if self.asks && self.unsent > 0 && checked.fill(memory, self.sends_at, length) {
+            // Filling and comparing are in no round trip's time.
+            self.began = Instant::now();
+        }
+        Ok(())
     }
 
     #[inline]
@@ -220,6 +304,10 @@ impl Conversation for Player<'_> {
         self.missing -= count;
         self.bytes += count as u64;
         if self.missing == 0 {
+            let length = self.length();
+            if let Some(checked) = &mut self.checked {
+                checked.came(length);
+            }
             if self.asks {
                 self.record(ledger);
                 self.next();

@@ -98,6 +98,9 @@ fn check(spec: &TrialSpec) -> Result<(), TalkError> {
         _ => true,
     };
     let not = |what| Err(TalkError::NotSupported { what });
+    if matches!(&spec.workload, Workload::Stream(stream) if stream.data_check) {
+        return not("a comparison of every byte");
+    }
     if !modes {
         return not("a way to send or receive other than write, read and trunc");
     }

@@ -30,6 +30,11 @@ pub(super) trait Way {
         false
     }
 
+    /// What the error of its last step stands for, when it is not the socket's own.
+    fn fault(&mut self) -> Option<TrafficError> {
+        None
+    }
+
     /// Hears what is on the socket's error queue.
     fn hear(&mut self, _lane: usize, _socket: &OwnedFd) {}
 
@@ -75,13 +80,27 @@ pub(super) fn carry<'a, W: Way>(
         many(seat, start, &mut lanes, &mut way, &poller)?;
     } else {
         let errno = one(seat, &mut lanes[0], &mut way);
-        lanes[0].finish(seat, start, errno)?;
+        finish(seat, start, &mut lanes[0], &mut way, errno)?;
     }
     for (index, lane) in lanes.iter_mut().enumerate() {
         let copies = way.settle(index, &lane.one.flow.socket);
         lane.set_copies(copies);
     }
     Ok(Some(lanes))
+}
+
+/// Ends a flow; what its way found wrong itself is said, and not the error that it ended the flow by.
+fn finish<W: Way>(
+    seat: &Seat<'_>,
+    start: Start,
+    lane: &mut Lane<'_>,
+    way: &mut W,
+    errno: Option<Errno>,
+) -> Result<(), TrafficError> {
+    match errno.and_then(|_| way.fault()) {
+        Some(fault) => Err(fault),
+        None => lane.finish(seat, start, errno),
+    }
 }
 
 /// THE hot loop of a single flow: one relaxed load, one system call, one relaxed store.
@@ -152,7 +171,7 @@ fn many<W: Way>(
             }
             if let Turn::Ended(errno) = turn(seat, lane, index, way) {
                 poller.remove(&lane.one.flow.socket)?;
-                lane.finish(seat, start, errno)?;
+                finish(seat, start, lane, way, errno)?;
                 open -= 1;
             }
         }

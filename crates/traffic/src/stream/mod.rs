@@ -4,9 +4,11 @@
 //!
 //! * [`lane`]: one flow of a thread, from its share of the amount to its record.
 //! * [`send`], [`receive`]: the ways payload gets into and out of the kernel by a system call.
+//! * [`checked`]: the plain ones of them with every byte compared.
 //! * [`drive`]: the loops over those ways, for one flow and for many.
 //! * [`ring`]: the same through io_uring.
 
+mod checked;
 mod drive;
 mod lane;
 mod receive;
@@ -42,6 +44,12 @@ pub(crate) fn work(seat: &mut Seat<'_>) -> Result<Option<Found>, TrafficError> {
     let node = buffer.node();
     let lanes = match seat.role {
         _ if through_ring => ring::carry(seat, &stream, lanes, buffer),
+        Role::Sender if stream.data_check => drive::carry(seat, lanes, |seat| {
+            Ok(checked::Write::new(checked::places(seat), buffer))
+        }),
+        Role::Receiver if stream.data_check => drive::carry(seat, lanes, |seat| {
+            Ok(checked::Read::new(checked::places(seat), buffer))
+        }),
         Role::Sender => match stream.send {
             SendMode::Zerocopy => {
                 drive::carry(seat, lanes, |seat| send::Zerocopy::new(seat, buffer))

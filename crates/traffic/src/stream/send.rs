@@ -22,8 +22,15 @@ use crate::trial::{Board, Seat};
 /// What of `buffer` goes into one call that may move `most` bytes.
 #[inline]
 fn part(buffer: &[u8], most: u64) -> &[u8] {
-    let most = usize::try_from(most).unwrap_or(usize::MAX);
-    &buffer[..buffer.len().min(most)]
+    &buffer[..part_length(buffer, most)]
+}
+
+/// How much that is.
+#[inline]
+pub(super) fn part_length(buffer: &[u8], most: u64) -> usize {
+    buffer
+        .len()
+        .min(usize::try_from(most).unwrap_or(usize::MAX))
 }
 
 /// send(2): the kernel copies.

@@ -102,6 +102,21 @@ impl ExchangeRing {
         self.memory.bytes()
     }
 
+    /// Copies from byte `at` of the memory and behind, where nothing is under way.
+    pub(crate) fn read(&self, at: usize, into: &mut [u8]) {
+        let (start, _) = self.place(at..at.saturating_add(into.len()));
+        // SAFETY: within the memory, which is this ring's alone and of which no borrow lives. The kernel may still
+        // write there when the caller errs: then bytes change, and nothing is done with them but to compare them.
+        unsafe { std::ptr::copy_nonoverlapping(start, into.as_mut_ptr(), into.len()) };
+    }
+
+    /// Copies `bytes` to byte `at` of the memory and behind, where nothing is under way.
+    pub(crate) fn write(&mut self, at: usize, bytes: &[u8]) {
+        let (start, _) = self.place(at..at.saturating_add(bytes.len()));
+        // SAFETY: as in `read`.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), start, bytes.len()) };
+    }
+
     /// The node that it is on.
     pub(crate) fn node(&self) -> Known<NodeId> {
         self.memory.node()

@@ -11,7 +11,7 @@ use linerate_traffic::tcp::Listening;
 
 use crate::scene::{Outcome, TOKEN, abort, run_against, run_both, spec};
 
-const WAYS: [Waiting; 6] = [
+pub(crate) const WAYS: [Waiting; 6] = [
     Waiting::Blocking,
     Waiting::Epoll,
     Waiting::Spin,
@@ -66,6 +66,11 @@ fn run(spec: &TrialSpec) -> Option<(SideSample, SideSample)> {
     let (near, far) = both(spec, run_both(spec))?;
     check(&near, &far);
     Some((near, far))
+}
+
+/// Whether this machine has what the way of waiting needs; where not, it is said.
+pub(crate) fn is_there(waiting: Waiting) -> bool {
+    run(&rr_spec(rr(1, 1), waiting, 1)).is_some()
 }
 
 fn check(near: &SideSample, far: &SideSample) {
@@ -224,6 +229,7 @@ fn a_message_of_every_size_of_imb_goes_there_and_back_in_every_way_of_waiting() 
                 sizes: Pingpong::imb_sizes(),
                 repetitions: 4,
                 volume_bytes: Pingpong::imb_volume(),
+                data_check: false,
             };
             let spec = TrialSpec {
                 duration_ns: Nanoseconds::from_millis(3_600_000),
@@ -249,11 +255,59 @@ fn a_message_of_every_size_of_imb_goes_there_and_back_in_every_way_of_waiting() 
 }
 
 #[test]
+fn every_byte_of_a_pingpong_is_compared_in_every_way_of_waiting() {
+    let sizes = [0, 1, 13, 4_099, 3_000_001].map(Bytes::new);
+    for waiting in WAYS {
+        for flows in [1, 3] {
+            let pingpong = Pingpong {
+                sizes: sizes.to_vec(),
+                repetitions: 5,
+                volume_bytes: Pingpong::imb_volume(),
+                data_check: true,
+            };
+            let spec = TrialSpec {
+                duration_ns: Nanoseconds::from_millis(3_600_000),
+                interval_ns: Nanoseconds::from_millis(10_000),
+                ..exchange(Workload::Pingpong(pingpong), waiting, flows)
+            };
+            let Some((near, _)) = run(&spec) else {
+                continue;
+            };
+            let counts = asked(&near).sizes.iter().map(|size| size.repetitions);
+            assert!(counts.eq([u64::from(flows) * 5; 5]), "{waiting}");
+            let once: u64 = sizes.iter().map(|size| size.as_u64()).sum();
+            assert_eq!(total(&near), u64::from(flows) * 2 * (5 + 1) * (once + 8));
+        }
+    }
+}
+
+#[test]
+fn every_byte_of_a_pingpong_is_compared_where_both_ends_ask() {
+    let pingpong = Pingpong {
+        sizes: [1, 30_001].map(Bytes::new).to_vec(),
+        repetitions: 20,
+        volume_bytes: Pingpong::imb_volume(),
+        data_check: true,
+    };
+    let spec = TrialSpec {
+        direction: Direction::Bidirectional,
+        duration_ns: Nanoseconds::from_millis(3_600_000),
+        interval_ns: Nanoseconds::from_millis(10_000),
+        ..exchange(Workload::Pingpong(pingpong), Waiting::Blocking, 2)
+    };
+    let (near, far) = run(&spec).expect("nothing special is needed");
+    for side in [&near, &far] {
+        assert_eq!(asked(side).completed, 2 * 2 * 20);
+    }
+}
+
+#[test]
 fn sizes_that_the_time_does_not_reach_are_absent() {
     let pingpong = Pingpong {
         sizes: vec![Bytes::new(1), Bytes::mib(1)],
         repetitions: 10_000_000,
         volume_bytes: Pingpong::imb_volume(),
+        data_check: false,
     };
     let spec = exchange(Workload::Pingpong(pingpong), Waiting::Blocking, 1);
     let (near, _) = run(&spec).expect("nothing special is needed");
@@ -308,6 +362,7 @@ fn every_exchange_works_over_ipv6() {
         sizes: vec![Bytes::new(0), Bytes::kib(64)],
         repetitions: 10,
         volume_bytes: Pingpong::imb_volume(),
+        data_check: false,
     };
     for workload in [
         Workload::Rr(rr(1, 1)),

@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 use linerate_model::latency::Histogram;
 use linerate_model::sample::{Operations, SideSample};
 use linerate_model::units::{Bytes, Nanoseconds};
-use linerate_model::workload::{Direction, Pingpong, Rr, Transfer, TrialSpec, Workload};
+use linerate_model::workload::{Direction, Pingpong, Rr, Transfer, TrialSpec, Waiting, Workload};
 use linerate_traffic::TrafficError;
 use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
 
-use crate::exchange::rr;
+use crate::exchange::{WAYS, is_there, rr};
 use crate::scene::{
-    Outcome, abort, hand_made_peer, hang_guard, listen, read_byte, ready_peer, spec,
+    Outcome, abort, against_peers, hand_made_peer, hang_guard, listen, read_byte, ready_peer, spec,
 };
 
 const GO: u8 = 0x47;
@@ -212,6 +212,7 @@ fn an_asker_that_ends_before_the_time_is_named() {
         sizes: vec![Bytes::new(16)],
         repetitions: 3,
         volume_bytes: Pingpong::imb_volume(),
+        data_check: false,
     };
     for workload in [Workload::Rr(rr(16, 16)), Workload::Pingpong(pingpong)] {
         let outcome = against(&hour(workload), |address| {
@@ -309,6 +310,117 @@ fn a_buffer_that_arrives_changed_is_named_by_the_answering_end() {
         matches!(outcome, Err(TrafficError::WrongByte { repetition: 0, .. })),
         "{outcome:?}"
     );
+}
+
+/// Messages of one size, every byte compared, of flows that share a thread.
+fn compared(direction: Direction, waiting: Waiting, flows: u32) -> TrialSpec {
+    TrialSpec {
+        workload: Workload::Pingpong(Pingpong {
+            sizes: vec![Bytes::new(SIZE as u64)],
+            repetitions: 1_000,
+            volume_bytes: Pingpong::imb_volume(),
+            data_check: true,
+        }),
+        waiting,
+        threads: Some(1),
+        duration_ns: Nanoseconds::from_millis(3_600_000),
+        interval_ns: Nanoseconds::from_millis(100_000),
+        ..spec(flows, direction)
+    }
+}
+
+#[test]
+fn a_byte_of_a_message_that_comes_back_flipped_is_named_in_every_way_of_waiting() {
+    for waiting in WAYS.into_iter().filter(|way| is_there(*way)) {
+        for flows in [1, 2] {
+            let spec = compared(Direction::Reverse, waiting, flows);
+            let outcome = against_peers(&spec, |flow, mut stream| {
+                stream.write_all(&[GO]).expect("open");
+                for trip in 0.. {
+                    let Some(mut message) = hear(&mut stream, SIZE) else {
+                        return;
+                    };
+                    message[777] ^= u8::from(flow + 1 == flows && trip == 3) << 5;
+                    // In parts, which may come one by one.
+                    for part in message.chunks(400) {
+                        if stream.write_all(part).is_err() {
+                            return;
+                        }
+                    }
+                }
+            });
+            let Err(TrafficError::WrongByte {
+                flow,
+                repetition: 3,
+                at: 777,
+                expected,
+                found,
+            }) = outcome
+            else {
+                panic!("{waiting}, {flows} flows: {outcome:?}");
+            };
+            assert_eq!((flow + 1, expected ^ found), (flows, 1 << 5), "{waiting}");
+        }
+    }
+}
+
+#[test]
+fn a_message_that_is_the_one_before_once_more_is_not_the_right_one() {
+    let spec = compared(Direction::Reverse, Waiting::Blocking, 1);
+    let outcome = against_peers(&spec, |_, mut stream| {
+        stream.write_all(&[GO]).expect("open");
+        let first = hear(&mut stream, SIZE).expect("a message");
+        stream.write_all(&first).expect("it listens");
+        assert!(hear(&mut stream, SIZE).is_some_and(|second| second != first));
+        stream.write_all(&first).expect("it listens");
+        while read_byte(&mut stream).is_some() {}
+    });
+    assert!(
+        matches!(outcome, Err(TrafficError::WrongByte { repetition: 1, .. })),
+        "{outcome:?}"
+    );
+}
+
+#[test]
+fn a_message_that_arrives_changed_is_named_by_the_answering_end_in_every_way_of_waiting() {
+    let mut told = Vec::new();
+    let spec = compared(Direction::Reverse, Waiting::Blocking, 1);
+    let outcome = asking(spec.workload, |mut stream| {
+        for _ in 0..4 {
+            let message = hear(&mut stream, SIZE).expect("a message");
+            stream.write_all(&message).expect("it listens");
+            told.push(message);
+        }
+    });
+    assert!(
+        matches!(outcome, Err(TrafficError::PeerClosed { flow: 0, .. })),
+        "what comes back as it went is right: {outcome:?}"
+    );
+    for waiting in WAYS.into_iter().filter(|way| is_there(*way)) {
+        let spec = compared(Direction::Forward, waiting, 1);
+        let outcome = against_peers(&spec, |_, mut stream| {
+            assert_eq!(read_byte(&mut stream), Some(GO));
+            for (trip, message) in told.iter().enumerate() {
+                let mut message = message.clone();
+                message[777] ^= u8::from(trip == 3) << 5;
+                stream.write_all(&message).expect("it listens");
+                let answer = hear(&mut stream, SIZE);
+                assert!(trip == 3 || answer == Some(message), "the very bytes");
+            }
+            while read_byte(&mut stream).is_some() {}
+        });
+        let Err(TrafficError::WrongByte {
+            flow: 0,
+            repetition: 3,
+            at: 777,
+            expected,
+            found,
+        }) = outcome
+        else {
+            panic!("{waiting}: {outcome:?}");
+        };
+        assert_eq!(expected ^ found, 1 << 5, "{waiting}");
+    }
 }
 
 /// A connection to `port` from an address of the loopback network.

@@ -26,6 +26,7 @@ mod select;
 mod simulated;
 mod strangers;
 mod stream;
+mod stream_checked;
 mod stream_crowd;
 mod stream_hostile;
 mod stream_modes;

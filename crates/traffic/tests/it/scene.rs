@@ -113,6 +113,23 @@ pub(crate) fn ready_peer(address: SocketAddr, flow: u32) -> TcpStream {
     stream
 }
 
+/// The listening end of `spec` against a hand-made peer of each flow, every one on a thread of its own.
+pub(crate) fn against_peers(spec: &TrialSpec, peer: impl Fn(u32, TcpStream) + Sync) -> Outcome {
+    let (listening, address) = listen(spec);
+    let (abort, peer) = (abort(), &peer);
+    thread::scope(|scope| {
+        let far = scope.spawn(|| listening.accept(hang_guard(), &abort)?.run(&abort));
+        for flow in 0..spec.flows {
+            scope.spawn(move || {
+                let stream = ready_peer(address, flow);
+                stream.set_nodelay(true).expect("a socket");
+                peer(flow, stream);
+            });
+        }
+        far.join().expect("it does not panic")
+    })
+}
+
 /// The next byte, or `None` at the end of the connection.
 pub(crate) fn read_byte(stream: &mut TcpStream) -> Option<u8> {
     let mut byte = [0];

@@ -153,6 +153,7 @@ fn one_of_two_flows_of_a_thread_that_vanishes_is_named() {
                     send,
                     receive,
                     bytes: None,
+                    data_check: false,
                 }),
                 ..an_hour(direction)
             };

@@ -35,6 +35,7 @@ pub(crate) fn stream(send: SendMode, receive: ReceiveMode, flows: u32) -> TrialS
             send,
             receive,
             bytes: None,
+            data_check: false,
         }),
         duration_ns: Nanoseconds::from_millis(60),
         ..spec(flows, Direction::Forward)

@@ -6,7 +6,7 @@ use linerate_model::sample::{Sample, SideSample};
 use linerate_model::units::{BitRate, Ratio};
 use linerate_model::workload::Rdma;
 
-use super::super::document::real;
+use super::super::document::{askers, real};
 use super::{Datagrams, Size, moved, records, sides, sizes};
 
 /// Counters that are shown of each end.
@@ -43,6 +43,14 @@ pub(in crate::measure) fn table(lines: &mut Vec<String>, sample: &Sample, rdma: 
             datagrams.sent,
             datagrams.received,
             datagrams.lost(),
+        ));
+    }
+    let unanswered: u64 = askers(sample)
+        .map(|(_, operations)| operations.unanswered)
+        .sum();
+    if unanswered > 0 {
+        lines.push(format!(
+            "{unanswered} NOT ANSWERED within a second each: they are in none of these times"
         ));
     }
 }

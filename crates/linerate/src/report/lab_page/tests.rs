@@ -264,6 +264,7 @@ fn pingpong(slower: u64, block: u64) -> Sample {
         sizes: sizes.map(Bytes::new).to_vec(),
         repetitions: 100,
         volume_bytes: Pingpong::imb_volume(),
+        data_check: false,
     });
     let size = |bytes: u64| {
         let mut one_way = Histogram::default();

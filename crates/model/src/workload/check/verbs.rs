@@ -24,6 +24,8 @@ impl TrialSpec {
         self.check_no_sockets()?;
         self.check_service(verbs)?;
         check_queue_pair(verbs)?;
+        self.check_requests(verbs)?;
+        check_managed(verbs)?;
         let requests = u64::from(self.flows).saturating_mul(verbs.depth.into());
         require(
             requests <= REQUESTS_MAX,
@@ -86,6 +88,30 @@ impl TrialSpec {
             "the way of waiting",
             || format!("{}, over verbs", self.waiting),
             "`blocking` (completion events) or `spin` (polling)",
+        )
+    }
+
+    /// How requests are made is chosen where only conversations go over them.
+    fn check_requests(&self, verbs: &Verbs) -> Result<(), SpecError> {
+        let (measured, timed) = match &self.workload {
+            Workload::Stream(_) => (true, false),
+            Workload::Rdma(rdma) => (true, rdma.latency),
+            _ => (false, false),
+        };
+        require(
+            measured || verbs.inline_bytes.is_none(),
+            "what goes within a work request",
+            || format!("asked for, of `{}`", self.workload.name()),
+            "of a stream and of `rdma-*`; here each end chooses",
+        )?;
+        require(
+            (measured && !timed) || verbs.moderation.is_none(),
+            "the moderation of completions",
+            || {
+                let what = if timed { "the latency of " } else { "" };
+                format!("asked for, of {what}`{}`", self.workload.name())
+            },
+            "of a stream and of the rate of `rdma-*`; here each end chooses",
         )
     }
 
@@ -201,6 +227,25 @@ fn check_queue_pair(verbs: &Verbs) -> Result<(), SpecError> {
         "the service level",
         || verbs.service_level.to_string(),
         "0 to 15",
+    )
+}
+
+/// The connection manager finds the way itself.
+fn check_managed(verbs: &Verbs) -> Result<(), SpecError> {
+    if verbs.connect != Connect::Cm {
+        return Ok(());
+    }
+    let chosen = [
+        (verbs.service_level != 0, "a service level"),
+        (verbs.local.gid_index.is_some(), "a GID index"),
+        (verbs.remote.gid_index.is_some(), "a GID index"),
+    ];
+    let given = chosen.iter().find(|(given, _)| *given);
+    require(
+        given.is_none(),
+        "what the connection manager is told",
+        || given.map_or("", |(_, what)| what).to_owned(),
+        "a traffic class, from which it takes the rest (`default_roce_tos`, `default_roce_mode` of its configfs)",
     )
 }
 
@@ -365,6 +410,58 @@ mod tests {
         ];
         for (words, change) in changes {
             let said = refused(&with(rdma(Verb::Write, &[8]), change));
+            assert!(said.contains(words), "{words}: {said}");
+        }
+    }
+
+    #[test]
+    fn what_an_end_would_pass_over_is_refused() {
+        type Change = fn(&mut TrialSpec, &mut Verbs);
+        type Made = fn(&mut TrialSpec);
+        let transfer: Made = |spec| {
+            spec.workload = Workload::Transfer(crate::workload::Transfer {
+                bytes: Bytes::kib(64),
+                repetitions: None,
+                data_check: false,
+            });
+        };
+        let timed: Made = |spec| {
+            if let Workload::Rdma(rdma) = &mut spec.workload {
+                rdma.latency = true;
+            }
+        };
+        let changes: [(&str, Made, Change); 5] = [
+            ("of `transfer`", transfer, |_, verbs| {
+                verbs.inline_bytes = Some(Bytes::new(64));
+            }),
+            ("of `transfer`", transfer, |_, verbs| {
+                verbs.moderation = Some(4);
+            }),
+            ("the latency of `rdma-send`", timed, |_, verbs| {
+                verbs.moderation = Some(1);
+            }),
+            (
+                "a service level",
+                |_| {},
+                |_, verbs| {
+                    verbs.connect = Connect::Cm;
+                    verbs.service_level = 3;
+                },
+            ),
+            (
+                "a GID index",
+                |_| {},
+                |_, verbs| {
+                    verbs.connect = Connect::Cm;
+                    verbs.remote.gid_index = Some(3);
+                },
+            ),
+        ];
+        for (words, what, change) in changes {
+            let mut spec = rdma(Verb::Send, &[8]);
+            what(&mut spec);
+            assert_eq!(spec.check(), Ok(()), "{words}");
+            let said = refused(&with(spec, change));
             assert!(said.contains(words), "{words}: {said}");
         }
     }

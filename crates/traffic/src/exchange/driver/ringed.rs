@@ -112,6 +112,8 @@ impl<'a> Ringed<'a> {
             return Ok(());
         }
         if !state.send {
+            // Here it also comes when a send has ended.
+            one.attend(self.ring)?;
             let range = one.to_send();
             if !range.is_empty() {
                 self.ring.send(token, socket, range).map_err(own)?;

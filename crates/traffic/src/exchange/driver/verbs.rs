@@ -1,5 +1,6 @@
-//! Conversations over verbs: what is sent at a time is a message, and room for messages is always posted. What
-//! the bytes are does not matter to any conversation, so all messages of a line come to the same place.
+//! Conversations over verbs: what is sent at a time is a message, and room for messages is always posted. All
+//! messages of a line come to the same place: what the bytes are does not matter to most conversations, and one that
+//! compares them has one message on the way at a time, which it takes away before it answers.
 
 use std::os::fd::AsFd;
 use std::time::Instant;
@@ -68,6 +69,14 @@ impl<'a> Lines<'a> {
         };
         let (station, lanes) = Station::open(seat, needs)?;
         let most = memory.min(station.message_max);
+        let compares = matches!(&seat.spec.workload, Workload::Pingpong(one) if one.data_check);
+        if compares && most < memory {
+            // Its parts would come to one place, the later ones over the earlier ones.
+            return Err(TrafficError::not_supported(
+                format!("compare every byte of messages of {memory} bytes"),
+                format!("the port takes at most {most} at a time"),
+            ));
+        }
         let lines = Self {
             sent: vec![Sent::default(); lanes.len()],
             inline: lanes.first().map_or(0, |lane| lane.pair.inline() as usize),
@@ -166,11 +175,12 @@ impl<'a> Lines<'a> {
     /// Sends what `one` has to send, as far as there is room for requests.
     #[inline]
     fn push<C: Conversation>(&mut self, index: usize, one: &mut C) -> Result<(), Fault> {
+        one.attend(&mut self.lanes[index].region)?;
         let (lane, sent) = (&self.lanes[index], &mut self.sent[index]);
         while sent.under_way < self.depth {
             let range = one.to_send();
             if range.is_empty() {
-                return Ok(());
+                break;
             }
             let length = range.len().min(self.most);
             sent.unsignalled += 1;
@@ -190,7 +200,7 @@ impl<'a> Lines<'a> {
             sent.under_way += 1;
             one.sent(length);
         }
-        Ok(())
+        one.attend(&mut self.lanes[index].region)
     }
 
     /// Takes completion `index` of those that were taken last.

@@ -1,0 +1,92 @@
+//! Messages whose every byte is compared.
+//!
+//! What is sent first and what comes have places of their own, and the content of every round trip is another:
+//! what is left at a place of the round trip before never passes for what should have come. What came is copied
+//! away before anything leaves, for over verbs the next message lands on it as soon as the far end has the answer;
+//! it is compared at the asking end before the next round trip begins, and at the answering end once its answer
+//! has left.
+
+use crate::content;
+use crate::exchange::conversation::{Fault, Memory};
+
+/// One message.
+#[derive(Debug, Clone, Copy)]
+struct Message {
+    /// The round trip of its flow, over all sizes, with those that do not count.
+    number: u64,
+    length: usize,
+}
+
+/// What one end knows of the content of its flow.
+#[derive(Debug)]
+pub(super) struct Checked {
+    flow: u32,
+    number: u64,
+    /// A message apart from the thread's memory.
+    text: Vec<u8>,
+    /// What came and is still where it came to.
+    came: Option<Message>,
+    /// What is in `text` and not compared yet.
+    taken: Option<Message>,
+    /// Whether the message of this round trip is where it is sent from.
+    is_ready: bool,
+}
+
+impl Checked {
+    pub(super) fn new(flow: u32, largest: usize) -> Self {
+        Self {
+            flow,
+            number: 0,
+            text: vec![0; largest],
+            came: None,
+            taken: None,
+            is_ready: false,
+        }
+    }
+
+    /// All of a message of `length` bytes came.
+    pub(super) fn came(&mut self, length: usize) {
+        let number = self.number;
+        self.came = Some(Message { number, length });
+    }
+
+    /// The next round trip.
+    pub(super) fn next(&mut self) {
+        self.number += 1;
+        self.is_ready = false;
+    }
+
+    /// Copies what came to byte `at` of the memory.
+    pub(super) fn take<M: Memory + ?Sized>(&mut self, memory: &M, at: usize) {
+        if let Some(message) = self.came.take() {
+            memory.read(at, &mut self.text[..message.length]);
+            self.taken = Some(message);
+        }
+    }
+
+    /// Compares what was copied.
+    pub(super) fn compare(&mut self) -> Result<(), Fault> {
+        let Some(Message { number, length }) = self.taken.take() else {
+            return Ok(());
+        };
+        content::compare_filled(&self.text[..length], self.flow, number)
+            .map_err(|wrong| wrong.on(self.flow, number).into())
+    }
+
+    /// Makes the message of this round trip, unless it is there; whether it did.
+    pub(super) fn fill<M: Memory + ?Sized>(
+        &mut self,
+        memory: &mut M,
+        at: usize,
+        length: usize,
+    ) -> bool {
+        if self.is_ready {
+            return false;
+        }
+        let text = &mut self.text[..length];
+        content::fill(text, self.flow, self.number);
+        memory.write(at, text);
+        self.is_ready = true;
+        true
+    }
+}

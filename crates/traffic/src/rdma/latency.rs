@@ -8,17 +8,22 @@
 //! waits [`ANSWER_MAX`] for it and goes on to the next one, and an answer that comes later is not taken for
 //! another. The answering end answers what comes, whichever it is.
 
+mod datagrams;
+mod line;
+
 use std::time::{Duration, Instant};
 
 use linerate_model::latency::Histogram;
 use linerate_model::sample::{Operations, Role, SizeRecord};
 use linerate_model::units::Bytes;
 use linerate_model::workload::Verb;
-use linerate_verbs::{Completion, Receive, Receives, Send, Sends};
+use linerate_verbs::Completion;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 
-use super::job::{Job, SIGNALLED_EVERY, message};
+use self::datagrams::{ANSWER_MAX, Asked, add_lost};
+use self::line::{Awaited, IN, Line, OUT, RECEIVED, mark};
+use super::job::{Job, SIGNALLED_EVERY};
 use super::rate::look;
 use super::turns::{Word, agree, garbled, hear, say};
 use super::{Moved, Told};
@@ -31,207 +36,6 @@ const WARM_UP: u64 = 1;
 /// How often a byte is looked at in vain before anything else is: some 100 us, as looking around costs system
 /// calls that a message could wait for.
 const LOOK_EVERY: u32 = 65_536;
-/// How long the answer to a datagram is waited for. What was lost on either way counts as unanswered.
-const ANSWER_MAX: Duration = Duration::from_secs(1);
-/// The numbers that datagrams can have: what goes with them has 32 bits.
-const NUMBERS: u64 = 1 << 32;
-/// How long after the bytes of a datagram that came later its completion may be seen.
-const OVERTAKEN_MAX: Duration = Duration::from_millis(10);
-/// The mark of a completion that is a received message; the rest of its number is its lane's.
-const RECEIVED: u64 = 1;
-/// The memory of what goes ...
-const OUT: usize = 0;
-/// ... and of what comes.
-const IN: usize = 1;
-
-/// What a size needs on a lane.
-struct Line<'l, 'a> {
-    lane: &'l Lane<'a>,
-    sends: Sends<'l>,
-    receives: Receives<'l>,
-    /// Where the next received message's room lies in the list.
-    at: usize,
-    size: usize,
-    header: usize,
-    /// Its number among the thread's lanes.
-    index: usize,
-    /// The number of the message: what its last byte is.
-    number: u64,
-    /// The number that goes with it; of datagrams alone.
-    told: Option<u32>,
-    /// What the last byte was before it.
-    seen: u8,
-}
-
-/// The last byte of message `number`: never 0, and another one than that of the message before.
-fn mark(number: u64) -> u8 {
-    u8::try_from(number % 255).unwrap_or(0) + 1
-}
-
-impl<'l, 'a> Line<'l, 'a> {
-    fn new(job: &Job, lane: &'l Lane<'a>, index: usize, size: usize, number: u64) -> Self {
-        // What arrives is written to the far end's second half.
-        let far = match job.verb {
-            Verb::Write => lane.far.at((IN * job.slot()) as u64),
-            _ => lane.far,
-        };
-        let told = job.is_datagrams().then_some(0);
-        let request = |signaled| Send {
-            id: (index as u64) << 1,
-            local: message(job, lane, OUT, 0, size),
-            work: job.request(lane, far, told),
-            signaled,
-            inline: job.is_inline(lane, size),
-        };
-        let every = matches!(job.verb, Verb::Read | Verb::Atomic);
-        let sends = Sends::new(&[request(every), request(true)]);
-        let header = job.header();
-        let most = job.slot() - header;
-        let room = Receive {
-            id: (index as u64) << 1 | RECEIVED,
-            local: message(job, lane, IN, header, most),
-        };
-        let receives = vec![room; job.receives() as usize];
-        Self {
-            lane,
-            sends,
-            receives: Receives::new(&receives),
-            at: 0,
-            size,
-            header,
-            index,
-            number,
-            told,
-            seen: 0,
-        }
-    }
-
-    /// Goes on to the next message.
-    #[inline]
-    fn advance(&mut self) {
-        self.number += 1;
-        if self.told.is_some() {
-            self.number %= NUMBERS;
-            self.told = u32::try_from(self.number).ok();
-        }
-    }
-
-    /// What it waits for.
-    #[inline]
-    fn awaited(&self) -> Awaited {
-        Awaited {
-            lane: self.index,
-            number: self.told,
-        }
-    }
-
-    fn start_of(&self, job: &Job, half: usize) -> usize {
-        let header = if half == IN { self.header } else { 0 };
-        half * job.slot() + header
-    }
-
-    /// Takes the mark away that an earlier message has left where this size's is.
-    fn forget(&mut self, job: &Job) {
-        if job.verb == Verb::Write {
-            let last = self.start_of(job, IN) + self.size - 1;
-            self.lane.region.set(last, 0);
-            self.seen = 0;
-        }
-    }
-
-    /// Whether the mark of this message is there. One that is neither this nor the one before was changed on
-    /// its way.
-    #[inline]
-    fn is_marked(&mut self, last: usize) -> Result<bool, TrafficError> {
-        let found = self.lane.region.look(last);
-        if found == self.seen {
-            return Ok(false);
-        }
-        let expected = mark(self.number);
-        if found == expected {
-            self.seen = found;
-            return Ok(true);
-        }
-        Err(TrafficError::WrongByte {
-            flow: self.flow(),
-            repetition: self.number,
-            at: self.size as u64 - 1,
-            expected,
-            found,
-        })
-    }
-
-    fn flow(&self) -> u32 {
-        self.lane.one.flow.number
-    }
-
-    /// Fills what goes with the content of its number.
-    fn fill(&self, job: &Job) {
-        let mut text = vec![0; self.size];
-        content::fill(&mut text, self.flow(), self.number);
-        self.lane.region.write(self.start_of(job, OUT), &text);
-    }
-
-    /// Compares what came. Of a written message the last byte is its mark, and the others may be seen after it.
-    fn compare(&self, job: &Job) -> Result<(), TrafficError> {
-        let compared = self.size - usize::from(job.verb == Verb::Write);
-        let (mut text, mut right) = (vec![0; compared], vec![0; compared]);
-        content::fill(&mut right, self.flow(), self.number);
-        let until = Instant::now() + Duration::from_millis(10);
-        loop {
-            self.lane.region.read(self.start_of(job, IN), &mut text);
-            match content::compare_copies(&right, &text) {
-                Ok(()) => return Ok(()),
-                Err(_) if job.verb == Verb::Write && Instant::now() < until => {}
-                Err(wrong) => return Err(wrong.on(self.flow(), self.number)),
-            }
-        }
-    }
-
-    /// Compares what was read.
-    fn compare_read(&self, job: &Job) -> Result<(), TrafficError> {
-        let (mut text, mut right) = (vec![0; self.size], vec![0; self.size]);
-        content::fill(&mut right, self.flow(), 0);
-        self.lane.region.read(self.start_of(job, OUT), &mut text);
-        // What is read next must not pass for what was read now.
-        self.lane
-            .region
-            .write(self.start_of(job, OUT), &vec![0; self.size]);
-        content::compare_copies(&right, &text).map_err(|wrong| wrong.on(self.flow(), self.number))
-    }
-
-    /// Compares what was fetched with what was added before.
-    fn compare_sum(&self, job: &Job) -> Result<(), TrafficError> {
-        let mut text = [0; 8];
-        self.lane.region.read(self.start_of(job, OUT), &mut text);
-        let right = (self.number - 1).to_ne_bytes();
-        content::compare_copies(&right, &text).map_err(|wrong| wrong.on(self.flow(), self.number))
-    }
-}
-
-/// The message that a thread waits for.
-#[derive(Debug, Clone, Copy)]
-struct Awaited {
-    lane: usize,
-    /// Its number; of datagrams alone.
-    number: Option<u32>,
-}
-
-impl Awaited {
-    #[inline]
-    fn is_it(self, lane: usize, completion: &Completion) -> bool {
-        let is_number = |number| completion.number() == Some(number);
-        lane == self.lane && self.number.is_none_or(is_number)
-    }
-}
-
-/// A datagram to be answered.
-#[derive(Debug, Clone, Copy)]
-struct Asked {
-    number: u32,
-    /// With its route header.
-    bytes: u32,
-}
 
 /// What ended a wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -554,22 +358,6 @@ pub(super) fn ask(
     }))
 }
 
-/// Adds what was sent and not answered to what was sent. Where nothing at all was answered there is nothing to be
-/// told of.
-fn add_lost(posted: &[Posted], flows: &mut [Moved]) -> Result<(), TrafficError> {
-    let lost: u64 = posted.iter().map(|one| one.lost).sum();
-    if lost > 0 && flows.iter().all(|moved| moved.messages == 0) {
-        return Err(TrafficError::NoneAnswered {
-            sent: lost,
-            waited: ANSWER_MAX,
-        });
-    }
-    for (moved, one) in flows.iter_mut().zip(posted) {
-        moved.messages += one.lost;
-    }
-    Ok(())
-}
-
 impl Table<'_, '_, '_> {
     /// Messages of one size, in turn on all lines.
     fn ask_size(
@@ -628,30 +416,6 @@ impl Table<'_, '_, '_> {
             }
         }
         Ok(made)
-    }
-
-    /// Compares what came, where that is asked for; `false` of a datagram over which another one was written
-    /// than those `known` whose rooms are to be given back: all rooms are the same memory.
-    #[inline]
-    fn is_right(&mut self, line: &Line<'_, '_>, known: u32) -> Result<bool, TrafficError> {
-        match self.check(line) {
-            Ok(()) => Ok(true),
-            Err(_) if line.told.is_some() && self.is_overtaken(line.index, known)? => Ok(false),
-            Err(wrong) => Err(wrong),
-        }
-    }
-
-    /// Whether more messages than those `known` came on `lane` and wait for their rooms to be given back.
-    fn is_overtaken(&mut self, lane: usize, known: u32) -> Result<bool, TrafficError> {
-        let until = Instant::now() + OVERTAKEN_MAX;
-        while self.posted[lane].spent <= known {
-            if Instant::now() >= until {
-                return Ok(false);
-            }
-            let count = self.station.taker.poll()?;
-            self.absorb(None, count)?;
-        }
-        Ok(true)
     }
 
     fn check(&self, line: &Line<'_, '_>) -> Result<(), TrafficError> {
@@ -761,59 +525,6 @@ impl Table<'_, '_, '_> {
                 line.lane.one.counter.set_bytes(moved.bytes);
             }
         }
-    }
-
-    /// Answers what datagrams come, whichever they are, until the far end says something else. That one was lost
-    /// is the asking end's to notice.
-    fn answer_datagrams(
-        &mut self,
-        lines: &mut [Line<'_, '_>],
-        flows: &mut [Moved],
-    ) -> Result<(), TrafficError> {
-        loop {
-            match self.station.taker.take(None)? {
-                Took::Some(count) => {
-                    self.absorb(None, count)?;
-                }
-                Took::Nothing => continue,
-                Took::Look => {
-                    self.look_around()?;
-                    if speaks(self.seat)? {
-                        return Ok(());
-                    }
-                }
-            }
-            for (line, moved) in lines.iter_mut().zip(flows.iter_mut()) {
-                while let Some(asked) = self.posted[line.index].asked.take() {
-                    self.answer_datagram(line, moved, asked)?;
-                }
-                self.give_back(line)?;
-            }
-        }
-    }
-
-    /// Answers a datagram by its number. One of another size is late, and nobody waits for its answer.
-    fn answer_datagram(
-        &mut self,
-        line: &mut Line<'_, '_>,
-        moved: &mut Moved,
-        asked: Asked,
-    ) -> Result<(), TrafficError> {
-        if asked.bytes as usize != line.header + line.size {
-            return Ok(());
-        }
-        line.number = asked.number.into();
-        line.told = Some(asked.number);
-        let known = self.posted[line.index].spent;
-        if !self.is_right(line, known)? {
-            return Ok(());
-        }
-        self.prepare(line);
-        self.post(line)?;
-        moved.messages += 1;
-        moved.bytes += 2 * line.size as u64;
-        line.lane.one.counter.set_bytes(moved.bytes);
-        Ok(())
     }
 }
 

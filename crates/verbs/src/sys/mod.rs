@@ -7,6 +7,7 @@
 )]
 
 pub mod abi;
+mod address;
 mod connection;
 mod device;
 mod load;

@@ -16,6 +16,7 @@ use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
 use crate::exchange::{WAYS, is_there, rr};
 use crate::scene::{
     Outcome, abort, against_peers, hand_made_peer, hang_guard, listen, read_byte, ready_peer, spec,
+    wrong_byte,
 };
 
 const GO: u8 = 0x47;
@@ -284,17 +285,7 @@ fn a_byte_that_comes_back_flipped_is_named() {
         }
         while read_byte(&mut stream).is_some() {}
     });
-    let Err(TrafficError::WrongByte {
-        flow: 0,
-        repetition: 3,
-        at: 777,
-        expected,
-        found,
-    }) = outcome
-    else {
-        panic!("{outcome:?}");
-    };
-    assert_eq!(expected ^ found, 1 << 5);
+    assert_eq!(wrong_byte(outcome), (0, 3, 777, 1 << 5));
 }
 
 #[test]
@@ -306,10 +297,7 @@ fn a_buffer_that_arrives_changed_is_named_by_the_answering_end() {
         stream.write_all(&[0; SIZE]).expect("it listens");
         while read_byte(&mut stream).is_some() {}
     });
-    assert!(
-        matches!(outcome, Err(TrafficError::WrongByte { repetition: 0, .. })),
-        "{outcome:?}"
-    );
+    assert_eq!(wrong_byte(outcome).1, 0);
 }
 
 /// Messages of one size, every byte compared, of flows that share a thread.
@@ -349,17 +337,11 @@ fn a_byte_of_a_message_that_comes_back_flipped_is_named_in_every_way_of_waiting(
                     }
                 }
             });
-            let Err(TrafficError::WrongByte {
-                flow,
-                repetition: 3,
-                at: 777,
-                expected,
-                found,
-            }) = outcome
-            else {
-                panic!("{waiting}, {flows} flows: {outcome:?}");
-            };
-            assert_eq!((flow + 1, expected ^ found), (flows, 1 << 5), "{waiting}");
+            assert_eq!(
+                wrong_byte(outcome),
+                (flows - 1, 3, 777, 1 << 5),
+                "{waiting}"
+            );
         }
     }
 }
@@ -375,10 +357,7 @@ fn a_message_that_is_the_one_before_once_more_is_not_the_right_one() {
         stream.write_all(&first).expect("it listens");
         while read_byte(&mut stream).is_some() {}
     });
-    assert!(
-        matches!(outcome, Err(TrafficError::WrongByte { repetition: 1, .. })),
-        "{outcome:?}"
-    );
+    assert_eq!(wrong_byte(outcome).1, 1);
 }
 
 #[test]
@@ -409,17 +388,7 @@ fn a_message_that_arrives_changed_is_named_by_the_answering_end_in_every_way_of_
             }
             while read_byte(&mut stream).is_some() {}
         });
-        let Err(TrafficError::WrongByte {
-            flow: 0,
-            repetition: 3,
-            at: 777,
-            expected,
-            found,
-        }) = outcome
-        else {
-            panic!("{waiting}: {outcome:?}");
-        };
-        assert_eq!(expected ^ found, 1 << 5, "{waiting}");
+        assert_eq!(wrong_byte(outcome), (0, 3, 777, 1 << 5), "{waiting}");
     }
 }
 

@@ -138,3 +138,17 @@ pub(crate) fn read_byte(stream: &mut TcpStream) -> Option<u8> {
         _ => None,
     }
 }
+
+/// What a trial that found a wrong byte says of it: its flow, its repetition, its place, and which bits differ.
+pub(crate) fn wrong_byte(outcome: Outcome) -> (u32, u64, u64, u8) {
+    match outcome {
+        Err(TrafficError::WrongByte {
+            flow,
+            repetition,
+            at,
+            expected,
+            found,
+        }) => (flow, repetition, at, expected ^ found),
+        outcome => panic!("no wrong byte: {outcome:?}"),
+    }
+}

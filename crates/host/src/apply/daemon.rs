@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use linerate_model::known::{Cause, Known};
 use linerate_model::setting::Value;
+use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
     AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix,
@@ -173,7 +174,7 @@ fn ask(path: &str, message: &str) -> io::Result<String> {
     let mut answer = Vec::new();
     let mut part = [0_u8; 4096];
     loop {
-        let (_, length) = recv(&socket, &mut part, RecvFlags::empty())?;
+        let (_, length) = recv(&socket, &mut part, RecvFlags::empty()).map_err(silent)?;
         match part.get(..length) {
             Some([]) | None => break,
             Some(bytes) => answer.extend_from_slice(bytes),
@@ -183,6 +184,18 @@ fn ask(path: &str, message: &str) -> io::Result<String> {
         }
     }
     Ok(String::from_utf8_lossy(&answer).into_owned())
+}
+
+/// What the end of the waiting means, which the kernel calls "temporarily unavailable".
+fn silent(errno: Errno) -> io::Error {
+    if errno != Errno::AGAIN {
+        return errno.into();
+    }
+    let seconds = HEARS_WITHIN.as_secs();
+    io::Error::new(
+        io::ErrorKind::TimedOut,
+        format!("irqbalance did not answer within {seconds} s; is it stopped?"),
+    )
 }
 
 /// The interrupts of an answer to `setup`.

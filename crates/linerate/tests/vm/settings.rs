@@ -370,8 +370,9 @@ pub(crate) fn irqbalance_leaves_alone_what_it_is_told_and_a_machine_is_held_stea
     let irqs = irqs.join(" ");
     guest.shell(&format!(
         "mkdir -p /run/irqbalance; irqbalance
-        until [ -S /run/irqbalance/irqbalance$(pidof irqbalance).sock ]; do :; done
-        printf '[settings]\n\"irqbalance/banned-irqs\" = \"{irqs}\"\n' >/run/bans.toml"
+        printf '[settings]\n\"irqbalance/banned-irqs\" = \"{irqs}\"\n' >/run/bans.toml
+        until {} tune plan --from /run/bans.toml; do :; done # it has its socket before it answers",
+        Guest::command()
     ));
     let plan = || guest.linerate(&["tune", "plan", "--from", "/run/bans.toml"]);
     let change = &plan()["changes"][0];

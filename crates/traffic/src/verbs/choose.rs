@@ -40,12 +40,13 @@ struct Place {
 /// Chooses for data that leaves from `address`.
 pub(super) fn choose(choice: &DeviceChoice, address: IpAddr) -> Result<Chosen, TrafficError> {
     let (mut candidates, denied) = candidates(choice)?;
-    let place =
-        by_gid(&candidates, choice, address).or_else(|| by_manager(&candidates, choice, address));
-    let place = match place {
-        Some(place) => Some(place),
-        None => without_address(&candidates, choice)?,
-    };
+    let mut place = by_gid(&candidates, choice, address);
+    if place.is_none() {
+        place = by_manager(&candidates, choice, address)?;
+    }
+    if place.is_none() {
+        place = without_address(&candidates, choice)?;
+    }
     let gid = place.as_ref().and_then(|place| match choice.gid_index {
         Some(index) => (candidates[place.candidate].gids.iter())
             .find(|entry| entry.index == index && entry.port == place.port)
@@ -70,8 +71,8 @@ pub(super) fn choose(choice: &DeviceChoice, address: IpAddr) -> Result<Chosen, T
     })
 }
 
-/// The devices that `choice` leaves, with their GIDs on the ports that it leaves; and why one of several was not
-/// given to this program.
+/// The devices that `choice` leaves, with their GIDs on the ports that it leaves; and why one of several cannot be
+/// used by this program.
 fn candidates(choice: &DeviceChoice) -> Result<(Vec<Candidate>, Option<VerbsError>), TrafficError> {
     let names = match &choice.device {
         Some(name) => vec![name.clone()],
@@ -80,31 +81,29 @@ fn candidates(choice: &DeviceChoice) -> Result<(Vec<Candidate>, Option<VerbsErro
     let mut denied: Option<VerbsError> = None;
     let mut candidates = Vec::new();
     for name in &names {
-        let device = match Device::open(name) {
-            Ok(device) => device,
-            // Another one may be open to us.
-            Err(error) if names.len() > 1 && is_another_ones(&error) => {
+        match candidate(name, choice) {
+            Ok(candidate) => candidates.push(candidate),
+            // Another one may be given to us, or whole.
+            Err(error) if names.len() > 1 => {
                 denied.get_or_insert(error);
-                continue;
             }
             Err(error) => return Err(error.into()),
-        };
-        let attributes = device.attributes()?;
-        let gids = (device.gids()?.into_iter())
-            .filter(|entry| choice.port.is_none_or(|port| entry.port == port))
-            .collect();
-        candidates.push(Candidate {
-            device,
-            attributes,
-            gids,
-        });
+        }
     }
     Ok((candidates, denied))
 }
 
-/// Whether the device is not given to this program, while others may be.
-fn is_another_ones(error: &VerbsError) -> bool {
-    error.is_permission() || matches!(error, VerbsError::NodeMissing { .. })
+fn candidate(name: &str, choice: &DeviceChoice) -> Result<Candidate, VerbsError> {
+    let device = Device::open(name)?;
+    let attributes = device.attributes()?;
+    let gids = (device.gids()?.into_iter())
+        .filter(|entry| choice.port.is_none_or(|port| entry.port == port))
+        .collect();
+    Ok(Candidate {
+        device,
+        attributes,
+        gids,
+    })
 }
 
 /// The port whose GID is the address: RoCE.
@@ -129,16 +128,30 @@ fn by_gid(candidates: &[Candidate], choice: &DeviceChoice, address: IpAddr) -> O
     })
 }
 
-/// The port that the connection manager takes for the address: InfiniBand under IPoIB, iWARP.
-fn by_manager(candidates: &[Candidate], choice: &DeviceChoice, address: IpAddr) -> Option<Place> {
-    let (name, port) = device_of(address)?;
-    let candidate = (candidates.iter()).position(|one| one.device.name() == name)?;
+/// The port that the connection manager takes for the address: InfiniBand under IPoIB, iWARP. Nothing reaches RoCE
+/// without a GID.
+fn by_manager(
+    candidates: &[Candidate],
+    choice: &DeviceChoice,
+    address: IpAddr,
+) -> Result<Option<Place>, TrafficError> {
+    let Some((name, port)) = device_of(address) else {
+        return Ok(None);
+    };
+    let mut all = candidates.iter().enumerate();
+    let Some((candidate, one)) = all.find(|(_, one)| one.device.name() == name) else {
+        return Ok(None);
+    };
     let port = port.or(choice.port).unwrap_or(1);
-    (choice.port.is_none_or(|own| own == port)).then_some(Place {
+    if choice.port.is_some_and(|own| own != port) {
+        return Ok(None);
+    }
+    let needs_gid = !one.device.is_iwarp() && one.device.port(port)?.is_ethernet;
+    Ok((!needs_gid || choice.gid_index.is_some()).then_some(Place {
         candidate,
         port,
         gid: None,
-    })
+    }))
 }
 
 /// A port for an address that belongs to none: what was named with a GID index; else the first port of InfiniBand

@@ -114,6 +114,30 @@ pub(crate) fn heading(name: &str) {
 
 /// Runs a command without standard input, showing what it prints while keeping it.
 pub(crate) fn capture(command: &mut Command) -> Output {
+    collect(command, &mut std::io::stdout(), &mut std::io::stderr())
+}
+
+/// Runs a test program. In CI, whose readers see a part of a long log only, what it prints is shown when it has
+/// failed; of one that passed only its result. Skips are told at the end of all.
+pub(crate) fn capture_tests(command: &mut Command) -> Output {
+    if std::env::var_os("CI").is_none() {
+        return capture(command);
+    }
+    let output = collect(command, &mut std::io::sink(), &mut std::io::sink());
+    let Output { stdout, stderr, .. } = &output;
+    for line in stdout.lines().chain(stderr.lines()) {
+        if !output.success || line.starts_with("test result: ") {
+            println!("{line}");
+        }
+    }
+    output
+}
+
+fn collect(
+    command: &mut Command,
+    shown: &mut impl Write,
+    errors: &mut (impl Write + Send),
+) -> Output {
     let spawned = command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -127,13 +151,15 @@ pub(crate) fn capture(command: &mut Command) -> Output {
         }
     };
     let stderr = child.stderr.take().expect("it was asked to be a pipe");
-    let stderr = thread::spawn(move || copy(stderr, &mut std::io::stderr()));
     let stdout = child.stdout.take().expect("it was asked to be a pipe");
-    let stdout = copy(stdout, &mut std::io::stdout());
+    let (stdout, stderr) = thread::scope(|scope| {
+        let stderr = scope.spawn(|| copy(stderr, errors));
+        (copy(stdout, shown), stderr.join().unwrap_or_default())
+    });
     let success = child.wait().is_ok_and(|status| status.success());
     Output {
         stdout,
-        stderr: stderr.join().unwrap_or_default(),
+        stderr,
         success,
     }
 }

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::check::{capture, cargo, heading};
+use crate::check::{capture, capture_tests, cargo, heading};
 use crate::tally::{Output, Tally};
 use crate::user::{self, User};
 
@@ -47,7 +47,7 @@ pub(crate) fn run(root: &Path) -> Tally {
     let mut tally = round(User::own(root), &programs);
     heading("examples in the documentation");
     let doc = ["test", "--workspace", "--doc", "--", "--show-output"];
-    let output = capture(cargo().args(doc).current_dir(root));
+    let output = capture_tests(cargo().args(doc).current_dir(root));
     tally.add(Tally::of_tests("doc", &output));
     tally.add(page(root));
     if user::is_root() {
@@ -112,7 +112,7 @@ fn round(user: std::io::Result<User>, programs: &[Program]) -> Tally {
         heading(&title);
         let mut command = user.command(&program.file, &program.folder, &["--show-output"]);
         command.env("CARGO_MANIFEST_DIR", &program.folder);
-        tally.add(Tally::of_tests(&title, &capture(&mut command)));
+        tally.add(Tally::of_tests(&title, &capture_tests(&mut command)));
     }
     tally
 }

@@ -11,18 +11,19 @@ const FAR: &str = "rxe-b";
 const FAR_ADDRESS: &str = "198.18.0.2";
 /// Work requests under way: as many as a soft-RoCE device works off in a part of a trial, also of 1 MiB.
 const DEPTH: u32 = 16;
+/// The messages of a trial: some 3 to 4 s of the guest's time where that is counted.
+const MESSAGES: [(u32, &str, u32); 2] = [(64 << 10, "64KiB", 400), (1 << 20, "1MiB", 40)];
+/// The round trips of a trial.
+const ROUND_TRIPS: u32 = 6_000;
+/// Seconds of a trial of qperf, whose reads, writes and round trips end by time alone.
+const SECONDS: u32 = 4;
+/// The guest's CPUs, one of each node, of the end that sends and of the end that receives. Where the scheduler may put
+/// them anywhere, a trial tells where it has.
+const SENDS_ON: u32 = 0;
+const RECEIVES_ON: u32 = 2;
 const MIB: f64 = 1_048_576.0;
 const PERFTEST: (&str, u16) = ("Debian: perftest", 18_515);
 const QPERF: (&str, u16) = ("Debian: qperf", 19_765);
-
-/// What a program says it did.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Figure {
-    /// In the case's unit.
-    pub(crate) value: f64,
-    /// Gigabytes, or millions of messages, that the machine's CPU time is divided by; 0 is not told.
-    pub(crate) amount: f64,
-}
 
 /// One piece of work.
 #[derive(Debug, Clone)]
@@ -30,12 +31,14 @@ pub(crate) struct Case {
     pub(crate) name: String,
     pub(crate) unit: &'static str,
     pub(crate) better: Better,
+    /// Gigabytes, or millions of messages, of a trial: what the machine's CPU time is divided by.
+    pub(crate) amount: f64,
     /// linerate first.
     pub(crate) contestants: Vec<Contestant>,
 }
 
-/// How a figure is read from what a program printed, given the bytes of a message and the seconds of a trial.
-type Reading = fn(&str, f64, f64) -> Option<Figure>;
+/// How a figure is read from what a program printed, in the case's unit, given the bytes of a message.
+type Reading = fn(&str, f64) -> Option<f64>;
 
 /// One program that does the work.
 #[derive(Debug, Clone)]
@@ -43,6 +46,7 @@ pub(crate) struct Contestant {
     pub(crate) name: &'static str,
     /// The Debian package that has it.
     pub(crate) from: &'static str,
+    pub(crate) program: String,
     /// Started first, waited for until it listens on the port, and killed afterwards.
     pub(crate) server: Option<(Vec<String>, u16)>,
     pub(crate) client: Vec<String>,
@@ -50,77 +54,85 @@ pub(crate) struct Contestant {
     pub(crate) figure: Reading,
 }
 
-/// All cases, of trials of so many seconds.
-pub(crate) fn all(linerate: &Path, seconds: u32) -> Vec<Case> {
+/// All cases, with so many times the messages. linerate and perftest send as many; qperf goes by time.
+pub(crate) fn all(linerate: &Path, scale: u32) -> Vec<Case> {
     let mut cases = Vec::new();
     for verb in ["write", "read", "send"] {
-        for (bytes, size) in [(64 << 10, "64KiB"), (1 << 20, "1MiB")] {
+        for (bytes, size, messages) in MESSAGES {
+            let count = messages * scale;
             cases.push(Case {
                 name: format!("{verb} {size}"),
                 unit: "Gb/s",
                 better: Better::More,
+                amount: f64::from(bytes) * f64::from(count) / 1e9,
                 contestants: vec![
                     ours(
                         linerate,
-                        &format!("rdma-{verb} --sizes {size} --depth {DEPTH}"),
-                        seconds,
-                        bytes,
+                        &format!("rdma-{verb} --depth {DEPTH}"),
+                        (bytes, count),
                         ours_bulk,
                     ),
                     perftest(
-                        &format!("ib_{verb}_bw -t {DEPTH} -D {seconds}"),
-                        bytes,
+                        &format!("ib_{verb}_bw -t {DEPTH}"),
+                        (bytes, count),
                         perftest_bulk,
                     ),
-                    qperf(qperf_test(verb), seconds, bytes, qperf_bulk),
+                    qperf(qperf_test(verb), bytes, scale, qperf_bulk),
                 ],
             });
         }
     }
+    let count = ROUND_TRIPS * scale;
     for verb in ["write", "send"] {
         for bytes in [2, 8] {
-            let words = format!("rdma-{verb} --latency --sizes {bytes}B");
-            // One trial of perftest is so many round trips; these take about as long as the others' time.
-            let count = 3_000 * seconds;
-            cases.push(Case {
-                name: format!("{verb} {bytes} B, median"),
+            let words = format!("rdma-{verb} --latency");
+            let case = |which, contestants| Case {
+                name: format!("{verb} {bytes} B, {which}"),
                 unit: "us",
                 better: Better::Less,
-                contestants: vec![
-                    ours(linerate, &words, seconds, bytes, ours_median),
-                    perftest(&format!("ib_{verb}_lat -n {count}"), bytes, perftest_median),
+                amount: f64::from(count) / 1e6,
+                contestants,
+            };
+            let work = (bytes, count);
+            cases.push(case(
+                "median",
+                vec![
+                    ours(linerate, &words, work, ours_median),
+                    perftest(&format!("ib_{verb}_lat"), work, perftest_median),
                 ],
-            });
+            ));
             if verb == "send" {
-                cases.push(Case {
-                    name: format!("{verb} {bytes} B, mean"),
-                    unit: "us",
-                    better: Better::Less,
-                    contestants: vec![
-                        ours(linerate, &words, seconds, bytes, ours_mean),
-                        qperf("rc_lat", seconds, bytes, qperf_mean),
+                cases.push(case(
+                    "mean",
+                    vec![
+                        ours(linerate, &words, work, ours_mean),
+                        qperf("rc_lat", bytes, scale, qperf_mean),
                     ],
-                });
+                ));
             }
         }
     }
     cases
 }
 
+fn on(cpu: u32, command: &str) -> Vec<String> {
+    words(&format!("taskset -c {cpu} {command}"))
+}
+
 fn words(text: &str) -> Vec<String> {
     text.split_whitespace().map(str::to_owned).collect()
 }
 
-fn ours(linerate: &Path, what: &str, seconds: u32, bytes: u32, figure: Reading) -> Contestant {
+fn ours(linerate: &Path, what: &str, (bytes, count): (u32, u32), figure: Reading) -> Contestant {
     let mut client = vec![linerate.display().to_string()];
-    client.extend(words("--quiet --format json measure"));
-    client.extend(words(what));
     client.extend(words(&format!(
-        "local --address {FAR_ADDRESS} --time {seconds} --no-record"
+        "--quiet --format json measure {what} --sizes {bytes}B --repetitions {count} --place \
+         {SENDS_ON}:{RECEIVES_ON} local --address {FAR_ADDRESS} --no-record"
     )));
     Contestant {
         name: "linerate",
         from: "this project",
+        program: client[0].clone(),
         server: None,
         client,
         bytes: bytes.into(),
@@ -130,13 +142,14 @@ fn ours(linerate: &Path, what: &str, seconds: u32, bytes: u32, figure: Reading) 
 
 /// GID 1 of a soft-RoCE device is its IPv4 address over RoCE v2; `-F` passes over a governor that it does not
 /// like.
-fn perftest(command: &str, bytes: u32, figure: Reading) -> Contestant {
-    let command = format!("{command} -F -x 1 -s {bytes} -p {}", PERFTEST.1);
+fn perftest(command: &str, (bytes, count): (u32, u32), figure: Reading) -> Contestant {
+    let command = format!("{command} -F -x 1 -s {bytes} -n {count} -p {}", PERFTEST.1);
     Contestant {
         name: "perftest",
         from: PERFTEST.0,
-        server: Some((words(&format!("{command} -d {FAR}")), PERFTEST.1)),
-        client: words(&format!("{command} -d {NEAR} {FAR_ADDRESS}")),
+        program: words(&command).swap_remove(0),
+        server: Some((on(RECEIVES_ON, &format!("{command} -d {FAR}")), PERFTEST.1)),
+        client: on(SENDS_ON, &format!("{command} -d {NEAR} {FAR_ADDRESS}")),
         bytes: bytes.into(),
         figure,
     }
@@ -151,47 +164,38 @@ fn qperf_test(verb: &str) -> &'static str {
 }
 
 /// It finds the devices by the connection manager, and polls as the others do.
-fn qperf(test: &str, seconds: u32, bytes: u32, figure: Reading) -> Contestant {
+fn qperf(test: &str, bytes: u32, scale: u32, figure: Reading) -> Contestant {
+    let seconds = SECONDS * scale;
     Contestant {
         name: "qperf",
         from: QPERF.0,
-        server: Some((words("qperf"), QPERF.1)),
-        client: words(&format!(
-            "qperf -cm 1 -cp 1 -v -uu -t {seconds} -m {bytes} {FAR_ADDRESS} {test}"
-        )),
+        program: "qperf".to_owned(),
+        server: Some((on(RECEIVES_ON, "qperf"), QPERF.1)),
+        client: on(
+            SENDS_ON,
+            &format!("qperf -cm 1 -cp 1 -v -uu -t {seconds} -m {bytes} {FAR_ADDRESS} {test}"),
+        ),
         bytes: bytes.into(),
         figure,
     }
 }
 
-fn gigabytes(bit_per_s: f64, seconds: f64) -> Figure {
-    Figure {
-        value: bit_per_s / 1e9,
-        amount: bit_per_s * seconds / 8e9,
-    }
-}
-
 /// `BW average`: from the first post to the last completion.
-fn ours_bulk(text: &str, _: f64, seconds: f64) -> Option<Figure> {
+fn ours_bulk(text: &str, _: f64) -> Option<f64> {
     let document: Value = serde_json::from_str(text).ok()?;
-    let rate = document["sizes"][0]["rate_bit_per_s"].as_f64()?;
-    Some(gigabytes(rate, seconds))
+    Some(document["sizes"][0]["rate_bit_per_s"].as_f64()? / 1e9)
 }
 
-fn ours_latency(text: &str, which: &str) -> Option<Figure> {
+fn ours_latency(text: &str, which: &str) -> Option<f64> {
     let document: Value = serde_json::from_str(text).ok()?;
-    let size = &document["sizes"][0];
-    Some(Figure {
-        value: size["latency_ns"][which].as_f64()? / 1e3,
-        amount: size["repetitions"].as_f64()? / 1e6,
-    })
+    Some(document["sizes"][0]["latency_ns"][which].as_f64()? / 1e3)
 }
 
-fn ours_median(text: &str, _: f64, _: f64) -> Option<Figure> {
+fn ours_median(text: &str, _: f64) -> Option<f64> {
     ours_latency(text, "p50")
 }
 
-fn ours_mean(text: &str, _: f64, _: f64) -> Option<Figure> {
+fn ours_mean(text: &str, _: f64) -> Option<f64> {
     ours_latency(text, "mean")
 }
 
@@ -209,18 +213,14 @@ fn perftest_columns(text: &str, bytes: f64) -> Option<Vec<f64>> {
 
 /// `#bytes #iterations BW-peak BW-average MsgRate`, in its "MB/sec", which are MiB: of Gb/s it prints two decimals
 /// only, up to a twentieth of the rates here.
-fn perftest_bulk(text: &str, bytes: f64, seconds: f64) -> Option<Figure> {
-    let columns = perftest_columns(text, bytes)?;
-    Some(gigabytes(columns.get(3)? * 8.0 * MIB, seconds))
+fn perftest_bulk(text: &str, bytes: f64) -> Option<f64> {
+    let average = *perftest_columns(text, bytes)?.get(3)?;
+    Some(average * MIB * 8.0 / 1e9)
 }
 
 /// `#bytes #iterations t_min t_max t_typical t_avg ...`; t_typical is the median.
-fn perftest_median(text: &str, bytes: f64, _: f64) -> Option<Figure> {
-    let columns = perftest_columns(text, bytes)?;
-    Some(Figure {
-        value: *columns.get(4)?,
-        amount: columns.get(1)? / 1e6,
-    })
+fn perftest_median(text: &str, bytes: f64) -> Option<f64> {
+    perftest_columns(text, bytes)?.get(4).copied()
 }
 
 /// The number after `key =`.
@@ -230,16 +230,12 @@ fn qperf_number(text: &str, key: &str) -> Option<f64> {
     word.parse().ok()
 }
 
-fn qperf_bulk(text: &str, _: f64, seconds: f64) -> Option<Figure> {
-    Some(gigabytes(qperf_number(text, "bw ")? * 8.0, seconds))
+fn qperf_bulk(text: &str, _: f64) -> Option<f64> {
+    Some(qperf_number(text, "bw ")? * 8.0 / 1e9)
 }
 
-fn qperf_mean(text: &str, _: f64, seconds: f64) -> Option<Figure> {
-    let one_way_ns = qperf_number(text, "latency")?;
-    Some(Figure {
-        value: one_way_ns / 1e3,
-        amount: seconds * 1e3 / (2.0 * one_way_ns),
-    })
+fn qperf_mean(text: &str, _: f64) -> Option<f64> {
+    Some(qperf_number(text, "latency")? / 1e3)
 }
 
 #[cfg(test)]
@@ -248,26 +244,25 @@ mod tests {
 
     #[test]
     fn what_each_program_prints_is_read() {
+        let is = |found: Option<f64>, right: f64| {
+            found.is_some_and(|found| (found - right).abs() < 1e-6)
+        };
         let bulk = " #bytes     #iterations    BW peak[MB/sec]    BW average[MB/sec]   MsgRate[Mpps]\n \
                     65536      400              0.00               25.00  \t\t   0.000400\n";
-        let figure = perftest_bulk(bulk, 65_536.0, 1.0).expect("a figure");
         // 400 messages of 64 KiB in a second.
-        assert!((figure.value - 400.0 * 65_536.0 * 8.0 / 1e9).abs() < 1e-9);
+        assert!(is(
+            perftest_bulk(bulk, 65_536.0),
+            400.0 * 65_536.0 * 8.0 / 1e9
+        ));
         let latency = " 2       1000          53.34          471.50       66.15    \t       85.52       \t52.50  \t\t359.12  \t\t471.50 \n";
-        let figure = perftest_median(latency, 2.0, 2.0).expect("a figure");
-        assert!((figure.value - 66.15).abs() < 1e-9 && (figure.amount - 0.001).abs() < 1e-9);
+        assert!(is(perftest_median(latency, 2.0), 66.15));
         let bulk = "rc_bw:\n    bw         =    15532032 bytes/sec\n";
-        let figure = qperf_bulk(bulk, 1.0, 2.0).expect("a figure");
-        assert!((figure.value - 0.124_256).abs() < 1e-6);
+        assert!(is(qperf_bulk(bulk, 1.0), 0.124_256_256));
         let latency = "rc_lat:\n    latency    =       86464 ns\n";
-        let figure = qperf_mean(latency, 1.0, 2.0).expect("a figure");
-        assert!((figure.value - 86.464).abs() < 1e-9);
-        let document = r#"{"sizes":[{"rate_bit_per_s":2e9,"repetitions":10,"latency_ns":{"p50":1500,"mean":2500}}]}"#;
-        assert!(
-            ours_bulk(document, 1.0, 1.0).is_some_and(|figure| (figure.value - 2.0).abs() < 1e-9)
-        );
-        assert!(
-            ours_median(document, 1.0, 1.0).is_some_and(|figure| (figure.value - 1.5).abs() < 1e-9)
-        );
+        assert!(is(qperf_mean(latency, 1.0), 86.464));
+        let document =
+            r#"{"sizes":[{"rate_bit_per_s":2e9,"latency_ns":{"p50":1500,"mean":2500}}]}"#;
+        assert!(is(ours_bulk(document, 1.0), 2.0));
+        assert!(is(ours_median(document, 1.0), 1.5) && is(ours_mean(document, 1.0), 2.5));
     }
 }

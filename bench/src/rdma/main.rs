@@ -30,8 +30,8 @@ use crate::cases::{Case, Contestant};
 const MADE_UP: usize = 3;
 /// The fewest rounds that have an interval.
 const ROUNDS_MIN: usize = 3;
-/// How much longer than its time a client may take, in an emulated guest.
-const GRACE: Duration = Duration::from_secs(120);
+/// How long a client may take, in an emulated guest.
+const LIMIT: Duration = Duration::from_secs(120);
 /// How long a server may take until it listens.
 const LISTENS: Duration = Duration::from_secs(20);
 /// How often it is looked for.
@@ -50,11 +50,12 @@ struct Args {
     /// Only cases that have this in their name
     #[arg(long, default_value = "")]
     only: String,
-    /// Seconds of each trial
-    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=3600))]
-    time: u32,
-    /// Trials of each program in a round, of which the fastest counts: who shares the machine's cores can only slow one
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=9))]
+    /// So many times the messages in each trial
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    scale: u32,
+    /// Trials of each program in a round, of which the fastest counts: by the host's time, who shares its cores can
+    /// only slow one
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=9))]
     fastest_of: u8,
     /// What the order is drawn from [default: the time]
     #[arg(long)]
@@ -109,7 +110,7 @@ fn testbed(linerate: &PathBuf, words: &[&str]) -> Result<(), Trouble> {
 
 fn conduct(args: &Args) -> Result<(), Trouble> {
     let linerate = linerate_file(args.linerate.as_deref()).map_err(Trouble)?;
-    let mut wanted = cases::all(&linerate, args.time);
+    let mut wanted = cases::all(&linerate, args.scale);
     let names: Vec<String> = wanted.iter().map(|case| case.name.clone()).collect();
     wanted.retain(|case| case.name.contains(&args.only));
     if wanted.is_empty() {
@@ -142,15 +143,26 @@ fn conduct(args: &Args) -> Result<(), Trouble> {
     }
     let cpus = std::thread::available_parallelism().map_or(0, std::num::NonZero::get);
     println!(
-        "{}\nLinux {}, {cpus} emulated CPUs, {rounds} rounds, the fastest of {} trials of {} s, seed {seed}, two soft-RoCE \
-         devices over veth, load average {} at the end.",
+        "{}\nLinux {}, {cpus} emulated CPUs, {}, {rounds} rounds, the fastest of {} trials, {} times the messages, seed \
+         {seed}, two soft-RoCE devices over veth, load average {} at the end.",
         ratios::markdown(&rows),
         kernel(),
+        clock(),
         args.fastest_of,
-        args.time,
+        args.scale,
         load(),
     );
     Ok(())
+}
+
+/// Whose time the guest's is.
+fn clock() -> &'static str {
+    let started_with = fs::read_to_string("/proc/cmdline").unwrap_or_default();
+    if started_with.contains("linerate.clock=counted") {
+        "counted time"
+    } else {
+        "the host's time"
+    }
 }
 
 impl Rounds {
@@ -186,7 +198,7 @@ fn run_rounds(all: &mut [Rounds], rounds: usize, seed: u64, args: &Args) {
                 number,
             ) {
                 let contestant = turn % count;
-                match trial(&case.contestants[contestant], args.time) {
+                match trial(&case.contestants[contestant], case.amount, args.scale) {
                     Ok(trial) => {
                         let best = &mut fastest[contestant];
                         *best = Some(best.map_or(trial, |best| case.better.of(best, trial)));
@@ -204,7 +216,7 @@ fn run_rounds(all: &mut [Rounds], rounds: usize, seed: u64, args: &Args) {
 /// The case with the peers that are here; those that are not are named.
 fn present(mut case: Case) -> Option<Case> {
     case.contestants.retain(|one| {
-        let program = one.client.first().map_or("", String::as_str);
+        let program = &one.program;
         let is_here = is_on_path(program);
         if !is_here {
             eprintln!(
@@ -233,12 +245,12 @@ fn rows_of(rounds: &Rounds, seed: u64) -> Vec<Row> {
 }
 
 /// One trial; inside, why there is no figure.
-fn trial(one: &Contestant, seconds: u32) -> Result<Trial, String> {
+fn trial(one: &Contestant, amount: f64, scale: u32) -> Result<Trial, String> {
     let server = match &one.server {
         None => None,
         Some((command, port)) => Some(serve(one.name, command, *port)?),
     };
-    let outcome = measured(one, seconds);
+    let outcome = measured(one, amount, LIMIT * scale);
     if let Some(mut server) = server {
         let _ = server.kill();
         let _ = server.wait();
@@ -246,12 +258,12 @@ fn trial(one: &Contestant, seconds: u32) -> Result<Trial, String> {
     outcome
 }
 
-fn measured(one: &Contestant, seconds: u32) -> Result<Trial, String> {
+fn measured(one: &Contestant, amount: f64, limit: Duration) -> Result<Trial, String> {
     let before = busy_seconds();
     let mut client = start(&one.client, true)?;
     let printed = read(client.stdout.take());
     let said = read(client.stderr.take());
-    let is_ended = wait(&client, Duration::from_secs(seconds.into()) + GRACE);
+    let is_ended = wait(&client, limit);
     let busy = before.zip(busy_seconds()).map(|(from, to)| to - from);
     if !is_ended {
         let _ = client.kill();
@@ -261,18 +273,16 @@ fn measured(one: &Contestant, seconds: u32) -> Result<Trial, String> {
     if !is_ended {
         return Err(format!("{} did not come to its end", one.name));
     }
-    let figure = (one.figure)(&printed, one.bytes, seconds.into())
+    let value = (one.figure)(&printed, one.bytes)
         // perftest that cannot tell how fast its clock is prints infinity.
-        .filter(|figure| figure.value.is_finite() && figure.value > 0.0)
+        .filter(|value| value.is_finite() && *value > 0.0)
         .ok_or_else(|| {
             let (printed, said) = (tail(&printed), tail(&said));
             format!("{} printed no figure: {printed}{said}", one.name)
         })?;
     Ok(Trial {
-        value: figure.value,
-        cost: busy
-            .filter(|_| figure.amount > 0.0)
-            .map(|busy| busy / figure.amount),
+        value,
+        cost: busy.map(|busy| busy / amount),
     })
 }
 

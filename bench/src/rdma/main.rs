@@ -206,6 +206,13 @@ fn run_rounds(all: &mut [Rounds], rounds: usize, seed: u64, args: &Args) {
                     Err(why) => eprintln!("{}: {why}", case.name),
                 }
             }
+            let told = |(one, trial): (&Contestant, &Option<Trial>)| match trial {
+                Some(trial) => format!("{} {:.4}", one.name, trial.value),
+                None => format!("{} -", one.name),
+            };
+            let told: Vec<String> = case.contestants.iter().zip(&fastest).map(told).collect();
+            // A run that is cut short has told what it saw.
+            eprintln!("round {}: {}: {}", round + 1, case.name, told.join(", "));
             for (trials, fastest) in trials.iter_mut().zip(fastest) {
                 trials.push(fastest);
             }

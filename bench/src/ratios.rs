@@ -10,9 +10,11 @@ use serde::Serialize;
 
 /// How often an interval holds the truth.
 const LEVEL: f64 = 0.95;
-/// "At least 1.00x" means: this many pairs, the interval's upper end at least 1, the median at least this.
+/// "At least 1.00x" means: this many pairs, the interval's upper end at least 1.00, the median at least this.
 const PAIRS_ENOUGH: usize = 9;
 const MEDIAN_ENOUGH: f64 = 0.97;
+/// What is 1.00 in the two decimals of "1.00x": by counted time an interval is a thousandth wide.
+const HIGH_ENOUGH: f64 = 0.995;
 
 /// Whether more or less is better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -110,7 +112,7 @@ pub fn row(
         high,
         cost_ratio: middle(&|(ours, theirs)| Some(ours.cost? / theirs.cost?)),
         at_least_as_good: (pairs.len() >= PAIRS_ENOUGH)
-            .then_some(high >= 1.0 && ratio >= MEDIAN_ENOUGH),
+            .then_some(high >= HIGH_ENOUGH && ratio >= MEDIAN_ENOUGH),
     })
 }
 
@@ -182,6 +184,16 @@ mod tests {
         assert_eq!(Better::More.of(high, low), high);
         assert_eq!(Better::Less.of(low, high), low);
         assert_eq!(Better::Less.of(high, low), low);
+    }
+
+    #[test]
+    fn a_thousandth_below_is_one_in_two_decimals_and_a_hundredth_is_not() {
+        let of = |ours: f64| {
+            let pairs = vec![(trial(ours), trial(1.0)); 9];
+            let row = row(("c", "u", Better::More), "p", &pairs, 1);
+            row.and_then(|row| row.at_least_as_good)
+        };
+        assert_eq!((of(0.999), of(0.99)), (Some(true), Some(false)));
     }
 
     #[test]

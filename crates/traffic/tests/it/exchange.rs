@@ -221,22 +221,33 @@ fn several_threads_share_the_flows_and_both_directions_ask() {
     }
 }
 
+fn pingpong(sizes: &[Bytes], repetitions: u32) -> Pingpong {
+    Pingpong {
+        sizes: sizes.to_vec(),
+        repetitions,
+        volume_bytes: Pingpong::imb_volume(),
+        data_check: true,
+    }
+}
+
+/// A trial that ends by its repetitions, not by time.
+fn by_count(pingpong: Pingpong, waiting: Waiting, flows: u32) -> TrialSpec {
+    TrialSpec {
+        duration_ns: Nanoseconds::from_millis(3_600_000),
+        interval_ns: Nanoseconds::from_millis(10_000),
+        ..exchange(Workload::Pingpong(pingpong), waiting, flows)
+    }
+}
+
 #[test]
 fn a_message_of_every_size_of_imb_goes_there_and_back_in_every_way_of_waiting() {
     for waiting in WAYS {
         for flows in [1, 2] {
             let pingpong = Pingpong {
-                sizes: Pingpong::imb_sizes(),
-                repetitions: 4,
-                volume_bytes: Pingpong::imb_volume(),
                 data_check: false,
+                ..pingpong(&Pingpong::imb_sizes(), 4)
             };
-            let spec = TrialSpec {
-                duration_ns: Nanoseconds::from_millis(3_600_000),
-                interval_ns: Nanoseconds::from_millis(10_000),
-                ..exchange(Workload::Pingpong(pingpong), waiting, flows)
-            };
-            let Some((near, _)) = run(&spec) else {
+            let Some((near, _)) = run(&by_count(pingpong, waiting, flows)) else {
                 continue;
             };
             let sizes = &asked(&near).sizes;
@@ -259,17 +270,7 @@ fn every_byte_of_a_pingpong_is_compared_in_every_way_of_waiting() {
     let sizes = [0, 1, 13, 4_099, 3_000_001].map(Bytes::new);
     for waiting in WAYS {
         for flows in [1, 3] {
-            let pingpong = Pingpong {
-                sizes: sizes.to_vec(),
-                repetitions: 5,
-                volume_bytes: Pingpong::imb_volume(),
-                data_check: true,
-            };
-            let spec = TrialSpec {
-                duration_ns: Nanoseconds::from_millis(3_600_000),
-                interval_ns: Nanoseconds::from_millis(10_000),
-                ..exchange(Workload::Pingpong(pingpong), waiting, flows)
-            };
+            let spec = by_count(pingpong(&sizes, 5), waiting, flows);
             let Some((near, _)) = run(&spec) else {
                 continue;
             };
@@ -283,17 +284,10 @@ fn every_byte_of_a_pingpong_is_compared_in_every_way_of_waiting() {
 
 #[test]
 fn every_byte_of_a_pingpong_is_compared_where_both_ends_ask() {
-    let pingpong = Pingpong {
-        sizes: [1, 30_001].map(Bytes::new).to_vec(),
-        repetitions: 20,
-        volume_bytes: Pingpong::imb_volume(),
-        data_check: true,
-    };
+    let pingpong = pingpong(&[1, 30_001].map(Bytes::new), 20);
     let spec = TrialSpec {
         direction: Direction::Bidirectional,
-        duration_ns: Nanoseconds::from_millis(3_600_000),
-        interval_ns: Nanoseconds::from_millis(10_000),
-        ..exchange(Workload::Pingpong(pingpong), Waiting::Blocking, 2)
+        ..by_count(pingpong, Waiting::Blocking, 2)
     };
     let (near, far) = run(&spec).expect("nothing special is needed");
     for side in [&near, &far] {
@@ -304,10 +298,8 @@ fn every_byte_of_a_pingpong_is_compared_where_both_ends_ask() {
 #[test]
 fn sizes_that_the_time_does_not_reach_are_absent() {
     let pingpong = Pingpong {
-        sizes: vec![Bytes::new(1), Bytes::mib(1)],
-        repetitions: 10_000_000,
-        volume_bytes: Pingpong::imb_volume(),
         data_check: false,
+        ..pingpong(&[Bytes::new(1), Bytes::mib(1)], 10_000_000)
     };
     let spec = exchange(Workload::Pingpong(pingpong), Waiting::Blocking, 1);
     let (near, _) = run(&spec).expect("nothing special is needed");

@@ -17,8 +17,8 @@
 //!
 //! Another program is told by its environment: `LINERATE_LIBIBVERBS` and `LINERATE_LIBRDMACM` are [`library`],
 //! and `LINERATE_VERBS_FAKE` says what there is, in words with commas between: `devices=2` (one without the word,
-//! none with 0), `no-kernel` (the list of devices cannot be had), and the names of [`Fault`] for every device
-//! (`memlock=65536,port-down-after=1000`).
+//! none with 0), `no-kernel` (the list of devices cannot be had), and for every device the name of a [`Link`] and
+//! those of [`Fault`] (`infiniband,memlock=65536,port-down-after=1000`).
 //!
 //! What it does as a device: port 1 with the RoCE v1 and v2 GIDs of `127.0.0.1`, `::1` and an address of its
 //! own ([`FakeDevice::address`]), an active MTU of [`MTU`], [`INLINE_MAX`] bytes inline; RC with send, write,
@@ -27,7 +27,11 @@
 //! breaks, a transition needs exactly its attributes, nothing is destroyed while it is in use. Wrong use of a pointer
 //! (freed twice, never given out) ends the process with a sentence.
 //!
-//! The connection manager finds listeners of this process by address and port, and the device by the address.
+//! Devices of InfiniBand and iWARP ([`Fake::device_of`]) have the same addresses and other GIDs; what else they lack
+//! or want, [`Link`] says.
+//!
+//! The connection manager finds listeners of this process by address and port, and the device by the address: the
+//! first one that has it.
 
 mod sys;
 
@@ -44,6 +48,41 @@ pub const MTU: u32 = 1024;
 pub const DEPTH_MAX: u32 = 16_384;
 /// The most completions of a queue.
 pub const COMPLETIONS_MAX: u32 = 65_536;
+
+/// What a device's port is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Link {
+    /// RoCE: Ethernet, and its GIDs are its IP addresses.
+    Roce,
+    /// RoCE whose table of GIDs is empty.
+    RoceWithoutGids,
+    /// InfiniBand: within the subnet it is reached by its LID; its one GID is none of its IP addresses.
+    Infiniband,
+    /// iWARP: only the connection manager connects it, the kernel takes its queue pairs on, and one that goes takes
+    /// that at its other end with it; neither datagrams nor atomics.
+    Iwarp,
+}
+
+impl Link {
+    /// All there are.
+    pub const ALL: [Self; 4] = [
+        Self::Roce,
+        Self::RoceWithoutGids,
+        Self::Infiniband,
+        Self::Iwarp,
+    ];
+
+    /// Its name in `LINERATE_VERBS_FAKE`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Roce => "roce",
+            Self::RoceWithoutGids => "no-gids",
+            Self::Infiniband => "infiniband",
+            Self::Iwarp => "iwarp",
+        }
+    }
+}
 
 /// What can be wrong with a device; 0 is nothing, else 1 or the number stated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -151,9 +190,14 @@ pub struct FakeDevice {
 }
 
 impl Fake {
-    /// One more device, which nobody else uses.
+    /// One more device of RoCE, which nobody else uses.
     pub fn device(&self) -> FakeDevice {
-        let number = self.add_device();
+        self.device_of(Link::Roce)
+    }
+
+    /// One more device, which nobody else uses.
+    pub fn device_of(&self, link: Link) -> FakeDevice {
+        let number = self.add_device(link);
         self.numbered(number)
     }
 
@@ -175,7 +219,7 @@ impl FakeDevice {
 
     /// The address that it alone has, beside `127.0.0.1` and `::1`: of `fakeN` it is `127.0.0.1` plus N.
     pub fn address(&self) -> IpAddr {
-        sys::own_address(self.number as usize)
+        sys::own_address(self.number)
     }
 
     /// Has something go wrong from now on, or no longer (0).

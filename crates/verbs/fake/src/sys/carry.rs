@@ -17,7 +17,7 @@ use super::number::{
 };
 use super::queue_pair::{Job, Task};
 use super::world::{NEWS, World, world};
-use crate::{Fault, MTU};
+use crate::{Fault, Link, MTU};
 
 /// How long a far end is tried that is there and not ready, as devices repeat.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -171,7 +171,6 @@ impl World {
     fn far_end(&self, number: u32, job: &mut Job) -> Result<u32, Stop> {
         let own = &self.queue_pairs[&number];
         let no_answer = Err(Stop::Failed(WC_RETRY_EXC_ERR));
-        let gid = own.set.ah_attr.grh.dgid.0;
         let Some(far) = self.queue_pairs.get(&own.set.dest_qp_num) else {
             return no_answer;
         };
@@ -179,11 +178,13 @@ impl World {
             let device = &self.devices[device];
             device.has(Fault::PortDown) || device.has(Fault::Gone)
         };
-        let is_known = self.devices[far.device].is_at(gid);
+        let device = &self.devices[far.device];
+        // The kernel has joined those of iWARP, which have no way of their own.
+        let is_known = device.link == Link::Iwarp || device.is_at(&own.set.ah_attr);
         if is_down(own.device) || is_down(far.device) || !is_known || far.datagrams {
             return no_answer;
         }
-        let is_silent = self.devices[far.device].has(Fault::Hang);
+        let is_silent = device.has(Fault::Hang);
         match far.state {
             IBV_QPS_RTR | IBV_QPS_RTS if !is_silent => {
                 let is_mine = far.set.dest_qp_num == number;
@@ -266,6 +267,12 @@ impl World {
         bytes: &mut Vec<u8>,
     ) -> Result<Done, Stop> {
         self.permits(far, IBV_ACCESS_REMOTE_READ)?;
+        let own = &self.queue_pairs[&number];
+        if self.devices[own.device].link == Link::Iwarp {
+            // There its answer is a write by the key of this end's memory.
+            self.allow(own.domain, &job.pieces, IBV_ACCESS_REMOTE_WRITE)
+                .map_err(Stop::Failed)?;
+        }
         let range = (address, length(job));
         let access = IBV_ACCESS_REMOTE_READ;
         self.fetch(self.domain(far), key, range, access, bytes)
@@ -360,12 +367,13 @@ impl World {
         let gids = &self.devices[self.queue_pairs[&number].device].gids;
         bytes.splice(..0, route_header(job, gids, sent));
         let filled = self.scatter(self.domain(far), &room.pieces, bytes);
+        let has_header = is_global(job).then_some(WC_GRH);
         let entry = ibv_wc {
             status: filled.err().unwrap_or(WC_SUCCESS),
             byte_len: u32::try_from(bytes.len()).unwrap_or(u32::MAX),
             src_qp: number,
             imm_data: told.unwrap_or(0),
-            wc_flags: WC_GRH | told.map_or(0, |_| IBV_WC_WITH_IMM),
+            wc_flags: has_header.unwrap_or(0) | told.map_or(0, |_| IBV_WC_WITH_IMM),
             ..ibv_wc::default()
         };
         self.end_receive(far, &room, entry);
@@ -377,7 +385,7 @@ impl World {
 
     /// The queue pair that a datagram arrives at, if it does.
     fn target(&mut self, number: u32, job: &Job) -> Option<u32> {
-        let Task::Datagram { to, key, gid, .. } = job.task else {
+        let Task::Datagram { to, key, way, .. } = job.task else {
             return None;
         };
         let device = self.queue_pairs[&number].device;
@@ -393,7 +401,7 @@ impl World {
             && matches!(far.state, IBV_QPS_RTR | IBV_QPS_RTS)
             && far.datagrams
             && far.set.qkey == key
-            && device.is_at(gid);
+            && device.is_at(&way);
         (hears && !is_lost).then_some(to)
     }
 }
@@ -402,13 +410,22 @@ fn length(job: &Job) -> usize {
     job.pieces.iter().map(|piece| piece.length as usize).sum()
 }
 
+/// Whether a datagram has a route header: within an InfiniBand subnet it needs none, and its place stays empty.
+fn is_global(job: &Job) -> bool {
+    matches!(&job.task, Task::Datagram { way, .. } if way.is_global != 0)
+}
+
 /// What RoCE v2 puts in front: an IPv6 header, or behind 20 bytes of nothing an IPv4 header.
 fn route_header(job: &Job, gids: &[ibv_gid_entry], length: usize) -> [u8; GRH] {
     let mut header = [0; GRH];
-    let Task::Datagram { gid, gid_index, .. } = job.task else {
+    let Task::Datagram { way, .. } = job.task else {
         return header;
     };
-    let own = gids[usize::from(gid_index)].gid.0;
+    if way.is_global == 0 {
+        return header;
+    }
+    let gid = way.grh.dgid.0;
+    let own = gids[usize::from(way.grh.sgid_index)].gid.0;
     // The datagram's own headers: UDP 8, transport 12 and 8, check 4.
     let inner = u16::try_from(length + 32).unwrap_or(u16::MAX);
     if own[..10] == [0; 10] && own[10..12] == [0xff; 2] {

@@ -5,12 +5,12 @@ use std::ffi::{CStr, CString, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::OnceLock;
 
-use crate::{Fault, library};
+use crate::{Fault, Link, library};
 
 /// The fake, loaded.
 #[derive(Debug, Clone, Copy)]
 pub struct Fake {
-    add_device: unsafe extern "C" fn() -> u32,
+    add_device: unsafe extern "C" fn(u32) -> u32,
     set: unsafe extern "C" fn(u32, u32, u64),
     objects_alive: unsafe extern "C" fn(u32, u32) -> u64,
     manager_alive: unsafe extern "C" fn() -> u64,
@@ -40,7 +40,7 @@ fn load() -> Fake {
         let handle = libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL);
         assert!(!handle.is_null(), "{} cannot be loaded", file.display());
         Fake {
-            add_device: std::mem::transmute::<*mut c_void, unsafe extern "C" fn() -> u32>(find(
+            add_device: std::mem::transmute::<*mut c_void, unsafe extern "C" fn(u32) -> u32>(find(
                 handle,
                 c"fake_add_device",
             )),
@@ -76,9 +76,9 @@ impl Fake {
         unsafe { (self.manager_alive)() }
     }
 
-    pub(crate) fn add_device(&self) -> u32 {
+    pub(crate) fn add_device(&self, link: Link) -> u32 {
         // SAFETY: the function has no conditions.
-        unsafe { (self.add_device)() }
+        unsafe { (self.add_device)(link as u32) }
     }
 
     pub(crate) fn set(&self, device: u32, fault: Fault, value: u64) {

@@ -87,8 +87,7 @@ unsafe fn task(world: &World, own: &QueuePair, request: &ibv_send_wr) -> Result<
                     number: tells.then_some(request.imm_data),
                     to: ud.remote_qpn,
                     key: ud.remote_qkey,
-                    gid: handle.gid.0,
-                    gid_index: handle.gid_index,
+                    way: handle.way,
                 }
             }
             _ => return Err(libc::EINVAL),

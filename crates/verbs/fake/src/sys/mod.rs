@@ -9,6 +9,7 @@ mod buffer;
 mod carry;
 mod completion;
 mod control;
+mod device;
 mod export;
 mod hot;
 mod manager;
@@ -18,13 +19,17 @@ mod world;
 
 pub use buffer::Buffer;
 pub use control::Fake;
-pub(crate) use world::own_address;
+pub(crate) use device::own_address;
 
 /// What the headers of rdma-core name and `linerate_verbs` does not use.
 mod number {
     use std::ffi::{c_int, c_uint};
 
     pub(super) const NODE_CA: c_int = 1;
+    pub(super) const TRANSPORT_IB: c_int = 0;
+    pub(super) const TRANSPORT_IWARP: c_int = 1;
+    pub(super) const LINK_LAYER_INFINIBAND: u8 = 1;
+    pub(super) const GID_TYPE_IB: u32 = 0;
     pub(super) const PORT_DOWN: c_int = 1;
     pub(super) const MTU_1024: c_int = 3;
     pub(super) const MTU_4096: c_int = 5;

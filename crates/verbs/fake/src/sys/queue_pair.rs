@@ -10,15 +10,17 @@ use linerate_verbs::sys::abi::{
     IBV_QP_ACCESS_FLAGS, IBV_QP_AV, IBV_QP_DEST_QPN, IBV_QP_MAX_DEST_RD_ATOMIC,
     IBV_QP_MAX_QP_RD_ATOMIC, IBV_QP_MIN_RNR_TIMER, IBV_QP_PATH_MTU, IBV_QP_PKEY_INDEX, IBV_QP_PORT,
     IBV_QP_QKEY, IBV_QP_RETRY_CNT, IBV_QP_RNR_RETRY, IBV_QP_RQ_PSN, IBV_QP_SQ_PSN, IBV_QP_STATE,
-    IBV_QP_TIMEOUT, IBV_QPS_ERR, IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS, IBV_WC_RECV, ibv_qp_attr,
-    ibv_qp_cap, ibv_sge, ibv_wc,
+    IBV_QP_TIMEOUT, IBV_QPS_ERR, IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS, IBV_WC_RECV, ibv_ah_attr,
+    ibv_qp_attr, ibv_qp_cap, ibv_sge, ibv_wc,
 };
 
 use super::completion::Slot;
+use super::device::Device;
 use super::number::{
     MTU_1024, QP_ALT_PATH, QP_CUR_STATE, QP_PATH_MIG_STATE, QPS_RESET, WC_WR_FLUSH_ERR,
 };
 use super::world::World;
+use crate::Link;
 
 /// What is to be done, as it was posted.
 pub(super) enum Task {
@@ -37,8 +39,7 @@ pub(super) enum Task {
         number: Option<u32>,
         to: u32,
         key: u32,
-        gid: [u8; 16],
-        gid_index: u8,
+        way: ibv_ah_attr,
     },
     FetchAdd {
         address: u64,
@@ -107,6 +108,20 @@ pub(super) struct QueuePair {
     pub(super) receives: Slots,
 }
 
+/// What a transition of iWARP may have beside the state: no program names a way, or makes its queue pair ready to
+/// send.
+fn transition_of_iwarp(from: c_int, to: c_int) -> Option<(c_int, c_int)> {
+    let common = IBV_QP_ACCESS_FLAGS | IBV_QP_PORT;
+    Some(match (from, to) {
+        (_, QPS_RESET | IBV_QPS_ERR) => (0, 0),
+        (QPS_RESET, IBV_QPS_INIT) => (0, common | IBV_QP_PKEY_INDEX),
+        (IBV_QPS_INIT, IBV_QPS_INIT | IBV_QPS_RTR)
+        | (IBV_QPS_RTR, IBV_QPS_RTR)
+        | (IBV_QPS_RTS, IBV_QPS_RTS) => (0, common),
+        _ => return None,
+    })
+}
+
 /// What a transition needs beside the state, and what it may have.
 fn transition(datagrams: bool, from: c_int, to: c_int) -> Option<(c_int, c_int)> {
     let common = IBV_QP_PKEY_INDEX | IBV_QP_PORT;
@@ -149,14 +164,12 @@ fn transition(datagrams: bool, from: c_int, to: c_int) -> Option<(c_int, c_int)>
 }
 
 /// Whether the values make sense.
-fn are_valid(given: &ibv_qp_attr, mask: c_int, gids: usize) -> bool {
+fn are_valid(given: &ibv_qp_attr, mask: c_int, device: &Device) -> bool {
     let has = |bit| mask & bit != 0;
-    let way = &given.ah_attr;
     !(has(IBV_QP_PORT) && given.port_num != 1
         || has(IBV_QP_PKEY_INDEX) && given.pkey_index != 0
         || has(IBV_QP_PATH_MTU) && !(1..=MTU_1024).contains(&given.path_mtu)
-        || has(IBV_QP_AV)
-            && (way.is_global == 0 || way.port_num != 1 || usize::from(way.grh.sgid_index) >= gids)
+        || has(IBV_QP_AV) && !device.takes(&given.ah_attr)
         || has(IBV_QP_RETRY_CNT) && given.retry_cnt > 7
         || has(IBV_QP_RNR_RETRY) && given.rnr_retry > 7
         || has(IBV_QP_TIMEOUT) && given.timeout > 31
@@ -193,10 +206,15 @@ impl World {
         } else {
             given.qp_state
         };
-        let (needed, allowed) = transition(own.datagrams, own.state, target).ok_or(libc::EINVAL)?;
-        let gids = self.devices[own.device].gids.len();
+        let device = &self.devices[own.device];
+        let transition = if device.link == Link::Iwarp {
+            transition_of_iwarp(own.state, target)
+        } else {
+            transition(own.datagrams, own.state, target)
+        };
+        let (needed, allowed) = transition.ok_or(libc::EINVAL)?;
         let extra = mask & !(needed | allowed | IBV_QP_STATE);
-        if mask & needed != needed || extra != 0 || !are_valid(given, mask, gids) {
+        if mask & needed != needed || extra != 0 || !are_valid(given, mask, device) {
             return Err(libc::EINVAL);
         }
         keep(&mut own.set, given, mask);
@@ -208,11 +226,39 @@ impl World {
                 own.sends = Slots::default();
                 own.receives = Slots::default();
             }
-            IBV_QPS_ERR => self.flush(number),
+            IBV_QPS_ERR => self.fail(number),
             _ => {}
         }
         self.wake();
         Ok(())
+    }
+
+    /// Joins two queue pairs of iWARP, as the kernel does when their connection is there.
+    pub(super) fn join(&mut self, one: u32, other: u32) -> Result<(), c_int> {
+        for (number, far) in [(one, other), (other, one)] {
+            let own = self.queue_pairs.get_mut(&number).ok_or(libc::EINVAL)?;
+            if !matches!(own.state, IBV_QPS_INIT | IBV_QPS_RTR) {
+                return Err(libc::EINVAL);
+            }
+            own.state = IBV_QPS_RTS;
+            own.set.dest_qp_num = far;
+            // A message that finds no room ends the connection.
+            own.set.rnr_retry = 0;
+        }
+        Ok(())
+    }
+
+    /// A queue pair of iWARP that is no more takes the one that it was joined to with it: they share a connection.
+    pub(super) fn hang_up(&mut self, number: u32) {
+        let is_joined = |own: &QueuePair| {
+            own.set.dest_qp_num == number
+                && own.state == IBV_QPS_RTS
+                && self.devices[own.device].link == Link::Iwarp
+        };
+        let mut all = self.queue_pairs.iter();
+        if let Some((&far, _)) = all.find(|(_, own)| is_joined(own)) {
+            self.fail(far);
+        }
     }
 
     /// Ends a queue pair after a failure: what is under way comes back.
@@ -220,6 +266,7 @@ impl World {
         if let Some(own) = self.queue_pairs.get_mut(&number) {
             own.state = IBV_QPS_ERR;
             self.flush(number);
+            self.hang_up(number);
         }
     }
 

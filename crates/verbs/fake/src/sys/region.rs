@@ -56,6 +56,16 @@ impl World {
         pieces.iter().map(part).collect()
     }
 
+    /// Whether all of this end's pieces may be used like that.
+    pub(super) fn allow(
+        &self,
+        domain: usize,
+        pieces: &[ibv_sge],
+        access: c_uint,
+    ) -> Result<(), c_int> {
+        self.parts(domain, pieces, access).map(|_| ())
+    }
+
     /// Collects the bytes of this end's pieces.
     pub(super) fn gather(
         &self,

@@ -2,22 +2,20 @@
 //! empty completion queue goes without.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
-use std::ffi::{c_char, c_int};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::ffi::c_int;
 use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard};
 use std::time::Instant;
 
-use linerate_verbs::Gid;
 use linerate_verbs::sys::abi::{
-    Gid16, IBV_GID_TYPE_ROCE_V1, IBV_GID_TYPE_ROCE_V2, ibv_async_event, ibv_context,
-    ibv_context_ops, ibv_device, ibv_gid_entry, ibv_wc,
+    ibv_ah_attr, ibv_async_event, ibv_context, ibv_context_ops, ibv_wc,
 };
 
 use super::completion::{Channel, Queue, Slot, Teller, lock};
-use super::number::{EVENT_CQ_ERR, EVENT_DEVICE_FATAL, EVENT_PORT_ACTIVE, EVENT_PORT_ERR, NODE_CA};
+use super::device::Device;
+use super::number::{EVENT_CQ_ERR, EVENT_DEVICE_FATAL, EVENT_PORT_ACTIVE, EVENT_PORT_ERR};
 use super::queue_pair::QueuePair;
 use super::region::Region;
-use crate::Fault;
+use crate::{Fault, Link};
 
 /// What is given out and counted, in the order of `crate::KINDS`.
 #[derive(Clone, Copy)]
@@ -30,31 +28,6 @@ pub(super) enum Kind {
     QueuePair,
     Handle,
     Event,
-}
-
-pub(super) struct Device {
-    /// The object given out, which is never freed: lists name it.
-    pub(super) address: usize,
-    pub(super) gids: Vec<ibv_gid_entry>,
-    faults: [u64; Fault::ALL.len()],
-    pub(super) messages: u64,
-    pub(super) datagrams: u64,
-    pub(super) alive: [u64; 8],
-    pub(super) pinned: u64,
-}
-
-impl Device {
-    pub(super) fn fault(&self, fault: Fault) -> u64 {
-        self.faults[fault as usize]
-    }
-
-    pub(super) fn has(&self, fault: Fault) -> bool {
-        self.fault(fault) != 0
-    }
-
-    pub(super) fn is_at(&self, gid: [u8; 16]) -> bool {
-        self.gids.iter().any(|entry| entry.gid.0 == gid)
-    }
 }
 
 /// What happened, told to everyone who has the device open.
@@ -87,8 +60,7 @@ pub(super) struct Domain {
 
 pub(super) struct Handle {
     pub(super) domain: usize,
-    pub(super) gid: Gid16,
-    pub(super) gid_index: u8,
+    pub(super) way: ibv_ah_attr,
 }
 
 pub(super) struct QueueEntry {
@@ -140,13 +112,17 @@ pub(super) fn world() -> MutexGuard<'static, World> {
 impl World {
     fn of_environment() -> Self {
         let mut world = Self::default();
-        let (mut count, mut faults) = (1, [0; Fault::ALL.len()]);
+        let (mut count, mut link, mut faults) = (1, Link::Roce, [0; Fault::ALL.len()]);
         let words = std::env::var("LINERATE_VERBS_FAKE").unwrap_or_default();
         for word in words.split(',').filter(|word| !word.is_empty()) {
             let (name, value) = word.split_once('=').unwrap_or((word, "1"));
             let value: u64 = value
                 .parse()
                 .unwrap_or_else(|_| panic!("LINERATE_VERBS_FAKE: `{value}` is not a number"));
+            if let Some(named) = Link::ALL.iter().find(|link| link.name() == name) {
+                link = *named;
+                continue;
+            }
             match Fault::ALL.iter().find(|fault| fault.name() == name) {
                 Some(fault) => faults[*fault as usize] = value,
                 None if name == "devices" => count = value,
@@ -155,36 +131,16 @@ impl World {
             }
         }
         for _ in 0..count {
-            let device = world.add_device() as usize;
+            let device = world.add_device(link) as usize;
             world.devices[device].faults = faults;
         }
         world
     }
 
     /// One more device; its number.
-    pub(super) fn add_device(&mut self) -> u32 {
+    pub(super) fn add_device(&mut self, link: Link) -> u32 {
         let number = u32::try_from(self.devices.len()).expect("few devices");
-        let mut raw = ibv_device {
-            ops: [std::ptr::null_mut(); 2],
-            node_type: NODE_CA,
-            transport_type: 0,
-            name: [0; 64],
-            dev_name: [0; 64],
-            dev_path: [0; 256],
-            ibdev_path: [0; 256],
-        };
-        for (own, byte) in raw.name.iter_mut().zip(format!("fake{number}").bytes()) {
-            *own = c_char::from_ne_bytes([byte]);
-        }
-        self.devices.push(Device {
-            address: Box::into_raw(Box::new(raw)).expose_provenance(),
-            gids: gid_table(self.devices.len()),
-            faults: [0; Fault::ALL.len()],
-            messages: 0,
-            datagrams: 0,
-            alive: [0; 8],
-            pinned: 0,
-        });
+        self.devices.push(Device::new(number, link));
         number
     }
 
@@ -300,32 +256,6 @@ impl World {
             }
         }
     }
-}
-
-/// The address that only one device has, beside those that all have.
-pub(crate) fn own_address(number: usize) -> IpAddr {
-    let number = u32::try_from(number).expect("few devices");
-    Ipv4Addr::from_bits(Ipv4Addr::LOCALHOST.to_bits() + number).into()
-}
-
-/// The GIDs of a device, as the kernel makes them: each address in both forms of RoCE.
-fn gid_table(number: usize) -> Vec<ibv_gid_entry> {
-    let mut addresses = vec![Ipv6Addr::LOCALHOST.into(), Ipv4Addr::LOCALHOST.into()];
-    if number > 0 {
-        addresses.push(own_address(number));
-    }
-    let forms = [IBV_GID_TYPE_ROCE_V1, IBV_GID_TYPE_ROCE_V2];
-    let both = |address| forms.map(|form| (Gid16(Gid::of(address).0), form));
-    (0..)
-        .zip(addresses.into_iter().flat_map(both))
-        .map(|(gid_index, (gid, gid_type))| ibv_gid_entry {
-            gid,
-            gid_index,
-            port_num: 1,
-            gid_type,
-            ndev_ifindex: 1,
-        })
-        .collect()
 }
 
 /// The event as the library writes it.

@@ -10,9 +10,10 @@ use linerate_verbs::sys::abi::{
 
 use super::{device_of, fails, give, is_gone, take_back};
 use crate::sys::completion::Teller;
-use crate::sys::number::{MTU_1024, MTU_4096, PORT_DOWN};
+use crate::sys::device::SUBNET_MANAGER;
+use crate::sys::number::{LINK_LAYER_INFINIBAND, MTU_1024, MTU_4096, PORT_DOWN};
 use crate::sys::world::{Context, ContextObject, Kind, Told, event_of, operations, world};
-use crate::{COMPLETIONS_MAX, DEPTH_MAX, Fault};
+use crate::{COMPLETIONS_MAX, DEPTH_MAX, Fault, Link};
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_get_device_list(count: *mut c_int) -> *mut *mut ibv_device {
@@ -104,9 +105,11 @@ unsafe extern "C" fn ibv_query_device(
     into: *mut ibv_device_attr,
 ) -> c_int {
     let world = world();
-    if is_gone(&world, device_of(&world, context)) {
+    let device = device_of(&world, context);
+    if is_gone(&world, device) {
         return libc::EIO;
     }
+    let is_iwarp = world.devices[device].link == Link::Iwarp;
     let number = |value: u32| c_int::try_from(value).unwrap_or(c_int::MAX);
     // SAFETY: the caller's structure, of which every bit pattern is a value.
     unsafe {
@@ -121,8 +124,8 @@ unsafe extern "C" fn ibv_query_device(
         (*into).max_pd = 1024;
         (*into).max_qp_rd_atom = 16;
         (*into).max_qp_init_rd_atom = 16;
-        (*into).atomic_cap = 1;
-        (*into).max_ah = 1024;
+        (*into).atomic_cap = c_int::from(!is_iwarp);
+        (*into).max_ah = if is_iwarp { 0 } else { 1024 };
         (*into).max_pkeys = 1;
         (*into).phys_port_cnt = 1;
     }
@@ -143,20 +146,28 @@ unsafe extern "C" fn ibv_query_port(
     if port != 1 {
         return libc::EINVAL;
     }
-    let is_down = world.devices[device].has(Fault::PortDown);
+    let own = &world.devices[device];
+    let is_down = own.has(Fault::PortDown);
+    let is_infiniband = own.link == Link::Infiniband;
     // SAFETY: the caller's structure, of which every bit pattern is a value.
     unsafe {
         into.write_bytes(0, 1);
         (*into).state = if is_down { PORT_DOWN } else { IBV_PORT_ACTIVE };
         (*into).max_mtu = MTU_4096;
         (*into).active_mtu = MTU_1024;
-        (*into).gid_tbl_len = c_int::try_from(world.devices[device].gids.len()).expect("few");
+        (*into).gid_tbl_len = c_int::try_from(own.gids.len()).expect("few");
         (*into).max_msg_sz = 1 << 31;
         (*into).pkey_tbl_len = 1;
         (*into).active_width = 2;
         (*into).active_speed = 32;
         (*into).phys_state = if is_down { 3 } else { 5 };
-        (*into).link_layer = IBV_LINK_LAYER_ETHERNET;
+        (*into).link_layer = if is_infiniband {
+            (*into).sm_lid = SUBNET_MANAGER;
+            (*into).lid = own.lid;
+            LINK_LAYER_INFINIBAND
+        } else {
+            IBV_LINK_LAYER_ETHERNET
+        };
     }
     0
 }

@@ -126,11 +126,7 @@ unsafe extern "C" fn ibv_create_ah(domain: *mut ibv_pd, way: *mut ibv_ah_attr) -
     }
     // SAFETY: the caller's structure.
     let way = unsafe { *way };
-    let index = way.grh.sgid_index;
-    if way.is_global == 0
-        || way.port_num != 1
-        || usize::from(index) >= world.devices[device].gids.len()
-    {
+    if !world.devices[device].takes(&way) {
         return fails(libc::EINVAL);
     }
     // SAFETY: the domain is alive (looked up above).
@@ -142,8 +138,7 @@ unsafe extern "C" fn ibv_create_ah(domain: *mut ibv_pd, way: *mut ibv_ah_attr) -
     });
     let handle = Handle {
         domain: domain.addr(),
-        gid: way.grh.dgid,
-        gid_index: index,
+        way,
     };
     world.handles.insert(address, handle);
     child_born(&mut world, domain, Kind::Handle);

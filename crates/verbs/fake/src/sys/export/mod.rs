@@ -10,7 +10,7 @@ use std::ffi::c_int;
 use linerate_verbs::sys::abi::{ibv_context, ibv_pd};
 
 use super::world::{Kind, World, world};
-use crate::Fault;
+use crate::{Fault, Link};
 
 /// How a function that returns a pointer fails.
 pub(super) fn fails<T>(errno: c_int) -> *mut T {
@@ -37,8 +37,8 @@ pub(super) fn is_gone(world: &World, device: usize) -> bool {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn fake_add_device() -> u32 {
-    world().add_device()
+extern "C" fn fake_add_device(link: u32) -> u32 {
+    world().add_device(Link::ALL[link as usize])
 }
 
 #[unsafe(no_mangle)]

@@ -15,7 +15,7 @@ use crate::sys::completion::{Channel, ChannelObject, Queue, QueueObject, Teller}
 use crate::sys::number::{EVENT_CQ_ERR, EVENT_QP_ACCESS_ERR, QPS_RESET};
 use crate::sys::queue_pair::{QueuePair, Slots};
 use crate::sys::world::{Kind, QueueEntry, Told, World, world};
-use crate::{COMPLETIONS_MAX, DEPTH_MAX, Fault, INLINE_MAX};
+use crate::{COMPLETIONS_MAX, DEPTH_MAX, Fault, INLINE_MAX, Link};
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_create_comp_channel(context: *mut ibv_context) -> *mut ibv_comp_channel {
@@ -201,6 +201,9 @@ unsafe extern "C" fn ibv_create_qp(
     if is_too_much || !matches!(asked.qp_type, IBV_QPT_RC | IBV_QPT_UD) || !asked.srq.is_null() {
         return fails(libc::EINVAL);
     }
+    if world.devices[device].link == Link::Iwarp && asked.qp_type != IBV_QPT_RC {
+        return fails(libc::EOPNOTSUPP);
+    }
     let limit = world.devices[device].fault(Fault::QueuePairs);
     let made = world.devices[device].alive[Kind::QueuePair as usize];
     if limit != 0 && made >= limit {
@@ -301,6 +304,7 @@ unsafe extern "C" fn ibv_destroy_qp(queue_pair: *mut ibv_qp) -> c_int {
     let teller = &world.contexts[&context].teller;
     teller.forget(|told| *told == about);
     child_died(&mut world, own.domain, Kind::QueuePair);
+    world.hang_up(number);
     world.wake();
     // SAFETY: it was given out as such and is removed.
     unsafe { take_back(queue_pair) };

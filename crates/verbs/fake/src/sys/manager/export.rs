@@ -17,8 +17,10 @@ use linerate_verbs::sys::abi::{
 };
 
 use super::{ChannelObject, NO_SERVICE, REJECTED, State, Told, device_at, manager};
+use crate::Link;
 use crate::sys::completion::Teller;
 use crate::sys::number::MTU_1024;
+use crate::sys::world::world;
 
 const ADDR_ERROR: c_int = 1;
 const UNREACHABLE: c_int = 7;
@@ -136,9 +138,9 @@ unsafe extern "C" fn rdma_bind_addr(id: *mut rdma_cm_id, to: *mut libc::sockaddr
         return refuses(libc::EADDRINUSE);
     }
     manager.identifier(id.addr()).own = Some(own);
-    if let Some((device, _)) = device {
+    if let Some(place) = device {
         // SAFETY: the caller's identifier is alive.
-        unsafe { (*id).verbs = manager.context(device) };
+        unsafe { (*id).verbs = manager.context(place.device) };
     }
     0
 }
@@ -174,7 +176,7 @@ unsafe extern "C" fn rdma_resolve_addr(
         (own, far)
     };
     let mut manager = manager();
-    let Some((device, _)) = device_at(own.ip()) else {
+    let Some(place) = device_at(own.ip()) else {
         return refuses(libc::ENODEV);
     };
     let identifier = manager.identifier(id.addr());
@@ -185,7 +187,7 @@ unsafe extern "C" fn rdma_resolve_addr(
     let told = if device_at(far.ip()).is_some() {
         identifier.state = State::Addressed;
         // SAFETY: the caller's identifier is alive.
-        unsafe { (*id).verbs = manager.context(device) };
+        unsafe { (*id).verbs = manager.context(place.device) };
         Told::plain(id.addr(), RDMA_CM_EVENT_ADDR_RESOLVED, 0)
     } else {
         Told::plain(id.addr(), ADDR_ERROR, -libc::EHOSTUNREACH)
@@ -244,7 +246,10 @@ unsafe extern "C" fn rdma_connect(id: *mut rdma_cm_id, given: *mut rdma_conn_par
     if own.state != State::Routed || private.len() > PRIVATE {
         return refuses(libc::EINVAL);
     }
-    private.resize(PRIVATE, 0);
+    // What iWARP carries is as long as it was given.
+    if own.place().is_none_or(|place| place.link != Link::Iwarp) {
+        private.resize(PRIVATE, 0);
+    }
     own.state = State::Calling;
     let (from, to) = (own.own, own.far.expect("it has a way"));
     let Some(listener) = manager.listener(to) else {
@@ -259,10 +264,10 @@ unsafe extern "C" fn rdma_connect(id: *mut rdma_cm_id, given: *mut rdma_conn_par
     (own.own, own.far, own.peer) = (Some(to), from, Some(caller));
     own.far_queue_pair = Some(given.qp_num);
     own.reads = (given.responder_resources, given.initiator_depth);
-    if let Some((device, _)) = device_at(to.ip()) {
+    if let Some(place) = device_at(to.ip()) {
         let raw: *mut rdma_cm_id = std::ptr::with_exposed_provenance_mut(called);
         // SAFETY: it was just made, and nobody else has it yet.
-        unsafe { (*raw).verbs = manager.context(device) };
+        unsafe { (*raw).verbs = manager.context(place.device) };
     }
     manager.tell(Told {
         id: called,
@@ -286,6 +291,8 @@ unsafe extern "C" fn rdma_accept(id: *mut rdma_cm_id, given: *mut rdma_conn_para
         return refuses(libc::EINVAL);
     }
     own.state = State::Answered;
+    let is_iwarp = own.place().is_some_and(|place| place.link == Link::Iwarp);
+    let called_by = own.far_queue_pair;
     let caller = own
         .peer
         .filter(|peer| manager.identifiers.contains_key(peer));
@@ -293,15 +300,26 @@ unsafe extern "C" fn rdma_accept(id: *mut rdma_cm_id, given: *mut rdma_conn_para
         manager.tell(Told::plain(id.addr(), UNREACHABLE, -libc::ETIMEDOUT));
         return 0;
     };
+    let (mut state, mut event) = (State::Answered, RDMA_CM_EVENT_CONNECT_RESPONSE);
+    if is_iwarp {
+        // The kernel joins their queue pairs, and both hear that it is done.
+        let called_by = called_by.expect("a request has told it");
+        if let Err(errno) = world().join(given.qp_num, called_by) {
+            return refuses(errno);
+        }
+        (state, event) = (State::Connected, RDMA_CM_EVENT_ESTABLISHED);
+        manager.identifier(id.addr()).state = state;
+        manager.tell(Told::plain(id.addr(), event, 0));
+    }
     let far = manager.identifier(caller);
-    far.state = State::Answered;
+    far.state = state;
     far.far_queue_pair = Some(given.qp_num);
     far.reads = (given.responder_resources, given.initiator_depth);
     manager.tell(Told {
         private,
         reads: (given.initiator_depth, given.responder_resources),
         queue_pair: given.qp_num,
-        ..Told::plain(caller, RDMA_CM_EVENT_CONNECT_RESPONSE, 0)
+        ..Told::plain(caller, event, 0)
     });
     0
 }
@@ -333,6 +351,19 @@ unsafe extern "C" fn rdma_disconnect(id: *mut rdma_cm_id) -> c_int {
     0
 }
 
+/// What iWARP says of a queue pair's states: nothing of ready to send, which is the kernel's to reach
+/// (`iw_cm_init_qp_attr`, with the port that `rdma_init_qp_attr` adds).
+fn attributes_of_iwarp(values: &mut ibv_qp_attr, called: bool) -> c_int {
+    values.port_num = 1;
+    if values.qp_state == IBV_QPS_RTS {
+        return IBV_QP_PORT;
+    }
+    if called {
+        values.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+    }
+    IBV_QP_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_PORT
+}
+
 #[unsafe(no_mangle)]
 unsafe extern "C" fn rdma_init_qp_attr(
     id: *mut rdma_cm_id,
@@ -347,22 +378,29 @@ unsafe extern "C" fn rdma_init_qp_attr(
         qp_state: state,
         ..ibv_qp_attr::default()
     };
-    let index = own.own.and_then(|own| device_at(own.ip()));
-    let told = match (state, own.far_queue_pair, own.far, index) {
+    let told = match (state, own.far_queue_pair, own.far, own.place()) {
+        (.., Some(place)) if place.link == Link::Iwarp => {
+            attributes_of_iwarp(&mut values, own.peer.is_some())
+        }
         (IBV_QPS_INIT, ..) => {
             values.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
             values.port_num = 1;
-            IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX | IBV_QP_PORT
+            IBV_QP_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX | IBV_QP_PORT
         }
-        (IBV_QPS_RTR, Some(number), Some(far), Some((_, index))) => {
+        (IBV_QPS_RTR, Some(number), Some(far), Some(place)) => {
             values.dest_qp_num = number;
             values.path_mtu = MTU_1024;
             values.max_dest_rd_atomic = own.reads.1;
-            values.ah_attr.grh.dgid = Gid16(Gid::of(far.ip()).0);
-            values.ah_attr.grh.sgid_index = index;
-            values.ah_attr.is_global = 1;
             values.ah_attr.port_num = 1;
-            IBV_QP_AV
+            if place.link == Link::Infiniband {
+                values.ah_attr.dlid = device_at(far.ip()).map_or(0, |far| far.lid);
+            } else {
+                values.ah_attr.grh.dgid = Gid16(Gid::of(far.ip()).0);
+                values.ah_attr.grh.sgid_index = place.gid_index;
+                values.ah_attr.is_global = 1;
+            }
+            IBV_QP_STATE
+                | IBV_QP_AV
                 | IBV_QP_PATH_MTU
                 | IBV_QP_DEST_QPN
                 | IBV_QP_RQ_PSN
@@ -372,7 +410,8 @@ unsafe extern "C" fn rdma_init_qp_attr(
         (IBV_QPS_RTS, Some(_), ..) => {
             (values.timeout, values.retry_cnt, values.rnr_retry) = (14, 7, 7);
             values.max_rd_atomic = own.reads.0;
-            IBV_QP_SQ_PSN
+            IBV_QP_STATE
+                | IBV_QP_SQ_PSN
                 | IBV_QP_TIMEOUT
                 | IBV_QP_RETRY_CNT
                 | IBV_QP_RNR_RETRY
@@ -383,7 +422,7 @@ unsafe extern "C" fn rdma_init_qp_attr(
     // SAFETY: the caller's places.
     unsafe {
         into.write(values);
-        mask.write(told | IBV_QP_STATE);
+        mask.write(told);
     }
     0
 }

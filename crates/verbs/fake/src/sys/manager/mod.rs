@@ -8,14 +8,13 @@ use std::ffi::c_int;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
 
-use linerate_verbs::Gid;
 use linerate_verbs::sys::abi::{
-    IBV_GID_TYPE_ROCE_V2, RDMA_CM_EVENT_CONNECT_REQUEST, ibv_context, rdma_cm_id,
-    rdma_event_channel,
+    RDMA_CM_EVENT_CONNECT_REQUEST, ibv_context, rdma_cm_id, rdma_event_channel,
 };
 
 use super::completion::{Teller, lock};
 use super::world::{operations, world};
+use crate::Link;
 
 const REJECTED: c_int = 8;
 const DISCONNECTED: c_int = 10;
@@ -103,18 +102,33 @@ fn manager() -> MutexGuard<'static, Manager> {
     lock(&MANAGER)
 }
 
-/// The device with that address, and the index of its GID for RoCE v2.
-fn device_at(address: IpAddr) -> Option<(usize, u8)> {
-    let gid = Gid::of(address).0;
+/// What an address leads to.
+#[derive(Clone, Copy)]
+struct Place {
+    device: usize,
+    link: Link,
+    lid: u16,
+    gid_index: u8,
+}
+
+/// The first device with that address.
+fn device_at(address: IpAddr) -> Option<Place> {
     let world = world();
     (0..).zip(&world.devices).find_map(|(number, device)| {
-        let is_it = |index: usize| {
-            let entry = &device.gids[index];
-            entry.gid.0 == gid && entry.gid_type == IBV_GID_TYPE_ROCE_V2
-        };
-        let index = (0..device.gids.len()).find(|index| is_it(*index))?;
-        Some((number, u8::try_from(index).expect("few")))
+        Some(Place {
+            device: number,
+            link: device.link,
+            lid: device.lid,
+            gid_index: device.index_at(address)?,
+        })
     })
+}
+
+impl Identifier {
+    /// Where it is at this end.
+    fn place(&self) -> Option<Place> {
+        device_at(self.own?.ip())
+    }
 }
 
 impl Manager {

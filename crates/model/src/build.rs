@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 
 pub use block::block;
 pub use nic::{NicBuilder, pcie_link, tbf};
-pub use rdma::{infiniband, roce};
+pub use rdma::{infiniband, iwarp, roce};
 pub use trial::{SampleBuilder, cpu_times, sample};
 pub use verbs::{over_verbs, rdma};
 pub use watch::{WatchBuilder, watch};

@@ -6,6 +6,7 @@
 //! Architecture Specification vol. 2 (encoding), and net/core/dev.c and net/sched (shapers).
 
 mod infiniband;
+mod iwarp;
 mod path;
 mod rdma;
 
@@ -14,6 +15,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 pub use infiniband::{InfinibandSpeed, infiniband};
+pub use iwarp::{IwarpPath, iwarp};
 pub(crate) use path::same_kernel;
 pub use path::{
     Packets, PathCeilings, PathFacts, UnknownCeiling, ceilings_of_nic, ceilings_of_path,
@@ -40,6 +42,8 @@ pub enum Bound {
     Bond,
     /// The packets of RDMA over Converged Ethernet.
     Roce,
+    /// The segments of iWARP, RDMA over TCP.
+    Iwarp,
     /// The encoding of an InfiniBand link.
     Infiniband,
     /// The narrowest PCIe link.
@@ -59,6 +63,7 @@ impl fmt::Display for Bound {
             Self::Ethernet => "Ethernet framing",
             Self::Bond => "bond",
             Self::Roce => "RoCE packets",
+            Self::Iwarp => "iWARP segments",
             Self::Infiniband => "InfiniBand encoding",
             Self::Pcie => "PCIe",
             Self::WindowRtt => "window / round trip",

@@ -324,7 +324,7 @@ fn by_ceiling(trial: &Trial<'_>) -> Option<Limit> {
                 threshold::SHAPER_SHARE,
                 Some("qdisc-shaper"),
             ),
-            Bound::Ethernet | Bound::Infiniband | Bound::Bond | Bound::Roce => {
+            Bound::Ethernet | Bound::Infiniband | Bound::Bond | Bound::Roce | Bound::Iwarp => {
                 (LimitKind::Wire, threshold::WIRE_SHARE, None)
             }
             Bound::Allowance => (LimitKind::Shaper, threshold::SHAPER_SHARE, None),

@@ -292,8 +292,9 @@ pub struct VerbsRecord {
     pub gid_kind: Option<String>,
     /// The queue pair's number.
     pub queue_pair: u32,
-    /// The path MTU.
-    pub mtu: u32,
+    /// The path MTU; none of iWARP, whose TCP cuts its messages.
+    #[serde(default)]
+    pub mtu: Option<u32>,
     /// Work requests that it had under way at most.
     #[serde(default)]
     pub depth: u32,

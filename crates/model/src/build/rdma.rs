@@ -44,6 +44,14 @@ pub fn infiniband(name: &str) -> RdmaDevice {
     }
 }
 
+/// A healthy iWARP device of one port on the interface `nic`.
+pub fn iwarp(name: &str, nic: &str) -> RdmaDevice {
+    let mut device = roce(name, nic);
+    device.node_type = text("RNIC");
+    device.ports[0].gids = Known::Value(Vec::new());
+    device
+}
+
 /// A healthy RoCE device of one port on the interface `nic`.
 pub fn roce(name: &str, nic: &str) -> RdmaDevice {
     let nic: NicName = nic.parse().expect("a test names its interfaces well");

@@ -73,7 +73,7 @@ fn record(messages: u64) -> VerbsRecord {
         gid: Some("::ffff:10.0.0.1".to_owned()),
         gid_kind: Some("RoCE v2".to_owned()),
         queue_pair: 131,
-        mtu: 4_096,
+        mtu: Some(4_096),
         depth: Verbs::default_depth(),
         inline_bytes: Bytes::new(0),
         moderation: 1,

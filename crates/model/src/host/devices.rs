@@ -43,6 +43,13 @@ pub struct RdmaDevice {
     pub netns_mode: Known<String>,
 }
 
+impl RdmaDevice {
+    /// Whether it speaks iWARP, RDMA over TCP: then it has neither a path MTU nor service levels.
+    pub fn is_iwarp(&self) -> bool {
+        (self.node_type.value()).is_some_and(|kind| kind.contains("RNIC"))
+    }
+}
+
 /// A port of an RDMA device.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RdmaPort {

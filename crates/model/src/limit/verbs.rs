@@ -152,8 +152,8 @@ impl<'a> Direction<'a> {
     /// Packets of payload, at least.
     fn packets(&self) -> u64 {
         let size = self.sender.message.max(1);
-        let mtu = u64::from(self.sender.mtu.max(256));
-        self.sender.messages.saturating_mul(size.div_ceil(mtu))
+        let of_each = (self.sender.mtu).map_or(1, |mtu| size.div_ceil(mtu.max(256).into()));
+        self.sender.messages.saturating_mul(of_each)
     }
 
     fn over(&self, names: &[&str]) -> Option<(Ratio, Vec<Evidence>)> {

@@ -183,10 +183,11 @@ impl<'a> Port<'a> {
 
     /// Whether it speaks RoCE: Ethernet, and not iWARP (`RNIC`), which has neither GID types nor IB MTUs.
     pub(super) fn is_roce(&self) -> bool {
-        let iwarp = self.device.node_type.value();
         let layer = self.port.link_layer.value();
+        let kind = self.device.node_type.value();
         layer.is_some_and(|layer| layer == "Ethernet")
-            && !iwarp.is_some_and(|kind| kind.contains("RNIC") || kind.contains("usNIC"))
+            && !self.device.is_iwarp()
+            && !kind.is_some_and(|kind| kind.contains("usNIC"))
     }
 
     /// The network interface of the same port.

@@ -35,6 +35,10 @@ pub struct Verbs {
     /// The service level (InfiniBand), or the priority (RoCE).
     #[serde(default)]
     pub service_level: u8,
+    /// How long an acknowledgement is waited for before a packet is sent again: 4.096 us x 2^N, where N is 1 to 31;
+    /// `None` is 14, or what the connection manager takes.
+    #[serde(default)]
+    pub ack_timeout: Option<u8>,
     /// The device of the end that linerate was started on.
     #[serde(default)]
     pub local: DeviceChoice,
@@ -64,6 +68,7 @@ impl Default for Verbs {
             mtu: None,
             traffic_class: 0,
             service_level: 0,
+            ack_timeout: None,
             local: DeviceChoice::default(),
             remote: DeviceChoice::default(),
             memory: Registration::default(),

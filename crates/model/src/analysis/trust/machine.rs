@@ -142,7 +142,8 @@ fn frames_bytes(spec: &TrialSpec, flow: &FlowRecord) -> u64 {
             let mtu = flow
                 .verbs
                 .as_ref()
-                .map_or(SEGMENT_BYTES, |verbs| verbs.mtu.into());
+                .and_then(|verbs| verbs.mtu)
+                .map_or(SEGMENT_BYTES, u64::from);
             least.unwrap_or(SEGMENT_BYTES).min(mtu)
         }
         (_, Role::Sender, Some(tcp)) => tcp.snd_mss_bytes.as_u64(),

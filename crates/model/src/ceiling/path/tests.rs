@@ -343,6 +343,56 @@ fn over_verbs_the_packets_of_the_port_its_slot_and_its_queue_pairs_bound() {
 }
 
 #[test]
+fn an_iwarp_port_is_bounded_by_the_segments_of_its_tcp_and_a_shaper_counts_them_for_software() {
+    let host = |pci: bool, shaped: bool| {
+        let mut device = build::iwarp("cxgb4_0", "eth2");
+        if pci {
+            device.pci_address = Known::Value("0000:17:00.0".parse().expect("an address"));
+            device.pcie = Known::Value(build::pcie_link((16_000, 16), (16_000, 16)));
+        }
+        let nic = |nic: NicBuilder| {
+            let nic = nic.gbit(100).with(|nic| nic.mtu = Known::Value(9_000));
+            if shaped {
+                nic.qdisc(build::tbf(1_000))
+            } else {
+                nic
+            }
+        };
+        let host = build::host().nic("eth2", nic);
+        host.with(|host| host.rdma = vec![device]).build()
+    };
+    let of = |host: &Host, verb| {
+        let rdma = build::rdma(verb, 1 << 20);
+        let mut sample = build::over_verbs(build::sample().build(), rdma);
+        for side in [&mut sample.local, &mut sample.remote] {
+            for verbs in side.flows.iter_mut().filter_map(|flow| flow.verbs.as_mut()) {
+                verbs.mtu = None;
+                verbs.device = "cxgb4_0".to_owned();
+            }
+        }
+        let all = ceilings_of_path(&facts(host, host, Some(&sample))).ceilings;
+        let reasons = |which| {
+            let mut of_it = all.iter().filter(|bound| bound.bound == which);
+            of_it.next().map(|bound| bound.reason.clone())
+        };
+        assert_eq!(reasons(Bound::Roce), None);
+        (reasons(Bound::Iwarp), reasons(Bound::Shaper))
+    };
+    let (written, shaper) = of(&host(true, true), crate::workload::Verb::Write);
+    // 118 units of at most 8,940 bytes.
+    assert!(written.is_some_and(|reason| reason.contains("118 x (2 length + 14 header")));
+    assert_eq!(
+        shaper, None,
+        "a device's own frames pass no queueing discipline"
+    );
+    let (sent, _) = of(&host(true, false), crate::workload::Verb::Send);
+    assert!(sent.is_some_and(|reason| reason.contains("118 x (2 length + 18 header")));
+    let (written, shaper) = of(&host(false, true), crate::workload::Verb::Write);
+    assert!(written.is_some_and(|reason| reason.contains("17 x (2 length")));
+    assert!(shaper.is_some_and(|reason| reason.contains("8960/9014")));
+}
+
+#[test]
 fn an_infiniband_port_is_bounded_by_its_encoding_and_one_that_is_missing_is_said() {
     let infiniband = || {
         build::host()

@@ -6,8 +6,8 @@ use super::{
     side_of, sys,
 };
 use crate::ceiling::{
-    InfinibandSpeed, Message, Roce, RocePath, infiniband_of_messages, pcie, roce_of_messages,
-    scaled,
+    InfinibandSpeed, IwarpPath, Message, Roce, RocePath, infiniband_of_messages, iwarp, pcie,
+    roce_of_messages, scaled, shaper,
 };
 use crate::finding::Evidence;
 use crate::host::{Nic, NicKind, RdmaDevice, RdmaPort};
@@ -103,7 +103,7 @@ impl<'a> Trial<'a> {
             choice.port = Some(record.port).filter(|port| *port > 0);
         }
         let (device, port) = side.host.rdma_port(side.nic, &choice)?;
-        let used = record.map(|record| record.mtu).filter(|mtu| *mtu > 0);
+        let used = record.and_then(|record| record.mtu);
         let mtu = match used.or(self.verbs.mtu) {
             Some(mtu) => Known::Value(mtu),
             None => {
@@ -172,11 +172,12 @@ impl<'a> Trial<'a> {
                 NicKind::Bond | NicKind::Team => {
                     let host = port.side.host;
                     let bound = of_links(host, wire, self.path.flows, |link| {
-                        self.ethernet(port, &chain, link)
+                        self.frames(port, &chain, link)
                     });
                     add(Bound::Bond, bound);
                 }
-                _ => add(Bound::Roce, self.ethernet(port, &chain, wire)),
+                _ if port.device.is_iwarp() => add(Bound::Iwarp, self.frames(port, &chain, wire)),
+                _ => add(Bound::Roce, self.frames(port, &chain, wire)),
             }
             if port.is_software() && port.side.end == source.end {
                 for nic in &chain {
@@ -211,8 +212,16 @@ impl<'a> Trial<'a> {
     }
 
     /// What the frames of `wire` carry, below the interfaces of `chain`.
-    fn ethernet(&self, port: &Used<'_>, chain: &[&Nic], wire: &Nic) -> Known<Ceiling> {
+    fn frames(&self, port: &Used<'_>, chain: &[&Nic], wire: &Nic) -> Known<Ceiling> {
         let tags = chain.iter().filter(|nic| nic.kind == NicKind::Vlan).count();
+        if port.device.is_iwarp() {
+            return self.segments(
+                port,
+                chain[0],
+                wire,
+                u32::try_from(tags).unwrap_or(u32::MAX),
+            );
+        }
         let bound = wire.link_bit_per_s.clone().and_then(|speed| {
             port.mtu.clone().and_then(|rdma_mtu| {
                 let path = RocePath {
@@ -234,6 +243,38 @@ impl<'a> Trial<'a> {
         })
     }
 
+    /// What they carry of iWARP, whose TCP has the MTU of the interface `top`. Its options only the device knows: it
+    /// may have none.
+    fn segments(&self, port: &Used<'_>, top: &Nic, wire: &Nic, vlan_tags: u32) -> Known<Ceiling> {
+        let bound = wire.link_bit_per_s.clone().and_then(|speed| {
+            top.mtu.clone().and_then(|mtu| {
+                let path = IwarpPath {
+                    speed,
+                    mtu,
+                    options_bytes: 0,
+                    ipv6: self.path.ipv6,
+                    vlan_tags,
+                    is_tagged: self.names_memory(),
+                    is_software: port.is_software(),
+                };
+                iwarp(&path, self.message().map(|message| message.bytes))
+            })
+        });
+        bound.map(|mut ceiling| {
+            ceiling.evidence = vec![
+                known_evidence("link speed", &wire.link_bit_per_s, sys(wire, "speed")),
+                known_evidence("MTU", &top.mtu, sys(top, "mtu")),
+            ];
+            ceiling
+        })
+    }
+
+    /// Whether every message says where in the receiver's memory it goes. Of what several verbs carry the one with the
+    /// shorter header is taken.
+    fn names_memory(&self) -> bool {
+        !matches!(&self.sample.spec.workload, Workload::Rdma(rdma) if rdma.verb == Verb::Send)
+    }
+
     /// A software device's packets pass the interface's queueing discipline, which counts the frame without
     /// preamble and FCS.
     fn shaper(&self, port: &Used<'_>, nic: &Nic) -> Option<Known<Ceiling>> {
@@ -241,6 +282,9 @@ impl<'a> Trial<'a> {
         let Some(rate) = qdisc.rate_bit_per_s else {
             return Some(Known::Unknown(qdisc.rate_gap(&nic.name)));
         };
+        if port.device.is_iwarp() {
+            return Some((nic.mtu.clone()).and_then(|mtu| shaper(rate, mtu, 0, self.path.ipv6)));
+        }
         Some(port.mtu.clone().map(|mtu| {
             let headers: u64 = if self.path.ipv6 { 48 } else { 28 };
             let payload = u64::from(mtu);

@@ -17,7 +17,7 @@ pub(super) struct Pairs {
     pub(super) messages: u64,
     /// The size of one.
     pub(super) message: u64,
-    pub(super) mtu: u32,
+    pub(super) mtu: Option<u32>,
     pub(super) depth: u32,
     completions: u64,
     pub(super) polls: u64,
@@ -57,7 +57,7 @@ impl Pairs {
                 .or(of_sizes)
                 .unwrap_or(bytes / message),
             message,
-            mtu: records().map(|record| record.mtu).max().unwrap_or(0),
+            mtu: records().filter_map(|record| record.mtu).max(),
             depth: records().map(|record| record.depth).max().unwrap_or(0),
             completions: sum(|record| record.completions),
             polls: sum(|record| record.polls),

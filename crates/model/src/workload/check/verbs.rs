@@ -227,6 +227,12 @@ fn check_queue_pair(verbs: &Verbs) -> Result<(), SpecError> {
         "the service level",
         || verbs.service_level.to_string(),
         "0 to 15",
+    )?;
+    require(
+        verbs.ack_timeout.is_none_or(|n| (1..32).contains(&n)),
+        "the exponent of the acknowledgement's timeout",
+        || verbs.ack_timeout.unwrap_or(0).to_string(),
+        "1 to 31",
     )
 }
 

@@ -18,10 +18,13 @@ use std::time::{Duration, Instant};
 
 use linerate_model::sample::{Operations, Role};
 use linerate_model::workload::{TrialSpec, Workload};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{Shutdown, shutdown, sockopt};
 
 use crate::TrafficError;
 use crate::tcp::per_direction;
+use crate::tcp::socket::timespec;
+use crate::tcp::words::WORDS_MAX;
 use crate::trial::{Found, Seat, SeatFlow, Start};
 use crate::waiting::prepare_socket;
 use conversation::Conversation;
@@ -92,6 +95,7 @@ fn converse<C: Talk>(
         conversation.settle(&mut ledger);
         end(seat, one, conversation.is_complete(), ended, start)?;
     }
+    await_far_ends(seat);
     Ok(Some(Found {
         flows,
         operations: C::operations(ledger),
@@ -107,9 +111,11 @@ fn end(
     ended: Instant,
     start: Start,
 ) -> Result<(), TrafficError> {
-    if seat.role == Role::Sender {
+    if seat.role == Role::Sender || seat.spec.verbs.is_some() {
         // It fails only when the connection is gone, and then the other end has noticed.
         let _ = shutdown(&one.flow.socket, Shutdown::Write);
+    }
+    if seat.role == Role::Sender {
         return Ok(());
     }
     let duration = Duration::from(seat.spec.duration_ns);
@@ -122,6 +128,24 @@ fn end(
         flow: one.flow.number,
         after: ended.duration_since(start.at),
     })
+}
+
+/// Over verbs the asking end stays until the answering one has ended too: a queue pair of iWARP that goes takes that
+/// at its other end with it, where what waits for messages would fail.
+fn await_far_ends(seat: &Seat<'_>) {
+    if seat.spec.verbs.is_none() || seat.role == Role::Receiver {
+        return;
+    }
+    let until = Instant::now() + WORDS_MAX;
+    for one in &seat.flows {
+        let mut fds = [
+            PollFd::new(&one.flow.socket, PollFlags::IN),
+            PollFd::new(&seat.board.abort, PollFlags::IN),
+        ];
+        // Whoever does not end in time has a reason that its own end tells.
+        let left = timespec(until.saturating_duration_since(Instant::now()));
+        let _ = poll(&mut fds, Some(&left));
+    }
 }
 
 /// The number of a flow in its direction, and how many there are.

@@ -27,7 +27,7 @@ use linerate_model::units::Bytes;
 use linerate_model::workload::{Diffusion, Transfer};
 
 use super::conversation::Fault;
-use super::end;
+use super::{await_far_ends, end};
 use crate::tcp::Flow;
 use crate::trial::{FlowEnd, Found, Seat, SeatFlow, Start};
 use crate::{TrafficError, content};
@@ -288,6 +288,7 @@ fn found(
         flows.push(pair.end(one.flow, ended, start));
         end(seat, one, complete, ended, start)?;
     }
+    await_far_ends(seat);
     Ok(Found {
         flows,
         operations,

@@ -240,7 +240,7 @@ pub(super) fn receive(
 ) -> Result<Option<Told>, TrafficError> {
     let mut rooms: Vec<Room<'_>> = (0u64..)
         .zip(lanes)
-        .map(|(number, lane)| Room::new(job, lane, number))
+        .map(|(number, lane)| Room::new(job, lane, number, false))
         .collect();
     if job.verb == Verb::Atomic {
         for lane in lanes {

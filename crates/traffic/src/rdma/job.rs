@@ -196,6 +196,15 @@ impl Job {
         }
     }
 
+    /// Room that the receiver gives back at a time: a part of all of it.
+    pub(super) fn given_back(&self) -> u32 {
+        let all = self.receives().max(1);
+        (1..=(all / 4).max(1))
+            .rev()
+            .find(|part| all.is_multiple_of(*part))
+            .unwrap_or(1)
+    }
+
     pub(super) fn needs(&self) -> Needs {
         let memory = if self.latency {
             2 * self.slot()
@@ -207,7 +216,8 @@ impl Job {
             sends: if self.latency {
                 latency_depth()
             } else {
-                self.depth
+                // What tells of room has its own.
+                self.depth.max(self.receives() / self.given_back())
             },
             receives: self.receives(),
             inline: self.inline,

@@ -20,6 +20,7 @@
 //! * [`checked`]: rounds of messages, every byte compared.
 
 mod checked;
+mod credit;
 mod job;
 mod latency;
 mod passive;

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use linerate_verbs::{Opcode, Receive, Receives};
 
+use super::credit::Telling;
 use super::job::{Job, message};
 use super::turns::{BYTES, Word, garbled, gone, hear, say};
 use super::{Moved, Told};
@@ -27,7 +28,7 @@ pub(super) fn receive(
     }
     let mut rooms: Vec<Room<'_>> = (0u64..)
         .zip(lanes)
-        .map(|(number, lane)| Room::new(job, lane, number))
+        .map(|(number, lane)| Room::new(job, lane, number, station.is_iwarp))
         .collect();
     for (room, lane) in rooms.iter_mut().zip(lanes) {
         room.post_all(lane)
@@ -78,6 +79,8 @@ fn sleep(seat: &mut Seat<'_>, lanes: &[Lane<'_>]) -> Result<Option<Told>, Traffi
 /// Room for messages on one lane.
 pub(super) struct Room<'l> {
     receives: Receives<'l>,
+    /// Where the sender must be told of room.
+    telling: Option<Telling<'l>>,
     /// Messages that were taken and whose room was not given back.
     taken: usize,
     /// Where the next ones are given back.
@@ -88,7 +91,7 @@ pub(super) struct Room<'l> {
 }
 
 impl<'l> Room<'l> {
-    pub(super) fn new(job: &Job, lane: &'l Lane<'_>, number: u64) -> Self {
+    pub(super) fn new(job: &Job, lane: &'l Lane<'_>, number: u64, tells: bool) -> Self {
         let count = job.receives() as usize;
         let (header, most) = (job.header(), job.slot() - job.header());
         let slots = job.slots();
@@ -100,9 +103,10 @@ impl<'l> Room<'l> {
             .collect();
         Self {
             receives: Receives::new(&all),
+            telling: tells.then(|| Telling::new(job, lane, number)),
             taken: 0,
             at: 0,
-            batch: (count / 4).max(1),
+            batch: job.given_back() as usize,
             header: header as u64,
             moved: Moved::default(),
         }
@@ -129,14 +133,17 @@ impl<'l> Room<'l> {
         self.receives.post(&lane.pair, slot, 1)
     }
 
-    /// A message was taken; gives room back in batches, which end with the list.
+    /// A message was taken; gives room back in batches.
     #[inline]
     fn took(&mut self, lane: &Lane<'_>) -> Result<(), (usize, rustix::io::Errno)> {
         self.taken += 1;
-        if self.taken == self.batch.min(self.receives.len() - self.at) {
+        if self.taken == self.batch {
             self.receives.post(&lane.pair, self.at, self.taken)?;
             self.at = (self.at + self.taken) % self.receives.len();
             self.taken = 0;
+            if let Some(telling) = &mut self.telling {
+                telling.tell(lane)?;
+            }
         }
         Ok(())
     }

@@ -9,8 +9,10 @@ use std::time::{Duration, Instant};
 use linerate_model::latency::Histogram;
 use linerate_model::sample::{Operations, SizeRecord};
 use linerate_model::units::{BitRate, Bytes, Nanoseconds};
-use linerate_verbs::{Send, Sends};
+use linerate_model::workload::Verb;
+use linerate_verbs::{Opcode, Send, Sends};
 
+use super::credit::Credit;
 use super::job::{Job, message};
 use super::turns::{Word, agree, gone};
 use super::{Moved, Told};
@@ -32,8 +34,10 @@ fn real(count: u64) -> f64 {
 }
 
 /// One size on one lane.
-struct Going<'l> {
+struct Going<'l, 'c> {
     sends: Sends<'l>,
+    /// Where no device waits for the far end's room.
+    credit: Option<&'c mut Credit<'l>>,
     counter: &'l Counter,
     lane: u64,
     size: u64,
@@ -50,8 +54,13 @@ struct Going<'l> {
     bytes: u64,
 }
 
-impl<'l> Going<'l> {
-    fn new(job: &Job, lane: &'l Lane<'_>, index: usize, size: usize, bytes: u64) -> Self {
+impl<'l, 'c> Going<'l, 'c> {
+    fn new(
+        job: &Job,
+        (lane, credit): (&'l Lane<'_>, &'c mut Option<Credit<'l>>),
+        (index, size): (usize, usize),
+        bytes: u64,
+    ) -> Self {
         let number = index as u64;
         let batch = job.batch(size);
         let (left, tail) = job.amount(index, size);
@@ -73,6 +82,7 @@ impl<'l> Going<'l> {
         });
         Self {
             sends: Sends::new(&all),
+            credit: credit.as_mut(),
             counter: lane.one.counter,
             lane: number,
             size: size as u64,
@@ -94,11 +104,14 @@ impl<'l> Going<'l> {
         if self.posted == self.done && self.posted > 0 && self.left > 0 {
             self.dry += 1;
         }
-        while self.left > 0 && self.posted - self.done + self.batch as u64 <= self.depth {
+        while self.left > 0
+            && self.posted - self.done + self.batch as u64 <= self.depth
+            && self.may_go(self.batch as u64)
+        {
             let at = usize::try_from(self.posted % self.depth).unwrap_or(0);
             if self.left >= self.batch as u64 {
                 self.sends.post(&lane.pair, at, self.batch)?;
-                self.posted += self.batch as u64;
+                self.posted(self.batch as u64);
                 self.left -= self.batch as u64;
             } else {
                 self.post_rest(lane, at)?;
@@ -106,14 +119,34 @@ impl<'l> Going<'l> {
         }
         if self.left == 0
             && self.posted - self.done < self.depth
+            && self.may_go(1)
             && let Some((mut last, size)) = self.tail.take()
         {
             last.post(&lane.pair, 0, 1)?;
-            self.posted += 1;
+            self.posted(1);
             // What its completion adds is a whole message's bytes.
             self.bytes = self.bytes.wrapping_add(size).wrapping_sub(self.size);
         }
         Ok(self.posted - before)
+    }
+
+    /// Whether the far end has room for so many messages.
+    #[inline]
+    fn may_go(&self, messages: u64) -> bool {
+        (self.credit.as_ref()).is_none_or(|credit| credit.has(messages))
+    }
+
+    #[inline]
+    fn posted(&mut self, messages: u64) {
+        self.posted += messages;
+        if let Some(credit) = &mut self.credit {
+            credit.take(messages);
+        }
+    }
+
+    /// Whether it waits for nothing but room at the far end.
+    fn lacks_room(&self) -> bool {
+        self.posted == self.done && (self.left > 0 || self.tail.is_some())
     }
 
     /// Posts fewer than a batch: the last messages of all.
@@ -124,7 +157,7 @@ impl<'l> Going<'l> {
         let messages = u32::try_from(count).unwrap_or(u32::MAX);
         self.sends.set_id(last, identify(self.lane, messages));
         self.sends.post(&lane.pair, at, count)?;
-        self.posted += self.left;
+        self.posted(self.left);
         self.left = 0;
         Ok(())
     }
@@ -140,6 +173,10 @@ impl<'l> Going<'l> {
 /// A completion tells its lane and how many messages ended with it.
 fn identify(lane: u64, messages: u32) -> u64 {
     lane << 32 | u64::from(messages)
+}
+
+fn lane_of(id: u64) -> usize {
+    usize::try_from(id >> 32).unwrap_or(0)
 }
 
 /// The highest rate over as many messages as the queue pairs hold.
@@ -175,6 +212,14 @@ pub(super) fn send(
 ) -> Result<Option<Told>, TrafficError> {
     let mut operations = Operations::default();
     let mut flows = vec![Moved::default(); lanes.len()];
+    let mut credits = (0u64..)
+        .zip(lanes)
+        .map(|(number, lane)| {
+            let counts = station.is_iwarp && job.verb == Verb::Send;
+            counts.then(|| Credit::new(job, lane, number)).transpose()
+        })
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|refused| station.refused(refused))?;
     let sizes = u32::try_from(job.sizes.len()).unwrap_or(u32::MAX);
     let whole = Duration::from(seat.spec.duration_ns);
     for (index, &size) in (0u32..).zip(&job.sizes) {
@@ -185,11 +230,20 @@ pub(super) fn send(
             None
         } else {
             let budget = whole / sizes / ALONE_SHARE;
-            alone(seat, station, &lanes[0], job, size, budget, start)?
+            alone(
+                seat,
+                station,
+                (lanes, &mut credits),
+                job,
+                size,
+                budget,
+                start,
+            )?
         };
         agree(seat, start, Word::Turn { index }, Word::Ready)?;
-        let mut going: Vec<Going<'_>> = (lanes.iter().zip(&flows).enumerate())
-            .map(|(index, (lane, moved))| Going::new(job, lane, index, size, moved.bytes))
+        let own = lanes.iter().zip(&mut credits);
+        let mut going: Vec<Going<'_, '_>> = (own.zip(&flows).enumerate())
+            .map(|(index, (own, moved))| Going::new(job, own, (index, size), moved.bytes))
             .collect();
         let until = start.at + whole * (index + 1) / sizes;
         let (took, peak) = carry(seat, station, lanes, job, &mut going, until, start)?;
@@ -220,17 +274,18 @@ pub(super) fn send(
     }))
 }
 
-/// The shortest time of one message on an idle queue pair.
+/// The shortest time of one message on an idle queue pair: the first one.
 fn alone(
     seat: &Seat<'_>,
     station: &mut Station<'_>,
-    lane: &Lane<'_>,
+    (lanes, credits): (&[Lane<'_>], &mut [Option<Credit<'_>>]),
     job: &Job,
     size: usize,
     budget: Duration,
     start: Start,
 ) -> Result<Option<Nanoseconds>, TrafficError> {
     agree(seat, start, Word::Alone, Word::Ready)?;
+    let lane = &lanes[0];
     let mut one = Sends::new(&[Send {
         id: 0,
         local: message(job, lane, 0, 0, size),
@@ -241,23 +296,56 @@ fn alone(
     let mut shortest: Option<Nanoseconds> = None;
     let (first, mut messages) = (Instant::now(), 0);
     while messages < ALONE && (messages == 0 || first.elapsed() < budget) {
+        while credits[0].as_ref().is_some_and(|credit| !credit.has(1)) {
+            next(seat, station, (lanes, credits), job, start)?;
+        }
         let begun = Instant::now();
         (one.post(&lane.pair, 0, 1)).map_err(|refused| station.refused(refused))?;
-        loop {
-            match station.taker.take(None)? {
-                Took::Some(_) => break,
-                Took::Nothing => {}
-                Took::Look => look(seat, station, start)?,
-            }
+        if let Some(credit) = &mut credits[0] {
+            credit.take(1);
         }
-        (station.taker.taken(0).status())
-            .map_err(|status| station.failed(job.doing(), lane.one.flow.number, status))?;
+        while next(seat, station, (lanes, credits), job, start)? == 0 {}
         let time = Nanoseconds::from(begun.elapsed());
         shortest = Some(shortest.map_or(time, |shortest| shortest.min(time)));
         messages += 1;
     }
     agree(seat, start, Word::Done { messages }, Word::Taken)?;
     Ok(shortest)
+}
+
+/// Takes what has ended, and what was told of room; how many messages have ended.
+fn next(
+    seat: &Seat<'_>,
+    station: &mut Station<'_>,
+    (lanes, credits): (&[Lane<'_>], &mut [Option<Credit<'_>>]),
+    job: &Job,
+    start: Start,
+) -> Result<usize, TrafficError> {
+    let mut ended = 0;
+    for index in 0..take(seat, station, start)? {
+        let completion = station.taker.taken(index);
+        let number = lane_of(completion.id());
+        let lane = &lanes[number];
+        (completion.status())
+            .map_err(|status| station.failed(job.doing(), lane.one.flow.number, status))?;
+        match &mut credits[number] {
+            Some(credit) if completion.opcode() == Opcode::Received => {
+                (credit.more(lane)).map_err(|refused| station.refused(refused))?;
+            }
+            _ => ended += 1,
+        }
+    }
+    Ok(ended)
+}
+
+/// How many completions there are.
+#[inline]
+fn take(seat: &Seat<'_>, station: &mut Station<'_>, start: Start) -> Result<usize, TrafficError> {
+    match station.taker.take(None)? {
+        Took::Some(count) => Ok(count),
+        Took::Nothing => Ok(0),
+        Took::Look => look(seat, station, start).map(|()| 0),
+    }
 }
 
 /// What a thread that waits looks at: the far end, the device.
@@ -281,7 +369,7 @@ fn carry(
     station: &mut Station<'_>,
     lanes: &[Lane<'_>],
     job: &Job,
-    going: &mut [Going<'_>],
+    going: &mut [Going<'_, '_>],
     until: Instant,
     start: Start,
 ) -> Result<(Nanoseconds, Option<f64>), TrafficError> {
@@ -298,28 +386,31 @@ fn carry(
     };
     let mut stop = false;
     let mut last = begun;
-    while under_way > 0 {
-        let count = match station.taker.take(None)? {
-            Took::Some(count) => count,
-            Took::Nothing => continue,
-            Took::Look => {
-                look(seat, station, start)?;
-                continue;
-            }
-        };
+    while under_way > 0 || !stop && going.iter().any(Going::lacks_room) {
+        let count = take(seat, station, start)?;
+        if count == 0 {
+            continue;
+        }
         last = Instant::now();
         stop |= seat.board.is_stopped() || last >= until;
         for index in 0..count {
             let completion = station.taker.taken(index);
-            let number = usize::try_from(completion.id() >> 32).unwrap_or(0);
+            let number = lane_of(completion.id());
             let lane = &lanes[number];
             (completion.status())
                 .map_err(|status| station.failed(job.doing(), lane.one.flow.number, status))?;
             let one = &mut going[number];
-            let messages = completion.id() & u64::from(u32::MAX);
-            one.completed(messages);
-            under_way -= messages;
-            peak.add(messages, last);
+            match &mut one.credit {
+                Some(credit) if completion.opcode() == Opcode::Received => {
+                    (credit.more(lane)).map_err(|refused| station.refused(refused))?;
+                }
+                _ => {
+                    let messages = completion.id() & u64::from(u32::MAX);
+                    one.completed(messages);
+                    under_way -= messages;
+                    peak.add(messages, last);
+                }
+            }
             if !stop {
                 under_way += one.fill(lane).map_err(|refused| station.refused(refused))?;
             }

@@ -133,6 +133,7 @@ fn path(verbs: &Verbs, chosen: &Chosen, own: &Hello, theirs: &Hello, mtu: u32) -
         send_packet_number: own.packet_number,
         traffic_class: verbs.traffic_class,
         service_level: verbs.service_level,
+        ack_timeout: verbs.ack_timeout,
         reads_asked: own.reads_asked.min(theirs.reads_answered),
         reads_answered: own.reads_answered.min(theirs.reads_asked),
     }
@@ -148,7 +149,9 @@ fn is_chosen(chosen: &Chosen, found: Option<String>) -> Result<(), TrafficError>
     match found {
         Some(name) if name != own => Err(TrafficError::not_supported(
             format!("connect {own} by the connection manager"),
-            format!("its way goes over {name}; choose that device, or leave `--connect` out"),
+            format!(
+                "its way goes over {name}; choose that device, or an address of the one chosen"
+            ),
         )),
         _ => Ok(()),
     }
@@ -170,6 +173,7 @@ fn call(
     is_chosen(chosen, calling.device())?;
     let mut first = calling.attributes(Step::Initialize, one.access)?;
     first.mtu = Some(path.mtu);
+    first.ack_timeout = path.ack_timeout;
     one.pair.follow(&first)?;
     let secret = theirs.secret.to_be_bytes();
     let mut index = None;
@@ -178,6 +182,7 @@ fn call(
         for step in [Step::Receive, Step::Send] {
             let mut next = calling.attributes(step, one.access)?;
             next.mtu = Some(path.mtu);
+            next.ack_timeout = path.ack_timeout;
             index = index.or(next.gid_index());
             one.pair.follow(&next)?;
         }
@@ -206,6 +211,7 @@ fn answer(
         match request.attributes(step, one.access) {
             Ok(mut next) => {
                 next.mtu = Some(path.mtu);
+                next.ack_timeout = path.ack_timeout;
                 index = index.or(next.gid_index());
                 one.pair.follow(&next)?;
             }

@@ -58,6 +58,8 @@ pub(crate) struct Station<'a> {
     /// The far end can be asked for it.
     pub(crate) message_max: usize,
     pub(crate) has_atomics: bool,
+    /// Whether a message that finds no room ends the connection.
+    pub(crate) is_iwarp: bool,
     device_name: String,
 }
 
@@ -148,6 +150,7 @@ impl<'a> Station<'a> {
             .collect();
         let companion = seat.flows[0].flow.socket.as_fd();
         let device_name = chosen.device.name().to_owned();
+        let is_iwarp = chosen.device.is_iwarp();
         let device = (chosen.device, chosen.port_number);
         let taker = Taker::new(queue, device, seat.board, companion, spins);
         Ok((
@@ -155,6 +158,7 @@ impl<'a> Station<'a> {
                 taker,
                 message_max: usize::try_from(chosen.port.message_max).unwrap_or(usize::MAX),
                 has_atomics: chosen.attributes.atomics,
+                is_iwarp,
                 device_name,
             },
             lanes,
@@ -187,6 +191,7 @@ fn check_needs(
     needs: Needs,
     flows: u32,
 ) -> Result<(), TrafficError> {
+    check_iwarp(chosen, verbs)?;
     let most = chosen.attributes.queue_depth_max;
     let wanted = needs.sends.max(needs.receives);
     if wanted > most {
@@ -225,6 +230,34 @@ fn check_needs(
     Ok(())
 }
 
+/// iWARP is RDMA over TCP: what InfiniBand's packets have it has not.
+fn check_iwarp(chosen: &Chosen, verbs: &Verbs) -> Result<(), TrafficError> {
+    if !chosen.device.is_iwarp() {
+        return Ok(());
+    }
+    let chosen_gid = verbs.local.gid_index.or(verbs.remote.gid_index);
+    let wanted = if verbs.service == Service::Ud {
+        "send datagrams (`--service ud`)".to_owned()
+    } else if let Some(mtu) = verbs.mtu {
+        format!("use a path MTU of {mtu} bytes (`--mtu`)")
+    } else if verbs.service_level > 0 {
+        format!("use service level {} (`--sl`)", verbs.service_level)
+    } else if let Some(n) = verbs.ack_timeout {
+        format!("wait 4.096 us x 2^{n} for an acknowledgement (`--ack-timeout`)")
+    } else if let Some(index) = chosen_gid {
+        format!("use GID {index} (`--gid-index`)")
+    } else {
+        return Ok(());
+    };
+    Err(TrafficError::not_supported(
+        wanted,
+        format!(
+            "{} is an iWARP device, which goes over TCP and has none; leave the option out",
+            chosen.device.name()
+        ),
+    ))
+}
+
 fn fresh<'a>(
     seat: &Seat<'_>,
     domain: &ProtectionDomain,
@@ -239,7 +272,10 @@ fn fresh<'a>(
     } else {
         Buffer::new(Bytes::new(needs.memory as u64), seat.memory())?
     };
+    let reads_into_it = needs.access.remote_read && domain.device().is_iwarp();
     let access = Access {
+        // Of iWARP what a read brings is written by the key of this end's memory.
+        remote_write: needs.access.remote_write || reads_into_it,
         on_demand: registration.on_demand,
         huge_pages: registration.huge_pages && registration.on_demand,
         relaxed_ordering: registration.relaxed_ordering,
@@ -287,7 +323,7 @@ fn lane<'a>(chosen: &Chosen, fresh: Fresh<'a>, way: Way) -> Lane<'a> {
         gid: way.gid.map(|entry| entry.gid.to_string()),
         gid_kind: way.gid.map(|entry| entry.kind.to_string()),
         queue_pair: fresh.pair.number(),
-        mtu: way.mtu,
+        mtu: (!chosen.device.is_iwarp()).then_some(way.mtu),
         registered_bytes: Bytes::new(fresh.region.length() as u64),
         ..VerbsRecord::default()
     };

@@ -65,6 +65,8 @@ pub struct Attributes {
     pub access: Access,
     /// The path MTU, where it shall be smaller than what the manager found.
     pub mtu: Option<u32>,
+    /// As that of a [`Path`](super::Path), where it shall not be what the manager takes.
+    pub ack_timeout: Option<u8>,
 }
 
 impl fmt::Debug for Attributes {
@@ -356,6 +358,7 @@ impl Identifier {
             mask,
             access,
             mtu: None,
+            ack_timeout: None,
         })
     }
 

@@ -367,14 +367,14 @@ pub struct Path {
     pub traffic_class: u8,
     /// The service level.
     pub service_level: u8,
+    /// What is not acknowledged within 4.096 us x 2^N is sent again; `None` is [`Path::ACK_TIMEOUT`].
+    pub ack_timeout: Option<u8>,
     /// Reads and atomics that this end has under way.
     pub reads_asked: u8,
     /// Reads and atomics of the far end that this end answers at a time.
     pub reads_answered: u8,
 }
 
-/// The local acknowledge timeout: 4.096 us x 2^14 = 67 ms, as perftest has it.
-const TIMEOUT: u8 = 14;
 /// Repetitions before a request fails: after half a second, or some more, as devices time. Not 7, the most,
 /// which soft-RoCE takes for "without end".
 pub(super) const RETRIES: u8 = 6;
@@ -386,6 +386,9 @@ const RECEIVER_NOT_READY_TIMER: u8 = 1;
 const HOPS: u8 = 64;
 
 impl Path {
+    /// 4.096 us x 2^14 = 67 ms, as perftest has it.
+    pub const ACK_TIMEOUT: u8 = 14;
+
     /// The address as the library has it, where an index has 8 bits.
     fn address(&self) -> Result<ibv_ah_attr, Errno> {
         let index = u8::try_from(self.gid_index.unwrap_or(0)).map_err(|_| Errno::INVAL)?;
@@ -528,7 +531,7 @@ impl QueuePair {
                 | IBV_QP_RQ_PSN
                 | IBV_QP_MAX_DEST_RD_ATOMIC
                 | IBV_QP_MIN_RNR_TIMER;
-            send.timeout = TIMEOUT;
+            send.timeout = path.ack_timeout.unwrap_or(Path::ACK_TIMEOUT);
             send.retry_cnt = RETRIES;
             send.rnr_retry = RECEIVER_NOT_READY_RETRIES;
             send.max_rd_atomic = path.reads_asked;
@@ -550,6 +553,9 @@ impl QueuePair {
         }
         if let Some(mtu) = attributes.mtu.filter(|_| mask & IBV_QP_PATH_MTU != 0) {
             given.path_mtu = given.path_mtu.min(mtu_of_bytes(mtu));
+        }
+        if let Some(timeout) = attributes.ack_timeout {
+            given.timeout = timeout;
         }
         // Set by the connection manager of some kernels with no value of its own.
         mask &= !IBV_QP_QKEY;

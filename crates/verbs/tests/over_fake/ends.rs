@@ -122,6 +122,7 @@ pub(crate) fn path(device: &Device, far: u32) -> Path {
         send_packet_number: 7,
         traffic_class: 0,
         service_level: 0,
+        ack_timeout: None,
         reads_asked: 1,
         reads_answered: 1,
     }

@@ -14,9 +14,9 @@ use crate::schema::fitting;
 /// The program under test: the guest sees the host's files at their own paths.
 const LINERATE: &str = env!("CARGO_BIN_EXE_linerate");
 const VM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../testbed/vm/vm");
-/// Makes two soft-RoCE devices that reach each other; run in the guest.
-pub(crate) const SOFT_ROCE: &str =
-    concat!(env!("CARGO_MANIFEST_DIR"), "/../../testbed/vm/soft-roce");
+/// Makes two RDMA devices of software that reach each other; run in the guest.
+pub(crate) const SOFT_RDMA: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../../testbed/vm/soft-rdma");
 /// Where the guest's disk is mounted: what outlives a power cut.
 pub(crate) const DISK: &str = "/run/disk";
 /// The exit code of `vm` when the guest does not answer.

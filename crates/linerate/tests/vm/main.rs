@@ -15,6 +15,7 @@ mod cards;
 mod guards;
 mod guest;
 mod hardware;
+mod iwarp;
 mod lab;
 mod network;
 mod persist;
@@ -41,7 +42,7 @@ macro_rules! tests {
 }
 
 /// The power cuts stand last: what others left in the kernel's memory goes with them.
-const TESTS: [Test; 57] = tests![
+const TESTS: [Test; 61] = tests![
     guest::a_command_brings_back_its_output_exit_code_and_time,
     hardware::a_nic_lies_on_its_node_with_its_queues_and_their_interrupts,
     hardware::an_interrupts_cpus_are_set_read_back_and_judged,
@@ -74,6 +75,10 @@ const TESTS: [Test; 57] = tests![
     verbs::a_device_that_goes_away_in_mid_run_ends_the_trial_and_the_agent_lives_on,
     verbs::a_device_that_is_deleted_in_mid_run_is_let_go_of,
     verbs::a_user_who_may_not_use_the_device_is_told_so,
+    iwarp::an_iwarp_device_is_one_of_its_nic_and_carries_every_byte,
+    iwarp::messages_of_iwarp_are_sent_when_there_is_room_for_them,
+    iwarp::a_changed_byte_over_iwarp_fails,
+    iwarp::what_iwarp_does_not_have_is_said_and_a_killed_end_leaves_nothing,
     settings::all_that_can_be_written_is_set_read_back_and_undone,
     settings::disciplines_are_made_with_their_parameters_and_put_back,
     settings::what_a_port_offers_is_changed_and_put_back,

@@ -2,13 +2,13 @@
 
 use serde_json::json;
 
-use crate::guest::{DOCTOR, Guest, SOFT_ROCE, entry, finding};
+use crate::guest::{DOCTOR, Guest, SOFT_RDMA, entry, finding};
 
 /// Two soft-RoCE devices that reach each other, as long as the guest is up: `rxa` on `va` with 10.9.0.1,
 /// `rxb` on `vb` with 10.9.0.2.
 pub(crate) fn pair(guest: &Guest) {
     guest.shell(&format!(
-        "[ -e /sys/class/infiniband/rxb ] || {SOFT_ROCE} up"
+        "[ -e /sys/class/infiniband/rxb ] || {SOFT_RDMA} up rxe"
     ));
 }
 

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::guest::{Guest, SOFT_ROCE, entry};
+use crate::guest::{Guest, SOFT_RDMA, entry};
 use crate::rdma::pair;
 
 /// What every measurement here has in common.
@@ -48,15 +48,21 @@ const MODES: [(&str, &str); 7] = [
     ("rdma-atomic", ""),
 ];
 
-/// A command line in the guest, and what it printed as a document.
-fn measure(guest: &Guest, what: &str) -> Value {
+/// A command line in the guest behind `before`, and what it printed as a document.
+pub(crate) fn measure_after(guest: &Guest, before: &str, what: &str) -> Value {
     let command = Guest::command();
-    let out = guest.shell(&format!("{command} --format json measure {what} {COMMON}"));
+    let out = guest.shell(&format!(
+        "{before} {command} --format json measure {what} {COMMON}"
+    ));
     serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error} in {out}"))
 }
 
+fn measure(guest: &Guest, what: &str) -> Value {
+    measure_after(guest, "", what)
+}
+
 /// How a measurement that must fail ends: its exit code and what it says.
-fn refuse(guest: &Guest, script: &str) -> (i32, String) {
+pub(crate) fn refuse(guest: &Guest, script: &str) -> (i32, String) {
     let done = guest.run(&["bash", "-c", script]);
     assert_ne!(done.code, 0, "{script}\n{}", done.out);
     (done.code, done.err)
@@ -399,7 +405,7 @@ fn with_wrong_keys(verb: &str) -> String {
 /// No program has anything left with the kernel: what is the kernel's own has its owner in brackets. (A name of
 /// ours would not do: what a thread made that is gone has none.)
 #[track_caller]
-fn assert_nothing_is_held(guest: &Guest) {
+pub(crate) fn assert_nothing_is_held(guest: &Guest) {
     // What a process had that was killed goes with its last breath, a moment after it is seen to be gone.
     let held = guest.shell(
         "held() { for kind in mr qp cq pd; do rdma resource show $kind || echo not told; done | grep -v 'comm \\[' || true; }
@@ -576,7 +582,7 @@ pub(crate) fn a_device_that_is_deleted_in_mid_run_is_let_go_of(guest: &Guest) {
     assert_in_time(&said.out, f64::from(TIME) + at_most::ANSWERED);
     assert_nothing_is_held(guest);
     // Nobody has it open now: the driver goes, and comes back with other devices.
-    guest.shell(&format!("{SOFT_ROCE} down; modprobe -r rdma_rxe"));
+    guest.shell(&format!("{SOFT_RDMA} down; modprobe -r rdma_rxe"));
     guest.linerate(&["testbed", "rxe", "pair"]);
     let out = guest.shell(&format!(
         "{command} --format json measure rdma-write --sizes 4096B --repetitions 10 --time 20 --data-check \

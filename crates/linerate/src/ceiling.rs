@@ -7,7 +7,7 @@ use std::path::Path as FilePath;
 use clap::ArgMatches;
 use clap::parser::ValueSource;
 use linerate_model::ceiling::{
-    self, Bound, Ceiling, EthernetPath, Packets, PathCeilings, PathFacts, RocePath,
+    self, Bound, Ceiling, EthernetPath, IwarpPath, Packets, PathCeilings, PathFacts, RocePath,
     TIMESTAMPS_BYTES, Tunnel, UnknownCeiling,
 };
 use linerate_model::ids::NicName;
@@ -253,6 +253,18 @@ fn bounds_of_figures(args: &CeilingArgs) -> Outcome<PathCeilings> {
 /// links, what the flows can use.
 fn bound_of_wire(args: &CeilingArgs, speed: BitRate) -> Known<Ceiling> {
     let one = match args.roce {
+        _ if args.iwarp => ceiling::iwarp(
+            &IwarpPath {
+                speed,
+                mtu: args.mtu,
+                options_bytes: options_bytes(args),
+                ipv6: args.ipv6,
+                vlan_tags: args.vlan_tags,
+                is_tagged: true,
+                is_software: false,
+            },
+            None,
+        ),
         Some(version) => ceiling::roce(&RocePath {
             speed,
             rdma_mtu: args.rdma_mtu.unwrap_or(4096),

@@ -323,6 +323,9 @@ pub struct CeilingArgs {
     /// RDMA over that link instead of TCP: RoCE `v1` or `v2`.
     #[arg(long, value_name = "VERSION", value_parser = parse_roce, requires = "speed")]
     pub roce: Option<Roce>,
+    /// The same by iWARP: long writes, in the TCP segments of a device.
+    #[arg(long, requires = "speed", conflicts_with_all = ["roce", "datagram", "tunnel", "vxlan"])]
+    pub iwarp: bool,
     /// The RDMA MTU: 256, 512, 1024, 2048 or 4096 [default: 4096 for RoCE].
     #[arg(long, value_name = "BYTES")]
     pub rdma_mtu: Option<u32>,

@@ -225,6 +225,8 @@ impl Lane<'_> {
                     // If it does not hear this either, the undo that follows says so.
                     let _ = self.peer.abort_trial();
                 }
+                // Of iWARP a queue pair fails at once when the far end is gone.
+                Err(far) if far.code == Code::PeerUnreachable => return Err(far),
                 // Either of the two may be what the other one comes of.
                 Err(far)
                     if far.code != Code::Interrupted && !far.message.ends_with(&stop.message) =>

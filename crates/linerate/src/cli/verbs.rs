@@ -53,6 +53,10 @@ pub struct VerbsArgs {
     /// The service level, or of RoCE the priority [default: 0].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(0..=15))]
     pub sl: Option<u8>,
+    /// Packets that are not acknowledged within 4.096 us x 2^N are sent again, 1 to 31 [default: 14, or what the
+    /// connection manager takes].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=31))]
+    pub ack_timeout: Option<u8>,
     /// The RDMA device here, `mlx5_0` [default: that of the interface to the peer].
     #[arg(long, value_name = "NAME")]
     pub device: Option<String>,
@@ -92,6 +96,7 @@ impl VerbsArgs {
             ("--mtu", self.mtu.is_some()),
             ("--traffic-class", self.traffic_class.is_some()),
             ("--sl", self.sl.is_some()),
+            ("--ack-timeout", self.ack_timeout.is_some()),
             ("--device", self.device.is_some()),
             ("--device-remote", self.device_remote.is_some()),
             ("--rdma-port", self.rdma_port.is_some()),
@@ -117,6 +122,7 @@ impl VerbsArgs {
             mtu: self.mtu,
             traffic_class: self.traffic_class.unwrap_or_default(),
             service_level: self.sl.unwrap_or_default(),
+            ack_timeout: self.ack_timeout,
             local: DeviceChoice {
                 device: self.device.clone(),
                 port: self.rdma_port,

@@ -137,6 +137,7 @@ fn verbs_value(sample: &Sample, verbs: &Verbs) -> Value {
         "connect": verbs.connect,
         "traffic_class": verbs.traffic_class,
         "service_level": verbs.service_level,
+        "ack_timeout": verbs.ack_timeout,
         "huge_pages": verbs.memory.huge_pages,
         "on_demand": verbs.memory.on_demand,
         "relaxed_ordering": verbs.memory.relaxed_ordering,

@@ -113,7 +113,7 @@ fn queue_pairs(lines: &mut Vec<String>, end: &str, side: &SideSample) {
         let gid = one.gid.as_deref().unwrap_or("");
         facts.push(format!("{kind} {gid} (index {index})").replace("  ", " "));
     }
-    facts.push(format!("MTU {}", one.mtu));
+    facts.extend(one.mtu.map(|mtu| format!("MTU {mtu}")));
     let pairs: Vec<String> = records(side)
         .map(|record| record.queue_pair.to_string())
         .collect();

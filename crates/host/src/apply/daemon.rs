@@ -30,6 +30,8 @@ use crate::root::HostRoot;
 const IRQBALANCE: &str = "irqbalance";
 /// A process that runs hears a signal at its next chance, a sleeping one at once.
 const HEARS_WITHIN: Duration = Duration::from_secs(2);
+/// irqbalance answers between two looks at the machine, which take it a while where there are many CPUs and interrupts.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
 
 /// Whether every irqbalance is stopped.
 pub(super) fn is_paused(root: &HostRoot) -> Known<Value> {
@@ -159,7 +161,7 @@ fn ask(path: &str, message: &str) -> io::Result<String> {
     )?;
     // One that is stopped takes the connection and never answers.
     for way in [Timeout::Recv, Timeout::Send] {
-        set_socket_timeout(&socket, way, Some(HEARS_WITHIN))?;
+        set_socket_timeout(&socket, way, Some(ANSWERS_WITHIN))?;
     }
     connect(&socket, &SocketAddrUnix::new(path)?)?;
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmCredentials(1))];
@@ -191,7 +193,7 @@ fn silent(errno: Errno) -> io::Error {
     if errno != Errno::AGAIN {
         return errno.into();
     }
-    let seconds = HEARS_WITHIN.as_secs();
+    let seconds = ANSWERS_WITHIN.as_secs();
     io::Error::new(
         io::ErrorKind::TimedOut,
         format!("irqbalance did not answer within {seconds} s; is it stopped?"),

@@ -87,9 +87,9 @@ pub(crate) fn messages_of_iwarp_are_sent_when_there_is_room_for_them(guest: &Gue
         return;
     }
     for row in [
-        "rdma-send --sizes 8B,65536B --depth 3 --repetitions 2000 --flows 2 --threads 1",
-        "rdma-send --bidir --sizes 1KiB --repetitions 2000",
-        "stream --transport verbs --buffer 8KiB --bytes 20000001B",
+        "rdma-send --sizes 8B,65536B --depth 3 --repetitions 300 --flows 2 --threads 1",
+        "rdma-send --bidir --sizes 1KiB --repetitions 1000",
+        "stream --transport verbs --buffer 8KiB --bytes 5000001B",
     ] {
         let told = measure_after(guest, PINS, &format!("{row} --time 60"));
         assert_eq!(told["transport"], "verbs", "{row}");
@@ -102,8 +102,15 @@ pub(crate) fn a_changed_byte_over_iwarp_fails(guest: &Guest) {
         return;
     }
     let library = linerate_verbs_spoil::library();
-    // It knows of one read at a time.
-    for row in ROWS.into_iter().filter(|row| !row.contains("--flows 3")) {
+    for row in [
+        "rdma-write --sizes 5000B --repetitions 20",
+        "rdma-read --sizes 5000B --repetitions 20",
+        "rdma-send --latency --sizes 5000B --repetitions 20",
+        "pingpong --transport verbs --sizes 4096B --repetitions 20",
+        "stream --transport verbs --buffer 5000B --bytes 100000B",
+        "transfer --transport verbs --bytes 5000B --repetitions 20",
+        "diffusion --transport verbs --buffer 64KiB --repetitions 20",
+    ] {
         let (code, said) = refuse(
             guest,
             &format!(

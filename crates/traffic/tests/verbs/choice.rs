@@ -16,7 +16,7 @@ use linerate_verbs_fake::{Fake, Fault, Link};
 
 use super::{
     Outcome, TURN, VERBS, carry_out_at, check, compared_pingpong, diffusion, is_real, rdma,
-    sizes_of, spec,
+    sizes_of, spec, succeeded,
 };
 
 /// Set in a child only.
@@ -67,21 +67,11 @@ fn given_back() {
 fn both_at(address: &str, spec: &TrialSpec) -> (SideSample, SideSample) {
     let outcome = carry_out_at(address, spec);
     given_back();
-    match outcome {
-        (Ok(near), Ok(far)) => {
-            if spec.direction == Direction::Forward {
-                check(spec, &near, &far);
-            }
-            (near, far)
-        }
-        (near, far) => panic!(
-            "{:?} of {:?}:\n near {:?}\n far {:?}",
-            spec.workload,
-            spec.verbs,
-            near.err().map(|error| error.to_string()),
-            far.err().map(|error| error.to_string())
-        ),
+    let (near, far) = succeeded(spec, outcome);
+    if spec.direction == Direction::Forward {
+        check(spec, &near, &far);
     }
+    (near, far)
 }
 
 /// The devices that carried a trial, with the index of the GID at each end.

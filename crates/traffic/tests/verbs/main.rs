@@ -88,6 +88,12 @@ fn both(spec: &TrialSpec) -> (SideSample, SideSample) {
     if let Some(device) = &device {
         assert_eq!(device.alive(), [], "everything was given back");
     }
+    succeeded(spec, outcome)
+}
+
+/// What both ends recorded; neither may have failed.
+#[track_caller]
+fn succeeded(spec: &TrialSpec, outcome: (Outcome, Outcome)) -> (SideSample, SideSample) {
     match outcome {
         (Ok(near), Ok(far)) => (near, far),
         (near, far) => panic!(

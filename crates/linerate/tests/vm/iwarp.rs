@@ -98,6 +98,33 @@ pub(crate) fn messages_of_iwarp_are_sent_when_there_is_room_for_them(guest: &Gue
     assert_nothing_is_held(guest);
 }
 
+/// iWARP's connections have ports of TCP, which rdma_cm chooses without a look at those that TCP has in use.
+pub(crate) fn ports_that_tcp_has_are_passed_over_by_iwarp(guest: &Guest) {
+    if !pair(guest) {
+        return;
+    }
+    let command = Guest::command();
+    // Of 200 ports each end has 150 in use: that all nine that are chosen are free is one chance in 260,000.
+    let out = guest.shell(&format!(
+        "{PINS} range=/proc/sys/net/ipv4/ip_local_port_range
+        before=$(cat $range)
+        trap 'echo $before >$range; kill $(jobs -p); rm /run/taken' EXIT
+        echo 50000 50199 >$range
+        mkfifo /run/taken
+        perl -MIO::Socket::INET -e '
+            foreach my $end (qw(10.9.0.1 10.9.0.2)) {{ foreach my $port (50000 .. 50149) {{
+                push @held, IO::Socket::INET->new(LocalAddr => $end, LocalPort => $port, Listen => 1) || die $!;
+            }} }}
+            print \"taken\\n\"; close STDOUT; sleep' >/run/taken &
+        read -r _ </run/taken
+        {command} --format json measure rdma-write --flows 8 --sizes 64B --repetitions 10 --time 20 \
+            --address 10.9.0.2 local"
+    ));
+    let told: Value = serde_json::from_str(&out).expect("a document");
+    assert_eq!(told["flows"].as_array().map(Vec::len), Some(8), "{told:#}");
+    assert_nothing_is_held(guest);
+}
+
 pub(crate) fn a_changed_byte_over_iwarp_fails(guest: &Guest) {
     if !pair(guest) {
         return;

@@ -42,7 +42,7 @@ macro_rules! tests {
 }
 
 /// The power cuts stand last: what others left in the kernel's memory goes with them.
-const TESTS: [Test; 61] = tests![
+const TESTS: [Test; 62] = tests![
     guest::a_command_brings_back_its_output_exit_code_and_time,
     hardware::a_nic_lies_on_its_node_with_its_queues_and_their_interrupts,
     hardware::an_interrupts_cpus_are_set_read_back_and_judged,
@@ -77,6 +77,7 @@ const TESTS: [Test; 61] = tests![
     verbs::a_user_who_may_not_use_the_device_is_told_so,
     iwarp::an_iwarp_device_is_one_of_its_nic_and_carries_every_byte,
     iwarp::messages_of_iwarp_are_sent_when_there_is_room_for_them,
+    iwarp::ports_that_tcp_has_are_passed_over_by_iwarp,
     iwarp::a_changed_byte_over_iwarp_fails,
     iwarp::what_iwarp_does_not_have_is_said_and_a_killed_end_leaves_nothing,
     settings::all_that_can_be_written_is_set_read_back_and_undone,

@@ -169,7 +169,7 @@ fn call(
     let socket = &one.one.flow.socket;
     let from: SocketAddr = with_port(local_of(socket)?, 0);
     let to = with_port(peer_of(socket)?, theirs.port);
-    let calling = Calling::new(from, to, verbs.traffic_class, patience)?;
+    let mut calling = Calling::new(from, to, verbs.traffic_class, patience)?;
     is_chosen(chosen, calling.device())?;
     let mut first = calling.attributes(Step::Initialize, one.access)?;
     first.mtu = Some(path.mtu);

@@ -116,11 +116,13 @@ pub enum Fault {
     NodeMissing,
     /// Memory that is not pinned cannot be registered: this error number.
     PagingRefused,
+    /// So many ports that the connection manager chooses for it are TCP's already: `EADDRINUSE` once they are used.
+    PortsTaken,
 }
 
 impl Fault {
     /// All there are.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::OpenDenied,
         Self::Memlock,
         Self::QueuePairs,
@@ -135,6 +137,7 @@ impl Fault {
         Self::OtherPortDownAfter,
         Self::NodeMissing,
         Self::PagingRefused,
+        Self::PortsTaken,
     ];
 
     /// Its name in `LINERATE_VERBS_FAKE`.
@@ -154,6 +157,7 @@ impl Fault {
             Self::OtherPortDownAfter => "other-port-down-after",
             Self::NodeMissing => "node-missing",
             Self::PagingRefused => "paging-refused",
+            Self::PortsTaken => "ports-taken",
         }
     }
 }

@@ -133,6 +133,7 @@ fn refused(doing: &'static str) -> impl FnOnce(Errno) -> VerbsError {
                 "the kernel's connection manager is not there; `modprobe rdma_ucm` loads it"
                     .to_owned()
             }
+            Errno::ADDRINUSE => "others have the port, or all that were tried".to_owned(),
             _ => "it refused".to_owned(),
         },
         reason: errno.to_string(),
@@ -430,19 +431,42 @@ impl fmt::Debug for Listener {
 /// How long the kernel looks for addresses and routes.
 const RESOLVE: Duration = Duration::from_secs(2);
 
+/// How many ports that somebody has are passed over where none was asked for. The manager chooses one that nobody
+/// has of it; that TCP has it, which iWARP shares it with, is seen only when it is used (`siw_create_listen` and
+/// `siw_connect` bind a socket of TCP to it).
+const PASSED_OVER_MAX: usize = 100;
+
+/// The identifiers whose port somebody has. They keep it, so that it is not chosen again.
+#[derive(Default)]
+struct PassedOver(Vec<Identifier>);
+
+impl PassedOver {
+    /// Whether a call that ended so is made again with another port.
+    fn goes_on(&self, asked: SocketAddr, ended: Result<(), Errno>) -> bool {
+        ended == Err(Errno::ADDRINUSE) && asked.port() == 0 && self.0.len() < PASSED_OVER_MAX
+    }
+}
+
 impl Listener {
     /// Listens at `address`; port 0 is one that is free.
     pub fn new(address: SocketAddr) -> Result<Self, VerbsError> {
         let channel = Channel::new()?;
-        let identifier = Identifier::new(&channel)?;
         let mut own = RawAddress::new(address);
-        // SAFETY: the identifier is alive, the address is one of its family.
-        unsafe {
-            let bound = (channel.library.rdma_bind_addr)(identifier.raw, own.as_mut_ptr());
+        let mut passed_over = PassedOver::default();
+        let identifier = loop {
+            let identifier = Identifier::new(&channel)?;
+            // SAFETY: the identifier is alive, the address is one of its family.
+            let bound =
+                unsafe { (channel.library.rdma_bind_addr)(identifier.raw, own.as_mut_ptr()) };
             outcome(bound).map_err(refused("listen at this address"))?;
-            let listens = (channel.library.rdma_listen)(identifier.raw, 128);
-            outcome(listens).map_err(refused("listen at this address"))?;
-        }
+            // SAFETY: the identifier is alive.
+            let listens = outcome(unsafe { (channel.library.rdma_listen)(identifier.raw, 128) });
+            if !passed_over.goes_on(address, listens) {
+                listens.map_err(refused("listen at this address"))?;
+                break identifier;
+            }
+            passed_over.0.push(identifier);
+        };
         // SAFETY: the identifier is bound.
         let port = u16::from_be(unsafe { (channel.library.rdma_get_src_port)(identifier.raw) });
         Ok(Self(Rc::new(Listening {
@@ -571,6 +595,47 @@ impl fmt::Debug for Connection {
 pub struct Calling {
     identifier: Identifier,
     channel: Channel,
+    way: Ends,
+}
+
+/// What a way is looked for between.
+#[derive(Clone, Copy)]
+struct Ends {
+    from: SocketAddr,
+    to: SocketAddr,
+    traffic_class: u8,
+}
+
+impl Ends {
+    /// An identifier that has found the way.
+    fn find_way(self, channel: &Channel, patience: Patience<'_>) -> Result<Identifier, VerbsError> {
+        let identifier = Identifier::new(channel)?;
+        if self.traffic_class != 0 {
+            identifier.set_traffic_class(self.traffic_class)?;
+        }
+        let (mut source, mut target) = (RawAddress::new(self.from), RawAddress::new(self.to));
+        let limit = i32::try_from(RESOLVE.as_millis()).unwrap_or(i32::MAX);
+        let doing = "find the far end's address";
+        // SAFETY: the identifier is alive, both addresses are of their family.
+        let asked = unsafe {
+            (channel.library.rdma_resolve_addr)(
+                identifier.raw,
+                source.as_mut_ptr(),
+                target.as_mut_ptr(),
+                limit,
+            )
+        };
+        outcome(asked).map_err(refused(doing))?;
+        let found = [RDMA_CM_EVENT_ADDR_RESOLVED];
+        channel.expect(doing, identifier.raw, &found, patience)?;
+        let doing = "find the way to the far end";
+        // SAFETY: the identifier is alive and has an address.
+        let asked = unsafe { (channel.library.rdma_resolve_route)(identifier.raw, limit) };
+        outcome(asked).map_err(refused(doing))?;
+        let found = [RDMA_CM_EVENT_ROUTE_RESOLVED];
+        channel.expect(doing, identifier.raw, &found, patience)?;
+        Ok(identifier)
+    }
 }
 
 impl fmt::Debug for Calling {
@@ -588,42 +653,16 @@ impl Calling {
         patience: Patience<'_>,
     ) -> Result<Self, VerbsError> {
         let channel = Channel::new()?;
-        let identifier = Identifier::new(&channel)?;
-        if traffic_class != 0 {
-            identifier.set_traffic_class(traffic_class)?;
-        }
-        let (mut source, mut target) = (RawAddress::new(from), RawAddress::new(to));
-        let limit = i32::try_from(RESOLVE.as_millis()).unwrap_or(i32::MAX);
-        // SAFETY: the identifier is alive, both addresses are of their family.
-        let asked = unsafe {
-            (channel.library.rdma_resolve_addr)(
-                identifier.raw,
-                source.as_mut_ptr(),
-                target.as_mut_ptr(),
-                limit,
-            )
+        let way = Ends {
+            from,
+            to,
+            traffic_class,
         };
-        outcome(asked).map_err(refused("find the far end's address"))?;
-        let found = [RDMA_CM_EVENT_ADDR_RESOLVED];
-        channel.expect(
-            "find the far end's address",
-            identifier.raw,
-            &found,
-            patience,
-        )?;
-        // SAFETY: the identifier is alive and has an address.
-        let asked = unsafe { (channel.library.rdma_resolve_route)(identifier.raw, limit) };
-        outcome(asked).map_err(refused("find the way to the far end"))?;
-        let found = [RDMA_CM_EVENT_ROUTE_RESOLVED];
-        channel.expect(
-            "find the way to the far end",
-            identifier.raw,
-            &found,
-            patience,
-        )?;
+        let identifier = way.find_way(&channel, patience)?;
         Ok(Self {
             identifier,
             channel,
+            way,
         })
     }
 
@@ -640,17 +679,25 @@ impl Calling {
     /// Calls with a queue pair that is initialized, and waits for the answer; `false` when the connection is
     /// established by it already (iWARP).
     pub fn call(
-        &self,
+        &mut self,
         queue_pair: u32,
         private: &[u8],
         reads: (u8, u8),
         patience: Patience<'_>,
     ) -> Result<bool, VerbsError> {
         let mut given = parameters(queue_pair, private, reads);
-        // SAFETY: the identifier is alive, the library only reads the structure and the data it names.
-        let called =
-            unsafe { (self.identifier.library.rdma_connect)(self.identifier.raw, &raw mut given) };
-        outcome(called).map_err(refused("call the far end"))?;
+        let mut passed_over = PassedOver::default();
+        loop {
+            let own = &self.identifier;
+            // SAFETY: the identifier is alive, the library only reads the structure and the data it names.
+            let called = outcome(unsafe { (own.library.rdma_connect)(own.raw, &raw mut given) });
+            if !passed_over.goes_on(self.way.from, called) {
+                called.map_err(refused("call the far end"))?;
+                break;
+            }
+            let next = self.way.find_way(&self.channel, patience)?;
+            (passed_over.0).push(std::mem::replace(&mut self.identifier, next));
+        }
         let answers = [RDMA_CM_EVENT_CONNECT_RESPONSE, RDMA_CM_EVENT_ESTABLISHED];
         let told = (self.channel).expect(
             "connect to the far end",

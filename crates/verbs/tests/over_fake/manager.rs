@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use linerate_verbs::{
     Access, Calling, Connection, Listener, Opcode, Patience, Send, Sends, Step, VerbsError, Work,
 };
-use linerate_verbs_fake::{Fake, FakeDevice};
+use linerate_verbs_fake::{Fake, FakeDevice, Fault};
 
 use crate::ends::{End, Plan, device};
 
@@ -54,20 +54,20 @@ fn calling(fake: &FakeDevice, port: u16, turn: &Turn) -> Result<Calling, VerbsEr
 
 /// Calls with an end, up to the connection.
 fn call(
-    calling: Calling,
+    mut calling: Calling,
     end: &End,
     private: &[u8],
     turn: &Turn,
 ) -> Result<Connection, VerbsError> {
     let access = Plan::default().access;
-    let follow = |step| {
+    let follow = |calling: &Calling, step| {
         let attributes = calling.attributes(step, access)?;
         end.queue_pair.follow(&attributes)
     };
-    follow(Step::Initialize)?;
+    follow(&calling, Step::Initialize)?;
     let wanted = calling.call(end.queue_pair.number(), private, READS, turn.patience())?;
-    follow(Step::Receive)?;
-    follow(Step::Send)?;
+    follow(&calling, Step::Receive)?;
+    follow(&calling, Step::Send)?;
     calling.establish(wanted)
 }
 
@@ -171,6 +171,42 @@ fn where_nobody_listens_and_where_no_device_is_are_told_apart() {
 }
 
 #[test]
+fn a_port_that_tcp_has_already_is_passed_over_and_one_that_was_asked_for_is_not() {
+    let turn = Turn::new();
+    let (fake, device) = device();
+    fake.set(Fault::PortsTaken, 3);
+    let listener = Listener::new(at(&fake, 0)).expect("the fourth port is free");
+    let port = listener.port();
+    fake.set(Fault::PortsTaken, 3);
+    let far = End::new(&device, Plan::default());
+    std::thread::scope(|scope| {
+        let (fake, turn, device) = (&fake, &turn, device.clone());
+        let caller = scope.spawn(move || {
+            let near = End::new(&device, Plan::default());
+            let way = calling(fake, port, turn).expect("a way");
+            drop(call(way, &near, b"at last", turn).expect("the fourth port is free"));
+        });
+        let (private, _connection) = accept(&listener, &far, turn);
+        assert!(private.starts_with(b"at last"), "{private:?}");
+        caller.join().expect("the caller");
+    });
+    fake.set(Fault::PortsTaken, u64::MAX);
+    let end = End::new(&device, Plan::default());
+    let way = calling(&fake, port, &turn).expect("a way");
+    for said in [
+        refused(call(way, &end, b"", &turn)),
+        refused(Listener::new(at(&fake, 0))),
+    ] {
+        assert!(said.contains("others have the port"), "{said}");
+    }
+    fake.set(Fault::PortsTaken, 1);
+    let said = refused(Listener::new(at(&fake, 7)));
+    assert!(said.contains("others have the port"), "{said}");
+    drop((listener, far, end, device));
+    assert_eq!(Fake::install().manager_alive(), 0);
+}
+
+#[test]
 fn a_request_that_is_dropped_is_rejected() {
     let turn = Turn::new();
     let (fake, device) = device();
@@ -266,7 +302,7 @@ fn a_call_that_was_read_and_not_taken_ends_with_the_listener() {
         let (tell, told) = std::sync::mpsc::channel();
         let taken = scope.spawn(move || {
             let end = End::new(&first, Plan::default());
-            let way = calling(fake, port, turn).expect("a way");
+            let mut way = calling(fake, port, turn).expect("a way");
             let number = end.queue_pair.number();
             let answered = way.call(number, b"", READS, turn.patience());
             assert_eq!(answered, Ok(true));

@@ -152,6 +152,9 @@ unsafe extern "C" fn rdma_listen(id: *mut rdma_cm_id, _: c_int) -> c_int {
     if own.state != State::Idle || own.own.is_none() {
         return refuses(libc::EINVAL);
     }
+    if own.is_port_taken() {
+        return refuses(libc::EADDRINUSE);
+    }
     own.state = State::Listening;
     0
 }
@@ -245,6 +248,9 @@ unsafe extern "C" fn rdma_connect(id: *mut rdma_cm_id, given: *mut rdma_conn_par
     let own = manager.identifier(caller);
     if own.state != State::Routed || private.len() > PRIVATE {
         return refuses(libc::EINVAL);
+    }
+    if own.is_port_taken() {
+        return refuses(libc::EADDRINUSE);
     }
     // What iWARP carries is as long as it was given.
     if own.place().is_none_or(|place| place.link != Link::Iwarp) {

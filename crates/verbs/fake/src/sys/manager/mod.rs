@@ -14,7 +14,7 @@ use linerate_verbs::sys::abi::{
 
 use super::completion::{Teller, lock};
 use super::world::{operations, world};
-use crate::Link;
+use crate::{Fault, Link};
 
 const REJECTED: c_int = 8;
 const DISCONNECTED: c_int = 10;
@@ -128,6 +128,17 @@ impl Identifier {
     /// Where it is at this end.
     fn place(&self) -> Option<Place> {
         device_at(self.own?.ip())
+    }
+
+    /// Whether TCP has its port already, which so many are not free of.
+    fn is_port_taken(&self) -> bool {
+        let Some(place) = self.place() else {
+            return false;
+        };
+        let left = &mut world().devices[place.device].faults[Fault::PortsTaken as usize];
+        let is_taken = *left > 0;
+        *left = left.saturating_sub(1);
+        is_taken
     }
 }
 

@@ -1,6 +1,6 @@
 //! Which device, port and GID carry the data: those of the address that the flow's own connection has, unless
 //! the trial names others. Over all devices first the GID that is this address, then what the connection manager
-//! takes for it, and only then InfiniBand that needs neither.
+//! takes for it, and only then, when every device could be read, InfiniBand that needs neither.
 
 use std::net::IpAddr;
 
@@ -44,7 +44,8 @@ pub(super) fn choose(choice: &DeviceChoice, address: IpAddr) -> Result<Chosen, T
     if place.is_none() {
         place = by_manager(&candidates, choice, address)?;
     }
-    if place.is_none() {
+    // The address may be that of a device that is not given to us: then none is guessed.
+    if place.is_none() && denied.is_none() {
         place = without_address(&candidates, choice)?;
     }
     let gid = place.as_ref().and_then(|place| match choice.gid_index {
@@ -54,7 +55,6 @@ pub(super) fn choose(choice: &DeviceChoice, address: IpAddr) -> Result<Chosen, T
         None => place.gid,
     });
     let Some(place) = place.filter(|_| choice.gid_index.is_none() || gid.is_some()) else {
-        // It may be the one that is not given to us.
         let missing = || nowhere(&candidates, choice, address);
         return Err(denied.map_or_else(missing, TrafficError::from));
     };

@@ -165,14 +165,18 @@ fn infiniband_carries_datagrams_within_its_subnet_and_by_a_gid() {
 fn infiniband_that_an_address_does_not_lead_to_is_the_last_to_be_chosen() {
     let name = "infiniband_that_an_address_does_not_lead_to_is_the_last_to_be_chosen";
     alone(name, "infiniband,devices=1", |fake| {
-        let roce = fake.device_of(Link::Roce);
-        roce.set(Fault::OpenDenied, 1);
         let sides = both_at(NOBODY, &plain(Verb::Write));
         assert_eq!(carriers(&sides), [("fake0", None); 2]);
-        roce.set(Fault::OpenDenied, 0);
+        let roce = fake.device_of(Link::Roce);
         let sides = both_at(SECOND, &plain(Verb::Write));
         let [near, far] = carriers(&sides).map(|(device, _)| device);
         assert_eq!([near, far], ["fake1"; 2], "its GIDs are the addresses");
+        roce.set(Fault::OpenDenied, 1);
+        let errors = wrong_at(SECOND, &plain(Verb::Write));
+        let is_said = |(kind, said): &(FailureKind, String)| {
+            *kind == FailureKind::Permission && said.contains("fake1")
+        };
+        assert!(errors.iter().any(is_said), "it is not guessed: {errors:?}");
     });
 }
 

@@ -143,7 +143,8 @@ pub struct SizeRecord {
     pub elapsed_ns: Nanoseconds,
     /// Half of each round trip. Of `rdma-*` in latency mode the time of one operation; of its rates empty.
     pub one_way: Histogram,
-    /// `rdma-*`: the highest rate of one thread over as many messages as its queue pairs hold.
+    /// `rdma-*`: the highest rate over eight times as many messages as the queue pairs hold, of fewer that of all; of
+    /// several threads none, as theirs were not reached at the same moment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peak_bit_per_s: Option<BitRate>,
     /// `rdma-*`, rates: the shortest time of one message alone on an idle queue pair, before all others.

@@ -11,6 +11,7 @@
     reason = "a test's main talks"
 )]
 
+mod agent;
 mod cards;
 mod guards;
 mod guest;

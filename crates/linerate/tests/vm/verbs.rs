@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::agent::LastingAgent;
 use crate::guest::{Guest, SOFT_RDMA, entry};
 use crate::rdma::pair;
 
@@ -118,17 +119,31 @@ fn rows() -> Vec<String> {
         "rdma-send --service ud --sizes 7B,1024B".to_owned(),
         "rdma-send --service ud --latency --sizes 7B,1024B".to_owned(),
     ]);
+    rows.extend(MORE.map(str::to_owned));
     rows
 }
 
+/// Ways of connecting and waiting, directions, numbers of queue pairs and threads, and options of them, each with every
+/// verb that has it.
+const MORE: [&str; 13] = [
+    "rdma-write --connect cm --sizes 5000B",
+    "rdma-read --connect cm --wait blocking --sizes 5000B",
+    "rdma-send --connect cm --wait blocking --moderation 4 --sizes 5000B",
+    "rdma-atomic --connect cm --wait blocking --reverse",
+    "rdma-write --reverse --flows 3 --threads 2 --depth 8 --sizes 5000B",
+    "rdma-read --bidir --flows 3 --threads 2 --sizes 5000B",
+    "rdma-read --reverse --mtu 512 --gid-index 1 --gid-index-remote 1 --sizes 5000B",
+    "rdma-send --reverse --flows 2 --threads 1 --moderation 1 --inline 0B --sizes 5000B",
+    "rdma-write --bidir --inline 64B --sizes 48B",
+    "rdma-send --bidir --traffic-class 104 --sl 3 --relaxed-ordering --sizes 5000B",
+    "rdma-atomic --bidir --flows 2 --threads 1",
+    "rdma-send --service ud --bidir --wait blocking --sizes 1024B",
+    "rdma-send --service ud --latency --reverse --wait blocking --sizes 1024B",
+];
+
 pub(crate) fn every_byte_of_every_verb_and_mode_is_the_right_one(guest: &Guest) {
     pair(guest);
-    let more = [
-        "rdma-write --connect cm --sizes 5000B",
-        "rdma-read --bidir --flows 3 --threads 2 --sizes 5000B",
-        "rdma-send --reverse --flows 2 --threads 1 --sizes 5000B --moderation 1 --inline 0B",
-    ];
-    for row in rows().into_iter().chain(more.map(str::to_owned)) {
+    for row in rows() {
         let told = measure(
             guest,
             &format!("{row} --data-check --repetitions 20 --time 20"),
@@ -139,6 +154,10 @@ pub(crate) fn every_byte_of_every_verb_and_mode_is_the_right_one(guest: &Guest) 
             let flows = if row.contains("--flows") { 2 } else { 1 };
             let repetitions = size["repetitions"].as_u64().expect("a count");
             assert!(repetitions >= 20 * flows, "{row}: {size}");
+        }
+        if row.contains("--service ud") {
+            let came = told["datagrams"]["received"].as_u64();
+            assert!(came.is_some_and(|came| came > 0), "{row}: {told:#}");
         }
         assert_eq!(
             sizes.len(),
@@ -154,9 +173,6 @@ pub(crate) fn a_changed_byte_fails_every_verb_and_mode(guest: &Guest) {
     // Of each end's requests the third is changed, in its middle. Of `transfer` and `diffusion` that is the
     // answering end's write of what it puts back; of `pingpong` and `stream` a message.
     let more = [
-        "rdma-write --connect cm --sizes 5000B --repetitions 20",
-        "rdma-write --bidir --sizes 5000B --repetitions 20",
-        "rdma-send --reverse --sizes 5000B --repetitions 20",
         "transfer --transport verbs --bytes 5000B --repetitions 20",
         "diffusion --transport verbs --buffer 64KiB --repetitions 20",
         "pingpong --transport verbs --sizes 4096B --repetitions 20",
@@ -346,6 +362,8 @@ fn plain() -> String {
 pub(crate) fn a_port_that_is_down_and_a_peer_that_is_out_of_reach_are_told_apart(guest: &Guest) {
     pair(guest);
     let command = Guest::command();
+    let agent = LastingAgent::start(guest);
+    let peer = format!("--time 60 --address 10.9.0.2 {}", LastingAgent::PEER);
     // The address stays, its device's port does not: TCP goes on over the other interface's address.
     let (code, said) = refuse_in_time(
         guest,
@@ -353,7 +371,7 @@ pub(crate) fn a_port_that_is_down_and_a_peer_that_is_out_of_reach_are_told_apart
         (
             "ip link add dummy9 type dummy; ip link set dummy9 up; rdma link add rxd type rxe netdev dummy9
             ip link set dummy9 down",
-            &format!("{command} measure rdma-write --device rxd --gid-index 0 --time 60 {COMMON}"),
+            &format!("{command} measure rdma-write --device rxd --gid-index 0 {peer}"),
             "rdma link delete rxd; ip link del dummy9",
         ),
     );
@@ -371,7 +389,7 @@ pub(crate) fn a_port_that_is_down_and_a_peer_that_is_out_of_reach_are_told_apart
             until grep -q cb00:7109 /sys/class/infiniband/rxa/ports/1/gids/*; do :; done
             index=$(basename $(grep -l cb00:7109 /sys/class/infiniband/rxa/ports/1/gids/*))
             ip route add blackhole 203.0.113.9 table 91; ip rule add pref 5 to 203.0.113.9 lookup 91",
-            &format!("{command} measure rdma-write --gid-index $index --time 60 {COMMON}"),
+            &format!("{command} measure rdma-write --gid-index $index {peer}"),
             "ip rule del pref 5; ip route flush table 91; ip address del 203.0.113.9/32 dev va",
         ),
     );
@@ -381,6 +399,7 @@ pub(crate) fn a_port_that_is_down_and_a_peer_that_is_out_of_reach_are_told_apart
         said.contains("out of reach") || said.contains("did not answer"),
         "{said}"
     );
+    agent_goes_on(guest, agent);
 }
 
 pub(crate) fn a_key_that_the_far_end_did_not_give_is_refused_by_its_device(guest: &Guest) {
@@ -416,40 +435,10 @@ pub(crate) fn assert_nothing_is_held(guest: &Guest) {
     assert_eq!(held, "");
 }
 
-/// Where the agent and its relay are.
-const AGENT: &str = "/run/agent";
-
-/// Stands between a controller and an agent that outlives it: the answer to the first greeting serves all of them,
-/// and no good-bye goes on.
-const RELAY: &str = r#"
-while IFS= read -r line; do
-    case $line in
-        '{"hello"'*)
-            if ! [ -e greeting ]; then
-                printf '%s\n' "$line" >in
-                IFS= read -r answer <out
-                printf '%s\n' "$answer" >greeting
-            fi
-            cat greeting
-            cat out & replies=$! ;;
-        '"bye"') break ;;
-        *) printf '%s\n' "$line" >in ;;
-    esac
-done
-kill $replies
-"#;
-
 pub(crate) fn one_agent_lives_on_from_fault_to_fault(guest: &Guest) {
     pair(guest);
-    let command = Guest::command();
-    // An agent serves one controller and ends with it. This one has a talk that does not end.
-    guest.shell(&format!(
-        "rm -rf {AGENT}; mkdir {AGENT}; cd {AGENT}; mkfifo -m 666 in out
-        cat >relay <<'END'{RELAY}END
-        {command} agent --stdio <>in 1<>out 2>errors & echo $! >pid"
-    ));
-    let peer = format!("--address 10.9.0.2 'exec:cd {AGENT}; exec bash relay'");
-    let lives = || guest.shell(&format!("readlink -e /proc/$(cat {AGENT}/pid)/exe"));
+    let agent = LastingAgent::start(guest);
+    let peer = format!("--address 10.9.0.2 {}", LastingAgent::PEER);
     let faults = [
         (
             "",
@@ -467,20 +456,24 @@ pub(crate) fn one_agent_lives_on_from_fault_to_fault(guest: &Guest) {
         let (found, said) = refuse_in_time(guest, at_most::ANSWERED, (before, &command, ""));
         assert_eq!(found, code, "{said}");
         assert!(said.contains(words), "{said}");
-        lives();
+        agent.assert_alive();
     }
+    agent_goes_on(guest, agent);
+}
+
+/// An agent whose trials have failed carries out the next one, and has nothing left of any.
+#[track_caller]
+fn agent_goes_on(guest: &Guest, agent: LastingAgent<'_>) {
     let out = guest.shell(&format!(
-        "{command} --format json measure rdma-write --sizes 4096B --repetitions 10 --time 20 --data-check {peer}"
+        "{} --format json measure rdma-write --sizes 4096B --repetitions 10 --time 20 --data-check \
+         --address 10.9.0.2 {}",
+        Guest::command(),
+        LastingAgent::PEER
     ));
     let told: Value = serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error} in {out}"));
     assert_eq!(entry(&told["sizes"], "bytes", 4096)["repetitions"], 10);
-    lives();
     assert_nothing_is_held(guest);
-    guest.shell(&format!(
-        "pid=$(cat {AGENT}/pid); kill $pid
-        while readlink -e /proc/$pid/exe >/run/none; do :; done
-        rm -r {AGENT}"
-    ));
+    agent.end();
 }
 
 pub(crate) fn an_end_that_is_killed_leaves_nothing_registered(guest: &Guest) {
@@ -518,9 +511,11 @@ pub(crate) fn a_device_that_goes_away_in_mid_run_ends_the_trial_and_the_agent_li
 ) {
     pair(guest);
     let command = Guest::command();
+    let agent = LastingAgent::start(guest);
+    let peer = LastingAgent::PEER;
     let script = format!(
         "{CLOCK}
-        {command} measure rdma-write --sizes 4096B --time 60 {COMMON} >/run/out 2>/run/err & near=$!
+        {command} measure rdma-write --sizes 4096B --time 60 --address 10.9.0.2 {peer} >/run/out 2>/run/err & near=$!
         {UNTIL_IT_FLOWS}
         fault; ip link set vb down
         wait $near; echo $?; over; cat /run/err
@@ -546,12 +541,7 @@ pub(crate) fn a_device_that_goes_away_in_mid_run_ends_the_trial_and_the_agent_li
     assert_nothing_is_held(guest);
     // The wire is there again, and so is everything else.
     guest.shell("ip route replace 10.9.0.1 dev vb src 10.9.0.2 table 902");
-    let told = measure(
-        guest,
-        "rdma-write --sizes 4096B --repetitions 10 --time 10 --data-check",
-    );
-    let sizes = &told["sizes"];
-    assert_eq!(entry(sizes, "bytes", 4096)["repetitions"], 10);
+    agent_goes_on(guest, agent);
 }
 
 /// Neither the driver nor a device of soft-RoCE is taken from under a program that has it open: the kernel refuses to

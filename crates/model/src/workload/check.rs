@@ -37,6 +37,24 @@ fn require(
     })
 }
 
+/// The sizes of messages that a trial goes through; what one of them took is told by its bytes.
+fn check_sizes(sizes: &[Bytes]) -> Result<(), SpecError> {
+    require(
+        (1..=256).contains(&sizes.len()),
+        "the number of sizes",
+        || sizes.len().to_string(),
+        "1 to 256",
+    )?;
+    let mut earlier = (0..).zip(sizes);
+    let twice = earlier.find(|&(index, size)| sizes[..index].contains(size));
+    require(
+        twice.is_none(),
+        "a size",
+        || twice.map_or_else(String::new, |(_, size)| format!("{size}, twice")),
+        "each once",
+    )
+}
+
 /// The most that a message, a request or a datagram's buffer may have.
 const MESSAGE_MAX: u64 = 1 << 30;
 /// The most that the buffers of all flows may have together.
@@ -262,12 +280,7 @@ impl TrialSpec {
     }
 
     fn check_pingpong(&self, pingpong: &Pingpong) -> Result<(), SpecError> {
-        require(
-            (1..=256).contains(&pingpong.sizes.len()),
-            "the number of sizes",
-            || pingpong.sizes.len().to_string(),
-            "1 to 256",
-        )?;
+        check_sizes(&pingpong.sizes)?;
         for &size in &pingpong.sizes {
             require(
                 size.as_u64() <= MESSAGE_MAX,

@@ -13,6 +13,7 @@ use super::job::{Job, message};
 use super::passive::Room;
 use super::rate::look;
 use super::turns::{Word, agree, garbled, hear, say};
+use super::written::await_written;
 use super::{Moved, Told};
 use crate::trial::{Seat, Start};
 use crate::verbs::{Lane, Station, Took};
@@ -167,6 +168,7 @@ fn round(
             Took::Look => look(seat, station, start)?,
         }
     }
+    await_written(seat, station, lanes, job, start)?;
     let took = begun.elapsed();
     if !matches!(job.verb, Verb::Write | Verb::Send) {
         for lane in lanes {
@@ -178,7 +180,8 @@ fn round(
     Ok(took)
 }
 
-/// Posts the messages of a round on lane `index`, and has the last of them signalled; how many completions that makes.
+/// Posts the messages of a round on lane `index`, and has the last of each batch signalled; how many completions that
+/// makes.
 fn post(
     station: &Station<'_>,
     lane: &Lane<'_>,
@@ -190,6 +193,7 @@ fn post(
     if count == 0 {
         return Ok(0);
     }
+    let batch = job.batch(round.0) as usize;
     let requests: Vec<Send<'_>> = lengths_of(job, index, round)
         .enumerate()
         .map(|(slot, length)| {
@@ -201,14 +205,14 @@ fn post(
                 id: identify(index, slot),
                 local: message(job, lane, slot, 0, length),
                 work: job.request(lane, far, number),
-                signaled: slot + 1 == count,
+                signaled: (slot + 1).is_multiple_of(batch) || slot + 1 == count,
                 inline: job.is_inline(lane, length),
             }
         })
         .collect();
     (Sends::new(&requests).post(&lane.pair, 0, count))
         .map_err(|refused| station.refused(refused))?;
-    Ok(1)
+    Ok(count.div_ceil(batch))
 }
 
 /// What reads and atomics brought.

@@ -304,7 +304,12 @@ impl Job {
     }
 
     pub(super) fn depth_told(&self) -> u32 {
-        if self.latency { 1 } else { self.depth }
+        match (self.latency, self.data_check) {
+            (true, _) => 1,
+            // A round is posted at once, and each of its messages has memory of its own.
+            (false, true) => u32::try_from(self.slots()).unwrap_or(u32::MAX),
+            (false, false) => self.depth,
+        }
     }
 
     pub(super) fn moderation_told(&self) -> u32 {

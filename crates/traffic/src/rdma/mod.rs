@@ -24,8 +24,10 @@ mod credit;
 mod job;
 mod latency;
 mod passive;
+mod peak;
 mod rate;
 mod turns;
+mod written;
 
 use std::time::Instant;
 

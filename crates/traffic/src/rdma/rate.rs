@@ -14,7 +14,9 @@ use linerate_verbs::{Opcode, Send, Sends};
 
 use super::credit::Credit;
 use super::job::{Job, message};
+use super::peak::Peak;
 use super::turns::{Word, agree, gone};
+use super::written::await_written;
 use super::{Moved, Told};
 use crate::TrafficError;
 use crate::trial::{Counter, Seat, Start};
@@ -29,7 +31,7 @@ const ALONE_SHARE: u32 = 100;
     clippy::cast_precision_loss,
     reason = "messages of a trial fit in 2^53"
 )]
-fn real(count: u64) -> f64 {
+pub(super) fn real(count: u64) -> f64 {
     count as f64
 }
 
@@ -179,29 +181,6 @@ fn lane_of(id: u64) -> usize {
     usize::try_from(id >> 32).unwrap_or(0)
 }
 
-/// The highest rate over as many messages as the queue pairs hold.
-struct Peak {
-    began: Instant,
-    messages: u64,
-    span: u64,
-    best: Option<f64>,
-}
-
-impl Peak {
-    fn add(&mut self, messages: u64, now: Instant) {
-        self.messages += messages;
-        if self.messages < self.span {
-            return;
-        }
-        let seconds = now.duration_since(self.began).as_secs_f64();
-        if seconds > 0.0 {
-            let rate = real(self.messages) / seconds;
-            self.best = Some(self.best.map_or(rate, |best| best.max(rate)));
-        }
-        (self.began, self.messages) = (now, 0);
-    }
-}
-
 /// The sender's part.
 pub(super) fn send(
     seat: &Seat<'_>,
@@ -340,7 +319,11 @@ fn next(
 
 /// How many completions there are.
 #[inline]
-fn take(seat: &Seat<'_>, station: &mut Station<'_>, start: Start) -> Result<usize, TrafficError> {
+pub(super) fn take(
+    seat: &Seat<'_>,
+    station: &mut Station<'_>,
+    start: Start,
+) -> Result<usize, TrafficError> {
     match station.taker.take(None)? {
         Took::Some(count) => Ok(count),
         Took::Nothing => Ok(0),
@@ -378,21 +361,22 @@ fn carry(
     for (one, lane) in going.iter_mut().zip(lanes) {
         under_way += one.fill(lane).map_err(|refused| station.refused(refused))?;
     }
-    let mut peak = Peak {
-        began: begun,
-        messages: 0,
-        span: u64::from(job.depth) * lanes.len() as u64,
-        best: None,
-    };
+    let mut peak = Peak::new(begun, u64::from(job.depth) * lanes.len() as u64);
     let mut stop = false;
     let mut last = begun;
     while under_way > 0 || !stop && going.iter().any(Going::lacks_room) {
+        let before = peak.wants_to_begin().then(Instant::now);
         let count = take(seat, station, start)?;
+        if let Some(before) = before.filter(|_| station.taker.has_taken_all(count)) {
+            // What it has taken ended before, or is none.
+            peak.begin(before);
+        }
         if count == 0 {
             continue;
         }
         last = Instant::now();
         stop |= seat.board.is_stopped() || last >= until;
+        let mut ended = 0;
         for index in 0..count {
             let completion = station.taker.taken(index);
             let number = lane_of(completion.id());
@@ -407,17 +391,25 @@ fn carry(
                 _ => {
                     let messages = completion.id() & u64::from(u32::MAX);
                     one.completed(messages);
-                    under_way -= messages;
-                    peak.add(messages, last);
+                    ended += messages;
                 }
             }
             if !stop {
                 under_way += one.fill(lane).map_err(|refused| station.refused(refused))?;
             }
         }
+        under_way -= ended;
+        if before.is_none() {
+            peak.add(ended, last);
+        }
     }
     if !stop && going.iter().any(|one| one.left > 0) {
         return Err(gone(seat, start));
     }
-    Ok((last.duration_since(begun).into(), peak.best))
+    let best = peak.best(last);
+    await_written(seat, station, lanes, job, start)?;
+    if station.is_iwarp && job.verb == Verb::Write {
+        last = Instant::now();
+    }
+    Ok((last.duration_since(begun).into(), best))
 }

@@ -39,14 +39,23 @@ struct Place {
 
 /// Chooses for data that leaves from `address`.
 pub(super) fn choose(choice: &DeviceChoice, address: IpAddr) -> Result<Chosen, TrafficError> {
-    let (mut candidates, denied) = candidates(choice)?;
+    let (mut candidates, mut denied) = candidates(choice)?;
     let mut place = by_gid(&candidates, choice, address);
+    let mut silent = None;
     if place.is_none() {
-        place = by_manager(&candidates, choice, address)?;
+        match device_of(address) {
+            Ok(found) => place = by_manager(&candidates, choice, found)?,
+            Err(error) => silent = Some(error),
+        }
     }
     // The address may be that of a device that is not given to us: then none is guessed.
     if place.is_none() && denied.is_none() {
-        place = without_address(&candidates, choice)?;
+        let mut places = without_address(&candidates, choice)?;
+        // Nor one of several, when nobody says which.
+        denied = silent.filter(|_| places.len() > 1);
+        if denied.is_none() && !places.is_empty() {
+            place = Some(places.swap_remove(0));
+        }
     }
     let gid = place.as_ref().and_then(|place| match choice.gid_index {
         Some(index) => (candidates[place.candidate].gids.iter())
@@ -128,14 +137,14 @@ fn by_gid(candidates: &[Candidate], choice: &DeviceChoice, address: IpAddr) -> O
     })
 }
 
-/// The port that the connection manager takes for the address: InfiniBand under IPoIB, iWARP. Nothing reaches RoCE
-/// without a GID.
+/// The port that the connection manager takes for the address, which is `found`: InfiniBand under IPoIB, iWARP. Nothing
+/// reaches RoCE without a GID.
 fn by_manager(
     candidates: &[Candidate],
     choice: &DeviceChoice,
-    address: IpAddr,
+    found: Option<(String, Option<u8>)>,
 ) -> Result<Option<Place>, TrafficError> {
-    let Some((name, port)) = device_of(address) else {
+    let Some((name, port)) = found else {
         return Ok(None);
     };
     let mut all = candidates.iter().enumerate();
@@ -154,24 +163,23 @@ fn by_manager(
     }))
 }
 
-/// A port for an address that belongs to none: what was named with a GID index; else the first port of InfiniBand
-/// that carries data, which needs no GID within its subnet.
+/// The ports for an address that belongs to none: what was named with a GID index; else those of InfiniBand that carry
+/// data, which need no GID within their subnet.
 fn without_address(
     candidates: &[Candidate],
     choice: &DeviceChoice,
-) -> Result<Option<Place>, TrafficError> {
+) -> Result<Vec<Place>, TrafficError> {
+    let mut places = Vec::new();
     for (candidate, one) in candidates.iter().enumerate() {
         if choice.gid_index.is_some() {
             // Without a device it would be anybody's: then the address decides, or nothing does.
             let named = choice.device.is_some() || candidates.len() == 1;
             let found = (one.gids.iter()).find(|entry| choice.gid_index == Some(entry.index));
-            if let Some(entry) = found.filter(|_| named) {
-                return Ok(Some(Place {
-                    candidate,
-                    port: entry.port,
-                    gid: None,
-                }));
-            }
+            places.extend(found.filter(|_| named).map(|entry| Place {
+                candidate,
+                port: entry.port,
+                gid: None,
+            }));
             continue;
         }
         for port in 1..=one.attributes.ports {
@@ -180,15 +188,15 @@ fn without_address(
             }
             let found = one.device.port(port)?;
             if !found.is_ethernet && found.lid != 0 && (found.is_active || choice.port.is_some()) {
-                return Ok(Some(Place {
+                places.push(Place {
                     candidate,
                     port,
                     gid: None,
-                }));
+                });
             }
         }
     }
-    Ok(None)
+    Ok(places)
 }
 
 fn nowhere(candidates: &[Candidate], choice: &DeviceChoice, address: IpAddr) -> TrafficError {

@@ -7,8 +7,8 @@ use std::time::Instant;
 
 use linerate_model::workload::{Connect, Service, Verbs};
 use linerate_verbs::{
-    AddressHandle, Calling, Connection, Gid, Listener, Path, Patience, ProtectionDomain, Step,
-    VerbsError,
+    AddressHandle, Attributes, Calling, Connection, Gid, Listener, Path, Patience,
+    ProtectionDomain, Step, VerbsError,
 };
 
 use super::choose::Chosen;
@@ -58,6 +58,7 @@ pub(super) fn connect(
         let theirs = Hello::await_from(&one.one, deadline, &seat.board.abort)?;
         let mtu = own.mtu.min(theirs.mtu);
         let path = path(verbs, chosen, own, &theirs, mtu);
+        check_gids(chosen, own, &theirs)?;
         let mut handle = None;
         let mut connection = None;
         let mut gid = chosen.gid;
@@ -139,6 +140,18 @@ fn path(verbs: &Verbs, chosen: &Chosen, own: &Hello, theirs: &Hello, mtu: u32) -
     }
 }
 
+/// Without a GID InfiniBand goes by addresses within its subnet: so both ends have one, or neither.
+fn check_gids(chosen: &Chosen, own: &Hello, theirs: &Hello) -> Result<(), TrafficError> {
+    let [own, far] = [own.gid, theirs.gid].map(|gid| gid != Gid::default());
+    if own == far || chosen.port.is_ethernet || chosen.device.is_iwarp() {
+        return Ok(());
+    }
+    Err(TrafficError::not_supported(
+        "connect InfiniBand by a GID of one end",
+        "the other end has none; `--gid-index` and `--gid-index-remote` go together there",
+    ))
+}
+
 fn reads(path: &Path) -> (u8, u8) {
     (path.reads_asked, path.reads_answered)
 }
@@ -147,14 +160,28 @@ fn reads(path: &Path) -> (u8, u8) {
 fn is_chosen(chosen: &Chosen, found: Option<String>) -> Result<(), TrafficError> {
     let own = chosen.device.name();
     match found {
-        Some(name) if name != own => Err(TrafficError::not_supported(
-            format!("connect {own} by the connection manager"),
-            format!(
-                "its way goes over {name}; choose that device, or an address of the one chosen"
-            ),
-        )),
+        Some(name) if name != own => Err(goes_over(chosen, &name)),
         _ => Ok(()),
     }
+}
+
+/// And a port's, where the manager says which.
+fn is_chosen_port(chosen: &Chosen, first: &Attributes) -> Result<(), TrafficError> {
+    match first.port() {
+        port if port == chosen.port_number || port == 0 => Ok(()),
+        port => Err(goes_over(chosen, &format!("port {port}"))),
+    }
+}
+
+fn goes_over(chosen: &Chosen, what: &str) -> TrafficError {
+    TrafficError::not_supported(
+        format!(
+            "connect port {} of {} by the connection manager",
+            chosen.port_number,
+            chosen.device.name()
+        ),
+        format!("its way goes over {what}; choose that one, or an address of the one chosen"),
+    )
 }
 
 /// Calls the listening end; also the index of the GID that the way begins with.
@@ -172,6 +199,7 @@ fn call(
     let mut calling = Calling::new(from, to, verbs.traffic_class, patience)?;
     is_chosen(chosen, calling.device())?;
     let mut first = calling.attributes(Step::Initialize, one.access)?;
+    is_chosen_port(chosen, &first)?;
     first.mtu = Some(path.mtu);
     first.ack_timeout = path.ack_timeout;
     one.pair.follow(&first)?;
@@ -210,6 +238,9 @@ fn answer(
     for step in [Step::Initialize, Step::Receive, Step::Send] {
         match request.attributes(step, one.access) {
             Ok(mut next) => {
+                if step == Step::Initialize {
+                    is_chosen_port(chosen, &next)?;
+                }
                 next.mtu = Some(path.mtu);
                 next.ack_timeout = path.ack_timeout;
                 index = index.or(next.gid_index());

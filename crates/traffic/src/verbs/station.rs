@@ -272,10 +272,13 @@ fn fresh<'a>(
     } else {
         Buffer::new(Bytes::new(needs.memory as u64), seat.memory())?
     };
-    let reads_into_it = needs.access.remote_read && domain.device().is_iwarp();
+    let is_iwarp = domain.device().is_iwarp();
+    // Of iWARP something is read behind what was written, and what a read brings is written by the key of this end's
+    // memory.
+    let remote_read = needs.access.remote_read || (needs.access.remote_write && is_iwarp);
     let access = Access {
-        // Of iWARP what a read brings is written by the key of this end's memory.
-        remote_write: needs.access.remote_write || reads_into_it,
+        remote_read,
+        remote_write: needs.access.remote_write || (remote_read && is_iwarp),
         on_demand: registration.on_demand,
         huge_pages: registration.huge_pages && registration.on_demand,
         relaxed_ordering: registration.relaxed_ordering,

@@ -78,6 +78,12 @@ impl<'a> Taker<'a> {
         self.taken[index]
     }
 
+    /// Whether a take that found so many has left none that was there when it began.
+    #[inline]
+    pub(crate) fn has_taken_all(&self, count: usize) -> bool {
+        count < self.taken.len()
+    }
+
     /// Takes what there is, without waiting.
     #[inline]
     pub(crate) fn poll(&mut self) -> Result<usize, TrafficError> {

@@ -158,6 +158,12 @@ fn infiniband_carries_datagrams_within_its_subnet_and_by_a_gid() {
                 }
             }
         }
+        let one_end = with(plain(Verb::Send), |verbs| verbs.local.gid_index = Some(0));
+        let errors = wrong_at(SECOND, &one_end);
+        let is_said = |(kind, said): &(FailureKind, String)| {
+            *kind == FailureKind::NotSupported && said.contains("`--gid-index-remote` go together")
+        };
+        assert!(errors.iter().any(is_said), "{errors:?}");
     });
 }
 
@@ -165,8 +171,6 @@ fn infiniband_carries_datagrams_within_its_subnet_and_by_a_gid() {
 fn infiniband_that_an_address_does_not_lead_to_is_the_last_to_be_chosen() {
     let name = "infiniband_that_an_address_does_not_lead_to_is_the_last_to_be_chosen";
     alone(name, "infiniband,devices=1", |fake| {
-        let sides = both_at(NOBODY, &plain(Verb::Write));
-        assert_eq!(carriers(&sides), [("fake0", None); 2]);
         let roce = fake.device_of(Link::Roce);
         let sides = both_at(SECOND, &plain(Verb::Write));
         let [near, far] = carriers(&sides).map(|(device, _)| device);
@@ -177,6 +181,12 @@ fn infiniband_that_an_address_does_not_lead_to_is_the_last_to_be_chosen() {
             *kind == FailureKind::Permission && said.contains("fake1")
         };
         assert!(errors.iter().any(is_said), "it is not guessed: {errors:?}");
+        let named = with(plain(Verb::Write), |verbs| {
+            verbs.local.device = Some("fake0".to_owned());
+            verbs.remote.device = Some("fake0".to_owned());
+        });
+        let sides = both_at(NOBODY, &named);
+        assert_eq!(carriers(&sides), [("fake0", None); 2]);
     });
 }
 

@@ -398,18 +398,24 @@ fn parameters(queue_pair: u32, private: &[u8], reads: (u8, u8)) -> rdma_conn_par
 }
 
 /// The device, and its port where that is told, which the connection manager takes for an address of this host: also
-/// where no GID is that address (InfiniBand under IPoIB, iWARP). `None` when there is none, or no manager.
-pub fn device_of(address: IpAddr) -> Option<(String, Option<u8>)> {
-    let channel = Channel::new().ok()?;
-    let identifier = Identifier::new(&channel).ok()?;
+/// where no GID is that address (InfiniBand under IPoIB, iWARP). `None` when it knows of none; an error when it cannot
+/// be asked.
+pub fn device_of(address: IpAddr) -> Result<Option<(String, Option<u8>)>, VerbsError> {
+    let channel = Channel::new()?;
+    let identifier = Identifier::new(&channel)?;
     let mut own = RawAddress::new(SocketAddr::new(address, 0));
     // SAFETY: the identifier is alive, the address is one of its family.
     let bound = unsafe { (channel.library.rdma_bind_addr)(identifier.raw, own.as_mut_ptr()) };
-    outcome(bound).ok()?;
-    let name = identifier.device()?;
+    match outcome(bound) {
+        Err(Errno::NODEV | Errno::ADDRNOTAVAIL) => return Ok(None),
+        bound => bound.map_err(refused("find the device of an address"))?,
+    }
+    let Some(name) = identifier.device() else {
+        return Ok(None);
+    };
     let first = identifier.attributes(Step::Initialize, Access::default());
     let port = first.ok().map(|first| first.port());
-    Some((name, port.filter(|port| *port > 0)))
+    Ok(Some((name, port.filter(|port| *port > 0))))
 }
 
 /// Waits for requests at an address. It is there until the last of its connections is gone.

@@ -26,6 +26,8 @@ const DEVICES: &str = "sys/class/infiniband";
 /// ... and what its module `ib_uverbs` makes of them for programs.
 const FOR_PROGRAMS: &str = "sys/class/infiniband_verbs";
 
+/// `enum ibv_event_type`: a completion queue has lost completions.
+const CQ_ERR: u32 = 0;
 /// `enum ibv_event_type`: the device is gone.
 const DEVICE_FATAL: u32 = 8;
 /// `enum ibv_event_type`: a port is no longer active.
@@ -183,10 +185,11 @@ pub struct AsyncEvent {
 }
 
 impl AsyncEvent {
-    /// Whether nothing can be moved over `port` (from 1) after it: the device or that port is gone.
+    /// Whether nothing can be moved over `port` (from 1) after it: the device or that port is gone, or a queue that
+    /// tells what has ended.
     pub fn is_fatal_for(&self, port: u8) -> bool {
         match self.kind {
-            DEVICE_FATAL => true,
+            DEVICE_FATAL | CQ_ERR => true,
             PORT_ERR => self.port.is_none_or(|own| own == port),
             _ => false,
         }

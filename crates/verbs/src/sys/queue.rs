@@ -323,7 +323,7 @@ pub struct QueuePairNeeds {
 pub struct QueuePair {
     raw: *mut ibv_qp,
     domain: ProtectionDomain,
-    datagrams: bool,
+    pub(super) datagrams: bool,
     inline: u32,
     /// Dropped after the queue pair.
     _queue: CompletionQueue,

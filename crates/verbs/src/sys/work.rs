@@ -217,6 +217,8 @@ impl<T: Linked> Drop for Chain<T> {
 /// Linked requests of the sending side.
 pub struct Sends<'r> {
     chain: Chain<ibv_send_wr>,
+    /// Whether they are of datagrams, all or none: only those name where they go, and a provider believes them.
+    datagrams: bool,
     regions: PhantomData<&'r ()>,
 }
 
@@ -227,11 +229,18 @@ impl fmt::Debug for Sends<'_> {
 }
 
 impl<'r> Sends<'r> {
-    /// Requests in their order.
+    /// Requests in their order, of datagrams ([`Work::SendTo`]) all or none.
     pub fn new(sends: &[Send<'r>]) -> Self {
+        let is_datagram = |send: &Send<'_>| matches!(send.work, Work::SendTo(_));
+        let datagrams = sends.iter().any(is_datagram);
+        assert!(
+            !datagrams || sends.iter().all(is_datagram),
+            "requests of one kind of queue pair"
+        );
         let pieces = sends.iter().map(|send| piece(send.local)).collect();
         Self {
             chain: Chain::new(pieces, |index, piece| request(&sends[index], piece)),
+            datagrams,
             regions: PhantomData,
         }
     }
@@ -273,8 +282,13 @@ impl<'r> Sends<'r> {
         first: usize,
         count: usize,
     ) -> Result<(), (usize, Errno)> {
+        assert_eq!(
+            self.datagrams, queue_pair.datagrams,
+            "datagrams go over their own queue pairs"
+        );
         // SAFETY: a chain of `count` requests that ends with null; requests and pieces live as long as `self`,
-        // the memory they name is registered while `'r` lasts, and the provider copies them.
+        // the memory they name is registered while `'r` lasts, and the provider copies them. Those of a queue pair of
+        // datagrams name an address handle.
         (self.chain).post(first, count, |start| unsafe {
             queue_pair.post_sends(start)
         })

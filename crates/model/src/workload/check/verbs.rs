@@ -1,6 +1,6 @@
 //! The limits of what goes over verbs.
 
-use super::{SpecError, check_memory, message, require};
+use super::{SpecError, check_memory, check_sizes, message, require};
 use crate::units::Bytes;
 use crate::workload::{
     Connect, DeviceChoice, Direction, Rdma, ReceiveMode, SendMode, Service, TrialSpec, Verb, Verbs,
@@ -153,12 +153,7 @@ impl TrialSpec {
             || format!("{}, of `{}`", self.transport(), self.workload.name()),
             "verbs, for what measures them",
         )?;
-        require(
-            (1..=256).contains(&rdma.sizes.len()),
-            "the number of sizes",
-            || rdma.sizes.len().to_string(),
-            "1 to 256",
-        )?;
+        check_sizes(&rdma.sizes)?;
         for &size in &rdma.sizes {
             message("a message", size)?;
             require(
@@ -331,6 +326,16 @@ mod tests {
             ..rdma(Verb::Write, &[8])
         };
         assert!(refused(&bare).contains("the transport is tcp, of `rdma-write`"));
+    }
+
+    #[test]
+    fn a_size_is_asked_for_once() {
+        assert_eq!(rdma(Verb::Write, &[64, 65]).check(), Ok(()));
+        let said = refused(&rdma(Verb::Write, &[64, 2, 64]));
+        assert!(
+            said.contains("a size is 64 B, twice: allowed is each once"),
+            "{said}"
+        );
     }
 
     #[test]

@@ -1,0 +1,49 @@
+//! When what was written is at the far end. InfiniBand and RoCE have acknowledgements that say so; a write of iWARP has
+//! ended for its device once TCP has taken it (RFC 5040, 5.5), and what is read behind it comes when it is there.
+
+use linerate_model::workload::Verb;
+use linerate_verbs::{Send, Sends, Work};
+
+use super::job::{Job, message};
+use super::rate::take;
+use crate::TrafficError;
+use crate::trial::{Seat, Start};
+use crate::verbs::{Lane, Station};
+
+/// Waits until all writes of these lanes, which have ended here, are at the far end.
+pub(super) fn await_written(
+    seat: &Seat<'_>,
+    station: &mut Station<'_>,
+    lanes: &[Lane<'_>],
+    job: &Job,
+    start: Start,
+) -> Result<(), TrafficError> {
+    if !station.is_iwarp || job.verb != Verb::Write {
+        return Ok(());
+    }
+    let mut reads = Vec::with_capacity(lanes.len());
+    for (number, lane) in (0u64..).zip(lanes) {
+        let mut read = Sends::new(&[Send {
+            id: number,
+            local: message(job, lane, 0, 0, 1),
+            work: Work::Read(lane.far),
+            signaled: true,
+            inline: false,
+        }]);
+        (read.post(&lane.pair, 0, 1)).map_err(|refused| station.refused(refused))?;
+        reads.push(read);
+    }
+    let mut left = lanes.len();
+    while left > 0 {
+        let count = take(seat, station, start)?;
+        for index in 0..count {
+            let completion = station.taker.taken(index);
+            let number = usize::try_from(completion.id()).unwrap_or(0);
+            let flow = lanes[number].one.flow.number;
+            let doing = "read behind what was written";
+            (completion.status()).map_err(|status| station.failed(doing, flow, status))?;
+        }
+        left -= count;
+    }
+    Ok(())
+}

@@ -5,17 +5,20 @@
 #
 # linerate itself needs none of the tools of the second list: tests hold its results against theirs.
 
-# program:Debian package
+# program, or file by its whole path:Debian package
 build="cc:gcc git:git"
-test="ip:iproute2 ethtool:ethtool sysctl:procps setpriv:util-linux unshare:util-linux iperf3:iperf3 node:nodejs npm:npm chromium:chromium"
+test="ip:iproute2 ethtool:ethtool sysctl:procps setpriv:util-linux unshare:util-linux iperf3:iperf3 node:nodejs npm:npm chromium:chromium
+    /usr/include/infiniband/verbs.h:libibverbs-dev /usr/include/rdma/rdma_cma.h:librdmacm-dev"
 
-# Prints the packages of those programs that are not on the PATH.
+# Prints the packages of those programs that are not on the PATH, and of files that are not there.
 missing() {
     for pair in $1; do
         program=${pair%%:*}
         found=$(PATH="$PATH:/usr/sbin:/sbin" command -v "$program")
         if [ "$program" = chromium ] && [ -z "$found" ]; then
             found=$(command -v chromium-browser || command -v google-chrome)
+        elif [ -e "$program" ]; then
+            found=$program
         fi
         [ -n "$found" ] || echo "${pair##*:}"
     done | sort -u | tr '\n' ' '

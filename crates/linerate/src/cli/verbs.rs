@@ -38,10 +38,10 @@ pub struct VerbsArgs {
     /// RDMA connection manager (iWARP knows no other) [default: gid].
     #[arg(long, value_enum, hide_possible_values = true)]
     pub connect: Option<ConnectArg>,
-    /// Messages up to this size travel in the work request [default: what suits the device].
+    /// Messages up to this size travel in the work request, of stream and rdma-* [default: what suits the device].
     #[arg(long, value_name = "SIZE")]
     pub inline: Option<Bytes>,
-    /// One work request in so many is signalled [default: what suits depth and size].
+    /// One work request in so many is signalled, of stream and of rates of rdma-* [default: what suits depth and size].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16_384))]
     pub moderation: Option<u32>,
     /// The path MTU: 256, 512, 1024, 2048 or 4096 [default: the smaller one of both ports].
@@ -57,7 +57,7 @@ pub struct VerbsArgs {
     /// connection manager takes].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=31))]
     pub ack_timeout: Option<u8>,
-    /// The RDMA device here, `mlx5_0` [default: that of the interface to the peer].
+    /// The RDMA device here, `mlx5_0` [default: that of the address in use].
     #[arg(long, value_name = "NAME")]
     pub device: Option<String>,
     /// The peer's [default: that of the address which the data goes to].

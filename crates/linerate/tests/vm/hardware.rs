@@ -4,6 +4,7 @@
 use serde_json::json;
 
 use crate::guest::{Guest, entry, finding};
+use crate::settings::apply_and_undo;
 
 /// Up with a carrier, and so with interrupts.
 const UP: &str = "for nic in n0 n1; do ip link set $nic up; done
@@ -106,5 +107,12 @@ pub(crate) fn a_block_device_tells_its_hardware_queues(guest: &Guest) {
     let device = entry(&host["block"], "name", "nullb0");
     assert_eq!(device["hardware_queues"], 4);
     assert_eq!(device["queue_cpus"], json!(["0", "1", "2", "3"]));
+    let scheduler = || guest.shell("cat /sys/block/nullb0/queue/scheduler");
+    let before = scheduler();
+    assert!(before.contains("[none]"), "{before}");
+    apply_and_undo(guest, "block/nullb0/scheduler", "mq-deadline", || {
+        assert!(scheduler().contains("[mq-deadline]"), "{}", scheduler());
+    });
+    assert_eq!(scheduler(), before);
     guest.shell("rmmod null_blk");
 }

@@ -33,25 +33,42 @@ pub(crate) fn vlans_bonds_and_tunnels_are_in_the_map(guest: &Guest) {
     assert_eq!(vlan["stack"]["vlan"]["egress"], json!([[0, 1], [3, 3]]));
     assert_eq!(vlan["stack"]["vlan"]["ingress"], json!([[5, 2]]));
 
-    // What sent packets are tagged with is changed, and put back with the mappings that went.
-    guest.shell(
-        "printf '[settings]\\n\"nic/bond.100/vlan/egress\" = \"3:5 6:6\"\\n' >/run/egress.toml",
-    );
-    let egress =
-        || guest.shell("ip -n near -d link show bond.100 | grep -o 'egress-qos-map {[^}]*}'");
-    let before = egress();
-    let apply = [
-        "tune",
-        "apply",
-        "--no-confirm",
-        "--from",
-        "/run/egress.toml",
-    ];
-    guest.linerate_in("near", &apply);
-    assert_eq!(egress().trim(), "egress-qos-map { 3:5 6:6 }");
-    guest.linerate_in("near", &["tune", "undo"]);
-    assert_eq!(egress(), before);
-    assert!(before.contains("0:1 3:3"), "{before}");
+    // What sent packets are tagged with is changed, and put back with the mappings that went; and by what a bond
+    // chooses their port.
+    let findings = guest.findings_in("near");
+    let found = finding(&findings, "lag-hash-imbalance", "nic/bond");
+    assert_eq!(found["severity"], "warn");
+    for (key, value, look, before, after) in [
+        (
+            "vlan/egress",
+            "3:5 6:6",
+            "ip -n near -d link show bond.100 | grep -o 'egress-qos-map {[^}]*}'",
+            "egress-qos-map { 0:1 3:3 }",
+            "egress-qos-map { 3:5 6:6 }",
+        ),
+        (
+            "bond/hash-policy",
+            "layer3+4",
+            "ip netns exec near cat /sys/class/net/bond/bonding/xmit_hash_policy",
+            "layer2 0",
+            "layer3+4 1",
+        ),
+    ] {
+        let nic = if key.starts_with("vlan") {
+            "bond.100"
+        } else {
+            "bond"
+        };
+        guest.shell(&format!(
+            "printf '[settings]\\n\"nic/{nic}/{key}\" = \"{value}\"\\n' >/run/stack.toml"
+        ));
+        assert_eq!(guest.shell(look).trim(), before);
+        let apply = ["tune", "apply", "--no-confirm", "--from", "/run/stack.toml"];
+        guest.linerate_in("near", &apply);
+        assert_eq!(guest.shell(look).trim(), after);
+        guest.linerate_in("near", &["tune", "undo"]);
+        assert_eq!(guest.shell(look).trim(), before);
+    }
 
     let bond = nic("bond");
     assert_eq!(bond["lower"], json!(["p0", "p1"]));

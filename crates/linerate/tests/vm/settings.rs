@@ -151,7 +151,7 @@ pub(crate) fn all_that_can_be_written_is_set_read_back_and_undone(guest: &Guest)
 }
 
 /// Applies a plan of this one setting, looks that nothing is left to do, and takes it back.
-fn apply_and_undo(guest: &Guest, key: &str, value: &str, look: impl Fn()) {
+pub(crate) fn apply_and_undo(guest: &Guest, key: &str, value: &str, look: impl Fn()) {
     let plan = format!("printf '[settings]\\n\"{key}\" = \"{value}\"\\n' >/run/one.toml");
     guest.shell(&plan);
     guest.linerate(&["tune", "apply", "--no-confirm", "--from", "/run/one.toml"]);

@@ -193,6 +193,47 @@ pub(crate) fn a_changed_byte_fails_every_verb_and_mode(guest: &Guest) {
     assert_nothing_is_held(guest);
 }
 
+/// What a measurement tells of a real trial beside its bytes: perftest's figures, and those that it has not.
+pub(crate) fn a_measurement_over_verbs_tells_what_it_cost_and_what_limits_it(guest: &Guest) {
+    pair(guest);
+    let number = |told: &Value, place: &str| {
+        let found = told.pointer(place).and_then(Value::as_f64);
+        found.unwrap_or_else(|| panic!("no number at {place} in {told:#}"))
+    };
+    let rate = measure(guest, "rdma-write --sizes 4096B --time 2");
+    let average = number(&rate, "/sizes/0/rate_bit_per_s");
+    assert!(average > 0.0);
+    assert!(number(&rate, "/sizes/0/peak_bit_per_s") >= average * 0.999);
+    let messages = number(&rate, "/sizes/0/messages_per_s");
+    assert!((messages * 4096.0 * 8.0 / average - 1.0).abs() < 0.001);
+    assert!(number(&rate, "/ceiling/bit_per_s") >= average);
+    assert!(rate["ceiling"]["reason"].is_string());
+    assert!(rate["limit"]["what"].is_string());
+    for end in ["local", "remote"] {
+        assert!(rate["placement"][end].is_object(), "{rate:#}");
+        let counters = rate["rdma_counters"][end].as_array();
+        let grew = counters.is_some_and(|counters| !counters.is_empty());
+        assert!(grew, "{end}: {:#}", rate["rdma_counters"]);
+    }
+    // The writing end's program and its kernel work.
+    let system = number(&rate, "/cpu/local/system_s");
+    let user = number(&rate, "/cpu/local/user_s");
+    assert!(system > 0.0 && user > 0.0);
+    assert!(number(&rate, "/cpu/local/s_per_gb") > 0.0);
+    let flags = rate["flags"].to_string();
+    assert!(flags.contains("shared-kernel"), "{flags}");
+
+    let latency = measure(
+        guest,
+        "rdma-send --latency --sizes 8B --repetitions 200 --time 30",
+    );
+    let of = |name: &str| number(&latency, &format!("/latency_ns/{name}"));
+    assert!(of("count") >= 200.0);
+    let rising = ["min", "p50", "p90", "p99", "p999", "max"].map(of);
+    assert!(rising.is_sorted() && rising[0] > 0.0, "{rising:?}");
+    assert!(rising[0] <= of("mean") && of("mean") <= rising[5]);
+}
+
 /// Options that no other test gives to a device, and what the document says of them.
 const OPTIONS: [(&str, &[(&str, &str)]); 5] = [
     (
@@ -421,6 +462,11 @@ fn with_wrong_keys(verb: &str) -> String {
     )
 }
 
+/// Fails unless the kernel tells of memory that a program has registered, as it does while data flows: where it tells
+/// nothing, [`assert_nothing_is_held`] says nothing.
+const HOLDS: &str =
+    "rdma resource show mr | grep -qv 'comm \\[' || { echo 'no region is told of' >&2; exit 1; }";
+
 /// No program has anything left with the kernel: what is the kernel's own has its owner in brackets. (A name of
 /// ours would not do: what a thread made that is gone has none.)
 #[track_caller]
@@ -488,6 +534,7 @@ pub(crate) fn an_end_that_is_killed_leaves_nothing_registered(guest: &Guest) {
             "{CLOCK}
             {command} measure rdma-send --sizes 4096B --time 60 --wait {waiting} {COMMON} >/run/out 2>/run/err & near=$!
             {UNTIL_IT_FLOWS}
+            {HOLDS}
             fault; {kill}
             wait $near; echo $?; cat /run/err
             while pgrep -f '[a]gent --stdio' >/run/none; do :; done

@@ -43,7 +43,7 @@ macro_rules! tests {
 }
 
 /// The power cuts stand last: what others left in the kernel's memory goes with them.
-const TESTS: [Test; 63] = tests![
+const TESTS: [Test; 64] = tests![
     guest::a_command_brings_back_its_output_exit_code_and_time,
     hardware::a_nic_lies_on_its_node_with_its_queues_and_their_interrupts,
     hardware::an_interrupts_cpus_are_set_read_back_and_judged,
@@ -65,6 +65,7 @@ const TESTS: [Test; 63] = tests![
     verbs::every_byte_of_every_verb_and_mode_is_the_right_one,
     verbs::a_changed_byte_fails_every_verb_and_mode,
     verbs::a_measurement_over_verbs_tells_what_it_cost_and_what_limits_it,
+    verbs::buffers_lie_on_the_node_of_the_device,
     verbs::options_of_queue_pairs_reach_the_device_or_are_refused,
     verbs::workloads_are_the_same_over_verbs_and_over_tcp,
     verbs::a_grid_is_the_same_over_verbs_and_over_tcp_bit_for_bit,

@@ -200,7 +200,7 @@ pub(crate) fn a_measurement_over_verbs_tells_what_it_cost_and_what_limits_it(gue
         let found = told.pointer(place).and_then(Value::as_f64);
         found.unwrap_or_else(|| panic!("no number at {place} in {told:#}"))
     };
-    let rate = measure(guest, "rdma-write --sizes 4096B --time 2");
+    let rate = measure(guest, "rdma-write --sizes 4096B --place 0:2 --time 2");
     let average = number(&rate, "/sizes/0/rate_bit_per_s");
     assert!(average > 0.0);
     assert!(number(&rate, "/sizes/0/peak_bit_per_s") >= average * 0.999);
@@ -210,7 +210,7 @@ pub(crate) fn a_measurement_over_verbs_tells_what_it_cost_and_what_limits_it(gue
     assert!(rate["ceiling"]["reason"].is_string());
     assert!(rate["limit"]["what"].is_string());
     for end in ["local", "remote"] {
-        assert!(rate["placement"][end].is_object(), "{rate:#}");
+        assert!(!rate["placement"][end].is_null(), "{rate:#}");
         let counters = rate["rdma_counters"][end].as_array();
         let grew = counters.is_some_and(|counters| !counters.is_empty());
         assert!(grew, "{end}: {:#}", rate["rdma_counters"]);
@@ -232,6 +232,34 @@ pub(crate) fn a_measurement_over_verbs_tells_what_it_cost_and_what_limits_it(gue
     let rising = ["min", "p50", "p90", "p99", "p999", "max"].map(of);
     assert!(rising.is_sorted() && rising[0] > 0.0, "{rising:?}");
     assert!(rising[0] <= of("mean") && of("mean") <= rising[5]);
+}
+
+/// The device reads and writes them, so they lie on its node, wherever the threads run.
+pub(crate) fn buffers_lie_on_the_node_of_the_device(guest: &Guest) {
+    guest.shell(
+        "modprobe -a rdma_rxe rdma_ucm ib_uverbs
+        ip address add 198.51.100.1/24 dev n0; ip link set n0 up; ip link set n1 up
+        rdma link add rxn type rxe netdev n0
+        until grep -q ACTIVE /sys/class/infiniband/rxn/ports/1/state; do :; done",
+    );
+    for place in ["0:1", "2:3"] {
+        let out = guest.shell(&format!(
+            "{} --format json measure rdma-write --sizes 4096B --repetitions 10 --time 20 --data-check \
+             --place {place} --address 198.51.100.1 local",
+            Guest::command()
+        ));
+        let told: Value =
+            serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error} in {out}"));
+        for end in ["local", "remote"] {
+            assert_eq!(told["verbs"][end]["device"], "rxn");
+            assert_eq!(
+                told["threads"][end][0]["memory_node"], 1,
+                "{place}: {told:#}"
+            );
+        }
+    }
+    guest.shell("rdma link delete rxn; ip address del 198.51.100.1/24 dev n0");
+    assert_nothing_is_held(guest);
 }
 
 /// Options that no other test gives to a device, and what the document says of them.

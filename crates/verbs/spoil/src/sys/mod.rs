@@ -9,13 +9,13 @@
 )]
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use linerate_verbs::sys::abi::{
-    IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_RDMA_READ, IBV_WR_RDMA_WRITE, PollCq, PostSend, ibv_ah,
-    ibv_ah_attr, ibv_async_event, ibv_comp_channel, ibv_context, ibv_cq, ibv_device,
-    ibv_device_attr, ibv_gid_entry, ibv_mr, ibv_pd, ibv_port_attr, ibv_qp, ibv_qp_attr,
+    IBV_SEND_SIGNALED, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_RDMA_READ, IBV_WR_RDMA_WRITE, PollCq,
+    PostSend, ibv_ah, ibv_ah_attr, ibv_async_event, ibv_comp_channel, ibv_context, ibv_cq,
+    ibv_device, ibv_device_attr, ibv_gid_entry, ibv_mr, ibv_pd, ibv_port_attr, ibv_qp, ibv_qp_attr,
     ibv_qp_init_attr, ibv_send_wr, ibv_wc,
 };
 
@@ -87,9 +87,9 @@ handed_on! {
 /// The device's own functions.
 static POST: AtomicUsize = AtomicUsize::new(0);
 static POLL: AtomicUsize = AtomicUsize::new(0);
-/// Messages so far, and the byte that is changed when the next one has come.
+/// Messages so far, and the bytes that are changed when they have come.
 static MESSAGES: AtomicU64 = AtomicU64::new(0);
-static AWAITED: AtomicUsize = AtomicUsize::new(0);
+static AWAITED: Mutex<Vec<Awaited>> = Mutex::new(Vec::new());
 
 /// Opens the device, and stands before its functions that move data.
 #[unsafe(no_mangle)]
@@ -124,15 +124,46 @@ unsafe fn spoil(address: usize) {
     unsafe { byte.write_volatile(byte.read_volatile() ^ 0x10) };
 }
 
+/// What comes is changed when it is told to have come: before, it would come over the change.
+struct Awaited {
+    queue_pair: u32,
+    /// The request whose completion tells of it.
+    id: u64,
+    address: usize,
+}
+
+fn awaited() -> MutexGuard<'static, Vec<Awaited>> {
+    AWAITED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The first request from `request` on whose completion is told.
+unsafe fn told_by(request: &ibv_send_wr) -> Option<u64> {
+    let mut next: *const ibv_send_wr = request;
+    // SAFETY: the chain ends with null.
+    while let Some(one) = unsafe { next.as_ref() } {
+        if one.send_flags & IBV_SEND_SIGNALED != 0 {
+            return Some(one.wr_id);
+        }
+        next = one.next;
+    }
+    None
+}
+
 /// Changes the message of `request`: now, or when it has come.
-unsafe fn spoil_message(request: &ibv_send_wr) {
+unsafe fn spoil_message(pair: *const ibv_qp, request: &ibv_send_wr) {
     // SAFETY: the request names a piece of memory.
     let piece = unsafe { *request.sg_list };
     let middle =
         usize::try_from(piece.addr).expect("a place in memory") + piece.length as usize / 2;
     match request.opcode {
         IBV_WR_RDMA_READ | IBV_WR_ATOMIC_FETCH_AND_ADD => {
-            AWAITED.store(middle, Ordering::Relaxed);
+            // SAFETY: the queue pair is there, and the request is of a chain.
+            let (queue_pair, told) = unsafe { ((*pair).qp_num, told_by(request)) };
+            awaited().extend(told.map(|id| Awaited {
+                queue_pair,
+                id,
+                address: middle,
+            }));
         }
         // SAFETY: it is within that piece.
         _ => unsafe { spoil(middle) },
@@ -166,7 +197,7 @@ unsafe extern "C" fn post_send(
                 if spoils_key() {
                     spoil_key(request);
                 } else if request.num_sge > 0 {
-                    spoil_message(request);
+                    spoil_message(pair, request);
                 }
             }
             next = request.next;
@@ -181,11 +212,15 @@ unsafe extern "C" fn poll_cq(queue: *mut ibv_cq, room: c_int, into: *mut ibv_wc)
     unsafe {
         let poll: PollCq = std::mem::transmute(POLL.load(Ordering::Relaxed));
         let count = poll(queue, room, into);
-        if count > 0 {
-            let awaited = AWAITED.swap(0, Ordering::Relaxed);
-            if awaited != 0 {
-                spoil(awaited);
-            }
+        for index in 0..usize::try_from(count).unwrap_or(0) {
+            let ended = *into.add(index);
+            awaited().retain(|one| {
+                let is_it = (one.queue_pair, one.id) == (ended.qp_num, ended.wr_id);
+                if is_it {
+                    spoil(one.address);
+                }
+                !is_it
+            });
         }
         count
     }

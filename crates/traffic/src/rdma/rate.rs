@@ -407,9 +407,6 @@ fn carry(
         return Err(gone(seat, start));
     }
     let best = peak.best(last);
-    await_written(seat, station, lanes, job, start)?;
-    if station.is_iwarp && job.verb == Verb::Write {
-        last = Instant::now();
-    }
-    Ok((last.duration_since(begun).into(), best))
+    let end = await_written(seat, station, lanes, job, start)?.unwrap_or(last);
+    Ok((end.duration_since(begun).into(), best))
 }

@@ -1,6 +1,8 @@
 //! When what was written is at the far end. InfiniBand and RoCE have acknowledgements that say so; a write of iWARP has
 //! ended for its device once TCP has taken it (RFC 5040, 5.5), and what is read behind it comes when it is there.
 
+use std::time::Instant;
+
 use linerate_model::workload::Verb;
 use linerate_verbs::{Send, Sends, Work};
 
@@ -10,16 +12,17 @@ use crate::TrafficError;
 use crate::trial::{Seat, Start};
 use crate::verbs::{Lane, Station};
 
-/// Waits until all writes of these lanes, which have ended here, are at the far end.
+/// Waits until all writes of these lanes, which have ended here, are at the far end: when that was, where it had to be
+/// waited for.
 pub(super) fn await_written(
     seat: &Seat<'_>,
     station: &mut Station<'_>,
     lanes: &[Lane<'_>],
     job: &Job,
     start: Start,
-) -> Result<(), TrafficError> {
+) -> Result<Option<Instant>, TrafficError> {
     if !station.is_iwarp || job.verb != Verb::Write {
-        return Ok(());
+        return Ok(None);
     }
     let mut reads = Vec::with_capacity(lanes.len());
     for (number, lane) in (0u64..).zip(lanes) {
@@ -45,5 +48,5 @@ pub(super) fn await_written(
         }
         left -= count;
     }
-    Ok(())
+    Ok(Some(Instant::now()))
 }

@@ -11,14 +11,14 @@ mod address;
 mod connection;
 mod device;
 mod load;
+mod manager;
 mod memory;
 mod queue;
 mod work;
 
-pub use connection::{
-    Attributes, Calling, Connection, Listener, Patience, Request, Step, device_of,
-};
+pub use connection::{Calling, Connection, Listener, Request, device_of};
 pub use device::{AsyncEvent, Device, DeviceAttributes, PortAttributes, device_names};
+pub use manager::{Attributes, Patience, Step};
 pub use memory::{Access, Memory, Region, Slice};
 pub use queue::{
     AddressHandle, Completion, CompletionQueue, Event, Opcode, Path, ProtectionDomain, QueuePair,

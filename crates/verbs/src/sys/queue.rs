@@ -16,8 +16,8 @@ use super::abi::{
     ibv_comp_channel, ibv_cq, ibv_global_route, ibv_pd, ibv_qp, ibv_qp_attr, ibv_qp_cap,
     ibv_qp_init_attr, ibv_recv_wr, ibv_send_wr, ibv_wc,
 };
-use super::connection::Attributes;
 use super::device::{Device, mtu_of_bytes};
+use super::manager::Attributes;
 use super::memory::Access;
 use super::work::posted;
 use super::{last_errno, outcome};

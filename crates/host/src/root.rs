@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use linerate_model::known::{Cause, Gap, Known};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
 
 use crate::capture::hex::{from_hex, to_hex};
 use crate::capture::record::Log;
@@ -30,6 +31,10 @@ const SMALL_BYTES_MAX: u64 = 64 << 10;
 
 /// The longest file of which a part is used.
 const USED_BYTES_MAX: u64 = 4 << 20;
+
+/// How often a path is resolved again because something was renamed meanwhile. Each attempt fails with at most even odds
+/// beside a program that does nothing but rename, so this many never do by chance; they take some 10 ms.
+const OPEN_ATTEMPTS_MAX: u32 = 10_000;
 
 /// A machine's root folder, live or captured. It can only be read.
 #[derive(Debug)]
@@ -345,17 +350,27 @@ impl HostRoot {
             path => path,
         };
         let flags = flags | OFlags::CLOEXEC;
-        Ok(match &self.source {
-            Source::Live(root) => rustix::fs::openat(root.as_ref(), path, flags, Mode::empty())?,
+        let open = || match &self.source {
+            Source::Live(root) => rustix::fs::openat(root.as_ref(), path, flags, Mode::empty()),
             Source::Folder(root) => rustix::fs::openat2(
                 root.as_ref(),
                 path,
                 flags,
                 Mode::empty(),
                 ResolveFlags::IN_ROOT,
-            )?,
-            Source::Tree(_) => return Err(io::ErrorKind::ReadOnlyFilesystem.into()),
-        })
+            ),
+            Source::Tree(_) => Err(Errno::ROFS),
+        };
+        // openat2(2): EAGAIN when a rename or mount anywhere on the machine coincides with the resolution of a `..`, and
+        // "the caller may choose to retry". The same error from a lease on a stranger's file (fcntl(2), F_SETLEASE) lasts,
+        // so the number of attempts is limited.
+        let mut attempts = 0..OPEN_ATTEMPTS_MAX;
+        loop {
+            match open() {
+                Err(Errno::AGAIN | Errno::INTR) if attempts.next().is_some() => {}
+                opened => return Ok(opened?),
+            }
+        }
     }
 }
 
@@ -463,5 +478,45 @@ impl Missing {
             Self::Os(error) => gap(path, &error),
             Self::Recorded(cause, reason) => Gap::new(cause, absolute(path), reason),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn a_captured_folder_is_read_in_full_while_files_are_renamed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = |name: &str| folder.path().join(name);
+        fs::create_dir_all(path("sys/devices/pci/eth0")).expect("a folder");
+        fs::create_dir_all(path("sys/class/net")).expect("a folder");
+        fs::write(path("sys/devices/pci/eth0/mtu"), "1500\n").expect("written");
+        // As sysfs has it: `..` on the way is what a rename disturbs.
+        symlink("../../devices/pci/eth0", path("sys/class/net/eth0")).expect("a link");
+        let root = HostRoot::open(folder.path()).expect("a root");
+        let other = tempfile::tempdir().expect("a folder");
+        let (one, two) = (other.path().join("one"), other.path().join("two"));
+        fs::write(&one, "").expect("written");
+        let done = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    fs::rename(&one, &two)
+                        .and_then(|()| fs::rename(&two, &one))
+                        .expect("renamed");
+                }
+            });
+            let unread = (0..20_000)
+                .map(|_| root.read("sys/class/net/eth0/mtu"))
+                .find(|read| read.value().map(String::as_str) != Some("1500"));
+            done.store(true, Ordering::Relaxed);
+            assert_eq!(unread, None);
+        });
     }
 }

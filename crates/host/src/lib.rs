@@ -16,6 +16,7 @@ pub mod procfs;
 pub mod profile;
 pub mod rdma;
 pub mod read;
+pub mod regular_file;
 pub mod root;
 pub mod soft_roce;
 pub(crate) mod sysctl_files;

@@ -1,0 +1,144 @@
+//! Files that anybody may have prepared: reading one never blocks on a FIFO, opens no device and stops at a limit;
+//! replacing one never follows a link and is atomic.
+//!
+//! `open(2)` of a FIFO blocks until there is a writer unless `O_NONBLOCK` is given (fifo(7)), and opening a device can have
+//! effects of its own, so the type is checked before the open, and again on the descriptor that is read.
+
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::{self, BufWriter, Read, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+
+use rustix::fs::OFlags;
+
+/// Opens a regular file for reading. Anything else is [`io::ErrorKind::InvalidInput`]. Links are followed.
+pub fn open(path: &Path) -> io::Result<File> {
+    require_regular(&fs::metadata(path)?)?;
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(OFlags::NONBLOCK.bits().cast_signed())
+        .open(path)?;
+    // The name may lead to something else by now.
+    require_regular(&file.metadata()?)?;
+    Ok(file)
+}
+
+fn require_regular(metadata: &fs::Metadata) -> io::Result<()> {
+    let not_regular = || io::Error::new(io::ErrorKind::InvalidInput, "not a regular file");
+    metadata.is_file().then_some(()).ok_or_else(not_regular)
+}
+
+/// Reads a whole regular file of at most `limit` bytes. A longer one is [`io::ErrorKind::FileTooLarge`].
+pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    read_from(open(path)?, limit)
+}
+
+/// Reads the rest of an open file, at most `limit` bytes.
+pub fn read_from(file: File, limit: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    file.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > limit {
+        let why = format!("longer than {limit} bytes");
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
+    }
+    Ok(bytes)
+}
+
+/// The same as text. What is not UTF-8 is [`io::ErrorKind::InvalidData`].
+pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
+    let text = String::from_utf8(read(path, limit)?);
+    text.map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "not UTF-8"))
+}
+
+/// Writes a file under a random name beside `path` (`O_EXCL`, so no link is followed), syncs it, and renames it to
+/// `path`, which then has all of it or what it had before. `mode` is subject to the umask.
+pub fn replace_with<T>(
+    path: &Path,
+    mode: u32,
+    write: impl FnOnce(&mut BufWriter<&File>) -> io::Result<T>,
+) -> io::Result<T> {
+    let folder = match path.parent() {
+        Some(folder) if folder != Path::new("") => folder,
+        _ => Path::new("."),
+    };
+    // Dropped before it is persisted, it is removed.
+    let file = tempfile::Builder::new()
+        .prefix(".linerate-")
+        .permissions(Permissions::from_mode(mode))
+        .tempfile_in(folder)?;
+    let mut buffer = BufWriter::new(file.as_file());
+    let written = write(&mut buffer)?;
+    buffer.flush()?;
+    drop(buffer);
+    file.as_file().sync_all()?;
+    file.persist(path).map_err(|error| error.error)?;
+    Ok(written)
+}
+
+/// [`replace_with`] for bytes that are there already.
+pub fn replace(path: &Path, mode: u32, bytes: &[u8]) -> io::Result<()> {
+    replace_with(path, mode, |file| file.write_all(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{MetadataExt, symlink};
+
+    use rustix::fs::{CWD, FileType, Mode};
+
+    use super::*;
+
+    #[test]
+    fn what_is_no_regular_file_is_refused_and_never_waited_for() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let fifo = folder.path().join("fifo");
+        rustix::fs::mknodat(CWD, &fifo, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)
+            .expect("a FIFO");
+        let to_zero = folder.path().join("zero");
+        symlink("/dev/zero", &to_zero).expect("a link");
+        for path in [fifo.as_path(), to_zero.as_path(), folder.path()] {
+            let refused = open(path).expect_err("no regular file");
+            assert_eq!(refused.kind(), io::ErrorKind::InvalidInput, "{path:?}");
+        }
+    }
+
+    #[test]
+    fn a_file_longer_than_the_limit_is_refused_and_one_as_long_is_read() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("file");
+        fs::write(&path, "12345").expect("written");
+        assert_eq!(read_text(&path, 5).expect("read"), "12345");
+        let refused = read(&path, 4).expect_err("too long");
+        assert_eq!(refused.kind(), io::ErrorKind::FileTooLarge);
+    }
+
+    #[test]
+    fn replacing_follows_no_link_and_leaves_nothing_beside_the_file() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (victim, path) = (folder.path().join("victim"), folder.path().join("page"));
+        fs::write(&victim, "untouched").expect("written");
+        symlink(&victim, &path).expect("a link");
+        replace(&path, 0o600, b"new").expect("replaced");
+        assert_eq!(fs::read(&victim).expect("read"), b"untouched");
+        assert_eq!(fs::read(&path).expect("read"), b"new");
+        let found = fs::symlink_metadata(&path).expect("there");
+        assert_eq!(found.mode() & 0o777, 0o600);
+        assert_eq!(fs::read_dir(folder.path()).expect("listed").count(), 2);
+    }
+
+    #[test]
+    fn a_write_that_fails_leaves_the_old_file_and_nothing_else() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("page");
+        fs::write(&path, "old").expect("written");
+        let failed = replace_with(&path, 0o600, |_| -> io::Result<()> {
+            Err(io::ErrorKind::StorageFull.into())
+        });
+        assert_eq!(
+            failed.expect_err("no space").kind(),
+            io::ErrorKind::StorageFull
+        );
+        assert_eq!(fs::read(&path).expect("read"), b"old");
+        assert_eq!(fs::read_dir(folder.path()).expect("listed").count(), 1);
+    }
+}

@@ -24,7 +24,7 @@ use super::restore::{Left, Step};
 use super::reverter::{Boottime, Guard};
 
 /// The version of the format that this program writes, and the only one it reads.
-pub const JOURNAL_VERSION: u32 = 1;
+pub const JOURNAL_VERSION: u32 = 2;
 
 /// No journal is longer: a plan of 10,000 changes, each with 60 recorded features.
 const JOURNAL_BYTES_MAX: u64 = 64 << 20;
@@ -34,6 +34,9 @@ const JOURNAL_BYTES_MAX: u64 = 64 << 20;
 pub struct Header {
     /// [`JOURNAL_VERSION`].
     pub version: u32,
+    /// Its place in the order of the transactions below one state folder: higher than that of each one that was there when
+    /// it began. No clock has a part in it, as any clock may be set back.
+    pub sequence: u64,
     /// The boot: after another one, every runtime setting is gone.
     pub boot_id: String,
     /// Where the changes are.
@@ -50,10 +53,12 @@ pub struct Header {
 }
 
 impl Header {
-    /// A header of this process in this thread's network namespace.
+    /// A header of this process in this thread's network namespace; [`super::Transaction::begin`] gives it its sequence
+    /// number.
     pub fn here(started_unix_ns: u64) -> Result<Self, IdentityError> {
         Ok(Self {
             version: JOURNAL_VERSION,
+            sequence: 0,
             boot_id: boot_id()?,
             netns: NetnsIdentity::current()?,
             owner: Owner::current()?,
@@ -235,6 +240,19 @@ pub fn folder_of(state: &Path, id: &str) -> PathBuf {
     transactions(state).join(id)
 }
 
+/// The sequence number after those of all journals in `transactions`. Whoever changes the same settings has waited for the
+/// same lock, so two processes that get the same number do not disturb each other.
+fn next_sequence(transactions: &Path) -> io::Result<u64> {
+    let mut highest = 0;
+    for entry in fs::read_dir(transactions)? {
+        // One that cannot be read, or has just been removed, is undone before or after any other as well.
+        if let Ok(story) = Story::read(&entry?.path()) {
+            highest = highest.max(story.header.sequence);
+        }
+    }
+    Ok(highest.saturating_add(1))
+}
+
 pub(super) fn sync_folder(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
@@ -257,10 +275,15 @@ impl Journal {
         folders.mode(0o700);
         folders.recursive(true).create(&all).map_err(create(&all))?;
         folders.recursive(false);
+        let header = &Header {
+            sequence: next_sequence(&all).map_err(create(&all))?,
+            ..header.clone()
+        };
         let Owner { pid, start_ticks } = header.owner;
         let millis = header.started_unix_ns / 1_000_000;
         for count in 0u32.. {
-            // Names sort by time; one process may begin several in one millisecond.
+            // The time makes names unique and readable; the order is that of the sequence numbers. One process may begin
+            // several in one millisecond.
             let id = format!("{millis:013}-{pid}-{count}");
             let unnamed = all.join(format!(".{id}-{start_ticks}"));
             let folder = all.join(&id);

@@ -88,9 +88,9 @@ const NETNS_GONE: &str = "its network namespace is gone, nothing is left to rest
 /// Takes back what died undecided below the folder `state`, the newest transaction first: a later one
 /// may stand on an earlier one's values. An undo that died is completed, also of what was kept.
 pub fn recover(state: &Path, around: &Surroundings<'_>) -> Result<Vec<Recovered>, JournalError> {
-    let folders = folders(state, around)?;
+    let found = transactions_of(state, around)?;
     let mut recovered = Vec::new();
-    let begun: BTreeSet<String> = folders.iter().filter_map(|f| undo_begun(f)).collect();
+    let begun: BTreeSet<String> = found.iter().filter_map(Found::undo_begun).collect();
     let forgotten = begun
         .iter()
         .map(|id| forget(state, Some(id), around.beside).map(drop));
@@ -103,20 +103,15 @@ pub fn recover(state: &Path, around: &Surroundings<'_>) -> Result<Vec<Recovered>
         // What is still kept must not be undone here: the next boot would make it again.
         return Ok(recovered);
     }
-    for folder in folders.into_iter().rev() {
-        if let Some(outcome) = recover_one(&folder, &begun, around) {
-            let id = id_of(&folder);
-            recovered.push(Recovered { id, outcome });
-        }
+    for Found { folder, story } in found.into_iter().rev() {
+        let id = id_of(&folder);
+        let outcome = match story {
+            Ok(story) => recover_one(&folder, &story, &begun, around),
+            Err(error) => Some(Outcome::LeftAlone(error.to_string())),
+        };
+        recovered.extend(outcome.map(|outcome| Recovered { id, outcome }));
     }
     Ok(recovered)
-}
-
-/// The transaction whose undo the journal in `folder` says to have begun.
-fn undo_begun(folder: &Path) -> Option<String> {
-    let story = Story::read(folder).ok()?;
-    let begun = story.was_committed && story.ending == Ending::Released;
-    begun.then(|| subject(folder, &story))
 }
 
 /// The transaction that people know: the one in `folder`, or the kept one whose changes it made again.
@@ -126,15 +121,10 @@ fn subject(folder: &Path, story: &Story) -> String {
 
 fn recover_one(
     folder: &Path,
+    story: &Story,
     undo_begun: &BTreeSet<String>,
     around: &Surroundings<'_>,
 ) -> Option<Outcome> {
-    let story = match Story::read(folder) {
-        Ok(story) => story,
-        // It was removed between listing and reading: its owner has finished.
-        Err(error) if error.is_absent() => return None,
-        Err(error) => return Some(Outcome::LeftAlone(error.to_string())),
-    };
     let other_boot = story.header.boot_id != around.boot_id;
     let is_undone = |story: &Story| match story.ending {
         Ending::Open | Ending::Released => true,
@@ -150,7 +140,7 @@ fn recover_one(
         Ending::Open if !other_boot && (around.is_alive)(&story.header.owner) => {
             return Some(Outcome::OwnerAlive(story.header.owner));
         }
-        _ if !is_undone(&story) => return None,
+        _ if !is_undone(story) => return None,
         _ => {}
     }
     // A reverter, or another recovery, may be at it: soon it is done.
@@ -195,8 +185,8 @@ pub fn undo_committed(
     around: &Surroundings<'_>,
 ) -> Result<Vec<Recovered>, JournalError> {
     let mut committed = Vec::new();
-    for folder in folders(state, around)?.into_iter().rev() {
-        match Story::read(&folder) {
+    for Found { folder, story } in transactions_of(state, around)?.into_iter().rev() {
+        match story {
             Ok(story) if story.ending == Ending::Committed => {
                 committed.push((subject(&folder, &story), folder, story));
             }
@@ -278,43 +268,73 @@ pub struct Told {
 
 /// Every transaction below the folder `state`, the oldest first.
 pub fn journal_listing(state: &Path) -> Result<Vec<Listed>, JournalError> {
-    let (named, _) = list(state)?;
-    let tell = |folder: PathBuf| Listed {
+    let (found, _) = find(state)?;
+    let listed = found.into_iter().map(|Found { folder, story }| Listed {
         id: id_of(&folder),
-        journal: Story::read(&folder).map(|story| Told {
+        journal: story.map(|story| Told {
             header: story.header,
             changes: story.steps.into_iter().map(|step| step.change).collect(),
             ending: story.ending,
         }),
         folder,
-    };
-    Ok(named.into_iter().map(tell).collect())
+    });
+    Ok(listed.collect())
 }
 
-/// The folders of transactions, the oldest first; nameless ones of dead processes are removed.
-fn folders(state: &Path, around: &Surroundings<'_>) -> Result<Vec<PathBuf>, JournalError> {
-    let (named, nameless) = list(state)?;
+/// The folder of a transaction, and what its journal says.
+struct Found {
+    folder: PathBuf,
+    story: Result<Story, JournalError>,
+}
+
+impl Found {
+    /// Its place among the others: [`Header::sequence`]. One that cannot be read is not undone, so it may come anywhere.
+    fn place(&self) -> (u64, String) {
+        let sequence = self.story.as_ref().map_or(0, |story| story.header.sequence);
+        (sequence, id_of(&self.folder))
+    }
+
+    /// The transaction whose undo it says to have begun.
+    fn undo_begun(&self) -> Option<String> {
+        let story = self.story.as_ref().ok()?;
+        let begun = story.was_committed && story.ending == Ending::Released;
+        begun.then(|| subject(&self.folder, story))
+    }
+}
+
+/// The transactions, the oldest first; nameless folders of dead processes are removed.
+fn transactions_of(state: &Path, around: &Surroundings<'_>) -> Result<Vec<Found>, JournalError> {
+    let (found, nameless) = find(state)?;
     for folder in nameless {
         if nameless_owner(&folder).is_some_and(|owner| !(around.is_alive)(&owner)) {
             // It never got as far as a change. Dust that stays is tried again next time.
             let _ = fs::remove_dir_all(&folder);
         }
     }
-    Ok(named)
+    Ok(found)
 }
 
-fn list(state: &Path) -> Result<(Vec<PathBuf>, Vec<PathBuf>), JournalError> {
+/// The transactions, the oldest first, and the folders without a name.
+fn find(state: &Path) -> Result<(Vec<Found>, Vec<PathBuf>), JournalError> {
     let path = transactions(state);
     let names = match fs::read_dir(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Default::default()),
         names => names.and_then(Iterator::collect::<io::Result<Vec<_>>>),
     };
     let names = names.map_err(|source| JournalError::Read { path, source })?;
-    let mut all: Vec<PathBuf> = names.iter().map(fs::DirEntry::path).collect();
-    all.sort();
-    Ok(all
-        .into_iter()
-        .partition(|folder| !id_of(folder).starts_with('.')))
+    let (named, nameless): (Vec<PathBuf>, Vec<PathBuf>) = names
+        .iter()
+        .map(fs::DirEntry::path)
+        .partition(|folder| !id_of(folder).starts_with('.'));
+    let read = named.into_iter().filter_map(|folder| {
+        let story = Story::read(&folder);
+        // It was removed between listing and reading: its owner has finished.
+        let is_gone = story.as_ref().is_err_and(JournalError::is_absent);
+        (!is_gone).then_some(Found { folder, story })
+    });
+    let mut found: Vec<Found> = read.collect();
+    found.sort_by_cached_key(Found::place);
+    Ok((found, nameless))
 }
 
 /// `.<millis>-<pid>-<count>-<start ticks>`, as `Journal::create` names it.

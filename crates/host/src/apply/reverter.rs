@@ -6,7 +6,6 @@
 //! deadline, when it first makes sure that nobody writes any more (SIGKILL) and then puts back. Time is
 //! CLOCK_BOOTTIME (clock_gettime(2)): it goes on in suspend, and setting the clock does not move it.
 
-use std::collections::BTreeMap;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
 use std::net::Shutdown;
@@ -164,8 +163,8 @@ impl Guard {
 /// What the reverter knows.
 #[derive(Debug, Default)]
 struct Memory {
-    /// The undecided transactions with the lines of their journals, the oldest first.
-    lines: BTreeMap<String, Vec<u8>>,
+    /// The undecided transactions with the lines of their journals, in the order in which they began.
+    lines: Vec<(String, Vec<u8>)>,
     deadline: Option<Boottime>,
     /// A line that has not come whole.
     rest: Vec<u8>,
@@ -195,10 +194,11 @@ impl Memory {
                 Ok(nanoseconds) => Some(Boottime(Duration::from_nanos(nanoseconds))),
             };
         } else if is_aborted(told) {
-            self.lines.remove(word);
-        } else {
-            let lines = self.lines.entry(word.to_owned()).or_default();
+            self.lines.retain(|(id, _)| id != word);
+        } else if let Some((_, lines)) = self.lines.iter_mut().find(|(id, _)| id == word) {
             lines.extend_from_slice(told);
+        } else {
+            self.lines.push((word.to_owned(), told.to_owned()));
         }
     }
 
@@ -392,25 +392,68 @@ mod tests {
         Rc::new(FakeMachine::new(settings, Vec::new()))
     }
 
-    /// A transaction that has made its change, and everything that its reverter would have heard.
-    fn changed(state: &Path) -> (Transaction<Rc<FakeMachine>>, UnixStream) {
+    /// What stands beside the journals of a process with a reverter, and everything that the reverter would receive.
+    fn beside() -> (Beside, UnixStream) {
         let (own, theirs) = UnixStream::pair().expect("two sockets");
         (&theirs).write_all(ARMED).expect("room");
+        let guard = Guard::armed(own).expect("it was said");
         let beside = Beside {
-            guard: Some(std::sync::Arc::new(Guard::armed(own).expect("it was said"))),
+            guard: Some(std::sync::Arc::new(guard)),
             faults: None,
         };
-        let header = Header::here(1).expect("this process");
+        (beside, theirs)
+    }
+
+    /// A transaction that has changed the setting from `from`, begun at a wall time.
+    fn changed_from(
+        from: bool,
+        at_ns: u64,
+        state: &Path,
+        beside: &Beside,
+    ) -> Transaction<Rc<FakeMachine>> {
+        let header = Header::here(at_ns).expect("this process");
         let mut transaction =
-            Transaction::begin(machine(true), state, &header, &beside).expect("a state folder");
+            Transaction::begin(machine(from), state, &header, beside).expect("a state folder");
         let change = Change {
             setting: key(),
-            from: Value::Switch(true),
-            to: Value::Switch(false),
+            from: Value::Switch(from),
+            to: Value::Switch(!from),
         };
         let plan = Plan::new(vec![change]).expect("one change");
         transaction.apply(&plan).expect("it is taken");
-        (transaction, theirs)
+        transaction
+    }
+
+    /// A transaction that has made its change, and everything that its reverter would have heard.
+    fn changed(state: &Path) -> (Transaction<Rc<FakeMachine>>, UnixStream) {
+        let (beside, theirs) = beside();
+        (changed_from(true, 1, state, &beside), theirs)
+    }
+
+    #[test]
+    fn the_newest_is_put_back_first_also_when_the_clock_was_set_back_between() {
+        for clock_ns in [
+            [1_000_000_000, 2_000_000_000],
+            [2_000_000_000, 1_000_000_000],
+        ] {
+            let state = tempfile::tempdir().expect("a state folder");
+            let (beside, channel) = beside();
+            let first = changed_from(true, clock_ns[0], state.path(), &beside);
+            let second = changed_from(false, clock_ns[1], state.path(), &beside);
+            let machine = machine(true);
+            drop(beside);
+            first.die();
+            second.die();
+            let restored =
+                heard(channel, 64).revert("a test", state.path(), &*machine, &Beside::default());
+            // The second one finds what it wrote, and the first one what the second put back.
+            let left = restored.iter().map(|one| match &one.outcome {
+                Outcome::Restored(undone) => undone.left.len(),
+                outcome => panic!("{outcome:?}"),
+            });
+            assert_eq!(left.sum::<usize>(), 0, "{restored:?}");
+            assert_eq!(machine.read(&key()).value(), Some(&Value::Switch(true)));
+        }
     }
 
     fn heard(mut channel: UnixStream, pieces: usize) -> Memory {

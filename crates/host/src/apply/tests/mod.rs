@@ -3,6 +3,7 @@
 
 mod kept;
 mod killed;
+mod order;
 mod property;
 #[expect(
     unsafe_code,

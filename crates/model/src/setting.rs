@@ -217,23 +217,40 @@ impl SettingKey {
 
     /// The name of the interface that it is of, also of a sysctl that bears one. `all` and `default` are none's.
     pub fn interface(&self) -> Option<&str> {
-        const FOLDERS: [&str; 4] = [
-            "net.ipv4.conf.",
-            "net.ipv6.conf.",
-            "net.ipv4.neigh.",
-            "net.ipv6.neigh.",
-        ];
         match self {
             Self::Nic(nic, _) => Some(nic.as_str()),
-            Self::Sysctl(name) => {
-                let rest = FOLDERS.iter().find_map(|folder| name.strip_prefix(folder));
-                // The names of interfaces may have dots, those of what they have do not.
-                let (nic, _) = rest?.rsplit_once('.')?;
-                (!matches!(nic, "all" | "default")).then_some(nic)
-            }
+            Self::Sysctl(name) => sysctl_of_interface(name).map(|(_, nic, _)| nic),
             _ => None,
         }
     }
+
+    /// The same setting of the interface called `nic`; itself where it is of none.
+    #[must_use]
+    pub fn of_interface(&self, nic: &NicName) -> Self {
+        match self {
+            Self::Nic(_, knob) => Self::Nic(nic.clone(), knob.clone()),
+            Self::Sysctl(name) => match sysctl_of_interface(name) {
+                Some((folder, _, last)) => Self::Sysctl(format!("{folder}{nic}.{last}")),
+                None => self.clone(),
+            },
+            other => other.clone(),
+        }
+    }
+}
+
+/// A sysctl of one interface as its folder, the interface's name and its own name: `net.ipv6.conf.`, `eth0.100`, `mtu`.
+fn sysctl_of_interface(name: &str) -> Option<(&str, &str, &str)> {
+    const FOLDERS: [&str; 4] = [
+        "net.ipv4.conf.",
+        "net.ipv6.conf.",
+        "net.ipv4.neigh.",
+        "net.ipv6.neigh.",
+    ];
+    let folder = FOLDERS.iter().find(|folder| name.starts_with(**folder))?;
+    let (folder, rest) = name.split_at(folder.len());
+    // The names of interfaces may have dots, those of what they have do not.
+    let (nic, last) = rest.rsplit_once('.')?;
+    (!matches!(nic, "all" | "default")).then_some((folder, nic, last))
 }
 
 impl fmt::Display for SettingKey {
@@ -588,6 +605,30 @@ mod tests {
         ] {
             let key: SettingKey = key.parse().expect(key);
             assert_eq!(key.interface(), nic, "{key}");
+        }
+    }
+
+    #[test]
+    fn a_setting_of_an_interface_has_the_same_one_of_another() {
+        let nic: NicName = "lan0.7".parse().expect("a name");
+        for (key, renamed) in [
+            ("nic/eth2/mtu", "nic/lan0.7/mtu"),
+            (
+                "nic/eth2/queue/rx-0/irq-cpus",
+                "nic/lan0.7/queue/rx-0/irq-cpus",
+            ),
+            (
+                "sysctl/net.ipv4.neigh.eth2.100.gc_stale_time",
+                "sysctl/net.ipv4.neigh.lan0.7.gc_stale_time",
+            ),
+            (
+                "sysctl/net.ipv4.conf.all.forwarding",
+                "sysctl/net.ipv4.conf.all.forwarding",
+            ),
+            ("cpu/turbo", "cpu/turbo"),
+        ] {
+            let key: SettingKey = key.parse().expect(key);
+            assert_eq!(key.of_interface(&nic).to_string(), renamed);
         }
     }
 

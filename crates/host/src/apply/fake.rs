@@ -2,7 +2,7 @@
 //! memory and follows a plan of faults, and a step counter that ends the process.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
 use linerate_model::host::{Channels, Coalesce, Feature, NicKind, Qdisc, Rings};
@@ -10,6 +10,7 @@ use linerate_model::ids::NicName;
 use linerate_model::known::{Cause, Known};
 use linerate_model::setting::{NicKnob, SettingKey, Settings, Value};
 
+use super::interface::{Interface, Located};
 use super::machine::Machine;
 use super::settings::WriteError;
 use crate::nic_control::{NicRead, NicValue, NicWrite, Pair};
@@ -38,14 +39,23 @@ pub struct FakeMachine {
     writes: Cell<usize>,
     lie: RefCell<Option<(SettingKey, Value)>>,
     foreign: RefCell<Settings>,
-    /// The number of its one interface.
-    interface: Cell<u32>,
+    /// Its interfaces, and those that have moved to another network namespace.
+    interfaces: RefCell<Vec<Interface>>,
+    elsewhere: RefCell<Vec<Interface>>,
 }
 
 impl FakeMachine {
     /// A machine with these settings that does what it is told, but for `faults`.
     pub fn new(settings: Settings, faults: Vec<Fault>) -> Self {
+        let names: BTreeSet<&str> = settings.keys().filter_map(SettingKey::interface).collect();
+        let made = names.into_iter().zip(2..).map(|(name, index)| Interface {
+            index,
+            name: name.parse().expect("the name of an interface"),
+            address: Some(format!("02:00:00:00:00:{index:02x}")),
+            kind: None,
+        });
         Self {
+            interfaces: RefCell::new(made.collect()),
             requested: RefCell::new(settings),
             faults,
             ..Self::default()
@@ -86,9 +96,63 @@ impl FakeMachine {
         self.requested.borrow_mut().remove(key);
     }
 
-    /// Has another interface come by the name that one had.
-    pub fn rename(&self) {
-        self.interface.set(self.interface.get() + 1);
+    /// Gives an interface another name, by which its settings are found from now on.
+    pub fn rename(&self, from: &str, to: &str) {
+        let to: NicName = to.parse().expect("a name");
+        let mut interfaces = self.interfaces.borrow_mut();
+        for one in interfaces
+            .iter_mut()
+            .filter(|one| one.name.as_str() == from)
+        {
+            one.name = to.clone();
+        }
+        let renamed = |(key, value): (SettingKey, Value)| match key.interface() {
+            Some(name) if name == from => (key.of_interface(&to), value),
+            _ => (key, value),
+        };
+        let settings = self.requested.take();
+        *self.requested.borrow_mut() = settings.into_iter().map(renamed).collect();
+    }
+
+    /// Removes an interface and makes another one with its name, and with the same values of all settings.
+    pub fn make_again(&self, name: &str) {
+        let mut interfaces = self.interfaces.borrow_mut();
+        for one in interfaces
+            .iter_mut()
+            .filter(|one| one.name.as_str() == name)
+        {
+            one.index += 100;
+            one.address = Some(format!("02:00:00:00:01:{:02x}", one.index));
+        }
+    }
+
+    /// Moves an interface to another network namespace, with its settings.
+    pub fn move_away(&self, name: &str) {
+        let mut interfaces = self.interfaces.borrow_mut();
+        let (moved, stay) = interfaces
+            .drain(..)
+            .partition(|one| one.name.as_str() == name);
+        *interfaces = stay;
+        self.elsewhere.borrow_mut().extend::<Vec<_>>(moved);
+    }
+
+    /// Moves every interface back, where it gets another index.
+    pub fn move_back(&self) {
+        let back = self.elsewhere.take().into_iter().map(|one| Interface {
+            index: one.index + 50,
+            ..one
+        });
+        self.interfaces.borrow_mut().extend(back);
+    }
+
+    /// Removes an interface; what it had is gone with it.
+    pub fn remove_interface(&self, name: &str) {
+        self.interfaces
+            .borrow_mut()
+            .retain(|one| one.name.as_str() != name);
+        self.requested
+            .borrow_mut()
+            .retain(|key, _| key.interface() != Some(name));
     }
 
     /// What [`Fault::Foreign`] has set so far.
@@ -167,8 +231,21 @@ impl Machine for FakeMachine {
         features.cloned().collect()
     }
 
-    fn interface(&self, key: &SettingKey) -> Option<u32> {
-        matches!(key, SettingKey::Nic(..)).then(|| self.interface.get())
+    fn interface(&self, name: &str) -> Option<Interface> {
+        let all = self.interfaces.borrow();
+        all.iter().find(|one| one.name.as_str() == name).cloned()
+    }
+
+    fn locate(&self, interface: &Interface) -> Located {
+        let here = interface.among(&self.interfaces.borrow());
+        let is_elsewhere = || self.elsewhere.borrow().contains(interface);
+        here.unwrap_or_else(|| {
+            if is_elsewhere() {
+                Located::Lost("it is in another network namespace".to_owned())
+            } else {
+                Located::Gone
+            }
+        })
     }
 }
 
@@ -224,8 +301,11 @@ impl<M: Machine, F: Fn()> Machine for Mortal<M, F> {
     fn disturbed_by(&self, key: &SettingKey) -> Vec<SettingKey> {
         self.machine.disturbed_by(key)
     }
-    fn interface(&self, key: &SettingKey) -> Option<u32> {
-        self.machine.interface(key)
+    fn interface(&self, name: &str) -> Option<Interface> {
+        self.machine.interface(name)
+    }
+    fn locate(&self, interface: &Interface) -> Located {
+        self.machine.locate(interface)
     }
 }
 

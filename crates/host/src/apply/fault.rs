@@ -8,6 +8,7 @@ use std::sync::Arc;
 use linerate_model::known::Known;
 use linerate_model::setting::{SettingKey, Value};
 
+use super::interface::{Interface, Located};
 use super::machine::Machine;
 use super::settings::WriteError;
 
@@ -60,7 +61,10 @@ impl<M: Machine> Machine for Faulty<M> {
     fn disturbed_by(&self, key: &SettingKey) -> Vec<SettingKey> {
         self.machine.disturbed_by(key)
     }
-    fn interface(&self, key: &SettingKey) -> Option<u32> {
-        self.machine.interface(key)
+    fn interface(&self, name: &str) -> Option<Interface> {
+        self.machine.interface(name)
+    }
+    fn locate(&self, interface: &Interface) -> Located {
+        self.machine.locate(interface)
     }
 }

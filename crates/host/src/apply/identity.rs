@@ -160,6 +160,55 @@ pub(super) enum Search {
 /// in a mount table of their own (a testbed's). One that only an open descriptor or a socket holds is
 /// not found: nothing that could be measured is in it.
 pub(super) fn search(netns: &NetnsIdentity) -> Search {
+    let (places, mut hidden) = netns_files();
+    for path in places {
+        let found = fs::metadata(&path).is_ok_and(|data| data.ino() == netns.inode);
+        match found.then(|| File::open(&path)) {
+            Some(Ok(file)) if is_behind(&file, netns) => return Search::Found(file),
+            Some(Err(error)) => hidden.consider(&path, &error),
+            Some(Ok(_)) | None => {}
+        }
+    }
+    match hidden.processes {
+        0 => Search::Gone,
+        processes => Search::Hidden { processes },
+    }
+}
+
+/// Does `look` in every network namespace but this thread's, until it finds something; and how many processes may not be
+/// looked at, whose namespaces are then not among those. The first process's is one of them only with `with_first`.
+pub(super) fn in_other_netns<T: Send>(
+    with_first: bool,
+    look: impl Fn() -> Option<T> + Sync,
+) -> (Option<T>, usize) {
+    let (mut places, mut hidden) = netns_files();
+    if with_first {
+        places.insert(0, PathBuf::from("/proc/1/ns/net"));
+    }
+    let own = NetnsIdentity::current().map(|own| own.inode);
+    let mut seen: BTreeSet<u64> = own.into_iter().collect();
+    for path in places {
+        let inside = || -> io::Result<Option<T>> {
+            sys::enter_netns(File::open(&path)?.as_fd())?;
+            Ok(look())
+        };
+        let looked = match fs::metadata(&path).map(|data| seen.insert(data.ino())) {
+            Ok(false) => continue,
+            // A thread, as its namespace must not be the caller's afterwards.
+            Ok(true) => std::thread::scope(|scope| scope.spawn(inside).join()),
+            Err(error) => Ok(Err(error)),
+        };
+        match looked {
+            Ok(Ok(Some(found))) => return (Some(found), hidden.processes),
+            Ok(Err(error)) => hidden.consider(&path, &error),
+            Ok(Ok(None)) | Err(_) => {}
+        }
+    }
+    (None, hidden.processes)
+}
+
+/// The files of network namespaces, and which processes may not be looked at.
+fn netns_files() -> (Vec<PathBuf>, Hidden) {
     let mut hidden = Hidden::default();
     let mut mounts_seen = BTreeSet::new();
     let mut places = named_in(Path::new("/"));
@@ -178,18 +227,7 @@ pub(super) fn search(netns: &NetnsIdentity) -> Search {
         let threads = names(process.join("task"));
         places.extend(threads.map(|thread| process.join("task").join(thread).join("ns/net")));
     }
-    for path in places {
-        let found = fs::metadata(&path).is_ok_and(|data| data.ino() == netns.inode);
-        match found.then(|| File::open(&path)) {
-            Some(Ok(file)) if is_behind(&file, netns) => return Search::Found(file),
-            Some(Err(error)) => hidden.consider(&path, &error),
-            Some(Ok(_)) | None => {}
-        }
-    }
-    match hidden.processes {
-        0 => Search::Gone,
-        processes => Search::Hidden { processes },
-    }
+    (places, hidden)
 }
 
 fn named_in(root: &Path) -> Vec<PathBuf> {

@@ -19,6 +19,7 @@ use linerate_model::setting::{SettingKey, Value};
 
 use super::fault::{Faults, Moment};
 use super::identity::{IdentityError, NetnsIdentity, Owner, boot_id};
+use super::interface::Interface;
 use super::lock::lock_until;
 use super::restore::{Left, Step};
 use super::reverter::{Boottime, Guard};
@@ -98,9 +99,9 @@ pub(super) enum Record {
         seq: usize,
         change: Change,
         closure: Vec<Before>,
-        /// The number of the interface that it is of.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        interface: Option<u32>,
+        /// The interfaces of these settings.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        interfaces: Vec<Interface>,
     },
     /// The write was made and read back.
     Done {
@@ -560,9 +561,9 @@ impl Story {
             Record::Intent {
                 change,
                 closure,
-                interface,
+                interfaces,
                 ..
-            } => self.steps.push(Step::intended(change, closure, interface)),
+            } => self.steps.push(Step::intended(change, closure, interfaces)),
             Record::Done {
                 seq,
                 readback,
@@ -633,7 +634,7 @@ mod tests {
                 seq,
                 change: change.clone(),
                 closure: Vec::new(),
-                interface: None,
+                interfaces: Vec::new(),
             };
             journal.append(&intent).expect("room");
             let done = Record::Done {

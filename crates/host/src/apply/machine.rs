@@ -5,11 +5,11 @@ use std::rc::Rc;
 
 use linerate_model::known::Known;
 use linerate_model::setting::{SettingKey, Value};
-use rustix::net::netdevice::name_to_index;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
 use super::effects;
+use super::interface::{Interface, Located};
 use super::settings::{self, WriteError};
+use crate::netlink;
 use crate::nic_control::NicWrite;
 use crate::root::LiveHost;
 
@@ -21,8 +21,10 @@ pub trait Machine {
     fn write(&self, key: &SettingKey, value: &Value) -> Result<(), WriteError>;
     /// The other settings that writing `key` may change: what is recorded before, and restored.
     fn disturbed_by(&self, key: &SettingKey) -> Vec<SettingKey>;
-    /// The number of the interface whose setting it is: no other in its namespace ever gets it, whatever its name.
-    fn interface(&self, key: &SettingKey) -> Option<u32>;
+    /// What the interface called `name` is known by; none when that cannot be told.
+    fn interface(&self, name: &str) -> Option<Interface>;
+    /// Where that interface is now.
+    fn locate(&self, interface: &Interface) -> Located;
 }
 
 impl<M: Machine + ?Sized> Machine for &M {
@@ -35,8 +37,11 @@ impl<M: Machine + ?Sized> Machine for &M {
     fn disturbed_by(&self, key: &SettingKey) -> Vec<SettingKey> {
         (**self).disturbed_by(key)
     }
-    fn interface(&self, key: &SettingKey) -> Option<u32> {
-        (**self).interface(key)
+    fn interface(&self, name: &str) -> Option<Interface> {
+        (**self).interface(name)
+    }
+    fn locate(&self, interface: &Interface) -> Located {
+        (**self).locate(interface)
     }
 }
 
@@ -50,8 +55,11 @@ impl<M: Machine + ?Sized> Machine for Box<M> {
     fn disturbed_by(&self, key: &SettingKey) -> Vec<SettingKey> {
         (**self).disturbed_by(key)
     }
-    fn interface(&self, key: &SettingKey) -> Option<u32> {
-        (**self).interface(key)
+    fn interface(&self, name: &str) -> Option<Interface> {
+        (**self).interface(name)
+    }
+    fn locate(&self, interface: &Interface) -> Located {
+        (**self).locate(interface)
     }
 }
 
@@ -65,8 +73,11 @@ impl<M: Machine + ?Sized> Machine for Rc<M> {
     fn disturbed_by(&self, key: &SettingKey) -> Vec<SettingKey> {
         (**self).disturbed_by(key)
     }
-    fn interface(&self, key: &SettingKey) -> Option<u32> {
-        (**self).interface(key)
+    fn interface(&self, name: &str) -> Option<Interface> {
+        (**self).interface(name)
+    }
+    fn locate(&self, interface: &Interface) -> Located {
+        (**self).locate(interface)
     }
 }
 
@@ -99,14 +110,17 @@ impl Machine for LiveMachine {
     fn disturbed_by(&self, key: &SettingKey) -> Vec<SettingKey> {
         effects::disturbed_by(self.live.root(), &*self.nics, key)
     }
-    fn interface(&self, key: &SettingKey) -> Option<u32> {
-        // Below /sys may be another namespace's interfaces; a socket is always of this thread's own.
-        let socket = socket_with(
-            AddressFamily::UNIX,
-            SocketType::DGRAM,
-            SocketFlags::CLOEXEC,
-            None,
-        );
-        name_to_index(socket.ok()?, key.interface()?).ok()
+    fn interface(&self, name: &str) -> Option<Interface> {
+        // Not by /sys, which may show another namespace's interfaces; a socket is always of this thread's own.
+        let all = netlink::interfaces().ok()?;
+        all.into_iter().find(|one| one.name.as_str() == name)
+    }
+    fn locate(&self, interface: &Interface) -> Located {
+        match netlink::interfaces() {
+            Ok(all) => interface
+                .among(&all)
+                .unwrap_or_else(|| interface.elsewhere()),
+            Err(error) => Located::Lost(error.to_string()),
+        }
     }
 }

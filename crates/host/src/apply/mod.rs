@@ -17,6 +17,7 @@ pub mod fake;
 mod fault;
 mod files;
 pub(crate) mod identity;
+mod interface;
 pub(crate) mod journal;
 mod kept;
 mod lock;
@@ -39,6 +40,7 @@ mod transaction;
 pub use effects::disturbed_by;
 pub use fault::{Faults, Faulty, Moment};
 pub use identity::{IdentityError, NetnsIdentity, Owner, boot_id, is_first_netns};
+pub use interface::{Interface, Located};
 pub use journal::folder_of;
 pub use journal::{Beside, Ending, Header, JOURNAL_VERSION, JournalError};
 pub use kept::{

@@ -12,6 +12,7 @@ use linerate_model::known::{Cause, Known};
 use linerate_model::setting::{SettingKey, Value};
 
 use super::identity::{NetnsIdentity, Search, search};
+use super::interface::{Interface, Located};
 use super::machine::{LiveMachine, Machine};
 use super::settings::WriteError;
 use super::sys;
@@ -151,8 +152,13 @@ impl Machine for NetnsMachine {
         self.ask(move |machine| machine.disturbed_by(&key))
             .unwrap_or_default()
     }
-    fn interface(&self, key: &SettingKey) -> Option<u32> {
-        let key = key.clone();
-        self.ask(move |machine| machine.interface(&key)).flatten()
+    fn interface(&self, name: &str) -> Option<Interface> {
+        let name = name.to_owned();
+        self.ask(move |machine| machine.interface(&name)).flatten()
+    }
+    fn locate(&self, interface: &Interface) -> Located {
+        let interface = interface.clone();
+        self.ask(move |machine| machine.locate(&interface))
+            .unwrap_or_else(|| Located::Lost(ENDED.to_owned()))
     }
 }

@@ -18,7 +18,7 @@ use super::journal::{
 };
 use super::kept::{KeptError, forget, kept_set, tidy};
 use super::netns::Reach;
-use super::restore::{self, Undone};
+use super::restore::{self, Left, LeftWhy, Step, Undone};
 use super::transaction::close;
 
 /// What recovery needs to know of the world.
@@ -154,7 +154,7 @@ fn recover_one(
     is_undone(&story).then(|| take_back(journal, &story, around, "taken back after a crash"))
 }
 
-fn take_back(mut journal: Journal, story: &Story, around: &Surroundings<'_>, why: &str) -> Outcome {
+fn take_back(journal: Journal, story: &Story, around: &Surroundings<'_>, why: &str) -> Outcome {
     let nothing_left = |mut journal: Journal, why: &'static str| {
         close(&mut journal, &Undone::default(), why);
         journal.remove();
@@ -164,17 +164,38 @@ fn take_back(mut journal: Journal, story: &Story, around: &Surroundings<'_>, why
         return nothing_left(journal, OTHER_BOOT);
     }
     match (around.reach)(&story.header.netns) {
-        Reach::Gone => nothing_left(journal, NETNS_GONE),
+        Reach::Gone => match undo_on_survivors(&story.steps, around) {
+            None => nothing_left(journal, NETNS_GONE),
+            Some(undone) => end(journal, undone, why),
+        },
         Reach::Unreachable(reason) => Outcome::LeftAlone(reason),
-        Reach::Machine(machine) => {
-            let undone = restore::undo(&story.steps, &machine);
-            close(&mut journal, &undone, why);
-            if undone.left.is_empty() {
-                journal.remove();
-            }
-            Outcome::of(undone)
-        }
+        Reach::Machine(machine) => end(journal, restore::undo(&story.steps, &machine), why),
     }
+}
+
+fn end(mut journal: Journal, undone: Undone, why: &str) -> Outcome {
+    close(&mut journal, &undone, why);
+    if undone.left.is_empty() {
+        journal.remove();
+    }
+    Outcome::of(undone)
+}
+
+/// Undoes the steps on devices that have left their namespace before it ended: those on a bus go to the first one
+/// (`default_device_exit_net()`, net/core/dev.c) with all their settings. None when there are none of them.
+fn undo_on_survivors(steps: &[Step], around: &Surroundings<'_>) -> Option<Undone> {
+    let survivors: Vec<Step> = steps.iter().filter_map(Step::in_another_netns).collect();
+    if survivors.is_empty() {
+        return None;
+    }
+    let here = NetnsIdentity::current().ok()?;
+    let Reach::Machine(machine) = (around.reach)(&here) else {
+        return None;
+    };
+    let undone = restore::undo(&survivors, &machine);
+    let is_gone = |left: &Left| left.why == LeftWhy::Gone;
+    let nothing = undone.restored.is_empty() && undone.left.iter().all(is_gone);
+    (!nothing).then_some(undone)
 }
 
 /// Takes back a transaction that was committed: `id`, or the newest one, with what boots made of it if it is

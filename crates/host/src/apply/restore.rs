@@ -15,6 +15,7 @@ use linerate_model::setting::{LinkSpeed, NicKnob, SettingKey, Value, parse_appli
 use serde::{Deserialize, Serialize};
 
 use super::effects::could_be_effect;
+use super::interface::{Interface, Located};
 use super::journal::{Before, Disturbed};
 use super::machine::Machine;
 use super::settings::{agrees, by_hand, is_speed_untold};
@@ -28,19 +29,56 @@ const PASSES_MAX: usize = 3;
 pub(super) struct Step {
     pub(super) change: Change,
     pub(super) closure: Vec<Before>,
-    /// The number of the interface that it is of, where it is of one.
-    interface: Option<u32>,
+    /// The interfaces of these settings.
+    pub(super) interfaces: Vec<Interface>,
     /// What was read after the write; none when that is not known.
     pub(super) outcome: Option<(Value, Vec<Disturbed>)>,
 }
 
 impl Step {
-    pub(super) fn intended(change: Change, closure: Vec<Before>, interface: Option<u32>) -> Self {
+    pub(super) fn intended(
+        change: Change,
+        closure: Vec<Before>,
+        interfaces: Vec<Interface>,
+    ) -> Self {
         Self {
             change,
             closure,
-            interface,
+            interfaces,
             outcome: None,
+        }
+    }
+
+    /// The same step once its device is in another namespace; none when it is not of a device that could be found there.
+    /// Sysctls of an interface do not move with it: it gets the defaults of where it goes.
+    pub(super) fn in_another_netns(&self) -> Option<Self> {
+        let is_here = |key: &SettingKey| {
+            let interface = self.interface_of(key);
+            matches!(key, SettingKey::Nic(..)) && interface.is_some_and(|one| one.address.is_some())
+        };
+        is_here(&self.change.setting).then(|| {
+            let mut step = self.clone();
+            step.closure.retain(|before| is_here(&before.setting));
+            let interfaces = self.interfaces.iter();
+            step.interfaces = interfaces.filter_map(Interface::by_address_alone).collect();
+            step
+        })
+    }
+
+    fn interface_of(&self, key: &SettingKey) -> Option<&Interface> {
+        let name = key.interface()?;
+        self.interfaces.iter().find(|one| one.name.as_str() == name)
+    }
+
+    /// A setting of this step by the name that its interface has now, or why it cannot be reached.
+    pub(super) fn current(
+        &self,
+        key: &SettingKey,
+        machine: &impl Machine,
+    ) -> Result<SettingKey, LeftWhy> {
+        match self.interface_of(key) {
+            Some(interface) => at(key, &machine.locate(interface)),
+            None => Ok(key.clone()),
         }
     }
 
@@ -58,7 +96,7 @@ pub enum LeftWhy {
         /// The value it has.
         found: Value,
     },
-    /// It is no longer there (the interface or its queue is gone, or has another name now).
+    /// It is no longer there: the interface or its queue was removed.
     Gone,
     /// Reading or writing it failed.
     Failed {
@@ -70,7 +108,7 @@ pub enum LeftWhy {
 /// A setting that was not put back.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Left {
-    /// The setting.
+    /// The setting, by the name that its interface has now.
     pub setting: SettingKey,
     /// The value it had before.
     pub old: Value,
@@ -120,6 +158,17 @@ impl Undone {
     }
 }
 
+/// The setting `key` of an interface that was located.
+fn at(key: &SettingKey, place: &Located) -> Result<SettingKey, LeftWhy> {
+    match place {
+        Located::Here(name) => Ok(key.of_interface(name)),
+        Located::Gone => Err(LeftWhy::Gone),
+        Located::Lost(reason) => Err(LeftWhy::Failed {
+            reason: reason.clone(),
+        }),
+    }
+}
+
 /// A value that is ours when it is found.
 enum Ours {
     /// It was read after the write.
@@ -139,8 +188,10 @@ struct Touched {
     suspects: Vec<Change>,
     /// What writing this setting may disturb.
     closure: Vec<SettingKey>,
-    /// The number of the interface that it is of: another that has its name now is none of ours.
-    interface: Option<u32>,
+    /// The interface that it is of: another one that has its name now is none of ours.
+    interface: Option<Interface>,
+    /// The setting by its interface's current name, or why it cannot be reached.
+    current: Result<SettingKey, LeftWhy>,
     /// Whether the steps, or putting them back, are known to have changed it. What a write might have
     /// disturbed and did not is none of our business.
     concerned: bool,
@@ -157,7 +208,7 @@ enum Judgement {
     AsBefore,
     Ours,
     Foreign(Value),
-    Unreadable(Cause, String),
+    Unreachable(LeftWhy),
 }
 
 /// What is there when fewer numbers were written than a sysctl has: the kernel sets the first ones and
@@ -217,7 +268,7 @@ impl Table {
             let main = entry(&mut all, setting, from);
             main.concerned = true;
             main.closure.extend(closure);
-            main.interface = step.interface;
+            main.interface = step.interface_of(setting).cloned();
             if let Some((readback, _)) = &step.outcome {
                 main.ours.push(Ours::Exactly(readback.clone()));
                 // What was read may have been a port without a link, which tells its speed once it has one.
@@ -234,9 +285,7 @@ impl Table {
             for before in &step.closure {
                 let touched = entry(&mut all, &before.setting, &before.from);
                 touched.disturbed_by(step);
-                if before.setting.interface() == setting.interface() {
-                    touched.interface = step.interface;
-                }
+                touched.interface = step.interface_of(&before.setting).cloned();
             }
         }
         let written = |touched: &Touched| {
@@ -254,13 +303,19 @@ impl Table {
 
     fn judge(&self, index: usize, machine: &impl Machine) -> Judgement {
         let touched = &self.0[index];
-        let is_other = |own| machine.interface(&touched.key) != Some(own);
-        if touched.interface.is_some_and(is_other) {
-            return Judgement::Unreadable(Cause::Absent, touched.key.to_string());
-        }
-        let found = match machine.read(&touched.key) {
+        let current = match &touched.current {
+            Ok(current) => current,
+            Err(why) => return Judgement::Unreachable(why.clone()),
+        };
+        let found = match machine.read(current) {
             Known::Value(found) => found,
-            Known::Unknown(gap) => return Judgement::Unreadable(gap.cause, gap.to_string()),
+            Known::Unknown(gap) if gap.cause == Cause::Absent => {
+                return Judgement::Unreachable(LeftWhy::Gone);
+            }
+            Known::Unknown(gap) => {
+                let reason = gap.to_string();
+                return Judgement::Unreachable(LeftWhy::Failed { reason });
+            }
         };
         if found == touched.old
             || (touched.written_back && agrees(&touched.key, &touched.old, &found))
@@ -288,17 +343,30 @@ impl Table {
     /// Writes the old value and notes what else moved: that is our doing too.
     fn put_back(&mut self, index: usize, machine: &impl Machine) {
         let Touched {
-            key, old, closure, ..
-        } = &self.0[index];
+            current: Ok(current),
+            old,
+            closure,
+            ..
+        } = &self.0[index]
+        else {
+            return;
+        };
         let watched: Vec<usize> = (0..self.0.len())
             .filter(|other| *other != index && closure.contains(&self.0[*other].key))
             .collect();
         let look = |table: &Self| -> Vec<Known<Value>> {
-            let keys = watched.iter().map(|other| &table.0[*other].key);
-            keys.map(|key| machine.read(key)).collect()
+            let others = watched.iter().map(|other| &table.0[*other]);
+            let read = |other: &Touched| match &other.current {
+                Ok(current) => machine.read(current),
+                Err(_) => Known::not_asked(other.key.to_string()),
+            };
+            others.map(read).collect()
         };
         let before = look(self);
-        let failure = machine.write(key, old).err().map(|error| error.to_string());
+        let failure = machine
+            .write(current, old)
+            .err()
+            .map(|error| error.to_string());
         let after = look(self);
         for ((other, before), after) in watched.iter().zip(before).zip(after) {
             if let (true, Known::Value(after)) = (before != after, after) {
@@ -324,6 +392,7 @@ fn entry<'t>(all: &'t mut Vec<Touched>, key: &SettingKey, old: &Value) -> &'t mu
             suspects: Vec::new(),
             closure: Vec::new(),
             interface: None,
+            current: Ok(key.clone()),
             concerned: false,
             request_again: false,
             written_back: false,
@@ -360,6 +429,7 @@ impl Touched {
 pub(super) fn undo(steps: &[Step], machine: &impl Machine) -> Undone {
     let mut table = Table::of(steps);
     for _ in 0..PASSES_MAX {
+        table.locate(machine);
         let mut moved = false;
         for index in 0..table.0.len() {
             match table.judge(index, machine) {
@@ -370,8 +440,8 @@ pub(super) fn undo(steps: &[Step], machine: &impl Machine) -> Undone {
                 Judgement::AsBefore if table.0[index].request_again => {
                     table.0[index].request_again = false;
                     // Its value is right already; only the kernel's memory of a request is at stake.
-                    let Touched { key, old, .. } = &table.0[index];
-                    let _ = machine.write(key, old);
+                    let Touched { current, old, .. } = &table.0[index];
+                    let _ = current.as_ref().map(|key| machine.write(key, old));
                 }
                 _ => {}
             }
@@ -384,22 +454,40 @@ pub(super) fn undo(steps: &[Step], machine: &impl Machine) -> Undone {
 }
 
 impl Table {
-    fn summary(self, machine: &impl Machine) -> Undone {
+    /// Finds each setting by the name that its interface has now.
+    fn locate(&mut self, machine: &impl Machine) {
+        let mut located: Vec<(Interface, Located)> = Vec::new();
+        for touched in &mut self.0 {
+            let Some(interface) = &touched.interface else {
+                continue;
+            };
+            let known = located.iter().find(|(one, _)| one == interface);
+            let place = match known {
+                Some((_, place)) => place.clone(),
+                None => machine.locate(interface),
+            };
+            touched.current = at(&touched.key, &place);
+            located.push((interface.clone(), place));
+        }
+    }
+
+    fn summary(mut self, machine: &impl Machine) -> Undone {
+        self.locate(machine);
         let mut undone = Undone::default();
         let judgements: Vec<Judgement> = (0..self.0.len())
             .map(|index| self.judge(index, machine))
             .collect();
         for (touched, judgement) in self.0.into_iter().zip(judgements) {
+            let setting = touched.current.unwrap_or(touched.key);
             let why = match judgement {
                 Judgement::AsBefore if touched.written_back => {
-                    undone.restored.push(touched.key);
+                    undone.restored.push(setting);
                     continue;
                 }
                 Judgement::AsBefore => continue,
-                Judgement::Foreign(_) | Judgement::Unreadable(..) if !touched.concerned => continue,
+                Judgement::Foreign(_) | Judgement::Unreachable(_) if !touched.concerned => continue,
                 Judgement::Foreign(found) => LeftWhy::Foreign { found },
-                Judgement::Unreadable(Cause::Absent, _) => LeftWhy::Gone,
-                Judgement::Unreadable(_, reason) => LeftWhy::Failed { reason },
+                Judgement::Unreachable(why) => why,
                 Judgement::Ours => LeftWhy::Failed {
                     reason: touched
                         .failure
@@ -407,7 +495,7 @@ impl Table {
                 },
             };
             undone.left.push(Left {
-                setting: touched.key,
+                setting,
                 old: touched.old,
                 why,
             });

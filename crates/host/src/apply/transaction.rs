@@ -5,6 +5,7 @@
 //! outlives this process (the reverter), who else may change things (the lock) and who may commit stand
 //! around [`Transaction`], not in it.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,9 +16,10 @@ use linerate_model::plan::{Change, Plan};
 use linerate_model::setting::{SettingKey, Value};
 
 use super::effects::is_asked_of_one_queue;
+use super::interface::Interface;
 use super::journal::{Before, Beside, Disturbed, Header, Journal, JournalError, Record};
 use super::machine::Machine;
-use super::restore::{self, Left, Step, Undone};
+use super::restore::{self, Left, LeftWhy, Step, Undone};
 use super::settings::{WriteError, agrees, for_good, not_supported, one_way};
 
 /// The command that completes a restore.
@@ -351,14 +353,14 @@ impl<M: Machine> Transaction<M> {
             ..change.clone()
         };
         let seq = self.steps.len();
-        let interface = self.machine.interface(setting);
+        let interfaces = self.interfaces(setting, &closure);
         self.record(&Record::Intent {
             seq,
             change: change.clone(),
             closure: closure.clone(),
-            interface,
+            interfaces: interfaces.clone(),
         })?;
-        let step = Step::intended(change.clone(), closure, interface);
+        let step = Step::intended(change.clone(), closure, interfaces);
         self.steps.push(step);
         self.machine.write(setting, to)?;
         let readback = self.read(setting)?;
@@ -404,6 +406,17 @@ impl<M: Machine> Transaction<M> {
         .collect()
     }
 
+    /// What the interfaces of a setting and of its closure are known by.
+    fn interfaces(&self, setting: &SettingKey, closure: &[Before]) -> Vec<Interface> {
+        let keys = closure.iter().map(|before| &before.setting);
+        let names = std::iter::once(setting).chain(keys);
+        let names: BTreeSet<&str> = names.filter_map(SettingKey::interface).collect();
+        let names = names.into_iter();
+        names
+            .filter_map(|name| self.machine.interface(name))
+            .collect()
+    }
+
     fn disturbed(&self, closure: &[Before]) -> Vec<Disturbed> {
         let now = closure.iter().map(|Before { setting, from }| {
             let became = self.machine.read(setting).value().cloned();
@@ -425,7 +438,15 @@ impl<M: Machine> Transaction<M> {
         let moved = |(index, step): (usize, &Step)| {
             let (readback, _) = step.outcome.as_ref()?;
             let Change { setting, to, .. } = &step.change;
-            let found = self.machine.read(setting);
+            let found = match step.current(setting, &self.machine) {
+                Ok(current) => self.machine.read(&current),
+                Err(LeftWhy::Failed { reason }) => {
+                    Known::unknown(Cause::Unreadable, setting.to_string(), &reason)
+                }
+                Err(_) => {
+                    Known::unknown(Cause::Absent, setting.to_string(), "its interface is gone")
+                }
+            };
             let later = &self.steps[index + 1..];
             // A later change of its own plan may have set it, and was found to agree.
             let holds = |found: &Value| {

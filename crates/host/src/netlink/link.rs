@@ -9,6 +9,7 @@ use linerate_model::ids::NicName;
 use super::error::Failure;
 use super::message::{Attributes, Request, u16_at, u32_at};
 use super::socket::{Answer, Connection};
+use crate::apply::Interface;
 
 /// `struct ifinfomsg`.
 pub(super) const LINK_HEADER_BYTES: usize = 16;
@@ -19,6 +20,9 @@ const ADDRESS_HEADER_BYTES: usize = 8;
 /// names no kind of its own.
 const HARDWARE_LOOPBACK: u16 = 772;
 const HARDWARE_INFINIBAND: u16 = 32;
+
+/// `IFLA_PERM_ADDRESS` of `<linux/if_link.h>`, since Linux 5.6.
+const IFLA_PERM_ADDRESS: u16 = 54;
 
 /// What rtnetlink says about an interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,6 +70,41 @@ pub(super) fn set_mtu(connection: &mut Connection, index: u32, mtu: u32) -> Resu
     let mut request = Request::new(libc::RTM_SETLINK, &link_header(index, 0, 0));
     request.put_u32(libc::IFLA_MTU, mtu);
     connection.ask(&request).map(drop)
+}
+
+/// All interfaces, and what each is known by.
+pub(super) fn identities(connection: &mut Connection) -> Result<Vec<Interface>, Failure> {
+    let answers = connection.dump(&Request::new(libc::RTM_GETLINK, &link_header(0, 0, 0)))?;
+    let links = answers.iter().filter(|one| one.kind == libc::RTM_NEWLINK);
+    let identities = links.map(|one| parse_identity(&one.body));
+    // A name that linerate does not take as one is of no setting.
+    identities.filter_map(Result::transpose).collect()
+}
+
+/// A hardware address as `ip link` prints it.
+fn colon_separated(bytes: &[u8]) -> String {
+    let pairs = bytes.iter().map(|byte| format!("{byte:02x}"));
+    pairs.collect::<Vec<_>>().join(":")
+}
+
+fn parse_identity(body: &[u8]) -> Result<Option<Interface>, Failure> {
+    let attributes = Attributes::after(body, LINK_HEADER_BYTES)?;
+    let name = attributes.text(libc::IFLA_IFNAME)?;
+    let Some(name) = name.and_then(|name| name.parse().ok()) else {
+        return Ok(None);
+    };
+    // The permanent address stays when a bond gives its ports one and the same; a virtual device has none.
+    let address = attributes
+        .bytes(IFLA_PERM_ADDRESS)
+        .or_else(|| attributes.bytes(libc::IFLA_ADDRESS))
+        .filter(|bytes| bytes.iter().any(|byte| *byte != 0));
+    let info = attributes.nest(libc::IFLA_LINKINFO)?;
+    Ok(Some(Interface {
+        index: u32_at(body, 4)?,
+        name,
+        address: address.map(colon_separated),
+        kind: info.text(libc::IFLA_INFO_KIND)?,
+    }))
 }
 
 /// The addresses of the interface `index`, IPv4 first, as the kernel lists them.

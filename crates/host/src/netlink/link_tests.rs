@@ -10,6 +10,7 @@ proptest! {
     fn no_bytes_panic_a_parser(body in vec(any::<u8>(), 0..200)) {
         let _ = parse(&body);
         let _ = parse_address(&body);
+        let _ = parse_identity(&body);
     }
 }
 
@@ -63,4 +64,34 @@ fn a_kernels_links_and_addresses_are_read() {
         .collect();
     let expected = ["10.9.0.1/24", "10.9.0.2/24", "fd00:9::1/64"];
     assert_eq!(addresses, expected.map(|text| (2, text.to_owned())));
+}
+
+#[test]
+fn an_interface_is_known_by_its_permanent_address_where_it_has_one() {
+    let identity = |attributes: &[(u16, &[u8])]| {
+        let mut request = Request::new(0, &link_header(7, 0, 0));
+        request.put_text(libc::IFLA_IFNAME, "eth2");
+        for (kind, bytes) in attributes {
+            request.put(*kind, bytes);
+        }
+        let identity = parse_identity(&request.into_body()).expect("whole");
+        identity.expect("a name").address
+    };
+    let (own, of_the_bond) = ([2, 0, 0, 0, 0, 7], [2, 0, 0, 0, 0, 9]);
+    let both: [(u16, &[u8]); 2] = [
+        (libc::IFLA_ADDRESS, &of_the_bond),
+        (IFLA_PERM_ADDRESS, &own),
+    ];
+    assert_eq!(identity(&both).as_deref(), Some("02:00:00:00:00:07"));
+    assert_eq!(identity(&both[..1]).as_deref(), Some("02:00:00:00:00:09"));
+    assert_eq!(identity(&[(libc::IFLA_ADDRESS, &[0; 6])]), None);
+    assert_eq!(identity(&[]), None);
+}
+
+#[test]
+fn every_interface_of_this_namespace_is_listed_with_what_it_is_known_by() {
+    let listed = crate::netlink::interfaces().expect("a netlink socket");
+    let loopback = listed.iter().find(|one| one.name.as_str() == "lo");
+    let loopback = loopback.expect("every namespace has one");
+    assert_eq!((loopback.index, &loopback.address), (1, &None));
 }

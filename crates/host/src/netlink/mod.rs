@@ -26,6 +26,7 @@ use self::nldev::Nldev;
 pub use self::nldev_make::{RdmaLink, RdmaLinks};
 pub use self::routing::Rule;
 use self::socket::Connection;
+use crate::apply::Interface;
 use crate::nic_control::{NicCounts, NicRead, NicValue, NicWrite, Pair, SuperPacket};
 use crate::rdma::RdmaRead;
 
@@ -144,6 +145,12 @@ impl Netlink {
         let result = exists.and_then(|_| read(&mut lock(&self.control)));
         known(result, format!("ioctl/ethtool/{nic}/{what}"), NO_DRIVER)
     }
+}
+
+/// The interfaces of this thread's network namespace, and what each is known by.
+pub(crate) fn interfaces() -> io::Result<Vec<Interface>> {
+    let listed = link::identities(&mut Connection::open(None)?);
+    listed.map_err(|failure| failure.during("list", "network interfaces"))
 }
 
 /// Takes `datagram` apart as every answer is, for the fuzz targets.

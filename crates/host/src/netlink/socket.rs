@@ -22,7 +22,7 @@ use super::script::Script;
 use super::sys;
 
 /// How often a dump is asked for before a table counts as never holding still.
-const DUMP_TRIES: u32 = 8;
+const DUMP_TRIES: u32 = 64;
 
 /// The kernel works a request off inside `send` and has its answer ready before that returns, so
 /// this only keeps a kernel that loses an answer from holding us for ever.

@@ -17,6 +17,7 @@ mod full_disk;
 mod guard;
 mod help;
 mod hold;
+mod interfaces;
 mod iperf3;
 mod job;
 mod lab;

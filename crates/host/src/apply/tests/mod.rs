@@ -1,6 +1,7 @@
 //! What a transaction promises: on a fake machine under every planned fault, and on the real kernel
 //! under SIGKILL.
 
+mod interfaces;
 mod kept;
 mod killed;
 mod order;

@@ -13,29 +13,30 @@ use proptest::prelude::*;
 
 use crate::apply::fake::{FakeMachine, Fault, Mortal};
 use crate::apply::{
-    ApplyError, Beside, Ending, Header, JournalError, LeftWhy, Outcome, REVERTING, Reach,
-    Recovered, Surroundings, Transaction, folder_of, journal_listing, recover, undo_committed,
+    ApplyError, Beside, Ending, Header, JournalError, LeftWhy, NetnsIdentity, Outcome, REVERTING,
+    Reach, Recovered, Surroundings, Transaction, folder_of, journal_listing, recover,
+    undo_committed,
 };
 
-static NOBODY: Beside = Beside::NOBODY;
+pub(super) static NOBODY: Beside = Beside::NOBODY;
 
-const SYSCTLS: [&str; 3] = ["sysctl/net.a.x", "sysctl/net.a.y", "sysctl/net.a.z"];
+pub(super) const SYSCTLS: [&str; 3] = ["sysctl/net.a.x", "sysctl/net.a.y", "sysctl/net.a.z"];
 const CHECKSUM: &str = "nic/eth0/feature/tx-checksum-ip-generic";
 const TSO: &str = "nic/eth0/feature/tx-tcp-segmentation";
-const CHANNELS: &str = "nic/eth0/channels/combined";
-const XPS: &str = "nic/eth0/queue/tx-0/xps-cpus";
+pub(super) const CHANNELS: &str = "nic/eth0/channels/combined";
+pub(super) const XPS: &str = "nic/eth0/queue/tx-0/xps-cpus";
 const GRO: &str = "nic/eth0/feature/rx-gro";
 
-fn key(text: &str) -> SettingKey {
+pub(super) fn key(text: &str) -> SettingKey {
     text.parse().expect("a key")
 }
 
-fn text(value: &str) -> Value {
+pub(super) fn text(value: &str) -> Value {
     Value::Text(value.to_owned())
 }
 
 /// A state folder in memory where there is one: hundreds of cases, each with a dozen syncs.
-fn state() -> tempfile::TempDir {
+pub(super) fn state() -> tempfile::TempDir {
     let memory = Path::new("/dev/shm");
     let made = if memory.is_dir() {
         tempfile::tempdir_in(memory)
@@ -45,7 +46,7 @@ fn state() -> tempfile::TempDir {
     made.expect("a state folder")
 }
 
-fn machine(switches: [bool; 3], faults: Vec<Fault>) -> Rc<FakeMachine> {
+pub(super) fn machine(switches: [bool; 3], faults: Vec<Fault>) -> Rc<FakeMachine> {
     let mut settings = Settings::new();
     for sysctl in SYSCTLS {
         settings.insert(key(sysctl), text("old"));
@@ -88,6 +89,20 @@ struct Case {
     die_at: usize,
     die_again_at: usize,
     commit: bool,
+    meanwhile: Meanwhile,
+}
+
+/// What somebody does to the interface between the death and the recovery.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Meanwhile {
+    Nothing,
+    Rename,
+    /// To another network namespace, and back after a recovery.
+    Move,
+}
+
+fn any_meanwhile() -> impl Strategy<Value = Meanwhile> {
+    prop::sample::select(vec![Meanwhile::Nothing, Meanwhile::Rename, Meanwhile::Move])
 }
 
 fn any_case() -> impl Strategy<Value = Case> {
@@ -99,9 +114,10 @@ fn any_case() -> impl Strategy<Value = Case> {
         0usize..160,
         0usize..80,
         any::<bool>(),
+        any_meanwhile(),
     )
         .prop_map(
-            |(switches, mut order, faults, die_at, die_again_at, commit)| {
+            |(switches, mut order, faults, die_at, die_again_at, commit, meanwhile)| {
                 let mut seen = Vec::new();
                 order.retain(|one| {
                     !seen.contains(one) && {
@@ -116,12 +132,13 @@ fn any_case() -> impl Strategy<Value = Case> {
                     die_at,
                     die_again_at,
                     commit,
+                    meanwhile,
                 }
             },
         )
 }
 
-fn plan(machine: &FakeMachine, order: &[&str]) -> Plan {
+pub(super) fn plan(machine: &FakeMachine, order: &[&str]) -> Plan {
     let settings = machine.settings();
     let change = |name: &&str| {
         let setting = key(name);
@@ -136,13 +153,13 @@ fn plan(machine: &FakeMachine, order: &[&str]) -> Plan {
     Plan::new(order.iter().map(change).collect()).expect("every setting once")
 }
 
-fn header() -> Header {
+pub(super) fn header() -> Header {
     Header::here(1).expect("this process")
 }
 
-fn around<'a>(
+pub(super) fn around<'a>(
     boot_id: &'a str,
-    reach: &'a dyn Fn(&crate::apply::NetnsIdentity) -> Reach,
+    reach: &'a dyn Fn(&NetnsIdentity) -> Reach,
 ) -> Surroundings<'a> {
     Surroundings {
         boot_id,
@@ -180,6 +197,11 @@ fn live_and_die(case: &Case, machine: &Rc<FakeMachine>, state: &Path) -> bool {
             false
         }
     };
+    match case.meanwhile {
+        Meanwhile::Nothing => {}
+        Meanwhile::Rename => machine.rename("eth0", "lan0"),
+        Meanwhile::Move => machine.move_away("eth0"),
+    }
     let boot_id = header().boot_id;
     let dying = |_: &_| {
         Reach::Machine(Box::new(Mortal::new(
@@ -192,8 +214,13 @@ fn live_and_die(case: &Case, machine: &Rc<FakeMachine>, state: &Path) -> bool {
         recover(state, &around(&boot_id, &dying))
     })));
     let healthy = |_: &_| Reach::Machine(Box::new(Rc::clone(machine)));
+    recover(state, &around(&boot_id, &healthy)).expect("a readable state folder");
+    machine.move_back();
     for _ in 0..=case.faults.len() {
         recover(state, &around(&boot_id, &healthy)).expect("a readable state folder");
+    }
+    if case.meanwhile == Meanwhile::Rename {
+        machine.rename("lan0", "eth0");
     }
     committed
 }
@@ -590,31 +617,4 @@ fn what_has_gone_with_its_device_is_told_and_the_rest_is_put_back() {
         ["nic/eth0/queue/tx-0/xps-cpus was 3 and is no longer there"]
     );
     assert_eq!(machine.settings()[&key(SYSCTLS[0])], old[&key(SYSCTLS[0])]);
-}
-
-#[test]
-fn another_interface_that_has_the_name_now_is_left_alone() {
-    let (machine, state) = (machine([true; 3], Vec::new()), state());
-    let mut transaction =
-        Transaction::begin(&*machine, state.path(), &header(), &NOBODY).expect("a state folder");
-    transaction
-        .apply(&plan(&machine, &[SYSCTLS[0], CHANNELS]))
-        .expect("no fault");
-    transaction.commit().expect("a writable journal");
-    machine.rename();
-    let boot_id = header().boot_id;
-    let reach = |_: &_| Reach::Machine(Box::new(Rc::clone(&machine)));
-    let undone =
-        undo_committed(state.path(), None, &around(&boot_id, &reach)).expect("a readable folder");
-    let [Outcome::Restored(undone)] = undone.iter().map(|one| &one.outcome).collect::<Vec<_>>()[..]
-    else {
-        panic!("{undone:?}");
-    };
-    assert_eq!(undone.restored, [key(SYSCTLS[0])]);
-    let left: Vec<&SettingKey> = undone.left.iter().map(|left| &left.setting).collect();
-    assert_eq!(left, [&key(CHANNELS), &key(XPS)]);
-    assert!(undone.left.iter().all(|left| left.why == LeftWhy::Gone));
-    let now = machine.settings();
-    assert_eq!(now[&key(CHANNELS)], Value::Integer(2));
-    assert_eq!(now[&key(XPS)], text(""));
 }

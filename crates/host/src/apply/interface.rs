@@ -1,0 +1,161 @@
+//! Which interface a setting was changed on. A name can be given to another interface, and an interface can get another
+//! name or move to another network namespace, so an undo finds it by what it is known by.
+//!
+//! Facts: an index is unique in a namespace, and an interface keeps it when it is renamed. When it moves
+//! (`dev_change_net_namespace()`, net/core/dev.c) it keeps the index only where that is free, and the index that it leaves
+//! can go to another interface that moves in. A hardware address is shared by VLANs and macvlans of one device, which are of
+//! different kinds.
+
+use linerate_model::ids::NicName;
+use serde::{Deserialize, Serialize};
+
+use super::identity;
+
+/// What a network interface is known by.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Interface {
+    /// Its index in its namespace.
+    pub index: u32,
+    /// Its name.
+    pub name: NicName,
+    /// Its permanent hardware address, or the current one where it has no permanent one; none where that is all zero.
+    pub address: Option<String>,
+    /// The link kind that rtnetlink names (`veth`); none for a device on a bus.
+    pub kind: Option<String>,
+}
+
+/// Where an interface is now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Located {
+    /// In this namespace, with this name.
+    Here(NicName),
+    /// It no longer exists, and its settings with it.
+    Gone,
+    /// It may exist, and its settings cannot be reached from here.
+    Lost(String),
+}
+
+impl Interface {
+    /// Whether `other`, of the same namespace or of another one, is this interface by its hardware address.
+    fn has_address_of(&self, other: &Self) -> bool {
+        self.address.is_some() && self.address == other.address && self.kind == other.kind
+    }
+
+    /// Finds it among the interfaces of its namespace; none when it is not there.
+    pub(super) fn among(&self, all: &[Self]) -> Option<Located> {
+        let here = |found: &Self| Some(Located::Here(found.name.clone()));
+        let with_index = all
+            .iter()
+            .find(|one| one.index == self.index && one.kind == self.kind);
+        if let Some(one) = with_index
+            && (one.has_address_of(self) || one.name == self.name)
+        {
+            return here(one);
+        }
+        let with_address: Vec<&Self> = all.iter().filter(|one| one.has_address_of(self)).collect();
+        let named = with_address.iter().find(|one| one.name == self.name);
+        match (&with_address[..], named, with_index) {
+            (_, Some(one), _) | ([one], None, _) => here(one),
+            ([], None, None) => None,
+            ([], None, Some(one)) => Some(Located::Lost(format!(
+                "interface {} was {} and is now {}, with another hardware address: linerate cannot tell whether it is the \
+                 same one",
+                self.index, self.name, one.name
+            ))),
+            (several, None, _) => Some(Located::Lost(format!(
+                "{} is not there, and {} interfaces have its hardware address",
+                self.name,
+                several.len()
+            ))),
+        }
+    }
+
+    /// What it is known by once it is in another namespace, where index and name mean nothing; none when nothing is left.
+    pub(super) fn by_address_alone(&self) -> Option<Self> {
+        self.address.is_some().then(|| Self {
+            // No interface has this one.
+            index: 0,
+            ..self.clone()
+        })
+    }
+
+    /// Finds it in the other network namespaces of this machine.
+    pub(super) fn elsewhere(&self) -> Located {
+        // A device on a bus goes to the first process's namespace when its own ends.
+        let is_on_bus = self.kind.is_none();
+        let (found, hidden) = identity::in_other_netns(is_on_bus, || {
+            let all = crate::netlink::interfaces().ok()?;
+            all.into_iter().find(|one| one.has_address_of(self))
+        });
+        match (found, hidden) {
+            (Some(one), _) => Located::Lost(format!(
+                "{} is in another network namespace now, as {}: move it back first",
+                self.name, one.name
+            )),
+            (None, 0) => Located::Gone,
+            (None, processes) => Located::Lost(format!(
+                "{} is not in this network namespace, and those of {processes} processes cannot be searched: run as root",
+                self.name
+            )),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn interface(index: u32, name: &str, address: &str, kind: &str) -> Interface {
+        Interface {
+            index,
+            name: name.parse().expect("a name"),
+            address: Some(address.to_owned()).filter(|address| !address.is_empty()),
+            kind: Some(kind.to_owned()).filter(|kind| !kind.is_empty()),
+        }
+    }
+
+    fn here(name: &str) -> Located {
+        Located::Here(name.parse().expect("a name"))
+    }
+
+    #[test]
+    fn an_interface_is_found_under_any_name_and_no_other_one_is_taken_for_it() {
+        let eth0 = interface(7, "eth0", "02:00:00:00:00:07", "");
+        let tun0 = interface(9, "tun0", "", "tun");
+        let among = |of: &Interface, all: &[(u32, &str, &str, &str)]| {
+            let all: Vec<Interface> = all
+                .iter()
+                .map(|&(index, name, address, kind)| interface(index, name, address, kind))
+                .collect();
+            of.among(&all)
+        };
+        let (own, other) = ("02:00:00:00:00:07", "02:00:00:00:00:99");
+        // Renamed, and something else has the name.
+        let renamed = [(8, "eth0", other, ""), (7, "lan0", own, "")];
+        assert_eq!(among(&eth0, &renamed), Some(here("lan0")));
+        // The address was changed by hand.
+        assert_eq!(among(&eth0, &[(7, "eth0", other, "")]), Some(here("eth0")));
+        // Moved out of the namespace and back, which gave it another index; another interface has got the old one.
+        let back = [(12, "eth0", own, ""), (7, "veth1", other, "veth")];
+        assert_eq!(among(&eth0, &back), Some(here("eth0")));
+        // The VLANs of a device have its address and are not it.
+        assert_eq!(among(&eth0, &[(20, "eth0.5", own, "vlan")]), None);
+        // Removed, and another one made with its name, or its index, or both.
+        assert_eq!(among(&eth0, &[(8, "eth0", other, "")]), None);
+        assert_eq!(among(&eth0, &[(7, "veth1", other, "veth")]), None);
+        assert_eq!(among(&eth0, &[(7, "eth0", other, "veth")]), None);
+        // Without an address only the index and the name can tell.
+        assert_eq!(among(&tun0, &[(9, "tun0", "", "tun")]), Some(here("tun0")));
+        assert_eq!(among(&tun0, &[(10, "tun0", "", "tun")]), None);
+        // In a namespace that is not its own only the address can tell.
+        let moved = eth0.by_address_alone().expect("it has an address");
+        assert_eq!(among(&moved, &[(7, "eth0", other, "")]), None);
+        assert_eq!(among(&moved, &[(3, "ens1", own, "")]), Some(here("ens1")));
+        assert_eq!(tun0.by_address_alone(), None);
+        // Not decided: the same device with name and address changed, or another one that moved in.
+        let doubtful = among(&eth0, &[(7, "lan0", other, "")]);
+        assert!(matches!(doubtful, Some(Located::Lost(_))), "{doubtful:?}");
+        let twins = among(&eth0, &[(8, "a", own, ""), (9, "b", own, "")]);
+        assert!(matches!(twins, Some(Located::Lost(_))), "{twins:?}");
+    }
+}

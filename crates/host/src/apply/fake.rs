@@ -10,9 +10,11 @@ use linerate_model::ids::NicName;
 use linerate_model::known::{Cause, Known};
 use linerate_model::setting::{NicKnob, SettingKey, Settings, Value};
 
-use super::interface::{Interface, Located};
+use super::device::{self, Device};
+use super::interface::Interface;
 use super::machine::Machine;
 use super::settings::WriteError;
+use super::subject::{Located, Subject};
 use crate::nic_control::{NicRead, NicValue, NicWrite, Pair};
 
 /// What goes wrong, counted from the first write (0).
@@ -42,6 +44,7 @@ pub struct FakeMachine {
     /// Its interfaces, and those that have moved to another network namespace.
     interfaces: RefCell<Vec<Interface>>,
     elsewhere: RefCell<Vec<Interface>>,
+    devices_replaced: Cell<u32>,
 }
 
 impl FakeMachine {
@@ -124,6 +127,11 @@ impl FakeMachine {
             one.index += 100;
             one.address = Some(format!("02:00:00:00:01:{:02x}", one.index));
         }
+    }
+
+    /// Replaces every device that is no interface by another one with its name and the same values.
+    pub fn replace_devices(&self) {
+        self.devices_replaced.set(self.devices_replaced.get() + 1);
     }
 
     /// Moves an interface to another network namespace, with its settings.
@@ -231,21 +239,37 @@ impl Machine for FakeMachine {
         features.cloned().collect()
     }
 
-    fn interface(&self, name: &str) -> Option<Interface> {
+    fn subject(&self, key: &SettingKey) -> Option<Subject> {
+        let Some(nic) = key.interface() else {
+            let name = device::name_of(key)?;
+            let known_by = self.devices_replaced.get().to_string();
+            return Some(Subject::Device(Device { name, known_by }));
+        };
         let all = self.interfaces.borrow();
-        all.iter().find(|one| one.name.as_str() == name).cloned()
+        let named = all.iter().find(|one| one.name.as_str() == nic);
+        named.cloned().map(Subject::Interface)
     }
 
-    fn locate(&self, interface: &Interface) -> Located {
-        let here = interface.among(&self.interfaces.borrow());
-        let is_elsewhere = || self.elsewhere.borrow().contains(interface);
-        here.unwrap_or_else(|| {
-            if is_elsewhere() {
-                Located::Lost("it is in another network namespace".to_owned())
-            } else {
-                Located::Gone
+    fn locate(&self, subject: &Subject) -> Located {
+        match subject {
+            Subject::Device(device)
+                if device.known_by == self.devices_replaced.get().to_string() =>
+            {
+                Located::Here
             }
-        })
+            Subject::Device(_) => Located::Gone,
+            Subject::Interface(interface) => {
+                let here = interface.among(&self.interfaces.borrow());
+                let is_elsewhere = self.elsewhere.borrow().contains(interface);
+                here.unwrap_or_else(|| {
+                    if is_elsewhere {
+                        Located::Lost("it is in another network namespace".to_owned())
+                    } else {
+                        Located::Gone
+                    }
+                })
+            }
+        }
     }
 }
 
@@ -301,11 +325,11 @@ impl<M: Machine, F: Fn()> Machine for Mortal<M, F> {
     fn disturbed_by(&self, key: &SettingKey) -> Vec<SettingKey> {
         self.machine.disturbed_by(key)
     }
-    fn interface(&self, name: &str) -> Option<Interface> {
-        self.machine.interface(name)
+    fn subject(&self, key: &SettingKey) -> Option<Subject> {
+        self.machine.subject(key)
     }
-    fn locate(&self, interface: &Interface) -> Located {
-        self.machine.locate(interface)
+    fn locate(&self, subject: &Subject) -> Located {
+        self.machine.locate(subject)
     }
 }
 

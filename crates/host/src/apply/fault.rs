@@ -8,9 +8,9 @@ use std::sync::Arc;
 use linerate_model::known::Known;
 use linerate_model::setting::{SettingKey, Value};
 
-use super::interface::{Interface, Located};
 use super::machine::Machine;
 use super::settings::WriteError;
+use super::subject::{Located, Subject};
 
 /// A step of a writer, told before it is made unless its name says otherwise.
 #[derive(Debug, Clone, Copy)]
@@ -61,10 +61,10 @@ impl<M: Machine> Machine for Faulty<M> {
     fn disturbed_by(&self, key: &SettingKey) -> Vec<SettingKey> {
         self.machine.disturbed_by(key)
     }
-    fn interface(&self, name: &str) -> Option<Interface> {
-        self.machine.interface(name)
+    fn subject(&self, key: &SettingKey) -> Option<Subject> {
+        self.machine.subject(key)
     }
-    fn locate(&self, interface: &Interface) -> Located {
-        self.machine.locate(interface)
+    fn locate(&self, subject: &Subject) -> Located {
+        self.machine.locate(subject)
     }
 }

@@ -10,6 +10,7 @@ use linerate_model::ids::NicName;
 use serde::{Deserialize, Serialize};
 
 use super::identity;
+use super::subject::Located;
 
 /// What a network interface is known by.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,17 +25,6 @@ pub struct Interface {
     pub kind: Option<String>,
 }
 
-/// Where an interface is now.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Located {
-    /// In this namespace, with this name.
-    Here(NicName),
-    /// It no longer exists, and its settings with it.
-    Gone,
-    /// It may exist, and its settings cannot be reached from here.
-    Lost(String),
-}
-
 impl Interface {
     /// Whether `other`, of the same namespace or of another one, is this interface by its hardware address.
     fn has_address_of(&self, other: &Self) -> bool {
@@ -43,7 +33,7 @@ impl Interface {
 
     /// Finds it among the interfaces of its namespace; none when it is not there.
     pub(super) fn among(&self, all: &[Self]) -> Option<Located> {
-        let here = |found: &Self| Some(Located::Here(found.name.clone()));
+        let here = |found: &Self| Some(Located::Named(found.name.clone()));
         let with_index = all
             .iter()
             .find(|one| one.index == self.index && one.kind == self.kind);
@@ -115,7 +105,7 @@ mod tests {
     }
 
     fn here(name: &str) -> Located {
-        Located::Here(name.parse().expect("a name"))
+        Located::Named(name.parse().expect("a name"))
     }
 
     #[test]

@@ -19,10 +19,10 @@ use linerate_model::setting::{SettingKey, Value};
 
 use super::fault::{Faults, Moment};
 use super::identity::{IdentityError, NetnsIdentity, Owner, boot_id};
-use super::interface::Interface;
 use super::lock::lock_until;
 use super::restore::{Left, Step};
 use super::reverter::{Boottime, Guard};
+use super::subject::Subject;
 
 /// The version of the format that this program writes, and the only one it reads.
 pub const JOURNAL_VERSION: u32 = 2;
@@ -99,9 +99,9 @@ pub(super) enum Record {
         seq: usize,
         change: Change,
         closure: Vec<Before>,
-        /// The interfaces of these settings.
+        /// What these settings are of.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        interfaces: Vec<Interface>,
+        subjects: Vec<Subject>,
     },
     /// The write was made and read back.
     Done {
@@ -561,9 +561,14 @@ impl Story {
             Record::Intent {
                 change,
                 closure,
-                interfaces,
+                subjects,
                 ..
-            } => self.steps.push(Step::intended(change, closure, interfaces)),
+            } => self.steps.push(Step {
+                change,
+                closure,
+                subjects,
+                outcome: None,
+            }),
             Record::Done {
                 seq,
                 readback,
@@ -634,7 +639,7 @@ mod tests {
                 seq,
                 change: change.clone(),
                 closure: Vec::new(),
-                interfaces: Vec::new(),
+                subjects: Vec::new(),
             };
             journal.append(&intent).expect("room");
             let done = Record::Done {

@@ -7,9 +7,8 @@ use linerate_model::known::Known;
 use linerate_model::setting::{SettingKey, Value};
 
 use super::effects;
-use super::interface::{Interface, Located};
 use super::settings::{self, WriteError};
-use crate::netlink;
+use super::subject::{Located, Subject};
 use crate::nic_control::NicWrite;
 use crate::root::LiveHost;
 
@@ -21,10 +20,10 @@ pub trait Machine {
     fn write(&self, key: &SettingKey, value: &Value) -> Result<(), WriteError>;
     /// The other settings that writing `key` may change: what is recorded before, and restored.
     fn disturbed_by(&self, key: &SettingKey) -> Vec<SettingKey>;
-    /// What the interface called `name` is known by; none when that cannot be told.
-    fn interface(&self, name: &str) -> Option<Interface>;
-    /// Where that interface is now.
-    fn locate(&self, interface: &Interface) -> Located;
+    /// What the setting is of, known by more than its name; none when that cannot be told.
+    fn subject(&self, key: &SettingKey) -> Option<Subject>;
+    /// Where that is now.
+    fn locate(&self, subject: &Subject) -> Located;
 }
 
 impl<M: Machine + ?Sized> Machine for &M {
@@ -37,11 +36,11 @@ impl<M: Machine + ?Sized> Machine for &M {
     fn disturbed_by(&self, key: &SettingKey) -> Vec<SettingKey> {
         (**self).disturbed_by(key)
     }
-    fn interface(&self, name: &str) -> Option<Interface> {
-        (**self).interface(name)
+    fn subject(&self, key: &SettingKey) -> Option<Subject> {
+        (**self).subject(key)
     }
-    fn locate(&self, interface: &Interface) -> Located {
-        (**self).locate(interface)
+    fn locate(&self, subject: &Subject) -> Located {
+        (**self).locate(subject)
     }
 }
 
@@ -55,11 +54,11 @@ impl<M: Machine + ?Sized> Machine for Box<M> {
     fn disturbed_by(&self, key: &SettingKey) -> Vec<SettingKey> {
         (**self).disturbed_by(key)
     }
-    fn interface(&self, name: &str) -> Option<Interface> {
-        (**self).interface(name)
+    fn subject(&self, key: &SettingKey) -> Option<Subject> {
+        (**self).subject(key)
     }
-    fn locate(&self, interface: &Interface) -> Located {
-        (**self).locate(interface)
+    fn locate(&self, subject: &Subject) -> Located {
+        (**self).locate(subject)
     }
 }
 
@@ -73,11 +72,11 @@ impl<M: Machine + ?Sized> Machine for Rc<M> {
     fn disturbed_by(&self, key: &SettingKey) -> Vec<SettingKey> {
         (**self).disturbed_by(key)
     }
-    fn interface(&self, name: &str) -> Option<Interface> {
-        (**self).interface(name)
+    fn subject(&self, key: &SettingKey) -> Option<Subject> {
+        (**self).subject(key)
     }
-    fn locate(&self, interface: &Interface) -> Located {
-        (**self).locate(interface)
+    fn locate(&self, subject: &Subject) -> Located {
+        (**self).locate(subject)
     }
 }
 
@@ -110,17 +109,10 @@ impl Machine for LiveMachine {
     fn disturbed_by(&self, key: &SettingKey) -> Vec<SettingKey> {
         effects::disturbed_by(self.live.root(), &*self.nics, key)
     }
-    fn interface(&self, name: &str) -> Option<Interface> {
-        // Not by /sys, which may show another namespace's interfaces; a socket is always of this thread's own.
-        let all = netlink::interfaces().ok()?;
-        all.into_iter().find(|one| one.name.as_str() == name)
+    fn subject(&self, key: &SettingKey) -> Option<Subject> {
+        Subject::read(self.live.root(), key)
     }
-    fn locate(&self, interface: &Interface) -> Located {
-        match netlink::interfaces() {
-            Ok(all) => interface
-                .among(&all)
-                .unwrap_or_else(|| interface.elsewhere()),
-            Err(error) => Located::Lost(error.to_string()),
-        }
+    fn locate(&self, subject: &Subject) -> Located {
+        subject.locate(self.live.root())
     }
 }

@@ -12,6 +12,7 @@
 mod by_hand;
 mod cpus;
 mod daemon;
+mod device;
 mod effects;
 pub mod fake;
 mod fault;
@@ -30,6 +31,7 @@ mod restore;
 mod reverter;
 mod rights;
 pub mod settings;
+mod subject;
 #[expect(unsafe_code, reason = "system calls that no safe wrapper offers")]
 mod sys;
 #[cfg(test)]
@@ -37,10 +39,11 @@ mod tests;
 mod told;
 mod transaction;
 
+pub use device::Device;
 pub use effects::disturbed_by;
 pub use fault::{Faults, Faulty, Moment};
 pub use identity::{IdentityError, NetnsIdentity, Owner, boot_id, is_first_netns};
-pub use interface::{Interface, Located};
+pub use interface::Interface;
 pub use journal::folder_of;
 pub use journal::{Beside, Ending, Header, JOURNAL_VERSION, JournalError};
 pub use kept::{
@@ -56,4 +59,5 @@ pub use recover::{
 pub use restore::{Left, LeftWhy, Undone};
 pub use reverter::{Boottime, Guard, close_inherited, stand_by};
 pub use settings::WriteError;
+pub use subject::{Located, Subject};
 pub use transaction::{ApplyError, Moved, StepError, Transaction};

@@ -12,9 +12,9 @@ use linerate_model::known::{Cause, Known};
 use linerate_model::setting::{SettingKey, Value};
 
 use super::identity::{NetnsIdentity, Search, search};
-use super::interface::{Interface, Located};
 use super::machine::{LiveMachine, Machine};
 use super::settings::WriteError;
+use super::subject::{Located, Subject};
 use super::sys;
 use crate::nic_control::NicWrite;
 use crate::root::LiveHost;
@@ -152,13 +152,13 @@ impl Machine for NetnsMachine {
         self.ask(move |machine| machine.disturbed_by(&key))
             .unwrap_or_default()
     }
-    fn interface(&self, name: &str) -> Option<Interface> {
-        let name = name.to_owned();
-        self.ask(move |machine| machine.interface(&name)).flatten()
+    fn subject(&self, key: &SettingKey) -> Option<Subject> {
+        let key = key.clone();
+        self.ask(move |machine| machine.subject(&key)).flatten()
     }
-    fn locate(&self, interface: &Interface) -> Located {
-        let interface = interface.clone();
-        self.ask(move |machine| machine.locate(&interface))
+    fn locate(&self, subject: &Subject) -> Located {
+        let subject = subject.clone();
+        self.ask(move |machine| machine.locate(&subject))
             .unwrap_or_else(|| Located::Lost(ENDED.to_owned()))
     }
 }

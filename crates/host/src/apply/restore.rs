@@ -15,10 +15,10 @@ use linerate_model::setting::{LinkSpeed, NicKnob, SettingKey, Value, parse_appli
 use serde::{Deserialize, Serialize};
 
 use super::effects::could_be_effect;
-use super::interface::{Interface, Located};
-use super::journal::{Before, Disturbed};
+use super::journal::{Before, Disturbed, Record};
 use super::machine::Machine;
 use super::settings::{agrees, by_hand, is_speed_untold};
+use super::subject::{Located, Subject};
 
 /// The first pass writes what was written, the second what the first disturbed (the maps of queues after
 /// their number), the third what waited for the second.
@@ -29,45 +29,41 @@ const PASSES_MAX: usize = 3;
 pub(super) struct Step {
     pub(super) change: Change,
     pub(super) closure: Vec<Before>,
-    /// The interfaces of these settings.
-    pub(super) interfaces: Vec<Interface>,
+    /// What these settings are of.
+    pub(super) subjects: Vec<Subject>,
     /// What was read after the write; none when that is not known.
     pub(super) outcome: Option<(Value, Vec<Disturbed>)>,
 }
 
 impl Step {
-    pub(super) fn intended(
-        change: Change,
-        closure: Vec<Before>,
-        interfaces: Vec<Interface>,
-    ) -> Self {
-        Self {
-            change,
-            closure,
-            interfaces,
-            outcome: None,
+    /// What the journal has of it before it is made.
+    pub(super) fn intent(&self, seq: usize) -> Record {
+        Record::Intent {
+            seq,
+            change: self.change.clone(),
+            closure: self.closure.clone(),
+            subjects: self.subjects.clone(),
         }
     }
 
     /// The same step once its device is in another namespace; none when it is not of a device that could be found there.
     /// Sysctls of an interface do not move with it: it gets the defaults of where it goes.
     pub(super) fn in_another_netns(&self) -> Option<Self> {
-        let is_here = |key: &SettingKey| {
-            let interface = self.interface_of(key);
-            matches!(key, SettingKey::Nic(..)) && interface.is_some_and(|one| one.address.is_some())
+        let subjects = self.subjects.iter().filter_map(|subject| match subject {
+            Subject::Interface(interface) => interface.by_address_alone().map(Subject::Interface),
+            Subject::Device(_) => None,
+        });
+        let mut step = self.clone();
+        step.subjects = subjects.collect();
+        let moves = |key: &SettingKey| {
+            matches!(key, SettingKey::Nic(..)) && step.subjects.iter().any(|one| one.has(key))
         };
-        is_here(&self.change.setting).then(|| {
-            let mut step = self.clone();
-            step.closure.retain(|before| is_here(&before.setting));
-            let interfaces = self.interfaces.iter();
-            step.interfaces = interfaces.filter_map(Interface::by_address_alone).collect();
-            step
-        })
+        step.closure.retain(|before| moves(&before.setting));
+        moves(&step.change.setting).then_some(step)
     }
 
-    fn interface_of(&self, key: &SettingKey) -> Option<&Interface> {
-        let name = key.interface()?;
-        self.interfaces.iter().find(|one| one.name.as_str() == name)
+    fn subject_of(&self, key: &SettingKey) -> Option<&Subject> {
+        self.subjects.iter().find(|subject| subject.has(key))
     }
 
     /// A setting of this step by the name that its interface has now, or why it cannot be reached.
@@ -76,8 +72,8 @@ impl Step {
         key: &SettingKey,
         machine: &impl Machine,
     ) -> Result<SettingKey, LeftWhy> {
-        match self.interface_of(key) {
-            Some(interface) => at(key, &machine.locate(interface)),
+        match self.subject_of(key) {
+            Some(subject) => at(key, &machine.locate(subject)),
             None => Ok(key.clone()),
         }
     }
@@ -158,10 +154,11 @@ impl Undone {
     }
 }
 
-/// The setting `key` of an interface that was located.
+/// The setting `key` of what was located.
 fn at(key: &SettingKey, place: &Located) -> Result<SettingKey, LeftWhy> {
     match place {
-        Located::Here(name) => Ok(key.of_interface(name)),
+        Located::Here => Ok(key.clone()),
+        Located::Named(name) => Ok(key.of_interface(name)),
         Located::Gone => Err(LeftWhy::Gone),
         Located::Lost(reason) => Err(LeftWhy::Failed {
             reason: reason.clone(),
@@ -188,8 +185,8 @@ struct Touched {
     suspects: Vec<Change>,
     /// What writing this setting may disturb.
     closure: Vec<SettingKey>,
-    /// The interface that it is of: another one that has its name now is none of ours.
-    interface: Option<Interface>,
+    /// What it is of: another one that has its name now is none of ours.
+    subject: Option<Subject>,
     /// The setting by its interface's current name, or why it cannot be reached.
     current: Result<SettingKey, LeftWhy>,
     /// Whether the steps, or putting them back, are known to have changed it. What a write might have
@@ -268,7 +265,7 @@ impl Table {
             let main = entry(&mut all, setting, from);
             main.concerned = true;
             main.closure.extend(closure);
-            main.interface = step.interface_of(setting).cloned();
+            main.subject = step.subject_of(setting).cloned();
             if let Some((readback, _)) = &step.outcome {
                 main.ours.push(Ours::Exactly(readback.clone()));
                 // What was read may have been a port without a link, which tells its speed once it has one.
@@ -285,7 +282,7 @@ impl Table {
             for before in &step.closure {
                 let touched = entry(&mut all, &before.setting, &before.from);
                 touched.disturbed_by(step);
-                touched.interface = step.interface_of(&before.setting).cloned();
+                touched.subject = step.subject_of(&before.setting).cloned();
             }
         }
         let written = |touched: &Touched| {
@@ -391,7 +388,7 @@ fn entry<'t>(all: &'t mut Vec<Touched>, key: &SettingKey, old: &Value) -> &'t mu
             ours: Vec::new(),
             suspects: Vec::new(),
             closure: Vec::new(),
-            interface: None,
+            subject: None,
             current: Ok(key.clone()),
             concerned: false,
             request_again: false,
@@ -456,18 +453,19 @@ pub(super) fn undo(steps: &[Step], machine: &impl Machine) -> Undone {
 impl Table {
     /// Finds each setting by the name that its interface has now.
     fn locate(&mut self, machine: &impl Machine) {
-        let mut located: Vec<(Interface, Located)> = Vec::new();
+        let mut located: Vec<(Subject, Located)> = Vec::new();
         for touched in &mut self.0 {
-            let Some(interface) = &touched.interface else {
+            let Some(subject) = &touched.subject else {
                 continue;
             };
-            let known = located.iter().find(|(one, _)| one == interface);
-            let place = match known {
-                Some((_, place)) => place.clone(),
-                None => machine.locate(interface),
-            };
+            let known = located.iter().find(|(one, _)| one == subject);
+            let place = known.map(|(_, place)| place.clone());
+            let place = place.unwrap_or_else(|| {
+                let place = machine.locate(subject);
+                located.push((subject.clone(), place.clone()));
+                place
+            });
             touched.current = at(&touched.key, &place);
-            located.push((interface.clone(), place));
         }
     }
 

@@ -5,7 +5,6 @@
 //! outlives this process (the reverter), who else may change things (the lock) and who may commit stand
 //! around [`Transaction`], not in it.
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,11 +15,11 @@ use linerate_model::plan::{Change, Plan};
 use linerate_model::setting::{SettingKey, Value};
 
 use super::effects::is_asked_of_one_queue;
-use super::interface::Interface;
 use super::journal::{Before, Beside, Disturbed, Header, Journal, JournalError, Record};
 use super::machine::Machine;
 use super::restore::{self, Left, LeftWhy, Step, Undone};
 use super::settings::{WriteError, agrees, for_good, not_supported, one_way};
+use super::subject::Subject;
 
 /// The command that completes a restore.
 const RECOVER: &str = "linerate tune recover";
@@ -353,14 +352,13 @@ impl<M: Machine> Transaction<M> {
             ..change.clone()
         };
         let seq = self.steps.len();
-        let interfaces = self.interfaces(setting, &closure);
-        self.record(&Record::Intent {
-            seq,
+        let step = Step {
             change: change.clone(),
-            closure: closure.clone(),
-            interfaces: interfaces.clone(),
-        })?;
-        let step = Step::intended(change.clone(), closure, interfaces);
+            subjects: self.subjects(setting, &closure),
+            closure,
+            outcome: None,
+        };
+        self.record(&step.intent(seq))?;
         self.steps.push(step);
         self.machine.write(setting, to)?;
         let readback = self.read(setting)?;
@@ -406,15 +404,15 @@ impl<M: Machine> Transaction<M> {
         .collect()
     }
 
-    /// What the interfaces of a setting and of its closure are known by.
-    fn interfaces(&self, setting: &SettingKey, closure: &[Before]) -> Vec<Interface> {
-        let keys = closure.iter().map(|before| &before.setting);
-        let names = std::iter::once(setting).chain(keys);
-        let names: BTreeSet<&str> = names.filter_map(SettingKey::interface).collect();
-        let names = names.into_iter();
-        names
-            .filter_map(|name| self.machine.interface(name))
-            .collect()
+    /// What a setting and those of its closure are of.
+    fn subjects(&self, setting: &SettingKey, closure: &[Before]) -> Vec<Subject> {
+        let mut subjects: Vec<Subject> = Vec::new();
+        for key in std::iter::once(setting).chain(closure.iter().map(|before| &before.setting)) {
+            if !subjects.iter().any(|subject| subject.has(key)) {
+                subjects.extend(self.machine.subject(key));
+            }
+        }
+        subjects
     }
 
     fn disturbed(&self, closure: &[Before]) -> Vec<Disturbed> {

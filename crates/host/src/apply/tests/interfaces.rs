@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::rc::Rc;
 
-use linerate_model::setting::{SettingKey, Value};
+use linerate_model::setting::{SettingKey, Settings, Value};
 
 use super::property::{
     CHANNELS, NOBODY, SYSCTLS, XPS, around, header, key, machine, plan, state, text,
@@ -125,4 +125,19 @@ fn a_device_that_outlives_its_namespace_gets_its_old_values_back_and_nothing_els
     assert_eq!(now[&key("nic/ens1/channels/combined")], Value::Integer(4));
     assert_eq!(now[&key("nic/ens1/queue/tx-0/xps-cpus")], text("3"));
     assert_eq!(now[&key(SYSCTLS[0])], text("new"));
+}
+
+#[test]
+fn another_disk_that_has_the_name_now_is_left_alone() {
+    let scheduler = key("block/sda/scheduler");
+    let settings = Settings::from([(scheduler.clone(), text("mq-deadline"))]);
+    let (machine, state) = (FakeMachine::new(settings, Vec::new()), state());
+    let mut transaction =
+        Transaction::begin(&machine, state.path(), &header(), &NOBODY).expect("a state folder");
+    let plan = plan(&machine, &["block/sda/scheduler"]);
+    transaction.apply(&plan).expect("no fault");
+    machine.replace_devices();
+    let undone = transaction.undo().expect("nothing failed");
+    assert_eq!(undone.left[0].why, LeftWhy::Gone);
+    assert_eq!(machine.settings()[&scheduler], text("new"));
 }

@@ -1,0 +1,67 @@
+//! What a setting was changed on, known by more than its name: names are given again.
+
+use linerate_model::ids::NicName;
+use linerate_model::setting::SettingKey;
+use serde::{Deserialize, Serialize};
+
+use super::device::{self, Device};
+use super::interface::Interface;
+use crate::netlink;
+use crate::root::HostRoot;
+
+/// What a setting is of, where that can be another one than its name says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Subject {
+    /// A network interface.
+    Interface(Interface),
+    /// A disk, an interrupt or an RDMA device.
+    Device(Device),
+}
+
+/// Where such a thing is now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Located {
+    /// Under the name that it had.
+    Here,
+    /// In this namespace, as the interface of this name.
+    Named(NicName),
+    /// It no longer exists, and its settings with it.
+    Gone,
+    /// It may exist, and its settings cannot be reached from here.
+    Lost(String),
+}
+
+impl Subject {
+    /// Whether `key` is one of its settings, by the name that it had.
+    pub(super) fn has(&self, key: &SettingKey) -> bool {
+        match self {
+            Self::Interface(interface) => key.interface() == Some(interface.name.as_str()),
+            Self::Device(device) => device::name_of(key).as_ref() == Some(&device.name),
+        }
+    }
+
+    /// What `key` is of on this machine, in this thread's network namespace.
+    pub(super) fn read(root: &HostRoot, key: &SettingKey) -> Option<Self> {
+        let Some(name) = key.interface() else {
+            return device::read(root, key).map(Self::Device);
+        };
+        // Not by /sys, which may show another namespace's interfaces; a socket is always of this thread's own.
+        let all = netlink::interfaces().ok()?.into_iter();
+        let mut named = all.filter(|one| one.name.as_str() == name);
+        named.next().map(Self::Interface)
+    }
+
+    /// Finds it on this machine.
+    pub(super) fn locate(&self, root: &HostRoot) -> Located {
+        match self {
+            Self::Device(device) => device.locate(root),
+            Self::Interface(interface) => match netlink::interfaces() {
+                Ok(all) => interface
+                    .among(&all)
+                    .unwrap_or_else(|| interface.elsewhere()),
+                Err(error) => Located::Lost(error.to_string()),
+            },
+        }
+    }
+}

@@ -128,6 +128,8 @@ impl Host for Guest {
             (OFF, said) => Err(Trouble(format!("hear the guest: {said}"))),
             (code, said) => Ok(Ended {
                 done: code == 0,
+                // As a shell has it (128 and the signal's number).
+                killed: code == 137,
                 said: said.trim().to_owned(),
             }),
         }

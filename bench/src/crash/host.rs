@@ -12,6 +12,8 @@ use crate::kinds::Kind;
 pub(crate) struct Ended {
     /// Whether it came to its end by itself, and said that it was done.
     pub(crate) done: bool,
+    /// Whether it was killed.
+    pub(crate) killed: bool,
     /// What it said.
     pub(crate) said: String,
 }

@@ -45,6 +45,17 @@ pub(crate) const VETH: &[Kind] = &[
     kind("NAPI deferral", "nic/near0/napi/defer-hard-irqs", "2"),
 ];
 
+/// Changes that were made before, of settings that are changed again.
+pub(crate) const EARLIER: &[Kind] = &[
+    kind(
+        "sysctl, three numbers",
+        "sysctl/net.ipv4.tcp_rmem",
+        "\"4096 131072 6500000\"",
+    ),
+    kind("MTU", "nic/near0/mtu", "1450"),
+    kind("RFS", "nic/near0/queue/rx-0/rps-flow-cnt", "2048"),
+];
+
 /// What the settings above are, and what writing them may disturb, told by sysctl, ip, tc, ethtool and sysfs.
 pub(crate) const LOOK: &str = "cd /proc/sys/net/ipv4
 cat tcp_sack tcp_rmem tcp_congestion_control

@@ -11,6 +11,7 @@
 mod guest;
 mod host;
 mod kinds;
+mod meanwhile;
 mod namespace;
 mod power;
 mod reach;
@@ -25,7 +26,8 @@ use linerate_testbed::Stage;
 
 use crate::guest::Guest;
 use crate::host::Host;
-use crate::kinds::Kind;
+use crate::kinds::{EARLIER, Kind};
+use crate::meanwhile::{Clock, Meanwhile, build_clock};
 use crate::namespace::Namespace;
 
 /// More steps than any plan here has: past it, the end of the plan is not seen.
@@ -52,6 +54,9 @@ struct Args {
     /// Cut the power of the virtual machine so often, in place of killing processes
     #[arg(long, value_name = "COUNT")]
     power_cuts: Option<u32>,
+    /// Only while others work on the interface, and by a wrong clock
+    #[arg(long)]
+    meanwhile: bool,
     /// Be the process that holds the namespaces
     #[arg(long, hide = true)]
     stage: bool,
@@ -177,11 +182,16 @@ fn kill_in_namespace(args: &Args) -> Result<bool, Trouble> {
         .iter()
         .map(|kind| (kind.name.to_owned(), vec![*kind]))
         .collect();
+    let whole = all_at_once(&kinds);
     if kinds.len() > 1 {
-        plans.push(all_at_once(&kinds));
+        plans.push(whole.clone());
     }
-    let mut is_good = kill_everybody(&mut host, &plans, &mutant(args))?;
-    if is_good && args.only.is_empty() && args.mutant.is_none() {
+    let mut is_good = args.meanwhile || kill_everybody(&mut host, &plans, &mutant(args))?;
+    if is_good && args.only.is_empty() {
+        is_good = kill_while_others_work(&mut host, &whole, &mutant(args))?
+            && kill_by_a_wrong_clock(&mut host, &whole, &mutant(args))?;
+    }
+    if is_good && args.only.is_empty() && args.mutant.is_none() && !args.meanwhile {
         for gap in reach::gaps(&mut host, DEADLINE)? {
             println!("{gap}");
             is_good &= gap.longest < DEADLINE;
@@ -227,31 +237,123 @@ fn kill_everybody(
     plans: &[(String, Vec<Kind>)],
     mutant: &str,
 ) -> Result<bool, Trouble> {
+    let deaths = host.deaths();
+    let rows = plans.iter().flat_map(|(name, kinds)| {
+        let row = move |&death| Row {
+            name: name.clone(),
+            kinds,
+            death,
+            meanwhile: Meanwhile::Nothing,
+            clock: Vec::new(),
+        };
+        deaths.iter().map(row)
+    });
+    kill_in(host, rows, mutant)
+}
+
+/// Those who can die while somebody else works on the interface, or by a wrong clock: what is lost with the power has
+/// nothing to do with either.
+const BUT_POWER: [Death; 6] = [
+    Death::Maker,
+    Death::Reverter,
+    Death::Both,
+    Death::ReverterAtWork,
+    Death::Recovery,
+    Death::Undo,
+];
+
+/// Everybody, while the interface is renamed, moved or made again; whether no mix was left.
+fn kill_while_others_work(
+    host: &mut dyn Host,
+    (name, kinds): &(String, Vec<Kind>),
+    mutant: &str,
+) -> Result<bool, Trouble> {
+    let rows = Meanwhile::TO_INTERFACES.into_iter().flat_map(|meanwhile| {
+        let row = move |death| Row {
+            name: format!("{name}{}", meanwhile.words()),
+            kinds,
+            death,
+            meanwhile,
+            clock: Vec::new(),
+        };
+        BUT_POWER.into_iter().map(row)
+    });
+    kill_in(host, rows, mutant)
+}
+
+/// Everybody, by a clock that was set after an earlier transaction; whether no mix was left, and the earlier one could
+/// then be undone.
+fn kill_by_a_wrong_clock(
+    host: &mut dyn Host,
+    (name, kinds): &(String, Vec<Kind>),
+    mutant: &str,
+) -> Result<bool, Trouble> {
+    let library = build_clock(host.linerate().1)?.display().to_string();
+    let first = host.look()?;
+    let earlier = host.plan(EARLIER)?;
+    for clock in Clock::ALL {
+        host.must(&["tune", "apply", "--no-confirm", "--from", &earlier], &[])?;
+        let row = |death| Row {
+            name: format!("{name}, {}", clock.words()),
+            kinds,
+            death,
+            meanwhile: Meanwhile::Nothing,
+            clock: clock.variables(&library).to_vec(),
+        };
+        if !kill_in(host, BUT_POWER.into_iter().map(row), mutant)? {
+            return Ok(false);
+        }
+        host.must(&["tune", "undo"], &[])?;
+        let now = host.look()?;
+        if now != first {
+            println!(
+                "A mix was left by the earlier transaction:\n{}",
+                difference(&first, &now)
+            );
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// What is changed, who dies, and what else happens.
+struct Row<'a> {
+    name: String,
+    kinds: &'a [Kind],
+    death: Death,
+    meanwhile: Meanwhile,
+    /// What the process that makes the changes sees of the time.
+    clock: Vec<(&'a str, &'a str)>,
+}
+
+/// A table of these; whether no mix was left.
+fn kill_in<'a>(
+    host: &mut dyn Host,
+    rows: impl Iterator<Item = Row<'a>>,
+    mutant: &str,
+) -> Result<bool, Trouble> {
     let begun = Instant::now();
     println!("| setting | killed | tried | old | new | mixed |\n|---|---|---:|---:|---:|---:|");
     let mut whole = Score::default();
-    for (name, kinds) in plans {
-        for &death in host.deaths() {
-            let score = try_all(host, kinds, death, mutant)?;
-            println!(
-                "| {name} | {} | {} | {} | {} | {} |",
-                death.words(),
-                score.tried,
-                score.old,
-                score.new,
-                score.mixed
-            );
-            whole.add(score);
-            if whole.mixed > 0 {
-                println!(
-                    "\nA mix was left: the host is not trusted any more, and nothing else tried."
-                );
-                return Ok(false);
-            }
+    for row in rows {
+        let score = try_all(host, &row, mutant)?;
+        println!(
+            "| {} | {} | {} | {} | {} | {} |",
+            row.name,
+            row.death.words(),
+            score.tried,
+            score.old,
+            score.new,
+            score.mixed
+        );
+        whole.add(score);
+        if whole.mixed > 0 {
+            println!("\nA mix was left: the host is not trusted any more, and nothing else tried.");
+            return Ok(false);
         }
     }
     println!(
-        "\n{} kills: {} old, {} new, {} mixed, in {} s",
+        "\n{} kills: {} old, {} new, {} mixed, in {} s\n",
         whole.tried,
         whole.old,
         whole.new,
@@ -262,17 +364,21 @@ fn kill_everybody(
 }
 
 /// A death at every step, until the transaction outlives them.
-fn try_all(
-    host: &mut dyn Host,
-    kinds: &[Kind],
-    death: Death,
-    mutant: &str,
-) -> Result<Score, Trouble> {
+fn try_all(host: &mut dyn Host, row: &Row<'_>, mutant: &str) -> Result<Score, Trouble> {
+    let &Row {
+        kinds,
+        death,
+        meanwhile,
+        ..
+    } = row;
     let file = host.plan(kinds)?;
     let apply = ["tune", "apply", "--no-confirm", "--from", &file];
+    // What moving does to an interface by itself is nobody's change.
+    happen(host, meanwhile)?;
     let old = host.look()?;
     let steps = host.steps(&apply)?;
-    host.must(&apply, &[])?;
+    host.must(&apply, &row.clock)?;
+    happen(host, meanwhile)?;
     let new = host.look()?;
     host.must(&["tune", "undo"], &[])?;
     if host.look()? != old || new == old {
@@ -280,7 +386,7 @@ fn try_all(
     }
     let mut score = Score::default();
     for step in 1..=STEPS_MAX {
-        let (said, is_over) = kill(host, &apply, death, (step, steps), mutant)?;
+        let (said, is_over) = kill(host, &apply, row, (step, steps), mutant)?;
         let now = host.look()?;
         score.tried += 1;
         if now == old {
@@ -305,14 +411,31 @@ fn try_all(
     )))
 }
 
+/// Does what somebody else does, from its beginning to its end.
+fn happen(host: &mut dyn Host, meanwhile: Meanwhile) -> Result<(), Trouble> {
+    for script in [Some(meanwhile.begin()), meanwhile.end()]
+        .into_iter()
+        .flatten()
+    {
+        let ended = host.shell(script)?;
+        if !ended.done {
+            return Err(Trouble(format!("run `{script}`: {}", ended.said)));
+        }
+    }
+    Ok(())
+}
+
 /// One death, and what takes back afterwards; what was said last, and whether whoever was to die had lived.
 fn kill(
     host: &mut dyn Host,
     apply: &[&str],
-    death: Death,
+    row: &Row<'_>,
     (step, steps): (u32, u32),
     mutant: &str,
 ) -> Result<(String, bool), Trouble> {
+    let &Row {
+        death, meanwhile, ..
+    } = row;
     let late = steps.saturating_sub(LATE);
     let crash = match death {
         Death::Maker => format!("maker:{step}:self"),
@@ -322,30 +445,49 @@ fn kill(
         Death::Recovery => format!("maker:{late}:both"),
         Death::Undo => String::new(),
     };
-    let judged = [("LINERATE_CRASH", &*crash), ("LINERATE_MUTANT", mutant)];
+    let mut judged = vec![("LINERATE_CRASH", &*crash), ("LINERATE_MUTANT", mutant)];
+    if meanwhile != Meanwhile::Nothing {
+        judged.push(("LINERATE_BEFORE_DEATH", meanwhile.begin()));
+    }
+    judged.extend(&row.clock);
     let mut ended = host.run(apply, &judged)?;
     // The steps of the second one to die are over when it lived.
     let mut is_over = step > steps;
     match death {
-        Death::Maker | Death::Reverter => return Ok((ended.said, is_over)),
-        Death::Both => {}
+        Death::Maker | Death::Reverter if meanwhile == Meanwhile::Nothing => {
+            return Ok((ended.said, is_over));
+        }
+        Death::Maker | Death::Reverter | Death::Both => {}
         Death::Power => namespace::lose_unsynced()
             .map_err(|error| Trouble(format!("cut the journals: {error}")))?,
-        Death::ReverterAtWork => is_over = ended.said.contains("taken back by the reverter"),
+        Death::ReverterAtWork => is_over = REVERTED.iter().any(|said| ended.said.contains(said)),
         Death::Recovery | Death::Undo => {
             let action = if death == Death::Undo {
+                // Whoever made the changes lived, so nobody did it at his death.
+                host.shell(meanwhile.begin())?;
                 "undo"
             } else {
                 "recover"
             };
             let crash = format!("recovery:{step}:self");
-            ended = host.run(&["tune", action], &[("LINERATE_CRASH", &*crash)])?;
-            is_over = ended.done;
+            let died = [("LINERATE_CRASH", &*crash)];
+            ended = host.run(&["tune", action], &died)?;
+            is_over = !ended.killed;
         }
+    }
+    if let Some(script) = meanwhile.end() {
+        host.run(&["tune", "recover"], &[])?;
+        host.shell(script)?;
     }
     ended = host.run(&["tune", "recover"], &[])?;
     Ok((ended.said, is_over))
 }
+
+/// What a reverter says that lived.
+const REVERTED: [&str; 2] = [
+    "taken back by the reverter",
+    "not everything could be put back",
+];
 
 /// How many of a transaction's last steps come after its last change: the commit's.
 const LATE: u32 = 4;

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -85,6 +86,7 @@ impl Host for Namespace {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
         Ok(Ended {
             done: output.status.success(),
+            killed: output.status.signal() == Some(9),
             said: text(&output.stdout) + &text(&output.stderr),
         })
     }

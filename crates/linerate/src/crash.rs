@@ -32,6 +32,7 @@ mod planned {
     use std::env;
     use std::fs;
     use std::path::PathBuf;
+    use std::process::Command;
     use std::sync::atomic::{AtomicU32, Ordering};
 
     use linerate_host::apply::Moment;
@@ -44,6 +45,8 @@ mod planned {
     /// `LINERATE_CRASH=maker:7:both` kills maker and reverter at the maker's seventh step; the roles are
     /// `maker`, `reverter` and `recovery`, the victims `self`, `reverter`, `both` and `power`, which is that of the
     /// project's virtual machine; several deaths have commas between them. `LINERATE_MARK_SYNCED` has it told how much of a journal is on stable storage.
+    /// `LINERATE_BEFORE_DEATH=COMMAND` has the victims die after that command of sh, which is what somebody else does
+    /// at that step.
     /// `LINERATE_COUNT_STEPS=maker:FILE` has the number of the maker's steps so far in a file.
     /// `LINERATE_MUTANT=skip-sync` leaves out what puts records on stable storage, `skip-undo` what the
     /// reverter writes.
@@ -143,6 +146,10 @@ mod planned {
             {
                 if death.power {
                     cut_power();
+                }
+                if let Ok(command) = env::var("LINERATE_BEFORE_DEATH") {
+                    // What it did is looked at afterwards.
+                    let _ = Command::new("sh").args(["-c", &command]).status();
                 }
                 death.victims.iter().copied().for_each(kill);
             }

@@ -230,17 +230,16 @@ impl Trust {
             Err(Errno::NOTDIR | Errno::LOOP) => openat(&folder, name, as_it_is, Mode::empty()),
             opened => opened,
         };
-        let opened = match open() {
-            Err(Errno::NOENT) if makes => {
-                match mkdirat(&folder, name, Mode::RWXU) {
+        let descriptor = loop {
+            match open() {
+                // It may be removed again at once, as the folder of locks is with the last of them.
+                Err(Errno::NOENT) if makes => match mkdirat(&folder, name, Mode::RWXU) {
                     Ok(()) | Err(Errno::EXIST) => {}
                     Err(error) => return Err(error.into()),
-                }
-                open()
+                },
+                opened => break opened?,
             }
-            opened => opened,
         };
-        let descriptor = opened?;
         let stat = fstat(&descriptor)?;
         self.check(named, &stat)?;
         Ok(Place {

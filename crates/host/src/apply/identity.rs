@@ -258,7 +258,7 @@ impl Hidden {
 }
 
 /// Whether this is root and not the root of a user namespace, who is an ordinary user outside.
-fn is_root_of_the_machine() -> bool {
+pub(super) fn is_root_of_the_machine() -> bool {
     !is_in_user_namespace() && rustix::process::geteuid().is_root()
 }
 

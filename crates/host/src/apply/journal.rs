@@ -6,12 +6,13 @@
 //! went: it and what follows is ignored, which is safe because the write it announces never began.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
 use linerate_model::plan::Change;
@@ -23,6 +24,7 @@ use super::lock::lock_until;
 use super::restore::{Left, Step};
 use super::reverter::{Boottime, Guard};
 use super::subject::Subject;
+use crate::private_folder::{self, PrivateFolder};
 
 /// The version of the format that this program writes, and the only one it reads.
 pub const JOURNAL_VERSION: u32 = 2;
@@ -231,9 +233,12 @@ pub(super) struct Journal {
     beside: Beside,
 }
 
+/// The name of the folder of all transactions.
+const TRANSACTIONS: &str = "txn";
+
 /// The folder of all transactions below a state folder.
 pub(super) fn transactions(state: &Path) -> PathBuf {
-    state.join("txn")
+    state.join(TRANSACTIONS)
 }
 
 /// The folder of a transaction below a state folder.
@@ -272,10 +277,11 @@ impl Journal {
             move |source| JournalError::Create { path, source }
         };
         // For this user alone: who may write here tells the next recovery what to write.
+        PrivateFolder::make(state)
+            .and_then(|state| state.make_folder(TRANSACTIONS))
+            .map_err(create(&all))?;
         let mut folders = fs::DirBuilder::new();
         folders.mode(0o700);
-        folders.recursive(true).create(&all).map_err(create(&all))?;
-        folders.recursive(false);
         let header = &Header {
             sequence: next_sequence(&all).map_err(create(&all))?,
             ..header.clone()
@@ -321,6 +327,7 @@ impl Journal {
             .append(true)
             .read(true)
             .create_new(true)
+            .mode(0o600)
             .open(&path)
             .map_err(create(&path))?;
         lock(&file, &path, Duration::ZERO)?;
@@ -351,13 +358,12 @@ impl Journal {
         beside: &Beside,
     ) -> Result<(Self, Story), JournalError> {
         let path = folder.join("journal");
-        let file = OpenOptions::new()
-            .append(true)
-            .read(true)
-            .open(&path)
-            .map_err(|source| JournalError::Read {
-                path: path.clone(),
-                source,
+        let file =
+            private_folder::open(&path, OFlags::RDWR | OFlags::APPEND).map_err(|source| {
+                JournalError::Read {
+                    path: path.clone(),
+                    source,
+                }
             })?;
         lock(&file, &path, patience)?;
         let story = Story::read(folder)?;
@@ -510,26 +516,10 @@ pub(super) struct Story {
 impl Story {
     pub(super) fn read(folder: &Path) -> Result<Self, JournalError> {
         let path = folder.join("journal");
-        let mut bytes = Vec::new();
-        let mut read = || -> io::Result<u32> {
-            let file = File::open(&path)?;
-            let owner = file.metadata()?.uid();
-            file.take(JOURNAL_BYTES_MAX + 1).read_to_end(&mut bytes)?;
-            Ok(owner)
-        };
-        let owner = match read() {
-            Ok(owner) => owner,
+        let bytes = match private_folder::read(&path, JOURNAL_BYTES_MAX) {
+            Ok(bytes) => bytes,
             Err(source) => return Err(JournalError::Read { path, source }),
         };
-        if owner != rustix::process::geteuid().as_raw() {
-            // Root must not write to the machine what somebody else wrote into a file.
-            let why = "it belongs to another user, who can recover it";
-            return Err(JournalError::Foreign { path, why });
-        }
-        if bytes.len() as u64 > JOURNAL_BYTES_MAX {
-            let why = "it is longer than 64 MiB";
-            return Err(JournalError::Foreign { path, why });
-        }
         Self::parse(&bytes).map_err(|why| JournalError::Foreign { path, why })
     }
 

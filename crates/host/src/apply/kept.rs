@@ -7,8 +7,8 @@
 //! [`tidy`] completes the removal.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -25,6 +25,8 @@ use super::journal::{Beside, sync_folder};
 use super::lock::lock_until;
 use super::reverter::Boottime;
 use crate::capture::hex::{from_hex, to_hex};
+use crate::private_folder::{self, PrivateFolder};
+use crate::regular_file;
 use crate::root::HostRoot;
 
 /// The version of the kept set that this program writes, and the only one it reads.
@@ -32,6 +34,9 @@ pub const KEPT_VERSION: u32 = 1;
 
 /// No file here is longer: 10,000 changes of 1 KiB.
 const FILE_BYTES_MAX: u64 = 16 << 20;
+
+/// The folder of the kept set below a state folder.
+const FOLDER: &str = "boot";
 
 /// How long the one before may take for a handful of files.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -166,7 +171,7 @@ impl Content {
                 why,
             });
         }
-        let bytes = fs::read(path).map_err(io_error("read", path))?;
+        let bytes = regular_file::read(path, FILE_BYTES_MAX).map_err(io_error("read", path))?;
         Ok(Self::File {
             mode: data.mode() & 0o7777,
             hex: to_hex(&bytes),
@@ -418,7 +423,7 @@ fn unit_word(path: &Path) -> String {
 }
 
 fn folder(state: &Path) -> PathBuf {
-    state.join("boot")
+    state.join(FOLDER)
 }
 
 fn set_file(state: &Path) -> PathBuf {
@@ -435,25 +440,16 @@ fn tried_file(state: &Path) -> PathBuf {
 
 /// A file of ours with its text; none when it is not there.
 fn read<T: DeserializeOwned>(path: &Path) -> Result<Option<(T, String)>, KeptError> {
-    let mut text = String::new();
-    let file = match File::open(path) {
+    let bytes = match private_folder::read(path, FILE_BYTES_MAX) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        file => file.map_err(io_error("read", path))?,
+        bytes => bytes.map_err(io_error("read", path))?,
     };
-    let foreign = |why| KeptError::Foreign {
+    let foreign = |_| KeptError::Foreign {
         path: path.to_owned(),
-        why,
+        why: "another version of linerate wrote it, or something else",
     };
-    let owner = file.metadata().map_err(io_error("read", path))?.uid();
-    if owner != rustix::process::geteuid().as_raw() {
-        // Root must not write to the machine what somebody else wrote into a file.
-        return Err(foreign("it belongs to another user"));
-    }
-    file.take(FILE_BYTES_MAX)
-        .read_to_string(&mut text)
-        .map_err(io_error("read", path))?;
-    let known = serde_json::from_str(&text)
-        .map_err(|_| foreign("another version of linerate wrote it, or something else"))?;
+    let text = String::from_utf8(bytes).map_err(|_| foreign(()))?;
+    let known = serde_json::from_str(&text).map_err(|_| foreign(()))?;
     Ok(Some((known, text)))
 }
 
@@ -482,12 +478,12 @@ pub fn kept_set(state: &Path) -> Result<Option<(KeptSet, String)>, KeptError> {
 
 /// One at a time below `state`, whatever namespace's lock it holds: what one lays, another would tidy away. None
 /// where there is no such folder.
-pub(super) fn turn(state: &Path, patience: Duration) -> Result<Option<File>, KeptError> {
-    let folder = match File::open(state) {
+pub(super) fn turn(state: &Path, patience: Duration) -> Result<Option<PrivateFolder>, KeptError> {
+    let folder = match PrivateFolder::open(state) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         folder => folder.map_err(io_error("open", state))?,
     };
-    match lock_until(&folder, Boottime::now().plus(patience)) {
+    match lock_until(folder.as_file(), Boottime::now().plus(patience)) {
         Err(Errno::WOULDBLOCK) => {
             let why = format!(
                 "another linerate has been at it for {} s and may hang",
@@ -517,12 +513,13 @@ pub fn keep(
             kept: Vec::new(),
         },
     };
-    let mut folders = DirBuilder::new();
     // For this user alone: who may write here tells the next boot what to write.
-    folders.recursive(true).mode(0o700);
-    let own = folder(state);
-    folders.create(&own).map_err(io_error("make", &own))?;
-    sync_folder(state).map_err(io_error("write", state))?;
+    PrivateFolder::make(state)
+        .and_then(|state| {
+            state.make_folder(FOLDER)?;
+            state.sync()
+        })
+        .map_err(io_error("make", &folder(state)))?;
     set.kept.retain(|other| other.id != kept.id);
     set.kept.push(kept);
     let placed = lay(state, files, beside).and_then(|()| write(&set_file(state), &set, beside));

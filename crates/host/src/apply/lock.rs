@@ -2,19 +2,22 @@
 //! (flock(2)). It goes with the last process that holds it; a process that was started by the holder (the
 //! far end of a session on the same machine) works under the holder's.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
 use rustix::fs::FlockOperation::NonBlockingLockExclusive;
+use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
-use super::identity::{IdentityError, NetnsIdentity, Owner, ProcessStat};
+use super::identity::{IdentityError, NetnsIdentity, Owner, ProcessStat, is_root_of_the_machine};
 use super::reverter::Boottime;
+use crate::private_folder::{self, PrivateFolder};
+use crate::trust::Untrusted;
 
 /// Where locks are, for whoever may write there: one folder for all state folders.
 const FOLDER: &str = "/run/linerate";
@@ -124,13 +127,7 @@ impl Lock {
             path: path.clone(),
             source,
         };
-        let opened = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(&path);
-        let file = match opened {
+        let file = match private_folder::open(&path, OFlags::RDWR | OFlags::CREATE) {
             // The folder went with the last lock in it.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             opened => opened.map_err(failed)?,
@@ -242,25 +239,25 @@ fn read(mut file: &File) -> Option<Holder> {
 }
 
 fn folder(state: &Path) -> Result<PathBuf, LockError> {
-    let shared = Path::new(FOLDER);
-    let make = |path: &Path| DirBuilder::new().recursive(true).mode(0o700).create(path);
-    let may_write = |path: &Path| {
-        rustix::fs::access(
-            path,
-            rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK,
-        )
-        .is_ok()
+    folder_of(Path::new(FOLDER), state)
+}
+
+/// `shared`, or `state` where this user cannot use it. What root finds in its own place, and others may replace, is an
+/// error: a second linerate would not see the lock.
+fn folder_of(shared: &Path, state: &Path) -> Result<PathBuf, LockError> {
+    let io = |path: &Path| {
+        let path = path.to_owned();
+        move |source| LockError::Io { path, source }
     };
-    if make(shared).is_ok() && may_write(shared) {
-        return Ok(shared.to_owned());
+    match PrivateFolder::make(shared) {
+        Ok(_) => return Ok(shared.to_owned()),
+        Err(error) if is_root_of_the_machine() && Untrusted::of(&error).is_some() => {
+            return Err(io(shared)(error));
+        }
+        Err(_) => {}
     }
-    match make(state) {
-        Ok(()) => Ok(state.to_owned()),
-        Err(source) => Err(LockError::Io {
-            path: state.to_owned(),
-            source,
-        }),
-    }
+    PrivateFolder::make(state).map_err(io(state))?;
+    Ok(state.to_owned())
 }
 
 /// Whether `owner` started this process, or one that did.
@@ -284,6 +281,8 @@ fn parent_of(pid: u32) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::{PermissionsExt, chown, lchown, symlink};
+
     use super::*;
 
     #[test]
@@ -296,6 +295,45 @@ mod tests {
             start_ticks
         }));
         assert!(!is_ancestor(&Owner::current().expect("this process")));
+    }
+
+    #[test]
+    fn root_takes_no_lock_in_a_shared_folder_that_others_may_replace() {
+        if !is_root_of_the_machine() {
+            eprintln!("SKIP: only the machine's root has the shared folder");
+            return;
+        }
+        let all = tempfile::tempdir().expect("a folder");
+        let (shared, state) = (all.path().join("shared"), all.path().join("state"));
+        assert_eq!(folder_of(&shared, &state).ok().as_ref(), Some(&shared));
+        let set_mode = |mode| fs::set_permissions(&shared, fs::Permissions::from_mode(mode));
+        set_mode(0o777).expect("our own");
+        let refused = folder_of(&shared, &state).expect_err("others may write");
+        assert!(refused.to_string().contains("mode 0777"), "{refused}");
+        set_mode(0o700).expect("our own");
+        chown(&shared, Some(1), None).expect("given away");
+        let refused = folder_of(&shared, &state).expect_err("another user's");
+        assert!(refused.to_string().contains("uid 1"), "{refused}");
+        fs::remove_dir(&shared).expect("empty");
+        symlink(all.path(), &shared).expect("a link");
+        lchown(&shared, Some(1), None).expect("given away");
+        let refused = folder_of(&shared, &state).expect_err("another user's link");
+        assert!(refused.to_string().contains("uid 1"), "{refused}");
+        assert!(!state.exists());
+    }
+
+    #[test]
+    fn a_lock_is_no_link_to_another_file() {
+        let all = tempfile::tempdir().expect("a folder");
+        let victim = all.path().join("victim");
+        fs::write(&victim, "text").expect("written");
+        symlink(&victim, all.path().join("machine.lock")).expect("a link");
+        let refused = Lock::take_file(all.path().join("machine.lock")).expect_err("a link");
+        assert!(
+            refused.to_string().contains("not a regular file"),
+            "{refused}"
+        );
+        assert_eq!(fs::read(&victim).expect("untouched"), b"text");
     }
 
     #[test]

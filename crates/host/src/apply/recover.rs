@@ -20,6 +20,7 @@ use super::kept::{KeptError, forget, kept_set, tidy};
 use super::netns::Reach;
 use super::restore::{self, Left, LeftWhy, Step, Undone};
 use super::transaction::close;
+use crate::private_folder::PrivateFolder;
 
 /// What recovery needs to know of the world.
 pub struct Surroundings<'a> {
@@ -338,14 +339,14 @@ fn transactions_of(state: &Path, around: &Surroundings<'_>) -> Result<Vec<Found>
 /// The transactions, the oldest first, and the folders without a name.
 fn find(state: &Path) -> Result<(Vec<Found>, Vec<PathBuf>), JournalError> {
     let path = transactions(state);
-    let names = match fs::read_dir(&path) {
+    let names = match PrivateFolder::open(&path).and_then(|all| all.names()) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Default::default()),
-        names => names.and_then(Iterator::collect::<io::Result<Vec<_>>>),
+        Err(source) => return Err(JournalError::Read { path, source }),
+        Ok(names) => names,
     };
-    let names = names.map_err(|source| JournalError::Read { path, source })?;
     let (named, nameless): (Vec<PathBuf>, Vec<PathBuf>) = names
         .iter()
-        .map(fs::DirEntry::path)
+        .map(|name| path.join(name))
         .partition(|folder| !id_of(folder).starts_with('.'));
     let read = named.into_iter().filter_map(|folder| {
         let story = Story::read(&folder);

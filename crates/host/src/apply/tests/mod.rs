@@ -6,6 +6,7 @@ mod kept;
 mod killed;
 mod order;
 mod property;
+mod strangers;
 #[expect(
     unsafe_code,
     reason = "the child process enters a namespace before exec"

@@ -260,14 +260,25 @@ fn names_backwards(path: &Path) -> Vec<OsString> {
     path.components().rev().filter_map(name).collect()
 }
 
-/// The file of a program that this process is about to start, by the search path `search` (`PATH`). Names relative to
-/// the working directory are left out; root starts only what root, or whoever owns `/`, can have put there.
-pub fn find_program(name: &str, search: &OsStr) -> io::Result<PathBuf> {
+/// The file of a program that this process is about to start, in the folders of `PATH` and then those of
+/// `after`. Folders relative to the working directory are left out; root starts only what root, or whoever owns `/`, can have put there.
+pub fn find_program(name: &str, after: &str) -> io::Result<PathBuf> {
+    // What is searched where there is no `PATH` (execvp(3)).
+    let search = search_path().unwrap_or_else(|| "/bin:/usr/bin".into());
+    let search = [search, after.into()].join(OsStr::new(":"));
     let trust = geteuid()
         .is_root()
         .then(Trust::of_this_process)
         .transpose()?;
-    find_by(name, search, trust.as_ref())
+    find_by(name, &search, trust.as_ref())
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "what a program's name means is what it means to this process"
+)]
+fn search_path() -> Option<OsString> {
+    std::env::var_os("PATH")
 }
 
 fn find_by(name: &str, search: &OsStr, trust: Option<&Trust>) -> io::Result<PathBuf> {

@@ -15,6 +15,7 @@ use serde::Serialize;
 use super::error::SoftRoceError;
 use super::exists;
 use crate::root::LiveHost;
+use crate::trust::find_program;
 
 const TABLE: &str = "proc/modules";
 
@@ -98,22 +99,17 @@ pub(super) fn load(name: &str, lock: &File) -> Result<(), SoftRoceError> {
 )]
 fn modprobe(arguments: &[&str], lock: Option<&File>) -> io::Result<Result<(), String>> {
     // Where it lies is often not in an ordinary user's path.
-    for program in ["modprobe", "/usr/sbin/modprobe", "/sbin/modprobe"] {
-        let input = lock.map(File::try_clone).transpose()?;
-        let mut command = Command::new(program);
-        command.args(arguments).env("LC_ALL", "C");
-        command.stdin(input.map_or_else(Stdio::null, Stdio::from));
-        match command.output() {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error),
-            Ok(output) if output.status.success() => return Ok(Ok(())),
-            Ok(output) => {
-                let said = String::from_utf8_lossy(&output.stderr);
-                return Ok(Err(said.split_whitespace().collect::<Vec<_>>().join(" ")));
-            }
-        }
+    let program = find_program("modprobe", "/usr/sbin:/sbin")?;
+    let input = lock.map(File::try_clone).transpose()?;
+    let mut command = Command::new(program);
+    command.args(arguments).env("LC_ALL", "C");
+    command.stdin(input.map_or_else(Stdio::null, Stdio::from));
+    let output = command.output()?;
+    if output.status.success() {
+        return Ok(Ok(()));
     }
-    Err(io::ErrorKind::NotFound.into())
+    let said = String::from_utf8_lossy(&output.stderr);
+    Ok(Err(said.split_whitespace().collect::<Vec<_>>().join(" ")))
 }
 
 /// Whether this process has the right, which root in a user namespace has not.

@@ -1,16 +1,18 @@
 //! What was made, on disk: one JSON file, replaced as a whole, under a lock.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use linerate_model::ids::NicName;
+use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
 use super::error::SoftRoceError;
 use super::wire::Wire;
 use crate::apply::{NetnsIdentity, boot_id};
+use crate::private_folder::PrivateFolder;
 
 /// One thing that was made, or was about to be.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,10 +61,15 @@ struct Content {
 }
 
 const SCHEMA: &str = "linerate.testbed-rxe-record/1";
+/// The record, in the state folder.
+const FILE: &str = "testbed-rxe.json";
+/// No record is longer: 1,000 devices with their wires.
+const BYTES_MAX: u64 = 1 << 20;
 
 /// The record of this boot, held by this process alone.
 #[derive(Debug)]
 pub(super) struct Record {
+    folder: PrivateFolder,
     path: PathBuf,
     content: Content,
     lock: File,
@@ -72,9 +79,10 @@ impl Record {
     pub(super) fn open(state: &Path) -> Result<Self, SoftRoceError> {
         let step =
             |doing: &str, path: &Path| SoftRoceError::doing(format!("{doing} {}", path.display()));
-        fs::create_dir_all(state).map_err(step("make the folder", state))?;
+        let folder = PrivateFolder::make(state).map_err(step("use the folder", state))?;
         let lock_path = state.join("testbed-rxe.lock");
-        let lock = File::create(&lock_path).map_err(step("open", &lock_path))?;
+        let lock = folder.open_file("testbed-rxe.lock", OFlags::RDWR | OFlags::CREATE);
+        let lock = lock.map_err(step("open", &lock_path))?;
         lock.lock().map_err(step("lock", &lock_path))?;
 
         let identity = |error: crate::apply::IdentityError| {
@@ -86,13 +94,14 @@ impl Record {
             netns: NetnsIdentity::current().map_err(identity)?,
             made: Vec::new(),
         };
-        let path = state.join("testbed-rxe.json");
-        let content = match fs::read(&path) {
+        let path = state.join(FILE);
+        let content = match folder.read(FILE, BYTES_MAX) {
             Ok(bytes) => pick(&bytes, empty, &path)?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => empty,
             Err(error) => return Err(step("read", &path)(error)),
         };
         Ok(Self {
+            folder,
             path,
             content,
             lock,
@@ -120,16 +129,10 @@ impl Record {
     pub(super) fn replace(&mut self, made: Vec<Made>) -> Result<(), SoftRoceError> {
         self.content.made = made;
         let written = if self.content.made.is_empty() {
-            match fs::remove_file(&self.path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-                _ => Ok(()),
-            }
+            self.folder.remove(FILE)
         } else {
-            // No fsync: what a power cut could lose of it goes with the kernel, too.
-            let beside = self.path.with_extension("new");
             let text = serde_json::to_vec_pretty(&self.content).map_err(io::Error::other);
-            text.and_then(|text| fs::write(&beside, text))
-                .and_then(|()| fs::rename(&beside, &self.path))
+            text.and_then(|text| self.folder.replace(FILE, &text))
         };
         written.map_err(SoftRoceError::doing(format!(
             "write {}",
@@ -162,6 +165,9 @@ fn pick(bytes: &[u8], empty: Content, path: &Path) -> Result<Content, SoftRoceEr
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
     use super::*;
 
     fn device(name: &str) -> Made {
@@ -182,6 +188,21 @@ mod tests {
         assert_eq!(record.made(), [device("rxe0"), device("rxe1")]);
         record.replace(Vec::new()).expect("writable");
         assert!(!folder.path().join("testbed-rxe.json").exists());
+    }
+
+    #[test]
+    fn a_record_or_a_lock_that_is_a_link_is_neither_read_nor_written() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let victim = folder.path().join("victim");
+        fs::write(&victim, "{}").expect("writable");
+        for name in [FILE, "testbed-rxe.lock"] {
+            let place = folder.path().join(name);
+            symlink(&victim, &place).expect("a link");
+            assert!(Record::open(folder.path()).is_err(), "{name}");
+            fs::remove_file(&place).expect("our own");
+        }
+        assert_eq!(fs::read(&victim).expect("untouched"), b"{}");
+        assert!(Record::open(folder.path()).is_ok());
     }
 
     #[test]

@@ -93,8 +93,12 @@ fn parse_ssh(rest: &str) -> Result<PeerAddress, String> {
         Some(Ok(port)) => Some(port),
         Some(Err(_)) => return Err("the port is a number from 1 to 65535".to_owned()),
     };
-    let odd =
-        |part: &str| part.is_empty() || part.starts_with('-') || part.contains(char::is_whitespace);
+    // A shell's own characters too: ssh puts both into the commands of its configuration (ssh_config(5), TOKENS), and
+    // before OpenSSH 9.6 did so unchecked (CVE-2023-51385).
+    let is_special = |char: char| {
+        char.is_whitespace() || char.is_control() || r#"'"`$\;&<>|(){}"#.contains(char)
+    };
+    let odd = |part: &str| part.is_empty() || part.starts_with('-') || part.contains(is_special);
     if odd(host) || user.is_some_and(odd) {
         return Err("expected `[user@]host[:port]`".to_owned());
     }
@@ -130,6 +134,11 @@ mod tests {
             "a b",
             "http://x",
             "host:port",
+            "x`id`",
+            "$(id)@x",
+            "x;id",
+            "x\\",
+            "x\u{1b}[2J",
         ] {
             assert!(text.parse::<PeerAddress>().is_err(), "{text}");
         }

@@ -1,7 +1,10 @@
 //! The commands that start an agent, or this program, at a peer.
 
+use std::io::ErrorKind;
 use std::path::Path;
 use std::process::{Command, Stdio};
+
+use linerate_host::trust::find_program;
 
 use super::{PeerAddress, printable};
 use crate::exit::{Code, Outcome, Stop};
@@ -12,7 +15,7 @@ pub(super) fn agent_command(address: &PeerAddress, push: bool, state: &Path) -> 
         if push {
             return Err(push_is_for_ssh());
         }
-        let mut command = Command::new("sh");
+        let mut command = Command::new("/bin/sh");
         command.args(["-c", text]);
         return Ok(command);
     }
@@ -56,7 +59,7 @@ pub(crate) fn program_command(
             } else {
                 "linerate".to_owned()
             };
-            let mut command = ssh(destination, *port);
+            let mut command = ssh(destination, *port)?;
             command.arg(format!("{program} {}", words.join(" ")));
             Ok(command)
         }
@@ -67,8 +70,18 @@ fn push_is_for_ssh() -> Stop {
     Stop::new(Code::Usage, "`--push` is for ssh peers only")
 }
 
-fn ssh(destination: &str, port: Option<u16>) -> Command {
-    let mut command = Command::new("ssh");
+fn ssh(destination: &str, port: Option<u16>) -> Outcome<Command> {
+    let program = find_program("ssh", "").map_err(|error| match error.kind() {
+        ErrorKind::NotFound => Stop::new(
+            Code::NotSupported,
+            "cannot start `ssh`: it is not installed here",
+        )
+        .hint("`apt-get install openssh-client`, or use an `exec:` peer"),
+        _ => Stop::new(Code::BadInput, "cannot start `ssh` as root")
+            .because(error)
+            .hint("take that folder out of PATH"),
+    })?;
+    let mut command = Command::new(program);
     command.args([
         "-T",
         "-o",
@@ -80,7 +93,7 @@ fn ssh(destination: &str, port: Option<u16>) -> Command {
         command.args(["-p", &port.to_string()]);
     }
     command.args(["--", destination]);
-    command
+    Ok(command)
 }
 
 /// Copies this program to the far end, under a name that carries its version, and gives back its path
@@ -94,7 +107,7 @@ fn push_binary(destination: &str, port: Option<u16>) -> Outcome<String> {
         "set -e; umask 077; mkdir -p ~/.cache/linerate; cat > ~/{place}.new; chmod 700 ~/{place}.new; \
          mv ~/{place}.new ~/{place}"
     );
-    let mut command = ssh(destination, port);
+    let mut command = ssh(destination, port)?;
     let output = command
         .arg(script)
         .stdin(program)
@@ -115,12 +128,5 @@ fn push_binary(destination: &str, port: Option<u16>) -> Outcome<String> {
 
 /// The stop for an agent that could not be started.
 pub(super) fn cannot_start(address: &PeerAddress, error: std::io::Error) -> Stop {
-    if error.kind() == std::io::ErrorKind::NotFound && matches!(address, PeerAddress::Ssh { .. }) {
-        return Stop::new(
-            Code::NotSupported,
-            "cannot start `ssh`: it is not installed here",
-        )
-        .hint("`apt-get install openssh-client`, or use an `exec:` peer");
-    }
     Stop::io(format!("start the agent at {address}"), error)
 }

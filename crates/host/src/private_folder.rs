@@ -83,10 +83,7 @@ impl PrivateFolder {
 
     /// Opens a file in this folder. `flags` say for what, as those of open(2); one that they create has mode 0600.
     pub fn open_file(&self, name: impl AsRef<OsStr>, flags: OFlags) -> io::Result<File> {
-        let name = name.as_ref();
-        if name.as_bytes().contains(&b'/') {
-            return Err(Errno::INVAL.into());
-        }
+        let name = one_name(name.as_ref())?;
         let safe = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let path = self.path.join(name);
         let not_a_file = || Untrusted {
@@ -112,12 +109,12 @@ impl PrivateFolder {
 
     /// Replaces a file: all of it is there, or what was there before.
     pub fn replace(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
-        regular_file::replace(&self.path.join(name), 0o600, bytes)
+        regular_file::replace(&self.path.join(one_name(name.as_ref())?), 0o600, bytes)
     }
 
     /// Removes a file; one that is not there is as good.
     pub fn remove(&self, name: &str) -> io::Result<()> {
-        match unlinkat(&self.file, name, AtFlags::empty()) {
+        match unlinkat(&self.file, one_name(name.as_ref())?, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(error) => Err(error.into()),
         }
@@ -150,6 +147,14 @@ impl PrivateFolder {
         }
         Ok(self.trust.check_writers(path, &stat)?)
     }
+}
+
+/// A name in a folder, which leads nowhere else.
+fn one_name(name: &OsStr) -> io::Result<&OsStr> {
+    if name.as_bytes().contains(&b'/') {
+        return Err(Errno::INVAL.into());
+    }
+    Ok(name)
 }
 
 /// Opens the file at `path`, which must lie in a private folder, as [`PrivateFolder::open_file`] does.
@@ -205,7 +210,10 @@ mod tests {
             let writing = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE;
             assert_eq!(fault(folder.open_file(name, writing)), Fault::NotAFile);
         }
-        assert!(folder.read("../file", limit).is_err());
+        let elsewhere = format!("../{}/file", all.path().file_name().expect("one").display());
+        assert!(folder.read(&elsewhere, limit).is_err());
+        assert!(folder.replace(&elsewhere, b"").is_err());
+        assert!(folder.remove(&elsewhere).is_err());
     }
 
     #[test]

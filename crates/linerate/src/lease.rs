@@ -8,7 +8,7 @@
 //! names at the far end is taken back (presumed abort; B. Lampson, D. Lomet, "A new presumed commit optimization for
 //! two phase commit", VLDB 1993, section 2). A recovery does so after a crash, as soon as the far end can be reached.
 
-use std::fs;
+use std::ffi::OsStr;
 use std::io;
 use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
@@ -17,6 +17,7 @@ use std::thread;
 use std::time::Duration;
 
 use linerate_host::apply::{Boottime, Faults, Moment, Owner};
+use linerate_host::private_folder::PrivateFolder;
 use linerate_model::analysis::rate_after;
 use linerate_model::plan::{End, Plan};
 use linerate_model::protocol::{Reply, Request};
@@ -31,13 +32,15 @@ use crate::exit::{Code, Outcome, Stop};
 use crate::interrupt::Interrupt;
 use crate::peer::{Peer, PeerAddress};
 use crate::say::Say;
+use crate::shell::quoted;
 use crate::station::{Entry, Station};
-use crate::store::write_whole;
 use crate::trial::Path;
 use crate::tune::EARLIER;
 
 /// Below the state folder.
 const FOLDER: &str = "pairs";
+/// No note is longer: two names and a command line (execve(2), `MAX_ARG_STRLEN`).
+const NOTE_BYTES_MAX: u64 = 256 << 10;
 /// How long bytes are moved in each direction to see that they arrive.
 const LOOK: Nanoseconds = Nanoseconds::from_millis(300);
 
@@ -56,31 +59,41 @@ struct Pair {
     undoing: bool,
 }
 
-/// Where the note of a pair lies.
-fn place_of(state: &FilePath, ours: &str) -> PathBuf {
-    state.join(FOLDER).join(format!("{ours}.json"))
+/// What becomes of the far half of a pair, as the command line has it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Far<'a> {
+    /// Where this end's notes are.
+    pub(crate) state: &'a FilePath,
+    /// The peer that was named on the command line: the only one that may be a command (`exec:`).
+    pub(crate) given: Option<&'a PeerAddress>,
 }
 
 impl Pair {
+    /// The name of its note.
+    fn note(&self) -> String {
+        format!("{}.json", self.ours)
+    }
+
     fn write(&self, state: &FilePath) -> Outcome<()> {
-        let place = place_of(state, &self.ours);
-        let failed = |error| Stop::io(format!("write {}", place.display()), error);
         let text = serde_json::to_vec(self).map_err(|error| {
             Stop::new(Code::Bug, "cannot write the note of a pair").because(error)
         })?;
-        let folder = state.join(FOLDER);
-        fs::create_dir_all(&folder).map_err(failed)?;
-        write_whole(&place, &text).map_err(failed)?;
-        // Its name, too.
-        fs::File::open(&folder)
-            .and_then(|folder| folder.sync_all())
-            .map_err(failed)
+        let write = || {
+            let folder = PrivateFolder::make(state)?.make_folder(FOLDER)?;
+            folder.replace(&self.note(), &text)?;
+            // Its name, too.
+            folder.sync()
+        };
+        let place = folder_of(state).join(self.note());
+        write().map_err(|error| Stop::io(format!("write {}", place.display()), error))
     }
 
     fn forget(&self, state: &FilePath) -> Outcome<()> {
-        let place = place_of(state, &self.ours);
-        match fs::remove_file(&place) {
+        let folder = folder_of(state);
+        let removed = PrivateFolder::open(&folder).and_then(|all| all.remove(&self.note()));
+        match removed {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                let place = folder.join(self.note());
                 Err(Stop::io(format!("remove {}", place.display()), error))
             }
             _ => Ok(()),
@@ -89,31 +102,29 @@ impl Pair {
 
     /// Every pair that is noted.
     fn all(state: &FilePath) -> Outcome<Vec<Self>> {
-        let folder = state.join(FOLDER);
-        let failed = |error| Stop::io(format!("read {}", folder.display()), error);
-        let listed = match fs::read_dir(&folder) {
-            Ok(listed) => listed,
+        let path = folder_of(state);
+        let failed = |path: &FilePath, error| Stop::io(format!("read {}", path.display()), error);
+        let folder = match PrivateFolder::open(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(failed(error)),
+            folder => folder.map_err(|error| failed(&path, error))?,
         };
-        let mut all = Vec::new();
-        for entry in listed {
-            let place = entry.map_err(failed)?.path();
-            if place.extension().is_none_or(|end| end != "json") {
-                continue;
-            }
-            let text = fs::read(&place).map_err(failed)?;
-            let pair = serde_json::from_slice(&text).map_err(|error| {
+        let names = folder.names().map_err(|error| failed(&path, error))?;
+        let is_note = |name: &&_| FilePath::new(name).extension() == Some(OsStr::new("json"));
+        let read = |name: &_| {
+            let place = path.join(name);
+            let text = folder.read(name, NOTE_BYTES_MAX);
+            let text = text.map_err(|error| failed(&place, error))?;
+            serde_json::from_slice(&text).map_err(|error| {
                 let why = format!("{} is no note of a pair", place.display());
                 Stop::new(Code::BadInput, why).because(error)
-            })?;
-            all.push(pair);
-        }
-        Ok(all)
+            })
+        };
+        names.iter().filter(is_note).map(read).collect()
     }
 
-    /// Takes back what is committed at the far end; that there is nothing is as good.
-    fn take_back(&self, state: &FilePath) -> Outcome<()> {
+    /// Takes back what is committed at the far end; that there is nothing is as good. `action` is what is asked of
+    /// `linerate tune`, for the message that says how to name the peer.
+    fn take_back(&self, far: Far<'_>, action: &str) -> Outcome<()> {
         // What puts things back is not stopped half way: one that is asked later, at most.
         let interrupt = Interrupt::listen()?;
         let address: PeerAddress = self.peer.parse().map_err(|error| {
@@ -122,12 +133,30 @@ impl Pair {
                 format!("`{}` is no peer: {error}", self.peer),
             )
         })?;
-        let mut peer = Peer::start(&address, false, state, &interrupt)?;
+        if matches!(address, PeerAddress::Exec(_)) && far.given != Some(&address) {
+            let why = format!(
+                "{} is a command, which linerate does not start because a file names it",
+                self.peer
+            );
+            let state = far.state.display().to_string();
+            let again = format!(
+                "run `linerate --state {} tune {action} --peer {}`",
+                quoted(&state),
+                quoted(&self.peer)
+            );
+            return Err(Stop::new(Code::Usage, why).hint(again));
+        }
+        let mut peer = Peer::start(&address, false, far.state, &interrupt)?;
         peer.see_through(&Request::TakeBack {
             id: self.theirs.clone(),
         })?;
         peer.leave()
     }
+}
+
+/// Where the notes lie.
+fn folder_of(state: &FilePath) -> PathBuf {
+    state.join(FOLDER)
 }
 
 /// Changes both ends, and lets it stay where the path works with it.
@@ -181,7 +210,13 @@ pub(crate) fn apply(
     });
     let Err(stop) = decided else {
         pass();
-        say.note("confirmed by the peer; `linerate tune undo` takes it back");
+        let undo = match &peer {
+            PeerAddress::Exec(_) => format!("tune undo --peer {}", quoted(&peer.to_string())),
+            _ => "tune undo".to_owned(),
+        };
+        say.note(&format!(
+            "confirmed by the peer; `linerate {undo}` takes it back"
+        ));
         return path.peer.leave();
     };
     let undone = undone(&mut path, stop);
@@ -190,7 +225,14 @@ pub(crate) fn apply(
     let Some(pair) = pair else {
         return Err(undone);
     };
-    match pair.take_back(state).and_then(|()| pair.forget(state)) {
+    let far = Far {
+        state,
+        given: Some(&peer),
+    };
+    match pair
+        .take_back(far, "recover")
+        .and_then(|()| pair.forget(state))
+    {
         Ok(()) => Err(undone),
         Err(far) => Err(in_doubt(&pair, &far)),
     }
@@ -274,8 +316,8 @@ fn in_doubt(pair: &Pair, why: &Stop) -> Stop {
         "this end is as it was, and {} may still have what {} changed there: {}",
         pair.peer, pair.theirs, why.message
     );
-    Stop::new(Code::RestoreIncomplete, message)
-        .hint("run `linerate tune recover` when it can be reached")
+    let when = || "run `linerate tune recover` when it can be reached".to_owned();
+    Stop::new(Code::RestoreIncomplete, message).hint(why.hint.clone().unwrap_or_else(when))
 }
 
 /// Whether a connection that is made now reaches the peer, and bytes arrive in both directions.
@@ -304,11 +346,11 @@ fn works(address: &PeerAddress, state: &FilePath, interrupt: &Interrupt) -> Outc
 
 /// Takes back what a killed linerate left at far ends, where this end is not changed. All are tried; the first failure
 /// is told.
-pub(crate) fn recover(state: &FilePath) -> Outcome<Vec<Entry>> {
+pub(crate) fn recover(far: Far<'_>) -> Outcome<Vec<Entry>> {
     let mut entries = Vec::new();
     let mut result = Ok(());
-    for pair in Pair::all(state)? {
-        match recover_one(&pair, state) {
+    for pair in Pair::all(far.state)? {
+        match recover_one(&pair, far) {
             Ok(taken_back) => entries.extend(taken_back),
             Err(stop) => result = result.and(Err(stop)),
         }
@@ -316,13 +358,14 @@ pub(crate) fn recover(state: &FilePath) -> Outcome<Vec<Entry>> {
     result.map(|()| entries)
 }
 
-fn recover_one(pair: &Pair, state: &FilePath) -> Outcome<Vec<Entry>> {
+fn recover_one(pair: &Pair, far: Far<'_>) -> Outcome<Vec<Entry>> {
+    let state = far.state;
     let stands = Station::is_applied(state, &pair.ours)?;
     if pair.maker.is_alive() || (stands && !pair.undoing) {
         return Ok(Vec::new());
     }
-    let far = pair.take_back(state);
-    far.map_err(|stop| in_doubt(pair, &stop))?;
+    let taken_back = pair.take_back(far, "recover");
+    taken_back.map_err(|stop| in_doubt(pair, &stop))?;
     let mut entries = if stands {
         Station::undo_committed(state, Some(&pair.ours))?
     } else {
@@ -340,7 +383,8 @@ fn recover_one(pair: &Pair, state: &FilePath) -> Outcome<Vec<Entry>> {
 
 /// Takes back the far half of transaction `id`, or of the newest that is applied, before this end's is: both, or where
 /// the far end does not answer neither.
-pub(crate) fn undo_far_half(state: &FilePath, id: Option<&str>) -> Outcome<Option<Entry>> {
+pub(crate) fn undo_far_half(far: Far<'_>, id: Option<&str>) -> Outcome<Option<Entry>> {
+    let state = far.state;
     let newest = || -> Outcome<Option<String>> {
         let applied = Station::status(state)?.into_iter().rev();
         let mut applied = applied.filter(|entry| entry.state == "applied");
@@ -359,7 +403,7 @@ pub(crate) fn undo_far_half(state: &FilePath, id: Option<&str>) -> Outcome<Optio
     pair.undoing = true;
     pair.write(state)?;
     pass();
-    if let Err(stop) = pair.take_back(state) {
+    if let Err(stop) = pair.take_back(far, &format!("undo {}", quoted(&ours))) {
         pair.undoing = false;
         pair.write(state)?;
         let message = format!(

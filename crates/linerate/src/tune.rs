@@ -17,7 +17,7 @@ use crate::exit::{Code, Outcome, Stop};
 use crate::hold;
 use crate::intent::{self, Intent};
 use crate::interrupt::Interrupt;
-use crate::lease;
+use crate::lease::{self, Far};
 use crate::measure::open_path;
 use crate::peer::PeerAddress;
 use crate::persist;
@@ -67,15 +67,18 @@ pub fn run(action: &TuneAction, state: &FilePath, say: &Say) -> Outcome<()> {
             report("persist", entries, say)
         }
         TuneAction::Boot => persist::boot(state, say),
-        TuneAction::Undo { id } => {
+        TuneAction::Undo { id, peer } => {
             // What puts things back is not stopped half way.
             let _interrupt = Interrupt::listen()?;
-            undo(state, id.as_deref(), say)
+            let given = peer.as_ref();
+            undo(Far { state, given }, id.as_deref(), say)
         }
-        TuneAction::Recover => {
+        TuneAction::Recover { peer } => {
             let _interrupt = Interrupt::listen()?;
             let own = Station::recover(state)?;
-            report("recover", [own, lease::recover(state)?].concat(), say)
+            let given = peer.as_ref();
+            let far = lease::recover(Far { state, given })?;
+            report("recover", [own, far].concat(), say)
         }
         TuneAction::Status => {
             let mut entries = Station::status(state)?;
@@ -145,7 +148,7 @@ fn apply_to_both(
         let why = "what is to change on both hosts stands in a plan: name it with `--from`";
         return Err(Stop::new(Code::Usage, why));
     };
-    recover_first(state, say)?;
+    recover_first_with(Some(peer), state, say)?;
     let interrupt = Interrupt::listen()?;
     let path = open_path(&PeerArgs::of(peer), state, &interrupt)?;
     let (intent, far) = intent::both(file, &path)?;
@@ -185,8 +188,18 @@ struct Both {
 
 /// Takes back what a killed linerate left half done: nothing is built on that.
 pub(crate) fn recover_first(state: &FilePath, say: &Say) -> Outcome<()> {
+    recover_first_with(None, state, say)
+}
+
+/// The same, by a command that names a peer.
+pub(crate) fn recover_first_with(
+    given: Option<&PeerAddress>,
+    state: &FilePath,
+    say: &Say,
+) -> Outcome<()> {
     let recovered = Station::recover(state);
-    let recovered = recovered.and_then(|own| Ok([own, lease::recover(state)?].concat()));
+    let far = || lease::recover(Far { state, given });
+    let recovered = recovered.and_then(|own| Ok([own, far()?].concat()));
     let recovered = match recovered {
         // It may be of another namespace, and is told at each start until it is mended.
         Err(stop) if stop.code == Code::RestoreIncomplete => {
@@ -347,7 +360,8 @@ fn confirm(state: &FilePath, id: Option<&str>, say: &Say) -> Outcome<()> {
 }
 
 /// Takes back what is applied, or tells the process that waits for a decision to do so.
-fn undo(state: &FilePath, id: Option<&str>, say: &Say) -> Outcome<()> {
+fn undo(far: Far<'_>, id: Option<&str>, say: &Say) -> Outcome<()> {
+    let state = far.state;
     let waits = |id: &str| waiting(state, Some(id)).is_ok();
     match id {
         Some(id) if waits(id) => {
@@ -361,7 +375,7 @@ fn undo(state: &FilePath, id: Option<&str>, say: &Say) -> Outcome<()> {
             report("undo", vec![undone], say)
         }
         id => {
-            let far = lease::undo_far_half(state, id)?;
+            let far = lease::undo_far_half(far, id)?;
             let own = Station::undo_committed(state, id)?;
             for entry in &own {
                 lease::forget(state, &entry.id)?;

@@ -168,9 +168,18 @@ pub enum TuneAction {
     Undo {
         /// The transaction [default: the newest that is applied].
         id: Option<String>,
+        /// The peer that has the other half of a change of two hosts. Only an `exec:` peer needs it: a command is not
+        /// started because a file names it.
+        #[arg(long, value_name = "PEER")]
+        peer: Option<PeerAddress>,
     },
     /// Complete what a killed linerate left half done.
-    Recover,
+    Recover {
+        /// The peer that has the other half of a change of two hosts. Only an `exec:` peer needs it: a command is not
+        /// started because a file names it.
+        #[arg(long, value_name = "PEER")]
+        peer: Option<PeerAddress>,
+    },
     /// Show the transactions.
     Status,
 }

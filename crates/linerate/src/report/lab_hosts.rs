@@ -19,6 +19,7 @@ use super::lab_seen::{EarlierHosts, Seen};
 use crate::analysis::moved_settings;
 use crate::lab::judge::{CellDocument, LabDocument};
 use crate::lab::resolve::{Resolver, Wanted};
+use crate::shell::quoted;
 use crate::store::Header;
 use crate::trial::PathView;
 
@@ -455,15 +456,6 @@ fn measure(at: &LevelTable, peer: &str) -> String {
     let address = at.address.as_deref().filter(|text| !text.starts_with('@'));
     words.extend(address.map(|address| quoted(&format!("--address={address}"))));
     words.join(" ")
-}
-
-/// A word as a shell takes it for itself.
-fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', "'\\''"))
 }
 
 #[cfg(test)]

@@ -66,8 +66,8 @@ pub struct Cli {
     /// Leave out talk and progress.
     #[arg(long, short, global = true, help_heading = EVERYWHERE)]
     pub quiet: bool,
-    /// Where runs and undo journals are kept [default: /var/lib/linerate as root, else
-    /// $XDG_STATE_HOME/linerate].
+    /// Where runs and undo journals are kept; as root a folder that only root may write to [default:
+    /// /var/lib/linerate as root, else $XDG_STATE_HOME/linerate].
     #[arg(long, global = true, value_name = "DIR", help_heading = EVERYWHERE)]
     pub state: Option<PathBuf>,
     /// What to do.

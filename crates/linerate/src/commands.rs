@@ -1,12 +1,14 @@
 //! The commands that are one step long: map, doctor, explain, ceiling, prove, capture, report,
 //! completions. What they say is data; how it is shown is `report`'s work.
 
+use std::ffi::OsString;
 use std::path::{Path as FilePath, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
 use clap::CommandFactory;
 use linerate_host::capture::{CaptureOptions, Captured, capture as capture_host};
 use linerate_host::read::read_host;
+use linerate_host::trust::{Trust, Untrusted};
 use linerate_model::host::Host;
 use linerate_model::ids::NicName;
 use linerate_model::prove::ProveDocument;
@@ -28,18 +30,30 @@ use crate::say::{Format, Say};
 use crate::serve;
 use crate::store::{self, Header, Run, StoredRun};
 use crate::trial::Path;
-use crate::tune::recover_first;
+use crate::tune::recover_first_with;
 
-/// Where runs and journals are kept.
+/// Where runs and journals are kept. Root takes no folder from the environment, which may be that of the user who became
+/// root, and none that another user may replace: what lies there is done as root.
 pub fn state_folder(given: Option<&FilePath>) -> Outcome<PathBuf> {
-    if let Some(folder) = given {
-        return Ok(folder.to_owned());
+    let is_root = rustix::process::geteuid().is_root();
+    let Some(folder) = given else {
+        return default_state_folder(is_root, |name| std::env::var_os(name));
+    };
+    if is_root {
+        check_for_root(folder)?;
     }
-    if rustix::process::geteuid().is_root() && std::env::var_os("XDG_STATE_HOME").is_none() {
+    Ok(folder.to_owned())
+}
+
+fn default_state_folder(
+    is_root: bool,
+    variable: impl Fn(&str) -> Option<OsString>,
+) -> Outcome<PathBuf> {
+    if is_root {
         return Ok(PathBuf::from("/var/lib/linerate"));
     }
     let folder = |name: &str| {
-        std::env::var_os(name)
+        variable(name)
             .map(PathBuf::from)
             .filter(|p| p.is_absolute())
     };
@@ -53,6 +67,20 @@ pub fn state_folder(given: Option<&FilePath>) -> Outcome<PathBuf> {
             )
             .hint("name a folder with `--state`")
         })
+}
+
+fn check_for_root(folder: &FilePath) -> Outcome<()> {
+    let followed = Trust::of_this_process().and_then(|trust| trust.follow_existing(folder));
+    followed.map_err(|error| match Untrusted::of(&error) {
+        Some(untrusted) => {
+            let path = folder.display();
+            let why = format!("cannot use {path} as root's state folder: {untrusted}");
+            Stop::new(Code::BadInput, why).hint(
+                "run linerate as the user whose folder it is, or name a folder of root's with `--state`",
+            )
+        }
+        None => Stop::io(format!("use the state folder {}", folder.display()), error),
+    })
 }
 
 /// The host that is asked about: this one, or a captured one.
@@ -161,7 +189,7 @@ fn weigh(
     }
     let seed = args.seed.map_or_else(fresh_seed, Ok)?;
     let interrupt = Interrupt::listen()?;
-    recover_first(state, say)?;
+    recover_first_with(Some(&args.peer.peer), state, say)?;
     let mut path = open_path(&args.peer, state, &interrupt)?;
     if args.include_way_in {
         path.include_way_in();
@@ -334,4 +362,24 @@ pub fn completions(shell: clap_complete::Shell, say: &Say) -> Outcome<()> {
     let mut text = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "linerate", &mut text);
     say.data(&String::from_utf8_lossy(&text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn root_keeps_its_state_where_no_variable_says() {
+        let variable = |name: &str| Some(OsString::from(format!("/of/somebody/{name}")));
+        let folder = |is_root| default_state_folder(is_root, variable).ok();
+        assert_eq!(folder(true), Some("/var/lib/linerate".into()));
+        assert_eq!(
+            folder(false),
+            Some("/of/somebody/XDG_STATE_HOME/linerate".into())
+        );
+        let home = |name: &str| (name == "HOME").then(|| OsString::from("/home/me"));
+        let found = default_state_folder(false, home).ok();
+        assert_eq!(found, Some("/home/me/.local/state/linerate".into()));
+        assert!(default_state_folder(false, |_| None).is_err());
+    }
 }

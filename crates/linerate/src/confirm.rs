@@ -1,7 +1,7 @@
 //! Who may say that changes stay: somebody who came in after the last of them. The process that made the
 //! changes listens on a socket beside its journal, and asks the kernel who is at the other end.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use linerate_host::apply::Boottime;
 use linerate_host::management::{Session, session_of};
+use linerate_host::private_folder::PrivateFolder;
 use linerate_host::root::LiveHost;
 use rustix::event::{PollFd, PollFlags, poll};
 
@@ -162,15 +163,16 @@ impl Drop for Control {
     }
 }
 
-/// A socket's path may have 107 bytes (unix(7)); a state folder may have more.
+/// A socket's path may have 107 bytes (unix(7)); a state folder may have more. The folder must be this user's alone, so
+/// that nobody else can have put a socket there.
 fn by_short_name<T>(
     folder: &Path,
     open: impl FnOnce(PathBuf) -> std::io::Result<T>,
 ) -> std::io::Result<T> {
-    let folder = File::open(folder)?;
+    let folder = PrivateFolder::open(folder)?;
     open(PathBuf::from(format!(
         "/proc/self/fd/{}/{SOCKET}",
-        folder.as_raw_fd()
+        folder.as_file().as_raw_fd()
     )))
 }
 

@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::str::FromStr;
 
+use linerate_host::private_folder::PrivateFolder;
 use linerate_model::ids::NicName;
 use linerate_testbed::{Netns, NetnsError, Obstacle, Stage, StageError};
 use rustix::process::{Pid, Signal, kill_process};
@@ -63,8 +64,11 @@ fn start(args: &DemoArgs, state: &Path, say: &Say) -> Outcome<()> {
          and lets `linerate prove` find them. It takes about two minutes and changes\n\
          nothing on this machine; Ctrl-C ends it. Seed {seed}."
     ));
-    let folder = state.join(format!("demo-{}", std::process::id()));
-    fs::create_dir_all(&folder).map_err(|e| Stop::io(format!("make {}", folder.display()), e))?;
+    let name = format!("demo-{}", std::process::id());
+    let folder = state.join(&name);
+    PrivateFolder::make(state)
+        .and_then(|state| state.make_folder(&name))
+        .map_err(|e| Stop::io(format!("make {}", folder.display()), e))?;
     let mut command = myself(state, say)?;
     command
         .args(["demo", "--stage", "conduct", "--folder"])
@@ -91,13 +95,13 @@ fn start(args: &DemoArgs, state: &Path, say: &Say) -> Outcome<()> {
 
 /// Removes what killed demos left: folders of dead processes, and journals whose namespaces are gone.
 fn sweep(state: &Path, say: &Say) -> Outcome<()> {
-    for entry in fs::read_dir(state).into_iter().flatten().flatten() {
-        let name = entry.file_name();
+    let names = PrivateFolder::open(state).and_then(|state| state.names());
+    for name in names.into_iter().flatten() {
         let pid = name
             .to_str()
             .and_then(|name| name.strip_prefix("demo-")?.parse::<u32>().ok());
         if pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
-            let _ = fs::remove_dir_all(entry.path());
+            let _ = fs::remove_dir_all(state.join(&name));
         }
     }
     let recovered = Station::recover(state)?;

@@ -10,8 +10,10 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use linerate_host::private_folder::PrivateFolder;
 use rusqlite::types::Value;
 use rusqlite::{Connection, ErrorCode, OptionalExtension, Row, named_params, params_from_iter};
+use rustix::fs::OFlags;
 
 use super::summary::{Counts, State, Summary, summary_of};
 use super::{Filter, Listed, Unreadable};
@@ -208,11 +210,10 @@ impl Index {
     }
 }
 
-/// Waits for the lock, which goes away with its holder.
+/// Waits for the lock, which goes away with its holder. In a folder that others may write to nothing is kept.
 fn locked(folder: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    let options = options.write(true).create(true).truncate(false).mode(0o600);
-    let file = options.open(folder.join(format!("{NAME}.lock")))?;
+    let folder = PrivateFolder::open(folder)?;
+    let file = folder.open_file(format!("{NAME}.lock"), OFlags::RDWR | OFlags::CREATE)?;
     file.lock()?;
     Ok(file)
 }

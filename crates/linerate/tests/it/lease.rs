@@ -1,6 +1,11 @@
 //! `tune apply --peer`: changes of two hosts, both or neither.
 
-use serde_json::Value;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::{Value, json};
 
 use crate::fitting;
 use crate::job::{Done, run};
@@ -131,7 +136,8 @@ fn an_undo_whose_far_half_cannot_be_reached_changes_nothing() {
     let changed = lab.dump();
     let ours = newest_of_near(&lab);
     std::fs::write(&gate, "").expect("the lab's folder");
-    let refused = lab.run(&["tune", "undo", &ours]).expect_code(20);
+    let undo = ["tune", "undo", &ours, "--peer", &peer];
+    let refused = lab.run(&undo).expect_code(20);
     assert!(
         refused.err.contains("nothing was changed"),
         "{}",
@@ -139,7 +145,12 @@ fn an_undo_whose_far_half_cannot_be_reached_changes_nothing() {
     );
     assert_same(&lab, &changed, "the far end is away");
     std::fs::remove_file(&gate).expect("it was there");
-    lab.run(&["tune", "undo", &ours]).expect_code(0);
+    let unnamed = lab.run(&undo[..3]).expect_code(2);
+    let again = format!("tune undo {ours} --peer 'exec:");
+    assert!(unnamed.err.contains(&again), "{}", unnamed.err);
+    assert!(unnamed.err.contains("nothing was changed"));
+    assert_same(&lab, &changed, "a command that a file names is not started");
+    lab.run(&undo).expect_code(0);
     assert_same(&lab, &before, "after `tune undo`");
 }
 
@@ -155,27 +166,32 @@ fn whichever_end_is_killed_at_whatever_step_both_are_old_or_both_are_new() {
         command.env("LINERATE_CRASH", near);
         run(command)
     };
+    let undo = |far: &str| {
+        let (ours, peer) = (newest_of_near(&lab), agent(&lab, "", far));
+        lab.run(&["tune", "undo", &ours, "--peer", &peer])
+            .expect_code(0);
+    };
     apply("", "").expect_code(0);
     let after = lab.dump();
-    lab.run(&["tune", "undo", &newest_of_near(&lab)])
-        .expect_code(0);
+    undo("");
     assert_same(&lab, &before, "undone");
     for far in [false, true] {
         let mut steps = 0;
         loop {
             steps += 1;
             let crash = format!("maker:{steps}:both");
-            let done = if far {
-                apply("", &format!("LINERATE_CRASH={crash}"))
+            let at_peer = if far {
+                format!("LINERATE_CRASH={crash}")
             } else {
-                apply(&crash, "")
+                String::new()
             };
+            let done = apply(if far { "" } else { &crash }, &at_peer);
             let where_ = format!("far {far}, step {steps}: {}", done.err);
-            lab.run(&["tune", "recover"]).expect_code(0);
+            lab.run(&["tune", "recover", "--peer", &agent(&lab, "", &at_peer)])
+                .expect_code(0);
             let now = lab.dump();
             if now == after {
-                lab.run(&["tune", "undo", &newest_of_near(&lab)])
-                    .expect_code(0);
+                undo(&at_peer);
                 assert_same(&lab, &before, &where_);
                 if done.code == Some(0) {
                     break;
@@ -186,4 +202,101 @@ fn whichever_end_is_killed_at_whatever_step_both_are_old_or_both_are_new() {
         }
         assert!(steps > 15, "two changes have more steps than {steps}");
     }
+}
+
+/// A note in the state folder of which the far half is at a command; and that command, which leaves a trace.
+fn note_of_a_command(state: &Path) -> (PathBuf, String) {
+    let trace = state.join("started");
+    let peer = format!("exec:touch {}; exit 3", text(&trace));
+    // No process has this number (proc(5), pid_max).
+    let maker = json!({ "pid": 1 << 23, "start_ticks": 1 });
+    let note =
+        json!({ "peer": peer, "ours": "1", "theirs": "2", "maker": maker, "undoing": false });
+    std::fs::create_dir(state.join("pairs")).expect("a folder");
+    std::fs::write(state.join("pairs/1.json"), note.to_string()).expect("written");
+    (trace, peer)
+}
+
+#[test]
+fn a_command_that_only_a_file_names_is_not_started() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (trace, peer) = note_of_a_command(folder.path());
+    let linerate = |words: &[&str]| {
+        let mut command = Command::new(crate::LINERATE);
+        command.arg("--state").arg(folder.path()).args(words);
+        run(command)
+    };
+    let recovered = linerate(&["tune", "recover"]).expect_code(31);
+    let again = format!("tune recover --peer '{peer}'");
+    assert!(recovered.err.contains(&again), "{}", recovered.err);
+    // A command that begins with a recovery, and changes nothing.
+    let sack = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_sack").expect("a sysctl");
+    let plan = folder.path().join("plan.toml");
+    let settings = format!("[settings]\n\"sysctl/net.ipv4.tcp_sack\" = {sack}");
+    std::fs::write(&plan, settings).expect("written");
+    let applied = linerate(&["tune", "apply", "--from", text(&plan)]).expect_code(0);
+    assert!(applied.err.contains(&again), "{}", applied.err);
+    let other = linerate(&["tune", "recover", "--peer", "exec:true"]).expect_code(31);
+    assert!(other.err.contains(&again), "{}", other.err);
+    assert!(!trace.exists(), "the command was started");
+    assert!(folder.path().join("pairs/1.json").exists());
+    // Named by the person, it is.
+    linerate(&["tune", "recover", "--peer", &peer]).expect_code(31);
+    assert!(trace.exists());
+}
+
+#[test]
+fn a_note_that_others_may_write_or_that_is_a_link_is_not_read() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (trace, peer) = note_of_a_command(folder.path());
+    let note = folder.path().join("pairs/1.json");
+    let recover = || {
+        let mut command = Command::new(crate::LINERATE);
+        command.arg("--state").arg(folder.path());
+        command.args(["tune", "recover", "--peer", &peer]);
+        let done = run(command);
+        assert!(!matches!(done.code, Some(0 | 31)), "{done:?}");
+        assert!(!trace.exists(), "{done:?}");
+        done.err
+    };
+    let set_mode = |path: &Path, mode| {
+        std::fs::set_permissions(path, Permissions::from_mode(mode)).expect("our own");
+    };
+    set_mode(&note, 0o666);
+    assert!(recover().contains("mode 0666"));
+    set_mode(&note, 0o600);
+    set_mode(&folder.path().join("pairs"), 0o777);
+    assert!(recover().contains("mode 0777"));
+    set_mode(&folder.path().join("pairs"), 0o755);
+    let elsewhere = folder.path().join("elsewhere");
+    std::fs::rename(&note, &elsewhere).expect("our own");
+    std::os::unix::fs::symlink(&elsewhere, &note).expect("a link");
+    assert!(recover().contains("not a regular file"));
+}
+
+#[test]
+fn root_uses_no_state_folder_of_another_user() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("SKIP: only root can give a folder to another user");
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let state = folder.path().join("state");
+    std::fs::create_dir(&state).expect("a folder");
+    let (trace, peer) = note_of_a_command(&state);
+    std::os::unix::fs::chown(&state, Some(1), None).expect("given away");
+    for given in [&state, &state.join("deeper")] {
+        let mut command = Command::new(crate::LINERATE);
+        command.arg("--state").arg(given);
+        command.args(["tune", "recover", "--peer", &peer]);
+        let refused = run(command).expect_code(23);
+        assert!(
+            refused.err.contains("as root's state folder"),
+            "{}",
+            refused.err
+        );
+        assert!(refused.err.contains("(uid 1)"), "{}", refused.err);
+        assert!(refused.err.contains("hint: "), "{}", refused.err);
+    }
+    assert!(!trace.exists());
 }

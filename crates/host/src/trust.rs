@@ -90,11 +90,11 @@ pub struct Place {
 }
 
 impl Trust {
-    /// For what `owner` alone may have put there, with no folder above that others may write to: what runs by itself at
-    /// a later time, when a sticky folder may have been emptied and filled by somebody else.
-    pub fn only(owner: u32) -> Self {
+    /// For what runs as `user` by itself at a later time, when a sticky folder may have been emptied, and filled by
+    /// somebody else: only that user and root can have put it there.
+    pub fn for_later(user: u32) -> Self {
         Self {
-            owners: vec![owner],
+            owners: vec![user, 0],
             private_group: None,
             sticky: false,
         }
@@ -349,10 +349,9 @@ mod tests {
         let (folder, program, trust) = made();
         set_mode(program.parent().expect("a folder"), 0o1777);
         assert!(trust.follow_program(&program).is_ok());
-        let user = geteuid().as_raw();
         let later = Trust {
             owners: trust.owners.clone(),
-            ..Trust::only(user)
+            ..Trust::for_later(geteuid().as_raw())
         };
         let found = fault(&later, &program);
         assert_eq!(found.fault, Fault::Writable(0o1777), "{found}");
@@ -365,7 +364,11 @@ mod tests {
         let root = fs::metadata("/").expect("/");
         let root = std::os::unix::fs::MetadataExt::uid(&root);
         // Seen from another user, the root folder is a stranger's.
-        let found = fault(&Trust::only(root + 1), &program);
+        let stranger = Trust {
+            owners: vec![root + 1],
+            ..Trust::for_later(0)
+        };
+        let found = fault(&stranger, &program);
         assert_eq!(found.fault, Fault::Owner(root));
         assert_eq!(found.path, Path::new("/"));
     }

@@ -13,6 +13,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use linerate_host::apply::Boottime;
+use linerate_host::trust::{Trust, find_program};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
@@ -42,13 +43,14 @@ impl Belt {
         let program = fs::read_link("/proc/self/exe").map_err(|error| error.to_string())?;
         let state = absolute(state).map_err(|error| error.to_string())?;
         is_seen_by_systemd(&program, Path::new("/proc/self/exe"))?;
+        check(&program, &Trust::for_later(0))?;
         let there = state.ancestors().find(|folder| folder.exists());
         let there = there.unwrap_or(Path::new("/"));
         is_seen_by_systemd(there, there)?;
         let after = deadline.remaining().saturating_add(LATER).as_secs();
         let moment = Boottime::now().since_boot().as_nanos();
         let unit = format!("linerate-recover-{}-{moment}", std::process::id());
-        let mut command = Command::new("systemd-run");
+        let mut command = Command::new(found("systemd-run")?);
         command
             .args(["--quiet", "--no-ask-password", "--collect"])
             .args(["--unit", &unit])
@@ -80,10 +82,23 @@ impl Belt {
 impl Drop for Belt {
     fn drop(&mut self) {
         // One that stays runs a recovery that finds nothing to do.
-        let _ = run(Command::new("systemctl")
+        let Ok(program) = found("systemctl") else {
+            return;
+        };
+        let _ = run(Command::new(program)
             .args(["stop", "--quiet", "--no-ask-password"])
             .arg(format!("{}.timer", self.unit)));
     }
+}
+
+/// Whether root can run this program later: whoever can replace it meanwhile would decide what runs.
+fn check(program: &Path, trust: &Trust) -> Result<(), String> {
+    let trusted = trust.follow_program(program).map(drop);
+    trusted.map_err(|error| format!("{error}; install linerate below /usr/local"))
+}
+
+fn found(program: &str) -> Result<PathBuf, String> {
+    find_program(program, "").map_err(|error| format!("{program}: {error}"))
 }
 
 /// Whether `path` is to the first process the same file that `ours` is here: it may have another root.
@@ -138,4 +153,31 @@ fn run(command: &mut Command) -> Result<(), String> {
         let _ = err.read_to_string(&mut said);
     }
     Err(format!("{status}: {}", said.trim()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_timer_runs_no_program_that_another_user_may_replace() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let program = folder.path().join("linerate");
+        fs::write(&program, "").expect("written");
+        let trust = Trust::of_this_process().expect("/");
+        for (mode, is_trusted) in [(0o755, true), (0o757, false), (0o777, false)] {
+            fs::set_permissions(&program, Permissions::from_mode(mode)).expect("our own");
+            let checked = check(&program, &trust);
+            assert_eq!(checked.is_ok(), is_trusted, "{checked:?}");
+            assert!(checked.err().is_none_or(|why| why.contains("/usr/local")));
+        }
+        // A sticky folder is none to run something from later.
+        fs::set_permissions(&program, Permissions::from_mode(0o755)).expect("our own");
+        fs::set_permissions(folder.path(), Permissions::from_mode(0o1777)).expect("our own");
+        assert!(check(&program, &trust).is_ok());
+        assert!(check(&program, &Trust::for_later(0)).is_err());
+    }
 }

@@ -9,9 +9,10 @@ use std::path::{Path, absolute};
 use std::time::Duration;
 
 use linerate_host::apply::{
-    self, Beside, BootFiles, Boottime, Kept, Lock, Scope, Tried, Verdict, device_of,
+    self, Beside, BootFiles, Boottime, Kept, Lock, NotForBoot, Scope, Tried, Verdict, device_of,
 };
 use linerate_host::root::HostRoot;
+use linerate_host::trust::{Trust, Untrusted};
 use linerate_model::ids::NicName;
 use linerate_model::known::Known;
 use linerate_model::plan::{Change, Plan};
@@ -22,6 +23,7 @@ use crate::crash;
 use crate::exit::{Code, Outcome, Stop};
 use crate::interrupt::Interrupt;
 use crate::say::Say;
+use crate::shell::quoted;
 use crate::station::{Entry, Station, kept_stop, not_locked};
 use crate::tune::{EARLIER, reach};
 
@@ -45,6 +47,15 @@ pub(crate) fn persist(args: &PersistArgs, state: &Path) -> Outcome<Vec<Entry>> {
         absolute(path).map_err(|error| Stop::io(format!("find {}", path.display()), error))
     };
     let (state, etc) = (path(state)?, path(&args.etc)?);
+    let program = std::env::current_exe().map_err(|error| Stop::io("find this program", error))?;
+    let files = BootFiles {
+        etc: &etc,
+        program: &program,
+    };
+    if !args.remove {
+        let user = rustix::process::geteuid().as_raw();
+        check(files, &state, &Trust::for_later(user))?;
+    }
     let _lock = Lock::take(Scope::Netns, &state).map_err(|error| Stop::from(not_locked(&error)))?;
     if args.remove {
         return remove(args.id.as_deref(), &state);
@@ -72,7 +83,6 @@ pub(crate) fn persist(args: &PersistArgs, state: &Path) -> Outcome<Vec<Entry>> {
     for address in &args.probe {
         reach(address).map_err(|stop| stop.hint("a probe must succeed now; nothing is kept"))?;
     }
-    let program = std::env::current_exe().map_err(|error| Stop::io("find this program", error))?;
     let station = Station::open(&state)?;
     let root = station.root();
     let of_nic = |change: &Change| match &change.setting {
@@ -90,10 +100,6 @@ pub(crate) fn persist(args: &PersistArgs, state: &Path) -> Outcome<Vec<Entry>> {
         probes: args.probe.clone(),
         deadline_s: args.deadline,
     };
-    let files = BootFiles {
-        etc: &etc,
-        program: &program,
-    };
     apply::keep(&state, files, kept, &beside()).map_err(|error| kept_stop(&error))?;
     let by = files.unit().map_or_else(
         || {
@@ -108,6 +114,32 @@ pub(crate) fn persist(args: &PersistArgs, state: &Path) -> Outcome<Vec<Entry>> {
         about: format!("every boot makes its changes again, {by}"),
         kept: true,
     }])
+}
+
+/// Refuses what another user could replace before a boot runs it.
+fn check(files: BootFiles<'_>, state: &Path, trust: &Trust) -> Outcome<()> {
+    files.check(state, trust).map_err(|error| {
+        let (what, error, hint) = match error {
+            NotForBoot::Program(error) => {
+                let program = quoted(&files.program.display().to_string());
+                let hint = format!(
+                    "install it below /usr/local as root and run that one: \
+                     `install -o root -g root -m 755 {program} /usr/local/bin/linerate`"
+                );
+                let what = format!("have {} run at boot", files.program.display());
+                (what, error, hint)
+            }
+            NotForBoot::File(error) => {
+                let hint = "make root its owner, and the only user who may write to it".to_owned();
+                let what = format!("write boot files below {}", files.etc.display());
+                (what, error, hint)
+            }
+        };
+        match Untrusted::of(&error) {
+            Some(why) => Stop::new(Code::BadInput, format!("cannot {what}: {why}")).hint(hint),
+            None => Stop::io(what, error),
+        }
+    })
 }
 
 fn remove(id: Option<&str>, state: &Path) -> Outcome<Vec<Entry>> {
@@ -343,4 +375,78 @@ fn make(kept: &[Kept], station: &mut Station, interrupt: &Interrupt, say: &Say) 
         all => format!("made {all} changes that are kept"),
     });
     Ok(End::Made(left_out))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::{PermissionsExt, chown};
+
+    use super::*;
+
+    fn set_mode(path: &Path, mode: u32) {
+        fs::set_permissions(path, Permissions::from_mode(mode)).expect("our own");
+    }
+
+    #[test]
+    fn a_boot_runs_nothing_that_another_user_may_replace() {
+        let all = tempfile::tempdir().expect("a folder");
+        let (etc, bin) = (all.path().join("etc"), all.path().join("bin"));
+        let (units, own) = (etc.join("systemd/system"), etc.join("linerate"));
+        for folder in [&units, &own, &bin] {
+            fs::create_dir_all(folder).expect("a folder");
+        }
+        let program = bin.join("linerate");
+        for file in [&program, &own.join("boot"), &units.join("linerate.service")] {
+            fs::write(file, "").expect("written");
+        }
+        for path in [&etc, &units, &own, &bin, &program] {
+            set_mode(path, 0o755);
+        }
+        let files = BootFiles {
+            etc: &etc,
+            program: &program,
+        };
+        let refused = |trust: &Trust| -> Option<Stop> {
+            let refused = check(files, Path::new("/state"), trust).err()?;
+            assert_eq!(refused.code, Code::BadInput);
+            Some(refused)
+        };
+        // Those who may replace what lies in the temporary folder are left out here.
+        let trust = Trust::of_this_process().expect("/");
+        assert!(refused(&trust).is_none());
+        let of_program = [&bin, &program];
+        let of_files = [
+            &etc,
+            &units,
+            &own,
+            &own.join("boot"),
+            &units.join("linerate.service"),
+        ];
+        let is_root = rustix::process::geteuid().is_root();
+        for (paths, hint) in [(&of_program[..], "/usr/local"), (&of_files[..], "owner")] {
+            for path in paths {
+                set_mode(path, 0o777);
+                let stop = refused(&trust).expect("others may write to it");
+                let why = format!("other users may write to {} (mode 0777)", path.display());
+                assert!(stop.message.ends_with(&why), "{stop}");
+                assert!(stop.hint.is_some_and(|found| found.contains(hint)));
+                set_mode(path, 0o755);
+                if !is_root {
+                    continue;
+                }
+                chown(path, Some(1), None).expect("given away");
+                let stop = refused(&trust).expect("another user's");
+                assert!(
+                    stop.message.ends_with("belongs to another user (uid 1)"),
+                    "{stop}"
+                );
+                chown(path, Some(0), None).expect("taken again");
+            }
+        }
+        // What is in a folder for all now may be another's after the next boot.
+        set_mode(all.path(), 0o1777);
+        assert!(refused(&trust).is_none());
+        assert!(refused(&Trust::for_later(0)).is_some());
+    }
 }

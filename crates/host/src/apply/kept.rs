@@ -28,6 +28,7 @@ use crate::capture::hex::{from_hex, to_hex};
 use crate::private_folder::{self, PrivateFolder};
 use crate::regular_file;
 use crate::root::HostRoot;
+use crate::trust::Trust;
 
 /// The version of the kept set that this program writes, and the only one it reads.
 pub const KEPT_VERSION: u32 = 1;
@@ -345,6 +346,15 @@ struct Replaced {
     places: Vec<Place>,
 }
 
+/// Why nothing may run at boot by these files.
+#[derive(Debug)]
+pub enum NotForBoot {
+    /// The program may be replaced by another user.
+    Program(io::Error),
+    /// A boot file may.
+    File(io::Error),
+}
+
 /// How a boot comes to ask for the kept set.
 #[derive(Debug, Clone, Copy)]
 pub struct BootFiles<'a> {
@@ -364,6 +374,17 @@ impl BootFiles<'_> {
     pub fn unit(&self) -> Option<PathBuf> {
         let units = self.etc.join("systemd/system");
         units.is_dir().then(|| units.join("linerate.service"))
+    }
+
+    /// The first part of the way to the program, or to one of the files, that is not to be trusted: whoever can replace
+    /// it decides what runs at boot.
+    pub fn check(&self, state: &Path, trust: &Trust) -> Result<(), NotForBoot> {
+        let program = trust.follow_program(self.program);
+        program.map_err(NotForBoot::Program)?;
+        let laid = self.lay(state).into_iter();
+        laid.map(|(path, _)| trust.follow_existing(&path))
+            .find_map(Result::err)
+            .map_or(Ok(()), |error| Err(NotForBoot::File(error)))
     }
 
     /// What goes where, in this order.

@@ -47,8 +47,8 @@ pub use interface::Interface;
 pub use journal::folder_of;
 pub use journal::{Beside, Ending, Header, JOURNAL_VERSION, JournalError};
 pub use kept::{
-    BootFiles, Here, KEPT_VERSION, Kept, KeptError, KeptSet, Tried, Verdict, device_of, forget,
-    keep, kept_set, note_try, tidy, tried,
+    BootFiles, Here, KEPT_VERSION, Kept, KeptError, KeptSet, NotForBoot, Tried, Verdict, device_of,
+    forget, keep, kept_set, note_try, tidy, tried,
 };
 pub use lock::{Lock, LockError, REVERTING, Scope};
 pub use machine::{LiveMachine, Machine};

@@ -205,7 +205,7 @@ fn whichever_end_is_killed_at_whatever_step_both_are_old_or_both_are_new() {
 }
 
 /// A note in the state folder of which the far half is at a command; and that command, which leaves a trace.
-fn note_of_a_command(state: &Path) -> (PathBuf, String) {
+pub(crate) fn note_of_a_command(state: &Path) -> (PathBuf, String) {
     let trace = state.join("started");
     let peer = format!("exec:touch {}; exit 3", text(&trace));
     // No process has this number (proc(5), pid_max).
@@ -272,31 +272,4 @@ fn a_note_that_others_may_write_or_that_is_a_link_is_not_read() {
     std::fs::rename(&note, &elsewhere).expect("our own");
     std::os::unix::fs::symlink(&elsewhere, &note).expect("a link");
     assert!(recover().contains("not a regular file"));
-}
-
-#[test]
-fn root_uses_no_state_folder_of_another_user() {
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("SKIP: only root can give a folder to another user");
-        return;
-    }
-    let folder = tempfile::tempdir().expect("a folder");
-    let state = folder.path().join("state");
-    std::fs::create_dir(&state).expect("a folder");
-    let (trace, peer) = note_of_a_command(&state);
-    std::os::unix::fs::chown(&state, Some(1), None).expect("given away");
-    for given in [&state, &state.join("deeper")] {
-        let mut command = Command::new(crate::LINERATE);
-        command.arg("--state").arg(given);
-        command.args(["tune", "recover", "--peer", &peer]);
-        let refused = run(command).expect_code(23);
-        assert!(
-            refused.err.contains("as root's state folder"),
-            "{}",
-            refused.err
-        );
-        assert!(refused.err.contains("(uid 1)"), "{}", refused.err);
-        assert!(refused.err.contains("hint: "), "{}", refused.err);
-    }
-    assert!(!trace.exists());
 }

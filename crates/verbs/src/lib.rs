@@ -11,8 +11,8 @@
 //! thread made stays in that thread; only a [`Device`] is shared. Nothing here waits, except for the
 //! connection manager, which does so for a stated time.
 //!
-//! `LINERATE_LIBIBVERBS` and `LINERATE_LIBRDMACM` name other files than the installed libraries: how the tests
-//! put one of their own in their place. That one is `fake/`: a crate that a test has among its
+//! In a debug build `LINERATE_LIBIBVERBS` and `LINERATE_LIBRDMACM` name other files than the installed libraries: how the
+//! tests put one of their own in their place. That one is `fake/`: a crate that a test has among its
 //! `[dev-dependencies]` and whose `Fake::install` loads it; cargo leaves its library in `target/*/deps`.
 
 mod error;

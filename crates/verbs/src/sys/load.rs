@@ -18,9 +18,11 @@ struct Loaded {
     name: &'static str,
 }
 
-/// Which file a library is: what the environment says, else the name that distributions install.
+/// Which file a library is: the name that distributions install. Only in a debug build, for the tests, the environment
+/// may name another one: what it names runs in this process, perhaps as root.
 fn file_of(variable: &str, name: &'static str) -> OsString {
-    std::env::var_os(variable).unwrap_or_else(|| name.into())
+    let named = cfg!(debug_assertions).then(|| std::env::var_os(variable));
+    named.flatten().unwrap_or_else(|| name.into())
 }
 
 /// What the loader says went wrong last.
@@ -44,8 +46,8 @@ impl Loaded {
         let file = file_of(variable, name);
         let path = CString::new(file.as_bytes())
             .map_err(|_| missing(format!("{variable} holds a null byte")))?;
-        // SAFETY: the path is a string; the library's constructors are those of rdma-core, or of what the
-        // user names instead.
+        // SAFETY: the path is a string; the library's constructors are those of rdma-core, or of what a
+        // test names instead.
         let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         if handle.is_null() {
             return Err(missing(loader_error()));
@@ -179,4 +181,16 @@ pub(super) unsafe fn text(text: *const c_char) -> String {
     // SAFETY: see above.
     let text = unsafe { CStr::from_ptr(text) };
     text.to_string_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_debug_build_takes_a_library_from_the_environment() {
+        // A variable that every test run has.
+        let found = file_of("CARGO_MANIFEST_DIR", "libibverbs.so.1");
+        assert_eq!(found == "libibverbs.so.1", !cfg!(debug_assertions));
+    }
 }

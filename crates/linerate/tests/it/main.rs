@@ -30,10 +30,10 @@ mod prove;
 mod restore;
 mod schema;
 mod serve;
-mod strangers;
 mod stream;
 mod testbed;
 mod tune;
+mod untrusted;
 mod watch;
 mod workloads;
 

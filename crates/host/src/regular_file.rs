@@ -23,6 +23,27 @@ pub fn open(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
+/// Opens a regular file for writing, or makes one, as `options` say. No link is followed, and nothing is waited for.
+pub fn open_to_write(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        found => require_regular(&found?)?,
+    }
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let file = options
+        .custom_flags(flags.bits().cast_signed())
+        .open(path)?;
+    require_regular(&file.metadata()?)?;
+    Ok(file)
+}
+
+/// Opens a file to lock, or makes one that is its owner's alone.
+pub fn open_lock(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(false).mode(0o600);
+    open_to_write(path, &mut options)
+}
+
 fn require_regular(metadata: &fs::Metadata) -> io::Result<()> {
     let not_regular = || io::Error::new(io::ErrorKind::InvalidInput, "not a regular file");
     metadata.is_file().then_some(()).ok_or_else(not_regular)
@@ -80,8 +101,40 @@ pub fn replace(path: &Path, mode: u32, bytes: &[u8]) -> io::Result<()> {
     replace_with(path, mode, |file| file.write_all(bytes))
 }
 
+/// [`replace_with`] for a place that a user named. A FIFO, a socket or a device of that name is written to as it is, and
+/// so is a descriptor of this process (`/dev/stdout`, `/dev/fd/63`). Any other link is replaced: in a folder that others
+/// write to, it may lead to somebody else's file.
+pub fn write_named<T>(
+    path: &Path,
+    mode: u32,
+    write: impl FnOnce(&mut BufWriter<&File>) -> io::Result<T>,
+) -> io::Result<T> {
+    let found = fs::symlink_metadata(path).map(|found| found.file_type());
+    let special = found.is_ok_and(|found| !found.is_file() && !found.is_symlink());
+    if !special && !is_own_descriptor(path) {
+        return replace_with(path, mode, write);
+    }
+    // Behind what the shell's `>>`, or an earlier command, wrote.
+    let file = OpenOptions::new().append(true).open(path)?;
+    let mut buffer = BufWriter::new(&file);
+    let written = write(&mut buffer)?;
+    buffer.flush()?;
+    Ok(written)
+}
+
+/// Whether a path is one below `/proc/self/fd`, or a link to one.
+fn is_own_descriptor(path: &Path) -> bool {
+    let descriptors = Path::new("/proc/self/fd");
+    let is_within = |path: &Path| {
+        let folder = path.parent().and_then(|folder| folder.canonicalize().ok());
+        folder.is_some() && folder == descriptors.canonicalize().ok()
+    };
+    is_within(path) || fs::read_link(path).is_ok_and(|to| to.parent() == Some(descriptors))
+}
+
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsRawFd;
     use std::os::unix::fs::{MetadataExt, symlink};
 
     use rustix::fs::{CWD, FileType, Mode};
@@ -124,6 +177,53 @@ mod tests {
         let found = fs::symlink_metadata(&path).expect("there");
         assert_eq!(found.mode() & 0o777, 0o600);
         assert_eq!(fs::read_dir(folder.path()).expect("listed").count(), 2);
+    }
+
+    #[test]
+    fn what_is_opened_to_write_is_a_regular_file_that_no_link_leads_to() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = |name: &str| folder.path().join(name);
+        fs::write(path("victim"), "untouched").expect("written");
+        symlink(path("victim"), path("link")).expect("a link");
+        symlink(path("new"), path("dangling")).expect("a link");
+        rustix::fs::mknodat(CWD, path("fifo"), FileType::Fifo, Mode::RWXU, 0).expect("a FIFO");
+        for name in ["link", "dangling", "fifo"] {
+            let refused = open_lock(&path(name)).expect_err("no regular file");
+            assert_eq!(refused.kind(), io::ErrorKind::InvalidInput, "{name}");
+        }
+        assert!(!path("new").exists());
+        let made = open_lock(&path("lock")).expect("a new file");
+        assert_eq!(made.metadata().expect("open").mode() & 0o777, 0o600);
+        open_lock(&path("lock")).expect("one that is there");
+    }
+
+    #[test]
+    fn what_a_user_names_is_replaced_unless_it_is_a_fifo_or_an_own_descriptor() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = |name: &str| folder.path().join(name);
+        let write = |path: &Path| write_named(path, 0o600, |file| file.write_all(b"new"));
+        fs::write(path("victim"), "old").expect("written");
+        symlink(path("victim"), path("link")).expect("a link");
+        write(&path("link")).expect("replaced");
+        assert_eq!(fs::read(path("victim")).expect("read"), b"old");
+        assert_eq!(fs::read(path("link")).expect("read"), b"new");
+
+        let victim = OpenOptions::new().append(true).open(path("victim"));
+        let victim = victim.expect("open");
+        let descriptor = format!("/proc/self/fd/{}", victim.as_raw_fd());
+        write(Path::new(&descriptor)).expect("written");
+        symlink(&descriptor, path("descriptor")).expect("a link");
+        write(&path("descriptor")).expect("written");
+        assert_eq!(fs::read(path("victim")).expect("read"), b"oldnewnew");
+
+        rustix::fs::mknodat(CWD, path("fifo"), FileType::Fifo, Mode::RWXU, 0).expect("a FIFO");
+        let both = OpenOptions::new().read(true).write(true).open(path("fifo"));
+        let both = both.expect("both ends");
+        write(&path("fifo")).expect("written");
+        let mut read = [0; 3];
+        (&both).read_exact(&mut read).expect("what was written");
+        assert_eq!(&read, b"new");
+        assert!(fs::symlink_metadata(path("fifo")).is_ok_and(|found| !found.is_file()));
     }
 
     #[test]

@@ -2,12 +2,14 @@
 //! completions. What they say is data; how it is shown is `report`'s work.
 
 use std::ffi::OsString;
+use std::io::Write;
 use std::path::{Path as FilePath, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
 use clap::CommandFactory;
 use linerate_host::capture::{CaptureOptions, Captured, capture as capture_host};
 use linerate_host::read::read_host;
+use linerate_host::regular_file;
 use linerate_host::trust::{Trust, Untrusted};
 use linerate_model::host::Host;
 use linerate_model::ids::NicName;
@@ -262,8 +264,7 @@ pub fn show_run(folder: &FilePath, page: &FilePath, say: &Say) -> Outcome<()> {
     let mut document = document_of(&stored);
     document.report = Some(page.display().to_string());
     let data = data_of(&stored, &document)?;
-    store::write_whole(page, report::render_page(&data).as_bytes())
-        .map_err(|error| store::cannot_write(folder, error))?;
+    store::write_page(folder, page, &report::render_page(&data))?;
     let sorted = analysis::sort(&stored.records);
     match (sorted.stopped, sorted.ended) {
         (Some(why), _) => say.note(&format!("the run stopped before its end: {why}")),
@@ -336,7 +337,7 @@ pub fn capture(file: &FilePath, say: &Say) -> Outcome<()> {
     };
     let archive = capture_host(live.root(), &netlink, &options);
     let text = archive.to_text();
-    store::write_whole(file, text.as_bytes())
+    regular_file::write_named(file, 0o666, |file| file.write_all(text.as_bytes()))
         .map_err(|error| Stop::io(format!("write {}", file.display()), error))?;
     say.note(&format!(
         "{} written: plain text, names and addresses replaced by pseudonyms; read it before you pass it on",

@@ -26,6 +26,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use linerate_host::regular_file;
 use linerate_model::ids::NicName;
 use linerate_model::sample::Sample;
 use serde::{Deserialize, Serialize};
@@ -426,18 +427,20 @@ fn check_sample(sample: &Sample) -> Result<(), String> {
     sides.map_err(|error| error.to_string())
 }
 
-/// Writes a file so that it is there whole or not at all.
+/// Writes a file so that it is there whole or not at all. No link is followed.
 pub fn write_whole(place: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut beside = place.as_os_str().to_owned();
-    beside.push(".new");
-    let beside = PathBuf::from(beside);
-    let mut file = File::create(&beside)?;
-    let written = file.write_all(bytes).and_then(|()| file.sync_all());
-    if let Err(error) = written {
-        let _ = fs::remove_file(&beside);
-        return Err(error);
-    }
-    fs::rename(&beside, place)
+    regular_file::replace(place, 0o666, bytes)
+}
+
+/// Writes the page of a run. In the run's own folder, which may come from anybody, it replaces whatever is there;
+/// elsewhere the user named the place.
+pub fn write_page(folder: &Path, page: &Path, text: &str) -> Outcome<()> {
+    let written = if page.parent() == Some(folder) {
+        write_whole(page, text.as_bytes())
+    } else {
+        regular_file::write_named(page, 0o666, |file| file.write_all(text.as_bytes()))
+    };
+    written.map_err(|error| cannot_write(folder, error))
 }
 
 /// The stop for a run that cannot be written.

@@ -12,9 +12,11 @@ mod rows;
 #[cfg(test)]
 mod tests;
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
+
+use linerate_host::regular_file;
 
 pub use self::columns::SCHEMA;
 use self::columns::{Column, cells, columns};
@@ -47,11 +49,11 @@ pub fn run(args: &ExportArgs, say: &Say) -> Outcome<()> {
         }
         None => say.stream(|out| source.write(text_table(format, out, &columns)?))?,
         Some(place) => {
-            let write = |file: BufWriter<File>| match format {
+            let write = |file: &mut BufWriter<&File>| match format {
                 TableFormat::Parquet => source.write(Box::new(Parquet::new(file, &columns)?)),
                 _ => source.write(text_table(format, file, &columns)?),
             };
-            let written = written_whole(place, write);
+            let written = regular_file::write_named(place, 0o666, write);
             Some(written.map_err(|error| Stop::io(format!("write {}", place.display()), error))?)
         }
     };
@@ -142,30 +144,4 @@ impl Export<'_> {
             .collect::<Option<_>>()
             .ok_or_else(|| format!("{} was changed while it was read", folder.display()))
     }
-}
-
-/// Writes a file so that it is there whole or not at all; a pipe or a device is written to as it is.
-fn written_whole<T>(
-    place: &Path,
-    write: impl FnOnce(BufWriter<File>) -> io::Result<T>,
-) -> io::Result<T> {
-    if fs::metadata(place).is_ok_and(|found| !found.is_file()) {
-        return write(BufWriter::new(
-            fs::OpenOptions::new().write(true).open(place)?,
-        ));
-    }
-    let mut beside = place.as_os_str().to_owned();
-    beside.push(".new");
-    let beside = PathBuf::from(beside);
-    let file = File::create(&beside)?;
-    let written = file.try_clone().and_then(|copy| {
-        let written = write(BufWriter::new(copy))?;
-        file.sync_all()?;
-        fs::rename(&beside, place)?;
-        Ok(written)
-    });
-    if written.is_err() {
-        let _ = fs::remove_file(&beside);
-    }
-    written
 }

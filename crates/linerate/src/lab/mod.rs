@@ -506,8 +506,7 @@ pub fn show(folder: &FilePath, page: Option<&FilePath>, say: &Say) -> Outcome<()
     document.report = page.map(|page| page.display().to_string());
     if let Some(page) = page {
         let page_text = report::lab_page(&document, &stored.header, &seen);
-        store::write_whole(page, page_text.as_bytes())
-            .map_err(|error| store::cannot_write(folder, error))?;
+        store::write_page(folder, page, &page_text)?;
     }
     if !document.complete {
         say.note(&format!(

@@ -75,7 +75,8 @@ pub(crate) fn is_index(path: &Path) -> bool {
 }
 
 impl Index {
-    /// Opens the index of the runs in `folder`, which exists; a damaged one, or with `anew` any, is made anew.
+    /// Opens the index of the runs in `folder`, which exists; a damaged one, or with `anew` any, is made anew. In a folder
+    /// that others may write to there is none.
     pub(super) fn open(folder: &Path, anew: bool, say: &Say) -> Outcome<Self> {
         let place = folder.join(NAME);
         let held = match locked(folder) {
@@ -210,7 +211,9 @@ impl Index {
     }
 }
 
-/// Waits for the lock, which goes away with its holder. In a folder that others may write to nothing is kept.
+/// Waits for the lock, which goes away with its holder. A folder that others may write to is refused: a database of theirs
+/// could lead SQLite to other files, as a journal names a super-journal, which is deleted
+/// (<https://www.sqlite.org/fileformat.html#the_rollback_journal>).
 fn locked(folder: &Path) -> io::Result<File> {
     let folder = PrivateFolder::open(folder)?;
     let file = folder.open_file(format!("{NAME}.lock"), OFlags::RDWR | OFlags::CREATE)?;

@@ -30,6 +30,7 @@ mod prove;
 mod restore;
 mod schema;
 mod serve;
+mod strangers;
 mod stream;
 mod testbed;
 mod tune;

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
+use linerate_host::regular_file;
 use linerate_model::sample::GridPicture;
 use serde_json::{Value, json};
 
@@ -55,7 +56,8 @@ pub(super) fn write(folder: &Path, pictures: &[GridPicture]) -> Outcome<()> {
         .map_err(|error| Stop::io(format!("make {}", folder.display()), error))?;
     let file = |name: &str, text: &str| {
         let path = folder.join(name);
-        fs::write(&path, text).map_err(|error| Stop::io(format!("write {}", path.display()), error))
+        regular_file::replace(&path, 0o666, text.as_bytes())
+            .map_err(|error| Stop::io(format!("write {}", path.display()), error))
     };
     for picture in pictures {
         let name = format!("after-{}.svg", picture.repetitions);

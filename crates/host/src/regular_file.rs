@@ -24,12 +24,13 @@ pub fn open(path: &Path) -> io::Result<File> {
 }
 
 /// Opens a regular file for writing, or makes one, as `options` say. No link is followed, and nothing is waited for.
-pub fn open_to_write(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
+pub fn open_to_write(path: &Path, options: &OpenOptions) -> io::Result<File> {
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         found => require_regular(&found?)?,
     }
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let mut options = options.clone();
     let file = options
         .custom_flags(flags.bits().cast_signed())
         .open(path)?;
@@ -41,7 +42,7 @@ pub fn open_to_write(path: &Path, options: &mut OpenOptions) -> io::Result<File>
 pub fn open_lock(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(false).mode(0o600);
-    open_to_write(path, &mut options)
+    open_to_write(path, &options)
 }
 
 fn require_regular(metadata: &fs::Metadata) -> io::Result<()> {
@@ -52,6 +53,11 @@ fn require_regular(metadata: &fs::Metadata) -> io::Result<()> {
 /// Reads a whole regular file of at most `limit` bytes. A longer one is [`io::ErrorKind::FileTooLarge`].
 pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     read_from(open(path)?, limit)
+}
+
+/// Reads a text of at most `limit` bytes that a user named: also from a FIFO, such as a shell's `<(COMMAND)`.
+pub fn read_named_text(path: &Path, limit: u64) -> io::Result<String> {
+    utf8(read_from(File::open(path)?, limit)?)
 }
 
 /// Reads the rest of an open file, at most `limit` bytes.
@@ -67,7 +73,11 @@ pub fn read_from(file: File, limit: u64) -> io::Result<Vec<u8>> {
 
 /// The same as text. What is not UTF-8 is [`io::ErrorKind::InvalidData`].
 pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
-    let text = String::from_utf8(read(path, limit)?);
+    utf8(read(path, limit)?)
+}
+
+fn utf8(bytes: Vec<u8>) -> io::Result<String> {
+    let text = String::from_utf8(bytes);
     text.map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "not UTF-8"))
 }
 

@@ -123,10 +123,11 @@ pub fn check_nic(host: &Host, nic: Option<&NicName>) -> Outcome<()> {
 
 /// `linerate prove`.
 pub fn prove(args: &ProveArgs, state: &FilePath, say: &Say) -> Outcome<()> {
+    let asked = args.from.as_deref().map(intent::read).transpose()?;
     weigh("prove", &args.weigh, state, say, |path, _| {
-        Ok(match args.from.as_deref() {
+        Ok(match asked {
             None => Source::Rules,
-            Some(file) => Source::Given(intent::given(file, path)?),
+            Some(asked) => Source::Given(intent::given(asked, path)?),
         })
     })
 }

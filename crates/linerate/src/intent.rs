@@ -2,11 +2,11 @@
 //! to know of each change before it is made.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::Path;
 
 use linerate_host::apply;
 use linerate_host::read::read_owners;
+use linerate_host::regular_file;
 use linerate_model::finding::{Finding, Profile, Scene, Severity};
 use linerate_model::host::Host;
 use linerate_model::ids::NicName;
@@ -61,9 +61,12 @@ struct Reason {
     summary: String,
 }
 
+/// The longest plan, or document of the doctor, that is read.
+const FILE_BYTES_MAX: u64 = 64 << 20;
+
 /// What a file asks for.
 #[derive(Debug)]
-enum Asked {
+pub(crate) enum Asked {
     /// What mends these.
     Findings(Vec<Finding>),
     /// These values.
@@ -323,8 +326,8 @@ impl Wanted {
 
 /// What a file asks of both ends, as remedies to try: the plan's settings, each alone but for one that both ends are
 /// to have, or the remedies of the doctor's findings.
-pub(crate) fn given(file: &Path, ends: &dyn Ends) -> Outcome<Vec<Proposal>> {
-    let (local, peer) = match read(file)? {
+pub(crate) fn given(asked: Asked, ends: &dyn Ends) -> Outcome<Vec<Proposal>> {
+    let (local, peer) = match asked {
         Asked::Findings(findings) => return Ok(propose(&findings, Permit::default()).to_try),
         Asked::Settings { local, peer } => (local, peer),
     };
@@ -361,14 +364,10 @@ pub(crate) fn given(file: &Path, ends: &dyn Ends) -> Outcome<Vec<Proposal>> {
 }
 
 /// What a plan file asks of both ends of a path.
-pub(crate) fn both(file: &Path, path: &trial::Path) -> Outcome<(Intent, Plan)> {
-    let (local, peer) = match read(file)? {
-        Asked::Settings { local, peer } => (local, peer),
-        Asked::Findings(_) => {
-            let why = format!("{}: findings are of one host", file.display());
-            return Err(Stop::new(Code::BadInput, why).hint("give a plan"));
-        }
-    };
+pub(crate) fn both(
+    (local, peer): (Settings, Settings),
+    path: &trial::Path,
+) -> Outcome<(Intent, Plan)> {
     let mut changes = Vec::new();
     for (setting, to) in peer {
         let from = current(&path.remote, &setting)
@@ -386,6 +385,17 @@ pub(crate) fn both(file: &Path, path: &trial::Path) -> Outcome<(Intent, Plan)> {
     Ok((Intent::from_settings(local, &path.station)?, far))
 }
 
+/// What a plan file asks of two hosts.
+pub(crate) fn read_both(file: &Path) -> Outcome<(Settings, Settings)> {
+    match read(file)? {
+        Asked::Settings { local, peer } => Ok((local, peer)),
+        Asked::Findings(_) => {
+            let why = format!("{}: findings are of one host", file.display());
+            Err(Stop::new(Code::BadInput, why).hint("give a plan"))
+        }
+    }
+}
+
 /// What a plan asks of this host, which must be all that it asks.
 fn without_peer(file: &Path, local: Settings, peer: &Settings) -> Outcome<Settings> {
     if peer.is_empty() {
@@ -395,9 +405,9 @@ fn without_peer(file: &Path, local: Settings, peer: &Settings) -> Outcome<Settin
     Err(Stop::new(Code::BadInput, why).hint("name it: `tune apply --peer PEER`"))
 }
 
-/// What a file asks for: the doctor's JSON, or a plan.
-fn read(file: &Path) -> Outcome<Asked> {
-    let text = fs::read_to_string(file)
+/// What a file asks for: the doctor's JSON, or a plan. It may be a FIFO, so it is read before signals are listened for.
+pub(crate) fn read(file: &Path) -> Outcome<Asked> {
+    let text = regular_file::read_named_text(file, FILE_BYTES_MAX)
         .map_err(|error| Stop::io(format!("read the plan {}", file.display()), error))?;
     let wrong = |why: String| Stop::new(Code::BadInput, format!("{}: {why}", file.display()));
     if !text.trim_start().starts_with('{') {

@@ -20,9 +20,9 @@ mod records;
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::net::IpAddr;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -40,6 +40,13 @@ use crate::exit::{Code, Outcome, Stop};
 pub const SCHEMA: &str = "linerate.run/1";
 /// The file of a run's records, in its folder.
 const RECORDS: &str = "records.jsonl";
+/// The longest header that is read.
+const HEADER_BYTES_MAX: u64 = 1 << 20;
+/// The longest record that is read or written. An earlier run that is a level of an experiment is one record, with all of
+/// its trials.
+const JSON_BYTES_MAX: u64 = 512 << 20;
+/// The same as a line, with its checksum and its end.
+const LINE_BYTES_MAX: u64 = JSON_BYTES_MAX + 10;
 
 /// What a run is.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -144,8 +151,8 @@ impl Run {
 
     /// Opens a stored run to add to it. A run with a torn end is not added to.
     pub fn append_to(folder: &Path) -> Outcome<Self> {
-        Self::open_again(folder, |stored, _| {
-            if !stored.torn {
+        Self::open_again(folder, |records, _| {
+            if !records.torn() {
                 return Ok(());
             }
             let why = format!("{} was cut off while it was written", folder.display());
@@ -155,32 +162,26 @@ impl Run {
 
     /// Opens a stored run to go on with it: a record that was cut off is taken away first.
     pub fn resume(folder: &Path) -> Outcome<Self> {
-        Self::open_again(folder, |stored, file| {
-            if !stored.torn {
+        Self::open_again(folder, |records, file| {
+            if !records.torn() {
                 return Ok(());
             }
-            let cut = || -> io::Result<()> {
-                let bytes = fs::read(folder.join(RECORDS))?;
-                // Only the last line can be torn, whether it has an end or not.
-                let (_, before) = bytes.split_last().unwrap_or((&0, &[]));
-                let whole = before.iter().rposition(|&byte| byte == b'\n');
-                file.set_len(whole.map_or(0, |end| end as u64 + 1))?;
-                file.sync_all()
-            };
-            cut().map_err(|error| cannot_write(folder, error))
+            file.set_len(records.place().bytes())
+                .and_then(|()| file.sync_all())
+                .map_err(|error| cannot_write(folder, error))
         })
     }
 
     /// Opens a stored run to write to it. It is held before it is read: what was read is then all there is.
     fn open_again(
         folder: &Path,
-        mend: impl FnOnce(&StoredRun, &File) -> Outcome<()>,
+        mend: impl FnOnce(&Records, &File) -> Outcome<()>,
     ) -> Outcome<Self> {
         read_header(folder)?;
-        let file = OpenOptions::new()
-            .append(true)
-            .open(folder.join(RECORDS))
-            .map_err(|error| cannot_write(folder, error))?;
+        let failed = |error| cannot_write(folder, error);
+        let mut options = OpenOptions::new();
+        options.read(true).append(true);
+        let file = regular_file::open_to_write(&folder.join(RECORDS), &options).map_err(failed)?;
         while let Err(TryLockError::WouldBlock) = file.try_lock() {
             if is_being_written(folder) {
                 let why = format!("another linerate writes the run in {}", folder.display());
@@ -192,17 +193,15 @@ impl Run {
         // Who watches runs by their traces sees that this one goes on, before it says so. One that is not seen to is
         // seen by its first record.
         let _ = file.set_modified(SystemTime::now());
-        let stored = read(folder)?;
-        mend(&stored, &file)?;
-        let bytes = file
-            .metadata()
-            .map_err(|error| cannot_write(folder, error))?
-            .len();
+        let mut lines = Records::of(folder, file.try_clone().map_err(failed)?);
+        let records = lines.by_ref().collect::<Outcome<_>>()?;
+        mend(&lines, &file)?;
+        let bytes = file.metadata().map_err(failed)?.len();
         Ok(Self {
             folder: folder.to_owned(),
             file,
             bytes,
-            records: stored.records,
+            records,
         })
     }
 
@@ -271,35 +270,27 @@ impl Trace {
     }
 }
 
-/// Opens a run's records to read them. A run may come from anybody: what is no file is not opened, as that may wait
-/// without end, or do something.
 fn open_records(folder: &Path) -> io::Result<File> {
-    let place = folder.join(RECORDS);
-    let file = |is_file: bool| {
-        let no_file = || io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file");
-        is_file.then_some(()).ok_or_else(no_file)
-    };
-    file(fs::metadata(&place)?.is_file())?;
-    // Should it be another one by now.
-    let flags = rustix::fs::OFlags::NONBLOCK.bits();
-    let records = OpenOptions::new()
-        .read(true)
-        .custom_flags(flags.cast_signed())
-        .open(&place)?;
-    file(records.metadata()?.is_file())?;
-    Ok(records)
+    regular_file::open(&folder.join(RECORDS))
 }
 
 /// A record as its line in the file.
 pub fn line_of(record: &Record) -> Outcome<String> {
     let json = serde_json::to_string(record)
         .map_err(|error| Stop::new(Code::Bug, "cannot write a record").because(error))?;
+    if json.len() as u64 > JSON_BYTES_MAX {
+        let why = format!(
+            "cannot write a record of {} bytes: it would not be read",
+            json.len()
+        );
+        return Err(Stop::new(Code::Resource, why));
+    }
     Ok(format!("{:08x} {json}\n", crc32fast::hash(json.as_bytes())))
 }
 
 /// Reads a run's header.
 pub fn read_header(folder: &Path) -> Outcome<Header> {
-    let text = fs::read_to_string(folder.join("run.json"))
+    let text = regular_file::read_text(&folder.join("run.json"), HEADER_BYTES_MAX)
         .map_err(|error| no_run(folder, "run.json", &error))?;
     let header: Header =
         serde_json::from_str(&text).map_err(|error| no_run(folder, "run.json", &error))?;
@@ -323,24 +314,7 @@ fn no_run(folder: &Path, what: &str, error: &dyn fmt::Display) -> Stop {
 
 /// Reads a run back.
 pub fn read(folder: &Path) -> Outcome<StoredRun> {
-    let header = read_header(folder)?;
-    let read = open_records(folder).and_then(|mut records| {
-        let mut bytes = Vec::new();
-        records.read_to_end(&mut bytes)?;
-        Ok(bytes)
-    });
-    let bytes = match read {
-        // The header is written first: a run may have been cut off between the two.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-        read => read.map_err(|error| no_run(folder, RECORDS, &error))?,
-    };
-    let (records, torn) = parse_records(&bytes).map_err(|why| no_run(folder, RECORDS, &why))?;
-    Ok(StoredRun {
-        folder: folder.to_owned(),
-        header,
-        records,
-        torn,
-    })
+    read_keeping(folder, |_| {})
 }
 
 /// Reads a run back, of each record what `keep` leaves of it: thousands of trials have hundreds of megabytes.
@@ -361,6 +335,8 @@ pub fn read_keeping(folder: &Path, mut keep: impl FnMut(&mut Record)) -> Outcome
     })
 }
 
+/// The records of a whole file, and whether its last line is torn.
+#[cfg(any(test, feature = "fuzz"))]
 pub(crate) fn parse_records(bytes: &[u8]) -> Result<(Vec<Record>, bool), String> {
     let mut records = Vec::new();
     let mut lines = bytes

@@ -148,10 +148,11 @@ fn apply_to_both(
         let why = "what is to change on both hosts stands in a plan: name it with `--from`";
         return Err(Stop::new(Code::Usage, why));
     };
+    let asked = intent::read_both(file)?;
     recover_first_with(Some(peer), state, say)?;
     let interrupt = Interrupt::listen()?;
     let path = open_path(&PeerArgs::of(peer), state, &interrupt)?;
-    let (intent, far) = intent::both(file, &path)?;
+    let (intent, far) = intent::both(asked, &path)?;
     let near = intent.plan()?;
     if near.changes.is_empty() && far.changes.is_empty() {
         say.note("nothing to change: every setting has its value already");

@@ -1,8 +1,8 @@
 //! The file of an experiment: TOML, read with the line of what is wrong.
 
-use std::fs;
 use std::path::Path;
 
+use linerate_host::regular_file;
 use linerate_model::lab::{Experiment, ExperimentError, Level, LevelTable};
 
 use crate::exit::{Code, Outcome, Stop};
@@ -40,6 +40,9 @@ pub(super) const SHIPPED: [(&str, &str); 7] = [
     ),
 ];
 
+/// The longest file of an experiment that is read.
+const BYTES_MAX: u64 = 1 << 20;
+
 /// An experiment and what it is called.
 #[derive(Debug)]
 pub(super) struct Definition {
@@ -52,7 +55,7 @@ pub(super) fn read(name: &str) -> Outcome<Definition> {
     let shipped = SHIPPED.iter().find(|(shipped, _)| *shipped == name);
     let text = match shipped {
         Some((_, text)) => (*text).to_owned(),
-        None => fs::read_to_string(name).map_err(|error| {
+        None => regular_file::read_named_text(Path::new(name), BYTES_MAX).map_err(|error| {
             let names: Vec<&str> = SHIPPED.iter().map(|(name, _)| *name).collect();
             Stop::io(format!("read the experiment {name}"), error)
                 .hint(format!("these come with linerate: {}", names.join(", ")))

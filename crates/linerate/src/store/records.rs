@@ -1,10 +1,10 @@
 //! A run's records one after the other: a long run, or thousands of them, never stands in memory as a whole.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Seek, SeekFrom};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use super::{RECORDS, Record, no_run, open_records, parse_record};
+use super::{LINE_BYTES_MAX, RECORDS, Record, no_run, open_records, parse_record};
 use crate::exit::Outcome;
 
 /// A place in a run's records: how much stands before it.
@@ -12,6 +12,12 @@ use crate::exit::Outcome;
 pub struct Place {
     bytes: u64,
     lines: usize,
+}
+
+impl Place {
+    pub(super) fn bytes(self) -> u64 {
+        self.bytes
+    }
 }
 
 /// The lines of a run's records, as they stand in the file.
@@ -23,6 +29,8 @@ pub struct RunLines {
     line: Vec<u8>,
     /// Where what was not read yet begins. The number of the last line that was read, from 1, is its `lines`.
     place: Place,
+    /// The longest line that is read.
+    bytes_max: u64,
 }
 
 impl RunLines {
@@ -40,12 +48,18 @@ impl RunLines {
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             opened => Some(opened.map_err(|error| no_run(folder, RECORDS, &error))?),
         };
-        Ok(Self {
+        Ok(Self::of(folder, file, place))
+    }
+
+    /// The lines of a file from where it stands, which is `place`.
+    fn of(folder: &Path, file: Option<File>, place: Place) -> Self {
+        Self {
             folder: folder.to_owned(),
             file: file.map(BufReader::new),
             line: Vec::new(),
             place,
-        })
+            bytes_max: LINE_BYTES_MAX,
+        }
     }
 
     /// The next line with its checksum and its end; none when there is no more.
@@ -54,10 +68,16 @@ impl RunLines {
             return Ok(None);
         };
         self.line.clear();
-        let read = file.read_until(b'\n', &mut self.line);
-        let read = read.map_err(|error| no_run(&self.folder, RECORDS, &error))?;
+        let mut limited = file.take(self.bytes_max + 1);
+        let read = limited.read_until(b'\n', &mut self.line);
+        let read = read.map_err(|error| no_run(&self.folder, RECORDS, &error))? as u64;
+        if read > self.bytes_max {
+            let (line, most) = (self.place.lines + 1, self.bytes_max);
+            let why = format!("line {line}: longer than {most} bytes");
+            return Err(no_run(&self.folder, RECORDS, &why));
+        }
         self.place.lines += usize::from(read > 0);
-        self.place.bytes += read as u64;
+        self.place.bytes += read;
         Ok((read > 0).then_some(&self.line))
     }
 
@@ -85,12 +105,12 @@ impl Records {
 
     /// Opens the records of a run to go on where others were read to.
     pub fn open_at(folder: &Path, place: Place) -> Outcome<Self> {
-        Ok(Self {
-            lines: RunLines::open_at(folder, place)?,
-            read: place,
-            torn: false,
-            over: false,
-        })
+        Ok(Self::from(RunLines::open_at(folder, place)?))
+    }
+
+    /// The records of a file that was just opened.
+    pub(super) fn of(folder: &Path, file: File) -> Self {
+        Self::from(RunLines::of(folder, Some(file), Place::default()))
     }
 
     /// Where the last whole record that was read ends.
@@ -126,6 +146,17 @@ impl Records {
     }
 }
 
+impl From<RunLines> for Records {
+    fn from(lines: RunLines) -> Self {
+        Self {
+            read: lines.place,
+            lines,
+            torn: false,
+            over: false,
+        }
+    }
+}
+
 impl Iterator for Records {
     type Item = Outcome<Record>;
 
@@ -144,7 +175,7 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::store::{made_up, read};
+    use crate::store::{made_up, parse_records, read};
 
     fn one_by_one(folder: &Path) -> Outcome<(Vec<Record>, bool)> {
         let mut records = Records::open(folder)?;
@@ -162,13 +193,9 @@ mod tests {
         let cuts = ends.flat_map(|end| [end / 2, end - 1, end, end + 1]);
         for cut in cuts.collect::<Vec<_>>() {
             fs::write(folder.join(RECORDS), &whole[..cut]).expect("the cut");
-            let stored = read(&folder).expect("only the last line is torn");
-            let (records, torn) = one_by_one(&folder).expect("only the last line is torn");
-            assert_eq!(
-                (records, torn),
-                (stored.records, stored.torn),
-                "cut at {cut}"
-            );
+            let stored = parse_records(&whole[..cut]).expect("only the last line is torn");
+            let found = one_by_one(&folder).expect("only the last line is torn");
+            assert_eq!(found, stored, "cut at {cut}");
         }
         fs::remove_file(folder.join(RECORDS)).expect("the records");
         assert_eq!(one_by_one(&folder).expect("none"), (Vec::new(), false));
@@ -210,5 +237,26 @@ mod tests {
             stop.message.contains("line 3: the checksum is wrong"),
             "{stop}"
         );
+    }
+
+    #[test]
+    fn a_line_longer_than_the_limit_is_named_and_not_read_on() {
+        let place = tempfile::tempdir().expect("a folder");
+        let folder = place.path().join("run");
+        made_up::store(&folder, &made_up::header(1, 0), made_up::proof());
+        let whole = fs::read(folder.join(RECORDS)).expect("the records");
+        let longest = whole
+            .split_inclusive(|byte| *byte == b'\n')
+            .map(<[u8]>::len);
+        let longest = longest.max().expect("records") as u64;
+        for (bytes_max, is_read) in [(longest, true), (longest - 1, false)] {
+            let mut lines = RunLines::open(&folder).expect("a run");
+            lines.bytes_max = bytes_max;
+            let read: Outcome<Vec<Record>> = Records::from(lines).collect();
+            assert_eq!(read.is_ok(), is_read);
+            if let Err(stop) = read {
+                assert!(stop.message.contains("longer than"), "{stop}");
+            }
+        }
     }
 }

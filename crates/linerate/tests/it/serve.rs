@@ -10,6 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 
 use linerate::store::{self, Log, Record, Run, StoredRun};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 
 use crate::job::{linerate, run};
@@ -220,7 +221,7 @@ fn a_run_whose_records_are_no_file_is_not_waited_for() {
     }
     let list = server.get("/");
     assert_eq!(list.status, 200);
-    assert!(list.body.contains("no regular file"), "{}", list.body);
+    assert!(list.body.contains("not a regular file"), "{}", list.body);
 }
 
 #[test]
@@ -423,4 +424,26 @@ fn a_port_that_is_taken_is_exit_code_41_and_one_that_anybody_could_reach_2() {
         assert!(done.err.contains(said), "{words:?}: {}", done.err);
     }
     drop(holder);
+}
+
+#[test]
+fn a_run_whose_header_is_a_fifo_holds_up_neither_the_others_nor_the_end() {
+    let state = state_with("sound");
+    let folder = state.path().join("runs/fifo");
+    fs::create_dir(&folder).expect("a folder");
+    let (header, mode) = (folder.join("run.json"), Mode::RUSR | Mode::WUSR);
+    mknodat(CWD, &header, FileType::Fifo, mode, 0).expect("a FIFO");
+    fs::copy(
+        fixture().join("records.jsonl"),
+        folder.join("records.jsonl"),
+    )
+    .expect("a copy");
+    let server = Server::start(state.path());
+    let list = server.get("/");
+    assert_eq!(list.status, 200);
+    assert!(list.body.contains("/runs/sound"), "{}", list.body);
+    for path in ["/runs/fifo", "/runs/fifo/report", "/runs/fifo/progress"] {
+        assert_ne!(server.get(path).status, 200, "{path}");
+    }
+    assert_eq!(server.end(), Some(0));
 }

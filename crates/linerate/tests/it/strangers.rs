@@ -4,6 +4,9 @@
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::thread;
+
+use rustix::fs::{CWD, FileType, Mode};
 
 use crate::job::{linerate, run};
 use crate::lab::text;
@@ -59,6 +62,97 @@ fn what_a_command_writes_follows_no_link_that_waits_for_it() {
     for name in names.iter().step_by(2) {
         let found = fs::symlink_metadata(name).expect("it was written");
         assert!(found.is_file(), "{}", name.display());
+    }
+}
+
+fn fifo(path: &Path) {
+    rustix::fs::mknodat(CWD, path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("a FIFO");
+}
+
+#[test]
+fn a_header_that_is_no_small_regular_file_is_refused_by_every_reader_and_waited_for_by_none() {
+    let (state, sound) = state();
+    let folder = state.path().join("runs/two");
+    copy_to(&folder);
+    let header = folder.join("run.json");
+    let long = "x".repeat((1 << 20) + 1);
+    let prepared: [(&dyn Fn(), &str); 3] = [
+        (&|| fifo(&header), "not a regular file"),
+        (
+            &|| symlink("/dev/zero", &header).expect("a link"),
+            "not a regular file",
+        ),
+        (
+            &|| fs::write(&header, &long).expect("a file"),
+            "longer than 1048576 bytes",
+        ),
+    ];
+    for (prepare, why) in prepared {
+        fs::remove_file(&header).expect("it was there");
+        prepare();
+        for (words, code) in [
+            (vec!["report", text(&folder)], 23),
+            (vec!["export", text(&folder)], 23),
+            (vec!["compare", text(&sound), text(&folder)], 23),
+            (vec!["lab", "show", text(&folder)], 23),
+            (vec!["lab", "resume", text(&folder)], 23),
+            (vec!["--state", text(state.path()), "runs"], 0),
+        ] {
+            let done = run(linerate(&words)).expect_code(code);
+            assert!(done.err.contains(why), "{words:?}: {}", done.err);
+        }
+    }
+}
+
+#[test]
+fn records_that_are_no_regular_file_are_refused_by_every_reader() {
+    let (state, sound) = state();
+    let folder = state.path().join("runs/two");
+    copy_to(&folder);
+    let records = folder.join("records.jsonl");
+    let prepared: [&dyn Fn(); 2] = [&|| fifo(&records), &|| {
+        symlink("/dev/zero", &records).expect("a link")
+    }];
+    for prepare in prepared {
+        fs::remove_file(&records).expect("it was there");
+        prepare();
+        for words in [
+            vec!["report", text(&folder)],
+            vec!["export", text(&folder)],
+            vec!["compare", text(&sound), text(&folder)],
+            vec!["lab", "resume", text(&folder)],
+        ] {
+            let done = run(linerate(&words)).expect_code(23);
+            assert!(
+                done.err.contains("not a regular file"),
+                "{words:?}: {}",
+                done.err
+            );
+        }
+    }
+}
+
+#[test]
+fn a_plan_or_an_experiment_may_come_from_a_fifo_and_ends_at_a_limit() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("file");
+    fifo(&file);
+    for (words, why) in [
+        (
+            ["tune", "plan", "--from"].as_slice(),
+            "`x` is not known here",
+        ),
+        (&["lab", "run"], "line 1"),
+    ] {
+        let all = [words, &[text(&file)]].concat();
+        let done = thread::scope(|scope| {
+            scope.spawn(|| fs::write(&file, "x = 1\n").expect("somebody reads"));
+            run(linerate(&all)).expect_code(23)
+        });
+        assert!(done.err.contains(why), "{words:?}: {}", done.err);
+        let endless = [words, &["/dev/zero"]].concat();
+        let done = run(linerate(&endless));
+        assert!(done.err.contains("longer than"), "{words:?}: {}", done.err);
     }
 }
 

@@ -30,6 +30,7 @@ pub use self::wire::{
 };
 use crate::ids::{CpuId, CpuSet, IrqNumber, NicName, NodeId, PciAddress};
 use crate::known::{Cause, Gap, Known};
+use crate::shell;
 use crate::units::BitRate;
 
 /// One machine (seen from one network namespace), read once.
@@ -386,7 +387,7 @@ impl Qdisc {
     pub fn rate_gap(&self, nic: &NicName) -> Gap {
         Gap::new(
             Cause::NotAsked,
-            format!("tc class show dev {nic}"),
+            format!("tc class show dev {}", shell::quoted(nic.as_str())),
             format!(
                 "the rate of {} is set in its classes, which are not read",
                 self.kind

@@ -28,6 +28,7 @@ pub mod prove;
 pub mod rules;
 pub mod sample;
 pub mod setting;
+pub mod shell;
 pub mod steady;
 pub mod talk;
 pub mod units;

@@ -1,8 +1,8 @@
 //! The commands by which a person sets what linerate sets: told of what could not be put back.
 
 use linerate_model::host::QueueKind;
-use linerate_model::ids::NicName;
 use linerate_model::setting::{Discipline, LinkSpeed, NicKnob, SettingKey, Value, parse_rates};
+use linerate_model::shell::{quoted, quoted_words};
 use linerate_model::units::BitRate;
 
 use super::{files, rdma_defaults};
@@ -14,24 +14,35 @@ const DCB_RATES: &str = "  # with iproute2 6.18 or later: an earlier dcb sets 12
 pub fn by_hand(key: &SettingKey, value: &Value) -> Option<String> {
     if let Some(file) = files::fixed(key) {
         let text = file.text(value)?;
-        return Some(format!("echo {text} > /{}", file.path));
+        // echo may take these for options or escapes.
+        let print = if text.starts_with('-') || text.contains('\\') {
+            "printf '%s\\n'"
+        } else {
+            "echo"
+        };
+        let (text, path) = (quoted(&text), quoted(&format!("/{}", file.path)));
+        return Some(format!("{print} {text} > {path}"));
     }
     let (nic, knob) = match key {
-        SettingKey::Sysctl(name) => return Some(format!("sysctl -w '{name}={value}'")),
-        SettingKey::Nic(nic, knob) => (nic, knob),
+        SettingKey::Sysctl(name) => {
+            return Some(format!("sysctl -w {}", quoted(&format!("{name}={value}"))));
+        }
+        SettingKey::Nic(nic, knob) => (&quoted(nic.as_str()), knob),
         SettingKey::RdmaDefaults(device) => {
-            let folder = rdma_defaults::folder(device);
+            let folder = quoted(&format!("/{}", rdma_defaults::folder(device)));
             return match value {
-                Value::Switch(true) => Some(format!("mkdir /{folder}")),
-                Value::Switch(false) => Some(format!("rmdir /{folder}")),
+                Value::Switch(true) => Some(format!("mkdir {folder}")),
+                Value::Switch(false) => Some(format!("rmdir {folder}")),
                 _ => None,
             };
         }
         _ => return None,
     };
+    let given = value;
+    let value = quoted_words(&value.to_string());
     Some(match knob {
         NicKnob::Mtu => format!("ip link set dev {nic} mtu {value}"),
-        NicKnob::Feature(name) => format!("ethtool -K {nic} {name} {value}"),
+        NicKnob::Feature(name) => format!("ethtool -K {nic} {} {value}", quoted(name)),
         NicKnob::CoalesceRxUsecs => format!("ethtool -C {nic} rx-usecs {value}"),
         NicKnob::CoalesceTxUsecs => format!("ethtool -C {nic} tx-usecs {value}"),
         NicKnob::CoalesceAdaptiveRx => format!("ethtool -C {nic} adaptive-rx {value}"),
@@ -49,51 +60,57 @@ pub fn by_hand(key: &SettingKey, value: &Value) -> Option<String> {
         NicKnob::PauseTx => format!("ethtool -A {nic} tx {value}"),
         NicKnob::Eee => format!("ethtool --set-eee {nic} eee {value}"),
         NicKnob::Fec => format!("ethtool --set-fec {nic} encoding {value}"),
-        NicKnob::PrivateFlag(name) => format!("ethtool --set-priv-flags {nic} '{name}' {value}"),
+        NicKnob::PrivateFlag(name) => {
+            format!("ethtool --set-priv-flags {nic} {} {value}", quoted(name))
+        }
         NicKnob::RssFields(kind) => format!("ethtool -N {nic} rx-flow-hash {kind} {value}"),
         NicKnob::DcbPfc | NicKnob::DcbEts | NicKnob::DcbMaxRate | NicKnob::DcbApp => {
-            return by_dcb(nic, knob, value);
+            return by_dcb(nic, knob, given);
         }
         NicKnob::LinkAutoneg => format!("ethtool -s {nic} autoneg {value}"),
-        NicKnob::LinkSpeed => return by_link(nic, value),
+        NicKnob::LinkSpeed => return by_link(nic, given),
         NicKnob::RssKey => format!("ethtool -X {nic} hkey {value}"),
-        NicKnob::Qdisc => return by_tc(nic, value),
+        NicKnob::Qdisc => return by_tc(nic, given),
         // What shall be mapped no more the kernel has to be told.
         NicKnob::VlanEgress => format!("ip link set dev {nic} type vlan egress-qos-map {value}"),
         NicKnob::GsoMaxBytes => format!("ip link set dev {nic} gso_max_size {value}"),
         NicKnob::GsoIpv4MaxBytes => format!("ip link set dev {nic} gso_ipv4_max_size {value}"),
         NicKnob::GroMaxBytes => format!("ip link set dev {nic} gro_max_size {value}"),
         NicKnob::GroIpv4MaxBytes => format!("ip link set dev {nic} gro_ipv4_max_size {value}"),
-        NicKnob::QueueUsecs(QueueKind::Rx, index) => by_queue(nic, *index, "rx-usecs", value),
-        NicKnob::QueueUsecs(QueueKind::Tx, index) => by_queue(nic, *index, "tx-usecs", value),
-        NicKnob::QueueFrames(QueueKind::Rx, index) => by_queue(nic, *index, "rx-frames", value),
-        NicKnob::QueueFrames(QueueKind::Tx, index) => by_queue(nic, *index, "tx-frames", value),
-        NicKnob::QueueAdaptive(QueueKind::Rx, index) => by_queue(nic, *index, "adaptive-rx", value),
-        NicKnob::QueueAdaptive(QueueKind::Tx, index) => by_queue(nic, *index, "adaptive-tx", value),
-        NicKnob::RssTable => match value {
-            Value::Text(text) if text.starts_with("equal ") => format!("ethtool -X {nic} {text}"),
-            _ => return None,
-        },
+        NicKnob::QueueUsecs(QueueKind::Rx, index) => by_queue(nic, *index, "rx-usecs", &value),
+        NicKnob::QueueUsecs(QueueKind::Tx, index) => by_queue(nic, *index, "tx-usecs", &value),
+        NicKnob::QueueFrames(QueueKind::Rx, index) => by_queue(nic, *index, "rx-frames", &value),
+        NicKnob::QueueFrames(QueueKind::Tx, index) => by_queue(nic, *index, "tx-frames", &value),
+        NicKnob::QueueAdaptive(QueueKind::Rx, index) => {
+            by_queue(nic, *index, "adaptive-rx", &value)
+        }
+        NicKnob::QueueAdaptive(QueueKind::Tx, index) => {
+            by_queue(nic, *index, "adaptive-tx", &value)
+        }
+        NicKnob::RssTable if value.starts_with("equal ") => format!("ethtool -X {nic} {value}"),
         // The others cannot be written yet.
         _ => return None,
     })
 }
 
 /// The command of ethtool(8) for a queue's moderation; it takes a mask of queues in hexadecimal.
-fn by_queue(nic: &NicName, index: u32, what: &str, value: &Value) -> String {
+fn by_queue(nic: &str, index: u32, what: &str, value: &str) -> String {
     let zeros = "0".repeat(index as usize / 4);
     let digit = 1 << (index % 4);
     format!("ethtool --per-queue {nic} queue_mask 0x{digit}{zeros} --coalesce {what} {value}")
 }
 
 /// The command of ethtool(8) for how a port comes to its speed.
-fn by_link(nic: &NicName, value: &Value) -> Option<String> {
+fn by_link(nic: &str, value: &Value) -> Option<String> {
     let Value::Text(words) = value else {
         return None;
     };
     Some(match LinkSpeed::parse(words)? {
         LinkSpeed::Negotiated(modes) => {
-            let modes: Vec<String> = modes.iter().map(|mode| format!("{mode} on")).collect();
+            let modes: Vec<String> = modes
+                .iter()
+                .map(|mode| format!("{} on", quoted(mode)))
+                .collect();
             format!("ethtool -s {nic} autoneg on advertise {}", modes.join(" "))
         }
         LinkSpeed::Forced {
@@ -107,15 +124,16 @@ fn by_link(nic: &NicName, value: &Value) -> Option<String> {
 }
 
 /// The commands of tc(8) for a queueing discipline whose words linerate knows.
-fn by_tc(nic: &NicName, value: &Value) -> Option<String> {
+fn by_tc(nic: &str, value: &Value) -> Option<String> {
     let Value::Qdisc(qdisc) = value else {
         return None;
     };
     let discipline = qdisc.discipline()?;
     let Discipline::Htb(htb) = &discipline else {
-        return Some(format!("tc qdisc replace dev {nic} root {discipline}"));
+        let words = quoted_words(&discipline.to_string());
+        return Some(format!("tc qdisc replace dev {nic} root {words}"));
     };
-    let words = discipline.to_string();
+    let words = quoted_words(&discipline.to_string());
     let (root, class) = words.split_at(words.find(" rate ")?);
     let class = format!("classid 1:{:x} htb{class}", htb.default);
     Some(format!(
@@ -124,13 +142,14 @@ fn by_tc(nic: &NicName, value: &Value) -> Option<String> {
 }
 
 /// The command of dcb(8).
-fn by_dcb(nic: &NicName, knob: &NicKnob, value: &Value) -> Option<String> {
+fn by_dcb(nic: &str, knob: &NicKnob, value: &Value) -> Option<String> {
     let Value::Text(words) = value else {
         return None;
     };
     Some(match knob {
         NicKnob::DcbPfc => {
-            let on = words.split_whitespace().map(|one| format!(" {one}:on"));
+            let on = words.split_whitespace();
+            let on = on.map(|one| format!(" {}", quoted(&format!("{one}:on"))));
             let on: String = on.collect();
             format!("dcb pfc set dev {nic} prio-pfc all:off{on}")
         }
@@ -145,9 +164,12 @@ fn by_dcb(nic: &NicName, knob: &NicKnob, value: &Value) -> Option<String> {
             format!("dcb maxrate set dev {nic} tc-maxrate{limits}{note}")
         }
         NicKnob::DcbApp if words.is_empty() => format!("dcb app flush dev {nic}"),
-        NicKnob::DcbApp => format!("dcb app flush dev {nic} && dcb app add dev {nic} {words}"),
+        NicKnob::DcbApp => {
+            let words = quoted_words(words);
+            format!("dcb app flush dev {nic} && dcb app add dev {nic} {words}")
+        }
         _ => {
-            let words = words.replace("credit-based", "cbs");
+            let words = quoted_words(&words.replace("credit-based", "cbs"));
             format!("dcb ets set dev {nic} {words}")
         }
     })
@@ -155,6 +177,8 @@ fn by_dcb(nic: &NicName, knob: &NicKnob, value: &Value) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+
     use super::*;
 
     fn key(text: &str) -> SettingKey {
@@ -218,6 +242,59 @@ mod tests {
             by_hand("nic/eth2/dcb/app", "dscp-prio 26:3"),
             "dcb app flush dev eth2 && dcb app add dev eth2 dscp-prio 26:3"
         );
+    }
+
+    /// The words of a command as a shell takes them, and no file made meanwhile.
+    fn taken_by_sh(command: &str) -> Vec<String> {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut shell = Command::new("sh");
+        shell.current_dir(&folder);
+        let script = format!("for word in {command}; do printf '%s\\0' \"$word\"; done");
+        let output = shell.args(["-c", &script]).output().expect("a shell");
+        let made = std::fs::read_dir(&folder).expect("a folder").count();
+        assert!(output.status.success() && made == 0, "{command}");
+        let words = String::from_utf8(output.stdout).expect("text");
+        words.split_terminator('\0').map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn a_hostile_name_or_value_is_a_word_of_the_command_and_runs_nothing() {
+        let text = |text: &str| Value::Text(text.to_owned());
+        let hostile = "`>a`$(>b);>c";
+        let rows = [
+            ("nic/`>a`$(>b);>c/mtu", Value::Integer(1_500)),
+            ("nic/e/private-flag/`>a`$(>b);>c", Value::Switch(true)),
+            ("nic/e/feature/`>a`$(>b);>c", Value::Switch(true)),
+            ("nic/e/fec", text(hostile)),
+            ("nic/e/vlan/egress", text(hostile)),
+            ("nic/e/dcb/ets", text(hostile)),
+            ("nic/e/rss/table", text("equal `>a`$(>b);>c")),
+            ("sysctl/net.ipv4.tcp_x", text(hostile)),
+        ];
+        for (name, value) in rows {
+            let command = by_hand(&key(name), &value).unwrap_or_else(|| panic!("{name}"));
+            let words = taken_by_sh(&command);
+            assert!(words.iter().any(|word| word.contains(hostile)), "{words:?}");
+        }
+        let app = by_hand(&key("nic/e/dcb/app"), &text("dscp-prio 1;>c"));
+        let app = app.expect("a command");
+        assert!(app.ends_with("dev e dscp-prio '1;>c'"), "{app}");
+    }
+
+    #[test]
+    fn what_echo_would_take_for_an_option_or_an_escape_is_printed_by_printf() {
+        let scheduler = key("block/sda/scheduler");
+        for (value, command) in [
+            ("none", "echo none > /sys/block/sda/queue/scheduler"),
+            ("-n", r"printf '%s\n' -n > /sys/block/sda/queue/scheduler"),
+            (
+                r"a\c",
+                r"printf '%s\n' 'a\c' > /sys/block/sda/queue/scheduler",
+            ),
+        ] {
+            let value = Value::Text(value.to_owned());
+            assert_eq!(by_hand(&scheduler, &value).as_deref(), Some(command));
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@ use linerate_model::ids::CpuSet;
 use linerate_model::known::Known;
 use linerate_model::prove::ProveDocument;
 use linerate_model::sample::{Sample, SideSample};
+use linerate_model::shell::{quoted, quoted_path};
 use linerate_model::units::BitRate;
 
 use super::data::{
@@ -187,6 +188,15 @@ fn undetermined(sorted: &Sorted<'_>) -> Vec<Undetermined> {
         .unwrap_or_default()
 }
 
+/// The command line of a run, to be pasted. A run may come from anybody: the program is linerate, whatever it says.
+pub(super) fn typed_again<'w>(words: impl IntoIterator<Item = &'w str>) -> String {
+    let words = words.into_iter().skip(1).map(quoted);
+    let all: Vec<String> = std::iter::once("linerate".to_owned())
+        .chain(words)
+        .collect();
+    all.join(" ")
+}
+
 /// How to get the numbers without linerate.
 fn reproduce(stored: &StoredRun, document: &ProveDocument) -> Vec<Reproduce> {
     let header = &stored.header;
@@ -195,15 +205,18 @@ fn reproduce(stored: &StoredRun, document: &ProveDocument) -> Vec<Reproduce> {
         command,
     };
     let mut lines = vec![
-        line("this run again, same order", header.command.join(" ")),
+        line(
+            "this run again, same order",
+            typed_again(header.command.iter().map(String::as_str)),
+        ),
         line(
             "this page again, from the raw records",
-            format!("linerate report {}", stored.folder.display()),
+            format!("linerate report {}", quoted_path(&stored.folder)),
         ),
         line("the rate: at the peer", "iperf3 -s".to_owned()),
         line(
             "the rate: here",
-            format!("iperf3 -c {} -l 128K -t 10", header.address),
+            format!("iperf3 -c {} -l 128K -t 10", quoted(&header.address)),
         ),
     ];
     for remedy in &document.remedies {
@@ -243,6 +256,15 @@ pub fn utc(unix_s: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_command_of_a_run_starts_linerate_and_no_word_of_it_is_more_than_a_word() {
+        let words = ["rm", "prove", "exec:ssh b 'x'", "$(reboot)"];
+        assert_eq!(
+            typed_again(words),
+            r"linerate prove 'exec:ssh b '\''x'\''' '$(reboot)'"
+        );
+    }
 
     #[test]
     fn moments_read_as_date_does() {

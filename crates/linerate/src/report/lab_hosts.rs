@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::path::Path;
 
 use linerate_host::apply::settings::by_hand;
 use linerate_model::host::Host;
@@ -10,8 +11,10 @@ use linerate_model::ids::NicName;
 use linerate_model::lab::{Experiment, LevelTable, OfPeer, Word};
 use linerate_model::plan::End;
 use linerate_model::setting::{SettingKey, current};
+use linerate_model::shell::{quoted, quoted_path};
 
 use super::figures::count;
+use super::fill::typed_again;
 use super::flat::{facts, is_reading, shown};
 use super::html::{code, escape, section, table};
 use super::lab_draw::{name, varied};
@@ -311,7 +314,7 @@ fn end_word(end: End) -> &'static str {
 /// How to do it again: the run, its page, one trial of it, and that trial's settings and rate by hand.
 pub(super) fn again(document: &LabDocument, header: &Header, seen: &Seen) -> String {
     let run = document.run.as_deref().unwrap_or("RUN");
-    let run = quoted(run);
+    let run = quoted_path(Path::new(run));
     let best = (seen.experiment.as_deref())
         .and_then(|experiment| Some((best(document, experiment)?, experiment)));
     let what = best.map_or_else(String::new, |(levels, _)| {
@@ -382,18 +385,19 @@ pub(super) fn again(document: &LabDocument, header: &Header, seen: &Seen) -> Str
 /// The command line of the run with its seed. Of a run between hosts of its own the name of the peer is one of an inner
 /// step.
 fn command(header: &Header, seen: &Seen) -> String {
-    let mut words: Vec<&String> = (header.command.iter())
+    let mut words: Vec<&str> = (header.command.iter())
+        .map(String::as_str)
         .filter(|word| !word.starts_with("--step"))
         .collect();
-    if seen.own_hosts && words.last().is_some_and(|last| **last == header.peer) {
+    if seen.own_hosts && words.last().is_some_and(|last| *last == header.peer) {
         words.pop();
     }
     let has_seed = words.iter().any(|word| word.starts_with("--seed"));
-    let mut line: Vec<String> = words.into_iter().map(|word| quoted(word)).collect();
+    let mut line = typed_again(words);
     if !has_seed {
-        line.push(format!("--seed {}", header.seed));
+        line.push_str(&format!(" --seed {}", header.seed));
     }
-    line.join(" ")
+    line
 }
 
 /// The combination with the best mean of the first figure.
@@ -608,6 +612,5 @@ mod tests {
         assert_eq!(cell, [1]);
         let line = measure(&experiment.at(&cell), &made_up::header(1, 0).peer);
         assert_eq!(line, "linerate measure stream netns:far --flows=12");
-        assert_eq!(quoted("it's"), "'it'\\''s'");
     }
 }

@@ -16,6 +16,7 @@ use crate::ids::NicName;
 use crate::known::{Cause, Gap, Known};
 use crate::plan::End;
 use crate::sample::{Sample, SideSample};
+use crate::shell;
 use crate::units::{BitRate, Bytes};
 use crate::workload::Direction;
 
@@ -505,7 +506,7 @@ fn shaper_bound(nic: &Nic, top: &Nic, packets: Packets) -> Option<Known<Ceiling>
         ceiling.evidence = vec![Evidence::new(
             format!("rate of the root qdisc {}", qdisc.kind),
             rate,
-            format!("tc qdisc show dev {}", nic.name),
+            format!("tc qdisc show dev {}", shell::quoted(nic.name.as_str())),
         )];
         ceiling
     }))

@@ -7,6 +7,7 @@ use super::{ALWAYS, each_nic, subject};
 use crate::finding::{Evidence, Outcome, Rule, Scene, Severity, Stage};
 use crate::host::{Nic, NicKind, Owner};
 use crate::setting::{NicKnob, SettingKey};
+use crate::shell;
 
 pub(super) const RULE: Rule = Rule {
     id: "driver-firmware-health-and-owners",
@@ -206,7 +207,7 @@ fn firmware(nic: &Nic) -> Option<Notice> {
     if running.is_some_and(|own| own.split_whitespace().any(|word| word == stored)) {
         return None;
     }
-    let path = format!("devlink dev info {}", nic.name);
+    let path = format!("devlink dev info {}", shell::quoted(nic.name.as_str()));
     let summary = format!(
         "{} runs another firmware than is stored ({part} {stored}): it takes effect at the next reset",
         nic.name

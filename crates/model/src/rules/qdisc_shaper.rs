@@ -11,6 +11,7 @@ use crate::host::{Nic, Qdisc};
 use crate::known::{Gap, Known};
 use crate::limit::threshold;
 use crate::setting::{NicKnob, SettingKey, Value};
+use crate::shell;
 use crate::units::BitRate;
 
 pub(super) const RULE: Rule = Rule {
@@ -74,7 +75,7 @@ fn at_root(nic: &Nic) -> Result<Option<Shaper>, Gap> {
             evidence: vec![Evidence::new(
                 format!("rate of the root qdisc {}", qdisc.kind),
                 rate,
-                format!("tc qdisc show dev {}", nic.name),
+                format!("tc qdisc show dev {}", shell::quoted(nic.name.as_str())),
             )],
         }));
     }

@@ -10,6 +10,7 @@ use crate::host::Nic;
 use crate::known::{Cause, Gap, Known};
 use crate::plan::{Change, End};
 use crate::setting::{SettingKey, TrialKnob, Value};
+use crate::shell;
 
 pub(super) const RULE: Rule = Rule {
     id: "tcp-cc-qdisc",
@@ -141,7 +142,7 @@ fn paced_by(scene: &Scene<'_>) -> Result<Vec<Evidence>, Vec<Gap>> {
         missing.push(Gap::new(Cause::Absent, "/sys/class/net", why));
     }
     for nic in judged {
-        let path = format!("tc qdisc show dev {}", nic.name);
+        let path = format!("tc qdisc show dev {}", shell::quoted(nic.name.as_str()));
         match &nic.qdisc {
             Known::Value(qdisc) if qdisc.kind == "fq" => {}
             Known::Value(qdisc) if matches!(qdisc.kind.as_str(), "mq" | "mqprio") => {

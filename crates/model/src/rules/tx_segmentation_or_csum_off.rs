@@ -9,6 +9,7 @@ use crate::finding::{Evidence, Outcome, Rule, Scene, Severity, Stage};
 use crate::host::{Feature, Nic, NicKind};
 use crate::known::Known;
 use crate::setting::{NicKnob, SettingKey, Value};
+use crate::shell;
 use crate::units::BitRate;
 
 pub(super) const RULE: Rule = Rule {
@@ -71,7 +72,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
             Evidence::new(
                 format!("feature {name}"),
                 "off, could be on",
-                format!("ethtool -k {}", nic.name),
+                format!("ethtool -k {}", shell::quoted(nic.name.as_str())),
             )
         })
         .collect();

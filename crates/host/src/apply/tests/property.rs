@@ -306,7 +306,7 @@ fn what_somebody_else_changed_meanwhile_is_reported_and_stays() {
     );
     assert_eq!(
         undone.left[0].by_hand().as_deref(),
-        Some("sysctl -w 'net.a.x=old'")
+        Some("sysctl -w net.a.x=old")
     );
     assert_eq!(machine.settings()[&key(SYSCTLS[0])], text("theirs"));
 }

@@ -6,10 +6,11 @@
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, BufWriter, Read, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 use rustix::fs::OFlags;
+use rustix::process::geteuid;
 
 /// Opens a regular file for reading. Anything else is [`io::ErrorKind::InvalidInput`]. Links are followed.
 pub fn open(path: &Path) -> io::Result<File> {
@@ -45,6 +46,27 @@ pub fn open_lock(path: &Path) -> io::Result<File> {
     open_to_write(path, &options)
 }
 
+/// Opens a file as [`open`] does, if it belongs to the effective user and not everybody may write it. Another one is
+/// [`io::ErrorKind::PermissionDenied`].
+pub fn open_own(path: &Path) -> io::Result<File> {
+    let file = open(path)?;
+    require_own(&file)?;
+    Ok(file)
+}
+
+/// Refuses an open file of another user, and one that everybody may write.
+pub fn require_own(file: &File) -> io::Result<()> {
+    let (found, user) = (file.metadata()?, geteuid().as_raw());
+    let why = if found.uid() != user {
+        format!("it belongs to the user id {}, not to {user}", found.uid())
+    } else if found.mode() & 0o002 != 0 {
+        "everybody may write it".to_owned()
+    } else {
+        return Ok(());
+    };
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
+}
+
 fn require_regular(metadata: &fs::Metadata) -> io::Result<()> {
     let not_regular = || io::Error::new(io::ErrorKind::InvalidInput, "not a regular file");
     metadata.is_file().then_some(()).ok_or_else(not_regular)
@@ -57,7 +79,7 @@ pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
 
 /// Reads a text of at most `limit` bytes that a user named: also from a FIFO, such as a shell's `<(COMMAND)`.
 pub fn read_named_text(path: &Path, limit: u64) -> io::Result<String> {
-    utf8(read_from(File::open(path)?, limit)?)
+    text_from(File::open(path)?, limit)
 }
 
 /// Reads the rest of an open file, at most `limit` bytes.
@@ -73,11 +95,12 @@ pub fn read_from(file: File, limit: u64) -> io::Result<Vec<u8>> {
 
 /// The same as text. What is not UTF-8 is [`io::ErrorKind::InvalidData`].
 pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
-    utf8(read(path, limit)?)
+    text_from(open(path)?, limit)
 }
 
-fn utf8(bytes: Vec<u8>) -> io::Result<String> {
-    let text = String::from_utf8(bytes);
+/// Reads the rest of an open file as text.
+pub fn text_from(file: File, limit: u64) -> io::Result<String> {
+    let text = String::from_utf8(read_from(file, limit)?);
     text.map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "not UTF-8"))
 }
 
@@ -145,7 +168,7 @@ fn is_own_descriptor(path: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use std::os::fd::AsRawFd;
-    use std::os::unix::fs::{MetadataExt, symlink};
+    use std::os::unix::fs::symlink;
 
     use rustix::fs::{CWD, FileType, Mode};
 
@@ -234,6 +257,17 @@ mod tests {
         (&both).read_exact(&mut read).expect("what was written");
         assert_eq!(&read, b"new");
         assert!(fs::symlink_metadata(path("fifo")).is_ok_and(|found| !found.is_file()));
+    }
+
+    #[test]
+    fn a_file_that_everybody_may_write_is_nobodys_own() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("file");
+        fs::write(&path, "").expect("written");
+        for (mode, is_own) in [(0o664, true), (0o666, false)] {
+            fs::set_permissions(&path, Permissions::from_mode(mode)).expect("our own file");
+            assert_eq!(open_own(&path).is_ok(), is_own, "{mode:o}");
+        }
     }
 
     #[test]

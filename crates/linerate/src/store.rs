@@ -29,6 +29,7 @@ use std::time::SystemTime;
 use linerate_host::regular_file;
 use linerate_model::ids::NicName;
 use linerate_model::sample::Sample;
+use linerate_model::shell::quoted_path;
 use serde::{Deserialize, Serialize};
 
 pub use self::kind::RunKind;
@@ -38,6 +39,8 @@ use crate::exit::{Code, Outcome, Stop};
 
 /// The name of the header's schema.
 pub const SCHEMA: &str = "linerate.run/1";
+/// The file of a run's header, in its folder.
+const HEADER: &str = "run.json";
 /// The file of a run's records, in its folder.
 const RECORDS: &str = "records.jsonl";
 /// The longest header that is read.
@@ -124,7 +127,7 @@ impl Run {
             .mode(0o700)
             .create(folder)
             .map_err(failed)?;
-        let place = folder.join("run.json");
+        let place = folder.join(HEADER);
         if place.exists() {
             return Err(Stop::new(
                 Code::BadInput,
@@ -172,7 +175,7 @@ impl Run {
         })
     }
 
-    /// Opens a stored run to write to it. It is held before it is read: what was read is then all there is.
+    /// Opens a stored run of one's own to write to it. It is held before it is read: what was read is then all there is.
     fn open_again(
         folder: &Path,
         mend: impl FnOnce(&Records, &File) -> Outcome<()>,
@@ -182,6 +185,7 @@ impl Run {
         let mut options = OpenOptions::new();
         options.read(true).append(true);
         let file = regular_file::open_to_write(&folder.join(RECORDS), &options).map_err(failed)?;
+        regular_file::require_own(&file).map_err(|error| not_own(folder, RECORDS, error))?;
         while let Err(TryLockError::WouldBlock) = file.try_lock() {
             if is_being_written(folder) {
                 let why = format!("another linerate writes the run in {}", folder.display());
@@ -290,10 +294,18 @@ pub fn line_of(record: &Record) -> Outcome<String> {
 
 /// Reads a run's header.
 pub fn read_header(folder: &Path) -> Outcome<Header> {
-    let text = regular_file::read_text(&folder.join("run.json"), HEADER_BYTES_MAX)
-        .map_err(|error| no_run(folder, "run.json", &error))?;
+    let file = regular_file::open(&folder.join(HEADER));
+    header_of(
+        folder,
+        file.map_err(|error| no_run(folder, HEADER, &error))?,
+    )
+}
+
+fn header_of(folder: &Path, file: File) -> Outcome<Header> {
+    let text = regular_file::text_from(file, HEADER_BYTES_MAX)
+        .map_err(|error| no_run(folder, HEADER, &error))?;
     let header: Header =
-        serde_json::from_str(&text).map_err(|error| no_run(folder, "run.json", &error))?;
+        serde_json::from_str(&text).map_err(|error| no_run(folder, HEADER, &error))?;
     if header.schema != SCHEMA {
         return Err(Stop::new(
             Code::BadInput,
@@ -315,6 +327,43 @@ fn no_run(folder: &Path, what: &str, error: &dyn fmt::Display) -> Stop {
 /// Reads a run back.
 pub fn read(folder: &Path) -> Outcome<StoredRun> {
     read_keeping(folder, |_| {})
+}
+
+/// Reads a run to carry out what it says: which settings to change, and which peers to reach. That is believed of the
+/// effective user's own files alone, as the descriptors that are read tell. Copies of others' are.
+pub fn read_own(folder: &Path) -> Outcome<StoredRun> {
+    let open = |name: &str| regular_file::open_own(&folder.join(name));
+    let header = open(HEADER).map_err(|error| not_own(folder, HEADER, error))?;
+    let header = header_of(folder, header)?;
+    let mut lines = match open(RECORDS) {
+        // The header is written first: a run may have been cut off between the two.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Records::open(folder)?,
+        opened => Records::of(
+            folder,
+            opened.map_err(|error| not_own(folder, RECORDS, error))?,
+        ),
+    };
+    Ok(StoredRun {
+        folder: folder.to_owned(),
+        header,
+        records: lines.by_ref().collect::<Outcome<_>>()?,
+        torn: lines.torn(),
+    })
+}
+
+/// The stop for a run whose files cannot be carried out.
+fn not_own(folder: &Path, name: &str, error: io::Error) -> Stop {
+    if error.kind() != io::ErrorKind::PermissionDenied {
+        return no_run(folder, name, &error);
+    }
+    let why = format!(
+        "cannot resume {}: {name}: {error}; a run says which settings are changed and which peers are reached",
+        folder.display()
+    );
+    Stop::new(Code::BadInput, why).hint(format!(
+        "read it; if you trust it, `cp -r {} COPY` and resume the copy",
+        quoted_path(folder)
+    ))
 }
 
 /// Reads a run back, of each record what `keep` leaves of it: thousands of trials have hundreds of megabytes.

@@ -18,8 +18,11 @@ pub enum LabAction {
     Run(Box<LabRunArgs>),
     /// Go on with a run that was stopped or killed.
     Resume {
-        /// The run's folder.
+        /// The run's folder. Its files must belong to you: they name the settings to change.
         run: PathBuf,
+        /// Peers of the run. An `exec:COMMAND` peer must be given again: no command is started because a run names it.
+        #[arg(value_name = "PEER")]
+        peers: Vec<PeerAddress>,
         /// Inner steps, each a process of its own.
         #[arg(long, hide = true, value_enum)]
         step: Option<LabStep>,

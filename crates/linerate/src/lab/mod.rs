@@ -22,7 +22,7 @@ pub mod session;
 mod sorted;
 mod text;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::Path as FilePath;
 use std::process::Command;
@@ -30,6 +30,7 @@ use std::process::Command;
 use linerate_model::ids::NicName;
 use linerate_model::known::Known;
 use linerate_model::lab::{Experiment, Factor, LevelTable};
+use linerate_model::shell::{quoted, quoted_path};
 use linerate_model::units::BitRate;
 use linerate_testbed::{Netns, Stage, TunnelEnd};
 
@@ -62,7 +63,7 @@ pub fn run(action: &LabAction, state: &FilePath, say: &Say) -> Outcome<()> {
     match action {
         LabAction::List => list(say),
         LabAction::Run(args) => begin(args, state, say),
-        LabAction::Resume { run, step } => resume(run, *step, state, say),
+        LabAction::Resume { run, peers, step } => resume(run, peers, *step, state, say),
         LabAction::Show { run } => show(run, None, say),
     }
 }
@@ -143,8 +144,9 @@ fn begin(args: &LabRunArgs, state: &FilePath, say: &Say) -> Outcome<()> {
     let folder = out.unwrap_or_else(|| run_folder(state, "lab", created_unix_s, seed));
     let mut run = Run::create(&folder, &header)?;
     say.note(&format!(
-        "seed {seed}; Ctrl-C puts every setting back, and `linerate lab resume {0}` goes on\n\
-         the run is kept in {0}",
+        "seed {seed}; Ctrl-C puts every setting back, and `{}` goes on\n\
+         the run is kept in {}",
+        resume_command(&folder, &header, &resolver.experiment),
         folder.display()
     ));
     run.add(Record::Lab {
@@ -157,7 +159,7 @@ fn begin(args: &LabRunArgs, state: &FilePath, say: &Say) -> Outcome<()> {
         .try_for_each(|earlier| run.add(earlier))?;
     Session::new(&mut lanes, &mut run, &resolver, asked, say)
         .run()
-        .map_err(|stop| resumable(stop, &folder))?;
+        .map_err(|stop| resumable(stop, &folder, &header, &resolver.experiment))?;
     lanes.leave()?;
     show(&folder, Some(&folder.join(PAGE)), say)
 }
@@ -276,7 +278,7 @@ fn as_asked(args: &LabRunArgs) -> Outcome<Experiment> {
 }
 
 /// A stop of a run that can go on later.
-fn resumable(stop: Stop, folder: &FilePath) -> Stop {
+fn resumable(stop: Stop, folder: &FilePath, header: &Header, experiment: &Experiment) -> Stop {
     let goes_on = matches!(
         stop.code,
         Code::Interrupted | Code::PeerUnreachable | Code::TimeOut | Code::Resource
@@ -284,10 +286,57 @@ fn resumable(stop: Stop, folder: &FilePath) -> Stop {
     if !goes_on || stop.hint.is_some() {
         return stop;
     }
-    stop.hint(format!(
-        "`linerate lab resume {}` goes on",
-        folder.display()
-    ))
+    let command = resume_command(folder, header, experiment);
+    stop.hint(format!("`{command}` goes on"))
+}
+
+/// The command that goes on with a run, with the peers that must be named.
+fn resume_command(folder: &FilePath, header: &Header, experiment: &Experiment) -> String {
+    let commands = peers_of(header, experiment).filter(|peer| peer.starts_with("exec:"));
+    let words = std::iter::once(quoted_path(folder)).chain(commands.map(|peer| quoted(&peer)));
+    let words: Vec<String> = words.collect();
+    format!("linerate lab resume {}", words.join(" "))
+}
+
+/// The peer of a run and the other hosts that are levels, each once, as the run names them.
+fn peers_of(header: &Header, experiment: &Experiment) -> impl Iterator<Item = String> {
+    let others = levels(experiment).filter_map(|level| level.peer.at);
+    let all: BTreeSet<String> = others.chain([header.peer.clone()]).collect();
+    all.into_iter()
+}
+
+/// Refuses to start a command that only the run names, and a peer that is none of the run's.
+fn check_named(
+    folder: &FilePath,
+    header: &Header,
+    experiment: &Experiment,
+    named: &[PeerAddress],
+) -> Outcome<()> {
+    let address = |text: String| {
+        let parsed = text.parse::<PeerAddress>();
+        parsed
+            .map_err(|error| Stop::new(Code::BadInput, format!("the run's peer `{text}`: {error}")))
+    };
+    let of_run = peers_of(header, experiment).map(address);
+    let of_run: Vec<PeerAddress> = of_run.collect::<Outcome<_>>()?;
+    if let Some(other) = named.iter().find(|peer| !of_run.contains(peer)) {
+        let names: Vec<String> = of_run.iter().map(ToString::to_string).collect();
+        let why = format!(
+            "cannot resume with the peer {other}: the run's are {}",
+            names.join(", ")
+        );
+        return Err(Stop::new(Code::Usage, why));
+    }
+    let is_unnamed =
+        |peer: &&PeerAddress| matches!(peer, PeerAddress::Exec(_)) && !named.contains(peer);
+    if let Some(unnamed) = of_run.iter().find(is_unnamed) {
+        let why = format!(
+            "cannot start `{unnamed}`: the run names it, the command line does not, and a run may come from anybody"
+        );
+        let command = resume_command(folder, header, experiment);
+        return Err(Stop::new(Code::Usage, why).hint(format!("if you trust it: `{command}`")));
+    }
+    Ok(())
 }
 
 /// The peer of the command line, or of the experiment; none where neither names one.
@@ -368,9 +417,16 @@ fn tunnel(near: &Netns, far: &Netns) -> io::Result<()> {
 }
 
 /// `lab resume`: the same experiment between the same ends, from where its record stops.
-fn resume(folder: &FilePath, step: Option<LabStep>, state: &FilePath, say: &Say) -> Outcome<()> {
-    let stored = store::read(folder)?;
+fn resume(
+    folder: &FilePath,
+    named: &[PeerAddress],
+    step: Option<LabStep>,
+    state: &FilePath,
+    say: &Say,
+) -> Outcome<()> {
+    let stored = store::read_own(folder)?;
     let (experiment, include_way_in) = experiment_of(&stored)?;
+    check_named(folder, &stored.header, experiment, named)?;
     if step == Some(LabStep::Stage) {
         return on_stage(experiment, None, say);
     }
@@ -422,7 +478,7 @@ fn resume(folder: &FilePath, step: Option<LabStep>, state: &FilePath, say: &Say)
         .try_for_each(|earlier| run.add(earlier))?;
     Session::new(&mut lanes, &mut run, &resolver, asked, say)
         .run()
-        .map_err(|stop| resumable(stop, folder))?;
+        .map_err(|stop| resumable(stop, folder, header, experiment))?;
     lanes.leave()?;
     show(folder, Some(&folder.join(PAGE)), say)
 }
@@ -500,7 +556,7 @@ pub fn show(folder: &FilePath, page: Option<&FilePath>, say: &Say) -> Outcome<()
     if stored.torn {
         say.note("the run was cut off while it was written: its last record is left out");
     }
-    experiment_of(&stored)?;
+    let (experiment, _) = experiment_of(&stored)?;
     let mut document = judge::document(&stored.header, &stored.records)?;
     document.run = Some(folder.display().to_string());
     document.report = page.map(|page| page.display().to_string());
@@ -510,8 +566,8 @@ pub fn show(folder: &FilePath, page: Option<&FilePath>, say: &Say) -> Outcome<()
     }
     if !document.complete {
         say.note(&format!(
-            "the run has not come to its end: `linerate lab resume {}` goes on",
-            folder.display()
+            "the run has not come to its end: `{}` goes on",
+            resume_command(folder, &stored.header, experiment)
         ));
     }
     if say.format == Format::Json {

@@ -93,13 +93,11 @@ fn parse_ssh(rest: &str) -> Result<PeerAddress, String> {
         Some(Ok(port)) => Some(port),
         Some(Err(_)) => return Err("the port is a number from 1 to 65535".to_owned()),
     };
-    // A shell's own characters too: ssh puts both into the commands of its configuration (ssh_config(5), TOKENS), and
-    // before OpenSSH 9.6 did so unchecked (CVE-2023-51385).
-    let is_special = |char: char| {
-        char.is_whitespace() || char.is_control() || r#"'"`$\;&<>|(){}"#.contains(char)
-    };
-    let odd = |part: &str| part.is_empty() || part.starts_with('-') || part.contains(is_special);
-    if odd(host) || user.is_some_and(odd) {
+    // What ssh(1) itself refuses since OpenSSH 9.6: a `ProxyCommand` or `Match exec` of its configuration hands names to a
+    // shell (CVE-2023-51385). A user may be `DOMAIN\user`.
+    let steers = |c: char| c.is_whitespace() || c.is_control() || "'`\"$;&<>|(){}".contains(c);
+    let odd = |part: &str| part.is_empty() || part.starts_with('-') || part.contains(steers);
+    if odd(host) || host.contains('\\') || user.is_some_and(odd) {
         return Err("expected `[user@]host[:port]`".to_owned());
     }
     let destination = user.map_or_else(|| host.to_owned(), |user| format!("{user}@{host}"));
@@ -129,6 +127,11 @@ mod tests {
         for text in [
             "-oProxyCommand=x",
             "me@-x",
+            "`id`",
+            "$(id)@b",
+            "a;id",
+            "a\\b",
+            "a\u{1b}",
             "",
             "@",
             "a b",

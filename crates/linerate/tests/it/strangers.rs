@@ -2,11 +2,13 @@
 //! nobody and ends.
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::thread;
 
+use linerate::store::{self, Record};
 use rustix::fs::{CWD, FileType, Mode};
+use rustix::process::geteuid;
 
 use crate::job::{linerate, run};
 use crate::lab::text;
@@ -153,6 +155,112 @@ fn a_plan_or_an_experiment_may_come_from_a_fifo_and_ends_at_a_limit() {
         let endless = [words, &["/dev/zero"]].concat();
         let done = run(linerate(&endless));
         assert!(done.err.contains("longer than"), "{words:?}: {}", done.err);
+    }
+}
+
+/// Changes the text of a file.
+fn change(file: &Path, from: &str, to: &str) {
+    let text = fs::read_to_string(file).expect("a text");
+    assert!(text.contains(from), "{text}");
+    fs::write(file, text.replace(from, to)).expect("the change");
+}
+
+/// The fixture, cut off in the middle, so that there is something to go on with.
+fn unfinished() -> (tempfile::TempDir, PathBuf) {
+    let (state, folder) = state();
+    let records = folder.join("records.jsonl");
+    let text = fs::read_to_string(&records).expect("the records");
+    let half: Vec<&str> = text.split_inclusive('\n').take(5).collect();
+    fs::write(&records, half.concat()).expect("the cut");
+    (state, folder)
+}
+
+#[test]
+fn a_command_that_only_a_run_names_is_not_started_by_a_resume() {
+    let (state, folder) = unfinished();
+    let marker = state.path().join("it's here");
+    let command = format!("touch \"{}\"", marker.display());
+    let peer = format!("exec:{command}");
+    let resume = |peers: &[&str]| {
+        let words = [
+            "--state",
+            text(state.path()),
+            "lab",
+            "resume",
+            text(&folder),
+        ];
+        run(linerate(&[&words[..], peers].concat()))
+    };
+    let quoted = serde_json::to_string(&peer).expect("a text");
+    change(&folder.join("run.json"), "\"netns:far\"", &quoted);
+    let refused = resume(&[]).expect_code(2);
+    let hint = format!(
+        "`linerate lab resume {} '{}'`",
+        text(&folder),
+        peer.replace('\'', r"'\''")
+    );
+    assert!(refused.err.contains(&hint), "{}", refused.err);
+    let refused = resume(&["exec:true"]).expect_code(2);
+    assert!(refused.err.contains("exec:true"), "{}", refused.err);
+    assert!(!marker.exists());
+    // It is no agent.
+    resume(&[&peer]).expect_code(20);
+    assert!(marker.exists());
+}
+
+#[test]
+fn a_command_that_only_a_level_of_a_run_names_is_not_started_by_a_resume() {
+    let (state, folder) = unfinished();
+    let marker = state.path().join("marker");
+    let mut stored = store::read(&folder).expect("a run");
+    let Some(Record::Lab { experiment, .. }) = stored.records.first_mut() else {
+        panic!("it is no experiment");
+    };
+    let peer = serde_json::json!({ "at": format!("exec:touch {}", marker.display()) });
+    let level = serde_json::json!({ "name": "other", "peer": peer });
+    experiment.factors[0].levels[1] = serde_json::from_value(level).expect("a level");
+    let lines = stored
+        .records
+        .iter()
+        .map(|record| store::line_of(record).expect("a line"));
+    fs::write(folder.join("records.jsonl"), lines.collect::<String>()).expect("the change");
+    change(&folder.join("run.json"), "netns:far", "local");
+    let refused = run(linerate(&[
+        "--state",
+        text(state.path()),
+        "lab",
+        "resume",
+        text(&folder),
+    ]));
+    let refused = refused.expect_code(2);
+    assert!(refused.err.contains("exec:touch"), "{}", refused.err);
+    assert!(!marker.exists());
+}
+
+#[test]
+fn a_run_of_another_user_is_shown_and_not_resumed() {
+    let resume = |folder: &Path| run(linerate(&["lab", "resume", text(folder)])).expect_code(23);
+    for name in ["run.json", "records.jsonl"] {
+        let (_state, folder) = unfinished();
+        let file = folder.join(name);
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o666)).expect("our own file");
+        let refused = resume(&folder);
+        assert!(
+            refused.err.contains("everybody may write it"),
+            "{}",
+            refused.err
+        );
+        if !geteuid().is_root() {
+            eprintln!("SKIP: an ordinary user cannot give a file away");
+            continue;
+        }
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).expect("our own file");
+        chown(&file, Some(65_534), Some(65_534)).expect("root may");
+        let refused = resume(&folder);
+        let why = format!("{name}: it belongs to the user id 65534");
+        assert!(refused.err.contains(&why), "{}", refused.err);
+        assert!(refused.err.contains("resume the copy"), "{}", refused.err);
+        run(linerate(&["lab", "show", text(&folder)])).expect_code(0);
     }
 }
 

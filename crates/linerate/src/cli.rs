@@ -287,7 +287,7 @@ pub struct CeilingArgs {
     /// The whole path to a peer: both ends are read, memory copies measured.
     #[arg(long, value_name = "PEER", conflicts_with = "from")]
     pub peer: Option<PeerAddress>,
-    /// Copy this program to the peer first (ssh only).
+    /// Copy this program to the peer unless it has this build (ssh only).
     #[arg(long, requires = "peer")]
     pub push: bool,
     /// The speed of an Ethernet link, `40G`.
@@ -477,7 +477,7 @@ pub struct PeerArgs {
     /// The peer: `[ssh://][user@]host[:port]`, `netns:NAME`, `exec:COMMAND`, `local`.
     #[arg(value_name = "PEER")]
     pub peer: PeerAddress,
-    /// Copy this program to the peer first (ssh only).
+    /// Copy this program to the peer unless it has this build (ssh only).
     #[arg(long)]
     pub push: bool,
     /// The address of the peer that data goes to [default: one on a common subnet, else the ssh host].

@@ -1,18 +1,18 @@
 //! The other end of a measurement: the talk with its agent. `address` is how it is named, `start` how its agent is
-//! started.
+//! started, `push` how this program is copied there first, `stderr` what is kept of its standard error.
 //!
 //! Control always goes through the standard streams of a child process (ssh, a shell command, or this
 //! program in another namespace): whoever may start that child is who may talk to the agent.
 
 mod address;
+mod push;
 mod start;
+mod stderr;
 
-use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ExitStatus, Stdio};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, SyncSender};
-use std::sync::{Arc, Mutex};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::time::{Duration, Instant};
 
 use linerate_model::protocol::{AgentAddress, Failure, PROTOCOL, Reply, Request};
@@ -22,6 +22,7 @@ use serde_json::Value;
 pub use self::address::PeerAddress;
 pub(crate) use self::start::program_command;
 use self::start::{agent_command, cannot_start};
+pub(crate) use self::stderr::FarStderr;
 use crate::exit::{Code, Outcome, Stop};
 use crate::interrupt::Interrupt;
 
@@ -30,9 +31,7 @@ const GREETING: Duration = Duration::from_secs(60);
 /// How long the far end may take over anything that is not a trial.
 const WORK: Duration = Duration::from_secs(30);
 /// How long the far end may take to put things back and end.
-const FAREWELL: Duration = Duration::from_secs(20);
-/// How long the last words of a far end that has ended may be on their way.
-const LAST_WORDS: Duration = Duration::from_millis(500);
+pub(crate) const FAREWELL: Duration = Duration::from_secs(20);
 /// Replies that may wait to be heard. A far end answers one question at a time; one that floods is made
 /// to wait, and fills nobody's memory.
 const REPLIES_WAITING_MAX: usize = 4;
@@ -53,9 +52,7 @@ pub struct Peer {
     child: Child,
     input: Option<ChildStdin>,
     replies: Receiver<Heard>,
-    last_words: Arc<Mutex<VecDeque<u8>>>,
-    /// Disconnected when the last word was heard.
-    silence: Receiver<()>,
+    stderr: FarStderr,
     interrupt: Interrupt,
 }
 
@@ -75,7 +72,7 @@ impl Peer {
         state: &Path,
         interrupt: &Interrupt,
     ) -> Outcome<Self> {
-        let mut command = agent_command(address, push, state)?;
+        let mut command = agent_command(address, push, state, interrupt)?;
         linerate_testbed::shield_from_interrupts(&mut command);
         linerate_testbed::tie_to_parent(&mut command);
         let mut child = command
@@ -86,18 +83,10 @@ impl Peer {
             .map_err(|error| cannot_start(address, error))?;
         let input = child.stdin.take();
         let (heard, replies) = mpsc::sync_channel(REPLIES_WAITING_MAX);
-        let last_words = Arc::default();
-        let (speaking, silence) = mpsc::channel();
         if let Some(output) = child.stdout.take() {
             std::thread::spawn(move || listen(output, &heard));
         }
-        if let Some(errors) = child.stderr.take() {
-            let words = Arc::clone(&last_words);
-            std::thread::spawn(move || {
-                let _speaking: Sender<()> = speaking;
-                keep_last_words(errors, &words);
-            });
-        }
+        let stderr = FarStderr::read(child.stderr.take());
         let mut peer = Self {
             address: address.clone(),
             addresses: Vec::new(),
@@ -105,8 +94,7 @@ impl Peer {
             child,
             input,
             replies,
-            last_words,
-            silence,
+            stderr,
             interrupt: interrupt.clone(),
         };
         let hello = Request::Hello {
@@ -239,7 +227,9 @@ impl Peer {
                 Ok(_) | Err(RecvTimeoutError::Timeout) => break false,
             }
         };
-        let status = closed.then(|| self.wait_for_end()).flatten();
+        let status = closed
+            .then(|| end_within(&mut self.child, FAREWELL))
+            .flatten();
         let Some(status) = status else {
             self.kill();
             return Err(Stop::new(
@@ -259,33 +249,12 @@ impl Peer {
                 format!(
                     "{} could not put everything back: {}",
                     self.address,
-                    self.words()
+                    self.stderr.text()
                 ),
             )
             .hint("run `linerate tune recover` there"));
         }
         Ok(())
-    }
-
-    /// The exit status of a far end that has closed its side, or was told to end; `None` when it stays
-    /// all the same. It may still be putting things back, so it is given the time for that.
-    fn wait_for_end(&mut self) -> Option<ExitStatus> {
-        use rustix::event::{PollFd, PollFlags, Timespec, poll};
-        use rustix::process::{Pid, PidfdFlags, pidfd_open};
-        let deadline = Instant::now() + FAREWELL;
-        loop {
-            if let Some(status) = self.child.try_wait().ok()? {
-                return Some(status);
-            }
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return None;
-            }
-            let going = pidfd_open(Pid::from_child(&self.child), PidfdFlags::empty()).ok()?;
-            let left = Timespec::try_from(left).ok()?;
-            // Woken by its end, by a signal or by the time: the loop looks which.
-            let _ = poll(&mut [PollFd::new(&going, PollFlags::IN)], Some(&left));
-        }
     }
 
     fn kill(&mut self) {
@@ -294,24 +263,14 @@ impl Peer {
         let _ = self.child.wait();
     }
 
-    fn words(&self) -> String {
-        // They may still be on their way when the child has ended; a grandchild may hold the pipe open.
-        let _ = self.silence.recv_timeout(LAST_WORDS);
-        let Ok(words) = self.last_words.lock() else {
-            return String::new();
-        };
-        let bytes: Vec<u8> = words.iter().copied().collect();
-        printable(String::from_utf8_lossy(&bytes).trim())
-    }
-
     /// The far end has gone away: says what it said last, and what to do.
     fn gone(&mut self) -> Stop {
         self.input = None;
-        let status = self.wait_for_end();
+        let status = end_within(&mut self.child, FAREWELL);
         if status.is_none() {
             self.kill();
         }
-        let words = self.words();
+        let words = self.stderr.text();
         let said = if words.is_empty() {
             String::new()
         } else {
@@ -347,6 +306,27 @@ impl Peer {
 impl Drop for Peer {
     fn drop(&mut self) {
         let _ = self.end();
+    }
+}
+
+/// The exit status of a program at the far end that has closed its output or was asked to end; `None` when it still
+/// runs after `limit`. It may be putting things back.
+pub(crate) fn end_within(child: &mut Child, limit: Duration) -> Option<ExitStatus> {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    use rustix::process::{Pid, PidfdFlags, pidfd_open};
+    let deadline = Instant::now() + limit;
+    loop {
+        if let Some(status) = child.try_wait().ok()? {
+            return Some(status);
+        }
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return None;
+        }
+        let running = pidfd_open(Pid::from_child(child), PidfdFlags::empty()).ok()?;
+        let left = Timespec::try_from(left).ok()?;
+        // Woken by its end, by a signal or by the time: the loop finds out which.
+        let _ = poll(&mut [PollFd::new(&running, PollFlags::IN)], Some(&left));
     }
 }
 
@@ -414,20 +394,9 @@ fn harmful(c: char) -> bool {
 }
 
 /// `text` with each character that a terminal might obey replaced by the replacement character.
-fn printable(text: &str) -> String {
+pub(crate) fn printable(text: &str) -> String {
     // ssh ends its lines for a terminal in raw mode.
     text.replace("\r\n", "\n").replace(harmful, "\u{fffd}")
-}
-
-/// Keeps the last 2 KiB of what the far end says on stderr: it explains why it went away.
-fn keep_last_words(mut errors: impl Read, words: &Mutex<VecDeque<u8>>) {
-    let mut buffer = [0u8; 1024];
-    while let Ok(count @ 1..) = errors.read(&mut buffer) {
-        let Ok(mut words) = words.lock() else { return };
-        words.extend(&buffer[..count]);
-        let excess = words.len().saturating_sub(2048);
-        words.drain(..excess);
-    }
 }
 
 #[cfg(test)]

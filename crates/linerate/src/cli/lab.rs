@@ -66,7 +66,7 @@ pub struct LabRunArgs {
     /// Also change what disturbs the interfaces that ssh connections to both ends come in by, for a moment.
     #[arg(long)]
     pub include_way_in: bool,
-    /// Copy this program to the peer first (ssh only).
+    /// Copy this program to the peer unless it has this build (ssh only).
     #[arg(long)]
     pub push: bool,
     /// The address of the peer that data goes to [default: one on a common subnet, else the ssh host].

@@ -321,7 +321,7 @@ pub struct PeerOrForeign {
     /// An iperf3 server instead of a peer of ours: `HOST[:PORT]`.
     #[arg(long, value_name = "HOST", conflicts_with_all = ["peer", "push", "address", "port"])]
     pub iperf3: Option<String>,
-    /// Copy this program to the peer first (ssh only).
+    /// Copy this program to the peer unless it has this build (ssh only).
     #[arg(long)]
     pub push: bool,
     /// The address of the peer that data goes to [default: one on a common subnet, else the ssh host].
@@ -410,7 +410,7 @@ pub struct MeasureHttp {
     /// A peer, whose agent then serves; or the URL of any HTTP/1.1 server: `http://HOST[:PORT]/PATH`.
     #[arg(value_name = "PEER|URL")]
     pub target: String,
-    /// Copy this program to the peer first (ssh only).
+    /// Copy this program to the peer unless it has this build (ssh only).
     #[arg(long)]
     pub push: bool,
     /// The address of the peer that data goes to [default: one on a common subnet, else the ssh host].

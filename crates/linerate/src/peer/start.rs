@@ -2,15 +2,22 @@
 
 use std::io::ErrorKind;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use linerate_host::trust::find_program;
 
-use super::{PeerAddress, printable};
+use super::PeerAddress;
+use super::push::push as push_program;
 use crate::exit::{Code, Outcome, Stop};
+use crate::interrupt::Interrupt;
 
 /// What starts the agent of a peer.
-pub(super) fn agent_command(address: &PeerAddress, push: bool, state: &Path) -> Outcome<Command> {
+pub(super) fn agent_command(
+    address: &PeerAddress,
+    push: bool,
+    state: &Path,
+    interrupt: &Interrupt,
+) -> Outcome<Command> {
     if let PeerAddress::Exec(text) = address {
         if push {
             return Err(push_is_for_ssh());
@@ -19,7 +26,7 @@ pub(super) fn agent_command(address: &PeerAddress, push: bool, state: &Path) -> 
         command.args(["-c", text]);
         return Ok(command);
     }
-    program_command(address, push, state, &["agent", "--stdio"])
+    program_command(address, push, state, &["agent", "--stdio"], interrupt)
 }
 
 /// This program at a peer, with `words`; an `exec:` peer has no other command than its agent's.
@@ -28,6 +35,7 @@ pub(crate) fn program_command(
     push: bool,
     state: &Path,
     words: &[&str],
+    interrupt: &Interrupt,
 ) -> Outcome<Command> {
     if push && !matches!(address, PeerAddress::Ssh { .. }) {
         return Err(push_is_for_ssh());
@@ -55,7 +63,7 @@ pub(crate) fn program_command(
         }
         PeerAddress::Ssh { destination, port } => {
             let program = if push {
-                push_binary(destination, *port)?
+                push_program(destination, *port, interrupt)?
             } else {
                 "linerate".to_owned()
             };
@@ -70,7 +78,7 @@ fn push_is_for_ssh() -> Stop {
     Stop::new(Code::Usage, "`--push` is for ssh peers only")
 }
 
-fn ssh(destination: &str, port: Option<u16>) -> Outcome<Command> {
+pub(super) fn ssh(destination: &str, port: Option<u16>) -> Outcome<Command> {
     let program = find_program("ssh", "").map_err(|error| match error.kind() {
         ErrorKind::NotFound => Stop::new(
             Code::NotSupported,
@@ -94,36 +102,6 @@ fn ssh(destination: &str, port: Option<u16>) -> Outcome<Command> {
     }
     command.args(["--", destination]);
     Ok(command)
-}
-
-/// Copies this program to the far end, under a name that carries its version, and gives back its path
-/// there. The copy is written beside its place and moved, so that a torn one is never started.
-fn push_binary(destination: &str, port: Option<u16>) -> Outcome<String> {
-    let own = std::env::current_exe().map_err(|e| Stop::io("find this program's own file", e))?;
-    let program =
-        std::fs::File::open(&own).map_err(|e| Stop::io("read this program's own file", e))?;
-    let place = concat!(".cache/linerate/linerate-", env!("CARGO_PKG_VERSION"));
-    let script = format!(
-        "set -e; umask 077; mkdir -p ~/.cache/linerate; cat > ~/{place}.new; chmod 700 ~/{place}.new; \
-         mv ~/{place}.new ~/{place}"
-    );
-    let mut command = ssh(destination, port)?;
-    let output = command
-        .arg(script)
-        .stdin(program)
-        .stdout(Stdio::null())
-        .output()
-        .map_err(|error| Stop::new(Code::NotSupported, "cannot start `ssh`").because(error))?;
-    if !output.status.success() {
-        return Err(Stop::new(
-            Code::PeerUnreachable,
-            format!(
-                "cannot copy linerate to {destination}: {}",
-                printable(String::from_utf8_lossy(&output.stderr).trim())
-            ),
-        ));
-    }
-    Ok(format!("~/{place}"))
 }
 
 /// The stop for an agent that could not be started.

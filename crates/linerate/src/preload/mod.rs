@@ -24,7 +24,7 @@ use crate::draw::fresh_token;
 use crate::exit::{Code, Outcome, Stop};
 use crate::interrupt::Interrupt;
 use crate::measure::open_path;
-use crate::peer::{PeerAddress, program_command};
+use crate::peer::{FAREWELL, FarStderr, PeerAddress, end_within, program_command};
 use crate::say::{Format, Say};
 use mover::{Role, Said, Task};
 
@@ -215,7 +215,7 @@ struct Mover {
     name: String,
     child: Child,
     said: Receiver<String>,
-    errors: Receiver<String>,
+    stderr: FarStderr,
 }
 
 impl Mover {
@@ -231,7 +231,7 @@ impl Mover {
             Some(PreloadArg::Rsocket) => &["--quiet", "mover", "--preload", "rsocket"],
         };
         let push = ends.push && matches!(at, PeerAddress::Ssh { .. });
-        let mut command = program_command(at, push, ends.state, words)?;
+        let mut command = program_command(at, push, ends.state, words, ends.interrupt)?;
         linerate_testbed::tie_to_parent(&mut command);
         let mut child = command
             .stdin(Stdio::piped())
@@ -248,7 +248,7 @@ impl Mover {
             .map_err(|error| Stop::new(Code::Bug, "cannot write a task").because(error))?;
         line.push(b'\n');
         let said = listen(child.stdout.take());
-        let errors = listen(child.stderr.take());
+        let stderr = FarStderr::read(child.stderr.take());
         if let Some(input) = &mut child.stdin {
             // One that has ended already says below why.
             let _ = input.write_all(&line);
@@ -261,7 +261,7 @@ impl Mover {
             name,
             child,
             said,
-            errors,
+            stderr,
         })
     }
 
@@ -296,14 +296,13 @@ impl Mover {
     fn failure(&mut self) -> Option<Stop> {
         // It may still run: with its input it ends.
         self.child.stdin = None;
-        let number = self.child.wait().ok()?.code();
-        let lines: Vec<String> = self.errors.iter().collect();
+        let number = end_within(&mut self.child, FAREWELL)?.code();
         let code = Code::ALL
             .into_iter()
             .find(|code| number == Some(code.number().into()))
             .unwrap_or(Code::FailedRestored);
-        let text = lines.join("\n");
-        let text = text.trim().trim_start_matches("error: ");
+        let text = self.stderr.text();
+        let text = text.trim_start_matches("error: ");
         (code != Code::Done && !text.is_empty())
             .then(|| Stop::new(code, format!("{}{text}", self.name)))
     }

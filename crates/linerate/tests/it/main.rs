@@ -27,6 +27,7 @@ mod no_rdma;
 mod peers;
 mod preload;
 mod prove;
+mod push;
 mod restore;
 mod schema;
 mod serve;

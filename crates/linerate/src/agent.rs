@@ -4,12 +4,12 @@
 use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
 use std::time::{Duration, Instant};
 
 use linerate_host::apply::Boottime;
 use linerate_model::plan::Plan;
-use linerate_model::protocol::{Failure, FailureKind, PROTOCOL, Reply, Token};
+use linerate_model::protocol::{Failure, FailureKind, PROTOCOL, Reply, Token, request_bytes_max};
 use linerate_model::sample::SideSample;
 use linerate_model::talk::{AgentAction, AgentTalk, Lines};
 use linerate_model::workload::TrialSpec;
@@ -29,6 +29,9 @@ use crate::trial::{record_side, traffic_failure};
 
 /// How long the data connections of a prepared trial may take to arrive.
 const ARRIVAL: Duration = Duration::from_secs(15);
+
+/// Requests that may wait while one is carried out: a controller that floods is made to wait.
+const REQUESTS_WAITING_MAX: usize = 1;
 
 /// What the loop waits for.
 enum Event {
@@ -82,7 +85,7 @@ fn serve_http(args: &AgentArgs, address: SocketAddr, say: &Say) -> Outcome<()> {
 /// Serves one controller on standard input and output.
 fn serve(state: &Path) -> Outcome<()> {
     let station = Station::open(state)?;
-    let (events, heard) = mpsc::channel();
+    let (events, heard) = mpsc::sync_channel(REQUESTS_WAITING_MAX);
     end_on_signals(events.clone())?;
     let lines = events.clone();
     std::thread::spawn(move || read_lines(std::io::stdin(), &lines));
@@ -104,7 +107,7 @@ fn serve(state: &Path) -> Outcome<()> {
 
 /// SIGTERM and SIGHUP end the talk as the controller's good-bye does. SIGINT is the controller's affair:
 /// a terminal sends it to both, and the controller still needs this end to put things back.
-fn end_on_signals(events: Sender<Event>) -> Outcome<()> {
+fn end_on_signals(events: SyncSender<Event>) -> Outcome<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])
         .map_err(|error| Stop::io("listen for signals", error))?;
     std::thread::spawn(move || {
@@ -123,7 +126,7 @@ struct Agent {
     state: PathBuf,
     talk: AgentTalk,
     trial: Option<Trial>,
-    events: Sender<Event>,
+    events: SyncSender<Event>,
 }
 
 impl Agent {
@@ -294,7 +297,7 @@ fn say(reply: &Reply) -> Outcome<bool> {
     Ok(out.write_all(&line).and_then(|()| out.flush()).is_ok())
 }
 
-fn read_lines(mut input: impl Read, events: &Sender<Event>) {
+fn read_lines(mut input: impl Read, events: &SyncSender<Event>) {
     let mut lines = Lines::default();
     let mut buffer = vec![0u8; 64 << 10];
     loop {
@@ -303,7 +306,7 @@ fn read_lines(mut input: impl Read, events: &Sender<Event>) {
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
             _ => break,
         };
-        if let Err(error) = lines.push(&buffer[..count]) {
+        if let Err(error) = lines.push(&buffer[..count], request_bytes_max) {
             let _ = events.send(Event::Garbled(error.to_string()));
             return;
         }
@@ -314,4 +317,41 @@ fn read_lines(mut input: impl Read, events: &Sender<Event>) {
         }
     }
     let _ = events.send(Event::Closed);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    /// A controller that sends without end and never reads: one request at each reading, which is counted.
+    struct Flood(Arc<AtomicUsize>);
+
+    impl Read for Flood {
+        fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+            let line = b"\"read-host\"\n";
+            buffer[..line.len()].copy_from_slice(line);
+            self.0.fetch_add(1, Ordering::SeqCst);
+            Ok(line.len())
+        }
+    }
+
+    #[test]
+    fn a_controller_that_floods_is_read_no_faster_than_it_is_served() {
+        let sent = Arc::new(AtomicUsize::new(0));
+        let (events, heard) = mpsc::sync_channel(REQUESTS_WAITING_MAX);
+        let flood = Flood(Arc::clone(&sent));
+        let reader = std::thread::spawn(move || read_lines(flood, &events));
+        for served in 1..=20_000 {
+            assert!(matches!(heard.recv(), Ok(Event::Line(_))));
+            let read = sent.load(Ordering::SeqCst);
+            // One waits, one is at the queue's door, and one may have been taken since it was counted.
+            let most = served + REQUESTS_WAITING_MAX + 2;
+            assert!(read <= most, "{read} read, {served} served");
+        }
+        drop(heard);
+        reader.join().expect("it ends with its listener");
+    }
 }

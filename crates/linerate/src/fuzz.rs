@@ -12,7 +12,7 @@ use linerate_model::finding::{Diagnosis, Scene};
 use linerate_model::host::Host;
 use linerate_model::ids::{CpuSet, NicName, PciAddress};
 use linerate_model::plan::{End, Plan};
-use linerate_model::protocol::{Reply, Request};
+use linerate_model::protocol::{Request, request_bytes_max};
 use linerate_model::rules::diagnose;
 use linerate_model::sample::Sample;
 use linerate_model::setting::{SettingKey, Settings};
@@ -24,7 +24,7 @@ use linerate_traffic::iperf3::{
     Results, ServerTalk,
 };
 
-use crate::peer::PeerAddress;
+use crate::peer::{PeerAddress, reply_from};
 use crate::report::doctor::{Visit, doctor_json, doctor_junit, doctor_sarif, doctor_text};
 use crate::report::{self, fill, flat};
 use crate::store::{self, Header, Record, StoredRun};
@@ -90,12 +90,12 @@ pub fn protocol(bytes: &[u8]) {
     let mut lines = Lines::default();
     let mut agent = AgentTalk::new("0.0.0");
     for piece in stream.chunks(usize::from(*size).max(1)) {
-        if lines.push(piece).is_err() {
+        if lines.push(piece, request_bytes_max).is_err() {
             return;
         }
         while let Some(line) = lines.next_line() {
             let _ = agent.on_line(&line);
-            if let Ok(reply) = serde_json::from_slice::<Reply>(&line) {
+            if let Ok(reply) = reply_from(&line) {
                 for request in &asked {
                     let _ = answer(request, reply.clone());
                 }

@@ -1,10 +1,12 @@
 //! The other end of a measurement: the talk with its agent. `address` is how it is named, `start` how its agent is
-//! started, `push` how this program is copied there first, `stderr` what is kept of its standard error.
+//! started, `push` how this program is copied there first, `stderr` what is kept of its standard error, `printable` what
+//! becomes of its text.
 //!
 //! Control always goes through the standard streams of a child process (ssh, a shell command, or this
 //! program in another namespace): whoever may start that child is who may talk to the agent.
 
 mod address;
+mod printable;
 mod push;
 mod start;
 mod stderr;
@@ -12,14 +14,17 @@ mod stderr;
 use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::time::{Duration, Instant};
 
-use linerate_model::protocol::{AgentAddress, Failure, PROTOCOL, Reply, Request};
+use linerate_model::protocol::{AgentAddress, Failure, PROTOCOL, Reply, Request, record_bytes_max};
 use linerate_model::talk::{Lines, answer};
-use serde_json::Value;
 
 pub use self::address::PeerAddress;
+pub(crate) use self::printable::printable;
+use self::printable::printable_json;
 pub(crate) use self::start::program_command;
 use self::start::{agent_command, cannot_start};
 pub(crate) use self::stderr::FarStderr;
@@ -34,11 +39,7 @@ const WORK: Duration = Duration::from_secs(30);
 pub(crate) const FAREWELL: Duration = Duration::from_secs(20);
 /// Replies that may wait to be heard. A far end answers one question at a time; one that floods is made
 /// to wait, and fills nobody's memory.
-const REPLIES_WAITING_MAX: usize = 4;
-
-/// The longest text of a far end that is taken as it is: the kernel's own end at a page, lists of CPUs
-/// are a few times that.
-const TEXT_CHARS_MAX: usize = 32 << 10;
+const REPLIES_WAITING_MAX: usize = 1;
 
 /// A running agent at the far end.
 #[derive(Debug)]
@@ -52,6 +53,10 @@ pub struct Peer {
     child: Child,
     input: Option<ChildStdin>,
     replies: Receiver<Heard>,
+    /// How long an answer may be to what was asked last.
+    answer_bytes_max: Arc<AtomicUsize>,
+    /// How long the record may be of the trial that was prepared last.
+    record_bytes_max: usize,
     stderr: FarStderr,
     interrupt: Interrupt,
 }
@@ -83,8 +88,11 @@ impl Peer {
             .map_err(|error| cannot_start(address, error))?;
         let input = child.stdin.take();
         let (heard, replies) = mpsc::sync_channel(REPLIES_WAITING_MAX);
+        // Nothing is asked yet: what comes now is no answer, and short.
+        let answer_bytes_max = Arc::new(AtomicUsize::new(64 << 10));
         if let Some(output) = child.stdout.take() {
-            std::thread::spawn(move || listen(output, &heard));
+            let bytes_max = Arc::clone(&answer_bytes_max);
+            std::thread::spawn(move || listen(output, &heard, &bytes_max));
         }
         let stderr = FarStderr::read(child.stderr.take());
         let mut peer = Self {
@@ -94,6 +102,8 @@ impl Peer {
             child,
             input,
             replies,
+            answer_bytes_max,
+            record_bytes_max: 0,
             stderr,
             interrupt: interrupt.clone(),
         };
@@ -126,6 +136,11 @@ impl Peer {
         let mut line = serde_json::to_vec(request)
             .map_err(|e| Stop::new(Code::Bug, "cannot write a request").because(e))?;
         line.push(b'\n');
+        if let Request::Prepare { spec, .. } = request {
+            self.record_bytes_max = record_bytes_max(spec);
+        }
+        let bytes_max = request.answer_bytes_max(self.record_bytes_max);
+        self.answer_bytes_max.store(bytes_max, Ordering::SeqCst);
         let sent = match &mut self.input {
             Some(input) => input.write_all(&line).and_then(|()| input.flush()),
             None => Err(std::io::ErrorKind::BrokenPipe.into()),
@@ -330,7 +345,7 @@ pub(crate) fn end_within(child: &mut Child, limit: Duration) -> Option<ExitStatu
     }
 }
 
-fn listen(mut output: impl Read, heard: &SyncSender<Heard>) {
+fn listen(mut output: impl Read, heard: &SyncSender<Heard>, bytes_max: &AtomicUsize) {
     let mut lines = Lines::default();
     let mut buffer = vec![0u8; 64 << 10];
     loop {
@@ -339,7 +354,8 @@ fn listen(mut output: impl Read, heard: &SyncSender<Heard>) {
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
             _ => break,
         };
-        if let Err(error) = lines.push(&buffer[..count]) {
+        let bytes_max = |_: &[u8]| bytes_max.load(Ordering::SeqCst);
+        if let Err(error) = lines.push(&buffer[..count], bytes_max) {
             let _ = heard.send(Heard::Garbled(error.to_string()));
             break;
         }
@@ -359,64 +375,46 @@ fn listen(mut output: impl Read, heard: &SyncSender<Heard>) {
     let _ = heard.send(Heard::Closed);
 }
 
-/// Reads a reply. Whatever text is in it may reach a terminal (an error, a host's name, a sysctl), so it
-/// loses its control characters here, at the one door that everything comes in by.
-fn reply_from(line: &[u8]) -> Result<Reply, serde_json::Error> {
-    let mut value = serde_json::from_slice(line)?;
-    make_printable(&mut value);
-    serde_json::from_value(value)
-}
-
-fn make_printable(value: &mut Value) {
-    match value {
-        Value::String(text) if text.chars().nth(TEXT_CHARS_MAX).is_some() => {
-            let start: String = text.chars().take(TEXT_CHARS_MAX).collect();
-            *text = printable(&start) + "...";
-        }
-        Value::String(text) if text.contains(harmful) => *text = printable(text),
-        Value::Array(items) => items.iter_mut().for_each(make_printable),
-        Value::Object(fields) => {
-            fields.values_mut().for_each(make_printable);
-            if fields.keys().any(|name| name.contains(harmful)) {
-                *fields = std::mem::take(fields)
-                    .into_iter()
-                    .map(|(name, field)| (printable(&name), field))
-                    .collect();
-            }
-        }
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
-    }
-}
-
-/// Whether a terminal might obey the character. Tabs and line ends are in the kernel's own texts.
-fn harmful(c: char) -> bool {
-    c.is_control() && !matches!(c, '\t' | '\n')
-}
-
-/// `text` with each character that a terminal might obey replaced by the replacement character.
-pub(crate) fn printable(text: &str) -> String {
-    // ssh ends its lines for a terminal in raw mode.
-    text.replace("\r\n", "\n").replace(harmful, "\u{fffd}")
+/// Reads a reply, straight into its type: in a form for any JSON `[0,0,...]` would take 16 times its length.
+pub(crate) fn reply_from(line: &[u8]) -> Result<Reply, serde_json::Error> {
+    serde_json::from_slice(&printable_json(line))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicUsize;
+
     use super::*;
 
+    /// What is heard of a far end that writes `output` while an answer of `bytes_max` is waited for.
+    fn heard(output: impl Read, bytes_max: usize) -> Vec<Heard> {
+        let (tell, heard) = mpsc::sync_channel(16);
+        listen(output, &tell, &AtomicUsize::new(bytes_max));
+        drop(tell);
+        heard.iter().collect()
+    }
+
     #[test]
-    fn what_a_far_end_says_cannot_steer_the_terminal() {
+    fn a_reply_has_no_control_characters() {
         let line = br#"{"failed":{"kind":"other","message":"\u001b[2Jno \u009b1m\tway\n"}}"#;
         let Ok(Reply::Failed(failure)) = reply_from(line) else {
             panic!("a failure");
         };
         assert_eq!(failure.message, "\u{fffd}[2Jno \u{fffd}1m\tway\n");
-        assert_eq!(printable("one\r\ntwo\rthree"), "one\ntwo\u{fffd}three");
-        let mut long = serde_json::json!(["\u{e9}".repeat(TEXT_CHARS_MAX + 1)]);
-        make_printable(&mut long);
-        let kept = long[0].as_str().map(|text| text.chars().count());
-        assert_eq!(kept, Some(TEXT_CHARS_MAX + 3));
-        let mut keys = serde_json::json!({ "a\u{7}b": ["\u{1b}"] });
-        make_printable(&mut keys);
-        assert_eq!(keys, serde_json::json!({ "a\u{fffd}b": ["\u{fffd}"] }));
+    }
+
+    #[test]
+    fn an_answer_may_be_as_long_as_its_question_allows_and_no_longer() {
+        let short = b"\"applied\"\n".as_slice();
+        let long = std::io::repeat(b' ').take(300_000);
+        let all = heard(short.chain(long).chain(short), 1 << 20);
+        let [Heard::Reply(_), Heard::Reply(_), Heard::Closed] = &all[..] else {
+            panic!("{all:?}")
+        };
+        let all = heard(short.chain(std::io::repeat(b' ')), 100_000);
+        let [Heard::Reply(_), Heard::Garbled(why), Heard::Closed] = &all[..] else {
+            panic!("{all:?}")
+        };
+        assert!(why.contains("longer than 100000 bytes"), "{why}");
     }
 }

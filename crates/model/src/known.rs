@@ -1,6 +1,8 @@
 //! Not-knowing is a value with a cause. A fact that could not be read is never 0, never "ok", never
 //! left out: it is [`Known::Unknown`] with the place that was asked and the reason it did not answer.
 
+mod read;
+
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -77,7 +79,7 @@ impl fmt::Display for Gap {
 ///
 /// On the wire and in stored runs a known fact is its value alone, an unknown one the [`Gap`]. What
 /// `--format json` prints turns each gap into `null` and lists it under `gaps`.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(untagged)]
 pub enum Known<T> {
     /// Why the fact is not known.

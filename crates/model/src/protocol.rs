@@ -25,7 +25,11 @@
 //!   Bye, or end of stream      -->   (everything not committed is undone)
 //! ```
 
-use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::marker::PhantomData;
+
+use serde::de::{Error, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::host::Host;
 use crate::ids::NicName;
@@ -41,8 +45,96 @@ pub const PROTOCOL: u32 = 3;
 /// The most settings that are asked for at once: four for each of 4,096 queues.
 pub const SETTINGS_MAX: usize = 16_384;
 
-/// The longest line either end reads: a host of 1,024 CPUs and 4,096 interrupts takes about 2 MiB.
+/// The longest line either end reads.
 pub const LINE_BYTES_MAX: usize = 64 << 20;
+
+/// The longest request with a plan: three times what a plan of [`SETTINGS_MAX`] changes takes.
+const PLAN_BYTES_MAX: usize = 16 << 20;
+/// The longest request with keys or with a trial.
+const LIST_BYTES_MAX: usize = 4 << 20;
+/// The longest request of any other kind.
+const REQUEST_BYTES_MAX: usize = 64 << 10;
+
+/// The longest description of a host: one of 1,024 CPUs and 4,096 interrupts takes about 2 MiB.
+const HOST_BYTES_MAX: usize = 16 << 20;
+/// The longest answer that is a confirmation or a failure.
+const ANSWER_BYTES_MAX: usize = 1 << 20;
+/// The longest value of a setting: the kernel's own text ends at a page.
+const VALUE_BYTES_MAX: usize = 16 << 10;
+/// The longest record of a trial without its flows: counters, CPU times, latencies, a profile.
+const RECORD_BYTES_MAX: usize = 16 << 20;
+/// The longest record of one flow without its readings.
+const FLOW_BYTES_MAX: usize = 64 << 10;
+/// The longest reading of a flow: two numbers of at most 20 digits.
+const READING_BYTES_MAX: usize = 42;
+
+/// How long the request may be whose line begins with `start`.
+pub fn request_bytes_max(start: &[u8]) -> usize {
+    let start = &start[..start.len().min(64)];
+    match start.split(|&byte| byte == b'"').nth(1) {
+        Some(b"apply" | b"lease") => PLAN_BYTES_MAX,
+        Some(b"read-settings" | b"prepare") => LIST_BYTES_MAX,
+        _ => REQUEST_BYTES_MAX,
+    }
+}
+
+/// How long the record of a trial of `spec` may be.
+pub fn record_bytes_max(spec: &TrialSpec) -> usize {
+    let flows = usize::try_from(spec.flows).unwrap_or(usize::MAX);
+    let readings = usize::try_from(spec.readings()).unwrap_or(usize::MAX);
+    flows
+        .saturating_mul(FLOW_BYTES_MAX)
+        .saturating_add(readings.saturating_mul(READING_BYTES_MAX))
+        .saturating_add(RECORD_BYTES_MAX)
+        .min(LINE_BYTES_MAX)
+}
+
+impl Request {
+    /// How long its answer may be, where `record_bytes_max` is that of the trial that is prepared.
+    pub fn answer_bytes_max(&self, record_bytes_max: usize) -> usize {
+        match self {
+            Self::ReadHost => HOST_BYTES_MAX,
+            Self::ReadSettings(keys) => keys
+                .len()
+                .saturating_mul(VALUE_BYTES_MAX)
+                .saturating_add(ANSWER_BYTES_MAX)
+                .min(LINE_BYTES_MAX),
+            // The record of a trial that is given up may be on its way.
+            Self::Start | Self::Abort => record_bytes_max,
+            _ => ANSWER_BYTES_MAX,
+        }
+    }
+}
+
+/// Reads at most [`SETTINGS_MAX`] items, and keeps no more.
+fn settings<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    struct Items<T>(PhantomData<T>);
+    impl<'de, T: Deserialize<'de>> Visitor<'de> for Items<T> {
+        type Value = Vec<T>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "at most {SETTINGS_MAX} settings")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Vec<T>, A::Error> {
+            let mut all = Vec::new();
+            while let Some(item) = items.next_element()? {
+                if all.len() == SETTINGS_MAX {
+                    return Err(A::Error::custom(format_args!(
+                        "more than {SETTINGS_MAX} settings at once"
+                    )));
+                }
+                all.push(item);
+            }
+            Ok(all)
+        }
+    }
+    deserializer.deserialize_seq(Items(PhantomData))
+}
 
 /// How long a data connection may take to present its token.
 pub const TOKEN_MILLIS_MAX: u64 = 1_000;
@@ -66,7 +158,7 @@ pub enum Request {
     /// Read the host.
     ReadHost,
     /// Read settings, also such as a host's map does not hold.
-    ReadSettings(Vec<SettingKey>),
+    ReadSettings(#[serde(deserialize_with = "settings")] Vec<SettingKey>),
     /// Apply a plan, journalled; undone when the stream ends.
     Apply {
         /// The changes.
@@ -126,7 +218,7 @@ pub enum Reply {
     /// The answer to [`Request::ReadHost`].
     Host(Box<Host>),
     /// The answer to [`Request::ReadSettings`], in its order.
-    Settings(Vec<Known<Value>>),
+    Settings(#[serde(deserialize_with = "settings")] Vec<Known<Value>>),
     /// The plan is applied and read back.
     Applied,
     /// The leased plan is applied and read back.

@@ -2,13 +2,11 @@
 //! that read and write live in `linerate::agent` and `linerate::peer`.
 
 use crate::plan::Plan;
-use crate::protocol::{
-    Failure, FailureKind, LINE_BYTES_MAX, PROTOCOL, Reply, Request, SETTINGS_MAX, Token,
-};
+use crate::protocol::{Failure, FailureKind, PROTOCOL, Reply, Request, Token};
 use crate::setting::SettingKey;
 use crate::workload::TrialSpec;
 
-/// Cuts a stream of bytes into lines, holding at most [`LINE_BYTES_MAX`] of an unfinished one.
+/// Cuts a stream of bytes into lines, and refuses one that grows past its limit.
 #[derive(Debug, Default)]
 pub struct Lines {
     held: Vec<u8>,
@@ -18,21 +16,26 @@ pub struct Lines {
     unfinished: usize,
 }
 
-/// A line grew past [`LINE_BYTES_MAX`].
+/// A line grew past so many bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a message is longer than {LINE_BYTES_MAX} bytes")]
-pub struct LineTooLong;
+#[error("a message is longer than {0} bytes")]
+pub struct LineTooLong(pub usize);
 
 impl Lines {
-    /// Takes in what was read.
-    pub fn push(&mut self, bytes: &[u8]) -> Result<(), LineTooLong> {
+    /// Takes in what was read. `bytes_max` is the limit of a line, by its beginning.
+    pub fn push(
+        &mut self,
+        bytes: &[u8],
+        bytes_max: impl Fn(&[u8]) -> usize,
+    ) -> Result<(), LineTooLong> {
         self.held.extend_from_slice(bytes);
         self.unfinished = match bytes.iter().rposition(|&byte| byte == b'\n') {
             Some(end) => bytes.len() - end - 1,
             None => self.unfinished + bytes.len(),
         };
-        if self.unfinished > LINE_BYTES_MAX {
-            Err(LineTooLong)
+        let most = bytes_max(&self.held[self.held.len() - self.unfinished..]);
+        if self.unfinished > most {
+            Err(LineTooLong(most))
         } else {
             Ok(())
         }
@@ -217,16 +220,7 @@ fn is_of_host(request: &Request) -> bool {
 fn of_host(request: Request) -> AgentAction {
     match request {
         Request::ReadHost => AgentAction::ReadHost,
-        Request::ReadSettings(keys) if keys.len() <= SETTINGS_MAX => {
-            AgentAction::ReadSettings(keys)
-        }
-        Request::ReadSettings(keys) => refuse(
-            FailureKind::BadInput,
-            format!(
-                "{} settings at once: the most is {SETTINGS_MAX}",
-                keys.len()
-            ),
-        ),
+        Request::ReadSettings(keys) => AgentAction::ReadSettings(keys),
         Request::Apply {
             plan,
             include_way_in,
@@ -320,6 +314,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::protocol::{SETTINGS_MAX, request_bytes_max};
     use crate::units::Nanoseconds;
 
     fn spec() -> TrialSpec {
@@ -419,7 +414,7 @@ mod tests {
             let mut cutter = Lines::default();
             let mut seen = Vec::new();
             for piece in stream.chunks(cut) {
-                cutter.push(piece).expect("short lines");
+                cutter.push(piece, |_| 20).expect("short lines");
                 while let Some(line) = cutter.next_line() {
                     seen.push(String::from_utf8(line).expect("ASCII"));
                 }
@@ -435,10 +430,44 @@ mod tests {
     }
 
     #[test]
-    fn a_line_without_end_is_refused_before_it_fills_memory() {
-        let mut lines = Lines::default();
-        let piece = vec![b'x'; LINE_BYTES_MAX / 2 + 1];
-        assert_eq!(lines.push(&piece), Ok(()));
-        assert_eq!(lines.push(&piece), Err(LineTooLong));
+    fn a_request_is_refused_as_soon_as_it_is_longer_than_its_kind_may_be() {
+        for (start, most) in [
+            (r#"{"apply":{"plan":"#, 16 << 20),
+            (r#"{"read-settings":[""#, 4 << 20),
+            (r#"{"prepare":{"#, 4 << 20),
+            (r#""read-host""#, 64 << 10),
+            ("no request", 64 << 10),
+            ("", 64 << 10),
+        ] {
+            let mut lines = Lines::default();
+            lines
+                .push(b"\"abort\"\n", request_bytes_max)
+                .expect("it is short");
+            lines
+                .push(start.as_bytes(), request_bytes_max)
+                .expect("it is short");
+            let filler = vec![b' '; most - start.len()];
+            assert_eq!(lines.push(&filler, request_bytes_max), Ok(()), "{start}");
+            let refused = lines.push(b" ", request_bytes_max);
+            assert_eq!(refused, Err(LineTooLong(most)), "{start}");
+        }
+    }
+
+    #[test]
+    fn more_settings_than_may_be_asked_for_are_refused_while_they_are_read() {
+        let keys = |count| {
+            let keys = vec![r#""sysctl/net.ipv4.tcp_rmem""#; count].join(",");
+            format!(r#"{{"read-settings":[{keys}]}}"#)
+        };
+        let mut talk = greeted();
+        let action = talk.on_line(keys(SETTINGS_MAX).as_bytes());
+        assert!(matches!(action, AgentAction::ReadSettings(_)));
+        let AgentAction::Refuse(failure) = talk.on_line(keys(SETTINGS_MAX + 1).as_bytes()) else {
+            panic!("it was not refused")
+        };
+        assert!(failure.message.contains("16384 settings"), "{failure}");
+        // So are values that answer nobody.
+        let values = format!(r#"{{"settings":[{}0]}}"#, "0,".repeat(SETTINGS_MAX));
+        serde_json::from_str::<Reply>(&values).expect_err("it is one too many");
     }
 }

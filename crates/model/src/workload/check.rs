@@ -158,6 +158,17 @@ impl TrialSpec {
             }
     }
 
+    /// How many readings of its flows a trial makes.
+    pub(crate) fn readings(&self) -> u64 {
+        let intervals = self.duration_ns.as_u64() / self.interval_ns.as_u64().max(1);
+        let ways = if self.direction == Direction::Bidirectional {
+            2
+        } else {
+            1
+        };
+        intervals.saturating_mul(u64::from(self.flows) * ways)
+    }
+
     fn check_interval(&self) -> Result<(), SpecError> {
         let in_range =
             self.interval_ns >= Nanoseconds::from_millis(1) && self.interval_ns <= self.duration_ns;
@@ -168,14 +179,8 @@ impl TrialSpec {
             "1 ms to the duration",
         )?;
         // Bounds the memory of the readings, and keeps a record within the protocol's longest line.
-        let intervals = self.duration_ns.as_u64() / self.interval_ns.as_u64();
-        let ways = if self.direction == Direction::Bidirectional {
-            2
-        } else {
-            1
-        };
         require(
-            intervals.saturating_mul(u64::from(self.flows) * ways) <= 1_000_000,
+            self.readings() <= 1_000_000,
             "the interval",
             || self.interval_ns.to_string(),
             "at most a million a trial, of all flows together",

@@ -27,6 +27,7 @@ pub mod memory;
 pub mod mover;
 mod rdma;
 pub mod simulated;
+mod source;
 mod stream;
 mod sys;
 pub mod tcp;

@@ -268,7 +268,9 @@ impl<'a> Test<'a> {
     fn exchange(&mut self, local: &SideSample) -> Result<Results, TrafficError> {
         let ours = results_of(local, &[], Duration::ZERO);
         self.line.write_json(&ours.write())?;
-        let theirs = self.line.read_frame(Frame::RESULTS_MAX, "its results")?;
+        let theirs = self
+            .line
+            .read_frame(Frame::RESULTS_MAX, "its results", ANSWER_MAX)?;
         let theirs = Results::read(&theirs).map_err(|error| self.line.wrong(error))?;
         self.hear()?;
         self.line.say(State::IperfDone)?;

@@ -5,11 +5,13 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::wire::Cookie;
 use crate::TrafficError;
 use crate::abort::{new_event, signal};
+use crate::source::Source;
 
 /// A test, as the door knows it.
 #[derive(Debug)]
@@ -21,6 +23,8 @@ pub(super) struct Place {
     pub(super) own: SocketAddr,
     /// Signalled when a stream has come, or when a turn is free.
     pub(super) news: OwnedFd,
+    /// Streams that it has been given.
+    streams: AtomicU32,
     inbox: Mutex<Inbox>,
 }
 
@@ -35,6 +39,10 @@ struct Inbox {
 }
 
 impl Place {
+    fn source(&self) -> Source {
+        self.client.into()
+    }
+
     fn inbox(&self) -> MutexGuard<'_, Inbox> {
         self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -69,21 +77,29 @@ impl Place {
     }
 }
 
-/// All tests of a server, and what they may have together.
+/// What tests may have.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Most {
+    pub(super) tests: usize,
+    /// Each stream has a thread.
+    pub(super) streams: u32,
+}
+
+/// All tests of a server, and what they may have.
 #[derive(Debug)]
 pub(super) struct Desk {
     places: Mutex<Vec<Arc<Place>>>,
-    tests_max: usize,
-    /// Streams that may still be opened.
-    streams_left: Mutex<u32>,
+    together: Most,
+    /// The tests of one source.
+    of_one: Most,
 }
 
 impl Desk {
-    pub(super) fn new(tests_max: usize, streams_max: u32) -> Self {
+    pub(super) fn new(together: Most, of_one: Most) -> Self {
         Self {
             places: Mutex::default(),
-            tests_max,
-            streams_left: Mutex::new(streams_max),
+            together,
+            of_one,
         }
     }
 
@@ -91,7 +107,7 @@ impl Desk {
         self.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A place for a new test; none when there are too many.
+    /// A place for a new test; none when there are too many, of all clients or of this one.
     pub(super) fn open(
         &self,
         cookie: Cookie,
@@ -99,7 +115,9 @@ impl Desk {
         own: SocketAddr,
     ) -> Result<Option<Arc<Place>>, TrafficError> {
         let mut places = self.places();
-        if places.len() >= self.tests_max {
+        let source = Source::from(client);
+        let of_one = places.iter().filter(|place| place.source() == source);
+        if places.len() >= self.together.tests || of_one.count() >= self.of_one.tests {
             return Ok(None);
         }
         let place = Arc::new(Place {
@@ -107,6 +125,7 @@ impl Desk {
             client: client.to_canonical(),
             own,
             news: new_event()?,
+            streams: AtomicU32::new(0),
             inbox: Mutex::default(),
         });
         places.push(Arc::clone(&place));
@@ -160,27 +179,21 @@ impl Desk {
         }
     }
 
-    /// Takes `streams` of those that may be open; false when there are not so many left.
-    pub(super) fn take_streams(&self, streams: u32) -> bool {
-        let mut left = self.streams_left();
-        match left.checked_sub(streams) {
-            Some(rest) => {
-                *left = rest;
-                true
-            }
-            None => false,
+    /// Gives `place` its streams until it is closed; false when there are not so many left, of all or of this client's.
+    pub(super) fn give_streams(&self, place: &Place, streams: u32) -> bool {
+        let places = self.places();
+        let open = |of_one: bool| {
+            let counted = places
+                .iter()
+                .filter(|one| !of_one || one.source() == place.source());
+            let open = counted.map(|one| one.streams.load(Ordering::SeqCst));
+            open.fold(streams, u32::saturating_add)
+        };
+        let is_room = open(false) <= self.together.streams && open(true) <= self.of_one.streams;
+        if is_room {
+            place.streams.store(streams, Ordering::SeqCst);
         }
-    }
-
-    /// Gives them back.
-    pub(super) fn give_streams(&self, streams: u32) {
-        *self.streams_left() += streams;
-    }
-
-    fn streams_left(&self) -> MutexGuard<'_, u32> {
-        self.streams_left
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        is_room
     }
 }
 
@@ -191,17 +204,26 @@ mod tests {
     use super::*;
     use crate::iperf3::COOKIE_BYTES;
 
-    fn place(desk: &Desk, number: u8) -> Arc<Place> {
+    const WIDE: Most = Most {
+        tests: 10,
+        streams: 100,
+    };
+
+    /// A test of the client 10.0.0.`client`.
+    fn open(desk: &Desk, client: u8, number: u8) -> Option<Arc<Place>> {
         let cookie = Cookie::of_random(&[number; COOKIE_BYTES - 1]);
-        let client = IpAddr::from([10, 0, 0, 1]);
+        let client = IpAddr::from([10, 0, 0, client]);
         let own = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
-        let place = desk.open(cookie, client, own).expect("an eventfd");
-        place.expect("room")
+        desk.open(cookie, client, own).expect("an eventfd")
+    }
+
+    fn place(desk: &Desk, number: u8) -> Arc<Place> {
+        open(desk, 1, number).expect("room")
     }
 
     #[test]
     fn two_tests_of_one_address_open_their_udp_streams_one_after_the_other() {
-        let desk = Desk::new(2, 10);
+        let desk = Desk::new(WIDE, WIDE);
         let (first, second) = (place(&desk, 1), place(&desk, 2));
         assert!(desk.take_turn(&first, 1));
         assert!(!desk.take_turn(&second, 1));
@@ -214,15 +236,33 @@ mod tests {
 
     #[test]
     fn there_are_never_more_tests_or_streams_than_allowed() {
-        let desk = Desk::new(1, 10);
-        let _first = place(&desk, 1);
-        let own = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
-        let cookie = Cookie::of_random(&[2; COOKIE_BYTES - 1]);
-        let more = desk.open(cookie, own.ip(), own).expect("an eventfd");
-        assert!(more.is_none());
-        assert!(desk.take_streams(8));
-        assert!(!desk.take_streams(3));
-        desk.give_streams(8);
-        assert!(desk.take_streams(10));
+        let most = Most {
+            tests: 2,
+            streams: 10,
+        };
+        let desk = Desk::new(most, WIDE);
+        let (first, second) = (place(&desk, 1), place(&desk, 2));
+        assert!(open(&desk, 2, 3).is_none());
+        assert!(desk.give_streams(&first, 8));
+        assert!(!desk.give_streams(&second, 3));
+        desk.close(&first);
+        assert!(desk.give_streams(&second, 10));
+    }
+
+    #[test]
+    fn what_one_client_may_have_leaves_room_for_others() {
+        let most = Most {
+            tests: 2,
+            streams: 10,
+        };
+        let desk = Desk::new(WIDE, most);
+        let (first, second) = (place(&desk, 1), place(&desk, 2));
+        assert!(open(&desk, 1, 3).is_none(), "a third of one client");
+        let other = open(&desk, 2, 3).expect("room for another client");
+        assert!(desk.give_streams(&first, 8));
+        assert!(!desk.give_streams(&second, 3));
+        assert!(desk.give_streams(&other, 10));
+        desk.close(&first);
+        assert!(open(&desk, 1, 4).is_some());
     }
 }

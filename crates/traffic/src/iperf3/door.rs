@@ -1,9 +1,9 @@
 //! The port of the server: takes connections, reads the cookie of each, and tells whose they are.
 //!
 //! Strangers may connect, and thousands of them: each has some seconds for its cookie, only so many are held,
-//! and the oldest goes when one more comes.
+//! and when one more comes the oldest goes of those whose source holds the most.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -18,6 +18,7 @@ use rustix::net::{
 use super::desk::Desk;
 use super::wire::{COOKIE_BYTES, Cookie, State};
 use super::{REPLIES, SALUTE};
+use crate::source::Source;
 use crate::tcp::socket::{Woken, wait};
 use crate::{Abort, TrafficError};
 
@@ -42,6 +43,7 @@ pub(super) struct Door {
 #[derive(Debug)]
 struct Stranger {
     socket: OwnedFd,
+    source: Option<Source>,
     until: Instant,
     cookie: [u8; COOKIE_BYTES],
     filled: usize,
@@ -131,17 +133,20 @@ impl Door {
             match accept_with(&self.tcp, flags) {
                 Ok(socket) => {
                     if strangers.len() >= STRANGERS_MAX {
-                        strangers.pop_front();
+                        send_away_one(strangers);
                     }
+                    let from = getpeername(&socket).ok().flatten();
+                    let from = from.and_then(|from| SocketAddr::try_from(from).ok());
                     strangers.push_back(Stranger {
                         socket,
+                        source: from.map(|from| from.ip().into()),
                         until: Instant::now() + COOKIE_TIME_MAX,
                         cookie: [0; COOKIE_BYTES],
                         filled: 0,
                     });
                 }
                 Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS) => {
-                    return strangers.pop_front().is_some();
+                    return send_away_one(strangers);
                 }
                 // Nobody waits any more; or an error of the connection itself.
                 Err(_) => return true,
@@ -169,6 +174,19 @@ impl Door {
             }
         }
     }
+}
+
+/// Closes the oldest connection of those whose source has the most; false when there is none.
+fn send_away_one(strangers: &mut VecDeque<Stranger>) -> bool {
+    let mut held: HashMap<Option<Source>, usize> = HashMap::new();
+    for one in strangers.iter() {
+        *held.entry(one.source).or_default() += 1;
+    }
+    let most = held.values().max().copied();
+    let oldest = strangers
+        .iter()
+        .position(|one| held.get(&one.source).copied() == most);
+    oldest.is_some_and(|oldest| strangers.remove(oldest).is_some())
 }
 
 /// Notes who has saluted on `udp`. Data of a test that is over comes to the same port: it is longer.
@@ -275,4 +293,34 @@ fn bound(address: SocketAddr, kind: SocketType) -> Result<OwnedFd, TrafficError>
         _ => TrafficError::of_errno("bind the port", errno),
     })?;
     Ok(socket)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+
+    use super::*;
+    use crate::abort::new_event;
+
+    #[test]
+    fn a_source_with_many_strangers_makes_room_by_its_own_oldest() {
+        let stranger = |client: u8, seconds: u64| Stranger {
+            socket: new_event().expect("a descriptor"),
+            source: Some(IpAddr::from([10, 0, 0, client]).into()),
+            until: Instant::now() + Duration::from_secs(seconds),
+            cookie: [0; COOKIE_BYTES],
+            filled: 0,
+        };
+        let mut all: VecDeque<Stranger> = [(1, 1), (2, 2), (2, 3), (3, 4), (2, 5)]
+            .into_iter()
+            .map(|(client, seconds)| stranger(client, seconds))
+            .collect();
+        let first = all[0].until;
+        let (oldest, newest) = (all[1].until, all[4].until);
+        assert!(send_away_one(&mut all));
+        let left: Vec<Instant> = all.iter().map(|one| one.until).collect();
+        assert!(left.contains(&first) && left.contains(&newest) && !left.contains(&oldest));
+        all.clear();
+        assert!(!send_away_one(&mut all));
+    }
 }

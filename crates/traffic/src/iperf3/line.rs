@@ -152,8 +152,9 @@ impl<'a> Line<'a> {
         &self,
         most: usize,
         awaited: &'static str,
+        limit: Duration,
     ) -> Result<Vec<u8>, TrafficError> {
-        let until = Instant::now() + ANSWER_MAX;
+        let until = Instant::now() + limit;
         let mut frame = Frame::new(most);
         let mut piece = Vec::new();
         while frame.wanted() > 0 {

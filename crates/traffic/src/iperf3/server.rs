@@ -4,16 +4,22 @@ use std::net::SocketAddr;
 use std::sync::Mutex;
 use std::thread;
 
-use super::desk::Desk;
+use super::desk::{Desk, Most};
 use super::door::{Caller, Door, refuse};
 use super::session::{self, Finished};
 use crate::{Abort, TrafficError};
 
-/// Tests at the same time.
-const TESTS_MAX: usize = 64;
+/// Tests at the same time, and their streams.
+const TOGETHER: Most = Most {
+    tests: 64,
+    streams: 1_024,
+};
 
-/// Streams of all tests together, each of which has a thread.
-const STREAMS_ALL_MAX: u32 = 1_024;
+/// Those of one client, so that it does not shut out the others; iperf3's own limit of a test is 128 streams each way.
+const OF_ONE: Most = Most {
+    tests: 16,
+    streams: 512,
+};
 
 /// A server that iperf3's clients can be pointed to. Whoever reaches its port may test: bind it to the
 /// address of the network that shall.
@@ -40,7 +46,7 @@ impl Iperf3Server {
         abort: &Abort,
         on_done: impl Fn(Finished) + Send,
     ) -> Result<(), TrafficError> {
-        let desk = Desk::new(TESTS_MAX, STREAMS_ALL_MAX);
+        let desk = Desk::new(TOGETHER, OF_ONE);
         let on_done = Mutex::new(on_done);
         let done = |finished| {
             let on_done = on_done

@@ -35,6 +35,9 @@ use crate::{Abort, TrafficError};
 /// A test whose bytes do not move for so long has lost its client.
 const IDLE_MAX: Duration = Duration::from_secs(120);
 
+/// How long the parameters may take: a client has them ready when it connects.
+const PARAMETERS_TIME_MAX: Duration = Duration::from_secs(5);
+
 /// How long data that is still on the way is waited for when the client has ended the test. Its streams may
 /// stay open: iperf3 closes them when all is over.
 const GRACE: Duration = Duration::from_millis(100);
@@ -104,27 +107,17 @@ struct Session<'a> {
     desk: &'a Desk,
 }
 
-/// The streams that a test has taken of all there may be; given back when it ends.
-struct Taken<'a>(&'a Desk, u32);
-
-impl Drop for Taken<'_> {
-    fn drop(&mut self) {
-        self.0.give_streams(self.1);
-    }
-}
-
 impl Session<'_> {
     fn run(&self, finished: &mut Finished) -> Result<(), TrafficError> {
         let line = self.line;
         line.say(State::ParamExchange)?;
-        let json = line.read_frame(Frame::PARAMETERS_MAX, "its parameters")?;
+        let json = line.read_frame(Frame::PARAMETERS_MAX, "its parameters", PARAMETERS_TIME_MAX)?;
         let parameters = Parameters::read(&json).map_err(|error| line.wrong(error))?;
         let asked = &*finished.parameters.insert(parameters);
-        if !self.desk.take_streams(asked.streams()) {
-            let what = "all streams that this server has";
+        if !self.desk.give_streams(self.place, asked.streams()) {
+            let what = "all streams that this server has for a client";
             return Err(line.wrong(TalkError::NoRoom { what }));
         }
-        let _taken = Taken(self.desk, asked.streams());
         let streams = self.streams(asked)?;
         let spec = spec_of(asked);
         let flows = flows_of(asked, &spec, streams)?;
@@ -145,7 +138,7 @@ impl Session<'_> {
         let told = results_of(&local, &omitted, orders.omit);
         finished.local = Some(local);
         line.say(State::ExchangeResults)?;
-        let heard = line.read_frame(Frame::RESULTS_MAX, "its results")?;
+        let heard = line.read_frame(Frame::RESULTS_MAX, "its results", ANSWER_MAX)?;
         let heard = Results::read(&heard).map_err(|error| line.wrong(error))?;
         line.write_json(&told.write())?;
         finished.told = Some(told);

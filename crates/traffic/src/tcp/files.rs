@@ -47,6 +47,23 @@ pub(crate) fn make_room(spec: &TrialSpec) -> Result<(), TrafficError> {
     }
 }
 
+/// Raises the soft limit to the hard one, and gives back how many clients' connections a server may hold.
+pub(crate) fn room_for_clients() -> Result<usize, TrafficError> {
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current != limit.maximum {
+        let raised = Rlimit {
+            current: limit.maximum,
+            maximum: limit.maximum,
+        };
+        setrlimit(Resource::Nofile, raised).map_err(|errno| {
+            TrafficError::of_errno("raise the limit of file descriptors", errno)
+        })?;
+    }
+    let hard = limit.maximum.unwrap_or(u64::MAX);
+    let room = hard.saturating_sub(files_open()?).saturating_sub(SPARE);
+    Ok(usize::try_from(room).unwrap_or(usize::MAX))
+}
+
 /// The soft limit that there must be for `needed` descriptors, and better `wanted`; `None` when the one in
 /// force will do, and the hard limit as an error when not even that is enough.
 fn new_soft_limit(limit: Rlimit, needed: u64, wanted: u64) -> Result<Option<u64>, u64> {

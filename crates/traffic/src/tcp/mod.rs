@@ -41,7 +41,7 @@ use linerate_model::workload::{Direction, TrialSpec, Workload};
 
 pub use accept::Listening;
 pub(crate) use connect::connect_error;
-pub(crate) use files::make_room;
+pub(crate) use files::{make_room, room_for_clients};
 use select::Kept;
 
 use crate::{Abort, TrafficError};

@@ -10,7 +10,7 @@ use linerate_model::workload::Waiting;
 use linerate_traffic::TrafficError;
 use linerate_traffic::http::{SOURCE_BODY, Served, Server};
 
-use crate::scene::abort;
+use crate::scene::{abort, connect_from};
 
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: linerate.localhost\r\n\r\n";
 
@@ -21,6 +21,10 @@ fn open(address: SocketAddr, threads: u32, body: Bytes) -> Result<Server, Traffi
 /// Runs `client` against a server, and ends the server.
 pub(crate) fn with_server(threads: u32, body: Bytes, client: impl FnOnce(SocketAddr)) -> Served {
     let server = open((Ipv4Addr::LOCALHOST, 0).into(), threads, body).expect("a free port");
+    with(server, client)
+}
+
+fn with(server: Server, client: impl FnOnce(SocketAddr)) -> Served {
     let address = server.address();
     let abort = abort();
     thread::scope(|scope| {
@@ -170,15 +174,59 @@ fn what_is_no_request_is_refused_by_its_status_and_the_connection_ends() {
 }
 
 #[test]
-fn a_head_that_trickles_in_is_given_up_after_its_time() {
+fn a_head_that_trickles_in_or_never_comes_is_given_up_after_its_time() {
     with_server(1, SOURCE_BODY, |address| {
+        let mut silent = connect(address);
         let mut slow = connect(address);
         slow.write_all(b"GET / HTTP/1.1\r\nHost: ").expect("open");
         let mut answer = String::new();
         slow.read_to_string(&mut answer)
             .expect("it is closed in order");
         assert!(answer.starts_with("HTTP/1.1 408 "), "{answer:?}");
+        let count = silent.read_to_string(&mut answer);
+        assert_eq!(count.expect("it is closed in order"), 0);
     });
+}
+
+#[test]
+fn slow_heads_from_one_address_do_not_keep_others_out() {
+    const HEAD: &[u8] = b"GET / HTTP/1.1\r\nHost: ";
+    let server = open((Ipv4Addr::LOCALHOST, 0).into(), 1, SOURCE_BODY).expect("a free port");
+    let served = with(server.holding_at_most(40), |address| {
+        let slow = || {
+            let mut stream = connect(address);
+            // One above the share is closed at once, maybe before it has said a word.
+            let _ = stream.write_all(HEAD);
+            stream
+        };
+        let held: Vec<TcpStream> = (0..30).map(|_| slow()).collect();
+        for _ in 0..60 {
+            let mut answer = Vec::new();
+            // A reset is an end, too.
+            let _ = slow().read_to_end(&mut answer);
+            assert_eq!(answer, b"", "it was let in");
+        }
+        let mut other = connect_from([127, 0, 0, 2], address);
+        other.write_all(b"GET / HTTP/1.0\r\n\r\n").expect("open");
+        let mut answer = String::new();
+        other.read_to_string(&mut answer).expect("an answer");
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+        // A place that is free again is the next one's.
+        drop(held);
+        let answer = ask_until_answered(address);
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    });
+    assert_eq!(served.requests, 2);
+}
+
+/// Asks until the server has seen that earlier clients have left.
+fn ask_until_answered(address: SocketAddr) -> String {
+    loop {
+        let answer = ask_last(address, b"GET / HTTP/1.0\r\n\r\n");
+        if !answer.is_empty() {
+            return answer;
+        }
+    }
 }
 
 #[test]

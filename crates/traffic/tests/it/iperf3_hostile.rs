@@ -11,7 +11,7 @@ use linerate_traffic::TrafficError;
 use linerate_traffic::iperf3::{Finished, Frame, TalkError, measure};
 
 use crate::iperf3::{loopback, next, with_server};
-use crate::scene::{abort, read_byte, spec};
+use crate::scene::{abort, connect_from, read_byte, spec};
 
 const COOKIE: &[u8; 37] = b"abcdefghijklmnopqrstuvwxyz2345672345\0";
 
@@ -184,23 +184,30 @@ fn a_stream_too_many_and_one_of_nobodys_test_are_refused() {
     });
 }
 
+/// The first byte that the server says to a client with a cookie of `number`, from 127.0.0.`client`.
+fn first_word(address: SocketAddr, client: u8, number: usize) -> (TcpStream, Option<u8>) {
+    let mut stream = connect_from([127, 0, 0, client], address);
+    let mut cookie = *COOKIE;
+    cookie[..4].copy_from_slice(format!("{number:04}").as_bytes());
+    stream.write_all(&cookie).expect("open");
+    let word = read_byte(&mut stream);
+    (stream, word)
+}
+
 #[test]
 fn more_tests_than_there_is_room_for_are_told_that_it_is_busy() {
     with_server(loopback(), |address, finished| {
         let mut held = Vec::new();
-        let busy = loop {
-            let mut stream = TcpStream::connect(address).expect("it listens");
-            let mut cookie = *COOKIE;
-            let number = format!("{:04}", held.len());
-            cookie[..4].copy_from_slice(number.as_bytes());
-            stream.write_all(&cookie).expect("open");
-            match read_byte(&mut stream) {
-                Some(9) => held.push(stream),
-                other => break other,
+        for client in 1..=4 {
+            for _ in 0..16 {
+                let (stream, word) = first_word(address, client, held.len());
+                assert_eq!(word, Some(9), "{} are held", held.len());
+                held.push(stream);
             }
-        };
-        assert_eq!(busy, Some(0xFF));
-        assert_eq!(held.len(), 64);
+            // Its share is taken, and the others have theirs.
+            assert_eq!(first_word(address, client, 1_000).1, Some(0xFF));
+        }
+        assert_eq!(first_word(address, 5, 1_000).1, Some(0xFF), "65 tests");
         let refused = measure(&spec(1, Direction::Forward), address, &abort());
         assert!(
             matches!(
@@ -217,6 +224,31 @@ fn more_tests_than_there_is_room_for_are_told_that_it_is_busy() {
         for _ in 0..tests {
             assert!(next(finished).outcome.is_err());
         }
+        assert_still_serves(address, finished);
+    });
+}
+
+#[test]
+fn parameters_that_trickle_in_are_given_up_after_their_time() {
+    with_server(loopback(), |address, finished| {
+        let mut slow = greeted(address);
+        slow.write_all(&[0, 0, 0]).expect("open");
+        let said = rest(slow);
+        assert_eq!((said.first(), said.len()), (Some(&0xFE), 9));
+        let outcome = next(finished).outcome;
+        assert!(
+            matches!(
+                outcome,
+                Err(TrafficError::Iperf3 {
+                    source: TalkError::Silent {
+                        awaited: "its parameters",
+                        ..
+                    },
+                    ..
+                })
+            ),
+            "{outcome:?}"
+        );
         assert_still_serves(address, finished);
     });
 }

@@ -152,3 +152,12 @@ pub(crate) fn wrong_byte(outcome: Outcome) -> (u32, u64, u64, u8) {
         outcome => panic!("no wrong byte: {outcome:?}"),
     }
 }
+
+/// A connection from an address of this host, such as one of 127.0.0.0/8.
+pub(crate) fn connect_from(own: [u8; 4], address: SocketAddr) -> TcpStream {
+    use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
+    let socket = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
+    bind(&socket, &SocketAddr::from((own, 0))).expect("an address of this host");
+    connect(&socket, &address).expect("it listens");
+    socket.into()
+}

@@ -8,12 +8,16 @@ use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
 
 use super::answers::{Answers, Kind, Owed, Sent};
 use crate::http::parse::request::{Refusal, parse};
+use crate::source::Source;
 
 /// What one reading takes. With a head's limit it bounds what a connection may hold.
 pub(super) const READ_BYTES: usize = 16 * 1024;
 
 /// Seconds that a client may be silent between requests.
-const IDLE_S: u32 = 75;
+pub(super) const IDLE_S: u32 = 75;
+/// Seconds that a client of anybody's may be silent before its first request: whoever connects has something to ask.
+/// (The connections of a trial wait for its start.)
+pub(super) const FIRST_S: u32 = 10;
 /// Seconds from a head's first byte to its last.
 const HEAD_S: u32 = 10;
 /// Seconds that a client may leave an answer in the socket buffer.
@@ -30,6 +34,8 @@ pub(super) struct Shared {
     pub(super) buffer: Vec<u8>,
     /// Seconds since the start.
     pub(super) now_s: u32,
+    /// Seconds that a client may be silent before its first request.
+    pub(super) first_s: u32,
     pub(super) bytes: u64,
     pub(super) requests: u64,
     pub(super) refused: u64,
@@ -38,6 +44,8 @@ pub(super) struct Shared {
 /// What a connection waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Doing {
+    /// The first request.
+    First,
     /// The next request.
     Idle,
     /// The rest of a request.
@@ -61,6 +69,8 @@ pub(super) struct Connection {
     pub(super) socket: OwnedFd,
     /// What is watched of it.
     pub(super) watched: Next,
+    /// Where it comes from.
+    pub(super) source: Source,
     doing: Doing,
     since_s: u32,
     /// Bytes that came and are not dealt with.
@@ -69,11 +79,12 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    pub(super) fn new(socket: OwnedFd, now_s: u32) -> Self {
+    pub(super) fn new(socket: OwnedFd, source: Source, now_s: u32) -> Self {
         Self {
             socket,
+            source,
             watched: Next::Read,
-            doing: Doing::Idle,
+            doing: Doing::First,
             since_s: now_s,
             kept: Vec::new(),
             owed: None,
@@ -215,6 +226,7 @@ impl Connection {
                     Sent::Part | Sent::Broken => Next::Close,
                 }
             }
+            Doing::First if silent >= shared.first_s => Next::Close,
             Doing::Idle if silent >= IDLE_S => Next::Close,
             Doing::Writing if silent >= STALL_S => Next::Close,
             Doing::Lingering { .. } if silent >= LINGER_S => Next::Close,

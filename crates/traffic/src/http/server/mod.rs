@@ -41,6 +41,8 @@ pub struct Server {
     cpus: CpuSet,
     body: Bytes,
     waiting: Waiting,
+    /// Connections that all threads together hold at once.
+    places: usize,
 }
 
 /// What a server has done.
@@ -50,7 +52,8 @@ pub struct Served {
     pub connections: u64,
     /// Requests answered.
     pub requests: u64,
-    /// Requests refused, those that came too slowly among them.
+    /// Requests refused, those that came too slowly among them, and connections of an address that held its share
+    /// of them.
     pub refused: u64,
     /// Bytes sent, heads included.
     pub bytes: Bytes,
@@ -95,7 +98,16 @@ impl Server {
             cpus,
             body: body_bytes,
             waiting,
+            places: crate::tcp::room_for_clients()?,
         })
+    }
+
+    /// Holds at most `connections` at once, when that is fewer than the limit of file descriptors allows. One address
+    /// (of IPv6 one /64 network) gets three quarters of them at most.
+    #[must_use]
+    pub fn holding_at_most(mut self, connections: usize) -> Self {
+        self.places = self.places.min(connections);
+        self
     }
 
     /// Where it listens.
@@ -110,8 +122,10 @@ impl Server {
             cpus,
             body,
             waiting,
+            places,
             ..
         } = self;
+        let places = (places / listeners.len()).max(1);
         // One that fails takes the others with it: half a server would be measured as a whole one.
         let failed = new_event()?;
         let work = |listener: OwnedFd, cpu: Option<CpuId>| -> Result<Served, TrafficError> {
@@ -121,7 +135,8 @@ impl Server {
                     _ => TrafficError::of_errno("pin a thread", errno),
                 })?;
             }
-            let mut worker = Worker::new(listener, None, body, &MemoryPolicy::Default, waiting)?;
+            let mut worker = Worker::new(listener, None, body, &MemoryPolicy::Default, waiting)?
+                .shared_out(places);
             worker.serve(&[abort, &failed], &Counter::default())?;
             Ok(worker.served())
         };

@@ -12,10 +12,11 @@ use rustix::net::{SocketFlags, acceptfrom_with};
 
 use super::Served;
 use super::answers::Answers;
-use super::connection::{Connection, Next, READ_BYTES, Shared};
+use super::connection::{Connection, FIRST_S, IDLE_S, Next, READ_BYTES, Shared};
 use crate::TrafficError;
 use crate::buffer::Buffer;
 use crate::http::alarm::Alarm;
+use crate::source::{Shares, Source};
 use crate::trial::Counter;
 use crate::waiting::{Event, Poller};
 
@@ -40,7 +41,11 @@ pub(super) struct Worker {
     free: Vec<usize>,
     shared: Shared,
     accepted: u64,
-    /// No file descriptor was left: nobody is accepted until one is.
+    /// Connections that may be held at once.
+    places: usize,
+    /// What each source holds of them; in a trial, with one client, all.
+    shares: Option<Shares>,
+    /// No place or file descriptor was left: nobody is accepted until one is.
     full: bool,
 }
 
@@ -67,13 +72,25 @@ impl Worker {
                 answers: Answers::new(body, policy)?,
                 buffer: vec![0; READ_BYTES],
                 now_s: 0,
+                first_s: IDLE_S,
                 bytes: 0,
                 requests: 0,
                 refused: 0,
             },
             accepted: 0,
+            places: usize::MAX,
+            shares: None,
             full: false,
         })
+    }
+
+    /// For anybody's clients: holds at most `places` connections, and of one source three quarters of them. Whatever
+    /// that one does, others are served.
+    pub(super) fn shared_out(mut self, places: usize) -> Self {
+        self.shared.first_s = FIRST_S;
+        self.places = places;
+        self.shares = Some(Shares::new(places.div_ceil(4).saturating_mul(3)));
+        self
     }
 
     /// Serves until one of `ends` is readable.
@@ -137,6 +154,9 @@ impl Worker {
             Next::Read => EventFlags::IN,
             Next::Write => EventFlags::OUT,
             Next::Close => {
+                if let Some(shares) = &mut self.shares {
+                    shares.give(connection.source);
+                }
                 self.connections[place] = None;
                 self.free.push(place);
                 return self.accept_again();
@@ -149,20 +169,23 @@ impl Worker {
     fn accept(&mut self) -> Result<(), TrafficError> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         for _ in 0..ACCEPTS {
+            if self.connections.len() - self.free.len() >= self.places {
+                return self.rest();
+            }
             match acceptfrom_with(&self.listener, flags) {
                 Ok((socket, from)) => {
                     let from = from.and_then(|from| SocketAddr::try_from(from).ok());
-                    let from = from.map(|from| from.ip());
-                    if self.only.is_none_or(|only| from == Some(only)) {
-                        self.take(socket)?;
+                    // One without an address is gone already.
+                    let Some(from) = from.map(|from| from.ip()) else {
+                        continue;
+                    };
+                    if self.only.is_none_or(|only| from == only) {
+                        self.take(socket, from.into())?;
                     }
                 }
                 // Tried again when a connection has ended, or a second later.
                 Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS) => {
-                    self.full = true;
-                    return self
-                        .poller
-                        .modify(&self.listener, LISTENER, EventFlags::empty());
+                    return self.rest();
                 }
                 // Nobody waits; or an error of the connection itself, which accept(2) hands out here.
                 Err(_) => return Ok(()),
@@ -171,8 +194,22 @@ impl Worker {
         Ok(())
     }
 
-    fn take(&mut self, socket: OwnedFd) -> Result<(), TrafficError> {
-        let connection = Connection::new(socket, self.shared.now_s);
+    /// Accepts nobody until there is room.
+    fn rest(&mut self) -> Result<(), TrafficError> {
+        self.full = true;
+        self.poller
+            .modify(&self.listener, LISTENER, EventFlags::empty())
+    }
+
+    fn take(&mut self, socket: OwnedFd, source: Source) -> Result<(), TrafficError> {
+        if let Some(shares) = &mut self.shares
+            && !shares.take(source)
+        {
+            // Closed with the socket.
+            self.shared.refused += 1;
+            return Ok(());
+        }
+        let connection = Connection::new(socket, source, self.shared.now_s);
         let place = self.free.pop().unwrap_or(self.connections.len());
         if let Err(error) = self
             .poller
@@ -180,6 +217,9 @@ impl Worker {
         {
             // The kernel's limit of watches: this client is turned away, the others stay.
             if matches!(error, TrafficError::OutOfMemory { .. }) || is_full(&error) {
+                if let Some(shares) = &mut self.shares {
+                    shares.give(source);
+                }
                 self.free.push(place);
                 if place == self.connections.len() {
                     self.connections.push(None);

@@ -34,6 +34,7 @@ fn main() -> Outcome<()> {
         }
     }
     seeds_of_netlink(&seeds, &repository.join("crates/host/src/netlink/captured"))?;
+    seed_of_links(&seeds)?;
     seeds_of_memory(&seeds)?;
     seeds_of_trials(&seeds)?;
     seeds.put("plan", "plan", PLAN)?;
@@ -87,6 +88,30 @@ impl Seeds {
         }
         Ok(())
     }
+}
+
+/// What stands for much: hard links, links, a name in a header of its own, one path of many folders.
+fn seed_of_links(seeds: &Seeds) -> Outcome<()> {
+    let mut tar = tar::Builder::new(Vec::new());
+    let entry = |kind, size| {
+        let mut header = tar::Header::new_gnu();
+        header.set_entry_type(kind);
+        header.set_mode(0o644);
+        header.set_size(size);
+        header
+    };
+    let deep = format!("sys/{}x", "a/".repeat(100));
+    for path in ["sys/d/queues/rx-0/rps_cpus", deep.as_str()] {
+        let mut header = entry(tar::EntryType::Regular, 2);
+        tar.append_data(&mut header, path, b"0\n".as_slice())?;
+    }
+    for name in ["0", "1"] {
+        let mut header = entry(tar::EntryType::Link, 0);
+        tar.append_link(&mut header, format!("sys/hard{name}"), &deep)?;
+        let mut header = entry(tar::EntryType::Symlink, 0);
+        tar.append_link(&mut header, format!("sys/class/net/e{name}"), "../../d")?;
+    }
+    seeds.put("tarball", "links", tar.into_inner()?)
 }
 
 /// A captured host: its archive, every one of its files to every reader of files, and the host.

@@ -12,10 +12,11 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use linerate_model::known::{Cause, Gap, Known};
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 use crate::capture::hex::{from_hex, to_hex};
+use crate::capture::limits::{Budget, Limit};
 use crate::capture::record::Log;
 use crate::capture::tree::{Entry, Missing, Tree};
 
@@ -40,6 +41,8 @@ const OPEN_ATTEMPTS_MAX: u32 = 10_000;
 #[derive(Debug)]
 pub struct HostRoot {
     source: Source,
+    /// What the answers of a captured host may still take.
+    budget: Option<Arc<Budget>>,
     /// What was asked and answered, while a capture is being made.
     log: Option<Mutex<Log>>,
 }
@@ -73,7 +76,15 @@ impl HostRoot {
     }
 
     fn of(source: Source) -> Self {
-        Self { source, log: None }
+        let budget = match &source {
+            Source::Live(_) => None,
+            Source::Folder(_) | Source::Tree(_) => Some(Arc::default()),
+        };
+        Self {
+            source,
+            budget,
+            log: None,
+        }
     }
 
     /// The same root, writing down every answer it gives.
@@ -85,8 +96,19 @@ impl HostRoot {
         };
         Self {
             source,
+            budget: self.budget.clone(),
             log: Some(Mutex::new(Log::default())),
         }
+    }
+
+    /// The limit that the answers of a captured host went over. From then on nothing was answered.
+    pub(crate) fn broken_limit(&self) -> Option<Limit> {
+        self.budget.as_ref()?.broken()
+    }
+
+    fn spend(&self, path: &str, of: impl FnOnce(&Budget) -> Result<(), Limit>) -> Result<(), Gap> {
+        let spent = self.budget.as_deref().map_or(Ok(()), of);
+        spent.map_err(|limit| Gap::new(Cause::NotAsked, absolute(path), limit.what))
     }
 
     /// What was written down.
@@ -130,18 +152,21 @@ impl HostRoot {
     pub(crate) fn read_with_mode(&self, path: &str) -> (Known<String>, Option<u32>) {
         let (answer, mode) = match &self.source {
             Source::Tree(_) => (self.take(path, SMALL_BYTES_MAX), self.mode(path)),
-            Source::Live(_) | Source::Folder(_) => {
-                match self.descend(path, OFlags::RDONLY | OFlags::NONBLOCK) {
-                    Ok(fd) => {
-                        let mode = rustix::fs::fstat(&fd).ok();
-                        let mode = mode.map(|stat| stat.st_mode & 0o7777);
-                        (taken(path, fd, SMALL_BYTES_MAX), mode)
-                    }
-                    Err(error) => (Err(gap(path, &error)), None),
+            Source::Live(_) | Source::Folder(_) => match self.open_file(path) {
+                Ok(fd) => {
+                    let mode = rustix::fs::fstat(&fd).ok();
+                    let mode = mode.map(|stat| stat.st_mode & 0o7777);
+                    (taken(path, fd, SMALL_BYTES_MAX), mode)
                 }
-            }
+                Err(error) => (Err(gap(path, &error)), None),
+            },
         };
-        let answer = answer.map_or_else(Known::Unknown, |text| text_of(path, text));
+        let answer = answer
+            .and_then(|text| {
+                self.spend(path, |left| left.spend(text.len()))
+                    .map(|()| text)
+            })
+            .map_or_else(Known::Unknown, |text| text_of(path, text));
         self.note(path, &answer);
         (answer, mode)
     }
@@ -198,7 +223,12 @@ impl HostRoot {
                 self.list_files(path).map_err(|error| gap(path, &error))
             }
         };
-        answer.map_or_else(Known::Unknown, Known::Value)
+        answer
+            .and_then(|names| {
+                self.spend(path, |left| left.spend_names(path, &names))
+                    .map(|()| names)
+            })
+            .map_or_else(Known::Unknown, Known::Value)
     }
 
     /// Writes down what a folder holds, as far as a capture may tell.
@@ -293,7 +323,12 @@ impl HostRoot {
                 .map(|target| target.to_string_lossy().into_owned())
                 .map_err(|error| gap(path, &error)),
         };
-        target.map_or_else(Known::Unknown, Known::Value)
+        target
+            .and_then(|target| {
+                self.spend(path, |left| left.spend(target.len()))
+                    .map(|()| target)
+            })
+            .map_or_else(Known::Unknown, Known::Value)
     }
 
     /// The permission bits of what `path` leads to.
@@ -316,19 +351,35 @@ impl HostRoot {
     }
 
     fn take(&self, path: &str, bytes: u64) -> Result<Vec<u8>, Gap> {
-        let opened = match &self.source {
+        self.spend(path, |left| left.spend(0))?;
+        let text = match &self.source {
             Source::Tree(tree) => {
                 let text = tree.read(path).map_err(|missing| missing.gap(path))?;
                 let end = usize::try_from(bytes).map_or(text.len(), |most| most.min(text.len()));
+                self.spend(path, |left| left.spend(end))?;
                 return Ok(text.as_bytes()[..end].to_vec());
             }
-            Source::Live(_) | Source::Folder(_) => {
-                self.descend(path, OFlags::RDONLY | OFlags::NONBLOCK)
-            }
+            Source::Live(_) | Source::Folder(_) => self
+                .open_file(path)
+                .map_err(|error| gap(path, &error))
+                .and_then(|fd| taken(path, fd, bytes))?,
         };
-        opened
-            .map_err(|error| gap(path, &error))
-            .and_then(|fd| taken(path, fd, bytes))
+        self.spend(path, |left| left.spend(text.len()))?;
+        Ok(text)
+    }
+
+    /// Opens a file for reading, and never waits for a FIFO's other end. In the folder of a stranger no device
+    /// is opened, for that alone may do something.
+    fn open_file(&self, path: &str) -> io::Result<OwnedFd> {
+        let open = |flags| self.descend(path, flags);
+        if let Source::Folder(_) = &self.source {
+            require_file(&open(OFlags::PATH)?)?;
+            let file = open(OFlags::RDONLY | OFlags::NONBLOCK)?;
+            // The name may lead to something else by now.
+            require_file(&file)?;
+            return Ok(file);
+        }
+        open(OFlags::RDONLY | OFlags::NONBLOCK)
     }
 
     fn list_files(&self, path: &str) -> io::Result<Vec<String>> {
@@ -412,6 +463,17 @@ impl LiveHost {
             .root
             .descend(parent, OFlags::PATH | OFlags::DIRECTORY)?;
         Ok((parent, name))
+    }
+}
+
+/// A folder passes: reading it says what it is.
+fn require_file(fd: &OwnedFd) -> io::Result<()> {
+    match FileType::from_raw_mode(rustix::fs::fstat(fd)?.st_mode) {
+        FileType::RegularFile | FileType::Directory => Ok(()),
+        _ => Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "not a regular file",
+        )),
     }
 }
 

@@ -7,7 +7,7 @@ use std::path::{Path as FilePath, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
 use clap::CommandFactory;
-use linerate_host::capture::{CaptureOptions, Captured, capture as capture_host};
+use linerate_host::capture::{CaptureError, CaptureOptions, Captured, capture as capture_host};
 use linerate_host::read::read_host;
 use linerate_host::regular_file;
 use linerate_host::trust::{Trust, Untrusted};
@@ -95,16 +95,18 @@ pub fn host_from(from: Option<&FilePath>) -> Outcome<Host> {
                 .map_err(|error| Stop::io("open a netlink socket", error))?;
             Ok(read_host(live.root(), &netlink))
         }
-        Some(path) => {
-            let captured = Captured::open(path).map_err(|error| {
-                Stop::new(
-                    Code::BadInput,
-                    format!("cannot read the captured host: {error}"),
-                )
-            })?;
-            Ok(read_host(captured.root(), &captured))
-        }
+        Some(path) => Captured::open(path)
+            .and_then(|captured| captured.host())
+            .map_err(|error| not_captured(&error)),
     }
+}
+
+/// Why a captured host is not read.
+pub fn not_captured(error: &CaptureError) -> Stop {
+    Stop::new(
+        Code::BadInput,
+        format!("cannot read the captured host: {error}"),
+    )
 }
 
 /// Whether the host has the interface that was asked for.

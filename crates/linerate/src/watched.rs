@@ -18,6 +18,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use crate::cli::DoctorArgs;
+use crate::commands::not_captured;
 use crate::exit::{Code, Outcome, Stop};
 use crate::interrupt::Interrupt;
 use crate::say::Say;
@@ -125,22 +126,22 @@ fn wait(time: Duration) -> Outcome<()> {
 }
 
 fn open(from: &Path) -> Outcome<Captured> {
-    Captured::open(from).map_err(|error| {
-        Stop::new(
-            Code::BadInput,
-            format!("cannot read the captured host: {error}"),
-        )
-    })
+    Captured::open(from).map_err(|error| not_captured(&error))
 }
 
 /// A captured host as it was: its counters moved between two captures, when a later one is given.
 fn captured(from: &Path, then: Option<&Path>) -> Outcome<(Host, Option<Watch>)> {
     let first = open(from)?;
-    let host = read_host(first.root(), &first);
+    let host = first.host().map_err(|error| not_captured(&error))?;
     let Some(then) = then else {
         return Ok((host, None));
     };
-    let before = read_counters(first.root(), &first, &host);
+    let counters = |captured: &Captured| {
+        captured
+            .counters(&host)
+            .map_err(|error| not_captured(&error))
+    };
+    let before = counters(&first)?;
     let second = open(then)?;
     let boot = |root: &HostRoot| root.read("proc/sys/kernel/random/boot_id");
     if let (Known::Value(one), Known::Value(other)) = (boot(first.root()), boot(second.root()))
@@ -155,7 +156,7 @@ fn captured(from: &Path, then: Option<&Path>) -> Outcome<(Host, Option<Watch>)> 
             ),
         ));
     }
-    let after = read_counters(second.root(), &second, &host);
+    let after = counters(&second)?;
     match after.span_since(&before) {
         Known::Value(span) => Ok((host, Some(after.since(&before, span)))),
         Known::Unknown(gap) => Err(Stop::new(

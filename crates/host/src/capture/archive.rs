@@ -245,7 +245,7 @@ mod tests {
             "proc/a b",
             Entry::File {
                 mode: 0o444,
-                text: "one\n\ntwo \\ three".to_owned(),
+                text: "one\n\ntwo \\ three".into(),
             },
         );
         tree.put(

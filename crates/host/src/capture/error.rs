@@ -72,8 +72,11 @@ pub enum CaptureError {
         /// What was found.
         found: String,
     },
-    /// It would take more memory than a host can need.
-    #[error("`{}` is larger than a captured host can be: {what} is over {limit}", path.display())]
+    /// It is larger than a host can be.
+    #[error(
+        "`{}` is larger than a captured host can be: {what} is over {limit}: pack only what \
+         `linerate capture` reads, `proc`, `sys` and `etc` of one host", path.display()
+    )]
     TooLarge {
         /// The file.
         path: PathBuf,
@@ -81,5 +84,38 @@ pub enum CaptureError {
         what: &'static str,
         /// The most that is read.
         limit: u64,
+    },
+    /// An archive's entry is larger than a host can have.
+    #[error(
+        "line {line} of the archive is of no host: {what} is over {limit}: capture the host again with \
+         `linerate capture`"
+    )]
+    Limit {
+        /// The line that breaks the limit.
+        line: u64,
+        /// What is too large.
+        what: &'static str,
+        /// The most that is read.
+        limit: u64,
+    },
+    /// What stands in it multiplies beyond what a host can have.
+    #[error(
+        "it is larger than a captured host can be: {what} is over {limit}: capture the host again with \
+         `linerate capture`"
+    )]
+    Answers {
+        /// What is too large.
+        what: &'static str,
+        /// The most that is read.
+        limit: u64,
+    },
+    /// It is neither a file nor a folder.
+    #[error(
+        "`{}` is neither a regular file nor a folder: copy what comes out of it to a file, and give that",
+        path.display()
+    )]
+    NoFile {
+        /// The pipe, socket or device.
+        path: PathBuf,
     },
 }

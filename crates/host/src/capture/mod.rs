@@ -8,6 +8,7 @@ pub(crate) mod answers;
 mod archive;
 mod error;
 pub(crate) mod hex;
+pub(crate) mod limits;
 mod open;
 mod parser;
 pub(crate) mod pseudonym;
@@ -97,7 +98,7 @@ fn without_idle_lines(tree: &Tree) -> Tree {
             }
             Entry::File { mode, text } => Entry::File {
                 mode: *mode,
-                text: used_text(path, text),
+                text: used_text(path, text).into(),
             },
             Entry::Folder { mode, names } if path.ends_with("/gids") => Entry::Folder {
                 mode: *mode,

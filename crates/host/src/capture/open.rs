@@ -1,12 +1,12 @@
 //! Opens a captured host in any of its forms: an archive, an unpacked folder, a tar of one.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::{BufReader, Read};
+use std::fs;
+use std::io::{BufReader, Read, Seek};
 use std::path::{Path, PathBuf};
 
 use linerate_model::host::{
-    Card, Channels, Coalesce, Dispatch, Feature, NicKind, Qdisc, Rings, Shaping, Stack, Wire,
+    Card, Channels, Coalesce, Dispatch, Feature, Host, NicKind, Qdisc, Rings, Shaping, Stack, Wire,
 };
 use linerate_model::ids::NicName;
 use linerate_model::known::Known;
@@ -17,7 +17,10 @@ use super::error::CaptureError;
 use super::tarball;
 use crate::nic_control::{NicCounts, NicRead};
 use crate::rdma::RdmaRead;
+use crate::read::read_host;
+use crate::regular_file;
 use crate::root::HostRoot;
+use crate::watch::{Reading, read_counters};
 
 /// How many folders may stand above the one that holds `sys`.
 pub(crate) const FOLDERS_ABOVE_MAX: usize = 2;
@@ -46,17 +49,24 @@ impl Captured {
             path: path.to_owned(),
             source,
         };
-        if fs::metadata(path).map_err(io)?.is_dir() {
+        let kind = fs::metadata(path).map_err(io)?.file_type();
+        if kind.is_dir() {
             let folder = folder_with_sys(path).ok_or_else(|| CaptureError::NoRoot {
                 path: path.to_owned(),
             })?;
             let root = HostRoot::open(&folder).map_err(io)?;
             return Ok(Self::without_answers(root));
         }
+        if !kind.is_file() {
+            return Err(CaptureError::NoFile {
+                path: path.to_owned(),
+            });
+        }
+        let mut file = regular_file::open(path).map_err(io)?;
         let mut start = Vec::new();
-        let mut file = File::open(path).map_err(io)?;
         (&mut file).take(512).read_to_end(&mut start).map_err(io)?;
-        let from = BufReader::new(File::open(path).map_err(io)?);
+        file.rewind().map_err(io)?;
+        let from = BufReader::new(file);
         if start.starts_with(MAGIC.as_bytes()) {
             return Ok(Archive::parse(from)?.into_captured());
         }
@@ -74,6 +84,27 @@ impl Captured {
     /// The host's files.
     pub fn root(&self) -> &HostRoot {
         &self.root
+    }
+
+    /// Reads the host, unless it takes more memory than a host can need.
+    pub fn host(&self) -> Result<Host, CaptureError> {
+        let host = read_host(&self.root, self);
+        self.within_limits().map(|()| host)
+    }
+
+    /// Reads the counters of `host`, which is this one, likewise.
+    pub fn counters(&self, host: &Host) -> Result<Reading, CaptureError> {
+        let reading = read_counters(&self.root, self, host);
+        self.within_limits().map(|()| reading)
+    }
+
+    fn within_limits(&self) -> Result<(), CaptureError> {
+        self.root.broken_limit().map_or(Ok(()), |limit| {
+            Err(CaptureError::Answers {
+                what: limit.what,
+                limit: limit.most,
+            })
+        })
     }
 }
 
@@ -141,5 +172,71 @@ impl NicRead for Captured {
     }
     fn counts(&self, nic: &NicName) -> NicCounts {
         self.nics.counts(nic)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+
+    use super::*;
+
+    fn fifo(path: &Path) {
+        mknodat(CWD, path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("a FIFO");
+    }
+
+    #[test]
+    fn a_pipe_or_a_device_given_as_a_captured_host_is_refused_and_not_waited_for() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let pipe = folder.path().join("host.lrcap");
+        fifo(&pipe);
+        let zero = folder.path().join("host.tar");
+        symlink("/dev/zero", &zero).expect("a link");
+        for path in [pipe, zero] {
+            let refused = Captured::open(&path).expect_err("no file");
+            assert!(matches!(refused, CaptureError::NoFile { .. }), "{refused}");
+        }
+    }
+
+    #[test]
+    #[expect(clippy::print_stderr, reason = "a skip is a result, and said")]
+    fn a_pipe_a_device_or_a_circle_in_an_unpacked_folder_is_a_gap_and_not_waited_for() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (sys, dev) = (folder.path().join("sys"), folder.path().join("dev"));
+        fs::create_dir(&sys).expect("a folder");
+        fs::create_dir(&dev).expect("a folder");
+        fifo(&sys.join("fifo"));
+        // A pipe whose other end somebody holds has no end.
+        let _writer = fs::OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(sys.join("fifo"))
+            .expect("both ends");
+        symlink("circle", sys.join("circle")).expect("a link");
+        let device = mknodat(
+            CWD,
+            dev.join("zero"),
+            FileType::CharacterDevice,
+            Mode::RUSR | Mode::WUSR,
+            rustix::fs::makedev(1, 5),
+        );
+        symlink("/dev/zero", sys.join("zero")).expect("a link");
+        let captured = Captured::open(folder.path()).expect("a host");
+        for name in ["fifo", "circle"] {
+            let path = format!("sys/{name}");
+            assert!(captured.root().read(&path).value().is_none(), "{name}");
+            let (text, _) = captured.root().read_with_mode(&path);
+            assert!(text.value().is_none(), "{name}");
+        }
+        if let Err(error) = device {
+            eprintln!("SKIP: a device cannot be made here: {error}");
+            return;
+        }
+        match captured.root().read("sys/zero") {
+            Known::Unknown(gap) => assert_eq!(gap.reason, "not a regular file"),
+            Known::Value(_) => panic!("a device was read"),
+        }
     }
 }

@@ -5,11 +5,14 @@ use std::collections::BTreeSet;
 use std::io::{self, BufRead, Read};
 
 use linerate_model::ids::NicName;
+use serde::de::DeserializeOwned;
 
 use super::answers::{CapturedNics, CapturedRdma};
 use super::archive::{Archive, FORMAT, MAGIC, cause_of, ending, from_one_line};
 use super::error::CaptureError;
-use super::tree::{Entry, Tree};
+use super::limits::{ANSWERS_BYTES_MAX, Filling, Limit};
+use super::tree::{Entry, Tree, name_bytes};
+use crate::root::FILE_BYTES_MAX;
 
 /// The longest line: a line of `/proc/interrupts` with 16,384 CPUs is about 180 KiB.
 const LINE_BYTES_MAX: u64 = 1 << 20;
@@ -60,6 +63,7 @@ impl<R: BufRead> Parser<R> {
             nics: CapturedNics::default(),
             rdma: CapturedRdma::default(),
         };
+        let mut filling = Filling::new(Tree::new(false));
         let mut entries = 0;
         loop {
             let before = self.checksum.clone().finalize();
@@ -67,6 +71,7 @@ impl<R: BufRead> Parser<R> {
             if let Some(promised) = head.strip_prefix("end ") {
                 let found = ending(entries, before);
                 if promised.trim() == found {
+                    archive.tree = filling.into_tree();
                     return Ok(archive);
                 }
                 return Err(CaptureError::Changed {
@@ -75,57 +80,65 @@ impl<R: BufRead> Parser<R> {
                     found,
                 });
             }
-            self.entry(&head, &mut archive)?;
+            self.entry(&head, &mut archive, &mut filling)?;
             entries += 1;
         }
     }
 
-    fn entry(&mut self, head: &str, archive: &mut Archive) -> Result<(), CaptureError> {
+    fn entry(
+        &mut self,
+        head: &str,
+        archive: &mut Archive,
+        filling: &mut Filling,
+    ) -> Result<(), CaptureError> {
         let (kind, rest) = head.split_once(' ').unwrap_or((head, ""));
         match kind {
             "file" => {
                 let (mode, lines, path) = self.sized(rest)?;
-                let text = self.lines(lines)?;
-                archive.tree.put(&path, Entry::File { mode, text });
+                let most = usize::try_from(FILE_BYTES_MAX).unwrap_or(usize::MAX);
+                let text = self.lines(lines, Limit::of("the length of a file in bytes", most))?;
+                let text = text.into();
+                self.put(filling, &path, Entry::File { mode, text })?;
             }
             "folder" => {
                 let (mode, lines, path) = self.sized(rest)?;
                 let mut names = BTreeSet::new();
+                let mut bytes = 0;
                 for _ in 0..lines {
                     let name = self.next_line()?;
+                    bytes += name_bytes(&name);
+                    filling.fits(bytes).map_err(|limit| self.over(limit))?;
                     names.insert(self.unescaped(&name)?);
                 }
-                archive.tree.put(&path, Entry::Folder { mode, names });
+                self.put(filling, &path, Entry::Folder { mode, names })?;
             }
             "link" => {
                 let path = self.path(rest)?;
                 let target = self.next_line()?;
                 let target = self.unescaped(&target)?;
-                archive.tree.put(&path, Entry::Link { target });
+                self.put(filling, &path, Entry::Link { target })?;
             }
-            "absent" => archive.tree.put(&self.path(rest)?, Entry::absent()),
+            "absent" => self.put(filling, &self.path(rest)?, Entry::absent())?,
             "gap" => {
                 let (cause, path) = rest.split_once(' ').unwrap_or((rest, ""));
                 let cause = cause_of(cause).ok_or_else(|| self.wrong("an unknown cause"))?;
                 let path = self.path(path)?;
                 let reason = self.next_line()?;
                 let reason = self.unescaped(&reason)?;
-                archive.tree.put(&path, Entry::Gap { cause, reason });
+                self.put(filling, &path, Entry::Gap { cause, reason })?;
             }
             "nic" => {
                 let (lines, nic) = rest.split_once(' ').unwrap_or((rest, ""));
                 let lines = self.number(lines, 10)?;
                 let nic: NicName = nic.parse().map_err(|error| self.wrong(error))?;
-                let json = self.lines(lines)?;
-                let answers = serde_json::from_str(&json).map_err(|error| self.wrong(error))?;
+                let answers = self.answers(lines, filling)?;
                 archive.nics.0.insert(nic, answers);
             }
             "rdma" => {
                 let (lines, device) = rest.split_once(' ').unwrap_or((rest, ""));
                 let lines = self.number(lines, 10)?;
                 let device = self.unescaped(device)?;
-                let json = self.lines(lines)?;
-                let answers = serde_json::from_str(&json).map_err(|error| self.wrong(error))?;
+                let answers = self.answers(lines, filling)?;
                 archive.rdma.0.insert(device, answers);
             }
             _ => {
@@ -135,6 +148,33 @@ impl<R: BufRead> Parser<R> {
             }
         }
         Ok(())
+    }
+
+    fn put(&self, filling: &mut Filling, path: &str, entry: Entry) -> Result<(), CaptureError> {
+        filling.put(path, entry).map_err(|limit| self.over(limit))
+    }
+
+    fn over(&self, limit: Limit) -> CaptureError {
+        CaptureError::Limit {
+            line: self.line,
+            what: limit.what,
+            limit: limit.most,
+        }
+    }
+
+    /// What netlink or verbs answered about one interface or device.
+    fn answers<T: DeserializeOwned>(
+        &mut self,
+        lines: u64,
+        filling: &mut Filling,
+    ) -> Result<T, CaptureError> {
+        let most = Limit::of(
+            "the JSON of one interface or device in bytes",
+            ANSWERS_BYTES_MAX,
+        );
+        let json = self.lines(lines, most)?;
+        filling.take_json(&json).map_err(|limit| self.over(limit))?;
+        serde_json::from_str(&json).map_err(|error| self.wrong(error))
     }
 
     fn sized(&self, rest: &str) -> Result<(u32, u64, String), CaptureError> {
@@ -169,13 +209,16 @@ impl<R: BufRead> Parser<R> {
             .ok_or_else(|| self.wrong(format!("expected `{head}...`")))
     }
 
-    fn lines(&mut self, count: u64) -> Result<String, CaptureError> {
+    fn lines(&mut self, count: u64, most: Limit) -> Result<String, CaptureError> {
         let mut text = String::new();
         for line in 0..count {
             if line > 0 {
                 text.push('\n');
             }
             text.push_str(&self.next_line()?);
+            if text.len() as u64 > most.most {
+                return Err(self.over(most));
+            }
         }
         Ok(text)
     }

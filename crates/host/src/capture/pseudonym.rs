@@ -144,17 +144,20 @@ impl Pseudonyms {
 
     fn entry(&self, path: &str, entry: &Entry) -> Entry {
         match entry {
-            Entry::File { mode, text } => Entry::File {
-                mode: *mode,
-                text: match path {
+            Entry::File { mode, text } => {
+                let text = match path {
                     HOSTNAME if !text.is_empty() => self.hostname(text),
                     COMMAND_LINE => self.command_line(text),
-                    TUNED_PROFILE if !STOCK_PROFILES.contains(&text.as_str()) => {
-                        format!("withheld-{:08x}", self.hash("profile", text) >> 32)
+                    TUNED_PROFILE if !STOCK_PROFILES.contains(&text.as_ref()) => {
+                        format!("withheld-{:08x}", self.hash("profile", text.as_ref()) >> 32)
                     }
                     _ => self.text(text),
-                },
-            },
+                };
+                Entry::File {
+                    mode: *mode,
+                    text: text.into(),
+                }
+            }
             Entry::Folder { mode, names } => Entry::Folder {
                 mode: *mode,
                 names: names.iter().map(|name| self.text(name)).collect(),

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use linerate_model::known::{Cause, Gap, Known};
 
+use super::limits::check_path;
 use super::tree::{Entry, Tree, real_path};
 use crate::root::HostRoot;
 
@@ -22,7 +23,7 @@ impl Log {
         let entry = match answer {
             Known::Value(text) => Entry::File {
                 mode: root.mode(path).unwrap_or(0o444),
-                text: text.clone(),
+                text: text.as_str().into(),
             },
             Known::Unknown(gap) => gap_entry(gap),
         };
@@ -34,7 +35,7 @@ impl Log {
         let entry = match answer {
             Known::Value(text) => Entry::File {
                 mode: 0o444,
-                text: text.clone(),
+                text: text.as_str().into(),
             },
             Known::Unknown(gap) => gap_entry(gap),
         };
@@ -104,8 +105,9 @@ impl Log {
             links.insert(path.to_owned(), target.clone());
             target
         });
-        // A path through a circle of links has no real place; it stays what it is by its links.
-        if let Some(real) = real {
+        // A path through a circle of links has no real place; it stays what it is by its links. One that is too
+        // long for a captured host leads nowhere.
+        if let Some(real) = real.filter(|real| check_path(real).is_ok()) {
             self.entries.entry(real).or_insert(entry);
         }
     }

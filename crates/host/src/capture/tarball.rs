@@ -1,21 +1,25 @@
 //! Reads a host's `/proc` and `/sys` trees from a tar file (POSIX.1-1988 ustar, GNU and pax names),
 //! packed by bzip2 or not, straight into memory: nothing is unpacked onto the disk.
 
+use std::cell::Cell;
 use std::io::{self, Read};
 use std::path::Path;
 
 use tar::EntryType;
 
 use super::error::CaptureError;
+use super::limits::{Filling, Limit};
 use super::open::FOLDERS_ABOVE_MAX;
 use super::tree::{Entry, Tree};
 use crate::root::FILE_BYTES_MAX;
 use linerate_model::known::Cause;
 
-/// The most bytes of all files, unpacked.
-const UNPACKED_BYTES_MAX: u64 = 256 << 20;
-/// The most entries: a host of 1,024 CPUs has about 200,000 files worth keeping.
-const ENTRIES_MAX: u64 = 1 << 20;
+/// The most bytes of the tar file, unpacked.
+const UNPACKED: Limit = Limit::of("its size unpacked in bytes", 256 << 20);
+/// The most bytes that describe one file: its header, its GNU or pax names and its attributes (one extended
+/// attribute has at most 64 KiB), which the tar crate holds whole; and the data of a sparse file, which is
+/// passed over.
+const HEADERS: Limit = Limit::of("the headers of one file in bytes", 256 << 10);
 
 /// How the file is packed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,45 +45,101 @@ pub(crate) fn read(path: &Path, from: impl Read, form: Form) -> Result<Tree, Cap
         path: path.to_owned(),
         source,
     };
-    let limit = |what, limit| CaptureError::TooLarge {
+    let too_large = |limit: Limit| CaptureError::TooLarge {
         path: path.to_owned(),
-        what,
-        limit,
+        what: limit.what,
+        limit: limit.most,
     };
     let from: Box<dyn Read + '_> = match form {
         Form::Tar => Box::new(from),
         Form::TarBzip2 => Box::new(bzip2::read::MultiBzDecoder::new(from)),
     };
-    // One byte over the limit tells a file that is too large from one that just fits.
-    let mut from = from.take(UNPACKED_BYTES_MAX + 1);
-    let mut tree = Tree::new(true);
-    let mut archive = tar::Archive::new(&mut from);
-    let mut count = 0;
-    for entry in archive.entries().map_err(io)? {
-        count += 1;
-        if count > ENTRIES_MAX {
-            return Err(limit("the number of its files", ENTRIES_MAX));
-        }
-        put(&mut tree, entry.map_err(io)?).map_err(io)?;
+    let gauge = Gauge::default();
+    let failed = |error| gauge.broken.get().map_or_else(|| io(error), too_large);
+    let mut filling = Filling::new(Tree::new(true));
+    let mut archive = tar::Archive::new(Gauged {
+        from,
+        gauge: &gauge,
+    });
+    let mut entries = archive.entries().map_err(failed)?;
+    loop {
+        gauge.headers.set(Some(HEADERS.most));
+        let Some(entry) = entries.next() else {
+            break;
+        };
+        gauge.headers.set(None);
+        let put = put(&mut filling, entry.map_err(failed)?).map_err(failed)?;
+        put.map_err(too_large)?;
     }
-    if from.limit() == 0 {
-        return Err(limit("its size unpacked", UNPACKED_BYTES_MAX));
-    }
-    folder_with_sys(&tree)
-        .map(|folder| tree.below(&folder))
-        .ok_or_else(|| CaptureError::NoRoot {
-            path: path.to_owned(),
-        })
+    let tree = filling.into_tree();
+    let folder = folder_with_sys(&tree).ok_or_else(|| CaptureError::NoRoot {
+        path: path.to_owned(),
+    })?;
+    Ok(tree.below(&folder))
 }
 
-fn put<R: Read>(tree: &mut Tree, mut entry: tar::Entry<'_, R>) -> io::Result<()> {
+/// How much has been read of a tar file, and which limit was broken by it.
+#[derive(Debug, Default)]
+struct Gauge {
+    unpacked: Cell<u64>,
+    /// How many bytes the next headers may still have; no matter between them.
+    headers: Cell<Option<u64>>,
+    broken: Cell<Option<Limit>>,
+}
+
+/// A tar file that breaks off when a limit is broken.
+struct Gauged<'a, R> {
+    from: R,
+    gauge: &'a Gauge,
+}
+
+impl<R: Read> Read for Gauged<'_, R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let gauge = self.gauge;
+        let left = UNPACKED.most - gauge.unpacked.get();
+        let (most, limit) = match gauge.headers.get() {
+            Some(headers) if headers < left => (headers, HEADERS),
+            _ => (left, UNPACKED),
+        };
+        let most = usize::try_from(most).map_or(into.len(), |most| most.min(into.len()));
+        if most == 0 && !into.is_empty() {
+            gauge.broken.set(Some(limit));
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        let read = self.from.read(into.get_mut(..most).unwrap_or_default())?;
+        gauge.unpacked.update(|unpacked| unpacked + read as u64);
+        gauge
+            .headers
+            .update(|headers| headers.map(|headers| headers - read as u64));
+        Ok(read)
+    }
+}
+
+/// Puts what `entry` holds, and reads it to its end, so that the headers of the next one follow.
+fn put<R: Read>(
+    filling: &mut Filling,
+    mut entry: tar::Entry<'_, R>,
+) -> io::Result<Result<(), Limit>> {
+    let held = held(filling, &mut entry)?;
+    // The zeros in the holes of a sparse file have no end.
+    if entry.header().entry_type() != EntryType::GNUSparse {
+        io::copy(&mut entry, &mut io::sink())?;
+    }
+    Ok(held.map_or(Ok(()), |(path, held)| filling.put(&path, held)))
+}
+
+/// What `entry` holds and where; nothing when that is of no use.
+fn held<R: Read>(
+    filling: &Filling,
+    entry: &mut tar::Entry<'_, R>,
+) -> io::Result<Option<(String, Entry)>> {
     let path = entry.path()?.to_string_lossy().into_owned();
     let path = path
         .trim_start_matches("./")
         .trim_end_matches('/')
         .to_owned();
     if path.is_empty() || path.split('/').any(|name| name == "..") {
-        return Ok(());
+        return Ok(None);
     }
     let mode = entry.header().mode().unwrap_or(0o644) & 0o7777;
     let target = |entry: &tar::Entry<'_, R>| -> io::Result<Option<String>> {
@@ -87,52 +147,48 @@ fn put<R: Read>(tree: &mut Tree, mut entry: tar::Entry<'_, R>) -> io::Result<()>
             .link_name()?
             .map(|target| target.to_string_lossy().into_owned()))
     };
-    match entry.header().entry_type() {
-        EntryType::Regular | EntryType::Continuous => {
-            let gap = |reason: &str| Entry::Gap {
-                cause: Cause::Unreadable,
-                reason: reason.to_owned(),
-            };
-            // A packed file of a few hundred bytes may hold one of any length.
-            let mut bytes = Vec::new();
-            entry
-                .by_ref()
-                .take(FILE_BYTES_MAX + 1)
-                .read_to_end(&mut bytes)?;
-            let file = if bytes.len() as u64 > FILE_BYTES_MAX {
-                gap(Entry::TOO_LONG)
-            } else if let Ok(text) = String::from_utf8(bytes) {
-                Entry::File {
-                    mode,
-                    text: text.trim_end().to_owned(),
-                }
-            } else {
-                gap(Entry::NOT_TEXT)
-            };
-            tree.put(&path, file);
-        }
-        EntryType::Directory => tree.put(
-            &path,
-            Entry::Folder {
-                mode,
-                names: std::collections::BTreeSet::new(),
-            },
-        ),
-        EntryType::Symlink => {
-            if let Some(target) = target(&entry)? {
-                tree.put(&path, Entry::Link { target });
-            }
-        }
-        // A hard link gives the other name of a file that came before.
+    let held = match entry.header().entry_type() {
+        EntryType::Regular | EntryType::Continuous => Some(file(entry, mode)?),
+        EntryType::Directory => Some(Entry::Folder {
+            mode,
+            names: std::collections::BTreeSet::new(),
+        }),
+        EntryType::Symlink => target(entry)?.map(|target| Entry::Link { target }),
+        // A hard link gives the other name of a file that came before. Nobody makes one of a folder, whose
+        // names it would have again.
         EntryType::Link => {
-            let other = target(&entry)?.unwrap_or_default();
-            if let Some(file) = tree.get(other.trim_start_matches("./")).cloned() {
-                tree.put(&path, file);
-            }
+            let other = target(entry)?.unwrap_or_default();
+            let other = filling.tree().get(other.trim_start_matches("./"));
+            other
+                .filter(|other| !matches!(other, Entry::Folder { .. }))
+                .cloned()
         }
-        _ => {}
-    }
-    Ok(())
+        _ => None,
+    };
+    Ok(held.map(|held| (path, held)))
+}
+
+fn file<R: Read>(entry: &mut tar::Entry<'_, R>, mode: u32) -> io::Result<Entry> {
+    let gap = |reason: &str| Entry::Gap {
+        cause: Cause::Unreadable,
+        reason: reason.to_owned(),
+    };
+    // A packed file of a few hundred bytes may hold one of any length.
+    let mut bytes = Vec::new();
+    entry
+        .by_ref()
+        .take(FILE_BYTES_MAX + 1)
+        .read_to_end(&mut bytes)?;
+    Ok(if bytes.len() as u64 > FILE_BYTES_MAX {
+        gap(Entry::TOO_LONG)
+    } else if let Ok(text) = str::from_utf8(&bytes) {
+        Entry::File {
+            mode,
+            text: text.trim_end().into(),
+        }
+    } else {
+        gap(Entry::NOT_TEXT)
+    })
 }
 
 fn folder_with_sys(tree: &Tree) -> Option<String> {

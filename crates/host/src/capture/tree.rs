@@ -5,6 +5,7 @@
 use std::collections::btree_map::{self, BTreeMap};
 use std::collections::{BTreeSet, VecDeque};
 use std::io;
+use std::sync::Arc;
 
 use linerate_model::known::Cause;
 
@@ -14,8 +15,8 @@ const LINKS_MAX: usize = 40;
 /// What stands at a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Entry {
-    /// A file's text without the white space at its end.
-    File { mode: u32, text: String },
+    /// A file's text without the white space at its end; hard links share it.
+    File { mode: u32, text: Arc<str> },
     /// A folder and everything in it by name.
     Folder { mode: u32, names: BTreeSet<String> },
     /// A symbolic link.
@@ -44,6 +45,32 @@ impl Entry {
             names: BTreeSet::new(),
         }
     }
+
+    /// The bytes of memory that this entry alone holds. A text that hard links share was counted with the
+    /// first of them.
+    fn bytes(&self) -> usize {
+        match self {
+            Self::File { text, .. } if Arc::strong_count(text) > 1 => 0,
+            Self::File { text, .. } => text.len(),
+            Self::Folder { names, .. } => names.iter().map(|name| name_bytes(name)).sum(),
+            Self::Link { target } => target.len(),
+            Self::Gap { reason, .. } => reason.len(),
+        }
+    }
+}
+
+/// What the allocator adds to a text at most.
+const ALLOCATION_BYTES: usize = 32;
+
+/// The bytes of memory that a name in a folder takes at most: nodes of a `BTreeSet` are half full when
+/// names come in order.
+pub(crate) fn name_bytes(name: &str) -> usize {
+    2 * size_of::<String>() + ALLOCATION_BYTES + name.len()
+}
+
+/// The bytes of memory that a path with its entry takes at most, without what the entry points to.
+fn path_bytes(path: &str) -> usize {
+    name_bytes(path) + 2 * size_of::<Entry>() + ALLOCATION_BYTES
 }
 
 /// Why a tree does not answer.
@@ -85,14 +112,21 @@ impl Tree {
         self.entries.iter()
     }
 
+    /// How many entries there are, folders that only others lie in included.
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
     /// What stands at the real path `path`.
     pub(crate) fn get(&self, path: &str) -> Option<&Entry> {
         self.entries.get(path)
     }
 
-    /// Puts `entry` at the real path `path`. In a complete tree the folders above come with it.
-    pub(crate) fn put(&mut self, path: &str, entry: Entry) {
+    /// Puts `entry` at the real path `path`. In a complete tree the folders above come with it. Returns how
+    /// many bytes of memory that takes, estimated from above.
+    pub(crate) fn put(&mut self, path: &str, entry: Entry) -> usize {
         let path = path.trim_matches('/');
+        let mut bytes = path_bytes(path) + entry.bytes();
         let is_there = !matches!(
             &entry,
             Entry::Gap {
@@ -110,21 +144,23 @@ impl Tree {
             }
         }
         if !self.complete || !is_there {
-            return;
+            return bytes;
         }
         let mut child = path;
         while let Some((folder, name)) = split(child) {
-            let above = self
-                .entries
-                .entry(folder.to_owned())
-                .or_insert_with(Entry::folder);
-            if let Entry::Folder { names, .. } = above
-                && !names.insert(name.to_owned())
-            {
-                break;
+            let above = self.entries.entry(folder.to_owned()).or_insert_with(|| {
+                bytes += path_bytes(folder);
+                Entry::folder()
+            });
+            if let Entry::Folder { names, .. } = above {
+                if !names.insert(name.to_owned()) {
+                    break;
+                }
+                bytes += name_bytes(name);
             }
             child = folder;
         }
+        bytes
     }
 
     /// Changes what stands at `path`, found through links: another text, or nothing. The folder above
@@ -137,7 +173,7 @@ impl Tree {
             None => Entry::absent(),
             Some(text) => Entry::File {
                 mode: self.mode(&real).unwrap_or(0o644),
-                text: text.trim_end().to_owned(),
+                text: text.trim_end().into(),
             },
         };
         self.put(&real, entry);
@@ -188,10 +224,10 @@ impl Tree {
     }
 
     /// The same files seen from `folder` as the root.
-    pub(crate) fn below(&self, folder: &str) -> Self {
+    pub(crate) fn below(self, folder: &str) -> Self {
         let folder = folder.trim_matches('/');
         let mut below = Self::new(self.complete);
-        for (path, entry) in &self.entries {
+        for (path, entry) in self.entries {
             let inside = match folder {
                 "" => Some(path.as_str()),
                 folder if path == folder => Some(""),
@@ -200,7 +236,7 @@ impl Tree {
                     .and_then(|rest| rest.strip_prefix('/')),
             };
             if let Some(inside) = inside {
-                below.entries.insert(inside.to_owned(), entry.clone());
+                below.entries.insert(inside.to_owned(), entry);
             }
         }
         below
@@ -353,7 +389,7 @@ mod tests {
     fn file(text: &str) -> Entry {
         Entry::File {
             mode: 0o644,
-            text: text.to_owned(),
+            text: text.into(),
         }
     }
 

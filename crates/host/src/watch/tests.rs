@@ -149,7 +149,13 @@ fn tree(moved: u64) -> Tree {
     let mut tree = Tree::new(true);
     for files in [cpu_files(moved), proc_files(moved), device_files(moved)] {
         for (path, text) in files {
-            tree.put(&path, Entry::File { mode: 0o444, text });
+            tree.put(
+                &path,
+                Entry::File {
+                    mode: 0o444,
+                    text: text.into(),
+                },
+            );
         }
     }
     let eth = format!("{FUNCTION}/net/eth0");
@@ -242,7 +248,13 @@ fn the_rdma_ports_of_a_trials_interface_are_found_and_those_that_it_names() {
     ] {
         let text = text.to_owned();
         let path = format!("sys/class/infiniband/{path}");
-        tree.put(&path, Entry::File { mode: 0o444, text });
+        tree.put(
+            &path,
+            Entry::File {
+                mode: 0o444,
+                text: text.into(),
+            },
+        );
     }
     let root = HostRoot::in_memory(tree);
     let nic: NicName = "eth0".parse().expect("a name");

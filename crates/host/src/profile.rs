@@ -6,6 +6,7 @@
 //! five times a second; names are looked for when all is over.
 
 mod elf;
+mod mapped;
 mod symbols;
 mod sys;
 

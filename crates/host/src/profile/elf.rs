@@ -8,6 +8,9 @@ use super::symbols::Symbols;
 
 /// No symbol table or string table is larger: a browser with all its symbols has some 100 MiB.
 const TABLE_BYTES_MAX: u64 = 256 << 20;
+/// The longest name that is kept. Names of templates may have some KiB; a string table without ends would make each
+/// name as long as itself.
+const NAME_BYTES_MAX: usize = 4 << 10;
 /// Section and program headers are counted by 16 bits.
 const HEADER_BYTES: usize = 64;
 const SECTION_BYTES: usize = 64;
@@ -36,9 +39,10 @@ struct Segment {
 }
 
 impl Elf {
-    /// Reads the symbols of `file`; none when it is no ELF file of this kind, or stripped.
-    pub(super) fn read(file: &File) -> Self {
-        read(file).unwrap_or_default()
+    /// Reads the symbols of `file`, as many as `left` bytes of memory hold, and leaves the rest of those; none when it
+    /// is no ELF file of this kind, or stripped.
+    pub(super) fn read(file: &File, left: &mut usize) -> Self {
+        read(file, left).unwrap_or_default()
     }
 
     /// The function that has the byte at `offset` of the file.
@@ -76,7 +80,7 @@ fn double(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(bytes.try_into().ok()?))
 }
 
-fn read(file: &File) -> Option<Elf> {
+fn read(file: &File, left: &mut usize) -> Option<Elf> {
     let header = bytes_at(file, 0, HEADER_BYTES as u64)?;
     // 64 bits, little endian.
     if !header.starts_with(b"\x7fELF\x02\x01") {
@@ -101,7 +105,7 @@ fn read(file: &File) -> Option<Elf> {
     // Programs without debugging symbols still name what they share with others.
     let functions = with(SYMTAB)
         .or_else(|| with(DYNSYM))
-        .and_then(|section| functions(file, section, &sections));
+        .and_then(|section| functions(file, section, &sections, left));
     Some(Elf {
         functions: functions.unwrap_or_default(),
         segments: segments
@@ -118,7 +122,7 @@ fn read(file: &File) -> Option<Elf> {
     })
 }
 
-fn functions(file: &File, section: &[u8], sections: &[&[u8]]) -> Option<Symbols> {
+fn functions(file: &File, section: &[u8], sections: &[&[u8]], left: &mut usize) -> Option<Symbols> {
     let content = |section: &[u8]| bytes_at(file, double(section, 24)?, double(section, 32)?);
     let names = sections.get(word(section, 40)? as usize)?;
     let (table, names) = (content(section)?, content(names)?);
@@ -134,8 +138,14 @@ fn functions(file: &File, section: &[u8], sections: &[&[u8]]) -> Option<Symbols>
             continue;
         }
         let name = names.get(name_at as usize..).unwrap_or_default();
+        let name = name.get(..NAME_BYTES_MAX).unwrap_or(name);
         let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
-        functions.add(address, size, &String::from_utf8_lossy(name));
+        let name = String::from_utf8_lossy(name);
+        let Some(rest) = left.checked_sub(Symbols::bytes_of(name.len())) else {
+            break;
+        };
+        *left = rest;
+        functions.add(address, size, &name);
     }
     functions.sort();
     Some(functions)
@@ -146,6 +156,54 @@ mod tests {
     use std::io::Write;
 
     use super::*;
+
+    /// An ELF file of one segment, `count` functions, and a string table without an end.
+    fn endless(count: usize, strings: usize) -> Vec<u8> {
+        let mut header = [0; HEADER_BYTES];
+        header[..6].copy_from_slice(b"\x7fELF\x02\x01");
+        let sections_at = (HEADER_BYTES + SEGMENT_BYTES) as u64;
+        let symbols_at = sections_at + 2 * SECTION_BYTES as u64;
+        let symbols = count * SYMBOL_BYTES;
+        header[32..40].copy_from_slice(&(HEADER_BYTES as u64).to_le_bytes());
+        header[40..48].copy_from_slice(&sections_at.to_le_bytes());
+        for (at, value) in [(54, SEGMENT_BYTES), (56, 1), (58, SECTION_BYTES), (60, 2)] {
+            let value = u16::try_from(value).expect("small");
+            header[at..at + 2].copy_from_slice(&value.to_le_bytes());
+        }
+        let mut segment = [0; SEGMENT_BYTES];
+        segment[0] = 1;
+        segment[32..40].copy_from_slice(&u64::MAX.to_le_bytes());
+        let section = |kind: u32, at: u64, length: usize| {
+            let mut section = [0; SECTION_BYTES];
+            section[4..8].copy_from_slice(&kind.to_le_bytes());
+            section[24..32].copy_from_slice(&at.to_le_bytes());
+            section[32..40].copy_from_slice(&(length as u64).to_le_bytes());
+            section[40..44].copy_from_slice(&1_u32.to_le_bytes());
+            section
+        };
+        let mut bytes = [header.as_slice(), &segment].concat();
+        bytes.extend(section(SYMTAB, symbols_at, symbols));
+        bytes.extend(section(3, symbols_at + symbols as u64, strings));
+        for place in 0..count as u64 {
+            let mut symbol = [0; SYMBOL_BYTES];
+            symbol[4] = FUNCTION;
+            symbol[8..16].copy_from_slice(&(place + 1).to_le_bytes());
+            bytes.extend(symbol);
+        }
+        bytes.resize(bytes.len() + strings, b'a');
+        bytes
+    }
+
+    #[test]
+    fn names_without_an_end_are_cut_and_symbols_end_with_the_memory_for_them() {
+        let mut file = tempfile::tempfile().expect("a file");
+        file.write_all(&endless(1000, 1 << 20)).expect("room");
+        let mut left = 100 * (NAME_BYTES_MAX + 64);
+        let elf = Elf::read(&file, &mut left);
+        assert_eq!(elf.name_at(1).map(str::len), Some(NAME_BYTES_MAX));
+        assert!((90..=100).contains(&elf.functions.len()));
+        assert!(left < NAME_BYTES_MAX + 64, "{left}");
+    }
 
     #[test]
     fn a_file_that_is_damaged_anywhere_gives_no_symbol_and_no_panic() {
@@ -159,7 +217,12 @@ mod tests {
             broken
                 .write_all_at(&[byte ^ 0xff], at as u64)
                 .expect("room");
-            assert_eq!(Elf::read(&broken).name_at(0x1000), None, "byte {at}");
+            let mut left = usize::MAX;
+            assert_eq!(
+                Elf::read(&broken, &mut left).name_at(0x1000),
+                None,
+                "byte {at}"
+            );
             broken.write_all_at(&[byte], at as u64).expect("room");
         }
     }

@@ -1,11 +1,11 @@
 //! Names for addresses: of the kernel by `/proc/kallsyms`, of programs by `/proc/PID/maps` and their files.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 
 use linerate_model::known::{Cause, Gap, Known};
 
 use super::elf::Elf;
+use super::mapped::{Mapped, parse_maps};
 use crate::root::HostRoot;
 
 /// Functions by their address, each until the next begins or its size ends.
@@ -24,6 +24,11 @@ struct Entry {
 }
 
 impl Symbols {
+    /// The memory of a symbol with a name of so many bytes.
+    pub(super) fn bytes_of(name: usize) -> usize {
+        size_of::<Entry>() + name
+    }
+
     pub(super) fn add(&mut self, address: u64, size: u64, name: &str) {
         let start = self.names.len();
         self.names.push_str(name);
@@ -33,6 +38,11 @@ impl Symbols {
             size,
             name,
         });
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
     }
 
     /// To be called after the last was added and before the first is looked for.
@@ -88,20 +98,30 @@ pub(super) fn parse_kallsyms(text: &str) -> Option<Symbols> {
     (!symbols.entries.is_empty()).then_some(symbols)
 }
 
+/// The longest `/proc/PID/maps` that is read: 65,530 mappings (`vm.max_map_count`) with paths of 1 KiB.
+const MAPS_BYTES_MAX: u64 = 64 << 20;
+/// The most memory for the mappings and symbols of all programs. Any user's process may be sampled, and its
+/// mappings and its file are what that user made them.
+const MEMORY_BYTES_MAX: usize = 512 << 20;
+
 /// Names of addresses in programs. A program that has ended meanwhile has no map any more.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Programs {
     maps: BTreeMap<u32, Vec<Mapped>>,
-    files: BTreeMap<String, Elf>,
+    /// By device and inode: containers have different files at one path.
+    files: BTreeMap<(u64, u64), Elf>,
+    /// How many bytes of memory are left for more.
+    left: usize,
 }
 
-/// A part of a program's memory that holds code.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Mapped {
-    start: u64,
-    end: u64,
-    offset: u64,
-    file: String,
+impl Default for Programs {
+    fn default() -> Self {
+        Self {
+            maps: BTreeMap::new(),
+            files: BTreeMap::new(),
+            left: MEMORY_BYTES_MAX,
+        }
+    }
 }
 
 impl Programs {
@@ -112,20 +132,25 @@ impl Programs {
         pid: u32,
         address: u64,
     ) -> (Option<String>, String) {
+        let left = &mut self.left;
         let maps = self.maps.entry(pid).or_insert_with(|| {
-            let text = root.read_start(&format!("proc/{pid}/maps"), KALLSYMS_BYTES_MAX);
-            text.value()
-                .map(|text| parse_maps(text))
-                .unwrap_or_default()
+            let text = root.read_start(&format!("proc/{pid}/maps"), MAPS_BYTES_MAX);
+            let maps = text.value().map(|text| parse_maps(text));
+            let maps = maps.filter(|maps| {
+                let bytes = maps.iter().map(|one| size_of::<Mapped>() + one.file.len());
+                left.checked_sub(bytes.sum())
+                    .map(|rest| *left = rest)
+                    .is_some()
+            });
+            maps.unwrap_or_default()
         });
-        let Some(mapped) = maps
-            .iter()
-            .find(|one| (one.start..one.end).contains(&address))
-        else {
+        // The kernel lists them by address.
+        let at = maps.partition_point(|one| one.end <= address);
+        let Some(mapped) = maps.get(at).filter(|one| one.start <= address) else {
             return (None, format!("process {pid}"));
         };
         let file = mapped.file.clone();
-        let offset = address - mapped.start + mapped.offset;
+        let offset = (address - mapped.start).saturating_add(mapped.offset);
         if !file.starts_with('/') {
             return (
                 None,
@@ -136,37 +161,12 @@ impl Programs {
                 },
             );
         }
-        let elf = self.files.entry(file.clone()).or_insert_with(|| {
-            // The program may see another file at that path than this one does.
-            let seen = format!("/proc/{pid}/root{file}");
-            File::open(seen)
-                .map(|file| Elf::read(&file))
-                .unwrap_or_default()
+        let elf = self.files.entry(mapped.identity()).or_insert_with(|| {
+            let opened = mapped.open(pid);
+            opened.map_or_else(|_| Elf::default(), |file| Elf::read(&file, left))
         });
         (elf.name_at(offset).map(demangled), file)
     }
-}
-
-/// The executable parts of `start-end perms offset device inode path`.
-pub(super) fn parse_maps(text: &str) -> Vec<Mapped> {
-    let part = |line: &str| {
-        let mut words = line.split_ascii_whitespace();
-        let (start, end) = words.next()?.split_once('-')?;
-        let executable = words.next()?.contains('x');
-        let offset = words.next()?;
-        let hex = |text: &str| u64::from_str_radix(text, 16).ok();
-        let file = words.nth(2).map_or_else(String::new, |first| {
-            // A path may have spaces in it.
-            line.find(first).map_or(first, |at| &line[at..]).to_owned()
-        });
-        executable.then_some(Mapped {
-            start: hex(start)?,
-            end: hex(end)?,
-            offset: hex(offset)?,
-            file: file.trim_end_matches(" (deleted)").to_owned(),
-        })
-    };
-    text.lines().filter_map(part).collect()
 }
 
 /// The path of a Rust function as its source has it, of the older of the two ways that names are made
@@ -239,17 +239,6 @@ mod tests {
     }
 
     #[test]
-    fn maps_tell_which_file_code_is_from() {
-        let text = "55d0-55e0 r--p 00000000 08:01 7 /usr/bin/a b\n\
-                    55e0-55f0 r-xp 00010000 08:01 7 /usr/bin/a b (deleted)\n\
-                    7fff-8000 r-xp 00000000 00:00 0 [vdso]\n9000-9010 rwxp 00000000 00:00 0";
-        let maps = parse_maps(text);
-        let files: Vec<_> = maps.iter().map(|one| one.file.as_str()).collect();
-        assert_eq!(files, ["/usr/bin/a b", "[vdso]", ""]);
-        assert_eq!((maps[0].start, maps[0].offset), (0x55e0, 0x10000));
-    }
-
-    #[test]
     fn rust_names_are_written_as_in_the_source_and_others_left() {
         let name = "_ZN39_$LT$A$u20$as$u20$core..fmt..Write$GT$9write_str17h0123456789abcdefE";
         assert_eq!(
@@ -268,8 +257,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_panics(text in "(_ZN)?[0-9a-z$.]{0,20}E?|[0-9a-f]{0,17} [tTx] .{0,9}|[0-9a-f]{1,4}-[0-9a-f]{1,4} r-xp [0-9a-f]{0,4}.{0,20}") {
-            let _ = (demangled(&text), parse_maps(&text));
+        fn no_text_panics(text in "(_ZN)?[0-9a-z$.]{0,20}E?|[0-9a-f]{0,17} [tTx] .{0,9}") {
+            let _ = demangled(&text);
             if let Some(symbols) = parse_kallsyms(&text) {
                 let _ = symbols.name_at(u64::MAX);
             }

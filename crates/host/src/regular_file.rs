@@ -39,13 +39,6 @@ pub fn open_to_write(path: &Path, options: &OpenOptions) -> io::Result<File> {
     Ok(file)
 }
 
-/// Opens a file to lock, or makes one that is its owner's alone.
-pub fn open_lock(path: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(false).mode(0o600);
-    open_to_write(path, &options)
-}
-
 /// Opens a file as [`open`] does, if it belongs to the effective user and not everybody may write it. Another one is
 /// [`io::ErrorKind::PermissionDenied`].
 pub fn open_own(path: &Path) -> io::Result<File> {
@@ -220,14 +213,17 @@ mod tests {
         symlink(path("victim"), path("link")).expect("a link");
         symlink(path("new"), path("dangling")).expect("a link");
         rustix::fs::mknodat(CWD, path("fifo"), FileType::Fifo, Mode::RWXU, 0).expect("a FIFO");
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(false).mode(0o600);
+        let open_made = |name: &str| open_to_write(&path(name), &options);
         for name in ["link", "dangling", "fifo"] {
-            let refused = open_lock(&path(name)).expect_err("no regular file");
+            let refused = open_made(name).expect_err("no regular file");
             assert_eq!(refused.kind(), io::ErrorKind::InvalidInput, "{name}");
         }
         assert!(!path("new").exists());
-        let made = open_lock(&path("lock")).expect("a new file");
+        let made = open_made("new file").expect("a new file");
         assert_eq!(made.metadata().expect("open").mode() & 0o777, 0o600);
-        open_lock(&path("lock")).expect("one that is there");
+        open_made("new file").expect("one that is there");
     }
 
     #[test]

@@ -44,7 +44,6 @@ pub mod runs;
 pub mod say;
 pub mod serve;
 pub mod settings_page;
-mod shell;
 mod stack;
 pub mod station;
 pub mod store;

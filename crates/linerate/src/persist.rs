@@ -17,13 +17,13 @@ use linerate_model::ids::NicName;
 use linerate_model::known::Known;
 use linerate_model::plan::{Change, Plan};
 use linerate_model::setting::{Keeping, SettingKey};
+use linerate_model::shell::quoted;
 
 use crate::cli::PersistArgs;
 use crate::crash;
 use crate::exit::{Code, Outcome, Stop};
 use crate::interrupt::Interrupt;
 use crate::say::Say;
-use crate::shell::quoted;
 use crate::station::{Entry, Station, kept_stop, not_locked};
 use crate::tune::{EARLIER, reach};
 

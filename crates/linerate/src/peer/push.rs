@@ -31,7 +31,7 @@ pub(super) fn push(destination: &str, port: Option<u16>, interrupt: &Interrupt) 
     let (program, sum) = own_program()?;
     let name = format!("linerate-{}-{}", env!("CARGO_PKG_VERSION"), &sum[..16]);
     let unique = format!("{:032x}", u128::from_be_bytes(fresh_token()?.0));
-    let mut command = ssh(destination, port);
+    let mut command = ssh(destination, port)?;
     command.arg(format!(
         "exec sh -c '{}' push {name} {sum} {name}.{unique}",
         script()

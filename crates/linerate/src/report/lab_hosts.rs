@@ -22,7 +22,6 @@ use super::lab_seen::{EarlierHosts, Seen};
 use crate::analysis::moved_settings;
 use crate::lab::judge::{CellDocument, LabDocument};
 use crate::lab::resolve::{Resolver, Wanted};
-use crate::shell::quoted;
 use crate::store::Header;
 use crate::trial::PathView;
 

@@ -69,17 +69,7 @@ pub(crate) fn persist(args: &PersistArgs, state: &Path) -> Outcome<Vec<Entry>> {
         Some(kept) => (kept.id, kept.changes),
         None => Station::applied(&state, args.id.as_deref())?,
     };
-    let of_this_boot = |change: &Change| match change.setting.spec().keeping() {
-        Keeping::Never(why) => Some((change.setting.clone(), why)),
-        Keeping::Persist | Keeping::CommandLine => None,
-    };
-    if let Some((setting, why)) = changes.iter().find_map(of_this_boot) {
-        let stop = Stop::new(Code::BadInput, format!("cannot keep {setting}: {why}"));
-        return Err(match setting {
-            SettingKey::IrqCpus(_) => stop.hint("`nic/NAME/queue/QUEUE/irq-cpus` can be kept"),
-            _ => stop,
-        });
-    }
+    can_be_kept(&changes)?;
     for address in &args.probe {
         reach(address).map_err(|stop| stop.hint("a probe must succeed now; nothing is kept"))?;
     }
@@ -114,6 +104,22 @@ pub(crate) fn persist(args: &PersistArgs, state: &Path) -> Outcome<Vec<Entry>> {
         about: format!("every boot makes its changes again, {by}"),
         kept: true,
     }])
+}
+
+/// Refuses changes that a boot cannot make again.
+fn can_be_kept(changes: &[Change]) -> Outcome<()> {
+    let of_this_boot = |change: &Change| match change.setting.spec().keeping() {
+        Keeping::Never(why) => Some((change.setting.clone(), why)),
+        Keeping::Persist | Keeping::CommandLine => None,
+    };
+    if let Some((setting, why)) = changes.iter().find_map(of_this_boot) {
+        let stop = Stop::new(Code::BadInput, format!("cannot keep {setting}: {why}"));
+        return Err(match setting {
+            SettingKey::IrqCpus(_) => stop.hint("`nic/NAME/queue/QUEUE/irq-cpus` can be kept"),
+            _ => stop,
+        });
+    }
+    Ok(())
 }
 
 /// Refuses what another user could replace before a boot runs it.

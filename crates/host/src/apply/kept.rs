@@ -465,12 +465,12 @@ fn read<T: DeserializeOwned>(path: &Path) -> Result<Option<(T, String)>, KeptErr
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         bytes => bytes.map_err(io_error("read", path))?,
     };
-    let foreign = |_| KeptError::Foreign {
+    let foreign = || KeptError::Foreign {
         path: path.to_owned(),
         why: "another version of linerate wrote it, or something else",
     };
-    let text = String::from_utf8(bytes).map_err(|_| foreign(()))?;
-    let known = serde_json::from_str(&text).map_err(|_| foreign(()))?;
+    let text = String::from_utf8(bytes).map_err(|_| foreign())?;
+    let known = serde_json::from_str(&text).map_err(|_| foreign())?;
     Ok(Some((known, text)))
 }
 

@@ -358,9 +358,11 @@ fn a_state_folder_that_cannot_be_written_is_a_missing_permission() {
     assert_same(&lab, &before, "without a state folder");
 }
 
-/// linerate as a user without any right, outside of every namespace; none where that user cannot run it.
+/// A user without any right.
+const ORDINARY: u32 = 61_000;
+
+/// linerate as that user, outside of every namespace; none where that user cannot run it.
 fn as_user(arguments: &[&str]) -> Option<Command> {
-    const ORDINARY: u32 = 61_000;
     let command = |arguments: &[&str]| {
         let mut command = linerate(arguments);
         if rustix::process::geteuid().is_root() {
@@ -389,9 +391,10 @@ fn without_the_right_to_write_a_setting_the_right_is_named_and_nothing_changed()
         format!("[settings]\n\"sysctl/net.ipv4.tcp_sack\" = {other}\n"),
     )
     .expect("a plan");
-    for place in [folder.path(), &state] {
-        use std::os::unix::fs::PermissionsExt;
-        fs::set_permissions(place, fs::Permissions::from_mode(0o777)).expect("our own");
+    if rustix::process::geteuid().is_root() {
+        for place in [folder.path(), &state] {
+            std::os::unix::fs::chown(place, Some(ORDINARY), None).expect("our own");
+        }
     }
     let arguments = [
         "--state",

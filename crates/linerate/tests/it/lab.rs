@@ -203,7 +203,13 @@ impl Lab {
         let place = self.path(name);
         std::fs::create_dir(&place).expect("the lab's folder");
         let mut mount = self.outside("mount");
-        mount.args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"]);
+        mount.args([
+            "-t",
+            "tmpfs",
+            "-o",
+            &format!("size={size},mode=755"),
+            "tmpfs",
+        ]);
         mount.arg(&place);
         job::run(mount).expect_code(0);
         place

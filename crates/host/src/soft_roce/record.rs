@@ -195,7 +195,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let victim = folder.path().join("victim");
         fs::write(&victim, "{}").expect("writable");
-        for name in [FILE, "testbed-rxe.lock"] {
+        for name in ["testbed-rxe.lock", FILE] {
             let place = folder.path().join(name);
             symlink(&victim, &place).expect("a link");
             assert!(Record::open(folder.path()).is_err(), "{name}");

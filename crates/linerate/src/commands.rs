@@ -281,7 +281,12 @@ pub fn show_run(folder: &FilePath, page: &FilePath, say: &Say) -> Outcome<()> {
     } else {
         // For a person the last word on each remedy; every try stands in the record and on the page.
         document.remedies.retain(|remedy| !remedy.tried_again);
-        say.data(&report::render_text(&document, say.width(), say.colour()))
+        let text = report::render_text(&document, say.width(), say.colour());
+        if say.colour() {
+            say.coloured(&text)
+        } else {
+            say.data(&text)
+        }
     }
 }
 

@@ -50,6 +50,7 @@ pub mod store;
 pub mod testbed;
 pub mod trial;
 pub mod tune;
+mod visible;
 pub mod watched;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -64,6 +65,7 @@ use crate::say::Say;
 
 /// Parses the command line, carries it out, and turns what came of it into an exit code.
 pub fn run() -> ExitCode {
+    say::panics();
     let parsed = Cli::command().try_get_matches().and_then(|matches| {
         let cli =
             Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut Cli::command()));
@@ -73,7 +75,7 @@ pub fn run() -> ExitCode {
         Ok(parsed) => parsed,
         Err(error) => {
             // Help and version come this way too; clap knows which stream each belongs to.
-            let _ = error.print();
+            say::usage(&error);
             return ExitCode::from(if error.use_stderr() {
                 Code::Usage.number()
             } else {

@@ -1,14 +1,18 @@
 //! The only place that prints. stdout is data, stderr is talk and progress; a reader that has gone
-//! away (`| head`) ends the program quietly.
+//! away (`| head`) ends the program quietly. Nothing that is printed steers a terminal, whoever wrote it.
 
+use std::backtrace::{Backtrace, BacktraceStatus};
 use std::cell::OnceCell;
+use std::ffi::OsString;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::time::Duration;
 
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
+use serde_json::ser::{CompactFormatter, PrettyFormatter, Serializer};
 
 use crate::exit::{Code, Outcome, Stop};
+use crate::visible::{VisibleJson, VisibleLines, visible, visible_lines, visible_styled};
 
 /// Lines are never cut shorter than this, however narrow the terminal.
 const NARROWEST: usize = 40;
@@ -40,8 +44,12 @@ pub struct Say {
 impl Say {
     /// Prints data to stdout, with a line's end.
     pub fn data(&self, text: &str) -> Outcome<()> {
-        let mut out = io::stdout().lock();
-        printed(writeln!(out, "{}", text.trim_end_matches('\n')).and_then(|()| out.flush()))
+        put(&visible_lines(text))
+    }
+
+    /// The same with linerate's own colours, where [`Say::colour`] allows them.
+    pub fn coloured(&self, text: &str) -> Outcome<()> {
+        put(&visible_styled(text))
     }
 
     /// Prints lines for a person to stdout: on a terminal none is longer than it is wide.
@@ -55,7 +63,8 @@ impl Say {
     /// Prints a document as JSON to stdout, as it is made: that of a large host has many megabytes.
     pub fn json<T: Serialize>(&self, document: &T) -> Outcome<()> {
         let mut out = BufWriter::with_capacity(JSON_BYTES, io::stdout().lock());
-        let written = match serde_json::to_writer_pretty(&mut out, document) {
+        let pretty = VisibleJson(PrettyFormatter::new());
+        let written = match document.serialize(&mut Serializer::with_formatter(&mut out, pretty)) {
             Err(error) if !error.is_io() => {
                 let stop = Stop::new(Code::Bug, "cannot write a document as JSON");
                 return Err(stop.because(error));
@@ -69,13 +78,32 @@ impl Say {
         )
     }
 
-    /// Prints data to stdout as `write` makes it; `None` when its reader has gone away before the end.
+    /// Prints a document as a line of JSON to stdout.
+    pub fn json_line<T: Serialize>(&self, document: &T) -> Outcome<()> {
+        let mut line = Vec::new();
+        let compact = VisibleJson(CompactFormatter);
+        document
+            .serialize(&mut Serializer::with_formatter(&mut line, compact))
+            .map_err(|error| Stop::new(Code::Bug, "cannot write a line of JSON").because(error))?;
+        put(&String::from_utf8_lossy(&line))
+    }
+
+    /// Prints data to stdout as `write` makes it, on a terminal without what would steer it; `None` when its reader has gone away before the end.
     pub fn stream<T>(
         &self,
         write: impl FnOnce(&mut dyn Write) -> io::Result<T>,
     ) -> Outcome<Option<T>> {
-        let mut out = BufWriter::with_capacity(JSON_BYTES, io::stdout().lock());
-        let written = write(&mut out).and_then(|made| out.flush().map(|()| made));
+        let stdout = io::stdout().lock();
+        let is_terminal = stdout.is_terminal();
+        let mut out = BufWriter::with_capacity(JSON_BYTES, stdout);
+        let mut visible = VisibleLines::new(&mut out);
+        let out: &mut dyn Write = if is_terminal {
+            &mut visible
+        } else {
+            drop(visible);
+            &mut out
+        };
+        let written = write(out).and_then(|made| out.flush().map(|()| made));
         match written {
             Ok(made) => Ok(Some(made)),
             Err(error) => printed(Err(error)).map(|()| None),
@@ -116,7 +144,7 @@ impl Say {
         if let Ok(style) = ProgressStyle::with_template(&template) {
             bar.set_style(style.progress_chars("=> "));
         }
-        bar.set_prefix(what.to_owned());
+        bar.set_prefix(visible(what));
         if terminal {
             bar.enable_steady_tick(Duration::from_millis(200));
         }
@@ -150,10 +178,45 @@ pub fn warn(text: &str) {
     talk(&format!("warning: {text}"));
 }
 
+/// Shows what clap has to say: help and versions, which belong to stdout, or what is wrong with the command line.
+pub fn usage(error: &clap::Error) {
+    // It echoes what was typed, or what a shell found in a folder of somebody else. Without its colours, clap leaves out
+    // what looks like one.
+    let is_harmless = |word: OsString| {
+        let word = word.to_string_lossy();
+        visible_lines(&word) == word
+    };
+    if std::env::args_os().all(is_harmless) {
+        let _ = error.print();
+    } else {
+        talk(error.render().to_string().trim_end());
+    }
+}
+
+/// Lets panics be told as all else is.
+pub fn panics() {
+    std::panic::set_hook(Box::new(|info| {
+        let thread = std::thread::current();
+        let name = thread.name().unwrap_or("<unnamed>");
+        let trace = Backtrace::capture();
+        let trace = match trace.status() {
+            BacktraceStatus::Captured => format!("\n{trace}"),
+            _ => String::new(),
+        };
+        talk(&format!("thread '{name}' {info}{trace}"));
+    }));
+}
+
 fn talk(text: &str) {
-    let text = talk_width().map_or_else(|| text.to_owned(), |width| in_lines(text, width));
+    let text = visible_lines(text);
+    let text = talk_width().map_or_else(|| text.to_string(), |width| in_lines(&text, width));
     // Talk that nobody can hear is no reason to stop the work.
     let _ = writeln!(io::stderr().lock(), "{text}");
+}
+
+fn put(text: &str) -> Outcome<()> {
+    let mut out = io::stdout().lock();
+    printed(writeln!(out, "{}", text.trim_end_matches('\n')).and_then(|()| out.flush()))
 }
 
 /// What came of printing; a reader that has gone away is no failure.
@@ -239,7 +302,7 @@ pub struct Progress {
 impl Progress {
     /// One step is done; `message` says what it gave.
     pub fn step(&self, message: &str) {
-        self.bar.set_message(message.to_owned());
+        self.bar.set_message(visible(message));
         self.bar.inc(1);
     }
 
@@ -264,7 +327,8 @@ impl Progress {
             return;
         }
         let cut = |line: String| {
-            line.chars()
+            visible(&line)
+                .chars()
                 .take(columns.saturating_sub(1))
                 .collect::<String>()
         };
@@ -281,7 +345,7 @@ impl Progress {
 
     /// Says what is going on, without a step being done.
     pub fn tell(&self, message: &str) {
-        self.bar.set_message(message.to_owned());
+        self.bar.set_message(visible(message));
     }
 }
 

@@ -6,8 +6,10 @@
 use std::io::{self, Write};
 
 use serde::ser::{SerializeMap, Serializer};
+use serde_json::ser::CompactFormatter;
 
 use super::columns::{Cell, Column};
+use crate::visible::VisibleJson;
 
 /// Something that rows are written to.
 pub(super) trait Table {
@@ -80,7 +82,8 @@ impl<'c, W: Write> Lines<'c, W> {
 
 impl<W: Write> Table for Lines<'_, W> {
     fn row(&mut self, cells: Vec<Cell>) -> io::Result<()> {
-        let mut line = serde_json::Serializer::new(&mut self.out);
+        let compact = VisibleJson(CompactFormatter);
+        let mut line = serde_json::Serializer::with_formatter(&mut self.out, compact);
         let mut object = line.serialize_map(Some(cells.len()))?;
         for (column, cell) in self.columns.iter().zip(&cells) {
             match cell {

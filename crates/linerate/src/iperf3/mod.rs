@@ -141,12 +141,11 @@ pub fn serve(address: SocketAddr, interrupt: &Interrupt, say: &Say) -> Outcome<(
         server.address()
     ));
     let served = server.serve(interrupt.abort(), |finished| {
-        let line = match say.format {
-            Format::Json => test_document(&finished).to_string(),
-            Format::Text => line_of(&finished),
-        };
         // A reader that has gone away is no reason to stop serving.
-        let _ = say.data(&line);
+        let _ = match say.format {
+            Format::Json => say.json_line(&test_document(&finished)),
+            Format::Text => say.data(&line_of(&finished)),
+        };
     });
     served.map_err(|error| stop_of(&error))
 }

@@ -77,9 +77,7 @@ pub fn run(args: &MoverArgs, say: &Say) -> Outcome<()> {
 }
 
 fn tell(say: &Say, said: &Said) -> Outcome<()> {
-    let line = serde_json::to_string(said)
-        .map_err(|error| Stop::new(Code::Bug, "cannot write an answer").because(error))?;
-    say.data(&line)
+    say.json_line(said)
 }
 
 /// This program again in place of this process, with `library` loaded before it. It comes back with why not.

@@ -408,22 +408,6 @@ fn mean_and_range(values: &[f64]) -> Option<[f64; 3]> {
     mean.is_finite().then_some([mean, low, high])
 }
 
-/// Text that a host or a stored run provided, with every control character and every character that
-/// turns the direction of writing made visible: neither a terminal nor a page may be steered by a name.
-pub(crate) fn visible(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        let steers = c.is_control()
-            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
-        if steers {
-            out.extend(c.escape_unicode());
-        } else {
-            out.push(c);
-        }
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -466,10 +450,5 @@ mod tests {
         assert_eq!(percent(0.4), "+40.0 %");
         assert_eq!(percent(-0.031), "-3.1 %");
         assert_eq!(percent(12.5), "+1250 %");
-    }
-
-    #[test]
-    fn text_that_would_steer_a_terminal_becomes_visible() {
-        assert_eq!(visible("eth\u{1b}[2J\u{202e}0"), "eth\\u{1b}[2J\\u{202e}0");
     }
 }

@@ -1,7 +1,7 @@
 //! The few pieces of HTML that every section of the page is made of. Text from a host is escaped here
 //! and nowhere else.
 
-use super::figures::visible;
+use crate::visible::visible;
 
 /// Text for HTML or SVG content and double-quoted attributes.
 pub(super) fn escape(text: &str) -> String {

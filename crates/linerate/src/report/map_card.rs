@@ -3,10 +3,10 @@
 
 use linerate_model::host::{BlockDevice, Host, Module, Nic, PcieHop, RdmaDevice};
 
-use super::figures::visible;
 use super::map_flow::{Flow, flows};
 use super::map_svg::{CARD, INK, LINE, PAPER, SOFT, cut, label, rect, short};
 use super::map_text::{kind_word, link_text};
+use crate::visible::visible;
 
 /// How wide a card is.
 pub(super) const WIDTH: u32 = 352;

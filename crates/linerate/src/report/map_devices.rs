@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use linerate_model::host::{BlockDevice, RdmaDevice, RdmaPort};
 use linerate_model::known::Known;
 
-use super::figures::{count, visible};
+use super::figures::count;
 use super::map_text::{Branch, show, show_with};
+use crate::visible::visible;
 
 pub(super) fn rdma_branch(device: &RdmaDevice) -> Branch {
     let firmware = match device.firmware.value() {

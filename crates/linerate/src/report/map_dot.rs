@@ -9,11 +9,11 @@ use linerate_model::host::{Cpu, Host, Nic, Node};
 use linerate_model::ids::{CpuSet, NodeId};
 use linerate_model::known::Known;
 
-use super::figures::visible;
 use super::map_card::{block_text, is_made_up, rdma_text};
 use super::map_flow::{flows, ranges};
 use super::map_stacked::lowers;
 use super::map_text::{kind_word, link_text};
+use crate::visible::visible;
 
 /// The host as a Graphviz graph: nodes, their CPUs, interfaces, PCIe links, queues and interrupts.
 pub fn map_dot(host: &Host) -> String {

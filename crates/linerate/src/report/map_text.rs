@@ -6,12 +6,13 @@ use linerate_model::host::{Host, Nic, PcieHop, Queue, QueueKind};
 use linerate_model::known::Known;
 use linerate_model::units::TransferRate;
 
-use super::figures::{count, visible};
+use super::figures::count;
 use super::map_devices::{block_branches, rdma_branch};
 use super::map_interface::{nic_branches, unasked_branch};
 use super::map_machine::{cpus_in_words, denied, machine_branches};
 use super::map_one::one_branches;
 use super::map_watch::{cpus_branch, nic_activity, uncounted_branch};
+use crate::visible::visible;
 
 const WIDTH: usize = 80;
 

@@ -48,7 +48,7 @@ mod text;
 mod verdict;
 
 pub use data::ReportData;
-pub(crate) use figures::{count, detectable, effect_figure, flag_in_words, visible};
+pub(crate) use figures::{count, detectable, effect_figure, flag_in_words};
 pub use gaps::nulled;
 pub use lab_page::lab_page;
 pub use lab_seen::Seen;

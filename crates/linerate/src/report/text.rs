@@ -9,9 +9,10 @@ use linerate_model::prove::{
 
 use super::figures::{
     Fate, cost, effect_figure, effect_interval, effect_meaning, gain, gain_words, percent, rate,
-    rate_interval, remedy_change, scores, share, times, tried, visible,
+    rate_interval, remedy_change, scores, share, times, tried,
 };
 use super::map_text::wrap;
+use crate::visible::visible;
 
 const BOLD: &str = "1";
 const GOOD: &str = "32";

@@ -19,9 +19,9 @@ pub use self::summary::{OtherHost, State};
 use crate::cli::RunsArgs;
 use crate::exit::Outcome;
 use crate::export::flag_word;
-use crate::report::visible;
 use crate::say::{Format, Say};
 use crate::store::RunKind;
+use crate::visible::visible;
 
 /// The name of the document's schema.
 pub const SCHEMA: &str = "linerate.runs/1";

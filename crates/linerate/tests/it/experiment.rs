@@ -91,7 +91,11 @@ fn an_experiment_tells_what_each_factor_does_and_leaves_both_hosts_as_they_were(
 }
 
 /// What a program shows on a terminal of so many rows and columns, every movement of the cursor with it.
-fn shown_on_a_terminal(mut command: Command, rows: u16, columns: u16) -> (ExitStatus, String) {
+pub(crate) fn shown_on_a_terminal(
+    mut command: Command,
+    rows: u16,
+    columns: u16,
+) -> (ExitStatus, String) {
     let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY;
     let mut screen = File::from(openpt(flags).expect("a terminal"));
     unlockpt(&screen).expect("it is ours");

@@ -10,6 +10,7 @@ use linerate::store::{self, Record};
 use rustix::fs::{CWD, FileType, Mode};
 use rustix::process::geteuid;
 
+use crate::experiment::shown_on_a_terminal;
 use crate::job::{linerate, run};
 use crate::lab::text;
 
@@ -262,6 +263,59 @@ fn a_run_of_another_user_is_shown_and_not_resumed() {
         assert!(refused.err.contains("resume the copy"), "{}", refused.err);
         run(linerate(&["lab", "show", text(&folder)])).expect_code(0);
     }
+}
+
+/// Clears a screen in two ways, turns the direction of writing, and deletes.
+const HOSTILE: &str = "\u{1b}[2J\u{9b}2J\u{202e}\u{7f}";
+/// The same as it is shown.
+const SHOWN: &str = r"\u{1b}[2J\u{9b}2J\u{202e}\u{7f}";
+
+#[track_caller]
+fn assert_harmless(text: &str) {
+    let steers = |c: char| c.is_control() && !"\n\t".contains(c) || c == '\u{202e}';
+    assert!(!text.contains(steers), "{text:?}");
+}
+
+#[test]
+fn what_a_stored_run_or_the_command_line_holds_cannot_steer_the_terminal() {
+    let (_state, folder) = state();
+    let mut stored = store::read(&folder).expect("a run");
+    let Some(Record::Lab { experiment, .. }) = stored.records.first_mut() else {
+        panic!("it is no experiment");
+    };
+    experiment.title = format!("title {HOSTILE}");
+    let title = experiment.title.clone();
+    let lines = stored
+        .records
+        .iter()
+        .map(|record| store::line_of(record).expect("a line"));
+    fs::write(folder.join("records.jsonl"), lines.collect::<String>()).expect("the change");
+    let show = ["lab", "show", text(&folder)];
+    let done = run(linerate(&show)).expect_code(0);
+    assert_harmless(&done.out);
+    assert!(done.out.contains(SHOWN), "{}", done.out);
+    let done = run(linerate(&[&["--format", "json"], &show[..]].concat())).expect_code(0);
+    assert_harmless(&done.out);
+    let document: serde_json::Value = serde_json::from_str(&done.out).expect("JSON");
+    assert_eq!(document["title"], title.as_str());
+
+    let schema = format!("linerate.run/1{HOSTILE}");
+    let quoted = serde_json::to_string(&schema).expect("a text");
+    change(&folder.join("run.json"), "\"linerate.run/1\"", &quoted);
+    for (words, code) in [
+        (vec!["report", text(&folder)], 23),
+        (vec!["export", text(&folder)], 23),
+        (vec!["lab", "show", HOSTILE], 23),
+    ] {
+        let done = run(linerate(&words)).expect_code(code);
+        assert_harmless(&done.err);
+        assert!(done.err.contains(SHOWN), "{}", done.err);
+    }
+    // What clap says of a command line is without colours, but for a terminal.
+    let (ended, screen) = shown_on_a_terminal(linerate(&[HOSTILE]), 24, 80);
+    assert_eq!(ended.code(), Some(2), "{screen}");
+    assert_harmless(&screen.replace('\r', ""));
+    assert!(screen.contains("2J"), "{screen}");
 }
 
 #[test]

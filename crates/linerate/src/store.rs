@@ -185,7 +185,7 @@ impl Run {
         let mut options = OpenOptions::new();
         options.read(true).append(true);
         let file = regular_file::open_to_write(&folder.join(RECORDS), &options).map_err(failed)?;
-        regular_file::require_own(&file).map_err(|error| not_own(folder, RECORDS, error))?;
+        regular_file::require_own(&file).map_err(|error| not_own(folder, RECORDS, &error))?;
         while let Err(TryLockError::WouldBlock) = file.try_lock() {
             if is_being_written(folder) {
                 let why = format!("another linerate writes the run in {}", folder.display());
@@ -333,14 +333,14 @@ pub fn read(folder: &Path) -> Outcome<StoredRun> {
 /// effective user's own files alone, as the descriptors that are read tell. Copies of others' are.
 pub fn read_own(folder: &Path) -> Outcome<StoredRun> {
     let open = |name: &str| regular_file::open_own(&folder.join(name));
-    let header = open(HEADER).map_err(|error| not_own(folder, HEADER, error))?;
+    let header = open(HEADER).map_err(|error| not_own(folder, HEADER, &error))?;
     let header = header_of(folder, header)?;
     let mut lines = match open(RECORDS) {
         // The header is written first: a run may have been cut off between the two.
         Err(error) if error.kind() == io::ErrorKind::NotFound => Records::open(folder)?,
         opened => Records::of(
             folder,
-            opened.map_err(|error| not_own(folder, RECORDS, error))?,
+            opened.map_err(|error| not_own(folder, RECORDS, &error))?,
         ),
     };
     Ok(StoredRun {
@@ -352,9 +352,9 @@ pub fn read_own(folder: &Path) -> Outcome<StoredRun> {
 }
 
 /// The stop for a run whose files cannot be carried out.
-fn not_own(folder: &Path, name: &str, error: io::Error) -> Stop {
+fn not_own(folder: &Path, name: &str, error: &io::Error) -> Stop {
     if error.kind() != io::ErrorKind::PermissionDenied {
-        return no_run(folder, name, &error);
+        return no_run(folder, name, error);
     }
     let why = format!(
         "cannot resume {}: {name}: {error}; a run says which settings are changed and which peers are reached",

@@ -23,21 +23,25 @@ pub fn by_hand(key: &SettingKey, value: &Value) -> Option<String> {
         let (text, path) = (quoted(&text), quoted(&format!("/{}", file.path)));
         return Some(format!("{print} {text} > {path}"));
     }
-    let (nic, knob) = match key {
+    match key {
         SettingKey::Sysctl(name) => {
-            return Some(format!("sysctl -w {}", quoted(&format!("{name}={value}"))));
+            Some(format!("sysctl -w {}", quoted(&format!("{name}={value}"))))
         }
-        SettingKey::Nic(nic, knob) => (&quoted(nic.as_str()), knob),
+        SettingKey::Nic(nic, knob) => by_knob(&quoted(nic.as_str()), knob, value),
         SettingKey::RdmaDefaults(device) => {
             let folder = quoted(&format!("/{}", rdma_defaults::folder(device)));
-            return match value {
+            match value {
                 Value::Switch(true) => Some(format!("mkdir {folder}")),
                 Value::Switch(false) => Some(format!("rmdir {folder}")),
                 _ => None,
-            };
+            }
         }
-        _ => return None,
-    };
+        _ => None,
+    }
+}
+
+/// The command for a setting of an interface, whose name is quoted.
+fn by_knob(nic: &str, knob: &NicKnob, value: &Value) -> Option<String> {
     let given = value;
     let value = quoted_words(&value.to_string());
     Some(match knob {

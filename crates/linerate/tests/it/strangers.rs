@@ -114,7 +114,7 @@ fn records_that_are_no_regular_file_are_refused_by_every_reader() {
     copy_to(&folder);
     let records = folder.join("records.jsonl");
     let prepared: [&dyn Fn(); 2] = [&|| fifo(&records), &|| {
-        symlink("/dev/zero", &records).expect("a link")
+        symlink("/dev/zero", &records).expect("a link");
     }];
     for prepare in prepared {
         fs::remove_file(&records).expect("it was there");

@@ -306,6 +306,19 @@ fn private() -> TempDir {
         ("proc/41/comm", "acme-secret"),
         ("proc/42/comm", "amazon-ssm-agen"),
         ("proc/43/comm", "tuned"),
+        // Of another user under that name; one that has a user of its own; one of root.
+        ("proc/44/comm", "irqbalance"),
+        (
+            "proc/44/status",
+            "Name:\tirqbalance\nUid:\t1000\t1000\t1000\t1000",
+        ),
+        ("proc/45/comm", "systemd-network"),
+        (
+            "proc/45/status",
+            "Name:\tsystemd-network\nUid:\t998\t998\t998\t998",
+        ),
+        ("proc/46/comm", "numad"),
+        ("proc/46/status", "Name:\tnumad\nUid:\t0\t0\t0\t0"),
         ("etc/tuned/active_profile", "acme-profile"),
         (
             "etc/default/irqbalance",
@@ -367,6 +380,8 @@ fn owners_taps_and_files_of_settings_are_found() {
             (40, "irqbalance", Some("--banirq=7 --policyscript")),
             (42, "cloud-agent", Some("amazon-ssm-agent")),
             (43, "tuned", Some("acme-profile")),
+            (45, "systemd-networkd", None),
+            (46, "numad", None),
         ],
         "a thread of the kernel is no program"
     );

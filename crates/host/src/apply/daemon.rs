@@ -1,10 +1,12 @@
 //! irqbalance as settings: whether it is stopped, so that interrupts stay where they are, and which interrupts it
 //! leaves alone. A stopped process does nothing and loses nothing; what it is told meanwhile it hears when it goes on.
 //!
-//! State and signals: proc_pid_stat(5), kill(2). A process is held by its descriptor (pidfd_open(2)) between the
-//! look at its name and the signal, so that no other gets it. Its socket (`sock_handle` in irqbalance.c, version 1.2 and
+//! State and signals: proc_pid_status(5), kill(2). Any user may give a program its name: only a process whose effective
+//! user is root counts (in a user namespace that namespace's root). A process is held by its descriptor (pidfd_open(2))
+//! between the look at its name and the signal, so that no other gets it. Its socket (`sock_handle` in irqbalance.c, version 1.2 and
 //! later): one message of less than 500 bytes a connection, with the sender's credentials; `setup` is answered by
-//! `SLEEP n IRQ n LOAD n DIFF n CLASS n ... BANNED mask`, `settings ban irqs n n` and `... NONE` by nothing.
+//! `SLEEP n IRQ n LOAD n DIFF n CLASS n ... BANNED mask`, `settings ban irqs n n` and `... NONE` by nothing. The kernel
+//! says who listens on it (SO_PEERCRED, unix(7)): the process that was found, and as root.
 
 use std::collections::BTreeSet;
 use std::io::{self, IoSlice};
@@ -14,7 +16,7 @@ use std::time::{Duration, Instant};
 use linerate_model::known::{Cause, Known};
 use linerate_model::setting::Value;
 use rustix::io::Errno;
-use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
 use rustix::net::{
     AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix,
     SocketFlags, SocketType, UCred, connect, recv, sendmsg, socket_with,
@@ -23,8 +25,7 @@ use rustix::process::{
     Pid, PidfdFlags, Signal, getegid, geteuid, getpid, pidfd_open, pidfd_send_signal,
 };
 
-use super::identity::ProcessStat;
-use crate::procfs::owners::process_ids;
+use crate::procfs::owners::{is_of_root, line_of, process_ids};
 use crate::root::HostRoot;
 
 const IRQBALANCE: &str = "irqbalance";
@@ -87,10 +88,17 @@ fn processes(root: &HostRoot) -> Vec<(u32, bool)> {
 
 /// Whether a process is stopped; `None` of one that is no irqbalance or has ended.
 fn state_of(root: &HostRoot, pid: u32) -> Option<bool> {
-    let stat = root.read(&format!("proc/{pid}/stat"));
-    let stat = ProcessStat::parse(stat.value()?)?;
-    (stat.name == IRQBALANCE && !matches!(stat.state, 'Z' | 'X'))
-        .then_some(matches!(stat.state, 'T' | 't'))
+    let status = root.read(&format!("proc/{pid}/status"));
+    is_stopped(status.value()?)
+}
+
+/// The same of a `/proc/PID/status`: its name, state and user are of one moment.
+fn is_stopped(status: &str) -> Option<bool> {
+    let state = line_of(status, "State")?.chars().next()?;
+    let counts = line_of(status, "Name") == Some(IRQBALANCE)
+        && is_of_root(status)
+        && !matches!(state, 'Z' | 'X');
+    counts.then_some(matches!(state, 'T' | 't'))
 }
 
 /// The most that irqbalance takes in one message.
@@ -100,14 +108,14 @@ const ANSWER_MAX: usize = 1 << 20;
 
 /// The interrupts that irqbalance leaves alone since it was told so.
 pub(super) fn bans(root: &HostRoot) -> Known<Value> {
-    let Some(path) = socket_of(root) else {
+    let Some((pid, path)) = socket_of(root) else {
         return Known::unknown(
             Cause::Absent,
             "/run/irqbalance",
             "no irqbalance runs that has a socket",
         );
     };
-    match ask(&path, "setup") {
+    match ask(pid, &path, "setup") {
         Ok(answer) => match parse_setup(&answer) {
             Some(bans) => Known::Value(Value::Text(words(&bans))),
             None => Known::unknown(Cause::Unreadable, path, "no answer of irqbalance's"),
@@ -135,8 +143,8 @@ pub(super) fn ban(root: &HostRoot, text: &str) -> io::Result<()> {
     if message.len() > MESSAGE_MAX {
         return Err(wrong("irqbalance takes less than 500 bytes at a time"));
     }
-    let path = socket_of(root).ok_or(io::ErrorKind::NotFound)?;
-    ask(&path, &message).map(drop)
+    let (pid, path) = socket_of(root).ok_or(io::ErrorKind::NotFound)?;
+    ask(pid, &path, &message).map(drop)
 }
 
 fn words(numbers: &BTreeSet<u32>) -> String {
@@ -144,15 +152,15 @@ fn words(numbers: &BTreeSet<u32>) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// The socket of the irqbalance that runs.
-fn socket_of(root: &HostRoot) -> Option<String> {
+/// The irqbalance that runs, and its socket.
+fn socket_of(root: &HostRoot) -> Option<(u32, String)> {
     let (pid, _) = processes(root).into_iter().next()?;
     let path = format!("run/irqbalance/irqbalance{pid}.sock");
-    root.exists(&path).then(|| format!("/{path}"))
+    root.exists(&path).then(|| (pid, format!("/{path}")))
 }
 
-/// Sends a message, and gives back the answer.
-fn ask(path: &str, message: &str) -> io::Result<String> {
+/// Sends a message to process `pid`, and gives back the answer.
+fn ask(pid: u32, path: &str, message: &str) -> io::Result<String> {
     let socket = socket_with(
         AddressFamily::UNIX,
         SocketType::STREAM,
@@ -164,6 +172,14 @@ fn ask(path: &str, message: &str) -> io::Result<String> {
         set_socket_timeout(&socket, way, Some(ANSWERS_WITHIN))?;
     }
     connect(&socket, &SocketAddrUnix::new(path)?)?;
+    let listener = socket_peercred(&socket)?;
+    let is_that = u32::try_from(listener.pid.as_raw_nonzero().get()) == Ok(pid);
+    if !(is_that && listener.uid.is_root()) {
+        return Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            "another process than irqbalance listens there",
+        ));
+    }
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmCredentials(1))];
     let mut own = SendAncillaryBuffer::new(&mut space);
     own.push(SendAncillaryMessage::ScmCredentials(UCred {
@@ -221,9 +237,79 @@ pub(crate) fn parse_setup(answer: &str) -> Option<BTreeSet<u32>> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixListener;
+
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn only_a_process_of_root_is_irqbalance() {
+        let status = |name: &str, state: &str, users: &str| {
+            format!(
+                "Name:\t{name}\nUmask:\t0022\nState:\t{state}\nUid:\t{users}\nGid:\t0\t0\t0\t0\n"
+            )
+        };
+        let root = "0\t0\t0\t0";
+        for (state, stopped) in [
+            ("S (sleeping)", Some(false)),
+            ("T (stopped)", Some(true)),
+            ("t (tracing stop)", Some(true)),
+            ("Z (zombie)", None),
+        ] {
+            assert_eq!(
+                is_stopped(&status(IRQBALANCE, state, root)),
+                stopped,
+                "{state}"
+            );
+        }
+        let sleeps = "S (sleeping)";
+        assert_eq!(is_stopped(&status("irqbalance2", sleeps, root)), None);
+        // Somebody's own; one that was started by root and gave that up; one that only a child namespace calls root.
+        for users in [
+            "1000\t1000\t1000\t1000",
+            "0\t1000\t0\t1000",
+            "65534\t65534\t65534\t65534",
+        ] {
+            assert_eq!(
+                is_stopped(&status(IRQBALANCE, "T (stopped)", users)),
+                None,
+                "{users}"
+            );
+        }
+        assert_eq!(is_stopped(""), None);
+    }
+
+    #[test]
+    fn a_socket_that_another_process_listens_on_is_not_asked() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("irqbalance1.sock");
+        let listener = UnixListener::bind(&path).expect("our own folder");
+        let path = path.to_str().expect("text");
+        let own = std::process::id();
+        let error = ask(own + 1, path, "setup").expect_err("it is ours");
+        assert_eq!(error.kind(), io::ErrorKind::PermissionDenied, "{error}");
+        let (mut asked, _) = listener.accept().expect("it has connected");
+        let mut heard = Vec::new();
+        asked.read_to_end(&mut heard).expect("it is gone");
+        assert_eq!(heard, b"", "it was told something");
+
+        let answers = std::thread::spawn(move || {
+            let (mut asked, _) = listener.accept()?;
+            asked.read_exact(&mut [0; 5])?;
+            asked.write_all(b"SLEEP 10 BANNED 0")
+        });
+        let answer = ask(own, path, "setup");
+        if geteuid().is_root() {
+            assert_eq!(answer.expect("it answers"), "SLEEP 10 BANNED 0");
+        } else {
+            let error = answer.expect_err("it is no root");
+            assert_eq!(error.kind(), io::ErrorKind::PermissionDenied, "{error}");
+        }
+        // It may have found nobody who listens.
+        let _ = answers.join().expect("no panic");
+    }
 
     #[test]
     fn the_interrupts_of_an_answer_are_told_apart_from_the_cpus() {

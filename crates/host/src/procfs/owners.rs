@@ -1,6 +1,9 @@
 //! Programs that change settings by themselves, found by the names of processes (`/proc/PID/comm`,
 //! proc_pid_comm(5): at most 15 bytes). No other process's name leaves this file: a capture holds
 //! those of the programs named here and no more.
+//!
+//! Any user may give a program any name, so only processes of root count (in a user namespace those of its own root: no
+//! other may change settings there).
 
 use std::collections::BTreeSet;
 
@@ -29,6 +32,9 @@ const PROGRAMS: [(&str, &str, Option<&str>); 15] = [
     ("waagent", "cloud-agent", Some("waagent")),
     ("cloud-init", "cloud-agent", Some("cloud-init")),
 ];
+
+/// The one of them that does not run as root.
+const HAS_ITS_OWN_USER: &str = "systemd-networkd";
 
 /// Where irqbalance's options are set: Debian, Red Hat, and its own unit.
 const IRQBALANCE_FILES: [&str; 3] = [
@@ -59,6 +65,12 @@ pub fn read_owners(root: &HostRoot) -> Known<Vec<Owner>> {
         let Some(program) = comm.value().and_then(|comm| program_of(comm)) else {
             continue;
         };
+        // A capture has no such file, and was made by this rule.
+        let status = root.read_unlogged(&format!("{FOLDER}/{pid}/status"));
+        let is_foreign = status.value().is_some_and(|status| !is_of_root(status));
+        if is_foreign && program.0 != HAS_ITS_OWN_USER {
+            continue;
+        }
         root.note(&path, &comm);
         found.push((pid, program));
     }
@@ -103,6 +115,19 @@ pub(crate) fn kernel_threads(root: &HostRoot) -> BTreeSet<u32> {
         .split_whitespace()
         .filter_map(|pid| pid.parse().ok())
         .collect()
+}
+
+/// A line of `/proc/PID/status` (proc_pid_status(5)).
+pub(crate) fn line_of<'a>(status: &'a str, name: &str) -> Option<&'a str> {
+    let mut lines = status.lines();
+    lines.find_map(|line| Some(line.strip_prefix(name)?.strip_prefix(':')?.trim()))
+}
+
+/// Whether the effective user in a `/proc/PID/status` is root, as seen from this user namespace.
+pub(crate) fn is_of_root(status: &str) -> bool {
+    // Real, effective, saved, of the file system.
+    let users = line_of(status, "Uid").unwrap_or_default();
+    users.split_ascii_whitespace().nth(1) == Some("0")
 }
 
 fn program_of(comm: &str) -> Option<(&'static str, Option<&'static str>)> {

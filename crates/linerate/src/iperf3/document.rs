@@ -14,7 +14,7 @@ use linerate_traffic::iperf3::Foreign;
 use serde_json::{Map, Value, json};
 
 use super::start::{is_udp, start};
-use super::streams::{Arrivals, Span, Stream};
+use super::streams::{Arrivals, Span, Stream, sum_of};
 
 /// What a document is made of.
 #[derive(Debug, Clone, Copy)]
@@ -109,19 +109,19 @@ fn interval_of(stream: Stream<'_>, span: Span) -> Value {
 fn interval_sum(streams: &[Stream<'_>], span: Span) -> Value {
     let mut sum = Map::new();
     let bytes = streams.iter().map(|stream| stream.bytes_in(span).as_u64());
-    span.put(&mut sum, Bytes::new(bytes.sum()));
+    span.put(&mut sum, Bytes::new(bytes.fold(0, u64::saturating_add)));
     let Some(first) = streams.first() else {
         return Value::Object(sum);
     };
     let each = streams.iter();
     match (first.is_udp(), first.sends()) {
         (false, true) => {
-            let all: Option<u64> = each.map(|stream| stream.retransmits_in(span)).sum();
+            let all = sum_of(each.map(|stream| stream.retransmits_in(span)));
             sum.insert("retransmits".to_owned(), json!(all));
         }
         (false, false) => {}
         (true, true) => {
-            let all: Option<u64> = each.map(|stream| stream.packets_in(span)).sum();
+            let all = sum_of(each.map(|stream| stream.packets_in(span)));
             sum.insert("packets".to_owned(), json!(all));
         }
         (true, false) => {
@@ -215,14 +215,15 @@ fn put_sums(end: &mut Map<String, Value>, streams: &[Stream<'_>], suffix: &str) 
             let bytes = record.map_or(0, |record| record.total().as_u64());
             (bytes, stream.end_at(record))
         };
-        let bytes = streams.iter().map(|stream| record(stream).0).sum();
+        let bytes = streams.iter().map(|stream| record(stream).0);
+        let bytes = bytes.fold(0, u64::saturating_add);
         let to = streams.iter().map(|stream| record(stream).1).max();
         let mut sum = Map::new();
         span_to(to.unwrap_or_default()).put(&mut sum, Bytes::new(bytes));
         if let Some(arrivals) = arrivals {
             arrivals.put(&mut sum);
         } else if sent {
-            let all: Option<u64> = streams.iter().map(|stream| stream.retransmits()).sum();
+            let all = sum_of(streams.iter().map(|stream| stream.retransmits()));
             sum.insert("retransmits".to_owned(), json!(all));
         }
         sum.insert("sender".to_owned(), json!(sender));

@@ -75,7 +75,7 @@ impl Arrivals {
 
     /// Of several streams: sums, and the mean jitter.
     pub(super) fn sum(all: &[Self]) -> Self {
-        let count = |of: fn(&Self) -> Option<u64>| all.iter().map(of).sum::<Option<u64>>();
+        let count = |of: fn(&Self) -> Option<u64>| sum_of(all.iter().map(of));
         let jitter = all.iter().map(|one| one.jitter_ms).sum::<Option<f64>>();
         let streams = u32::try_from(all.len().max(1)).unwrap_or(u32::MAX);
         Self {
@@ -286,7 +286,8 @@ impl<'a> Stream<'a> {
         if !self.readings.is_empty() {
             let figures = |of: fn(&Reading) -> u64| self.readings.iter().map(of);
             let rtts = || figures(|one| micros(one.rtt_ns)).filter(|rtt| *rtt > 0);
-            let mean = rtts().sum::<u64>() / u64::try_from(rtts().count().max(1)).unwrap_or(1);
+            let mean = rtts().fold(0, u64::saturating_add)
+                / u64::try_from(rtts().count().max(1)).unwrap_or(1);
             return [
                 figures(|one| one.cwnd_bytes.as_u64()).max(),
                 figures(|one| one.window_bytes.as_u64()).max(),
@@ -299,7 +300,7 @@ impl<'a> Stream<'a> {
         let tcp = self.sender().and_then(|sender| sender.tcp.value());
         let rtt = tcp.map(|tcp| micros(tcp.rtt_ns));
         [
-            tcp.map(|tcp| u64::from(tcp.cwnd_segments) * tcp.snd_mss_bytes.as_u64()),
+            tcp.map(|tcp| u64::from(tcp.cwnd_segments).saturating_mul(tcp.snd_mss_bytes.as_u64())),
             tcp.and_then(|tcp| tcp.snd_wnd_bytes).map(Bytes::as_u64),
             rtt,
             rtt,
@@ -313,9 +314,16 @@ fn readings_of<T>(all: &[Vec<T>], index: usize) -> &[T] {
     all.get(index).map_or(&[], Vec::as_slice)
 }
 
+/// The sum, as far as all are known. A foreign end may say any number.
+pub(super) fn sum_of(counts: impl Iterator<Item = Option<u64>>) -> Option<u64> {
+    let mut counts = counts;
+    counts.try_fold(0_u64, |all, one| Some(all.saturating_add(one?)))
+}
+
 /// All that were sent, as far as a receiver knows.
 fn all_of(received: &Datagrams) -> u64 {
-    (received.count + received.lost).saturating_sub(received.duplicated)
+    let all = received.count.saturating_add(received.lost);
+    all.saturating_sub(received.duplicated)
 }
 
 fn micros(time: Nanoseconds) -> u64 {
@@ -324,4 +332,28 @@ fn micros(time: Nanoseconds) -> u64 {
 
 fn millis(time: Nanoseconds) -> f64 {
     time.as_secs_f64() * 1e3
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_of_a_foreign_end_do_not_wrap_around() {
+        let received = Datagrams {
+            count: u64::MAX,
+            lost: 2,
+            duplicated: 1,
+            ..Datagrams::default()
+        };
+        assert_eq!(all_of(&received), u64::MAX - 1);
+        let one = Arrivals {
+            jitter_ms: Some(1.0),
+            lost: Some(u64::MAX),
+            packets: Some(1),
+        };
+        let sum = Arrivals::sum(&[one, one]);
+        assert_eq!((sum.lost, sum.packets), (Some(u64::MAX), Some(2)));
+        assert_eq!(sum_of([Some(1), None].into_iter()), None);
+    }
 }

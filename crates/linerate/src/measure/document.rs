@@ -384,17 +384,17 @@ fn total(measured: &Measured<'_>) -> Value {
             .iter()
             .filter_map(|(_, sender, receiver)| measured.counted(*sender, *receiver))
             .map(|flow| flow.total().as_u64())
-            .sum()
+            .fold(0, u64::saturating_add)
     } else {
         askers(sample)
             .map(|(side, operations)| {
                 let flows = side
                     .senders()
                     .map(|flow| flow.total().as_u64())
-                    .sum::<u64>();
+                    .fold(0, u64::saturating_add);
                 flows.max(operations.received_bytes.as_u64())
             })
-            .sum()
+            .fold(0, u64::saturating_add)
     };
     let bulk = sample.spec.workload.is_bulk() && measured.ends.is_some();
     let warmup = bulk.then(|| warmup(sample)).flatten();
@@ -589,11 +589,13 @@ pub(super) fn datagrams(measured: &Measured<'_>) -> Option<(Option<u64>, Datagra
         };
         let sent = sender.and_then(|flow| Some(flow.datagrams.as_ref()?.count));
         let (all_sent, all) = sum.get_or_insert_with(|| (Some(0), Datagrams::default()));
-        *all_sent = all_sent.zip(sent).map(|(all, one)| all + one);
-        all.count += received.count;
-        all.lost += received.lost;
-        all.reordered += received.reordered;
-        all.duplicated += received.duplicated;
+        *all_sent = all_sent
+            .zip(sent)
+            .map(|(all, one): (u64, u64)| all.saturating_add(one));
+        all.count = all.count.saturating_add(received.count);
+        all.lost = all.lost.saturating_add(received.lost);
+        all.reordered = all.reordered.saturating_add(received.reordered);
+        all.duplicated = all.duplicated.saturating_add(received.duplicated);
         all.jitter_ns = all.jitter_ns.max(received.jitter_ns);
         if let Some(delay) = &received.delay {
             all.delay.get_or_insert_default().add(delay);
@@ -603,7 +605,8 @@ pub(super) fn datagrams(measured: &Measured<'_>) -> Option<(Option<u64>, Datagra
 }
 
 fn datagrams_value(sent: Option<u64>, received: &Datagrams) -> Value {
-    let expected = received.lost + received.count.saturating_sub(received.duplicated);
+    let arrived = received.count.saturating_sub(received.duplicated);
+    let expected = received.lost.saturating_add(arrived);
     json!({
         "sent": sent,
         "received": received.count,
@@ -645,14 +648,19 @@ fn cost(measured: &Measured<'_>, end: End) -> Value {
     let mut value = nulled(&cost);
     let operations: u64 = askers(sample)
         .map(|(_, operations)| operations.completed)
-        .sum();
+        .fold(0, u64::saturating_add);
     if operations > 0 {
         value["s_per_operation"] = json!((cost.user_s + cost.system_s) / real(operations));
     }
-    let sum = |pick: fn(&ThreadRecord) -> u64| -> u64 { side.threads.iter().map(pick).sum() };
+    let sum = |pick: fn(&ThreadRecord) -> u64| {
+        let counts = side.threads.iter().map(pick);
+        counts.fold(0, u64::saturating_add)
+    };
     value["voluntary_switches"] = json!(sum(|thread| thread.voluntary_switches));
     value["involuntary_switches"] = json!(sum(|thread| thread.involuntary_switches));
-    value["page_faults"] = json!(sum(|thread| thread.minor_faults + thread.major_faults));
+    value["page_faults"] = json!(sum(|thread| thread
+        .minor_faults
+        .saturating_add(thread.major_faults)));
     value["recording_s"] = json!(side.cpu.recording_ns.get().map(Nanoseconds::as_secs_f64));
     value
 }

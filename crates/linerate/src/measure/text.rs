@@ -117,7 +117,8 @@ fn bulk(lines: &mut Vec<String>, measured: &Measured<'_>) {
     ));
     if let Some((sent, all)) = datagrams(measured) {
         let sent = sent.map_or_else(|| "?".to_owned(), |sent| sent.to_string());
-        let expected = (all.lost + all.count.saturating_sub(all.duplicated)).max(1);
+        let arrived = all.count.saturating_sub(all.duplicated);
+        let expected = all.lost.saturating_add(arrived).max(1);
         let seconds = measured
             .sample
             .local
@@ -193,7 +194,7 @@ fn flow_table(lines: &mut Vec<String>, measured: &Measured<'_>) {
         .iter()
         .filter_map(|(_, sender, receiver)| measured.counted(*sender, *receiver))
         .map(|flow| flow.total().as_u64())
-        .sum();
+        .fold(0, u64::saturating_add);
     let whole = BitRate::of(Bytes::new(total), measured.sample.local.elapsed_ns);
     let bytes = Bytes::new(total).to_string();
     lines.push(format!(
@@ -206,13 +207,13 @@ fn operations(lines: &mut Vec<String>, measured: &Measured<'_>) {
     let sample = &measured.sample;
     let done: u64 = askers(sample)
         .map(|(_, operations)| operations.completed)
-        .sum();
+        .fold(0, u64::saturating_add);
     let failed: u64 = askers(sample)
         .map(|(_, operations)| operations.failed)
-        .sum();
+        .fold(0, u64::saturating_add);
     let unanswered: u64 = askers(sample)
         .map(|(_, operations)| operations.unanswered)
-        .sum();
+        .fold(0, u64::saturating_add);
     let bad = |count: u64, what: &str| {
         Some(format!(", {count} {what}"))
             .filter(|_| count > 0)

@@ -152,8 +152,8 @@ fn end_value(side: &SideSample) -> Value {
         return Value::Null;
     };
     let pairs: Vec<u32> = records(side).map(|record| record.queue_pair).collect();
-    let sum = |pick: fn(&VerbsRecord) -> u64| records(side).map(pick).sum::<u64>();
-    let ran_dry: Option<u64> = posting(side).map(|record| record.ran_dry).sum();
+    let sum = |pick: fn(&VerbsRecord) -> u64| records(side).map(pick).fold(0, u64::saturating_add);
+    let ran_dry = posting(side).try_fold(0_u64, |all, one| Some(all.saturating_add(one.ran_dry?)));
     json!({
         "device": one.device,
         "port": one.port,

@@ -46,8 +46,10 @@ fn stream_of(flow: &FlowRecord, omitted: Option<Omitted>, omit: Duration) -> Str
     let datagrams = flow.datagrams.as_ref();
     let lost = datagrams.map_or(0, |datagrams| datagrams.lost);
     // At a receiver those that were lost were sent, and those that came twice were sent once.
+    // What was lost is told by the client's numbers, which may be any.
     let packets = datagrams.map_or(0, |datagrams| {
-        (datagrams.count + lost).saturating_sub(datagrams.duplicated)
+        let all = datagrams.count.saturating_add(lost);
+        all.saturating_sub(datagrams.duplicated)
     });
     let end = flow.at_ns.last().copied().unwrap_or_default();
     let before = bytes_at(flow, Nanoseconds::from(omit));
@@ -79,9 +81,11 @@ pub fn bytes_at(flow: &FlowRecord, time: Nanoseconds) -> u64 {
     let Some((to_at, to_bytes)) = point(next) else {
         return from_bytes;
     };
-    let (width, part) = (to_at - from_at, time.as_u64() - from_at);
-    let moved = u128::from(to_bytes - from_bytes) * u128::from(part) / u128::from(width.max(1));
-    from_bytes + u64::try_from(moved).unwrap_or(u64::MAX)
+    let width = to_at.saturating_sub(from_at);
+    let part = time.as_u64().saturating_sub(from_at);
+    let grown = to_bytes.saturating_sub(from_bytes);
+    let moved = u128::from(grown) * u128::from(part) / u128::from(width.max(1));
+    from_bytes.saturating_add(u64::try_from(moved).unwrap_or(u64::MAX))
 }
 
 impl Foreign {
@@ -181,5 +185,33 @@ mod tests {
         let at = |time| bytes_at(&flow, Nanoseconds::new(time));
         assert_eq!([at(0), at(50), at(100), at(150)], [0, 500, 1_000, 2_000]);
         assert_eq!([at(200), at(900)], [3_000, 3_000]);
+    }
+
+    #[test]
+    fn numbers_of_a_foreign_sender_do_not_wrap_around() {
+        let mut account = super::super::datagram::Account::default();
+        for number in [1, u64::MAX, 2, u64::MAX, 3] {
+            let sent = Duration::from_secs(number % 7);
+            let header = super::super::datagram::Header { sent, number };
+            account.take(header, Duration::ZERO);
+        }
+        let mut side = build::sample().flows(1).build().local;
+        side.flows[0].datagrams = Some(account.record());
+        let told = results_of(&side, &[], Duration::ZERO);
+        let lost = account.record().lost;
+        assert!(
+            told.streams[0].packets >= lost && lost > u64::MAX - 8,
+            "{told:?}"
+        );
+    }
+
+    #[test]
+    fn a_record_that_runs_backwards_gives_no_bytes_and_no_panic() {
+        let mut flow = build::sample().flows(1).build().local.flows[0].clone();
+        flow.at_ns = [200, 100, u64::MAX].map(Nanoseconds::new).to_vec();
+        flow.bytes = [u64::MAX, 5, 1].map(Bytes::new).to_vec();
+        for time in [0, 50, 100, 150, 250, u64::MAX] {
+            let _ = bytes_at(&flow, Nanoseconds::new(time));
+        }
     }
 }

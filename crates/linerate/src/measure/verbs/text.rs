@@ -47,7 +47,7 @@ pub(in crate::measure) fn table(lines: &mut Vec<String>, sample: &Sample, rdma: 
     }
     let unanswered: u64 = askers(sample)
         .map(|(_, operations)| operations.unanswered)
-        .sum();
+        .fold(0, u64::saturating_add);
     if unanswered > 0 {
         lines.push(format!(
             "{unanswered} NOT ANSWERED within a second each: they are in none of these times"
@@ -124,7 +124,7 @@ fn queue_pairs(lines: &mut Vec<String>, end: &str, side: &SideSample) {
     facts.push(format!("{} registered", one.registered_bytes));
     lines.push(format!("verbs     {end:<6} {}", facts.join(", ")));
     let sum = |pick: fn(&linerate_model::sample::VerbsRecord) -> u64| {
-        records(side).map(pick).sum::<u64>()
+        records(side).map(pick).fold(0, u64::saturating_add)
     };
     let (completions, polls) = (sum(|one| one.completions), sum(|one| one.polls));
     if completions == 0 && polls == 0 {

@@ -43,7 +43,8 @@ impl Pairs {
             .map(|flow| flow.total().as_u64())
             .fold(0, u64::saturating_add);
         let counted = |flow: &FlowRecord| Some(flow.datagrams.as_ref()?.count);
-        let datagrams: Option<u64> = flows().map(counted).sum();
+        let datagrams =
+            flows().try_fold(0_u64, |all, flow| Some(all.saturating_add(counted(flow)?)));
         let of_sizes = side.operations.as_ref().filter(|_| role == Role::Sender);
         let of_sizes = of_sizes.map(|operations| operations.completed);
         let threads = side.threads.iter().filter(|thread| thread.role == role);
@@ -63,7 +64,7 @@ impl Pairs {
             polls: sum(|record| record.polls),
             polls_empty: sum(|record| record.polls_empty),
             sleeps: sum(|record| record.sleeps),
-            ran_dry: records().map(|record| record.ran_dry).sum(),
+            ran_dry: records().try_fold(0_u64, |all, one| Some(all.saturating_add(one.ran_dry?))),
             threads: threads.len() as u64,
             system: (time > 0.0).then(|| Ratio::new(threads.iter().sum::<f64>() / time)),
         }

@@ -71,7 +71,7 @@ fn next_char(text: &[u8]) -> (usize, Kept) {
     match text {
         [] => (0, Kept::AsItIs),
         [b'\\', b'r', b'\\', b'n', ..] => (2, Kept::Dropped),
-        [b'\\', b'r' | b'b' | b'f', ..] => (2, Kept::Replaced),
+        [b'\\', b'r' | b'b' | b'f', ..] | [0xc2, 0x80..=0x9f, ..] => (2, Kept::Replaced),
         [b'\\', b'u', after @ ..] => {
             let code = after.get(..4).and_then(|hex| std::str::from_utf8(hex).ok());
             match code.and_then(|hex| u32::from_str_radix(hex, 16).ok()) {
@@ -83,7 +83,6 @@ fn next_char(text: &[u8]) -> (usize, Kept) {
         }
         [b'\\', ..] => (2, Kept::AsItIs),
         [0x7f, ..] => (1, Kept::Replaced),
-        [0xc2, 0x80..=0x9f, ..] => (2, Kept::Replaced),
         [_, after @ ..] => {
             let more = after
                 .iter()

@@ -105,14 +105,15 @@ impl<'a> Driver<'a> {
         })
     }
 
-    /// The memory, between conversations.
+    /// The memory, between conversations. That of verbs is the device's as long as receives are posted: conversations
+    /// copy to and from it.
     pub(super) fn memory(&mut self) -> &mut [u8] {
         match &mut self.manner {
             Manner::Blocking(buffer) | Manner::Spinning(buffer) | Manner::Polling(buffer, ..) => {
                 buffer.bytes()
             }
             Manner::Ring(ring) => ring.memory(),
-            Manner::Verbs(lines) => lines.memory(),
+            Manner::Verbs(_) => &mut [],
         }
     }
 

@@ -63,7 +63,7 @@ impl ExchangeRing {
     pub(crate) fn new(
         connections: usize,
         kernel_thread: bool,
-        mut memory: Buffer,
+        memory: Buffer,
     ) -> Result<Self, NotThere> {
         let entries = u32::try_from(2 * connections + 1)
             .unwrap_or(u32::MAX)
@@ -86,7 +86,7 @@ impl ExchangeRing {
             }
             Ok(ring)
         });
-        let (base, size) = (memory.bytes().as_mut_ptr(), memory.bytes().len());
+        let (base, size) = memory.place();
         Ok(Self {
             base,
             size,

@@ -26,8 +26,8 @@ pub(crate) struct Mapping {
 // SAFETY: the mapping is plain memory that this value alone owns; any thread may use or unmap it.
 unsafe impl Send for Mapping {}
 
-// SAFETY: the mapping stays where it is until it is dropped, and only `bytes` and `payload` of this value,
-// which are not called while a device has it, reach it else.
+// SAFETY: the mapping stays where it is until it is dropped, and only `bytes` and `payload` of this value reach it
+// else, which nobody has while a device has it: a region gives out its addresses alone.
 unsafe impl linerate_verbs::Memory for Mapping {
     fn start(&self) -> *mut u8 {
         self.start.cast()
@@ -143,38 +143,7 @@ impl Mapping {
 
     /// The node that the first page is on; it must have been touched.
     pub(crate) fn node(&self) -> Known<NodeId> {
-        const PATH: &str = "move_pages(2)";
-        let mut status: libc::c_int = -1;
-        // SAFETY: one page of our own mapping is asked about; `status` takes the one answer, and without
-        // a list of nodes nothing is moved.
-        let result = unsafe {
-            libc::syscall(
-                libc::SYS_move_pages,
-                0,
-                1 as libc::c_ulong,
-                &raw const self.start,
-                std::ptr::null::<libc::c_int>(),
-                &raw mut status,
-                0,
-            )
-        };
-        if result != 0 {
-            let errno = last_errno();
-            let cause = if errno == Errno::NOSYS {
-                Cause::Absent
-            } else {
-                Cause::Unreadable
-            };
-            return Known::unknown(cause, PATH, errno.to_string());
-        }
-        match u32::try_from(status) {
-            Ok(node) => Known::Value(NodeId(node)),
-            Err(_) => Known::unknown(
-                Cause::NotSaid,
-                PATH,
-                Errno::from_raw_os_error(-status).to_string(),
-            ),
-        }
+        node_of(self.start.cast())
     }
 
     /// Its bytes.
@@ -195,6 +164,42 @@ impl Mapping {
         let words = self.length / size_of::<u64>();
         // SAFETY: as above, and a mapping starts on a page, so its words are aligned.
         unsafe { std::slice::from_raw_parts_mut(self.start.cast(), words) }
+    }
+}
+
+/// The node that the page at `start` is on; it must have been touched.
+pub(crate) fn node_of(start: *const u8) -> Known<NodeId> {
+    const PATH: &str = "move_pages(2)";
+    let mut status: libc::c_int = -1;
+    // SAFETY: the kernel only looks up which page the address is of; `status` takes the one answer, and without
+    // a list of nodes nothing is moved.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_move_pages,
+            0,
+            1 as libc::c_ulong,
+            &raw const start,
+            std::ptr::null::<libc::c_int>(),
+            &raw mut status,
+            0,
+        )
+    };
+    if result != 0 {
+        let errno = last_errno();
+        let cause = if errno == Errno::NOSYS {
+            Cause::Absent
+        } else {
+            Cause::Unreadable
+        };
+        return Known::unknown(cause, PATH, errno.to_string());
+    }
+    match u32::try_from(status) {
+        Ok(node) => Known::Value(NodeId(node)),
+        Err(_) => Known::unknown(
+            Cause::NotSaid,
+            PATH,
+            Errno::from_raw_os_error(-status).to_string(),
+        ),
     }
 }
 

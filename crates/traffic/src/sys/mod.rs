@@ -9,6 +9,7 @@ mod exchange_uring;
 mod memory;
 mod mmsg;
 mod plain;
+mod turns;
 pub(crate) mod uring;
 pub(crate) mod vectors;
 pub(crate) mod zerocopy;
@@ -20,9 +21,10 @@ use linerate_model::units::Nanoseconds;
 use rustix::io::Errno;
 
 pub(crate) use exchange_uring::{ExchangeRing, Finished, NotThere};
-pub(crate) use memory::{Mapping, NodeBuffer};
+pub(crate) use memory::{Mapping, NodeBuffer, node_of};
 pub(crate) use mmsg::{MESSAGES_MAX, Message, Messages, socket_drops};
 pub(crate) use plain::Plain;
+pub(crate) use turns::Turns;
 
 const WORD_BITS: u32 = u64::BITS;
 const MASK_WORDS: usize = (CpuSet::CPU_MAX / WORD_BITS + 1) as usize;

@@ -9,9 +9,10 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
 use io_uring::squeue::Entry;
-use io_uring::types::{BufRingEntry, CancelBuilder, Fd, Fixed, Napi, SubmitArgs, Timespec};
+use io_uring::types::{CancelBuilder, Fd, Fixed, Napi, SubmitArgs, Timespec};
 use io_uring::{IoUring, Probe, cqueue, opcode};
 use linerate_model::workload::Waiting;
+use linerate_verbs::Memory;
 use rustix::io::Errno;
 
 use super::Mapping;
@@ -51,6 +52,16 @@ pub(crate) struct Ring {
     under_way: usize,
     buffer: Option<Mapping>,
     provided: Option<Provided>,
+}
+
+/// `struct io_uring_buf` (include/uapi/linux/io_uring.h). The tail of the ring lies in the reserved part of the first.
+/// No reference to one is made: the kernel reads them, and the tail, at any time.
+#[repr(C)]
+struct ProvidedEntry {
+    address: u64,
+    length: u32,
+    index: u16,
+    tail: u16,
 }
 
 /// The entries that the kernel takes as payload arrives (`IORING_REGISTER_PBUF_RING`, Linux 5.19).
@@ -163,10 +174,10 @@ impl Ring {
 
     /// Registers the buffer for zero-copy sends: its pages are looked up and locked once.
     pub(crate) fn register_buffer(&self) -> Result<(), Errno> {
-        let payload = self.buffer.as_ref().map_or(&[][..], Mapping::payload);
+        let (start, length) = self.place();
         let piece = libc::iovec {
-            iov_base: payload.as_ptr().cast_mut().cast(),
-            iov_len: payload.len(),
+            iov_base: start.cast(),
+            iov_len: length,
         };
         // SAFETY: the mapping is as long as stated and outlives the ring (see `drop`).
         unsafe { self.queues.submitter().register_buffers(&[piece]) }
@@ -176,8 +187,8 @@ impl Ring {
     /// Lends the buffer for receives, `count` (a power of two) times: nobody reads the payload, so all
     /// entries may be the same memory, which stays in the CPU's cache as that of a plain read does.
     pub(crate) fn provide_buffer(&mut self, count: u16) -> Result<(), Errno> {
-        let entries = Mapping::new(usize::from(count) * size_of::<BufRingEntry>())?;
-        let start = entries.payload().as_ptr().addr() as u64;
+        let entries = Mapping::new(usize::from(count) * size_of::<ProvidedEntry>())?;
+        let start = entries.start().expose_provenance() as u64;
         // SAFETY: the entries are whole pages as long as stated; they outlive the ring (see `drop`).
         unsafe { (self.queues.submitter()).register_buf_ring_with_flags(start, count, GROUP, 0) }
             .map_err(|error| errno_of(&error))?;
@@ -192,24 +203,30 @@ impl Ring {
 
     /// Gives an entry to the kernel again.
     pub(crate) fn give_back(&mut self, index: u16) {
-        let (Some(provided), Some(buffer)) = (&mut self.provided, &mut self.buffer) else {
+        let (Some(provided), Some(buffer)) = (&mut self.provided, &self.buffer) else {
             return;
         };
         let place = usize::from(provided.tail & (provided.count - 1));
-        let buffer = buffer.bytes();
-        let entries: *mut BufRingEntry = provided.entries.bytes().as_mut_ptr().cast();
+        let entries: *mut ProvidedEntry = provided.entries.start().cast();
+        provided.tail = provided.tail.wrapping_add(1);
         // SAFETY: `place` is below the count that the entries were made for; the kernel does not read an
-        // entry before the tail says that it is there. The tail lies in the first entry, at an even address,
-        // and is read by the kernel and written by us alone.
+        // entry before the tail says that it is there, and of the buffer only the address is taken. The tail lies in the
+        // first entry, at an even address, and is read by the kernel and written by us alone.
         unsafe {
-            let entry = &mut *entries.add(place);
-            entry.set_addr(buffer.as_mut_ptr().expose_provenance() as u64);
-            entry.set_len(u32::try_from(buffer.len()).unwrap_or(u32::MAX));
-            entry.set_bid(index);
-            provided.tail = provided.tail.wrapping_add(1);
-            AtomicU16::from_ptr(BufRingEntry::tail(entries).cast_mut())
-                .store(provided.tail, Ordering::Release);
+            let entry = entries.add(place);
+            (&raw mut (*entry).address).write(buffer.start().expose_provenance() as u64);
+            (&raw mut (*entry).length).write(u32::try_from(buffer.length()).unwrap_or(u32::MAX));
+            (&raw mut (*entry).index).write(index);
+            AtomicU16::from_ptr(&raw mut (*entries).tail).store(provided.tail, Ordering::Release);
         }
+    }
+
+    /// Where the buffer is, and its length. No reference to it is made: the kernel may write there.
+    fn place(&self) -> (*mut u8, usize) {
+        let buffer = self.buffer.as_ref();
+        buffer.map_or((std::ptr::null_mut(), 0), |buffer| {
+            (buffer.start(), buffer.length())
+        })
     }
 
     fn push(&mut self, entry: &Entry) -> Result<(), Errno> {
@@ -232,9 +249,9 @@ impl Ring {
 
     /// Sends the first `length` bytes of the buffer on socket `socket`.
     pub(crate) fn send(&mut self, socket: u32, length: u32, token: u64) -> Result<(), Errno> {
-        let payload = self.buffer.as_ref().map_or(&[][..], Mapping::payload);
-        let length = length.min(u32::try_from(payload.len()).unwrap_or(u32::MAX));
-        let entry = opcode::Send::new(Fixed(socket), payload.as_ptr(), length)
+        let (start, most) = self.place();
+        let length = length.min(u32::try_from(most).unwrap_or(u32::MAX));
+        let entry = opcode::Send::new(Fixed(socket), start, length)
             .flags(libc::MSG_NOSIGNAL)
             .build()
             .user_data(token);
@@ -248,9 +265,9 @@ impl Ring {
         length: u32,
         token: u64,
     ) -> Result<(), Errno> {
-        let payload = self.buffer.as_ref().map_or(&[][..], Mapping::payload);
-        let length = length.min(u32::try_from(payload.len()).unwrap_or(u32::MAX));
-        let entry = opcode::SendZc::new(Fixed(socket), payload.as_ptr(), length)
+        let (start, most) = self.place();
+        let length = length.min(u32::try_from(most).unwrap_or(u32::MAX));
+        let entry = opcode::SendZc::new(Fixed(socket), start, length)
             .buf_index(Some(0))
             .flags(libc::MSG_NOSIGNAL)
             .zc_flags(REPORT_USAGE)
@@ -349,6 +366,25 @@ fn errno_of(error: &std::io::Error) -> Errno {
 mod tests {
     use super::super::last_errno;
     use super::*;
+
+    #[test]
+    fn an_entry_is_laid_out_as_the_kernel_has_it() {
+        use io_uring::types::BufRingEntry;
+        assert_eq!(size_of::<ProvidedEntry>(), size_of::<BufRingEntry>());
+        assert_eq!(align_of::<ProvidedEntry>(), align_of::<BufRingEntry>());
+        // SAFETY: an entry is plain numbers, of which 0 is one.
+        let mut theirs: BufRingEntry = unsafe { std::mem::zeroed() };
+        theirs.set_addr(0x0102_0304_0506_0708);
+        theirs.set_len(0x1112_1314);
+        theirs.set_bid(0x2122);
+        // SAFETY: an entry is plain numbers of the same size, all of them set.
+        let ours: ProvidedEntry = unsafe { std::mem::transmute(theirs) };
+        assert_eq!(ours.address, 0x0102_0304_0506_0708);
+        assert_eq!(
+            (ours.length, ours.index, ours.tail),
+            (0x1112_1314, 0x2122, 0)
+        );
+    }
 
     /// Has every io_uring_setup(2) of the calling thread fail with `errno`, as a kernel without io_uring or
     /// a sandbox does (seccomp(2)). For good: it must be a thread of its own.

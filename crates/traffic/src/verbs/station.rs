@@ -20,7 +20,7 @@ use super::connect;
 use super::{Taker, spins, verbs_of};
 use crate::TrafficError;
 use crate::buffer::Buffer;
-use crate::sys::Mapping;
+use crate::sys::{Mapping, node_of};
 use crate::tcp::words::{WORDS_MAX, local_of};
 use crate::tcp::{Side, role};
 use crate::trial::{Seat, SeatFlow};
@@ -357,7 +357,7 @@ impl Lane<'_> {
 
     /// The node of its memory.
     pub(crate) fn node(&self) -> Known<NodeId> {
-        self.region.memory().node()
+        node_of(self.region.start())
     }
 
     /// What was chosen for it; what its thread did is the caller's to add.

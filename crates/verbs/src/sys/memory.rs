@@ -77,8 +77,14 @@ impl Access {
     }
 }
 
-/// Memory, registered with a device. What the far end writes there changes it at any time: its bytes are only
-/// looked at where both ends know that no operation is under way.
+/// Memory, registered with a device. What the far end writes there changes it at any time, so no safe function gives a
+/// reference to it: bytes are copied in and out.
+///
+/// ```compile_fail
+/// fn view(region: &mut linerate_verbs::Region<impl linerate_verbs::Memory>) -> &mut [u8] {
+///     region.view(0..8) // takes `unsafe`: a device may write there
+/// }
+/// ```
 pub struct Region<M: Memory> {
     registration: *mut ibv_mr,
     domain: ProtectionDomain,
@@ -140,7 +146,7 @@ impl<M: Memory> Region<M> {
                 domain.raw(),
                 start.cast(),
                 memory.length(),
-                start.addr() as u64,
+                start.expose_provenance() as u64,
                 access.bits(),
             )
         };
@@ -159,9 +165,9 @@ impl<M: Memory> Region<M> {
         self.memory.length()
     }
 
-    /// The memory itself.
-    pub fn memory(&self) -> &M {
-        &self.memory
+    /// Where it begins, to ask the kernel about its pages.
+    pub fn start(&self) -> *const u8 {
+        self.memory.start()
     }
 
     fn check(&self, range: &Range<usize>) {
@@ -197,12 +203,17 @@ impl<M: Memory> Region<M> {
         }
     }
 
-    /// Its bytes, while no operation is under way on them.
-    pub fn bytes(&mut self) -> &mut [u8] {
-        // SAFETY: by the contract of `Memory` it is ours alone, and no slice of it is borrowed. A device may
-        // still write it when the caller errs: then bytes change, as in any memory shared with one, and
-        // nothing is done with them but to compare and copy.
-        unsafe { std::slice::from_raw_parts_mut(self.memory.start(), self.memory.length()) }
+    /// Its bytes in `range`, to be worked on where they are.
+    ///
+    /// # Safety
+    ///
+    /// As long as the view lives, no request of this end that writes there (a receive, a read, an atomic) is under way,
+    /// and no far end that may write to the region does.
+    pub unsafe fn view(&mut self, range: Range<usize>) -> &mut [u8] {
+        self.check(&range);
+        // SAFETY: within the memory, which is ours alone by the contract of `Memory`; `self` is borrowed, so no slice of
+        // it is made meanwhile; the caller promises that no device writes there.
+        unsafe { std::slice::from_raw_parts_mut(self.memory.start().add(range.start), range.len()) }
     }
 
     /// Copies `bytes` to its byte `at` and behind, while requests hold slices of it.

@@ -108,6 +108,13 @@ impl End {
     }
 }
 
+/// What a region holds now.
+pub(crate) fn all_of(region: &Region<Buffer>) -> Vec<u8> {
+    let mut all = vec![0; region.length()];
+    region.read(0, &mut all);
+    all
+}
+
 /// The way to a queue pair.
 pub(crate) fn path(device: &Device, far: u32) -> Path {
     let own = entry_of(&device.gids().expect("GIDs"), HERE).expect("this host's GID");

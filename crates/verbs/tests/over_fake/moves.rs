@@ -3,7 +3,7 @@
 use linerate_verbs::{AddressHandle, Opcode, Receive, Receives, Send, Sends, To, Work};
 use proptest::prelude::*;
 
-use crate::ends::{End, KEY, Plan, device, pair, path};
+use crate::ends::{End, KEY, Plan, all_of, device, pair, path};
 
 /// Where a message comes from, goes to, and how long it is, within two regions of 4096 bytes.
 fn place() -> impl Strategy<Value = (usize, usize, usize)> {
@@ -44,20 +44,20 @@ proptest! {
     #[test]
     fn a_write_and_a_read_move_exactly_their_bytes(place in place(), seed in any::<u8>()) {
         let (fake, device) = device();
-        let (mut near, mut far) = pair(&device, Plan::default());
+        let (near, far) = pair(&device, Plan::default());
         let (ours, theirs) = (pattern(seed), pattern(!seed));
-        near.region.bytes().copy_from_slice(&ours);
-        far.region.bytes().copy_from_slice(&theirs);
+        near.region.write(0, &ours);
+        far.region.write(0, &theirs);
         let (from, to, length) = place;
 
         carry_out(&near, from..from + length, Work::Write(far.region.remote(to)), false);
         let written = copied(&ours, &theirs, place);
-        prop_assert_eq!(far.region.bytes(), &written[..]);
-        prop_assert_eq!(near.region.bytes(), &ours[..]);
+        prop_assert_eq!(&all_of(&far.region), &written);
+        prop_assert_eq!(&all_of(&near.region), &ours);
 
         carry_out(&near, to..to + length, Work::Read(far.region.remote(from)), false);
-        prop_assert_eq!(near.region.bytes(), &copied(&written, &ours, place)[..]);
-        prop_assert_eq!(far.region.bytes(), &written[..]);
+        prop_assert_eq!(all_of(&near.region), copied(&written, &ours, place));
+        prop_assert_eq!(&all_of(&far.region), &written);
         drop((near, far, device));
         prop_assert_eq!(fake.alive(), []);
     }
@@ -68,8 +68,8 @@ proptest! {
     ) {
         let (_fake, device) = device();
         let plan = Plan { inline: 64, ..Plan::default() };
-        let (mut near, mut far) = pair(&device, plan);
-        near.region.bytes().copy_from_slice(&pattern(1));
+        let (near, far) = pair(&device, plan);
+        near.region.write(0, &pattern(1));
         let (from, to, length) = place;
         let inline = inline && length <= 64;
         let mut room = Receives::new(&[Receive { id: 9, local: far.region.slice(to..to + length) }]);
@@ -81,15 +81,15 @@ proptest! {
         prop_assert_eq!((end.bytes() as usize, end.number()), (length, number));
         prop_assert_eq!(end.queue_pair(), far.queue_pair.number());
         drop(room);
-        prop_assert_eq!(far.region.bytes(), &copied(&pattern(1), &[0; 4096], place)[..]);
+        prop_assert_eq!(all_of(&far.region), copied(&pattern(1), &[0; 4096], place));
     }
 
     #[test]
     fn a_datagram_comes_behind_forty_bytes(length in 0_usize..=1024, told in any::<Option<u32>>()) {
         let (_fake, device) = device();
         let plan = Plan { datagrams: true, ..Plan::default() };
-        let (mut near, mut far) = pair(&device, plan);
-        near.region.bytes().copy_from_slice(&pattern(2));
+        let (near, far) = pair(&device, plan);
+        near.region.write(0, &pattern(2));
         let mut room = Receives::new(&[Receive { id: 3, local: far.region.slice(0..1064) }]);
         room.post(&far.queue_pair, 0, 1).expect("a post");
         let number = far.queue_pair.number();
@@ -100,7 +100,7 @@ proptest! {
         prop_assert_eq!((end.id(), end.bytes() as usize), (3, length + 40));
         prop_assert_eq!(end.number(), told);
         drop(room);
-        prop_assert_eq!(&far.region.bytes()[40..40 + length], &pattern(2)[..length]);
+        prop_assert_eq!(&all_of(&far.region)[40..40 + length], &pattern(2)[..length]);
     }
 
     #[test]

@@ -105,14 +105,6 @@ impl<'a> Lines<'a> {
         (lane.pair.receive(&room)).map_err(|errno| self.station.refused((0, errno)))
     }
 
-    pub(super) fn memory(&mut self) -> &mut [u8] {
-        let memory = self.memory;
-        match self.lanes.first_mut() {
-            Some(lane) => &mut lane.region.bytes()[..memory],
-            None => &mut [],
-        }
-    }
-
     pub(super) fn node(&self) -> Known<NodeId> {
         self.lanes.first().map(Lane::node).unwrap_or_default()
     }

@@ -18,6 +18,7 @@ use rustix::net::{RecvFlags, recv};
 use super::{Answering, Asking, Journey, Travel};
 use crate::TrafficError;
 use crate::exchange::conversation::Fault;
+use crate::sys::Turns;
 use crate::tcp::Flow;
 use crate::trial::{Board, FlowEnd, Seat, Start};
 use crate::verbs::{Lane, Needs, Station, Took};
@@ -60,6 +61,8 @@ pub(super) struct Pair<'a> {
     bytes: u64,
     /// Where the asking end's buffer is.
     announced: Option<Remote>,
+    /// Whose turn it is with all but the words.
+    turns: Turns,
 }
 
 /// Connects the pairs of a thread.
@@ -94,6 +97,7 @@ pub(super) fn open<'a>(seat: &Seat<'a>, journey: Journey) -> Result<Vec<Pair<'a>
         words_at,
         bytes: 0,
         announced: None,
+        turns: Turns::new(words_at),
     });
     let pairs: Vec<Pair<'a>> = pairs.collect();
     for pair in &pairs {
@@ -215,6 +219,7 @@ impl Pair<'_> {
         far: Remote,
     ) -> Result<(), Fault> {
         let most = self.table.borrow().station.message_max.max(1);
+        self.turns.lend();
         let mut at = 0;
         while at < self.size {
             for piece in 1..=PIECES {
@@ -228,6 +233,7 @@ impl Pair<'_> {
             }
             self.await_end()?;
         }
+        self.turns.take_back();
         self.bytes += self.size as u64;
         Ok(())
     }
@@ -282,16 +288,17 @@ const DONE: u8 = b'D';
 impl Asking for Pair<'_> {
     fn outgoing(&mut self) -> &mut [u8] {
         let size = self.size;
-        &mut self.lane.region.bytes()[..size]
+        &mut self.turns.view(&mut self.lane.region)[..size]
     }
 
     fn both(&mut self) -> (&mut [u8], &[u8]) {
         let (size, back) = (self.size, self.back_at);
-        let (out, rest) = self.lane.region.bytes().split_at_mut(size);
+        let (out, rest) = self.turns.view(&mut self.lane.region).split_at_mut(size);
         (out, &rest[..back])
     }
 
     fn announce(&mut self) -> Result<(), Fault> {
+        self.turns.lend();
         let own = self.lane.region.remote(0);
         self.say(ANNOUNCE, own.address, own.key, self.size as u64)
     }
@@ -303,6 +310,7 @@ impl Asking for Pair<'_> {
 
     fn take_back(&mut self) -> Result<(), Fault> {
         self.hear_of(BACK)?;
+        self.turns.take_back();
         self.bytes += 2 * self.size as u64;
         Ok(())
     }
@@ -331,7 +339,7 @@ impl Answering for Pair<'_> {
 
     fn fetched(&mut self) -> &mut [u8] {
         let size = self.size;
-        &mut self.lane.region.bytes()[..size]
+        &mut self.turns.view(&mut self.lane.region)[..size]
     }
 
     fn go(&mut self, comparing: Duration) -> Result<(), Fault> {

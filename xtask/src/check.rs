@@ -2,15 +2,13 @@
 //! them even when one fails.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
 
+use crate::deny::Policy;
 use crate::tally::{Output, Tally};
 use crate::tidy;
-
-/// The version of cargo-deny whose configuration `deny.toml` speaks.
-const DENY_VERSION: &str = "~0.20";
 
 /// Runs every gate.
 pub(crate) fn run(root: &Path) -> Tally {
@@ -49,7 +47,11 @@ pub(crate) fn run(root: &Path) -> Tally {
     );
     gate_if_there(root, "web/check-bundle.sh", &mut gate);
     heading("dependencies");
-    tally.add(Tally::of_gate("dependencies", &deny(root)));
+    let dependencies = Output {
+        success: keeps_to_policy(root),
+        ..Output::default()
+    };
+    tally.add(Tally::of_gate("dependencies", &dependencies));
     heading("tidy");
     let tidy = Output {
         success: tidy::run(root),
@@ -68,38 +70,44 @@ fn gate_if_there(root: &Path, script: &str, gate: &mut impl FnMut(&str, &mut Com
     }
 }
 
-/// `cargo deny`, installed below `target/` when this machine has none.
-fn deny(root: &Path) -> Output {
-    let tools = root.join("target/tools");
-    let program = find_deny(&tools).or_else(|| {
-        println!("cargo-deny is not installed: building it once into target/tools (5 minutes)");
-        let mut install = cargo();
-        install
-            .args(["install", "cargo-deny", "--locked", "--debug"])
-            .args(["--version", DENY_VERSION, "--root"])
-            .arg(&tools);
-        capture(&mut install).success.then(|| find_deny(&tools))?
-    });
-    if let Some(program) = program {
-        let check = ["deny", "check", "bans", "licenses", "sources"];
-        return capture(Command::new(program).args(check).current_dir(root));
+/// Licences, banned crates and sources of all that is built, by `deny.toml`.
+pub(crate) fn keeps_to_policy(root: &Path) -> bool {
+    let breaches = std::fs::read_to_string(root.join("deny.toml"))
+        .map_err(|error| format!("cannot read deny.toml: {error}"))
+        .and_then(|text| Policy::read(&text))
+        .and_then(|policy| Ok(policy.breaches(&metadata(root, &policy)?)))
+        .unwrap_or_else(|error| vec![error]);
+    for breach in &breaches {
+        eprintln!("error: {breach}");
     }
-    let reason = "SKIP: cargo-deny is neither installed nor to be had (no network?): cargo install \
-                  cargo-deny --locked";
-    println!("{reason}");
-    Output {
-        stdout: reason.to_owned(),
-        success: true,
-        ..Output::default()
+    if !breaches.is_empty() {
+        eprintln!("hint: deny.toml says what is allowed and why");
     }
+    breaches.is_empty()
 }
 
-fn find_deny(tools: &Path) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path)
-        .chain([tools.join("bin")])
-        .map(|folder| folder.join("cargo-deny"))
-        .find(|file| file.is_file())
+/// What cargo knows of everything that is built, without asking a registry. What only another target needs may not
+/// have been fetched yet: then it is fetched, once.
+fn metadata(root: &Path, policy: &Policy) -> Result<serde_json::Value, String> {
+    let ask = || {
+        let mut ask = cargo();
+        ask.args(["metadata", "--format-version", "1", "--all-features"])
+            .args(["--locked", "--offline"])
+            .current_dir(root);
+        for target in &policy.targets {
+            ask.args(["--filter-platform", target]);
+        }
+        collect(&mut ask, &mut std::io::sink(), &mut std::io::sink())
+    };
+    let mut told = ask();
+    if !told.success {
+        capture(cargo().args(["fetch", "--locked"]).current_dir(root));
+        told = ask();
+    }
+    if !told.success {
+        return Err(format!("cargo metadata failed: {}", told.stderr.trim()));
+    }
+    serde_json::from_str(&told.stdout).map_err(|error| format!("cargo metadata: {error}"))
 }
 
 /// The cargo that started this program, or the one on the path.

@@ -10,6 +10,7 @@
 )]
 
 mod check;
+mod deny;
 mod tally;
 mod test_run;
 mod tidy;
@@ -18,9 +19,10 @@ mod user;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask check | test | test-vm | tidy
+const USAGE: &str = "usage: cargo xtask check | deny | test | test-vm | tidy
 
   check   format, lints, documentation, the rules' own cases, the page's bundle, dependencies, tidy
+  deny    only licences, bans and sources of dependencies, by deny.toml
   test    check, then every test; as root also a second time as an ordinary user
   test-vm only the tests in the virtual machine
   tidy    only the house rules that no other tool knows";
@@ -34,6 +36,8 @@ fn main() -> ExitCode {
             tally.add(test_run::run(&root));
             closing_line(&tally)
         }
+        Some("deny") if check::keeps_to_policy(&root) => ExitCode::SUCCESS,
+        Some("deny") => ExitCode::FAILURE,
         Some("test-vm") => closing_line(&test_run::vm(&root)),
         Some("tidy") => {
             if tidy::run(&root) {

@@ -1,7 +1,9 @@
 //! A small file of a stranger does not take much memory: captured hosts that are made of few bytes and stand
 //! for many, opened and read while every allocation of this process is counted.
 
-mod counting;
+mod sys {
+    pub(crate) mod counting;
+}
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -9,9 +11,9 @@ use std::path::Path;
 
 use bzip2::Compression;
 use bzip2::write::BzEncoder;
-use counting::{alone, peak_of};
 use linerate_host::capture::{CaptureError, Captured};
 use linerate_model::host::Host;
+use sys::counting::{alone, peak_of};
 use tar::{Builder, EntryType, Header};
 
 const MIB: usize = 1 << 20;

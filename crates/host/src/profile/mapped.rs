@@ -7,11 +7,11 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-use rustix::fs::{CWD, FileType, Mode, OFlags};
+use rustix::fs::{CWD, FileType, FsWord, Mode, OFlags};
 
 /// File systems that have several device numbers for a file: the one in `maps` is that of the file system, the one of
 /// stat(2) that of a subvolume or layer (`BTRFS_SUPER_MAGIC`, `OVERLAYFS_SUPER_MAGIC` in linux/magic.h).
-const WITH_SEVERAL_DEVICES: [u32; 2] = [0x9123_683e, 0x794c_7630];
+const WITH_SEVERAL_DEVICES: [FsWord; 2] = [0x9123_683e, 0x794c_7630];
 
 /// A part of a program's memory that holds code.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,11 +62,7 @@ impl Mapped {
         let stat = rustix::fs::fstat(&found)?;
         let has_several = || {
             let kind = rustix::fs::fstatfs(&found).map(|of| of.f_type);
-            kind.is_ok_and(|kind| {
-                WITH_SEVERAL_DEVICES
-                    .map(i64::from)
-                    .contains(&i64::from(kind))
-            })
+            kind.is_ok_and(|kind| WITH_SEVERAL_DEVICES.contains(&kind))
         };
         if stat.st_ino == self.inode && (stat.st_dev == self.device || has_several()) {
             return Ok(found);
@@ -131,6 +127,10 @@ mod tests {
 
     impl Process {
         /// Runs a copy of `cat` in `folder`, and gives its map of the code of that file.
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "another process is what the test is about"
+        )]
         fn start(folder: &std::path::Path) -> (Self, Mapped) {
             let program = folder.join("program");
             // Copied by another process: a writer's descriptor that a fork of another test took along would

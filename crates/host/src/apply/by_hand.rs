@@ -249,6 +249,10 @@ mod tests {
     }
 
     /// The words of a command as a shell takes them, and no file made meanwhile.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a shell is what the command is for"
+    )]
     fn taken_by_sh(command: &str) -> Vec<String> {
         let folder = tempfile::tempdir().expect("a folder");
         let mut shell = Command::new("sh");

@@ -282,6 +282,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::disallowed_methods, reason = "the test is the other process")]
     fn a_socket_that_another_process_listens_on_is_not_asked() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = folder.path().join("irqbalance1.sock");

@@ -13,7 +13,7 @@ SECONDS ?= 10
 TARGETS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo bench check test test-vm fuzz fmt advisories install-deps toolchain clean
+.PHONY: help build demo bench check test test-vm fuzz sanitize fmt advisories install-deps toolchain clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -39,6 +39,9 @@ test-vm: toolchain ## only the tests in the virtual machine (testbed/vm)
 
 fuzz: toolchain ## every reader against bytes made to break it (SECONDS=10 for each, TARGETS="...")
 	@fuzz/run $(SECONDS) $(TARGETS)
+
+sanitize: toolchain ## the crates with unsafe under AddressSanitizer, and Miri where it is installed (ARGS="uring")
+	@xtask/sanitize.sh $(ARGS)
 
 fmt: toolchain ## format the Rust sources
 	cargo fmt --all

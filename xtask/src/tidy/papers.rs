@@ -250,6 +250,31 @@ pub(super) fn every_decision_is_listed(files: &[TreeFile]) -> Vec<Problem> {
         .collect()
 }
 
+/// A claim is as good as its test: one that SECURITY.md names and nobody has any more holds nothing.
+pub(super) fn every_test_that_security_names_exists(files: &[TreeFile]) -> Vec<Problem> {
+    let is_security = |file: &&TreeFile| file.path == "SECURITY.md";
+    let Some(security) = files.iter().find(is_security) else {
+        return Vec::new();
+    };
+    let is_test = |name: &&str| {
+        name.matches('_').count() > 2 && name.chars().all(|c| c.is_ascii_lowercase() || c == '_')
+    };
+    let exists = |name: &str| {
+        let written = format!("fn {name}(");
+        let mut sources = files.iter().filter(|file| file.path.ends_with(".rs"));
+        sources.any(|file| file.text.contains(&written))
+    };
+    let mut problems = Vec::new();
+    for (number, line) in (1..).zip(security.text.lines()) {
+        let names = line.split('`').skip(1).step_by(2).filter(is_test);
+        for name in names.filter(|name| !exists(name)) {
+            let what = format!("names the test `{name}`, which does not exist");
+            problems.push(Problem::new(security, Some(number), what));
+        }
+    }
+    problems
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::file;
@@ -348,5 +373,19 @@ mod tests {
             file("docs/decisions/0002-b.md", ""),
         ];
         assert_eq!(every_decision_is_listed(&files).len(), 1);
+    }
+
+    #[test]
+    fn a_test_that_security_names_and_nobody_has_is_found() {
+        let files = [
+            file(
+                "SECURITY.md",
+                "| claim | `it_is_held_by_this`, `it_was_held_by_that` (`some/file.rs`), `no_new_privs` |\n",
+            ),
+            file("a.rs", "#[test]\nfn it_is_held_by_this() {}\n"),
+        ];
+        let problems = every_test_that_security_names_exists(&files);
+        assert_eq!(problems.len(), 1);
+        assert!(problems[0].what.contains("it_was_held_by_that"));
     }
 }

@@ -453,6 +453,10 @@ fn kill(
     let mut ended = host.run(apply, &judged)?;
     // The steps of the second one to die are over when it lived.
     let mut is_over = step > steps;
+    if is_over || death == Death::Undo {
+        // Nobody died who would have seen to it.
+        host.shell(meanwhile.begin())?;
+    }
     match death {
         Death::Maker | Death::Reverter if meanwhile == Meanwhile::Nothing => {
             return Ok((ended.said, is_over));
@@ -463,8 +467,6 @@ fn kill(
         Death::ReverterAtWork => is_over = REVERTED.iter().any(|said| ended.said.contains(said)),
         Death::Recovery | Death::Undo => {
             let action = if death == Death::Undo {
-                // Whoever made the changes lived, so nobody did it at his death.
-                host.shell(meanwhile.begin())?;
                 "undo"
             } else {
                 "recover"

@@ -290,8 +290,9 @@ fn kill_by_a_wrong_clock(
 ) -> Result<bool, Trouble> {
     let library = build_clock(host.linerate().1)?.display().to_string();
     let first = host.look()?;
-    let earlier = host.plan(EARLIER)?;
     for clock in Clock::ALL {
+        // Each plan is written to the same file.
+        let earlier = host.plan(EARLIER)?;
         host.must(&["tune", "apply", "--no-confirm", "--from", &earlier], &[])?;
         let row = |death| Row {
             name: format!("{name}, {}", clock.words()),

@@ -317,8 +317,16 @@ impl<M: Machine, F: Fn()> Machine for Mortal<M, F> {
         value
     }
     fn write(&self, key: &SettingKey, value: &Value) -> Result<(), WriteError> {
+        self.write_to(None, key, value)
+    }
+    fn write_to(
+        &self,
+        subject: Option<&Subject>,
+        key: &SettingKey,
+        value: &Value,
+    ) -> Result<(), WriteError> {
         self.step();
-        let written = self.machine.write(key, value);
+        let written = self.machine.write_to(subject, key, value);
         self.step();
         written
     }

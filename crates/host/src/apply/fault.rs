@@ -51,10 +51,18 @@ impl<M: Machine> Machine for Faulty<M> {
         self.machine.read(key)
     }
     fn write(&self, key: &SettingKey, value: &Value) -> Result<(), WriteError> {
+        self.write_to(None, key, value)
+    }
+    fn write_to(
+        &self,
+        subject: Option<&Subject>,
+        key: &SettingKey,
+        value: &Value,
+    ) -> Result<(), WriteError> {
         if !self.faults.lets(Moment::Write) {
             return Ok(());
         }
-        let written = self.machine.write(key, value);
+        let written = self.machine.write_to(subject, key, value);
         self.faults.lets(Moment::Written);
         written
     }

@@ -83,6 +83,9 @@ impl Interface {
                 self.name, one.name
             )),
             (None, 0) => Located::Gone,
+            // To move it into a namespace that an ordinary user may not look into takes root's rights over that one
+            // (user_namespaces(7)).
+            (None, _) if !identity::is_root_of_the_machine() => Located::Gone,
             (None, processes) => Located::Lost(format!(
                 "{} is not in this network namespace, and those of {processes} processes cannot be searched: run as root",
                 self.name

@@ -18,6 +18,20 @@ pub trait Machine {
     fn read(&self, key: &SettingKey) -> Known<Value>;
     /// Gives a setting a value; whether it took, a read tells.
     fn write(&self, key: &SettingKey, value: &Value) -> Result<(), WriteError>;
+    /// The same, if `subject`, which the setting is of, still has the name that `key` says: otherwise another interface or
+    /// device would be written to. Between this look and the write another one could still get the name, within
+    /// microseconds.
+    fn write_to(
+        &self,
+        subject: Option<&Subject>,
+        key: &SettingKey,
+        value: &Value,
+    ) -> Result<(), WriteError> {
+        if subject.is_some_and(|subject| !self.locate(subject).is_at(key)) {
+            return Err(settings::is_of_another(key, value));
+        }
+        self.write(key, value)
+    }
     /// The other settings that writing `key` may change: what is recorded before, and restored.
     fn disturbed_by(&self, key: &SettingKey) -> Vec<SettingKey>;
     /// What the setting is of, known by more than its name; none when that cannot be told.
@@ -32,6 +46,14 @@ impl<M: Machine + ?Sized> Machine for &M {
     }
     fn write(&self, key: &SettingKey, value: &Value) -> Result<(), WriteError> {
         (**self).write(key, value)
+    }
+    fn write_to(
+        &self,
+        subject: Option<&Subject>,
+        key: &SettingKey,
+        value: &Value,
+    ) -> Result<(), WriteError> {
+        (**self).write_to(subject, key, value)
     }
     fn disturbed_by(&self, key: &SettingKey) -> Vec<SettingKey> {
         (**self).disturbed_by(key)
@@ -51,6 +73,14 @@ impl<M: Machine + ?Sized> Machine for Box<M> {
     fn write(&self, key: &SettingKey, value: &Value) -> Result<(), WriteError> {
         (**self).write(key, value)
     }
+    fn write_to(
+        &self,
+        subject: Option<&Subject>,
+        key: &SettingKey,
+        value: &Value,
+    ) -> Result<(), WriteError> {
+        (**self).write_to(subject, key, value)
+    }
     fn disturbed_by(&self, key: &SettingKey) -> Vec<SettingKey> {
         (**self).disturbed_by(key)
     }
@@ -68,6 +98,14 @@ impl<M: Machine + ?Sized> Machine for Rc<M> {
     }
     fn write(&self, key: &SettingKey, value: &Value) -> Result<(), WriteError> {
         (**self).write(key, value)
+    }
+    fn write_to(
+        &self,
+        subject: Option<&Subject>,
+        key: &SettingKey,
+        value: &Value,
+    ) -> Result<(), WriteError> {
+        (**self).write_to(subject, key, value)
     }
     fn disturbed_by(&self, key: &SettingKey) -> Vec<SettingKey> {
         (**self).disturbed_by(key)

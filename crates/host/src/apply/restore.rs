@@ -62,7 +62,7 @@ impl Step {
         moves(&step.change.setting).then_some(step)
     }
 
-    fn subject_of(&self, key: &SettingKey) -> Option<&Subject> {
+    pub(super) fn subject_of(&self, key: &SettingKey) -> Option<&Subject> {
         self.subjects.iter().find(|subject| subject.has(key))
     }
 
@@ -341,6 +341,7 @@ impl Table {
     fn put_back(&mut self, index: usize, machine: &impl Machine) {
         let Touched {
             current: Ok(current),
+            subject,
             old,
             closure,
             ..
@@ -361,7 +362,7 @@ impl Table {
         };
         let before = look(self);
         let failure = machine
-            .write(current, old)
+            .write_to(subject.as_ref(), current, old)
             .err()
             .map(|error| error.to_string());
         let after = look(self);

@@ -81,6 +81,15 @@ impl WriteError {
     }
 }
 
+/// The error of a write to a setting whose name another interface or device has by now.
+pub(super) fn is_of_another(key: &SettingKey, value: &Value) -> WriteError {
+    let source = io::Error::new(
+        io::ErrorKind::NotFound,
+        "it was removed or renamed meanwhile",
+    );
+    refused(key, value, key.to_string(), source)
+}
+
 /// The value that `key` has now.
 pub fn read(root: &HostRoot, nics: &dyn NicRead, key: &SettingKey) -> Known<Value> {
     if let Some(file) = files::file_of(root, nics, key) {

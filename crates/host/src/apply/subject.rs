@@ -32,6 +32,17 @@ pub enum Located {
     Lost(String),
 }
 
+impl Located {
+    /// Whether `key` is, by its name, a setting of what was located.
+    pub(super) fn is_at(&self, key: &SettingKey) -> bool {
+        match self {
+            Self::Here => true,
+            Self::Named(name) => key.interface() == Some(name.as_str()),
+            Self::Gone | Self::Lost(_) => false,
+        }
+    }
+}
+
 impl Subject {
     /// Whether `key` is one of its settings, by the name that it had.
     pub(super) fn has(&self, key: &SettingKey) -> bool {

@@ -359,8 +359,9 @@ impl<M: Machine> Transaction<M> {
             outcome: None,
         };
         self.record(&step.intent(seq))?;
+        let subject = step.subject_of(setting).cloned();
         self.steps.push(step);
-        self.machine.write(setting, to)?;
+        self.machine.write_to(subject.as_ref(), setting, to)?;
         let readback = self.read(setting)?;
         // The old value is not a rounding of the new one: the write did nothing.
         if readback == change.from || !agrees(setting, to, &readback) {

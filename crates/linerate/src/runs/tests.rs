@@ -295,7 +295,7 @@ fn a_name_of_a_host_cannot_steer_a_terminal() {
 fn the_index_is_kept_only_where_nobody_else_may_write() {
     use std::os::unix::fs::PermissionsExt;
     let (_place, runs) = folder();
-    fs::set_permissions(&runs, fs::Permissions::from_mode(0o770)).expect("our own folder");
+    fs::set_permissions(&runs, fs::Permissions::from_mode(0o777)).expect("our own folder");
     assert_eq!(all(&runs).len(), 3);
     assert!(!runs.join("index.sqlite").exists() && !runs.join("index.sqlite.lock").exists());
     fs::set_permissions(&runs, fs::Permissions::from_mode(0o750)).expect("our own folder");

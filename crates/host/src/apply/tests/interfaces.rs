@@ -8,7 +8,7 @@ use linerate_model::setting::{SettingKey, Settings, Value};
 use super::property::{
     CHANNELS, NOBODY, SYSCTLS, XPS, around, header, key, machine, plan, state, text,
 };
-use crate::apply::fake::FakeMachine;
+use crate::apply::fake::{FakeMachine, Mortal};
 use crate::apply::{
     LeftWhy, NetnsIdentity, Outcome, Reach, Transaction, journal_listing, recover, undo_committed,
 };
@@ -140,4 +140,26 @@ fn another_disk_that_has_the_name_now_is_left_alone() {
     let undone = transaction.undo().expect("nothing failed");
     assert_eq!(undone.left[0].why, LeftWhy::Gone);
     assert_eq!(machine.settings()[&scheduler], text("new"));
+}
+
+#[test]
+fn an_interface_that_is_made_again_amid_a_change_is_not_written_to() {
+    for step in 0..40 {
+        let (machine, state) = (machine([true; 3], Vec::new()), state());
+        let plan = plan(&machine, &[CHANNELS]);
+        let made_with = std::cell::Cell::new(None);
+        let make_again = || {
+            machine.make_again("eth0");
+            made_with.set(Some(machine.settings()));
+        };
+        let mortal = Mortal::new(Rc::clone(&machine), step, make_again);
+        let mut transaction =
+            Transaction::begin(mortal, state.path(), &header(), &NOBODY).expect("a state folder");
+        if transaction.apply(&plan).is_ok() {
+            transaction.undo().expect("what is gone is settled");
+        }
+        if let Some(settings) = made_with.take() {
+            assert_eq!(machine.settings(), settings, "at step {step}");
+        }
+    }
 }

@@ -43,7 +43,7 @@ pub struct Untrusted {
 pub enum Fault {
     /// It belongs to this user.
     Owner(u32),
-    /// Users beside its owner may write to it; the permission bits.
+    /// Users other than its owner may write to it; the permission bits.
     Writable(u32),
     /// It is no regular file.
     NotAFile,

@@ -446,7 +446,7 @@ mod tests {
             second.die();
             let restored =
                 heard(channel, 64).revert("a test", state.path(), &*machine, &Beside::default());
-            // The second one finds what it wrote, and the first one what the second put back.
+            // The second finds what it wrote, and the first what the second restored.
             let left = restored.iter().map(|one| match &one.outcome {
                 Outcome::Restored(undone) => undone.left.len(),
                 outcome => panic!("{outcome:?}"),

@@ -1,9 +1,9 @@
 //! What the fuzz targets (`fuzz/` at the root of the repository) hand any bytes to: what a client, and a
 //! server, may say. Only there with the feature `fuzz`.
 
-use super::Target;
 use super::parse::request;
 use super::parse::response::Reader;
+use super::target;
 
 /// Requests one after the other, as the server reads them; what a request is must not depend on where its
 /// bytes were cut.
@@ -25,11 +25,12 @@ pub fn http_request(bytes: &[u8]) {
         }
         rest = &rest[one.length..];
     }
-    // Nothing is looked up of what is no address; a name would ask the network.
-    if let Ok(url) = std::str::from_utf8(bytes)
-        && !url.starts_with("http")
-    {
-        let _ = Target::parse(url);
+    if let Ok(url) = std::str::from_utf8(bytes) {
+        // Only what asks no network: looking a name up is the resolver's work.
+        if let Ok(parts) = target::split(url) {
+            assert!(!parts.name.is_empty() && parts.host.contains(parts.name));
+            assert!(parts.path.starts_with('/') && parts.path.is_ascii());
+        }
     }
 }
 

@@ -17,37 +17,15 @@ impl Target {
     /// Reads `http://host[:port][/path]`, looks the host up, and gives the target and the path that goes into
     /// the workload. Of several addresses the first is taken, as the resolver orders them.
     pub fn parse(url: &str) -> Result<(Self, String), TrafficError> {
-        let bad = |why: &'static str| TrafficError::Target {
+        let Parts {
+            host,
+            name,
+            port,
+            path,
+        } = split(url).map_err(|why| TrafficError::Target {
             given: url.to_owned(),
             why,
-        };
-        let Some((scheme, rest)) = url.split_once("://") else {
-            return Err(bad("it does not begin with `http://`"));
-        };
-        if scheme.eq_ignore_ascii_case("https") {
-            return Err(bad(
-                "linerate speaks HTTP without TLS: load the server's plain port, or what stands behind \
-                 its TLS",
-            ));
-        }
-        if !scheme.eq_ignore_ascii_case("http") {
-            return Err(bad("its scheme is not `http`"));
-        }
-        // A fragment is the browser's, and never sent (RFC 3986, 3.5).
-        let rest = rest.split('#').next().unwrap_or(rest);
-        let end = rest.find(['/', '?']).unwrap_or(rest.len());
-        let (host, path) = rest.split_at(end);
-        let path = match path.as_bytes().first() {
-            None => "/".to_owned(),
-            Some(b'?') => format!("/{path}"),
-            Some(_) => path.to_owned(),
-        };
-        if !path.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err(bad(
-                "its path has spaces or characters beyond ASCII: write them as %20 and the like",
-            ));
-        }
-        let (name, port) = split_port(host).map_err(bad)?;
+        })?;
         let address = look_up(name, port).map_err(|source| TrafficError::Lookup {
             host: name.to_owned(),
             source,
@@ -55,6 +33,53 @@ impl Target {
         let host = host.to_owned();
         Ok((Self { address, host }, path))
     }
+}
+
+/// What a URL says, before any name is looked up.
+pub(super) struct Parts<'a> {
+    /// The name and the port as they were given.
+    pub(super) host: &'a str,
+    /// The name or address, without brackets.
+    pub(super) name: &'a str,
+    port: u16,
+    pub(super) path: String,
+}
+
+/// Reads a URL without asking the network anything; an error is the reason why it is not a target.
+pub(super) fn split(url: &str) -> Result<Parts<'_>, &'static str> {
+    let Some((scheme, rest)) = url.split_once("://") else {
+        return Err("it does not begin with `http://`");
+    };
+    if scheme.eq_ignore_ascii_case("https") {
+        return Err(
+            "linerate speaks HTTP without TLS: load the server's plain port, or what stands behind \
+             its TLS",
+        );
+    }
+    if !scheme.eq_ignore_ascii_case("http") {
+        return Err("its scheme is not `http`");
+    }
+    // A fragment is the browser's, and never sent (RFC 3986, 3.5).
+    let rest = rest.split('#').next().unwrap_or(rest);
+    let end = rest.find(['/', '?']).unwrap_or(rest.len());
+    let (host, path) = rest.split_at(end);
+    let path = match path.as_bytes().first() {
+        None => "/".to_owned(),
+        Some(b'?') => format!("/{path}"),
+        Some(_) => path.to_owned(),
+    };
+    if !path.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(
+            "its path has spaces or characters beyond ASCII: write them as %20 and the like",
+        );
+    }
+    let (name, port) = split_port(host)?;
+    Ok(Parts {
+        host,
+        name,
+        port,
+        path,
+    })
 }
 
 /// The name or address, without brackets, and the port.

@@ -1,6 +1,7 @@
 //! The house rules that neither the compiler nor clippy nor cargo-deny knows. Each rule is a function
 //! from the tree's files to problems, so that its own test can show it a tree that breaks it.
 
+mod modules;
 mod papers;
 mod rules;
 mod source;
@@ -27,13 +28,14 @@ struct Problem {
 
 type Rule = fn(&[TreeFile]) -> Vec<Problem>;
 
-const RULES: [Rule; 17] = [
+const RULES: [Rule; 18] = [
     source::every_file_says_what_it_is,
     source::no_file_is_too_long,
     source::only_say_prints,
     source::no_test_is_ignored_or_sleeps,
     source::unsafe_code_lives_in_sys,
     source::host_reads_the_kernel_through_its_root,
+    modules::top_level_modules_form_no_cycle,
     papers::no_control_characters,
     papers::what_is_left_to_do_has_an_issue,
     papers::no_machine_or_registry_of_ours,

@@ -187,15 +187,16 @@ fn kill_in_namespace(args: &Args) -> Result<bool, Trouble> {
         plans.push(whole.clone());
     }
     let mut is_good = args.meanwhile || kill_everybody(&mut host, &plans, &mutant(args))?;
-    if is_good && args.only.is_empty() {
-        is_good = kill_while_others_work(&mut host, &whole, &mutant(args))?
-            && kill_by_a_wrong_clock(&mut host, &whole, &mutant(args))?;
-    }
+    // Before the interface is made again: it has no address after that.
     if is_good && args.only.is_empty() && args.mutant.is_none() && !args.meanwhile {
         for gap in reach::gaps(&mut host, DEADLINE)? {
             println!("{gap}");
             is_good &= gap.longest < DEADLINE;
         }
+    }
+    if is_good && args.only.is_empty() {
+        is_good = kill_while_others_work(&mut host, &whole, &mutant(args))?
+            && kill_by_a_wrong_clock(&mut host, &whole, &mutant(args))?;
     }
     Ok(is_good)
 }

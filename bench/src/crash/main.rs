@@ -187,7 +187,7 @@ fn kill_in_namespace(args: &Args) -> Result<bool, Trouble> {
         plans.push(whole.clone());
     }
     let mut is_good = args.meanwhile || kill_everybody(&mut host, &plans, &mutant(args))?;
-    // Before the interface is made again: it has no address after that.
+    // First: an interface that was moved or made again has no address.
     if is_good && args.only.is_empty() && args.mutant.is_none() && !args.meanwhile {
         for gap in reach::gaps(&mut host, DEADLINE)? {
             println!("{gap}");

@@ -38,6 +38,9 @@ impl Drop for Guest {
     }
 }
 
+/// Where root installs linerate in the guest: wherever it was built, and whoever owns it there, a boot may run it.
+pub(crate) const INSTALLED: &str = "/run/disk/bin/linerate";
+
 impl Guest {
     pub(crate) fn boot(linerate: &Path) -> Result<Self, Trouble> {
         let failed = |error| Trouble(format!("start {VM}: {error}"));
@@ -52,9 +55,14 @@ impl Guest {
         let mut guest = Self {
             holder,
             said: BufReader::new(said),
-            linerate: linerate.to_owned(),
+            linerate: PathBuf::from(INSTALLED),
         };
         guest.is_up()?;
+        // Synced, for a power cut.
+        guest.must(&format!(
+            "install -D -m 755 '{}' {INSTALLED} && sync {INSTALLED}",
+            linerate.display()
+        ))?;
         Ok(guest)
     }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use linerate_bench_shared::Trouble;
 
 use crate::Score;
-use crate::guest::{Guest, OFF};
+use crate::guest::{Guest, INSTALLED, OFF};
 
 /// What of the guest outlives its power.
 const DISK: &str = "/run/disk";
@@ -111,7 +111,7 @@ impl Victim {
 pub(crate) fn cuts(linerate: &Path, mutant: &str, cuts: u32) -> Result<Score, Trouble> {
     let mut victim = Victim {
         guest: Guest::boot(linerate)?,
-        linerate: format!("{} --state {DISK}/state", linerate.display()),
+        linerate: format!("{INSTALLED} --state {DISK}/state"),
         mutant: mutant.to_owned(),
     };
     victim

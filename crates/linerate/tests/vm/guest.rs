@@ -11,8 +11,10 @@ use serde_json::Value;
 
 use crate::schema::fitting;
 
-/// The program under test: the guest sees the host's files at their own paths.
-const LINERATE: &str = env!("CARGO_BIN_EXE_linerate");
+/// The program under test, on the host: the guest sees the host's files at their own paths.
+const BUILT: &str = env!("CARGO_BIN_EXE_linerate");
+/// Where root installs it in the guest: wherever the checkout lies and whoever owns it, a boot may run this one.
+const LINERATE: &str = "/run/disk/bin/linerate";
 const VM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../testbed/vm/vm");
 /// Makes two RDMA devices of software that reach each other; run in the guest.
 pub(crate) const SOFT_RDMA: &str =
@@ -63,11 +65,16 @@ impl Guest {
             .expect("the testbed's program starts");
         let mut said = BufReader::new(holder.stdout.take().expect("piped"));
         if is_up(&mut said) {
-            return Some(Self {
+            let guest = Self {
                 holder,
                 said: Mutex::new(said),
                 is_dead: AtomicBool::new(false),
-            });
+            };
+            // Synced, for a power cut.
+            guest.shell(&format!(
+                "install -D -m 755 '{BUILT}' {LINERATE}; sync {LINERATE}"
+            ));
+            return Some(guest);
         }
         drop(holder.stdin.take());
         let status = holder.wait().expect("our own child");

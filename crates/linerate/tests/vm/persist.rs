@@ -44,22 +44,6 @@ fn persist(guest: &Guest, more: &[&str]) -> Value {
     guest.linerate(&[&["tune", "persist", "--etc", &etc()], more].concat())
 }
 
-/// Whether a boot may not run the program under test, as another user may replace it: the checkout is not root's.
-fn is_skipped(guest: &Guest) -> bool {
-    // Nothing answers there, so nothing is kept.
-    let probe = format!(
-        "{} tune persist --etc {} --probe 127.0.0.1:9",
-        Guest::command(),
-        etc()
-    );
-    let refused = guest.run(&["bash", "-c", &probe]).err;
-    let is_skipped = refused.contains("run at boot");
-    if is_skipped {
-        eprintln!("SKIP: {refused}");
-    }
-    is_skipped
-}
-
 /// What the boot's own script does, as the unit runs it.
 fn boot(guest: &Guest) -> crate::guest::Done {
     guest.run(&["bash", "-c", &format!("exec {}/linerate/boot", etc())])
@@ -78,9 +62,6 @@ fn forget_all(guest: &Guest) {
 }
 
 pub(crate) fn of_changes_of_two_hosts_the_other_half_is_named(guest: &Guest) {
-    if is_skipped(guest) {
-        return;
-    }
     guest.shell(&format!(
         "mkdir -p {}/systemd/system
         ip netns add far
@@ -125,9 +106,6 @@ END",
 }
 
 pub(crate) fn what_is_kept_is_made_again_at_boot_and_undone_for_good(guest: &Guest) {
-    if is_skipped(guest) {
-        return;
-    }
     guest.power_cut();
     let fresh = guest.shell(TOLD);
     assert_ne!(fresh, NEW);
@@ -166,9 +144,6 @@ pub(crate) fn what_is_kept_is_made_again_at_boot_and_undone_for_good(guest: &Gue
 pub(crate) fn a_boot_that_leaves_the_machine_worse_off_takes_it_back_and_is_not_tried_again(
     guest: &Guest,
 ) {
-    if is_skipped(guest) {
-        return;
-    }
     let id = apply(guest);
     let before = guest.shell(&format!("{} tune undo >&2; {TOLD}", Guest::command()));
     let id = {
@@ -220,9 +195,6 @@ pub(crate) fn a_boot_that_leaves_the_machine_worse_off_takes_it_back_and_is_not_
 pub(crate) fn a_machine_that_goes_down_twice_at_its_boots_changes_boots_without_them(
     guest: &Guest,
 ) {
-    if is_skipped(guest) {
-        return;
-    }
     let id = apply(guest);
     persist(guest, &[]);
     let fresh = {
@@ -246,9 +218,6 @@ pub(crate) fn a_machine_that_goes_down_twice_at_its_boots_changes_boots_without_
 }
 
 pub(crate) fn what_is_kept_at_once_is_undone_with_every_trace(guest: &Guest) {
-    if is_skipped(guest) {
-        return;
-    }
     let traces = || {
         guest.shell(
             "for folder in /etc/linerate /etc/systemd/system; do
@@ -290,9 +259,6 @@ pub(crate) fn what_is_kept_at_once_is_undone_with_every_trace(guest: &Guest) {
 }
 
 pub(crate) fn what_cannot_be_kept_is_said_and_nothing_is_left(guest: &Guest) {
-    if is_skipped(guest) {
-        return;
-    }
     forget_all(guest);
     let command = Guest::command();
     let run = |script: &str| guest.run(&["bash", "-c", script]);

@@ -19,7 +19,7 @@ if ! command -v cargo >/dev/null; then
 fi
 if ! found=$(cargo --version 2>&1); then
     # rustup's proxy explains itself, as when its toolchain is not installed.
-    advice "cargo does not run: $found" "With rustup: rustup toolchain install stable"
+    advice "cargo does not run: $found" "Run: rustup toolchain install (rust-toolchain.toml names the version; RUSTUP_TOOLCHAIN=stable takes another)"
 fi
 version=$(echo "$found" | cut -d' ' -f2 | cut -d- -f1)
 if [ "$(printf '%s\n%s\n' "$wanted" "$version" | sort -V | head -n1)" != "$wanted" ]; then

@@ -1,91 +1,111 @@
-//! The gates before the tests: each is one command that anyone can type, run in this order, all of
-//! them even when one fails.
+//! The gates: each is one command that anyone can type, and all of them run even when one fails.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::fmt::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::thread;
 
 use crate::deny::Policy;
+use crate::jobs::{Job, Outcome};
 use crate::tally::{Output, Tally};
 use crate::tidy;
 
-/// Runs every gate.
-pub(crate) fn run(root: &Path) -> Tally {
-    let mut tally = Tally::default();
-    let mut gate = |name: &str, command: &mut Command| {
-        heading(name);
-        tally.add(Tally::of_gate(name, &capture(command.current_dir(root))));
-    };
-    gate("format", cargo().args(["fmt", "--all", "--check"]));
-    let clippy = |targets: &[&str]| {
-        let mut clippy = cargo();
-        clippy.arg("clippy").args(targets);
-        clippy.args(["--quiet", "--", "-D", "warnings"]);
-        clippy
-    };
-    gate("clippy", &mut clippy(&["--workspace", "--all-targets"]));
+/// All gates, in the order in which they start.
+pub(crate) fn jobs(root: &Path) -> Vec<Job<'_>> {
+    let mut document = cargo();
+    document.args(["doc", "--workspace", "--no-deps", "--quiet"]);
+    document.env("RUSTDOCFLAGS", "-D warnings");
     // `--all-targets` leaves out a target with `test = false`, and any other choice beside it.
-    gate(
-        "clippy of the tests in the virtual machine",
-        &mut clippy(&["--package", "linerate", "--test", "vm"]),
-    );
-    gate(
-        "documentation",
-        cargo()
-            .args(["doc", "--workspace", "--no-deps", "--quiet"])
-            .env("RUSTDOCFLAGS", "-D warnings"),
-    );
-    gate(
-        "every rule fires, is silent and is undetermined",
-        cargo().args([
-            "test",
-            "--package",
-            "linerate-model",
-            "--lib",
-            "--quiet",
-            "rules::",
-        ]),
-    );
-    gate_if_there(root, "web/check-bundle.sh", &mut gate);
-    heading("dependencies");
-    let dependencies = Output {
-        success: keeps_to_policy(root),
-        ..Output::default()
-    };
-    tally.add(Tally::of_gate("dependencies", &dependencies));
-    heading("tidy");
-    let tidy = Output {
-        success: tidy::run(root),
-        ..Output::default()
-    };
-    tally.add(Tally::of_gate("tidy", &tidy));
-    tally
+    let vm = clippy(&["--package", "linerate", "--test", "vm"]);
+    vec![
+        format(root),
+        Job::new("tidy", move || gate("tidy", tidy::run(root))),
+        Job::new("dependencies", move || {
+            gate("dependencies", dependencies(root))
+        }),
+        command(root, "bundle", bundle(root)),
+        command(root, "clippy", clippy(&["--workspace", "--all-targets"])),
+        command(root, "clippy of the tests in the virtual machine", vm),
+        command(root, "documentation", document),
+    ]
 }
 
-fn gate_if_there(root: &Path, script: &str, gate: &mut impl FnMut(&str, &mut Command)) {
-    if root.join(script).exists() {
-        gate("bundle", Command::new("bash").arg(script));
+/// What a developer runs after each change: no test that waits, none that needs the machine.
+pub(crate) fn quick(root: &Path) -> Vec<Job<'_>> {
+    vec![
+        format(root),
+        command(root, "clippy", clippy(&["--workspace", "--all-targets"])),
+        tests(root, "unit tests", &["--workspace", "--lib", "--bins"]),
+        tests(
+            root,
+            "captured hosts",
+            &["--package", "linerate", "--test", "captured"],
+        ),
+    ]
+}
+
+/// The tests of the rules alone, which are among all tests.
+pub(crate) fn rules(root: &Path) -> Job<'_> {
+    let rules = ["--package", "linerate-model", "--lib", "rules::"];
+    tests(root, "every rule fires, is silent and is skipped", &rules)
+}
+
+fn format(root: &Path) -> Job<'_> {
+    let mut format = cargo();
+    format.args(["fmt", "--all", "--check"]);
+    command(root, "format", format)
+}
+
+fn clippy(targets: &[&str]) -> Command {
+    let mut clippy = cargo();
+    clippy.arg("clippy").args(targets);
+    clippy.args(["--quiet", "--", "-D", "warnings"]);
+    clippy
+}
+
+fn command<'a>(root: &'a Path, name: &'static str, mut command: Command) -> Job<'a> {
+    Job::new(name, move || gate(name, collect(command.current_dir(root))))
+}
+
+fn tests<'a>(root: &'a Path, name: &'static str, which: &[&str]) -> Job<'a> {
+    let mut test = cargo();
+    test.args(["test", "--quiet", "--no-fail-fast"]).args(which);
+    command(root, name, test)
+}
+
+fn gate(name: &str, output: Output) -> Outcome {
+    let tally = Tally::of_gate(name, &output);
+    Outcome { output, tally }
+}
+
+fn bundle(root: &Path) -> Command {
+    const SCRIPT: &str = "web/check-bundle.sh";
+    let mut command = Command::new("bash");
+    if root.join(SCRIPT).exists() {
+        command.arg(SCRIPT);
     } else {
-        let say = format!("echo 'SKIP: {script} is not there'");
-        gate("bundle", Command::new("sh").args(["-c", &say]));
+        command.args(["-c", &format!("echo 'SKIP: {SCRIPT} is not there'")]);
     }
+    command
 }
 
-/// Licences, banned crates and sources of all that is built, by `deny.toml`.
-pub(crate) fn keeps_to_policy(root: &Path) -> bool {
+/// Licenses, banned crates and sources of everything that is built, by `deny.toml`.
+pub(crate) fn dependencies(root: &Path) -> Output {
     let breaches = std::fs::read_to_string(root.join("deny.toml"))
         .map_err(|error| format!("cannot read deny.toml: {error}"))
         .and_then(|text| Policy::read(&text))
         .and_then(|policy| Ok(policy.breaches(&metadata(root, &policy)?)))
         .unwrap_or_else(|error| vec![error]);
+    let mut output = Output {
+        success: breaches.is_empty(),
+        ..Output::default()
+    };
     for breach in &breaches {
-        eprintln!("error: {breach}");
+        let _ = writeln!(output.stderr, "error: {breach}");
     }
-    if !breaches.is_empty() {
-        eprintln!("hint: deny.toml says what is allowed and why");
+    if !output.success {
+        output.stderr += "hint: deny.toml says what is allowed and why\n";
     }
-    breaches.is_empty()
+    output
 }
 
 /// What cargo knows of everything that is built, without asking a registry. What only another target needs may not
@@ -99,17 +119,17 @@ fn metadata(root: &Path, policy: &Policy) -> Result<serde_json::Value, String> {
         for target in &policy.targets {
             ask.args(["--filter-platform", target]);
         }
-        collect(&mut ask, &mut std::io::sink(), &mut std::io::sink())
+        collect(&mut ask)
     };
-    let mut told = ask();
-    if !told.success {
-        capture(cargo().args(["fetch", "--locked"]).current_dir(root));
-        told = ask();
+    let mut answer = ask();
+    if !answer.success {
+        collect(cargo().args(["fetch", "--locked"]).current_dir(root));
+        answer = ask();
     }
-    if !told.success {
-        return Err(format!("cargo metadata failed: {}", told.stderr.trim()));
+    if !answer.success {
+        return Err(format!("cargo metadata failed: {}", answer.stderr.trim()));
     }
-    serde_json::from_str(&told.stdout).map_err(|error| format!("cargo metadata: {error}"))
+    serde_json::from_str(&answer.stdout).map_err(|error| format!("cargo metadata: {error}"))
 }
 
 /// The cargo that started this program, or the one on the path.
@@ -117,72 +137,17 @@ pub(crate) fn cargo() -> Command {
     Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
 
-/// Says on standard output what comes next.
-pub(crate) fn heading(name: &str) {
-    println!("\n== {name}");
-}
-
-/// Runs a command without standard input, showing what it prints while keeping it.
-pub(crate) fn capture(command: &mut Command) -> Output {
-    collect(command, &mut std::io::stdout(), &mut std::io::stderr())
-}
-
-/// Runs a test program. In CI, whose readers see a part of a long log only, what it prints is shown when it has
-/// failed; of one that passed only its result. Skips are told at the end of all.
-pub(crate) fn capture_tests(command: &mut Command) -> Output {
-    if std::env::var_os("CI").is_none() {
-        return capture(command);
+/// Runs a command without standard input to its end.
+pub(crate) fn collect(command: &mut Command) -> Output {
+    match command.stdin(Stdio::null()).output() {
+        Ok(ended) => Output {
+            stdout: String::from_utf8_lossy(&ended.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&ended.stderr).into_owned(),
+            success: ended.status.success(),
+        },
+        Err(error) => Output {
+            stderr: format!("cannot start {}: {error}", command.get_program().display()),
+            ..Output::default()
+        },
     }
-    let output = collect(command, &mut std::io::sink(), &mut std::io::sink());
-    let Output { stdout, stderr, .. } = &output;
-    for line in stdout.lines().chain(stderr.lines()) {
-        if !output.success || line.starts_with("test result: ") {
-            println!("{line}");
-        }
-    }
-    output
-}
-
-fn collect(
-    command: &mut Command,
-    shown: &mut impl Write,
-    errors: &mut (impl Write + Send),
-) -> Output {
-    let spawned = command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn();
-    let mut child = match spawned {
-        Ok(child) => child,
-        Err(error) => {
-            eprintln!("cannot start {}: {error}", command.get_program().display());
-            return Output::default();
-        }
-    };
-    let stderr = child.stderr.take().expect("it was asked to be a pipe");
-    let stdout = child.stdout.take().expect("it was asked to be a pipe");
-    let (stdout, stderr) = thread::scope(|scope| {
-        let stderr = scope.spawn(|| copy(stderr, errors));
-        (copy(stdout, shown), stderr.join().unwrap_or_default())
-    });
-    let success = child.wait().is_ok_and(|status| status.success());
-    Output {
-        stdout,
-        stderr,
-        success,
-    }
-}
-
-fn copy(from: impl Read, to: &mut impl Write) -> String {
-    let mut from = BufReader::new(from);
-    let mut kept = String::new();
-    let mut line = Vec::new();
-    while from.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
-        // A terminal that went away must not stop the tests.
-        let _ = to.write_all(&line).and_then(|()| to.flush());
-        kept.push_str(&String::from_utf8_lossy(&line));
-        line.clear();
-    }
-    kept
 }

@@ -1,4 +1,4 @@
-//! The chores of linerate's own house, for its developers only: `cargo xtask check|test|test-vm|tidy`.
+//! The chores of linerate's own house, for its developers only: `cargo xtask quick|check|test|test-vm|tidy`.
 //!
 //! `make` is the front door; it checks the toolchain first and then calls this program.
 
@@ -11,6 +11,7 @@
 
 mod check;
 mod deny;
+mod jobs;
 mod tally;
 mod test_run;
 mod tidy;
@@ -19,8 +20,9 @@ mod user;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask check | deny | test | test-vm | tidy
+const USAGE: &str = "usage: cargo xtask quick | check | deny | test | test-vm | tidy
 
+  quick   format, lints, unit tests and the tests on captured hosts
   check   format, lints, documentation, the rules' own cases, the page's bundle, dependencies, tidy
   deny    only licences, bans and sources of dependencies, by deny.toml
   test    check, then every test; as root also a second time as an ordinary user
@@ -30,26 +32,30 @@ const USAGE: &str = "usage: cargo xtask check | deny | test | test-vm | tidy
 fn main() -> ExitCode {
     let root = root();
     match std::env::args().nth(1).as_deref() {
-        Some("check") => closing_line(&check::run(&root)),
-        Some("test") => {
-            let mut tally = check::run(&root);
-            tally.add(test_run::run(&root));
-            closing_line(&tally)
+        Some("check") => {
+            let mut gates = check::jobs(&root);
+            gates.push(check::rules(&root));
+            closing_line(&jobs::run(gates))
         }
-        Some("deny") if check::keeps_to_policy(&root) => ExitCode::SUCCESS,
-        Some("deny") => ExitCode::FAILURE,
+        Some("quick") => closing_line(&jobs::run(check::quick(&root))),
+        Some("test") => closing_line(&test_run::run(&root)),
         Some("test-vm") => closing_line(&test_run::vm(&root)),
-        Some("tidy") => {
-            if tidy::run(&root) {
-                ExitCode::SUCCESS
-            } else {
-                ExitCode::FAILURE
-            }
-        }
+        Some("deny") => shown(&check::dependencies(&root)),
+        Some("tidy") => shown(&tidy::run(&root)),
         _ => {
             eprintln!("{USAGE}");
             ExitCode::from(2)
         }
+    }
+}
+
+fn shown(output: &tally::Output) -> ExitCode {
+    print!("{}", output.stdout);
+    eprint!("{}", output.stderr);
+    if output.success {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
     }
 }
 

@@ -1,20 +1,24 @@
-//! Every test of the workspace, built by cargo and run here one program after the other, so that the
-//! same programs can be run a second time as another user, and their skips counted.
+//! Every test of the workspace, built by cargo first and run here, so that the same programs can be run a second
+//! time as another user, their skips counted, and what waits run beside what computes.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::check::{capture, capture_tests, cargo, heading};
+use crate::check::{self, cargo, collect};
+use crate::jobs::{self, Job, Outcome};
 use crate::tally::{Output, Tally};
 use crate::user::{self, User};
 
 /// Crates that clippy keeps away from the machine: who runs them makes no difference.
 const PURE: [&str; 3] = ["linerate-model", "linerate-stats", "xtask"];
+/// The tests in a virtual machine, which are built and run by name only.
+const VM: &str = "vm";
 
 /// A test program that cargo built.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 struct Program {
     package: String,
     name: String,
@@ -22,99 +26,145 @@ struct Program {
     file: PathBuf,
 }
 
-/// Runs all tests, and those that touch the machine again as an ordinary user when this is root.
+/// Runs the gates and all tests, and those that touch the machine again as an ordinary user when this is root.
 pub(crate) fn run(root: &Path) -> Tally {
-    heading("build the tests");
-    let mut build = cargo();
-    build
-        .args(["test", "--workspace", "--no-run", "--message-format=json"])
-        .current_dir(root);
-    let built = build.stderr(Stdio::inherit()).output();
-    let messages = match built {
-        Ok(output) if output.status.success() => {
-            String::from_utf8_lossy(&output.stdout).into_owned()
-        }
-        Ok(output) => {
-            show_errors(&String::from_utf8_lossy(&output.stdout));
-            return Tally::of_gate("build the tests", &Output::default());
-        }
-        Err(error) => {
-            eprintln!("cannot start cargo: {error}");
-            return Tally::of_gate("build the tests", &Output::default());
-        }
+    let (mut tests, guests) = match build(root, &[]).and_then(|all| Ok((all, build_vm(root)?))) {
+        Ok(built) => built,
+        Err(failure) => return failure,
     };
-    let programs = programs(&messages);
-    let mut tally = round(User::own(root), &programs);
-    heading("examples in the documentation");
-    let doc = ["test", "--workspace", "--doc", "--", "--show-output"];
-    let output = capture_tests(cargo().args(doc).current_dir(root));
-    tally.add(Tally::of_tests("doc", &output));
-    tally.add(page(root));
-    if user::is_root() {
-        let touching: Vec<Program> = programs
-            .into_iter()
-            .filter(|program| !PURE.contains(&program.package.as_str()))
-            .collect();
-        tally.add(round(User::ordinary(root), &touching));
+    // The slowest first, so that none begins when the others have ended.
+    tests.sort_by_key(|program| program.package != "linerate");
+    let mut failed = Tally::default();
+    // The guest computes on one CPU all the time: the other is for everything else.
+    let mut jobs: Vec<Job<'_>> = guests
+        .into_iter()
+        .map(|program| in_guest(root, program))
+        .collect();
+    jobs.extend(check::jobs(root));
+    jobs.push(examples(root));
+    jobs.extend(page(root));
+    let users = [
+        Some(User::own(root)),
+        user::is_root().then(|| User::ordinary(root)),
+    ];
+    for (number, user) in users.into_iter().flatten().enumerate() {
+        let wanted = tests
+            .iter()
+            .filter(|program| number == 0 || !PURE.contains(&program.package.as_str()));
+        match user {
+            Ok(user) => jobs.extend(as_user(user, wanted.cloned().collect(), &mut failed)),
+            Err(error) => failed
+                .failures
+                .push(format!("a home for the tests in /tmp: {error}")),
+        }
     }
-    tally.add(vm(root));
+    let mut tally = jobs::run(jobs);
+    tally.add(failed);
     tally
 }
 
-/// The tests in a virtual machine, once: in the guest they are root's, whoever starts it. The whole workspace
-/// is named so that nothing is built a second time with other features.
+/// Only the tests in the virtual machine.
 pub(crate) fn vm(root: &Path) -> Tally {
-    heading("the virtual machine (once: its guest is the same for every user)");
-    let test = ["test", "--workspace", "--test", "vm"];
-    let mut command = cargo();
-    command.args(test).current_dir(root);
-    let output = capture(&mut command);
-    Tally::of_tests("linerate/test vm", &output)
+    match build_vm(root) {
+        Ok(programs) => jobs::run(
+            programs
+                .into_iter()
+                .map(|program| in_guest(root, program))
+                .collect(),
+        ),
+        Err(failure) => failure,
+    }
+}
+
+/// The whole workspace is named, so that nothing is built a second time with other features.
+fn build_vm(root: &Path) -> Result<Vec<Program>, Tally> {
+    build(root, &["--test", VM])
+}
+
+fn build(root: &Path, targets: &[&str]) -> Result<Vec<Program>, Tally> {
+    let mut build = cargo();
+    build
+        .args(["test", "--workspace", "--no-run", "--message-format=json"])
+        .args(targets)
+        .current_dir(root);
+    match build.stderr(Stdio::inherit()).output() {
+        Ok(output) if output.status.success() => {
+            Ok(programs(&String::from_utf8_lossy(&output.stdout)))
+        }
+        Ok(output) => {
+            show_errors(&String::from_utf8_lossy(&output.stdout));
+            Err(Tally::of_gate("build the tests", &Output::default()))
+        }
+        Err(error) => {
+            eprintln!("cannot start cargo: {error}");
+            Err(Tally::of_gate("build the tests", &Output::default()))
+        }
+    }
+}
+
+/// Once: in the guest the tests are root's, whoever starts them.
+fn in_guest(root: &Path, program: Program) -> Job<'_> {
+    const TITLE: &str = "linerate/test vm";
+    Job::new(TITLE, move || {
+        let mut command = Command::new(&program.file);
+        of_tests(TITLE, command.current_dir(root))
+    })
+}
+
+fn examples(root: &Path) -> Job<'_> {
+    Job::new("examples in the documentation", move || {
+        let doc = ["test", "--workspace", "--doc", "--", "--show-output"];
+        of_tests("doc", cargo().args(doc).current_dir(root))
+    })
 }
 
 /// The report's page in a real browser, with the page's own tools (npm).
-fn page(root: &Path) -> Tally {
+fn page(root: &Path) -> Option<Job<'_>> {
+    const TITLE: &str = "the page in a browser";
     const SCRIPT: &str = "command -v npm >/dev/null || { echo 'SKIP: there is no npm'; exit 0; }
         [ -d node_modules ] || npm ci --no-audit --no-fund ||
             { echo 'SKIP: npm could not install what the tests of the page need'; exit 0; }
         npm test --silent";
     let folder = root.join("web");
-    if !folder.join("package.json").exists() {
-        return Tally::default();
-    }
-    heading("the page in a browser");
-    let mut test = Command::new("sh");
-    let output = capture(test.args(["-c", SCRIPT]).current_dir(folder));
-    Tally::of_gate("the page in a browser", &output)
+    folder.join("package.json").exists().then(|| {
+        Job::new(TITLE, move || {
+            let output = collect(Command::new("sh").args(["-c", SCRIPT]).current_dir(folder));
+            let tally = Tally::of_gate(TITLE, &output);
+            Outcome { output, tally }
+        })
+    })
 }
 
-/// All programs as one user.
-fn round(user: std::io::Result<User>, programs: &[Program]) -> Tally {
-    let mut tally = Tally::default();
-    let user = match user {
-        Ok(user) => user,
-        Err(error) => {
-            eprintln!("cannot make a home for the tests in /tmp: {error}");
-            return Tally::of_gate("a home for the tests", &Output::default());
-        }
-    };
-    if let Some(obstacle) = programs
-        .first()
-        .and_then(|first| user.obstacle(&first.file))
-    {
+/// All programs as one user, whose home goes with the last of them.
+fn as_user(user: User, programs: Vec<Program>, failed: &mut Tally) -> Vec<Job<'static>> {
+    let obstacle = (programs.first()).and_then(|first| user.obstacle(&first.file));
+    if let Some(obstacle) = obstacle {
         println!("SKIP: {obstacle}");
-        tally.skips.push(obstacle);
-        return tally;
+        failed.skips.push(obstacle);
+        return Vec::new();
     }
-    for program in programs {
-        let Program { package, name, .. } = program;
+    let user = Arc::new(user);
+    let job = |program: Program| {
+        let Program {
+            package,
+            name,
+            folder,
+            file,
+        } = program;
         let title = format!("{package}/{name} as {}", user.name);
-        heading(&title);
-        let mut command = user.command(&program.file, &program.folder, &["--show-output"]);
-        command.env("CARGO_MANIFEST_DIR", &program.folder);
-        tally.add(Tally::of_tests(&title, &capture_tests(&mut command)));
-    }
-    tally
+        let user = Arc::clone(&user);
+        Job::new(title.clone(), move || {
+            let mut command = user.command(&file, &folder, &["--show-output"]);
+            of_tests(&title, command.env("CARGO_MANIFEST_DIR", &folder))
+        })
+    };
+    programs.into_iter().map(job).collect()
+}
+
+fn of_tests(title: &str, command: &mut Command) -> Outcome {
+    let output = collect(command);
+    let tally = Tally::of_tests(title, &output);
+    Outcome { output, tally }
 }
 
 /// The test programs that cargo's messages name.

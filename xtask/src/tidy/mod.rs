@@ -10,6 +10,8 @@ use std::fmt;
 use std::fs;
 use std::path::Path;
 
+use crate::tally::Output;
+
 /// One text file of the tree.
 #[derive(Debug)]
 struct TreeFile {
@@ -54,18 +56,26 @@ const PASSED_OVER: [&str; 5] = [".git", ".test", "target", "node_modules", "dist
 /// One that does so at the root of the tree.
 const RUNS: &str = "runs";
 
-/// Prints every problem and note; whether the tree is tidy.
-pub(crate) fn run(root: &Path) -> bool {
+/// Every problem and note; a success when the tree is tidy.
+pub(crate) fn run(root: &Path) -> Output {
     let files = read_tree(root);
     let problems: Vec<Problem> = RULES.iter().flat_map(|rule| rule(&files)).collect();
-    for problem in &problems {
-        println!("{problem}");
+    let mut lines: Vec<String> = problems.iter().map(Problem::to_string).collect();
+    lines.extend(
+        source::long_files(&files)
+            .into_iter()
+            .map(|note| format!("note: {note}")),
+    );
+    lines.push(format!(
+        "{} files, {} problems\n",
+        files.len(),
+        problems.len()
+    ));
+    Output {
+        stdout: lines.join("\n"),
+        success: problems.is_empty(),
+        ..Output::default()
     }
-    for note in source::long_files(&files) {
-        println!("note: {note}");
-    }
-    println!("{} files, {} problems", files.len(), problems.len());
-    problems.is_empty()
 }
 
 /// Every text file below `root`, by path. Not `git ls-files`: a source archive has no git, and git

@@ -13,7 +13,7 @@ SECONDS ?= 10
 TARGETS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo bench check test test-vm fuzz sanitize fmt advisories install-deps toolchain clean
+.PHONY: help build dist demo bench quick check test test-vm fuzz sanitize fmt advisories install-deps toolchain clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -21,11 +21,18 @@ help: ## list the targets
 build: toolchain ## build target/release/linerate
 	cargo build $(LOCKED) --release --package linerate
 
-demo: build ## run the demo on this machine, two minutes (ARGS="..." is passed on)
-	target/release/linerate demo $(ARGS)
+dist: build ## build target/dist/linerate, stripped as it is shipped, with its symbols beside it
+	@xtask/dist.sh target/release/linerate target/dist
+
+demo: toolchain ## build quickly and run the demo on this machine, two minutes (ARGS="..." is passed on)
+	cargo build $(LOCKED) --profile demo --package linerate
+	target/demo/linerate demo $(ARGS)
 
 bench: toolchain ## benchmark every workload against its peers, half an hour (ARGS="--quick" for a preview)
 	@bench/peers --out bench/RESULTS.md $(ARGS)
+
+quick: toolchain ## for daily work: format, lints, unit tests and those on captured hosts
+	@cargo run $(LOCKED) --quiet --package xtask -- quick
 
 check: toolchain ## run every check: format, lints, documentation, test cases of the rules, bundle, dependencies, tidy
 	@cargo run $(LOCKED) --quiet --package xtask -- check

@@ -377,7 +377,9 @@ fn listen(mut output: impl Read, heard: &SyncSender<Heard>, bytes_max: &AtomicUs
 
 /// Reads a reply, straight into its type: in a form for any JSON `[0,0,...]` would take 16 times its length.
 pub(crate) fn reply_from(line: &[u8]) -> Result<Reply, serde_json::Error> {
-    serde_json::from_slice(&printable_json(line))
+    // All large documents are read from text: a second kind of reader would compile their code twice.
+    let text = String::from_utf8(printable_json(line)).map_err(serde::de::Error::custom)?;
+    serde_json::from_str(&text)
 }
 
 #[cfg(test)]

@@ -139,7 +139,10 @@ impl AgentTalk {
 
     /// What to do about one line from the controller.
     pub fn on_line(&mut self, line: &[u8]) -> AgentAction {
-        match serde_json::from_slice(line) {
+        let request = str::from_utf8(line)
+            .map_err(serde::de::Error::custom)
+            .and_then(serde_json::from_str);
+        match request {
             Ok(request) => self.on_request(request),
             Err(error) => refuse(
                 FailureKind::BadInput,

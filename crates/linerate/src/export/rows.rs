@@ -273,11 +273,11 @@ pub(super) fn factors_of(folder: &Path) -> Vec<String> {
         if !is_of(json, b"\"lab\"") && !is_of(json, b"\"factors\"") {
             continue;
         }
-        match serde_json::from_slice(json) {
-            Ok(Record::Lab { experiment, .. }) => {
+        match str::from_utf8(json).map(serde_json::from_str) {
+            Ok(Ok(Record::Lab { experiment, .. })) => {
                 names.extend(experiment.factors.iter().map(|one| one.name().to_owned()));
             }
-            Ok(Record::Factors(factors)) => {
+            Ok(Ok(Record::Factors(factors))) => {
                 names.extend(factors.into_iter().map(|factor| factor.name));
             }
             _ => {}

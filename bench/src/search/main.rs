@@ -363,7 +363,7 @@ impl Bench<'_> {
             "tune",
             "search",
             &peer,
-            "--spare-machine",
+            "--netns-only",
             "--budget",
             &budget,
             "--time",

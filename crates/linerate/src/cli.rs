@@ -261,8 +261,8 @@ pub struct DoctorArgs {
     #[arg(long, value_name = "PATH", requires = "from")]
     pub then: Option<PathBuf>,
     /// What the host is used for: throughput, latency, forwarding, rdma, storage, mixed, measurement.
-    #[arg(long, default_value = "throughput", value_parser = parse_profile)]
-    pub profile: Profile,
+    #[arg(long, default_value = "throughput", value_parser = parse_role)]
+    pub role: Profile,
     /// From which severity on the exit code is 10: note, warn, crit, never.
     #[arg(long, value_name = "SEVERITY", default_value = "warn", value_parser = parse_fail_on)]
     pub fail_on: FailOn,
@@ -509,7 +509,7 @@ fn parse_switch(text: &str) -> Result<bool, String> {
     }
 }
 
-fn parse_profile(text: &str) -> Result<Profile, String> {
+fn parse_role(text: &str) -> Result<Profile, String> {
     serde_json::from_value(serde_json::Value::String(text.to_owned())).map_err(|_| {
         "expected throughput, latency, forwarding, rdma, storage, mixed or measurement".to_owned()
     })

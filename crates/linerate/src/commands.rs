@@ -196,7 +196,7 @@ fn weigh(
     let interrupt = Interrupt::listen()?;
     recover_first_with(Some(&args.peer.peer), state, say)?;
     let mut path = open_path(&args.peer, state, &interrupt)?;
-    if args.include_way_in {
+    if args.allow_management_disruption {
         path.include_way_in();
     }
     spec.placement = placement(&args.stream.trial, &spec, path.view())?;
@@ -224,9 +224,9 @@ fn weigh(
         pairs: args.pairs,
         seed,
         undo: args.undo,
-        owns_shapers: args.own_shapers,
-        spares_machine: args.spare_machine,
-        accepts_worse: args.accept_worse.clone(),
+        owns_shapers: args.allow_shaper_removal,
+        spares_machine: args.netns_only,
+        accepts_worse: args.allow_regression.clone(),
         source,
     };
     let mut run = Run::create(&folder, &header)?;

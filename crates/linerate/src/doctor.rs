@@ -20,7 +20,7 @@ pub fn run(args: &DoctorArgs, format: FormatArg, say: &Say) -> Outcome<Code> {
     check_nic(&host, args.nic.as_ref())?;
     let diagnosis = diagnose(args, &host, watch.as_ref());
     let visit = Visit {
-        profile: args.profile,
+        profile: args.role,
         watched_s: watch.as_ref().map(|watch| watch.span_ns.as_secs_f64()),
         diagnosis: &diagnosis,
     };
@@ -51,7 +51,7 @@ fn diagnose(args: &DoctorArgs, host: &Host, watch: Option<&Watch>) -> Diagnosis 
         other: None,
         sample: None,
         watch,
-        profile: args.profile,
+        profile: args.role,
         owns_shapers: false,
     })
 }

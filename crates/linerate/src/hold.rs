@@ -34,7 +34,7 @@ pub(crate) fn run(args: &HoldArgs, state: &Path, say: &Say) -> Outcome<u8> {
     let (intent, limit_us) = asked(args, &station)?;
     let plan = intent.plan()?;
     let interrupt = Interrupt::listen()?;
-    station.disturb_way_in(args.include_way_in);
+    station.disturb_way_in(args.allow_management_disruption);
     for line in intent.lines() {
         say.note(&line);
     }
@@ -68,8 +68,9 @@ pub(crate) fn run(args: &HoldArgs, state: &Path, say: &Say) -> Outcome<u8> {
 /// What is to be held: settings, and the longest wake-up of the CPUs in microseconds.
 fn asked(args: &HoldArgs, station: &Station) -> Outcome<(Intent, Option<u32>)> {
     let Some(file) = &args.from else {
-        if args.profile != Profile::Measurement {
-            let why = "only the profile `measurement` can be held; other settings come from a file";
+        if args.role != Profile::Measurement {
+            let why =
+                "only `--role measurement` can be held; list other settings in a file (`--from`)";
             return Err(Stop::new(Code::Usage, why).hint("name it with `--from`"));
         }
         return Ok((Intent::steady(station)?, Some(0)));

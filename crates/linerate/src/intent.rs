@@ -85,7 +85,7 @@ impl Intent {
     pub(crate) fn of(wanted: &WantedArgs, station: &Station) -> Outcome<Self> {
         match &wanted.from {
             Some(file) => Self::from_file(file, station),
-            None => Self::from_host(wanted.profile, station),
+            None => Self::from_host(wanted.role, station),
         }
     }
 

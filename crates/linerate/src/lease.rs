@@ -171,7 +171,8 @@ pub(crate) fn apply(
     let limit = Duration::from_secs(stay.deadline.into());
     let deadline = Boottime::now().plus(limit);
     path.station.allow_until(deadline);
-    path.station.disturb_way_in(stay.include_way_in);
+    path.station
+        .disturb_way_in(stay.allow_management_disruption);
     let peer = path.peer.address.clone();
     say.note(&format!(
         "changing {peer} and this host; what the path does not work with within {} s is taken back",
@@ -182,7 +183,7 @@ pub(crate) fn apply(
     } else {
         let lease = Request::Lease {
             plan: far.clone(),
-            include_way_in: stay.include_way_in,
+            include_way_in: stay.allow_management_disruption,
             seconds: stay.deadline,
         };
         match path.peer.see_through(&lease)? {

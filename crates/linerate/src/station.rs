@@ -225,7 +225,7 @@ impl Station {
             let what = &change.setting;
             let class = what.spec().class;
             let how = if class == Class::R2 {
-                "disturbs it for a moment; `--include-way-in` allows that"
+                "disturbs it for a moment; `--allow-management-disruption` allows that"
             } else {
                 "may cut it; do that from the console"
             };

@@ -101,7 +101,7 @@ fn plan(wanted: &WantedArgs, state: &FilePath, say: &Say) -> Outcome<()> {
             format!("to apply it takes {needs}; you lack {}", listed(lacks))
         });
     }
-    if wanted.from.is_none() && wanted.profile == Profile::Measurement {
+    if wanted.from.is_none() && wanted.role == Profile::Measurement {
         say.note(
             "`linerate tune hold [-- COMMAND]` holds what makes a host steady, and its CPUs awake, for as long as a \
              measurement runs",
@@ -118,13 +118,13 @@ fn apply_as_asked(args: &ApplyArgs, state: &FilePath, say: &Say) -> Outcome<()> 
         peer,
     } = args;
     if let Some(peer) = prove {
-        if wanted.from.is_none() && wanted.profile != Profile::Throughput {
-            let why = "what is weighed is throughput: with `--prove` no other `--profile` is known";
+        if wanted.from.is_none() && wanted.role != Profile::Throughput {
+            let why = "`--prove` compares throughput: no other `--role` is supported";
             return Err(Stop::new(Code::Usage, why));
         }
         let mut args = ProveArgs::of(peer);
         args.from.clone_from(&wanted.from);
-        args.weigh.include_way_in = stay.include_way_in;
+        args.weigh.allow_management_disruption = stay.allow_management_disruption;
         return commands::prove(&args, state, say);
     }
     if let Some(peer) = peer {
@@ -246,7 +246,7 @@ fn apply(
     let interrupt = Interrupt::listen()?;
     let deadline = Boottime::now().plus(Duration::from_secs(stay.deadline.into()));
     station.allow_until(deadline);
-    station.disturb_way_in(stay.include_way_in);
+    station.disturb_way_in(stay.allow_management_disruption);
     station.apply(&plan)?;
     let (stop, asker) = match decide(&station, stay, deadline, &interrupt, say) {
         Ok(Decision::Confirmed(asker)) => {

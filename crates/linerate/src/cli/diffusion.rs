@@ -27,7 +27,7 @@ pub struct MeasureDiffusion {
     pub repetitions: Option<u64>,
     /// The grid travels and nobody works on it.
     #[arg(long, help_heading = WORK)]
-    pub no_work: bool,
+    pub no_compute: bool,
     /// Also trials without the work, so many of each kind (9) in pairs of random order: what the work costs is the
     /// difference.
     #[arg(
@@ -37,7 +37,7 @@ pub struct MeasureDiffusion {
         default_missing_value = "9",
         value_parser = clap::value_parser!(u16).range(6..=1000),
         requires = "repetitions",
-        conflicts_with_all = ["no_work", "until_ci", "require"],
+        conflicts_with_all = ["no_compute", "until_ci", "require"],
         help_heading = WORK
     )]
     pub overhead: Option<u16>,

@@ -53,7 +53,7 @@ pub struct LabRunArgs {
     pub plan: bool,
     /// Run it although it will likely not show the effect that matters.
     #[arg(long)]
-    pub anyway: bool,
+    pub force: bool,
     /// How often all combinations are repeated [default: the experiment's].
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(3..=10_000))]
     pub repeats: Option<u32>,
@@ -65,7 +65,7 @@ pub struct LabRunArgs {
     pub seed: Option<u64>,
     /// Also change what disturbs the interfaces that ssh connections to both ends come in by, for a moment.
     #[arg(long)]
-    pub include_way_in: bool,
+    pub allow_management_disruption: bool,
     /// Copy this program to the peer unless it has this build (ssh only).
     #[arg(long)]
     pub push: bool,

@@ -59,10 +59,10 @@ pub struct TrialArgs {
     pub wait: Option<Waiting>,
     /// Sample what both ends' CPUs do, so often a second, and name the hot symbols.
     #[arg(long, value_name = "HZ", num_args = 0..=1, default_missing_value = "199", value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    pub profile: Option<u32>,
+    pub perf: Option<u32>,
     /// Move and count bytes only: read no counters, CPUs or intervals at either end. What recording costs is
     /// measured so.
-    #[arg(long, conflicts_with_all = ["interval", "profile"])]
+    #[arg(long, conflicts_with_all = ["interval", "perf"])]
     pub no_record: bool,
     /// Where the threads of both ends run: near, far, node:N, cpu:LIST, spread, same-core, by-rx-cpu, or
     /// SENDER_CPUS:RECEIVER_CPUS such as `0-3:8`.
@@ -244,7 +244,7 @@ pub struct UntilArgs {
     pub until_ci: Option<f64>,
     /// No further trial is begun after this time.
     #[arg(long, value_name = "TIME", default_value = "300", value_parser = parse_seconds, requires = "until_ci")]
-    pub until_at_most: Nanoseconds,
+    pub max_time: Nanoseconds,
     /// Make it a test: `rate>=9.4Gbit/s`, `p99<=100us`, `cpu<=0.5` (seconds for each GB), `operations>=100000`,
     /// `cpu-op<=20` (microseconds for each operation). The trial is made six times or more; exit code 11 when a bound
     /// is not kept, 12 when the trials cannot tell.
@@ -257,7 +257,7 @@ impl UntilArgs {
     pub fn once() -> Self {
         Self {
             until_ci: None,
-            until_at_most: Nanoseconds::new(0),
+            max_time: Nanoseconds::new(0),
             require: Vec::new(),
         }
     }
@@ -365,7 +365,7 @@ pub struct MeasureRr {
     pub depth: u32,
     /// A connection for each request.
     #[arg(long)]
-    pub connect_each: bool,
+    pub reconnect: bool,
     /// Open loop: so many requests a second, whatever the responses do; latency counts from the intended
     /// time.
     #[arg(long, value_name = "PER_SECOND")]

@@ -34,18 +34,18 @@ pub struct WeighArgs {
     pub undo: bool,
     /// The shapers on the path are yours: removing one may be tried.
     #[arg(long)]
-    pub own_shapers: bool,
+    pub allow_shaper_removal: bool,
     /// Try no setting of the whole machine (a governor, a sysctl outside of `net`), only those of the network
     /// namespaces of both ends.
     #[arg(long)]
-    pub spare_machine: bool,
+    pub netns_only: bool,
     /// Also try what disturbs the interfaces that ssh connections to both ends come in by, for a moment.
     #[arg(long)]
-    pub include_way_in: bool,
+    pub allow_management_disruption: bool,
     /// Also keep what makes these worse by more than their noise while it makes the rate better: p99 (of the time
     /// of requests), cpu (per byte), drops.
     #[arg(long, value_name = "GUARDS", value_delimiter = ',', value_parser = parse_guard)]
-    pub accept_worse: Vec<Guard>,
+    pub allow_regression: Vec<Guard>,
     /// Where the run is stored [default: runs/ in the state folder].
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,

@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use linerate_model::finding::Profile;
 use linerate_model::ids::NicName;
 
-use super::{SearchArgs, parse_profile};
+use super::{SearchArgs, parse_role};
 use crate::peer::PeerAddress;
 
 /// `tune hold`.
@@ -14,14 +14,14 @@ use crate::peer::PeerAddress;
 pub struct HoldArgs {
     /// What is held: `measurement` is a steady clock (no turbo, the governor `performance`), CPUs that do not sleep,
     /// fixed interrupt delays, and an irqbalance that moves nothing.
-    #[arg(long, default_value = "measurement", value_parser = parse_profile, conflicts_with = "from")]
-    pub profile: Profile,
+    #[arg(long, default_value = "measurement", value_parser = parse_role, conflicts_with = "from")]
+    pub role: Profile,
     /// Hold the settings of this plan file instead; `cpu/max-latency-us` may be among them.
     #[arg(long, value_name = "FILE")]
     pub from: Option<PathBuf>,
     /// Also change what disturbs the interface that your ssh connection comes in by, for a moment.
     #[arg(long)]
-    pub include_way_in: bool,
+    pub allow_management_disruption: bool,
     /// The command, after `--`; without one, settings are held until Ctrl-C.
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<String>,
@@ -35,8 +35,8 @@ pub struct WantedArgs {
     #[arg(long, value_name = "FILE")]
     pub from: Option<PathBuf>,
     /// What the host is for, when its findings are asked; `measurement` is also what `tune hold` holds.
-    #[arg(long, default_value = "throughput", value_parser = parse_profile, conflicts_with = "from")]
-    pub profile: Profile,
+    #[arg(long, default_value = "throughput", value_parser = parse_role, conflicts_with = "from")]
+    pub role: Profile,
 }
 
 /// How changes come to stay.
@@ -53,7 +53,7 @@ pub struct StayArgs {
     pub no_confirm: bool,
     /// Also change what disturbs the interface that your ssh connection comes in by, for a moment.
     #[arg(long)]
-    pub include_way_in: bool,
+    pub allow_management_disruption: bool,
     /// Keep the changes too, as `tune persist` does: every boot makes them again.
     #[arg(long)]
     pub persist: bool,
@@ -66,7 +66,7 @@ impl StayArgs {
             deadline: 60,
             probe: Vec::new(),
             no_confirm: true,
-            include_way_in: false,
+            allow_management_disruption: false,
             persist: false,
         }
     }

@@ -43,7 +43,7 @@ pub struct VerbsArgs {
     pub inline: Option<Bytes>,
     /// One work request in so many is signalled, of stream and of rates of rdma-* [default: what suits depth and size].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16_384))]
-    pub moderation: Option<u32>,
+    pub cq_mod: Option<u32>,
     /// The path MTU: 256, 512, 1024, 2048 or 4096 [default: the smaller one of both ports].
     #[arg(long, value_name = "BYTES", value_parser = parse_mtu)]
     pub mtu: Option<u32>,
@@ -92,7 +92,7 @@ impl VerbsArgs {
         let all = [
             ("--connect", self.connect.is_some()),
             ("--inline", self.inline.is_some()),
-            ("--moderation", self.moderation.is_some()),
+            ("--cq-mod", self.cq_mod.is_some()),
             ("--mtu", self.mtu.is_some()),
             ("--traffic-class", self.traffic_class.is_some()),
             ("--sl", self.sl.is_some()),
@@ -118,7 +118,7 @@ impl VerbsArgs {
             connect: self.connect.unwrap_or_default().into(),
             depth,
             inline_bytes: self.inline,
-            moderation: self.moderation,
+            moderation: self.cq_mod,
             mtu: self.mtu,
             traffic_class: self.traffic_class.unwrap_or_default(),
             service_level: self.sl.unwrap_or_default(),

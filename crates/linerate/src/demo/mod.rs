@@ -147,8 +147,8 @@ fn conduct(args: &DemoArgs, state: &Path, folder: &Path, say: &Say) -> Outcome<(
         "prove",
         "netns:far",
         "--undo",
-        "--own-shapers",
-        "--spare-machine",
+        "--allow-shaper-removal",
+        "--netns-only",
     ]);
     prove.args(["--time", TRIAL_SECONDS, "--pairs", &args.pairs.to_string()]);
     prove.args(["--seed", &seed.to_string(), "--out"]).arg(&out);

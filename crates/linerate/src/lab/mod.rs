@@ -112,7 +112,7 @@ fn begin(args: &LabRunArgs, state: &FilePath, say: &Say) -> Outcome<()> {
     let others = others_of(&experiment, args.push)?;
     let beside = experiment.beside.len();
     let mut lanes = Lanes::open(&peer, &others, beside, state, &interrupt)?;
-    if args.include_way_in {
+    if args.allow_management_disruption {
         lanes.include_way_in();
     }
     let home = lanes.home();
@@ -133,7 +133,7 @@ fn begin(args: &LabRunArgs, state: &FilePath, say: &Say) -> Outcome<()> {
     let resolver = resolver(experiment, &lanes);
     let asked = Asked {
         seed,
-        anyway: args.anyway,
+        anyway: args.force,
     };
     resolver.check()?;
     say_plan(&resolver, &header, say)?;
@@ -151,7 +151,7 @@ fn begin(args: &LabRunArgs, state: &FilePath, say: &Say) -> Outcome<()> {
     ));
     run.add(Record::Lab {
         experiment: Box::new(resolver.experiment.clone()),
-        include_way_in: args.include_way_in,
+        include_way_in: args.allow_management_disruption,
         own_hosts: args.step == Some(LabStep::Inside),
     })?;
     earlier

@@ -30,7 +30,7 @@ const NOT_OF_A_TRIAL: [&str; 14] = [
     "preload",
     "ladder",
     "until-ci",
-    "until-at-most",
+    "max-time",
     "no-record",
     "overhead",
     "seed",

@@ -375,7 +375,7 @@ impl<'a> Session<'a> {
         );
         let why = format!("{words}, and {effect} is what matters");
         Err(Stop::new(Code::Inconclusive, why)
-            .hint(format!("{hint}; `--anyway` runs it all the same")))
+            .hint(format!("{hint}; `--force` runs it all the same")))
     }
 
     /// Runs what is left of the blocks.

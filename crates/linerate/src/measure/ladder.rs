@@ -112,7 +112,7 @@ pub(super) fn run(args: &MeasureStream, state: &FilePath, say: &Say) -> Outcome<
         refused: Vec::new(),
     };
     let enough = match args.until.until_ci {
-        Some(asked) => Enough::Certain(asked, args.until.until_at_most.into()),
+        Some(asked) => Enough::Certain(asked, args.until.max_time.into()),
         None => Enough::Rounds(args.ladder.rounds),
     };
     ladder.announce(&path, &peer.peer, enough, say);
@@ -137,7 +137,7 @@ pub(super) fn run(args: &MeasureStream, state: &FilePath, say: &Say) -> Outcome<
             Code::Inconclusive,
             "not every ratio is as certain as was asked for when the time was over",
         )
-        .hint("give more time with `--until-at-most`, or longer trials with `--time`")),
+        .hint("give more time with `--max-time`, or longer trials with `--time`")),
         _ => Ok(()),
     }
 }

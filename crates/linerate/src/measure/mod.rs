@@ -326,7 +326,7 @@ fn show(
         Code::Inconclusive,
         "the result is not as certain as was asked for when the time was over",
     )
-    .hint("give more time with `--until-at-most`, or longer trials with `--time`"))
+    .hint("give more time with `--max-time`, or longer trials with `--time`"))
 }
 
 /// A measurement against an iperf3 server.

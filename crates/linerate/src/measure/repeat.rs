@@ -84,7 +84,7 @@ pub(super) fn until_certain<T>(
             break;
         }
         last = repeats;
-        let over = begun.elapsed() + Duration::from(each) > Duration::from(args.until_at_most);
+        let over = begun.elapsed() + Duration::from(each) > Duration::from(args.max_time);
         if over && results.len() >= TRIALS_MIN {
             break;
         }
@@ -138,7 +138,7 @@ mod tests {
         UntilArgs {
             until_ci: asked,
             require: Vec::new(),
-            until_at_most: Nanoseconds::from_millis(60_000),
+            max_time: Nanoseconds::from_millis(60_000),
         }
     }
 

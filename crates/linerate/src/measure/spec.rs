@@ -58,7 +58,7 @@ fn common(args: &TrialArgs, time: Nanoseconds, workload: Workload) -> TrialSpec 
         waiting: args.wait.unwrap_or_default(),
         mss_bytes: args.mss,
         pacing_bit_per_s: args.pacing,
-        profile_hz: args.profile,
+        profile_hz: args.perf,
         unrecorded: args.no_record,
         ..TrialSpec::default()
     }
@@ -177,7 +177,7 @@ pub(super) fn rr(args: &MeasureRr) -> Outcome<TrialSpec> {
         request_bytes: args.request,
         response_bytes: args.response,
         depth: args.depth,
-        connect_each: args.connect_each,
+        connect_each: args.reconnect,
         rate_per_s: args.rate,
     });
     let spec = checked(common(&args.trial, TIME, workload))?;
@@ -238,7 +238,7 @@ pub(super) fn diffusion(args: &MeasureDiffusion) -> Outcome<TrialSpec> {
     let workload = Workload::Diffusion(Diffusion {
         bytes: args.buffer,
         repetitions: args.repetitions,
-        work: !args.no_work,
+        work: !args.no_compute,
         data_check: args.data_check,
         pictures: args.pictures.is_some(),
     });

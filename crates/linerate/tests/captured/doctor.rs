@@ -28,7 +28,7 @@ fn every_captured_host_gets_a_document_in_every_profile() {
             "mixed",
             "measurement",
         ] {
-            let ended = doctor(&name, &["--profile", profile, "--format", "json"]);
+            let ended = doctor(&name, &["--role", profile, "--format", "json"]);
             let expected = if HEALTHY.contains(&name.as_str()) {
                 0
             } else {

@@ -130,7 +130,7 @@ fn a_measurement_of_every_workload_fits_its_schema() {
             "2",
             "--data-check",
         ],
-        &["diffusion", "--buffer", "64KiB", "--no-work"],
+        &["diffusion", "--buffer", "64KiB", "--no-compute"],
         &[
             "diffusion",
             "--buffer",

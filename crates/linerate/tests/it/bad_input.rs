@@ -98,7 +98,7 @@ fn a_wrong_command_line_is_usage_and_names_the_word() {
         ),
         (&["prove", "local", "--pairs", "2"], 2, &["--pairs", "3"]),
         (&["prove", "local", "--seed", "-1"], 2, &["-1"]),
-        (&["doctor", "--profile", "speed"], 2, &["throughput"]),
+        (&["doctor", "--role", "speed"], 2, &["throughput"]),
         (&["doctor", "--fail-on", "maybe"], 2, &["never"]),
         (&["ceiling"], 2, &["--speed"]),
         (&["ceiling", "--speed", "fast"], 2, &["fast"]),
@@ -156,7 +156,7 @@ fn what_contradicts_verbs_is_usage_before_anybody_is_called() {
             &["verbs pass the kernel by"],
         ),
         (
-            &["rr", "--transport", "verbs", "--connect-each"],
+            &["rr", "--transport", "verbs", "--reconnect"],
             &["connections that last"],
         ),
         (&["http", "--transport", "verbs"], &["--transport"]),

@@ -455,14 +455,14 @@ fn the_interface_that_an_ssh_connection_comes_in_by_is_not_cut_off() {
         (
             "cuts",
             "\"nic/near0/mtu\" = 1400",
-            "--include-way-in",
+            "--allow-management-disruption",
             "may cut it",
         ),
         (
             "stalls",
             "\"nic/near0/feature/tso\" = \"off\"",
             "",
-            "--include-way-in",
+            "--allow-management-disruption",
         ),
     ] {
         let refused = apply(name, setting, flag).expect_code(21);
@@ -473,7 +473,7 @@ fn the_interface_that_an_ssh_connection_comes_in_by_is_not_cut_off() {
     apply(
         "stalls",
         "\"nic/near0/feature/tso\" = \"off\"",
-        "--include-way-in",
+        "--allow-management-disruption",
     )
     .expect_code(0);
     apply("harmless", "\"sysctl/net.ipv4.tcp_sack\" = 0", "").expect_code(0);
@@ -500,8 +500,11 @@ fn prove_does_not_try_what_would_disturb_the_way_in_unless_told() {
         words.contains("your ssh connection comes in by near0"),
         "{spared}"
     );
-    assert!(words.contains("`--include-way-in` allows that"), "{spared}");
-    assert!(!prove("--include-way-in").contains("your ssh connection"));
+    assert!(
+        words.contains("`--allow-management-disruption` allows that"),
+        "{spared}"
+    );
+    assert!(!prove("--allow-management-disruption").contains("your ssh connection"));
     assert_same(&lab, &before, "after both");
     serve.send(Signal::INT);
     serve.end().expect_code(0);

@@ -113,7 +113,7 @@ fn what_only_a_process_can_hold_is_not_applied_and_says_who_can() {
     let refused = lab.run(&["tune", "apply", "--no-confirm", "--from", text(&file)]);
     let refused = refused.expect_code(22);
     assert!(refused.err.contains("tune hold"), "{}", refused.err);
-    let other = lab.run(&["tune", "hold", "--profile", "latency", "--", "true"]);
+    let other = lab.run(&["tune", "hold", "--role", "latency", "--", "true"]);
     let other = other.expect_code(2);
     assert!(other.err.contains("--from"), "{}", other.err);
 }
@@ -137,7 +137,7 @@ fn irqbalance_is_stopped_while_a_command_runs_and_goes_on_after_it() {
     );
     let file = lab.path("paused.toml");
     std::fs::write(&file, "[settings]\n\"irqbalance/paused\" = true\n").expect("a plan");
-    let planned = lab.run(&["tune", "plan", "--profile", "measurement"]);
+    let planned = lab.run(&["tune", "plan", "--role", "measurement"]);
     let planned = planned.expect_code(0);
     assert!(
         planned.out.contains("irqbalance/paused: off -> on   [R1"),

@@ -279,8 +279,8 @@ fn tests_with_one_server_are_repeated_until_they_are_certain_enough() {
     let done = Command::new(crate::LINERATE)
         .args(["--format", "json", "measure", "stream", "--iperf3"])
         .arg(address.to_string())
-        .args(["--time", "1", "--until-ci", "50%", "--until-at-most", "60"])
-        .args(["--profile", "99"])
+        .args(["--time", "1", "--until-ci", "50%", "--max-time", "60"])
+        .args(["--perf", "99"])
         .stdin(Stdio::null())
         .output()
         .expect("it starts");

@@ -203,7 +203,7 @@ fn what_makes_no_sense_with_the_ladder_is_a_usage_error() {
     for words in [
         &["netns:far", "--ladder", "--send", "splice"][..],
         &["netns:far", "--ladder", "--receive", "trunc"],
-        &["netns:far", "--ladder", "--profile"],
+        &["netns:far", "--ladder", "--perf"],
         &["netns:far", "--ladder", "--rounds", "0"],
         &["netns:far", "--ladder", "--rounds", "3", "--until-ci", "1%"],
         &["netns:far", "--rounds", "3"],

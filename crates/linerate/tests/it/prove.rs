@@ -85,7 +85,7 @@ fn a_remedy_that_helps_stays_and_tune_undo_takes_it_back() {
     let Some(lab) = Lab::new() else { return };
     lab.shell("near", SHAPER);
     let before = lab.dump();
-    let (document, _) = prove(&lab, "run", &["--own-shapers"]);
+    let (document, _) = prove(&lab, "run", &["--allow-shaper-removal"]);
     let shaper = remedy(&document, "qdisc-shaper");
     assert_eq!(shaper["kept"], true, "{shaper:#}");
     assert!(shaper["effect"]["low"].as_f64() > Some(0.0), "{shaper:#}");
@@ -147,7 +147,7 @@ fn changes_of_a_plan_are_weighed_like_the_rules_remedies() {
     lab.shell("near", SHAPER);
     let before = lab.dump();
     let file = given(&lab);
-    let asked = ["--own-shapers", "--undo", "--from", &file];
+    let asked = ["--allow-shaper-removal", "--undo", "--from", &file];
     let (document, _) = prove(&lab, "run", &asked);
     let weighed = document["remedies"].as_array().expect("remedies");
     let last = |setting: &str| {
@@ -205,7 +205,7 @@ fn a_search_finds_what_was_switched_off_and_what_it_keeps_can_be_taken_back() {
             "tune",
             "search",
             "netns:far",
-            "--spare-machine",
+            "--netns-only",
         ];
         let fixed = [
             &fixed[..],

@@ -127,7 +127,7 @@ fn a_grid_that_goes_there_and_back_is_the_same_at_both_ends_and_drawn() {
     let words = "diffusion netns:far --buffer 100KiB --repetitions 120";
     let reverse = measured(&lab, &format!("{words} --reverse --wait spin"));
     assert_eq!(of_all(&reverse), (stepped.clone(), 1));
-    let idle = measured(&lab, &format!("{words} --no-work"));
+    let idle = measured(&lab, &format!("{words} --no-compute"));
     assert_eq!(idle["diffusion"]["work"], false);
     assert_ne!(of_all(&idle), (stepped, 1));
 }
@@ -295,6 +295,6 @@ fn what_recording_took_is_told_and_an_unrecorded_trial_only_counts_bytes() {
         // No reading but each flow's own at its end.
         assert!(number(&unrecorded["total"]["bytes"]) > 0.0);
     }
-    let done = lab.run(&["measure", "stream", "local", "--no-record", "--profile"]);
+    let done = lab.run(&["measure", "stream", "local", "--no-record", "--perf"]);
     assert_eq!(done.code, Some(2), "{}", done.err);
 }

@@ -298,7 +298,7 @@ fn a_design_that_would_not_show_what_matters_is_refused_with_what_would() {
     let text = stop.to_string();
     assert!(text.contains("1% is what matters"), "{text}");
     assert!(
-        text.contains("--repeats ") && text.contains("--anyway"),
+        text.contains("--repeats ") && text.contains("--force"),
         "{text}"
     );
     assert!(

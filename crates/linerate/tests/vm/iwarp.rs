@@ -38,7 +38,7 @@ const ROWS: [&str; 14] = [
     "rdma-read --bidir --flows 3 --threads 2 --sizes 5000B --repetitions 20",
     "rdma-send --sizes 7B,5000B --repetitions 20",
     "rdma-send --latency --wait blocking --sizes 7B,5000B --repetitions 20",
-    "rdma-send --reverse --flows 2 --threads 1 --sizes 5000B --moderation 1 --inline 0B --repetitions 20",
+    "rdma-send --reverse --flows 2 --threads 1 --sizes 5000B --cq-mod 1 --inline 0B --repetitions 20",
     "rdma-write --connect cm --traffic-class 104 --sizes 5000B --repetitions 20",
     "pingpong --transport verbs --sizes 0B,1B,4096B,100000B --repetitions 10",
     "stream --transport verbs --buffer 20000B --bytes 1000000B",

@@ -1,9 +1,9 @@
 //! `linerate doctor`: what is wrong on a host, worst first; and `linerate explain`, why.
 
-use linerate_model::finding::{Diagnosis, Rule, Scene};
+use linerate_model::finding::{Diagnosis, Rule, Scene, Status};
 use linerate_model::host::Host;
 use linerate_model::plan::End;
-use linerate_model::rules::{self, CATALOGUE, RULES, Status};
+use linerate_model::rules::{self, RULES};
 use linerate_model::watch::Watch;
 use serde_json::{Value, json};
 
@@ -109,59 +109,44 @@ fn page(topic: &str, text: &str, say: &Say) -> Outcome<()> {
     say.data(text)
 }
 
-/// All rules: the eighty of the catalogue with what became of each, and those of our own.
+/// All rules, one a line.
 fn rules_text() -> String {
-    let line = |number: &str, id: &str, more: &str| {
-        let (severity, title) = rules::find(id).map_or(("?".to_owned(), ""), |rule| {
-            (rule.severity.to_string(), rule.title)
-        });
+    let line = |rule: &&Rule| {
+        let number = rule
+            .catalogue_number()
+            .map_or_else(|| "+".to_owned(), |number| number.to_string());
+        let more = match rule.status {
+            Status::Implemented => String::new(),
+            Status::AdviceOnly | Status::InPart(_) => format!(" ({})", rule.status),
+        };
+        let Rule { id, title, .. } = rule;
+        let severity = rule.severity.to_string();
         format!("{number:>3}  {id:<36} {severity:<4}  {title}{more}")
     };
-    let catalogue = CATALOGUE.iter().map(|entry| {
-        let more = match entry.status {
-            Status::Implemented => String::new(),
-            Status::AdviceOnly => " (advice only)".to_owned(),
-            Status::InPart(missing) => format!(" (in part: {missing})"),
-        };
-        line(&entry.number.to_string(), entry.id, &more)
-    });
-    catalogue
-        .chain(own().map(|rule| line("+", rule.id, "")))
-        .collect::<Vec<_>>()
-        .join("\n")
-}
-
-/// The rules beside the catalogue (decision 8).
-fn own() -> impl Iterator<Item = &'static Rule> {
-    RULES.iter().copied().filter(|rule| rule.number > 80)
+    RULES.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
 fn rules_json() -> Value {
-    let one = |id: &str, number: Option<u8>, status: Status| {
-        let (word, missing) = match status {
+    let one = |rule: &&Rule| {
+        let (word, missing) = match rule.status {
             Status::Implemented => ("implemented", None),
             Status::AdviceOnly => ("advice-only", None),
             Status::InPart(missing) => ("in-part", Some(missing)),
         };
-        let rule = rules::find(id);
         json!({
-            "number": number,
-            "id": id,
+            "number": rule.catalogue_number(),
+            "id": rule.id,
             "status": word,
             "missing": missing,
-            "title": rule.map(|rule| rule.title),
-            "severity": rule.map(|rule| rule.severity),
-            "stage": rule.map(|rule| rule.stage),
-            "profiles": rule.map(|rule| rule.profiles),
-            "threshold": rule.map(|rule| rule.threshold),
+            "title": rule.title,
+            "severity": rule.severity,
+            "stage": rule.stage,
+            "profiles": rule.profiles,
+            "threshold": rule.threshold,
         })
     };
-    let catalogue = CATALOGUE
-        .iter()
-        .map(|entry| one(entry.id, Some(entry.number), entry.status));
-    let own = own().map(|rule| one(rule.id, None, Status::Implemented));
     json!({
         "schema": "linerate.rules/1",
-        "rules": catalogue.chain(own).collect::<Vec<_>>(),
+        "rules": RULES.iter().map(one).collect::<Vec<_>>(),
     })
 }

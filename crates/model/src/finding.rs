@@ -152,7 +152,8 @@ pub struct Scene<'a> {
     pub owns_shapers: bool,
 }
 
-/// The order of questioning (research/rules.md, 2.R): what is asked, and tried, first.
+/// The order in which rules are evaluated and their fixes tried: what nothing on the host can exceed, then
+/// errors, then saturation, and fine tuning last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Stage {
@@ -170,13 +171,82 @@ pub enum Stage {
     Tuning,
 }
 
-/// A rule: one question about a host with its threshold, its source and what it answers.
+/// How much of its question a rule answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Status {
+    /// All of it.
+    Implemented,
+    /// All of it, and only people can fix what it finds: hardware, firmware, a provider, a fabric.
+    AdviceOnly,
+    /// All but one part: which, and why.
+    InPart(&'static str),
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Implemented => f.write_str("implemented"),
+            Self::AdviceOnly => f.write_str("advice only"),
+            Self::InPart(missing) => write!(f, "in part: {missing}"),
+        }
+    }
+}
+
+/// What a rule reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Basis {
+    /// Facts and settings: one reading of the host.
+    Facts,
+    /// The growth of counters between two readings.
+    Counters,
+    /// A trial of linerate.
+    Trial,
+}
+
+impl fmt::Display for Basis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Facts => "S",
+            Self::Counters => "C",
+            Self::Trial => "M",
+        })
+    }
+}
+
+/// Who makes the change that fixes a finding, and the classes of that change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fix {
+    /// The finding proposes it.
+    Proposed(&'static [Class]),
+    /// The finding only describes it.
+    Advised(&'static [Class]),
+    /// It belongs to another rule, or not to this host.
+    Elsewhere,
+}
+
+impl fmt::Display for Fix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let list = |classes: &[Class]| {
+            let words: Vec<String> = classes.iter().map(Class::to_string).collect();
+            words.join(", ")
+        };
+        match self {
+            Self::Proposed(classes) => f.write_str(&list(classes)),
+            Self::Advised(classes) => write!(f, "({})", list(classes)),
+            Self::Elsewhere => f.write_str("-"),
+        }
+    }
+}
+
+/// A rule: one question about a host, with everything that `explain` and the table of rules show of it.
 #[derive(Debug, Clone, Copy)]
 pub struct Rule {
-    /// The kebab-case id of the catalogue.
+    /// Its kebab-case id. It is never renamed and never reused.
     pub id: &'static str,
-    /// Its number in the catalogue (research/rules.md); rules of our own count from 101.
+    /// Its place in the list: 1 to 80 for the rules that linerate began with, from 101 for later ones.
     pub number: u8,
+    /// How much of its question it answers.
+    pub status: Status,
     /// What is wrong when it fires, in one line.
     pub title: &'static str,
     /// The worst severity it gives.
@@ -185,13 +255,17 @@ pub struct Rule {
     pub stage: Stage,
     /// The profiles in which it judges; in the others it is silent.
     pub profiles: &'static [Profile],
+    /// What it reads.
+    pub judges_by: &'static [Basis],
     /// The threshold, in words.
     pub threshold: &'static str,
-    /// What mending it brings, with the source of that figure.
+    /// What fixing it gains, with the source of that figure.
     pub effect: &'static str,
-    /// Where the rule comes from.
+    /// The kernel document, manual, standard or issue that the rule rests on.
     pub source: &'static str,
-    /// How a remedy is kept across reboots.
+    /// Who makes the change that fixes it.
+    pub fix: Fix,
+    /// How that change is made persistent across reboots.
     pub persist: &'static str,
     /// Where sources disagree: what each side says. The remedy is then to be measured, not asserted.
     pub contested: Option<&'static str>,
@@ -199,6 +273,17 @@ pub struct Rule {
     pub page: &'static str,
     /// The judgement.
     pub check: fn(&Rule, &Scene<'_>) -> Vec<Outcome>,
+}
+
+impl Rule {
+    /// Its number among the first eighty; none for a later rule.
+    pub const fn catalogue_number(&self) -> Option<u8> {
+        if self.number <= 80 {
+            Some(self.number)
+        } else {
+            None
+        }
+    }
 }
 
 /// What all rules said about a scene.

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 
 use super::spreading::{brief, few, local_cpus, needed, percent, share};
 use super::{Said, found, nics, undetermined};
-use crate::finding::{Evidence, Outcome, Profile, Rule, Scene, Severity, Stage};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Rule, Scene, Severity, Stage, Status};
+use crate::setting::Class;
 use crate::host::{Nic, SocketOwner};
 use crate::ids::{CpuSet, NodeId};
 use crate::known::{Gap, Known};
@@ -15,6 +16,7 @@ use crate::watch::total;
 pub(super) const RULE: Rule = Rule {
     id: "app-remote-numa",
     number: 3,
+    status: Status::InPart("where busy programs run is judged; a measured comparison of nodes waits for the traffic workloads"),
     title: "a program with busy sockets is kept on another node than the card",
     severity: Severity::Warn,
     stage: Stage::Locality,
@@ -26,11 +28,13 @@ pub(super) const RULE: Rule = Rule {
         Profile::Mixed,
         Profile::Measurement,
     ],
+    judges_by: &[Basis::Facts],
     threshold: "warn: it may run on no CPU of the cards' nodes, or is confined to them with more than \
                 20 % of its pages elsewhere; note while it only listens",
     effect: "2065 -> 1720 MB/s with the memory thread on the other socket (Sci. Prog. 2018, 4120561); \
              more at 100 Gb/s, where the copy is the limit",
     source: "fasterdata.es.net 100g-benchmarking; research/rules.md rule 3",
+    fix: Fix::Advised(&[Class::R1]),
     persist: "a drop-in of the service: CPUAffinity=, NUMAPolicy=bind, NUMAMask=",
     contested: None,
     page: include_str!("../../../../docs/rules/app-remote-numa.md"),

@@ -3,22 +3,25 @@
 //! `/proc/net/softnet_stat`.
 
 use super::{ALWAYS, Said, found, remedy, undetermined, watched};
-use crate::finding::{Evidence, Outcome, Remedy, Rule, Scene, Severity, Stage};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Remedy, Rule, Scene, Severity, Stage, Status};
 use crate::ids::CpuId;
 use crate::known::{Gap, Known};
-use crate::setting::{SettingKey, Value};
+use crate::setting::{SettingKey, Value, Class};
 use crate::watch::total;
 
 pub(super) const RULE: Rule = Rule {
     id: "backlog-drops",
     number: 17,
+    status: Status::Implemented,
     title: "a CPU's input queue overflows",
     severity: Severity::Warn,
     stage: Stage::Errors,
     profiles: ALWAYS,
+    judges_by: &[Basis::Counters],
     threshold: "dropped of /proc/net/softnet_stat grows on any CPU",
     effect: "each drop is a lost packet that TCP sends again; no general figure",
     source: "Documentation/admin-guide/sysctl/net.rst; RHEL's tuning guide; research/rules.md rule 17",
+    fix: Fix::Proposed(&[Class::R1]),
     persist: "sysctl.d",
     contested: None,
     page: include_str!("../../../../docs/rules/backlog-drops.md"),

@@ -3,23 +3,26 @@
 
 use super::judged::{Judged, judge_each, offered, runs_at, speed};
 use super::{BULK, Said, remedy, subject};
-use crate::finding::{Evidence, Outcome, Rule, Scene, Severity, Stage};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
 use crate::host::Nic;
 use crate::known::Known;
-use crate::setting::{NicKnob, SettingKey, Value};
+use crate::setting::{NicKnob, SettingKey, Value, Class};
 use crate::units::Bytes;
 
 pub(super) const RULE: Rule = Rule {
     id: "big-tcp-off",
     number: 31,
+    status: Status::Implemented,
     title: "super-packets end at 64 KiB although the card can carry larger ones",
     severity: Severity::Note,
     stage: Stage::Tuning,
     profiles: BULK,
+    judges_by: &[Basis::Facts],
     threshold: "a super-packet limit of 64 KiB while the hardware's is larger, on a link of 100 Gb/s or more",
     effect: "8887 -> 12839 transactions/s of 80 kB at 100 Gb/s (+44 %), p99 172 -> 132 us (BIG TCP cover \
              letter); no gain for one flow at 200 Gb/s on gve",
     source: "the BIG TCP series on netdev; Documentation/netlink/specs/rt-link.yaml; research/rules.md rule 31",
+    fix: Fix::Proposed(&[Class::R1]),
     persist: "a unit that runs at boot, or a systemd .link file (names not verified)",
     contested: Some(
         "yes: the kernel's own figures, +27 to +44 % of transactions; no: no gain for one flow on gve, and \

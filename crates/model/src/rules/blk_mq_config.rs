@@ -3,22 +3,25 @@
 
 use super::devices::{Notice, judged, unknown};
 use super::remedy;
-use crate::finding::{Evidence, Outcome, Profile, Rule, Scene, Severity, Stage};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Rule, Scene, Severity, Stage, Status};
 use crate::host::BlockDevice;
-use crate::setting::{BlockKnob, SettingKey, Value};
+use crate::setting::{BlockKnob, SettingKey, Value, Class};
 
 pub(super) const RULE: Rule = Rule {
     id: "blk-mq-config",
     number: 76,
+    status: Status::InPart("what fits a workload is measured, not judged; a queue's scheduler and CPUs are"),
     title: "the scheduler or the queues of a block device cost operations",
     severity: Severity::Warn,
     stage: Stage::Tuning,
     profiles: &[Profile::Storage],
+    judges_by: &[Basis::Facts],
     threshold: "NVMe of several queues with a scheduler other than none (kyber: a note); note: fewer hardware \
                 queues than CPUs, completions on any CPU, a rotating disk without a scheduler",
     effect: "Blockbridge's tuning of NVMe/TCP as a whole (not this knob alone): -40 % latency, +65 % \
              operations per second at queue depth 1 (not verified)",
     source: "Documentation/ABI/stable/sysfs-block; Scylla perftune.py; research/rules.md rule 76",
+    fix: Fix::Proposed(&[Class::R1]),
     persist: "a udev rule: ACTION==\"add|change\", KERNEL==\"nvme*n*\", ATTR{queue/scheduler}=\"none\"",
     contested: None,
     page: include_str!("../../../../docs/rules/blk-mq-config.md"),

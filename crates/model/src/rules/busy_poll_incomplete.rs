@@ -3,21 +3,24 @@
 
 use super::spreading::needed;
 use super::{ALWAYS, Said, found, remedy, undetermined};
-use crate::finding::{Evidence, Outcome, Profile, Rule, Scene, Severity, Stage};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Rule, Scene, Severity, Stage, Status};
 use crate::known::{Cause, Gap, Known};
-use crate::setting::{SettingKey, Value};
+use crate::setting::{SettingKey, Value, Class};
 
 pub(super) const RULE: Rule = Rule {
     id: "busy-poll-incomplete",
     number: 19,
+    status: Status::InPart("`irq-suspend-timeout` is not judged: no fact tells which program asks for it"),
     title: "busy polling is set by half, or is set and polls nothing",
     severity: Severity::Note,
     stage: Stage::Tuning,
     profiles: ALWAYS,
+    judges_by: &[Basis::Facts, Basis::Counters],
     threshold: "net.core.busy_poll above 0 with net.core.busy_read 0; in the latency profile also both \
                 above 0 while BusyPollRxPackets does not grow",
     effect: "sockets are polled only where the program asks for it (SO_BUSY_POLL); no general figure",
     source: "Documentation/admin-guide/sysctl/net.rst; research/rules.md rule 19",
+    fix: Fix::Proposed(&[Class::R1]),
     persist: "the program's own SO_BUSY_POLL; or sysctl.d",
     contested: None,
     page: include_str!("../../../../docs/rules/busy-poll-incomplete.md"),

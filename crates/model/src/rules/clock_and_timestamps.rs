@@ -3,22 +3,25 @@
 
 use super::facts::{answer, answer_one, need};
 use super::{ALWAYS, Said, each_nic, remedy, subject};
-use crate::finding::{Evidence, Outcome, Profile, Rule, Scene, Severity, Stage};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Rule, Scene, Severity, Stage, Status};
 use crate::host::{Nic, NicKind};
-use crate::setting::{MachineKnob, SettingKey, Value};
+use crate::setting::{MachineKnob, SettingKey, Value, Class};
 
 pub(super) const RULE: Rule = Rule {
     id: "clock-and-timestamps",
     number: 54,
+    status: Status::Implemented,
     title: "the kernel reads a slow clock, or the card stamps no packets",
     severity: Severity::Warn,
     stage: Stage::Saturation,
     profiles: ALWAYS,
+    judges_by: &[Basis::Facts],
     threshold: "clocksource hpet, acpi_pm, pit or jiffies; in the profile of measurement also a card that \
                 does not stamp what it receives",
     effect: "each reading of hpet or acpi_pm goes to a device instead of a register, several for each \
              packet; measure it",
     source: "Documentation/timers/timekeeping.rst; research/rules.md rule 54",
+    fix: Fix::Proposed(&[Class::R1]),
     persist: "clocksource=tsc on the kernel command line, when the kernel trusts the TSC",
     contested: None,
     page: include_str!("../../../../docs/rules/clock-and-timestamps.md"),

@@ -3,7 +3,8 @@
 
 use super::judged::{Judged, growth, judge_watched};
 use super::{ALWAYS, Said, subject};
-use crate::finding::{Outcome, Rule, Scene, Severity, Stage};
+use crate::finding::{Basis, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
+use crate::setting::Class;
 use crate::host::Nic;
 use crate::units::Ratio;
 use crate::units::real;
@@ -12,13 +13,16 @@ use crate::watch::{Watch, total};
 pub(super) const RULE: Rule = Rule {
     id: "cloud-allowance-exceeded",
     number: 26,
+    status: Status::AdviceOnly,
     title: "the provider shapes the instance: its allowance is used up",
     severity: Severity::Crit,
     stage: Stage::HardCeiling,
     profiles: ALWAYS,
+    judges_by: &[Basis::Counters],
     threshold: "more than 0.1 % of the packets queued or dropped over the allowance (crit), fewer (note)",
     effect: "exact: no setting of the host passes the provider's limit",
     source: "ena.rst; research/rules.md rule 26",
+    fix: Fix::Advised(&[Class::R4]),
     persist: "a larger instance; nothing on the host",
     contested: None,
     page: include_str!("../../../../docs/rules/cloud-allowance-exceeded.md"),

@@ -4,10 +4,10 @@
 use super::spreading::{in_use, irq_counts, needed, taken};
 use super::{ALWAYS, BULK, Said, each_nic, found, remedy, subject, undetermined};
 use crate::ceiling::gigabits;
-use crate::finding::{Evidence, Outcome, Profile, Remedy, Rule, Scene, Severity, Stage};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Remedy, Rule, Scene, Severity, Stage, Status};
 use crate::host::{Coalesce, Nic, QueueKind};
 use crate::known::Known;
-use crate::setting::{NicKnob, SettingKey, Value};
+use crate::setting::{NicKnob, SettingKey, Value, Class};
 use crate::units::BitRate;
 use crate::units::real;
 use crate::watch::total;
@@ -15,16 +15,19 @@ use crate::watch::total;
 pub(super) const RULE: Rule = Rule {
     id: "coalesce-profile-mismatch",
     number: 15,
+    status: Status::Implemented,
     title: "interrupts are held back for another purpose than the host's",
     severity: Severity::Warn,
     stage: Stage::Tuning,
     profiles: ALWAYS,
+    judges_by: &[Basis::Facts, Basis::Counters],
     threshold: "latency: rx-usecs above 8 warns, an adaptive delay is a note; bulk: not adaptive with \
                 rx-usecs 0 at 10 Gb/s and more warns (a note on a guest); all but latency: more than 50000 interrupts of a \
                 queue in a second warn",
     effect: "up to rx-usecs on each round trip; 80 us leave 12500 interrupts a second and queue, 10 us \
              100000 (ice)",
     source: "the ENA and ice drivers' guides; research/rules.md rule 15",
+    fix: Fix::Proposed(&[Class::R1]),
     persist: "a .link file, or NetworkManager's ethtool.coalesce-* properties",
     contested: Some(
         "for bulk, fasterdata and the ENA guide want the delay adaptive; for latency, the ENA and ice \

@@ -3,25 +3,28 @@
 
 use super::devices::{Notice, grown, growth, judged, or_unwatched, unknown};
 use super::{ALWAYS, remedy, undetermined};
-use crate::finding::{Evidence, Outcome, Profile, Rule, Scene, Severity, Stage};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Rule, Scene, Severity, Stage, Status};
 use crate::host::Conntrack;
 use crate::known::Known;
-use crate::setting::{SettingKey, Value};
+use crate::setting::{SettingKey, Value, Class};
 use crate::units::Ratio;
 
 pub(super) const RULE: Rule = Rule {
     id: "conntrack-cost",
     number: 64,
+    status: Status::InPart("the number of rules of a firewall is not read"),
     title: "connection tracking drops connections, or its table is near full",
     severity: Severity::Crit,
     stage: Stage::Errors,
     profiles: ALWAYS,
+    judges_by: &[Basis::Facts, Basis::Counters],
     threshold: "more than 80 % of the table in use (warn; full: crit); while watched any drop (crit), any \
                 early_drop (warn), any insert_failed (note: a race that clients repeat); on average 4 or more \
                 connections in a bucket (note); none of these, for forwarding, latency and measurement: that \
                 connections are tracked at all (note)",
     effect: "new connections are no longer dropped; what tracking costs each packet must be measured",
     source: "Documentation/networking/nf_conntrack-sysctl.rst; research/rules.md rule 64",
+    fix: Fix::Proposed(&[Class::R1]),
     persist: "net.netfilter.nf_conntrack_max in /etc/sysctl.d; notrack rules in the firewall's own file",
     contested: None,
     page: include_str!("../../../../docs/rules/conntrack-cost.md"),

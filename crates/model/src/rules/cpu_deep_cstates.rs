@@ -3,23 +3,26 @@
 
 use super::facts::{answer, need};
 use super::{Said, remedy};
-use crate::finding::{Evidence, Outcome, Profile, Rule, Scene, Severity, Stage};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Rule, Scene, Severity, Stage, Status};
 use crate::host::IdleState;
 use crate::ids::CpuSet;
-use crate::setting::{MachineKnob, SettingKey, Value};
+use crate::setting::{MachineKnob, SettingKey, Value, Class};
 
 pub(super) const RULE: Rule = Rule {
     id: "cpu-deep-cstates",
     number: 52,
+    status: Status::InPart("the states that are allowed are judged, not the time spent in them"),
     title: "idle CPUs take long to wake",
     severity: Severity::Warn,
     stage: Stage::Saturation,
     profiles: &[Profile::Latency],
+    judges_by: &[Basis::Facts],
     threshold: "an idle state that takes more than 10 us to leave is enabled on some CPU, and the latency \
                 limit of the kernel does not forbid it; latency profile only",
     effect: "1.2 ms of a ping in a local network on one idle router (slava.cc); on servers not verified, \
              measure it",
     source: "Documentation/admin-guide/pm/cpuidle.rst; research/rules.md rule 52",
+    fix: Fix::Proposed(&[Class::R0]),
     persist: "a small service that holds /dev/cpu_dma_latency open, or the latency profile of tuned",
     contested: None,
     page: include_str!("../../../../docs/rules/cpu-deep-cstates.md"),

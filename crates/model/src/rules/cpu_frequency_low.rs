@@ -4,25 +4,28 @@
 
 use super::facts::{answer, need};
 use super::{ALWAYS, Said, remedy};
-use crate::finding::{Evidence, Outcome, Profile, Remedy, Rule, Scene, Severity, Stage};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Remedy, Rule, Scene, Severity, Stage, Status};
 use crate::host::{FrequencyPolicy, Host};
 use crate::ids::{CpuId, CpuSet};
-use crate::setting::{MachineKnob, PolicyKnob, SettingKey, Value};
+use crate::setting::{MachineKnob, PolicyKnob, SettingKey, Value, Class};
 use crate::units::BitRate;
 use crate::watch::Watch;
 
 pub(super) const RULE: Rule = Rule {
     id: "cpu-frequency-low",
     number: 51,
+    status: Status::InPart("the frequency under load is not judged"),
     title: "the CPUs are kept slower than they could run",
     severity: Severity::Warn,
     stage: Stage::Saturation,
     profiles: ALWAYS,
+    judges_by: &[Basis::Facts, Basis::Counters],
     threshold: "governor powersave or conservative (not of intel_pstate or amd_pstate in active mode); energy \
                 preference power or balance_power; turbo off; highest frequency allowed below 95 % of \
                 the hardware's (50 % with acpi-cpufreq, which counts boost apart); thermal throttling while watched. Note where all links are below 10 Gb/s",
     effect: "about 30 Gb/s for one flow needs 3 GHz or more (fasterdata.es.net)",
     source: "Documentation/admin-guide/pm/cpufreq.rst; research/rules.md rule 51",
+    fix: Fix::Proposed(&[Class::R1]),
     persist: "a unit that runs at boot, or the active profile of tuned",
     contested: None,
     page: include_str!("../../../../docs/rules/cpu-frequency-low.md"),

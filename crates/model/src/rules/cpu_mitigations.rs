@@ -5,18 +5,22 @@ use std::collections::BTreeMap;
 
 use super::facts::{answer, need};
 use super::{ALWAYS, Said};
-use crate::finding::{Evidence, Outcome, Rule, Scene, Severity, Stage};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
+use crate::setting::Class;
 
 pub(super) const RULE: Rule = Rule {
     id: "cpu-mitigations",
     number: 53,
+    status: Status::AdviceOnly,
     title: "protections cost time at each entry to the kernel",
     severity: Severity::Note,
     stage: Stage::Tuning,
     profiles: ALWAYS,
+    judges_by: &[Basis::Facts],
     threshold: "page table isolation, IBRS at each entry, cleared CPU buffers or untrained returns in use",
     effect: "depends on how often the program enters the kernel; no figure holds for all, measure it",
     source: "Documentation/admin-guide/hw-vuln; research/rules.md rule 53",
+    fix: Fix::Advised(&[Class::R4]),
     persist: "nothing to keep: newer processors need fewer of them",
     contested: None,
     page: include_str!("../../../../docs/rules/cpu-mitigations.md"),

@@ -4,23 +4,26 @@
 
 use super::devices::{Notice, growth, judged, unknown};
 use super::{ALWAYS, each_nic, subject};
-use crate::finding::{Evidence, Outcome, Rule, Scene, Severity, Stage};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
 use crate::host::{Nic, NicKind, Owner};
-use crate::setting::{NicKnob, SettingKey};
+use crate::setting::{NicKnob, SettingKey, Class};
 use crate::shell;
 
 pub(super) const RULE: Rule = Rule {
     id: "driver-firmware-health-and-owners",
     number: 80,
+    status: Status::AdviceOnly,
     title: "a card reports errors, a firmware waits for a reset, or programs will undo changes",
     severity: Severity::Crit,
     stage: Stage::Errors,
     profiles: ALWAYS,
+    judges_by: &[Basis::Facts, Basis::Counters],
     threshold: "a health reporter in state error, or errors or transmit timeouts that grew while watched; a \
                 temperature at its limit; note: stored firmware other than the running, a program that \
                 changes settings by itself",
     effect: "a card that works; changes that stay; no figure",
     source: "Documentation/networking/devlink/devlink-health.rst, devlink-info.rst; research/rules.md rule 80",
+    fix: Fix::Advised(&[Class::R4]),
     persist: "firmware by the vendor's tool; changes through the program that owns the setting",
     contested: None,
     page: include_str!("../../../../docs/rules/driver-firmware-health-and-owners.md"),

@@ -3,20 +3,23 @@
 
 use super::judged::{Judged, ethtool, judge_each, offered};
 use super::{Said, remedy, subject};
-use crate::finding::{Evidence, Outcome, Profile, Rule, Scene, Severity, Stage};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Rule, Scene, Severity, Stage, Status};
 use crate::host::Nic;
-use crate::setting::{NicKnob, SettingKey, Value};
+use crate::setting::{NicKnob, SettingKey, Value, Class};
 
 pub(super) const RULE: Rule = Rule {
     id: "eee-on",
     number: 42,
+    status: Status::Implemented,
     title: "the link sleeps between packets",
     severity: Severity::Note,
     stage: Stage::Tuning,
     profiles: &[Profile::Latency],
+    judges_by: &[Basis::Facts],
     threshold: "energy-efficient Ethernet enabled and in use on the link",
     effect: "the time to wake the link, for each packet after a pause; to be measured",
     source: "IEEE 802.3az; Documentation/networking/ethtool-netlink.rst; research/rules.md rule 42",
+    fix: Fix::Proposed(&[Class::R3]),
     persist: "systemd .link file (option not verified) or a unit that runs at boot",
     contested: None,
     page: include_str!("../../../../docs/rules/eee-on.md"),

@@ -6,17 +6,18 @@ use std::collections::BTreeSet;
 
 use super::{Said, found, undetermined};
 use crate::ceiling::same_kernel;
-use crate::finding::{Evidence, Outcome, Profile, Remedy, Rule, Scene, Severity, Stage};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Remedy, Rule, Scene, Severity, Stage, Status};
 use crate::host::Host;
 use crate::ids::{CpuId, CpuSet};
 use crate::known::{Cause, Gap, Known};
 use crate::plan::{Change, End};
 use crate::sample::{FlowRecord, Sample};
-use crate::setting::{SettingKey, TrialKnob, Value};
+use crate::setting::{SettingKey, TrialKnob, Value, Class};
 
 pub(super) const RULE: Rule = Rule {
     id: "endpoints-share-cpu",
     number: 102,
+    status: Status::Implemented,
     title: "sender and receiver take turns on one CPU while others are idle",
     severity: Severity::Warn,
     stage: Stage::Saturation,
@@ -26,10 +27,12 @@ pub(super) const RULE: Rule = Rule {
         Profile::Mixed,
         Profile::Measurement,
     ],
+    judges_by: &[Basis::Trial],
     threshold: "every thread of both ends on the same CPU, and another CPU online; where threads were not \
                 pinned, also 80 % of that CPU taken by them and the other CPUs less than 20 % busy",
     effect: "15 -> 18 Gb/s for one flow over veth (measured for linerate, Linux 6.18, two CPUs)",
     source: "sched_setaffinity(2); Documentation/networking/scaling.rst",
+    fix: Fix::Proposed(&[Class::R0]),
     persist: "the program's own placement: systemd CPUAffinity=, taskset, or linerate's --place",
     contested: None,
     page: include_str!("../../../../docs/rules/endpoints-share-cpu.md"),

@@ -5,22 +5,26 @@
 use super::judged::{Growth, Judged, ethtool, growth, judge_each, offered, runs_at, speed};
 use super::{ALWAYS, Said, nics, subject, watched};
 use crate::ber::{self, ErrorRate, Limits};
-use crate::finding::{Evidence, Outcome, Rule, Scene, Severity, Stage};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
+use crate::setting::Class;
 use crate::host::Nic;
 use crate::watch::Watch;
 
 pub(super) const RULE: Rule = Rule {
     id: "fec-health",
     number: 38,
+    status: Status::InPart("the FEC modes of two ends are not compared"),
     title: "forward error correction is off, at its limit, or lost data",
     severity: Severity::Crit,
     stage: Stage::Errors,
     profiles: ALWAYS,
+    judges_by: &[Basis::Facts, Basis::Counters],
     threshold: "any block that could not be corrected (crit); before correction more than 1e-6 wrong bits \
                 (note), 1e-5 (warn), ten times that on lanes of 50 Gb/s and more; none from 200 Gb/s on (warn), \
                 from 25 Gb/s (note)",
     effect: "each uncorrected block loses frames, and each lost frame slows its connection; no figure",
     source: "Documentation/networking/ethtool-netlink.rst (FEC_GET); mlx5 counters.rst; research/rules.md rule 38",
+    fix: Fix::Advised(&[Class::R3]),
     persist: "ethtool --set-fec on both ends at boot (a unit), or the cable",
     contested: None,
     page: include_str!("../../../../docs/rules/fec-health.md"),

@@ -3,23 +3,26 @@
 
 use super::spreading::needed;
 use super::{ALWAYS, Said, each_nic, found, remedy, subject, undetermined};
-use crate::finding::{Evidence, Outcome, Profile, Remedy, Rule, Scene, Severity, Stage};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Remedy, Rule, Scene, Severity, Stage, Status};
 use crate::host::{Napi, Nic};
 use crate::known::{Gap, Known};
-use crate::setting::{NicKnob, SettingKey, Value};
+use crate::setting::{NicKnob, SettingKey, Value, Class};
 
 pub(super) const RULE: Rule = Rule {
     id: "gro-flush-defer-mismatch",
     number: 20,
+    status: Status::Implemented,
     title: "deferring interrupts is set by half, or waits long",
     severity: Severity::Note,
     stage: Stage::Tuning,
     profiles: ALWAYS,
+    judges_by: &[Basis::Facts],
     threshold: "exactly one of gro_flush_timeout and napi_defer_hard_irqs is not 0; in the latency profile \
                 also a timeout above 200 us",
     effect: "a timeout alone holds packets back, deferring alone does nothing; a long timeout is latency \
              at low load; no general figure",
     source: "Documentation/networking/napi.rst; research/rules.md rule 20",
+    fix: Fix::Proposed(&[Class::R1]),
     persist: "a unit that runs at boot",
     contested: None,
     page: include_str!("../../../../docs/rules/gro-flush-defer-mismatch.md"),

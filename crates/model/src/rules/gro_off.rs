@@ -4,21 +4,24 @@
 
 use super::judged::{Judged, could_be_on, ethtool, feature, judge_each};
 use super::{BULK, Said, receives, remedy, subject};
-use crate::finding::{Evidence, Outcome, Rule, Scene, Severity, Stage};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
 use crate::host::{Nic, NicKind};
-use crate::setting::{NicKnob, SettingKey, Value};
+use crate::setting::{NicKnob, SettingKey, Value, Class};
 
 pub(super) const RULE: Rule = Rule {
     id: "gro-off",
     number: 27,
+    status: Status::Implemented,
     title: "received packets are not merged although they could be",
     severity: Severity::Warn,
     stage: Stage::Offloads,
     profiles: BULK,
+    judges_by: &[Basis::Facts],
     threshold: "rx-gro inactive and changeable; of a veth only where what comes in was cut before it was sent",
     effect: "one pass through the stack for many packets; 4.10 -> 9.14 Gb/s in one program with its own \
              stack (Tailscale)",
     source: "Documentation/networking/segmentation-offloads.rst; research/rules.md rule 27",
+    fix: Fix::Proposed(&[Class::R2]),
     persist: "systemd .link file (GenericReceiveOffload=) or nmcli ethtool.feature-gro",
     contested: None,
     page: include_str!("../../../../docs/rules/gro-off.md"),

@@ -3,7 +3,7 @@
 
 use super::ALWAYS;
 use super::devices::{Notice, Port, grown, growth, judged, or_unwatched, ports, unknown};
-use crate::finding::{Evidence, Outcome, Profile, Rule, Scene, Severity, Stage};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Rule, Scene, Severity, Stage, Status};
 use crate::known::Gap;
 use crate::units::BitRate;
 use crate::watch::Watch;
@@ -11,14 +11,17 @@ use crate::watch::Watch;
 pub(super) const RULE: Rule = Rule {
     id: "ib-port-health",
     number: 74,
+    status: Status::AdviceOnly,
     title: "an InfiniBand port has no subnet manager, lost lanes or speed, or counts errors",
     severity: Severity::Crit,
     stage: Stage::Errors,
     profiles: ALWAYS,
+    judges_by: &[Basis::Facts, Basis::Counters],
     threshold: "a link without ACTIVE state or subnet manager; one lane; a rate 5 % below width x speed; SDR; \
                 while watched any recovery or loss of the link, or more than 10 errors an hour",
     effect: "the link runs at its full rate; errors stop costing packets",
     source: "Documentation/ABI/stable/sysfs-class-infiniband; research/rules.md rule 74",
+    fix: Fix::Elsewhere,
     persist: "nothing to keep: mend cable, port or subnet manager",
     contested: None,
     page: include_str!("../../../../docs/rules/ib-port-health.md"),

@@ -4,23 +4,27 @@
 
 use super::facts::{answer_one, gbit, is_guest, need, rate_evidence};
 use super::{ALWAYS, Said, each_nic, subject};
-use crate::finding::{Evidence, Outcome, Rule, Scene, Severity, Stage};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
+use crate::setting::Class;
 use crate::host::Nic;
 use crate::units::BitRate;
 
 pub(super) const RULE: Rule = Rule {
     id: "iommu-strict",
     number: 50,
+    status: Status::Implemented,
     title: "the IOMMU flushes each mapping of the card at once",
     severity: Severity::Warn,
     stage: Stage::Tuning,
     profiles: ALWAYS,
+    judges_by: &[Basis::Facts],
     threshold: "IOMMU domain of type DMA (strict) for a card of 10 Gb/s or more: a note; warn from 25 Gb/s on \
                 x86-64 outside a guest, where lazy is the kernel's default; elsewhere, and in a guest, nobody \
                 chose it",
     effect: "up to 20 % of throughput at 200 Gb/s goes to IOTLB misses (Farshin et al., PeerJ CS 2023); \
              strict mode adds the cost of each unmap",
     source: "Documentation/ABI/testing/sysfs-kernel-iommu_groups; research/rules.md rule 50",
+    fix: Fix::Advised(&[Class::R4, Class::R5]),
     persist: "kernel command line: iommu.strict=0, or iommu.passthrough=1 where the card is trusted",
     contested: None,
     page: include_str!("../../../../docs/rules/iommu-strict.md"),

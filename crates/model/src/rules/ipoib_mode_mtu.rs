@@ -3,21 +3,24 @@
 
 use super::devices::{Notice, Port, judged, ports, unknown};
 use super::{ALWAYS, each_nic, remedy, subject};
-use crate::finding::{Evidence, Outcome, Rule, Scene, Severity, Stage};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
 use crate::host::{Nic, NicKind};
-use crate::setting::{NicKnob, SettingKey, Value};
+use crate::setting::{NicKnob, SettingKey, Value, Class};
 use crate::units::Bytes;
 
 pub(super) const RULE: Rule = Rule {
     id: "ipoib-mode-mtu",
     number: 75,
+    status: Status::Implemented,
     title: "IP over InfiniBand runs in a mode or with an MTU that does not suit it",
     severity: Severity::Note,
     stage: Stage::Tuning,
     profiles: ALWAYS,
+    judges_by: &[Basis::Facts],
     threshold: "connected mode; datagram mode with an MTU more than 4 bytes below what the port carries",
     effect: "datagram mode has checksum and segmentation offloads, connected mode packets of 64 KiB: measure",
     source: "Documentation/infiniband/ipoib.rst; research/rules.md rule 75",
+    fix: Fix::Proposed(&[Class::R3]),
     persist: "the connection's transport mode and MTU in NetworkManager or the distribution's own files; all \
               hosts of the subnet alike",
     contested: Some(

@@ -7,7 +7,8 @@ use super::spreading::{
     spread, taken, used, workers,
 };
 use super::{ALWAYS, Said, each_nic, found, subject, undetermined};
-use crate::finding::{Evidence, Outcome, Rule, Scene, Severity, Stage};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
+use crate::setting::Class;
 use crate::host::{Host, Nic, QueueKind};
 use crate::ids::{CpuId, CpuSet};
 use crate::known::Known;
@@ -17,15 +18,18 @@ use crate::watch::total;
 pub(super) const RULE: Rule = Rule {
     id: "irq-cpu-collision",
     number: 5,
+    status: Status::Implemented,
     title: "two queues interrupt one core while another is free",
     severity: Severity::Warn,
     stage: Stage::Locality,
     profiles: ALWAYS,
+    judges_by: &[Basis::Facts, Basis::Counters, Basis::Trial],
     threshold: "note: two receive queues on one CPU although a core close to the card takes none; warn: \
                 each of two on one core carried more than 10 % of 1000 packets a second and more; note: a queue's core runs \
                 a thread of the trial",
     effect: "two streams' interrupts on one core \"greatly impact\" results (fasterdata); no figure",
     source: "Documentation/networking/scaling.rst; fasterdata.es.net; research/rules.md rule 5",
+    fix: Fix::Proposed(&[Class::R1]),
     persist: "a unit that runs at boot and after every link reset or channel change; and tell irqbalance",
     contested: None,
     page: include_str!("../../../../docs/rules/irq-cpu-collision.md"),

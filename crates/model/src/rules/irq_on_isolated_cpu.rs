@@ -6,7 +6,8 @@ use super::spreading::{
     spread, taken, used,
 };
 use super::{ALWAYS, Said, each_nic, found, subject, undetermined};
-use crate::finding::{Evidence, Outcome, Profile, Rule, Scene, Severity, Stage};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Rule, Scene, Severity, Stage, Status};
+use crate::setting::Class;
 use crate::host::Nic;
 use crate::ids::CpuSet;
 use crate::known::{Gap, Known};
@@ -14,14 +15,17 @@ use crate::known::{Gap, Known};
 pub(super) const RULE: Rule = Rule {
     id: "irq-on-isolated-cpu",
     number: 6,
+    status: Status::Implemented,
     title: "interrupts of the card go to CPUs that were set apart",
     severity: Severity::Warn,
     stage: Stage::Locality,
     profiles: ALWAYS,
+    judges_by: &[Basis::Facts],
     threshold: "a queue interrupt on a CPU of isolcpus= or nohz_full=, or new interrupts allowed there; \
                 warn in the latency profile, note in others",
     effect: "jitter on the CPUs that were set apart to have none; no general figure",
     source: "Documentation/admin-guide/kernel-parameters.txt; tuned's irq plugin; research/rules.md rule 6",
+    fix: Fix::Proposed(&[Class::R1]),
     persist: "irqaffinity= on the kernel's command line; isolcpus=managed_irq,... for managed interrupts",
     contested: None,
     page: include_str!("../../../../docs/rules/irq-on-isolated-cpu.md"),

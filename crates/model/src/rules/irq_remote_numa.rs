@@ -7,7 +7,8 @@ use super::spreading::{
     spread, taken, used,
 };
 use super::{ALWAYS, Said, each_nic, found, subject, undetermined};
-use crate::finding::{Evidence, Outcome, Rule, Scene, Severity, Stage};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
+use crate::setting::Class;
 use crate::host::{Nic, NodeSource};
 use crate::ids::CpuSet;
 use crate::known::{Gap, Known};
@@ -16,14 +17,17 @@ use crate::units::Ratio;
 pub(super) const RULE: Rule = Rule {
     id: "irq-remote-numa",
     number: 2,
+    status: Status::Implemented,
     title: "interrupts of the card are taken by CPUs of another node",
     severity: Severity::Warn,
     stage: Stage::Locality,
     profiles: ALWAYS,
+    judges_by: &[Basis::Facts],
     threshold: "more than 5 % of the card's queue interrupts on CPUs that are not local to it",
     effect: "10-20 % in Ceph from explicit affinity (chef-bcpc #2115); 2065 -> 1720 MB/s with the memory \
              thread on the other socket (Sci. Prog. 2018, 4120561)",
     source: "Documentation/networking/scaling.rst; research/rules.md rule 2",
+    fix: Fix::Proposed(&[Class::R1]),
     persist: "a unit that runs at boot and after every link reset or channel change; and tell irqbalance",
     contested: None,
     page: include_str!("../../../../docs/rules/irq-remote-numa.md"),

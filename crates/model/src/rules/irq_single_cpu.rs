@@ -8,7 +8,8 @@ use super::spreading::{
     softirq_share, spread, taken, used,
 };
 use super::{ALWAYS, Said, each_nic, found, subject, undetermined};
-use crate::finding::{Evidence, Outcome, Rule, Scene, Severity, Stage};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
+use crate::setting::Class;
 use crate::host::{Nic, QueueKind};
 use crate::ids::{CpuId, CpuSet};
 use crate::watch::{Watch, total};
@@ -16,14 +17,17 @@ use crate::watch::{Watch, total};
 pub(super) const RULE: Rule = Rule {
     id: "irq-single-cpu",
     number: 4,
+    status: Status::Implemented,
     title: "all receive queues of the card interrupt one CPU",
     severity: Severity::Crit,
     stage: Stage::Locality,
     profiles: ALWAYS,
+    judges_by: &[Basis::Facts, Basis::Counters],
     threshold: "warn: two or more receive queues, all delivered to the same single CPU of several; crit: \
                 90 % of the interrupts of two or more queues on a CPU that is more than 60 % softirq",
     effect: "a hard cap: what one core receives is all that the card receives (redpanda#10444)",
     source: "Documentation/networking/scaling.rst; redpanda#10444; research/rules.md rule 4",
+    fix: Fix::Proposed(&[Class::R1]),
     persist: "a unit that runs at boot and after every link reset or channel change; and tell irqbalance",
     contested: None,
     page: include_str!("../../../../docs/rules/irq-single-cpu.md"),

@@ -6,22 +6,26 @@ use super::spreading::{
     needed, queue_name, taken,
 };
 use super::{ALWAYS, Said, each_nic, found, nics, subject, undetermined};
-use crate::finding::{Evidence, Outcome, Profile, Rule, Scene, Severity, Stage};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Rule, Scene, Severity, Stage, Status};
+use crate::setting::Class;
 use crate::host::{Nic, Owner, QueueKind};
 use crate::known::{Gap, Known};
 
 pub(super) const RULE: Rule = Rule {
     id: "irqbalance-or-managed-irq-conflict",
     number: 7,
+    status: Status::Implemented,
     title: "somebody else decides where the card's interrupts go",
     severity: Severity::Warn,
     stage: Stage::Tuning,
     profiles: ALWAYS,
+    judges_by: &[Basis::Facts, Basis::Counters],
     threshold: "irqbalance runs and an interrupt of the card was moved while it was watched (warn in the \
                 latency and measurement profiles), or it may move those of two or more queues; or the \
                 kernel manages one that is badly placed",
     effect: "a pin is lost within 10 s, irqbalance's default interval; contested, measure both",
     source: "irqbalance(1); kernel/irq/proc.c; research/rules.md rule 7",
+    fix: Fix::Advised(&[Class::R1]),
     persist: "irqbalance's own --banirq= or policy script in its environment drop-in; not its file in place",
     contested: Some(
         "Amazon's ENA guide keeps irqbalance and bans CPUs; the ice and mlx5 guides stop it, and \

@@ -4,21 +4,25 @@
 
 use super::facts::{answer, need};
 use super::{ALWAYS, Said, nics};
-use crate::finding::{Evidence, Outcome, Rule, Scene, Severity, Stage};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
+use crate::setting::Class;
 use crate::host::SocketOwner;
 use crate::ids::CpuSet;
 
 pub(super) const RULE: Rule = Rule {
     id: "isolation-misuse",
     number: 55,
+    status: Status::Implemented,
     title: "isolated CPUs are given general work, or nobody uses them",
     severity: Severity::Warn,
     stage: Stage::Locality,
     profiles: ALWAYS,
+    judges_by: &[Basis::Facts],
     threshold: "a CPU of isolcpus= or nohz_full= takes packets by RPS (warn) or unbound kernel work (note); a \
                 program of several threads has several isolated CPUs, or none has any (note)",
     effect: "isolated CPUs are taken from all other work; used wrongly they cost and bring nothing; measure",
     source: "Documentation/admin-guide/kernel-parameters.txt; research/rules.md rule 55",
+    fix: Fix::Advised(&[Class::R4]),
     persist: "the kernel command line, or cpuset partitions",
     contested: None,
     page: include_str!("../../../../docs/rules/isolation-misuse.md"),

@@ -5,24 +5,27 @@ use std::collections::BTreeSet;
 
 use super::devices::{Notice, growth, judged, unknown};
 use super::{ALWAYS, each_nic, remedy, subject};
-use crate::finding::{Evidence, Outcome, Rule, Scene, Severity, Stage};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
 use crate::host::{Bond, Nic, NicKind};
 use crate::known::{Gap, Known};
-use crate::setting::{NicKnob, SettingKey, Value};
+use crate::setting::{NicKnob, SettingKey, Value, Class};
 use crate::units::BitRate;
 
 pub(super) const RULE: Rule = Rule {
     id: "lag-hash-imbalance",
     number: 66,
+    status: Status::Implemented,
     title: "one interface of a bond carries all, or the partner does not speak LACP",
     severity: Severity::Crit,
     stage: Stage::HardCeiling,
     profiles: ALWAYS,
+    judges_by: &[Basis::Facts, Basis::Counters],
     threshold: "802.3ad or balance-xor over two slaves or more that hashes by layer2; a partner address of \
                 zeros; slaves in different aggregators or of different speed; one slave at 80 % of its link \
                 while another sends less than half of it",
     effect: "up to the sum of the slaves for several flows; one flow never gets more than one slave",
     source: "Documentation/networking/bonding.rst; research/rules.md rule 66",
+    fix: Fix::Proposed(&[Class::R2]),
     persist: "bond options in NetworkManager, systemd-networkd (TransmitHashPolicy=) or netplan",
     contested: None,
     page: include_str!("../../../../docs/rules/lag-hash-imbalance.md"),

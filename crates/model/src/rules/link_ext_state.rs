@@ -4,21 +4,24 @@
 
 use super::judged::{Judged, ethtool, outcome};
 use super::{ALWAYS, Said, each_nic, subject};
-use crate::finding::{Evidence, Outcome, Rule, Scene, Severity, Stage};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
 use crate::host::{Host, LinkState, Nic};
 use crate::known::Known;
 
 pub(super) const RULE: Rule = Rule {
     id: "link-ext-state",
     number: 37,
+    status: Status::AdviceOnly,
     title: "a port that is switched on has no link",
     severity: Severity::Crit,
     stage: Stage::HardCeiling,
     profiles: ALWAYS,
+    judges_by: &[Basis::Facts],
     threshold: "no link, and the driver names a fault (crit); no cable or no partner: crit where the \
                 interface was asked for, warn where a bond counts on it, else a note",
     effect: "without a link nothing passes",
     source: "Documentation/networking/ethtool-netlink.rst (extended link state); research/rules.md rule 37",
+    fix: Fix::Elsewhere,
     persist: "nothing on the host: cable, module, partner or its FEC and speed",
     contested: None,
     page: include_str!("../../../../docs/rules/link-ext-state.md"),

@@ -3,21 +3,25 @@
 
 use super::judged::{Judged, ethtool, judge_each, offered};
 use super::{ALWAYS, Said, subject};
-use crate::finding::{Evidence, Outcome, Rule, Scene, Severity, Stage};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
+use crate::setting::Class;
 use crate::host::{LinkModes, Nic};
 use crate::units::BitRate;
 
 pub(super) const RULE: Rule = Rule {
     id: "link-speed-below-capability",
     number: 36,
+    status: Status::Implemented,
     title: "the link runs slower than its ends could",
     severity: Severity::Warn,
     stage: Stage::HardCeiling,
     profiles: ALWAYS,
+    judges_by: &[Basis::Facts],
     threshold: "a speed below the fastest mode that both ends offer, or half duplex (warn); below the port's \
                 own fastest mode where the partner does not say (note)",
     effect: "exact: the ratio of the speeds",
     source: "Documentation/networking/ethtool-netlink.rst; research/rules.md rule 36",
+    fix: Fix::Advised(&[Class::R3]),
     persist: "systemd .link file (BitsPerSecond=, AutoNegotiation=) where the speed was set by hand",
     contested: None,
     page: include_str!("../../../../docs/rules/link-speed-below-capability.md"),

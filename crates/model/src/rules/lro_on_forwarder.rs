@@ -4,22 +4,25 @@
 
 use super::judged::{Judged, ethtool, feature, judge_each};
 use super::{ALWAYS, Said, remedy, subject};
-use crate::finding::{Evidence, Outcome, Profile, Rule, Scene, Severity, Stage};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Rule, Scene, Severity, Stage, Status};
 use crate::host::{Host, Nic, NicKind};
 use crate::known::{Gap, Known};
-use crate::setting::{NicKnob, SettingKey, Value};
+use crate::setting::{NicKnob, SettingKey, Value, Class};
 
 pub(super) const RULE: Rule = Rule {
     id: "lro-on-forwarder",
     number: 29,
+    status: Status::Implemented,
     title: "packets that are passed on were merged by the card and cannot be cut again",
     severity: Severity::Crit,
     stage: Stage::Errors,
     profiles: ALWAYS,
+    judges_by: &[Basis::Facts],
     threshold: "rx-lro active on a host that forwards, or on a port of a bridge or below a macvlan",
     effect: "merged packets exceed the MTU of the way out and are dropped or sent with wrong lengths",
     source: "Documentation/networking/netdev-features.rst; dev_disable_lro in net/core/dev.c; \
              research/rules.md rule 29",
+    fix: Fix::Proposed(&[Class::R2]),
     persist: "systemd .link file (LargeReceiveOffload=) or nmcli ethtool.feature-lro",
     contested: None,
     page: include_str!("../../../../docs/rules/lro-on-forwarder.md"),

@@ -3,20 +3,24 @@
 
 use super::judged::{Judged, ethtool, growth, judge_each, offered, runs_at};
 use super::{ALWAYS, Said, subject};
-use crate::finding::{Evidence, Outcome, Rule, Scene, Severity, Stage};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
+use crate::setting::Class;
 use crate::host::{Module, Nic};
 
 pub(super) const RULE: Rule = Rule {
     id: "module-fault",
     number: 40,
+    status: Status::AdviceOnly,
     title: "the module or cable raises an alarm or is not ready",
     severity: Severity::Warn,
     stage: Stage::Errors,
     profiles: ALWAYS,
+    judges_by: &[Basis::Facts, Basis::Counters],
     threshold: "any alarm, a warning of low received light, or a CMIS state other than ModuleReady (warn); \
                 other warnings (note)",
     effect: "a failing module loses frames or the link; no figure",
     source: "SFF-8472, SFF-8636, CMIS; ethtool-netlink.rst (MODULE_EEPROM_GET); research/rules.md rule 40",
+    fix: Fix::Advised(&[Class::R3]),
     persist: "nothing on the host: clean, reseat or replace it",
     contested: None,
     page: include_str!("../../../../docs/rules/module-fault.md"),

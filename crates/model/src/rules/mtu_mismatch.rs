@@ -6,23 +6,26 @@ mod subnet;
 
 use super::judged::{Judged, growth, judge_each};
 use super::{ALWAYS, Said, remedy, subject};
-use crate::finding::{Evidence, Outcome, Remedy, Rule, Scene, Severity, Stage};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Remedy, Rule, Scene, Severity, Stage, Status};
 use crate::host::{Nic, NicKind};
 use crate::known::Gap;
-use crate::setting::{NicKnob, SettingKey, Value};
+use crate::setting::{NicKnob, SettingKey, Value, Class};
 use subnet::share_a_subnet;
 
 pub(super) const RULE: Rule = Rule {
     id: "mtu-mismatch",
     number: 33,
+    status: Status::Implemented,
     title: "MTUs of one path do not fit each other",
     severity: Severity::Crit,
     stage: Stage::Errors,
     profiles: ALWAYS,
+    judges_by: &[Basis::Facts, Basis::Counters],
     threshold: "an MTU above what the interface below carries, a port that differs from its bond or bridge, \
                 two ends of one subnet that differ, or frames that arrive longer than the MTU",
     effect: "frames that are too long are dropped without a word, or every packet is cut in two",
     source: "RFC 7348, RFC 8926; Documentation/networking/bonding.rst; research/rules.md rule 33",
+    fix: Fix::Proposed(&[Class::R3]),
     persist: "systemd .network or .link file (MTUBytes=) or nmcli 802-3-ethernet.mtu",
     contested: None,
     page: include_str!("../../../../docs/rules/mtu-mismatch.md"),

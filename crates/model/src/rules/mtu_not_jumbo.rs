@@ -3,20 +3,23 @@
 
 use super::judged::{Judged, judge_each, offered, runs_at, speed};
 use super::{Said, remedy, subject};
-use crate::finding::{Evidence, Outcome, Profile, Rule, Scene, Severity, Stage};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Rule, Scene, Severity, Stage, Status};
 use crate::host::Nic;
-use crate::setting::{NicKnob, SettingKey, Value};
+use crate::setting::{NicKnob, SettingKey, Value, Class};
 
 pub(super) const RULE: Rule = Rule {
     id: "mtu-not-jumbo",
     number: 34,
+    status: Status::Implemented,
     title: "frames of 1500 bytes on a fast link that may take 9000",
     severity: Severity::Note,
     stage: Stage::Tuning,
     profiles: &[Profile::Throughput, Profile::Storage, Profile::Rdma],
+    judges_by: &[Basis::Facts],
     threshold: "MTU 1500 or less on a link of 25 Gb/s or more whose card takes 9000",
     effect: "six times fewer frames; what is left of it after GRO and TSO is to be measured",
     source: "intel/ice.rst (jumbo frames); fasterdata.es.net; research/rules.md rule 34",
+    fix: Fix::Proposed(&[Class::R3]),
     persist: "systemd .network or .link file (MTUBytes=) or nmcli 802-3-ethernet.mtu, on every host and switch",
     contested: Some(
         "yes: fewer packets for each byte; no: GRO and TSO hide most of it, every host and switch of the \

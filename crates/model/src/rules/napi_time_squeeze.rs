@@ -3,22 +3,25 @@
 
 use super::spreading::{percent, softirq_share};
 use super::{ALWAYS, Said, found, remedy, undetermined, watched};
-use crate::finding::{Evidence, Outcome, Remedy, Rule, Scene, Severity, Stage};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Remedy, Rule, Scene, Severity, Stage, Status};
 use crate::ids::CpuId;
 use crate::known::{Gap, Known};
-use crate::setting::{SettingKey, Value};
+use crate::setting::{SettingKey, Value, Class};
 use crate::watch::Watch;
 
 pub(super) const RULE: Rule = Rule {
     id: "napi-time-squeeze",
     number: 16,
+    status: Status::Implemented,
     title: "polling the cards ends by its budget with packets left",
     severity: Severity::Warn,
     stage: Stage::Saturation,
     profiles: ALWAYS,
+    judges_by: &[Basis::Counters],
     threshold: "time_squeeze of a CPU grows by more than 1 in a second while it is more than 50 % softirq",
     effect: "what is left waits in the ring and may be dropped there; no general figure",
     source: "net/core/dev.c (net_rx_action); netutils-linux's thresholds; research/rules.md rule 16",
+    fix: Fix::Proposed(&[Class::R1]),
     persist: "sysctl.d",
     contested: None,
     page: include_str!("../../../../docs/rules/napi-time-squeeze.md"),

@@ -4,21 +4,24 @@
 
 use super::judged::{Growth, Judged, growth, judge_watched};
 use super::{ALWAYS, Said, subject};
-use crate::finding::{Evidence, Outcome, Rule, Scene, Severity, Stage};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
 use crate::host::Nic;
 use crate::watch::Watch;
 
 pub(super) const RULE: Rule = Rule {
     id: "nic-discards-before-host",
     number: 23,
+    status: Status::AdviceOnly,
     title: "the card drops packets because host and PCIe do not take them fast enough",
     severity: Severity::Crit,
     stage: Stage::Errors,
     profiles: ALWAYS,
+    judges_by: &[Basis::Counters],
     threshold: "any packet discarded in the card's own buffer; PCIe writes stalled for more than 5 % of a \
                 second (note), 30 % (crit)",
     effect: "the rate that PCIe and memory really take; no ring size helps",
     source: "mlx5 counters.rst (outbound_pci_stalled_wr, rx_discards_phy), ice.rst; research/rules.md rule 23",
+    fix: Fix::Elsewhere,
     persist: "as the rule that finds the cause says (PCIe, IOMMU, node, clock)",
     contested: None,
     page: include_str!("../../../../docs/rules/nic-discards-before-host.md"),

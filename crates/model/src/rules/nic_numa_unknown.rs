@@ -3,7 +3,8 @@
 
 use super::spreading::device_file;
 use super::{ALWAYS, Said, each_nic, found, subject, undetermined};
-use crate::finding::{Evidence, Outcome, Rule, Scene, Severity, Stage};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
+use crate::setting::Class;
 use crate::host::{Nic, NodeReport, NodeSource};
 use crate::ids::NodeId;
 use crate::known::{Cause, Known};
@@ -11,15 +12,18 @@ use crate::known::{Cause, Known};
 pub(super) const RULE: Rule = Rule {
     id: "nic-numa-unknown",
     number: 1,
+    status: Status::Implemented,
     title: "the firmware does not say on which node the card sits",
     severity: Severity::Note,
     stage: Stage::Locality,
     profiles: ALWAYS,
+    judges_by: &[Basis::Facts],
     threshold: "numa_node is -1, or the bridge above names another node, on a machine with more than one \
                 node",
     effect: "none by itself: it makes every rule and tool of locality guess, mostly node 0",
     source: "Documentation/ABI/testing/sysfs-bus-pci; hwloc's NEWS names a BIOS that reports wrong \
              nodes; research/rules.md rule 1",
+    fix: Fix::Advised(&[Class::R1]),
     persist: "a firmware update; a unit that writes numa_node at boot (it taints the kernel)",
     contested: None,
     page: include_str!("../../../../docs/rules/nic-numa-unknown.md"),

@@ -3,21 +3,24 @@
 
 use super::facts::{answer, need, sysctl_evidence, sysctl_number};
 use super::{ALWAYS, Said, remedy};
-use crate::finding::{Evidence, Outcome, Profile, Remedy, Rule, Scene, Severity, Stage};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Remedy, Rule, Scene, Severity, Stage, Status};
 use crate::known::Gap;
-use crate::setting::{MachineKnob, SettingKey, Value};
+use crate::setting::{MachineKnob, SettingKey, Value, Class};
 
 pub(super) const RULE: Rule = Rule {
     id: "numa-memory-policy",
     number: 56,
+    status: Status::InPart("huge pages set aside are shown by the map, not judged"),
     title: "the kernel's memory policy makes programs wait",
     severity: Severity::Warn,
     stage: Stage::Tuning,
     profiles: ALWAYS,
+    judges_by: &[Basis::Facts],
     threshold: "vm.zone_reclaim_mode not 0 on several nodes (warn); where latency counts: \
                 kernel.numa_balancing on, transparent huge pages always with defrag always (note)",
     effect: "no verified figure: tuned's network-latency and mlnx_tune switch them off; measure it",
     source: "Documentation/admin-guide/sysctl/vm.rst; research/rules.md rule 56",
+    fix: Fix::Proposed(&[Class::R1]),
     persist: "/etc/sysctl.d/90-linerate.conf; transparent_hugepage= on the kernel command line",
     contested: None,
     page: include_str!("../../../../docs/rules/numa-memory-policy.md"),

@@ -5,21 +5,24 @@ use std::collections::BTreeSet;
 
 use super::devices::{Notice, judged, unknown};
 use super::remedy;
-use crate::finding::{Evidence, Outcome, Profile, Rule, Scene, Severity, Stage};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Rule, Scene, Severity, Stage, Status};
 use crate::host::{BlockDevice, NvmePath};
-use crate::setting::{BlockKnob, SettingKey, Value};
+use crate::setting::{BlockKnob, SettingKey, Value, Class};
 
 pub(super) const RULE: Rule = Rule {
     id: "nvme-path-numa",
     number: 77,
+    status: Status::Implemented,
     title: "an NVMe subsystem chooses its path without regard to nodes, or lost one",
     severity: Severity::Warn,
     stage: Stage::Locality,
     profiles: &[Profile::Storage, Profile::Rdma],
+    judges_by: &[Basis::Facts],
     threshold: "two live paths or more: policy numa with all of them on one node, or round-robin with paths on \
                 several nodes; any path that is not live",
     effect: "all paths carry requests, or none crosses the link between sockets; no verified figure",
     source: "Documentation/admin-guide/nvme-multipath.rst; research/rules.md rule 77",
+    fix: Fix::Proposed(&[Class::R1]),
     persist: "a udev rule on SUBSYSTEM==\"nvme-subsystem\": ATTR{iopolicy}=\"queue-depth\"",
     contested: Some(
         "numa keeps requests near and leaves paths idle; round-robin and queue-depth use all and cross nodes",

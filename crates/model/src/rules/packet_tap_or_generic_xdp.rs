@@ -4,21 +4,25 @@
 
 use super::devices::{Notice, judged, unknown};
 use super::{ALWAYS, each_nic, subject};
-use crate::finding::{Evidence, Outcome, Rule, Scene, Severity, Stage};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
+use crate::setting::Class;
 use crate::host::{Nic, NicKind, Tap};
 use crate::known::Known;
 
 pub(super) const RULE: Rule = Rule {
     id: "packet-tap-or-generic-xdp",
     number: 65,
+    status: Status::Implemented,
     title: "every packet is also given to a capture, or to an XDP program outside the driver",
     severity: Severity::Warn,
     stage: Stage::Saturation,
     profiles: ALWAYS,
+    judges_by: &[Basis::Facts],
     threshold: "a socket that captures all protocols; an XDP program attached as generic where the driver \
                 has native XDP",
     effect: "one copy or clone of each packet less; no verified figure, measure it",
     source: "packet(7); net/packet/af_packet.c; research/rules.md rule 65",
+    fix: Fix::Advised(&[Class::R1, Class::R2]),
     persist: "nothing to keep: end the capture; have the program's loader attach it as native",
     contested: None,
     page: include_str!("../../../../docs/rules/packet-tap-or-generic-xdp.md"),

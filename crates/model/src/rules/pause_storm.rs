@@ -3,7 +3,8 @@
 
 use super::judged::{Growth, Judged, growth, judge_watched};
 use super::{ALWAYS, Said, subject};
-use crate::finding::{Evidence, Outcome, Rule, Scene, Severity, Stage};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
+use crate::setting::Class;
 use crate::host::Nic;
 use crate::units::Ratio;
 use crate::units::real;
@@ -12,14 +13,17 @@ use crate::watch::Watch;
 pub(super) const RULE: Rule = Rule {
     id: "pause-storm",
     number: 41,
+    status: Status::Implemented,
     title: "one end of the link keeps stopping the other",
     severity: Severity::Crit,
     stage: Stage::Errors,
     profiles: ALWAYS,
+    judges_by: &[Basis::Counters],
     threshold: "paused for more than 1 % of the time (counted, or frames x the longest pause where only they \
                 are counted and come ten in a second); a storm event of the card (warn), its error event (crit)",
     effect: "exact: the share of time in which nothing may be sent",
     source: "IEEE 802.3 clause 31B; mlx5 counters.rst; research/rules.md rule 41",
+    fix: Fix::Advised(&[Class::R3]),
     persist: "systemd .link file (RxFlowControl=, TxFlowControl=) where pause is to be switched",
     contested: None,
     page: include_str!("../../../../docs/rules/pause-storm.md"),

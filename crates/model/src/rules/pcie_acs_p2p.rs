@@ -3,20 +3,24 @@
 
 use super::facts::{answer_one, config, controls, pcie_link};
 use super::{Said, each_nic, subject};
-use crate::finding::{Evidence, Outcome, Profile, Rule, Scene, Severity, Stage};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Rule, Scene, Severity, Stage, Status};
+use crate::setting::Class;
 use crate::host::{Nic, PcieControl, PcieHop, PcieLink};
 
 pub(super) const RULE: Rule = Rule {
     id: "pcie-acs-p2p",
     number: 49,
+    status: Status::AdviceOnly,
     title: "traffic between devices below one PCIe switch goes up to the root",
     severity: Severity::Note,
     stage: Stage::Tuning,
     profiles: &[Profile::Rdma],
+    judges_by: &[Basis::Facts],
     threshold: "a switch port above an RDMA card redirects peer-to-peer requests or completions (ACS)",
     effect: "about half the rate of GPU to network card was reported (torchcomms #3015); nothing where no \
              device talks to another directly",
     source: "Documentation/driver-api/pci/p2pdma.rst; research/rules.md rule 49",
+    fix: Fix::Advised(&[Class::R4]),
     persist: "kernel command line: pci=disable_acs_redir=ADDRESS or pci=config_acs=",
     contested: None,
     page: include_str!("../../../../docs/rules/pcie-acs-p2p.md"),

@@ -3,7 +3,8 @@
 
 use super::facts::answer_one;
 use super::{ALWAYS, Said, each_nic, nics, subject, watched};
-use crate::finding::{Evidence, Outcome, Rule, Scene, Severity, Stage};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
+use crate::setting::Class;
 use crate::host::Nic;
 use crate::ids::PciAddress;
 use crate::known::{Gap, Known};
@@ -12,15 +13,18 @@ use crate::watch::{Watch, total};
 pub(super) const RULE: Rule = Rule {
     id: "pcie-aer",
     number: 48,
+    status: Status::AdviceOnly,
     title: "PCIe reports errors on the card's links",
     severity: Severity::Crit,
     stage: Stage::Errors,
     profiles: ALWAYS,
+    judges_by: &[Basis::Counters],
     threshold: "while watched, on the card or a bridge above it: more than 10 correctable errors in an hour \
                 (warn), any other error (crit)",
     effect: "each bad packet is sent again and holds the link up; an uncorrectable one loses data or the \
              card",
     source: "Documentation/PCI/pcieaer-howto.rst; research/rules.md rule 48",
+    fix: Fix::Advised(&[Class::R4]),
     persist: "hardware: seat, riser, slot; BIOS and firmware",
     contested: None,
     page: include_str!("../../../../docs/rules/pcie-aer.md"),

@@ -3,20 +3,23 @@
 
 use super::facts::{answer_one, need};
 use super::{Said, each_nic, remedy, subject};
-use crate::finding::{Evidence, Outcome, Profile, Rule, Scene, Severity, Stage};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Rule, Scene, Severity, Stage, Status};
 use crate::host::Nic;
-use crate::setting::{NicKnob, SettingKey, Value};
+use crate::setting::{NicKnob, SettingKey, Value, Class};
 
 pub(super) const RULE: Rule = Rule {
     id: "pcie-aspm",
     number: 47,
+    status: Status::Implemented,
     title: "the card's PCIe link sleeps when it is idle",
     severity: Severity::Note,
     stage: Stage::Tuning,
     profiles: &[Profile::Latency, Profile::Rdma, Profile::Measurement],
+    judges_by: &[Basis::Facts],
     threshold: "any of l0s, l1, l1.1, l1.2 enabled on the card's link, where latency counts",
     effect: "no verified figure: a link in L1 takes microseconds to wake; measure it",
     source: "Documentation/ABI/testing/sysfs-bus-pci; research/rules.md rule 47",
+    fix: Fix::Proposed(&[Class::R1]),
     persist: "a unit that runs at boot, or pcie_aspm=off on the kernel command line",
     contested: None,
     page: include_str!("../../../../docs/rules/pcie-aspm.md"),

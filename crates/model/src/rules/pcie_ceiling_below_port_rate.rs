@@ -5,7 +5,8 @@
 use super::facts::{answer_one, is_guest, made_up, pcie_link, rate_evidence};
 use super::{ALWAYS, Said, each_nic, subject};
 use crate::ceiling::{gigabits, link_words, pcie_lane};
-use crate::finding::{Evidence, Outcome, Rule, Scene, Severity, Stage};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
+use crate::setting::Class;
 use crate::host::{Host, Nic, NicKind, PcieHop, PcieLink};
 use crate::ids::PciAddress;
 use crate::known::Gap;
@@ -14,15 +15,18 @@ use crate::units::BitRate;
 pub(super) const RULE: Rule = Rule {
     id: "pcie-ceiling-below-port-rate",
     number: 44,
+    status: Status::AdviceOnly,
     title: "PCIe cannot feed the port, or not all ports of the card at once",
     severity: Severity::Crit,
     stage: Stage::HardCeiling,
     profiles: ALWAYS,
+    judges_by: &[Basis::Facts],
     threshold: "90 % of what the card's own link can pass below the port's rate (crit); 90 % of a link below \
                 the sum of the ports that share it (warn)",
     effect: "exact: a Gen3 x8 slot passes 63.008 Gb/s, a Gen3 x16 slot 126.016 Gb/s for both ports of a \
              2 x 100 Gb/s card",
     source: "pcie_bandwidth_available in drivers/pci/pci.c; research/rules.md rule 44",
+    fix: Fix::Advised(&[Class::R4]),
     persist: "hardware: another slot, or the ports on two cards",
     contested: None,
     page: include_str!("../../../../docs/rules/pcie-ceiling-below-port-rate.md"),

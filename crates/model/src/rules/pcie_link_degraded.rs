@@ -6,7 +6,8 @@
 use super::facts::{gbit, is_guest, made_up};
 use super::{ALWAYS, Said, each_nic, found, subject, undetermined};
 use crate::ceiling::{gigabits, link_words};
-use crate::finding::{Evidence, Outcome, Rule, Scene, Severity, Stage};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
+use crate::setting::Class;
 use crate::host::{Nic, PcieHop, PcieLink};
 use crate::known::{self, Gap, Known};
 use crate::units::{BitRate, TransferRate};
@@ -14,14 +15,17 @@ use crate::units::{BitRate, TransferRate};
 pub(super) const RULE: Rule = Rule {
     id: "pcie-link-degraded",
     number: 43,
+    status: Status::AdviceOnly,
     title: "a PCIe link on the way passes less than the card could",
     severity: Severity::Crit,
     stage: Stage::HardCeiling,
     profiles: ALWAYS,
+    judges_by: &[Basis::Facts],
     threshold: "available below capable bandwidth; crit when 90 % of what is available is less than the \
                 port's rate; note when the port is fed and below 10 Gb/s, or the slot gives no more, and in a guest",
     effect: "exact: Gen3 x8 passes 63.008 Gb/s, so a 100 Gb/s port loses more than a third",
     source: "pcie_bandwidth_available in drivers/pci/pci.c; research/rules.md rule 43",
+    fix: Fix::Advised(&[Class::R4]),
     persist: "hardware: slot, riser, or a BIOS setting",
     contested: None,
     page: include_str!("../../../../docs/rules/pcie-link-degraded.md"),

@@ -3,22 +3,26 @@
 
 use super::facts::{answer_one, config, controls, gbit, is_guest, need, pcie_link, rate_evidence};
 use super::{ALWAYS, Said, each_nic, subject};
-use crate::finding::{Evidence, Outcome, Rule, Scene, Severity, Stage};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
+use crate::setting::Class;
 use crate::host::{Nic, PcieControl, PcieHop};
 use crate::units::{BitRate, Bytes};
 
 pub(super) const RULE: Rule = Rule {
     id: "pcie-mps-mrrs",
     number: 45,
+    status: Status::Implemented,
     title: "PCIe packets or read requests are smaller than the way allows",
     severity: Severity::Warn,
     stage: Stage::HardCeiling,
     profiles: ALWAYS,
+    judges_by: &[Basis::Facts],
     threshold: "at 10 Gb/s and more: payload of 128 octets where all functions on the way support 256 \
                 (warn from 100 Gb/s); from 100 Gb/s: read requests below 512 octets",
     effect: "headers of 24 octets leave 84 % of a link for payload at 128 octets and 91 % at 256 \
              (computed)",
     source: "PCI Express Base Specification 7.5.3.4; research/rules.md rule 45",
+    fix: Fix::Advised(&[Class::R4]),
     persist: "kernel command line: pci=pcie_bus_safe or pci=pcie_bus_perf",
     contested: None,
     page: include_str!("../../../../docs/rules/pcie-mps-mrrs.md"),

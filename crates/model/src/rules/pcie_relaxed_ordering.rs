@@ -4,13 +4,15 @@
 
 use super::facts::{answer_one, config, gbit, need, pcie_link, rate_evidence};
 use super::{Said, each_nic, subject};
-use crate::finding::{Evidence, Outcome, Profile, Rule, Scene, Severity, Stage};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Rule, Scene, Severity, Stage, Status};
+use crate::setting::Class;
 use crate::host::{Host, Nic, PcieControl, PcieHop};
 use crate::units::BitRate;
 
 pub(super) const RULE: Rule = Rule {
     id: "pcie-relaxed-ordering",
     number: 46,
+    status: Status::Implemented,
     title: "a fast card may not order its writes freely",
     severity: Severity::Note,
     stage: Stage::Tuning,
@@ -21,10 +23,12 @@ pub(super) const RULE: Rule = Rule {
         Profile::Mixed,
         Profile::Measurement,
     ],
+    judges_by: &[Basis::Facts],
     threshold: "relaxed ordering switched off in the device control of a card of 100 Gb/s or more",
     effect: "150 -> 200 Gb/s on AMD EPYC (openucx/ucx #8062), about 16 -> more than 40 GB/s on Emerald \
              Rapids (#10955); slower on Haswell and Broadwell (perftest #116)",
     source: "PCI Express Base Specification 7.5.3.4; research/rules.md rule 46",
+    fix: Fix::Advised(&[Class::R4]),
     persist: "BIOS, or the card's own configuration (PCI_WR_ORDERING of mlxconfig); and the application",
     contested: Some(
         "UCX: needed for full rate on EPYC and newer Xeons; perftest #116: slower on older Intel root ports",

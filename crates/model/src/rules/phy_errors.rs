@@ -4,21 +4,24 @@
 
 use super::judged::{Judged, growth, judge_watched};
 use super::{ALWAYS, Said, subject};
-use crate::finding::{Outcome, Rule, Scene, Severity, Stage};
+use crate::finding::{Basis, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
 use crate::host::Nic;
 use crate::watch::Watch;
 
 pub(super) const RULE: Rule = Rule {
     id: "phy-errors",
     number: 39,
+    status: Status::AdviceOnly,
     title: "frames arrive damaged, or the link goes and comes",
     severity: Severity::Warn,
     stage: Stage::Errors,
     profiles: ALWAYS,
+    judges_by: &[Basis::Counters],
     threshold: "any damaged frame, or any loss of the link while it was watched; frames of a wrong length \
                 alone are a note",
     effect: "each damaged frame is a lost one, and each lost one slows its connection; no figure",
     source: "Documentation/networking/statistics.rst; mlx5 counters.rst; research/rules.md rule 39",
+    fix: Fix::Elsewhere,
     persist: "nothing on the host: cable, module or port",
     contested: None,
     page: include_str!("../../../../docs/rules/phy-errors.md"),

@@ -3,23 +3,26 @@
 //! net/ipv4/tcp_timer.c and tcp_output.c); a probe of the path needs traffic.
 
 use super::{ALWAYS, Said, found, remedy, undetermined};
-use crate::finding::{Evidence, Outcome, Rule, Scene, Severity, Stage};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
 use crate::known::{Cause, Gap, Known};
-use crate::setting::{SettingKey, Value};
+use crate::setting::{SettingKey, Value, Class};
 use crate::watch::Watch;
 
 pub(super) const RULE: Rule = Rule {
     id: "pmtu-blackhole",
     number: 35,
+    status: Status::InPart("judged by counters; the DF probe waits for the traffic workloads"),
     title: "packets too long for the path vanish without a word",
     severity: Severity::Warn,
     stage: Stage::Errors,
     profiles: ALWAYS,
+    judges_by: &[Basis::Facts, Basis::Counters],
     threshold: "a probe of the path's MTU after TCP took it for a black hole (tcp_mtu_probing 1); path MTU \
                 discovery switched off (note)",
     effect: "connections that stop at the first full packet go on; no figure",
     source: "Documentation/networking/ip-sysctl.rst (tcp_mtu_probing, ip_no_pmtu_disc); RFC 4821; \
              research/rules.md rule 35",
+    fix: Fix::Proposed(&[Class::R1]),
     persist: "/etc/sysctl.d (net.ipv4.tcp_mtu_probing)",
     contested: None,
     page: include_str!("../../../../docs/rules/pmtu-blackhole.md"),

@@ -6,26 +6,29 @@ use super::shapers::{self, Shaper};
 use super::{ALWAYS, each_nic, remedy, sends, subject};
 use crate::analysis;
 use crate::ceiling;
-use crate::finding::{Evidence, Outcome, Rule, Scene, Severity, Stage};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
 use crate::host::{Nic, Qdisc};
 use crate::known::{Gap, Known};
 use crate::limit::threshold;
-use crate::setting::{NicKnob, SettingKey, Value};
+use crate::setting::{NicKnob, SettingKey, Value, Class};
 use crate::shell;
 use crate::units::BitRate;
 
 pub(super) const RULE: Rule = Rule {
     id: "qdisc-shaper",
     number: 101,
+    status: Status::Implemented,
     title: "a shaper holds the interface below what the path could carry",
     severity: Severity::Crit,
     stage: Stage::HardCeiling,
     profiles: ALWAYS,
+    judges_by: &[Basis::Facts, Basis::Trial],
     threshold: "a qdisc, a default class, a queue or a traffic class with a rate below the link's; crit when a \
                 trial reached 85 % of what the shaper lets pass; a note where it holds some flows only",
     effect: "exact: TCP gets the shaper's rate x payload/frame (1448/1514 at MTU 1500), whatever the \
              link could do",
     source: "tc-tbf(8), tc-htb(8); qdisc_pkt_len_init in net/core/dev.c",
+    fix: Fix::Proposed(&[Class::R2]),
     persist: "nothing to keep after removing it, but find its owner (a unit, NetworkManager, a container \
               runtime), which may set it again",
     contested: None,

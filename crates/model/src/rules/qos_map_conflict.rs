@@ -3,22 +3,26 @@
 
 use super::devices::{Notice, RDMA, judged, unknown, weighed};
 use super::{ALWAYS, each_nic, subject};
-use crate::finding::{Evidence, Outcome, Rule, Scene, Severity, Stage};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
+use crate::setting::Class;
 use crate::host::{Dcb, Nic, NicKind};
 use crate::known::Known;
 
 pub(super) const RULE: Rule = Rule {
     id: "qos-map-conflict",
     number: 67,
+    status: Status::Implemented,
     title: "priorities, shares of traffic classes or their owners contradict each other",
     severity: Severity::Warn,
     stage: Stage::Tuning,
     profiles: ALWAYS,
+    judges_by: &[Basis::Facts],
     threshold: "shares of the ETS classes that do not add up to 100 %; a priority in an ETS class of 0 %; \
                 shares other than the peer's; DCBX by the firmware beside lldpad; a VLAN without egress map \
                 on an interface that tells priorities by VLAN tag",
     effect: "traffic gets the class that was meant for it; no verified figure",
     source: "dcb(8); IEEE 802.1Qaz; research/rules.md rule 67",
+    fix: Fix::Advised(&[Class::R2, Class::R3]),
     persist: "lldpad, or a unit that runs `dcb ets` at boot; one owner only",
     contested: None,
     page: include_str!("../../../../docs/rules/qos-map-conflict.md"),

@@ -7,25 +7,28 @@ use super::spreading::{
 };
 use super::{ALWAYS, Said, each_nic, found, remedy, subject, undetermined};
 use crate::ceiling::gigabits;
-use crate::finding::{Evidence, Outcome, Rule, Scene, Severity, Stage};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
 use crate::host::{Channels, Nic, QueueKind};
 use crate::known::Known;
-use crate::setting::{NicKnob, SettingKey, Value};
+use crate::setting::{NicKnob, SettingKey, Value, Class};
 use crate::units::BitRate;
 
 pub(super) const RULE: Rule = Rule {
     id: "queues-too-few",
     number: 8,
+    status: Status::Implemented,
     title: "the card uses fewer queues than there are cores to serve them",
     severity: Severity::Warn,
     stage: Stage::Saturation,
     profiles: ALWAYS,
+    judges_by: &[Basis::Facts, Basis::Counters],
     threshold: "note: fewer than the card's most, the cores close to it and half of all cores; warn: also \
                 fewer than one for each 30 Gb/s of the link, or one where four are useful at 10 Gb/s and \
                 more, or more than 1 Gb/s came in and its CPU was more than 60 % softirq",
     effect: "a core receives about 30 Gb/s of one flow at 3 GHz and more (fasterdata); the queues there \
              are times that is the card's limit",
     source: "Documentation/networking/scaling.rst; fasterdata.es.net; research/rules.md rule 8",
+    fix: Fix::Proposed(&[Class::R2]),
     persist: "CombinedChannels= of a .link file, or NetworkManager's ethtool.channels-combined",
     contested: None,
     page: include_str!("../../../../docs/rules/queues-too-few.md"),

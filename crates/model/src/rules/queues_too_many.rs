@@ -3,22 +3,25 @@
 
 use super::spreading::{brief, channel_count, homes, in_use, irq_gaps, needed, taken, used};
 use super::{ALWAYS, Said, each_nic, found, remedy, subject, undetermined};
-use crate::finding::{Evidence, Outcome, Rule, Scene, Severity, Stage};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
 use crate::host::{Nic, QueueKind};
 use crate::known::Known;
-use crate::setting::{NicKnob, SettingKey, Value};
+use crate::setting::{NicKnob, SettingKey, Value, Class};
 
 pub(super) const RULE: Rule = Rule {
     id: "queues-too-many",
     number: 9,
+    status: Status::Implemented,
     title: "the card has more queues than CPUs that serve them",
     severity: Severity::Note,
     stage: Stage::Tuning,
     profiles: ALWAYS,
+    judges_by: &[Basis::Facts],
     threshold: "more receive queues in use than CPUs that take their interrupts, and than CPUs close to \
                 the card",
     effect: "more interrupts for the same packets; no general figure",
     source: "Documentation/networking/scaling.rst; seastar#503; research/rules.md rule 9",
+    fix: Fix::Proposed(&[Class::R2]),
     persist: "CombinedChannels= of a .link file, or NetworkManager's ethtool.channels-combined",
     contested: None,
     page: include_str!("../../../../docs/rules/queues-too-many.md"),

@@ -3,22 +3,25 @@
 
 use super::devices::{Notice, Port, RDMA, judged, ports, unknown, weighed};
 use super::{ALWAYS, remedy};
-use crate::finding::{Evidence, Outcome, Rule, Scene, Severity, Stage};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
 use crate::host::Gid;
 use crate::known::Known;
-use crate::setting::{RdmaKnob, SettingKey, Value};
+use crate::setting::{RdmaKnob, SettingKey, Value, Class};
 
 pub(super) const RULE: Rule = Rule {
     id: "rdma-gid-type",
     number: 68,
+    status: Status::Implemented,
     title: "RoCE connections use version 1, or have no routable address",
     severity: Severity::Warn,
     stage: Stage::Tuning,
     profiles: ALWAYS,
+    judges_by: &[Basis::Facts],
     threshold: "an active RoCE port without a RoCE v2 GID, or whose rdma_cm default is RoCE v1; note: only \
                 link-local GIDs",
     effect: "packets that routers pass, with the DSCP and ECN bits that congestion control needs",
     source: "Documentation/ABI/testing/configfs-rdma_cm; research/rules.md rule 68",
+    fix: Fix::Proposed(&[Class::R1]),
     persist: "a unit that writes default_roce_mode at boot; or the program's own GID index",
     contested: None,
     page: include_str!("../../../../docs/rules/rdma-gid-type.md"),

@@ -3,21 +3,25 @@
 
 use super::ALWAYS;
 use super::devices::{Notice, Port, judged, ports, unknown, weighed};
-use crate::finding::{Evidence, Outcome, Profile, Rule, Scene, Severity, Stage};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Rule, Scene, Severity, Stage, Status};
+use crate::setting::Class;
 use crate::host::{Limit, RdmaDevice};
 use crate::units::Bytes;
 
 pub(super) const RULE: Rule = Rule {
     id: "rdma-limits-and-caps",
     number: 70,
+    status: Status::Implemented,
     title: "programs may lock too little memory for RDMA, or a device can have no read outstanding",
     severity: Severity::Warn,
     stage: Stage::Offloads,
     profiles: ALWAYS,
+    judges_by: &[Basis::Facts],
     threshold: "a limit of locked memory of 64 MiB or less on a host with an active RDMA port, a warning at \
                 1 MiB or less; a device with one RDMA read outstanding or none",
     effect: "registration of large buffers succeeds; no figure",
     source: "getrlimit(2), RLIMIT_MEMLOCK; research/rules.md rule 70",
+    fix: Fix::Advised(&[Class::R1]),
     persist: "LimitMEMLOCK=infinity in the service's unit, or a file in /etc/security/limits.d",
     contested: None,
     page: include_str!("../../../../docs/rules/rdma-limits-and-caps.md"),

@@ -3,22 +3,25 @@
 
 use super::devices::{Notice, Port, RDMA, judged, ports, weighed};
 use super::{ALWAYS, remedy};
-use crate::finding::{Evidence, Outcome, Rule, Scene, Severity, Stage};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
 use crate::host::Nic;
 use crate::known::{Gap, Known};
-use crate::setting::{NicKnob, SettingKey, Value};
+use crate::setting::{NicKnob, SettingKey, Value, Class};
 use crate::units::{BitRate, Bytes};
 
 pub(super) const RULE: Rule = Rule {
     id: "rdma-mtu",
     number: 69,
+    status: Status::Implemented,
     title: "an RDMA port uses a smaller MTU than it could",
     severity: Severity::Warn,
     stage: Stage::Offloads,
     profiles: ALWAYS,
+    judges_by: &[Basis::Facts],
     threshold: "an active MTU below the largest and below 4096 bytes; a warning from 100 Gb/s on",
     effect: "1024 instead of 4096 bytes is four times the packets",
     source: "include/rdma/ib_addr.h (iboe_get_mtu); research/rules.md rule 69",
+    fix: Fix::Proposed(&[Class::R3]),
     persist: "the interface's MTU in a systemd .link file or its connection; InfiniBand: the subnet manager",
     contested: None,
     page: include_str!("../../../../docs/rules/rdma-mtu.md"),

@@ -4,7 +4,7 @@
 use super::ALWAYS;
 use super::devices::{Notice, Port, grown, growth, judged, or_unwatched, ports};
 use super::rdma_counters::{CORRUPT, LOSS, RECEIVER};
-use crate::finding::{Outcome, Rule, Scene, Severity, Stage};
+use crate::finding::{Basis, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
 use crate::known::{Cause, Gap};
 use crate::units::Ratio;
 use crate::watch::Watch;
@@ -12,14 +12,17 @@ use crate::watch::Watch;
 pub(super) const RULE: Rule = Rule {
     id: "rdma-retransmit",
     number: 73,
+    status: Status::AdviceOnly,
     title: "an RDMA port sends again: loss, reordering, corruption or a slow receiver",
     severity: Severity::Crit,
     stage: Stage::Errors,
     profiles: ALWAYS,
+    judges_by: &[Basis::Counters],
     threshold: "any growth on InfiniBand or where a priority is lossless; elsewhere more than 1e-5 of the \
                 packets (a note below that); any corrupted packet",
     effect: "a lost packet makes a reliable connection send everything after it again; no verified figure",
     source: "hw_counters of mlx5, bnxt_re, irdma and rxe; research/rules.md rule 73",
+    fix: Fix::Elsewhere,
     persist: "nothing to keep: mend the fabric, or the program that posts too few receives",
     contested: None,
     page: include_str!("../../../../docs/rules/rdma-retransmit.md"),

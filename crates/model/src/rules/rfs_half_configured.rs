@@ -3,21 +3,24 @@
 
 use super::spreading::{in_use, needed, queue_file};
 use super::{ALWAYS, Said, each_nic, found, nics, remedy, subject, undetermined};
-use crate::finding::{Evidence, Outcome, Remedy, Rule, Scene, Severity, Stage};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Remedy, Rule, Scene, Severity, Stage, Status};
 use crate::host::{Nic, NicKind, Queue, QueueKind};
 use crate::known::{Gap, Known};
-use crate::setting::{NicKnob, SettingKey, Value};
+use crate::setting::{NicKnob, SettingKey, Value, Class};
 
 pub(super) const RULE: Rule = Rule {
     id: "rfs-half-configured",
     number: 13,
+    status: Status::InPart("aRFS (`rx-ntuple-filter`) is not judged"),
     title: "receive flow steering is set by half, so it is off",
     severity: Severity::Warn,
     stage: Stage::Locality,
     profiles: ALWAYS,
+    judges_by: &[Basis::Facts],
     threshold: "exactly one of net.core.rps_sock_flow_entries and rps_flow_cnt is not 0",
     effect: "packets go on to the CPU of the queue, not to the program's; no general figure",
     source: "Documentation/networking/scaling.rst; research/rules.md rule 13",
+    fix: Fix::Proposed(&[Class::R1]),
     persist: "sysctl.d for rps_sock_flow_entries, a unit that runs at boot for rps_flow_cnt",
     contested: None,
     page: include_str!("../../../../docs/rules/rfs-half-configured.md"),

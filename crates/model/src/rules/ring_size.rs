@@ -4,22 +4,25 @@
 use super::judged::{Judged, ethtool, growth, judge_watched, offered};
 use super::nic_discards_before_host::discards;
 use super::{ALWAYS, Said, remedy, subject};
-use crate::finding::{Evidence, Outcome, Profile, Rule, Scene, Severity, Stage};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Rule, Scene, Severity, Stage, Status};
 use crate::host::Nic;
-use crate::setting::{NicKnob, SettingKey, Value};
+use crate::setting::{NicKnob, SettingKey, Value, Class};
 use crate::watch::Watch;
 
 pub(super) const RULE: Rule = Rule {
     id: "ring-size",
     number: 22,
+    status: Status::Implemented,
     title: "the receive ring is too small for its bursts, or too long for fast answers",
     severity: Severity::Warn,
     stage: Stage::Errors,
     profiles: ALWAYS,
+    judges_by: &[Basis::Facts, Basis::Counters],
     threshold: "a packet dropped for want of a descriptor while the receive ring is below its maximum; for \
                 latency, more than 1024 descriptors without a drop",
     effect: "no more drops at the ring; no verified figure for the rate",
     source: "struct rtnl_link_stats64; the ENA and ice driver guides; research/rules.md rule 22",
+    fix: Fix::Proposed(&[Class::R2]),
     persist: "systemd .link file (RxBufferSize=) or nmcli ethtool.ring-rx",
     contested: None,
     page: include_str!("../../../../docs/rules/ring-size.md"),

@@ -4,7 +4,8 @@
 
 use super::ALWAYS;
 use super::devices::{Notice, Port, grown, growth, judged, or_unwatched, ports};
-use crate::finding::{Evidence, Outcome, Rule, Scene, Severity, Stage};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
+use crate::setting::Class;
 use crate::known::{Cause, Gap};
 use crate::units::Ratio;
 use crate::watch::Watch;
@@ -12,14 +13,17 @@ use crate::watch::Watch;
 pub(super) const RULE: Rule = Rule {
     id: "roce-congestion-signals",
     number: 72,
+    status: Status::Implemented,
     title: "congestion notifications are ignored, or pauses do their work",
     severity: Severity::Warn,
     stage: Stage::Errors,
     profiles: ALWAYS,
+    judges_by: &[Basis::Counters],
     threshold: "any notification ignored while watched; a priority of a RoCE interface paused for more than \
                 1 % of the time",
     effect: "senders slow down instead of stopping the fabric; no verified figure",
     source: "hw_counters of mlx5, irdma and bnxt_re; research/rules.md rule 72",
+    fix: Fix::Advised(&[Class::R3]),
     persist: "the card's congestion control settings by its own tool; see roce-pfc-ecn-mismatch",
     contested: None,
     page: include_str!("../../../../docs/rules/roce-congestion-signals.md"),

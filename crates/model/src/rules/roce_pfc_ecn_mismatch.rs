@@ -2,21 +2,25 @@
 //! IEEE 802.1Qbb and `RTM_GETDCB`.
 
 use super::devices::{Notice, Port, RDMA, judged, ports, unknown};
-use crate::finding::{Evidence, Outcome, Rule, Scene, Severity, Stage};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
+use crate::setting::Class;
 use crate::host::{Dcb, Host, Nic};
 use crate::known::Known;
 
 pub(super) const RULE: Rule = Rule {
     id: "roce-pfc-ecn-mismatch",
     number: 71,
+    status: Status::InPart("DCQCN's own switches are not readable by a stable interface"),
     title: "the lossless class of RoCE is not the same from end to end",
     severity: Severity::Crit,
     stage: Stage::Errors,
     profiles: RDMA,
+    judges_by: &[Basis::Facts],
     threshold: "lossless priorities other than the peer's or the other end's; more than one; link-level pause \
                 beside PFC; a lossless priority that untagged packets never get; note: none at all",
     effect: "RoCE packets are paused rather than dropped, everywhere or nowhere; no verified figure",
     source: "dcb(8); IEEE 802.1Qbb; research/rules.md rule 71",
+    fix: Fix::Advised(&[Class::R3]),
     persist: "lldpad, or a unit that runs `dcb pfc` and `dcb apptrust` at boot; both ends and the switches",
     contested: None,
     page: include_str!("../../../../docs/rules/roce-pfc-ecn-mismatch.md"),

@@ -6,15 +6,16 @@ use super::spreading::{
     softirq_share, taken, workers,
 };
 use super::{Said, each_nic, found, remedy, subject, undetermined};
-use crate::finding::{Evidence, Outcome, Profile, Rule, Scene, Severity, Stage};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Rule, Scene, Severity, Stage, Status};
 use crate::host::{Nic, Queue, QueueKind};
 use crate::ids::CpuSet;
 use crate::known::Known;
-use crate::setting::{NicKnob, SettingKey, Value};
+use crate::setting::{NicKnob, SettingKey, Value, Class};
 
 pub(super) const RULE: Rule = Rule {
     id: "rps-wrong",
     number: 12,
+    status: Status::Implemented,
     title: "receive packet steering loads one CPU, or one that has other work, or is not needed",
     severity: Severity::Warn,
     stage: Stage::Locality,
@@ -25,6 +26,7 @@ pub(super) const RULE: Rule = Rule {
         Profile::Mixed,
         Profile::Measurement,
     ],
+    judges_by: &[Basis::Facts, Basis::Counters, Basis::Trial],
     threshold: "warn: all queues steered to one CPU of several, only to CPUs that ran the trial's threads \
                 or only to another node, or none steered while the one queue's CPU is more than 80 % \
                 softirq; note: as many queues as CPUs, or a mask with the interrupt's core, another node \
@@ -32,6 +34,7 @@ pub(super) const RULE: Rule = Rule {
     effect: "an interrupt between CPUs and a second queue for every packet; contested, measure it \
              (OpenShift turned RPS off by default, the ENA guide advises it for more CPUs than queues)",
     source: "Documentation/networking/scaling.rst; research/rules.md rule 12",
+    fix: Fix::Proposed(&[Class::R1]),
     persist: "a unit that runs at boot; net.core.rps_default_mask for new queues",
     contested: Some(
         "the ENA guide recommends it where CPUs outnumber queues; OpenShift turned it off by default",

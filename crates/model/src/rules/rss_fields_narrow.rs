@@ -3,21 +3,24 @@
 
 use super::spreading::{in_use, needed};
 use super::{ALWAYS, Said, each_nic, found, remedy, subject, undetermined};
-use crate::finding::{Evidence, Outcome, Remedy, Rule, Scene, Severity, Stage};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Remedy, Rule, Scene, Severity, Stage, Status};
 use crate::host::{Host, Nic, QueueKind, Rss};
-use crate::setting::{NicKnob, SettingKey, Value};
+use crate::setting::{NicKnob, SettingKey, Value, Class};
 
 pub(super) const RULE: Rule = Rule {
     id: "rss-fields-narrow",
     number: 11,
+    status: Status::Implemented,
     title: "the receive hash leaves the ports out",
     severity: Severity::Warn,
     stage: Stage::Locality,
     profiles: ALWAYS,
+    judges_by: &[Basis::Facts],
     threshold: "ports not hashed: warn for TCP, and for UDP under a VXLAN or Geneve tunnel; note for other \
                 UDP, and for a hash made symmetric",
     effect: "without ports all flows between two hosts land in one queue, on one core; no general figure",
     source: "Documentation/networking/scaling.rst; ethtool(8); research/rules.md rule 11",
+    fix: Fix::Proposed(&[Class::R1]),
     persist: "a unit that runs at boot",
     contested: None,
     page: include_str!("../../../../docs/rules/rss-fields-narrow.md"),

@@ -6,21 +6,24 @@ use std::collections::BTreeMap;
 
 use super::spreading::{channel_count, in_use, needed};
 use super::{ALWAYS, Said, each_nic, found, remedy, subject, undetermined};
-use crate::finding::{Evidence, Outcome, Rule, Scene, Severity, Stage};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
 use crate::host::{Nic, QueueKind};
-use crate::setting::{NicKnob, SettingKey, Value};
+use crate::setting::{NicKnob, SettingKey, Value, Class};
 
 pub(super) const RULE: Rule = Rule {
     id: "rss-table-uneven",
     number: 10,
+    status: Status::Implemented,
     title: "the receive hash's table leaves queues out or prefers some",
     severity: Severity::Warn,
     stage: Stage::Locality,
     profiles: ALWAYS,
+    judges_by: &[Basis::Facts],
     threshold: "a queue in use without an entry (where fewer than 16 have one), or one with more than 1.5 \
                 times the entries of another and more than one entry apart",
     effect: "a queue without an entry is an idle core; with one queue in the table the card has one",
     source: "Documentation/networking/scaling.rst; onload#208; research/rules.md rule 10",
+    fix: Fix::Proposed(&[Class::R2]),
     persist: "a unit that runs at boot and after every change of channels",
     contested: None,
     page: include_str!("../../../../docs/rules/rss-table-uneven.md"),

@@ -4,9 +4,9 @@
 
 use super::judged::{Growth, Judged, growth, judge_watched};
 use super::{ALWAYS, Said, remedy, subject};
-use crate::finding::{Evidence, Outcome, Remedy, Rule, Scene, Severity, Stage};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Remedy, Rule, Scene, Severity, Stage, Status};
 use crate::host::Nic;
-use crate::setting::{SettingKey, Value};
+use crate::setting::{SettingKey, Value, Class};
 use crate::units::Ratio;
 use crate::units::real;
 use crate::watch::Watch;
@@ -14,14 +14,17 @@ use crate::watch::Watch;
 pub(super) const RULE: Rule = Rule {
     id: "rx-alloc-fail-or-page-pool-slow",
     number: 24,
+    status: Status::Implemented,
     title: "the driver gets no memory for received packets, or gets it slowly",
     severity: Severity::Warn,
     stage: Stage::Errors,
     profiles: ALWAYS,
+    judges_by: &[Basis::Counters],
     threshold: "any failed allocation of a receive buffer (warn); more than 1 % of the page pool's \
                 allocations by the slow way (note)",
     effect: "no drops for want of memory; no verified figure for the slow way",
     source: "Documentation/networking/page_pool.rst; the ENA driver guide; research/rules.md rule 24",
+    fix: Fix::Proposed(&[Class::R1]),
     persist: "/etc/sysctl.d (vm.min_free_kbytes)",
     contested: None,
     page: include_str!("../../../../docs/rules/rx-alloc-fail-or-page-pool-slow.md"),

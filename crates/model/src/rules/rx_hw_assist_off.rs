@@ -3,20 +3,23 @@
 
 use super::judged::{Judged, could_be_on, ethtool, judge_each, runs_at, speed};
 use super::{BULK, Said, remedy, subject};
-use crate::finding::{Evidence, Outcome, Rule, Scene, Severity, Stage};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
 use crate::host::Nic;
-use crate::setting::{NicKnob, SettingKey, Value};
+use crate::setting::{NicKnob, SettingKey, Value, Class};
 
 pub(super) const RULE: Rule = Rule {
     id: "rx-hw-assist-off",
     number: 30,
+    status: Status::InPart("only hardware GRO is judged; nothing tells who would use header split"),
     title: "the card could merge received packets itself",
     severity: Severity::Note,
     stage: Stage::Tuning,
     profiles: BULK,
+    judges_by: &[Basis::Facts],
     threshold: "rx-gro-hw inactive and changeable on a link of 100 Gb/s or more",
     effect: "no published figure verified: to be measured",
     source: "Documentation/networking/netdev-features.rst; research/rules.md rule 30",
+    fix: Fix::Proposed(&[Class::R2]),
     persist: "systemd .link file (GenericReceiveOffloadHardware=) or a unit that runs at boot",
     contested: None,
     page: include_str!("../../../../docs/rules/rx-hw-assist-off.md"),

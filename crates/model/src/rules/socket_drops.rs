@@ -3,22 +3,25 @@
 
 use super::facts::answer;
 use super::{ALWAYS, Said, remedy, watched};
-use crate::finding::{Evidence, Outcome, Remedy, Rule, Scene, Severity, Stage};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Remedy, Rule, Scene, Severity, Stage, Status};
 use crate::known::{Gap, Known};
-use crate::setting::{SettingKey, Value};
+use crate::setting::{SettingKey, Value, Class};
 use crate::watch::Watch;
 
 pub(super) const RULE: Rule = Rule {
     id: "socket-drops",
     number: 62,
+    status: Status::InPart("drops of single sockets (inet_diag) are not judged"),
     title: "packets are dropped at sockets",
     severity: Severity::Warn,
     stage: Stage::Errors,
     profiles: ALWAYS,
+    judges_by: &[Basis::Counters],
     threshold: "any drop at a socket while watched (warn); receive buffers pruned or windows closed without a \
                 drop (note)",
     effect: "each drop is sent again by TCP and lost by UDP; there is no general figure",
     source: "Documentation/networking/snmp_counter.rst; research/rules.md rule 62",
+    fix: Fix::Proposed(&[Class::R1]),
     persist: "the program's own listen backlog and SO_RCVBUF; /etc/sysctl.d/90-linerate.conf for their limits",
     contested: None,
     page: include_str!("../../../../docs/rules/socket-drops.md"),

@@ -5,7 +5,7 @@ use super::spreading::{
     few, in_use, irq_counts, percent, queue_name, softirq_evidence, softirq_share, taken,
 };
 use super::{ALWAYS, Said, found, nics, undetermined, watched};
-use crate::finding::{Evidence, Outcome, Rule, Scene, Severity, Stage};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
 use crate::host::QueueKind;
 use crate::ids::CpuId;
 use crate::known::{Gap, Known};
@@ -14,13 +14,16 @@ use crate::watch::Watch;
 pub(super) const RULE: Rule = Rule {
     id: "softirq-saturated",
     number: 18,
+    status: Status::Implemented,
     title: "a CPU has no time left but for packets",
     severity: Severity::Crit,
     stage: Stage::Saturation,
     profiles: ALWAYS,
+    judges_by: &[Basis::Counters],
     threshold: "more than 80 % of a CPU's time in softirq and interrupts while it was watched",
     effect: "this CPU is the limit of what its queues carry; no sysctl moves it",
     source: "Documentation/filesystems/proc.rst; the ENA driver's guide; research/rules.md rule 18",
+    fix: Fix::Elsewhere,
     persist: "as the rule that spreads the work (irq-single-cpu, queues-too-few, rss-table-uneven)",
     contested: None,
     page: include_str!("../../../../docs/rules/softirq-saturated.md"),

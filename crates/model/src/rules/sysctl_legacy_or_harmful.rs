@@ -3,22 +3,26 @@
 
 use super::facts::{answer, need};
 use super::{ALWAYS, Said};
-use crate::finding::{Evidence, Outcome, Rule, Scene, Severity, Stage};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
+use crate::setting::Class;
 use crate::host::{Host, SysctlLine};
 use crate::known::Known;
 
 pub(super) const RULE: Rule = Rule {
     id: "sysctl-legacy-or-harmful",
     number: 63,
+    status: Status::AdviceOnly,
     title: "a sysctl file sets what has no effect any more, or a harmful value",
     severity: Severity::Note,
     stage: Stage::Tuning,
     profiles: ALWAYS,
+    judges_by: &[Basis::Facts],
     threshold: "a line that sets tcp_low_latency, tcp_fack, tcp_tw_recycle, tcp_mem, tcp_timestamps=0, \
                 tcp_adv_win_scale (since 6.6), netdev_max_backlog from 250000, or a tcp_rmem or tcp_wmem whose \
                 maximum is below its default",
     effect: "none of its own: such lines hide what the host really does",
     source: "Documentation/networking/ip-sysctl.rst; research/rules.md rule 63",
+    fix: Fix::Advised(&[Class::R1]),
     persist: "take the line out of the file that holds it",
     contested: None,
     page: include_str!("../../../../docs/rules/sysctl-legacy-or-harmful.md"),

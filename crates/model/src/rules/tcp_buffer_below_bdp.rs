@@ -5,26 +5,29 @@
 use super::{BULK, Said, found, receives, remedy, sends, undetermined};
 use crate::analysis::{self, Way};
 use crate::buffers::{self, Buffer, Limits};
-use crate::finding::{Evidence, Outcome, Rule, Scene, Severity, Stage};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
 use crate::known::{Gap, Known};
 use crate::limit::{Figures, threshold};
 use crate::plan::End;
-use crate::setting::{SettingKey, Value};
+use crate::setting::{SettingKey, Value, Class};
 use crate::units::{BitRate, Bytes, Nanoseconds, Ratio};
 
 pub(super) const RULE: Rule = Rule {
     id: "tcp-buffer-below-bdp",
     number: 57,
+    status: Status::Implemented,
     title: "the largest TCP buffer is too small for the path",
     severity: Severity::Warn,
     stage: Stage::Offloads,
     profiles: BULK,
+    judges_by: &[Basis::Facts, Basis::Trial],
     threshold: "maximum of tcp_wmem below 4 MiB or of tcp_rmem below 6 MiB (what kernels ship with; less \
                 where memory is below 1.5 GiB), or below 2 x rate x round-trip time of one flow (4 x when \
                 TCP_INFO shows the flow limited by it for more than 20 % of its time)",
     effect: "one flow passes at most its window in a round trip: if the whole buffer were window, 6 MiB \
              pass 50 Gb/s at 1 ms, 5 at 10 ms, 0.5 at 100 ms",
     source: "Documentation/networking/ip-sysctl.rst; research/rules.md rule 57",
+    fix: Fix::Proposed(&[Class::R1]),
     persist: "/etc/sysctl.d/90-linerate.conf",
     contested: None,
     page: include_str!("../../../../docs/rules/tcp-buffer-below-bdp.md"),

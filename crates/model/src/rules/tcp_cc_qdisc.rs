@@ -5,25 +5,28 @@
 use std::collections::BTreeSet;
 
 use super::{BULK, Said, found, nics, remedy, sends, undetermined};
-use crate::finding::{Evidence, Outcome, Remedy, Rule, Scene, Severity, Stage};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Remedy, Rule, Scene, Severity, Stage, Status};
 use crate::host::Nic;
 use crate::known::{Cause, Gap, Known};
 use crate::plan::{Change, End};
-use crate::setting::{SettingKey, TrialKnob, Value};
+use crate::setting::{SettingKey, TrialKnob, Value, Class};
 use crate::shell;
 
 pub(super) const RULE: Rule = Rule {
     id: "tcp-cc-qdisc",
     number: 59,
+    status: Status::Implemented,
     title: "the congestion control is not the usual one, or paces without fq",
     severity: Severity::Note,
     stage: Stage::Tuning,
     profiles: BULK,
+    judges_by: &[Basis::Facts],
     threshold: "congestion control other than cubic, except bbr with fq as root qdisc",
     effect: "depends on the path, measure it: one flow over veth made 18 Gb/s with bbr and 25 Gb/s with \
              cubic (measured for linerate, Linux 6.18); at 10 % loss bpftune saw the reverse, cubic 58 \
              and bbr 490 Mb/s",
     source: "net/ipv4/tcp_bbr.c; research/rules.md rule 59",
+    fix: Fix::Proposed(&[Class::R0, Class::R1]),
     persist: "/etc/sysctl.d/90-linerate.conf",
     contested: Some(
         "fq beside bbr saves timers, says tcp_bbr.c; on a path without loss cubic is often as fast",

@@ -3,20 +3,23 @@
 
 use super::facts::{answer, sysctl_evidence, sysctl_number};
 use super::{Said, remedy};
-use crate::finding::{Evidence, Outcome, Profile, Remedy, Rule, Scene, Severity, Stage};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Remedy, Rule, Scene, Severity, Stage, Status};
 use crate::known::Gap;
-use crate::setting::{SettingKey, Value};
+use crate::setting::{SettingKey, Value, Class};
 
 pub(super) const RULE: Rule = Rule {
     id: "tcp-idle-and-lowat",
     number: 61,
+    status: Status::Implemented,
     title: "connections begin anew after a pause, or queue without bound before sending",
     severity: Severity::Note,
     stage: Stage::Tuning,
     profiles: &[Profile::Latency, Profile::Storage],
+    judges_by: &[Basis::Facts],
     threshold: "tcp_slow_start_after_idle 1; where latency counts also tcp_notsent_lowat without a bound",
     effect: "no verified figure: it matters to long connections with pauses; measure it",
     source: "Documentation/networking/ip-sysctl.rst; research/rules.md rule 61",
+    fix: Fix::Proposed(&[Class::R1]),
     persist: "/etc/sysctl.d/90-linerate.conf",
     contested: Some(
         "tuned's network-throughput profile sets 0 and 131072; the kernel's defaults spare the network bursts",

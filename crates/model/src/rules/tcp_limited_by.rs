@@ -5,7 +5,7 @@
 use super::facts::answer;
 use super::{BULK, RULES, Said, judge};
 use crate::analysis::{self, Way};
-use crate::finding::{Evidence, Outcome, Rule, Scene, Severity, Stage};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
 use crate::known::Gap;
 use crate::limit::{Figures, threshold};
 use crate::units::{Nanoseconds, Ratio};
@@ -13,15 +13,18 @@ use crate::units::{Nanoseconds, Ratio};
 pub(super) const RULE: Rule = Rule {
     id: "tcp-limited-by",
     number: 58,
+    status: Status::InPart("judges trials of linerate; an application's own sockets wait for the traffic workloads"),
     title: "the flows of a trial waited for a buffer, a window or lost packets",
     severity: Severity::Warn,
     stage: Stage::Errors,
     profiles: BULK,
+    judges_by: &[Basis::Trial],
     threshold: "of the busy time more than 20 % limited by the receive window or the send buffer, while no \
                 thread had used up its CPU (warn where tcp-buffer-below-bdp fires too); of the bytes more than \
                 0.1 % sent again (warn up to 2 ms of round trip)",
     effect: "it points to what to mend: buffers, the slow reader, or where packets are lost",
     source: "net/ipv4/tcp.c (tcp_get_info_chrono_stats); research/rules.md rule 58",
+    fix: Fix::Elsewhere,
     persist: "see the rule that it points to",
     contested: None,
     page: include_str!("../../../../docs/rules/tcp-limited-by.md"),

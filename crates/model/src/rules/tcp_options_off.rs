@@ -3,13 +3,14 @@
 
 use super::facts::{answer, sysctl_evidence, sysctl_number};
 use super::{Said, remedy};
-use crate::finding::{Evidence, Outcome, Profile, Remedy, Rule, Scene, Severity, Stage};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Remedy, Rule, Scene, Severity, Stage, Status};
 use crate::known::{Cause, Gap};
-use crate::setting::{SettingKey, Value};
+use crate::setting::{SettingKey, Value, Class};
 
 pub(super) const RULE: Rule = Rule {
     id: "tcp-options-off",
     number: 60,
+    status: Status::Implemented,
     title: "an option of TCP that carries fast flows is switched off",
     severity: Severity::Warn,
     stage: Stage::Offloads,
@@ -20,10 +21,12 @@ pub(super) const RULE: Rule = Rule {
         Profile::Mixed,
         Profile::Measurement,
     ],
+    judges_by: &[Basis::Facts],
     threshold: "any of tcp_window_scaling, tcp_sack, tcp_timestamps, tcp_moderate_rcvbuf is 0 (warn), or \
                 tcp_dsack (note)",
     effect: "without window scaling a flow has at most 64 KiB on its way: 0.5 Gb/s at 1 ms (computed)",
     source: "Documentation/networking/ip-sysctl.rst; research/rules.md rule 60",
+    fix: Fix::Proposed(&[Class::R1]),
     persist: "take the line that switches it off out of sysctl.d; 1 is the kernel's default",
     contested: None,
     page: include_str!("../../../../docs/rules/tcp-options-off.md"),

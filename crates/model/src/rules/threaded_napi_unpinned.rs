@@ -3,7 +3,8 @@
 
 use super::spreading::needed;
 use super::{ALWAYS, Said, each_nic, found, subject, undetermined};
-use crate::finding::{Evidence, Outcome, Rule, Scene, Severity, Stage};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
+use crate::setting::Class;
 use crate::host::{Host, Napi, Nic, NicKind};
 use crate::ids::CpuSet;
 use crate::known::Gap;
@@ -11,14 +12,17 @@ use crate::known::Gap;
 pub(super) const RULE: Rule = Rule {
     id: "threaded-napi-unpinned",
     number: 21,
+    status: Status::Implemented,
     title: "the threads that poll the card run anywhere",
     severity: Severity::Note,
     stage: Stage::Tuning,
     profiles: ALWAYS,
+    judges_by: &[Basis::Facts],
     threshold: "threaded polling is on, and a polling thread may run on every CPU, or on none that takes \
                 its interrupt",
     effect: "packets cross CPUs, and the scheduler moves the work about; no general figure",
     source: "Documentation/networking/napi.rst; research/rules.md rule 21",
+    fix: Fix::Advised(&[Class::R1]),
     persist: "a unit that runs at boot and after every reset of the card",
     contested: None,
     page: include_str!("../../../../docs/rules/threaded-napi-unpinned.md"),

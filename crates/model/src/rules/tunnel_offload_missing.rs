@@ -4,23 +4,26 @@
 
 use super::judged::{Judged, could_be_on, ethtool, feature, judge_each, offered};
 use super::{ALWAYS, Said, remedy, subject};
-use crate::finding::{Evidence, Outcome, Remedy, Rule, Scene, Severity, Stage};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Remedy, Rule, Scene, Severity, Stage, Status};
 use crate::host::{Host, Nic};
 use crate::known::Gap;
-use crate::setting::{NicKnob, SettingKey, Value};
+use crate::setting::{NicKnob, SettingKey, Value, Class};
 
 pub(super) const RULE: Rule = Rule {
     id: "tunnel-offload-missing",
     number: 32,
+    status: Status::Implemented,
     title: "the card does not work on what is inside the tunnel",
     severity: Severity::Warn,
     stage: Stage::Offloads,
     profiles: ALWAYS,
+    judges_by: &[Basis::Facts],
     threshold: "a VXLAN or Geneve tunnel on a card whose table lacks the tunnel's UDP port, or whose tunnel \
                 segmentation is off and could be on",
     effect: "segmentation, checksum and spreading of the inner packets in hardware; no verified figure",
     source: "Documentation/networking/segmentation-offloads.rst, vxlan.rst; ethtool-netlink.rst \
              (TUNNEL_INFO_GET); research/rules.md rule 32",
+    fix: Fix::Proposed(&[Class::R2]),
     persist: "systemd .link or .netdev file (the feature; DestinationPort= of the tunnel)",
     contested: None,
     page: include_str!("../../../../docs/rules/tunnel-offload-missing.md"),

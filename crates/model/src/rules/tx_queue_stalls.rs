@@ -4,7 +4,8 @@
 
 use super::judged::{Growth, Judged, growth, judge_watched};
 use super::{ALWAYS, Said, subject};
-use crate::finding::{Outcome, Rule, Scene, Severity, Stage};
+use crate::finding::{Basis, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
+use crate::setting::Class;
 use crate::host::Nic;
 use crate::units::Ratio;
 use crate::units::real;
@@ -13,14 +14,17 @@ use crate::watch::Watch;
 pub(super) const RULE: Rule = Rule {
     id: "tx-queue-stalls",
     number: 25,
+    status: Status::Implemented,
     title: "a transmit queue stood still",
     severity: Severity::Crit,
     stage: Stage::Errors,
     profiles: ALWAYS,
+    judges_by: &[Basis::Counters],
     threshold: "a transmit timeout (crit); a stall that byte queue limits saw (warn); the queue stopped for \
                 more than 1 % of the packets (note)",
     effect: "no verified figure; a timeout resets the queue or the card and loses what it held",
     source: "Documentation/ABI/testing/sysfs-class-net-queues; the ENA driver guide; research/rules.md rule 25",
+    fix: Fix::Advised(&[Class::R1, Class::R2]),
     persist: "systemd .link file (TxBufferSize=) where the ring was the cause",
     contested: None,
     page: include_str!("../../../../docs/rules/tx-queue-stalls.md"),

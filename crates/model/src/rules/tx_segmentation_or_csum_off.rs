@@ -5,25 +5,28 @@
 use std::collections::BTreeMap;
 
 use super::{BULK, Said, each_nic, found, remedy, sends, subject, undetermined};
-use crate::finding::{Evidence, Outcome, Rule, Scene, Severity, Stage};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
 use crate::host::{Feature, Nic, NicKind};
 use crate::known::Known;
-use crate::setting::{NicKnob, SettingKey, Value};
+use crate::setting::{NicKnob, SettingKey, Value, Class};
 use crate::shell;
 use crate::units::BitRate;
 
 pub(super) const RULE: Rule = Rule {
     id: "tx-segmentation-or-csum-off",
     number: 28,
+    status: Status::Implemented,
     title: "an offload that sends large packets is off although it could be on",
     severity: Severity::Warn,
     stage: Stage::Offloads,
     profiles: BULK,
+    judges_by: &[Basis::Facts],
     threshold: "TSO, GSO, transmit checksum or scatter-gather inactive and changeable, on a card or veth; a \
                 note on a link below 5 Gb/s",
     effect: "fewer passes through the stack per byte: 11 -> 18 Gb/s for one flow over veth \
              (measured for linerate, Linux 6.18, two CPUs)",
     source: "Documentation/networking/segmentation-offloads.rst; research/rules.md rule 28",
+    fix: Fix::Proposed(&[Class::R2]),
     persist: "systemd .link file (TCPSegmentationOffload=, GenericSegmentationOffload=) or nmcli \
               ethtool.feature-*",
     contested: None,

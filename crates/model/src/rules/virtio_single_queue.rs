@@ -3,14 +3,15 @@
 
 use super::devices::{Notice, judged, unknown};
 use super::{each_nic, remedy, subject};
-use crate::finding::{Evidence, Outcome, Profile, Rule, Scene, Severity, Stage};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Rule, Scene, Severity, Stage, Status};
 use crate::host::{Nic, QueueKind};
 use crate::known::{Gap, Known};
-use crate::setting::{NicKnob, SettingKey, Value};
+use crate::setting::{NicKnob, SettingKey, Value, Class};
 
 pub(super) const RULE: Rule = Rule {
     id: "virtio-single-queue",
     number: 78,
+    status: Status::Implemented,
     title: "a virtio interface uses one queue pair in a guest of several CPUs",
     severity: Severity::Warn,
     stage: Stage::Saturation,
@@ -22,10 +23,12 @@ pub(super) const RULE: Rule = Rule {
         Profile::Mixed,
         Profile::Measurement,
     ],
+    judges_by: &[Basis::Facts],
     threshold: "driver virtio_net with one combined queue and more than one CPU online; a warning where the \
                 host offers more and there are more than 2 CPUs",
     effect: "several CPUs receive and send; no verified figure, measure it with several flows",
     source: "ethtool(8) --show-channels; virtio 1.2, 5.1 (VIRTIO_NET_F_MQ); research/rules.md rule 78",
+    fix: Fix::Proposed(&[Class::R2]),
     persist: "a systemd .link file (CombinedChannels=), and queues='N' of the interface's driver on the host",
     contested: None,
     page: include_str!("../../../../docs/rules/virtio-single-queue.md"),

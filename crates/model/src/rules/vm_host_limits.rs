@@ -3,7 +3,8 @@
 
 use super::devices::{Notice, growth, judged, or_unwatched, unknown};
 use super::{ALWAYS, each_nic, subject};
-use crate::finding::{Evidence, Outcome, Rule, Scene, Severity, Stage};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
+use crate::setting::Class;
 use crate::host::{Nic, VirtualFunction};
 use crate::known::{Gap, Known};
 use crate::units::{BitRate, Ratio};
@@ -11,14 +12,17 @@ use crate::units::{BitRate, Ratio};
 pub(super) const RULE: Rule = Rule {
     id: "vm-host-limits",
     number: 79,
+    status: Status::AdviceOnly,
     title: "the machine below takes CPU time from this guest, or caps a virtual function",
     severity: Severity::Warn,
     stage: Stage::HardCeiling,
     profiles: ALWAYS,
+    judges_by: &[Basis::Facts, Basis::Counters],
     threshold: "more than 10 % of a CPU's time stolen while watched; note: more than 1 %, a rate of a virtual \
                 function below the link's, 32 CPUs or more in one node",
     effect: "a ceiling: only the machine below can lift it",
     source: "proc_stat(5); ip-link(8), vf; research/rules.md rule 79",
+    fix: Fix::Advised(&[Class::R4]),
     persist: "the host's own: pinned virtual CPUs, no overcommitment, `ip link set PF vf N max_tx_rate`",
     contested: None,
     page: include_str!("../../../../docs/rules/vm-host-limits.md"),

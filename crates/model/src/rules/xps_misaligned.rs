@@ -3,23 +3,26 @@
 
 use super::spreading::{few, in_use, irq_gaps, needed, queue_file, queue_name};
 use super::{ALWAYS, Said, each_nic, found, remedy, subject, undetermined};
-use crate::finding::{Evidence, Outcome, Remedy, Rule, Scene, Severity, Stage};
+use crate::finding::{Basis, Evidence, Fix, Outcome, Remedy, Rule, Scene, Severity, Stage, Status};
 use crate::host::{Nic, Queue, QueueKind};
 use crate::ids::CpuSet;
 use crate::known::Gap;
-use crate::setting::{NicKnob, SettingKey, Value};
+use crate::setting::{NicKnob, SettingKey, Value, Class};
 
 pub(super) const RULE: Rule = Rule {
     id: "xps-misaligned",
     number: 14,
+    status: Status::Implemented,
     title: "CPUs send by queues whose interrupts go elsewhere",
     severity: Severity::Note,
     stage: Stage::Tuning,
     profiles: ALWAYS,
+    judges_by: &[Basis::Facts],
     threshold: "several transmit queues, and none has xps_cpus (nor xps_rxqs), or the CPU of a queue's \
                 interrupt is not among its xps_cpus",
     effect: "a lock shared between CPUs, and completions on another CPU; no general figure",
     source: "Documentation/networking/scaling.rst; research/rules.md rule 14",
+    fix: Fix::Proposed(&[Class::R1]),
     persist: "a unit that runs at boot and after every change of channels, which clears it",
     contested: None,
     page: include_str!("../../../../docs/rules/xps-misaligned.md"),

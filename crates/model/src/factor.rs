@@ -1,8 +1,8 @@
 //! What a search of settings may vary: each setting of a path, with the values that are worth a trial.
 //!
-//! The values are those that documents and field reports name (research/rules.md, section 2; the kernel's
-//! networking documents), not every one that could be written: a search has some minutes, not a year. The rules are
-//! not asked: what they do not know of is what a search is for.
+//! The values are those that documents and field reports name (Documentation/networking/scaling.rst,
+//! ip-sysctl.rst, napi.rst; the rules cite the rest), not every one that could be written: a search has
+//! some minutes, not a year. The rules are not asked: what they do not know of is what a search is for.
 
 use serde::{Deserialize, Serialize};
 

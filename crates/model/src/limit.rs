@@ -53,7 +53,7 @@ pub mod threshold {
     /// All CPUs of a machine busy together for at least this share are used up.
     pub const MACHINE_SHARE: Ratio = Ratio::new(0.95);
     /// A flow that waited for a buffer or window for more than this share of its busy time is limited by
-    /// it (research/rules.md rule 58).
+    /// it: linerate's own threshold for `tcpi_rwnd_limited` and `tcpi_sndbuf_limited` (include/uapi/linux/tcp.h).
     pub const LIMITED_SHARE: Ratio = Ratio::new(0.20);
     /// A round trip from here on is the path's, not that of two hosts' own work ...
     pub const PATH_RTT: Nanoseconds = Nanoseconds::from_micros(500);

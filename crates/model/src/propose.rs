@@ -1,8 +1,8 @@
 //! From findings to proposals: which remedies to try, and in what order.
 //!
 //! All remedies of one rule are one proposal, also when both ends need them (a send buffer here, a
-//! receive buffer there): apart they may do nothing. The order is that of questioning
-//! (research/rules.md, 2.R): hard ceilings, errors, saturation, locality, offloads and buffers, tuning.
+//! receive buffer there): apart they may do nothing. The order is that of [`Stage`]: hard
+//! ceilings, errors, saturation, locality, offloads and buffers, tuning.
 
 use std::collections::BTreeSet;
 
@@ -50,7 +50,7 @@ pub struct Permit {
 }
 
 impl Default for Permit {
-    /// What linerate does alone: nothing that drops a link (research/rules.md, 2.0).
+    /// What linerate does alone: nothing that drops a link.
     fn default() -> Self {
         Self {
             class_max: Class::R2,

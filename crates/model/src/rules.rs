@@ -1,6 +1,6 @@
 //! The rules: one file each, listed in [`RULES`]. A rule asks one question about a [`Scene`]; what it
 //! answers is a finding, that a fact is missing, or (when all is well or the profile is not concerned)
-//! nothing. Catalogue and thresholds: research/rules.md; each rule names its source.
+//! nothing. Each rule names its source; a threshold without one is linerate's own.
 
 mod devices;
 mod facts;

@@ -1,7 +1,7 @@
 //! What makes a host steady enough to be measured: the settings of the profile `measurement`. A clock that does not
 //! move, CPUs that do not sleep (which only a process can hold: `cpu/max-latency-us`), interrupts that stay where
-//! they are and come at fixed intervals (research/rules.md; the second field report turns these off before it
-//! believes a number).
+//! they are and come at fixed intervals (Documentation/admin-guide/pm/cpuidle.rst, irqbalance(1),
+//! Documentation/networking/ethtool-netlink.rst).
 
 use crate::host::{Host, Nic};
 use crate::setting::{MachineKnob, NicKnob, PolicyKnob, SettingKey, Value};

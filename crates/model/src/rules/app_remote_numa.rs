@@ -33,7 +33,7 @@ pub(super) const RULE: Rule = Rule {
                 20 % of its pages elsewhere; note while it only listens",
     effect: "2065 -> 1720 MB/s with the memory thread on the other socket (Sci. Prog. 2018, 4120561); \
              more at 100 Gb/s, where the copy is the limit",
-    source: "fasterdata.es.net 100g-benchmarking; research/rules.md rule 3",
+    source: "fasterdata.es.net, 100G benchmarking; proc_pid_status(5), proc_pid_numa_maps(5)",
     fix: Fix::Advised(&[Class::R1]),
     persist: "a drop-in of the service: CPUAffinity=, NUMAPolicy=bind, NUMAMask=",
     contested: None,

@@ -20,7 +20,9 @@ pub(super) const RULE: Rule = Rule {
     judges_by: &[Basis::Counters],
     threshold: "dropped of /proc/net/softnet_stat grows on any CPU",
     effect: "each drop is a lost packet that TCP sends again; no general figure",
-    source: "Documentation/admin-guide/sysctl/net.rst; RHEL's tuning guide; research/rules.md rule 17",
+    source: "Documentation/admin-guide/sysctl/net.rst (netdev_max_backlog); \
+             Documentation/networking/scaling.rst (RPS flow limit); Red Hat Enterprise Linux 10, \
+             network performance tuning",
     fix: Fix::Proposed(&[Class::R1]),
     persist: "sysctl.d",
     contested: None,

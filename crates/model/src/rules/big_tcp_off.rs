@@ -21,7 +21,7 @@ pub(super) const RULE: Rule = Rule {
     threshold: "a super-packet limit of 64 KiB while the hardware's is larger, on a link of 100 Gb/s or more",
     effect: "8887 -> 12839 transactions/s of 80 kB at 100 Gb/s (+44 %), p99 172 -> 132 us (BIG TCP cover \
              letter); no gain for one flow at 200 Gb/s on gve",
-    source: "the BIG TCP series on netdev; Documentation/netlink/specs/rt-link.yaml; research/rules.md rule 31",
+    source: "BIG TCP patch series on netdev; Documentation/netlink/specs/rt-link.yaml; ip-link(8)",
     fix: Fix::Proposed(&[Class::R1]),
     persist: "a unit that runs at boot, or a systemd .link file (names not verified)",
     contested: Some(

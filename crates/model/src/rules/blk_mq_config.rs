@@ -20,7 +20,7 @@ pub(super) const RULE: Rule = Rule {
                 queues than CPUs, completions on any CPU, a rotating disk without a scheduler",
     effect: "Blockbridge's tuning of NVMe/TCP as a whole (not this knob alone): -40 % latency, +65 % \
              operations per second at queue depth 1 (not verified)",
-    source: "Documentation/ABI/stable/sysfs-block; Scylla perftune.py; research/rules.md rule 76",
+    source: "Documentation/ABI/stable/sysfs-block; seastar, perftune.py",
     fix: Fix::Proposed(&[Class::R1]),
     persist: "a udev rule: ACTION==\"add|change\", KERNEL==\"nvme*n*\", ATTR{queue/scheduler}=\"none\"",
     contested: None,

@@ -19,7 +19,9 @@ pub(super) const RULE: Rule = Rule {
     threshold: "net.core.busy_poll above 0 with net.core.busy_read 0; in the latency profile also both \
                 above 0 while BusyPollRxPackets does not grow",
     effect: "sockets are polled only where the program asks for it (SO_BUSY_POLL); no general figure",
-    source: "Documentation/admin-guide/sysctl/net.rst; research/rules.md rule 19",
+    source: "Documentation/networking/napi.rst (busy polling); \
+             Documentation/admin-guide/sysctl/net.rst (busy_poll, busy_read); amzn-drivers, \
+             ENA_Linux_Best_Practices.rst",
     fix: Fix::Proposed(&[Class::R1]),
     persist: "the program's own SO_BUSY_POLL; or sysctl.d",
     contested: None,

@@ -20,7 +20,8 @@ pub(super) const RULE: Rule = Rule {
                 does not stamp what it receives",
     effect: "each reading of hpet or acpi_pm goes to a device instead of a register, several for each \
              packet; measure it",
-    source: "Documentation/timers/timekeeping.rst; research/rules.md rule 54",
+    source: "Documentation/timers/timekeeping.rst; Documentation/networking/ethtool-netlink.rst \
+             (TSINFO_GET)",
     fix: Fix::Proposed(&[Class::R1]),
     persist: "clocksource=tsc on the kernel command line, when the kernel trusts the TSC",
     contested: None,

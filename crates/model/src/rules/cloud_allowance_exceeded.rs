@@ -21,7 +21,8 @@ pub(super) const RULE: Rule = Rule {
     judges_by: &[Basis::Counters],
     threshold: "more than 0.1 % of the packets queued or dropped over the allowance (crit), fewer (note)",
     effect: "exact: no setting of the host passes the provider's limit",
-    source: "ena.rst; research/rules.md rule 26",
+    source: "drivers/net/ethernet/amazon/ena/ena_ethtool.c; amzn-drivers, \
+             ENA_Linux_Best_Practices.rst",
     fix: Fix::Advised(&[Class::R4]),
     persist: "a larger instance; nothing on the host",
     contested: None,

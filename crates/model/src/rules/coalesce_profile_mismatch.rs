@@ -26,7 +26,10 @@ pub(super) const RULE: Rule = Rule {
                 queue in a second warn",
     effect: "up to rx-usecs on each round trip; 80 us leave 12500 interrupts a second and queue, 10 us \
              100000 (ice)",
-    source: "the ENA and ice drivers' guides; research/rules.md rule 15",
+    source: "Documentation/networking/ethtool-netlink.rst (COALESCE_GET); amzn-drivers, \
+             ENA_Linux_Best_Practices.rst; \
+             Documentation/networking/device_drivers/ethernet/intel/ice.rst; fasterdata.es.net, 100G \
+             tuning",
     fix: Fix::Proposed(&[Class::R1]),
     persist: "a .link file, or NetworkManager's ethtool.coalesce-* properties",
     contested: Some(

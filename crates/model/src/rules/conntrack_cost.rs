@@ -23,7 +23,7 @@ pub(super) const RULE: Rule = Rule {
                 connections in a bucket (note); none of these, for forwarding, latency and measurement: that \
                 connections are tracked at all (note)",
     effect: "new connections are no longer dropped; what tracking costs each packet must be measured",
-    source: "Documentation/networking/nf_conntrack-sysctl.rst; research/rules.md rule 64",
+    source: "Documentation/networking/nf_conntrack-sysctl.rst; conntrack(8)",
     fix: Fix::Proposed(&[Class::R1]),
     persist: "net.netfilter.nf_conntrack_max in /etc/sysctl.d; notrack rules in the firewall's own file",
     contested: None,

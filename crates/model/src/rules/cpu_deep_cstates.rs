@@ -21,7 +21,7 @@ pub(super) const RULE: Rule = Rule {
                 limit of the kernel does not forbid it; latency profile only",
     effect: "1.2 ms of a ping in a local network on one idle router (slava.cc); on servers not verified, \
              measure it",
-    source: "Documentation/admin-guide/pm/cpuidle.rst; research/rules.md rule 52",
+    source: "Documentation/admin-guide/pm/cpuidle.rst; Documentation/power/pm_qos_interface.rst",
     fix: Fix::Proposed(&[Class::R0]),
     persist: "a small service that holds /dev/cpu_dma_latency open, or the latency profile of tuned",
     contested: None,

@@ -24,7 +24,8 @@ pub(super) const RULE: Rule = Rule {
                 preference power or balance_power; turbo off; highest frequency allowed below 95 % of \
                 the hardware's (50 % with acpi-cpufreq, which counts boost apart); thermal throttling while watched. Note where all links are below 10 Gb/s",
     effect: "about 30 Gb/s for one flow needs 3 GHz or more (fasterdata.es.net)",
-    source: "Documentation/admin-guide/pm/cpufreq.rst; research/rules.md rule 51",
+    source: "Documentation/admin-guide/pm/cpufreq.rst; Documentation/admin-guide/pm/intel_pstate.rst; \
+             fasterdata.es.net, 100G tuning",
     fix: Fix::Proposed(&[Class::R1]),
     persist: "a unit that runs at boot, or the active profile of tuned",
     contested: None,

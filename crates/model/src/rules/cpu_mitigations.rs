@@ -19,7 +19,8 @@ pub(super) const RULE: Rule = Rule {
     judges_by: &[Basis::Facts],
     threshold: "page table isolation, IBRS at each entry, cleared CPU buffers or untrained returns in use",
     effect: "depends on how often the program enters the kernel; no figure holds for all, measure it",
-    source: "Documentation/admin-guide/hw-vuln; research/rules.md rule 53",
+    source: "Documentation/admin-guide/hw-vuln; Documentation/ABI/testing/sysfs-devices-system-cpu \
+             (vulnerabilities)",
     fix: Fix::Advised(&[Class::R4]),
     persist: "nothing to keep: newer processors need fewer of them",
     contested: None,

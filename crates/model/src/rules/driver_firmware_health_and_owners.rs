@@ -22,7 +22,8 @@ pub(super) const RULE: Rule = Rule {
                 temperature at its limit; note: stored firmware other than the running, a program that \
                 changes settings by itself",
     effect: "a card that works; changes that stay; no figure",
-    source: "Documentation/networking/devlink/devlink-health.rst, devlink-info.rst; research/rules.md rule 80",
+    source: "Documentation/networking/devlink/devlink-health.rst; \
+             Documentation/networking/devlink/devlink-info.rst",
     fix: Fix::Advised(&[Class::R4]),
     persist: "firmware by the vendor's tool; changes through the program that owns the setting",
     contested: None,

@@ -18,7 +18,7 @@ pub(super) const RULE: Rule = Rule {
     judges_by: &[Basis::Facts],
     threshold: "energy-efficient Ethernet enabled and in use on the link",
     effect: "the time to wake the link, for each packet after a pause; to be measured",
-    source: "IEEE 802.3az; Documentation/networking/ethtool-netlink.rst; research/rules.md rule 42",
+    source: "IEEE 802.3az; Documentation/networking/ethtool-netlink.rst (EEE_GET)",
     fix: Fix::Proposed(&[Class::R3]),
     persist: "systemd .link file (option not verified) or a unit that runs at boot",
     contested: None,

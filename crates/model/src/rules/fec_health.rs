@@ -23,7 +23,8 @@ pub(super) const RULE: Rule = Rule {
                 (note), 1e-5 (warn), ten times that on lanes of 50 Gb/s and more; none from 200 Gb/s on (warn), \
                 from 25 Gb/s (note)",
     effect: "each uncorrected block loses frames, and each lost frame slows its connection; no figure",
-    source: "Documentation/networking/ethtool-netlink.rst (FEC_GET); mlx5 counters.rst; research/rules.md rule 38",
+    source: "Documentation/networking/ethtool-netlink.rst (FEC_GET); \
+             Documentation/networking/device_drivers/ethernet/mellanox/mlx5/counters.rst",
     fix: Fix::Advised(&[Class::R3]),
     persist: "ethtool --set-fec on both ends at boot (a unit), or the cable",
     contested: None,

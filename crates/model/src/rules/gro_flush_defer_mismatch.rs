@@ -21,7 +21,7 @@ pub(super) const RULE: Rule = Rule {
                 also a timeout above 200 us",
     effect: "a timeout alone holds packets back, deferring alone does nothing; a long timeout is latency \
              at low load; no general figure",
-    source: "Documentation/networking/napi.rst; research/rules.md rule 20",
+    source: "Documentation/networking/napi.rst (software IRQ coalescing)",
     fix: Fix::Proposed(&[Class::R1]),
     persist: "a unit that runs at boot",
     contested: None,

@@ -20,7 +20,7 @@ pub(super) const RULE: Rule = Rule {
     threshold: "rx-gro inactive and changeable; of a veth only where what comes in was cut before it was sent",
     effect: "one pass through the stack for many packets; 4.10 -> 9.14 Gb/s in one program with its own \
              stack (Tailscale)",
-    source: "Documentation/networking/segmentation-offloads.rst; research/rules.md rule 27",
+    source: "Documentation/networking/segmentation-offloads.rst (Generic Receive Offload)",
     fix: Fix::Proposed(&[Class::R2]),
     persist: "systemd .link file (GenericReceiveOffload=) or nmcli ethtool.feature-gro",
     contested: None,

@@ -20,7 +20,7 @@ pub(super) const RULE: Rule = Rule {
     threshold: "a link without ACTIVE state or subnet manager; one lane; a rate 5 % below width x speed; SDR; \
                 while watched any recovery or loss of the link, or more than 10 errors an hour",
     effect: "the link runs at its full rate; errors stop costing packets",
-    source: "Documentation/ABI/stable/sysfs-class-infiniband; research/rules.md rule 74",
+    source: "Documentation/ABI/stable/sysfs-class-infiniband; ibqueryerrors(8)",
     fix: Fix::Elsewhere,
     persist: "nothing to keep: mend cable, port or subnet manager",
     contested: None,

@@ -23,7 +23,9 @@ pub(super) const RULE: Rule = Rule {
                 chose it",
     effect: "up to 20 % of throughput at 200 Gb/s goes to IOTLB misses (Farshin et al., PeerJ CS 2023); \
              strict mode adds the cost of each unmap",
-    source: "Documentation/ABI/testing/sysfs-kernel-iommu_groups; research/rules.md rule 50",
+    source: "Documentation/ABI/testing/sysfs-kernel-iommu_groups; \
+             Documentation/admin-guide/kernel-parameters.txt (iommu.strict=); Farshin et al., PeerJ \
+             Computer Science 2023",
     fix: Fix::Advised(&[Class::R4, Class::R5]),
     persist: "kernel command line: iommu.strict=0, or iommu.passthrough=1 where the card is trusted",
     contested: None,

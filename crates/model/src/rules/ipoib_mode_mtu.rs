@@ -19,7 +19,7 @@ pub(super) const RULE: Rule = Rule {
     judges_by: &[Basis::Facts],
     threshold: "connected mode; datagram mode with an MTU more than 4 bytes below what the port carries",
     effect: "datagram mode has checksum and segmentation offloads, connected mode packets of 64 KiB: measure",
-    source: "Documentation/infiniband/ipoib.rst; research/rules.md rule 75",
+    source: "Documentation/infiniband/ipoib.rst",
     fix: Fix::Proposed(&[Class::R3]),
     persist: "the connection's transport mode and MTU in NetworkManager or the distribution's own files; all \
               hosts of the subnet alike",

@@ -28,7 +28,7 @@ pub(super) const RULE: Rule = Rule {
                 each of two on one core carried more than 10 % of 1000 packets a second and more; note: a queue's core runs \
                 a thread of the trial",
     effect: "two streams' interrupts on one core \"greatly impact\" results (fasterdata); no figure",
-    source: "Documentation/networking/scaling.rst; fasterdata.es.net; research/rules.md rule 5",
+    source: "Documentation/networking/scaling.rst; fasterdata.es.net, 100G tuning",
     fix: Fix::Proposed(&[Class::R1]),
     persist: "a unit that runs at boot and after every link reset or channel change; and tell irqbalance",
     contested: None,

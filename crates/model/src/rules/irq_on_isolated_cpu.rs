@@ -24,7 +24,8 @@ pub(super) const RULE: Rule = Rule {
     threshold: "a queue interrupt on a CPU of isolcpus= or nohz_full=, or new interrupts allowed there; \
                 warn in the latency profile, note in others",
     effect: "jitter on the CPUs that were set apart to have none; no general figure",
-    source: "Documentation/admin-guide/kernel-parameters.txt; tuned's irq plugin; research/rules.md rule 6",
+    source: "Documentation/admin-guide/kernel-parameters.txt (isolcpus=, nohz_full=, irqaffinity=); \
+             TuneD, irq plugin",
     fix: Fix::Proposed(&[Class::R1]),
     persist: "irqaffinity= on the kernel's command line; isolcpus=managed_irq,... for managed interrupts",
     contested: None,

@@ -26,7 +26,8 @@ pub(super) const RULE: Rule = Rule {
     threshold: "more than 5 % of the card's queue interrupts on CPUs that are not local to it",
     effect: "10-20 % in Ceph from explicit affinity (chef-bcpc #2115); 2065 -> 1720 MB/s with the memory \
              thread on the other socket (Sci. Prog. 2018, 4120561)",
-    source: "Documentation/networking/scaling.rst; research/rules.md rule 2",
+    source: "Documentation/networking/scaling.rst; Documentation/core-api/irq/irq-affinity.rst; \
+             bloomberg/chef-bcpc#2115",
     fix: Fix::Proposed(&[Class::R1]),
     persist: "a unit that runs at boot and after every link reset or channel change; and tell irqbalance",
     contested: None,

@@ -26,7 +26,8 @@ pub(super) const RULE: Rule = Rule {
     threshold: "warn: two or more receive queues, all delivered to the same single CPU of several; crit: \
                 90 % of the interrupts of two or more queues on a CPU that is more than 60 % softirq",
     effect: "a hard cap: what one core receives is all that the card receives (redpanda#10444)",
-    source: "Documentation/networking/scaling.rst; redpanda#10444; research/rules.md rule 4",
+    source: "Documentation/networking/scaling.rst; Documentation/core-api/irq/irq-affinity.rst; \
+             redpanda-data/redpanda#10444; systemd/systemd#40195",
     fix: Fix::Proposed(&[Class::R1]),
     persist: "a unit that runs at boot and after every link reset or channel change; and tell irqbalance",
     contested: None,

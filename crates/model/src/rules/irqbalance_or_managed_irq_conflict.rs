@@ -24,7 +24,8 @@ pub(super) const RULE: Rule = Rule {
                 latency and measurement profiles), or it may move those of two or more queues; or the \
                 kernel manages one that is badly placed",
     effect: "a pin is lost within 10 s, irqbalance's default interval; contested, measure both",
-    source: "irqbalance(1); kernel/irq/proc.c; research/rules.md rule 7",
+    source: "irqbalance(1); kernel/irq/proc.c; amzn-drivers, ENA_Linux_Best_Practices.rst; \
+             Documentation/networking/device_drivers/ethernet/intel/ice.rst",
     fix: Fix::Advised(&[Class::R1]),
     persist: "irqbalance's own --banirq= or policy script in its environment drop-in; not its file in place",
     contested: Some(

@@ -21,7 +21,8 @@ pub(super) const RULE: Rule = Rule {
     threshold: "a CPU of isolcpus= or nohz_full= takes packets by RPS (warn) or unbound kernel work (note); a \
                 program of several threads has several isolated CPUs, or none has any (note)",
     effect: "isolated CPUs are taken from all other work; used wrongly they cost and bring nothing; measure",
-    source: "Documentation/admin-guide/kernel-parameters.txt; research/rules.md rule 55",
+    source: "Documentation/admin-guide/kernel-parameters.txt (isolcpus=, nohz_full=); \
+             Documentation/core-api/workqueue.rst",
     fix: Fix::Advised(&[Class::R4]),
     persist: "the kernel command line, or cpuset partitions",
     contested: None,

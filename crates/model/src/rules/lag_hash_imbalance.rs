@@ -24,7 +24,7 @@ pub(super) const RULE: Rule = Rule {
                 zeros; slaves in different aggregators or of different speed; one slave at 80 % of its link \
                 while another sends less than half of it",
     effect: "up to the sum of the slaves for several flows; one flow never gets more than one slave",
-    source: "Documentation/networking/bonding.rst; research/rules.md rule 66",
+    source: "Documentation/networking/bonding.rst",
     fix: Fix::Proposed(&[Class::R2]),
     persist: "bond options in NetworkManager, systemd-networkd (TransmitHashPolicy=) or netplan",
     contested: None,

@@ -20,7 +20,7 @@ pub(super) const RULE: Rule = Rule {
     threshold: "no link, and the driver names a fault (crit); no cable or no partner: crit where the \
                 interface was asked for, warn where a bond counts on it, else a note",
     effect: "without a link nothing passes",
-    source: "Documentation/networking/ethtool-netlink.rst (extended link state); research/rules.md rule 37",
+    source: "Documentation/networking/ethtool-netlink.rst (LINKSTATE_GET, extended link state)",
     fix: Fix::Elsewhere,
     persist: "nothing on the host: cable, module, partner or its FEC and speed",
     contested: None,

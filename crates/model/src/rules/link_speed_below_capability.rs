@@ -20,7 +20,7 @@ pub(super) const RULE: Rule = Rule {
     threshold: "a speed below the fastest mode that both ends offer, or half duplex (warn); below the port's \
                 own fastest mode where the partner does not say (note)",
     effect: "exact: the ratio of the speeds",
-    source: "Documentation/networking/ethtool-netlink.rst; research/rules.md rule 36",
+    source: "Documentation/networking/ethtool-netlink.rst (LINKMODES_GET)",
     fix: Fix::Advised(&[Class::R3]),
     persist: "systemd .link file (BitsPerSecond=, AutoNegotiation=) where the speed was set by hand",
     contested: None,

@@ -20,8 +20,7 @@ pub(super) const RULE: Rule = Rule {
     judges_by: &[Basis::Facts],
     threshold: "rx-lro active on a host that forwards, or on a port of a bridge or below a macvlan",
     effect: "merged packets exceed the MTU of the way out and are dropped or sent with wrong lengths",
-    source: "Documentation/networking/netdev-features.rst; dev_disable_lro in net/core/dev.c; \
-             research/rules.md rule 29",
+    source: "Documentation/networking/netdev-features.rst; dev_disable_lro in net/core/dev.c",
     fix: Fix::Proposed(&[Class::R2]),
     persist: "systemd .link file (LargeReceiveOffload=) or nmcli ethtool.feature-lro",
     contested: None,

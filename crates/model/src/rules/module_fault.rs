@@ -19,7 +19,8 @@ pub(super) const RULE: Rule = Rule {
     threshold: "any alarm, a warning of low received light, or a CMIS state other than ModuleReady (warn); \
                 other warnings (note)",
     effect: "a failing module loses frames or the link; no figure",
-    source: "SFF-8472, SFF-8636, CMIS; ethtool-netlink.rst (MODULE_EEPROM_GET); research/rules.md rule 40",
+    source: "SFF-8472, SFF-8636, CMIS; Documentation/networking/ethtool-netlink.rst \
+             (MODULE_EEPROM_GET)",
     fix: Fix::Advised(&[Class::R3]),
     persist: "nothing on the host: clean, reseat or replace it",
     contested: None,

@@ -24,7 +24,8 @@ pub(super) const RULE: Rule = Rule {
     threshold: "an MTU above what the interface below carries, a port that differs from its bond or bridge, \
                 two ends of one subnet that differ, or frames that arrive longer than the MTU",
     effect: "frames that are too long are dropped without a word, or every packet is cut in two",
-    source: "RFC 7348, RFC 8926; Documentation/networking/bonding.rst; research/rules.md rule 33",
+    source: "RFC 7348; RFC 8926; Documentation/networking/bonding.rst; \
+             Documentation/networking/device_drivers/ethernet/mellanox/mlx5/counters.rst",
     fix: Fix::Proposed(&[Class::R3]),
     persist: "systemd .network or .link file (MTUBytes=) or nmcli 802-3-ethernet.mtu",
     contested: None,

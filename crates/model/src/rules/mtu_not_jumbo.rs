@@ -18,7 +18,8 @@ pub(super) const RULE: Rule = Rule {
     judges_by: &[Basis::Facts],
     threshold: "MTU 1500 or less on a link of 25 Gb/s or more whose card takes 9000",
     effect: "six times fewer frames; what is left of it after GRO and TSO is to be measured",
-    source: "intel/ice.rst (jumbo frames); fasterdata.es.net; research/rules.md rule 34",
+    source: "Documentation/networking/device_drivers/ethernet/intel/ice.rst (jumbo frames); \
+             fasterdata.es.net",
     fix: Fix::Proposed(&[Class::R3]),
     persist: "systemd .network or .link file (MTUBytes=) or nmcli 802-3-ethernet.mtu, on every host and switch",
     contested: Some(

@@ -20,7 +20,8 @@ pub(super) const RULE: Rule = Rule {
     judges_by: &[Basis::Counters],
     threshold: "time_squeeze of a CPU grows by more than 1 in a second while it is more than 50 % softirq",
     effect: "what is left waits in the ring and may be dropped there; no general figure",
-    source: "net/core/dev.c (net_rx_action); netutils-linux's thresholds; research/rules.md rule 16",
+    source: "Documentation/admin-guide/sysctl/net.rst (netdev_budget); net_rx_action in \
+             net/core/dev.c; netutils-linux, network-top",
     fix: Fix::Proposed(&[Class::R1]),
     persist: "sysctl.d",
     contested: None,

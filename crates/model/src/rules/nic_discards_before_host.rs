@@ -20,7 +20,8 @@ pub(super) const RULE: Rule = Rule {
     threshold: "any packet discarded in the card's own buffer; PCIe writes stalled for more than 5 % of a \
                 second (note), 30 % (crit)",
     effect: "the rate that PCIe and memory really take; no ring size helps",
-    source: "mlx5 counters.rst (outbound_pci_stalled_wr, rx_discards_phy), ice.rst; research/rules.md rule 23",
+    source: "Documentation/networking/device_drivers/ethernet/mellanox/mlx5/counters.rst; \
+             Documentation/networking/device_drivers/ethernet/intel/ice.rst",
     fix: Fix::Elsewhere,
     persist: "as the rule that finds the cause says (PCIe, IOMMU, node, clock)",
     contested: None,

@@ -21,8 +21,8 @@ pub(super) const RULE: Rule = Rule {
     threshold: "numa_node is -1, or the bridge above names another node, on a machine with more than one \
                 node",
     effect: "none by itself: it makes every rule and tool of locality guess, mostly node 0",
-    source: "Documentation/ABI/testing/sysfs-bus-pci; hwloc's NEWS names a BIOS that reports wrong \
-             nodes; research/rules.md rule 1",
+    source: "Documentation/ABI/testing/sysfs-bus-pci (numa_node); hwloc NEWS, a BIOS that reports the \
+             wrong node",
     fix: Fix::Advised(&[Class::R1]),
     persist: "a firmware update; a unit that writes numa_node at boot (it taints the kernel)",
     contested: None,

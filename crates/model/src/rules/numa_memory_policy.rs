@@ -19,7 +19,8 @@ pub(super) const RULE: Rule = Rule {
     threshold: "vm.zone_reclaim_mode not 0 on several nodes (warn); where latency counts: \
                 kernel.numa_balancing on, transparent huge pages always with defrag always (note)",
     effect: "no verified figure: tuned's network-latency and mlnx_tune switch them off; measure it",
-    source: "Documentation/admin-guide/sysctl/vm.rst; research/rules.md rule 56",
+    source: "Documentation/admin-guide/sysctl/vm.rst (zone_reclaim_mode), kernel.rst \
+             (numa_balancing); Documentation/admin-guide/mm/transhuge.rst",
     fix: Fix::Proposed(&[Class::R1]),
     persist: "/etc/sysctl.d/90-linerate.conf; transparent_hugepage= on the kernel command line",
     contested: None,

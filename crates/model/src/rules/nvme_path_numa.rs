@@ -21,7 +21,7 @@ pub(super) const RULE: Rule = Rule {
     threshold: "two live paths or more: policy numa with all of them on one node, or round-robin with paths on \
                 several nodes; any path that is not live",
     effect: "all paths carry requests, or none crosses the link between sockets; no verified figure",
-    source: "Documentation/admin-guide/nvme-multipath.rst; research/rules.md rule 77",
+    source: "Documentation/admin-guide/nvme-multipath.rst",
     fix: Fix::Proposed(&[Class::R1]),
     persist: "a udev rule on SUBSYSTEM==\"nvme-subsystem\": ATTR{iopolicy}=\"queue-depth\"",
     contested: Some(

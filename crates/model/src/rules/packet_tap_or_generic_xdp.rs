@@ -21,7 +21,8 @@ pub(super) const RULE: Rule = Rule {
     threshold: "a socket that captures all protocols; an XDP program attached as generic where the driver \
                 has native XDP",
     effect: "one copy or clone of each packet less; no verified figure, measure it",
-    source: "packet(7); net/packet/af_packet.c; research/rules.md rule 65",
+    source: "packet(7); net/packet/af_packet.c; Documentation/netlink/specs/netdev.yaml \
+             (xdp-features)",
     fix: Fix::Advised(&[Class::R1, Class::R2]),
     persist: "nothing to keep: end the capture; have the program's loader attach it as native",
     contested: None,

@@ -22,7 +22,8 @@ pub(super) const RULE: Rule = Rule {
     threshold: "paused for more than 1 % of the time (counted, or frames x the longest pause where only they \
                 are counted and come ten in a second); a storm event of the card (warn), its error event (crit)",
     effect: "exact: the share of time in which nothing may be sent",
-    source: "IEEE 802.3 clause 31B; mlx5 counters.rst; research/rules.md rule 41",
+    source: "IEEE 802.3 Annex 31B; Documentation/networking/ethtool-netlink.rst (PAUSE_GET); \
+             Documentation/networking/device_drivers/ethernet/mellanox/mlx5/counters.rst",
     fix: Fix::Advised(&[Class::R3]),
     persist: "systemd .link file (RxFlowControl=, TxFlowControl=) where pause is to be switched",
     contested: None,

@@ -19,7 +19,8 @@ pub(super) const RULE: Rule = Rule {
     threshold: "a switch port above an RDMA card redirects peer-to-peer requests or completions (ACS)",
     effect: "about half the rate of GPU to network card was reported (torchcomms #3015); nothing where no \
              device talks to another directly",
-    source: "Documentation/driver-api/pci/p2pdma.rst; research/rules.md rule 49",
+    source: "Documentation/driver-api/pci/p2pdma.rst; Documentation/admin-guide/kernel-parameters.txt \
+             (pci=disable_acs_redir=, config_acs=)",
     fix: Fix::Advised(&[Class::R4]),
     persist: "kernel command line: pci=disable_acs_redir=ADDRESS or pci=config_acs=",
     contested: None,

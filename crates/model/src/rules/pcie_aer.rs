@@ -23,7 +23,7 @@ pub(super) const RULE: Rule = Rule {
                 (warn), any other error (crit)",
     effect: "each bad packet is sent again and holds the link up; an uncorrectable one loses data or the \
              card",
-    source: "Documentation/PCI/pcieaer-howto.rst; research/rules.md rule 48",
+    source: "Documentation/PCI/pcieaer-howto.rst; Documentation/ABI/testing/sysfs-bus-pci-devices-aer",
     fix: Fix::Advised(&[Class::R4]),
     persist: "hardware: seat, riser, slot; BIOS and firmware",
     contested: None,

@@ -18,7 +18,7 @@ pub(super) const RULE: Rule = Rule {
     judges_by: &[Basis::Facts],
     threshold: "any of l0s, l1, l1.1, l1.2 enabled on the card's link, where latency counts",
     effect: "no verified figure: a link in L1 takes microseconds to wake; measure it",
-    source: "Documentation/ABI/testing/sysfs-bus-pci; research/rules.md rule 47",
+    source: "Documentation/ABI/testing/sysfs-bus-pci (link/l1_aspm); drivers/pci/pcie/aspm.c",
     fix: Fix::Proposed(&[Class::R1]),
     persist: "a unit that runs at boot, or pcie_aspm=off on the kernel command line",
     contested: None,

@@ -25,7 +25,7 @@ pub(super) const RULE: Rule = Rule {
                 the sum of the ports that share it (warn)",
     effect: "exact: a Gen3 x8 slot passes 63.008 Gb/s, a Gen3 x16 slot 126.016 Gb/s for both ports of a \
              2 x 100 Gb/s card",
-    source: "pcie_bandwidth_available in drivers/pci/pci.c; research/rules.md rule 44",
+    source: "pcie_bandwidth_available in drivers/pci/pci.c; PCIE_SPEED2MBS_ENC in drivers/pci/pci.h",
     fix: Fix::Advised(&[Class::R4]),
     persist: "hardware: another slot, or the ports on two cards",
     contested: None,

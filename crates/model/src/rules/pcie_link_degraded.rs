@@ -24,7 +24,7 @@ pub(super) const RULE: Rule = Rule {
     threshold: "available below capable bandwidth; crit when 90 % of what is available is less than the \
                 port's rate; note when the port is fed and below 10 Gb/s, or the slot gives no more, and in a guest",
     effect: "exact: Gen3 x8 passes 63.008 Gb/s, so a 100 Gb/s port loses more than a third",
-    source: "pcie_bandwidth_available in drivers/pci/pci.c; research/rules.md rule 43",
+    source: "pcie_bandwidth_available in drivers/pci/pci.c; PCIE_SPEED2MBS_ENC in drivers/pci/pci.h",
     fix: Fix::Advised(&[Class::R4]),
     persist: "hardware: slot, riser, or a BIOS setting",
     contested: None,
@@ -32,8 +32,8 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-/// Of what a link passes, packet headers and descriptors leave at most about this much for payload
-/// (research/rules.md rule 44).
+/// Packet headers and descriptors leave about this share of a link for payload: 256/(256 + 24) = 91 % at
+/// a Max_Payload_Size of 256 bytes, with a header of 12 to 16 and 8 to 12 bytes of framing.
 const USABLE: f64 = 0.9;
 /// A port below this that is fed is no reason to open the machine.
 const SLOW: BitRate = gbit(10);

@@ -21,7 +21,8 @@ pub(super) const RULE: Rule = Rule {
                 (warn from 100 Gb/s); from 100 Gb/s: read requests below 512 octets",
     effect: "headers of 24 octets leave 84 % of a link for payload at 128 octets and 91 % at 256 \
              (computed)",
-    source: "PCI Express Base Specification 7.5.3.4; research/rules.md rule 45",
+    source: "PCI Express Base Specification, 7.5.3.4 (Device Control); \
+             Documentation/admin-guide/kernel-parameters.txt (pci=pcie_bus_*)",
     fix: Fix::Advised(&[Class::R4]),
     persist: "kernel command line: pci=pcie_bus_safe or pci=pcie_bus_perf",
     contested: None,

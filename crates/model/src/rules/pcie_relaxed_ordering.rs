@@ -27,7 +27,8 @@ pub(super) const RULE: Rule = Rule {
     threshold: "relaxed ordering switched off in the device control of a card of 100 Gb/s or more",
     effect: "150 -> 200 Gb/s on AMD EPYC (openucx/ucx #8062), about 16 -> more than 40 GB/s on Emerald \
              Rapids (#10955); slower on Haswell and Broadwell (perftest #116)",
-    source: "PCI Express Base Specification 7.5.3.4; research/rules.md rule 46",
+    source: "PCI Express Base Specification, 7.5.3.4 (Device Control); openucx/ucx#8062, #10955, \
+             #9055; linux-rdma/perftest#116",
     fix: Fix::Advised(&[Class::R4]),
     persist: "BIOS, or the card's own configuration (PCI_WR_ORDERING of mlxconfig); and the application",
     contested: Some(

@@ -20,7 +20,8 @@ pub(super) const RULE: Rule = Rule {
     threshold: "any damaged frame, or any loss of the link while it was watched; frames of a wrong length \
                 alone are a note",
     effect: "each damaged frame is a lost one, and each lost one slows its connection; no figure",
-    source: "Documentation/networking/statistics.rst; mlx5 counters.rst; research/rules.md rule 39",
+    source: "Documentation/networking/statistics.rst; Documentation/networking/ethtool-netlink.rst \
+             (STATS_GET); Documentation/networking/device_drivers/ethernet/mellanox/mlx5/counters.rst",
     fix: Fix::Elsewhere,
     persist: "nothing on the host: cable, module or port",
     contested: None,

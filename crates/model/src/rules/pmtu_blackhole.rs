@@ -20,8 +20,7 @@ pub(super) const RULE: Rule = Rule {
     threshold: "a probe of the path's MTU after TCP took it for a black hole (tcp_mtu_probing 1); path MTU \
                 discovery switched off (note)",
     effect: "connections that stop at the first full packet go on; no figure",
-    source: "Documentation/networking/ip-sysctl.rst (tcp_mtu_probing, ip_no_pmtu_disc); RFC 4821; \
-             research/rules.md rule 35",
+    source: "Documentation/networking/ip-sysctl.rst (tcp_mtu_probing, ip_no_pmtu_disc); RFC 4821",
     fix: Fix::Proposed(&[Class::R1]),
     persist: "/etc/sysctl.d (net.ipv4.tcp_mtu_probing)",
     contested: None,

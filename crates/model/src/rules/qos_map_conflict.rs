@@ -21,7 +21,7 @@ pub(super) const RULE: Rule = Rule {
                 shares other than the peer's; DCBX by the firmware beside lldpad; a VLAN without egress map \
                 on an interface that tells priorities by VLAN tag",
     effect: "traffic gets the class that was meant for it; no verified figure",
-    source: "dcb(8); IEEE 802.1Qaz; research/rules.md rule 67",
+    source: "dcb(8), dcb-ets(8), dcb-apptrust(8); IEEE 802.1Qaz",
     fix: Fix::Advised(&[Class::R2, Class::R3]),
     persist: "lldpad, or a unit that runs `dcb ets` at boot; one owner only",
     contested: None,

@@ -27,7 +27,8 @@ pub(super) const RULE: Rule = Rule {
                 more, or more than 1 Gb/s came in and its CPU was more than 60 % softirq",
     effect: "a core receives about 30 Gb/s of one flow at 3 GHz and more (fasterdata); the queues there \
              are times that is the card's limit",
-    source: "Documentation/networking/scaling.rst; fasterdata.es.net; research/rules.md rule 8",
+    source: "Documentation/networking/scaling.rst; Documentation/networking/ethtool-netlink.rst \
+             (CHANNELS_GET); fasterdata.es.net, 100G tuning",
     fix: Fix::Proposed(&[Class::R2]),
     persist: "CombinedChannels= of a .link file, or NetworkManager's ethtool.channels-combined",
     contested: None,

@@ -20,7 +20,7 @@ pub(super) const RULE: Rule = Rule {
     threshold: "more receive queues in use than CPUs that take their interrupts, and than CPUs close to \
                 the card",
     effect: "more interrupts for the same packets; no general figure",
-    source: "Documentation/networking/scaling.rst; seastar#503; research/rules.md rule 9",
+    source: "Documentation/networking/scaling.rst; scylladb/seastar#503",
     fix: Fix::Proposed(&[Class::R2]),
     persist: "CombinedChannels= of a .link file, or NetworkManager's ethtool.channels-combined",
     contested: None,

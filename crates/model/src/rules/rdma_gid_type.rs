@@ -20,7 +20,8 @@ pub(super) const RULE: Rule = Rule {
     threshold: "an active RoCE port without a RoCE v2 GID, or whose rdma_cm default is RoCE v1; note: only \
                 link-local GIDs",
     effect: "packets that routers pass, with the DSCP and ECN bits that congestion control needs",
-    source: "Documentation/ABI/testing/configfs-rdma_cm; research/rules.md rule 68",
+    source: "Documentation/ABI/testing/configfs-rdma_cm; \
+             Documentation/ABI/stable/sysfs-class-infiniband",
     fix: Fix::Proposed(&[Class::R1]),
     persist: "a unit that writes default_roce_mode at boot; or the program's own GID index",
     contested: None,

@@ -20,7 +20,7 @@ pub(super) const RULE: Rule = Rule {
     threshold: "a limit of locked memory of 64 MiB or less on a host with an active RDMA port, a warning at \
                 1 MiB or less; a device with one RDMA read outstanding or none",
     effect: "registration of large buffers succeeds; no figure",
-    source: "getrlimit(2), RLIMIT_MEMLOCK; research/rules.md rule 70",
+    source: "getrlimit(2), RLIMIT_MEMLOCK; ibv_query_device(3)",
     fix: Fix::Advised(&[Class::R1]),
     persist: "LimitMEMLOCK=infinity in the service's unit, or a file in /etc/security/limits.d",
     contested: None,

@@ -20,7 +20,7 @@ pub(super) const RULE: Rule = Rule {
     judges_by: &[Basis::Facts],
     threshold: "an active MTU below the largest and below 4096 bytes; a warning from 100 Gb/s on",
     effect: "1024 instead of 4096 bytes is four times the packets",
-    source: "include/rdma/ib_addr.h (iboe_get_mtu); research/rules.md rule 69",
+    source: "ibv_query_port(3); iboe_get_mtu in include/rdma/ib_addr.h",
     fix: Fix::Proposed(&[Class::R3]),
     persist: "the interface's MTU in a systemd .link file or its connection; InfiniBand: the subnet manager",
     contested: None,

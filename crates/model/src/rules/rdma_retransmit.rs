@@ -21,7 +21,8 @@ pub(super) const RULE: Rule = Rule {
     threshold: "any growth on InfiniBand or where a priority is lossless; elsewhere more than 1e-5 of the \
                 packets (a note below that); any corrupted packet",
     effect: "a lost packet makes a reliable connection send everything after it again; no verified figure",
-    source: "hw_counters of mlx5, bnxt_re, irdma and rxe; research/rules.md rule 73",
+    source: "drivers/infiniband/hw/mlx5/counters.c; hw_counters of bnxt_re, irdma and rxe; \
+             rdma-statistic(8)",
     fix: Fix::Elsewhere,
     persist: "nothing to keep: mend the fabric, or the program that posts too few receives",
     contested: None,

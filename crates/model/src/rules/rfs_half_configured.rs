@@ -19,7 +19,7 @@ pub(super) const RULE: Rule = Rule {
     judges_by: &[Basis::Facts],
     threshold: "exactly one of net.core.rps_sock_flow_entries and rps_flow_cnt is not 0",
     effect: "packets go on to the CPU of the queue, not to the program's; no general figure",
-    source: "Documentation/networking/scaling.rst; research/rules.md rule 13",
+    source: "Documentation/networking/scaling.rst",
     fix: Fix::Proposed(&[Class::R1]),
     persist: "sysctl.d for rps_sock_flow_entries, a unit that runs at boot for rps_flow_cnt",
     contested: None,

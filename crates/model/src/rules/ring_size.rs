@@ -21,7 +21,10 @@ pub(super) const RULE: Rule = Rule {
     threshold: "a packet dropped for want of a descriptor while the receive ring is below its maximum; for \
                 latency, more than 1024 descriptors without a drop",
     effect: "no more drops at the ring; no verified figure for the rate",
-    source: "struct rtnl_link_stats64; the ENA and ice driver guides; research/rules.md rule 22",
+    source: "struct rtnl_link_stats64 in include/uapi/linux/if_link.h; \
+             Documentation/networking/ethtool-netlink.rst (RINGS_GET); amzn-drivers, \
+             ENA_Linux_Best_Practices.rst; \
+             Documentation/networking/device_drivers/ethernet/intel/ice.rst",
     fix: Fix::Proposed(&[Class::R2]),
     persist: "systemd .link file (RxBufferSize=) or nmcli ethtool.ring-rx",
     contested: None,

@@ -22,7 +22,8 @@ pub(super) const RULE: Rule = Rule {
     threshold: "any notification ignored while watched; a priority of a RoCE interface paused for more than \
                 1 % of the time",
     effect: "senders slow down instead of stopping the fabric; no verified figure",
-    source: "hw_counters of mlx5, irdma and bnxt_re; research/rules.md rule 72",
+    source: "drivers/infiniband/hw/mlx5/counters.c; hw_counters of irdma and bnxt_re; \
+             Documentation/networking/device_drivers/ethernet/mellanox/mlx5/counters.rst",
     fix: Fix::Advised(&[Class::R3]),
     persist: "the card's congestion control settings by its own tool; see roce-pfc-ecn-mismatch",
     contested: None,

@@ -19,7 +19,7 @@ pub(super) const RULE: Rule = Rule {
     threshold: "lossless priorities other than the peer's or the other end's; more than one; link-level pause \
                 beside PFC; a lossless priority that untagged packets never get; note: none at all",
     effect: "RoCE packets are paused rather than dropped, everywhere or nowhere; no verified figure",
-    source: "dcb(8); IEEE 802.1Qbb; research/rules.md rule 71",
+    source: "dcb-pfc(8), dcb-apptrust(8); IEEE 802.1Qbb",
     fix: Fix::Advised(&[Class::R3]),
     persist: "lldpad, or a unit that runs `dcb pfc` and `dcb apptrust` at boot; both ends and the switches",
     contested: None,

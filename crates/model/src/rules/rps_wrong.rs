@@ -33,7 +33,8 @@ pub(super) const RULE: Rule = Rule {
                 or CPUs set apart (warn for latency)",
     effect: "an interrupt between CPUs and a second queue for every packet; contested, measure it \
              (OpenShift turned RPS off by default, the ENA guide advises it for more CPUs than queues)",
-    source: "Documentation/networking/scaling.rst; research/rules.md rule 12",
+    source: "Documentation/networking/scaling.rst; amzn-drivers, ENA_Linux_Best_Practices.rst; \
+             openshift/cluster-node-tuning-operator#1370",
     fix: Fix::Proposed(&[Class::R1]),
     persist: "a unit that runs at boot; net.core.rps_default_mask for new queues",
     contested: Some(

@@ -19,7 +19,7 @@ pub(super) const RULE: Rule = Rule {
     threshold: "ports not hashed: warn for TCP, and for UDP under a VXLAN or Geneve tunnel; note for other \
                 UDP, and for a hash made symmetric",
     effect: "without ports all flows between two hosts land in one queue, on one core; no general figure",
-    source: "Documentation/networking/scaling.rst; ethtool(8); research/rules.md rule 11",
+    source: "Documentation/networking/scaling.rst; ethtool(8), rx-flow-hash",
     fix: Fix::Proposed(&[Class::R1]),
     persist: "a unit that runs at boot",
     contested: None,

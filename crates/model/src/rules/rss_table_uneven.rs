@@ -22,7 +22,8 @@ pub(super) const RULE: Rule = Rule {
     threshold: "a queue in use without an entry (where fewer than 16 have one), or one with more than 1.5 \
                 times the entries of another and more than one entry apart",
     effect: "a queue without an entry is an idle core; with one queue in the table the card has one",
-    source: "Documentation/networking/scaling.rst; onload#208; research/rules.md rule 10",
+    source: "Documentation/networking/scaling.rst; Documentation/networking/ethtool-netlink.rst \
+             (RSS_GET); Xilinx-CNS/onload#208",
     fix: Fix::Proposed(&[Class::R2]),
     persist: "a unit that runs at boot and after every change of channels",
     contested: None,

@@ -23,7 +23,8 @@ pub(super) const RULE: Rule = Rule {
     threshold: "any failed allocation of a receive buffer (warn); more than 1 % of the page pool's \
                 allocations by the slow way (note)",
     effect: "no drops for want of memory; no verified figure for the slow way",
-    source: "Documentation/networking/page_pool.rst; the ENA driver guide; research/rules.md rule 24",
+    source: "Documentation/networking/page_pool.rst; Documentation/netlink/specs/netdev.yaml \
+             (qstats-get, page-pool-stats-get); amzn-drivers, ENA_Linux_Best_Practices.rst",
     fix: Fix::Proposed(&[Class::R1]),
     persist: "/etc/sysctl.d (vm.min_free_kbytes)",
     contested: None,

@@ -18,7 +18,7 @@ pub(super) const RULE: Rule = Rule {
     judges_by: &[Basis::Facts],
     threshold: "rx-gro-hw inactive and changeable on a link of 100 Gb/s or more",
     effect: "no published figure verified: to be measured",
-    source: "Documentation/networking/netdev-features.rst; research/rules.md rule 30",
+    source: "Documentation/networking/netdev-features.rst (rx-gro-hw)",
     fix: Fix::Proposed(&[Class::R2]),
     persist: "systemd .link file (GenericReceiveOffloadHardware=) or a unit that runs at boot",
     contested: None,

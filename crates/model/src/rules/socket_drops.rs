@@ -20,7 +20,7 @@ pub(super) const RULE: Rule = Rule {
     threshold: "any drop at a socket while watched (warn); receive buffers pruned or windows closed without a \
                 drop (note)",
     effect: "each drop is sent again by TCP and lost by UDP; there is no general figure",
-    source: "Documentation/networking/snmp_counter.rst; research/rules.md rule 62",
+    source: "Documentation/networking/snmp_counter.rst",
     fix: Fix::Proposed(&[Class::R1]),
     persist: "the program's own listen backlog and SO_RCVBUF; /etc/sysctl.d/90-linerate.conf for their limits",
     contested: None,

@@ -22,7 +22,8 @@ pub(super) const RULE: Rule = Rule {
     judges_by: &[Basis::Counters],
     threshold: "more than 80 % of a CPU's time in softirq and interrupts while it was watched",
     effect: "this CPU is the limit of what its queues carry; no sysctl moves it",
-    source: "Documentation/filesystems/proc.rst; the ENA driver's guide; research/rules.md rule 18",
+    source: "Documentation/filesystems/proc.rst (/proc/stat); Documentation/accounting/psi.rst; \
+             amzn-drivers, ENA_Linux_Best_Practices.rst",
     fix: Fix::Elsewhere,
     persist: "as the rule that spreads the work (irq-single-cpu, queues-too-few, rss-table-uneven)",
     contested: None,

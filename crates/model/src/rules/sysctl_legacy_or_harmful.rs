@@ -21,7 +21,7 @@ pub(super) const RULE: Rule = Rule {
                 tcp_adv_win_scale (since 6.6), netdev_max_backlog from 250000, or a tcp_rmem or tcp_wmem whose \
                 maximum is below its default",
     effect: "none of its own: such lines hide what the host really does",
-    source: "Documentation/networking/ip-sysctl.rst; research/rules.md rule 63",
+    source: "Documentation/networking/ip-sysctl.rst; sysctl.d(5)",
     fix: Fix::Advised(&[Class::R1]),
     persist: "take the line out of the file that holds it",
     contested: None,

@@ -26,7 +26,7 @@ pub(super) const RULE: Rule = Rule {
                 TCP_INFO shows the flow limited by it for more than 20 % of its time)",
     effect: "one flow passes at most its window in a round trip: if the whole buffer were window, 6 MiB \
              pass 50 Gb/s at 1 ms, 5 at 10 ms, 0.5 at 100 ms",
-    source: "Documentation/networking/ip-sysctl.rst; research/rules.md rule 57",
+    source: "Documentation/networking/ip-sysctl.rst (tcp_rmem, tcp_wmem); tcp(7)",
     fix: Fix::Proposed(&[Class::R1]),
     persist: "/etc/sysctl.d/90-linerate.conf",
     contested: None,

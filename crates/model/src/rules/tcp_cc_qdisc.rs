@@ -25,7 +25,7 @@ pub(super) const RULE: Rule = Rule {
     effect: "depends on the path, measure it: one flow over veth made 18 Gb/s with bbr and 25 Gb/s with \
              cubic (measured for linerate, Linux 6.18); at 10 % loss bpftune saw the reverse, cubic 58 \
              and bbr 490 Mb/s",
-    source: "net/ipv4/tcp_bbr.c; research/rules.md rule 59",
+    source: "net/ipv4/tcp_bbr.c; tc-fq(8); oracle/bpftune",
     fix: Fix::Proposed(&[Class::R0, Class::R1]),
     persist: "/etc/sysctl.d/90-linerate.conf",
     contested: Some(

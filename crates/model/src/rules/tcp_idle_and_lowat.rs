@@ -18,7 +18,8 @@ pub(super) const RULE: Rule = Rule {
     judges_by: &[Basis::Facts],
     threshold: "tcp_slow_start_after_idle 1; where latency counts also tcp_notsent_lowat without a bound",
     effect: "no verified figure: it matters to long connections with pauses; measure it",
-    source: "Documentation/networking/ip-sysctl.rst; research/rules.md rule 61",
+    source: "Documentation/networking/ip-sysctl.rst (tcp_slow_start_after_idle, tcp_notsent_lowat); \
+             TuneD, profile network-throughput",
     fix: Fix::Proposed(&[Class::R1]),
     persist: "/etc/sysctl.d/90-linerate.conf",
     contested: Some(

@@ -23,7 +23,7 @@ pub(super) const RULE: Rule = Rule {
                 thread had used up its CPU (warn where tcp-buffer-below-bdp fires too); of the bytes more than \
                 0.1 % sent again (warn up to 2 ms of round trip)",
     effect: "it points to what to mend: buffers, the slow reader, or where packets are lost",
-    source: "net/ipv4/tcp.c (tcp_get_info_chrono_stats); research/rules.md rule 58",
+    source: "tcp_get_info_chrono_stats in net/ipv4/tcp.c; include/uapi/linux/tcp.h",
     fix: Fix::Elsewhere,
     persist: "see the rule that it points to",
     contested: None,

@@ -25,7 +25,7 @@ pub(super) const RULE: Rule = Rule {
     threshold: "any of tcp_window_scaling, tcp_sack, tcp_timestamps, tcp_moderate_rcvbuf is 0 (warn), or \
                 tcp_dsack (note)",
     effect: "without window scaling a flow has at most 64 KiB on its way: 0.5 Gb/s at 1 ms (computed)",
-    source: "Documentation/networking/ip-sysctl.rst; research/rules.md rule 60",
+    source: "Documentation/networking/ip-sysctl.rst; RFC 7323; RFC 2018",
     fix: Fix::Proposed(&[Class::R1]),
     persist: "take the line that switches it off out of sysctl.d; 1 is the kernel's default",
     contested: None,

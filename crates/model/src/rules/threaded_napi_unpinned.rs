@@ -21,7 +21,7 @@ pub(super) const RULE: Rule = Rule {
     threshold: "threaded polling is on, and a polling thread may run on every CPU, or on none that takes \
                 its interrupt",
     effect: "packets cross CPUs, and the scheduler moves the work about; no general figure",
-    source: "Documentation/networking/napi.rst; research/rules.md rule 21",
+    source: "Documentation/networking/napi.rst (threaded NAPI)",
     fix: Fix::Advised(&[Class::R1]),
     persist: "a unit that runs at boot and after every reset of the card",
     contested: None,

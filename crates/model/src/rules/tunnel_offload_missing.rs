@@ -21,8 +21,8 @@ pub(super) const RULE: Rule = Rule {
     threshold: "a VXLAN or Geneve tunnel on a card whose table lacks the tunnel's UDP port, or whose tunnel \
                 segmentation is off and could be on",
     effect: "segmentation, checksum and spreading of the inner packets in hardware; no verified figure",
-    source: "Documentation/networking/segmentation-offloads.rst, vxlan.rst; ethtool-netlink.rst \
-             (TUNNEL_INFO_GET); research/rules.md rule 32",
+    source: "Documentation/networking/segmentation-offloads.rst; Documentation/networking/vxlan.rst; \
+             Documentation/networking/ethtool-netlink.rst (TUNNEL_INFO_GET)",
     fix: Fix::Proposed(&[Class::R2]),
     persist: "systemd .link or .netdev file (the feature; DestinationPort= of the tunnel)",
     contested: None,

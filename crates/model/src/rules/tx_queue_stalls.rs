@@ -23,7 +23,9 @@ pub(super) const RULE: Rule = Rule {
     threshold: "a transmit timeout (crit); a stall that byte queue limits saw (warn); the queue stopped for \
                 more than 1 % of the packets (note)",
     effect: "no verified figure; a timeout resets the queue or the card and loses what it held",
-    source: "Documentation/ABI/testing/sysfs-class-net-queues; the ENA driver guide; research/rules.md rule 25",
+    source: "Documentation/ABI/testing/sysfs-class-net-queues; \
+             Documentation/netlink/specs/netdev.yaml (qstats-get); amzn-drivers, \
+             ENA_Linux_Best_Practices.rst",
     fix: Fix::Advised(&[Class::R1, Class::R2]),
     persist: "systemd .link file (TxBufferSize=) where the ring was the cause",
     contested: None,

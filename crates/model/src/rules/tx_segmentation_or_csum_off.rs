@@ -25,7 +25,8 @@ pub(super) const RULE: Rule = Rule {
                 note on a link below 5 Gb/s",
     effect: "fewer passes through the stack per byte: 11 -> 18 Gb/s for one flow over veth \
              (measured for linerate, Linux 6.18, two CPUs)",
-    source: "Documentation/networking/segmentation-offloads.rst; research/rules.md rule 28",
+    source: "Documentation/networking/segmentation-offloads.rst; \
+             Documentation/networking/netdev-features.rst",
     fix: Fix::Proposed(&[Class::R2]),
     persist: "systemd .link file (TCPSegmentationOffload=, GenericSegmentationOffload=) or nmcli \
               ethtool.feature-*",

@@ -27,7 +27,7 @@ pub(super) const RULE: Rule = Rule {
     threshold: "driver virtio_net with one combined queue and more than one CPU online; a warning where the \
                 host offers more and there are more than 2 CPUs",
     effect: "several CPUs receive and send; no verified figure, measure it with several flows",
-    source: "ethtool(8) --show-channels; virtio 1.2, 5.1 (VIRTIO_NET_F_MQ); research/rules.md rule 78",
+    source: "VIRTIO 1.2, 5.1 (VIRTIO_NET_F_MQ); ethtool(8), --show-channels; Irqbalance/irqbalance#93",
     fix: Fix::Proposed(&[Class::R2]),
     persist: "a systemd .link file (CombinedChannels=), and queues='N' of the interface's driver on the host",
     contested: None,

@@ -21,7 +21,7 @@ pub(super) const RULE: Rule = Rule {
     threshold: "more than 10 % of a CPU's time stolen while watched; note: more than 1 %, a rate of a virtual \
                 function below the link's, 32 CPUs or more in one node",
     effect: "a ceiling: only the machine below can lift it",
-    source: "proc_stat(5); ip-link(8), vf; research/rules.md rule 79",
+    source: "proc_stat(5); ip-link(8), vf",
     fix: Fix::Advised(&[Class::R4]),
     persist: "the host's own: pinned virtual CPUs, no overcommitment, `ip link set PF vf N max_tx_rate`",
     contested: None,

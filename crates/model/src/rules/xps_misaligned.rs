@@ -21,7 +21,7 @@ pub(super) const RULE: Rule = Rule {
     threshold: "several transmit queues, and none has xps_cpus (nor xps_rxqs), or the CPU of a queue's \
                 interrupt is not among its xps_cpus",
     effect: "a lock shared between CPUs, and completions on another CPU; no general figure",
-    source: "Documentation/networking/scaling.rst; research/rules.md rule 14",
+    source: "Documentation/networking/scaling.rst; Documentation/ABI/testing/sysfs-class-net-queues",
     fix: Fix::Proposed(&[Class::R1]),
     persist: "a unit that runs at boot and after every change of channels, which clears it",
     contested: None,

@@ -84,7 +84,7 @@ impl Domain {
     }
 }
 
-/// How a change can be taken back (research/rules.md, 2.0).
+/// How a change is rolled back, and what it costs traffic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Class {
     /// Released by closing a descriptor or ending the program.

@@ -8,8 +8,8 @@ use std::process::Command;
 use serde::Deserialize;
 
 use crate::cases::{Case, Direction};
-use crate::scene::{FAR_ADDRESS, Work};
 use crate::trial::{BenchError, Trial, bytes_by};
+use crate::work::{FAR_ADDRESS, Work};
 
 pub(crate) const NAME: &str = "iperf3";
 /// The name of the package that holds it.
@@ -162,7 +162,7 @@ mod tests {
 
     use super::*;
     use crate::cases::Pins;
-    use crate::scene::work_for_tests;
+    use crate::work::work_for_tests;
 
     fn case(direction: Direction) -> Case {
         Case {

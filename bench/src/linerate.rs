@@ -8,8 +8,8 @@ use linerate_model::sample::{FlowRecord, Sample};
 use serde::Deserialize;
 
 use crate::cases::{Case, Direction};
-use crate::scene::{FAR, Work};
 use crate::trial::{BenchError, Trial, bytes_by};
+use crate::work::{FAR, Work};
 
 pub(crate) const NAME: &str = "linerate";
 
@@ -96,7 +96,7 @@ fn readings(flow: &FlowRecord) -> impl Iterator<Item = (f64, u64)> {
 mod tests {
     use super::*;
     use crate::cases::Pins;
-    use crate::scene::work_for_tests;
+    use crate::work::work_for_tests;
 
     fn words(command: &Command) -> String {
         let words: Vec<String> = command

@@ -19,6 +19,7 @@ mod linerate;
 mod scene;
 mod table;
 mod trial;
+mod work;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -31,9 +32,10 @@ use linerate_testbed::{Stage, tie_to_parent};
 use crate::cases::{Case, Pins, Program, Turn};
 use crate::environment::Environment;
 use crate::figures::{CasePairs, PAIRS_MIN, Pair};
-use crate::scene::{Scene, Work, find_iperf3};
+use crate::scene::{Scene, find_iperf3};
 use crate::table::Comparison;
 use crate::trial::BenchError;
+use crate::work::Work;
 
 /// Start and end of a trial's processes, for the estimate that is printed first.
 const OVERHEAD: Duration = Duration::from_millis(900);

@@ -8,16 +8,13 @@ use std::time::{Duration, Instant};
 
 use linerate_model::ids::NicName;
 use linerate_testbed::{Netns, Stage};
-use serde::{Deserialize, Serialize};
 
 use crate::cases::{Case, Program};
 use crate::trial::{BenchError, Trial, children_cpu_s, finish, start, successful, wait_until};
+use crate::work::{FAR, FAR_ADDRESS, Work};
 use crate::{iperf3, linerate};
 
-/// The far end's name; the near one has no need of one.
-pub(crate) const FAR: &str = "far";
 const NEAR_ADDRESS: &str = "10.78.0.1";
-pub(crate) const FAR_ADDRESS: &str = "10.78.0.2";
 
 /// Where linerate keeps its journals meanwhile: in the folder that the stage covers with a tmpfs of its
 /// own, so that they vanish with it, however it ends.
@@ -27,36 +24,6 @@ const STATE: &str = "/run/netns/.linerate-bench";
 const GRACE: Duration = Duration::from_secs(60);
 /// How often we look whether the server listens. (It says so only where it does not print JSON.)
 const LOOK: Duration = Duration::from_millis(5);
-
-/// What every case has in common.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Work {
-    /// How long each trial moves bytes.
-    pub(crate) seconds: u32,
-    /// How much of its start is not compared.
-    pub(crate) warmup_s: f64,
-    /// The size of each `send` and `recv`.
-    pub(crate) buffer_bytes: u64,
-    /// Of all data connections.
-    pub(crate) congestion_control: String,
-}
-
-impl Work {
-    /// The part of a trial that is compared: from and to, seconds since its start.
-    pub(crate) fn window(&self) -> (f64, f64) {
-        (self.warmup_s, f64::from(self.seconds))
-    }
-}
-
-#[cfg(test)]
-pub(crate) fn work_for_tests() -> Work {
-    Work {
-        seconds: 2,
-        warmup_s: 0.5,
-        buffer_bytes: 131_072,
-        congestion_control: "cubic".to_owned(),
-    }
-}
 
 /// Two hosts joined by a virtual Ethernet pair, and the programs that run in them.
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::environment::Environment;
 use crate::figures::{Agreement, CasePairs, Figures, LEVEL, figures};
-use crate::scene::Work;
+use crate::work::Work;
 
 const SCHEMA: &str = "linerate.bench-stream/1";
 
@@ -170,7 +170,7 @@ fn cost_table(figures: &[Figures]) -> String {
 mod tests {
     use super::*;
     use crate::figures::tests::case_of;
-    use crate::scene::work_for_tests;
+    use crate::work::work_for_tests;
 
     fn comparison() -> Comparison {
         let environment = Environment {

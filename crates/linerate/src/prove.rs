@@ -10,7 +10,6 @@
 
 mod explore;
 
-use linerate_model::analysis;
 use linerate_model::experiment::{Arm as DesignArm, PairedDesign};
 use linerate_model::finding::Diagnosis;
 use linerate_model::host::Host;
@@ -19,6 +18,7 @@ use linerate_model::propose::{Permit, Proposal, Proposals, propose, sift};
 use linerate_model::prove::{EndChange, Guard};
 use linerate_model::sample::Sample;
 use linerate_model::setting::{SettingKey, current};
+use linerate_model::trust;
 use linerate_model::units::Nanoseconds;
 use linerate_model::workload::TrialSpec;
 use linerate_stats::{Random, Seed};
@@ -510,7 +510,7 @@ impl<'a> Session<'a> {
             self.stack.ends.host(End::Local),
             self.stack.ends.host(End::Remote),
         );
-        sample.flags = analysis::flags(&sample, local, remote, None, None);
+        sample.flags = trust::flags(&sample, local, remote, None, None);
         sample.flags.extend(settling_flag(&sample));
         Ok(sample)
     }

@@ -3,13 +3,13 @@
 //! functions. Which leading intervals are warm-up is decided elsewhere (`linerate-stats`) and passed in.
 
 mod cost;
-pub mod guard;
-mod trust;
+pub(crate) mod figures;
 
 use serde::{Deserialize, Serialize};
 
+pub(crate) use cost::gigabytes_received;
 pub use cost::{SideCost, cost_of_local, cost_of_remote, s_per_gb, s_per_gb_of_role};
-pub use trust::{CountCheck, count_checks, flags};
+pub use figures::{Figures, Turns};
 
 use crate::ids::CpuId;
 use crate::plan::End;

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use linerate_model::analysis::guard;
+use linerate_model::guard;
 use linerate_model::prove::{EffectDocument, Guard, GuardDocument};
 use linerate_model::sample::Sample;
 use linerate_model::units::BitRate;

@@ -7,13 +7,13 @@
 
 use std::net::IpAddr;
 
-use linerate_model::analysis;
 use linerate_model::host::Host;
 use linerate_model::ids::NicName;
 use linerate_model::lab::Response;
 use linerate_model::plan::End;
 use linerate_model::sample::Sample;
 use linerate_model::setting::SettingKey;
+use linerate_model::trust;
 use linerate_model::units::Nanoseconds;
 use linerate_model::workload::TrialSpec;
 use linerate_stats::power::{blocks_for, detectable};
@@ -311,7 +311,7 @@ impl<'a> Session<'a> {
             self.stack.ends.host(End::Remote),
         );
         for sample in &mut samples {
-            sample.flags = analysis::flags(sample, local, remote, None, None);
+            sample.flags = trust::flags(sample, local, remote, None, None);
             sample.flags.extend(settling_flag(sample));
         }
         Ok(samples)

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use linerate_model::analysis::{RatePoint, cost_of_local, cost_of_remote, flags, rate_series};
+use linerate_model::analysis::{RatePoint, cost_of_local, cost_of_remote, rate_series};
 use linerate_model::ceiling::{Ceiling, PathCeilings, PathFacts, ceilings_of_path, share};
 use linerate_model::host::Host;
 use linerate_model::latency::Histogram;
@@ -13,6 +13,7 @@ use linerate_model::plan::End;
 use linerate_model::sample::{
     Datagrams, Flag, FlowRecord, Operations, Role, Sample, SideSample, Step, ThreadRecord,
 };
+use linerate_model::trust::flags;
 use linerate_model::units::{BitRate, Nanoseconds, Ratio};
 use linerate_model::workload::{Direction, MemoryPolicy, TrialSpec, Workload};
 use serde::{Serialize, Serializer};

@@ -81,7 +81,7 @@ fn cost(sample: &Sample, side: &SideSample) -> SideCost {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a petabyte is below 2^53 bytes")]
-pub(super) fn gigabytes_received(sample: &Sample) -> f64 {
+pub(crate) fn gigabytes_received(sample: &Sample) -> f64 {
     let bytes = ways(sample)
         .iter()
         .flat_map(Way::counted)

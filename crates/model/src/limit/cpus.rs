@@ -3,14 +3,15 @@
 //! A thread says by itself what it lacked: the time on a CPU and the time it waited for one. Where the
 //! kernel does not keep the latter, the CPUs' own times stand in for it.
 
-use super::figures::{self, Figures, Turns};
-use super::{LimitKind, Named, Trial, threshold};
+use super::{LimitKind, Named, Trial};
 use crate::analysis::Way;
+use crate::analysis::figures::{self, Figures, Turns};
 use crate::finding::Evidence;
 use crate::ids::CpuId;
 use crate::plan::End;
 use crate::rules;
 use crate::sample::{FlowRecord, Role, SideSample};
+use crate::threshold;
 use crate::units::Ratio;
 
 /// Both ends' threads on one CPU, which they fill.

@@ -4,15 +4,16 @@
 //! loss. A queue drops whole packets of up to 64 KiB before they are cut into segments (GSO), and counts
 //! each once, a card counts frames: a count is held against bytes by the most that one may stand for.
 
-use super::figures::{self, Figures};
-use super::{LimitKind, Trial, other_end, threshold};
+use super::{LimitKind, Trial, other_end};
 use crate::analysis::Way;
+use crate::analysis::figures::{self, Figures};
 use crate::ceiling::Bound;
 use crate::finding::Evidence;
 use crate::host::Host;
 use crate::known::Known;
 use crate::plan::End;
 use crate::sample::{FlowRecord, Sample, SideSample};
+use crate::threshold;
 use crate::units::{Bytes, Ratio, real};
 use crate::watch::{Watch, total};
 use crate::workload::{DatagramBatch, Workload};

@@ -2,12 +2,13 @@
 //! control.
 
 use super::drops::{Drops, Lost};
-use super::figures::{self, Figures, Turns};
-use super::{LimitKind, Named, Trial, other_end, threshold};
+use super::{LimitKind, Named, Trial, other_end};
 use crate::analysis::Way;
+use crate::analysis::figures::{self, Figures, Turns};
 use crate::buffers::{self, Buffer};
 use crate::finding::Evidence;
 use crate::plan::End;
+use crate::threshold;
 use crate::units::{Bytes, Ratio};
 
 /// What the flows of one direction waited for; CPUs were asked before.

@@ -5,14 +5,15 @@
 mod pairs;
 
 use self::pairs::{Moved, Pairs, moved};
-use super::figures::{self, Figures, Turns};
-use super::{Limit, LimitKind, Named, Trial, by_ceiling, cpus, other_end, threshold};
+use super::{Limit, LimitKind, Named, Trial, by_ceiling, cpus, other_end};
 use crate::analysis::Way;
+use crate::analysis::figures::{self, Figures, Turns};
 use crate::ceiling::Bound;
 use crate::finding::Evidence;
 use crate::plan::End;
 use crate::rules::rdma_counters::{CONGESTION, LOSS, RECEIVER};
 use crate::sample::{Role, SideSample};
+use crate::threshold;
 use crate::units::{Ratio, real};
 use crate::workload::Service;
 

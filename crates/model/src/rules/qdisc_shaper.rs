@@ -9,9 +9,9 @@ use crate::ceiling;
 use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
 use crate::host::{Nic, Qdisc};
 use crate::known::{Gap, Known};
-use crate::limit::threshold;
-use crate::setting::{NicKnob, SettingKey, Value, Class};
+use crate::setting::{Class, NicKnob, SettingKey, Value};
 use crate::shell;
+use crate::threshold;
 use crate::units::BitRate;
 
 pub(super) const RULE: Rule = Rule {

@@ -3,11 +3,11 @@
 //! RFC 7323 (bandwidth-delay product).
 
 use super::{BULK, Said, found, receives, remedy, sends, undetermined};
-use crate::analysis::{self, Way};
+use crate::analysis::{self, Figures, Way};
 use crate::buffers::{self, Buffer, Limits};
 use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
 use crate::known::{Gap, Known};
-use crate::limit::{Figures, threshold};
+use crate::threshold;
 use crate::plan::End;
 use crate::setting::{SettingKey, Value, Class};
 use crate::units::{BitRate, Bytes, Nanoseconds, Ratio};

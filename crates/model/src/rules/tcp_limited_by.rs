@@ -4,10 +4,10 @@
 
 use super::facts::answer;
 use super::{BULK, RULES, Said, judge};
-use crate::analysis::{self, Way};
+use crate::analysis::{self, Figures, Way};
 use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
 use crate::known::Gap;
-use crate::limit::{Figures, threshold};
+use crate::threshold;
 use crate::units::{Nanoseconds, Ratio};
 
 pub(super) const RULE: Rule = Rule {

@@ -273,7 +273,7 @@ fn one_sided_verbs_are_counted_where_they_are_posted() {
     let rate = crate::analysis::rate_after(&sample, 0).map(|rate| rate.to_string());
     // Whole messages: a little less than was asked for.
     assert_eq!(rate.as_deref(), Some("10.00 Gb/s"));
-    let flags = crate::analysis::flags(&sample, &host(), &host(), None, None);
+    let flags = crate::trust::flags(&sample, &host(), &host(), None, None);
     assert_eq!(flags, []);
     let cost = crate::analysis::cost_of_local(&sample).s_per_gb;
     assert!(

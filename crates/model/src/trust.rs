@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::ways;
+use crate::analysis::ways;
 use crate::buffers::{self, Buffer};
 use crate::ceiling::Ceiling;
 use crate::host::Host;
@@ -306,7 +306,7 @@ mod tests {
         sample.remote.elapsed_ns = Nanoseconds::from_millis(900);
         let host = build::host().irq_time_accounting(false).build();
         let ceiling = crate::ceiling::copy(BitRate::from_mbit_per_s(9_000), 1, None);
-        let rate = super::super::rate_after(&sample, 0);
+        let rate = crate::analysis::rate_after(&sample, 0);
         assert_eq!(
             flags(&sample, &host, &host, Some(&ceiling), rate),
             [Flag::TickAccounting, Flag::CeilingWrong, Flag::CutShort]

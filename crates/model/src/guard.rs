@@ -1,11 +1,11 @@
 //! What must not get worse while a rate gets better: each guard as one figure of a trial, more being worse.
 
-use super::cost::gigabytes_received;
-use super::s_per_gb;
+use crate::analysis::{gigabytes_received, s_per_gb};
 use crate::latency::Histogram;
-use crate::limit::{dropped, threshold};
+use crate::limit::dropped;
 use crate::prove::Guard;
 use crate::sample::Sample;
+use crate::threshold;
 use crate::units::{Ratio, real};
 
 /// What a packet of Ethernet carries: drops are counted in packets, what was received in bytes.

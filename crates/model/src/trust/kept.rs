@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 
 use crate::host::Host;
 use crate::known::Known;
-use crate::limit::threshold;
 use crate::sample::{Role, SideSample, ThreadRecord};
+use crate::threshold;
 use crate::units::real;
 use crate::workload::{MemoryPolicy, ReceiveMode, TrialSpec, Waiting, Workload};
 

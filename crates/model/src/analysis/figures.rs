@@ -1,10 +1,10 @@
 //! The figures by which a limit is named: shares of time and bytes of all flows of one direction.
 
-use super::threshold;
-use crate::analysis::Way;
+use super::Way;
 use crate::finding::Evidence;
 use crate::ids::CpuId;
 use crate::sample::{CpuTimes, FlowRecord, Role, SideSample, TcpInfo, ThreadRecord};
+use crate::threshold;
 use crate::units::{Bytes, Nanoseconds, Ratio};
 use crate::workload::{TrialSpec, Waiting};
 
@@ -221,7 +221,7 @@ fn moved(tcp: &TcpInfo) -> u64 {
 }
 
 /// Bytes sent again and not in vain; where the peer's reports are not known, all of them.
-pub(super) fn lost(tcp: &TcpInfo) -> u64 {
+pub(crate) fn lost(tcp: &TcpInfo) -> u64 {
     let twice = tcp.duplicate_segments.unwrap_or(0);
     let in_vain = twice.saturating_mul(tcp.snd_mss_bytes.as_u64());
     tcp.bytes_retransmitted.as_u64().saturating_sub(in_vain)
@@ -261,7 +261,7 @@ fn turns(side: &SideSample, role: Role, spec: &TrialSpec) -> Turns {
 }
 
 /// The busy share of `cpu` during the trial; time stolen by the hypervisor was not to be had.
-pub(super) fn cpu_busy(side: &SideSample, cpu: CpuId) -> Option<Ratio> {
+pub(crate) fn cpu_busy(side: &SideSample, cpu: CpuId) -> Option<Ratio> {
     busy_of(
         side.cpu
             .machine
@@ -272,13 +272,13 @@ pub(super) fn cpu_busy(side: &SideSample, cpu: CpuId) -> Option<Ratio> {
 }
 
 /// The busy share of all CPUs of the machine.
-pub(super) fn machine_busy(side: &SideSample) -> Option<Ratio> {
+pub(crate) fn machine_busy(side: &SideSample) -> Option<Ratio> {
     busy_of(side.cpu.machine.value()?.iter())
 }
 
 /// The busiest of the CPUs that threads of this end are pinned to. Where a thread could move, a busy CPU
 /// would not have held it.
-pub(super) fn busiest_pinned_cpu(side: &SideSample) -> Option<(CpuId, Ratio)> {
+pub(crate) fn busiest_pinned_cpu(side: &SideSample) -> Option<(CpuId, Ratio)> {
     side.flows
         .iter()
         .filter_map(|flow| flow.pinned_to)
@@ -315,7 +315,7 @@ fn mean_cpu(side: &SideSample, role: Role, flows: &[&FlowRecord]) -> Option<Rati
 }
 
 /// The share of `cpu`'s time that went to hard and soft interrupts.
-pub(super) fn interrupts_share(side: &SideSample, cpu: CpuId) -> Option<Ratio> {
+pub(crate) fn interrupts_share(side: &SideSample, cpu: CpuId) -> Option<Ratio> {
     let times = side
         .cpu
         .machine

@@ -19,9 +19,9 @@ use linerate_model::setting::{SettingKey, Settings};
 use linerate_model::talk::{AgentTalk, Lines, answer};
 use linerate_model::units::{BitRate, Bytes, Nanoseconds};
 use linerate_model::watch::Watch;
-use linerate_traffic::iperf3::{
-    Account, COOKIE_BYTES, ClientTalk, Cookie, Frame, Header as DatagramHeader, Parameters,
-    Results, ServerTalk,
+use linerate_traffic::iperf3::{Account, Header as DatagramHeader};
+use linerate_traffic::iperf3_protocol::{
+    COOKIE_BYTES, ClientTalk, Cookie, Frame, Parameters, Results, ServerTalk,
 };
 
 use crate::peer::{PeerAddress, reply_from};

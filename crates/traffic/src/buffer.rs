@@ -4,7 +4,6 @@ use linerate_model::ids::NodeId;
 use linerate_model::known::Known;
 use linerate_model::units::Bytes;
 use linerate_model::workload::MemoryPolicy;
-use linerate_verbs::Memory;
 use rustix::io::Errno;
 
 use crate::TrafficError;
@@ -68,11 +67,6 @@ impl Buffer {
     /// Its bytes, as what is sent.
     pub(crate) fn payload(&self) -> &[u8] {
         &self.mapping.payload()[..self.size]
-    }
-
-    /// Where it begins, and its length: for one who names it to the kernel.
-    pub(crate) fn place(&self) -> (*mut u8, usize) {
-        (self.mapping.start(), self.size)
     }
 
     /// Its memory, for one who gives it to the kernel.

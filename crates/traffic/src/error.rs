@@ -246,7 +246,7 @@ pub enum TrafficError {
         /// Its address.
         address: SocketAddr,
         /// What was wrong.
-        source: crate::iperf3::TalkError,
+        source: crate::iperf3_protocol::TalkError,
     },
     /// RDMA cannot be had, or said no.
     #[error(transparent)]

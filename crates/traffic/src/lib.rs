@@ -2,7 +2,7 @@
 //!
 //! * [`tcp`]: the connections of a trial, and the trial on them.
 //! * [`http`]: a server and a client of HTTP/1.1.
-//! * [`iperf3`]: the other end may be iperf3, as a server or as clients.
+//! * [`iperf3`]: the other end may be iperf3, as a server or as clients; [`iperf3_protocol`]: what is said then.
 //! * [`copy`]: what one core's memory copy makes, the ceiling of a path that has no wire.
 //! * [`diffusion`]: a step of the heat equation, the work between two journeys of a grid.
 //! * [`mover`]: a stream by the plainest calls, for libraries that take those over.
@@ -23,6 +23,7 @@ mod error;
 mod exchange;
 pub mod http;
 pub mod iperf3;
+pub mod iperf3_protocol;
 pub mod memory;
 pub mod mover;
 mod rdma;
@@ -35,6 +36,7 @@ mod trial;
 mod udp;
 mod verbs;
 mod waiting;
+mod workloads;
 
 pub use abort::Abort;
 pub use error::TrafficError;

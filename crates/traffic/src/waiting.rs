@@ -12,7 +12,6 @@ use rustix::io::Errno;
 
 use crate::TrafficError;
 use crate::sys::{set_epoll_busy_poll, set_option};
-use crate::tcp::socket::timespec;
 
 /// What a [`Poller`] came back with.
 pub(crate) type Event = epoll::Event;
@@ -96,6 +95,14 @@ impl Poller {
 impl AsFd for Poller {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.epoll.as_fd()
+    }
+}
+
+/// `time` for poll(2).
+pub(crate) fn timespec(time: Duration) -> Timespec {
+    Timespec {
+        tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: time.subsec_nanos().into(),
     }
 }
 

@@ -12,7 +12,8 @@ use linerate_model::sample::Sample;
 use linerate_model::units::{BitRate, Bytes, Nanoseconds};
 use linerate_model::workload::{Direction, TrialSpec};
 use linerate_traffic::TrafficError;
-use linerate_traffic::iperf3::{Finished, Foreign, Iperf3Server, TalkError, measure};
+use linerate_traffic::iperf3::{Finished, Foreign, Iperf3Server, measure};
+use linerate_traffic::iperf3_protocol::TalkError;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::{Value, json};
 

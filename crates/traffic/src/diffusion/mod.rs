@@ -28,20 +28,8 @@ pub(crate) use grid::{blank_picture, take_picture};
 pub use grid::{cells_of, checksum, fill, set_boundary};
 pub use plain::step_plainly;
 
-use crate::sys::vectors;
-
-/// A double as it is in the buffer.
-pub type Cell = [u8; size_of::<f64>()];
-
-/// Doubles of a [`Line`].
-pub(crate) const LINE: usize = Diffusion::SIDE_STEP;
-
-/// A part of an old row, for vectors: a cache line.
-#[derive(Debug, Clone, Copy)]
-#[repr(align(64))]
-pub(crate) struct Line(
-    #[expect(dead_code, reason = "it is read and written by vectors")] [f64; LINE],
-);
+pub use crate::sys::vectors::Cell;
+use crate::sys::vectors::{self, LINE, Line};
 
 /// Makes steps, in one thread, of grids of one size.
 #[derive(Debug, Clone)]
@@ -68,7 +56,7 @@ impl Stepper {
         Self {
             side,
             vectors,
-            above: vec![Line([0.0; LINE]); side / LINE],
+            above: vec![Line::ZERO; side / LINE],
             rows: Rows {
                 above: vec![0.0; side],
                 own: vec![0.0; side],

@@ -26,9 +26,8 @@ use crate::TrafficError;
 use crate::buffer::Buffer;
 use crate::sys::ExchangeRing;
 use crate::tcp::Flow;
-use crate::tcp::socket::timespec;
 use crate::trial::{FlowEnd, Seat, SeatFlow, Start};
-use crate::waiting::{Event, Poller};
+use crate::waiting::{Event, Poller, timespec};
 use agenda::Agenda;
 use polled::Polled;
 use ringed::Ringed;
@@ -84,7 +83,7 @@ impl<'a> Driver<'a> {
             Waiting::Spin if alone => Manner::Spinning(buffer),
             Waiting::Uring | Waiting::UringSqpoll => {
                 let polled = seat.spec.waiting == Waiting::UringSqpoll;
-                let mut ring = ExchangeRing::new(sockets.len(), polled, buffer)?;
+                let mut ring = ExchangeRing::new(sockets.len(), polled, buffer.into_mapping())?;
                 ring.watch(STOP, stopping)?;
                 Manner::Ring(Box::new(ring))
             }

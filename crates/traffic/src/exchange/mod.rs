@@ -23,10 +23,9 @@ use rustix::net::{Shutdown, shutdown, sockopt};
 
 use crate::TrafficError;
 use crate::tcp::per_direction;
-use crate::tcp::socket::timespec;
 use crate::tcp::words::WORDS_MAX;
 use crate::trial::{Found, Seat, SeatFlow, Start};
-use crate::waiting::prepare_socket;
+use crate::waiting::{prepare_socket, timespec};
 use conversation::Conversation;
 use driver::Driver;
 

@@ -10,7 +10,7 @@ use rustix::time::{
 
 use crate::TrafficError;
 use crate::abort::take_signals;
-use crate::tcp::socket::timespec;
+use crate::waiting::timespec;
 
 /// A timer that is readable when its time has come.
 #[derive(Debug)]

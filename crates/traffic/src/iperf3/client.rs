@@ -13,13 +13,13 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
 
 use super::line::{ANSWER_MAX, Line, finish_connect};
 use super::mover::Orders;
-use super::parameters::Parameters;
 use super::reading::{self, DatagramReading, Reading};
-use super::results::{Results, ServerResults};
 use super::sides::results_of;
-use super::talk::{ClientStep, ClientTalk, TalkError};
-use super::wire::{COOKIE_BYTES, Cookie, Frame, State};
-use super::{REPLIES, SALUTE, datagram, mover};
+use super::{datagram, mover};
+use crate::iperf3_protocol::{
+    COOKIE_BYTES, ClientStep, ClientTalk, Cookie, Frame, Parameters, REPLIES, Results, SALUTE,
+    ServerResults, State, TalkError,
+};
 use crate::tcp::{Flow, Side, role, socket};
 use crate::trial::{Board, Counter, FarEnd, Start, carry_out_with};
 use crate::{Abort, TrafficError};

@@ -11,9 +11,9 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 use super::mover::{Orders, Pace, Progress, since};
-use super::results::Omitted;
 use crate::TrafficError;
 use crate::buffer::Buffer;
+use crate::iperf3_protocol::Omitted;
 use crate::tcp::info;
 use crate::trial::{FlowEnd, Found, Seat, SeatFlow, Start};
 

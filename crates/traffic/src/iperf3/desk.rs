@@ -8,9 +8,9 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::wire::Cookie;
 use crate::TrafficError;
 use crate::abort::{new_event, signal};
+use crate::iperf3_protocol::Cookie;
 use crate::source::Source;
 
 /// A test, as the door knows it.
@@ -202,7 +202,7 @@ mod tests {
     use std::net::Ipv4Addr;
 
     use super::*;
-    use crate::iperf3::COOKIE_BYTES;
+    use crate::iperf3_protocol::COOKIE_BYTES;
 
     const WIDE: Most = Most {
         tests: 10,

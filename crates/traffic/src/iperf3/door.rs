@@ -16,8 +16,7 @@ use rustix::net::{
 };
 
 use super::desk::Desk;
-use super::wire::{COOKIE_BYTES, Cookie, State};
-use super::{REPLIES, SALUTE};
+use crate::iperf3_protocol::{COOKIE_BYTES, Cookie, REPLIES, SALUTE, State};
 use crate::source::Source;
 use crate::tcp::socket::{Woken, wait};
 use crate::{Abort, TrafficError};

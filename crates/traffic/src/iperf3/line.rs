@@ -12,8 +12,7 @@ use rustix::net::{
     socket_with, sockopt,
 };
 
-use super::talk::{ClientTalk, TalkError};
-use super::wire::{Frame, State};
+use crate::iperf3_protocol::{ClientTalk, Frame, State, TalkError};
 use crate::tcp::connect_error;
 use crate::tcp::socket::{Woken, wait};
 use crate::{Abort, TrafficError};

@@ -12,13 +12,13 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
 
-use super::results::Omitted;
 use crate::TrafficError;
 use crate::buffer::Buffer;
+use crate::iperf3_protocol::Omitted;
 use crate::sys::{TCP_INFO_BYTES_MAX, tcp_info};
 use crate::tcp::info::word;
-use crate::tcp::socket::timespec;
 use crate::trial::{Board, FlowEnd, Found, Seat, SeatFlow, Start};
+use crate::waiting::timespec;
 
 /// What the data threads have to know beside the trial's specification.
 #[derive(Debug, Default)]

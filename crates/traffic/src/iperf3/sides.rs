@@ -8,7 +8,7 @@ use linerate_model::units::{Bytes, Nanoseconds};
 use linerate_model::workload::{TrialSpec, Workload};
 
 use super::client::Foreign;
-use super::results::{Omitted, Results, StreamResults, stream_id};
+use crate::iperf3_protocol::{Omitted, Results, StreamResults, stream_id};
 
 /// What this end tells of itself. `omitted` are the datagrams that do not count, by flow, of the time
 /// `omit` at the beginning.

@@ -33,11 +33,11 @@ use std::time::Instant;
 
 use linerate_model::known::{Cause, Known};
 use linerate_model::sample::{Datagrams, Operations, Role};
-use linerate_model::workload::{Service, Stream, Workload};
+use linerate_model::workload::{Service, Workload};
 use rustix::net::{Shutdown, shutdown};
 
 use crate::TrafficError;
-use crate::stream::share;
+use crate::stream::{share, stream_of};
 use crate::trial::{FlowEnd, Found, Seat, Start};
 use crate::verbs::{Lane, Station};
 use job::Job;
@@ -52,7 +52,8 @@ pub(crate) fn work(seat: &mut Seat<'_>) -> Result<Option<Found>, TrafficError> {
 }
 
 /// What runs on each data thread of a stream over verbs.
-pub(crate) fn stream(seat: &mut Seat<'_>, stream: &Stream) -> Result<Option<Found>, TrafficError> {
+pub(crate) fn stream(seat: &mut Seat<'_>) -> Result<Option<Found>, TrafficError> {
+    let stream = &stream_of(seat.spec);
     let shares = seat.flows.iter().map(|one| share(*one, seat.spec, stream));
     let job = Job::of_stream(seat.spec, stream, shares.collect())?;
     carry(seat, &job)

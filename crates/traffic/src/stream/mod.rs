@@ -25,12 +25,9 @@ use crate::waiting::prepare_socket;
 use lane::Lane;
 pub(crate) use lane::share;
 
-/// What runs on each data thread of a stream.
+/// What runs on each data thread of a stream over TCP.
 pub(crate) fn work(seat: &mut Seat<'_>) -> Result<Option<Found>, TrafficError> {
     let stream = stream_of(seat.spec);
-    if seat.spec.verbs.is_some() {
-        return crate::rdma::stream(seat, &stream);
-    }
     for one in &seat.flows {
         prepare_socket(&one.flow.socket, seat.spec.waiting)?;
     }
@@ -76,7 +73,7 @@ pub(crate) fn work(seat: &mut Seat<'_>) -> Result<Option<Found>, TrafficError> {
     }))
 }
 
-fn stream_of(spec: &TrialSpec) -> Stream {
+pub(crate) fn stream_of(spec: &TrialSpec) -> Stream {
     match &spec.workload {
         Workload::Stream(stream) => stream.clone(),
         _ => Stream::default(),

@@ -16,8 +16,8 @@ use crate::buffer::Buffer;
 use crate::sys::zerocopy::{
     allow_zerocopy, block_sigpipe, lend_pages, next_notification, send_zerocopy,
 };
-use crate::tcp::socket::timespec;
 use crate::trial::{Board, Seat};
+use crate::waiting::timespec;
 
 /// What of `buffer` goes into one call that may move `most` bytes.
 #[inline]

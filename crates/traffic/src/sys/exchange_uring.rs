@@ -9,10 +9,11 @@ use std::time::Duration;
 use io_uring::{IoUring, opcode, squeue, types};
 use linerate_model::ids::NodeId;
 use linerate_model::known::Known;
+use linerate_verbs::Memory as _;
 use rustix::io::Errno;
 
+use super::Mapping;
 use super::uring::await_kernel_thread;
-use crate::buffer::Buffer;
 
 /// The lowest bit of an entry's user data tells a send from a receive.
 const SEND: u64 = 1;
@@ -40,7 +41,7 @@ pub(crate) struct Finished {
 /// The ring and its memory.
 pub(crate) struct ExchangeRing {
     ring: IoUring,
-    memory: ManuallyDrop<Buffer>,
+    memory: ManuallyDrop<Mapping>,
     /// Where it begins; no borrow of it is made while the kernel writes there.
     base: *mut u8,
     size: usize,
@@ -63,7 +64,7 @@ impl ExchangeRing {
     pub(crate) fn new(
         connections: usize,
         kernel_thread: bool,
-        memory: Buffer,
+        memory: Mapping,
     ) -> Result<Self, NotThere> {
         let entries = u32::try_from(2 * connections + 1)
             .unwrap_or(u32::MAX)
@@ -86,7 +87,7 @@ impl ExchangeRing {
             }
             Ok(ring)
         });
-        let (base, size) = memory.place();
+        let (base, size) = (memory.start(), memory.length());
         Ok(Self {
             base,
             size,

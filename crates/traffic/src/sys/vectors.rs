@@ -6,8 +6,24 @@
 //! goes to the side as it is written over: it is the one above for the next.
 
 use linerate_model::sample::Vectors;
+use linerate_model::workload::Diffusion;
 
-use crate::diffusion::{Cell, LINE, Line};
+/// A double as it is in the buffer.
+pub type Cell = [u8; size_of::<f64>()];
+
+/// Doubles of a [`Line`].
+pub(crate) const LINE: usize = Diffusion::SIDE_STEP;
+
+/// A part of an old row, for vectors: a cache line.
+#[derive(Debug, Clone, Copy)]
+#[repr(align(64))]
+pub(crate) struct Line(
+    #[expect(dead_code, reason = "it is read and written by vectors")] [f64; LINE],
+);
+
+impl Line {
+    pub(crate) const ZERO: Self = Self([0.0; LINE]);
+}
 
 /// How far ahead the rows below are asked for, in cells: half a page, as the processor's own prefetching begins anew
 /// on each page.

@@ -45,7 +45,6 @@ pub(crate) use files::{make_room, room_for_clients};
 use select::Kept;
 
 use crate::{Abort, TrafficError};
-use crate::{exchange, http, rdma, stream, trial, udp};
 
 /// Data connections that are all there, greeted, and have not begun to move bytes.
 #[derive(Debug)]
@@ -72,37 +71,17 @@ impl Connected {
         &self.spec
     }
 
+    /// Its connections, in flow order.
+    pub(crate) fn flows(&self) -> &[Flow] {
+        &self.flows
+    }
+
     /// This end's address of the data connections, when the kernel tells it.
     pub fn local_address(&self) -> Option<IpAddr> {
         let first = self.flows.first()?;
         let address = rustix::net::getsockname(&first.socket).ok()?;
         let address = SocketAddr::try_from(address).ok()?;
         Some(address.ip().to_canonical())
-    }
-
-    /// Carries out the trial and records it. The peer must run its end within 10 s, and this end comes
-    /// back at the latest 12 s after the duration, also when the peer vanished. An abort ends it at once.
-    ///
-    /// The record holds what this crate can see: `cpu.machine` and `counters` are the caller's to fill.
-    pub fn run(self, abort: &Abort) -> Result<SideSample, TrafficError> {
-        let mut side = self.carry_out(abort)?;
-        self.settle(&mut side, abort);
-        Ok(side)
-    }
-
-    /// [`Connected::run`] without its end, [`Connected::settle`]: the caller's watching ends between the two.
-    pub fn carry_out(&self, abort: &Abort) -> Result<SideSample, TrafficError> {
-        let work: &trial::Work<'_> = match self.spec.workload {
-            Workload::Stream(_) => &stream::work,
-            Workload::Rr(_)
-            | Workload::Pingpong(_)
-            | Workload::Transfer(_)
-            | Workload::Diffusion(_) => &exchange::work,
-            Workload::Http(_) => &http::work,
-            Workload::Udp(_) => &udp::work,
-            Workload::Rdma(_) => &rdma::work,
-        };
-        trial::carry_out(&self.spec, &self.flows, work, abort)
     }
 
     /// Waits, at most 2 s, until the far end has every byte of a stream, and records what the kernel had

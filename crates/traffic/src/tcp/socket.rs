@@ -3,15 +3,16 @@
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use linerate_model::units::Bytes;
 use linerate_model::workload::TrialSpec;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
 
 use crate::sys::set_option;
+use crate::waiting::timespec;
 use crate::{Abort, TrafficError};
 
 /// A TCP socket for `address` with the buffers and the congestion control of `spec`; its calls do not
@@ -134,13 +135,5 @@ pub(crate) fn wait<'fd>(
         Ok(Woken::Look)
     } else {
         Ok(Woken::Aborted)
-    }
-}
-
-/// `time` for poll(2).
-pub(crate) fn timespec(time: Duration) -> Timespec {
-    Timespec {
-        tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
-        tv_nsec: time.subsec_nanos().into(),
     }
 }

@@ -20,7 +20,7 @@ use super::{FarEnd, cpu_time_of_this_thread};
 use crate::abort::take_signals;
 use crate::sys::{allowed_cpus, pin_thread};
 use crate::tcp::Flow;
-use crate::tcp::socket::timespec;
+use crate::waiting::timespec;
 use crate::{Abort, TrafficError};
 
 /// How long after the end of a trial its receivers wait for what is still on the way.

@@ -14,9 +14,8 @@ use rustix::net::{SendFlags, send, sockopt};
 
 use crate::TrafficError;
 use crate::sys::{Messages, set_option};
-use crate::tcp::socket::timespec;
 use crate::trial::{FlowEnd, Seat, SeatFlow, Start};
-use crate::waiting::{Event, Poller};
+use crate::waiting::{Event, Poller, timespec};
 
 use super::companion::{Link, Report};
 use super::header::Header;

@@ -9,8 +9,8 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
 use crate::TrafficError;
-use crate::tcp::socket::timespec;
 use crate::trial::Board;
+use crate::waiting::timespec;
 
 /// Completions taken at a time.
 const TAKEN: usize = 64;

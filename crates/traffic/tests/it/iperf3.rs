@@ -10,7 +10,8 @@ use linerate_model::units::{BitRate, Bytes, Nanoseconds};
 use linerate_model::workload::{
     DatagramBatch, Direction, ReceiveMode, SendMode, Stream, TrialSpec, Udp, Workload,
 };
-use linerate_traffic::iperf3::{Finished, Foreign, Iperf3Server, TalkError, measure};
+use linerate_traffic::iperf3::{Finished, Foreign, Iperf3Server, measure};
+use linerate_traffic::iperf3_protocol::TalkError;
 use linerate_traffic::{Abort, TrafficError};
 
 use crate::scene::{abort, spec};

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use linerate_model::workload::Direction;
 use linerate_traffic::TrafficError;
-use linerate_traffic::iperf3::{Finished, Frame, TalkError, measure};
+use linerate_traffic::iperf3::{Finished, measure};
+use linerate_traffic::iperf3_protocol::{Frame, TalkError};
 
 use crate::iperf3::{loopback, next, with_server};
 use crate::scene::{abort, connect_from, read_byte, spec};

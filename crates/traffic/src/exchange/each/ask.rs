@@ -19,9 +19,8 @@ use crate::exchange::rr::new_operations;
 use crate::exchange::schedule::Schedule;
 use crate::exchange::{end, flow_places, prepare_timer};
 use crate::tcp::socket;
-use crate::tcp::socket::timespec;
 use crate::trial::{Counter, Found, Seat, Start};
-use crate::waiting::{Event, Poller, prepare_socket};
+use crate::waiting::{Event, Poller, prepare_socket, timespec};
 
 /// How long the port is waited for, as long as for the start of a trial.
 const PORT_MAX: Duration = Duration::from_secs(10);

@@ -117,13 +117,13 @@ impl TalkError {
     }
 
     /// "An option you are trying to set is not implemented yet".
-    pub(super) const NOT_HERE: i32 = 13;
+    pub(crate) const NOT_HERE: i32 = 13;
     /// "Unable to receive parameters from client".
     pub(super) const NO_PARAMETERS: i32 = 114;
 
     /// The number of iperf3's that a client is told, which it prints in words (seen by sending each to a
     /// real one).
-    pub(super) fn number(&self) -> i32 {
+    pub(crate) fn number(&self) -> i32 {
         match self {
             Self::Limit { key: "time", .. } => 5,
             Self::Limit {

@@ -100,7 +100,7 @@ pub fn limits(speed: BitRate, lanes: Option<u32>) -> Limits {
     if of_lane >= 45_000_000_000 { PAM4 } else { NRZ }
 }
 
-/// One sentence on what to do, from the rates before and after correction.
+/// One sentence on what to do, from the rates before and after FEC.
 pub fn advice(
     before: Option<&ErrorRate>,
     after: Option<&ErrorRate>,
@@ -110,13 +110,13 @@ pub fn advice(
     if after.is_some_and(|rate| rate.errors > 0) {
         "Data is lost: clean or replace cable and modules, and compare the FEC mode of both ends."
     } else if sure(before, limits.warn) {
-        "The correction still mends everything with little to spare: clean or replace the cable soon."
+        "FEC still corrects everything, with little margin: clean or replace the cable soon."
     } else if sure(before, limits.note) {
-        "The correction mends everything; watch whether the rate rises."
+        "FEC corrects everything: watch whether the rate rises."
     } else if before.is_some() || after.is_some() {
-        "Nothing to do: no data was lost while the link was watched."
+        "Nothing to do: no data was lost while watched."
     } else {
-        "Not known: the driver counts no errors of the link."
+        "Unknown: the driver has no error counters for the link."
     }
 }
 
@@ -176,8 +176,8 @@ mod tests {
         let of = |errors| error_rate(errors, GBIT_100, SECOND);
         let said = |before: u64, after: u64| advice(of(before).as_ref(), of(after).as_ref(), NRZ);
         assert!(said(0, 0).starts_with("Nothing to do"));
-        assert!(said(2_000_000, 0).starts_with("The correction still mends"));
+        assert!(said(2_000_000, 0).starts_with("FEC still corrects"));
         assert!(said(0, 1).starts_with("Data is lost"));
-        assert!(advice(None, None, NRZ).starts_with("Not known"));
+        assert!(advice(None, None, NRZ).starts_with("Unknown"));
     }
 }

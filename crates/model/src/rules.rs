@@ -229,7 +229,7 @@ fn undetermined(rule: &Rule, scene: &Scene<'_>, subject: String, mut missing: Ve
     // The groups of facts that only netlink tells stay unasked on a host that is read from files alone.
     for gap in missing.iter_mut().filter(|gap| gap.path.is_empty()) {
         gap.path = format!("netlink facts of {subject}");
-        "the host was read from files alone".clone_into(&mut gap.reason);
+        "the host was read from files only, without netlink".clone_into(&mut gap.reason);
     }
     Outcome::Undetermined(Undetermined {
         rule: rule.id.to_owned(),
@@ -315,7 +315,7 @@ fn watched<'a>(rule: &Rule, scene: &Scene<'a>) -> Result<&'a Watch, Vec<Outcome>
         let gap = Gap::new(
             Cause::NotAsked,
             UNWATCHED,
-            "nobody watched the counters for a time (`--watch SECONDS`)",
+            "counters were not watched (`--watch SECONDS`)",
         );
         vec![undetermined(rule, scene, "host".to_owned(), vec![gap])]
     })
@@ -360,11 +360,11 @@ mod tests {
                 rule.id
             );
             for part in [
-                "## What is wrong",
-                "## How it is detected",
-                "## What mending brings",
+                "## Problem",
+                "## Detection",
+                "## Expected gain",
                 "## Check by hand",
-                "## Keep it",
+                "## Make it persistent",
                 "## Risks",
             ] {
                 assert!(rule.page.contains(part), "{} lacks `{part}`", rule.id);

@@ -325,7 +325,7 @@ mod tests {
             "12.0 k interrupts/s on CPU 1 75 %, CPU 3 25 %; rx-0 (800.0 k packets/s)",
             "1 of 2 queue interrupts did not come",
             "errors and drops: stat/rx_missed_errors +7",
-            "bit error rate: The correction mends everything; watch whether",
+            "bit error rate: FEC corrects everything: watch whether the rate rises.",
             "before correction: 2.0e-5 (2.0e-5 to 2.0e-5); by fec/corrected-bits",
             "after correction: below 3.0e-12 (no error seen)",
             "CPU 1: softirq 93 %",

@@ -138,10 +138,7 @@ fn a_plan_tells_why_what_it_disturbs_and_who_else_changes_it() {
     let needs = &planned["changes"][0]["needs"];
     assert_eq!(*needs, serde_json::json!(["CAP_NET_ADMIN"]), "{planned:#}");
     let of_sysctl = &planned["changes"][0]["owner"];
-    assert_eq!(
-        of_sysctl, "bpftune sets sysctls by what it sees",
-        "{planned:#}"
-    );
+    assert_eq!(of_sysctl, "bpftune adjusts sysctls", "{planned:#}");
     let of_feature = planned["changes"].as_array().and_then(|all| all.last());
     let of_feature = of_feature.expect("three changes");
     assert_eq!(of_feature["owner"], Value::Null, "{of_feature:#}");

@@ -118,7 +118,7 @@ fn wrong_bits_before_and_after_correction_are_told_apart() {
     assert!((before.rate.rate.expect("errors") - 2e-5).abs() < 1e-9);
     let after = link.after.value().expect("blocks are counted");
     assert_eq!((after.rate.rate, after.rate.errors), (None, 0));
-    assert!(link.advice.starts_with("The correction"), "{}", link.advice);
+    assert!(link.advice.starts_with("FEC corrects"), "{}", link.advice);
     let lost = seen(|watch| watch.grew("nic/eth0/stat/rx_crc_errors", 1));
     assert!(link_of(&lost).advice.starts_with("Data is lost"));
 }
@@ -140,7 +140,7 @@ fn a_link_without_counters_or_without_a_speed_has_no_rate() {
     let silent = seen(|watch| watch.without("nic/eth0/"));
     assert!(link_of(&silent).before.gap().is_some());
     assert!(link_of(&silent).after.gap().is_some());
-    assert!(link_of(&silent).advice.starts_with("Not known"));
+    assert!(link_of(&silent).advice.starts_with("Unknown"));
     let mut host = host();
     host.nics[0].link_bit_per_s = Known::unknown(Cause::NotSaid, "speed", "-1");
     let watch = build::watch(&host).build();

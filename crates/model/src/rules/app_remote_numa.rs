@@ -16,8 +16,8 @@ use crate::watch::total;
 pub(super) const RULE: Rule = Rule {
     id: "app-remote-numa",
     number: 3,
-    status: Status::InPart("where busy programs run is judged; a measured comparison of nodes waits for the traffic workloads"),
-    title: "a program with busy sockets is kept on another node than the card",
+    status: Status::InPart("checks where programs may run; does not measure throughput per node"),
+    title: "a program with open sockets uses CPUs or memory of a remote NUMA node",
     severity: Severity::Warn,
     stage: Stage::Locality,
     profiles: &[
@@ -29,13 +29,13 @@ pub(super) const RULE: Rule = Rule {
         Profile::Measurement,
     ],
     judges_by: &[Basis::Facts],
-    threshold: "warn: it may run on no CPU of the cards' nodes, or is confined to them with more than \
-                20 % of its pages elsewhere; note while it only listens",
-    effect: "2065 -> 1720 MB/s with the memory thread on the other socket (Sci. Prog. 2018, 4120561); \
-             more at 100 Gb/s, where the copy is the limit",
+    threshold: "warn: no allowed CPU is local to the NICs, or all are and more than 20 % of its pages are on \
+                other nodes; note if it only listens",
+    effect: "2065 -> 1720 MB/s with the memory thread on the remote socket (Sci. Prog. 2018, 4120561); more at \
+             100 Gb/s, where the copy is the bottleneck",
     source: "fasterdata.es.net, 100G benchmarking; proc_pid_status(5), proc_pid_numa_maps(5)",
     fix: Fix::Advised(&[Class::R1]),
-    persist: "a drop-in of the service: CPUAffinity=, NUMAPolicy=bind, NUMAMask=",
+    persist: "a drop-in for the service: CPUAffinity=, NUMAPolicy=bind, NUMAMask=",
     contested: None,
     page: include_str!("../../../../docs/rules/app-remote-numa.md"),
     check,
@@ -98,7 +98,7 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
         severity: if busy { Severity::Warn } else { Severity::Note },
         subject: "host".to_owned(),
         summary: format!(
-            "{} kept away from the cards' node: bind to CPUs {}, memory too",
+            "{} on a NUMA node remote from the NIC: bind CPUs and memory to the node of CPUs {}",
             few(&names),
             brief(&local)
         ),
@@ -135,7 +135,7 @@ fn far(
     let who = format!("{} ({})", owner.name, owner.pid);
     let mut evidence = vec![
         Evidence::new(
-            format!("CPUs on which {who} may run"),
+            format!("CPUs allowed to {who}"),
             &allowed,
             format!("/proc/{}/status", owner.pid),
         ),
@@ -159,7 +159,7 @@ fn far(
     let (remote, whole) = (sum(true), sum(true).saturating_add(sum(false)));
     let part = share(remote, whole);
     evidence.push(Evidence::new(
-        format!("pages of {who} on other nodes"),
+        format!("pages of {who} on remote nodes"),
         percent(part),
         format!("/proc/{}/numa_maps", owner.pid),
     ));
@@ -205,7 +205,7 @@ pub(super) mod tests {
             ("a program that floats", || World::of(server("0-11", 3, 50))),
         ],
         undetermined: &[
-            ("nobody looked for programs", || {
+            ("programs not read", || {
                 let mut host = server("0-5", 3, 0);
                 host.software.socket_owners = Known::not_asked("/proc");
                 World::of(host)

@@ -13,13 +13,13 @@ pub(super) const RULE: Rule = Rule {
     id: "backlog-drops",
     number: 17,
     status: Status::Implemented,
-    title: "a CPU's input queue overflows",
+    title: "the per-CPU backlog queue overflows",
     severity: Severity::Warn,
     stage: Stage::Errors,
     profiles: ALWAYS,
     judges_by: &[Basis::Counters],
-    threshold: "dropped of /proc/net/softnet_stat grows on any CPU",
-    effect: "each drop is a lost packet that TCP sends again; no general figure",
+    threshold: "the `dropped` column of /proc/net/softnet_stat grows on any CPU",
+    effect: "each drop is a packet that TCP retransmits and UDP loses; no general figure",
     source: "Documentation/admin-guide/sysctl/net.rst (netdev_max_backlog); \
              Documentation/networking/scaling.rst (RPS flow limit); Red Hat Enterprise Linux 10, \
              network performance tuning",
@@ -63,24 +63,25 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
     let mut evidence: Vec<Evidence> = Vec::new();
     for (cpu, grown) in &dropped {
         let key = format!("cpu/{cpu}/softnet/dropped");
-        let what = format!("packets that the input queue of CPU {cpu} dropped");
+        let what = format!("packets dropped by the backlog queue of CPU {cpu}");
         evidence.push(Evidence::new(what, grown, watch.path(&key)));
         let key = format!("cpu/{cpu}/softnet/flow_limit");
         let limited = watch.grown(&key).get().filter(|grown| *grown > 0);
         evidence.extend(limited.map(|grown| {
-            let what = format!("of them by the limit of one flow on CPU {cpu}");
+            let what = format!("of which dropped by flow_limit on CPU {cpu}");
             Evidence::new(what, grown, watch.path(&key))
         }));
     }
     evidence.extend(backlog.value().map(|text| {
         let path = "/proc/sys/net/core/netdev_max_backlog";
-        Evidence::new("length of an input queue", format!("{text} packets"), path)
+        Evidence::new("backlog queue limit", format!("{text} packets"), path)
     }));
     let said = Said {
         severity: Severity::Warn,
         subject: format!("cpu/{worst}"),
         summary: format!(
-            "input queues dropped {sum} packets while watched, most on CPU {worst}: relieve it, or lengthen them"
+            "backlog queues dropped {sum} packets while watched, most on CPU {worst}: take load off that CPU, \
+             or raise net.core.netdev_max_backlog"
         ),
         evidence,
         remedies: lengthen(scene, backlog.value()).into_iter().collect(),
@@ -108,7 +109,7 @@ pub(super) mod tests {
         fires: &[("a CPU drops", || dropping(40))],
         silent: &[("none drops", || dropping(0))],
         undetermined: &[
-            ("nobody watched", || World::of(build::veth_pair().0)),
+            ("counters not watched", || World::of(build::veth_pair().0)),
             ("the kernel's file was not read", || {
                 World::of(build::veth_pair().0).watched(|watch| watch.without("cpu/1/softnet"))
             }),

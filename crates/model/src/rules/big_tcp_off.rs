@@ -13,19 +13,20 @@ pub(super) const RULE: Rule = Rule {
     id: "big-tcp-off",
     number: 31,
     status: Status::Implemented,
-    title: "super-packets end at 64 KiB although the card can carry larger ones",
+    title: "GSO/GRO packets stop at 64 KiB although the NIC supports larger ones (BIG TCP)",
     severity: Severity::Note,
     stage: Stage::Tuning,
     profiles: BULK,
     judges_by: &[Basis::Facts],
-    threshold: "a super-packet limit of 64 KiB while the hardware's is larger, on a link of 100 Gb/s or more",
+    threshold: "gso_max_size or gro_max_size is 64 KiB and tso_max_size is larger, on a link of 100 Gb/s or \
+                more",
     effect: "8887 -> 12839 transactions/s of 80 kB at 100 Gb/s (+44 %), p99 172 -> 132 us (BIG TCP cover \
              letter); no gain for one flow at 200 Gb/s on gve",
     source: "BIG TCP patch series on netdev; Documentation/netlink/specs/rt-link.yaml; ip-link(8)",
     fix: Fix::Proposed(&[Class::R1]),
-    persist: "a unit that runs at boot, or a systemd .link file (names not verified)",
+    persist: "a systemd unit at boot, or a .link file (option names not verified)",
     contested: Some(
-        "yes: the kernel's own figures, +27 to +44 % of transactions; no: no gain for one flow on gve, and \
+        "for: +27 to +44 % transactions in the patch series; against: no gain for one flow on gve, and \
          captures, BPF programs and drivers may assume 64 KiB",
     ),
     page: include_str!("../../../../docs/rules/big-tcp-off.md"),
@@ -89,7 +90,8 @@ fn check_nic(scene: &Scene<'_>, nic: &Nic) -> Judged {
         severity: Severity::Note,
         subject: subject(nic),
         summary: format!(
-            "{} cuts super-packets at 64 KiB where its card takes {hardware}: try {to} on both ends and measure it",
+            "GSO/GRO packets of {} stop at 64 KiB, the NIC supports {hardware}: try {to} on both ends and \
+             measure",
             nic.name
         ),
         evidence,

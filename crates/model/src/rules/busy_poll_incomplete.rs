@@ -10,15 +10,15 @@ use crate::setting::{SettingKey, Value, Class};
 pub(super) const RULE: Rule = Rule {
     id: "busy-poll-incomplete",
     number: 19,
-    status: Status::InPart("`irq-suspend-timeout` is not judged: no fact tells which program asks for it"),
-    title: "busy polling is set by half, or is set and polls nothing",
+    status: Status::InPart("`irq-suspend-timeout` is not checked: which program uses it cannot be read"),
+    title: "busy polling is partially configured, or configured and never finds a packet",
     severity: Severity::Note,
     stage: Stage::Tuning,
     profiles: ALWAYS,
     judges_by: &[Basis::Facts, Basis::Counters],
-    threshold: "net.core.busy_poll above 0 with net.core.busy_read 0; in the latency profile also both \
-                above 0 while BusyPollRxPackets does not grow",
-    effect: "sockets are polled only where the program asks for it (SO_BUSY_POLL); no general figure",
+    threshold: "net.core.busy_poll above 0 with net.core.busy_read 0; role latency: also both above 0 while \
+                BusyPollRxPackets does not grow",
+    effect: "only sockets with SO_BUSY_POLL are polled until both are set; no general figure",
     source: "Documentation/networking/napi.rst (busy polling); \
              Documentation/admin-guide/sysctl/net.rst (busy_poll, busy_read); amzn-drivers, \
              ENA_Linux_Best_Practices.rst",
@@ -52,7 +52,8 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
     let summary = match (poll, read) {
         (0, _) => return Vec::new(),
         (_, 0) => format!(
-            "{POLL} is {poll} us, but {READ} is 0: only sockets that ask for it are polled; set both or neither"
+            "{POLL} is {poll} us but {READ} is 0, so only sockets with SO_BUSY_POLL are polled: set both or \
+             neither"
         ),
         _ => {
             let watch = scene.watch.filter(|_| scene.profile == Profile::Latency);
@@ -61,7 +62,7 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
             };
             let path = watch.map(|watch| watch.path(POLLED)).unwrap_or_default();
             evidence.push(Evidence::new("packets found by busy polling", 0, path));
-            "busy polling is set and was not seen to find a packet: it may only burn CPU time; measure it"
+            "busy polling is on but found no packet while watched, so it may only burn CPU time: measure it"
                 .to_owned()
         }
     };
@@ -86,7 +87,7 @@ fn number(scene: &Scene<'_>, name: &str) -> Known<u64> {
         text.trim().parse().map_or_else(
             |_| {
                 let path = format!("/proc/sys/{}", name.replace('.', "/"));
-                Known::Unknown(Gap::new(Cause::Unreadable, path, "it is no number"))
+                Known::Unknown(Gap::new(Cause::Unreadable, path, "not a number"))
             },
             Known::Value,
         )

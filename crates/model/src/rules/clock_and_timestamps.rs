@@ -11,19 +11,19 @@ pub(super) const RULE: Rule = Rule {
     id: "clock-and-timestamps",
     number: 54,
     status: Status::Implemented,
-    title: "the kernel reads a slow clock, or the card stamps no packets",
+    title: "slow clocksource, or no hardware receive timestamps",
     severity: Severity::Warn,
     stage: Stage::Saturation,
     profiles: ALWAYS,
     judges_by: &[Basis::Facts],
-    threshold: "clocksource hpet, acpi_pm, pit or jiffies; in the profile of measurement also a card that \
-                does not stamp what it receives",
-    effect: "each reading of hpet or acpi_pm goes to a device instead of a register, several for each \
+    threshold: "clocksource hpet, acpi_pm, pit or jiffies; role measurement: also a NIC without hardware \
+                receive timestamps",
+    effect: "each read of hpet or acpi_pm accesses a device instead of a CPU register, several times per \
              packet; measure it",
     source: "Documentation/timers/timekeeping.rst; Documentation/networking/ethtool-netlink.rst \
              (TSINFO_GET)",
     fix: Fix::Proposed(&[Class::R1]),
-    persist: "clocksource=tsc on the kernel command line, when the kernel trusts the TSC",
+    persist: "clocksource=tsc on the kernel command line, if the kernel considers the TSC stable",
     contested: None,
     page: include_str!("../../../../docs/rules/clock-and-timestamps.md"),
     check,
@@ -59,18 +59,18 @@ fn slow(scene: &Scene<'_>, clock: &str) -> Option<Said> {
     )];
     evidence.extend(available.map(|all| {
         let path = format!("{FOLDER}/available_clocksource");
-        Evidence::new("clocksources that it could use", all.join(" "), path)
+        Evidence::new("available clocksources", all.join(" "), path)
     }));
     let key = SettingKey::Machine(MachineKnob::Clocksource);
     let advice = match quick {
         Some(quick) => format!("use {quick}"),
-        None => "look for `Marking clocksource 'tsc' as unstable` in the kernel log".to_owned(),
+        None => "search the kernel log for `Marking clocksource 'tsc' as unstable`".to_owned(),
     };
     Some(Said {
         severity: Severity::Warn,
         subject: "host".to_owned(),
         summary: format!(
-            "the kernel reads time from {clock}, a slow device, at each packet: {advice}"
+            "clocksource {clock} is slow to read, several times per packet: {advice}"
         ),
         evidence,
         remedies: quick
@@ -91,7 +91,7 @@ fn stamps(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
             severity: Severity::Note,
             subject: subject(nic),
             summary: format!(
-                "{} does not stamp what it receives: times of packets hold the delay of interrupt and CPU",
+                "{} has no hardware receive timestamps, so packet times include interrupt and CPU delay",
                 nic.name
             ),
             evidence: vec![Evidence::new(

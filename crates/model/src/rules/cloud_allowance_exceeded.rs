@@ -14,17 +14,17 @@ pub(super) const RULE: Rule = Rule {
     id: "cloud-allowance-exceeded",
     number: 26,
     status: Status::AdviceOnly,
-    title: "the provider shapes the instance: its allowance is used up",
+    title: "the cloud instance exceeded its network allowance and is shaped",
     severity: Severity::Crit,
     stage: Stage::HardCeiling,
     profiles: ALWAYS,
     judges_by: &[Basis::Counters],
-    threshold: "more than 0.1 % of the packets queued or dropped over the allowance (crit), fewer (note)",
-    effect: "exact: no setting of the host passes the provider's limit",
+    threshold: "packets queued or dropped for exceeding the allowance: more than 0.1 % (crit), fewer (note)",
+    effect: "a hard ceiling: no host setting lifts it",
     source: "drivers/net/ethernet/amazon/ena/ena_ethtool.c; amzn-drivers, \
              ENA_Linux_Best_Practices.rst",
     fix: Fix::Advised(&[Class::R4]),
-    persist: "a larger instance; nothing on the host",
+    persist: "a larger instance; no setting of the host",
     contested: None,
     page: include_str!("../../../../docs/rules/cloud-allowance-exceeded.md"),
     check,
@@ -65,7 +65,8 @@ fn check_nic(nic: &Nic, watch: &Watch) -> Judged {
         severity,
         subject: subject(nic),
         summary: format!(
-            "the provider shapes {} ({}): a larger instance or more flows; no host setting helps",
+            "{} exceeded its instance allowance ({}), no host setting helps: use a larger instance, or more \
+             flows",
             nic.name,
             exceeded.words()
         ),
@@ -95,7 +96,7 @@ pub(super) mod tests {
             }),
         ],
         undetermined: &[
-            ("nobody watched", || World::of(ena())),
+            ("counters not watched", || World::of(ena())),
             ("the driver's counters are not there", || {
                 World::of(ena()).watched(|w| w.without("nic/ens5/driver"))
             }),

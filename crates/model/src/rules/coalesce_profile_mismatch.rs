@@ -16,16 +16,16 @@ pub(super) const RULE: Rule = Rule {
     id: "coalesce-profile-mismatch",
     number: 15,
     status: Status::Implemented,
-    title: "interrupts are held back for another purpose than the host's",
+    title: "interrupt coalescing does not fit the host's role",
     severity: Severity::Warn,
     stage: Stage::Tuning,
     profiles: ALWAYS,
     judges_by: &[Basis::Facts, Basis::Counters],
-    threshold: "latency: rx-usecs above 8 warns, an adaptive delay is a note; bulk: not adaptive with \
-                rx-usecs 0 at 10 Gb/s and more warns (a note on a guest); all but latency: more than 50000 interrupts of a \
-                queue in a second warn",
-    effect: "up to rx-usecs on each round trip; 80 us leave 12500 interrupts a second and queue, 10 us \
-             100000 (ice)",
+    threshold: "role latency: rx-usecs above 8 (warn), adaptive-rx on (note); bulk roles: adaptive-rx off with \
+                rx-usecs 0 at 10 Gb/s or more (warn; note in a guest); all but latency: more than 50000 \
+                interrupts per second and queue (warn)",
+    effect: "up to rx-usecs per round trip; 80 us allow 12500 interrupts per second and queue, 10 us 100000 \
+             (ice)",
     source: "Documentation/networking/ethtool-netlink.rst (COALESCE_GET); amzn-drivers, \
              ENA_Linux_Best_Practices.rst; \
              Documentation/networking/device_drivers/ethernet/intel/ice.rst; fasterdata.es.net, 100G \
@@ -33,8 +33,8 @@ pub(super) const RULE: Rule = Rule {
     fix: Fix::Proposed(&[Class::R1]),
     persist: "a .link file, or NetworkManager's ethtool.coalesce-* properties",
     contested: Some(
-        "for bulk, fasterdata and the ENA guide want the delay adaptive; for latency, the ENA and ice \
-         guides want it off and rx-usecs 0",
+        "for bulk, fasterdata and the ENA guide recommend adaptive-rx on; for latency, the ENA and ice guides \
+         recommend it off with rx-usecs 0",
     ),
     page: include_str!("../../../../docs/rules/coalesce-profile-mismatch.md"),
     check,
@@ -86,7 +86,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
     } else if let Some(rate) = &flooded {
         (
             Severity::Warn,
-            format!("it interrupts too often ({})", rate.value),
+            format!("too many interrupts ({})", rate.value),
         )
     } else {
         // A guest's card may have its interrupts held back by the host.
@@ -100,20 +100,20 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
     let request = format!("netlink ethtool COALESCE_GET {}", nic.name);
     let mut evidence: Vec<Evidence> = flooded.into_iter().collect();
     evidence.extend(
-        usecs.map(|us| Evidence::new("delay (rx-usecs)", format!("{us} us"), request.clone())),
+        usecs.map(|us| Evidence::new("rx-usecs", format!("{us} us"), request.clone())),
     );
     evidence.extend(adaptive.map(|on| {
         let word = if on { "on" } else { "off" };
-        Evidence::new("adaptive delay (adaptive-rx)", word, request)
+        Evidence::new("adaptive-rx", word, request)
     }));
     evidence.extend(nic.link_bit_per_s.get().map(|rate| {
         let path = format!("/sys/class/net/{}/speed", nic.name);
-        Evidence::new("rate of the link", gigabits(rate), path)
+        Evidence::new("link speed", gigabits(rate), path)
     }));
     let said = Said {
         severity,
         subject: subject(nic),
-        summary: format!("moderation of {}: {why}; measure it", nic.name),
+        summary: format!("interrupt coalescing of {}: {why}; measure it", nic.name),
         evidence,
         remedies: remedies(scene, nic, latency, adaptive),
     };
@@ -123,11 +123,11 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
 fn too_long(usecs: Option<u32>, adaptive: Option<bool>) -> Option<(Severity, String)> {
     if adaptive == Some(true) {
         let why =
-            "the delay of interrupts is adaptive, which adds to round trips; try it off, 0 us";
+            "adaptive-rx is on, which adds latency; try it off with rx-usecs 0";
         return Some((Severity::Note, why.to_owned()));
     }
     let usecs = usecs.filter(|us| *us > LATENCY_USECS)?;
-    let why = format!("interrupts are held back {usecs} us on every round trip; try 0");
+    let why = format!("rx-usecs adds up to {usecs} us to every round trip; try 0");
     Some((Severity::Warn, why))
 }
 
@@ -145,7 +145,7 @@ fn too_short(
     let bulk = BULK.contains(&scene.profile);
     let none = usecs == Some(0) && adaptive == Some(false);
     (none && bulk && fast && !paravirtual)
-        .then(|| "no delay of interrupts, so each packet may cause one; try adaptive".to_owned())
+        .then(|| "rx-usecs is 0 and adaptive-rx off, so each packet may raise an interrupt; try adaptive-rx on".to_owned())
 }
 
 /// The queue that interrupted most often, when that was too often.
@@ -160,8 +160,8 @@ fn flood(scene: &Scene<'_>, nic: &Nic) -> Option<Evidence> {
     let (irq, rate) = counts.max_by(|one, other| one.1.total_cmp(&other.1))?;
     (rate.is_finite() && rate > MANY_PER_S).then(|| {
         Evidence::new(
-            format!("rate of interrupt {irq}"),
-            format!("{rate:.0} in a second"),
+            format!("interrupts per second, IRQ {irq}"),
+            format!("{rate:.0} per second"),
             format!("/sys/kernel/irq/{irq}/per_cpu_count"),
         )
     })
@@ -214,7 +214,7 @@ pub(super) mod tests {
                 World::of(build::veth_pair().0)
             }),
         ],
-        undetermined: &[("nobody asked", || {
+        undetermined: &[("not queried", || {
             let mut host = server(None, false);
             host.nics[0].coalesce = Known::not_asked("netlink ethtool COALESCE_GET eth2");
             World::of(host)

@@ -12,17 +12,17 @@ use crate::units::Ratio;
 pub(super) const RULE: Rule = Rule {
     id: "conntrack-cost",
     number: 64,
-    status: Status::InPart("the number of rules of a firewall is not read"),
-    title: "connection tracking drops connections, or its table is near full",
+    status: Status::InPart("the number of firewall rules is not read"),
+    title: "the conntrack table drops connections or is nearly full",
     severity: Severity::Crit,
     stage: Stage::Errors,
     profiles: ALWAYS,
     judges_by: &[Basis::Facts, Basis::Counters],
-    threshold: "more than 80 % of the table in use (warn; full: crit); while watched any drop (crit), any \
-                early_drop (warn), any insert_failed (note: a race that clients repeat); on average 4 or more \
-                connections in a bucket (note); none of these, for forwarding, latency and measurement: that \
-                connections are tracked at all (note)",
-    effect: "new connections are no longer dropped; what tracking costs each packet must be measured",
+    threshold: "table more than 80 % full (warn), full (crit); while watched: any drop (crit), early_drop \
+                (warn) or insert_failed (note: a race that clients retry); 4 or more connections per bucket on \
+                average (note); otherwise, in the roles forwarding, latency and measurement: any tracked \
+                connection (note)",
+    effect: "new connections are no longer dropped; the cost of tracking per packet must be measured",
     source: "Documentation/networking/nf_conntrack-sysctl.rst; conntrack(8)",
     fix: Fix::Proposed(&[Class::R1]),
     persist: "net.netfilter.nf_conntrack_max in /etc/sysctl.d; notrack rules in the firewall's own file",
@@ -86,7 +86,7 @@ fn fill(scene: &Scene<'_>, table: &Conntrack) -> Option<Notice> {
         Severity::Warn
     };
     let summary = format!(
-        "{count} of {max} connections are tracked ({}): a full table drops new ones; raise {MAX}",
+        "the conntrack table holds {count} of {max} connections ({}) and drops new ones when full: raise {MAX}",
         share(count, max)
     );
     let more = Value::Text(max.saturating_mul(2).to_string());
@@ -94,7 +94,7 @@ fn fill(scene: &Scene<'_>, table: &Conntrack) -> Option<Notice> {
         Notice::new(severity, summary)
             .with([
                 Evidence::new("connections tracked", count, file("count")),
-                Evidence::new("most that may be", max, file("max")),
+                Evidence::new("maximum", max, file("max")),
             ])
             .mended_by(remedy(scene, SettingKey::Sysctl(MAX.to_owned()), more)),
     )
@@ -105,7 +105,8 @@ fn chains(table: &Conntrack) -> Option<Notice> {
     if buckets == 0 || count / buckets < CHAIN {
         return None;
     }
-    let summary = format!("{count} connections in {buckets} buckets make long chains: add buckets");
+    let summary = format!("{count} tracked connections in {buckets} hash buckets make long chains: raise the \
+                           number of buckets");
     Some(Notice::new(Severity::Note, summary).with([
         Evidence::new("connections tracked", count, file("count")),
         Evidence::new("buckets", buckets, file("buckets")),
@@ -128,7 +129,7 @@ fn lost(scene: &Scene<'_>) -> Option<Notice> {
         .map(|(name, by)| format!("{name} {by}"))
         .collect();
     let summary = format!(
-        "connection tracking lost packets or connections while watched ({}): find what fills the table",
+        "conntrack dropped packets or connections while watched ({}): find what fills the table",
         words.join(", ")
     );
     let evidence = lost
@@ -141,7 +142,8 @@ fn every_packet(scene: &Scene<'_>, table: &Conntrack) -> Option<Notice> {
     let count = table.count.get().filter(|count| *count > 0)?;
     EACH_PACKET.contains(&scene.profile).then(|| {
         let summary = format!(
-            "{count} connections are tracked: each packet is looked up; measure it with `notrack` for the bulk"
+            "{count} connections are tracked, at a table lookup per packet: compare with `notrack` for bulk \
+             traffic"
         );
         let evidence = Evidence::new("connections tracked", count, file("count"));
         Notice::new(Severity::Note, summary).with([evidence])

@@ -11,19 +11,18 @@ use crate::setting::{MachineKnob, SettingKey, Value, Class};
 pub(super) const RULE: Rule = Rule {
     id: "cpu-deep-cstates",
     number: 52,
-    status: Status::InPart("the states that are allowed are judged, not the time spent in them"),
-    title: "idle CPUs take long to wake",
+    status: Status::InPart("checks which states are enabled, not the time spent in them"),
+    title: "deep idle states (C-states) are enabled",
     severity: Severity::Warn,
     stage: Stage::Saturation,
     profiles: &[Profile::Latency],
     judges_by: &[Basis::Facts],
-    threshold: "an idle state that takes more than 10 us to leave is enabled on some CPU, and the latency \
-                limit of the kernel does not forbid it; latency profile only",
-    effect: "1.2 ms of a ping in a local network on one idle router (slava.cc); on servers not verified, \
-             measure it",
+    threshold: "an idle state with an exit latency above 10 us is enabled on some CPU and not forbidden by \
+                /dev/cpu_dma_latency; role latency only",
+    effect: "1.2 ms of LAN ping time on one idle router (slava.cc); not verified on servers, measure it",
     source: "Documentation/admin-guide/pm/cpuidle.rst; Documentation/power/pm_qos_interface.rst",
     fix: Fix::Proposed(&[Class::R0]),
-    persist: "a small service that holds /dev/cpu_dma_latency open, or the latency profile of tuned",
+    persist: "a service that holds /dev/cpu_dma_latency open, or TuneD's profile network-latency",
     contested: None,
     page: include_str!("../../../../docs/rules/cpu-deep-cstates.md"),
     check,
@@ -71,7 +70,7 @@ fn judge(
             let awake = state.disabled_on.value().cloned().unwrap_or_default();
             Evidence::new(
                 format!(
-                    "time to leave {}, on CPUs {}",
+                    "exit latency of {}, CPUs {}",
                     state.name,
                     online.minus(&awake)
                 ),
@@ -83,7 +82,7 @@ fn judge(
     evidence.extend(limit.map(|limit| {
         let path = "/dev/cpu_dma_latency";
         Evidence::new(
-            "latency that somebody asked to keep",
+            "latency limit in /dev/cpu_dma_latency",
             format!("{limit} us"),
             path,
         )
@@ -93,7 +92,7 @@ fn judge(
         severity: Severity::Warn,
         subject: "host".to_owned(),
         summary: format!(
-            "idle CPUs may enter {}, which takes {latency} us to leave: hold /dev/cpu_dma_latency at \
+            "idle state {} with an exit latency of {latency} us is enabled: hold /dev/cpu_dma_latency at \
              {LATENCY_US} us",
             deepest.name
         ),

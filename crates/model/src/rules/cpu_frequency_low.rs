@@ -14,20 +14,21 @@ use crate::watch::Watch;
 pub(super) const RULE: Rule = Rule {
     id: "cpu-frequency-low",
     number: 51,
-    status: Status::InPart("the frequency under load is not judged"),
-    title: "the CPUs are kept slower than they could run",
+    status: Status::InPart("the frequency under load is not checked"),
+    title: "CPUs run below their maximum frequency",
     severity: Severity::Warn,
     stage: Stage::Saturation,
     profiles: ALWAYS,
     judges_by: &[Basis::Facts, Basis::Counters],
-    threshold: "governor powersave or conservative (not of intel_pstate or amd_pstate in active mode); energy \
-                preference power or balance_power; turbo off; highest frequency allowed below 95 % of \
-                the hardware's (50 % with acpi-cpufreq, which counts boost apart); thermal throttling while watched. Note where all links are below 10 Gb/s",
-    effect: "about 30 Gb/s for one flow needs 3 GHz or more (fasterdata.es.net)",
+    threshold: "governor powersave or conservative (except intel_pstate and amd_pstate in active mode); energy \
+                preference power or balance_power; turbo off; scaling_max_freq below 95 % of cpuinfo_max_freq \
+                (50 % with acpi-cpufreq, which counts boost separately); thermal throttling while watched. \
+                Note if all links are below 10 Gb/s",
+    effect: "about 30 Gb/s per flow needs 3 GHz or more (fasterdata.es.net)",
     source: "Documentation/admin-guide/pm/cpufreq.rst; Documentation/admin-guide/pm/intel_pstate.rst; \
              fasterdata.es.net, 100G tuning",
     fix: Fix::Proposed(&[Class::R1]),
-    persist: "a unit that runs at boot, or the active profile of tuned",
+    persist: "a systemd unit at boot, or the active TuneD profile",
     contested: None,
     page: include_str!("../../../../docs/rules/cpu-frequency-low.md"),
     check,
@@ -120,7 +121,8 @@ fn governor(scene: &Scene<'_>, policies: &[FrequencyPolicy]) -> Option<Said> {
     Some(finding(
         severity(scene),
         format!(
-            "the governor {name} keeps {} of {} groups of CPUs at low frequency: use performance or schedutil",
+            "governor {name} keeps {} of {} cpufreq policies below maximum frequency: use performance or \
+             schedutil",
             slow.len(),
             policies.len()
         ),
@@ -160,7 +162,8 @@ fn preference(scene: &Scene<'_>, policies: &[FrequencyPolicy]) -> Option<Said> {
     Some(finding(
         severity(scene),
         format!(
-            "{} of {} groups of CPUs are told to save energy ({name}): prefer performance",
+            "{} of {} cpufreq policies prefer saving energy ({name}): set energy_performance_preference to \
+             performance",
             thrifty.len(),
             policies.len()
         ),
@@ -201,8 +204,7 @@ fn turbo(scene: &Scene<'_>, policies: &[FrequencyPolicy]) -> Option<Said> {
     let sure = (above_base || !by_pstate) && !steady;
     Some(finding(
         if sure { severity(scene) } else { Severity::Note },
-        "turbo is switched off: the CPUs stay at their base frequency; switch it on, or leave it where an \
-         even frequency counts"
+        "turbo is off, so CPUs stay at base frequency: turn it on, unless a constant frequency is intended"
             .to_owned(),
         evidence,
         Vec::from_iter(remedy(
@@ -235,8 +237,7 @@ fn limited(scene: &Scene<'_>, policies: &[FrequencyPolicy]) -> Option<Said> {
     Some(finding(
         severity(scene),
         format!(
-            "{} of {} groups of CPUs may run at {allowed} kHz at most and could run at {hardware}: raise \
-             scaling_max_freq",
+            "{} of {} cpufreq policies are limited to {allowed} kHz of {hardware} kHz: raise scaling_max_freq",
             held.len(),
             policies.len()
         ),
@@ -261,12 +262,12 @@ fn throttled(scene: &Scene<'_>, watch: &Watch) -> Option<Said> {
         .filter(|(key, by, _)| key.contains("/throttle/") && *by > 0)
         .map(|(key, by, counter)| {
             let value = format!("+{by} in {}", watch.span_ns);
-            Evidence::new(format!("throttled: cpu/{key}"), value, &*counter.path)
+            Evidence::new(format!("throttling events, cpu/{key}"), value, &*counter.path)
         })
         .collect();
     (!grew.is_empty()).then(|| {
         let summary = format!(
-            "{} counters of thermal throttling grew while watched for {}: look at cooling and power limits",
+            "{} thermal throttling counters grew in {}: check cooling and power limits",
             grew.len(),
             watch.span_ns
         );

@@ -12,17 +12,18 @@ pub(super) const RULE: Rule = Rule {
     id: "cpu-mitigations",
     number: 53,
     status: Status::AdviceOnly,
-    title: "protections cost time at each entry to the kernel",
+    title: "CPU vulnerability mitigations add cost to every kernel entry",
     severity: Severity::Note,
     stage: Stage::Tuning,
     profiles: ALWAYS,
     judges_by: &[Basis::Facts],
-    threshold: "page table isolation, IBRS at each entry, cleared CPU buffers or untrained returns in use",
-    effect: "depends on how often the program enters the kernel; no figure holds for all, measure it",
+    threshold: "page table isolation, IBRS on kernel entry, CPU buffer clearing, or an SRSO/Retbleed return \
+                thunk in use",
+    effect: "depends on the system call rate; measure it",
     source: "Documentation/admin-guide/hw-vuln; Documentation/ABI/testing/sysfs-devices-system-cpu \
              (vulnerabilities)",
     fix: Fix::Advised(&[Class::R4]),
-    persist: "nothing to keep: newer processors need fewer of them",
+    persist: "nothing to set: newer processors need fewer mitigations",
     contested: None,
     page: include_str!("../../../../docs/rules/cpu-mitigations.md"),
     check,
@@ -31,20 +32,20 @@ pub(super) const RULE: Rule = Rule {
 /// The vulnerability, what the kernel calls the costly answer to it, and what that is.
 const COSTLY: [(&str, &str, &str); 8] = [
     ("meltdown", "PTI", "page table isolation"),
-    ("spectre_v2", "Mitigation: IBRS", "IBRS at each entry"),
-    ("retbleed", "untrained return thunk", "untrained returns"),
-    ("retbleed", "Mitigation: IBRS", "IBRS at each entry"),
-    ("spec_rstack_overflow", "Safe RET", "untrained returns"),
-    ("mds", "Clear CPU buffers", "cleared CPU buffers"),
+    ("spectre_v2", "Mitigation: IBRS", "IBRS on kernel entry"),
+    ("retbleed", "untrained return thunk", "SRSO/Retbleed return thunk"),
+    ("retbleed", "Mitigation: IBRS", "IBRS on kernel entry"),
+    ("spec_rstack_overflow", "Safe RET", "SRSO/Retbleed return thunk"),
+    ("mds", "Clear CPU buffers", "CPU buffer clearing"),
     (
         "tsx_async_abort",
         "Clear CPU buffers",
-        "cleared CPU buffers",
+        "CPU buffer clearing",
     ),
     (
         "mmio_stale_data",
         "Clear CPU buffers",
-        "cleared CPU buffers",
+        "CPU buffer clearing",
     ),
 ];
 const FOLDER: &str = "/sys/devices/system/cpu/vulnerabilities";
@@ -75,8 +76,7 @@ fn judge(all: &BTreeMap<String, String>) -> Option<Said> {
         severity: Severity::Note,
         subject: "host".to_owned(),
         summary: format!(
-            "this processor needs {}: small messages pay for it at each system call; keep them on, and \
-             compare hosts by it",
+            "active mitigations add cost to every system call ({}): keep them, and compare hosts with the same ones",
             names.join(", ")
         ),
         evidence,
@@ -127,11 +127,11 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn it_never_proposes_to_switch_them_off() {
+    fn it_never_proposes_to_disable_them() {
         let host = host("mds", "Mitigation: Clear CPU buffers; SMT vulnerable");
         let said = finding(ID, &scene(&host));
         assert_eq!(said.severity, Severity::Note);
         assert!(said.remedies.is_empty());
-        assert!(said.summary.contains("keep them on"), "{}", said.summary);
+        assert!(said.summary.contains("keep them"), "{}", said.summary);
     }
 }

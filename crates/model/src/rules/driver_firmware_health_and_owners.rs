@@ -13,19 +13,19 @@ pub(super) const RULE: Rule = Rule {
     id: "driver-firmware-health-and-owners",
     number: 80,
     status: Status::AdviceOnly,
-    title: "a card reports errors, a firmware waits for a reset, or programs will undo changes",
+    title: "the driver reports errors, firmware awaits a reset, or a running program will undo changes",
     severity: Severity::Crit,
     stage: Stage::Errors,
     profiles: ALWAYS,
     judges_by: &[Basis::Facts, Basis::Counters],
-    threshold: "a health reporter in state error, or errors or transmit timeouts that grew while watched; a \
-                temperature at its limit; note: stored firmware other than the running, a program that \
-                changes settings by itself",
-    effect: "a card that works; changes that stay; no figure",
+    threshold: "a devlink health reporter in state error, or errors or transmit timeouts that grew while \
+                watched; a temperature at its limit; note: stored firmware differs from the running one, or a \
+                program that changes settings by itself is running",
+    effect: "a working NIC, and changes that persist; no figure",
     source: "Documentation/networking/devlink/devlink-health.rst; \
              Documentation/networking/devlink/devlink-info.rst",
     fix: Fix::Advised(&[Class::R4]),
-    persist: "firmware by the vendor's tool; changes through the program that owns the setting",
+    persist: "firmware with the vendor's tool; settings through the program that owns them",
     contested: None,
     page: include_str!("../../../../docs/rules/driver-firmware-health-and-owners.md"),
     check,
@@ -39,15 +39,15 @@ const OWNERS: &[(&str, &str, Owns)] = &[
     ("irqbalance", "moves interrupts", is_of_interrupts),
     (
         "tuned",
-        "sets sysctls, CPU and disk settings of its profile",
+        "sets the sysctls, CPU and disk settings of its profile",
         is_of_a_profile,
     ),
-    ("bpftune", "sets sysctls by what it sees", is_sysctl),
+    ("bpftune", "adjusts sysctls", is_sysctl),
     ("lldpad", "sets traffic classes", is_of_classes),
     ("cloud-agent", "sets interfaces", is_of_an_interface),
     (
         "cluster-node-tuning",
-        "sets a tuned profile",
+        "sets a TuneD profile",
         is_of_a_profile,
     ),
 ];
@@ -155,7 +155,8 @@ fn health(scene: &Scene<'_>, nic: &Nic) -> Option<Notice> {
     bad.dedup();
     let first = bad.first()?;
     let summary = format!(
-        "the driver of {} reports errors of {first}{}: read its diagnosis, update driver and firmware",
+        "the driver of {} reports errors in {first}{}: read its devlink health diagnosis, update driver and \
+         firmware",
         nic.name,
         if bad.len() > 1 { " and others" } else { "" }
     );
@@ -175,7 +176,7 @@ fn timeouts(scene: &Scene<'_>, nic: &Nic) -> Option<Notice> {
         .collect();
     (!evidence.is_empty()).then(|| {
         let summary = format!(
-            "{} queues of {} stopped sending until the driver reset them: update driver and firmware",
+            "{} transmit queues of {} timed out and were reset: update driver and firmware",
             evidence.len(),
             nic.name
         );
@@ -192,7 +193,7 @@ fn hot(nic: &Nic) -> Option<Notice> {
     })?;
     let degrees = |mc: i32| format!("{} °C", mc / 1000);
     let summary = format!(
-        "{} is at {} ({label}), its limit is {}: cool it",
+        "{} is at {} ({label}), its limit is {}: improve cooling",
         nic.name,
         degrees(now),
         degrees(limit)
@@ -200,7 +201,7 @@ fn hot(nic: &Nic) -> Option<Notice> {
     let path = format!("/sys/class/net/{}/device/hwmon", nic.name);
     Some(Notice::new(Severity::Crit, summary).with([
         Evidence::new(format!("temperature {label}"), degrees(now), &*path),
-        Evidence::new("its limit", degrees(limit), &*path),
+        Evidence::new("limit", degrees(limit), &*path),
     ]))
 }
 
@@ -213,7 +214,7 @@ fn firmware(nic: &Nic) -> Option<Notice> {
     }
     let path = format!("devlink dev info {}", shell::quoted(nic.name.as_str()));
     let summary = format!(
-        "{} runs another firmware than is stored ({part} {stored}): it takes effect at the next reset",
+        "{} has firmware stored that is not running ({part} {stored}): it takes effect at the next reset",
         nic.name
     );
     let running = running.map(|own| Evidence::new("running firmware", own, &*path));
@@ -237,7 +238,7 @@ fn undoing(owners: &[Owner]) -> Option<Notice> {
             None => owner
                 .detail
                 .is_some()
-                .then_some((owner, "sets what its configuration says")),
+                .then_some((owner, "sets what is in its configuration")),
         })
         .collect();
     let words: Vec<String> = known
@@ -250,7 +251,7 @@ fn undoing(owners: &[Owner]) -> Option<Notice> {
         words = names.into_iter().take(6).collect::<Vec<_>>().join(", ");
     }
     (!known.is_empty()).then(|| {
-        let summary = format!("{words}: make changes of that kind there, or they are undone");
+        let summary = format!("{words}: make changes of that kind there, or they will be undone");
         Notice::new(Severity::Note, summary).with(known.iter().map(|(owner, _)| {
             let value = match &owner.detail {
                 Some(detail) => format!("process {}, {detail}", owner.pid),
@@ -301,7 +302,7 @@ pub(super) mod tests {
                 World::of(owned("NetworkManager", None))
             }),
         ],
-        undetermined: &[("nobody asked", || {
+        undetermined: &[("not queried", || {
             World::of(card(|nic| nic.card.health = Known::not_asked("devlink")))
         })],
     };

@@ -11,16 +11,16 @@ pub(super) const RULE: Rule = Rule {
     id: "eee-on",
     number: 42,
     status: Status::Implemented,
-    title: "the link sleeps between packets",
+    title: "Energy-Efficient Ethernet (EEE) is active",
     severity: Severity::Note,
     stage: Stage::Tuning,
     profiles: &[Profile::Latency],
     judges_by: &[Basis::Facts],
-    threshold: "energy-efficient Ethernet enabled and in use on the link",
-    effect: "the time to wake the link, for each packet after a pause; to be measured",
+    threshold: "Energy-Efficient Ethernet enabled and active on the link",
+    effect: "the link's wake-up time, for each packet after an idle period; measure it",
     source: "IEEE 802.3az; Documentation/networking/ethtool-netlink.rst (EEE_GET)",
     fix: Fix::Proposed(&[Class::R3]),
-    persist: "systemd .link file (option not verified) or a unit that runs at boot",
+    persist: "a systemd unit at boot, or a .link file (option not verified)",
     contested: None,
     page: include_str!("../../../../docs/rules/eee-on.md"),
     check,
@@ -47,12 +47,12 @@ fn check_nic(scene: &Scene<'_>, nic: &Nic) -> Judged {
         severity: Severity::Note,
         subject: subject(nic),
         summary: format!(
-            "the link of {} sleeps between packets (EEE): switch it off and measure the latency",
+            "EEE is active on {}, which adds wake-up latency after idle periods: turn it off and measure",
             nic.name
         ),
         evidence: vec![
-            Evidence::new("energy-efficient Ethernet", "enabled", path.clone()),
-            Evidence::new("energy-efficient Ethernet on this link", "in use", path),
+            Evidence::new("EEE enabled", "enabled", path.clone()),
+            Evidence::new("EEE on this link", "active", path),
         ],
         remedies: remedy(scene, key, Value::Switch(false))
             .into_iter()
@@ -69,7 +69,7 @@ pub(super) mod tests {
     use crate::known::Known;
 
     pub(crate) const CASES: Cases = Cases {
-        fires: &[("in use", || World::of(card(true)).profile(Profile::Latency))],
+        fires: &[("active", || World::of(card(true)).profile(Profile::Latency))],
         silent: &[
             ("enabled and not in use", || {
                 World::of(card(false)).profile(Profile::Latency)

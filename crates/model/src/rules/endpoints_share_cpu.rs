@@ -18,7 +18,7 @@ pub(super) const RULE: Rule = Rule {
     id: "endpoints-share-cpu",
     number: 102,
     status: Status::Implemented,
-    title: "sender and receiver take turns on one CPU while others are idle",
+    title: "sender and receiver share one CPU while others are idle",
     severity: Severity::Warn,
     stage: Stage::Saturation,
     profiles: &[
@@ -28,8 +28,8 @@ pub(super) const RULE: Rule = Rule {
         Profile::Measurement,
     ],
     judges_by: &[Basis::Trial],
-    threshold: "every thread of both ends on the same CPU, and another CPU online; where threads were not \
-                pinned, also 80 % of that CPU taken by them and the other CPUs less than 20 % busy",
+    threshold: "all threads of both ends on one CPU, and another CPU online; if they are not pinned, also: \
+                they use 80 % of that CPU and no other CPU is more than 20 % busy",
     effect: "15 -> 18 Gb/s for one flow over veth (measured for linerate, Linux 6.18, two CPUs)",
     source: "sched_setaffinity(2); Documentation/networking/scaling.rst",
     fix: Fix::Proposed(&[Class::R0]),
@@ -106,7 +106,7 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
         if !same_kernel(scene.host, other) {
             return Vec::new();
         }
-        let why = "no trial showed where the threads of both ends run";
+        let why = "no trial recorded where the threads of both ends run";
         return unsure(vec![Gap::new(Cause::NotAsked, "sample", why)]);
     };
     let cpu = match shared_cpu(sample) {
@@ -162,7 +162,7 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
             severity: Severity::Warn,
             subject: format!("cpu/{cpu}"),
             summary: format!(
-                "sender and receiver take turns on CPU {cpu}: put the sender on CPU {free}"
+                "sender and receiver share CPU {cpu}: place the sender on CPU {free}"
             ),
             evidence,
             remedies: vec![remedy],

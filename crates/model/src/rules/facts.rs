@@ -117,7 +117,7 @@ pub(super) fn config(hop: &PcieHop) -> String {
 /// The rate of the port as evidence.
 pub(super) fn rate_evidence(nic: &Nic, rate: BitRate) -> Evidence {
     Evidence::new(
-        format!("rate of {}", nic.name),
+        format!("link speed of {}", nic.name),
         rate,
         format!("/sys/class/net/{}/speed", nic.name),
     )

@@ -13,20 +13,19 @@ use crate::watch::Watch;
 pub(super) const RULE: Rule = Rule {
     id: "fec-health",
     number: 38,
-    status: Status::InPart("the FEC modes of two ends are not compared"),
-    title: "forward error correction is off, at its limit, or lost data",
+    status: Status::InPart("the FEC modes of the two ends are not compared"),
+    title: "FEC is off, near its limit, or had uncorrectable errors",
     severity: Severity::Crit,
     stage: Stage::Errors,
     profiles: ALWAYS,
     judges_by: &[Basis::Facts, Basis::Counters],
-    threshold: "any block that could not be corrected (crit); before correction more than 1e-6 wrong bits \
-                (note), 1e-5 (warn), ten times that on lanes of 50 Gb/s and more; none from 200 Gb/s on (warn), \
-                from 25 Gb/s (note)",
-    effect: "each uncorrected block loses frames, and each lost frame slows its connection; no figure",
+    threshold: "any uncorrectable block (crit); pre-FEC BER above 1e-6 (note) or 1e-5 (warn), ten times that \
+                on lanes of 50 Gb/s and more; no FEC at 200 Gb/s and more (warn), at 25 Gb/s and more (note)",
+    effect: "each uncorrectable block loses frames, and each lost frame slows its connection; no figure",
     source: "Documentation/networking/ethtool-netlink.rst (FEC_GET); \
              Documentation/networking/device_drivers/ethernet/mellanox/mlx5/counters.rst",
     fix: Fix::Advised(&[Class::R3]),
-    persist: "ethtool --set-fec on both ends at boot (a unit), or the cable",
+    persist: "a systemd unit that runs `ethtool --set-fec` on both ends at boot; or the cable",
     contested: None,
     page: include_str!("../../../../docs/rules/fec-health.md"),
     check,
@@ -90,19 +89,19 @@ fn check_nic(scene: &Scene<'_>, nic: &Nic) -> Judged {
     let (severity, advice) = if needed {
         (
             Severity::Warn,
-            "its standard needs one: set the same mode on both ends",
+            "the standard requires it: set the same mode on both ends",
         )
     } else {
         (
             Severity::Note,
-            "some optics and short cables need none; watch its errors",
+            "some optics and short cables need none; watch the error counters",
         )
     };
     Ok(Some(Said {
         severity,
         subject: subject(nic),
         summary: format!(
-            "{} runs without forward error correction: {advice}",
+            "{} runs without FEC: {advice}",
             nic.name
         ),
         evidence,
@@ -147,9 +146,9 @@ type Rates<'a> = (Option<&'a ErrorRate>, Option<&'a ErrorRate>);
 fn words(nic: &Nic, lost: &Growth, (before, after): Rates<'_>, limits: Limits) -> String {
     let what = if lost.grew.is_empty() {
         let rate = before.and_then(|before| before.rate).unwrap_or_default();
-        format!("{rate:.1e} of the bits of {} arrive wrong", nic.name)
+        format!("pre-FEC bit error rate {rate:.1e} on {}", nic.name)
     } else {
-        format!("the link of {} lost data ({})", nic.name, lost.words())
+        format!("uncorrectable errors on {} ({})", nic.name, lost.words())
     };
     format!("{what}. {}", ber::advice(before, after, limits))
 }
@@ -165,7 +164,7 @@ fn evidence(
     let path = format!("computed from these and the speed of {}", nic.name);
     for (what, rate) in [("before", before), ("after", after)] {
         evidence.extend(rate.map(|rate| {
-            let what = format!("bit error rate {what} correction, 95 % interval");
+            let what = format!("bit error rate {what} FEC, 95 % CI");
             Evidence::new(what, rate, path.clone())
         }));
     }
@@ -211,7 +210,7 @@ pub(super) mod tests {
             }),
         ],
         undetermined: &[
-            ("nobody watched", || World::of(card(100, 4))),
+            ("counters not watched", || World::of(card(100, 4))),
             ("the mode not asked for", || {
                 let mut host = card(100, 4);
                 host.nics[0].wire.fec = Known::not_asked("netlink/ethtool/eth0/fec");

@@ -12,18 +12,18 @@ pub(super) const RULE: Rule = Rule {
     id: "gro-flush-defer-mismatch",
     number: 20,
     status: Status::Implemented,
-    title: "deferring interrupts is set by half, or waits long",
+    title: "IRQ deferral is partially configured, or its timeout is long",
     severity: Severity::Note,
     stage: Stage::Tuning,
     profiles: ALWAYS,
     judges_by: &[Basis::Facts],
-    threshold: "exactly one of gro_flush_timeout and napi_defer_hard_irqs is not 0; in the latency profile \
-                also a timeout above 200 us",
-    effect: "a timeout alone holds packets back, deferring alone does nothing; a long timeout is latency \
-             at low load; no general figure",
+    threshold: "exactly one of gro_flush_timeout and napi_defer_hard_irqs is 0; role latency: also a timeout \
+                above 200 us",
+    effect: "a timeout alone delays packets, deferral alone does nothing; a long timeout adds latency at low \
+             load; no general figure",
     source: "Documentation/networking/napi.rst (software IRQ coalescing)",
     fix: Fix::Proposed(&[Class::R1]),
-    persist: "a unit that runs at boot",
+    persist: "a systemd unit at boot",
     contested: None,
     page: include_str!("../../../../docs/rules/gro-flush-defer-mismatch.md"),
     check,
@@ -66,9 +66,9 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
     let napi = halved(nic, half);
     let (why, remedies) = if half(timeout, defer) {
         let why = if timeout == 0 {
-            format!("interrupts are deferred {defer} times without a timeout, which does nothing")
+            format!("napi_defer_hard_irqs is {defer} without a gro_flush_timeout, which has no effect")
         } else {
-            format!("packets are held back {timeout} ns, but no interrupt is deferred")
+            format!("gro_flush_timeout delays packets up to {timeout} ns, but napi_defer_hard_irqs is 0")
         };
         (
             format!("{why}; set both or neither"),
@@ -77,11 +77,11 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
     } else if long {
         let key = SettingKey::Nic(nic.name.clone(), NicKnob::GroFlushTimeoutNs);
         let shorter = remedy(scene, key, Value::Integer(USUAL_NS));
-        let why = format!("packets may wait {timeout} ns at low load; try {USUAL_NS}");
+        let why = format!("packets may wait {timeout} ns at low load; try {USUAL_NS} ns");
         (why, shorter.into_iter().collect())
     } else if let Some((napi, of_napi)) = napi {
         evidence.extend(of_napi);
-        let why = format!("polling context {napi} has one of the two only; set both or neither");
+        let why = format!("NAPI {napi} has only one of the two set; set both or neither");
         (why, Vec::new())
     } else {
         return None;
@@ -89,7 +89,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
     let said = Said {
         severity: Severity::Note,
         subject: subject(nic),
-        summary: format!("deferred interrupts of {}: {why}", nic.name),
+        summary: format!("IRQ deferral of {}: {why}", nic.name),
         evidence,
         remedies,
     };
@@ -105,12 +105,12 @@ fn halved(nic: &Nic, half: impl Fn(u64, u32) -> bool) -> Option<(u32, Vec<Eviden
         half(timeout, defer).then(|| {
             let evidence = vec![
                 Evidence::new(
-                    format!("gro-flush-timeout of context {}", napi.id),
+                    format!("gro-flush-timeout of NAPI {}", napi.id),
                     format!("{timeout} ns"),
                     request.clone(),
                 ),
                 Evidence::new(
-                    format!("defer-hard-irqs of context {}", napi.id),
+                    format!("defer-hard-irqs of NAPI {}", napi.id),
                     defer,
                     request,
                 ),
@@ -159,7 +159,7 @@ pub(super) mod tests {
                 World::of(host)
             }),
         ],
-        undetermined: &[("nobody asked", || {
+        undetermined: &[("not queried", || {
             let mut host = host(20_000, 0);
             host.nics[0].dispatch.defer_hard_irqs = Known::not_asked("napi_defer_hard_irqs");
             World::of(host)

@@ -12,17 +12,16 @@ pub(super) const RULE: Rule = Rule {
     id: "gro-off",
     number: 27,
     status: Status::Implemented,
-    title: "received packets are not merged although they could be",
+    title: "GRO is off",
     severity: Severity::Warn,
     stage: Stage::Offloads,
     profiles: BULK,
     judges_by: &[Basis::Facts],
-    threshold: "rx-gro inactive and changeable; of a veth only where what comes in was cut before it was sent",
-    effect: "one pass through the stack for many packets; 4.10 -> 9.14 Gb/s in one program with its own \
-             stack (Tailscale)",
+    threshold: "rx-gro inactive and changeable; on a veth only if its peer sends without segmentation offload",
+    effect: "one pass through the stack for many packets; 4.10 -> 9.14 Gb/s in a userspace stack (Tailscale)",
     source: "Documentation/networking/segmentation-offloads.rst (Generic Receive Offload)",
     fix: Fix::Proposed(&[Class::R2]),
-    persist: "systemd .link file (GenericReceiveOffload=) or nmcli ethtool.feature-gro",
+    persist: "a systemd .link file (GenericReceiveOffload=) or nmcli ethtool.feature-gro",
     contested: None,
     page: include_str!("../../../../docs/rules/gro-off.md"),
     check,
@@ -58,18 +57,18 @@ fn check_nic(scene: &Scene<'_>, nic: &Nic) -> Judged {
     let receives = receives(scene);
     let key = SettingKey::Nic(nic.name.clone(), NicKnob::Feature(GRO.to_owned()));
     let (severity, advice) = if receives {
-        (Severity::Warn, "switch on rx-gro")
+        (Severity::Warn, "turn on rx-gro")
     } else {
         (
             Severity::Note,
-            "the trial sent this end little, but switch on rx-gro for what does",
+            "the trial sent little to this end, but turn on rx-gro for traffic that is received here",
         )
     };
     Ok(Some(Said {
         severity,
         subject: subject(nic),
         summary: format!(
-            "{} hands each received packet to the stack by itself: {advice}",
+            "GRO is off on {}, so each received packet passes the stack alone: {advice}",
             nic.name
         ),
         evidence,

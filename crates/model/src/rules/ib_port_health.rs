@@ -12,17 +12,17 @@ pub(super) const RULE: Rule = Rule {
     id: "ib-port-health",
     number: 74,
     status: Status::AdviceOnly,
-    title: "an InfiniBand port has no subnet manager, lost lanes or speed, or counts errors",
+    title: "an InfiniBand port has no subnet manager, runs below its width or speed, or counts errors",
     severity: Severity::Crit,
     stage: Stage::Errors,
     profiles: ALWAYS,
     judges_by: &[Basis::Facts, Basis::Counters],
-    threshold: "a link without ACTIVE state or subnet manager; one lane; a rate 5 % below width x speed; SDR; \
-                while watched any recovery or loss of the link, or more than 10 errors an hour",
-    effect: "the link runs at its full rate; errors stop costing packets",
+    threshold: "link up but not ACTIVE, or no subnet manager; width 1x; rate 5 % below width x speed; SDR; \
+                while watched: any link recovery or link down, or more than 10 errors per hour",
+    effect: "the link runs at full rate, without packets lost to errors",
     source: "Documentation/ABI/stable/sysfs-class-infiniband; ibqueryerrors(8)",
     fix: Fix::Elsewhere,
-    persist: "nothing to keep: mend cable, port or subnet manager",
+    persist: "nothing to set: fix the cable, port or subnet manager",
     contested: None,
     page: include_str!("../../../../docs/rules/ib-port-health.md"),
     check,
@@ -82,13 +82,14 @@ fn state(scene: &Scene<'_>, port: Port<'_>) -> Option<Notice> {
     }
     let name = port.name();
     let (severity, summary) = if is("LinkUp") && port.is_infiniband() {
-        let what = "has a link but no subnet manager has set it up: start or reach one";
+        let what = "has a link but no subnet manager configured it: start one, or restore its path to this \
+                    port";
         (Severity::Crit, format!("{name} {what}"))
     } else if is("LinkUp") {
-        let what = "has a link but is not active: bring its interface up";
+        let what = "has a link but is not ACTIVE: bring its interface up";
         (Severity::Warn, format!("{name} {what}"))
     } else if is("LinkErrorRecovery") {
-        let what = "recovers its link from errors: check cable and module";
+        let what = "is in link error recovery: check cable and module";
         (Severity::Crit, format!("{name} {what}"))
     } else if port.is_infiniband() && scene.profile == Profile::Rdma {
         // A port without a cable is nothing unusual.
@@ -109,10 +110,10 @@ fn no_manager(port: Port<'_>) -> Option<Notice> {
     let lid = port.port.subnet_manager_lid.get()?;
     (lid == 0).then(|| {
         let summary = format!(
-            "{} knows no subnet manager: routes and members cannot change",
+            "{} has no subnet manager (sm_lid 0), so routes and members cannot change: start one",
             port.name()
         );
-        let evidence = Evidence::new("LID of the subnet manager", lid, port.file("sm_lid"));
+        let evidence = Evidence::new("LID of the subnet manager (sm_lid)", lid, port.file("sm_lid"));
         Notice::new(Severity::Warn, summary).with([evidence])
     })
 }
@@ -123,7 +124,7 @@ fn width(port: Port<'_>) -> Option<Notice> {
     let width = port.port.width.get()?;
     (width == 1).then(|| {
         let summary = format!(
-            "{} runs on one lane: reseat or replace the cable",
+            "{} runs at width 1x: reseat or replace the cable",
             port.name()
         );
         Notice::new(Severity::Warn, summary).with([Evidence::new("width", "1X", port.file("rate"))])
@@ -151,7 +152,7 @@ fn rate(port: Port<'_>) -> Option<Notice> {
     let said = Evidence::new("rate", format!("{own} ({speed})"), port.file("rate"));
     if speed == "SDR" {
         let summary = format!(
-            "{} came up at SDR, the fallback of every speed: check cable and peer",
+            "{} came up at SDR, the fallback speed: check cable and peer",
             port.name()
         );
         return Some(Notice::new(Severity::Warn, summary).with([said]));
@@ -224,7 +225,7 @@ fn errors(watch: &Watch, port: Port<'_>) -> Option<Notice> {
     let summary = format!(
         "{}: {name} grew by {by} while watched{}: check cable, module and congestion",
         port.name(),
-        if seen.len() > 1 { ", others too" } else { "" }
+        if seen.len() > 1 { ", others as well" } else { "" }
     );
     let evidence = seen
         .iter()

@@ -13,21 +13,20 @@ pub(super) const RULE: Rule = Rule {
     id: "iommu-strict",
     number: 50,
     status: Status::Implemented,
-    title: "the IOMMU flushes each mapping of the card at once",
+    title: "the IOMMU runs in strict mode: it flushes the IOTLB on every unmap",
     severity: Severity::Warn,
     stage: Stage::Tuning,
     profiles: ALWAYS,
     judges_by: &[Basis::Facts],
-    threshold: "IOMMU domain of type DMA (strict) for a card of 10 Gb/s or more: a note; warn from 25 Gb/s on \
-                x86-64 outside a guest, where lazy is the kernel's default; elsewhere, and in a guest, nobody \
-                chose it",
+    threshold: "IOMMU domain type DMA (strict): 25 Gb/s or more on x86-64 (warn), where lazy is the kernel's default; \
+                10 Gb/s or more, other architectures, or a guest (note)",
     effect: "up to 20 % of throughput at 200 Gb/s goes to IOTLB misses (Farshin et al., PeerJ CS 2023); \
              strict mode adds the cost of each unmap",
     source: "Documentation/ABI/testing/sysfs-kernel-iommu_groups; \
              Documentation/admin-guide/kernel-parameters.txt (iommu.strict=); Farshin et al., PeerJ \
              Computer Science 2023",
     fix: Fix::Advised(&[Class::R4, Class::R5]),
-    persist: "kernel command line: iommu.strict=0, or iommu.passthrough=1 where the card is trusted",
+    persist: "kernel command line: iommu.strict=0, or iommu.passthrough=1 if the device is trusted",
     contested: None,
     page: include_str!("../../../../docs/rules/iommu-strict.md"),
     check,
@@ -65,12 +64,12 @@ fn strict(scene: &Scene<'_>, nic: &Nic, rate: BitRate, kind: &str) -> Said {
         },
         subject: subject(nic),
         summary: format!(
-            "the IOMMU unmaps each buffer of {} ({rate}) strictly, with a flush each time: boot with \
-             iommu.strict=0, or iommu.passthrough=1 where the card is trusted",
+            "the IOMMU domain of {} ({rate}) is strict, with an IOTLB flush per unmap: boot with \
+             iommu.strict=0, or iommu.passthrough=1 if the device is trusted",
             nic.name
         ),
         evidence: vec![
-            Evidence::new("type of the IOMMU domain", kind, path),
+            Evidence::new("IOMMU domain type", kind, path),
             rate_evidence(nic, rate),
         ],
         remedies: Vec::new(),

@@ -12,19 +12,19 @@ pub(super) const RULE: Rule = Rule {
     id: "ipoib-mode-mtu",
     number: 75,
     status: Status::Implemented,
-    title: "IP over InfiniBand runs in a mode or with an MTU that does not suit it",
+    title: "IPoIB runs in connected mode, or with an MTU below what the port supports",
     severity: Severity::Note,
     stage: Stage::Tuning,
     profiles: ALWAYS,
     judges_by: &[Basis::Facts],
-    threshold: "connected mode; datagram mode with an MTU more than 4 bytes below what the port carries",
-    effect: "datagram mode has checksum and segmentation offloads, connected mode packets of 64 KiB: measure",
+    threshold: "connected mode; datagram mode with an MTU more than 4 bytes below that of the port",
+    effect: "datagram mode has checksum and segmentation offloads, connected mode 64 KiB packets: measure both",
     source: "Documentation/infiniband/ipoib.rst",
     fix: Fix::Proposed(&[Class::R3]),
-    persist: "the connection's transport mode and MTU in NetworkManager or the distribution's own files; all \
-              hosts of the subnet alike",
+    persist: "transport mode and MTU in the connection (NetworkManager or the distribution's files); the same \
+              on all hosts of the subnet",
     contested: Some(
-        "for datagram: stateless offloads, several queues; for connected: an MTU of 65520, few packets",
+        "for datagram: stateless offloads and several queues; for connected: MTU 65520, so fewer packets",
     ),
     page: include_str!("../../../../docs/rules/ipoib-mode-mtu.md"),
     check,
@@ -63,7 +63,7 @@ fn mtu_of(nic: &Nic) -> Option<Evidence> {
 fn connected(scene: &Scene<'_>, nic: &Nic) -> Notice {
     let key = SettingKey::Nic(nic.name.clone(), NicKnob::IpoibMode);
     let summary = format!(
-        "{} is in connected mode, which has no offloads: measure it against datagram mode, on all hosts",
+        "{} is in connected mode, which has no offloads: compare with datagram mode, on all hosts",
         nic.name
     );
     Notice::new(Severity::Note, summary)
@@ -89,10 +89,10 @@ fn datagram(scene: &Scene<'_>, nic: &Nic) -> Option<Notice> {
     let what = if now {
         "raise it"
     } else {
-        "set the subnet manager's partition to it first"
+        "set the MTU of the subnet manager's partition first"
     };
     let summary = format!(
-        "{} has an MTU of {mtu} where its port carries {to}: {what}, on all hosts",
+        "{} has MTU {mtu}, its port supports {to}: {what}, on all hosts",
         nic.name
     );
     let key = SettingKey::Nic(nic.name.clone(), NicKnob::Mtu);
@@ -112,7 +112,7 @@ fn of_port(port: Port<'_>, most: u64, now: bool) -> Evidence {
     let (what, field) = if now {
         ("active MTU of the port", "active_mtu")
     } else {
-        ("largest MTU of the port", "max_mtu")
+        ("maximum MTU of the port", "max_mtu")
     };
     let path = format!("ibv_query_port {}: {field}", port.name());
     Evidence::new(what, format!("{most} bytes"), path)
@@ -144,7 +144,7 @@ pub(super) mod tests {
                 World::of(build::host().nic("eth0", |nic| nic).build())
             }),
         ],
-        undetermined: &[("nobody asked", || {
+        undetermined: &[("not queried", || {
             world(2044, Known::not_asked("mode"), 4096)
         })],
     };

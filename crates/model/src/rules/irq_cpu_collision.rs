@@ -19,18 +19,17 @@ pub(super) const RULE: Rule = Rule {
     id: "irq-cpu-collision",
     number: 5,
     status: Status::Implemented,
-    title: "two queues interrupt one core while another is free",
+    title: "two queues interrupt one core while another local core is free",
     severity: Severity::Warn,
     stage: Stage::Locality,
     profiles: ALWAYS,
     judges_by: &[Basis::Facts, Basis::Counters, Basis::Trial],
-    threshold: "note: two receive queues on one CPU although a core close to the card takes none; warn: \
-                each of two on one core carried more than 10 % of 1000 packets a second and more; note: a queue's core runs \
-                a thread of the trial",
-    effect: "two streams' interrupts on one core \"greatly impact\" results (fasterdata); no figure",
+    threshold: "two receive queues on one CPU while a local core has none (note), each with more than 10 % of \
+                at least 1000 packets per second (warn); a queue's core runs a thread of the trial (note)",
+    effect: "interrupts of two streams on one core \"greatly impact\" results (fasterdata); no figure",
     source: "Documentation/networking/scaling.rst; fasterdata.es.net, 100G tuning",
     fix: Fix::Proposed(&[Class::R1]),
-    persist: "a unit that runs at boot and after every link reset or channel change; and tell irqbalance",
+    persist: "a systemd unit at boot and after every link reset or channel change; ban the IRQs in irqbalance",
     contested: None,
     page: include_str!("../../../../docs/rules/irq-cpu-collision.md"),
     check,
@@ -92,7 +91,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
         let part = shares.as_ref().and_then(|shares| shares.get(at));
         evidence.extend(part.zip(all.get(at)).map(|(part, taken)| {
             Evidence::new(
-                format!("packets of the card by {}", queue_name(taken.queue)),
+                format!("packets of the NIC by {}", queue_name(taken.queue)),
                 percent(*part),
                 format!("nic/{}/queue, irq/{}/cpu", nic.name, taken.irq),
             )
@@ -121,7 +120,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
 
 fn cores_evidence(free: &CpuSet) -> Evidence {
     let path = "/sys/devices/system/cpu/cpu*/topology/core_cpus_list";
-    Evidence::new("CPUs of cores that take no interrupt of it", free, path)
+    Evidence::new("local cores without a queue interrupt", free, path)
 }
 
 /// Those of `homes` whose core does not hold any of `taken`.
@@ -197,7 +196,7 @@ fn beside_a_worker(
             severity: Severity::Note,
             subject: subject(nic),
             summary: format!(
-                "queue {} of {} interrupts CPU {}, half of a core that runs the trial: try CPUs {}",
+                "queue {} of {} interrupts CPU {}, an SMT sibling of a CPU that runs the trial: try CPUs {}",
                 queue_name(taken.queue),
                 nic.name,
                 brief(taken.cpus),
@@ -246,7 +245,7 @@ pub(super) mod tests {
                 World::of(build::veth_pair().0)
             }),
         ],
-        undetermined: &[("nobody knows the interrupts", || {
+        undetermined: &[("IRQs unknown", || {
             let mut host = server(&[0, 0, 1]);
             for queue in &mut host.nics[0].queues {
                 queue.irq = Known::not_asked("device/msi_irqs");

@@ -16,14 +16,14 @@ pub(super) const RULE: Rule = Rule {
     id: "irq-on-isolated-cpu",
     number: 6,
     status: Status::Implemented,
-    title: "interrupts of the card go to CPUs that were set apart",
+    title: "interrupts of the NIC go to isolated CPUs",
     severity: Severity::Warn,
     stage: Stage::Locality,
     profiles: ALWAYS,
     judges_by: &[Basis::Facts],
-    threshold: "a queue interrupt on a CPU of isolcpus= or nohz_full=, or new interrupts allowed there; \
-                warn in the latency profile, note in others",
-    effect: "jitter on the CPUs that were set apart to have none; no general figure",
+    threshold: "a queue interrupt on a CPU of isolcpus= or nohz_full= (role latency: warn; others: note), or \
+                default_smp_affinity includes one (note)",
+    effect: "less jitter on the isolated CPUs; no general figure",
     source: "Documentation/admin-guide/kernel-parameters.txt (isolcpus=, nohz_full=, irqaffinity=); \
              TuneD, irq plugin",
     fix: Fix::Proposed(&[Class::R1]),
@@ -88,7 +88,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic, kept: &CpuSet) -> Option
         .filter(|near| !near.is_empty())
         .unwrap_or(online);
     let advice = if managed == there.len() {
-        "the kernel places them; see isolcpus=managed_irq".to_owned()
+        "they are managed by the kernel; see isolcpus=managed_irq".to_owned()
     } else {
         format!("move them to CPUs {}", brief(&homes))
     };
@@ -102,7 +102,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic, kept: &CpuSet) -> Option
             },
             subject: subject(nic),
             summary: format!(
-                "{} of {} interrupts of {} go to CPUs set apart ({}): {advice}",
+                "{} of {} interrupts of {} go to isolated CPUs ({}): {advice}",
                 there.len(),
                 all.len(),
                 nic.name,
@@ -121,7 +121,7 @@ fn apart<'a>(scene: &Scene<'a>) -> impl Iterator<Item = Evidence> + 'a {
     let isolation = &scene.host.isolation;
     [
         (&isolation.isolated, "isolated CPUs", ISOLATED),
-        (&isolation.nohz_full, "CPUs without a tick", NOHZ_FULL),
+        (&isolation.nohz_full, "nohz_full CPUs", NOHZ_FULL),
     ]
     .into_iter()
     .filter_map(|(cpus, what, path)| {
@@ -143,11 +143,11 @@ fn check_default(rule: &Rule, scene: &Scene<'_>, kept: &CpuSet) -> Option<Outcom
         severity: Severity::Note,
         subject: "host".to_owned(),
         summary: format!(
-            "new interrupts may go to CPUs {}, which were set apart: boot with irqaffinity=",
+            "new interrupts may go to the isolated CPUs {}: boot with irqaffinity=",
             brief(&exposed)
         ),
         evidence: apart(scene)
-            .chain([Evidence::new("CPUs of new interrupts", default, DEFAULT)])
+            .chain([Evidence::new("default IRQ affinity", default, DEFAULT)])
             .collect(),
         remedies: Vec::new(),
     };
@@ -186,7 +186,7 @@ pub(super) mod tests {
                 host.isolation.isolated = Known::not_asked(ISOLATED);
                 World::of(host)
             }),
-            ("nobody knows the interrupts", || {
+            ("IRQs unknown", || {
                 let mut host = server("2-3", &[0, 2]);
                 for queue in &mut host.nics[0].queues {
                     queue.irq = Known::not_asked("device/msi_irqs");

@@ -18,18 +18,18 @@ pub(super) const RULE: Rule = Rule {
     id: "irq-remote-numa",
     number: 2,
     status: Status::Implemented,
-    title: "interrupts of the card are taken by CPUs of another node",
+    title: "interrupts of the NIC are handled on a remote NUMA node",
     severity: Severity::Warn,
     stage: Stage::Locality,
     profiles: ALWAYS,
     judges_by: &[Basis::Facts],
-    threshold: "more than 5 % of the card's queue interrupts on CPUs that are not local to it",
+    threshold: "more than 5 % of the NIC's queue interrupts on CPUs that are not local to it",
     effect: "10-20 % in Ceph from explicit affinity (chef-bcpc #2115); 2065 -> 1720 MB/s with the memory \
-             thread on the other socket (Sci. Prog. 2018, 4120561)",
+             thread on the remote socket (Sci. Prog. 2018, 4120561)",
     source: "Documentation/networking/scaling.rst; Documentation/core-api/irq/irq-affinity.rst; \
              bloomberg/chef-bcpc#2115",
     fix: Fix::Proposed(&[Class::R1]),
-    persist: "a unit that runs at boot and after every link reset or channel change; and tell irqbalance",
+    persist: "a systemd unit at boot and after every link reset or channel change; ban the IRQs in irqbalance",
     contested: None,
     page: include_str!("../../../../docs/rules/irq-remote-numa.md"),
     check,
@@ -86,7 +86,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
         .iter()
         .filter(|taken| is_managed(scene.host, taken.irq))
         .count();
-    let mut evidence = vec![Evidence::new("CPUs local to the card", &local, path)];
+    let mut evidence = vec![Evidence::new("CPUs local to the NIC", &local, path)];
     evidence.extend(how_the_node_was_found(nic));
     evidence.extend(remote.iter().map(Taken::evidence));
     let homes = &without_apart(scene, &local);
@@ -102,7 +102,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
             },
             subject: subject(nic),
             summary: format!(
-                "{} of {} interrupts of {} go to another node: {}",
+                "{} of {} queue interrupts of {} go to a remote node: {}",
                 remote.len(),
                 all.len(),
                 nic.name,
@@ -128,10 +128,10 @@ fn advice(managed: usize, remote: usize, homes: &CpuSet) -> String {
     match managed {
         0 => format!("move them to CPUs {}", brief(homes)),
         _ if managed == remote => {
-            "the kernel places them; fewer queues would keep to the near node".to_owned()
+            "they are managed by the kernel; use no more queues than the local node has CPUs".to_owned()
         }
         _ => format!(
-            "move them to CPUs {} ({managed} are placed by the kernel)",
+            "move them to CPUs {} ({managed} are managed by the kernel)",
             brief(homes)
         ),
     }
@@ -144,7 +144,7 @@ fn how_the_node_was_found(nic: &Nic) -> Option<Evidence> {
         NodeSource::LocalCpus(cpus) => {
             let path = device_file(nic, "local_cpulist");
             return Some(Evidence::new(
-                format!("node {node} of the card, inferred from the CPUs close to it"),
+                format!("NUMA node {node} of the NIC, inferred from local_cpulist"),
                 cpus,
                 path,
             ));
@@ -153,13 +153,13 @@ fn how_the_node_was_found(nic: &Nic) -> Option<Evidence> {
         NodeSource::Firmware | NodeSource::OnlyNode => return None,
     };
     Some(Evidence::new(
-        format!("node of the card, inferred from the bridge {how} above it"),
+        format!("NUMA node of the NIC, inferred from its upstream bridge {how}"),
         node,
         format!("/sys/bus/pci/devices/{how}/numa_node"),
     ))
 }
 
-#[expect(clippy::cast_precision_loss, reason = "interrupts of a card are few")]
+#[expect(clippy::cast_precision_loss, reason = "a NIC has few interrupts")]
 fn share(part: usize, whole: usize) -> f64 {
     part as f64 / whole as f64
 }

@@ -18,18 +18,18 @@ pub(super) const RULE: Rule = Rule {
     id: "irq-single-cpu",
     number: 4,
     status: Status::Implemented,
-    title: "all receive queues of the card interrupt one CPU",
+    title: "all receive queues of the NIC interrupt one CPU",
     severity: Severity::Crit,
     stage: Stage::Locality,
     profiles: ALWAYS,
     judges_by: &[Basis::Facts, Basis::Counters],
-    threshold: "warn: two or more receive queues, all delivered to the same single CPU of several; crit: \
-                90 % of the interrupts of two or more queues on a CPU that is more than 60 % softirq",
-    effect: "a hard cap: what one core receives is all that the card receives (redpanda#10444)",
+    threshold: "two or more receive queues, all interrupting one CPU of several (warn); 90 % of the interrupts \
+                of two or more queues on a CPU with more than 60 % softirq (crit)",
+    effect: "a hard ceiling: the NIC receives no more than one core can (redpanda#10444)",
     source: "Documentation/networking/scaling.rst; Documentation/core-api/irq/irq-affinity.rst; \
              redpanda-data/redpanda#10444; systemd/systemd#40195",
     fix: Fix::Proposed(&[Class::R1]),
-    persist: "a unit that runs at boot and after every link reset or channel change; and tell irqbalance",
+    persist: "a systemd unit at boot and after every link reset or channel change; ban the IRQs in irqbalance",
     contested: None,
     page: include_str!("../../../../docs/rules/irq-single-cpu.md"),
     check,
@@ -90,7 +90,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
             severity,
             subject: subject(nic),
             summary: format!(
-                "CPU {cpu} takes the interrupts of {} receive queues of {}: spread them over CPUs {}",
+                "CPU {cpu} handles the interrupts of {} receive queues of {}: spread them over CPUs {}",
                 moved.len() + 1,
                 nic.name,
                 brief(&homes)
@@ -121,7 +121,7 @@ fn busiest(watch: &Watch, all: &[Taken<'_>]) -> Option<(CpuId, Vec<Evidence>)> {
     let softirq = softirq_share(watch, cpu).get()?;
     (part >= ON_ONE && active >= 2 && softirq > BUSY).then(|| {
         let counted = Evidence::new(
-            format!("interrupts of the card that CPU {cpu} took"),
+            format!("NIC interrupts handled by CPU {cpu}"),
             percent(part),
             "/sys/kernel/irq/*/per_cpu_count",
         );
@@ -153,7 +153,7 @@ pub(super) mod tests {
                 World::of(build::veth_pair().0)
             }),
         ],
-        undetermined: &[("nobody knows the interrupts", || {
+        undetermined: &[("IRQs unknown", || {
             let mut host = server(&[0, 0]);
             for queue in &mut host.nics[0].queues {
                 queue.irq = Known::not_asked("device/msi_irqs");

@@ -15,22 +15,22 @@ pub(super) const RULE: Rule = Rule {
     id: "irqbalance-or-managed-irq-conflict",
     number: 7,
     status: Status::Implemented,
-    title: "somebody else decides where the card's interrupts go",
+    title: "irqbalance or the kernel controls the affinity of the NIC's interrupts",
     severity: Severity::Warn,
     stage: Stage::Tuning,
     profiles: ALWAYS,
     judges_by: &[Basis::Facts, Basis::Counters],
-    threshold: "irqbalance runs and an interrupt of the card was moved while it was watched (warn in the \
-                latency and measurement profiles), or it may move those of two or more queues; or the \
-                kernel manages one that is badly placed",
-    effect: "a pin is lost within 10 s, irqbalance's default interval; contested, measure both",
+    threshold: "irqbalance runs and moved an interrupt of the NIC while watched (roles latency and \
+                measurement: warn; others: note), or may move those of two or more queues (note); a managed \
+                interrupt on a remote node or an isolated CPU (note)",
+    effect: "affinity set by hand is lost within 10 s, irqbalance's default interval; contested, measure both",
     source: "irqbalance(1); kernel/irq/proc.c; amzn-drivers, ENA_Linux_Best_Practices.rst; \
              Documentation/networking/device_drivers/ethernet/intel/ice.rst",
     fix: Fix::Advised(&[Class::R1]),
-    persist: "irqbalance's own --banirq= or policy script in its environment drop-in; not its file in place",
+    persist: "irqbalance --banirq= or a policy script, in a drop-in; do not edit its own file",
     contested: Some(
-        "Amazon's ENA guide keeps irqbalance and bans CPUs; the ice and mlx5 guides stop it, and \
-         chef-bcpc #2115 measured 10-20 % for pinning in Ceph",
+        "the ENA guide keeps irqbalance and bans CPUs; the ice and mlx5 guides stop it, and chef-bcpc #2115 \
+         measured 10-20 % for pinning in Ceph",
     ),
     page: include_str!("../../../../docs/rules/irqbalance-or-managed-irq-conflict.md"),
     check,
@@ -70,8 +70,8 @@ fn managed(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
     }
     let evidence = stuck.iter().flat_map(|taken| {
         let mode = Evidence::new(
-            format!("who places interrupt {}", taken.irq),
-            "the kernel (nobody may write it)",
+            format!("affinity of IRQ {}", taken.irq),
+            "managed by the kernel (read-only)",
             format!("/proc/irq/{}/smp_affinity", taken.irq),
         );
         [mode, taken.evidence()]
@@ -80,7 +80,8 @@ fn managed(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
         severity: Severity::Note,
         subject: subject(nic),
         summary: format!(
-            "the kernel manages {} badly placed interrupts of {}: change the number of queues or irqaffinity=",
+            "{} badly placed interrupts of {} are managed by the kernel: change the number of queues or \
+             irqaffinity=",
             stuck.len(),
             nic.name
         ),
@@ -131,7 +132,7 @@ fn balanced(rule: &Rule, scene: &Scene<'_>) -> Option<Outcome> {
     )];
     evidence.extend(
         irqbalance.detail.as_ref().map(|detail| {
-            Evidence::new("what irqbalance was told", detail, irqbalance.path.clone())
+            Evidence::new("irqbalance options", detail, irqbalance.path.clone())
         }),
     );
     let (moved, of_moved) = moved(scene, &cards);
@@ -148,14 +149,16 @@ fn balanced(rule: &Rule, scene: &Scene<'_>) -> Option<Outcome> {
                 _ => Severity::Note,
             },
             format!(
-                "irqbalance moved interrupts while they were watched ({}): ban them there, then pin",
+                "irqbalance moved interrupts while watched ({}): ban them in irqbalance, then set their \
+                 affinity",
                 few(&moved)
             ),
         ),
         (true, false) => (
             Severity::Note,
             format!(
-                "irqbalance may move the interrupts of {}: a pin will not hold; measure with and without",
+                "irqbalance may move the interrupts of {}, so their affinity will not persist: measure with \
+                 and without it",
                 few(&movable)
             ),
         ),
@@ -206,7 +209,7 @@ fn moved(scene: &Scene<'_>, cards: &[&Nic]) -> (Vec<String>, Vec<Evidence>) {
             if cpus.len() > 1 && taken.cpus.len() == 1 {
                 names.push(format!("{} {}", nic.name, queue_name(taken.queue)));
                 evidence.push(Evidence::new(
-                    format!("CPUs that counted interrupt {}", taken.irq),
+                    format!("CPUs that handled IRQ {}", taken.irq),
                     cpus.join(","),
                     format!("/sys/kernel/irq/{}/per_cpu_count", taken.irq),
                 ));
@@ -244,7 +247,7 @@ pub(super) mod tests {
             }),
         ],
         undetermined: &[
-            ("nobody looked for programs", || {
+            ("programs not read", || {
                 let mut host = server(false, None);
                 host.software.owners = Known::not_asked("/proc");
                 World::of(host)

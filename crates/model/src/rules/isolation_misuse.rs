@@ -13,14 +13,14 @@ pub(super) const RULE: Rule = Rule {
     id: "isolation-misuse",
     number: 55,
     status: Status::Implemented,
-    title: "isolated CPUs are given general work, or nobody uses them",
+    title: "isolated CPUs receive general work, or are unused",
     severity: Severity::Warn,
     stage: Stage::Locality,
     profiles: ALWAYS,
     judges_by: &[Basis::Facts],
-    threshold: "a CPU of isolcpus= or nohz_full= takes packets by RPS (warn) or unbound kernel work (note); a \
-                program of several threads has several isolated CPUs, or none has any (note)",
-    effect: "isolated CPUs are taken from all other work; used wrongly they cost and bring nothing; measure",
+    threshold: "a CPU of isolcpus= or nohz_full= in rps_cpus (warn) or in the workqueue cpumask (note); a \
+                multi-threaded program allowed on several isolated CPUs, or no program allowed on any (note)",
+    effect: "isolated CPUs are unavailable to all other work; no general figure, measure it",
     source: "Documentation/admin-guide/kernel-parameters.txt (isolcpus=, nohz_full=); \
              Documentation/core-api/workqueue.rst",
     fix: Fix::Advised(&[Class::R4]),
@@ -70,7 +70,7 @@ fn finding(
     evidence: impl IntoIterator<Item = Evidence>,
 ) -> Said {
     let mut all = vec![Evidence::new(
-        "CPUs set aside",
+        "isolated CPUs",
         kept,
         format!("{ISOLATED}, {NOHZ_FULL}"),
     )];
@@ -110,7 +110,7 @@ fn steered(scene: &Scene<'_>, kept: &CpuSet) -> Option<Said> {
     let cpus: CpuSet = hit.into_iter().collect();
     (!cpus.is_empty()).then(|| {
         let summary = format!(
-            "RPS of {} queues sends packets to {} CPUs that were set aside: leave them out of rps_cpus",
+            "RPS of {} queues sends packets to {} isolated CPUs: remove them from rps_cpus",
             evidence.len(),
             cpus.len()
         );
@@ -124,12 +124,11 @@ fn unbound(kept: &CpuSet, cpus: &CpuSet) -> Option<Said> {
         finding(
             Severity::Note,
             format!(
-                "unbound kernel work may run on {} CPUs that were set aside: take them out of the \
-                 workqueues' mask",
+                "unbound workqueues may run on {} isolated CPUs: remove them from the workqueue cpumask",
                 cpus.and(kept).len()
             ),
             kept,
-            [Evidence::new("CPUs of unbound kernel work", cpus, path)],
+            [Evidence::new("workqueue cpumask", cpus, path)],
         )
     })
 }
@@ -144,8 +143,8 @@ fn unbalanced(isolated: &CpuSet, owner: &SocketOwner) -> Option<Said> {
         finding(
             Severity::Note,
             format!(
-                "{} has {threads} threads on {} isolated CPUs, where nothing spreads them: pin each thread \
-                 to its own CPU",
+                "{} has {threads} threads on {} isolated CPUs, where the scheduler does not balance: pin each \
+                 thread to a CPU",
                 owner.name,
                 cpus.len()
             ),
@@ -177,7 +176,7 @@ fn unused(scene: &Scene<'_>, isolated: &CpuSet, owners: &[SocketOwner]) -> Optio
         });
     (!taken).then(|| {
         let summary = format!(
-            "no program with connections may use the {} isolated CPUs: pin one there, or give them back",
+            "no program with connections may use the {} isolated CPUs: pin one there, or stop isolating them",
             isolated.len()
         );
         let evidence = busy.iter().map(|(owner, cpus)| {

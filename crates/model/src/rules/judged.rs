@@ -97,7 +97,7 @@ pub(super) fn ethtool(nic: &Nic, what: &str) -> String {
 pub(super) fn speed(nic: &Nic) -> Option<Evidence> {
     let speed = nic.link_bit_per_s.get()?;
     Some(Evidence::new(
-        "speed of the link",
+        "link speed",
         speed,
         format!("/sys/class/net/{}/speed", nic.name),
     ))

@@ -15,15 +15,16 @@ pub(super) const RULE: Rule = Rule {
     id: "lag-hash-imbalance",
     number: 66,
     status: Status::Implemented,
-    title: "one interface of a bond carries all, or the partner does not speak LACP",
+    title: "a bond uses one slave only, or its LACP partner is missing",
     severity: Severity::Crit,
     stage: Stage::HardCeiling,
     profiles: ALWAYS,
     judges_by: &[Basis::Facts, Basis::Counters],
-    threshold: "802.3ad or balance-xor over two slaves or more that hashes by layer2; a partner address of \
-                zeros; slaves in different aggregators or of different speed; one slave at 80 % of its link \
-                while another sends less than half of it",
-    effect: "up to the sum of the slaves for several flows; one flow never gets more than one slave",
+    threshold: "802.3ad or balance-xor with two or more slaves and xmit_hash_policy layer2 (warn), layer2+3 \
+                (note); ad_partner_mac all zero (crit); slaves in different aggregators or of different speeds \
+                (warn), on different nodes (note); one slave at 80 % of its link while another sends less than \
+                half as much (warn)",
+    effect: "several flows get up to the sum of the slaves; a single flow never gets more than one slave",
     source: "Documentation/networking/bonding.rst",
     fix: Fix::Proposed(&[Class::R2]),
     persist: "bond options in NetworkManager, systemd-networkd (TransmitHashPolicy=) or netplan",
@@ -88,21 +89,21 @@ fn hash(scene: &Scene<'_>, nic: &Nic, bond: &Bond, slaves: usize) -> Option<Noti
     let (severity, why) = match policy {
         "layer2" => (
             Severity::Warn,
-            "all packets to one peer or gateway take one slave",
+            "all packets to one peer or gateway use one slave",
         ),
-        "layer2+3" => (Severity::Note, "all flows to one address take one slave"),
+        "layer2+3" => (Severity::Note, "all flows to one address use one slave"),
         _ => return None,
     };
     let key = SettingKey::Nic(nic.name.clone(), NicKnob::BondHashPolicy);
     let summary = format!(
-        "{} hashes by {policy}: {why} of {slaves}; use layer3+4",
+        "{} has xmit_hash_policy {policy}, so {why} of {slaves}: use layer3+4",
         nic.name
     );
     Some(
         Notice::new(severity, summary)
             .with([
                 Evidence::new("hash policy", policy, file(nic, "xmit_hash_policy")),
-                Evidence::new("slaves with a link", slaves, file(nic, "slaves")),
+                Evidence::new("slaves with link", slaves, file(nic, "slaves")),
             ])
             .mended_by(remedy(scene, key, Value::Text("layer3+4".to_owned()))),
     )
@@ -114,7 +115,7 @@ fn no_partner(nic: &Nic, bond: &Bond) -> Option<Notice> {
         return None;
     }
     let summary = format!(
-        "{} has no LACP partner: one slave at most carries packets; set up LACP on the switch",
+        "{} has no LACP partner, so at most one slave carries packets: configure LACP on the switch",
         nic.name
     );
     let evidence = Evidence::new("LACP partner", partner, file(nic, "ad_partner_mac"));
@@ -134,7 +135,7 @@ fn split(nic: &Nic, slaves: &[&Nic]) -> Option<Notice> {
         return None;
     }
     let summary = format!(
-        "slaves of {} are in {} aggregators and only one carries packets: check the switch's ports",
+        "slaves of {} are in {} aggregators, only one of which carries packets: check the switch ports",
         nic.name,
         different.len()
     );
@@ -159,7 +160,8 @@ fn speeds(nic: &Nic, slaves: &[&Nic]) -> Option<Notice> {
         return None;
     }
     let summary = format!(
-        "slaves of {} run at different speeds: LACP joins only equal ones, a hash fills the slow one first",
+        "slaves of {} run at different speeds, LACP aggregates only equal ones and a hash fills the slowest \
+         first: use equal speeds",
         nic.name
     );
     Some(
@@ -180,13 +182,14 @@ fn nodes(scene: &Scene<'_>, nic: &Nic, slaves: &[&Nic]) -> Option<Notice> {
         return None;
     }
     let summary = format!(
-        "slaves of {} sit on different nodes: a flow's packets come by the one that the switch's hash says",
+        "slaves of {} are on different NUMA nodes, and the switch's hash selects the slave for each received \
+         flow",
         nic.name
     );
     Some(
         Notice::new(Severity::Note, summary).with(own.iter().map(|(slave, node)| {
             let path = format!("/sys/class/net/{}/device/numa_node", slave.name);
-            Evidence::new(format!("node of {}", slave.name), node, path)
+            Evidence::new(format!("NUMA node of {}", slave.name), node, path)
         })),
     )
 }
@@ -209,12 +212,12 @@ fn uneven(scene: &Scene<'_>, nic: &Nic, bond: &Bond, slaves: &[&Nic]) -> Option<
     // Where ports are hashed already, a few large flows do that too.
     let by_port = word(&bond.hash_policy).is_some_and(|policy| policy.contains("3+4"));
     let (severity, what) = if by_port {
-        (Severity::Note, "more flows would fill it")
+        (Severity::Note, "more flows would balance it")
     } else {
-        (Severity::Warn, "hash by layer3+4")
+        (Severity::Warn, "set xmit_hash_policy to layer3+4")
     };
     let summary = format!(
-        "{} of {} is near its link's speed while {} sends less than half of that: {what}",
+        "{} of {} is near link speed while {} sends less than half as much: {what}",
         busy.name, nic.name, idle.name
     );
     let evidence = sent.iter().map(|(slave, bytes)| {

@@ -12,17 +12,17 @@ pub(super) const RULE: Rule = Rule {
     id: "link-ext-state",
     number: 37,
     status: Status::AdviceOnly,
-    title: "a port that is switched on has no link",
+    title: "an enabled port has no link",
     severity: Severity::Crit,
     stage: Stage::HardCeiling,
     profiles: ALWAYS,
     judges_by: &[Basis::Facts],
-    threshold: "no link, and the driver names a fault (crit); no cable or no partner: crit where the \
-                interface was asked for, warn where a bond counts on it, else a note",
-    effect: "without a link nothing passes",
+    threshold: "no link, and the driver reports a fault (crit); no cable or no link partner: crit if the \
+                interface was named, warn if it is a bond slave, else note",
+    effect: "exact: no traffic without link",
     source: "Documentation/networking/ethtool-netlink.rst (LINKSTATE_GET, extended link state)",
     fix: Fix::Elsewhere,
-    persist: "nothing on the host: cable, module, partner or its FEC and speed",
+    persist: "nothing on the host: cable, module, link partner, or its FEC and speed",
     contested: None,
     page: include_str!("../../../../docs/rules/link-ext-state.md"),
     check,
@@ -86,7 +86,8 @@ fn no_reason(nic: &Nic) -> Said {
         severity: Severity::Crit,
         subject: subject(nic),
         summary: format!(
-            "{} has no link, and its driver does not say why: is it switched on, plugged in, its partner up?",
+            "{} has no link and its driver reports no reason: check that it is enabled, plugged in and its \
+             partner up",
             nic.name
         ),
         evidence: vec![Evidence::new("link", "none", ethtool(nic, "linkstate"))],
@@ -111,19 +112,19 @@ fn counted_on(host: &Host, nic: &Nic) -> bool {
 /// What to do about each of the kernel's states.
 fn advice(why: &str) -> &'static str {
     const ADVICE: [(&str, &str); 10] = [
-        ("autoneg", "Compare what both ends offer: speed and FEC."),
+        ("autoneg", "Compare the speeds and FEC modes that both ends advertise."),
         ("link training", "Reseat or replace the cable."),
-        ("logical mismatch", "Set speed and FEC alike on both ends."),
+        ("logical mismatch", "Set the same speed and FEC on both ends."),
         ("signal integrity", "Clean or replace cable and module."),
-        ("no cable", "Plug it in."),
+        ("no cable", "Plug in the cable."),
         (
             "cable issue",
-            "Use a cable that the card supports, or replace it.",
+            "Use a cable that the NIC supports, or replace it.",
         ),
         ("eeprom", "Replace the module or cable: it cannot be read."),
-        ("calibration", "Replace the module, or restart the card."),
+        ("calibration", "Replace the module, or reset the NIC."),
         ("power budget", "Use a module that needs less power."),
-        ("overheat", "Cool the card or module."),
+        ("overheat", "Cool the NIC or module."),
     ];
     let why = why.to_ascii_lowercase();
     let found = ADVICE.iter().find(|(word, _)| why.contains(word));
@@ -191,7 +192,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn who_asks_for_a_port_without_a_link_hears_that_nobody_knows_why() {
+    fn a_named_port_without_a_link_is_found_although_the_driver_reports_no_reason() {
         let world = World::of(down(None));
         let name: NicName = "eth0".parse().expect("a name");
         let asked = Scene {
@@ -201,7 +202,7 @@ pub(super) mod tests {
         assert!(
             finding(RULE.id, &asked)
                 .summary
-                .contains("does not say why")
+                .contains("reports no reason")
         );
     }
 }

@@ -12,17 +12,17 @@ pub(super) const RULE: Rule = Rule {
     id: "link-speed-below-capability",
     number: 36,
     status: Status::Implemented,
-    title: "the link runs slower than its ends could",
+    title: "the link speed is below what both ends support",
     severity: Severity::Warn,
     stage: Stage::HardCeiling,
     profiles: ALWAYS,
     judges_by: &[Basis::Facts],
-    threshold: "a speed below the fastest mode that both ends offer, or half duplex (warn); below the port's \
-                own fastest mode where the partner does not say (note)",
+    threshold: "below the fastest mode that both ends advertise, or half duplex (warn); below the port's own \
+                fastest mode if the partner advertises none (note)",
     effect: "exact: the ratio of the speeds",
     source: "Documentation/networking/ethtool-netlink.rst (LINKMODES_GET)",
     fix: Fix::Advised(&[Class::R3]),
-    persist: "systemd .link file (BitsPerSecond=, AutoNegotiation=) where the speed was set by hand",
+    persist: "a systemd .link file (BitsPerSecond=, AutoNegotiation=) if the speed was set by hand",
     contested: None,
     page: include_str!("../../../../docs/rules/link-speed-below-capability.md"),
     check,
@@ -65,21 +65,21 @@ fn check_nic(nic: &Nic) -> Judged {
     let by_hand = modes.autoneg.get() == Some(false);
     let name = &nic.name;
     let (severity, summary) = if half {
-        let summary = format!("{name} runs in half duplex at {speed}: let both ends negotiate");
+        let summary = format!("{name} runs in half duplex at {speed}: enable autonegotiation on both ends");
         (Severity::Warn, summary)
     } else {
         let who = match severity {
-            Severity::Note => "its port can do",
-            _ => "both ends can do",
+            Severity::Note => "its port supports",
+            _ => "both ends support",
         };
         let advice = match (by_hand, severity) {
-            (true, _) => "its speed is set by hand; check cable and partner, or let it negotiate",
-            (false, Severity::Note) => "check whether module, cable and partner can too",
-            (false, _) => "check the cable, and what each end was told to offer",
+            (true, _) => "its speed is set by hand; check cable and partner, or enable autonegotiation",
+            (false, Severity::Note) => "check whether module, cable and partner support it too",
+            (false, _) => "check the cable, and the modes that each end advertises",
         };
         (
             severity,
-            format!("{name} runs at {speed} where {who} {best}: {advice}"),
+            format!("{name} runs at {speed}, {who} {best}: {advice}"),
         )
     };
     Ok(Some(Said {

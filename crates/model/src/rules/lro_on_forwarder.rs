@@ -13,16 +13,16 @@ pub(super) const RULE: Rule = Rule {
     id: "lro-on-forwarder",
     number: 29,
     status: Status::Implemented,
-    title: "packets that are passed on were merged by the card and cannot be cut again",
+    title: "LRO is on although the host forwards packets",
     severity: Severity::Crit,
     stage: Stage::Errors,
     profiles: ALWAYS,
     judges_by: &[Basis::Facts],
-    threshold: "rx-lro active on a host that forwards, or on a port of a bridge or below a macvlan",
-    effect: "merged packets exceed the MTU of the way out and are dropped or sent with wrong lengths",
+    threshold: "rx-lro active on a host that forwards, on a bridge port, or below a macvlan",
+    effect: "packets merged by LRO exceed the egress MTU, and are dropped or sent with wrong lengths",
     source: "Documentation/networking/netdev-features.rst; dev_disable_lro in net/core/dev.c",
     fix: Fix::Proposed(&[Class::R2]),
-    persist: "systemd .link file (LargeReceiveOffload=) or nmcli ethtool.feature-lro",
+    persist: "a systemd .link file (LargeReceiveOffload=) or nmcli ethtool.feature-lro",
     contested: None,
     page: include_str!("../../../../docs/rules/lro-on-forwarder.md"),
     check,
@@ -70,7 +70,7 @@ fn check_nic(scene: &Scene<'_>, nic: &Nic) -> Judged {
         severity,
         subject: subject(nic),
         summary: format!(
-            "{} merges packets by LRO on a host that passes them on: switch off rx-lro, keep rx-gro",
+            "LRO is on for {}, which forwards packets: turn off rx-lro, keep rx-gro",
             nic.name
         ),
         evidence,
@@ -89,7 +89,7 @@ fn passes_frames_on(host: &Host, nic: &Nic) -> Vec<Evidence> {
     let path = format!("/sys/class/net/{}/upper_*", nic.name);
     let uppers = host.nics.iter().filter(stands_on);
     uppers
-        .map(|upper| Evidence::new("interface that stands on it", &upper.name, path.clone()))
+        .map(|upper| Evidence::new("upper interface", &upper.name, path.clone()))
         .collect()
 }
 

@@ -11,18 +11,18 @@ pub(super) const RULE: Rule = Rule {
     id: "module-fault",
     number: 40,
     status: Status::AdviceOnly,
-    title: "the module or cable raises an alarm or is not ready",
+    title: "the transceiver module or cable raises an alarm or is not ready",
     severity: Severity::Warn,
     stage: Stage::Errors,
     profiles: ALWAYS,
     judges_by: &[Basis::Facts, Basis::Counters],
-    threshold: "any alarm, a warning of low received light, or a CMIS state other than ModuleReady (warn); \
-                other warnings (note)",
+    threshold: "any alarm flag, a low-RX-power warning, or a CMIS state other than ModuleReady (warn); other \
+                warning flags (note)",
     effect: "a failing module loses frames or the link; no figure",
     source: "SFF-8472, SFF-8636, CMIS; Documentation/networking/ethtool-netlink.rst \
              (MODULE_EEPROM_GET)",
     fix: Fix::Advised(&[Class::R3]),
-    persist: "nothing on the host: clean, reseat or replace it",
+    persist: "nothing on the host: clean, reseat or replace the module",
     contested: None,
     page: include_str!("../../../../docs/rules/module-fault.md"),
     check,
@@ -83,7 +83,7 @@ fn check_nic(scene: &Scene<'_>, nic: &Nic) -> Judged {
         severity,
         subject: subject(nic),
         summary: format!(
-            "the module of {} says: {}{more}. Clean, reseat or replace it",
+            "the module of {} reports {}{more}: clean, reseat or replace it",
             nic.name,
             short(&words.join("; "))
         ),
@@ -210,7 +210,7 @@ pub(super) mod tests {
         );
         let said = finding(RULE.id, &scene(&dark));
         assert_eq!(said.severity, Severity::Warn);
-        assert!(said.summary.contains("says: lane 1"), "{}", said.summary);
+        assert!(said.summary.contains("reports lane 1"), "{}", said.summary);
     }
 
     #[test]

@@ -16,18 +16,19 @@ pub(super) const RULE: Rule = Rule {
     id: "mtu-mismatch",
     number: 33,
     status: Status::Implemented,
-    title: "MTUs of one path do not fit each other",
+    title: "MTUs along one path do not match",
     severity: Severity::Crit,
     stage: Stage::Errors,
     profiles: ALWAYS,
     judges_by: &[Basis::Facts, Basis::Counters],
-    threshold: "an MTU above what the interface below carries, a port that differs from its bond or bridge, \
-                two ends of one subnet that differ, or frames that arrive longer than the MTU",
-    effect: "frames that are too long are dropped without a word, or every packet is cut in two",
+    threshold: "an MTU above what the lower interface carries, a port that differs from its bond, two ends of \
+                one subnet that differ, or received frames longer than the MTU (crit); a port that differs \
+                from its bridge (warn)",
+    effect: "frames that are too long are dropped silently, or every packet is fragmented",
     source: "RFC 7348; RFC 8926; Documentation/networking/bonding.rst; \
              Documentation/networking/device_drivers/ethernet/mellanox/mlx5/counters.rst",
     fix: Fix::Proposed(&[Class::R3]),
-    persist: "systemd .network or .link file (MTUBytes=) or nmcli 802-3-ethernet.mtu",
+    persist: "a systemd .network or .link file (MTUBytes=) or nmcli 802-3-ethernet.mtu",
     contested: None,
     page: include_str!("../../../../docs/rules/mtu-mismatch.md"),
     check,
@@ -148,12 +149,12 @@ fn above(scene: &Scene<'_>, nic: &Nic, lower: &[&Nic], more: u32) -> Result<Vec<
         let with = if more == 0 {
             String::new()
         } else {
-            format!(" and {more} bytes of tunnel")
+            format!(" plus {more} bytes of tunnel headers")
         };
         misfits.push(Misfit {
             severity: Severity::Crit,
             words: format!(
-                "MTU {own} of {}{with} does not fit into {carries} of {}: set it to {to}",
+                "MTU {own} of {}{with} exceeds {carries} of {}: set it to {to}",
                 nic.name, below.name
             ),
             evidence: vec![said(nic, own), said(below, carries)],
@@ -201,7 +202,7 @@ fn ports(
         return Ok(vec![Misfit {
             severity,
             words: format!(
-                "{} joins MTUs of {least} ({}) and {most}: frames above {least} are dropped on that way; make them equal",
+                "{} bridges MTUs {least} ({}) and {most}, and drops frames above {least}: make them equal",
                 nic.name, port.name
             ),
             evidence,
@@ -213,7 +214,7 @@ fn ports(
         .map(|port| Misfit {
             severity,
             words: format!(
-                "{} has MTU {} in {} of MTU {most}: set it to {most}",
+                "{} has MTU {} in {}, which has MTU {most}: set it to {most}",
                 port.name,
                 port.mtu.get().unwrap_or_default(),
                 nic.name
@@ -252,7 +253,8 @@ fn far_end(scene: &Scene<'_>, nic: &Nic) -> Option<Misfit> {
     Some(Misfit {
         severity: Severity::Crit,
         words: format!(
-            "{} has MTU {own} and {} at the other end of the subnet {theirs}: set both alike, the smaller one first",
+            "{} has MTU {own}, {} in the same subnet on the remote end {theirs}: set both to the same value, \
+             raising the smaller one",
             nic.name, far.name
         ),
         evidence,
@@ -269,7 +271,7 @@ fn too_long(scene: &Scene<'_>, nic: &Nic) -> Option<Misfit> {
     (!seen.grew.is_empty()).then(|| Misfit {
         severity: Severity::Crit,
         words: format!(
-            "frames longer than the MTU arrive at {} ({}): the sender's MTU is larger, raise this one",
+            "{} receives frames longer than its MTU ({}), so the sender's MTU is larger: raise this one",
             nic.name,
             seen.words()
         ),

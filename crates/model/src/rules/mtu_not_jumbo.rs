@@ -11,19 +11,20 @@ pub(super) const RULE: Rule = Rule {
     id: "mtu-not-jumbo",
     number: 34,
     status: Status::Implemented,
-    title: "frames of 1500 bytes on a fast link that may take 9000",
+    title: "MTU 1500 on a fast link whose NIC supports 9000",
     severity: Severity::Note,
     stage: Stage::Tuning,
     profiles: &[Profile::Throughput, Profile::Storage, Profile::Rdma],
     judges_by: &[Basis::Facts],
-    threshold: "MTU 1500 or less on a link of 25 Gb/s or more whose card takes 9000",
-    effect: "six times fewer frames; what is left of it after GRO and TSO is to be measured",
+    threshold: "MTU 1500 or less on a link of 25 Gb/s or more whose NIC supports 9000",
+    effect: "six times fewer frames; measure what that gains beyond GRO and TSO",
     source: "Documentation/networking/device_drivers/ethernet/intel/ice.rst (jumbo frames); \
              fasterdata.es.net",
     fix: Fix::Proposed(&[Class::R3]),
-    persist: "systemd .network or .link file (MTUBytes=) or nmcli 802-3-ethernet.mtu, on every host and switch",
+    persist: "a systemd .network or .link file (MTUBytes=) or nmcli 802-3-ethernet.mtu, on every host and \
+              switch",
     contested: Some(
-        "yes: fewer packets for each byte; no: GRO and TSO hide most of it, every host and switch of the \
+        "for: fewer packets per byte; against: GRO and TSO hide most of it, every host and switch of the \
          segment must agree, and each lost frame costs more",
     ),
     page: include_str!("../../../../docs/rules/mtu-not-jumbo.md"),
@@ -56,7 +57,7 @@ fn check_nic(scene: &Scene<'_>, nic: &Nic) -> Judged {
         format!("/sys/class/net/{}/mtu", nic.name),
     ));
     evidence.push(Evidence::new(
-        "largest MTU of the card",
+        "maximum MTU of the NIC",
         format!("{most} bytes"),
         format!("netlink/route/{}/max_mtu", nic.name),
     ));
@@ -65,7 +66,8 @@ fn check_nic(scene: &Scene<'_>, nic: &Nic) -> Judged {
         severity: Severity::Note,
         subject: subject(nic),
         summary: format!(
-            "{} sends frames of {mtu} bytes and could {JUMBO}: if every host and switch of the segment can, measure it",
+            "{} has MTU {mtu} and supports {JUMBO}: measure it, if every host and switch of the segment \
+             supports it",
             nic.name
         ),
         evidence,

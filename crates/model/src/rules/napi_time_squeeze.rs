@@ -13,13 +13,13 @@ pub(super) const RULE: Rule = Rule {
     id: "napi-time-squeeze",
     number: 16,
     status: Status::Implemented,
-    title: "polling the cards ends by its budget with packets left",
+    title: "NAPI polling runs out of budget with packets left in the ring",
     severity: Severity::Warn,
     stage: Stage::Saturation,
     profiles: ALWAYS,
     judges_by: &[Basis::Counters],
-    threshold: "time_squeeze of a CPU grows by more than 1 in a second while it is more than 50 % softirq",
-    effect: "what is left waits in the ring and may be dropped there; no general figure",
+    threshold: "time_squeeze grows by more than 1 per second on a CPU with more than 50 % softirq",
+    effect: "the remaining packets wait in the ring and may be dropped there; no general figure",
     source: "Documentation/admin-guide/sysctl/net.rst (netdev_budget); net_rx_action in \
              net/core/dev.c; netutils-linux, network-top",
     fix: Fix::Proposed(&[Class::R1]),
@@ -71,15 +71,15 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
     };
     let drops = drops(scene, watch);
     let advice = if drops.is_empty() {
-        "spread the work first; nothing was dropped"
+        "spread the work over more CPUs; nothing was dropped"
     } else {
-        "spread the work, or raise the budget: packets are dropped"
+        "packets are dropped, so spread the work over more CPUs or raise netdev_budget"
     };
     let evidence = squeezed.iter().flat_map(|(cpu, rate, busy)| {
         [
             Evidence::new(
-                format!("polls of CPU {cpu} that ended with packets left"),
-                format!("{rate:.1} in a second"),
+                format!("time_squeeze of CPU {cpu}"),
+                format!("{rate:.1} per second"),
                 watch.path(&format!("cpu/{cpu}/softnet/time_squeeze")),
             ),
             super::spreading::softirq_evidence(watch, *cpu, *busy),
@@ -89,7 +89,7 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
         severity: Severity::Warn,
         subject: format!("cpu/{worst}"),
         summary: format!(
-            "CPU {worst} ends {rate:.0} polls in a second with packets left, at {} softirq: {advice}",
+            "NAPI polling on CPU {worst} ran out of budget {rate:.0} times per second, at {} softirq: {advice}",
             percent(busy)
         ),
         remedies: if drops.is_empty() {
@@ -150,7 +150,7 @@ pub(super) mod tests {
             ("on a CPU with time left", || squeezed(50, 0.2)),
         ],
         undetermined: &[
-            ("nobody watched", || World::of(build::veth_pair().0)),
+            ("counters not watched", || World::of(build::veth_pair().0)),
             ("the kernel's file was not read", || {
                 World::of(build::veth_pair().0).watched(|watch| watch.without("cpu/1/softnet"))
             }),

@@ -12,18 +12,18 @@ pub(super) const RULE: Rule = Rule {
     id: "nic-discards-before-host",
     number: 23,
     status: Status::AdviceOnly,
-    title: "the card drops packets because host and PCIe do not take them fast enough",
+    title: "the NIC drops packets because PCIe or memory cannot absorb them",
     severity: Severity::Crit,
     stage: Stage::Errors,
     profiles: ALWAYS,
     judges_by: &[Basis::Counters],
-    threshold: "any packet discarded in the card's own buffer; PCIe writes stalled for more than 5 % of a \
-                second (note), 30 % (crit)",
-    effect: "the rate that PCIe and memory really take; no ring size helps",
+    threshold: "any packet discarded in the NIC's own buffer (crit); PCIe writes stalled for more than 5 % of \
+                the last second (note), 30 % (crit)",
+    effect: "the rate that PCIe and memory sustain; no ring size helps",
     source: "Documentation/networking/device_drivers/ethernet/mellanox/mlx5/counters.rst; \
              Documentation/networking/device_drivers/ethernet/intel/ice.rst",
     fix: Fix::Elsewhere,
-    persist: "as the rule that finds the cause says (PCIe, IOMMU, node, clock)",
+    persist: "see the rule that finds the cause (PCIe, IOMMU, NUMA node, CPU frequency)",
     contested: None,
     page: include_str!("../../../../docs/rules/nic-discards-before-host.md"),
     check,
@@ -66,7 +66,7 @@ fn check_nic(nic: &Nic, watch: &Watch) -> Judged {
     evidence.extend(signs.evidence());
     if stalled > 0 {
         evidence.push(Evidence::new(
-            "share of a second in which writes over PCIe stalled",
+            "share of the last second in which PCIe writes stalled",
             format!("{stalled} %"),
             watch.path(&key),
         ));
@@ -77,12 +77,12 @@ fn check_nic(nic: &Nic, watch: &Watch) -> Judged {
             (false, true) => Severity::Note,
             (false, false) => return discards.quiet(),
         };
-        let what = format!("{} waits for PCIe to take its writes", nic.name);
+        let what = format!("{} stalls on PCIe writes", nic.name);
         (severity, what)
     } else {
         let words = discards.words();
         let what = format!(
-            "{} drops before the host takes the packets ({words})",
+            "{} discards packets before they reach host memory ({words})",
             nic.name
         );
         (Severity::Crit, what)
@@ -91,7 +91,7 @@ fn check_nic(nic: &Nic, watch: &Watch) -> Judged {
         severity,
         subject: subject(nic),
         summary: format!(
-            "{what}: look at PCIe, IOMMU, node and clock; a larger ring does not help"
+            "{what}, and a larger ring does not help: check PCIe, IOMMU, NUMA node and CPU frequency"
         ),
         evidence,
         remedies: Vec::new(),
@@ -127,7 +127,7 @@ pub(super) mod tests {
             }),
         ],
         undetermined: &[
-            ("nobody watched", || World::of(host())),
+            ("counters not watched", || World::of(host())),
             ("the driver's counters may not be read", || {
                 World::of(host()).watched(|w| w.denied("nic/eth0/driver"))
             }),

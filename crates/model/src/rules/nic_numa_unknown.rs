@@ -13,18 +13,17 @@ pub(super) const RULE: Rule = Rule {
     id: "nic-numa-unknown",
     number: 1,
     status: Status::Implemented,
-    title: "the firmware does not say on which node the card sits",
+    title: "the firmware does not report the NIC's NUMA node",
     severity: Severity::Note,
     stage: Stage::Locality,
     profiles: ALWAYS,
     judges_by: &[Basis::Facts],
-    threshold: "numa_node is -1, or the bridge above names another node, on a machine with more than one \
-                node",
-    effect: "none by itself: it makes every rule and tool of locality guess, mostly node 0",
+    threshold: "numa_node is -1, or the upstream bridge has another node, on a machine with more than one node",
+    effect: "none by itself: locality rules and tools have to guess, usually node 0",
     source: "Documentation/ABI/testing/sysfs-bus-pci (numa_node); hwloc NEWS, a BIOS that reports the \
              wrong node",
     fix: Fix::Advised(&[Class::R1]),
-    persist: "a firmware update; a unit that writes numa_node at boot (it taints the kernel)",
+    persist: "a firmware update; a systemd unit that writes numa_node at boot (taints the kernel)",
     contested: None,
     page: include_str!("../../../../docs/rules/nic-numa-unknown.md"),
     check,
@@ -62,7 +61,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
         Known::Unknown(gap) if !gap.leaves_a_question() => return None,
         Known::Unknown(gap) if gap.cause == Cause::NotSaid => {
             let summary = format!(
-                "the firmware does not say on which of {} nodes {} sits: measure from each node",
+                "the firmware does not report which of {} NUMA nodes {} is on: measure from each node",
                 scene.host.nodes.len(),
                 nic.name
             );
@@ -74,14 +73,15 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
     };
     if let Some(source) = inferred(nic) {
         let summary = format!(
-            "the firmware does not say on which node {} sits; node {node} is inferred, other tools guess 0",
+            "the firmware does not report the NUMA node of {}: linerate infers node {node}, other tools assume \
+             0",
             nic.name
         );
         return said(summary, vec![minus_one(nic), source]);
     }
     let (other, evidence) = contradiction(nic, nic.numa_node_report.value()?)?;
     let summary = format!(
-        "the firmware puts {} on node {node}, what is above it on node {other}: measure from both",
+        "the firmware reports {} on node {node} and its upstream bridge on node {other}: measure from both",
         nic.name
     );
     said(summary, evidence)
@@ -89,14 +89,14 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
 
 fn nodes(scene: &Scene<'_>) -> Evidence {
     Evidence::new(
-        "nodes of the machine",
+        "NUMA nodes",
         scene.host.nodes.len(),
         "/sys/devices/system/node/online",
     )
 }
 
 fn minus_one(nic: &Nic) -> Evidence {
-    Evidence::new("node of the card", "-1", device_file(nic, "numa_node"))
+    Evidence::new("NUMA node of the NIC", "-1", device_file(nic, "numa_node"))
 }
 
 /// What the node was inferred from, when the firmware did not say it.
@@ -104,12 +104,12 @@ fn inferred(nic: &Nic) -> Option<Evidence> {
     match nic.numa_node_source.value()? {
         NodeSource::Firmware | NodeSource::OnlyNode => None,
         NodeSource::LocalCpus(cpus) => Some(Evidence::new(
-            "CPUs close to the card",
+            "CPUs local to the NIC",
             cpus,
             device_file(nic, "local_cpulist"),
         )),
         NodeSource::UpstreamBridge(bridge) => Some(Evidence::new(
-            "node of the bridge above",
+            "NUMA node of the upstream bridge",
             nic.numa_node.get()?,
             format!("/sys/bus/pci/devices/{bridge}/numa_node"),
         )),
@@ -122,9 +122,9 @@ fn contradiction(nic: &Nic, report: &NodeReport) -> Option<(NodeId, Vec<Evidence
     let (bridge, other) = report.bridge.get()?;
     (other != firmware).then(|| {
         let evidence = vec![
-            Evidence::new("node of the card", firmware, device_file(nic, "numa_node")),
+            Evidence::new("NUMA node of the NIC", firmware, device_file(nic, "numa_node")),
             Evidence::new(
-                "node of the bridge above",
+                "NUMA node of the upstream bridge",
                 other,
                 format!("/sys/bus/pci/devices/{bridge}/numa_node"),
             ),

@@ -10,15 +10,15 @@ use crate::setting::{MachineKnob, SettingKey, Value, Class};
 pub(super) const RULE: Rule = Rule {
     id: "numa-memory-policy",
     number: 56,
-    status: Status::InPart("huge pages set aside are shown by the map, not judged"),
-    title: "the kernel's memory policy makes programs wait",
+    status: Status::InPart("reserved huge pages are shown by `map`, not checked"),
+    title: "memory reclaim, NUMA balancing or huge pages stall programs",
     severity: Severity::Warn,
     stage: Stage::Tuning,
     profiles: ALWAYS,
     judges_by: &[Basis::Facts],
-    threshold: "vm.zone_reclaim_mode not 0 on several nodes (warn); where latency counts: \
-                kernel.numa_balancing on, transparent huge pages always with defrag always (note)",
-    effect: "no verified figure: tuned's network-latency and mlnx_tune switch them off; measure it",
+    threshold: "vm.zone_reclaim_mode not 0 on several nodes (warn); role latency: kernel.numa_balancing on, or \
+                transparent huge pages `always` with defrag `always` (note)",
+    effect: "no verified figure: TuneD's network-latency and mlnx_tune disable them; measure it",
     source: "Documentation/admin-guide/sysctl/vm.rst (zone_reclaim_mode), kernel.rst \
              (numa_balancing); Documentation/admin-guide/mm/transhuge.rst",
     fix: Fix::Proposed(&[Class::R1]),
@@ -73,8 +73,8 @@ fn reclaim(scene: &Scene<'_>, missing: &mut Vec<Gap>) -> Option<Said> {
     Some(finding(
         Severity::Warn,
         &format!(
-            "vm.zone_reclaim_mode is {mode}: a node that runs full drops its caches instead of taking memory \
-             of another; set it to 0"
+            "vm.zone_reclaim_mode is {mode}, so a full node reclaims its page cache instead of allocating on \
+             another node: set it to 0"
         ),
         vec![
             sysctl_evidence(RECLAIM, mode),
@@ -93,8 +93,8 @@ fn balancing(scene: &Scene<'_>, missing: &mut Vec<Gap>) -> Option<Said> {
     let mode = sysctl_number(scene.host, BALANCING, missing).filter(|mode| mode & 1 == 1)?;
     Some(finding(
         Severity::Note,
-        "kernel.numa_balancing unmaps pages to see who uses them, and programs wait for the faults: switch it \
-         off where they are pinned, and measure it",
+        "kernel.numa_balancing adds page faults to sample memory access: disable it where programs are pinned, \
+         and measure",
         vec![sysctl_evidence(BALANCING, mode)],
         to_zero(scene, BALANCING),
     ))
@@ -108,11 +108,11 @@ fn huge_pages(scene: &Scene<'_>, missing: &mut Vec<Gap>) -> Option<Said> {
     let key = SettingKey::Machine(MachineKnob::TransparentHugepages);
     Some(finding(
         Severity::Note,
-        "a program that touches new memory waits until a huge page is put together (enabled and defrag are \
-         always): use madvise, and measure it",
+        "transparent huge pages are `always` with defrag `always`, so page faults wait for compaction: use \
+         madvise, and measure",
         vec![
             Evidence::new("transparent huge pages", "always", format!("{THP}/enabled")),
-            Evidence::new("effort to make them", "always", format!("{THP}/defrag")),
+            Evidence::new("defrag", "always", format!("{THP}/defrag")),
         ],
         remedy(scene, key, Value::Text("madvise".to_owned())),
     ))

@@ -13,19 +13,19 @@ pub(super) const RULE: Rule = Rule {
     id: "nvme-path-numa",
     number: 77,
     status: Status::Implemented,
-    title: "an NVMe subsystem chooses its path without regard to nodes, or lost one",
+    title: "the NVMe multipath policy does not fit the NUMA topology, or a path is down",
     severity: Severity::Warn,
     stage: Stage::Locality,
     profiles: &[Profile::Storage, Profile::Rdma],
     judges_by: &[Basis::Facts],
-    threshold: "two live paths or more: policy numa with all of them on one node, or round-robin with paths on \
-                several nodes; any path that is not live",
-    effect: "all paths carry requests, or none crosses the link between sockets; no verified figure",
+    threshold: "two or more live paths: policy numa with all of them on one node, or round-robin with paths on \
+                several nodes (note); a path that is not live (warn)",
+    effect: "all paths carry I/O, or no I/O crosses sockets; no verified figure",
     source: "Documentation/admin-guide/nvme-multipath.rst",
     fix: Fix::Proposed(&[Class::R1]),
     persist: "a udev rule on SUBSYSTEM==\"nvme-subsystem\": ATTR{iopolicy}=\"queue-depth\"",
     contested: Some(
-        "numa keeps requests near and leaves paths idle; round-robin and queue-depth use all and cross nodes",
+        "numa keeps I/O local and leaves paths idle; round-robin and queue-depth use all paths and cross nodes",
     ),
     page: include_str!("../../../../docs/rules/nvme-path-numa.md"),
     check,
@@ -71,7 +71,7 @@ fn lost(device: &BlockDevice, paths: &[NvmePath]) -> Option<Notice> {
         |path: &&NvmePath| path.state.value().is_some() && !is(path, "live") && !is(path, "new");
     let first = paths.iter().find(lost)?;
     let summary = format!(
-        "path {} of {} is {}: fewer paths carry its requests",
+        "path {} of {} is {}, so fewer paths carry its I/O: restore it",
         first.controller,
         device.name,
         first.state.value().map_or("not live", String::as_str)
@@ -88,7 +88,7 @@ fn policy(scene: &Scene<'_>, device: &BlockDevice, live: &[&NvmePath]) -> Option
     let (summary, to) = match own.as_str() {
         "numa" if nodes.len() < 2 => (
             format!(
-                "{} has {} live paths on one node and policy numa uses one: measure queue-depth",
+                "{} has {} live paths on one node, of which policy numa uses one: try queue-depth and measure",
                 device.name,
                 live.len()
             ),
@@ -96,7 +96,8 @@ fn policy(scene: &Scene<'_>, device: &BlockDevice, live: &[&NvmePath]) -> Option
         ),
         "round-robin" if nodes.len() > 1 && scene.host.nodes.len() > 1 => (
             format!(
-                "{} takes turns over paths on {} nodes: part of its requests cross nodes; measure numa",
+                "{} uses round-robin over paths on {} nodes, so part of its I/O crosses nodes: try numa and \
+                 measure",
                 device.name,
                 nodes.len()
             ),
@@ -105,12 +106,12 @@ fn policy(scene: &Scene<'_>, device: &BlockDevice, live: &[&NvmePath]) -> Option
         _ => return None,
     };
     let key = SettingKey::Block(device.name.clone(), BlockKnob::IoPolicy);
-    let evidence = Evidence::new("path policy", own, "/sys/class/nvme-subsystem/*/iopolicy");
+    let evidence = Evidence::new("I/O policy", own, "/sys/class/nvme-subsystem/*/iopolicy");
     let of_paths = live.iter().filter_map(|path| {
         let file = format!("/sys/class/nvme/{}/numa_node", path.controller);
         let node = path.numa_node.get()?;
         Some(Evidence::new(
-            format!("node of live path {}", path.controller),
+            format!("NUMA node of live path {}", path.controller),
             node,
             file,
         ))
@@ -155,7 +156,7 @@ pub(super) mod tests {
                 World::of(build::host().build()).profile(Profile::Storage)
             }),
         ],
-        undetermined: &[("nobody asked", || {
+        undetermined: &[("not queried", || {
             let mut device = block("nvme0n1", "nvme");
             device.paths = Known::not_asked("nvme-subsystem");
             World::of(build::host().with(|host| host.block.push(device)).build())

@@ -13,18 +13,19 @@ pub(super) const RULE: Rule = Rule {
     id: "packet-tap-or-generic-xdp",
     number: 65,
     status: Status::Implemented,
-    title: "every packet is also given to a capture, or to an XDP program outside the driver",
+    title: "a packet capture or generic XDP adds cost to every packet",
     severity: Severity::Warn,
     stage: Stage::Saturation,
     profiles: ALWAYS,
     judges_by: &[Basis::Facts],
-    threshold: "a socket that captures all protocols; an XDP program attached as generic where the driver \
-                has native XDP",
-    effect: "one copy or clone of each packet less; no verified figure, measure it",
+    threshold: "a known capture on an ETH_P_ALL socket, or generic XDP where the driver supports native XDP \
+                (warn); other ETH_P_ALL sockets, other generic XDP, a promiscuous interface without an upper \
+                interface (note)",
+    effect: "one copy or clone less per packet; no verified figure, measure it",
     source: "packet(7); net/packet/af_packet.c; Documentation/netlink/specs/netdev.yaml \
              (xdp-features)",
     fix: Fix::Advised(&[Class::R1, Class::R2]),
-    persist: "nothing to keep: end the capture; have the program's loader attach it as native",
+    persist: "nothing to set: stop the capture; have the loader attach XDP in native mode",
     contested: None,
     page: include_str!("../../../../docs/rules/packet-tap-or-generic-xdp.md"),
     check,
@@ -88,20 +89,20 @@ fn tapped<'a>(whose: &str, taps: impl Iterator<Item = &'a Tap>) -> Option<Notice
     };
     let worst = taps.iter().find(|tap| captures(tap)).or(taps.first())?;
     let (severity, what) = if captures(worst) {
-        (Severity::Warn, "captures every packet")
+        (Severity::Warn, "captures all packets")
     } else {
         (
             Severity::Note,
-            "asks for every packet, perhaps to drop most",
+            "receives all packets, and may filter out most of them",
         )
     };
     let summary = format!(
-        "{} {what} of {whose}: end it unless it is needed",
+        "{} {what} of {whose}: stop it unless it is needed",
         worst.name
     );
     Some(Notice::new(severity, summary).with(taps.iter().map(|tap| {
         Evidence::new(
-            format!("a tap of all protocols on {whose}"),
+            format!("ETH_P_ALL socket on {whose}"),
             &tap.name,
             &*tap.path,
         )
@@ -114,20 +115,21 @@ fn generic_xdp(nic: &Nic) -> Option<Notice> {
         return None;
     }
     let path = format!("RTM_GETLINK {}: IFLA_XDP_ATTACHED", nic.name);
-    let evidence = Evidence::new("XDP program attached as", mode, path);
+    let evidence = Evidence::new("XDP mode", mode, path);
     let native = match &nic.dispatch.xdp_features {
         Known::Value(features) => features.iter().any(|feature| feature == "basic"),
         Known::Unknown(_) => true,
     };
     let notice = if native {
         let summary = format!(
-            "XDP on {} runs as generic, after a copy: attach it as native",
+            "XDP on {} runs in generic mode, after an skb is built: attach it in native mode",
             nic.name
         );
         Notice::new(Severity::Warn, summary)
     } else {
         let summary = format!(
-            "XDP on {} runs as generic, after a copy; the driver {} has no native XDP",
+            "XDP on {} runs in generic mode, after an skb is built, and the driver {} does not support native \
+             XDP",
             nic.name,
             nic.driver.value().map_or("of it", String::as_str)
         );
@@ -140,7 +142,7 @@ fn generic_xdp(nic: &Nic) -> Option<Notice> {
         } else {
             features.join(" ")
         };
-        Evidence::new("XDP that the driver can do", words, path)
+        Evidence::new("XDP features of the driver", words, path)
     });
     Some(notice.with([evidence]).with(features))
 }
@@ -154,10 +156,10 @@ fn promiscuous(nic: &Nic) -> Option<Notice> {
     }
     let path = format!("RTM_GETLINK {}: IFLA_PROMISCUITY", nic.name);
     let summary = format!(
-        "{} is promiscuous and nothing stands on it: see who looks",
+        "{} is promiscuous without an upper interface: find the program that requested it",
         nic.name
     );
-    let evidence = Evidence::new("users that asked for all packets", users, path);
+    let evidence = Evidence::new("promiscuity count", users, path);
     Some(Notice::new(Severity::Note, summary).with([evidence]))
 }
 
@@ -188,13 +190,13 @@ pub(super) mod tests {
             }),
         ],
         silent: &[
-            ("nobody looks", || World::of(nic(|nic| nic))),
+            ("no capture", || World::of(nic(|nic| nic))),
             ("a tap of one protocol", || {
                 World::of(tap(Some("eth0"), "lldpd", 0x88cc))
             }),
             ("native XDP", || World::of(xdp("native", &["basic"]))),
         ],
-        undetermined: &[("nobody asked", || {
+        undetermined: &[("not queried", || {
             World::of(nic(|nic| {
                 nic.with(|nic| nic.stack.xdp = Known::not_asked("RTM_GETLINK"))
             }))

@@ -14,18 +14,19 @@ pub(super) const RULE: Rule = Rule {
     id: "pause-storm",
     number: 41,
     status: Status::Implemented,
-    title: "one end of the link keeps stopping the other",
+    title: "pause frames stop the link for a large share of the time",
     severity: Severity::Crit,
     stage: Stage::Errors,
     profiles: ALWAYS,
     judges_by: &[Basis::Counters],
-    threshold: "paused for more than 1 % of the time (counted, or frames x the longest pause where only they \
-                are counted and come ten in a second); a storm event of the card (warn), its error event (crit)",
-    effect: "exact: the share of time in which nothing may be sent",
+    threshold: "paused for more than 1 % of the time, from a duration counter, or from frames x the maximum \
+                pause if only frames are counted, from 10 per second on (warn); a pause storm warning event \
+                (warn) or error event (crit)",
+    effect: "exact: the share of time in which the paused side cannot send",
     source: "IEEE 802.3 Annex 31B; Documentation/networking/ethtool-netlink.rst (PAUSE_GET); \
              Documentation/networking/device_drivers/ethernet/mellanox/mlx5/counters.rst",
     fix: Fix::Advised(&[Class::R3]),
-    persist: "systemd .link file (RxFlowControl=, TxFlowControl=) where pause is to be switched",
+    persist: "a systemd .link file (RxFlowControl=, TxFlowControl=) to change pause frames",
     contested: None,
     page: include_str!("../../../../docs/rules/pause-storm.md"),
     check,
@@ -55,13 +56,13 @@ const WAYS: [Way; 2] = [
         frames: "pause/tx-frames",
         duration: "driver/tx_global_pause_duration",
         prefix: "tx_prio",
-        means: "stops its partner: this host takes packets too slowly (PCIe, memory, CPU)",
+        means: "pauses its link partner: this host receives too slowly, check PCIe, memory and CPU",
     },
     Way {
         frames: "pause/rx-frames",
         duration: "driver/rx_global_pause_duration",
         prefix: "rx_prio",
-        means: "is stopped by its partner: the network or the peer takes packets too slowly",
+        means: "is paused by its link partner: the network or the peer receives too slowly",
     },
 ];
 
@@ -78,7 +79,7 @@ fn check_nic(nic: &Nic, watch: &Watch) -> Judged {
         _ => Some(Severity::Crit),
     };
     let mut words = format!(
-        "the pauses of {} became a storm ({})",
+        "{} reports a pause storm ({})",
         nic.name,
         storms.words()
     );
@@ -96,7 +97,7 @@ fn check_nic(nic: &Nic, watch: &Watch) -> Judged {
         };
         evidence.extend(seen.evidence());
         evidence.push(Evidence::new(
-            format!("share of the time paused ({})", way.frames),
+            format!("share of time paused ({})", way.frames),
             format!("{how} {}", Ratio::new(share)),
             watch.path(&format!("nic/{}/{}", nic.name, way.frames)),
         ));
@@ -178,7 +179,7 @@ pub(super) mod tests {
             }),
         ],
         undetermined: &[
-            ("nobody watched", || World::of(card())),
+            ("counters not watched", || World::of(card())),
             ("the counters may not be read", || {
                 World::of(card()).watched(|w| w.denied("nic/eth0/pause"))
             }),

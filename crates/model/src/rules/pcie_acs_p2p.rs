@@ -11,14 +11,14 @@ pub(super) const RULE: Rule = Rule {
     id: "pcie-acs-p2p",
     number: 49,
     status: Status::AdviceOnly,
-    title: "traffic between devices below one PCIe switch goes up to the root",
+    title: "ACS redirects peer-to-peer traffic below a PCIe switch to the root complex",
     severity: Severity::Note,
     stage: Stage::Tuning,
     profiles: &[Profile::Rdma],
     judges_by: &[Basis::Facts],
-    threshold: "a switch port above an RDMA card redirects peer-to-peer requests or completions (ACS)",
-    effect: "about half the rate of GPU to network card was reported (torchcomms #3015); nothing where no \
-             device talks to another directly",
+    threshold: "ACS P2P Request Redirect or Completion Redirect enabled on a switch port above an RDMA device",
+    effect: "half the GPU-to-NIC rate with redirection was reported (torchcomms #3015); nothing without \
+             peer-to-peer traffic",
     source: "Documentation/driver-api/pci/p2pdma.rst; Documentation/admin-guide/kernel-parameters.txt \
              (pci=disable_acs_redir=, config_acs=)",
     fix: Fix::Advised(&[Class::R4]),
@@ -56,8 +56,8 @@ fn judge(nic: &Nic, link: &PcieLink, way: &[(&PcieHop, PcieControl)]) -> Option<
         severity: Severity::Note,
         subject: subject(nic),
         summary: format!(
-            "the switch port {} above {} redirects peer-to-peer traffic to the root: GPUDirect pays for \
-             it; switch it off only where no VM gets a device",
+            "switch port {} above {} redirects peer-to-peer traffic to the root complex (ACS), which slows \
+             GPUDirect: disable it only if no device is passed to a VM",
             first.address, nic.name
         ),
         evidence: redirects
@@ -136,6 +136,6 @@ pub(super) mod tests {
         let world = rdma(below_a_switch(Some(true)));
         let said = finding(ID, &world.scene());
         assert!(said.summary.contains("0000:16:00.0"), "{}", said.summary);
-        assert!(said.summary.contains("no VM"), "{}", said.summary);
+        assert!(said.summary.contains("passed to a VM"), "{}", said.summary);
     }
 }

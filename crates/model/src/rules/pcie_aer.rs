@@ -14,18 +14,17 @@ pub(super) const RULE: Rule = Rule {
     id: "pcie-aer",
     number: 48,
     status: Status::AdviceOnly,
-    title: "PCIe reports errors on the card's links",
+    title: "PCIe errors on the NIC's links (AER)",
     severity: Severity::Crit,
     stage: Stage::Errors,
     profiles: ALWAYS,
     judges_by: &[Basis::Counters],
-    threshold: "while watched, on the card or a bridge above it: more than 10 correctable errors in an hour \
-                (warn), any other error (crit)",
-    effect: "each bad packet is sent again and holds the link up; an uncorrectable one loses data or the \
-             card",
+    threshold: "while watched, on the NIC or an upstream bridge: more than 10 correctable errors per hour \
+                (warn), any uncorrectable error (crit)",
+    effect: "each correctable error costs a replay on the link; an uncorrectable one loses data or the device",
     source: "Documentation/PCI/pcieaer-howto.rst; Documentation/ABI/testing/sysfs-bus-pci-devices-aer",
     fix: Fix::Advised(&[Class::R4]),
-    persist: "hardware: seat, riser, slot; BIOS and firmware",
+    persist: "hardware: seating, riser, slot; BIOS and firmware",
     contested: None,
     page: include_str!("../../../../docs/rules/pcie-aer.md"),
     check,
@@ -96,7 +95,7 @@ fn judge(watch: &Watch, nic: &Nic, functions: &[PciAddress]) -> (Option<Said>, V
         severity,
         subject: subject(nic),
         summary: format!(
-            "{all} PCIe errors ({what}) on the way to {} in {}: check the seat, the riser and the firmware",
+            "{all} PCIe errors ({what}) on the path to {} in {}: check seating, riser and firmware",
             nic.name, watch.span_ns
         ),
         evidence: grew

@@ -11,16 +11,16 @@ pub(super) const RULE: Rule = Rule {
     id: "pcie-aspm",
     number: 47,
     status: Status::Implemented,
-    title: "the card's PCIe link sleeps when it is idle",
+    title: "ASPM is enabled on the NIC's PCIe link",
     severity: Severity::Note,
     stage: Stage::Tuning,
     profiles: &[Profile::Latency, Profile::Rdma, Profile::Measurement],
     judges_by: &[Basis::Facts],
-    threshold: "any of l0s, l1, l1.1, l1.2 enabled on the card's link, where latency counts",
-    effect: "no verified figure: a link in L1 takes microseconds to wake; measure it",
+    threshold: "any of L0s, L1, L1.1, L1.2 enabled on the NIC's link; roles latency, rdma and measurement",
+    effect: "no verified figure: leaving L1 takes microseconds; measure it",
     source: "Documentation/ABI/testing/sysfs-bus-pci (link/l1_aspm); drivers/pci/pcie/aspm.c",
     fix: Fix::Proposed(&[Class::R1]),
-    persist: "a unit that runs at boot, or pcie_aspm=off on the kernel command line",
+    persist: "a systemd unit at boot, or pcie_aspm=off on the kernel command line",
     contested: None,
     page: include_str!("../../../../docs/rules/pcie-aspm.md"),
     check,
@@ -52,7 +52,7 @@ fn judge(scene: &Scene<'_>, nic: &Nic, enabled: &[String]) -> Option<Said> {
         .collect();
     evidence.extend(scene.host.kernel.aspm_policy.value().map(|policy| {
         let path = "/sys/module/pcie_aspm/parameters/policy";
-        Evidence::new("policy of the kernel", policy, path)
+        Evidence::new("ASPM policy", policy, path)
     }));
     let off = |state: &&String| {
         let knob = NicKnob::Aspm(state.replace('_', "-"));
@@ -67,8 +67,8 @@ fn judge(scene: &Scene<'_>, nic: &Nic, enabled: &[String]) -> Option<Said> {
         severity: Severity::Note,
         subject: subject(nic),
         summary: format!(
-            "the PCIe link of {} may sleep when idle ({}): switch that off where the first packet counts, \
-             and measure it",
+            "ASPM is enabled on the PCIe link of {} ({}), which delays the first packet after idle: disable it \
+             and measure",
             nic.name,
             names.join(", ")
         ),

@@ -16,18 +16,17 @@ pub(super) const RULE: Rule = Rule {
     id: "pcie-ceiling-below-port-rate",
     number: 44,
     status: Status::AdviceOnly,
-    title: "PCIe cannot feed the port, or not all ports of the card at once",
+    title: "PCIe bandwidth is below the port speed, or below all ports of the NIC together",
     severity: Severity::Crit,
     stage: Stage::HardCeiling,
     profiles: ALWAYS,
     judges_by: &[Basis::Facts],
-    threshold: "90 % of what the card's own link can pass below the port's rate (crit); 90 % of a link below \
+    threshold: "90 % of the NIC's own PCIe link is below the port speed (crit); 90 % of a PCIe link is below \
                 the sum of the ports that share it (warn)",
-    effect: "exact: a Gen3 x8 slot passes 63.008 Gb/s, a Gen3 x16 slot 126.016 Gb/s for both ports of a \
-             2 x 100 Gb/s card",
+    effect: "exact: Gen3 x8 carries 63.008 Gb/s, Gen3 x16 126.016 Gb/s for both ports of a 2 x 100 Gb/s NIC",
     source: "pcie_bandwidth_available in drivers/pci/pci.c; PCIE_SPEED2MBS_ENC in drivers/pci/pci.h",
     fix: Fix::Advised(&[Class::R4]),
-    persist: "hardware: another slot, or the ports on two cards",
+    persist: "hardware: another slot, or the ports on two NICs",
     contested: None,
     page: include_str!("../../../../docs/rules/pcie-ceiling-below-port-rate.md"),
     check,
@@ -184,7 +183,7 @@ fn too_narrow(port: &Port<'_>) -> Option<Said> {
         severity: Severity::Crit,
         subject: subject(port.nic),
         summary: format!(
-            "PCIe passes {} at {} (about {} of payload) and the port of {name} is {}: use a wider slot",
+            "PCIe carries {} at {} (about {} of payload), and the port of {name} is {}: use a wider slot",
             gigabits(passes),
             hop.address,
             usable(passes),
@@ -213,7 +212,8 @@ fn shared(ports: &[Port<'_>], nic: &Nic, hop: &PcieHop) -> Said {
         },
         subject: subject(nic),
         summary: format!(
-            "{} ports of {whole} together share a PCIe link of {} at {} (about {} of payload): split them over two slots",
+            "{} ports with {whole} in total share a PCIe link of {} at {} (about {} of payload): split them \
+             over two slots",
             all.len(),
             gigabits(passes),
             hop.address,
@@ -349,7 +349,7 @@ pub(super) mod tests {
         let host = two(100, (8_000, 16));
         let said = finding(ID, &scene(&host));
         assert_eq!(said.severity, Severity::Warn);
-        assert!(said.summary.contains("2 ports of 200"), "{}", said.summary);
+        assert!(said.summary.contains("2 ports with 200"), "{}", said.summary);
         let ports = said.evidence.iter().filter(|e| e.path.ends_with("/speed"));
         assert_eq!(ports.count(), 2);
     }

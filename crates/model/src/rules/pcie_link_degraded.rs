@@ -16,17 +16,18 @@ pub(super) const RULE: Rule = Rule {
     id: "pcie-link-degraded",
     number: 43,
     status: Status::AdviceOnly,
-    title: "a PCIe link on the way passes less than the card could",
+    title: "a PCIe link on the path to the NIC has less bandwidth than the NIC supports",
     severity: Severity::Crit,
     stage: Stage::HardCeiling,
     profiles: ALWAYS,
     judges_by: &[Basis::Facts],
-    threshold: "available below capable bandwidth; crit when 90 % of what is available is less than the \
-                port's rate; note when the port is fed and below 10 Gb/s, or the slot gives no more, and in a guest",
-    effect: "exact: Gen3 x8 passes 63.008 Gb/s, so a 100 Gb/s port loses more than a third",
+    threshold: "available below capable bandwidth (warn); 90 % of the available bandwidth below the port speed \
+                (crit); sufficient for the port, and below 10 Gb/s or limited by the slot, or in a guest \
+                (note)",
+    effect: "exact: Gen3 x8 carries 63.008 Gb/s, so a 100 Gb/s port loses more than a third",
     source: "pcie_bandwidth_available in drivers/pci/pci.c; PCIE_SPEED2MBS_ENC in drivers/pci/pci.h",
     fix: Fix::Advised(&[Class::R4]),
-    persist: "hardware: slot, riser, or a BIOS setting",
+    persist: "hardware: slot, riser or a BIOS setting",
     contested: None,
     page: include_str!("../../../../docs/rules/pcie-link-degraded.md"),
     check,
@@ -122,18 +123,18 @@ fn said(nic: &Nic, link: &PcieLink, available: BitRate, capable: BitRate) -> Sai
     };
     let why = match cause {
         Some(Cause::Trained(now, most)) => format!(
-            "it runs at {} and could do {}; check slot, riser and BIOS",
+            "it runs at {} and supports {}; check slot, riser and BIOS",
             words(Some(now.0), Some(now.1)),
             words(Some(most.0), Some(most.1))
         ),
-        Some(Cause::Slot) => "the slot itself gives no more; use another".to_owned(),
+        Some(Cause::Slot) => "the slot does not support more; use another".to_owned(),
         None => "compare the links in the evidence".to_owned(),
     };
     Said {
         severity,
         subject: subject(nic),
         summary: format!(
-            "PCIe passes {} of the {} that {} is capable of, limited{at}: {why}",
+            "PCIe carries {} of the {} that {} supports, limited{at}: {why}",
             gigabits(available),
             gigabits(capable),
             nic.name
@@ -159,7 +160,7 @@ fn evidence(
             gigabits(available),
             path.clone(),
         ),
-        Evidence::new("bandwidth the card is capable of", gigabits(capable), path),
+        Evidence::new("PCIe bandwidth the NIC supports", gigabits(capable), path),
     ];
     evidence.extend(link.links.iter().map(|hop| {
         Evidence::new(
@@ -175,11 +176,11 @@ fn evidence(
     evidence.extend(narrowest.into_iter().flat_map(files));
     evidence.push(match &nic.link_bit_per_s {
         Known::Value(rate) => Evidence::new(
-            "rate of the port",
+            "port speed",
             rate,
             format!("/sys/class/net/{}/speed", nic.name),
         ),
-        Known::Unknown(gap) => Evidence::new("rate of the port", "not known", gap.to_string()),
+        Known::Unknown(gap) => Evidence::new("port speed", "unknown", gap.to_string()),
     });
     evidence
 }
@@ -342,7 +343,7 @@ pub(super) mod tests {
             link.links[1].width_max = Known::Value(8);
         }
         let said = finding(ID, &scene(&host));
-        assert!(said.summary.contains("the slot itself"), "{}", said.summary);
+        assert!(said.summary.contains("the slot does not support more"), "{}", said.summary);
     }
 
     #[test]

@@ -12,15 +12,14 @@ pub(super) const RULE: Rule = Rule {
     id: "pcie-mps-mrrs",
     number: 45,
     status: Status::Implemented,
-    title: "PCIe packets or read requests are smaller than the way allows",
+    title: "Max_Payload_Size or Max_Read_Request_Size is smaller than the path supports",
     severity: Severity::Warn,
     stage: Stage::HardCeiling,
     profiles: ALWAYS,
     judges_by: &[Basis::Facts],
-    threshold: "at 10 Gb/s and more: payload of 128 octets where all functions on the way support 256 \
-                (warn from 100 Gb/s); from 100 Gb/s: read requests below 512 octets",
-    effect: "headers of 24 octets leave 84 % of a link for payload at 128 octets and 91 % at 256 \
-             (computed)",
+    threshold: "Max_Payload_Size 128 where all functions on the path support 256, at 10 Gb/s or more (note), \
+                at 100 Gb/s or more (warn); Max_Read_Request_Size below 512 at 100 Gb/s or more (warn)",
+    effect: "with 24 bytes of header, 84 % of the link is payload at 128 bytes and 91 % at 256 (computed)",
     source: "PCI Express Base Specification, 7.5.3.4 (Device Control); \
              Documentation/admin-guide/kernel-parameters.txt (pci=pcie_bus_*)",
     fix: Fix::Advised(&[Class::R4]),
@@ -72,14 +71,13 @@ fn judge(
     let summary = match (small, short) {
         (false, false) => return None,
         (true, _) => format!(
-            "PCIe packets of {name} carry {} octets although all functions on the way support {}: \
-             boot with pci=pcie_bus_safe or mend it in the BIOS",
+            "Max_Payload_Size of {name} is {} bytes, all functions on the path support {}: boot with \
+             pci=pcie_bus_safe, or set it in the BIOS",
             octets(payload),
             octets(supported)
         ),
         (false, true) => format!(
-            "{name} reads memory {} octets at a time, too little for {rate}: raise its PCIe read request \
-             size to {} or more",
+            "Max_Read_Request_Size of {name} is {} bytes, too small for {rate}: raise it to {} or more",
             octets(own.max_read_request_bytes),
             octets(READ_WANTED)
         ),
@@ -87,15 +85,15 @@ fn judge(
     let mut evidence: Vec<Evidence> = Vec::new();
     for (hop, control) in way {
         let words = format!(
-            "{} of {} octets",
+            "{} of {} bytes",
             octets(control.max_payload_bytes),
             octets(control.max_payload_supported_bytes)
         );
-        let what = format!("largest payload of {}, and what it supports", hop.address);
+        let what = format!("Max_Payload_Size of {}, set and supported", hop.address);
         evidence.push(Evidence::new(what, words, config(hop)));
     }
-    let request = format!("{} octets", octets(own.max_read_request_bytes));
-    evidence.push(Evidence::new("largest read request", request, config(card)));
+    let request = format!("{} bytes", octets(own.max_read_request_bytes));
+    evidence.push(Evidence::new("Max_Read_Request_Size", request, config(card)));
     evidence.push(rate_evidence(nic, rate));
     Some(Said {
         severity: if rate >= FAST && !is_guest(scene.host) {

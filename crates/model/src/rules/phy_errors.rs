@@ -12,18 +12,18 @@ pub(super) const RULE: Rule = Rule {
     id: "phy-errors",
     number: 39,
     status: Status::AdviceOnly,
-    title: "frames arrive damaged, or the link goes and comes",
+    title: "the port receives damaged frames, or the link flaps",
     severity: Severity::Warn,
     stage: Stage::Errors,
     profiles: ALWAYS,
     judges_by: &[Basis::Counters],
-    threshold: "any damaged frame, or any loss of the link while it was watched; frames of a wrong length \
-                alone are a note",
-    effect: "each damaged frame is a lost one, and each lost one slows its connection; no figure",
+    threshold: "any CRC, symbol or alignment error, or any link flap while watched (warn); length errors alone \
+                (note)",
+    effect: "each damaged frame is lost, and each lost frame slows its connection; no figure",
     source: "Documentation/networking/statistics.rst; Documentation/networking/ethtool-netlink.rst \
              (STATS_GET); Documentation/networking/device_drivers/ethernet/mellanox/mlx5/counters.rst",
     fix: Fix::Elsewhere,
-    persist: "nothing on the host: cable, module or port",
+    persist: "nothing on the host: cable, module or switch port",
     contested: None,
     page: include_str!("../../../../docs/rules/phy-errors.md"),
     check,
@@ -58,10 +58,10 @@ fn check_nic(nic: &Nic, watch: &Watch) -> Judged {
     let name = &nic.name;
     let what = match (damaged.grew.is_empty(), flaps.grew.is_empty()) {
         (true, true) => return odd_lengths(nic, watch, damaged.quiet_if_read()),
-        (false, true) => format!("damaged frames arrive at {name} ({})", damaged.words()),
-        (true, false) => format!("the link of {name} went and came ({})", flaps.words()),
+        (false, true) => format!("{name} receives damaged frames ({})", damaged.words()),
+        (true, false) => format!("the link of {name} flaps ({})", flaps.words()),
         (false, false) => format!(
-            "damaged frames arrive at {name} ({}) and its link flaps",
+            "{name} receives damaged frames ({}) and its link flaps",
             damaged.words()
         ),
     };
@@ -71,7 +71,7 @@ fn check_nic(nic: &Nic, watch: &Watch) -> Judged {
         severity: Severity::Warn,
         subject: subject(nic),
         summary: format!(
-            "{what}: reseat or replace cable and module; compare the far end's counters"
+            "{what}: reseat or replace cable and module, and compare the counters of the link partner"
         ),
         evidence,
         remedies: Vec::new(),
@@ -88,7 +88,8 @@ fn odd_lengths(nic: &Nic, watch: &Watch, quiet: Judged) -> Judged {
         severity: Severity::Note,
         subject: subject(nic),
         summary: format!(
-            "frames of a wrong length arrive at {} ({}): the far end sends them, or a cable damages them",
+            "{} receives frames with length errors ({}): the link partner sends them, or the cable damages \
+             them",
             nic.name,
             odd.words()
         ),
@@ -121,7 +122,7 @@ pub(super) mod tests {
             ("a veth has no wire", || World::of(build::veth_pair().0)),
         ],
         undetermined: &[
-            ("nobody watched", || World::of(card())),
+            ("counters not watched", || World::of(card())),
             ("no statistics", || {
                 World::of(card()).watched(|w| w.without("nic/eth0/stat"))
             }),

@@ -11,15 +11,15 @@ use crate::watch::Watch;
 pub(super) const RULE: Rule = Rule {
     id: "pmtu-blackhole",
     number: 35,
-    status: Status::InPart("judged by counters; the DF probe waits for the traffic workloads"),
-    title: "packets too long for the path vanish without a word",
+    status: Status::InPart("checks counters; does not probe the path with DF packets"),
+    title: "path MTU black hole: packets too large for the path are dropped silently",
     severity: Severity::Warn,
     stage: Stage::Errors,
     profiles: ALWAYS,
     judges_by: &[Basis::Facts, Basis::Counters],
-    threshold: "a probe of the path's MTU after TCP took it for a black hole (tcp_mtu_probing 1); path MTU \
-                discovery switched off (note)",
-    effect: "connections that stop at the first full packet go on; no figure",
+    threshold: "TCP probed the path MTU after suspecting a black hole (tcp_mtu_probing 1, warn); path MTU \
+                discovery off (note)",
+    effect: "connections that stall at the first full-size packet continue; no figure",
     source: "Documentation/networking/ip-sysctl.rst (tcp_mtu_probing, ip_no_pmtu_disc); RFC 4821",
     fix: Fix::Proposed(&[Class::R1]),
     persist: "/etc/sysctl.d (net.ipv4.tcp_mtu_probing)",
@@ -53,7 +53,7 @@ fn judge(scene: &Scene<'_>) -> Result<Option<Said>, Gap> {
         return Err(Gap::new(
             Cause::NotAsked,
             "counters",
-            "nobody watched the counters for a time (`--watch SECONDS`)",
+            "counters were not watched (`--watch SECONDS`)",
         ));
     };
     let grown = PROBES.map(|name| (name, watch.grown(&key(name))));
@@ -72,8 +72,8 @@ fn judge(scene: &Scene<'_>) -> Result<Option<Said>, Gap> {
     Ok(Some(Said {
         severity: Severity::Warn,
         subject: "host".to_owned(),
-        summary: "TCP took a path for a black hole and probes its MTU: find who drops ICMP `too big`, or \
-                  lower the MTU of the route"
+        summary: "TCP suspected a path MTU black hole and probed: find what drops ICMP `too big`, or lower the \
+                  MTU of the route"
             .to_owned(),
         evidence,
         remedies: Vec::new(),
@@ -99,7 +99,7 @@ fn discovery_off(scene: &Scene<'_>) -> Result<Option<Said>, Gap> {
         severity: Severity::Note,
         subject: "host".to_owned(),
         summary: format!(
-            "{NO_DISCOVERY} is 1: a path that needs smaller packets cuts them in routers; set it to 0"
+            "{NO_DISCOVERY} is 1, so routers fragment packets: set it to 0"
         ),
         evidence: vec![Evidence::new(
             NO_DISCOVERY,
@@ -147,7 +147,7 @@ pub(super) mod tests {
             ("no black hole", || World::of(probing("1")).watched(|w| w)),
         ],
         undetermined: &[
-            ("nobody watched", || World::of(probing("1"))),
+            ("counters not watched", || World::of(probing("1"))),
             ("the sysctl not read", || {
                 let mut host = probing("1");
                 host.sysctls.remove(PROBING);

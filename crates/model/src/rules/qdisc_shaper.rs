@@ -18,19 +18,18 @@ pub(super) const RULE: Rule = Rule {
     id: "qdisc-shaper",
     number: 101,
     status: Status::Implemented,
-    title: "a shaper holds the interface below what the path could carry",
+    title: "a shaper limits the interface below what the path could carry",
     severity: Severity::Crit,
     stage: Stage::HardCeiling,
     profiles: ALWAYS,
     judges_by: &[Basis::Facts, Basis::Trial],
-    threshold: "a qdisc, a default class, a queue or a traffic class with a rate below the link's; crit when a \
-                trial reached 85 % of what the shaper lets pass; a note where it holds some flows only",
-    effect: "exact: TCP gets the shaper's rate x payload/frame (1448/1514 at MTU 1500), whatever the \
-             link could do",
+    threshold: "a qdisc, a default class, a queue or a traffic class with a rate below link speed (warn); a \
+                trial reached 85 % of the shaper's ceiling (crit); a shaper of some flows only (note)",
+    effect: "exact: TCP gets the shaper's rate x payload/frame (1448/1514 at MTU 1500)",
     source: "tc-tbf(8), tc-htb(8); qdisc_pkt_len_init in net/core/dev.c",
     fix: Fix::Proposed(&[Class::R2]),
-    persist: "nothing to keep after removing it, but find its owner (a unit, NetworkManager, a container \
-              runtime), which may set it again",
+    persist: "removal is not persistent if its owner (a unit, NetworkManager, a container runtime) sets it \
+              again: change it there",
     contested: None,
     page: include_str!("../../../../docs/rules/qdisc-shaper.md"),
     check,
@@ -118,13 +117,13 @@ fn held(scene: &Scene<'_>, nic: &Nic, shaper: Shaper) -> Result<Option<Notice>, 
     let part = if of_all { "" } else { "part of " };
     let summary = match (sends(scene), each) {
         (false, _) => format!(
-            "{what} of {} shapes only acknowledgements here, to {rate}",
+            "{what} of {} shapes only acknowledgements, to {rate}",
             nic.name
         ),
-        (true, false) => format!("{what} shapes {part}what {} sends to {rate}", nic.name),
+        (true, false) => format!("{what} limits {part}what {} sends to {rate}", nic.name),
         (true, true) => {
             format!(
-                "{part}what {} sends is held by {what}, the least to {rate}",
+                "{part}what {} sends is limited by {what}, the lowest to {rate}",
                 nic.name
             )
         }
@@ -300,7 +299,7 @@ pub(super) mod tests {
         assert_eq!(said.severity, Severity::Warn);
         assert_eq!(
             said.summary,
-            "class 1:10 of htb shapes what eth0 sends to 1.00 Gb/s"
+            "class 1:10 of htb limits what eth0 sends to 1.00 Gb/s"
         );
         let sample = build::sample().mbit(940).build();
         let said = finding(ID, &with_trial(&host, &host, &sample));

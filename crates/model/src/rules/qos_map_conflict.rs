@@ -12,18 +12,18 @@ pub(super) const RULE: Rule = Rule {
     id: "qos-map-conflict",
     number: 67,
     status: Status::Implemented,
-    title: "priorities, shares of traffic classes or their owners contradict each other",
+    title: "conflicting QoS configuration: priorities, ETS shares or DCBX owners",
     severity: Severity::Warn,
     stage: Stage::Tuning,
     profiles: ALWAYS,
     judges_by: &[Basis::Facts],
-    threshold: "shares of the ETS classes that do not add up to 100 %; a priority in an ETS class of 0 %; \
-                shares other than the peer's; DCBX by the firmware beside lldpad; a VLAN without egress map \
-                on an interface that tells priorities by VLAN tag",
-    effect: "traffic gets the class that was meant for it; no verified figure",
+    threshold: "ETS shares that do not add up to 100 %; a priority in an ETS class of 0 %; ETS shares that \
+                differ from the peer's; firmware DCBX together with lldpad; a VLAN without egress-qos-map on \
+                an interface that trusts PCP",
+    effect: "traffic gets its intended class; no verified figure",
     source: "dcb(8), dcb-ets(8), dcb-apptrust(8); IEEE 802.1Qaz",
     fix: Fix::Advised(&[Class::R2, Class::R3]),
-    persist: "lldpad, or a unit that runs `dcb ets` at boot; one owner only",
+    persist: "lldpad, or a systemd unit that runs `dcb ets` at boot; one owner only",
     contested: None,
     page: include_str!("../../../../docs/rules/qos-map-conflict.md"),
     check,
@@ -81,11 +81,11 @@ fn shares(nic: &Nic, dcb: &Dcb) -> Option<Notice> {
         return None;
     }
     let summary = format!(
-        "the shares of the ETS classes of {} add up to {sum} %, not to 100 %: set them again",
+        "the ETS shares of {} add up to {sum} %, not 100 %: set them again",
         nic.name
     );
     let all = list(dcb.class_bandwidth.value()?);
-    let evidence = Evidence::new("share of each class, %", all, path(nic, "tc_tx_bw"));
+    let evidence = Evidence::new("ETS share of each class, %", all, path(nic, "tc_tx_bw"));
     Some(Notice::new(Severity::Warn, summary).with([evidence]))
 }
 
@@ -102,13 +102,13 @@ fn starved(nic: &Nic, dcb: &Dcb) -> Option<Notice> {
     let priority = (0u32..).zip(map).find(|(_, class)| empty(**class));
     let (priority, class) = priority.filter(|_| set)?;
     let summary = format!(
-        "priority {priority} of {} goes to class {class}, whose share is 0 %: give it a share",
+        "priority {priority} of {} maps to traffic class {class}, whose ETS share is 0 %: give it a share",
         nic.name
     );
     Some(Notice::new(Severity::Warn, summary).with([
-        Evidence::new("class of each priority", list(map), path(nic, "prio_tc")),
+        Evidence::new("traffic class of each priority", list(map), path(nic, "prio_tc")),
         Evidence::new(
-            "share of each class, %",
+            "ETS share of each class, %",
             list(dcb.class_bandwidth.value()?),
             path(nic, "tc_tx_bw"),
         ),
@@ -125,13 +125,13 @@ fn peers(nic: &Nic, dcb: &Dcb) -> Option<Notice> {
         return None;
     }
     let summary = format!(
-        "{} and its peer share bandwidth among classes differently: agree on one plan",
+        "{} and its DCBX peer have different ETS shares: configure the same on both",
         nic.name
     );
     Some(Notice::new(Severity::Warn, summary).with([
-        Evidence::new("share of each class, %", list(own), path(nic, "tc_tx_bw")),
+        Evidence::new("ETS share of each class, %", list(own), path(nic, "tc_tx_bw")),
         Evidence::new(
-            "the peer's",
+            "ETS share of the peer, %",
             list(peer),
             path(nic, "DCB_ATTR_IEEE_PEER_ETS"),
         ),
@@ -147,7 +147,7 @@ fn owners(scene: &Scene<'_>, nic: &Nic, dcb: &Dcb) -> Option<Notice> {
     let lldpad = owners.iter().find(|owner| owner.name == "lldpad")?;
     firmware.then(|| {
         let summary = format!(
-            "the firmware of {} and lldpad both run DCBX: leave it to one of them",
+            "the firmware of {} and lldpad both run DCBX: disable one of them",
             nic.name
         );
         Notice::new(Severity::Warn, summary).with([
@@ -174,18 +174,19 @@ fn untagged(scene: &Scene<'_>, nic: &Nic, dcb: &Dcb) -> Option<Notice> {
         over && egress.is_some_and(|map| map.iter().all(|(_, to)| *to == 0))
     })?;
     let summary = format!(
-        "{} tags every packet as priority 0, but {} keeps others lossless and tells them by tag: set egress-qos-map",
+        "{} tags every packet with priority 0, but the lossless priorities of {} are others and selected by \
+         PCP: set egress-qos-map",
         vlan.name, nic.name
     );
     Some(
         Notice::new(weighed(scene, RDMA, Severity::Warn), summary).with([
             Evidence::new(
-                "lossless priorities, bits",
+                "lossless priorities, bitmap",
                 format!("{lossless:#04x}"),
                 path(nic, "pfc_en"),
             ),
             Evidence::new(
-                "priority told by",
+                "trusted for priority",
                 list(trust),
                 path(nic, "DCB_ATTR_DCB_APP_TRUST_TABLE"),
             ),
@@ -239,7 +240,7 @@ pub(super) mod tests {
             }),
             ("a veth", || World::of(build::veth_pair().0)),
         ],
-        undetermined: &[("nobody asked", || {
+        undetermined: &[("not queried", || {
             World::of(
                 build::host()
                     .nic("eth0", |nic| {

@@ -17,20 +17,20 @@ pub(super) const RULE: Rule = Rule {
     id: "queues-too-few",
     number: 8,
     status: Status::Implemented,
-    title: "the card uses fewer queues than there are cores to serve them",
+    title: "fewer receive queues than useful cores",
     severity: Severity::Warn,
     stage: Stage::Saturation,
     profiles: ALWAYS,
     judges_by: &[Basis::Facts, Basis::Counters],
-    threshold: "note: fewer than the card's most, the cores close to it and half of all cores; warn: also \
-                fewer than one for each 30 Gb/s of the link, or one where four are useful at 10 Gb/s and \
-                more, or more than 1 Gb/s came in and its CPU was more than 60 % softirq",
-    effect: "a core receives about 30 Gb/s of one flow at 3 GHz and more (fasterdata); the queues there \
-             are times that is the card's limit",
+    threshold: "fewer than the NIC's maximum, its local cores and half of all cores (note); and also fewer \
+                than one per 30 Gb/s of link speed, or one where four are useful at 10 Gb/s or more, or more \
+                than 1 Gb/s received with a CPU above 60 % softirq (warn)",
+    effect: "a core receives about 30 Gb/s of one flow at 3 GHz or more (fasterdata); that times the number of \
+             queues is the limit",
     source: "Documentation/networking/scaling.rst; Documentation/networking/ethtool-netlink.rst \
              (CHANNELS_GET); fasterdata.es.net, 100G tuning",
     fix: Fix::Proposed(&[Class::R2]),
-    persist: "CombinedChannels= of a .link file, or NetworkManager's ethtool.channels-combined",
+    persist: "CombinedChannels= in a systemd .link file, or NetworkManager's ethtool.channels-combined",
     contested: None,
     page: include_str!("../../../../docs/rules/queues-too-few.md"),
     check,
@@ -87,16 +87,16 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
     let request = format!("netlink ethtool CHANNELS_GET {}", nic.name);
     let mut evidence = vec![
         Evidence::new("receive queues in use", count, request.clone()),
-        Evidence::new("most that the card could use", most, request),
+        Evidence::new("maximum receive queues", most, request),
         Evidence::new(
-            "cores that could serve them",
+            "useful cores",
             useful,
             "/sys/devices/system/cpu/cpu*/topology/core_cpus_list",
         ),
     ];
     evidence.extend(link.map(|link| {
         let path = format!("/sys/class/net/{}/speed", nic.name);
-        Evidence::new("rate of the link", gigabits(link), path)
+        Evidence::new("link speed", gigabits(link), path)
     }));
     evidence.extend(measured.into_iter().flatten());
     let key = SettingKey::Nic(nic.name.clone(), knob);
@@ -107,7 +107,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
             severity,
             subject: subject(nic),
             summary: format!(
-                "{} uses {count} of {most} receive queues where {useful} cores could serve them: try {useful}",
+                "{} uses {count} of {most} receive queues, {useful} cores could serve them: try {useful}",
                 nic.name
             ),
             evidence,
@@ -155,12 +155,12 @@ fn saturated(scene: &Scene<'_>, nic: &Nic) -> Option<Vec<Evidence>> {
         let received = BitRate::from_f64(rate).unwrap_or(MUCH);
         vec![
             Evidence::new(
-                "received while watched",
+                "receive rate",
                 gigabits(received),
                 watch.path(&bytes),
             ),
             softirq_evidence(watch, busy.0, busy.1),
-            Evidence::new("threshold of softirq", percent(BUSY), "rule"),
+            Evidence::new("softirq threshold", percent(BUSY), "rule"),
         ]
     })
 }
@@ -194,7 +194,7 @@ pub(super) mod tests {
             }),
             ("a pair without a wire", || World::of(build::veth_pair().0)),
         ],
-        undetermined: &[("nobody asked", || {
+        undetermined: &[("not queried", || {
             let mut host = server(100, 1, 8);
             host.nics[0].channels = Known::not_asked("netlink ethtool CHANNELS_GET eth2");
             World::of(host)

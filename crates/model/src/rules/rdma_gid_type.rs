@@ -12,18 +12,18 @@ pub(super) const RULE: Rule = Rule {
     id: "rdma-gid-type",
     number: 68,
     status: Status::Implemented,
-    title: "RoCE connections use version 1, or have no routable address",
+    title: "RoCE uses GID type v1, or has no routable GID",
     severity: Severity::Warn,
     stage: Stage::Tuning,
     profiles: ALWAYS,
     judges_by: &[Basis::Facts],
-    threshold: "an active RoCE port without a RoCE v2 GID, or whose rdma_cm default is RoCE v1; note: only \
-                link-local GIDs",
-    effect: "packets that routers pass, with the DSCP and ECN bits that congestion control needs",
+    threshold: "an active RoCE port without a RoCE v2 GID, or whose rdma_cm default is RoCE v1 (roles rdma and \
+                storage: warn; others: note); only link-local GIDs (note)",
+    effect: "routable packets with the DSCP and ECN bits that congestion control needs",
     source: "Documentation/ABI/testing/configfs-rdma_cm; \
              Documentation/ABI/stable/sysfs-class-infiniband",
     fix: Fix::Proposed(&[Class::R1]),
-    persist: "a unit that writes default_roce_mode at boot; or the program's own GID index",
+    persist: "a systemd unit that writes default_roce_mode at boot; or the program's own GID index",
     contested: None,
     page: include_str!("../../../../docs/rules/rdma-gid-type.md"),
     check,
@@ -56,12 +56,12 @@ fn by_default(scene: &Scene<'_>, port: Port<'_>) -> Option<Notice> {
     let key = SettingKey::Rdma(device.clone(), number, RdmaKnob::DefaultGidType);
     let path = format!("/sys/kernel/config/rdma_cm/{device}/ports/{number}/default_roce_mode");
     let summary = format!(
-        "rdma_cm on {} uses {default} unless told otherwise: set it to {V2}",
+        "the rdma_cm default on {} is {default}: set it to {V2}",
         port.name()
     );
     Some(
         Notice::new(weighed(scene, RDMA, Severity::Warn), summary)
-            .with([Evidence::new("GID type of rdma_cm", default, path)])
+            .with([Evidence::new("default_roce_mode of rdma_cm", default, path)])
             .mended_by(remedy(scene, key, Value::Text(V2.to_owned()))),
     )
 }
@@ -86,7 +86,8 @@ fn of_gids(scene: &Scene<'_>, port: Port<'_>) -> Option<Notice> {
     });
     if of_v2.is_empty() {
         let summary = format!(
-            "{} has no {V2} GID: its packets are not routed and carry no ECN",
+            "{} has no {V2} GID, so its packets are not routable and carry no ECN: give its interface an IP \
+             address",
             port.name()
         );
         return Some(Notice::new(weighed(scene, RDMA, Severity::Warn), summary).with(evidence));
@@ -97,7 +98,7 @@ fn of_gids(scene: &Scene<'_>, port: Port<'_>) -> Option<Notice> {
     }
     let nic = match &port.port.netdev {
         Known::Value(nic) => nic.as_str(),
-        Known::Unknown(_) => "its interface",
+        Known::Unknown(_) => "interface",
     };
     let summary = format!(
         "{} has only link-local GIDs: give {nic} an address",
@@ -154,7 +155,7 @@ pub(super) mod tests {
                 })
             }),
         ],
-        undetermined: &[("nobody asked", || {
+        undetermined: &[("not queried", || {
             world(|port| port.gids = Known::not_asked("gid_attrs"))
         })],
     };

@@ -12,17 +12,17 @@ pub(super) const RULE: Rule = Rule {
     id: "rdma-limits-and-caps",
     number: 70,
     status: Status::Implemented,
-    title: "programs may lock too little memory for RDMA, or a device can have no read outstanding",
+    title: "the locked-memory limit is too small for RDMA, or the device allows one outstanding read at most",
     severity: Severity::Warn,
     stage: Stage::Offloads,
     profiles: ALWAYS,
     judges_by: &[Basis::Facts],
-    threshold: "a limit of locked memory of 64 MiB or less on a host with an active RDMA port, a warning at \
-                1 MiB or less; a device with one RDMA read outstanding or none",
-    effect: "registration of large buffers succeeds; no figure",
+    threshold: "RLIMIT_MEMLOCK of 64 MiB or less on a host with an active RDMA port (note), 1 MiB or less in \
+                the role rdma (warn); max_qp_rd_atom of 1 or 0 (note)",
+    effect: "large buffers can be registered; no figure",
     source: "getrlimit(2), RLIMIT_MEMLOCK; ibv_query_device(3)",
     fix: Fix::Advised(&[Class::R1]),
-    persist: "LimitMEMLOCK=infinity in the service's unit, or a file in /etc/security/limits.d",
+    persist: "LimitMEMLOCK=infinity in the unit of the service, or a file in /etc/security/limits.d",
     contested: None,
     page: include_str!("../../../../docs/rules/rdma-limits-and-caps.md"),
     check,
@@ -62,7 +62,8 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
 
 fn few_pages(scene: &Scene<'_>, limit: Bytes) -> Notice {
     let summary = format!(
-        "programs started from here may lock {limit} for RDMA buffers: set LimitMEMLOCK=infinity for the service"
+        "the locked-memory limit here is {limit}, too small for RDMA buffers: set LimitMEMLOCK=infinity for \
+         the service"
     );
     // Storage over RDMA is the kernel's own; only programs are held by this limit.
     let severity = if limit <= NOTHING {
@@ -71,7 +72,7 @@ fn few_pages(scene: &Scene<'_>, limit: Bytes) -> Notice {
         Severity::Note
     };
     Notice::new(severity, summary).with([Evidence::new(
-        "most memory that may be locked",
+        "RLIMIT_MEMLOCK",
         limit,
         "/proc/self/limits",
     )])
@@ -81,12 +82,12 @@ fn few_reads(device: &RdmaDevice) -> Option<Notice> {
     let reads = *device.limits.value()?.get("max_qp_rd_atom")?;
     (reads <= 1).then(|| {
         let summary = format!(
-            "{} has at most {reads} RDMA read under way per connection",
+            "{} allows at most {reads} outstanding RDMA read per connection",
             device.name
         );
         let path = format!("ibv_query_device {}: max_qp_rd_atom", device.name);
         Notice::new(Severity::Note, summary).with([Evidence::new(
-            "RDMA reads outstanding",
+            "max_qp_rd_atom",
             reads,
             path,
         )])

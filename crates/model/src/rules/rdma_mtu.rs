@@ -13,16 +13,18 @@ pub(super) const RULE: Rule = Rule {
     id: "rdma-mtu",
     number: 69,
     status: Status::Implemented,
-    title: "an RDMA port uses a smaller MTU than it could",
+    title: "the active RDMA MTU is below the maximum",
     severity: Severity::Warn,
     stage: Stage::Offloads,
     profiles: ALWAYS,
     judges_by: &[Basis::Facts],
-    threshold: "an active MTU below the largest and below 4096 bytes; a warning from 100 Gb/s on",
-    effect: "1024 instead of 4096 bytes is four times the packets",
+    threshold: "active_mtu below max_mtu and below 4096 bytes (note); at 100 Gb/s or more in the roles rdma \
+                and storage (warn)",
+    effect: "MTU 1024 instead of 4096 means four times the packets",
     source: "ibv_query_port(3); iboe_get_mtu in include/rdma/ib_addr.h",
     fix: Fix::Proposed(&[Class::R3]),
-    persist: "the interface's MTU in a systemd .link file or its connection; InfiniBand: the subnet manager",
+    persist: "RoCE: MTU of the interface in a systemd .link file or its connection; InfiniBand: the subnet \
+              manager",
     contested: None,
     page: include_str!("../../../../docs/rules/rdma-mtu.md"),
     check,
@@ -63,7 +65,7 @@ fn in_use(scene: &Scene<'_>, port: Port<'_>) -> Result<(u64, Evidence), Gap> {
             let bytes = mtu.as_u64();
             return Ok((
                 bytes,
-                Evidence::new("active MTU", format!("{bytes} bytes"), path),
+                Evidence::new("active_mtu", format!("{bytes} bytes"), path),
             ));
         }
         Known::Unknown(gap) => gap,
@@ -78,7 +80,7 @@ fn in_use(scene: &Scene<'_>, port: Port<'_>) -> Result<(u64, Evidence), Gap> {
         .find(|size| *size <= left);
     let path = format!("/sys/class/net/{}/mtu", nic.name);
     let active = active.unwrap_or(256);
-    let value = format!("{mtu} bytes, which leaves an RDMA MTU of {active} bytes");
+    let value = format!("{mtu} bytes, which allows an RDMA MTU of {active} bytes");
     Ok((
         u64::from(active),
         Evidence::new(format!("MTU of {}", nic.name), value, path),
@@ -103,21 +105,21 @@ fn small(scene: &Scene<'_>, port: Port<'_>, active: u64, evidence: Evidence) -> 
     let nic = port.nic(scene).filter(|_| port.is_roce());
     let what = match nic {
         Some(nic) => format!(
-            "raise the MTU of {} (all hosts and switches on the way first)",
+            "raise the MTU of {} (all hosts and switches on the path first)",
             nic.name
         ),
         None if port.is_roce() => {
-            "raise the MTU of its interface, which is not seen from here".to_owned()
+            "raise the MTU of its interface, which is not visible from here".to_owned()
         }
-        None => "set the subnet manager's partition to 4096".to_owned(),
+        None => "set the MTU of the subnet manager's partition to 4096".to_owned(),
     };
     let summary = format!(
-        "{} sends {active} of {most} bytes in a packet: {what}",
+        "{} uses an RDMA MTU of {active} of {most} bytes: {what}",
         port.name()
     );
     let max = port.port.mtu_max.get().map(|mtu| {
         let path = format!("ibv_query_port {}: max_mtu", port.name());
-        Evidence::new("largest MTU", format!("{} bytes", mtu.as_u64()), path)
+        Evidence::new("max_mtu", format!("{} bytes", mtu.as_u64()), path)
     });
     let own = nic.and_then(|nic| {
         let path = format!("/sys/class/net/{}/mtu", nic.name);
@@ -180,7 +182,7 @@ pub(super) mod tests {
             }),
             ("no RDMA", || World::of(build::host().build())),
         ],
-        undetermined: &[("nobody asked", || {
+        undetermined: &[("not queried", || {
             let mut device = infiniband("mlx5_0");
             device.ports[0].mtu_active = Known::not_asked("uverbs");
             World::of(build::host().with(|host| host.rdma.push(device)).build())
@@ -212,7 +214,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn of_a_roce_port_whose_interface_is_elsewhere_no_subnet_manager_is_spoken() {
+    fn a_roce_port_whose_interface_is_elsewhere_does_not_mention_a_subnet_manager() {
         let said = finding(
             ID,
             &world(1500, |port| {
@@ -222,7 +224,7 @@ pub(super) mod tests {
             .scene(),
         );
         assert!(
-            said.summary.contains("not seen from here"),
+            said.summary.contains("not visible from here"),
             "{}",
             said.summary
         );

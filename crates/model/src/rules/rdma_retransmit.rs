@@ -13,18 +13,18 @@ pub(super) const RULE: Rule = Rule {
     id: "rdma-retransmit",
     number: 73,
     status: Status::AdviceOnly,
-    title: "an RDMA port sends again: loss, reordering, corruption or a slow receiver",
+    title: "RDMA retransmissions: loss, reordering, corruption or a slow receiver",
     severity: Severity::Crit,
     stage: Stage::Errors,
     profiles: ALWAYS,
     judges_by: &[Basis::Counters],
-    threshold: "any growth on InfiniBand or where a priority is lossless; elsewhere more than 1e-5 of the \
-                packets (a note below that); any corrupted packet",
-    effect: "a lost packet makes a reliable connection send everything after it again; no verified figure",
+    threshold: "any retransmission on InfiniBand or with a lossless priority, or any ICRC error (crit); on \
+                other networks more than 1e-5 of the packets (crit), fewer (note); RNR NAKs (warn)",
+    effect: "after a loss, go-back-N retransmits everything that followed the lost packet; no verified figure",
     source: "drivers/infiniband/hw/mlx5/counters.c; hw_counters of bnxt_re, irdma and rxe; \
              rdma-statistic(8)",
     fix: Fix::Elsewhere,
-    persist: "nothing to keep: mend the fabric, or the program that posts too few receives",
+    persist: "nothing to set: fix the fabric, or the program that posts too few receives",
     contested: None,
     page: include_str!("../../../../docs/rules/rdma-retransmit.md"),
     check,
@@ -74,7 +74,7 @@ fn uncounted(watch: &Watch, port: Port<'_>) -> Option<Gap> {
         Cause::Absent => Gap::new(
             Cause::Absent,
             port.file("hw_counters"),
-            "the device counts no retransmission",
+            "the device has no retransmission counters",
         ),
         _ => gap,
     })
@@ -96,7 +96,7 @@ fn noticed(
         let total = lost
             .iter()
             .fold(0u64, |sum, (_, by)| sum.saturating_add(*by));
-        words = format!("{} counters, {total} in all", lost.len());
+        words = format!("{} counters, {total} in total", lost.len());
     }
     let key = |name: &str| port.key(&format!("hw/{name}"));
     let evidence = lost
@@ -119,7 +119,7 @@ fn loss(scene: &Scene<'_>, watch: &Watch, port: Port<'_>) -> Option<Notice> {
         Some(_) => Severity::Note,
         None => Severity::Warn,
     };
-    let what = "lost or reordered packets and sent again: look for drops and for paths of different length";
+    let what = "retransmitted after loss or reordering: check for drops, and for paths of different length";
     Some(noticed(watch, port, severity, what, &lost))
 }
 
@@ -140,13 +140,13 @@ fn share(watch: &Watch, port: Port<'_>, count: u64) -> Option<Ratio> {
 
 fn receiver(watch: &Watch, port: Port<'_>) -> Option<Notice> {
     let lost = grown(watch, RECEIVER, |name| port.key(&format!("hw/{name}")));
-    let what = "was not ready to receive: the program posts too few receives or is too slow";
+    let what = "had no receive posted (RNR): the program posts too few receives, or too slowly";
     (!lost.is_empty()).then(|| noticed(watch, port, Severity::Warn, what, &lost))
 }
 
 fn corrupt(watch: &Watch, port: Port<'_>) -> Option<Notice> {
     let lost = grown(watch, CORRUPT, |name| port.key(&format!("hw/{name}")));
-    let what = "received packets with a wrong checksum: look at cable, switch and memory";
+    let what = "received packets with a wrong ICRC: check cable, switch and memory";
     (!lost.is_empty()).then(|| noticed(watch, port, Severity::Crit, what, &lost))
 }
 

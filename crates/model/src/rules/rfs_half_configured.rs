@@ -11,17 +11,17 @@ use crate::setting::{NicKnob, SettingKey, Value, Class};
 pub(super) const RULE: Rule = Rule {
     id: "rfs-half-configured",
     number: 13,
-    status: Status::InPart("aRFS (`rx-ntuple-filter`) is not judged"),
-    title: "receive flow steering is set by half, so it is off",
+    status: Status::InPart("aRFS (`rx-ntuple-filter`) is not checked"),
+    title: "RFS is partially configured and has no effect",
     severity: Severity::Warn,
     stage: Stage::Locality,
     profiles: ALWAYS,
     judges_by: &[Basis::Facts],
     threshold: "exactly one of net.core.rps_sock_flow_entries and rps_flow_cnt is not 0",
-    effect: "packets go on to the CPU of the queue, not to the program's; no general figure",
+    effect: "packets reach the CPU of the program that reads them; no general figure",
     source: "Documentation/networking/scaling.rst",
     fix: Fix::Proposed(&[Class::R1]),
-    persist: "sysctl.d for rps_sock_flow_entries, a unit that runs at boot for rps_flow_cnt",
+    persist: "sysctl.d for rps_sock_flow_entries, a systemd unit at boot for rps_flow_cnt",
     contested: None,
     page: include_str!("../../../../docs/rules/rfs-half-configured.md"),
     check,
@@ -52,7 +52,7 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
         Ok(entries) => without_flows(rule, scene, entries).into_iter().collect(),
         Err(_) => {
             let cause = crate::known::Cause::Unreadable;
-            unsure(Gap::new(cause, ENTRIES_FILE, "it is no number"))
+            unsure(Gap::new(cause, ENTRIES_FILE, "not a number"))
         }
     }
 }
@@ -74,12 +74,12 @@ fn gaps(nic: &Nic) -> Vec<Gap> {
 }
 
 fn entries_evidence(entries: u64) -> Evidence {
-    Evidence::new("entries of the table of sockets", entries, ENTRIES_FILE)
+    Evidence::new("socket flow table entries", entries, ENTRIES_FILE)
 }
 
 fn flow_evidence(nic: &Nic, queue: &Queue, count: u64) -> Evidence {
     Evidence::new(
-        format!("entries of queue rx-{} of {}", queue.index, nic.name),
+        format!("rps_flow_cnt of rx-{} of {}", queue.index, nic.name),
         count,
         queue_file(nic, queue, "rps_flow_cnt"),
     )
@@ -101,7 +101,7 @@ fn without_entries(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome>
         severity: Severity::Warn,
         subject: subject(nic),
         summary: format!(
-            "flow steering of {} is set by half: {ENTRIES} is 0, so it is off; set {SUGGESTED}",
+            "RFS of {} is off because {ENTRIES} is 0: set it to {SUGGESTED}",
             nic.name
         ),
         evidence: evidence.collect(),
@@ -141,7 +141,7 @@ fn without_flows(rule: &Rule, scene: &Scene<'_>, entries: u64) -> Option<Outcome
         severity: Severity::Warn,
         subject: "host".to_owned(),
         summary: format!(
-            "flow steering is set by half: {ENTRIES} is {entries}, but every queue's rps_flow_cnt is 0: it is off"
+            "RFS is off because rps_flow_cnt of every queue is 0, while {ENTRIES} is {entries}: set both"
         ),
         evidence: evidence.collect(),
         remedies: queues

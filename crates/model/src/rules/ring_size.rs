@@ -13,20 +13,20 @@ pub(super) const RULE: Rule = Rule {
     id: "ring-size",
     number: 22,
     status: Status::Implemented,
-    title: "the receive ring is too small for its bursts, or too long for fast answers",
+    title: "the receive ring is too small and drops, or larger than low latency needs",
     severity: Severity::Warn,
     stage: Stage::Errors,
     profiles: ALWAYS,
     judges_by: &[Basis::Facts, Basis::Counters],
-    threshold: "a packet dropped for want of a descriptor while the receive ring is below its maximum; for \
-                latency, more than 1024 descriptors without a drop",
-    effect: "no more drops at the ring; no verified figure for the rate",
+    threshold: "a packet dropped for lack of a receive descriptor while the ring is below its maximum (warn); \
+                role latency: more than 1024 descriptors without a drop (note)",
+    effect: "no more drops at the ring; no verified figure for throughput",
     source: "struct rtnl_link_stats64 in include/uapi/linux/if_link.h; \
              Documentation/networking/ethtool-netlink.rst (RINGS_GET); amzn-drivers, \
              ENA_Linux_Best_Practices.rst; \
              Documentation/networking/device_drivers/ethernet/intel/ice.rst",
     fix: Fix::Proposed(&[Class::R2]),
-    persist: "systemd .link file (RxBufferSize=) or nmcli ethtool.ring-rx",
+    persist: "a systemd .link file (RxBufferSize=) or nmcli ethtool.ring-rx",
     contested: None,
     page: include_str!("../../../../docs/rules/ring-size.md"),
     check,
@@ -75,7 +75,7 @@ fn check_nic(scene: &Scene<'_>, nic: &Nic, watch: &Watch) -> Judged {
     };
     let mut evidence = vec![Evidence::new(
         "receive ring",
-        format!("{size} of at most {most} descriptors"),
+        format!("{size} descriptors, maximum {most}"),
         ethtool(nic, "rings"),
     )];
     evidence.extend(drops.evidence());
@@ -92,7 +92,8 @@ fn check_nic(scene: &Scene<'_>, nic: &Nic, watch: &Watch) -> Judged {
     if dropped && size < most {
         let to = size.saturating_mul(2).min(*most);
         let summary = format!(
-            "{} dropped packets for want of descriptors ({}): double its receive ring of {size} to {to}",
+            "{} dropped packets for lack of receive descriptors ({}): double the receive ring of {size} to \
+             {to}",
             nic.name,
             drops.words()
         );
@@ -100,7 +101,7 @@ fn check_nic(scene: &Scene<'_>, nic: &Nic, watch: &Watch) -> Judged {
     } else if !dropped && scene.profile == Profile::Latency && *size > LONG {
         drops.quiet_if_read()?;
         let summary = format!(
-            "the receive ring of {} holds {size} packets and dropped none: {LONG} may answer faster, measure it",
+            "the receive ring of {} has {size} descriptors and no drops: {LONG} may lower latency, measure it",
             nic.name
         );
         said(Severity::Note, summary, LONG)
@@ -142,7 +143,7 @@ pub(super) mod tests {
             ("a veth has no ring", || World::of(build::veth_pair().0)),
         ],
         undetermined: &[
-            ("nobody watched", || World::of(host())),
+            ("counters not watched", || World::of(host())),
             ("the counters may not be read", || {
                 World::of(host()).watched(|w| w.denied("nic/eth0/stat"))
             }),

@@ -14,18 +14,18 @@ pub(super) const RULE: Rule = Rule {
     id: "roce-congestion-signals",
     number: 72,
     status: Status::Implemented,
-    title: "congestion notifications are ignored, or pauses do their work",
+    title: "RoCE congestion notifications (CNP) are ignored, or the priority is paused instead",
     severity: Severity::Warn,
     stage: Stage::Errors,
     profiles: ALWAYS,
     judges_by: &[Basis::Counters],
-    threshold: "any notification ignored while watched; a priority of a RoCE interface paused for more than \
-                1 % of the time",
-    effect: "senders slow down instead of stopping the fabric; no verified figure",
+    threshold: "any CNP ignored while watched; a priority of a RoCE interface paused for more than 1 % of the \
+                time",
+    effect: "senders reduce their rate instead of pausing the fabric; no verified figure",
     source: "drivers/infiniband/hw/mlx5/counters.c; hw_counters of irdma and bnxt_re; \
              Documentation/networking/device_drivers/ethernet/mellanox/mlx5/counters.rst",
     fix: Fix::Advised(&[Class::R3]),
-    persist: "the card's congestion control settings by its own tool; see roce-pfc-ecn-mismatch",
+    persist: "the NIC's congestion control settings with the vendor's tool; see roce-pfc-ecn-mismatch",
     contested: None,
     page: include_str!("../../../../docs/rules/roce-congestion-signals.md"),
     check,
@@ -74,7 +74,7 @@ fn uncounted(watch: &Watch, port: Port<'_>) -> Option<Gap> {
         Cause::Absent => Gap::new(
             Cause::Absent,
             port.file("hw_counters"),
-            "the device counts nothing of its own",
+            "the device has no hw_counters",
         ),
         _ => gap,
     })
@@ -85,7 +85,7 @@ fn ignored(watch: &Watch, port: Port<'_>) -> Option<Notice> {
     let lost = grown(watch, IGNORED, key);
     let (_, by) = lost.first()?;
     let summary = format!(
-        "{} ignored {by} congestion notifications while watched: switch the reaction point on",
+        "{} ignored {by} congestion notifications (CNP) while watched: enable the reaction point (RP)",
         port.name()
     );
     let evidence = lost
@@ -107,9 +107,9 @@ fn paused(scene: &Scene<'_>, watch: &Watch, port: Port<'_>) -> Option<Notice> {
     let key = |name: &str| port.key(&format!("hw/{name}"));
     let signals = grown(watch, NOTIFIED, key);
     let what = if signals.is_empty() {
-        "without any congestion notification: ECN seems off on the fabric or the card"
+        "without any CNP: check that ECN is on in the fabric and the NIC"
     } else {
-        "although notifications came: they come too late, or too many send to one"
+        "despite CNPs: they arrive too late, or too many senders target one receiver"
     };
     let summary = format!("{} was paused {share} of the time {what}", nic.name);
     let pause = growth(
@@ -125,7 +125,7 @@ fn paused(scene: &Scene<'_>, watch: &Watch, port: Port<'_>) -> Option<Notice> {
     Some(Notice::new(Severity::Warn, summary).with(evidence))
 }
 
-#[expect(clippy::cast_precision_loss, reason = "a share needs three digits")]
+#[expect(clippy::cast_precision_loss, reason = "three significant digits are enough")]
 fn part(us: u64, span_us: f64) -> Ratio {
     Ratio::new(us as f64 / span_us)
 }
@@ -187,6 +187,6 @@ pub(super) mod tests {
         });
         let said = finding(ID, &world.scene());
         assert!(said.summary.contains("5.0 %"), "{}", said.summary);
-        assert!(said.summary.contains("ECN seems off"), "{}", said.summary);
+        assert!(said.summary.contains("check that ECN is on"), "{}", said.summary);
     }
 }

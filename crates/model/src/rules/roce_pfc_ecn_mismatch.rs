@@ -10,18 +10,20 @@ use crate::known::Known;
 pub(super) const RULE: Rule = Rule {
     id: "roce-pfc-ecn-mismatch",
     number: 71,
-    status: Status::InPart("DCQCN's own switches are not readable by a stable interface"),
-    title: "the lossless class of RoCE is not the same from end to end",
+    status: Status::InPart("whether DCQCN is enabled has no stable interface to read"),
+    title: "the lossless priority for RoCE differs between NIC, peer and switch",
     severity: Severity::Crit,
     stage: Stage::Errors,
     profiles: RDMA,
     judges_by: &[Basis::Facts],
-    threshold: "lossless priorities other than the peer's or the other end's; more than one; link-level pause \
-                beside PFC; a lossless priority that untagged packets never get; note: none at all",
-    effect: "RoCE packets are paused rather than dropped, everywhere or nowhere; no verified figure",
+    threshold: "PFC priorities that differ from the DCBX peer's (crit; one side has none: warn) or from the remote \
+                end's (crit); more than one, link-level pause together with PFC, or a lossless priority that untagged \
+                packets never get (warn); neither PFC nor pause (note)",
+    effect: "RoCE packets are paused instead of dropped on the whole path; no verified figure",
     source: "dcb-pfc(8), dcb-apptrust(8); IEEE 802.1Qbb",
     fix: Fix::Advised(&[Class::R3]),
-    persist: "lldpad, or a unit that runs `dcb pfc` and `dcb apptrust` at boot; both ends and the switches",
+    persist: "lldpad, or a systemd unit that runs `dcb pfc` and `dcb apptrust` at boot; on both ends and the \
+              switches",
     contested: None,
     page: include_str!("../../../../docs/rules/roce-pfc-ecn-mismatch.md"),
     check,
@@ -89,13 +91,13 @@ fn with_peer(nic: &Nic, dcb: &Dcb, lossless: u32) -> Option<Notice> {
         Severity::Crit
     };
     let summary = format!(
-        "lossless priorities of {}: {}, of the port it is plugged into: {}; set up both alike",
+        "lossless priorities are {1} on {0} and {2} on its switch port: configure the same on both",
         nic.name,
         priorities(lossless),
         priorities(peer)
     );
     let path = format!("RTM_GETDCB {}: DCB_ATTR_IEEE_PEER_PFC", nic.name);
-    let told = Evidence::new("the peer's, told by DCBX", priorities(peer), path);
+    let told = Evidence::new("lossless priorities of the DCBX peer", priorities(peer), path);
     Some(Notice::new(severity, summary).with([own(nic, lossless), told]))
 }
 
@@ -121,14 +123,14 @@ fn with_other_end(scene: &Scene<'_>, nic: &Nic, lossless: u32) -> Option<Notice>
         return None;
     }
     let summary = format!(
-        "lossless priorities of {}: {}, of {} at the other end: {}; set up both alike",
+        "lossless priorities are {1} on {0} and {3} on {2} at the remote end: configure the same on both",
         nic.name,
         priorities(lossless),
         other.name,
         priorities(bits)
     );
     let told = Evidence::new(
-        format!("lossless priorities of {} at the other end", other.name),
+        format!("lossless priorities of {} at the remote end", other.name),
         priorities(bits),
         format!("RTM_GETDCB {}: DCB_ATTR_IEEE_PFC pfc_en", other.name),
     );
@@ -138,7 +140,8 @@ fn with_other_end(scene: &Scene<'_>, nic: &Nic, lossless: u32) -> Option<Notice>
 fn several(nic: &Nic, lossless: u32) -> Option<Notice> {
     (lossless.count_ones() > 1).then(|| {
         let summary = format!(
-            "{} keeps {} priorities lossless ({}): one is enough, each takes buffer and may spread pauses",
+            "{} has {} lossless priorities ({}), each of which takes buffer and may spread pauses: one is \
+             enough",
             nic.name,
             lossless.count_ones(),
             priorities(lossless)
@@ -152,7 +155,7 @@ fn beside_pause(nic: &Nic, lossless: u32) -> Option<Notice> {
     let on = pause.rx.get() == Some(true) || pause.tx.get() == Some(true);
     (on && lossless != 0).then(|| {
         let summary = format!(
-            "{} pauses the whole link beside priority {}: switch link-level pause off",
+            "{} uses link-level pause together with PFC on priority {}: turn link-level pause off",
             nic.name,
             priorities(lossless)
         );
@@ -177,13 +180,13 @@ fn unreachable(nic: &Nic, dcb: &Dcb, lossless: u32) -> Option<Notice> {
     let untagged = nic.stack.upper.is_empty() && nic.stack.vlan.is_none();
     (by_tag && untagged && lossless != 0 && lossless & 1 == 0).then(|| {
         let summary = format!(
-            "{} has no VLAN and tells priorities by VLAN tag: nothing gets lossless priority {}; trust DSCP",
+            "{} has no VLAN and trusts PCP only, so no packet gets lossless priority {}: trust DSCP",
             nic.name,
             priorities(lossless)
         );
         let path = format!("RTM_GETDCB {}: DCB_ATTR_DCB_APP_TRUST_TABLE", nic.name);
         Notice::new(Severity::Warn, summary)
-            .with([own(nic, lossless), Evidence::new("priority told by", trust.join(" "), path)])
+            .with([own(nic, lossless), Evidence::new("trusted for priority", trust.join(" "), path)])
     })
 }
 
@@ -196,7 +199,8 @@ fn none(port: Port<'_>, nic: &Nic, lossless: u32) -> Option<Notice> {
         .is_some_and(|pause| pause.rx.get() == Some(true));
     (lossless == 0 && !paused).then(|| {
         let summary = format!(
-            "{} has no lossless priority and no pause: RoCE relies on ECN and retransmission; agree with the fabric",
+            "{} has no lossless priority and no pause, so RoCE relies on ECN and retransmission: check the \
+             fabric's plan",
             port.name()
         );
         Notice::new(Severity::Note, summary).with([own(nic, lossless)])
@@ -246,7 +250,7 @@ pub(super) mod tests {
                 World::of(build::host().build()).profile(Profile::Rdma)
             }),
         ],
-        undetermined: &[("nobody asked", || {
+        undetermined: &[("not queried", || {
             let mut host = host(0, |_| {});
             host.nics[0].shaping.dcb = Known::not_asked("RTM_GETDCB");
             World::of(host).profile(Profile::Rdma)

@@ -16,7 +16,7 @@ pub(super) const RULE: Rule = Rule {
     id: "rps-wrong",
     number: 12,
     status: Status::Implemented,
-    title: "receive packet steering loads one CPU, or one that has other work, or is not needed",
+    title: "RPS is redundant, missing, or targets unsuitable CPUs",
     severity: Severity::Warn,
     stage: Stage::Locality,
     profiles: &[
@@ -27,18 +27,17 @@ pub(super) const RULE: Rule = Rule {
         Profile::Measurement,
     ],
     judges_by: &[Basis::Facts, Basis::Counters, Basis::Trial],
-    threshold: "warn: all queues steered to one CPU of several, only to CPUs that ran the trial's threads \
-                or only to another node, or none steered while the one queue's CPU is more than 80 % \
-                softirq; note: as many queues as CPUs, or a mask with the interrupt's core, another node \
-                or CPUs set apart (warn for latency)",
-    effect: "an interrupt between CPUs and a second queue for every packet; contested, measure it \
-             (OpenShift turned RPS off by default, the ENA guide advises it for more CPUs than queues)",
+    threshold: "warn: RPS of all queues targets one CPU of several, only CPUs of the trial's threads, or only \
+                a remote node; or no RPS while the CPU of the only queue has more than 80 % softirq; note: as \
+                many queues as CPUs, or a mask that includes the IRQ's core, a remote node or isolated CPUs \
+                (role latency: warn)",
+    effect: "saves an inter-processor interrupt and a backlog queue; contested, measure it",
     source: "Documentation/networking/scaling.rst; amzn-drivers, ENA_Linux_Best_Practices.rst; \
              openshift/cluster-node-tuning-operator#1370",
     fix: Fix::Proposed(&[Class::R1]),
-    persist: "a unit that runs at boot; net.core.rps_default_mask for new queues",
+    persist: "a systemd unit at boot; net.core.rps_default_mask for new queues",
     contested: Some(
-        "the ENA guide recommends it where CPUs outnumber queues; OpenShift turned it off by default",
+        "the ENA guide recommends RPS where CPUs outnumber queues; OpenShift turned it off by default",
     ),
     page: include_str!("../../../../docs/rules/rps-wrong.md"),
     check,
@@ -79,7 +78,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
         .iter()
         .map(|(queue, cpus)| {
             Evidence::new(
-                format!("CPUs that queue rx-{} is steered to", queue.index),
+                format!("rps_cpus of rx-{}", queue.index),
                 cpus,
                 queue_file(nic, queue, "rps_cpus"),
             )
@@ -105,7 +104,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
         Said {
             severity,
             subject: subject(nic),
-            summary: format!("receive packet steering of {}: {why}; try it off", nic.name),
+            summary: format!("RPS of {}: {why}; try it off", nic.name),
             evidence,
             remedies,
         },
@@ -120,7 +119,7 @@ fn by_default(scene: &Scene<'_>) -> Option<Evidence> {
         .is_ok_and(|cpus| !cpus.is_empty())
         .then(|| {
             let path = "/proc/sys/net/core/rps_default_mask";
-            Evidence::new("mask that new queues get", mask, path)
+            Evidence::new("rps_default_mask", mask, path)
         })
 }
 
@@ -138,21 +137,21 @@ fn fault(
     let workers = workers(scene);
     if !workers.is_empty() && targets.is_subset(&workers) && workers != online {
         let why = format!(
-            "packets go only to CPUs {}, which ran the trial's threads",
+            "it targets only CPUs {}, which ran the trial's threads",
             brief(&targets)
         );
         return Some((Severity::Warn, why));
     }
     if targets.len() == 1 {
         let why = format!(
-            "every packet goes to CPU {targets}, one of {}",
+            "it sends every packet to CPU {targets}, one of {}",
             online.len()
         );
         return Some((Severity::Warn, why));
     }
     (queues >= online.len()).then(|| {
         let why = format!(
-            "{queues} receive queues for {} CPUs spread already",
+            "{queues} receive queues already cover {} CPUs",
             online.len()
         );
         (Severity::Note, why)
@@ -182,7 +181,7 @@ fn misplaced(
         _ => CpuSet::empty(),
     };
     if far == targets {
-        let why = format!("every packet goes to another node, to CPUs {}", brief(&far));
+        let why = format!("it targets only CPUs of a remote node, {}", brief(&far));
         return Some((Severity::Warn, why));
     }
     if !apart.is_empty() {
@@ -193,11 +192,11 @@ fn misplaced(
         };
         return Some((
             severity,
-            format!("packets go to CPUs {}, which were set apart", brief(&apart)),
+            format!("it targets the isolated CPUs {}", brief(&apart)),
         ));
     }
     if !far.is_empty() {
-        let why = format!("some packets go to another node, to CPUs {}", brief(&far));
+        let why = format!("it includes CPUs of a remote node, {}", brief(&far));
         return Some((Severity::Note, why));
     }
     steered.iter().find_map(|(queue, cpus)| {
@@ -209,7 +208,7 @@ fn misplaced(
         let shared = cpus.and(&core);
         (!shared.is_empty()).then(|| {
             let why = format!(
-                "the mask of rx-{} holds CPUs {}, the core that takes its interrupt",
+                "the mask of rx-{} includes CPUs {}, the core that handles its interrupt",
                 queue.index,
                 brief(&shared)
             );
@@ -234,7 +233,7 @@ fn needed_and_off(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> 
         return None;
     }
     let off = Evidence::new(
-        format!("CPUs that queue rx-{} is steered to", queue.index),
+        format!("rps_cpus of rx-{}", queue.index),
         "none",
         queue_file(nic, queue, "rps_cpus"),
     );
@@ -244,7 +243,7 @@ fn needed_and_off(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> 
         severity: Severity::Warn,
         subject: subject(nic),
         summary: format!(
-            "the one queue of {} fills CPU {cpu} with softirq: try steering its packets to CPUs {}",
+            "the only queue of {} saturates CPU {cpu} with softirq: try RPS to CPUs {}",
             nic.name,
             brief(&others)
         ),
@@ -336,7 +335,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_mask_on_another_node_on_set_apart_cpus_or_on_the_interrupts_core_is_found() {
+    fn a_mask_with_a_remote_node_isolated_cpus_or_the_core_of_the_interrupt_is_found() {
         let server = |rps: &str| {
             build::host()
                 .nodes(2, 4)
@@ -345,7 +344,7 @@ pub(super) mod tests {
         };
         let far = finding(ID, &scene(&server("0-3")));
         assert_eq!(far.severity, Severity::Warn);
-        assert!(far.summary.contains("another node"), "{}", far.summary);
+        assert!(far.summary.contains("remote node"), "{}", far.summary);
         assert_eq!(
             finding(ID, &scene(&server("3,5-7"))).severity,
             Severity::Note

@@ -11,17 +11,17 @@ pub(super) const RULE: Rule = Rule {
     id: "rss-fields-narrow",
     number: 11,
     status: Status::Implemented,
-    title: "the receive hash leaves the ports out",
+    title: "the RSS hash does not include the ports",
     severity: Severity::Warn,
     stage: Stage::Locality,
     profiles: ALWAYS,
     judges_by: &[Basis::Facts],
-    threshold: "ports not hashed: warn for TCP, and for UDP under a VXLAN or Geneve tunnel; note for other \
-                UDP, and for a hash made symmetric",
-    effect: "without ports all flows between two hosts land in one queue, on one core; no general figure",
+    threshold: "ports not hashed for TCP, or for UDP below a VXLAN or Geneve tunnel (warn), for other UDP \
+                (note); symmetric hash (note)",
+    effect: "without ports, all flows between two hosts use one queue and one core; no general figure",
     source: "Documentation/networking/scaling.rst; ethtool(8), rx-flow-hash",
     fix: Fix::Proposed(&[Class::R1]),
-    persist: "a unit that runs at boot",
+    persist: "a systemd unit at boot",
     contested: None,
     page: include_str!("../../../../docs/rules/rss-fields-narrow.md"),
     check,
@@ -68,7 +68,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
         .iter()
         .map(|(kind, hashed)| {
             Evidence::new(
-                format!("what is hashed of {kind}"),
+                format!("RSS hash fields of {kind}"),
                 hashed,
                 format!("ioctl ETHTOOL_GRXFH {} {kind}", nic.name),
             )
@@ -76,7 +76,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
         .collect();
     evidence.extend(tunnel.map(|upper| {
         let path = format!("/sys/class/net/{}", upper.name);
-        Evidence::new("tunnel on the card", &upper.name, path)
+        Evidence::new("tunnel on the NIC", &upper.name, path)
     }));
     Some(found(
         rule,
@@ -89,7 +89,8 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
             },
             subject: subject(nic),
             summary: format!(
-                "the receive hash of {} leaves the ports of {} out: flows of two hosts share one queue; hash sdfn",
+                "the RSS hash of {} does not include the ports of {}, so all flows between two hosts share one \
+                 queue: set rx-flow-hash sdfn",
                 nic.name,
                 kinds.join(", ")
             ),
@@ -121,17 +122,18 @@ fn tunnel_on<'a>(host: &'a Host, nic: &Nic) -> Option<&'a Nic> {
 
 fn made_symmetric(nic: &Nic, rss: &Rss) -> Said {
     let request = format!("netlink ethtool RSS_GET {}", nic.name);
-    let function = rss.function.value().map_or("not known", String::as_str);
+    let function = rss.function.value().map_or("unknown", String::as_str);
     Said {
         severity: Severity::Note,
         subject: subject(nic),
         summary: format!(
-            "the receive hash of {} is made symmetric, which spreads flows less: off unless a program needs it",
+            "the RSS hash of {} is symmetric, which spreads flows less: turn that off unless a program needs \
+             it",
             nic.name
         ),
         evidence: vec![
-            Evidence::new("input of the hash", "symmetric-xor", request.clone()),
-            Evidence::new("function of the hash", function, request),
+            Evidence::new("input transformation", "symmetric-xor", request.clone()),
+            Evidence::new("hash function", function, request),
         ],
         remedies: Vec::new(),
     }
@@ -163,7 +165,7 @@ pub(super) mod tests {
             ("addresses and ports", || World::of(server("sdfn", "sdfn"))),
             ("a pair without a wire", || World::of(build::veth_pair().0)),
         ],
-        undetermined: &[("nobody asked", || {
+        undetermined: &[("not queried", || {
             let mut host = server("sd", "sd");
             host.nics[0].dispatch.rss = Known::not_asked("ioctl ETHTOOL_GRXFH");
             World::of(host)

@@ -14,18 +14,18 @@ pub(super) const RULE: Rule = Rule {
     id: "rss-table-uneven",
     number: 10,
     status: Status::Implemented,
-    title: "the receive hash's table leaves queues out or prefers some",
+    title: "the RSS indirection table skips or favors queues",
     severity: Severity::Warn,
     stage: Stage::Locality,
     profiles: ALWAYS,
     judges_by: &[Basis::Facts],
-    threshold: "a queue in use without an entry (where fewer than 16 have one), or one with more than 1.5 \
-                times the entries of another and more than one entry apart",
-    effect: "a queue without an entry is an idle core; with one queue in the table the card has one",
+    threshold: "a queue without an entry (if fewer than 16 have one), or with more than 1.5 times the entries \
+                of another and more than one entry apart",
+    effect: "a queue without an entry leaves a core idle; with one queue in the table the NIC uses one queue",
     source: "Documentation/networking/scaling.rst; Documentation/networking/ethtool-netlink.rst \
              (RSS_GET); Xilinx-CNS/onload#208",
     fix: Fix::Proposed(&[Class::R2]),
-    persist: "a unit that runs at boot and after every change of channels",
+    persist: "a systemd unit at boot and after every channel change",
     contested: None,
     page: include_str!("../../../../docs/rules/rss-table-uneven.md"),
     check,
@@ -69,8 +69,8 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
     let left_out = entries.len() < queues && entries.len() < HARDWARE_LIMIT;
     let uneven = most > least + 1 && real(most) > UNEVEN * real(least);
     let why = match (left_out, uneven) {
-        (true, _) => format!("only {} of {queues} queues are in it", entries.len()),
-        (false, true) => format!("one queue has {most} entries, another {least}"),
+        (true, _) => format!("only {} of {queues} queues have entries", entries.len()),
+        (false, true) => format!("one queue has {most} entries and another {least}"),
         (false, false) => return None,
     };
     let request = format!("netlink ethtool RSS_GET {}", nic.name);
@@ -87,7 +87,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
             severity: Severity::Warn,
             subject: subject(nic),
             summary: format!(
-                "the receive hash's table of {} is uneven: {why}; make it even over {queues}",
+                "the RSS indirection table of {} is uneven: {why}; distribute it equally over {queues} queues",
                 nic.name
             ),
             evidence: vec![

@@ -15,14 +15,14 @@ pub(super) const RULE: Rule = Rule {
     id: "rx-alloc-fail-or-page-pool-slow",
     number: 24,
     status: Status::Implemented,
-    title: "the driver gets no memory for received packets, or gets it slowly",
+    title: "receive buffer allocation fails or bypasses the page pool",
     severity: Severity::Warn,
     stage: Stage::Errors,
     profiles: ALWAYS,
     judges_by: &[Basis::Counters],
-    threshold: "any failed allocation of a receive buffer (warn); more than 1 % of the page pool's \
-                allocations by the slow way (note)",
-    effect: "no drops for want of memory; no verified figure for the slow way",
+    threshold: "any failed receive buffer allocation (warn); alloc-slow above 1 % of page pool allocations \
+                (note)",
+    effect: "no drops for lack of memory; no verified figure for alloc-slow",
     source: "Documentation/networking/page_pool.rst; Documentation/netlink/specs/netdev.yaml \
              (qstats-get, page-pool-stats-get); amzn-drivers, ENA_Linux_Best_Practices.rst",
     fix: Fix::Proposed(&[Class::R1]),
@@ -84,7 +84,8 @@ fn check_nic(scene: &Scene<'_>, nic: &Nic, watch: &Watch) -> Judged {
         severity: Severity::Warn,
         subject: subject(nic),
         summary: format!(
-            "{} got no memory for received packets ({}): keep more memory free, or find who takes it",
+            "receive buffer allocation failed on {} ({}): raise vm.min_free_kbytes, or find what uses the \
+             memory",
             nic.name,
             failed.words()
         ),
@@ -115,7 +116,8 @@ fn slow(watch: &Watch, nic: &Nic) -> Option<Said> {
         severity: Severity::Note,
         subject: subject(nic),
         summary: format!(
-            "{} of the page allocations of {} take the slow way: a reader on another node, or too slow?",
+            "{} of the page pool allocations of {} are slow (alloc-slow): check for a slow reader, or one on a \
+             remote node",
             Ratio::new(share),
             nic.name
         ),
@@ -171,7 +173,7 @@ pub(super) mod tests {
             }),
         ],
         undetermined: &[
-            ("nobody watched", || World::of(host())),
+            ("counters not watched", || World::of(host())),
             ("the counters may not be read", || {
                 World::of(host()).watched(|w| w.denied("nic/eth0/qstat"))
             }),

@@ -223,7 +223,7 @@ fn on_queues(nic: &Nic) -> Option<Shaper> {
             );
             Some((
                 rate,
-                Evidence::new(format!("most of queue tx-{}", queue.index), rate, path),
+                Evidence::new(format!("tx_maxrate of tx-{}", queue.index), rate, path),
             ))
         })
         .collect();
@@ -255,7 +255,7 @@ fn on_traffic_classes(nic: &Nic) -> Option<Shaper> {
         .collect();
     let of_all = shaping.iter().any(|(class, _)| *class == usual);
     let places = shaping.into_iter().map(|(class, rate)| {
-        let what = format!("most of traffic class {class}");
+        let what = format!("maximum rate of traffic class {class}");
         (rate, Evidence::new(what, rate, &*path))
     });
     slowest(

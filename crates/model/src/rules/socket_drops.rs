@@ -11,18 +11,18 @@ use crate::watch::Watch;
 pub(super) const RULE: Rule = Rule {
     id: "socket-drops",
     number: 62,
-    status: Status::InPart("drops of single sockets (inet_diag) are not judged"),
+    status: Status::InPart("drops per socket (inet_diag) are not checked"),
     title: "packets are dropped at sockets",
     severity: Severity::Warn,
     stage: Stage::Errors,
     profiles: ALWAYS,
     judges_by: &[Basis::Counters],
-    threshold: "any drop at a socket while watched (warn); receive buffers pruned or windows closed without a \
+    threshold: "any drop at a socket while watched (warn); receive buffers pruned or zero windows without a \
                 drop (note)",
-    effect: "each drop is sent again by TCP and lost by UDP; there is no general figure",
+    effect: "TCP retransmits a dropped packet, UDP loses it; no general figure",
     source: "Documentation/networking/snmp_counter.rst",
     fix: Fix::Proposed(&[Class::R1]),
-    persist: "the program's own listen backlog and SO_RCVBUF; /etc/sysctl.d/90-linerate.conf for their limits",
+    persist: "the program's listen backlog and SO_RCVBUF; /etc/sysctl.d/90-linerate.conf for their limits",
     contested: None,
     page: include_str!("../../../../docs/rules/socket-drops.md"),
     check,
@@ -39,8 +39,8 @@ struct Trouble {
 const TROUBLES: [Trouble; 4] = [
     Trouble {
         severity: Severity::Warn,
-        what: "connections were refused because accept queues were full",
-        mend: "raise the program's backlog and net.core.somaxconn, or accept faster",
+        what: "connections were dropped because accept queues were full",
+        mend: "raise the program's listen backlog and net.core.somaxconn, or accept faster",
         keys: &[
             "netstat/TcpExt/ListenOverflows",
             "netstat/TcpExt/ListenDrops",
@@ -72,8 +72,8 @@ const TROUBLES: [Trouble; 4] = [
     },
     Trouble {
         severity: Severity::Note,
-        what: "receive buffers ran full, without a drop",
-        mend: "the reader is slower than the sender; that may be as it should",
+        what: "receive buffers ran full without a drop",
+        mend: "the reader is slower than the sender, which may be intended",
         keys: &[
             "netstat/TcpExt/PruneCalled",
             "netstat/TcpExt/TCPRcvCollapsed",
@@ -127,7 +127,7 @@ fn judge(
         severity: trouble.severity,
         subject: "host".to_owned(),
         summary: format!(
-            "{} ({sum} counts in {}): {}",
+            "{} ({sum} events in {}): {}",
             trouble.what, watch.span_ns, trouble.mend
         ),
         evidence,

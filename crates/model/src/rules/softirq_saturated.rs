@@ -15,17 +15,17 @@ pub(super) const RULE: Rule = Rule {
     id: "softirq-saturated",
     number: 18,
     status: Status::Implemented,
-    title: "a CPU has no time left but for packets",
+    title: "a CPU is saturated by softirq",
     severity: Severity::Crit,
     stage: Stage::Saturation,
     profiles: ALWAYS,
     judges_by: &[Basis::Counters],
-    threshold: "more than 80 % of a CPU's time in softirq and interrupts while it was watched",
-    effect: "this CPU is the limit of what its queues carry; no sysctl moves it",
+    threshold: "more than 80 % of a CPU's time in softirq and interrupts while watched",
+    effect: "this CPU limits the throughput of its queues; no sysctl lifts that",
     source: "Documentation/filesystems/proc.rst (/proc/stat); Documentation/accounting/psi.rst; \
              amzn-drivers, ENA_Linux_Best_Practices.rst",
     fix: Fix::Elsewhere,
-    persist: "as the rule that spreads the work (irq-single-cpu, queues-too-few, rss-table-uneven)",
+    persist: "see the rule that spreads the work (irq-single-cpu, queues-too-few, rss-table-uneven)",
     contested: None,
     page: include_str!("../../../../docs/rules/softirq-saturated.md"),
     check,
@@ -74,14 +74,15 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
     let pressure = "pressure/irq/total_us";
     let stalled = watch.grown(pressure).get().filter(|grown| *grown > 0);
     evidence.extend(stalled.map(|us| {
-        let what = "time that tasks waited for interrupts";
+        let what = "time that tasks stalled on interrupts";
         Evidence::new(what, format!("{us} us"), watch.path(pressure))
     }));
     let said = Said {
         severity: Severity::Crit,
         subject: format!("cpu/{worst}"),
         summary: format!(
-            "CPU {worst}{whose} spends {} of its time on packets{others}: spread them over more CPUs",
+            "CPU {worst}{whose} spends {} of its time in softirq and interrupts{others}: spread them over more \
+             CPUs",
             percent(share)
         ),
         evidence,
@@ -110,7 +111,7 @@ fn interrupts(scene: &Scene<'_>, watch: &Watch, cpu: CpuId) -> Vec<Evidence> {
     all.filter_map(|taken| {
         let count = irq_counts(watch, taken.irq).get(&cpu).copied()?;
         Some(Evidence::new(
-            format!("interrupts {} on CPU {cpu}", taken.irq),
+            format!("IRQs {} on CPU {cpu}", taken.irq),
             count,
             format!("/sys/kernel/irq/{}/per_cpu_count", taken.irq),
         ))
@@ -130,7 +131,7 @@ pub(super) mod tests {
         fires: &[("a CPU full of softirq", || loaded(0.95))],
         silent: &[("a CPU with time left", || loaded(0.6))],
         undetermined: &[
-            ("nobody watched", || World::of(build::veth_pair().0)),
+            ("counters not watched", || World::of(build::veth_pair().0)),
             ("the kernel's file was not read", || {
                 World::of(build::veth_pair().0).watched(|watch| watch.without("cpu/0/time"))
             }),

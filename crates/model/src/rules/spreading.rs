@@ -99,11 +99,7 @@ impl Taken<'_> {
     /// Where it is delivered, as evidence.
     pub(super) fn evidence(&self) -> Evidence {
         Evidence::new(
-            format!(
-                "CPUs of interrupt {} ({})",
-                self.irq,
-                queue_name(self.queue)
-            ),
+            format!("CPUs of IRQ {} ({})", self.irq, queue_name(self.queue)),
             self.cpus,
             format!("/proc/irq/{}/effective_affinity_list", self.irq),
         )
@@ -300,7 +296,7 @@ pub(super) fn softirq_share(watch: &Watch, cpu: CpuId) -> Known<f64> {
 /// Such a share as evidence.
 pub(super) fn softirq_evidence(watch: &Watch, cpu: CpuId, share: f64) -> Evidence {
     Evidence::new(
-        format!("time of CPU {cpu} in interrupts and softirq"),
+        format!("time of CPU {cpu} in softirq and interrupts"),
         percent(share),
         watch.path(&format!("cpu/{cpu}/time/softirq")),
     )

@@ -12,18 +12,18 @@ pub(super) const RULE: Rule = Rule {
     id: "sysctl-legacy-or-harmful",
     number: 63,
     status: Status::AdviceOnly,
-    title: "a sysctl file sets what has no effect any more, or a harmful value",
+    title: "a sysctl file sets an obsolete or harmful value",
     severity: Severity::Note,
     stage: Stage::Tuning,
     profiles: ALWAYS,
     judges_by: &[Basis::Facts],
     threshold: "a line that sets tcp_low_latency, tcp_fack, tcp_tw_recycle, tcp_mem, tcp_timestamps=0, \
-                tcp_adv_win_scale (since 6.6), netdev_max_backlog from 250000, or a tcp_rmem or tcp_wmem whose \
-                maximum is below its default",
-    effect: "none of its own: such lines hide what the host really does",
+                tcp_adv_win_scale (since Linux 6.6), netdev_max_backlog of 250000 or more, or a tcp_rmem or \
+                tcp_wmem with a maximum below its default",
+    effect: "none by itself: such lines hide the effective configuration",
     source: "Documentation/networking/ip-sysctl.rst; sysctl.d(5)",
     fix: Fix::Advised(&[Class::R1]),
-    persist: "take the line out of the file that holds it",
+    persist: "remove the line from the file",
     contested: None,
     page: include_str!("../../../../docs/rules/sysctl-legacy-or-harmful.md"),
     check,
@@ -62,19 +62,19 @@ fn fault(host: &Host, line: &SysctlLine) -> Option<&'static str> {
         .filter_map(|number| number.parse().ok())
         .collect();
     match name(line).as_str() {
-        "net.ipv4.tcp_low_latency" | "net.ipv4.tcp_fack" => Some("it has no effect any more"),
-        "net.ipv4.tcp_tw_recycle" => Some("the kernel has no such sysctl since 4.12"),
+        "net.ipv4.tcp_low_latency" | "net.ipv4.tcp_fack" => Some("it no longer has an effect"),
+        "net.ipv4.tcp_tw_recycle" => Some("removed in Linux 4.12"),
         "net.ipv4.tcp_adv_win_scale" if release(host).is_some_and(|own| own >= NO_WIN_SCALE) => {
-            Some("the kernel does not use it since 6.6")
+            Some("unused since Linux 6.6")
         }
         "net.ipv4.tcp_mem" => {
-            Some("it counts pages, for all of TCP; the kernel sizes it by memory")
+            Some("it counts pages for all of TCP, and the kernel sizes it by memory")
         }
         "net.ipv4.tcp_timestamps" if numbers == [0] => {
-            Some("round trips are measured seldom without timestamps")
+            Some("without timestamps RTT is sampled rarely")
         }
         "net.core.netdev_max_backlog" if numbers.first() >= Some(&BACKLOG_COPIED) => {
-            Some("such a queue only makes packets old")
+            Some("a queue that long only adds latency")
         }
         "net.ipv4.tcp_rmem" | "net.ipv4.tcp_wmem" => match numbers.as_slice() {
             [_, start, most] if most < start => Some("its maximum is below its default"),
@@ -101,10 +101,10 @@ fn judge(host: &Host, line: &SysctlLine, winner: Option<&SysctlLine>, why: &str)
     if let Known::Value(running) = host.sysctl(&name(line)) {
         let running = format!("`{}`", crate::setting::fold_blanks(&running));
         let path = crate::buffers::path(&name(line));
-        evidence.push(Evidence::new("the running value", running, path));
+        evidence.push(Evidence::new("running value", running, path));
     }
     let wins = if winner.is_some() {
-        " (a later line wins)"
+        " (overridden by a later line)"
     } else {
         ""
     };
@@ -115,7 +115,7 @@ fn judge(host: &Host, line: &SysctlLine, winner: Option<&SysctlLine>, why: &str)
         severity: Severity::Note,
         subject: "host".to_owned(),
         summary: format!(
-            "{file}:{} sets {}{wins}: {why}; take the line out",
+            "{file}:{} sets {}{wins}: {why}; remove the line",
             line.line,
             name(line)
         ),
@@ -187,7 +187,7 @@ pub(super) mod tests {
         ]);
         let said = finding(ID, &scene(&host));
         assert_eq!(said.severity, Severity::Note);
-        assert!(said.summary.contains("later line wins"), "{}", said.summary);
+        assert!(said.summary.contains("overridden by a later line"), "{}", said.summary);
         let values: Vec<&str> = said.evidence.iter().map(|e| e.value.as_str()).collect();
         assert_eq!(values, ["`0`", "`1`", "`1`"]);
     }

@@ -16,16 +16,16 @@ pub(super) const RULE: Rule = Rule {
     id: "tcp-buffer-below-bdp",
     number: 57,
     status: Status::Implemented,
-    title: "the largest TCP buffer is too small for the path",
+    title: "tcp_wmem or tcp_rmem maximum is too small for the path",
     severity: Severity::Warn,
     stage: Stage::Offloads,
     profiles: BULK,
     judges_by: &[Basis::Facts, Basis::Trial],
-    threshold: "maximum of tcp_wmem below 4 MiB or of tcp_rmem below 6 MiB (what kernels ship with; less \
-                where memory is below 1.5 GiB), or below 2 x rate x round-trip time of one flow (4 x when \
-                TCP_INFO shows the flow limited by it for more than 20 % of its time)",
-    effect: "one flow passes at most its window in a round trip: if the whole buffer were window, 6 MiB \
-             pass 50 Gb/s at 1 ms, 5 at 10 ms, 0.5 at 100 ms",
+    threshold: "tcp_wmem maximum below 4 MiB or tcp_rmem maximum below 6 MiB (the kernel's defaults; lower if \
+                memory is below 1.5 GiB), or below 2 x rate x RTT of one flow (4 x if TCP_INFO shows the flow \
+                limited by it for more than 20 % of its busy time)",
+    effect: "one flow carries at most one window per RTT: with the whole buffer as window, 6 MiB carries 50 \
+             Gb/s at 1 ms, 5 at 10 ms, 0.5 at 100 ms",
     source: "Documentation/networking/ip-sysctl.rst (tcp_rmem, tcp_wmem); tcp(7)",
     fix: Fix::Proposed(&[Class::R1]),
     persist: "/etc/sysctl.d/90-linerate.conf",
@@ -64,7 +64,7 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
 fn finding(rule: &Rule, scene: &Scene<'_>, needs: &[Need]) -> Outcome {
     let names: Vec<String> = needs
         .iter()
-        .map(|need| format!("{} stops at {}", need.buffer.sysctl(), need.limits.max))
+        .map(|need| format!("{} maximum is {}", need.buffer.sysctl(), need.limits.max))
         .collect();
     let remedies = needs
         .iter()
@@ -84,7 +84,7 @@ fn finding(rule: &Rule, scene: &Scene<'_>, needs: &[Need]) -> Outcome {
         Said {
             severity: Severity::Warn,
             subject: "host".to_owned(),
-            summary: format!("{}: raise the maximum", names.join(" and ")),
+            summary: format!("{}, too small for the path: raise it", names.join(" and ")),
             evidence: needs
                 .iter()
                 .flat_map(|need| need.evidence.clone())
@@ -110,13 +110,13 @@ fn need(scene: &Scene<'_>, buffer: Buffer, limits: Limits) -> Option<Need> {
         return None;
     }
     let mut evidence = vec![Evidence::new(
-        format!("{} (least, first, largest {buffer})", buffer.sysctl()),
+        format!("{} (minimum, default, maximum {buffer})", buffer.sysctl()),
         limits,
         buffers::path(buffer.sysctl()),
     )];
     if limits.max < shipped {
         evidence.push(Evidence::new(
-            "maximum that kernels ship with",
+            "kernel default maximum",
             shipped,
             "net/ipv4/tcp.c tcp_init",
         ));
@@ -168,7 +168,7 @@ fn demand(scene: &Scene<'_>, buffer: Buffer) -> Option<Demand> {
     let often = limited.is_some_and(|share| share > threshold::LIMITED_SHARE);
     let times = if often { 4 } else { 2 };
     let mut evidence = vec![Evidence::new(
-        "rate of one flow x smallest round-trip time",
+        "rate of one flow x minimum RTT",
         format!("{rate} x {rtt} = {bdp}"),
         "the trial, TCP_INFO tcpi_min_rtt",
     )];
@@ -185,7 +185,7 @@ fn limited_evidence(buffer: Buffer, share: Ratio) -> Evidence {
         Buffer::Receive => "tcpi_rwnd_limited",
     };
     Evidence::new(
-        format!("share of the busy time that the {buffer} limited"),
+        format!("share of busy time limited by the {buffer}"),
         share,
         format!("TCP_INFO {field} / tcpi_busy_time"),
     )

@@ -16,20 +16,20 @@ pub(super) const RULE: Rule = Rule {
     id: "tcp-cc-qdisc",
     number: 59,
     status: Status::Implemented,
-    title: "the congestion control is not the usual one, or paces without fq",
+    title: "congestion control other than cubic, or bbr without fq",
     severity: Severity::Note,
     stage: Stage::Tuning,
     profiles: BULK,
     judges_by: &[Basis::Facts],
     threshold: "congestion control other than cubic, except bbr with fq as root qdisc",
-    effect: "depends on the path, measure it: one flow over veth made 18 Gb/s with bbr and 25 Gb/s with \
-             cubic (measured for linerate, Linux 6.18); at 10 % loss bpftune saw the reverse, cubic 58 \
-             and bbr 490 Mb/s",
+    effect: "depends on the path, measure it: one flow over veth reached 18 Gb/s with bbr and 25 Gb/s with \
+             cubic (measured for linerate, Linux 6.18); at 10 % loss bpftune reports cubic 58 and bbr 490 Mb/s",
     source: "net/ipv4/tcp_bbr.c; tc-fq(8); oracle/bpftune",
     fix: Fix::Proposed(&[Class::R0, Class::R1]),
     persist: "/etc/sysctl.d/90-linerate.conf",
     contested: Some(
-        "fq beside bbr saves timers, says tcp_bbr.c; on a path without loss cubic is often as fast",
+        "bbr with fq avoids a pacing timer per socket (tcp_bbr.c); on a path without loss cubic is often as \
+         fast",
     ),
     page: include_str!("../../../../docs/rules/tcp-cc-qdisc.md"),
     check,
@@ -42,7 +42,7 @@ const AVAILABLE: &str = "net.ipv4.tcp_available_congestion_control";
 const ALLOWED: &str = "net.ipv4.tcp_allowed_congestion_control";
 
 const FORBIDDEN: &str =
-    " (tcp_allowed_congestion_control forbids it here; a program may use TCP_CONGESTION)";
+    " (not in tcp_allowed_congestion_control here; a program may use TCP_CONGESTION)";
 
 fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
     // Only the sender's congestion control moves data.
@@ -65,11 +65,11 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
             Ok(without_fq) if without_fq.is_empty() => return Vec::new(),
             Ok(without_fq) => {
                 evidence.extend(without_fq);
-                "bbr without fq paces with one timer for each connection"
+                "which without fq paces with one timer per connection"
             }
             Err(missing) => return unsure(missing),
         },
-        _ => "it is not the default, cubic",
+        _ => "not the default, cubic",
     };
     // A trial that names its own congestion control does not follow the sysctl.
     let follows = scene
@@ -83,7 +83,7 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
     let forbidden = match scene.host.sysctl(ALLOWED) {
         Known::Value(text) if available && !names_cubic(&text) => {
             evidence.push(Evidence::new(
-                "congestion controls allowed in namespaces",
+                "allowed congestion controls",
                 crate::setting::fold_blanks(&text),
                 crate::buffers::path(ALLOWED),
             ));
@@ -105,7 +105,7 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
             severity: Severity::Note,
             subject: "host".to_owned(),
             summary: format!(
-                "congestion control is {control}: {why}; cubic may be faster, measure it{}",
+                "congestion control is {control}, {why}: try cubic and measure{}",
                 if forbidden { FORBIDDEN } else { "" }
             ),
             evidence,
@@ -141,7 +141,7 @@ fn paced_by(scene: &Scene<'_>) -> Result<Vec<Evidence>, Vec<Gap>> {
     let mut missing = Vec::new();
     let judged = nics(scene);
     if judged.is_empty() {
-        let why = "no interface to judge: it is not there, or none is up";
+        let why = "no interface to check: it does not exist, or none is up";
         missing.push(Gap::new(Cause::Absent, "/sys/class/net", why));
     }
     for nic in judged {
@@ -224,7 +224,7 @@ pub(super) mod tests {
             remedies(&said),
             ["sysctl/net.ipv4.tcp_congestion_control: bbr -> cubic"]
         );
-        assert!(said.summary.contains("measure it"));
+        assert!(said.summary.contains("and measure"));
     }
 
     #[test]
@@ -262,7 +262,7 @@ pub(super) mod tests {
         let host = host("bbr", "noqueue").sysctl(ALLOWED, "reno bbr").build();
         let said = finding(ID, &scene(&host));
         assert_eq!(remedies(&said), [""; 0]);
-        assert!(said.summary.contains("forbids it"), "{}", said.summary);
+        assert!(said.summary.contains("not in tcp_allowed"), "{}", said.summary);
     }
 
     #[test]

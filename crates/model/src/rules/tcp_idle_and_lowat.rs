@@ -11,19 +11,19 @@ pub(super) const RULE: Rule = Rule {
     id: "tcp-idle-and-lowat",
     number: 61,
     status: Status::Implemented,
-    title: "connections begin anew after a pause, or queue without bound before sending",
+    title: "cwnd is reset after idle, or the unsent queue is unlimited",
     severity: Severity::Note,
     stage: Stage::Tuning,
     profiles: &[Profile::Latency, Profile::Storage],
     judges_by: &[Basis::Facts],
-    threshold: "tcp_slow_start_after_idle 1; where latency counts also tcp_notsent_lowat without a bound",
-    effect: "no verified figure: it matters to long connections with pauses; measure it",
+    threshold: "tcp_slow_start_after_idle is 1; role latency: also tcp_notsent_lowat is unlimited",
+    effect: "no verified figure: it matters to long connections with idle periods; measure it",
     source: "Documentation/networking/ip-sysctl.rst (tcp_slow_start_after_idle, tcp_notsent_lowat); \
              TuneD, profile network-throughput",
     fix: Fix::Proposed(&[Class::R1]),
     persist: "/etc/sysctl.d/90-linerate.conf",
     contested: Some(
-        "tuned's network-throughput profile sets 0 and 131072; the kernel's defaults spare the network bursts",
+        "TuneD's network-throughput sets 0 and 131072; the kernel's defaults avoid bursts into the network",
     ),
     page: include_str!("../../../../docs/rules/tcp-idle-and-lowat.md"),
     check,
@@ -45,7 +45,7 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
         remedy(scene, key, Value::Text(value.to_owned()))
     };
     if let Some(mode) = sysctl_number(scene.host, IDLE, &mut missing).filter(|mode| *mode != 0) {
-        words.push("connections start slowly again after a pause (tcp_slow_start_after_idle)");
+        words.push("tcp_slow_start_after_idle resets cwnd after an idle period");
         evidence.push(sysctl_evidence(IDLE, mode));
         remedies.extend(to(IDLE, "0"));
     }
@@ -54,14 +54,14 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
         _ => None,
     };
     if let Some(bound) = lowat.filter(|bound| *bound >= UNBOUNDED) {
-        words.push("data queues unsent without bound (tcp_notsent_lowat)");
+        words.push("tcp_notsent_lowat does not limit unsent data");
         evidence.push(sysctl_evidence(LOWAT, bound));
         remedies.extend(to(LOWAT, LOWAT_WANTED));
     }
     let said = (!words.is_empty()).then(|| Said {
         severity: Severity::Note,
         subject: "host".to_owned(),
-        summary: format!("{}: the defaults; measure it", words.join(", ")),
+        summary: format!("{}, the kernel's default: try changing it and measure", words.join(", ")),
         evidence,
         remedies,
     });

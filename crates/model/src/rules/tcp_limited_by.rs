@@ -13,19 +13,19 @@ use crate::units::{Nanoseconds, Ratio};
 pub(super) const RULE: Rule = Rule {
     id: "tcp-limited-by",
     number: 58,
-    status: Status::InPart("judges trials of linerate; an application's own sockets wait for the traffic workloads"),
-    title: "the flows of a trial waited for a buffer, a window or lost packets",
+    status: Status::InPart("checks the flows of linerate's own trials, not the sockets of other programs"),
+    title: "flows of a trial were limited by a buffer, a window or packet loss",
     severity: Severity::Warn,
     stage: Stage::Errors,
     profiles: BULK,
     judges_by: &[Basis::Trial],
-    threshold: "of the busy time more than 20 % limited by the receive window or the send buffer, while no \
-                thread had used up its CPU (warn where tcp-buffer-below-bdp fires too); of the bytes more than \
-                0.1 % sent again (warn up to 2 ms of round trip)",
-    effect: "it points to what to mend: buffers, the slow reader, or where packets are lost",
+    threshold: "more than 20 % of the busy time limited by the receive window or the send buffer, with no \
+                thread CPU-bound (note; warn if tcp-buffer-below-bdp fires too); more than 0.1 % of the bytes \
+                retransmitted (warn up to 2 ms RTT, else note)",
+    effect: "shows what to fix: buffers, a slow reader, or packet loss",
     source: "tcp_get_info_chrono_stats in net/ipv4/tcp.c; include/uapi/linux/tcp.h",
     fix: Fix::Elsewhere,
-    persist: "see the rule that it points to",
+    persist: "see the rule that it refers to",
     contested: None,
     page: include_str!("../../../../docs/rules/tcp-limited-by.md"),
     check,
@@ -93,7 +93,7 @@ fn wait(scene: &Scene<'_>, way: &Way<'_>, sender: bool, figures: &Figures) -> Op
         },
         subject: "host".to_owned(),
         summary: format!(
-            "{flows} flows waited for the {what} of this end for {share} of their busy time: {mend}"
+            "{flows} flows were limited by the {what} of this end for {share} of their busy time: {mend}"
         ),
         evidence: figures.evidence(),
         remedies: Vec::new(),
@@ -107,7 +107,7 @@ fn loss(way: &Way<'_>, figures: &Figures) -> Option<Said> {
     let rtt = way.rtt_min();
     let mut evidence: Vec<Evidence> = figures.evidence();
     evidence.extend(
-        rtt.map(|rtt| Evidence::new("smallest round-trip time", rtt, "TCP_INFO tcpi_min_rtt")),
+        rtt.map(|rtt| Evidence::new("minimum RTT", rtt, "TCP_INFO tcpi_min_rtt")),
     );
     // Long paths lose packets that nobody at either end can keep.
     let near = rtt.is_some_and(|rtt| rtt <= NEAR_RTT);
@@ -115,8 +115,8 @@ fn loss(way: &Way<'_>, figures: &Figures) -> Option<Said> {
         severity: if near { Severity::Warn } else { Severity::Note },
         subject: "host".to_owned(),
         summary: format!(
-            "{again} of the bytes were sent again: look for drops of rings, qdiscs, shapers and switches, and \
-             errors of the cable, at both ends"
+            "{again} of the bytes were retransmitted: check both ends for drops in rings, qdiscs, shapers and \
+             switches, and for cable errors"
         ),
         evidence,
         remedies: Vec::new(),

@@ -11,7 +11,7 @@ pub(super) const RULE: Rule = Rule {
     id: "tcp-options-off",
     number: 60,
     status: Status::Implemented,
-    title: "an option of TCP that carries fast flows is switched off",
+    title: "a TCP option that fast flows need is off",
     severity: Severity::Warn,
     stage: Stage::Offloads,
     profiles: &[
@@ -24,10 +24,10 @@ pub(super) const RULE: Rule = Rule {
     judges_by: &[Basis::Facts],
     threshold: "any of tcp_window_scaling, tcp_sack, tcp_timestamps, tcp_moderate_rcvbuf is 0 (warn), or \
                 tcp_dsack (note)",
-    effect: "without window scaling a flow has at most 64 KiB on its way: 0.5 Gb/s at 1 ms (computed)",
+    effect: "without window scaling a flow has at most 64 KiB in flight: 0.5 Gb/s at 1 ms (computed)",
     source: "Documentation/networking/ip-sysctl.rst; RFC 7323; RFC 2018",
     fix: Fix::Proposed(&[Class::R1]),
-    persist: "take the line that switches it off out of sysctl.d; 1 is the kernel's default",
+    persist: "remove the line that sets it to 0 from sysctl.d; 1 is the kernel's default",
     contested: None,
     page: include_str!("../../../../docs/rules/tcp-options-off.md"),
     check,
@@ -35,20 +35,20 @@ pub(super) const RULE: Rule = Rule {
 
 /// Each option, and what a flow loses without it.
 const OPTIONS: [(&str, &str); 5] = [
-    ("net.ipv4.tcp_window_scaling", "windows end at 64 KiB"),
+    ("net.ipv4.tcp_window_scaling", "windows are limited to 64 KiB"),
     (
         "net.ipv4.tcp_sack",
-        "each loss is mended one packet in a round trip",
+        "one lost packet is recovered per RTT",
     ),
     (
         "net.ipv4.tcp_timestamps",
-        "round trips are measured seldom and old segments not known",
+        "RTT is sampled rarely and PAWS is off",
     ),
     (
         "net.ipv4.tcp_moderate_rcvbuf",
-        "receive buffers do not grow",
+        "receive buffers are not autotuned",
     ),
-    (DSACK, "needless repeats stay unseen"),
+    (DSACK, "spurious retransmissions go unnoticed"),
 ];
 const DSACK: &str = "net.ipv4.tcp_dsack";
 
@@ -93,7 +93,7 @@ fn judge(scene: &Scene<'_>, off: &[(&str, &str)]) -> Option<Said> {
         },
         subject: "host".to_owned(),
         summary: format!(
-            "{} switched off ({without}): set to 1, the kernel's default",
+            "{} is off ({without}): set it to 1, the kernel's default",
             names.join(", ")
         ),
         evidence,

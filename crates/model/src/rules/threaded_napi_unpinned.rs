@@ -13,17 +13,17 @@ pub(super) const RULE: Rule = Rule {
     id: "threaded-napi-unpinned",
     number: 21,
     status: Status::Implemented,
-    title: "the threads that poll the card run anywhere",
+    title: "threaded NAPI: the polling threads are not pinned to the CPU of their interrupt",
     severity: Severity::Note,
     stage: Stage::Tuning,
     profiles: ALWAYS,
     judges_by: &[Basis::Facts],
-    threshold: "threaded polling is on, and a polling thread may run on every CPU, or on none that takes \
-                its interrupt",
-    effect: "packets cross CPUs, and the scheduler moves the work about; no general figure",
+    threshold: "threaded NAPI is on, and a polling thread is allowed on every CPU, or on none that handles its \
+                interrupt",
+    effect: "packets stay on one CPU instead of following the scheduler; no general figure",
     source: "Documentation/networking/napi.rst (threaded NAPI)",
     fix: Fix::Advised(&[Class::R1]),
-    persist: "a unit that runs at boot and after every reset of the card",
+    persist: "a systemd unit at boot and after every reset of the NIC",
     contested: None,
     page: include_str!("../../../../docs/rules/threaded-napi-unpinned.md"),
     check,
@@ -62,7 +62,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
         return gap.and_then(unsure);
     }
     let mut evidence = vec![Evidence::new(
-        "polling in threads",
+        "threaded NAPI",
         "on",
         format!("/sys/class/net/{}/threaded", nic.name),
     )];
@@ -73,7 +73,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
             .map_or_else(String::new, |pid| pid.to_string());
         evidence.push(Evidence::new(
             format!(
-                "CPUs on which thread {thread} of context {} may run",
+                "CPUs allowed to thread {thread} of NAPI {}",
                 napi.id
             ),
             cpus,
@@ -82,7 +82,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
         let takes = napi.irq.get().zip(irq.as_ref());
         evidence.extend(takes.map(|(number, cpus)| {
             Evidence::new(
-                format!("CPUs of its interrupt {number}"),
+                format!("CPUs of its IRQ {number}"),
                 cpus,
                 format!("/proc/irq/{number}/effective_affinity_list"),
             )
@@ -92,7 +92,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
         severity: Severity::Note,
         subject: subject(nic),
         summary: format!(
-            "{} of {} threads that poll {} are not kept to the CPU of their interrupt: pin them (taskset -p)",
+            "{} of {} NAPI threads of {} are not pinned to the CPU of their interrupt: pin them (taskset -p)",
             loose.len(),
             napis.len(),
             nic.name

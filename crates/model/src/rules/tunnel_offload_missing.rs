@@ -13,18 +13,18 @@ pub(super) const RULE: Rule = Rule {
     id: "tunnel-offload-missing",
     number: 32,
     status: Status::Implemented,
-    title: "the card does not work on what is inside the tunnel",
+    title: "tunnel offload is missing or off",
     severity: Severity::Warn,
     stage: Stage::Offloads,
     profiles: ALWAYS,
     judges_by: &[Basis::Facts],
-    threshold: "a VXLAN or Geneve tunnel on a card whose table lacks the tunnel's UDP port, or whose tunnel \
-                segmentation is off and could be on",
-    effect: "segmentation, checksum and spreading of the inner packets in hardware; no verified figure",
+    threshold: "a VXLAN or Geneve tunnel on a NIC whose port table lacks the tunnel's UDP port, or whose \
+                tunnel segmentation is off and changeable",
+    effect: "segmentation, checksum and RSS of the inner packets in hardware; no verified figure",
     source: "Documentation/networking/segmentation-offloads.rst; Documentation/networking/vxlan.rst; \
              Documentation/networking/ethtool-netlink.rst (TUNNEL_INFO_GET)",
     fix: Fix::Proposed(&[Class::R2]),
-    persist: "systemd .link or .netdev file (the feature; DestinationPort= of the tunnel)",
+    persist: "a systemd .link file (the features) or .netdev file (DestinationPort= of the tunnel)",
     contested: None,
     page: include_str!("../../../../docs/rules/tunnel-offload-missing.md"),
     check,
@@ -73,15 +73,15 @@ fn check_nic(scene: &Scene<'_>, nic: &Nic) -> Judged {
         .take(3)
         .collect();
     let advice = if remedies.is_empty() {
-        "use a UDP port that the card knows (4789, 6081)"
+        "use a UDP port that the NIC offloads (4789, 6081)"
     } else {
-        "switch the features on"
+        "turn the features on"
     };
     Ok(Some(Said {
         severity: Severity::Warn,
         subject: subject(nic),
         summary: format!(
-            "{} leaves packets inside {} to software: {advice}",
+            "{} does not offload packets inside {}: {advice}",
             nic.name,
             names.join(", ")
         ),
@@ -130,7 +130,7 @@ fn unknown_ports(nic: &Nic, tunnels: &[&Nic]) -> Result<Vec<Evidence>, Gap> {
             };
             Evidence::new(
                 format!(
-                    "UDP ports that the card knows, without {port} of {}",
+                    "offloaded UDP ports, without {port} of {}",
                     tunnel.name
                 ),
                 has,

@@ -15,19 +15,18 @@ pub(super) const RULE: Rule = Rule {
     id: "tx-queue-stalls",
     number: 25,
     status: Status::Implemented,
-    title: "a transmit queue stood still",
+    title: "a transmit queue stalled",
     severity: Severity::Crit,
     stage: Stage::Errors,
     profiles: ALWAYS,
     judges_by: &[Basis::Counters],
-    threshold: "a transmit timeout (crit); a stall that byte queue limits saw (warn); the queue stopped for \
-                more than 1 % of the packets (note)",
-    effect: "no verified figure; a timeout resets the queue or the card and loses what it held",
+    threshold: "a transmit timeout (crit); a BQL stall (warn); tx-stop for more than 1 % of the packets (note)",
+    effect: "no verified figure; a timeout resets the queue or the NIC and loses the queued packets",
     source: "Documentation/ABI/testing/sysfs-class-net-queues; \
              Documentation/netlink/specs/netdev.yaml (qstats-get); amzn-drivers, \
              ENA_Linux_Best_Practices.rst",
     fix: Fix::Advised(&[Class::R1, Class::R2]),
-    persist: "systemd .link file (TxBufferSize=) where the ring was the cause",
+    persist: "a systemd .link file (TxBufferSize=) if the ring was the cause",
     contested: None,
     page: include_str!("../../../../docs/rules/tx-queue-stalls.md"),
     check,
@@ -71,14 +70,14 @@ fn check_nic(nic: &Nic, watch: &Watch) -> Judged {
     if !timeouts.grew.is_empty() {
         let words = timeouts.words();
         let summary = format!(
-            "transmit queues of {name} timed out ({words}): look at the driver's log, its firmware, and for \
-             a CPU without time"
+            "transmit queues of {name} timed out ({words}): check the kernel log, the firmware, and for a \
+             saturated CPU"
         );
         return said(Severity::Crit, summary, &timeouts);
     }
     if !stalls.grew.is_empty() {
         let summary = format!(
-            "transmit queues of {name} stalled {} times: is the CPU of their interrupt busy, or moderation long?",
+            "transmit queues of {name} stalled {} times: check for a saturated CPU, and for long tx coalescing",
             stalls.most()
         );
         return said(Severity::Warn, summary, &stalls);
@@ -88,8 +87,8 @@ fn check_nic(nic: &Nic, watch: &Watch) -> Judged {
     let share = real(stopped) / real(sent.max(1));
     if stopped >= STOPPED_FROM && share > STOPPED_SHARE.as_f64() {
         let summary = format!(
-            "{name} stopped a full transmit queue {stopped} times in {sent} packets: a larger ring or shorter \
-             moderation may help, measure it"
+            "{name} stopped a full transmit queue {stopped} times in {sent} packets: try a larger ring or less \
+             tx coalescing, and measure"
         );
         return said(Severity::Note, summary, &stops);
     }
@@ -130,7 +129,7 @@ pub(super) mod tests {
             }),
         ],
         undetermined: &[
-            ("nobody watched", || World::of(host())),
+            ("counters not watched", || World::of(host())),
             ("the queues may not be read", || {
                 World::of(host()).watched(|w| w.denied("nic/eth0/queue"))
             }),

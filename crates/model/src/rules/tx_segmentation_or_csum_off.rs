@@ -16,19 +16,19 @@ pub(super) const RULE: Rule = Rule {
     id: "tx-segmentation-or-csum-off",
     number: 28,
     status: Status::Implemented,
-    title: "an offload that sends large packets is off although it could be on",
+    title: "TSO, GSO, transmit checksum or scatter-gather is off",
     severity: Severity::Warn,
     stage: Stage::Offloads,
     profiles: BULK,
     judges_by: &[Basis::Facts],
-    threshold: "TSO, GSO, transmit checksum or scatter-gather inactive and changeable, on a card or veth; a \
-                note on a link below 5 Gb/s",
+    threshold: "TSO, GSO, transmit checksum or scatter-gather inactive and changeable, on a NIC or veth; note \
+                below 5 Gb/s",
     effect: "fewer passes through the stack per byte: 11 -> 18 Gb/s for one flow over veth \
              (measured for linerate, Linux 6.18, two CPUs)",
     source: "Documentation/networking/segmentation-offloads.rst; \
              Documentation/networking/netdev-features.rst",
     fix: Fix::Proposed(&[Class::R2]),
-    persist: "systemd .link file (TCPSegmentationOffload=, GenericSegmentationOffload=) or nmcli \
+    persist: "a systemd .link file (TCPSegmentationOffload=, GenericSegmentationOffload=) or nmcli \
               ethtool.feature-*",
     contested: None,
     page: include_str!("../../../../docs/rules/tx-segmentation-or-csum-off.md"),
@@ -95,11 +95,11 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
         .collect();
     let slow = nic.kind.has_wire() && nic.link_bit_per_s.get().is_some_and(|link| link < SLOW);
     let (severity, advice) = match (sends, slow) {
-        (true, false) => (Severity::Warn, "switch on"),
-        (true, true) => (Severity::Note, "on this link that costs little, but try"),
+        (true, false) => (Severity::Warn, "turn on"),
+        (true, true) => (Severity::Note, "little cost at this link speed, but try"),
         (false, _) => (
             Severity::Note,
-            "the trial sent nothing from this end, but switch on for what does:",
+            "the trial sent nothing from this end, but for traffic that does, turn on",
         ),
     };
     Some(found(
@@ -109,7 +109,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
             severity,
             subject: subject(nic),
             summary: format!(
-                "{} cuts or sums packets in software: {advice} {}",
+                "TSO/GSO or checksum offload is off on {}: {advice} {}",
                 nic.name,
                 off.join(", ")
             ),

@@ -12,7 +12,7 @@ pub(super) const RULE: Rule = Rule {
     id: "virtio-single-queue",
     number: 78,
     status: Status::Implemented,
-    title: "a virtio interface uses one queue pair in a guest of several CPUs",
+    title: "one virtio queue pair in a guest with several CPUs",
     severity: Severity::Warn,
     stage: Stage::Saturation,
     profiles: &[
@@ -24,12 +24,13 @@ pub(super) const RULE: Rule = Rule {
         Profile::Measurement,
     ],
     judges_by: &[Basis::Facts],
-    threshold: "driver virtio_net with one combined queue and more than one CPU online; a warning where the \
-                host offers more and there are more than 2 CPUs",
-    effect: "several CPUs receive and send; no verified figure, measure it with several flows",
+    threshold: "driver virtio_net with one combined queue and more than one CPU online (note); the hypervisor \
+                offers more, and more than 2 CPUs (warn)",
+    effect: "several CPUs receive and send; no verified figure, measure with several flows",
     source: "VIRTIO 1.2, 5.1 (VIRTIO_NET_F_MQ); ethtool(8), --show-channels; Irqbalance/irqbalance#93",
     fix: Fix::Proposed(&[Class::R2]),
-    persist: "a systemd .link file (CombinedChannels=), and queues='N' of the interface's driver on the host",
+    persist: "a systemd .link file (CombinedChannels=) in the guest, and queues='N' of the interface on the \
+              hypervisor",
     contested: None,
     page: include_str!("../../../../docs/rules/virtio-single-queue.md"),
     check,
@@ -90,7 +91,7 @@ fn one_queue(scene: &Scene<'_>, nic: &Nic, cpus: usize, evidence: Evidence) -> N
     );
     let offered = most.map(|most| {
         let path = format!("ETHTOOL_MSG_CHANNELS_GET {}", nic.name);
-        Evidence::new("most combined queues", most, path)
+        Evidence::new("maximum combined queues", most, path)
     });
     let notice = match most {
         Some(most) if most > 1 => {
@@ -110,14 +111,15 @@ fn one_queue(scene: &Scene<'_>, nic: &Nic, cpus: usize, evidence: Evidence) -> N
         }
         Some(_) => {
             let summary = format!(
-                "the host gives {} one queue pair for {cpus} CPUs: ask it for more (queues= of its driver)",
+                "the hypervisor exposes one queue pair on {} for {cpus} CPUs: enable virtio multiqueue \
+                 (queues=)",
                 nic.name
             );
             Notice::new(Severity::Note, summary)
         }
         None => {
             let summary = format!(
-                "{} uses one queue pair for {cpus} CPUs: see whether the host offers more (ethtool -l)",
+                "{} uses one queue pair for {cpus} CPUs: check whether the hypervisor offers more (ethtool -l)",
                 nic.name
             );
             Notice::new(Severity::Note, summary)

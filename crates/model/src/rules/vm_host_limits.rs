@@ -13,17 +13,17 @@ pub(super) const RULE: Rule = Rule {
     id: "vm-host-limits",
     number: 79,
     status: Status::AdviceOnly,
-    title: "the machine below takes CPU time from this guest, or caps a virtual function",
+    title: "the hypervisor steals CPU time from this guest, or a virtual function is rate-limited",
     severity: Severity::Warn,
     stage: Stage::HardCeiling,
     profiles: ALWAYS,
     judges_by: &[Basis::Facts, Basis::Counters],
-    threshold: "more than 10 % of a CPU's time stolen while watched; note: more than 1 %, a rate of a virtual \
-                function below the link's, 32 CPUs or more in one node",
-    effect: "a ceiling: only the machine below can lift it",
+    threshold: "steal above 10 % of a CPU's time while watched (warn), above 1 % (note); a VF rate below link \
+                speed, or 32 or more CPUs in one node (note)",
+    effect: "a ceiling: only the hypervisor can lift it",
     source: "proc_stat(5); ip-link(8), vf",
     fix: Fix::Advised(&[Class::R4]),
-    persist: "the host's own: pinned virtual CPUs, no overcommitment, `ip link set PF vf N max_tx_rate`",
+    persist: "on the hypervisor: pinned virtual CPUs, no overcommitment, `ip link set PF vf N max_tx_rate`",
     contested: None,
     page: include_str!("../../../../docs/rules/vm-host-limits.md"),
     check,
@@ -92,14 +92,14 @@ fn stolen(scene: &Scene<'_>) -> Option<Notice> {
         Severity::Note
     };
     let summary = format!(
-        "the machine below took {share} of CPU {cpu}'s time{}: it runs more guests than it has CPUs for",
+        "steal time is {share} on CPU {cpu}{}: the hypervisor overcommits its CPUs",
         match all.len() {
             1 => String::new(),
-            count => format!(", and more than 1 % of {} others", count - 1),
+            count => format!(", and above 1 % on {} others", count - 1),
         }
     );
     let evidence = all.iter().map(|(cpu, by, share)| {
-        let what = format!("time stolen from CPU {cpu}, nanoseconds ({share})");
+        let what = format!("steal time of CPU {cpu}, ns ({share})");
         growth(watch, &what, &key(cpu), *by)
     });
     Some(Notice::new(severity, summary).with(evidence))
@@ -116,7 +116,8 @@ fn flat(scene: &Scene<'_>) -> Option<Notice> {
         return None;
     }
     let summary = format!(
-        "this guest sees {} CPUs in one node: what is near its interfaces cannot be told; ask for a topology",
+        "this guest sees {} CPUs in one NUMA node, so locality is unknown: expose the topology on the \
+         hypervisor",
         cpus.len()
     );
     Some(Notice::new(Severity::Note, summary).with([
@@ -147,14 +148,14 @@ fn capped(nic: &Nic) -> Option<Notice> {
             let index = vf.index;
             let rate = cap(vf).map(|rate| {
                 Evidence::new(
-                    format!("most that function {index} may send"),
+                    format!("max_tx_rate of VF {index}"),
                     rate,
                     path("rate"),
                 )
             });
             let state = off(vf).then(|| {
                 Evidence::new(
-                    format!("link of function {index}"),
+                    format!("link of VF {index}"),
                     "disable",
                     path("link_state"),
                 )
@@ -164,7 +165,7 @@ fn capped(nic: &Nic) -> Option<Notice> {
         .collect();
     let first = evidence.first()?;
     let summary = format!(
-        "{} holds virtual functions back, {}: {}; see whether that is meant",
+        "{} limits virtual functions, {}: {}; check whether that is intended",
         nic.name, first.what, first.value
     );
     Some(Notice::new(Severity::Note, summary).with(evidence))
@@ -244,6 +245,6 @@ pub(super) mod tests {
         });
         let said = finding(ID, &world.scene());
         assert_eq!(said.severity, Severity::Warn);
-        assert!(said.summary.contains("20.0 % of CPU 3"), "{}", said.summary);
+        assert!(said.summary.contains("20.0 % on CPU 3"), "{}", said.summary);
     }
 }

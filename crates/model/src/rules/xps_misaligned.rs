@@ -13,17 +13,17 @@ pub(super) const RULE: Rule = Rule {
     id: "xps-misaligned",
     number: 14,
     status: Status::Implemented,
-    title: "CPUs send by queues whose interrupts go elsewhere",
+    title: "XPS is missing, or does not match the CPU of the queue's interrupt",
     severity: Severity::Note,
     stage: Stage::Tuning,
     profiles: ALWAYS,
     judges_by: &[Basis::Facts],
-    threshold: "several transmit queues, and none has xps_cpus (nor xps_rxqs), or the CPU of a queue's \
-                interrupt is not among its xps_cpus",
-    effect: "a lock shared between CPUs, and completions on another CPU; no general figure",
+    threshold: "several transmit queues, none with xps_cpus or xps_rxqs; or the CPU of a queue's interrupt is \
+                not in its xps_cpus",
+    effect: "less lock contention, and completions on the sending CPU; no general figure",
     source: "Documentation/networking/scaling.rst; Documentation/ABI/testing/sysfs-class-net-queues",
     fix: Fix::Proposed(&[Class::R1]),
-    persist: "a unit that runs at boot and after every change of channels, which clears it",
+    persist: "a systemd unit at boot and after every channel change, which clears it",
     contested: None,
     page: include_str!("../../../../docs/rules/xps-misaligned.md"),
     check,
@@ -64,7 +64,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
     }
     if steered.iter().all(|(_, cpus)| cpus.is_empty()) {
         let summary = format!(
-            "none of {} transmit queues of {} has CPUs of its own: give each the CPU of its interrupt",
+            "none of the {} transmit queues of {} has xps_cpus: set it to the CPU of the queue's interrupt",
             queues.len(),
             nic.name
         );
@@ -83,7 +83,8 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
     }
     let names: Vec<String> = away.iter().map(|(queue, _)| queue_name(queue)).collect();
     let summary = format!(
-        "CPUs send by {} of {}, whose interrupts go to other CPUs: give each the CPU of its interrupt",
+        "xps_cpus of {} of {} does not include the CPU of their interrupts: set it to the CPU of the queue's \
+         interrupt",
         few(&names),
         nic.name
     );
@@ -106,7 +107,7 @@ fn said(scene: &Scene<'_>, nic: &Nic, queues: &[(&Queue, &CpuSet)], summary: Str
                 format!("/proc/irq/{irq}/effective_affinity_list"),
             )
         });
-        let own = Evidence::new(format!("CPUs that send by {name}"), none, file);
+        let own = Evidence::new(format!("xps_cpus of {name}"), none, file);
         [Some(own), irq].into_iter().flatten()
     });
     Said {
@@ -180,7 +181,7 @@ pub(super) mod tests {
                 }
                 World::of(host)
             }),
-            ("nobody knows the interrupts", || {
+            ("IRQs unknown", || {
                 let mut host = server(&["1", "0"]);
                 for queue in &mut host.nics[0].queues {
                     queue.irq = Known::not_asked("device/msi_irqs");

@@ -253,7 +253,7 @@ fn offloads() -> Vec<Case> {
                 advice(
                     Severity::Warn,
                     "rdma/mlx5_0/1",
-                    "1500 bytes, which leaves an RDMA MTU of 1024 bytes",
+                    "1500 bytes, which allows an RDMA MTU of 1024 bytes",
                     MTU,
                 ),
             ),
@@ -297,7 +297,7 @@ fn port() -> Vec<Case> {
                 mended(
                     Severity::Note,
                     "nic/eth2",
-                    "in use",
+                    "active",
                     "netlink/ethtool/eth2/eee",
                     &["nic/eth2/eee: on -> off"],
                 ),

@@ -8,11 +8,11 @@ use linerate_model::known::{Cause, Known};
 use linerate_model::sample::CpuTimes;
 use linerate_model::units::Nanoseconds;
 
+use crate::attributes::{number, parsed};
 pub use crate::procfs::softnet::SoftnetLine;
 use crate::procfs::softnet::parse_softnet;
 use crate::procfs::stat::{CpuTicks, parse_stat};
 use crate::root::{HostRoot, absolute};
-use crate::sysfs::{number, parsed};
 
 const STAT: &str = "proc/stat";
 const SOFTNET: &str = "proc/net/softnet_stat";

@@ -2,11 +2,13 @@
 //! settings with a journal, and puts them back.
 
 pub mod apply;
+mod attributes;
 pub mod capture;
 pub mod counters;
 mod eeprom;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz;
+mod hex;
 pub mod hold;
 pub mod management;
 pub mod netlink;

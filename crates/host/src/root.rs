@@ -5,6 +5,10 @@
 //! it (`openat2(2)` with `RESOLVE_IN_ROOT`), so a captured absolute link cannot lead out; the live
 //! root is `/` itself, where plain `openat(2)` does the same and works before Linux 5.6 too.
 
+pub(crate) mod limits;
+mod log;
+pub(crate) mod tree;
+
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
@@ -15,10 +19,10 @@ use linerate_model::known::{Cause, Gap, Known};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
-use crate::capture::hex::{from_hex, to_hex};
-use crate::capture::limits::{Budget, Limit};
-use crate::capture::record::Log;
-use crate::capture::tree::{Entry, Missing, Tree};
+use self::limits::{Budget, Limit};
+use self::log::Log;
+use self::tree::{Entry, Missing, Tree};
+use crate::hex::{from_hex, to_hex};
 
 /// The longest file a reader takes in: `/proc/interrupts` of 1,024 CPUs and 4,096 interrupts is
 /// about 50 MiB.

@@ -54,7 +54,7 @@ pub(crate) fn read_sysctl_lines(root: &HostRoot, gaps: &mut Vec<Gap>) -> Known<V
     }
     // Debian makes it one of the folder's files by a link, and then it has its place there.
     let is_linked = (root.link_unlogged("etc/sysctl.d/99-sysctl.conf").value())
-        .is_some_and(|target| crate::sysfs::joined("etc/sysctl.d", target) == LAST);
+        .is_some_and(|target| crate::attributes::joined("etc/sysctl.d", target) == LAST);
     let last = (!is_linked).then(|| LAST.to_owned());
     let mut lines = Vec::new();
     for path in files.into_values().chain(last) {

@@ -20,13 +20,13 @@ use linerate_model::units::Nanoseconds;
 use linerate_model::watch::{Counter, Watch};
 use serde::{Deserialize, Serialize};
 
+use crate::attributes::{parsed, understood};
 use crate::nic_control::NicRead;
 use crate::procfs::conntrack_stat::parse_conntrack_stat;
 use crate::procfs::netstat::parse_netstat;
 use crate::procfs::pressure::parse_full_total;
 use crate::procfs::vmstat::parse_vmstat;
 use crate::root::{HostRoot, absolute};
-use crate::sysfs::{parsed, understood};
 
 /// The counters of a host at one moment, by the keys of [`Watch`].
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]

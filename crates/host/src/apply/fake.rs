@@ -11,10 +11,10 @@ use linerate_model::known::{Cause, Known};
 use linerate_model::setting::{NicKnob, SettingKey, Settings, Value};
 
 use super::device::{self, Device};
-use super::interface::Interface;
 use super::machine::Machine;
 use super::settings::WriteError;
 use super::subject::{Located, Subject};
+use crate::netlink::Interface;
 use crate::nic_control::{NicRead, NicValue, NicWrite, Pair};
 
 /// What goes wrong, counted from the first write (0).

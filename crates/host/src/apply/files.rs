@@ -12,10 +12,10 @@ use linerate_model::setting::{
 };
 
 use super::rdma_defaults;
+use crate::attributes::followed;
 use crate::nic_control::NicRead;
 use crate::root::{HostRoot, absolute};
 use crate::sysfs::block::parse_scheduler;
-use crate::sysfs::followed;
 use crate::sysfs::nics::irqs_of_queues;
 use crate::sysfs::nvme::read_nvme;
 use crate::sysfs::power::parse_chosen;

@@ -6,24 +6,9 @@
 //! can go to another interface that moves in. A hardware address is shared by VLANs and macvlans of one device, which are of
 //! different kinds.
 
-use linerate_model::ids::NicName;
-use serde::{Deserialize, Serialize};
-
 use super::identity;
 use super::subject::Located;
-
-/// What a network interface is known by.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Interface {
-    /// Its index in its namespace.
-    pub index: u32,
-    /// Its name.
-    pub name: NicName,
-    /// Its permanent hardware address, or the current one where it has no permanent one; none where that is all zero.
-    pub address: Option<String>,
-    /// The link kind that rtnetlink names (`veth`); none for a device on a bus.
-    pub kind: Option<String>,
-}
+use crate::netlink::Interface;
 
 impl Interface {
     /// Whether `other`, of the same namespace or of another one, is this interface by its hardware address.

@@ -24,7 +24,7 @@ use super::fault::Moment;
 use super::journal::{Beside, sync_folder};
 use super::lock::lock_until;
 use super::reverter::Boottime;
-use crate::capture::hex::{from_hex, to_hex};
+use crate::hex::{from_hex, to_hex};
 use crate::private_folder::{self, PrivateFolder};
 use crate::regular_file;
 use crate::root::HostRoot;

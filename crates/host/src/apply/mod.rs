@@ -43,7 +43,6 @@ pub use device::Device;
 pub use effects::disturbed_by;
 pub use fault::{Faults, Faulty, Moment};
 pub use identity::{IdentityError, NetnsIdentity, Owner, boot_id, is_first_netns};
-pub use interface::Interface;
 pub use journal::folder_of;
 pub use journal::{Beside, Ending, Header, JOURNAL_VERSION, JournalError};
 pub use kept::{

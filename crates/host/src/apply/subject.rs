@@ -5,8 +5,7 @@ use linerate_model::setting::SettingKey;
 use serde::{Deserialize, Serialize};
 
 use super::device::{self, Device};
-use super::interface::Interface;
-use crate::netlink;
+use crate::netlink::{self, Interface};
 use crate::root::HostRoot;
 
 /// What a setting is of, where that can be another one than its name says.

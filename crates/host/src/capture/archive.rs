@@ -35,8 +35,8 @@ use super::answers::{CapturedNics, CapturedRdma, NicAnswers};
 use super::error::CaptureError;
 use super::open::Captured;
 use super::parser::Parser;
-use super::tree::{Entry, Tree};
 use crate::root::HostRoot;
+use crate::root::tree::{Entry, Tree};
 
 /// The first line of every archive begins with this.
 pub(crate) const MAGIC: &str = "linerate capture ";

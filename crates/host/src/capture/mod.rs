@@ -7,14 +7,10 @@
 pub(crate) mod answers;
 mod archive;
 mod error;
-pub(crate) mod hex;
-pub(crate) mod limits;
 mod open;
 mod parser;
 pub(crate) mod pseudonym;
-pub(crate) mod record;
 pub(crate) mod tarball;
-pub(crate) mod tree;
 
 pub use answers::NicAnswers;
 pub use archive::Archive;
@@ -22,18 +18,18 @@ pub use error::CaptureError;
 use linerate_model::host::Host;
 pub use open::Captured;
 
+use crate::hex::{from_hex, to_hex};
 use crate::nic_control::NicRead;
 use crate::procfs::{identity, vlan};
 use crate::rdma::RdmaAnswers;
 use crate::read::read_host;
 use crate::root::HostRoot;
+use crate::root::tree::{Entry, Tree};
 use crate::sysfs::rdma::ask_device;
 use crate::sysfs::{config_space, gids, nodes};
 use crate::watch::read_counters;
 use answers::{CapturedNics, CapturedRdma};
-use hex::{from_hex, to_hex};
 use pseudonym::Pseudonyms;
-use tree::{Entry, Tree};
 
 /// How a host is captured.
 #[derive(Debug, Clone)]

@@ -10,9 +10,9 @@ use serde::de::DeserializeOwned;
 use super::answers::{CapturedNics, CapturedRdma};
 use super::archive::{Archive, FORMAT, MAGIC, cause_of, ending, from_one_line};
 use super::error::CaptureError;
-use super::limits::{ANSWERS_BYTES_MAX, Filling, Limit};
-use super::tree::{Entry, Tree, name_bytes};
 use crate::root::FILE_BYTES_MAX;
+use crate::root::limits::{ANSWERS_BYTES_MAX, Filling, Limit};
+use crate::root::tree::{Entry, Tree, name_bytes};
 
 /// The longest line: a line of `/proc/interrupts` with 16,384 CPUs is about 180 KiB.
 const LINE_BYTES_MAX: u64 = 1 << 20;

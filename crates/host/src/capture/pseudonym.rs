@@ -13,9 +13,9 @@ use linerate_model::known::Known;
 
 use super::answers::{CapturedNics, CapturedRdma};
 use super::archive::Archive;
-use super::tree::{Entry, Tree};
 use crate::procfs::owners::TUNED_PROFILE;
 use crate::rdma::RdmaAnswers;
+use crate::root::tree::{Entry, Tree};
 use crate::sysctl_files;
 
 const HOSTNAME: &str = "proc/sys/kernel/hostname";

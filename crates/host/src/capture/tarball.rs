@@ -8,10 +8,10 @@ use std::path::Path;
 use tar::EntryType;
 
 use super::error::CaptureError;
-use super::limits::{Filling, Limit};
 use super::open::FOLDERS_ABOVE_MAX;
-use super::tree::{Entry, Tree};
 use crate::root::FILE_BYTES_MAX;
+use crate::root::limits::{Filling, Limit};
+use crate::root::tree::{Entry, Tree};
 use linerate_model::known::Cause;
 
 /// The most bytes of the tar file, unpacked.

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use linerate_model::ids::CpuSet;
 
-use crate::capture::hex::{from_hex, to_hex};
+use crate::hex::{from_hex, to_hex};
 use crate::procfs::{
     bonding, connections, conntrack_stat, identity, interrupts, limits, netstat, owners, pressure,
     sockets, softnet, stat, taps, vlan, vmstat,
@@ -81,7 +81,7 @@ const READERS: &[Reader] = &[
         ));
     },
     |text| seen(&kernel::parse_firmware(halves(text).0, halves(text).1)),
-    |text| seen(&kernel::parse_guest_flag(text)),
+    |text| seen(&identity::parse_guest_flag(text)),
     |text| seen(&(rdma::parse_state(text), rdma::parse_lid(text))),
     |text| seen(&rdma::parse_port_rate(text)),
     |text| seen(&nic_kind::parse_device_type(text)),

@@ -5,11 +5,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use linerate_model::host::NicKind;
 use linerate_model::ids::NicName;
+use serde::{Deserialize, Serialize};
 
 use super::error::Failure;
 use super::message::{Attributes, Request, u16_at, u32_at};
 use super::socket::{Answer, Connection};
-use crate::apply::Interface;
 
 /// `struct ifinfomsg`.
 pub(super) const LINK_HEADER_BYTES: usize = 16;
@@ -70,6 +70,19 @@ pub(super) fn set_mtu(connection: &mut Connection, index: u32, mtu: u32) -> Resu
     let mut request = Request::new(libc::RTM_SETLINK, &link_header(index, 0, 0));
     request.put_u32(libc::IFLA_MTU, mtu);
     connection.ask(&request).map(drop)
+}
+
+/// What a network interface is known by.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Interface {
+    /// Its index in its namespace.
+    pub index: u32,
+    /// Its name.
+    pub name: NicName,
+    /// Its permanent hardware address, or the current one where it has no permanent one; none where that is all zero.
+    pub address: Option<String>,
+    /// The link kind that rtnetlink names (`veth`); none for a device on a bus.
+    pub kind: Option<String>,
 }
 
 /// All interfaces, and what each is known by.

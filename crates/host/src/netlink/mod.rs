@@ -22,11 +22,11 @@ pub use self::error::NetlinkError;
 use self::ethtool::Ethtool;
 use self::families::Families;
 use self::ioctl::Control;
+pub use self::link::Interface;
 use self::nldev::Nldev;
 pub use self::nldev_make::{RdmaLink, RdmaLinks};
 pub use self::routing::Rule;
 use self::socket::Connection;
-use crate::apply::Interface;
 use crate::nic_control::{NicCounts, NicRead, NicValue, NicWrite, Pair, SuperPacket};
 use crate::rdma::RdmaRead;
 

@@ -4,8 +4,8 @@
 use linerate_model::host::Conntrack;
 use linerate_model::known::{Cause, Known};
 
+use crate::attributes::number;
 use crate::root::{HostRoot, absolute};
-use crate::sysfs::number;
 
 const FOLDER: &str = "proc/sys/net/netfilter";
 

@@ -5,7 +5,6 @@ use linerate_model::host::Identity;
 use linerate_model::known::{Cause, Known};
 
 use crate::root::{HostRoot, absolute};
-use crate::sysfs::kernel::parse_guest_flag;
 
 /// Enough of `/proc/cpuinfo` for the first CPU. The whole is a megabyte on a large machine, and some
 /// kernels interrupt every CPU to write its line of frequency.
@@ -170,6 +169,15 @@ pub(crate) fn used_cpuinfo_lines(text: &str) -> String {
         .chain(flags)
         .collect::<Vec<_>>()
         .join("\n")
+}
+
+/// Whether the flags of an x86 CPU say that there is a hypervisor; `None` on other architectures.
+pub(crate) fn parse_guest_flag(cpuinfo: &str) -> Option<bool> {
+    let flags = cpuinfo
+        .lines()
+        .filter_map(|line| line.split_once(':'))
+        .find(|(name, _)| name.trim() == "flags")?;
+    Some(flags.1.split_whitespace().any(|flag| flag == "hypervisor"))
 }
 
 #[cfg(test)]

@@ -9,9 +9,11 @@ use linerate_model::host::Irq;
 use linerate_model::ids::{CpuSet, IrqNumber, NodeId};
 use linerate_model::known::{Cause, Gap, Known};
 
+use crate::attributes::{
+    cpu_list, cpu_mask, number_or_minus_one, numbered, or_if_absent, understood,
+};
 use crate::parallel;
 use crate::root::{HostRoot, absolute};
-use crate::sysfs::{cpu_list, cpu_mask, number_or_minus_one, numbered, or_if_absent, understood};
 
 const PROC: &str = "proc/irq";
 const SYSFS: &str = "sys/kernel/irq";

@@ -4,8 +4,8 @@ use linerate_model::host::Limit;
 use linerate_model::known::Known;
 use linerate_model::units::Bytes;
 
+use crate::attributes::understood;
 use crate::root::HostRoot;
-use crate::sysfs::understood;
 
 const FILE: &str = "proc/self/limits";
 const LOCKED: &str = "Max locked memory";

@@ -99,7 +99,7 @@ pub fn read_owners(root: &HostRoot) -> Known<Vec<Owner>> {
 
 /// The processes of a listing of `/proc`, in order.
 pub(crate) fn process_ids(names: &[String]) -> Vec<u32> {
-    crate::sysfs::numbered(names, "")
+    crate::attributes::numbered(names, "")
 }
 
 /// The kernel's own threads, most of what runs on a large machine and never an owner: the children of

@@ -11,8 +11,8 @@ use linerate_model::host::SocketOwner;
 use linerate_model::known::{Cause, Gap, Known};
 
 use super::owners::{kernel_threads, process_ids};
+use crate::attributes::understood;
 use crate::root::{HostRoot, LiveHost, absolute};
-use crate::sysfs::understood;
 
 /// With more processes than this nobody looks: it would take longer than a trial.
 const PROCESSES_MAX: usize = 4096;

@@ -4,8 +4,8 @@
 use linerate_model::host::{Nic, Tap};
 use linerate_model::known::{Cause, Gap, Known};
 
+use crate::attributes::understood;
 use crate::root::{HostRoot, absolute};
-use crate::sysfs::understood;
 
 const SOCKETS: &str = "proc/net/packet";
 const HANDLERS: &str = "proc/net/ptype";

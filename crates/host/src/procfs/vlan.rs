@@ -4,8 +4,8 @@ use linerate_model::host::Vlan;
 use linerate_model::ids::NicName;
 use linerate_model::known::{Cause, Known};
 
+use crate::attributes::{or_known, understood};
 use crate::root::{HostRoot, absolute};
-use crate::sysfs::{or_known, understood};
 
 /// The lines of the text that are used here begin so; the others count packets.
 const INGRESS: &str = "INGRESS priority mappings:";

@@ -6,8 +6,8 @@ use std::time::Instant;
 use proptest::prelude::*;
 
 use super::*;
-use crate::capture::tree::Tree;
 use crate::root::LiveHost;
+use crate::root::tree::Tree;
 
 /// The function that shall be found.
 #[inline(never)]

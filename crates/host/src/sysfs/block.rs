@@ -9,7 +9,7 @@ use super::cpus::parse_online;
 use super::nvme::{Nvme, read_nvme};
 use super::pci::{function_above, read_node};
 use super::power::parse_chosen;
-use super::{followed, number, numbered, parsed, understood};
+use crate::attributes::{followed, number, numbered, parsed, understood};
 use crate::parallel;
 use crate::root::{HostRoot, absolute};
 

@@ -5,7 +5,7 @@ use linerate_model::host::{Bond, BondPort};
 use linerate_model::ids::NicName;
 use linerate_model::known::{Cause, Known};
 
-use super::{last_name, number, or_known, parsed, understood};
+use crate::attributes::{last_name, number, or_known, parsed, understood};
 use crate::procfs::bonding::read_bonding_port;
 use crate::root::{HostRoot, absolute};
 

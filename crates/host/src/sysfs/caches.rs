@@ -7,7 +7,7 @@ use linerate_model::ids::{CpuId, CpuSet};
 use linerate_model::known::{Cause, Known};
 
 use super::cpus::FOLDER;
-use super::{cpu_list, cpu_mask, number, numbered, or_if_absent};
+use crate::attributes::{cpu_list, cpu_mask, number, numbered, or_if_absent};
 use crate::root::{HostRoot, absolute};
 
 /// More CPUs than any cache serves; it bounds what a hostile host makes us hold for each CPU.

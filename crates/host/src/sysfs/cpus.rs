@@ -13,7 +13,9 @@ use linerate_model::known::{Cause, Gap, Known};
 use super::caches::Caches;
 use super::kinds::read_kinds;
 use super::nodes::node_of;
-use super::{cpu_list, cpu_mask, number_or_minus_one, numbered, or_if_absent, understood};
+use crate::attributes::{
+    cpu_list, cpu_mask, number_or_minus_one, numbered, or_if_absent, understood,
+};
 use crate::parallel;
 use crate::root::HostRoot;
 

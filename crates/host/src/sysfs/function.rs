@@ -4,7 +4,7 @@ use linerate_model::host::PciFunction;
 use linerate_model::ids::PciAddress;
 use linerate_model::known::Known;
 
-use super::{last_name, number, understood};
+use crate::attributes::{last_name, number, understood};
 use crate::root::HostRoot;
 
 /// The power-saving states of a link that the kernel lets a user switch.

@@ -7,7 +7,7 @@ use linerate_model::host::Gid;
 use linerate_model::ids::NicName;
 use linerate_model::known::{Cause, Known};
 
-use super::{numbered, parsed};
+use crate::attributes::{numbered, parsed};
 use crate::root::HostRoot;
 
 /// Reads the GIDs that are set; a RoCE port has a table of a few hundred of which most are not.

@@ -3,7 +3,7 @@
 use linerate_model::host::Temperature;
 use linerate_model::known::{Cause, Known};
 
-use super::{number, numbered};
+use crate::attributes::{number, numbered};
 use crate::root::{HostRoot, absolute};
 
 /// A card has a handful; a made-up folder may have any number.

@@ -5,7 +5,7 @@ use linerate_model::ids::{CpuId, CpuSet};
 use linerate_model::known::{Cause, Known};
 
 use super::cpus::FOLDER;
-use super::{number, numbered};
+use crate::attributes::{number, numbered};
 use crate::parallel;
 use crate::root::{HostRoot, absolute};
 

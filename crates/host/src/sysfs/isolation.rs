@@ -6,7 +6,7 @@ use linerate_model::ids::{CpuSet, IdError};
 use linerate_model::known::{Cause, Known};
 
 use super::cpus::FOLDER;
-use super::{cpu_mask, parsed};
+use crate::attributes::{cpu_mask, parsed};
 use crate::root::{HostRoot, absolute};
 
 /// Reads which CPUs are kept from what.

@@ -7,8 +7,9 @@ use linerate_model::host::Kernel;
 use linerate_model::known::{Cause, Known};
 
 use super::cpus::FOLDER;
-use super::parsed;
 use super::power::chosen;
+use crate::attributes::parsed;
+use crate::procfs::identity::parse_guest_flag;
 use crate::procfs::limits::read_locked_memory;
 use crate::procfs::stat::parse_steal;
 use crate::root::{HostRoot, absolute};
@@ -109,15 +110,6 @@ pub(crate) fn parse_firmware(vendor: &str, product: &str) -> Option<&'static str
     }
     let of = |text: &str| NAMES.iter().find(|(start, _)| text.starts_with(start));
     of(product).or_else(|| of(vendor)).map(|(_, name)| *name)
-}
-
-/// Whether the flags of an x86 CPU say that there is a hypervisor; `None` on other architectures.
-pub(crate) fn parse_guest_flag(cpuinfo: &str) -> Option<bool> {
-    let flags = cpuinfo
-        .lines()
-        .filter_map(|line| line.split_once(':'))
-        .find(|(name, _)| name.trim() == "flags")?;
-    Some(flags.1.split_whitespace().any(|flag| flag == "hypervisor"))
 }
 
 /// A clock that only guests of one hypervisor are offered.

@@ -10,7 +10,7 @@ use linerate_model::ids::{CpuId, CpuSet};
 use linerate_model::known::{Cause, Known};
 
 use super::cpus::FOLDER;
-use super::{cpu_list, number};
+use crate::attributes::{cpu_list, number};
 use crate::parallel;
 use crate::root::{HostRoot, absolute};
 

@@ -7,7 +7,7 @@ use linerate_model::ids::{CpuSet, NodeId, PciAddress};
 use linerate_model::known::{Cause, Gap, Known};
 
 use super::pci::{functions_to_root, read_local_cpus};
-use super::understood;
+use crate::attributes::understood;
 use crate::root::{HostRoot, absolute};
 
 /// A function's node.

@@ -18,7 +18,7 @@ use super::queue_irqs::Device;
 use super::queues::{read_queue_irqs, read_queues};
 use super::stack::{fill_stack, fill_team_ports, linked, parse_flag};
 use super::unasked::name_unasked;
-use super::{followed, last_name, number, numbered, or_known, parsed, understood};
+use crate::attributes::{followed, last_name, number, numbered, or_known, parsed, understood};
 use crate::nic_control::NicRead;
 use crate::procfs::interrupts::{read_irqs, read_some};
 use crate::procfs::sockets::parse_status;

@@ -5,7 +5,7 @@ use linerate_model::ids::{CpuId, NodeId};
 use linerate_model::known::{Cause, Gap, Known};
 use linerate_model::units::Bytes;
 
-use super::{cpu_list, cpu_mask, number, numbered, or_if_absent, parsed, understood};
+use crate::attributes::{cpu_list, cpu_mask, number, numbered, or_if_absent, parsed, understood};
 use crate::root::HostRoot;
 
 const FOLDER: &str = "sys/devices/system/node";

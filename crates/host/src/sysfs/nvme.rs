@@ -5,7 +5,7 @@ use linerate_model::host::NvmePath;
 use linerate_model::ids::NodeId;
 use linerate_model::known::{Cause, Gap, Known};
 
-use super::{number_or_minus_one, numbered};
+use crate::attributes::{last_name, number_or_minus_one, numbered};
 use crate::root::{HostRoot, absolute};
 
 const CONTROLLERS: &str = "sys/class/nvme";
@@ -156,7 +156,7 @@ impl Said {
 }
 
 fn is_nvme(folder: &str) -> bool {
-    super::last_name(folder).starts_with("nvme")
+    last_name(folder).starts_with("nvme")
 }
 
 /// The transport of every path, when it is one.

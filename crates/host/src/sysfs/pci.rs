@@ -19,7 +19,7 @@ use linerate_model::units::{BitRate, TransferRate};
 
 use super::config_space::{CONVENTIONAL_BYTES, EXTENDED_BYTES, Express, NotTold, parse_config};
 use super::locality::{Locality, Said, locate, read_said};
-use super::{cpu_list, cpu_mask, followed, last_name, or_if_absent, understood};
+use crate::attributes::{cpu_list, cpu_mask, followed, last_name, or_if_absent, understood};
 use crate::root::{HostRoot, absolute};
 
 /// The widest link that PCIe knows.

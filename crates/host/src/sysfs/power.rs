@@ -7,7 +7,7 @@ use linerate_model::known::{Cause, Known};
 
 use super::cpus::FOLDER;
 use super::idle::read_idle_states;
-use super::{number, numbered, or_if_absent, parsed, understood};
+use crate::attributes::{number, numbered, or_if_absent, parsed, understood};
 use crate::parallel;
 use crate::root::{HostRoot, absolute};
 

@@ -9,7 +9,7 @@ use linerate_model::ids::{CpuSet, IrqNumber, NicName};
 use linerate_model::known::{Cause, Gap, Known};
 
 use super::irq_names::parse_queue_name;
-use super::numbered;
+use crate::attributes::{last_name, numbered};
 use crate::root::{HostRoot, absolute};
 
 /// What is known of the device behind a NIC when its interrupts are looked for.
@@ -191,7 +191,7 @@ pub(crate) fn find_irqs(
 /// Whether the owner in an interrupt's name, with or without the driver's name before it, is this NIC,
 /// its device or its PCI function.
 fn is_owner(owner: &str, nic: &NicName, device: &Device<'_>) -> bool {
-    let function = device.function.map(super::last_name);
+    let function = device.function.map(last_name);
     [Some(nic.as_str()), Some(device.name), function]
         .into_iter()
         .flatten()

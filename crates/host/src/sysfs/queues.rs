@@ -12,7 +12,7 @@ use linerate_model::known::{Cause, Gap, Known};
 use linerate_model::units::BitRate;
 
 use super::queue_irqs::{Device, QueueIrqs, QueueNapis, cpus_of, find_irqs};
-use super::{cpu_mask, number, numbered, parsed};
+use crate::attributes::{cpu_mask, number, numbered, parsed};
 use crate::parallel;
 use crate::root::{HostRoot, absolute};
 

@@ -8,7 +8,7 @@ use linerate_model::units::BitRate;
 use super::gids::read_gids;
 use super::locality::Locality;
 use super::pci::{Functions, function_above};
-use super::{followed, joined, numbered, parsed, understood};
+use crate::attributes::{followed, joined, numbered, parsed, understood};
 use crate::rdma::{Node, RdmaAnswers, RdmaPortAnswers, RdmaRead};
 use crate::root::{HostRoot, absolute};
 

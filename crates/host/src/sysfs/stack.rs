@@ -7,7 +7,7 @@ use linerate_model::ids::NicName;
 use linerate_model::known::{Cause, Known};
 
 use super::bond::{fill_bond, fill_bond_port};
-use super::{number, or_known, parsed};
+use crate::attributes::{number, or_known, parsed};
 use crate::procfs::vlan::fill_vlan;
 use crate::root::{HostRoot, absolute};
 

@@ -7,10 +7,10 @@ use linerate_model::ids::{CpuId, CpuSet};
 use linerate_model::known::{Cause, Gap, Known};
 
 use super::Reading;
+use crate::attributes::{numbered, parsed, understood};
 use crate::procfs::softnet::{SoftnetLine, parse_softnet};
 use crate::procfs::stat::{parse_stat, parse_switches};
 use crate::root::{HostRoot, absolute};
-use crate::sysfs::{numbered, parsed, understood};
 
 const SOFTNET: &str = "proc/net/softnet_stat";
 const STAT: &str = "proc/stat";

@@ -9,9 +9,9 @@ use linerate_model::ids::{NicName, PciAddress};
 use linerate_model::known::{Gap, Known};
 
 use super::Reading;
+use crate::attributes::{joined, last_name, numbered, parsed};
 use crate::rdma::RdmaRead;
 use crate::root::HostRoot;
-use crate::sysfs::{joined, last_name, numbered, parsed};
 
 const PCI: &str = "sys/bus/pci/devices";
 const RDMA: &str = "sys/class/infiniband";

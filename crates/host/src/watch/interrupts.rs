@@ -8,8 +8,8 @@ use linerate_model::ids::CpuSet;
 use linerate_model::known::{Cause, Known};
 
 use super::{Interrupts, Reading};
+use crate::attributes::{cpu_list, parsed};
 use crate::root::{HostRoot, absolute};
-use crate::sysfs::{cpu_list, parsed};
 
 const SYSFS: &str = "sys/kernel/irq";
 const TABLE: &str = "proc/interrupts";

@@ -9,9 +9,9 @@ use proptest::prelude::*;
 use super::devices::{parse_aer_total, parse_block, parse_rdma_counter, rdma_ports};
 use super::interrupts::{parse_counts, parse_table};
 use super::*;
-use crate::capture::tree::{Entry, Tree};
 use crate::nic_control::NicCounts;
 use crate::read::read_host;
+use crate::root::tree::{Entry, Tree};
 
 const BRIDGE: &str = "sys/devices/pci0000:00/0000:00:03.0";
 const FUNCTION: &str = "sys/devices/pci0000:00/0000:00:03.0/0000:17:00.0";

@@ -10,9 +10,9 @@ use linerate_model::known::{Cause, Gap, Known};
 
 use super::devices::{rdma_ports, read_rdma_port};
 use super::{Reading, cpus, interrupts, nics, parse_uptime};
+use crate::attributes::{cpu_list, followed, number, numbered, parsed};
 use crate::nic_control::NicRead;
 use crate::root::{HostRoot, absolute};
-use crate::sysfs::{cpu_list, followed, number, numbered, parsed};
 
 const CLASS: &str = "sys/class/net";
 const ONLINE: &str = "sys/devices/system/cpu/online";

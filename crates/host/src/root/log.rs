@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use linerate_model::known::{Cause, Gap, Known};
 
+use super::HostRoot;
 use super::limits::check_path;
 use super::tree::{Entry, Tree, real_path};
-use crate::root::HostRoot;
 
 /// The answers that a root gave.
 #[derive(Debug, Default)]

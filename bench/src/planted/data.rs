@@ -1,7 +1,7 @@
 //! The shapes and faults as data: `bench/planted.d/*.toml`, whose first file says how they are read.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use linerate_model::finding::{Profile, Severity};
 use linerate_model::rules;
@@ -148,26 +148,98 @@ fn ten() -> u64 {
     10
 }
 
-/// Reads the data beside this crate: every `*.toml` of the folder `planted.d`.
-pub(crate) fn read(folder: Option<&Path>) -> Result<Plants, Trouble> {
-    let own = Path::new(BENCH).join("planted.d");
-    let folder = folder.unwrap_or(&own);
-    let trouble = |what: String| Trouble(format!("read {}: {what}", folder.display()));
-    let mut texts = Vec::new();
-    for entry in std::fs::read_dir(folder).map_err(|error| trouble(error.to_string()))? {
-        let path = entry.map_err(|error| trouble(error.to_string()))?.path();
+/// The cases of one rule on captured hosts (`fixtures/rules`, whose README names the keys).
+#[derive(Debug, Deserialize)]
+struct RuleCases {
+    case: Vec<RuleCase>,
+}
+
+#[derive(Debug, Deserialize)]
+struct RuleCase {
+    what: String,
+    host: String,
+    trial: Option<String>,
+    #[serde(default = "throughput")]
+    profile: Profile,
+    edits: Edits,
+    fires: Option<Fires>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Fires {
+    severity: Severity,
+    subject: String,
+    #[serde(default)]
+    also: BTreeSet<String>,
+}
+
+impl RuleCase {
+    /// The case as a fault, if it fires without a trial.
+    fn fault(self, rule: &str) -> Option<Fault> {
+        let fires = self.fires.filter(|_| self.trial.is_none())?;
+        Some(Fault {
+            what: self.what,
+            shape: self.host,
+            rule: rule.to_owned(),
+            subject: fires.subject,
+            profile: self.profile,
+            severity: fires.severity,
+            also: fires.also,
+            other: None,
+            seconds: ten(),
+            edits: self.edits,
+            set: BTreeMap::new(),
+            plant: Vec::new(),
+            undo: Vec::new(),
+        })
+    }
+}
+
+/// The faults among the cases of all rules.
+fn rule_cases() -> Result<Vec<Fault>, Trouble> {
+    let folder = Path::new(BENCH).join("../fixtures/rules");
+    let mut faults = Vec::new();
+    for path in toml_files(&folder)? {
+        let trouble = |what: String| Trouble(format!("read {}: {what}", path.display()));
+        let text = std::fs::read_to_string(&path).map_err(|error| trouble(error.to_string()))?;
+        let cases: RuleCases = toml::from_str(&text).map_err(|error| trouble(error.to_string()))?;
+        let rule = path.file_stem().unwrap_or_default().to_string_lossy();
+        faults.extend(cases.case.into_iter().filter_map(|case| case.fault(&rule)));
+    }
+    Ok(faults)
+}
+
+/// The `*.toml` of a folder, by name.
+fn toml_files(folder: &Path) -> Result<Vec<PathBuf>, Trouble> {
+    let trouble = |error: std::io::Error| Trouble(format!("read {}: {error}", folder.display()));
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(trouble)? {
+        let path = entry.map_err(trouble)?.path();
         if path.extension().is_some_and(|end| end == "toml") {
-            texts.push(path);
+            files.push(path);
         }
     }
-    texts.sort();
+    files.sort();
+    Ok(files)
+}
+
+/// Reads the data: every `*.toml` of `folder`, or of the folder `planted.d` beside this crate together with
+/// the cases of `fixtures/rules`.
+pub(crate) fn read(folder: Option<&Path>) -> Result<Plants, Trouble> {
+    let own = Path::new(BENCH).join("planted.d");
+    let only_data = folder.is_some();
+    let folder = folder.unwrap_or(&own);
+    let trouble = |what: String| Trouble(format!("read {}: {what}", folder.display()));
     let mut whole = String::new();
-    for path in texts {
+    for path in toml_files(folder)? {
         let text = std::fs::read_to_string(&path).map_err(|error| trouble(error.to_string()))?;
         whole.push_str(&text);
         whole.push('\n');
     }
-    let plants: Plants = toml::from_str(&whole).map_err(|error| trouble(error.to_string()))?;
+    let mut plants: Plants = toml::from_str(&whole).map_err(|error| trouble(error.to_string()))?;
+    if !only_data {
+        plants.faults.extend(rule_cases()?);
+    }
     for fault in &plants.faults {
         for rule in fault.also.iter().chain([&fault.rule]) {
             if rules::find(rule).is_none() {
@@ -179,7 +251,7 @@ pub(crate) fn read(folder: Option<&Path>) -> Result<Plants, Trouble> {
 }
 
 /// The folder of captured hosts of the project.
-pub(crate) fn fixtures() -> std::path::PathBuf {
+pub(crate) fn fixtures() -> PathBuf {
     Path::new(BENCH).join("../fixtures/hosts")
 }
 

@@ -12,7 +12,7 @@ use linerate_model::host::Host;
 use linerate_model::ids::NicName;
 use linerate_model::known::Known;
 use linerate_model::watch::Watch;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::Trouble;
 use crate::data::{Edits, Plants, fixtures};
@@ -182,53 +182,7 @@ fn with_answers(
 ) -> Result<Archive, Trouble> {
     let wrong = |what: String| Trouble(format!("edit the answers about {nic}: {what}"));
     let name: NicName = nic.parse().map_err(|_| wrong("it is no name".to_owned()))?;
-    let answers = archive
-        .nic(&name)
-        .cloned()
-        .unwrap_or_else(|| linerate_host::capture::NicAnswers::not_asked(&name));
-    let mut json = serde_json::to_value(answers).map_err(|error| wrong(error.to_string()))?;
-    for (pointer, value) in changes {
-        put(&mut json, pointer, value.clone());
-    }
-    let answers = serde_json::from_value(json).map_err(|error| wrong(error.to_string()))?;
-    Ok(archive.with_nic(name, answers))
-}
-
-/// Puts `value` at a JSON pointer (RFC 6901); objects on the way are made, and a gap on the way gives
-/// place.
-fn put(json: &mut Value, pointer: &str, value: Value) {
-    let mut at = json;
-    for part in pointer.split('/').skip(1) {
-        let part = part.replace("~1", "/").replace("~0", "~");
-        if let (Value::Array(_), Ok(index)) = (&*at, part.parse::<usize>()) {
-            let Some(next) = at.get_mut(index) else {
-                return;
-            };
-            at = next;
-            continue;
-        }
-        if !at.is_object() || at.get("unknown").is_some() {
-            *at = Value::Object(Map::new());
-        }
-        let Some(object) = at.as_object_mut() else {
-            return;
-        };
-        at = object.entry(part).or_insert(Value::Null);
-    }
-    *at = value;
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn a_pointer_leads_through_lists_and_takes_the_place_of_a_gap() {
-        let mut json = json!({"a": [{"b": 1}], "g": {"unknown": "absent"}});
-        put(&mut json, "/a/0/b", json!(2));
-        put(&mut json, "/g/x~1y", json!(3));
-        assert_eq!(json, json!({"a": [{"b": 2}], "g": {"x/y": 3}}));
-    }
+    archive
+        .with_edited_nic(&name, changes)
+        .map_err(|error| wrong(error.to_string()))
 }

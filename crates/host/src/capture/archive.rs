@@ -25,11 +25,13 @@
 //! Paths are real: no link on the way. Line breaks, other control characters and backslashes in a
 //! name are written as in C (`\n`, `\x1b`, `\\`).
 
+use std::collections::BTreeMap;
 use std::io::{self, BufRead, Write};
 
 use linerate_model::ids::NicName;
 use linerate_model::known::Cause;
 use serde::Serialize;
+use serde_json::{Map, Value};
 
 use super::answers::{CapturedNics, CapturedRdma, NicAnswers};
 use super::error::CaptureError;
@@ -73,6 +75,23 @@ impl Archive {
     pub fn with_nic(mut self, nic: NicName, answers: NicAnswers) -> Self {
         self.nics.0.insert(nic, answers);
         self
+    }
+
+    /// The same host with some of netlink's answers about one interface replaced, each by its JSON pointer
+    /// (RFC 6901, below [`NicAnswers`]). An interface that was not captured has answered nothing before.
+    pub fn with_edited_nic(
+        self,
+        nic: &NicName,
+        changes: &BTreeMap<String, Value>,
+    ) -> Result<Self, serde_json::Error> {
+        let answers = self.nic(nic).cloned();
+        let answers = answers.unwrap_or_else(|| NicAnswers::not_asked(nic));
+        let mut json = serde_json::to_value(answers)?;
+        for (pointer, value) in changes {
+            put(&mut json, pointer, value.clone());
+        }
+        let answers = serde_json::from_value(json)?;
+        Ok(self.with_nic(nic.clone(), answers))
     }
 
     /// The host, to be read like a live one.
@@ -228,6 +247,30 @@ pub(crate) fn cause_of(word: &str) -> Option<Cause> {
     .find(|cause| cause_word(*cause) == word)
 }
 
+/// Puts `value` at a JSON pointer (RFC 6901); objects on the way are made, and a gap on the way gives
+/// place.
+fn put(json: &mut Value, pointer: &str, value: Value) {
+    let mut at = json;
+    for part in pointer.split('/').skip(1) {
+        let part = part.replace("~1", "/").replace("~0", "~");
+        if let (Value::Array(_), Ok(index)) = (&*at, part.parse::<usize>()) {
+            let Some(next) = at.get_mut(index) else {
+                return;
+            };
+            at = next;
+            continue;
+        }
+        if !at.is_object() || at.get("unknown").is_some() {
+            *at = Value::Object(Map::new());
+        }
+        let Some(object) = at.as_object_mut() else {
+            return;
+        };
+        at = object.entry(part).or_insert(Value::Null);
+    }
+    *at = value;
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
@@ -235,6 +278,7 @@ mod tests {
     use linerate_model::known::Known;
     use linerate_model::units::Bytes;
     use proptest::prelude::*;
+    use serde_json::json;
 
     use super::*;
     use crate::rdma::{RdmaAnswers, RdmaPortAnswers};
@@ -343,5 +387,13 @@ mod tests {
             let text = format!("{MAGIC}1\nby linerate 0\npseudonyms no\n{}\n", lines.join("\n"));
             let _ = Archive::parse(text.as_bytes());
         }
+    }
+
+    #[test]
+    fn a_pointer_leads_through_lists_and_takes_the_place_of_a_gap() {
+        let mut json = json!({"a": [{"b": 1}], "g": {"unknown": "absent"}});
+        put(&mut json, "/a/0/b", json!(2));
+        put(&mut json, "/g/x~1y", json!(3));
+        assert_eq!(json, json!({"a": [{"b": 2}], "g": {"x/y": 3}}));
     }
 }

@@ -64,8 +64,6 @@ pub(crate) fn host(archive: Archive) -> Host {
 pub(crate) enum Edit {
     /// A file's text; `None` takes the file away.
     File(&'static str, Option<&'static str>),
-    /// The CPUs that an interrupt was given, and that take it.
-    Irq(u32, &'static str),
     /// What netlink told of one interface.
     Nic(&'static str, fn(&mut NicAnswers)),
 }
@@ -75,14 +73,6 @@ impl Edit {
     pub(crate) fn applied(self, archive: Archive) -> Archive {
         match self {
             Self::File(path, text) => archive.edited(path, text),
-            Self::Irq(number, cpus) => {
-                ["smp", "effective"]
-                    .into_iter()
-                    .fold(archive, |archive, which| {
-                        let path = format!("proc/irq/{number}/{which}_affinity_list");
-                        archive.edited(&path, Some(cpus))
-                    })
-            }
             Self::Nic(nic, change) => {
                 let nic: NicName = nic.parse().expect("a case names an interface well");
                 let mut answers = archive.nic(&nic).expect("a captured interface").clone();

@@ -1,4 +1,4 @@
-//! Rules on captured hosts: firing, silent and undetermined, each by one changed line.
+//! Rules on captured hosts: firing, silent and skipped, each by one changed fact (`fixtures/rules`).
 
 use std::collections::BTreeSet;
 
@@ -10,8 +10,8 @@ use linerate_model::rules::{RULES, diagnose, find, judge};
 use linerate_model::sample::Sample;
 use linerate_model::setting::{SettingKey, current};
 
-use super::archives::{Edit, HEALTHY, archive, host};
-use super::cases::{Case, Expect, all};
+use super::archives::{HEALTHY, archive, host};
+use super::cases::{Case, Expect, Trial, all};
 
 pub(crate) const PROFILES: [Profile; 7] = [
     Profile::Throughput,
@@ -33,16 +33,19 @@ struct Shown {
 
 impl Shown {
     fn of(case: &Case, edited: bool) -> Self {
-        let archive = archive(case.fixture);
+        let archive = archive(&case.host);
         let archive = if edited {
-            case.edit.applied(archive)
+            case.edits.applied(archive)
         } else {
             archive
         };
         Self {
             host: host(archive),
-            other: case.other.map(|name| host(super::archives::archive(name))),
-            sample: case.sample.map(|make| make()),
+            other: case
+                .other
+                .as_ref()
+                .map(|name| host(super::archives::archive(name))),
+            sample: case.trial.map(Trial::sample),
             profile: case.profile,
         }
     }
@@ -72,36 +75,41 @@ fn same_place(one: &str, other: &str) -> bool {
 }
 
 fn check_finding(at: &str, shown: &Shown, case: &Case, finding: &Finding) {
-    let Expect::Fires {
-        severity,
-        subject,
-        value,
-        path,
-        remedies,
-    } = &case.expect
-    else {
+    let Expect::Fires(fires) = case.expect() else {
         panic!("{at}: it fires: {}", finding.summary);
     };
-    assert_eq!(finding.severity, *severity, "{at}: {}", finding.summary);
-    assert_eq!(finding.subject, *subject, "{at}");
-    if let Edit::File(changed, _) = case.edit {
-        assert!(same_place(changed, path), "{at}: it must name {changed}");
+    let place = &fires.evidence;
+    assert_eq!(
+        finding.severity, fires.severity,
+        "{at}: {}",
+        finding.summary
+    );
+    assert_eq!(finding.subject, fires.subject, "{at}");
+    let mut changed = case.edits.files.keys();
+    if let (Some(changed), None) = (changed.next(), changed.next()) {
+        assert!(
+            same_place(changed, &place.path),
+            "{at}: it must name {changed}"
+        );
     }
     let named = finding
         .evidence
         .iter()
-        .any(|one| one.value == *value && one.path.trim_start_matches('/') == *path);
+        .any(|one| one.value == place.value && one.path.trim_start_matches('/') == place.path);
     assert!(
         named,
-        "{at}: no `{value}` [{path}] in {:#?}",
-        finding.evidence
+        "{at}: no `{}` [{}] in {:#?}",
+        place.value, place.path, finding.evidence
     );
     let words: Vec<String> = finding
         .remedies
         .iter()
         .map(|remedy| remedy.change.to_string())
         .collect();
-    assert_eq!(words, *remedies, "{at}");
+    assert_eq!(words, fires.remedies, "{at}");
+    for rule in &fires.also {
+        assert!(find(rule).is_some(), "{at}: no rule `{rule}`");
+    }
     for remedy in &finding.remedies {
         let change = &remedy.change;
         let now = match &change.setting {
@@ -126,21 +134,22 @@ fn missing(outcome: &Outcome) -> &[Gap] {
     }
 }
 
-fn check(number: usize, case: &Case) {
-    let at = format!("case {number}, {} {}", case.rule, case.expect.word());
+fn check(case: &Case) {
+    let at = format!("{}, {}", case.rule, case.what);
+    let expect = case.expect();
     let shown = Shown::of(case, true);
     let before = Shown::of(case, false);
-    let mut said = shown.judged(case.rule);
-    if matches!(case.expect, Expect::Fires { .. }) {
+    let mut said = shown.judged(&case.rule);
+    if matches!(expect, Expect::Fires(_)) {
         // What could not be judged besides (counters that nobody watched) takes nothing from the finding.
         said.retain(|outcome| matches!(outcome, Outcome::Finding(_)));
     }
-    match (&case.expect, said.as_slice()) {
+    match (&expect, said.as_slice()) {
         (Expect::Silent, []) => {}
-        (Expect::Fires { .. }, [Outcome::Finding(finding)]) => {
+        (Expect::Fires(_), [Outcome::Finding(finding)]) => {
             check_finding(&at, &shown, case, finding);
         }
-        (Expect::Undetermined { path }, said) if said.iter().all(is_undetermined) => {
+        (Expect::Skipped(path), said) if said.iter().all(is_undetermined) => {
             let missing: Vec<&Gap> = said.iter().flat_map(missing).collect();
             let named = missing.iter().any(|gap| same_place(&gap.path, path));
             assert!(named, "{at}: {path} is not among {missing:#?}");
@@ -148,17 +157,17 @@ fn check(number: usize, case: &Case) {
         }
         (_, said) => panic!("{at}: it says {said:#?}"),
     }
-    // The one line made the difference: of the host always, of the verdict unless the case is silent.
-    assert_ne!(shown.host, before.host, "{at}: the line changes nothing");
-    if !matches!(case.expect, Expect::Silent) {
-        assert_ne!(said, before.judged(case.rule), "{at}");
+    // The one fact made the difference: of the host always, of the verdict unless the case is silent.
+    assert_ne!(shown.host, before.host, "{at}: the edit changes nothing");
+    if !matches!(expect, Expect::Silent) {
+        assert_ne!(said, before.judged(&case.rule), "{at}");
     }
 }
 
 #[test]
 fn each_rule_answers_each_of_its_cases_on_a_captured_host() {
-    for (number, case) in all().iter().enumerate() {
-        check(number, case);
+    for case in &all() {
+        check(case);
     }
 }
 
@@ -169,14 +178,14 @@ fn every_case_is_of_a_rule_that_exists_and_many_rules_fire_on_a_captured_host() 
     let known: BTreeSet<&str> = RULES.iter().map(|rule| rule.id).collect();
     let strangers: Vec<&str> = cases
         .iter()
-        .map(|case| case.rule)
+        .map(|case| case.rule.as_str())
         .filter(|rule| !known.contains(rule))
         .collect();
     assert_eq!(strangers, [""; 0], "cases of rules that are not there");
     let fire: BTreeSet<&str> = cases
         .iter()
-        .filter(|case| case.expect.word() == "firing")
-        .map(|case| case.rule)
+        .filter(|case| case.expect().word() == "firing")
+        .map(|case| case.rule.as_str())
         .collect();
     assert!(fire.len() >= 25, "only {} rules fire: {fire:?}", fire.len());
 }

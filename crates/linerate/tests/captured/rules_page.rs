@@ -8,6 +8,7 @@ use linerate_model::plan::End;
 use linerate_model::rules::{RULES, find, judge};
 
 use super::archives::{HEALTHY, archive, host, repository};
+use super::cases::Trial;
 use super::rules::PROFILES;
 
 /// The ids of the rules that the table has, in its order: `| 1 | [id](id.md) | ...`.
@@ -100,9 +101,9 @@ fn every_page_of_a_rule_is_linked_and_there_is_no_other() {
 #[test]
 fn a_change_that_a_rule_proposes_is_of_the_class_in_its_row() {
     for case in super::cases::all() {
-        let edited = host(case.edit.applied(archive(case.fixture)));
-        let other = case.other.map(|name| host(archive(name)));
-        let sample = case.sample.map(|make| make());
+        let edited = host(case.edits.applied(archive(&case.host)));
+        let other = case.other.as_ref().map(|name| host(archive(name)));
+        let sample = case.trial.map(Trial::sample);
         let scene = Scene {
             end: End::Local,
             host: &edited,
@@ -113,7 +114,7 @@ fn a_change_that_a_rule_proposes_is_of_the_class_in_its_row() {
             profile: Profile::Throughput,
             owns_shapers: true,
         };
-        let rule = find(case.rule).expect("a rule of the list");
+        let rule = find(&case.rule).expect("a rule of the list");
         for outcome in judge(rule, &scene) {
             let Outcome::Finding(finding) = outcome else {
                 continue;

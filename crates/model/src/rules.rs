@@ -1,5 +1,5 @@
 //! The rules: one file each, listed in [`RULES`]. A rule asks one question about a [`Scene`]; what it
-//! answers is a finding, that a fact is missing, or (when all is well or the profile is not concerned)
+//! answers is a finding, that a fact is missing, or (when all is well or the role is not concerned)
 //! nothing. Each rule names its source; a threshold without one is linerate's own.
 
 mod devices;
@@ -168,7 +168,7 @@ pub fn find(id: &str) -> Option<&'static Rule> {
     RULES.iter().find(|rule| rule.id == id).copied()
 }
 
-/// What one rule says about a scene: nothing where the profile is not concerned.
+/// What one rule says about a scene: nothing where the role is not concerned.
 pub fn judge(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
     if rule.profiles.contains(&scene.profile) {
         (rule.check)(rule, scene)
@@ -204,7 +204,7 @@ pub fn sort(findings: &mut [Finding]) {
 }
 
 /// What a rule has to say beyond what the rule and the scene say already.
-struct Said {
+struct Draft {
     severity: Severity,
     subject: String,
     summary: String,
@@ -212,7 +212,7 @@ struct Said {
     remedies: Vec<Remedy>,
 }
 
-fn found(rule: &Rule, scene: &Scene<'_>, said: Said) -> Outcome {
+fn found(rule: &Rule, scene: &Scene<'_>, said: Draft) -> Outcome {
     Outcome::Finding(Finding {
         rule: rule.id.to_owned(),
         severity: said.severity,

@@ -1,15 +1,17 @@
-//! `app-remote-numa`: a program with busy sockets, or its memory, is kept on another node than the cards.
-//! Only a program that is confined is judged: one that floats is where the scheduler put it just now.
+//! `app-remote-numa`: a program with open sockets uses CPUs or memory of a remote NUMA node. Only a
+//! program that is confined is judged: one that floats is where the scheduler put it just now.
 
 use std::collections::BTreeSet;
 
 use super::spreading::{brief, few, local_cpus, needed, percent, share};
-use super::{Said, found, nics, undetermined};
-use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Rule, Scene, Severity, Stage, Status};
-use crate::setting::Class;
+use super::{Draft, found, nics, undetermined};
+use crate::finding::{
+    Basis, Evidence, Fix, Outcome, Profile, Rule, Scene, Severity, Stage, Status,
+};
 use crate::host::{Nic, SocketOwner};
 use crate::ids::{CpuSet, NodeId};
 use crate::known::{Gap, Known};
+use crate::setting::Class;
 use crate::units::BitRate;
 use crate::watch::total;
 
@@ -94,7 +96,7 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
         ))
     });
     let evidence = cards.chain(far.iter().flat_map(|(_, evidence)| evidence.clone()));
-    let said = Said {
+    let said = Draft {
         severity: if busy { Severity::Warn } else { Severity::Note },
         subject: "host".to_owned(),
         summary: format!(
@@ -108,7 +110,7 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
     vec![found(rule, scene, said)]
 }
 
-/// The cards that carry the host's data: with an address or something that stands on them, and no slower
+/// The NICs that carry the host's data: with an address or something that stands on them, and no slower
 /// than half of the fastest (a port for management is not what a program is bound for).
 fn carriers<'a>(scene: &Scene<'a>) -> Vec<&'a Nic> {
     let mut cards = nics(scene);
@@ -122,7 +124,7 @@ fn carriers<'a>(scene: &Scene<'a>) -> Vec<&'a Nic> {
     cards
 }
 
-/// What shows that a confined program, or its memory, is away from the cards.
+/// What shows that a confined program, or its memory, is away from the NICs.
 fn far(
     scene: &Scene<'_>,
     owner: &SocketOwner,
@@ -219,7 +221,7 @@ pub(super) mod tests {
         ],
     };
 
-    /// A card on node 1 (CPUs 6-11), and one program with that many per cent of its pages on node 0.
+    /// A NIC on node 1 (CPUs 6-11), and one program with that many per cent of its pages on node 0.
     fn server(allowed: &str, connections: u32, remote: u64) -> Host {
         let owner = SocketOwner {
             pid: 812,

@@ -1,12 +1,12 @@
-//! `backlog-drops`: a CPU's input queue overflows. It is used by receive packet steering, veth, loopback
-//! and generic XDP. Facts from Documentation/admin-guide/sysctl/net.rst (`netdev_max_backlog`) and
-//! `/proc/net/softnet_stat`.
+//! `backlog-drops`: the per-CPU backlog queue overflows. It is used by receive packet steering, veth,
+//! loopback and generic XDP. Facts from Documentation/admin-guide/sysctl/net.rst (`netdev_max_backlog`)
+//! and `/proc/net/softnet_stat`.
 
-use super::{ALWAYS, Said, found, remedy, undetermined, watched};
+use super::{ALWAYS, Draft, found, remedy, undetermined, watched};
 use crate::finding::{Basis, Evidence, Fix, Outcome, Remedy, Rule, Scene, Severity, Stage, Status};
 use crate::ids::CpuId;
 use crate::known::{Gap, Known};
-use crate::setting::{SettingKey, Value, Class};
+use crate::setting::{Class, SettingKey, Value};
 use crate::watch::total;
 
 pub(super) const RULE: Rule = Rule {
@@ -76,7 +76,7 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
         let path = "/proc/sys/net/core/netdev_max_backlog";
         Evidence::new("backlog queue limit", format!("{text} packets"), path)
     }));
-    let said = Said {
+    let said = Draft {
         severity: Severity::Warn,
         subject: format!("cpu/{worst}"),
         summary: format!(

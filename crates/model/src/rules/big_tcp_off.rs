@@ -1,12 +1,12 @@
-//! `big-tcp-off`: super-packets end at 64 KiB although card and kernel could carry larger ones. Sizes from
-//! rtnetlink (`IFLA_GSO_MAX_SIZE`, `IFLA_GRO_MAX_SIZE`, their IPv4 twins, `IFLA_TSO_MAX_SIZE`).
+//! `big-tcp-off`: GSO/GRO packets stop at 64 KiB although the NIC supports larger ones (BIG TCP). Sizes
+//! from rtnetlink (`IFLA_GSO_MAX_SIZE`, `IFLA_GRO_MAX_SIZE`, their IPv4 twins, `IFLA_TSO_MAX_SIZE`).
 
 use super::judged::{Judged, judge_each, offered, runs_at, speed};
-use super::{BULK, Said, remedy, subject};
+use super::{BULK, Draft, remedy, subject};
 use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
 use crate::host::Nic;
 use crate::known::Known;
-use crate::setting::{NicKnob, SettingKey, Value, Class};
+use crate::setting::{Class, NicKnob, SettingKey, Value};
 use crate::units::Bytes;
 
 pub(super) const RULE: Rule = Rule {
@@ -86,7 +86,7 @@ fn check_nic(scene: &Scene<'_>, nic: &Nic) -> Judged {
         hardware,
         path("tso_max_size"),
     ));
-    Ok(Some(Said {
+    Ok(Some(Draft {
         severity: Severity::Note,
         subject: subject(nic),
         summary: format!(

@@ -1,17 +1,21 @@
-//! `blk-mq-config`: a block device's scheduler or queues cost operations. Facts from
+//! `blk-mq-config`: the I/O scheduler or the hardware queues of a block device cost IOPS. Facts from
 //! Documentation/ABI/stable/sysfs-block and Documentation/block/blk-mq.rst.
 
 use super::devices::{Notice, judged, unknown};
 use super::remedy;
-use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Rule, Scene, Severity, Stage, Status};
+use crate::finding::{
+    Basis, Evidence, Fix, Outcome, Profile, Rule, Scene, Severity, Stage, Status,
+};
 use crate::host::BlockDevice;
-use crate::setting::{BlockKnob, SettingKey, Value, Class};
+use crate::setting::{BlockKnob, Class, SettingKey, Value};
 
 pub(super) const RULE: Rule = Rule {
     id: "blk-mq-config",
     number: 76,
-    status: Status::InPart("checks scheduler, hardware queues and rq_affinity; nr_requests, nomerges and \
-                            polling depend on the workload"),
+    status: Status::InPart(
+        "checks scheduler, hardware queues and rq_affinity; nr_requests, nomerges and \
+                            polling depend on the workload",
+    ),
     title: "the I/O scheduler or the hardware queues of a block device cost IOPS",
     severity: Severity::Warn,
     stage: Stage::Tuning,
@@ -99,7 +103,7 @@ fn scheduler(scene: &Scene<'_>, device: &BlockDevice) -> Option<Notice> {
         Notice::new(severity, summary)
             .with(evidence)
             .with(queues)
-            .mended_by(remedy(scene, key(device, BlockKnob::Scheduler), none)),
+            .fixed_by(remedy(scene, key(device, BlockKnob::Scheduler), none)),
     )
 }
 
@@ -140,7 +144,7 @@ fn completions(scene: &Scene<'_>, device: &BlockDevice) -> Option<Notice> {
                 own,
                 file(device, "rq_affinity"),
             )])
-            .mended_by(remedy(
+            .fixed_by(remedy(
                 scene,
                 key(device, BlockKnob::RqAffinity),
                 Value::Integer(1),
@@ -168,7 +172,7 @@ fn rotating(scene: &Scene<'_>, device: &BlockDevice) -> Option<Notice> {
                 Evidence::new("scheduler", own, file(device, "scheduler")),
                 Evidence::new("rotates", "yes", file(device, "rotational")),
             ])
-            .mended_by(change.filter(|_| to)),
+            .fixed_by(change.filter(|_| to)),
     )
 }
 

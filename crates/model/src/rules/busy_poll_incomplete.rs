@@ -1,16 +1,21 @@
-//! `busy-poll-incomplete`: busy polling is set for one way of waiting and not for the other. Facts from
-//! Documentation/admin-guide/sysctl/net.rst (`busy_read`, `busy_poll`) and Documentation/networking/napi.rst.
+//! `busy-poll-incomplete`: busy polling is partially configured, or configured and never finds a packet.
+//! Facts from Documentation/admin-guide/sysctl/net.rst (`busy_read`, `busy_poll`) and
+//! Documentation/networking/napi.rst.
 
 use super::spreading::needed;
-use super::{ALWAYS, Said, found, remedy, undetermined};
-use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Rule, Scene, Severity, Stage, Status};
+use super::{ALWAYS, Draft, found, remedy, undetermined};
+use crate::finding::{
+    Basis, Evidence, Fix, Outcome, Profile, Rule, Scene, Severity, Stage, Status,
+};
 use crate::known::{Cause, Gap, Known};
-use crate::setting::{SettingKey, Value, Class};
+use crate::setting::{Class, SettingKey, Value};
 
 pub(super) const RULE: Rule = Rule {
     id: "busy-poll-incomplete",
     number: 19,
-    status: Status::InPart("`irq-suspend-timeout` is not checked: which program uses it cannot be read"),
+    status: Status::InPart(
+        "`irq-suspend-timeout` is not checked: which program uses it cannot be read",
+    ),
     title: "busy polling is partially configured, or configured and never finds a packet",
     severity: Severity::Note,
     stage: Stage::Tuning,
@@ -72,7 +77,7 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
     } else {
         None
     };
-    let said = Said {
+    let said = Draft {
         severity: Severity::Note,
         subject: "host".to_owned(),
         summary,

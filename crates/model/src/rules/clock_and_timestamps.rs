@@ -1,11 +1,13 @@
-//! `clock-and-timestamps`: the kernel reads a slow clock, or the card stamps no packets where that counts.
+//! `clock-and-timestamps`: slow clocksource, or no hardware receive timestamps.
 //! Documentation/timers/timekeeping.rst; Documentation/networking/timestamping.rst.
 
 use super::facts::{answer, answer_one, need};
-use super::{ALWAYS, Said, each_nic, remedy, subject};
-use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Rule, Scene, Severity, Stage, Status};
+use super::{ALWAYS, Draft, each_nic, remedy, subject};
+use crate::finding::{
+    Basis, Evidence, Fix, Outcome, Profile, Rule, Scene, Severity, Stage, Status,
+};
 use crate::host::{Nic, NicKind};
-use crate::setting::{MachineKnob, SettingKey, Value, Class};
+use crate::setting::{Class, MachineKnob, SettingKey, Value};
 
 pub(super) const RULE: Rule = Rule {
     id: "clock-and-timestamps",
@@ -45,7 +47,7 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
     outcomes
 }
 
-fn slow(scene: &Scene<'_>, clock: &str) -> Option<Said> {
+fn slow(scene: &Scene<'_>, clock: &str) -> Option<Draft> {
     if !SLOW.contains(&clock) {
         return None;
     }
@@ -66,12 +68,10 @@ fn slow(scene: &Scene<'_>, clock: &str) -> Option<Said> {
         Some(quick) => format!("use {quick}"),
         None => "search the kernel log for `Marking clocksource 'tsc' as unstable`".to_owned(),
     };
-    Some(Said {
+    Some(Draft {
         severity: Severity::Warn,
         subject: "host".to_owned(),
-        summary: format!(
-            "clocksource {clock} is slow to read, several times per packet: {advice}"
-        ),
+        summary: format!("clocksource {clock} is slow to read, several times per packet: {advice}"),
         evidence,
         remedies: quick
             .and_then(|quick| remedy(scene, key, Value::Text((*quick).to_owned())))
@@ -87,7 +87,7 @@ fn stamps(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
     let mut missing = Vec::new();
     let said = need(&nic.wire.timestamping, &mut missing).and_then(|stamps| {
         let hardware = stamps.capabilities.iter().any(|one| one == "hardware-receive");
-        (!hardware).then(|| Said {
+        (!hardware).then(|| Draft {
             severity: Severity::Note,
             subject: subject(nic),
             summary: format!(

@@ -1,11 +1,11 @@
-//! `cloud-allowance-exceeded`: the provider's shaper holds the instance back. Counters of the ENA driver
-//! (Documentation/networking/device_drivers/ethernet/amazon/ena.rst).
+//! `cloud-allowance-exceeded`: the cloud instance exceeded its network allowance and is shaped. Counters
+//! of the ENA driver (Documentation/networking/device_drivers/ethernet/amazon/ena.rst).
 
 use super::judged::{Judged, growth, judge_watched};
-use super::{ALWAYS, Said, subject};
+use super::{ALWAYS, Draft, subject};
 use crate::finding::{Basis, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
-use crate::setting::Class;
 use crate::host::Nic;
+use crate::setting::Class;
 use crate::units::Ratio;
 use crate::units::real;
 use crate::watch::{Watch, total};
@@ -61,7 +61,7 @@ fn check_nic(nic: &Nic, watch: &Watch) -> Judged {
     };
     let mut evidence = exceeded.evidence();
     evidence.extend(passed.evidence());
-    Ok(Some(Said {
+    Ok(Some(Draft {
         severity,
         subject: subject(nic),
         summary: format!(

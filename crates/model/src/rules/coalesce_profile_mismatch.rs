@@ -1,13 +1,15 @@
-//! `coalesce-profile-mismatch`: interrupts are held back for another purpose than the host's. Facts from
-//! the guides of Amazon's ENA driver and Intel's ice driver; `ETHTOOL_MSG_COALESCE_GET`.
+//! `coalesce-profile-mismatch`: interrupt coalescing does not fit the host's role. Facts from the guides
+//! of Amazon's ENA driver and Intel's ice driver; `ETHTOOL_MSG_COALESCE_GET`.
 
 use super::spreading::{in_use, irq_counts, needed, taken};
-use super::{ALWAYS, BULK, Said, each_nic, found, remedy, subject, undetermined};
+use super::{ALWAYS, BULK, Draft, each_nic, found, remedy, subject, undetermined};
 use crate::ceiling::gigabits;
-use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Remedy, Rule, Scene, Severity, Stage, Status};
+use crate::finding::{
+    Basis, Evidence, Fix, Outcome, Profile, Remedy, Rule, Scene, Severity, Stage, Status,
+};
 use crate::host::{Coalesce, Nic, QueueKind};
 use crate::known::Known;
-use crate::setting::{NicKnob, SettingKey, Value, Class};
+use crate::setting::{Class, NicKnob, SettingKey, Value};
 use crate::units::BitRate;
 use crate::units::real;
 use crate::watch::total;
@@ -46,7 +48,7 @@ const LATENCY_USECS: u32 = 8;
 /// More interrupts of one queue in a second than this are many.
 const MANY_PER_S: f64 = 50_000.0;
 
-/// Below this rate a card without a delay costs little.
+/// Below this rate a NIC without a delay costs little.
 const FAST: BitRate = BitRate::from_mbit_per_s(10_000);
 
 /// A delay that leaves 20000 interrupts a second and queue.
@@ -89,7 +91,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
             format!("too many interrupts ({})", rate.value),
         )
     } else {
-        // A guest's card may have its interrupts held back by the host.
+        // A guest's NIC may have its interrupts held back by the host.
         let guest = scene.host.kernel.hypervisor.value();
         let severity = match guest.map(String::as_str) {
             Some("none") => Severity::Warn,
@@ -99,9 +101,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
     };
     let request = format!("netlink ethtool COALESCE_GET {}", nic.name);
     let mut evidence: Vec<Evidence> = flooded.into_iter().collect();
-    evidence.extend(
-        usecs.map(|us| Evidence::new("rx-usecs", format!("{us} us"), request.clone())),
-    );
+    evidence.extend(usecs.map(|us| Evidence::new("rx-usecs", format!("{us} us"), request.clone())));
     evidence.extend(adaptive.map(|on| {
         let word = if on { "on" } else { "off" };
         Evidence::new("adaptive-rx", word, request)
@@ -110,7 +110,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
         let path = format!("/sys/class/net/{}/speed", nic.name);
         Evidence::new("link speed", gigabits(rate), path)
     }));
-    let said = Said {
+    let said = Draft {
         severity,
         subject: subject(nic),
         summary: format!("interrupt coalescing of {}: {why}; measure it", nic.name),
@@ -122,8 +122,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
 
 fn too_long(usecs: Option<u32>, adaptive: Option<bool>) -> Option<(Severity, String)> {
     if adaptive == Some(true) {
-        let why =
-            "adaptive-rx is on, which adds latency; try it off with rx-usecs 0";
+        let why = "adaptive-rx is on, which adds latency; try it off with rx-usecs 0";
         return Some((Severity::Note, why.to_owned()));
     }
     let usecs = usecs.filter(|us| *us > LATENCY_USECS)?;
@@ -131,7 +130,7 @@ fn too_long(usecs: Option<u32>, adaptive: Option<bool>) -> Option<(Severity, Str
     Some((Severity::Warn, why))
 }
 
-/// Without any delay each packet may interrupt. A paravirtual card has no timer and says 0; a slow card
+/// Without any delay each packet may interrupt. A paravirtual NIC has no timer and says 0; a slow NIC
 /// does not need one.
 fn too_short(
     scene: &Scene<'_>,

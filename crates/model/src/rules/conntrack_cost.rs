@@ -1,12 +1,14 @@
-//! `conntrack-cost`: the table of tracked connections is full or nearly so. Facts from
+//! `conntrack-cost`: the conntrack table drops connections or is nearly full. Facts from
 //! Documentation/networking/nf_conntrack-sysctl.rst and `/proc/net/stat/nf_conntrack`.
 
 use super::devices::{Notice, grown, growth, judged, or_unwatched, unknown};
 use super::{ALWAYS, remedy, undetermined};
-use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Rule, Scene, Severity, Stage, Status};
+use crate::finding::{
+    Basis, Evidence, Fix, Outcome, Profile, Rule, Scene, Severity, Stage, Status,
+};
 use crate::host::Conntrack;
 use crate::known::Known;
-use crate::setting::{SettingKey, Value, Class};
+use crate::setting::{Class, SettingKey, Value};
 use crate::units::Ratio;
 
 pub(super) const RULE: Rule = Rule {
@@ -96,7 +98,7 @@ fn fill(scene: &Scene<'_>, table: &Conntrack) -> Option<Notice> {
                 Evidence::new("connections tracked", count, file("count")),
                 Evidence::new("maximum", max, file("max")),
             ])
-            .mended_by(remedy(scene, SettingKey::Sysctl(MAX.to_owned()), more)),
+            .fixed_by(remedy(scene, SettingKey::Sysctl(MAX.to_owned()), more)),
     )
 }
 
@@ -105,8 +107,10 @@ fn chains(table: &Conntrack) -> Option<Notice> {
     if buckets == 0 || count / buckets < CHAIN {
         return None;
     }
-    let summary = format!("{count} tracked connections in {buckets} hash buckets make long chains: raise the \
-                           number of buckets");
+    let summary = format!(
+        "{count} tracked connections in {buckets} hash buckets make long chains: raise the \
+                           number of buckets"
+    );
     Some(Notice::new(Severity::Note, summary).with([
         Evidence::new("connections tracked", count, file("count")),
         Evidence::new("buckets", buckets, file("buckets")),

@@ -1,12 +1,14 @@
-//! `cpu-deep-cstates`: idle CPUs sleep so deep that waking takes longer than the work.
-//! Documentation/admin-guide/pm/cpuidle.rst (idle states and PM QoS).
+//! `cpu-deep-cstates`: deep idle states (C-states) are enabled. Documentation/admin-guide/pm/cpuidle.rst
+//! (idle states and PM QoS).
 
 use super::facts::{answer, need};
-use super::{Said, remedy};
-use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Rule, Scene, Severity, Stage, Status};
+use super::{Draft, remedy};
+use crate::finding::{
+    Basis, Evidence, Fix, Outcome, Profile, Rule, Scene, Severity, Stage, Status,
+};
 use crate::host::IdleState;
 use crate::ids::CpuSet;
-use crate::setting::{MachineKnob, SettingKey, Value, Class};
+use crate::setting::{Class, MachineKnob, SettingKey, Value};
 
 pub(super) const RULE: Rule = Rule {
     id: "cpu-deep-cstates",
@@ -62,7 +64,7 @@ fn judge(
     deep: &[(usize, &IdleState, u32)],
     limit: Option<u32>,
     online: &CpuSet,
-) -> Option<Said> {
+) -> Option<Draft> {
     let (_, deepest, latency) = deep.iter().max_by_key(|(_, _, latency)| *latency)?;
     let mut evidence: Vec<Evidence> = deep
         .iter()
@@ -88,7 +90,7 @@ fn judge(
         )
     }));
     let key = SettingKey::Machine(MachineKnob::MaxLatencyUs);
-    Some(Said {
+    Some(Draft {
         severity: Severity::Warn,
         subject: "host".to_owned(),
         summary: format!(

@@ -1,13 +1,15 @@
-//! `cpu-frequency-low`: the CPUs are kept slower than they could run.
-//! Documentation/admin-guide/pm/cpufreq.rst, intel_pstate.rst, amd-pstate.rst: `powersave` of `intel_pstate` or `amd_pstate` in active
-//! mode is the normal choice, not a slow one.
+//! `cpu-frequency-low`: CPUs run below their maximum frequency. Documentation/admin-guide/pm/cpufreq.rst,
+//! intel_pstate.rst, amd-pstate.rst: `powersave` of `intel_pstate` or `amd_pstate` in active mode is the
+//! normal choice, not a slow one.
 
 use super::facts::{answer, need};
-use super::{ALWAYS, Said, remedy};
-use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Remedy, Rule, Scene, Severity, Stage, Status};
+use super::{ALWAYS, Draft, remedy};
+use crate::finding::{
+    Basis, Evidence, Fix, Outcome, Profile, Remedy, Rule, Scene, Severity, Stage, Status,
+};
 use crate::host::{FrequencyPolicy, Host};
 use crate::ids::{CpuId, CpuSet};
-use crate::setting::{MachineKnob, PolicyKnob, SettingKey, Value, Class};
+use crate::setting::{Class, MachineKnob, PolicyKnob, SettingKey, Value};
 use crate::units::BitRate;
 use crate::watch::Watch;
 
@@ -75,8 +77,8 @@ fn finding(
     summary: String,
     evidence: Vec<Evidence>,
     remedies: Vec<Remedy>,
-) -> Said {
-    Said {
+) -> Draft {
+    Draft {
         severity,
         subject: "host".to_owned(),
         summary,
@@ -111,7 +113,7 @@ fn active_mode(scene: &Scene<'_>, policy: &FrequencyPolicy) -> bool {
     }
 }
 
-fn governor(scene: &Scene<'_>, policies: &[FrequencyPolicy]) -> Option<Said> {
+fn governor(scene: &Scene<'_>, policies: &[FrequencyPolicy]) -> Option<Draft> {
     let slow = |policy: &&FrequencyPolicy| {
         let governor = policy.governor.value().map(String::as_str);
         matches!(governor, Some("powersave" | "conservative")) && !active_mode(scene, policy)
@@ -152,7 +154,7 @@ fn to_performance(
     policies.iter().filter_map(to_fast).collect()
 }
 
-fn preference(scene: &Scene<'_>, policies: &[FrequencyPolicy]) -> Option<Said> {
+fn preference(scene: &Scene<'_>, policies: &[FrequencyPolicy]) -> Option<Draft> {
     let thrifty = |policy: &&FrequencyPolicy| {
         let wish = policy.energy_preference.value().map(String::as_str);
         matches!(wish, Some("power" | "balance_power"))
@@ -175,7 +177,7 @@ fn preference(scene: &Scene<'_>, policies: &[FrequencyPolicy]) -> Option<Said> {
     ))
 }
 
-fn turbo(scene: &Scene<'_>, policies: &[FrequencyPolicy]) -> Option<Said> {
+fn turbo(scene: &Scene<'_>, policies: &[FrequencyPolicy]) -> Option<Draft> {
     if scene.host.power.turbo.get()? {
         return None;
     }
@@ -215,7 +217,7 @@ fn turbo(scene: &Scene<'_>, policies: &[FrequencyPolicy]) -> Option<Said> {
     ))
 }
 
-fn limited(scene: &Scene<'_>, policies: &[FrequencyPolicy]) -> Option<Said> {
+fn limited(scene: &Scene<'_>, policies: &[FrequencyPolicy]) -> Option<Draft> {
     let turbo_off = scene.host.power.turbo.get() == Some(false);
     let held = |policy: &&FrequencyPolicy| {
         let most = policy.max_khz.get().zip(policy.hardware_max_khz.get());
@@ -256,13 +258,17 @@ fn limited(scene: &Scene<'_>, policies: &[FrequencyPolicy]) -> Option<Said> {
     ))
 }
 
-fn throttled(scene: &Scene<'_>, watch: &Watch) -> Option<Said> {
+fn throttled(scene: &Scene<'_>, watch: &Watch) -> Option<Draft> {
     let grew: Vec<Evidence> = watch
         .below("cpu/")
         .filter(|(key, by, _)| key.contains("/throttle/") && *by > 0)
         .map(|(key, by, counter)| {
             let value = format!("+{by} in {}", watch.span_ns);
-            Evidence::new(format!("throttling events, cpu/{key}"), value, &*counter.path)
+            Evidence::new(
+                format!("throttling events, cpu/{key}"),
+                value,
+                &*counter.path,
+            )
         })
         .collect();
     (!grew.is_empty()).then(|| {
@@ -358,7 +364,10 @@ pub(super) mod tests {
         let host = with(|p| set(p, "acpi-cpufreq", "powersave", "performance"));
         let said = finding(ID, &scene(&host));
         assert_eq!(said.severity, Severity::Warn);
-        assert_eq!(remedies(&said), ["cpu/policy0/governor: powersave -> performance"]);
+        assert_eq!(
+            remedies(&said),
+            ["cpu/policy0/governor: powersave -> performance"]
+        );
         assert_eq!(
             said.evidence[0].path,
             format!("{FOLDER}/policy0/scaling_governor")

@@ -1,10 +1,10 @@
-//! `cpu-mitigations`: protections against the processor's own faults that cost time at each entry to the
-//! kernel. Documentation/admin-guide/hw-vuln; the words are those of arch/x86/kernel/cpu/bugs.c.
+//! `cpu-mitigations`: CPU vulnerability mitigations add cost to every kernel entry.
+//! Documentation/admin-guide/hw-vuln; the words are those of arch/x86/kernel/cpu/bugs.c.
 
 use std::collections::BTreeMap;
 
 use super::facts::{answer, need};
-use super::{ALWAYS, Said};
+use super::{ALWAYS, Draft};
 use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
 use crate::setting::Class;
 
@@ -33,9 +33,17 @@ pub(super) const RULE: Rule = Rule {
 const COSTLY: [(&str, &str, &str); 8] = [
     ("meltdown", "PTI", "page table isolation"),
     ("spectre_v2", "Mitigation: IBRS", "IBRS on kernel entry"),
-    ("retbleed", "untrained return thunk", "SRSO/Retbleed return thunk"),
+    (
+        "retbleed",
+        "untrained return thunk",
+        "SRSO/Retbleed return thunk",
+    ),
     ("retbleed", "Mitigation: IBRS", "IBRS on kernel entry"),
-    ("spec_rstack_overflow", "Safe RET", "SRSO/Retbleed return thunk"),
+    (
+        "spec_rstack_overflow",
+        "Safe RET",
+        "SRSO/Retbleed return thunk",
+    ),
     ("mds", "Clear CPU buffers", "CPU buffer clearing"),
     (
         "tsx_async_abort",
@@ -56,7 +64,7 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
     answer(rule, scene, "host", said, missing)
 }
 
-fn judge(all: &BTreeMap<String, String>) -> Option<Said> {
+fn judge(all: &BTreeMap<String, String>) -> Option<Draft> {
     let mut names: Vec<&str> = Vec::new();
     let mut evidence: Vec<Evidence> = Vec::new();
     for (vulnerability, words, name) in COSTLY {
@@ -72,7 +80,7 @@ fn judge(all: &BTreeMap<String, String>) -> Option<Said> {
             evidence.push(Evidence::new(vulnerability, text.trim(), path));
         }
     }
-    (!names.is_empty()).then(|| Said {
+    (!names.is_empty()).then(|| Draft {
         severity: Severity::Note,
         subject: "host".to_owned(),
         summary: format!(

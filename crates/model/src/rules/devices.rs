@@ -1,6 +1,6 @@
 //! What the rules about RDMA ports, bonds, block devices and the host's software have in common.
 
-use super::{Said, found, undetermined};
+use super::{Draft, found, undetermined};
 use crate::finding::{Evidence, Outcome, Profile, Remedy, Rule, Scene, Severity};
 use crate::host::{Nic, RdmaDevice, RdmaPort};
 use crate::known::{Gap, Known};
@@ -15,8 +15,12 @@ pub(super) fn unknown<T>(fact: &Known<T>) -> Option<Gap> {
     gap.leaves_a_question().then(|| gap.clone())
 }
 
-/// `severity` where the profile is concerned, a note elsewhere.
-pub(super) fn weighed(scene: &Scene<'_>, concerned: &[Profile], severity: Severity) -> Severity {
+/// `severity` where the role is concerned, a note elsewhere.
+pub(super) fn severity_for(
+    scene: &Scene<'_>,
+    concerned: &[Profile],
+    severity: Severity,
+) -> Severity {
     if concerned.contains(&scene.profile) {
         severity
     } else {
@@ -47,7 +51,7 @@ impl Notice {
         self
     }
 
-    pub(super) fn mended_by(mut self, remedies: impl IntoIterator<Item = Remedy>) -> Self {
+    pub(super) fn fixed_by(mut self, remedies: impl IntoIterator<Item = Remedy>) -> Self {
         self.remedies.extend(remedies);
         self
     }
@@ -94,7 +98,7 @@ pub(super) fn judged(
     Some(found(
         rule,
         scene,
-        Said {
+        Draft {
             severity,
             subject,
             summary,

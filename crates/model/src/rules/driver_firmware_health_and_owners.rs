@@ -1,12 +1,12 @@
-//! `driver-firmware-health-and-owners`: a card whose driver reports errors, a firmware that waits for a
-//! reset, and programs that will undo changes. Facts from Documentation/networking/devlink
-//! (devlink-health, devlink-info) and the processes that run.
+//! `driver-firmware-health-and-owners`: the driver reports errors, firmware awaits a reset, or a running
+//! program will undo changes. Facts from Documentation/networking/devlink (devlink-health, devlink-info)
+//! and the processes that run.
 
 use super::devices::{Notice, growth, judged, unknown};
 use super::{ALWAYS, each_nic, subject};
 use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
 use crate::host::{Nic, NicKind, Owner};
-use crate::setting::{NicKnob, SettingKey, Class};
+use crate::setting::{Class, NicKnob, SettingKey};
 use crate::shell;
 
 pub(super) const RULE: Rule = Rule {
@@ -64,7 +64,8 @@ fn is_sysctl(key: &SettingKey) -> bool {
 }
 
 fn is_of_a_profile(key: &SettingKey) -> bool {
-    is_sysctl(key) || matches!(
+    is_sysctl(key)
+        || matches!(
             key,
             SettingKey::Machine(_)
                 | SettingKey::ResumeLatency(_)
@@ -79,11 +80,7 @@ fn is_of_classes(key: &SettingKey) -> bool {
     };
     matches!(
         knob,
-        NicKnob::Qdisc
-            | NicKnob::DcbPfc
-            | NicKnob::DcbEts
-            | NicKnob::DcbMaxRate
-            | NicKnob::DcbApp
+        NicKnob::Qdisc | NicKnob::DcbPfc | NicKnob::DcbEts | NicKnob::DcbMaxRate | NicKnob::DcbApp
     )
 }
 

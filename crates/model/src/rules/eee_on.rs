@@ -1,11 +1,13 @@
-//! `eee-on`: the link sleeps between packets and wakes for each (IEEE 802.3az). Facts from
-//! `ETHTOOL_MSG_EEE_GET` (Documentation/networking/ethtool-netlink.rst).
+//! `eee-on`: Energy-Efficient Ethernet (EEE) is active. Facts from `ETHTOOL_MSG_EEE_GET`
+//! (Documentation/networking/ethtool-netlink.rst).
 
 use super::judged::{Judged, ethtool, judge_each, offered};
-use super::{Said, remedy, subject};
-use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Rule, Scene, Severity, Stage, Status};
+use super::{Draft, remedy, subject};
+use crate::finding::{
+    Basis, Evidence, Fix, Outcome, Profile, Rule, Scene, Severity, Stage, Status,
+};
 use crate::host::Nic;
-use crate::setting::{NicKnob, SettingKey, Value, Class};
+use crate::setting::{Class, NicKnob, SettingKey, Value};
 
 pub(super) const RULE: Rule = Rule {
     id: "eee-on",
@@ -43,7 +45,7 @@ fn check_nic(scene: &Scene<'_>, nic: &Nic) -> Judged {
     }
     let path = ethtool(nic, "eee");
     let key = SettingKey::Nic(nic.name.clone(), NicKnob::Eee);
-    Ok(Some(Said {
+    Ok(Some(Draft {
         severity: Severity::Note,
         subject: subject(nic),
         summary: format!(

@@ -1,18 +1,20 @@
-//! `endpoints-share-cpu`: both ends of a trial on one kernel, and every thread of both on one and the
-//! same CPU, while others are idle. What a thread was pinned to comes from the trial; where the
-//! scheduler chose, the CPU that both were last on counts only with the time they had (proc(5)).
+//! `endpoints-share-cpu`: sender and receiver share one CPU while others are idle. What a thread was
+//! pinned to comes from the trial; where the scheduler chose, the CPU that both were last on counts only
+//! with the time they had (proc(5)).
 
 use std::collections::BTreeSet;
 
-use super::{Said, found, undetermined};
+use super::{Draft, found, undetermined};
 use crate::ceiling::same_kernel;
-use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Remedy, Rule, Scene, Severity, Stage, Status};
+use crate::finding::{
+    Basis, Evidence, Fix, Outcome, Profile, Remedy, Rule, Scene, Severity, Stage, Status,
+};
 use crate::host::Host;
 use crate::ids::{CpuId, CpuSet};
 use crate::known::{Cause, Gap, Known};
 use crate::plan::{Change, End};
 use crate::sample::{FlowRecord, Sample};
-use crate::setting::{SettingKey, TrialKnob, Value, Class};
+use crate::setting::{Class, SettingKey, TrialKnob, Value};
 
 pub(super) const RULE: Rule = Rule {
     id: "endpoints-share-cpu",
@@ -158,12 +160,10 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
     vec![found(
         rule,
         scene,
-        Said {
+        Draft {
             severity: Severity::Warn,
             subject: format!("cpu/{cpu}"),
-            summary: format!(
-                "sender and receiver share CPU {cpu}: place the sender on CPU {free}"
-            ),
+            summary: format!("sender and receiver share CPU {cpu}: place the sender on CPU {free}"),
             evidence,
             remedies: vec![remedy],
         },

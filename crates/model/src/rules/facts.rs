@@ -1,6 +1,6 @@
 //! What many rules ask alike: facts that may be missing, and the answer that is made of them.
 
-use super::{Said, found, undetermined};
+use super::{Draft, found, undetermined};
 use crate::finding::{Evidence, Outcome, Rule, Scene};
 use crate::host::{Host, Nic, PcieControl, PcieHop, PcieLink};
 use crate::known::{Cause, Gap, Known};
@@ -23,7 +23,7 @@ pub(super) fn answer(
     rule: &Rule,
     scene: &Scene<'_>,
     subject: &str,
-    said: impl IntoIterator<Item = Said>,
+    said: impl IntoIterator<Item = Draft>,
     missing: Vec<Gap>,
 ) -> Vec<Outcome> {
     let mut outcomes: Vec<Outcome> = said
@@ -41,7 +41,7 @@ pub(super) fn answer_one(
     rule: &Rule,
     scene: &Scene<'_>,
     subject: String,
-    said: Option<Said>,
+    said: Option<Draft>,
     missing: Vec<Gap>,
 ) -> Option<Outcome> {
     match said {
@@ -92,14 +92,14 @@ pub(super) fn pcie_link<'a>(nic: &'a Nic, missing: &mut Vec<Gap>) -> Option<&'a 
     need(&nic.pcie, missing)
 }
 
-/// Whether the card's link is the invention of the chipset that it sits in (Intel's X722 and the like): a
+/// Whether the NIC's link is the invention of the chipset that it sits in (Intel's X722 and the like): a
 /// single lane that could not carry the port even at its best.
 pub(super) fn made_up(link: &PcieLink, port: BitRate) -> bool {
     let one_lane = link.links.first().and_then(|own| own.width_max.get()) == Some(1);
     one_lane && link.capable_bit_per_s.get().is_none_or(|most| most < port)
 }
 
-/// The device control of every function from the card to the root that could be read.
+/// The device control of every function from the NIC to the root that could be read.
 pub(super) fn controls<'a>(
     link: &'a PcieLink,
     missing: &mut Vec<Gap>,

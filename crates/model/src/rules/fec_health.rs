@@ -1,13 +1,13 @@
-//! `fec-health`: forward error correction is off where it is needed, has much to mend, or could not mend
-//! everything. Modes and counters from `ETHTOOL_MSG_FEC_GET`
-//! (Documentation/networking/ethtool-netlink.rst) and mlx5 counters.rst; rates by [`crate::ber`].
+//! `fec-health`: FEC is off, near its limit, or had uncorrectable errors. Modes and counters from
+//! `ETHTOOL_MSG_FEC_GET` (Documentation/networking/ethtool-netlink.rst) and mlx5 counters.rst; rates by
+//! [`crate::ber`].
 
 use super::judged::{Growth, Judged, ethtool, growth, judge_each, offered, runs_at, speed};
-use super::{ALWAYS, Said, nics, subject, watched};
+use super::{ALWAYS, Draft, nics, subject, watched};
 use crate::ber::{self, ErrorRate, Limits};
 use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
-use crate::setting::Class;
 use crate::host::Nic;
+use crate::setting::Class;
 use crate::watch::Watch;
 
 pub(super) const RULE: Rule = Rule {
@@ -97,13 +97,10 @@ fn check_nic(scene: &Scene<'_>, nic: &Nic) -> Judged {
             "some optics and short cables need none; watch the error counters",
         )
     };
-    Ok(Some(Said {
+    Ok(Some(Draft {
         severity,
         subject: subject(nic),
-        summary: format!(
-            "{} runs without FEC: {advice}",
-            nic.name
-        ),
+        summary: format!("{} runs without FEC: {advice}", nic.name),
         evidence,
         remedies: Vec::new(),
     }))
@@ -132,7 +129,7 @@ fn errors(nic: &Nic, watch: &Watch) -> Judged {
         _ => return Ok(None),
     };
     let rates = (before.as_ref(), after.as_ref());
-    Ok(Some(Said {
+    Ok(Some(Draft {
         severity,
         subject: subject(nic),
         summary: words(nic, &lost, rates, limits),

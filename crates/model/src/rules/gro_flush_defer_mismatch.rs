@@ -1,12 +1,14 @@
-//! `gro-flush-defer-mismatch`: deferring interrupts takes two settings, and one is missing, or the wait is
-//! long. Facts from Documentation/networking/napi.rst, "Software IRQ coalescing".
+//! `gro-flush-defer-mismatch`: IRQ deferral is partially configured, or its timeout is long. Facts from
+//! Documentation/networking/napi.rst, "Software IRQ coalescing".
 
 use super::spreading::needed;
-use super::{ALWAYS, Said, each_nic, found, remedy, subject, undetermined};
-use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Remedy, Rule, Scene, Severity, Stage, Status};
+use super::{ALWAYS, Draft, each_nic, found, remedy, subject, undetermined};
+use crate::finding::{
+    Basis, Evidence, Fix, Outcome, Profile, Remedy, Rule, Scene, Severity, Stage, Status,
+};
 use crate::host::{Napi, Nic};
 use crate::known::{Gap, Known};
-use crate::setting::{NicKnob, SettingKey, Value, Class};
+use crate::setting::{Class, NicKnob, SettingKey, Value};
 
 pub(super) const RULE: Rule = Rule {
     id: "gro-flush-defer-mismatch",
@@ -66,9 +68,13 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
     let napi = halved(nic, half);
     let (why, remedies) = if half(timeout, defer) {
         let why = if timeout == 0 {
-            format!("napi_defer_hard_irqs is {defer} without a gro_flush_timeout, which has no effect")
+            format!(
+                "napi_defer_hard_irqs is {defer} without a gro_flush_timeout, which has no effect"
+            )
         } else {
-            format!("gro_flush_timeout delays packets up to {timeout} ns, but napi_defer_hard_irqs is 0")
+            format!(
+                "gro_flush_timeout delays packets up to {timeout} ns, but napi_defer_hard_irqs is 0"
+            )
         };
         (
             format!("{why}; set both or neither"),
@@ -86,7 +92,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
     } else {
         return None;
     };
-    let said = Said {
+    let said = Draft {
         severity: Severity::Note,
         subject: subject(nic),
         summary: format!("IRQ deferral of {}: {why}", nic.name),
@@ -96,7 +102,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
     Some(found(rule, scene, said))
 }
 
-/// A polling context whose own pair is set by half.
+/// A NAPI instance whose own pair is partially configured.
 fn halved(nic: &Nic, half: impl Fn(u64, u32) -> bool) -> Option<(u32, Vec<Evidence>)> {
     nic.dispatch.napis.value()?.iter().find_map(|napi: &Napi| {
         let timeout = napi.gro_flush_timeout_ns.get()?;

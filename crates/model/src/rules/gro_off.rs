@@ -1,12 +1,12 @@
-//! `gro-off`: the kernel hands every received packet through its whole stack by itself. The feature and
-//! what it does from Documentation/networking/segmentation-offloads.rst; that a veth has it off by
-//! default from `veth_disable_gro` in drivers/net/veth.c.
+//! `gro-off`: GRO is off. The feature and what it does from
+//! Documentation/networking/segmentation-offloads.rst; that a veth has it off by default from
+//! `veth_disable_gro` in drivers/net/veth.c.
 
 use super::judged::{Judged, could_be_on, ethtool, feature, judge_each};
-use super::{BULK, Said, receives, remedy, subject};
+use super::{BULK, Draft, receives, remedy, subject};
 use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
 use crate::host::{Nic, NicKind};
-use crate::setting::{NicKnob, SettingKey, Value, Class};
+use crate::setting::{Class, NicKnob, SettingKey, Value};
 
 pub(super) const RULE: Rule = Rule {
     id: "gro-off",
@@ -28,7 +28,7 @@ pub(super) const RULE: Rule = Rule {
 };
 
 const GRO: &str = "rx-gro";
-/// What sends super-packets over a veth: with these there is nothing left to merge.
+/// What sends GSO packets over a veth: with these there is nothing left to merge.
 const CUTS_LATE: [&str; 2] = ["tx-tcp-segmentation", "tx-generic-segmentation"];
 
 fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
@@ -64,7 +64,7 @@ fn check_nic(scene: &Scene<'_>, nic: &Nic) -> Judged {
             "the trial sent little to this end, but turn on rx-gro for traffic that is received here",
         )
     };
-    Ok(Some(Said {
+    Ok(Some(Draft {
         severity,
         subject: subject(nic),
         summary: format!(

@@ -1,9 +1,11 @@
-//! `ib-port-health`: an InfiniBand port without subnet manager, with fewer lanes or a lower speed than its
-//! kind has, or that counts errors. Facts from Documentation/ABI/stable/sysfs-class-infiniband.
+//! `ib-port-health`: an InfiniBand port has no subnet manager, runs below its width or speed, or counts
+//! errors. Facts from Documentation/ABI/stable/sysfs-class-infiniband.
 
 use super::ALWAYS;
 use super::devices::{Notice, Port, grown, growth, judged, or_unwatched, ports, unknown};
-use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Rule, Scene, Severity, Stage, Status};
+use crate::finding::{
+    Basis, Evidence, Fix, Outcome, Profile, Rule, Scene, Severity, Stage, Status,
+};
 use crate::known::Gap;
 use crate::units::BitRate;
 use crate::watch::Watch;
@@ -113,7 +115,11 @@ fn no_manager(port: Port<'_>) -> Option<Notice> {
             "{} has no subnet manager (sm_lid 0), so routes and members cannot change: start one",
             port.name()
         );
-        let evidence = Evidence::new("LID of the subnet manager (sm_lid)", lid, port.file("sm_lid"));
+        let evidence = Evidence::new(
+            "LID of the subnet manager (sm_lid)",
+            lid,
+            port.file("sm_lid"),
+        );
         Notice::new(Severity::Warn, summary).with([evidence])
     })
 }
@@ -173,7 +179,7 @@ fn rate(port: Port<'_>) -> Option<Notice> {
     })
 }
 
-/// Why no counter of an active port is known; software RoCE and many Ethernet cards have none.
+/// Why no counter of an active port is known; software RoCE and many Ethernet NICs have none.
 fn uncounted(watch: &Watch, port: Port<'_>) -> Option<Gap> {
     let grown = |name: &str| watch.grown(&port.key(&format!("counter/{name}")));
     if !port.is_active()
@@ -225,7 +231,11 @@ fn errors(watch: &Watch, port: Port<'_>) -> Option<Notice> {
     let summary = format!(
         "{}: {name} grew by {by} while watched{}: check cable, module and congestion",
         port.name(),
-        if seen.len() > 1 { ", others as well" } else { "" }
+        if seen.len() > 1 {
+            ", others as well"
+        } else {
+            ""
+        }
     );
     let evidence = seen
         .iter()

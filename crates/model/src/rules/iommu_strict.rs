@@ -1,12 +1,12 @@
-//! `iommu-strict`: the IOMMU forgets each mapping of the card at once.
+//! `iommu-strict`: the IOMMU runs in strict mode: it flushes the IOTLB on every unmap.
 //! Documentation/ABI/testing/sysfs-kernel-iommu_groups (`DMA`, `DMA-FQ`, `identity`); the command line is
 //! not what counts.
 
 use super::facts::{answer_one, gbit, is_guest, need, rate_evidence};
-use super::{ALWAYS, Said, each_nic, subject};
+use super::{ALWAYS, Draft, each_nic, subject};
 use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
-use crate::setting::Class;
 use crate::host::Nic;
+use crate::setting::Class;
 use crate::units::BitRate;
 
 pub(super) const RULE: Rule = Rule {
@@ -49,14 +49,14 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
     })
 }
 
-fn strict(scene: &Scene<'_>, nic: &Nic, rate: BitRate, kind: &str) -> Said {
+fn strict(scene: &Scene<'_>, nic: &Nic, rate: BitRate, kind: &str) -> Draft {
     // Elsewhere (Arm) strict is what the kernel does unless it is told otherwise.
     let architecture = scene.host.identity.architecture.value();
     // And a guest with an IOMMU has no choice.
     let x86 = architecture.is_some_and(|name| name == "x86_64");
     let chosen = x86 && !is_guest(scene.host);
     let path = format!("/sys/class/net/{}/device/iommu_group/type", nic.name);
-    Said {
+    Draft {
         severity: if chosen && rate >= FAST {
             Severity::Warn
         } else {

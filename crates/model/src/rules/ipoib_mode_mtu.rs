@@ -1,11 +1,11 @@
-//! `ipoib-mode-mtu`: IP over InfiniBand in a mode or with an MTU that does not suit it. Facts from
-//! Documentation/infiniband/ipoib.rst.
+//! `ipoib-mode-mtu`: IPoIB runs in connected mode, or with an MTU below what the port supports. Facts
+//! from Documentation/infiniband/ipoib.rst.
 
 use super::devices::{Notice, Port, judged, ports, unknown};
 use super::{ALWAYS, each_nic, remedy, subject};
 use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
 use crate::host::{Nic, NicKind};
-use crate::setting::{NicKnob, SettingKey, Value, Class};
+use crate::setting::{Class, NicKnob, SettingKey, Value};
 use crate::units::Bytes;
 
 pub(super) const RULE: Rule = Rule {
@@ -69,7 +69,7 @@ fn connected(scene: &Scene<'_>, nic: &Nic) -> Notice {
     Notice::new(Severity::Note, summary)
         .with([mode_of(nic, "connected")])
         .with(mtu_of(nic))
-        .mended_by(remedy(scene, key, Value::Text("datagram".to_owned())))
+        .fixed_by(remedy(scene, key, Value::Text("datagram".to_owned())))
 }
 
 fn datagram(scene: &Scene<'_>, nic: &Nic) -> Option<Notice> {
@@ -104,7 +104,7 @@ fn datagram(scene: &Scene<'_>, nic: &Nic) -> Option<Notice> {
             .with([mode_of(nic, "datagram")])
             .with(mtu_of(nic))
             .with([of_port(port, most, now)])
-            .mended_by(change),
+            .fixed_by(change),
     )
 }
 

@@ -1,17 +1,17 @@
-//! `irq-cpu-collision`: two busy queues share a core while another core is free, or a queue's CPU shares
-//! its core with the program's. Facts from Documentation/networking/scaling.rst ("hyperthreading has
-//! shown no benefit in initial tests" for interrupt handling).
+//! `irq-cpu-collision`: two queues interrupt one core while another local core is free. Facts from
+//! Documentation/networking/scaling.rst ("hyperthreading has shown no benefit in initial tests" for
+//! interrupt handling).
 
 use super::spreading::{
     Taken, brief, homes, in_use, irq_counts, irq_gaps, percent, queue_name, share, siblings,
     spread, taken, used, workers,
 };
-use super::{ALWAYS, Said, each_nic, found, subject, undetermined};
+use super::{ALWAYS, Draft, each_nic, found, subject, undetermined};
 use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
-use crate::setting::Class;
 use crate::host::{Host, Nic, QueueKind};
 use crate::ids::{CpuId, CpuSet};
 use crate::known::Known;
+use crate::setting::Class;
 use crate::units::real;
 use crate::watch::total;
 
@@ -101,7 +101,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
     Some(found(
         rule,
         scene,
-        Said {
+        Draft {
             severity,
             subject: subject(nic),
             summary: format!(
@@ -192,7 +192,7 @@ fn beside_a_worker(
     Some(found(
         rule,
         scene,
-        Said {
+        Draft {
             severity: Severity::Note,
             subject: subject(nic),
             summary: format!(
@@ -254,7 +254,7 @@ pub(super) mod tests {
         })],
     };
 
-    /// Four CPUs; the card's queues interrupt `cpus`.
+    /// Four CPUs; the NIC's queues interrupt `cpus`.
     fn server(cpus: &[u32]) -> Host {
         build::host()
             .nodes(1, 4)

@@ -1,16 +1,18 @@
-//! `irq-on-isolated-cpu`: queue interrupts go to CPUs that were set apart. Facts from
+//! `irq-on-isolated-cpu`: interrupts of the NIC go to isolated CPUs. Facts from
 //! Documentation/admin-guide/kernel-parameters.txt (`isolcpus=`, `nohz_full=`, `irqaffinity=`).
 
 use super::spreading::{
     Taken, all_in_use, brief, cpu_gaps, irq_gaps, is_managed, kept_apart, local_cpus, needed,
     spread, taken, used,
 };
-use super::{ALWAYS, Said, each_nic, found, subject, undetermined};
-use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Rule, Scene, Severity, Stage, Status};
-use crate::setting::Class;
+use super::{ALWAYS, Draft, each_nic, found, subject, undetermined};
+use crate::finding::{
+    Basis, Evidence, Fix, Outcome, Profile, Rule, Scene, Severity, Stage, Status,
+};
 use crate::host::Nic;
 use crate::ids::CpuSet;
 use crate::known::{Gap, Known};
+use crate::setting::Class;
 
 pub(super) const RULE: Rule = Rule {
     id: "irq-on-isolated-cpu",
@@ -95,7 +97,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic, kept: &CpuSet) -> Option
     Some(found(
         rule,
         scene,
-        Said {
+        Draft {
             severity: match scene.profile {
                 Profile::Latency => Severity::Warn,
                 _ => Severity::Note,
@@ -116,7 +118,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic, kept: &CpuSet) -> Option
     ))
 }
 
-/// Which CPUs were set apart, by the file that says so.
+/// Which CPUs were isolated, by the file that says so.
 fn apart<'a>(scene: &Scene<'a>) -> impl Iterator<Item = Evidence> + 'a {
     let isolation = &scene.host.isolation;
     [
@@ -139,7 +141,7 @@ fn check_default(rule: &Rule, scene: &Scene<'_>, kept: &CpuSet) -> Option<Outcom
     if exposed.is_empty() {
         return None;
     }
-    let said = Said {
+    let said = Draft {
         severity: Severity::Note,
         subject: "host".to_owned(),
         summary: format!(

@@ -1,17 +1,18 @@
-//! `irq-remote-numa`: a queue's interrupt runs on another node than its card. Facts from
+//! `irq-remote-numa`: interrupts of the NIC are handled on a remote NUMA node. Facts from
 //! Documentation/networking/scaling.rst and Documentation/core-api/irq/irq-affinity.rst;
-//! `effective_affinity_list` says where an interrupt really goes, `smp_affinity_list` only what was asked.
+//! `effective_affinity_list` says where an interrupt really goes, `smp_affinity_list` only what was
+//! asked.
 
 use super::spreading::{
     Taken, all_in_use, brief, cpu_gaps, device_file, irq_gaps, is_managed, kept_apart, local_cpus,
     spread, taken, used,
 };
-use super::{ALWAYS, Said, each_nic, found, subject, undetermined};
+use super::{ALWAYS, Draft, each_nic, found, subject, undetermined};
 use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
-use crate::setting::Class;
 use crate::host::{Nic, NodeSource};
 use crate::ids::CpuSet;
 use crate::known::{Gap, Known};
+use crate::setting::Class;
 use crate::units::Ratio;
 
 pub(super) const RULE: Rule = Rule {
@@ -93,7 +94,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
     Some(found(
         rule,
         scene,
-        Said {
+        Draft {
             // What the kernel spreads by itself over all CPUs is its design, and nobody can move it.
             severity: if managed == remote.len() {
                 Severity::Note
@@ -114,7 +115,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
     ))
 }
 
-/// The close CPUs, without those that were set apart where others are left.
+/// The close CPUs, without those that were isolated where others are left.
 fn without_apart(scene: &Scene<'_>, local: &CpuSet) -> CpuSet {
     let homes = local.minus(&kept_apart(scene.host));
     if homes.is_empty() {
@@ -128,7 +129,8 @@ fn advice(managed: usize, remote: usize, homes: &CpuSet) -> String {
     match managed {
         0 => format!("move them to CPUs {}", brief(homes)),
         _ if managed == remote => {
-            "they are managed by the kernel; use no more queues than the local node has CPUs".to_owned()
+            "they are managed by the kernel; use no more queues than the local node has CPUs"
+                .to_owned()
         }
         _ => format!(
             "move them to CPUs {} ({managed} are managed by the kernel)",
@@ -231,7 +233,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_card_without_a_node_and_an_interrupt_without_a_place_are_not_passed() {
+    fn a_nic_without_a_node_and_an_interrupt_without_a_place_are_not_passed() {
         let mut host = server(&[0]);
         host.nics[0].numa_node =
             Known::unknown(Cause::NotSaid, "device/numa_node", "the firmware says -1");

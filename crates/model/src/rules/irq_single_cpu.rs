@@ -1,5 +1,5 @@
-//! `irq-single-cpu`: all receive queues of a card interrupt one CPU, so that they are one queue. Facts
-//! from Documentation/networking/scaling.rst, "RSS IRQ Configuration".
+//! `irq-single-cpu`: all receive queues of the NIC interrupt one CPU. Facts from
+//! Documentation/networking/scaling.rst, "RSS IRQ Configuration".
 
 use std::collections::BTreeMap;
 
@@ -7,11 +7,11 @@ use super::spreading::{
     Taken, brief, homes, in_use, irq_counts, irq_gaps, percent, share, softirq_evidence,
     softirq_share, spread, taken, used,
 };
-use super::{ALWAYS, Said, each_nic, found, subject, undetermined};
+use super::{ALWAYS, Draft, each_nic, found, subject, undetermined};
 use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
-use crate::setting::Class;
 use crate::host::{Nic, QueueKind};
 use crate::ids::{CpuId, CpuSet};
+use crate::setting::Class;
 use crate::watch::{Watch, total};
 
 pub(super) const RULE: Rule = Rule {
@@ -35,7 +35,7 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-/// The share of a card's interrupts that make one CPU the only one.
+/// The share of a NIC's interrupts that make one CPU the only one.
 const ON_ONE: f64 = 0.9;
 
 /// Above this share of softirq a CPU is near its end.
@@ -61,7 +61,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
         let missing = irq_gaps(&queues);
         return (!missing.is_empty()).then(|| undetermined(rule, scene, subject(nic), missing));
     }
-    // One interrupt for all queues is the card's design; there is nothing to spread.
+    // One interrupt for all queues is the NIC's design; there is nothing to spread.
     if all.len() < 2 {
         return None;
     }
@@ -86,7 +86,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
     Some(found(
         rule,
         scene,
-        Said {
+        Draft {
             severity,
             subject: subject(nic),
             summary: format!(

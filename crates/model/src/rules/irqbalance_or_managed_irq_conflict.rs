@@ -1,15 +1,17 @@
-//! `irqbalance-or-managed-irq-conflict`: somebody else decides where the card's interrupts go, so that a
-//! pin does not hold or is refused. Facts from kernel/irq/proc.c and irqbalance(1).
+//! `irqbalance-or-managed-irq-conflict`: irqbalance or the kernel controls the affinity of the NIC's
+//! interrupts. Facts from kernel/irq/proc.c and irqbalance(1).
 
 use super::spreading::{
     Taken, all_in_use, few, in_use, irq_counts, irq_gaps, is_managed, kept_apart, local_cpus,
     needed, queue_name, taken,
 };
-use super::{ALWAYS, Said, each_nic, found, nics, subject, undetermined};
-use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Rule, Scene, Severity, Stage, Status};
-use crate::setting::Class;
+use super::{ALWAYS, Draft, each_nic, found, nics, subject, undetermined};
+use crate::finding::{
+    Basis, Evidence, Fix, Outcome, Profile, Rule, Scene, Severity, Stage, Status,
+};
 use crate::host::{Nic, Owner, QueueKind};
 use crate::known::{Gap, Known};
+use crate::setting::Class;
 
 pub(super) const RULE: Rule = Rule {
     id: "irqbalance-or-managed-irq-conflict",
@@ -76,7 +78,7 @@ fn managed(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
         );
         [mode, taken.evidence()]
     });
-    let said = Said {
+    let said = Draft {
         severity: Severity::Note,
         subject: subject(nic),
         summary: format!(
@@ -108,7 +110,7 @@ fn unsure_of_managed<'a>(
     (!missing.is_empty()).then(|| undetermined(rule, scene, subject(nic), missing))
 }
 
-/// irqbalance beside cards with several queues.
+/// irqbalance beside NICs with several queues.
 fn balanced(rule: &Rule, scene: &Scene<'_>) -> Option<Outcome> {
     let cards: Vec<&Nic> = nics(scene)
         .into_iter()
@@ -131,9 +133,10 @@ fn balanced(rule: &Rule, scene: &Scene<'_>) -> Option<Outcome> {
         irqbalance.path.clone(),
     )];
     evidence.extend(
-        irqbalance.detail.as_ref().map(|detail| {
-            Evidence::new("irqbalance options", detail, irqbalance.path.clone())
-        }),
+        irqbalance
+            .detail
+            .as_ref()
+            .map(|detail| Evidence::new("irqbalance options", detail, irqbalance.path.clone())),
     );
     let (moved, of_moved) = moved(scene, &cards);
     let movable: Vec<String> = cards
@@ -165,7 +168,7 @@ fn balanced(rule: &Rule, scene: &Scene<'_>) -> Option<Outcome> {
         (true, true) => return None,
     };
     evidence.extend(of_moved);
-    let said = Said {
+    let said = Draft {
         severity,
         subject: "host".to_owned(),
         summary,
@@ -175,7 +178,7 @@ fn balanced(rule: &Rule, scene: &Scene<'_>) -> Option<Outcome> {
     Some(found(rule, scene, said))
 }
 
-/// Whether irqbalance was not told to leave every interrupt of the card alone.
+/// Whether irqbalance was not told to leave every interrupt of the NIC alone.
 fn may_move(nic: &Nic, irqbalance: &Owner) -> bool {
     let queues = all_in_use(nic);
     let all = taken(&queues);
@@ -187,7 +190,7 @@ fn may_move(nic: &Nic, irqbalance: &Owner) -> bool {
                     .any(|word| word == taken.irq.to_string())
         })
     };
-    // A card whose interrupts are not known may well be moved; one without any cannot.
+    // A NIC whose interrupts are not known may well be moved; one without any cannot.
     (all.is_empty() && !irq_gaps(&queues).is_empty()) || all.iter().any(|taken| !banned(taken))
 }
 

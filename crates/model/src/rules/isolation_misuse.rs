@@ -1,13 +1,13 @@
-//! `isolation-misuse`: CPUs were set aside, and general work is sent there or nobody uses them.
+//! `isolation-misuse`: isolated CPUs receive general work, or are unused.
 //! Documentation/admin-guide/kernel-parameters.txt (`isolcpus=`, `nohz_full=`), Documentation/core-api/
 //! workqueue.rst.
 
 use super::facts::{answer, need};
-use super::{ALWAYS, Said, nics};
+use super::{ALWAYS, Draft, nics};
 use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
-use crate::setting::Class;
 use crate::host::SocketOwner;
 use crate::ids::CpuSet;
+use crate::setting::Class;
 
 pub(super) const RULE: Rule = Rule {
     id: "isolation-misuse",
@@ -68,14 +68,14 @@ fn finding(
     summary: String,
     kept: &CpuSet,
     evidence: impl IntoIterator<Item = Evidence>,
-) -> Said {
+) -> Draft {
     let mut all = vec![Evidence::new(
         "isolated CPUs",
         kept,
         format!("{ISOLATED}, {NOHZ_FULL}"),
     )];
     all.extend(evidence);
-    Said {
+    Draft {
         severity,
         subject: "host".to_owned(),
         summary,
@@ -84,7 +84,7 @@ fn finding(
     }
 }
 
-fn steered(scene: &Scene<'_>, kept: &CpuSet) -> Option<Said> {
+fn steered(scene: &Scene<'_>, kept: &CpuSet) -> Option<Draft> {
     let mut evidence = Vec::new();
     let mut hit = Vec::new();
     for nic in nics(scene) {
@@ -118,7 +118,7 @@ fn steered(scene: &Scene<'_>, kept: &CpuSet) -> Option<Said> {
     })
 }
 
-fn unbound(kept: &CpuSet, cpus: &CpuSet) -> Option<Said> {
+fn unbound(kept: &CpuSet, cpus: &CpuSet) -> Option<Draft> {
     (!cpus.is_disjoint(kept)).then(|| {
         let path = "/sys/devices/virtual/workqueue/cpumask";
         finding(
@@ -135,7 +135,7 @@ fn unbound(kept: &CpuSet, cpus: &CpuSet) -> Option<Said> {
 
 /// The scheduler does not balance isolated CPUs: threads stay on the one they started on, unless the
 /// program pins each of them.
-fn unbalanced(isolated: &CpuSet, owner: &SocketOwner) -> Option<Said> {
+fn unbalanced(isolated: &CpuSet, owner: &SocketOwner) -> Option<Draft> {
     let cpus: CpuSet = owner.cpus_allowed.value()?.trim().parse().ok()?;
     let threads = owner.threads.get()?;
     let crowd = threads > 1 && cpus.len() > 1 && cpus.is_subset(isolated);
@@ -162,7 +162,7 @@ fn unbalanced(isolated: &CpuSet, owner: &SocketOwner) -> Option<Said> {
 }
 
 /// Nobody runs there: no busy program may, no interrupt goes there.
-fn unused(scene: &Scene<'_>, isolated: &CpuSet, owners: &[SocketOwner]) -> Option<Said> {
+fn unused(scene: &Scene<'_>, isolated: &CpuSet, owners: &[SocketOwner]) -> Option<Draft> {
     let busy: Option<Vec<(&SocketOwner, CpuSet)>> = owners
         .iter()
         .filter(|owner| owner.connections > 0)

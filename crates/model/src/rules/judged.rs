@@ -1,7 +1,7 @@
 //! What the rules about rings, offloads and links share: asking an interface for a fact that not every
 //! interface has, and reading what its counters did.
 
-use super::{Said, each_nic, found, nics, subject, undetermined, watched};
+use super::{Draft, each_nic, found, nics, subject, undetermined, watched};
 use crate::finding::{Evidence, Outcome, Rule, Scene};
 use crate::host::{Feature, Nic};
 use crate::known::{Cause, Gap, Known};
@@ -9,7 +9,7 @@ use crate::units::BitRate;
 use crate::watch::Watch;
 
 /// What a rule says of one interface: wrong, well (or no concern of it), or the fact that is missing.
-pub(super) type Judged = Result<Option<Said>, Gap>;
+pub(super) type Judged = Result<Option<Draft>, Gap>;
 
 /// Asks `check` about each interface to judge.
 pub(super) fn judge_each<'a>(

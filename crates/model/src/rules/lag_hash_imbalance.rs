@@ -1,5 +1,5 @@
-//! `lag-hash-imbalance`: a bond of several interfaces that lets one of them carry all, or whose partner
-//! does not speak LACP. Facts from Documentation/networking/bonding.rst (`xmit_hash_policy`, 802.3ad).
+//! `lag-hash-imbalance`: a bond uses one slave only, or its LACP partner is missing. Facts from
+//! Documentation/networking/bonding.rst (`xmit_hash_policy`, 802.3ad).
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use super::{ALWAYS, each_nic, remedy, subject};
 use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
 use crate::host::{Bond, Nic, NicKind};
 use crate::known::{Gap, Known};
-use crate::setting::{NicKnob, SettingKey, Value, Class};
+use crate::setting::{Class, NicKnob, SettingKey, Value};
 use crate::units::BitRate;
 
 pub(super) const RULE: Rule = Rule {
@@ -105,7 +105,7 @@ fn hash(scene: &Scene<'_>, nic: &Nic, bond: &Bond, slaves: usize) -> Option<Noti
                 Evidence::new("hash policy", policy, file(nic, "xmit_hash_policy")),
                 Evidence::new("slaves with link", slaves, file(nic, "slaves")),
             ])
-            .mended_by(remedy(scene, key, Value::Text("layer3+4".to_owned()))),
+            .fixed_by(remedy(scene, key, Value::Text("layer3+4".to_owned()))),
     )
 }
 

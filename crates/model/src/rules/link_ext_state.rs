@@ -1,9 +1,8 @@
-//! `link-ext-state`: a port without a link, and why. The kernel's words from
-//! `ETHTOOL_MSG_LINKSTATE_GET` (`ETHTOOL_A_LINKSTATE_EXT_STATE`,
-//! Documentation/networking/ethtool-netlink.rst).
+//! `link-ext-state`: an enabled port has no link. The kernel's words from `ETHTOOL_MSG_LINKSTATE_GET`
+//! (`ETHTOOL_A_LINKSTATE_EXT_STATE`, Documentation/networking/ethtool-netlink.rst).
 
 use super::judged::{Judged, ethtool, outcome};
-use super::{ALWAYS, Said, each_nic, subject};
+use super::{ALWAYS, Draft, each_nic, subject};
 use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
 use crate::host::{Host, LinkState, Nic};
 use crate::known::Known;
@@ -72,7 +71,7 @@ fn check_nic(scene: &Scene<'_>, nic: &Nic) -> Judged {
         evidence.push(Evidence::new("extended link substate", finer, path));
         reason = format!("{why}, {finer}");
     }
-    Ok(Some(Said {
+    Ok(Some(Draft {
         severity,
         subject: subject(nic),
         summary: format!("{} has no link: {reason}. {}", nic.name, advice(why)),
@@ -81,8 +80,8 @@ fn check_nic(scene: &Scene<'_>, nic: &Nic) -> Judged {
     }))
 }
 
-fn no_reason(nic: &Nic) -> Said {
-    Said {
+fn no_reason(nic: &Nic) -> Draft {
+    Draft {
         severity: Severity::Crit,
         subject: subject(nic),
         summary: format!(
@@ -112,9 +111,15 @@ fn counted_on(host: &Host, nic: &Nic) -> bool {
 /// What to do about each of the kernel's states.
 fn advice(why: &str) -> &'static str {
     const ADVICE: [(&str, &str); 10] = [
-        ("autoneg", "Compare the speeds and FEC modes that both ends advertise."),
+        (
+            "autoneg",
+            "Compare the speeds and FEC modes that both ends advertise.",
+        ),
         ("link training", "Reseat or replace the cable."),
-        ("logical mismatch", "Set the same speed and FEC on both ends."),
+        (
+            "logical mismatch",
+            "Set the same speed and FEC on both ends.",
+        ),
         ("signal integrity", "Clean or replace cable and module."),
         ("no cable", "Plug in the cable."),
         (

@@ -1,11 +1,11 @@
-//! `link-speed-below-capability`: the link runs slower than both ends could. Modes from
+//! `link-speed-below-capability`: the link speed is below what both ends support. Modes from
 //! `ETHTOOL_MSG_LINKMODES_GET` (Documentation/networking/ethtool-netlink.rst).
 
 use super::judged::{Judged, ethtool, judge_each, offered};
-use super::{ALWAYS, Said, subject};
+use super::{ALWAYS, Draft, subject};
 use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
-use crate::setting::Class;
 use crate::host::{LinkModes, Nic};
+use crate::setting::Class;
 use crate::units::BitRate;
 
 pub(super) const RULE: Rule = Rule {
@@ -65,7 +65,8 @@ fn check_nic(nic: &Nic) -> Judged {
     let by_hand = modes.autoneg.get() == Some(false);
     let name = &nic.name;
     let (severity, summary) = if half {
-        let summary = format!("{name} runs in half duplex at {speed}: enable autonegotiation on both ends");
+        let summary =
+            format!("{name} runs in half duplex at {speed}: enable autonegotiation on both ends");
         (Severity::Warn, summary)
     } else {
         let who = match severity {
@@ -73,7 +74,9 @@ fn check_nic(nic: &Nic) -> Judged {
             _ => "both ends support",
         };
         let advice = match (by_hand, severity) {
-            (true, _) => "its speed is set by hand; check cable and partner, or enable autonegotiation",
+            (true, _) => {
+                "its speed is set by hand; check cable and partner, or enable autonegotiation"
+            }
             (false, Severity::Note) => "check whether module, cable and partner support it too",
             (false, _) => "check the cable, and the modes that each end advertises",
         };
@@ -82,7 +85,7 @@ fn check_nic(nic: &Nic) -> Judged {
             format!("{name} runs at {speed}, {who} {best}: {advice}"),
         )
     };
-    Ok(Some(Said {
+    Ok(Some(Draft {
         severity,
         subject: subject(nic),
         summary,

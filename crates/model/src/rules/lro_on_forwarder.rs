@@ -1,13 +1,15 @@
-//! `lro-on-forwarder`: the card merges received packets in a way that cannot be undone, on a host that
-//! passes them on. `rx-lro` from Documentation/networking/netdev-features.rst; the kernel switches it off
-//! when forwarding or a bridge begins (`dev_disable_lro`), but lets it be switched on again.
+//! `lro-on-forwarder`: LRO is on although the host forwards packets. `rx-lro` from
+//! Documentation/networking/netdev-features.rst; the kernel switches it off when forwarding or a bridge
+//! begins (`dev_disable_lro`), but lets it be switched on again.
 
 use super::judged::{Judged, ethtool, feature, judge_each};
-use super::{ALWAYS, Said, remedy, subject};
-use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Rule, Scene, Severity, Stage, Status};
+use super::{ALWAYS, Draft, remedy, subject};
+use crate::finding::{
+    Basis, Evidence, Fix, Outcome, Profile, Rule, Scene, Severity, Stage, Status,
+};
 use crate::host::{Host, Nic, NicKind};
 use crate::known::{Gap, Known};
-use crate::setting::{NicKnob, SettingKey, Value, Class};
+use crate::setting::{Class, NicKnob, SettingKey, Value};
 
 pub(super) const RULE: Rule = Rule {
     id: "lro-on-forwarder",
@@ -66,7 +68,7 @@ fn check_nic(scene: &Scene<'_>, nic: &Nic) -> Judged {
         _ => Severity::Warn,
     };
     let key = SettingKey::Nic(nic.name.clone(), NicKnob::Feature(LRO.to_owned()));
-    Ok(Some(Said {
+    Ok(Some(Draft {
         severity,
         subject: subject(nic),
         summary: format!(

@@ -1,11 +1,11 @@
-//! `module-fault`: an optic or cable raises an alarm, gets too little light, or is not ready. Facts from
+//! `module-fault`: the transceiver module or cable raises an alarm or is not ready. Facts from
 //! `ETHTOOL_MSG_MODULE_EEPROM_GET` (SFF-8472, SFF-8636, CMIS) and mlx5 counters.rst.
 
 use super::judged::{Judged, ethtool, growth, judge_each, offered, runs_at};
-use super::{ALWAYS, Said, subject};
+use super::{ALWAYS, Draft, subject};
 use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
-use crate::setting::Class;
 use crate::host::{Module, Nic};
+use crate::setting::Class;
 
 pub(super) const RULE: Rule = Rule {
     id: "module-fault",
@@ -79,7 +79,7 @@ fn check_nic(scene: &Scene<'_>, nic: &Nic) -> Judged {
         all => format!(" and {} more", all - 2),
     };
     words.truncate(2);
-    Ok(Some(Said {
+    Ok(Some(Draft {
         severity,
         subject: subject(nic),
         summary: format!(

@@ -1,15 +1,14 @@
-//! `mtu-mismatch`: interfaces that stand on each other, or the two ends of one subnet, have MTUs that do
-//! not fit. MTUs from `/sys/class/net/IFACE/mtu`; what tunnels add from RFC 7348 (VXLAN), RFC 8926
-//! (Geneve), RFC 2784 (GRE), RFC 2003 (IPIP).
+//! `mtu-mismatch`: MTUs along one path do not match. MTUs from `/sys/class/net/IFACE/mtu`; what tunnels
+//! add from RFC 7348 (VXLAN), RFC 8926 (Geneve), RFC 2784 (GRE), RFC 2003 (IPIP).
 
 mod subnet;
 
 use super::judged::{Judged, growth, judge_each};
-use super::{ALWAYS, Said, remedy, subject};
+use super::{ALWAYS, Draft, remedy, subject};
 use crate::finding::{Basis, Evidence, Fix, Outcome, Remedy, Rule, Scene, Severity, Stage, Status};
 use crate::host::{Nic, NicKind};
 use crate::known::Gap;
-use crate::setting::{NicKnob, SettingKey, Value, Class};
+use crate::setting::{Class, NicKnob, SettingKey, Value};
 use subnet::share_a_subnet;
 
 pub(super) const RULE: Rule = Rule {
@@ -83,7 +82,7 @@ fn check_nic(scene: &Scene<'_>, nic: &Nic) -> Judged {
             evidence.push(seen.clone());
         }
     }
-    Ok(Some(Said {
+    Ok(Some(Draft {
         severity,
         subject: subject(nic),
         summary,

@@ -1,11 +1,13 @@
-//! `mtu-not-jumbo`: frames of 1500 bytes on a fast link whose card takes 9000. The largest MTU from
-//! rtnetlink (`IFLA_MAX_MTU`). Whether the path takes it too, only both ends and a probe can say.
+//! `mtu-not-jumbo`: MTU 1500 on a fast link whose NIC supports 9000. The largest MTU from rtnetlink
+//! (`IFLA_MAX_MTU`). Whether the path takes it too, only both ends and a probe can say.
 
 use super::judged::{Judged, judge_each, offered, runs_at, speed};
-use super::{Said, remedy, subject};
-use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Rule, Scene, Severity, Stage, Status};
+use super::{Draft, remedy, subject};
+use crate::finding::{
+    Basis, Evidence, Fix, Outcome, Profile, Rule, Scene, Severity, Stage, Status,
+};
 use crate::host::Nic;
-use crate::setting::{NicKnob, SettingKey, Value, Class};
+use crate::setting::{Class, NicKnob, SettingKey, Value};
 
 pub(super) const RULE: Rule = Rule {
     id: "mtu-not-jumbo",
@@ -62,7 +64,7 @@ fn check_nic(scene: &Scene<'_>, nic: &Nic) -> Judged {
         format!("netlink/route/{}/max_mtu", nic.name),
     ));
     let key = SettingKey::Nic(nic.name.clone(), NicKnob::Mtu);
-    Ok(Some(Said {
+    Ok(Some(Draft {
         severity: Severity::Note,
         subject: subject(nic),
         summary: format!(

@@ -1,12 +1,13 @@
-//! `napi-time-squeeze`: the poll of the cards ends by its budget with packets left. Facts from
-//! Documentation/admin-guide/sysctl/net.rst (`netdev_budget`), `time_squeeze` of `/proc/net/softnet_stat`.
+//! `napi-time-squeeze`: NAPI polling runs out of budget with packets left in the ring. Facts from
+//! Documentation/admin-guide/sysctl/net.rst (`netdev_budget`), `time_squeeze` of
+//! `/proc/net/softnet_stat`.
 
 use super::spreading::{percent, softirq_share};
-use super::{ALWAYS, Said, found, remedy, undetermined, watched};
+use super::{ALWAYS, Draft, found, remedy, undetermined, watched};
 use crate::finding::{Basis, Evidence, Fix, Outcome, Remedy, Rule, Scene, Severity, Stage, Status};
 use crate::ids::CpuId;
 use crate::known::{Gap, Known};
-use crate::setting::{SettingKey, Value, Class};
+use crate::setting::{Class, SettingKey, Value};
 use crate::watch::Watch;
 
 pub(super) const RULE: Rule = Rule {
@@ -85,7 +86,7 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
             super::spreading::softirq_evidence(watch, *cpu, *busy),
         ]
     });
-    let said = Said {
+    let said = Draft {
         severity: Severity::Warn,
         subject: format!("cpu/{worst}"),
         summary: format!(

@@ -1,9 +1,9 @@
-//! `nic-discards-before-host`: the card drops what it received because the way into memory does not take
-//! it fast enough. Counter names from
-//! Documentation/networking/device_drivers/ethernet/mellanox/mlx5/counters.rst and intel/ice.rst.
+//! `nic-discards-before-host`: the NIC drops packets because PCIe or memory cannot absorb them. Counter
+//! names from Documentation/networking/device_drivers/ethernet/mellanox/mlx5/counters.rst and
+//! intel/ice.rst.
 
 use super::judged::{Growth, Judged, growth, judge_watched};
-use super::{ALWAYS, Said, subject};
+use super::{ALWAYS, Draft, subject};
 use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
 use crate::host::Nic;
 use crate::watch::Watch;
@@ -29,7 +29,7 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-/// Per cent of the last second in which the card waited to write to memory.
+/// Per cent of the last second in which the NIC waited to write to memory.
 const STALLED_NOTE: u64 = 5;
 const STALLED_CRIT: u64 = 30;
 
@@ -44,7 +44,7 @@ const SIGNS: [&str; 2] = [
     "driver/rx_buffer_passed_thres_phy",
 ];
 
-/// What the card discarded.
+/// What the NIC discarded.
 pub(super) fn discards(watch: &Watch, nic: &Nic) -> Growth {
     growth(watch, nic, &DISCARDS).and_below(watch, nic, "driver", |name| {
         name.starts_with("rx_prio") && name.ends_with("_discards")
@@ -87,7 +87,7 @@ fn check_nic(nic: &Nic, watch: &Watch) -> Judged {
         );
         (Severity::Crit, what)
     };
-    Ok(Some(Said {
+    Ok(Some(Draft {
         severity,
         subject: subject(nic),
         summary: format!(

@@ -1,13 +1,13 @@
-//! `nic-numa-unknown`: on a machine with several nodes the firmware does not say on which of them a card
-//! sits, or what it says is contradicted. Facts from Documentation/ABI/testing/sysfs-bus-pci (`numa_node`).
+//! `nic-numa-unknown`: the firmware does not report the NIC's NUMA node. Facts from
+//! Documentation/ABI/testing/sysfs-bus-pci (`numa_node`).
 
 use super::spreading::device_file;
-use super::{ALWAYS, Said, each_nic, found, subject, undetermined};
+use super::{ALWAYS, Draft, each_nic, found, subject, undetermined};
 use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
-use crate::setting::Class;
 use crate::host::{Nic, NodeReport, NodeSource};
 use crate::ids::NodeId;
 use crate::known::{Cause, Known};
+use crate::setting::Class;
 
 pub(super) const RULE: Rule = Rule {
     id: "nic-numa-unknown",
@@ -46,7 +46,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
         Some(found(
             rule,
             scene,
-            Said {
+            Draft {
                 severity: Severity::Note,
                 subject: subject(nic),
                 summary,
@@ -122,7 +122,11 @@ fn contradiction(nic: &Nic, report: &NodeReport) -> Option<(NodeId, Vec<Evidence
     let (bridge, other) = report.bridge.get()?;
     (other != firmware).then(|| {
         let evidence = vec![
-            Evidence::new("NUMA node of the NIC", firmware, device_file(nic, "numa_node")),
+            Evidence::new(
+                "NUMA node of the NIC",
+                firmware,
+                device_file(nic, "numa_node"),
+            ),
             Evidence::new(
                 "NUMA node of the upstream bridge",
                 other,

@@ -1,11 +1,14 @@
-//! `numa-memory-policy`: the kernel's policy for memory makes programs wait.
-//! Documentation/admin-guide/sysctl/vm.rst (`zone_reclaim_mode`), sysctl/kernel.rst (`numa_balancing`), mm/transhuge.rst.
+//! `numa-memory-policy`: memory reclaim, NUMA balancing or huge pages stall programs.
+//! Documentation/admin-guide/sysctl/vm.rst (`zone_reclaim_mode`), sysctl/kernel.rst (`numa_balancing`),
+//! mm/transhuge.rst.
 
 use super::facts::{answer, need, sysctl_evidence, sysctl_number};
-use super::{ALWAYS, Said, remedy};
-use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Remedy, Rule, Scene, Severity, Stage, Status};
+use super::{ALWAYS, Draft, remedy};
+use crate::finding::{
+    Basis, Evidence, Fix, Outcome, Profile, Remedy, Rule, Scene, Severity, Stage, Status,
+};
 use crate::known::Gap;
-use crate::setting::{MachineKnob, SettingKey, Value, Class};
+use crate::setting::{Class, MachineKnob, SettingKey, Value};
 
 pub(super) const RULE: Rule = Rule {
     id: "numa-memory-policy",
@@ -53,8 +56,8 @@ fn finding(
     summary: &str,
     evidence: Vec<Evidence>,
     change: Option<Remedy>,
-) -> Said {
-    Said {
+) -> Draft {
+    Draft {
         severity,
         subject: "host".to_owned(),
         summary: summary.to_owned(),
@@ -68,7 +71,7 @@ fn to_zero(scene: &Scene<'_>, name: &str) -> Option<Remedy> {
     remedy(scene, key, Value::Text("0".to_owned()))
 }
 
-fn reclaim(scene: &Scene<'_>, missing: &mut Vec<Gap>) -> Option<Said> {
+fn reclaim(scene: &Scene<'_>, missing: &mut Vec<Gap>) -> Option<Draft> {
     let mode = sysctl_number(scene.host, RECLAIM, missing).filter(|mode| *mode != 0)?;
     Some(finding(
         Severity::Warn,
@@ -88,7 +91,7 @@ fn reclaim(scene: &Scene<'_>, missing: &mut Vec<Gap>) -> Option<Said> {
     ))
 }
 
-fn balancing(scene: &Scene<'_>, missing: &mut Vec<Gap>) -> Option<Said> {
+fn balancing(scene: &Scene<'_>, missing: &mut Vec<Gap>) -> Option<Draft> {
     // Bit 0 moves pages between nodes; bit 1 is tiering.
     let mode = sysctl_number(scene.host, BALANCING, missing).filter(|mode| mode & 1 == 1)?;
     Some(finding(
@@ -100,7 +103,7 @@ fn balancing(scene: &Scene<'_>, missing: &mut Vec<Gap>) -> Option<Said> {
     ))
 }
 
-fn huge_pages(scene: &Scene<'_>, missing: &mut Vec<Gap>) -> Option<Said> {
+fn huge_pages(scene: &Scene<'_>, missing: &mut Vec<Gap>) -> Option<Draft> {
     let kernel = &scene.host.kernel;
     need(&kernel.transparent_hugepages, missing).filter(|mode| *mode == "always")?;
     let defrag = need(&kernel.transparent_hugepages_defrag, missing);

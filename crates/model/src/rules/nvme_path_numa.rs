@@ -1,13 +1,15 @@
-//! `nvme-path-numa`: an NVMe subsystem of several paths chooses among them without regard to nodes, uses
-//! one of them only, or has lost one. Facts from Documentation/admin-guide/nvme-multipath.rst.
+//! `nvme-path-numa`: the NVMe multipath policy does not fit the NUMA topology, or a path is down. Facts
+//! from Documentation/admin-guide/nvme-multipath.rst.
 
 use std::collections::BTreeSet;
 
 use super::devices::{Notice, judged, unknown};
 use super::remedy;
-use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Rule, Scene, Severity, Stage, Status};
+use crate::finding::{
+    Basis, Evidence, Fix, Outcome, Profile, Rule, Scene, Severity, Stage, Status,
+};
 use crate::host::{BlockDevice, NvmePath};
-use crate::setting::{BlockKnob, SettingKey, Value, Class};
+use crate::setting::{BlockKnob, Class, SettingKey, Value};
 
 pub(super) const RULE: Rule = Rule {
     id: "nvme-path-numa",
@@ -121,7 +123,7 @@ fn policy(scene: &Scene<'_>, device: &BlockDevice, live: &[&NvmePath]) -> Option
             .with([evidence])
             .with(live.iter().filter_map(|path| state(path)))
             .with(of_paths)
-            .mended_by(remedy(scene, key, Value::Text(to.to_owned()))),
+            .fixed_by(remedy(scene, key, Value::Text(to.to_owned()))),
     )
 }
 

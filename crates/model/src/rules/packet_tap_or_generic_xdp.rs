@@ -1,13 +1,13 @@
-//! `packet-tap-or-generic-xdp`: every packet is handed to a capture too, or goes through an XDP program
-//! that is not attached to the driver. Facts from packet(7), `/proc/net/packet`, `/proc/net/ptype`;
-//! `IFLA_XDP_ATTACHED`; Documentation/netlink/specs/netdev.yaml (`xdp-features`).
+//! `packet-tap-or-generic-xdp`: a packet capture or generic XDP adds cost to every packet. Facts from
+//! packet(7), `/proc/net/packet`, `/proc/net/ptype`; `IFLA_XDP_ATTACHED`;
+//! Documentation/netlink/specs/netdev.yaml (`xdp-features`).
 
 use super::devices::{Notice, judged, unknown};
 use super::{ALWAYS, each_nic, subject};
 use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
-use crate::setting::Class;
 use crate::host::{Nic, NicKind, Tap};
 use crate::known::Known;
+use crate::setting::Class;
 
 pub(super) const RULE: Rule = Rule {
     id: "packet-tap-or-generic-xdp",

@@ -1,11 +1,11 @@
-//! `pause-storm`: one end of the link stops the other by pause frames. Counts from
+//! `pause-storm`: pause frames stop the link for a large share of the time. Counts from
 //! `ETHTOOL_MSG_PAUSE_GET` (IEEE 802.3 clause 31B), durations and storm events from mlx5 counters.rst.
 
 use super::judged::{Growth, Judged, growth, judge_watched};
-use super::{ALWAYS, Said, subject};
+use super::{ALWAYS, Draft, subject};
 use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
-use crate::setting::Class;
 use crate::host::Nic;
+use crate::setting::Class;
 use crate::units::Ratio;
 use crate::units::real;
 use crate::watch::Watch;
@@ -78,11 +78,7 @@ fn check_nic(nic: &Nic, watch: &Watch) -> Judged {
         (0, _) => Some(Severity::Warn),
         _ => Some(Severity::Crit),
     };
-    let mut words = format!(
-        "{} reports a pause storm ({})",
-        nic.name,
-        storms.words()
-    );
+    let mut words = format!("{} reports a pause storm ({})", nic.name, storms.words());
     let mut unread = storms.quiet();
     for way in &WAYS {
         let seen = growth(watch, nic, &[way.frames, way.duration]).and_below(
@@ -109,7 +105,7 @@ fn check_nic(nic: &Nic, watch: &Watch) -> Judged {
     let Some(severity) = severity else {
         return unread;
     };
-    Ok(Some(Said {
+    Ok(Some(Draft {
         severity,
         subject: subject(nic),
         summary: words,
@@ -118,7 +114,7 @@ fn check_nic(nic: &Nic, watch: &Watch) -> Judged {
     }))
 }
 
-/// The share of time that one direction was paused, where it is above the threshold: counted by the card
+/// The share of time that one direction was paused, where it is above the threshold: counted by the NIC
 /// in microseconds, else at most what its frames can ask for.
 fn share(nic: &Nic, watch: &Watch, way: &Way, seen: &Growth) -> Option<(f64, &'static str)> {
     let seconds = watch.span_ns.as_secs_f64();

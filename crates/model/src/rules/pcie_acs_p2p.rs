@@ -1,11 +1,13 @@
-//! `pcie-acs-p2p`: a switch above the RDMA card sends what devices say to each other up to the root. PCI
+//! `pcie-acs-p2p`: ACS redirects peer-to-peer traffic below a PCIe switch to the root complex. PCI
 //! Express Base Specification 6.12 (Access Control Services); Documentation/driver-api/pci/p2pdma.rst.
 
 use super::facts::{answer_one, config, controls, pcie_link};
-use super::{Said, each_nic, subject};
-use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Rule, Scene, Severity, Stage, Status};
-use crate::setting::Class;
+use super::{Draft, each_nic, subject};
+use crate::finding::{
+    Basis, Evidence, Fix, Outcome, Profile, Rule, Scene, Severity, Stage, Status,
+};
 use crate::host::{Nic, PcieControl, PcieHop, PcieLink};
+use crate::setting::Class;
 
 pub(super) const RULE: Rule = Rule {
     id: "pcie-acs-p2p",
@@ -44,7 +46,7 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
 
 const ROOT_ONLY: usize = 2;
 
-fn judge(nic: &Nic, link: &PcieLink, way: &[(&PcieHop, PcieControl)]) -> Option<Said> {
+fn judge(nic: &Nic, link: &PcieLink, way: &[(&PcieHop, PcieControl)]) -> Option<Draft> {
     let root = link.links.last()?.address;
     let redirects: Vec<&PcieHop> = way
         .iter()
@@ -52,7 +54,7 @@ fn judge(nic: &Nic, link: &PcieLink, way: &[(&PcieHop, PcieControl)]) -> Option<
         .map(|(hop, _)| *hop)
         .collect();
     let first = redirects.first()?;
-    Some(Said {
+    Some(Draft {
         severity: Severity::Note,
         subject: subject(nic),
         summary: format!(

@@ -1,13 +1,14 @@
-//! `pcie-aer`: PCIe errors on the card's links while they were watched. Documentation/PCI/pcieaer-howto.rst;
-//! Documentation/ABI/testing/sysfs-bus-pci-devices-aer_stats. Either end of a link may be the one that counts.
+//! `pcie-aer`: PCIe errors on the NIC's links (AER). Documentation/PCI/pcieaer-howto.rst;
+//! Documentation/ABI/testing/sysfs-bus-pci-devices-aer_stats. Either end of a link may be the one that
+//! counts.
 
 use super::facts::answer_one;
-use super::{ALWAYS, Said, each_nic, nics, subject, watched};
+use super::{ALWAYS, Draft, each_nic, nics, subject, watched};
 use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
-use crate::setting::Class;
 use crate::host::Nic;
 use crate::ids::PciAddress;
 use crate::known::{Gap, Known};
+use crate::setting::Class;
 use crate::watch::{Watch, total};
 
 pub(super) const RULE: Rule = Rule {
@@ -50,7 +51,7 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
     })
 }
 
-/// The card and the bridges above it.
+/// The NIC and the bridges above it.
 fn functions(nic: &Nic) -> Option<Vec<PciAddress>> {
     let own = *nic.pci_address.value()?;
     let links = nic.pcie.value().map(|link| link.links.as_slice());
@@ -60,7 +61,7 @@ fn functions(nic: &Nic) -> Option<Vec<PciAddress>> {
     Some(all)
 }
 
-fn judge(watch: &Watch, nic: &Nic, functions: &[PciAddress]) -> (Option<Said>, Vec<Gap>) {
+fn judge(watch: &Watch, nic: &Nic, functions: &[PciAddress]) -> (Option<Draft>, Vec<Gap>) {
     let mut missing: Vec<Gap> = Vec::new();
     let mut grew: Vec<(PciAddress, &str, u64)> = Vec::new();
     for address in functions {
@@ -91,7 +92,7 @@ fn judge(watch: &Watch, nic: &Nic, functions: &[PciAddress]) -> (Option<Said>, V
         "corrected"
     };
     let all = total(grew.iter().map(|(_, _, by)| *by));
-    let said = Said {
+    let said = Draft {
         severity,
         subject: subject(nic),
         summary: format!(

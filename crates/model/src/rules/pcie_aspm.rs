@@ -1,11 +1,13 @@
-//! `pcie-aspm`: the card's PCIe link sleeps when it is idle, and the first packet waits until it is awake.
-//! Documentation/ABI/testing/sysfs-bus-pci (`link/l0s_aspm` ...), Documentation/power/pci.rst.
+//! `pcie-aspm`: ASPM is enabled on the NIC's PCIe link. Documentation/ABI/testing/sysfs-bus-pci
+//! (`link/l0s_aspm` ...), Documentation/power/pci.rst.
 
 use super::facts::{answer_one, need};
-use super::{Said, each_nic, remedy, subject};
-use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Rule, Scene, Severity, Stage, Status};
+use super::{Draft, each_nic, remedy, subject};
+use crate::finding::{
+    Basis, Evidence, Fix, Outcome, Profile, Rule, Scene, Severity, Stage, Status,
+};
 use crate::host::Nic;
-use crate::setting::{NicKnob, SettingKey, Value, Class};
+use crate::setting::{Class, NicKnob, SettingKey, Value};
 
 pub(super) const RULE: Rule = Rule {
     id: "pcie-aspm",
@@ -36,7 +38,7 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
     })
 }
 
-fn judge(scene: &Scene<'_>, nic: &Nic, enabled: &[String]) -> Option<Said> {
+fn judge(scene: &Scene<'_>, nic: &Nic, enabled: &[String]) -> Option<Draft> {
     // `clkpm` stops a clock and no link; `l1_1_pcipm` is for devices that are switched off.
     let states: Vec<&String> = enabled
         .iter()
@@ -63,7 +65,7 @@ fn judge(scene: &Scene<'_>, nic: &Nic, enabled: &[String]) -> Option<Said> {
         .iter()
         .map(|state| state.trim_end_matches("_aspm"))
         .collect();
-    Some(Said {
+    Some(Draft {
         severity: Severity::Note,
         subject: subject(nic),
         summary: format!(

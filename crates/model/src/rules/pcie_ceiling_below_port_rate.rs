@@ -1,15 +1,15 @@
-//! `pcie-ceiling-below-port-rate`: a link on the way to the root passes less than the ports that share it.
-//! Functions of one device, and devices behind one switch, share links; figures per lane as
+//! `pcie-ceiling-below-port-rate`: PCIe bandwidth is below the port speed, or below all ports of the NIC
+//! together. Functions of one device, and devices behind one switch, share links; figures per lane as
 //! `PCIE_SPEED2MBS_ENC` of drivers/pci/pci.h.
 
 use super::facts::{answer_one, is_guest, made_up, pcie_link, rate_evidence};
-use super::{ALWAYS, Said, each_nic, subject};
+use super::{ALWAYS, Draft, each_nic, subject};
 use crate::ceiling::{gigabits, link_words, pcie_lane};
 use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
-use crate::setting::Class;
 use crate::host::{Host, Nic, NicKind, PcieHop, PcieLink};
 use crate::ids::PciAddress;
 use crate::known::Gap;
+use crate::setting::Class;
 use crate::units::BitRate;
 
 pub(super) const RULE: Rule = Rule {
@@ -59,7 +59,7 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
         let mut said = match port(nic, &mut missing) {
             None => None,
             Some(port) => too_narrow(&port).or_else(|| {
-                // Said once, of the first port that is judged.
+                // Reported once, for the first port that is judged.
                 let mine =
                     |hop: &PcieHop| sharing(&ports, hop).any(|port| port.nic.name == nic.name);
                 let (first, hop) = told.iter().find(|(_, hop)| mine(hop))?;
@@ -162,8 +162,8 @@ fn sum(ports: &[&Port<'_>]) -> f64 {
     ports.iter().map(|port| port.rate.as_f64()).sum()
 }
 
-fn too_narrow(port: &Port<'_>) -> Option<Said> {
-    // A link that takes from what the card could do is the matter of `pcie-link-degraded`.
+fn too_narrow(port: &Port<'_>) -> Option<Draft> {
+    // A link that takes from what the NIC could do is the matter of `pcie-link-degraded`.
     let (available, capable) = (
         port.link.available_bit_per_s.get(),
         port.link.capable_bit_per_s.get(),
@@ -179,7 +179,7 @@ fn too_narrow(port: &Port<'_>) -> Option<Said> {
     let hop = starved.min_by_key(|hop| rate_of(hop))?;
     let passes = rate_of(hop)?;
     let name = &port.nic.name;
-    Some(Said {
+    Some(Draft {
         severity: Severity::Crit,
         subject: subject(port.nic),
         summary: format!(
@@ -197,13 +197,13 @@ fn too_narrow(port: &Port<'_>) -> Option<Said> {
     })
 }
 
-fn shared(ports: &[Port<'_>], nic: &Nic, hop: &PcieHop) -> Said {
+fn shared(ports: &[Port<'_>], nic: &Nic, hop: &PcieHop) -> Draft {
     let all: Vec<&Port<'_>> = sharing(ports, hop).collect();
     let passes = rate_of(hop).unwrap_or_default();
     let whole = BitRate::from_f64(sum(&all)).unwrap_or_default();
     let mut evidence = evidence(hop, passes);
     evidence.extend(all.iter().map(|port| rate_evidence(port.nic, port.rate)));
-    Said {
+    Draft {
         // Two ports of one bond that stand in for each other are never used together.
         severity: if in_turn(&all) {
             Severity::Note
@@ -349,7 +349,11 @@ pub(super) mod tests {
         let host = two(100, (8_000, 16));
         let said = finding(ID, &scene(&host));
         assert_eq!(said.severity, Severity::Warn);
-        assert!(said.summary.contains("2 ports with 200"), "{}", said.summary);
+        assert!(
+            said.summary.contains("2 ports with 200"),
+            "{}",
+            said.summary
+        );
         let ports = said.evidence.iter().filter(|e| e.path.ends_with("/speed"));
         assert_eq!(ports.count(), 2);
     }

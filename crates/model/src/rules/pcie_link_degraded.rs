@@ -1,15 +1,15 @@
-//! `pcie-link-degraded`: a PCIe link between the card and the root is slower or narrower than the card.
-//! The same walk as `pcie_bandwidth_available` and `__pcie_print_link_status` in drivers/pci/pci.c, whose
+//! `pcie-link-degraded`: a PCIe link on the path to the NIC has less bandwidth than the NIC supports. The
+//! same walk as `pcie_bandwidth_available` and `__pcie_print_link_status` in drivers/pci/pci.c, whose
 //! line in the kernel log is "63.008 Gb/s available PCIe bandwidth, limited by 8.0 GT/s PCIe x8 link at
 //! 0000:16:00.0 (capable of 126.016 Gb/s with 8.0 GT/s PCIe x16 link)".
 
 use super::facts::{gbit, is_guest, made_up};
-use super::{ALWAYS, Said, each_nic, found, subject, undetermined};
+use super::{ALWAYS, Draft, each_nic, found, subject, undetermined};
 use crate::ceiling::{gigabits, link_words};
 use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
-use crate::setting::Class;
 use crate::host::{Nic, PcieHop, PcieLink};
 use crate::known::{self, Gap, Known};
+use crate::setting::Class;
 use crate::units::{BitRate, TransferRate};
 
 pub(super) const RULE: Rule = Rule {
@@ -79,7 +79,7 @@ fn not_there(gap: &Gap) -> bool {
     !gap.leaves_a_question() || gap.cause == known::Cause::NotSaid
 }
 
-/// Whether the kernel shows no link of the card itself ("Unknown", or no such files): it sits in the
+/// Whether the kernel shows no link of the NIC itself ("Unknown", or no such files): it sits in the
 /// chipset, or in a hypervisor (virtio), or on conventional PCI.
 fn no_link(nic: &Nic) -> bool {
     let own = match &nic.pcie {
@@ -92,7 +92,7 @@ fn no_link(nic: &Nic) -> bool {
     })
 }
 
-fn said(nic: &Nic, link: &PcieLink, available: BitRate, capable: BitRate) -> Said {
+fn said(nic: &Nic, link: &PcieLink, available: BitRate, capable: BitRate) -> Draft {
     let at = match link.limited_by.get() {
         Some(address) => format!(" at {address}"),
         None => String::new(),
@@ -110,7 +110,7 @@ fn said(nic: &Nic, link: &PcieLink, available: BitRate, capable: BitRate) -> Sai
     let cause = narrowest.and_then(|hop| cause(link, hop));
     // What the slot never gave and the port does not need costs nothing; a link that was trained below
     // what both its ends can is a fault even where it is still wide enough.
-    // Nor is a slow port worth the trouble; and radio cards have no rate and change their link as they like.
+    // Nor is a slow port worth the trouble; and radio NICs have no rate and change their link as they like.
     let slow = nic.link_bit_per_s.get().is_some_and(|rate| rate < SLOW);
     let class = nic.pci.value().and_then(|pci| pci.class.value());
     let radio = class.is_some_and(|class| class.starts_with("0x0280"));
@@ -130,7 +130,7 @@ fn said(nic: &Nic, link: &PcieLink, available: BitRate, capable: BitRate) -> Sai
         Some(Cause::Slot) => "the slot does not support more; use another".to_owned(),
         None => "compare the links in the evidence".to_owned(),
     };
-    Said {
+    Draft {
         severity,
         subject: subject(nic),
         summary: format!(
@@ -208,12 +208,12 @@ type Speed = (TransferRate, u32);
 enum Cause {
     /// It could do more (second) than it was trained to (first).
     Trained(Speed, Speed),
-    /// It does all it can, which is less than the card.
+    /// It does all it can, which is less than the NIC.
     Slot,
 }
 
 /// None where an end of the link does not say what it could do: then nobody knows whether the slot is to
-/// blame. A link can do what both its ends can; from the card up, ends come in pairs.
+/// blame. A link can do what both its ends can; from the NIC up, ends come in pairs.
 fn cause(link: &PcieLink, hop: &PcieHop) -> Option<Cause> {
     let index = link.links.iter().position(|own| own == hop)?;
     let now = hop.transfer_mt_per_s.get().zip(hop.width.get())?;
@@ -277,7 +277,7 @@ pub(super) mod tests {
             .build()
     }
 
-    /// As `pci_bandwidth` sees a card whose link files say "Unknown", or that has none.
+    /// As `pci_bandwidth` sees a NIC whose link files say "Unknown", or that has none.
     fn without_speed(cause: known::Cause) -> Host {
         let mut host = card(100, (8_000, 8), (8_000, 16));
         let unknown = || Gap::new(cause, "current_link_speed", "Unknown");
@@ -297,8 +297,8 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_narrow_card_below_a_wide_port_of_an_old_machine_is_the_slots_matter() {
-        // Gen4 x8 in a slot of sixteen lanes of Gen3: eight lanes are all that the card has.
+    fn a_narrow_nic_below_a_wide_port_of_an_old_machine_is_the_slots_matter() {
+        // Gen4 x8 in a slot of sixteen lanes of Gen3: eight lanes are all that the NIC has.
         let mut host = card(25, (8_000, 8), (16_000, 8));
         if let Known::Value(link) = &mut host.nics[0].pcie {
             link.links[1].width_max = Known::Value(16);
@@ -325,7 +325,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_slow_port_that_is_fed_and_a_radio_card_are_only_noted() {
+    fn a_slow_port_that_is_fed_and_a_radio_nic_are_only_noted() {
         let host = card(1, (2_500, 1), (5_000, 1));
         assert_eq!(finding(ID, &scene(&host)).severity, Severity::Note);
         let mut host = card(1, (5_000, 1), (8_000, 1));
@@ -343,7 +343,11 @@ pub(super) mod tests {
             link.links[1].width_max = Known::Value(8);
         }
         let said = finding(ID, &scene(&host));
-        assert!(said.summary.contains("the slot does not support more"), "{}", said.summary);
+        assert!(
+            said.summary.contains("the slot does not support more"),
+            "{}",
+            said.summary
+        );
     }
 
     #[test]

@@ -1,11 +1,12 @@
-//! `pcie-mps-mrrs`: PCIe packets carry less than every function on the way could take. PCI Express Base
-//! Specification 7.5.3.4 (Device Control); Documentation/admin-guide/kernel-parameters.txt, `pci=pcie_bus_*`.
+//! `pcie-mps-mrrs`: Max_Payload_Size or Max_Read_Request_Size is smaller than the path supports. PCI
+//! Express Base Specification 7.5.3.4 (Device Control); Documentation/admin-guide/kernel-parameters.txt,
+//! `pci=pcie_bus_*`.
 
 use super::facts::{answer_one, config, controls, gbit, is_guest, need, pcie_link, rate_evidence};
-use super::{ALWAYS, Said, each_nic, subject};
+use super::{ALWAYS, Draft, each_nic, subject};
 use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
-use crate::setting::Class;
 use crate::host::{Nic, PcieControl, PcieHop};
+use crate::setting::Class;
 use crate::units::{BitRate, Bytes};
 
 pub(super) const RULE: Rule = Rule {
@@ -54,7 +55,7 @@ fn judge(
     nic: &Nic,
     rate: BitRate,
     way: &[(&PcieHop, PcieControl)],
-) -> Option<Said> {
+) -> Option<Draft> {
     let (card, own) = way.first()?;
     let payload = way
         .iter()
@@ -93,9 +94,13 @@ fn judge(
         evidence.push(Evidence::new(what, words, config(hop)));
     }
     let request = format!("{} bytes", octets(own.max_read_request_bytes));
-    evidence.push(Evidence::new("Max_Read_Request_Size", request, config(card)));
+    evidence.push(Evidence::new(
+        "Max_Read_Request_Size",
+        request,
+        config(card),
+    ));
     evidence.push(rate_evidence(nic, rate));
-    Some(Said {
+    Some(Draft {
         severity: if rate >= FAST && !is_guest(scene.host) {
             Severity::Warn
         } else {

@@ -1,12 +1,14 @@
-//! `pcie-relaxed-ordering`: a fast card may not set the relaxed-ordering bit in its writes to memory. PCI
-//! Express Base Specification 7.5.3.4; `pci_configure_relaxed_ordering` in drivers/pci/probe.c clears it
-//! below root ports that handle it badly.
+//! `pcie-relaxed-ordering`: PCIe relaxed ordering is off on a fast NIC. PCI Express Base Specification
+//! 7.5.3.4; `pci_configure_relaxed_ordering` in drivers/pci/probe.c clears it below root ports that
+//! handle it badly.
 
 use super::facts::{answer_one, config, gbit, need, pcie_link, rate_evidence};
-use super::{Said, each_nic, subject};
-use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Rule, Scene, Severity, Stage, Status};
-use crate::setting::Class;
+use super::{Draft, each_nic, subject};
+use crate::finding::{
+    Basis, Evidence, Fix, Outcome, Profile, Rule, Scene, Severity, Stage, Status,
+};
 use crate::host::{Host, Nic, PcieControl, PcieHop};
+use crate::setting::Class;
 use crate::units::BitRate;
 
 pub(super) const RULE: Rule = Rule {
@@ -49,7 +51,7 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
         let rate = rate.filter(|rate| *rate >= FAST)?;
         let mut missing = Vec::new();
         let link = pcie_link(nic, &mut missing);
-        // What the bridges above may set is not asked: they pass the card's bit on.
+        // What the bridges above may set is not asked: they pass the NIC's bit on.
         let own = link.and_then(|link| {
             let own = link.links.first()?;
             Some((own, *need(&own.control, &mut missing)?))
@@ -67,8 +69,8 @@ fn cleared_by_the_kernel(host: &Host) -> bool {
     })
 }
 
-fn judge(nic: &Nic, rate: BitRate, (hop, control): (&PcieHop, PcieControl)) -> Option<Said> {
-    (!control.relaxed_ordering).then(|| Said {
+fn judge(nic: &Nic, rate: BitRate, (hop, control): (&PcieHop, PcieControl)) -> Option<Draft> {
+    (!control.relaxed_ordering).then(|| Draft {
         severity: Severity::Note,
         subject: subject(nic),
         summary: format!(

@@ -1,9 +1,9 @@
-//! `phy-errors`: frames arrive damaged, or the link goes and comes. Counters of
-//! `struct rtnl_link_stats64`, the standard groups of `ETHTOOL_MSG_STATS_GET` (IEEE 802.3 clause 30),
-//! and mlx5 counters.rst.
+//! `phy-errors`: the port receives damaged frames, or the link flaps. Counters of `struct
+//! rtnl_link_stats64`, the standard groups of `ETHTOOL_MSG_STATS_GET` (IEEE 802.3 clause 30), and mlx5
+//! counters.rst.
 
 use super::judged::{Judged, growth, judge_watched};
-use super::{ALWAYS, Said, subject};
+use super::{ALWAYS, Draft, subject};
 use crate::finding::{Basis, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
 use crate::host::Nic;
 use crate::watch::Watch;
@@ -67,7 +67,7 @@ fn check_nic(nic: &Nic, watch: &Watch) -> Judged {
     };
     let mut evidence = damaged.evidence();
     evidence.extend(flaps.evidence());
-    Ok(Some(Said {
+    Ok(Some(Draft {
         severity: Severity::Warn,
         subject: subject(nic),
         summary: format!(
@@ -84,7 +84,7 @@ fn odd_lengths(nic: &Nic, watch: &Watch, quiet: Judged) -> Judged {
     if odd.grew.is_empty() {
         return quiet;
     }
-    Ok(Some(Said {
+    Ok(Some(Draft {
         severity: Severity::Note,
         subject: subject(nic),
         summary: format!(

@@ -1,11 +1,11 @@
-//! `pmtu-blackhole`: packets that are too long for the path vanish, and no router says so. This part
+//! `pmtu-blackhole`: path MTU black hole: packets too large for the path are dropped silently. This part
 //! judges what the host's own TCP found (`TCPMTUPSuccess`, `TCPMTUPFail`, RFC 4821 as in
 //! net/ipv4/tcp_timer.c and tcp_output.c); a probe of the path needs traffic.
 
-use super::{ALWAYS, Said, found, remedy, undetermined};
+use super::{ALWAYS, Draft, found, remedy, undetermined};
 use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
 use crate::known::{Cause, Gap, Known};
-use crate::setting::{SettingKey, Value, Class};
+use crate::setting::{Class, SettingKey, Value};
 use crate::watch::Watch;
 
 pub(super) const RULE: Rule = Rule {
@@ -33,7 +33,7 @@ const NO_DISCOVERY: &str = "net.ipv4.ip_no_pmtu_disc";
 const PROBES: [&str; 2] = ["TCPMTUPFail", "TCPMTUPSuccess"];
 
 fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
-    let said = |said: Said| vec![found(rule, scene, said)];
+    let said = |said: Draft| vec![found(rule, scene, said)];
     match judge(scene) {
         Ok(Some(whole)) => said(whole),
         Ok(None) => Vec::new(),
@@ -41,7 +41,7 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
     }
 }
 
-fn judge(scene: &Scene<'_>) -> Result<Option<Said>, Gap> {
+fn judge(scene: &Scene<'_>) -> Result<Option<Draft>, Gap> {
     if let Some(said) = discovery_off(scene)? {
         return Ok(Some(said));
     }
@@ -69,7 +69,7 @@ fn judge(scene: &Scene<'_>) -> Result<Option<Said>, Gap> {
         return Ok(None);
     }
     evidence.push(Evidence::new(PROBING, 1, crate::buffers::path(PROBING)));
-    Ok(Some(Said {
+    Ok(Some(Draft {
         severity: Severity::Warn,
         subject: "host".to_owned(),
         summary: "TCP suspected a path MTU black hole and probed: find what drops ICMP `too big`, or lower the \
@@ -90,17 +90,15 @@ fn seen(watch: &Watch, name: &str, by: u64) -> Evidence {
 }
 
 /// 1 sends without the do-not-fragment bit and believes no router that asks for less.
-fn discovery_off(scene: &Scene<'_>) -> Result<Option<Said>, Gap> {
+fn discovery_off(scene: &Scene<'_>) -> Result<Option<Draft>, Gap> {
     if number(scene, NO_DISCOVERY)? != Some(1) {
         return Ok(None);
     }
     let key = SettingKey::Sysctl(NO_DISCOVERY.to_owned());
-    Ok(Some(Said {
+    Ok(Some(Draft {
         severity: Severity::Note,
         subject: "host".to_owned(),
-        summary: format!(
-            "{NO_DISCOVERY} is 1, so routers fragment packets: set it to 0"
-        ),
+        summary: format!("{NO_DISCOVERY} is 1, so routers fragment packets: set it to 0"),
         evidence: vec![Evidence::new(
             NO_DISCOVERY,
             1,

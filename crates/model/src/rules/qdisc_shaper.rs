@@ -1,5 +1,5 @@
-//! `qdisc-shaper`: a queueing discipline, a queue or a traffic class holds packets back to keep a rate
-//! below what the path could carry. Kinds and what they count from tc-tbf(8), tc-htb(8) and net/sched.
+//! `qdisc-shaper`: a shaper limits the interface below what the path could carry. Kinds and what they
+//! count from tc-tbf(8), tc-htb(8) and net/sched.
 
 use super::devices::{Notice, judged};
 use super::shapers::{self, Shaper};
@@ -46,7 +46,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
         Ok(Some(shaper)) => match held(scene, nic, shaper) {
             Ok(notice) => notices.extend(notice.map(|notice| {
                 let change = without_shaper(scene, nic).filter(|_| sends(scene));
-                notice.mended_by(change)
+                notice.fixed_by(change)
             })),
             Err(gap) => missing.push(gap),
         },
@@ -224,7 +224,7 @@ pub(super) mod tests {
     /// The parameters of `htb default 10`.
     const INIT: &str = "18000200030000000a000000100000000000000000000000";
 
-    /// A card of 10 Gb/s with classes (minor, Mb/s) below one of 10 Gb/s.
+    /// A NIC of 10 Gb/s with classes (minor, Mb/s) below one of 10 Gb/s.
     fn classful(kind: &str, options: &str, classes: &[(u32, u64)]) -> Host {
         let class = |minor: u32, parent: u32, mbit: u64| QdiscClass {
             kind: kind.to_owned(),

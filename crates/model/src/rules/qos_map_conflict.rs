@@ -1,12 +1,12 @@
-//! `qos-map-conflict`: priorities, shares of traffic classes and their owners contradict each other. Facts
-//! from dcb(8), IEEE 802.1Qaz and `RTM_GETDCB`.
+//! `qos-map-conflict`: conflicting QoS configuration: priorities, ETS shares or DCBX owners. Facts from
+//! dcb(8), IEEE 802.1Qaz and `RTM_GETDCB`.
 
-use super::devices::{Notice, RDMA, judged, unknown, weighed};
+use super::devices::{Notice, RDMA, judged, severity_for, unknown};
 use super::{ALWAYS, each_nic, subject};
 use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
-use crate::setting::Class;
 use crate::host::{Dcb, Nic, NicKind};
 use crate::known::Known;
+use crate::setting::Class;
 
 pub(super) const RULE: Rule = Rule {
     id: "qos-map-conflict",
@@ -106,7 +106,11 @@ fn starved(nic: &Nic, dcb: &Dcb) -> Option<Notice> {
         nic.name
     );
     Some(Notice::new(Severity::Warn, summary).with([
-        Evidence::new("traffic class of each priority", list(map), path(nic, "prio_tc")),
+        Evidence::new(
+            "traffic class of each priority",
+            list(map),
+            path(nic, "prio_tc"),
+        ),
         Evidence::new(
             "ETS share of each class, %",
             list(dcb.class_bandwidth.value()?),
@@ -129,7 +133,11 @@ fn peers(nic: &Nic, dcb: &Dcb) -> Option<Notice> {
         nic.name
     );
     Some(Notice::new(Severity::Warn, summary).with([
-        Evidence::new("ETS share of each class, %", list(own), path(nic, "tc_tx_bw")),
+        Evidence::new(
+            "ETS share of each class, %",
+            list(own),
+            path(nic, "tc_tx_bw"),
+        ),
         Evidence::new(
             "ETS share of the peer, %",
             list(peer),
@@ -179,7 +187,7 @@ fn untagged(scene: &Scene<'_>, nic: &Nic, dcb: &Dcb) -> Option<Notice> {
         vlan.name, nic.name
     );
     Some(
-        Notice::new(weighed(scene, RDMA, Severity::Warn), summary).with([
+        Notice::new(severity_for(scene, RDMA, Severity::Warn), summary).with([
             Evidence::new(
                 "lossless priorities, bitmap",
                 format!("{lossless:#04x}"),

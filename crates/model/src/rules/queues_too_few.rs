@@ -1,16 +1,16 @@
-//! `queues-too-few`: the card could use more queues, and there are cores to serve them. Facts from
+//! `queues-too-few`: fewer receive queues than useful cores. Facts from
 //! Documentation/networking/scaling.rst, "Suggested Configuration".
 
 use super::spreading::{
     channel_count, cores, homes, in_use, needed, percent, softirq_evidence, softirq_share, taken,
     used,
 };
-use super::{ALWAYS, Said, each_nic, found, remedy, subject, undetermined};
+use super::{ALWAYS, Draft, each_nic, found, remedy, subject, undetermined};
 use crate::ceiling::gigabits;
 use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
 use crate::host::{Channels, Nic, QueueKind};
 use crate::known::Known;
-use crate::setting::{NicKnob, SettingKey, Value, Class};
+use crate::setting::{Class, NicKnob, SettingKey, Value};
 use crate::units::BitRate;
 
 pub(super) const RULE: Rule = Rule {
@@ -42,7 +42,7 @@ const OF_ONE_CORE: BitRate = BitRate::from_mbit_per_s(30_000);
 /// From this rate on one queue is few.
 const FAST: BitRate = BitRate::from_mbit_per_s(10_000);
 
-/// Received while watched, above which a busy CPU is busy with this card.
+/// Received while watched, above which a busy CPU is busy with this NIC.
 const MUCH: BitRate = BitRate::from_mbit_per_s(1_000);
 
 /// Above this share of softirq a CPU is near its end.
@@ -103,7 +103,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
     Some(found(
         rule,
         scene,
-        Said {
+        Draft {
             severity,
             subject: subject(nic),
             summary: format!(
@@ -130,7 +130,7 @@ fn most(channels: &Channels) -> Option<(NicKnob, u32)> {
     }
 }
 
-/// As many as cores close to the card; drivers of themselves take no more than half of all cores.
+/// As many as cores close to the NIC; drivers of themselves take no more than half of all cores.
 fn useful(scene: &Scene<'_>, nic: &Nic) -> u32 {
     let near = cores(scene.host, &homes(scene.host, nic));
     let all = cores(scene.host, &scene.host.online_cpus());
@@ -138,7 +138,7 @@ fn useful(scene: &Scene<'_>, nic: &Nic) -> u32 {
     u32::try_from(near.min(half)).unwrap_or(u32::MAX)
 }
 
-/// Much came in, and a CPU that takes the card's interrupts had little time left.
+/// Much came in, and a CPU that takes the NIC's interrupts had little time left.
 fn saturated(scene: &Scene<'_>, nic: &Nic) -> Option<Vec<Evidence>> {
     let watch = scene.watch?;
     let bytes = format!("nic/{}/stat/rx_bytes", nic.name);
@@ -154,11 +154,7 @@ fn saturated(scene: &Scene<'_>, nic: &Nic) -> Option<Vec<Evidence>> {
     (busy.1 > BUSY).then(|| {
         let received = BitRate::from_f64(rate).unwrap_or(MUCH);
         vec![
-            Evidence::new(
-                "receive rate",
-                gigabits(received),
-                watch.path(&bytes),
-            ),
+            Evidence::new("receive rate", gigabits(received), watch.path(&bytes)),
             softirq_evidence(watch, busy.0, busy.1),
             Evidence::new("softirq threshold", percent(BUSY), "rule"),
         ]

@@ -1,12 +1,12 @@
-//! `queues-too-many`: more queues than CPUs that take their interrupts. Facts from
+//! `queues-too-many`: more receive queues than CPUs that serve them. Facts from
 //! Documentation/networking/scaling.rst ("the number of interrupts grows with each additional queue").
 
 use super::spreading::{brief, channel_count, homes, in_use, irq_gaps, needed, taken, used};
-use super::{ALWAYS, Said, each_nic, found, remedy, subject, undetermined};
+use super::{ALWAYS, Draft, each_nic, found, remedy, subject, undetermined};
 use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
 use crate::host::{Nic, QueueKind};
 use crate::known::Known;
-use crate::setting::{NicKnob, SettingKey, Value, Class};
+use crate::setting::{Class, NicKnob, SettingKey, Value};
 
 pub(super) const RULE: Rule = Rule {
     id: "queues-too-many",
@@ -81,7 +81,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
     Some(found(
         rule,
         scene,
-        Said {
+        Draft {
             severity: Severity::Note,
             subject: subject(nic),
             summary: format!(

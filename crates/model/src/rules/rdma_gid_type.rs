@@ -1,12 +1,12 @@
-//! `rdma-gid-type`: RoCE by version 1, which no router passes and which carries no DSCP. Facts from
+//! `rdma-gid-type`: RoCE uses GID type v1, or has no routable GID. Facts from
 //! Documentation/ABI/testing/sysfs-class-infiniband (`gid_attrs`) and configfs-rdma_cm.
 
-use super::devices::{Notice, Port, RDMA, judged, ports, unknown, weighed};
+use super::devices::{Notice, Port, RDMA, judged, ports, severity_for, unknown};
 use super::{ALWAYS, remedy};
 use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
 use crate::host::Gid;
 use crate::known::Known;
-use crate::setting::{RdmaKnob, SettingKey, Value, Class};
+use crate::setting::{Class, RdmaKnob, SettingKey, Value};
 
 pub(super) const RULE: Rule = Rule {
     id: "rdma-gid-type",
@@ -60,9 +60,9 @@ fn by_default(scene: &Scene<'_>, port: Port<'_>) -> Option<Notice> {
         port.name()
     );
     Some(
-        Notice::new(weighed(scene, RDMA, Severity::Warn), summary)
+        Notice::new(severity_for(scene, RDMA, Severity::Warn), summary)
             .with([Evidence::new("default_roce_mode of rdma_cm", default, path)])
-            .mended_by(remedy(scene, key, Value::Text(V2.to_owned()))),
+            .fixed_by(remedy(scene, key, Value::Text(V2.to_owned()))),
     )
 }
 
@@ -90,7 +90,9 @@ fn of_gids(scene: &Scene<'_>, port: Port<'_>) -> Option<Notice> {
              address",
             port.name()
         );
-        return Some(Notice::new(weighed(scene, RDMA, Severity::Warn), summary).with(evidence));
+        return Some(
+            Notice::new(severity_for(scene, RDMA, Severity::Warn), summary).with(evidence),
+        );
     }
     let link_local = |gid: &&Gid| gid.gid.to_ascii_lowercase().starts_with("fe80");
     if !of_v2.iter().all(link_local) {

@@ -1,11 +1,13 @@
-//! `rdma-limits-and-caps`: a program may lock too little memory to register its buffers, or a device can
-//! have no read outstanding. Facts from getrlimit(2), `/proc/self/limits` and `struct ib_device_attr`.
+//! `rdma-limits-and-caps`: the locked-memory limit is too small for RDMA, or the device allows one
+//! outstanding read at most. Facts from getrlimit(2), `/proc/self/limits` and `struct ib_device_attr`.
 
 use super::ALWAYS;
-use super::devices::{Notice, Port, judged, ports, unknown, weighed};
-use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Rule, Scene, Severity, Stage, Status};
-use crate::setting::Class;
+use super::devices::{Notice, Port, judged, ports, severity_for, unknown};
+use crate::finding::{
+    Basis, Evidence, Fix, Outcome, Profile, Rule, Scene, Severity, Stage, Status,
+};
 use crate::host::{Limit, RdmaDevice};
+use crate::setting::Class;
 use crate::units::Bytes;
 
 pub(super) const RULE: Rule = Rule {
@@ -67,7 +69,7 @@ fn few_pages(scene: &Scene<'_>, limit: Bytes) -> Notice {
     );
     // Storage over RDMA is the kernel's own; only programs are held by this limit.
     let severity = if limit <= NOTHING {
-        weighed(scene, &[Profile::Rdma], Severity::Warn)
+        severity_for(scene, &[Profile::Rdma], Severity::Warn)
     } else {
         Severity::Note
     };
@@ -86,11 +88,7 @@ fn few_reads(device: &RdmaDevice) -> Option<Notice> {
             device.name
         );
         let path = format!("ibv_query_device {}: max_qp_rd_atom", device.name);
-        Notice::new(Severity::Note, summary).with([Evidence::new(
-            "max_qp_rd_atom",
-            reads,
-            path,
-        )])
+        Notice::new(Severity::Note, summary).with([Evidence::new("max_qp_rd_atom", reads, path)])
     })
 }
 

@@ -1,12 +1,12 @@
-//! `rdma-mtu`: an RDMA port sends smaller packets than it could. What an interface's MTU leaves for RoCE
-//! from `iboe_get_mtu` (include/rdma/ib_addr.h).
+//! `rdma-mtu`: the active RDMA MTU is below the maximum. What an interface's MTU leaves for RoCE from
+//! `iboe_get_mtu` (include/rdma/ib_addr.h).
 
-use super::devices::{Notice, Port, RDMA, judged, ports, weighed};
+use super::devices::{Notice, Port, RDMA, judged, ports, severity_for};
 use super::{ALWAYS, remedy};
 use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
 use crate::host::Nic;
 use crate::known::{Gap, Known};
-use crate::setting::{NicKnob, SettingKey, Value, Class};
+use crate::setting::{Class, NicKnob, SettingKey, Value};
 use crate::units::{BitRate, Bytes};
 
 pub(super) const RULE: Rule = Rule {
@@ -98,7 +98,7 @@ fn small(scene: &Scene<'_>, port: Port<'_>, active: u64, evidence: Evidence) -> 
         .get()
         .is_some_and(|rate| rate >= FAST);
     let severity = if fast {
-        weighed(scene, RDMA, Severity::Warn)
+        severity_for(scene, RDMA, Severity::Warn)
     } else {
         Severity::Note
     };
@@ -133,7 +133,7 @@ fn small(scene: &Scene<'_>, port: Port<'_>, active: u64, evidence: Evidence) -> 
             .with([evidence])
             .with(max)
             .with(own)
-            .mended_by(nic.and_then(|nic| raised(scene, nic))),
+            .fixed_by(nic.and_then(|nic| raised(scene, nic))),
     )
 }
 

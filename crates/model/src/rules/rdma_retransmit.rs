@@ -1,5 +1,5 @@
-//! `rdma-retransmit`: an RDMA port sends again, for loss, reordering, corruption or a slow receiver.
-//! Counters of the RDMA drivers: `hw_counters` of mlx5, bnxt_re, irdma and rxe.
+//! `rdma-retransmit`: RDMA retransmissions: loss, reordering, corruption or a slow receiver. Counters of
+//! the RDMA drivers: `hw_counters` of mlx5, bnxt_re, irdma and rxe.
 
 use super::ALWAYS;
 use super::devices::{Notice, Port, grown, growth, judged, or_unwatched, ports};

@@ -1,12 +1,12 @@
-//! `rfs-half-configured`: receive flow steering has two tables, and one of them is empty. Facts from
+//! `rfs-half-configured`: RFS is partially configured and has no effect. Facts from
 //! Documentation/networking/scaling.rst, "RFS Configuration": both must be set.
 
 use super::spreading::{in_use, needed, queue_file};
-use super::{ALWAYS, Said, each_nic, found, nics, remedy, subject, undetermined};
+use super::{ALWAYS, Draft, each_nic, found, nics, remedy, subject, undetermined};
 use crate::finding::{Basis, Evidence, Fix, Outcome, Remedy, Rule, Scene, Severity, Stage, Status};
 use crate::host::{Nic, NicKind, Queue, QueueKind};
 use crate::known::{Gap, Known};
-use crate::setting::{NicKnob, SettingKey, Value, Class};
+use crate::setting::{Class, NicKnob, SettingKey, Value};
 
 pub(super) const RULE: Rule = Rule {
     id: "rfs-half-configured",
@@ -97,7 +97,7 @@ fn without_entries(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome>
         .map(|(queue, count)| flow_evidence(nic, queue, *count))
         .chain([entries_evidence(0)]);
     let key = SettingKey::Sysctl(ENTRIES.to_owned());
-    let said = Said {
+    let said = Draft {
         severity: Severity::Warn,
         subject: subject(nic),
         summary: format!(
@@ -137,7 +137,7 @@ fn without_flows(rule: &Rule, scene: &Scene<'_>, entries: u64) -> Option<Outcome
             .iter()
             .map(|(nic, queue, n)| flow_evidence(nic, queue, *n)),
     );
-    let said = Said {
+    let said = Draft {
         severity: Severity::Warn,
         subject: "host".to_owned(),
         summary: format!(

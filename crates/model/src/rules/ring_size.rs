@@ -1,12 +1,14 @@
-//! `ring-size`: the receive ring runs full although it could be larger, or is long where answers must be
-//! fast. Sizes from `ETHTOOL_MSG_RINGS_GET`, drops from `struct rtnl_link_stats64` and the driver.
+//! `ring-size`: the receive ring is too small and drops, or larger than low latency needs. Sizes from
+//! `ETHTOOL_MSG_RINGS_GET`, drops from `struct rtnl_link_stats64` and the driver.
 
 use super::judged::{Judged, ethtool, growth, judge_watched, offered};
 use super::nic_discards_before_host::discards;
-use super::{ALWAYS, Said, remedy, subject};
-use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Rule, Scene, Severity, Stage, Status};
+use super::{ALWAYS, Draft, remedy, subject};
+use crate::finding::{
+    Basis, Evidence, Fix, Outcome, Profile, Rule, Scene, Severity, Stage, Status,
+};
 use crate::host::Nic;
-use crate::setting::{NicKnob, SettingKey, Value, Class};
+use crate::setting::{Class, NicKnob, SettingKey, Value};
 use crate::watch::Watch;
 
 pub(super) const RULE: Rule = Rule {
@@ -59,7 +61,7 @@ fn check_nic(scene: &Scene<'_>, nic: &Nic, watch: &Watch) -> Judged {
     if drops.grew.is_empty() && scene.profile != Profile::Latency {
         return drops.quiet_if_read();
     }
-    // What the card drops before it even asks for a descriptor, no ring can hold.
+    // What the NIC drops before it even asks for a descriptor, no ring can hold.
     if !discards(watch, nic).grew.is_empty() {
         return Ok(None);
     }
@@ -80,7 +82,7 @@ fn check_nic(scene: &Scene<'_>, nic: &Nic, watch: &Watch) -> Judged {
     )];
     evidence.extend(drops.evidence());
     let said = |severity, summary, to| {
-        Ok(Some(Said {
+        Ok(Some(Draft {
             severity,
             subject: subject(nic),
             summary,

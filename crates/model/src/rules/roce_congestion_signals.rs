@@ -1,12 +1,12 @@
-//! `roce-congestion-signals`: congestion notifications that are ignored, or pauses that stop the sender
-//! where notifications should have slowed it. Counters of the RDMA drivers (`hw_counters`) and of mlx5's
-//! priorities (`rx_prioN_pause_duration`, microseconds).
+//! `roce-congestion-signals`: RoCE congestion notifications (CNP) are ignored, or the priority is paused
+//! instead. Counters of the RDMA drivers (`hw_counters`) and of mlx5's priorities
+//! (`rx_prioN_pause_duration`, microseconds).
 
 use super::ALWAYS;
 use super::devices::{Notice, Port, grown, growth, judged, or_unwatched, ports};
 use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
-use crate::setting::Class;
 use crate::known::{Cause, Gap};
+use crate::setting::Class;
 use crate::units::Ratio;
 use crate::watch::Watch;
 
@@ -125,7 +125,10 @@ fn paused(scene: &Scene<'_>, watch: &Watch, port: Port<'_>) -> Option<Notice> {
     Some(Notice::new(Severity::Warn, summary).with(evidence))
 }
 
-#[expect(clippy::cast_precision_loss, reason = "three significant digits are enough")]
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "three significant digits are enough"
+)]
 fn part(us: u64, span_us: f64) -> Ratio {
     Ratio::new(us as f64 / span_us)
 }
@@ -187,6 +190,10 @@ pub(super) mod tests {
         });
         let said = finding(ID, &world.scene());
         assert!(said.summary.contains("5.0 %"), "{}", said.summary);
-        assert!(said.summary.contains("check that ECN is on"), "{}", said.summary);
+        assert!(
+            said.summary.contains("check that ECN is on"),
+            "{}",
+            said.summary
+        );
     }
 }

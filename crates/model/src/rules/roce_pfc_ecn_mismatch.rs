@@ -1,11 +1,11 @@
-//! `roce-pfc-ecn-mismatch`: the lossless class of RoCE is not the same from end to end. Facts from dcb(8),
-//! IEEE 802.1Qbb and `RTM_GETDCB`.
+//! `roce-pfc-ecn-mismatch`: the lossless priority for RoCE differs between NIC, peer and switch. Facts
+//! from dcb(8), IEEE 802.1Qbb and `RTM_GETDCB`.
 
 use super::devices::{Notice, Port, RDMA, judged, ports, unknown};
 use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
-use crate::setting::Class;
 use crate::host::{Dcb, Host, Nic};
 use crate::known::Known;
+use crate::setting::Class;
 
 pub(super) const RULE: Rule = Rule {
     id: "roce-pfc-ecn-mismatch",
@@ -34,7 +34,7 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
     all.filter(|port| port.is_roce() && port.is_active())
         .filter_map(|port| {
             let nic = port.nic(scene)?;
-            // Software RoCE and cards without DCB have no priorities to disagree about.
+            // Software RoCE and NICs without DCB have no priorities to disagree about.
             let Known::Value(dcb) = &nic.shaping.dcb else {
                 let missing = Vec::from_iter(unknown(&nic.shaping.dcb));
                 return judged(rule, scene, port.subject(), Vec::new(), missing);
@@ -97,7 +97,11 @@ fn with_peer(nic: &Nic, dcb: &Dcb, lossless: u32) -> Option<Notice> {
         priorities(peer)
     );
     let path = format!("RTM_GETDCB {}: DCB_ATTR_IEEE_PEER_PFC", nic.name);
-    let told = Evidence::new("lossless priorities of the DCBX peer", priorities(peer), path);
+    let told = Evidence::new(
+        "lossless priorities of the DCBX peer",
+        priorities(peer),
+        path,
+    );
     Some(Notice::new(severity, summary).with([own(nic, lossless), told]))
 }
 

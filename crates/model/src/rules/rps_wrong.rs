@@ -1,16 +1,18 @@
-//! `rps-wrong`: receive packet steering (`rps_cpus`) sends packets where they should not go. Facts from
+//! `rps-wrong`: RPS is redundant, missing, or targets unsuitable CPUs. Facts from
 //! Documentation/networking/scaling.rst, "RPS: Receive Packet Steering".
 
 use super::spreading::{
     Taken, brief, homes, in_use, kept_apart, local_cpus, queue_file, siblings, softirq_evidence,
     softirq_share, taken, workers,
 };
-use super::{Said, each_nic, found, remedy, subject, undetermined};
-use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Rule, Scene, Severity, Stage, Status};
+use super::{Draft, each_nic, found, remedy, subject, undetermined};
+use crate::finding::{
+    Basis, Evidence, Fix, Outcome, Profile, Rule, Scene, Severity, Stage, Status,
+};
 use crate::host::{Nic, Queue, QueueKind};
 use crate::ids::CpuSet;
 use crate::known::Known;
-use crate::setting::{NicKnob, SettingKey, Value, Class};
+use crate::setting::{Class, NicKnob, SettingKey, Value};
 
 pub(super) const RULE: Rule = Rule {
     id: "rps-wrong",
@@ -101,7 +103,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
     Some(found(
         rule,
         scene,
-        Said {
+        Draft {
             severity,
             subject: subject(nic),
             summary: format!("RPS of {}: {why}; try it off", nic.name),
@@ -239,7 +241,7 @@ fn needed_and_off(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> 
     );
     let key = SettingKey::Nic(nic.name.clone(), NicKnob::RpsCpus(queue.index));
     let to = Value::Text(others.to_string());
-    let said = Said {
+    let said = Draft {
         severity: Severity::Warn,
         subject: subject(nic),
         summary: format!(

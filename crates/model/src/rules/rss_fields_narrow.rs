@@ -1,11 +1,11 @@
-//! `rss-fields-narrow`: the receive hash leaves the ports out, so that all flows between two hosts share
-//! one queue. Facts from Documentation/networking/scaling.rst and ethtool(8), `rx-flow-hash`.
+//! `rss-fields-narrow`: the RSS hash does not include the ports. Facts from
+//! Documentation/networking/scaling.rst and ethtool(8), `rx-flow-hash`.
 
 use super::spreading::{in_use, needed};
-use super::{ALWAYS, Said, each_nic, found, remedy, subject, undetermined};
+use super::{ALWAYS, Draft, each_nic, found, remedy, subject, undetermined};
 use crate::finding::{Basis, Evidence, Fix, Outcome, Remedy, Rule, Scene, Severity, Stage, Status};
 use crate::host::{Host, Nic, QueueKind, Rss};
-use crate::setting::{NicKnob, SettingKey, Value, Class};
+use crate::setting::{Class, NicKnob, SettingKey, Value};
 
 pub(super) const RULE: Rule = Rule {
     id: "rss-fields-narrow",
@@ -81,7 +81,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
     Some(found(
         rule,
         scene,
-        Said {
+        Draft {
             severity: if tcp || tunnel.is_some() {
                 Severity::Warn
             } else {
@@ -120,10 +120,10 @@ fn tunnel_on<'a>(host: &'a Host, nic: &Nic) -> Option<&'a Nic> {
     })
 }
 
-fn made_symmetric(nic: &Nic, rss: &Rss) -> Said {
+fn made_symmetric(nic: &Nic, rss: &Rss) -> Draft {
     let request = format!("netlink ethtool RSS_GET {}", nic.name);
     let function = rss.function.value().map_or("unknown", String::as_str);
-    Said {
+    Draft {
         severity: Severity::Note,
         subject: subject(nic),
         summary: format!(

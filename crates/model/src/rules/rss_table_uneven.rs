@@ -1,14 +1,14 @@
-//! `rss-table-uneven`: the card's table of receive queues leaves some out or prefers others. Facts from
+//! `rss-table-uneven`: the RSS indirection table skips or favors queues. Facts from
 //! Documentation/networking/scaling.rst, "RSS: Receive Side Scaling".
 
 use crate::units::real;
 use std::collections::BTreeMap;
 
 use super::spreading::{channel_count, in_use, needed};
-use super::{ALWAYS, Said, each_nic, found, remedy, subject, undetermined};
+use super::{ALWAYS, Draft, each_nic, found, remedy, subject, undetermined};
 use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
 use crate::host::{Nic, QueueKind};
-use crate::setting::{NicKnob, SettingKey, Value, Class};
+use crate::setting::{Class, NicKnob, SettingKey, Value};
 
 pub(super) const RULE: Rule = Rule {
     id: "rss-table-uneven",
@@ -34,7 +34,7 @@ pub(super) const RULE: Rule = Rule {
 /// How many times the entries of one queue another may have.
 const UNEVEN: f64 = 1.5;
 
-/// Some cards hash to so many queues at most, however many they have (from memory, not verified): what
+/// Some NICs hash to so many queues at most, however many they have (from memory, not verified): what
 /// they leave out then is no fault.
 const HARDWARE_LIMIT: usize = 16;
 
@@ -50,7 +50,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
     let unsure = |gap| Some(undetermined(rule, scene, subject(nic), vec![needed(gap)?]));
     let table = match nic.dispatch.rss.ok().and_then(|rss| rss.table.ok()) {
         Ok(table) => table,
-        // A card without such a table has nothing to set.
+        // A NIC without such a table has nothing to set.
         Err(gap) => return unsure(gap),
     };
     let queues = match nic.channels.ok() {
@@ -83,7 +83,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
     Some(found(
         rule,
         scene,
-        Said {
+        Draft {
             severity: Severity::Warn,
             subject: subject(nic),
             summary: format!(
@@ -175,7 +175,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_the_card_cannot_hash_to_is_no_fault() {
+    fn what_the_nic_cannot_hash_to_is_no_fault() {
         let cpus: Vec<u32> = (0..32).map(|cpu| cpu % 4).collect();
         assert!(silent(ID, &scene(&server_with(&cpus, |entry| entry % 16))));
         let cpus: Vec<u32> = (0..96).map(|cpu| cpu % 4).collect();

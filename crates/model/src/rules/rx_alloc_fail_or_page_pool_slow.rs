@@ -1,12 +1,12 @@
-//! `rx-alloc-fail-or-page-pool-slow`: the driver finds no memory for what arrives, or gets it the slow
-//! way. Counters of Documentation/netlink/specs/netdev.yaml (`qstats-get`, `page-pool-stats-get`),
+//! `rx-alloc-fail-or-page-pool-slow`: receive buffer allocation fails or bypasses the page pool. Counters
+//! of Documentation/netlink/specs/netdev.yaml (`qstats-get`, `page-pool-stats-get`),
 //! Documentation/networking/page_pool.rst, and the drivers' own.
 
 use super::judged::{Growth, Judged, growth, judge_watched};
-use super::{ALWAYS, Said, remedy, subject};
+use super::{ALWAYS, Draft, remedy, subject};
 use crate::finding::{Basis, Evidence, Fix, Outcome, Remedy, Rule, Scene, Severity, Stage, Status};
 use crate::host::Nic;
-use crate::setting::{SettingKey, Value, Class};
+use crate::setting::{Class, SettingKey, Value};
 use crate::units::Ratio;
 use crate::units::real;
 use crate::watch::Watch;
@@ -80,7 +80,7 @@ fn check_nic(scene: &Scene<'_>, nic: &Nic, watch: &Watch) -> Judged {
         })
     };
     evidence.extend(watch.below("vmstat/allocstall").filter_map(stalls));
-    Ok(Some(Said {
+    Ok(Some(Draft {
         severity: Severity::Warn,
         subject: subject(nic),
         summary: format!(
@@ -95,7 +95,7 @@ fn check_nic(scene: &Scene<'_>, nic: &Nic, watch: &Watch) -> Judged {
 }
 
 /// The slow way of the page pool, as a note: what it costs is to be measured.
-fn slow(watch: &Watch, nic: &Nic) -> Option<Said> {
+fn slow(watch: &Watch, nic: &Nic) -> Option<Draft> {
     let pool: Growth = growth(
         watch,
         nic,
@@ -112,7 +112,7 @@ fn slow(watch: &Watch, nic: &Nic) -> Option<Said> {
     let others = ["page-pool/alloc-waive", "page-pool/recycle-ring-full"];
     let mut evidence = pool.evidence();
     evidence.extend(growth(watch, nic, &others).evidence());
-    Some(Said {
+    Some(Draft {
         severity: Severity::Note,
         subject: subject(nic),
         summary: format!(

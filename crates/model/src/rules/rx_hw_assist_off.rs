@@ -1,16 +1,18 @@
-//! `rx-hw-assist-off`: the card could merge received packets itself and does not. `rx-gro-hw` from
+//! `rx-hw-assist-off`: hardware GRO is available and off. `rx-gro-hw` from
 //! Documentation/networking/netdev-features.rst.
 
 use super::judged::{Judged, could_be_on, ethtool, judge_each, runs_at, speed};
-use super::{BULK, Said, remedy, subject};
+use super::{BULK, Draft, remedy, subject};
 use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
 use crate::host::Nic;
-use crate::setting::{NicKnob, SettingKey, Value, Class};
+use crate::setting::{Class, NicKnob, SettingKey, Value};
 
 pub(super) const RULE: Rule = Rule {
     id: "rx-hw-assist-off",
     number: 30,
-    status: Status::InPart("checks hardware GRO only; which program would use header split cannot be read"),
+    status: Status::InPart(
+        "checks hardware GRO only; which program would use header split cannot be read",
+    ),
     title: "hardware GRO is available and off",
     severity: Severity::Note,
     stage: Stage::Tuning,
@@ -44,7 +46,7 @@ fn check_nic(scene: &Scene<'_>, nic: &Nic) -> Judged {
         "off, could be on",
         ethtool(nic, "features"),
     );
-    Ok(Some(Said {
+    Ok(Some(Draft {
         severity: Severity::Note,
         subject: subject(nic),
         summary: format!(

@@ -1,11 +1,11 @@
-//! `socket-drops`: packets reached the host and were dropped at a socket while it was watched. Counters of
-//! `/proc/net/netstat` and `/proc/net/snmp` (Documentation/networking/snmp_counter.rst).
+//! `socket-drops`: packets are dropped at sockets. Counters of `/proc/net/netstat` and `/proc/net/snmp`
+//! (Documentation/networking/snmp_counter.rst).
 
 use super::facts::answer;
-use super::{ALWAYS, Said, remedy, watched};
+use super::{ALWAYS, Draft, remedy, watched};
 use crate::finding::{Basis, Evidence, Fix, Outcome, Remedy, Rule, Scene, Severity, Stage, Status};
 use crate::known::{Gap, Known};
-use crate::setting::{SettingKey, Value, Class};
+use crate::setting::{Class, SettingKey, Value};
 use crate::watch::Watch;
 
 pub(super) const RULE: Rule = Rule {
@@ -92,7 +92,7 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
         Err(unsure) => return unsure,
     };
     let mut missing: Vec<Gap> = Vec::new();
-    let said: Vec<Said> = TROUBLES
+    let said: Vec<Draft> = TROUBLES
         .iter()
         .filter_map(|trouble| judge(scene, watch, trouble, &mut missing))
         .collect();
@@ -104,7 +104,7 @@ fn judge(
     watch: &Watch,
     trouble: &Trouble,
     missing: &mut Vec<Gap>,
-) -> Option<Said> {
+) -> Option<Draft> {
     let mut sum: u64 = 0;
     let mut evidence: Vec<Evidence> = Vec::new();
     for key in trouble.keys {
@@ -123,7 +123,7 @@ fn judge(
         }
     }
     let overflow = trouble.keys.contains(&"netstat/TcpExt/ListenOverflows");
-    (sum > 0).then(|| Said {
+    (sum > 0).then(|| Draft {
         severity: trouble.severity,
         subject: "host".to_owned(),
         summary: format!(

@@ -1,10 +1,10 @@
-//! `softirq-saturated`: a CPU has no time left but for packets. Facts from `/proc/stat`
+//! `softirq-saturated`: a CPU is saturated by softirq. Facts from `/proc/stat`
 //! (Documentation/filesystems/proc.rst) and, where the kernel has it, `/proc/pressure/irq`.
 
 use super::spreading::{
     few, in_use, irq_counts, percent, queue_name, softirq_evidence, softirq_share, taken,
 };
-use super::{ALWAYS, Said, found, nics, undetermined, watched};
+use super::{ALWAYS, Draft, found, nics, undetermined, watched};
 use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
 use crate::host::QueueKind;
 use crate::ids::CpuId;
@@ -77,7 +77,7 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
         let what = "time that tasks stalled on interrupts";
         Evidence::new(what, format!("{us} us"), watch.path(pressure))
     }));
-    let said = Said {
+    let said = Draft {
         severity: Severity::Crit,
         subject: format!("cpu/{worst}"),
         summary: format!(

@@ -140,7 +140,7 @@ pub(super) fn needed(gap: &Gap) -> Option<Gap> {
     gap.leaves_a_question().then(|| gap.clone())
 }
 
-/// The online CPUs on the node of `nic`, with the file that names them; a card whose node was inferred
+/// The online CPUs on the node of `nic`, with the file that names them; a NIC whose node was inferred
 /// has the CPUs of that node, as its own `local_cpulist` then names all of them.
 pub(super) fn local_cpus(host: &Host, nic: &Nic) -> Known<(CpuSet, String)> {
     let online = host.online_cpus();
@@ -231,7 +231,7 @@ pub(super) fn spread(
         .collect()
 }
 
-/// The changes by which each interrupt of `nic` goes to a CPU of its own close to the card, one of each core
+/// The changes by which each interrupt of `nic` goes to a CPU of its own close to the NIC, one of each core
 /// before the cores' siblings; round robin when there are more interrupts. Those that the kernel places by
 /// itself stay. Unknown, with the reason, where the interface's interrupts are.
 pub fn affinity(host: &Host, nic: &Nic) -> Known<Vec<Change>> {

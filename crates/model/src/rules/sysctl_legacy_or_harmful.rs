@@ -1,12 +1,12 @@
-//! `sysctl-legacy-or-harmful`: lines of sysctl files that do nothing or do harm on this kernel.
+//! `sysctl-legacy-or-harmful`: a sysctl file sets an obsolete or harmful value.
 //! Documentation/networking/ip-sysctl.rst; sysctl.d(5): of several lines the last one wins.
 
 use super::facts::{answer, need};
-use super::{ALWAYS, Said};
+use super::{ALWAYS, Draft};
 use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
-use crate::setting::Class;
 use crate::host::{Host, SysctlLine};
 use crate::known::Known;
+use crate::setting::Class;
 
 pub(super) const RULE: Rule = Rule {
     id: "sysctl-legacy-or-harmful",
@@ -37,7 +37,7 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
     let mut missing = Vec::new();
     let lines = need(&scene.host.software.sysctl_lines, &mut missing);
     let lines = lines.map_or(&[][..], Vec::as_slice);
-    let said: Vec<Said> = lines
+    let said: Vec<Draft> = lines
         .iter()
         .enumerate()
         .filter_map(|(at, line)| {
@@ -91,7 +91,7 @@ fn release(host: &Host) -> Option<(u32, u32)> {
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 
-fn judge(host: &Host, line: &SysctlLine, winner: Option<&SysctlLine>, why: &str) -> Said {
+fn judge(host: &Host, line: &SysctlLine, winner: Option<&SysctlLine>, why: &str) -> Draft {
     let place = |line: &SysctlLine| {
         let what = format!("line {} sets {}", line.line, name(line));
         Evidence::new(what, format!("`{}`", line.value), &*line.file)
@@ -111,7 +111,7 @@ fn judge(host: &Host, line: &SysctlLine, winner: Option<&SysctlLine>, why: &str)
     // Long paths stand in the evidence in full.
     let file = line.file.rsplit('/').next().unwrap_or(&line.file);
     let file: String = file.chars().take(40).collect();
-    Said {
+    Draft {
         severity: Severity::Note,
         subject: "host".to_owned(),
         summary: format!(
@@ -187,7 +187,11 @@ pub(super) mod tests {
         ]);
         let said = finding(ID, &scene(&host));
         assert_eq!(said.severity, Severity::Note);
-        assert!(said.summary.contains("overridden by a later line"), "{}", said.summary);
+        assert!(
+            said.summary.contains("overridden by a later line"),
+            "{}",
+            said.summary
+        );
         let values: Vec<&str> = said.evidence.iter().map(|e| e.value.as_str()).collect();
         assert_eq!(values, ["`0`", "`1`", "`1`"]);
     }

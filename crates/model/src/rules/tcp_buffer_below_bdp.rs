@@ -1,15 +1,14 @@
-//! `tcp-buffer-below-bdp`: a TCP buffer's maximum is too small for what the path holds in a round trip,
-//! or smaller than the kernel ships with. Facts from Documentation/networking/ip-sysctl.rst and
-//! RFC 7323 (bandwidth-delay product).
+//! `tcp-buffer-below-bdp`: tcp_wmem or tcp_rmem maximum is too small for the path. Facts from
+//! Documentation/networking/ip-sysctl.rst and RFC 7323 (bandwidth-delay product).
 
-use super::{BULK, Said, found, receives, remedy, sends, undetermined};
+use super::{BULK, Draft, found, receives, remedy, sends, undetermined};
 use crate::analysis::{self, Figures, Way};
 use crate::buffers::{self, Buffer, Limits};
 use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
 use crate::known::{Gap, Known};
-use crate::threshold;
 use crate::plan::End;
-use crate::setting::{SettingKey, Value, Class};
+use crate::setting::{Class, SettingKey, Value};
+use crate::threshold;
 use crate::units::{BitRate, Bytes, Nanoseconds, Ratio};
 
 pub(super) const RULE: Rule = Rule {
@@ -81,7 +80,7 @@ fn finding(rule: &Rule, scene: &Scene<'_>, needs: &[Need]) -> Outcome {
     found(
         rule,
         scene,
-        Said {
+        Draft {
             severity: Severity::Warn,
             subject: "host".to_owned(),
             summary: format!("{}, too small for the path: raise it", names.join(" and ")),

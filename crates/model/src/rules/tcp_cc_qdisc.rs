@@ -1,15 +1,15 @@
-//! `tcp-cc-qdisc`: the congestion control and what it asks of the queueing discipline. Contested advice:
-//! it is only ever a note that says "measure it". Facts from tcp_bbr.c ("BBR might depend on pacing ...
-//! fq") and Documentation/networking/ip-sysctl.rst.
+//! `tcp-cc-qdisc`: congestion control other than cubic, or bbr without fq. Contested advice: it is only
+//! ever a note that says "measure it". Facts from tcp_bbr.c ("BBR might depend on pacing ... fq") and
+//! Documentation/networking/ip-sysctl.rst.
 
 use std::collections::BTreeSet;
 
-use super::{BULK, Said, found, nics, remedy, sends, undetermined};
+use super::{BULK, Draft, found, nics, remedy, sends, undetermined};
 use crate::finding::{Basis, Evidence, Fix, Outcome, Remedy, Rule, Scene, Severity, Stage, Status};
 use crate::host::Nic;
 use crate::known::{Cause, Gap, Known};
 use crate::plan::{Change, End};
-use crate::setting::{SettingKey, TrialKnob, Value, Class};
+use crate::setting::{Class, SettingKey, TrialKnob, Value};
 use crate::shell;
 
 pub(super) const RULE: Rule = Rule {
@@ -101,7 +101,7 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
     vec![found(
         rule,
         scene,
-        Said {
+        Draft {
             severity: Severity::Note,
             subject: "host".to_owned(),
             summary: format!(
@@ -262,7 +262,11 @@ pub(super) mod tests {
         let host = host("bbr", "noqueue").sysctl(ALLOWED, "reno bbr").build();
         let said = finding(ID, &scene(&host));
         assert_eq!(remedies(&said), [""; 0]);
-        assert!(said.summary.contains("not in tcp_allowed"), "{}", said.summary);
+        assert!(
+            said.summary.contains("not in tcp_allowed"),
+            "{}",
+            said.summary
+        );
     }
 
     #[test]

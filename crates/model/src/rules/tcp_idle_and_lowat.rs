@@ -1,11 +1,13 @@
-//! `tcp-idle-and-lowat`: two defaults of TCP that suit bulk transfer better than requests.
+//! `tcp-idle-and-lowat`: cwnd is reset after idle, or the unsent queue is unlimited.
 //! Documentation/networking/ip-sysctl.rst (`tcp_slow_start_after_idle`, `tcp_notsent_lowat`); RFC 2861.
 
 use super::facts::{answer, sysctl_evidence, sysctl_number};
-use super::{Said, remedy};
-use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Remedy, Rule, Scene, Severity, Stage, Status};
+use super::{Draft, remedy};
+use crate::finding::{
+    Basis, Evidence, Fix, Outcome, Profile, Remedy, Rule, Scene, Severity, Stage, Status,
+};
 use crate::known::Gap;
-use crate::setting::{SettingKey, Value, Class};
+use crate::setting::{Class, SettingKey, Value};
 
 pub(super) const RULE: Rule = Rule {
     id: "tcp-idle-and-lowat",
@@ -58,10 +60,13 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
         evidence.push(sysctl_evidence(LOWAT, bound));
         remedies.extend(to(LOWAT, LOWAT_WANTED));
     }
-    let said = (!words.is_empty()).then(|| Said {
+    let said = (!words.is_empty()).then(|| Draft {
         severity: Severity::Note,
         subject: "host".to_owned(),
-        summary: format!("{}, the kernel's default: try changing it and measure", words.join(", ")),
+        summary: format!(
+            "{}, the kernel's default: try changing it and measure",
+            words.join(", ")
+        ),
         evidence,
         remedies,
     });

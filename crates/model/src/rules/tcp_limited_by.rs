@@ -1,9 +1,9 @@
-//! `tcp-limited-by`: what the kernel says a trial's flows waited for. TCP_INFO (include/uapi/linux/tcp.h:
-//! `tcpi_rwnd_limited`, `tcpi_sndbuf_limited`, `tcpi_bytes_retrans`); thresholds and figures are those by
-//! which `limit` names a trial's limit.
+//! `tcp-limited-by`: flows of a trial were limited by a buffer, a window or packet loss. TCP_INFO
+//! (include/uapi/linux/tcp.h: `tcpi_rwnd_limited`, `tcpi_sndbuf_limited`, `tcpi_bytes_retrans`);
+//! thresholds and figures are those by which `limit` names a trial's limit.
 
 use super::facts::answer;
-use super::{BULK, RULES, Said, judge};
+use super::{BULK, Draft, RULES, judge};
 use crate::analysis::{self, Figures, Way};
 use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
 use crate::known::Gap;
@@ -13,7 +13,9 @@ use crate::units::{Nanoseconds, Ratio};
 pub(super) const RULE: Rule = Rule {
     id: "tcp-limited-by",
     number: 58,
-    status: Status::InPart("checks the flows of linerate's own trials, not the sockets of other programs"),
+    status: Status::InPart(
+        "checks the flows of linerate's own trials, not the sockets of other programs",
+    ),
     title: "flows of a trial were limited by a buffer, a window or packet loss",
     severity: Severity::Warn,
     stage: Stage::Errors,
@@ -65,7 +67,7 @@ fn cpu_is_left(figures: &Figures) -> bool {
 }
 
 /// The send buffer is the sender's, the window the receiver's.
-fn wait(scene: &Scene<'_>, way: &Way<'_>, sender: bool, figures: &Figures) -> Option<Said> {
+fn wait(scene: &Scene<'_>, way: &Way<'_>, sender: bool, figures: &Figures) -> Option<Draft> {
     let (share, what, else_mend) = if sender {
         let mend = "the program asks for a small SO_SNDBUF, or the path needs more";
         (figures.sndbuf_limited, "send buffer", mend)
@@ -84,7 +86,7 @@ fn wait(scene: &Scene<'_>, way: &Way<'_>, sender: bool, figures: &Figures) -> Op
         else_mend
     };
     let flows = way.sender.senders().count();
-    Some(Said {
+    Some(Draft {
         // A flow may wait for a buffer that is as large as it should be: a fact, and no fault.
         severity: if explained {
             Severity::Warn
@@ -100,18 +102,16 @@ fn wait(scene: &Scene<'_>, way: &Way<'_>, sender: bool, figures: &Figures) -> Op
     })
 }
 
-fn loss(way: &Way<'_>, figures: &Figures) -> Option<Said> {
+fn loss(way: &Way<'_>, figures: &Figures) -> Option<Draft> {
     let again: Ratio = figures
         .retransmitted
         .filter(|share| *share > threshold::LOSS_SHARE)?;
     let rtt = way.rtt_min();
     let mut evidence: Vec<Evidence> = figures.evidence();
-    evidence.extend(
-        rtt.map(|rtt| Evidence::new("minimum RTT", rtt, "TCP_INFO tcpi_min_rtt")),
-    );
+    evidence.extend(rtt.map(|rtt| Evidence::new("minimum RTT", rtt, "TCP_INFO tcpi_min_rtt")));
     // Long paths lose packets that nobody at either end can keep.
     let near = rtt.is_some_and(|rtt| rtt <= NEAR_RTT);
-    Some(Said {
+    Some(Draft {
         severity: if near { Severity::Warn } else { Severity::Note },
         subject: "host".to_owned(),
         summary: format!(

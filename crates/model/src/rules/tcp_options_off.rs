@@ -1,11 +1,13 @@
-//! `tcp-options-off`: an option of TCP that every kernel ships switched on is off.
-//! Documentation/networking/ip-sysctl.rst; RFC 7323 (window scale, timestamps), RFC 2018 (SACK), RFC 2883 (D-SACK).
+//! `tcp-options-off`: a TCP option that fast flows need is off. Documentation/networking/ip-sysctl.rst;
+//! RFC 7323 (window scale, timestamps), RFC 2018 (SACK), RFC 2883 (D-SACK).
 
 use super::facts::{answer, sysctl_evidence, sysctl_number};
-use super::{Said, remedy};
-use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Remedy, Rule, Scene, Severity, Stage, Status};
+use super::{Draft, remedy};
+use crate::finding::{
+    Basis, Evidence, Fix, Outcome, Profile, Remedy, Rule, Scene, Severity, Stage, Status,
+};
 use crate::known::{Cause, Gap};
-use crate::setting::{SettingKey, Value, Class};
+use crate::setting::{Class, SettingKey, Value};
 
 pub(super) const RULE: Rule = Rule {
     id: "tcp-options-off",
@@ -35,11 +37,11 @@ pub(super) const RULE: Rule = Rule {
 
 /// Each option, and what a flow loses without it.
 const OPTIONS: [(&str, &str); 5] = [
-    ("net.ipv4.tcp_window_scaling", "windows are limited to 64 KiB"),
     (
-        "net.ipv4.tcp_sack",
-        "one lost packet is recovered per RTT",
+        "net.ipv4.tcp_window_scaling",
+        "windows are limited to 64 KiB",
     ),
+    ("net.ipv4.tcp_sack", "one lost packet is recovered per RTT"),
     (
         "net.ipv4.tcp_timestamps",
         "RTT is sampled rarely and PAWS is off",
@@ -71,7 +73,7 @@ fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
     answer(rule, scene, "host", judge(scene, &off), missing)
 }
 
-fn judge(scene: &Scene<'_>, off: &[(&str, &str)]) -> Option<Said> {
+fn judge(scene: &Scene<'_>, off: &[(&str, &str)]) -> Option<Draft> {
     let (_, without) = off.first()?;
     let names: Vec<&str> = off
         .iter()
@@ -85,7 +87,7 @@ fn judge(scene: &Scene<'_>, off: &[(&str, &str)]) -> Option<Said> {
         .iter()
         .map(|(name, _)| sysctl_evidence(name, 0))
         .collect();
-    Some(Said {
+    Some(Draft {
         severity: if off.iter().all(|(name, _)| *name == DSACK) {
             Severity::Note
         } else {

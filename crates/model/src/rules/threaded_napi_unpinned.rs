@@ -1,13 +1,14 @@
-//! `threaded-napi-unpinned`: the threads that poll a card run anywhere. Facts from
-//! Documentation/networking/napi.rst, "Threaded NAPI": pin each to the CPU of its interrupt.
+//! `threaded-napi-unpinned`: threaded NAPI: the polling threads are not pinned to the CPU of their
+//! interrupt. Facts from Documentation/networking/napi.rst, "Threaded NAPI": pin each to the CPU of its
+//! interrupt.
 
 use super::spreading::needed;
-use super::{ALWAYS, Said, each_nic, found, subject, undetermined};
+use super::{ALWAYS, Draft, each_nic, found, subject, undetermined};
 use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
-use crate::setting::Class;
 use crate::host::{Host, Napi, Nic, NicKind};
 use crate::ids::CpuSet;
 use crate::known::Gap;
+use crate::setting::Class;
 
 pub(super) const RULE: Rule = Rule {
     id: "threaded-napi-unpinned",
@@ -72,10 +73,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
             .get()
             .map_or_else(String::new, |pid| pid.to_string());
         evidence.push(Evidence::new(
-            format!(
-                "CPUs allowed to thread {thread} of NAPI {}",
-                napi.id
-            ),
+            format!("CPUs allowed to thread {thread} of NAPI {}", napi.id),
             cpus,
             format!("/proc/{thread}/status"),
         ));
@@ -88,7 +86,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
             )
         }));
     }
-    let said = Said {
+    let said = Draft {
         severity: Severity::Note,
         subject: subject(nic),
         summary: format!(

@@ -1,13 +1,13 @@
-//! `tunnel-offload-missing`: packets inside a VXLAN or Geneve tunnel are cut, summed and merged in
-//! software although the card below could do it. Ports from `ETHTOOL_MSG_TUNNEL_INFO_GET`, features from
-//! `ETHTOOL_MSG_FEATURES_GET` (Documentation/networking/segmentation-offloads.rst, vxlan.rst).
+//! `tunnel-offload-missing`: tunnel offload is missing or off. Ports from `ETHTOOL_MSG_TUNNEL_INFO_GET`,
+//! features from `ETHTOOL_MSG_FEATURES_GET` (Documentation/networking/segmentation-offloads.rst,
+//! vxlan.rst).
 
 use super::judged::{Judged, could_be_on, ethtool, feature, judge_each, offered};
-use super::{ALWAYS, Said, remedy, subject};
+use super::{ALWAYS, Draft, remedy, subject};
 use crate::finding::{Basis, Evidence, Fix, Outcome, Remedy, Rule, Scene, Severity, Stage, Status};
 use crate::host::{Host, Nic};
 use crate::known::Gap;
-use crate::setting::{NicKnob, SettingKey, Value, Class};
+use crate::setting::{Class, NicKnob, SettingKey, Value};
 
 pub(super) const RULE: Rule = Rule {
     id: "tunnel-offload-missing",
@@ -31,7 +31,7 @@ pub(super) const RULE: Rule = Rule {
 };
 
 const SEGMENTATION: [&str; 2] = ["tx-udp_tnl-segmentation", "tx-udp_tnl-csum-segmentation"];
-/// The card learns ports from the kernel when this is on.
+/// The NIC learns ports from the kernel when this is on.
 const LEARNS: &str = "rx-udp_tunnel-port-offload";
 
 fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
@@ -77,7 +77,7 @@ fn check_nic(scene: &Scene<'_>, nic: &Nic) -> Judged {
     } else {
         "turn the features on"
     };
-    Ok(Some(Said {
+    Ok(Some(Draft {
         severity: Severity::Warn,
         subject: subject(nic),
         summary: format!(
@@ -111,7 +111,7 @@ fn tunnels_on<'a>(host: &'a Host, nic: &Nic) -> Vec<&'a Nic> {
     host.nics.iter().filter(sends_by).collect()
 }
 
-/// The ports of `tunnels` that the card does not know, where it has a table and says what is in it.
+/// The ports of `tunnels` that the NIC does not know, where it has a table and says what is in it.
 fn unknown_ports(nic: &Nic, tunnels: &[&Nic]) -> Result<Vec<Evidence>, Gap> {
     if feature(nic, LEARNS)?.is_none() {
         return Ok(Vec::new());
@@ -129,10 +129,7 @@ fn unknown_ports(nic: &Nic, tunnels: &[&Nic]) -> Result<Vec<Evidence>, Gap> {
                 has.join(", ")
             };
             Evidence::new(
-                format!(
-                    "offloaded UDP ports, without {port} of {}",
-                    tunnel.name
-                ),
+                format!("offloaded UDP ports, without {port} of {}", tunnel.name),
                 has,
                 ethtool(nic, "tunnel-info"),
             )

@@ -1,12 +1,12 @@
-//! `tx-queue-stalls`: a transmit queue stood still. `tx_timeout` and the stall counters of byte queue
-//! limits from Documentation/ABI/testing/sysfs-class-net-queues; stops and wakes from
+//! `tx-queue-stalls`: a transmit queue stalled. `tx_timeout` and the stall counters of byte queue limits
+//! from Documentation/ABI/testing/sysfs-class-net-queues; stops and wakes from
 //! Documentation/netlink/specs/netdev.yaml.
 
 use super::judged::{Growth, Judged, growth, judge_watched};
-use super::{ALWAYS, Said, subject};
+use super::{ALWAYS, Draft, subject};
 use crate::finding::{Basis, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
-use crate::setting::Class;
 use crate::host::Nic;
+use crate::setting::Class;
 use crate::units::Ratio;
 use crate::units::real;
 use crate::watch::Watch;
@@ -58,7 +58,7 @@ fn check_nic(nic: &Nic, watch: &Watch) -> Judged {
     let stalls = of_queues(&[], "/stall_cnt");
     let stops = growth(watch, nic, &["qstat/tx-stop", "qstat/tx-wake"]);
     let said = |severity, summary, seen: &Growth| {
-        Ok(Some(Said {
+        Ok(Some(Draft {
             severity,
             subject: subject(nic),
             summary,

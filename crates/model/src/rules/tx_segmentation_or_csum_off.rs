@@ -1,14 +1,14 @@
-//! `tx-segmentation-or-csum-off`: the kernel cuts and sums every segment by itself although the
-//! interface could take large packets. Feature names and their dependences from
-//! Documentation/networking/netdev-features.rst and `netdev_fix_features` in net/core/dev.c.
+//! `tx-segmentation-or-csum-off`: TSO, GSO, transmit checksum or scatter-gather is off. Feature names and
+//! their dependences from Documentation/networking/netdev-features.rst and `netdev_fix_features` in
+//! net/core/dev.c.
 
 use std::collections::BTreeMap;
 
-use super::{BULK, Said, each_nic, found, remedy, sends, subject, undetermined};
+use super::{BULK, Draft, each_nic, found, remedy, sends, subject, undetermined};
 use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
 use crate::host::{Feature, Nic, NicKind};
 use crate::known::Known;
-use crate::setting::{NicKnob, SettingKey, Value, Class};
+use crate::setting::{Class, NicKnob, SettingKey, Value};
 use crate::shell;
 use crate::units::BitRate;
 
@@ -47,7 +47,7 @@ const FEATURES: [&str; 7] = [
     "tx-generic-segmentation",
 ];
 
-/// One CPU cuts and sums less than this by itself; the drivers of many cheap cards start without.
+/// One CPU cuts and sums less than this by itself; the drivers of many cheap NICs start without.
 const SLOW: BitRate = BitRate::from_mbit_per_s(5_000);
 
 fn check(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
@@ -105,7 +105,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
     Some(found(
         rule,
         scene,
-        Said {
+        Draft {
             severity,
             subject: subject(nic),
             summary: format!(

@@ -1,12 +1,14 @@
-//! `virtio-single-queue`: a guest of several CPUs whose virtio interface uses one queue pair. Facts from
+//! `virtio-single-queue`: one virtio queue pair in a guest with several CPUs. Facts from
 //! `ETHTOOL_MSG_CHANNELS_GET`, `/sys/class/net/*/queues` and the virtio specification (multiqueue).
 
 use super::devices::{Notice, judged, unknown};
 use super::{each_nic, remedy, subject};
-use crate::finding::{Basis, Evidence, Fix, Outcome, Profile, Rule, Scene, Severity, Stage, Status};
+use crate::finding::{
+    Basis, Evidence, Fix, Outcome, Profile, Rule, Scene, Severity, Stage, Status,
+};
 use crate::host::{Nic, QueueKind};
 use crate::known::{Gap, Known};
-use crate::setting::{NicKnob, SettingKey, Value, Class};
+use crate::setting::{Class, NicKnob, SettingKey, Value};
 
 pub(super) const RULE: Rule = Rule {
     id: "virtio-single-queue",
@@ -107,7 +109,7 @@ fn one_queue(scene: &Scene<'_>, nic: &Nic, cpus: usize, evidence: Evidence) -> N
             );
             let key = SettingKey::Nic(nic.name.clone(), NicKnob::ChannelsCombined);
             let change = remedy(scene, key, Value::Integer(u64::from(to)));
-            Notice::new(severity, summary).mended_by(change)
+            Notice::new(severity, summary).fixed_by(change)
         }
         Some(_) => {
             let summary = format!(

@@ -1,12 +1,12 @@
-//! `vm-host-limits`: what the machine below takes from a guest or caps it to: stolen CPU time, a rate of a
-//! virtual function, memory without nodes. Facts from proc_stat(5) and `IFLA_VF_INFO` (ip-link(8)).
+//! `vm-host-limits`: the hypervisor steals CPU time from this guest, or a virtual function is
+//! rate-limited. Facts from proc_stat(5) and `IFLA_VF_INFO` (ip-link(8)).
 
 use super::devices::{Notice, growth, judged, or_unwatched, unknown};
 use super::{ALWAYS, each_nic, subject};
 use crate::finding::{Basis, Evidence, Fix, Outcome, Rule, Scene, Severity, Stage, Status};
-use crate::setting::Class;
 use crate::host::{Nic, VirtualFunction};
 use crate::known::{Gap, Known};
+use crate::setting::Class;
 use crate::units::{BitRate, Ratio};
 
 pub(super) const RULE: Rule = Rule {
@@ -126,7 +126,7 @@ fn flat(scene: &Scene<'_>) -> Option<Notice> {
     ]))
 }
 
-/// The virtual functions of a card that may send less than its link carries, or nothing.
+/// The virtual functions of a NIC that may send less than its link carries, or nothing.
 fn capped(nic: &Nic) -> Option<Notice> {
     let link = nic.link_bit_per_s.get();
     let cap = |vf: &VirtualFunction| {
@@ -147,18 +147,10 @@ fn capped(nic: &Nic) -> Option<Notice> {
         .flat_map(|vf| {
             let index = vf.index;
             let rate = cap(vf).map(|rate| {
-                Evidence::new(
-                    format!("max_tx_rate of VF {index}"),
-                    rate,
-                    path("rate"),
-                )
+                Evidence::new(format!("max_tx_rate of VF {index}"), rate, path("rate"))
             });
             let state = off(vf).then(|| {
-                Evidence::new(
-                    format!("link of VF {index}"),
-                    "disable",
-                    path("link_state"),
-                )
+                Evidence::new(format!("link of VF {index}"), "disable", path("link_state"))
             });
             rate.into_iter().chain(state)
         })

@@ -1,13 +1,13 @@
-//! `xps-misaligned`: a CPU sends by a queue whose completions another CPU takes. Facts from
+//! `xps-misaligned`: XPS is missing, or does not match the CPU of the queue's interrupt. Facts from
 //! Documentation/networking/scaling.rst, "XPS: Transmit Packet Steering".
 
 use super::spreading::{few, in_use, irq_gaps, needed, queue_file, queue_name};
-use super::{ALWAYS, Said, each_nic, found, remedy, subject, undetermined};
+use super::{ALWAYS, Draft, each_nic, found, remedy, subject, undetermined};
 use crate::finding::{Basis, Evidence, Fix, Outcome, Remedy, Rule, Scene, Severity, Stage, Status};
 use crate::host::{Nic, Queue, QueueKind};
 use crate::ids::CpuSet;
 use crate::known::Gap;
-use crate::setting::{NicKnob, SettingKey, Value, Class};
+use crate::setting::{Class, NicKnob, SettingKey, Value};
 
 pub(super) const RULE: Rule = Rule {
     id: "xps-misaligned",
@@ -57,7 +57,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
     if queues.iter().any(by_receive_queue) {
         return None;
     }
-    // Whose interrupts are not known (wireless cards, IPoIB), nobody can align.
+    // Whose interrupts are not known (wireless NICs, IPoIB), nobody can align.
     if queues.iter().all(|queue| queue.cpus.value().is_none()) {
         let missing = irq_gaps(&queues);
         return (!missing.is_empty()).then(|| undetermined(rule, scene, subject(nic), missing));
@@ -91,7 +91,7 @@ fn check_nic(rule: &Rule, scene: &Scene<'_>, nic: &Nic) -> Option<Outcome> {
     Some(found(rule, scene, said(scene, nic, &away, summary)))
 }
 
-fn said(scene: &Scene<'_>, nic: &Nic, queues: &[(&Queue, &CpuSet)], summary: String) -> Said {
+fn said(scene: &Scene<'_>, nic: &Nic, queues: &[(&Queue, &CpuSet)], summary: String) -> Draft {
     let evidence = queues.iter().flat_map(|(queue, cpus)| {
         let name = queue_name(queue);
         let none = if cpus.is_empty() {
@@ -110,7 +110,7 @@ fn said(scene: &Scene<'_>, nic: &Nic, queues: &[(&Queue, &CpuSet)], summary: Str
         let own = Evidence::new(format!("xps_cpus of {name}"), none, file);
         [Some(own), irq].into_iter().flatten()
     });
-    Said {
+    Draft {
         severity: Severity::Note,
         subject: subject(nic),
         summary,

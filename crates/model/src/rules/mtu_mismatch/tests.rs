@@ -141,7 +141,7 @@ fn of_two_ends_the_smaller_one_is_raised() {
 }
 
 #[test]
-fn who_asks_for_a_card_hears_of_the_vlan_on_it() {
+fn who_asks_for_a_nic_hears_of_the_vlan_on_it() {
     let host = on(NicKind::Vlan, 9000, &[1500]);
     let world = World::of(host);
     let name = "eth0".parse().expect("a name");

@@ -1,4 +1,4 @@
-//! What a rule says: a finding with its evidence, or that it could not judge and why.
+//! The result of a rule: a finding with its evidence, or the facts that are missing.
 
 use std::fmt;
 
@@ -18,7 +18,7 @@ use crate::watch::Watch;
 pub enum Severity {
     /// Worth knowing; may be right as it is.
     Note,
-    /// Costs something in the profile asked for.
+    /// Costs performance in the host's role.
     Warn,
     /// A hard limit or an error.
     Crit,
@@ -34,7 +34,7 @@ impl fmt::Display for Severity {
     }
 }
 
-/// What the host is used for; rules judge by it.
+/// The role of a host (`--profile`), which decides the rules that are checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Profile {
@@ -54,7 +54,7 @@ pub enum Profile {
     Measurement,
 }
 
-/// One value that a rule looked at.
+/// One value that a rule read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Evidence {
     /// What it is, in words.
@@ -66,7 +66,7 @@ pub struct Evidence {
 }
 
 impl Evidence {
-    /// `what` was `value`, as `path` says.
+    /// `what` was `value`, read from `path`.
     pub fn new(what: impl Into<String>, value: impl fmt::Display, path: impl Into<String>) -> Self {
         Self {
             what: what.into(),
@@ -84,7 +84,7 @@ pub struct Remedy {
     /// The change.
     #[serde(flatten)]
     pub change: Change,
-    /// How it can be taken back.
+    /// How it is rolled back.
     pub class: Class,
 }
 
@@ -101,15 +101,15 @@ pub struct Finding {
     pub subject: String,
     /// One line: what is wrong and what to do.
     pub summary: String,
-    /// The values that say so.
+    /// The values that show it.
     pub evidence: Vec<Evidence>,
-    /// The threshold they were held against.
+    /// The threshold they were compared with.
     pub threshold: String,
     /// Changes that may help; all of one finding are tried together.
     pub remedies: Vec<Remedy>,
 }
 
-/// A rule that could not judge.
+/// A check that was skipped for lack of data.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Undetermined {
     /// The rule's id.
@@ -122,7 +122,7 @@ pub struct Undetermined {
     pub missing: Vec<Gap>,
 }
 
-/// What a rule answers about one subject. A rule that finds nothing wrong answers nothing.
+/// The result of a rule for one subject. A rule that finds no fault has none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// Something is wrong.
@@ -131,14 +131,14 @@ pub enum Outcome {
     Undetermined(Undetermined),
 }
 
-/// What a rule may look at: one end of a path, its other end, and a trial over it.
+/// What a rule may read: one end of a path, its other end, and a trial over it.
 #[derive(Debug, Clone, Copy)]
 pub struct Scene<'a> {
-    /// Which end is judged.
+    /// Which end is checked.
     pub end: End,
-    /// The host that is judged.
+    /// The host that is checked.
     pub host: &'a Host,
-    /// The interface to judge; `None` for all of them.
+    /// The interface to check; `None` for all of them.
     pub nic: Option<&'a NicName>,
     /// The host at the other end, when there is one.
     pub other: Option<&'a Host>,
@@ -146,28 +146,27 @@ pub struct Scene<'a> {
     pub sample: Option<&'a Sample>,
     /// What the host's counters did while they were watched, when they were.
     pub watch: Option<&'a Watch>,
-    /// What the host is used for.
+    /// The role of the host.
     pub profile: Profile,
     /// Whether the caller owns the shapers on the path, so that removing one may be proposed.
     pub owns_shapers: bool,
 }
 
-/// The order in which rules are evaluated and their fixes tried: what nothing on the host can exceed, then
-/// errors, then saturation, and fine tuning last.
+/// The order in which rules are checked and their remedies tried: hard ceilings first, fine tuning last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Stage {
-    /// Nothing can pass it: link speed, PCIe, a shaper.
+    /// A hard ceiling: link speed, PCIe, a shaper.
     HardCeiling,
     /// Corruption, loss, drops.
     Errors,
-    /// A CPU or a queue has no time left.
+    /// A CPU or a queue is saturated.
     Saturation,
     /// Work is done on the wrong CPU or node.
     Locality,
     /// Offloads and buffers.
     Offloads,
-    /// Fine tuning, often contested: only a measurement on the host at hand tells.
+    /// Fine tuning, often contested: measure it on the host.
     Tuning,
 }
 
@@ -251,9 +250,9 @@ pub struct Rule {
     pub title: &'static str,
     /// The worst severity it gives.
     pub severity: Severity,
-    /// When it is asked, and its remedies tried, among all rules.
+    /// When it is checked, and its remedies are tried, among all rules.
     pub stage: Stage,
-    /// The profiles in which it judges; in the others it is silent.
+    /// The roles in which it is checked.
     pub profiles: &'static [Profile],
     /// What it reads.
     pub judges_by: &'static [Basis],
@@ -267,7 +266,7 @@ pub struct Rule {
     pub fix: Fix,
     /// How that change is made persistent across reboots.
     pub persist: &'static str,
-    /// Where sources disagree: what each side says. The remedy is then to be measured, not asserted.
+    /// What each side says where sources disagree. The remedy then has to be measured.
     pub contested: Option<&'static str>,
     /// The explanation page, Markdown.
     pub page: &'static str,
@@ -286,11 +285,11 @@ impl Rule {
     }
 }
 
-/// What all rules said about a scene.
+/// The outcomes of all rules.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Diagnosis {
     /// What is wrong, worst first.
     pub findings: Vec<Finding>,
-    /// What could not be judged.
+    /// What was skipped for lack of data.
     pub undetermined: Vec<Undetermined>,
 }

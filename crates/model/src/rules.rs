@@ -1,6 +1,6 @@
-//! The rules: one file each, listed in [`RULES`]. A rule asks one question about a [`Scene`]; what it
-//! answers is a finding, that a fact is missing, or (when all is well or the role is not concerned)
-//! nothing. Each rule names its source; a threshold without one is linerate's own.
+//! The rules: one file each, listed in [`RULES`]. A rule checks one question about a [`Scene`] and returns
+//! findings, the facts that are missing, or nothing (no fault, or a role in which it is not checked). Each
+//! rule names its source; a threshold without one is linerate's own.
 
 mod devices;
 mod facts;
@@ -142,7 +142,7 @@ rules! {
     endpoints_share_cpu,
 }
 
-/// All profiles, for rules that hold in every one.
+/// All roles, for rules that are checked in every one.
 const ALWAYS: &[Profile] = &[
     Profile::Throughput,
     Profile::Latency,
@@ -153,7 +153,7 @@ const ALWAYS: &[Profile] = &[
     Profile::Measurement,
 ];
 
-/// The profiles of hosts that end TCP connections which carry much.
+/// The roles of hosts that terminate TCP connections for bulk transfer.
 const BULK: &[Profile] = &[
     Profile::Throughput,
     Profile::Storage,
@@ -168,7 +168,7 @@ pub fn find(id: &str) -> Option<&'static Rule> {
     RULES.iter().find(|rule| rule.id == id).copied()
 }
 
-/// What one rule says about a scene: nothing where the role is not concerned.
+/// The outcomes of one rule; none in a role in which it is not checked.
 pub fn judge(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
     if rule.profiles.contains(&scene.profile) {
         (rule.check)(rule, scene)
@@ -177,7 +177,7 @@ pub fn judge(rule: &Rule, scene: &Scene<'_>) -> Vec<Outcome> {
     }
 }
 
-/// What all rules say about a scene: findings worst first, then in the order of questioning.
+/// The outcomes of all rules: findings worst first, then by [`Rule::stage`].
 pub fn diagnose(scene: &Scene<'_>) -> Diagnosis {
     let mut diagnosis = Diagnosis::default();
     let mut rules = RULES.to_vec();
@@ -192,7 +192,7 @@ pub fn diagnose(scene: &Scene<'_>) -> Diagnosis {
     diagnosis
 }
 
-/// Sorts findings (of one end or of both) worst first; equals keep the order of questioning.
+/// Sorts findings (of one end or of both) worst first, then by [`Rule::stage`].
 pub fn sort(findings: &mut [Finding]) {
     let stage = |id: &str| find(id).map(|rule| rule.stage);
     findings.sort_by(|one, other| {
@@ -203,7 +203,7 @@ pub fn sort(findings: &mut [Finding]) {
     });
 }
 
-/// What a rule has to say beyond what the rule and the scene say already.
+/// A finding without what its rule and scene already state.
 struct Draft {
     severity: Severity,
     subject: String,
@@ -226,7 +226,7 @@ fn found(rule: &Rule, scene: &Scene<'_>, said: Draft) -> Outcome {
 }
 
 fn undetermined(rule: &Rule, scene: &Scene<'_>, subject: String, mut missing: Vec<Gap>) -> Outcome {
-    // The groups of facts that only netlink tells stay unasked on a host that is read from files alone.
+    // Facts that only netlink has are missing on a host that is read from files.
     for gap in missing.iter_mut().filter(|gap| gap.path.is_empty()) {
         gap.path = format!("netlink facts of {subject}");
         "the host was read from files only, without netlink".clone_into(&mut gap.reason);
@@ -243,7 +243,7 @@ fn subject(nic: &Nic) -> String {
     format!("nic/{}", nic.name)
 }
 
-/// The interfaces to judge: the one asked for, else every one that is up and leads out of the host.
+/// The interfaces to check: the named one, else all that are up except loopback.
 fn nics<'a>(scene: &Scene<'a>) -> Vec<&'a Nic> {
     scene
         .host
@@ -260,7 +260,7 @@ fn nics<'a>(scene: &Scene<'a>) -> Vec<&'a Nic> {
 /// Where the kernel lists the interfaces.
 const NICS: &str = "/sys/class/net";
 
-/// Asks `check` about each interface to judge; one that was asked for and is not there is a gap.
+/// Runs `check` on each interface; a named interface that does not exist is a gap.
 fn each_nic<'a>(
     rule: &Rule,
     scene: &Scene<'a>,
@@ -287,8 +287,8 @@ fn each_nic<'a>(
     }
 }
 
-/// The change of `setting` on the judged host to `to`; none where its present value is not known (what
-/// could not be read could not be put back) or is that already.
+/// The change of `setting` on the checked host to `to`; none if its current value is unknown (it could not
+/// be restored) or already `to`.
 fn remedy(scene: &Scene<'_>, setting: SettingKey, to: Value) -> Option<Remedy> {
     let class = setting.spec().class;
     change_to(scene.host, setting, to).map(|change| Remedy {
@@ -298,7 +298,7 @@ fn remedy(scene: &Scene<'_>, setting: SettingKey, to: Value) -> Option<Remedy> {
     })
 }
 
-/// The change of `setting` on `host` to `to`; none where its present value is not known or is that already.
+/// The change of `setting` on `host` to `to`; none if its current value is unknown or already `to`.
 fn change_to(host: &Host, setting: SettingKey, to: Value) -> Option<Change> {
     match setting::current(host, &setting) {
         Known::Value(from) if from != to => Some(Change { setting, from, to }),
@@ -306,10 +306,10 @@ fn change_to(host: &Host, setting: SettingKey, to: Value) -> Option<Change> {
     }
 }
 
-/// The place of the gap of a rule that judges counters where nobody watched them.
+/// The path of the gap of a rule that needs counters which were not watched.
 pub const UNWATCHED: &str = "counters";
 
-/// The counters that were watched, or that the rule cannot judge without them (said once, of the host).
+/// The counters that were watched, or that the check is skipped without them (once, for the host).
 fn watched<'a>(rule: &Rule, scene: &Scene<'a>) -> Result<&'a Watch, Vec<Outcome>> {
     scene.watch.ok_or_else(|| {
         let gap = Gap::new(
@@ -321,14 +321,14 @@ fn watched<'a>(rule: &Rule, scene: &Scene<'a>) -> Result<&'a Watch, Vec<Outcome>
     })
 }
 
-/// Whether the judged end sends; without a trial it may.
+/// Whether the checked end sends; without a trial it may.
 fn sends(scene: &Scene<'_>) -> bool {
     scene
         .sample
         .is_none_or(|sample| analysis::sends(sample, scene.end))
 }
 
-/// Whether the judged end receives; without a trial it may.
+/// Whether the checked end receives; without a trial it may.
 fn receives(scene: &Scene<'_>) -> bool {
     let other = match scene.end {
         End::Local => End::Remote,

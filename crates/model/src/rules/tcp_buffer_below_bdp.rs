@@ -83,7 +83,7 @@ fn finding(rule: &Rule, scene: &Scene<'_>, needs: &[Need]) -> Outcome {
         Draft {
             severity: Severity::Warn,
             subject: "host".to_owned(),
-            summary: format!("{}, too small for the path: raise it", names.join(" and ")),
+            summary: format!("{}, which is too small: raise it", names.join(" and ")),
             evidence: needs
                 .iter()
                 .flat_map(|need| need.evidence.clone())

@@ -85,7 +85,10 @@ fn wait(scene: &Scene<'_>, way: &Way<'_>, sender: bool, figures: &Figures) -> Op
     } else {
         else_mend
     };
-    let flows = way.sender.senders().count();
+    let flows = match way.sender.senders().count() {
+        1 => "1 flow was".to_owned(),
+        many => format!("{many} flows were"),
+    };
     Some(Draft {
         // A flow may wait for a buffer that is as large as it should be: a fact, and no fault.
         severity: if explained {
@@ -95,7 +98,7 @@ fn wait(scene: &Scene<'_>, way: &Way<'_>, sender: bool, figures: &Figures) -> Op
         },
         subject: "host".to_owned(),
         summary: format!(
-            "{flows} flows were limited by the {what} of this end for {share} of their busy time: {mend}"
+            "{flows} limited by the {what} of this end for {share} of the busy time: {mend}"
         ),
         evidence: figures.evidence(),
         remedies: Vec::new(),

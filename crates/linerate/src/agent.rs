@@ -20,12 +20,12 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::cli::AgentArgs;
-use crate::exit::{Code, Outcome, Stop};
+use crate::exit::{Code, Outcome, Stop, traffic_failure};
 use crate::interrupt::Interrupt;
 use crate::place::allowed_here;
+use crate::record::record_side;
 use crate::say::Say;
 use crate::station::Station;
-use crate::trial::{record_side, traffic_failure};
 
 /// How long the data connections of a prepared trial may take to arrive.
 const ARRIVAL: Duration = Duration::from_secs(15);

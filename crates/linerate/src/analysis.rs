@@ -25,8 +25,8 @@ use linerate_stats::warmup;
 
 use self::experiment::effect_of_pairs;
 pub use self::experiment::{Experiment, experiment_of};
-use crate::report::{detectable, effect_figure};
 use crate::store::{Header, Record};
+use crate::words::{detectable, effect_figure};
 
 /// The level of every interval.
 pub const LEVEL: f64 = 0.95;

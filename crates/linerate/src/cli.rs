@@ -5,6 +5,7 @@ mod lab;
 mod ladder;
 mod measure;
 mod prove;
+mod requirement;
 mod store;
 mod testbed;
 mod tune;
@@ -28,6 +29,7 @@ pub use measure::{
     SendArg, StreamArgs, TrialArgs, UntilArgs,
 };
 pub use prove::{ProveArgs, SearchArgs, WeighArgs};
+pub use requirement::Requirement;
 pub use store::{ExportArgs, ReportArgs, RunsArgs, TableFormat};
 pub use testbed::{RxeAction, TestbedAction};
 pub use tune::{ApplyArgs, HoldArgs, PersistArgs, StayArgs, TuneAction, WantedArgs};

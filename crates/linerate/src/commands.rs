@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::{Path as FilePath, PathBuf};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use clap::CommandFactory;
 use linerate_host::capture::{CaptureError, CaptureOptions, Captured, capture as capture_host};
@@ -26,13 +26,14 @@ use crate::intent;
 use crate::interrupt::Interrupt;
 use crate::lab;
 use crate::measure::{copy_bandwidth, open_path, placement, stream_spec};
-use crate::prove::{Budget, Options, Session, Source, seconds_in_words};
+use crate::prove::{Budget, Options, Session, Source};
 use crate::report;
 use crate::say::{Format, Say};
 use crate::serve;
 use crate::store::{self, Header, Run, StoredRun};
 use crate::trial::Path;
 use crate::tune::recover_first_with;
+use crate::words::seconds_in_words;
 
 /// Where runs and journals are kept. Root takes no folder from the environment, which may be that of the user who became
 /// root, and none that another user may replace: what lies there is done as root.
@@ -201,7 +202,7 @@ fn weigh(
     }
     spec.placement = placement(&args.stream.trial, &spec, path.view())?;
     let source = source(&mut path, &spec)?;
-    let created_unix_s = now_unix_s();
+    let created_unix_s = crate::moment::now_unix_s();
     let folder = args
         .out
         .clone()
@@ -320,17 +321,10 @@ pub(crate) fn page_of(folder: &FilePath) -> Outcome<String> {
 
 /// A new folder's name: when, what, and the seed, so that a list of runs sorts by time.
 pub fn run_folder(state: &FilePath, what: &str, created_unix_s: u64, seed: u64) -> PathBuf {
-    let stamp = report::fill::utc(created_unix_s).replace([' ', ':'], "-");
+    let stamp = crate::moment::utc(created_unix_s).replace([' ', ':'], "-");
     state
         .join("runs")
         .join(format!("{}-{what}-{seed}", stamp.trim_end_matches("-UTC")))
-}
-
-/// Seconds since 1970.
-pub fn now_unix_s() -> u64 {
-    SystemTime::now()
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .map_or(0, |time| time.as_secs())
 }
 
 /// `linerate capture`.

@@ -5,6 +5,7 @@ use std::error::Error;
 use std::fmt;
 
 use linerate_model::protocol::{Failure, FailureKind};
+use linerate_traffic::TrafficError;
 
 /// The exit codes. They are part of the interface: `docs/reference/exit-codes.md`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -177,3 +178,11 @@ impl fmt::Display for Stop {
 }
 
 impl Error for Stop {}
+
+/// What the far end is told, and what a person reads, of an error of the traffic engine.
+pub fn traffic_failure(error: &TrafficError) -> Failure {
+    Failure {
+        kind: error.kind(),
+        message: error.to_string(),
+    }
+}

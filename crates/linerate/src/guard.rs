@@ -1,23 +1,16 @@
-//! The reverter as a process: how it is started before the first change, and what it does
-//! (`linerate reverter`, which people need not know).
+//! The reverter as its maker sees it: how its process is started before the first change, and the locks that both
+//! hold. What the process does is in `reverter`.
 
 use std::collections::BTreeSet;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use linerate_host::apply::{
-    Beside, Boottime, Guard, Lock, LockError, Scope, close_inherited, stand_by,
-};
-
-use crate::crash;
-use crate::exit::{Outcome, Stop};
-use crate::say::Say;
-use crate::station::{settle, this_machine};
+use linerate_host::apply::{Boottime, Guard, Lock, LockError, Scope};
 
 /// How long a reverter that has nothing left to guard may take to end.
 const ENDING: Duration = Duration::from_secs(10);
@@ -162,30 +155,4 @@ impl Armed {
         let _ = process.wait();
         Ok(locks)
     }
-}
-
-/// `linerate reverter --of PID --hold CAPABILITY`: serves the process at the other end of standard input.
-pub fn run(parent: u32, rights: &[String], state: &Path, say: &Say) -> Outcome<()> {
-    // Nothing was opened yet.
-    close_inherited();
-    // Ctrl-C and the end of the terminal are for the process that makes the changes.
-    let _ = rustix::process::setsid();
-    let faults = crash::faults(crash::Role::Reverter, None);
-    let machine =
-        this_machine(faults.clone()).map_err(|error| Stop::io("open this machine", error))?;
-    let beside = Beside {
-        guard: None,
-        faults,
-    };
-    let channel = io::stdin()
-        .as_fd()
-        .try_clone_to_owned()
-        .map_err(|error| Stop::io("keep the channel", error))?;
-    let recovered = stand_by(channel.into(), parent, state, &machine, rights, &beside)
-        .map_err(|error| Stop::io("stand by", error))?;
-    for entry in settle(recovered)? {
-        let (id, about) = (entry.id, entry.about);
-        say.note(&format!("{id} was taken back by the reverter: {about}"));
-    }
-    Ok(())
 }

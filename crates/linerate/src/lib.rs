@@ -40,6 +40,7 @@ pub mod preload;
 pub mod prove;
 pub mod record;
 pub mod report;
+mod reverter;
 pub mod runs;
 pub mod say;
 pub mod serve;
@@ -52,6 +53,7 @@ pub mod trial;
 pub mod tune;
 mod visible;
 pub mod watched;
+mod words;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
@@ -147,7 +149,7 @@ fn carry_out(cli: &Cli, typed: &Typed, say: &Say) -> Outcome<u8> {
         Command::Tune { action } => tune::run(action, &state, say).map(done),
         Command::Agent(args) => agent::run(args, &state, say).map(done),
         Command::Mover(args) => preload::mover::run(args, say).map(done),
-        Command::Reverter { of, hold } => guard::run(*of, hold, &state, say).map(done),
+        Command::Reverter { of, hold } => reverter::run(*of, hold, &state, say).map(done),
         Command::Testbed { action } => testbed::run(action, &state, say).map(done),
         Command::Capture { file } => commands::capture(file, say).map(done),
         Command::Report(args) => commands::report(args, &state, say).map(done),

@@ -1,6 +1,34 @@
 //! Moments as they are written and typed, always in UTC.
 
-use crate::report::fill::utc;
+use std::time::SystemTime;
+
+/// Seconds since 1970.
+pub(crate) fn now_unix_s() -> u64 {
+    SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .map_or(0, |time| time.as_secs())
+}
+
+/// A moment as people write it: `2026-11-21 04:02:11 UTC`. Civil date from days by the algorithm of
+/// Howard Hinnant (chrono-Compatible Low-Level Date Algorithms, `civil_from_days`).
+pub(crate) fn utc(unix_s: u64) -> String {
+    let (days, second) = (unix_s / 86_400 + 719_468, unix_s % 86_400);
+    let era = days / 146_097;
+    let day_of_era = days % 146_097;
+    let year_of_era =
+        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_shifted = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_shifted + 2) / 5 + 1;
+    let month = if month_shifted < 10 {
+        month_shifted + 3
+    } else {
+        month_shifted - 9
+    };
+    let year = year_of_era + era * 400 + u64::from(month <= 2);
+    let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
+    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
+}
 
 /// A moment in the form of RFC 3339, `2026-11-21T04:02:11Z`.
 pub(crate) fn rfc3339(unix_s: u64) -> String {
@@ -86,5 +114,13 @@ mod tests {
         ] {
             assert!(parse(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn moments_read_as_date_does() {
+        assert_eq!(utc(0), "1970-01-01 00:00:00 UTC");
+        assert_eq!(utc(951_782_399), "2000-02-28 23:59:59 UTC");
+        assert_eq!(utc(951_868_799), "2000-02-29 23:59:59 UTC");
+        assert_eq!(utc(1_795_233_731), "2026-11-21 04:02:11 UTC");
     }
 }

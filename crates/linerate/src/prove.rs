@@ -33,6 +33,7 @@ use crate::exit::{Code, Outcome, Stop};
 use crate::say::Say;
 use crate::stack::{ChangeStack, RECOVER, moved_in_words, settings_of};
 use crate::store::{Arm, Log, Record};
+use crate::words::seconds_in_words;
 
 /// Trials before and after: odd, so that one of them is the median, and enough for its 95 % interval
 /// (six are needed).
@@ -630,15 +631,4 @@ fn middle_of(samples: &[Sample]) -> Outcome<Sample> {
         .or(samples.last())
         .cloned()
         .ok_or_else(|| Stop::new(Code::Bug, "no trial was made"))
-}
-
-/// A time as people give it to `--time`, or in minutes where that is more than a few.
-pub fn seconds_in_words(time: Nanoseconds) -> String {
-    let seconds = time.as_secs_f64();
-    if seconds < 180.0 {
-        // To the millisecond, and no digit that says nothing: 0.8 s, 11.2 s, 3 s.
-        format!("{} s", (seconds * 1e3).round() / 1e3)
-    } else {
-        format!("{:.0} minutes", seconds / 60.0)
-    }
 }

@@ -28,8 +28,8 @@ use linerate_traffic::tcp::Connected;
 use linerate_traffic::{Abort, TrafficError, cpu_time_of_this_thread};
 use rustix::thread::{CpuSet as Affinity, sched_setaffinity};
 
+use crate::exit::traffic_failure;
 use crate::place::allowed_here;
-use crate::trial::traffic_failure;
 
 /// With more counters than this, those that stood still are left out of the record.
 const COUNTERS_MAX: usize = 256;

@@ -255,7 +255,7 @@ fn in_lines(text: &str, width: usize) -> String {
         let indent = line.len() - line.trim_start_matches(' ').len();
         let hang = column_of_text(line, indent).unwrap_or(indent + 2);
         let mut now = String::new();
-        for word in crate::report::words(line) {
+        for word in crate::words::words(line) {
             let used = now.chars().count();
             if now.trim().is_empty() {
                 now = format!("{}{word}", " ".repeat(indent));

@@ -12,6 +12,7 @@
 //! Who writes a run holds a lock on its records (flock(2)), which goes away with the process: so anybody can tell a run
 //! that goes on from one that was killed.
 
+mod facts;
 mod kind;
 #[cfg(test)]
 pub(crate) mod made_up;
@@ -32,6 +33,7 @@ use linerate_model::sample::Sample;
 use linerate_model::shell::quoted_path;
 use serde::{Deserialize, Serialize};
 
+pub(crate) use self::facts::{EndFacts, flag_word};
 pub use self::kind::RunKind;
 pub use self::record::{Arm, Earlier, EarlierTrial, Record};
 pub use self::records::{Place, Records, RunLines};

@@ -7,19 +7,18 @@ use linerate_model::host::{Host, Nic};
 use linerate_model::ids::NicName;
 use linerate_model::known::Known;
 use linerate_model::plan::{End, Plan};
-use linerate_model::protocol::{Failure, FailureKind, Reply, Request, Token};
+use linerate_model::protocol::{FailureKind, Reply, Request, Token};
 use linerate_model::sample::Sample;
 use linerate_model::setting::{SettingKey, Value};
 use linerate_model::workload::TrialSpec;
-use linerate_traffic::TrafficError;
 use linerate_traffic::tcp::Connected;
 
 use crate::draw::fresh_token;
 use crate::ends::Ends;
-use crate::exit::{Code, Outcome, Stop};
+use crate::exit::{Code, Outcome, Stop, traffic_failure};
 use crate::interrupt::Interrupt;
 use crate::peer::{Peer, PeerAddress};
-pub use crate::record::record_side;
+use crate::record::record_side;
 use crate::station::Station;
 
 /// How long the data connections may take.
@@ -330,14 +329,6 @@ impl Ends for Path {
             End::Local => Ok(self.station.commit()?),
             End::Remote => self.far(&Request::Commit),
         }
-    }
-}
-
-/// What the far end is told, and what a person reads, of an error of the traffic engine.
-pub fn traffic_failure(error: &TrafficError) -> Failure {
-    Failure {
-        kind: error.kind(),
-        message: error.to_string(),
     }
 }
 

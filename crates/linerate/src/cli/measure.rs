@@ -8,8 +8,9 @@ use linerate_model::ids::{CpuSet, IdError};
 use linerate_model::units::{BitRate, Bytes, Nanoseconds};
 use linerate_model::workload::{DatagramBatch, ReceiveMode, SendMode, Waiting};
 
-use super::{LadderArgs, MeasureDiffusion, MeasureRdma, PeerArgs, TransportArgs, parse_seconds};
-use crate::measure::Requirement;
+use super::{
+    LadderArgs, MeasureDiffusion, MeasureRdma, PeerArgs, Requirement, TransportArgs, parse_seconds,
+};
 use crate::peer::PeerAddress;
 use crate::place::{MemoryWhere, Where, WordError};
 

@@ -7,7 +7,6 @@ use clap::{Args, ValueEnum};
 use linerate_model::sample::Flag;
 
 use crate::moment;
-use crate::serve;
 use crate::store::RunKind;
 
 /// `report`.
@@ -25,8 +24,8 @@ pub struct ReportArgs {
         long,
         value_name = "ADDRESS:PORT",
         num_args = 0..=1,
-        default_missing_value = serve::ANY_PORT,
-        value_parser = serve::parse_address,
+        default_missing_value = ANY_PORT,
+        value_parser = parse_address,
         conflicts_with_all = ["run", "out"]
     )]
     pub serve: Option<SocketAddr>,
@@ -89,4 +88,52 @@ pub struct RunsArgs {
 fn parse_flag(text: &str) -> Result<Flag, String> {
     serde_json::from_value(serde_json::Value::String(text.to_owned()))
         .map_err(|_| "there is no such flag: docs/reference/flags.md lists them".to_owned())
+}
+
+/// Where it listens when no address is named: a port that is free.
+const ANY_PORT: &str = "127.0.0.1:0";
+
+/// Reads an address of this machine alone: `127.0.0.1:8080`, `[::1]:8080`, or only a port.
+fn parse_address(text: &str) -> Result<SocketAddr, String> {
+    if let Ok(port) = text.parse::<u16>() {
+        return Ok(SocketAddr::from(([127, 0, 0, 1], port)));
+    }
+    let address: SocketAddr = text
+        .parse()
+        .map_err(|_| "write ADDRESS:PORT, such as 127.0.0.1:8080, or a port".to_owned())?;
+    if address.ip().is_loopback() {
+        return Ok(address);
+    }
+    let port = match address.port() {
+        0 => "PORT".to_owned(),
+        port => port.to_string(),
+    };
+    Err(format!(
+        "{} can be reached from elsewhere, and runs tell what hosts are like: only loopback is served. \
+         From another machine: ssh -L {port}:127.0.0.1:{port} HOST",
+        address.ip()
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_addresses_of_this_machine_alone_are_served() {
+        let ok = |text: &str| parse_address(text).map(|address| address.to_string());
+        assert_eq!(ok("8080").as_deref(), Ok("127.0.0.1:8080"));
+        assert_eq!(ok("127.3.2.1:1").as_deref(), Ok("127.3.2.1:1"));
+        assert_eq!(ok("[::1]:0").as_deref(), Ok("[::1]:0"));
+        for text in ["0.0.0.0:80", "[::]:80", "192.0.2.1:80"] {
+            let why = parse_address(text).expect_err("anybody could reach it");
+            assert!(
+                why.contains("only loopback") && why.contains("ssh -L"),
+                "{why}"
+            );
+        }
+        for text in ["", "localhost", "127.0.0.1", "70000", "RUN"] {
+            assert!(parse_address(text).is_err(), "{text}");
+        }
+    }
 }

@@ -20,14 +20,15 @@ use std::str::FromStr;
 
 use linerate_host::private_folder::PrivateFolder;
 use linerate_model::ids::NicName;
-use linerate_testbed::{Netns, NetnsError, Obstacle, Stage, StageError};
+use linerate_testbed::{Netns, Obstacle, Stage, StageError};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::cli::{DemoArgs, DemoStage};
-use crate::commands::{now_unix_s, run_folder, show_run};
+use crate::commands::{run_folder, show_run};
 use crate::draw::fresh_seed;
 use crate::exit::{Code, Outcome, Stop};
 use crate::interrupt::Interrupt;
+use crate::moment::now_unix_s;
 use crate::say::Say;
 use crate::station::Station;
 use crate::store::{Log, Record, Run};
@@ -231,21 +232,6 @@ pub(crate) fn wait_for(mut command: Command, step: &str, interrupt: &Interrupt) 
             format!("the step `{step}` was killed"),
         )),
     }
-}
-
-/// Opens a namespace for a peer `netns:NAME`.
-pub fn open_namespace(name: &str) -> Outcome<Netns> {
-    linerate_testbed::netns::open(name).map_err(|error| match error {
-        NetnsError::Name { .. } => Stop::new(Code::Usage, error.to_string()),
-        NetnsError::Open { ref source, .. } => {
-            let code = match source.kind() {
-                std::io::ErrorKind::PermissionDenied => Code::PermissionMissing,
-                _ => Code::PeerUnreachable,
-            };
-            Stop::new(code, error.to_string())
-                .hint("`ip netns list` shows the namespaces there are")
-        }
-    })
 }
 
 pub(crate) fn stage_stop(error: &StageError) -> Stop {

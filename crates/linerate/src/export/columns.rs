@@ -1,7 +1,8 @@
 //! The columns of the table, and what stands in each: one list for all formats.
 
-use super::rows::{EndFacts, Figures, Row, RunFacts};
+use super::rows::{Figures, Row, RunFacts};
 use crate::moment::rfc3339;
+use crate::store::EndFacts;
 
 /// The name of a row's schema.
 pub const SCHEMA: &str = "linerate.row/1";

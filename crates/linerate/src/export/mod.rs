@@ -22,7 +22,6 @@ pub use self::columns::SCHEMA;
 use self::columns::{Column, cells, columns};
 use self::lines::{Csv, Lines, Table};
 use self::parquet::Parquet;
-pub(crate) use self::rows::{EndFacts, flag_word};
 use self::rows::{factors_of, rows_of};
 use crate::cli::{ExportArgs, TableFormat};
 use crate::exit::{Code, Outcome, Stop};

@@ -6,9 +6,8 @@ use std::sync::Arc;
 
 use linerate_model::analysis::{cost_of_local, cost_of_remote};
 use linerate_model::factor::Factor as Searched;
-use linerate_model::host::Host;
 use linerate_model::lab::{Experiment, Response};
-use linerate_model::sample::{Flag, Sample, SideSample};
+use linerate_model::sample::{Sample, SideSample};
 use linerate_model::units::{BitRate, Nanoseconds};
 use linerate_model::workload::{Direction, TrialSpec, Workload};
 
@@ -16,7 +15,7 @@ use crate::analysis::is_doubtful;
 use crate::exit::Outcome;
 use crate::lab::figure;
 use crate::measure::ops_per_s;
-use crate::store::{self, Arm, Header, Record, Records, RunKind, RunLines};
+use crate::store::{self, Arm, EndFacts, Header, Record, Records, RunKind, RunLines, flag_word};
 
 /// The kinds of records that are trials.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -48,25 +47,6 @@ impl TrialKind {
             Self::Explored => "explored",
             Self::Pilot => "pilot",
             Self::Cell => "cell",
-        }
-    }
-}
-
-/// What is known of an end.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct EndFacts {
-    /// The host's name.
-    pub name: Option<String>,
-    /// Its kernel's release.
-    pub kernel: Option<String>,
-}
-
-impl EndFacts {
-    /// Of a host as it was read.
-    pub(crate) fn of(host: &Host) -> Self {
-        Self {
-            name: host.identity.hostname.value().cloned(),
-            kernel: host.identity.kernel_release.value().cloned(),
         }
     }
 }
@@ -224,14 +204,6 @@ fn buffer(spec: &TrialSpec) -> Option<u64> {
         Workload::Stream(_) => Some(spec.buffer_bytes.as_u64()),
         Workload::Udp(udp) => Some(udp.datagram_bytes.as_u64()),
         _ => None,
-    }
-}
-
-/// A flag's word, as in the record.
-pub(crate) fn flag_word(flag: Flag) -> String {
-    match serde_json::to_value(flag) {
-        Ok(serde_json::Value::String(word)) => word,
-        _ => String::new(),
     }
 }
 

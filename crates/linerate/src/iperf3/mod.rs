@@ -19,11 +19,12 @@ use serde_json::{Value, json};
 
 pub use document::{Iperf3Run, iperf3_json};
 
-use crate::exit::{Code, Outcome, Stop};
+use crate::exit::{Code, Outcome, Stop, traffic_failure};
 use crate::interrupt::Interrupt;
+use crate::moment::now_unix_s;
 use crate::record::record;
 use crate::say::{Format, Say};
-use crate::trial::{source_towards, traffic_failure};
+use crate::trial::source_towards;
 
 /// How long a server is given to be free again after a test, and how often it is asked: iperf3's is within
 /// a second.
@@ -164,12 +165,6 @@ fn stop_of(error: &TrafficError) -> Stop {
         }
         _ => Stop::from(traffic_failure(error)),
     }
-}
-
-/// Seconds since 1970; 0 on a clock set before that.
-fn now_unix_s() -> u64 {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    now.map_or(0, |now| now.as_secs())
 }
 
 /// One finished test, for a person.

@@ -12,7 +12,7 @@ use super::document::{DifferenceCell, DifferenceDocument};
 use super::judge::{BLOCKS_OF_EFFECTS, Laid};
 use super::sorted::Sorted;
 use crate::analysis::LEVEL;
-use crate::report::count;
+use crate::words::count;
 
 /// The differences; none where the experiment asks for none.
 pub(super) fn document(sorted: &Sorted<'_>, laid: &Laid, seed: u64) -> Option<DifferenceDocument> {

@@ -23,8 +23,8 @@ use super::published;
 pub use super::sorted::{Made, PeerRecord, Sorted, sort};
 use crate::analysis::{LEVEL, is_doubtful};
 use crate::exit::{Code, Outcome, Stop};
-use crate::report::count;
 use crate::store::{Header, Record};
+use crate::words::count;
 
 /// A trial this many times farther from what its combination and block make expect than the middle trial is told.
 /// (B. Iglewicz, D. C. Hoaglin, "How to detect and handle outliers", 1993: 3.5 scaled deviations.)

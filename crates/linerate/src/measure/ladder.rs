@@ -25,9 +25,9 @@ use crate::draw::{fresh_seed, fresh_token};
 use crate::exit::{Code, Outcome, Stop};
 use crate::interrupt::Interrupt;
 use crate::peer::PeerAddress;
-use crate::prove::seconds_in_words;
 use crate::say::{Format, Say};
 use crate::trial::Path;
+use crate::words::seconds_in_words;
 use rung::{RatioToPlain, Rung, Trial};
 
 /// How long each trial lasts when nothing is said: there are many of them.

@@ -28,24 +28,23 @@ use linerate_traffic::http::Target;
 
 pub(crate) use document::{askers, exchanged_rate, ops_per_s, real};
 pub use placing::placement;
-pub use require::Requirement;
 pub use spec::stream as stream_spec;
 
 use crate::cli::{
     FormatArg, MeasureAction, MeasureHttp, MeasureRdma, MeasureStream, MeasureUdp, PeerArgs,
     PeerOrForeign, TrialArgs, UntilArgs,
 };
-use crate::commands::now_unix_s;
 use crate::draw::fresh_token;
-use crate::exit::{Code, Outcome, Stop};
+use crate::exit::{Code, Outcome, Stop, traffic_failure};
 use crate::interrupt::Interrupt;
 use crate::iperf3::{Iperf3Run, iperf3_json, measure_foreign, measure_foreign_again};
+use crate::moment::now_unix_s;
 use crate::peer::Peer;
-use crate::prove::seconds_in_words;
 use crate::record::record;
 use crate::say::{Format, Say};
 use crate::station::Station;
-use crate::trial::{Path, PathView, source_towards, traffic_failure};
+use crate::trial::{Path, PathView, source_towards};
+use crate::words::seconds_in_words;
 use document::Measured;
 use placing::placement_alone;
 use require::{Judged, Requirements};

@@ -1,71 +1,14 @@
 //! `--require`: a measurement as a test that passes, fails, or cannot tell.
 
-use std::str::FromStr;
-
-use linerate_model::lab::{Response, Unit};
+use linerate_model::lab::Response;
 use linerate_model::sample::Sample;
-use linerate_model::units::{BitRate, Nanoseconds};
 use linerate_stats::summary::{median, median_interval};
 use serde::Serialize;
 
 use crate::analysis::LEVEL;
+use crate::cli::Requirement;
 use crate::exit::{Code, Outcome, Stop};
 use crate::lab::figure::{figure, in_words};
-
-/// A bound that a figure is to keep: `rate>=9.4Gbit/s`.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Requirement {
-    response: Response,
-    /// Whether it is the least that may be, or the most.
-    is_least: bool,
-    /// In the figure's own unit: bit/s, 1/s, s/GB, us/op, s.
-    bound: f64,
-    text: String,
-}
-
-impl FromStr for Requirement {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (word, is_least, value) = match (text.split_once(">="), text.split_once("<=")) {
-            (Some((word, value)), None) => (word, true, value),
-            (None, Some((word, value))) => (word, false, value),
-            _ => return Err("expected FIGURE>=VALUE or FIGURE<=VALUE".to_owned()),
-        };
-        let (word, value) = (word.trim(), value.trim());
-        let response = Response::ALL.into_iter().find(|one| one.word() == word);
-        let response = response.ok_or_else(|| {
-            let words: Vec<&str> = Response::ALL.iter().map(|one| one.word()).collect();
-            format!("`{word}` is no figure; there are: {}", words.join(", "))
-        })?;
-        let number = |unit: &str| {
-            let bound: Result<f64, _> = value.parse();
-            bound.map_err(|_| format!("`{value}` is no number ({unit})"))
-        };
-        let bound = match response.unit() {
-            Unit::BitPerS => {
-                let rate: Result<BitRate, _> = value.parse();
-                rate.map_err(|error| error.to_string())?.as_f64()
-            }
-            Unit::S => {
-                let time: Result<Nanoseconds, _> = value.parse();
-                time.map_err(|error| error.to_string())?.as_secs_f64()
-            }
-            Unit::PerS => number("operations a second")?,
-            Unit::SPerGb => number("CPU seconds for each GB")?,
-            Unit::UsPerOp => number("CPU microseconds for each operation")?,
-        };
-        if !(bound.is_finite() && bound > 0.0) {
-            return Err(format!("`{value}` is no bound: it is above 0"));
-        }
-        Ok(Self {
-            response,
-            is_least,
-            bound,
-            text: text.to_owned(),
-        })
-    }
-}
 
 /// What the trials say of a requirement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -224,20 +167,5 @@ mod tests {
             Verdict::CannotTell
         );
         assert_eq!(verdict("rate>=1Gbit/s", &[]), Verdict::CannotTell);
-    }
-
-    #[test]
-    fn what_is_no_requirement_is_refused_with_what_is_one() {
-        for (text, words) in [
-            ("rate=9", "FIGURE>=VALUE"),
-            ("speed>=9", "`speed` is no figure; there are: rate, "),
-            ("rate>=9", "write a number and a unit"),
-            ("cpu<=-1", "above 0"),
-            ("operations>=many", "`many` is no number"),
-            ("cpu-op<=5us", "CPU microseconds for each operation"),
-        ] {
-            let error = text.parse::<Requirement>().expect_err(words);
-            assert!(error.contains(words), "{error}");
-        }
     }
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use linerate_host::trust::find_program;
+use linerate_testbed::{Netns, NetnsError};
 
 use super::PeerAddress;
 use super::push::push as push_program;
@@ -53,7 +54,7 @@ pub(crate) fn program_command(
             "an `exec:` peer has no other command than its agent's",
         )),
         PeerAddress::Netns(name) => {
-            let namespace = crate::demo::open_namespace(name)?;
+            let namespace = open_namespace(name)?;
             let mut command = Command::new(own()?);
             command.arg("--state").arg(state).args(words);
             namespace
@@ -107,4 +108,19 @@ pub(super) fn ssh(destination: &str, port: Option<u16>) -> Outcome<Command> {
 /// The stop for an agent that could not be started.
 pub(super) fn cannot_start(address: &PeerAddress, error: std::io::Error) -> Stop {
     Stop::io(format!("start the agent at {address}"), error)
+}
+
+/// Opens a namespace for a peer `netns:NAME`.
+fn open_namespace(name: &str) -> Outcome<Netns> {
+    linerate_testbed::netns::open(name).map_err(|error| match error {
+        NetnsError::Name { .. } => Stop::new(Code::Usage, error.to_string()),
+        NetnsError::Open { ref source, .. } => {
+            let code = match source.kind() {
+                ErrorKind::PermissionDenied => Code::PermissionMissing,
+                _ => Code::PeerUnreachable,
+            };
+            Stop::new(code, error.to_string())
+                .hint("`ip netns list` shows the namespaces there are")
+        }
+    })
 }

@@ -6,7 +6,7 @@ use linerate_model::known::Gap;
 use linerate_model::rules::RULES;
 use serde_json::{Value, json};
 
-use super::map_text::wrap;
+use crate::words::wrap;
 
 /// What was judged, and how.
 #[derive(Debug, Clone, Copy)]

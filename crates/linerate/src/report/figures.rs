@@ -6,6 +6,7 @@ use linerate_model::sample::Flag;
 use linerate_model::units::BitRate;
 
 use super::data::{Arm, CpuCost, ReportData, TrialCpu};
+use crate::words::{count, detectable, effect_figure, times};
 
 /// A rate in bit/s with its unit; `?` when it is not a rate at all.
 pub(super) fn rate(bit_per_s: f64) -> String {
@@ -22,11 +23,6 @@ pub(super) fn rate_interval(measured: &Rate) -> String {
     )
 }
 
-/// `1 trial`, `5 trials`.
-pub(crate) fn count(number: usize, noun: &str) -> String {
-    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
-}
-
 /// CPU seconds per gigabyte, with digits enough to tell small costs apart.
 pub(super) fn cost(s_per_gb: f64) -> String {
     if !s_per_gb.is_finite() {
@@ -36,44 +32,6 @@ pub(super) fn cost(s_per_gb: f64) -> String {
     } else {
         format!("{s_per_gb:.3} s/GB")
     }
-}
-
-/// A relative difference in percent with its sign.
-pub(super) fn percent(ratio: f64) -> String {
-    if !ratio.is_finite() {
-        return "?".to_owned();
-    }
-    let digits = usize::from(ratio.abs() < 9.995);
-    let text = format!("{:+.digits$} %", ratio * 100.0);
-    // A rounded zero has no direction.
-    if text.trim_start_matches(['+', '-']) == "0.0 %" {
-        "0.0 %".to_owned()
-    } else {
-        text
-    }
-}
-
-/// How the figures of one effect are written, all in the same way: in percent, or from a doubling on as a
-/// factor, for nobody sees in `+2686 %` that it is 27.9 times as much.
-pub(crate) fn effect_figure(effect: &EffectDocument) -> fn(f64) -> String {
-    if effect.relative >= 1.0 {
-        |ratio| {
-            if ratio.is_finite() {
-                times(1.0 + ratio)
-            } else {
-                "?".to_owned()
-            }
-        }
-    } else {
-        percent
-    }
-}
-
-/// The smallest effect that the pairs would have shown.
-pub(crate) fn detectable(effect: &EffectDocument) -> String {
-    effect_figure(effect)(effect.smallest_detectable)
-        .trim_start_matches('+')
-        .to_owned()
 }
 
 /// A share in percent.
@@ -111,15 +69,6 @@ impl Times {
     /// Whether the intervals leave room for "no difference".
     pub(super) fn holds_one(self) -> bool {
         self.low <= 1.0 && self.high >= 1.0
-    }
-}
-
-/// A quotient: two digits where one would hide the difference.
-pub(super) fn times(value: f64) -> String {
-    if value < 2.0 {
-        format!("{value:.2}x")
-    } else {
-        format!("{value:.1}x")
     }
 }
 
@@ -428,7 +377,6 @@ mod tests {
         assert_eq!(rate(-1.0), "?");
         assert_eq!(rate(f64::INFINITY), "?");
         assert_eq!(rate(3.1e9), "3.10 Gb/s");
-        assert_eq!(percent(f64::NAN), "?");
     }
 
     #[test]
@@ -442,13 +390,5 @@ mod tests {
             Times::of(&measured(0.0, 0.0, 0.0), &measured(8.0, 6.0, 9.0)),
             None
         );
-    }
-
-    #[test]
-    fn a_rounded_zero_has_no_sign() {
-        assert_eq!(percent(-0.000_01), "0.0 %");
-        assert_eq!(percent(0.4), "+40.0 %");
-        assert_eq!(percent(-0.031), "-3.1 %");
-        assert_eq!(percent(12.5), "+1250 %");
     }
 }

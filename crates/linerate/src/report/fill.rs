@@ -15,6 +15,7 @@ use super::data::{
     Arm, CeilingLine, CpuCost, EndData, ReportData, Reproduce, SCHEMA, TrialCpu, TrialSeries,
 };
 use crate::analysis::{Sorted, ceilings, first_kept, median_sample, rate_of, sort};
+use crate::moment::utc;
 use crate::store::{self, Record, StoredRun};
 
 /// Everything that the page of a run shows; `None` when the run ended before both hosts were read.
@@ -232,27 +233,6 @@ fn reproduce(stored: &StoredRun, document: &ProveDocument) -> Vec<Reproduce> {
     lines
 }
 
-/// A moment as people write it: `2026-11-21 04:02:11 UTC`. Civil date from days by the algorithm of
-/// Howard Hinnant (chrono-Compatible Low-Level Date Algorithms, `civil_from_days`).
-pub fn utc(unix_s: u64) -> String {
-    let (days, second) = (unix_s / 86_400 + 719_468, unix_s % 86_400);
-    let era = days / 146_097;
-    let day_of_era = days % 146_097;
-    let year_of_era =
-        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_shifted = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_shifted + 2) / 5 + 1;
-    let month = if month_shifted < 10 {
-        month_shifted + 3
-    } else {
-        month_shifted - 9
-    };
-    let year = year_of_era + era * 400 + u64::from(month <= 2);
-    let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
-    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -264,13 +244,5 @@ mod tests {
             typed_again(words),
             r"linerate prove 'exec:ssh b '\''x'\''' '$(reboot)'"
         );
-    }
-
-    #[test]
-    fn moments_read_as_date_does() {
-        assert_eq!(utc(0), "1970-01-01 00:00:00 UTC");
-        assert_eq!(utc(951_782_399), "2000-02-28 23:59:59 UTC");
-        assert_eq!(utc(951_868_799), "2000-02-29 23:59:59 UTC");
-        assert_eq!(utc(1_795_233_731), "2026-11-21 04:02:11 UTC");
     }
 }

@@ -13,7 +13,6 @@ use linerate_model::plan::End;
 use linerate_model::setting::{SettingKey, current};
 use linerate_model::shell::{quoted, quoted_path};
 
-use super::figures::count;
 use super::fill::typed_again;
 use super::flat::{facts, is_reading, shown};
 use super::html::{code, escape, section, table};
@@ -24,6 +23,7 @@ use crate::lab::judge::{CellDocument, LabDocument};
 use crate::lab::resolve::{Resolver, Wanted};
 use crate::store::Header;
 use crate::trial::PathView;
+use crate::words::count;
 
 /// Settings of one level that are shown at once: those of many queues are alike.
 const SETTINGS_SHOWN: usize = 4;

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::figures::{count, flag_in_words};
+use super::figures::flag_in_words;
 use super::html::{chart, escape, section, table};
 use super::lab_draw::{ROW, axis, means_of, rows, scale};
 use super::lab_others;
@@ -15,6 +15,7 @@ use super::{
 use crate::lab::figure::in_words;
 use crate::lab::judge::{EffectDocument, LabDocument, ResponseDocument};
 use crate::store::Header;
+use crate::words::count;
 
 /// More combinations or effects than these are told by their table alone.
 const CELLS_DRAWN: usize = 60;
@@ -54,7 +55,7 @@ pub fn lab_page(document: &LabDocument, header: &Header, seen: &Seen) -> String 
     body.push_str(&lab_others::other_hosts(document));
     body.push_str(&lab_hosts::again(document, header, seen));
     let data = json!({"report": Value::Null, "cpu": [], "drawn": drawn});
-    let created = super::fill::utc(header.created_unix_s);
+    let created = crate::moment::utc(header.created_unix_s);
     let body = format!(
         "<a class=\"skip\" href=\"#effects-1\">To the effects</a>\n<header class=\"top\"><p class=\"brand\">linerate \
          <span>experiment</span></p><p>{} · {} to {}</p></header>\n<main>\n{body}</main>\n",

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use linerate_model::host::{BlockDevice, RdmaDevice, RdmaPort};
 use linerate_model::known::Known;
 
-use super::figures::count;
 use super::map_text::{Branch, show, show_with};
 use crate::visible::visible;
+use crate::words::count;
 
 pub(super) fn rdma_branch(device: &RdmaDevice) -> Branch {
     let firmware = match device.firmware.value() {

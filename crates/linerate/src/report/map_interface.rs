@@ -6,13 +6,13 @@ use linerate_model::host::{
 };
 use linerate_model::known::{Cause, Known};
 
-use super::figures::count;
 use super::map_machine::is_on;
 use super::map_queues::queue_branches;
 use super::map_text::{
     Branch, hop_text, kind_word, link_pair, link_text, qdisc_text, show, show_with,
 };
 use crate::visible::visible;
+use crate::words::count;
 
 /// Interfaces that lead out first, with everything; the others in a line each, the loopback last.
 /// `more` gives what else is shown of each.

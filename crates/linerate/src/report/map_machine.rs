@@ -6,10 +6,10 @@ use linerate_model::host::{Cpu, CpuKind, Host, IdleState, Node, Power};
 use linerate_model::ids::CpuSet;
 use linerate_model::known::{Cause, Known};
 
-use super::figures::count;
 use super::gaps::gaps_of;
 use super::map_text::{Branch, show, show_with};
 use crate::visible::visible;
+use crate::words::count;
 
 /// `48 CPUs (2 packages x 12 cores x 2 threads)`; the plain number where the shape is not even.
 pub(super) fn cpus_in_words(host: &Host) -> String {

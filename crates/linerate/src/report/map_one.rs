@@ -11,9 +11,9 @@ use linerate_model::host::{
 use linerate_model::ids::NicName;
 use linerate_model::known::{Cause, Gap, Known};
 
-use super::figures::count;
 use super::map_text::{Branch, kind_word, show, show_with};
 use crate::visible::visible;
+use crate::words::count;
 
 /// Longer lists are cut; `--format json` and `--why` have them whole.
 const ENTRIES: usize = 32;

@@ -10,12 +10,12 @@ use linerate_model::host::{Cpu, Host, Nic, RdmaDevice};
 use linerate_model::ids::{CpuId, CpuSet, NodeId};
 use linerate_model::known::Known;
 
-use super::figures::count;
 use super::html::escape;
 use super::map_card::{self, Card, block_text, is_made_up, list_card, nic_card, rdma_text};
 use super::map_flow::{Flow, flows, ranges};
 use super::map_stacked::stacked;
 use super::map_svg::{CARD, INK, LINE, PAPER, SOFT, cut, label, rect, short};
+use crate::words::count;
 
 const MARGIN: u32 = 16;
 const PAD: u32 = 12;

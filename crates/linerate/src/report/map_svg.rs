@@ -9,10 +9,10 @@ use linerate_model::host::{Cpu, Host, Nic, Queue, QueueKind};
 use linerate_model::ids::{CpuId, CpuSet, NicName};
 use linerate_model::known::{Gap, Known};
 
-use super::figures::count;
 use super::html::escape;
 use super::map_nic::{hot_lines, nic_box, nic_height_with_gap};
 use crate::visible::visible;
+use crate::words::count;
 
 /// One host of a map.
 #[derive(Debug, Clone, Copy)]

@@ -6,13 +6,14 @@ use linerate_model::host::{Host, Nic, PcieHop, Queue, QueueKind};
 use linerate_model::known::Known;
 use linerate_model::units::TransferRate;
 
-use super::figures::count;
 use super::map_devices::{block_branches, rdma_branch};
 use super::map_interface::{nic_branches, unasked_branch};
 use super::map_machine::{cpus_in_words, denied, machine_branches};
 use super::map_one::one_branches;
 use super::map_watch::{cpus_branch, nic_activity, uncounted_branch};
 use crate::visible::visible;
+use crate::words::count;
+use crate::words::wrap;
 
 const WIDTH: usize = 80;
 
@@ -180,80 +181,5 @@ fn write_branch(branch: &Branch, first: &str, rest: &str, out: &mut String) {
             ("├─ ", "│  ")
         };
         write_branch(below, &format!("{rest}{tee}"), &format!("{rest}{bar}"), out);
-    }
-}
-
-/// The words of a text; a number and its unit are one.
-pub(crate) fn words(text: &str) -> Vec<String> {
-    const UNITS: [&str; 9] = [
-        "%", "b/s", "kb/s", "Mb/s", "Gb/s", "Tb/s", "s/GB", "GB/s", "GT/s",
-    ];
-    let mut words: Vec<String> = Vec::new();
-    for word in text.split(' ') {
-        let unit = word.trim_end_matches([',', ';', '.', ')', ':']);
-        match words.last_mut() {
-            Some(number)
-                if UNITS.contains(&unit) && number.ends_with(|c: char| c.is_ascii_digit()) =>
-            {
-                number.push(' ');
-                number.push_str(word);
-            }
-            _ => words.push(word.to_owned()),
-        }
-    }
-    words
-}
-
-/// Breaks text into lines of at most `width` characters, between words where there are any.
-pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
-    let width = width.max(8);
-    let mut lines = vec![String::new()];
-    let mut used = 0;
-    for word in words(text) {
-        let mut word: Vec<char> = word.chars().collect();
-        if used > 0 && used + 1 + word.len() > width {
-            lines.push(String::new());
-            used = 0;
-        }
-        while word.len() > width {
-            let tail = word.split_off(width);
-            lines.push(String::new());
-            if let Some(line) = lines.iter_mut().rev().nth(1) {
-                line.extend(word);
-            }
-            word = tail;
-        }
-        if let Some(line) = lines.last_mut() {
-            if used > 0 {
-                line.push(' ');
-                used += 1;
-            }
-            used += word.len();
-            line.extend(word);
-        }
-    }
-    lines
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_number_is_not_parted_from_its_unit() {
-        let lines = wrap("it is about 0.430 s/GB, or 11.2 % of all", 16);
-        assert_eq!(lines, ["it is about", "0.430 s/GB, or", "11.2 % of all"]);
-    }
-
-    #[test]
-    fn wrapped_text_keeps_every_letter_and_the_width() {
-        let text = format!("one {} three four", "x".repeat(50));
-        let lines = wrap(&text, 20);
-        assert!(
-            lines.iter().all(|line| line.chars().count() <= 20),
-            "{lines:?}"
-        );
-        let letters = |text: &str| text.replace(' ', "");
-        assert_eq!(letters(&lines.concat()), letters(&text));
     }
 }

@@ -10,10 +10,11 @@ use linerate_model::host::{Nic, QueueKind};
 use linerate_model::known::Known;
 use serde_json::{Value, json};
 
-use super::figures::{count, rate};
+use super::figures::rate;
 use super::map_json::null_gaps;
 use super::map_text::{Branch, show, show_with};
 use crate::visible::visible;
+use crate::words::count;
 
 /// More interrupts, errors or CPUs than this are only counted in the text; the JSON has all.
 const LINES: usize = 16;

@@ -48,7 +48,7 @@ mod text;
 mod verdict;
 
 pub use data::ReportData;
-pub(crate) use figures::{count, detectable, effect_figure, flag_in_words};
+pub(crate) use figures::flag_in_words;
 pub use gaps::nulled;
 pub use lab_page::lab_page;
 pub use lab_seen::Seen;
@@ -57,7 +57,6 @@ pub use map_json::{MAP_SCHEMA, MapDocument, map_json};
 pub use map_picture::map_svg;
 pub use map_svg::{HotPath, Layout, MapEnd, host_map_svg};
 pub use map_text::{Beside, map_text, map_text_with};
-pub(crate) use map_text::{words, wrap};
 pub use map_watch::watch_json;
 pub use page::render_page;
 pub(crate) use served::{Form, front_page, progress_page};

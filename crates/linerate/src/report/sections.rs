@@ -4,11 +4,12 @@
 use linerate_model::finding::{Evidence, Finding};
 
 use super::data::{Arm, EndData, ReportData};
-use super::figures::{cost, count, cpu_bars, flag, rate};
+use super::figures::{cost, cpu_bars, flag, rate};
 use super::html::{chart, code, escape, section, table};
 use super::map_svg::{Layout, MapEnd, host_map_svg};
 use super::map_text::{link_text, qdisc_text, show};
 use super::verdict::{remedies, verdict};
+use crate::words::count;
 
 /// Everything between `<body>` and the data.
 pub(super) fn body(data: &ReportData) -> String {

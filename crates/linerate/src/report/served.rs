@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 
 use linerate_model::units::Nanoseconds;
 
-use super::figures::{count, flag};
-use super::fill::utc;
+use super::figures::flag;
 use super::html::{escape, growing_table, table};
 use super::page::{Reach, shell_with};
 use crate::lab::figure::in_words;
-use crate::prove::seconds_in_words;
+use crate::moment::utc;
 use crate::runs::{Listed, RunsDocument, State};
 use crate::serve::progress::{Progress, Tried};
+use crate::words::{count, seconds_in_words};
 
 /// With fewer trials made, nothing is said of the time that is left.
 const MADE_MIN: u64 = 3;

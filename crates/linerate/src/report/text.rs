@@ -8,11 +8,11 @@ use linerate_model::prove::{
 };
 
 use super::figures::{
-    Fate, cost, effect_figure, effect_interval, effect_meaning, gain, gain_words, percent, rate,
-    rate_interval, remedy_change, scores, share, times, tried,
+    Fate, cost, effect_interval, effect_meaning, gain, gain_words, rate, rate_interval,
+    remedy_change, scores, share, tried,
 };
-use super::map_text::wrap;
 use crate::visible::visible;
+use crate::words::{effect_figure, percent, times, wrap};
 
 const BOLD: &str = "1";
 const GOOD: &str = "32";

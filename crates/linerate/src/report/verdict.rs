@@ -4,11 +4,12 @@ use linerate_model::prove::{ProveDocument, Rate, RemedyResult};
 
 use super::data::ReportData;
 use super::figures::{
-    Fate, Times, cost, effect_figure, effect_interval, effect_meaning, gain, gain_words, rate,
-    rate_interval, scores, share, times, tried,
+    Fate, Times, cost, effect_interval, effect_meaning, gain, gain_words, rate, rate_interval,
+    scores, share, tried,
 };
 use super::html::{chart, code, escape, section, table};
 use super::text::ceiling_words;
+use crate::words::{effect_figure, times};
 
 /// The first thing on the page.
 pub(super) fn verdict(data: &ReportData) -> String {

@@ -18,9 +18,8 @@ use self::summary::Counts;
 pub use self::summary::{OtherHost, State};
 use crate::cli::RunsArgs;
 use crate::exit::Outcome;
-use crate::export::flag_word;
 use crate::say::{Format, Say};
-use crate::store::RunKind;
+use crate::store::{RunKind, flag_word};
 use crate::visible::visible;
 
 /// The name of the document's schema.

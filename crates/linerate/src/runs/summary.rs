@@ -7,8 +7,7 @@ use linerate_model::sample::Sample;
 use serde::{Deserialize, Serialize};
 
 use crate::exit::Outcome;
-use crate::export::{EndFacts, flag_word};
-use crate::store::{self, Header, Record, Records, RunKind};
+use crate::store::{self, EndFacts, Header, Record, Records, RunKind, flag_word};
 
 /// How often each of some words was met.
 pub(crate) type Counts = BTreeMap<String, u64>;

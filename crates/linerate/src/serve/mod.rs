@@ -22,39 +22,15 @@ use rustix::process::geteuid;
 use self::going::Going;
 use self::http::{Answer, Status};
 use self::progress::Followed;
-use crate::commands::{now_unix_s, page_of};
+use crate::commands::page_of;
 use crate::exit::{Code, Outcome, Stop};
 use crate::interrupt::Interrupt;
+use crate::moment::now_unix_s;
 use crate::report::page::{Reach, policy};
 use crate::report::{Form, front_page, progress_page};
 use crate::runs::{self, Filter, RunsDocument};
 use crate::say::{Format, Say};
 use crate::store;
-
-/// Where it listens when no address is named: a port that is free.
-pub const ANY_PORT: &str = "127.0.0.1:0";
-
-/// Reads an address of this machine alone: `127.0.0.1:8080`, `[::1]:8080`, or only a port.
-pub fn parse_address(text: &str) -> Result<SocketAddr, String> {
-    if let Ok(port) = text.parse::<u16>() {
-        return Ok(SocketAddr::from(([127, 0, 0, 1], port)));
-    }
-    let address: SocketAddr = text
-        .parse()
-        .map_err(|_| "write ADDRESS:PORT, such as 127.0.0.1:8080, or a port".to_owned())?;
-    if address.ip().is_loopback() {
-        return Ok(address);
-    }
-    let port = match address.port() {
-        0 => "PORT".to_owned(),
-        port => port.to_string(),
-    };
-    Err(format!(
-        "{} can be reached from elsewhere, and runs tell what hosts are like: only loopback is served. \
-         From another machine: ssh -L {port}:127.0.0.1:{port} HOST",
-        address.ip()
-    ))
-}
 
 /// Serves the runs of a state folder until Ctrl-C.
 pub fn run(address: SocketAddr, state: &Path, say: &Say) -> Outcome<()> {
@@ -309,24 +285,6 @@ fn decoded(part: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn only_addresses_of_this_machine_alone_are_served() {
-        let ok = |text: &str| parse_address(text).map(|address| address.to_string());
-        assert_eq!(ok("8080").as_deref(), Ok("127.0.0.1:8080"));
-        assert_eq!(ok("127.3.2.1:1").as_deref(), Ok("127.3.2.1:1"));
-        assert_eq!(ok("[::1]:0").as_deref(), Ok("[::1]:0"));
-        for text in ["0.0.0.0:80", "[::]:80", "192.0.2.1:80"] {
-            let why = parse_address(text).expect_err("anybody could reach it");
-            assert!(
-                why.contains("only loopback") && why.contains("ssh -L"),
-                "{why}"
-            );
-        }
-        for text in ["", "localhost", "127.0.0.1", "70000", "RUN"] {
-            assert!(parse_address(text).is_err(), "{text}");
-        }
-    }
 
     #[test]
     fn a_name_in_an_address_is_read_back_and_what_is_none_is_refused() {

@@ -8,7 +8,8 @@ use serde_json::json;
 
 use super::super::fitting::told_and_fitting;
 use super::*;
-use crate::trial::{PathView, traffic_failure};
+use crate::exit::traffic_failure;
+use crate::trial::PathView;
 
 /// A trial of two pairs, 10,000 repetitions of 1 MiB in two seconds, each end with a grid of its own.
 fn sample(work: bool) -> Sample {

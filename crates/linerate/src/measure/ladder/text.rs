@@ -4,8 +4,9 @@ use linerate_model::sample::Flag;
 
 use super::rung::{Answer, Copied, RatioToPlain, Rung};
 use super::{Ladder, PLAIN, over_wire, rounds_in_words};
-use crate::report::{flag_in_words, wrap};
+use crate::report::flag_in_words;
 use crate::trial::Path;
+use crate::words::wrap;
 
 /// No line is longer.
 const WIDTH: usize = 100;

@@ -17,12 +17,12 @@ use linerate_model::workload::Direction;
 use serde_json::{Value, json};
 
 use crate::cli::{CeilingArgs, TunnelArg};
-use crate::commands::{check_nic, host_from};
 use crate::exit::{Code, Outcome, Stop};
+use crate::host_source::{check_nic, host_from};
 use crate::interrupt::Interrupt;
-use crate::measure::{copy_bandwidth, open_path};
 use crate::report::doctor::gap_json;
 use crate::say::{Format, Say};
+use crate::trial::{copy_bandwidth, open_path};
 
 /// Figures of packets, and figures that complete another; the others make a bound by themselves.
 const OF_PACKETS: [&str; 5] = ["mtu", "timestamps", "tcp_options", "vlan_tags", "tunnel"];

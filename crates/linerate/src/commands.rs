@@ -7,13 +7,9 @@ use std::path::{Path as FilePath, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::CommandFactory;
-use linerate_host::capture::{CaptureError, CaptureOptions, Captured, capture as capture_host};
-use linerate_host::read::read_host;
+use linerate_host::capture::{CaptureOptions, capture as capture_host};
 use linerate_host::regular_file;
 use linerate_host::trust::{Trust, Untrusted};
-use linerate_model::host::Host;
-use linerate_model::ids::NicName;
-use linerate_model::prove::ProveDocument;
 use linerate_model::units::{BitRate, Bytes, Nanoseconds};
 use linerate_model::workload::{Rr, TrialSpec, Workload};
 
@@ -25,14 +21,15 @@ use crate::exit::{Code, Outcome, Stop};
 use crate::intent;
 use crate::interrupt::Interrupt;
 use crate::lab;
-use crate::measure::{copy_bandwidth, open_path, placement, stream_spec};
+use crate::measure::{placement, stream_spec};
 use crate::prove::{Budget, Options, Session, Source};
+use crate::recover::recover_first_with;
 use crate::report;
+use crate::run_page::{data_of, document_of};
 use crate::say::{Format, Say};
 use crate::serve;
-use crate::store::{self, Header, Run, StoredRun};
-use crate::trial::Path;
-use crate::tune::recover_first_with;
+use crate::store::{self, Header, Run, run_folder};
+use crate::trial::{Path, copy_bandwidth, open_path};
 use crate::words::seconds_in_words;
 
 /// Where runs and journals are kept. Root takes no folder from the environment, which may be that of the user who became
@@ -84,44 +81,6 @@ fn check_for_root(folder: &FilePath) -> Outcome<()> {
         }
         None => Stop::io(format!("use the state folder {}", folder.display()), error),
     })
-}
-
-/// The host that is asked about: this one, or a captured one.
-pub fn host_from(from: Option<&FilePath>) -> Outcome<Host> {
-    match from {
-        None => {
-            let live = linerate_host::root::LiveHost::open()
-                .map_err(|error| Stop::io("open the root folder", error))?;
-            let netlink = linerate_host::netlink::Netlink::open()
-                .map_err(|error| Stop::io("open a netlink socket", error))?;
-            Ok(read_host(live.root(), &netlink))
-        }
-        Some(path) => Captured::open(path)
-            .and_then(|captured| captured.host())
-            .map_err(|error| not_captured(&error)),
-    }
-}
-
-/// Why a captured host is not read.
-pub fn not_captured(error: &CaptureError) -> Stop {
-    Stop::new(
-        Code::BadInput,
-        format!("cannot read the captured host: {error}"),
-    )
-}
-
-/// Whether the host has the interface that was asked for.
-pub fn check_nic(host: &Host, nic: Option<&NicName>) -> Outcome<()> {
-    match nic {
-        Some(name) if host.nic(name).is_none() => {
-            let names: Vec<&str> = host.nics.iter().map(|nic| nic.name.as_str()).collect();
-            Err(
-                Stop::new(Code::BadInput, format!("there is no interface `{name}`"))
-                    .hint(format!("there are: {}", names.join(", "))),
-            )
-        }
-        _ => Ok(()),
-    }
 }
 
 /// `linerate prove`.
@@ -289,42 +248,6 @@ pub fn show_run(folder: &FilePath, page: &FilePath, say: &Say) -> Outcome<()> {
             say.data(&text)
         }
     }
-}
-
-/// What a run of `prove` says.
-fn document_of(stored: &StoredRun) -> ProveDocument {
-    let mut document = analysis::document(&stored.header, &stored.records);
-    document.run = Some(stored.folder.display().to_string());
-    document
-}
-
-fn data_of(stored: &StoredRun, document: &ProveDocument) -> Outcome<report::ReportData> {
-    report::fill::report_data(stored, document).ok_or_else(|| {
-        let folder = stored.folder.display();
-        let why = format!("{folder} ended before both hosts were read");
-        Stop::new(Code::Inconclusive, why)
-    })
-}
-
-/// The page of a stored run, judged from its records, and nothing written.
-pub(crate) fn page_of(folder: &FilePath) -> Outcome<String> {
-    if lab::is_lab(folder)? {
-        let (stored, seen) = lab::read_run(folder)?;
-        let mut document = lab::judge::document(&stored.header, &stored.records)?;
-        document.run = Some(folder.display().to_string());
-        return Ok(report::lab_page(&document, &stored.header, &seen));
-    }
-    let stored = store::read(folder)?;
-    let document = document_of(&stored);
-    Ok(report::render_page(&data_of(&stored, &document)?))
-}
-
-/// A new folder's name: when, what, and the seed, so that a list of runs sorts by time.
-pub fn run_folder(state: &FilePath, what: &str, created_unix_s: u64, seed: u64) -> PathBuf {
-    let stamp = crate::moment::utc(created_unix_s).replace([' ', ':'], "-");
-    state
-        .join("runs")
-        .join(format!("{}-{what}-{seed}", stamp.trim_end_matches("-UTC")))
 }
 
 /// `linerate capture`.

@@ -8,8 +8,8 @@ use linerate_model::watch::Watch;
 use serde_json::{Value, json};
 
 use crate::cli::{DoctorArgs, FormatArg};
-use crate::commands::check_nic;
 use crate::exit::{Code, Outcome, Stop};
+use crate::host_source::check_nic;
 use crate::report::doctor::{Visit, doctor_json, doctor_junit, doctor_sarif, doctor_text};
 use crate::say::{Format, Say};
 use crate::watched::read_watched;

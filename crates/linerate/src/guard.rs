@@ -15,6 +15,9 @@ use linerate_host::apply::{Boottime, Guard, Lock, LockError, Scope};
 /// How long a reverter that has nothing left to guard may take to end.
 const ENDING: Duration = Duration::from_secs(10);
 
+/// How much earlier than the reverter this process acts at the deadline: the reverter kills it.
+pub(crate) const EARLIER: Duration = Duration::from_secs(1);
+
 /// What is locked while changes are made: this namespace, and from the first change on that all namespaces share the
 /// machine.
 #[derive(Debug)]

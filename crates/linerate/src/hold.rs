@@ -18,9 +18,9 @@ use crate::cli::HoldArgs;
 use crate::exit::{Code, Outcome, Stop};
 use crate::intent::Intent;
 use crate::interrupt::Interrupt;
+use crate::recover::recover_first;
 use crate::say::Say;
 use crate::station::Station;
-use crate::tune::recover_first;
 
 /// A shell's exit code of a command that a signal ended is the signal's number on top of this.
 const SIGNALLED: u8 = 128;

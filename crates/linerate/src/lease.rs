@@ -30,12 +30,12 @@ use crate::cli::StayArgs;
 use crate::crash;
 use crate::ends::Ends;
 use crate::exit::{Code, Outcome, Stop};
+use crate::guard::EARLIER;
 use crate::interrupt::Interrupt;
 use crate::peer::{Peer, PeerAddress};
 use crate::say::Say;
 use crate::station::{Entry, Station};
 use crate::trial::Path;
-use crate::tune::EARLIER;
 
 /// Below the state folder.
 const FOLDER: &str = "pairs";

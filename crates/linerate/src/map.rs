@@ -5,8 +5,8 @@ use linerate_model::host::Host;
 use serde_json::{Value, json};
 
 use crate::cli::{FormatArg, MapArgs};
-use crate::commands::{check_nic, host_from};
 use crate::exit::{Code, Outcome, Stop};
+use crate::host_source::{check_nic, host_from};
 use crate::memory::{matrix, memory_json, memory_text};
 use crate::report::doctor::gap_json;
 use crate::report::flat::{Change, Fact, changes, facts, shown};

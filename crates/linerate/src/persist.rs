@@ -22,10 +22,11 @@ use linerate_model::shell::quoted;
 use crate::cli::PersistArgs;
 use crate::crash;
 use crate::exit::{Code, Outcome, Stop};
+use crate::guard::EARLIER;
 use crate::interrupt::Interrupt;
+use crate::probe::reach;
 use crate::say::Say;
 use crate::station::{Entry, Station, kept_stop, not_locked};
-use crate::tune::{EARLIER, reach};
 
 /// How long a boot waits for interfaces and addresses that were there when the changes were kept.
 const BEFORE: Duration = Duration::from_secs(30);

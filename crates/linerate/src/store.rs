@@ -33,7 +33,7 @@ use linerate_model::sample::Sample;
 use linerate_model::shell::quoted_path;
 use serde::{Deserialize, Serialize};
 
-pub(crate) use self::facts::{EndFacts, flag_word};
+pub(crate) use self::facts::{EndFacts, flag_word, run_folder};
 pub use self::kind::RunKind;
 pub use self::record::{Arm, Earlier, EarlierTrial, Record};
 pub use self::records::{Place, Records, RunLines};

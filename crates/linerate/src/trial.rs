@@ -1,6 +1,7 @@
 //! One trial over a path, and the path itself: both ends, their hosts, and the address between.
 
 use std::net::{IpAddr, SocketAddr};
+use std::path::Path as FilePath;
 use std::time::{Duration, Instant};
 
 use linerate_model::host::{Host, Nic};
@@ -10,9 +11,11 @@ use linerate_model::plan::{End, Plan};
 use linerate_model::protocol::{FailureKind, Reply, Request, Token};
 use linerate_model::sample::Sample;
 use linerate_model::setting::{SettingKey, Value};
+use linerate_model::units::BitRate;
 use linerate_model::workload::TrialSpec;
 use linerate_traffic::tcp::Connected;
 
+use crate::cli::PeerArgs;
 use crate::draw::fresh_token;
 use crate::ends::Ends;
 use crate::exit::{Code, Outcome, Stop, traffic_failure};
@@ -330,6 +333,33 @@ impl Ends for Path {
             End::Remote => self.far(&Request::Commit),
         }
     }
+}
+
+/// Opens the way to a peer.
+pub fn open_path(args: &PeerArgs, state: &FilePath, interrupt: &Interrupt) -> Outcome<Path> {
+    let station = Station::open(state)?;
+    let peer = Peer::start(&args.peer, args.push, state, interrupt)?;
+    let path = Path::open(station, peer, args.address, interrupt)?;
+    Ok(Path {
+        port: args.port,
+        ..path
+    })
+}
+
+/// What one core copies, for a path without a wire: the only bound that it has.
+pub fn copy_bandwidth(path: &Path) -> Option<BitRate> {
+    let wire = path
+        .local_interface()
+        .is_some_and(|nic| nic.kind.has_wire());
+    if wire {
+        return None;
+    }
+    // An upper bound: other work on the machine only ever makes a sample smaller.
+    let sample = |_| {
+        let budget = Duration::from_millis(15);
+        linerate_traffic::copy::cached_copy_bandwidth(None, budget).ok()
+    };
+    (0..4).filter_map(sample).max()
 }
 
 fn host_of(reply: Reply) -> Outcome<Host> {

@@ -1,7 +1,6 @@
 //! `linerate tune`: show, apply, undo and recover settings of this host.
 
 use std::collections::BTreeSet;
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::path::Path as FilePath;
 use std::time::Duration;
 
@@ -14,15 +13,18 @@ use crate::cli::{ApplyArgs, PeerArgs, PersistArgs, ProveArgs, StayArgs, TuneActi
 use crate::commands;
 use crate::confirm::{self, Control, Decision, Wish};
 use crate::exit::{Code, Outcome, Stop};
+use crate::guard::EARLIER;
 use crate::hold;
 use crate::intent::{self, Intent};
 use crate::interrupt::Interrupt;
 use crate::lease::{self, Far};
-use crate::measure::open_path;
 use crate::peer::PeerAddress;
 use crate::persist;
+use crate::probe::reach;
+use crate::recover::{recover_first, recover_first_with};
 use crate::say::{Format, Say};
 use crate::station::{Entry, Station};
+use crate::trial::open_path;
 
 /// The document that `tune` prints.
 #[derive(Debug, Serialize)]
@@ -187,39 +189,6 @@ struct Both {
     peer_changes: Vec<Change>,
 }
 
-/// Takes back what a killed linerate left half done: nothing is built on that.
-pub(crate) fn recover_first(state: &FilePath, say: &Say) -> Outcome<()> {
-    recover_first_with(None, state, say)
-}
-
-/// The same, by a command that names a peer.
-pub(crate) fn recover_first_with(
-    given: Option<&PeerAddress>,
-    state: &FilePath,
-    say: &Say,
-) -> Outcome<()> {
-    let recovered = Station::recover(state);
-    let far = || lease::recover(Far { state, given });
-    let recovered = recovered.and_then(|own| Ok([own, far()?].concat()));
-    let recovered = match recovered {
-        // It may be of another namespace, and is told at each start until it is mended.
-        Err(stop) if stop.code == Code::RestoreIncomplete => {
-            say.note(&stop.to_string());
-            return Ok(());
-        }
-        recovered => recovered?,
-    };
-    for entry in recovered {
-        if entry.state == "restored" {
-            let (id, about) = (entry.id, entry.about);
-            say.note(&format!(
-                "{id} was left half done, and is taken back: {about}"
-            ));
-        }
-    }
-    Ok(())
-}
-
 /// Carries a plan out, sees to it that it is confirmed or taken back, and shows it.
 fn apply(
     action: &'static str,
@@ -292,9 +261,6 @@ fn apply(
     undone.and(Err(stop))
 }
 
-/// How much earlier than the reverter this process acts at the deadline: the reverter kills it.
-pub(crate) const EARLIER: Duration = Duration::from_secs(1);
-
 /// Whether changes that were just made shall stay.
 fn decide(
     station: &Station,
@@ -326,27 +292,6 @@ fn decide(
         station.with_both_killed()
     ));
     Ok(control.wait(applied, until, interrupt))
-}
-
-/// Opens a new TCP connection, and closes it.
-pub(crate) fn reach(address: &str) -> Outcome<()> {
-    const LIMIT: Duration = Duration::from_secs(5);
-    let failed =
-        |error| Stop::new(Code::PeerUnreachable, format!("cannot reach {address}")).because(error);
-    let known: Vec<SocketAddr> = address
-        .to_socket_addrs()
-        .map_err(|error| {
-            Stop::new(Code::BadInput, format!("`{address}` is no HOST:PORT")).because(error)
-        })?
-        .collect();
-    let mut last = std::io::Error::from(std::io::ErrorKind::NotFound);
-    for one in known {
-        match TcpStream::connect_timeout(&one, LIMIT) {
-            Ok(_) => return Ok(()),
-            Err(error) => last = error,
-        }
-    }
-    Err(failed(last))
 }
 
 /// Tells the process that waits for it that the changes stay.

@@ -18,8 +18,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use crate::cli::DoctorArgs;
-use crate::commands::not_captured;
 use crate::exit::{Code, Outcome, Stop};
+use crate::host_source::not_captured;
 use crate::interrupt::Interrupt;
 use crate::say::Say;
 

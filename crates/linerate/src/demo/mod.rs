@@ -16,22 +16,20 @@ mod plant;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::str::FromStr;
 
 use linerate_host::private_folder::PrivateFolder;
-use linerate_model::ids::NicName;
-use linerate_testbed::{Netns, Obstacle, Stage, StageError};
-use rustix::process::{Pid, Signal, kill_process};
+use linerate_testbed::Stage;
 
 use crate::cli::{DemoArgs, DemoStage};
-use crate::commands::{run_folder, show_run};
+use crate::commands::show_run;
 use crate::draw::fresh_seed;
 use crate::exit::{Code, Outcome, Stop};
 use crate::interrupt::Interrupt;
 use crate::moment::now_unix_s;
 use crate::say::Say;
+use crate::stage::{enter, hosts, stage_stop, wait_for};
 use crate::station::Station;
-use crate::store::{Log, Record, Run};
+use crate::store::{Log, Record, Run, run_folder};
 
 /// How long each trial of the proof lasts, seconds.
 const TRIAL_SECONDS: &str = "0.8";
@@ -164,25 +162,6 @@ fn conduct(args: &DemoArgs, state: &Path, folder: &Path, say: &Say) -> Outcome<(
     show_run(&out, &out.join("report.html"), say)
 }
 
-/// Two hosts, `near` and `far`, joined by a virtual Ethernet pair.
-pub(crate) fn hosts(stage: &Stage) -> Outcome<(Netns, Netns)> {
-    let near = stage.add_host("near").map_err(|error| stage_stop(&error))?;
-    let far = stage.add_host("far").map_err(|error| stage_stop(&error))?;
-    let name = |text| NicName::from_str(text).map_err(|e| Stop::new(Code::Bug, e.to_string()));
-    let (near_nic, far_nic) = (name("near0")?, name("far0")?);
-    linerate_testbed::join(
-        (&near, &near_nic, "10.77.0.1/24"),
-        (&far, &far_nic, "10.77.0.2/24"),
-    )
-    .map_err(|error| Stop::io("join the two hosts by a veth pair", error))?;
-    Ok((near, far))
-}
-
-pub(crate) fn enter(host: &Netns, command: &mut Command) -> Outcome<()> {
-    host.enter_in_child(command)
-        .map_err(|error| Stop::io(format!("enter the namespace `{}`", host.name()), error))
-}
-
 /// This program, with the arguments that every step shares.
 fn myself(state: &Path, say: &Say) -> Outcome<Command> {
     let own = std::env::current_exe().map_err(|e| Stop::io("find this program's own file", e))?;
@@ -195,52 +174,6 @@ fn myself(state: &Path, say: &Say) -> Outcome<Command> {
         command.args(["--format", "json"]);
     }
     Ok(command)
-}
-
-/// Runs a step to its end, passing on an interrupt that reached only this process.
-pub(crate) fn wait_for(mut command: Command, step: &str, interrupt: &Interrupt) -> Outcome<()> {
-    interrupt.check()?;
-    let mut child = command
-        .spawn()
-        .map_err(|error| Stop::io(format!("start the step `{step}`"), error))?;
-    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-    let forward = crate::interrupt::Forward::to(pid)?;
-    if let (true, Some(pid)) = (interrupt.asked(), pid) {
-        // It came before there was somebody to pass it on.
-        let _ = kill_process(pid, Signal::INT);
-    }
-    let status = child
-        .wait()
-        .map_err(|error| Stop::io(format!("wait for the step `{step}`"), error))?;
-    drop(forward);
-    match status.code() {
-        Some(0) => Ok(()),
-        Some(code) => {
-            let known = Code::ALL
-                .into_iter()
-                .find(|known| i32::from(known.number()) == code);
-            Err(Stop::new(
-                known.unwrap_or(Code::Bug),
-                format!("the step `{step}` stopped"),
-            )
-            .already_told())
-        }
-        // A step that is only just beginning dies of an interrupt; it had done nothing yet.
-        None if interrupt.asked() => Err(Stop::interrupted()),
-        None => Err(Stop::new(
-            Code::FailedRestored,
-            format!("the step `{step}` was killed"),
-        )),
-    }
-}
-
-pub(crate) fn stage_stop(error: &StageError) -> Stop {
-    let code = match error.obstacle() {
-        Obstacle::NotSupported | Obstacle::UserNamespacesForbidden => Code::NotSupported,
-        Obstacle::Permission => Code::PermissionMissing,
-        Obstacle::Failed => Code::FailedRestored,
-    };
-    Stop::new(code, error.to_string())
 }
 
 /// The file in the step's folder that tells what was planted.

@@ -19,8 +19,7 @@ use crate::draw::fresh_token;
 use crate::ends::Ends;
 use crate::exit::{Code, Outcome, Stop};
 use crate::interrupt::Interrupt;
-use crate::measure::open_path;
-use crate::trial::{Path, PathView, address_of_kind};
+use crate::trial::{Path, PathView, address_of_kind, open_path};
 
 /// The ways to one host. Each has an agent of its own at the far end.
 #[derive(Debug)]

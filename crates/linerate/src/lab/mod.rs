@@ -42,18 +42,17 @@ use self::lanes::Lanes;
 use self::resolve::Resolver;
 use self::session::{Asked, Session};
 use crate::cli::{LabAction, LabRunArgs, LabStep, PeerArgs};
-use crate::commands::run_folder;
-use crate::demo::{enter, hosts, stage_stop, wait_for};
 use crate::draw::fresh_seed;
 use crate::exit::{Code, Outcome, Stop};
 use crate::interrupt::Interrupt;
-use crate::measure::copy_bandwidth;
 use crate::moment::now_unix_s;
 use crate::peer::PeerAddress;
+use crate::recover::recover_first;
 use crate::report::{self, Seen};
 use crate::say::{Format, Say};
-use crate::store::{self, Header, Log, Record, Records, Run, StoredRun};
-use crate::tune::recover_first;
+use crate::stage::{enter, hosts, stage_stop, wait_for};
+use crate::store::{self, Header, Log, Record, Records, Run, StoredRun, run_folder};
+use crate::trial::copy_bandwidth;
 use crate::words::seconds_in_words;
 
 /// The page in a run's folder.

@@ -17,12 +17,13 @@ use serde_json::{Map, Value, json};
 use super::document::{Measured, askers, real, result_of};
 use super::placing::placement;
 use super::require::Requirements;
-use super::{announced, open_path, repeat, show, spec, text};
+use super::{announced, repeat, show, spec, text};
 use crate::cli::MeasureDiffusion;
 use crate::draw::fresh_token;
 use crate::exit::{Code, Outcome, Stop};
 use crate::interrupt::Interrupt;
 use crate::say::Say;
+use crate::trial::open_path;
 pub(super) use overhead::Overhead;
 
 /// Carries it out.

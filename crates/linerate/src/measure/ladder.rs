@@ -19,14 +19,14 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::document::{self, Measured};
-use super::{open_path, placement, spec};
+use super::{placement, spec};
 use crate::cli::{MeasureStream, ReceiveArg, SendArg};
 use crate::draw::{fresh_seed, fresh_token};
 use crate::exit::{Code, Outcome, Stop};
 use crate::interrupt::Interrupt;
 use crate::peer::PeerAddress;
 use crate::say::{Format, Say};
-use crate::trial::Path;
+use crate::trial::{Path, open_path};
 use crate::words::seconds_in_words;
 use rung::{RatioToPlain, Rung, Trial};
 

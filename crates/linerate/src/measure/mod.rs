@@ -17,7 +17,6 @@ mod verbs;
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path as FilePath;
-use std::time::Duration;
 
 use linerate_model::host::Host;
 use linerate_model::ids::NicName;
@@ -39,11 +38,9 @@ use crate::exit::{Code, Outcome, Stop, traffic_failure};
 use crate::interrupt::Interrupt;
 use crate::iperf3::{Iperf3Run, iperf3_json, measure_foreign, measure_foreign_again};
 use crate::moment::now_unix_s;
-use crate::peer::Peer;
 use crate::record::record;
 use crate::say::{Format, Say};
-use crate::station::Station;
-use crate::trial::{Path, PathView, source_towards};
+use crate::trial::{Path, PathView, copy_bandwidth, open_path, source_towards};
 use crate::words::seconds_in_words;
 use document::Measured;
 use placing::placement_alone;
@@ -53,33 +50,6 @@ use require::{Judged, Requirements};
 const IPERF3_PORT: u16 = 5201;
 /// The width of iperf3's intervals.
 const IPERF3_INTERVAL: Nanoseconds = Nanoseconds::from_millis(1_000);
-
-/// Opens the way to a peer.
-pub fn open_path(args: &PeerArgs, state: &FilePath, interrupt: &Interrupt) -> Outcome<Path> {
-    let station = Station::open(state)?;
-    let peer = Peer::start(&args.peer, args.push, state, interrupt)?;
-    let path = Path::open(station, peer, args.address, interrupt)?;
-    Ok(Path {
-        port: args.port,
-        ..path
-    })
-}
-
-/// What one core copies, for a path without a wire: the only bound that it has.
-pub fn copy_bandwidth(path: &Path) -> Option<BitRate> {
-    let wire = path
-        .local_interface()
-        .is_some_and(|nic| nic.kind.has_wire());
-    if wire {
-        return None;
-    }
-    // An upper bound: other work on the machine only ever makes a sample smaller.
-    let sample = |_| {
-        let budget = Duration::from_millis(15);
-        linerate_traffic::copy::cached_copy_bandwidth(None, budget).ok()
-    };
-    (0..4).filter_map(sample).max()
-}
 
 /// How a measurement is told.
 #[derive(Debug, Clone, Copy)]

@@ -99,7 +99,7 @@ pub(super) fn placement_alone(
     if trial.place.is_none() && trial.memory.is_none() {
         return Ok(Placement::default());
     }
-    let host = crate::commands::host_from(None)?;
+    let host = crate::host_source::host_from(None)?;
     let nic = crate::trial::outgoing_nic(&host, far.ip())?;
     let (here, free) = match &trial.place {
         Some(Placing::At(Where::ByReceiveCpu)) => {

@@ -23,9 +23,9 @@ use crate::cli::{MeasureStream, PreloadArg};
 use crate::draw::fresh_token;
 use crate::exit::{Code, Outcome, Stop};
 use crate::interrupt::Interrupt;
-use crate::measure::open_path;
 use crate::peer::{FAREWELL, FarStderr, PeerAddress, end_within, program_command};
 use crate::say::{Format, Say};
+use crate::trial::open_path;
 use mover::{Role, Said, Task};
 
 /// How much longer than its time a trial may take.

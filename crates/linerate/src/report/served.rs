@@ -10,8 +10,8 @@ use super::html::{escape, growing_table, table};
 use super::page::{Reach, shell_with};
 use crate::lab::figure::in_words;
 use crate::moment::utc;
+use crate::progress::{Progress, Tried};
 use crate::runs::{Listed, RunsDocument, State};
-use crate::serve::progress::{Progress, Tried};
 use crate::words::{count, seconds_in_words};
 
 /// With fewer trials made, nothing is said of the time that is left.

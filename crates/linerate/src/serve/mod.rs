@@ -6,7 +6,6 @@
 
 mod going;
 mod http;
-pub(crate) mod progress;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -21,13 +20,13 @@ use rustix::process::geteuid;
 
 use self::going::Going;
 use self::http::{Answer, Status};
-use self::progress::Followed;
-use crate::commands::page_of;
 use crate::exit::{Code, Outcome, Stop};
 use crate::interrupt::Interrupt;
 use crate::moment::now_unix_s;
+use crate::progress::Followed;
 use crate::report::page::{Reach, policy};
 use crate::report::{Form, front_page, progress_page};
+use crate::run_page::page_of;
 use crate::runs::{self, Filter, RunsDocument};
 use crate::say::{Format, Say};
 use crate::store;

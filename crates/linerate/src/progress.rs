@@ -16,7 +16,7 @@ const LATEST: usize = 12;
 
 /// A run that is read as it grows.
 #[derive(Debug)]
-pub(super) struct Followed {
+pub(crate) struct Followed {
     folder: PathBuf,
     read: Place,
     progress: Progress,
@@ -24,7 +24,7 @@ pub(super) struct Followed {
 
 impl Followed {
     /// Begins to follow a run.
-    pub(super) fn open(folder: &Path) -> Outcome<Self> {
+    pub(crate) fn open(folder: &Path) -> Outcome<Self> {
         let header = store::read_header(folder)?;
         Ok(Self {
             folder: folder.to_owned(),
@@ -34,7 +34,7 @@ impl Followed {
     }
 
     /// How far it has come now.
-    pub(super) fn now(&mut self) -> Outcome<&Progress> {
+    pub(crate) fn now(&mut self) -> Outcome<&Progress> {
         let mut records = Records::open_at(&self.folder, self.read)?;
         while let Some(record) = records.next() {
             self.progress.add(&record?);

@@ -1,0 +1,27 @@
+//! Whether an address can be reached: what decides whether changes stay.
+
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::time::Duration;
+
+use crate::exit::{Code, Outcome, Stop};
+
+/// Opens a new TCP connection, and closes it.
+pub(crate) fn reach(address: &str) -> Outcome<()> {
+    const LIMIT: Duration = Duration::from_secs(5);
+    let failed =
+        |error| Stop::new(Code::PeerUnreachable, format!("cannot reach {address}")).because(error);
+    let known: Vec<SocketAddr> = address
+        .to_socket_addrs()
+        .map_err(|error| {
+            Stop::new(Code::BadInput, format!("`{address}` is no HOST:PORT")).because(error)
+        })?
+        .collect();
+    let mut last = std::io::Error::from(std::io::ErrorKind::NotFound);
+    for one in known {
+        match TcpStream::connect_timeout(&one, LIMIT) {
+            Ok(_) => return Ok(()),
+            Err(error) => last = error,
+        }
+    }
+    Err(failed(last))
+}

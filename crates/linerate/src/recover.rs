@@ -1,0 +1,42 @@
+//! What every command that changes something does first: it takes back what a killed linerate left.
+
+use std::path::Path as FilePath;
+
+use crate::exit::{Code, Outcome};
+use crate::lease::{self, Far};
+use crate::peer::PeerAddress;
+use crate::say::Say;
+use crate::station::Station;
+
+/// Takes back what a killed linerate left half done: nothing is built on that.
+pub(crate) fn recover_first(state: &FilePath, say: &Say) -> Outcome<()> {
+    recover_first_with(None, state, say)
+}
+
+/// The same, by a command that names a peer.
+pub(crate) fn recover_first_with(
+    given: Option<&PeerAddress>,
+    state: &FilePath,
+    say: &Say,
+) -> Outcome<()> {
+    let recovered = Station::recover(state);
+    let far = || lease::recover(Far { state, given });
+    let recovered = recovered.and_then(|own| Ok([own, far()?].concat()));
+    let recovered = match recovered {
+        // It may be of another namespace, and is told at each start until it is mended.
+        Err(stop) if stop.code == Code::RestoreIncomplete => {
+            say.note(&stop.to_string());
+            return Ok(());
+        }
+        recovered => recovered?,
+    };
+    for entry in recovered {
+        if entry.state == "restored" {
+            let (id, about) = (entry.id, entry.about);
+            say.note(&format!(
+                "{id} was left half done, and is taken back: {about}"
+            ));
+        }
+    }
+    Ok(())
+}

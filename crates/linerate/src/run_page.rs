@@ -1,0 +1,37 @@
+//! A stored run, judged from its records: what it says, and its page.
+
+use std::path::Path as FilePath;
+
+use linerate_model::prove::ProveDocument;
+
+use crate::exit::{Code, Outcome, Stop};
+use crate::store::{self, StoredRun};
+use crate::{analysis, lab, report};
+
+/// What a run of `prove` says.
+pub(crate) fn document_of(stored: &StoredRun) -> ProveDocument {
+    let mut document = analysis::document(&stored.header, &stored.records);
+    document.run = Some(stored.folder.display().to_string());
+    document
+}
+
+pub(crate) fn data_of(stored: &StoredRun, document: &ProveDocument) -> Outcome<report::ReportData> {
+    report::fill::report_data(stored, document).ok_or_else(|| {
+        let folder = stored.folder.display();
+        let why = format!("{folder} ended before both hosts were read");
+        Stop::new(Code::Inconclusive, why)
+    })
+}
+
+/// The page of a stored run, judged from its records, and nothing written.
+pub(crate) fn page_of(folder: &FilePath) -> Outcome<String> {
+    if lab::is_lab(folder)? {
+        let (stored, seen) = lab::read_run(folder)?;
+        let mut document = lab::judge::document(&stored.header, &stored.records)?;
+        document.run = Some(folder.display().to_string());
+        return Ok(report::lab_page(&document, &stored.header, &seen));
+    }
+    let stored = store::read(folder)?;
+    let document = document_of(&stored);
+    Ok(report::render_page(&data_of(&stored, &document)?))
+}

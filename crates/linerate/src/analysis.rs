@@ -1,6 +1,9 @@
 //! What the records of a run say. Everything here can be computed again from a stored run.
 
+pub(crate) mod diffusion;
 mod experiment;
+pub(crate) mod figure;
+pub(crate) mod operations;
 mod search;
 
 use std::collections::BTreeSet;

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use linerate_model::lab::{Experiment, Response};
 use linerate_model::sample::{Flag, Sample};
 
+use crate::analysis::figure::{self, figure, in_words, own_response};
 use crate::exit::Outcome;
-use crate::lab::figure::{self, figure, in_words, own_response};
 use crate::lab::judge;
 use crate::store::{self, Header, Place, Record, Records, RunKind};
 

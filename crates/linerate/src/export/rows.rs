@@ -11,10 +11,10 @@ use linerate_model::sample::{Sample, SideSample};
 use linerate_model::units::{BitRate, Nanoseconds};
 use linerate_model::workload::{Direction, TrialSpec, Workload};
 
+use crate::analysis::figure;
 use crate::analysis::is_doubtful;
+use crate::analysis::operations::ops_per_s;
 use crate::exit::Outcome;
-use crate::lab::figure;
-use crate::measure::ops_per_s;
 use crate::store::{self, Arm, EndFacts, Header, Record, Records, RunKind, RunLines, flag_word};
 
 /// The kinds of records that are trials.

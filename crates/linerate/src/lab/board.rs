@@ -2,10 +2,10 @@
 
 use linerate_model::lab::{Cell, Experiment, Response};
 
-use super::figure::{in_words, mean};
 use super::judge::Laid;
 use super::sorted::Sorted;
 use super::text::table;
+use crate::analysis::figure::{in_words, mean};
 
 /// What each combination has told of the figure that decides.
 pub(super) struct Board {

@@ -11,9 +11,9 @@ use linerate_model::setting::put;
 use linerate_model::units::{BitRate, Ratio};
 use linerate_model::workload::{Direction, Workload};
 
-use super::figure::figure;
 use super::resolve::Resolver;
 use super::sorted::{PeerRecord, Sorted};
+use crate::analysis::figure::figure;
 use crate::store::Header;
 use crate::trial::PathView;
 

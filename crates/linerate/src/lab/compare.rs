@@ -7,9 +7,9 @@ use linerate_model::lab::{Cell, Response};
 use linerate_stats::effect::unpaired_relative;
 use serde::Serialize;
 
-use super::figure::{figure, in_words, mean};
 use super::judge::{self, Sorted};
 use crate::analysis::LEVEL;
+use crate::analysis::figure::{figure, in_words, mean};
 use crate::exit::{Code, Outcome, Stop};
 use crate::say::{Format, Say};
 use crate::store;

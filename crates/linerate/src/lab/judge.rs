@@ -18,9 +18,9 @@ pub use super::document::{
     ResponseDocument, SCHEMA, TrialDocument,
 };
 use super::earlier;
-use super::figure::{self, figure};
 use super::published;
 pub use super::sorted::{Made, PeerRecord, Sorted, sort};
+use crate::analysis::figure::{self, figure};
 use crate::analysis::{LEVEL, is_doubtful};
 use crate::exit::{Code, Outcome, Stop};
 use crate::store::{Header, Record};

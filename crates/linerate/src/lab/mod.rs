@@ -13,7 +13,6 @@ pub(crate) mod definition;
 mod difference;
 mod document;
 pub mod earlier;
-pub(crate) mod figure;
 pub mod judge;
 mod lanes;
 pub(crate) mod published;

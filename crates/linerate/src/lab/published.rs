@@ -3,9 +3,9 @@
 use linerate_model::lab::{Amount, Cell, Published, PublishedFigure, Response};
 
 use super::document::{DifferenceDocument, PublishedDocument, YoursDocument};
-use super::figure::{in_words, mean, s_per_gb_in_words};
 use super::judge::{Laid, without_factors};
 use super::sorted::Sorted;
+use crate::analysis::figure::{in_words, mean, s_per_gb_in_words};
 
 /// What must be said of the ratio to a published figure.
 pub(crate) const OTHER_HARDWARE: &str = "Others measured on other hardware, with other programs: a ratio says how far \

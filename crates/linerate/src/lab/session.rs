@@ -20,9 +20,9 @@ use linerate_stats::power::{blocks_for, detectable};
 use linerate_stats::{Random, Seed};
 
 use super::board::Board;
-use super::figure::{figure, in_words};
 use super::judge::{self, Laid};
 use super::resolve::{Resolver, changes};
+use crate::analysis::figure::{figure, in_words};
 use crate::analysis::{LEVEL, is_doubtful, settling_flag};
 use crate::ends::Ends;
 use crate::exit::{Code, Outcome, Stop};
@@ -481,7 +481,7 @@ impl<'a> Session<'a> {
 
     fn told(&self, sample: &Sample) -> Option<(Response, f64)> {
         let named = self.resolver.experiment.response.0.first().copied();
-        let response = named.unwrap_or_else(|| super::figure::own_response(sample));
+        let response = named.unwrap_or_else(|| crate::analysis::figure::own_response(sample));
         Some((response, figure(response, sample)?))
     }
 }

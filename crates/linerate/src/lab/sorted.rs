@@ -8,7 +8,7 @@ use linerate_model::ids::NicName;
 use linerate_model::lab::{Cell, Experiment, Response};
 use linerate_model::sample::Sample;
 
-use super::figure::{figure, own_response};
+use crate::analysis::figure::{figure, own_response};
 use crate::store::{Earlier, EarlierTrial, Record};
 
 /// The records of an experiment, sorted.

@@ -1,11 +1,11 @@
 //! What a person reads of an experiment.
 
 use super::difference::in_words as difference_in_words;
-use super::figure::{in_words, s_per_gb_in_words};
 use super::judge::{
     DifferenceDocument, LabDocument, PublishedDocument, ResponseDocument, TrialDocument,
 };
 use super::published::OTHER_HARDWARE;
+use crate::analysis::figure::{in_words, s_per_gb_in_words};
 use crate::report::flag_in_words;
 
 /// So many trials are named one by one.

@@ -2,26 +2,24 @@
 //! ends hold the same grid, what the work costs, and pictures.
 
 mod overhead;
-pub(crate) mod picture;
 
 use std::path::Path as FilePath;
 
 use linerate_model::plan::End;
-use linerate_model::sample::{
-    Checksum, Flag, GridPicture, GridRecord, Sample, SideSample, Vectors,
-};
-use linerate_model::units::BitRate;
-use linerate_model::workload::{Diffusion, Workload};
+use linerate_model::sample::{Checksum, Flag, Sample};
 use serde_json::{Map, Value, json};
 
-use super::document::{Measured, askers, real, result_of};
+use super::document::Measured;
 use super::placing::placement;
 use super::require::Requirements;
 use super::{announced, repeat, show, spec, text};
+use crate::analysis::diffusion::{EndFigures, figures, of, pictures, repetitions};
+use crate::analysis::operations::{real, result_of};
 use crate::cli::MeasureDiffusion;
 use crate::draw::fresh_token;
 use crate::exit::{Code, Outcome, Stop};
 use crate::interrupt::Interrupt;
+use crate::report::picture;
 use crate::say::Say;
 use crate::trial::open_path;
 pub(super) use overhead::Overhead;
@@ -83,98 +81,6 @@ pub(super) fn judge(sample: &Sample) -> Outcome<()> {
     .hint("`--data-check` tells the first byte that is wrong"))
 }
 
-/// What of a sample is a diffusion.
-fn of(sample: &Sample) -> Option<&Diffusion> {
-    match &sample.spec.workload {
-        Workload::Diffusion(diffusion) => Some(diffusion),
-        _ => None,
-    }
-}
-
-/// One end's row of the table.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct EndFigures {
-    /// From the start to the end of its last pair.
-    pub(super) real_s: f64,
-    /// Of all its data threads.
-    pub(super) user_s: f64,
-    pub(super) system_s: f64,
-    /// Time that it worked on the grids, of all pairs.
-    pub(super) work_s: f64,
-    /// What it made steps with.
-    vectors: Option<Vectors>,
-    /// Of each pair.
-    checksums: Vec<(u32, Checksum)>,
-}
-
-/// What a trial gave.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct Figures {
-    pub(super) local: EndFigures,
-    pub(super) remote: EndFigures,
-    /// Bytes that all pairs moved, both ways together.
-    bytes: u64,
-    /// How long that took the ends that ask.
-    pub(super) real_s: f64,
-}
-
-impl Figures {
-    /// Both ways and all pairs together.
-    pub(super) fn rate(&self) -> Option<BitRate> {
-        BitRate::from_f64(real(self.bytes) * 8.0 / self.real_s).filter(|_| self.real_s > 0.0)
-    }
-
-    /// Whether every pair's ends hold the same grid; none where an end does not tell.
-    fn is_same(&self) -> Option<bool> {
-        let (local, remote) = (&self.local.checksums, &self.remote.checksums);
-        (!local.is_empty() && local.len() == remote.len()).then_some(local == remote)
-    }
-}
-
-/// The figures of a trial of diffusion.
-pub(super) fn figures(sample: &Sample) -> Option<Figures> {
-    let buffer = of(sample)?.bytes.as_u64();
-    // A far end may claim any number.
-    let journeys = askers(sample)
-        .flat_map(|(side, _)| side.senders().filter_map(|flow| flow.grid.as_ref()))
-        .fold(0, |sum: u64, grid| sum.saturating_add(grid.repetitions));
-    let times = askers(sample).map(|(side, _)| end(side).real_s);
-    Some(Figures {
-        local: end(&sample.local),
-        remote: end(&sample.remote),
-        bytes: journeys.saturating_mul(buffer).saturating_mul(2),
-        real_s: times.fold(0.0, f64::max),
-    })
-}
-
-fn end(side: &SideSample) -> EndFigures {
-    let last = side.flows.iter().filter_map(|flow| flow.at_ns.last()).max();
-    let grids = |pick: fn(&GridRecord) -> f64| {
-        let grids = side.flows.iter().filter_map(|flow| flow.grid.as_ref());
-        grids.map(pick).sum::<f64>()
-    };
-    let known = side.flows.iter();
-    EndFigures {
-        real_s: last.copied().unwrap_or_default().as_secs_f64(),
-        user_s: side.cpu.threads_user_ns.as_secs_f64(),
-        system_s: side.cpu.threads_system_ns.as_secs_f64(),
-        work_s: grids(|grid| grid.work_ns.as_secs_f64()),
-        vectors: known.clone().find_map(|flow| flow.grid.as_ref()?.vectors),
-        checksums: known
-            .filter_map(|flow| Some((flow.flow, flow.grid.as_ref()?.checksum)))
-            .collect(),
-    }
-}
-
-/// The pictures of the first grid.
-fn pictures(sample: &Sample) -> &[GridPicture] {
-    let flows = sample.local.flows.iter().chain(&sample.remote.flows);
-    let mut grids = flows.filter_map(|flow| flow.grid.as_ref());
-    grids
-        .find(|grid| !grid.pictures.is_empty())
-        .map_or(&[], |grid| &grid.pictures)
-}
-
 /// The keys of the document that only this workload has.
 pub(super) fn keys(sample: &Sample, overhead: Option<&Overhead>) -> Map<String, Value> {
     let mut keys = Map::new();
@@ -215,13 +121,6 @@ fn end_value(end: &EndFigures) -> Value {
         "vectors": end.vectors,
         "checksums": checksums,
     })
-}
-
-/// How often every grid went there and back: the fewest of all pairs.
-fn repetitions(sample: &Sample) -> Option<u64> {
-    let flows = sample.local.flows.iter().chain(&sample.remote.flows);
-    let all = flows.filter_map(|flow| Some(flow.grid.as_ref()?.repetitions));
-    all.min()
 }
 
 /// The lines for a person.

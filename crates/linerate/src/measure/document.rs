@@ -23,6 +23,7 @@ use super::diffusion::{self, Overhead};
 use super::repeat::Repeats;
 use super::require::Judged;
 use super::verbs;
+use crate::analysis::operations::{askers, exchanged_rate, ops_per_s, real};
 use crate::analysis::{first_kept, rate_of, settling_flag};
 use crate::report::nulled;
 use crate::trial::{Path, PathView};
@@ -41,33 +42,6 @@ pub(super) struct Measured<'a> {
     pub(super) overhead: Option<Overhead>,
     /// What a program of others at the far end told of itself.
     pub(super) foreign: Option<Value>,
-}
-
-/// The figure that a trial is about: bit/s of bulk, operations a second of the others.
-pub(crate) fn result_of(sample: &Sample) -> Option<f64> {
-    if sample.spec.workload.is_bulk() {
-        rate_of(sample).map(BitRate::as_f64)
-    } else {
-        ops_per_s(sample)
-    }
-}
-
-/// The ends that ask: one, or both at once.
-pub(crate) fn askers(sample: &Sample) -> impl Iterator<Item = (&SideSample, &Operations)> {
-    [&sample.local, &sample.remote]
-        .into_iter()
-        .filter_map(|side| Some((side, side.operations.as_ref()?)))
-}
-
-/// Operations a second of all ends that ask.
-pub(crate) fn ops_per_s(sample: &Sample) -> Option<f64> {
-    let rates: Vec<f64> = askers(sample)
-        .filter(|(side, _)| side.elapsed_ns.as_u64() > 0)
-        .map(|(side, operations)| {
-            real(operations.completed) / side.began_for(&sample.spec).as_secs_f64()
-        })
-        .collect();
-    (!rates.is_empty()).then(|| rates.iter().sum())
 }
 
 impl<'a> Measured<'a> {
@@ -243,24 +217,6 @@ fn other_end(end: End) -> End {
         End::Local => End::Remote,
         End::Remote => End::Local,
     }
-}
-
-/// What an exchange moved both ways, over its time.
-pub(crate) fn exchanged_rate(sample: &Sample) -> Option<BitRate> {
-    if let Some(found) = diffusion::figures(sample) {
-        return found.rate();
-    }
-    let each = |workload: &Workload| match workload {
-        Workload::Rr(rr) => Some(rr.request_bytes.as_u64() + rr.response_bytes.as_u64()),
-        Workload::Transfer(transfer) => Some(transfer.bytes.as_u64().saturating_mul(2)),
-        _ => None,
-    };
-    BitRate::from_f64(ops_per_s(sample)? * real(each(&sample.spec.workload)?) * 8.0)
-}
-
-#[expect(clippy::cast_precision_loss, reason = "counts of a trial fit in 2^53")]
-pub(crate) fn real(count: u64) -> f64 {
-    count as f64
 }
 
 /// The document.

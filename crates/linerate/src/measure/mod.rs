@@ -25,10 +25,10 @@ use linerate_model::units::{BitRate, Nanoseconds};
 use linerate_model::workload::{DeviceChoice, TrialSpec, Verb};
 use linerate_traffic::http::Target;
 
-pub(crate) use document::{askers, exchanged_rate, ops_per_s, real};
 pub use placing::placement;
 pub use spec::stream as stream_spec;
 
+use crate::analysis::operations::result_of;
 use crate::cli::{
     FormatArg, MeasureAction, MeasureHttp, MeasureRdma, MeasureStream, MeasureUdp, PeerArgs,
     PeerOrForeign, TrialArgs, UntilArgs,
@@ -225,7 +225,7 @@ fn over_peer(
             requirements.see(&sample);
             Ok(sample)
         },
-        document::result_of,
+        result_of,
     )?;
     if telling.as_iperf3 {
         let document = iperf3_json(&Iperf3Run {
@@ -444,7 +444,7 @@ fn load(args: &MeasureHttp, say: &Say) -> Outcome<()> {
             requirements.see(&sample);
             Ok(sample)
         },
-        document::result_of,
+        result_of,
     )?;
     let told = serde_json::json!({
         "program": "HTTP server",

@@ -6,9 +6,9 @@ use linerate_stats::summary::{median, median_interval};
 use serde::Serialize;
 
 use crate::analysis::LEVEL;
+use crate::analysis::figure::{figure, in_words};
 use crate::cli::Requirement;
 use crate::exit::{Code, Outcome, Stop};
-use crate::lab::figure::{figure, in_words};
 
 /// What the trials say of a requirement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

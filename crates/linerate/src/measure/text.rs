@@ -10,11 +10,10 @@ use linerate_model::units::{BitRate, Bytes, Nanoseconds};
 use linerate_model::workload::Workload;
 use serde_json::Value;
 
-use super::document::{
-    MeasureDocument, Measured, askers, datagrams, ops_per_s, real, steps, warmup, whole_latency,
-};
+use super::document::{MeasureDocument, Measured, datagrams, steps, warmup, whole_latency};
 use super::repeat::Repeats;
 use super::{diffusion, verbs};
+use crate::analysis::operations::{askers, ops_per_s, real};
 
 /// More flows than these are told by their smallest, middle and largest.
 const FLOWS_SHOWN: usize = 16;

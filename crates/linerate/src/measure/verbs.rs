@@ -10,7 +10,8 @@ use linerate_model::units::{BitRate, Bytes, Nanoseconds};
 use linerate_model::workload::{Rdma, Service, Verbs, Workload};
 use serde_json::{Map, Value, json};
 
-use super::document::{askers, latency_value, real};
+use super::document::latency_value;
+use crate::analysis::operations::{askers, real};
 
 /// What only `rdma-*` has, of a sample of it.
 pub(super) fn rdma(sample: &Sample) -> Option<&Rdma> {

@@ -14,9 +14,9 @@ use super::lab_draw::{
     IN_BYTES, LINES_DRAWN, apart, draw, means_of, name, scale, short, spread, varied,
 };
 use crate::analysis::LEVEL;
-use crate::lab::figure::mean;
+use crate::analysis::figure::mean;
+use crate::analysis::operations::real;
 use crate::lab::judge::{LabDocument, ResponseDocument};
-use crate::measure::real;
 
 /// Pictures of curves.
 const CURVES_DRAWN: usize = 6;

@@ -7,7 +7,7 @@ use linerate_traffic::diffusion::film;
 
 use super::html::{escape, section};
 use super::lab_seen::{Grid, Seen};
-use crate::measure::diffusion::picture;
+use super::picture;
 
 /// Cells that are stepped for a page: some tenths of a second.
 const CELLS_STEPPED: u64 = 500_000_000;

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::html::{escape, section, table};
 use super::lab_draw::{ROW, draw, means_of, name, rows, scale, short, varied};
-use crate::lab::figure::in_words;
+use crate::analysis::figure::in_words;
 use crate::lab::judge::{CellDocument, LabDocument, ResponseDocument};
 
 /// Rows and columns that a grid may have.

@@ -15,9 +15,9 @@ use linerate_model::workload::{Diffusion, Workload};
 
 use super::lab_course::Course;
 use super::lab_sizes::{OfSize, of_sizes};
+use crate::analysis::figure::times;
 use crate::analysis::first_kept;
-use crate::lab::figure::times;
-use crate::measure::{askers, real};
+use crate::analysis::operations::{askers, real};
 use crate::store::Record;
 
 /// More points of one trial than these say nothing more in a picture.

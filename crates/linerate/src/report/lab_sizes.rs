@@ -15,9 +15,9 @@ use super::html::{escape, section, table};
 use super::lab_charts::{Combination, combinations};
 use super::lab_draw::{COLOURS, IN_BYTES, LINES_DRAWN, apart, draw, short, spread};
 use super::lab_seen::Seen;
-use crate::lab::figure::in_words;
+use crate::analysis::figure::in_words;
+use crate::analysis::operations::{askers, real};
 use crate::lab::judge::LabDocument;
-use crate::measure::{askers, real};
 
 /// More rows than these are not written: those of the combinations that are drawn are.
 const ROWS_MAX: usize = 2_000;

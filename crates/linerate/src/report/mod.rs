@@ -42,6 +42,7 @@ mod map_svg;
 mod map_text;
 mod map_watch;
 pub mod page;
+pub(crate) mod picture;
 mod sections;
 mod served;
 mod text;

@@ -8,7 +8,7 @@ use linerate_model::units::Nanoseconds;
 use super::figures::flag;
 use super::html::{escape, growing_table, table};
 use super::page::{Reach, shell_with};
-use crate::lab::figure::in_words;
+use crate::analysis::figure::in_words;
 use crate::moment::utc;
 use crate::progress::{Progress, Tried};
 use crate::runs::{Listed, RunsDocument, State};

@@ -7,8 +7,9 @@ use linerate_stats::{Random, Seed};
 use serde::Serialize;
 
 use super::super::repeat::keep_nearest;
-use super::{EndFigures, Figures, figures, seconds};
+use super::seconds;
 use crate::analysis::LEVEL;
+use crate::analysis::diffusion::{EndFigures, Figures, figures};
 use crate::draw::fresh_seed;
 use crate::exit::{Code, Outcome, Stop};
 

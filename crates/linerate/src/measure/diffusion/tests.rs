@@ -1,8 +1,9 @@
 //! Documents and texts of made samples, held against the schema that people read them by.
 
 use linerate_model::build;
-use linerate_model::sample::Operations;
+use linerate_model::sample::{GridPicture, GridRecord, Operations, Vectors};
 use linerate_model::units::{Bytes, Nanoseconds};
+use linerate_model::workload::{Diffusion, Workload};
 use linerate_traffic::TrafficError;
 use serde_json::json;
 

@@ -9,9 +9,9 @@ use linerate_stats::effect::paired_relative;
 use linerate_stats::summary::{mean, median};
 use serde::Serialize;
 
-use super::super::document::real;
 use super::{PLAIN, Way};
 use crate::analysis::LEVEL;
+use crate::analysis::operations::real;
 
 /// At least this share uncopied, and the copy was avoided: the first sends of a connection may be copied
 /// while its socket is being set up.

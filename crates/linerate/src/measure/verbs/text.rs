@@ -6,8 +6,8 @@ use linerate_model::sample::{Sample, SideSample};
 use linerate_model::units::{BitRate, Ratio};
 use linerate_model::workload::Rdma;
 
-use super::super::document::{askers, real};
 use super::{Datagrams, Size, moved, records, sides, sizes};
+use crate::analysis::operations::{askers, real};
 
 /// Counters that are shown of each end.
 const COUNTERS_SHOWN: usize = 24;

@@ -9,7 +9,7 @@ use linerate_host::regular_file;
 use linerate_model::sample::GridPicture;
 use serde_json::{Value, json};
 
-use super::super::document::real;
+use crate::analysis::operations::real;
 use crate::exit::{Outcome, Stop};
 
 /// The side of a block in pixels.
@@ -35,7 +35,7 @@ const SCALE: [[u32; 3]; 5] = [
 const DASHES: [&str; 3] = ["none", "7 4", "2 3"];
 
 /// As JSON: the means as rows, and the cells of the middle row.
-pub(super) fn value(picture: &GridPicture) -> Value {
+pub(crate) fn value(picture: &GridPicture) -> Value {
     let row = |row: &[u32]| -> Vec<f64> { row.iter().map(|mean| heat(*mean)).collect() };
     let rows = picture.means.chunks(picture.blocks.max(1) as usize);
     json!({
@@ -51,7 +51,7 @@ fn heat(hundredths: u32) -> f64 {
 }
 
 /// Writes all pictures into `folder`.
-pub(super) fn write(folder: &Path, pictures: &[GridPicture]) -> Outcome<()> {
+pub(crate) fn write(folder: &Path, pictures: &[GridPicture]) -> Outcome<()> {
     fs::create_dir_all(folder)
         .map_err(|error| Stop::io(format!("make {}", folder.display()), error))?;
     let file = |name: &str, text: &str| {

@@ -8,8 +8,8 @@ use linerate_model::units::{BitRate, Nanoseconds};
 use linerate_model::workload::Workload;
 use linerate_stats::summary;
 
-use crate::analysis::rate_of;
-use crate::measure::{askers, exchanged_rate, ops_per_s, real};
+use super::operations::{askers, exchanged_rate, ops_per_s, real};
+use super::rate_of;
 
 /// What a workload is about.
 pub(crate) fn own_response(sample: &Sample) -> Response {

@@ -21,7 +21,6 @@ use crate::exit::{Code, Outcome, Stop};
 use crate::intent;
 use crate::interrupt::Interrupt;
 use crate::lab;
-use crate::measure::{placement, stream_spec};
 use crate::prove::{Budget, Options, Session, Source};
 use crate::recover::recover_first_with;
 use crate::report;
@@ -30,6 +29,7 @@ use crate::say::{Format, Say};
 use crate::serve;
 use crate::store::{self, Header, Run, run_folder};
 use crate::trial::{Path, copy_bandwidth, open_path};
+use crate::trial_spec::{self, placement};
 use crate::words::seconds_in_words;
 
 /// Where runs and journals are kept. Root takes no folder from the environment, which may be that of the user who became
@@ -141,7 +141,7 @@ fn weigh(
         let why = "what is judged is what is recorded: `--no-record` is for `measure`";
         return Err(Stop::new(Code::Usage, why));
     }
-    let mut spec = stream_spec(&args.stream, None, Nanoseconds::from_millis(1_000))?;
+    let mut spec = trial_spec::stream(&args.stream, None, Nanoseconds::from_millis(1_000))?;
     if args.rr {
         spec.workload = Workload::Rr(Rr {
             request_bytes: Bytes::new(1),

@@ -28,7 +28,7 @@ use crate::peer::{PeerAddress, reply_from};
 use crate::report::doctor::{Visit, doctor_json, doctor_junit, doctor_sarif, doctor_text};
 use crate::report::{self, fill, flat};
 use crate::store::{self, Header, Record, StoredRun};
-use crate::{analysis, intent, lab};
+use crate::{analysis, experiment, intent};
 
 pub use edits::facts;
 
@@ -145,8 +145,8 @@ pub fn iperf3(bytes: &[u8]) {
 /// A plan file; and the way there from other settings and back, which must end where it began.
 pub fn plan(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
-    if let Ok(experiment) = lab::definition::parse(&text) {
-        let laid = lab::judge::laid(&experiment, &[]);
+    if let Ok(experiment) = experiment::definition::parse(&text) {
+        let laid = experiment::judge::laid(&experiment, &[]);
         let _ = laid.map(|laid| laid.confounding(&experiment));
         assert_eq!(experiment.quick().check(), Ok(()), "the short form is none");
     }
@@ -220,7 +220,7 @@ fn show_run(records: Vec<Record>, torn: bool) {
     let document = analysis::document(&header, &records);
     let _ = report::render_text(&document, 80, true);
     let _ = serde_json::to_value(&document);
-    if let Ok(document) = lab::judge::document(&header, &records) {
+    if let Ok(document) = experiment::judge::document(&header, &records) {
         let _ = serde_json::to_value(&document);
         let _ = report::lab_page(&document, &header, &report::Seen::of(&records));
     }

@@ -19,6 +19,7 @@ pub mod doctor;
 mod draw;
 pub mod ends;
 pub mod exit;
+pub mod experiment;
 pub mod export;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz;
@@ -56,6 +57,7 @@ pub mod station;
 pub mod store;
 pub mod testbed;
 pub mod trial;
+pub mod trial_spec;
 pub mod tune;
 mod visible;
 pub mod watched;

@@ -8,7 +8,7 @@ use linerate_model::sample::{Flag, Sample};
 
 use crate::analysis::figure::{self, figure, in_words, own_response};
 use crate::exit::Outcome;
-use crate::lab::judge;
+use crate::experiment::judge;
 use crate::store::{self, Header, Place, Record, Records, RunKind};
 
 /// So many of the latest trials are shown.

@@ -6,7 +6,7 @@ use linerate_model::prove::ProveDocument;
 
 use crate::exit::{Code, Outcome, Stop};
 use crate::store::{self, StoredRun};
-use crate::{analysis, lab, report};
+use crate::{analysis, experiment, lab, report};
 
 /// What a run of `prove` says.
 pub(crate) fn document_of(stored: &StoredRun) -> ProveDocument {
@@ -27,7 +27,7 @@ pub(crate) fn data_of(stored: &StoredRun, document: &ProveDocument) -> Outcome<r
 pub(crate) fn page_of(folder: &FilePath) -> Outcome<String> {
     if lab::is_lab(folder)? {
         let (stored, seen) = lab::read_run(folder)?;
-        let mut document = lab::judge::document(&stored.header, &stored.records)?;
+        let mut document = experiment::judge::document(&stored.header, &stored.records)?;
         document.run = Some(folder.display().to_string());
         return Ok(report::lab_page(&document, &stored.header, &seen));
     }

@@ -2,10 +2,10 @@
 
 use linerate_model::lab::{Cell, Experiment, Response};
 
-use super::judge::Laid;
-use super::sorted::Sorted;
 use super::text::table;
 use crate::analysis::figure::{in_words, mean};
+use crate::experiment::judge::Laid;
+use crate::experiment::judge::Sorted;
 
 /// What each combination has told of the figure that decides.
 pub(super) struct Board {
@@ -107,9 +107,9 @@ impl Row {
 
 #[cfg(test)]
 mod tests {
-    use super::super::definition::parse;
-    use super::super::judge::laid;
     use super::*;
+    use crate::experiment::definition::parse;
+    use crate::experiment::judge::laid;
 
     const FILE: &str = "title = \"one\"\nworkload = \"stream\"\n\
         [[factors]]\noption = \"flows\"\nlevels = [1, 2, 4, 8]\n[design]\nrepeats = 4\n";

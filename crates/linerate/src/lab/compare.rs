@@ -7,10 +7,10 @@ use linerate_model::lab::{Cell, Response};
 use linerate_stats::effect::unpaired_relative;
 use serde::Serialize;
 
-use super::judge::{self, Sorted};
 use crate::analysis::LEVEL;
 use crate::analysis::figure::{figure, in_words, mean};
 use crate::exit::{Code, Outcome, Stop};
+use crate::experiment::judge::{self, Sorted};
 use crate::say::{Format, Say};
 use crate::store;
 
@@ -81,7 +81,7 @@ impl Verdict {
 pub(crate) fn run(before: &FilePath, after: &FilePath, margin: f64, say: &Say) -> Outcome<()> {
     let stored = [store::read(before)?, store::read(after)?];
     for run in &stored {
-        super::experiment_of(run)?;
+        crate::experiment::experiment_of(run)?;
     }
     let sorted = |run: usize| judge::sort(&stored[run].records);
     let (Some(old), Some(new)) = (sorted(0), sorted(1)) else {

@@ -1,24 +1,13 @@
 //! `linerate lab`: designed experiments.
 //!
-//! `definition` reads the file of an experiment, `resolve` makes of a combination of levels the trials and settings
-//! it stands for, `session` runs them in randomised blocks, `judge` makes of the record what is printed as JSON,
-//! `text` what a person reads, `board` the table while it runs. `lanes` are the paths to the peer and to other hosts that
-//! are levels, `earlier` the runs that are, `published` what others measured, `difference` what one level takes longer
-//! than another. `compare` holds two runs against each other.
+//! `session` runs an experiment in randomised blocks, `text` writes what a person reads, `board` the table while it runs.
+//! `lanes` are the paths to the peer and to other hosts that are levels. `compare` holds two runs against each other.
+//! What an experiment is, and what its record says, is in [`crate::experiment`].
 
 mod board;
-mod bound;
 pub(crate) mod compare;
-pub(crate) mod definition;
-mod difference;
-mod document;
-pub mod earlier;
-pub mod judge;
 mod lanes;
-pub(crate) mod published;
-pub mod resolve;
 pub mod session;
-mod sorted;
 mod text;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,16 +22,14 @@ use linerate_model::shell::{quoted, quoted_path};
 use linerate_model::units::BitRate;
 use linerate_testbed::{Netns, Stage, TunnelEnd};
 
-use self::definition::Definition;
-#[cfg(test)]
-pub(crate) use self::definition::parse;
-pub(crate) use self::difference::in_words as difference_in_words;
 use self::lanes::Lanes;
-use self::resolve::Resolver;
 use self::session::{Asked, Session};
 use crate::cli::{LabAction, LabRunArgs, LabStep, PeerArgs};
 use crate::draw::fresh_seed;
 use crate::exit::{Code, Outcome, Stop};
+use crate::experiment::definition::{self, Definition};
+use crate::experiment::resolve::Resolver;
+use crate::experiment::{earlier, experiment_of, judge};
 use crate::interrupt::Interrupt;
 use crate::moment::now_unix_s;
 use crate::peer::PeerAddress;
@@ -480,22 +467,6 @@ fn resume(
         .map_err(|stop| resumable(stop, folder, header, experiment))?;
     lanes.leave()?;
     show(folder, Some(&folder.join(PAGE)), say)
-}
-
-/// The experiment of a run.
-pub(crate) fn experiment_of(stored: &StoredRun) -> Outcome<(&Experiment, bool)> {
-    let lab = stored.records.iter().find_map(|record| match record {
-        Record::Lab {
-            experiment,
-            include_way_in,
-            ..
-        } => Some((&**experiment, *include_way_in)),
-        _ => None,
-    });
-    lab.ok_or_else(|| {
-        let why = format!("{} is no run of an experiment", stored.folder.display());
-        Stop::new(Code::BadInput, why).hint("`linerate report` shows runs of `prove` and `demo`")
-    })
 }
 
 /// Whether an experiment makes its own two hosts.

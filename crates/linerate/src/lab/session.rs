@@ -20,12 +20,12 @@ use linerate_stats::power::{blocks_for, detectable};
 use linerate_stats::{Random, Seed};
 
 use super::board::Board;
-use super::judge::{self, Laid};
-use super::resolve::{Resolver, changes};
 use crate::analysis::figure::{figure, in_words};
 use crate::analysis::{LEVEL, is_doubtful, settling_flag};
 use crate::ends::Ends;
 use crate::exit::{Code, Outcome, Stop};
+use crate::experiment::judge::{self, Laid};
+use crate::experiment::resolve::{Resolver, changes};
 use crate::say::Say;
 use crate::stack::{ChangeStack, RECOVER, moved_in_words};
 use crate::store::{Log, Record};

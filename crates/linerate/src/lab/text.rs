@@ -1,11 +1,11 @@
 //! What a person reads of an experiment.
 
-use super::difference::in_words as difference_in_words;
-use super::judge::{
+use crate::analysis::figure::{in_words, s_per_gb_in_words};
+use crate::experiment::difference::in_words as difference_in_words;
+use crate::experiment::judge::{
     DifferenceDocument, LabDocument, PublishedDocument, ResponseDocument, TrialDocument,
 };
-use super::published::OTHER_HARDWARE;
-use crate::analysis::figure::{in_words, s_per_gb_in_words};
+use crate::experiment::published::OTHER_HARDWARE;
 use crate::report::flag_in_words;
 
 /// So many trials are named one by one.
@@ -325,7 +325,7 @@ fn flags(document: &LabDocument) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lab::judge;
+    use crate::experiment::judge;
     use crate::measure::fitting::assert_fits;
     use crate::store::made_up;
 

@@ -10,9 +10,8 @@ use linerate_model::sample::{Checksum, Flag, Sample};
 use serde_json::{Map, Value, json};
 
 use super::document::Measured;
-use super::placing::placement;
 use super::require::Requirements;
-use super::{announced, repeat, show, spec, text};
+use super::{announced, repeat, show, text};
 use crate::analysis::diffusion::{EndFigures, figures, of, pictures, repetitions};
 use crate::analysis::operations::{real, result_of};
 use crate::cli::MeasureDiffusion;
@@ -22,12 +21,13 @@ use crate::interrupt::Interrupt;
 use crate::report::picture;
 use crate::say::Say;
 use crate::trial::open_path;
+use crate::trial_spec::{self, placement};
 pub(super) use overhead::Overhead;
 
 /// Carries it out.
 pub(super) fn run(args: &MeasureDiffusion, state: &FilePath, say: &Say) -> Outcome<()> {
     // What contradicts itself is said before anybody is called.
-    let mut spec = spec::diffusion(args)?;
+    let mut spec = trial_spec::diffusion(args)?;
     let interrupt = Interrupt::listen()?;
     let mut path = open_path(&args.peer, state, &interrupt)?;
     spec.placement = placement(&args.trial, &spec, path.view())?;

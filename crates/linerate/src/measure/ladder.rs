@@ -19,7 +19,6 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::document::{self, Measured};
-use super::{placement, spec};
 use crate::cli::{MeasureStream, ReceiveArg, SendArg};
 use crate::draw::{fresh_seed, fresh_token};
 use crate::exit::{Code, Outcome, Stop};
@@ -27,6 +26,7 @@ use crate::interrupt::Interrupt;
 use crate::peer::PeerAddress;
 use crate::say::{Format, Say};
 use crate::trial::{Path, open_path};
+use crate::trial_spec::{self, placement};
 use crate::words::seconds_in_words;
 use rung::{RatioToPlain, Rung, Trial};
 
@@ -100,7 +100,7 @@ pub(super) fn run(args: &MeasureStream, state: &FilePath, say: &Say) -> Outcome<
     let Some(peer) = args.peer.peer() else {
         return Err(Stop::new(Code::Usage, "`--ladder` needs a peer of ours"));
     };
-    let mut asked = spec::stream(&args.stream, args.bytes, TIME)?;
+    let mut asked = trial_spec::stream(&args.stream, args.bytes, TIME)?;
     let interrupt = Interrupt::listen()?;
     let mut path = open_path(&peer, state, &interrupt)?;
     asked.placement = placement(&args.stream.trial, &asked, path.view())?;

@@ -1,6 +1,6 @@
 //! `linerate measure`: one measurement, with its ceiling, its cost and what limited it.
 //!
-//! `spec` says what the command line asks for, `repeat` how often, `document` makes of the record what is
+//! [`crate::trial_spec`] says what the command line asks for, `repeat` how often, `document` makes of the record what is
 //! printed as JSON, `text` what a person reads. `ladder` is many measurements side by side.
 
 pub(crate) mod diffusion;
@@ -8,30 +8,23 @@ mod document;
 #[cfg(test)]
 pub(crate) mod fitting;
 mod ladder;
-mod placing;
 mod repeat;
 mod require;
-mod spec;
 mod text;
 mod verbs;
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path as FilePath;
 
-use linerate_model::host::Host;
-use linerate_model::ids::NicName;
 use linerate_model::sample::{Flag, Sample, SideSample};
 use linerate_model::units::{BitRate, Nanoseconds};
-use linerate_model::workload::{DeviceChoice, TrialSpec, Verb};
+use linerate_model::workload::{TrialSpec, Verb};
 use linerate_traffic::http::Target;
-
-pub use placing::placement;
-pub use spec::stream as stream_spec;
 
 use crate::analysis::operations::result_of;
 use crate::cli::{
-    FormatArg, MeasureAction, MeasureHttp, MeasureRdma, MeasureStream, MeasureUdp, PeerArgs,
-    PeerOrForeign, TrialArgs, UntilArgs,
+    FormatArg, MeasureAction, MeasureHttp, MeasureRdma, MeasureStream, PeerArgs, PeerOrForeign,
+    TrialArgs, UntilArgs,
 };
 use crate::draw::fresh_token;
 use crate::exit::{Code, Outcome, Stop, traffic_failure};
@@ -41,9 +34,9 @@ use crate::moment::now_unix_s;
 use crate::record::record;
 use crate::say::{Format, Say};
 use crate::trial::{Path, PathView, copy_bandwidth, open_path, source_towards};
+use crate::trial_spec::{self, placement, placement_alone, rdma_over, udp_over};
 use crate::words::seconds_in_words;
 use document::Measured;
-use placing::placement_alone;
 use require::{Judged, Requirements};
 
 /// The port of an iperf3 server.
@@ -76,23 +69,23 @@ pub fn run(action: &MeasureAction, format: FormatArg, state: &FilePath, say: &Sa
     match action {
         MeasureAction::Stream(args) => stream(args, state, telling),
         MeasureAction::Rr(args) => {
-            let asked = spec::rr(args)?;
+            let asked = trial_spec::rr(args)?;
             let ask = |_: PathView<'_>| Ok(asked);
             over_peer(&args.peer, &args.trial, &args.until, state, telling, ask)
         }
         MeasureAction::Pingpong(args) => {
-            let asked = spec::pingpong(args)?;
+            let asked = trial_spec::pingpong(args)?;
             let ask = |_: PathView<'_>| Ok(asked);
             over_peer(&args.peer, &args.trial, &once, state, telling, ask)
         }
         MeasureAction::Transfer(args) => {
-            let asked = spec::transfer(args)?;
+            let asked = trial_spec::transfer(args)?;
             let ask = |_: PathView<'_>| Ok(asked);
             over_peer(&args.peer, &args.trial, &args.until, state, telling, ask)
         }
         MeasureAction::Diffusion(args) => diffusion::run(args, state, telling.say),
         MeasureAction::Udp(args) => {
-            let asked = spec::udp(args, None, false)?;
+            let asked = trial_spec::udp(args, None, false)?;
             match args.peer.peer() {
                 Some(peer) => {
                     let ask = |path: PathView<'_>| udp_over(args, path);
@@ -112,7 +105,7 @@ pub fn run(action: &MeasureAction, format: FormatArg, state: &FilePath, say: &Sa
 /// A stream, or every way into and out of the kernel side by side.
 fn stream(args: &MeasureStream, state: &FilePath, telling: Telling<'_>) -> Outcome<()> {
     let usage = |why: &str| Err(Stop::new(Code::Usage, why));
-    let asked = spec::measure_stream(args)?;
+    let asked = trial_spec::measure_stream(args)?;
     if args.ladder.ladder {
         if telling.as_iperf3 {
             return usage("`--ladder` is no test of iperf3's: it can be printed as text or json");
@@ -138,55 +131,9 @@ fn stream(args: &MeasureStream, state: &FilePath, telling: Telling<'_>) -> Outco
 /// The verbs themselves.
 fn rdma(args: &MeasureRdma, verb: Verb, state: &FilePath, telling: Telling<'_>) -> Outcome<()> {
     // What contradicts itself is said before anybody is called.
-    spec::rdma(args, verb, None)?;
+    trial_spec::rdma(args, verb, None)?;
     let ask = |path: PathView<'_>| rdma_over(args, verb, path);
     over_peer(&args.peer, &args.trial, &args.until, state, telling, ask)
-}
-
-/// The smaller MTU of both ends' ports, when both are known.
-fn path_mtu(args: &MeasureRdma, path: PathView<'_>) -> Option<u32> {
-    let verbs = args.verbs.verbs(args.service.into(), 1);
-    let mtu = |host: &Host, nic: &NicName, choice: &DeviceChoice| {
-        let (_, port) = host.rdma_port(nic, choice)?;
-        u32::try_from(port.mtu_active.get()?.as_u64()).ok()
-    };
-    let here = mtu(path.local, path.local_nic, &verbs.local)?;
-    let there = mtu(path.remote, path.remote_nic, &verbs.remote)?;
-    Some(here.min(there))
-}
-
-/// Datagrams that fill the frames of the path.
-fn udp_over(args: &MeasureUdp, path: PathView<'_>) -> Outcome<TrialSpec> {
-    let mtu = (path.local.nic(path.local_nic)).and_then(|nic| nic.mtu.get());
-    spec::udp(args, mtu, path.ipv6)
-}
-
-/// The trial that `action` asks for between two ends of ours, placed; none where it asks for something else than one
-/// trial between them.
-pub fn trial_of(action: &MeasureAction, path: PathView<'_>) -> Outcome<Option<TrialSpec>> {
-    let (trial, spec) = match action {
-        MeasureAction::Stream(args) if args.ladder.ladder || args.preload.is_some() => {
-            return Ok(None);
-        }
-        MeasureAction::Stream(args) => (&args.stream.trial, spec::measure_stream(args)?),
-        MeasureAction::Rr(args) => (&args.trial, spec::rr(args)?),
-        MeasureAction::Pingpong(args) => (&args.trial, spec::pingpong(args)?),
-        MeasureAction::Transfer(args) => (&args.trial, spec::transfer(args)?),
-        MeasureAction::Diffusion(args) if args.overhead.is_some() => return Ok(None),
-        MeasureAction::Diffusion(args) => (&args.trial, spec::diffusion(args)?),
-        MeasureAction::Udp(args) => (&args.trial, udp_over(args, path)?),
-        MeasureAction::Http(args) => (&args.trial, spec::http(args, &args.path)?),
-        MeasureAction::RdmaWrite(args) => (&args.trial, rdma_over(args, Verb::Write, path)?),
-        MeasureAction::RdmaRead(args) => (&args.trial, rdma_over(args, Verb::Read, path)?),
-        MeasureAction::RdmaSend(args) => (&args.trial, rdma_over(args, Verb::Send, path)?),
-        MeasureAction::RdmaAtomic(args) => (&args.trial, rdma_over(args, Verb::Atomic, path)?),
-    };
-    let placement = placement(trial, &spec, path)?;
-    Ok(Some(TrialSpec { placement, ..spec }))
-}
-
-fn rdma_over(args: &MeasureRdma, verb: Verb, path: PathView<'_>) -> Outcome<TrialSpec> {
-    spec::rdma(args, verb, path_mtu(args, path))
 }
 
 /// A measurement between two ends of ours.
@@ -397,7 +344,7 @@ fn http(args: &MeasureHttp, state: &FilePath, telling: Telling<'_>) -> Outcome<(
         address: args.address,
         port: None,
     };
-    let asked = spec::http(args, &args.path)?;
+    let asked = trial_spec::http(args, &args.path)?;
     let ask = |_: PathView<'_>| Ok(asked);
     over_peer(&peer, &args.trial, &args.until, state, telling, ask)
 }
@@ -412,7 +359,7 @@ fn load(args: &MeasureHttp, say: &Say) -> Outcome<()> {
     }
     let (target, path) =
         Target::parse(&args.target).map_err(|error| Stop::from(traffic_failure(&error)))?;
-    let mut spec = spec::http(args, &path)?;
+    let mut spec = trial_spec::http(args, &path)?;
     spec.placement = placement_alone(&args.trial, &spec, target.address)?;
     let interrupt = Interrupt::listen()?;
     say.note(&format!(

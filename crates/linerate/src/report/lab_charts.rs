@@ -12,7 +12,7 @@ use super::lab_course;
 use super::lab_draw::{draw, name, rows, short, spread, varied};
 use super::lab_seen::{EndOfTrial, KINDS, QUANTILES, Seen, Times, Trial, bin_s, moved_unit};
 use crate::analysis::operations::real;
-use crate::lab::judge::LabDocument;
+use crate::experiment::judge::LabDocument;
 use crate::words::count;
 
 /// Pictures of what moved within trials, and trials in each.

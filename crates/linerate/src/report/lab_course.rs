@@ -12,7 +12,7 @@ use super::lab_charts::{Combination, POINTS_MIN, SHARE_DRAWN, some_with};
 use super::lab_draw::{draw, rows, short};
 use super::lab_seen::{COUNTED_MIN_S, KINDS, Trial, shares};
 use crate::analysis::operations::real;
-use crate::lab::judge::LabDocument;
+use crate::experiment::judge::LabDocument;
 use crate::words::count;
 
 /// CPUs of each end of a trial whose course is kept: the busiest.

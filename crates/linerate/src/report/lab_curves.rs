@@ -16,7 +16,7 @@ use super::lab_draw::{
 use crate::analysis::LEVEL;
 use crate::analysis::figure::mean;
 use crate::analysis::operations::real;
-use crate::lab::judge::{LabDocument, ResponseDocument};
+use crate::experiment::judge::{LabDocument, ResponseDocument};
 
 /// Pictures of curves.
 const CURVES_DRAWN: usize = 6;

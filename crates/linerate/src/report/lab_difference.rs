@@ -7,8 +7,8 @@ use super::html::{escape, section, table};
 use super::lab_curves::{Told, What, curves};
 use super::lab_draw::{SECONDS_PER_GB, varied};
 use crate::analysis::figure::s_per_gb_in_words;
-use crate::lab::difference_in_words;
-use crate::lab::judge::{DifferenceDocument, LabDocument};
+use crate::experiment::difference::in_words as difference_in_words;
+use crate::experiment::judge::{DifferenceDocument, LabDocument};
 
 /// The difference that the experiment asks for; nothing where it asks for none.
 pub(super) fn difference(document: &LabDocument, drawn: &mut Vec<Value>) -> String {

@@ -5,7 +5,7 @@ use linerate_model::lab::{Response, Unit};
 use serde_json::{Value, json};
 
 use super::html::chart;
-use crate::lab::judge::{LabDocument, ResponseDocument};
+use crate::experiment::judge::{LabDocument, ResponseDocument};
 
 /// Room for a row of a picture.
 pub(super) const ROW: usize = 34;

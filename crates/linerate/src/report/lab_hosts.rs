@@ -19,8 +19,8 @@ use super::html::{code, escape, section, table};
 use super::lab_draw::{name, varied};
 use super::lab_seen::{EarlierHosts, Seen};
 use crate::analysis::moved_settings;
-use crate::lab::judge::{CellDocument, LabDocument};
-use crate::lab::resolve::{Resolver, Wanted};
+use crate::experiment::judge::{CellDocument, LabDocument};
+use crate::experiment::resolve::{Resolver, Wanted};
 use crate::store::Header;
 use crate::trial::PathView;
 use crate::words::count;
@@ -467,7 +467,7 @@ mod tests {
     use linerate_model::known::Known;
 
     use super::*;
-    use crate::lab::judge;
+    use crate::experiment::judge;
     use crate::store::{Earlier, Record, made_up};
 
     fn seen(records: &[Record]) -> Seen {
@@ -515,7 +515,9 @@ mod tests {
         };
         vec![
             Record::Lab {
-                experiment: Box::new(crate::lab::parse(text).expect("a sound experiment")),
+                experiment: Box::new(
+                    crate::experiment::definition::parse(text).expect("a sound experiment"),
+                ),
                 include_way_in: false,
                 own_hosts: false,
             },

@@ -11,7 +11,7 @@ use super::lab_draw::{name, varied};
 use super::lab_seen::{EndOfTrial, Seen, Trial, set};
 use super::map_svg::{HotPath, Layout, MapEnd, host_map_svg};
 use crate::analysis::operations::real;
-use crate::lab::judge::LabDocument;
+use crate::experiment::judge::LabDocument;
 use crate::store::Header;
 
 /// Interrupts that are a smaller share than this of all on the path are not drawn.

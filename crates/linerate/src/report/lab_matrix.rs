@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::html::{escape, section, table};
 use super::lab_draw::{ROW, draw, means_of, name, rows, scale, short, varied};
 use crate::analysis::figure::in_words;
-use crate::lab::judge::{CellDocument, LabDocument, ResponseDocument};
+use crate::experiment::judge::{CellDocument, LabDocument, ResponseDocument};
 
 /// Rows and columns that a grid may have.
 const ROWS_DRAWN: usize = 48;

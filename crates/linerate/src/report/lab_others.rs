@@ -1,8 +1,8 @@
 //! Of the page of an experiment: what others published beside one's own figures, and the other hosts that are levels.
 
 use super::html::{escape, section, table};
-use crate::lab::judge::LabDocument;
-use crate::lab::published::OTHER_HARDWARE;
+use crate::experiment::judge::LabDocument;
+use crate::experiment::published::OTHER_HARDWARE;
 
 /// The table of published figures; nothing where the experiment has none.
 pub(super) fn published(document: &LabDocument) -> String {

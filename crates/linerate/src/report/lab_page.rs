@@ -13,7 +13,7 @@ use super::{
     lab_charts, lab_curves, lab_difference, lab_grid, lab_hosts, lab_map, lab_matrix, lab_sizes,
 };
 use crate::analysis::figure::in_words;
-use crate::lab::judge::{EffectDocument, LabDocument, ResponseDocument};
+use crate::experiment::judge::{EffectDocument, LabDocument, ResponseDocument};
 use crate::store::Header;
 use crate::words::count;
 

@@ -17,7 +17,7 @@ use super::lab_draw::{COLOURS, IN_BYTES, LINES_DRAWN, apart, draw, short, spread
 use super::lab_seen::Seen;
 use crate::analysis::figure::in_words;
 use crate::analysis::operations::{askers, real};
-use crate::lab::judge::LabDocument;
+use crate::experiment::judge::LabDocument;
 
 /// More rows than these are not written: those of the combinations that are drawn are.
 const ROWS_MAX: usize = 2_000;

@@ -115,7 +115,7 @@ pub(crate) fn experiment(name: &str) -> Vec<Record> {
     let text = format!(
         "title = \"t\"\nworkload = \"stream\"\n[[factors]]\nname = {name}\noption = \"flows\"\nlevels = [1, 12]\n"
     );
-    let experiment = crate::lab::parse(&text).expect("a sound experiment");
+    let experiment = crate::experiment::definition::parse(&text).expect("a sound experiment");
     let cell = |block, level, samples: Vec<Box<Sample>>, why: Option<&str>| Record::Cell {
         block,
         levels: vec![level],
@@ -145,8 +145,8 @@ pub(crate) fn experiment(name: &str) -> Vec<Record> {
 /// 0.2 s for each GB, and over verbs the kernel has nothing to do.
 pub(crate) fn tcp_vs_rdma() -> Vec<Record> {
     let text = include_str!("../../experiments/tcp-vs-rdma.toml");
-    let experiment = crate::lab::parse(text).expect("a sound experiment");
-    let laid = crate::lab::judge::laid(&experiment, &[]).expect("a sound design");
+    let experiment = crate::experiment::definition::parse(text).expect("a sound experiment");
+    let laid = crate::experiment::judge::laid(&experiment, &[]).expect("a sound design");
     let mut records = vec![
         Record::Lab {
             experiment: Box::new(experiment),

@@ -6,8 +6,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use linerate::exit::{Code, Outcome};
-use linerate::lab::judge::{self, EffectDocument, LabDocument};
-use linerate::lab::resolve::Resolver;
+use linerate::experiment::judge::{self, EffectDocument, LabDocument};
+use linerate::experiment::resolve::Resolver;
 use linerate::lab::session::{Asked, Session};
 use linerate::say::{Format, Say};
 use linerate::store::{self, Log, Record};

@@ -1,6 +1,6 @@
 //! Designed experiments between simulated hosts: what one level takes longer than the other, against known truth.
 
-use linerate::lab::judge::{DifferenceDocument, LabDocument};
+use linerate::experiment::judge::{DifferenceDocument, LabDocument};
 use linerate::report::{Seen, lab_page};
 use linerate::store::{Log, Record};
 

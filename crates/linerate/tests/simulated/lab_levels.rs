@@ -4,8 +4,8 @@ use std::path::Path;
 
 use linerate::ends::Ends;
 use linerate::exit::{Code, Stop};
-use linerate::lab::earlier;
-use linerate::lab::resolve::Resolver;
+use linerate::experiment::earlier;
+use linerate::experiment::resolve::Resolver;
 use linerate::report::{Seen, lab_page};
 use linerate::store::{Log, Record, StoredRun};
 use linerate::trial::PathView;

@@ -9,7 +9,7 @@ use linerate_model::workload::{Pingpong, Rr, Workload};
 use serde_json::Value;
 
 use super::{Seen, lab_page};
-use crate::lab::judge;
+use crate::experiment::judge;
 use crate::store::{Record, made_up};
 
 /// Sizes by flows, three times each: requests that take the longer, the larger they are.
@@ -57,7 +57,7 @@ fn trial(size: u64, flows: u64, block: u64) -> Sample {
 }
 
 fn records() -> Vec<Record> {
-    let experiment = crate::lab::parse(EXPERIMENT).expect("a sound experiment");
+    let experiment = crate::experiment::definition::parse(EXPERIMENT).expect("a sound experiment");
     let mut records = vec![
         Record::Lab {
             experiment: Box::new(experiment),
@@ -294,7 +294,7 @@ fn pingpong(slower: u64, block: u64) -> Sample {
 
 #[test]
 fn trials_of_several_sizes_make_curves_with_bands_and_a_table() {
-    let experiment = crate::lab::parse(SIZES).expect("a sound experiment");
+    let experiment = crate::experiment::definition::parse(SIZES).expect("a sound experiment");
     let mut records = vec![Record::Lab {
         experiment: Box::new(experiment),
         include_way_in: false,
@@ -342,7 +342,7 @@ fn trials_of_several_sizes_make_curves_with_bands_and_a_table() {
 #[test]
 fn many_trials_are_thinned_in_pictures_and_whole_in_their_table() {
     let experiment = EXPERIMENT.to_owned() + "[design]\nrepeats = 200\n";
-    let experiment = crate::lab::parse(&experiment).expect("a sound experiment");
+    let experiment = crate::experiment::definition::parse(&experiment).expect("a sound experiment");
     let mut records = vec![Record::Lab {
         experiment: Box::new(experiment),
         include_way_in: false,

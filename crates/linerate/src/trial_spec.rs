@@ -1,19 +1,27 @@
 //! From the command line to the specification of a trial.
 
+mod placing;
+
+use linerate_model::host::Host;
+use linerate_model::ids::NicName;
 use linerate_model::units::{Bytes, Nanoseconds};
 use linerate_model::workload::{
-    Diffusion, Direction, Http, Pingpong, Rdma, Rr, Service, Stream, Transfer, TrialSpec, Udp,
-    Verb, Verbs, Waiting, Workload,
+    DeviceChoice, Diffusion, Direction, Http, Pingpong, Rdma, Rr, Service, Stream, Transfer,
+    TrialSpec, Udp, Verb, Verbs, Waiting, Workload,
 };
 
 use crate::cli::{
-    MeasureDiffusion, MeasureHttp, MeasurePingpong, MeasureRdma, MeasureRr, MeasureStream,
-    MeasureTransfer, MeasureUdp, ServiceArg, StreamArgs, TransportArg, TransportArgs, TrialArgs,
+    MeasureAction, MeasureDiffusion, MeasureHttp, MeasurePingpong, MeasureRdma, MeasureRr,
+    MeasureStream, MeasureTransfer, MeasureUdp, ServiceArg, StreamArgs, TransportArg,
+    TransportArgs, TrialArgs,
 };
 use crate::exit::{Code, Outcome, Stop};
+use crate::trial::PathView;
+pub use placing::placement;
+pub(crate) use placing::placement_alone;
 
 /// How long a measurement lasts when nothing is said.
-pub(super) const TIME: Nanoseconds = Nanoseconds::from_millis(10_000);
+pub(crate) const TIME: Nanoseconds = Nanoseconds::from_millis(10_000);
 /// Workloads of a fixed amount end by themselves; this is for those that do not come to their end.
 const TIME_OF_AN_AMOUNT: Nanoseconds = Nanoseconds::from_millis(600_000);
 /// What a datagram of linerate's has at least: its own header.
@@ -84,7 +92,7 @@ pub fn stream(args: &StreamArgs, bytes: Option<Bytes>, time: Nanoseconds) -> Out
     })
 }
 
-pub(super) fn measure_stream(args: &MeasureStream) -> Outcome<TrialSpec> {
+pub(crate) fn measure_stream(args: &MeasureStream) -> Outcome<TrialSpec> {
     let over_verbs = args.transport.transport == TransportArg::Verbs;
     if args.depth.is_some() && !over_verbs {
         return Err(needs_verbs("--depth"));
@@ -124,7 +132,7 @@ fn over(args: &TransportArgs, depth: u32, spec: TrialSpec) -> Outcome<TrialSpec>
 }
 
 /// `mtu` is the smaller path MTU of both ends' ports, when it is known: no datagram is longer.
-pub(super) fn rdma(args: &MeasureRdma, verb: Verb, mtu: Option<u32>) -> Outcome<TrialSpec> {
+pub(crate) fn rdma(args: &MeasureRdma, verb: Verb, mtu: Option<u32>) -> Outcome<TrialSpec> {
     let usage = |why: &str| Err(Stop::new(Code::Usage, why));
     let service = Service::from(args.service);
     let sizes = match (args.sweep, &args.sizes[..], verb) {
@@ -172,7 +180,7 @@ pub(super) fn rdma(args: &MeasureRdma, verb: Verb, mtu: Option<u32>) -> Outcome<
     })
 }
 
-pub(super) fn rr(args: &MeasureRr) -> Outcome<TrialSpec> {
+pub(crate) fn rr(args: &MeasureRr) -> Outcome<TrialSpec> {
     let workload = Workload::Rr(Rr {
         request_bytes: args.request,
         response_bytes: args.response,
@@ -184,7 +192,7 @@ pub(super) fn rr(args: &MeasureRr) -> Outcome<TrialSpec> {
     over(&args.transport, args.depth, spec)
 }
 
-pub(super) fn pingpong(args: &MeasurePingpong) -> Outcome<TrialSpec> {
+pub(crate) fn pingpong(args: &MeasurePingpong) -> Outcome<TrialSpec> {
     let sizes = if args.sizes.is_empty() {
         Pingpong::imb_sizes()
     } else {
@@ -200,7 +208,7 @@ pub(super) fn pingpong(args: &MeasurePingpong) -> Outcome<TrialSpec> {
     over(&args.transport, Verbs::default_depth(), spec)
 }
 
-pub(super) fn http(args: &MeasureHttp, path: &str) -> Outcome<TrialSpec> {
+pub(crate) fn http(args: &MeasureHttp, path: &str) -> Outcome<TrialSpec> {
     let workload = Workload::Http(Http {
         path: path.to_owned(),
         body_bytes: args.body,
@@ -219,7 +227,7 @@ pub(super) fn http(args: &MeasureHttp, path: &str) -> Outcome<TrialSpec> {
     })
 }
 
-pub(super) fn transfer(args: &MeasureTransfer) -> Outcome<TrialSpec> {
+pub(crate) fn transfer(args: &MeasureTransfer) -> Outcome<TrialSpec> {
     let workload = Workload::Transfer(Transfer {
         bytes: args.bytes,
         repetitions: args.repetitions,
@@ -234,7 +242,7 @@ pub(super) fn transfer(args: &MeasureTransfer) -> Outcome<TrialSpec> {
     over(&args.transport, Verbs::default_depth(), spec)
 }
 
-pub(super) fn diffusion(args: &MeasureDiffusion) -> Outcome<TrialSpec> {
+pub(crate) fn diffusion(args: &MeasureDiffusion) -> Outcome<TrialSpec> {
     let workload = Workload::Diffusion(Diffusion {
         bytes: args.buffer,
         repetitions: args.repetitions,
@@ -252,7 +260,7 @@ pub(super) fn diffusion(args: &MeasureDiffusion) -> Outcome<TrialSpec> {
 }
 
 /// `mtu` is that of the interface that the datagrams leave by, when it is known.
-pub(super) fn udp(args: &MeasureUdp, mtu: Option<u32>, ipv6: bool) -> Outcome<TrialSpec> {
+pub(crate) fn udp(args: &MeasureUdp, mtu: Option<u32>, ipv6: bool) -> Outcome<TrialSpec> {
     if args.trial.cc.is_some() || args.trial.mss.is_some() || args.trial.pacing.is_some() {
         return Err(Stop::new(
             Code::Usage,
@@ -270,4 +278,51 @@ pub(super) fn udp(args: &MeasureUdp, mtu: Option<u32>, ipv6: bool) -> Outcome<Tr
         batch: args.batch.into(),
     });
     checked(common(&args.trial, TIME, workload))
+}
+
+/// The smaller MTU of both ends' ports, when both are known.
+fn path_mtu(args: &MeasureRdma, path: PathView<'_>) -> Option<u32> {
+    let verbs = args.verbs.verbs(args.service.into(), 1);
+    let mtu = |host: &Host, nic: &NicName, choice: &DeviceChoice| {
+        let (_, port) = host.rdma_port(nic, choice)?;
+        u32::try_from(port.mtu_active.get()?.as_u64()).ok()
+    };
+    let here = mtu(path.local, path.local_nic, &verbs.local)?;
+    let there = mtu(path.remote, path.remote_nic, &verbs.remote)?;
+    Some(here.min(there))
+}
+
+/// Datagrams that fill the frames of the path.
+pub(crate) fn udp_over(args: &MeasureUdp, path: PathView<'_>) -> Outcome<TrialSpec> {
+    let mtu = (path.local.nic(path.local_nic)).and_then(|nic| nic.mtu.get());
+    udp(args, mtu, path.ipv6)
+}
+
+/// The trial that `action` asks for between two ends of ours, placed; none where it asks for something else than one
+/// trial between them.
+pub fn trial_of(action: &MeasureAction, path: PathView<'_>) -> Outcome<Option<TrialSpec>> {
+    let (trial, spec) = match action {
+        MeasureAction::Stream(args) if args.ladder.ladder || args.preload.is_some() => {
+            return Ok(None);
+        }
+        MeasureAction::Stream(args) => (&args.stream.trial, measure_stream(args)?),
+        MeasureAction::Rr(args) => (&args.trial, rr(args)?),
+        MeasureAction::Pingpong(args) => (&args.trial, pingpong(args)?),
+        MeasureAction::Transfer(args) => (&args.trial, transfer(args)?),
+        MeasureAction::Diffusion(args) if args.overhead.is_some() => return Ok(None),
+        MeasureAction::Diffusion(args) => (&args.trial, diffusion(args)?),
+        MeasureAction::Udp(args) => (&args.trial, udp_over(args, path)?),
+        MeasureAction::Http(args) => (&args.trial, http(args, &args.path)?),
+        MeasureAction::RdmaWrite(args) => (&args.trial, rdma_over(args, Verb::Write, path)?),
+        MeasureAction::RdmaRead(args) => (&args.trial, rdma_over(args, Verb::Read, path)?),
+        MeasureAction::RdmaSend(args) => (&args.trial, rdma_over(args, Verb::Send, path)?),
+        MeasureAction::RdmaAtomic(args) => (&args.trial, rdma_over(args, Verb::Atomic, path)?),
+    };
+    let placement = placement(trial, &spec, path)?;
+    Ok(Some(TrialSpec { placement, ..spec }))
+}
+
+/// A trial of verbs, with the MTU of the path.
+pub(crate) fn rdma_over(args: &MeasureRdma, verb: Verb, path: PathView<'_>) -> Outcome<TrialSpec> {
+    rdma(args, verb, path_mtu(args, path))
 }

@@ -23,7 +23,7 @@ pub struct Sorted<'a> {
     /// The trials of each block and combination, the last ones made.
     pub cells: BTreeMap<(u32, &'a [usize]), Made<'a>>,
     /// The earlier runs that are levels.
-    pub(super) earlier: Vec<EarlierRun<'a>>,
+    pub(crate) earlier: Vec<EarlierRun<'a>>,
     /// Both hosts before anything was done.
     pub hosts: Option<(&'a Host, &'a Host)>,
     /// The other hosts that are levels: how each was named, both interfaces, the host.
@@ -55,8 +55,8 @@ pub struct PeerRecord<'a> {
 
 /// An earlier run that is a level, with its trials where they are asked for.
 #[derive(Debug)]
-pub(super) struct EarlierRun<'a> {
-    pub(super) run: &'a Earlier,
+pub(crate) struct EarlierRun<'a> {
+    pub(crate) run: &'a Earlier,
     /// The blocks that it has trials of.
     blocks: BTreeSet<u32>,
     /// The trials of each combination, by their blocks.
@@ -193,7 +193,7 @@ impl Sorted<'_> {
     }
 
     /// A figure of a combination in a block: of this run, or of the earlier one that it is of.
-    pub(super) fn value(&self, response: Response, block: u32, cell: &[usize]) -> Option<f64> {
+    pub(crate) fn value(&self, response: Response, block: u32, cell: &[usize]) -> Option<f64> {
         let sample = match self.earlier_of(cell) {
             Some(earlier) => earlier.trials.get(cell)?.get(&block)?,
             None => self.cells.get(&(block, cell))?.samples.first()?,
@@ -202,7 +202,7 @@ impl Sorted<'_> {
     }
 
     /// The figures of a combination in all blocks.
-    pub(super) fn values(&self, response: Response, cell: &[usize]) -> Vec<f64> {
+    pub(crate) fn values(&self, response: Response, cell: &[usize]) -> Vec<f64> {
         let samples = self.samples_of(cell).into_iter();
         samples
             .filter_map(|sample| figure(response, sample))
@@ -210,7 +210,7 @@ impl Sorted<'_> {
     }
 
     /// Whether a combination has a figure in any block.
-    pub(super) fn is_told(&self, response: Response, cell: &[usize]) -> bool {
+    pub(crate) fn is_told(&self, response: Response, cell: &[usize]) -> bool {
         let mut samples = self.samples_of(cell).into_iter();
         samples.any(|sample| figure(response, sample).is_some())
     }
@@ -227,7 +227,7 @@ impl Sorted<'_> {
     }
 
     /// The blocks of the run that a combination is of.
-    pub(super) fn blocks_of_cell(&self, cell: &[usize]) -> BTreeSet<u32> {
+    pub(crate) fn blocks_of_cell(&self, cell: &[usize]) -> BTreeSet<u32> {
         match self.earlier_of(cell) {
             Some(earlier) => earlier.blocks.clone(),
             None => self.blocks(),
@@ -235,7 +235,7 @@ impl Sorted<'_> {
     }
 
     /// The trials of a combination that were made in this run.
-    pub(super) fn samples(&self, cell: &[usize]) -> Vec<&Sample> {
+    pub(crate) fn samples(&self, cell: &[usize]) -> Vec<&Sample> {
         let blocks = self.blocks().into_iter();
         blocks
             .filter_map(|block| self.cells.get(&(block, cell))?.samples.first())
@@ -249,7 +249,7 @@ impl Sorted<'_> {
     }
 
     /// The combinations of the earlier runs.
-    pub(super) fn earlier_cells(&self) -> BTreeSet<Cell> {
+    pub(crate) fn earlier_cells(&self) -> BTreeSet<Cell> {
         let cells = (self.earlier.iter()).flat_map(|earlier| earlier.trials.keys());
         cells.map(|cell| cell.to_vec()).collect()
     }
@@ -260,7 +260,7 @@ impl Sorted<'_> {
     }
 
     /// Those of the run that a level of a factor is of.
-    pub(super) fn blocks_of(&self, factor: usize, level: usize) -> BTreeSet<u32> {
+    pub(crate) fn blocks_of(&self, factor: usize, level: usize) -> BTreeSet<u32> {
         let mut earlier = self.earlier.iter();
         let of = earlier.find(|one| (one.run.factor, one.run.level) == (factor, level));
         of.map_or_else(|| self.blocks(), |earlier| earlier.blocks.clone())
@@ -280,7 +280,8 @@ mod tests {
 
     /// An experiment with an earlier run, whose trials stand in any order.
     fn records(trials: Vec<EarlierTrial>) -> Vec<Record> {
-        let experiment = crate::lab::parse(THEN_AND_NOW).expect("a sound experiment");
+        let experiment =
+            crate::experiment::definition::parse(THEN_AND_NOW).expect("a sound experiment");
         let (local, remote) = build::veth_pair();
         let earlier = Earlier {
             factor: 0,

@@ -90,7 +90,7 @@ fn refuse_remote(trial: &TrialArgs) -> Outcome<()> {
 }
 
 /// Where this end's threads and buffers shall be when the far end is not ours.
-pub(super) fn placement_alone(
+pub(crate) fn placement_alone(
     trial: &TrialArgs,
     spec: &TrialSpec,
     far: SocketAddr,

@@ -9,7 +9,7 @@ use crate::exit::{Code, Outcome, Stop};
 use crate::peer::PeerAddress;
 
 /// The experiments that come with linerate.
-pub(super) const SHIPPED: [(&str, &str); 7] = [
+pub(crate) const SHIPPED: [(&str, &str); 7] = [
     (
         "numa-near-far",
         include_str!("../../experiments/numa-near-far.toml"),
@@ -45,13 +45,13 @@ const BYTES_MAX: u64 = 1 << 20;
 
 /// An experiment and what it is called.
 #[derive(Debug)]
-pub(super) struct Definition {
-    pub(super) name: String,
-    pub(super) experiment: Experiment,
+pub(crate) struct Definition {
+    pub(crate) name: String,
+    pub(crate) experiment: Experiment,
 }
 
 /// The experiment of a file, or one that comes with linerate.
-pub(super) fn read(name: &str) -> Outcome<Definition> {
+pub(crate) fn read(name: &str) -> Outcome<Definition> {
     let shipped = SHIPPED.iter().find(|(shipped, _)| *shipped == name);
     let text = match shipped {
         Some((_, text)) => (*text).to_owned(),

@@ -18,8 +18,8 @@ use super::judge;
 use crate::cli::MeasureAction;
 use crate::ends::Ends;
 use crate::exit::{Code, Outcome, Stop};
-use crate::measure::trial_of;
 use crate::trial::PathView;
+use crate::trial_spec::trial_of;
 
 /// Options of `measure` that are of the command, not of a trial.
 const NOT_OF_A_TRIAL: [&str; 14] = [
@@ -123,7 +123,7 @@ impl Resolver {
     }
 
     /// The ways to the other hosts that can be reached, for a person.
-    pub(super) fn others_in_words(&self) -> Vec<String> {
+    pub(crate) fn others_in_words(&self) -> Vec<String> {
         let words = |(name, way): (&String, &Result<Ground, _>)| {
             let Ground {
                 local_nic,
@@ -152,7 +152,7 @@ impl Resolver {
     }
 
     /// Whether the far end of a combination was out of reach from the start.
-    pub(super) fn is_out_of_reach(&self, cell: &[usize]) -> bool {
+    pub(crate) fn is_out_of_reach(&self, cell: &[usize]) -> bool {
         let peer = self.experiment.at(cell).peer.at;
         peer.is_some_and(|peer| matches!(self.others.get(&peer), Some(Err(_))))
     }
@@ -249,7 +249,7 @@ impl Resolver {
     }
 
     /// Whether a level is an earlier run, of which nothing is made here.
-    pub(super) fn is_earlier(&self, factor: usize, level: usize) -> bool {
+    pub(crate) fn is_earlier(&self, factor: usize, level: usize) -> bool {
         let of = self.experiment.factors.get(factor);
         of.is_some_and(|factor| factor.runs().any(|(run, _)| run == level))
     }
@@ -300,7 +300,7 @@ fn trial(ground: &Ground, workload: &str, options: &Words) -> Outcome<TrialSpec>
 }
 
 /// What must be changed for settings to be as they are wanted, from what they are.
-pub(super) fn changes(ends: &mut dyn Ends, wanted: &[Wanted]) -> Outcome<Vec<EndChange>> {
+pub(crate) fn changes(ends: &mut dyn Ends, wanted: &[Wanted]) -> Outcome<Vec<EndChange>> {
     let mut changes = Vec::new();
     for of in [End::Local, End::Remote] {
         let of_end: Vec<&Wanted> = wanted.iter().filter(|(end, ..)| *end == of).collect();

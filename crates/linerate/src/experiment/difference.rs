@@ -15,7 +15,7 @@ use crate::analysis::LEVEL;
 use crate::words::count;
 
 /// The differences; none where the experiment asks for none.
-pub(super) fn document(sorted: &Sorted<'_>, laid: &Laid, seed: u64) -> Option<DifferenceDocument> {
+pub(crate) fn document(sorted: &Sorted<'_>, laid: &Laid, seed: u64) -> Option<DifferenceDocument> {
     let experiment = sorted.experiment;
     let places = experiment.difference_places()?;
     let factor = &experiment.factors[places.factor];

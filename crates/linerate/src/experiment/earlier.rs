@@ -210,7 +210,7 @@ impl<'a> Fit<'a> {
 }
 
 /// What the reader of an effect of an earlier run must know: when it was, and what of the hosts differs.
-pub(super) fn note(sorted: &Sorted<'_>, header: &Header, earlier: &Earlier) -> String {
+pub(crate) fn note(sorted: &Sorted<'_>, header: &Header, earlier: &Earlier) -> String {
     let factor = &sorted.experiment.factors[earlier.factor];
     let level = factor.level(earlier.level).unwrap_or_default().name;
     let mut note = format!(
@@ -281,7 +281,7 @@ fn differences(end: End, then: &Host, now: &Host) -> Vec<String> {
 
 /// The effects that are asked for of each earlier run: it and the first level that was measured here, the later of the
 /// two in the file against the other, alone and together with each other factor.
-pub(super) fn effects(sorted: &Sorted<'_>, laid: &Laid) -> Vec<Asked> {
+pub(crate) fn effects(sorted: &Sorted<'_>, laid: &Laid) -> Vec<Asked> {
     let mut effects = Vec::new();
     for EarlierRun { run: earlier, .. } in &sorted.earlier {
         let factor = earlier.factor;
@@ -322,7 +322,7 @@ pub(super) fn effects(sorted: &Sorted<'_>, laid: &Laid) -> Vec<Asked> {
 }
 
 /// An unpaired effect on a figure; none where either run has fewer than three whole blocks of what both have.
-pub(super) fn effect(
+pub(crate) fn effect(
     sorted: &Sorted<'_>,
     laid: &Laid,
     asked: &Asked,

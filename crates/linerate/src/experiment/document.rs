@@ -14,7 +14,7 @@ pub const SCHEMA: &str = "linerate.lab/1";
 /// What an experiment says.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct LabDocument {
-    pub(super) schema: &'static str,
+    pub(crate) schema: &'static str,
     /// What it is called.
     pub title: String,
     /// What it is to answer.
@@ -100,7 +100,7 @@ pub struct PeerDocument {
 }
 
 impl PeerDocument {
-    pub(super) fn of(record: &PeerRecord<'_>) -> Self {
+    pub(crate) fn of(record: &PeerRecord<'_>) -> Self {
         let identity = &record.host.identity;
         Self {
             peer: record.at.to_owned(),

@@ -19,7 +19,7 @@ use crate::trial::PathView;
 
 /// What ceilings of an experiment's combinations are computed from.
 #[derive(Debug)]
-pub(super) struct Bounds<'a> {
+pub(crate) struct Bounds<'a> {
     header: &'a Header,
     hosts: (&'a Host, &'a Host),
     peers: Vec<PeerRecord<'a>>,
@@ -28,7 +28,7 @@ pub(super) struct Bounds<'a> {
 
 impl<'a> Bounds<'a> {
     /// None of a run that ended before both hosts were read.
-    pub(super) fn of(header: &'a Header, sorted: &Sorted<'a>) -> Option<Self> {
+    pub(crate) fn of(header: &'a Header, sorted: &Sorted<'a>) -> Option<Self> {
         let hosts = sorted.hosts?;
         let path = |local_nic, remote, remote_nic, address| PathView {
             local: hosts.0,
@@ -53,7 +53,7 @@ impl<'a> Bounds<'a> {
 
     /// The ceiling of a combination with these trials, and the share of it that `mean` is; none where no bound of its
     /// path is known, or its rate is none of a path.
-    pub(super) fn ceiling(
+    pub(crate) fn ceiling(
         &self,
         cell: &[usize],
         samples: &[&Sample],
@@ -155,7 +155,7 @@ fn middle<'s>(samples: &[&'s Sample]) -> Option<&'s Sample> {
 mod tests {
     use linerate_model::build;
 
-    use crate::lab::judge::document;
+    use crate::experiment::judge::document;
     use crate::store::{Record, made_up};
 
     /// Both hosts with a wire of 40 Gb/s, and a trial of 30 Gb/s at each MTU.
@@ -168,7 +168,9 @@ mod tests {
         };
         let mut records = vec![
             Record::Lab {
-                experiment: Box::new(crate::lab::parse(text).expect("a sound experiment")),
+                experiment: Box::new(
+                    crate::experiment::definition::parse(text).expect("a sound experiment"),
+                ),
                 include_way_in: false,
                 own_hosts: false,
             },
@@ -215,7 +217,7 @@ mod tests {
         let Record::Lab { experiment, .. } = &mut records[0] else {
             panic!("it begins with the experiment")
         };
-        **experiment = crate::lab::parse(text).expect("a sound experiment");
+        **experiment = crate::experiment::definition::parse(text).expect("a sound experiment");
         let Record::Hosts { remote, .. } = &records[1] else {
             panic!("then come the hosts")
         };

@@ -30,7 +30,7 @@ use crate::words::count;
 /// (B. Iglewicz, D. C. Hoaglin, "How to detect and handle outliers", 1993: 3.5 scaled deviations.)
 const OUTLYING: f64 = 3.5;
 /// With fewer blocks no effect can be told, whatever was measured.
-pub(super) const BLOCKS_OF_EFFECTS: usize = 3;
+pub(crate) const BLOCKS_OF_EFFECTS: usize = 3;
 /// With fewer blocks what is usual is itself a guess.
 const BLOCKS_OF_OUTLIERS: usize = 5;
 /// A normal variable's median absolute deviation times this is its standard deviation.
@@ -50,13 +50,13 @@ pub struct Laid {
 
 /// An effect in the terms of the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Asked {
+pub(crate) struct Asked {
     /// The factors.
-    pub(super) factors: Vec<usize>,
+    pub(crate) factors: Vec<usize>,
     /// Their levels.
-    pub(super) levels: Vec<usize>,
+    pub(crate) levels: Vec<usize>,
     /// The levels that they are held against.
-    pub(super) against: Vec<usize>,
+    pub(crate) against: Vec<usize>,
 }
 
 /// An effect in the terms of the file, and in those of the layout.
@@ -128,7 +128,7 @@ pub fn laid(experiment: &Experiment, left: &[(usize, usize)]) -> Outcome<Laid> {
 }
 
 /// The combination in which no factor has any of its levels: no factor has a level of that number.
-pub(super) fn without_factors(experiment: &Experiment) -> Cell {
+pub(crate) fn without_factors(experiment: &Experiment) -> Cell {
     let factors = experiment.factors.iter();
     factors.map(|factor| factor.levels.len()).collect()
 }
@@ -188,7 +188,7 @@ impl Laid {
 
     /// How many times the noise of one trial the noise of a block's effect is: each asked effect by name, the largest
     /// first.
-    pub(super) fn spreads(&self, experiment: &Experiment) -> Vec<(String, f64)> {
+    pub(crate) fn spreads(&self, experiment: &Experiment) -> Vec<(String, f64)> {
         let effects = self.effects(experiment).into_iter();
         let mut spreads: Vec<(String, f64)> = effects
             .filter_map(|effect| {
@@ -203,12 +203,12 @@ impl Laid {
 }
 
 /// Whether an experiment came to its end.
-pub(super) fn is_whole(records: &[Record]) -> bool {
+pub(crate) fn is_whole(records: &[Record]) -> bool {
     sort(records).is_some_and(|sorted| sorted.complete)
 }
 
 /// How many trials an experiment has made.
-pub(super) fn trials_made(records: &[Record]) -> usize {
+pub(crate) fn trials_made(records: &[Record]) -> usize {
     let is_trial = |record: &&Record| matches!(record, Record::Cell { .. });
     records.iter().filter(is_trial).count()
 }
@@ -239,7 +239,7 @@ impl Sorted<'_> {
 
     /// Half of the width of the widest interval of an asked effect, of the response that decides; none before each
     /// has one.
-    pub(super) fn widest(&self, laid: &Laid, seed: u64) -> Option<f64> {
+    pub(crate) fn widest(&self, laid: &Laid, seed: u64) -> Option<f64> {
         let response = *self.responses().first()?;
         let effects = laid.effects(self.experiment).into_iter();
         let half = effects.map(|effect| {
@@ -255,7 +255,7 @@ impl Sorted<'_> {
 }
 
 /// The scatter of trials of one combination, on the scale of logarithms.
-pub(super) fn scatter(samples: &[&Sample], response: Response) -> Option<f64> {
+pub(crate) fn scatter(samples: &[&Sample], response: Response) -> Option<f64> {
     let logs: Vec<f64> = (samples.iter())
         .filter_map(|sample| figure(response, sample))
         .map(f64::ln)

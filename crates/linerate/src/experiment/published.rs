@@ -12,7 +12,7 @@ pub(crate) const OTHER_HARDWARE: &str = "Others measured on other hardware, with
                                          apart the figures are, not which of them is good.";
 
 /// Every published figure with the one of the same combination.
-pub(super) fn documents(
+pub(crate) fn documents(
     sorted: &Sorted<'_>,
     laid: &Laid,
     difference: Option<&DifferenceDocument>,

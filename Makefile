@@ -51,7 +51,7 @@ sanitize: toolchain ## run the crates with unsafe code under AddressSanitizer, a
 	@xtask/sanitize.sh $(ARGS)
 
 fmt: toolchain ## format the Rust sources
-	cargo fmt --all
+	@cargo run $(LOCKED) --quiet --package xtask -- fmt
 
 advisories: toolchain ## check the dependencies against the advisory database (needs the network)
 	cargo deny check advisories

@@ -1,4 +1,4 @@
-//! The chores of linerate's own house, for its developers only: `cargo xtask quick|check|test|test-vm|tidy`.
+//! The chores of linerate's own house, for its developers only: `cargo xtask fmt|quick|check|test|test-vm|tidy`.
 //!
 //! `make` is the front door; it checks the toolchain first and then calls this program.
 
@@ -20,8 +20,9 @@ mod user;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask quick | check | deny | test | test-vm | tidy
+const USAGE: &str = "usage: cargo xtask fmt | quick | check | deny | test | test-vm | tidy
 
+  fmt     format the sources, also those that cargo fmt does not find
   quick   format, lints, unit tests and the tests on captured hosts
   check   format, lints, documentation, the rules' own cases, the page's bundle, dependencies, tidy
   deny    only licences, bans and sources of dependencies, by deny.toml
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
             closing_line(&jobs::run(gates))
         }
         Some("quick") => closing_line(&jobs::run(check::quick(&root))),
+        Some("fmt") => closing_line(&jobs::run(vec![check::format(&root, &[])])),
         Some("test") => closing_line(&test_run::run(&root)),
         Some("test-vm") => closing_line(&test_run::vm(&root)),
         Some("deny") => shown(&check::dependencies(&root)),

@@ -22,31 +22,10 @@ struct Mention<'a> {
     line: usize,
 }
 
-const LISTED_WITHOUT_CYCLE: &str =
-    "its crate has no cycle: take it off the list in xtask/src/tidy/modules.rs";
-
-/// Crates that still have cycles. One that has none any more must leave the list, so that it only gets shorter.
-const STILL_CYCLIC: [&str; 0] = [];
-
 /// No top-level module names one that, directly or over others, names it.
 pub(super) fn top_level_modules_form_no_cycle(files: &[TreeFile]) -> Vec<Problem> {
-    problems_but_for(&STILL_CYCLIC, files)
-}
-
-fn problems_but_for(still_cyclic: &[&str], files: &[TreeFile]) -> Vec<Problem> {
-    let of_crate = |root: String| {
-        let found = cycles(&root, files);
-        let is_listed = still_cyclic.contains(&root.as_str());
-        let first = files.iter().find(|file| file.path.starts_with(&root));
-        match (is_listed, first) {
-            (true, Some(first)) if found.is_empty() => {
-                vec![Problem::new(first, None, LISTED_WITHOUT_CYCLE)]
-            }
-            (true, _) => Vec::new(),
-            (false, _) => found,
-        }
-    };
-    crate_roots(files).into_iter().flat_map(of_crate).collect()
+    let roots = crate_roots(files);
+    roots.iter().flat_map(|root| cycles(root, files)).collect()
 }
 
 /// Every folder that holds a crate's first file.
@@ -356,26 +335,6 @@ mod tests {
         let files: Vec<TreeFile> = files.iter().map(file).collect();
         let found = top_level_modules_form_no_cycle(&files);
         found.iter().map(ToString::to_string).collect()
-    }
-
-    #[test]
-    fn a_listed_crate_is_let_be_while_it_has_a_cycle_and_named_once_it_has_none() {
-        let tree = |of_b: &str| {
-            let file = |path: &str, text: &str| TreeFile {
-                path: format!("crates/made/src/{path}"),
-                text: text.to_owned(),
-            };
-            [
-                file("a.rs", "use crate::b::B;"),
-                file("b.rs", of_b),
-                file("lib.rs", "mod a; mod b;"),
-            ]
-        };
-        let listed = ["crates/made/src/"];
-        assert_eq!(problems_but_for(&listed, &tree("use crate::a::A;")), []);
-        let found = problems_but_for(&listed, &tree(""));
-        assert_eq!(found.len(), 1, "{found:#?}");
-        assert_eq!(found[0].what, LISTED_WITHOUT_CYCLE);
     }
 
     #[test]

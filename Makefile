@@ -37,7 +37,7 @@ quick: toolchain ## for daily work: format, lints, unit tests and those on captu
 check: toolchain ## run every check: format, lints, documentation, test cases of the rules, bundle, dependencies, tidy
 	@cargo run $(LOCKED) --quiet --package xtask -- check
 
-test: toolchain ## check, then all tests; as root again as an unprivileged user; in the virtual machine
+test: toolchain ## check and run all tests; as root those that depend on the user twice; a virtual machine
 	@xtask/deps.sh test
 	@cargo run $(LOCKED) --quiet --package xtask -- test
 

@@ -18,11 +18,12 @@ use serde::{Deserialize, Serialize};
 use linerate_model::plan::Change;
 use linerate_model::setting::{SettingKey, Value};
 
+use super::clock::Boottime;
 use super::fault::{Faults, Moment};
 use super::identity::{IdentityError, NetnsIdentity, Owner, boot_id};
 use super::lock::lock_until;
 use super::restore::{Left, Step};
-use super::reverter::{Boottime, Guard};
+use super::reverter::Guard;
 use super::subject::Subject;
 use crate::private_folder::{self, PrivateFolder};
 

@@ -20,10 +20,10 @@ use rustix::io::Errno;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::clock::Boottime;
 use super::fault::Moment;
 use super::journal::{Beside, sync_folder};
 use super::lock::lock_until;
-use super::reverter::Boottime;
 use crate::hex::{from_hex, to_hex};
 use crate::private_folder::{self, PrivateFolder};
 use crate::regular_file;

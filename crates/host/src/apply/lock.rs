@@ -14,8 +14,8 @@ use rustix::fs::FlockOperation::NonBlockingLockExclusive;
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
+use super::clock::Boottime;
 use super::identity::{IdentityError, NetnsIdentity, Owner, ProcessStat, is_root_of_the_machine};
-use super::reverter::Boottime;
 use crate::private_folder::{self, PrivateFolder};
 use crate::trust::Untrusted;
 

@@ -10,6 +10,7 @@
 //! the lock of its namespace (and of the machine, for what all namespaces share) until they are decided.
 
 mod by_hand;
+mod clock;
 mod cpus;
 mod daemon;
 mod device;
@@ -39,6 +40,7 @@ mod tests;
 mod told;
 mod transaction;
 
+pub use clock::Boottime;
 pub use device::Device;
 pub use effects::disturbed_by;
 pub use fault::{Faults, Faulty, Moment};
@@ -56,7 +58,7 @@ pub use recover::{
     Listed, Outcome, Recovered, Surroundings, Told, journal_listing, recover, undo_committed,
 };
 pub use restore::{Left, LeftWhy, Undone};
-pub use reverter::{Boottime, Guard, close_inherited, stand_by};
+pub use reverter::{Guard, close_inherited, stand_by};
 pub use settings::WriteError;
 pub use subject::{Located, Subject};
 pub use transaction::{ApplyError, Moved, StepError, Transaction};

@@ -22,10 +22,11 @@ use rustix::net::{
 };
 use rustix::process::{Pid, PidfdFlags, Signal};
 use rustix::time::{
-    ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime,
-    timerfd_create, timerfd_settime,
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+    timerfd_settime,
 };
 
+use super::clock::Boottime;
 use super::journal::{Beside, Ending, Journal, Story, folder_of, is_aborted};
 use super::lock::{Lock, REVERTING};
 use super::machine::Machine;
@@ -44,48 +45,6 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const DYING: Duration = Duration::from_secs(2);
 /// How much earlier than promised it acts, so that at the deadline everything is as it was.
 const EARLIER: Duration = Duration::from_millis(500);
-
-/// A moment of this boot, which suspend does not stop and nobody can set.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Boottime(Duration);
-
-impl Boottime {
-    /// Now.
-    pub fn now() -> Self {
-        let now = clock_gettime(ClockId::Boottime);
-        Self(Duration::new(
-            u64::try_from(now.tv_sec).unwrap_or_default(),
-            u32::try_from(now.tv_nsec).unwrap_or_default(),
-        ))
-    }
-
-    /// So long after the boot.
-    pub fn after(time: Duration) -> Self {
-        Self(time)
-    }
-
-    /// So much later.
-    #[must_use]
-    pub fn plus(self, time: Duration) -> Self {
-        Self(self.0.saturating_add(time))
-    }
-
-    /// So much earlier.
-    #[must_use]
-    pub fn before(self, time: Duration) -> Self {
-        Self(self.0.saturating_sub(time))
-    }
-
-    /// How long it is until then; zero when it is past.
-    pub fn remaining(self) -> Duration {
-        self.0.saturating_sub(Self::now().0)
-    }
-
-    /// Since the boot.
-    pub fn since_boot(self) -> Duration {
-        self.0
-    }
-}
 
 /// The way to a reverter that is armed.
 #[derive(Debug)]
@@ -108,7 +67,7 @@ impl Guard {
 
     /// Everything undecided is taken back at `deadline`, or only when this process ends.
     pub fn allow_until(&self, deadline: Option<Boottime>) -> io::Result<()> {
-        let nanoseconds = deadline.map_or(0, |at| at.0.as_nanos());
+        let nanoseconds = deadline.map_or(0, |at| at.since_boot().as_nanos());
         self.tell(&format!("deadline {nanoseconds}\n"))
     }
 
@@ -191,7 +150,7 @@ impl Memory {
             let told = std::str::from_utf8(told).unwrap_or_default();
             self.deadline = match told.trim_end().parse() {
                 Ok(0) | Err(_) => None,
-                Ok(nanoseconds) => Some(Boottime(Duration::from_nanos(nanoseconds))),
+                Ok(nanoseconds) => Some(Boottime::after(Duration::from_nanos(nanoseconds))),
             };
         } else if is_aborted(told) {
             self.lines.retain(|(id, _)| id != word);
@@ -325,9 +284,9 @@ fn set(timer: &OwnedFd, deadline: Option<Boottime>) -> io::Result<()> {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    let at = deadline.map_or(zero, |Boottime(at)| Timespec {
-        tv_sec: i64::try_from(at.as_secs()).unwrap_or(i64::MAX),
-        tv_nsec: at.subsec_nanos().into(),
+    let at = deadline.map_or(zero, |deadline| Timespec {
+        tv_sec: i64::try_from(deadline.since_boot().as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: deadline.since_boot().subsec_nanos().into(),
     });
     let times = Itimerspec {
         it_interval: zero,

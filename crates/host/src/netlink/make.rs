@@ -13,7 +13,7 @@ use linerate_model::units::{BitRate, Bytes};
 use super::error::Failure;
 use super::link::{self, link_header};
 use super::message::{CREATE, EXCLUSIVE, REPLACE, Request};
-use super::{Netlink, discipline, kinds, lock, qdisc};
+use super::{Netlink, kinds, lock, qdisc, qdisc_options};
 
 /// `VETH_INFO_PEER` of `<linux/veth.h>`.
 const VETH_PEER: u16 = 1;
@@ -179,7 +179,7 @@ fn tbf_options(rate: BitRate, burst: Bytes, limit: Bytes) -> Result<Vec<u8>, Fai
     let burst = u32::try_from(burst.as_u64()).map_err(|_| wrong("burst"))?;
     let limit = u32::try_from(limit.as_u64()).map_err(|_| wrong("limit"))?;
     let queue = Waiting::Limit(limit);
-    discipline::options(&Discipline::Tbf(Tbf { rate, burst, queue }))
+    qdisc_options::options(&Discipline::Tbf(Tbf { rate, burst, queue }))
 }
 
 #[cfg(test)]

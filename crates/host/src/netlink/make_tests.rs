@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::netlink::message::Attributes;
-use crate::netlink::qdisc::TBF_RATE64;
+use crate::netlink::qdisc_entry::TBF_RATE64;
 
 #[test]
 fn a_shaper_out_of_range_is_refused() {

@@ -34,7 +34,6 @@ use crate::rdma::RdmaRead;
 pub(crate) mod captured;
 mod dcb;
 mod devlink;
-mod discipline;
 mod error;
 mod ethtool;
 mod families;
@@ -50,6 +49,8 @@ mod netfilter;
 mod nldev;
 mod nldev_make;
 mod qdisc;
+mod qdisc_entry;
+mod qdisc_options;
 mod routing;
 mod said;
 #[cfg(any(test, feature = "fuzz"))]

@@ -3,7 +3,7 @@
 //!
 //! What a dump says is fed back as it came. Only a root that its kind, handle and options describe
 //! completely is ever replaced: classes, filters and children would be lost with it. An `htb` with the one class that
-//! everything goes to is described by the words of tc(8) (`discipline.rs`), and made again of them.
+//! everything goes to is described by the words of tc(8) (`qdisc_options.rs`), and made again of them.
 
 use linerate_model::host::Qdisc;
 use linerate_model::ids::NicName;
@@ -11,28 +11,18 @@ use linerate_model::setting::discipline::Htb;
 use linerate_model::setting::{Discipline, Value};
 use linerate_model::units::BitRate;
 
-use super::discipline;
 use super::error::Failure;
 use super::link;
 use super::message::{Attributes, CREATE, EXCLUSIVE, NESTED, REPLACE, Request, u32_at};
+use super::qdisc_entry::{
+    Entry, HEADER_BYTES, HTB_DEFAULT_CLASS_AT, HTB_INIT, HTB_PARAMETERS, HTB_RATE64, RATE_AT, ROOT,
+    TBF_PARAMETERS, TBF_RATE64, rate,
+};
+use super::qdisc_options;
 use super::socket::Connection;
 
-/// `struct tcmsg`.
-pub(super) const HEADER_BYTES: usize = 20;
-/// `TC_H_ROOT`: the parent of a root.
-pub(super) const ROOT: u32 = 0xffff_ffff;
 /// `TC_H_MAJ_MASK`: the part of a handle that names the qdisc.
 const MAJOR: u32 = 0xffff_0000;
-
-pub(super) const TBF_PARAMETERS: u16 = 1;
-pub(super) const TBF_RATE64: u16 = 4;
-pub(super) const HTB_PARAMETERS: u16 = 1;
-pub(super) const HTB_INIT: u16 = 2;
-pub(super) const HTB_RATE64: u16 = 6;
-/// Where `struct tc_ratespec` keeps its rate; both shapers' parameters begin with one.
-pub(super) const RATE_AT: usize = 8;
-/// Where `struct tc_htb_glob` keeps the default class.
-pub(super) const HTB_DEFAULT_CLASS_AT: usize = 8;
 
 /// Kinds without classes of anyone's whose dump holds every parameter they were made with (those of `ets`, `mq` and
 /// `mqprio` come and go with it). Left out are `red`, `choke`, `gred` and `sfb` (they need tables that no dump gives
@@ -59,46 +49,6 @@ const RESTORABLE: [&str; 16] = [
 /// Kinds whose options the kernel takes only when they say that they are a list (`nla_parse_nested`).
 const SAY_NESTED: [&str; 2] = ["ets", "fq_pie"];
 
-/// A qdisc or a class, as a dump lists it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Entry {
-    pub(super) interface: u32,
-    pub(super) handle: u32,
-    pub(super) parent: u32,
-    pub(super) kind: String,
-    pub(super) options: Vec<u8>,
-    has_size_table: bool,
-}
-
-impl Entry {
-    #[cfg(test)]
-    pub(super) fn made_up(kind: &str, handle: u32, parent: u32, options: Vec<u8>) -> Self {
-        Self {
-            interface: 2,
-            handle,
-            parent,
-            kind: kind.to_owned(),
-            options,
-            has_size_table: false,
-        }
-    }
-
-    pub(super) fn parse(body: &[u8]) -> Result<Self, Failure> {
-        let attributes = Attributes::after(body, HEADER_BYTES)?;
-        Ok(Self {
-            interface: u32_at(body, 4)?,
-            handle: u32_at(body, 8)?,
-            parent: u32_at(body, 12)?,
-            kind: attributes.text(libc::TCA_KIND)?.unwrap_or_default(),
-            options: attributes
-                .bytes(libc::TCA_OPTIONS)
-                .unwrap_or_default()
-                .to_vec(),
-            has_size_table: attributes.bytes(libc::TCA_STAB).is_some(),
-        })
-    }
-}
-
 /// The root qdisc of `nic`.
 pub(super) fn read(connection: &mut Connection, nic: &NicName) -> Result<Qdisc, Failure> {
     let link = link::read(connection, nic)?;
@@ -117,7 +67,7 @@ pub(super) fn read(connection: &mut Connection, nic: &NicName) -> Result<Qdisc, 
         _ => None,
     };
     let options = match root.kind.as_str() {
-        "htb" => discipline::without_count(root.options.clone()),
+        "htb" => qdisc_options::without_count(root.options.clone()),
         _ => root.options.clone(),
     };
     Ok(Qdisc {
@@ -126,7 +76,7 @@ pub(super) fn read(connection: &mut Connection, nic: &NicName) -> Result<Qdisc, 
         rate_bit_per_s,
         options: to_hex(&options),
         // Options that cannot be understood can still be fed back.
-        words: discipline::words(root, &classes).unwrap_or_default(),
+        words: qdisc_options::words(root, &classes).unwrap_or_default(),
     })
 }
 
@@ -175,10 +125,10 @@ fn put_back(
 /// than they are asked for.
 fn options_of(wanted: &Qdisc) -> Result<Vec<u8>, Failure> {
     match wanted.discipline() {
-        Some(asked) if is_asked(wanted) || wanted.kind == "htb" => discipline::options(&asked),
+        Some(asked) if is_asked(wanted) || wanted.kind == "htb" => qdisc_options::options(&asked),
         _ => {
             let options = from_hex(&wanted.options)?;
-            Ok(discipline::asked_again(&wanted.kind, options))
+            Ok(qdisc_options::asked_again(&wanted.kind, options))
         }
     }
 }
@@ -283,7 +233,7 @@ fn new_class(index: u32, root: u32, htb: &Htb) -> Result<Request, Failure> {
     let mut request = Request::new(libc::RTM_NEWTCLASS, &header(index, handle, root))
         .with_flags(CREATE | EXCLUSIVE);
     request.put_text(libc::TCA_KIND, "htb");
-    request.put(libc::TCA_OPTIONS, &discipline::class_options(htb)?);
+    request.put(libc::TCA_OPTIONS, &qdisc_options::class_options(htb)?);
     Ok(request)
 }
 
@@ -410,7 +360,7 @@ fn lost_with_root(qdiscs: &[Entry], classes: &[Entry]) -> Option<String> {
     let name = format!("the root `{}` {:x}:", root.kind, root.handle >> 16);
     let is_known = match root.kind.as_str() {
         "noqueue" => true,
-        "htb" => discipline::words(root, classes).is_ok_and(|words| !words.is_empty()),
+        "htb" => qdisc_options::words(root, classes).is_ok_and(|words| !words.is_empty()),
         kind => RESTORABLE.contains(&kind),
     };
     if !is_known {
@@ -425,22 +375,6 @@ fn lost_with_root(qdiscs: &[Entry], classes: &[Entry]) -> Option<String> {
     };
     let child = qdiscs.iter().find(is_child)?;
     Some(format!("{name} has a child `{}`", child.kind))
-}
-
-/// A rate in bit/s from a shaper's parameters, at byte `at` of them: 32 bit of bytes per second, or 64
-/// where those are too few.
-pub(super) fn rate(
-    options: &Attributes<'_>,
-    parameters: u16,
-    at: usize,
-    rate64: u16,
-) -> Result<Option<BitRate>, Failure> {
-    let Some(parameters) = options.bytes(parameters) else {
-        return Ok(None);
-    };
-    let short = u64::from(u32_at(parameters, at)?);
-    let bytes_per_s = options.u64(rate64)?.unwrap_or(short);
-    Ok(bytes_per_s.checked_mul(8).map(BitRate::from_bit_per_s))
 }
 
 pub(super) fn tbf_rate(options: &[u8]) -> Result<Option<BitRate>, Failure> {

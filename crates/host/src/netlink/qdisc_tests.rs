@@ -95,7 +95,8 @@ mod captured {
         let root = &entries_in(include_str!("captured/qdisc-htb.hex"))[0];
         let one = entries_in(include_str!("captured/classes-htb-one.hex"));
         let two = entries_in(include_str!("captured/classes-htb-two.hex"));
-        let words = |classes: &[Entry]| discipline::words(root, classes).expect("the kernel's own");
+        let words =
+            |classes: &[Entry]| qdisc_options::words(root, classes).expect("the kernel's own");
         let told = words(&one);
         assert!(told.contains("rate 50mbit ceil 50mbit"), "{told}");
         let again = Discipline::parse(&told).expect("our own words");

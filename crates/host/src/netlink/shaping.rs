@@ -8,16 +8,16 @@ use linerate_model::units::BitRate;
 
 use super::error::Failure;
 use super::message::{Attributes, Request, u32_at};
-use super::qdisc::{self, Entry, HTB_PARAMETERS, HTB_RATE64, RATE_AT, ROOT};
+use super::qdisc::{self};
+use super::qdisc_entry::{
+    CEIL_AT, Entry, HTB_CEIL64, HTB_PARAMETERS, HTB_RATE64, RATE_AT, ROOT, rate,
+};
 use super::said::{Said, numbers};
 use super::socket::Connection;
-use super::{NO_KERNEL, Netlink, dcb, link, lock};
+use super::{NO_KERNEL, Netlink, dcb, link, lock, qdisc_entry};
 use crate::nic_control::NicCounts;
 
 pub(super) const STATS_QUEUE: u16 = 3;
-pub(super) const HTB_CEIL64: u16 = 7;
-/// Where `struct tc_htb_opt` keeps the rate of its ceiling.
-pub(super) const CEIL_AT: usize = 20;
 pub(super) const HFSC_REAL_TIME: u16 = 1;
 pub(super) const HFSC_FAIR: u16 = 2;
 pub(super) const HFSC_UPPER: u16 = 3;
@@ -166,7 +166,7 @@ fn built_in(kind: &str, path: &str) -> QdiscNode {
 fn parse_node(body: &[u8], classes: &[Entry], path: &str) -> Result<QdiscNode, Failure> {
     let entry = Entry::parse(body)?;
     let path = format!("{path}/{:x}:", entry.handle >> 16);
-    let said = Said::after(body, qdisc::HEADER_BYTES, &path, NO_KERNEL);
+    let said = Said::after(body, qdisc_entry::HEADER_BYTES, &path, NO_KERNEL);
     let stats = said.nest(libc::TCA_STATS2, "stats");
     // `struct gnet_stats_queue`: queue length, backlog, drops, requeues, overlimits.
     let queue = stats.fact("queue", |stats| {
@@ -206,7 +206,7 @@ fn rate_of(entry: &Entry, classes: &[Entry]) -> Result<Option<BitRate>, Failure>
         }
         "netem" => {
             let options = Attributes::after(&entry.options, NETEM_HEADER_BYTES)?;
-            let rate = qdisc::rate(&options, NETEM_RATE, 0, NETEM_RATE64)?;
+            let rate = rate(&options, NETEM_RATE, 0, NETEM_RATE64)?;
             Ok(rate.filter(|rate| rate.as_bit_per_s() != 0))
         }
         _ => Ok(None),
@@ -239,8 +239,8 @@ fn class_rates(entry: &Entry) -> Result<(Option<BitRate>, Option<BitRate>), Fail
         "htb" => {
             let options = options()?;
             (
-                qdisc::rate(&options, HTB_PARAMETERS, RATE_AT, HTB_RATE64)?,
-                qdisc::rate(&options, HTB_PARAMETERS, CEIL_AT, HTB_CEIL64)?,
+                rate(&options, HTB_PARAMETERS, RATE_AT, HTB_RATE64)?,
+                rate(&options, HTB_PARAMETERS, CEIL_AT, HTB_CEIL64)?,
             )
         }
         "hfsc" => {

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::netlink::headers::compare;
-use crate::netlink::qdisc::ROOT;
+use crate::netlink::qdisc_entry::ROOT;
 
 #[test]
 fn the_attributes_have_the_numbers_of_the_kernels_header() {

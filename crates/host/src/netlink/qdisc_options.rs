@@ -9,11 +9,10 @@ use linerate_model::units::BitRate;
 
 use super::error::Failure;
 use super::message::{Attributes, Request, u16_at, u32_at};
-use super::qdisc::{
-    Entry, HTB_DEFAULT_CLASS_AT, HTB_INIT, HTB_PARAMETERS, HTB_RATE64, RATE_AT, TBF_PARAMETERS,
-    TBF_RATE64, rate,
+use super::qdisc_entry::{
+    CEIL_AT, Entry, HTB_CEIL64, HTB_DEFAULT_CLASS_AT, HTB_INIT, HTB_PARAMETERS, HTB_RATE64,
+    RATE_AT, TBF_PARAMETERS, TBF_RATE64, rate,
 };
-use super::shaping::{CEIL_AT, HTB_CEIL64};
 
 pub(super) const TBF_BURST: u16 = 6;
 /// `TC_LINKLAYER_ETHERNET`: said outright, the kernel wants no rate table to guess it from.
@@ -437,5 +436,5 @@ pub(super) fn asked_again(kind: &str, mut options: Vec<u8>) -> Vec<u8> {
 }
 
 #[cfg(test)]
-#[path = "discipline_tests.rs"]
+#[path = "qdisc_options_tests.rs"]
 mod tests;

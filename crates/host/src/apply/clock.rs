@@ -1,0 +1,47 @@
+//! The clock by which changes are confirmed and taken back (`CLOCK_BOOTTIME`, clock_gettime(2)).
+
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// A moment of this boot, which suspend does not stop and nobody can set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Boottime(Duration);
+
+impl Boottime {
+    /// Now.
+    pub fn now() -> Self {
+        let now = clock_gettime(ClockId::Boottime);
+        Self(Duration::new(
+            u64::try_from(now.tv_sec).unwrap_or_default(),
+            u32::try_from(now.tv_nsec).unwrap_or_default(),
+        ))
+    }
+
+    /// So long after the boot.
+    pub fn after(time: Duration) -> Self {
+        Self(time)
+    }
+
+    /// So much later.
+    #[must_use]
+    pub fn plus(self, time: Duration) -> Self {
+        Self(self.0.saturating_add(time))
+    }
+
+    /// So much earlier.
+    #[must_use]
+    pub fn before(self, time: Duration) -> Self {
+        Self(self.0.saturating_sub(time))
+    }
+
+    /// How long it is until then; zero when it is past.
+    pub fn remaining(self) -> Duration {
+        self.0.saturating_sub(Self::now().0)
+    }
+
+    /// Since the boot.
+    pub fn since_boot(self) -> Duration {
+        self.0
+    }
+}

@@ -8,7 +8,7 @@
 use linerate_model::setting::SettingKey;
 use serde::{Deserialize, Serialize};
 
-use super::subject::Located;
+use super::located::Located;
 use crate::root::HostRoot;
 
 /// A device by its name and by what no other device of this boot has.

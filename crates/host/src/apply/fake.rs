@@ -11,9 +11,10 @@ use linerate_model::known::{Cause, Known};
 use linerate_model::setting::{NicKnob, SettingKey, Settings, Value};
 
 use super::device::{self, Device};
+use super::located::Located;
 use super::machine::Machine;
-use super::settings::WriteError;
-use super::subject::{Located, Subject};
+use super::subject::Subject;
+use super::write_error::WriteError;
 use crate::netlink::Interface;
 use crate::nic_control::{NicRead, NicValue, NicWrite, Pair};
 

@@ -8,9 +8,10 @@ use std::sync::Arc;
 use linerate_model::known::Known;
 use linerate_model::setting::{SettingKey, Value};
 
+use super::located::Located;
 use super::machine::Machine;
-use super::settings::WriteError;
-use super::subject::{Located, Subject};
+use super::subject::Subject;
+use super::write_error::WriteError;
 
 /// A step of a writer, told before it is made unless its name says otherwise.
 #[derive(Debug, Clone, Copy)]

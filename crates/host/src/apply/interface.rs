@@ -7,7 +7,7 @@
 //! different kinds.
 
 use super::identity;
-use super::subject::Located;
+use super::located::Located;
 use crate::netlink::Interface;
 
 impl Interface {

@@ -7,8 +7,10 @@ use linerate_model::known::Known;
 use linerate_model::setting::{SettingKey, Value};
 
 use super::effects;
-use super::settings::{self, WriteError};
-use super::subject::{Located, Subject};
+use super::located::Located;
+use super::settings::{self};
+use super::subject::Subject;
+use super::write_error::WriteError;
 use crate::nic_control::NicWrite;
 use crate::root::LiveHost;
 

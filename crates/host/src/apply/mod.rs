@@ -22,6 +22,7 @@ pub(crate) mod identity;
 mod interface;
 pub(crate) mod journal;
 mod kept;
+mod located;
 mod lock;
 mod machine;
 mod netns;
@@ -39,6 +40,7 @@ mod sys;
 mod tests;
 mod told;
 mod transaction;
+mod write_error;
 
 pub use clock::Boottime;
 pub use device::Device;
@@ -51,6 +53,7 @@ pub use kept::{
     BootFiles, Here, KEPT_VERSION, Kept, KeptError, KeptSet, NotForBoot, Tried, Verdict, device_of,
     forget, keep, kept_set, note_try, tidy, tried,
 };
+pub use located::Located;
 pub use lock::{Lock, LockError, REVERTING, Scope};
 pub use machine::{LiveMachine, Machine};
 pub use netns::{OpenNics, Reach, reach};
@@ -59,6 +62,6 @@ pub use recover::{
 };
 pub use restore::{Left, LeftWhy, Undone};
 pub use reverter::{Guard, close_inherited, stand_by};
-pub use settings::WriteError;
-pub use subject::{Located, Subject};
+pub use subject::Subject;
 pub use transaction::{ApplyError, Moved, StepError, Transaction};
+pub use write_error::WriteError;

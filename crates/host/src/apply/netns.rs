@@ -12,10 +12,11 @@ use linerate_model::known::{Cause, Known};
 use linerate_model::setting::{SettingKey, Value};
 
 use super::identity::{NetnsIdentity, Search, search};
+use super::located::Located;
 use super::machine::{LiveMachine, Machine};
-use super::settings::WriteError;
-use super::subject::{Located, Subject};
+use super::subject::Subject;
 use super::sys;
+use super::write_error::WriteError;
 use crate::nic_control::NicWrite;
 use crate::root::LiveHost;
 

@@ -10,7 +10,7 @@ use linerate_model::setting::{
     parse_rates, parse_table, table_words,
 };
 
-use super::settings::{WriteError, as_count, as_switch, as_text, misfit, not_supported};
+use super::write_error::{WriteError, as_count, as_switch, as_text, misfit, not_supported};
 use crate::nic_control::{Moderation, NicRead, NicValue, SuperPacket};
 
 /// The value that the interface has; none of a setting that is none of these.

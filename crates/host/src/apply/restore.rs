@@ -16,9 +16,10 @@ use serde::{Deserialize, Serialize};
 
 use super::effects::could_be_effect;
 use super::journal::{Before, Disturbed, Record};
+use super::located::Located;
 use super::machine::Machine;
 use super::settings::{agrees, by_hand, is_speed_untold};
-use super::subject::{Located, Subject};
+use super::subject::Subject;
 
 /// The first pass writes what was written, the second what the first disturbed (the maps of queues after
 /// their number), the third what waited for the second.

@@ -7,13 +7,16 @@
 
 use std::io;
 
-use linerate_model::host::{Qdisc, QueueKind};
+use linerate_model::host::QueueKind;
 use linerate_model::ids::NicName;
 use linerate_model::known::{Cause, Known};
 use linerate_model::setting::{LinkSpeed, MachineKnob, NicKnob, SettingKey, Value, is_untold};
 
 pub use super::by_hand::by_hand;
 pub use super::told::advice;
+use super::write_error::{
+    WriteError, as_count, as_qdisc, as_switch, as_text, misfit, not_supported,
+};
 use super::{cpus, daemon, files, nic_values, rdma_defaults, told};
 use crate::nic_control::{NicRead, NicWrite, Pair};
 use crate::root::{HostRoot, LiveHost};
@@ -22,47 +25,6 @@ use crate::root::{HostRoot, LiveHost};
 const NOT_WRITABLE: &str = "linerate reads and judges it, but cannot write it yet";
 /// Why a setting that is a process's own is not.
 const HELD: &str = "it lasts as long as a process holds it, as `linerate tune hold` does";
-
-/// Why a setting could not be written. Nothing was changed, or the kernel says that nothing was.
-#[derive(Debug, thiserror::Error)]
-pub enum WriteError {
-    /// It is a property of a measurement.
-    #[error("cannot set {setting}: it belongs to a measurement, not to a host")]
-    Trial {
-        /// The setting.
-        setting: SettingKey,
-    },
-    /// linerate has no way to write this one.
-    #[error("cannot set {setting}: {why}")]
-    NotSupported {
-        /// The setting.
-        setting: SettingKey,
-        /// What is missing.
-        why: &'static str,
-    },
-    /// The value does not fit the setting.
-    #[error("cannot set {setting} to `{value}`: expected {expected}")]
-    Value {
-        /// The setting.
-        setting: SettingKey,
-        /// The value.
-        value: Box<Value>,
-        /// What the setting takes.
-        expected: &'static str,
-    },
-    /// The kernel refused.
-    #[error("cannot set {setting} to `{value}` ({path}): {source}")]
-    Kernel {
-        /// The setting.
-        setting: SettingKey,
-        /// The value.
-        value: Box<Value>,
-        /// The file or request that was refused.
-        path: String,
-        /// The kernel's reason.
-        source: io::Error,
-    },
-}
 
 impl WriteError {
     /// Whether linerate, the kernel or the device has no way to write it.
@@ -225,13 +187,6 @@ fn not_writable(key: &SettingKey) -> WriteError {
     not_supported(key, advice(key).unwrap_or(NOT_WRITABLE))
 }
 
-pub(super) fn not_supported(key: &SettingKey, why: &'static str) -> WriteError {
-    WriteError::NotSupported {
-        setting: key.clone(),
-        why,
-    }
-}
-
 /// The least MTU of an interface with IPv6 (RFC 8200, section 5; `addrconf_notify`, net/ipv6/addrconf.c).
 const IPV6_MTU_MIN: u32 = 1280;
 
@@ -314,46 +269,6 @@ fn refused(key: &SettingKey, value: &Value, path: String, source: io::Error) -> 
         value: Box::new(value.clone()),
         path,
         source,
-    }
-}
-
-pub(super) fn misfit(key: &SettingKey, value: &Value) -> WriteError {
-    WriteError::Value {
-        setting: key.clone(),
-        value: Box::new(value.clone()),
-        expected: key.spec().domain.expected(),
-    }
-}
-
-fn as_integer(key: &SettingKey, value: &Value) -> Result<u64, WriteError> {
-    match value {
-        Value::Integer(count) => Ok(*count),
-        _ => Err(misfit(key, value)),
-    }
-}
-
-pub(super) fn as_count(key: &SettingKey, value: &Value) -> Result<u32, WriteError> {
-    u32::try_from(as_integer(key, value)?).map_err(|_| misfit(key, value))
-}
-
-pub(super) fn as_switch(key: &SettingKey, value: &Value) -> Result<bool, WriteError> {
-    match value {
-        Value::Switch(on) => Ok(*on),
-        _ => Err(misfit(key, value)),
-    }
-}
-
-pub(super) fn as_text<'v>(key: &SettingKey, value: &'v Value) -> Result<&'v str, WriteError> {
-    match value {
-        Value::Text(text) => Ok(text),
-        _ => Err(misfit(key, value)),
-    }
-}
-
-fn as_qdisc<'v>(key: &SettingKey, value: &'v Value) -> Result<&'v Qdisc, WriteError> {
-    match value {
-        Value::Qdisc(qdisc) => Ok(qdisc),
-        _ => Err(misfit(key, value)),
     }
 }
 

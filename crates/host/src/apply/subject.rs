@@ -1,10 +1,10 @@
 //! What a setting was changed on, known by more than its name: names are given again.
 
-use linerate_model::ids::NicName;
 use linerate_model::setting::SettingKey;
 use serde::{Deserialize, Serialize};
 
 use super::device::{self, Device};
+use super::located::Located;
 use crate::netlink::{self, Interface};
 use crate::root::HostRoot;
 
@@ -16,30 +16,6 @@ pub enum Subject {
     Interface(Interface),
     /// A disk, an interrupt or an RDMA device.
     Device(Device),
-}
-
-/// Where such a thing is now.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Located {
-    /// Under the name that it had.
-    Here,
-    /// In this namespace, as the interface of this name.
-    Named(NicName),
-    /// It no longer exists, and its settings with it.
-    Gone,
-    /// It may exist, and its settings cannot be reached from here.
-    Lost(String),
-}
-
-impl Located {
-    /// Whether `key` is, by its name, a setting of what was located.
-    pub(super) fn is_at(&self, key: &SettingKey) -> bool {
-        match self {
-            Self::Here => true,
-            Self::Named(name) => key.interface() == Some(name.as_str()),
-            Self::Gone | Self::Lost(_) => false,
-        }
-    }
 }
 
 impl Subject {

@@ -18,8 +18,9 @@ use super::effects::is_asked_of_one_queue;
 use super::journal::{Before, Beside, Disturbed, Header, Journal, JournalError, Record};
 use super::machine::Machine;
 use super::restore::{self, Left, LeftWhy, Step, Undone};
-use super::settings::{WriteError, agrees, for_good, not_supported, one_way};
+use super::settings::{agrees, for_good, one_way};
 use super::subject::Subject;
+use super::write_error::{WriteError, not_supported};
 
 /// The command that completes a restore.
 const RECOVER: &str = "linerate tune recover";

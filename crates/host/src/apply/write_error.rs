@@ -1,0 +1,94 @@
+//! Why a setting is not written, and what its value must be to be.
+
+use std::io;
+
+use linerate_model::host::Qdisc;
+use linerate_model::setting::{SettingKey, Value};
+
+/// Why a setting could not be written. Nothing was changed, or the kernel says that nothing was.
+#[derive(Debug, thiserror::Error)]
+pub enum WriteError {
+    /// It is a property of a measurement.
+    #[error("cannot set {setting}: it belongs to a measurement, not to a host")]
+    Trial {
+        /// The setting.
+        setting: SettingKey,
+    },
+    /// linerate has no way to write this one.
+    #[error("cannot set {setting}: {why}")]
+    NotSupported {
+        /// The setting.
+        setting: SettingKey,
+        /// What is missing.
+        why: &'static str,
+    },
+    /// The value does not fit the setting.
+    #[error("cannot set {setting} to `{value}`: expected {expected}")]
+    Value {
+        /// The setting.
+        setting: SettingKey,
+        /// The value.
+        value: Box<Value>,
+        /// What the setting takes.
+        expected: &'static str,
+    },
+    /// The kernel refused.
+    #[error("cannot set {setting} to `{value}` ({path}): {source}")]
+    Kernel {
+        /// The setting.
+        setting: SettingKey,
+        /// The value.
+        value: Box<Value>,
+        /// The file or request that was refused.
+        path: String,
+        /// The kernel's reason.
+        source: io::Error,
+    },
+}
+
+pub(super) fn not_supported(key: &SettingKey, why: &'static str) -> WriteError {
+    WriteError::NotSupported {
+        setting: key.clone(),
+        why,
+    }
+}
+
+pub(super) fn misfit(key: &SettingKey, value: &Value) -> WriteError {
+    WriteError::Value {
+        setting: key.clone(),
+        value: Box::new(value.clone()),
+        expected: key.spec().domain.expected(),
+    }
+}
+
+fn as_integer(key: &SettingKey, value: &Value) -> Result<u64, WriteError> {
+    match value {
+        Value::Integer(count) => Ok(*count),
+        _ => Err(misfit(key, value)),
+    }
+}
+
+pub(super) fn as_count(key: &SettingKey, value: &Value) -> Result<u32, WriteError> {
+    u32::try_from(as_integer(key, value)?).map_err(|_| misfit(key, value))
+}
+
+pub(super) fn as_switch(key: &SettingKey, value: &Value) -> Result<bool, WriteError> {
+    match value {
+        Value::Switch(on) => Ok(*on),
+        _ => Err(misfit(key, value)),
+    }
+}
+
+pub(super) fn as_text<'v>(key: &SettingKey, value: &'v Value) -> Result<&'v str, WriteError> {
+    match value {
+        Value::Text(text) => Ok(text),
+        _ => Err(misfit(key, value)),
+    }
+}
+
+pub(super) fn as_qdisc<'v>(key: &SettingKey, value: &'v Value) -> Result<&'v Qdisc, WriteError> {
+    match value {
+        Value::Qdisc(qdisc) => Ok(qdisc),
+        _ => Err(misfit(key, value)),
+    }
+}

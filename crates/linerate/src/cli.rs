@@ -38,10 +38,10 @@ pub use verbs::{ConnectArg, MeasureRdma, ServiceArg, TransportArg, TransportArgs
 use crate::peer::PeerAddress;
 use crate::say::Format;
 
-/// The options that every command takes stand apart from its own.
-const EVERYWHERE: &str = "Options of every command";
+/// The heading of the options that every command takes.
+const EVERYWHERE: &str = "Global options";
 
-/// Finds out why a fast link is slow, proves it by measuring, fixes it, and can take the fix back.
+/// Finds out why a fast link is slow, proves it by measuring, fixes it, and can undo the fix.
 #[derive(Debug, Parser)]
 #[command(
     name = "linerate",
@@ -51,11 +51,12 @@ const EVERYWHERE: &str = "Options of every command";
     max_term_width = 100
 )]
 #[command(
-    after_help = "Data goes to stdout, talk to stderr. Exit codes: see `linerate explain exit-codes`."
+    after_help = "Results go to stdout, status to stderr. Exit codes: see `linerate explain \
+        exit-codes`."
 )]
 pub struct Cli {
-    /// How the result is printed: text or json; `map` also as dot or svg, `doctor` as sarif or junit,
-    /// `measure stream` and `udp` as iperf3-json.
+    /// Output format: text or json; also dot and svg for `map`, sarif and junit for `doctor`, iperf3-json for
+    /// `measure stream` and `udp`.
     #[arg(
         long,
         global = true,
@@ -65,14 +66,14 @@ pub struct Cli {
         help_heading = EVERYWHERE
     )]
     pub format: FormatArg,
-    /// Leave out talk and progress.
+    /// Suppress status and progress.
     #[arg(long, short, global = true, help_heading = EVERYWHERE)]
     pub quiet: bool,
-    /// Where runs and undo journals are kept; as root a folder that only root may write to [default:
-    /// /var/lib/linerate as root, else $XDG_STATE_HOME/linerate].
+    /// Directory for runs and undo journals; as root it must be writable by root only [default: /var/lib/linerate as
+    /// root, else $XDG_STATE_HOME/linerate].
     #[arg(long, global = true, value_name = "DIR", help_heading = EVERYWHERE)]
     pub state: Option<PathBuf>,
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: Command,
 }
@@ -80,19 +81,19 @@ pub struct Cli {
 /// The formats of `--format`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum FormatArg {
-    /// For a person.
+    /// Human-readable text.
     Text,
-    /// One JSON document with its schema's name first.
+    /// One JSON document; its first key is the name of its schema.
     Json,
     /// Graphviz (`map` only).
     Dot,
-    /// A picture (`map` only).
+    /// SVG image (`map` only).
     Svg,
     /// Static Analysis Results Interchange Format 2.1.0 (`doctor` only).
     Sarif,
-    /// JUnit's XML (`doctor` only).
+    /// JUnit XML (`doctor` only).
     Junit,
-    /// The JSON of `iperf3 -J` (`measure stream` and `udp` only).
+    /// The JSON format of `iperf3 -J` (`measure stream` and `udp` only).
     Iperf3Json,
 }
 
@@ -112,74 +113,74 @@ impl From<FormatArg> for Format {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Two hosts in namespaces, three planted faults, the whole story, a report (about two minutes).
+    /// Inject three faults between two network namespaces, find and prove them, write a report (about two minutes).
     Demo(DemoArgs),
-    /// The picture of a host: NIC, PCIe, NUMA node, CPU, queue, interrupt.
+    /// Show a host's topology: NICs, PCIe, NUMA nodes, CPUs, queues, interrupts.
     Map(MapArgs),
-    /// What is wrong on a host, worst first.
+    /// Diagnose a host: list findings, worst first.
     Doctor(DoctorArgs),
-    /// Why a rule exists, how it judges, how to check it by hand.
+    /// Explain a rule: why it exists, its threshold, how to check it by hand.
     Explain {
-        /// The rule's id; `rules` lists them, `settings` and `exit-codes` explain those.
+        /// A rule id; or `rules` (list all rules), `settings`, `exit-codes`.
         rule: String,
     },
-    /// The computed upper bounds of a path, with their arithmetic.
+    /// Compute the upper bounds of a path and show the arithmetic.
     Ceiling(CeilingArgs),
-    /// One measurement.
+    /// Measure a path with one workload.
     Measure {
-        /// What to move.
+        /// The workload.
         #[command(subcommand)]
         action: Box<MeasureAction>,
     },
-    /// Map both ends, measure, name the limit, try the remedies as experiments, keep what helps.
+    /// Measure a path, name its bottleneck, test each remedy with paired trials, keep those that help.
     Prove(ProveArgs),
-    /// Designed experiments: what each option and setting is worth, and what two do together.
+    /// Run designed experiments: effects of options and settings, and their interactions.
     Lab {
-        /// What to do.
+        /// The command.
         #[command(subcommand)]
         action: LabAction,
     },
-    /// Hold two runs of an experiment against each other: two kernels, two drivers, two days. Exit code 11 when it
-    /// got worse, 12 when the runs cannot tell.
+    /// Compare two runs of an experiment (two kernels, drivers or days). Exits 11 on a regression, 12 if
+    /// inconclusive.
     Compare(CompareArgs),
     /// Plan, apply and undo settings.
     Tune {
-        /// What to do with them.
+        /// The action.
         #[command(subcommand)]
         action: TuneAction,
     },
-    /// The far end of a measurement.
+    /// Run the remote end of a measurement.
     Agent(AgentArgs),
-    /// One end of a stream by plain calls, told by its standard input.
+    /// Run one end of a stream with plain socket calls; reads its job from standard input.
     #[command(hide = true)]
     Mover(MoverArgs),
-    /// Takes back what the process at the other end of standard input leaves undecided.
+    /// Roll back what the process at the other end of standard input leaves uncommitted.
     #[command(hide = true)]
     Reverter {
-        /// That process.
+        /// The PID of that process.
         #[arg(long, value_name = "PID")]
         of: u32,
-        /// A capability that putting back takes, by the kernel's name; once for each.
+        /// A capability that the rollback needs, by its kernel name; repeat for each.
         #[arg(long, value_name = "CAPABILITY")]
         hold: Vec<String>,
     },
-    /// Hardware that this machine lacks, in software.
+    /// Set up software devices for hardware that this machine lacks.
     Testbed {
-        /// Which.
+        /// The kind of device.
         #[command(subcommand)]
         action: TestbedAction,
     },
-    /// Write this host into one reviewable text archive, names and addresses made anonymous.
+    /// Save this host's state to a reviewable text archive with pseudonymized names and addresses.
     Capture {
         /// The archive to write.
         #[arg(value_name = "FILE.lrcap")]
         file: PathBuf,
     },
-    /// Make the report of a stored run again, from its raw records; or show all runs in a browser.
+    /// Regenerate the report of a stored run from its raw records; or browse all runs.
     Report(ReportArgs),
-    /// List the stored runs of the state folder, newest first.
+    /// List stored runs, newest first.
     Runs(RunsArgs),
-    /// Write every trial of stored runs as a row of one flat table, for a data frame or a database.
+    /// Export stored runs as a flat table, one row per trial, for a data frame or a database.
     Export(ExportArgs),
     /// Print shell completions.
     Completions {
@@ -191,19 +192,19 @@ pub enum Command {
 /// `demo`.
 #[derive(Debug, Args)]
 pub struct DemoArgs {
-    /// Fixes which faults are planted, the order of trials and the intervals.
+    /// Seed for the choice of faults, the trial order and the bootstrap intervals.
     #[arg(long)]
     pub seed: Option<u64>,
     /// Pairs of trials for each remedy.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(3..=1000))]
     pub pairs: u32,
-    /// Where the run is stored [default: runs/ in the state folder].
+    /// Directory to store the run in [default: runs/ in the state directory].
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Inner steps of the demo, each a process of its own.
+    /// Internal steps of the demo, each in its own process.
     #[arg(long, hide = true, value_enum)]
     pub stage: Option<DemoStage>,
-    /// The folder that the inner steps share.
+    /// The directory that the internal steps share.
     #[arg(long, hide = true)]
     pub folder: Option<PathBuf>,
 }
@@ -211,9 +212,9 @@ pub struct DemoArgs {
 /// The processes of the demo.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum DemoStage {
-    /// Makes the two hosts and conducts.
+    /// Creates the two namespaces and runs the other steps.
     Conduct,
-    /// Plants the faults.
+    /// Injects the faults.
     Plant,
 }
 
@@ -222,12 +223,12 @@ pub enum DemoStage {
 pub struct MapArgs {
     /// Only this interface.
     pub nic: Option<NicName>,
-    /// Measure, too, what the CPUs of each NUMA node make of the memory of each: latency, and bandwidth of
-    /// reading, writing and copying by one core and by all (about 3 s for each pair of nodes).
+    /// Also measure node-to-node memory latency and bandwidth: read, write and copy, with one core and with all cores
+    /// (about 3 s per pair of NUMA nodes).
     #[arg(long, conflicts_with_all = ["from", "diff", "why"])]
     pub memory: bool,
-    /// Read the counters twice, so long apart, and show what happened: traffic, interrupts and who took
-    /// them, errors of the link, busy CPUs.
+    /// Read the counters twice, SECONDS apart, and show the change: traffic, interrupts per CPU, link errors, CPU
+    /// load.
     #[arg(
         long,
         value_name = "SECONDS",
@@ -237,13 +238,13 @@ pub struct MapArgs {
         conflicts_with_all = ["from", "diff", "why"]
     )]
     pub watch: Duration,
-    /// Every fact on a line of its own with the file or request that it comes from.
+    /// Print each fact on its own line with the file or kernel request it comes from.
     #[arg(long)]
     pub why: bool,
-    /// What differs between two captured hosts, or between one and this host now.
+    /// Show the differences between two captures, or between a capture and this host.
     #[arg(long, value_names = ["BEFORE", "AFTER"], num_args = 1..=2, conflicts_with_all = ["from", "why"])]
     pub diff: Vec<PathBuf>,
-    /// A captured host instead of this one: an archive or a folder that holds `sys` and `proc`.
+    /// Read a captured host instead of this one: an archive, or a directory with `sys` and `proc`.
     #[arg(long, value_name = "PATH")]
     pub from: Option<PathBuf>,
 }
@@ -253,27 +254,27 @@ pub struct MapArgs {
 pub struct DoctorArgs {
     /// Only this interface.
     pub nic: Option<NicName>,
-    /// A captured host instead of this one: an archive or a folder that holds `sys` and `proc`.
+    /// Read a captured host instead of this one: an archive, or a directory with `sys` and `proc`.
     #[arg(long, value_name = "PATH")]
     pub from: Option<PathBuf>,
-    /// Watch the counters for so long; 0 leaves out the rules that judge them.
+    /// How long to watch counters; 0 skips the rules on counters.
     #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = parse_watch, conflicts_with = "from")]
     pub watch: Duration,
-    /// A later capture of the same host: counters are judged by what they did between the two.
+    /// A later capture of the same host: rules judge the counter growth between the two.
     #[arg(long, value_name = "PATH", requires = "from")]
     pub then: Option<PathBuf>,
-    /// What the host is used for: throughput, latency, forwarding, rdma, storage, mixed, measurement.
+    /// Role of the host: throughput, latency, forwarding, rdma, storage, mixed, measurement.
     #[arg(long, default_value = "throughput", value_parser = parse_role)]
     pub role: Profile,
-    /// From which severity on the exit code is 10: note, warn, crit, never.
+    /// Exit with 10 on findings of this severity or worse: note, warn, crit, never.
     #[arg(long, value_name = "SEVERITY", default_value = "warn", value_parser = parse_fail_on)]
     pub fail_on: FailOn,
-    /// Evidence and what could not be judged, too.
+    /// Also print the evidence and the skipped checks.
     #[arg(long, short)]
     pub verbose: bool,
 }
 
-/// The severity from which on `doctor` exits with 10.
+/// The lowest severity that makes `doctor` exit with 10.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FailOn(pub Option<Severity>);
 
@@ -284,27 +285,27 @@ pub struct FailOn(pub Option<Severity>);
     reason = "each is a switch of the command line"
 )]
 pub struct CeilingArgs {
-    /// The interface; without one, figures or a peer must be given.
+    /// The interface; without it, pass `--peer` or the figures of a link.
     pub nic: Option<NicName>,
-    /// The whole path to a peer: both ends are read, memory copies measured.
+    /// Compute the whole path to a peer: reads both ends, measures memory copies.
     #[arg(long, value_name = "PEER", conflicts_with = "from")]
     pub peer: Option<PeerAddress>,
-    /// Copy this program to the peer unless it has this build (ssh only).
+    /// Copy this program to the peer if the peer does not have this build (ssh only).
     #[arg(long, requires = "peer")]
     pub push: bool,
-    /// The speed of an Ethernet link, `40G`.
+    /// Ethernet link speed, such as `40G`.
     #[arg(long)]
     pub speed: Option<BitRate>,
-    /// The MTU in bytes.
+    /// MTU in bytes.
     #[arg(long, default_value_t = 1500, value_parser = clap::value_parser!(u32).range(68..=65_535))]
     pub mtu: u32,
     /// TCP timestamps: `on` or `off`.
     #[arg(long, default_value = "on", value_parser = parse_switch, action = clap::ArgAction::Set)]
     pub timestamps: bool,
-    /// All TCP options of a segment in bytes, in place of `--timestamps`.
+    /// Total size of the TCP options of a segment, instead of `--timestamps`.
     #[arg(long, value_name = "BYTES", conflicts_with = "timestamps", value_parser = clap::value_parser!(u32).range(0..=40))]
     pub tcp_options: Option<u32>,
-    /// UDP datagrams of so many bytes of payload instead of TCP.
+    /// UDP datagrams with a payload of BYTES instead of TCP.
     #[arg(long, value_name = "BYTES", conflicts_with_all = ["roce", "infiniband"], value_parser = clap::value_parser!(u32).range(1..=65_507))]
     pub datagram: Option<u32>,
     /// IPv6 instead of IPv4.
@@ -313,61 +314,61 @@ pub struct CeilingArgs {
     /// Number of VLAN tags.
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=2))]
     pub vlan_tags: u32,
-    /// In a tunnel.
+    /// Tunnel encapsulation.
     #[arg(long, value_enum)]
     pub tunnel: Option<TunnelArg>,
-    /// The same as `--tunnel vxlan`.
+    /// Short for `--tunnel vxlan`.
     #[arg(long, conflicts_with = "tunnel")]
     pub vxlan: bool,
-    /// The tunnel's outer packets are IPv6.
+    /// IPv6 outer headers of the tunnel.
     #[arg(long)]
     pub outer_ipv6: bool,
-    /// RDMA over that link instead of TCP: RoCE `v1` or `v2`.
+    /// RoCE `v1` or `v2` over that link instead of TCP.
     #[arg(long, value_name = "VERSION", value_parser = parse_roce, requires = "speed")]
     pub roce: Option<Roce>,
-    /// The same by iWARP: long writes, in the TCP segments of a device.
+    /// iWARP over that link: large RDMA writes in the device's TCP segments.
     #[arg(long, requires = "speed", conflicts_with_all = ["roce", "datagram", "tunnel", "vxlan"])]
     pub iwarp: bool,
-    /// The RDMA MTU: 256, 512, 1024, 2048 or 4096 [default: 4096 for RoCE].
+    /// RDMA path MTU: 256, 512, 1024, 2048 or 4096 [default: 4096 for RoCE].
     #[arg(long, value_name = "BYTES")]
     pub rdma_mtu: Option<u32>,
-    /// An InfiniBand link: `QDR`, `4xEDR`; four lanes unless said.
+    /// InfiniBand link, such as `QDR` or `4xEDR`; 4x by default.
     #[arg(long, value_name = "LINK", value_parser = parse_infiniband)]
     pub infiniband: Option<InfinibandLink>,
-    /// A PCIe link, generation and lanes: `3x8`, or `8GT/s x8`.
+    /// PCIe link, generation and width: `3x8`, or `8GT/s x8`.
     #[arg(long, value_name = "LINK", value_parser = parse_pcie)]
     pub pcie: Option<PcieFigures>,
-    /// MaxPayload of the PCIe link: takes the headers of its packets off.
+    /// MaxPayload of the PCIe link: subtracts the TLP headers.
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(128..=4096))]
     pub max_payload: Option<u32>,
-    /// Links of `--speed` in a bond.
+    /// Number of `--speed` links in a bond.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub links: u32,
-    /// Connections.
+    /// Number of connections.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub flows: u32,
-    /// A window, for the bound window/RTT.
+    /// TCP window, for the bound window/RTT.
     #[arg(long, requires = "rtt")]
     pub window: Option<Bytes>,
-    /// The round-trip time.
+    /// Round-trip time.
     #[arg(long, requires = "window")]
     pub rtt: Option<Nanoseconds>,
-    /// A shaper's rate.
+    /// Rate of a traffic shaper.
     #[arg(long)]
     pub shaper: Option<BitRate>,
-    /// What one thread copies from memory to memory.
+    /// Memory copy rate of one thread.
     #[arg(long, value_name = "RATE")]
     pub copy: Option<BitRate>,
-    /// What the provider of a virtual machine lets pass.
+    /// Bandwidth allowance of a virtual machine.
     #[arg(long, value_name = "RATE")]
     pub allowance: Option<BitRate>,
-    /// What the provider lets each flow have.
+    /// Bandwidth allowance of each flow.
     #[arg(long, value_name = "RATE", requires = "allowance")]
     pub flow_allowance: Option<BitRate>,
-    /// A measured rate, to see its share of each bound: `37.9G`, `4613MB/s`.
+    /// Measured rate, to show as a percentage of each bound: `37.9G`, `4613MB/s`.
     #[arg(long)]
     pub rate: Option<BitRate>,
-    /// A captured host instead of this one.
+    /// Read a captured host instead of this one.
     #[arg(long, value_name = "PATH", requires = "nic")]
     pub from: Option<PathBuf>,
 }
@@ -473,26 +474,25 @@ fn parse_pcie(text: &str) -> Result<PcieFigures, String> {
         .ok_or_else(wrong)
 }
 
-/// What is common to everything that talks to a peer.
+/// Options of every command that uses a peer.
 #[derive(Debug, Args)]
 pub struct PeerArgs {
     /// The peer: `[ssh://][user@]host[:port]`, `netns:NAME`, `exec:COMMAND`, `local`.
     #[arg(value_name = "PEER")]
     pub peer: PeerAddress,
-    /// Copy this program to the peer unless it has this build (ssh only).
+    /// Copy this program to the peer if the peer does not have this build (ssh only).
     #[arg(long)]
     pub push: bool,
-    /// The address of the peer that data goes to [default: one on a common subnet, else the ssh host].
+    /// Peer address for the data connections [default: one on a shared subnet, else the ssh host].
     #[arg(long, value_name = "ADDRESS")]
     pub address: Option<std::net::IpAddr>,
-    /// The TCP port at the peer that data goes to, for a firewall that lets only some pass [default:
-    /// one that is free].
+    /// Peer TCP port for the data connections, if a firewall restricts ports [default: a free port].
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     pub port: Option<u16>,
 }
 
 impl PeerArgs {
-    /// As they are when only the peer is said.
+    /// The defaults for this peer.
     pub fn of(peer: &PeerAddress) -> Self {
         Self {
             peer: peer.clone(),
@@ -527,7 +527,7 @@ fn parse_fail_on(text: &str) -> Result<FailOn, String> {
     }
 }
 
-/// Seconds as people write them after `--time`: a plain number, or with a unit.
+/// Parses `--time`: seconds as a plain number, or a number with a unit.
 fn parse_seconds(text: &str) -> Result<Nanoseconds, String> {
     let with_unit = if text.ends_with(|c: char| c.is_ascii_digit()) {
         format!("{text}s")

@@ -7,8 +7,8 @@ use linerate_model::units::Bytes;
 
 use super::{PeerArgs, TransportArgs, TrialArgs, UntilArgs};
 
-/// What is done with the grid.
-const WORK: &str = "The work";
+/// The heading of the options of the computation.
+const WORK: &str = "Computation";
 
 /// `measure diffusion`.
 #[derive(Debug, Args)]
@@ -19,17 +19,16 @@ pub struct MeasureDiffusion {
     /// The trial.
     #[command(flatten)]
     pub trial: TrialArgs,
-    /// The buffer that goes there and back; a square grid of doubles fills the most of it.
+    /// Buffer size; holds a square grid of doubles.
     #[arg(long, visible_alias = "bytes", default_value = "1MiB")]
     pub buffer: Bytes,
-    /// How often each pair's grid goes there and back [default: as often as the time allows].
+    /// Round trips of each pair's grid [default: as many as `--time` allows].
     #[arg(long)]
     pub repetitions: Option<u64>,
-    /// The grid travels and nobody works on it.
+    /// Transfer the grid without computing.
     #[arg(long, help_heading = WORK)]
     pub no_compute: bool,
-    /// Also trials without the work, so many of each kind (9) in pairs of random order: what the work costs is the
-    /// difference.
+    /// Measure the compute cost: PAIRS (default 9) pairs of trials with and without the computation, in random order.
     #[arg(
         long,
         value_name = "PAIRS",
@@ -41,20 +40,20 @@ pub struct MeasureDiffusion {
         help_heading = WORK
     )]
     pub overhead: Option<u16>,
-    /// What the order of those trials is drawn from [default: a fresh one, which is printed].
+    /// Seed of the trial order [default: random, printed].
     #[arg(long, requires = "overhead", help_heading = WORK)]
     pub seed: Option<u64>,
-    /// Make every step here too, plainly, and compare every byte.
+    /// Compute every step locally too and compare every byte.
     #[arg(long, help_heading = WORK)]
     pub data_check: bool,
-    /// Write pictures of the first grid into this folder: after 100 and after 10000 repetitions and at the end,
-    /// and the row through its middle, also as CSV.
+    /// Write images of the first grid to this directory: after 100 and 10000 repetitions and at the end, and its
+    /// middle row, also as CSV.
     #[arg(long, value_name = "FOLDER", help_heading = WORK)]
     pub pictures: Option<PathBuf>,
-    /// What carries it.
+    /// The transport.
     #[command(flatten)]
     pub transport: TransportArgs,
-    /// How long it goes on.
+    /// Repetition.
     #[command(flatten)]
     pub until: UntilArgs,
 }

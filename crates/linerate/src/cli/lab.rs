@@ -14,22 +14,23 @@ use crate::peer::PeerAddress;
 pub enum LabAction {
     /// List the experiments that come with linerate.
     List,
-    /// Run an experiment: combinations in blocks of random order, settings made and taken back around each trial.
+    /// Run an experiment: all combinations in randomized blocks; settings are applied before and rolled back after
+    /// each trial.
     Run(Box<LabRunArgs>),
-    /// Go on with a run that was stopped or killed.
+    /// Resume a run that was stopped or killed.
     Resume {
-        /// The run's folder. Its files must belong to you: they name the settings to change.
+        /// The run's directory. You must own its files: they name the settings to change.
         run: PathBuf,
-        /// Peers of the run. An `exec:COMMAND` peer must be given again: no command is started because a run names it.
+        /// Peers of the run. Required for `exec:COMMAND` peers: commands from stored runs are never executed.
         #[arg(value_name = "PEER")]
         peers: Vec<PeerAddress>,
-        /// Inner steps, each a process of its own.
+        /// Internal steps, each in its own process.
         #[arg(long, hide = true, value_enum)]
         step: Option<LabStep>,
     },
-    /// Judge a run from its raw records: means, effects with their intervals, what disturbed it.
+    /// Analyze a run from its raw records: means, effects with confidence intervals, disturbances.
     Show {
-        /// The run's folder.
+        /// The run's directory.
         run: PathBuf,
     },
 }
@@ -38,49 +39,49 @@ pub enum LabAction {
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "switches of a command line")]
 pub struct LabRunArgs {
-    /// An experiment that comes with linerate (`linerate lab list`), or a file.
+    /// A built-in experiment (`linerate lab list`) or a file.
     #[arg(value_name = "NAME|FILE.toml")]
     pub experiment: String,
     /// The peer: `[ssh://][user@]host[:port]`, `netns:NAME`, `exec:COMMAND`, `local` [default: the experiment's, else
-    /// two hosts in namespaces on this machine, which vanish with the run].
+    /// two temporary network namespaces on this machine].
     #[arg(value_name = "PEER")]
     pub peer: Option<PeerAddress>,
-    /// The short form: fewer levels and repeats, shorter trials.
+    /// Fewer levels and repeats, shorter trials.
     #[arg(long)]
     pub quick: bool,
-    /// Only say what would be done.
+    /// Print the plan and exit.
     #[arg(long)]
     pub plan: bool,
-    /// Run it although it will likely not show the effect that matters.
+    /// Run even if the experiment is unlikely to detect the smallest effect of interest.
     #[arg(long)]
     pub force: bool,
-    /// How often all combinations are repeated [default: the experiment's].
+    /// Repeats of all combinations [default: the experiment's].
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(3..=10_000))]
     pub repeats: Option<u32>,
-    /// How long each trial lasts: seconds, or with a unit [default: the experiment's].
+    /// Duration of each trial: seconds, or with a unit [default: the experiment's].
     #[arg(long, value_name = "TIME", value_parser = parse_seconds)]
     pub time: Option<Nanoseconds>,
-    /// Fixes the order of trials and the intervals.
+    /// Seed for the trial order and the bootstrap intervals.
     #[arg(long)]
     pub seed: Option<u64>,
-    /// Also change what disturbs the interfaces that ssh connections to both ends come in by, for a moment.
+    /// Allow brief disruption of the interfaces that carry SSH to both ends.
     #[arg(long)]
     pub allow_management_disruption: bool,
-    /// Copy this program to the peer unless it has this build (ssh only).
+    /// Copy this program to the peer if the peer does not have this build (ssh only).
     #[arg(long)]
     pub push: bool,
-    /// The address of the peer that data goes to [default: one on a common subnet, else the ssh host].
+    /// Peer address for the data connections [default: one on a shared subnet, else the ssh host].
     #[arg(long, value_name = "ADDRESS")]
     pub address: Option<IpAddr>,
-    /// Where the run is stored [default: runs/ in the state folder].
+    /// Directory to store the run in [default: runs/ in the state directory].
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Inner steps, each a process of its own.
+    /// Internal steps, each in its own process.
     #[arg(long, hide = true, value_enum)]
     pub step: Option<LabStep>,
 }
 
-/// The processes of an experiment that makes its own two hosts.
+/// The processes of an experiment that creates its own two namespaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum LabStep {
     /// Holds them.
@@ -92,13 +93,13 @@ pub enum LabStep {
 /// `compare`.
 #[derive(Debug, Args)]
 pub struct CompareArgs {
-    /// The run before: its folder.
+    /// The baseline run's directory.
     #[arg(value_name = "RUN")]
     pub before: PathBuf,
-    /// The run after.
+    /// The directory of the run to compare with it.
     #[arg(value_name = "RUN")]
     pub after: PathBuf,
-    /// A worsening of less than this is none.
+    /// Ignore regressions below this.
     #[arg(long, value_name = "PERCENT", default_value = "2%", value_parser = super::measure::parse_percent)]
     pub margin: f64,
 }

@@ -2,19 +2,19 @@
 
 use clap::Args;
 
-/// Every way into and out of the kernel, side by side.
+/// All send and receive modes, side by side.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "The ladder of copies")]
+#[command(next_help_heading = "Copy ladder")]
 pub struct LadderArgs {
-    /// Measure every way to send (read plainly) and every way to receive (sent plainly), in rounds of
-    /// random order, and tell them side by side: trials of 2 s unless `--time` says otherwise. With
-    /// `--until-ci`, until each way's ratio to plain write and read is known so well.
+    /// Compare all send modes (each with plain `read`) and all receive modes (each with plain `write`), in rounds of
+    /// random order. Trials last 2 s by default. With `--until-ci`, repeats until each mode's ratio to `write`/`read`
+    /// is that precise.
     #[arg(long, conflicts_with_all = ["send", "receive", "iperf3", "perf"])]
     pub ladder: bool,
-    /// So many rounds, each with one trial of every way. An interval needs three.
+    /// Number of rounds, each with one trial of every mode. A confidence interval needs three.
     #[arg(long, value_name = "N", default_value_t = 3, requires = "ladder", conflicts_with = "until_ci", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: u32,
-    /// The seed of the order [default: a new one, which is printed].
+    /// Seed of the trial order [default: random, printed].
     #[arg(long, requires = "ladder")]
     pub seed: Option<u64>,
 }

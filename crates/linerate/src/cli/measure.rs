@@ -14,78 +14,77 @@ use super::{
 use crate::peer::PeerAddress;
 use crate::place::{MemoryWhere, Where, WordError};
 
-/// Options of every trial, whatever its workload.
-const TRIAL: &str = "The trial";
-/// Options of where it runs.
-const PLACE: &str = "Where it runs";
+/// The heading of the options of every workload.
+const TRIAL: &str = "Trial options";
+/// The heading of the placement options.
+const PLACE: &str = "Placement";
 
-/// What every trial has.
+/// Options of every workload.
 #[derive(Debug, Args)]
 #[command(next_help_heading = TRIAL)]
 pub struct TrialArgs {
-    /// How long each trial lasts: seconds, or with a unit [default: 10 for `measure`, 1 for `prove`].
+    /// Duration of each trial: seconds, or with a unit [default: 10 for `measure`, 1 for `prove`].
     #[arg(long, value_name = "TIME", value_parser = parse_seconds)]
     pub time: Option<Nanoseconds>,
-    /// How often the counters are read [default: 20 times a trial, at most 10 times a second].
+    /// Counter sampling interval [default: 20 samples per trial, maximum 10 per second].
     #[arg(long, value_name = "TIME", value_parser = parse_seconds)]
     pub interval: Option<Nanoseconds>,
-    /// Connections (of `transfer` and `diffusion`: pairs; over verbs: queue pairs).
+    /// Number of connections (pairs for `transfer` and `diffusion`, queue pairs over verbs).
     #[arg(long, visible_aliases = ["connections", "pairs-in-parallel", "qps"], default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub flows: u32,
-    /// Data threads at each end, which share the connections [default: one for each connection; `http`
-    /// one for each CPU].
+    /// Data threads per end; they share the connections [default: one per connection; `http`: one per CPU].
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub threads: Option<u32>,
-    /// From the peer to here.
+    /// Send from the peer to this host.
     #[arg(long, conflicts_with = "bidir")]
     pub reverse: bool,
-    /// Both ways at once.
+    /// Send in both directions at once.
     #[arg(long)]
     pub bidir: bool,
-    /// The size of the socket buffers [default: the kernel's autotuning].
+    /// Socket buffer size (SO_SNDBUF, SO_RCVBUF) [default: kernel autotuning].
     #[arg(long, visible_alias = "window")]
     pub socket_buffer: Option<Bytes>,
-    /// The congestion control [default: the host's].
+    /// TCP congestion control [default: the host's].
     #[arg(long, visible_alias = "congestion", value_name = "NAME")]
     pub cc: Option<String>,
-    /// The largest segment (TCP_MAXSEG).
+    /// Maximum segment size (TCP_MAXSEG).
     #[arg(long, value_name = "BYTES")]
     pub mss: Option<Bytes>,
-    /// The kernel sends each connection no faster (SO_MAX_PACING_RATE).
+    /// Cap each connection's pacing rate (SO_MAX_PACING_RATE).
     #[arg(long, value_name = "RATE")]
     pub pacing: Option<BitRate>,
-    /// How threads wait: blocking, epoll, spin, busy-poll, busy-poll:MICROSECONDS, uring, uring-sqpoll; over
-    /// verbs blocking (completion events) or spin (polling) [default: blocking; `rdma-*` spin].
+    /// Wait method: blocking, epoll, spin, busy-poll, busy-poll:MICROSECONDS, uring, uring-sqpoll; over verbs,
+    /// blocking (completion events) or spin (CQ polling) [default: blocking; `rdma-*`: spin].
     #[arg(long, value_name = "HOW", value_parser = parse_waiting)]
     pub wait: Option<Waiting>,
-    /// Sample what both ends' CPUs do, so often a second, and name the hot symbols.
+    /// Profile the CPUs of both ends with perf events, HZ samples per second, and list the hottest symbols.
     #[arg(long, value_name = "HZ", num_args = 0..=1, default_missing_value = "199", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub perf: Option<u32>,
-    /// Move and count bytes only: read no counters, CPUs or intervals at either end. What recording costs is
-    /// measured so.
+    /// Only move and count bytes: record no counters, CPU time or intervals on either end. Use to measure
+    /// instrumentation overhead.
     #[arg(long, conflicts_with_all = ["interval", "perf"])]
     pub no_record: bool,
-    /// Where the threads of both ends run: near, far, node:N, cpu:LIST, spread, same-core, by-rx-cpu, or
+    /// CPU placement of the threads of both ends: near, far, node:N, cpu:LIST, spread, same-core, by-rx-cpu, or
     /// SENDER_CPUS:RECEIVER_CPUS such as `0-3:8`.
     #[arg(long, value_name = "WHERE", help_heading = PLACE)]
     pub place: Option<Placing>,
-    /// The same for the peer only.
+    /// Like `--place`, for the peer only.
     #[arg(long, value_name = "WHERE", help_heading = PLACE)]
     pub place_remote: Option<Where>,
-    /// The memory of the buffers: default, local, near, far, bind:NODES, interleave:NODES, preferred:NODE.
+    /// NUMA memory policy of the buffers: default, local, near, far, bind:NODES, interleave:NODES, preferred:NODE.
     #[arg(long, value_name = "POLICY", help_heading = PLACE)]
     pub memory: Option<MemoryWhere>,
-    /// The same for the peer only.
+    /// Like `--memory`, for the peer only.
     #[arg(long, value_name = "POLICY", help_heading = PLACE)]
     pub memory_remote: Option<MemoryWhere>,
 }
 
-/// What `--place` takes.
+/// A value of `--place`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Placing {
-    /// A word for each end.
+    /// A named placement of each end.
     At(Where),
-    /// The senders' CPUs and the receivers', whichever end they are at.
+    /// The CPUs of the senders and of the receivers, on whichever end they are.
     Roles(CpuSet, CpuSet),
 }
 
@@ -107,19 +106,19 @@ impl FromStr for Placing {
     }
 }
 
-/// What only a stream has; `prove` takes it too.
+/// Options of a stream; `prove` takes them too.
 #[derive(Debug, Args)]
 pub struct StreamArgs {
     /// The trial.
     #[command(flatten)]
     pub trial: TrialArgs,
-    /// The size of each send and receive.
+    /// Size of each send and receive.
     #[arg(long, default_value = "128KiB")]
     pub buffer: Bytes,
-    /// How payload gets into the kernel.
+    /// How the sender passes data to the kernel.
     #[arg(long, value_name = "MODE", value_enum, default_value_t)]
     pub send: SendArg,
-    /// How payload gets out of the kernel.
+    /// How the receiver takes data from the kernel.
     #[arg(long, value_name = "MODE", value_enum, default_value_t)]
     pub receive: ReceiveArg,
 }
@@ -127,18 +126,18 @@ pub struct StreamArgs {
 /// `--send`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub enum SendArg {
-    /// The kernel copies.
+    /// Copied by the kernel.
     #[default]
     Write,
-    /// MSG_ZEROCOPY; says whether the kernel copied after all.
+    /// MSG_ZEROCOPY; reports whether the kernel copied anyway.
     Zerocopy,
-    /// sendfile from a memory file.
+    /// sendfile from a memfd.
     Sendfile,
     /// splice through a pipe.
     Splice,
     /// io_uring.
     Uring,
-    /// io_uring's zero-copy send.
+    /// io_uring zero-copy send.
     UringZerocopy,
 }
 
@@ -158,12 +157,12 @@ impl From<SendArg> for SendMode {
 /// `--receive`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub enum ReceiveArg {
-    /// The kernel copies.
+    /// Copied by the kernel.
     #[default]
     Read,
-    /// MSG_TRUNC: the payload is thrown away uncopied.
+    /// MSG_TRUNC: the kernel discards the payload without a copy.
     Trunc,
-    /// TCP_ZEROCOPY_RECEIVE: whole pages are mapped.
+    /// TCP_ZEROCOPY_RECEIVE: maps whole pages.
     Zerocopy,
     /// io_uring.
     Uring,
@@ -183,22 +182,22 @@ impl From<ReceiveArg> for ReceiveMode {
 /// `measure`.
 #[derive(Debug, Subcommand)]
 pub enum MeasureAction {
-    /// Bulk data over TCP or RDMA: rate, what it costs, what limits it.
+    /// Bulk transfer over TCP or RDMA: throughput, CPU cost, bottleneck.
     Stream(MeasureStream),
-    /// Requests and responses: how many a second, how long each takes.
+    /// Request/response: rate and latency.
     Rr(MeasureRr),
-    /// Messages to and fro over a row of sizes: latency, bandwidth, and the line through them.
+    /// Ping-pong over a range of message sizes: latency, bandwidth, and their linear fit.
     Pingpong(MeasurePingpong),
-    /// HTTP/1.1: our server at the peer, or any server.
+    /// HTTP/1.1 load: the peer's built-in server, or any server.
     Http(MeasureHttp),
-    /// A buffer there and back: announce, fetch, go, return, done.
+    /// Round trip of a buffer: announce, fetch, go, return, done.
     Transfer(MeasureTransfer),
-    /// A grid there and back, a step of the heat equation made of it at the peer: what work and transport cost.
+    /// Round trip of a grid; the peer computes one step of the heat equation. Separates compute from transport cost.
     #[command(mut_arg("flows", |arg| arg.visible_alias("pairs")))]
     Diffusion(MeasureDiffusion),
-    /// Datagrams: rate, loss, reordering, jitter.
+    /// UDP datagrams: rate, loss, reordering, jitter.
     Udp(MeasureUdp),
-    /// RDMA: writes into the peer's memory: rate or latency, of one size or a sweep.
+    /// RDMA write to the peer's memory: rate or latency, one message size or a sweep.
     #[command(
         mut_arg("socket_buffer", hidden),
         mut_arg("cc", hidden),
@@ -206,7 +205,7 @@ pub enum MeasureAction {
         mut_arg("pacing", hidden)
     )]
     RdmaWrite(MeasureRdma),
-    /// RDMA: reads of the peer's memory.
+    /// RDMA read from the peer's memory.
     #[command(
         mut_arg("socket_buffer", hidden),
         mut_arg("cc", hidden),
@@ -214,7 +213,7 @@ pub enum MeasureAction {
         mut_arg("pacing", hidden)
     )]
     RdmaRead(MeasureRdma),
-    /// RDMA: messages that the peer has made room for.
+    /// RDMA send to receives posted by the peer.
     #[command(
         mut_arg("socket_buffer", hidden),
         mut_arg("cc", hidden),
@@ -222,7 +221,7 @@ pub enum MeasureAction {
         mut_arg("pacing", hidden)
     )]
     RdmaSend(MeasureRdma),
-    /// RDMA: additions to 8 bytes of the peer's memory.
+    /// RDMA atomic fetch-and-add on 8 bytes of the peer's memory.
     #[command(
         mut_arg("socket_buffer", hidden),
         mut_arg("cc", hidden),
@@ -232,23 +231,23 @@ pub enum MeasureAction {
     RdmaAtomic(MeasureRdma),
 }
 
-/// An option of every trial that is none of this workload's: it is refused with a reason, and not shown.
+/// Hides an option that does not apply to this workload; using it is an error that names the reason.
 fn hidden(arg: Arg) -> Arg {
     arg.hide(true)
 }
 
-/// How long a measurement goes on.
+/// Repetition of a measurement.
 #[derive(Debug, Args)]
 pub struct UntilArgs {
-    /// Repeat the trial until the 95 % interval of the result is at most so far from its middle: `1%`.
+    /// Repeat the trial until the 95 % CI of the result is within +-PERCENT, such as `1%`.
     #[arg(long, value_name = "PERCENT", value_parser = parse_percent)]
     pub until_ci: Option<f64>,
-    /// No further trial is begun after this time.
+    /// Start no further trial after this time.
     #[arg(long, value_name = "TIME", default_value = "300", value_parser = parse_seconds, requires = "until_ci")]
     pub max_time: Nanoseconds,
-    /// Make it a test: `rate>=9.4Gbit/s`, `p99<=100us`, `cpu<=0.5` (seconds for each GB), `operations>=100000`,
-    /// `cpu-op<=20` (microseconds for each operation). The trial is made six times or more; exit code 11 when a bound
-    /// is not kept, 12 when the trials cannot tell.
+    /// Fail unless the bound holds: `rate>=9.4Gbit/s`, `p99<=100us`, `cpu<=0.5` (seconds per GB),
+    /// `operations>=100000`, `cpu-op<=20` (microseconds per operation). Runs at least six trials; exits 11 if the
+    /// bound does not hold, 12 if inconclusive.
     #[arg(long, value_name = "BOUND")]
     pub require: Vec<Requirement>,
 }
@@ -270,30 +269,29 @@ pub struct MeasureStream {
     /// The peer.
     #[command(flatten)]
     pub peer: PeerOrForeign,
-    /// The stream.
+    /// Stream options.
     #[command(flatten)]
     pub stream: StreamArgs,
-    /// Move so much in each direction, instead of as much as the time allows (then `--time` is the most
-    /// that it may take).
+    /// Send this many bytes in each direction instead of sending for `--time`, which becomes the time limit.
     #[arg(long)]
     pub bytes: Option<Bytes>,
-    /// Compare every byte where it arrives.
+    /// Verify every received byte.
     #[arg(long, conflicts_with_all = ["ladder", "iperf3", "preload"])]
     pub data_check: bool,
-    /// Over verbs: messages of `--buffer` under way on each queue pair [default: 128].
+    /// Over verbs: outstanding messages of `--buffer` bytes per queue pair [default: 128].
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=16_384))]
     pub depth: Option<u32>,
-    /// By plain calls, over the kernel's TCP and then with a library loaded before the program that takes those
-    /// calls over: `rsocket`, RDMA for programs that were not changed.
+    /// Measure plain socket calls over kernel TCP, then again with this library in LD_PRELOAD: `rsocket` (RDMA for
+    /// unmodified programs).
     #[arg(long, value_enum, value_name = "LIBRARY", hide_possible_values = true, conflicts_with_all = ["ladder", "depth", "bytes", "place", "place_remote", "memory", "memory_remote", "interval", "no_record", "until_ci"])]
     pub preload: Option<PreloadArg>,
-    /// What carries it.
+    /// The transport.
     #[command(flatten)]
     pub transport: TransportArgs,
-    /// How long it goes on.
+    /// Repetition.
     #[command(flatten)]
     pub until: UntilArgs,
-    /// All ways side by side.
+    /// All modes side by side.
     #[command(flatten)]
     pub ladder: LadderArgs,
 }
@@ -308,34 +306,33 @@ pub enum PreloadArg {
 /// `mover`.
 #[derive(Debug, Args)]
 pub struct MoverArgs {
-    /// Start again with this library loaded before the program.
+    /// Re-execute with this library in LD_PRELOAD.
     #[arg(long, value_enum)]
     pub preload: Option<PreloadArg>,
 }
 
-/// A peer, or a program of others.
+/// A peer, or an iperf3 server.
 #[derive(Debug, Args)]
 pub struct PeerOrForeign {
     /// The peer: `[ssh://][user@]host[:port]`, `netns:NAME`, `exec:COMMAND`, `local`.
     #[arg(value_name = "PEER", required_unless_present = "iperf3")]
     pub peer: Option<PeerAddress>,
-    /// An iperf3 server instead of a peer of ours: `HOST[:PORT]`.
+    /// Measure against an iperf3 server instead of a linerate peer: `HOST[:PORT]`.
     #[arg(long, value_name = "HOST", conflicts_with_all = ["peer", "push", "address", "port"])]
     pub iperf3: Option<String>,
-    /// Copy this program to the peer unless it has this build (ssh only).
+    /// Copy this program to the peer if the peer does not have this build (ssh only).
     #[arg(long)]
     pub push: bool,
-    /// The address of the peer that data goes to [default: one on a common subnet, else the ssh host].
+    /// Peer address for the data connections [default: one on a shared subnet, else the ssh host].
     #[arg(long, value_name = "ADDRESS")]
     pub address: Option<IpAddr>,
-    /// The TCP port at the peer that data goes to, for a firewall that lets only some pass [default:
-    /// one that is free].
+    /// Peer TCP port for the data connections, if a firewall restricts ports [default: a free port].
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     pub port: Option<u16>,
 }
 
 impl PeerOrForeign {
-    /// The peer of ours, when it is one.
+    /// The linerate peer, if it is one.
     pub fn peer(&self) -> Option<PeerArgs> {
         Some(PeerArgs {
             peer: self.peer.clone()?,
@@ -355,26 +352,26 @@ pub struct MeasureRr {
     /// The trial.
     #[command(flatten)]
     pub trial: TrialArgs,
-    /// The size of a request.
+    /// Request size.
     #[arg(long, default_value = "1B")]
     pub request: Bytes,
-    /// The size of a response.
+    /// Response size.
     #[arg(long, default_value = "1B")]
     pub response: Bytes,
-    /// Requests under way on each connection.
+    /// Outstanding requests per connection.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub depth: u32,
-    /// A connection for each request.
+    /// Open a new connection for each request.
     #[arg(long)]
     pub reconnect: bool,
-    /// Open loop: so many requests a second, whatever the responses do; latency counts from the intended
+    /// Open loop: send this many requests per second regardless of responses; latency counts from the intended send
     /// time.
     #[arg(long, value_name = "PER_SECOND")]
     pub rate: Option<u64>,
-    /// What carries them.
+    /// The transport.
     #[command(flatten)]
     pub transport: TransportArgs,
-    /// How long it goes on.
+    /// Repetition.
     #[command(flatten)]
     pub until: UntilArgs,
 }
@@ -388,19 +385,19 @@ pub struct MeasurePingpong {
     /// The trial.
     #[command(flatten)]
     pub trial: TrialArgs,
-    /// The sizes [default: 0, and the powers of two to 4 MiB, as IMB has them].
+    /// Message sizes [default: 0 and the powers of two up to 4 MiB, as in IMB].
     #[arg(long, value_delimiter = ',', value_name = "SIZE")]
     pub sizes: Vec<Bytes>,
-    /// How often the small ones go; large ones less often: as `--volume` allows, at least 10 times.
+    /// Repetitions of each size; large sizes get fewer, limited by `--volume`, but at least 10.
     #[arg(long, default_value_t = 1000)]
     pub repetitions: u32,
-    /// The most bytes of one size, each way [default: 40MiB, as IMB has it].
+    /// Maximum bytes per size and direction [default: 40MiB, as in IMB].
     #[arg(long, value_name = "SIZE")]
     pub volume: Option<Bytes>,
-    /// Compare every byte at both ends.
+    /// Verify every byte on both ends.
     #[arg(long)]
     pub data_check: bool,
-    /// What carries them.
+    /// The transport.
     #[command(flatten)]
     pub transport: TransportArgs,
 }
@@ -408,28 +405,28 @@ pub struct MeasurePingpong {
 /// `measure http`.
 #[derive(Debug, Args)]
 pub struct MeasureHttp {
-    /// A peer, whose agent then serves; or the URL of any HTTP/1.1 server: `http://HOST[:PORT]/PATH`.
+    /// A peer, which then runs the server; or the URL of any HTTP/1.1 server: `http://HOST[:PORT]/PATH`.
     #[arg(value_name = "PEER|URL")]
     pub target: String,
-    /// Copy this program to the peer unless it has this build (ssh only).
+    /// Copy this program to the peer if the peer does not have this build (ssh only).
     #[arg(long)]
     pub push: bool,
-    /// The address of the peer that data goes to [default: one on a common subnet, else the ssh host].
+    /// Peer address for the data connections [default: one on a shared subnet, else the ssh host].
     #[arg(long, value_name = "ADDRESS")]
     pub address: Option<IpAddr>,
     /// The trial.
     #[command(flatten)]
     pub trial: TrialArgs,
-    /// The path that is asked for at a peer.
+    /// Request path on a peer.
     #[arg(long, default_value = "/")]
     pub path: String,
-    /// The size of a response's body at a peer.
+    /// Response body size on a peer.
     #[arg(long, default_value = "64B")]
     pub body: Bytes,
-    /// Open loop: so many requests a second; latency counts from the intended time.
+    /// Open loop: send this many requests per second; latency counts from the intended send time.
     #[arg(long, value_name = "PER_SECOND")]
     pub rate: Option<u64>,
-    /// How long it goes on.
+    /// Repetition.
     #[command(flatten)]
     pub until: UntilArgs,
 }
@@ -443,19 +440,19 @@ pub struct MeasureTransfer {
     /// The trial.
     #[command(flatten)]
     pub trial: TrialArgs,
-    /// The buffer that goes there and back.
+    /// Buffer size.
     #[arg(long, default_value = "1MiB")]
     pub bytes: Bytes,
-    /// How often [default: as often as the time allows].
+    /// Number of round trips [default: as many as `--time` allows].
     #[arg(long)]
     pub repetitions: Option<u64>,
-    /// Compare every byte at both ends.
+    /// Verify every byte on both ends.
     #[arg(long)]
     pub data_check: bool,
-    /// What carries it.
+    /// The transport.
     #[command(flatten)]
     pub transport: TransportArgs,
-    /// How long it goes on.
+    /// Repetition.
     #[command(flatten)]
     pub until: UntilArgs,
 }
@@ -469,16 +466,16 @@ pub struct MeasureUdp {
     /// The trial.
     #[command(flatten)]
     pub trial: TrialArgs,
-    /// The payload of a datagram [default: what fills the interface's MTU].
+    /// Datagram payload size [default: fills the interface's MTU].
     #[arg(long)]
     pub size: Option<Bytes>,
-    /// The rate of each flow [default: as fast as it goes].
+    /// Rate of each flow [default: unlimited].
     #[arg(long)]
     pub rate: Option<BitRate>,
-    /// How datagrams get into and out of the kernel.
+    /// How datagrams are passed to and from the kernel.
     #[arg(long, value_enum, default_value_t)]
     pub batch: BatchArg,
-    /// How long it goes on.
+    /// Repetition.
     #[command(flatten)]
     pub until: UntilArgs,
 }
@@ -486,11 +483,11 @@ pub struct MeasureUdp {
 /// `--batch`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub enum BatchArg {
-    /// One system call for each.
+    /// One system call per datagram.
     Single,
     /// sendmmsg and recvmmsg.
     Mmsg,
-    /// The kernel cuts and joins (UDP_SEGMENT, UDP_GRO).
+    /// UDP GSO and GRO (UDP_SEGMENT, UDP_GRO).
     #[default]
     Gso,
 }
@@ -509,28 +506,27 @@ impl From<BatchArg> for DatagramBatch {
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("serves").required(true).args(["stdio", "iperf3", "http"])))]
 pub struct AgentArgs {
-    /// Talk over standard input and output (how `ssh://`, `netns:` and `exec:` peers start it).
+    /// Use standard input and output (`ssh://`, `netns:` and `exec:` peers start the agent this way).
     #[arg(long)]
     pub stdio: bool,
-    /// Serve iperf3 clients, many at once, on this address: `127.0.0.1:5201`. Anyone who reaches it may
-    /// measure.
+    /// Serve any number of iperf3 clients on this address, such as `127.0.0.1:5201`. No authentication.
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub iperf3: Option<SocketAddr>,
-    /// Serve HTTP/1.1 on this address, for any client: one thread a CPU. Anyone who reaches it is answered.
+    /// Serve HTTP/1.1 on this address to any client, one thread per CPU. No authentication.
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub http: Option<SocketAddr>,
-    /// Threads of the HTTP server [default: one a CPU].
+    /// Threads of the HTTP server [default: one per CPU].
     #[arg(long, requires = "http", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub threads: Option<u32>,
-    /// The size of each HTTP response's body.
+    /// Body size of each HTTP response.
     #[arg(long, requires = "http", default_value = "64B")]
     pub body: Bytes,
-    /// How the HTTP server's threads wait: blocking, epoll, spin, busy-poll, busy-poll:MICROSECONDS.
+    /// Wait method of the HTTP server's threads: blocking, epoll, spin, busy-poll, busy-poll:MICROSECONDS.
     #[arg(long, requires = "http", value_name = "HOW", default_value = "blocking", hide_default_value = true, value_parser = parse_waiting)]
     pub wait: Waiting,
 }
 
-/// How long `busy-poll` polls when nothing is said (Documentation/networking/napi.rst).
+/// The default of `busy-poll` (Documentation/networking/napi.rst).
 const BUSY_POLL_US: u32 = 50;
 
 fn parse_waiting(text: &str) -> Result<Waiting, String> {

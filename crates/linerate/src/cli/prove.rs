@@ -9,7 +9,7 @@ use linerate_model::units::Nanoseconds;
 use super::{PeerArgs, StreamArgs, parse_seconds};
 use crate::peer::PeerAddress;
 
-/// How remedies are weighed.
+/// How remedies are tested.
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "switches of a command line")]
 pub struct WeighArgs {
@@ -19,34 +19,34 @@ pub struct WeighArgs {
     /// The stream.
     #[command(flatten)]
     pub stream: StreamArgs,
-    /// Weigh by requests and responses of a byte each, one after the other on each connection, in place of a stream:
-    /// the rate is theirs, and the 99th percentile of their time must not get worse.
+    /// Test with 1-byte request/response instead of a stream: the metric is the request rate, and p99 latency must
+    /// not regress.
     #[arg(long, conflicts_with_all = ["buffer", "send", "receive"])]
     pub rr: bool,
-    /// Pairs of trials for each remedy; a search makes more where its budget has room for them.
+    /// Pairs of trials for each remedy; `tune search` adds more if its budget allows.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(3..=1000))]
     pub pairs: u32,
-    /// Fixes the order of trials and the intervals.
+    /// Seed for the trial order and the bootstrap intervals.
     #[arg(long)]
     pub seed: Option<u64>,
-    /// Put everything back at the end, also what helped.
+    /// Roll back everything at the end, including remedies that helped.
     #[arg(long)]
     pub undo: bool,
-    /// The shapers on the path are yours: removing one may be tried.
+    /// Allow removing traffic shapers on the path.
     #[arg(long)]
     pub allow_shaper_removal: bool,
-    /// Try no setting of the whole machine (a governor, a sysctl outside of `net`), only those of the network
-    /// namespaces of both ends.
+    /// Only try settings of both ends' network namespaces, none of the whole machine (governor, sysctls outside
+    /// `net`).
     #[arg(long)]
     pub netns_only: bool,
-    /// Also try what disturbs the interfaces that ssh connections to both ends come in by, for a moment.
+    /// Allow brief disruption of the interfaces that carry SSH to both ends.
     #[arg(long)]
     pub allow_management_disruption: bool,
-    /// Also keep what makes these worse by more than their noise while it makes the rate better: p99 (of the time
-    /// of requests), cpu (per byte), drops.
+    /// Keep a remedy that improves the rate even if it significantly worsens these metrics: p99 (request latency),
+    /// cpu (per byte), drops.
     #[arg(long, value_name = "GUARDS", value_delimiter = ',', value_parser = parse_guard)]
     pub allow_regression: Vec<Guard>,
-    /// Where the run is stored [default: runs/ in the state folder].
+    /// Directory to store the run in [default: runs/ in the state directory].
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
 }
@@ -54,17 +54,17 @@ pub struct WeighArgs {
 /// `prove`.
 #[derive(Debug, Args)]
 pub struct ProveArgs {
-    /// How.
+    /// How remedies are tested.
     #[command(flatten)]
     pub weigh: WeighArgs,
-    /// Try these changes in place of the rules' remedies: a plan file, with `[peer.settings]` for the peer; or what
-    /// `doctor --format json` printed.
+    /// Test these changes instead of the remedies that the rules suggest: a plan file (`[peer.settings]` for the
+    /// peer), or the output of `doctor --format json`.
     #[arg(long, value_name = "FILE")]
     pub from: Option<PathBuf>,
 }
 
 impl ProveArgs {
-    /// As they are when only the peer is said.
+    /// The defaults for this peer.
     pub fn of(peer: &PeerAddress) -> Self {
         #[derive(Parser)]
         struct Alone {
@@ -78,10 +78,10 @@ impl ProveArgs {
 /// `tune search`.
 #[derive(Debug, Args)]
 pub struct SearchArgs {
-    /// How what is found is weighed.
+    /// How candidates are tested.
     #[command(flatten)]
     pub weigh: WeighArgs,
-    /// How long it may take, in all: seconds, or with a unit.
+    /// Total time budget: seconds, or with a unit.
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = parse_seconds)]
     pub budget: Nanoseconds,
 }

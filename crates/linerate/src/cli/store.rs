@@ -12,14 +12,14 @@ use crate::store::RunKind;
 /// `report`.
 #[derive(Debug, Args)]
 pub struct ReportArgs {
-    /// The run's folder.
+    /// The run's directory.
     #[arg(required_unless_present = "serve")]
     pub run: Option<PathBuf>,
-    /// The page to write [default: report.html in the run's folder].
+    /// The HTML file to write [default: report.html in the run's directory].
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
-    /// Show all stored runs, and how far a running one is, to your own browser on this machine until Ctrl-C; prints
-    /// the address [default: a free port of 127.0.0.1].
+    /// Serve all stored runs and the progress of running ones to a browser on this machine, until Ctrl-C; prints the
+    /// URL [default: a free port on 127.0.0.1].
     #[arg(
         long,
         value_name = "ADDRESS:PORT",
@@ -34,10 +34,10 @@ pub struct ReportArgs {
 /// `export`.
 #[derive(Debug, Args)]
 pub struct ExportArgs {
-    /// The runs' folders, such as `STATE/runs/*`.
+    /// Run directories, such as `STATE/runs/*`.
     #[arg(required = true, value_name = "RUN")]
     pub runs: Vec<PathBuf>,
-    /// The table's format [default: by the file's name, else csv, with `--format json` jsonl].
+    /// Table format [default: from the file extension, else csv; with `--format json` jsonl].
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub to: Option<TableFormat>,
     /// The file to write [default: standard output].
@@ -48,9 +48,9 @@ pub struct ExportArgs {
 /// The formats of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum TableFormat {
-    /// Comma-separated values with a line of names; an empty cell is not known.
+    /// Comma-separated values with a header line; unknown values are empty.
     Csv,
-    /// A JSON object a line; null is not known.
+    /// One JSON object per line; unknown values are null.
     Jsonl,
     /// Apache Parquet.
     Parquet,
@@ -59,35 +59,35 @@ pub enum TableFormat {
 /// `runs`.
 #[derive(Debug, Args)]
 pub struct RunsArgs {
-    /// Only those with this host at either end, or as a level of an experiment.
+    /// Only runs with this host on either end, or as a level of an experiment.
     #[arg(long, value_name = "NAME")]
     pub host: Option<String>,
-    /// Only those over this interface of either end, or of a host that is a level.
+    /// Only runs over this interface of either end, or of a host that is a level.
     #[arg(long, value_name = "NAME")]
     pub nic: Option<String>,
-    /// Only those with trials of this workload, such as `stream`.
+    /// Only runs with trials of this workload, such as `stream`.
     #[arg(long, value_name = "WORKLOAD")]
     pub workload: Option<String>,
-    /// Only those with this peer, or this host as a level, as it was typed.
+    /// Only runs with this peer, or this host as a level, as typed on the command line.
     #[arg(long, value_name = "PEER")]
     pub peer: Option<String>,
-    /// Only those that began at this moment or later: `2026-11-21`, `2026-11-21T04:02Z` (UTC).
+    /// Only runs started at this time or later: `2026-11-21`, `2026-11-21T04:02Z` (UTC).
     #[arg(long, value_name = "DATE", value_parser = moment::parse)]
     pub since: Option<u64>,
-    /// Only those with a trial that carries this flag, such as `steal`.
+    /// Only runs with a trial that has this flag, such as `steal`.
     #[arg(long, value_name = "FLAG", value_parser = parse_flag)]
     pub flag: Option<Flag>,
-    /// Only those of this command: lab, prove, demo, search.
+    /// Only runs of this command: lab, prove, demo, search.
     #[arg(long, value_enum, hide_possible_values = true)]
     pub kind: Option<RunKind>,
-    /// Read every run anew.
+    /// Rebuild the index: read every run again.
     #[arg(long)]
     pub rebuild: bool,
 }
 
 fn parse_flag(text: &str) -> Result<Flag, String> {
     serde_json::from_value(serde_json::Value::String(text.to_owned()))
-        .map_err(|_| "there is no such flag: docs/reference/flags.md lists them".to_owned())
+        .map_err(|_| "unknown flag: docs/reference/flags.md lists them".to_owned())
 }
 
 /// Where it listens when no address is named: a port that is free.

@@ -9,7 +9,7 @@ use linerate_model::ids::NicName;
 /// `testbed`.
 #[derive(Debug, Subcommand)]
 pub enum TestbedAction {
-    /// RDMA devices over Ethernet interfaces (soft-RoCE, the kernel's rdma_rxe): for trying out, not for speed.
+    /// Soft-RoCE devices (rdma_rxe) over Ethernet interfaces, for functional tests.
     Rxe {
         /// What to do.
         #[command(subcommand)]
@@ -20,41 +20,41 @@ pub enum TestbedAction {
 /// `testbed rxe`.
 #[derive(Debug, Subcommand)]
 pub enum RxeAction {
-    /// Make a device on an interface; the module is loaded when it is not.
+    /// Create a device on an interface; loads the module if needed.
     Add {
         /// The interface.
         #[arg(value_name = "IFACE")]
         nic: NicName,
-        /// The device's name [default: the first of rxe0, rxe1, ... that is free].
+        /// Device name [default: the first free of rxe0, rxe1, ...].
         #[arg(long, value_parser = parse_device)]
         name: Option<String>,
     },
-    /// Make two devices, rxe-a and rxe-b, that reach each other over a wire from this host to itself.
+    /// Create two connected devices, rxe-a and rxe-b, over a veth pair on this host.
     Pair {
-        /// The network of four addresses for the two ends.
+        /// The /30 network for the two ends.
         #[arg(long, value_name = "ADDRESS", default_value_t = Wire::NETWORK)]
         network: Ipv4Addr,
-        /// The MTU of the wire: 1500 makes RDMA packets of 1024 bytes, 4200 of 4096.
+        /// MTU of the veth pair: 1500 gives an RDMA MTU of 1024, 4200 of 4096.
         #[arg(long, value_name = "BYTES", default_value_t = 1500, value_parser = clap::value_parser!(u32).range(1280..=65_535))]
         mtu: u32,
     },
-    /// Take away what was made: a device, with its pair when it has one; with the last the module.
+    /// Remove a device, with its pair if it has one; unloads the module with the last device.
     Remove {
         /// The device.
         #[arg(value_parser = parse_device, required_unless_present = "all")]
         name: Option<String>,
-        /// Everything that `testbed rxe` made.
+        /// Remove everything that `testbed rxe` created.
         #[arg(long, conflicts_with = "name")]
         all: bool,
     },
-    /// Show what was made.
+    /// List the devices that `testbed rxe` created.
     List,
 }
 
 /// The kernel's longest name of an RDMA device (`IB_DEVICE_NAME_MAX`), its zero byte included.
 const NAME_MAX: usize = 64;
 
-/// A name that the kernel takes, and no pattern (`rxe%d`).
+/// Parses a valid device name; rejects patterns (`rxe%d`).
 fn parse_device(text: &str) -> Result<String, String> {
     let is_good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     if text.is_empty()

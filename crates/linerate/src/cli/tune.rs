@@ -12,17 +12,17 @@ use crate::peer::PeerAddress;
 /// `tune hold`.
 #[derive(Debug, Args)]
 pub struct HoldArgs {
-    /// What is held: `measurement` is a steady clock (no turbo, the governor `performance`), CPUs that do not sleep,
-    /// fixed interrupt delays, and an irqbalance that moves nothing.
+    /// Settings to hold: `measurement` sets the `performance` governor, no turbo, no deep C-states, fixed interrupt
+    /// coalescing, and pauses irqbalance.
     #[arg(long, default_value = "measurement", value_parser = parse_role, conflicts_with = "from")]
     pub role: Profile,
-    /// Hold the settings of this plan file instead; `cpu/max-latency-us` may be among them.
+    /// Hold the settings of this plan file instead; may include `cpu/max-latency-us`.
     #[arg(long, value_name = "FILE")]
     pub from: Option<PathBuf>,
-    /// Also change what disturbs the interface that your ssh connection comes in by, for a moment.
+    /// Allow brief disruption of your SSH interface.
     #[arg(long)]
     pub allow_management_disruption: bool,
-    /// The command, after `--`; without one, settings are held until Ctrl-C.
+    /// The command, after `--`; without one, holds the settings until Ctrl-C.
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<String>,
 }
@@ -30,37 +30,37 @@ pub struct HoldArgs {
 /// Where a plan comes from.
 #[derive(Debug, Args)]
 pub struct WantedArgs {
-    /// A plan file, a TOML table `[settings]` of `"key" = value`; or what `doctor --format json` printed, for its
-    /// remedies [default: the remedies of this host's findings].
+    /// A plan file (TOML table `[settings]` of `"key" = value`), or the output of `doctor --format json` [default:
+    /// the remedies for this host's findings].
     #[arg(long, value_name = "FILE")]
     pub from: Option<PathBuf>,
-    /// What the host is for, when its findings are asked; `measurement` is also what `tune hold` holds.
+    /// Role of the host, for its findings; `measurement` adds the settings of `tune hold`.
     #[arg(long, default_value = "throughput", value_parser = parse_role, conflicts_with = "from")]
     pub role: Profile,
 }
 
-/// How changes come to stay.
+/// How changes become permanent.
 #[derive(Debug, Args)]
 pub struct StayArgs {
-    /// When everything is taken back unless it was confirmed, in seconds.
+    /// Seconds until unconfirmed changes are rolled back.
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(2..=86_400))]
     pub deadline: u32,
-    /// Confirm by new TCP connections to these addresses, which must be reachable before and after.
+    /// Confirm by new TCP connections to these addresses; they must be reachable before and after.
     #[arg(long, value_name = "HOST:PORT")]
     pub probe: Vec<String>,
-    /// Let the changes stay at once, without a confirmation.
+    /// Keep the changes without confirmation.
     #[arg(long, conflicts_with = "probe")]
     pub no_confirm: bool,
-    /// Also change what disturbs the interface that your ssh connection comes in by, for a moment.
+    /// Allow brief disruption of your SSH interface.
     #[arg(long)]
     pub allow_management_disruption: bool,
-    /// Keep the changes too, as `tune persist` does: every boot makes them again.
+    /// Also make the changes persistent across reboots, as `tune persist` does.
     #[arg(long)]
     pub persist: bool,
 }
 
 impl StayArgs {
-    /// Without a confirmation, and with nothing done to the way in.
+    /// Without confirmation; protects the management path.
     pub fn at_once() -> Self {
         Self {
             deadline: 60,
@@ -72,27 +72,27 @@ impl StayArgs {
     }
 }
 
-/// What is kept, and how.
+/// What is made persistent, and how.
 #[derive(Debug, Args)]
 pub struct PersistArgs {
-    /// The transaction [default: the newest that is applied; with `--remove`, all].
+    /// The transaction [default: the newest applied one; with `--remove`, all].
     pub id: Option<String>,
-    /// Keep it no longer. What it changed stays until the next boot; `undo` takes that back too.
+    /// Stop applying it at boot. The current settings remain until the next boot; `undo` also restores them.
     #[arg(long, conflicts_with_all = ["probe", "deadline", "etc"])]
     pub remove: bool,
-    /// New TCP connections to these addresses must lead there after a boot's changes, if they do before.
+    /// At boot, roll back if these addresses accept TCP connections before the changes but not after.
     #[arg(long, value_name = "HOST:PORT")]
     pub probe: Vec<String>,
-    /// When a boot takes everything back that it has not found good, in seconds.
+    /// Seconds after which a boot rolls back changes that were not verified.
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(5..=86_400))]
     pub deadline: u32,
-    /// Where the script and the unit go, for an image of another machine.
+    /// Directory for the script and the unit, to prepare an image of another machine.
     #[arg(long, value_name = "DIR", default_value = "/etc")]
     pub etc: PathBuf,
 }
 
 impl PersistArgs {
-    /// As it is kept when nothing else is said.
+    /// The defaults for this transaction.
     pub fn of(id: String) -> Self {
         Self {
             id: Some(id),
@@ -110,15 +110,15 @@ pub struct ApplyArgs {
     /// Where the plan comes from.
     #[command(flatten)]
     pub wanted: WantedArgs,
-    /// How the changes come to stay.
+    /// How the changes become permanent.
     #[command(flatten)]
     pub stay: StayArgs,
-    /// Weigh each change with this peer, in pairs of trials with and without it, and keep only what makes the
-    /// path faster and nothing else worse. `linerate prove PEER --from FILE` is the same with more options.
+    /// Test each change against this peer in paired trials; keep only changes that improve the path without
+    /// regressions. `linerate prove PEER --from FILE` has more options.
     #[arg(long, value_name = "PEER", conflicts_with_all = ["no_confirm", "probe", "deadline", "persist"])]
     pub prove: Option<PeerAddress>,
-    /// Change this host and the peer (`[peer.settings]`) together: both keep the changes, or neither. They are
-    /// confirmed by a new connection to the peer, and bytes that arrive in both directions.
+    /// Change this host and the peer (`[peer.settings]`) atomically: both keep the changes or neither. Confirms by a
+    /// new connection to the peer with data in both directions.
     #[arg(long, value_name = "PEER", requires = "from", conflicts_with_all = ["prove", "no_confirm", "probe", "persist"])]
     pub peer: Option<PeerAddress>,
 }
@@ -126,60 +126,59 @@ pub struct ApplyArgs {
 /// `tune`.
 #[derive(Debug, Subcommand)]
 pub enum TuneAction {
-    /// Show what would change, why, what it may disturb, and who else changes it.
+    /// Show what would change, why, what it may disrupt, and which other tools manage it.
     Plan {
         /// Where the plan comes from.
         #[command(flatten)]
         wanted: WantedArgs,
     },
-    /// Change it, and take it back unless it is confirmed in time; `undo` takes it back later.
+    /// Apply changes; roll them back unless confirmed in time. `undo` restores them later.
     Apply(ApplyArgs),
-    /// Look for settings of both ends that make the path faster, and keep those whose worth is shown.
+    /// Search for settings of both ends that make the path faster; keep those proven to help.
     ///
-    /// The path itself is asked, not the rules: what may be changed without dropping a link is tried, first many
-    /// settings at once, then what is promising, and what is found is weighed in pairs of trials.
+    /// Measures instead of using rules: tries every setting that can change without dropping the link. Screens many
+    /// settings at once, follows up the promising ones, and tests the result in paired trials.
     Search(Box<SearchArgs>),
-    /// Hold settings for as long as a command runs, and take them back however it ends; the exit code is the
-    /// command's.
+    /// Hold settings while a command runs and restore them however it ends; exits with the command's exit code.
     Hold(HoldArgs),
-    /// Let what `apply` changed stay. Changes made over ssh are confirmed over a new ssh connection.
+    /// Keep the changes that `apply` made. Changes made over ssh must be confirmed over a new ssh connection.
     Confirm {
-        /// The transaction [default: the newest that waits].
+        /// The transaction [default: the newest unconfirmed one].
         id: Option<String>,
     },
-    /// Spread an interface's interrupts over the CPUs close to it, each on one of its own; `undo` takes it back.
+    /// Pin each interrupt of an interface to its own CPU on the NIC's NUMA node. `undo` restores the affinity.
     Affinity {
         /// The interface.
         #[arg(value_name = "IFACE")]
         nic: NicName,
-        /// Show what would change, and change nothing.
+        /// Show what would change, without changing it.
         #[arg(long)]
         dry_run: bool,
-        /// Keep it too: every boot does it again.
+        /// Also make it persistent across reboots.
         #[arg(long, conflicts_with = "dry_run")]
         persist: bool,
     },
-    /// Keep what was applied: every boot makes the changes again, and takes them back if the machine is worse off
-    /// with them. `undo` takes them back for good.
+    /// Make applied changes persistent across reboots, with automatic rollback if a boot with them is not healthy.
+    /// `undo` removes them for good.
     Persist(PersistArgs),
-    /// Make again what is kept, guarded; what a boot runs.
+    /// Apply the persistent changes with automatic rollback; run by the boot unit.
     Boot,
-    /// Take back what was applied, or what waits to be confirmed.
+    /// Roll back applied or unconfirmed changes.
     Undo {
-        /// The transaction [default: the newest that is applied].
+        /// The transaction [default: the newest applied one].
         id: Option<String>,
-        /// The peer that has the other half of a change of two hosts. Only an `exec:` peer needs it: a command is not
-        /// started because a file names it.
+        /// The other host of a two-host change. Required only for `exec:` peers: commands from stored files are never
+        /// executed.
         #[arg(long, value_name = "PEER")]
         peer: Option<PeerAddress>,
     },
-    /// Complete what a killed linerate left half done.
+    /// Recover changes that a killed linerate left incomplete.
     Recover {
-        /// The peer that has the other half of a change of two hosts. Only an `exec:` peer needs it: a command is not
-        /// started because a file names it.
+        /// The other host of a two-host change. Required only for `exec:` peers: commands from stored files are never
+        /// executed.
         #[arg(long, value_name = "PEER")]
         peer: Option<PeerAddress>,
     },
-    /// Show the transactions.
+    /// List the transactions.
     Status,
 }

@@ -6,16 +6,16 @@ use linerate_model::workload::{Connect, DeviceChoice, Registration, Service, Ver
 
 use super::{PeerArgs, TrialArgs, UntilArgs};
 
-/// Their heading.
+/// The heading of the verbs options.
 const VERBS: &str = "RDMA verbs";
 
-/// `--transport`, and what only verbs have.
+/// `--transport` and the verbs options.
 #[derive(Debug, Args)]
 pub struct TransportArgs {
-    /// What carries the payload.
+    /// Transport of the payload.
     #[arg(long, value_enum, default_value_t)]
     pub transport: TransportArg,
-    /// The verbs.
+    /// Verbs options.
     #[command(flatten)]
     pub verbs: VerbsArgs,
 }
@@ -23,71 +23,71 @@ pub struct TransportArgs {
 /// `--transport`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub enum TransportArg {
-    /// Sockets.
+    /// TCP sockets.
     #[default]
     Tcp,
     /// RDMA: RoCE, InfiniBand or iWARP.
     Verbs,
 }
 
-/// How queue pairs are made. What is not given is chosen by each end for its device.
+/// How queue pairs are created. Each end chooses defaults for its device.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = VERBS)]
 pub struct VerbsArgs {
-    /// How the two ends of a queue pair find each other: `gid` over linerate's own connection, `cm` by the
-    /// RDMA connection manager (iWARP knows no other) [default: gid].
+    /// Connection setup: `gid` exchanges QP numbers and GIDs over linerate's control connection, `cm` uses the RDMA
+    /// connection manager (required for iWARP) [default: gid].
     #[arg(long, value_enum, hide_possible_values = true)]
     pub connect: Option<ConnectArg>,
-    /// Messages up to this size travel in the work request, of stream and rdma-* [default: what suits the device].
+    /// Maximum inline message size, for stream and rdma-* [default: chosen for the device].
     #[arg(long, value_name = "SIZE")]
     pub inline: Option<Bytes>,
-    /// One work request in so many is signalled, of stream and of rates of rdma-* [default: what suits depth and size].
+    /// Signal every Nth work request, for stream and for rdma-* without `--latency` [default: chosen from depth and
+    /// size].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16_384))]
     pub cq_mod: Option<u32>,
-    /// The path MTU: 256, 512, 1024, 2048 or 4096 [default: the smaller one of both ports].
+    /// Path MTU: 256, 512, 1024, 2048 or 4096 [default: the smaller of the two ports' active MTUs].
     #[arg(long, value_name = "BYTES", value_parser = parse_mtu)]
     pub mtu: Option<u32>,
-    /// The traffic class: DSCP and ECN bits of RoCE v2 [default: 0].
+    /// Traffic class: DSCP and ECN bits of RoCE v2 [default: 0].
     #[arg(long, value_name = "N")]
     pub traffic_class: Option<u8>,
-    /// The service level, or of RoCE the priority [default: 0].
+    /// Service level; the priority for RoCE [default: 0].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(0..=15))]
     pub sl: Option<u8>,
-    /// Packets that are not acknowledged within 4.096 us x 2^N are sent again, 1 to 31 [default: 14, or what the
-    /// connection manager takes].
+    /// Retransmit packets not acknowledged within 4.096 us x 2^N, 1 to 31 [default: 14, or the connection manager's].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=31))]
     pub ack_timeout: Option<u8>,
-    /// The RDMA device here, `mlx5_0` [default: that of the address in use].
+    /// Local RDMA device, such as `mlx5_0` [default: the device of the local address].
     #[arg(long, value_name = "NAME")]
     pub device: Option<String>,
-    /// The peer's [default: that of the address which the data goes to].
+    /// Peer's RDMA device [default: the device that owns the data address].
     #[arg(long, value_name = "NAME")]
     pub device_remote: Option<String>,
-    /// The port of the device here, from 1.
+    /// Port of the local device, from 1.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
     pub rdma_port: Option<u8>,
-    /// The peer's.
+    /// Port of the peer's device, from 1.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
     pub rdma_port_remote: Option<u8>,
-    /// The index of the GID here [default: RoCE v2 of the address in use].
+    /// Local GID index [default: the RoCE v2 GID of the local address].
     #[arg(long, value_name = "N")]
     pub gid_index: Option<u32>,
-    /// The peer's.
+    /// GID index on the peer.
     #[arg(long, value_name = "N")]
     pub gid_index_remote: Option<u32>,
-    /// Memory of huge pages.
+    /// Allocate buffers in huge pages.
     #[arg(long)]
     pub huge_pages: bool,
-    /// Memory that is not pinned: the device asks for pages as it needs them.
+    /// Register memory with on-demand paging (ODP): pages are not pinned.
     #[arg(long)]
     pub on_demand: bool,
-    /// PCIe may reorder the device's writes.
+    /// Register memory with PCIe relaxed ordering.
     #[arg(long)]
     pub relaxed_ordering: bool,
 }
 
 impl VerbsArgs {
-    /// The first option that was given: none of them means anything to sockets.
+    /// The first verbs option on the command line: none of them applies to sockets.
     pub fn given(&self) -> Option<&'static str> {
         let all = [
             ("--connect", self.connect.is_some()),
@@ -111,7 +111,7 @@ impl VerbsArgs {
         given.next().map(|(name, _)| name)
     }
 
-    /// The queue pairs of a trial, `depth` work requests deep.
+    /// The queue pairs of a trial, with `depth` outstanding work requests.
     pub fn verbs(&self, service: Service, depth: u32) -> Verbs {
         Verbs {
             service,
@@ -145,10 +145,10 @@ impl VerbsArgs {
 /// `--connect`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub enum ConnectArg {
-    /// By GIDs.
+    /// Exchange GIDs over the control connection.
     #[default]
     Gid,
-    /// By the connection manager.
+    /// RDMA connection manager.
     Cm,
 }
 
@@ -189,32 +189,32 @@ pub struct MeasureRdma {
     /// The trial.
     #[command(flatten)]
     pub trial: TrialArgs,
-    /// One message at a time and its time, instead of as many as the depth allows and their rate.
+    /// Measure latency, one message at a time, instead of the message rate at `--depth`.
     #[arg(long)]
     pub latency: bool,
-    /// The sizes, each for an equal part of the time [default: 64KiB of rates, of UD a path MTU; 2B of
-    /// latency; 8B of rdma-atomic].
+    /// Message sizes, each for an equal share of the time [default: 64KiB; for UD the path MTU; with `--latency` 2B;
+    /// for rdma-atomic 8B].
     #[arg(long, value_delimiter = ',', value_name = "SIZE")]
     pub sizes: Vec<Bytes>,
-    /// The powers of two from 2 B to 8 MiB, of UD to the path MTU.
+    /// Measure all powers of two from 2 B to 8 MiB (for UD up to the path MTU).
     #[arg(long, conflicts_with = "sizes")]
     pub sweep: bool,
-    /// How often each size goes on each queue pair [default: as often as its time allows].
+    /// Messages of each size per queue pair [default: as many as the time allows].
     #[arg(long, value_name = "N")]
     pub repetitions: Option<u64>,
-    /// Compare every byte where it arrives.
+    /// Verify every received byte.
     #[arg(long)]
     pub data_check: bool,
-    /// Work requests under way on each queue pair [default: 128].
+    /// Outstanding work requests per queue pair [default: 128].
     #[arg(long, conflicts_with = "latency", value_parser = clap::value_parser!(u32).range(1..=16_384))]
     pub depth: Option<u32>,
-    /// Reliable connections, or datagrams of at most a path MTU (`ud`, of rdma-send).
+    /// Reliable connection, or unreliable datagrams up to the path MTU (`ud`, rdma-send only).
     #[arg(long, value_enum, default_value_t, help_heading = VERBS)]
     pub service: ServiceArg,
-    /// The queue pairs.
+    /// Queue pairs.
     #[command(flatten)]
     pub verbs: VerbsArgs,
-    /// How long it goes on.
+    /// Repetition.
     #[command(flatten)]
     pub until: UntilArgs,
 }

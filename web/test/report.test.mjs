@@ -73,9 +73,9 @@ describe("the report page", { skip: executable === null && "no Chromium (apt-get
     const { page } = await open(browser, address);
     const headline = await page.locator(".headline").innerText();
     assert.match(headline.replace(/\s+/g, " "), /3\.\d\d Gb\/s.*2\d\.\d\d Gb\/s.*8\.\d×/);
-    const table = page.getByRole("table", { name: "Every remedy", exact: true });
+    const table = page.getByRole("table", { name: "All remedies", exact: true });
     assert.equal(await table.getByRole("row").count(), 1 + 7);
-    assert.match(await table.innerText(), /no difference shown; \d+\.\d % would have been/);
+    assert.match(await table.innerText(), /not significant \(minimum detectable effect \d+\.\d %\)/);
     assert.equal(await page.locator("table:not(:has(caption))").count(), 0);
     await page.context().close();
   });
@@ -83,7 +83,7 @@ describe("the report page", { skip: executable === null && "no Chromium (apt-get
   test("is whole without JavaScript", async () => {
     const { page, complaints } = await open(browser, address, { javaScriptEnabled: false });
     const text = await page.locator("main").innerText();
-    for (const words of ["Gb/s", "kept", "undone", "not tried", "planted and found", "shared-kernel", "iperf3", "memory copy"]) {
+    for (const words of ["Gb/s", "kept", "undone", "not tried", "injected and found", "shared-kernel", "iperf3", "memory copy"]) {
       assert.ok(text.includes(words), `the page does not say ${words}`);
     }
     assert.ok(await page.locator(".map svg").first().isVisible());
@@ -199,9 +199,9 @@ describeRun("the page of an experiment", "lab-1", (run) => {
   test("tells the effects first, takes a hostile title for text, and holds every trial in a table", async () => {
     const { page } = await run.open();
     assert.match(await page.locator("h1").innerText(), /<b>Segmentation<\/b> & receive offload/);
-    assert.match(await page.locator("h1 + p + ul").innerText(), /tso off against on: -\d+\.\d %/);
+    assert.match(await page.locator("h1 + p + ul").innerText(), /tso off vs on: -\d+\.\d %/);
     await page.getByText("All 12 trials").click();
-    const table = page.getByRole("table", { name: "Every trial", exact: true });
+    const table = page.getByRole("table", { name: "All trials", exact: true });
     assert.equal(await table.getByRole("row").count(), 1 + 12);
     assert.equal(await page.locator("table:not(:has(caption))").count(), 0);
     await page.context().close();
@@ -232,7 +232,7 @@ describeRun("the page of an experiment with grids and sizes", "lab-2", (run) => 
     assert.equal(await curves.locator(".mark-rule.role-mark line").count(), 3);
     assert.equal(await curves.locator(".mark-line.role-mark path").count(), 1);
     // Three sizes with four quantiles each.
-    assert.equal(await chart("How long operations took").locator(".mark-symbol.role-mark path").count(), 12);
+    assert.equal(await chart("Operation latency").locator(".mark-symbol.role-mark path").count(), 12);
     // Nine trials, and two CPUs of which at least one kind is seen.
     const boxes = await chart("Both ends, on one kernel").locator(".mark-rect.role-mark path").count();
     assert.ok(boxes >= 18 && boxes % 18 === 0, `${boxes} boxes`);
@@ -246,10 +246,10 @@ describeRun("the page of an experiment with grids and sizes", "lab-2", (run) => 
 
   test("shows the grid that both ends told, and the way that the data took", async () => {
     const { page } = await run.open();
-    assert.match(await page.locator("section", { has: page.locator("#grid") }).innerText(), /the very bits that a trial ended with/);
+    assert.match(await page.locator("section", { has: page.locator("#grid") }).innerText(), /bit-identical to the final grid of a trial/);
     // Three moments, and the row through the middle.
     assert.equal(await page.locator(".pictures svg").count(), 4);
-    const ways = page.locator(".map.wide path title", { hasText: "packets of near0 were taken in on CPU" });
+    const ways = page.locator(".map.wide path title", { hasText: "packets of near0 were processed on CPU" });
     assert.ok(await ways.count() > 0);
     await page.context().close();
   });

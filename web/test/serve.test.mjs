@@ -49,8 +49,8 @@ describe("the served pages", { skip: executable === null && "no Chromium (apt-ge
     await list.page.getByText(`${trials(4)} of 12 trials`).waitFor();
     const { page, complaints, requests } = await open(browser, `${server.address}runs/growing`);
     assert.ok(await page.getByRole("progressbar").isVisible());
-    const means = page.getByRole("table", { name: /^Every combination so far/ });
-    await page.getByRole("searchbox", { name: /Every combination so far/ }).fill("on");
+    const means = page.getByRole("table", { name: /^All combinations so far/ });
+    await page.getByRole("searchbox", { name: /All combinations so far/ }).fill("on");
     const chosen = await means.locator("tbody tr:visible").count();
     await page.evaluate(() => { window.notReloaded = true; });
 
@@ -68,7 +68,7 @@ describe("the served pages", { skip: executable === null && "no Chromium (apt-ge
     writer.stdin.end();
     await once(writer, "exit");
     await page.getByText("All 12 trials").waitFor();
-    await list.page.getByText("No run goes on now.").waitFor();
+    await list.page.getByText("No run in progress.").waitFor();
     assert.deepEqual([...complaints, ...list.complaints], []);
     assert.ok([...requests, ...list.requests].every((url) => url.startsWith(own)), "nobody else was asked");
     await page.context().close();
@@ -87,7 +87,7 @@ describe("the served pages", { skip: executable === null && "no Chromium (apt-ge
     const other = await serve(work.folder);
     const { page } = await open(browser, other.address);
     await other.end();
-    await page.getByText("The server does not answer").waitFor();
+    await page.getByText("The server does not respond").waitFor();
     await page.context().close();
   });
 });

@@ -65,14 +65,14 @@ describe("tables and pictures", { skip: executable === null && "no Chromium (apt
   test("a filter leaves the rows with all of its words, says how many, and the download holds those", async () => {
     const { page, complaints } = await open(browser, experiment);
     await page.getByText("All 12 trials").click();
-    const { table, bar } = tableOf(page, "Every trial");
+    const { table, bar } = tableOf(page, "All trials");
     const field = bar.getByRole("searchbox");
     await field.fill("ON  off");
     const shown = await table.locator("tbody tr:visible").count();
     assert.ok(shown > 0 && shown < 12, `${shown} rows`);
     assert.equal(await bar.locator("output").innerText(), `${shown} of 12 rows`);
     const some = await saved(page, () => bar.getByRole("button").click());
-    assert.match(some.name, /every-trial\.csv$/);
+    assert.match(some.name, /all-trials\.csv$/);
     assert.equal(readCsv(some.bytes.toString()).length, 1 + shown);
     await field.fill("nothing has these words");
     assert.equal(await table.locator("tbody tr:visible").count(), 0);
@@ -98,7 +98,7 @@ describe("tables and pictures", { skip: executable === null && "no Chromium (apt
       return data;
     });
     const { page, complaints } = await open(browser, address);
-    const { bar } = tableOf(page, "Every remedy");
+    const { bar } = tableOf(page, "All remedies");
     const rows = readCsv((await saved(page, () => bar.getByRole("button").click())).bytes.toString());
     assert.ok(rows.some((row) => row[0].startsWith('=1+1,"</script>') && row[0].includes("<b>x")), String(rows[1]));
     assert.deepEqual(complaints, []);

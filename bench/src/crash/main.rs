@@ -489,8 +489,8 @@ fn kill(
 
 /// What a reverter says that lived.
 const REVERTED: [&str; 2] = [
-    "taken back by the reverter",
-    "not everything could be put back",
+    "rolled back by the reverter",
+    "not all changes could be rolled back",
 ];
 
 /// How many of a transaction's last steps come after its last change: the commit's.

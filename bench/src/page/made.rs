@@ -124,7 +124,7 @@ fn experiment(traffic: Traffic, blocks: u32) -> Result<Experiment, Trouble> {
         "factors": [
             {"name": "flows", "option": "flows", "levels": [1, 2, 4, 8, 12]},
             {"name": size, "option": size, "levels": ["16KiB", "64KiB", "128KiB", "256KiB", "1MiB"]},
-            {"name": "segmentation", "setting": "nic/@/feature/tso", "levels": ["as found", false]}
+            {"name": "segmentation", "setting": "nic/@/feature/tso", "levels": ["baseline", false]}
         ],
         "design": {"kind": "full", "repeats": blocks, "ask": ["flows", size, "segmentation", "flows*segmentation"]}
     }))

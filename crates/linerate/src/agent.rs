@@ -69,8 +69,8 @@ fn serve_http(args: &AgentArgs, address: SocketAddr, say: &Say) -> Outcome<()> {
     let interrupt = Interrupt::listen()?;
     let server = Server::open(address, threads, cpus, args.body, args.wait).map_err(failed)?;
     say.note(&format!(
-        "serving HTTP on {} with {threads} thread{}, bodies of {}; whoever reaches this port is answered; \
-         Ctrl-C ends it",
+        "serving HTTP on {} with {threads} thread{}, bodies of {}; no authentication; Ctrl-C \
+         stops it",
         server.address(),
         if threads == 1 { "" } else { "s" },
         args.body
@@ -281,7 +281,7 @@ fn run_trial(
     if start.recv().is_err() {
         return Err(Failure {
             kind: FailureKind::Other,
-            message: "the trial was given up".to_owned(),
+            message: "the trial was aborted".to_owned(),
         });
     }
     let spec = connected.spec().clone();

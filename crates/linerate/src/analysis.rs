@@ -35,8 +35,8 @@ use crate::words::{detectable, effect_figure};
 pub const LEVEL: f64 = 0.95;
 /// What makes a trial of a pair worth another one, since it did not measure what it was to measure.
 const NOT_TO_BE_TRUSTED: [(Flag, &str); 3] = [
-    (Flag::CutShort, "cut short"),
-    (Flag::CountsDisagree, "the ends' counts disagree"),
+    (Flag::CutShort, "truncated"),
+    (Flag::CountsDisagree, "byte counts of the ends differ"),
     (Flag::Steal, "steal"),
 ];
 
@@ -106,7 +106,7 @@ pub fn rate_document(samples: &[&Sample]) -> Rate {
 /// A line that tells a person what some trials gave.
 pub fn rates_in_words(rates: &[f64]) -> String {
     let Ok(middle) = median(rates) else {
-        return "no rate could be told".to_owned();
+        return "no rate".to_owned();
     };
     let word = |rate| BitRate::from_f64(rate).map_or_else(|| "?".to_owned(), |r| r.to_string());
     match median_interval(rates, LEVEL) {
@@ -141,7 +141,7 @@ pub fn price_in_words(worse: &[GuardDocument]) -> Option<String> {
         format!("{guard} {effect}")
     };
     let all: Vec<String> = worse.iter().map(one).collect();
-    (!all.is_empty()).then(|| format!("costs more than it may: {}", all.join(", ")))
+    (!all.is_empty()).then(|| format!("regression: {}", all.join(", ")))
 }
 
 /// An effect with its interval.
@@ -157,17 +157,20 @@ fn figures_in_words(effect: &EffectDocument) -> String {
 /// changed stands in the verdict.
 pub fn effect_in_words(effect: Option<&EffectDocument>, price: Option<&str>) -> String {
     let Some(effect) = effect else {
-        return "no effect could be told, undone".to_owned();
+        return "no effect measured, rolled back".to_owned();
     };
     let verdict = if effect.low > 0.0 {
         price.map_or_else(
             || "faster, kept".to_owned(),
-            |price| format!("faster, but {price}; undone"),
+            |price| format!("faster, but {price}; rolled back"),
         )
     } else if effect.high < 0.0 {
-        "slower, undone".to_owned()
+        "slower, rolled back".to_owned()
     } else {
-        format!("undone; {} would show", detectable(effect))
+        format!(
+            "rolled back; minimum detectable effect {}",
+            detectable(effect)
+        )
     };
     format!("{} {verdict}", figures_in_words(effect))
 }
@@ -494,7 +497,7 @@ fn ceiling_document(ceiling: Option<&Ceiling>, rate: f64) -> CeilingDocument {
         return CeilingDocument {
             bit_per_s: None,
             share: None,
-            reason: "no bound of this path could be computed".to_owned(),
+            reason: "no bound of this path can be computed".to_owned(),
         };
     };
     let reached = BitRate::from_f64(rate).and_then(|rate| share(rate, ceiling.bit_per_s));
@@ -526,11 +529,11 @@ fn remedy_results(header: &Header, sorted: &Sorted<'_>) -> Vec<RemedyResult> {
         notes.extend(remedy.experiment.note());
         for before in results.iter_mut().filter(|b| same_remedy(b, remedy)) {
             before.tried_again = true;
-            before.note = Some("tried again when another limit was gone".to_owned());
+            before.note = Some("retried after another bottleneck was removed".to_owned());
             let seen = if remedy.kept {
-                "hidden by another limit when it was tried before"
+                "masked by another bottleneck in the first trial"
             } else {
-                "tried before, too, without success"
+                "also tried before, without success"
             };
             if !notes.iter().any(|note| note == seen) {
                 notes.push(seen.to_owned());
@@ -549,7 +552,8 @@ fn remedy_results(header: &Header, sorted: &Sorted<'_>) -> Vec<RemedyResult> {
     }
     results.extend(sorted.held_back.iter().map(|held| RemedyResult {
         note: Some(format!(
-            "held back: class {}, more than linerate changes alone; change it by hand, then prove again",
+            "not tried: class {}, which linerate does not change automatically; change it by \
+             hand, then run prove again",
             held.class
         )),
         ..untried(held.rule, held.changes)

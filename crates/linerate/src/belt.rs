@@ -35,10 +35,10 @@ impl Belt {
     /// "no timer of systemd stands by:".
     pub(crate) fn fasten(state: &Path, deadline: Boottime) -> Result<Self, String> {
         if !Path::new(BOOTED).is_dir() {
-            return Err("this machine does not run by systemd".to_owned());
+            return Err("systemd is not running".to_owned());
         }
         if !rustix::process::geteuid().is_root() {
-            return Err("only root's changes have one".to_owned());
+            return Err("only for changes by root".to_owned());
         }
         let program = fs::read_link("/proc/self/exe").map_err(|error| error.to_string())?;
         let state = absolute(state).map_err(|error| error.to_string())?;
@@ -57,7 +57,7 @@ impl Belt {
             .arg(format!("--on-active={after}s"))
             .args([
                 "--timer-property=AccuracySec=1s",
-                "--description=linerate: take back what nobody decided",
+                "--description=linerate: roll back unconfirmed changes",
             ])
             .arg("--")
             .arg(&program)
@@ -111,10 +111,7 @@ fn is_seen_by_systemd(path: &Path, ours: &Path) -> Result<(), String> {
     if same {
         Ok(())
     } else {
-        Err(format!(
-            "systemd does not see {} as it is here",
-            path.display()
-        ))
+        Err(format!("systemd sees a different {}", path.display()))
     }
 }
 

@@ -45,8 +45,8 @@ pub fn run(args: &CeilingArgs, typed: &Typed, state: &FilePath, say: &Say) -> Ou
     all.ceilings.sort_by_key(|bound| bound.bit_per_s);
     if all.ceilings.is_empty() && all.undetermined.is_empty() {
         return Err(
-            Stop::new(Code::Usage, "nothing to compute a bound from").hint(
-                "name an interface, or give figures: `--speed 40G --mtu 1500 --timestamps off`",
+            Stop::new(Code::Usage, "no data to compute a bound from").hint(
+                "pass an interface, or figures such as `--speed 40G --mtu 1500 --timestamps off`",
             ),
         );
     }
@@ -87,24 +87,23 @@ fn refuse_idle(typed: &Typed) -> Outcome<()> {
     };
     let packets = OF_PACKETS.iter().chain(&["vxlan"]);
     if let Some(id) = packets.filter(|id| typed.has(id)).find(|id| idle(id)) {
-        return Err(Stop::new(
-            Code::Usage,
-            format!("`{}` has nothing here to be counted in", option(id)),
-        )
-        .hint(if typed.has("peer") {
-            "of a path to a peer both hosts say it; give it with `--speed`, or with an interface alone"
-        } else {
-            "give it with `--speed` or an interface"
-        }));
+        return Err(
+            Stop::new(Code::Usage, format!("`{}` does not apply here", option(id))).hint(
+                if typed.has("peer") {
+                    "with `--peer` both hosts report it; use it with `--speed` or an interface"
+                } else {
+                    "use it with `--speed` or an interface"
+                },
+            ),
+        );
     }
     for (id, partners) in COMPLETING {
         if typed.has(id) && !partners.iter().any(|partner| typed.has(partner)) {
             let partners: Vec<String> = partners.iter().map(|id| option(id)).collect();
-            return Err(Stop::new(
-                Code::Usage,
-                format!("`{}` has nothing here to be counted in", option(id)),
-            )
-            .hint(format!("give it with `{}`", partners.join("` or `"))));
+            return Err(
+                Stop::new(Code::Usage, format!("`{}` does not apply here", option(id)))
+                    .hint(format!("use it with `{}`", partners.join("` or `"))),
+            );
         }
     }
     Ok(())
@@ -167,7 +166,7 @@ fn ceiling_text(all: &PathCeilings, rate: Option<BitRate>, speed: Option<BitRate
         ));
         if let Some((rate, share)) = rate.and_then(|rate| Some((rate, bound.share(rate)?))) {
             let above = if share.as_f64() > 1.0 {
-                ": more than can be, so a figure is wrong"
+                ": above the bound, so one of the figures is wrong"
             } else {
                 ""
             };
@@ -181,13 +180,13 @@ fn ceiling_text(all: &PathCeilings, rate: Option<BitRate>, speed: Option<BitRate
     if let Some((rate, speed)) = rate.zip(speed)
         && let Some(share) = ceiling::share(rate, speed)
     {
-        lines.push(format!("{speed:>12}  the line     {rate} is {share} of it"));
+        lines.push(format!("{speed:>12}  line rate    {rate} is {share} of it"));
     }
     for unknown in &all.undetermined {
         let subject = unknown.subject.as_deref().unwrap_or_default();
         lines.push(format!(
             "{:>12}  {:<12} {} {subject}: {}",
-            "not known", "", unknown.bound, unknown.missing
+            "unknown", "", unknown.bound, unknown.missing
         ));
     }
     lines.join("\n")
@@ -330,7 +329,7 @@ fn bounds_of_nic(args: &CeilingArgs, typed: &Typed, nic: &NicName) -> Outcome<Pa
             missing: Gap::new(
                 Cause::Absent,
                 format!("/sys/class/net/{}/speed", nic.name),
-                "the interface has no wire: what it moves is bound by memory copies (`--peer` measures them)",
+                "virtual interface: its rate is bound by memory copies (`--peer` measures them)",
             ),
         });
     }

@@ -63,9 +63,9 @@ fn default_state_folder(
         .ok_or_else(|| {
             Stop::new(
                 Code::NotSupported,
-                "cannot tell where to keep runs and journals: $HOME is not set",
+                "cannot choose a state directory: $HOME is not set",
             )
-            .hint("name a folder with `--state`")
+            .hint("set a directory with `--state`")
         })
 }
 
@@ -74,12 +74,16 @@ fn check_for_root(folder: &FilePath) -> Outcome<()> {
     followed.map_err(|error| match Untrusted::of(&error) {
         Some(untrusted) => {
             let path = folder.display();
-            let why = format!("cannot use {path} as root's state folder: {untrusted}");
+            let why = format!("cannot use {path} as root's state directory: {untrusted}");
             Stop::new(Code::BadInput, why).hint(
-                "run linerate as the user whose folder it is, or name a folder of root's with `--state`",
+                "run linerate as the owner of the directory, or pass a root-owned directory with \
+                 `--state`",
             )
         }
-        None => Stop::io(format!("use the state folder {}", folder.display()), error),
+        None => Stop::io(
+            format!("use the state directory {}", folder.display()),
+            error,
+        ),
     })
 }
 
@@ -107,16 +111,16 @@ pub fn search(args: &SearchArgs, state: &FilePath, say: &Say) -> Outcome<()> {
         let trials = u32::try_from(trials).unwrap_or(u32::MAX);
         if trials < Budget::TRIALS_MIN {
             let why = format!(
-                "cannot search in {}: it takes {} trials at least, about {}",
+                "cannot search in {}: the search needs at least {} trials, about {}",
                 seconds_in_words(args.budget),
                 Budget::TRIALS_MIN,
                 words_of(each * Budget::TRIALS_MIN)
             );
             return Err(Stop::new(Code::Usage, why)
-                .hint("give more with `--budget`, or shorter trials with `--time`"));
+                .hint("raise `--budget`, or shorten the trials with `--time`"));
         }
         say.note(&format!(
-            "{} for about {trials} trials; what is found is weighed and kept only if its worth is shown",
+            "{} for about {trials} trials; keeps only settings that paired trials prove to help",
             seconds_in_words(args.budget)
         ));
         let until = Some(begun + time * 6 / 10);
@@ -138,7 +142,7 @@ fn weigh(
     source: impl FnOnce(&mut Path, &TrialSpec) -> Outcome<Source>,
 ) -> Outcome<()> {
     if args.stream.trial.no_record {
-        let why = "what is judged is what is recorded: `--no-record` is for `measure`";
+        let why = "`--no-record` is only for `measure`: the verdict needs the recorded data";
         return Err(Stop::new(Code::Usage, why));
     }
     let mut spec = trial_spec::stream(&args.stream, None, Nanoseconds::from_millis(1_000))?;
@@ -196,8 +200,7 @@ fn weigh(
         "proving"
     };
     say.note(&format!(
-        "{verb} {} -> {} ({}), seed {seed}; Ctrl-C puts everything back\n{}\n\
-         the run is kept in {}",
+        "{verb} {} -> {} ({}), seed {seed}; Ctrl-C rolls back all changes\n{}\nrun stored in {}",
         path.local_nic,
         path.address,
         args.peer.peer,
@@ -216,12 +219,13 @@ pub fn show_run(folder: &FilePath, page: &FilePath, say: &Say) -> Outcome<()> {
     }
     let stored = store::read(folder)?;
     if stored.torn {
-        say.note("the run was cut off while it was written: its last record is left out");
+        say.note("the run was truncated while being written: its last record is dropped");
     }
     let whole = |record: &store::Record| matches!(record, store::Record::After(_));
     if !stored.records.iter().any(whole) {
         say.note(
-            "the run ended before its last trials: what is shown as `after` is what was measured before",
+            "the run ended before its final trials: `after` shows the measurement before the \
+             changes",
         );
     }
     let mut document = document_of(&stored);
@@ -230,9 +234,9 @@ pub fn show_run(folder: &FilePath, page: &FilePath, say: &Say) -> Outcome<()> {
     store::write_page(folder, page, &report::render_page(&data))?;
     let sorted = analysis::sort(&stored.records);
     match (sorted.stopped, sorted.ended) {
-        (Some(why), _) => say.note(&format!("the run stopped before its end: {why}")),
+        (Some(why), _) => say.note(&format!("the run stopped early: {why}")),
         (None, false) => {
-            say.note("the run was killed before its end: only what it recorded is shown");
+            say.note("the run was killed early: only its recorded trials are shown");
         }
         (None, true) => {}
     }
@@ -253,7 +257,7 @@ pub fn show_run(folder: &FilePath, page: &FilePath, say: &Say) -> Outcome<()> {
 /// `linerate capture`.
 pub fn capture(file: &FilePath, say: &Say) -> Outcome<()> {
     let live = linerate_host::root::LiveHost::open()
-        .map_err(|error| Stop::io("open the root folder", error))?;
+        .map_err(|error| Stop::io("open the root directory", error))?;
     let netlink = linerate_host::netlink::Netlink::open()
         .map_err(|error| Stop::io("open a netlink socket", error))?;
     let options = CaptureOptions {
@@ -265,7 +269,8 @@ pub fn capture(file: &FilePath, say: &Say) -> Outcome<()> {
     regular_file::write_named(file, 0o666, |file| file.write_all(text.as_bytes()))
         .map_err(|error| Stop::io(format!("write {}", file.display()), error))?;
     say.note(&format!(
-        "{} written: plain text, names and addresses replaced by pseudonyms; read it before you pass it on",
+        "{} written: plain text, names and addresses replaced by pseudonyms; review it before \
+         sharing",
         file.display()
     ));
     Ok(())
@@ -279,7 +284,7 @@ pub fn report(args: &ReportArgs, state: &FilePath, say: &Say) -> Outcome<()> {
             let page = args.out.clone();
             show_run(run, &page.unwrap_or_else(|| run.join("report.html")), say)
         }
-        (None, None) => Err(Stop::new(Code::Usage, "no run is named")),
+        (None, None) => Err(Stop::new(Code::Usage, "no run given")),
     }
 }
 

@@ -78,7 +78,7 @@ impl Control {
         let failed = |error| Stop::io(format!("listen on {}", path.display()), error);
         let listener = by_short_name(folder, UnixListener::bind).map_err(failed)?;
         listener.set_nonblocking(true).map_err(failed)?;
-        let live = LiveHost::open().map_err(|error| Stop::io("open the root folder", error))?;
+        let live = LiveHost::open().map_err(|error| Stop::io("open the root directory", error))?;
         Ok(Self {
             listener,
             path,
@@ -134,24 +134,23 @@ impl Control {
             ))
         };
         let who = rustix::net::sockopt::socket_peercred(&asker.0)
-            .map_err(|error| Stop::io("tell who asks", error.into()))?;
+            .map_err(|error| Stop::io("identify the caller", error.into()))?;
         if !who.uid.is_root() && who.uid != rustix::process::geteuid() {
-            return refuse("the changes are those of another user");
+            return refuse("another user made the changes");
         }
         let pid = u32::try_from(who.pid.as_raw_nonzero().get()).unwrap_or_default();
         match (wish, session_of(self.live.root(), pid)) {
             (Wish::Undo, _) => Ok(()),
             (Wish::Confirm, Some(session)) if session.began > applied => Ok(()),
             (Wish::Confirm, Some(_)) => refuse(
-                "this ssh connection is older than the last change, so it does not show that one can still \
-                 get in; confirm over a new one",
+                "this ssh connection is older than the last change and does not prove that a new \
+                 one works; confirm over a new ssh connection",
             ),
             // The console, or a program of this machine: so were the changes made.
             (Wish::Confirm, None) if started_from.is_none() => Ok(()),
-            (Wish::Confirm, None) => refuse(
-                "the changes were made over ssh, and this does not come over ssh; confirm over a new ssh \
-                 connection",
-            ),
+            (Wish::Confirm, None) => {
+                refuse("the changes were made over ssh; confirm over a new ssh connection")
+            }
         }
     }
 }
@@ -201,8 +200,8 @@ impl Asker {
 /// Tells the process that keeps the transaction in `folder` open what is wanted.
 pub fn tell(folder: &Path, wish: Wish) -> Outcome<()> {
     let gone = || {
-        Stop::new(Code::BadInput, "no process waits for a decision about it")
-            .hint("`linerate tune status` tells what became of it")
+        Stop::new(Code::BadInput, "no process is waiting for its confirmation")
+            .hint("`linerate tune status` shows its state")
     };
     let stream = by_short_name(folder, UnixStream::connect).map_err(|_| gone())?;
     let talk = || -> std::io::Result<String> {

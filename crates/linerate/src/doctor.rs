@@ -74,8 +74,8 @@ pub fn explain(topic: &str, say: &Say) -> Outcome<()> {
     }
     let Some(found) = rules::find(topic) else {
         return Err(
-            Stop::new(Code::BadInput, format!("there is no rule `{topic}`"))
-                .hint("`linerate explain rules` lists them"),
+            Stop::new(Code::BadInput, format!("no such rule: `{topic}`"))
+                .hint("`linerate explain rules` lists the rules"),
         );
     };
     if is_json {

@@ -122,7 +122,10 @@ impl Stop {
 
     /// The person pressed Ctrl-C (or the process was asked to end).
     pub fn interrupted() -> Self {
-        Self::new(Code::Interrupted, "interrupted; everything was put back")
+        Self::new(
+            Code::Interrupted,
+            "interrupted; all changes were rolled back",
+        )
     }
 
     /// A stop for an error of the operating system while `doing` something.

@@ -64,9 +64,9 @@ pub type Rights = BTreeSet<&'static str>;
 /// A reverter that has nothing left to guard, and does not end.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "the process {pid}, which would have taken changes back, has not ended within {} s of being told that there is \
-     nothing to take back: it may be stopped or hang in the kernel (/proc/{pid}/stack tells where). It holds the \
-     lock of the settings until it ends; `kill -KILL {pid}` ends it",
+    "the reverter process {pid} did not exit within {} s: it may be stopped or hang in the kernel \
+     (see /proc/{pid}/stack). It holds the settings lock until it exits; `kill -KILL {pid}` ends \
+     it",
     ENDING.as_secs()
 )]
 pub struct Lingers {

@@ -43,7 +43,7 @@ pub(crate) fn run(args: &HoldArgs, state: &Path, say: &Say) -> Outcome<u8> {
         Ok(limit) => limit,
         Err(error) if args.from.is_none() => {
             say.note(&format!(
-                "the CPUs may sleep as they like: /dev/cpu_dma_latency cannot be held: {error}"
+                "C-states are not limited: cannot hold /dev/cpu_dma_latency: {error}"
             ));
             None
         }
@@ -51,17 +51,17 @@ pub(crate) fn run(args: &HoldArgs, state: &Path, say: &Say) -> Outcome<u8> {
     };
     if limit.is_some() {
         let limit = limit_us.unwrap_or_default();
-        say.note(&format!("cpu/max-latency-us: held at {limit}"));
+        say.note(&format!("cpu/max-latency-us: {limit} while this runs"));
     }
     if plan.changes.is_empty() && limit.is_none() {
-        say.note("nothing to hold: every setting has its value already, or is not to be had here");
+        say.note("nothing to hold: every setting already has its value or is not available here");
     } else if !plan.changes.is_empty() {
         station.apply(&plan)?;
     }
     let ended = until_it_ends(&args.command, &interrupt, say);
     drop(limit);
     station.undo()?;
-    say.note("everything that was held is as it was");
+    say.note("all held settings were restored");
     ended
 }
 
@@ -71,7 +71,7 @@ fn asked(args: &HoldArgs, station: &Station) -> Outcome<(Intent, Option<u32>)> {
         if args.role != Profile::Measurement {
             let why =
                 "only `--role measurement` can be held; list other settings in a file (`--from`)";
-            return Err(Stop::new(Code::Usage, why).hint("name it with `--from`"));
+            return Err(Stop::new(Code::Usage, why).hint("pass it with `--from`"));
         }
         return Ok((Intent::steady(station)?, Some(0)));
     };
@@ -81,7 +81,7 @@ fn asked(args: &HoldArgs, station: &Station) -> Outcome<(Intent, Option<u32>)> {
 /// Runs the command to its end, which Ctrl-C reaches by itself; without one, waits for Ctrl-C.
 fn until_it_ends(command: &[String], interrupt: &Interrupt, say: &Say) -> Outcome<u8> {
     let Some((program, arguments)) = command.split_first() else {
-        say.note("held until Ctrl-C, or SIGTERM");
+        say.note("settings held until Ctrl-C or SIGTERM");
         while !interrupt.comes_within(A_WHILE) {}
         return Ok(Code::Done.number());
     };
@@ -91,7 +91,7 @@ fn until_it_ends(command: &[String], interrupt: &Interrupt, say: &Say) -> Outcom
     let signals = signals.map_err(|error| Stop::io("listen for signals", error))?;
     let child = Command::new(program).args(arguments).spawn();
     let mut child = child.map_err(|error| {
-        let why = format!("cannot run {program}: everything was taken back");
+        let why = format!("cannot run {program}; all changes were rolled back");
         let code = if error.kind() == io::ErrorKind::NotFound {
             Code::BadInput
         } else {

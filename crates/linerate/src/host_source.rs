@@ -14,7 +14,7 @@ pub(crate) fn host_from(from: Option<&FilePath>) -> Outcome<Host> {
     match from {
         None => {
             let live = linerate_host::root::LiveHost::open()
-                .map_err(|error| Stop::io("open the root folder", error))?;
+                .map_err(|error| Stop::io("open the root directory", error))?;
             let netlink = linerate_host::netlink::Netlink::open()
                 .map_err(|error| Stop::io("open a netlink socket", error))?;
             Ok(read_host(live.root(), &netlink))
@@ -39,8 +39,8 @@ pub(crate) fn check_nic(host: &Host, nic: Option<&NicName>) -> Outcome<()> {
         Some(name) if host.nic(name).is_none() => {
             let names: Vec<&str> = host.nics.iter().map(|nic| nic.name.as_str()).collect();
             Err(
-                Stop::new(Code::BadInput, format!("there is no interface `{name}`"))
-                    .hint(format!("there are: {}", names.join(", "))),
+                Stop::new(Code::BadInput, format!("no such interface: `{name}`"))
+                    .hint(format!("interfaces: {}", names.join(", "))),
             )
         }
         _ => Ok(()),

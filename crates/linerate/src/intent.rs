@@ -94,8 +94,8 @@ impl Intent {
         let host = station.read_host();
         let Some(nic) = host.nic(name) else {
             return Err(
-                Stop::new(Code::BadInput, format!("there is no interface {name}"))
-                    .hint("`linerate map` lists those that are there"),
+                Stop::new(Code::BadInput, format!("no such interface: {name}"))
+                    .hint("`linerate map` lists the interfaces"),
             );
         };
         match rules::affinity(&host, nic) {
@@ -310,15 +310,15 @@ impl Wanted {
         match named.as_slice() {
             [] => {}
             few if few.len() <= NAMED_MAX => {
-                lines.push(format!("    may disturb: {}", few.join(", ")));
+                lines.push(format!("    may disrupt: {}", few.join(", ")));
             }
             [first, ..] => lines.push(format!(
-                "    may disturb: {first} and {} more",
+                "    may disrupt: {first} and {} more",
                 named.len() - 1
             )),
         }
         if let Some(owner) = &self.owner {
-            lines.push(format!("    runs here: {owner}, and may undo it"));
+            lines.push(format!("    may be overridden by: {owner}"));
         }
         lines
     }
@@ -390,8 +390,8 @@ pub(crate) fn read_both(file: &Path) -> Outcome<(Settings, Settings)> {
     match read(file)? {
         Asked::Settings { local, peer } => Ok((local, peer)),
         Asked::Findings(_) => {
-            let why = format!("{}: findings are of one host", file.display());
-            Err(Stop::new(Code::BadInput, why).hint("give a plan"))
+            let why = format!("{}: findings describe a single host", file.display());
+            Err(Stop::new(Code::BadInput, why).hint("use a plan file"))
         }
     }
 }
@@ -402,7 +402,7 @@ fn without_peer(file: &Path, local: Settings, peer: &Settings) -> Outcome<Settin
         return Ok(local);
     }
     let why = format!("{}: `[peer.settings]` needs a peer", file.display());
-    Err(Stop::new(Code::BadInput, why).hint("name it: `tune apply --peer PEER`"))
+    Err(Stop::new(Code::BadInput, why).hint("use `tune apply --peer PEER`"))
 }
 
 /// What a file asks for: the doctor's JSON, or a plan. It may be a FIFO, so it is read before signals are listened for.
@@ -417,7 +417,10 @@ pub(crate) fn read(file: &Path) -> Outcome<Asked> {
     let diagnosed: Diagnosed =
         serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
     if diagnosed.schema != "linerate.doctor/1" {
-        let why = format!("it is a {}, not a linerate.doctor/1", diagnosed.schema);
+        let why = format!(
+            "it is a {} document, not linerate.doctor/1",
+            diagnosed.schema
+        );
         return Err(wrong(why));
     }
     Ok(Asked::Findings(diagnosed.findings))
@@ -429,9 +432,8 @@ pub(crate) fn wanted_settings(text: &str) -> Result<(Settings, Settings), String
     let table: toml::Table = text
         .parse()
         .map_err(|error: toml::de::Error| error.to_string())?;
-    let unknown = |name: &str| {
-        format!("`{name}` is not known here: expected `[settings]` or `[peer.settings]`")
-    };
+    let unknown =
+        |name: &str| format!("unknown table `{name}`: expected `[settings]` or `[peer.settings]`");
     let (mut local, mut peer) = (None, None);
     for (name, value) in &table {
         match (name.as_str(), value) {
@@ -448,7 +450,7 @@ pub(crate) fn wanted_settings(text: &str) -> Result<(Settings, Settings), String
         }
     }
     if local.is_none() && peer.is_none() {
-        return Err("it has no table `[settings]`".to_owned());
+        return Err("it has no `[settings]` table".to_owned());
     }
     let all = |table: Option<&toml::Table>| table.map_or(Ok(Settings::new()), settings_of);
     Ok((all(local)?, all(peer)?))

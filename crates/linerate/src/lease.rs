@@ -76,7 +76,7 @@ impl Pair {
 
     fn write(&self, state: &FilePath) -> Outcome<()> {
         let text = serde_json::to_vec(self).map_err(|error| {
-            Stop::new(Code::Bug, "cannot write the note of a pair").because(error)
+            Stop::new(Code::Bug, "cannot write the record of a two-host change").because(error)
         })?;
         let write = || {
             let folder = PrivateFolder::make(state)?.make_folder(FOLDER)?;
@@ -115,7 +115,7 @@ impl Pair {
             let text = folder.read(name, NOTE_BYTES_MAX);
             let text = text.map_err(|error| failed(&place, error))?;
             serde_json::from_slice(&text).map_err(|error| {
-                let why = format!("{} is no note of a pair", place.display());
+                let why = format!("{} is not a record of a two-host change", place.display());
                 Stop::new(Code::BadInput, why).because(error)
             })
         };
@@ -130,12 +130,12 @@ impl Pair {
         let address: PeerAddress = self.peer.parse().map_err(|error| {
             Stop::new(
                 Code::BadInput,
-                format!("`{}` is no peer: {error}", self.peer),
+                format!("`{}` is not a peer: {error}", self.peer),
             )
         })?;
         if matches!(address, PeerAddress::Exec(_)) && far.given != Some(&address) {
             let why = format!(
-                "{} is a command, which linerate does not start because a file names it",
+                "{} is a command from a stored file, which linerate does not execute",
                 self.peer
             );
             let state = far.state.display().to_string();
@@ -175,7 +175,7 @@ pub(crate) fn apply(
         .disturb_way_in(stay.allow_management_disruption);
     let peer = path.peer.address.clone();
     say.note(&format!(
-        "changing {peer} and this host; what the path does not work with within {} s is taken back",
+        "changing {peer} and this host; rolled back within {} s if the path stops working",
         stay.deadline
     ));
     let theirs = if far.changes.is_empty() {
@@ -216,7 +216,7 @@ pub(crate) fn apply(
             _ => "tune undo".to_owned(),
         };
         say.note(&format!(
-            "confirmed by the peer; `linerate {undo}` takes it back"
+            "confirmed by the peer; to roll back: `linerate {undo}`"
         ));
         return path.peer.leave();
     };
@@ -245,7 +245,7 @@ fn noted(path: &Path, theirs: Option<String>, state: &FilePath) -> Outcome<Optio
         return Ok(None);
     };
     let maker = Owner::current().map_err(|error| {
-        Stop::new(Code::NotSupported, "cannot tell which process this is").because(error)
+        Stop::new(Code::NotSupported, "cannot identify this process").because(error)
     })?;
     let pair = Pair {
         peer: path.peer.address.to_string(),
@@ -277,7 +277,7 @@ fn works_until(
         .spawn(look)
         .map_err(|error| Stop::io("start a thread", error))?;
     let late = |_| {
-        let why = "the path was not seen to work before the deadline";
+        let why = "the path was not verified before the deadline";
         Stop::new(Code::TimeOut, why)
     };
     let shown = told.recv_timeout(until.remaining()).map_err(late)?;
@@ -304,20 +304,18 @@ fn undone(path: &mut Path, mut stop: Stop) -> Stop {
         return stop;
     }
     stop.message.push_str(match far {
-        Ok(()) => "; both ends are as they were",
-        Err(_) => {
-            "; this end is as it was, the far end takes it back at its deadline at the latest"
-        }
+        Ok(()) => "; both ends were rolled back",
+        Err(_) => "; this end was rolled back, the remote end rolls back by its deadline",
     });
     stop
 }
 
 fn in_doubt(pair: &Pair, why: &Stop) -> Stop {
     let message = format!(
-        "this end is as it was, and {} may still have what {} changed there: {}",
+        "this end was rolled back, but {} may still have the changes of {}: {}",
         pair.peer, pair.theirs, why.message
     );
-    let when = || "run `linerate tune recover` when it can be reached".to_owned();
+    let when = || "run `linerate tune recover` when it is reachable".to_owned();
     Stop::new(Code::RestoreIncomplete, message).hint(why.hint.clone().unwrap_or_else(when))
 }
 
@@ -338,7 +336,7 @@ fn works(address: &PeerAddress, state: &FilePath, interrupt: &Interrupt) -> Outc
                 Direction::Forward => ("here", "the peer"),
                 _ => ("the peer", "here"),
             };
-            let why = format!("no bytes arrive from {from} at {to} with the changes");
+            let why = format!("no data arrives from {from} at {to} with the changes");
             return Err(Stop::new(Code::FailedRestored, why));
         }
     }
@@ -376,7 +374,7 @@ fn recover_one(pair: &Pair, far: Far<'_>) -> Outcome<Vec<Entry>> {
     entries.push(Entry {
         id: pair.theirs.clone(),
         state: "restored",
-        about: format!("at {}, since this end is not changed", pair.peer),
+        about: format!("on {}, because this end is unchanged", pair.peer),
         kept: false,
     });
     Ok(entries)
@@ -408,7 +406,7 @@ pub(crate) fn undo_far_half(far: Far<'_>, id: Option<&str>) -> Outcome<Option<En
         pair.undoing = false;
         pair.write(state)?;
         let message = format!(
-            "cannot take {ours} back: its other half is on {}: {}; nothing was changed",
+            "cannot roll back {ours}: its other half is on {}: {}; nothing was changed",
             pair.peer, stop.message
         );
         return Err(Stop { message, ..stop });
@@ -445,16 +443,18 @@ pub(crate) fn other_halves(
     let other = |Pair { peer, theirs, .. }: Pair| {
         let about = if is_removed {
             format!(
-                "the other half, at {peer}: if it is kept there, `linerate tune persist --remove {theirs}` there ends that"
+                "other half on {peer}: if it is persistent there, run `linerate tune persist \
+                 --remove {theirs}` there"
             )
         } else {
             format!(
-                "the other half, at {peer}, is that host's to keep, as each boots by itself: run `linerate tune persist {theirs}` there, or a boot of it parts the two"
+                "each host persists its own half: run `linerate tune persist {theirs}` on {peer} \
+                 too"
             )
         };
         Entry {
             id: theirs,
-            state: "not kept",
+            state: "not persistent",
             about,
             kept: false,
         }

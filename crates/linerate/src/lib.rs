@@ -101,7 +101,7 @@ pub fn run() -> ExitCode {
         catch_unwind(AssertUnwindSafe(|| carry_out(&cli, &typed, &say))).unwrap_or_else(|_| {
             Err(Stop::new(
                 Code::Bug,
-                "this is a bug in linerate; what it had changed was put back",
+                "this is a bug in linerate; its changes were rolled back",
             )
             .hint("please report it with the message above and the command line"))
         });

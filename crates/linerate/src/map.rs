@@ -76,7 +76,7 @@ fn no_picture(format: FormatArg) -> Outcome<()> {
     if matches!(format, FormatArg::Dot | FormatArg::Svg) {
         return Err(Stop::new(
             Code::Usage,
-            "facts, a matrix and figures over time are no picture: print them as text or json",
+            "`--why`, `--memory` and `--watch` support only text and json",
         ));
     }
     Ok(())

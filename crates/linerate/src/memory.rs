@@ -54,11 +54,11 @@ pub fn matrix(host: &Host, say: &Say) -> Outcome<Vec<Row>> {
     if cells == 0 {
         return Err(Stop::new(
             Code::NotSupported,
-            "the kernel shows no NUMA node with CPUs and none with memory to measure",
+            "no NUMA node with CPUs and memory to measure",
         ));
     }
     say.note(&format!(
-        "measuring {}, about {} s; all cores of a node work at once for part of it",
+        "measuring {}, about {} s; loads all cores of a node for part of it",
         if cells == 1 {
             "1 pair of nodes".to_owned()
         } else {
@@ -138,7 +138,8 @@ pub fn memory_json(rows: &[Row]) -> Value {
 pub fn memory_text(rows: &[Row]) -> String {
     let gigabytes = |rate: BitRate| rate.as_f64() / 8e9;
     let mut lines = vec![
-        "memory: CPUs of node -> memory of node; GB/s, each byte counted once".to_owned(),
+        "memory bandwidth from CPUs of node -> memory of node; GB/s, each byte counted once"
+            .to_owned(),
         format!(
             "{:>9} {:>9}  {:>24}  {:>24}",
             "", "latency", "one core", "all cores"

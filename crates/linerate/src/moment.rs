@@ -39,7 +39,7 @@ pub(crate) fn rfc3339(unix_s: u64) -> String {
 /// Reads a moment: a day, `2026-11-21`, or a time of it, `2026-11-21T04:02[:11][Z]`; in seconds since 1970.
 pub(crate) fn parse(text: &str) -> Result<u64, String> {
     let wrong =
-        || format!("`{text}` is no moment: write `2026-11-21` or `2026-11-21T04:02Z` (UTC)");
+        || format!("invalid time `{text}`: expected `2026-11-21` or `2026-11-21T04:02Z` (UTC)");
     let words = text.trim().trim_end_matches('Z');
     let (day, time) = words.split_once(['T', ' ']).unwrap_or((words, ""));
     let day: Vec<u64> = numbers(day, '-').ok_or_else(wrong)?;

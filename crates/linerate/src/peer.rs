@@ -162,9 +162,9 @@ impl Peer {
                 Ok(Heard::Garbled(why)) => {
                     return Err(Stop::new(
                         Code::PeerUnreachable,
-                        format!("{} answered something that is not linerate's protocol: {why}", self.address),
+                        format!("{} sent an invalid response: {why}", self.address),
                     )
-                    .hint("the far end's shell may print text at login; it must be silent for commands"));
+                    .hint("make the remote shell print nothing for non-interactive commands"));
                 }
                 Ok(Heard::Closed) | Err(RecvTimeoutError::Disconnected) => return Err(self.gone()),
                 Err(RecvTimeoutError::Timeout) if Instant::now() >= deadline => {
@@ -184,7 +184,7 @@ impl Peer {
 
     /// The stop for a failure at the far end: what went wrong there did not go wrong here.
     fn says(&self, mut failure: Failure) -> Stop {
-        failure.message = format!("the peer {} says: {}", self.address, failure.message);
+        failure.message = format!("the peer {} reports: {}", self.address, failure.message);
         failure.into()
     }
 
@@ -250,8 +250,8 @@ impl Peer {
             return Err(Stop::new(
                 Code::RestoreIncomplete,
                 format!(
-                    "{} did not end within {} s and was killed: whether it put everything back is not \
-                     known",
+                    "{} did not exit within {} s and was killed: its changes may not be rolled \
+                     back",
                     self.address,
                     FAREWELL.as_secs()
                 ),
@@ -262,7 +262,7 @@ impl Peer {
             return Err(Stop::new(
                 Code::RestoreIncomplete,
                 format!(
-                    "{} could not put everything back: {}",
+                    "{} could not roll back all changes: {}",
                     self.address,
                     self.stderr.text()
                 ),
@@ -295,9 +295,9 @@ impl Peer {
         if let (PeerAddress::Ssh { .. }, Some(127)) = (&self.address, code) {
             return Stop::new(
                 Code::PeerUnreachable,
-                format!("{} has no `linerate` in its path{said}", self.address),
+                format!("no `linerate` in PATH on {}{said}", self.address),
             )
-            .hint("`--push` copies this program there");
+            .hint("use `--push` to copy this program there");
         }
         if let (PeerAddress::Ssh { .. }, Some(255)) = (&self.address, code) {
             return Stop::new(
@@ -306,9 +306,9 @@ impl Peer {
             );
         }
         let how = match (code, self.version.is_empty()) {
-            _ if status.is_none() => "closed its side without ending".to_owned(),
+            _ if status.is_none() => "closed its output without exiting".to_owned(),
             (Some(code), true) => format!("ended with exit code {code} before it answered"),
-            (Some(code), false) => format!("went away (exit code {code})"),
+            (Some(code), false) => format!("exited unexpectedly (exit code {code})"),
             (None, _) => "was killed".to_owned(),
         };
         Stop::new(

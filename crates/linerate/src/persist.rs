@@ -72,7 +72,12 @@ pub(crate) fn persist(args: &PersistArgs, state: &Path) -> Outcome<Vec<Entry>> {
     };
     can_be_kept(&changes)?;
     for address in &args.probe {
-        reach(address).map_err(|stop| stop.hint("a probe must succeed now; nothing is kept"))?;
+        reach(address).map_err(|stop| {
+            stop.hint(
+                "every probe must succeed now; nothing was made \
+            persistent",
+            )
+        })?;
     }
     let station = Station::open(&state)?;
     let root = station.root();
@@ -95,14 +100,14 @@ pub(crate) fn persist(args: &PersistArgs, state: &Path) -> Outcome<Vec<Entry>> {
     let by = files.unit().map_or_else(
         || {
             let script = files.script();
-            format!("by {}, which has to be run at boot", script.display())
+            format!("by {}, which must be run at boot", script.display())
         },
         |unit| format!("by {}", unit.display()),
     );
     Ok(vec![Entry {
         id,
         state: "kept",
-        about: format!("every boot makes its changes again, {by}"),
+        about: format!("its changes are applied at every boot, {by}"),
         kept: true,
     }])
 }
@@ -114,9 +119,15 @@ fn can_be_kept(changes: &[Change]) -> Outcome<()> {
         Keeping::Persist | Keeping::CommandLine => None,
     };
     if let Some((setting, why)) = changes.iter().find_map(of_this_boot) {
-        let stop = Stop::new(Code::BadInput, format!("cannot keep {setting}: {why}"));
+        let stop = Stop::new(
+            Code::BadInput,
+            format!("cannot make {setting} persistent: {why}"),
+        );
         return Err(match setting {
-            SettingKey::IrqCpus(_) => stop.hint("`nic/NAME/queue/QUEUE/irq-cpus` can be kept"),
+            SettingKey::IrqCpus(_) => stop.hint(
+                "use `nic/NAME/queue/QUEUE/irq-cpus`, which can \
+                be persistent",
+            ),
             _ => stop,
         });
     }
@@ -130,14 +141,14 @@ fn check(files: BootFiles<'_>, state: &Path, trust: &Trust) -> Outcome<()> {
             NotForBoot::Program(error) => {
                 let program = quoted(&files.program.display().to_string());
                 let hint = format!(
-                    "install it below /usr/local as root and run that one: \
-                     `install -o root -g root -m 755 {program} /usr/local/bin/linerate`"
+                    "install it below /usr/local as root and run that copy: `install -o root -g \
+                     root -m 755 {program} /usr/local/bin/linerate`"
                 );
-                let what = format!("have {} run at boot", files.program.display());
+                let what = format!("run {} at boot", files.program.display());
                 (what, error, hint)
             }
             NotForBoot::File(error) => {
-                let hint = "make root its owner, and the only user who may write to it".to_owned();
+                let hint = "make it owned by root and writable by root only".to_owned();
                 let what = format!("write boot files below {}", files.etc.display());
                 (what, error, hint)
             }
@@ -152,13 +163,16 @@ fn check(files: BootFiles<'_>, state: &Path, trust: &Trust) -> Outcome<()> {
 fn remove(id: Option<&str>, state: &Path) -> Outcome<Vec<Entry>> {
     let gone = apply::forget(state, id, &beside()).map_err(|error| kept_stop(&error))?;
     if let (Some(id), true) = (id, gone.is_empty()) {
-        let stop = Stop::new(Code::BadInput, format!("transaction `{id}` is not kept"));
+        let stop = Stop::new(
+            Code::BadInput,
+            format!("transaction `{id}` is not persistent"),
+        );
         return Err(stop.hint("`linerate tune status` lists them"));
     }
     let entry = |id| Entry {
         id,
-        state: "not kept",
-        about: "boots do not make its changes any more".to_owned(),
+        state: "not persistent",
+        about: "its changes are no longer applied at boot".to_owned(),
         kept: false,
     };
     Ok(gone.into_iter().map(entry).collect())
@@ -186,7 +200,7 @@ impl Conditions {
         let down = self.up.iter().filter(|nic| !is_up(root, nic));
         let lost = self.probes.iter().filter(|address| reach(address).is_err());
         down.map(|nic| format!("{nic} has no carrier"))
-            .chain(lost.map(|address| format!("{address} cannot be reached")))
+            .chain(lost.map(|address| format!("{address} is unreachable")))
             .collect()
     }
 
@@ -251,7 +265,7 @@ impl<'a> Attempt<'a> {
             unfinished,
         };
         if unfinished >= UNFINISHED_MAX {
-            let why = format!("{unfinished} boots in a row ended before they were decided");
+            let why = format!("{unfinished} boots in a row ended before the changes were verified");
             return Err(attempt.end_badly(why)?);
         }
         attempt.note(Verdict::Trying)?;
@@ -277,19 +291,20 @@ impl<'a> Attempt<'a> {
 }
 
 fn not_again(why: &str) -> Stop {
-    let what = format!("what is kept is not made at boot any more: {why}");
+    let what = format!("persistent changes are disabled at boot: {why}");
     Stop::new(Code::FailedRestored, what).hint(
-        "`linerate tune persist ID` has it tried again, `linerate tune persist --remove` forgets it",
+        "run `linerate tune persist ID` to try again, or `linerate tune persist --remove` to drop \
+         it",
     )
 }
 
 /// Makes again what is kept.
 pub(crate) fn boot(state: &Path, say: &Say) -> Outcome<()> {
     let interrupt = Interrupt::listen()?;
-    let state = &absolute(state).map_err(|error| Stop::io("find the state folder", error))?;
+    let state = &absolute(state).map_err(|error| Stop::io("find the state directory", error))?;
     Station::recover(state)?;
     let Some((set, name)) = apply::kept_set(state).map_err(|error| kept_stop(&error))? else {
-        say.note("nothing is kept");
+        say.note("no persistent transactions");
         return Ok(());
     };
     let attempt = Attempt::begin(state, name)?;
@@ -306,7 +321,7 @@ pub(crate) fn boot(state: &Path, say: &Say) -> Outcome<()> {
                 return Ok(());
             }
             let why = left_out.join("; ");
-            let what = format!("not everything that is kept could be made again: {why}");
+            let what = format!("not all persistent changes could be applied: {why}");
             Err(Stop::new(Code::NotSupported, what))
         }
         Ok(End::Stopped) => {
@@ -335,7 +350,7 @@ fn make(kept: &[Kept], station: &mut Station, interrupt: &Interrupt, say: &Say) 
     let absent = wanted.wait(station.root(), 1, Boottime::now().plus(BEFORE), interrupt);
     for absent in absent {
         say.note(&format!(
-            "{absent}, before any change: not looked at afterwards"
+            "{absent}, before any change: not checked afterwards"
         ));
     }
     let conditions = wanted.that_hold(station.root());
@@ -352,7 +367,7 @@ fn make(kept: &[Kept], station: &mut Station, interrupt: &Interrupt, say: &Say) 
             return Ok(End::Stopped);
         }
         let gone = here.gone.iter();
-        left_out.extend(gone.map(|nic| format!("the card that was {nic} is not there")));
+        left_out.extend(gone.map(|nic| format!("the NIC that was {nic} is missing")));
         let mut changes = Vec::new();
         for change in here.changes {
             match station.read_setting(&change.setting) {
@@ -377,9 +392,9 @@ fn make(kept: &[Kept], station: &mut Station, interrupt: &Interrupt, say: &Say) 
     }
     station.commit().map_err(Stop::from)?;
     say.note(&match made {
-        0 => "everything that is kept is so already".to_owned(),
-        1 => "made 1 change that is kept".to_owned(),
-        all => format!("made {all} changes that are kept"),
+        0 => "all persistent settings already have their values".to_owned(),
+        1 => "applied 1 persistent change".to_owned(),
+        all => format!("applied {all} persistent changes"),
     });
     Ok(End::Made(left_out))
 }
@@ -431,7 +446,10 @@ mod tests {
             &units.join("linerate.service"),
         ];
         let is_root = rustix::process::geteuid().is_root();
-        for (paths, hint) in [(&of_program[..], "/usr/local"), (&of_files[..], "owner")] {
+        for (paths, hint) in [
+            (&of_program[..], "/usr/local"),
+            (&of_files[..], "owned by root"),
+        ] {
             for path in paths {
                 set_mode(path, 0o777);
                 let stop = refused(&trust).expect("others may write to it");

@@ -58,8 +58,7 @@ pub fn placement(
         let other = if by_receive_cpu[0] { remote } else { local };
         if *other.cpus != Where::Free {
             return Err(bad(
-                "`by-rx-cpu` chooses connections for both ends: the other end cannot be placed \
-                 otherwise",
+                "`by-rx-cpu` places both ends: it cannot be combined with another placement",
             ));
         }
     }
@@ -94,9 +93,11 @@ fn of_role(sites: &[&Site<'_>], role: Role, threads: u32) -> Outcome<(CpuSet, Me
         };
         let here = (cpus, resolve_memory(site)?);
         if found.as_ref().is_some_and(|found| *found != here) {
-            return Err(bad("in both directions at once the two ends are placed alike, and these hosts' CPUs or \
-                 nodes have other numbers")
-            .hint("measure one direction at a time, or give both ends the same `cpu:LIST`"));
+            return Err(bad(
+                "`--bidir` uses the same placement on both ends, but the CPU or node \
+                numbers of these hosts differ",
+            )
+            .hint("measure one direction at a time, or use the same `cpu:LIST` on both ends"));
         }
         found = Some(here);
     }
@@ -158,17 +159,17 @@ impl Site<'_> {
         nodes.iter().find(|node| node.id == id).ok_or_else(|| {
             let all: Vec<String> = nodes.iter().map(|node| node.id.to_string()).collect();
             let all = all.join(", ");
-            bad(format!("there is no node {id}; this host has {all}"))
+            bad(format!("no NUMA node {id}; this host has {all}"))
         })
     }
 
     fn cpus_of(&self, id: NodeId) -> Outcome<CpuSet> {
         match &self.node(id)?.cpus {
             Known::Value(cpus) if cpus.is_empty() => {
-                Err(bad(format!("node {id} has memory and no CPUs")))
+                Err(bad(format!("node {id} has memory but no CPUs")))
             }
             Known::Value(cpus) => Ok(cpus.clone()),
-            Known::Unknown(gap) => Err(bad(format!("the CPUs of node {id} are not known: {gap}"))),
+            Known::Unknown(gap) => Err(bad(format!("the CPUs of node {id} are unknown: {gap}"))),
         }
     }
 
@@ -195,7 +196,7 @@ impl Site<'_> {
             ("offline", cpus.minus(&online)),
             ("isolated", cpus.and(isolated)),
             (
-                "outside what linerate may use",
+                "outside linerate's cpuset",
                 self.allowed
                     .map_or(none.clone(), |allowed| cpus.minus(allowed)),
             ),
@@ -203,11 +204,11 @@ impl Site<'_> {
         let why = why.iter().filter(|(_, cpus)| !cpus.is_empty());
         let why: Vec<String> = why.map(|(what, cpus)| format!("{cpus} {what}")).collect();
         Err(bad(format!(
-            "`{}` comes to CPUs {cpus}, and none of them can be used: {}",
+            "`{}` resolves to CPUs {cpus}, none of which is usable: {}",
             self.cpus,
             why.join(", ")
         ))
-        .hint("name CPUs with `cpu:LIST`"))
+        .hint("list CPUs with `cpu:LIST`"))
     }
 
     /// A list as it was given, when every CPU of it can run a thread.
@@ -223,9 +224,9 @@ impl Site<'_> {
             let outside = cpus.minus(allowed);
             if !outside.is_empty() {
                 return Err(bad(format!(
-                    "CPUs {outside} are outside what linerate may use ({allowed})"
+                    "CPUs {outside} are outside linerate's allowed CPUs ({allowed})"
                 ))
-                .hint("its cpuset or `taskset` says so: `taskset -p` shows it"));
+                .hint("check its cpuset or `taskset -p`"));
             }
         }
         Ok(cpus.clone())
@@ -286,12 +287,9 @@ impl Site<'_> {
     fn node_unknown(&self) -> Stop {
         let devices = self.devices();
         let gap = devices.iter().find_map(|nic| nic.numa_node.gap());
-        let why = gap.map_or_else(
-            || "the host has no such interface".to_owned(),
-            ToString::to_string,
-        );
-        not_here(format!("the NUMA node of {} is not known: {why}", self.nic))
-            .hint("name a node with `node:N` (`linerate map` shows them)")
+        let why = gap.map_or_else(|| "no such interface".to_owned(), ToString::to_string);
+        not_here(format!("the NUMA node of {} is unknown: {why}", self.nic))
+            .hint("choose a node with `node:N` (`linerate map` lists them)")
     }
 
     /// The CPUs of its nodes; where the node is not known, those that its device calls local.
@@ -321,7 +319,7 @@ impl Site<'_> {
             node.cpus.value().is_some_and(|cpus| !cpus.is_empty())
         };
         if self.host.nodes.iter().filter(has_cpus).count() < 2 {
-            let why = "this machine has one NUMA node with CPUs: nothing of it is far";
+            let why = "this machine has a single NUMA node with CPUs: there is no far node";
             return Err(not_here(why));
         }
         let near = self.near_nodes()?;
@@ -341,10 +339,10 @@ impl Site<'_> {
             let Some(distance) = distance(node) else {
                 let id = node.id;
                 return Err(not_here(format!(
-                    "how far node {id} is from {} is not known",
+                    "the distance from node {id} to {} is unknown",
                     self.nic
                 ))
-                .hint("name a node with `node:N`"));
+                .hint("choose a node with `node:N`"));
             };
             if farthest.is_none_or(|(most, _)| distance > most) {
                 farthest = Some((distance, node.id));
@@ -352,7 +350,9 @@ impl Site<'_> {
         }
         farthest.map(|(_, node)| node).ok_or_else(|| {
             let nic = self.nic;
-            not_here(format!("{nic} is on every node: none is far from it"))
+            not_here(format!(
+                "{nic} is local to every node: there is no far node"
+            ))
         })
     }
 

@@ -13,7 +13,11 @@ pub(crate) fn reach(address: &str) -> Outcome<()> {
     let known: Vec<SocketAddr> = address
         .to_socket_addrs()
         .map_err(|error| {
-            Stop::new(Code::BadInput, format!("`{address}` is no HOST:PORT")).because(error)
+            Stop::new(
+                Code::BadInput,
+                format!("expected HOST:PORT, got `{address}`"),
+            )
+            .because(error)
         })?
         .collect();
     let mut last = std::io::Error::from(std::io::ErrorKind::NotFound);

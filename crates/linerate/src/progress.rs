@@ -260,7 +260,7 @@ impl Progress {
         let Some(sample) = samples.first() else {
             self.made.insert((block, levels.to_vec()), None);
             let why = why.unwrap_or("no trial");
-            self.push(what, format!("cannot be had: {why}"), Vec::new());
+            self.push(what, format!("not possible: {why}"), Vec::new());
             return;
         };
         self.trial(&what, sample);
@@ -272,7 +272,7 @@ impl Progress {
         self.trials += 1;
         let response = *self.response.get_or_insert_with(|| own_response(sample));
         let told = figure(response, sample).map_or_else(
-            || "nothing moved".to_owned(),
+            || "no data moved".to_owned(),
             |value| in_words(response, value),
         );
         self.push(what.to_owned(), told, sample.flags.clone());
@@ -300,7 +300,7 @@ mod tests {
         let mut seen = Vec::new();
         for record in made_up::experiment("flows") {
             run.add(record).expect("a record");
-            let now = followed.now().expect("what there is");
+            let now = followed.now().expect("Report so far");
             seen.push((now.trials, now.planned()));
         }
         // Two levels, as often as a design is repeated by itself.
@@ -326,7 +326,7 @@ mod tests {
         assert!(least.to_bits() == most.to_bits(), "one trial");
         assert_eq!(
             now.latest[0].told,
-            "cannot be had: the peer has no such port"
+            "not possible: the peer has no such port"
         );
     }
 

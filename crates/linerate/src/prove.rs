@@ -77,8 +77,8 @@ impl Options {
     /// What will be done, for the first lines.
     pub fn in_words(&self) -> String {
         format!(
-            "{REPEATS} trials of {} before and {REPEATS} after: {}\n\
-             {}{} pairs of trials for each remedy: {}; [intervals] are of 95 %",
+            "{REPEATS} trials of {} before and {REPEATS} after: {}\n{}{} pairs of trials per \
+             remedy: {}; [brackets]: 95 % CI",
             self.time_of(1),
             self.time_of(2 * u64::from(REPEATS)),
             if let Source::Search(_) = self.source {
@@ -94,14 +94,14 @@ impl Options {
     /// How long the tries of so many remedies take.
     fn tries_in_words(&self, remedies: usize) -> String {
         let noun = match remedies {
-            0 => return "no remedy to try".to_owned(),
+            0 => return "no remedies to test".to_owned(),
             1 => "1 remedy",
             more => &format!("{more} remedies"),
         };
         let (remedies, pairs) = (remedies as u64, u64::from(self.pairs));
         format!(
-            "{noun} to try in {pairs} pairs each: about {}, at most {} (trials made again, and {ROUNDS_MAX} rounds \
-             when one shows what the last one hid)",
+            "{noun} to test, {pairs} pairs each: about {}, at most {} (upper bound: includes \
+             retries and up to {ROUNDS_MAX} rounds)",
             self.time_of(remedies * pairs * 2),
             self.time_of(remedies * pairs * 3 * u64::from(ROUNDS_MAX)),
         )
@@ -630,5 +630,5 @@ fn middle_of(samples: &[Sample]) -> Outcome<Sample> {
     median_sample(&samples.iter().collect::<Vec<_>>())
         .or(samples.last())
         .cloned()
-        .ok_or_else(|| Stop::new(Code::Bug, "no trial was made"))
+        .ok_or_else(|| Stop::new(Code::Bug, "no trial completed"))
 }

@@ -84,7 +84,7 @@ fn record_settled(
     let begun = cpu_time_of_this_thread();
     let live = LiveHost::open().map_err(|error| Failure {
         kind: FailureKind::Other,
-        message: format!("cannot open the root folder: {error}"),
+        message: format!("cannot open the root directory: {error}"),
     })?;
     let root = live.root();
     let machine = Machine::look(root, spec, address);
@@ -131,7 +131,7 @@ fn unrecorded(
 ) -> Result<SideSample, Failure> {
     let mut side = run().map_err(|error| traffic_failure(&error))?;
     settle(&mut side);
-    let gap = |path: &str| Gap::new(Cause::NotAsked, path, "the trial was not to be recorded");
+    let gap = |path: &str| Gap::new(Cause::NotAsked, path, "recording is off for this trial");
     side.cpu.machine = Known::Unknown(gap("/proc/stat"));
     side.cpu.frequency = Known::Unknown(gap("/sys/devices/system/cpu"));
     side.counters = Known::Unknown(gap("rtnetlink, /proc/net, /proc/interrupts"));
@@ -203,7 +203,7 @@ impl<'a> Machine<'a> {
             (None, _) => Known::unknown(
                 Cause::NotSaid,
                 "getsockname(2)",
-                "the data connections have no address that tells their interface",
+                "cannot map the data connections to an interface",
             ),
             (_, Err(error)) => Known::unknown(Cause::Unreadable, "netlink", error.to_string()),
         };
@@ -393,7 +393,7 @@ impl Frequencies {
             None => Known::Unknown(Gap::new(
                 Cause::Absent,
                 "/sys/devices/system/cpu",
-                "no CPU is known to be online",
+                "the online CPUs are unknown",
             )),
         };
         Self { cpus, seen }

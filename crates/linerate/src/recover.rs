@@ -33,9 +33,7 @@ pub(crate) fn recover_first_with(
     for entry in recovered {
         if entry.state == "restored" {
             let (id, about) = (entry.id, entry.about);
-            say.note(&format!(
-                "{id} was left half done, and is taken back: {about}"
-            ));
+            say.note(&format!("{id} was incomplete and is rolled back: {about}"));
         }
     }
     Ok(())

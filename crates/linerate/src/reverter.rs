@@ -33,7 +33,7 @@ pub(crate) fn run(parent: u32, rights: &[String], state: &Path, say: &Say) -> Ou
         .map_err(|error| Stop::io("stand by", error))?;
     for entry in settle(recovered)? {
         let (id, about) = (entry.id, entry.about);
-        say.note(&format!("{id} was taken back by the reverter: {about}"));
+        say.note(&format!("{id} was rolled back by the reverter: {about}"));
     }
     Ok(())
 }

@@ -68,7 +68,7 @@ fn access(access: Access) -> &'static str {
 fn kept(keeping: Keeping) -> &'static str {
     match keeping {
         Keeping::Persist => "`tune persist`",
-        Keeping::CommandLine => "kernel's command line",
+        Keeping::CommandLine => "kernel command line",
         Keeping::Never(_) => "nothing",
     }
 }

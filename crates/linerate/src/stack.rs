@@ -13,8 +13,8 @@ use crate::ends::{Ends, apply_changes, keep_changes, undo_changes};
 use crate::exit::{Code, Outcome, Stop};
 
 /// What to do when a host may still be changed.
-pub(crate) const RECOVER: &str = "run `linerate tune recover` on both hosts; `linerate tune status` lists what is \
-                                  left, and `linerate tune undo` takes it back";
+pub(crate) const RECOVER: &str = "run `linerate tune recover` on both hosts; `linerate tune \
+    status` lists the remaining changes, `linerate tune undo` rolls them back";
 
 /// Two ends, and the changes that are open on them.
 #[derive(Debug)]
@@ -52,7 +52,7 @@ impl<'a> ChangeStack<'a> {
             return Ok(());
         }
         if !self.is_empty() {
-            return Err(Stop::new(Code::Bug, "changes are open on another peer"));
+            return Err(Stop::new(Code::Bug, "another peer has unfinished changes"));
         }
         self.ends.turn(peer)?;
         self.peer = peer.map(str::to_owned);
@@ -154,7 +154,7 @@ impl<'a> ChangeStack<'a> {
             return Ok(moved);
         }
         let ours = ours.join(", ");
-        Err(restore_incomplete(&format!("{ours} not as found")))
+        Err(restore_incomplete(&format!("{ours} not restored")))
     }
 
     /// Lets everything that is open stay.
@@ -174,7 +174,7 @@ pub(crate) fn settings_of(changes: &[EndChange]) -> impl Iterator<Item = (End, S
 /// What is said of settings that somebody else changed meanwhile.
 pub(crate) fn moved_in_words(moved: &[(End, SettingKey)]) -> impl Iterator<Item = String> {
     let words = |(end, setting): &(End, SettingKey)| {
-        format!("  {end} {setting} is not as it was found: somebody else changed it")
+        format!("  {end} {setting} differs from the baseline: another program changed it")
     };
     moved.iter().map(words)
 }
@@ -182,7 +182,7 @@ pub(crate) fn moved_in_words(moved: &[(End, SettingKey)]) -> impl Iterator<Item 
 fn restore_incomplete(why: &str) -> Stop {
     Stop::new(
         Code::RestoreIncomplete,
-        format!("not everything could be put back: {why}"),
+        format!("not all changes could be rolled back: {why}"),
     )
     .hint(RECOVER)
 }

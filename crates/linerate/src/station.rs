@@ -77,7 +77,7 @@ pub struct Entry {
 impl Station {
     /// This machine; journals are kept below `state`.
     pub fn open(state: &Path) -> Outcome<Self> {
-        let live = LiveHost::open().map_err(|error| Stop::io("open the root folder", error))?;
+        let live = LiveHost::open().map_err(|error| Stop::io("open the root directory", error))?;
         let netlink = Netlink::open().map_err(|error| Stop::io("open a netlink socket", error))?;
         Ok(Self {
             live,
@@ -217,20 +217,21 @@ impl Station {
             };
             let why = match &way_in {
                 Known::Value(nics) if !nics.contains(&nic) => continue,
-                Known::Value(_) => format!("your ssh connection comes in by {nic}"),
+                Known::Value(_) => format!("your ssh connection uses {nic}"),
                 Known::Unknown(gap) => {
-                    format!("your ssh connection may come in by {nic}: {gap}")
+                    format!("your ssh connection may use {nic}: {gap}")
                 }
             };
             let what = &change.setting;
             let class = what.spec().class;
             let how = if class == Class::R2 {
-                "disturbs it for a moment; `--allow-management-disruption` allows that"
+                "disrupts it briefly; allow it with `--allow-management-disruption`"
             } else {
-                "may cut it; do that from the console"
+                "may disconnect it; change it from the console"
             };
             let why = format!(
-                "cannot change {what}: {why}, and a change of class {class} {how}; nothing was changed"
+                "cannot change {what}: {why}, and a change of class {class} {how}; nothing was \
+                 changed"
             );
             return Err(failure(FailureKind::Permission, &why));
         }
@@ -264,9 +265,7 @@ impl Station {
     /// Locks what `plan` changes, and has a reverter ready.
     fn arm(&mut self, plan: &Plan) -> Result<&Armed, Failure> {
         let unarmed = |error: &dyn std::error::Error| {
-            let why = format!(
-                "cannot start the process that takes changes back should this one be killed: {error}; nothing was changed"
-            );
+            let why = format!("cannot start the reverter process: {error}; nothing was changed");
             failure(FailureKind::Other, &why)
         };
         let deadline = self.deadline;
@@ -278,7 +277,7 @@ impl Station {
             Some(armed) if lives(&armed) && !self.open.is_empty() => {
                 let lacks: Vec<&str> = rights.difference(armed.rights()).copied().collect();
                 let why = format!(
-                    "the process that takes changes back was started without {}, which these would take; nothing was changed",
+                    "the reverter process lacks {}, which these changes need; nothing was changed",
                     lacks.join(", ")
                 );
                 self.armed = Some(armed);
@@ -320,14 +319,15 @@ impl Station {
     pub fn with_both_killed(&self) -> String {
         match &self.belt {
             Some(Ok(belt)) => format!(
-                "with both processes killed, systemd does so {} s later ({})",
+                "if both processes are killed, systemd rolls back {} s later ({})",
                 belt::LATER.as_secs(),
                 belt.unit()
             ),
             Some(Err(why)) => format!(
-                "with both processes killed, `linerate tune recover` does so (no timer of systemd stands by: {why})"
+                "if both processes are killed, run `linerate tune recover` (no systemd timer: \
+                 {why})"
             ),
-            None => "with both processes killed, `linerate tune recover` does so".to_owned(),
+            None => "if both processes are killed, run `linerate tune recover`".to_owned(),
         }
     }
 
@@ -401,7 +401,7 @@ impl Station {
         match id {
             Some(id) if undone.is_empty() => Err(Stop::new(
                 Code::BadInput,
-                format!("there is no applied transaction `{id}`"),
+                format!("no applied transaction `{id}`"),
             )
             .hint("`linerate tune status` lists them")),
             _ => settle(undone),
@@ -449,8 +449,8 @@ impl Station {
         let mut entries: Vec<Entry> = listed.map(entry).collect();
         let tried = apply::tried(state, &set).map_err(|error| kept_stop(&error))?;
         let why = match tried.map(|tried| tried.verdict) {
-            Some(Verdict::Bad { why }) => format!("not made at boot any more: {why}"),
-            _ => "not made since the last boot".to_owned(),
+            Some(Verdict::Bad { why }) => format!("disabled at boot: {why}"),
+            _ => "not applied since the last boot".to_owned(),
         };
         let absent = |kept: &&Kept| !entries.iter().any(|entry| entry.id == kept.id);
         let absent: Vec<Entry> = kept
@@ -482,7 +482,7 @@ impl Station {
         let Some((id, told)) = applied else {
             let what = id.map_or_else(
                 || "no transaction is applied".to_owned(),
-                |id| format!("there is no applied transaction `{id}`"),
+                |id| format!("no applied transaction `{id}`"),
             );
             let stop = Stop::new(Code::BadInput, what);
             return Err(stop.hint("`linerate tune status` lists them"));
@@ -490,7 +490,7 @@ impl Station {
         let here = NetnsIdentity::current().map_err(identity)?;
         if !here.is(&told.header.netns) || !apply::is_first_netns() {
             let why = format!(
-                "cannot keep {id}: its network namespace does not outlive a reboot, only the machine's first one does"
+                "cannot make {id} persistent: only the initial network namespace survives a reboot"
             );
             return Err(Stop::new(Code::NotSupported, why));
         }
@@ -512,12 +512,12 @@ pub fn settle(recovered: Vec<Recovered>) -> Outcome<Vec<Entry>> {
         let (state, about) = match outcome {
             apply::Outcome::Restored(undone) => {
                 let left: Vec<String> = undone.left.iter().map(ToString::to_string).collect();
-                let about = format!("{} settings put back", undone.restored.len());
+                let about = format!("{} settings", undone.restored.len());
                 ("restored", [vec![about], left].concat().join("; "))
             }
             apply::Outcome::NothingLeft(why) => ("over", why.to_owned()),
             apply::Outcome::OwnerAlive(_) => {
-                ("at work", "the process that made it still runs".to_owned())
+                ("in progress", "its process is still running".to_owned())
             }
             apply::Outcome::Busy(why) => {
                 busy.push(format!("{id}: {why}"));
@@ -525,7 +525,7 @@ pub fn settle(recovered: Vec<Recovered>) -> Outcome<Vec<Entry>> {
             }
             apply::Outcome::LeftAlone(why) => {
                 incomplete.push(format!("{id}: {why}"));
-                ("left alone", why)
+                ("not restored", why)
             }
             apply::Outcome::Incomplete(undone) => {
                 let left: Vec<String> = undone.left.iter().map(ToString::to_string).collect();
@@ -550,10 +550,10 @@ pub fn settle(recovered: Vec<Recovered>) -> Outcome<Vec<Entry>> {
     };
     incomplete.extend(busy);
     let why = format!(
-        "not everything could be put back: {}",
+        "not all changes could be rolled back: {}",
         incomplete.join("; ")
     );
-    Err(Stop::new(code, why).hint("mend the cause, then run `linerate tune recover` again"))
+    Err(Stop::new(code, why).hint("fix the cause, then run `linerate tune recover` again"))
 }
 
 /// Runs a recovery with this boot, this machine's processes and its namespaces in view.
@@ -607,7 +607,7 @@ pub(crate) fn not_locked(error: &LockError) -> Failure {
 fn identity(error: apply::IdentityError) -> Stop {
     Stop::new(
         Code::NotSupported,
-        "cannot tell which machine and namespace this is",
+        "cannot identify this machine and network namespace",
     )
     .because(error)
 }

@@ -133,9 +133,9 @@ impl Run {
         if place.exists() {
             return Err(Stop::new(
                 Code::BadInput,
-                format!("{} holds a run already", folder.display()),
+                format!("{} already contains a run", folder.display()),
             )
-            .hint("give another folder with `--out`"));
+            .hint("choose another directory with `--out`"));
         }
         let text = serde_json::to_vec_pretty(header)
             .map_err(|error| Stop::new(Code::Bug, "cannot write a run's header").because(error))?;
@@ -160,7 +160,7 @@ impl Run {
             if !records.torn() {
                 return Ok(());
             }
-            let why = format!("{} was cut off while it was written", folder.display());
+            let why = format!("{} was truncated while being written", folder.display());
             Err(Stop::new(Code::BadInput, why))
         })
     }
@@ -190,7 +190,10 @@ impl Run {
         regular_file::require_own(&file).map_err(|error| not_own(folder, RECORDS, &error))?;
         while let Err(TryLockError::WouldBlock) = file.try_lock() {
             if is_being_written(folder) {
-                let why = format!("another linerate writes the run in {}", folder.display());
+                let why = format!(
+                    "another linerate is writing the run in {}",
+                    folder.display()
+                );
                 return Err(Stop::new(Code::Resource, why));
             }
             // Somebody only asked whether it is written.
@@ -286,7 +289,7 @@ pub fn line_of(record: &Record) -> Outcome<String> {
         .map_err(|error| Stop::new(Code::Bug, "cannot write a record").because(error))?;
     if json.len() as u64 > JSON_BYTES_MAX {
         let why = format!(
-            "cannot write a record of {} bytes: it would not be read",
+            "cannot write a record of {} bytes: it exceeds the read limit",
             json.len()
         );
         return Err(Stop::new(Code::Resource, why));
@@ -312,7 +315,7 @@ fn header_of(folder: &Path, file: File) -> Outcome<Header> {
         return Err(Stop::new(
             Code::BadInput,
             format!(
-                "{} is a run of format `{}`; this linerate reads `{SCHEMA}`",
+                "{} has run format `{}`; this linerate reads `{SCHEMA}`",
                 folder.display(),
                 header.schema
             ),
@@ -359,11 +362,12 @@ fn not_own(folder: &Path, name: &str, error: &io::Error) -> Stop {
         return no_run(folder, name, error);
     }
     let why = format!(
-        "cannot resume {}: {name}: {error}; a run says which settings are changed and which peers are reached",
+        "cannot resume {}: {name}: {error}; a run names the settings to change and the peers to \
+         connect to",
         folder.display()
     );
     Stop::new(Code::BadInput, why).hint(format!(
-        "read it; if you trust it, `cp -r {} COPY` and resume the copy",
+        "review it; if you trust it, `cp -r {} COPY` and resume the copy",
         quoted_path(folder)
     ))
 }
@@ -406,11 +410,11 @@ pub(crate) fn parse_records(bytes: &[u8]) -> Result<(Vec<Record>, bool), String>
 
 fn parse_record(line: &[u8]) -> Result<Record, String> {
     let text = std::str::from_utf8(line).map_err(|_| "not UTF-8")?;
-    let text = text.strip_suffix('\n').ok_or("not ended")?;
+    let text = text.strip_suffix('\n').ok_or("no newline at the end")?;
     let (sum, json) = text.split_once(' ').ok_or("no checksum")?;
     let sum = u32::from_str_radix(sum, 16).map_err(|_| "no checksum")?;
     if sum != crc32fast::hash(json.as_bytes()) {
-        return Err("the checksum is wrong".to_owned());
+        return Err("checksum mismatch".to_owned());
     }
     let record = serde_json::from_str(json).map_err(|error| error.to_string())?;
     check_trial(&record)?;
@@ -479,7 +483,7 @@ pub fn cannot_write(folder: &Path, error: io::Error) -> Stop {
     let stop = Stop::io(format!("write the run in {}", folder.display()), error);
     if full {
         stop.hint(
-            "what was recorded before is kept; free some space, or give another place with `--out`",
+            "earlier records are kept; free some space, or use another directory with `--out`",
         )
     } else {
         stop
@@ -565,10 +569,7 @@ mod tests {
             .replace("true,\"note", "false,\"note");
         fs::write(&file, text).expect("the change");
         let stop = read(place.path()).expect_err("it was changed");
-        assert!(
-            stop.message.contains("line 2: the checksum is wrong"),
-            "{stop}"
-        );
+        assert!(stop.message.contains("line 2: checksum mismatch"), "{stop}");
     }
 
     #[test]

@@ -64,14 +64,14 @@ pub fn run(action: &TestbedAction, state: &FilePath, say: &Say) -> Outcome<()> {
 fn in_words(devices: &[Device], removed: &Removed) -> String {
     let mut lines = Vec::new();
     for name in &removed.devices {
-        lines.push(format!("{name}  taken away"));
+        lines.push(format!("{name}  removed"));
     }
     for left in &removed.modules_left {
         let user = match left.used_by.as_slice() {
-            [] => "a program uses it".to_owned(),
-            users => format!("used by {}", users.join(", ")),
+            [] => "in use by a program".to_owned(),
+            users => format!("in use by {}", users.join(", ")),
         };
-        lines.push(format!("{}  the module stays: {user}", left.name));
+        lines.push(format!("{}  module not unloaded: {user}", left.name));
     }
     for device in devices {
         let addresses = match device.addresses.as_slice() {
@@ -82,14 +82,11 @@ fn in_words(devices: &[Device], removed: &Removed) -> String {
             "{}  soft-RoCE on {}, {addresses}: {}",
             device.name,
             device.interface,
-            device
-                .state
-                .as_deref()
-                .unwrap_or("it is not there any more")
+            device.state.as_deref().unwrap_or("no longer present")
         ));
     }
     if lines.is_empty() {
-        lines.push("no soft-RoCE device that linerate made".to_owned());
+        lines.push("no soft-RoCE devices created by linerate".to_owned());
     }
     lines.join("\n")
 }
@@ -101,13 +98,15 @@ fn hints(action: &RxeAction, devices: &[Device]) -> Vec<String> {
     match (action, far.and_then(|far| far.addresses.first())) {
         (RxeAction::Add { .. }, _) => {
             hints.push(
-                "`linerate measure rdma-write PEER` uses it, with one at the peer".to_owned(),
+                "to use it with a device on the peer: `linerate measure rdma-write PEER`"
+                    .to_owned(),
             );
         }
         (RxeAction::Pair { .. }, Some(address)) => {
             let address = address.split('/').next().unwrap_or(address);
             hints.push(format!(
-                "`linerate measure rdma-write local --address {address}` measures from one to the other"
+                "to measure between the two: `linerate measure rdma-write local --address \
+                 {address}`"
             ));
         }
         _ => return hints,
@@ -116,9 +115,11 @@ fn hints(action: &RxeAction, devices: &[Device]) -> Vec<String> {
         .iter()
         .any(|device| device.state.as_deref() != Some("ACTIVE"))
     {
-        hints.push("a port is ACTIVE when its interface is up (`ip link set IFACE up`)".to_owned());
+        hints.push(
+            "to make a port ACTIVE, bring its interface up (`ip link set IFACE up`)".to_owned(),
+        );
     }
-    hints.push("`linerate testbed rxe remove --all` takes it away".to_owned());
+    hints.push("to remove it: `linerate testbed rxe remove --all`".to_owned());
     hints
 }
 
@@ -126,7 +127,7 @@ fn hints(action: &RxeAction, devices: &[Device]) -> Vec<String> {
 fn not_removed(error: SoftRoceError) -> Stop {
     match error.obstacle() {
         Obstacle::Failed => Stop::new(Code::RestoreIncomplete, error.to_string())
-            .hint("`linerate testbed rxe remove --all` tries again"),
+            .hint("run `linerate testbed rxe remove --all` again"),
         _ => error.into(),
     }
 }
@@ -142,7 +143,7 @@ impl From<SoftRoceError> for Stop {
         };
         let stop = Self::new(code, error.to_string());
         if code == Code::RestoreIncomplete {
-            stop.hint("`linerate testbed rxe remove --all` completes it")
+            stop.hint("run `linerate testbed rxe remove --all` to finish")
         } else {
             stop
         }
@@ -171,10 +172,10 @@ mod tests {
         };
         assert_eq!(
             in_words(&[device], &removed),
-            "rxe1  taken away\nib_core  the module stays: used by ib_umad\n\
+            "rxe1  removed\nib_core  module not unloaded: in use by ib_umad\n\
              rxe0  soft-RoCE on eth0, 10.0.0.1/24: ACTIVE"
         );
         let nothing = in_words(&[], &Removed::default());
-        assert_eq!(nothing, "no soft-RoCE device that linerate made");
+        assert_eq!(nothing, "no soft-RoCE devices created by linerate");
     }
 }

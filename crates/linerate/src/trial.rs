@@ -102,9 +102,9 @@ impl Path {
             || {
                 Err(Stop::new(
                     Code::BadInput,
-                    format!("no interface of {} carries {address}", peer.address),
+                    format!("no interface of {} has the address {address}", peer.address),
                 )
-                .hint("with address translation between the hosts, give `--address` a real one"))
+                .hint("behind NAT, pass an address of the peer with `--address`"))
             },
             |nic| Ok(nic.name.clone()),
         )?;
@@ -246,7 +246,7 @@ impl Lane<'_> {
                     let peer = &self.peer.address;
                     Stop::new(
                         Code::PeerUnreachable,
-                        format!("{peer} answered wrongly: {error}"),
+                        format!("{peer} sent an invalid response: {error}"),
                     )
                 })?;
                 *side
@@ -386,7 +386,7 @@ pub(crate) fn address_of_kind(local: &Host, remote: &Host, kind: &str) -> Outcom
             .any(|(mine, prefix)| mine != theirs && same_subnet(*mine, *theirs, *prefix))
     };
     theirs.into_iter().find(near).ok_or_else(|| {
-        let why = format!("the hosts have no interfaces of the kind `{kind}` in a common subnet");
+        let why = format!("the hosts share no subnet on interfaces of kind `{kind}`");
         Stop::new(Code::NotSupported, why)
     })
 }
@@ -437,9 +437,9 @@ fn choose_address(local: &Host, peer: &Peer) -> Outcome<IpAddr> {
 fn no_address() -> Stop {
     Stop::new(
         Code::BadInput,
-        "the two hosts share no subnet, so the way of the data is not clear",
+        "the two hosts share no subnet, so the data path is ambiguous",
     )
-    .hint("give the peer's address with `--address`")
+    .hint("pass the peer's address with `--address`")
 }
 
 fn parse_prefixed(text: &str) -> Option<(IpAddr, u8)> {
@@ -472,17 +472,13 @@ fn same_subnet(one: IpAddr, other: IpAddr, prefix: u8) -> bool {
 /// which sends nothing.
 pub fn outgoing_nic(local: &Host, address: IpAddr) -> Outcome<NicName> {
     let source = source_towards(address).map_err(|error| {
-        Stop::new(
-            Code::PeerUnreachable,
-            format!("there is no way to {address}"),
-        )
-        .because(error)
+        Stop::new(Code::PeerUnreachable, format!("no route to {address}")).because(error)
     })?;
     let nic = local.nic_with_address(&source.to_string());
     nic.map(|nic| nic.name.clone()).ok_or_else(|| {
         Stop::new(
             Code::NotSupported,
-            format!("no interface here carries {source}"),
+            format!("no local interface has the address {source}"),
         )
     })
 }

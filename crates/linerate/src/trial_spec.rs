@@ -100,7 +100,7 @@ pub(crate) fn measure_stream(args: &MeasureStream) -> Outcome<TrialSpec> {
     if over_verbs && (args.ladder.ladder || args.peer.iperf3.is_some()) {
         return Err(Stop::new(
             Code::Usage,
-            "`--ladder` and `--iperf3` are of TCP: verbs know neither ways into the kernel nor iperf3",
+            "`--ladder` and `--iperf3` work over TCP only, not over verbs",
         ));
     }
     let depth = args.depth.unwrap_or(Verbs::default_depth());
@@ -114,7 +114,7 @@ pub(crate) fn measure_stream(args: &MeasureStream) -> Outcome<TrialSpec> {
 fn needs_verbs(option: &str) -> Stop {
     Stop::new(
         Code::Usage,
-        format!("`{option}` is of RDMA verbs, and the transport is tcp"),
+        format!("`{option}` applies to RDMA verbs, but the transport is tcp"),
     )
     .hint("add `--transport verbs`")
 }
@@ -137,7 +137,10 @@ pub(crate) fn rdma(args: &MeasureRdma, verb: Verb, mtu: Option<u32>) -> Outcome<
     let service = Service::from(args.service);
     let sizes = match (args.sweep, &args.sizes[..], verb) {
         (true, _, Verb::Atomic) => {
-            return usage("an atomic operation has 8 B: there is nothing to sweep");
+            return usage(
+                "`--sweep` does not apply to rdma-atomic: an atomic operation is always \
+                8 B",
+            );
         }
         (true, ..) => {
             let mut sizes = Rdma::sweep_sizes();
@@ -264,7 +267,7 @@ pub(crate) fn udp(args: &MeasureUdp, mtu: Option<u32>, ipv6: bool) -> Outcome<Tr
     if args.trial.cc.is_some() || args.trial.mss.is_some() || args.trial.pacing.is_some() {
         return Err(Stop::new(
             Code::Usage,
-            "`--cc`, `--mss` and `--pacing` are TCP's: datagrams have `--rate` and `--size`",
+            "`--cc`, `--mss` and `--pacing` apply to TCP: use `--rate` and `--size` for datagrams",
         ));
     }
     let headers = if ipv6 { 48 } else { 28 };

@@ -98,15 +98,18 @@ fn plan(wanted: &WantedArgs, state: &FilePath, say: &Say) -> Outcome<()> {
     if !needs.is_empty() {
         let needs = listed(needs);
         say.note(&if lacks.is_empty() {
-            format!("to apply it takes {needs}")
+            format!("applying requires {needs}")
         } else {
-            format!("to apply it takes {needs}; you lack {}", listed(lacks))
+            format!(
+                "applying requires {needs}; this process lacks {}",
+                listed(lacks)
+            )
         });
     }
     if wanted.from.is_none() && wanted.role == Profile::Measurement {
         say.note(
-            "`linerate tune hold [-- COMMAND]` holds what makes a host steady, and its CPUs awake, for as long as a \
-             measurement runs",
+            "to hold these settings and keep the CPUs awake during a measurement: `linerate tune \
+             hold [-- COMMAND]`",
         );
     }
     show("plan", &intent, say)
@@ -147,7 +150,7 @@ fn apply_to_both(
     say: &Say,
 ) -> Outcome<()> {
     let Some(file) = &wanted.from else {
-        let why = "what is to change on both hosts stands in a plan: name it with `--from`";
+        let why = "`--peer` needs a plan for both hosts: pass it with `--from`";
         return Err(Stop::new(Code::Usage, why));
     };
     let asked = intent::read_both(file)?;
@@ -157,7 +160,7 @@ fn apply_to_both(
     let (intent, far) = intent::both(asked, &path)?;
     let near = intent.plan()?;
     if near.changes.is_empty() && far.changes.is_empty() {
-        say.note("nothing to change: every setting has its value already");
+        say.note("nothing to change: every setting already has its value");
         path.peer.leave()?;
     } else {
         lease::apply(path, (&near, &far), stay, state, &interrupt, say)?;
@@ -176,7 +179,7 @@ fn apply_to_both(
         say.data(&line)?;
     }
     for change in far.changes {
-        say.data(&format!("at the peer: {change}"))?;
+        say.data(&format!("peer: {change}"))?;
     }
     Ok(())
 }
@@ -200,7 +203,7 @@ fn apply(
 ) -> Outcome<()> {
     let plan = intent.plan()?;
     if plan.changes.is_empty() {
-        say.note("nothing to change: every setting has its value already");
+        say.note("nothing to change: every setting already has its value");
         return show(action, intent, say);
     }
     say.note(&match plan.changes.len() {
@@ -209,7 +212,7 @@ fn apply(
     });
     for address in &stay.probe {
         reach(address).map_err(|stop| {
-            stop.hint("a probe must succeed before the change too; nothing was changed")
+            stop.hint("every probe must also succeed before the change; nothing was changed")
         })?;
     }
     let interrupt = Interrupt::listen()?;
@@ -231,26 +234,25 @@ fn apply(
             drop(station);
             if stay.persist {
                 let id = Station::applied(state, None)?.0;
-                persist::persist(&PersistArgs::of(id), state).map_err(|stop| {
-                    stop.hint("the changes are made and stay until the next boot")
-                })?;
-                say.note("kept: every boot makes the changes again");
+                persist::persist(&PersistArgs::of(id), state)
+                    .map_err(|stop| stop.hint("changes applied until the next boot"))?;
+                say.note("persistent: applied at every boot");
             }
-            say.note("`linerate tune undo` takes it back");
+            say.note("to roll back: `linerate tune undo`");
             return show(action, intent, say);
         }
         Ok(Decision::Interrupted) => (Stop::interrupted(), None),
         Ok(Decision::Refused(asker)) => {
-            let why = "told to undo; every change was taken back";
+            let why = "undo requested; all changes were rolled back";
             (Stop::new(Code::FailedRestored, why), Some(asker))
         }
         Ok(Decision::Late) => {
             let limit = stay.deadline;
-            let why = format!("not confirmed within {limit} s; every change was taken back");
+            let why = format!("not confirmed within {limit} s; all changes were rolled back");
             (Stop::new(Code::TimeOut, why), None)
         }
         Err(mut stop) => {
-            stop.message.push_str("; every change was taken back");
+            stop.message.push_str("; all changes were rolled back");
             (stop, None)
         }
     };
@@ -286,8 +288,8 @@ fn decide(
     let id = folder.file_name().unwrap_or_default().to_string_lossy();
     let until = deadline.before(EARLIER);
     say.note(&format!(
-        "changed; `linerate tune confirm {id}` over a new connection within {} s lets it stay, otherwise \
-         everything is taken back; {}",
+        "changed; run `linerate tune confirm {id}` over a new connection within {} s to keep the \
+         changes; otherwise they are rolled back; {}",
         until.remaining().as_secs(),
         station.with_both_killed()
     ));
@@ -298,7 +300,7 @@ fn decide(
 fn confirm(state: &FilePath, id: Option<&str>, say: &Say) -> Outcome<()> {
     let id = waiting(state, id)?;
     confirm::tell(&folder_of(state, &id), Wish::Confirm)?;
-    say.note(&format!("{id} stays; `linerate tune undo` takes it back"));
+    say.note(&format!("{id} is kept; to roll back: `linerate tune undo`"));
     let changed = Station::status(state)?
         .into_iter()
         .filter(|entry| entry.id == id);
@@ -342,12 +344,12 @@ fn waiting(state: &FilePath, id: Option<&str>) -> Outcome<String> {
             .ok_or_else(|| {
                 Stop::new(
                     Code::BadInput,
-                    format!("there is no transaction `{id}` that waits"),
+                    format!("transaction `{id}` is not waiting for confirmation"),
                 )
                 .hint("`linerate tune status` lists them")
             }),
         None => open.next().map(|entry| entry.id).ok_or_else(|| {
-            Stop::new(Code::BadInput, "no transaction waits to be confirmed")
+            Stop::new(Code::BadInput, "no transaction is waiting for confirmation")
                 .hint("`linerate tune status` lists them")
         }),
     }
@@ -387,9 +389,9 @@ fn report(action: &'static str, lines: Vec<Entry>, say: &Say) -> Outcome<()> {
     }
     if lines.is_empty() {
         return say.data(match action {
-            "persist" => "nothing is kept",
-            "recover" => "nothing to take back: no linerate was killed at work",
-            "undo" => "nothing to take back: no plan is applied",
+            "persist" => "no persistent transactions",
+            "recover" => "nothing to recover: no incomplete transactions",
+            "undo" => "nothing to undo: no applied transactions",
             _ => "no transactions",
         });
     }
@@ -401,7 +403,7 @@ fn report(action: &'static str, lines: Vec<Entry>, say: &Say) -> Outcome<()> {
     } in &lines
     {
         let kept = if *kept && *state != "kept" {
-            ", kept"
+            ", persistent"
         } else {
             ""
         };

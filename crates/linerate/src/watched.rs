@@ -39,7 +39,7 @@ fn live(args: &DoctorArgs, say: &Say) -> Outcome<(Host, Option<Watch>)> {
         return Ok((live.host(), None));
     }
     let host = live.host_with_owners();
-    let hint = " (`--watch 0` leaves that out)";
+    let hint = " (`--watch 0` skips this)";
     let watch = live.watch(&host, args.watch, hint, say)?;
     Ok((host, Some(watch)))
 }
@@ -53,7 +53,8 @@ pub struct Live {
 impl Live {
     /// Opens it.
     pub fn open() -> Outcome<Self> {
-        let machine = LiveHost::open().map_err(|error| Stop::io("open the root folder", error))?;
+        let machine =
+            LiveHost::open().map_err(|error| Stop::io("open the root directory", error))?;
         let netlink = Netlink::open().map_err(|error| Stop::io("open a netlink socket", error))?;
         Ok(Self { machine, netlink })
     }
@@ -112,12 +113,8 @@ fn wait(time: Duration) -> Outcome<()> {
             return Ok(());
         }
         let mut fds = [PollFd::new(interrupt.abort(), PollFlags::IN)];
-        let limit = Timespec::try_from(left).map_err(|_| {
-            Stop::new(
-                Code::BadInput,
-                "the time to watch is longer than a clock can count",
-            )
-        })?;
+        let limit = Timespec::try_from(left)
+            .map_err(|_| Stop::new(Code::BadInput, "`--watch` is too long"))?;
         match poll(&mut fds, Some(&limit)) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(errno) => return Err(Stop::io("wait", errno.into())),
@@ -150,7 +147,7 @@ fn captured(from: &Path, then: Option<&Path>) -> Outcome<(Host, Option<Watch>)> 
         return Err(Stop::new(
             Code::BadInput,
             format!(
-                "{} and {} are not of one boot: what counted between them is not known",
+                "{} and {} are from different boots: the counter growth between them is unknown",
                 from.display(),
                 then.display()
             ),
@@ -162,7 +159,7 @@ fn captured(from: &Path, then: Option<&Path>) -> Outcome<(Host, Option<Watch>)> 
         Known::Unknown(gap) => Err(Stop::new(
             Code::BadInput,
             format!(
-                "cannot tell how long after {} the capture {} was made: {gap}",
+                "cannot compute the time from {} to the capture {}: {gap}",
                 from.display(),
                 then.display()
             ),

@@ -78,9 +78,9 @@ fn the_page_says_everything_essential_without_its_script() {
         }
     }
     for words in [
-        "planted and found",
+        "injected and found",
         "not tried",
-        "no difference shown",
+        "not significant",
         "shared-kernel",
         "taskset -c 5 iperf3",
         "20261121",
@@ -189,12 +189,9 @@ fn the_page_stands_what_is_not_a_number_and_what_is_not_there() {
     data.remote.host.nodes.clear();
     let page = render_page(&data);
     assert!(!readable(&page).contains("NaN"));
-    assert!(readable(&page).contains("The ceiling is not known"));
+    assert!(readable(&page).contains("The ceiling is unknown"));
     let text = render_text(&data.prove, 80, true);
-    assert!(
-        !text.contains("NaN") && text.contains("not known"),
-        "{text}"
-    );
+    assert!(!text.contains("NaN") && text.contains("unknown"), "{text}");
 
     data.trials.clear();
     data.prove.remedies.clear();
@@ -207,7 +204,7 @@ fn the_page_stands_what_is_not_a_number_and_what_is_not_there() {
 fn a_ceiling_below_the_measured_rate_is_called_wrong() {
     let mut data = sample();
     data.prove.ceiling.share = Some(1.2);
-    assert!(render_page(&data).contains("is wrong: 120.0 % of it was measured"));
+    assert!(render_page(&data).contains("is wrong: the measurement reached 120.0 % of it"));
     assert!(flat(&render_text(&data.prove, 80, false)).contains("this ceiling is wrong"));
 }
 
@@ -247,10 +244,10 @@ fn the_terminal_says_the_verdict_within_its_width_and_without_colour_if_asked() 
         let flat = flat(&text);
         for words in [
             "Gb/s, 8.0x",
-            "3 of 3 planted faults found",
+            "3 of 3 injected faults found",
             "not tried",
-            "no difference shown",
-            "yes: every change",
+            "not significant",
+            "yes: no setting",
         ] {
             assert!(
                 flat.contains(words),
@@ -296,9 +293,9 @@ fn the_text_map_fits_80_columns_and_names_the_cause_of_every_unknown() {
     for words in [
         "node 1: CPUs 8-15",
         "narrowest 0000:16:02.0",
-        "rx-0 to rx-5: irqs 120-125 - CPUs 8-13 one by one",
+        "rx-0 to rx-5: irqs 120-125 - CPUs 8-13, one each",
         "tx-0 to tx-7: irq and its CPUs ? (permission denied), XPS CPUs 0-7",
-        "nvme0n1: node ? (not said by the kernel)",
+        "nvme0n1: node ? (not reported)",
         "RDMA mlx5_0",
         "8.0 GT/s x8 of ? (unreadable) x16",
     ] {
@@ -449,6 +446,6 @@ fn a_machine_of_any_size_can_be_drawn() {
         hot: None,
     };
     let svg = host_map_svg(&end, Some((&end, "cable")), Layout::Stacked);
-    assert!(svg.contains("more not drawn") && svg.contains("+4988"));
+    assert!(svg.contains("more not shown") && svg.contains("+4988"));
     assert!(map_text(&host).contains("rx-0 to rx-4999"));
 }

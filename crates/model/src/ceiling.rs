@@ -256,7 +256,7 @@ fn datagrams(
             return Known::unknown(
                 Cause::Unreadable,
                 "MTU",
-                format!("an MTU of {mtu} has no room for a fragment"),
+                format!("an MTU of {mtu} is too small for a fragment"),
             );
         }
         (whole.div_ceil(part), header + fragment_header)
@@ -304,7 +304,7 @@ pub fn bond(links: &[Ceiling], flows: u32) -> Option<Ceiling> {
         format!("{flows} flows use {} at best", rates.len())
     };
     let reason = format!(
-        "{sum}{bound}: {used} of {} links, each flow one; a link: {}",
+        "{sum}{bound}: {used} of {} links, one per flow; each link: {}",
         links.len(),
         first.reason
     );
@@ -429,7 +429,7 @@ pub fn pcie_generation(generation: u32) -> Option<TransferRate> {
 /// are taken off.
 pub fn pcie_of(rate: TransferRate, width: u32, max_payload: Option<u32>) -> Known<Ceiling> {
     let Some(lane) = pcie_lane(rate) else {
-        let reason = format!("no figure is known for a lane at {rate}");
+        let reason = format!("unknown lane rate {rate}");
         return Known::unknown(Cause::Unreadable, "PCIE_SPEED2MBS_ENC", reason);
     };
     let available = scaled(lane, u64::from(width), 1);
@@ -473,11 +473,11 @@ pub fn window_rtt(window: Bytes, rtt: Nanoseconds, flows: u32) -> Known<Ceiling>
         return Known::unknown(
             Cause::Unreadable,
             "TCP_INFO tcpi_min_rtt",
-            "a round trip of no time bounds nothing",
+            "an RTT of 0 gives no bound",
         );
     };
     let bound = scaled(one, u64::from(flows), 1);
-    let reason = format!("{flows} x {window} / {rtt} = {bound}: a window each in a round trip");
+    let reason = format!("{flows} x {window} / {rtt} = {bound}: one window per flow per RTT");
     Known::Value(Ceiling::new(Bound::WindowRtt, bound, reason))
 }
 
@@ -515,7 +515,7 @@ fn payload(mtu: u32, headers: u32, options: u32) -> Known<u64> {
         _ => Known::unknown(
             Cause::Unreadable,
             "mtu",
-            format!("an MTU of {mtu} holds no TCP payload beside {taken} bytes of headers"),
+            format!("an MTU of {mtu} has no room for TCP payload after {taken} bytes of headers"),
         ),
     }
 }

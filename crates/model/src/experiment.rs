@@ -21,9 +21,7 @@ pub enum Arm {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DesignError {
     /// Too few pairs for any interval that means something.
-    #[error(
-        "cannot judge a remedy by {pairs} pairs: two can agree by chance; ask for at least {least}"
-    )]
+    #[error("{pairs} pairs are too few to test a remedy: use at least {least}")]
     TooFew {
         /// The pairs asked for.
         pairs: u32,
@@ -31,7 +29,7 @@ pub enum DesignError {
         least: u32,
     },
     /// More pairs than anyone can wait for.
-    #[error("cannot run {pairs} pairs: the most is {most}")]
+    #[error("cannot run {pairs} pairs: the maximum is {most}")]
     TooMany {
         /// The pairs asked for.
         pairs: u32,

@@ -288,7 +288,7 @@ impl Wanted<'_> {
             return None;
         }
         let as_found = Level {
-            words: format!("{} (as found)", found.join(", ")),
+            words: format!("{} (current)", found.join(", ")),
             changes: Vec::new(),
         };
         all.insert(0, as_found);

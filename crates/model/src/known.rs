@@ -32,8 +32,8 @@ impl fmt::Display for Cause {
             Self::Inapplicable => "does not apply",
             Self::Denied => "permission denied",
             Self::Unreadable => "unreadable",
-            Self::NotSaid => "not said by the kernel",
-            Self::NotAsked => "not asked",
+            Self::NotSaid => "not reported",
+            Self::NotAsked => "not queried",
         })
     }
 }

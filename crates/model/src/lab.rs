@@ -259,7 +259,7 @@ impl Factor {
             (Some(_), Some(_)) => {
                 return Err(wrong(
                     name,
-                    "a factor has an `option` or a `setting`, not both",
+                    "a factor takes either an `option` or a `setting`, not both",
                 ));
             }
             (None, None) if self.name.is_none() => {
@@ -276,10 +276,7 @@ impl Factor {
                 ));
             }
             (Some(_), None) if self.on.is_some() => {
-                return Err(wrong(
-                    name,
-                    "`on` is of settings: an option is of the trial",
-                ));
+                return Err(wrong(name, "`on` applies to settings only"));
             }
             _ => {}
         }
@@ -308,14 +305,14 @@ impl Factor {
             }
         }
         if self.runs().count() == self.levels.len() {
-            let why = "every level is an earlier run, so that nothing is measured: `linerate compare` holds two runs \
-                       against each other";
+            let why = "every level is an earlier run, so nothing would be measured: compare two \
+                runs with `linerate compare`";
             return Err(wrong(name, why));
         }
         match &self.quick {
             Some(quick) if !is_choice(quick, self.levels.len()) => {
                 let why = format!(
-                    "`quick` names two or more levels by their places, 0 to {}",
+                    "`quick` lists two or more level indexes, 0 to {}",
                     self.levels.len() - 1
                 );
                 Err(wrong(name, why))
@@ -339,8 +336,7 @@ impl LevelTable {
         if *self == alone {
             return Ok(());
         }
-        let why =
-            "an earlier run was as it was: such a level has a `name` and a `run`, and nothing else";
+        let why = "a level with an earlier run takes only `name` and `run`";
         Err(wrong(run, why))
     }
 }
@@ -415,8 +411,8 @@ impl Experiment {
             return Err(wrong(other.name(), why));
         }
         if self.factors.len() == 1 {
-            let why = "an earlier run is one of the other factors, and there is no other: `linerate compare` holds two \
-                       runs against each other";
+            let why = "an earlier run needs another factor besides it: compare two runs with \
+                `linerate compare`";
             return Err(wrong(first.name(), why));
         }
         if self.design.kind == DesignKind::Full {
@@ -433,10 +429,7 @@ impl Experiment {
             let found = (self.factors.iter()).position(|factor| factor.name() == name);
             found.ok_or_else(|| {
                 let names: Vec<&str> = self.factors.iter().map(Factor::name).collect();
-                let why = format!(
-                    "there is no factor `{name}`; there are: {}",
-                    names.join(", ")
-                );
+                let why = format!("no factor `{name}`; factors: {}", names.join(", "));
                 wrong(asked, why)
             })
         };
@@ -446,7 +439,7 @@ impl Experiment {
             [one, other] if one != other => Ok(effect),
             _ => Err(wrong(
                 asked,
-                "an effect is of one factor, or of two different ones: `a*b`",
+                "an effect names one factor, or two different ones: `a*b`",
             )),
         }
     }

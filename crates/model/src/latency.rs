@@ -271,7 +271,7 @@ impl<'de> Deserialize<'de> for Histogram {
             histogram.buckets[index as usize - first] = in_bucket;
             count = count
                 .checked_add(in_bucket)
-                .ok_or_else(|| D::Error::custom("more times than can be counted"))?;
+                .ok_or_else(|| D::Error::custom("counter overflow"))?;
         }
         if count != stored.count || (count > 0 && stored.min_ns > stored.max_ns) {
             return Err(D::Error::custom("a histogram that contradicts itself"));

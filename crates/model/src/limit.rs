@@ -72,15 +72,15 @@ impl fmt::Display for LimitKind {
             Self::SenderCpu => "the sender's CPU",
             Self::SendBuffer => "the send buffer",
             Self::ReceiveWindow => "the receive window",
-            Self::WindowRtt => "the window over the round trip",
+            Self::WindowRtt => "window / RTT",
             Self::ReceiverProgram => "the receiver's program",
             Self::ReceiverCpu => "the receiver's CPU",
-            Self::SharedCpu => "one CPU that both ends share",
-            Self::Machine => "the CPUs of the machine that both ends share",
+            Self::SharedCpu => "one CPU shared by both ends",
+            Self::Machine => "the CPUs of the machine shared by both ends",
             Self::Loss => "loss",
             Self::Shaper => "a shaper",
             Self::Pcie => "PCIe",
-            Self::Wire => "the wire",
+            Self::Wire => "the link",
             Self::CongestionControl => "the congestion control",
             Self::NotDetermined => "not determined",
         })
@@ -156,7 +156,7 @@ pub fn name_limit(
                 }
             })
             .collect(),
-        threshold: "no figure passed its threshold".to_owned(),
+        threshold: "no figure exceeded its threshold".to_owned(),
     })
 }
 
@@ -297,11 +297,11 @@ fn by_pacing(trial: &Trial<'_>) -> Option<Limit> {
             what: LimitKind::Shaper,
             rule: None,
             evidence: vec![Evidence::new(
-                "share of the flows' pacing",
+                "share of the flows' pacing rate",
                 value,
-                "SO_MAX_PACING_RATE as the trial asked for it",
+                "SO_MAX_PACING_RATE of the trial",
             )],
-            threshold: format!("at least {} of the pacing", threshold::SHAPER_SHARE),
+            threshold: format!("at least {} of the pacing rate", threshold::SHAPER_SHARE),
         })
     })
 }

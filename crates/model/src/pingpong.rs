@@ -185,13 +185,13 @@ impl fmt::Display for Hops {
         match self.verdict {
             HopsVerdict::CutThrough => write!(
                 f,
-                "within a frame each byte adds {times:.1} times the link's time for a byte: nothing on \
-                 the way stores a frame before it forwards it (cut-through, or a cable)"
+                "within a frame each byte adds {times:.1} times the link's byte time: no \
+                 store-and-forward hop on the path (cut-through, or a cable)"
             ),
             HopsVerdict::StoreAndForward(most) => write!(
                 f,
-                "within a frame each byte adds {times:.1} times the link's time for a byte: at most \
-                 {most} store-and-forward hop(s) on the way; the copies of both hosts are in it too, so \
+                "within a frame each byte adds {times:.1} times the link's byte time: at most \
+                 {most} store-and-forward hop(s) on the path; includes both hosts' copies, so \
                  fewer if they are slow"
             ),
         }
@@ -203,7 +203,7 @@ impl fmt::Display for Hops {
 pub fn hops(points: &[Point], link: Option<BitRate>) -> Known<Hops> {
     const WHAT: &str = "store-and-forward hops";
     let Some(link) = link.filter(|link| link.as_bit_per_s() > 0) else {
-        let reason = "the link's speed is not known";
+        let reason = "the link speed is unknown";
         return Known::unknown(Cause::NotSaid, WHAT, reason);
     };
     let of_a_frame: Vec<Point> = (points.iter().copied())
@@ -224,8 +224,7 @@ pub fn hops(points: &[Point], link: Option<BitRate>) -> Known<Hops> {
     let doubt = 2.0 * error / byte_ns;
     if verdict(times - doubt) != verdict(times + doubt) {
         let reason = format!(
-            "a byte adds {times:.1} times the link's time for a byte, give or take {doubt:.1}: more \
-             repetitions would tell"
+            "a byte adds {times:.1} +- {doubt:.1} times the link's byte time: use more repetitions"
         );
         return Known::unknown(Cause::NotSaid, WHAT, reason);
     }

@@ -76,7 +76,7 @@ pub enum PlanError {
         expected: Box<Value>,
     },
     /// A setting is not there.
-    #[error("cannot change {setting}: it is not known here")]
+    #[error("cannot change {setting}: it is unknown here")]
     Missing {
         /// The setting.
         setting: SettingKey,

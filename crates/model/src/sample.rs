@@ -482,8 +482,8 @@ impl SideSample {
 
     /// An end that is not ours, and tells nothing of itself.
     pub fn unheard(who: &str) -> Self {
-        let path = "the far end";
-        let reason = || format!("{who} does not tell");
+        let path = "the remote end";
+        let reason = || format!("{who} does not report it");
         Self {
             flows: Vec::new(),
             cpu: CpuRecord {

@@ -146,7 +146,7 @@ impl AgentTalk {
             Ok(request) => self.on_request(request),
             Err(error) => refuse(
                 FailureKind::BadInput,
-                format!("cannot read a request: {error}"),
+                format!("cannot parse the request: {error}"),
             ),
         }
     }
@@ -192,7 +192,7 @@ impl AgentTalk {
             (state, request) => refuse(
                 FailureKind::BadInput,
                 format!(
-                    "`{}` does not fit here (the agent is in state {state:?})",
+                    "unexpected `{}` (the agent is in state {state:?})",
                     name(&request)
                 ),
             ),
@@ -245,7 +245,7 @@ fn of_host(request: Request) -> AgentAction {
         Request::TakeBack { id } => AgentAction::TakeBack { id },
         other => refuse(
             FailureKind::BadInput,
-            format!("`{}` is of a trial", name(&other)),
+            format!("`{}` is only valid during a trial", name(&other)),
         ),
     }
 }
@@ -298,14 +298,15 @@ pub fn answer(asked: &Request, reply: Reply) -> Result<Reply, Failure> {
         } if protocol != PROTOCOL => Err(Failure {
             kind: FailureKind::Version,
             message: format!(
-                "the far end runs linerate {version} with protocol {protocol}, this end speaks {PROTOCOL}"
+                "the remote end runs linerate {version} with protocol {protocol}, this end uses \
+                 protocol {PROTOCOL}"
             ),
         }),
         reply if fits => Ok(reply),
         _ => Err(Failure {
             kind: FailureKind::Other,
             message: format!(
-                "the far end gave an answer that does not fit `{}`",
+                "the remote end sent an unexpected response to `{}`",
                 name(asked)
             ),
         }),

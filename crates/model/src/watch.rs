@@ -155,7 +155,7 @@ impl Watch {
             match prefix.rsplit_once('/') {
                 Some((above, _)) => prefix = above,
                 None => {
-                    return Gap::new(Cause::Absent, key, "nothing here counts that");
+                    return Gap::new(Cause::Absent, key, "no such counter on this host");
                 }
             }
         }

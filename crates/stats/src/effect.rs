@@ -148,7 +148,7 @@ pub fn paired_relative(pairs: &[(f64, f64)], level: f64, seed: Seed) -> Result<E
     let mean = mean_of(&ratios);
     let spread = deviation_of(&ratios);
     if spread < NO_SPREAD {
-        let method = "every pair has the same ratio: no spread to judge by";
+        let method = "every pair has the same ratio: no variance";
         return Ok(Effect::without_spread(mean, pairs.len(), level, method));
     }
     let freedom = count(ratios.len() - 1);
@@ -164,7 +164,8 @@ pub fn paired_relative(pairs: &[(f64, f64)], level: f64, seed: Seed) -> Result<E
         },
         pairs: pairs.len(),
         smallest_detectable: (needed * error).exp_m1(),
-        method: "log ratios of pairs: the hull of Student's t and a smoothed bootstrap-t",
+        method: "log ratios of pairs: the smallest interval that contains Student's t and a \
+            smoothed bootstrap-t",
     })
 }
 
@@ -182,7 +183,7 @@ pub fn unpaired_relative(before: &[f64], after: &[f64], level: f64) -> Result<Ef
     let pairs = before.len().min(after.len());
     let error = (of_before + of_after).sqrt();
     if error < NO_SPREAD {
-        let method = "every value of a side is the same: no spread to judge by";
+        let method = "every value of a side is the same: no variance";
         return Ok(Effect::without_spread(shift, pairs, level, method));
     }
     let part = |variance: f64, number: usize| variance.powi(2) / count(number - 1);

@@ -57,7 +57,8 @@ impl fmt::Display for StatsError {
             Self::TooFewPairs { have, need } => {
                 write!(
                     f,
-                    "{have} pairs of measurements cannot show an effect: it takes {need}"
+                    "{have} pairs of measurements cannot show an effect: at least {need} are \
+                     required"
                 )
             }
             Self::FactorsOutOfRange { have, most } => {
@@ -67,7 +68,7 @@ impl fmt::Display for StatsError {
                 )
             }
             Self::TooFewValues { have, need } => {
-                write!(f, "{have} values are too few to answer: it takes {need}")
+                write!(f, "{have} values are too few: at least {need} are required")
             }
             Self::RateNotPositive { pair, rate } => {
                 write!(

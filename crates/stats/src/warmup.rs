@@ -42,10 +42,7 @@ pub fn cut(series: &[f64]) -> Warmup {
         reason,
     };
     if series.iter().any(|value| !value.is_finite()) {
-        return keep_all(
-            false,
-            "nothing cut: the series holds values that are no numbers",
-        );
+        return keep_all(false, "nothing cut: the series contains NaN values");
     }
     if series.len() < SHORTEST {
         return keep_all(
@@ -70,17 +67,17 @@ pub fn cut(series: &[f64]) -> Warmup {
     if best == 0 {
         return keep_all(
             true,
-            "nothing cut: the mean is surest with every value (MSER)",
+            "nothing cut: the standard error is smallest with all values (MSER)",
         );
     }
     if !differs(series, &tails, best) {
         return keep_all(
             true,
-            "nothing cut: the start differs no more than the noise (MSER, t at 5 %)",
+            "nothing cut: the start is within noise (MSER, t-test at 5 %)",
         );
     }
     if best == last_cut {
-        let reason = "half the series cut, the most allowed: it had not settled (MSER)";
+        let reason = "half the series cut, the maximum: it did not stabilize (MSER)";
         return Warmup {
             first_kept: best,
             settled: false,
@@ -90,7 +87,7 @@ pub fn cut(series: &[f64]) -> Warmup {
     Warmup {
         first_kept: best,
         settled: true,
-        reason: "cut where the mean of the rest is surest (MSER)",
+        reason: "cut where the standard error of the rest is smallest (MSER)",
     }
 }
 

@@ -294,7 +294,7 @@ pub enum TrafficError {
     #[error("this workload is not built yet")]
     NotBuilt,
     /// The trial was given up from outside.
-    #[error("the trial was given up")]
+    #[error("the trial was aborted")]
     Aborted,
     /// The thread cannot run there.
     #[error(

@@ -31,8 +31,8 @@ pub enum VerbsError {
     NoDevice,
     /// The kernel has devices, and gives them to no program.
     #[error(
-        "the kernel has RDMA devices ({present}) and gives them to no program: its module ib_uverbs is not \
-         loaded; `modprobe ib_uverbs` loads it"
+        "the kernel has RDMA devices ({present}), but the module ib_uverbs is not loaded; run \
+         `modprobe ib_uverbs`"
     )]
     ModuleMissing {
         /// The devices in sysfs.
@@ -40,8 +40,8 @@ pub enum VerbsError {
     },
     /// The kernel gives devices to programs, and the library has a provider for none of them.
     #[error(
-        "libibverbs knows none of this host's RDMA devices ({present}): the library of their provider is not \
-         installed (Debian: the package ibverbs-providers)"
+        "libibverbs supports none of this host's RDMA devices ({present}): install their provider \
+         library (Debian: ibverbs-providers)"
     )]
     ProviderMissing {
         /// The devices in sysfs.
@@ -71,7 +71,7 @@ pub enum VerbsError {
         hint: &'static str,
     },
     /// No device of this name.
-    #[error("there is no RDMA device `{name}`; this host has {present}")]
+    #[error("no RDMA device `{name}`; this host has {present}")]
     NoSuchDevice {
         /// The name.
         name: String,
@@ -107,15 +107,15 @@ impl VerbsError {
     pub(crate) fn refused(doing: &'static str, device: &str, errno: Errno) -> Self {
         let hint = match errno {
             Errno::NOMEM | Errno::AGAIN => {
-                "; pinned memory counts against `ulimit -l`, and a device has a limited number of queues and \
-                 regions"
+                "; pinned memory counts against `ulimit -l`, and devices limit the number of \
+                 queues and memory regions"
             }
             Errno::ACCESS | Errno::PERM => {
                 "; the nodes below /dev/infiniband must be readable and writable for this user"
             }
-            Errno::NOENT => "; its node below /dev/infiniband is missing or may not be opened",
+            Errno::NOENT => "; its node below /dev/infiniband is missing or not accessible",
             Errno::TIMEDOUT | Errno::HOSTUNREACH | Errno::NETUNREACH => {
-                "; the far end's address (its GID) is out of reach of this port"
+                "; the remote address (GID) is not reachable from this port"
             }
             Errno::NODEV | Errno::IO => "; the device is gone, or was reset",
             _ => "",

@@ -48,24 +48,26 @@ impl Status {
 impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Flushed => f.write_str("it was given up after an earlier failure"),
-            Self::LocalLength => f.write_str("a message was longer than the memory for it"),
+            Self::Flushed => f.write_str("flushed after an earlier failure"),
+            Self::LocalLength => f.write_str("a message was longer than its buffer"),
             Self::LocalOperation => f.write_str(
                 "this end's device could not carry it out: its interface is down, there is no way to the far \
                  end, or no memory is left",
             ),
-            Self::LocalProtection => f.write_str("this end's memory is not registered for it"),
+            Self::LocalProtection => f.write_str("the local memory is not registered for this \
+                access"),
             Self::RemoteAccess => f.write_str(
-                "the far end refused the access: a wrong key, an address outside of its memory, or a right \
-                 that was not given",
+                "remote access error: wrong key, address out of range, or missing permission",
             ),
-            Self::RemoteOperation => f.write_str("the far end could not carry it out"),
-            Self::RemoteRequest => f.write_str("the far end refused it as invalid"),
+            Self::RemoteOperation => f.write_str("remote operation error"),
+            Self::RemoteRequest => f.write_str("remote invalid request error"),
             Self::NoAnswer => f.write_str(
-                "the far end did not answer any of the repetitions: it is gone, its port is down, or the path \
-                 does not carry RDMA (a firewall on UDP port 4791, a wrong GID or VLAN, an MTU too small)",
+                "retry count exceeded: the remote end is gone, its port is down, or the path does \
+                 not carry RDMA (a firewall on UDP port 4791, a wrong GID or VLAN, an MTU too \
+                 small)",
             ),
-            Self::ReceiverNotReady => f.write_str("the far end made no room for messages"),
+            Self::ReceiverNotReady => f.write_str("RNR retry count exceeded: the remote end \
+                posted no receives"),
             Self::Other(number) => write!(f, "status {number} of ibv_poll_cq(3)"),
         }
     }

@@ -30,7 +30,7 @@ pub(super) fn refusal(root: &HostRoot, key: &SettingKey, text: &str) -> Option<&
         Some("forceoff") => Some("it was switched off until the next boot"),
         // POWER also takes how many threads of a core run.
         _ if ["on", "off"].contains(&text) || text.parse::<u32>().is_ok() => None,
-        _ => Some("only `on` and `off` can be taken back"),
+        _ => Some("only `on` and `off` can be rolled back"),
     }
 }
 

@@ -38,7 +38,7 @@ impl Interface {
                 self.index, self.name, one.name
             ))),
             (several, None, _) => Some(Located::Lost(format!(
-                "{} is not there, and {} interfaces have its hardware address",
+                "{} does not exist, and {} interfaces have its hardware address",
                 self.name,
                 several.len()
             ))),

@@ -156,14 +156,14 @@ pub enum JournalError {
         why: &'static str,
     },
     /// The process that would take the changes back is gone.
-    #[error("the reverter, which takes changes back when linerate is killed, has ended: {source}")]
+    #[error("the reverter process has exited: {source}")]
     Unguarded {
         /// The operating system's reason.
         source: io::Error,
     },
     /// Another process works on it: a reverter, or a recovery.
     #[error(
-        "another process still works on {path}, after {} s: the reverter or the recovery that holds it may hang",
+        "another process still holds {path} after {} s: its reverter or recovery may hang",
         .waited.as_secs()
     )]
     Busy {
@@ -173,7 +173,7 @@ pub enum JournalError {
         waited: Duration,
     },
     /// A failed change has ended the transaction.
-    #[error("the transaction is over: begin another one")]
+    #[error("the transaction has ended: start a new one")]
     Over,
     /// This process could not be described.
     #[error(transparent)]
@@ -530,7 +530,7 @@ impl Story {
             return Err("it does not begin with a whole header of this version");
         };
         if header.version != JOURNAL_VERSION {
-            return Err("another version of linerate wrote it: recover with that one");
+            return Err("written by another version of linerate: recover with that version");
         }
         let mut story = Self {
             header,

@@ -166,7 +166,7 @@ impl Content {
             return Ok(Self::Link { target });
         }
         if !data.is_file() || data.len() > FILE_BYTES_MAX {
-            let why = "it is no ordinary file";
+            let why = "it is not a regular file";
             return Err(KeptError::Foreign {
                 path: path.to_owned(),
                 why,
@@ -467,7 +467,7 @@ fn read<T: DeserializeOwned>(path: &Path) -> Result<Option<(T, String)>, KeptErr
     };
     let foreign = || KeptError::Foreign {
         path: path.to_owned(),
-        why: "another version of linerate wrote it, or something else",
+        why: "not written by this version of linerate",
     };
     let text = String::from_utf8(bytes).map_err(|_| foreign())?;
     let known = serde_json::from_str(&text).map_err(|_| foreign())?;
@@ -507,11 +507,11 @@ pub(super) fn turn(state: &Path, patience: Duration) -> Result<Option<PrivateFol
     match lock_until(folder.as_file(), Boottime::now().plus(patience)) {
         Err(Errno::WOULDBLOCK) => {
             let why = format!(
-                "another linerate has been at it for {} s and may hang",
+                "another linerate has held it for {} s and may hang",
                 patience.as_secs()
             );
             let source = io::Error::new(io::ErrorKind::WouldBlock, why);
-            Err(io_error("change what is kept in", state)(source))
+            Err(io_error("update the persistent changes in", state)(source))
         }
         // A file system without locks leaves that of the namespace.
         _ => Ok(Some(folder)),
@@ -565,7 +565,7 @@ fn lay(state: &Path, files: BootFiles<'_>, beside: &Beside) -> Result<(), KeptEr
             continue;
         }
         if !found.is_ours_or_absent(&laid) {
-            let why = "it is there already and not linerate's; move it away first";
+            let why = "it exists and was not written by linerate; move it away first";
             return Err(KeptError::Foreign { path, why });
         }
         let mut above: Vec<&Path> = path.ancestors().skip(1).collect();

@@ -56,8 +56,8 @@ pub enum LockError {
     },
     /// Whoever held it has ended, and what it changed is not yet put back.
     #[error(
-        "what process {pid} changed here is still being taken back, after {} s: the reverter that holds {path} \
-         may hang",
+        "the changes of process {pid} are still being rolled back after {} s: the reverter that \
+         holds {path} may hang",
         REVERTING.as_secs()
     )]
     Reverting {
@@ -67,12 +67,10 @@ pub enum LockError {
         path: PathBuf,
     },
     /// The process that takes changes back cannot hold it too.
-    #[error(
-        "cannot hand the lock over to the process that takes changes back: {0}; nothing was changed"
-    )]
+    #[error("cannot pass the lock to the reverter process: {0}; nothing was changed")]
     NotShared(#[source] io::Error),
     /// There is no place for it.
-    #[error("cannot take the lock beside the undo journal, {path}: {source}")]
+    #[error("cannot lock {path} next to the undo journal: {source}")]
     Io {
         /// The file.
         path: PathBuf,
@@ -90,10 +88,7 @@ fn busy(pid: Option<u32>, left: Option<Duration>) -> String {
         |pid| format!("process {pid}"),
     );
     let until = left.map_or_else(String::new, |left| {
-        format!(
-            "; unless confirmed, it takes its changes back in {} s",
-            left.as_secs()
-        )
+        format!("; unless confirmed, it rolls back in {} s", left.as_secs())
     });
     format!("{who} is changing settings here{until}")
 }
@@ -344,7 +339,7 @@ mod tests {
     fn who_is_at_work_and_how_long_is_said() {
         assert_eq!(
             busy(Some(7), Some(Duration::from_millis(12_900))),
-            "process 7 is changing settings here; unless confirmed, it takes its changes back in 12 s"
+            "process 7 is changing settings here; unless confirmed, it rolls back in 12 s"
         );
         assert_eq!(
             busy(None, None),

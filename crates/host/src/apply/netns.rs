@@ -69,7 +69,8 @@ pub fn reach(netns: &NetnsIdentity, open_nics: OpenNics) -> Reach {
         },
         Search::Gone => Reach::Gone,
         Search::Hidden { processes } => Reach::Unreachable(format!(
-            "cannot tell whether its network namespace still exists: {processes} processes may not be looked at; run as root"
+            "cannot check whether its network namespace still exists: {processes} processes are \
+             not accessible; run as root"
         )),
     }
 }

@@ -115,7 +115,7 @@ pub(super) fn to_set<'v>(
         }
         NicKnob::PauseAutoneg => switch().map(NicValue::PauseAutoneg),
         NicKnob::PauseRx | NicKnob::PauseTx if is_negotiated(nics, nic) => {
-            let why = "it is negotiated with the other end while pause/autoneg is on: switch that off first";
+            let why = "pause frames are autonegotiated: set pause/autoneg to off first";
             Err(not_supported(key, why))
         }
         NicKnob::PauseRx => switch().map(NicValue::PauseRx),

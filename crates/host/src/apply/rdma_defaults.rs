@@ -45,7 +45,9 @@ pub(super) fn no_folder(root: &HostRoot, device: &str) -> Option<Gap> {
         Known::Value(false) => Some(Gap::new(
             Cause::Absent,
             absolute(&folder(device)),
-            format!("nobody has made the folder: switch rdma/{device}/cm-defaults on first"),
+            format!(
+                "the configfs directory does not exist: enable rdma/{device}/cm-defaults first"
+            ),
         )),
         Known::Unknown(gap) => Some(gap),
     }
@@ -88,7 +90,7 @@ mod tests {
         make("sys/kernel/config/rdma_cm");
         assert_eq!(now(shown), Known::Value(Value::Switch(false)));
         let tos = "rdma/rxe0/1/default-roce-tos";
-        assert!(reason(tos).is_some_and(|why| why.contains("cm-defaults on first")));
+        assert!(reason(tos).is_some_and(|why| why.contains("cm-defaults first")));
 
         let port = "sys/kernel/config/rdma_cm/rxe0/ports/1";
         make(port);

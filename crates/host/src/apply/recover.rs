@@ -82,7 +82,7 @@ impl Outcome {
 }
 
 /// Its changes ended with the boot.
-const OTHER_BOOT: &str = "the machine was booted since, runtime settings are gone";
+const OTHER_BOOT: &str = "the machine was rebooted since, runtime settings are gone";
 /// Its changes ended with their namespace.
 const NETNS_GONE: &str = "its network namespace is gone, nothing is left to restore";
 
@@ -152,7 +152,7 @@ fn recover_one(
         Err(error) => return Some(Outcome::LeftAlone(error.to_string())),
     };
     // Otherwise another recovery was faster.
-    is_undone(&story).then(|| take_back(journal, &story, around, "taken back after a crash"))
+    is_undone(&story).then(|| take_back(journal, &story, around, "rolled back after a crash"))
 }
 
 fn take_back(journal: Journal, story: &Story, around: &Surroundings<'_>, why: &str) -> Outcome {
@@ -253,7 +253,7 @@ pub fn undo_committed(
         Ok(forgotten) if opened.is_empty() => {
             recovered.extend(forgotten.into_iter().map(|id| Recovered {
                 id,
-                outcome: Outcome::NothingLeft("it is kept no longer"),
+                outcome: Outcome::NothingLeft("no longer persistent"),
             }));
         }
         Ok(_) => {}

@@ -126,11 +126,11 @@ impl fmt::Display for Left {
         match why {
             LeftWhy::Foreign { found } => write!(
                 f,
-                "{setting} is {found}: somebody else changed it, so it was not set back to {old}"
+                "{setting} is {found}: another program changed it, so it was not restored to {old}"
             ),
-            LeftWhy::Gone => write!(f, "{setting} was {old} and is no longer there"),
+            LeftWhy::Gone => write!(f, "{setting} was {old} and no longer exists"),
             LeftWhy::Failed { reason } => {
-                write!(f, "{setting} could not be set back to {old}: {reason}")
+                write!(f, "{setting} could not be restored to {old}: {reason}")
             }
         }
     }
@@ -491,7 +491,7 @@ impl Table {
                 Judgement::Ours => LeftWhy::Failed {
                     reason: touched
                         .failure
-                        .unwrap_or_else(|| "the kernel took the write and changed nothing".into()),
+                        .unwrap_or_else(|| "the kernel accepted the write without effect".into()),
                 },
             };
             undone.left.push(Left {

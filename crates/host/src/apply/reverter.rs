@@ -233,7 +233,7 @@ pub fn stand_by(
     // Held until this process ends.
     let mut locks = Vec::new();
     let mut buffer = vec![0; 64 << 10];
-    let mut why = "the process that made the changes ended";
+    let mut why = "the process that made the changes exited";
     loop {
         set(&timer, memory.due())?;
         let mut ready = [

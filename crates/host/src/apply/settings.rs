@@ -22,9 +22,9 @@ use crate::nic_control::{NicRead, NicWrite, Pair};
 use crate::root::{HostRoot, LiveHost};
 
 /// Why a setting of the catalogue is neither read nor written here.
-const NOT_WRITABLE: &str = "linerate reads and judges it, but cannot write it yet";
+const NOT_WRITABLE: &str = "linerate can read it but not write it";
 /// Why a setting that is a process's own is not.
-const HELD: &str = "it lasts as long as a process holds it, as `linerate tune hold` does";
+const HELD: &str = "it needs a process that holds it: use `linerate tune hold`";
 
 impl WriteError {
     /// Whether linerate, the kernel or the device has no way to write it.
@@ -206,7 +206,8 @@ fn write_nic(
         NicKnob::Mtu => {
             let mtu = count()?;
             if mtu < IPV6_MTU_MIN && root.exists(&format!("proc/sys/net/ipv6/conf/{nic}")) {
-                let why = "below 1280 bytes the kernel takes IPv6 off the interface, with addresses and settings that do not come back";
+                let why = "below 1280 bytes the kernel removes IPv6 from the interface, with \
+                    addresses and settings that cannot be restored";
                 return Err(not_supported(key, why));
             }
             request("rtnetlink link", nics.set_mtu(nic, mtu))
@@ -278,9 +279,7 @@ pub(super) fn one_way(key: &SettingKey, found: &Value) -> Option<&'static str> {
         (SettingKey::Nic(_, NicKnob::LinkSpeed), Value::Text(words))
             if LinkSpeed::parse(words).is_none() =>
         {
-            Some(
-                "the driver does not tell what the port is set to now, so that could not be put back",
-            )
+            Some("the driver does not report the current value, so it could not be restored")
         }
         _ => None,
     }
@@ -289,8 +288,8 @@ pub(super) fn one_way(key: &SettingKey, found: &Value) -> Option<&'static str> {
 /// Why `key` could not be had back from `to`, which the kernel keeps until the next boot, or which is no state but
 /// something that is done (Documentation/admin-guide/sysctl, Documentation/admin-guide/LSM/Yama.rst).
 pub(super) fn for_good(key: &SettingKey, to: &Value) -> Option<&'static str> {
-    const KEPT: &str = "the kernel takes it back only at the next boot";
-    const DONE: &str = "it is no state that could be put back, but something that is done once";
+    const KEPT: &str = "the kernel resets it only at the next boot";
+    const DONE: &str = "it is a one-time action that cannot be rolled back";
     let SettingKey::Sysctl(name) = key else {
         return None;
     };

@@ -18,19 +18,21 @@ pub fn advice(key: &SettingKey) -> Option<&'static str> {
     };
     Some(match knob {
         MachineKnob::Mitigations => {
-            "only the kernel's command line sets it: boot with `mitigations=VALUE`; `linerate explain cpu-mitigations` \
-             tells what they cost"
+            "only the kernel command line sets it: boot with `mitigations=VALUE`; `linerate \
+             explain cpu-mitigations` shows the cost"
         }
         MachineKnob::IntelIdleMaxCstate => {
-            "only the kernel's command line sets it: boot with `intel_idle.max_cstate=VALUE`. Without a boot \
-             `cpu/CPU/resume-latency-us` limits the idle states of a CPU, and `linerate tune hold` those of all"
+            "only the kernel command line sets it: boot with `intel_idle.max_cstate=VALUE`. \
+             Without a reboot, `cpu/CPU/resume-latency-us` limits the C-states of one CPU and \
+             `linerate tune hold` those of all"
         }
         MachineKnob::AcpiMaxCstate => {
-            "only the kernel's command line sets it: boot with `processor.max_cstate=VALUE`. Without a boot \
-             `cpu/CPU/resume-latency-us` limits the idle states of a CPU, and `linerate tune hold` those of all"
+            "only the kernel command line sets it: boot with `processor.max_cstate=VALUE`. \
+             Without a reboot, `cpu/CPU/resume-latency-us` limits the C-states of one CPU and \
+             `linerate tune hold` those of all"
         }
         MachineKnob::NftRules | MachineKnob::IptablesTables => {
-            "the rules of netfilter are left to whoever made them: see `nft list ruleset` and `iptables-save`"
+            "linerate does not change netfilter rules: see `nft list ruleset` and `iptables-save`"
         }
         _ => return None,
     })

@@ -50,7 +50,9 @@ pub enum StepError {
     #[error(transparent)]
     Write(#[from] WriteError),
     /// The kernel took a write and the setting has another value.
-    #[error("cannot set {setting} to `{wrote}`: the kernel took it, but the value is `{found}`")]
+    #[error(
+        "cannot set {setting} to `{wrote}`: the kernel accepted it, but the value is `{found}`"
+    )]
     ReadBack {
         /// The setting.
         setting: SettingKey,
@@ -61,7 +63,7 @@ pub enum StepError {
     },
     /// A setting took its value, and has another one now that all changes are made.
     #[error(
-        "{setting} was set to `{wrote}` and did not stay so: after all changes it is `{found}`; {}",
+        "{setting} was set to `{wrote}`, but after all changes it is `{found}`; {}",
         blame(.later.as_deref())
     )]
     NotHeld {
@@ -81,8 +83,8 @@ pub enum StepError {
 
 fn blame(later: Option<&SettingKey>) -> String {
     match later {
-        Some(later) => format!("the change of {later} that came after it moves it"),
-        None => "no later change is known to move it, so somebody else may have".to_owned(),
+        Some(later) => format!("the later change of {later} modified it"),
+        None => "no later change affects it, so another program may have changed it".to_owned(),
     }
 }
 
@@ -96,7 +98,7 @@ pub enum ApplyError {
         cause: Box<StepError>,
     },
     /// Something was changed and put back.
-    #[error("{cause}; every change was taken back{}", also(.left))]
+    #[error("{cause}; all changes were rolled back{}", also(.left))]
     Restored {
         /// What stopped it.
         cause: Box<StepError>,
@@ -104,7 +106,7 @@ pub enum ApplyError {
         left: Vec<Left>,
     },
     /// Something was changed and could not all be put back.
-    #[error("not everything could be taken back{}; complete it with `{command}`", also(.left))]
+    #[error("not all changes could be rolled back{}; finish with `{command}`", also(.left))]
     RestoreIncomplete {
         /// What stopped it; none when the undo itself was asked for.
         #[source]
@@ -115,7 +117,7 @@ pub enum ApplyError {
         command: String,
     },
     /// The changes could not be made to stay; they were taken back.
-    #[error("cannot commit: {cause}; every change was taken back{}", also(.left))]
+    #[error("cannot commit: {cause}; all changes were rolled back{}", also(.left))]
     NotCommitted {
         /// Why not.
         cause: JournalError,
@@ -187,11 +189,12 @@ impl fmt::Display for Moved {
         match found {
             Known::Value(found) => write!(
                 f,
-                "{setting} is {found}: somebody else has changed it since it was set to {gave}, and it stays so"
+                "{setting} is {found}: another program changed it after it was set to {gave}, so \
+                 it is not restored"
             ),
             Known::Unknown(gap) => write!(
                 f,
-                "{setting} was set to {gave} and cannot be read any more: {gap}"
+                "{setting} was set to {gave} and can no longer be read: {gap}"
             ),
         }
     }
@@ -549,7 +552,7 @@ impl<M: Machine> Drop for Transaction<M> {
             // The machine may be what panicked. A second panic would abort the process; the journal
             // stays open then, and `recover` does the rest.
             let _ = catch_unwind(AssertUnwindSafe(|| {
-                self.take_back("dropped without a decision")
+                self.take_back("dropped without commit or rollback")
             }));
         }
     }

@@ -54,7 +54,7 @@ pub(super) enum Failure {
     #[error("the netlink socket failed: {0}")]
     Socket(io::Error),
     /// The answer does not have the form its type prescribes.
-    #[error("the kernel's answer cannot be understood: {0}")]
+    #[error("cannot parse the kernel's response: {0}")]
     Malformed(&'static str),
     /// Every try of a dump was interrupted by a change.
     #[error("the table kept changing while it was read; try again when the host is quieter")]
@@ -68,10 +68,10 @@ pub(super) enum Failure {
     #[error("the kernel accepted the request, but {0}")]
     NotDone(String),
     /// It could be done but not taken back, so it is not done.
-    #[error("{0}, which could not be put back; remove or change it by hand (tc(8)) first")]
+    #[error("{0}, which could not be restored; remove or change it by hand (tc(8)) first")]
     NotRestorable(String),
     /// It failed halfway, and so did going back.
-    #[error("{first}; and the former root could not be put back: {second}")]
+    #[error("{first}; and the former root could not be restored: {second}")]
     NotPutBack {
         /// Why it failed.
         first: Box<Failure>,

@@ -331,7 +331,7 @@ impl NicWrite for Netlink {
     ) -> io::Result<()> {
         lock(&self.ethtool)
             .set_coalesce(nic, rx_usecs, tx_usecs, adaptive_rx)
-            .map_err(|failure| failure.during("set the interrupt moderation of", nic))
+            .map_err(|failure| failure.during("set the interrupt coalescing of", nic))
     }
 
     fn set_mtu(&self, nic: &NicName, mtu: u32) -> io::Result<()> {
@@ -353,7 +353,7 @@ impl NicWrite for Netlink {
                 let done = link::read(&mut route, nic).and_then(|link| {
                     stack::set_super_packet(&mut route, link.index, *which, *bytes)
                 });
-                ("set the super-packets of", done)
+                ("set the GSO and GRO sizes of", done)
             }
             NicValue::Pfc(_) | NicValue::Ets(_) | NicValue::MaxRate(_) => {
                 let done = dcb::set(&mut lock(&self.route), nic, value);
@@ -385,7 +385,7 @@ impl NicWrite for Netlink {
             }
             NicValue::QueueModeration(kind, queue, told) => {
                 let done = lock(&self.control).set_moderation(nic, *kind, *queue, *told);
-                ("set the moderation of a queue of", done)
+                ("set the coalescing of a queue of", done)
             }
             other => ("set a value of", lock(&self.ethtool).set_value(nic, other)),
         };

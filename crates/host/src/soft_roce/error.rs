@@ -56,19 +56,19 @@ pub enum SoftRoceError {
         why: String,
     },
     /// There is no such interface.
-    #[error("there is no interface `{nic}` in this network namespace")]
+    #[error("no interface `{nic}` in this network namespace")]
     NoInterface {
         /// Its name.
         nic: NicName,
     },
     /// An RDMA device has that name already.
-    #[error("there is an RDMA device `{name}` already: give another name with `--name`")]
+    #[error("an RDMA device `{name}` already exists: choose another name with `--name`")]
     NameTaken {
         /// The name.
         name: String,
     },
     /// The interface has an RDMA device already.
-    #[error("the interface `{nic}` has an RDMA device already: `{name}`")]
+    #[error("the interface `{nic}` already has an RDMA device: `{name}`")]
     InterfaceTaken {
         /// The interface.
         nic: NicName,
@@ -76,18 +76,18 @@ pub enum SoftRoceError {
         name: String,
     },
     /// There is a pair already.
-    #[error("there is a pair already: `linerate testbed rxe remove --all` takes it away")]
+    #[error("a pair already exists: remove it with `linerate testbed rxe remove --all`")]
     PairThere,
     /// Something of the wire would collide with what is there.
-    #[error("cannot lay the wire of a pair: {why}")]
+    #[error("cannot create the veth pair: {why}")]
     WireTaken {
         /// What is in the way.
         why: String,
     },
     /// The device was not made here.
     #[error(
-        "linerate made no soft-RoCE device `{name}`: `linerate testbed rxe list` names those that it made; \
-         `rdma link delete` removes others"
+        "linerate did not create a soft-RoCE device `{name}`: `linerate testbed rxe list` lists \
+         those it created; remove others with `rdma link delete`"
     )]
     NotOurs {
         /// Its name.
@@ -95,8 +95,8 @@ pub enum SoftRoceError {
     },
     /// What was made lies elsewhere.
     #[error(
-        "what {path} tells of was made in another network namespace: run this there, or delete that file \
-         when the namespace is gone"
+        "the devices in {path} were created in another network namespace: run this there, or \
+         delete that file if the namespace is gone"
     )]
     ElsewhereMade {
         /// The record.
@@ -111,7 +111,7 @@ pub enum SoftRoceError {
         why: String,
     },
     /// A step failed, and so did going back.
-    #[error("{first}; and not all could be taken away again: {second}")]
+    #[error("{first}; cleanup was incomplete: {second}")]
     NotUndone {
         /// Why it failed.
         first: Box<SoftRoceError>,

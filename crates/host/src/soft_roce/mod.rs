@@ -220,7 +220,7 @@ impl SoftRoce {
         })?;
         links
             .add_rxe(name, nic)
-            .map_err(SoftRoceError::doing("make a soft-RoCE device"))?;
+            .map_err(SoftRoceError::doing("create a soft-RoCE device"))?;
         await_active(name);
         Ok(())
     }
@@ -273,7 +273,7 @@ fn undo_step(made: &Made, removed: &mut Removed) -> Result<(), SoftRoceError> {
             if let Some(link) = there.iter().find(ours) {
                 links
                     .delete(link)
-                    .map_err(SoftRoceError::doing("take a soft-RoCE device away"))?;
+                    .map_err(SoftRoceError::doing("remove a soft-RoCE device"))?;
                 removed.devices.push(name.clone());
             }
         }
@@ -315,7 +315,7 @@ fn exists(path: &str) -> bool {
 }
 
 fn links() -> Result<RdmaLinks, SoftRoceError> {
-    RdmaLinks::open().map_err(SoftRoceError::doing("speak RDMA netlink"))
+    RdmaLinks::open().map_err(SoftRoceError::doing("use RDMA netlink"))
 }
 
 fn list(links: &mut RdmaLinks) -> Result<Vec<RdmaLink>, SoftRoceError> {

@@ -169,7 +169,7 @@ fn delete(name: &str) -> Result<bool, SoftRoceError> {
     match rustix::system::delete_module(&text, libc::O_NONBLOCK) {
         Ok(()) => Ok(true),
         Err(Errno::AGAIN | Errno::BUSY | Errno::NOENT) => Ok(false),
-        Err(error) => Err(SoftRoceError::doing(format!("take out the module {name}"))(
+        Err(error) => Err(SoftRoceError::doing(format!("unload the module {name}"))(
             error.into(),
         )),
     }

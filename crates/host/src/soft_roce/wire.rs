@@ -70,7 +70,7 @@ impl Wire {
             let kind = netlink.kind(nic);
             let is_absent = kind.gap().is_some_and(|gap| gap.cause == Cause::Absent);
             if !is_absent {
-                return taken(format!("there is an interface `{nic}` already"));
+                return taken(format!("an interface `{nic}` already exists"));
             }
         }
         let rules = rules(netlink)?;
@@ -96,7 +96,7 @@ impl Wire {
     pub fn lay(&self, netlink: &Netlink) -> Result<(), SoftRoceError> {
         self.lay_interfaces(netlink)
             .and_then(|()| steer(netlink))
-            .map_err(SoftRoceError::doing("lay a wire from this host to itself"))
+            .map_err(SoftRoceError::doing("create a veth pair on this host"))
     }
 
     fn lay_interfaces(&self, netlink: &Netlink) -> io::Result<()> {
@@ -128,7 +128,7 @@ impl Wire {
         };
         steered
             .and(deleted)
-            .map_err(SoftRoceError::doing("take up the wire of a pair"))
+            .map_err(SoftRoceError::doing("remove the veth pair"))
     }
 }
 

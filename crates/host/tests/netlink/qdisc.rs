@@ -154,7 +154,7 @@ fn a_root_with_classes_is_read_but_never_replaced() {
             .expect_err("its classes would be lost");
         assert_eq!(error.kind(), io::ErrorKind::Unsupported);
         assert!(
-            error.to_string().contains("could not be put back"),
+            error.to_string().contains("could not be restored"),
             "{error}"
         );
         assert_eq!(shown(&lab.nic), before);

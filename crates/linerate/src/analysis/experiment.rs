@@ -84,7 +84,7 @@ impl<'a> Experiment<'a> {
         });
         let mut why: Vec<&str> = flags.map(|(_, words)| *words).collect();
         if self.set_aside.iter().any(|sample| stalled(sample)) {
-            why.push("nothing moved");
+            why.push("no data moved");
         }
         let used = self
             .pairs
@@ -92,10 +92,13 @@ impl<'a> Experiment<'a> {
             .flat_map(|pair| [pair.without, pair.with]);
         let doubtful = used.flatten().filter(|sample| is_doubtful(sample)).count();
         let made = trials_in_words(self.set_aside.len());
-        let again = format!("{made} made again ({})", why.join(", "));
+        let again = format!("{made} repeated ({})", why.join(", "));
         Some(match doubtful {
             0 => again,
-            some => format!("{again}; {} used although no better", trials_in_words(some)),
+            some => format!(
+                "{again}; {} used although still flagged",
+                trials_in_words(some)
+            ),
         })
     }
 }

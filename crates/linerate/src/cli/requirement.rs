@@ -29,11 +29,11 @@ impl FromStr for Requirement {
         let response = Response::ALL.into_iter().find(|one| one.word() == word);
         let response = response.ok_or_else(|| {
             let words: Vec<&str> = Response::ALL.iter().map(|one| one.word()).collect();
-            format!("`{word}` is no figure; there are: {}", words.join(", "))
+            format!("unknown metric `{word}`; available: {}", words.join(", "))
         })?;
         let number = |unit: &str| {
             let bound: Result<f64, _> = value.parse();
-            bound.map_err(|_| format!("`{value}` is no number ({unit})"))
+            bound.map_err(|_| format!("`{value}` is not a number ({unit})"))
         };
         let bound = match response.unit() {
             Unit::BitPerS => {
@@ -44,12 +44,14 @@ impl FromStr for Requirement {
                 let time: Result<Nanoseconds, _> = value.parse();
                 time.map_err(|error| error.to_string())?.as_secs_f64()
             }
-            Unit::PerS => number("operations a second")?,
-            Unit::SPerGb => number("CPU seconds for each GB")?,
-            Unit::UsPerOp => number("CPU microseconds for each operation")?,
+            Unit::PerS => number("operations per second")?,
+            Unit::SPerGb => number("CPU seconds per GB")?,
+            Unit::UsPerOp => number("CPU microseconds per operation")?,
         };
         if !(bound.is_finite() && bound > 0.0) {
-            return Err(format!("`{value}` is no bound: it is above 0"));
+            return Err(format!(
+                "`{value}` is not a bound: expected a value above 0"
+            ));
         }
         Ok(Self {
             response,
@@ -68,11 +70,11 @@ mod tests {
     fn what_is_no_requirement_is_refused_with_what_is_one() {
         for (text, words) in [
             ("rate=9", "FIGURE>=VALUE"),
-            ("speed>=9", "`speed` is no figure; there are: rate, "),
+            ("speed>=9", "unknown metric `speed`; available: rate, "),
             ("rate>=9", "write a number and a unit"),
             ("cpu<=-1", "above 0"),
-            ("operations>=many", "`many` is no number"),
-            ("cpu-op<=5us", "CPU microseconds for each operation"),
+            ("operations>=many", "`many` is not a number"),
+            ("cpu-op<=5us", "CPU microseconds per operation"),
         ] {
             let error = text.parse::<Requirement>().expect_err(words);
             assert!(error.contains(words), "{error}");

@@ -100,7 +100,7 @@ fn parse_address(text: &str) -> Result<SocketAddr, String> {
     }
     let address: SocketAddr = text
         .parse()
-        .map_err(|_| "write ADDRESS:PORT, such as 127.0.0.1:8080, or a port".to_owned())?;
+        .map_err(|_| "expected ADDRESS:PORT, such as 127.0.0.1:8080, or a port".to_owned())?;
     if address.ip().is_loopback() {
         return Ok(address);
     }
@@ -109,8 +109,8 @@ fn parse_address(text: &str) -> Result<SocketAddr, String> {
         port => port.to_string(),
     };
     Err(format!(
-        "{} can be reached from elsewhere, and runs tell what hosts are like: only loopback is served. \
-         From another machine: ssh -L {port}:127.0.0.1:{port} HOST",
+        "{} is not a loopback address, and runs describe your hosts. From another machine use: \
+         ssh -L {port}:127.0.0.1:{port} HOST",
         address.ip()
     ))
 }
@@ -128,7 +128,7 @@ mod tests {
         for text in ["0.0.0.0:80", "[::]:80", "192.0.2.1:80"] {
             let why = parse_address(text).expect_err("anybody could reach it");
             assert!(
-                why.contains("only loopback") && why.contains("ssh -L"),
+                why.contains("not a loopback") && why.contains("ssh -L"),
                 "{why}"
             );
         }

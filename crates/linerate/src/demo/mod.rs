@@ -57,11 +57,11 @@ fn start(args: &DemoArgs, state: &Path, say: &Say) -> Outcome<()> {
         .clone()
         .unwrap_or_else(|| run_folder(state, "demo", now_unix_s(), seed));
     let out =
-        std::path::absolute(&out).map_err(|error| Stop::io("find the run's folder", error))?;
+        std::path::absolute(&out).map_err(|error| Stop::io("find the run's directory", error))?;
     say.note(&format!(
-        "linerate demo: makes two hosts in namespaces of its own, plants three faults,\n\
-         and lets `linerate prove` find them. It takes about two minutes and changes\n\
-         nothing on this machine; Ctrl-C ends it. Seed {seed}."
+        "linerate demo: creates two network namespaces, injects three faults between\nthem, and \
+         runs `linerate prove` to find them. Takes about two minutes and\nchanges nothing on this \
+         machine; Ctrl-C stops it. Seed {seed}."
     ));
     let name = format!("demo-{}", std::process::id());
     let folder = state.join(&name);
@@ -87,7 +87,7 @@ fn start(args: &DemoArgs, state: &Path, say: &Say) -> Outcome<()> {
     let _ = fs::remove_dir_all(&folder);
     code?;
     if !say.quiet {
-        say.note("everything was made in namespaces that are gone now: this machine is as it was");
+        say.note("the namespaces are removed: no setting of this machine changed");
     }
     Ok(())
 }
@@ -106,7 +106,7 @@ fn sweep(state: &Path, say: &Say) -> Outcome<()> {
     let recovered = Station::recover(state)?;
     if !recovered.is_empty() {
         say.note(&format!(
-            "cleared {} journals of linerates that were killed",
+            "removed {} journals of killed runs",
             recovered.len()
         ));
     }
@@ -120,7 +120,7 @@ fn conduct(args: &DemoArgs, state: &Path, folder: &Path, say: &Say) -> Outcome<(
     let interrupt = Interrupt::listen()?;
     let (near, _far) = hosts(&stage)?;
     let seed = args.seed.unwrap_or_default();
-    say.note("\nPlanting three faults, each measured to cost at least 10 % (half a minute):");
+    say.note("\nInjecting three faults, each measured to cost at least 10 % (half a minute):");
     let mut plant = myself(&folder.join("state"), say)?;
     plant
         .args([
@@ -140,7 +140,7 @@ fn conduct(args: &DemoArgs, state: &Path, folder: &Path, say: &Say) -> Outcome<(
         .out
         .clone()
         .unwrap_or_else(|| run_folder(state, "demo", now_unix_s(), seed));
-    say.note("\nNow `linerate prove netns:far`, which is told nothing of them:");
+    say.note("\nRunning `linerate prove netns:far`; the faults are not disclosed to it:");
     let mut prove = myself(state, say)?;
     prove.args([
         "prove",
@@ -164,7 +164,7 @@ fn conduct(args: &DemoArgs, state: &Path, folder: &Path, say: &Say) -> Outcome<(
 
 /// This program, with the arguments that every step shares.
 fn myself(state: &Path, say: &Say) -> Outcome<Command> {
-    let own = std::env::current_exe().map_err(|e| Stop::io("find this program's own file", e))?;
+    let own = std::env::current_exe().map_err(|e| Stop::io("find the path of this program", e))?;
     let mut command = Command::new(own);
     command.arg("--state").arg(state);
     if say.quiet {

@@ -47,7 +47,7 @@ pub(super) fn run(args: &DemoArgs, state: &FilePath, folder: &FilePath, say: &Sa
     let mut random = Random::new(Seed(args.seed.unwrap_or_default() ^ 0x706c_616e_7400));
     let mut faults = candidates(&path, clean)?;
     random.shuffle(&mut faults);
-    let bar = say.progress(FAULTS as u64, "planting");
+    let bar = say.progress(FAULTS as u64, "injecting");
     let mut planted = Vec::new();
     let candidates = faults.len();
     for (number, fault) in (1..).zip(faults) {
@@ -58,19 +58,22 @@ pub(super) fn run(args: &DemoArgs, state: &FilePath, folder: &FilePath, say: &Sa
         bar.tell(&format!("trying candidate {number} of {candidates}"));
         if costs_enough(&mut path, &healthy, &fault, &mut random)? {
             planted.push(fault);
-            bar.step("one more");
+            bar.step("accepted");
         }
     }
     if planted.len() < FAULTS {
         return Err(Stop::new(
             Code::Inconclusive,
             format!(
-                "only {} of {FAULTS} faults could be shown to cost at least 10 % here ({candidates} tried)",
+                "only {} of {FAULTS} faults cost at least 10 % on this machine ({candidates} \
+                 tried)",
                 planted.len()
             ),
         )
-        .hint("nothing is wrong with linerate or this machine: it may be too busy to measure on just now; \
-             try again when it is quieter, or with another `--seed`"));
+        .hint(
+            "the machine may be too busy to measure; try again when it is idle, or with another \
+            `--seed`",
+        ));
     }
     for fault in &planted {
         apply_changes(&mut path, &fault.changes)?;
@@ -79,20 +82,28 @@ pub(super) fn run(args: &DemoArgs, state: &FilePath, folder: &FilePath, say: &Sa
         }
     }
     keep_changes(&mut path)?;
-    bar.done("three faults, named at the end");
+    bar.done("three faults, disclosed at the end");
     let rules: Vec<&str> = planted.iter().map(|fault| fault.rule).collect();
-    let text = serde_json::to_vec(&rules)
-        .map_err(|error| Stop::new(Code::Bug, "cannot write what was planted").because(error))?;
+    let text = serde_json::to_vec(&rules).map_err(|error| {
+        Stop::new(Code::Bug, "cannot write the list of injected faults").because(error)
+    })?;
     store::write_whole(&planted_file(folder), &text)
-        .map_err(|error| Stop::io("write what was planted", error))?;
+        .map_err(|error| Stop::io("write the list of injected faults", error))?;
     path.peer.leave()
 }
 
 /// What was planted.
 pub(super) fn read(folder: &FilePath) -> Outcome<Vec<String>> {
-    let text = fs::read(planted_file(folder)).map_err(|e| Stop::io("read what was planted", e))?;
-    serde_json::from_slice(&text)
-        .map_err(|error| Stop::new(Code::Bug, "cannot read what was planted").because(error))
+    let text = fs::read(planted_file(folder)).map_err(|e| {
+        Stop::io(
+            "read the list of injected \
+        faults",
+            e,
+        )
+    })?;
+    serde_json::from_slice(&text).map_err(|error| {
+        Stop::new(Code::Bug, "cannot read the list of injected faults").because(error)
+    })
 }
 
 /// Some kernels begin with a congestion control that costs a quarter of the rate here: that is one of
@@ -134,7 +145,7 @@ fn trial(path: &mut Path, spec: &TrialSpec) -> Outcome<f64> {
     let sample = path.run(spec, fresh_token()?)?;
     rate_of(&sample)
         .map(BitRate::as_f64)
-        .ok_or_else(|| Stop::new(Code::Inconclusive, "a trial moved nothing"))
+        .ok_or_else(|| Stop::new(Code::Inconclusive, "a trial moved no data"))
 }
 
 fn clean_rate(path: &mut Path, healthy: &TrialSpec) -> Outcome<BitRate> {
@@ -145,7 +156,7 @@ fn clean_rate(path: &mut Path, healthy: &TrialSpec) -> Outcome<BitRate> {
     median(&rates)
         .ok()
         .and_then(BitRate::from_f64)
-        .ok_or_else(|| Stop::new(Code::Inconclusive, "the two hosts exchange nothing"))
+        .ok_or_else(|| Stop::new(Code::Inconclusive, "the two hosts exchange no data"))
 }
 
 /// Whether the fault costs at least 10 % beyond doubt: pairs are added until the interval says so, or

@@ -103,7 +103,7 @@ impl<'a> Bounds<'a> {
         let (bound, reason) = if takes_turns(sample) {
             let half = BitRate::from_f64(lowest.bit_per_s.as_f64() / 2.0)?;
             let reason = format!(
-                "{}; half of it, as one pair goes there, then back",
+                "{}; halved, because a pair sends in one direction at a time",
                 lowest.reason
             );
             (half, reason)

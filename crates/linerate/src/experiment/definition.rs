@@ -58,7 +58,7 @@ pub(crate) fn read(name: &str) -> Outcome<Definition> {
         None => regular_file::read_named_text(Path::new(name), BYTES_MAX).map_err(|error| {
             let names: Vec<&str> = SHIPPED.iter().map(|(name, _)| *name).collect();
             Stop::io(format!("read the experiment {name}"), error)
-                .hint(format!("these come with linerate: {}", names.join(", ")))
+                .hint(format!("built-in experiments: {}", names.join(", ")))
         })?,
     };
     let mut experiment = parse(&text)
@@ -209,13 +209,13 @@ mod tests {
             (
                 "[[factors]]\nname = \"day\"\nlevels = [{ name = \"now\" },\n{ name = \"then\", run = \"old\" }]\n",
                 4,
-                "there is no other",
+                "needs another factor",
             ),
             (
                 "[[factors]]\noption = \"flows\"\nlevels = [1, 2]\n[[factors]]\nname = \"day\"\nlevels = [{ name = \
                  \"now\" },\n{ name = \"then\", run = \"old\", options = { time = \"1\" } }]\n",
                 9,
-                "nothing else",
+                "only `name` and `run`",
             ),
             (
                 "[[factors]]\noption = \"flows\"\nlevels = [1, 2]\n[[factors]]\nname = \"day\"\nlevels = [{ name = \
@@ -227,13 +227,13 @@ mod tests {
                 "[[factors]]\noption = \"flows\"\nlevels = [1, 2]\n[[published]]\nsource = \"s\"\nresponse = \
                  \"rate\"\nfigures = [\n{ at = { flows = 3 }, figure = \"7 Gb/s\" }]\n",
                 10,
-                "`flows` has no level `3`; there are: 1, 2",
+                "`flows` has no level `3`; levels: 1, 2",
             ),
             (
                 "[[factors]]\noption = \"flows\"\nlevels = [1, 2]\n[[published]]\nsource = \"s\"\nresponse = \
                  \"rate\"\nfigures = [\n{ at = { flows = 1 }, figure = \"7 us\" }]\n",
                 10,
-                "this is no figure of `rate`",
+                "not a value of `rate`",
             ),
         ] {
             assert_wrong(rest, line, words);
@@ -251,17 +251,17 @@ mod tests {
                 "difference = { factor = \"wrok\", of = \"yes\", less = \"no\" }\n".to_owned()
                     + factors,
                 3,
-                "there is no factor `wrok`; there are: work, flows",
+                "no factor `wrok`; factors: work, flows",
             ),
             (
                 "difference = { factor = \"flows\", of = 4, less = 1 }\n".to_owned() + factors,
                 3,
-                "a factor with two levels, and `flows` has 3: 1, 2, 4",
+                "a factor with two levels, but `flows` has 3: 1, 2, 4",
             ),
             (
                 factors.to_owned() + &asked.replace("yes", "much"),
                 10,
-                "`work` has no level `much`; there are: no, yes",
+                "`work` has no level `much`; levels: no, yes",
             ),
             (
                 factors.to_owned() + &asked.replace("yes", "no"),
@@ -276,7 +276,7 @@ mod tests {
             (
                 factors.to_owned() + published + "{ at = { flows = 1 }, figure = \"0.1 s/GB\" }]\n",
                 11,
-                "the experiment asks for none",
+                "the experiment defines none",
             ),
             (
                 factors.to_owned()
@@ -284,7 +284,7 @@ mod tests {
                     + published
                     + "{ at = { flows = 1 }, figure = \"7 Gb/s\" }]\n",
                 18,
-                "this is no figure of `difference`",
+                "not a value of `difference`",
             ),
             (
                 factors.to_owned()

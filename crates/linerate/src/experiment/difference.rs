@@ -60,7 +60,7 @@ fn one(sorted: &Sorted<'_>, places: DifferencePlaces, with: &Cell, seed: u64) ->
             .find_map(|cell| gap(sorted, cell));
         missing.unwrap_or_else(|| {
             format!(
-                "{} with both: it takes {BLOCKS_OF_EFFECTS}",
+                "{} with both: at least {BLOCKS_OF_EFFECTS} are required",
                 count(pairs.len(), "block")
             )
         })
@@ -100,8 +100,8 @@ fn gap(sorted: &Sorted<'_>, cell: &Cell) -> Option<String> {
     let why = made.iter().find_map(|made| made.why);
     Some(match (why, made.is_empty()) {
         (Some(why), _) => format!("{names}: {why}"),
-        (None, true) => format!("no trial of {names} was made"),
-        (None, false) => format!("no trial of {names} tells its rate"),
+        (None, true) => format!("{names} has no trials"),
+        (None, false) => format!("no trial of {names} has a rate"),
     })
 }
 
@@ -111,6 +111,7 @@ pub(crate) fn in_words(found: &DifferenceDocument) -> String {
         factor, of, less, ..
     } = found;
     format!(
-        "difference: {factor} {of} less {factor} {less}, real seconds for each GB that all flows moved, within each block"
+        "difference: {factor} {of} minus {factor} {less}, wall-clock seconds per GB moved by all \
+         flows, paired within blocks"
     )
 }

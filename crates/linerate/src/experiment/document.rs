@@ -301,10 +301,10 @@ impl EffectDocument {
         match (self.shown, self.shown_among_all, self.interleaved) {
             (true, true, true) if is_better => "better",
             (true, true, true) => "worse",
-            (true, true, false) if is_better => "better, by this or by what else changed with time",
-            (true, true, false) => "worse, by this or by what else changed with time",
-            (true, false, _) => "shown alone, not among all",
-            _ => "no difference shown",
+            (true, true, false) if is_better => "better, by this or by other changes over time",
+            (true, true, false) => "worse, by this or by other changes over time",
+            (true, false, _) => "significant alone, not after correction",
+            _ => "not significant",
         }
     }
 
@@ -313,9 +313,9 @@ impl EffectDocument {
         let levels = self.levels.iter().zip(&self.against);
         let names = self.effect.split('*').zip(levels);
         let each: Vec<String> = names
-            .map(|(name, (level, against))| format!("{name} {level} against {against}"))
+            .map(|(name, (level, against))| format!("{name} {level} vs {against}"))
             .collect();
-        each.join(", together with ")
+        each.join("x ")
     }
 }
 

@@ -51,17 +51,18 @@ pub fn record(
         let name = experiment.factors[factor].name();
         let level = experiment.factors[factor].level(level).unwrap_or_default();
         let why = format!(
-            "{folder} cannot be the level `{}` of `{name}`: {why}",
+            "cannot use {folder} as the level `{}` of `{name}`: {why}",
             level.name
         );
         Stop::new(Code::BadInput, why)
-            .hint("its design must be that of this experiment without the factor")
+            .hint("its design must equal this experiment without the factor")
     };
     let hosts = stored.records.iter().find_map(|record| match record {
         Record::Hosts { local, remote } => Some((local.clone(), remote.clone())),
         _ => None,
     });
-    let (local, remote) = hosts.ok_or_else(|| refuse("it was stopped before it began".into()))?;
+    let (local, remote) =
+        hosts.ok_or_else(|| refuse("it stopped before its first trial".into()))?;
     let fit = Fit::of(experiment, factor, old).map_err(refuse)?;
     let mut trials: BTreeMap<(u32, Cell), EarlierTrial> = BTreeMap::new();
     for record in &stored.records {
@@ -135,7 +136,7 @@ impl<'a> Fit<'a> {
         let places = places.filter(|places| places.len() + 1 == new.factors.len());
         let places = places.ok_or_else(|| {
             format!(
-                "its factors are {}, those beside this one are {}",
+                "its factors are {}, expected {}",
                 names(old, None),
                 names(new, Some(factor))
             )
@@ -192,7 +193,7 @@ impl<'a> Fit<'a> {
                 };
                 let (now, then) = (told(here.get(key)), told(there.get(key)));
                 return Err(format!(
-                    "at {at} the {what} `{key}` was {then} there and is {now} here"
+                    "at {at} the {what} `{key}` was {then} in that run and is {now} here"
                 ));
             }
         }
@@ -202,7 +203,7 @@ impl<'a> Fit<'a> {
             ("peer", &here.peer.at, &there.peer.at),
         ] {
             if here != there {
-                return Err(format!("at {at} it has another {what}"));
+                return Err(format!("at {at} its {what} differs"));
             }
         }
         Ok(())
@@ -214,7 +215,8 @@ pub(crate) fn note(sorted: &Sorted<'_>, header: &Header, earlier: &Earlier) -> S
     let factor = &sorted.experiment.factors[earlier.factor];
     let level = factor.level(earlier.level).unwrap_or_default().name;
     let mut note = format!(
-        "{} {level} is another run ({}, {}), not interleaved with these: whatever else changed with time is in its effects",
+        "{} {level} is an earlier run ({}, {}), not interleaved with these: other changes over \
+         time confound its effects",
         factor.name(),
         earlier.run,
         rfc3339(earlier.header.created_unix_s),

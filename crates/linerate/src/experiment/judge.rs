@@ -265,8 +265,8 @@ pub(crate) fn scatter(samples: &[&Sample], response: Response) -> Option<f64> {
 
 /// The document of an experiment. Of one that was cut short it holds what there is.
 pub fn document(header: &Header, records: &[Record]) -> Outcome<LabDocument> {
-    let sorted = sort(records)
-        .ok_or_else(|| Stop::new(Code::BadInput, "these are records of no experiment"))?;
+    let sorted =
+        sort(records).ok_or_else(|| Stop::new(Code::BadInput, "not records of an experiment"))?;
     let experiment = sorted.experiment;
     let laid = laid(experiment, &sorted.left_out())?;
     let responses = sorted.responses();
@@ -435,7 +435,7 @@ fn effects(
     let left = effects.len() + unpaired.len() - told.len();
     let too_early = sorted.blocks().len() < BLOCKS_OF_EFFECTS;
     let left_out = without_ratios(sorted, laid, response).filter(|_| left > 0 && !too_early);
-    let left_out = left_out.map(|why| format!("{} left out: {why}", count(left, "effect")));
+    let left_out = left_out.map(|why| format!("{} omitted: {why}", count(left, "effect")));
     (told, left_out)
 }
 
@@ -451,7 +451,7 @@ fn without_ratios(sorted: &Sorted<'_>, laid: &Laid, response: Response) -> Optio
     let word = response.word();
     (zeros > 0).then(|| {
         format!(
-            "{zeros} of {} have a {word} of 0, of which there is no relative change",
+            "{zeros} of {} have a {word} of 0, so no relative change is defined",
             count(values.len(), "trial")
         )
     })

@@ -30,7 +30,7 @@ pub(crate) fn experiment_of(stored: &StoredRun) -> Outcome<(&Experiment, bool)> 
         _ => None,
     });
     lab.ok_or_else(|| {
-        let why = format!("{} is no run of an experiment", stored.folder.display());
+        let why = format!("{} is not a run of an experiment", stored.folder.display());
         Stop::new(Code::BadInput, why).hint("`linerate report` shows runs of `prove` and `demo`")
     })
 }

@@ -8,8 +8,8 @@ use super::sorted::Sorted;
 use crate::analysis::figure::{in_words, mean, s_per_gb_in_words};
 
 /// What must be said of the ratio to a published figure.
-pub(crate) const OTHER_HARDWARE: &str = "Others measured on other hardware, with other programs: a ratio says how far \
-                                         apart the figures are, not which of them is good.";
+pub(crate) const OTHER_HARDWARE: &str = "The published figures come from other hardware and other \
+    programs: a ratio shows the distance between figures, not which one is good.";
 
 /// Every published figure with the one of the same combination.
 pub(crate) fn documents(
@@ -41,7 +41,7 @@ fn document(
             let levels = sorted.experiment.level_names(&cell);
             own_difference(difference, levels, amount)
         }),
-        (None, false) => Err("no figure of a trial here".to_owned()),
+        (None, false) => Err("not a figure of this run".to_owned()),
     };
     let at = figure.at.iter();
     let (yours, why) = match own {
@@ -75,7 +75,7 @@ fn cell(
     figure: &PublishedFigure,
 ) -> Result<Cell, String> {
     if figure.at.is_empty() {
-        return Err("no combination here is like it".to_owned());
+        return Err("no matching combination".to_owned());
     }
     let difference = sorted.experiment.difference_places();
     let difference = difference.filter(|_| published.difference);
@@ -114,7 +114,7 @@ fn own(
 ) -> Result<YoursDocument, String> {
     let values = sorted.values(response, cell);
     let mean = mean(response, &values);
-    let mean = mean.ok_or_else(|| format!("no trial tells its {}", response.word()))?;
+    let mean = mean.ok_or_else(|| format!("no trial reports its {}", response.word()))?;
     let levels = sorted.experiment.level_names(cell);
     Ok(yours(levels, mean, values.len(), published))
 }
@@ -128,7 +128,7 @@ fn own_difference(
     let cell = cells.find(|cell| cell.levels == levels);
     let cell = cell.ok_or("the design has no such combination")?;
     let mean = cell.difference.ok_or_else(|| cell.why.clone());
-    let mean = mean.map_err(|why| why.unwrap_or_else(|| "it is not known".to_owned()))?;
+    let mean = mean.map_err(|why| why.unwrap_or_else(|| "it is unknown".to_owned()))?;
     Ok(yours(levels, mean, 2 * cell.blocks, published))
 }
 

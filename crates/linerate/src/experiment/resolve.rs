@@ -39,7 +39,7 @@ const NOT_OF_A_TRIAL: [&str; 14] = [
     "help",
 ];
 /// The value that leaves a setting as it was found.
-const AS_FOUND: &str = "as found";
+const AS_FOUND: &str = "baseline";
 
 /// An experiment on the paths that it takes: what its levels stand for there.
 #[derive(Debug)]
@@ -145,7 +145,7 @@ impl Resolver {
             Some(Ok(ground)) => Ok(ground),
             Some(Err((code, why))) => Err(Stop::new(*code, format!("{peer}: {why}"))),
             None => {
-                let why = format!("no way to {peer} was looked for");
+                let why = format!("no path to {peer} was resolved");
                 Err(Stop::new(Code::Bug, why))
             }
         }
@@ -294,7 +294,7 @@ impl Resolver {
 fn trial(ground: &Ground, workload: &str, options: &Words) -> Outcome<TrialSpec> {
     let action = action(workload, options)?;
     trial_of(&action, ground.path())?.ok_or_else(|| {
-        let why = format!("`{workload}` with these options is no single trial");
+        let why = format!("`{workload}` with these options is not a single trial");
         Stop::new(Code::BadInput, why)
     })
 }
@@ -332,7 +332,7 @@ fn action(workload: &str, options: &Words) -> Outcome<MeasureAction> {
     let Some(known) = command.find_subcommand(workload) else {
         let names: Vec<&str> = command.get_subcommands().map(Command::get_name).collect();
         let why = format!(
-            "`{workload}` is no workload; there are: {}",
+            "unknown workload `{workload}`; available: {}",
             names.join(", ")
         );
         return Err(Stop::new(Code::BadInput, why));
@@ -351,7 +351,7 @@ fn action(workload: &str, options: &Words) -> Outcome<MeasureAction> {
     for (name, word) in options {
         if !names.contains(&name.as_str()) {
             let why = format!(
-                "`{name}` is no option of `{workload}`; there are: {}",
+                "`{workload}` has no option `{name}`; available: {}",
                 names.join(", ")
             );
             return Err(Stop::new(Code::BadInput, why));
@@ -407,13 +407,13 @@ fn keys(text: &str, host: &Host, nic: &NicName) -> Outcome<Vec<SettingKey>> {
                 Stop::new(Code::BadInput, error.to_string())
             })?;
         if matches!(key, SettingKey::Trial(_)) {
-            let why = format!("{key} is of the trial: vary an option of the workload");
+            let why = format!("{key} belongs to the trial: vary an option of the workload instead");
             return Err(Stop::new(Code::BadInput, why));
         }
         return Ok(vec![key]);
     };
     if numbers.is_empty() {
-        let why = format!("there is nothing on this path that `{text}` stands for");
+        let why = format!("`{text}` matches nothing on this path");
         return Err(Stop::new(Code::NotSupported, why));
     }
     let one = |number: u32| keys(&text.replace('*', &number.to_string()), host, nic);
@@ -429,7 +429,7 @@ fn value(key: &SettingKey, word: &Word, host: &Host, nic: &NicName) -> Outcome<V
                 .nic(nic)
                 .and_then(|nic| nic.local_cpus.value().cloned());
             let near = near.ok_or_else(|| {
-                let why = format!("the CPUs close to {nic} are not known");
+                let why = format!("the local CPUs of {nic} are unknown");
                 Stop::new(Code::NotSupported, why)
             })?;
             near.to_string()
@@ -504,9 +504,14 @@ mod tests {
                 "stream",
                 "flow",
                 Word::Integer(1),
-                "`flow` is no option of `stream`; there are: ",
+                "`stream` has no option `flow`; available: ",
             ),
-            ("stream", "push", Word::Switch(true), "`push` is no option"),
+            (
+                "stream",
+                "push",
+                Word::Switch(true),
+                "`stream` has no option `push`",
+            ),
             (
                 "stream",
                 "flows",
@@ -517,7 +522,7 @@ mod tests {
                 "streams",
                 "flows",
                 Word::Integer(1),
-                "`streams` is no workload; there are: stream, rr",
+                "unknown workload `streams`; available: stream, rr",
             ),
         ] {
             let stop = one_trial(workload, &[(name, word)]).expect_err(words);

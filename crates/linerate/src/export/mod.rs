@@ -43,8 +43,8 @@ pub fn run(args: &ExportArgs, say: &Say) -> Outcome<()> {
     };
     let unread = match &args.out {
         None if format == TableFormat::Parquet => {
-            let stop = Stop::new(Code::Usage, "a Parquet table is no text to print");
-            return Err(stop.hint("name a file with `--out`"));
+            let stop = Stop::new(Code::Usage, "cannot print a Parquet table: it is binary");
+            return Err(stop.hint("write it to a file with `--out`"));
         }
         None => say.stream(|out| source.write(text_table(format, out, &columns)?))?,
         Some(place) => {
@@ -61,7 +61,7 @@ pub fn run(args: &ExportArgs, say: &Say) -> Outcome<()> {
         return Ok(());
     }
     let why = format!(
-        "{} of {} runs could not be read and are not in the table:\n  {}",
+        "{} of {} runs cannot be read and are missing from the table:\n  {}",
         unread.len(),
         folders.len(),
         unread.join("\n  ")
@@ -133,7 +133,7 @@ impl Export<'_> {
         let run = rows_of(folder).map_err(|stop| stop.message)?;
         if run.torn {
             self.say.note(&format!(
-                "{} was cut off while it was written: its last record is left out",
+                "{} was truncated while being written: its last record is dropped",
                 folder.display()
             ));
         }
@@ -141,6 +141,6 @@ impl Export<'_> {
         let cells = rows.map(|row| cells(&run.facts, row, self.factors));
         cells
             .collect::<Option<_>>()
-            .ok_or_else(|| format!("{} was changed while it was read", folder.display()))
+            .ok_or_else(|| format!("{} changed while being read", folder.display()))
     }
 }

@@ -254,7 +254,7 @@ fn a_factor_is_a_column_and_what_could_not_be_had_is_a_row_that_says_why() {
     }
     let explored = of("explored");
     assert_eq!(explored[0]["factor.local ring"], "4096, \"all\"");
-    assert_eq!(explored[1]["factor.local ring"], "as found");
+    assert_eq!(explored[1]["factor.local ring"], "baseline");
     assert!(explored[1]["skipped"].is_string());
     // A run without the factor has no level of it.
     assert_eq!(of("before")[0][&column], Value::Null);

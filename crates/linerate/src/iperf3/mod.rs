@@ -139,7 +139,7 @@ fn measured(
 pub fn serve(address: SocketAddr, interrupt: &Interrupt, say: &Say) -> Outcome<()> {
     let server = Iperf3Server::open(address).map_err(|error| stop_of(&error))?;
     say.note(&format!(
-        "serving iperf3 clients on {} (TCP and UDP); whoever reaches this port may test; Ctrl-C ends it",
+        "serving iperf3 clients on {} (TCP and UDP); no authentication; Ctrl-C stops it",
         server.address()
     ));
     let served = server.serve(interrupt.abort(), |finished| {
@@ -157,7 +157,7 @@ fn stop_of(error: &TrafficError) -> Stop {
         TrafficError::Aborted => Stop::interrupted(),
         TrafficError::Refused { address } => Stop::new(
             Code::PeerUnreachable,
-            format!("nobody listens on {address}"),
+            format!("connection refused by {address}"),
         )
         .hint("start an iperf3 server there: `iperf3 -s`"),
         TrafficError::ConnectTimeOut { .. } | TrafficError::Unreachable { .. } => {
@@ -192,7 +192,7 @@ fn words(direction: Direction) -> &'static str {
     match direction {
         Direction::Forward => "from the client",
         Direction::Reverse => "to the client",
-        Direction::Bidirectional => "both ways",
+        Direction::Bidirectional => "both directions",
     }
 }
 
@@ -244,10 +244,10 @@ mod tests {
             heard: None,
             outcome: Err(TrafficError::Aborted),
         };
-        let expected = "192.0.2.1:40000  no test: the trial was given up";
+        let expected = "192.0.2.1:40000  no test: the trial was aborted";
         assert_eq!(line_of(&finished), expected);
         let json = test_document(&finished);
-        assert_eq!(json["error"], "the trial was given up");
+        assert_eq!(json["error"], "the trial was aborted");
         assert!(json["sent_bytes"].is_null());
     }
 }

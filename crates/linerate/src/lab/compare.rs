@@ -71,7 +71,7 @@ impl Verdict {
     fn word(self) -> &'static str {
         match self {
             Self::NotWorse => "not worse",
-            Self::CannotTell => "cannot tell",
+            Self::CannotTell => "inconclusive",
             Self::Worse => "worse",
         }
     }
@@ -85,19 +85,16 @@ pub(crate) fn run(before: &FilePath, after: &FilePath, margin: f64, say: &Say) -
     }
     let sorted = |run: usize| judge::sort(&stored[run].records);
     let (Some(old), Some(new)) = (sorted(0), sorted(1)) else {
-        return Err(Stop::new(
-            Code::BadInput,
-            "these are records of no experiment",
-        ));
+        return Err(Stop::new(Code::BadInput, "not records of an experiment"));
     };
     let response = old.responses().first().copied().ok_or_else(|| {
-        let why = format!("{} has no trial that tells a figure", before.display());
+        let why = format!("{} has no trial with a result", before.display());
         Stop::new(Code::Inconclusive, why)
     })?;
     let (cells, unmatched) = compared(&old, &new, response, margin);
     let verdict = cells.iter().map(|cell| cell.verdict).max();
     let Some(verdict) = verdict else {
-        let why = "the two runs have no combination in common with three trials of each";
+        let why = "the two runs share no combination with at least three trials each";
         return Err(Stop::new(Code::Inconclusive, why));
     };
     let document = CompareDocument {
@@ -120,10 +117,10 @@ pub(crate) fn run(before: &FilePath, after: &FilePath, margin: f64, say: &Say) -
         Verdict::NotWorse => Ok(()),
         Verdict::CannotTell => Err(Stop::new(
             Code::Inconclusive,
-            "the runs cannot tell whether it got worse",
+            "inconclusive: the runs do not show whether there is a regression",
         )
-        .hint("more repeats, longer trials, or a larger `--margin`")),
-        Verdict::Worse => Err(Stop::new(Code::Regression, "it got worse")),
+        .hint("use more repeats, longer trials, or a larger `--margin`")),
+        Verdict::Worse => Err(Stop::new(Code::Regression, "regression")),
     }
 }
 
@@ -193,7 +190,7 @@ fn middle(response: Response, values: &[f64]) -> f64 {
 
 fn text(document: &CompareDocument) -> String {
     let mut lines = vec![format!(
-        "{} of {} against {}; worse by less than {:.1} % is none",
+        "{} of {} vs {}; regressions below {:.1} % are ignored",
         document.response.word(),
         document.after,
         document.before,

@@ -169,7 +169,10 @@ impl Ends for Lanes {
                 return Err(Stop::new(stop.code, format!("{name}: {}", stop.message)));
             }
             Some((name, None)) => {
-                return Err(Stop::new(Code::Bug, format!("no way to {name} was opened")));
+                return Err(Stop::new(
+                    Code::Bug,
+                    format!("no path to {name} was opened"),
+                ));
             }
         };
         Ok(())
@@ -182,7 +185,7 @@ impl Ends for Lanes {
             None => way.home,
             Some((_, Some(kind))) => address_of_kind(local, remote, kind)?,
             Some((text, None)) => text.parse().map_err(|_| {
-                let why = format!("`{text}` is no address: expected one of the peer, or `@KIND`");
+                let why = format!("`{text}` is not an address: expected a peer address or `@KIND`");
                 Stop::new(Code::BadInput, why)
             })?,
         };

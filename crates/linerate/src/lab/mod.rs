@@ -130,8 +130,7 @@ fn begin(args: &LabRunArgs, state: &FilePath, say: &Say) -> Outcome<()> {
     let folder = out.unwrap_or_else(|| run_folder(state, "lab", created_unix_s, seed));
     let mut run = Run::create(&folder, &header)?;
     say.note(&format!(
-        "seed {seed}; Ctrl-C puts every setting back, and `{}` goes on\n\
-         the run is kept in {}",
+        "seed {seed}; Ctrl-C rolls back all settings, `{}` continues the run\nrun stored in {}",
         resume_command(&folder, &header, &resolver.experiment),
         folder.display()
     ));
@@ -209,7 +208,7 @@ fn say_plan(resolver: &Resolver, header: &Header, say: &Say) -> Outcome<()> {
     let time = trial[0].duration_ns.as_u64().saturating_mul(trials);
     let by_itself = trial[0].workload.ends_by_itself();
     say.note(&format!(
-        "{}: {}\n{} -> {} ({}): {} combinations ({}), each {} times in blocks of random order: {trials} trials{}",
+        "{}: {}\n{} -> {} ({}): {} combinations ({}), {} randomized blocks: {trials} trials{}",
         resolver.experiment.title,
         resolver.experiment.question,
         header.local_nic,
@@ -222,12 +221,12 @@ fn say_plan(resolver: &Resolver, header: &Header, say: &Say) -> Outcome<()> {
             String::new()
         } else {
             let time = linerate_model::units::Nanoseconds::new(time);
-            format!(", {} of moving bytes", seconds_in_words(time))
+            format!(", {} of data transfer", seconds_in_words(time))
         },
     ));
     for level in levels(&resolver.experiment) {
         if let Some(run) = level.run {
-            let words = "another run, not measured again and not interleaved with these";
+            let words = "an earlier run, neither repeated nor interleaved with these";
             say.note(&format!("  {}: {words}: {run}", level.name));
         }
     }
@@ -273,7 +272,7 @@ fn resumable(stop: Stop, folder: &FilePath, header: &Header, experiment: &Experi
         return stop;
     }
     let command = resume_command(folder, header, experiment);
-    stop.hint(format!("`{command}` goes on"))
+    stop.hint(format!("continue with `{command}`"))
 }
 
 /// The command that goes on with a run, with the peers that must be named.
@@ -316,9 +315,7 @@ fn check_named(
     let is_unnamed =
         |peer: &&PeerAddress| matches!(peer, PeerAddress::Exec(_)) && !named.contains(peer);
     if let Some(unnamed) = of_run.iter().find(is_unnamed) {
-        let why = format!(
-            "cannot start `{unnamed}`: the run names it, the command line does not, and a run may come from anybody"
-        );
+        let why = format!("cannot start `{unnamed}`: commands from stored runs are not executed");
         let command = resume_command(folder, header, experiment);
         return Err(Stop::new(Code::Usage, why).hint(format!("if you trust it: `{command}`")));
     }
@@ -342,7 +339,7 @@ fn peer_of(args: &LabRunArgs, experiment: &Experiment) -> Outcome<Option<PeerArg
 
 /// Runs this command again between two hosts of its own.
 fn between_own_hosts(interrupt: &Interrupt, say: &Say) -> Outcome<()> {
-    say.note("no peer is named: two hosts are made in namespaces here, and vanish with the run");
+    say.note("no peer given: using two temporary network namespaces on this host");
     let mut command = again("stage")?;
     linerate_testbed::tie_to_parent(&mut command);
     wait_for(command, "stage", interrupt)
@@ -368,7 +365,7 @@ fn on_stage(experiment: &Experiment, peer: Option<&str>, say: &Say) -> Outcome<(
     if goes_by_tunnel(experiment)
         && let Err(error) = tunnel(&near, &far)
     {
-        say.note(&format!("there is no VXLAN between them: {error}"));
+        say.note(&format!("cannot create a VXLAN between them: {error}"));
     }
     let mut command = again("inside")?;
     command.args(peer);
@@ -417,7 +414,7 @@ fn resume(
         return on_stage(experiment, None, say);
     }
     if judge::is_whole(&stored.records) {
-        say.note("the run came to its end: there is nothing left to do");
+        say.note("the run is complete");
         return show(folder, None, say);
     }
     if has_own_hosts(&stored) && step.is_none() {
@@ -444,10 +441,10 @@ fn resume(
     let path = lanes.home();
     if (&path.local_nic, &path.remote_nic) != (&header.local_nic, &header.remote_nic) {
         let why = format!(
-            "the run went from {} to {}, and the way is from {} to {} now",
+            "the run used {} to {}, but the path is now from {} to {}",
             header.local_nic, header.remote_nic, path.local_nic, path.remote_nic
         );
-        return Err(Stop::new(Code::NotSupported, why).hint("begin another run"));
+        return Err(Stop::new(Code::NotSupported, why).hint("start a new run"));
     }
     let resolver = resolver(experiment.clone(), &lanes);
     let asked = Asked {
@@ -455,7 +452,10 @@ fn resume(
         anyway: true,
     };
     let done = judge::trials_made(&stored.records);
-    say.note(&format!("{} goes on after {done} trials", folder.display()));
+    say.note(&format!(
+        "{} continues after {done} trials",
+        folder.display()
+    ));
     run.add(Record::Resumed {
         unix_s: now_unix_s(),
     })?;
@@ -524,7 +524,7 @@ pub(crate) fn read_run(folder: &FilePath) -> Outcome<(StoredRun, Seen)> {
 pub fn show(folder: &FilePath, page: Option<&FilePath>, say: &Say) -> Outcome<()> {
     let (stored, seen) = read_run(folder)?;
     if stored.torn {
-        say.note("the run was cut off while it was written: its last record is left out");
+        say.note("the run was truncated while being written: its last record is dropped");
     }
     let (experiment, _) = experiment_of(&stored)?;
     let mut document = judge::document(&stored.header, &stored.records)?;
@@ -536,7 +536,7 @@ pub fn show(folder: &FilePath, page: Option<&FilePath>, say: &Say) -> Outcome<()
     }
     if !document.complete {
         say.note(&format!(
-            "the run has not come to its end: `{}` goes on",
+            "the run is incomplete: continue with `{}`",
             resume_command(folder, &stored.header, experiment)
         ));
     }

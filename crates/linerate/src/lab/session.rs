@@ -190,10 +190,11 @@ impl<'a> Session<'a> {
         match (known, &found.peer) {
             (Some(Some(before)), Some(peer)) if before != (local_nic, remote_nic) => {
                 let why = format!(
-                    "the run went to {peer} from {} to {}, and the way is from {local_nic} to {remote_nic} now",
+                    "the run reached {peer} from {} to {}, but the path is now from {local_nic} \
+                     to {remote_nic}",
                     before.0, before.1
                 );
-                Err(Stop::new(Code::NotSupported, why).hint("begin another run"))
+                Err(Stop::new(Code::NotSupported, why).hint("start a new run"))
             }
             (Some(_), _) => Ok(()),
             (None, peer) => {
@@ -360,7 +361,8 @@ impl<'a> Session<'a> {
         let spread = scatter * times;
         let seen = detectable(spread, most as usize, LEVEL, POWER).map_err(wrong)?;
         let words = format!(
-            "trials scatter by {:.2} % here: {most} repeats show {:.2} % of `{name}` four times in five",
+            "trials vary by {:.2} % here: {most} repeats detect an effect of {:.2} % of `{name}` \
+             with 80 % power",
             scatter * 100.0,
             seen * 100.0
         );
@@ -370,12 +372,11 @@ impl<'a> Session<'a> {
         }
         let enough = blocks_for(effect.0, spread, most as usize, LEVEL, POWER).map_err(wrong)?;
         let hint = enough.map_or_else(
-            || "longer trials scatter less: `--time`".to_owned(),
-            |enough| format!("`--repeats {enough}` would do, or longer trials: `--time`"),
+            || "use longer trials (`--time`)".to_owned(),
+            |enough| format!("use `--repeats {enough}` or longer trials (`--time`)"),
         );
-        let why = format!("{words}, and {effect} is what matters");
-        Err(Stop::new(Code::Inconclusive, why)
-            .hint(format!("{hint}; `--force` runs it all the same")))
+        let why = format!("{words}, but the smallest effect of interest is {effect}");
+        Err(Stop::new(Code::Inconclusive, why).hint(format!("{hint}, or run it with `--force`")))
     }
 
     /// Runs what is left of the blocks.
@@ -390,7 +391,7 @@ impl<'a> Session<'a> {
         }
         if design.until.is_some() && !self.is_certain(laid) {
             self.say.note(&format!(
-                "after {most} repeats not every effect is known as exactly as was asked for"
+                "after {most} repeats not every effect has the requested precision"
             ));
         }
         Ok(())
@@ -426,8 +427,8 @@ impl<'a> Session<'a> {
                     board.add(&cell, response, value);
                     in_words(response, value)
                 }
-                Ok(None) => "nothing moved".to_owned(),
-                Err(why) => format!("cannot be had: {why}"),
+                Ok(None) => "no data moved".to_owned(),
+                Err(why) => format!("not possible: {why}"),
             };
             bar.step(&format!("{names}: {told}"));
             bar.show(|room| board.lines(room));

@@ -59,11 +59,11 @@ pub(super) fn text(document: &LabDocument) -> String {
         lines.push(format!("flags: {}", flags.join("; ")));
     }
     if let Some(why) = &document.stopped {
-        lines.push(format!("the run stopped before its end: {why}"));
+        lines.push(format!("the run stopped early: {why}"));
     }
     match document.restored {
-        Some(true) => lines.push("every setting is as it was found".to_owned()),
-        Some(false) => lines.push("NOT every setting is as it was found".to_owned()),
+        Some(true) => lines.push("all settings were restored to the baseline".to_owned()),
+        Some(false) => lines.push("NOT all settings were restored to the baseline".to_owned()),
         None => {}
     }
     if let Some(page) = &document.report {
@@ -130,10 +130,7 @@ fn means(lines: &mut Vec<String>, document: &LabDocument, response: &ResponseDoc
     let columns = differing(document, &response.cells.iter().map(|cell| &cell.levels));
     let names = columns.iter().map(|at| document.factors[*at].name.clone());
     let mut head: Vec<String> = names.collect();
-    head.extend([
-        response.response.word().to_owned(),
-        "least to most".to_owned(),
-    ]);
+    head.extend([response.response.word().to_owned(), "min to max".to_owned()]);
     let bounded = response.cells.iter().any(|cell| cell.ceiling.is_some());
     if bounded {
         head.push("of the ceiling".to_owned());
@@ -159,7 +156,7 @@ fn effects(lines: &mut Vec<String>, response: &ResponseDocument) {
     if response.effects.is_empty() {
         let why = response.left_out.clone();
         lines.push(
-            why.unwrap_or_else(|| "no effect can be told: it takes three whole blocks".to_owned()),
+            why.unwrap_or_else(|| "no effects: three complete blocks are required".to_owned()),
         );
         return;
     }
@@ -167,14 +164,14 @@ fn effects(lines: &mut Vec<String>, response: &ResponseDocument) {
     let mut rows = vec![vec![
         format!("effect on {}", response.response.word()),
         "change".to_owned(),
-        "95 % interval".to_owned(),
+        "95 % CI".to_owned(),
         String::new(),
     ]];
     for effect in &response.effects {
         let mut verdict = effect.verdict(response.more_is_better).to_owned();
         if !effect.shown {
             let seen = effect.smallest_detectable * 100.0;
-            verdict = format!("{verdict}; {seen:.1} % would have been");
+            verdict = format!("{verdict} (minimum detectable effect {seen:.1} %)");
         }
         rows.push(vec![
             effect.in_words(),
@@ -198,7 +195,7 @@ fn difference(lines: &mut Vec<String>, document: &LabDocument, found: &Differenc
     let names = columns.iter().map(|at| document.factors[*at].name.clone());
     let mut head: Vec<String> = names.collect();
     head.extend([&found.of, &found.less].map(|level| format!("{} {level}", found.factor)));
-    head.extend(["difference", "95 % interval", "blocks"].map(str::to_owned));
+    head.extend(["difference", "95 % CI", "blocks"].map(str::to_owned));
     let mut rows = vec![head];
     for cell in &found.cells {
         let levels = columns.iter().filter_map(|at| cell.levels.get(*at));
@@ -222,7 +219,7 @@ fn checks(lines: &mut Vec<String>, document: &LabDocument, response: &ResponseDo
         && drift.steady
     {
         lines.push(format!(
-            "drift: {:+.2} % from each block to the next; it is in all combinations alike",
+            "drift: {:+.2} % per block, in all combinations",
             drift.relative_per_block * 100.0
         ));
     }
@@ -242,7 +239,7 @@ fn checks(lines: &mut Vec<String>, document: &LabDocument, response: &ResponseDo
             String::new()
         };
         lines.push(format!(
-            "far from the others: {}{more} (kept in the figures)",
+            "outliers: {}{more} (kept in the figures)",
             named.join("; ")
         ));
     }
@@ -273,7 +270,7 @@ fn published(lines: &mut Vec<String>, document: &LabDocument) {
             lines.push(format!("  more of {}: {ELSEWHERE}", kinds(&left)));
         }
         if !others.is_empty() {
-            let words = "of combinations that this run has not";
+            let words = "for combinations not in this run";
             lines.push(format!("  {} more {words}", others.len()));
         }
     }
@@ -341,7 +338,7 @@ mod tests {
         assert!((100..200).contains(&lines), "{lines} lines");
         for words in [
             "cpu, user-local, user-peer, system-local, system-peer: on the page (`linerate report RUN`)",
-            "difference: work yes less work no, real seconds for each GB",
+            "difference: work yes minus work no, wall-clock seconds per GB",
             "more of cpu (40), user-local (40), user-peer (40), system-local (40), system-peer (40), difference (20): on",
         ] {
             assert!(text.contains(words), "{words}\n{text}");

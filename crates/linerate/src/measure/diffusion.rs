@@ -35,7 +35,8 @@ pub(super) fn run(args: &MeasureDiffusion, state: &FilePath, say: &Say) -> Outco
     let mut requirements = Requirements::new(&args.until.require);
     let (sample, overhead, repeats) = if let Some(pairs) = args.overhead {
         say.note(&format!(
-            "{what} a trial, {pairs} times with the work and {pairs} times without; Ctrl-C stops it"
+            "{what} per trial, {pairs} trials with and {pairs} without the computation; Ctrl-C \
+             stops it"
         ));
         let trials = overhead::measure(&spec, pairs, args.seed, |spec, number| {
             say.note(&format!("trial {number} of {}", 2 * pairs));
@@ -62,7 +63,7 @@ pub(super) fn run(args: &MeasureDiffusion, state: &FilePath, say: &Say) -> Outco
     };
     if let Some(folder) = &args.pictures {
         picture::write(folder, pictures(&measured.sample))?;
-        say.note(&format!("pictures are in {}", folder.display()));
+        say.note(&format!("images written to {}", folder.display()));
     }
     let shown = show(&measured, repeats.as_ref(), requirements.judge(), say);
     path.peer.leave()?;
@@ -76,9 +77,9 @@ pub(super) fn judge(sample: &Sample) -> Outcome<()> {
     }
     Err(Stop::new(
         Code::FailedRestored,
-        "the two ends do not hold the same grid: memory, a device or something on the way changes data",
+        "the grids of the two ends differ: memory, a device or the path corrupts data",
     )
-    .hint("`--data-check` tells the first byte that is wrong"))
+    .hint("`--data-check` shows the first wrong byte"))
 }
 
 /// The keys of the document that only this workload has.
@@ -132,17 +133,17 @@ pub(super) fn text(lines: &mut Vec<String>, measured: &Measured<'_>) {
     let repetitions = repetitions(sample).unwrap_or(0);
     let side = diffusion.side();
     lines.push(format!(
-        "grid      {side} x {side} doubles in {}, {repetitions} times there and back, {}",
+        "grid      {side} x {side} doubles in {}, {repetitions} round trips, {}",
         diffusion.bytes,
         if diffusion.work {
-            "a step each time"
+            "one step each"
         } else {
-            "no work"
+            "no computation"
         },
     ));
     lines.push(format!(
-        "          {:>9} {:>9} {:>9} {:>9}   (seconds; at work: on the grid itself)",
-        "real", "user", "sys", "at work"
+        "          {:>9} {:>9} {:>9} {:>9}   (seconds; compute: on the grid itself)",
+        "real", "user", "sys", "compute"
     ));
     let rows = [(End::Local, &found.local), (End::Remote, &found.remote)];
     for (name, end) in rows {
@@ -158,7 +159,7 @@ pub(super) fn text(lines: &mut Vec<String>, measured: &Measured<'_>) {
         ));
     }
     let rate = found.rate().map_or_else(
-        || "not known".to_owned(),
+        || "unknown".to_owned(),
         |rate| format!("{:.3} GB/s", rate.as_f64() / 8e9),
     );
     lines.push(format!(
@@ -168,10 +169,10 @@ pub(super) fn text(lines: &mut Vec<String>, measured: &Measured<'_>) {
     ));
     lines.push(match (found.is_same(), found.local.checksums.first()) {
         (Some(true), Some((_, checksum))) => {
-            format!("same grid yes, at both ends of every pair: {checksum}")
+            format!("same grid yes, on both ends of every pair: {checksum}")
         }
-        (Some(true) | None, _) => "same grid not known: an end does not tell".to_owned(),
-        (Some(false), _) => "same grid NO: the two ends of a pair hold different ones".to_owned(),
+        (Some(true) | None, _) => "same grid unknown: one end does not report it".to_owned(),
+        (Some(false), _) => "same grid NO: the grids of a pair differ".to_owned(),
     });
     if let Some(overhead) = &measured.overhead {
         overhead.text(lines);

@@ -277,7 +277,7 @@ pub(super) fn document<'a>(
         ceiling: json!({
             "bit_per_s": measured.ceiling().map(|ceiling| ceiling.bit_per_s.as_f64()),
             "share": measured.reached().map(Ratio::as_f64),
-            "reason": measured.ceiling().map_or("no bound could be computed", |one| &one.reason),
+            "reason": measured.ceiling().map_or("no bound can be computed", |one| &one.reason),
         }),
         limit: json!({
             "what": measured.limit.as_ref().map_or("not determined".to_owned(), |l| l.what.to_string()),

@@ -98,7 +98,7 @@ struct Ladder {
 /// Carries out `measure stream --ladder`.
 pub(super) fn run(args: &MeasureStream, state: &FilePath, say: &Say) -> Outcome<()> {
     let Some(peer) = args.peer.peer() else {
-        return Err(Stop::new(Code::Usage, "`--ladder` needs a peer of ours"));
+        return Err(Stop::new(Code::Usage, "`--ladder` needs a linerate peer"));
     };
     let mut asked = trial_spec::stream(&args.stream, args.bytes, TIME)?;
     let interrupt = Interrupt::listen()?;
@@ -135,9 +135,9 @@ pub(super) fn run(args: &MeasureStream, state: &FilePath, say: &Say) -> Outcome<
     match enough {
         Enough::Certain(asked, _) if !are_certain(&rungs, asked) => Err(Stop::new(
             Code::Inconclusive,
-            "not every ratio is as certain as was asked for when the time was over",
+            "`--max-time` expired before every ratio reached the requested precision",
         )
-        .hint("give more time with `--max-time`, or longer trials with `--time`")),
+        .hint("raise `--max-time`, or use longer trials with `--time`")),
         _ => Ok(()),
     }
 }
@@ -169,18 +169,18 @@ impl Ladder {
                 let time = Nanoseconds::new(each.as_u64().saturating_mul(trials));
                 let rounds = rounds_in_words(rounds);
                 format!(
-                    "{rounds} in random order, {most}{} in all",
+                    "{rounds} in random order, {most}{} in total",
                     seconds_in_words(time)
                 )
             }
             Enough::Certain(asked, _) => format!(
-                "rounds in random order until each ratio is known to {:.2} %",
+                "rounds in random order until each ratio is within +-{:.2} %",
                 asked * 100.0
             ),
         };
         say.note(&format!(
-            "measuring the ladder of copies over {} to {} ({peer}): {ways} ways, {whole} (trials of \
-             {most}{}), seed {}; Ctrl-C stops it and keeps what came so far",
+            "measuring the copy ladder over {} to {} ({peer}): {ways} modes, {whole} (trials of \
+             {most}{}), seed {}; Ctrl-C stops and keeps the results so far",
             path.local_nic,
             path.address,
             seconds_in_words(each),
@@ -239,7 +239,7 @@ impl Ladder {
                 let trial = self.kept(path, round, way, sample);
                 let rate = trial.rate_bit_per_s.and_then(BitRate::from_f64);
                 self.trials.push(trial);
-                rate.map_or_else(|| "rate not known".to_owned(), |rate| rate.to_string())
+                rate.map_or_else(|| "rate unknown".to_owned(), |rate| rate.to_string())
             }
             Err(stop) if is_refusal(&stop) => {
                 let told = format!("refused: {}", stop.message);

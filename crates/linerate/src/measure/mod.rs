@@ -108,12 +108,12 @@ fn stream(args: &MeasureStream, state: &FilePath, telling: Telling<'_>) -> Outco
     let asked = trial_spec::measure_stream(args)?;
     if args.ladder.ladder {
         if telling.as_iperf3 {
-            return usage("`--ladder` is no test of iperf3's: it can be printed as text or json");
+            return usage("`--ladder` supports only text and json");
         }
         return ladder::run(args, state, telling.say);
     }
     if telling.as_iperf3 && (asked.verbs.is_some() || args.preload.is_some()) {
-        return usage("iperf3 knows no verbs: they can be printed as text or json");
+        return usage("verbs support only text and json");
     }
     if let Some(preload) = args.preload {
         return crate::preload::stream(args, &asked, preload, state, telling.say);
@@ -201,7 +201,7 @@ fn announced(path: &Path, spec: &TrialSpec, peer: &PeerArgs) -> String {
         path.address,
         peer.peer,
         if spec.workload.ends_by_itself() {
-            "as long as it takes, at most "
+            "until done, at most "
         } else {
             ""
         },
@@ -240,9 +240,9 @@ fn show(
     }
     Err(Stop::new(
         Code::Inconclusive,
-        "the result is not as certain as was asked for when the time was over",
+        "`--max-time` expired before the result reached the requested precision",
     )
-    .hint("give more time with `--max-time`, or longer trials with `--time`"))
+    .hint("raise `--max-time`, or use longer trials with `--time`"))
 }
 
 /// A measurement against an iperf3 server.
@@ -312,17 +312,13 @@ fn address_of(text: &str, port: u16) -> Outcome<SocketAddr> {
             host,
             given
                 .parse()
-                .map_err(|_| bad("the port is a number from 1 to 65535".to_owned()))?,
+                .map_err(|_| bad("the port must be 1 to 65535".to_owned()))?,
         ),
         None => (text, port),
     };
     let found = (host, port).to_socket_addrs();
     let mut found = found.map_err(|error| {
-        Stop::new(
-            Code::PeerUnreachable,
-            format!("cannot find the address of `{host}`"),
-        )
-        .because(error)
+        Stop::new(Code::PeerUnreachable, format!("cannot resolve `{host}`")).because(error)
     })?;
     found
         .next()
@@ -354,7 +350,7 @@ fn load(args: &MeasureHttp, say: &Say) -> Outcome<()> {
     if args.trial.reverse || args.trial.bidir {
         return Err(Stop::new(
             Code::Usage,
-            "a server of others does not ask: `--reverse` and `--bidir` need a peer of ours",
+            "`--reverse` and `--bidir` need a linerate peer",
         ));
     }
     let (target, path) =

@@ -49,7 +49,7 @@ impl Repeats {
             self.trials,
             match self.asked {
                 Some(asked) if !self.is_certain() => {
-                    format!(": not within the {:.2} % asked for", asked * 100.0)
+                    format!(": not within the requested {:.2} %", asked * 100.0)
                 }
                 _ => String::new(),
             }

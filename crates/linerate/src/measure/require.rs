@@ -102,7 +102,7 @@ impl Judged {
         let verdict = match self.verdict {
             Verdict::Kept => "kept",
             Verdict::Broken => "BROKEN",
-            Verdict::CannotTell => "cannot tell",
+            Verdict::CannotTell => "inconclusive",
         };
         let words = |value| in_words(self.response, value);
         match (self.median, self.low, self.high) {
@@ -113,7 +113,10 @@ impl Judged {
                 words(low),
                 words(high)
             ),
-            _ => format!("{}: {verdict}, the trials do not tell it", self.requirement),
+            _ => format!(
+                "{}: {verdict}, the trials do not report it",
+                self.requirement
+            ),
         }
     }
 }
@@ -130,15 +133,9 @@ pub(super) fn outcome(judged: &[Judged]) -> Outcome<()> {
         }
         Err(Stop::new(code, format!("{what}: {}", names.join(", "))))
     };
-    stop(Verdict::Broken, Code::Regression, "not kept")?;
-    stop(
-        Verdict::CannotTell,
-        Code::Inconclusive,
-        "the trials cannot tell whether it is kept",
-    )
-    .map_err(|stop| {
-        stop.hint("longer trials scatter less: `--time`; `--until-ci` makes more of them")
-    })
+    stop(Verdict::Broken, Code::Regression, "violated")?;
+    stop(Verdict::CannotTell, Code::Inconclusive, "inconclusive")
+        .map_err(|stop| stop.hint("use longer trials (`--time`) or more of them (`--until-ci`)"))
 }
 
 #[cfg(test)]

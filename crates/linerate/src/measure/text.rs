@@ -69,7 +69,7 @@ pub(super) fn text(
     if let Some(limit) = &measured.limit {
         lines.push(format!("limit     {}", limit.what));
         if limit.what == LimitKind::NotDetermined {
-            lines.push("          no figure passed its threshold:".to_owned());
+            lines.push("          no figure exceeded its threshold:".to_owned());
         }
         for evidence in &limit.evidence {
             let (what, value, path) = (&evidence.what, &evidence.value, &evidence.path);
@@ -92,7 +92,7 @@ pub(super) fn text(
 }
 
 fn rate(rate: Option<BitRate>) -> String {
-    rate.map_or_else(|| "not known".to_owned(), |rate| rate.to_string())
+    rate.map_or_else(|| "unknown".to_owned(), |rate| rate.to_string())
 }
 
 fn bulk(lines: &mut Vec<String>, measured: &Measured<'_>) {
@@ -125,8 +125,8 @@ fn bulk(lines: &mut Vec<String>, measured: &Measured<'_>) {
             .as_secs_f64()
             .max(f64::MIN_POSITIVE);
         lines.push(format!(
-            "datagrams {} a second; {sent} sent, {} received, {} lost ({:.3} %), {} reordered, {} twice, \
-             jitter {}",
+            "datagrams {} per second; {sent} sent, {} received, {} lost ({:.3} %), {} reordered, \
+             {} duplicates, jitter {}",
             per_second(real(all.count) / seconds),
             all.count,
             all.lost,
@@ -154,7 +154,7 @@ fn flow_table(lines: &mut Vec<String>, measured: &Measured<'_>) {
         if let (Some(low), Some(high)) = (rates.first(), rates.last()) {
             let middle = rates[rates.len() / 2];
             lines.push(format!(
-                "flows     slowest {low}, middle {middle}, fastest {high}"
+                "flows     slowest {low}, median {middle}, fastest {high}"
             ));
         }
         return;
@@ -228,16 +228,16 @@ fn operations(lines: &mut Vec<String>, measured: &Measured<'_>) {
             Workload::Transfer(_) | Workload::Diffusion(_) => "cycles",
             _ => "requests",
         };
-        let moved = measured
-            .rate
-            .map_or_else(String::new, |rate| format!(", {rate} both ways together"));
+        let moved = measured.rate.map_or_else(String::new, |rate| {
+            format!(", {rate} both directions combined")
+        });
         lines.push(format!(
-            "{what:<9} {} a second   ({done} in {:.1} s on {}{}{}{moved})",
+            "{what:<9} {} per second   ({done} in {:.1} s on {}{}{}{moved})",
             ops_per_s(sample).map_or_else(|| "?".to_owned(), per_second),
             sample.local.elapsed_ns.as_secs_f64(),
             count(u64::from(sample.spec.flows), "connection"),
             bad(failed, "FAILED"),
-            bad(unanswered, "NOT ANSWERED"),
+            bad(unanswered, "UNANSWERED"),
         ));
         if let Some(all) = whole_latency(sample, |operations| Some(&operations.latency)) {
             lines.push(format!("latency   {}", latency(&all)));
@@ -245,7 +245,7 @@ fn operations(lines: &mut Vec<String>, measured: &Measured<'_>) {
         }
         if let Some(service) = whole_latency(sample, |operations| operations.service.as_ref()) {
             lines.push(format!(
-                "closed    {} (from when each was really sent: what a closed loop would have said)",
+                "closed    {} (closed loop: from the actual send time)",
                 latency(&service)
             ));
         }
@@ -316,7 +316,7 @@ fn per_thread(lines: &mut Vec<String>, measured: &Measured<'_>) {
             .iter()
             .map(|done| per_second(real(*done) / seconds))
             .collect();
-        lines.push(format!("threads   {} a second", each.join(", ")));
+        lines.push(format!("threads   {} per second", each.join(", ")));
     }
 }
 
@@ -350,7 +350,7 @@ fn sizes(lines: &mut Vec<String>, measured: &Measured<'_>) {
 fn fit(lines: &mut Vec<String>, judgement: &Judgement) {
     let line = &judgement.line;
     lines.push(format!(
-        "fit       {} + bytes / {}   (latency of an empty message, rate of its bytes)",
+        "fit       {} + bytes / {}   (base latency, bandwidth)",
         time(line.latency_ns),
         line.rate()
             .map_or_else(|| "?".to_owned(), |rate| rate.to_string()),
@@ -375,13 +375,13 @@ fn fit(lines: &mut Vec<String>, judgement: &Judgement) {
     }
     for dip in &judgement.dips {
         lines.push(format!(
-            "dip       {} goes at {}, its neighbours let expect {}",
+            "dip       {} at {}, neighboring sizes predict {}",
             dip.bytes, dip.rate, dip.expected
         ));
     }
     match &judgement.hops {
         Known::Value(hops) => lines.push(format!("hops      {hops}")),
-        Known::Unknown(gap) => lines.push(format!("hops      not known: {}", gap.reason)),
+        Known::Unknown(gap) => lines.push(format!("hops      unknown: {}", gap.reason)),
     }
 }
 
@@ -433,7 +433,7 @@ fn picture(lines: &mut Vec<String>, measured: &Measured<'_>) {
         if bulk {
             rate(BitRate::from_f64(value))
         } else {
-            format!("{} a second", per_second(value))
+            format!("{} per second", per_second(value))
         }
     };
     let rates: Vec<f64> = points.iter().map(|(_, rate)| *rate).collect();
@@ -535,9 +535,9 @@ fn cpu(lines: &mut Vec<String>, measured: &Measured<'_>, document: &MeasureDocum
             each => {
                 let each = number(each, |s| time(s * 1e9));
                 if bulk {
-                    format!("{}, {each} of CPU a message", per_gb())
+                    format!("{}, {each} CPU per message", per_gb())
                 } else {
-                    format!("{each} of CPU each")
+                    format!("{each} CPU each")
                 }
             }
         };
@@ -565,11 +565,11 @@ fn profile(lines: &mut Vec<String>, measured: &Measured<'_>) {
     for (end, side) in sides {
         let Some(profile) = side.profile.value() else {
             let why = side.profile.gap().map_or("", |gap| gap.reason.as_str());
-            lines.push(format!("profile   {end}: none: {why}"));
+            lines.push(format!("perf      {end}: none: {why}"));
             continue;
         };
         lines.push(format!(
-            "profile   {end}: {} samples of {}, {} lost, of {}",
+            "perf      {end}: {} samples of {}, {} lost, scope: {}",
             profile.samples, profile.event, profile.lost, profile.scope
         ));
         for gap in &profile.gaps {

@@ -62,7 +62,7 @@ impl FromStr for PeerAddress {
         }
         if text.starts_with("tls://") {
             return Err(
-                "`tls://` peers are not built yet: use ssh, `exec:` or `netns:`".to_owned(),
+                "`tls://` peers are not supported: use ssh, `exec:` or `netns:`".to_owned(),
             );
         }
         let rest = text.strip_prefix("ssh://").unwrap_or(text);
@@ -91,7 +91,7 @@ fn parse_ssh(rest: &str) -> Result<PeerAddress, String> {
     let port = match port.map(str::parse::<u16>) {
         None => None,
         Some(Ok(port)) => Some(port),
-        Some(Err(_)) => return Err("the port is a number from 1 to 65535".to_owned()),
+        Some(Err(_)) => return Err("the port must be 1 to 65535".to_owned()),
     };
     // What ssh(1) itself refuses since OpenSSH 9.6: a `ProxyCommand` or `Match exec` of its configuration hands names to a
     // shell (CVE-2023-51385). A user may be `DOMAIN\user`.

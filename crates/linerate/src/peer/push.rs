@@ -58,7 +58,7 @@ fn script() -> String {
 
 /// The file of the program that runs, also when another has taken its name since, and its SHA-256.
 fn own_program() -> Outcome<(File, String)> {
-    let reading = |error| Stop::io("read this program's own file", error);
+    let reading = |error| Stop::io("read the file of this program", error);
     let mut program = File::open("/proc/self/exe").map_err(reading)?;
     let input = program.try_clone().map_err(reading)?;
     let output = Command::new("sha256sum")
@@ -100,26 +100,23 @@ fn refused(destination: &str, answer: &str) -> Stop {
             &format!("{folder} belongs to another user"),
         )
         .hint(format!(
-            "`sudo chown USER {folder}` there, and remove what ~/{FOLDER} holds"
+            "run `sudo chown USER {folder}` there and empty ~/{FOLDER}"
         )),
         "writable" => stop(
             Code::PermissionMissing,
-            &format!("others may write to {folder}"),
+            &format!("{folder} is writable by other users"),
         )
         .hint(format!(
-            "`chmod go-w {folder}` there, and remove what ~/{FOLDER} holds"
+            "run `chmod go-w {folder}` there and empty ~/{FOLDER}"
         )),
         "no-sha256sum" => stop(
             Code::NotSupported,
-            "it has no `sha256sum` to verify the copy",
+            "no `sha256sum` there to verify the copy",
         )
         .hint("install coreutils there, or linerate itself"),
-        "damaged" => stop(
-            Code::PeerUnreachable,
-            "the checksum of what arrived is another one",
-        )
-        .hint("run the command again"),
-        _ => stop(Code::PeerUnreachable, "its answer is none of linerate's"),
+        "damaged" => stop(Code::PeerUnreachable, "checksum mismatch after the copy")
+            .hint("run the command again"),
+        _ => stop(Code::PeerUnreachable, "unexpected response"),
     }
 }
 
@@ -191,7 +188,7 @@ impl<'a> FarScript<'a> {
         let _ = end_within(&mut self.child, FAREWELL);
         let why = self.stderr.text();
         let why = if why.is_empty() {
-            "the connection ended early"
+            "the connection closed early"
         } else {
             &why
         };

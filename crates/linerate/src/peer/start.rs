@@ -41,8 +41,9 @@ pub(crate) fn program_command(
     if push && !matches!(address, PeerAddress::Ssh { .. }) {
         return Err(push_is_for_ssh());
     }
-    let own =
-        || std::env::current_exe().map_err(|error| Stop::io("find this program's own file", error));
+    let own = || {
+        std::env::current_exe().map_err(|error| Stop::io("find the path of this program", error))
+    };
     match address {
         PeerAddress::Local => {
             let mut command = Command::new(own()?);
@@ -51,7 +52,7 @@ pub(crate) fn program_command(
         }
         PeerAddress::Exec(_) => Err(Stop::new(
             Code::NotSupported,
-            "an `exec:` peer has no other command than its agent's",
+            "an `exec:` peer can only run the agent",
         )),
         PeerAddress::Netns(name) => {
             let namespace = open_namespace(name)?;
@@ -76,19 +77,19 @@ pub(crate) fn program_command(
 }
 
 fn push_is_for_ssh() -> Stop {
-    Stop::new(Code::Usage, "`--push` is for ssh peers only")
+    Stop::new(Code::Usage, "`--push` works with ssh peers only")
 }
 
 pub(super) fn ssh(destination: &str, port: Option<u16>) -> Outcome<Command> {
     let program = find_program("ssh", "").map_err(|error| match error.kind() {
         ErrorKind::NotFound => Stop::new(
             Code::NotSupported,
-            "cannot start `ssh`: it is not installed here",
+            "cannot start `ssh`: it is not installed",
         )
-        .hint("`apt-get install openssh-client`, or use an `exec:` peer"),
+        .hint("install openssh-client, or use an `exec:` peer"),
         _ => Stop::new(Code::BadInput, "cannot start `ssh` as root")
             .because(error)
-            .hint("take that folder out of PATH"),
+            .hint("remove that directory from PATH"),
     })?;
     let mut command = Command::new(program);
     command.args([
@@ -119,8 +120,7 @@ fn open_namespace(name: &str) -> Outcome<Netns> {
                 ErrorKind::PermissionDenied => Code::PermissionMissing,
                 _ => Code::PeerUnreachable,
             };
-            Stop::new(code, error.to_string())
-                .hint("`ip netns list` shows the namespaces there are")
+            Stop::new(code, error.to_string()).hint("`ip netns list` lists the namespaces")
         }
     })
 }

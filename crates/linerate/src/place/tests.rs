@@ -112,7 +112,7 @@ fn every_word_reads_back_as_it_is_written_and_others_say_what_is_expected() {
     ] {
         let error = word.parse::<Where>().expect_err(word).to_string();
         assert!(
-            error.starts_with(&format!("`{word}` is no placement: ")),
+            error.starts_with(&format!("`{word}` is not a placement: ")),
             "{error}"
         );
     }
@@ -143,7 +143,7 @@ fn near_and_far_are_the_nodes_of_the_interface_and_the_other() {
     let error = asked
         .with("free", "bind:0,7", resolve_memory)
         .expect_err("no node 7");
-    assert!(error.to_string().contains("no node 7"), "{error}");
+    assert!(error.to_string().contains("no NUMA node 7"), "{error}");
 }
 
 #[test]
@@ -207,7 +207,7 @@ fn on_one_node_everything_is_near_and_nothing_far() {
     let asked = Asked::of(&host, "near0");
     assert_eq!(asked.cpus("near", 1), "0-1");
     assert_eq!(asked.memory("near"), MemoryPolicy::Bind(vec![NodeId(0)]));
-    assert!(asked.refusal("far").contains("one NUMA node"));
+    assert!(asked.refusal("far").contains("a single NUMA node"));
 }
 
 #[test]
@@ -287,7 +287,7 @@ fn both_ends_words_become_one_placement() {
         (CpuSet::empty(), set("4-7"))
     );
     let error = both(Direction::Bidirectional, "near", "cpu:1").expect_err("other numbers");
-    assert!(error.to_string().contains("placed alike"), "{error}");
+    assert!(error.to_string().contains("same placement"), "{error}");
     assert!(
         both(Direction::Forward, "by-rx-cpu", "free")
             .expect("fine")

@@ -48,7 +48,7 @@ impl Default for MemoryWhere {
 
 /// A word that is none of those that are known.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` is no {what}: {why}")]
+#[error("`{text}` is not a {what}: {why}")]
 pub struct WordError {
     text: String,
     what: &'static str,
@@ -80,14 +80,14 @@ impl FromStr for Where {
             ("node", number) => {
                 let number = number.parse();
                 Self::Node(NodeId(number.map_err(|_| {
-                    wrong("after `node:` stands a number, as in `node:1`".to_owned())
+                    wrong("expected a number after `node:`, such as `node:1`".to_owned())
                 })?))
             }
             ("cpu", list) => {
                 let cpus: CpuSet = list.parse().map_err(|error| wrong(format!("{error}")))?;
                 if cpus.is_empty() {
                     return Err(wrong(
-                        "after `cpu:` stands a list, as in `cpu:0-3,8`".to_owned(),
+                        "expected a CPU list after `cpu:`, such as `cpu:0-3,8`".to_owned(),
                     ));
                 }
                 Self::Cpus(cpus)
@@ -124,7 +124,7 @@ impl FromStr for MemoryWhere {
             let nodes: Result<BTreeSet<NodeId>, _> = numbers.collect();
             let nodes = nodes.map_err(|_| {
                 wrong(format!(
-                    "after `{word}:` stand numbers of nodes, as in `{word}:0`"
+                    "expected node numbers after `{word}:`, such as `{word}:0`"
                 ))
             })?;
             Ok(nodes.into_iter().collect::<Vec<_>>())
@@ -138,7 +138,7 @@ impl FromStr for MemoryWhere {
             ("interleave", _) => Self::Policy(MemoryPolicy::Interleave(nodes()?)),
             ("preferred", _) => match nodes()?[..] {
                 [node] => Self::Policy(MemoryPolicy::Preferred(node)),
-                _ => return Err(wrong("only one node can be preferred".to_owned())),
+                _ => return Err(wrong("`preferred` takes a single node".to_owned())),
             },
             _ => return Err(wrong(format!("expected {MEMORY}"))),
         })

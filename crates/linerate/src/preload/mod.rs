@@ -70,20 +70,20 @@ pub fn stream(
     say: &Say,
 ) -> Outcome<()> {
     let Some(peer) = args.peer.peer() else {
-        let why = "`--preload` needs linerate at the other end: a PEER, not `--iperf3`";
+        let why = "`--preload` needs a linerate PEER, not `--iperf3`";
         return Err(Stop::new(Code::Usage, why));
     };
     check(asked)?;
     if matches!(peer.peer, PeerAddress::Exec(_)) {
         let why =
-            "`exec:` names the command of an agent, and `--preload` starts another program there";
-        return Err(Stop::new(Code::NotSupported, why).hint("name the peer by ssh or netns"));
+            "`--preload` does not work with `exec:` peers: it must start another program there";
+        return Err(Stop::new(Code::NotSupported, why).hint("use an ssh or netns peer"));
     }
     let interrupt = Interrupt::listen()?;
     let path = open_path(&peer, state, &interrupt)?;
     let address = SocketAddr::new(path.address, path.port.unwrap_or(0));
     say.note(&format!(
-        "measuring stream to {} ({}), {} by plain TCP, then as long by rsocket; Ctrl-C stops it",
+        "measuring stream to {} ({}), {} each over plain TCP and rsocket; Ctrl-C stops it",
         path.address, peer.peer, asked.duration_ns
     ));
     let trial = |preload: Option<PreloadArg>| {
@@ -130,8 +130,8 @@ fn check(asked: &TrialSpec) -> Outcome<()> {
     if *asked == plain {
         return Ok(());
     }
-    let why = "with `--preload` a stream goes forward by plain blocking calls: of its options only `--time`, \
-               `--flows`, `--buffer`, `--address` and `--port` mean anything";
+    let why = "`--preload` streams forward with plain blocking calls: only `--time`, `--flows`, \
+        `--buffer`, `--address` and `--port` apply";
     Err(Stop::new(Code::Usage, why))
 }
 
@@ -201,10 +201,10 @@ impl Ends<'_> {
         let near = near.carried(limit, self.interrupt)?;
         let far = far.carried(limit, self.interrupt)?;
         if self.preload.is_some() && (near.by_kernel || far.by_kernel) {
-            let why = "librspreload fell back to the kernel's TCP: no RDMA device of both ends reaches the other \
-                       at this address, or the module rdma_ucm is missing";
+            let why = "librspreload fell back to kernel TCP: no RDMA path between the ends at \
+                this address, or the module rdma_ucm is not loaded";
             return Err(Stop::new(Code::NotSupported, why)
-                .hint("`linerate testbed rxe` can give a host a device; `rping` shows whether rdma_cm connects"));
+                .hint("create a device with `linerate testbed rxe`; check rdma_cm with `rping`"));
         }
         Ok((near, far))
     }
@@ -254,7 +254,7 @@ impl Mover {
             let _ = input.write_all(&line);
         }
         let name = match role {
-            Role::Receives => format!("the peer {at} says: "),
+            Role::Receives => format!("the peer {at} reports: "),
             Role::Sends => String::new(),
         };
         Ok(Self {
@@ -309,7 +309,7 @@ impl Mover {
 
     fn nonsense(&self) -> Stop {
         let why = format!(
-            "{}something that is not a mover's: both ends must be the same version of linerate",
+            "{}an invalid message: both ends must run the same version of linerate",
             self.name
         );
         Stop::new(Code::PeerUnreachable, why)

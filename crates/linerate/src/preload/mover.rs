@@ -57,9 +57,8 @@ pub fn run(args: &MoverArgs, say: &Say) -> Outcome<()> {
         .take(TASK_BYTES_MAX)
         .read_line(&mut line)
         .map_err(|error| Stop::io("read the task", error))?;
-    let task: Task = serde_json::from_str(&line).map_err(|error| {
-        Stop::new(Code::BadInput, "the task of a mover makes no sense").because(error)
-    })?;
+    let task: Task = serde_json::from_str(&line)
+        .map_err(|error| Stop::new(Code::BadInput, "invalid task for a mover").because(error))?;
     end_with_input()?;
     let failed = |error: io::Error| {
         let code = Stop::io("", io::Error::from(error.kind())).code;
@@ -84,7 +83,7 @@ fn tell(say: &Say, said: &Said) -> Outcome<()> {
 fn again_with(library: &Path) -> Stop {
     let own = match std::env::current_exe() {
         Ok(own) => own,
-        Err(error) => return Stop::io("find this program's own file", error),
+        Err(error) => return Stop::io("find the path of this program", error),
     };
     let mut again = Command::new(own);
     again.args(["--quiet", "mover"]).env("LD_PRELOAD", library);
@@ -124,7 +123,7 @@ fn end_with_input() -> Outcome<()> {
             .read(&mut rest)
             .is_ok_and(|some| some > 0)
         {}
-        #[expect(clippy::exit, reason = "nobody waits for this process any more")]
+        #[expect(clippy::exit, reason = "the parent process exited")]
         std::process::exit(Code::PeerUnreachable.number().into());
     };
     let started = std::thread::Builder::new()

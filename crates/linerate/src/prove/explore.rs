@@ -102,7 +102,7 @@ impl Seen {
         let fitted = Surrogate::fit(&self.points, &self.values).map_err(|error| {
             Stop::new(
                 Code::Bug,
-                format!("cannot guess the best settings: {error}"),
+                format!("cannot estimate the best settings: {error}"),
             )
         })?;
         Ok(self.fitted.insert(fitted).clone())
@@ -120,7 +120,7 @@ impl Session<'_> {
         }
         let levels: Vec<usize> = factors.iter().map(|factor| factor.levels.len()).collect();
         self.say.note(&format!(
-            "{} factors with {} levels in all; {} trials to look round",
+            "{} factors with {} levels in total; {} screening trials",
             factors.len(),
             levels.iter().sum::<usize>(),
             budget.looking(),
@@ -129,7 +129,7 @@ impl Session<'_> {
         for sample in before {
             seen.add(vec![0; factors.len()], rate_of(sample));
         }
-        let bar = self.say.progress(u64::from(budget.looking()), "looking");
+        let bar = self.say.progress(u64::from(budget.looking()), "exploring");
         let is_late = || budget.until.is_some_and(|until| Instant::now() >= until);
         let screening = self.screening(&levels, budget.looking() * SCREENING_TENTHS / 10)?;
         let mut screening = screening.into_iter();
@@ -149,9 +149,9 @@ impl Session<'_> {
         let found = self.choose(&mut seen, &levels, most)?;
         let proposals = proposals(&factors, &found);
         bar.done(&match proposals.len() {
-            0 => "nothing seems faster than what there is".to_owned(),
-            1 => "1 setting to weigh".to_owned(),
-            more => format!("{more} settings to weigh"),
+            0 => "no candidate looks faster than the current settings".to_owned(),
+            1 => "1 candidate setting".to_owned(),
+            more => format!("{more} candidate settings"),
         });
         Ok(proposals)
     }
@@ -177,7 +177,7 @@ impl Session<'_> {
                     Err(stop) => {
                         let why = self.stack.refused(stop)?;
                         let label = format!("{} {}", factor.name, level.words);
-                        self.say.result(&label, &format!("left out: {why}"));
+                        self.say.result(&label, &format!("skipped: {why}"));
                     }
                 }
             }

@@ -146,9 +146,9 @@ fn details(finding: &Finding) -> Vec<String> {
     }));
     if let Some(rule) = linerate_model::rules::find(&finding.rule) {
         lines.push(format!("      effect: {}", rule.effect));
-        lines.push(format!("      keep it: {}", rule.persist));
+        lines.push(format!("      make it persistent: {}", rule.persist));
         if let Some(both) = rule.contested {
-            lines.push(format!("      contested, measure it: {both}"));
+            lines.push(format!("      sources disagree, measure it: {both}"));
         }
     }
     lines
@@ -161,7 +161,7 @@ fn undetermined_line(undetermined: &Undetermined) -> String {
         .map(ToString::to_string)
         .collect();
     format!(
-        "?     {}  {}: not determined, missing {}",
+        "?     {}  {}: skipped, missing {}",
         undetermined.subject,
         undetermined.rule,
         missing.join("; ")
@@ -192,7 +192,7 @@ fn undetermined_lines(all: &[Undetermined]) -> Vec<String> {
                 .collect();
             let missing: Vec<String> = missing.iter().map(ToString::to_string).collect();
             format!(
-                "?     {} judgements not determined, missing {}: {}",
+                "?     {} checks skipped, missing {}: {}",
                 group.len(),
                 missing.join("; "),
                 names.join(", ")
@@ -208,15 +208,15 @@ fn closing(diagnosis: &Diagnosis) -> Vec<String> {
     let remedies: usize = diagnosis.findings.iter().map(|f| f.remedies.len()).sum();
     if remedies > 0 {
         lines.push(format!(
-            "{} proposed (-v shows them with the evidence; `linerate tune plan` makes a plan of them)",
+            "{} proposed (`-v` shows them with the evidence, `linerate tune plan` makes a plan)",
             counted(remedies, "change")
         ));
     }
     let unknown = diagnosis.undetermined.len();
     if unknown > 0 {
         lines.push(format!(
-            "{} not made for want of facts (-v tells which)",
-            counted(unknown, "judgement")
+            "{} skipped: data not available (`-v` lists them)",
+            counted(unknown, "check")
         ));
     }
     lines
@@ -269,7 +269,7 @@ pub fn doctor_sarif(visit: &Visit<'_>) -> Value {
             "ruleId": unknown.rule,
             "kind": "open",
             "level": "none",
-            "message": {"text": format!("not determined, missing {}", missing.join("; "))},
+            "message": {"text": format!("skipped, missing {}", missing.join("; "))},
             "locations": place(&unknown.subject),
         })
     });

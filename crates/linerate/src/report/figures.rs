@@ -120,8 +120,13 @@ pub(super) fn tried(prove: &ProveDocument) -> String {
     let (kept, untried) = (of(Fate::Kept), of(Fate::NotTried));
     let tried = match prove.remedies.len() - untried {
         // What could not be tried is all there is to tell.
-        0 if untried == 1 => return "1 remedy was found and could not be tried.".to_owned(),
-        0 if untried > 1 => return format!("{untried} remedies were found, none could be tried."),
+        0 if untried == 1 => return "1 remedy was found but could not be tried.".to_owned(),
+        0 if untried > 1 => {
+            return format!(
+                "{untried} remedies were found, but none could be \
+            tried."
+            );
+        }
         0 => "No remedy was tried".to_owned(),
         1 => format!("1 remedy was tried, {kept} kept"),
         all => format!("{all} remedies were tried, {kept} kept"),
@@ -143,11 +148,11 @@ pub(super) fn gain(prove: &ProveDocument) -> Option<Times> {
 pub(super) fn gain_words(prove: &ProveDocument) -> Option<String> {
     let ratio = Times::of(&prove.before, &prove.after)?;
     Some(if ratio.holds_one() {
-        "no difference shown".to_owned()
+        "not significant".to_owned()
     } else if gain(prove).is_some() {
         times(ratio.value)
     } else {
-        "but nothing was kept: the machine itself changed".to_owned()
+        "but no change was kept: the machine itself changed".to_owned()
     })
 }
 
@@ -159,7 +164,7 @@ pub(super) fn effect_meaning(effect: &EffectDocument) -> String {
         "slower".to_owned()
     } else {
         format!(
-            "no difference shown; {} would have been",
+            "not significant (minimum detectable effect {})",
             detectable(effect)
         )
     }
@@ -197,9 +202,9 @@ pub(super) struct Score<'a> {
 impl Score<'_> {
     pub(super) fn word(&self) -> &'static str {
         match (self.planted, self.found) {
-            (true, true) => "planted and found",
-            (true, false) => "planted, NOT found",
-            (false, true) => "found, not planted",
+            (true, true) => "injected and found",
+            (true, false) => "injected, NOT found",
+            (false, true) => "found, not injected",
             (false, false) => "neither",
         }
     }
@@ -228,62 +233,57 @@ pub(super) fn flag(flag: Flag) -> (&'static str, &'static str) {
     match flag {
         Flag::SharedKernel => (
             "shared-kernel",
-            "both ends ran on one kernel: softirq time and machine counters are shared",
+            "both ends share one kernel: softirq time and machine counters are shared",
         ),
         Flag::TickAccounting => (
             "tick-accounting",
-            "the kernel accounts CPU time by ticks, so CPU figures are coarse",
+            "the kernel accounts CPU time by ticks: CPU figures are coarse",
         ),
-        Flag::Steal => (
-            "steal",
-            "the hypervisor took more than 2 % of the CPU time away",
-        ),
+        Flag::Steal => ("steal", "CPU steal time above 2 %"),
         Flag::CeilingWrong => (
             "ceiling-wrong",
-            "the rate is above the computed ceiling, so that ceiling is wrong",
+            "the rate exceeds the computed ceiling: the ceiling is wrong",
         ),
         Flag::CountsDisagree => (
             "counts-disagree",
-            "the two ends' byte counts disagree by more than what was in flight",
+            "the byte counts of the two ends differ by more than the data in flight",
         ),
-        Flag::NotSettled => ("not-settled", "the rate never settled within the trial"),
-        Flag::CutShort => ("cut-short", "the trial ended before its time"),
-        Flag::Migrated => (
-            "migrated",
-            "a thread that was told where to run was found elsewhere, or moved",
-        ),
+        Flag::NotSettled => ("not-settled", "the rate did not stabilize within the trial"),
+        Flag::CutShort => ("cut-short", "the trial ended early"),
+        Flag::Migrated => ("migrated", "a pinned thread ran on another CPU or migrated"),
         Flag::MemoryElsewhere => (
             "memory-elsewhere",
-            "a buffer was not on the node that was asked for",
+            "a buffer was not on the requested NUMA node",
         ),
         Flag::CopiedAfterAll => (
             "copied-after-all",
-            "the kernel copied what was to be moved without a copy",
+            "the kernel copied data despite zero-copy",
         ),
         Flag::FrequencyMoved => (
             "frequency-moved",
-            "the CPUs' frequency moved, or was in turbo: rates of few and of many cores do not compare",
+            "the CPU frequency changed or was in turbo: rates with few and many cores are not \
+             comparable",
         ),
         Flag::DeepSleep => (
             "deep-sleep",
-            "CPUs slept deeply between operations: more load may look faster",
+            "CPUs entered deep C-states between operations: higher load may look faster",
         ),
-        Flag::OtherTraffic => ("other-traffic", "others used the interface too"),
+        Flag::OtherTraffic => ("other-traffic", "other traffic on the interface"),
         Flag::RateNotKept => (
             "rate-not-kept",
-            "the sender could not keep the rate that was asked for",
+            "the sender could not sustain the requested rate",
         ),
         Flag::ForeignPeer => (
             "foreign-peer",
-            "the far end is not linerate and cannot tell some figures",
+            "the remote end is not linerate: some figures are missing",
         ),
         Flag::PollingUncounted => (
             "polling-uncounted",
-            "the kernel's thread that polled a ring could not be read: more CPU time was used than is said",
+            "the CPU time of the kernel's SQPOLL thread could not be read: CPU figures are too low",
         ),
         Flag::GridsDiffer => (
             "grids-differ",
-            "the two ends do not hold the same grid: memory, a device or something on the way changes data",
+            "the grids of the two ends differ: memory, a device or the path corrupts data",
         ),
     }
 }

@@ -207,16 +207,16 @@ fn reproduce(stored: &StoredRun, document: &ProveDocument) -> Vec<Reproduce> {
     };
     let mut lines = vec![
         line(
-            "this run again, same order",
+            "repeat this run with the same trial order",
             typed_again(header.command.iter().map(String::as_str)),
         ),
         line(
-            "this page again, from the raw records",
+            "regenerate this page from the raw records",
             format!("linerate report {}", quoted_path(&stored.folder)),
         ),
-        line("the rate: at the peer", "iperf3 -s".to_owned()),
+        line("measure the rate, on the peer", "iperf3 -s".to_owned()),
         line(
-            "the rate: here",
+            "measure the rate, on this host",
             format!("iperf3 -c {} -l 128K -t 10", quoted(&header.address)),
         ),
     ];

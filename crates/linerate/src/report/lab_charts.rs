@@ -153,8 +153,7 @@ impl<'s> Courses<'s> {
         layer.push(json!({
             "mark": {"type": "line", "strokeWidth": 1.4, "opacity": 0.75, "color": "var(--accent)", "clip": true},
             "encoding": {"x": x("at"), "y": y, "detail": {"field": "trial"}}}));
-        let about =
-            "The rate of each trial over its time; the table of all trials holds their means.";
+        let about = "The rate of each trial over time; the table of all trials has their means.";
         draw(drawn, 130, &data, &layer, (name, about))
     }
 }
@@ -171,7 +170,7 @@ fn series(all: &[Combination<'_>], drawn: &mut Vec<Value>) -> String {
     }
     let picked = if courses.of > courses.shown.len() {
         format!(
-            " {} of {} combinations are drawn, from the slowest to the fastest.",
+            " {} of {} combinations are shown, from the slowest to the fastest.",
             courses.shown.len(),
             courses.of
         )
@@ -179,16 +178,16 @@ fn series(all: &[Combination<'_>], drawn: &mut Vec<Value>) -> String {
         String::new()
     };
     let axes = if courses.alike {
-        "all pictures have the same axes"
+        "all charts share the same axes"
     } else {
-        "the rates lie so far apart that each picture has an axis of its own"
+        "the rates differ too much for a shared axis"
     };
     section(
         "series",
         "Within the trials",
         &format!(
-            "A line for each trial of a combination, at most {TRIALS_DRAWN}; {axes}. What lies in the shaded part was cut \
-             as warm-up.{picked}"
+            "One line per trial of a combination, {TRIALS_DRAWN} or fewer; {axes}. The shaded \
+             part was cut as warm-up.{picked}"
         ),
         &format!("<div class=\"grid\">{charts}</div>"),
     )
@@ -237,15 +236,16 @@ fn distribution(all: &[Combination<'_>], drawn: &mut Vec<Value>) -> String {
         &data,
         &strip_layers(&marks),
         (
-            "How long operations took",
-            "A strip for each combination: stronger where more operations took that long. The table below holds the quantiles.",
+            "Operation latency",
+            "One strip per combination: darker where more operations had that latency. The table \
+             below has the percentiles.",
         ),
     );
     let mut head = vec!["combination", "operations"];
     head.extend(QUANTILES.map(|(_, what)| what));
     let picked = if timed.len() > places.len() {
         format!(
-            " {} of {} combinations are drawn.",
+            " {} of {} combinations are shown.",
             places.len(),
             timed.len()
         )
@@ -254,12 +254,12 @@ fn distribution(all: &[Combination<'_>], drawn: &mut Vec<Value>) -> String {
     };
     section(
         "times",
-        "How long operations took",
+        "Operation latency",
         &format!(
-            "Every operation of every trial, on an axis of tenfolds; the marks are the quantiles, each the middle of those \
-             of the trials, and the longest of all.{picked}"
+            "All operations of all trials, log scale; marks show percentiles (the median over the \
+             trials) and the overall maximum.{picked}"
         ),
-        &format!("{picture}{}", table("Times of operations", &head, &lines)),
+        &format!("{picture}{}", table("Operation latency", &head, &lines)),
     )
 }
 
@@ -282,7 +282,7 @@ fn strip<'t>(name: &str, times: impl Iterator<Item = &'t Times>) -> Vec<Value> {
 /// The strips, and `marks` on them.
 fn strip_layers(marks: &[Value]) -> Vec<Value> {
     let x = |field: &str| {
-        json!({"field": field, "type": "quantitative", "title": "time of an operation, us",
+        json!({"field": field, "type": "quantitative", "title": "operation latency, us",
                "scale": {"type": "log", "nice": false}, "axis": {"tickCount": 6, "format": "~g"}})
     };
     vec![
@@ -353,10 +353,10 @@ fn cpu_time(
     body.push_str(&lab_course::over_the_time_of_one(document, all, drawn));
     section(
         "cpu-time",
-        "What the CPUs did",
+        "CPU time",
         &format!(
-            "The share of each CPU's time by kind: the stronger the colour, the more. {} Soft interrupts are the kernel's work on \
-             packets.",
+            "Share of each CPU's time by kind: darker is more. {} Softirq time is the kernel's \
+             packet processing.",
             columns_in_words(all)
         ),
         &body,
@@ -416,14 +416,16 @@ fn columns<'t>(all: &[Combination<'t>]) -> Vec<Column<'t>> {
 fn columns_in_words(all: &[Combination<'_>]) -> String {
     let trials: usize = all.iter().map(|(_, trials)| trials.len()).sum();
     if trials <= COLUMNS_DRAWN {
-        return "A column is a trial, those of a combination side by side under its number in the table of means.".to_owned();
+        return "One column per trial, grouped by combination under its number in the table of \
+            means."
+            .to_owned();
     }
     let left_out = all.len().saturating_sub(COLUMNS_DRAWN);
     let what =
-        "A column is the mean of a combination's trials, under its number in the table of means";
+        "One column per combination (mean of its trials), under its number in the table of means";
     match left_out {
         0 => format!("{what}."),
-        some => format!("{what}; {some} of them are not drawn."),
+        some => format!("{what}; {some} of them are not shown."),
     }
 }
 
@@ -458,7 +460,7 @@ fn cpus_of_end(all: &[Combination<'_>], end: usize, what: &str, drawn: &mut Vec<
     }
     if cpus.is_empty() {
         let why = of_all().next().map_or("", |end| &end.why_no_cpus);
-        return format!("<p>{}: not known: {}.</p>", escape(what), escape(why));
+        return format!("<p>{}: unknown: {}.</p>", escape(what), escape(why));
     }
     let busy = |shares: &[f64; KINDS.len()]| shares.iter().sum::<f64>();
     let mut busiest: Vec<(&CpuId, f64)> = (cpus.iter())
@@ -579,8 +581,7 @@ fn heat(
     } else {
         what.to_owned()
     };
-    let about =
-        "CPU time by kind as shares, a column for each trial. The table below holds the means.";
+    let about = "CPU time by kind as shares, one column per trial. The table below has the means.";
     draw(drawn, height, &data, &layer, (&title, about))
 }
 

@@ -252,7 +252,8 @@ impl Course {
         } else {
             title.to_owned()
         };
-        let about = "CPU time by kind as shares, step by step over the time of one trial. The tables above hold the means.";
+        let about = "CPU time by kind as shares over the time of one trial. The tables above have \
+            the means.";
         draw(drawn, ROW * self.rows.len(), &data, &layer, (&title, about))
     }
 }
@@ -315,27 +316,26 @@ pub(super) fn over_the_time_of_one(
     let without = all.len() - of;
     let lead = if charts.is_empty() {
         format!(
-            "Not drawn: no trial has {POINTS_MIN} steps of CPU time, each of a second or more, in which a CPU worked."
+            "Not shown: no trial has {POINTS_MIN} CPU time samples of at least 1 s with a busy \
+             CPU."
         )
     } else {
         let word = document.responses.first();
         let word = word.map_or("order", |response| response.response.word());
         let mut lead = format!(
-            "Of each combination the trial in the middle by its {word}; time runs to the right, step by step. A frame holds what \
-             was measured: a gap in it was not. A kind that never took {:.0} % of a CPU is left out.",
+            "The median trial of each combination by {word}, over time. Gaps in a frame were not \
+             measured. Kinds that never reached {:.0} % of a CPU are omitted.",
             SHARE_DRAWN * 100.0
         );
         if !alike {
-            lead.push_str(
-                " The trials last so differently that each picture has an axis of its own.",
-            );
+            lead.push_str(" The trial durations differ too much for a shared axis.");
         }
         if of > shown.len() {
-            lead.push_str(&format!(" {} of {of} combinations are drawn.", shown.len()));
+            lead.push_str(&format!(" {} of {of} combinations are shown.", shown.len()));
         }
         if without > 0 {
             lead.push_str(&format!(
-                " {} no trial of {POINTS_MIN} steps or more, each of a second or more.",
+                " {} no trial with {POINTS_MIN} or more samples of at least 1 s.",
                 match without {
                     1 => "One combination has".to_owned(),
                     some => format!("{some} combinations have"),

@@ -220,7 +220,7 @@ pub(super) fn curves(
         charts.push_str(&axes.picture(name, lines, drawn));
     }
     let picked = if shown.len() < number_of_pictures {
-        format!(" {} of {number_of_pictures} are drawn.", shown.len())
+        format!(" {} of {number_of_pictures} are shown.", shown.len())
     } else {
         String::new()
     };
@@ -228,20 +228,17 @@ pub(super) fn curves(
         ("", charts)
     } else {
         let charts = format!("<div class=\"grid\">{charts}</div>");
-        (", all pictures with the same axes", charts)
+        (", all charts with the same axes", charts)
     };
     let cut = if axes.cut {
-        " An interval that reaches out of the picture is wider still."
+        "Intervals that leave the chart are wider than shown."
     } else {
         ""
     };
     section(
         &format!("curve-{}", what.id),
         &format!("By {}: {}", document.factors[at].name, what.word),
-        &format!(
-            "{} with their 95 % intervals{same}.{cut}{picked}",
-            what.means
-        ),
+        &format!("{} with 95 % CI{same}.{cut}{picked}", what.means),
         &body,
     )
 }
@@ -348,8 +345,8 @@ impl Axes {
         ];
         let of_all = self.y["title"].as_str().unwrap_or("Means");
         let title = if name == "all" { of_all } else { name };
-        let about = "Means with their intervals over the sizes, a line for each combination; the table of every \
-                     combination holds the means.";
+        let about = "Means with confidence intervals over the sizes, one line per combination; \
+            the table of all combinations has the means.";
         draw(drawn, 240, &data, &layer, (title, about))
     }
 }
@@ -365,7 +362,7 @@ mod tests {
         let plain = |unit: &str| Measure::Plain(unit.to_owned());
         assert_eq!(number_of("12"), Some((12.0, plain(""))));
         assert_eq!(number_of("20 us"), Some((20.0, plain("us"))));
-        for word in ["as found", "near", "inf", "NaN", "4 cores, shared"] {
+        for word in ["baseline", "near", "inf", "NaN", "4 cores, shared"] {
             assert_eq!(number_of(word), None, "{word}");
         }
     }

@@ -26,12 +26,13 @@ pub(super) fn difference(document: &LabDocument, drawn: &mut Vec<Value>) -> Stri
         id: "difference",
         word: &name,
         scale: SECONDS_PER_GB,
-        means: "Means of the differences within blocks",
+        means: "Mean differences within blocks",
     };
     let section = section(
         "difference",
         &format!("Difference: {name}"),
-        "Real seconds for each GB that all flows moved, one less the other within the same block: what drifts is in both.",
+        "Wall-clock seconds per GB moved by all flows, paired within blocks: drift affects both \
+         sides.",
         &rows(document, found, &others),
     );
     format!(
@@ -66,6 +67,6 @@ fn rows(document: &LabDocument, found: &DifferenceDocument, others: &[usize]) ->
     let names = others.iter().map(|at| document.factors[*at].name.as_str());
     let mut head: Vec<&str> = names.collect();
     head.extend(sides.iter().map(String::as_str));
-    head.extend(["difference", "95 % interval", "blocks"]);
+    head.extend(["difference", "95 % CI", "blocks"]);
     table(&difference_in_words(found), &head, &rows)
 }

@@ -77,7 +77,7 @@ pub(super) fn varied(document: &LabDocument) -> Vec<usize> {
 
 /// Levels that say nothing without the name of their factor.
 const BARE: [&str; 8] = [
-    "as found", "on", "off", "yes", "no", "default", "none", "all",
+    "baseline", "on", "off", "yes", "no", "default", "none", "all",
 ];
 
 /// What a combination is called: by its levels of `factors`, and by their names where a level alone says too little.

@@ -49,36 +49,36 @@ pub(super) fn grids(seen: &Seen) -> String {
     let film = film(grid.diffusion.bytes, &after);
     let ends = (all().count(), all().filter(|grid| grid.same).count());
     let both = if ends.0 == ends.1 {
-        format!(
-            "Both ends told the same grid in every one of {} trials.",
-            ends.0
-        )
+        format!("Both ends reported the same grid in all {} trials.", ends.0)
     } else {
         format!(
-            "In {} of {} trials both ends told the same grid: in the others memory, a device or something on the way \
-             changed data.",
+            "Both ends reported the same grid in {} of {} trials: in the others, memory, a device \
+             or the path corrupted data.",
             ends.1, ends.0
         )
     };
     let computed = match after.last() {
         Some(end) if *end == last && film.checksum == grid.checksum => format!(
-            "The last picture has the very bits that a trial ended with: checksum {}.",
+            "The last image is bit-identical to the final grid of a trial: checksum {}.",
             grid.checksum
         ),
         Some(end) if *end == last => format!(
-            "After {last} repetitions it should be {}, and a trial ended with {}: its data was changed, or another version \
-             made it.",
+            "After {last} repetitions the checksum should be {}, but a trial ended with {}: its \
+             data was corrupted or another version computed it.",
             film.checksum, grid.checksum
         ),
-        _ => format!("A trial ended after {last} repetitions, which are too many for a page."),
+        _ => {
+            format!("A trial ended after {last} repetitions, too many to recompute for this page.")
+        }
     };
     let mut pictures: Vec<String> = film.pictures.iter().map(picture::map).collect();
     pictures.push(picture::section(&film.pictures));
     section(
         "grid",
         "The grid",
-        "Computed again for this page, by the same steps in the same order: heat from the square in the middle spreads \
-         over a cold plate. The pictures hold means of blocks, the lines every cell of the row through the middle.",
+        "Recomputed for this page with the same steps in the same order: heat spreads from the \
+         square in the middle over a cold plate. The images show block means, the lines every \
+         cell of the middle row.",
         &format!(
             "<p>{}</p><p>{}</p><div class=\"pictures\"><div>{}</div></div>",
             escape(&both),

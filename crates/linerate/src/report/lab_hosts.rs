@@ -123,31 +123,31 @@ pub(super) fn both_hosts(document: &LabDocument, header: &Header, seen: &Seen) -
     };
     let head = [
         "setting",
-        &format!("here: {}", name(local)),
+        &format!("local: {}", name(local)),
         &format!("peer: {}", name(remote)),
     ];
     let differences = if differ.is_empty() {
-        "<p>No setting differs between them.</p>".to_owned()
+        "<p>The settings of both hosts are the same.</p>".to_owned()
     } else {
         table(
-            &format!("In {} they differ", count(differ.len(), "setting")),
+            &format!("{} differences", count(differ.len(), "setting")),
             &head,
             &differ,
         )
     };
     let alike = format!(
-        "<details><summary>{} the same on both</summary>{}</details>",
+        "<details><summary>{} identical on both</summary>{}</details>",
         if same.len() == 1 {
             "1 setting is".to_owned()
         } else {
             format!("{} settings are", same.len())
         },
-        table("The same on both", &["setting", "value"], &same)
+        table("Identical on both", &["setting", "value"], &same)
     );
     section(
         "hosts",
         "Both hosts",
-        "As they were found, before anything was changed; nic is the interface of the path at each end.",
+        "Baseline, before any change; nic is the interface of the path on each end.",
         &format!(
             "{differences}{alike}{}{}",
             then_and_now(seen),
@@ -181,7 +181,7 @@ fn then_and_now(seen: &Seen) -> String {
         let mut rows = rows_of(End::Local, &earlier.local, local);
         rows.extend(rows_of(End::Remote, &earlier.remote, remote));
         let differ = count(rows.len(), "setting");
-        let summary = format!("{name}: in {differ} the hosts were others then");
+        let summary = format!("{name}: {differ} differed then");
         let caption = format!("{name}: the settings that differ");
         let head = ["setting", "host", "then", "now"];
         (!rows.is_empty()).then(|| unfolded(&summary, &caption, &head, &rows))
@@ -194,7 +194,7 @@ fn unfolded(summary: &str, caption: &str, head: &[&str], rows: &[Vec<String>]) -
     let rest = rows.len().saturating_sub(ROWS_MAX);
     let rest = match rest {
         0 => String::new(),
-        rest => format!("<p>{rest} more are in the run's records alone.</p>"),
+        rest => format!("<p>{rest} more are in the run's records only.</p>"),
     };
     let shown = &rows[..rows.len().min(ROWS_MAX)];
     format!(
@@ -292,14 +292,14 @@ fn changed(document: &LabDocument, header: &Header, seen: &Seen) -> String {
     if rows.is_empty() {
         return "<p>The experiment changed no setting of either host.</p>".to_owned();
     }
-    let head = ["level", "host", "setting", "as found", "set to"];
-    let caption = "What the experiment set, and took back after each trial";
+    let head = ["level", "host", "setting", "baseline", "set to"];
+    let caption = "Settings applied by the experiment and rolled back after each trial";
     let shown = table(caption, &head, &rows);
     if rows == all {
         return shown;
     }
     let summary = format!("All {} settings of its levels", all.len());
-    let caption = "Every setting that the experiment set";
+    let caption = "All settings that the experiment changed";
     format!("{shown}{}", unfolded(&summary, caption, &head, &all))
 }
 
@@ -323,9 +323,9 @@ pub(super) fn again(document: &LabDocument, header: &Header, seen: &Seen) -> Str
         )
     });
     let mut items = vec![
-        ("The run again, in the same order", command(header, seen)),
+        ("Repeat the run in the same order", command(header, seen)),
         (
-            "The raw records judged once more, and this page made again",
+            "Analyze the raw records again and regenerate this page",
             format!("linerate lab show {run}\nlinerate report {run}"),
         ),
     ];
@@ -337,8 +337,8 @@ pub(super) fn again(document: &LabDocument, header: &Header, seen: &Seen) -> Str
         let wanted = resolver(header, seen).and_then(|one| one.settings(&cell).ok());
         let wanted = wanted.unwrap_or_default();
         for (end, title) in [
-            (End::Local, "Its settings, by hand, here"),
-            (End::Remote, "Its settings, by hand, at the peer"),
+            (End::Local, "Its settings by hand, on this host"),
+            (End::Remote, "Its settings by hand, on the peer"),
         ] {
             let of_end = wanted.iter().filter(|(of, ..)| *of == end);
             let lines: Vec<String> = of_end
@@ -356,7 +356,8 @@ pub(super) fn again(document: &LabDocument, header: &Header, seen: &Seen) -> Str
                 .get("flows")
                 .map_or("1".to_owned(), Word::to_string);
             items.push((
-                "Its rate by another program: the first at the peer, the second here",
+                "Its rate with another program: the first command on the peer, the second on this \
+                 host",
                 format!(
                     "iperf3 -s\niperf3 -c {} -P {} -l 128K -t 10",
                     quoted(&header.address),
@@ -375,8 +376,8 @@ pub(super) fn again(document: &LabDocument, header: &Header, seen: &Seen) -> Str
     let list = items.iter().map(item).collect::<Vec<_>>().concat();
     section(
         "again",
-        "Do it again",
-        "The whole of it, or one trial by hand.",
+        "Reproduce",
+        "The whole run, or one trial by hand.",
         &format!("<ol class=\"reproduce\">{list}</ol>"),
     )
 }
@@ -558,7 +559,7 @@ mod tests {
     fn what_an_earlier_runs_hosts_were_set_to_is_told_setting_by_setting() {
         let page = then_and_now(&seen(&of_many_queues()));
         assert!(
-            page.starts_with("<details><summary>day then: in 2 settings"),
+            page.starts_with("<details><summary>day then: 2 settings differed"),
             "{page}"
         );
         let row = |key: &str| {
@@ -575,7 +576,7 @@ mod tests {
         let rows: Vec<Vec<String>> = (0..ROWS_MAX + 7).map(|at| vec![at.to_string()]).collect();
         let page = unfolded("all", "all", &["setting"], &rows);
         assert_eq!(page.matches("scope=\"row\"").count(), ROWS_MAX);
-        assert!(page.contains("<p>7 more are in the run's records alone.</p>"));
+        assert!(page.contains("<p>7 more are in the run's records only.</p>"));
     }
 
     #[test]

@@ -77,19 +77,19 @@ pub(super) fn path(document: &LabDocument, header: &Header, seen: &Seen) -> Stri
     };
     let picture = |layout| host_map_svg(&near, Some((&far, wire)), layout);
     let of = if seen.peers.is_empty() {
-        "In all trials together."
+        "All trials combined."
     } else {
-        "In all trials with the peer together; those with other hosts are in the table alone."
+        "All trials with the peer combined; trials with other hosts appear only in the table."
     };
     let lead = format!(
-        "{of} S marks a CPU on which a thread sent, R one on which a thread received, P one on which the \
-         kernel took packets in. A thick line is the way that packets really took from a queue to a CPU, a thin one a way \
-         that the settings allow: whole for an interrupt, dashed for steering. A ? is a fact that could not be read: point \
-         at it for the cause."
+        "{of} S marks CPUs where a thread sent, R where a thread received, P where the kernel \
+         processed received packets. Thick lines show the observed path of packets from a queue \
+         to a CPU; thin lines show paths that the settings allow: solid for interrupts, dashed \
+         for RPS and XPS. A ? marks a value that could not be read: hover for the reason."
     );
     section(
         "path",
-        "The way of the data",
+        "Data path",
         &lead,
         &format!(
             "<div class=\"map wide\">{}</div><div class=\"map narrow\">{}</div>{}",
@@ -149,12 +149,12 @@ fn places(document: &LabDocument, seen: &Seen) -> String {
         "packets at the peer",
     ];
     let table = table(
-        "The CPUs of each combination, in all of its trials",
+        "CPUs of each combination over all of its trials",
         &head,
         &rows,
     );
     format!(
-        "<details><summary>Where the work was done, {} combinations</summary>{table}</details>",
+        "<details><summary>CPUs used, {} combinations</summary>{table}</details>",
         rows.len()
     )
 }
@@ -191,7 +191,7 @@ mod tests {
         assert_eq!(way.hot.interrupts, [(own, CpuId(2), 0.99)]);
         assert_eq!(way.senders.to_string(), "1");
         let svg = host_map_svg(&map_end("<here>", &host, &nic, &way), None, Layout::Beside);
-        assert!(svg.contains("packets of eth2 were taken in on CPU 2"));
+        assert!(svg.contains("packets of eth2 were processed on CPU 2"));
         assert!(!svg.contains("on CPU 3<") && !svg.contains("<here>"));
     }
 
@@ -203,7 +203,7 @@ mod tests {
         end.packets.insert(near.cpus[0].id);
         let way = Way::of([&end].into_iter(), &near, &nic);
         let svg = host_map_svg(&map_end("near", &near, &nic, &way), None, Layout::Stacked);
-        assert!(svg.contains("P takes packets: CPU 0"), "{svg}");
-        assert!(svg.contains("packets of near0 were taken in on CPU 0"));
+        assert!(svg.contains("P processes packets: CPU 0"), "{svg}");
+        assert!(svg.contains("packets of near0 were processed on CPU 0"));
     }
 }

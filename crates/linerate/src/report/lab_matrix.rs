@@ -98,7 +98,8 @@ impl<'d> Grid<'d> {
                 "encoding": {"y": rows("row"), "x": x, "text": {"field": "text"}}}),
         ];
         let title = format!("{} of each combination, {unit}", response.response.word());
-        let about = "A grid of the combinations with the mean in each box; the table below holds the same figures.";
+        let about = "A grid of the combinations with the mean in each cell; the table below has \
+            the same figures.";
         let height = ROW * self.rows.len();
         draw(drawn, height, &data, &layer, (&title, about))
     }
@@ -112,7 +113,7 @@ impl<'d> Grid<'d> {
                 return "not run".to_owned();
             };
             let Some(mean) = cell.mean else {
-                let why = cell.why.as_deref().unwrap_or("no trial tells it");
+                let why = cell.why.as_deref().unwrap_or("no data");
                 return format!("none: {}", escape(why));
             };
             let mean = in_words(response.response, mean);

@@ -26,9 +26,9 @@ pub(super) fn published(document: &LabDocument) -> String {
     let head = ["of", "what", "published", "yours", "ratio", "source"];
     section(
         "published",
-        "Published, and yours",
+        "Published results",
         OTHER_HARDWARE,
-        &table("Published figures beside those of this run", &head, &rows),
+        &table("Published figures and those of this run", &head, &rows),
     )
 }
 
@@ -53,7 +53,8 @@ pub(super) fn other_hosts(document: &LabDocument) -> String {
     section(
         "other-hosts",
         "Other hosts",
-        "Levels that are another peer: their trials are interleaved with the others in the same blocks.",
+        "Levels that use another peer; their trials are interleaved with the others in the same \
+         blocks.",
         &table("Other hosts", &head, &rows),
     )
 }

@@ -23,7 +23,7 @@ const CELLS_DRAWN: usize = 60;
 const TRIALS_DRAWN: usize = 2_000;
 
 /// What stands in place of effects where too little was measured.
-const UNTOLD: &str = "No effect can be told: it takes three whole blocks.";
+const UNTOLD: &str = "No effects: three complete blocks are required.";
 
 /// The page of an experiment as one HTML document.
 pub fn lab_page(document: &LabDocument, header: &Header, seen: &Seen) -> String {
@@ -93,20 +93,22 @@ fn story(document: &LabDocument) -> String {
         match (any, alone.count(), response.effects.is_empty()) {
             (true, ..) => {}
             (false, _, true) => say(match &response.left_out {
-                Some(words) => format!("No effect on {word} can be told: {words}."),
-                None => format!("No effect on {word} can be told: it takes three whole blocks."),
+                Some(words) => format!("No effects on {word}: {words}."),
+                None => format!("No effects on {word}: three complete blocks are required."),
             }),
             (false, 0, false) => {
                 let seen = (response.effects.iter())
                     .map(|effect| effect.smallest_detectable)
                     .fold(0.0, f64::max);
                 say(format!(
-                    "No effect on {word} was shown; each of those below would have been, alone, from {:.1} % on.",
+                    "No significant effect on {word}; the smallest minimum detectable effect is \
+                     {:.1} %.",
                     seen * 100.0
                 ));
             }
             (false, some, false) => say(format!(
-                "No effect on {word} holds among all of them; {some} would alone."
+                "No effect on {word} is significant after correction for multiple comparisons; \
+                 {some} would be alone."
             )),
         }
     }
@@ -118,11 +120,11 @@ fn story(document: &LabDocument) -> String {
         }
     }
     if let Some(why) = &document.stopped {
-        say(format!("The run stopped before its end: {why}"));
+        say(format!("The run stopped early: {why}"));
     }
     match document.restored {
-        Some(true) => say("Every setting is as it was found.".to_owned()),
-        Some(false) => say("NOT every setting is as it was found.".to_owned()),
+        Some(true) => say("All settings were restored to the baseline.".to_owned()),
+        Some(false) => say("NOT all settings were restored to the baseline.".to_owned()),
         None => {}
     }
     out.push_str("</ul></section>\n");
@@ -149,10 +151,10 @@ fn draw_effects(response: &ResponseDocument, drawn: &mut Vec<Value>) {
         .map(|effect| {
             json!({"name": effect.in_words(), "low": effect.low * 100.0, "high": effect.high * 100.0,
                    "middle": effect.relative * 100.0,
-                   "shown": if effect.shown { "shown" } else { "not shown" }})
+                   "shown": if effect.shown { "shown" } else { "not significant" }})
         })
         .collect();
-    let title = format!("change of {word}, per cent");
+    let title = format!("change of {word}, percent");
     let x = axis("low", &title);
     drawn.push(json!({
         "height": ROW * data.len(),
@@ -186,12 +188,12 @@ fn effects(response: &ResponseDocument, number: usize, drawn: &mut Vec<Value>) -
             "drawn",
             Some(drawn.len() - 1),
             &format!(
-                "Effects on {word} with 95 % intervals; a filled point is one whose interval excludes zero"
+                "Effects on {word} with 95 % CI; filled points have an interval that excludes zero"
             ),
-            "The table below holds the same figures.",
+            "The table below has the same figures.",
         )
     } else {
-        format!("<p>More than {CELLS_DRAWN} effects: they stand in the table.</p>")
+        format!("<p>More than {CELLS_DRAWN} effects: see the table.</p>")
     };
     let rows: Vec<Vec<String>> = (response.effects.iter())
         .map(|effect| {
@@ -212,8 +214,8 @@ fn effects(response: &ResponseDocument, number: usize, drawn: &mut Vec<Value>) -
     let head = [
         "effect",
         "change",
-        "95 % interval",
-        "would have been seen",
+        "95 % CI",
+        "minimum detectable",
         "verdict",
     ];
     let left_out = response.left_out.as_ref();
@@ -225,8 +227,9 @@ fn effects(response: &ResponseDocument, number: usize, drawn: &mut Vec<Value>) -
     section(
         &format!("effects-{number}"),
         &format!("Effects on {word}"),
-        "What a level changes against the first one, over all levels of the others; of two factors, what they do together \
-         beyond what each does alone. A verdict of better or worse would hold if all of these were to be right at once.",
+        "Main effects compare each level with the first one, averaged over the other factors; \
+         interactions are the joint effect of two factors beyond their separate effects. Verdicts \
+         of better or worse are corrected for multiple comparisons.",
         &body,
     )
 }
@@ -285,15 +288,15 @@ fn means(
         body.push_str(&chart(
             "drawn",
             Some(drawn.len() - 1),
-            &format!("Means of {word}, and from the least to the most"),
-            "The table below holds the same figures.",
+            &format!("Mean of {word}, with minimum and maximum"),
+            "The table below has the same figures.",
         ));
     }
     body.push_str(&table(&format!("Means of {word}"), &head, &rows_of_table));
     body.push_str(&ceilings(response));
     section(
         &format!("means-{number}"),
-        &format!("Every combination: {word}"),
+        &format!("All combinations: {word}"),
         &format!("{}.", means_of(response)),
         &body,
     )
@@ -345,7 +348,7 @@ fn over_time(
         })
         .collect();
     let title = format!("{word}, {unit}");
-    let mut order = axis("order", "trial, in the order they were made");
+    let mut order = axis("order", "trial, in run order");
     order["axis"] = json!({"tickMinStep": 1, "format": "d"});
     drawn.push(json!({
         "height": 260,
@@ -358,7 +361,7 @@ fn over_time(
                                     "scale": {"range": ["var(--accent)", "var(--warm)", "var(--ink-soft)", "var(--ink)"]}}}}
         ]
     }));
-    let about = "Every trial stands in the last table.";
+    let about = "The last table lists all trials.";
     let of = if every == 1 {
         "every trial".to_owned()
     } else {
@@ -373,7 +376,7 @@ fn over_time(
     section(
         "time",
         "Over time",
-        "Drift shows as a slope of all levels alike; a trial far from its kind as a point alone.",
+        "Drift appears as a common slope of all levels; an outlier as a single point.",
         &body,
     )
 }
@@ -392,18 +395,15 @@ fn checks(document: &LabDocument, response: &ResponseDocument) -> String {
     items.extend(design.confounding.iter().cloned());
     items.push(match &response.drift {
         Some(drift) if drift.steady => format!(
-            "A steady drift: {:+.2} % from each block to the next, in all combinations alike.",
+            "Linear drift: {:+.2} % per block, in all combinations.",
             drift.relative_per_block * 100.0
         ),
-        Some(_) => "No steady drift over the blocks.".to_owned(),
-        None => "Too few blocks to see a drift.".to_owned(),
+        Some(_) => "No linear drift over the blocks.".to_owned(),
+        None => "Too few blocks to detect drift.".to_owned(),
     });
     items.push(match response.outliers.len() {
-        0 => "No trial lies far from the others.".to_owned(),
-        some => format!(
-            "{} far from the others: kept in the figures.",
-            count(some, "trial")
-        ),
+        0 => "No outliers.".to_owned(),
+        some => format!("{}: kept in the figures.", count(some, "trial")),
     });
     let all = document.trials.len();
     let flags = document.flags().into_iter();
@@ -413,8 +413,8 @@ fn checks(document: &LabDocument, response: &ResponseDocument) -> String {
     let list = list(items.iter().map(|item| escape(item)));
     section(
         "checks",
-        "What may have disturbed it",
-        "Flags say why a trial may not be trusted, or how its figures must be read.",
+        "Possible disturbances",
+        "Flags mark trials that may be invalid or need a caveat.",
         &list,
     )
 }
@@ -442,7 +442,7 @@ fn trials(document: &LabDocument) -> String {
                     |value| in_words(response.response, *value),
                 )
             }));
-            let doubt = trial.doubtful.then(|| "not to be trusted".to_owned());
+            let doubt = trial.doubtful.then(|| "invalid".to_owned());
             row.push(escape(&trial.why.clone().or(doubt).unwrap_or_default()));
             row
         })
@@ -451,9 +451,9 @@ fn trials(document: &LabDocument) -> String {
     let body = format!(
         "<details><summary>All {} trials</summary>{}</details>",
         rows.len(),
-        table("Every trial", &head, &rows)
+        table("All trials", &head, &rows)
     );
-    section("trials", "Every trial", "As they were made.", &body)
+    section("trials", "All trials", "In run order.", &body)
 }
 
 #[cfg(test)]

@@ -196,7 +196,7 @@ impl Figure {
         let names: Vec<&str> = lines.iter().map(|line| line.name).collect();
         let ticks = ticks(low, high);
         let [colour, dash, shape] = apart(&names);
-        let x = json!({"field": "at", "type": "quantitative", "title": "size of the message",
+        let x = json!({"field": "at", "type": "quantitative", "title": "message size",
             "scale": {"type": "log", "base": 2, "nice": false, "padding": 14},
             "axis": {"values": sizes, "grid": false, "labelOverlap": true, "labelSeparation": 6, "labelExpr": IN_BYTES}});
         let y = |field: &str| {
@@ -223,7 +223,8 @@ impl Figure {
                                 {"field": "least", "type": "quantitative", "format": ".4~g"},
                                 {"field": "most", "type": "quantitative", "format": ".4~g"}]}}),
         ]);
-        let about = "A line for each combination over the sizes of messages; the table below holds the same figures.";
+        let about = "One line per combination over the message sizes; the table below has the \
+            same figures.";
         draw(drawn, 300, &data, &layer, (&self.title, about))
     }
 }
@@ -254,10 +255,10 @@ fn figures(lines: &[&Line<'_>], time: &str) -> String {
     let (p50, p99) = (format!("{time}, median"), format!("{time}, 99 %"));
     let mut head = vec!["size", "combination"];
     if timed {
-        head.extend([p50.as_str(), "least median", "most median", p99.as_str()]);
+        head.extend([p50.as_str(), "min median", "max median", p99.as_str()]);
     }
     if rated {
-        head.extend(["rate", "least rate", "most rate"]);
+        head.extend(["rate", "min rate", "max rate"]);
     }
     let words = |response, value: Option<f64>| {
         value.map_or_else(|| "-".to_owned(), |value| in_words(response, value))
@@ -314,7 +315,7 @@ pub(super) fn by_size(document: &LabDocument, seen: &Seen, drawn: &mut Vec<Value
     let time = if told.all(|size| size.is_one_way) {
         "one way"
     } else {
-        "time of a message"
+        "message latency"
     };
     let pictures = [
         Figure {
@@ -331,30 +332,32 @@ pub(super) fn by_size(document: &LabDocument, seen: &Seen, drawn: &mut Vec<Value
     let pictures: String = (pictures.iter())
         .map(|figure| figure.picture(&shown, drawn))
         .collect();
-    let mut lead = "Each trial went through all of these sizes. A line is the geometric mean over the trials of a combination, \
-                    the band around it reaches from their least to their most; of times each trial gives its median."
+    let mut lead = "Each trial measured all of these sizes. A line is the geometric mean over the \
+        trials of a combination, its band the range from minimum to maximum; for latency, each \
+        trial contributes its median."
         .to_owned();
     let points = || lines.iter().flat_map(|line| &line.points);
     if points().any(|point| point.bytes.as_u64() == 0) {
-        lead.push_str(" Messages without payload stand in the table alone.");
+        lead.push_str(" Messages without payload appear only in the table.");
     }
     if lines.len() > shown.len() {
         lead.push_str(&format!(
-            " {} of {} combinations are drawn, from the slowest to the fastest with the largest messages.",
+            " {} of {} combinations are shown, from the slowest to the fastest at the largest \
+             message size.",
             shown.len(),
             lines.len()
         ));
     }
     let of_all: Vec<&Line<'_>> = lines.iter().collect();
     let table = if points().count() > ROWS_MAX {
-        lead.push_str(" The table holds those that are drawn.");
+        lead.push_str(" The table lists the ones shown.");
         figures(&shown, time)
     } else {
         figures(&of_all, time)
     };
     section(
         "sizes",
-        "By the size of the message",
+        "By message size",
         &lead,
         &format!("{pictures}{table}"),
     )

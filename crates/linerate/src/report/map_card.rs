@@ -93,7 +93,7 @@ pub(super) fn nic_card(nic: &Nic, host: &Host) -> Card {
         draw_flow(flow, &mut pen);
     }
     if all.len() > FLOWS {
-        pen.line(&format!("and {} more ways of queues", all.len() - FLOWS));
+        pen.line(&format!("and {} more queue paths", all.len() - FLOWS));
     }
     let remote = all.into_iter().filter(|flow| flow.remote).collect();
     pen.finish(remote)
@@ -149,7 +149,7 @@ fn draw_chain(nic: &Nic, pen: &mut Pen) {
     };
     let speeds: Vec<Option<String>> = pcie.links.iter().map(speed).collect();
     let Some(first) = speeds.iter().flatten().next() else {
-        return pen.line("PCI: no link is told of (emulated or integrated)");
+        return pen.line("PCI: no PCIe link information (emulated or integrated)");
     };
     if speeds.iter().all(|one| one.as_ref() == Some(first)) {
         let (links, passes) = (pcie.links.len(), short(&pcie.available_bit_per_s));
@@ -200,7 +200,7 @@ fn draw_chain(nic: &Nic, pen: &mut Pen) {
     let more = if hidden == 0 {
         String::new()
     } else {
-        format!(", {hidden} links not drawn")
+        format!(", {hidden} links not shown")
     };
     pen.line(&format!(
         "PCIe from the root; narrowest (dark): {}{more}",

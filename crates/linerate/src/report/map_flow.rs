@@ -179,7 +179,7 @@ mod tests {
         }
         let all = flows(&host.nics[0], &host);
         assert_eq!(all.len(), 1);
-        assert_eq!(all[0].irqs, "irq ? (not asked)");
+        assert_eq!(all[0].irqs, "irq ? (not queried)");
         assert!(!all[0].remote);
     }
 

@@ -51,7 +51,7 @@ fn nic_branch(nic: &Nic) -> Branch {
         .map(|name| visible(name.as_str()))
         .collect();
     if !lower.is_empty() {
-        below.push(Branch::leaf(format!("stands on {}", lower.join(", "))));
+        below.push(Branch::leaf(format!("on top of {}", lower.join(", "))));
     }
     if let Some(rdma) = nic.rdma.value() {
         below.push(Branch::leaf(format!("RDMA device {}", visible(rdma))));
@@ -79,8 +79,8 @@ fn is_unasked(nic: &Nic) -> bool {
 pub(super) fn unasked_branch(host: &Host) -> Option<Branch> {
     host.nics.iter().any(is_unasked).then(|| {
         Branch::leaf(
-            "netlink was not asked: qdiscs, offloads, rings, channels, link modes and addresses \
-             are not known"
+            "no netlink data: qdiscs, offloads, rings, channels, link modes and addresses are \
+             unknown"
                 .to_owned(),
         )
     })
@@ -116,14 +116,14 @@ fn pcie_branch(nic: &Nic) -> Branch {
         |hop: &PcieHop| hop.transfer_mt_per_s.value().is_none() && hop.width.value().is_none();
     if pcie.links.iter().all(is_silent) {
         return Branch::leaf(format!(
-            "PCI {}: no link is told of (emulated or integrated)",
+            "PCI {}: no PCIe link information (emulated or integrated)",
             show(&nic.pci_address)
         ));
     }
     let own = pcie.links.first().and_then(|hop| hop.control.value());
     let control = own.map_or_else(String::new, |own| {
         format!(
-            ", payload {} of {} B, reads {} B, relaxed ordering {}",
+            ", MPS {} of {} B, MRRS {} B, relaxed ordering {}",
             own.max_payload_bytes.as_u64(),
             own.max_payload_supported_bytes.as_u64(),
             own.max_read_request_bytes.as_u64(),
@@ -158,14 +158,14 @@ fn to_root(pcie: &PcieLink) -> String {
 
 fn locality_text(nic: &Nic) -> String {
     let how = match nic.numa_node_source.value() {
-        Some(NodeSource::LocalCpus(_)) => " (the firmware says -1; by its close CPUs)".to_owned(),
+        Some(NodeSource::LocalCpus(_)) => "(firmware reports -1; from its local CPUs)".to_owned(),
         Some(NodeSource::UpstreamBridge(bridge)) => {
-            format!(" (the firmware says -1; by the bridge {bridge})")
+            format!("(firmware reports -1; from the bridge {bridge})")
         }
         Some(NodeSource::Firmware | NodeSource::OnlyNode) | None => String::new(),
     };
     format!(
-        "NUMA node {}{how}, close CPUs {}",
+        "NUMA node {}{how}, local CPUs {}",
         show(&nic.numa_node),
         show(&nic.local_cpus)
     )
@@ -195,7 +195,7 @@ fn port_lines(nic: &Nic) -> Vec<String> {
         ));
     }
     if wire.eee.value().is_some_and(|eee| is_on(&eee.active)) {
-        port.push("energy-efficient Ethernet in use".to_owned());
+        port.push("EEE active".to_owned());
     }
     let mut lines = Vec::new();
     if !port.is_empty() {
@@ -206,7 +206,7 @@ fn port_lines(nic: &Nic) -> Vec<String> {
     {
         let finer = state.extended_substate.value();
         let finer = finer.map_or_else(String::new, |text| format!(": {}", visible(text)));
-        lines.push(format!("no link because of {}{finer}", visible(why)));
+        lines.push(format!("no link: {}{finer}", visible(why)));
     }
     lines.extend(wire.module.value().map(module_line));
     let hot = nic.card.temperatures.value().into_iter().flatten();
@@ -297,7 +297,7 @@ fn engine_line(nic: &Nic) -> Option<String> {
         && let Some(usecs) = rx_usecs.get()
     {
         let adaptive = if is_on(adaptive_rx) { ", adaptive" } else { "" };
-        parts.push(format!("interrupts held rx {usecs} us{adaptive}"));
+        parts.push(format!("rx-usecs {usecs}{adaptive}"));
     }
     if let Some(rss) = nic.dispatch.rss.value()
         && let Some(function) = rss.function.value()
@@ -305,7 +305,7 @@ fn engine_line(nic: &Nic) -> Option<String> {
         parts.push(format!("hash {}", visible(function)));
     }
     if is_on(&nic.dispatch.threaded) {
-        parts.push("NAPI in threads".to_owned());
+        parts.push("threaded NAPI".to_owned());
     }
     (!parts.is_empty()).then(|| parts.join(", "))
 }

@@ -137,7 +137,7 @@ fn power_line(host: &Host) -> Option<String> {
             parts.push(format!("prefers {}", visible(preference)));
         }
         if let Some(most) = policy.max_khz.get() {
-            parts.push(format!("at most {} MHz", most / 1000));
+            parts.push(format!("max {} MHz", most / 1000));
         }
     }
     if let Some(turbo) = power.turbo.get() {
@@ -147,7 +147,7 @@ fn power_line(host: &Host) -> Option<String> {
         // The kernel's words, apart (Documentation/ABI/testing/sysfs-devices-system-cpu).
         parts.push(match smt.as_str() {
             "notsupported" => "no SMT".to_owned(),
-            "notimplemented" => "no SMT that the kernel could switch".to_owned(),
+            "notimplemented" => "SMT not switchable".to_owned(),
             word => format!("SMT {}", visible(word)),
         });
     }
@@ -166,7 +166,7 @@ fn sleep_line(power: &Power) -> Option<String> {
     let deepest = states.iter().rev().find(allowed)?;
     let driver = power.idle_driver.value().map_or("?", String::as_str);
     Some(format!(
-        "sleep: {}, deepest state {} ({} us to wake)",
+        "cpuidle: {}, deepest state {} (exit latency {} us)",
         visible(driver),
         visible(&deepest.name),
         show(&deepest.exit_latency_us)
@@ -186,19 +186,19 @@ fn isolation_line(host: &Host) -> Option<String> {
             Some(format!("{name} {set}"))
         })
         .collect();
-    (!parts.is_empty()).then(|| format!("CPUs apart: {}", parts.join(", ")))
+    (!parts.is_empty()).then(|| format!("isolated CPUs: {}", parts.join(", ")))
 }
 
 fn kernel_line(host: &Host) -> Option<String> {
     let kernel = &host.kernel;
     let mut parts = Vec::new();
     if let Some(clock) = kernel.clocksource.value() {
-        parts.push(format!("clock {}", visible(clock)));
+        parts.push(format!("clocksource {}", visible(clock)));
     }
     if let Some(all) = kernel.mitigations.value().filter(|all| !all.is_empty()) {
         let active = all.values().filter(|text| text.starts_with("Mitigation"));
         parts.push(format!(
-            "{} against CPU flaws",
+            "{} CPU mitigations",
             count(active.count(), "mitigation")
         ));
     }
@@ -206,12 +206,12 @@ fn kernel_line(host: &Host) -> Option<String> {
         parts.push(format!("transparent huge pages {}", visible(pages)));
     }
     let guest = kernel.hypervisor.value().filter(|name| *name != "none");
-    parts.extend(guest.map(|name| format!("a guest of {}", visible(name))));
+    parts.extend(guest.map(|name| format!("guest on {}", visible(name))));
     // A machine of its own loses nothing, unless the kernel says so.
     let steal = &kernel.steal_ppm;
     if guest.is_some() || steal.get().is_some_and(|ppm| ppm > 0) {
         parts.push(format!(
-            "{} of CPU time stolen since boot",
+            "{} steal time since boot",
             show_with(steal, |ppm| steal_text(*ppm))
         ));
     }
@@ -236,7 +236,7 @@ fn owners_line(host: &Host) -> Option<String> {
             None => visible(&owner.name),
         })
         .collect();
-    (!words.is_empty()).then(|| format!("programs that change settings: {}", words.join(", ")))
+    (!words.is_empty()).then(|| format!("daemons that change settings: {}", words.join(", ")))
 }
 
 /// How much more root would see, when it would.
@@ -245,7 +245,7 @@ pub(super) fn denied(host: &Host) -> Option<Branch> {
     let places: BTreeSet<&str> = gaps.iter().map(|gap| gap.path.as_str()).collect();
     (!places.is_empty()).then(|| {
         Branch::leaf(format!(
-            "root would also see {} (`map --why` names them)",
+            "root would also see {} (`map --why` lists them)",
             count(places.len(), "place")
         ))
     })
@@ -271,11 +271,11 @@ mod tests {
             kernel_line(&host).unwrap_or_default()
         };
         let gap = || Known::unknown(Cause::Unreadable, "/proc/stat", "no line of all CPUs");
-        assert!(!line("none", Known::Value(0)).contains("stolen"));
-        assert!(!line("none", gap()).contains("stolen"));
-        assert!(line("none", Known::Value(7)).contains(", under 0.01 % of CPU time stolen"));
-        assert!(line("KVM", Known::Value(0)).contains("guest of KVM, 0 % of CPU time stolen"));
-        assert!(line("KVM", Known::Value(123_456)).contains(" 12.34 % of CPU"));
-        assert!(line("KVM", gap()).contains("? (unreadable) of CPU time stolen"));
+        assert!(!line("none", Known::Value(0)).contains("steal"));
+        assert!(!line("none", gap()).contains("steal"));
+        assert!(line("none", Known::Value(7)).contains(", under 0.01 % steal time"));
+        assert!(line("KVM", Known::Value(0)).contains("guest on KVM, 0 % steal time"));
+        assert!(line("KVM", Known::Value(123_456)).contains(" 12.34 % steal"));
+        assert!(line("KVM", gap()).contains("? (unreadable) steal time"));
     }
 }

@@ -49,7 +49,7 @@ fn nic_lines(nic: &Nic) -> Vec<(String, Vec<&Gap>)> {
     }
     lines.push((
         format!(
-            "NUMA node {}, close CPUs {}",
+            "NUMA node {}, local CPUs {}",
             short(&nic.numa_node),
             short(&nic.local_cpus)
         ),
@@ -168,7 +168,7 @@ fn queue_box(nic: &Nic, queue: &Queue, x: u32, y: u32, width: u32) -> String {
     };
     let mut about = vec![format!("{name}: {interrupt}")];
     for (what, fact) in [
-        ("served by CPUs", &queue.cpus),
+        ("handled by CPUs", &queue.cpus),
         ("RPS", &queue.rps_cpus),
         ("XPS", &queue.xps_cpus),
     ] {
@@ -229,7 +229,7 @@ pub(super) fn hot_lines(nic: &Nic, hot: &HotPath, edge: u32, spots: &[Spot]) -> 
             spot.x,
             spot.y,
             2.0 + 3.0 * share.clamp(0.0, 1.0),
-            escape(&format!("packets of {} were taken in on CPU {cpu}", nic.name))
+            escape(&format!("packets of {} were processed on CPU {cpu}", nic.name))
         ));
     }
     out

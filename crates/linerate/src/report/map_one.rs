@@ -86,7 +86,7 @@ fn chain(nic: &Nic, whole: &Host) -> Option<Branch> {
     words.push(format!("[{}]", visible(nic.name.as_str())));
     steps(&nic.name, whole, false, &mut seen, &mut words);
     (words.len() > 1 || own > 0)
-        .then(|| Branch::leaf(format!("from the top to the wire: {}", words.join(" > "))))
+        .then(|| Branch::leaf(format!("from top to bottom: {}", words.join(" > "))))
 }
 
 /// Level by level, each once: what a hostile host says may be a ring.
@@ -157,7 +157,7 @@ fn slaves(nic: &Nic, whole: &Host) -> Option<Branch> {
     let bond = nic.stack.bond.as_ref();
     let extra = bond.map_or_else(String::new, |bond| {
         format!(
-            ", looked at every {} ms, LACP {}, active slave {}, aggregator {} with {} ports",
+            ", miimon {} ms, LACP {}, active slave {}, aggregator {} with {} ports",
             show(&bond.miimon_ms),
             show(&bond.lacp_rate),
             show(&bond.active_slave),
@@ -190,10 +190,10 @@ fn functions(nic: &Nic) -> Option<Branch> {
             text += &format!(", VLAN {vlan}");
         }
         if let Some(most) = function.max_bit_per_s.get() {
-            text += &format!(", at most {most}");
+            text += &format!(", max rate {most}");
         }
         if let Some(least) = function.min_bit_per_s.get() {
-            text += &format!(", at least {least}");
+            text += &format!(", min rate {least}");
         }
         text
     };
@@ -213,7 +213,7 @@ fn rss(nic: &Nic) -> Option<Branch> {
         words.extend(rss.table.value().map(|table| table_text(table)));
         words.extend(rss.key_bytes.get().map(|bytes| format!("key of {bytes} B")));
         if rss.symmetric.get() == Some(true) {
-            words.push("both ways of a flow alike".to_owned());
+            words.push("symmetric".to_owned());
         }
         if let Some(fields) = rss.fields.value() {
             // Flows that are hashed alike stand together.
@@ -265,20 +265,20 @@ fn napis(nic: &Nic) -> Option<Branch> {
             text += &format!(", thread {thread} on CPUs {}", show(&napi.thread_cpus));
         }
         if let Some(timeout) = napi.gro_flush_timeout_ns.get().filter(|ns| *ns > 0) {
-            text += &format!(", flushes GRO after {timeout} ns");
+            text += &format!(", gro-flush-timeout {timeout} ns");
         }
         if let Some(polls) = napi.defer_hard_irqs.get().filter(|polls| *polls > 0) {
-            text += &format!(", defers interrupts {polls} times");
+            text += &format!(", defer-hard-irqs {polls}");
         }
         if let Some(timeout) = napi.irq_suspend_timeout_ns.get().filter(|ns| *ns > 0) {
-            text += &format!(", suspends interrupts {timeout} ns");
+            text += &format!(", irq-suspend-timeout {timeout} ns");
         }
         text
     };
-    told("polling contexts", &nic.dispatch.napis, |all| {
+    told("NAPI instances", &nic.dispatch.napis, |all| {
         let text = format!(
             "{}, threads {}",
-            count(all.len(), "polling context"),
+            count(all.len(), "NAPI instance"),
             on_off(&nic.dispatch.threaded)
         );
         (!all.is_empty()).then(|| leaves(text, all.iter().map(one).collect()))
@@ -286,9 +286,9 @@ fn napis(nic: &Nic) -> Option<Branch> {
 }
 
 fn coalesce(nic: &Nic) -> Option<Branch> {
-    told("interrupt moderation", &nic.coalesce, |all: &Coalesce| {
+    told("interrupt coalescing", &nic.coalesce, |all: &Coalesce| {
         let text = format!(
-            "interrupts held: rx {} us (adaptive {}), tx {} us (adaptive {})",
+            "coalescing: rx-usecs {} (adaptive {}), tx-usecs {} (adaptive {})",
             show(&all.rx_usecs),
             on_off(&all.adaptive_rx),
             show(&all.tx_usecs),
@@ -307,7 +307,7 @@ fn by_queue(all: &[QueueCoalesce]) -> Vec<String> {
     let mut lines: Vec<(u32, u32, String)> = Vec::new();
     for one in all {
         let text = format!(
-            "rx {} us (adaptive {}), tx {} us",
+            "rx-usecs {} (adaptive {}), tx-usecs {}",
             show(&one.rx_usecs),
             on_off(&one.adaptive_rx),
             show(&one.tx_usecs)
@@ -333,18 +333,18 @@ fn by_queue(all: &[QueueCoalesce]) -> Vec<String> {
 
 fn sizes(stack: &Stack) -> Option<Branch> {
     let all = [
-        ("sends up to", &stack.gso_max_bytes),
+        ("GSO up to", &stack.gso_max_bytes),
         ("IPv4", &stack.gso_ipv4_max_bytes),
-        ("merges up to", &stack.gro_max_bytes),
+        ("GRO up to", &stack.gro_max_bytes),
         ("IPv4", &stack.gro_ipv4_max_bytes),
-        ("hardware segments up to", &stack.tso_max_bytes),
+        ("TSO up to", &stack.tso_max_bytes),
     ];
     let mut words: Vec<String> = all
         .into_iter()
         .filter_map(|(what, size)| Some(format!("{what} {} B", size.get()?.as_u64())))
         .collect();
     let numbers = [
-        ("largest MTU", &stack.mtu_max),
+        ("maximum MTU", &stack.mtu_max),
         ("transmit queue", &stack.tx_queue_len),
     ];
     for (what, number) in numbers {
@@ -356,7 +356,7 @@ fn sizes(stack: &Stack) -> Option<Branch> {
     if let Some(xdp) = stack.xdp.value() {
         words.push(format!("XDP {}", visible(xdp)));
     }
-    leaf("super-packets (GSO, GRO)", &words)
+    leaf("GSO and GRO sizes", &words)
 }
 
 /// Features that are off and that a user may switch on.
@@ -370,7 +370,7 @@ fn features_off(nic: &Nic) -> Option<Branch> {
             .collect();
         let fixed = all.values().filter(|one| !one.active && !one.changeable);
         Some(Branch::leaf(format!(
-            "features that are off and could be on: {} ({} on, {} not offered)",
+            "offloads off but available: {} ({} on, {} not supported)",
             if names.is_empty() {
                 "none".to_owned()
             } else {
@@ -410,7 +410,7 @@ fn tunnel_ports(nic: &Nic) -> Option<Branch> {
             .take(ENTRIES)
             .map(|one| format!("{} {}", visible(&one.kind), one.port))
             .collect();
-        leaf("tunnel ports that the card knows", &words)
+        leaf("tunnel ports offloaded by the NIC", &words)
     })
 }
 
@@ -440,13 +440,13 @@ fn shaping(nic: &Nic) -> Option<Branch> {
     let node = |one: &QdiscNode| {
         let rate = one
             .rate_bit_per_s
-            .map_or_else(String::new, |rate| format!(", shapes to {rate}"));
+            .map_or_else(String::new, |rate| format!(", shaped to {rate}"));
         let parent = match one.parent {
             u32::MAX => "root".to_owned(),
             parent => format!("on {}", of(parent)),
         };
         format!(
-            "{} {} {parent}{rate}: {} dropped, {} requeued, held back {} times",
+            "{} {} {parent}{rate}: {} dropped, {} requeued, {} overlimits",
             visible(&one.kind),
             of(one.handle),
             show(&one.drops),
@@ -462,17 +462,17 @@ fn shaping(nic: &Nic) -> Option<Branch> {
             )
         };
         format!(
-            "class {} {}: {}, at most {}",
+            "class {} {}: {}, ceil {}",
             visible(&one.kind),
             of(one.handle),
             rate(one.rate_bit_per_s),
             rate(one.ceil_bit_per_s)
         )
     };
-    told("queueing disciplines", &nic.shaping.tree, |tree| {
+    told("qdiscs", &nic.shaping.tree, |tree| {
         let mut all: Vec<String> = tree.iter().map(node).collect();
         all.extend(nic.shaping.classes.value().into_iter().flatten().map(class));
-        (!all.is_empty()).then(|| leaves(count(tree.len(), "queueing discipline"), all))
+        (!all.is_empty()).then(|| leaves(count(tree.len(), "qdisc"), all))
     })
 }
 
@@ -494,7 +494,7 @@ fn dcb(nic: &Nic) -> Option<Branch> {
         words.extend(
             dcb.pfc_enabled
                 .get()
-                .map(|mask| format!("pauses priorities {}", bits(mask))),
+                .map(|mask| format!("PFC on priorities {}", bits(mask))),
         );
         words.extend(
             dcb.peer_pfc_enabled
@@ -504,31 +504,28 @@ fn dcb(nic: &Nic) -> Option<Branch> {
         words.extend(
             dcb.priority_class
                 .value()
-                .map(|all| format!("class of each priority {}", list(all))),
+                .map(|all| format!("prio-tc {}", list(all))),
         );
         words.extend(
             dcb.class_bandwidth
                 .value()
-                .map(|all| format!("share of each class {} %", list(all))),
+                .map(|all| format!("tc-bw {} %", list(all))),
         );
         words.extend(
             dcb.class_algorithm
                 .value()
-                .map(|all| format!("served {}", visible(&all.join(" ")))),
+                .map(|all| format!("tc-tsa {}", visible(&all.join(" ")))),
         );
         words.extend(
             dcb.trust
                 .value()
                 .map(|all| format!("trusts {}", visible(&all.join(" ")))),
         );
-        words.extend(dcb.willing.get().map(|willing| {
-            if willing {
-                "takes the peer's settings"
-            } else {
-                "keeps its own settings"
-            }
-            .to_owned()
-        }));
+        words.extend(
+            dcb.willing
+                .get()
+                .map(|willing| if willing { "willing" } else { "not willing" }.to_owned()),
+        );
         words.extend(
             dcb.dcbx
                 .value()

@@ -70,7 +70,7 @@ pub fn map_svg(host: &Host) -> String {
         boxes += &heading(
             y + 20,
             "Stacked and virtual",
-            "an arrow leads to what carries it",
+            "arrows point to the underlying device",
         );
         boxes += &format!(
             "<g transform=\"translate({CPUS_X} {y})\">{}</g>",
@@ -115,9 +115,9 @@ fn heading(y: u32, what: &str, more: &str) -> String {
 }
 
 fn legend(y: u32) -> String {
-    let near = "i  takes interrupts of a card on its own node";
-    let far = "r, thick and dashed  takes interrupts of a card on another node";
-    let rest = "dotted  not online        dark link  the narrowest of a PCIe way";
+    let near = "i  handles interrupts of a NIC on its own node";
+    let far = "r, thick and dashed  handles interrupts of a NIC on another node";
+    let rest = "dotted  offline        dark link  the narrowest of a PCIe path";
     label(
         MARGIN,
         y + 12,
@@ -197,7 +197,7 @@ fn places(host: &Host) -> Vec<Place<'_>> {
             .iter()
             .any(|device| lost(&device.numa_node) && !is_made_up(&device.name));
     if !cpus.is_empty() || devices {
-        let more = "what the kernel puts on no node".to_owned();
+        let more = "devices without a NUMA node".to_owned();
         all.push(Place {
             node: None,
             more,
@@ -434,7 +434,7 @@ fn cpu_block(cpus: &[&Cpu], marks: &Marks, top: u32) -> (String, u32) {
     let note = match (cpus.len(), hidden) {
         (0, _) => Some("no CPU here".to_owned()),
         (_, 0) => None,
-        _ => Some(format!("{hidden} more not drawn")),
+        _ => Some(format!("{hidden} more not shown")),
     };
     if let Some(note) = note {
         body += &label(CPUS_X + 8, y + 12, "start", SOFT, 11, &note);
@@ -480,8 +480,8 @@ fn cell(cpu: &Cpu, marks: &Marks, size: Size, x: u32, y: u32) -> String {
         Known::Unknown(gap) => format!("online: ? ({gap})"),
     };
     let takes = match (near, far) {
-        (_, true) => ", takes interrupts of a card on another node",
-        (true, false) => ", takes interrupts of a card on its node",
+        (_, true) => ", handles interrupts of a NIC on another node",
+        (true, false) => ", handles interrupts of a NIC on its node",
         (false, false) => "",
     };
     let core = cpu

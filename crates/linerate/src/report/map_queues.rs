@@ -207,9 +207,9 @@ fn cpus(row: &Row<CpuSet>) -> String {
         None | Some(0) if is_one => format!("CPU {first}"),
         None | Some(0) if first.is_empty() => "CPUs none".to_owned(),
         None | Some(0) => format!("CPUs {first}"),
-        Some(1) if is_one => format!("CPUs {first}-{last} one by one"),
+        Some(1) if is_one => format!("CPUs {first}-{last}, one each"),
         Some(step) if is_one => format!("CPUs {first} to {last} by {step}"),
-        Some(step) => format!("CPUs {first} to {last}, moved on by {step}"),
+        Some(step) => format!("CPUs {first} to {last}, offset {step}"),
     }
 }
 
@@ -254,8 +254,8 @@ mod tests {
         assert_eq!(
             lines(&queues),
             [
-                "rx-0 to rx-15: irqs 120-135 - CPUs 0-15 one by one",
-                "rx-16 to rx-31: irqs 136-151 - CPUs 32-47 one by one",
+                "rx-0 to rx-15: irqs 120-135 - CPUs 0-15, one each",
+                "rx-16 to rx-31: irqs 136-151 - CPUs 32-47, one each",
             ]
         );
     }
@@ -272,7 +272,7 @@ mod tests {
         );
         assert_eq!(
             lines(&[(40, "0,8"), (41, "1,9"), (42, "2,10")]),
-            ["rx-0 to rx-2: irqs 40-42 - CPUs 0,8 to 2,10, moved on by 1"]
+            ["rx-0 to rx-2: irqs 40-42 - CPUs 0,8 to 2,10, offset 1"]
         );
         assert_eq!(
             lines(&[(40, "0"), (40, "0")]),

@@ -67,7 +67,7 @@ pub(super) fn stacked(host: &Host) -> Option<Stacked> {
     };
     let hidden = levels.len().saturating_sub(DRAWN);
     if hidden > 0 {
-        let text = format!("and {hidden} more that stand on others");
+        let text = format!("and {hidden} more stacked interfaces");
         body += &label(12, y, "start", SOFT, 11, &text);
         y += 16;
     }
@@ -79,7 +79,7 @@ pub(super) fn stacked(host: &Host) -> Option<Stacked> {
         } else {
             format!(" and {rest} more")
         };
-        let text = format!("on their own: {named}{more}");
+        let text = format!("standalone: {named}{more}");
         body += &label(12, y, "start", SOFT, 11, &cut(&text, 170));
         y += 16;
     }
@@ -195,7 +195,7 @@ fn what(nic: &Nic) -> String {
     } else if let Some(tunnel) = &stack.tunnel {
         format!("{} {}", short(&tunnel.kind), short(&tunnel.id))
     } else if nic.kind.has_wire() {
-        "drawn above".to_owned()
+        "shown above".to_owned()
     } else {
         kind_word(nic)
     };

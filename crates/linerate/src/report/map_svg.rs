@@ -188,7 +188,7 @@ impl Panel {
             y += nic_height_with_gap(nic);
         }
         if nics.is_empty() {
-            let text = "interface of the path: ? (not told)";
+            let text = "interface of the path: ? (unknown)";
             boxes.push_str(&label(PAD, nic_y + 16, "start", SOFT, 12, text));
         }
         let foot = if flipped {
@@ -440,7 +440,7 @@ fn cpu_cell(end: &MapEnd<'_>, cpu: &Cpu, cell: &Cell, x: u32, y: u32) -> String 
     let role: String = [
         (", sends", sends),
         (", receives", receives),
-        (", takes packets in", takes),
+        (", processes received packets", takes),
     ]
     .iter()
     .filter_map(|(words, is)| is.then_some(*words))
@@ -460,7 +460,7 @@ fn roles_text(end: &MapEnd<'_>, members: &[&Cpu], hidden: usize) -> String {
     for (word, set) in [
         ("S sends", end.sender_cpus),
         ("R receives", end.receiver_cpus),
-        ("P takes packets", packets),
+        ("P processes packets", packets),
     ] {
         let set = set.and(&here);
         if !set.is_empty() {
@@ -478,7 +478,7 @@ fn roles_text(end: &MapEnd<'_>, members: &[&Cpu], hidden: usize) -> String {
         });
     }
     if hidden > 0 {
-        words.push(format!("{hidden} more not drawn"));
+        words.push(format!("{hidden} more not shown"));
     }
     words.join("; ")
 }

@@ -74,7 +74,7 @@ pub fn map_text_with(host: &Host, beside: &Beside<'_>) -> String {
             .map(|gap| Branch::leaf(gap.to_string()))
             .collect();
         below.push(Branch {
-            text: format!("{} that no other line shows", count(host.gaps.len(), "gap")),
+            text: format!("{} more", count(host.gaps.len(), "gap")),
             below: gaps,
         });
     }
@@ -99,16 +99,16 @@ pub(super) fn link_text(nic: &Nic) -> String {
     if nic.kind.has_wire() {
         format!("link {speed}")
     } else if nic.link_bit_per_s.value().is_some() {
-        format!("claims {speed}, has no wire")
+        format!("reports {speed}, virtual")
     } else {
-        "no wire".to_owned()
+        "virtual, no link speed".to_owned()
     }
 }
 
 /// The root queueing discipline and what a shaper lets pass.
 pub(super) fn qdisc_text(nic: &Nic) -> String {
     show_with(&nic.qdisc, |qdisc| match qdisc.rate_bit_per_s {
-        Some(rate) => format!("{}, shapes to {rate}", visible(&qdisc.kind)),
+        Some(rate) => format!("{}, shaped to {rate}", visible(&qdisc.kind)),
         None => visible(&qdisc.kind),
     })
 }

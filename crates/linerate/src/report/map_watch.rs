@@ -54,7 +54,7 @@ pub(super) fn cpus_branch(activity: &Activity) -> Option<Branch> {
     below.extend(more(activity.cpus.len(), "CPU"));
     Some(Branch {
         text: format!(
-            "{} at work in {}",
+            "{} busy in {}",
             count(activity.cpus.len(), "CPU"),
             seconds(activity)
         ),
@@ -89,7 +89,7 @@ pub(super) fn uncounted_branch(activity: &Activity) -> Option<Branch> {
         .collect();
     below.extend(more(gaps.len(), "place"));
     (!gaps.is_empty()).then(|| Branch {
-        text: format!("{} that could not be counted", count(gaps.len(), "place")),
+        text: format!("{} without counters", count(gaps.len(), "place")),
         below,
     })
 }
@@ -108,7 +108,7 @@ pub(super) fn nic_activity(nic: &Nic, activity: &Activity) -> Option<Branch> {
     };
     let passed = [&seen.rx_packets_per_s, &seen.tx_packets_per_s];
     let text = if passed.iter().all(|rate| rate.get() == Some(0.0)) {
-        "nothing passed".to_owned()
+        "no traffic".to_owned()
     } else {
         format!(
             "rx {}; tx {}",
@@ -157,7 +157,7 @@ fn queue_lines(nic: &Nic, seen: &NicActivity) -> Vec<Branch> {
     let quiet = all - moved.len();
     if quiet > 0 {
         lines.push(Branch::leaf(format!(
-            "{quiet} of {all} queue interrupts did not come"
+            "{quiet} of {all} queue interrupts did not fire"
         )));
     }
     if let (Some(gap), true) = (unknown, nic.kind.has_wire()) {
@@ -246,7 +246,7 @@ fn link_branch(link: &LinkErrors) -> Branch {
     }
     for heat in link.card_temperatures.value().into_iter().flatten() {
         let degrees = show_with(&heat.value_mc, |mc| format!("{} C", mc / 1000));
-        beside.push(format!("card {} {degrees}", visible(&heat.label)));
+        beside.push(format!("NIC {} {degrees}", visible(&heat.label)));
     }
     if link.board.value().is_some() {
         beside.push(format!("board {}", show(&link.board)));
@@ -263,8 +263,8 @@ fn link_branch(link: &LinkErrors) -> Branch {
 fn counted_text(side: &CountedRate) -> String {
     let what = match (side.counted, side.rate.errors) {
         (_, 0) | (Counted::Bits, _) => "",
-        (Counted::Codewords, _) => " at least: codewords are counted, not bits",
-        (Counted::Events, _) => " at least: damaged blocks or symbols are counted, not bits",
+        (Counted::Codewords, _) => "lower bound: codewords are counted, not bits",
+        (Counted::Events, _) => "lower bound: errored blocks or symbols are counted, not bits",
     };
     let names: Vec<String> = side.counters.iter().map(|name| visible(name)).collect();
     format!("{}{what}; by {}", side.rate, names.join(", "))
@@ -324,13 +324,13 @@ mod tests {
         for words in [
             "in 10.0 s: rx 10.00 Gb/s, 800.0 k packets/s; tx 0 b/s, 0.0 packets/s",
             "12.0 k interrupts/s on CPU 1 75 %, CPU 3 25 %; rx-0 (800.0 k packets/s)",
-            "1 of 2 queue interrupts did not come",
+            "1 of 2 queue interrupts did not fire",
             "errors and drops: stat/rx_missed_errors +7",
             "bit error rate: FEC corrects everything: watch whether the rate rises.",
             "before correction: 2.0e-5 (2.0e-5 to 2.0e-5); by fec/corrected-bits",
             "after correction: below 3.0e-12 (no error seen)",
             "CPU 1: softirq 93 %",
-            "1 place that could not be counted",
+            "1 place without counters",
         ] {
             assert!(flat.contains(words), "{words} is missing in\n{text}");
         }

@@ -40,20 +40,19 @@ fn path(data: &ReportData) -> String {
     let far = map_end(&data.remote);
     let picture = |layout| host_map_svg(&near, Some((&far, &data.wire)), layout);
     let evidence = if data.prove.limit.evidence.is_empty() {
-        "<p>No figures say more about the limit.</p>".to_owned()
+        "<p>No further evidence.</p>".to_owned()
     } else {
         evidence_table(
-            &format!(
-                "What limited the path before any change: {}",
-                data.prove.limit.what
-            ),
+            &format!("Bottleneck before any change: {}", data.prove.limit.what),
             &data.prove.limit.evidence,
         )
     };
     section(
         "path",
         "The path",
-        "From CPU to CPU. S marks a CPU whose thread sends, R one that receives; a whole line goes from a queue to the CPU of its interrupt, a dashed one to a CPU that packets are steered to. A ? is a fact that could not be read: point at it for the cause.",
+        "S marks CPUs with sending threads, R with receiving threads. Solid lines connect a queue \
+         to the CPU of its interrupt, dashed lines to CPUs selected by RPS or XPS. A ? marks a \
+         value that could not be read: hover for the reason.",
         &format!(
             "<div class=\"map wide\">{}</div><div class=\"map narrow\">{}</div>{evidence}",
             picture(Layout::Beside),
@@ -78,7 +77,7 @@ fn evidence_table(caption: &str, evidence: &[Evidence]) -> String {
         .iter()
         .map(|line| vec![escape(&line.what), escape(&line.value), code(&line.path)])
         .collect();
-    table(caption, &["Figure", "Value", "Where it came from"], &rows)
+    table(caption, &["Figure", "Value", "Provenance"], &rows)
 }
 
 fn rates(data: &ReportData) -> String {
@@ -112,9 +111,11 @@ fn rates(data: &ReportData) -> String {
     section(
         "rates",
         "Rates over time",
-        "Every trial, laid over each other. What lies in the shaded part was cut as warm-up and counts in no figure. The dashed line across is the ceiling.",
+        "All trials overlaid. The shaded part was cut as warm-up and is excluded from all \
+         figures. The dashed line is the ceiling.",
         &format!(
-            "<div class=\"grid\">{charts}</div><noscript><p class=\"note\">The charts need JavaScript; every figure in them stands in the tables.</p></noscript>"
+            "<div class=\"grid\">{charts}</div><noscript><p class=\"note\">The charts need \
+             JavaScript; the tables have all of their figures.</p></noscript>"
         ),
     )
 }
@@ -127,34 +128,35 @@ fn cpu(data: &ReportData) -> String {
                 format!("{}, {}", bar.arm.word(), escape(&bar.end)),
                 bar.kind.to_owned(),
                 bar.s_per_gb
-                    .map_or("not known".to_owned(), |[mean, _, _]| cost(mean)),
-                bar.s_per_gb
-                    .map_or("not known".to_owned(), |[_, low, high]| {
-                        format!(
-                            "{} to {}, {}",
-                            cost(low),
-                            cost(high),
-                            count(bar.trials, "trial")
-                        )
-                    }),
+                    .map_or("unknown".to_owned(), |[mean, _, _]| cost(mean)),
+                bar.s_per_gb.map_or("unknown".to_owned(), |[_, low, high]| {
+                    format!(
+                        "{} to {}, {}",
+                        cost(low),
+                        cost(high),
+                        count(bar.trials, "trial")
+                    )
+                }),
             ]
         })
         .collect();
     section(
         "cpu",
-        "Who did the work",
-        "CPU time for each gigabyte (10⁹ bytes) moved, by kind and end: the mean of the trials and the lowest and highest of them.",
+        "CPU cost",
+        "CPU time per gigabyte (10⁹ bytes) moved, by kind and end: mean, minimum and maximum of \
+         the trials.",
         &format!(
             "{}{}",
             chart(
                 "cpu",
                 None,
                 "CPU seconds per gigabyte by kind",
-                "Stacked bars of CPU seconds per gigabyte by kind, before and after, at each end; the numbers stand in the table below"
+                "Stacked bars of CPU seconds per gigabyte by kind, before and after, at each end; \
+                 the table below has the numbers"
             ),
             table(
                 "CPU seconds per gigabyte",
-                &["When and where", "Kind", "Mean", "Lowest to highest"],
+                &["When and where", "Kind", "Mean", "Min to max"],
                 &rows
             )
         ),
@@ -188,15 +190,15 @@ fn findings(data: &ReportData) -> String {
             })
             .collect();
         body.push_str(&table(
-            "Rules that could not judge: not the same as passed",
-            &["Rule", "Subject", "What was missing"],
+            "Skipped checks (not the same as passed)",
+            &["Rule", "Subject", "Missing data"],
             &rows,
         ));
     }
     let lead = if data.prove.findings.is_empty() {
-        "No rule found anything wrong."
+        "No findings."
     } else {
-        "What the rules found on the hosts as they were, worst first, each with the values that say so."
+        "Findings on both hosts before any change, worst first, with their evidence."
     };
     section("findings", "Findings", lead, &body)
 }
@@ -215,7 +217,7 @@ fn finding(finding: &Finding) -> String {
         })
         .collect();
     let remedies = if remedies.is_empty() {
-        "<p class=\"soft\">No remedy that linerate can try.</p>".to_owned()
+        "<p class=\"soft\">No remedy that linerate can test.</p>".to_owned()
     } else {
         format!("<ul class=\"changes\">{}</ul>", remedies.concat())
     };
@@ -253,9 +255,10 @@ fn ceilings(data: &ReportData) -> String {
     section(
         "ceilings",
         "Ceilings",
-        "Computed upper bounds of the path. The ceiling is the lowest of those that still hold with the kept remedies.",
+        "Computed upper bounds of the path. The ceiling is the lowest bound that still applies \
+         with the kept remedies.",
         &table(
-            "Every bound that was considered",
+            "All bounds considered",
             &["Bound", "Rate", "Arithmetic"],
             &rows,
         ),
@@ -291,7 +294,7 @@ fn hosts(data: &ReportData) -> String {
     });
     let nic = |text: &dyn Fn(&linerate_model::host::Nic) -> String, end: &EndData| {
         end.path_nic()
-            .map_or_else(|| "? (not told)".to_owned(), text)
+            .map_or_else(|| "? (unknown)".to_owned(), text)
     };
     row("Interface of the path", &|end| {
         nic(
@@ -301,7 +304,7 @@ fn hosts(data: &ReportData) -> String {
     });
     row("Link", &|end| nic(&link_text, end));
     row("MTU", &|end| nic(&|nic| show(&nic.mtu), end));
-    row("Queueing discipline", &|end| nic(&qdisc_text, end));
+    row("Qdisc", &|end| nic(&qdisc_text, end));
     row("Sending threads on", &|end| cpus_text(&end.sender_cpus));
     row("Receiving threads on", &|end| cpus_text(&end.receiver_cpus));
     let sysctls: std::collections::BTreeSet<&String> = ends
@@ -317,7 +320,7 @@ fn hosts(data: &ReportData) -> String {
         })
         .collect();
     let head = ["What", &data.local.name, &data.remote.name];
-    let mut body = table("Both hosts as they were found", &head, &rows);
+    let mut body = table("Both hosts, baseline", &head, &rows);
     if !settings.is_empty() {
         body.push_str(&format!(
             "<details><summary>Kernel settings of both hosts ({})</summary>{}</details>",
@@ -366,10 +369,10 @@ fn trials(data: &ReportData) -> String {
         })
         .collect();
     let flags_part = if rows.is_empty() {
-        "<p>No trial carries a flag.</p>".to_owned()
+        "<p>No trial has a flag.</p>".to_owned()
     } else {
         table(
-            "Flags: why a trial may not be trusted, or how it must be read",
+            "Flags: trials that may be invalid or need a caveat",
             &["Flag", "Meaning", "Trials"],
             &rows,
         )
@@ -399,10 +402,10 @@ fn trials(data: &ReportData) -> String {
         "Trials and their flags",
         "A flagged trial is marked, never silently averaged.",
         &format!(
-            "{flags_part}<details><summary>Every trial in the order it was made ({})</summary>{}</details>",
+            "{flags_part}<details><summary>All trials in run order ({})</summary>{}</details>",
             trials.len(),
             table(
-                "Every trial",
+                "All trials",
                 &["Trial", "Part", "Mean rate, warm-up cut", "Flags"],
                 &rows
             )
@@ -442,7 +445,9 @@ fn footer(data: &ReportData) -> String {
         .as_ref()
         .map_or_else(String::new, |run| format!(" · run {}", code(run)));
     format!(
-        "<footer><p>linerate {} · seed {}{run}</p><p>This page holds its own data (<code>#linerate-data</code>, JSON) and loads nothing. Charts: Vega and Vega-Lite, BSD-3-Clause; their licences stand at the head of the script.</p></footer>\n",
+        "<footer><p>linerate {} · seed {}{run}</p><p>This page is self-contained (data: \
+         <code>#linerate-data</code>, JSON) and loads no external resources. Charts: Vega and \
+         Vega-Lite, BSD-3-Clause; the script starts with their licenses.</p></footer>\n",
         escape(&data.linerate_version),
         data.prove.seed
     )

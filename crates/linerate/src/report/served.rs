@@ -60,8 +60,9 @@ pub(crate) fn progress_page(
     let question = progress.experiment.as_ref().map(|asked| &asked.question);
     let question = question.filter(|question| !question.is_empty());
     let body = format!(
-        "<a class=\"skip\" href=\"#progress\">To the progress</a>\n{}<main>\n\
-         <section><h1>{}</h1>{}</section>{live}<p><a href=\"{}/report\">The report of what there is so far</a></p></main>\n",
+        "<a class=\"skip\" href=\"#progress\">To the \
+         progress</a>\n{}<main>\n<section><h1>{}</h1>{}</section>{live}<p><a \
+         href=\"{}/report\">Report so far</a></p></main>\n",
         top("<a href=\"/\">All runs</a>"),
         escape(&title),
         question.map_or_else(String::new, |text| format!(
@@ -100,9 +101,10 @@ fn address(name: &str) -> String {
 /// The element that its newer form takes the place of. Another `state` is another page.
 fn live(at: &str, state: &str, heading: &str, inner: &str) -> String {
     format!(
-        "<section data-live=\"{}\" data-state=\"{}\" aria-labelledby=\"progress\"><h2 id=\"progress\">{}</h2>{inner}\
-         <p class=\"note\" data-lost role=\"status\" hidden>The server does not answer: what stands here is no longer fresh.</p>\
-         <noscript><p class=\"note\">Reload the page to see how far it is.</p></noscript></section>\n",
+        "<section data-live=\"{}\" data-state=\"{}\" aria-labelledby=\"progress\"><h2 \
+         id=\"progress\">{}</h2>{inner}<p class=\"note\" data-lost role=\"status\" hidden>The \
+         server does not respond: this page is out of date.</p><noscript><p class=\"note\">Reload \
+         the page to update the progress.</p></noscript></section>\n",
         escape(at),
         escape(state),
         escape(heading)
@@ -112,7 +114,7 @@ fn live(at: &str, state: &str, heading: &str, inner: &str) -> String {
 fn going_on(going: &[(String, &Progress)], now_unix_s: u64) -> String {
     let names: Vec<&str> = going.iter().map(|(name, _)| name.as_str()).collect();
     let inner = if going.is_empty() {
-        "<p class=\"lead\">No run goes on now.</p>".to_owned()
+        "<p class=\"lead\">No run in progress.</p>".to_owned()
     } else {
         let one = |(place, (name, progress)): (usize, &(String, &Progress))| {
             format!(
@@ -124,7 +126,7 @@ fn going_on(going: &[(String, &Progress)], now_unix_s: u64) -> String {
         };
         going.iter().enumerate().map(one).collect()
     };
-    live("/progress", &names.join("\n"), "Going on now", &inner)
+    live("/progress", &names.join("\n"), "In progress", &inner)
 }
 
 /// How far a run is, in a sentence and as a bar.
@@ -168,7 +170,7 @@ fn told(progress: &Progress, now_unix_s: u64) -> (String, Option<(u64, u64)>) {
     if let Some(why) = &progress.stopped {
         words.push(format!("stopped: {why}"));
     }
-    words.push(format!("begun {}", utc(began)));
+    words.push(format!("started {}", utc(began)));
     (words.join(" · "), value)
 }
 
@@ -177,7 +179,7 @@ fn live_run(name: &str, progress: &Progress, now_unix_s: u64) -> String {
     if let Some(means) = progress.means() {
         let response = means.response;
         let mut head: Vec<&str> = means.factors.iter().map(String::as_str).collect();
-        head.extend(["mean so far", "least to most", "trials"]);
+        head.extend(["mean so far", "min to max", "trials"]);
         let words = |value| escape(&in_words(response, value));
         let rows: Vec<Vec<String>> = (means.cells.iter())
             .map(|mean| {
@@ -192,14 +194,14 @@ fn live_run(name: &str, progress: &Progress, now_unix_s: u64) -> String {
                 row
             })
             .collect();
-        let caption = format!("Every combination so far: {}", response.word());
+        let caption = format!("All combinations so far: {}", response.word());
         inner.push_str(&growing_table("means", &caption, &head, &rows));
     }
     if progress.experiment.is_none() {
         let fate = |tried: &Tried| match tried.kept {
             Some(true) => "kept",
             Some(false) => "undone",
-            None => "on trial",
+            None => "in trial",
         };
         let rows: Vec<Vec<String>> = (progress.remedies.iter())
             .map(|tried| vec![escape(&tried.rule), fate(tried).to_owned()])
@@ -217,10 +219,10 @@ fn live_run(name: &str, progress: &Progress, now_unix_s: u64) -> String {
             vec![escape(&trial.what), escape(&trial.told), flags.join(", ")]
         })
         .collect();
-    let head = ["trial", "what came of it", "flags"];
+    let head = ["trial", "result", "flags"];
     inner.push_str(&growing_table(
         "latest",
-        "The latest trials, the last one first",
+        "Latest trials, newest first",
         &head,
         &rows,
     ));
@@ -249,7 +251,7 @@ fn list(document: &RunsDocument, going: &[(String, &Progress)]) -> String {
     let row = |run: &Listed| {
         let is_going = going.iter().any(|(name, _)| *name == run.run);
         let state = match run.state {
-            _ if is_going => "goes on",
+            _ if is_going => "running",
             // It is not being written, and has no end.
             State::Open => "killed",
             state => state.word(),
@@ -275,14 +277,14 @@ fn list(document: &RunsDocument, going: &[(String, &Progress)]) -> String {
         count(rows.len(), "stored run")
     );
     if !rows.is_empty() {
-        out.push_str(&table("Stored runs, the newest first", &head, &rows));
+        out.push_str(&table("Stored runs, newest first", &head, &rows));
     }
     if !document.unreadable.is_empty() {
         let unreadable = document.unreadable.iter();
         let rows: Vec<Vec<String>> = unreadable
             .map(|run| vec![escape(&run.run), escape(&run.why)])
             .collect();
-        out.push_str(&table("Runs that cannot be read", &["run", "why"], &rows));
+        out.push_str(&table("Unreadable runs", &["run", "why"], &rows));
     }
     out + "</section>\n"
 }

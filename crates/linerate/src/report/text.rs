@@ -105,7 +105,7 @@ pub(super) fn ceiling_words(prove: &ProveDocument) -> String {
     match (ceiling.bit_per_s, ceiling.share) {
         // A share above the whole accuses the ceiling, not the path.
         (Some(_), Some(part)) if part > 1.0 => format!(
-            "{} of it was measured, so this ceiling is wrong ({})",
+            "{} of it was measured: this ceiling is wrong ({})",
             share(part),
             ceiling.reason
         ),
@@ -137,7 +137,7 @@ fn verdict(prove: &ProveDocument, page: &mut Page) {
         );
         page.pair("", "gain", &text);
     }
-    let bound = prove.ceiling.bit_per_s.map_or("not known".to_owned(), rate);
+    let bound = prove.ceiling.bit_per_s.map_or("unknown".to_owned(), rate);
     page.pair("", "ceiling", &format!("{bound}; {}", ceiling_words(prove)));
     page.pair(
         "",
@@ -155,7 +155,7 @@ fn searched(search: &SearchDocument, page: &mut Page) {
     const MOST: usize = 8;
     page.gap();
     let heading = format!(
-        "{} factors were looked at in {} trials, {} of them a screening",
+        "{} factors explored in {} trials, {} of them for screening",
         search.factors.len(),
         search.trials,
         search.screening_trials
@@ -169,7 +169,7 @@ fn searched(search: &SearchDocument, page: &mut Page) {
         let (style, sure) = if factor.shows {
             ("", "")
         } else {
-            (DIM, " (as chance would make it)")
+            (DIM, "(within noise)")
         };
         let text = format!("{:>9}  {}{sure}", percent(*effect), factor.name);
         page.say(style, (0, MARGIN), &text);
@@ -223,7 +223,7 @@ fn planted(prove: &ProveDocument, page: &mut Page) {
         .filter(|score| score.planted && score.found)
         .count();
     page.gap();
-    let heading = format!("{hits} of {} planted faults found", prove.planted.len());
+    let heading = format!("{hits} of {} injected faults found", prove.planted.len());
     page.say(BOLD, (0, 0), &heading);
     for score in &scores {
         let (mark, style) = match (score.planted, score.found) {
@@ -242,16 +242,12 @@ fn planted(prove: &ProveDocument, page: &mut Page) {
 fn ending(prove: &ProveDocument, page: &mut Page) {
     page.gap();
     if prove.restored {
-        page.pair(
-            "",
-            "restored",
-            "yes: every change that was not to stay was taken back",
-        );
+        page.pair("", "restored", "yes: no setting differs from the start");
     } else {
         page.pair(
             BAD,
             "restored",
-            "NO: run `linerate tune recover` to take back what is left",
+            "NO: run `linerate tune recover` to roll back the remaining changes",
         );
     }
     page.pair("", "seed", &prove.seed.to_string());

@@ -43,7 +43,7 @@ fn spaced(text: &str) -> String {
 fn summary(prove: &ProveDocument) -> String {
     let ceiling = match (prove.ceiling.bit_per_s, prove.ceiling.share) {
         (Some(bound), Some(part)) if part > 1.0 => format!(
-            "The computed ceiling of {} is wrong: {} of it was measured.",
+            "The computed ceiling of {} is wrong: the measurement reached {} of it.",
             rate(bound),
             share(part)
         ),
@@ -51,10 +51,10 @@ fn summary(prove: &ProveDocument) -> String {
             format!("That is {} of the ceiling, {}.", share(part), rate(bound))
         }
         (Some(bound), None) => format!("The ceiling is {}.", rate(bound)),
-        (None, _) => "The ceiling is not known.".to_owned(),
+        (None, _) => "The ceiling is unknown.".to_owned(),
     };
     format!(
-        "{ceiling} Before any change, the limit was: {}. {}",
+        "{ceiling} Bottleneck before any change: {}. {}",
         prove.limit.what,
         tried(prove)
     )
@@ -67,24 +67,28 @@ fn facts(prove: &ProveDocument, ratio: Option<Times>) -> String {
         let range = format!("{} to {}", times(ratio.low), times(ratio.high));
         facts.push(("Gain", cross(&times(ratio.value)), cross(&range)));
     }
-    let not_known = || "not known".to_owned();
+    let not_known = || "unknown".to_owned();
     let bound = prove.ceiling.bit_per_s.map_or_else(not_known, rate);
     let reached = prove.ceiling.share.map_or_else(not_known, share);
     facts.push(("Ceiling", bound, "computed".to_owned()));
-    facts.push(("Share reached", reached, "rate after / ceiling".to_owned()));
+    facts.push((
+        "Share of the ceiling",
+        reached,
+        "rate after / ceiling".to_owned(),
+    ));
     if !prove.planted.is_empty() {
         let scores = scores(prove);
         let planted = scores.iter().filter(|score| score.planted);
         let hits = planted.filter(|score| score.found).count();
         let besides = scores.iter().filter(|score| !score.planted).count();
         facts.push((
-            "Planted faults found",
+            "Injected faults found",
             format!("{hits} of {}", prove.planted.len()),
-            format!("{besides} found besides"),
+            format!("{besides} more found"),
         ));
     }
     let (restored, how) = if prove.restored {
-        ("✓ yes", "nothing is left that was not to stay")
+        ("✓ yes", "no setting differs from the start")
     } else {
         ("✗ NO", "run `linerate tune recover`")
     };
@@ -113,23 +117,18 @@ fn verdict_table(prove: &ProveDocument) -> String {
             name.to_owned(),
             escape(&rate(measured.rate_bit_per_s)),
             escape(&rate_interval(measured)),
-            measured.cpu_s_per_gb.map_or("not known".to_owned(), cost),
+            measured.cpu_s_per_gb.map_or("unknown".to_owned(), cost),
         ]
     };
     let ceiling = vec![
         "Ceiling".to_owned(),
-        prove.ceiling.bit_per_s.map_or("not known".to_owned(), rate),
+        prove.ceiling.bit_per_s.map_or("unknown".to_owned(), rate),
         escape(&ceiling_words(prove)),
         "–".to_owned(),
     ];
     let numbers = table(
         "Before, after and the ceiling",
-        &[
-            "What",
-            "Rate (median)",
-            "Interval or reason",
-            "CPU, both ends",
-        ],
+        &["What", "Rate (median)", "CI or reason", "CPU, both ends"],
         &[
             row("Before", &prove.before),
             row("After", &prove.after),
@@ -140,7 +139,8 @@ fn verdict_table(prove: &ProveDocument) -> String {
         "bars",
         None,
         "Before, after, ceiling",
-        "Bars of the rate before, the rate after and the ceiling, with intervals; the numbers stand in the table below",
+        "Bars of the rate before, the rate after and the ceiling, with confidence intervals; the \
+         table below has the numbers",
     );
     format!("{bars}{numbers}")
 }
@@ -161,28 +161,23 @@ pub(super) fn remedies(prove: &ProveDocument) -> String {
         chart(
             "effects",
             None,
-            "Effect on the rate, with its interval",
-            "A point with its interval for each remedy against a line at zero; the numbers stand in the table below"
+            "Effect on the rate with 95 % CI",
+            "A point with its confidence interval for each remedy against a line at zero; the \
+             table below has the numbers"
         ),
         chart(
             "pairs",
             None,
-            "Every pair: the rate without ○ and with ● the remedy",
-            "For each remedy and pair, a line from the rate without to the rate with it; the numbers stand in the table of trials"
+            "All pairs: rate without ○ and with ● the remedy",
+            "For each remedy and pair, a line from the rate without to the rate with it; the \
+             table of trials has the numbers"
         )
     );
     let body = format!(
         "{charts}{}{}",
         table(
-            "Every remedy",
-            &[
-                "Remedy",
-                "Change",
-                "Effect",
-                "Interval",
-                "What it says",
-                "Fate"
-            ],
+            "All remedies",
+            &["Remedy", "Change", "Effect", "Interval", "Result", "Fate"],
             &rows
         ),
         planted(prove)
@@ -190,7 +185,8 @@ pub(super) fn remedies(prove: &ProveDocument) -> String {
     section(
         "remedies",
         "Remedies",
-        "Each remedy was tried in interleaved pairs of trials, one without and one with it, in random order. It is kept only when its whole interval speaks for it: above 0 %, or above 1×.",
+        "Each remedy was tested in interleaved pairs of trials, one without and one with it, in \
+         random order. A remedy is kept only if its whole 95 % CI lies above 0 % (ratio above 1×).",
         &body,
     )
 }
@@ -234,7 +230,7 @@ fn remedy_row(remedy: &RemedyResult) -> Vec<String> {
         None => (
             "none".to_owned(),
             "none".to_owned(),
-            format!("no effect is known{note}"),
+            format!("no effect measured{note}"),
         ),
     };
     vec![
@@ -284,7 +280,8 @@ fn planted(prove: &ProveDocument) -> String {
         })
         .collect();
     table(
-        "Planted against found: a separate process planted the faults, and linerate was not told",
+        "Injected and found: a separate process injected the faults without disclosing them to \
+         linerate",
         &["Rule", "Planted", "Found", "Verdict"],
         &rows,
     )

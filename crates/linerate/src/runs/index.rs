@@ -82,7 +82,7 @@ impl Index {
         let held = match locked(folder) {
             Ok(held) => held,
             Err(error) if read_only(&error) => {
-                say.note("the list cannot be kept here: every run is read");
+                say.note("cannot store the index here: reading every run");
                 return Self::in_memory(folder);
             }
             Err(error) => return Err(cannot(&place, error)),
@@ -92,7 +92,7 @@ impl Index {
             Ok(Some(base)) => base,
             Ok(None) => fresh(&place)?,
             Err(error) if is_damage(&error) => {
-                say.note("the list of runs was damaged: it is made anew");
+                say.note("the index of runs was corrupt: rebuilding it");
                 fresh(&place)?
             }
             Err(error) => return Err(cannot(&place, error)),
@@ -121,7 +121,7 @@ impl Index {
         let found = self.found()?;
         match self.bring_up_to_date(&found, say) {
             Err(error) if is_damage(&error) && self.lock.is_some() => {
-                say.note("the list of runs was damaged: it is made anew");
+                say.note("the index of runs was corrupt: rebuilding it");
                 let place = self.folder.join(NAME);
                 self.base = fresh(&place)?;
                 let done = self.bring_up_to_date(&found, say);
@@ -293,7 +293,7 @@ fn is_damage(error: &rusqlite::Error) -> bool {
 }
 
 fn cannot(place: &Path, error: impl std::error::Error + Send + Sync + 'static) -> Stop {
-    let why = format!("cannot keep the list of runs in {}", place.display());
+    let why = format!("cannot store the index of runs in {}", place.display());
     Stop::new(Code::Resource, why).because(error)
 }
 

@@ -174,8 +174,8 @@ pub fn run(args: &RunsArgs, state: &Path, say: &Say) -> Outcome<()> {
     }
     if document.runs.is_empty() {
         let all = filter == Filter::default();
-        let which = if all { "no run" } else { "no such run" };
-        say.note(&format!("there is {which} in {}", document.folder));
+        let which = if all { "no runs" } else { "no matching runs" };
+        say.note(&format!("{which} in {}", document.folder));
         return Ok(());
     }
     let number = document.runs.len();
@@ -211,7 +211,7 @@ pub(crate) fn document(
 /// A line for each run under the heads of its columns.
 fn text(runs: &[Listed]) -> String {
     let heads = [
-        "began (UTC)",
+        "started (UTC)",
         "kind",
         "trials",
         "workload",

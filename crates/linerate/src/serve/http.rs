@@ -94,12 +94,15 @@ impl Answer {
 
     fn refusal(refusal: Refusal) -> Self {
         let (status, words) = match refusal {
-            Refusal::Bad => (Status::Bad, "this is no request of HTTP/1.1"),
-            Refusal::Method => (Status::Method, "there is only to read here: GET and HEAD"),
-            Refusal::Late => (Status::Late, "the request did not come to its end in time"),
-            Refusal::Body => (Status::Body, "a request has no body here"),
-            Refusal::Head => (Status::Head, "a request has at most 8 KiB here"),
-            Refusal::Version => (Status::Version, "HTTP/1.1 is spoken here"),
+            Refusal::Bad => (Status::Bad, "not an HTTP/1.1 request"),
+            Refusal::Method => (
+                Status::Method,
+                "read-only server: only GET and HEAD are supported",
+            ),
+            Refusal::Late => (Status::Late, "request timed out"),
+            Refusal::Body => (Status::Body, "request bodies are not supported"),
+            Refusal::Head => (Status::Head, "request headers exceed 8 KiB"),
+            Refusal::Version => (Status::Version, "only HTTP/1.1 is supported"),
         };
         Self::words(status, words)
     }
@@ -208,12 +211,12 @@ fn converse(
 
 fn answer_to(pages: &dyn Pages, asked: &Asked<'_>) -> Answer {
     if !asked.host.is_some_and(is_own_name) {
-        let words = "this server answers only to its own names, 127.0.0.1, [::1] and localhost";
+        let words = "Host must be 127.0.0.1, [::1] or localhost";
         return Answer::words(Status::Misdirected, words);
     }
     let path = asked.target.split(['?', '#']).next().unwrap_or_default();
     if !path.starts_with('/') {
-        return Answer::words(Status::Bad, "this is no proxy");
+        return Answer::words(Status::Bad, "not a proxy");
     }
     // A run that cannot be shown must not take the others with it; what panicked has said so on stderr.
     catch_unwind(AssertUnwindSafe(|| pages.answer(path)))
@@ -336,7 +339,7 @@ impl<'a> Conversation<'a> {
         // A signal may cut the wait short: then it is tried again.
         let _ = poll(&mut ready, Some(&limit));
         if self.interrupt.asked() {
-            return Err(io::Error::other("the server ends"));
+            return Err(io::Error::other("the server is shutting down"));
         }
         Ok(())
     }

@@ -34,7 +34,7 @@ use crate::store;
 /// Serves the runs of a state folder until Ctrl-C.
 pub fn run(address: SocketAddr, state: &Path, say: &Say) -> Outcome<()> {
     if say.format == Format::Json {
-        let why = "`report --serve` gives pages, and no document";
+        let why = "`report --serve` serves HTML pages, not JSON";
         return Err(
             Stop::new(Code::Usage, why).hint("`linerate runs --format json` lists the runs")
         );
@@ -49,7 +49,7 @@ pub fn run(address: SocketAddr, state: &Path, say: &Say) -> Outcome<()> {
     let here = listener
         .local_addr()
         .map_err(|error| cannot_listen(address, error))?;
-    let live = LiveHost::open().map_err(|error| Stop::io("open the root folder", error))?;
+    let live = LiveHost::open().map_err(|error| Stop::io("open the root directory", error))?;
     let site = Site {
         folder: state.join("runs"),
         live,
@@ -61,7 +61,7 @@ pub fn run(address: SocketAddr, state: &Path, say: &Say) -> Outcome<()> {
     };
     say.data(&format!("http://{here}/"))?;
     say.note(&format!(
-        "the runs in {}, for {}; Ctrl-C ends it",
+        "serving the runs in {}, {}; Ctrl-C stops it",
         site.folder.display(),
         admitted_in_words()
     ));
@@ -73,7 +73,7 @@ fn cannot_listen(address: SocketAddr, error: io::Error) -> Stop {
     let in_use = error.kind() == io::ErrorKind::AddrInUse;
     let stop = Stop::io(format!("listen on {address}"), error);
     if in_use {
-        stop.hint("name another port, or none: then a free one is taken")
+        stop.hint("pass another port, or none to use a free one")
     } else {
         stop
     }
@@ -94,7 +94,7 @@ fn admitted() -> Vec<u32> {
 fn admitted_in_words() -> String {
     let users: Vec<String> = admitted().iter().map(u32::to_string).collect();
     let users = users.join(", ");
-    format!("programs of the user ids {users} alone")
+    format!("only UID {users} can connect")
 }
 
 /// What is served.
@@ -123,13 +123,13 @@ impl http::Pages for Site {
             Known::Value(user) if admitted().contains(&user) => None,
             Known::Value(user) => {
                 let words = format!(
-                    "this is for {}, and the program that asks is of user {user}",
+                    "access denied: {}, and this client runs as UID {user}",
                     admitted_in_words()
                 );
                 Some(Answer::words(Status::Forbidden, &words))
             }
             Known::Unknown(gap) => {
-                let words = format!("it cannot be told who asks: {}", gap.reason);
+                let words = format!("cannot identify the client: {}", gap.reason);
                 Some(Answer::words(Status::Forbidden, &words))
             }
         }
@@ -158,10 +158,7 @@ impl http::Pages for Site {
 }
 
 fn no_such() -> Answer {
-    Answer::words(
-        Status::NotFound,
-        "there is no such page; `/` lists all runs",
-    )
+    Answer::words(Status::NotFound, "no such page; `/` lists all runs")
 }
 
 /// What of a run is asked for.

@@ -101,7 +101,7 @@ pub(crate) fn search() -> Vec<Record> {
         hosts("host"),
         Record::Factors(vec![Factor {
             name: "local ring".to_owned(),
-            levels: vec![level("as found"), level("4096, \"all\"")],
+            levels: vec![level("baseline"), level("4096, \"all\"")],
         }]),
         explored(1, Some(trial(8_000))),
         explored(0, None),

@@ -233,10 +233,7 @@ mod tests {
             stop.message,
             read(&folder).expect_err("it was changed").message
         );
-        assert!(
-            stop.message.contains("line 3: the checksum is wrong"),
-            "{stop}"
-        );
+        assert!(stop.message.contains("line 3: checksum mismatch"), "{stop}");
     }
 
     #[test]

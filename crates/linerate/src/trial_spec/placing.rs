@@ -83,7 +83,7 @@ fn refuse_remote(trial: &TrialArgs) -> Outcome<()> {
     if trial.place_remote.is_some() || trial.memory_remote.is_some() {
         return Err(Stop::new(
             Code::Usage,
-            "the far end is not linerate: its threads and memory cannot be placed from here",
+            "the remote end is not linerate: its threads and memory cannot be placed from here",
         ));
     }
     Ok(())
@@ -105,7 +105,7 @@ pub(crate) fn placement_alone(
         Some(Placing::At(Where::ByReceiveCpu)) => {
             return Err(Stop::new(
                 Code::Usage,
-                "`by-rx-cpu` chooses among connections together with the far end, which is not linerate",
+                "`by-rx-cpu` needs linerate on both ends",
             ));
         }
         Some(Placing::At(place)) => (place.clone(), Where::Free),

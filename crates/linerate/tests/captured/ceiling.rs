@@ -74,7 +74,7 @@ fn bounds_that_cannot_be_computed_are_gaps_and_never_a_number() {
             "{name}"
         );
         let text = on(&place(name), &["ceiling", nic]).with_code(0);
-        assert!(text.contains("not known"), "{text}");
+        assert!(text.contains("unknown"), "{text}");
     }
 }
 

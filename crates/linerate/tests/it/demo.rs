@@ -143,7 +143,7 @@ fn a_killed_demo_leaves_no_process_and_the_next_recovery_clears_the_rest() {
     assert_eq!(leftovers(&state), Vec::<String>::new());
     let recovered = run(linerate(&["--state", text(&state), "tune", "recover"])).expect_code(0);
     assert!(
-        recovered.out.contains("nothing to take back"),
+        recovered.out.contains("nothing to recover"),
         "{}",
         recovered.out
     );

@@ -33,7 +33,7 @@ levels = ["200Mbit", "400Mbit"]
 name = "segmentation"
 setting = "nic/@/feature/tso"
 on = "local"
-levels = ["as found", false]
+levels = ["baseline", false]
 
 [design]
 repeats = 3
@@ -180,7 +180,7 @@ fn two_runs_of_an_experiment_are_held_against_each_other() {
         let experiment = PACED
             .replace("levels = [\"200Mbit\", \"400Mbit\"]", &levels)
             .replace(
-                "levels = [\"as found\", false]",
+                "levels = [\"baseline\", false]",
                 "levels = [{ name = \"a\", settings = {} }, { name = \"b\", settings = {} }]",
             )
             .replace("setting = \"nic/@/feature/tso\"\non = \"local\"\n", "");
@@ -217,7 +217,7 @@ fn what_an_experiment_cannot_be_is_told_with_its_line() {
         (
             ("option = \"pacing\"", "option = \"pace\""),
             23,
-            "`pace` is no option of `stream`",
+            "`stream` has no option `pace`",
         ),
         (
             ("repeats = 3", "repeats = 1"),
@@ -227,7 +227,7 @@ fn what_an_experiment_cannot_be_is_told_with_its_line() {
         (
             ("repeats = 3", "repeats = 3\nask = [\"pacing*flows\"]"),
             23,
-            "there is no factor `flows`",
+            "no factor `flows`",
         ),
         (
             ("nic/@/feature/tso", "nic/@/feature"),
@@ -337,7 +337,7 @@ levels = [{ name = "far" }, { name = "third", peer.at = "netns:third" }, { name 
 [[factors]]
 name = "offload"
 setting = "nic/@/feature/gro"
-levels = ["as found", true, false]
+levels = ["baseline", true, false]
 
 [design]
 repeats = 3
@@ -497,7 +497,8 @@ fn an_earlier_run_is_a_level_beside_those_that_are_measured() {
         .run(&words(text(&longer), text(&lab.path("never"))))
         .expect_code(23);
     assert!(
-        done.err.contains("`time` was 0.1 there and is 0.2 here"),
+        done.err
+            .contains("`time` was 0.1 in that run and is 0.2 here"),
         "{}",
         done.err
     );

@@ -134,14 +134,14 @@ fn what_somebody_else_changes_before_the_confirmation_is_told_and_stays() {
     over_ssh(&lab, "tune confirm").expect_code(0);
     let told = job.end().expect_code(0).err;
     for theirs in [
-        "nic/near0/mtu is 1300: somebody else has changed it since it was set to 1400, and it stays so",
-        "sysctl/net.ipv4.tcp_sack is 1: somebody else has changed it since it was set to 0, and it stays so",
+        "nic/near0/mtu is 1300: another program changed it after it was set to 1400, so it is not restored",
+        "sysctl/net.ipv4.tcp_sack is 1: another program changed it after it was set to 0, so it is not restored",
     ] {
         assert!(told.contains(theirs), "{told}");
     }
     assert!(!told.contains("tcp_rmem"), "{told}");
     let undone = lab.run(&["tune", "undo"]).expect_code(0).out;
-    let theirs = "nic/near0/mtu is 1300: somebody else changed it, so it was not set back to";
+    let theirs = "nic/near0/mtu is 1300: another program changed it, so it was not restored to";
     assert!(undone.contains(theirs), "{undone}");
     lab.shell("near", "ip link set near0 mtu 1500");
     assert_same(&lab, &before, "with their change taken back by themselves");
@@ -184,7 +184,10 @@ fn a_commit_that_finds_no_room_takes_everything_back() {
     let done = job.end();
     assert_ne!(done.code, Some(0), "{done:?}");
     assert!(done.err.contains("cannot commit"), "{done:?}");
-    assert!(done.err.contains("every change was taken back"), "{done:?}");
+    assert!(
+        done.err.contains("all changes were rolled back"),
+        "{done:?}"
+    );
     assert_same(&lab, &before, "without room for the commit");
     lab.run(&["tune", "recover"]).expect_code(0);
     assert!(status(&lab).contains("no transactions"));
@@ -238,7 +241,7 @@ fn what_a_killed_process_changed_its_reverter_takes_back() {
     end_of(&job, " tune ", Signal::KILL);
     let done = job.end();
     assert!(
-        done.err.contains("taken back by the reverter"),
+        done.err.contains("rolled back by the reverter"),
         "{}",
         done.err
     );
@@ -300,7 +303,7 @@ fn with_both_killed_the_next_change_begins_with_a_recovery() {
     std::fs::write(&file, "[settings]\n\"nic/near0/mtu\" = 1300\n").expect("a plan");
     let next = lab.run(&["tune", "apply", "--no-confirm", "--from", text(&file)]);
     let next = next.expect_code(0);
-    assert!(next.err.contains("was left half done"), "{}", next.err);
+    assert!(next.err.contains("was incomplete"), "{}", next.err);
     assert!(next.out.contains("mtu: 1500 -> 1300"), "{}", next.out);
     lab.run(&["tune", "undo"]).expect_code(0);
     assert_same(&lab, &before, "recovered, and the next change undone");
@@ -352,7 +355,7 @@ fn a_reverter_holds_what_its_plan_needs_and_nothing_else_and_still_reverts() {
     end_of(&job, " tune ", Signal::KILL);
     let done = job.end();
     assert!(
-        done.err.contains("taken back by the reverter"),
+        done.err.contains("rolled back by the reverter"),
         "{}",
         done.err
     );
@@ -382,7 +385,7 @@ fn two_transactions_at_once_are_refused_and_the_first_is_named() {
         refused.err
     );
     assert!(
-        refused.err.contains("takes its changes back in 1"),
+        refused.err.contains("it rolls back in 1"),
         "{}",
         refused.err
     );
@@ -400,7 +403,7 @@ fn a_probe_that_fails_after_the_change_takes_it_back_and_one_that_fails_before_p
     assert_same(&lab, &before, "a probe that failed before");
     let serve = neighbour(&lab);
     let done = probe(&lab, &plan(&lab), NEIGHBOUR).expect_code(0);
-    assert!(done.err.contains("takes it back"), "{}", done.err);
+    assert!(done.err.contains("to roll back"), "{}", done.err);
     lab.run(&["tune", "undo"]).expect_code(0);
     assert_same(&lab, &before, "undone");
     // With one port of its own, the host can be at one address once a minute (TIME-WAIT, RFC 9293).
@@ -413,7 +416,7 @@ fn a_probe_that_fails_after_the_change_takes_it_back_and_one_that_fails_before_p
         .args(["--probe", NEIGHBOUR, "--probe", NEIGHBOUR]);
     let done = run(command).expect_code(20);
     assert!(
-        done.err.contains("every change was taken back"),
+        done.err.contains("all changes were rolled back"),
         "{}",
         done.err
     );
@@ -435,7 +438,7 @@ fn an_mtu_that_would_take_ipv6_away_for_good_is_refused() {
     lab.shell("near", "ip address add fd00:77::1/64 dev near0 nodad");
     let before = lab.dump();
     let refused = lab.run(&apply).expect_code(22);
-    assert!(refused.err.contains("takes IPv6 off"), "{}", refused.err);
+    assert!(refused.err.contains("removes IPv6 from"), "{}", refused.err);
     assert_same(&lab, &before, "refused");
 }
 
@@ -451,12 +454,12 @@ fn the_interface_that_an_ssh_connection_comes_in_by_is_not_cut_off() {
         by_near0(&lab, &arguments)
     };
     for (name, setting, flag, why) in [
-        ("cuts", "\"nic/near0/mtu\" = 1400", "", "may cut it"),
+        ("cuts", "\"nic/near0/mtu\" = 1400", "", "may disconnect it"),
         (
             "cuts",
             "\"nic/near0/mtu\" = 1400",
             "--allow-management-disruption",
-            "may cut it",
+            "may disconnect it",
         ),
         (
             "stalls",
@@ -466,7 +469,7 @@ fn the_interface_that_an_ssh_connection_comes_in_by_is_not_cut_off() {
         ),
     ] {
         let refused = apply(name, setting, flag).expect_code(21);
-        assert!(refused.err.contains("comes in by near0"), "{}", refused.err);
+        assert!(refused.err.contains("uses near0"), "{}", refused.err);
         assert!(refused.err.contains(why), "{}", refused.err);
         assert_same(&lab, &before, name);
     }
@@ -496,12 +499,9 @@ fn prove_does_not_try_what_would_disturb_the_way_in_unless_told() {
     };
     let spared = prove("");
     let words = spared.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("your ssh connection uses near0"), "{spared}");
     assert!(
-        words.contains("your ssh connection comes in by near0"),
-        "{spared}"
-    );
-    assert!(
-        words.contains("`--allow-management-disruption` allows that"),
+        words.contains("allow it with `--allow-management-disruption`"),
         "{spared}"
     );
     assert!(!prove("--allow-management-disruption").contains("your ssh connection"));

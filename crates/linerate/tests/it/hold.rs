@@ -25,7 +25,7 @@ fn a_command_runs_with_what_is_held_and_its_exit_code_is_handed_on() {
     let held = lab.run(&["tune", "hold", "--from", &file, "--", "sh", "-c", script]);
     let held = held.expect_code(7);
     assert_eq!(held.out, "0\n4096\t131072\t7000000\n");
-    assert!(held.err.contains("is as it was"), "{}", held.err);
+    assert!(held.err.contains("settings were restored"), "{}", held.err);
     assert_same(&lab, &before, "after the command");
     let absent = lab.run(&["tune", "hold", "--from", &file, "--", "/no/such/program"]);
     let absent = absent.expect_code(23);

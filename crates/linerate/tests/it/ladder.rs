@@ -128,15 +128,15 @@ fn three_rounds_give_intervals_and_a_table_that_fits_a_terminal() {
             .find(|line| line.starts_with(start))
             .unwrap_or_else(|| panic!("no {start} in\n{}", done.out))
     };
-    assert!(row("write, read").contains("a copy by design"));
+    assert!(row("write, read").contains("copies by design"));
     let sendfile = row("send sendfile");
     assert!(
-        sendfile.contains('[') && !sendfile.contains('?') && sendfile.contains("does not tell"),
+        sendfile.contains('[') && !sendfile.contains('?') && sendfile.contains("not reported"),
         "{sendfile}"
     );
-    assert!(row("receive trunc").contains("thrown away"));
+    assert!(row("receive trunc").contains("discarded"));
     assert!(row("order").contains("3 rounds in random order, seed "));
-    assert!(row("note").contains("near0 has no wire"));
+    assert!(row("note").contains("near0 is virtual"));
 }
 
 #[test]

@@ -108,7 +108,7 @@ fn a_change_that_cuts_the_way_to_the_peer_is_taken_back_on_both() {
     );
     let refused = apply(&refuses, "60").expect_code(20);
     assert!(
-        refused.err.contains("both ends are as they were"),
+        refused.err.contains("both ends were rolled back"),
         "{}",
         refused.err
     );

@@ -20,11 +20,11 @@ fn a_peer_that_is_no_linerate_of_this_version_ends_with_its_code_and_says_why() 
     let table: [(&str, i32, &[&str]); 9] = [
         ("netns:no-such-host", 20, &["no-such-host", "ip netns list"]),
         ("exec:false", 20, &["exit code 1", "before it answered"]),
-        ("exec:cat", 20, &["not linerate's protocol"]),
+        ("exec:cat", 20, &["invalid response"]),
         (
             "exec:echo Welcome; cat",
             20,
-            &["not linerate's protocol", "Welcome", "silent"],
+            &["invalid response", "Welcome", "print nothing"],
         ),
         (
             "exec:exec >&2; echo no such container; exit 3",
@@ -93,7 +93,7 @@ fn a_far_end_without_linerate_is_told_from_one_that_cannot_be_reached() {
     let measure = ["measure", "stream", "ssh://me@apricot:2222"];
     let done = with_ssh("echo 'sh: linerate: not found' >&2; exit 127", &measure).expect_code(20);
     assert!(
-        done.err.contains("no `linerate` in its path"),
+        done.err.contains("no `linerate` in PATH on"),
         "{}",
         done.err
     );

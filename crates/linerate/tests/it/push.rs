@@ -171,11 +171,11 @@ fn a_cache_folder_that_others_may_write_is_refused() {
     let above = cache.parent().expect("it has one");
     for mode in [0o777, 0o720, 0o702, 0o1777] {
         set_mode(&cache, mode);
-        far.refuses(&["others may write to", text(&cache), "chmod go-w"]);
+        far.refuses(&["is writable by other users", text(&cache), "chmod go-w"]);
     }
     set_mode(&cache, 0o700);
     set_mode(above, 0o777);
-    far.refuses(&["others may write to", text(above), "chmod go-w"]);
+    far.refuses(&["is writable by other users", text(above), "chmod go-w"]);
     set_mode(above, 0o755);
     assert_eq!(far.copies(), Vec::<PathBuf>::new(), "it was written to");
 

@@ -117,7 +117,7 @@ fn after_a_sigkill_at_any_moment_tune_recover_puts_both_hosts_back() {
     );
     // Recovering again finds nothing.
     let again = lab.run(&["tune", "recover"]).expect_code(0).out;
-    assert!(again.contains("nothing to take back"), "{again}");
+    assert!(again.contains("nothing to recover"), "{again}");
 }
 
 #[test]

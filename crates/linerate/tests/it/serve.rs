@@ -118,7 +118,7 @@ fn every_run_is_listed_and_shown_under_a_policy_that_loads_nothing() {
         list.body
             .contains("href=\"/runs/one%20%26%20%3Ctwo%3E\">one &amp; &lt;two&gt;</a>")
     );
-    assert!(list.body.contains("No run goes on now."));
+    assert!(list.body.contains("No run in progress."));
     let page = server.get("/runs/one%20%26%20%3Ctwo%3E");
     assert_eq!(page.status, 200);
     assert!(page.body.contains("Effects on rate") && page.body.contains("All 12 trials"));
@@ -201,7 +201,7 @@ fn a_run_is_seen_to_grow_record_by_record_and_gives_its_report_when_it_is_over()
             .contains("All 12 trials")
     );
     let list = server.get("/").body;
-    assert!(list.contains("No run goes on now.") && list.contains("1 stored run"));
+    assert!(list.contains("No run in progress.") && list.contains("1 stored run"));
 }
 
 #[test]
@@ -386,11 +386,11 @@ fn a_run_that_is_damaged_says_so_and_the_others_are_shown() {
     fs::write(damaged.join("records.jsonl"), "00000000 {}\n00000000 {}\n").expect("a file");
     let server = Server::start(state.path());
     let list = server.get("/").body;
-    assert!(list.contains("Runs that cannot be read") && list.contains("1 stored run"));
+    assert!(list.contains("Unreadable runs") && list.contains("1 stored run"));
     let page = server.get("/runs/damaged");
     assert_eq!(page.status, 500);
     assert!(
-        page.body.contains("line 1: the checksum is wrong"),
+        page.body.contains("line 1: checksum mismatch"),
         "{}",
         page.body
     );
@@ -403,18 +403,18 @@ fn a_port_that_is_taken_is_exit_code_41_and_one_that_anybody_could_reach_2() {
     let holder = TcpListener::bind("127.0.0.1:0").expect("a port");
     let taken = holder.local_addr().expect("bound").to_string();
     for (words, code, said) in [
-        (&["report", "--serve", &taken][..], 41, "name another port"),
+        (&["report", "--serve", &taken][..], 41, "pass another port"),
         (
             &["report", "--serve", "0.0.0.0:0"],
             2,
-            "only loopback is served",
+            "is not a loopback address",
         ),
         (
             &["report", "--serve", "[::]:80"],
             2,
             "ssh -L 80:127.0.0.1:80",
         ),
-        (&["report", "--serve", "--format", "json"], 2, "no document"),
+        (&["report", "--serve", "--format", "json"], 2, "not JSON"),
         (&["report", "run", "--serve"], 2, "cannot be used with"),
         (&["report"], 2, "<RUN>"),
     ] {

@@ -141,10 +141,7 @@ fn a_plan_or_an_experiment_may_come_from_a_fifo_and_ends_at_a_limit() {
     let file = folder.path().join("file");
     fifo(&file);
     for (words, why) in [
-        (
-            ["tune", "plan", "--from"].as_slice(),
-            "`x` is not known here",
-        ),
+        (["tune", "plan", "--from"].as_slice(), "unknown table `x`"),
         (&["lab", "run"], "line 1"),
     ] {
         let all = [words, &[text(&file)]].concat();

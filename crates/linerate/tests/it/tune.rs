@@ -109,7 +109,7 @@ fn a_plan_tells_why_what_it_disturbs_and_who_else_changes_it() {
     );
     let said = lab.run(&["tune", "plan"]).expect_code(0).out;
     assert!(said.contains("(tx-segmentation-or-csum-off)"), "{said}");
-    assert!(said.contains("may disturb: nic/near0/feature/"), "{said}");
+    assert!(said.contains("may disrupt: nic/near0/feature/"), "{said}");
     assert_same(&lab, &before, "after `tune plan`");
 
     // Of one finding only: others may be of the whole machine.
@@ -242,14 +242,14 @@ fn a_discipline_is_asked_for_with_parameters_and_taken_back_whatever_was_there()
     }
 }
 
-/// A plan that would replace what could not be put back is not begun.
+/// A plan that would replace what could not be restored is not begun.
 #[track_caller]
 fn assert_refused_for_good(lab: &Lab, file: &std::path::Path, told: impl Fn() -> String) {
     let before = told();
     let apply = ["tune", "apply", "--no-confirm", "--from", text(file)];
     let refused = lab.run(&apply).expect_code(22);
     assert!(
-        refused.err.contains("could not be put back"),
+        refused.err.contains("could not be restored"),
         "{}",
         refused.err
     );
@@ -324,7 +324,7 @@ fn an_interface_that_is_gone_is_told_and_another_of_its_name_is_left_alone() {
         lab.shell("near", happens);
         let undone = lab.run(&["tune", "undo"]).expect_code(0).out;
         assert!(
-            undone.contains("nic/spare0/mtu was 1500 and is no longer there"),
+            undone.contains("nic/spare0/mtu was 1500 and no longer exists"),
             "{happens}: {undone}"
         );
         assert_eq!(sack().trim(), "1", "{happens}");
@@ -359,8 +359,8 @@ fn a_plan_whose_later_change_moves_an_earlier_one_is_taken_back_and_says_which()
     let told = lab
         .run(&["tune", "apply", "--no-confirm", "--from", text(&file)])
         .expect_code(30);
-    let why = "sysctl/net.ipv4.conf.all.accept_redirects was set to `1` and did not stay so: after all changes it is \
-               `0`; the change of sysctl/net.ipv4.ip_forward that came after it moves it; every change was taken back";
+    let why = "sysctl/net.ipv4.conf.all.accept_redirects was set to `1`, but after all changes it is \
+               `0`; the later change of sysctl/net.ipv4.ip_forward modified it; all changes were rolled back";
     assert!(told.err.contains(why), "{}", told.err);
     assert_eq!(now(), before);
 }

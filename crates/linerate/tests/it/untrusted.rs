@@ -26,7 +26,7 @@ fn root_uses_no_state_folder_of_another_user() {
         command.args(["tune", "recover", "--peer", &peer]);
         let refused = run(command).expect_code(23);
         assert!(
-            refused.err.contains("as root's state folder"),
+            refused.err.contains("as root's state directory"),
             "{}",
             refused.err
         );

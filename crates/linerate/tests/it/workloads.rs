@@ -204,9 +204,9 @@ fn datagrams_that_a_short_queue_drops_are_found_at_the_queue_by_its_own_counter(
     let evidence = limit["evidence"].as_array().expect("evidence");
     let what = limit["what"].as_str().expect("a word");
     assert_eq!(what, "a shaper", "{limit:#}");
-    let drops = evidence.iter().find(|one| {
-        one["what"] == "dropped at the local end, queueing discipline of near0 (drops)"
-    });
+    let drops = evidence
+        .iter()
+        .find(|one| one["what"] == "dropped at the local end, qdisc of near0 (drops)");
     let drops = drops.unwrap_or_else(|| panic!("{limit:#}"));
     let count: f64 = drops["value"]
         .as_str()

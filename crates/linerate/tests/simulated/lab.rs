@@ -296,7 +296,7 @@ fn a_design_that_would_not_show_what_matters_is_refused_with_what_would() {
     let stop = run(&experiment(&json), &mut world(2, 0.8), &mut log, 2).expect_err("too few");
     assert_eq!(stop.code, Code::Inconclusive);
     let text = stop.to_string();
-    assert!(text.contains("1% is what matters"), "{text}");
+    assert!(text.contains("smallest effect of interest is 1%"), "{text}");
     assert!(
         text.contains("--repeats ") && text.contains("--force"),
         "{text}"

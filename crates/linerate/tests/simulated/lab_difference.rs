@@ -108,7 +108,7 @@ fn where_one_of_both_is_missing_there_is_a_gap_with_its_cause() {
     );
     let one_by_one = gaps(&json, 3);
     assert_eq!(one_by_one[0], ("off, on".to_owned(), None));
-    let why = Some("no trial of off, off was made".to_owned());
+    let why = Some("off, off has no trials".to_owned());
     assert_eq!(one_by_one[1], ("off, off".to_owned(), why));
     // A level that cannot be had here.
     let json = with_difference(PLAIN)
@@ -139,6 +139,6 @@ fn a_run_that_was_cut_off_before_its_third_block_has_no_difference_yet_and_says_
     let log = Memory::of(&records[..begins_third.expect("five blocks")]);
     for cell in &difference(&said(&log, 5)).cells {
         assert_eq!((cell.blocks, cell.difference), (2, None));
-        assert_eq!(cell.why.as_deref(), Some("2 blocks with both: it takes 3"));
+        assert_eq!(cell.why.as_deref(), Some("2 blocks with both: at least 3"));
     }
 }

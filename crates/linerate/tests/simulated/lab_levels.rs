@@ -222,11 +222,11 @@ fn an_earlier_run_is_a_level_that_is_not_measured_again_and_said_not_to_be_inter
     assert!(effect(&document, "tso").interleaved);
     let notes = document.design.confounding.join("\n");
     assert!(
-        notes.contains("day then is another run") && notes.contains("not interleaved"),
+        notes.contains("day then is an earlier run") && notes.contains("not interleaved"),
         "{notes}"
     );
     let verdict = day.verdict(true);
-    assert!(verdict.contains("what else changed with time"), "{verdict}");
+    assert!(verdict.contains("other changes over time"), "{verdict}");
 }
 
 #[test]
@@ -274,11 +274,11 @@ fn an_earlier_run_of_another_design_is_refused_with_what_differs() {
         ),
         (
             ("\"time\": \"1\"", "\"time\": \"2\""),
-            "the option `time` was 1 there and is 2 here",
+            "the option `time` was 1 in that run and is 2 here",
         ),
         (
             ("\"workload\": \"stream\"", "\"workload\": \"rr\""),
-            "another workload",
+            "its workload differs",
         ),
     ] {
         let changed = fitting.replace(change.0, change.1);
@@ -333,8 +333,8 @@ fn what_others_published_stands_beside_the_same_combination_with_the_ratio_or_wh
     for (place, words) in [
         (1, "mode connected was skipped: "),
         (2, "this run has no tso faster"),
-        (3, "no combination here is like it"),
-        (4, "no figure of a trial here"),
+        (3, "no matching combination"),
+        (4, "not a figure of this run"),
     ] {
         assert_eq!(published[place].yours, None);
         let why = published[place].why.as_deref().expect("a reason");
@@ -346,5 +346,5 @@ fn what_others_published_stands_beside_the_same_combination_with_the_ratio_or_wh
         page.contains("&lt;b&gt;IMB&lt;/b&gt;") && !page.contains("<b>IMB"),
         "a name is text"
     );
-    assert!(page.contains("10 to 40 Gb/s") && page.contains("on other hardware"));
+    assert!(page.contains("10 to 40 Gb/s") && page.contains("other hardware"));
 }

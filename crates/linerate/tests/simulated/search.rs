@@ -104,7 +104,7 @@ fn what_a_search_keeps_was_weighed_in_pairs_and_what_it_looked_at_is_told() {
         factors.find(|factor| factor.name == name)
     };
     let tso = factor("local").expect("it was varied");
-    assert_eq!(tso.levels, ["off (as found)", "on"]);
+    assert_eq!(tso.levels, ["off (current)", "on"]);
     assert!(tso.effect.is_some() && search.screening_trials > 8);
 }
 

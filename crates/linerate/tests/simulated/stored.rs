@@ -122,7 +122,7 @@ fn a_remedy_that_would_drop_the_link_is_listed_and_not_tried() {
     let remedy = &said.remedies[0];
     let note = remedy.note.as_deref().unwrap_or_default();
     assert!(
-        note.starts_with("held back: class R3, ") && note.contains("by hand"),
+        note.starts_with("not tried: class R3, ") && note.contains("by hand"),
         "{note}"
     );
     assert_eq!((remedy.effect.clone(), remedy.kept), (None, false));

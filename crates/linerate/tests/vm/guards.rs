@@ -53,7 +53,7 @@ pub(crate) fn what_namespaces_share_is_locked_until_a_killed_makers_reverter_is_
     let refused = guest.run(&["bash", "-c", &apply]);
     assert_eq!(refused.code, 41, "{refused:#?}");
     assert!(
-        refused.err.contains("still being taken back"),
+        refused.err.contains("still being rolled back"),
         "{refused:#?}"
     );
     assert_eq!(swappiness(), "10\n", "nothing was built on it");

@@ -186,7 +186,7 @@ pub(crate) fn a_window_below_what_the_round_trip_holds_is_named(guest: &Guest) {
     guest.shell("ip netns exec far sysctl -qw net.ipv4.tcp_rmem='4096 65536 65536'");
     let measured = measure(guest);
     let limit = &measured["limit"];
-    assert_eq!(limit["what"], "the window over the round trip", "{limit:#}");
+    assert_eq!(limit["what"], "window / RTT", "{limit:#}");
     assert_eq!(limit["rule"], "tcp-buffer-below-bdp");
     // All of the buffer in each round trip is the most that can be.
     let rate = measured["total"]["rate_bit_per_s"]

@@ -93,7 +93,7 @@ END",
     let kept = halves(&persist(guest, &[]));
     assert_eq!(
         (kept[0].0.as_str(), kept[1].0.as_str()),
-        ("kept", "not kept")
+        ("kept", "not persistent")
     );
     let there = &kept[1].1;
     assert!(there.contains("at netns:far"), "{there}");
@@ -171,12 +171,12 @@ pub(crate) fn a_boot_that_leaves_the_machine_worse_off_takes_it_back_and_is_not_
     let done = boot(guest);
     assert_eq!(done.code, 30, "{done:#?}");
     assert!(
-        done.err.contains("127.0.0.1:7777 cannot be reached"),
+        done.err.contains("127.0.0.1:7777 is unreachable"),
         "{done:#?}"
     );
     assert_eq!(guest.shell(TOLD), before);
     let status = guest.linerate(&["tune", "status"]).to_string();
-    assert!(status.contains("not made at boot any more"), "{status}");
+    assert!(status.contains("disabled at boot"), "{status}");
 
     guest.shell(&listen);
     let done = boot(guest);
@@ -306,7 +306,7 @@ pub(crate) fn what_cannot_be_kept_is_said_and_nothing_is_left(guest: &Guest) {
     ));
     assert_eq!(of_this_boot.code, 23, "{of_this_boot:#?}");
     assert!(
-        of_this_boot.err.contains("numbers of interrupts"),
+        of_this_boot.err.contains("interrupt numbers change"),
         "{of_this_boot:#?}"
     );
     assert_eq!(kept_files(guest), before);

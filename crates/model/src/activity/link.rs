@@ -85,7 +85,7 @@ pub(super) fn errors(nic: &Nic, watch: &Watch) -> LinkErrors {
     let link = nic.link_bit_per_s.get();
     let lanes = nic.wire.modes.value().and_then(|modes| modes.lanes.get());
     let advice = link.map_or_else(
-        || "Not known: the link's speed is not known.",
+        || "Unknown: the link speed is unknown.",
         |link| {
             let rate_of = |side: &Known<CountedRate>| side.value().map(|side| side.rate);
             let (before, after) = (rate_of(&before), rate_of(&after));

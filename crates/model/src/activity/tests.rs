@@ -146,5 +146,5 @@ fn a_link_without_counters_or_without_a_speed_has_no_rate() {
     let watch = build::watch(&host).build();
     let told = activity(&host, &watch);
     assert!(link_of(&told).before.gap().is_some());
-    assert!(link_of(&told).advice.starts_with("Not known"));
+    assert!(link_of(&told).advice.starts_with("Unknown"));
 }

@@ -154,7 +154,7 @@ impl Figures {
                 "TCP_INFO tcpi_sndbuf_limited",
             ),
             (
-                "share of the bytes sent again",
+                "share of the bytes retransmitted",
                 self.retransmitted,
                 "TCP_INFO tcpi_bytes_retrans",
             ),
@@ -165,13 +165,13 @@ impl Figures {
             ),
             ("sending thread on a CPU", self.sender.on_cpu, RUSAGE),
             (
-                "sending thread waiting for a CPU",
+                "sending thread runnable, waiting for a CPU",
                 self.sender.waited,
                 SCHEDSTAT,
             ),
             ("receiving thread on a CPU", self.receiver.on_cpu, RUSAGE),
             (
-                "receiving thread waiting for a CPU",
+                "receiving thread runnable, waiting for a CPU",
                 self.receiver.waited,
                 SCHEDSTAT,
             ),
@@ -186,29 +186,17 @@ impl Figures {
     fn times(&self) -> Vec<Evidence> {
         const SLEEP: &str = "the threads' times over ru_nvcsw";
         let times = [
-            (
-                "each sleep of a sending thread",
-                self.sender.each_sleep,
-                SLEEP,
-            ),
-            (
-                "each sleep of a receiving thread",
-                self.receiver.each_sleep,
-                SLEEP,
-            ),
-            ("smallest round trip", self.rtt_min, "TCP_INFO tcpi_min_rtt"),
-            (
-                "smoothed round trip at the end",
-                self.rtt,
-                "TCP_INFO tcpi_rtt",
-            ),
+            ("mean sender sleep time", self.sender.each_sleep, SLEEP),
+            ("mean receiver sleep time", self.receiver.each_sleep, SLEEP),
+            ("minimum RTT", self.rtt_min, "TCP_INFO tcpi_min_rtt"),
+            ("final smoothed RTT", self.rtt, "TCP_INFO tcpi_rtt"),
         ];
         let times = times
             .into_iter()
             .filter_map(|(what, time, path)| Some(Evidence::new(what, time?, path)));
         let bytes = self.per_round_trip.map(|bytes| {
             let path = "TCP_INFO tcpi_bytes_sent / tcpi_busy_time x tcpi_rtt";
-            Evidence::new("moved by a flow in a round trip", bytes, path)
+            Evidence::new("bytes per flow per RTT", bytes, path)
         });
         times.chain(bytes).collect()
     }

@@ -46,7 +46,7 @@ pub fn iwarp(path: &IwarpPath, message: Option<u64>) -> Known<Ceiling> {
             Some(bytes) if bytes > 0 => bytes,
             _ => {
                 let mtu = path.mtu;
-                let why = format!("an MTU of {mtu} holds no unit of iWARP beside its headers");
+                let why = format!("an MTU of {mtu} is too small for an iWARP FPDU and its headers");
                 return Known::unknown(Cause::Unreadable, "mtu", why);
             }
         };

@@ -255,7 +255,7 @@ fn one_way(path: &PathFacts<'_>, sender: Side<'_>, receiver: Side<'_>) -> PathCe
                 missing: Gap::new(
                     Cause::Absent,
                     format!("/sys/class/net/{}", side.nic),
-                    "the host has no such interface",
+                    "no such interface",
                 ),
             });
             continue;
@@ -431,7 +431,10 @@ fn infiniband_bound(host: &Host, nic: &Nic) -> Known<Ceiling> {
     match named {
         Some(bound) => Known::Value(bound),
         None => nic.link_bit_per_s.clone().map(|speed| {
-            let reason = format!("{speed}: the rate of the InfiniBand link, headers not counted");
+            let reason = format!(
+                "{speed}: the rate of the InfiniBand link, without header \
+                overhead"
+            );
             Ceiling::new(Bound::Infiniband, speed, reason)
         }),
     }
@@ -452,7 +455,7 @@ fn wire_bounds(all: &mut PathCeilings, host: &Host, end: End, chain: &[&Nic], pa
             let gap = Known::unknown(
                 Cause::NotAsked,
                 format!("/sys/class/net/{}", nic.name),
-                "which link below it carries the flow is not known",
+                "the underlying link that carries the flow is unknown",
             );
             all.add(Bound::Ethernet, at, gap);
             return;
@@ -483,7 +486,7 @@ fn sys(nic: &Nic, file: &str) -> String {
 fn known_evidence<T: std::fmt::Display>(what: &str, value: &Known<T>, path: String) -> Evidence {
     match value {
         Known::Value(value) => Evidence::new(what, value, path),
-        Known::Unknown(gap) => Evidence::new(what, format!("not known: {gap}"), path),
+        Known::Unknown(gap) => Evidence::new(what, format!("unknown: {gap}"), path),
     }
 }
 

@@ -79,8 +79,8 @@ pub enum DesignKind {
 pub enum LayoutError {
     /// Too many combinations.
     #[error(
-        "{cells} combinations: the most is {CELLS_MAX}; leave levels out, or take `kind = \"one-at-a-time\"`, \
-         \"screening\" or \"fraction\""
+        "{cells} combinations: the maximum is {CELLS_MAX}; remove levels, or use `kind = \
+         \"one-at-a-time\"`, \"screening\" or \"fraction\""
     )]
     TooMany {
         /// How many.
@@ -109,7 +109,7 @@ pub enum LayoutError {
         most: u32,
     },
     /// An effect that the design cannot tell from another.
-    #[error("this design cannot tell `{asked}` from {others}")]
+    #[error("in this design `{asked}` is confounded with {others}")]
     Mixed {
         /// The effect that is asked for.
         asked: String,
@@ -391,19 +391,22 @@ impl Layout {
         match self.kind {
             DesignKind::Full => Vec::new(),
             DesignKind::OneAtATime => vec![
-                "each factor is changed alone, with the others at their first levels: what two do together is not \
-                 seen"
+                "each factor is changed alone, with the others at their first levels: \
+                 interactions are not estimated"
                     .to_owned(),
             ],
             DesignKind::Screening => vec![
-                "each factor's effect holds a part of what every two of the others do together".to_owned(),
+                "each main effect is partially confounded with all two-factor interactions of the \
+                 others"
+                    .to_owned(),
             ],
             DesignKind::Fraction => (0..self.levels.len())
                 .filter_map(|factor| {
                     let mixed = self.mixed_with(&[factor]);
                     let names: Vec<String> = mixed.iter().map(|other| name(other)).collect();
-                    (!names.is_empty())
-                        .then(|| format!("{} is one with {}", name(&[factor]), names.join(", ")))
+                    (!names.is_empty()).then(|| {
+                        format!("{} is aliased with {}", name(&[factor]), names.join(", "))
+                    })
                 })
                 .collect(),
         }

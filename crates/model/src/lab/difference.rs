@@ -46,17 +46,14 @@ impl Difference {
         let name = &self.factor;
         let Some(factor) = factors.iter().position(|factor| factor.name() == name) else {
             let names: Vec<&str> = factors.iter().map(Factor::name).collect();
-            let why = format!(
-                "there is no factor `{name}`; there are: {}",
-                names.join(", ")
-            );
+            let why = format!("no factor `{name}`; factors: {}", names.join(", "));
             return Err(wrong(KEY, why));
         };
         let levels = factors[factor].level_names();
         let names = levels.join(", ");
         if levels.len() != 2 {
             let why = format!(
-                "it is of a factor with two levels, and `{name}` has {}: {names}",
+                "a difference needs a factor with two levels, but `{name}` has {}: {names}",
                 levels.len()
             );
             return Err(wrong(KEY, why));
@@ -70,12 +67,12 @@ impl Difference {
         let place = |level: &Word| {
             let level = level.to_string();
             let place = levels.iter().position(|name| *name == level);
-            let why = || format!("`{name}` has no level `{level}`; there are: {names}");
+            let why = || format!("`{name}` has no level `{level}`; levels: {names}");
             place.ok_or_else(|| wrong(KEY, why()))
         };
         let (of, less) = (place(&self.of)?, place(&self.less)?);
         if of == less {
-            let why = format!("`of` and `less` are both `{}`; there are: {names}", self.of);
+            let why = format!("`of` and `less` are both `{}`; levels: {names}", self.of);
             return Err(wrong(KEY, why));
         }
         Ok(DifferencePlaces { factor, of, less })

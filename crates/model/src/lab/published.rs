@@ -116,19 +116,19 @@ impl Published {
         let factors = &experiment.factors;
         let of_difference = match (self.difference, &experiment.difference, self.response) {
             (true, None, _) => {
-                let why = "figures of a `difference`, and the experiment asks for none";
+                let why = "figures for a `difference`, but the experiment defines none";
                 return Err(wrong(&self.source, why));
             }
             (true, Some(_), Some(_)) => {
                 let why =
-                    "figures are held against a `response` or against the `difference`, not both";
+                    "figures are compared with a `response` or with the `difference`, not both";
                 return Err(wrong(&self.source, why));
             }
             (true, Some(difference), None) => Some(&difference.factor),
             (false, ..) => None,
         };
         if self.unit().is_none() && self.what.is_none() {
-            let why = "what was published? a `response` that it is held against, or else `what` it is, in words";
+            let why = "missing `response` (to compare with) or `what` (a description)";
             return Err(wrong(&self.source, why));
         }
         for figure in &self.figures {
@@ -143,7 +143,7 @@ impl Published {
             if let Some((word, unit)) = self.unit()
                 && unit != amount.unit
             {
-                let why = format!("this is no figure of `{word}`");
+                let why = format!("not a value of `{word}`");
                 return Err(wrong(&figure.figure, why));
             }
             if let Some(factor) = of_difference.filter(|factor| figure.at.contains_key(*factor)) {
@@ -153,16 +153,13 @@ impl Published {
                 return Err(wrong(&figure.figure, why));
             }
             if figure.at.is_empty() && figure.case.is_none() {
-                let why = "whose figure is it? `at` names levels of factors, `case` is words";
+                let why = "missing `at` (levels of factors) or `case` (a description)";
                 return Err(wrong(&figure.figure, why));
             }
             let unknown = |name: &&String| !factors.iter().any(|factor| factor.name() == *name);
             if let Some(name) = figure.at.keys().find(unknown) {
                 let names: Vec<&str> = factors.iter().map(Factor::name).collect();
-                let why = format!(
-                    "there is no factor `{name}`; there are: {}",
-                    names.join(", ")
-                );
+                let why = format!("no factor `{name}`; factors: {}", names.join(", "));
                 return Err(wrong(&figure.figure, why));
             }
         }
@@ -179,7 +176,7 @@ impl Experiment {
                 let names: Vec<String> = of.map(Factor::level_names).unwrap_or_default();
                 if !names.contains(&level.to_string()) {
                     let why = format!(
-                        "`{name}` has no level `{level}`; there are: {}",
+                        "`{name}` has no level `{level}`; levels: {}",
                         names.join(", ")
                     );
                     return Err(wrong(&figure.figure, why));

@@ -87,7 +87,7 @@ impl<'de> Visitor<'de> for WordOrTable {
 
     fn visit_map<A: MapAccess<'de>>(self, table: A) -> Result<Level, A::Error> {
         if !self.tables {
-            return Err(A::Error::custom("a table is no value"));
+            return Err(A::Error::custom("a table is not a value"));
         }
         let table = LevelTable::deserialize(MapAccessDeserializer::new(table))?;
         Ok(Level::Table(table))
@@ -104,7 +104,7 @@ impl<'de> Deserialize<'de> for Word {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         match from.deserialize_any(WordOrTable { tables: false })? {
             Level::Value(word) => Ok(word),
-            Level::Table(_) => Err(D::Error::custom("a table is no value")),
+            Level::Table(_) => Err(D::Error::custom("a table is not a value")),
         }
     }
 }
@@ -133,7 +133,7 @@ impl<'de> Deserialize<'de> for Share {
         match percent {
             Some(percent) if percent > 0.0 && percent < 100.0 => Ok(Self(percent / 100.0)),
             _ => Err(D::Error::custom(format!(
-                "`{text}` is no share: expected per cent between 0 and 100, such as \"5%\""
+                "`{text}` is not a percentage: expected 0 to 100 percent, such as \"5%\""
             ))),
         }
     }
@@ -160,7 +160,7 @@ impl TryFrom<OneOrMore> for Responses {
             let found = (Response::ALL.iter()).find(|response| response.word() == word);
             found.copied().ok_or_else(|| {
                 let all: Vec<&str> = Response::ALL.iter().map(|one| one.word()).collect();
-                format!("`{word}` is no response; there are: {}", all.join(", "))
+                format!("unknown response `{word}`; available: {}", all.join(", "))
             })
         };
         words.iter().map(find).collect::<Result<_, _>>().map(Self)
@@ -210,7 +210,7 @@ mod tests {
         assert_eq!(two.0, [Response::P99, Response::Cpu]);
         let error = read("\"speed\"").expect_err("none of them").to_string();
         assert!(
-            error.contains("`speed` is no response; there are: rate,"),
+            error.contains("unknown response `speed`; available: rate,"),
             "{error}"
         );
     }

@@ -27,7 +27,7 @@ pub(super) fn by_shared_cpu(trial: &Trial<'_>) -> Option<Named> {
             Evidence::new(format!("busy share of CPU {cpu}"), busy, "/proc/stat"),
         ];
         evidence.extend(own.map(|own| {
-            let what = "share that both ends' threads took of it";
+            let what = "share taken by both ends' threads";
             Evidence::new(what, own, "getrusage(RUSAGE_THREAD)")
         }));
         Named {
@@ -94,8 +94,8 @@ pub(super) fn by_threads(trial: &Trial<'_>, way: &Way<'_>, figures: &Figures) ->
         rule: None,
         evidence,
         threshold: format!(
-            "a thread on a CPU or waiting for one for at least {} of the time, or waiting for one for at \
-             least {} and longer than for all else",
+            "a thread running or runnable for at least {} of the time, or runnable for at least \
+             {} and longer than in any other wait",
             threshold::CPU_SHARE,
             threshold::WAITED_SHARE
         ),
@@ -156,7 +156,7 @@ fn work_of(side: &SideSample, role: Role, turns: Turns) -> Option<Evidence> {
         format!("the {thread} thread and its copies on CPU {cpu}")
     };
     Some(Evidence::new(
-        "what took the CPU",
+        "what used the CPU",
         words,
         "/proc/stat and the thread's own times",
     ))
@@ -172,9 +172,9 @@ pub(super) fn by_machine(trial: &Trial<'_>, way: &Way<'_>, figures: &Figures) ->
     let pinned = sides.iter().find_map(|(side, turns, what)| {
         let (cpu, busy) = figures::busiest_pinned_cpu(side)?;
         let evidence = vec![
-            Evidence::new("what took the CPU", took(side, cpu, *turns), "/proc/stat"),
+            Evidence::new("what used the CPU", took(side, cpu, *turns), "/proc/stat"),
             Evidence::new(
-                format!("busy share of CPU {cpu}, which a thread is pinned to"),
+                format!("busy share of CPU {cpu}, where a thread is pinned"),
                 busy,
                 "/proc/stat",
             ),

@@ -175,11 +175,11 @@ impl Drops {
 
 /// What is to be said where no counter explains the loss.
 fn unexplained(way: &Way<'_>, some_moved: bool) -> Evidence {
-    let what = "where it was lost";
+    let what = "drop location";
     let ends = [(way.from, way.sender), (other_end(way.from), way.receiver)];
     for (end, side) in ends {
         if let Some((why, path)) = blind(side) {
-            let words = format!("not known: the drop counters of the {end} end are missing: {why}");
+            let words = format!("unknown: the drop counters of the {end} end are missing: {why}");
             return Evidence::new(what, words, path);
         }
     }
@@ -215,12 +215,7 @@ fn blind(side: &SideSample) -> Option<(String, String)> {
     if watch.counters.keys().any(|key| is_own(key, "stat")) {
         return None;
     }
-    let why = || {
-        (
-            "no interface was read".to_owned(),
-            "/sys/class/net".to_owned(),
-        )
-    };
+    let why = || ("no interface data".to_owned(), "/sys/class/net".to_owned());
     let gap = watch.gaps.get("nic");
     Some(gap.map_or_else(why, |gap| (gap.reason.clone(), gap.path.clone())))
 }
@@ -270,7 +265,7 @@ fn at_sender(trial: &Trial<'_>, way: &Way<'_>) -> Vec<Place> {
         LimitKind::Loss
     };
     let from = (way.from, trial.host(way.from));
-    let queues = of_interfaces(watch, from, &QUEUED, "queueing discipline of", kind);
+    let queues = of_interfaces(watch, from, &QUEUED, "qdisc of", kind);
     let sent = of_interfaces(watch, from, &SENT, "sending on", LimitKind::Loss);
     queues.into_iter().chain(sent).collect()
 }
@@ -423,11 +418,11 @@ mod tests {
         let shaped = limit(lossy(), &hosts(true), drops, |watch| watch);
         assert_eq!(shaped.what, LimitKind::Shaper);
         assert_eq!(shaped.rule.as_deref(), Some("qdisc-shaper"));
-        let what = "dropped at the local end, queueing discipline of near0 (drops)";
+        let what = "dropped at the local end, qdisc of near0 (drops)";
         assert!(says(&shaped, what, "400"), "{shaped:?}");
         let plain = limit(lossy(), &hosts(false), drops, |watch| watch);
         assert_eq!(plain.what, LimitKind::Loss);
-        assert!(says(&plain, what, "400") && !says(&plain, "where it was lost", ""));
+        assert!(says(&plain, what, "400") && !says(&plain, "drop location", ""));
     }
 
     #[test]
@@ -454,7 +449,7 @@ mod tests {
         let limit = limit(lossy(), &hosts(false), |watch| watch, others);
         assert_eq!(limit.what, LimitKind::Loss);
         assert!(!says(&limit, "softnet", ""), "{limit:?}");
-        assert!(says(&limit, "where it was lost", "no drop counter"));
+        assert!(says(&limit, "drop location", "no drop counter"));
     }
 
     #[test]
@@ -462,7 +457,7 @@ mod tests {
         let few = |watch: WatchBuilder| watch.with(|watch| *watch = watch.clone().without_still(1));
         let limit = limit(lossy(), &hosts(false), few, few);
         let words = "no drop counter of either host moved";
-        assert!(says(&limit, "where it was lost", words), "{limit:?}");
+        assert!(says(&limit, "drop location", words), "{limit:?}");
     }
 
     #[test]
@@ -483,7 +478,7 @@ mod tests {
         let missed = |watch: WatchBuilder| watch.grew("nic/far0/stat/rx_missed_errors", 400);
         let unexplained = limit(lossy(), &hosts, |watch| watch, missed);
         assert_eq!(unexplained.what, LimitKind::Loss);
-        assert!(says(&unexplained, "where it was lost", "explain less than"));
+        assert!(says(&unexplained, "drop location", "explain less than"));
         let drops = |watch: WatchBuilder| watch.grew("nic/near0/qdisc/drops", 390);
         let shaped = limit(lossy(), &hosts, drops, missed);
         assert_eq!(shaped.what, LimitKind::Shaper);
@@ -519,7 +514,7 @@ mod tests {
         let limit = limit(lossy(), &hosts(true), still, still);
         assert_eq!((limit.what, limit.rule.clone()), (LimitKind::Loss, None));
         let words = "no drop counter of either host moved: the path between them";
-        assert!(says(&limit, "where it was lost", words), "{limit:?}");
+        assert!(says(&limit, "drop location", words), "{limit:?}");
     }
 
     #[test]
@@ -527,8 +522,8 @@ mod tests {
         let few = |watch: WatchBuilder| watch.grew("nic/near0/qdisc/drops", 100);
         let limit = limit(lossy(), &hosts(true), few, |watch| watch);
         assert_eq!(limit.what, LimitKind::Loss);
-        assert!(says(&limit, "queueing discipline", "100"));
-        assert!(says(&limit, "where it was lost", "explain less than"));
+        assert!(says(&limit, "qdisc", "100"));
+        assert!(says(&limit, "drop location", "explain less than"));
     }
 
     #[test]
@@ -536,14 +531,11 @@ mod tests {
         let (near, far) = hosts(false);
         let unread = judged(&lossy(), &near, &far);
         assert_eq!(unread.what, LimitKind::Loss);
-        assert!(
-            says(&unread, "where it was lost", "not known"),
-            "{unread:?}"
-        );
+        assert!(says(&unread, "drop location", "unknown"), "{unread:?}");
         let denied = |watch: WatchBuilder| watch.denied("nic/far0/stat");
         let partly = limit(lossy(), &(near, far), |watch| watch, denied);
         let words = "the drop counters of the remote end are missing: it needs root";
-        assert!(says(&partly, "where it was lost", words), "{partly:?}");
+        assert!(says(&partly, "drop location", words), "{partly:?}");
     }
 
     /// A thousand datagrams of 1400 bytes were lost of 100,000.
@@ -594,6 +586,6 @@ mod tests {
             says(&nowhere, "share of the datagrams lost", "1.0 %"),
             "{nowhere:?}"
         );
-        assert!(says(&nowhere, "where it was lost", "the path between them"));
+        assert!(says(&nowhere, "drop location", "the path between them"));
     }
 }

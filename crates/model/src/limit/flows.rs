@@ -69,7 +69,7 @@ impl Flow<'_> {
         let mut words = format!("more than {} of the bytes lost", threshold::LOSS_SHARE);
         if drops.kind != LimitKind::Loss {
             let share = threshold::EXPLAINED_SHARE;
-            words = format!("{words}, and drops that may be at least {share} of them");
+            words = format!("{words}, and drops that may account for at least {share} of them");
         }
         let rule = Some(("qdisc-shaper", self.way.from));
         let rule = rule.filter(|_| drops.kind == LimitKind::Shaper);
@@ -88,7 +88,7 @@ impl Flow<'_> {
         let path = buffers::path(buffer.sysctl());
         Some((
             size,
-            Evidence::new(format!("largest {buffer} at the {end} end"), size, path),
+            Evidence::new(format!("{end} {buffer} maximum"), size, path),
         ))
     }
 
@@ -115,7 +115,7 @@ impl Flow<'_> {
         let largest = self.largest(buffer);
         if self.figures.round_trip_is_the_paths() {
             let words = format!(
-                "{limited}; a round trip of at least {}, the smoothed one at most {} times the smallest",
+                "{limited}; RTT of at least {}, smoothed RTT at most {} times the minimum",
                 threshold::PATH_RTT,
                 threshold::QUEUE_FACTOR
             );
@@ -142,8 +142,8 @@ impl Flow<'_> {
     fn by_sleeping_reader(&self, buffer: Option<Evidence>) -> Option<Named> {
         self.slept(self.figures.receiver).then(|| {
             let words = format!(
-                "limited by the receive window for more than {}, whose buffer holds at least {} round trips' \
-                 worth, while the reading thread slept for at least {} of the time",
+                "limited by the receive window for more than {} with a buffer of at least {} RTTs \
+                 of data, while the reading thread slept for at least {} of the time",
                 threshold::LIMITED_SHARE,
                 threshold::AMPLE_FACTOR,
                 threshold::SLEPT_SHARE
@@ -189,7 +189,7 @@ impl Flow<'_> {
         if for_buffer {
             let rule = Some(("tcp-buffer-below-bdp", self.way.from));
             let words = format!(
-                "nothing to send for a part of the time, and a send buffer below {} round trips' worth",
+                "idle for part of the time, with a send buffer below {} RTTs of data",
                 threshold::AMPLE_FACTOR
             );
             return Some(self.named(LimitKind::SendBuffer, rule, evidence, words));
@@ -211,7 +211,7 @@ impl Flow<'_> {
             && self.slept(self.figures.receiver);
         late.then(|| {
             let words = format!(
-                "data on the way all the time, and a reading thread whose sleeps last at least {} round trips",
+                "data always in flight, and a reading thread whose sleeps last at least {} RTTs",
                 threshold::LONG_SLEEP_FACTOR
             );
             self.named(LimitKind::ReceiverProgram, None, None, words)
@@ -233,7 +233,8 @@ impl Flow<'_> {
                 LimitKind::SendBuffer
             };
             let words = format!(
-                "a round trip moves at least {} of the largest send buffer, and the congestion window has room",
+                "at least {} of the maximum send buffer per RTT, with room in the congestion \
+                 window",
                 threshold::FILLED_SHARE
             );
             let rule = Some(("tcp-buffer-below-bdp", self.way.from));
@@ -285,8 +286,8 @@ impl Flow<'_> {
         let window = self.congestion_window_is_full();
         (held && waited_for_nothing && cpus_known && free && window && !self.queue_on_the_way()).then(|| {
             let words = format!(
-                "data to send for at least {} of the time, no buffer, window or CPU used up, no queue on the \
-                 way, and a congestion window of at most {} times what a round trip moves",
+                "data to send for at least {} of the time, no buffer, window or CPU exhausted, no \
+                 queue on the path, and a congestion window of at most {} times the bytes per RTT",
                 threshold::CONGESTION_SHARE,
                 threshold::WINDOW_FACTOR
             );

@@ -129,10 +129,10 @@ impl<'a> Direction<'a> {
             let gap = pairs::blind(side)?;
             Some((end, gap))
         });
-        let what = "sent again, or not taken";
+        let what = "retransmitted or rejected";
         match blind {
             Some((end, gap)) => {
-                let words = format!("not known of the {end} end: {}", gap.reason);
+                let words = format!("unknown for the {end} end: {}", gap.reason);
                 Some(Evidence::new(what, words, gap.path))
             }
             None if self.counters().is_empty() => {
@@ -168,12 +168,12 @@ impl<'a> Direction<'a> {
     fn by_receiver_not_ready(&self) -> Option<Named> {
         let (_, evidence) = self.over(&RECEIVER)?;
         let (what, words) = if self.receiver_lacks_cpu() {
-            (LimitKind::ReceiverCpu, "; its thread had no time left")
+            (LimitKind::ReceiverCpu, "; its thread was CPU-bound")
         } else {
             (LimitKind::ReceiverProgram, "")
         };
         let words = format!(
-            "more than {} of the packets found no room at the receiver{words}",
+            "more than {} of the packets found no posted receive (RNR){words}",
             threshold::LOSS_SHARE
         );
         let rule = Some(("rdma-retransmit", other_end(self.way.from)));
@@ -293,8 +293,8 @@ impl<'a> Direction<'a> {
             (false, false) => return None,
         };
         let words = format!(
-            "a polling thread in the kernel for at least {} of the time, or on a CPU for as long and asking in vain \
-             for at most {} of it (at {} each)",
+            "a polling thread in the kernel for at least {} of the time, or on a CPU for as long \
+             with empty polls for at most {} of it (at {} each)",
             threshold::CPU_SHARE,
             threshold::POLLED_SHARE,
             threshold::POLL_MOST
@@ -314,7 +314,7 @@ impl<'a> Direction<'a> {
         within.then(|| {
             let value = format!("{} is {share} of {}", self.trial.rate, bound.bit_per_s);
             let mut evidence = vec![Evidence::new(
-                "share of what full queue pairs move",
+                "share of the rate of full queue pairs",
                 value,
                 bound.reason.clone(),
             )];
@@ -338,7 +338,7 @@ impl<'a> Direction<'a> {
         let share = real(moved) / real(self.sender.messages.max(1));
         (share >= threshold::DRY_SHARE.as_f64()).then(|| {
             let words = format!(
-                "queue pairs found empty before at least {} of the messages",
+                "queue pairs were empty before at least {} of the messages",
                 threshold::DRY_SHARE
             );
             self.named(LimitKind::SenderProgram, None, Vec::new(), words)
@@ -349,7 +349,8 @@ impl<'a> Direction<'a> {
     fn by_congestion(&self) -> Option<Named> {
         let (_, evidence) = self.over(&CONGESTION)?;
         let words = format!(
-            "a notification of congestion for more than {} of the packets, and nothing else used up",
+            "congestion notifications (CNP) for more than {} of the packets, and no other \
+             resource exhausted",
             threshold::LOSS_SHARE
         );
         Some(self.named(LimitKind::CongestionControl, None, evidence, words))

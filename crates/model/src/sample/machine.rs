@@ -47,8 +47,8 @@ impl fmt::Display for ProfileScope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Machine => "every CPU",
-            Self::Process => "this process only, the kernel's work for it counted",
-            Self::ProcessUser => "this process's own code only",
+            Self::Process => "this process only, user and kernel",
+            Self::ProcessUser => "this process only, user",
         })
     }
 }

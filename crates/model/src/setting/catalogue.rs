@@ -73,7 +73,7 @@ impl Domain {
             Self::Applications => {
                 "the words of dcb-app(8), such as `ethtype-prio 0x8915:3 dscp-prio 26:3`, or nothing"
             }
-            Self::HashKey => "bytes in hexadecimal such as `6d:5a:56`, as many as the card takes",
+            Self::HashKey => "bytes in hexadecimal such as `6d:5a:56`, of the NIC's key length",
             Self::LinkSpeed => {
                 "`auto` with the modes that are offered, such as `auto 1000baseT/Full`, or Mb/s and duplex such as `1000 full`"
             }
@@ -166,11 +166,11 @@ impl SettingSpec {
         match (self.access, self.scope, self.class) {
             (_, Scope::Trial, _) => Keeping::Never("it belongs to a measurement"),
             (Access::Told, _, Class::R4) => Keeping::CommandLine,
-            (Access::Told, ..) => Keeping::Never("it is somebody else's to keep"),
+            (Access::Told, ..) => Keeping::Never("another program manages it"),
             (Access::Judged, ..) => Keeping::Never("it lasts as long as a process holds it"),
             // A pattern of the catalogue.
             (Access::Written, ..) if self.pattern == "irq/NUMBER/cpus" => {
-                Keeping::Never("the numbers of interrupts are others at the next boot")
+                Keeping::Never("interrupt numbers change at the next boot")
             }
             (Access::Written, ..) => Keeping::Persist,
         }

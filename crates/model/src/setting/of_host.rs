@@ -92,7 +92,7 @@ fn current_of_nic(nic: &Nic, key: &SettingKey, knob: &NicKnob) -> Known<Value> {
         NicKnob::Mtu => count(&nic.mtu),
         NicKnob::Feature(name) => part(&nic.features, |all| {
             let feature = all.get(name).map(|feature| feature.active);
-            named(feature, "the driver has no such feature")
+            named(feature, "not supported by the driver")
         }),
         NicKnob::CoalesceRxUsecs => part(&nic.coalesce, |c| count(&c.rx_usecs)),
         NicKnob::CoalesceTxUsecs => part(&nic.coalesce, |c| count(&c.tx_usecs)),
@@ -210,7 +210,7 @@ fn current_of_stack(nic: &Nic, key: &SettingKey, knob: &NicKnob) -> Known<Value>
         NicKnob::GroMaxBytes => bytes(&stack.gro_max_bytes),
         NicKnob::GroIpv4MaxBytes => bytes(&stack.gro_ipv4_max_bytes),
         NicKnob::VlanEgress => stack.vlan.as_ref().map_or_else(
-            || absent("the interface is no VLAN"),
+            || absent("the interface is not a VLAN"),
             |vlan| {
                 part(&vlan.egress, |map| {
                     let map = map.iter().copied().collect();
@@ -220,7 +220,7 @@ fn current_of_stack(nic: &Nic, key: &SettingKey, knob: &NicKnob) -> Known<Value>
         ),
         NicKnob::BondHashPolicy => {
             let policy = stack.bond.as_ref().map(|bond| text(&bond.hash_policy));
-            policy.unwrap_or_else(|| absent("the interface is no bond"))
+            policy.unwrap_or_else(|| absent("the interface is not a bond"))
         }
         NicKnob::IpoibMode => {
             let mode = stack.ipoib_mode.as_ref().map(text);

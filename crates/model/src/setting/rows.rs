@@ -42,7 +42,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         R3,
         Netns,
         Written,
-        "largest payload of a frame, bytes",
+        "MTU, bytes",
         "Documentation/networking/netdevices.rst"
     ),
     spec!(
@@ -60,7 +60,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         R1,
         Netns,
         Written,
-        "delay of a receive interrupt, microseconds",
+        "rx-usecs: delay of an RX interrupt after a packet, microseconds",
         "Documentation/networking/ethtool-netlink.rst"
     ),
     spec!(
@@ -69,7 +69,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         R1,
         Netns,
         Written,
-        "delay of a transmit interrupt, microseconds",
+        "tx-usecs: delay of a TX interrupt after a packet, microseconds",
         "Documentation/networking/ethtool-netlink.rst"
     ),
     spec!(
@@ -78,7 +78,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         R1,
         Netns,
         Written,
-        "whether the driver adapts the receive delay",
+        "adaptive RX interrupt coalescing",
         "Documentation/networking/ethtool-netlink.rst"
     ),
     spec!(
@@ -87,7 +87,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         R2,
         Netns,
         Written,
-        "receive ring, descriptors",
+        "RX ring size, descriptors",
         "Documentation/networking/ethtool-netlink.rst"
     ),
     spec!(
@@ -96,7 +96,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         R2,
         Netns,
         Written,
-        "transmit ring, descriptors",
+        "TX ring size, descriptors",
         "Documentation/networking/ethtool-netlink.rst"
     ),
     spec!(
@@ -105,7 +105,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         R2,
         Netns,
         Written,
-        "queues that receive and transmit",
+        "combined channels",
         "Documentation/networking/ethtool-netlink.rst"
     ),
     spec!(
@@ -114,7 +114,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         R2,
         Netns,
         Written,
-        "receive-only queues",
+        "RX channels",
         "Documentation/networking/ethtool-netlink.rst"
     ),
     spec!(
@@ -123,7 +123,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         R2,
         Netns,
         Written,
-        "transmit-only queues",
+        "TX channels",
         "Documentation/networking/ethtool-netlink.rst"
     ),
     spec!(
@@ -132,7 +132,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         R1,
         Machine,
         Written,
-        "CPUs that take the queue's interrupt",
+        "CPU affinity of the queue's interrupt",
         "Documentation/core-api/irq/irq-affinity.rst"
     ),
     spec!(
@@ -141,7 +141,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         R1,
         Netns,
         Written,
-        "CPUs that take the queue's packets",
+        "RPS CPUs of the RX queue",
         "Documentation/networking/scaling.rst"
     ),
     spec!(
@@ -150,7 +150,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         R1,
         Netns,
         Written,
-        "entries of the queue's flow table",
+        "RFS flow table entries of the RX queue",
         "Documentation/networking/scaling.rst"
     ),
     spec!(
@@ -159,7 +159,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         R1,
         Netns,
         Written,
-        "CPUs that send through the queue",
+        "XPS CPUs of the TX queue",
         "Documentation/networking/scaling.rst"
     ),
     spec!(
@@ -168,7 +168,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         R2,
         Netns,
         Written,
-        "root queueing discipline, with parameters in the words of tc(8): `tbf rate 1gbit burst 128k latency 50ms`",
+        "root qdisc, with parameters in tc(8) syntax: `tbf rate 1gbit burst 128k latency 50ms`",
         "tc(8)"
     ),
     spec!(
@@ -177,7 +177,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         R1,
         Netns,
         Written,
-        "receive queues whose connections send through the queue",
+        "RX queues mapped to the TX queue (XPS)",
         "Documentation/networking/scaling.rst"
     ),
     spec!(
@@ -186,7 +186,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         R1,
         Netns,
         Written,
-        "whether the driver adapts the transmit delay",
+        "adaptive TX interrupt coalescing",
         "Documentation/networking/ethtool-netlink.rst"
     ),
     spec!(
@@ -195,7 +195,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         R1,
         Netns,
         Written,
-        "delay of one queue's receive interrupt, microseconds; `coalesce/rx-usecs` sets it for all",
+        "rx-usecs of one queue; `coalesce/rx-usecs` sets all queues",
         "ethtool(8), --per-queue"
     ),
     spec!(
@@ -204,7 +204,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         R1,
         Netns,
         Written,
-        "delay of one queue's transmit interrupt, microseconds; `coalesce/tx-usecs` sets it for all",
+        "tx-usecs of one queue; `coalesce/tx-usecs` sets all queues",
         "ethtool(8), --per-queue"
     ),
     spec!(
@@ -213,7 +213,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         R1,
         Netns,
         Written,
-        "frames received that end the delay of their interrupt",
+        "rx-frames: packets before an RX interrupt fires",
         "Documentation/networking/ethtool-netlink.rst"
     ),
     spec!(
@@ -222,7 +222,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         R1,
         Netns,
         Written,
-        "frames sent that end the delay of their interrupt",
+        "tx-frames: packets before a TX interrupt fires",
         "Documentation/networking/ethtool-netlink.rst"
     ),
     spec!(
@@ -231,7 +231,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         R1,
         Netns,
         Written,
-        "frames received by one queue that end the delay of its interrupt; `coalesce/rx-frames` sets it for all",
+        "rx-frames of one queue; `coalesce/rx-frames` sets all queues",
         "ethtool(8), --per-queue"
     ),
     spec!(
@@ -240,7 +240,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         R1,
         Netns,
         Written,
-        "frames sent by one queue that end the delay of its interrupt; `coalesce/tx-frames` sets it for all",
+        "tx-frames of one queue; `coalesce/tx-frames` sets all queues",
         "ethtool(8), --per-queue"
     ),
     spec!(
@@ -249,7 +249,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         R1,
         Netns,
         Written,
-        "whether the driver adapts one queue's receive delay; `coalesce/adaptive-rx` sets it for all",
+        "adaptive RX coalescing of one queue; `coalesce/adaptive-rx` sets all queues",
         "ethtool(8), --per-queue"
     ),
     spec!(
@@ -258,7 +258,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         R1,
         Netns,
         Written,
-        "whether the driver adapts one queue's transmit delay; `coalesce/adaptive-tx` sets it for all",
+        "adaptive TX coalescing of one queue; `coalesce/adaptive-tx` sets all queues",
         "ethtool(8), --per-queue"
     ),
     spec!(
@@ -267,7 +267,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         R1,
         Netns,
         Written,
-        "how long polling without work goes on before interrupts come back, nanoseconds",
+        "GRO flush timeout before interrupts are re-enabled, nanoseconds",
         "Documentation/networking/napi.rst"
     ),
     spec!(
@@ -276,7 +276,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         R1,
         Netns,
         Written,
-        "empty polls before interrupts come back",
+        "empty polls before interrupts are re-enabled",
         "Documentation/networking/napi.rst"
     ),
     spec!(
@@ -285,7 +285,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         R2,
         Netns,
         Written,
-        "whether polling runs in threads of its own",
+        "threaded NAPI",
         "Documentation/networking/napi.rst"
     ),
     spec!(
@@ -294,7 +294,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         R3,
         Netns,
         Written,
-        "whether frames that ask for a pause are obeyed",
+        "honor received pause frames (802.3x)",
         "Documentation/networking/ethtool-netlink.rst"
     ),
     spec!(
@@ -303,7 +303,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         R3,
         Netns,
         Written,
-        "whether frames that ask for a pause are sent",
+        "send pause frames (802.3x)",
         "Documentation/networking/ethtool-netlink.rst"
     ),
     spec!(
@@ -312,7 +312,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         R3,
         Netns,
         Written,
-        "whether the speed is agreed on with the other end",
+        "link autonegotiation",
         "Documentation/networking/ethtool-netlink.rst"
     ),
     spec!(
@@ -321,7 +321,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         R3,
         Netns,
         Written,
-        "the modes that are offered to the other end, or Mb/s and duplex that both ends are told",
+        "advertised link modes, or a forced speed in Mb/s and duplex",
         "Documentation/networking/ethtool-netlink.rst"
     ),
     spec!(
@@ -330,7 +330,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         R3,
         Netns,
         Written,
-        "whether pauses are negotiated with the other end",
+        "pause frame autonegotiation",
         "Documentation/networking/ethtool-netlink.rst"
     ),
     spec!(
@@ -339,7 +339,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         R3,
         Netns,
         Written,
-        "energy-efficient Ethernet",
+        "Energy-Efficient Ethernet (EEE)",
         "Documentation/networking/ethtool-netlink.rst"
     ),
     spec!(
@@ -348,7 +348,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         R3,
         Netns,
         Written,
-        "forward error corrections that may be used: `RS BASER`, `auto`",
+        "allowed FEC modes: `RS BASER`, `auto`",
         "Documentation/networking/ethtool-netlink.rst"
     ),
     spec!(
@@ -357,7 +357,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         R2,
         Netns,
         Written,
-        "the receive hash's key; who knows it can make flows meet in one queue",
+        "RSS hash key; an attacker who knows it can steer flows to one queue",
         "ethtool(8), hkey"
     ),
     spec!(
@@ -366,7 +366,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         R2,
         Netns,
         Written,
-        "the receive hash's table: `equal N` or its queues",
+        "RSS indirection table: `equal N` or its queues",
         "Documentation/networking/scaling.rst"
     ),
     spec!(
@@ -375,7 +375,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         R1,
         Netns,
         Written,
-        "what of a kind of flow is hashed (`sdfn`)",
+        "RSS hash fields of a flow type (`sdfn`)",
         "ethtool(8), rx-flow-hash"
     ),
     spec!(
@@ -384,7 +384,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         R1,
         Netns,
         Written,
-        "largest super-packet sent, IPv6 and others",
+        "maximum GSO size, IPv6 and others",
         "ip-link(8)"
     ),
     spec!(
@@ -393,7 +393,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         R1,
         Netns,
         Written,
-        "largest super-packet sent, IPv4",
+        "maximum GSO size, IPv4",
         "ip-link(8)"
     ),
     spec!(
@@ -402,7 +402,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         R1,
         Netns,
         Written,
-        "largest super-packet made of what is received",
+        "maximum GRO size",
         "ip-link(8)"
     ),
     spec!(
@@ -411,7 +411,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         R1,
         Netns,
         Written,
-        "the same for IPv4",
+        "maximum GRO size, IPv4",
         "ip-link(8)"
     ),
     spec!(
@@ -420,7 +420,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         R2,
         Netns,
         Written,
-        "whether the card splits headers from data: `on`, `off`, `auto`",
+        "TCP header-data split: `on`, `off`, `auto`",
         "Documentation/networking/ethtool-netlink.rst"
     ),
     spec!(
@@ -429,7 +429,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         R2,
         Netns,
         Written,
-        "a flag of the driver's own",
+        "a private flag of the driver",
         "Documentation/networking/ethtool-netlink.rst"
     ),
     spec!(
@@ -438,7 +438,8 @@ pub const CATALOGUE: &[SettingSpec] = &[
         R1,
         Netns,
         Written,
-        "which priority a VLAN's tag gets by the socket's: `0:1 3:3`; all others get 0",
+        "egress priority map of a VLAN, socket priority to PCP: `0:1 3:3`; unlisted priorities \
+         map to 0",
         "ip-link(8), egress-qos-map"
     ),
     spec!(
@@ -447,7 +448,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         R3,
         Netns,
         Written,
-        "the priorities that are paused rather than dropped; the other end must pause the same",
+        "PFC priorities (lossless); the link partner must use the same",
         "dcb-pfc(8)"
     ),
     spec!(
@@ -456,7 +457,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         R2,
         Netns,
         Written,
-        "the class of each priority, the share of each class and how it is served",
+        "ETS: traffic class of each priority, bandwidth share and algorithm of each class",
         "dcb-ets(8)"
     ),
     spec!(
@@ -465,7 +466,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         R2,
         Netns,
         Written,
-        "the most that each class may send, bit/s",
+        "maximum rate of each traffic class, bit/s",
         "dcb-maxrate(8)"
     ),
     spec!(
@@ -474,7 +475,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         R2,
         Netns,
         Written,
-        "which priority the packets of applications get, by Ethernet type, port, DSCP or PCP",
+        "application priorities by EtherType, port, DSCP or PCP",
         "dcb-app(8)"
     ),
     spec!(
@@ -483,7 +484,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         R2,
         Netns,
         Written,
-        "by what a bond chooses the slave",
+        "bond transmit hash policy",
         "Documentation/networking/bonding.rst"
     ),
     spec!(
@@ -501,7 +502,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         R1,
         Machine,
         Written,
-        "a power-saving state of the card's PCIe link",
+        "ASPM state of the NIC's PCIe link",
         "Documentation/ABI/testing/sysfs-bus-pci"
     ),
     spec!(
@@ -510,7 +511,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         R1,
         Machine,
         Written,
-        "whether CPUs may run above their base frequency",
+        "turbo boost",
         "Documentation/admin-guide/pm/cpufreq.rst"
     ),
     spec!(
@@ -519,7 +520,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         R4,
         Machine,
         Written,
-        "simultaneous multithreading: `on`, `off`; threads bound to CPUs that go stay unbound when these come back",
+        "SMT: `on`, `off`; threads pinned to removed CPUs stay unpinned when they return",
         "Documentation/ABI/testing/sysfs-devices-system-cpu"
     ),
     spec!(
@@ -528,7 +529,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         R1,
         Machine,
         Written,
-        "the cpufreq governor of CPUs that change frequency together",
+        "cpufreq governor of a policy",
         "Documentation/admin-guide/pm/cpufreq.rst"
     ),
     spec!(
@@ -537,7 +538,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         R1,
         Machine,
         Written,
-        "energy-performance preference of such CPUs",
+        "energy performance preference of a policy",
         "Documentation/admin-guide/pm/intel_pstate.rst"
     ),
     spec!(
@@ -546,7 +547,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         R1,
         Machine,
         Written,
-        "longest wake-up allowed to one CPU, microseconds; 0 any, `n/a` none",
+        "maximum C-state exit latency of one CPU, microseconds; 0: no limit, `n/a`: no idle states",
         "Documentation/ABI/testing/sysfs-devices-power"
     ),
     spec!(
@@ -555,7 +556,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         R4,
         Machine,
         Written,
-        "whether the kernel uses a CPU; threads bound to it alone stay unbound when it comes back",
+        "whether a CPU is online; threads pinned only to it stay unpinned when it returns",
         "Documentation/core-api/cpu_hotplug.rst"
     ),
     spec!(
@@ -564,7 +565,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         R1,
         Machine,
         Written,
-        "CPUs that take an interrupt; its number holds until the next boot",
+        "CPU affinity of an interrupt; its number is valid until the next boot",
         "Documentation/core-api/irq/irq-affinity.rst"
     ),
     spec!(
@@ -573,7 +574,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         R0,
         Machine,
         Judged,
-        "longest wake-up allowed, microseconds; held while linerate runs",
+        "maximum C-state exit latency, microseconds; held while linerate runs",
         "Documentation/power/pm_qos_interface.rst"
     ),
     spec!(
@@ -582,7 +583,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         R1,
         Machine,
         Written,
-        "whether irqbalance is stopped, so that it moves no interrupt",
+        "whether irqbalance is stopped (SIGSTOP), so that it moves no interrupt",
         "irqbalance(1)"
     ),
     spec!(
@@ -591,7 +592,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         R1,
         Machine,
         Written,
-        "interrupts that irqbalance was told to leave alone: `24 25`; until it is started again",
+        "interrupts banned from irqbalance: `24 25`; until it restarts",
         "irqbalance.c, sock_handle"
     ),
     spec!(
@@ -600,7 +601,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         R1,
         Machine,
         Written,
-        "the kernel's clock",
+        "the kernel's clocksource",
         "Documentation/ABI/testing/sysfs-devices-system-clocksource"
     ),
     spec!(
@@ -618,7 +619,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         R4,
         Machine,
         Told,
-        "protections against the processor's own faults, as the machine was booted: `auto`, `off`, `auto,nosmt`",
+        "CPU vulnerability mitigations from the kernel command line: `auto`, `off`, `auto,nosmt`",
         "Documentation/admin-guide/kernel-parameters.txt"
     ),
     spec!(
@@ -627,7 +628,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         R4,
         Machine,
         Told,
-        "the deepest idle state that intel_idle was booted with; 0 leaves idle states to ACPI",
+        "intel_idle.max_cstate from the kernel command line; 0 disables intel_idle",
         "Documentation/admin-guide/kernel-parameters.txt"
     ),
     spec!(
@@ -636,7 +637,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         R4,
         Machine,
         Told,
-        "the deepest idle state that ACPI's driver was booted with",
+        "processor.max_cstate from the kernel command line",
         "Documentation/admin-guide/kernel-parameters.txt"
     ),
     spec!(
@@ -645,7 +646,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         R1,
         Netns,
         Told,
-        "how many rules nf_tables has, of all tables; read by the administrator of the network",
+        "number of nf_tables rules in all tables; reading requires CAP_NET_ADMIN",
         "nft(8)"
     ),
     spec!(
@@ -654,7 +655,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         R1,
         Netns,
         Told,
-        "the tables of iptables' own kernel code that are in use: `filter nat`; read by root",
+        "legacy iptables tables in use: `filter nat`; reading requires root",
         "iptables(8)"
     ),
     spec!(
@@ -672,7 +673,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         R1,
         Machine,
         Written,
-        "merging of requests: 0 all, 1 simple, 2 none",
+        "request merging: 0 all, 1 simple, 2 none",
         "Documentation/ABI/stable/sysfs-block"
     ),
     spec!(
@@ -681,7 +682,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         R1,
         Machine,
         Written,
-        "where requests complete: 1 near, 2 on the CPU that asked",
+        "completion CPU of requests: 1 same group, 2 the submitting CPU",
         "Documentation/ABI/stable/sysfs-block"
     ),
     spec!(
@@ -690,7 +691,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         R1,
         Machine,
         Written,
-        "requests that a queue holds; a change of the scheduler sets it anew",
+        "requests per queue; a scheduler change resets it",
         "Documentation/ABI/stable/sysfs-block"
     ),
     spec!(
@@ -699,7 +700,7 @@ pub const CATALOGUE: &[SettingSpec] = &[
         R1,
         Machine,
         Written,
-        "how an NVMe subsystem chooses a path",
+        "NVMe multipath I/O policy",
         "Documentation/admin-guide/nvme-multipath.rst"
     ),
     spec!(

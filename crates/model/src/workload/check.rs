@@ -112,7 +112,7 @@ impl TrialSpec {
         }
         require(
             self.profile_hz.is_none_or(|hz| (1..=10_000).contains(&hz)),
-            "the profile's samples a second",
+            "the perf sampling rate",
             || self.profile_hz.unwrap_or(0).to_string(),
             "1 to 10000",
         )?;
@@ -126,7 +126,7 @@ impl TrialSpec {
                     self.transport()
                 )
             },
-            "with stream, rr, pingpong, transfer and diffusion on TCP connections that last: only those can be chosen",
+            "stream, rr, pingpong, transfer and diffusion on persistent TCP connections",
         )?;
         self.check_verbs()?;
         self.check_workload()
@@ -183,7 +183,7 @@ impl TrialSpec {
             self.readings() <= 1_000_000,
             "the interval",
             || self.interval_ns.to_string(),
-            "at most a million a trial, of all flows together",
+            "at most a million per trial, over all flows",
         )
     }
 
@@ -237,14 +237,14 @@ impl TrialSpec {
             && !matches!(self.waiting, Waiting::Uring | Waiting::UringSqpoll);
         require(
             plain || !stream.data_check,
-            "the way of a stream whose every byte is compared",
+            "the mode of a stream with `--data-check`",
             || {
                 format!(
                     "`{}` to `{}`, waiting by `{}`",
                     stream.send, stream.receive, self.waiting
                 )
             },
-            "`write` to `read`, waiting in any way but by io_uring",
+            "`write` to `read`, with any wait method except io_uring",
         )?;
         // A thread has one buffer, however many flows it serves.
         check_memory(self.buffer_bytes, self.threads())
@@ -358,7 +358,7 @@ fn check_rate(rate: Option<u64>) -> Result<(), SpecError> {
         rate.is_none_or(|rate| (1..=100_000_000).contains(&rate)),
         "the rate",
         || rate.unwrap_or(0).to_string(),
-        "1 to 100000000 a second",
+        "1 to 100000000 per second",
     )
 }
 

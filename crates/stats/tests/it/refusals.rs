@@ -15,7 +15,7 @@ fn refused(pairs: &[(f64, f64)], level: f64) -> String {
 fn fewer_than_three_pairs_are_refused() {
     assert_eq!(
         refused(&PAIRS[..2], 0.95),
-        "2 pairs of measurements cannot show an effect: it takes 3"
+        "2 pairs of measurements cannot show an effect: at least 3 are required"
     );
     assert_eq!(
         paired_relative(&[], 0.95, Seed(1)),
@@ -85,7 +85,7 @@ fn pairs_without_spread_give_a_point_and_say_so() {
     let effect = paired_relative(&[(1.0, 1.1), (10.0, 11.0), (3.0, 3.3)], 0.95, Seed(1))
         .expect("rates are positive");
     assert!(effect.interval.contains(effect.relative) && (effect.relative - 0.1).abs() < 1e-9);
-    assert!(effect.method.contains("no spread"), "{}", effect.method);
+    assert!(effect.method.contains("no variance"), "{}", effect.method);
 }
 
 #[test]

@@ -253,7 +253,7 @@ impl Ends {
         }
         let (mut source, mut target) = (RawAddress::new(self.from), RawAddress::new(self.to));
         let limit = i32::try_from(RESOLVE.as_millis()).unwrap_or(i32::MAX);
-        let doing = "find the far end's address";
+        let doing = "resolve the remote address";
         // SAFETY: the identifier is alive, both addresses are of their family.
         let asked = unsafe {
             (channel.library.rdma_resolve_addr)(
@@ -266,7 +266,7 @@ impl Ends {
         outcome(asked).map_err(refused(doing))?;
         let found = [RDMA_CM_EVENT_ADDR_RESOLVED];
         channel.expect(doing, identifier.raw, &found, patience)?;
-        let doing = "find the way to the far end";
+        let doing = "resolve the route to the remote end";
         // SAFETY: the identifier is alive and has an address.
         let asked = unsafe { (channel.library.rdma_resolve_route)(identifier.raw, limit) };
         outcome(asked).map_err(refused(doing))?;
@@ -330,7 +330,7 @@ impl Calling {
             // SAFETY: the identifier is alive, the library only reads the structure and the data it names.
             let called = outcome(unsafe { (own.library.rdma_connect)(own.raw, &raw mut given) });
             if !passed_over.goes_on(self.way.from, called) {
-                called.map_err(refused("call the far end"))?;
+                called.map_err(refused("connect to the remote end"))?;
                 break;
             }
             let next = self.way.find_way(&self.channel, patience)?;
@@ -338,7 +338,7 @@ impl Calling {
         }
         let answers = [RDMA_CM_EVENT_CONNECT_RESPONSE, RDMA_CM_EVENT_ESTABLISHED];
         let told = (self.channel).expect(
-            "connect to the far end",
+            "connect to the remote end",
             self.identifier.raw,
             &answers,
             patience,

@@ -115,10 +115,10 @@ pub(super) fn refused(doing: &'static str) -> impl FnOnce(Errno) -> VerbsError {
         event: match errno {
             Errno::NODEV => "no RDMA device carries this address".to_owned(),
             Errno::NOENT | Errno::NOSYS => {
-                "the kernel's connection manager is not there; `modprobe rdma_ucm` loads it"
+                "the kernel's RDMA connection manager is not loaded; run `modprobe rdma_ucm`"
                     .to_owned()
             }
-            Errno::ADDRINUSE => "others have the port, or all that were tried".to_owned(),
+            Errno::ADDRINUSE => "the port is in use, or all ports tried are".to_owned(),
             _ => "it refused".to_owned(),
         },
         reason: errno.to_string(),
@@ -201,7 +201,7 @@ impl Channel {
             reason: "nothing more was waited for".to_owned(),
         };
         if left.is_zero() {
-            return Err(over("the far end did not answer in time"));
+            return Err(over("the remote end timed out"));
         }
         let mut fds = [
             PollFd::from_borrowed_fd(self.fd(), PollFlags::IN),
@@ -213,7 +213,7 @@ impl Channel {
         if fds[1].revents().is_empty() {
             Ok(())
         } else {
-            Err(over("the trial was given up"))
+            Err(over("the trial was aborted"))
         }
     }
 
@@ -248,7 +248,7 @@ impl Channel {
         // SAFETY: the library's texts live for ever.
         let event = unsafe { text((self.library.rdma_event_str)(told.event)) };
         let reason = match told.status {
-            0 => "no reason was given".to_owned(),
+            0 => "no reason given".to_owned(),
             status if status < 0 => Errno::from_raw_os_error(status.saturating_abs()).to_string(),
             status => format!("reason {status}"),
         };
@@ -338,7 +338,7 @@ impl Identifier {
         // SAFETY: the identifier is alive; the library fills both.
         let told =
             unsafe { (self.library.rdma_init_qp_attr)(self.raw, &raw mut values, &raw mut mask) };
-        outcome(told).map_err(refused("tell a queue pair's attributes"))?;
+        outcome(told).map_err(refused("get a queue pair's attributes"))?;
         Ok(Attributes {
             values,
             mask,

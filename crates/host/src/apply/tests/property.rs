@@ -302,7 +302,7 @@ fn what_somebody_else_changed_meanwhile_is_reported_and_stays() {
     assert_eq!(undone.restored, [key(SYSCTLS[1])]);
     assert_eq!(
         undone.left[0].to_string(),
-        "sysctl/net.a.x is theirs: somebody else changed it, so it was not set back to old"
+        "sysctl/net.a.x is theirs: another program changed it, so it was not restored to old"
     );
     assert_eq!(
         undone.left[0].by_hand().as_deref(),
@@ -480,14 +480,14 @@ fn a_later_change_that_moves_an_earlier_one_is_named_and_all_is_taken_back() {
     let cases = [
         (
             [XPS, CHANNELS],
-            "nic/eth0/queue/tx-0/xps-cpus was set to `new` and did not stay so: after all changes it is `none`; \
-             the change of nic/eth0/channels/combined that came after it moves it; every change was taken back",
+            "nic/eth0/queue/tx-0/xps-cpus was set to `new`, but after all changes it is `none`; \
+             the later change of nic/eth0/channels/combined modified it; all changes were rolled back",
         ),
         (
             [TSO, CHECKSUM],
-            "nic/eth0/feature/tx-tcp-segmentation was set to `on` and did not stay so: after all changes it is `off`; \
-             the change of nic/eth0/feature/tx-checksum-ip-generic that came after it moves it; \
-             every change was taken back",
+            "nic/eth0/feature/tx-tcp-segmentation was set to `on`, but after all changes it is `off`; \
+             the later change of nic/eth0/feature/tx-checksum-ip-generic modified it; \
+             all changes were rolled back",
         ),
     ];
     for (order, told) in cases {
@@ -541,9 +541,9 @@ fn what_somebody_else_changes_amid_a_plan_is_nobodys_later_change_and_stays() {
         .expect_err("the first change did not stay");
     assert_eq!(
         error.to_string(),
-        "sysctl/net.a.x was set to `new` and did not stay so: after all changes it is `theirs`; no later change is \
-         known to move it, so somebody else may have; every change was taken back; sysctl/net.a.x is theirs: \
-         somebody else changed it, so it was not set back to old"
+        "sysctl/net.a.x was set to `new`, but after all changes it is `theirs`; no later change \
+         affects it, so another program may have changed it; all changes were rolled back; sysctl/net.a.x is theirs: \
+         another program changed it, so it was not restored to old"
     );
     let now = machine.settings();
     assert_eq!(now[&key(SYSCTLS[0])], text("theirs"));
@@ -566,7 +566,7 @@ fn what_somebody_else_changed_before_the_commit_is_told_and_stays() {
     assert_eq!(
         told,
         [
-            "sysctl/net.a.x is theirs: somebody else has changed it since it was set to new, and it stays so"
+            "sysctl/net.a.x is theirs: another program changed it after it was set to new, so it is not restored"
         ]
     );
     transaction.commit().expect("a writable journal");
@@ -591,7 +591,7 @@ fn what_could_not_be_taken_back_is_not_made() {
     assert!(error.is_unsupported());
     assert_eq!(
         error.to_string(),
-        "cannot set sysctl/kernel.yama.ptrace_scope: the kernel takes it back only at the next boot; \
+        "cannot set sysctl/kernel.yama.ptrace_scope: the kernel resets it only at the next boot; \
          nothing was changed"
     );
     assert_eq!(machine.settings()[&scope], text("1"));
@@ -614,7 +614,7 @@ fn what_has_gone_with_its_device_is_told_and_the_rest_is_put_back() {
     let left: Vec<String> = undone.left.iter().map(ToString::to_string).collect();
     assert_eq!(
         left,
-        ["nic/eth0/queue/tx-0/xps-cpus was 3 and is no longer there"]
+        ["nic/eth0/queue/tx-0/xps-cpus was 3 and no longer exists"]
     );
     assert_eq!(machine.settings()[&key(SYSCTLS[0])], old[&key(SYSCTLS[0])]);
 }

@@ -86,7 +86,7 @@ pub(super) fn measure(
     }
     let overhead = Overhead::of(&found, seed)?;
     let nearest = kept.into_iter().next();
-    let (_, sample) = nearest.ok_or_else(|| Stop::new(Code::Bug, "no trial was made"))?;
+    let (_, sample) = nearest.ok_or_else(|| Stop::new(Code::Bug, "no trial completed"))?;
     Ok((sample, overhead))
 }
 
@@ -111,7 +111,8 @@ impl Overhead {
     /// The lines for a person.
     pub(super) fn text(&self, lines: &mut Vec<String>) {
         lines.push(format!(
-            "overhead  of the work, {} pairs of trials with and without it, seed {}, {:.0} % intervals:",
+            "overhead  of the computation, {} pairs of trials with and without it, seed {}, {:.0} \
+             % CI:",
             self.pairs,
             self.seed,
             self.level * 100.0

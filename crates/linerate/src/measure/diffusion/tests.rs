@@ -74,9 +74,9 @@ fn the_aggregate_is_twice_the_bytes_of_all_pairs_over_the_askers_time() {
         json!(["0000000000000abc", "0000000000000abc"])
     );
     for words in [
-        "grid      360 x 360 doubles in 1.00 MiB, 10000 times there and back, a step each time",
+        "grid      360 x 360 doubles in 1.00 MiB, 10000 round trips, one step each",
         "aggregate 20.972 GB/s   (2 x 20.972 GB / 2.000 s)",
-        "same grid yes, at both ends of every pair: 0000000000000abc",
+        "same grid yes, on both ends of every pair: 0000000000000abc",
         "(avx512)",
     ] {
         assert!(text.contains(words), "{words} is not in\n{text}");
@@ -123,7 +123,7 @@ fn an_end_that_tells_no_checksum_leaves_it_unknown() {
         .for_each(|flow| flow.grid = None);
     let (value, text) = shown(silent, None);
     assert_eq!(value["diffusion"]["same_grid"], Value::Null);
-    assert!(text.contains("same grid not known"), "{text}");
+    assert!(text.contains("same grid unknown"), "{text}");
 }
 
 #[test]
@@ -176,7 +176,10 @@ fn the_overhead_is_the_median_of_the_differences_within_pairs() {
         (&real["with"], &real["without"]),
         (&json!(2.25), &json!(1.75))
     );
-    assert!(text.contains("overhead  of the work, 7 pairs"), "{text}");
+    assert!(
+        text.contains("overhead  of the computation, 7 pairs"),
+        "{text}"
+    );
     assert!(text.contains("500.00 ms [500.00 ms, 500.00 ms]"), "{text}");
 }
 

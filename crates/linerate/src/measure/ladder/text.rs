@@ -17,7 +17,8 @@ pub(super) fn text(ladder: &Ladder, path: &Path, rungs: &[Rung]) -> String {
     let mut lines = table(rungs);
     if over_wire(path) == Some(false) {
         let note = format!(
-            "{} has no wire: this kernel is the receiver too, so what a card would save cannot be seen here",
+            "{} is virtual: this kernel is also the receiver, so savings that need a NIC do not \
+             show here",
             path.local_nic
         );
         labelled(&mut lines, "note", &note);
@@ -33,11 +34,11 @@ fn table(rungs: &[Rung]) -> Vec<String> {
     let mut lines = vec![
         format!(
             "{:WAY$} {:>8}  {:<21} {:>7} {:>7}  copy",
-            "", "median", "times plain", "CPU s", "per GB"
+            "", "median", "vs plain", "CPU s", "per GB"
         ),
         format!(
             "{:WAY$} {:>8}  {:<21} {:>7} {:>7}  avoided?",
-            "way", "Gb/s", "[95 % interval]", "sender", "receiver"
+            "way", "Gb/s", "[95 % CI]", "sender", "receiver"
         ),
     ];
     for rung in rungs {
@@ -90,12 +91,12 @@ fn copied(copied: Copied) -> String {
     let share = |share: Option<f64>| share.map_or(0.0, |share| share * 100.0);
     let avoided = share(copied.avoided_share);
     match copied.answer {
-        Answer::Made => "a copy by design".to_owned(),
+        Answer::Made => "copies by design".to_owned(),
         Answer::Avoided => format!("yes, {avoided:.1} %"),
         Answer::Partly => format!("partly, {avoided:.1} %"),
         Answer::AfterAll => format!("no: {:.1} % copied", 100.0 - avoided),
-        Answer::NotTold => "the kernel does not tell".to_owned(),
-        Answer::ThrownAway => "thrown away uncopied".to_owned(),
+        Answer::NotTold => "not reported by the kernel".to_owned(),
+        Answer::ThrownAway => "discarded uncopied".to_owned(),
     }
 }
 

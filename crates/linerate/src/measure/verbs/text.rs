@@ -50,7 +50,7 @@ pub(in crate::measure) fn table(lines: &mut Vec<String>, sample: &Sample, rdma: 
         .fold(0, u64::saturating_add);
     if unanswered > 0 {
         lines.push(format!(
-            "{unanswered} NOT ANSWERED within a second each: they are in none of these times"
+            "{unanswered} UNANSWERED after 1 s each: excluded from these latencies"
         ));
     }
 }
@@ -128,13 +128,13 @@ fn queue_pairs(lines: &mut Vec<String>, end: &str, side: &SideSample) {
     };
     let (completions, polls) = (sum(|one| one.completions), sum(|one| one.polls));
     if completions == 0 && polls == 0 {
-        lines.push("                 passive: no completion tells it of anything".to_owned());
+        lines.push("                 passive: receives no completions".to_owned());
         return;
     }
     let in_vain = Ratio::new(real(sum(|one| one.polls_empty)) / real(polls.max(1)));
     lines.push(format!(
-        "                 depth {}, inline up to {}, 1 of {} signalled; {completions} completions in {polls} polls \
-         ({in_vain} in vain), slept {} times",
+        "                 depth {}, inline up to {}, 1 of {} signaled; {completions} completions \
+         in {polls} polls ({in_vain} empty), slept {} times",
         one.depth,
         one.inline_bytes,
         one.moderation,

@@ -158,7 +158,7 @@ fn on_one_kernel_the_cpus_are_shown_once() {
 #[test]
 fn times_of_operations_have_a_strip_for_each_combination_and_their_quantiles_in_a_table() {
     let (page, drawn) = page(&records());
-    let strips = picture(&page, &drawn, "How long operations took");
+    let strips = picture(&page, &drawn, "Operation latency");
     let names = [
         "64B, flows 1",
         "64B, flows 4",
@@ -168,7 +168,7 @@ fn times_of_operations_have_a_strip_for_each_combination_and_their_quantiles_in_
         "64KiB, flows 4",
     ];
     assert_eq!(values(strips, "name"), names);
-    assert!(page.contains("<caption>Times of operations</caption>"));
+    assert!(page.contains("<caption>Operation latency</caption>"));
     let marks = strips["layer"][1]["data"]["values"]
         .as_array()
         .expect("marks");
@@ -240,7 +240,7 @@ fn the_course_of_the_cpus_is_that_of_the_middle_trial_of_each_combination() {
 #[test]
 fn trials_that_are_too_short_for_a_course_are_said_to_be() {
     let (page, _) = page(&records());
-    assert!(page.contains("Not drawn: no trial has 4 steps of CPU time"));
+    assert!(page.contains("Not shown: no trial has 4 CPU time samples"));
 }
 
 /// A ping-pong through three sizes, slower in the second of two combinations, whose names are made to steer the page.
@@ -406,7 +406,7 @@ fn the_page_of_tcp_against_rdma_has_the_seven_graphs_of_its_source() {
             assert!((of("mean") - 0.198).abs() < 0.001, "{point}");
         }
     }
-    assert!(page.contains("id=\"difference\"") && page.contains("work yes less work no"));
+    assert!(page.contains("id=\"difference\"") && page.contains("work yes minus work no"));
     // Published figures of the source beside them, also of the difference.
     assert!(page.contains("0.1420 s/GB") && page.contains("0.00024 s/GB"));
 }
@@ -418,7 +418,7 @@ fn a_system_time_of_0_is_a_mean_that_is_shown_and_effects_on_it_are_left_out_wit
     let texts = values(means, "text");
     assert!(texts.iter().any(|text| *text == "0"), "{texts:?}");
     assert!(page.contains("Arithmetic means of the trials.") && page.contains(">0 s/GB<"));
-    assert!(page.contains("24 effects left out: 72 of 144 trials have a system-local of 0"));
+    assert!(page.contains("24 effects omitted: 72 of 144 trials have a system-local of 0"));
     let (said, _) = page.split_once("<script").expect("the data follows");
     assert!(!said.contains("NaN") && !said.contains("inf s/GB"));
 }

@@ -143,7 +143,7 @@ fn what_stands_on_what_is_drawn_with_arrows() {
         "bond 802.3ad, layer3+4",
         "VLAN 100",
         "vxlan 42",
-        "on their own: docker0 (bridge)",
+        "standalone: docker0 (bridge)",
     ] {
         assert!(svg.contains(words), "{words}");
     }

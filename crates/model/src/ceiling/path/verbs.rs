@@ -65,7 +65,7 @@ pub(super) fn one_way(
 }
 
 fn no_port(side: Side<'_>) -> UnknownCeiling {
-    let why = "no RDMA device is known that carries what goes over the interface";
+    let why = "no RDMA device found on this interface";
     UnknownCeiling {
         bound: Bound::Roce,
         end: Some(side.end),
@@ -197,7 +197,7 @@ impl<'a> Trial<'a> {
         let speed = port.port.speed.clone().and_then(|speed| {
             speed.parse::<InfinibandSpeed>().map_or_else(
                 |_| {
-                    let why = format!("`{speed}` is the name of no speed that is known here");
+                    let why = format!("unknown link speed `{speed}`");
                     Known::unknown(Cause::NotSaid, "rate", why)
                 },
                 Known::Value,
@@ -301,7 +301,7 @@ impl<'a> Trial<'a> {
     fn depth_bound(&self, size: &SizeRecord) -> Known<Ceiling> {
         let alone = size.alone_ns.filter(|time| time.as_u64() > 0);
         let Some(alone) = alone else {
-            let why = "the time of a message alone was not measured";
+            let why = "the latency of a single message was not measured";
             return Known::unknown(Cause::NotAsked, "the trial's queue pairs", why);
         };
         let (depth, flows) = (self.depth(), self.path.flows);
@@ -311,8 +311,8 @@ impl<'a> Trial<'a> {
         };
         let bound = scaled(one, u64::from(flows), 1);
         let reason = format!(
-            "{flows} x {depth} x {} / {alone} = {bound}: every queue pair full of messages, each in the time \
-             of one alone",
+            "{flows} x {depth} x {} / {alone} = {bound}: full queue pairs, each message at \
+             single-message latency",
             size.bytes
         );
         let mut ceiling = Ceiling::new(Bound::WindowRtt, bound, reason);

@@ -77,18 +77,18 @@ impl Pairs {
             return Vec::new();
         }
         let mut all = vec![Evidence::new(
-            format!("completions that the {role} threads took"),
+            format!("completions taken by the {role} threads"),
             self.completions,
             OWN,
         )];
         if self.polls > 0 {
             let empty = Ratio::new(real(self.polls_empty) / real(self.polls));
-            let words = format!("{} times, {empty} in vain", self.polls);
-            let what = format!("the {role} threads asked for them");
+            let words = format!("{} polls, {empty} empty", self.polls);
+            let what = format!("CQ polls of the {role} threads");
             all.push(Evidence::new(what, words, OWN));
         }
         if self.sleeps > 0 {
-            let what = format!("the {role} threads slept for them");
+            let what = format!("sleeps of the {role} threads");
             all.push(Evidence::new(what, format!("{} times", self.sleeps), OWN));
         }
         all.extend(self.system.map(|share| {
@@ -97,7 +97,7 @@ impl Pairs {
         }));
         all.extend(self.ran_dry.map(|times| {
             let words = format!("{times} times, at a depth of {}", self.depth);
-            Evidence::new("queue pairs found with nothing under way", words, OWN)
+            Evidence::new("queue pairs found empty", words, OWN)
         }));
         all
     }
@@ -152,7 +152,11 @@ pub(super) fn blind(side: &SideSample) -> Option<Gap> {
         Some(match gap.cause {
             Cause::Absent => {
                 let path = format!("/sys/class/infiniband/{port}/hw_counters");
-                Gap::new(Cause::Absent, path, "the device counts no retransmission")
+                Gap::new(
+                    Cause::Absent,
+                    path,
+                    "the device does not count retransmissions",
+                )
             }
             _ => gap,
         })

@@ -88,13 +88,10 @@ fn what_no_figure_explains_is_not_determined_and_shows_them_all() {
     assert_eq!(limit.what, LimitKind::NotDetermined);
     assert!(says(
         &limit,
-        "sent again",
+        "retransmitted",
         "no counter of either port moved"
     ));
-    assert!(
-        says(&limit, "asked for them", "95.0 % in vain"),
-        "{limit:?}"
-    );
+    assert!(says(&limit, "CQ polls", "95.0 % empty"), "{limit:?}");
     assert!(
         !limit
             .evidence
@@ -111,7 +108,7 @@ fn counters_that_were_not_read_are_said_and_never_taken_for_no_loss() {
     let limit = judged(&sample);
     assert_eq!(limit.what, LimitKind::NotDetermined);
     assert!(
-        says(&limit, "sent again", "not known of the remote end"),
+        says(&limit, "retransmitted", "unknown for the remote end"),
         "{limit:?}"
     );
 }
@@ -227,7 +224,7 @@ fn queue_pairs_found_empty_were_not_kept_full_by_their_program() {
     dry(&mut sample, 200);
     let limit = judged(&sample);
     assert_eq!(limit.what, LimitKind::SenderProgram);
-    assert!(says(&limit, "nothing under way", "200 times"), "{limit:?}");
+    assert!(says(&limit, "found empty", "200 times"), "{limit:?}");
 }
 
 #[test]

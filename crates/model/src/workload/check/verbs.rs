@@ -66,9 +66,9 @@ impl TrialSpec {
         };
         require(
             plain,
-            "the way into or out of the kernel",
+            "the send or receive mode",
             || "one of sockets, over verbs".to_owned(),
-            "none: verbs pass the kernel by",
+            "none: verbs bypass the kernel",
         )?;
         let of_tcp = [
             (self.socket_buffer_bytes.is_some(), "a socket buffer"),
@@ -85,7 +85,7 @@ impl TrialSpec {
         )?;
         require(
             matches!(self.waiting, Waiting::Blocking | Waiting::Spin),
-            "the way of waiting",
+            "the wait method",
             || format!("{}, over verbs", self.waiting),
             "`blocking` (completion events) or `spin` (polling)",
         )
@@ -106,7 +106,7 @@ impl TrialSpec {
         )?;
         require(
             (measured && !timed) || verbs.moderation.is_none(),
-            "the moderation of completions",
+            "completion moderation (`--cq-mod`)",
             || {
                 let what = if timed { "the latency of " } else { "" };
                 format!("asked for, of {what}`{}`", self.workload.name())
@@ -128,7 +128,7 @@ impl TrialSpec {
             sent.is_some(),
             "the service",
             || format!("UD, of `{}`", self.workload.name()),
-            "UD of `rdma-send` alone: datagrams reach no memory, and may be lost",
+            "UD of `rdma-send` only: datagrams cannot access remote memory and may be lost",
         )?;
         require(
             verbs.connect == Connect::Gid,
@@ -171,15 +171,15 @@ impl TrialSpec {
         )?;
         require(
             !(rdma.latency && rdma.verb == Verb::Write && self.waiting != Waiting::Spin),
-            "the way of waiting",
+            "the wait method",
             || format!("`{}`, of the latency of a write", self.waiting),
-            "`spin`: no completion tells the far end of a write, it looks at its memory",
+            "`spin`: a write gives the remote end no completion, so it polls its memory",
         )?;
         require(
             !(rdma.latency && self.direction == Direction::Bidirectional),
             "the direction",
             || "both at once, of latency".to_owned(),
-            "one: a single message is on its way at a time",
+            "one: a single message is outstanding at a time",
         )?;
         let largest = rdma.sizes.iter().copied().max().unwrap_or_default();
         check_memory(largest, self.flows.saturating_mul(2))
@@ -197,7 +197,7 @@ fn check_queue_pair(verbs: &Verbs) -> Result<(), SpecError> {
         verbs
             .moderation
             .is_none_or(|every| (1..=verbs.depth).contains(&every)),
-        "the moderation of completions",
+        "completion moderation (`--cq-mod`)",
         || verbs.moderation.unwrap_or(0).to_string(),
         "1 to the depth",
     )?;
@@ -244,7 +244,7 @@ fn check_managed(verbs: &Verbs) -> Result<(), SpecError> {
     let given = chosen.iter().find(|(given, _)| *given);
     require(
         given.is_none(),
-        "what the connection manager is told",
+        "the connection manager parameters",
         || given.map_or("", |(_, what)| what).to_owned(),
         "a traffic class, from which it takes the rest (`default_roce_tos`, `default_roce_mode` of its configfs)",
     )

@@ -152,7 +152,7 @@ fn where_nobody_listens_and_where_no_device_is_are_told_apart() {
 
     let nowhere: SocketAddr = "192.0.2.1:9".parse().expect("an address");
     let said = refused(Calling::new(at(&fake, 0), nowhere, 0, turn.patience()));
-    assert!(said.contains("cannot find the far end's address"), "{said}");
+    assert!(said.contains("cannot resolve the remote address"), "{said}");
     assert!(said.contains("No route to host"), "{said}");
     for said in [
         refused(Calling::new(nowhere, at(&fake, 9), 0, turn.patience())),

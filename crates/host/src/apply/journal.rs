@@ -13,112 +13,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::fs::OFlags;
-use serde::{Deserialize, Serialize};
-
-use linerate_model::plan::Change;
-use linerate_model::setting::{SettingKey, Value};
 
 use super::clock::Boottime;
 use super::fault::{Faults, Moment};
-use super::identity::{IdentityError, NetnsIdentity, Owner, boot_id};
+use super::guard::Guard;
+use super::identity::{IdentityError, Owner};
 use super::lock::lock_until;
-use super::restore::{Left, Step};
-use super::reverter::Guard;
-use super::subject::Subject;
+use super::records::{Header, JOURNAL_VERSION, Left, Record, Step};
 use crate::private_folder::{self, PrivateFolder};
-
-/// The version of the format that this program writes, and the only one it reads.
-pub const JOURNAL_VERSION: u32 = 2;
 
 /// No journal is longer: a plan of 10,000 changes, each with 60 recorded features.
 const JOURNAL_BYTES_MAX: u64 = 64 << 20;
-
-/// What a journal begins with.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Header {
-    /// [`JOURNAL_VERSION`].
-    pub version: u32,
-    /// Its place in the order of the transactions below one state folder: higher than that of each one that was there when
-    /// it began. No clock has a part in it, as any clock may be set back.
-    pub sequence: u64,
-    /// The boot: after another one, every runtime setting is gone.
-    pub boot_id: String,
-    /// Where the changes are.
-    pub netns: NetnsIdentity,
-    /// The process that makes them.
-    pub owner: Owner,
-    /// The version of linerate.
-    pub linerate: String,
-    /// When it began, nanoseconds since 1970.
-    pub started_unix_ns: u64,
-    /// The kept transaction whose changes a boot makes again with it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub of: Option<String>,
-}
-
-impl Header {
-    /// A header of this process in this thread's network namespace; [`super::Transaction::begin`] gives it its sequence
-    /// number.
-    pub fn here(started_unix_ns: u64) -> Result<Self, IdentityError> {
-        Ok(Self {
-            version: JOURNAL_VERSION,
-            sequence: 0,
-            boot_id: boot_id()?,
-            netns: NetnsIdentity::current()?,
-            owner: Owner::current()?,
-            linerate: env!("CARGO_PKG_VERSION").to_owned(),
-            started_unix_ns,
-            of: None,
-        })
-    }
-}
-
-/// A setting that a write may disturb, and its value before.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Before {
-    /// The setting.
-    pub setting: SettingKey,
-    /// Its value before the write.
-    pub from: Value,
-}
-
-/// A setting that a write did disturb.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Disturbed {
-    /// The setting.
-    pub setting: SettingKey,
-    /// Its value after the write; none when it could no longer be read (its queue is gone).
-    pub became: Option<Value>,
-}
-
-/// One line of a journal.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "record", rename_all = "kebab-case")]
-pub(super) enum Record {
-    /// The first line.
-    Header(Header),
-    /// The write that comes next; without its `Done` it may have happened.
-    Intent {
-        seq: usize,
-        change: Change,
-        closure: Vec<Before>,
-        /// What these settings are of.
-        #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        subjects: Vec<Subject>,
-    },
-    /// The write was made and read back.
-    Done {
-        seq: usize,
-        readback: Value,
-        disturbed: Vec<Disturbed>,
-    },
-    /// The changes stay.
-    Commit,
-    /// The changes are undone, or gone with their boot or namespace.
-    Aborted { why: String, left: Vec<Left> },
-    /// It is to be undone by whoever recovers: the owner could not, or an undo after the commit begins.
-    Released,
-}
 
 /// Why a journal could not be written or read.
 #[derive(Debug, thiserror::Error)]
@@ -612,6 +517,9 @@ fn next_record(rest: &mut &[u8]) -> Option<Record> {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+
+    use linerate_model::plan::Change;
+    use linerate_model::setting::Value;
 
     use super::*;
 

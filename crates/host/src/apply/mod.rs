@@ -18,6 +18,7 @@ mod effects;
 pub mod fake;
 mod fault;
 mod files;
+mod guard;
 pub(crate) mod identity;
 mod interface;
 pub(crate) mod journal;
@@ -28,6 +29,7 @@ mod machine;
 mod netns;
 mod nic_values;
 mod rdma_defaults;
+mod records;
 mod recover;
 mod restore;
 mod reverter;
@@ -46,9 +48,10 @@ pub use clock::Boottime;
 pub use device::Device;
 pub use effects::disturbed_by;
 pub use fault::{Faults, Faulty, Moment};
+pub use guard::Guard;
 pub use identity::{IdentityError, NetnsIdentity, Owner, boot_id, is_first_netns};
 pub use journal::folder_of;
-pub use journal::{Beside, Ending, Header, JOURNAL_VERSION, JournalError};
+pub use journal::{Beside, Ending, JournalError};
 pub use kept::{
     BootFiles, Here, KEPT_VERSION, Kept, KeptError, KeptSet, NotForBoot, Tried, Verdict, device_of,
     forget, keep, kept_set, note_try, tidy, tried,
@@ -57,11 +60,12 @@ pub use located::Located;
 pub use lock::{Lock, LockError, REVERTING, Scope};
 pub use machine::{LiveMachine, Machine};
 pub use netns::{OpenNics, Reach, reach};
+pub use records::{Header, JOURNAL_VERSION, Left, LeftWhy};
 pub use recover::{
     Listed, Outcome, Recovered, Surroundings, Told, journal_listing, recover, undo_committed,
 };
-pub use restore::{Left, LeftWhy, Undone};
-pub use reverter::{Guard, close_inherited, stand_by};
+pub use restore::Undone;
+pub use reverter::{close_inherited, stand_by};
 pub use subject::Subject;
 pub use transaction::{ApplyError, Moved, StepError, Transaction};
 pub use write_error::WriteError;

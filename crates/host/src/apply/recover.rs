@@ -13,12 +13,11 @@ use std::time::Duration;
 use linerate_model::plan::Change;
 
 use super::identity::{NetnsIdentity, Owner};
-use super::journal::{
-    Beside, Ending, Header, Journal, JournalError, Record, Story, id_of, transactions,
-};
+use super::journal::{Beside, Ending, Journal, JournalError, Story, id_of, transactions};
 use super::kept::{KeptError, forget, kept_set, tidy};
 use super::netns::Reach;
-use super::restore::{self, Left, LeftWhy, Step, Undone};
+use super::records::{Header, Left, LeftWhy, Record, Step};
+use super::restore::{self, Undone};
 use super::transaction::close;
 use crate::private_folder::PrivateFolder;
 

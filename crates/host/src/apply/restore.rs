@@ -6,135 +6,21 @@
 //! Writing a setting back may itself disturb others (fewer queues lose their maps), so each write is
 //! watched and the whole is repeated until nothing moves, at most [`PASSES_MAX`] times.
 
-use std::fmt;
-
 use linerate_model::host::Qdisc;
 use linerate_model::known::{Cause, Known};
 use linerate_model::plan::Change;
 use linerate_model::setting::{LinkSpeed, NicKnob, SettingKey, Value, parse_applications};
-use serde::{Deserialize, Serialize};
 
 use super::effects::could_be_effect;
-use super::journal::{Before, Disturbed, Record};
 use super::located::Located;
 use super::machine::Machine;
-use super::settings::{agrees, by_hand, is_speed_untold};
+use super::records::{Left, LeftWhy, Step, at};
+use super::settings::{agrees, is_speed_untold};
 use super::subject::Subject;
 
 /// The first pass writes what was written, the second what the first disturbed (the maps of queues after
 /// their number), the third what waited for the second.
 const PASSES_MAX: usize = 3;
-
-/// One write that was announced, and what is known of it.
-#[derive(Debug, Clone)]
-pub(super) struct Step {
-    pub(super) change: Change,
-    pub(super) closure: Vec<Before>,
-    /// What these settings are of.
-    pub(super) subjects: Vec<Subject>,
-    /// What was read after the write; none when that is not known.
-    pub(super) outcome: Option<(Value, Vec<Disturbed>)>,
-}
-
-impl Step {
-    /// What the journal has of it before it is made.
-    pub(super) fn intent(&self, seq: usize) -> Record {
-        Record::Intent {
-            seq,
-            change: self.change.clone(),
-            closure: self.closure.clone(),
-            subjects: self.subjects.clone(),
-        }
-    }
-
-    /// The same step once its device is in another namespace; none when it is not of a device that could be found there.
-    /// Sysctls of an interface do not move with it: it gets the defaults of where it goes.
-    pub(super) fn in_another_netns(&self) -> Option<Self> {
-        let subjects = self.subjects.iter().filter_map(|subject| match subject {
-            Subject::Interface(interface) => interface.by_address_alone().map(Subject::Interface),
-            Subject::Device(_) => None,
-        });
-        let mut step = self.clone();
-        step.subjects = subjects.collect();
-        let moves = |key: &SettingKey| {
-            matches!(key, SettingKey::Nic(..)) && step.subjects.iter().any(|one| one.has(key))
-        };
-        step.closure.retain(|before| moves(&before.setting));
-        moves(&step.change.setting).then_some(step)
-    }
-
-    pub(super) fn subject_of(&self, key: &SettingKey) -> Option<&Subject> {
-        self.subjects.iter().find(|subject| subject.has(key))
-    }
-
-    /// A setting of this step by the name that its interface has now, or why it cannot be reached.
-    pub(super) fn current(
-        &self,
-        key: &SettingKey,
-        machine: &impl Machine,
-    ) -> Result<SettingKey, LeftWhy> {
-        match self.subject_of(key) {
-            Some(subject) => at(key, &machine.locate(subject)),
-            None => Ok(key.clone()),
-        }
-    }
-
-    pub(super) fn done(&mut self, readback: Value, disturbed: Vec<Disturbed>) {
-        self.outcome = Some((readback, disturbed));
-    }
-}
-
-/// Why a setting was not put back.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum LeftWhy {
-    /// Somebody else has changed it since; it is theirs.
-    Foreign {
-        /// The value it has.
-        found: Value,
-    },
-    /// It is no longer there: the interface or its queue was removed.
-    Gone,
-    /// Reading or writing it failed.
-    Failed {
-        /// In words.
-        reason: String,
-    },
-}
-
-/// A setting that was not put back.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Left {
-    /// The setting, by the name that its interface has now.
-    pub setting: SettingKey,
-    /// The value it had before.
-    pub old: Value,
-    /// Why it does not have it now.
-    pub why: LeftWhy,
-}
-
-impl Left {
-    /// The command by which a person puts it back, where a usual tool can.
-    pub fn by_hand(&self) -> Option<String> {
-        by_hand(&self.setting, &self.old)
-    }
-}
-
-impl fmt::Display for Left {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { setting, old, why } = self;
-        match why {
-            LeftWhy::Foreign { found } => write!(
-                f,
-                "{setting} is {found}: another program changed it, so it was not restored to {old}"
-            ),
-            LeftWhy::Gone => write!(f, "{setting} was {old} and no longer exists"),
-            LeftWhy::Failed { reason } => {
-                write!(f, "{setting} could not be restored to {old}: {reason}")
-            }
-        }
-    }
-}
 
 /// What putting back did.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -152,18 +38,6 @@ impl Undone {
             .left
             .iter()
             .any(|left| matches!(left.why, LeftWhy::Failed { .. }))
-    }
-}
-
-/// The setting `key` of what was located.
-fn at(key: &SettingKey, place: &Located) -> Result<SettingKey, LeftWhy> {
-    match place {
-        Located::Here => Ok(key.clone()),
-        Located::Named(name) => Ok(key.of_interface(name)),
-        Located::Gone => Err(LeftWhy::Gone),
-        Located::Lost(reason) => Err(LeftWhy::Failed {
-            reason: reason.clone(),
-        }),
     }
 }
 

@@ -6,9 +6,8 @@
 //! deadline, when it first makes sure that nobody writes any more (SIGKILL) and then puts back. Time is
 //! CLOCK_BOOTTIME (clock_gettime(2)): it goes on in suspend, and setting the clock does not move it.
 
-use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::io::{self, IoSliceMut, Write};
 use std::mem::MaybeUninit;
-use std::net::Shutdown;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -16,10 +15,7 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::OwnedFd;
-use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
-};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use rustix::process::{Pid, PidfdFlags, Signal};
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
@@ -27,97 +23,19 @@ use rustix::time::{
 };
 
 use super::clock::Boottime;
+use super::guard::ARMED;
 use super::journal::{Beside, Ending, Journal, Story, folder_of, is_aborted};
-use super::lock::{Lock, REVERTING};
+use super::lock::REVERTING;
 use super::machine::Machine;
 use super::recover::{Outcome, Recovered};
 use super::restore;
 use super::rights;
 use super::transaction::close;
 
-/// What it says when it is armed.
-const ARMED: &[u8] = b"armed\n";
-/// The line that a lock comes with.
-const LOCK: &[u8] = b"lock\n";
-/// How long the other side may take to arm (it reads its whole program from the disk), or to take a record.
-const PATIENCE: Duration = Duration::from_secs(30);
 /// How long a killed process may take to leave the kernel.
 const DYING: Duration = Duration::from_secs(2);
 /// How much earlier than promised it acts, so that at the deadline everything is as it was.
 const EARLIER: Duration = Duration::from_millis(500);
-
-/// The way to a reverter that is armed.
-#[derive(Debug)]
-pub struct Guard {
-    channel: UnixStream,
-}
-
-impl Guard {
-    /// Waits until the reverter at the other end of `channel` is armed.
-    pub fn armed(channel: UnixStream) -> io::Result<Self> {
-        channel.set_read_timeout(Some(PATIENCE))?;
-        channel.set_write_timeout(Some(PATIENCE))?;
-        let mut said = [0; ARMED.len()];
-        (&channel).read_exact(&mut said)?;
-        if said != ARMED {
-            return Err(io::ErrorKind::InvalidData.into());
-        }
-        Ok(Self { channel })
-    }
-
-    /// Everything undecided is taken back at `deadline`, or only when this process ends.
-    pub fn allow_until(&self, deadline: Option<Boottime>) -> io::Result<()> {
-        let nanoseconds = deadline.map_or(0, |at| at.since_boot().as_nanos());
-        self.tell(&format!("deadline {nanoseconds}\n"))
-    }
-
-    /// From now on the reverter holds `lock` too: it goes with the last of both processes.
-    pub fn hold(&self, lock: &Lock) -> io::Result<()> {
-        let Some(descriptor) = lock.descriptor() else {
-            return Ok(());
-        };
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-        let mut control = SendAncillaryBuffer::new(&mut space);
-        let descriptors = [descriptor];
-        if !control.push(SendAncillaryMessage::ScmRights(&descriptors)) {
-            return Err(io::ErrorKind::InvalidInput.into());
-        }
-        let line = [IoSlice::new(LOCK)];
-        // Five bytes go whole or not at all.
-        sendmsg(&self.channel, &line, &mut control, SendFlags::NOSIGNAL)?;
-        Ok(())
-    }
-
-    /// Tells the reverter that nothing more comes, and waits at most for `patience` until it has ended. That it has
-    /// not is [`io::ErrorKind::TimedOut`].
-    pub fn dismiss(&self, patience: Duration) -> io::Result<()> {
-        let is_over = |error: io::Error| match error.kind() {
-            io::ErrorKind::WouldBlock => Err(io::ErrorKind::TimedOut.into()),
-            // It had ended before.
-            io::ErrorKind::NotConnected
-            | io::ErrorKind::ConnectionReset
-            | io::ErrorKind::BrokenPipe => Ok(()),
-            _ => Err(error),
-        };
-        self.channel.shutdown(Shutdown::Write).or_else(is_over)?;
-        self.channel.set_read_timeout(Some(patience))?;
-        // It says nothing any more; its end of the channel closes as it ends.
-        loop {
-            match (&self.channel).read(&mut [0]) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                read => return read.map(drop).or_else(is_over),
-            }
-        }
-    }
-
-    pub(super) fn record(&self, id: &str, line: &str) -> io::Result<()> {
-        self.tell(&format!("{id} {line}"))
-    }
-
-    fn tell(&self, line: &str) -> io::Result<()> {
-        (&self.channel).write_all(line.as_bytes())
-    }
-}
 
 /// What the reverter knows.
 #[derive(Debug, Default)]
@@ -336,6 +254,10 @@ mod tests {
     use linerate_model::plan::{Change, Plan};
     use linerate_model::setting::{SettingKey, Settings, Value};
 
+    use std::io::Read as _;
+
+    use super::super::guard::{Guard, LOCK, PATIENCE};
+    use super::super::lock::Lock;
     use super::*;
     use crate::apply::fake::FakeMachine;
     use crate::apply::{Header, Transaction};

@@ -15,9 +15,10 @@ use linerate_model::plan::{Change, Plan};
 use linerate_model::setting::{SettingKey, Value};
 
 use super::effects::is_asked_of_one_queue;
-use super::journal::{Before, Beside, Disturbed, Header, Journal, JournalError, Record};
+use super::journal::{Beside, Journal, JournalError};
 use super::machine::Machine;
-use super::restore::{self, Left, LeftWhy, Step, Undone};
+use super::records::{Before, Disturbed, Header, Left, LeftWhy, Record, Step};
+use super::restore::{self, Undone};
 use super::settings::{agrees, for_good, one_way};
 use super::subject::Subject;
 use super::write_error::{WriteError, not_supported};

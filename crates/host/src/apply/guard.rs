@@ -1,0 +1,92 @@
+//! The way to a reverter, as its maker holds it: what it is told, and how it is let go.
+
+use std::io::{self, IoSlice, Read, Write};
+use std::mem::MaybeUninit;
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+
+use super::clock::Boottime;
+use super::lock::Lock;
+
+/// What the reverter says when it is armed.
+pub(super) const ARMED: &[u8] = b"armed\n";
+/// The line that a lock comes with.
+pub(super) const LOCK: &[u8] = b"lock\n";
+/// How long the other side may take to arm (it reads its whole program from the disk), or to take a record.
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The way to a reverter that is armed.
+#[derive(Debug)]
+pub struct Guard {
+    channel: UnixStream,
+}
+
+impl Guard {
+    /// Waits until the reverter at the other end of `channel` is armed.
+    pub fn armed(channel: UnixStream) -> io::Result<Self> {
+        channel.set_read_timeout(Some(PATIENCE))?;
+        channel.set_write_timeout(Some(PATIENCE))?;
+        let mut said = [0; ARMED.len()];
+        (&channel).read_exact(&mut said)?;
+        if said != ARMED {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        Ok(Self { channel })
+    }
+
+    /// Everything undecided is taken back at `deadline`, or only when this process ends.
+    pub fn allow_until(&self, deadline: Option<Boottime>) -> io::Result<()> {
+        let nanoseconds = deadline.map_or(0, |at| at.since_boot().as_nanos());
+        self.tell(&format!("deadline {nanoseconds}\n"))
+    }
+
+    /// From now on the reverter holds `lock` too: it goes with the last of both processes.
+    pub fn hold(&self, lock: &Lock) -> io::Result<()> {
+        let Some(descriptor) = lock.descriptor() else {
+            return Ok(());
+        };
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        let descriptors = [descriptor];
+        if !control.push(SendAncillaryMessage::ScmRights(&descriptors)) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let line = [IoSlice::new(LOCK)];
+        // Five bytes go whole or not at all.
+        sendmsg(&self.channel, &line, &mut control, SendFlags::NOSIGNAL)?;
+        Ok(())
+    }
+
+    /// Tells the reverter that nothing more comes, and waits at most for `patience` until it has ended. That it has
+    /// not is [`io::ErrorKind::TimedOut`].
+    pub fn dismiss(&self, patience: Duration) -> io::Result<()> {
+        let is_over = |error: io::Error| match error.kind() {
+            io::ErrorKind::WouldBlock => Err(io::ErrorKind::TimedOut.into()),
+            // It had ended before.
+            io::ErrorKind::NotConnected
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::BrokenPipe => Ok(()),
+            _ => Err(error),
+        };
+        self.channel.shutdown(Shutdown::Write).or_else(is_over)?;
+        self.channel.set_read_timeout(Some(patience))?;
+        // It says nothing any more; its end of the channel closes as it ends.
+        loop {
+            match (&self.channel).read(&mut [0]) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                read => return read.map(drop).or_else(is_over),
+            }
+        }
+    }
+
+    pub(super) fn record(&self, id: &str, line: &str) -> io::Result<()> {
+        self.tell(&format!("{id} {line}"))
+    }
+
+    fn tell(&self, line: &str) -> io::Result<()> {
+        (&self.channel).write_all(line.as_bytes())
+    }
+}

@@ -1,0 +1,227 @@
+//! What a journal holds, as data: its header, each write that is announced and what came of it, and the settings that could
+//! not be put back.
+
+use std::fmt;
+
+use linerate_model::plan::Change;
+use linerate_model::setting::{SettingKey, Value};
+use serde::{Deserialize, Serialize};
+
+use super::identity::{IdentityError, NetnsIdentity, Owner, boot_id};
+use super::located::Located;
+use super::machine::Machine;
+use super::settings::by_hand;
+use super::subject::Subject;
+
+/// The version of the format that this program writes, and the only one it reads.
+pub const JOURNAL_VERSION: u32 = 2;
+
+/// What a journal begins with.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Header {
+    /// [`JOURNAL_VERSION`].
+    pub version: u32,
+    /// Its place in the order of the transactions below one state folder: higher than that of each one that was there when
+    /// it began. No clock has a part in it, as any clock may be set back.
+    pub sequence: u64,
+    /// The boot: after another one, every runtime setting is gone.
+    pub boot_id: String,
+    /// Where the changes are.
+    pub netns: NetnsIdentity,
+    /// The process that makes them.
+    pub owner: Owner,
+    /// The version of linerate.
+    pub linerate: String,
+    /// When it began, nanoseconds since 1970.
+    pub started_unix_ns: u64,
+    /// The kept transaction whose changes a boot makes again with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub of: Option<String>,
+}
+
+impl Header {
+    /// A header of this process in this thread's network namespace; [`super::Transaction::begin`] gives it its sequence
+    /// number.
+    pub fn here(started_unix_ns: u64) -> Result<Self, IdentityError> {
+        Ok(Self {
+            version: JOURNAL_VERSION,
+            sequence: 0,
+            boot_id: boot_id()?,
+            netns: NetnsIdentity::current()?,
+            owner: Owner::current()?,
+            linerate: env!("CARGO_PKG_VERSION").to_owned(),
+            started_unix_ns,
+            of: None,
+        })
+    }
+}
+
+/// A setting that a write may disturb, and its value before.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Before {
+    /// The setting.
+    pub setting: SettingKey,
+    /// Its value before the write.
+    pub from: Value,
+}
+
+/// A setting that a write did disturb.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Disturbed {
+    /// The setting.
+    pub setting: SettingKey,
+    /// Its value after the write; none when it could no longer be read (its queue is gone).
+    pub became: Option<Value>,
+}
+
+/// One line of a journal.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "record", rename_all = "kebab-case")]
+pub(super) enum Record {
+    /// The first line.
+    Header(Header),
+    /// The write that comes next; without its `Done` it may have happened.
+    Intent {
+        seq: usize,
+        change: Change,
+        closure: Vec<Before>,
+        /// What these settings are of.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        subjects: Vec<Subject>,
+    },
+    /// The write was made and read back.
+    Done {
+        seq: usize,
+        readback: Value,
+        disturbed: Vec<Disturbed>,
+    },
+    /// The changes stay.
+    Commit,
+    /// The changes are undone, or gone with their boot or namespace.
+    Aborted { why: String, left: Vec<Left> },
+    /// It is to be undone by whoever recovers: the owner could not, or an undo after the commit begins.
+    Released,
+}
+
+/// One write that was announced, and what is known of it.
+#[derive(Debug, Clone)]
+pub(super) struct Step {
+    pub(super) change: Change,
+    pub(super) closure: Vec<Before>,
+    /// What these settings are of.
+    pub(super) subjects: Vec<Subject>,
+    /// What was read after the write; none when that is not known.
+    pub(super) outcome: Option<(Value, Vec<Disturbed>)>,
+}
+
+impl Step {
+    /// What the journal has of it before it is made.
+    pub(super) fn intent(&self, seq: usize) -> Record {
+        Record::Intent {
+            seq,
+            change: self.change.clone(),
+            closure: self.closure.clone(),
+            subjects: self.subjects.clone(),
+        }
+    }
+
+    /// The same step once its device is in another namespace; none when it is not of a device that could be found there.
+    /// Sysctls of an interface do not move with it: it gets the defaults of where it goes.
+    pub(super) fn in_another_netns(&self) -> Option<Self> {
+        let subjects = self.subjects.iter().filter_map(|subject| match subject {
+            Subject::Interface(interface) => interface.by_address_alone().map(Subject::Interface),
+            Subject::Device(_) => None,
+        });
+        let mut step = self.clone();
+        step.subjects = subjects.collect();
+        let moves = |key: &SettingKey| {
+            matches!(key, SettingKey::Nic(..)) && step.subjects.iter().any(|one| one.has(key))
+        };
+        step.closure.retain(|before| moves(&before.setting));
+        moves(&step.change.setting).then_some(step)
+    }
+
+    pub(super) fn subject_of(&self, key: &SettingKey) -> Option<&Subject> {
+        self.subjects.iter().find(|subject| subject.has(key))
+    }
+
+    /// A setting of this step by the name that its interface has now, or why it cannot be reached.
+    pub(super) fn current(
+        &self,
+        key: &SettingKey,
+        machine: &impl Machine,
+    ) -> Result<SettingKey, LeftWhy> {
+        match self.subject_of(key) {
+            Some(subject) => at(key, &machine.locate(subject)),
+            None => Ok(key.clone()),
+        }
+    }
+
+    pub(super) fn done(&mut self, readback: Value, disturbed: Vec<Disturbed>) {
+        self.outcome = Some((readback, disturbed));
+    }
+}
+
+/// Why a setting was not put back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LeftWhy {
+    /// Somebody else has changed it since; it is theirs.
+    Foreign {
+        /// The value it has.
+        found: Value,
+    },
+    /// It is no longer there: the interface or its queue was removed.
+    Gone,
+    /// Reading or writing it failed.
+    Failed {
+        /// In words.
+        reason: String,
+    },
+}
+
+/// A setting that was not put back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Left {
+    /// The setting, by the name that its interface has now.
+    pub setting: SettingKey,
+    /// The value it had before.
+    pub old: Value,
+    /// Why it does not have it now.
+    pub why: LeftWhy,
+}
+
+impl Left {
+    /// The command by which a person puts it back, where a usual tool can.
+    pub fn by_hand(&self) -> Option<String> {
+        by_hand(&self.setting, &self.old)
+    }
+}
+
+impl fmt::Display for Left {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { setting, old, why } = self;
+        match why {
+            LeftWhy::Foreign { found } => write!(
+                f,
+                "{setting} is {found}: another program changed it, so it was not restored to {old}"
+            ),
+            LeftWhy::Gone => write!(f, "{setting} was {old} and no longer exists"),
+            LeftWhy::Failed { reason } => {
+                write!(f, "{setting} could not be restored to {old}: {reason}")
+            }
+        }
+    }
+}
+
+/// The setting `key` of what was located.
+pub(super) fn at(key: &SettingKey, place: &Located) -> Result<SettingKey, LeftWhy> {
+    match place {
+        Located::Here => Ok(key.clone()),
+        Located::Named(name) => Ok(key.of_interface(name)),
+        Located::Gone => Err(LeftWhy::Gone),
+        Located::Lost(reason) => Err(LeftWhy::Failed {
+            reason: reason.clone(),
+        }),
+    }
+}

@@ -213,7 +213,7 @@ export function effects({ report }: PageData): TopLevelSpec {
       encoding: { y, x: { ...x, field: "zero" }, text: { field: "text" } },
     },
     {
-      data: { values: [{ text: "grey: too small for these pairs to show" }] },
+      data: { values: [{ text: "gray: below the minimum detectable effect" }] },
       mark: { type: "text", align: "right", baseline: "bottom", color: SOFT, fontSize: 11, x: "width", y: -4 },
       encoding: { text: { field: "text" } },
     },

@@ -308,14 +308,14 @@ impl EffectDocument {
         }
     }
 
-    /// The effect by its factors and levels: `flows 12 against 1`.
+    /// The effect by its factors and levels: `flows 12 vs 1`.
     pub fn in_words(&self) -> String {
         let levels = self.levels.iter().zip(&self.against);
         let names = self.effect.split('*').zip(levels);
         let each: Vec<String> = names
             .map(|(name, (level, against))| format!("{name} {level} vs {against}"))
             .collect();
-        each.join("x ")
+        each.join(" x ")
     }
 }
 

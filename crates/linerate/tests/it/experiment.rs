@@ -87,7 +87,7 @@ fn an_experiment_tells_what_each_factor_does_and_leaves_both_hosts_as_they_were(
         document["responses"]
     );
     let told = lab.run(&["lab", "show", text(&run)]).expect_code(0).out;
-    assert!(told.contains("pacing 400Mbit against 200Mbit"), "{told}");
+    assert!(told.contains("pacing 400Mbit vs 200Mbit"), "{told}");
 }
 
 /// What a program shows on a terminal of so many rows and columns, every movement of the cursor with it.

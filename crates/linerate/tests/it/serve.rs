@@ -371,7 +371,7 @@ fn another_user_of_the_machine_is_turned_away() {
         "{nobody:.300}"
     );
     assert!(
-        nobody.contains("of user 65534") && !nobody.contains("/runs/run"),
+        nobody.contains("runs as UID 65534") && !nobody.contains("/runs/run"),
         "{nobody:.300}"
     );
     assert!(ask(0).starts_with("HTTP/1.1 200 OK"));

@@ -33,7 +33,7 @@ pub(crate) fn understood<T, E: Display>(
         Ok(value) => Known::Value(value),
         Err(why) => {
             let excerpt: String = text.chars().take(EXCERPT_CHARS).collect();
-            let reason = format!("`{}` is not understood: {why}", excerpt.escape_default());
+            let reason = format!("cannot parse `{}`: {why}", excerpt.escape_default());
             Known::unknown(Cause::Unreadable, absolute(path), reason)
         }
     }

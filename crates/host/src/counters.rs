@@ -101,7 +101,7 @@ impl NicCounters {
     pub fn get(&self, name: &str) -> Known<u64> {
         self.values.get(name).cloned().unwrap_or_else(|| {
             let path = format!("{}/{name}", self.folder);
-            Known::unknown(Cause::Absent, path, "the kernel counts no such thing")
+            Known::unknown(Cause::Absent, path, "the kernel has no such counter")
         })
     }
 
@@ -119,7 +119,7 @@ impl NicCounters {
                                 Cause::Unreadable,
                                 format!("{}/{name}", self.folder),
                                 format!(
-                                    "the counter ran backwards, from {then} to {now}: it was reset"
+                                    "the counter went backwards, from {then} to {now}: it was reset"
                                 ),
                             ),
                         })

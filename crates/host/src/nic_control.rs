@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::rdma::{NoRdma, RdmaRead};
 
 /// Why an interface has no map of a VLAN's.
-pub(crate) const NO_VLAN: &str = "the interface is no VLAN";
+pub(crate) const NO_VLAN: &str = "not a VLAN interface";
 
 /// Counters of one interface that have no file, by their keys below `nic/NAME/`
 /// ([`linerate_model::watch::Watch`]).

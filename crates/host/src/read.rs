@@ -82,8 +82,8 @@ fn pair_rdma(nics: &mut [Nic], rdma: &[RdmaDevice]) {
         });
         let found = match (by_port, on_function.next(), on_function.next()) {
             (Some(device), ..) | (None, Some(device), None) => Ok(device.name.clone()),
-            (None, None, _) => Err("no RDMA device is on this interface"),
-            (None, Some(_), Some(_)) => Err("several RDMA devices are on the interface's function"),
+            (None, None, _) => Err("no RDMA device on this interface"),
+            (None, Some(_), Some(_)) => Err("several RDMA devices on the interface's PCI function"),
         };
         nic.rdma = match found {
             Ok(name) => Known::Value(name),

@@ -51,9 +51,9 @@ pub fn open_own(path: &Path) -> io::Result<File> {
 pub fn require_own(file: &File) -> io::Result<()> {
     let (found, user) = (file.metadata()?, geteuid().as_raw());
     let why = if found.uid() != user {
-        format!("it belongs to the user id {}, not to {user}", found.uid())
+        format!("owned by uid {}, not by uid {user}", found.uid())
     } else if found.mode() & 0o002 != 0 {
-        "everybody may write it".to_owned()
+        "world-writable".to_owned()
     } else {
         return Ok(());
     };

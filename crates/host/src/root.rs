@@ -180,7 +180,7 @@ impl HostRoot {
         let taken = match &self.source {
             Source::Tree(tree) => match tree.read(path) {
                 Ok(text) => from_hex(text).ok_or_else(|| {
-                    let reason = "the capture keeps no bytes of it";
+                    let reason = "its contents are not in the capture";
                     Gap::new(Cause::Unreadable, absolute(path), reason)
                 }),
                 Err(missing) => Err(missing.gap(path)),

@@ -78,7 +78,7 @@ pub(crate) fn read_sysctl_lines(root: &HostRoot, gaps: &mut Vec<Gap>) -> Known<V
     }
     failed.next().map_or_else(
         || {
-            let reason = "there is no file that sets sysctls";
+            let reason = "no file sets sysctls";
             Known::unknown(Cause::Absent, absolute(FOLDERS[0]), reason)
         },
         Known::Unknown,

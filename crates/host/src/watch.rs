@@ -81,7 +81,7 @@ impl Reading {
         gaps.extend(self.gaps.clone());
         for (key, (after, path)) in &self.counters {
             let Some((before, _)) = earlier.counters.get(key) else {
-                let why = "it was not there at the first reading";
+                let why = "missing in the first reading";
                 gaps.insert(key.clone(), Gap::new(Cause::Absent, path, why));
                 continue;
             };
@@ -94,7 +94,7 @@ impl Reading {
         }
         for (key, (_, path)) in &earlier.counters {
             if !self.counters.contains_key(key) {
-                let why = "it was not there any more at the second reading";
+                let why = "missing in the second reading";
                 gaps.entry(key.clone())
                     .or_insert_with(|| Gap::new(Cause::Absent, path, why));
             }
@@ -133,7 +133,7 @@ impl Reading {
             _ => Known::unknown(
                 Cause::Unreadable,
                 "/proc/uptime",
-                "the machine started anew between the readings, or they are one and the same",
+                "the host rebooted between the readings, or both are the same reading",
             ),
         }
     }
@@ -202,7 +202,7 @@ fn unwrapped(key: &str, before: u64, after: u64) -> u64 {
 pub(crate) fn parse_uptime(text: &str) -> Result<Nanoseconds, String> {
     let first = text.split_whitespace().next().unwrap_or_default();
     let (seconds, hundredths) = first.split_once('.').unwrap_or((first, "00"));
-    let wrong = || format!("`{first}` is no time in seconds");
+    let wrong = || format!("`{first}` is not a time in seconds");
     if hundredths.len() != 2 {
         return Err(wrong());
     }

@@ -73,7 +73,7 @@ impl Watch {
                 Cause::Unreadable,
                 &*counter.path,
                 format!(
-                    "the counter ran backwards, from {} to {}: it was reset",
+                    "the counter went backwards, from {} to {}: it was reset",
                     counter.before, counter.after
                 ),
             ),

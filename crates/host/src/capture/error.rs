@@ -25,7 +25,7 @@ pub enum CaptureError {
     },
     /// No folder in it holds `sys`.
     #[error(
-        "no folder `sys` in `{}`, nor one or two levels below: give the folder that holds it",
+        "no directory `sys` in `{}` or up to two levels below it: name the directory that contains `sys`",
         path.display()
     )]
     NoRoot {
@@ -45,14 +45,14 @@ pub enum CaptureError {
     },
     /// The end is missing.
     #[error(
-        "the archive ends at line {line} without its `end` line, it was cut short: copy it again"
+        "the archive is truncated: it ends at line {line} without an `end` line; copy it again"
     )]
     CutShort {
         /// The last line.
         line: u64,
     },
     /// A line is not what it must be.
-    #[error("line {line} of the archive cannot be understood: {why}")]
+    #[error("cannot parse line {line} of the archive: {why}")]
     Line {
         /// Its number, from 1.
         line: u64,
@@ -74,7 +74,7 @@ pub enum CaptureError {
     },
     /// It is larger than a host can be.
     #[error(
-        "`{}` is larger than a captured host can be: {what} is over {limit}: pack only what \
+        "`{}` is too large for a captured host: {what} is over {limit}; pack only what \
          `linerate capture` reads, `proc`, `sys` and `etc` of one host", path.display()
     )]
     TooLarge {
@@ -87,7 +87,7 @@ pub enum CaptureError {
     },
     /// An archive's entry is larger than a host can have.
     #[error(
-        "line {line} of the archive is of no host: {what} is over {limit}: capture the host again with \
+        "line {line} of the archive is invalid: {what} is over {limit}; capture the host again with \
          `linerate capture`"
     )]
     Limit {
@@ -100,7 +100,7 @@ pub enum CaptureError {
     },
     /// What stands in it multiplies beyond what a host can have.
     #[error(
-        "it is larger than a captured host can be: {what} is over {limit}: capture the host again with \
+        "too large for a captured host: {what} is over {limit}; capture the host again with \
          `linerate capture`"
     )]
     Answers {
@@ -111,7 +111,7 @@ pub enum CaptureError {
     },
     /// It is neither a file nor a folder.
     #[error(
-        "`{}` is neither a regular file nor a folder: copy what comes out of it to a file, and give that",
+        "`{}` is neither a regular file nor a directory: copy its contents to a file and name that file",
         path.display()
     )]
     NoFile {

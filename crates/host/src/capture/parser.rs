@@ -57,7 +57,7 @@ impl<R: BufRead> Parser<R> {
             _ => return Err(self.wrong("expected `pseudonyms yes` or `pseudonyms no`")),
         };
         let mut archive = Archive {
-            version: from_one_line(&version).ok_or_else(|| self.wrong("a wrong escape"))?,
+            version: from_one_line(&version).ok_or_else(|| self.wrong("an invalid escape"))?,
             pseudonyms,
             tree: Tree::new(false),
             nics: CapturedNics::default(),
@@ -199,7 +199,7 @@ impl<R: BufRead> Parser<R> {
     }
 
     fn unescaped(&self, line: &str) -> Result<String, CaptureError> {
-        from_one_line(line).ok_or_else(|| self.wrong("a wrong escape after a backslash"))
+        from_one_line(line).ok_or_else(|| self.wrong("an invalid escape after a backslash"))
     }
 
     fn headed(&mut self, head: &str) -> Result<String, CaptureError> {
@@ -232,7 +232,7 @@ impl<R: BufRead> Parser<R> {
             return Err(self.wrong(error));
         }
         if self.from.limit() == 0 || self.line >= LINES_MAX {
-            return Err(self.wrong("the archive is larger than a captured host can be (256 MiB)"));
+            return Err(self.wrong("the archive is too large for a captured host (256 MiB)"));
         }
         if bytes.pop_if(|last| *last == b'\n').is_none() {
             return Err(if bytes.len() as u64 == LINE_BYTES_MAX {

@@ -47,7 +47,7 @@ pub(super) fn decode(pages: &Pages, form_factor: String) -> Module {
         length_dm: length(pages),
         connector: identity.byte(203).and_then(|code| match connector(code) {
             Some(words) => Known::Value(words),
-            None => pages.not_said("the module does not say its connector"),
+            None => pages.not_said("the module does not report its connector"),
         }),
         attenuation_db: match technology.get() {
             Some(Technology::PassiveCopper | Technology::ActiveCopper) => attenuations(
@@ -60,7 +60,7 @@ pub(super) fn decode(pages: &Pages, form_factor: String) -> Module {
                     (207, "25.8 GHz"),
                 ],
             ),
-            _ => pages.not_said("it is not copper"),
+            _ => pages.not_said("not a copper cable"),
         },
         state: state(pages),
         temperature_mc: monitored(pages, 159, 0, lower.signed(14)).map(temperature_mc),
@@ -94,7 +94,7 @@ fn state(pages: &Pages) -> Known<String> {
             3 => "ModuleReady",
             4 => "ModulePwrDn",
             5 => "ModuleFault",
-            _ => return pages.not_said("the module is in a state that has no name"),
+            _ => return pages.not_said("the module state is a reserved value"),
         };
         Known::Value(state.to_owned())
     })
@@ -105,7 +105,7 @@ fn length(pages: &Pages) -> Known<u32> {
     let cable = pages.view(IDENTITY).byte(202);
     match cable {
         Known::Value(0) if is_flat(pages) => {
-            return pages.not_said("the module does not say its length");
+            return pages.not_said("the module does not report its length");
         }
         Known::Value(0) => {}
         cable => {
@@ -129,13 +129,13 @@ fn length(pages: &Pages) -> Known<u32> {
 /// `value`, when page 01h says by `bit` of byte `at` that it is monitored.
 fn monitored<T>(pages: &Pages, at: u8, bit: u8, value: Known<T>) -> Known<T> {
     if is_flat(pages) {
-        return pages.not_said("the module monitors nothing");
+        return pages.not_said("the module has no monitors");
     }
     pages.view(ADVERTISED).byte(at).and_then(|said| {
         if said >> bit & 1 == 1 {
             value
         } else {
-            pages.not_said("the module does not monitor it")
+            pages.not_said("not monitored by the module")
         }
     })
 }

@@ -129,7 +129,8 @@ impl View<'_> {
                 .and_then(|at| bytes.get(usize::from(at)..)?.first_chunk())
                 .map_or_else(
                     || {
-                        let gap = Gap::new(Cause::Unreadable, path(), "the memory breaks off");
+                        let gap =
+                            Gap::new(Cause::Unreadable, path(), "the EEPROM data are truncated");
                         Known::Unknown(gap)
                     },
                     |bytes| Known::Value(*bytes),
@@ -169,7 +170,9 @@ impl View<'_> {
                 .map(|c| if c.is_ascii_graphic() { c } else { ' ' })
                 .collect();
             match text.trim() {
-                "" => self.pages.not_said("the module leaves it empty"),
+                "" => self
+                    .pages
+                    .not_said("the field is empty in the module's EEPROM"),
                 text => Known::Value(text.to_owned()),
             }
         })
@@ -262,7 +265,7 @@ fn longest(pages: &Pages, reaches: impl IntoIterator<Item = (Known<u8>, u32)>) -
         }
     }
     match longest {
-        0 => pages.not_said("the module does not say its length"),
+        0 => pages.not_said("the module does not report its length"),
         longest => Known::Value(longest),
     }
 }
@@ -278,7 +281,7 @@ fn attenuations(pages: &Pages, view: View<'_>, places: &[(u8, &str)]) -> Known<V
         }
     }
     if all.is_empty() {
-        pages.not_said("the module does not say its attenuation")
+        pages.not_said("the module does not report its attenuation")
     } else {
         Known::Value(all)
     }

@@ -48,15 +48,15 @@ pub(super) fn decode(pages: &Pages, form_factor: String) -> Module {
         revision: a0.text::<4>(56),
         technology: a0.byte(3).and_then(|_| match technology {
             Some(technology) => Known::Value(technology.words()),
-            None => pages.not_said("the module does not say what carries its signal"),
+            None => pages.not_said("the module does not report its transceiver type"),
         }),
         length_dm: length(pages, technology),
         connector: a0.byte(2).and_then(|code| match connector(code) {
             Some(words) => Known::Value(words),
-            None => pages.not_said("the module does not say its connector"),
+            None => pages.not_said("the module does not report its connector"),
         }),
         attenuation_db: attenuations(pages, a0, &[]),
-        state: pages.not_said("an SFP has no module state"),
+        state: pages.not_said("SFP modules have no module state"),
         temperature_mc: readings.temperature.clone().map(temperature_mc),
         voltage_mv: readings.voltage.clone().map(voltage_mv),
         lanes: readings.lanes(technology),

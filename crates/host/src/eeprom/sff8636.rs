@@ -60,7 +60,7 @@ pub(super) fn decode(pages: &Pages, form_factor: String) -> Module {
         length_dm: length(pages, technology.get()),
         connector: identity.byte(130).and_then(|code| match connector(code) {
             Some(words) => Known::Value(words),
-            None => pages.not_said("the module does not say its connector"),
+            None => pages.not_said("the module does not report its connector"),
         }),
         attenuation_db: match technology.get() {
             Some(Technology::PassiveCopper | Technology::ActiveCopper) => attenuations(
@@ -73,18 +73,18 @@ pub(super) fn decode(pages: &Pages, form_factor: String) -> Module {
                     (189, "12.9 GHz"),
                 ],
             ),
-            _ => pages.not_said("it is not copper"),
+            _ => pages.not_said("not a copper cable"),
         },
-        state: pages.not_said("only CMIS modules have a state"),
+        state: pages.not_said("only CMIS modules have a module state"),
         temperature_mc: if monitor(5) {
             lower.signed(22).map(temperature_mc)
         } else {
-            pages.not_said("the module does not monitor it")
+            pages.not_said("not monitored by the module")
         },
         voltage_mv: if monitor(4) {
             lower.word(26).map(voltage_mv)
         } else {
-            pages.not_said("the module does not monitor it")
+            pages.not_said("not monitored by the module")
         },
         lanes: lanes(pages, technology.get()),
         alarms: raised.alarms,
@@ -118,7 +118,7 @@ fn lanes(pages: &Pages, technology: Option<Technology>) -> Vec<ModuleLane> {
             tx_power_nw: if tells_tx_power {
                 lower.word(50 + 2 * lane).map(power_nw)
             } else {
-                pages.not_said("the module does not monitor it")
+                pages.not_said("not monitored by the module")
             },
             bias_ua: lower.word(42 + 2 * lane).map(bias_ua),
         })

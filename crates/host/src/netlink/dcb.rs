@@ -15,7 +15,7 @@ use super::said::{Said, numbers};
 use super::socket::{Answer, Connection};
 use crate::nic_control::NicValue;
 
-const NO_DCB: &str = "the driver offers no data centre bridging";
+const NO_DCB: &str = "the driver does not support DCB";
 
 /// `struct dcbmsg`.
 const HEADER_BYTES: usize = 4;
@@ -67,7 +67,7 @@ fn ask(connection: &mut Connection, nic: &NicName, command: u8) -> Result<Vec<u8
     let first = connection.ask(&request)?.into_iter().next();
     first
         .map(|Answer { body, .. }| body)
-        .ok_or(Failure::Malformed("nothing came before the end"))
+        .ok_or(Failure::Malformed("no message before the end of the dump"))
 }
 
 /// Sets what one structure says; the rest of it stays as the driver tells it.
@@ -101,7 +101,7 @@ fn changed(told: &[u8], value: &NicValue<'_>) -> Result<(u16, Vec<u8>), Failure>
     let put = |structure: &mut [u8], at: usize, bytes: &[u8]| {
         let slot = structure.get_mut(at..at + bytes.len());
         slot.map(|slot| slot.copy_from_slice(bytes))
-            .ok_or(Failure::Malformed("a structure breaks off"))
+            .ok_or(Failure::Malformed("a structure is truncated"))
     };
     match value {
         NicValue::Pfc(mask) => {
@@ -121,9 +121,7 @@ fn changed(told: &[u8], value: &NicValue<'_>) -> Result<(u16, Vec<u8>), Failure>
             let kbit = rates.iter().map(|rate| rate.as_bit_per_s() / 1_000);
             Ok((MAX_RATE, kbit.flat_map(u64::to_ne_bytes).collect()))
         }
-        _ => Err(Failure::BadInput(
-            "no value of data centre bridging".to_owned(),
-        )),
+        _ => Err(Failure::BadInput("not a DCB value".to_owned())),
     }
 }
 
@@ -286,14 +284,14 @@ fn eight(ieee: &Said<'_>, kind: u16, at: usize, what: &str) -> Known<Vec<u32>> {
         };
         let array = bytes
             .get(at..at + 8)
-            .ok_or(Failure::Malformed("a structure breaks off"))?;
+            .ok_or(Failure::Malformed("a structure is truncated"))?;
         Ok(Some(array.iter().copied().map(u32::from).collect()))
     })
 }
 
 fn byte_at(bytes: &[u8], at: usize) -> Result<u8, Failure> {
     let byte = bytes.get(at).copied();
-    byte.ok_or(Failure::Malformed("a structure breaks off"))
+    byte.ok_or(Failure::Malformed("a structure is truncated"))
 }
 
 /// `IEEE_8021QAZ_TSA_*`.
@@ -362,7 +360,9 @@ fn buffers(bytes: &[u8]) -> Result<Vec<Bytes>, Failure> {
     let of = |priority| {
         let buffer = usize::from(byte_at(bytes, priority)?);
         let size = sizes.get(buffer).copied();
-        let size = size.ok_or(Failure::Malformed("a priority names no buffer"))?;
+        let size = size.ok_or(Failure::Malformed(
+            "a priority is mapped to a buffer that does not exist",
+        ))?;
         Ok(Bytes::new(size.into()))
     };
     (0..8).map(of).collect()

@@ -15,8 +15,8 @@ use super::said::Said;
 use super::{Netlink, lock};
 use crate::nic_control::NicCounts;
 
-const NO_FAMILY: &str = "this kernel has no devlink, or no driver that uses it";
-const NO_DEVICE: &str = "the driver does not offer it by devlink";
+const NO_FAMILY: &str = "this kernel has no devlink, or no driver that registers with it";
+const NO_DEVICE: &str = "the driver does not support it over devlink";
 
 pub(super) const COMMAND_PORT: u8 = 5;
 pub(super) const COMMAND_INFO: u8 = 51;
@@ -69,7 +69,7 @@ impl Netlink {
             let answers = devlink.ask(family, COMMAND_INFO, |request| put_place(request, place))?;
             let answer = answers
                 .first()
-                .ok_or(Failure::Malformed("nothing came before the end"))?;
+                .ok_or(Failure::Malformed("no message before the end of the dump"))?;
             parse_versions(&answer.body)
         });
         card.health = self.health(nic);
@@ -219,7 +219,7 @@ fn fill_versions(card: &mut Card, versions: Versions, nic: &NicName) {
         card.firmware = Known::Value(version.clone());
     }
     card.firmware_stored = if stored.is_empty() {
-        let why = "the driver does not tell what is stored";
+        let why = "the driver does not report the stored versions";
         Known::Unknown(Gap::new(Cause::NotSaid, &*path, why))
     } else {
         let differs = |(name, stored): &(String, String)| {
@@ -228,7 +228,7 @@ fn fill_versions(card: &mut Card, versions: Versions, nic: &NicName) {
         Known::Value(stored.into_iter().filter(differs).collect())
     };
     card.board = fixed.remove(BOARD).map_or_else(
-        || Known::unknown(Cause::NotSaid, path, "the driver names no board"),
+        || Known::unknown(Cause::NotSaid, path, "the driver does not report the board"),
         Known::Value,
     );
 }

@@ -57,11 +57,11 @@ pub(super) enum Failure {
     #[error("cannot parse the kernel's response: {0}")]
     Malformed(&'static str),
     /// Every try of a dump was interrupted by a change.
-    #[error("the table kept changing while it was read; try again when the host is quieter")]
+    #[error("the table kept changing during the dump; try again when the host is less busy")]
     Unsteady,
     /// The ethtool family is not registered.
     #[error(
-        "this kernel offers no ethtool over netlink (Linux 5.6 or later, CONFIG_ETHTOOL_NETLINK)"
+        "this kernel has no ethtool netlink interface (Linux 5.6 or later, CONFIG_ETHTOOL_NETLINK)"
     )]
     NoFamily,
     /// The kernel said yes and did something else.

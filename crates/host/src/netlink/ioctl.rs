@@ -199,7 +199,7 @@ impl Control {
         let entries = u32_at(answer, 8)?;
         if entries as usize > TABLE_MAX {
             return Err(Failure::Malformed(
-                "the redirection table has more than 65536 entries",
+                "the indirection table has more than 65536 entries",
             ));
         }
         self.ask(Command::Rss, nic, &[0, entries, 0, 0, 0])
@@ -220,10 +220,10 @@ impl Control {
                 self.ask(Command::SetHashFields, nic, &question).map(drop)
             }
             (None, _) => Err(Failure::BadInput(format!(
-                "`{kind}` is not a kind of flow: tcp4, udp4, tcp6 or udp6"
+                "`{kind}` is not a flow type: tcp4, udp4, tcp6 or udp6"
             ))),
             (_, None) => Err(Failure::BadInput(format!(
-                "`{letters}` are not letters of ethtool's rx-flow-hash"
+                "`{letters}` is not a valid ethtool rx-flow-hash field list"
             ))),
         }
     }
@@ -272,7 +272,7 @@ impl Control {
     ) -> Result<QueueCoalesce, Failure> {
         let answer = self.ask_queue(nic, queue)?;
         let first = parse_queue_coalesce(answer, 1)?.pop();
-        let own = first.ok_or(Failure::Malformed("the list of queues breaks off"))?;
+        let own = first.ok_or(Failure::Malformed("the list of queues is truncated"))?;
         Ok(QueueCoalesce { queue, ..own })
     }
 
@@ -345,7 +345,7 @@ fn parse_names(answer: &[u8], count: usize) -> Result<Vec<String>, Failure> {
         return Err(Failure::Unsteady);
     }
     let names = answer.get(STRINGS_HEAD..STRINGS_HEAD + count * NAME_BYTES);
-    let names = names.ok_or(Failure::Malformed("the list of names breaks off"))?;
+    let names = names.ok_or(Failure::Malformed("the list of names is truncated"))?;
     Ok(names.chunks_exact(NAME_BYTES).map(text).collect())
 }
 
@@ -355,7 +355,7 @@ fn parse_statistics(answer: &[u8], names: Vec<String>) -> Result<Vec<(String, u6
         return Err(Failure::Unsteady);
     }
     let values = answer.get(STATISTICS_HEAD..STATISTICS_HEAD + names.len() * 8);
-    let values = values.ok_or(Failure::Malformed("the list of counters breaks off"))?;
+    let values = values.ok_or(Failure::Malformed("the list of counters is truncated"))?;
     let (values, _) = values.as_chunks();
     let values = values.iter().map(|value| u64::from_ne_bytes(*value));
     let named = names.into_iter().zip(values);
@@ -369,7 +369,7 @@ fn parse_rss(answer: &[u8], nic: &NicName) -> Result<Rss, Failure> {
         .checked_mul(4)
         .and_then(|bytes| bytes.checked_add(RSS_HEAD));
     let table = end.and_then(|end| answer.get(RSS_HEAD..end));
-    let table = table.ok_or(Failure::Malformed("the redirection table breaks off"))?;
+    let table = table.ok_or(Failure::Malformed("the indirection table is truncated"))?;
     let (table, _) = table.as_chunks();
     let table: Vec<u32> = table
         .iter()
@@ -401,7 +401,7 @@ fn key_bytes(answer: &[u8]) -> Result<u32, Failure> {
             errno: libc::EOPNOTSUPP,
             message: None,
         }),
-        bytes if bytes > KEY_MAX => Err(Failure::Malformed("the key has more than 256 bytes")),
+        bytes if bytes > KEY_MAX => Err(Failure::Malformed("the hash key has more than 256 bytes")),
         bytes => Ok(bytes),
     }
 }
@@ -413,7 +413,7 @@ fn parse_rss_key(answer: &[u8]) -> Result<Vec<u8>, Failure> {
         .checked_mul(4)
         .and_then(|table| table.checked_add(RSS_HEAD));
     let key = start.and_then(|start| answer.get(start..start.checked_add(bytes)?));
-    let key = key.ok_or(Failure::Malformed("the key breaks off"))?;
+    let key = key.ok_or(Failure::Malformed("the hash key is truncated"))?;
     Ok(key.to_vec())
 }
 
@@ -422,7 +422,7 @@ fn parse_rss_key(answer: &[u8]) -> Result<Vec<u8>, Failure> {
 fn with_key(answer: &[u8], key: &[u8]) -> Result<Vec<u32>, Failure> {
     let bytes = key_bytes(answer)?;
     if bytes as usize != key.len() {
-        let why = format!("the card's key has {bytes} bytes, not {}", key.len());
+        let why = format!("the NIC's hash key has {bytes} bytes, not {}", key.len());
         return Err(Failure::BadInput(why));
     }
     let [_, transform, ..] = u32_at(answer, 16)?.to_ne_bytes();
@@ -437,7 +437,7 @@ fn with_key(answer: &[u8], key: &[u8]) -> Result<Vec<u32>, Failure> {
 }
 
 fn or_absent<T>(value: Option<T>, path: String) -> Known<T> {
-    let absent = |path| Known::unknown(Cause::Absent, path, "the driver does not tell it");
+    let absent = |path| Known::unknown(Cause::Absent, path, "not reported by the driver");
     value.map_or_else(|| absent(path), Known::Value)
 }
 
@@ -492,7 +492,7 @@ fn with_moderation(
     told: Moderation,
 ) -> Result<Vec<u32>, Failure> {
     let own = answer.get(PER_QUEUE_HEAD..PER_QUEUE_HEAD + COALESCE_BYTES);
-    let own = own.ok_or(Failure::Malformed("the list of queues breaks off"))?;
+    let own = own.ok_or(Failure::Malformed("the list of queues is truncated"))?;
     let (own, _) = own.as_chunks();
     let mut words = per_queue(Command::SetCoalesce, [queue as usize]);
     let (told_at, told) = match (kind, told) {
@@ -514,7 +514,7 @@ fn with_moderation(
 /// `struct ethtool_per_queue_op` with a `struct ethtool_coalesce` for each of `queues` queues.
 fn parse_queue_coalesce(answer: &[u8], queues: usize) -> Result<Vec<QueueCoalesce>, Failure> {
     let list = answer.get(PER_QUEUE_HEAD..PER_QUEUE_HEAD + queues * COALESCE_BYTES);
-    let list = list.ok_or(Failure::Malformed("the list of queues breaks off"))?;
+    let list = list.ok_or(Failure::Malformed("the list of queues is truncated"))?;
     let all = list.chunks_exact(COALESCE_BYTES).zip(0..);
     all.map(|(coalesce, queue)| {
         Ok(QueueCoalesce {

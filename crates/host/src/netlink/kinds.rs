@@ -97,7 +97,7 @@ pub(super) fn named(
     what: &str,
 ) -> Known<NicName> {
     index.and_then(|index| match (index, names.get(&index)) {
-        (0, _) => said.missing(Cause::Absent, what, "it names none"),
+        (0, _) => said.missing(Cause::Absent, what, "none set"),
         (_, Some(name)) => Known::Value(name.clone()),
         (_, None) => {
             let why = format!("interface {index} is not in this network namespace");
@@ -254,7 +254,7 @@ fn ip_in_ip(data: &Said<'_>, names: &Names) -> Tunnel {
     let (port, udp_checksum) = encapsulation(data, encap);
     Tunnel {
         kind: Known::default(),
-        id: data.missing(Cause::Absent, "id", "such a tunnel has no number"),
+        id: data.missing(Cause::Absent, "id", "tunnels of this type have no ID"),
         port,
         local: address(data, &[IP_LOCAL], "local"),
         remote: address(data, &[IP_REMOTE], "remote"),
@@ -267,7 +267,7 @@ fn ip_in_ip(data: &Said<'_>, names: &Names) -> Tunnel {
 fn encapsulation(data: &Said<'_>, [kind, port, flags]: [u16; 3]) -> (Known<u32>, Known<bool>) {
     let wrapped = data.u16(kind, "encap-type");
     if wrapped.get().is_none_or(|kind| kind == 0) {
-        let why = "the tunnel is not wrapped in UDP";
+        let why = "the tunnel has no UDP encapsulation";
         return (
             data.missing(Cause::Absent, "port", why),
             data.missing(Cause::Absent, "udp-csum", why),
@@ -297,13 +297,13 @@ fn ip(bytes: &[u8]) -> Result<String, Failure> {
         return Ok(Ipv4Addr::from(octets).to_string());
     }
     let octets = <[u8; 16]>::try_from(bytes)
-        .map_err(|_| Failure::Malformed("an address has neither 4 nor 16 bytes"))?;
+        .map_err(|_| Failure::Malformed("an IP address has neither 4 nor 16 bytes"))?;
     Ok(Ipv6Addr::from(octets).to_string())
 }
 
 fn mac(bytes: &[u8]) -> Result<String, Failure> {
     let octets = <[u8; 6]>::try_from(bytes)
-        .map_err(|_| Failure::Malformed("an Ethernet address has not 6 bytes"))?;
+        .map_err(|_| Failure::Malformed("an Ethernet address does not have 6 bytes"))?;
     Ok(octets.map(|octet| format!("{octet:02x}")).join(":"))
 }
 
@@ -318,7 +318,7 @@ pub(super) fn bridge(data: &Said<'_>) -> Bridge {
             0 => data.missing(
                 Cause::NotAsked,
                 "nf-call-iptables",
-                "not of this bridge alone: net.bridge.bridge-nf-call-iptables says it for all",
+                "not per bridge: net.bridge.bridge-nf-call-iptables applies to all bridges",
             ),
             _ => Known::Value(true),
         }),

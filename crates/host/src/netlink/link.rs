@@ -62,7 +62,7 @@ pub(super) fn ask(
         .into_iter()
         .find(|answer| answer.kind == libc::RTM_NEWLINK)
         .map(|answer| answer.body)
-        .ok_or(Failure::Malformed("nothing came before the end"))
+        .ok_or(Failure::Malformed("no message before the end of the dump"))
 }
 
 /// Sets the MTU of the interface `index`.
@@ -173,14 +173,14 @@ fn kind_of(name: &str) -> NicKind {
 fn parse_address(body: &[u8]) -> Result<Option<(u32, String)>, Failure> {
     let [family, prefix, _, _] = *body
         .first_chunk()
-        .ok_or(Failure::Malformed("an address breaks off"))?;
+        .ok_or(Failure::Malformed("an address is truncated"))?;
     let index = u32_at(body, 4)?;
     let attributes = Attributes::after(body, ADDRESS_HEADER_BYTES)?;
     // On a point-to-point link `IFA_ADDRESS` is the other end and `IFA_LOCAL` ours.
     let own = attributes
         .bytes(libc::IFA_LOCAL)
         .or_else(|| attributes.bytes(libc::IFA_ADDRESS));
-    let wrong = || Failure::Malformed("an address has another length than its family's");
+    let wrong = || Failure::Malformed("an address does not have the length of its family");
     let address: Option<IpAddr> = match (i32::from(family), own) {
         (libc::AF_INET, Some(bytes)) => {
             let octets: [u8; 4] = bytes.try_into().map_err(|_| wrong())?;

@@ -94,7 +94,7 @@ impl Request {
     pub(super) fn put_text(&mut self, kind: u16, text: &str) -> &mut Self {
         // The kernel would take the text before it for the whole: another interface, another feature.
         if text.contains('\0') {
-            self.wrong = Some("a name holds a zero byte");
+            self.wrong = Some("a name contains a NUL byte");
         }
         let mut bytes = text.as_bytes().to_vec();
         bytes.push(0);
@@ -169,7 +169,7 @@ pub(super) fn parse_messages(mut bytes: &[u8]) -> Result<Vec<Message<'_>>, Failu
         let length = u32_at(bytes, 0)? as usize;
         let body = bytes
             .get(HEADER_BYTES..length)
-            .ok_or(Failure::Malformed("a message breaks off"))?;
+            .ok_or(Failure::Malformed("a message is truncated"))?;
         messages.push(Message {
             kind: u16_at(bytes, 4)?,
             flags: u16_at(bytes, 6)?,
@@ -235,7 +235,7 @@ impl<'a> Attributes<'a> {
             let length = usize::from(u16_at(bytes, 0)?);
             let payload = bytes
                 .get(ATTRIBUTE_HEADER_BYTES..length)
-                .ok_or(Failure::Malformed("an attribute breaks off"))?;
+                .ok_or(Failure::Malformed("an attribute is truncated"))?;
             all.push((u16_at(bytes, 2)? & TYPE_MASK, payload));
             bytes = bytes.get(padded(length)..).unwrap_or_default();
         }
@@ -290,7 +290,8 @@ impl<'a> Attributes<'a> {
         let text = |payload: &[u8]| {
             let end = payload.iter().position(|byte| *byte == 0);
             let text = &payload[..end.unwrap_or(payload.len())];
-            String::from_utf8(text.to_vec()).map_err(|_| Failure::Malformed("a text is not UTF-8"))
+            String::from_utf8(text.to_vec())
+                .map_err(|_| Failure::Malformed("a string is not UTF-8"))
         };
         self.bytes(kind).map(text).transpose()
     }
@@ -307,7 +308,7 @@ fn array_at<const N: usize>(bytes: &[u8], at: usize) -> Result<[u8; N], Failure>
         .get(at..)
         .and_then(|rest| rest.first_chunk())
         .copied()
-        .ok_or(Failure::Malformed("a number breaks off"))
+        .ok_or(Failure::Malformed("an integer is truncated"))
 }
 
 /// The 16-bit number at byte `at`.

@@ -61,8 +61,8 @@ mod stack;
 mod sys;
 mod team;
 
-const NO_DRIVER: &str = "the driver does not offer it";
-const NO_KERNEL: &str = "this kernel does not offer it";
+const NO_DRIVER: &str = "not supported by the driver";
+const NO_KERNEL: &str = "not supported by this kernel";
 
 /// The network of one network namespace: the one in which it was opened, for as long as it is open.
 /// Its methods may be called from any thread, one at a time.
@@ -171,7 +171,7 @@ impl NicRead for Netlink {
             None => Known::unknown(
                 Cause::NotSaid,
                 format!("netlink/route/{nic}/kind"),
-                "the kernel names no kind, as for a device on a bus",
+                "the kernel reports no link kind, as for physical devices",
             ),
         })
     }
@@ -307,7 +307,7 @@ impl NicWrite for Netlink {
     fn set_feature(&self, nic: &NicName, feature: &str, on: bool) -> io::Result<()> {
         lock(&self.ethtool)
             .set_feature(nic, feature, on)
-            .map_err(|failure| failure.during("switch a feature of", nic))
+            .map_err(|failure| failure.during("set a feature of", nic))
     }
 
     fn set_rings(&self, nic: &NicName, rings: Pair) -> io::Result<()> {
@@ -357,11 +357,11 @@ impl NicWrite for Netlink {
             }
             NicValue::Pfc(_) | NicValue::Ets(_) | NicValue::MaxRate(_) => {
                 let done = dcb::set(&mut lock(&self.route), nic, value);
-                ("set data centre bridging of", done)
+                ("set the DCB parameters of", done)
             }
             NicValue::Applications(table) => {
                 let done = dcb::set_applications(&mut lock(&self.route), nic, table);
-                ("set the application priorities of", done)
+                ("set the DCB application priorities of", done)
             }
             NicValue::LinkSpeed(speed) => {
                 let done = lock(&self.ethtool).set_link(nic, speed);
@@ -373,19 +373,19 @@ impl NicWrite for Netlink {
             }
             NicValue::RssTable(queues, is_default) => {
                 let done = lock(&self.control).set_rss_table(nic, queues, *is_default);
-                ("set the hash's table of", done)
+                ("set the RSS indirection table of", done)
             }
             NicValue::RssKey(key) => {
                 let done = lock(&self.control).set_rss_key(nic, key);
-                ("set the hash's key of", done)
+                ("set the RSS hash key of", done)
             }
             NicValue::RssFields(kind, letters) => {
                 let done = lock(&self.control).set_hash_fields(nic, kind, letters);
-                ("set what is hashed by", done)
+                ("set the RSS hash fields of", done)
             }
             NicValue::QueueModeration(kind, queue, told) => {
                 let done = lock(&self.control).set_moderation(nic, *kind, *queue, *told);
-                ("set the coalescing of a queue of", done)
+                ("set the per-queue coalescing of", done)
             }
             other => ("set a value of", lock(&self.ethtool).set_value(nic, other)),
         };

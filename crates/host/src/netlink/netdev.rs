@@ -17,7 +17,7 @@ use super::{Netlink, link, lock};
 use crate::nic_control::NicCounts;
 
 const NO_FAMILY: &str = "this kernel has no netdev family (Linux 6.3 or later)";
-const NO_COMMAND: &str = "this kernel or driver does not tell";
+const NO_COMMAND: &str = "not reported by this kernel or driver";
 
 const COMMAND_DEVICE: u8 = 1;
 const COMMAND_PAGE_POOL_STATS: u8 = 9;
@@ -128,7 +128,7 @@ impl Netlink {
             })?;
             let answer = answers
                 .first()
-                .ok_or(Failure::Malformed("nothing came before the end"))?;
+                .ok_or(Failure::Malformed("no message before the end of the dump"))?;
             xdp_features(&answer.body)
         });
     }
@@ -254,7 +254,7 @@ fn xdp_features(body: &[u8]) -> Result<Vec<String>, Failure> {
     let attributes = Attributes::after(body, GENERIC_HEADER_BYTES)?;
     let bits = attributes
         .u64(DEVICE_XDP_FEATURES)?
-        .ok_or(Failure::Malformed("it names no XDP features"))?;
+        .ok_or(Failure::Malformed("the XDP features are missing"))?;
     let set = (0..64_usize).filter(|bit| bits >> bit & 1 == 1);
     Ok(set
         .map(|bit| match XDP_FEATURES.get(bit) {

@@ -35,7 +35,7 @@ const HWCOUNTER_ENTRY_VALUE: u16 = 83;
 const COUNTERS_MAX: usize = 512;
 
 const CLASS: &str = "sys/class/infiniband";
-const NO_NETLINK: &str = "the kernel or the device's driver does not offer it over RDMA netlink";
+const NO_NETLINK: &str = "not supported over RDMA netlink by the kernel or the driver";
 
 /// The socket, or why there is none.
 #[derive(Debug)]
@@ -49,7 +49,7 @@ impl Nldev {
         let devices = LiveHost::open().map(|host| host.root().list(CLASS));
         let any = devices.is_ok_and(|names| names.value().is_some_and(|names| !names.is_empty()));
         if !any {
-            let reason = "no RDMA device was here when the sockets were opened";
+            let reason = "no RDMA device existed when the sockets were opened";
             return Self(Err(gap(Cause::Absent, reason.to_owned())));
         }
         Self(open_socket().map_err(|error| {
@@ -180,7 +180,11 @@ impl RdmaRead for Netlink {
             });
             let netdev = netdev.map(|name| name.and_then(|name| name.parse::<NicName>().ok()));
             let port = answers.ports.entry(*number).or_default();
-            port.netdev = said(netdev, &what, "the kernel names no interface of this port");
+            port.netdev = said(
+                netdev,
+                &what,
+                "the kernel reports no network interface for this port",
+            );
         }
         drop(nldev);
         for number in ports {

@@ -57,7 +57,7 @@ pub(super) fn read(connection: &mut Connection, nic: &NicName) -> Result<Qdisc, 
         return match link.qdisc {
             // A dump leaves out the built-in ones, such as `noop` of an interface that is down.
             Some(kind) => Ok(Qdisc::plain(&kind)),
-            None => Err(Failure::Malformed("the interface names no root qdisc")),
+            None => Err(Failure::Malformed("the interface has no root qdisc")),
         };
     };
     let classes = classes_of(connection, root)?;

@@ -153,7 +153,7 @@ fn parse_rule(body: &[u8]) -> Result<Option<Rule>, Failure> {
     ];
     let [_, to_bits, from_bits, tos, table, _, _, action] = *body
         .first_chunk()
-        .ok_or(Failure::Malformed("a rule breaks off"))?;
+        .ok_or(Failure::Malformed("a rule is truncated"))?;
     let flags = u32_at(body, 8)?;
     if action != TO_TABLE {
         return Ok(None);

@@ -115,7 +115,7 @@ impl<'a> Said<'a> {
             if let Some(word) = words.get(usize::from(number)) {
                 return Known::Value((*word).to_owned());
             }
-            let why = format!("linerate knows no meaning of {number}");
+            let why = format!("unknown value {number}");
             self.missing(Cause::Unreadable, what, &why)
         })
     }
@@ -125,7 +125,7 @@ impl<'a> Said<'a> {
 pub(super) fn byte(attributes: &Attributes<'_>, kind: u16) -> Result<Option<u8>, Failure> {
     let first = |payload: &[u8]| {
         let first = payload.first().copied();
-        first.ok_or(Failure::Malformed("a number breaks off"))
+        first.ok_or(Failure::Malformed("an integer is truncated"))
     };
     attributes.bytes(kind).map(first).transpose()
 }

@@ -150,7 +150,7 @@ impl Tables {
 
 /// A root that the kernel does not list (`noqueue`, `noop`).
 fn built_in(kind: &str, path: &str) -> QdiscNode {
-    let not_said = || Known::unknown(Cause::NotSaid, path, format!("{kind} counts nothing"));
+    let not_said = || Known::unknown(Cause::NotSaid, path, format!("{kind} has no statistics"));
     QdiscNode {
         kind: kind.to_owned(),
         handle: 0,

@@ -116,7 +116,9 @@ impl Connection {
         }
         let sent = rustix::io::retry_on_intr(|| send(&self.socket, &bytes, SendFlags::empty()))?;
         if sent != bytes.len() {
-            return Err(Failure::Malformed("the request was not taken as a whole"));
+            return Err(Failure::Malformed(
+                "the kernel took only part of the request",
+            ));
         }
         let mut answers = Vec::new();
         let mut interrupted = false;

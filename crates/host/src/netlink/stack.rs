@@ -283,7 +283,7 @@ fn sizes(said: &Said<'_>) -> Stack {
     let bytes = |kind, what: &str| said.u32(kind, what).map(|size| Bytes::new(size.into()));
     Stack {
         mtu_max: said.u32(MAX_MTU, "max-mtu").and_then(|most| match most {
-            0 => said.missing(Cause::NotSaid, "max-mtu", "the driver names no limit"),
+            0 => said.missing(Cause::NotSaid, "max-mtu", "the driver reports no limit"),
             most => Known::Value(most),
         }),
         gso_max_bytes: bytes(GSO_MAX, "gso-max-size"),
@@ -361,10 +361,10 @@ fn parse_vf(info: &[u8], path: &str) -> Result<VirtualFunction, Failure> {
     let index = attributes
         .bytes(VF_MAC)
         .or_else(|| attributes.bytes(VF_VLAN))
-        .ok_or(Failure::Malformed("a virtual function has no number"))?;
+        .ok_or(Failure::Malformed("a virtual function has no index"))?;
     let index = u32_at(index, 0)?;
     let path = format!("{path}/virtual-functions/{index}");
-    let said = Said::after(info, 0, &path, "the driver does not tell it");
+    let said = Said::after(info, 0, &path, "not reported by the driver");
     let pair = |kind, what: &str| {
         said.fact(what, |attributes| {
             let pair = attributes.bytes(kind).map(numbers::<2>).transpose()?;
@@ -373,7 +373,7 @@ fn parse_vf(info: &[u8], path: &str) -> Result<VirtualFunction, Failure> {
     };
     let switch = |kind, what: &str| {
         pair(kind, what).and_then(|value| match value {
-            u32::MAX => said.missing(Cause::NotSaid, what, "the driver does not tell it"),
+            u32::MAX => said.missing(Cause::NotSaid, what, "not reported by the driver"),
             value => Known::Value(value != 0),
         })
     };

@@ -14,8 +14,8 @@ use super::said::{Said, byte};
 use super::socket::Answer;
 use super::{Netlink, lock};
 
-const NO_FAMILY: &str = "this kernel lists no family of teams";
-const NO_TEAM: &str = "the team does not tell it";
+const NO_FAMILY: &str = "this kernel has no generic netlink family for team devices";
+const NO_TEAM: &str = "not reported by the team driver";
 
 pub(super) const COMMAND_OPTIONS: u8 = 2;
 pub(super) const COMMAND_PORTS: u8 = 3;
@@ -170,7 +170,7 @@ fn team(options: &Known<Vec<Setting>>, names: &Names, path: &str) -> Team {
         .clone()
         .and_then(|all| match option(&all, "mode", None) {
             Some(Value::Text(mode)) if mode == NO_MODE => {
-                said.missing(Cause::NotSaid, "options/mode", "the team was given no mode")
+                said.missing(Cause::NotSaid, "options/mode", "the team has no mode")
             }
             Some(Value::Text(mode)) => Known::Value(mode.clone()),
             _ => said.missing(Cause::NotSaid, "options/mode", NO_TEAM),
@@ -204,7 +204,7 @@ fn team_port(
     path: &str,
 ) -> BondPort {
     fn kept_by_the_daemon<T>(path: &str, what: &str) -> Known<T> {
-        let why = "the kernel's part of a team has none: its daemon keeps it";
+        let why = "not in the kernel: teamd keeps it";
         Known::unknown(Cause::Absent, format!("{path}/{what}"), why)
     }
     let gap = |what: &str| Gap::new(Cause::NotSaid, format!("{path}/{what}"), NO_TEAM);

@@ -19,9 +19,9 @@ pub(crate) fn read_bonding_port(
     Some(BondPort {
         bond: Known::Value(bond.clone()),
         state: or_gap(found.state, &path, "the mode has no active slave"),
-        mii_status: or_gap(found.mii_status, &path, "the text has no MII status"),
+        mii_status: or_gap(found.mii_status, &path, "the file has no MII status"),
         aggregator: or_gap(found.aggregator, &path, "the mode has no aggregators"),
-        link_failures: or_gap(found.link_failures, &path, "the text has no failure count"),
+        link_failures: or_gap(found.link_failures, &path, "the file has no failure count"),
     })
 }
 

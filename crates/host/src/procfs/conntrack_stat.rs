@@ -26,7 +26,7 @@ pub(crate) fn parse_conntrack_stat(text: &str) -> Result<BTreeMap<String, u64>, 
         }
     }
     if sums.is_empty() {
-        return Err("no line of a CPU".to_owned());
+        return Err("no per-CPU line".to_owned());
     }
     Ok(sums)
 }

@@ -35,7 +35,7 @@ pub(crate) fn read_identity(root: &HostRoot, cpuinfo: Known<String>) -> Identity
             None => Known::unknown(
                 Cause::NotSaid,
                 "/proc/cpuinfo",
-                "this architecture names no CPU model there",
+                "this architecture reports no CPU model there",
             ),
         }),
         irq_time_accounting: read_accounting(root, &kernel_release, &command_line),
@@ -97,7 +97,7 @@ fn read_accounting(
                 None => Known::unknown(
                     Cause::NotSaid,
                     absolute(&path),
-                    "it does not speak of CONFIG_IRQ_TIME_ACCOUNTING",
+                    "CONFIG_IRQ_TIME_ACCOUNTING is not in it",
                 ),
             }
         }

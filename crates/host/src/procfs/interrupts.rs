@@ -96,7 +96,7 @@ fn read_irq(root: &HostRoot, number: u32, names: &Names) -> (Irq, Option<u32>) {
         node: number_or_minus_one(
             root,
             &format!("{folder}/node"),
-            "the interrupt belongs to no node",
+            "the interrupt has no NUMA node",
         )
         .map(NodeId),
     };
@@ -119,8 +119,7 @@ fn managed(irq: IrqNumber, mode: Option<u32>, modes_tell: bool) -> Known<bool> {
     match mode {
         Some(mode) if modes_tell => Known::Value(mode & 0o200 == 0),
         Some(_) => {
-            let reason =
-                "only Linux 6.12 and later say by the file's mode who may move an interrupt";
+            let reason = "the file mode shows who can set the affinity only from Linux 6.12 on";
             Known::unknown(Cause::NotSaid, path, reason)
         }
         None => Known::unknown(Cause::Absent, path, "the kernel shows no place for it"),
@@ -138,7 +137,7 @@ fn read_effective(root: &HostRoot, folder: &str) -> Known<CpuSet> {
     let path = format!("{folder}/effective_affinity_list");
     cpu_list(root, &path).and_then(|cpus| {
         if cpus.is_empty() {
-            let reason = "no CPU: the interrupt is not started, or its chip does not tell";
+            let reason = "no CPU: the interrupt is not started, or its irqchip does not report one";
             return Known::unknown(Cause::NotSaid, absolute(&path), reason);
         }
         Known::Value(cpus)

@@ -25,7 +25,7 @@ pub(crate) fn parse_netstat(text: &str) -> Result<BTreeMap<String, u64>, String>
         };
         let wrong = || {
             format!(
-                "`{}` is no pair of lines",
+                "`{}` is not a pair of lines",
                 names.chars().take(20).collect::<String>()
             )
         };

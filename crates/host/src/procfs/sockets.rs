@@ -122,7 +122,7 @@ fn search(
         }
     }
     if denied > 0 {
-        let reason = format!("the open files of {denied} processes are shown to root only");
+        let reason = format!("the open files of {denied} processes are visible only to root");
         gaps.push(Gap::new(Cause::Denied, "/proc/*/fd", reason));
     }
     found

@@ -20,11 +20,11 @@ pub(crate) struct CpuTicks {
 pub(crate) fn parse_steal(text: &str) -> Result<u32, String> {
     let mut lines = text.lines();
     let sum = lines.find_map(|line| line.strip_prefix("cpu "));
-    let ticks = parse_ticks(sum.ok_or("no line of all CPUs")?.split_whitespace())?;
+    let ticks = parse_ticks(sum.ok_or("no line for all CPUs")?.split_whitespace())?;
     // Guest time, behind these, is within user time.
     let figures = ticks.get(..FIGURES).ok_or_else(|| {
         format!(
-            "the line of all CPUs has {} figures, not {FIGURES}",
+            "the line for all CPUs has {} fields, not {FIGURES}",
             ticks.len()
         )
     })?;
@@ -64,7 +64,7 @@ pub(crate) fn parse_stat(text: &str) -> Result<BTreeMap<u32, CpuTicks>, String> 
             .map_err(|error| format!("CPU `{number}`: {error}"))?;
         let ticks = parse_ticks(words)?;
         let [user, nice, system, idle, iowait, irq, softirq, steal, ..] = ticks[..] else {
-            return Err(format!("CPU {cpu} has {} figures, not 8", ticks.len()));
+            return Err(format!("CPU {cpu} has {} fields, not 8", ticks.len()));
         };
         cpus.insert(
             cpu,
@@ -81,7 +81,7 @@ pub(crate) fn parse_stat(text: &str) -> Result<BTreeMap<u32, CpuTicks>, String> 
         );
     }
     if cpus.is_empty() {
-        return Err("no line of a CPU".to_owned());
+        return Err("no per-CPU line".to_owned());
     }
     Ok(cpus)
 }

@@ -83,7 +83,7 @@ pub(crate) fn parse_sockets(text: &str) -> Result<Vec<PacketSocket>, String> {
             protocol: u32::from_str_radix(protocol, 16).map_err(|error| error.to_string())?,
             index: index
                 .parse()
-                .map_err(|_| "an index is no number".to_owned())?,
+                .map_err(|_| "an index is not a number".to_owned())?,
             is_running: running == "1",
         })
     };

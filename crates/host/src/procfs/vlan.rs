@@ -35,7 +35,7 @@ pub(crate) fn fill_vlan(root: &HostRoot, nic: &NicName, known: Vlan) -> Vlan {
             Known::unknown(
                 Cause::NotAsked,
                 absolute(&path),
-                "the text does not say; rtnetlink would",
+                "not in this file; rtnetlink reports it",
             )
         }),
         ingress: or_known(known.ingress, || mappings(INGRESS)),
@@ -67,7 +67,7 @@ pub(crate) fn parse_mappings(text: &str, start: &str) -> Result<Vec<(u32, u32)>,
     let line = text
         .lines()
         .find_map(|line| line.trim().strip_prefix(start))
-        .ok_or("the line of the mappings is missing")?;
+        .ok_or("the mappings line is missing")?;
     let mut mappings = Vec::new();
     for pair in line.split_whitespace() {
         let (from, to) = pair.split_once(':').ok_or(wrong)?;

@@ -69,7 +69,7 @@ impl Mapped {
         }
         Err(io::Error::new(
             io::ErrorKind::NotFound,
-            "the file that is mapped is not there any more",
+            "the mapped file no longer exists",
         ))
     }
 }

@@ -124,10 +124,16 @@ fn asked<T>(
     };
     match ask(context) {
         Ok(bytes) => parse(&bytes).map_or_else(
-            || Known::unknown(Cause::Unreadable, path.as_str(), "the answer breaks off"),
+            || {
+                Known::unknown(
+                    Cause::Unreadable,
+                    path.as_str(),
+                    "the response is truncated",
+                )
+            },
             Known::Value,
         ),
-        Err(error) => failed(path, "ask the device", &error),
+        Err(error) => failed(path, "query the device", &error),
     }
 }
 
@@ -143,7 +149,7 @@ impl RdmaPortAnswers {
             said.clone().and_then(|port| {
                 let code = pick(&port);
                 let not_said = || {
-                    let reason = format!("{code} is not the code of an MTU");
+                    let reason = format!("{code} is not an MTU code");
                     Known::unknown(Cause::NotSaid, "/dev/infiniband", reason)
                 };
                 uverbs::mtu(code).map_or_else(not_said, Known::Value)

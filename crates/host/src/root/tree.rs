@@ -319,7 +319,7 @@ impl Tree {
         }
         Missing::Recorded(
             Cause::NotAsked,
-            "the archive does not hold it: capture the host again with this linerate".to_owned(),
+            "not in the archive: capture the host again with this version of linerate".to_owned(),
         )
     }
 }

@@ -41,7 +41,7 @@ fn read_device(root: &HostRoot, name: &str, nodes: &[Node], nvme: &Nvme) -> Bloc
         (None, None) => Known::unknown(
             Cause::Absent,
             absolute(&folder),
-            "it is on no PCI function, so it has no node of its own",
+            "not on a PCI function, so it has no NUMA node",
         ),
     };
     let queue = |file: &str| format!("{FOLDER}/{name}/queue/{file}");
@@ -71,7 +71,7 @@ fn read_device(root: &HostRoot, name: &str, nodes: &[Node], nvme: &Nvme) -> Bloc
             None => Known::unknown(
                 Cause::NotSaid,
                 absolute(&folder),
-                "neither its name nor its place says how it is reached",
+                "neither its name nor its sysfs path shows the transport",
             ),
         },
         nvme_transport: said.transport,
@@ -158,7 +158,7 @@ pub(crate) fn parse_schedulers(text: &str) -> Result<Vec<String>, &'static str> 
     let plain = |word: &str| word.trim_matches(['[', ']']).to_owned();
     let names: Vec<String> = text.split_whitespace().map(plain).collect();
     if names.is_empty() {
-        return Err("it names no scheduler");
+        return Err("it lists no scheduler");
     }
     Ok(names)
 }

@@ -25,7 +25,7 @@ pub(crate) fn fill_bond(root: &HostRoot, class: &str, known: Bond) -> Bond {
                     (Cause::Absent, "the mode has no active slave, or none is up")
                 }
                 ("", true, "ad_partner_mac") => {
-                    (Cause::Denied, "the file is empty: root would see it")
+                    (Cause::Denied, "the file is empty: visible only to root")
                 }
                 ("", true, _) => (Cause::NotSaid, "no aggregator is active"),
                 ("", false, _) => (Cause::Absent, "only mode 802.3ad has it"),

@@ -81,7 +81,7 @@ fn last_level(root: &HostRoot, folder: &str, indexes: &[u32]) -> Known<u32> {
         None => Known::unknown(
             Cause::NotSaid,
             absolute(folder),
-            "the kernel describes no data cache",
+            "the kernel lists no data cache",
         ),
     }
 }

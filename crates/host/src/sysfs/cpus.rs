@@ -100,7 +100,7 @@ pub(crate) fn read_cpus(
 /// cores).
 fn read_core(root: &HostRoot, id: CpuId) -> Known<u32> {
     let path = format!("{FOLDER}/cpu{id}/topology/core_id");
-    number_or_minus_one(root, &path, "the firmware does not describe cores")
+    number_or_minus_one(root, &path, "the firmware does not report cores")
 }
 
 /// Answers that are known already, by CPU.
@@ -173,14 +173,14 @@ impl Reader<'_> {
                 || {
                     id_of(
                         "physical_package_id",
-                        "the firmware does not describe packages",
+                        "the firmware does not report packages",
                     )
                 },
                 |_| of(&["package_cpus_list", "core_siblings_list"]).or_else(of_core),
             ),
             die: self.dies.of(
                 id,
-                || id_of("die_id", "the firmware does not describe dies"),
+                || id_of("die_id", "the firmware does not report dies"),
                 |_| of(&["die_cpus_list"]).or_else(of_core),
             ),
             core: Known::default(),

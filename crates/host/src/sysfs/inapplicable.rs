@@ -6,10 +6,10 @@ use linerate_model::host::{Nic, NicKind, QueueKind};
 use linerate_model::known::{Cause, Known};
 
 const NO_DEVICE: &str = "an interface without a device has none";
-const NO_WIRE: &str = "an interface of this kind has no wire";
-const NO_CARD: &str = "an interface of this kind is no card";
-const OTHER_DIRECTION: &str = "only a queue of the other direction has it";
-const NO_QUEUE: &str = "such a discipline holds no packets";
+const NO_WIRE: &str = "interfaces of this kind have no physical port";
+const NO_CARD: &str = "interfaces of this kind are not NICs";
+const OTHER_DIRECTION: &str = "only queues of the other direction have it";
+const NO_QUEUE: &str = "this qdisc does not queue packets";
 
 /// Marks it in `nic`, which has a device or none.
 pub(crate) fn mark(nic: &mut Nic, has_device: bool) {

@@ -79,7 +79,7 @@ fn read_hypervisor(
         (None, None, None) => Known::unknown(
             Cause::NotSaid,
             absolute(&format!("{DMI}/sys_vendor")),
-            "neither the CPU's flags nor the machine's name say whether this is a guest",
+            "neither the CPU flags nor the machine name show whether this is a guest",
         ),
     }
 }

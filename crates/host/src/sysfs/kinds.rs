@@ -51,7 +51,7 @@ fn of_devices(cpu: CpuId, large: &Known<CpuSet>, small: &[Known<CpuSet>]) -> Kno
             if known.any(|small| small.contains(cpu)) {
                 return Known::Value(CpuKind::Efficiency);
             }
-            let reason = format!("CPU {cpu} is on the list of no kind of core");
+            let reason = format!("CPU {cpu} is not in any core type's list");
             Known::unknown(Cause::NotSaid, absolute(LARGE), reason)
         }
     }

@@ -47,7 +47,7 @@ pub(crate) fn read_said(root: &HostRoot, folder: &str) -> Said {
             "-1" => Known::unknown(
                 Cause::NotSaid,
                 absolute(&path),
-                "-1: the firmware does not say",
+                "-1: not set by the firmware",
             ),
             text => understood(&path, text, str::parse::<u32>).map(NodeId),
         }),
@@ -73,7 +73,13 @@ pub(crate) fn locate(folder: &str, nodes: &[Node], mut said: impl FnMut(&str) ->
     let report = NodeReport {
         local_cpus: own.local_cpus.clone().map(|cpus| touched(&cpus, nodes)),
         bridge: bridge.map_or_else(
-            || Known::unknown(Cause::NotSaid, absolute(folder), "no bridge above says"),
+            || {
+                Known::unknown(
+                    Cause::NotSaid,
+                    absolute(folder),
+                    "no upstream bridge shows it",
+                )
+            },
             Known::Value,
         ),
         firmware: own.firmware,
@@ -139,18 +145,18 @@ fn silence(folder: &str, own: &Said, nodes: &[Node]) -> Gap {
         return Gap::new(Cause::NotSaid, gap.path.as_str(), reason);
     }
     let hint = match &own.local_cpus {
-        Known::Unknown(_) => "local_cpulist does not say either".to_owned(),
+        Known::Unknown(_) => "local_cpulist does not show it either".to_owned(),
         Known::Value(cpus) => {
             let touched = touched(cpus, nodes);
             let names: Vec<String> = touched.iter().map(ToString::to_string).collect();
             match names.as_slice() {
-                [] => "local_cpulist names no CPU of a node".to_owned(),
+                [] => "local_cpulist has no CPU of any node".to_owned(),
                 names => format!("local_cpulist {cpus} spans nodes {}", names.join(", ")),
             }
         }
     };
     let reason = format!(
-        "-1, the firmware does not say on which of {} nodes; {hint}; no bridge above says",
+        "-1, the firmware sets none of the {} nodes; {hint}; no upstream bridge shows it",
         nodes.len()
     );
     Gap::new(Cause::NotSaid, gap.path.as_str(), reason)
@@ -232,7 +238,8 @@ mod tests {
         let gap = found.node.gap().expect("nobody says");
         assert_eq!(gap.cause, Cause::NotSaid);
         assert!(
-            gap.reason.contains("0-7 spans nodes 0, 1; no bridge"),
+            gap.reason
+                .contains("0-7 spans nodes 0, 1; no upstream bridge"),
             "{gap}"
         );
         let found = located((None, "0-7"), (None, "0-7"), &nodes()[..1]);

@@ -106,7 +106,7 @@ impl Places {
             (None, Some(device)) => Err(Gap::new(
                 Cause::Absent,
                 absolute(device),
-                "it is on no PCI function",
+                "not on a PCI function",
             )),
             (None, None) => Err(self.no_device()),
         }
@@ -338,17 +338,15 @@ fn read_speed(root: &HostRoot, path: &str) -> Known<BitRate> {
         Known::Unknown(gap)
             if gap.cause == Cause::Unreadable && gap.reason.contains("os error 22)") =>
         {
-            not_said(
-                "the kernel refuses to say (EINVAL): the link is down, or the driver knows no speed",
-            )
+            not_said("EINVAL: the link is down, or the driver reports no speed")
         }
         Known::Unknown(gap) => Known::Unknown(gap),
         Known::Value(text) => match text.as_str() {
             "-1" | "65535" | "4294967295" => {
-                not_said("-1: the link is down, or the driver knows no speed")
+                not_said("-1: the link is down, or the driver reports no speed")
             }
-            "0" => not_said("0: the driver knows no speed"),
-            "" => not_said("the file is empty: the link is down, or the driver knows no speed"),
+            "0" => not_said("0: the driver reports no speed"),
+            "" => not_said("the file is empty: the link is down, or the driver reports no speed"),
             text => understood(path, text, parse_speed),
         },
     }

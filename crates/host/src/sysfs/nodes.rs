@@ -104,7 +104,7 @@ pub(crate) fn parse_memory(text: &str, key: &str) -> Result<Bytes, &'static str>
         .ok_or("expected a line `KEY: N kB`")?;
     kib.checked_mul(1024)
         .map(Bytes::new)
-        .ok_or("more memory than there can be")
+        .ok_or("larger than any memory can be")
 }
 
 /// The part of a node's `meminfo` that is used here: the rest moves from one second to the next.

@@ -73,7 +73,7 @@ fn read_controller(root: &HostRoot, name: &str) -> NvmePath {
         numa_node: number_or_minus_one(
             root,
             &format!("{folder}/numa_node"),
-            "the controller belongs to no node",
+            "the controller has no NUMA node",
         )
         .map(NodeId),
     }
@@ -110,7 +110,7 @@ impl Nvme {
             return Said::gap(&Gap::new(
                 Cause::Absent,
                 absolute(folder),
-                "it is no NVMe device",
+                "not an NVMe device",
             ));
         }
         let above: Vec<&str> = folder.split('/').collect();

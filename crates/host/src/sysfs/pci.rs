@@ -203,7 +203,7 @@ fn read_express(root: &HostRoot, folder: &str, is_bridge: bool) -> Known<Express
             Ok(express) => return Known::Value(express),
             Err(NotTold::Hidden) => (
                 Cause::Denied,
-                "an ordinary user is shown 64 bytes of the configuration space; root would see all",
+                "only the first 64 bytes of the PCI config space are readable without root",
             ),
             Err(NotTold::NotExpress) => {
                 (Cause::Absent, "the function has no PCI Express capability")
@@ -232,7 +232,7 @@ fn or_express<T>(
         Known::Unknown(hidden) if hidden.cause == Cause::Denied => Known::unknown(
             Cause::Denied,
             hidden.path.as_str(),
-            "the kernel has no file for it (before 4.13), and root would see it here",
+            "no sysfs file before Linux 4.13, and the PCI config space is readable only to root",
         ),
         Known::Unknown(_) => Known::Unknown(gap),
     }

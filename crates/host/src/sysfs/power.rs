@@ -66,11 +66,7 @@ pub(crate) fn read_frequency(root: &HostRoot, usable: &[CpuId]) -> Known<Vec<Fre
         Known::Unknown(gap) => return Known::Unknown(gap),
     };
     let Some((first, others)) = numbers.split_first() else {
-        return Known::unknown(
-            Cause::Absent,
-            absolute(&folder),
-            "nothing manages the frequency of the CPUs",
-        );
+        return Known::unknown(Cause::Absent, absolute(&folder), "no cpufreq driver");
     };
     // A policy bears the number of its first CPU: as many policies as CPUs have one CPU each.
     let one_each = numbers.iter().copied().eq(usable.iter().map(|cpu| cpu.0));
@@ -130,7 +126,7 @@ fn unless_absent<T: Clone>(like: Option<&Known<T>>, read: impl FnOnce() -> Known
 pub(crate) fn parse_cpus(text: &str) -> Result<CpuSet, String> {
     let number = |word: &str| match word.parse::<u32>() {
         Ok(cpu) if cpu <= CpuSet::CPU_MAX => Ok(CpuId(cpu)),
-        _ => Err(format!("`{word}` is no CPU")),
+        _ => Err(format!("`{word}` is not a CPU")),
     };
     text.split_whitespace().map(number).collect()
 }
@@ -140,7 +136,7 @@ pub(crate) fn parse_chosen(text: &str) -> Result<String, &'static str> {
     text.split_whitespace()
         .find_map(|word| word.strip_prefix('[')?.strip_suffix(']'))
         .map(str::to_owned)
-        .ok_or("no word stands in brackets")
+        .ok_or("no word in brackets")
 }
 
 /// Reads the word in brackets of a file.

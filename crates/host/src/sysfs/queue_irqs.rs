@@ -40,10 +40,10 @@ impl<'a> QueueNapis<'a> {
             of.extend(rx.chain(tx).map(|queue| (queue, napi)));
         }
         let why_not = napis.gap().cloned().unwrap_or_else(|| {
-            let reason = "no polling context names this queue";
+            let reason = "no NAPI instance lists this queue";
             Gap::new(
                 Cause::NotSaid,
-                format!("netlink: polling contexts of {nic}"),
+                format!("netlink: NAPI instances of {nic}"),
                 reason,
             )
         });
@@ -182,9 +182,8 @@ pub(crate) fn find_irqs(
             found.of.insert((kind, 0), found.bare.clone());
         }
     }
-    found.why_not = format!(
-        "none of the {candidates} names of its interrupts tells which of them serves this queue"
-    );
+    found.why_not =
+        format!("none of its {candidates} interrupt names shows which one serves this queue");
     found
 }
 

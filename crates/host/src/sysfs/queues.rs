@@ -149,7 +149,7 @@ fn of_direction<T>(has: bool, path: &str, read: impl FnOnce(&str) -> Known<T>) -
     if has {
         return read(path);
     }
-    let reason = "only a queue of the other direction has it";
+    let reason = "only queues of the other direction have it";
     Known::unknown(Cause::Absent, absolute(path), reason)
 }
 

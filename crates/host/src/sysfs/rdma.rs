@@ -55,7 +55,7 @@ fn read_node(root: &HostRoot, device: &str) -> Known<Node> {
             ibdev.value().is_some_and(|own| own.trim() == device)
         };
         let Some(name) = names.iter().find(of_device) else {
-            let reason = "the device has no node for programs (is `ib_uverbs` loaded?)";
+            let reason = "the device has no uverbs node (is `ib_uverbs` loaded?)";
             return Known::unknown(Cause::Absent, absolute(NODES), reason);
         };
         let number = parsed(root, &format!("{NODES}/{name}/dev"), parse_number);
@@ -162,16 +162,11 @@ fn read_port(
         state: parsed(root, &file("state"), parse_state),
         physical_state: parsed(root, &file("phys_state"), parse_state),
         rate_bit_per_s: rate.clone().map(|rate| rate.rate),
-        width: rate.clone().and_then(|rate| {
-            said_of_rate(rate.width, &file("rate"), "the rate is without a width")
-        }),
-        speed: rate.and_then(|rate| {
-            said_of_rate(
-                rate.speed,
-                &file("rate"),
-                "the rate is without a speed's name",
-            )
-        }),
+        width: rate
+            .clone()
+            .and_then(|rate| said_of_rate(rate.width, &file("rate"), "the rate has no width")),
+        speed: rate
+            .and_then(|rate| said_of_rate(rate.speed, &file("rate"), "the rate has no speed name")),
         netdev: match (
             read_netdev(root, &class, &folder, port, function),
             told.netdev,
@@ -209,14 +204,14 @@ fn read_default_gid_type(
 ) -> Known<String> {
     let path = format!("sys/kernel/config/rdma_cm/{device}/ports/{port}/default_roce_mode");
     if is_layer(link_layer, "InfiniBand") {
-        let reason = "only a port on Ethernet has types of GIDs to choose from";
+        let reason = "only Ethernet ports have a selectable GID type";
         return Known::unknown(Cause::Absent, absolute(&path), reason);
     }
     match filled(root, &path) {
         Known::Unknown(gap) if gap.cause == Cause::Absent => Known::unknown(
             Cause::Absent,
             gap.path,
-            "configfs tells it of devices for which root has made a folder in rdma_cm",
+            "configfs shows it only for devices with a directory in rdma_cm, which root creates",
         ),
         answer => answer,
     }
@@ -224,7 +219,7 @@ fn read_default_gid_type(
 
 fn read_manager(root: &HostRoot, path: &str, link_layer: &Known<String>) -> Known<u32> {
     if is_layer(link_layer, "Ethernet") {
-        let reason = "a port on Ethernet has no subnet manager";
+        let reason = "Ethernet ports have no subnet manager";
         return Known::unknown(Cause::Absent, absolute(path), reason);
     }
     parsed(root, path, parse_lid)

@@ -118,7 +118,7 @@ fn fill_tun(root: &HostRoot, class: &str, known: Tun) -> Tun {
                 IFF_TUN => Known::Value("tun".to_owned()),
                 IFF_TAP => Known::Value("tap".to_owned()),
                 _ => {
-                    let why = "the flags name neither tun nor tap";
+                    let why = "the flags are neither tun nor tap";
                     Known::unknown(Cause::Unreadable, absolute(&path), why)
                 }
             })

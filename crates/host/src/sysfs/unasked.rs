@@ -27,23 +27,23 @@ pub(crate) fn name_unasked(nic: &mut Nic) {
     place(&mut wire.timestamping, || path("timestamping"));
     let dispatch = &mut nic.dispatch;
     place(&mut dispatch.rss, || path("rss"));
-    place(&mut dispatch.napis, || path("polling contexts"));
+    place(&mut dispatch.napis, || path("NAPI instances"));
     place(&mut dispatch.private_flags, || path("private flags"));
     place(&mut dispatch.tunnel_ports, || path("tunnel ports"));
     place(&mut dispatch.gro_flush_timeout_ns, || {
-        path("polling contexts")
+        path("NAPI instances")
     });
-    place(&mut dispatch.defer_hard_irqs, || path("polling contexts"));
-    place(&mut dispatch.threaded, || path("polling contexts"));
+    place(&mut dispatch.defer_hard_irqs, || path("NAPI instances"));
+    place(&mut dispatch.threaded, || path("NAPI instances"));
     place(&mut dispatch.tcp_data_split, || path("rings"));
     place(&mut dispatch.queue_coalesce, || {
-        path("coalesce of each queue")
+        path("per-queue coalescing")
     });
     place(&mut dispatch.xdp_features, || path("device features"));
     let shaping = &mut nic.shaping;
     place(&mut shaping.tree, || path("qdiscs"));
     place(&mut shaping.classes, || path("traffic classes"));
-    place(&mut shaping.dcb, || path("data centre bridging"));
+    place(&mut shaping.dcb, || path("DCB"));
     name_link(&mut nic.stack, || path("link"));
 }
 

@@ -51,7 +51,7 @@ fn read_softnet(root: &HostRoot, online: &CpuSet, reading: &mut Reading) {
         // Kernels before 5.10 do not say the CPU; their lines are those of the online CPUs in order.
         let by_order = (lines.len() == in_order.len()).then(|| in_order.get(at).copied());
         let Some(cpu) = line.cpu.get().or(by_order.flatten()) else {
-            let why = "the kernel does not say which CPU a line is of";
+            let why = "the kernel does not show which CPU a line belongs to";
             let gap = Gap::new(Cause::NotSaid, absolute(SOFTNET), why);
             return miss_each(online, "softnet", &gap, reading);
         };

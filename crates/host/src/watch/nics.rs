@@ -23,7 +23,7 @@ pub(super) fn read(root: &HostRoot, netlink: &dyn NicRead, host: &Host, reading:
             let sent: Vec<u32> = sent.map(|queue| queue.index).collect();
             read_one(root, netlink, &nic.name, &sent, reading);
         } else {
-            let why = format!("of more than {NICS_MAX} interfaces not every one is watched");
+            let why = format!("more than {NICS_MAX} interfaces: not all of them are watched");
             let path = format!("/sys/class/net/{}", nic.name);
             let gap = Gap::new(Cause::NotAsked, path, why);
             reading.gaps.insert(format!("nic/{}", nic.name), gap);

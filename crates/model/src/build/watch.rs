@@ -163,7 +163,7 @@ impl WatchBuilder {
         self.watch
             .counters
             .retain(|key, _| !key.starts_with(prefix));
-        let gap = Gap::new(Cause::Absent, prefix, "the driver counts no such thing");
+        let gap = Gap::new(Cause::Absent, prefix, "the driver has no such counter");
         self.watch.gaps.insert(prefix.to_owned(), gap);
         self
     }

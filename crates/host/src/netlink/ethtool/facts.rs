@@ -18,7 +18,7 @@ impl Netlink {
                 "" | "N/A" | "n/a" => Known::unknown(
                     Cause::NotSaid,
                     format!("ioctl/ethtool/{nic}/driver/{what}"),
-                    "the driver leaves it empty",
+                    "left empty by the driver",
                 ),
                 _ => Known::Value(text),
             })
@@ -164,7 +164,7 @@ fn put_standard(counts: &mut NicCounts, path: &str, told: Known<Vec<(String, u64
 }
 
 fn gap(counts: &mut NicCounts, group: &str, path: &str) {
-    let gap = Gap::new(Cause::Absent, path, "the driver counts none of it");
+    let gap = Gap::new(Cause::Absent, path, "the driver has no such counters");
     counts.gaps.insert(group.to_owned(), gap);
 }
 

@@ -42,7 +42,7 @@ pub(super) fn parse_fec(attributes: &Attributes<'_>, nic: &NicName) -> Result<Fe
         None => Known::unknown(
             Cause::NotSaid,
             format!("netlink/ethtool/{nic}/fec/active"),
-            "the driver names none, as while there is no link",
+            "the driver reports none, for example while the link is down",
         ),
     };
     Ok(Fec {

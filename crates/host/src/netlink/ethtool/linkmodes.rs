@@ -111,7 +111,9 @@ pub(super) fn parse_modes(
 fn speed(mbit_per_s: Option<u32>, nic: &NicName) -> Known<BitRate> {
     match mbit_per_s {
         // A driver without a link says 0 or "unknown".
-        Some(0 | SPEED_UNKNOWN) => not_said(nic, "speed", "the driver does not know its speed now"),
+        Some(0 | SPEED_UNKNOWN) => {
+            not_said(nic, "speed", "the driver does not know the current speed")
+        }
         speed => {
             said(speed, nic, "modes/speed").map(|mbit| BitRate::from_mbit_per_s(u64::from(mbit)))
         }
@@ -123,7 +125,7 @@ fn duplex(duplex: Option<u8>, nic: &NicName) -> Known<String> {
     match duplex {
         Some(0) => Known::Value("half".to_owned()),
         Some(1) => Known::Value("full".to_owned()),
-        Some(_) => not_said(nic, "duplex", "the driver does not know its duplex now"),
+        Some(_) => not_said(nic, "duplex", "the driver does not know the current duplex"),
         None => said(None, nic, "modes/duplex"),
     }
 }

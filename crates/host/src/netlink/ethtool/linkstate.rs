@@ -103,7 +103,7 @@ pub(super) fn parse_state(
         let path = || format!("netlink/ethtool/{nic}/state/{what}");
         match words {
             Some(words) => Known::Value(words),
-            None if link == Some(true) => Known::unknown(Cause::Absent, path(), "there is a link"),
+            None if link == Some(true) => Known::unknown(Cause::Absent, path(), "the link is up"),
             None => Known::unknown(Cause::NotSaid, path(), "the driver gives no reason"),
         }
     };

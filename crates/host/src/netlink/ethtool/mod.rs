@@ -169,10 +169,10 @@ impl Ethtool {
         let word = if on { "on" } else { "off" };
         Err(Failure::NotDone(match now {
             Some(now) if now.changeable => {
-                format!("`{feature}` is not {word}: another feature or the driver holds it")
+                format!("`{feature}` is not {word}: the driver or another feature overrides it")
             }
             Some(_) => {
-                format!("`{feature}` stays as it is: the driver does not let it be switched")
+                format!("`{feature}` is unchanged: the driver does not allow changing it")
             }
             None => format!("there is no feature `{feature}`"),
         }))
@@ -268,9 +268,7 @@ impl Ethtool {
             | NicValue::Ets(_)
             | NicValue::MaxRate(_)
             | NicValue::Applications(_) => {
-                return Err(Failure::BadInput(
-                    "no value of ethtool's netlink".to_owned(),
-                ));
+                return Err(Failure::BadInput("not an ethtool netlink value".to_owned()));
             }
         };
         self.ask(command, nic, |request| put_value(request, value))
@@ -310,7 +308,7 @@ impl Ethtool {
         let answers = self.connection.ask(&request)?;
         let answer = answers
             .first()
-            .ok_or(Failure::Malformed("nothing came before the end"))?;
+            .ok_or(Failure::Malformed("no message before the end of the dump"))?;
         parse(&Attributes::after(&answer.body, GENERIC_HEADER_BYTES)?)
     }
 
@@ -553,7 +551,7 @@ fn said<T>(value: Option<T>, nic: &NicName, what: &str) -> Known<T> {
             Known::unknown(
                 Cause::Absent,
                 format!("netlink/ethtool/{nic}/{what}"),
-                "the driver does not offer it",
+                "not supported by the driver",
             )
         },
         Known::Value,

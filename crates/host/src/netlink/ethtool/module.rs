@@ -18,7 +18,7 @@ pub(super) const BANK: u16 = 5;
 pub(super) const ADDRESS: u16 = 6;
 pub(super) const DATA: u16 = 7;
 
-const ONLY_ROOT: &str = "only root may read a module's memory (CAP_NET_ADMIN)";
+const ONLY_ROOT: &str = "only root can read the module EEPROM (CAP_NET_ADMIN)";
 
 impl Ethtool {
     /// The module, decoded. It is read over a slow bus, so only the pages that are needed are.
@@ -65,5 +65,5 @@ pub(super) fn parse_half(attributes: &Attributes<'_>) -> Result<Vec<u8>, Failure
     attributes
         .bytes(DATA)
         .map(<[u8]>::to_vec)
-        .ok_or(Failure::Malformed("there is no data in it"))
+        .ok_or(Failure::Malformed("the reply has no data"))
 }

@@ -36,7 +36,7 @@ pub(super) fn parse_timestamping(
                 Known::unknown(
                     Cause::Absent,
                     format!("netlink/ethtool/{nic}/timestamping/phc-index"),
-                    "it has no PTP hardware clock",
+                    "no PTP hardware clock",
                 )
             },
             Known::Value,

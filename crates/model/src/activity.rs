@@ -1,6 +1,5 @@
-//! What a host did while its counters were watched: the traffic of each interface and queue, where
-//! their interrupts went, the errors that came, and the work of the CPUs. Figures only; what is bad is
-//! said by the rules.
+//! What a host did between two readings of its counters: traffic of each interface and queue, interrupt placement,
+//! errors, and CPU time. Measurements only; the rules judge them.
 
 mod link;
 
@@ -13,68 +12,68 @@ use crate::ids::{CpuId, IrqNumber, NicName};
 use crate::known::{Cause, Gap, Known};
 use crate::watch::Watch;
 
-/// What a host did in a time.
+/// What a host did during an interval.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Activity {
-    /// How long it was watched.
+    /// The length of the interval.
     pub seconds: f64,
     /// Its interfaces, in the order of the host.
     pub nics: Vec<NicActivity>,
-    /// The CPUs that worked for at least 1 % of the time, the busiest first.
+    /// The CPUs that were busy for at least 1 % of the interval, busiest first.
     pub cpus: Vec<CpuActivity>,
     /// What could not be counted and has no field of its own.
     pub gaps: Vec<Gap>,
 }
 
-/// What passed an interface.
+/// The traffic of an interface.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NicActivity {
     /// Its name.
     pub name: NicName,
-    /// Bits received in a second, as `rx_bytes` counts them.
+    /// Bits received per second, as counted by `rx_bytes`.
     pub rx_bit_per_s: Known<f64>,
-    /// Bits sent in a second.
+    /// Bits sent per second.
     pub tx_bit_per_s: Known<f64>,
-    /// Packets received in a second.
+    /// Packets received per second.
     pub rx_packets_per_s: Known<f64>,
-    /// Packets sent in a second.
+    /// Packets sent per second.
     pub tx_packets_per_s: Known<f64>,
     /// Its queues.
     pub queues: Vec<QueueActivity>,
     /// Counters of errors and drops that grew.
     pub errors: Vec<Grown>,
-    /// The errors of its link; none for an interface without a wire.
+    /// Its link errors; none for an interface without a physical link.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bit_error_rate: Option<LinkErrors>,
 }
 
-/// What passed a queue.
+/// The traffic of a queue.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct QueueActivity {
     /// Its direction.
     pub kind: QueueKind,
     /// Its number within its direction.
     pub index: u32,
-    /// Its polling context.
+    /// Its NAPI instance.
     pub napi: Known<u32>,
     /// Its interrupt.
     pub irq: Known<IrqNumber>,
-    /// How often that came in a second; queues that share it show the same figure.
+    /// Its interrupt rate per second; queues that share an interrupt show the same rate.
     pub interrupts_per_s: Known<f64>,
-    /// The CPUs that took it.
+    /// The CPUs that handled the interrupt.
     pub taken_by: Vec<Taken>,
-    /// Packets in a second.
+    /// Packets per second.
     pub packets_per_s: Known<f64>,
-    /// Bits in a second.
+    /// Bits per second.
     pub bit_per_s: Known<f64>,
 }
 
-/// How often a CPU took an interrupt.
+/// The interrupt rate on one CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Taken {
     /// The CPU.
     pub cpu: CpuId,
-    /// How often in a second.
+    /// Interrupts per second.
     pub per_s: f64,
 }
 
@@ -83,33 +82,33 @@ pub struct Taken {
 pub struct Grown {
     /// Its name below the interface: `stat/rx_missed_errors`.
     pub counter: String,
-    /// By how much.
+    /// The increase.
     pub grown: u64,
     /// Where it was read.
     pub path: String,
 }
 
-/// What a CPU did, as shares of its time.
+/// The shares of a CPU's time.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct CpuActivity {
     /// The CPU.
     pub cpu: CpuId,
-    /// Programs.
+    /// User.
     pub user_share: f64,
-    /// The kernel on behalf of programs.
+    /// System.
     pub system_share: f64,
     /// Hard interrupts.
     pub irq_share: f64,
-    /// Soft interrupts.
+    /// Softirqs.
     pub softirq_share: f64,
-    /// Taken by the hypervisor.
+    /// Steal.
     pub steal_share: f64,
-    /// Nothing to do.
+    /// Idle.
     pub idle_share: f64,
 }
 
 impl CpuActivity {
-    /// All kinds of work with their words, in a fixed order.
+    /// All shares with their names, in a fixed order.
     pub fn kinds(&self) -> [(&'static str, f64); 5] {
         [
             ("user", self.user_share),
@@ -121,7 +120,7 @@ impl CpuActivity {
     }
 }
 
-/// A CPU that works less is called idle: with ticks of 10 ms nothing finer is seen in a second.
+/// A CPU below this share counts as idle: with ticks of 10 ms, one second resolves nothing finer.
 const IDLE_FROM: f64 = 0.99;
 
 /// What `host` did according to `watch`.
@@ -213,7 +212,7 @@ fn of_queue(nic: &Nic, queue: &Queue, watch: &Watch) -> QueueActivity {
     }
 }
 
-/// The CPUs that took an interrupt. One that never came since the machine started has no counter at all.
+/// The CPUs that handled an interrupt. An interrupt that has not fired since boot has no counter at all.
 fn taken(irq: IrqNumber, watch: &Watch) -> Known<Vec<Taken>> {
     let key = format!("irq/{irq}");
     let seconds = watch.span_ns.as_secs_f64();
@@ -262,7 +261,7 @@ fn of_queue_counter(nic: &Nic, queue: &Queue, what: &str, watch: &Watch) -> Know
         .unwrap_or(standard)
 }
 
-/// Parts of names by which the kernel and drivers call errors and drops.
+/// Substrings of the names that the kernel and drivers give to error and drop counters.
 const BAD: [&str; 17] = [
     "err",
     "drop",
@@ -310,7 +309,7 @@ fn of_cpu(cpu: CpuId, watch: &Watch) -> Option<CpuActivity> {
     let spent = |kind: &str| watch.grown(&format!("cpu/{cpu}/time/{kind}")).get();
     let kinds = ["user", "system", "irq", "softirq", "steal", "idle"];
     let times = kinds.map(|kind| spent(kind).map(real));
-    // A share of a whole that is not known in all its parts is none.
+    // The sum is unknown if one of its parts is unknown.
     let whole: f64 = times.iter().copied().sum::<Option<f64>>()?;
     if whole <= 0.0 {
         return None;

@@ -1,6 +1,6 @@
-//! From the raw counters of a sample to figures: rates, CPU time per byte, whether both ends counted
-//! alike, and the flags that say how far to trust them. Pure: a stored run is judged again by the same
-//! functions. Which leading intervals are warm-up is decided elsewhere (`linerate-stats`) and passed in.
+//! Turns the raw counters of a sample into results: rates, CPU time per byte, whether both ends counted the same, and
+//! the flags for doubtful trials. Pure functions: a stored run is analyzed again with the same code. The warm-up cut
+//! is computed in `linerate-stats` and passed in.
 
 mod cost;
 pub(crate) mod figures;
@@ -17,7 +17,7 @@ use crate::sample::{FlowRecord, Role, Sample, SideSample};
 use crate::units::{BitRate, Bytes, Nanoseconds, Ratio};
 use crate::workload::Direction;
 
-/// One direction in which a trial moved bytes.
+/// One direction of a trial's data transfer.
 #[derive(Debug, Clone, Copy)]
 pub struct Way<'a> {
     /// The end that sends.
@@ -26,11 +26,11 @@ pub struct Way<'a> {
     pub sender: &'a SideSample,
     /// What the receiving end recorded.
     pub receiver: &'a SideSample,
-    /// Whether the receiving end's program sees nothing of what arrives (RDMA's write, read and atomic).
+    /// Whether the receiving program does not see what arrives (RDMA write, read and atomic).
     pub one_sided: bool,
 }
 
-/// The directions in which `sample` moved bytes: one, or two at once.
+/// The directions of `sample`: one, or two at once.
 pub fn ways(sample: &Sample) -> Vec<Way<'_>> {
     let one_sided = sample.spec.workload.is_one_sided();
     let forward = Way {
@@ -52,14 +52,13 @@ pub fn ways(sample: &Sample) -> Vec<Way<'_>> {
     }
 }
 
-/// Whether the trial had `end` send.
+/// Whether `end` sent in this trial.
 pub fn sends(sample: &Sample, end: End) -> bool {
     ways(sample).iter().any(|way| way.from == end)
 }
 
 impl<'a> Way<'a> {
-    /// The records that count what arrived: the receivers', or the senders' where a completion is the only
-    /// thing that tells.
+    /// The records that count received bytes: the receivers', or the senders' if only a completion reports them.
     pub fn counted(&self) -> impl Iterator<Item = &'a FlowRecord> + use<'a> {
         let (side, role) = if self.one_sided {
             (self.sender, Role::Sender)
@@ -69,31 +68,31 @@ impl<'a> Way<'a> {
         side.flows.iter().filter(move |flow| flow.role == role)
     }
 
-    /// The smallest round-trip time that any of its senders saw.
+    /// The smallest RTT that any of its senders saw.
     pub fn rtt_min(&self) -> Option<Nanoseconds> {
         self.sender
             .senders()
             .filter_map(|flow| flow.tcp.value())
             .map(|tcp| tcp.rtt_min_ns)
-            // Before the first measurement the kernel holds 0 or its largest number of microseconds.
+            // Before the first RTT measurement the kernel reports 0 or the maximum value.
             .filter(|rtt| rtt.as_u64() > 0 && rtt.as_u64() < u64::from(u32::MAX) * 1_000)
             .min()
     }
 }
 
 impl FlowRecord {
-    /// The CPU of its thread: where it was pinned, else where it was when it ended.
+    /// The CPU of its thread: the one it was pinned to, otherwise the one it last ran on.
     pub fn cpu(&self) -> Option<CpuId> {
         self.pinned_to.or_else(|| self.last_cpu.get())
     }
 
-    /// The share of `elapsed` during which its thread was on a CPU.
+    /// The share of `elapsed` that its thread spent on a CPU.
     pub fn cpu_share(&self, elapsed: Nanoseconds) -> Option<Ratio> {
         let busy = self.user_ns.as_secs_f64() + self.system_ns.as_secs_f64();
         (elapsed.as_u64() > 0).then(|| Ratio::new(busy / elapsed.as_secs_f64()))
     }
 
-    /// The bytes counted by `time`, in a straight line between two readings.
+    /// The bytes counted by `time`, interpolated linearly between two readings.
     fn bytes_by(&self, time: Nanoseconds) -> u64 {
         let index = self.at_ns.partition_point(|at| *at <= time);
         let reading = |index: usize| {
@@ -127,23 +126,22 @@ pub struct FlowSeries {
     pub flow: u32,
     /// The end that sent.
     pub from: End,
-    /// Its rates, one for each interval.
+    /// Its rate in each interval.
     pub points: Vec<RatePoint>,
 }
 
-/// The rates of a trial as its receivers counted them (of one-sided verbs: the completions of its senders),
-/// all on the same intervals.
+/// The rates of a trial as counted by its receivers (for one-sided verbs: the senders' completions), all on the same
+/// intervals.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct RateSeries {
     /// Each flow.
     pub flows: Vec<FlowSeries>,
-    /// All flows together.
+    /// The sum of all flows.
     pub total: Vec<RatePoint>,
 }
 
-/// The times at which intervals begin and end (the first is 0): those of the receiver that was read
-/// longest, up to the planned end of the trial. What trickles in after it (a tail while the queues
-/// drain) is no part of the rate.
+/// The interval boundaries (the first is 0): those of the receiver that was read longest, up to the planned end of
+/// the trial. Bytes that arrive later (while queues drain) do not count.
 fn boundaries(sample: &Sample) -> Vec<Nanoseconds> {
     let last = sample
         .spec
@@ -190,8 +188,8 @@ pub fn rate_of_way(sample: &Sample, way: &Way<'_>) -> Option<BitRate> {
     BitRate::of(Bytes::new(bytes), end)
 }
 
-/// The bytes of all receivers by `time`. Each end counts time from its own start, which differ by about
-/// a round trip.
+/// The bytes of all receivers by `time`. Each end measures time from its own start; the starts differ by about one
+/// RTT.
 fn received_by(sample: &Sample, time: Nanoseconds) -> u64 {
     ways(sample)
         .iter()
@@ -199,7 +197,7 @@ fn received_by(sample: &Sample, time: Nanoseconds) -> u64 {
         .fold(0, |sum: u64, flow| sum.saturating_add(flow.bytes_by(time)))
 }
 
-/// The rates of a trial over time, for each flow and for all together.
+/// The rates of a trial over time, per flow and in total.
 pub fn rate_series(sample: &Sample) -> RateSeries {
     let times = boundaries(sample);
     let mut flows = Vec::new();

@@ -1,4 +1,4 @@
-//! Bit error rates: how many of the bits that passed a link were wrong, with what the count leaves open.
+//! Bit error rate of a link, with its confidence interval.
 //!
 //! Errors are counted events, so the interval is that of a Poisson mean: Byar's approximation (Breslow
 //! and Day, Statistical Methods in Cancer Research II, 1987, section 2.3), within 1 % of the exact one
@@ -14,22 +14,22 @@ use crate::units::{BitRate, Nanoseconds};
 /// The normal quantile of a two-sided 95 % interval.
 const Z: f64 = 1.959_964;
 
-/// The bit error rate of one way of a link over a time.
+/// The bit error rate of one direction of a link over an interval.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct ErrorRate {
     /// Bits that were counted as wrong.
     pub errors: u64,
-    /// Bits that passed: the link's speed times the time. A link carries bits also when it is idle.
+    /// Bits transmitted: link speed times time. A link transmits bits also when it is idle.
     pub bits: f64,
-    /// Errors for each bit; none when no error was seen, which is not a rate of 0.
+    /// Errors per bit; none if no error was seen, which is not a rate of 0.
     pub rate: Option<f64>,
-    /// The lower end of the 95 % interval; 0 when no error was seen.
+    /// The lower end of the 95 % CI; 0 if no error was seen.
     pub lower: f64,
-    /// The upper end of the 95 % interval; 3/bits when no error was seen.
+    /// The upper end of the 95 % CI; 3/bits if no error was seen.
     pub upper: f64,
 }
 
-/// The rate of `errors` on a link of `speed` in `time`; `None` when no bit passed.
+/// The rate of `errors` on a link of `speed` in `time`; `None` if no bit was transmitted.
 pub fn error_rate(errors: u64, speed: BitRate, time: Nanoseconds) -> Option<ErrorRate> {
     let bits = speed.as_f64() * time.as_secs_f64();
     if bits < 1.0 {
@@ -71,36 +71,36 @@ impl fmt::Display for ErrorRate {
     }
 }
 
-/// From which rate before correction on a link is judged; proposals of ours, no standard's limits.
+/// Thresholds for the rate before correction; our proposals, not limits of a standard.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Limits {
     /// Worth knowing.
     pub note: f64,
-    /// Little is left of what the correction can mend.
+    /// Close to the limit of what FEC can correct.
     pub warn: f64,
 }
 
-/// Lanes of two levels (NRZ, up to 25 Gb/s each): a good one makes few errors.
+/// NRZ lanes (two levels, up to 25 Gb/s each): a healthy lane has few errors.
 pub const NRZ: Limits = Limits {
     note: 1e-6,
     warn: 1e-5,
 };
 
-/// Lanes of four levels (PAM4, from 50 Gb/s each): errors are part of their design, and RS(544,514)
-/// mends up to about 2.4e-4 (IEEE 802.3bs).
+/// PAM4 lanes (four levels, from 50 Gb/s each): errors are expected, and RS(544,514) corrects up to about 2.4e-4
+/// (IEEE 802.3bs).
 pub const PAM4: Limits = Limits {
     note: 1e-5,
     warn: 1e-4,
 };
 
-/// The limits of a link of `speed` over `lanes`. Where the lanes are not known, the wider limits hold
-/// from 50 Gb/s on.
+/// The thresholds for a link of `speed` over `lanes`. If the lane count is unknown, the PAM4 thresholds apply from 50
+/// Gb/s.
 pub fn limits(speed: BitRate, lanes: Option<u32>) -> Limits {
     let of_lane = speed.as_bit_per_s() / u64::from(lanes.unwrap_or(1).max(1));
     if of_lane >= 45_000_000_000 { PAM4 } else { NRZ }
 }
 
-/// One sentence on what to do, from the rates before and after FEC.
+/// One sentence of advice from the rates before and after FEC.
 pub fn advice(
     before: Option<&ErrorRate>,
     after: Option<&ErrorRate>,

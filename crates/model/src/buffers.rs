@@ -1,7 +1,7 @@
 //! The TCP buffers of a host: `net.ipv4.tcp_wmem` and `net.ipv4.tcp_rmem`, three numbers each.
 //!
-//! Facts from Documentation/networking/ip-sysctl.rst and `tcp_init` in net/ipv4/tcp.c. Ceilings, limits
-//! and the rule `tcp-buffer-below-bdp` all ask here, so that they cannot disagree.
+//! Sources: Documentation/networking/ip-sysctl.rst and `tcp_init` in net/ipv4/tcp.c. Used by ceilings, limits and the
+//! rule `tcp-buffer-below-bdp`, so that they agree.
 
 use std::fmt;
 
@@ -35,10 +35,9 @@ impl Buffer {
         }
     }
 
-    /// The maximum that the kernel ships with on `host`: 4 MiB to send, 6 MiB to receive (32 MiB since
-    /// 6.18, but nobody is told to raise a limit because of a newer default). The kernel takes less on
-    /// small machines, the 128th part of the memory that was free at boot; of the total memory the 256th
-    /// part is surely below that.
+    /// The kernel's default maximum on `host`: 4 MiB to send, 6 MiB to receive (32 MiB since 6.18, but a newer
+    /// default is no reason to advise raising a limit). On small machines the kernel uses 1/128 of the memory that
+    /// was free at boot; 1/256 of the total memory is a safe lower bound for that.
     pub fn shipped_max(self, host: &Host) -> Bytes {
         let usual = match self {
             Self::Send => Bytes::mib(4),
@@ -54,9 +53,9 @@ impl Buffer {
     }
 }
 
-/// A kernel without nodes does not say there how much memory it has; but the second number of `tcp_mem` is
-/// the 16th part of the pages that were free at boot (`tcp_init_mem`), and the shipped maximum their 128th.
-/// With pages larger than 4 KiB this is too little, and nobody is told to raise a limit because of it.
+/// Without NUMA nodes the total memory is not known from sysfs, but the second value of `tcp_mem` is 1/16 of the
+/// pages that were free at boot (`tcp_init_mem`), and the default maximum is 1/128 of them. With pages larger than 4
+/// KiB this is too low, which only means that no advice is given.
 fn by_tcp_mem(host: &Host) -> Option<Bytes> {
     let text = host.sysctl("net.ipv4.tcp_mem");
     let pressure: u64 = text.value()?.split_whitespace().nth(1)?.parse().ok()?;
@@ -72,19 +71,19 @@ impl fmt::Display for Buffer {
     }
 }
 
-/// The three numbers of `tcp_wmem` or `tcp_rmem`.
+/// The three values of `tcp_wmem` or `tcp_rmem`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Granted even when memory is short.
+    /// Granted even under memory pressure.
     pub min: Bytes,
-    /// What a connection starts with.
+    /// The initial size of a connection's buffer.
     pub start: Bytes,
-    /// How far autotuning may raise it.
+    /// The maximum for autotuning.
     pub max: Bytes,
 }
 
 impl Limits {
-    /// The largest buffer a connection can have: it starts at `start` even where that is above `max`.
+    /// The largest buffer a connection can have: it starts at `start` even if that is above `max`.
     pub fn largest(self) -> Bytes {
         self.max.max(self.start)
     }
@@ -116,8 +115,8 @@ pub fn limits(host: &Host, buffer: Buffer) -> Known<Limits> {
     })
 }
 
-/// The largest buffer that a connection of `host` can have. A program that asks for a size gets twice
-/// that, capped by `net.core.*mem_max` (socket(7)), and no autotuning.
+/// The largest buffer that a connection of `host` can have. A program that sets a size gets twice that, capped by
+/// `net.core.*mem_max` (socket(7)), and no autotuning.
 pub fn largest(host: &Host, buffer: Buffer, asked: Option<Bytes>) -> Known<Bytes> {
     let Some(asked) = asked else {
         return limits(host, buffer).map(Limits::largest);
@@ -130,7 +129,7 @@ pub fn largest(host: &Host, buffer: Buffer, asked: Option<Bytes>) -> Known<Bytes
     Known::Value(Bytes::new(asked.as_u64().min(cap).saturating_mul(2)))
 }
 
-/// Where a sysctl is read.
+/// The file that a sysctl is read from.
 pub fn path(sysctl: &str) -> String {
     format!("/proc/sys/{}", sysctl.replace('.', "/"))
 }

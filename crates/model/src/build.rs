@@ -1,5 +1,5 @@
-//! Hosts and samples in a few lines, for tests of every crate. Nothing here reads a machine: what is
-//! not said keeps a plain, healthy value, so that a test states only what it is about.
+//! Builders of hosts and samples for the tests of every crate. Nothing here reads a machine: what a test does not set
+//! has a plain, healthy default, so that a test states only what it is about.
 //!
 //! ```
 //! use linerate_model::build;
@@ -32,14 +32,14 @@ use crate::ids::{CpuId, CpuSet, NicName, NodeId};
 use crate::known::{Cause, Known};
 use crate::units::Bytes;
 
-/// A host in the making; see [`host`].
+/// A builder of a host; see [`host`].
 #[derive(Debug, Clone)]
 pub struct HostBuilder {
     host: Host,
 }
 
-/// A machine of one node and two CPUs, without interfaces, with the sysctls of Linux 6.18 (cubic, 4 MiB
-/// to send, 32 MiB to receive).
+/// A machine with one node and two CPUs, without interfaces, with the sysctls of Linux 6.18 (cubic, 4 MiB to send, 32
+/// MiB to receive).
 pub fn host() -> HostBuilder {
     let known = |text: &str| Known::Value(text.to_owned());
     let sysctls = [
@@ -159,7 +159,7 @@ impl HostBuilder {
         self
     }
 
-    /// Another machine: another boot id (hosts have the same one unless this is said).
+    /// Another machine: another boot ID (by default, all hosts have the same one).
     #[must_use]
     pub fn boot_id(mut self, id: &str) -> Self {
         self.host.identity.boot_id = Known::Value(id.to_owned());
@@ -174,7 +174,7 @@ impl HostBuilder {
         self
     }
 
-    /// A sysctl that is not there.
+    /// Removes a sysctl.
     #[must_use]
     pub fn without_sysctl(mut self, name: &str) -> Self {
         let gap = Known::unknown(
@@ -193,7 +193,7 @@ impl HostBuilder {
         self
     }
 
-    /// An interface: a PCI card of 10 Gb/s on node 0 with one queue pair, unless `change` says otherwise.
+    /// An interface: a PCI NIC of 10 Gb/s on node 0 with one queue pair, unless `change` sets something else.
     #[must_use]
     pub fn nic(mut self, name: &str, change: impl FnOnce(NicBuilder) -> NicBuilder) -> Self {
         let name: NicName = name.parse().expect("a test names its interfaces well");
@@ -203,14 +203,14 @@ impl HostBuilder {
         self
     }
 
-    /// Changes anything that has no word here.
+    /// Changes anything that has no method here.
     #[must_use]
     pub fn with(mut self, change: impl FnOnce(&mut Host)) -> Self {
         change(&mut self.host);
         self
     }
 
-    /// The host.
+    /// Builds the host.
     pub fn build(self) -> Host {
         self.host
     }

@@ -1,6 +1,5 @@
-//! The errors of a link before and after its forward error correction: which counters tell them, and
-//! what they count (Documentation/networking/ethtool-netlink.rst, FEC_GET; mlx5 counters.rst; IEEE
-//! 802.3 clause 30).
+//! The errors of a link before and after forward error correction (FEC): which counters report them, and what they
+//! count (Documentation/networking/ethtool-netlink.rst, FEC_GET; mlx5 counters.rst; IEEE 802.3 clause 30).
 
 use serde::{Deserialize, Serialize};
 
@@ -9,23 +8,22 @@ use crate::host::{Nic, Temperature};
 use crate::known::{Cause, Known};
 use crate::watch::Watch;
 
-/// What the errors of a rate are.
+/// The unit in which errors are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Counted {
-    /// Wrong bits.
+    /// Bit errors.
     Bits,
-    /// Blocks of the correction with at least one wrong bit each: the rate of wrong bits is at least
-    /// this.
+    /// FEC blocks with at least one bit error each: a lower bound for the bit error rate.
     Codewords,
-    /// Symbols, frames or blocks that arrived damaged, with at least one wrong bit each.
+    /// Symbols, frames or blocks received with at least one bit error each.
     Events,
 }
 
-/// A rate, and what stands behind it.
+/// An error rate and its sources.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CountedRate {
-    /// Errors for each bit that passed, with the 95 % interval.
+    /// Errors per bit, with the 95 % CI.
     #[serde(flatten)]
     pub rate: ErrorRate,
     /// What was counted as an error.
@@ -39,24 +37,24 @@ pub struct CountedRate {
 pub struct LinkErrors {
     /// Before correction.
     pub before: Known<CountedRate>,
-    /// After correction: what was lost.
+    /// After correction: data lost.
     pub after: Known<CountedRate>,
-    /// One sentence on what to do.
+    /// One sentence of advice.
     pub advice: String,
     /// Copper: attenuation in dB by frequency.
     pub attenuation_db: Known<Vec<(String, u32)>>,
     /// Temperature of the module in thousandths of a degree Celsius.
     pub module_temperature_mc: Known<i32>,
-    /// Temperatures of the card.
+    /// Temperatures of the NIC.
     pub card_temperatures: Known<Vec<Temperature>>,
-    /// The board's id.
+    /// The board ID.
     pub board: Known<String>,
 }
 
 const MENDED_BITS: [&str; 2] = ["fec/corrected-bits", "driver/rx_corrected_bits_phy"];
 const MENDED_BLOCKS: [&str; 1] = ["fec/corrected"];
 const LOST_BLOCKS: [&str; 1] = ["fec/uncorrectable"];
-/// Several of them often count the same events.
+/// Several of these counters often count the same events.
 const DAMAGED: [&str; 7] = [
     "driver/rx_pcs_symbol_err_phy",
     "driver/rx_symbol_err_phy",
@@ -72,7 +70,7 @@ pub(super) fn errors(nic: &Nic, watch: &Watch) -> LinkErrors {
     let damaged = Counts::of(nic, watch, &DAMAGED);
     let bits = Counts::of(nic, watch, &MENDED_BITS);
     let blocks = Counts::of(nic, watch, &MENDED_BLOCKS);
-    // An error that was not mended was one before the correction, too.
+    // An error that FEC did not correct was also an error before correction.
     let before = if bits.names.is_empty() {
         rate(nic, watch, Counted::Codewords, blocks, lost.most)
     } else {
@@ -104,13 +102,13 @@ pub(super) fn errors(nic: &Nic, watch: &Watch) -> LinkErrors {
     }
 }
 
-/// What counters of one kind say together.
+/// Counters of one kind, combined.
 struct Counts {
     /// Those that could be read.
     names: Vec<String>,
-    /// The most that any of them grew.
+    /// The largest increase of any of them.
     most: u64,
-    /// Why the first of the others could not, unless the driver has no such counter.
+    /// Why the first of the others could not be read, unless the driver has no such counter.
     gap: Option<crate::known::Gap>,
 }
 

@@ -1,4 +1,4 @@
-//! What made-up counters say happened.
+//! The activity computed from synthetic counters.
 
 use super::*;
 use crate::build;

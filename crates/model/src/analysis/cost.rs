@@ -1,4 +1,4 @@
-//! What the bytes cost: CPU time of one end by kind, and per gigabyte.
+//! CPU time of each end by kind, in total and per gigabyte.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,25 +14,25 @@ pub struct SideCost {
     pub user_s: f64,
     /// System seconds of linerate's data threads.
     pub system_s: f64,
-    /// Seconds in soft interrupts, machine-wide: of both ends where they share a kernel.
+    /// Seconds in softirqs, machine-wide: of both ends if they share a kernel.
     pub softirq_s: Known<f64>,
     /// Seconds in hard interrupts, machine-wide.
     pub irq_s: Known<f64>,
-    /// Seconds that the hypervisor gave to others, machine-wide.
+    /// Steal time in seconds, machine-wide.
     pub steal_s: Known<f64>,
     /// User and system seconds of the data threads per gigabyte (10^9 bytes) received in the trial.
     pub s_per_gb: Option<f64>,
-    /// All busy seconds of the machine's CPUs per gigabyte: what the kernel did for us on other CPUs is
-    /// in it, and so is what anybody else did.
+    /// All busy seconds of the machine's CPUs per gigabyte: includes the kernel's work on other CPUs and the work of
+    /// other processes.
     pub machine_s_per_gb: Known<Option<f64>>,
 }
 
-/// What the trial cost the host that linerate was started on.
+/// CPU time of the host that linerate was started on.
 pub fn cost_of_local(sample: &Sample) -> SideCost {
     cost(sample, &sample.local)
 }
 
-/// What the trial cost the peer.
+/// CPU time of the peer.
 pub fn cost_of_remote(sample: &Sample) -> SideCost {
     cost(sample, &sample.remote)
 }
@@ -42,8 +42,8 @@ pub fn s_per_gb(sample: &Sample) -> Option<f64> {
     Some(cost_of_local(sample).s_per_gb? + cost_of_remote(sample).s_per_gb?)
 }
 
-/// User and system seconds of the data threads that did `role`, whichever end they were at, per gigabyte
-/// received. Unknown where nothing arrived, or where an end told of no thread.
+/// User and system seconds of the data threads with `role`, at either end, per gigabyte received. Unknown if nothing
+/// arrived or an end reported no threads.
 pub fn s_per_gb_of_role(sample: &Sample, role: Role) -> Option<f64> {
     let gigabytes = gigabytes_received(sample);
     let mut threads = [&sample.local, &sample.remote]
@@ -92,7 +92,7 @@ pub(crate) fn gigabytes_received(sample: &Sample) -> f64 {
 }
 
 impl CpuTimes {
-    /// Time in which this CPU worked for this machine: user, system, hard and soft interrupts.
+    /// Busy time of this CPU: user, system, hard interrupts and softirqs.
     pub fn busy(&self) -> Nanoseconds {
         let all = [self.user_ns, self.system_ns, self.irq_ns, self.softirq_ns];
         Nanoseconds::new(
@@ -101,7 +101,7 @@ impl CpuTimes {
         )
     }
 
-    /// All of its time: busy, stolen and idle.
+    /// Total time: busy, steal and idle.
     pub fn total(&self) -> Nanoseconds {
         let all = [self.busy(), self.steal_ns, self.idle_ns];
         Nanoseconds::new(

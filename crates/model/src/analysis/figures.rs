@@ -1,4 +1,4 @@
-//! The figures by which a limit is named: shares of time and bytes of all flows of one direction.
+//! The metrics that identify a limit: shares of time and bytes over all flows of one direction.
 
 use super::Way;
 use crate::finding::Evidence;
@@ -8,34 +8,34 @@ use crate::threshold;
 use crate::units::{Bytes, Nanoseconds, Ratio};
 use crate::workload::{TrialSpec, Waiting};
 
-/// What the threads of one role did with the trial's time (mean of the threads).
+/// Shares of the trial's time for the threads of one role (mean over the threads).
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Turns {
-    /// The share in which a thread was on a CPU.
+    /// The share spent on a CPU.
     pub on_cpu: Option<Ratio>,
-    /// The share in which it could have run and had to wait for a CPU.
+    /// The share spent runnable, waiting for a CPU.
     pub waited: Option<Ratio>,
-    /// How long it slept each time that it did, on the average.
+    /// The mean length of a sleep.
     pub each_sleep: Option<Nanoseconds>,
-    /// Whether it never sleeps, so that being on a CPU says nothing.
+    /// Whether it busy-polls, so that time on a CPU shows nothing.
     pub spins: bool,
 }
 
 impl Turns {
-    /// The share in which it ran or wanted to; of threads that spin, nothing is known.
+    /// The share in which it was running or runnable; unknown for threads that busy-poll.
     pub fn wanted(&self) -> Option<Ratio> {
         let waited = self.waited.map_or(0.0, Ratio::as_f64);
         let on_cpu = self.on_cpu.filter(|_| !self.spins)?;
         Some(Ratio::new(on_cpu.as_f64() + waited))
     }
 
-    /// The share in which it waited for something that is no CPU.
+    /// The share in which it waited for something other than a CPU.
     pub fn slept(&self) -> Option<Ratio> {
         let wanted = self.wanted()?.as_f64();
         Some(Ratio::new((1.0 - wanted).max(0.0)))
     }
 
-    /// Whether a CPU is what it lacked.
+    /// Whether it was limited by CPU.
     pub fn used_up(&self) -> bool {
         let hindered = self
             .waited
@@ -48,33 +48,33 @@ impl Turns {
     }
 }
 
-/// Shares of one direction; each is `None` where a flow did not say, never 0.
+/// Shares of one direction; `None` if a flow did not report the value, never 0.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Figures {
-    /// Of the trial's time, that in which data was outstanding or unsent.
+    /// Share of the trial's time with data outstanding or unsent.
     pub busy: Option<Ratio>,
-    /// Of the busy time, that in which the receive window held the flows back.
+    /// Share of the busy time limited by the receive window.
     pub rwnd_limited: Option<Ratio>,
-    /// Of the busy time, that in which the send buffer did.
+    /// Share of the busy time limited by the send buffer.
     pub sndbuf_limited: Option<Ratio>,
-    /// Of the bytes sent, those sent again.
+    /// Share of the sent bytes that were retransmitted.
     pub retransmitted: Option<Ratio>,
-    /// Of the bytes sent, those sent again that the receiver did not report to have had already.
+    /// Share of the sent bytes that were retransmitted, without those that the receiver reported as duplicates.
     pub lost: Option<Ratio>,
     /// The sending threads.
     pub sender: Turns,
     /// The receiving threads.
     pub receiver: Turns,
-    /// The smallest round trip that any flow saw.
+    /// The smallest RTT of any flow.
     pub rtt_min: Option<Nanoseconds>,
-    /// The smoothed round trip at the end, mean of the flows.
+    /// The smoothed RTT at the end, mean over the flows.
     pub rtt: Option<Nanoseconds>,
-    /// What one flow had under way in a round trip while it was busy: its rate times `rtt`.
+    /// Bytes in flight per RTT of one flow while it was busy: its rate times `rtt`.
     pub per_round_trip: Option<Bytes>,
 }
 
 impl Figures {
-    /// The figures of one direction.
+    /// The metrics of one direction.
     pub fn of(way: &Way<'_>, spec: &TrialSpec) -> Self {
         let senders: Vec<&FlowRecord> = way.sender.senders().collect();
         let infos: Option<Vec<&TcpInfo>> = senders.iter().map(|flow| flow.tcp.value()).collect();
@@ -86,7 +86,7 @@ impl Figures {
         let flows = to_f64(infos.len() as u64);
         let time = to_f64(way.sender.elapsed_ns.as_u64()) * flows;
         let rtt = share(sum(|tcp| tcp.rtt_ns.as_u64()), flows).map(|mean| whole(mean.as_f64()));
-        // Of one flow: the sums of bytes and of busy times are both over all of them.
+        // Per flow: both sums, of bytes and of busy times, are over all flows.
         let per_round_trip = share(sum(moved), busy)
             .zip(rtt)
             .map(|(rate, rtt)| Bytes::new(whole(rate.as_f64() * to_f64(rtt))));
@@ -104,7 +104,7 @@ impl Figures {
         }
     }
 
-    /// Whether the round trip is the path's own: long, and with no queue standing in it.
+    /// Whether the RTT is that of the path: long, and without queueing delay.
     pub fn round_trip_is_the_paths(&self) -> bool {
         self.rtt_min.zip(self.rtt).is_some_and(|(least, mean)| {
             least >= threshold::PATH_RTT
@@ -112,28 +112,27 @@ impl Figures {
         })
     }
 
-    /// Whether `turns`' thread slept for much longer than what a connection needs to answer: it was not
-    /// the connection that it waited for.
+    /// Whether the thread of `turns` slept much longer than a connection needs to respond: it was not waiting for the
+    /// connection.
     pub fn sleeps_long(&self, turns: Turns) -> Option<bool> {
         let (each, rtt) = turns.each_sleep.zip(self.rtt)?;
         Some(each.as_secs_f64() >= threshold::LONG_SLEEP_FACTOR * rtt.as_secs_f64())
     }
 
-    /// Whether a flow's round trip moves so much that a buffer of `size` is full of it.
+    /// Whether one RTT of a flow's data fills a buffer of `size`.
     pub fn fills(&self, size: Bytes) -> bool {
         let least = threshold::FILLED_SHARE.as_f64() * to_f64(size.as_u64());
         self.per_round_trip
             .is_some_and(|moved| to_f64(moved.as_u64()) >= least)
     }
 
-    /// Whether a buffer of `size` holds so many round trips' worth that it cannot be what a flow waits
-    /// for.
+    /// Whether a buffer of `size` holds so many RTTs of data that it cannot be what a flow waits for.
     pub fn is_ample(&self, size: Bytes) -> Option<bool> {
         let needed = to_f64(self.per_round_trip?.as_u64());
         Some(to_f64(size.as_u64()) >= threshold::AMPLE_FACTOR * needed)
     }
 
-    /// Every figure that is known, with where it came from.
+    /// Every metric that is known, with its source.
     pub fn evidence(&self) -> Vec<Evidence> {
         const RUSAGE: &str = "getrusage(RUSAGE_THREAD)";
         const SCHEDSTAT: &str = "/proc/thread-self/schedstat";
@@ -182,7 +181,7 @@ impl Figures {
         shares.chain(self.times()).collect()
     }
 
-    /// Those of the figures that are no shares.
+    /// The metrics that are not shares.
     fn times(&self) -> Vec<Evidence> {
         const SLEEP: &str = "the threads' times over ru_nvcsw";
         let times = [
@@ -202,20 +201,20 @@ impl Figures {
     }
 }
 
-/// New bytes that a sender sent.
+/// New bytes sent, without retransmissions.
 fn moved(tcp: &TcpInfo) -> u64 {
     let again = tcp.bytes_retransmitted.as_u64();
     tcp.bytes_sent.as_u64().saturating_sub(again)
 }
 
-/// Bytes sent again and not in vain; where the peer's reports are not known, all of them.
+/// Retransmitted bytes that were needed; all of them if the peer's reports are not known.
 pub(crate) fn lost(tcp: &TcpInfo) -> u64 {
     let twice = tcp.duplicate_segments.unwrap_or(0);
     let in_vain = twice.saturating_mul(tcp.snd_mss_bytes.as_u64());
     tcp.bytes_retransmitted.as_u64().saturating_sub(in_vain)
 }
 
-/// The data threads of `role`; one of the kernel's that polls a ring is always busy, and says nothing.
+/// The data threads of `role`. A kernel thread that polls a ring is always busy, so it is left out.
 fn data_threads(side: &SideSample, role: Role) -> impl Iterator<Item = &ThreadRecord> {
     let ours = move |thread: &&ThreadRecord| thread.role == role && thread.polls_for.is_none();
     side.threads.iter().filter(ours)
@@ -248,7 +247,7 @@ fn turns(side: &SideSample, role: Role, spec: &TrialSpec) -> Turns {
     turns
 }
 
-/// The busy share of `cpu` during the trial; time stolen by the hypervisor was not to be had.
+/// The busy share of `cpu` during the trial; steal time counts as busy.
 pub(crate) fn cpu_busy(side: &SideSample, cpu: CpuId) -> Option<Ratio> {
     busy_of(
         side.cpu
@@ -264,8 +263,8 @@ pub(crate) fn machine_busy(side: &SideSample) -> Option<Ratio> {
     busy_of(side.cpu.machine.value()?.iter())
 }
 
-/// The busiest of the CPUs that threads of this end are pinned to. Where a thread could move, a busy CPU
-/// would not have held it.
+/// The busiest of the CPUs that this end's threads are pinned to. A thread that may migrate is not held up by one
+/// busy CPU.
 pub(crate) fn busiest_pinned_cpu(side: &SideSample) -> Option<(CpuId, Ratio)> {
     side.flows
         .iter()
@@ -285,7 +284,7 @@ fn busy_of<'a>(cpus: impl Iterator<Item = &'a CpuTimes>) -> Option<Ratio> {
     share(busy, all)
 }
 
-/// Of the threads where they were recorded; a thread of several flows is then counted whole.
+/// From the threads if they were recorded; a thread with several flows then counts once.
 fn mean_cpu(side: &SideSample, role: Role, flows: &[&FlowRecord]) -> Option<Ratio> {
     let elapsed = side.elapsed_ns.as_secs_f64();
     let threads: Vec<f64> = data_threads(side, role)
@@ -302,7 +301,7 @@ fn mean_cpu(side: &SideSample, role: Role, flows: &[&FlowRecord]) -> Option<Rati
     share(shares.iter().sum(), to_f64(shares.len() as u64))
 }
 
-/// The share of `cpu`'s time that went to hard and soft interrupts.
+/// The share of `cpu`'s time spent in hard interrupts and softirqs.
 pub(crate) fn interrupts_share(side: &SideSample, cpu: CpuId) -> Option<Ratio> {
     let times = side
         .cpu

@@ -1,4 +1,4 @@
-//! A machine's power management, isolation, kernel and software for tests: nothing wrong with them.
+//! Power management, isolation, kernel and software of a machine for tests, all healthy.
 
 use std::collections::BTreeMap;
 

@@ -12,7 +12,7 @@ use crate::ids::{CpuId, CpuSet, IrqNumber, NicName, NodeId, PciAddress};
 use crate::known::{Cause, Known};
 use crate::units::{BitRate, Bytes, TransferRate};
 
-/// An interface in the making.
+/// A builder of an interface.
 #[derive(Debug, Clone)]
 pub struct NicBuilder {
     nic: Nic,
@@ -110,7 +110,7 @@ impl NicBuilder {
         builder.qdisc(Qdisc::plain("fq_codel"))
     }
 
-    /// One end of a veth pair: no device, no interrupts, no wire.
+    /// One end of a veth pair: no device, no interrupts, no physical link.
     #[must_use]
     pub fn veth(mut self) -> Self {
         let nic = &mut self.nic;
@@ -143,7 +143,7 @@ impl NicBuilder {
         self
     }
 
-    /// The node its device sits on, with that node's CPUs as the close ones.
+    /// The NUMA node of its device, with that node's CPUs as the local ones.
     #[must_use]
     pub fn node(mut self, node: u32) -> Self {
         self.nic.numa_node = Known::Value(NodeId(node));
@@ -157,7 +157,7 @@ impl NicBuilder {
         self
     }
 
-    /// One queue pair for each of `cpus`, whose interrupt goes there.
+    /// One queue pair for each of `cpus`, with its interrupt on that CPU.
     #[must_use]
     pub fn queues(mut self, cpus: &[u32]) -> Self {
         self.nic.queues.clear();
@@ -204,7 +204,7 @@ impl NicBuilder {
         self
     }
 
-    /// Receive packet steering of all its queues, in list form.
+    /// The RPS CPUs of all its queues, as a list.
     #[must_use]
     pub fn rps(mut self, cpus: &str) -> Self {
         let cpus: CpuSet = cpus.parse().expect("a test writes a CPU list");
@@ -225,7 +225,7 @@ impl NicBuilder {
         self
     }
 
-    /// Its root queueing discipline.
+    /// Its root qdisc.
     #[must_use]
     pub fn qdisc(mut self, qdisc: Qdisc) -> Self {
         self.nic.shaping.tree = Known::Value(vec![node(&qdisc.kind, qdisc.rate_bit_per_s)]);
@@ -241,14 +241,14 @@ impl NicBuilder {
         self
     }
 
-    /// Changes anything that has no word here.
+    /// Changes anything that has no method here.
     #[must_use]
     pub fn with(mut self, change: impl FnOnce(&mut Nic)) -> Self {
         change(&mut self.nic);
         self
     }
 
-    /// Hands the interface over and enters its interrupts.
+    /// Returns the interface and adds its interrupts.
     pub(super) fn build(self, irqs: &mut Vec<Irq>) -> Nic {
         for queue in &self.nic.queues {
             if let Some(number) = queue.irq.get()
@@ -268,8 +268,8 @@ impl NicBuilder {
     }
 }
 
-/// A card at 0000:17:00.0 below the port 0000:16:00.0: the link (MT/s, lanes) as it is, and what the
-/// card could do; the port can do what the card can.
+/// A NIC at 0000:17:00.0 below the port 0000:16:00.0: the current link (MT/s, lanes), and the NIC's maximum; the
+/// port's maximum is that of the NIC.
 pub fn pcie_link(current: (u32, u32), card: (u32, u32)) -> PcieLink {
     let rate = |(mt, _): (u32, u32)| Known::Value(TransferRate::from_mt_per_s(mt));
     let passes = |(mt, width): (u32, u32)| {
@@ -454,7 +454,7 @@ fn dispatch() -> Dispatch {
     }
 }
 
-/// The root of a tree of queueing disciplines.
+/// The root of a qdisc hierarchy.
 fn node(kind: &str, rate_bit_per_s: Option<BitRate>) -> QdiscNode {
     QdiscNode {
         kind: kind.to_owned(),

@@ -1,4 +1,4 @@
-//! Samples for tests: a trial of two seconds that ran evenly.
+//! Samples for tests: a steady trial of two seconds.
 
 use crate::ids::{CpuId, CpuSet};
 use crate::known::Known;
@@ -11,7 +11,7 @@ use crate::workload::{Direction, Placement, TrialSpec};
 const DURATION: Nanoseconds = Nanoseconds::from_millis(2_000);
 const INTERVAL: Nanoseconds = Nanoseconds::from_millis(100);
 
-/// A sample in the making; see [`sample`].
+/// A builder of a sample; see [`sample`].
 #[derive(Debug, Clone)]
 pub struct SampleBuilder {
     sample: Sample,
@@ -22,7 +22,7 @@ pub struct SampleBuilder {
     threads: Option<[(f64, u64); 2]>,
 }
 
-/// What the builder knows of the threads of one role.
+/// The builder's settings for the threads of one role.
 #[derive(Debug, Clone, Copy)]
 struct Thread {
     cpu: CpuId,
@@ -30,7 +30,7 @@ struct Thread {
     share: f64,
 }
 
-/// What a CPU did, in milliseconds.
+/// A CPU's time by kind, in milliseconds.
 pub fn cpu_times(cpu: u32, user: u64, softirq: u64, idle: u64) -> CpuTimes {
     let none = Nanoseconds::new(0);
     CpuTimes {
@@ -44,8 +44,8 @@ pub fn cpu_times(cpu: u32, user: u64, softirq: u64, idle: u64) -> CpuTimes {
     }
 }
 
-/// A forward trial of one flow at 10 Gb/s, the sender on CPU 0 and the receiver on CPU 1, each busy half
-/// of the time, with nothing that limits it.
+/// A forward trial of one flow at 10 Gb/s, the sender on CPU 0 and the receiver on CPU 1, each busy half of the time,
+/// with no limit.
 pub fn sample() -> SampleBuilder {
     let empty = || SideSample {
         flows: Vec::new(),
@@ -114,7 +114,7 @@ impl SampleBuilder {
         self
     }
 
-    /// Which way the bytes go.
+    /// The direction of the data.
     #[must_use]
     pub fn direction(mut self, direction: Direction) -> Self {
         self.sample.spec.direction = direction;
@@ -142,15 +142,15 @@ impl SampleBuilder {
         self
     }
 
-    /// Gives each sending and each receiving thread a record of its own: the share of the time that it
-    /// waited for a CPU, and how often it slept.
+    /// Gives each sending and each receiving thread its own record: the share of time spent waiting for a CPU, and
+    /// the number of sleeps.
     #[must_use]
     pub fn threads(mut self, sender: (f64, u64), receiver: (f64, u64)) -> Self {
         self.threads = Some([sender, receiver]);
         self
     }
 
-    /// The CPUs that the threads were on when they ended.
+    /// The CPUs that the threads last ran on.
     #[must_use]
     pub fn cpus(mut self, sender: u32, receiver: u32) -> Self {
         self.sender.cpu = CpuId(sender);
@@ -158,7 +158,7 @@ impl SampleBuilder {
         self
     }
 
-    /// Says that the threads were pinned to their CPUs.
+    /// Marks the threads as pinned to their CPUs.
     #[must_use]
     pub fn pinned(mut self) -> Self {
         self.sender.pinned = true;
@@ -171,7 +171,7 @@ impl SampleBuilder {
         self
     }
 
-    /// Says that both ends ran on one kernel.
+    /// Both ends ran on one kernel.
     #[must_use]
     pub fn shared_kernel(mut self) -> Self {
         self.sample.shared_kernel = true;
@@ -186,14 +186,14 @@ impl SampleBuilder {
         self
     }
 
-    /// Changes what the kernel said of every sending connection.
+    /// Changes the kernel's report on every sending connection.
     #[must_use]
     pub fn tcp(mut self, change: impl FnOnce(&mut TcpInfo)) -> Self {
         change(&mut self.tcp);
         self
     }
 
-    /// The sample.
+    /// Builds the sample.
     pub fn build(mut self) -> Sample {
         let direction = self.sample.spec.direction;
         let mut local = Vec::new();
@@ -281,7 +281,7 @@ fn thread_record(flow: &FlowRecord, [sender, receiver]: [(f64, u64); 2]) -> Thre
     }
 }
 
-/// The threads' time, and a machine of two CPUs that did what `all` the threads on it did.
+/// The threads' time, and a machine with two CPUs whose time is the sum of `all` the threads on it.
 fn cpu_record(own: &[FlowRecord], all: &[FlowRecord]) -> CpuRecord {
     let system = |flows: &mut dyn Iterator<Item = &FlowRecord>| {
         Nanoseconds::new(flows.map(|flow| flow.system_ns.as_u64()).sum())

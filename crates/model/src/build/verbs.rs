@@ -6,7 +6,7 @@ use crate::sample::{FlowRecord, Operations, Role, Sample, SideSample, SizeRecord
 use crate::units::{Bytes, Nanoseconds};
 use crate::workload::{Rdma, Verb, Verbs, Waiting, Workload};
 
-/// A `verb` of messages of `bytes`, as many as the depth allows, for as long as the trial lasts.
+/// A `verb` with messages of `bytes`, as many in flight as the depth allows, for the whole trial.
 pub fn rdma(verb: Verb, bytes: u64) -> Rdma {
     Rdma {
         verb,
@@ -17,8 +17,8 @@ pub fn rdma(verb: Verb, bytes: u64) -> Rdma {
     }
 }
 
-/// What the trial of `sample` had recorded if it had been `rdma`, of one size, on port 1 of `mlx5_0` at both
-/// ends: at the same rate, its threads polling, its queue pairs always full.
+/// Turns the trial of `sample` into an `rdma` trial of one size on port 1 of `mlx5_0` at both ends: same rate,
+/// polling threads, queue pairs always full.
 pub fn over_verbs(mut sample: Sample, rdma: Rdma) -> Sample {
     let size = rdma.sizes.first().copied().unwrap_or_default();
     let one_sided = rdma.verb != Verb::Send;
@@ -79,7 +79,7 @@ fn record(messages: u64) -> VerbsRecord {
         moderation: 1,
         registered_bytes: Bytes::kib(128),
         completions: messages,
-        // Most of the time nothing has come yet.
+        // Most polls are empty.
         polls: messages * 20,
         polls_empty: messages * 19,
         sleeps: 0,

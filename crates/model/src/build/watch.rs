@@ -1,4 +1,4 @@
-//! Counters over a time, for tests.
+//! Counter readings for tests.
 
 use std::collections::BTreeMap;
 
@@ -7,13 +7,13 @@ use crate::known::{Cause, Gap};
 use crate::units::Nanoseconds;
 use crate::watch::{Counter, Watch};
 
-/// Two readings in the making; see [`watch`].
+/// A builder of two readings; see [`watch`].
 #[derive(Debug, Clone)]
 pub struct WatchBuilder {
     watch: Watch,
 }
 
-/// The counters of the kernel that stand on every host.
+/// The kernel counters that exist on every host.
 const OF_NIC: [&str; 24] = [
     "stat/rx_packets",
     "stat/tx_packets",
@@ -91,7 +91,7 @@ const OF_HOST: [&str; 28] = [
     "pressure/irq/total_us",
 ];
 
-/// The counters of `host`, watched for ten seconds in which none of them moved and every CPU was idle.
+/// The counters of `host` over ten seconds in which none of them increased and every CPU was idle.
 pub fn watch(host: &Host) -> WatchBuilder {
     let mut builder = WatchBuilder {
         watch: Watch {
@@ -130,7 +130,7 @@ pub fn watch(host: &Host) -> WatchBuilder {
 }
 
 impl WatchBuilder {
-    /// The counter `key` grew by `by`.
+    /// Increases the counter `key` by `by`.
     #[must_use]
     pub fn grew(mut self, key: &str, by: u64) -> Self {
         let counter = Counter {
@@ -142,7 +142,7 @@ impl WatchBuilder {
         self
     }
 
-    /// `cpu` spent `share` of the time in softirq, the rest idle.
+    /// `cpu` spent `share` of the time in softirqs, the rest idle.
     #[must_use]
     pub fn softirq(self, cpu: u32, share: f64) -> Self {
         let whole = self.watch.span_ns.as_secs_f64() * 1e9;
@@ -157,7 +157,7 @@ impl WatchBuilder {
             .grew(&format!("cpu/{cpu}/time/idle"), idle)
     }
 
-    /// No counter whose key begins with `prefix` could be read.
+    /// No counter with this prefix could be read.
     #[must_use]
     pub fn without(mut self, prefix: &str) -> Self {
         self.watch
@@ -168,7 +168,7 @@ impl WatchBuilder {
         self
     }
 
-    /// No counter whose key begins with `prefix` was allowed to be read.
+    /// Permission was denied for every counter with this prefix.
     #[must_use]
     pub fn denied(mut self, prefix: &str) -> Self {
         self = self.without(prefix);
@@ -177,14 +177,14 @@ impl WatchBuilder {
         self
     }
 
-    /// Changes anything that has no word here.
+    /// Changes anything that has no method here.
     #[must_use]
     pub fn with(mut self, change: impl FnOnce(&mut Watch)) -> Self {
         change(&mut self.watch);
         self
     }
 
-    /// The readings.
+    /// Builds the readings.
     pub fn build(self) -> Watch {
         self.watch
     }

@@ -1,9 +1,9 @@
 //! Ceilings: computed upper bounds of a path's TCP goodput, each with its arithmetic.
 //!
-//! A ceiling must never be below what is possible: where a fact is not known, the more generous
-//! assumption is taken and said. Facts from IEEE 802.3 (framing), RFC 9293 and RFC 7323 (headers),
-//! `PCIE_SPEED2MBS_ENC` and `pcie_bandwidth_available` in drivers/pci (PCIe), the InfiniBand
-//! Architecture Specification vol. 2 (encoding), and net/core/dev.c and net/sched (shapers).
+//! A ceiling must never be below what is possible: if a value is unknown, the more generous assumption is used and
+//! stated. Sources: IEEE 802.3 (framing), RFC 9293 and RFC 7323 (headers), `PCIE_SPEED2MBS_ENC` and
+//! `pcie_bandwidth_available` in drivers/pci (PCIe), the InfiniBand Architecture Specification vol. 2 (encoding), and
+//! net/core/dev.c and net/sched (shapers).
 
 mod infiniband;
 mod iwarp;
@@ -30,7 +30,7 @@ use crate::known::{Cause, Known};
 use crate::plan::End;
 use crate::units::{BitRate, Bytes, Nanoseconds, Ratio, TransferRate};
 
-/// What bounds.
+/// The kind of a bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Bound {
@@ -48,11 +48,11 @@ pub enum Bound {
     Infiniband,
     /// The narrowest PCIe link.
     Pcie,
-    /// The window that a round trip lets pass.
+    /// The window per RTT.
     WindowRtt,
-    /// The copies between program and kernel.
+    /// The copies between user space and kernel.
     Copy,
-    /// What the provider of a virtual machine lets pass.
+    /// The bandwidth limit of a virtual machine's provider.
     Allowance,
 }
 
@@ -76,15 +76,15 @@ impl fmt::Display for Bound {
 /// An upper bound of a path's rate.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ceiling {
-    /// What bounds.
+    /// The kind of the bound.
     pub bound: Bound,
     /// The bound.
     pub bit_per_s: BitRate,
     /// The arithmetic, in words and numbers.
     pub reason: String,
-    /// The end whose hardware or setting it is, when it is one end's.
+    /// The end whose hardware or setting it is, if it belongs to one end.
     pub end: Option<End>,
-    /// What of that end it is, `nic/eth2`.
+    /// The subject at that end, `nic/eth2`.
     pub subject: Option<String>,
     /// The values it was computed from.
     pub evidence: Vec<Evidence>,
@@ -102,19 +102,19 @@ impl Ceiling {
         }
     }
 
-    /// The share of this ceiling that `rate` reaches; `None` for a ceiling of nothing. Above 1 the
-    /// ceiling is wrong, and the caller flags the trial so.
+    /// The share of this ceiling that `rate` reaches; `None` for a ceiling of 0. Above 1 the ceiling is wrong, and
+    /// the caller flags the trial.
     pub fn share(&self, rate: BitRate) -> Option<Ratio> {
         share(rate, self.bit_per_s)
     }
 }
 
-/// What share of `whole` is `rate`.
+/// `rate` as a share of `whole`.
 pub fn share(rate: BitRate, whole: BitRate) -> Option<Ratio> {
     (whole.as_bit_per_s() > 0).then(|| Ratio::new(rate.as_f64() / whole.as_f64()))
 }
 
-/// A tunnel whose headers each packet carries outside its own.
+/// A tunnel that adds outer headers to each packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Tunnel {
@@ -129,7 +129,7 @@ pub enum Tunnel {
 }
 
 impl Tunnel {
-    /// What it adds to a packet, the outer IP header included.
+    /// The bytes it adds to a packet, including the outer IP header.
     fn bytes(self, outer_ipv6: bool) -> u32 {
         let outer = if outer_ipv6 { 40 } else { 20 };
         outer
@@ -150,7 +150,7 @@ impl Tunnel {
     }
 }
 
-/// The ways of an Ethernet link that decide how much TCP payload its frames carry.
+/// The properties of an Ethernet link that decide how much TCP payload its frames carry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EthernetPath {
     /// The speed of the link, one direction.
@@ -167,12 +167,12 @@ pub struct EthernetPath {
     pub tunnel: Option<Tunnel>,
     /// Whether the tunnel's outer packets are IPv6.
     pub outer_ipv6: bool,
-    /// UDP datagrams of so many bytes of payload instead of full TCP segments.
+    /// UDP datagrams with this payload size instead of full TCP segments.
     #[serde(default)]
     pub datagram_bytes: Option<u32>,
 }
 
-/// What TCP timestamps take of every segment: 10 bytes and 2 of padding (RFC 7323).
+/// The size of the TCP timestamps option in every segment: 10 bytes and 2 of padding (RFC 7323).
 pub const TIMESTAMPS_BYTES: u32 = 12;
 
 impl EthernetPath {
@@ -191,8 +191,8 @@ impl EthernetPath {
     }
 }
 
-/// Goodput of TCP over Ethernet: payload of a full frame over what the frame takes on the wire, header
-/// 14, FCS 4, preamble 8 and gap 12 bytes included.
+/// TCP goodput over Ethernet: the payload of a full frame divided by its size on the wire, including header 14, FCS
+/// 4, preamble 8 and inter-frame gap 12 bytes.
 pub fn ethernet(path: &EthernetPath) -> Known<Ceiling> {
     let headers = tcp_headers(path.ipv6);
     let tags = u64::from(path.vlan_tags);
@@ -234,9 +234,9 @@ pub fn ethernet(path: &EthernetPath) -> Known<Ceiling> {
     })
 }
 
-/// What `rate` carries of datagrams with `datagram` bytes of payload when every packet takes `each` bytes
-/// beside itself, and the arithmetic of it. What does not fit the MTU goes in fragments (RFC 791, RFC 8200
-/// section 4.5): all but the last carry a multiple of 8 bytes.
+/// Goodput of datagrams with `datagram` bytes of payload at `rate` if every packet has `each` bytes of overhead, and
+/// its arithmetic. A datagram above the MTU is fragmented (RFC 791, RFC 8200 section 4.5): all fragments but the last
+/// carry a multiple of 8 bytes.
 fn datagrams(
     rate: BitRate,
     mtu: u32,
@@ -278,9 +278,9 @@ fn tcp_headers(ipv6: bool) -> u32 {
     if ipv6 { 60 } else { 40 }
 }
 
-/// What the links of a bond let `flows` flows have: the hash puts each flow on one link, so a single flow
-/// has one link, and n flows have the n fastest at best (Documentation/networking/bonding.rst,
-/// "xmit_hash_policy"). `None` for a bond without links.
+/// The bandwidth of a bond for `flows` flows: the hash assigns each flow to one link, so one flow gets one link, and
+/// n flows get the n fastest links at best (Documentation/networking/bonding.rst, "xmit_hash_policy"). `None` for a
+/// bond without links.
 pub fn bond(links: &[Ceiling], flows: u32) -> Option<Ceiling> {
     let mut fastest: Vec<&Ceiling> = links.iter().collect();
     fastest.sort_by_key(|link| std::cmp::Reverse(link.bit_per_s));
@@ -316,7 +316,7 @@ pub fn bond(links: &[Ceiling], flows: u32) -> Option<Ceiling> {
     Some(ceiling)
 }
 
-/// What the provider of a virtual machine lets pass: of all flows together, and of each.
+/// The bandwidth limits of a virtual machine's provider: for all flows together, and per flow.
 pub fn allowance(of_all: BitRate, of_flow: Option<BitRate>, flows: u32) -> Ceiling {
     let by_flows = of_flow.map(|one| (one, scaled(one, u64::from(flows), 1)));
     match by_flows {
@@ -333,14 +333,14 @@ pub fn allowance(of_all: BitRate, of_flow: Option<BitRate>, flows: u32) -> Ceili
     }
 }
 
-/// Goodput of TCP through a shaper (TBF, HTB) of `rate`: it counts the frame with its Ethernet header,
+/// Goodput of TCP through a shaper (TBF, HTB) of `rate`: the shaper counts the frame with its Ethernet header,
 /// without preamble, gap and FCS.
 ///
-/// Segmentation offload does not change the ratio: for a GSO packet `qdisc_pkt_len_init`
-/// (net/core/dev.c) adds the headers of every segment but the first to the length that the shaper
-/// counts, as if it had been cut already; a packet longer than TBF's burst is really cut, by
-/// `tbf_segment`. The bucket may let one burst pass on top, which counts only in the first instants of a
-/// trial. `overhead` and `linklayer` options lower the goodput further and are not counted.
+/// Segmentation offload does not change the ratio: for a GSO packet `qdisc_pkt_len_init` (net/core/dev.c) adds the
+/// headers of every segment but the first to the length that the shaper counts, as if the packet had been segmented
+/// already; a packet longer than TBF's burst is segmented by `tbf_segment`. The bucket may pass one additional burst,
+/// which matters only at the start of a trial. The options `overhead` and `linklayer` lower the goodput further and
+/// are not counted.
 pub fn shaper(rate: BitRate, mtu: u32, options_bytes: u32, ipv6: bool) -> Known<Ceiling> {
     let frame = u64::from(mtu) + 14;
     payload(mtu, tcp_headers(ipv6), options_bytes).map(|payload| {
@@ -352,7 +352,7 @@ pub fn shaper(rate: BitRate, mtu: u32, options_bytes: u32, ipv6: bool) -> Known<
     })
 }
 
-/// The same for UDP datagrams of so many bytes of payload.
+/// The same for UDP datagrams with this payload size.
 pub fn shaper_of_datagrams(rate: BitRate, mtu: u32, datagram: u32, ipv6: bool) -> Known<Ceiling> {
     datagrams(rate, mtu, datagram, ipv6, 14).map(|(bound, sum)| {
         let reason = format!("{sum}: a shaper counts the frame without preamble and FCS");
@@ -360,8 +360,8 @@ pub fn shaper_of_datagrams(rate: BitRate, mtu: u32, datagram: u32, ipv6: bool) -
     })
 }
 
-/// What the kernel reckons for one PCIe lane, encoding taken off (`PCIE_SPEED2MBS_ENC`); `None` for a
-/// transfer rate it does not know.
+/// The kernel's bandwidth for one PCIe lane without encoding overhead (`PCIE_SPEED2MBS_ENC`); `None` for an unknown
+/// transfer rate.
 pub fn pcie_lane(rate: TransferRate) -> Option<BitRate> {
     let mbit = match rate.as_mt_per_s() {
         2_500 => 2_000,
@@ -375,12 +375,12 @@ pub fn pcie_lane(rate: TransferRate) -> Option<BitRate> {
     Some(BitRate::from_mbit_per_s(mbit))
 }
 
-/// Header with 64-bit addresses (16), sequence and framing (4) and LCRC (4) of a PCIe packet; flow
-/// control and descriptors take more, so this is the least.
+/// TLP overhead: header with 64-bit addresses (16), sequence and framing (4) and LCRC (4). Flow control and
+/// descriptors add to it, so this is a lower bound.
 const TLP_OVERHEAD_BYTES: u64 = 24;
 
-/// What the narrowest PCIe link between a device and its root lets pass. With `max_payload` (MaxPayload,
-/// bytes) the headers of PCIe packets are taken off too.
+/// The bandwidth of the narrowest PCIe link between a device and its root port. With `max_payload` (MaxPayload,
+/// bytes), TLP headers are subtracted too.
 pub fn pcie(link: &PcieLink, max_payload: Option<u32>) -> Known<Ceiling> {
     let narrowest = match link.limited_by.get() {
         Some(address) => format!(", limited by the link at {address}"),
@@ -425,8 +425,7 @@ pub fn pcie_generation(generation: u32) -> Option<TransferRate> {
     Some(TransferRate::from_mt_per_s(rate))
 }
 
-/// What a PCIe link of `width` lanes at `rate` lets pass; with `max_payload` the headers of its packets
-/// are taken off.
+/// The bandwidth of a PCIe link with `width` lanes at `rate`; with `max_payload`, TLP headers are subtracted.
 pub fn pcie_of(rate: TransferRate, width: u32, max_payload: Option<u32>) -> Known<Ceiling> {
     let Some(lane) = pcie_lane(rate) else {
         let reason = format!("unknown lane rate {rate}");
@@ -442,7 +441,7 @@ pub fn pcie_of(rate: TransferRate, width: u32, max_payload: Option<u32>) -> Know
     Known::Value(Ceiling::new(Bound::Pcie, bound, reason))
 }
 
-/// The share of payload in a PCIe link's packets, and its arithmetic.
+/// The payload share of a PCIe link's TLPs, and its arithmetic.
 fn pcie_payload(available: BitRate, max_payload: Option<u32>) -> (BitRate, String) {
     match max_payload {
         Some(size) if size > 0 => {
@@ -456,18 +455,18 @@ fn pcie_payload(available: BitRate, max_payload: Option<u32>) -> (BitRate, Strin
     }
 }
 
-/// A PCIe link in the kernel's words, `8.0 GT/s x8`.
+/// A PCIe link as the kernel prints it, `8.0 GT/s x8`.
 pub(crate) fn link_words(rate: Option<TransferRate>, width: Option<u32>) -> String {
     let rate = rate.map_or_else(|| "? GT/s".to_owned(), |rate| rate.to_string());
     let width = width.map_or_else(|| "?".to_owned(), |width| width.to_string());
     format!("{rate} x{width}")
 }
 
-/// `flows` connections cannot send more than one window each in a round trip.
+/// `flows` connections cannot send more than one window each per RTT.
 ///
-/// As `window` the caller gives the whole buffer: the kernel uses about half of it for payload at first
-/// (`tcp_adv_win_scale` 1, fixed before Linux 6.6) and since 6.6 measures the share (`scaling_ratio`),
-/// which comes close to all of it with large receive offload. Only the whole is an upper bound.
+/// The caller passes the whole buffer as `window`: the kernel uses about half of it for payload at first
+/// (`tcp_adv_win_scale` 1, fixed before Linux 6.6) and since 6.6 measures the share (`scaling_ratio`), which comes
+/// close to 1 with large receive offload. Only the whole buffer is an upper bound.
 pub fn window_rtt(window: Bytes, rtt: Nanoseconds, flows: u32) -> Known<Ceiling> {
     let Some(one) = BitRate::of(window, rtt) else {
         return Known::unknown(
@@ -481,10 +480,9 @@ pub fn window_rtt(window: Bytes, rtt: Nanoseconds, flows: u32) -> Known<Ceiling>
     Known::Value(Ceiling::new(Bound::WindowRtt, bound, reason))
 }
 
-/// Every byte is copied once into the sender's kernel and once out of the receiver's, each by the
-/// flow's own thread; `bandwidth` is what one thread copied when it was measured with buffers of the
-/// size the workload uses. With `shared_cpus` both ends share that many CPUs, which bounds both copies
-/// together.
+/// Every byte is copied once into the sender's kernel and once out of the receiver's, each by the flow's own thread;
+/// `bandwidth` is the measured copy rate of one thread with buffers of the workload's size. With `shared_cpus` both
+/// ends share that many CPUs, which bounds both copies together.
 pub fn copy(bandwidth: BitRate, flows: u32, shared_cpus: Option<u32>) -> Ceiling {
     let by_flows = scaled(bandwidth, u64::from(flows), 1);
     let by_cpus = shared_cpus
@@ -520,8 +518,7 @@ fn payload(mtu: u32, headers: u32, options: u32) -> Known<u64> {
     }
 }
 
-/// `rate` x `part` / `whole`, exact and saturating; `whole` is never 0 here, and if it were, nothing
-/// would be bounded.
+/// `rate` x `part` / `whole`, exact and saturating. `whole` is never 0 here; if it were, there would be no bound.
 fn scaled(rate: BitRate, part: u64, whole: u64) -> BitRate {
     let exact = u128::from(rate.as_bit_per_s()) * u128::from(part);
     let exact = exact.checked_div(u128::from(whole)).unwrap_or(u128::MAX);

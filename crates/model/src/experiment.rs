@@ -1,17 +1,17 @@
-//! The design of an experiment: which trial is run when.
+//! The design of an experiment: the order of its trials.
 //!
-//! A remedy is judged by pairs of trials, one without and one with it, close together in time, so that
-//! slow drift of the machine (heat, other guests) falls on both alike; which of the two comes first is
-//! drawn for each pair, so that an effect of the order itself cannot pass for one of the remedy. The
-//! method is the randomised paired design (Box, Hunter & Hunter, Statistics for Experimenters, ch. 3).
+//! A remedy is tested with pairs of trials, one without and one with it, close together in time, so that slow drift
+//! of the machine (heat, other guests) affects both alike. The order within each pair is random, so that an order
+//! effect cannot be mistaken for an effect of the remedy. This is the randomized paired design (Box, Hunter & Hunter,
+//! Statistics for Experimenters, ch. 3).
 
 use serde::{Deserialize, Serialize};
 
-/// What a trial of a pair is run with.
+/// The configuration of a trial of a pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Arm {
-    /// As the host is.
+    /// Baseline.
     Without,
     /// With the remedy.
     With,
@@ -20,25 +20,25 @@ pub enum Arm {
 /// Why a design was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DesignError {
-    /// Too few pairs for any interval that means something.
+    /// Too few pairs for a meaningful interval.
     #[error("{pairs} pairs are too few to test a remedy: use at least {least}")]
     TooFew {
-        /// The pairs asked for.
+        /// The requested pairs.
         pairs: u32,
-        /// The least that are accepted.
+        /// The minimum.
         least: u32,
     },
-    /// More pairs than anyone can wait for.
+    /// Too many pairs.
     #[error("cannot run {pairs} pairs: the maximum is {most}")]
     TooMany {
-        /// The pairs asked for.
+        /// The requested pairs.
         pairs: u32,
-        /// The most that are accepted.
+        /// The maximum.
         most: u32,
     },
 }
 
-/// Interleaved pairs of trials, in an order that a seed decides.
+/// Interleaved pairs of trials, in an order given by a seed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Asked")]
 pub struct PairedDesign {
@@ -46,7 +46,7 @@ pub struct PairedDesign {
     seed: u64,
 }
 
-/// A design as it is written down, before it is checked.
+/// A design in serialized form, before it is checked.
 #[derive(Deserialize)]
 struct Asked {
     pairs: u32,
@@ -61,12 +61,12 @@ impl TryFrom<Asked> for PairedDesign {
 }
 
 impl PairedDesign {
-    /// The fewest pairs: with two, a remedy that does nothing wins both one time in four.
+    /// The minimum number of pairs: with two, a remedy without effect wins both one time in four.
     pub const PAIRS_MIN: u32 = 3;
-    /// The most pairs.
+    /// The maximum number of pairs.
     pub const PAIRS_MAX: u32 = 10_000;
 
-    /// A design of `pairs` pairs; `seed` is printed and stored, so that the order can be had again.
+    /// A design of `pairs` pairs; `seed` is printed and stored, so that the order can be reproduced.
     pub fn new(pairs: u32, seed: u64) -> Result<Self, DesignError> {
         match pairs {
             0..Self::PAIRS_MIN => Err(DesignError::TooFew {
@@ -81,7 +81,7 @@ impl PairedDesign {
         }
     }
 
-    /// How many pairs.
+    /// The number of pairs.
     pub fn pairs(self) -> u32 {
         self.pairs
     }
@@ -91,8 +91,8 @@ impl PairedDesign {
         self.seed
     }
 
-    /// The trials in the order they are run, two for each pair. `draw(n)` gives a number below `n`,
-    /// from a generator started with [`PairedDesign::seed`].
+    /// The trials in the order they are run, two for each pair. `draw(n)` returns a number below `n` from a generator
+    /// started with [`PairedDesign::seed`].
     pub fn order(self, draw: &mut dyn FnMut(u64) -> u64) -> Vec<Arm> {
         (0..self.pairs)
             .flat_map(|_| match draw(2) {

@@ -1,8 +1,8 @@
-//! What a search of settings may vary: each setting of a path, with the values that are worth a trial.
+//! The factors of a search: each setting of a path, with the values that are worth a trial.
 //!
-//! The values are those that documents and field reports name (Documentation/networking/scaling.rst,
-//! ip-sysctl.rst, napi.rst; the rules cite the rest), not every one that could be written: a search has
-//! some minutes, not a year. The rules are not asked: what they do not know of is what a search is for.
+//! The values are those recommended in documents and field reports (Documentation/networking/scaling.rst,
+//! ip-sysctl.rst, napi.rst; the rules cite the rest), not every possible one: a search takes minutes. It does not
+//! depend on the rules: its purpose is to find what they do not cover.
 
 use serde::{Deserialize, Serialize};
 
@@ -18,16 +18,16 @@ use crate::setting::{MachineKnob, NicKnob, PolicyKnob, Scope, SettingKey, Value,
 pub struct Factor {
     /// Its name: the end and its settings.
     pub name: String,
-    /// The levels; the first is as it was found, and changes nothing.
+    /// The levels; the first is the baseline and changes nothing.
     pub levels: Vec<Level>,
 }
 
 /// One level of a factor.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Level {
-    /// Its values, for a person.
+    /// Its values, as displayed.
     pub words: String,
-    /// What must be changed for it.
+    /// The changes it needs.
     pub changes: Vec<EndChange>,
 }
 
@@ -36,14 +36,14 @@ pub struct Level {
 pub struct Site<'a> {
     /// Which end.
     pub end: End,
-    /// The host there, as it was found.
+    /// The host at that end, baseline.
     pub host: &'a Host,
-    /// The interface that the path goes by.
+    /// The interface of the path.
     pub nic: &'a NicName,
 }
 
-/// Sysctls of a namespace and the values worth a trial. Buffers: a small one, the kernel's own, one for a long fat
-/// path (Documentation/networking/ip-sysctl.rst).
+/// Sysctls of a network namespace and the values worth a trial. Buffers: a small one, the kernel's default, one for a
+/// path with a large BDP (Documentation/networking/ip-sysctl.rst).
 const SYSCTLS: &[(&str, &[&str])] = &[
     (
         "net.ipv4.tcp_rmem",
@@ -66,12 +66,12 @@ const SYSCTLS: &[(&str, &[&str])] = &[
     ("net.ipv4.tcp_moderate_rcvbuf", &["1"]),
     ("net.ipv4.tcp_limit_output_bytes", &["1048576", "4194304"]),
     ("net.ipv4.tcp_slow_start_after_idle", &["0", "1"]),
-    // Of the machine.
+    // Machine-wide.
     ("net.core.netdev_max_backlog", &["1000", "10000"]),
     ("net.core.netdev_budget", &["300", "1200"]),
     ("kernel.numa_balancing", &["0"]),
 ];
-/// Features that a search may switch. Others (checksums, scatter-gather) take these away with them.
+/// Features that a search may toggle. Turning off others (checksums, scatter-gather) turns these off too.
 const FEATURES: [&str; 5] = [
     "tx-tcp-segmentation",
     "tx-generic-segmentation",
@@ -79,10 +79,10 @@ const FEATURES: [&str; 5] = [
     "rx-gro-hw",
     "rx-lro",
 ];
-/// Disciplines without a rate.
+/// Qdiscs without a rate.
 const QDISCS: [&str; 4] = ["fq", "fq_codel", "mq", "noqueue"];
 
-/// What can be varied of a path, the ends in their order. `owns_shapers`: a shaper on the path may be replaced.
+/// The factors of a path, in the order of its ends. `owns_shapers`: a shaper on the path may be replaced.
 pub fn factors(sites: &[Site<'_>], permit: Permit, owns_shapers: bool) -> Vec<Factor> {
     let mut factors = Vec::new();
     for (place, site) in sites.iter().enumerate() {
@@ -109,7 +109,7 @@ pub fn factors(sites: &[Site<'_>], permit: Permit, owns_shapers: bool) -> Vec<Fa
 struct Wanted<'a> {
     site: Site<'a>,
     permit: Permit,
-    /// Whether settings of the whole machine are this end's to vary.
+    /// Whether machine-wide settings may be varied at this end.
     of_machine: bool,
 }
 
@@ -197,7 +197,7 @@ impl Wanted<'_> {
             _ => true,
         };
         let kinds = QDISCS.into_iter().filter(fits);
-        // With parameters of somebody's own, another of the same kind is another.
+        // With user-set parameters, the same kind is not the same qdisc.
         let kinds = kinds.filter(|kind| *kind != now.kind);
         let kinds = kinds.map(|kind| Value::Qdisc(Qdisc::plain(kind)));
         self.one(
@@ -206,7 +206,7 @@ impl Wanted<'_> {
         )
     }
 
-    /// Who takes the packets of the receive queues: the interrupt's CPU, any, or those of the card's node.
+    /// The CPUs for RPS: the interrupt's CPU (off), any CPU, or those of the NIC's node.
     fn steering(&self, nic: &Nic) -> Option<Factor> {
         let host = self.site.host;
         let all: CpuSet = host.cpus.iter().map(|cpu| cpu.id).collect();
@@ -247,7 +247,7 @@ impl Wanted<'_> {
         self.together(&name, levels.collect())
     }
 
-    /// Several settings that change together. A level that nothing needs to be changed for is how it was found.
+    /// Several settings that change together. A level without changes is the baseline.
     fn together(&self, name: &str, levels: Vec<Vec<(SettingKey, Value)>>) -> Option<Factor> {
         let end = self.site.end;
         let mut found: Vec<String> = Vec::new();

@@ -16,7 +16,7 @@ use crate::watch::Watch;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// Worth knowing; may be right as it is.
+    /// Informational; may be intended.
     Note,
     /// Costs performance in the host's role.
     Warn,
@@ -34,13 +34,13 @@ impl fmt::Display for Severity {
     }
 }
 
-/// The role of a host (`--profile`), which decides the rules that are checked.
+/// The role of a host (`--profile`); it selects the rules that are checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Profile {
     /// Bulk transfer.
     Throughput,
-    /// Small messages, fast.
+    /// Low latency for small messages.
     Latency,
     /// Routing and switching.
     Forwarding,
@@ -48,16 +48,16 @@ pub enum Profile {
     Rdma,
     /// Block and file traffic.
     Storage,
-    /// Everything a little.
+    /// A mix of everything.
     Mixed,
-    /// A host whose job is to measure.
+    /// A host for measurements.
     Measurement,
 }
 
-/// One value that a rule read.
+/// One value that a rule used.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Evidence {
-    /// What it is, in words.
+    /// A description of the value.
     pub what: String,
     /// Its value with its unit.
     pub value: String,
@@ -76,7 +76,7 @@ impl Evidence {
     }
 }
 
-/// A change that may help, on one end.
+/// A possible remedy on one end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Remedy {
     /// Which end it is for.
@@ -93,7 +93,7 @@ pub struct Remedy {
 pub struct Finding {
     /// The rule's id.
     pub rule: String,
-    /// How much it matters.
+    /// The severity.
     pub severity: Severity,
     /// The end it was found on.
     pub end: End,
@@ -101,11 +101,11 @@ pub struct Finding {
     pub subject: String,
     /// One line: what is wrong and what to do.
     pub summary: String,
-    /// The values that show it.
+    /// The evidence.
     pub evidence: Vec<Evidence>,
     /// The threshold they were compared with.
     pub threshold: String,
-    /// Changes that may help; all of one finding are tried together.
+    /// Possible remedies; all of one finding are tried together.
     pub remedies: Vec<Remedy>,
 }
 
@@ -114,24 +114,24 @@ pub struct Finding {
 pub struct Undetermined {
     /// The rule's id.
     pub rule: String,
-    /// The end it was asked about.
+    /// The end that was checked.
     pub end: End,
-    /// What it was asked about.
+    /// The subject that was checked.
     pub subject: String,
-    /// The facts that are missing.
+    /// The missing values.
     pub missing: Vec<Gap>,
 }
 
-/// The result of a rule for one subject. A rule that finds no fault has none.
+/// The result of a rule for one subject. A rule that finds no fault has no outcome.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// Something is wrong.
     Finding(Finding),
-    /// A fact is missing.
+    /// A value is missing.
     Undetermined(Undetermined),
 }
 
-/// What a rule may read: one end of a path, its other end, and a trial over it.
+/// The input of a rule: one end of a path, its other end, and a trial over it.
 #[derive(Debug, Clone, Copy)]
 pub struct Scene<'a> {
     /// Which end is checked.
@@ -140,11 +140,11 @@ pub struct Scene<'a> {
     pub host: &'a Host,
     /// The interface to check; `None` for all of them.
     pub nic: Option<&'a NicName>,
-    /// The host at the other end, when there is one.
+    /// The host at the other end, if there is one.
     pub other: Option<&'a Host>,
-    /// A trial over the path, when there was one.
+    /// A trial over the path, if there was one.
     pub sample: Option<&'a Sample>,
-    /// What the host's counters did while they were watched, when they were.
+    /// The host's counters over an interval, if they were read twice.
     pub watch: Option<&'a Watch>,
     /// The role of the host.
     pub profile: Profile,
@@ -162,22 +162,22 @@ pub enum Stage {
     Errors,
     /// A CPU or a queue is saturated.
     Saturation,
-    /// Work is done on the wrong CPU or node.
+    /// Work on the wrong CPU or node.
     Locality,
     /// Offloads and buffers.
     Offloads,
-    /// Fine tuning, often contested: measure it on the host.
+    /// Fine tuning, often disputed: measure it on the host.
     Tuning,
 }
 
-/// How much of its question a rule answers.
+/// How complete a rule is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Status {
-    /// All of it.
+    /// Complete.
     Implemented,
-    /// All of it, and only people can fix what it finds: hardware, firmware, a provider, a fabric.
+    /// Complete, but the fix is not a setting: hardware, firmware, a provider, a fabric.
     AdviceOnly,
-    /// All but one part: which, and why.
+    /// Incomplete: the missing part, and why.
     InPart(&'static str),
 }
 
@@ -191,14 +191,14 @@ impl fmt::Display for Status {
     }
 }
 
-/// What a rule reads.
+/// The data that a rule reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Basis {
     /// Facts and settings: one reading of the host.
     Facts,
     /// The growth of counters between two readings.
     Counters,
-    /// A trial of linerate.
+    /// A linerate trial.
     Trial,
 }
 
@@ -212,14 +212,14 @@ impl fmt::Display for Basis {
     }
 }
 
-/// Who makes the change that fixes a finding, and the classes of that change.
+/// Whether the finding proposes the change, and the classes of that change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fix {
     /// The finding proposes it.
     Proposed(&'static [Class]),
     /// The finding only describes it.
     Advised(&'static [Class]),
-    /// It belongs to another rule, or not to this host.
+    /// It belongs to another rule, or does not apply to this host.
     Elsewhere,
 }
 
@@ -237,20 +237,20 @@ impl fmt::Display for Fix {
     }
 }
 
-/// A rule: one question about a host, with everything that `explain` and the table of rules show of it.
+/// A rule: one check of a host, with everything that `explain` and the table of rules show about it.
 #[derive(Debug, Clone, Copy)]
 pub struct Rule {
     /// Its kebab-case id. It is never renamed and never reused.
     pub id: &'static str,
-    /// Its place in the list: 1 to 80 for the rules that linerate began with, from 101 for later ones.
+    /// Its number: 1 to 80 for the rules of the original catalogue, from 101 for later ones.
     pub number: u8,
-    /// How much of its question it answers.
+    /// How complete it is.
     pub status: Status,
     /// What is wrong when it fires, in one line.
     pub title: &'static str,
-    /// The worst severity it gives.
+    /// The highest severity it reports.
     pub severity: Severity,
-    /// When it is checked, and its remedies are tried, among all rules.
+    /// Its position in the order of checks and remedies.
     pub stage: Stage,
     /// The roles in which it is checked.
     pub profiles: &'static [Profile],
@@ -258,19 +258,19 @@ pub struct Rule {
     pub judges_by: &'static [Basis],
     /// The threshold, in words.
     pub threshold: &'static str,
-    /// What fixing it gains, with the source of that figure.
+    /// The gain of fixing it, with the source of that number.
     pub effect: &'static str,
-    /// The kernel document, manual, standard or issue that the rule rests on.
+    /// The kernel document, manual, standard or issue that the rule is based on.
     pub source: &'static str,
-    /// Who makes the change that fixes it.
+    /// Whether it proposes the change.
     pub fix: Fix,
     /// How that change is made persistent across reboots.
     pub persist: &'static str,
-    /// What each side says where sources disagree. The remedy then has to be measured.
+    /// The arguments of each side if sources disagree. The remedy then has to be measured.
     pub contested: Option<&'static str>,
     /// The explanation page, Markdown.
     pub page: &'static str,
-    /// The judgement.
+    /// The check.
     pub check: fn(&Rule, &Scene<'_>) -> Vec<Outcome>,
 }
 

@@ -1,4 +1,4 @@
-//! What must not get worse while a rate gets better: each guard as one figure of a trial, more being worse.
+//! Guards: metrics that must not get worse while the rate improves. For each, more is worse.
 
 use crate::analysis::{gigabytes_received, s_per_gb};
 use crate::latency::Histogram;
@@ -8,10 +8,10 @@ use crate::sample::Sample;
 use crate::threshold;
 use crate::units::{Ratio, real};
 
-/// What a packet of Ethernet carries: drops are counted in packets, what was received in bytes.
+/// The payload of an Ethernet packet: drops are counted in packets, received data in bytes.
 const PACKET_BYTES: f64 = 1_448.0;
 
-/// The figure of a trial that is compared for a guard; `None` where the trial does not tell it.
+/// The value of a trial for a guard; `None` if the trial does not have it.
 pub fn figure(guard: Guard, sample: &Sample) -> Option<f64> {
     let figure = match guard {
         Guard::P99 => p99_ns(sample)?,
@@ -21,11 +21,11 @@ pub fn figure(guard: Guard, sample: &Sample) -> Option<f64> {
     (figure.is_finite() && figure > 0.0).then_some(figure)
 }
 
-/// So small a difference, however sure, is not worth a faster path: clocks and ticks make larger ones.
+/// Differences below this are ignored even if significant: clock resolution and ticks cause larger ones.
 const FLOOR: f64 = 0.01;
 
-/// Whether a guard is worse by more than its noise, `low` being the lower end of the interval of its relative change
-/// and `figure` what it came to. So few drops are not loss, however many times more than before.
+/// Whether a guard is worse by more than its noise; `low` is the lower end of the CI of its relative change, and
+/// `figure` its value with the remedy. A few drops are not loss, however large the ratio.
 pub fn is_worse(guard: Guard, low: f64, figure: f64) -> bool {
     match guard {
         Guard::P99 | Guard::Cpu => low > FLOOR,
@@ -33,7 +33,7 @@ pub fn is_worse(guard: Guard, low: f64, figure: f64) -> bool {
     }
 }
 
-/// The 99th percentile of all that was asked and answered.
+/// The 99th percentile over all operations.
 fn p99_ns(sample: &Sample) -> Option<f64> {
     let mut whole = Histogram::default();
     for side in [&sample.local, &sample.remote] {
@@ -44,7 +44,7 @@ fn p99_ns(sample: &Sample) -> Option<f64> {
     Some(real(whole.quantile(0.99)?.as_u64()))
 }
 
-/// The share of the packets that both hosts dropped; half a packet is added, so that none can be compared with none.
+/// The share of packets that both hosts dropped; half a packet is added, so that 0 can be used in a ratio.
 fn drop_share(sample: &Sample) -> Option<f64> {
     let packets = gigabytes_received(sample) * 1e9 / PACKET_BYTES;
     Some((real(dropped(sample)?) + 0.5) / packets)

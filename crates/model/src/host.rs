@@ -1,5 +1,5 @@
-//! The host: what the kernel says about one machine's way from memory to wire, read once, as plain
-//! data. Only types and small pure questions live here; reading is `linerate-host`'s work.
+//! The host: what the kernel reports about one machine's data path, read once, as plain data. Only types and small
+//! pure functions are here; `linerate-host` does the reading.
 
 mod devices;
 mod dispatch;
@@ -40,13 +40,13 @@ pub struct Host {
     pub identity: Identity,
     /// The CPUs, by number.
     pub cpus: Vec<Cpu>,
-    /// How their speed and sleep are managed.
+    /// Frequency and idle state management.
     #[serde(default)]
     pub power: Power,
-    /// The CPUs kept for themselves.
+    /// Isolated CPUs.
     #[serde(default)]
     pub isolation: Isolation,
-    /// The kernel's clocks, protections and memory policy.
+    /// Clocks, mitigations and memory policy.
     #[serde(default)]
     pub kernel: Kernel,
     /// The NUMA nodes, by number.
@@ -59,12 +59,12 @@ pub struct Host {
     pub rdma: Vec<RdmaDevice>,
     /// Block devices, by name.
     pub block: Vec<BlockDevice>,
-    /// Sysctls that rules and settings speak of, by their dotted name, as the kernel prints them.
+    /// Sysctls used by rules and settings, by their dotted name, as the kernel prints them.
     pub sysctls: BTreeMap<String, Known<String>>,
-    /// Programs and kernel parts on the way.
+    /// Programs and kernel components that affect the path.
     #[serde(default)]
     pub software: Software,
-    /// What could not be read and has no field of its own.
+    /// Gaps that have no field of their own.
     pub gaps: Vec<Gap>,
 }
 
@@ -120,7 +120,7 @@ pub enum NicKind {
 }
 
 impl NicKind {
-    /// Whether `speed` says something about a wire. A veth claims 10 Gb/s and moves what memory moves.
+    /// Whether `speed` is that of a physical link. A veth reports 10 Gb/s but is limited by memory bandwidth.
     pub fn has_wire(self) -> bool {
         matches!(self, Self::Physical | Self::Virtual | Self::Ipoib)
     }
@@ -133,21 +133,21 @@ pub struct Nic {
     pub name: NicName,
     /// Its index in this namespace.
     pub index: Known<u32>,
-    /// What it is.
+    /// Its kind.
     pub kind: NicKind,
     /// Its kernel driver.
     pub driver: Known<String>,
     /// Its PCI function.
     pub pci_address: Known<PciAddress>,
-    /// The NUMA node its device sits on.
+    /// The NUMA node of its device.
     pub numa_node: Known<NodeId>,
     /// How that node was found.
     #[serde(default)]
     pub numa_node_source: Known<NodeSource>,
-    /// What each place that knows the node says.
+    /// The node according to each source.
     #[serde(default)]
     pub numa_node_report: Known<NodeReport>,
-    /// The CPUs close to its device.
+    /// The CPUs local to its device.
     pub local_cpus: Known<CpuSet>,
     /// The speed of its link, one direction.
     pub link_bit_per_s: Known<BitRate>,
@@ -157,7 +157,7 @@ pub struct Nic {
     pub operstate: Known<String>,
     /// Its addresses with prefix length, `10.0.0.1/24`, in the kernel's order.
     pub addresses: Known<Vec<String>>,
-    /// Its PCIe link and the narrowest link on the way to the root.
+    /// Its PCIe link and the narrowest link up to the root port.
     pub pcie: Known<PcieLink>,
     /// Its PCI function's own settings.
     #[serde(default)]
@@ -165,31 +165,31 @@ pub struct Nic {
     /// Driver, firmware, health.
     #[serde(default)]
     pub card: Card,
-    /// The port and what is plugged into it.
+    /// The port and the module in it.
     #[serde(default)]
     pub wire: Wire,
-    /// What it is among the other interfaces.
+    /// Its relations to other interfaces.
     #[serde(default)]
     pub stack: Stack,
-    /// How its packets are spread over queues and CPUs.
+    /// RSS, NAPI and queue settings.
     #[serde(default)]
     pub dispatch: Dispatch,
-    /// What shapes its packets.
+    /// Its qdiscs, traffic classes and DCB.
     #[serde(default)]
     pub shaping: Shaping,
-    /// Its queues as sysfs lists them, receive queues first.
+    /// Its queues as listed in sysfs, receive queues first.
     pub queues: Vec<Queue>,
-    /// Offload features by the kernel's own name (`tx-tcp-segmentation`).
+    /// Offload features by the kernel's name (`tx-tcp-segmentation`).
     pub features: Known<BTreeMap<String, Feature>>,
     /// Ring sizes.
     pub rings: Known<Rings>,
     /// Queue counts.
     pub channels: Known<Channels>,
-    /// Interrupt moderation.
+    /// Interrupt coalescing.
     pub coalesce: Known<Coalesce>,
-    /// The root queueing discipline.
+    /// The root qdisc.
     pub qdisc: Known<Qdisc>,
-    /// The interfaces it stands on (a VLAN's parent, a bond's slaves, a bridge's ports).
+    /// Its lower interfaces (a VLAN's parent, a bond's slaves, a bridge's ports).
     pub lower: Vec<NicName>,
     /// The RDMA device of the same function.
     pub rdma: Known<String>,
@@ -214,21 +214,21 @@ pub struct Queue {
     pub kind: QueueKind,
     /// Its interrupt.
     pub irq: Known<IrqNumber>,
-    /// The CPUs its interrupt is really delivered to.
+    /// The CPUs its interrupt is actually delivered to (`effective_affinity_list`).
     pub cpus: Known<CpuSet>,
-    /// Receive packet steering: the CPUs that take its packets; empty is off. Rx only.
+    /// RPS: the CPUs that process its packets; empty is off. Rx only.
     pub rps_cpus: Known<CpuSet>,
-    /// Receive flow steering: entries of its table; 0 is off. Rx only.
+    /// RFS: entries of its flow table; 0 is off. Rx only.
     pub rps_flow_cnt: Known<u64>,
-    /// Transmit packet steering: the CPUs that use it. Tx only.
+    /// XPS: the CPUs that use it. Tx only.
     pub xps_cpus: Known<CpuSet>,
-    /// Transmit packet steering by receive queue: those whose connections use it. Tx only.
+    /// XPS by receive queue: the receive queues whose connections use it. Tx only.
     #[serde(default)]
     pub xps_rxqs: Known<Vec<u32>>,
-    /// The rate that the card limits it to (`tx_maxrate`); 0 is no limit. Tx only.
+    /// The queue's rate limit in the NIC (`tx_maxrate`); 0 is no limit. Tx only.
     #[serde(default)]
     pub max_bit_per_s: Known<BitRate>,
-    /// The polling context that serves it (`napi-id` of netdev netlink).
+    /// The NAPI instance that serves it (`napi-id` of netdev netlink).
     #[serde(default)]
     pub napi: Known<u32>,
 }
@@ -236,9 +236,9 @@ pub struct Queue {
 /// An offload feature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Feature {
-    /// Whether it is on now.
+    /// Whether it is on.
     pub active: bool,
-    /// Whether a user may switch it.
+    /// Whether a user may change it.
     pub changeable: bool,
 }
 
@@ -262,48 +262,47 @@ pub struct Channels {
     pub rx: Known<u32>,
     /// Transmit-only queues.
     pub tx: Known<u32>,
-    /// Queues that do both.
+    /// Combined queues.
     pub combined: Known<u32>,
-    /// The most receive-only queues.
+    /// The maximum of receive-only queues.
     pub rx_max: Known<u32>,
-    /// The most transmit-only queues.
+    /// The maximum of transmit-only queues.
     pub tx_max: Known<u32>,
-    /// The most combined queues.
+    /// The maximum of combined queues.
     pub combined_max: Known<u32>,
 }
 
-/// Interrupt moderation.
+/// Interrupt coalescing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Coalesce {
-    /// Delay of a receive interrupt in microseconds.
+    /// `rx-usecs`.
     pub rx_usecs: Known<u32>,
-    /// Delay of a transmit interrupt in microseconds.
+    /// `tx-usecs`.
     pub tx_usecs: Known<u32>,
-    /// Whether the driver adapts the receive delay.
+    /// Whether `rx-usecs` is adaptive.
     pub adaptive_rx: Known<bool>,
-    /// Whether the driver adapts the transmit delay.
+    /// Whether `tx-usecs` is adaptive.
     pub adaptive_tx: Known<bool>,
-    /// So many frames received end the delay, however short it was.
+    /// `rx-frames`: an interrupt fires after this many received frames, even before the delay ends.
     #[serde(default)]
     pub rx_frames: Known<u32>,
-    /// So many frames sent.
+    /// `tx-frames`.
     #[serde(default)]
     pub tx_frames: Known<u32>,
 }
 
-/// A root queueing discipline.
+/// A root qdisc.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Qdisc {
     /// `noqueue`, `mq`, `fq_codel`, `tbf` ...
     pub kind: String,
     /// Its handle, `8001:0` as 0x8001_0000; 0 for none.
     pub handle: u32,
-    /// The rate a shaper lets pass, counted on the frame without preamble and FCS; absent for others.
+    /// The rate of a shaper, counted on the frame without preamble and FCS; absent for others.
     pub rate_bit_per_s: Option<BitRate>,
-    /// The kernel's own parameters (`TCA_OPTIONS`) in hexadecimal: what a restore writes back.
+    /// The kernel's parameters (`TCA_OPTIONS`) in hexadecimal: written back by a restore.
     pub options: String,
-    /// Its kind and parameters in the words of tc(8) ([`crate::setting::Discipline`]); empty where linerate has none
-    /// for it.
+    /// Its kind and parameters in tc(8) syntax ([`crate::setting::Discipline`]); empty if linerate does not model it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub words: String,
 }
@@ -313,16 +312,16 @@ pub struct Qdisc {
 pub struct Irq {
     /// Its number.
     pub number: IrqNumber,
-    /// The names of what it serves.
+    /// The names of its actions.
     pub actions: Known<Vec<String>>,
-    /// Where it was asked to go.
+    /// The configured affinity (`smp_affinity_list`).
     pub requested: Known<CpuSet>,
-    /// Where it really goes.
+    /// The effective affinity.
     pub effective: Known<CpuSet>,
-    /// Whether the kernel places it by itself and lets nobody move it (mode 0444 of its affinity).
+    /// Whether the kernel manages its affinity and users cannot change it (its affinity file has mode 0444).
     #[serde(default)]
     pub managed: Known<bool>,
-    /// The node that its chip belongs to (`/proc/irq/N/node`).
+    /// The NUMA node of its irqchip (`/proc/irq/N/node`).
     #[serde(default)]
     pub node: Known<NodeId>,
 }
@@ -342,15 +341,14 @@ impl Host {
         })
     }
 
-    /// The CPU with this number. Readers give the CPUs in order; only a host that is made otherwise is
-    /// searched through.
+    /// The CPU with this number. Readers return CPUs in order; only other hosts need the linear search.
     pub fn cpu(&self, id: CpuId) -> Option<&Cpu> {
         let at = self.cpus.binary_search_by_key(&id, |cpu| cpu.id).ok();
         at.and_then(|at| self.cpus.get(at))
             .or_else(|| self.cpus.iter().find(|cpu| cpu.id == id))
     }
 
-    /// The interrupt with this number, found as a CPU is.
+    /// The interrupt with this number; the same lookup as for CPUs.
     pub fn irq(&self, number: IrqNumber) -> Option<&Irq> {
         let at = self.irqs.binary_search_by_key(&number, |irq| irq.number);
         at.ok()
@@ -358,7 +356,7 @@ impl Host {
             .or_else(|| self.irqs.iter().find(|irq| irq.number == number))
     }
 
-    /// The CPUs that are online, when the kernel says so of every one of them.
+    /// The CPUs that are online, if that is known for every one.
     pub fn online_cpus(&self) -> CpuSet {
         self.cpus
             .iter()
@@ -377,13 +375,13 @@ impl Host {
 }
 
 impl Qdisc {
-    /// Whether its kind holds packets back to keep a rate.
+    /// Whether its kind delays packets to enforce a rate.
     pub fn shapes(&self) -> bool {
         matches!(self.kind.as_str(), "tbf" | "htb" | "hfsc" | "cbq" | "cake")
             || self.rate_bit_per_s.is_some()
     }
 
-    /// Why a shaper's rate is not known: it stands in its classes or in options that are not read.
+    /// Why a shaper's rate is not known: it is in its classes or in options that are not read.
     pub fn rate_gap(&self, nic: &NicName) -> Gap {
         Gap::new(
             Cause::NotAsked,

@@ -1,5 +1,5 @@
-//! InfiniBand links by their encoding (InfiniBand Architecture Specification, volume 2): the rate that is
-//! named is that of signals up to FDR, and of data from EDR on.
+//! InfiniBand links by their encoding (InfiniBand Architecture Specification, volume 2): the nominal rate is the
+//! signaling rate up to FDR, and the data rate from EDR on.
 
 use std::str::FromStr;
 
@@ -26,8 +26,8 @@ pub enum InfinibandSpeed {
 }
 
 impl InfinibandSpeed {
-    /// What one lane carries when the encoding is taken off, Mb/s, and that encoding: 8b/10b up to QDR,
-    /// 64b/66b up to EDR; from HDR on the nominal rate is the rate of data.
+    /// The data rate of one lane in Mb/s and its encoding: 8b/10b up to QDR, 64b/66b up to EDR; from HDR on the
+    /// nominal rate is the data rate.
     fn lane(self) -> (u64, &'static str) {
         match self {
             Self::Sdr => (2_000, "2.5 GBd, 8b/10b"),
@@ -67,7 +67,7 @@ impl FromStr for InfinibandSpeed {
     }
 }
 
-/// What an InfiniBand link of `lanes` lanes carries when its encoding is taken off (headers are not).
+/// The data rate of an InfiniBand link with `lanes` lanes after encoding (packet headers are not subtracted).
 pub fn infiniband(speed: InfinibandSpeed, lanes: u32) -> Ceiling {
     let (mbit, encoding) = speed.lane();
     let bound = scaled(BitRate::from_mbit_per_s(mbit), u64::from(lanes), 1);

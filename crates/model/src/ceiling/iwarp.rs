@@ -1,19 +1,18 @@
-//! What iWARP carries: RDMA over TCP. A message travels in framed units (FPDU) with a length of 2 bytes, the
-//! header of its segment, filled up to a multiple of 4, and a checksum of 4 (RFC 5044, section 4); a device puts
-//! one of them into each TCP segment. The header has 14 bytes where memory is named, of writes and of the answers
-//! of reads, else 18 (RFC 5040, section 4.1; RFC 5041, section 4).
+//! Goodput of iWARP (RDMA over TCP). A message is sent in framed units (FPDU) with a length field of 2 bytes, the
+//! DDP/RDMAP header, padding to a multiple of 4, and a CRC of 4 bytes (RFC 5044, section 4); an RNIC puts one FPDU
+//! into each TCP segment. The header has 14 bytes if it is tagged (writes and read responses), otherwise 18 (RFC
+//! 5040, section 4.1; RFC 5041, section 4).
 
 use super::{Bound, Ceiling, payload, scaled, tcp_headers};
 use crate::known::{Cause, Known};
 use crate::units::BitRate;
 
-/// The length and the checksum of a framed unit. Markers, of which there are none unless both ends want them, are
-/// not counted.
+/// The length field and the CRC of an FPDU. Markers are not counted: they are only used if both ends request them.
 const FRAMING_BYTES: u64 = 2 + 4;
-/// The most a framed unit holds, header and payload: its length has 16 bits.
+/// The maximum size of an FPDU, header and payload: its length field has 16 bits.
 const UNIT_MAX: u64 = u16::MAX as u64;
 
-/// The ways of an Ethernet link that decide how much of iWARP's payload its frames carry.
+/// The properties of an Ethernet link that decide how much iWARP payload its frames carry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IwarpPath {
     /// The speed of the link, one direction.
@@ -26,13 +25,13 @@ pub struct IwarpPath {
     pub ipv6: bool,
     /// How many VLAN tags each frame carries.
     pub vlan_tags: u32,
-    /// Whether the messages name the memory they go to: writes and the answers of reads.
+    /// Whether the messages are tagged: writes and read responses.
     pub is_tagged: bool,
-    /// Whether the kernel's TCP cuts the stream (siw): then a framed unit is as long as it likes.
+    /// Whether the kernel's TCP segments the stream (siw): then an FPDU may span segments.
     pub is_software: bool,
 }
 
-/// iWARP's payload over Ethernet: of messages of so many bytes, else of long ones.
+/// iWARP goodput over Ethernet: for messages of this size, or for long messages.
 pub fn iwarp(path: &IwarpPath, message: Option<u64>) -> Known<Ceiling> {
     let headers = tcp_headers(path.ipv6);
     let header = if path.is_tagged { 14 } else { 18 };
@@ -50,14 +49,14 @@ pub fn iwarp(path: &IwarpPath, message: Option<u64>) -> Known<Ceiling> {
                 return Known::unknown(Cause::Unreadable, "mtu", why);
             }
         };
-        // A short message shares its segment with others.
+        // Several short messages share a segment.
         let bytes = message.map_or(each, |bytes| bytes.max(1));
         let units = bytes.div_ceil(each);
         let framed = units
             .saturating_mul(FRAMING_BYTES + header)
             .saturating_add(bytes.checked_next_multiple_of(4).unwrap_or(bytes));
         let wire = u64::from(path.mtu) + 38 + u64::from(path.vlan_tags) * 4;
-        // Whole segments of a device, parts of the stream where the kernel cuts it.
+        // Whole segments for an RNIC, parts of the stream if the kernel segments it.
         let filled = if message.is_none() && !path.is_software {
             segment
         } else {
@@ -103,7 +102,7 @@ mod tests {
 
     #[test]
     fn a_device_puts_one_unit_into_each_segment() {
-        // 1460 of TCP, of which 6 frame the unit and 14 say where it goes.
+        // 1460 bytes of TCP payload: 6 for FPDU framing and 14 for the tagged header.
         let tagged = bound(&PATH, None);
         assert_eq!(tagged.bit_per_s.as_bit_per_s(), 37_451_235_370);
         assert!(tagged.reason.contains("1440/1460"), "{}", tagged.reason);
@@ -121,7 +120,7 @@ mod tests {
             ..PATH
         };
         assert!(bound(&software, None).bit_per_s > bound(&PATH, None).bit_per_s);
-        // No more than TCP carries.
+        // Never above TCP goodput.
         let tcp = scaled(PATH.speed, 1_460, 1_538);
         assert!(bound(&software, None).bit_per_s < tcp);
     }

@@ -1,4 +1,4 @@
-//! The ceilings of a whole path, from what is known of both hosts and of a trial between them.
+//! The ceilings of a whole path, from both hosts and a trial between them.
 
 mod verbs;
 
@@ -33,15 +33,15 @@ pub struct PathFacts<'a> {
     pub remote_nic: &'a NicName,
     /// Connections in each direction that carries data.
     pub flows: u32,
-    /// Which way the bytes go.
+    /// The direction of the data.
     pub direction: Direction,
     /// Whether the flows use IPv6.
     pub ipv6: bool,
-    /// UDP datagrams of so many bytes of payload instead of TCP.
+    /// UDP datagrams with this payload size instead of TCP.
     pub datagram_bytes: Option<u32>,
-    /// What one thread copies, when that was measured.
+    /// The measured copy rate of one thread.
     pub copy_bandwidth: Option<BitRate>,
-    /// A trial over the path: gives the round-trip time and whether timestamps are on.
+    /// A trial over the path: provides the RTT and whether timestamps are on.
     pub sample: Option<&'a Sample>,
 }
 
@@ -50,30 +50,30 @@ pub struct PathFacts<'a> {
 pub struct PathCeilings {
     /// The bounds, lowest first.
     pub ceilings: Vec<Ceiling>,
-    /// The bounds that exist but lack a fact.
+    /// The bounds that lack a value.
     pub undetermined: Vec<UnknownCeiling>,
 }
 
 /// A ceiling that could not be computed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnknownCeiling {
-    /// What would bound.
+    /// The kind of the bound.
     pub bound: Bound,
-    /// Where.
+    /// The end it belongs to.
     pub end: Option<End>,
-    /// What of that end, `nic/eth2`.
+    /// The subject at that end, `nic/eth2`.
     pub subject: Option<String>,
-    /// The fact that is missing.
+    /// The missing value.
     pub missing: Gap,
 }
 
 impl PathCeilings {
-    /// The lowest bound: *the* ceiling.
+    /// The lowest bound: the ceiling of the path.
     pub fn lowest(&self) -> Option<&Ceiling> {
         self.ceilings.first()
     }
 
-    /// Adds what bounds at an end, and there `nic/eth2` or `rdma/mlx5_0`.
+    /// Adds the bounds of an end, with the subject `nic/eth2` or `rdma/mlx5_0`.
     fn add(&mut self, bound: Bound, at: Option<(End, &str)>, ceiling: Known<Ceiling>) {
         let end = at.map(|(end, _)| end);
         let subject = at.map(|(_, subject)| subject.to_owned());
@@ -93,29 +93,29 @@ impl PathCeilings {
     }
 }
 
-/// What the packets of a flow carry beside payload, and how many flows there are.
+/// Per-packet overhead, and the number of flows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Packets {
-    /// Their MTU, in place of that of the host's interface.
+    /// Their MTU, instead of the interface's.
     pub mtu: Option<u32>,
     /// TCP options of every segment, bytes.
     pub options_bytes: u32,
     /// Whether they are IPv6.
     pub ipv6: bool,
-    /// VLAN tags beside those that the host's own interfaces add.
+    /// VLAN tags in addition to those of the host's own interfaces.
     pub vlan_tags: u32,
-    /// A tunnel beside those of the host's own interfaces.
+    /// A tunnel in addition to those of the host's own interfaces.
     pub tunnel: Option<Tunnel>,
     /// Whether that tunnel's outer packets are IPv6.
     pub outer_ipv6: bool,
     /// Connections.
     pub flows: u32,
-    /// UDP datagrams of so many bytes of payload instead of full TCP segments.
+    /// UDP datagrams with this payload size instead of full TCP segments.
     pub datagram_bytes: Option<u32>,
 }
 
 impl Packets {
-    /// The MTU of what is sent by `top`, and who says so.
+    /// The MTU for packets sent by `top`, and its source.
     fn mtu_of(&self, top: &Nic) -> (Known<u32>, String) {
         match self.mtu {
             Some(mtu) => (Known::Value(mtu), "given".to_owned()),
@@ -124,7 +124,7 @@ impl Packets {
     }
 }
 
-/// The ceilings of one interface of one host, whatever is at the other end.
+/// The ceilings of one interface of one host, independent of the other end.
 pub fn ceilings_of_nic(host: &Host, nic: &Nic, packets: Packets) -> PathCeilings {
     let mut all = PathCeilings::default();
     let chain = chain(host, nic);
@@ -168,8 +168,8 @@ fn side_of(sample: &Sample, end: End) -> &SideSample {
     }
 }
 
-/// Every ceiling of the path that can be computed. In both directions at once the rate is the sum of
-/// both, so the bound is the sum of the lowest bounds of each.
+/// Every ceiling of the path that can be computed. A bidirectional rate is the sum of both directions, so the bound
+/// is the sum of the lowest bound of each.
 pub fn ceilings_of_path(path: &PathFacts<'_>) -> PathCeilings {
     let [local, remote] = ends(path);
     let mut all = match path.direction {
@@ -194,7 +194,7 @@ pub fn ceilings_of_path(path: &PathFacts<'_>) -> PathCeilings {
     all
 }
 
-/// Whether two hosts are namespaces of one kernel; unknown boot ids are not equal.
+/// Whether two hosts are network namespaces of one kernel; unknown boot IDs are not equal.
 pub(crate) fn same_kernel(one: &Host, other: &Host) -> bool {
     let id = one.identity.boot_id.value();
     id.is_some() && id == other.identity.boot_id.value()
@@ -211,7 +211,7 @@ fn both_ways(forward: &PathCeilings, reverse: &PathCeilings) -> PathCeilings {
             both.undetermined.push(unknown.clone());
         }
     }
-    // A direction without a bound leaves the sum without one.
+    // If one direction has no bound, the sum has none.
     if let (Some(there), Some(back)) = (lowest(forward), lowest(reverse)) {
         let sum = there
             .bit_per_s
@@ -263,7 +263,7 @@ fn one_way(path: &PathFacts<'_>, sender: Side<'_>, receiver: Side<'_>) -> PathCe
         let chain = chain(side.host, top);
         wire_bounds(&mut all, side.host, side.end, &chain, packets);
         if side.end == sender.end {
-            // Only what leaves is shaped: the qdiscs of the receiving end see acknowledgements.
+            // Only egress is shaped: the qdiscs of the receiving end see ACKs.
             for nic in &chain {
                 if let Some(bound) = shaper_bound(nic, top, packets) {
                     all.add(Bound::Shaper, Some((side.end, &subject(nic))), bound);
@@ -271,7 +271,7 @@ fn one_way(path: &PathFacts<'_>, sender: Side<'_>, receiver: Side<'_>) -> PathCe
             }
         }
     }
-    // Datagrams wait for no window.
+    // Datagrams do not wait for a window.
     if path.datagram_bytes.is_none() {
         let window = window_bound(path, sender, receiver);
         all.add(Bound::WindowRtt, None, window);
@@ -279,8 +279,8 @@ fn one_way(path: &PathFacts<'_>, sender: Side<'_>, receiver: Side<'_>) -> PathCe
     all
 }
 
-/// Whether segments carry timestamps: as a trial saw it, else if both ends would agree on them. Where
-/// that is not known they count as off, which only makes the bound more generous.
+/// Whether segments carry timestamps: as seen in a trial, otherwise whether both ends would negotiate them. If that
+/// is unknown they count as off, which makes the bound more generous.
 fn timestamps(path: &PathFacts<'_>) -> bool {
     let seen = path.sample.and_then(|sample| {
         let flows = sample.local.flows.iter().chain(&sample.remote.flows);
@@ -297,8 +297,8 @@ fn timestamps(path: &PathFacts<'_>) -> bool {
     seen.unwrap_or_else(|| asked(path.local) && asked(path.remote))
 }
 
-/// The interface and what it stands on, down to the first of which it cannot be told which link below
-/// carries the flow. A hostile capture may close a circle, so the depth is limited.
+/// The interface and its lower interfaces, down to the first one where it is not known which lower link carries the
+/// flow. An untrusted capture may contain a loop, so the depth is limited.
 fn chain<'a>(host: &'a Host, top: &'a Nic) -> Vec<&'a Nic> {
     const DEPTH_MAX: usize = 8;
     let mut chain = vec![top];
@@ -307,9 +307,9 @@ fn chain<'a>(host: &'a Host, top: &'a Nic) -> Vec<&'a Nic> {
         let below = nic.lower.iter().filter_map(|name| host.nic(name));
         let mut below: Box<dyn Iterator<Item = &Nic>> = match nic.kind {
             NicKind::Vlan | NicKind::Macvlan | NicKind::Tunnel => Box::new(below),
-            // What leaves the host by a bridge leaves by a port with a wire.
+            // Traffic that leaves through a bridge uses a port with a physical link.
             NicKind::Bridge => Box::new(below.filter(|port| leads_out(port))),
-            // One link carries all while the others wait.
+            // One link carries all traffic while the others are standby.
             NicKind::Bond => match active_slave(nic) {
                 Some(active) => Box::new(below.filter(move |slave| slave.name == active)),
                 None => break,
@@ -328,7 +328,7 @@ fn leads_out(port: &Nic) -> bool {
     port.kind.has_wire() || matches!(port.kind, NicKind::Bond | NicKind::Vlan | NicKind::Tunnel)
 }
 
-/// The slave in use of a bond of which only one is.
+/// The active slave of a bond in a mode that uses only one.
 fn active_slave(nic: &Nic) -> Option<NicName> {
     let bond = nic.stack.bond.as_ref()?;
     let single = bond
@@ -338,7 +338,7 @@ fn active_slave(nic: &Nic) -> Option<NicName> {
     single.then(|| bond.active_slave.value().cloned()).flatten()
 }
 
-/// How the frames of a chain's lowest interface look: what the interfaces above add counts too.
+/// The frame layout at a chain's lowest interface, including what the upper interfaces add.
 fn frames(chain: &[&Nic], wire: &Nic, packets: Packets) -> Known<Ceiling> {
     let top = chain[0];
     let count = |kind| chain.iter().filter(|nic| nic.kind == kind).count();
@@ -383,14 +383,14 @@ fn frames(chain: &[&Nic], wire: &Nic, packets: Packets) -> Known<Ceiling> {
     })
 }
 
-/// The bound of a bond whose links all carry: that of the links that are up.
+/// The bound of a bond in a mode where all links carry traffic: that of the links that are up.
 fn bond_bound(host: &Host, chain: &[&Nic], nic: &Nic, packets: Packets) -> Known<Ceiling> {
     of_links(host, nic, packets.flows, |link| {
         frames(chain, link, packets)
     })
 }
 
-/// What `flows` can use of the links of the bond `nic`, each of which bounds by `of_link`.
+/// The bandwidth of the links of the bond `nic` for `flows` flows, with the bound `of_link` for each link.
 fn of_links(
     host: &Host,
     nic: &Nic,
@@ -417,8 +417,8 @@ fn of_links(
     }
 }
 
-/// The bound of an IPoIB interface: the encoding of its port's link, as the RDMA device names it, else
-/// the speed that the interface claims. Headers are not counted.
+/// The bound of an IPoIB interface: the encoding of its port's link as reported by the RDMA device, otherwise the
+/// interface's speed. Headers are not counted.
 fn infiniband_bound(host: &Host, nic: &Nic) -> Known<Ceiling> {
     let ports = host.rdma.iter().flat_map(|device| &device.ports);
     let port = ports
@@ -445,7 +445,7 @@ fn wire_bounds(all: &mut PathCeilings, host: &Host, end: End, chain: &[&Nic], pa
     let subject = subject(nic);
     let at = Some((end, subject.as_str()));
     match nic.kind {
-        // A path through these has no wire at this end.
+        // A path through these has no physical link at this end.
         NicKind::Veth | NicKind::Loopback | NicKind::Tun => return,
         NicKind::Bond | NicKind::Team => {
             all.add(Bound::Bond, at, bond_bound(host, chain, nic, packets));
@@ -465,7 +465,7 @@ fn wire_bounds(all: &mut PathCeilings, host: &Host, end: End, chain: &[&Nic], pa
             all.add(Bound::Ethernet, at, frames(chain, nic, packets));
         }
     }
-    // A function that is not on PCI (virtio-mmio, USB) has no PCIe link to ask for.
+    // A device that is not on PCI (virtio-mmio, USB) has no PCIe link.
     if nic.pci_address.value().is_some() {
         all.add(
             Bound::Pcie,
@@ -490,7 +490,7 @@ fn known_evidence<T: std::fmt::Display>(what: &str, value: &Known<T>, path: Stri
     }
 }
 
-/// The bound of the root qdisc of `nic`, when it shapes.
+/// The bound of the root qdisc of `nic`, if it is a shaper.
 fn shaper_bound(nic: &Nic, top: &Nic, packets: Packets) -> Option<Known<Ceiling>> {
     let qdisc = match &nic.qdisc {
         Known::Value(qdisc) if qdisc.shapes() => qdisc,
@@ -515,8 +515,8 @@ fn shaper_bound(nic: &Nic, top: &Nic, packets: Packets) -> Option<Known<Ceiling>
     }))
 }
 
-/// The kernel looks whether the send buffer has room, then queues a packet of up to 64 KiB: the buffer
-/// may be passed by that much.
+/// The kernel checks for free space in the send buffer, then queues a packet of up to 64 KiB: the buffer may be
+/// exceeded by that much.
 const SEND_OVERSHOOT: Bytes = Bytes::kib(64);
 
 fn window_bound(path: &PathFacts<'_>, sender: Side<'_>, receiver: Side<'_>) -> Known<Ceiling> {

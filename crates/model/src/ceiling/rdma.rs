@@ -1,8 +1,8 @@
-//! What RDMA carries: RoCE v1 and v2 over Ethernet, InfiniBand packets (InfiniBand Architecture
-//! Specification, volume 1, chapters 5 and 7 and annexes A16 and A17).
+//! Goodput of RDMA: RoCE v1 and v2 over Ethernet, and InfiniBand packets (InfiniBand Architecture Specification,
+//! volume 1, chapters 5 and 7 and annexes A16 and A17).
 //!
-//! The packets in the middle of a long message are counted: base transport header and payload. The first
-//! one of a write carries 16 bytes more (RETH), so messages as long as the path MTU reach a little less.
+//! Counts the middle packets of a long message: base transport header and payload. The first packet of a write has 16
+//! more bytes (RETH), so messages as long as the path MTU reach a little less.
 
 use serde::{Deserialize, Serialize};
 
@@ -23,7 +23,7 @@ pub enum Roce {
     V2,
 }
 
-/// The ways of an Ethernet link that decide how much RDMA payload its frames carry.
+/// The properties of an Ethernet link that decide how much RDMA payload its frames carry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RocePath {
     /// The speed of the link, one direction.
@@ -38,12 +38,12 @@ pub struct RocePath {
     pub vlan_tags: u32,
 }
 
-/// One message, which is cut into packets of the path MTU.
+/// One message, segmented into packets of the path MTU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Message {
     /// Its payload.
     pub bytes: u64,
-    /// What its first packet carries beside the base transport header.
+    /// The extra header bytes of its first packet, after the base transport header.
     pub beside: u64,
 }
 
@@ -57,22 +57,22 @@ impl Message {
     /// Datagram extended transport header.
     pub const DATAGRAM: u64 = 8;
 
-    /// What it takes on a wire whose packets carry `each` bytes beside payload, and how many packets it is.
+    /// Its size on a wire where packets have `each` bytes of overhead, and its number of packets.
     fn on_wire(self, mtu: u32, each: u64) -> (u64, u64) {
         let packets = self.bytes.div_ceil(mtu.into()).max(1);
-        // Payload is filled up to a multiple of four.
+        // Payload is padded to a multiple of 4.
         let payload = self.bytes.checked_next_multiple_of(4).unwrap_or(self.bytes);
         let headers = packets.saturating_mul(each).saturating_add(self.beside);
         (payload.saturating_add(headers), packets)
     }
 }
 
-/// RDMA payload over Ethernet: a packet's payload over what its frame takes on the wire.
+/// RDMA goodput over Ethernet: a packet's payload divided by the frame's size on the wire.
 pub fn roce(path: &RocePath) -> Known<Ceiling> {
     roce_of_messages(path, None)
 }
 
-/// The same for messages of one size; without one, the packets in the middle of a long message.
+/// The same for messages of one size; without a size, for the middle packets of a long message.
 pub fn roce_of_messages(path: &RocePath, message: Option<Message>) -> Known<Ceiling> {
     if !valid_mtu(path.rdma_mtu) {
         return wrong_mtu(path.rdma_mtu);
@@ -94,7 +94,7 @@ pub fn roce_of_messages(path: &RocePath, message: Option<Message>) -> Known<Ceil
     Known::Value(Ceiling::new(Bound::Roce, bound, reason))
 }
 
-/// The share of payload in packets that carry `each` bytes beside it, and the arithmetic.
+/// The payload share of packets with `each` bytes of overhead, and its arithmetic.
 fn cut(
     speed: BitRate,
     mtu: u32,
@@ -124,8 +124,8 @@ fn cut(
     (bound, sum)
 }
 
-/// RDMA payload over InfiniBand within a subnet: the link without its encoding, less local route header
-/// 8, base transport header 12 and checksums 4 and 2 of each packet.
+/// RDMA goodput over InfiniBand within a subnet: the link's data rate, less local route header 8, base transport
+/// header 12 and CRCs 4 and 2 of each packet.
 pub fn infiniband_payload(speed: InfinibandSpeed, lanes: u32, rdma_mtu: u32) -> Known<Ceiling> {
     infiniband_of_messages(speed, lanes, rdma_mtu, None)
 }
@@ -212,7 +212,7 @@ mod tests {
             let bound = roce_of_messages(&path(Roce::V2), Some(message));
             bound.value().expect("a bound").clone()
         };
-        // 2 bytes are filled up to 4, beside 82 of the packet and 16 of the write.
+        // 2 bytes are padded to 4; 82 bytes of packet overhead and 16 of the write.
         let least = of(2);
         assert!(least.reason.contains("2/102"), "{}", least.reason);
         assert_eq!(of(65_536).bit_per_s.to_string(), "39.21 Gb/s");

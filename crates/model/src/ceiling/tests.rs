@@ -1,4 +1,4 @@
-//! Each bound against the arithmetic of a person.
+//! Each bound compared with manual arithmetic.
 
 use super::*;
 use crate::build;

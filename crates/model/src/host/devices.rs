@@ -44,7 +44,7 @@ pub struct RdmaDevice {
 }
 
 impl RdmaDevice {
-    /// Whether it speaks iWARP, RDMA over TCP: then it has neither a path MTU nor service levels.
+    /// Whether it uses iWARP (RDMA over TCP): then it has neither a path MTU nor service levels.
     pub fn is_iwarp(&self) -> bool {
         (self.node_type.value()).is_some_and(|kind| kind.contains("RNIC"))
     }
@@ -60,7 +60,7 @@ pub struct RdmaPort {
     /// `LinkUp`, `Polling`, `Disabled` ...
     #[serde(default)]
     pub physical_state: Known<String>,
-    /// Its rate as the kernel states it (signalling rate for InfiniBand).
+    /// Its rate as the kernel reports it (signaling rate for InfiniBand).
     pub rate_bit_per_s: Known<BitRate>,
     /// Its width in lanes.
     #[serde(default)]
@@ -84,7 +84,7 @@ pub struct RdmaPort {
     /// Its GIDs that are set.
     #[serde(default)]
     pub gids: Known<Vec<Gid>>,
-    /// The GID type that the connection manager uses unless told otherwise.
+    /// The GID type that the connection manager uses by default.
     #[serde(default)]
     pub default_gid_type: Known<String>,
     /// The subnet manager's LID; 0 is none. InfiniBand only.
@@ -114,7 +114,7 @@ pub struct BlockDevice {
     pub numa_node: Known<NodeId>,
     /// The active I/O scheduler.
     pub scheduler: Known<String>,
-    /// Those that could be.
+    /// The available I/O schedulers.
     #[serde(default)]
     pub schedulers: Known<Vec<String>>,
     /// How many hardware queues it has.
@@ -122,16 +122,16 @@ pub struct BlockDevice {
     /// The CPUs of each hardware queue.
     #[serde(default)]
     pub queue_cpus: Known<Vec<CpuSet>>,
-    /// Completions: 0 anywhere, 1 on the group, 2 on the CPU that asked.
+    /// `rq_affinity`: completions run 0 on any CPU, 1 in the group, 2 on the submitting CPU.
     #[serde(default)]
     pub rq_affinity: Known<u32>,
-    /// Merging: 0 all, 1 simple, 2 none.
+    /// `nomerges`: 0 all merges, 1 simple merges, 2 none.
     #[serde(default)]
     pub nomerges: Known<u32>,
-    /// Requests that may wait.
+    /// `nr_requests`.
     #[serde(default)]
     pub nr_requests: Known<u32>,
-    /// Whether it rotates.
+    /// Whether it is rotational.
     #[serde(default)]
     pub rotational: Known<bool>,
     /// Its size.
@@ -143,7 +143,7 @@ pub struct BlockDevice {
     /// NVMe over fabrics: `tcp`, `rdma`, `pcie`, `fc`.
     #[serde(default)]
     pub nvme_transport: Known<String>,
-    /// How a subsystem of several paths chooses: `numa`, `round-robin`, `queue-depth`.
+    /// The I/O policy of a multipath subsystem: `numa`, `round-robin`, `queue-depth`.
     #[serde(default)]
     pub io_policy: Known<String>,
     /// Its live paths and the node of each.

@@ -1,6 +1,5 @@
-//! How a NIC's packets are spread over queues and CPUs, and what shapes them: RSS, NAPI, queue
-//! disciplines, traffic classes (Documentation/networking/scaling.rst, napi.rst;
-//! Documentation/netlink/specs/{netdev,ethtool}.yaml; dcb(8)).
+//! How a NIC's packets are spread over queues and CPUs, and how they are shaped: RSS, NAPI, qdiscs, traffic classes
+//! (Documentation/networking/scaling.rst, napi.rst; Documentation/netlink/specs/{netdev,ethtool}.yaml; dcb(8)).
 
 use std::collections::BTreeMap;
 
@@ -11,49 +10,49 @@ use crate::ids::{CpuSet, IrqNumber};
 use crate::known::Known;
 use crate::units::{BitRate, Bytes};
 
-/// The spreading of packets over queues and CPUs.
+/// The distribution of packets over queues and CPUs.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Dispatch {
-    /// The receive hash and its table.
+    /// The RSS hash and its indirection table.
     pub rss: Known<Rss>,
-    /// The polling contexts.
+    /// The NAPI instances.
     pub napis: Known<Vec<Napi>>,
     /// The private flags of the driver.
     pub private_flags: Known<BTreeMap<String, bool>>,
-    /// The tunnel ports that the card knows.
+    /// The tunnel ports that the NIC offloads.
     pub tunnel_ports: Known<Vec<TunnelPort>>,
-    /// How long an empty poll defers, nanoseconds (`gro_flush_timeout`).
+    /// How long an empty poll defers interrupts, nanoseconds (`gro_flush_timeout`).
     pub gro_flush_timeout_ns: Known<u64>,
-    /// After how many empty polls interrupts come back (`napi_defer_hard_irqs`).
+    /// After how many empty polls interrupts are enabled again (`napi_defer_hard_irqs`).
     pub defer_hard_irqs: Known<u32>,
-    /// Whether polling runs in threads of its own.
+    /// Whether NAPI is threaded.
     pub threaded: Known<bool>,
-    /// Whether the card splits headers from data: `on`, `off`, `auto`.
+    /// Whether the NIC splits headers from data: `on`, `off`, `auto`.
     pub tcp_data_split: Known<String>,
-    /// Interrupt moderation of each queue, where the driver has it: receive and transmit microseconds.
+    /// Per-queue interrupt coalescing, if the driver has it.
     pub queue_coalesce: Known<Vec<QueueCoalesce>>,
-    /// What XDP the driver can do (`basic`, `redirect`, `xsk-zerocopy` ...).
+    /// The driver's XDP features (`basic`, `redirect`, `xsk-zerocopy` ...).
     pub xdp_features: Known<Vec<String>>,
 }
 
 /// Receive-side scaling.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rss {
-    /// How many queues stand in the table, entry by entry.
+    /// The indirection table: the queue of each entry.
     pub table: Known<Vec<u32>>,
     /// `toeplitz`, `xor`, `crc32`.
     pub function: Known<String>,
-    /// Length of the key in bytes; the key itself is not kept.
+    /// Length of the hash key in bytes; the key itself is not stored.
     pub key_bytes: Known<u32>,
-    /// Whether both directions of a flow are made to hash alike (`symmetric-xor`).
+    /// Whether both directions of a flow hash alike (`symmetric-xor`).
     pub symmetric: Known<bool>,
-    /// What is hashed of each kind of flow: `tcp4` -> `sdfn` (source, destination address; source,
-    /// destination port), as `ethtool -n DEV rx-flow-hash` names them.
+    /// The hash fields of each flow type: `tcp4` -> `sdfn` (source, destination address; source, destination port),
+    /// as in `ethtool -n DEV rx-flow-hash`.
     pub fields: Known<BTreeMap<String, String>>,
 }
 
-/// A polling context.
+/// A NAPI instance.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Napi {
     /// Its id.
@@ -62,7 +61,7 @@ pub struct Napi {
     pub irq: Known<IrqNumber>,
     /// Its thread, when it has one.
     pub thread: Known<u32>,
-    /// The CPUs on which that thread may run.
+    /// The CPUs that thread may run on.
     pub thread_cpus: Known<CpuSet>,
     /// Its receive queues.
     pub rx_queues: Vec<u32>,
@@ -72,11 +71,11 @@ pub struct Napi {
     pub gro_flush_timeout_ns: Known<u64>,
     /// Its own `defer-hard-irqs`.
     pub defer_hard_irqs: Known<u32>,
-    /// How long a program's polling keeps its interrupt off, nanoseconds.
+    /// How long a program's busy polling keeps its interrupt off (`irq-suspend-timeout`), nanoseconds.
     pub irq_suspend_timeout_ns: Known<u64>,
 }
 
-/// A UDP port for which the card parses tunnels.
+/// A UDP port whose tunnel traffic the NIC parses.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TunnelPort {
     /// The port.
@@ -85,30 +84,30 @@ pub struct TunnelPort {
     pub kind: String,
 }
 
-/// Interrupt moderation of one queue.
+/// Interrupt coalescing of one queue.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QueueCoalesce {
     /// The queue.
     pub queue: u32,
-    /// Receive, microseconds.
+    /// `rx-usecs`.
     pub rx_usecs: Known<u32>,
-    /// Transmit, microseconds.
+    /// `tx-usecs`.
     pub tx_usecs: Known<u32>,
-    /// Whether the receive delay is adapted.
+    /// Whether `rx-usecs` is adaptive.
     pub adaptive_rx: Known<bool>,
-    /// Whether the transmit delay is adapted.
+    /// Whether `tx-usecs` is adaptive.
     #[serde(default)]
     pub adaptive_tx: Known<bool>,
-    /// So many frames received end the delay.
+    /// `rx-frames`.
     #[serde(default)]
     pub rx_frames: Known<u32>,
-    /// So many frames sent.
+    /// `tx-frames`.
     #[serde(default)]
     pub tx_frames: Known<u32>,
 }
 
 impl QueueCoalesce {
-    /// The delay of one direction.
+    /// The delay of one direction, microseconds.
     pub fn usecs(&self, kind: QueueKind) -> &Known<u32> {
         match kind {
             QueueKind::Rx => &self.rx_usecs,
@@ -116,7 +115,7 @@ impl QueueCoalesce {
         }
     }
 
-    /// So many frames of one direction end the delay.
+    /// The frame count of one direction.
     pub fn frames(&self, kind: QueueKind) -> &Known<u32> {
         match kind {
             QueueKind::Rx => &self.rx_frames,
@@ -124,7 +123,7 @@ impl QueueCoalesce {
         }
     }
 
-    /// Whether the delay of one direction is adapted.
+    /// Whether the delay of one direction is adaptive.
     pub fn adaptive(&self, kind: QueueKind) -> &Known<bool> {
         match kind {
             QueueKind::Rx => &self.adaptive_rx,
@@ -133,85 +132,85 @@ impl QueueCoalesce {
     }
 }
 
-/// Queueing disciplines and traffic classes.
+/// Qdiscs and traffic classes.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Shaping {
-    /// Every queueing discipline, the root first.
+    /// Every qdisc, the root first.
     pub tree: Known<Vec<QdiscNode>>,
-    /// The classes of classful ones with their rates.
+    /// The classes of classful qdiscs with their rates.
     pub classes: Known<Vec<QdiscClass>>,
-    /// Data centre bridging.
+    /// Data center bridging.
     pub dcb: Known<Dcb>,
 }
 
-/// One queueing discipline of a tree.
+/// One qdisc of a hierarchy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QdiscNode {
     /// `mq`, `fq` ...
     pub kind: String,
     /// Its handle.
     pub handle: u32,
-    /// What it hangs on: 0xffff_ffff is the root, else `major:minor`.
+    /// Its parent: 0xffff_ffff is the root, otherwise `major:minor`.
     pub parent: u32,
-    /// The rate it lets pass, of shapers.
+    /// The rate of a shaper.
     pub rate_bit_per_s: Option<BitRate>,
-    /// Packets dropped since it was made.
+    /// Packets dropped since it was created.
     pub drops: Known<u64>,
-    /// Packets put back.
+    /// Packets requeued.
     pub requeues: Known<u64>,
-    /// How often it held packets back.
+    /// How often it was over its limit.
     pub overlimits: Known<u64>,
-    /// Whether hardware does its work.
+    /// Whether it is offloaded to hardware.
     pub offloaded: Known<bool>,
 }
 
-/// A class of a classful queueing discipline.
+/// A class of a classful qdisc.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QdiscClass {
     /// `htb`, `hfsc`, `drr` ...
     pub kind: String,
     /// Its handle.
     pub handle: u32,
-    /// What it hangs on.
+    /// Its parent.
     pub parent: u32,
-    /// The rate it is given.
+    /// Its guaranteed rate.
     pub rate_bit_per_s: Option<BitRate>,
-    /// The rate it may reach.
+    /// Its ceiling.
     pub ceil_bit_per_s: Option<BitRate>,
 }
 
-/// Data centre bridging (IEEE 802.1Qaz, 802.1Qbb; `RTM_GETDCB`).
+/// Data center bridging (IEEE 802.1Qaz, 802.1Qbb; `RTM_GETDCB`).
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Dcb {
     /// The traffic class of each priority.
     pub priority_class: Known<Vec<u32>>,
-    /// Share of each class, per cent.
+    /// Bandwidth share of each class, per cent.
     pub class_bandwidth: Known<Vec<u32>>,
-    /// How each class is served: `strict`, `ets`, `vendor` ...
+    /// The transmission selection algorithm of each class: `strict`, `ets`, `vendor` ...
     pub class_algorithm: Known<Vec<String>>,
-    /// The most each class may send; 0 entries are no limit.
+    /// The rate limit of each class; 0 is no limit.
     pub class_max_bit_per_s: Known<Vec<BitRate>>,
-    /// The priorities that are paused rather than dropped (bit n is priority n).
+    /// The priorities with PFC (bit n is priority n).
     pub pfc_enabled: Known<u32>,
-    /// The peer's, as DCBX told.
+    /// The peer's priorities with PFC, from DCBX.
     pub peer_pfc_enabled: Known<u32>,
-    /// The peer's share of each class, as DCBX told.
+    /// The peer's bandwidth share of each class, from DCBX.
     pub peer_class_bandwidth: Known<Vec<u32>>,
-    /// Whether this end takes the peer's settings.
+    /// Whether this end accepts the peer's settings (willing).
     pub willing: Known<bool>,
-    /// Who runs DCBX: `host`, `firmware`; and which standard.
+    /// Where DCBX runs: `host`, `firmware`; and which version.
     pub dcbx: Known<Vec<String>>,
     /// The application table: selector (`ethertype`, `dscp`, `stream-port` ...), protocol, priority.
     pub app: Known<Vec<(String, u32, u32)>>,
-    /// By what a received packet's priority is told: `pcp`, `dscp`, in order.
+    /// What sets a received packet's priority: `pcp`, `dscp`, in order.
     pub trust: Known<Vec<String>>,
     /// The receive buffer of each priority, and its size.
     pub buffer_bytes: Known<Vec<Bytes>>,
 }
 
-/// The card itself: driver, firmware, health (`ETHTOOL_GDRVINFO`, devlink, hwmon).
+/// The NIC itself: driver, firmware, health (`ETHTOOL_GDRVINFO`, devlink, hwmon).
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Card {
@@ -219,15 +218,15 @@ pub struct Card {
     pub driver: Known<String>,
     /// The driver's version.
     pub driver_version: Known<String>,
-    /// The firmware that runs.
+    /// The running firmware.
     pub firmware: Known<String>,
-    /// The firmware that will run after a reset, where it differs.
+    /// The firmware that becomes active after a reset, if it differs.
     pub firmware_stored: Known<BTreeMap<String, String>>,
     /// The board's id.
     pub board: Known<String>,
     /// Each health reporter with its state and its number of errors and recoveries.
     pub health: Known<Vec<HealthReporter>>,
-    /// Temperatures, by label, in thousandths of a degree Celsius, with the limit where it is told.
+    /// Temperatures, by label, in thousandths of a degree Celsius, with the critical limit if reported.
     pub temperatures: Known<Vec<Temperature>>,
 }
 
@@ -244,13 +243,13 @@ pub struct HealthReporter {
     pub recoveries: Known<u64>,
 }
 
-/// A temperature of a card.
+/// A temperature of a NIC.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Temperature {
     /// Its label.
     pub label: String,
     /// Thousandths of a degree Celsius.
     pub value_mc: Known<i32>,
-    /// Above which it is critical.
+    /// The critical limit.
     pub critical_mc: Known<i32>,
 }

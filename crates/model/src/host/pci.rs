@@ -11,45 +11,45 @@ use crate::units::{BitRate, Bytes, TransferRate};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NodeSource {
-    /// The firmware says so (`numa_node`).
+    /// Set by the firmware (`numa_node`).
     Firmware,
-    /// The machine has one node only.
+    /// The machine has only one node.
     OnlyNode,
-    /// The firmware says -1; the CPUs that it names as close (`local_cpulist`) are those of one node.
+    /// The firmware reports -1; the CPUs in `local_cpulist` all belong to one node.
     LocalCpus(CpuSet),
-    /// The firmware says -1; the bridge above says which.
+    /// The firmware reports -1; the bridge above names the node.
     UpstreamBridge(PciAddress),
 }
 
-/// What the places that know a device's node say, when they do not agree or the firmware is silent.
+/// The node according to each source, if they disagree or the firmware does not set it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeReport {
-    /// What `numa_node` says; unknown for -1.
+    /// `numa_node`; unknown for -1.
     pub firmware: Known<NodeId>,
-    /// The nodes whose CPUs `local_cpulist` names.
+    /// The nodes of the CPUs in `local_cpulist`.
     pub local_cpus: Known<Vec<NodeId>>,
-    /// What the nearest bridge above with a node says.
+    /// The node of the nearest bridge above that has one.
     pub bridge: Known<(PciAddress, NodeId)>,
 }
 
-/// A PCIe link, with the kernel's own figures for what passes (`PCIE_SPEED2MBS_ENC`).
+/// A PCIe link, with the kernel's bandwidth figures (`PCIE_SPEED2MBS_ENC`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PcieLink {
     /// The current transfer rate of the device's own link.
     pub transfer_mt_per_s: Known<TransferRate>,
     /// The current width of the device's own link in lanes.
     pub width: Known<u32>,
-    /// What the narrowest link between the device and the root lets pass.
+    /// The bandwidth of the narrowest link between the device and the root port.
     pub available_bit_per_s: Known<BitRate>,
     /// The function whose link is the narrowest.
     pub limited_by: Known<PciAddress>,
-    /// What the device itself could do.
+    /// The maximum of the device itself.
     pub capable_bit_per_s: Known<BitRate>,
     /// Every link from the device to the root.
     pub links: Vec<PcieHop>,
 }
 
-/// One link on the way from a device to the root.
+/// One link between a device and the root port.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PcieHop {
     /// The function at the lower end of the link.
@@ -62,26 +62,26 @@ pub struct PcieHop {
     pub transfer_max_mt_per_s: Known<TransferRate>,
     /// The width it is capable of, in lanes.
     pub width_max: Known<u32>,
-    /// What its configuration space says; root may read it, others see its first 64 bytes.
+    /// Its device control from PCI config space; only root can read it, others see the first 64 bytes.
     #[serde(default)]
     pub control: Known<PcieControl>,
-    /// The sysfs folder these came from.
+    /// The sysfs directory of these values.
     pub path: String,
 }
 
 /// The PCIe capability's device control (PCI Express Base Specification, 7.5.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PcieControl {
-    /// Largest payload of a packet it sends.
+    /// MaxPayload in use.
     pub max_payload_bytes: Bytes,
-    /// Largest payload it could take.
+    /// MaxPayload supported.
     pub max_payload_supported_bytes: Bytes,
-    /// Largest read it asks for.
+    /// MaxReadReq.
     pub max_read_request_bytes: Bytes,
-    /// Whether it may set the relaxed-ordering bit.
+    /// Whether relaxed ordering is enabled.
     pub relaxed_ordering: bool,
-    /// Whether its access control services redirect peer-to-peer requests or completions to the root
-    /// (bridges only; none where it has no such capability).
+    /// Whether ACS redirects peer-to-peer requests or completions to the root (bridges only; none without the
+    /// capability).
     pub acs_redirect: Option<bool>,
 }
 
@@ -95,8 +95,8 @@ pub struct PciFunction {
     pub device: Known<String>,
     /// The class code, `0x020000` for Ethernet.
     pub class: Known<String>,
-    /// The power-saving link states that are enabled (`l0s_aspm`, `l1_aspm`, `l1_1_aspm`, `clkpm` ...);
-    /// unknown where the kernel controls none.
+    /// The ASPM and clock PM states that are enabled (`l0s_aspm`, `l1_aspm`, `l1_1_aspm`, `clkpm` ...); unknown if
+    /// the kernel controls none.
     pub aspm: Known<Vec<String>>,
     /// `DMA`, `DMA-FQ`, `identity`, `blocked` ...; unknown without an IOMMU.
     pub iommu_type: Known<String>,
@@ -104,7 +104,7 @@ pub struct PciFunction {
     pub physical_function: Known<PciAddress>,
     /// How many virtual functions it has.
     pub virtual_functions: Known<u32>,
-    /// How many it could have.
+    /// The maximum number of virtual functions.
     pub virtual_functions_max: Known<u32>,
     /// `D0`, `D3hot` ...
     pub power_state: Known<String>,

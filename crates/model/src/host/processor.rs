@@ -1,6 +1,5 @@
 //! CPUs, their power management and isolation, NUMA nodes and memory policy
-//! (Documentation/ABI/testing/sysfs-devices-system-cpu, sysfs-devices-node;
-//! Documentation/admin-guide/pm).
+//! (Documentation/ABI/testing/sysfs-devices-system-cpu, sysfs-devices-node; Documentation/admin-guide/pm).
 
 use std::collections::BTreeMap;
 
@@ -31,30 +30,30 @@ pub struct Cpu {
     /// The CPUs that share its last-level cache, itself included.
     #[serde(default)]
     pub last_level_cache: Known<CpuSet>,
-    /// Its kind on a hybrid processor.
+    /// Its core type on a hybrid processor.
     #[serde(default)]
     pub kind: Known<CpuKind>,
     /// The cpufreq governor.
     pub governor: Known<String>,
 }
 
-/// The kinds of core of a hybrid processor (`/sys/devices/cpu_core`, `cpu_atom`; `cpu_capacity` on Arm).
+/// The core types of a hybrid processor (`/sys/devices/cpu_core`, `cpu_atom`; `cpu_capacity` on Arm).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CpuKind {
-    /// All cores of this machine are of one kind.
+    /// All cores of this machine are of one type.
     Uniform,
-    /// A large, fast core.
+    /// A performance core.
     Performance,
-    /// A small, thrifty core.
+    /// An efficiency core.
     Efficiency,
 }
 
-/// How the CPUs' speed and sleep are managed.
+/// Frequency and idle state management.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Power {
-    /// The groups of CPUs that change frequency together.
+    /// The cpufreq policies.
     pub frequency: Known<Vec<FrequencyPolicy>>,
     /// Whether turbo (boost) is allowed.
     pub turbo: Known<bool>,
@@ -66,15 +65,14 @@ pub struct Power {
     pub idle_driver: Known<String>,
     /// The idle states, the shallowest first.
     pub idle_states: Known<Vec<IdleState>>,
-    /// The wake-up latency that somebody asked the kernel to keep, in microseconds; 2000000000 is none
-    /// (`/dev/cpu_dma_latency`).
+    /// The wake-up latency limit requested through `/dev/cpu_dma_latency`, in microseconds; 2000000000 is none.
     pub latency_limit_us: Known<u32>,
 }
 
 /// CPUs that change frequency together (`/sys/devices/system/cpu/cpufreq/policyN`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FrequencyPolicy {
-    /// Its number, which that of its first CPU was when it was made.
+    /// Its number: that of its first CPU when it was created.
     #[serde(default)]
     pub number: Known<u32>,
     /// Its CPUs.
@@ -85,13 +83,13 @@ pub struct FrequencyPolicy {
     pub governor: Known<String>,
     /// The energy-performance preference: `performance`, `balance_performance` ...
     pub energy_preference: Known<String>,
-    /// The lowest frequency allowed, kHz.
+    /// The minimum frequency, kHz (`scaling_min_freq`).
     pub min_khz: Known<u64>,
-    /// The highest frequency allowed, kHz.
+    /// The maximum frequency, kHz (`scaling_max_freq`).
     pub max_khz: Known<u64>,
-    /// The highest frequency that the hardware can run at, kHz.
+    /// The hardware's maximum frequency, kHz (`cpuinfo_max_freq`).
     pub hardware_max_khz: Known<u64>,
-    /// The frequency without turbo, kHz.
+    /// The base frequency, without turbo, kHz.
     pub base_khz: Known<u64>,
 }
 
@@ -100,50 +98,50 @@ pub struct FrequencyPolicy {
 pub struct IdleState {
     /// `POLL`, `C1`, `C6` ...
     pub name: String,
-    /// Time to leave it, microseconds.
+    /// Exit latency, microseconds.
     pub exit_latency_us: Known<u32>,
     /// The CPUs on which it is disabled.
     pub disabled_on: Known<CpuSet>,
 }
 
-/// CPUs kept for themselves.
+/// Isolated CPUs.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Isolation {
-    /// Not balanced by the scheduler (`isolcpus=`).
+    /// Excluded from scheduler load balancing (`isolcpus=`).
     pub isolated: Known<CpuSet>,
-    /// Without the scheduling tick while one task runs (`nohz_full=`).
+    /// Without a scheduling tick while one task runs (`nohz_full=`).
     pub nohz_full: Known<CpuSet>,
-    /// Present and switched off.
+    /// Present but offline.
     pub offline: Known<CpuSet>,
-    /// Where new interrupts go (`/proc/irq/default_smp_affinity`).
+    /// The default affinity of new interrupts (`/proc/irq/default_smp_affinity`).
     pub default_irq_cpus: Known<CpuSet>,
-    /// Where unbound kernel work runs (`/sys/devices/virtual/workqueue/cpumask`).
+    /// The CPUs of unbound workqueues (`/sys/devices/virtual/workqueue/cpumask`).
     pub workqueue_cpus: Known<CpuSet>,
 }
 
-/// The kernel's clocks, protections and memory policy.
+/// Clocks, mitigations and memory policy.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Kernel {
-    /// The clock in use: `tsc`, `kvm-clock`, `hpet` ...
+    /// The current clocksource: `tsc`, `kvm-clock`, `hpet` ...
     pub clocksource: Known<String>,
-    /// The clocks that could be used.
+    /// The available clocksources.
     pub clocksources: Known<Vec<String>>,
-    /// Each vulnerability with what the kernel does about it.
+    /// Each CPU vulnerability with its mitigation.
     pub mitigations: Known<BTreeMap<String, String>>,
     /// Transparent huge pages: `always`, `madvise`, `never`.
     pub transparent_hugepages: Known<String>,
-    /// How hard the kernel tries to make them: `always`, `defer`, `madvise` ...
+    /// THP defrag: `always`, `defer`, `madvise` ...
     pub transparent_hugepages_defrag: Known<String>,
     /// The hypervisor's name when this is a guest (`hypervisor` flag and DMI); `none` on bare metal.
     pub hypervisor: Known<String>,
-    /// CPU time since boot that the hypervisor gave to others, parts per million; 1 also for less than
-    /// one, and 0 only where the kernel counts none (on bare metal, or below a hypervisor that tells none).
+    /// Steal time since boot, parts per million of the CPU time; 1 also for less than one, and 0 only if the kernel
+    /// counts no steal (on bare metal, or if the hypervisor does not report it).
     pub steal_ppm: Known<u32>,
-    /// Memory that a process may lock, `Max locked memory` of `/proc/self/limits` (soft); absent for no limit.
+    /// `Max locked memory` of `/proc/self/limits` (soft); absent if unlimited.
     pub locked_memory: Known<Limit>,
-    /// How hard idle PCIe links are put to sleep: `default`, `performance`, `powersave` ...
+    /// The ASPM policy: `default`, `performance`, `powersave` ...
     pub aspm_policy: Known<String>,
 }
 
@@ -153,7 +151,7 @@ pub struct Kernel {
 pub enum Limit {
     /// No limit.
     Unlimited,
-    /// So many bytes.
+    /// This many bytes.
     Bytes(Bytes),
 }
 
@@ -171,7 +169,7 @@ pub struct Node {
     /// Free memory.
     #[serde(default)]
     pub memory_free_bytes: Known<Bytes>,
-    /// Huge pages set aside on this node, by size.
+    /// Huge pages reserved on this node, by size.
     #[serde(default)]
     pub hugepages: Known<Vec<HugePages>>,
 }
@@ -181,7 +179,7 @@ pub struct Node {
 pub struct HugePages {
     /// The size of one page.
     pub page_bytes: Bytes,
-    /// How many there are.
+    /// How many are reserved.
     pub total: Known<u64>,
     /// How many of them are free.
     pub free: Known<u64>,

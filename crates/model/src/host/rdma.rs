@@ -1,15 +1,15 @@
-//! Which RDMA port carries what goes over an interface.
+//! Finds the RDMA port of an interface.
 
 use super::{Host, RdmaDevice, RdmaPort};
 use crate::ids::NicName;
 use crate::workload::DeviceChoice;
 
-/// A VLAN on a bond on ports; a hostile capture may close a circle.
+/// A VLAN on a bond on its ports; an untrusted capture may contain a loop.
 const DEPTH_MAX: usize = 8;
 
 impl Host {
-    /// The RDMA device and port that `choice` names, and where it names none the one of the interface `nic`,
-    /// else of what that stands on.
+    /// The RDMA device and port that `choice` names; if it names none, that of the interface `nic`, or of its lower
+    /// interfaces.
     pub fn rdma_port(
         &self,
         nic: &NicName,
@@ -33,7 +33,7 @@ impl Host {
             let above = level.iter().filter_map(|nic| self.nic(nic));
             level = above.flat_map(|nic| &nic.lower).collect();
         }
-        // A device whose interface is another one, or none: InfiniBand without IPoIB on the way.
+        // A device with another interface or none: InfiniBand without IPoIB on the path.
         let device = self.rdma.iter().find(|device| named == Some(&device.name));
         device.and_then(|device| Some((device, device.ports.iter().find(wanted)?)))
     }

@@ -1,25 +1,24 @@
-//! What else on the host touches the path: programs that change settings, taps, connection tracking,
-//! the files that set sysctls.
+//! Other software that affects the path: programs that change settings, taps, connection tracking, sysctl files.
 
 use serde::{Deserialize, Serialize};
 
 use crate::known::Known;
 
-/// Programs and kernel parts on the way.
+/// Programs and kernel components that affect the path.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Software {
-    /// Programs that change settings by themselves and are running.
+    /// Running programs that change settings by themselves.
     pub owners: Known<Vec<Owner>>,
-    /// Sockets that take a copy of packets.
+    /// Packet sockets, which receive a copy of packets.
     pub taps: Known<Vec<Tap>>,
     /// Connection tracking; absent when the module is not loaded.
     pub conntrack: Known<Conntrack>,
-    /// Every line of a file that sets a sysctl which linerate speaks of, in the order in which they take
-    /// effect (the last wins).
+    /// Every line of a sysctl file that sets a sysctl known to linerate, in the order in which they take effect (the
+    /// last wins).
     pub sysctl_lines: Known<Vec<SysctlLine>>,
-    /// Programs that wait in `accept` or hold established TCP connections, with where they may run. Asked
-    /// of the live machine only, never captured.
+    /// Programs that wait in `accept` or have established TCP connections, with their CPU affinity. Read on a live
+    /// host only, never captured.
     pub socket_owners: Known<Vec<SocketOwner>>,
 }
 
@@ -30,22 +29,22 @@ pub struct Owner {
     pub name: String,
     /// Its process.
     pub pid: u32,
-    /// What of it matters: tuned's active profile, irqbalance's banned interrupts and CPUs ...
+    /// Its relevant settings: tuned's active profile, irqbalance's banned interrupts and CPUs ...
     pub detail: Option<String>,
-    /// Where that was seen.
+    /// Where it was found.
     pub path: String,
 }
 
-/// A socket that takes a copy of packets (`/proc/net/packet`), or a handler of all protocols (`ptype`).
+/// A packet socket (`/proc/net/packet`), or a handler of all protocols (`ptype`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tap {
-    /// The interface (`index 9` when none that is seen has that index); none for all.
+    /// The interface (`index 9` if no visible interface has that index); none for all.
     pub nic: Option<String>,
-    /// The protocol it takes; 3 is all.
+    /// Its protocol; 3 is all (`ETH_P_ALL`).
     pub protocol: u32,
-    /// The handler's name or the program, as far as it is known.
+    /// The handler's name or the program, if known.
     pub name: String,
-    /// Where it was seen.
+    /// Where it was found.
     pub path: String,
 }
 
@@ -54,7 +53,7 @@ pub struct Tap {
 pub struct Conntrack {
     /// Connections tracked.
     pub count: Known<u64>,
-    /// How many there may be.
+    /// The maximum (`nf_conntrack_max`).
     pub max: Known<u64>,
     /// Buckets of its table.
     pub buckets: Known<u64>,
@@ -69,7 +68,7 @@ pub struct SysctlLine {
     pub line: u32,
     /// The sysctl's dotted name.
     pub name: String,
-    /// What it sets.
+    /// The value it sets.
     pub value: String,
 }
 
@@ -84,9 +83,9 @@ pub struct SocketOwner {
     pub cpus_allowed: Known<String>,
     /// The CPU on which it last ran.
     pub last_cpu: Known<u32>,
-    /// Its pages on each node.
+    /// Its memory pages on each node.
     pub node_pages: Known<Vec<(u32, u64)>>,
-    /// How many of its sockets carry data by which interface's addresses; empty for listeners only.
+    /// The number of its connected sockets by interface (from their local addresses); empty for listeners only.
     pub connections: u32,
     /// Its threads.
     pub threads: Known<u32>,

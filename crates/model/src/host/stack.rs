@@ -1,5 +1,5 @@
-//! How interfaces stand on each other (rtnetlink; `/sys/class/net/*/bonding`, `bridge`;
-//! `/proc/net/vlan`; Documentation/networking/bonding.rst, ipoib.rst, vxlan.rst).
+//! Relations between interfaces (rtnetlink; `/sys/class/net/*/bonding`, `bridge`; `/proc/net/vlan`;
+//! Documentation/networking/bonding.rst, ipoib.rst, vxlan.rst).
 
 use serde::{Deserialize, Serialize};
 
@@ -7,11 +7,11 @@ use crate::ids::NicName;
 use crate::known::Known;
 use crate::units::{BitRate, Bytes};
 
-/// What an interface is among the others. What its kind does not have is `None`.
+/// An interface's relations to others. What does not apply to its kind is `None`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Stack {
-    /// The interfaces that stand on it.
+    /// Its upper interfaces.
     pub upper: Vec<NicName>,
     /// A bond's own settings.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -19,7 +19,7 @@ pub struct Stack {
     /// A team's own settings.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub team: Option<Team>,
-    /// Its part in a bond or team that stands on it.
+    /// Its role in the bond or team above it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bond_port: Option<BondPort>,
     /// A VLAN's own settings.
@@ -42,21 +42,21 @@ pub struct Stack {
     pub ipoib_mode: Option<Known<String>>,
     /// The largest MTU its driver allows.
     pub mtu_max: Known<u32>,
-    /// Largest super-packet it sends: IPv6 and others.
+    /// `gso_max_size`: the largest GSO packet, IPv6 and others.
     pub gso_max_bytes: Known<Bytes>,
-    /// Largest super-packet it sends: IPv4.
+    /// `gso_ipv4_max_size`: the largest GSO packet, IPv4.
     pub gso_ipv4_max_bytes: Known<Bytes>,
-    /// Largest super-packet it makes of what it receives.
+    /// `gro_max_size`: the largest GRO packet.
     pub gro_max_bytes: Known<Bytes>,
-    /// The same for IPv4.
+    /// `gro_ipv4_max_size`.
     pub gro_ipv4_max_bytes: Known<Bytes>,
-    /// Largest super-packet that its hardware segments.
+    /// `tso_max_size`: the largest packet that its hardware segments.
     pub tso_max_bytes: Known<Bytes>,
     /// Length of its transmit queue in packets.
     pub tx_queue_len: Known<u32>,
     /// How an XDP program is attached: `none`, `native`, `generic`, `offloaded`.
     pub xdp: Known<String>,
-    /// How many users asked for all packets.
+    /// The count of promiscuous mode users.
     pub promiscuity: Known<u32>,
     /// Its virtual functions, as the host's administrator set them.
     pub virtual_functions: Known<Vec<VirtualFunction>>,
@@ -72,11 +72,11 @@ pub struct Bond {
     pub hash_policy: Known<String>,
     /// The active slave, of modes that have one.
     pub active_slave: Known<NicName>,
-    /// How often the link is looked at, milliseconds.
+    /// The link monitoring interval (`miimon`), milliseconds.
     pub miimon_ms: Known<u32>,
     /// `slow` or `fast`.
     pub lacp_rate: Known<String>,
-    /// The partner's address; all zero when no partner speaks LACP.
+    /// The partner's MAC address; all zero without an LACP partner.
     pub partner_mac: Known<String>,
     /// The active aggregator.
     pub aggregator: Known<u32>,
@@ -84,18 +84,18 @@ pub struct Bond {
     pub aggregator_ports: Known<u32>,
 }
 
-/// A team, as far as the kernel knows it.
+/// A team, as reported by the kernel.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Team {
     /// `activebackup`, `roundrobin`, `loadbalance` (also below teamd's LACP), `broadcast`, `random`.
     pub mode: Known<String>,
-    /// The port that carries, of the mode that has one.
+    /// The active port, in modes that have one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub active_port: Option<Known<NicName>>,
 }
 
-/// One interface's part in a bond or team.
+/// An interface's role in a bond or team.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct BondPort {
@@ -107,7 +107,7 @@ pub struct BondPort {
     pub mii_status: Known<String>,
     /// Its aggregator.
     pub aggregator: Known<u32>,
-    /// How often its link failed.
+    /// Its link failure count.
     pub link_failures: Known<u64>,
 }
 
@@ -115,13 +115,13 @@ pub struct BondPort {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Vlan {
-    /// Its number.
+    /// Its VLAN ID.
     pub id: Known<u32>,
     /// `802.1Q` or `802.1ad`.
     pub protocol: Known<String>,
-    /// Socket priority to VLAN priority of what is sent.
+    /// Egress map: socket priority to VLAN priority.
     pub egress: Known<Vec<(u32, u32)>>,
-    /// VLAN priority to socket priority of what is received.
+    /// Ingress map: VLAN priority to socket priority.
     pub ingress: Known<Vec<(u32, u32)>>,
 }
 
@@ -131,17 +131,17 @@ pub struct Vlan {
 pub struct Tunnel {
     /// `vxlan`, `geneve`, `gre`, `ipip` ...
     pub kind: Known<String>,
-    /// The network's number.
+    /// The network identifier (VNI or key).
     pub id: Known<u32>,
-    /// The UDP port it sends to.
+    /// The destination UDP port.
     pub port: Known<u32>,
-    /// Its own address.
+    /// The local address.
     pub local: Known<String>,
-    /// The far end's address.
+    /// The remote address.
     pub remote: Known<String>,
-    /// The interface it sends by.
+    /// The underlying interface.
     pub link: Known<NicName>,
-    /// Whether it puts a checksum on the outer UDP that it sends.
+    /// Whether it computes the outer UDP checksum on transmit.
     pub udp_checksum: Known<bool>,
 }
 
@@ -153,30 +153,29 @@ pub struct Bridge {
     pub stp: Known<bool>,
     /// Whether it filters VLANs.
     pub vlan_filtering: Known<bool>,
-    /// Whether packets pass through netfilter's IP hooks (`nf_call_iptables` of this bridge or the host).
+    /// Whether packets pass netfilter's IP hooks (`nf_call_iptables` of this bridge or the host).
     pub calls_iptables: Known<bool>,
 }
 
-/// An interface whose far end is a program (`/dev/net/tun`): of a virtual machine, a VPN, a container.
+/// A TUN or TAP interface (`/dev/net/tun`) of a virtual machine, a VPN or a container.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Tun {
     /// `tun` (packets) or `tap` (Ethernet frames).
     pub mode: Known<String>,
-    /// The user who may open it without being the administrator of the network; `None` for nobody.
+    /// The owner, who may open it without CAP_NET_ADMIN; `None` if not set.
     pub owner: Known<Option<u32>>,
-    /// The group that may; `None` for none.
+    /// The group that may; `None` if not set.
     pub group: Known<Option<u32>>,
-    /// Whether four bytes of flags and protocol stand before each packet.
+    /// Whether packets have four bytes of flags and protocol in front (no `IFF_NO_PI`).
     pub packet_information: Known<bool>,
-    /// Whether a header of offloads stands before each packet: without it checksums and segments are
-    /// made by the CPU.
+    /// Whether packets have a virtio_net header (`IFF_VNET_HDR`): without it the CPU does checksums and segmentation.
     pub vnet_header: Known<bool>,
-    /// Whether it outlives the program that made it.
+    /// Whether it is persistent (`TUNSETPERSIST`).
     pub persistent: Known<bool>,
-    /// Whether programs may open more than one queue of it.
+    /// Whether programs may open more than one queue.
     pub multi_queue: Known<bool>,
-    /// How many queues are open now, of one with several; `None` for one that has a single queue.
+    /// The number of open queues of a multiqueue device; `None` for a single queue.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queues: Option<Known<u32>>,
 }
@@ -187,15 +186,15 @@ pub struct Tun {
 pub struct VirtualFunction {
     /// Its number.
     pub index: u32,
-    /// Most that it may send; unknown for no limit.
+    /// The maximum transmit rate; unknown if there is no limit.
     pub max_bit_per_s: Known<BitRate>,
-    /// Least that it is given.
+    /// The minimum transmit rate.
     pub min_bit_per_s: Known<BitRate>,
     /// `auto`, `enable`, `disable`.
     pub link_state: Known<String>,
-    /// Whether its address is held.
+    /// Whether spoof checking is on.
     pub spoof_check: Known<bool>,
-    /// Whether it may change its own settings.
+    /// Whether it is trusted.
     pub trusted: Known<bool>,
     /// Its VLAN; 0 is none.
     pub vlan: Known<u32>,

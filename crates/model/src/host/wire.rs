@@ -1,4 +1,4 @@
-//! What is plugged into a port: link modes, forward error correction, pause, the module and its health
+//! Port and module: link modes, forward error correction, pause, the module's data and health
 //! (Documentation/networking/ethtool-netlink.rst; SFF-8472, SFF-8636, CMIS).
 
 use serde::{Deserialize, Serialize};
@@ -6,13 +6,13 @@ use serde::{Deserialize, Serialize};
 use crate::known::Known;
 use crate::units::BitRate;
 
-/// The port and what is plugged into it.
+/// The port and the module in it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Wire {
     /// Link modes, autonegotiation, lanes, duplex.
     pub modes: Known<LinkModes>,
-    /// Whether there is a link, and if not why.
+    /// Link state, and the reason if it is down.
     pub state: Known<LinkState>,
     /// Forward error correction.
     pub fec: Known<Fec>,
@@ -29,19 +29,19 @@ pub struct Wire {
 /// `ETHTOOL_MSG_LINKMODES_GET`, `ETHTOOL_MSG_LINKINFO_GET`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkModes {
-    /// Whether it negotiates.
+    /// Whether autonegotiation is on.
     pub autoneg: Known<bool>,
-    /// The speed it runs at.
+    /// The current speed.
     pub speed_bit_per_s: Known<BitRate>,
     /// `full` or `half`.
     pub duplex: Known<String>,
     /// Lanes in use.
     pub lanes: Known<u32>,
-    /// What it could do, by the kernel's names (`100000baseCR4/Full`).
+    /// Supported modes, by the kernel's names (`100000baseCR4/Full`).
     pub supported: Vec<String>,
-    /// What it offers.
+    /// Advertised modes.
     pub advertised: Vec<String>,
-    /// What the partner offers; empty where it does not say.
+    /// The link partner's modes; empty if not reported.
     pub partner: Vec<String>,
     /// `Twisted Pair`, `FIBRE`, `Direct Attach Copper` ...
     pub port: Known<String>,
@@ -52,9 +52,9 @@ pub struct LinkModes {
 pub struct LinkState {
     /// Whether there is a link.
     pub link: Known<bool>,
-    /// Why there is none, by the kernel's names, `Cable issue`.
+    /// The reason for no link, by the kernel's names, `Cable issue`.
     pub extended_state: Known<String>,
-    /// The finer reason, `Unsupported cable`.
+    /// The substate, `Unsupported cable`.
     pub extended_substate: Known<String>,
     /// Signal quality index and its maximum.
     pub signal_quality: Known<(u32, u32)>,
@@ -63,22 +63,22 @@ pub struct LinkState {
 /// `ETHTOOL_MSG_FEC_GET`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fec {
-    /// The one in use: `RS`, `BASER`, `LLRS`, `None` ...; unknown while there is no link.
+    /// The active mode: `RS`, `BASER`, `LLRS`, `None` ...; unknown without a link.
     pub active: Known<String>,
-    /// Those configured.
+    /// The configured modes.
     pub configured: Vec<String>,
-    /// Whether the driver chooses.
+    /// Whether the driver chooses (auto).
     pub auto: Known<bool>,
 }
 
 /// `ETHTOOL_MSG_PAUSE_GET`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pause {
-    /// Whether it is negotiated.
+    /// Whether pause is autonegotiated.
     pub autoneg: Known<bool>,
-    /// Whether frames that ask for a pause are obeyed.
+    /// Whether received pause frames are honored.
     pub rx: Known<bool>,
-    /// Whether they are sent.
+    /// Whether pause frames are sent.
     pub tx: Known<bool>,
 }
 
@@ -87,7 +87,7 @@ pub struct Pause {
 pub struct Eee {
     /// Whether it is enabled.
     pub enabled: Known<bool>,
-    /// Whether it is in use on this link.
+    /// Whether it is active on this link.
     pub active: Known<bool>,
 }
 
@@ -111,7 +111,7 @@ pub struct Module {
     pub form_factor: String,
     /// The memory map it was decoded by: `SFF-8472`, `SFF-8636`, `CMIS 5.0`.
     pub standard: String,
-    /// Vendor, part and serial number as the module says (the serial number is left out of captures).
+    /// Vendor name from the module (its serial number is not stored).
     pub vendor: Known<String>,
     /// The vendor's part number.
     pub part: Known<String>,
@@ -123,7 +123,7 @@ pub struct Module {
     pub length_dm: Known<u32>,
     /// The connector.
     pub connector: Known<String>,
-    /// Copper: attenuation in dB at 5, 7, 12.9 and 25.8 GHz as far as it says.
+    /// Copper: attenuation in dB at 5, 7, 12.9 and 25.8 GHz, as far as reported.
     pub attenuation_db: Known<Vec<(String, u32)>>,
     /// CMIS module state: `ModuleReady`, `ModuleLowPwr` ...
     pub state: Known<String>,
@@ -133,9 +133,9 @@ pub struct Module {
     pub voltage_mv: Known<u32>,
     /// Each lane's light and bias; empty for copper.
     pub lanes: Vec<ModuleLane>,
-    /// The alarms and warnings that it raises, in words (`lane 2: receive power low alarm`).
+    /// The active alarms, as text (`lane 2: receive power low alarm`).
     pub alarms: Vec<String>,
-    /// Its warnings.
+    /// The active warnings.
     pub warnings: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! The ceilings of made-up paths.
+//! The ceilings of synthetic paths.
 
 use super::*;
 use crate::build::{self, NicBuilder};
@@ -307,7 +307,7 @@ fn a_given_mtu_stands_in_for_that_of_the_interface_in_every_bound_by_packets() {
     );
 }
 
-/// A card of 100 Gb/s with an RDMA device, whose PCIe link lets 63 Gb/s pass when it is `narrow`.
+/// A 100 Gb/s NIC with an RDMA device; its PCIe link has 63 Gb/s if it is `narrow`.
 fn rdma_host(narrow: bool) -> Host {
     let mut device = build::roce("mlx5_0", "eth2");
     device.pci_address = Known::Value("0000:17:00.0".parse().expect("an address"));
@@ -468,7 +468,7 @@ fn a_software_device_over_a_veth_has_no_wire_but_copies_and_its_shaper() {
         Some(End::Remote),
         "what is read comes from there"
     );
-    // A card's own engine copies nothing, whatever carries the address.
+    // A NIC that does DMA by itself copies nothing, whichever interface has the address.
     let (near, far) = (rdma_host(false), rdma_host(false));
     let sample = build::over_verbs(
         build::sample().build(),

@@ -1,5 +1,5 @@
-//! The ceilings of a path that RDMA verbs take: the packets of each end's port, its PCIe link, a software
-//! device's queueing discipline, and what the queue pairs have under way.
+//! The ceilings of a path for RDMA verbs: the packets of each end's port, its PCIe link, a software device's qdisc,
+//! and the messages in flight on the queue pairs.
 
 use super::{
     Bound, Ceiling, PathCeilings, PathFacts, Side, UnknownCeiling, chain, known_evidence, of_links,
@@ -17,7 +17,7 @@ use crate::sample::{Sample, SideSample, SizeRecord, VerbsRecord};
 use crate::units::{BitRate, Bytes};
 use crate::workload::{Service, Verb, Verbs, Workload};
 
-/// What one direction over verbs is.
+/// One direction over verbs.
 #[derive(Clone, Copy)]
 struct Trial<'a> {
     path: &'a PathFacts<'a>,
@@ -34,7 +34,7 @@ struct Used<'a> {
     version: Roce,
 }
 
-/// Whether a path over `verbs` copies: a device without a function on PCI is a program of the kernel's.
+/// Whether a path over `verbs` copies: a device without a PCI function is implemented in the kernel.
 pub(super) fn copies(path: &PathFacts<'_>) -> bool {
     let Some(trial) = Trial::of(path) else {
         return true;
@@ -44,7 +44,7 @@ pub(super) fn copies(path: &PathFacts<'_>) -> bool {
     ports.into_iter().any(|port| port.is_software())
 }
 
-/// The bounds of one direction; `None` of a trial that goes over something else.
+/// The bounds of one direction; `None` for a trial without verbs.
 pub(super) fn one_way(
     path: &PathFacts<'_>,
     sender: Side<'_>,
@@ -85,7 +85,7 @@ impl<'a> Trial<'a> {
         })
     }
 
-    /// What the queue pairs of an end say of it.
+    /// The values from the queue pairs of an end.
     fn record(&self, side: Side<'_>) -> Option<&'a VerbsRecord> {
         let flows = &side_of(self.sample, side.end).flows;
         flows.iter().find_map(|flow| flow.verbs.as_ref())
@@ -121,7 +121,7 @@ impl<'a> Trial<'a> {
         })
     }
 
-    /// The end that the payload leaves: of a read it is the other one.
+    /// The end that the payload leaves: for a read it is the other one.
     fn source(&self, sender: Side<'a>, receiver: Side<'a>) -> Side<'a> {
         match &self.sample.spec.workload {
             Workload::Rdma(rdma) if rdma.verb == Verb::Read => receiver,
@@ -129,7 +129,7 @@ impl<'a> Trial<'a> {
         }
     }
 
-    /// The record of the size, of a trial of one.
+    /// The record of the message size, for a trial with one size.
     fn only_size(&self, sender: Side<'_>) -> Option<&'a SizeRecord> {
         let operations = side_of(self.sample, sender.end).operations.as_ref()?;
         match &operations.sizes[..] {
@@ -138,7 +138,7 @@ impl<'a> Trial<'a> {
         }
     }
 
-    /// How the payload is cut: the messages of a trial of one size, else packets that are all full.
+    /// The message size, for a trial with one size; otherwise full packets.
     fn message(&self) -> Option<Message> {
         let Workload::Rdma(rdma) = &self.sample.spec.workload else {
             return None;
@@ -211,7 +211,7 @@ impl<'a> Trial<'a> {
         })
     }
 
-    /// What the frames of `wire` carry, below the interfaces of `chain`.
+    /// The goodput of the frames of `wire`, below the interfaces of `chain`.
     fn frames(&self, port: &Used<'_>, chain: &[&Nic], wire: &Nic) -> Known<Ceiling> {
         let tags = chain.iter().filter(|nic| nic.kind == NicKind::Vlan).count();
         if port.device.is_iwarp() {
@@ -243,8 +243,8 @@ impl<'a> Trial<'a> {
         })
     }
 
-    /// What they carry of iWARP, whose TCP has the MTU of the interface `top`. Its options only the device knows: it
-    /// may have none.
+    /// The iWARP goodput, with the MTU of the interface `top`. The TCP options are known only to the device, and
+    /// there may be none.
     fn segments(&self, port: &Used<'_>, top: &Nic, wire: &Nic, vlan_tags: u32) -> Known<Ceiling> {
         let bound = wire.link_bit_per_s.clone().and_then(|speed| {
             top.mtu.clone().and_then(|mtu| {
@@ -269,14 +269,13 @@ impl<'a> Trial<'a> {
         })
     }
 
-    /// Whether every message says where in the receiver's memory it goes. Of what several verbs carry the one with the
-    /// shorter header is taken.
+    /// Whether every message is tagged with its destination address. If several verbs run, the shorter header is
+    /// assumed.
     fn names_memory(&self) -> bool {
         !matches!(&self.sample.spec.workload, Workload::Rdma(rdma) if rdma.verb == Verb::Send)
     }
 
-    /// A software device's packets pass the interface's queueing discipline, which counts the frame without
-    /// preamble and FCS.
+    /// A software device's packets pass the interface's qdisc, which counts the frame without preamble and FCS.
     fn shaper(&self, port: &Used<'_>, nic: &Nic) -> Option<Known<Ceiling>> {
         let qdisc = nic.qdisc.value().filter(|qdisc| qdisc.shapes())?;
         let Some(rate) = qdisc.rate_bit_per_s else {
@@ -297,7 +296,7 @@ impl<'a> Trial<'a> {
         }))
     }
 
-    /// As many messages as the queue pairs hold, in the time that one takes alone.
+    /// As many messages as the queue pairs allow in flight, per latency of a single message.
     fn depth_bound(&self, size: &SizeRecord) -> Known<Ceiling> {
         let alone = size.alone_ns.filter(|time| time.as_u64() > 0);
         let Some(alone) = alone else {
@@ -323,7 +322,7 @@ impl<'a> Trial<'a> {
         Known::Value(ceiling)
     }
 
-    /// The depth in use, else the one asked for.
+    /// The depth in use, otherwise the requested one.
     fn depth(&self) -> u32 {
         let sides = [&self.sample.local, &self.sample.remote];
         let records = sides.into_iter().flat_map(SideSample::senders);
@@ -344,8 +343,8 @@ impl<'a> Used<'a> {
         self.device.pci_address.value().is_none()
     }
 
-    /// The interface that the frames leave by: the path's own where it stands on the port's, which is then
-    /// one with what it adds to each frame.
+    /// The interface that sends the frames: the path's own if it is on top of the port's, including what it adds to
+    /// each frame.
     fn nic(&self) -> Option<&'a Nic> {
         let top = self.side.host.nic(self.side.nic);
         let Some(own) = self.port.netdev.value() else {

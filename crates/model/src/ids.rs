@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub struct IdError {
     /// The text as it was given.
     pub text: String,
-    /// The kind of name that was asked for.
+    /// The expected kind of name.
     pub what: &'static str,
     /// What is wrong with it.
     pub why: &'static str,
@@ -50,30 +50,29 @@ number_id!(
 
 /// A set of CPUs. Text form: the kernel's list format, `0-5,12`.
 ///
-/// Held as that form says it: first and last CPU of each range, ascending, with a gap between any two,
-/// so that equal sets are equal lists. A host with a thousand CPUs has thousands of sets, most of them
-/// one range.
+/// Stored like that form: first and last CPU of each range, ascending, with a gap between any two, so that equal sets
+/// are equal lists. A host with a thousand CPUs has thousands of sets, most of them one range.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct CpuSet(Vec<(u32, u32)>);
 
 impl CpuSet {
-    /// The largest CPU number accepted, twice what any Linux kernel is built for; it bounds what a
-    /// hostile list such as `0-4294967295` can make us allocate.
+    /// The largest CPU number accepted, twice what any Linux kernel is built for; it limits how much memory an
+    /// untrusted list such as `0-4294967295` can allocate.
     pub const CPU_MAX: u32 = 16_383;
 
-    /// No CPU.
+    /// The empty set.
     pub const fn empty() -> Self {
         Self(Vec::new())
     }
-    /// One CPU.
+    /// A set with one CPU.
     pub fn one(cpu: CpuId) -> Self {
         Self(vec![(cpu.0, cpu.0)])
     }
-    /// Whether it holds no CPU.
+    /// Whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
-    /// How many CPUs it holds.
+    /// The number of CPUs.
     pub fn len(&self) -> usize {
         let each = self
             .0
@@ -81,7 +80,7 @@ impl CpuSet {
             .map(|(first, last)| (last - first) as usize + 1);
         each.sum()
     }
-    /// Whether `cpu` is in it.
+    /// Whether the set contains `cpu`.
     pub fn contains(&self, cpu: CpuId) -> bool {
         self.within(cpu.0, cpu.0).next().is_some()
     }
@@ -95,12 +94,12 @@ impl CpuSet {
     pub fn first(&self) -> Option<CpuId> {
         self.0.first().map(|(first, _)| CpuId(*first))
     }
-    /// Whether every CPU of `self` is in `other`.
+    /// Whether `self` is a subset of `other`.
     pub fn is_subset(&self, other: &Self) -> bool {
         let mut own = self.0.iter();
         own.all(|(first, last)| other.within(*first, *last).next() == Some((*first, *last)))
     }
-    /// Whether the two have no CPU in common.
+    /// Whether the sets are disjoint.
     pub fn is_disjoint(&self, other: &Self) -> bool {
         let mut own = self.0.iter();
         own.all(|(first, last)| other.within(*first, *last).next().is_none())
@@ -123,7 +122,7 @@ impl CpuSet {
         }
         Self(left)
     }
-    /// The CPUs in both.
+    /// The intersection.
     #[must_use]
     pub fn and(&self, other: &Self) -> Self {
         let own = self.0.iter();
@@ -155,7 +154,7 @@ impl CpuSet {
                     Some(last) if last <= Self::CPU_MAX => cpus.add(last - (end - start), last),
                     _ => return Err(wrong("a CPU number is larger than 16383")),
                 }
-                // The bits above `end`; a shift by all 32 leaves none.
+                // The bits above `end`; a shift by 32 would overflow.
                 bits &= u32::MAX.checked_shl(end + 1).unwrap_or(0);
             }
         }
@@ -183,7 +182,7 @@ impl CpuSet {
         words.join(",")
     }
 
-    /// What of `first` to `last` is in the set, as ascending ranges.
+    /// The part of `first` to `last` that is in the set, as ascending ranges.
     fn within(&self, first: u32, last: u32) -> impl Iterator<Item = (u32, u32)> + '_ {
         let from = self.0.partition_point(|(_, end)| *end < first);
         let ranges = self.0.get(from..).unwrap_or_default().iter();
@@ -192,7 +191,7 @@ impl CpuSet {
             .map(move |(start, end)| (*start.max(&first), *end.min(&last)))
     }
 
-    /// Adds `first` to `last`. Cheapest in ascending order.
+    /// Adds `first` to `last`. Fastest in ascending order.
     fn add(&mut self, first: u32, last: u32) {
         let touches = |end: u32, start: u32| end.checked_add(1).is_none_or(|next| next >= start);
         let from = match self.0.last() {
@@ -434,7 +433,7 @@ mod tests {
         proptest::collection::btree_set(0u32..2048, 0..64).prop_map(|numbers| of(&numbers))
     }
 
-    /// Dense, so that ranges touch and overlap, and with the last numbers there are.
+    /// Dense, so that ranges touch and overlap, and including the largest numbers.
     fn any_numbers() -> impl Strategy<Value = Vec<u32>> {
         proptest::collection::vec(
             prop_oneof![0u32..12, 60u32..70, u32::MAX - 3..=u32::MAX],

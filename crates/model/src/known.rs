@@ -1,5 +1,5 @@
-//! Not-knowing is a value with a cause. A fact that could not be read is never 0, never "ok", never
-//! left out: it is [`Known::Unknown`] with the place that was asked and the reason it did not answer.
+//! An unknown value has a cause. A value that could not be read is never 0, never "ok" and never left out: it is
+//! [`Known::Unknown`] with the place that was read and the reason for the failure.
 
 mod read;
 
@@ -7,21 +7,21 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Why a fact is not known.
+/// Why a value is not known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cause {
-    /// The kernel does not offer it here (no such file, attribute, device or family), and could have.
+    /// This kernel does not have it (no such file, attribute, device or family), although others do.
     Absent,
-    /// A thing of this kind cannot have it: no veth has a slot, no receive queue a steering of sends.
+    /// It does not apply to this kind of object: a veth has no PCI slot, a receive queue no XPS.
     Inapplicable,
     /// It exists, but this user may not read it.
     Denied,
-    /// It exists, but reading or understanding it failed.
+    /// It exists, but reading or parsing it failed.
     Unreadable,
-    /// The kernel answered that it does not know (`numa_node` -1, `speed` -1).
+    /// The kernel reported it as unknown (`numa_node` -1, `speed` -1).
     NotSaid,
-    /// Nobody asked: the reader of this fact did not run.
+    /// It was not read: the reader of this value did not run.
     NotAsked,
 }
 
@@ -38,15 +38,15 @@ impl fmt::Display for Cause {
     }
 }
 
-/// One thing that could not be read: what was asked, and why there is no answer.
+/// A value that could not be read: the place and the reason.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Gap {
-    /// Marks the object as a gap on the wire and in stored runs.
+    /// Marks the object as a gap in the protocol and in stored runs.
     #[serde(rename = "unknown")]
     pub cause: Cause,
-    /// The file, netlink request or other place that was asked.
+    /// The file, netlink request or other source that was read.
     pub path: String,
-    /// The reason in words, complete enough to act on.
+    /// The reason as text, specific enough to act on.
     pub reason: String,
 }
 
@@ -62,8 +62,8 @@ impl Gap {
 }
 
 impl Gap {
-    /// Whether a judgement misses it. What is absent, or cannot be, does not apply to this host or device,
-    /// and nobody could supply it; every other gap leaves a question open.
+    /// Whether a check needs it. What is absent or not applicable does not concern this host or device and cannot be
+    /// supplied; every other gap leaves the check open.
     pub fn leaves_a_question(&self) -> bool {
         !matches!(self.cause, Cause::Absent | Cause::Inapplicable)
     }
@@ -75,31 +75,31 @@ impl fmt::Display for Gap {
     }
 }
 
-/// A fact, or why it is not known.
+/// A value, or why it is not known.
 ///
-/// On the wire and in stored runs a known fact is its value alone, an unknown one the [`Gap`]. What
-/// `--format json` prints turns each gap into `null` and lists it under `gaps`.
+/// In the protocol and in stored runs a known value is written as it is, an unknown one as its [`Gap`]. `--format
+/// json` prints each gap as `null` and lists it under `gaps`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(untagged)]
 pub enum Known<T> {
-    /// Why the fact is not known.
+    /// Why the value is not known.
     Unknown(Gap),
-    /// The fact.
+    /// The value.
     Value(T),
 }
 
 impl<T> Known<T> {
-    /// The fact was not asked for.
+    /// A value that was not read.
     pub fn not_asked(path: impl Into<String>) -> Self {
         Self::Unknown(Gap::new(Cause::NotAsked, path, "this reader did not ask"))
     }
 
-    /// An unknown fact.
+    /// An unknown value.
     pub fn unknown(cause: Cause, path: impl Into<String>, reason: impl Into<String>) -> Self {
         Self::Unknown(Gap::new(cause, path, reason))
     }
 
-    /// The fact, when it is known.
+    /// The value, if it is known.
     pub fn value(&self) -> Option<&T> {
         match self {
             Self::Value(value) => Some(value),
@@ -107,7 +107,7 @@ impl<T> Known<T> {
         }
     }
 
-    /// The reason why the fact is not known, when it is not.
+    /// The reason, if the value is not known.
     pub fn gap(&self) -> Option<&Gap> {
         match self {
             Self::Value(_) => None,
@@ -115,7 +115,7 @@ impl<T> Known<T> {
         }
     }
 
-    /// The fact, or the gap, for use with `?`.
+    /// The value, or the gap, for use with `?`.
     pub fn ok(&self) -> Result<&T, &Gap> {
         match self {
             Self::Value(value) => Ok(value),
@@ -123,7 +123,7 @@ impl<T> Known<T> {
         }
     }
 
-    /// Applies `f` to a known fact; a gap stays the gap it is.
+    /// Applies `f` to a known value; a gap is kept.
     pub fn map<U>(self, f: impl FnOnce(T) -> U) -> Known<U> {
         match self {
             Self::Value(value) => Known::Value(f(value)),
@@ -131,7 +131,7 @@ impl<T> Known<T> {
         }
     }
 
-    /// Like [`Known::map`], for a step that may itself find that the fact is not known.
+    /// Like [`Known::map`], for a step that may fail itself.
     pub fn and_then<U>(self, f: impl FnOnce(T) -> Known<U>) -> Known<U> {
         match self {
             Self::Value(value) => f(value),
@@ -140,7 +140,7 @@ impl<T> Known<T> {
     }
 }
 
-/// Nobody asked: the default of a fact that a record of an older version does not hold.
+/// Not read: the default of a value that records of older versions do not have.
 impl<T> Default for Known<T> {
     fn default() -> Self {
         Self::not_asked("")
@@ -148,7 +148,7 @@ impl<T> Default for Known<T> {
 }
 
 impl<T: Copy> Known<T> {
-    /// The fact by value, when it is known.
+    /// The value itself, if it is known.
     pub fn get(&self) -> Option<T> {
         self.value().copied()
     }

@@ -1,8 +1,8 @@
-//! Designed experiments: what is varied, what is measured, and what is asked of it.
+//! Designed experiments: what is varied, what is measured, and which effects are estimated.
 //!
-//! A factor is anything that a trial can be run with: an option of its workload, or settings of either host. The
-//! words of options are those of `linerate measure`, the keys of settings those of a plan; who runs the experiment
-//! reads them, here they are text.
+//! A factor is anything that a trial can be run with: an option of its workload, or settings of either host. Options
+//! are named as in `linerate measure`, settings by the keys of a plan; here they are text, and the runner of the
+//! experiment parses them.
 
 pub mod design;
 mod difference;
@@ -25,61 +25,61 @@ pub type Words = BTreeMap<String, Word>;
 
 /// The name of the schema of a file.
 pub const SCHEMA: &str = "linerate.experiment/1";
-/// The most factors of an experiment.
+/// The maximum number of factors.
 pub const FACTORS_MAX: usize = 32;
-/// The most levels of a factor.
+/// The maximum number of levels of a factor.
 pub const LEVELS_MAX: usize = 64;
 
-/// An experiment as its file says it.
+/// An experiment as written in its file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Experiment {
-    /// [`SCHEMA`], for editors that complete and check a file by its schema.
+    /// [`SCHEMA`], for editors that complete and validate a file by its schema.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schema: Option<String>,
-    /// What it is called.
+    /// Its name.
     pub title: String,
-    /// What it is to answer.
+    /// The question it should answer.
     #[serde(default)]
     pub question: String,
-    /// What is moved: a word of `linerate measure`.
+    /// The workload: a subcommand of `linerate measure`.
     pub workload: String,
-    /// What is judged; the first one decides, the others are told.
+    /// The responses: the first one decides, the others are reported.
     #[serde(default)]
     pub response: Responses,
     /// Options of the workload, for every trial.
     #[serde(default)]
     pub options: Words,
-    /// Settings of this host, for every trial.
+    /// Settings of this host for every trial.
     #[serde(default)]
     pub settings: Words,
-    /// Of the peer.
+    /// Settings of the peer for every trial.
     #[serde(default)]
     pub peer: OfPeer,
-    /// What runs at the same time.
+    /// A background workload.
     #[serde(default)]
     pub beside: Vec<Beside>,
-    /// What is varied.
+    /// The factors.
     pub factors: Vec<Factor>,
-    /// How.
+    /// The design.
     #[serde(default)]
     pub design: Design,
-    /// Two levels of which the one is to be told less the other.
+    /// Two levels of a factor whose difference is reported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub difference: Option<Difference>,
-    /// What is different when there is little time.
+    /// What changes in the short form.
     #[serde(default)]
     pub quick: Quick,
-    /// What others measured, to be told beside what is found here.
+    /// Published results, reported beside the experiment's own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub published: Vec<Published>,
 }
 
-/// What is asked of the peer.
+/// The peer's part.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OfPeer {
-    /// Where it is, as on the command line; of a level, another host in its place.
+    /// Its address, as on the command line; for a level, another host instead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<String>,
     /// Settings of the peer.
@@ -87,18 +87,18 @@ pub struct OfPeer {
     pub settings: Words,
 }
 
-/// A workload that runs at the same time as the one that is judged.
+/// A workload that runs at the same time as the measured one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Beside {
-    /// What is moved: a word of `linerate measure`.
+    /// The workload: a subcommand of `linerate measure`.
     pub workload: String,
     /// Its options.
     #[serde(default)]
     pub options: Words,
 }
 
-/// Something that is tried at several levels.
+/// A factor: something with several levels.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Factor {
@@ -114,14 +114,14 @@ pub struct Factor {
     /// The hosts on which the setting is changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on: Option<On>,
-    /// The levels; the others are held against the first.
+    /// The levels; the others are compared with the first.
     pub levels: Vec<Level>,
-    /// The levels that are tried when there is little time: their places, from 0.
+    /// The levels of the short form, as indices from 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quick: Option<Vec<usize>>,
 }
 
-/// The hosts of a setting.
+/// The hosts on which a setting is changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum On {
@@ -134,30 +134,30 @@ pub enum On {
     Both,
 }
 
-/// A level as a file gives it: a value, or a table of what changes.
+/// A level as a file writes it: a value, or a table of changes.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Level {
     /// A value of the factor's option or setting.
     Value(Word),
-    /// All that is different.
+    /// A table of changes.
     Table(LevelTable),
 }
 
-/// All that a level changes.
+/// Everything that a level changes.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LevelTable {
     /// Its name.
     pub name: String,
-    /// The folder of an earlier run, whose trials are this level's. Nothing else is said of such a level.
+    /// The directory of an earlier run whose trials are this level's. Such a level has no other keys.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<String>,
-    /// The workload, when it is another.
+    /// The workload, if it differs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workload: Option<String>,
-    /// The address of the peer that data goes to, when it is another: another way between the same hosts. `@KIND` is
-    /// the one on interfaces of a kind that both have, such as `@tunnel`.
+    /// The peer's data address, if it differs: another path between the same hosts. `@KIND` is the address on
+    /// interfaces of a kind that both hosts have, such as `@tunnel`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
     /// Options of the workload.
@@ -171,7 +171,7 @@ pub struct LevelTable {
     pub peer: OfPeer,
 }
 
-/// What is different when there is little time.
+/// What changes in the short form.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Quick {
@@ -183,11 +183,11 @@ pub struct Quick {
     pub repeats: Option<u32>,
 }
 
-/// Why an experiment cannot be run as it is written.
+/// Why an experiment is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {why}")]
 pub struct ExperimentError {
-    /// Where in the file: a name that stands there.
+    /// Where in the file: the nearest name.
     pub place: String,
     /// Why.
     pub why: String,
@@ -207,7 +207,7 @@ impl Factor {
         own.or(self.setting.as_deref()).unwrap_or("factor")
     }
 
-    /// All that a level changes, in one form.
+    /// Everything that a level changes, in one form.
     pub fn level(&self, place: usize) -> Option<LevelTable> {
         let word = match self.levels.get(place)? {
             Level::Table(table) => return Some(table.clone()),
@@ -236,7 +236,7 @@ impl Factor {
         Some(table)
     }
 
-    /// The levels that are earlier runs, with their folders.
+    /// The levels that are earlier runs, with their directories.
     pub fn runs(&self) -> impl Iterator<Item = (usize, &str)> {
         let levels = self.levels.iter().enumerate();
         levels.filter_map(|(at, level)| match level {
@@ -323,7 +323,7 @@ impl Factor {
 }
 
 impl LevelTable {
-    /// Whether what it says of an earlier run makes sense.
+    /// Checks the references to earlier runs.
     fn check_run(&self) -> Result<(), ExperimentError> {
         let Some(run) = &self.run else {
             return Ok(());
@@ -342,7 +342,7 @@ impl LevelTable {
 }
 
 impl Experiment {
-    /// Whether it makes sense in itself.
+    /// Checks that the experiment is consistent.
     pub fn check(&self) -> Result<(), ExperimentError> {
         if self
             .schema
@@ -422,7 +422,7 @@ impl Experiment {
         Err(wrong("kind", why))
     }
 
-    /// The factors of an effect that is asked for: one, or the two of an interaction `a*b`.
+    /// The factors of a requested effect: one, or the two of an interaction `a*b`.
     pub fn effect(&self, asked: &str) -> Result<Vec<usize>, ExperimentError> {
         let place = |name: &str| {
             let name = name.trim();
@@ -444,8 +444,8 @@ impl Experiment {
         }
     }
 
-    /// The effects that are asked for: those that it names, else of every factor, and where the design tells them
-    /// apart of every two.
+    /// The requested effects: those in the file; by default every factor, and every pair if the design can separate
+    /// them.
     pub fn asked(&self) -> Vec<Vec<usize>> {
         if !self.design.ask.is_empty() {
             let asked = self.design.ask.iter();
@@ -470,7 +470,7 @@ impl Experiment {
         names.join("*")
     }
 
-    /// The short form: fewer levels, and what `quick` says.
+    /// The short form: fewer levels, and the changes in `quick`.
     #[must_use]
     pub fn quick(mut self) -> Self {
         for (name, word) in std::mem::take(&mut self.quick.options) {
@@ -489,8 +489,8 @@ impl Experiment {
         self
     }
 
-    /// What of every host and trial is as `cell` says it: the first word that is given wins, levels before what is
-    /// for every trial. `peer.at` is of another host than the experiment's alone.
+    /// The options and settings of a trial for `cell`: the first one given counts, levels before those for every
+    /// trial. `peer.at` of a level names another host.
     pub fn at(&self, cell: &[usize]) -> LevelTable {
         let mut whole = LevelTable::default();
         let levels = self.factors.iter().zip(cell);
@@ -523,13 +523,13 @@ impl Experiment {
     }
 }
 
-/// Whether these are two or more different places among so many.
+/// Whether these are at least two different valid indices.
 fn is_choice(places: &[usize], number: usize) -> bool {
     let different: BTreeSet<usize> = places.iter().copied().collect();
     different.len() == places.len() && places.len() > 1 && places.iter().all(|at| *at < number)
 }
 
-/// Everything that a level has a word for.
+/// Every key that a level can have.
 fn touched(level: &LevelTable) -> Vec<String> {
     let options = level.options.keys().map(|key| format!("option `{key}`"));
     let local = level.settings.keys().map(|key| format!("setting `{key}`"));

@@ -1,12 +1,12 @@
-//! A histogram of times with a stated relative error: log-linear buckets, as Gil Tene's HdrHistogram has
-//! them. Recording is a shift, an add and a store, so a data thread can afford it for every operation.
+//! A latency histogram with a bounded relative error: log-linear buckets, as in Gil Tene's HdrHistogram. Recording is
+//! a shift, an add and a store, so a data thread can afford it for every operation.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::units::Nanoseconds;
 
-/// Each power of two is cut into this many equal buckets, so a value is off by at most 1/256 of itself
-/// (0.4 %), half of that when a bucket's middle is reported.
+/// Each power of two is divided into this many equal buckets, so the relative error is at most 1/256 (0.4 %), half of
+/// that if a bucket's middle is reported.
 const CUTS_LOG2: u32 = 8;
 const CUTS: u64 = 1 << CUTS_LOG2;
 /// Times above 2^42 ns (73 minutes) count as that.
@@ -30,11 +30,11 @@ const fn middle_of(index: usize) -> u64 {
     low + (1 << row) / 2
 }
 
-/// How often each time was seen.
+/// The count of each time.
 #[derive(Clone)]
 pub struct Histogram {
-    /// The buckets from `first` on: all for whoever records, those that something is in of one that was read, since a
-    /// stored run has thousands.
+    /// The buckets from `first` on: all of them while recording, only the non-empty range after reading, since a
+    /// stored run has thousands of histograms.
     buckets: Vec<u64>,
     first: usize,
     count: u64,
@@ -66,7 +66,7 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// Without room for anything.
+    /// An empty histogram without buckets.
     fn empty() -> Self {
         Self {
             buckets: Vec::new(),
@@ -78,7 +78,7 @@ impl Histogram {
         }
     }
 
-    /// Counts one time.
+    /// Records one time.
     #[inline]
     pub fn record(&mut self, time: Nanoseconds) {
         let ns = time.as_u64();
@@ -95,7 +95,7 @@ impl Histogram {
         self.max_ns = self.max_ns.max(ns);
     }
 
-    /// Adds what another one holds.
+    /// Merges another histogram.
     pub fn add(&mut self, other: &Self) {
         if let Some(last) = other.buckets.len().checked_sub(1) {
             self.widen(other.first, other.first + last);
@@ -110,7 +110,7 @@ impl Histogram {
         self.max_ns = self.max_ns.max(other.max_ns);
     }
 
-    /// Holds at least the buckets from `first` to `last`.
+    /// Extends the range to the buckets from `first` to `last`.
     #[cold]
     fn widen(&mut self, first: usize, last: usize) {
         if self.buckets.is_empty() {
@@ -123,27 +123,27 @@ impl Histogram {
         self.buckets.resize(length, 0);
     }
 
-    /// How many times were counted.
+    /// The number of recorded times.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// The smallest, exactly; `None` of nothing.
+    /// The exact minimum; `None` if empty.
     pub fn min(&self) -> Option<Nanoseconds> {
         (self.count > 0).then(|| Nanoseconds::new(self.min_ns))
     }
 
-    /// The largest, exactly; `None` of nothing.
+    /// The exact maximum; `None` if empty.
     pub fn max(&self) -> Option<Nanoseconds> {
         (self.count > 0).then(|| Nanoseconds::new(self.max_ns))
     }
 
-    /// The mean in nanoseconds, exactly; `None` of nothing.
+    /// The exact mean in nanoseconds; `None` if empty.
     pub fn mean_ns(&self) -> Option<f64> {
         (self.count > 0).then(|| real128(self.sum_ns) / real(self.count))
     }
 
-    /// The standard deviation of the times in nanoseconds, from the buckets' middles; `None` of nothing.
+    /// The standard deviation in nanoseconds, from the buckets' middles; `None` if empty.
     pub fn stddev_ns(&self) -> Option<f64> {
         let mean = self.mean_ns()?;
         let squares: f64 = self
@@ -153,8 +153,8 @@ impl Histogram {
         Some((squares / real(self.count)).sqrt())
     }
 
-    /// The time that the share `quantile` (0 to 1) of all times does not pass; `None` of nothing. The
-    /// ends are exact, between them it is off by at most 0.2 %.
+    /// The quantile `quantile` (0 to 1); `None` if empty. The ends are exact, between them the error is at most 0.2
+    /// %.
     pub fn quantile(&self, quantile: f64) -> Option<Nanoseconds> {
         let rank = (quantile.clamp(0.0, 1.0) * real(self.count))
             .ceil()
@@ -180,13 +180,13 @@ impl Histogram {
         Some(real(within) / real(self.count))
     }
 
-    /// Every bucket that holds something: its middle in nanoseconds, and its count.
+    /// Every non-empty bucket: its middle in nanoseconds, and its count.
     pub fn filled(&self) -> impl Iterator<Item = (u64, u64)> {
         self.numbered()
             .map(|(index, count)| (middle_of(index), count))
     }
 
-    /// Every bucket that holds something: its number, and its count.
+    /// Every non-empty bucket: its index, and its count.
     fn numbered(&self) -> impl Iterator<Item = (usize, u64)> {
         (self.first..)
             .zip(self.buckets.iter().copied())
@@ -194,7 +194,7 @@ impl Histogram {
     }
 }
 
-/// Of the same times, whatever room there is for others.
+/// Compares the recorded times, regardless of the allocated range.
 impl PartialEq for Histogram {
     fn eq(&self, other: &Self) -> bool {
         let scalars = |of: &Self| (of.count, of.sum_ns, of.min_ns, of.max_ns);
@@ -214,11 +214,11 @@ fn real128(value: u128) -> f64 {
     value as f64
 }
 
-/// As stored: the buckets that hold something, as pairs of index and count.
+/// The stored form: the non-empty buckets, as pairs of index and count.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Stored {
-    /// Buckets in each power of two: a record of another layout is not read wrongly.
+    /// Buckets per power of two: a record with another layout is rejected.
     cuts: u64,
     count: u64,
     sum_ns: String,
@@ -235,7 +235,7 @@ impl Serialize for Histogram {
         Stored {
             cuts: CUTS,
             count: self.count,
-            // A number of JSON has 53 bits everywhere but here.
+            // JSON numbers have 53 bits elsewhere, but not here.
             sum_ns: self.sum_ns.to_string(),
             min_ns: if self.count == 0 { 0 } else { self.min_ns },
             max_ns: self.max_ns,

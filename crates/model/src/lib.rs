@@ -1,7 +1,7 @@
-//! What linerate knows and how it judges: plain data and pure functions.
+//! linerate's data model and its checks: plain data and pure functions.
 //!
-//! No file, socket, clock or random number is touched here, and there is no unsafe code; whatever
-//! needs one of them gets it as an argument. See `docs/ARCHITECTURE.md` for the rooms around this one.
+//! No file, socket, clock or random number generator is used here, and there is no unsafe code; code that needs one
+//! of them receives it as an argument. See `docs/ARCHITECTURE.md` for the other crates.
 
 #![forbid(unsafe_code)]
 

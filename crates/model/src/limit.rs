@@ -1,10 +1,9 @@
-//! What limited a trial, by evidence; and "not determined" when the evidence does not say.
+//! Finds what limited a trial, from evidence; "not determined" if the evidence is insufficient.
 //!
-//! TCP_INFO (include/uapi/linux/tcp.h: `tcpi_busy_time`, `tcpi_rwnd_limited`, `tcpi_sndbuf_limited`,
-//! chronographs of net/ipv4/tcp.c) says what the sender waited for, but not why: a receive window is
-//! small because the buffer is, or because the receiver is too slow to empty it. So bounds that nothing
-//! passes are asked first, then CPUs that are used up, then loss, then what the sender waited for.
-//! docs/book/concepts/limits.md says the same for people, with the commands that show it by hand.
+//! TCP_INFO (include/uapi/linux/tcp.h: `tcpi_busy_time`, `tcpi_rwnd_limited`, `tcpi_sndbuf_limited`, the chronographs
+//! of net/ipv4/tcp.c) reports what the sender waited for, but not why: a receive window is small because the buffer
+//! is, or because the receiver is too slow to empty it. So the order is: hard bounds, then exhausted CPUs, then loss,
+//! then what the sender waited for. docs/book/concepts/limits.md explains it with the commands to check it by hand.
 
 mod cpus;
 mod drops;
@@ -38,12 +37,11 @@ pub enum LimitKind {
     SenderCpu,
     /// The send buffer.
     SendBuffer,
-    /// The receive window, and so the receive buffer.
+    /// The receive window, that is, the receive buffer.
     ReceiveWindow,
-    /// A window (of either buffer, or of the congestion control) that is full on the way: it is smaller
-    /// than what the path's own round trip holds.
+    /// A full window (of either buffer, or of the congestion control) that is below the path's BDP.
     WindowRtt,
-    /// The receiving program did not read what was there.
+    /// The receiving program did not read the available data.
     ReceiverProgram,
     /// The CPU of the receiving thread.
     ReceiverCpu,
@@ -61,7 +59,7 @@ pub enum LimitKind {
     Wire,
     /// The congestion control: its window or its pacing.
     CongestionControl,
-    /// The figures do not say.
+    /// Not determined.
     NotDetermined,
 }
 
@@ -92,16 +90,15 @@ impl fmt::Display for LimitKind {
 pub struct Limit {
     /// What limits.
     pub what: LimitKind,
-    /// The rule that finds the same thing wrong; none when the limit is no fault, or when no rule found
-    /// it.
+    /// The rule that finds the same fault; none if the limit is not a fault, or if no rule found it.
     pub rule: Option<String>,
-    /// The figures that say so.
+    /// The evidence.
     pub evidence: Vec<Evidence>,
-    /// What they were held against, in words.
+    /// The thresholds, as text.
     pub threshold: String,
 }
 
-/// What is known of a trial when its limit is asked for.
+/// The input for finding a limit.
 #[derive(Clone, Copy)]
 struct Trial<'a> {
     sample: &'a Sample,
@@ -111,7 +108,7 @@ struct Trial<'a> {
     rate: BitRate,
 }
 
-/// Names what limited `sample`, which made `rate`, under `ceilings`.
+/// Finds what limited `sample`, which reached `rate`, under `ceilings`.
 pub fn name_limit(
     sample: &Sample,
     local: &Host,
@@ -137,10 +134,10 @@ pub fn name_limit(
             .or_else(|| by_pacing(&trial))
             .or_else(figures)
     } else if keeps_its_rate(&trial, &ways) {
-        // A rate that was asked for and made limited itself, unless something of it was lost.
+        // A rate limit set for the trial is the limit, unless data was lost.
         lost()
     } else {
-        // Datagrams that were lost say where: that is surer than how near a ceiling the others came.
+        // Datagram loss shows where the limit is, with more certainty than closeness to a ceiling.
         lost().or_else(|| by_ceiling(&trial)).or_else(figures)
     };
     named.unwrap_or_else(|| Limit {
@@ -160,7 +157,7 @@ pub fn name_limit(
     })
 }
 
-/// Whether datagrams had a rate to keep, and that rate arrived.
+/// Whether datagrams had a rate limit, and reached it.
 fn keeps_its_rate(trial: &Trial<'_>, ways: &[Way<'_>]) -> bool {
     let Workload::Udp(udp) = &trial.sample.spec.workload else {
         return false;
@@ -203,8 +200,8 @@ impl Trial<'_> {
         }
     }
 
-    /// Whether the rule `id` finds something wrong at `end`. A limit points to a rule only then: the send
-    /// buffer may limit although it is as large as it should be.
+    /// Whether the rule `id` finds a fault at `end`. A limit refers to a rule only then: the send buffer may be the
+    /// limit although it is as large as it should be.
     fn finds(&self, id: &str, end: End) -> bool {
         let (host, other) = match end {
             End::Local => (self.local, self.remote),
@@ -228,7 +225,7 @@ impl Trial<'_> {
     }
 }
 
-/// A limit before its rule is asked.
+/// A limit before its rule is looked up.
 struct Named {
     what: LimitKind,
     rule: Option<(&'static str, End)>,
@@ -236,9 +233,9 @@ struct Named {
     threshold: String,
 }
 
-/// A bound that the rate has all but reached: the one it came closest to.
+/// A bound that the rate has almost reached: the closest one.
 fn by_ceiling(trial: &Trial<'_>) -> Option<Limit> {
-    // A sum of two directions says nothing about which of them was held by what.
+    // A sum of two directions does not show which of them was limited by what.
     if analysis::ways(trial.sample).len() > 1 {
         return None;
     }
@@ -258,7 +255,7 @@ fn by_ceiling(trial: &Trial<'_>) -> Option<Limit> {
                 threshold::PCIE_SHARE,
                 Some("pcie-link-degraded"),
             ),
-            // These say what a flow may do at most; what it waited for, TCP_INFO and CPU times tell.
+            // These are upper bounds of a flow; TCP_INFO and CPU times show what it waited for.
             Bound::WindowRtt | Bound::Copy => return None,
         };
         let share = ceiling.share(trial.rate)?;
@@ -281,7 +278,7 @@ fn by_ceiling(trial: &Trial<'_>) -> Option<Limit> {
     }))
 }
 
-/// The rate that the trial itself asked its flows to keep.
+/// The rate limit that the trial set for its flows.
 fn by_pacing(trial: &Trial<'_>) -> Option<Limit> {
     let spec = &trial.sample.spec;
     if analysis::ways(trial.sample).len() > 1 {
@@ -306,7 +303,7 @@ fn by_pacing(trial: &Trial<'_>) -> Option<Limit> {
     })
 }
 
-/// Where datagrams were lost: nobody sends them again, so that what loses them limits, however busy the CPUs
+/// Where datagrams were lost: they are not retransmitted, so the place of loss is the limit, however busy the CPUs
 /// are.
 fn by_lost_datagrams(trial: &Trial<'_>, way: &Way<'_>) -> Option<Limit> {
     let udp = matches!(trial.sample.spec.workload, Workload::Udp(_));
@@ -317,7 +314,7 @@ fn by_lost_datagrams(trial: &Trial<'_>, way: &Way<'_>) -> Option<Limit> {
     Some(trial.limit(named))
 }
 
-/// What one direction's own figures say.
+/// The evidence of one direction.
 fn by_figures(trial: &Trial<'_>, way: &Way<'_>) -> Option<Limit> {
     let figures = Figures::of(way, &trial.sample.spec);
     let cpu = || {
@@ -325,7 +322,7 @@ fn by_figures(trial: &Trial<'_>, way: &Way<'_>) -> Option<Limit> {
             .or_else(|| cpus::by_threads(trial, way, &figures))
             .or_else(|| cpus::by_machine(trial, way, &figures))
     };
-    // Where bytes do not go in bulk, an idle connection is the workload's nature and no limit.
+    // In workloads without bulk transfer, idle connections are normal and not a limit.
     let flow = || {
         let bulk = trial.sample.spec.workload.is_bulk();
         bulk.then(|| flows::by_flow(trial, way, &figures)).flatten()

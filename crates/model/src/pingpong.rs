@@ -1,5 +1,5 @@
-//! What a row of message times says: the fit *time = latency + bytes / bandwidth*, the sizes that fall out
-//! of the row, and whether what is on the way takes each frame in whole before it sends it on.
+//! Analyzes a sweep of message sizes: the fit *time = latency + bytes / bandwidth*, outliers, and whether the path
+//! stores and forwards frames.
 
 use std::fmt;
 
@@ -9,36 +9,36 @@ use crate::known::{Cause, Known};
 use crate::sample::Operations;
 use crate::units::{BitRate, Bytes, real};
 
-/// A size whose bandwidth is lower by this share than its neighbours let expect is a dip: several times
-/// what repeated runs of one size differ by.
+/// A size whose bandwidth is lower by this share than its neighbors' trend is a dip: several times the spread between
+/// repeated runs of one size.
 pub const DIP_SHARE: f64 = 0.2;
 
-/// The message that latency is told by.
+/// The message size that latency is reported for.
 pub const SMALL: Bytes = Bytes::new(4);
-/// The message that bandwidth is told by.
+/// The message size that bandwidth is reported for.
 pub const LARGE: Bytes = Bytes::mib(4);
 
-/// The payload of one frame at an MTU of 1500 with TCP timestamps: up to here a message is one frame.
+/// The payload of one frame at an MTU of 1500 with TCP timestamps: messages up to here fit into one frame.
 pub const FRAME_PAYLOAD: Bytes = Bytes::new(1448);
 
-/// A size and the time of one message, half of a round trip.
+/// A size and the one-way time of a message, half of a round trip.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Point {
-    /// The message.
+    /// The message size.
     pub bytes: Bytes,
     /// The time one way, in nanoseconds.
     pub one_way_ns: f64,
 }
 
 impl Point {
-    /// The payload's rate; none without payload.
+    /// The payload rate; none without payload.
     pub fn rate(&self) -> Option<BitRate> {
         BitRate::from_f64(real(self.bytes.as_u64()) * 8e9 / self.one_way_ns)
             .filter(|_| self.bytes > Bytes::new(0))
     }
 }
 
-/// The points of a record: the mean of each size's times, as IMB prints it; ascending in size.
+/// The points of a record: the mean time of each size, as IMB prints it; ascending in size.
 pub fn points(operations: &Operations) -> Vec<Point> {
     let mut points: Vec<Point> = (operations.sizes.iter())
         .filter_map(|size| {
@@ -52,21 +52,21 @@ pub fn points(operations: &Operations) -> Vec<Point> {
     points
 }
 
-/// A straight line through points.
+/// A fitted line.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Line {
     /// The time of a message without payload, in nanoseconds.
     pub latency_ns: f64,
-    /// What each byte adds, in nanoseconds.
+    /// The time per byte, in nanoseconds.
     pub ns_per_byte: f64,
-    /// The standard error of that; of two points, which every line meets, not known.
+    /// Its standard error; not known for two points, which every line fits.
     pub ns_per_byte_error: Option<f64>,
 }
 
 impl Line {
-    /// The line with the least sum of squared *relative* residuals: times of 5 us and of 5 ms are known to
-    /// about the same share of themselves, and a plain fit would hear of the large ones only. `None` of
-    /// fewer than two sizes.
+    /// The line with the smallest sum of squared *relative* residuals: times of 5 us and of 5 ms have about the same
+    /// relative precision, and an unweighted fit would be dominated by the large ones. `None` for fewer than two
+    /// sizes.
     pub fn through(points: &[Point]) -> Option<Self> {
         let rows = || {
             let valid = points.iter().filter(|point| point.one_way_ns > 0.0);
@@ -96,7 +96,7 @@ impl Line {
         })
     }
 
-    /// What the slope is as a rate; none when bytes cost nothing that could be seen.
+    /// The slope as a rate; none if the cost per byte is not measurable.
     pub fn rate(&self) -> Option<BitRate> {
         (self.ns_per_byte > 0.0)
             .then(|| BitRate::from_f64(8.0 / (self.ns_per_byte * 1e-9)))
@@ -104,21 +104,21 @@ impl Line {
     }
 }
 
-/// A size that is slower than its neighbours let expect.
+/// A size that is slower than its neighbors' trend.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Dip {
-    /// The message.
+    /// The message size.
     pub bytes: Bytes,
     /// Its rate.
     pub rate: BitRate,
-    /// What its neighbours let expect.
+    /// The rate expected from its neighbors.
     pub expected: BitRate,
 }
 
-/// The sizes whose rate is clearly below what lies between smaller and larger ones, where a larger one is
-/// fast again. A rate that only falls off, as it does when messages leave a cache, is none.
+/// The sizes whose rate is clearly below the trend of smaller and larger ones, with a fast larger one. A rate that
+/// only decreases, as when messages no longer fit a cache, is not a dip.
 ///
-/// The rate of *a + bytes / b* is concave in logarithms, so that it never lies below a chord of its own.
+/// The rate of *a + bytes / b* is concave in logarithms, so it is never below its own chord.
 pub fn dips(points: &[Point]) -> Vec<Dip> {
     let rated: Vec<(f64, f64, Bytes)> = (points.iter())
         .filter_map(|point| {
@@ -141,7 +141,7 @@ pub fn dips(points: &[Point]) -> Vec<Dip> {
         let chord = |left: (f64, f64, Bytes), right: (f64, f64, Bytes)| {
             left.1 + (right.1 - left.1) * (size - left.0) / (right.0 - left.0)
         };
-        // The fastest ones on both sides: a dip may be several sizes wide.
+        // The fastest ones on both sides: a dip may span several sizes.
         let expected = chord(left, right).max(chord(fast_left, fast_right));
         if rate < expected + clearly
             && rate < fast_right.1 + clearly
@@ -160,22 +160,22 @@ pub fn dips(points: &[Point]) -> Vec<Dip> {
     dips
 }
 
-/// How often each byte of a frame is waited for on the way.
+/// How often each byte of a frame is serialized on the path.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Hops {
-    /// What a byte adds to the time of a message within one frame, over the link's time for a byte.
+    /// The time per byte within one frame, divided by the link's time per byte.
     pub times: f64,
-    /// What can be said of it.
+    /// The conclusion.
     pub verdict: HopsVerdict,
 }
 
-/// What the growth of latency within a frame says of what is on the way.
+/// What the growth of latency within a frame shows about the path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HopsVerdict {
-    /// A frame is on the link once: a cable, or what sends a frame on while it still arrives.
+    /// A frame is serialized once: a cable, or cut-through switches.
     CutThrough,
-    /// At most so many switches take a frame in whole before they send it on.
+    /// At most this many store-and-forward switches.
     StoreAndForward(u32),
 }
 
@@ -198,8 +198,8 @@ impl fmt::Display for Hops {
     }
 }
 
-/// What the messages of one frame at most say of the hops. Larger messages say nothing: their frames
-/// follow each other through every hop, however it forwards.
+/// Estimates the number of store-and-forward hops from messages of at most one frame. Larger messages do not show it:
+/// their frames are pipelined through every hop in either mode.
 pub fn hops(points: &[Point], link: Option<BitRate>) -> Known<Hops> {
     const WHAT: &str = "store-and-forward hops";
     let Some(link) = link.filter(|link| link.as_bit_per_s() > 0) else {
@@ -234,7 +234,7 @@ pub fn hops(points: &[Point], link: Option<BitRate>) -> Known<Hops> {
     })
 }
 
-/// A count that is a whole number already; more than any path has is that many.
+/// A count that is already a whole number, saturating.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -244,22 +244,22 @@ fn whole(count: f64) -> u32 {
     count.clamp(0.0, 1e6) as u32
 }
 
-/// Everything that a row of sizes says.
+/// The results of a sweep of sizes.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Judgement {
     /// The fit over all sizes.
     pub line: Line,
-    /// The message that latency is told by, when it was measured.
+    /// The point that latency is reported for, if it was measured.
     pub small: Option<Point>,
-    /// The message that bandwidth is told by, when it was measured.
+    /// The point that bandwidth is reported for, if it was measured.
     pub large: Option<Point>,
-    /// The sizes that fall out of the row.
+    /// The dips.
     pub dips: Vec<Dip>,
     /// Store-and-forward against cut-through.
     pub hops: Known<Hops>,
 }
 
-/// Judges a row of sizes over a link of this speed; `None` of fewer than two sizes.
+/// Analyzes a sweep over a link of this speed; `None` for fewer than two sizes.
 pub fn judge(points: &[Point], link: Option<BitRate>) -> Option<Judgement> {
     let at = |bytes: Bytes| points.iter().copied().find(|point| point.bytes == bytes);
     Some(Judgement {
@@ -278,7 +278,7 @@ mod tests {
     use super::*;
     use crate::workload::Pingpong;
 
-    /// The row of IMB's sizes over a path of this latency and bandwidth.
+    /// IMB's sizes over a path with this latency and bandwidth.
     fn row(latency_us: f64, mbyte_per_s: f64) -> Vec<Point> {
         let time = |bytes: Bytes| latency_us * 1e3 + real(bytes.as_u64()) * 1e3 / mbyte_per_s;
         let sizes = Pingpong::imb_sizes().into_iter();

@@ -1,5 +1,5 @@
-//! Plans: what to change, from what, to what, and why. Making one, applying it to data and undoing it
-//! are pure functions; `linerate-host` carries them out.
+//! Plans: what to change, from what, to what, and why. Making a plan, applying it to data and inverting it are pure
+//! functions; `linerate-host` applies them to the host.
 
 use std::fmt;
 
@@ -31,14 +31,14 @@ impl fmt::Display for End {
 pub struct Change {
     /// The setting.
     pub setting: SettingKey,
-    /// The value it has.
+    /// The current value.
     pub from: Value,
-    /// The value it shall have.
+    /// The new value.
     pub to: Value,
 }
 
 impl Change {
-    /// The change that takes this one back.
+    /// The inverse change.
     #[must_use]
     pub fn inverse(&self) -> Self {
         Self {
@@ -55,7 +55,7 @@ impl fmt::Display for Change {
     }
 }
 
-/// An ordered list of changes of one host.
+/// An ordered list of changes to one host.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Plan {
     /// The changes, in the order they are made.
@@ -65,23 +65,23 @@ pub struct Plan {
 /// Why a plan does not fit the settings it is applied to.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
-    /// A setting does not have the value the plan starts from.
+    /// A setting does not have the value that the plan expects.
     #[error("cannot change {setting}: it is {found}, the plan expects {expected}")]
     Conflict {
         /// The setting.
         setting: SettingKey,
-        /// The value it has.
+        /// The current value.
         found: Box<Value>,
-        /// The value the plan starts from.
+        /// The expected value.
         expected: Box<Value>,
     },
-    /// A setting is not there.
+    /// A setting does not exist.
     #[error("cannot change {setting}: it is unknown here")]
     Missing {
         /// The setting.
         setting: SettingKey,
     },
-    /// A plan names a setting twice.
+    /// A setting occurs twice in a plan.
     #[error("the plan changes {setting} twice")]
     Twice {
         /// The setting.
@@ -90,7 +90,7 @@ pub enum PlanError {
 }
 
 impl Plan {
-    /// A plan of `changes` in this order; changes that change nothing are left out.
+    /// A plan of `changes` in this order; changes without effect are left out.
     pub fn new(changes: Vec<Change>) -> Result<Self, PlanError> {
         let changes: Vec<Change> = changes
             .into_iter()
@@ -109,7 +109,7 @@ impl Plan {
         Ok(Self { changes })
     }
 
-    /// The plan that takes this one back: the inverse changes in reverse order.
+    /// The inverse plan: the inverse changes in reverse order.
     #[must_use]
     pub fn undo(&self) -> Self {
         Self {
@@ -117,7 +117,7 @@ impl Plan {
         }
     }
 
-    /// The settings after the plan; all or nothing.
+    /// The settings after the plan, or an error and no change.
     pub fn apply(&self, settings: &Settings) -> Result<Settings, PlanError> {
         let mut after = settings.clone();
         for Change { setting, from, to } in &self.changes {
@@ -138,12 +138,12 @@ impl Plan {
         Ok(after)
     }
 
-    /// The plan that brings `settings` to `desired`; settings that `desired` does not name stay.
+    /// The plan that brings `settings` to `desired`; settings that are not in `desired` are kept.
     pub fn towards(settings: &Settings, desired: &Settings) -> Result<Self, PlanError> {
         let changes = desired
             .iter()
             .map(|(setting, to)| match settings.get(setting) {
-                // What is met already is no change, also where the kernel words it at greater length.
+                // A value that already matches is not a change, even if the kernel prints it in a longer form.
                 Some(from) if to.is_met_by(from) => Ok(Change {
                     setting: setting.clone(),
                     from: from.clone(),

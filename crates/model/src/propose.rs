@@ -1,8 +1,8 @@
 //! From findings to proposals: which remedies to try, and in what order.
 //!
-//! All remedies of one rule are one proposal, also when both ends need them (a send buffer here, a
-//! receive buffer there): apart they may do nothing. The order is that of [`Stage`]: hard
-//! ceilings, errors, saturation, locality, offloads and buffers, tuning.
+//! All remedies of one rule are one proposal, even if both ends need them (a send buffer here, a receive buffer
+//! there): separately they may have no effect. The order is that of [`Stage`]: hard ceilings, errors, saturation,
+//! locality, offloads and buffers, tuning.
 
 use std::collections::BTreeSet;
 
@@ -19,38 +19,38 @@ use crate::setting::{Class, Scope, SettingKey};
 pub struct Proposal {
     /// The rule that proposes it.
     pub rule: String,
-    /// What it found wrong, with the end, in the order of the findings.
+    /// The faults it found, with the end, in the order of the findings.
     pub subjects: Vec<(End, String)>,
     /// The worst severity of its findings.
     pub severity: Severity,
     /// The changes, in the order they are made.
     pub changes: Vec<EndChange>,
-    /// The class of the change that is hardest to take back.
+    /// The class of the change that is hardest to roll back.
     pub class: Class,
 }
 
-/// What may be tried, and what is only advice here.
+/// Proposals to test, and proposals that are advice only.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Proposals {
-    /// To be tried, in this order.
+    /// To test, in this order.
     pub to_try: Vec<Proposal>,
-    /// Not to be tried: a change is of a class or scope above what is permitted, or linerate cannot write it yet.
+    /// Not tested: a change is of a class or scope above what is permitted, or linerate cannot write it.
     pub held_back: Vec<Proposal>,
 }
 
 /// What the caller permits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Permit {
-    /// The hardest class of change that may be tried.
+    /// The highest class of change that may be tested.
     pub class_max: Class,
-    /// Whether both ends share a kernel: a setting of the machine is then one setting, not two.
+    /// Whether both ends share a kernel: a machine-wide setting is then one setting, not two.
     pub shared_kernel: bool,
-    /// Whether no setting of the whole machine may be tried, only those of a network namespace.
+    /// Whether machine-wide settings are excluded, so that only those of a network namespace are tested.
     pub spares_machine: bool,
 }
 
 impl Default for Permit {
-    /// What linerate does alone: nothing that drops a link.
+    /// The default: nothing that drops a link.
     fn default() -> Self {
         Self {
             class_max: Class::R2,
@@ -93,7 +93,7 @@ pub fn propose(findings: &[Finding], permit: Permit) -> Proposals {
             }),
         }
     }
-    // The sort is stable: within a stage and a severity the findings' own order stays.
+    // The sort is stable: within a stage and a severity the findings keep their order.
     merged.sort_by(|one, other| {
         stage(one)
             .cmp(&stage(other))
@@ -102,10 +102,10 @@ pub fn propose(findings: &[Finding], permit: Permit) -> Proposals {
     sift(merged, permit)
 }
 
-/// The rule of a proposal that no rule made: somebody gave it.
+/// The rule of a proposal that was given by the user.
 pub const GIVEN: &str = "given";
 
-/// What a proposal is called: its rule, or its setting where it is given.
+/// The name of a proposal: its rule, or its setting if the user gave it.
 pub fn name_of(rule: &str, changes: &[EndChange]) -> String {
     match changes.first() {
         Some(first) if rule == GIVEN => first.change.setting.to_string(),
@@ -114,19 +114,19 @@ pub fn name_of(rule: &str, changes: &[EndChange]) -> String {
 }
 
 impl Proposal {
-    /// What it is called.
+    /// Its name.
     pub fn name(&self) -> String {
         name_of(&self.rule, &self.changes)
     }
 }
 
-/// What may be tried of some proposals, in their order, each change once.
+/// The proposals to test, in their order, each change once.
 pub fn sift(all: Vec<Proposal>, permit: Permit) -> Proposals {
     let mut proposals = Proposals::default();
     let mut known: Vec<EndChange> = Vec::new();
     for mut proposal in all {
         once_each(&mut proposal, permit);
-        // What an earlier proposal changes in the same way need not be tried again.
+        // Changes that an earlier proposal already makes are not tested again.
         proposal.changes.retain(|change| !known.contains(change));
         if proposal.changes.is_empty() {
             continue;
@@ -145,17 +145,17 @@ pub fn sift(all: Vec<Proposal>, permit: Permit) -> Proposals {
     proposals
 }
 
-/// A rule that is not in the catalogue (a stored run of another version) is asked last.
+/// A rule that is not in the catalogue (a stored run of another version) comes last.
 fn stage(proposal: &Proposal) -> Stage {
     rules::find(&proposal.rule).map_or(Stage::Tuning, |rule| rule.stage)
 }
 
-/// A setting is changed once; of two wishes the first is kept.
+/// A setting is changed once; of two conflicting values the first is kept.
 fn once_each(proposal: &mut Proposal, permit: Permit) {
     let mut seen: BTreeSet<(Option<End>, SettingKey)> = BTreeSet::new();
     proposal.changes.retain(|EndChange { end, change }| {
         let common = match change.setting.spec().scope {
-            // A placement is of the measurement, which is one for both ends.
+            // Placement belongs to the measurement, which both ends share.
             Scope::Trial => true,
             Scope::Machine => permit.shared_kernel,
             Scope::Netns => false,
@@ -175,7 +175,7 @@ mod tests {
     use crate::sample::Sample;
     use crate::setting::Value;
 
-    /// The findings of both ends of a trial, as `prove` gathers them.
+    /// The findings of both ends of a trial, as collected by `prove`.
     fn findings(near: &Host, far: &Host, sample: &Sample) -> Vec<Finding> {
         let scene = |end, host, other| Scene {
             end,

@@ -1,5 +1,5 @@
-//! What the two ends of linerate say to each other, as data; who may say what when is `talk`'s. Every
-//! message is one line of JSON; every limit is stated here.
+//! The messages between the two ends of linerate, as data; `talk` implements their order. Every message is one line
+//! of JSON; every limit is defined here.
 //!
 //! ```text
 //! controller                         agent
@@ -39,36 +39,36 @@ use crate::sample::SideSample;
 use crate::setting::{SettingKey, Value};
 use crate::workload::TrialSpec;
 
-/// The version of this protocol. Both ends must speak the same one.
+/// The version of this protocol. Both ends must use the same one.
 pub const PROTOCOL: u32 = 3;
 
-/// The most settings that are asked for at once: four for each of 4,096 queues.
+/// The maximum number of settings in a request: four for each of 4,096 queues.
 pub const SETTINGS_MAX: usize = 16_384;
 
-/// The longest line either end reads.
+/// The maximum length of a line.
 pub const LINE_BYTES_MAX: usize = 64 << 20;
 
-/// The longest request with a plan: three times what a plan of [`SETTINGS_MAX`] changes takes.
+/// The maximum length of a request with a plan: three times the size of a plan with [`SETTINGS_MAX`] changes.
 const PLAN_BYTES_MAX: usize = 16 << 20;
-/// The longest request with keys or with a trial.
+/// The maximum length of a request with keys or with a trial.
 const LIST_BYTES_MAX: usize = 4 << 20;
-/// The longest request of any other kind.
+/// The maximum length of any other request.
 const REQUEST_BYTES_MAX: usize = 64 << 10;
 
-/// The longest description of a host: one of 1,024 CPUs and 4,096 interrupts takes about 2 MiB.
+/// The maximum length of a host's description: one with 1,024 CPUs and 4,096 interrupts takes about 2 MiB.
 const HOST_BYTES_MAX: usize = 16 << 20;
-/// The longest answer that is a confirmation or a failure.
+/// The maximum length of a response that is a confirmation or a failure.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
-/// The longest value of a setting: the kernel's own text ends at a page.
+/// The maximum length of a setting's value: the kernel's own text is at most a page.
 const VALUE_BYTES_MAX: usize = 16 << 10;
-/// The longest record of a trial without its flows: counters, CPU times, latencies, a profile.
+/// The maximum length of a trial's record without its flows: counters, CPU times, latencies, a profile.
 const RECORD_BYTES_MAX: usize = 16 << 20;
-/// The longest record of one flow without its readings.
+/// The maximum length of one flow's record without its readings.
 const FLOW_BYTES_MAX: usize = 64 << 10;
-/// The longest reading of a flow: two numbers of at most 20 digits.
+/// The maximum length of a reading of a flow: two numbers of at most 20 digits.
 const READING_BYTES_MAX: usize = 42;
 
-/// How long the request may be whose line begins with `start`.
+/// The maximum length of the request whose line begins with `start`.
 pub fn request_bytes_max(start: &[u8]) -> usize {
     let start = &start[..start.len().min(64)];
     match start.split(|&byte| byte == b'"').nth(1) {
@@ -78,7 +78,7 @@ pub fn request_bytes_max(start: &[u8]) -> usize {
     }
 }
 
-/// How long the record of a trial of `spec` may be.
+/// The maximum length of the record of a trial of `spec`.
 pub fn record_bytes_max(spec: &TrialSpec) -> usize {
     let flows = usize::try_from(spec.flows).unwrap_or(usize::MAX);
     let readings = usize::try_from(spec.readings()).unwrap_or(usize::MAX);
@@ -90,7 +90,7 @@ pub fn record_bytes_max(spec: &TrialSpec) -> usize {
 }
 
 impl Request {
-    /// How long its answer may be, where `record_bytes_max` is that of the trial that is prepared.
+    /// The maximum length of its response, where `record_bytes_max` is that of the prepared trial.
     pub fn answer_bytes_max(&self, record_bytes_max: usize) -> usize {
         match self {
             Self::ReadHost => HOST_BYTES_MAX,
@@ -99,14 +99,14 @@ impl Request {
                 .saturating_mul(VALUE_BYTES_MAX)
                 .saturating_add(ANSWER_BYTES_MAX)
                 .min(LINE_BYTES_MAX),
-            // The record of a trial that is given up may be on its way.
+            // The record of an aborted trial may already be in flight.
             Self::Start | Self::Abort => record_bytes_max,
             _ => ANSWER_BYTES_MAX,
         }
     }
 }
 
-/// Reads at most [`SETTINGS_MAX`] items, and keeps no more.
+/// Deserializes at most [`SETTINGS_MAX`] items, and stores no more.
 fn settings<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
 where
     D: Deserializer<'de>,
@@ -136,10 +136,10 @@ where
     deserializer.deserialize_seq(Items(PhantomData))
 }
 
-/// How long a data connection may take to present its token.
+/// The timeout for a data connection to present its token.
 pub const TOKEN_MILLIS_MAX: u64 = 1_000;
 
-/// What a data connection presents before its first byte of payload.
+/// What a data connection sends before its first byte of payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Token(pub [u8; 16]);
@@ -150,53 +150,53 @@ pub struct Token(pub [u8; 16]);
 pub enum Request {
     /// The first message.
     Hello {
-        /// The protocol the controller speaks.
+        /// The controller's protocol version.
         protocol: u32,
         /// The controller's version of linerate.
         version: String,
     },
     /// Read the host.
     ReadHost,
-    /// Read settings, also such as a host's map does not hold.
+    /// Read settings, including those that the host's description does not contain.
     ReadSettings(#[serde(deserialize_with = "settings")] Vec<SettingKey>),
-    /// Apply a plan, journalled; undone when the stream ends.
+    /// Apply a plan, journaled; undone when the stream ends.
     Apply {
         /// The changes.
         plan: Plan,
-        /// Whether the interface that the agent's ssh connection comes in by may be disturbed for a moment.
+        /// Whether the management path (the interface of the agent's ssh connection) may be disrupted briefly.
         #[serde(default)]
         include_way_in: bool,
     },
     /// Undo the newest plan that is still applied.
     Undo,
-    /// Keep what is applied: forget how to undo it.
+    /// Commit: keep what is applied and drop the undo journal.
     Commit,
-    /// Apply a plan, journalled; undone when the stream ends, and after so many seconds also if nobody hears that.
+    /// Apply a plan, journaled; undone when the stream ends, and after a timeout even if the end goes unnoticed.
     Lease {
         /// The changes.
         plan: Plan,
-        /// Whether the interface that the agent's ssh connection comes in by may be disturbed for a moment.
+        /// Whether the management path (the interface of the agent's ssh connection) may be disrupted briefly.
         include_way_in: bool,
-        /// When it is undone unless it was committed.
+        /// The time after which it is undone unless it was committed.
         seconds: u32,
     },
-    /// Undo a transaction that was committed in this boot; one that is not applied needs nothing.
+    /// Undo a transaction that was committed in this boot; no effect if it is not applied.
     TakeBack {
         /// Its name.
         id: String,
     },
-    /// Make ready for a trial: listen for the data connections.
+    /// Prepare a trial: listen for the data connections.
     Prepare {
-        /// What will be moved.
+        /// The trial.
         spec: Box<TrialSpec>,
-        /// What each data connection presents.
+        /// The token of each data connection.
         token: Token,
         /// The address to listen on; empty is every address.
         bind: String,
     },
-    /// Begin to move bytes; answered when the trial is over.
+    /// Start the transfer; answered when the trial is over.
     Start,
-    /// Give up the trial that was prepared or runs.
+    /// Abort the prepared or running trial.
     Abort,
     /// The last message.
     Bye,
@@ -206,18 +206,18 @@ pub enum Request {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reply {
-    /// The answer to [`Request::Hello`].
+    /// The response to [`Request::Hello`].
     Hello {
-        /// The protocol the agent speaks.
+        /// The agent's protocol version.
         protocol: u32,
         /// The agent's version of linerate.
         version: String,
-        /// The addresses that the controller may try for data, best first.
+        /// The addresses that the controller may use for data, best first.
         addresses: Vec<AgentAddress>,
     },
-    /// The answer to [`Request::ReadHost`].
+    /// The response to [`Request::ReadHost`].
     Host(Box<Host>),
-    /// The answer to [`Request::ReadSettings`], in its order.
+    /// The response to [`Request::ReadSettings`], in its order.
     Settings(#[serde(deserialize_with = "settings")] Vec<Known<Value>>),
     /// The plan is applied and read back.
     Applied,
@@ -226,9 +226,9 @@ pub enum Reply {
         /// The name of its transaction.
         id: String,
     },
-    /// The plan that was meant is undone and read back.
+    /// The requested plan is undone and read back.
     Undone,
-    /// What was applied stays.
+    /// The applied changes are kept.
     Committed,
     /// The agent listens for data connections on this port.
     Prepared {
@@ -237,9 +237,9 @@ pub enum Reply {
     },
     /// The trial is over.
     Done(Box<SideSample>),
-    /// The trial was given up.
+    /// The trial was aborted.
     Aborted,
-    /// The request failed; the agent is as it was before it.
+    /// The request failed; the agent's state is unchanged.
     Failed(Failure),
 }
 
@@ -256,17 +256,17 @@ pub struct AgentAddress {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
 pub struct Failure {
-    /// What kind of failure it was: decides the exit code.
+    /// The kind of failure; it decides the exit code.
     pub kind: FailureKind,
     /// What failed, on what, why, and what to do.
     pub message: String,
 }
 
-/// Kinds of failure, one for each documented exit code that a far end can cause.
+/// Kinds of failure, one for each documented exit code that a peer can cause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FailureKind {
-    /// The message does not fit the state of the talk, or its content is out of range.
+    /// The message does not fit the state of the protocol, or a value is out of range.
     BadInput,
     /// Another version of the protocol.
     Version,
@@ -276,14 +276,14 @@ pub enum FailureKind {
     NotSupported,
     /// No port, memory, file or space was left.
     Resource,
-    /// It took longer than its limit.
+    /// A timeout.
     TimeOut,
-    /// A change failed, and everything was put back.
+    /// A change failed, and everything was rolled back.
     Restored,
-    /// A change failed, and not everything could be put back.
+    /// A change failed, and the rollback was incomplete.
     RestoreIncomplete,
     /// Anything else.
     Other,
-    /// The connection to the other end broke: mostly what a failure there has left here.
+    /// The connection to the other end broke, mostly because of a failure there.
     Broken,
 }

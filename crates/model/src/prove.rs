@@ -1,5 +1,5 @@
-//! The document that `prove` and `demo` print and store: what was measured before and after, the
-//! ceiling, the findings, every remedy with its effect, and whether everything was put back.
+//! The document that `prove` and `demo` print and store: the rates before and after, the ceiling, the findings, every
+//! remedy with its effect, and whether the rollback was complete.
 
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -18,36 +18,36 @@ pub struct ProveDocument {
     pub before: Rate,
     /// The rate with every kept remedy.
     pub after: Rate,
-    /// The lowest computed bound, and what share of it was reached afterwards.
+    /// The lowest computed bound, and the share of it that was reached in the end.
     pub ceiling: CeilingDocument,
     /// What limited the path before any change.
     pub limit: LimitDocument,
-    /// What limits the path with every kept remedy; null when the run ended before that was measured.
+    /// What limits the path with every kept remedy; null if the run ended before that was measured.
     #[serde(default)]
     pub limit_after: Option<LimitDocument>,
     /// What the rules found.
     pub findings: Vec<Finding>,
-    /// Every try of a remedy, in order; then those that were held back.
+    /// Every test of a remedy, in order; then those that were not tested.
     pub remedies: Vec<RemedyResult>,
-    /// Whether both hosts are as they were found (true also when kept remedies were to stay).
+    /// Whether both hosts have their baseline settings (true also if kept remedies were meant to be kept).
     pub restored: bool,
-    /// The rules of the faults that the demo planted; empty outside the demo.
+    /// The rules of the faults that the demo injected; empty outside the demo.
     pub planted: Vec<String>,
-    /// The rules whose remedy's interval excludes zero, and the rule of the named limit.
+    /// The rules whose remedy's CI excludes zero, and the rule of the limit.
     pub found: Vec<String>,
-    /// What a search looked at before it had something to weigh; null where nothing was searched.
+    /// The screening of a search before any remedy was tested; null without a search.
     #[serde(default)]
     pub search: Option<SearchDocument>,
-    /// The seed of the order of trials and of the intervals.
+    /// The seed of the trial order and of the intervals.
     pub seed: u64,
-    /// The run's folder.
+    /// The run's directory.
     pub run: Option<String>,
     /// The page.
     pub report: Option<String>,
 }
 
-/// A measured rate with its interval. Without a trial (a run that was cut short) its figures are not
-/// numbers, which JSON writes as null.
+/// A measured rate with its interval. Without a trial (an interrupted run) its values are NaN, which JSON writes as
+/// null.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Rate {
     /// Median of the trials.
@@ -65,7 +65,7 @@ pub struct Rate {
     pub cpu_s_per_gb: Option<f64>,
 }
 
-/// What is not a number is written as null, and read back as it was.
+/// NaN is written as null, and read back as NaN.
 fn number_or_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
     Ok(Option::deserialize(deserializer)?.unwrap_or(f64::NAN))
 }
@@ -81,16 +81,16 @@ pub struct CeilingDocument {
     pub reason: String,
 }
 
-/// A named limit as it is printed.
+/// A limit as it is printed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LimitDocument {
     /// What limits, or `not determined`.
     pub what: String,
-    /// The figures that say so.
+    /// The evidence.
     pub evidence: Vec<crate::finding::Evidence>,
 }
 
-/// One remedy and what the experiment said of it.
+/// One remedy and its experiment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RemedyResult {
     /// The rule that proposed it.
@@ -107,28 +107,28 @@ pub struct RemedyResult {
     pub changes: Vec<EndChange>,
     /// The relative effect on the rate.
     pub effect: Option<EffectDocument>,
-    /// What it did to what must not get worse.
+    /// Its effect on the guards.
     #[serde(default)]
     pub guards: Vec<GuardDocument>,
-    /// Whether it was kept: its interval lies above zero, and no guard that was not given up is worse.
+    /// Whether it was kept: its CI is above zero, and no guard (except those given up) is worse.
     pub kept: bool,
-    /// Whether it was tried again later, after another limit was gone: this try is not the last word.
+    /// Whether it was tested again later, after another limit was removed: this test is not the final one.
     #[serde(default)]
     pub tried_again: bool,
-    /// Why there is no effect, or what else must be said.
+    /// Why there is no effect, or another remark.
     pub note: Option<String>,
-    /// The rules of the remedies that were in place in both arms, so that no other limit hid this one.
+    /// The rules of the remedies that were in place in both arms, so that no other limit masked this one.
     #[serde(default)]
     pub beside: Vec<String>,
     /// The rates of the pairs, (without, with), bit/s, in the order they were made.
     pub pairs_bit_per_s: Vec<(f64, f64)>,
 }
 
-/// What must not get worse while a rate gets better.
+/// Guards: what must not get worse while the rate improves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Guard {
-    /// The 99th percentile of the time of a request.
+    /// The 99th percentile of the request latency.
     P99,
     /// CPU seconds of linerate's threads on both ends per gigabyte.
     Cpu,
@@ -140,7 +140,7 @@ impl Guard {
     /// Every guard.
     pub const ALL: [Self; 3] = [Self::P99, Self::Cpu, Self::Drops];
 
-    /// What it looks at, for a person.
+    /// A description.
     pub fn words(self) -> &'static str {
         match self {
             Self::P99 => "p99 latency",
@@ -153,23 +153,23 @@ impl Guard {
 /// A guard, and what a remedy did to it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GuardDocument {
-    /// Which.
+    /// The guard.
     pub guard: Guard,
     /// The relative change; more is worse.
     pub effect: EffectDocument,
-    /// Whether it is worse by more than its noise: the interval lies above zero, by more than clocks tell apart (and
-    /// of drops, enough were dropped to be called loss).
+    /// Whether it is worse by more than its noise: the CI is above zero, by more than clock resolution (and for
+    /// drops, enough were dropped to count as loss).
     pub worse: bool,
 }
 
-/// What a search looked at.
+/// The screening of a search.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SearchDocument {
-    /// What could be varied.
+    /// The factors.
     pub factors: Vec<FactorDocument>,
     /// Trials of the screening design.
     pub screening_trials: usize,
-    /// Trials of the search in all, before anything was weighed.
+    /// All trials of the search before any remedy was tested.
     pub trials: usize,
 }
 
@@ -178,12 +178,12 @@ pub struct SearchDocument {
 pub struct FactorDocument {
     /// Its name: the end and its settings.
     pub name: String,
-    /// Its levels, the first as it was found.
+    /// Its levels, the first is the baseline.
     pub levels: Vec<String>,
-    /// The mean relative difference between the trials of the screening that changed it and the others; null where
-    /// there were too few. A part of every interaction of two other factors is mixed into it.
+    /// The mean relative difference between the screening trials that changed it and the others; null if there were
+    /// too few. It is confounded with a part of every interaction of two other factors.
     pub effect: Option<f64>,
-    /// Whether it is larger than chance would make it.
+    /// Whether it is larger than expected by chance.
     pub shows: bool,
 }
 
@@ -209,7 +209,7 @@ pub struct EffectDocument {
     pub level: f64,
     /// Number of pairs.
     pub pairs: usize,
-    /// The smallest difference that these pairs would have shown.
+    /// The minimum detectable effect of these pairs.
     pub smallest_detectable: f64,
 }
 

@@ -1,6 +1,6 @@
 //! The rules: one file each, listed in [`RULES`]. A rule checks one question about a [`Scene`] and returns
-//! findings, the facts that are missing, or nothing (no fault, or a role in which it is not checked). Each
-//! rule names its source; a threshold without one is linerate's own.
+//! findings, the facts that are missing, or nothing (no fault, or a role in which it is not checked). Each rule names
+//! its source; a threshold without one is linerate's own.
 
 mod devices;
 mod facts;
@@ -24,8 +24,8 @@ use crate::plan::{Change, End};
 use crate::setting::{self, SettingKey, Value};
 use crate::watch::Watch;
 
-/// Declares the rules: each has its file, its place in [`RULES`], and in tests its cases. A rule whose
-/// file has no `tests::CASES` does not compile there.
+/// Declares the rules: each has its file, its entry in [`RULES`], and in tests its cases. A rule whose file has no
+/// `tests::CASES` does not compile there.
 macro_rules! rules {
     ($($rule:ident,)*) => {
         $(mod $rule;)*
@@ -137,7 +137,7 @@ rules! {
     vm_host_limits,
     // Software owners and health.
     driver_firmware_health_and_owners,
-    // Of our own (decision 8).
+    // Rules of our own (decision 8).
     qdisc_shaper,
     endpoints_share_cpu,
 }
@@ -203,7 +203,7 @@ pub fn sort(findings: &mut [Finding]) {
     });
 }
 
-/// A finding without what its rule and scene already state.
+/// A finding without the fields that its rule and scene already provide.
 struct Draft {
     severity: Severity,
     subject: String,
@@ -226,7 +226,7 @@ fn found(rule: &Rule, scene: &Scene<'_>, said: Draft) -> Outcome {
 }
 
 fn undetermined(rule: &Rule, scene: &Scene<'_>, subject: String, mut missing: Vec<Gap>) -> Outcome {
-    // Facts that only netlink has are missing on a host that is read from files.
+    // Values that only netlink provides are missing on a host that is read from files.
     for gap in missing.iter_mut().filter(|gap| gap.path.is_empty()) {
         gap.path = format!("netlink facts of {subject}");
         "the host was read from files only, without netlink".clone_into(&mut gap.reason);
@@ -275,7 +275,7 @@ fn each_nic<'a>(
             );
             vec![undetermined(rule, scene, format!("nic/{name}"), vec![gap])]
         }
-        // Without the list of interfaces, "none of them is at fault" would be a guess.
+        // Without the list of interfaces, "none is at fault" would be a guess.
         _ if scene.host.nics.is_empty() => scene
             .host
             .gaps
@@ -309,7 +309,7 @@ fn change_to(host: &Host, setting: SettingKey, to: Value) -> Option<Change> {
 /// The path of the gap of a rule that needs counters which were not watched.
 pub const UNWATCHED: &str = "counters";
 
-/// The counters that were watched, or that the check is skipped without them (once, for the host).
+/// The counters, or a skipped check if they were not read (once, for the host).
 fn watched<'a>(rule: &Rule, scene: &Scene<'a>) -> Result<&'a Watch, Vec<Outcome>> {
     scene.watch.ok_or_else(|| {
         let gap = Gap::new(
@@ -413,8 +413,8 @@ mod tests {
         }
     }
 
-    /// What a reader of a finding needs is there: evidence with its place, a threshold, remedies that
-    /// start from what the host has.
+    /// A finding has everything its reader needs: evidence with its source, a threshold, remedies that start from the
+    /// host's current values.
     fn is_complete(outcome: &Outcome) {
         match outcome {
             Outcome::Finding(finding) => {
@@ -455,7 +455,7 @@ mod tests {
                 assert_eq!(diagnose(&scene).findings, []);
             }
         }
-        // Nobody watched the counters: rules that judge them say so.
+        // Counters were not read: rules that need them report that.
         let unsure = diagnose(&with_trial(&near, &far, &sample)).undetermined;
         let counters = |gap: &Gap| gap.path == "counters";
         assert!(

@@ -1,7 +1,8 @@
-//! Reading a [`Known`] without keeping what is read in between: serde's untagged enums hold a whole value in a generic
-//! form first, 16 times as large as `[0,0,...]` from a far end.
+//! Deserializes a [`Known`] without buffering: serde's untagged enums first store the whole value in a generic form,
+//! 16 times as large as a text such as `[0,0,...]` from a peer.
 //!
-//! An object whose first key is one of [`Gap`]'s is a gap. Everything else is the fact, and goes straight to its type.
+//! An object whose first key is a key of [`Gap`] is a gap. Everything else is the value, and is passed directly to
+//! its type.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -18,10 +19,10 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Known<T> {
     }
 }
 
-/// A fact or a gap.
+/// A value or a gap.
 struct Either<T>(PhantomData<T>);
 
-/// Visits a scalar by handing it to the fact's type.
+/// Visits a scalar by passing it to the value's type.
 macro_rules! scalars {
     ($($visit:ident($type:ty)),*) => {
         $(fn $visit<E: serde::de::Error>(self, value: $type) -> Result<Self::Value, E> {
@@ -51,7 +52,7 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for Either<T> {
     }
 
     fn visit_unit<E: serde::de::Error>(self) -> Result<Known<T>, E> {
-        // `null` is a fact of its own where the type is an `Option`.
+        // `null` is a valid value if the type is an `Option`.
         T::deserialize(().into_deserializer()).map(Known::Value)
     }
 
@@ -95,8 +96,8 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Fields<A> {
     }
 }
 
-/// A value that was found, for a type that may be an `Option`, a newtype or an enum: serde's own deserializers of
-/// values take neither of the first two.
+/// A value that was read, for a type that may be an `Option`, a newtype or an enum: serde's own value deserializers
+/// do not support the first two.
 struct Found<D>(D);
 
 impl<'de, D: Deserializer<'de>> Deserializer<'de> for Found<D> {

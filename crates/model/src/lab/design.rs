@@ -1,9 +1,9 @@
-//! Which combinations of levels are tried, in what order, and how an effect is read off them.
+//! Which combinations of levels are run, in what order, and how an effect is estimated from them.
 //!
-//! Every repeat of a design is a block: all of its cells once, in an order of its own, so that what drifts with the
-//! host (heat, other guests) is in all cells of a block alike. An effect is a contrast of the cells of one block, and
-//! the blocks say how sure it is (Box, Hunter & Hunter, "Statistics for Experimenters", 2nd ed., chapters 4 to 6;
-//! R. L. Plackett, J. P. Burman, Biometrika 33(4), 1946).
+//! Every repeat of a design is a block: all of its cells once, in its own random order, so that drift of the host
+//! (heat, other guests) affects all cells of a block alike. An effect is a contrast of the cells of one block, and
+//! the spread over blocks gives its interval (Box, Hunter & Hunter, "Statistics for Experimenters", 2nd ed., chapters
+//! 4 to 6; R. L. Plackett, J. P. Burman, Biometrika 33(4), 1946).
 
 use std::collections::BTreeMap;
 
@@ -15,32 +15,32 @@ use crate::units::real;
 /// A combination: the level of each factor, counted from 0.
 pub type Cell = Vec<usize>;
 
-/// The most cells of a design.
+/// The maximum number of cells of a design.
 pub const CELLS_MAX: usize = 4_096;
-/// The fewest repeats: two can agree by chance.
+/// The minimum number of repeats: two can agree by chance.
 pub const REPEATS_MIN: u32 = 3;
-/// The most repeats.
+/// The maximum number of repeats.
 pub const REPEATS_MAX: u32 = 10_000;
 
-/// How an experiment is laid out.
+/// The design of an experiment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Design {
     /// Which combinations.
     pub kind: DesignKind,
-    /// Of `fraction`: how many, a power of two.
+    /// For `fraction`: the number of runs, a power of two.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub runs: Option<u32>,
-    /// How often all of them are repeated; with `until` at least so often.
+    /// The number of repeats; with `until`, the minimum.
     pub repeats: u32,
-    /// Repeat until every effect that is asked for is known so exactly.
+    /// Repeat until every requested effect is known with this precision.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<Share>,
-    /// With `until`: the most repeats.
+    /// With `until`: the maximum number of repeats.
     pub at_most: u32,
-    /// The effects that are asked for: `a`, or of two factors together `a*b`.
+    /// The requested effects: `a`, or the interaction of two factors `a*b`.
     pub ask: Vec<String>,
-    /// The smallest effect that matters: less than that need not be seen.
+    /// The smallest effect that matters: smaller ones need not be detected.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub effect: Option<Share>,
 }
@@ -59,18 +59,18 @@ impl Default for Design {
     }
 }
 
-/// Which combinations are tried.
+/// Which combinations are run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DesignKind {
-    /// All of them.
+    /// All of them (full factorial).
     #[default]
     Full,
-    /// The first level of each factor, and from there each other level alone.
+    /// One factor at a time: the first level of each factor, and each other level alone.
     OneAtATime,
     /// Few trials for many factors of two levels (Plackett and Burman).
     Screening,
-    /// A part of all combinations of two levels, chosen so that what it mixes up matters least.
+    /// A fractional factorial of two-level factors, chosen for the least harmful confounding.
     Fraction,
 }
 
@@ -83,10 +83,10 @@ pub enum LayoutError {
          \"one-at-a-time\"`, \"screening\" or \"fraction\""
     )]
     TooMany {
-        /// How many.
+        /// The number of cells.
         cells: usize,
     },
-    /// A design of two levels with other factors.
+    /// A two-level design with other factors.
     #[error("a {kind} design has two levels of each factor, and `{factor}` has {levels}")]
     NotTwoLevels {
         /// The design.
@@ -96,30 +96,30 @@ pub enum LayoutError {
         /// Its levels.
         levels: usize,
     },
-    /// A fraction of a number of runs that it cannot have.
+    /// A fraction with an impossible number of runs.
     #[error("{runs} runs for {factors} factors: a fraction has a power of two, {least} to {most}")]
     Runs {
-        /// The runs that are asked for.
+        /// The requested runs.
         runs: u32,
         /// The factors.
         factors: usize,
-        /// The fewest.
+        /// The minimum.
         least: u32,
-        /// The most.
+        /// The maximum.
         most: u32,
     },
-    /// An effect that the design cannot tell from another.
+    /// An effect that is confounded with another.
     #[error("in this design `{asked}` is confounded with {others}")]
     Mixed {
-        /// The effect that is asked for.
+        /// The requested effect.
         asked: String,
-        /// What it is mixed with.
+        /// The effects it is confounded with.
         others: String,
     },
 }
 
 impl DesignKind {
-    /// Its word in a file.
+    /// Its name in a file.
     pub fn word(self) -> &'static str {
         match self {
             Self::Full => "full",
@@ -131,7 +131,7 @@ impl DesignKind {
 }
 
 impl Design {
-    /// `place` is where the repeats stand.
+    /// `place` is the key of the repeats.
     pub(super) fn check(&self, place: &str) -> Result<(), super::ExperimentError> {
         let wrong = |place: &str, why: String| Err(super::wrong(place, why));
         if !(REPEATS_MIN..=REPEATS_MAX).contains(&self.repeats) {
@@ -157,30 +157,30 @@ impl Design {
     }
 }
 
-/// The combinations of a design, and what can be read off them.
+/// The combinations of a design, and the effects that can be estimated from them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Layout {
     kind: DesignKind,
-    /// The cells, in the design's own order: shuffle them.
+    /// The cells in the design's standard order: shuffle them.
     cells: Vec<Cell>,
-    /// Of a fraction: for each factor the base factors whose product it is, as bits.
+    /// For a fraction: the base factors whose product each factor is, as bits.
     masks: Vec<u32>,
     levels: Vec<usize>,
     places: BTreeMap<Cell, usize>,
 }
 
-/// What of a block makes an effect: the cells with it and those that they are held against, each with its weight in
-/// the sum of logarithms.
+/// The contrast of an effect within a block: the cells with it and the cells they are compared with, with their
+/// weights in the sum of logarithms.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Contrast {
-    /// Places of cells with the effect.
+    /// Indices of cells with the effect.
     pub with: Vec<(usize, f64)>,
-    /// Places of cells without it.
+    /// Indices of cells without it.
     pub against: Vec<(usize, f64)>,
 }
 
 impl Contrast {
-    /// How many times the noise of a single trial the noise of the contrast is.
+    /// The noise of the contrast relative to that of a single trial.
     pub fn spread(&self) -> f64 {
         let weights = self.with.iter().chain(&self.against);
         weights
@@ -245,8 +245,8 @@ impl Layout {
         &self.cells
     }
 
-    /// What of a block tells the effect of `factor` at `level` against its first level, or of two factors the change
-    /// that one makes to the effect of the other. None where the design does not hold it.
+    /// The contrast of `factor` at `level` against its first level, or of two factors their interaction. None if the
+    /// design cannot estimate it.
     pub fn contrast(&self, effect: &[(usize, usize)]) -> Option<Contrast> {
         match (self.kind, effect) {
             (_, []) => None,
@@ -256,7 +256,7 @@ impl Layout {
         }
     }
 
-    /// Cells that differ in nothing else.
+    /// Cells that differ only in this factor.
     fn of_matched(&self, effect: &[(usize, usize)]) -> Option<Contrast> {
         let mut contrast = Contrast {
             with: Vec::new(),
@@ -270,7 +270,7 @@ impl Layout {
             {
                 continue;
             }
-            // All corners of the effect, from all at their levels to all at the first.
+            // All corners of the effect, from all factors at their levels to all at the first.
             let corners: Option<Vec<(usize, u32)>> = (0..1u32 << effect.len())
                 .map(|corner| {
                     let mut other = cell.clone();
@@ -303,7 +303,7 @@ impl Layout {
         Some(contrast)
     }
 
-    /// All cells: those in which the effect's sign is plus, against the others.
+    /// All cells: those where the effect's sign is plus, against the others.
     fn of_all(&self, effect: &[(usize, usize)]) -> Option<Contrast> {
         let mut contrast = Contrast {
             with: Vec::new(),
@@ -323,7 +323,7 @@ impl Layout {
         if contrast.with.is_empty() || contrast.against.is_empty() {
             return None;
         }
-        // The change that one makes to the other's effect: twice the half-difference of their product.
+        // The interaction: twice the half-difference of the product.
         let times = if effect.len() > 1 { 2.0 } else { 1.0 };
         for side in [&mut contrast.with, &mut contrast.against] {
             let number = real(side.len() as u64);
@@ -334,7 +334,7 @@ impl Layout {
         Some(contrast)
     }
 
-    /// The effects of one or two factors that this design cannot tell from `effect`.
+    /// The effects of one or two factors that are confounded with `effect`.
     pub fn mixed_with(&self, effect: &[usize]) -> Vec<Vec<usize>> {
         if self.kind != DesignKind::Fraction {
             return Vec::new();
@@ -354,8 +354,8 @@ impl Layout {
             .collect()
     }
 
-    /// Whether every effect that is asked for can be told from the others that are asked for, and from every single
-    /// factor. `name` names an effect.
+    /// Checks that no requested effect is confounded with another requested effect or a main effect. `name` returns
+    /// the name of an effect.
     pub fn answers(
         &self,
         asked: &[Vec<usize>],
@@ -386,7 +386,7 @@ impl Layout {
         Ok(())
     }
 
-    /// What the design mixes up, in words; none where it tells everything apart that it holds.
+    /// The confounding of the design as text; none if there is none.
     pub fn confounding(&self, name: impl Fn(&[usize]) -> String) -> Vec<String> {
         match self.kind {
             DesignKind::Full => Vec::new(),
@@ -447,9 +447,9 @@ fn one_at_a_time(levels: &[usize]) -> Vec<Cell> {
     cells
 }
 
-/// How many base factors a fraction has, and for each factor the product of base factors that it is. All products
-/// have an odd number of base factors where there are enough of them: then no single factor is mixed with two others
-/// (resolution IV); a half fraction takes the product of all.
+/// The number of base factors of a fraction, and for each factor the product of base factors that it is. All products
+/// have an odd number of base factors if there are enough of them: then no main effect is confounded with a
+/// two-factor interaction (resolution IV); a half fraction uses the product of all.
 fn fraction(runs: u32, factors: usize) -> Result<(u32, Vec<u32>), LayoutError> {
     let most = 1u32 << factors.min(12);
     let least = u32::try_from(factors + 1)
@@ -475,7 +475,7 @@ fn fraction(runs: u32, factors: usize) -> Result<(u32, Vec<u32>), LayoutError> {
     } else if odd.count() >= added {
         products.retain(|mask| mask.count_ones() % 2 == 1);
     }
-    // The longer the product, the later it is mixed with anything.
+    // The longer the product, the higher the order of its confounding.
     products.sort_by_key(|mask| (std::cmp::Reverse(mask.count_ones()), *mask));
     masks.extend(products.into_iter().take(added));
     Ok((bits, masks))
@@ -512,7 +512,7 @@ mod tests {
         Layout::new(&design, &names, levels, screening)
     }
 
-    /// The effect that a contrast reads off values of the cells.
+    /// The effect that a contrast estimates from the values of the cells.
     fn read(layout: &Layout, effect: &[(usize, usize)], value: impl Fn(&Cell) -> f64) -> f64 {
         let contrast = layout.contrast(effect).expect("the design holds it");
         let sum = |side: &[(usize, f64)]| -> f64 {

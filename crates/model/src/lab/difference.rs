@@ -1,4 +1,4 @@
-//! What one level of a factor takes longer than the other.
+//! The difference in time between two levels of a factor.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,39 +7,39 @@ use super::{Experiment, ExperimentError, Factor, Word, wrong};
 /// The key of a file.
 const KEY: &str = "difference";
 
-/// A factor of two levels, whose times for each GB moved are to be told one less the other, for each combination of the
-/// other factors: the overhead of a work, of a tunnel, of encryption.
+/// A two-level factor whose times per GB are subtracted, for each combination of the other factors: the overhead of
+/// processing, of a tunnel, of encryption.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Difference {
     /// The factor's name.
     pub factor: String,
-    /// The level whose time it is.
+    /// The level with the overhead.
     pub of: Word,
-    /// The level whose time is taken off.
+    /// The level that is subtracted.
     pub less: Word,
 }
 
-/// A difference by the places of its factor and of both levels.
+/// A difference by the indices of its factor and levels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DifferencePlaces {
-    /// Of the factor.
+    /// The factor's index.
     pub factor: usize,
-    /// The level whose time it is.
+    /// The index of the level with the overhead.
     pub of: usize,
-    /// The level whose time is taken off.
+    /// The index of the level that is subtracted.
     pub less: usize,
 }
 
 impl Experiment {
-    /// Where the factor and the levels of the difference stand; none where none is asked for.
+    /// The indices of the factor and the levels; none if no difference is requested.
     pub fn difference_places(&self) -> Option<DifferencePlaces> {
         self.difference.as_ref()?.places(&self.factors).ok()
     }
 }
 
 impl Difference {
-    /// The unit of its figures, as it stands at the end of a key.
+    /// The unit of its values, as a key's suffix.
     pub const UNIT: &'static str = "s_per_gb";
 
     pub(super) fn places(&self, factors: &[Factor]) -> Result<DifferencePlaces, ExperimentError> {

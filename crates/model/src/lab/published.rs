@@ -1,49 +1,49 @@
-//! Figures that others published, to be told beside one's own.
+//! Published results, reported beside the experiment's own.
 
 use serde::{Deserialize, Serialize};
 
 use super::{Difference, Experiment, ExperimentError, Factor, Response, Words, wrong};
 
-/// Figures of one source that are of one kind.
+/// Results of one kind from one source.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Published {
-    /// Who measured, with what and on what.
+    /// Source, method and hardware.
     pub source: String,
-    /// What the figures are, where the response does not say it.
+    /// What the values are, if the response does not show it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub what: Option<String>,
-    /// The response that they are to be held against; none where they are no response of a trial.
+    /// The response to compare them with; none if they are not a response of a trial.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response: Option<Response>,
-    /// Whether they are to be held against the experiment's difference.
+    /// Whether they are compared with the experiment's difference.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub difference: bool,
-    /// The figures.
+    /// The values.
     pub figures: Vec<PublishedFigure>,
 }
 
-/// A published figure.
+/// A published value.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct PublishedFigure {
-    /// What of the case no factor says.
+    /// Properties of the case that no factor covers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub case: Option<String>,
-    /// Factors with their levels; a factor that is not named is at its first. None where no combination is like it.
+    /// Factors with their levels; a factor that is not named is at its first level. None if no combination matches.
     #[serde(default, skip_serializing_if = "Words::is_empty")]
     pub at: Words,
-    /// As it was published, with its unit: `37.9 Gb/s`, `1.4 to 1.9 us`.
+    /// The value as published, with its unit: `37.9 Gb/s`, `1.4 to 1.9 us`.
     pub figure: String,
 }
 
-/// A unit that figures are published in.
+/// A unit of published values.
 struct Unit {
-    /// As it is written.
+    /// Its text.
     text: &'static str,
-    /// The unit of a response, as it stands at the end of a key.
+    /// The unit of a response, as a key's suffix.
     of: &'static str,
-    /// How many of that it is.
+    /// The conversion factor to it.
     times: f64,
 }
 
@@ -51,7 +51,7 @@ const fn unit(text: &'static str, of: &'static str, times: f64) -> Unit {
     Unit { text, of, times }
 }
 
-/// All units that are known. Bytes a second have decimal prefixes, as the reports have them.
+/// All known units. Bytes per second have decimal prefixes, as in the reports.
 const UNITS: [Unit; 14] = [
     unit("b/s", "bit_per_s", 1.0),
     unit("Mb/s", "bit_per_s", 1e6),
@@ -69,19 +69,19 @@ const UNITS: [Unit; 14] = [
     unit("%", "per_cent", 1.0),
 ];
 
-/// A figure, read: from `low` to `high`, in `unit`.
+/// A parsed value: from `low` to `high`, in `unit`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Amount {
-    /// The least of it.
+    /// The lower end.
     pub low: f64,
-    /// The most of it; the same where one number was published.
+    /// The upper end; the same if a single number was published.
     pub high: f64,
-    /// Of both: a response's unit, as it stands at the end of a key.
+    /// The response's unit, as a key's suffix.
     pub unit: &'static str,
 }
 
 impl PublishedFigure {
-    /// The figure in linerate's own unit; none where it is no number, or range, with a unit that is known.
+    /// The value in linerate's own unit; none if it is not a number or range with a known unit.
     pub fn amount(&self) -> Option<Amount> {
         // The unit is what follows the last digit.
         let digit = self.figure.rfind(|at: char| at.is_ascii_digit())?;
@@ -104,7 +104,7 @@ impl PublishedFigure {
 }
 
 impl Published {
-    /// What they are held against and the unit that they must have; none where they are held against nothing.
+    /// What they are compared with and their required unit; none if there is no comparison.
     fn unit(&self) -> Option<(&'static str, &'static str)> {
         match self.response {
             Some(response) => Some((response.word(), response.unit().word())),
@@ -168,7 +168,8 @@ impl Published {
 }
 
 impl Experiment {
-    /// Whether each level that a published figure names is one. Of the file alone: a short form has fewer levels.
+    /// Checks that the levels of each published value exist. Applies to the full file only: a short form has fewer
+    /// levels.
     pub fn check_published_levels(&self) -> Result<(), ExperimentError> {
         for figure in self.published.iter().flat_map(|one| &one.figures) {
             for (name, level) in &figure.at {

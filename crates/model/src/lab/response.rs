@@ -1,62 +1,62 @@
-//! What of a trial can be judged.
+//! The responses of a trial.
 
 use serde::{Deserialize, Serialize};
 
 use super::words;
 
-/// A figure of a trial that can be judged.
+/// A response: a value of a trial that is analyzed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Response {
-    /// Bits a second, after the warm-up.
+    /// Bits per second, after the warm-up.
     Rate,
-    /// Operations a second.
+    /// Operations per second.
     Operations,
-    /// CPU seconds for each GB, of both ends.
+    /// CPU seconds per GB, both ends.
     Cpu,
-    /// The same of this host's part alone.
+    /// CPU seconds per GB of this host.
     CpuLocal,
-    /// The same of the peer's part alone.
+    /// CPU seconds per GB of the peer.
     CpuPeer,
-    /// Of `cpu-local` what was user time.
+    /// The user time in `cpu-local`.
     UserLocal,
-    /// Of `cpu-local` what was system time.
+    /// The system time in `cpu-local`.
     SystemLocal,
-    /// Of `cpu-peer` what was user time.
+    /// The user time in `cpu-peer`.
     UserPeer,
-    /// Of `cpu-peer` what was system time.
+    /// The system time in `cpu-peer`.
     SystemPeer,
-    /// CPU microseconds for each operation, of both ends.
+    /// CPU microseconds per operation, both ends.
     CpuOp,
-    /// The same of this host's part alone.
+    /// CPU microseconds per operation of this host.
     CpuOpLocal,
-    /// The same of the peer's part alone.
+    /// CPU microseconds per operation of the peer.
     CpuOpPeer,
-    /// The mean time of an operation, seconds (`pingpong` and RDMA's latency: one way).
+    /// The mean time of an operation, seconds (`pingpong` and RDMA latency: one way).
     Mean,
-    /// The median of it.
+    /// The median time of an operation.
     P50,
-    /// The 99th percentile of it.
+    /// The 99th percentile.
     P99,
 }
 
-/// What figures are told in.
+/// The unit of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
-    /// Bits a second.
+    /// Bits per second.
     BitPerS,
-    /// Operations a second.
+    /// Operations per second.
     PerS,
-    /// CPU seconds for each GB.
+    /// CPU seconds per GB.
     SPerGb,
-    /// CPU microseconds for each operation.
+    /// CPU microseconds per operation.
     UsPerOp,
     /// Seconds.
     S,
 }
 
 impl Unit {
-    /// Its word, as it stands at the end of a key.
+    /// Its suffix in a key.
     pub fn word(self) -> &'static str {
         match self {
             Self::BitPerS => "bit_per_s",
@@ -88,7 +88,7 @@ impl Response {
         Self::P99,
     ];
 
-    /// Its word in a file.
+    /// Its name in a file.
     pub fn word(self) -> &'static str {
         match self {
             Self::Rate => "rate",
@@ -109,7 +109,7 @@ impl Response {
         }
     }
 
-    /// The unit of its figures.
+    /// Its unit.
     pub fn unit(self) -> Unit {
         match self {
             Self::Rate => Unit::BitPerS,
@@ -131,8 +131,8 @@ impl Response {
         matches!(self, Self::Rate | Self::Operations)
     }
 
-    /// Whether it is a part of another figure. A part may be 0, of which there is no geometric mean and no relative
-    /// change: its means are arithmetic.
+    /// Whether it is a component of another response. A component may be 0, which has no geometric mean and no
+    /// relative change: its means are arithmetic.
     pub fn is_part(self) -> bool {
         matches!(
             self,
@@ -141,7 +141,7 @@ impl Response {
     }
 }
 
-/// What is judged, the first one first; none where the workload's own result is.
+/// The responses, the first one first; none if the workload's own result is used.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(try_from = "words::OneOrMore")]
 pub struct Responses(pub Vec<Response>);

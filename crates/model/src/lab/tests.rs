@@ -1,4 +1,4 @@
-//! Experiments in themselves: what makes sense, and what a combination of levels stands for.
+//! Experiments without a host: validation, and the options of a combination of levels.
 
 use super::*;
 

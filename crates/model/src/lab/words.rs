@@ -1,4 +1,4 @@
-//! The words of an experiment's file.
+//! The values in an experiment's file.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{Level, LevelTable, Response, Responses};
 
-/// A value as a file gives it; its text is what a person would type.
+/// A value as a file writes it; its text is what one would type on the command line.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Word {
@@ -43,7 +43,7 @@ impl fmt::Display for Word {
     }
 }
 
-/// Reads a word, or where `tables` are allowed a table.
+/// Deserializes a value, or a table if `tables` are allowed.
 struct WordOrTable {
     tables: bool,
 }
@@ -109,7 +109,7 @@ impl<'de> Deserialize<'de> for Word {
     }
 }
 
-/// A share of a whole, written in per cent: `"5%"`.
+/// A share, written in per cent: `"5%"`.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
 pub struct Share(pub f64);
 
@@ -139,7 +139,7 @@ impl<'de> Deserialize<'de> for Share {
     }
 }
 
-/// One word, or a list of them.
+/// One value, or a list of them.
 #[derive(Debug)]
 pub(super) struct OneOrMore(Vec<String>);
 

@@ -1,7 +1,7 @@
-//! Limits by CPUs: threads that ran, or wanted to, all the time.
+//! Limits by CPUs: threads that were always running or runnable.
 //!
-//! A thread says by itself what it lacked: the time on a CPU and the time it waited for one. Where the
-//! kernel does not keep the latter, the CPUs' own times stand in for it.
+//! Each thread has its own record of time on a CPU and time spent waiting for one. If the kernel does not record the
+//! waiting time, the CPUs' own times are used instead.
 
 use super::{LimitKind, Named, Trial};
 use crate::analysis::Way;
@@ -14,11 +14,11 @@ use crate::sample::{FlowRecord, Role, SideSample};
 use crate::threshold;
 use crate::units::Ratio;
 
-/// Both ends' threads on one CPU, which they fill.
+/// Threads of both ends on one CPU, which they fill.
 pub(super) fn by_shared_cpu(trial: &Trial<'_>) -> Option<Named> {
     let cpu = rules::shared_cpu(trial.sample).ok()??;
     let busy = figures::cpu_busy(&trial.sample.local, cpu)?;
-    // Others may fill the CPU too: then it is what all wait for, but not because the ends share it.
+    // Other processes may also fill the CPU: then all wait for it, but not because the ends share it.
     let own = own_share(trial);
     let filled = own.is_none_or(|own| own >= threshold::SHARED_CPU_SHARE);
     (busy >= threshold::CPU_SHARE && filled).then(|| {
@@ -43,11 +43,11 @@ pub(super) fn by_shared_cpu(trial: &Trial<'_>) -> Option<Named> {
     })
 }
 
-/// What the data threads of both ends took together, in CPUs.
+/// The CPU time of the data threads of both ends, in CPUs.
 fn own_share(trial: &Trial<'_>) -> Option<Ratio> {
     let side = |side: &SideSample| {
         let all = side.cpu.threads_user_ns.as_secs_f64() + side.cpu.threads_system_ns.as_secs_f64();
-        // The kernel's polling threads are on CPUs of their own.
+        // The kernel's polling threads run on other CPUs.
         let pollers: f64 = (side.threads.iter())
             .filter(|thread| thread.polls_for.is_some())
             .map(|thread| thread.user_ns.as_secs_f64() + thread.system_ns.as_secs_f64())
@@ -61,19 +61,19 @@ fn own_share(trial: &Trial<'_>) -> Option<Ratio> {
     ))
 }
 
-/// Threads that lacked a CPU by their own account.
+/// Threads that lacked CPU time by their own record.
 pub(super) fn by_threads(trial: &Trial<'_>, way: &Way<'_>, figures: &Figures) -> Option<Named> {
     let (sender, receiver) = (figures.sender, figures.receiver);
     let what = match (sender.used_up(), receiver.used_up()) {
         (false, false) => return None,
         _ if crowded_out(trial, way, figures) => LimitKind::Machine,
-        // Where both are used up, a sender that waits for the window has time left in truth.
+        // If both are saturated, a sender that waits for the window actually has time left.
         (true, true) if over(figures.rwnd_limited) || wants_more(receiver, sender) => {
             LimitKind::ReceiverCpu
         }
-        // A window that holds it back leaves the sender time in truth, however much each byte costs.
+        // A sender held back by the window has time left, however high its cost per byte.
         (true, false) if over(figures.rwnd_limited) => return None,
-        // Both had to wait for CPUs that others use: which of them the flow waited for is not said.
+        // Both waited for CPUs that other processes use: it is not known which of them the flow waited for.
         (true, true) if figures.sender.waited >= Some(threshold::WAITED_SHARE) => return None,
         (true, _) => LimitKind::SenderCpu,
         (false, true) => LimitKind::ReceiverCpu,
@@ -111,7 +111,7 @@ fn wants_more(one: Turns, other: Turns) -> bool {
     wanted(one) > wanted(other) + threshold::CPU_MARGIN
 }
 
-/// Whether all CPUs are full and threads that may run on any of them wait.
+/// Whether all CPUs are busy and unpinned threads wait.
 fn crowded_out(trial: &Trial<'_>, way: &Way<'_>, figures: &Figures) -> bool {
     let pinned = [way.sender, way.receiver]
         .into_iter()
@@ -134,7 +134,7 @@ fn machine_evidence(side: &SideSample) -> Option<Evidence> {
     Some(Evidence::new("busy share of all CPUs", busy, "/proc/stat"))
 }
 
-/// What kept the CPU busy: the thread's own copying, interrupts, or other programs.
+/// What kept the CPU busy: the thread's own copying, interrupts, or other processes.
 fn work_of(side: &SideSample, role: Role, turns: Turns) -> Option<Evidence> {
     let mut flows = side.flows.iter().filter(|flow| flow.role == role);
     let cpu = flows.find_map(FlowRecord::cpu)?;
@@ -162,8 +162,8 @@ fn work_of(side: &SideSample, role: Role, turns: Turns) -> Option<Evidence> {
     ))
 }
 
-/// CPUs that are full although no thread says that it lacked one: interrupts took them, or the kernel does
-/// not say how long a thread waited.
+/// CPUs that are saturated although no thread reports waiting: interrupts used them, or the kernel does not record
+/// how long a thread waited.
 pub(super) fn by_machine(trial: &Trial<'_>, way: &Way<'_>, figures: &Figures) -> Option<Named> {
     let sides = [
         (way.sender, figures.sender, LimitKind::SenderCpu),
@@ -206,7 +206,7 @@ pub(super) fn by_machine(trial: &Trial<'_>, way: &Way<'_>, figures: &Figures) ->
     })
 }
 
-/// Whether the thread had no more to get of `cpu`: with interrupts it fills it, or nobody knows.
+/// Whether the thread could not get more of `cpu`: it fills it together with interrupts, or that is unknown.
 fn lacked(side: &SideSample, cpu: CpuId, turns: Turns) -> bool {
     if turns.waited.is_none() {
         return true;

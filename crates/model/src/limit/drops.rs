@@ -1,7 +1,8 @@
-//! Where packets were dropped: the counters of both hosts, held against what the connections say was lost.
+//! Where packets were dropped: compares the counters of both hosts with the loss that the connections report.
 //!
-//! A counter is evidence only if it moved, and decides only if what it counted may be at least half of the
-//! loss. A queue drops whole packets of up to 64 KiB before they are cut into segments (GSO), and counts
+//! A counter is evidence only if it increased, and decides only if its count may be at least half of the loss. A
+//! qdisc drops whole packets of up to 64 KiB before segmentation (GSO), and counts each once; a NIC counts frames. A
+//! count is converted to bytes by the maximum size of what it counts.
 //! each once, a card counts frames: a count is held against bytes by the most that one may stand for.
 
 use super::{LimitKind, Trial, other_end};
@@ -18,19 +19,19 @@ use crate::units::{Bytes, Ratio, real};
 use crate::watch::{Watch, total};
 use crate::workload::{DatagramBatch, Workload};
 
-/// What one direction lost.
+/// The loss of one direction.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Lost {
     share: Ratio,
     bytes: u64,
-    /// The most that one count of a drop may stand for.
+    /// The maximum size of one counted drop.
     unit: Bytes,
     udp: bool,
 }
 
 impl Lost {
-    /// What the transport, or the receiver of datagrams, says was lost; `None` where that is not known, or
-    /// not enough to be called loss.
+    /// The loss reported by the transport, or by the receiver of datagrams; `None` if it is not known, or too small
+    /// to count as loss.
     pub(super) fn of(trial: &Trial<'_>, way: &Way<'_>, figures: &Figures) -> Option<Self> {
         let lost = match &trial.sample.spec.workload {
             Workload::Udp(udp) => {
@@ -65,57 +66,57 @@ impl Lost {
         (lost.share > threshold::LOSS_SHARE).then_some(lost)
     }
 
-    /// Whether what was dropped at `place` may be as much of it as decides.
+    /// Whether the drops at `place` may be a large enough part of the loss.
     fn explained_by(&self, place: &Place) -> bool {
         let most = real(place.most(self.unit));
         most >= threshold::EXPLAINED_SHARE.as_f64() * real(self.bytes)
     }
 }
 
-/// A place where a host drops packets, and how many it did.
+/// A place where a host drops packets, and its count.
 #[derive(Debug, Clone, PartialEq)]
 struct Place {
     end: End,
     what: String,
     count: u64,
     path: String,
-    /// What limits a path that loses its packets here.
+    /// The limit of a path that drops packets here.
     kind: LimitKind,
-    /// The most bytes of a frame, where frames are counted and not what the kernel makes of them.
+    /// The maximum size of a frame, if frames are counted and not GSO packets.
     frame: Option<Bytes>,
 }
 
 impl Place {
-    /// The most bytes that were dropped here, when a packet has at most `unit`.
+    /// The maximum number of bytes dropped here, if a packet has at most `unit`.
     fn most(&self, unit: Bytes) -> u64 {
         let each = self.frame.map_or(unit, |frame| frame.min(unit));
         self.count.saturating_mul(each.as_u64())
     }
 }
 
-/// Where a sender drops what it is handed.
+/// Where a sender drops packets.
 const SENT: [&str; 2] = ["stat/tx_dropped", "stat/tx_fifo_errors"];
-/// Where a queueing discipline does.
+/// Drops by a qdisc.
 const QUEUED: [&str; 1] = ["qdisc/drops"];
-/// What the kernel does not take from an interface; what softnet drops is counted here too.
+/// Drops in the receive path above the driver; softnet drops are counted here too.
 const RECEIVED: [&str; 1] = ["stat/rx_dropped"];
-/// What the kernel does not fetch from a ring in time.
+/// Drops because the kernel did not refill or drain a ring in time.
 const RINGS: [&str; 3] = [
     "stat/rx_missed_errors",
     "stat/rx_fifo_errors",
     "stat/rx_over_errors",
 ];
-/// What sockets of datagrams have no room for.
+/// Drops because datagram sockets were full.
 const UDP_SOCKETS: [&str; 1] = ["snmp/Udp/RcvbufErrors"];
-/// What connections have no room for.
+/// Drops because connections' buffers were full.
 const TCP_SOCKETS: [&str; 3] = [
     "netstat/TcpExt/TCPBacklogDrop",
     "netstat/TcpExt/TCPRcvQDrop",
     "netstat/TcpExt/RcvPruned",
 ];
 
-/// The packets that both hosts dropped during a trial, whoever they were for; `None` where an end's counters were
-/// not read.
+/// The packets that both hosts dropped during a trial, for any destination; `None` if an end's counters were not
+/// read.
 pub fn dropped(sample: &Sample) -> Option<u64> {
     let of = |side: &SideSample| {
         let watch = side.counters.value()?;
@@ -133,10 +134,10 @@ pub fn dropped(sample: &Sample) -> Option<u64> {
     Some(of(&sample.local)?.saturating_add(of(&sample.remote)?))
 }
 
-/// What the counters say of a loss.
+/// The counters' explanation of a loss.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Drops {
-    /// The limit that the largest of them makes.
+    /// The limit from the largest of them.
     pub(super) kind: LimitKind,
     pub(super) evidence: Vec<Evidence>,
 }
@@ -160,7 +161,7 @@ impl Drops {
             Evidence::new(what, place.count, place.path.clone())
         }));
         let told = (places.iter()).filter(|place| lost.explained_by(place));
-        // Of equal ones the first: it is the more specific one, and the others may count it too.
+        // Of equal counts the first: it is more specific, and the others may include it.
         let most = |place: &Place| place.most(lost.unit);
         let largest = told.reduce(|one, other| if most(other) > most(one) { other } else { one });
         if largest.is_none() {
@@ -173,7 +174,7 @@ impl Drops {
     }
 }
 
-/// What is to be said where no counter explains the loss.
+/// The text if no counter explains the loss.
 fn unexplained(way: &Way<'_>, some_moved: bool) -> Evidence {
     let what = "drop location";
     let ends = [(way.from, way.sender), (other_end(way.from), way.receiver)];
@@ -194,13 +195,13 @@ fn unexplained(way: &Way<'_>, some_moved: bool) -> Evidence {
     Evidence::new(what, words, "the counters of both hosts")
 }
 
-/// Why drops of this end would not be seen, and of what; `None` when they would be.
+/// Why drops at this end would be missed, and which; `None` if they would be seen.
 fn blind(side: &SideSample) -> Option<(String, String)> {
     let watch = match &side.counters {
         Known::Value(watch) => watch,
         Known::Unknown(gap) => return Some((gap.reason.clone(), gap.path.clone())),
     };
-    // What stood still may have been left out of a record, but never these (`Watch::without_still`).
+    // Unchanged counters may be missing in a record, but never these (`Watch::without_still`).
     let is_own = |key: &str, group: &str| {
         let mut words = key.split('/');
         words.next() == Some("nic") && words.nth(1) == Some(group)
@@ -220,15 +221,15 @@ fn blind(side: &SideSample) -> Option<(String, String)> {
     Some(gap.map_or_else(why, |gap| (gap.reason.clone(), gap.path.clone())))
 }
 
-/// The most bytes of a frame that the interface `nic` of `host` receives; `None` of one without a wire, whose
-/// packets are as large as the kernel makes them.
+/// The maximum frame size that the interface `nic` of `host` receives; `None` for one without a physical link, whose
+/// packets may be of any size.
 fn frame_of(host: &Host, nic: &str) -> Option<Bytes> {
     let nic = host.nic(&nic.parse().ok()?)?;
     let mtu = nic.mtu.get().filter(|_| nic.kind.has_wire())?;
     Some(Bytes::new(u64::from(mtu)))
 }
 
-/// Every counter of an interface of `watch`, which is of `host`, whose key ends in one of `names`, as a place of `end`.
+/// Every counter of `watch` (of `host`) whose key ends in one of `names`, as a place of `end`.
 fn of_interfaces(
     watch: &Watch,
     (end, host): (End, &Host),
@@ -256,7 +257,7 @@ fn at_sender(trial: &Trial<'_>, way: &Way<'_>) -> Vec<Place> {
     let Known::Value(watch) = &way.sender.counters else {
         return Vec::new();
     };
-    // A queue that overflows behind a shaper does because of its rate.
+    // A qdisc behind a shaper overflows because of the shaper's rate.
     let shaped = (trial.ceilings.iter())
         .any(|ceiling| ceiling.bound == Bound::Shaper && ceiling.end == Some(way.from));
     let kind = if shaped {
@@ -295,7 +296,7 @@ fn at_receiver(trial: &Trial<'_>, way: &Way<'_>, lost: &Lost) -> Vec<Place> {
     places
 }
 
-/// The receive buffers of sockets: of datagrams by the sockets' own account where the kernel gives one.
+/// The receive buffers of sockets: for datagrams from the sockets' own counters if the kernel has them.
 fn sockets(way: &Way<'_>, end: End, lost: &Lost, watch: Option<&Watch>) -> Option<Place> {
     let own = |flow: &FlowRecord| flow.datagrams.as_ref()?.socket_drops;
     let own: Option<Vec<u64>> = way.receiver.receivers().map(own).collect();
@@ -329,8 +330,8 @@ fn sockets(way: &Way<'_>, end: End, lost: &Lost, watch: Option<&Watch>) -> Optio
     })
 }
 
-/// The queues between the card and the protocols, of which a CPU did not take the packets in time. They are
-/// the whole machine's; what is dropped there of an interface is also in that interface's `dropped`.
+/// The backlog queues between the NIC and the protocols, if a CPU did not process packets in time. They are
+/// machine-wide; packets of an interface dropped there are also in that interface's `dropped`.
 fn softnet(watch: &Watch, end: End, dropped: u64) -> Option<Place> {
     let each = watch.below("cpu/").filter_map(|(rest, count, counter)| {
         let cpu = rest.strip_suffix("/softnet/dropped")?;
@@ -359,7 +360,7 @@ mod tests {
     use crate::units::BitRate;
     use crate::workload::Udp;
 
-    /// A hundredth of what was sent at half a gigabit a second was lost: 25 MB.
+    /// 1 % of the data sent at 0.5 Gb/s was lost: 25 MB.
     fn lossy() -> Sample {
         let sample = build::sample().mbit(500).cpu_share(0.3, 0.3);
         sample
@@ -377,7 +378,7 @@ mod tests {
         (if shaped { shaper() } else { near }, far)
     }
 
-    /// The limit of `sample` between `hosts`, whose counters grew as the two say.
+    /// The limit of `sample` between `hosts`, with the increase of their counters.
     fn limit(
         mut sample: Sample,
         (near, far): &(Host, Host),
@@ -434,7 +435,7 @@ mod tests {
             |watch| {
                 let watch = watch.grew("cpu/0/softnet/dropped", 50);
                 let watch = watch.grew("cpu/1/softnet/dropped", 450);
-                // The interface counts the same packets once more.
+                // The interface counts the same packets again.
                 watch.grew("nic/far0/stat/rx_dropped", 500)
             },
         );
@@ -474,7 +475,7 @@ mod tests {
         let near = build::host().nic("near0", |nic| nic.veth().qdisc(build::tbf(5_000)));
         let far = build::host().nic("far0", |nic| nic);
         let hosts = (near.build(), far.build());
-        // 400 frames are 0.6 MB of 25 MB, 390 uncut packets may be all of it.
+        // 400 frames are 0.6 MB of 25 MB, 390 GSO packets may be all of it.
         let missed = |watch: WatchBuilder| watch.grew("nic/far0/stat/rx_missed_errors", 400);
         let unexplained = limit(lossy(), &hosts, |watch| watch, missed);
         assert_eq!(unexplained.what, LimitKind::Loss);
@@ -538,7 +539,7 @@ mod tests {
         assert!(says(&partly, "drop location", words), "{partly:?}");
     }
 
-    /// A thousand datagrams of 1400 bytes were lost of 100,000.
+    /// 1,000 of 100,000 datagrams of 1400 bytes were lost.
     fn lossy_datagrams(socket_drops: Option<u64>) -> Sample {
         let mut sample = build::sample().mbit(500).cpu_share(0.3, 0.3).build();
         sample.spec.workload = Workload::Udp(Udp {

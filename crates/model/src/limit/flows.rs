@@ -1,5 +1,4 @@
-//! Limits by what the connections say of themselves: loss, windows, buffers, programs, the congestion
-//! control.
+//! Limits from the connections' own counters: loss, windows, buffers, programs, the congestion control.
 
 use super::drops::{Drops, Lost};
 use super::{LimitKind, Named, Trial, other_end};
@@ -11,7 +10,7 @@ use crate::plan::End;
 use crate::threshold;
 use crate::units::{Bytes, Ratio};
 
-/// What the flows of one direction waited for; CPUs were asked before.
+/// What the flows of one direction waited for; CPUs were checked before.
 pub(super) fn by_flow(trial: &Trial<'_>, way: &Way<'_>, figures: &Figures) -> Option<Named> {
     let flow = Flow {
         trial,
@@ -63,7 +62,7 @@ impl Flow<'_> {
         let lost = Lost::of(self.trial, self.way, self.figures)?;
         let mut drops = Drops::of(self.trial, self.way, &lost);
         if drops.kind == LimitKind::ReceiveWindow && self.figures.receiver.used_up() {
-            // The sockets' buffers overflow because the thread that empties them has no time left.
+            // The socket buffers overflow because the thread that reads them has no time left.
             drops.kind = LimitKind::ReceiverCpu;
         }
         let mut words = format!("more than {} of the bytes lost", threshold::LOSS_SHARE);
@@ -99,7 +98,7 @@ impl Flow<'_> {
         }
     }
 
-    /// A window or buffer that the kernel says the sender waited for.
+    /// A window or buffer that the sender waited for, as reported by the kernel.
     fn by_window(&self) -> Option<Named> {
         let over = |share: Option<Ratio>| share.filter(|share| *share > threshold::LIMITED_SHARE);
         let buffer = match (
@@ -152,8 +151,8 @@ impl Flow<'_> {
         })
     }
 
-    /// Whether a thread waited for something that is no CPU. Where it is not known how long it waited for
-    /// a CPU, a machine that was full may have kept it from running.
+    /// Whether a thread waited for something other than a CPU. If its CPU wait time is unknown, a busy machine may
+    /// have kept it from running.
     fn slept(&self, turns: Turns) -> bool {
         let free = match turns.waited {
             Some(waited) => turns.slept().is_some_and(|slept| slept > waited),
@@ -172,8 +171,8 @@ impl Flow<'_> {
             })
     }
 
-    /// A connection that had nothing to send for a part of the time: its program did not supply it, or it
-    /// supplied as much as the send buffer takes, and that was gone before the program ran again.
+    /// A connection that had nothing to send for a part of the time: its program did not supply data, or it filled
+    /// the send buffer, which was drained before the program ran again.
     fn by_dry_pipe(&self) -> Option<Named> {
         let busy = self.figures.busy?;
         if busy >= threshold::CONGESTION_SHARE || !self.slept(self.figures.sender) {
@@ -203,8 +202,8 @@ impl Flow<'_> {
         })
     }
 
-    /// A reader that comes back late, although the sender had data for it all the time: one that waits for
-    /// data is woken by the first packet.
+    /// A reader that comes back late, although the sender always had data: one that waits for data is woken by the
+    /// first packet.
     fn by_late_reader(&self) -> Option<Named> {
         let late = self.figures.busy? >= threshold::CONGESTION_SHARE
             && self.figures.sleeps_long(self.figures.receiver) == Some(true)
@@ -218,8 +217,8 @@ impl Flow<'_> {
         })
     }
 
-    /// A send buffer that a round trip fills, although the congestion window would let more pass. The kernel
-    /// does not count that as limited by the buffer while all of it is on the way.
+    /// A send buffer that is filled by one RTT of data, although the congestion window is larger. The kernel does not
+    /// count that as limited by the buffer while all of it is in flight.
     fn by_full_send_buffer(&self) -> Option<Named> {
         let (size, evidence) = self.largest(Buffer::Send)?;
         let full = self.figures.busy? >= threshold::CONGESTION_SHARE
@@ -242,14 +241,13 @@ impl Flow<'_> {
         })
     }
 
-    /// Whether what a round trip moves leaves room in every flow's congestion window.
+    /// Whether the data per RTT is below every flow's congestion window.
     fn congestion_window_has_room(&self) -> bool {
         let moved = self.figures.per_round_trip.map_or(0, Bytes::as_u64);
         self.every_window(|window| window >= moved.saturating_add(moved / 4))
     }
 
-    /// Whether every flow's congestion window is about what a round trip moves. (BBR's is twice that: it
-    /// holds back by pacing.)
+    /// Whether every flow's congestion window is about the data per RTT. (BBR's is twice that: it limits by pacing.)
     fn congestion_window_is_full(&self) -> bool {
         let moved = self.figures.per_round_trip.map_or(0, Bytes::as_u64);
         self.every_window(|window| window <= moved.saturating_mul(threshold::WINDOW_FACTOR))
@@ -269,7 +267,7 @@ impl Flow<'_> {
         on_cpu.is_some_and(|share| share < threshold::PROGRAM_CPU_SHARE)
     }
 
-    /// To say that nothing else held the flow back, everything else must be known.
+    /// To rule out every other limit, everything else must be known.
     fn by_congestion_control(&self) -> Option<Named> {
         let figures = self.figures;
         let waited_for_nothing = [figures.rwnd_limited, figures.sndbuf_limited]
@@ -277,7 +275,7 @@ impl Flow<'_> {
             .all(|share| share.is_some_and(|share| share <= threshold::LIMITED_SHARE));
         let turns = [figures.sender, figures.receiver];
         let cpus_known = turns.iter().all(|turns| turns.wanted().is_some());
-        // A thread that also waited for a CPU, on a machine that is full, may be what was waited for.
+        // A thread that also waited for a CPU, on a busy machine, may be the limit.
         let free = turns.iter().all(|turns| match turns.waited {
             Some(waited) => waited < threshold::WAITED_SHARE,
             None => !self.crowded(),
@@ -296,8 +294,8 @@ impl Flow<'_> {
         })
     }
 
-    /// Whether packets wait somewhere: then something behind the sender is slower than it, and the
-    /// congestion control only obeys.
+    /// Whether there is queueing delay: then something after the sender is the bottleneck, and the congestion control
+    /// only adapts to it.
     fn queue_on_the_way(&self) -> bool {
         self.figures
             .rtt

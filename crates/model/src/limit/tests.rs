@@ -1,4 +1,4 @@
-//! One trial for each limit, and those that must not be named.
+//! One trial for each limit, and those that must not be reported.
 
 use super::*;
 use crate::analysis::rate_after;
@@ -188,7 +188,7 @@ fn loss_the_program_and_the_congestion_control_are_told_apart() {
     assert_eq!(limit(&lazy).0, LimitKind::SenderProgram);
     let held = || build::sample().tcp(|tcp| tcp.cwnd_segments = 90);
     assert_eq!(limit(&held()), (LimitKind::CongestionControl, None));
-    // A window with room does not hold back.
+    // A window with free space is no limit.
     assert_eq!(limit(&build::sample()).0, LimitKind::NotDetermined);
     let bbr = build::host()
         .sysctl("net.ipv4.tcp_congestion_control", "bbr")
@@ -201,7 +201,7 @@ fn loss_the_program_and_the_congestion_control_are_told_apart() {
 
 #[test]
 fn a_crowded_machine_or_a_computing_program_is_not_called_lazy() {
-    // Seen on a veth while others compiled: the sender got 22 % of a CPU, and had data for 59 %.
+    // Seen on a veth during a compilation: the sender got 22 % of a CPU, and had data for 59 %.
     let contended = build::sample()
         .shared_kernel()
         .cpu_share(0.22, 0.19)
@@ -246,11 +246,11 @@ fn without_figures_nothing_is_claimed() {
     assert_eq!(LimitKind::NotDetermined.to_string(), "not determined");
 }
 
-// --- by what each thread says of itself -----------------------------------------------------------------
+// --- by each thread's own record ------------------------------------------------------------------------
 
 const US: fn(u64) -> Nanoseconds = Nanoseconds::from_micros;
 
-/// A trial on one kernel whose threads are known: the shares that they waited for a CPU, and their sleeps.
+/// A trial on one kernel whose threads are known: their shares of CPU wait time, and their sleeps.
 fn known(sender: (f64, u64), receiver: (f64, u64)) -> SampleBuilder {
     build::sample().shared_kernel().threads(sender, receiver)
 }
@@ -366,7 +366,7 @@ fn a_send_buffer_that_is_all_on_the_way_is_the_round_trip_also_when_the_kernel_d
         .build();
     let kind = |sample: &SampleBuilder| limit_between(&near, &ample("far0"), sample).what;
     assert_eq!(kind(&far_away), LimitKind::WindowRtt);
-    // A queue on the way is somebody else's doing.
+    // Queueing on the path has another cause.
     let queue = far_away.clone().tcp(|tcp| tcp.rtt_min_ns = US(300));
     assert_eq!(kind(&queue), LimitKind::NotDetermined);
     assert_eq!(named(&far_away), LimitKind::NotDetermined);

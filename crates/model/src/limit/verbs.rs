@@ -1,6 +1,5 @@
-//! Limits of what goes over RDMA verbs. There is no TCP_INFO here: what a queue pair waited for is told by the
-//! hardware counters of both ports, by how often its thread asked for completions in vain, and by the time that
-//! one message takes alone.
+//! Limits of RDMA verbs. There is no TCP_INFO here: what a queue pair waited for is derived from the hardware
+//! counters of both ports, from the share of empty polls, and from the latency of a single message.
 
 mod pairs;
 
@@ -17,10 +16,10 @@ use crate::threshold;
 use crate::units::{Ratio, real};
 use crate::workload::Service;
 
-/// The limit of a trial over verbs, when a figure says so.
+/// The limit of a trial over verbs, if there is evidence for one.
 pub(super) fn name(trial: &Trial<'_>, ways: &[Way<'_>]) -> Option<Limit> {
     let directions: Vec<Direction<'_>> = ways.iter().map(|way| Direction::of(trial, way)).collect();
-    // Datagrams that were lost say where: that is surer than how near a ceiling the others came.
+    // Datagram loss shows where the limit is, with more certainty than closeness to a ceiling.
     let lost = directions.iter().find_map(Direction::by_lost_datagrams);
     let lost = lost.map(|named| trial.limit(named));
     lost.or_else(|| by_ceiling(trial)).or_else(|| {
@@ -29,7 +28,7 @@ pub(super) fn name(trial: &Trial<'_>, ways: &[Way<'_>]) -> Option<Limit> {
     })
 }
 
-/// Every figure of one direction that is known.
+/// Every known metric of one direction.
 pub(super) fn evidence(trial: &Trial<'_>, way: &Way<'_>) -> Vec<Evidence> {
     Direction::of(trial, way).evidence()
 }
@@ -85,8 +84,8 @@ impl<'a> Direction<'a> {
         }
     }
 
-    /// What the queue pairs waited for; the CPUs are asked behind what the ports say was sent again, since
-    /// sending again is work too.
+    /// What the queue pairs waited for; CPUs are checked after the ports' retransmissions, since retransmitting needs
+    /// CPU time too.
     fn by_figures(&self) -> Option<Named> {
         self.by_receiver_not_ready()
             .or_else(|| self.by_retransmits())
@@ -98,7 +97,7 @@ impl<'a> Direction<'a> {
             .or_else(|| self.by_congestion())
     }
 
-    /// The counters of both ports that tell of something sent again, held back or dropped, and moved.
+    /// The counters of both ports for retransmissions, congestion and drops that increased.
     fn counters(&self) -> Vec<Moved> {
         let names: Vec<&str> = [&LOSS[..], &RECEIVER, &CONGESTION].concat();
         self.moved(&names)
@@ -119,7 +118,7 @@ impl<'a> Direction<'a> {
         all
     }
 
-    /// Why nothing is known of what was sent again.
+    /// Why the retransmissions are not known.
     fn uncounted(&self) -> Option<Evidence> {
         let ends = [
             (self.way.from, self.way.sender),
@@ -150,7 +149,7 @@ impl<'a> Direction<'a> {
         (packets > 0).then(|| Ratio::new(real(most) / real(packets)))
     }
 
-    /// Packets of payload, at least.
+    /// A lower bound of the number of payload packets.
     fn packets(&self) -> u64 {
         let size = self.sender.message.max(1);
         let of_each = (self.sender.mtu).map_or(1, |mtu| size.div_ceil(mtu.max(256).into()));
@@ -164,7 +163,7 @@ impl<'a> Direction<'a> {
         (share > threshold::LOSS_SHARE).then_some((share, evidence))
     }
 
-    /// Messages that came before the receiver had made room for them.
+    /// Messages that arrived before the receiver had posted a receive (RNR).
     fn by_receiver_not_ready(&self) -> Option<Named> {
         let (_, evidence) = self.over(&RECEIVER)?;
         let (what, words) = if self.receiver_lacks_cpu() {
@@ -226,16 +225,16 @@ impl<'a> Direction<'a> {
         Some(self.named(what, None, evidence, words))
     }
 
-    /// Threads that lacked a CPU by their own account, as those of sockets.
+    /// Threads that lacked CPU time by their own record, as for sockets.
     fn by_cpus(&self) -> Option<Named> {
         let (trial, figures) = (self.trial, &self.figures);
-        // The passive end of one-sided verbs has a thread that does nothing: it shares no CPU with anybody.
+        // The passive end of one-sided verbs has an idle thread: it does not compete for a CPU.
         let shared = || {
             (!self.way.one_sided)
                 .then(|| cpus::by_shared_cpu(trial))
                 .flatten()
         };
-        // A CPU that is busy with polling is not used up: there only those that wait for one tell.
+        // A CPU busy with polling is not saturated: only threads that wait for it show that.
         let told = |turns: Turns| !turns.spins || turns.waited.is_some();
         let machine = || {
             (told(figures.sender) && told(figures.receiver))
@@ -249,7 +248,7 @@ impl<'a> Direction<'a> {
         Some(named)
     }
 
-    /// A CPU that soft interrupts fill: a software device works there, wherever our threads run.
+    /// A CPU filled by softirqs: a software device runs there, independent of our threads' CPUs.
     fn by_interrupts(&self) -> Option<Named> {
         let sides = [
             (self.way.receiver, LimitKind::ReceiverCpu),
@@ -282,7 +281,7 @@ impl<'a> Direction<'a> {
         Some(self.named(what, None, evidence, words))
     }
 
-    /// Threads that poll, and hardly ever in vain: their work takes all of their time.
+    /// Threads that poll with hardly any empty polls: their work takes all of their time.
     fn by_polling(&self) -> Option<Named> {
         let sender = never_waits(self.way.sender, self.figures.sender, &self.sender);
         let receiver = !self.way.one_sided
@@ -302,7 +301,7 @@ impl<'a> Direction<'a> {
         Some(self.named(what, None, Vec::new(), words))
     }
 
-    /// As much as the queue pairs can have under way, over the time that one message takes.
+    /// The maximum in flight on the queue pairs, divided by the latency of a message.
     fn by_depth(&self) -> Option<Named> {
         if crate::analysis::ways(self.trial.sample).len() > 1 {
             return None;
@@ -327,13 +326,13 @@ impl<'a> Direction<'a> {
         })
     }
 
-    /// Queue pairs that had nothing under way any more when their thread came back.
+    /// Queue pairs that had nothing in flight when their thread came back.
     fn by_dry_queue_pairs(&self) -> Option<Named> {
         let dry = self.sender.ran_dry?;
         if self.sender.depth < 2 {
             return None;
         }
-        // A queue pair that runs dry each time moves its depth from one time to the next.
+        // A queue pair that runs dry each time completes its depth between two polls.
         let moved = dry.saturating_mul(self.sender.depth.into());
         let share = real(moved) / real(self.sender.messages.max(1));
         (share >= threshold::DRY_SHARE.as_f64()).then(|| {
@@ -345,7 +344,7 @@ impl<'a> Direction<'a> {
         })
     }
 
-    /// Notifications of congestion, each of which slows a queue pair down.
+    /// Congestion notifications (CNPs), each of which slows a queue pair down.
     fn by_congestion(&self) -> Option<Named> {
         let (_, evidence) = self.over(&CONGESTION)?;
         let words = format!(
@@ -357,8 +356,8 @@ impl<'a> Direction<'a> {
     }
 }
 
-/// Whether a thread that polls had work all the time. Asking costs no system call, so that one which is in
-/// the kernel works; and an answer takes at most so long, which bounds what it can have waited.
+/// Whether a polling thread always had work. Polling needs no system call, so a thread in the kernel is working; and
+/// a poll takes a bounded time, which bounds what it can have waited.
 fn never_waits(side: &SideSample, turns: Turns, pairs: &Pairs) -> bool {
     let on_cpu = turns
         .on_cpu

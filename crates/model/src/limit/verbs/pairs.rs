@@ -1,4 +1,4 @@
-//! The figures of queue pairs: what their threads counted, and what their ports did.
+//! Metrics of queue pairs: their threads' counters and their ports' counters.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use crate::workload::{TrialSpec, Workload};
 /// The queue pairs of one role at one end.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Pairs {
-    /// Messages that it counted.
+    /// The number of messages.
     pub(super) messages: u64,
     /// The size of one.
     pub(super) message: u64,
@@ -70,7 +70,7 @@ impl Pairs {
         }
     }
 
-    /// What its threads counted, when they did.
+    /// Its threads' counters, if there are any.
     pub(super) fn evidence(&self, role: &str) -> Vec<Evidence> {
         const OWN: &str = "the trial's queue pairs";
         if self.completions == 0 && self.polls == 0 {
@@ -103,7 +103,7 @@ impl Pairs {
     }
 }
 
-/// A counter of a port that grew.
+/// A port counter that increased.
 #[derive(Debug, Clone)]
 pub(super) struct Moved {
     pub(super) key: String,
@@ -111,7 +111,7 @@ pub(super) struct Moved {
     pub(super) evidence: Evidence,
 }
 
-/// Those of the hardware counters `names` of the ports in use at an end that grew.
+/// The hardware counters `names` that increased, of the ports in use at an end.
 pub(super) fn moved(end: End, side: &SideSample, names: &[&str]) -> Vec<Moved> {
     let Known::Value(watch) = &side.counters else {
         return Vec::new();
@@ -131,7 +131,7 @@ pub(super) fn moved(end: End, side: &SideSample, names: &[&str]) -> Vec<Moved> {
     all
 }
 
-/// Why it would not be seen if a port at this end sent again; `None` when it would be.
+/// Why retransmissions of a port at this end would be missed; `None` if they would be seen.
 pub(super) fn blind(side: &SideSample) -> Option<Gap> {
     let watch = match &side.counters {
         Known::Value(watch) => watch,
@@ -163,7 +163,7 @@ pub(super) fn blind(side: &SideSample) -> Option<Gap> {
     })
 }
 
-/// The ports in use, as the counters' keys have them.
+/// The ports in use, as in the counters' keys.
 fn ports(side: &SideSample) -> BTreeSet<String> {
     let records = side.flows.iter().filter_map(|flow| flow.verbs.as_ref());
     records

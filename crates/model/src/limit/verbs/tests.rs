@@ -1,4 +1,4 @@
-//! One trial over verbs for each limit, and those that must not be named.
+//! One trial over verbs for each limit, and those that must not be reported.
 
 use crate::build::{self, SampleBuilder, WatchBuilder};
 use crate::ceiling::{PathFacts, ceilings_of_path};
@@ -10,7 +10,7 @@ use crate::sample::{Datagrams, Sample};
 use crate::units::Nanoseconds;
 use crate::workload::{Service, Verb, Waiting};
 
-/// A card of 100 Gb/s and its RDMA device.
+/// A 100 Gb/s NIC and its RDMA device.
 fn host() -> Host {
     let mut device = build::roce("mlx5_0", "eth2");
     device.pci_address = Known::Value(PciAddress {
@@ -35,7 +35,7 @@ fn trial(sample: SampleBuilder, verb: Verb) -> Sample {
     sample
 }
 
-/// What mlx5 counts, none of it moved.
+/// mlx5 counters without any increase.
 fn counted(watch: WatchBuilder) -> WatchBuilder {
     ["out_of_sequence", "rnr_nak_retry_err", "rp_cnp_handled"]
         .into_iter()
@@ -127,7 +127,7 @@ fn messages_that_found_no_room_were_not_taken_by_the_receivers_program() {
         "rnr_nak_retry_err of mlx5_0/1 at the local end",
         "700"
     ));
-    // A receiver that polls, and always finds something, has no time left.
+    // A receiver that polls and always finds a completion has no time left.
     for flow in &mut sample.remote.flows {
         flow.system_ns = Nanoseconds::from_millis(1_950);
         let verbs = flow.verbs.as_mut().expect("verbs");
@@ -162,12 +162,12 @@ fn a_thread_that_sleeps_for_events_and_lacks_a_cpu_says_so() {
 fn a_thread_that_polls_and_hardly_ever_in_vain_has_no_time_left() {
     let busy = build::sample().gbit(10).cpu_share(0.97, 0.0);
     let mut sample = trial(busy.threads((0.0, 3), (0.0, 1)), Verb::Write);
-    // All of it in the kernel: a software device sends in the caller's time.
+    // All of it in the kernel: a software device sends in the caller's context.
     assert_eq!(judged(&sample).what, LimitKind::SenderCpu);
     for thread in &mut sample.local.threads {
         (thread.user_ns, thread.system_ns) = (thread.system_ns, thread.user_ns);
     }
-    // 724,774 times in vain may be 0.72 s of the 2: that it worked is not shown.
+    // 724,774 empty polls may be 0.72 s of the 2 s: that it worked is not shown.
     assert_eq!(judged(&sample).what, LimitKind::NotDetermined);
     let verbs = sample.local.flows[0].verbs.as_mut().expect("verbs");
     verbs.polls_empty = 100_000;
@@ -268,7 +268,7 @@ fn one_sided_verbs_are_counted_where_they_are_posted() {
     let sample = trial(build::sample().gbit(10), Verb::Read);
     assert!(sample.remote.flows.iter().all(|flow| flow.bytes.is_empty()));
     let rate = crate::analysis::rate_after(&sample, 0).map(|rate| rate.to_string());
-    // Whole messages: a little less than was asked for.
+    // Whole messages: slightly less than requested.
     assert_eq!(rate.as_deref(), Some("10.00 Gb/s"));
     let flags = crate::trust::flags(&sample, &host(), &host(), None, None);
     assert_eq!(flags, []);
